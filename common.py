@@ -397,3 +397,20 @@ def weighted_vote(groups, weights, scores):
         return best_of_n(scores)
     winner = max(totals, key=totals.get)
     return max((i for i, group in enumerate(groups) if group == winner), key=lambda i: scores[i])
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Tables for people
+
+
+def table(header, rows):
+    """Aligned text: the first column to the left, the others to the right; None is an empty cell."""
+    cells = [["" if cell is None else str(cell) for cell in row] for row in [header, *rows]]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = ["  ".join(c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))).rstrip() for row in cells]
+    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
+
+
+def markdown_table(header, rows):
+    lines = [header, ["---", *["--:"] * (len(header) - 1)], *rows]
+    return "\n".join("| " + " | ".join("" if cell is None else str(cell) for cell in line) + " |" for line in lines)

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# The tests, on a fresh clone too: makes the environment if needed. Arguments go to pytest, e.g. bash tests/run.sh tests/test_math.py
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+python=$(bash run_all.sh --python)
+if ! "$python" -c 'import pytest' 2>/dev/null; then
+    # pytest never goes into a Python that is not ours: a .venv that inherits its packages takes it
+    [ -x .venv/bin/python ] || "$python" -m venv --system-site-packages .venv
+    python=.venv/bin/python
+    "$python" -m pip install --quiet --disable-pip-version-check pytest==9.2.0
+fi
+export OMP_WAIT_POLICY=PASSIVE
+exec "$python" -m pytest "$@"
