@@ -379,24 +379,26 @@ def load_model(name, device=None, dtype="auto", revision=None, trust_remote_code
 
 
 def best_of_n(scores):
-    """Index of the highest score; ties go to the first, that is the lowest sample number."""
-    return int(np.argmax(scores))
+    """Index of the highest score along the last axis; ties go to the first, that is the lowest sample number."""
+    return np.argmax(scores, -1)
+
+
+def group_totals(groups, weights):
+    """[..., N]: for each rollout the sum of the weights of all rollouts with its answer; -inf where it has no answer (-1)."""
+    same = groups[..., :, None] == groups[..., None, :]  # [..., N, N]
+    return np.where(groups >= 0, (same * weights[..., None, :]).sum(-1), -np.inf)
 
 
 def weighted_vote(groups, weights, scores):
-    """Index of the rollout that stands for the group with the largest sum of weights: its best-scored one.
+    """Index of the rollout that stands for the answer with the largest sum of weights: the best-scored one that gives it.
 
-    groups: the equality class of each answer as 02 judged it, None where there is no answer (it votes for nothing).
-    Ties between groups go to the one seen first. With no answer at all the choice falls back to best-of-N.
+    groups [..., N]: the equality class of each answer as 02 judged it, -1 where there is no answer (it votes for nothing).
+    Tied answers: the one with the better best score. No answer at all: best-of-N.
     """
-    totals = {}
-    for group, weight in zip(groups, weights, strict=True):
-        if group is not None:
-            totals[group] = totals.get(group, 0.0) + weight
-    if not totals:
-        return best_of_n(scores)
-    winner = max(totals, key=totals.get)
-    return max((i for i, group in enumerate(groups) if group == winner), key=lambda i: scores[i])
+    totals = group_totals(groups, weights)
+    best = totals.max(-1, keepdims=True)
+    winners = ~(totals < best * (1 - 1e-12))  # float sums of one set in another order are still a tie
+    return best_of_n(np.where(winners, scores, -np.inf))
 
 
 # ---------------------------------------------------------------------------------------------------------------------

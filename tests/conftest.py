@@ -1,0 +1,67 @@
+"""What several test files share: the numbered scripts as programs, and small run folders made up on the spot."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import common
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def run_script():
+    """run_script("04_select.py", *args, code=0) -> the finished process; its exit code is checked, tracebacks never pass."""
+
+    def run(script, *args, code=0, **options):
+        command = [sys.executable, str(ROOT / script), *map(str, args)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, **options)
+        assert done.returncode == code, f"{command}\n{done.stdout}\n{done.stderr}"
+        assert code == 1 or "Traceback" not in done.stderr, done.stderr
+        if code == 2:
+            assert done.stderr.strip().splitlines()[-1].startswith("error: "), done.stderr
+        return done
+
+    return run
+
+
+def make_run(path, problems=12, n=4, width=8, seed=0, kind="math", signal=2.0, labels=True, model="tiny", n_layers=5):
+    """A run folder as 01 and 02 leave it. The first `width` // 2 dimensions of the vector carry the label with `signal`."""
+    rng = np.random.default_rng(seed)
+    path.mkdir(parents=True)
+    keys = [(f"p{i}", j) for i in range(problems) for j in range(n)]
+    right = rng.random(len(keys)) < np.repeat(rng.uniform(0.2, 0.8, problems), n)
+    vectors = ["penultimate/last", "penultimate/eos", "final/last", "final/eos"]
+    hidden = rng.normal(size=(len(keys), len(vectors), width)) + signal * (right[:, None, None] * (np.arange(width) < width // 2))
+    lengths = rng.integers(1, 30, len(keys))
+    stats = -np.sort(rng.exponential(2, (lengths.sum(), 12)), 1).astype(np.float16)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    meta = {"model": model, "revision": None, "dataset": "made_up", "seed": seed, "n": n, "n_layers": n_layers, "width": width,
+            "vocab_size": 50, "layers": ["penultimate", "final"], "commit": None}  # fmt: skip
+    common.write_json(path / "meta.json", meta)
+    common.write_jsonl(path / "problems.jsonl", [{"id": f"p{i}", "kind": kind, "prompt": f"What is {i}?", "answer": str(i)} for i in range(problems)])
+    common.write_jsonl(path / "rollouts.jsonl", [
+        {"id": key[0], "sample": key[1], "response": f"answer {r}", "n_tokens": int(b - a), "finish": "stop",
+         "conf": common.confidence(stats[a:b], 50)}
+        for key, r, a, b in zip(keys, right, offsets[:-1], offsets[1:])
+    ])  # fmt: skip
+    common.save_pt(path / "hidden.pt", {"keys": keys, "vectors": vectors, "hidden": torch.tensor(hidden).bfloat16()})
+    common.save_pt(path / "tokens.pt", {"offsets": torch.tensor(offsets), "ids": torch.zeros(int(lengths.sum()), dtype=torch.int32),
+                                        "stats": torch.tensor(stats)})  # fmt: skip
+    if labels:
+        wrong_groups = rng.integers(1, 3, len(keys))
+        common.write_jsonl(path / "labels.jsonl", [
+            {"id": key[0], "sample": key[1], "label": int(r), "answer": str(g), "group": int(g) if kind == "math" else None, "reason": "equal: exact"}
+            for key, r, g in zip(keys, right, np.where(right, 0, wrong_groups))
+        ])  # fmt: skip
+    return path
+
+
+def last_json(done):
+    """The JSON line that ends a script's output."""
+    return json.loads(done.stdout.strip().splitlines()[-1])
