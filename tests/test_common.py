@@ -1,0 +1,197 @@
+"""Files, joins, layer names and token statistics: each rule of the run folder fails loudly when it is broken."""
+
+import gzip
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+from conftest import ROOT, make_run
+
+import common
+
+
+def dies(capsys, function, *args, **options):
+    """The one line with which `function` ends the program."""
+    with pytest.raises(SystemExit) as stop:
+        function(*args, **options)
+    assert stop.value.code == 2
+    message = capsys.readouterr().err.strip()
+    assert message.startswith("error: ") and "\n" not in message
+    return message
+
+
+def test_a_killed_write_leaves_the_old_file_whole(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    common.write_jsonl(path, [{"old": 1}])
+    writer = (
+        "import common, itertools, sys\n"
+        "def rows():\n"
+        "    for i in itertools.count():\n"
+        "        if i == 20000: print('writing', flush=True)\n"
+        "        yield {'new': i}\n"
+        f"common.write_jsonl({str(path)!r}, rows())\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", writer], cwd=ROOT, stdout=subprocess.PIPE)
+    assert process.stdout.readline() == b"writing\n"  # it is in the middle of the file now
+    time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert common.read_jsonl(path) == [{"old": 1}]
+    common.write_jsonl(path, [{"new": 2}])
+    assert common.read_jsonl(path) == [{"new": 2}]
+
+
+def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    common.write_jsonl(path, [{"old": 1}])
+    writer = f"import common; common.write_jsonl({str(path)!r}, ({{'x': 'y' * 1000}} for _ in range(10000)))"
+    limited = f"ulimit -f 64; trap '' XFSZ; exec {sys.executable} -c \"{writer}\""  # 64 KB a file: writing fails as on a full disk
+    done = subprocess.run(["bash", "-c", limited], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.startswith("error: cannot write") and done.stderr.count("\n") == 1
+    assert common.read_jsonl(path) == [{"old": 1}]
+    assert [p.name for p in tmp_path.iterdir()] == ["rows.jsonl"]
+
+
+def test_a_malformed_line_is_named(tmp_path, capsys):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"id": 1}\n\n{"id": 2\n')
+    assert f"{path}:3" in dies(capsys, common.read_jsonl, path)
+    path.write_text('{"id": 1}\n[2]\n')
+    assert f"{path}:2" in dies(capsys, common.read_jsonl, path)
+    path.write_text('{"id": 1}\n{"no": 2}\n')
+    assert "'id'" in dies(capsys, common.read_jsonl, path, needs=("id",))
+    path.write_bytes(b'{"id": "\xff"}\n')
+    assert "UTF-8" in dies(capsys, common.read_jsonl, path)
+    assert "no such file" in dies(capsys, common.read_jsonl, tmp_path / "missing.jsonl")
+
+
+def test_gzip_is_read(tmp_path):
+    with gzip.open(tmp_path / "a.jsonl.gz", "wt") as file:
+        file.write(json.dumps({"id": "ä"}))
+    assert common.read_jsonl(tmp_path / "a.jsonl.gz") == [{"id": "ä"}]
+
+
+def test_numbers_in_json_are_finite(tmp_path):
+    with pytest.raises(ValueError):
+        common.write_jsonl(tmp_path / "a.jsonl", [{"score": float("nan")}])
+    assert list(tmp_path.iterdir()) == []
+
+
+class Evil:
+    def __reduce__(self):
+        return print, ("code ran",)
+
+
+def test_pt_files_run_no_code(tmp_path, capsys):
+    torch.save(Evil(), tmp_path / "evil.pt")
+    message = dies(capsys, common.load_pt, tmp_path / "evil.pt")
+    assert "code ran" not in message
+    (tmp_path / "torn.pt").write_bytes(b"PK\x03\x04")
+    dies(capsys, common.load_pt, tmp_path / "torn.pt")
+
+
+def test_joins_are_checked(tmp_path, capsys):
+    rows = [{"id": "a", "sample": 0}, {"id": "a", "sample": 1}]
+    assert common.align(rows[::-1], [("a", 0), ("a", 1)], "x") == rows
+    assert "1 rows for a run of 2" in dies(capsys, common.align, rows[:1], [("a", 0), ("a", 1)], "x")
+    assert "2 rows but only 1" in dies(capsys, common.align, [rows[0]] * 2, [("a", 0), ("a", 1)], "x")
+    swapped = [rows[0], {"id": "b", "sample": 0}]
+    assert "keys differ at" in dies(capsys, common.align, swapped, [("a", 0), ("a", 1)], "x")
+    dies(capsys, common.align, rows, [("a", 0), ("a", 0)], "x")
+
+
+def test_problems_and_rollouts_are_held_together(tmp_path, capsys):
+    run = make_run(tmp_path / "run")
+    rollouts = common.read_rollouts(run)
+    common.check_same_problems(run, rollouts)
+    assert "1 of 12 problems have no rollouts" in dies(capsys, common.check_same_problems, run, [r for r in rollouts if r["id"] != "p3"])
+    assert "'p99'" in dies(capsys, common.check_same_problems, run, [*rollouts, {"id": "p99"}])
+
+
+def test_layer_names(capsys):
+    L = 28
+    expected = {"penultimate": 27, "final": 28, "0": 0, "27": 27, "-1": 28, "-2": 27, ".75": 21, "0.15": 4, ".3": 8}
+    assert {name: common.layer_index(name, L) for name in expected} == expected
+    assert common.layer_index(".3", 10) == 3  # floor of exact arithmetic, not of 2.9999999999999996
+    for bad in ("29", "-30", "1.5", "last", ""):
+        assert "unknown layer" in dies(capsys, common.layer_index, bad, L)
+    assert common.vector_key("penultimate/eos", L) == common.vector_key("27/eos", L) == (27, "eos")
+    dies(capsys, common.vector_key, "penultimate/first", L)
+
+
+def test_vectors_are_found_under_any_spelling(tmp_path, capsys):
+    run = make_run(tmp_path / "run")  # 5 layers
+    stored = common.load_pt(run / "hidden.pt")
+    keys, hidden = common.read_vectors(run)
+    assert keys == common.keys_of(common.read_rollouts(run))
+    assert torch.equal(hidden, stored["hidden"][:, 1]) and hidden.dtype == torch.bfloat16
+    assert torch.equal(common.read_vectors(run, "4/eos")[1], hidden)
+    assert not torch.equal(common.read_vectors(run, "final/eos")[1], hidden)
+    assert "penultimate/last" in dies(capsys, common.read_vectors, run, "2/eos")
+    common.save_pt(run / "hidden.pt", {**stored, "keys": [tuple(stored["keys"][0])] * len(keys)})
+    dies(capsys, common.read_vectors, run)
+
+
+def slow_confidence(stats, vocab, window, tail):
+    """The definitions, word for word."""
+    out = {}
+    for name in common.STATISTICS:
+        values = []
+        for row in np.asarray(stats, dtype=float):
+            top, sampled, mean = row[:10], row[10], row[11]
+            q = np.exp(top) / np.exp(top).sum()
+            values.append({
+                "mean": -sum(top) / 10, "median": -np.median(top), "variance": sum((top - sum(top) / 10) ** 2) / 10,
+                "gap": np.exp(top[0]) - np.exp(top[1]), "entropy": -sum(q * np.log(q)),
+                "self_certainty": -mean - np.log(vocab), "likelihood": sampled,
+            }[name])  # fmt: skip
+        worst = max if name == "entropy" else min
+        w = min(window, len(values))
+        windows = sorted((sum(values[i : i + w]) / w for i in range(len(values) - w + 1)), reverse=worst is max)
+        out[f"{name}/avg"] = sum(values) / len(values)
+        out[f"{name}/tail"] = sum(values[-tail:]) / len(values[-tail:])
+        out[f"{name}/lowest"] = windows[0]
+        tenth = windows[: max(1, len(windows) // 10)]
+        out[f"{name}/bottom10"] = sum(tenth) / len(tenth)
+    return out
+
+
+@pytest.mark.parametrize("length", [1, 5, 6, 50])
+def test_statistics_by_their_definitions(length):
+    rng = np.random.default_rng(length)
+    stats = -np.sort(rng.exponential(2, (length, 12)), 1)
+    got, expected = common.confidence(stats, 50, window=5, tail=7), slow_confidence(stats, 50, 5, 7)
+    assert got.keys() == expected.keys() and len(got) == 28
+    for name in expected:
+        assert got[name] == pytest.approx(expected[name], abs=1e-9), name
+
+
+def test_an_empty_trace_has_no_confidence():
+    assert set(common.confidence(np.zeros((0, 12)), 50).values()) == {None}
+
+
+def test_problem_files(tmp_path, capsys):
+    path = tmp_path / "mine.jsonl"
+    path.write_text('{"prompt": "1+1", "answer": 2}\n{"prompt": "f", "tests": "assert f()", "entry_point": "f"}\n{"prompt": "hi", "id": 7}\n')
+    rows = common.load_problems(str(path))
+    assert [(row["id"], row["kind"]) for row in rows] == [("0", "math"), ("1", "code"), ("7", "text")]
+    assert rows[0]["answer"] == "2" and len(common.load_problems(path, limit=2)) == 2
+    (tmp_path / "mine.json").write_text(json.dumps([{"prompt": "1+1", "answer": "2"}]))
+    assert common.load_problems(tmp_path / "mine.json")[0]["kind"] == "math"
+    path.write_text('{"prompt": "a", "id": "x"}\n{"prompt": "b", "id": "x"}\n')
+    assert "2 problems but only 1 different ids" in dies(capsys, common.load_problems, path)
+    path.write_text("\n")
+    assert "no problems" in dies(capsys, common.load_problems, path)
+    assert "known names are" in dies(capsys, common.load_problems, "no-such-set")
+
+
+def test_votes_and_ties():
+    groups = np.array([[0, 1, 1, -1], [-1, -1, -1, -1], [0, 0, 1, 1], [0, 1, 1, -1]])
+    weights = np.array([[0.9, 0.3, 0.4, 5], [1, 2, 3, 4], [0.5, 0.5, 0.6, 0.4], [0.2, 0.1, 0.2, 9]])
+    assert common.weighted_vote(groups, weights, weights).tolist() == [0, 3, 2, 2]
+    assert common.best_of_n(np.array([1, 3, 3])) == 1
