@@ -8,10 +8,19 @@ import gzip
 import json
 import math
 import os
+import random
 import re
 import sys
+import time
 from contextlib import contextmanager
+from datetime import date
+from functools import partial
+from http.client import HTTPException
+from itertools import islice
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.parse import urlencode, urlsplit
+from urllib.request import Request, urlopen
 
 import numpy as np
 
@@ -257,15 +266,228 @@ def confidence(stats, vocab_size, window=WINDOW, tail=TAIL):
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Problems: data sets by name, files by path
+#
+# Plain files of the Hub come through huggingface_hub into its cache. Sets that the Hub holds only as parquet come page
+# by page from the dataset server into the assets folder of the same cache: a stopped download goes on where it was.
+# HF_HUB_OFFLINE=1 uses the caches alone; HF_ENDPOINT and HF_DATASETS_SERVER name other servers.
 
 KINDS = ("code", "math", "text")
-DATASETS = {}  # name -> function(limit) that returns problem rows; the sets from the Hub register here
+PICK_SEED = 42
+PAGE = 100  # rows; the most the dataset server gives at once
+
+
+class Unavailable(Exception):
+    """A source cannot be had; the set's next one is tried, and the reasons reach the person if none works."""
+
+
+def hub_rows(repo, *files):
+    """The rows of .jsonl files of a data set on the Hub."""
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError
+    from huggingface_hub.errors import HTTPError as HubError
+
+    try:
+        paths = [hf_hub_download(repo, file, repo_type="dataset") for file in files]
+    except GatedRepoError:
+        raise Unavailable("its terms must be accepted on that page, then `hf auth login`") from None
+    except LocalEntryNotFoundError as error:
+        raise Unavailable(f"not in the cache, and the Hub cannot be reached ({_reason(error.__cause__)})") from None
+    except (HubError, OSError) as error:  # the second covers a full disk and no right to write
+        raise Unavailable(_reason(error)) from None
+    return [row for path in paths for row in read_jsonl(path)]
+
+
+def _reason(error):
+    return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}".rstrip(": ")
+
+
+def server_rows(repo, config, split, where=None, shuffle=False):
+    """The rows of a data set on the Hub as the dataset server gives them; `shuffle`: whole pages in a seeded order."""
+    from huggingface_hub import cached_assets_path
+    from tqdm import tqdm
+
+    query = {"dataset": repo, "config": config, "split": split} | ({"where": where} if where else {})
+    part = re.sub(r"\W+", "-", f"{config} {split} {where or ''}")
+    folder = cached_assets_path("scatr", namespace=repo, subfolder=part)
+    first = _server_page(folder, query, 0)
+    offsets = list(range(0, first["num_rows_total"], PAGE))
+    if shuffle:
+        random.Random(PICK_SEED).shuffle(offsets)
+    for offset in tqdm(offsets, desc=repo, unit="page", disable=all((folder / f"{o}.json").is_file() for o in offsets)):
+        page = _server_page(folder, query, offset)
+        if any(page[field] != first[field] for field in ("revision", "num_rows_total")):
+            die(f"{repo} changed while it was being downloaded; delete {folder} and run again")
+        yield from (row["row"] | {"row_idx": row["row_idx"]} for row in page["rows"])
+
+
+def _server_page(folder, query, offset):
+    from huggingface_hub.constants import is_offline_mode
+
+    path = folder / f"{offset}.json"
+    if path.is_file():
+        return read_json(path)
+    if is_offline_mode():
+        raise Unavailable("not in the cache, and HF_HUB_OFFLINE is set")
+    server = os.environ.get("HF_DATASETS_SERVER", "https://datasets-server.huggingface.co")
+    way = "filter" if "where" in query else "rows"
+    page = _get_json(f"{server}/{way}?{urlencode(query | {'offset': offset, 'length': PAGE})}")
+    expected = min(PAGE, page["num_rows_total"] - offset)
+    if len(page["rows"]) != expected or any(row["truncated_cells"] for row in page["rows"]):
+        raise Unavailable(f"the server gives {len(page['rows'])} of {expected} rows at {offset}, or cells cut short")
+    write_json(path, page)
+    return page
+
+
+def _get_json(url, tries=6):
+    """GET with the person's Hub token; 429 and 5xx are tried again after the wait the server asks for, no others."""
+    from huggingface_hub import get_token
+
+    headers = {"Authorization": f"Bearer {get_token()}"} if get_token() else {}
+    for attempt in range(tries):
+        wait = 2**attempt
+        try:
+            with urlopen(Request(url, headers=headers), timeout=60) as response:
+                return json.load(response) | {"revision": response.headers.get("X-Revision")}
+        except HTTPError as error:
+            reason = f"{error.code} {error.headers.get('X-Error-Code', error.reason)}"
+            if error.code in (401, 403):
+                raise Unavailable(f"{reason}: accept its terms on that page, then `hf auth login`") from None
+            if error.code not in (429, 500, 502, 503, 504) or "TooBigContent" in reason:
+                raise Unavailable(reason) from None
+            asked = error.headers.get("Retry-After", "")
+            wait = int(asked) if asked.isdigit() else wait
+        except (OSError, HTTPException, ValueError) as error:  # no connection, cut off, or half a page
+            reason = _reason(error)
+        if attempt + 1 < tries:
+            print(f"{urlsplit(url).netloc}: {reason}; trying again in {wait} s", file=sys.stderr)
+            time.sleep(wait)
+    raise Unavailable(f"{reason} after {tries} attempts (pages already here are kept)")
+
+
+def humaneval_problem(row, n):
+    prompt, name = row["prompt"], re.findall(r"^def (\w+)", row["prompt"], re.M)[-1]
+    solution = prompt + row["canonical_solution"]
+    return {"id": f"HumanEval/{n}", "kind": "code", "prompt": prompt, "tests": row["test"], "style": "check",
+            "entry_point": name, "prelude": prompt, "solution": solution}
+
+
+def kodcode_problem(row, n):
+    """Only rows whose tests are about one function: its name is in the tests and often not in the question."""
+    if len(row["test_info"] or ()) != 1:
+        return None
+    declaration = row["test_info"][0]["function_declaration"].strip()
+    prompt = f"{row['question'].strip()}\n\nDeclare the function so:\n\n```python\n{declaration}\n```"
+    return {"id": row["question_id"], "kind": "code", "prompt": prompt, "tests": row["test"], "style": "pytest",
+            "entry_point": row["test_info"][0]["function_name"], "declaration": declaration,
+            "solution": row["solution"]}
+
+
+def math500_problem(row, n):
+    return {"id": row["unique_id"], "kind": "math", "prompt": row["problem"], "answer": row["answer"]}
+
+
+def aime_problem(row, n, year):
+    """Answers are integers from 0 to 999, written 33, 033 or 204^\\circ; each copy names the fields in its own way."""
+    row = {key.lower(): value for key, value in row.items()}
+    place = re.search(r"(\d{4})[-_](?:AIME_)?(I+)[-_](?:Problems/Problem_)?(\d+)", f"{row.get('id')} {row.get('url')}")
+    prompt = row.get("problem") or row.get("question") or row["prompt"][0]["content"]
+    answer = re.match(r"\d+", str(row["answer" if "answer" in row else "label"]).strip())[0]
+    name = "-".join(place.groups()) if place else f"{year}-{n + 1}"
+    return {"id": name, "kind": "math", "prompt": prompt, "answer": str(int(answer))}
+
+
+def openthoughts_math_problem(row, n):
+    """Only rows whose reference ends in a boxed number, as in the paper's own 500."""
+    boxed = re.match(r"\s*\{\s*\$?(-?\d+(?:\.\d+)?)\$?\s*\}", row["ground_truth_solution"].rpartition("\\boxed")[2])
+    return boxed and {"id": f"math/{row['row_idx']}", "kind": "math", "prompt": row["problem"], "answer": boxed[1]}
+
+
+CALLS = """\
+def check(candidate):
+    call = getattr(candidate(), {name!r}) if isinstance(candidate, type) else candidate
+    for arguments, expected in {cases!r}:
+        result = call(*arguments)
+        result = list(result) if isinstance(result, tuple) else result  # the cases are JSON, which has no tuples
+        assert result == expected or [result] == expected
+"""
+
+
+def openthoughts_code_problem(row, n):
+    """Only rows with test cases: texts in and out, or arguments and result where the cases name a function."""
+    cases = json.loads(row["test_cases"] or "{}")
+    inputs, outputs, name = cases.get("inputs"), cases.get("outputs"), cases.get("fn_name")
+    if not inputs or len(inputs) != len(outputs) or (name and not all(isinstance(x, list) for x in inputs)):
+        return None
+    problem = {"id": f"code/{row['row_idx']}", "kind": "code"}
+    if name:
+        starter = row["starter_code"] or f"def {name}("
+        prompt = f"{row['problem'].strip()}\n\nStart from this code:\n\n```python\n{starter}\n```"
+        tests = CALLS.format(name=name, cases=list(zip(inputs, outputs)))
+        entry_point = "Solution" if "class Solution" in starter else name
+        return problem | {"prompt": prompt, "tests": tests, "style": "check", "entry_point": entry_point}
+    prompt = f"{row['problem'].strip()}\n\nThe program reads standard input and writes to standard output."
+    as_text = lambda value: "\n".join(map(str, value)) if isinstance(value, list) else str(value)
+    tests = {"inputs": [*map(as_text, inputs)], "outputs": [*map(as_text, outputs)]}
+    return problem | {"prompt": prompt, "tests": tests, "style": "stdio"}
+
+
+def bigcodebench_problem(row, n):
+    prompt = row["complete_prompt"]  # imports, signature, docstring: a program by itself
+    return {"id": row["task_id"], "kind": "code", "prompt": prompt, "tests": row["test"], "style": "unittest",
+            "entry_point": row["entry_point"], "prelude": prompt, "solution": prompt + row["canonical_solution"]}
+
+
+OPENTHOUGHTS = partial(server_rows, "open-thoughts/OpenThoughts-114k", "metadata", "train", shuffle=True)
+SETS = {  # name: (number of problems, row -> problem or None, sources: the first that can be had)
+    "humaneval": (164, humaneval_problem, [
+        partial(server_rows, "openai/openai_humaneval", "openai_humaneval", "test"),
+        partial(hub_rows, "bigcode/humanevalpack", "data/python/data/humanevalpack.jsonl")]),
+    "kodcode": (1000, kodcode_problem, [partial(server_rows, "KodCode/KodCode-Light-RL-10K", "default", "train")]),
+    "bigcodebench-hard": (148, bigcodebench_problem, [
+        partial(server_rows, "bigcode/bigcodebench-hard", "default", "v0.1.4")]),
+    "math500": (500, math500_problem, [
+        partial(hub_rows, "HuggingFaceH4/MATH-500", "test.jsonl"),
+        partial(server_rows, "HuggingFaceH4/MATH-500", "default", "test")]),
+    "aime24": (30, partial(aime_problem, year=2024), [
+        partial(server_rows, "Maxwell-Jia/AIME_2024", "default", "train"),
+        partial(server_rows, "HuggingFaceH4/aime_2024", "default", "train"),
+        partial(hub_rows, "zhuzilin/aime-2024", "aime-2024.jsonl")]),
+    "aime25": (30, partial(aime_problem, year=2025), [
+        partial(hub_rows, "opencompass/AIME2025", "aime2025-I.jsonl", "aime2025-II.jsonl"),
+        partial(server_rows, "MathArena/aime_2025", "default", "train")]),
+    "openthoughts-math": (500, openthoughts_math_problem, [partial(OPENTHOUGHTS, where="\"domain\"='math'")]),
+    "openthoughts-code": (500, openthoughts_code_problem, [partial(OPENTHOUGHTS, where="\"domain\"='code'")]),
+}
+DATASETS = {name: (name,) for name in SETS} | {
+    "aime": ("aime24", "aime25"),
+    "openthoughts": ("openthoughts-math", "openthoughts-code"),
+}
+
+
+def fetch(name):
+    """The problems of one set; where the source has more than the set, random ones, the same for everybody."""
+    size, to_problem, sources = SETS[name]
+    reasons = []
+    for source in sources:
+        enough = size if source.keywords.get("shuffle") else None  # random pages need not all be read
+        try:
+            problems = list(islice(filter(None, (to_problem(row, n) for n, row in enumerate(source()))), enough))
+            if len(problems) < size:
+                raise Unavailable(f"{len(problems)} problems instead of {size}")
+        except (Unavailable, KeyError) as error:
+            reasons.append(f"https://huggingface.co/datasets/{source.args[0]} ({error})")
+            continue
+        print(f"{name}: {size} problems from {source.args[0]}", file=sys.stderr)
+        if len(problems) > size:
+            problems = random.Random(PICK_SEED).sample(sorted(problems, key=lambda row: row["id"]), size)
+        return problems
+    die(f"the data set {name} cannot be had: {'; '.join(reasons)}; or pass a .jsonl file of the problems instead")
 
 
 def load_problems(dataset, limit=None):
-    """Problem rows of a data set name, or of a .jsonl/.json file (.gz too) with {"prompt", "answer"} or {"prompt", "tests"}."""
+    """Problem rows of a data set's name or of a file of a person's own; the first `limit` of them."""
     if str(dataset) in DATASETS:
-        rows = DATASETS[str(dataset)](limit)
+        rows = [row for name in DATASETS[str(dataset)] for row in fetch(name)]
     elif Path(dataset).is_file():
         rows = read_problem_file(Path(dataset))
     else:
@@ -280,35 +502,50 @@ def load_problems(dataset, limit=None):
 
 
 def read_problem_file(path):
+    """.jsonl or .json (a list), also .gz: {"prompt", "answer"}, or for code {"prompt", "tests", "entry_point"}."""
     if ".jsonl" in path.name:
         rows = read_jsonl(path, needs=("prompt",))
     else:
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as file:
-            try:
+        try:
+            with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as file:
                 rows = json.load(file)
-            except ValueError as error:
-                die(f"{path}: not JSON ({error})")
+        except (ValueError, gzip.BadGzipFile, EOFError) as error:
+            die(f"{path}: not JSON ({error})")
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        die(f'{path}: a list of problems such as {{"prompt": "...", "answer": "..."}} is expected')
     return [normalise_problem(row, f"{path}, problem {n + 1}", n) for n, row in enumerate(rows)]
 
 
 def normalise_problem(row, where, number):
-    """Fill in what a person may leave out: the id, and the kind from what is there to judge with."""
-    row = {key: value for key, value in row.items() if value is not None}
-    row.setdefault("id", str(number))
+    """Fill in what a person may leave out: the id, and the kind and style from what is there to judge with."""
+    row = {"id": number, **{key: value for key, value in row.items() if value is not None}}
     row.setdefault("kind", "code" if "tests" in row else "math" if "answer" in row else "text")
     row["id"] = str(row["id"])
     if row["kind"] not in KINDS:
         die(f"{where}: kind {row['kind']!r} is none of {', '.join(KINDS)}")
-    if not isinstance(row.get("prompt"), str):
+    if not isinstance(row.get("prompt"), str) or not row["prompt"].strip():
         die(f"{where}: the field 'prompt' must be text")
     if "answer" in row:
         row["answer"] = str(row["answer"])
+    if "tests" in row:
+        row["tests"], row["style"] = _normalise_tests(row["tests"], row.get("style"), where)
     return row
+
+
+def _normalise_tests(tests, style, where):
+    if isinstance(tests, list) and all(isinstance(test, str) for test in tests):
+        tests = "\n".join(tests)
+    pairs = isinstance(tests, dict) and all(isinstance(tests.get(key), list) for key in ("inputs", "outputs"))
+    if not isinstance(tests, str) and not (pairs and len(tests["inputs"]) == len(tests["outputs"])):
+        die(f'{where}: \'tests\' must be Python text, or {{"inputs": [...], "outputs": [...]}} of one length')
+    looks = [("check", r"^def check\("), ("unittest", r"\bTestCase\b"), ("pytest", r"^def test_"), ("assert", "")]
+    return tests, style or ("stdio" if pairs else next(name for name, sign in looks if re.search(sign, tests, re.M)))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Prompts and answers
 
+TODAY = date(2025, 8, 5)  # the day that templates are told it is
 SYSTEM = {
     "math": "Solve the problem step by step. Put the final answer, and nothing else, in \\boxed{}.",
     "code": "Solve the task in Python. Give the whole program in one ```python code block.",
@@ -318,23 +555,66 @@ SYSTEM = {
 
 def messages_for(problem):
     system = SYSTEM[problem["kind"]]
-    return ([{"role": "system", "content": system}] if system else []) + [{"role": "user", "content": problem["prompt"]}]
+    user = {"role": "user", "content": problem["prompt"]}
+    return [{"role": "system", "content": system}, user] if system else [user]
 
 
 def encode_prompt(tokenizer, problem):
-    """Token ids of the prompt as the model's own chat template writes it; plain text where there is no template."""
+    """Token ids of the prompt as the model's own chat template writes it, thinking on; plain text where it has none."""
+    from jinja2 import TemplateError
+
+    messages = messages_for(problem)
+    plain = "\n\n".join(message["content"] for message in messages)
     if tokenizer.chat_template is None:
-        return tokenizer(problem["prompt"])["input_ids"]
-    return tokenizer.apply_chat_template(messages_for(problem), add_generation_prompt=True, return_dict=True)["input_ids"]
+        return tokenizer(plain)["input_ids"]
+    render = partial(
+        tokenizer.apply_chat_template,
+        chat_template=stop_clock(tokenizer.get_chat_template()),
+        add_generation_prompt=True,
+        return_dict=True,
+        enable_thinking=True,  # Qwen3; a template takes what it knows
+        reasoning_effort="high",  # gpt-oss
+    )
+    try:
+        return render(messages)["input_ids"]
+    except TemplateError:  # some templates, Gemma's for one, refuse a system message
+        return render([{"role": "user", "content": plain}])["input_ids"]
+
+
+def stop_clock(template):
+    """The template with a fixed date where it asks for today's (gpt-oss): vectors must not change with the day.
+
+    The date goes into the text because transformers passes no functions to templates, so `strftime_now` stays its own.
+    """
+    return re.sub(r"strftime_now\(\s*(['\"])(.*?)\1\s*\)", lambda call: repr(TODAY.strftime(call[2])), template)
+
+
+def sampling_defaults(model, tokenizer):
+    """How the model's authors sample it and where it ends.
+
+    What generation_config.json leaves out (OLMo-2: everything) is plain sampling, not the top-k of 50 of `generate`.
+    """
+    config = model.generation_config
+    plain = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "repetition_penalty": 1.0}
+    given = {name: getattr(config, name, None) for name in plain}
+    sampling = plain | {name: value for name, value in given.items() if value is not None}
+    eos = config.eos_token_id
+    stop_ids = {tokenizer.eos_token_id, *(eos if isinstance(eos, list) else [eos])} - {None}
+    if tokenizer.convert_tokens_to_ids("<|channel|>") not in (None, tokenizer.unk_token_id):
+        stop_ids.discard(tokenizer.convert_tokens_to_ids("<|end|>"))  # gpt-oss: ends a message, the analysis too
+    return sampling | {"stop_ids": sorted(stop_ids)}
 
 
 def split_reasoning(text):
-    """(reasoning, answer) of a response: <think> models and gpt-oss channels; a truncated reasoning has no answer ('')."""
+    """(reasoning, answer) of a response: <think> and gpt-oss channels; cut short while reasoning, the answer is ''."""
     final = list(re.finditer(r"<\|channel\|>final[^<]*(?:<\|constrain\|>[^<]*)?<\|message\|>", text))
     if final:
         return text[: final[-1].start()], re.split(r"<\|(?:return|end|call)\|>", text[final[-1].end() :])[0]
     if "<|channel|>" in text:
         return text, ""
+    if re.match(r"(analysis|commentary)[^\W_]", text):  # channels with special tokens skipped: 'analysisWe ...'
+        reasoning, final, answer = text.rpartition("assistantfinal")
+        return (reasoning, answer) if final else (text, "")
     if "</think>" in text:
         reasoning, _, answer = text.rpartition("</think>")
         return reasoning, answer
