@@ -18,6 +18,7 @@ is left out of all rows alike.
 """
 
 import argparse
+import functools
 import json
 import math
 import os
@@ -50,14 +51,14 @@ from common import (
     write_json,
 )
 
-SUBSETS, DRAWS, SEED = 200, 1000, 0  # random subsets a vote's curve averages over, bootstrap draws, and their seed
+SUBSETS, DRAWS, SEED = 100, 1000, 0  # random subsets a vote's curve averages over, bootstrap draws, and their seed
 CONFIDENCE = [f"{name}/{way}" for name in STATISTICS for way in AGGREGATIONS]
 
 # ---------------------------------------------------------------------------------------------------------------------
 # A labelled run as arrays [P problems, N rollouts]; a problem with fewer rollouts is padded at the end
 
 
-@dataclass
+@dataclass(eq=False)  # compared and hashed by identity: its subsets are cached
 class Run:
     path: Path
     meta: dict
@@ -195,17 +196,21 @@ def weighted_credit(labels, groups, weights, scores):
 
 
 def pick_by_vote(run, credit, weights_of, scores, n):
-    """A vote among n rollouts: exact at n = N, below it the mean over SUBSETS random subsets of every problem."""
-    subsets = [np.arange(run.labels.shape[1])[None].repeat(len(run.ids), 0)]
-    if n < run.labels.shape[1]:
-        noise = np.random.default_rng(SEED).random((SUBSETS, *run.labels.shape))
-        subsets = np.argsort(np.where(run.valid, noise, 2), -1)[:, :, :n]  # padding is drawn last
-    total = np.zeros(len(run.ids))
-    for columns in subsets:
-        take = lambda array, columns=columns: np.take_along_axis(array, columns, 1)
-        some = take(scores)
-        total += credit(take(run.labels), take(run.groups), weights_of(some, take(run.valid)), some)
-    return total / len(subsets)
+    """[S, P] for S subsets of n rollouts: the whole set, or SUBSETS random ones where n is smaller."""
+    credits = []
+    for columns in random_subsets(run, n):
+        labels, groups, some, valid = (np.take_along_axis(array, columns, 1) for array in (run.labels, run.groups, scores, run.valid))
+        credits.append(credit(labels, groups, weights_of(some, valid), some))
+    return np.array(credits)
+
+
+@functools.lru_cache(maxsize=64)
+def random_subsets(run, n):
+    """[S, P, n] columns: the same subsets for every vote, so that votes are compared on the same draws."""
+    if n >= run.labels.shape[1]:
+        return np.broadcast_to(np.arange(run.labels.shape[1]), (1, *run.labels.shape))
+    noise = np.random.default_rng(SEED).random((SUBSETS, *run.labels.shape))
+    return np.argsort(np.where(run.valid, noise, 2), -1)[:, :, :n]  # padding is drawn last
 
 
 def rank_of(scores):
@@ -237,6 +242,7 @@ class Row:
     kind: str  # baseline, vote, length, confidence, scorer, bound
     curves: list  # one per (run, score file): {n: [P] expected correctness}
     quality: dict  # AUROC and the like, for methods that score
+    errors: dict  # n -> standard error of the subsets that a vote's accuracy is averaged over
 
     def problems(self, n):
         """[P]: expected correctness of each problem, averaged over the runs."""
@@ -258,16 +264,17 @@ def sizes(runs):
 def make_rows(runs):
     """All methods that every run has, over all runs."""
     ns = sizes(runs)
-    rows = [Row("random", "baseline", [{n: pick_random(run, n) for n in ns} for run in runs], {})]
+    rows = [Row("random", "baseline", [{n: pick_random(run, n) for n in ns} for run in runs], {}, {})]
     if all((run.groups >= 0).any() for run in runs):
         for name, (credit, rule, weights) in VOTES.items():
-            rows.append(Row(name, "vote", vote_curves(runs, ns, credit, weights, rule), {}))
+            rows.append(vote_row(name, "vote", ns, credit, weights, [(run, run.scores[rule][""]) for run in runs]))
     methods = set.intersection(*[set(run.scores) for run in runs])
     for method in sorted(methods, key=row_order):
         rows.append(score_row(runs, ns, method))
         if all(method in run.p and (run.groups >= 0).any() for run in runs):
-            rows.append(Row(label_of(method) + ", weighted vote", "scorer", probability_vote_curves(runs, ns, method), {}))
-    return rows + [Row("oracle", "bound", [{n: pick_oracle(run, n) for n in ns} for run in runs], {})]
+            votes = [(run, p) for run in runs for p in run.p[method].values()]  # p ranks as the score does
+            rows.append(vote_row(label_of(method) + ", weighted vote", "scorer", ns, weighted_credit, lambda p, valid: p * valid, votes))
+    return rows + [Row("oracle", "bound", [{n: pick_oracle(run, n) for n in ns} for run in runs], {}, {})]
 
 
 def row_order(method):
@@ -295,17 +302,14 @@ def score_row(runs, ns, method):
             quality.append(score_quality(run, scores, run.p.get(method, {}).get(name)))
     means = {key: mean_of([q[key] for q in quality]) for key in quality[0]}
     kind = kind_of(method)
-    return Row(label_of(method) + (", best-of-N" if kind == "scorer" else ""), kind, curves, means)
+    return Row(label_of(method) + (", best-of-N" if kind == "scorer" else ""), kind, curves, means, {})
 
 
-def vote_curves(runs, ns, credit, weights, rule):
-    return [{n: pick_by_vote(run, credit, weights, run.scores[rule][""], n) for n in ns} for run in runs]
-
-
-def probability_vote_curves(runs, ns, method):
-    """Votes weighted by a scorer's probabilities; the answer's best-scored rollout is the one of highest probability."""
-    pairs = [(run, p) for run in runs for p in run.p[method].values()]
-    return [{n: pick_by_vote(run, weighted_credit, lambda p, valid: p * valid, p, n) for n in ns} for run, p in pairs]
+def vote_row(name, kind, ns, credit, weights, ballots):
+    """ballots: (run, scores [P, N]) pairs, one curve each."""
+    credits = [{n: pick_by_vote(run, credit, weights, scores, n) for n in ns} for run, scores in ballots]
+    errors = {n: float(np.mean([(np.sqrt((c[n].var(0) / len(c[n])).sum()) / c[n].shape[1]) for c in credits])) for n in ns}
+    return Row(name, kind, [{n: c[n].mean(0) for n in ns} for c in credits], {}, errors)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -381,6 +385,7 @@ def compare(rows, n):
                 "best_confidence": row is best,
                 "curve": {str(k): row.accuracy(k) for k in row.curves[0]},
                 "curve_std": {str(k): row.spread(k) for k in row.curves[0]},
+                "curve_subset_error": {str(k): error for k, error in row.errors.items()},
                 **row.quality,
             }
         )

@@ -93,7 +93,7 @@ def test_votes_against_all_subsets(tmp_path, ragged, monkeypatch):
             (report.weighted_credit, lambda s, valid: s * valid, weighted),
         ):
             expected = [np.mean([brute(s) for s in subsets(q, n)]) for q in problems]
-            assert report.pick_by_vote(run, credit, weights, p, n) == pytest.approx(expected, abs=tolerance)
+            assert report.pick_by_vote(run, credit, weights, p, n).mean(0) == pytest.approx(expected, abs=tolerance)
 
 
 def test_filtered_and_borda_weights():
@@ -154,7 +154,7 @@ def test_the_bootstrap_interval_is_the_paired_one(tmp_path):
     path = small_run(tmp_path, problems=30)
     run = report.load_run(path, common.WINDOW, common.TAIL)
     base = np.random.default_rng(0).random(30) * 0.5
-    rows = [report.Row(name, kind, [{5: values}], {}) for name, kind, values in (
+    rows = [report.Row(name, kind, [{5: values}], {}, {}) for name, kind, values in (
         ("rule", "confidence", base), ("better", "scorer", base + 0.25), ("oracle", "bound", base + 0.5))]  # fmt: skip
     rule, better, _ = report.compare(rows, 5)
     assert better["delta_low"] == pytest.approx(0.25) and better["delta_high"] == pytest.approx(0.25)

@@ -1,0 +1,147 @@
+"""Score every rollout of a run with a trained scorer and pick an answer for each problem. No label is used.
+
+    python 04_select.py RUN --scorer scorer.pt
+    python 04_select.py RUN --scorer dir/scatr@*.pt        several scorers: each gets its own scores and selection
+
+Reads hidden.pt and rollouts.jsonl, and labels.jsonl for the `group` of each answer (what 02 judges to be equal; without it
+there is no vote). Writes
+    scores/<scorer's file name>.jsonl   {"id", "sample", "score": logit, "p": probability}
+    selected.jsonl                      {"id", "scorer", "strategy", "sample", "score", "response", "label"?}
+Strategies: best-of-n, the highest score, ties to the lowest sample number; weighted-vote (where answers have groups), the
+answer with the largest sum of probabilities, its best-scored rollout standing for it. A label, where 02 gave one, is copied
+beside the selection after it is made, and shown as accuracy.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+import numpy as np
+
+from common import (
+    align,
+    atomic,
+    best_of_n,
+    check_same_problems,
+    die,
+    keys_of,
+    read_jsonl,
+    read_labels,
+    read_meta,
+    read_rollouts,
+    table,
+    weighted_vote,
+    write_jsonl,
+)
+
+
+def main():
+    args = parse_args()
+    for run in map(Path, args.runs):
+        if up_to_date(run, args.scorer) and not args.force:
+            print(f"{run}: the scores are newer than the run and its scorers (--force scores again)")
+        else:
+            rollouts = read_rollouts(run)
+            check_same_problems(run, rollouts)
+            scores = {Path(path).stem: score_run(run, path, keys_of(rollouts), args.chunk) for path in args.scorer}
+            write_jsonl(run / "selected.jsonl", select_all(run, rollouts, scores))
+        summarise(run)
+
+
+def up_to_date(run, scorers):
+    """As make does it: every output is younger than every input."""
+    inputs = [run / name for name in ("hidden.pt", "rollouts.jsonl", "labels.jsonl")] + [Path(path) for path in scorers]
+    outputs = [run / "scores" / f"{Path(path).stem}.jsonl" for path in scorers] + [run / "selected.jsonl"]
+    if not all(path.exists() for path in outputs):
+        return False
+    return max(path.stat().st_mtime for path in inputs if path.exists()) < min(path.stat().st_mtime for path in outputs)
+
+
+def score_run(run, scorer_path, keys, chunk):
+    """Write the scores of all rollouts, in the order of rollouts.jsonl; memory is bounded by a chunk. -> [R, 2] logit, p"""
+    from tqdm import tqdm
+
+    from common import check_scorer_fits, load_scorer, scorer_inputs
+
+    scorer = load_scorer(scorer_path)
+    check_scorer_fits(scorer, read_meta(run), run)
+    stored_keys, inputs = scorer_inputs(scorer, run)
+    row_of = {key: row for row, key in enumerate(stored_keys)}
+    align([{"id": a, "sample": b} for a, b in stored_keys], keys, f"{run}/hidden.pt")
+    scores = np.empty((len(keys), 2), dtype=np.float64)
+    starts = range(0, len(keys), chunk)
+    for start in tqdm(starts, desc=f"score {Path(scorer_path).stem}", unit="chunk", disable=len(starts) < 20):
+        logits = scorer(inputs[start : start + chunk])
+        scores[start : start + chunk, 0] = logits
+        scores[start : start + chunk, 1] = scorer.probability(logits)
+    scores = scores[[row_of[key] for key in keys]]
+    with atomic(run / "scores" / f"{Path(scorer_path).stem}.jsonl") as file:
+        for key, (score, p) in zip(keys, scores.tolist(), strict=True):
+            file.write(json.dumps({"id": key[0], "sample": key[1], "score": score, "p": p}, allow_nan=False) + "\n")
+    return scores
+
+
+def select_all(run, rollouts, scores):
+    """The rows of selected.jsonl, for every scorer, strategy and problem."""
+    groups, labels = groups_and_labels(run, rollouts)
+    problems = {}  # id -> places of its rollouts
+    for place, row in enumerate(rollouts):
+        problems.setdefault(row["id"], []).append(place)
+    for name, values in scores.items():
+        for problem, places in problems.items():
+            logits, p = values[places].T
+            picks = {"best-of-n": best_of_n(logits)}
+            if (groups[places] >= 0).any():
+                picks["weighted-vote"] = weighted_vote(groups[places], p, logits)
+            for strategy, pick in picks.items():
+                row = rollouts[places[pick]]
+                label = {} if labels is None else {"label": labels[places[pick]]}
+                yield {"id": problem, "scorer": name, "strategy": strategy, "sample": row["sample"],
+                       "score": float(logits[pick]), "response": row["response"], **label}  # fmt: skip
+
+
+def groups_and_labels(run, rollouts):
+    """([R] equality classes, -1 for none; [R] labels or None): the labels only travel along."""
+    if not (run / "labels.jsonl").exists():
+        print(f"{run}: no labels.jsonl, so no votes; 02_label.py groups equal answers, references or not")
+        return np.full(len(rollouts), -1), None
+    rows = read_labels(run, keys_of(rollouts))
+    labels = [row["label"] for row in rows]
+    groups = np.array([-1 if row.get("group") is None else row["group"] for row in rows])
+    return groups, None if all(label is None for label in labels) else labels
+
+
+def summarise(run):
+    """One line a scorer and strategy: how many were picked, and how many of them are right where 02 could say."""
+    rows = read_jsonl(run / "selected.jsonl", needs=("id", "scorer", "strategy"))
+    lines = {}
+    for row in rows:
+        lines.setdefault((row["scorer"], row["strategy"]), []).append(row.get("label"))
+    cells, results = [], []
+    for (scorer, strategy), labels in lines.items():
+        judged = [label for label in labels if label is not None]
+        accuracy = sum(judged) / len(judged) if judged else None
+        right = f"{100 * accuracy:.1f} ({sum(judged)}/{len(judged)})" if judged else "not judged"
+        cells.append([scorer, strategy, len(labels), right])
+        results.append({"scorer": scorer, "strategy": strategy, "problems": len(labels), "judged": len(judged), "accuracy": accuracy})
+    print(table(["scorer", "strategy", "problems", "right %"], cells))
+    print(json.dumps({"run": str(run), "selected": results}))
+
+
+def parse_args():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="run folders of 01_generate.py")
+    parser.add_argument("--scorer", nargs="+", required=True, metavar="PT", help="scorers of 03_train_scorer.py for the same model")
+    parser.add_argument("--chunk", type=int, default=8192, help="rollouts scored at a time; bounds the memory (default %(default)s)")
+    parser.add_argument("--force", action="store_true", help="score again although the scores are newer than their inputs")
+    args = parser.parse_args()
+    names = [Path(path).stem for path in args.scorer]
+    if len(set(names)) != len(names):
+        die(f"--scorer: {len(names)} files but only {len(set(names))} different names; the scores are named after them")
+    if args.chunk < 1:
+        die("--chunk: give at least 1 rollout")
+    return args
+
+
+if __name__ == "__main__":
+    main()
