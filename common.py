@@ -316,7 +316,7 @@ def server_rows(repo, config, split, where=None, shuffle=False):
     for offset in tqdm(offsets, desc=repo, unit="page", disable=all((folder / f"{o}.json").is_file() for o in offsets)):
         page = _server_page(folder, query, offset)
         if any(page[field] != first[field] for field in ("revision", "num_rows_total")):
-            die(f"{repo} changed while it was being downloaded; delete {folder} and run again")
+            raise Unavailable(f"changed while it was being downloaded; delete {folder} and run again")
         yield from (row["row"] | {"row_idx": row["row_idx"]} for row in page["rows"])
 
 
@@ -341,6 +341,7 @@ def _server_page(folder, query, offset):
 def _get_json(url, tries=6):
     """GET with the person's Hub token; 429 and 5xx are tried again after the wait the server asks for, no others."""
     from huggingface_hub import get_token
+    from tqdm import tqdm
 
     headers = {"Authorization": f"Bearer {get_token()}"} if get_token() else {}
     for attempt in range(tries):
@@ -359,7 +360,7 @@ def _get_json(url, tries=6):
         except (OSError, HTTPException, ValueError) as error:  # no connection, cut off, or half a page
             reason = _reason(error)
         if attempt + 1 < tries:
-            print(f"{urlsplit(url).netloc}: {reason}; trying again in {wait} s", file=sys.stderr)
+            tqdm.write(f"{urlsplit(url).netloc}: {reason}; trying again in {wait} s", file=sys.stderr)
             time.sleep(wait)
     raise Unavailable(f"{reason} after {tries} attempts (pages already here are kept)")
 
@@ -652,6 +653,200 @@ def load_model(name, device=None, dtype="auto", revision=None, trust_remote_code
     except (OSError, ValueError, ImportError) as error:
         die(f"model {name!r} cannot be loaded: {str(error).strip().splitlines()[0]}")
     return model.to(device).eval(), tokenizer
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Scorers: rebuilt from scorer.pt
+
+EXTRA_INPUTS = ("last10", "special")  # of extra.pt: the last ten tokens, and the tokens that end a step of the answer
+SPECIAL_KEPT = 32  # of an answer's special tokens the last this many are shown to a scorer
+
+
+def model_name(meta):
+    """The name that vectors of one model share: a Hub id and a folder give their last part."""
+    return Path(str(meta["model"]).rstrip("/")).name
+
+
+def read_inputs(run, vector=DEFAULT_VECTOR):
+    """(keys, fetch): fetch(rows) gives float32 [rows, d] of one vector, or [rows, S, d] of several; rows is a slice or a list.
+
+    vector: one name; `all/eos` for every layer captured at that token, in order; `last10` or `special` of extra.pt.
+    Positions that do not exist are all zero.
+    """
+    if vector in EXTRA_INPUTS:
+        return _read_extra(Path(run) / "extra.pt", vector)
+    if not vector.startswith("all/"):
+        keys, hidden = read_vectors(run, vector)
+        return keys, lambda rows: hidden[rows].float()
+    token, n_layers = vector.partition("/")[2], read_meta(run)["n_layers"]
+    stored = load_pt(Path(run) / "hidden.pt")
+    have = {vector_key(name, n_layers): column for column, name in enumerate(stored["vectors"])}
+    columns = [have[key] for key in sorted(have) if key[1] == token]
+    if len(columns) < 2:
+        die(f"{run}: {len(columns)} layer(s) captured at {token!r}; 01_generate.py --layers all captures every one")
+    keys, _ = read_vectors(run, stored["vectors"][columns[0]])
+    return keys, lambda rows: stored["hidden"][rows][:, columns].float()
+
+
+def _read_extra(path, name):
+    import torch
+
+    if not path.is_file():
+        die(f"{path}: no such file; 01_generate.py --extra {name} captures these vectors")
+    stored = load_pt(path)
+    if name not in stored:
+        die(f"{path}: no {name!r} in it; 01_generate.py --extra {name} captures these vectors")
+    keys = [tuple(key) for key in stored["keys"]]
+    if name == "last10":
+        return keys, lambda rows: stored["last10"][rows].float()
+    ends = stored["special_offsets"].tolist()
+
+    def fetch(rows):
+        rows = range(len(keys))[rows] if isinstance(rows, slice) else [int(row) for row in rows]
+        spans = [(max(ends[row], ends[row + 1] - SPECIAL_KEPT), ends[row + 1]) for row in rows]
+        x = torch.zeros(len(spans), SPECIAL_KEPT, stored["special"].shape[-1])
+        for row, (start, end) in enumerate(spans):
+            x[row, SPECIAL_KEPT - (end - start) :] = stored["special"][start:end].float()
+        return x
+
+    return keys, fetch
+
+
+def build_scorer(design, config, shape):
+    """The untrained module of a design; `shape` is one rollout's input: (d,) or (positions, d). Gives one logit a row."""
+    if design == "ensemble":
+        return _ensemble(config, *shape)
+    if design.startswith("transformer"):
+        return _transformer(config, *shape)
+    return mlp(shape[-1], config["hidden"], config["dropout"], config["input_dropout"], config["batch_norm"])
+
+
+def mlp(width, hidden, dropout=0.0, input_dropout=0.0, batch_norm=False):
+    """Input dropout; for each hidden size linear, (batch norm,) ReLU, dropout; one logit. No hidden size: a linear rule."""
+    from torch import nn
+
+    layers = [nn.Dropout(input_dropout)]
+    for size in hidden:
+        norm = [nn.BatchNorm1d(size)] if batch_norm else []
+        layers += [nn.Linear(width, size), *norm, nn.ReLU(), nn.Dropout(dropout)]
+        width = size
+    return nn.Sequential(*layers, nn.Linear(width, 1), nn.Flatten(0))
+
+
+def _ensemble(config, positions, width):
+    import torch
+    from torch import nn
+
+    class Ensemble(nn.Module):
+        """A learned convex combination of one MLP per layer."""
+
+        def __init__(self):
+            super().__init__()
+            keys = ("hidden", "dropout", "input_dropout", "batch_norm")
+            self.members = nn.ModuleList(mlp(width, *(config[key] for key in keys)) for _ in range(positions))
+            self.mixture = nn.Parameter(torch.zeros(positions))
+
+        def forward(self, x):  # [B, positions, d]
+            logits = torch.stack([member(x[:, i]) for i, member in enumerate(self.members)], -1)
+            return logits @ self.mixture.softmax(-1)
+
+    return Ensemble()
+
+
+def _transformer(config, positions, width):
+    import torch
+    from torch import nn
+
+    class Encoder(nn.Module):
+        """A small transformer over positions; all-zero positions are absent, a learned first one gives the logit."""
+
+        def __init__(self):
+            super().__init__()
+            size = config["width"]
+            self.enter = nn.Sequential(nn.Dropout(config["input_dropout"]), nn.Linear(width, size), nn.LayerNorm(size))
+            self.place = nn.Parameter(torch.randn(positions + 1, size) * 0.02)
+            layer = nn.TransformerEncoderLayer(size, 4, 2 * size, config["dropout"], batch_first=True, norm_first=True)
+            self.encoder = nn.TransformerEncoder(layer, config["depth"], enable_nested_tensor=False)
+            self.leave = nn.Sequential(nn.LayerNorm(size), nn.Linear(size, 1), nn.Flatten(0))
+
+        def forward(self, x):  # [B, positions, d]
+            absent = nn.functional.pad((x == 0).all(-1), (1, 0))  # the learned position is always there
+            x = nn.functional.pad(self.enter(x), (0, 0, 1, 0)) + self.place
+            return self.leave(self.encoder(x, src_key_padding_mask=absent)[:, 0])
+
+    return Encoder()
+
+
+class Scorer:
+    """scorer.pt as a function: hidden vectors [R, d] (or [R, S, d]) of any float type -> logits [R], higher is better.
+
+    `.checkpoint` holds all that is known about it: model, vector, seed, trials, costs, what it was trained on.
+    """
+
+    def __init__(self, checkpoint, device="cpu"):
+        self.checkpoint, self.device = checkpoint, device
+        self.model, self.vector, self.shape = checkpoint["model"], checkpoint["vector"], tuple(checkpoint["shape"])
+        self.modules = []
+        for member in checkpoint["members"]:
+            module = build_scorer(checkpoint["design"], member["config"], self.shape)
+            module.load_state_dict(member["state"])
+            self.modules.append(module.eval().to(device))
+        self.scale = checkpoint["scale"] and [t.to(device) for t in checkpoint["scale"]]  # (mean, deviation) or None
+
+    def __call__(self, hidden):
+        import torch
+
+        with torch.inference_mode():
+            x = standardise(hidden.to(self.device).float(), self.scale)  # float16 overflows and bfloat16 rounds: widen first
+            return torch.stack([module(x) for module in self.modules]).mean(0)
+
+    def probability(self, logits):
+        """Of being right: the sigmoid, after the straight line that was fitted where the objective was only a ranking."""
+        slope, offset = self.checkpoint["calibration"]
+        return (slope * logits + offset).sigmoid()
+
+
+def standardise(x, scale):
+    """(x - mean) / deviation per dimension; positions that are absent (all zero) stay so. No scale: x as it is."""
+    if scale is None:
+        return x
+    mean, deviation = scale
+    y = (x - mean) / deviation
+    return y if x.ndim == 2 else y * (x != 0).any(-1, keepdim=True)
+
+
+def load_scorer(path, device="cpu"):
+    checkpoint = load_pt(path)
+    if not isinstance(checkpoint, dict) or "members" not in checkpoint:
+        die(f"{path}: not a scorer; 03_train_scorer.py makes one")
+    return Scorer(checkpoint, device)
+
+
+def check_scorer_fits(scorer, meta, path):
+    """A scorer made for another model or layer numbering is an error that names both; the width is checked when scoring."""
+    made_for, given = scorer.checkpoint["layers_of_model"], meta["n_layers"]
+    if scorer.model != model_name(meta):
+        die(f"{path}: made for the model {scorer.model!r}, the run is of {model_name(meta)!r}; train a scorer on a run of that model")
+    if made_for != given:
+        die(f"{path}: made for a model of {made_for} layers, the run is of one with {given}")
+
+
+def score_run(scorer, run, path="the scorer", chunk=4096):
+    """(keys, logits [R]) of a whole run, `chunk` rollouts in memory at a time."""
+    import torch
+
+    check_scorer_fits(scorer, read_meta(run), path)
+    keys, fetch = read_inputs(run, scorer.vector)
+    logits = torch.empty(len(keys))
+    for start in range(0, len(keys), chunk):
+        x = fetch(slice(start, start + chunk))
+        if tuple(x.shape[1:]) != scorer.shape:
+            die(f"{path}: made for vectors {scorer.vector} of shape {scorer.shape}, {run} has {tuple(x.shape[1:])}")
+        logits[start : start + len(x)] = scorer(x).cpu()
+    if not logits.isfinite().all():
+        bad = [keys[i] for i in (~logits.isfinite()).nonzero().flatten()[:3].tolist()]
+        die(f"{run}: {int((~logits.isfinite()).sum())} rollouts have vectors that are not finite, such as {bad}; generate them again")
+    return keys, logits
 
 
 # ---------------------------------------------------------------------------------------------------------------------
