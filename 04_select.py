@@ -20,14 +20,12 @@ import numpy as np
 
 from common import (
     align,
-    atomic,
     best_of_n,
     check_same_problems,
     die,
     keys_of,
     read_jsonl,
     read_labels,
-    read_meta,
     read_rollouts,
     table,
     weighted_vote,
@@ -43,7 +41,7 @@ def main():
         else:
             rollouts = read_rollouts(run)
             check_same_problems(run, rollouts)
-            scores = {Path(path).stem: score_run(run, path, keys_of(rollouts), args.chunk) for path in args.scorer}
+            scores = {Path(path).stem: score(run, path, keys_of(rollouts), args.chunk) for path in args.scorer}
             write_jsonl(run / "selected.jsonl", select_all(run, rollouts, scores))
         summarise(run)
 
@@ -57,28 +55,17 @@ def up_to_date(run, scorers):
     return max(path.stat().st_mtime for path in inputs if path.exists()) < min(path.stat().st_mtime for path in outputs)
 
 
-def score_run(run, scorer_path, keys, chunk):
-    """Write the scores of all rollouts, in the order of rollouts.jsonl; memory is bounded by a chunk. -> [R, 2] logit, p"""
-    from tqdm import tqdm
-
-    from common import check_scorer_fits, load_scorer, scorer_inputs
+def score(run, scorer_path, keys, chunk):
+    """Write the scores of all rollouts, in the order of rollouts.jsonl -> [R, 2] logits and probabilities."""
+    from common import load_scorer, score_run
 
     scorer = load_scorer(scorer_path)
-    check_scorer_fits(scorer, read_meta(run), run)
-    stored_keys, inputs = scorer_inputs(scorer, run)
-    row_of = {key: row for row, key in enumerate(stored_keys)}
-    align([{"id": a, "sample": b} for a, b in stored_keys], keys, f"{run}/hidden.pt")
-    scores = np.empty((len(keys), 2), dtype=np.float64)
-    starts = range(0, len(keys), chunk)
-    for start in tqdm(starts, desc=f"score {Path(scorer_path).stem}", unit="chunk", disable=len(starts) < 20):
-        logits = scorer(inputs[start : start + chunk])
-        scores[start : start + chunk, 0] = logits
-        scores[start : start + chunk, 1] = scorer.probability(logits)
-    scores = scores[[row_of[key] for key in keys]]
-    with atomic(run / "scores" / f"{Path(scorer_path).stem}.jsonl") as file:
-        for key, (score, p) in zip(keys, scores.tolist(), strict=True):
-            file.write(json.dumps({"id": key[0], "sample": key[1], "score": score, "p": p}, allow_nan=False) + "\n")
-    return scores
+    stored_keys, logits = score_run(scorer, run, scorer_path, chunk)
+    rows = [{"id": key[0], "sample": key[1], "score": score, "p": p}
+            for key, score, p in zip(stored_keys, logits.tolist(), scorer.probability(logits).tolist(), strict=True)]  # fmt: skip
+    rows = align(rows, keys, run / "hidden.pt")
+    write_jsonl(run / "scores" / f"{Path(scorer_path).stem}.jsonl", rows)
+    return np.array([(row["score"], row["p"]) for row in rows])
 
 
 def select_all(run, rollouts, scores):

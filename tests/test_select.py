@@ -1,0 +1,159 @@
+"""04: scores of a known scorer, selections by hand, no label ever reaches a choice, broken joins are refused."""
+
+import os
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+from conftest import ROOT, last_json, make_run
+
+import common
+
+
+def first_dimension_scorer(path, width=8, **changes):
+    """A scorer whose logit is the first dimension of the vector."""
+    module = common.mlp(width, [])
+    state = {name: torch.zeros_like(value) for name, value in module.state_dict().items()}
+    state[next(name for name in state if name.endswith("weight"))][0, 0] = 1.0
+    config = {"hidden": [], "dropout": 0.0, "input_dropout": 0.0, "batch_norm": False}
+    checkpoint = {"design": "mlp", "model": "tiny", "vector": "penultimate/eos", "shape": [width], "layers_of_model": 5, "scale": None,
+                  "calibration": (1.0, 0.0), "members": [{"config": config, "state": state}]}  # fmt: skip
+    common.save_pt(path, {**checkpoint, **changes})
+    return path
+
+
+@pytest.fixture
+def run(tmp_path):
+    return make_run(tmp_path / "run", problems=10, n=6)
+
+
+def selected(run):
+    return {(row["id"], row["strategy"]): row for row in common.read_jsonl(run / "selected.jsonl")}
+
+
+def test_scores_and_selection_by_hand(run, tmp_path, run_script):
+    done = run_script("04_select.py", run, "--scorer", first_dimension_scorer(tmp_path / "first.pt"), "--chunk", 7)
+    keys, hidden = common.read_vectors(run)
+    logits = hidden[:, 0].float().numpy()
+    scores = common.read_jsonl(run / "scores" / "first.jsonl")
+    assert common.keys_of(scores) == keys
+    assert [row["score"] for row in scores] == pytest.approx(logits.tolist(), abs=1e-6)
+    assert [row["p"] for row in scores] == pytest.approx((1 / (1 + np.exp(-logits))).tolist(), abs=1e-6)
+    rollouts, labels, right = common.read_rollouts(run), common.read_labels(run), 0
+    for i in range(10):
+        mine = [j for j, key in enumerate(keys) if key[0] == f"p{i}"]
+        best = max(mine, key=lambda j: logits[j])
+        sums = {}
+        for j in mine:
+            sums[labels[j]["group"]] = sums.get(labels[j]["group"], 0) + scores[j]["p"]
+        winner = max(sums, key=sums.get)
+        voted = max((j for j in mine if labels[j]["group"] == winner), key=lambda j: logits[j])
+        for strategy, pick in (("best-of-n", best), ("weighted-vote", voted)):
+            row = selected(run)[f"p{i}", strategy]
+            assert row["sample"] == keys[pick][1] and row["response"] == rollouts[pick]["response"]
+            assert row["label"] == labels[pick]["label"] and row["scorer"] == "first"
+        right += labels[best]["label"]
+    assert last_json(done)["selected"][0] == {"scorer": "first", "strategy": "best-of-n", "problems": 10, "judged": 10, "accuracy": right / 10}
+
+
+def test_no_label_reaches_the_selection(run, tmp_path, run_script):
+    scorer = first_dimension_scorer(tmp_path / "first.pt")
+    run_script("04_select.py", run, "--scorer", scorer)
+    before = {key: row["sample"] for key, row in selected(run).items()}
+    rows = common.read_jsonl(run / "labels.jsonl")
+    common.write_jsonl(run / "labels.jsonl", [{**row, "label": 1 - row["label"]} for row in rows])
+    run_script("04_select.py", run, "--scorer", scorer)
+    assert {key: row["sample"] for key, row in selected(run).items()} == before
+    common.write_jsonl(run / "labels.jsonl", [{**row, "label": None} for row in rows])  # a data set without answers
+    done = run_script("04_select.py", run, "--scorer", scorer)
+    assert {key: row["sample"] for key, row in selected(run).items()} == before and "not judged" in done.stdout
+    assert not any("label" in row for row in selected(run).values())
+    (run / "labels.jsonl").unlink()
+    run_script("04_select.py", run, "--scorer", scorer, "--force")
+    assert {key: row["sample"] for key, row in selected(run).items()} == {k: v for k, v in before.items() if k[1] == "best-of-n"}
+
+
+def test_ties_go_to_the_lowest_sample(run, tmp_path, run_script):
+    stored = common.load_pt(run / "hidden.pt")
+    stored["hidden"] = torch.zeros_like(stored["hidden"])
+    common.save_pt(run / "hidden.pt", stored)
+    run_script("04_select.py", run, "--scorer", first_dimension_scorer(tmp_path / "first.pt"))
+    assert {row["sample"] for (_, strategy), row in selected(run).items() if strategy == "best-of-n"} == {0}
+
+
+def test_hidden_states_are_joined_by_key(run, tmp_path, run_script):
+    """The rows of hidden.pt in another order: the same selection."""
+    scorer = first_dimension_scorer(tmp_path / "first.pt")
+    run_script("04_select.py", run, "--scorer", scorer)
+    before = selected(run)
+    stored = common.load_pt(run / "hidden.pt")
+    order = torch.randperm(len(stored["keys"]), generator=torch.Generator().manual_seed(0))
+    common.save_pt(run / "hidden.pt", {**stored, "keys": [stored["keys"][i] for i in order], "hidden": stored["hidden"][order]})
+    run_script("04_select.py", run, "--scorer", scorer)
+    assert selected(run) == before
+
+
+def test_a_second_run_does_nothing_until_an_input_changes(run, tmp_path, run_script):
+    scorers = [first_dimension_scorer(tmp_path / "one.pt"), first_dimension_scorer(tmp_path / "two.pt")]
+    run_script("04_select.py", run, "--scorer", *scorers)
+    written = os.stat(run / "selected.jsonl").st_mtime_ns
+    assert "newer" in run_script("04_select.py", run, "--scorer", *scorers).stdout
+    assert os.stat(run / "selected.jsonl").st_mtime_ns == written
+    time.sleep(0.02)
+    os.utime(scorers[1])
+    run_script("04_select.py", run, "--scorer", *scorers)
+    assert os.stat(run / "selected.jsonl").st_mtime_ns > written
+    assert {row["scorer"] for row in common.read_jsonl(run / "selected.jsonl")} == {"one", "two"}
+
+
+@pytest.mark.parametrize(
+    "changes, words",
+    [
+        ({"model": "other"}, ("'other'", "'tiny'")),
+        ({"layers_of_model": 28}, ("28", "5")),
+        ({"vector": "2/eos"}, ("2/eos", "penultimate/eos")),
+        ({"shape": [9]}, ("9", "8")),
+    ],
+)
+def test_a_scorer_made_for_something_else_names_both(run, tmp_path, run_script, changes, words):
+    scorer = first_dimension_scorer(tmp_path / "other.pt", **({"width": 9} if "shape" in changes else {}), **changes)
+    error = run_script("04_select.py", run, "--scorer", scorer, code=2).stderr
+    assert all(word in error for word in words), error
+    assert not (run / "selected.jsonl").exists()
+
+
+def test_broken_runs_are_refused(run, tmp_path, run_script):
+    scorer = first_dimension_scorer(tmp_path / "first.pt")
+    stored = common.load_pt(run / "hidden.pt")
+    common.save_pt(run / "hidden.pt", {**stored, "keys": stored["keys"][:-1], "hidden": stored["hidden"][:-1].clone()})
+    assert "59 rows for a run of 60" in run_script("04_select.py", run, "--scorer", scorer, code=2).stderr
+    hidden = stored["hidden"].clone()
+    hidden[3, :, 0] = float("nan")
+    common.save_pt(run / "hidden.pt", {**stored, "hidden": hidden})
+    assert "('p0', 3)" in run_script("04_select.py", run, "--scorer", scorer, code=2).stderr
+    assert "no such file" in run_script("04_select.py", run, "--scorer", tmp_path / "none.pt", code=2).stderr
+    assert "not a scorer" in run_script("04_select.py", run, "--scorer", run / "tokens.pt", code=2).stderr
+
+
+def test_memory_is_bounded_by_the_chunk(tmp_path, run_script):
+    """A file of 200 MB is scored within 120 MB above what a run of nothing needs."""
+    peaks = {}
+    for rollouts in (4, 25000):
+        run = make_run(tmp_path / f"{rollouts}", problems=rollouts // 4, n=4, labels=False)
+        stored = common.load_pt(run / "hidden.pt")
+        hidden = torch.zeros(rollouts, 1, 4096, dtype=torch.bfloat16)
+        common.save_pt(run / "hidden.pt", {"keys": stored["keys"], "vectors": ["penultimate/eos"], "hidden": hidden})
+        script = (
+            "import importlib, resource, sys; sys.argv = sys.argv[1:]; importlib.import_module('04_select').main();"
+            "anonymous = [line for line in open('/proc/self/status') if line.startswith('RssAnon')];"
+            "print(int(anonymous[0].split()[1]) // 1024)"
+        )
+        common.write_json(run / "meta.json", {**common.read_meta(run), "width": 4096})
+        scorer = first_dimension_scorer(tmp_path / "wide.pt", width=4096)
+        done = subprocess.run([sys.executable, "-c", script, "04", str(run), "--scorer", str(scorer), "--chunk", "512"],
+                              cwd=ROOT, capture_output=True, text=True, check=True)  # fmt: skip
+        peaks[rollouts] = int(done.stdout.split()[-1])
+    assert peaks[25000] - peaks[4] < 120, peaks
