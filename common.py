@@ -560,8 +560,8 @@ def messages_for(problem):
     return [{"role": "system", "content": system}, user] if system else [user]
 
 
-def encode_prompt(tokenizer, problem):
-    """Token ids of the prompt as the model's own chat template writes it, thinking on; plain text where it has none."""
+def encode_prompt(tokenizer, problem, thinking=True):
+    """Token ids of the prompt as the model's own chat template writes it; plain text where it has none."""
     from jinja2 import TemplateError
 
     messages = messages_for(problem)
@@ -573,8 +573,8 @@ def encode_prompt(tokenizer, problem):
         chat_template=stop_clock(tokenizer.get_chat_template()),
         add_generation_prompt=True,
         return_dict=True,
-        enable_thinking=True,  # Qwen3; a template takes what it knows
-        reasoning_effort="high",  # gpt-oss
+        enable_thinking=thinking,  # Qwen3; a template takes what it knows
+        reasoning_effort="high" if thinking else "low",  # gpt-oss
     )
     try:
         return render(messages)["input_ids"]
