@@ -225,7 +225,7 @@ def load(server, tmp_path):
 
 
 def pages(server, what="/rows"):
-    return [int(parse_qs(urlsplit(path).query)["offset"][0]) for _, path in server.log if path.startswith(what)]
+    return [int(parse_qs(urlsplit(path).query)["offset"][0]) for _, path in server.log if re.match(what, path)]
 
 
 def last_line(err):
@@ -275,7 +275,9 @@ def test_humaneval_row_has_all_that_judging_needs(load):
     row = humaneval_row(5)
     assert problem["prelude"] == row["prompt"] and problem["entry_point"] == "add_5"
     space = {}
-    exec(problem["prelude"] + problem["solution"] + problem["tests"] + "\ncheck(add_5)", space)  # our own rows
+    exec(problem["prelude"] + problem["tests"], space)  # our own rows
+    exec(problem["solution"], space)
+    exec("check(add_5)", space)
 
 
 def test_kodcode_pick_is_the_same_for_everybody_and_names_the_function(server, load, tmp_path):
@@ -326,8 +328,8 @@ def test_openthoughts_keeps_what_can_be_judged(server, load):
         exec(solutions[name] + problem["tests"] + f"\ncheck({name})", {})
         with pytest.raises(AssertionError):
             exec(solutions[name].replace("+", "-") + problem["tests"] + f"\ncheck({name})", {})
-    asked = pages(server, "/filter")
-    assert len(asked) < 30 and asked != sorted(asked)  # random pages, and not all of them
+    asked = pages(server, "/filter.*math")
+    assert asked[0] == 0 and len(asked) < 15 and asked[1:] != sorted(asked[1:])  # random pages, and not all of them
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -455,7 +457,7 @@ def test_own_file_in_its_minimal_form(name, tmp_path):
         {"prompt": "Write h.", "tests": "import unittest\nclass T(unittest.TestCase): pass", "entry_point": "h"},
         {"prompt": "Write i.", "tests": "def test_i():\n    assert i()", "entry_point": "i"},
         {"prompt": "Write j.", "tests": "def check(candidate):\n    assert candidate()", "entry_point": "j"},
-        {"prompt": "Tell a joke."},
+        {"prompt": "Tell a joke.", "kind": None, "answer": None},
     ]
     text = json.dumps(rows) if ".jsonl" not in name else as_jsonl(rows).decode()
     (tmp_path / name).write_bytes(gzip.compress(text.encode()) if name.endswith("gz") else text.encode())

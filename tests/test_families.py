@@ -1,0 +1,329 @@
+"""The five families of models the README names, each as a tiny model with its own classes, template, special tokens and stop ids.
+
+The models are trained for a second each to answer as their family does, with its reasoning and its channels; everything
+after that is the real programs.
+"""
+
+import io
+import random
+import re
+import runpy
+import sys
+from contextlib import redirect_stdout
+from datetime import date
+from pathlib import Path
+
+import pytest
+import torch
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GenerationConfig,
+    GptOssConfig,
+    Olmo2Config,
+    PreTrainedTokenizerFast,
+    Qwen2Config,
+    Qwen3Config,
+    Qwen3MoeConfig,
+)
+
+import common
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The families: templates with the features of the real ones, in our words
+
+CHATML = """\
+{%- if messages[0].role != 'system' and default_system %}{% set messages = [{'role': 'system', 'content': default_system}] + messages %}{% endif %}
+{%- for message in messages %}<|im_start|>{{ message.role }}
+{{ message.content }}<|im_end|>
+{% endfor %}
+{%- if add_generation_prompt %}<|im_start|>assistant
+{% if enable_thinking is defined and enable_thinking is false %}<think>
+
+</think>
+
+{% endif %}{% endif %}"""
+
+OLMO = """\
+{{ bos_token }}{% for message in messages %}<|{{ message.role }}|>
+{{ message.content }}
+{% endfor %}{% if add_generation_prompt %}<|assistant|>
+{% endif %}"""
+
+HARMONY = """\
+{%- macro system_message() %}
+{{- "Current date: " + strftime_now("%Y-%m-%d") + "\\n\\nReasoning: " + (reasoning_effort or "medium") }}
+{%- endmacro %}
+{{- "<|start|>system<|message|>" + system_message() + "<|end|>" }}
+{%- for message in messages %}
+{%- if message.role == "system" %}{{ "<|start|>developer<|message|># Instructions\\n\\n" + message.content + "<|end|>" }}
+{%- else %}{{ "<|start|>" + message.role + "<|message|>" + message.content + "<|end|>" }}{% endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ "<|start|>assistant" }}{% endif %}"""
+
+THINK = "<think>\nsum of {a} and {b}\n</think>\n\nIt is \\boxed{{{c}}}.<|im_end|>"
+ANALYSIS = "<|channel|>analysis<|message|>sum of {a} and {b}<|end|><|start|>assistant<|channel|>final<|message|>It is \\boxed{{{c}}}.<|return|>"
+SIZE = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "max_position_embeddings": 512, "initializer_range": 0.1}
+EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 32}
+QWEN = {"special": ["<|endoftext|>", "<|im_start|>", "<|im_end|>"], "plain": ["<think>", "</think>"], "eos": "<|im_end|>", "pad": "<|endoftext|>",
+        "stop": ["<|im_end|>", "<|endoftext|>"], "template": CHATML}
+
+FAMILIES = {
+    "qwen3": QWEN | {
+        "config": Qwen3Config, "size": SIZE | {"head_dim": 8}, "answer": THINK, "tie": True,
+        "sampling": {"do_sample": True, "temperature": 0.6, "top_p": 0.95, "top_k": 20},
+    },
+    "qwen3moe": QWEN | {
+        "config": Qwen3MoeConfig, "size": SIZE | EXPERTS | {"head_dim": 8, "num_experts": 4}, "answer": THINK,
+        "sampling": {"do_sample": True, "temperature": 0.6, "top_p": 0.95, "top_k": 20},
+    },
+    "qwen2": QWEN | {
+        "plain": [], "config": Qwen2Config, "size": SIZE, "answer": "It is {a} + {b}, so \\boxed{{{c}}}.<|im_end|>",
+        "template": "{% set default_system = 'You are a helper.' %}" + CHATML,
+        "sampling": {"do_sample": True, "temperature": 0.7, "top_p": 0.8, "top_k": 20, "repetition_penalty": 1.05},
+    },
+    "olmo2": {
+        "special": ["<|endoftext|>", "<|pad|>"], "plain": [], "eos": "<|endoftext|>", "pad": "<|pad|>", "stop": "<|endoftext|>", "template": OLMO,
+        "config": Olmo2Config, "size": SIZE, "answer": "It is {a} + {b}, so \\boxed{{{c}}}.<|endoftext|>", "sampling": {},
+    },
+    "gpt-oss": {
+        "special": ["<|startoftext|>", "<|endoftext|>", "<|return|>", "<|constrain|>", "<|channel|>", "<|start|>", "<|end|>", "<|message|>", "<|call|>"],
+        "plain": [], "eos": "<|return|>", "pad": "<|endoftext|>", "stop": ["<|return|>", "<|endoftext|>", "<|call|>"], "template": HARMONY,
+        "config": GptOssConfig, "answer": ANALYSIS, "sampling": {"do_sample": True},
+        "size": SIZE | {"head_dim": 8, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 16},
+    },
+}  # fmt: skip
+
+
+def sums(seed, count):
+    draw = random.Random(seed)
+    return [(draw.randrange(5), draw.randrange(5)) for _ in range(count)]
+
+
+def question(a, b):
+    return {"id": f"{a}+{b}", "prompt": f"{a}+{b}=?", "answer": a + b, "kind": "math"}
+
+
+def make_tokenizer(family):
+    """Byte-level BPE over what the model will see, with the family's special tokens and template."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    texts = [common.SYSTEM["math"], family["answer"], "user assistant system developer # Instructions Current date: 2025-08-05 Reasoning: high"]
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    tokenizer.train_from_iterator(texts * 3, trainers.BpeTrainer(vocab_size=340, initial_alphabet=alphabet, show_progress=False))
+    tokenizer.add_special_tokens(family["special"])
+    tokenizer.add_tokens([AddedToken(token, normalized=False) for token in family["plain"]])
+    bos = "<|startoftext|>" if "<|startoftext|>" in family["special"] else "<|endoftext|>"
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=family["eos"], pad_token=family["pad"], bos_token=bos,
+                                   chat_template=family["template"])
+
+
+def make_model(family, tokenizer, steps=50):
+    """Trained on its family's way to answer sums, wrong in a third of the cases so that there is something to select."""
+    torch.manual_seed(0)
+    config = family["config"](vocab_size=len(tokenizer), tie_word_embeddings=family.get("tie", False), **family["size"],
+                              pad_token_id=tokenizer.pad_token_id, bos_token_id=None, eos_token_id=tokenizer.eos_token_id)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").train()
+    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    draw = random.Random(0)
+    for _ in range(steps):
+        rows = [document(tokenizer, family, a, b, draw) for a, b in sums(draw.random(), 12)]
+        width = max(len(ids) for ids, _ in rows)
+        ids = torch.tensor([ids + [tokenizer.pad_token_id] * (width - len(ids)) for ids, _ in rows])
+        labels = torch.tensor([[-100] * start + ids[start:] + [-100] * (width - len(ids)) for ids, start in rows])
+        model(input_ids=ids, attention_mask=(torch.arange(width) < torch.tensor([[len(r)] for r, _ in rows])).long(), labels=labels).loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+        optimiser.zero_grad()
+    stop = tokenizer.convert_tokens_to_ids(family["stop"])
+    model.generation_config = GenerationConfig(eos_token_id=stop, pad_token_id=tokenizer.pad_token_id, **family["sampling"])
+    return model.eval()
+
+
+def document(tokenizer, family, a, b, draw):
+    """(token ids of prompt and answer, where the answer begins)."""
+    prompt = common.encode_prompt(tokenizer, common.normalise_problem(question(a, b), "here", 0))
+    c = a + b if draw.random() < 0.67 else a + b + 1
+    return prompt + tokenizer(family["answer"].format(a=a, b=b, c=c), add_special_tokens=False)["input_ids"], len(prompt)
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory):
+    """name -> folder of the family's model, as `save_pretrained` leaves one."""
+    folders = {}
+    for name, family in FAMILIES.items():
+        folders[name] = tmp_path_factory.mktemp("models") / name
+        tokenizer = make_tokenizer(family)
+        make_model(family, tokenizer).save_pretrained(folders[name])
+        tokenizer.save_pretrained(folders[name])
+    return folders
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Prompts, sampling, where it ends
+
+PROMPTS = {  # what stands around the question
+    "qwen3": "<|im_start|>system\n{system}<|im_end|>\n<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n",
+    "qwen3moe": "<|im_start|>system\n{system}<|im_end|>\n<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n",
+    "qwen2": "<|im_start|>system\n{system}<|im_end|>\n<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n",
+    "olmo2": "<|endoftext|><|system|>\n{system}\n<|user|>\n{question}\n<|assistant|>\n",
+    "gpt-oss": "<|start|>system<|message|>Current date: 2025-08-05\n\nReasoning: high<|end|><|start|>developer<|message|># Instructions\n\n"
+    "{system}<|end|><|start|>user<|message|>{question}<|end|><|start|>assistant",
+}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_prompt_sampling_and_stop_ids(name, made):
+    model, tokenizer = common.load_model(str(made[name]), device="cpu")
+    problem = common.normalise_problem(question(1, 2), "here", 0)
+    ids = common.encode_prompt(tokenizer, problem)
+    assert tokenizer.decode(ids) == PROMPTS[name].format(system=common.SYSTEM["math"], question="1+2=?")
+    assert all(isinstance(token, int) for token in ids) and str(date.today()) not in tokenizer.decode(ids)
+
+    family = FAMILIES[name]
+    stop = [family["stop"]] if isinstance(family["stop"], str) else family["stop"]
+    plain = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "repetition_penalty": 1.0}
+    own = {key: value for key, value in family["sampling"].items() if key in plain}
+    wanted = plain | own | {"stop_ids": sorted(tokenizer.convert_tokens_to_ids(stop))}
+    assert common.sampling_defaults(model, tokenizer) == wanted
+
+    model.generation_config.eos_token_id = [*wanted["stop_ids"], tokenizer.convert_tokens_to_ids(stop[0])]
+    if name == "gpt-oss":  # a copy of the model whose file lists the end of a message
+        model.generation_config.eos_token_id.append(tokenizer.convert_tokens_to_ids("<|end|>"))
+    assert common.sampling_defaults(model, tokenizer) == wanted
+    model.generation_config.eos_token_id = None
+    assert common.sampling_defaults(model, tokenizer)["stop_ids"] == [tokenizer.eos_token_id]
+
+
+@pytest.mark.parametrize("template, prompt", [
+    (None, "{system}\n\nWrite f."),
+    ("{% if messages[0].role == 'system' %}{{ raise_exception('no') }}{% endif %}{{ messages[0].content }}", "{system}\n\nWrite f."),
+    ("{% for m in messages if m.role == 'user' %}U: {{ m.content }}{% endfor %}", "U: Write f."),
+    ("{{ strftime_now( '%d %b %Y' ) }} {{ strftime_now(\"%A, it's %Y\") }}", "05 Aug 2025 Tuesday, it's 2025"),
+    ("{% if strftime_now is defined %}{{ enable_thinking }} {{ reasoning_effort }}{% endif %}", "True high"),
+])  # fmt: skip
+def test_templates_of_other_models(template, prompt):
+    tokenizer = make_tokenizer(FAMILIES["qwen3"] | {"template": template})
+    ids = common.encode_prompt(tokenizer, {"id": "0", "kind": "code", "prompt": "Write f."})
+    assert tokenizer.decode(ids) == prompt.format(system=common.SYSTEM["code"])
+
+
+@pytest.mark.parametrize("text, reasoning, answer", [
+    ("It is 4.", "", "It is 4."),
+    ("", "", ""),
+    ("<think>\nhm\n</think>\n\nIt is 4.", "<think>\nhm\n", "\n\nIt is 4."),
+    ("<think>\n\n</think>\n\nIt is 4.", "<think>\n\n", "\n\nIt is 4."),
+    ("hm</think>It is 4.", "hm", "It is 4."),  # the template opened it
+    ("<think>a</think>b</think>It is 4.", "<think>a</think>b", "It is 4."),
+    ("<think>\nhm, \\boxed{4}", "<think>\nhm, \\boxed{4}", ""),
+    ("\n<think>hm", "\n<think>hm", ""),
+    ("<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>It is 4.",
+     "<|channel|>analysis<|message|>hm<|end|><|start|>assistant", "It is 4."),
+    ("<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final <|constrain|>json<|message|>4<|return|>",
+     "<|channel|>analysis<|message|>hm<|end|><|start|>assistant", "4"),
+    ("<|channel|>final<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>b<|call|>c",
+     "<|channel|>final<|message|>a<|end|><|start|>assistant", "b"),
+    ("<|channel|>analysis<|message|>the final answer is \\boxed{4}", "<|channel|>analysis<|message|>the final answer is \\boxed{4}", ""),
+    ("<|channel|>commentary to=python<|message|>x<|call|>", "<|channel|>commentary to=python<|message|>x<|call|>", ""),
+    ("analysisWe add. assistantfinalIt is 4.", "analysisWe add. ", "It is 4."),
+    ("analysis2+2assistantcommentaryso assistantfinalIt is 4.", "analysis2+2assistantcommentaryso ", "It is 4."),
+    ("analysisWe add, and then", "analysisWe add, and then", ""),
+    ("analysis of the sum: 4", "", "analysis of the sum: 4"),
+    ("My assistantfinal words: 4", "", "My assistantfinal words: 4"),
+])  # fmt: skip
+def test_split_reasoning(text, reasoning, answer):
+    assert common.split_reasoning(text) == (reasoning, answer)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The five programs, as a person types them
+
+N = 4
+
+
+def program(script, *arguments):
+    """Run a script as `python script arguments` does, in this process: 25 times torch and transformers to import is a minute."""
+    out = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out):
+        patch.setattr(sys, "argv", [script, *map(str, arguments)])
+        runpy.run_path(str(ROOT / script), run_name="__main__")
+    return out.getvalue().strip().splitlines()
+
+
+@pytest.fixture(scope="session")
+def runs(made, tmp_path_factory):
+    """name -> run folder after all five programs."""
+    folder = tmp_path_factory.mktemp("families")
+    common.write_jsonl(folder / "sums.jsonl", [question(a, b) for a in range(5) for b in range(5)])
+    found = {}
+    for name, model in made.items():
+        found[name] = run = Path(program("01_generate.py", model, folder / "sums.jsonl", "-n", N, "--max-new-tokens", 60, "--out", folder / "runs")[-1])
+        program("02_label.py", run)
+        program("03_train_scorer.py", run, "--configs", 2, "--workers", 1, "-o", run / "scatr.pt")
+        program("04_select.py", run, "--scorer", run / "scatr.pt")
+        program("05_baselines.py", run, "--window", 8, "--tail", 8)
+    return found
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_five_steps(name, runs):
+    rollouts, labels = common.read_rollouts(runs[name]), common.read_labels(runs[name])
+    assert len(rollouts) == len(labels) == 25 * N
+    form = re.escape(FAMILIES[name]["answer"].format(a="A", b="A", c="C")).replace("A", r"\d").replace("C", r"(\d)")
+    form = re.compile(re.sub(r"<\\\|\w+\\\|>$", "", form))  # the token that ends it is not in the text
+    well_formed = 0
+    for row, label in zip(rollouts, labels):
+        if row["finish"] == "stop" and (found := form.fullmatch(row["response"])):
+            well_formed += 1
+            reasoning, answer = common.split_reasoning(row["response"])
+            assert "boxed" in answer and "boxed" not in reasoning and bool(reasoning) == bool(re.search("think|channel", row["response"]))
+            assert label["label"] == (int(found[1]) == eval(row["id"])), (row, label)  # the id of a sum is the sum
+    assert well_formed > 75  # gpt-oss went on after its analysis, every family stopped at its own token
+    assert 0 < sum(label["label"] for label in labels) < 75
+    selected = common.read_jsonl(runs[name] / "selected.jsonl")
+    assert {row["strategy"] for row in selected} == {"best-of-n", "weighted-vote"} and len(selected) == 50
+    assert "scatr" in (runs[name] / "report.md").read_text().lower() and (runs[name] / "results.json").is_file()
+
+
+SNIPPET = """\
+import torch
+from common import encode_prompt, layer_index, load_model, load_scorer
+
+model, tokenizer = load_model("Qwen/Qwen3-1.7B")
+scorer = load_scorer("scatr.pt")
+layer = layer_index(scorer.vector.split("/")[0], model.config.num_hidden_layers)
+prompt = encode_prompt(tokenizer, {"kind": "math", "prompt": "What is 17 * 23?"})
+answers = []
+for _ in range(16):
+    ids = model.generate(torch.tensor([prompt], device=model.device), do_sample=True, max_new_tokens=4096)
+    state = model(ids, output_hidden_states=True).hidden_states[layer][:, -1]  # [1, d], at the token that ends the answer
+    answers.append((scorer(state).item(), tokenizer.decode(ids[0, len(prompt) :])))
+print(max(answers)[1])
+"""
+
+
+@pytest.mark.parametrize("name", ["qwen3", "gpt-oss"])
+def test_scorer_in_a_loop_of_ones_own(name, runs, made, capsys):
+    code = SNIPPET
+    for paper, here in (("Qwen/Qwen3-1.7B", made[name]), ("scatr.pt", runs[name] / "scatr.pt"), ("17 * 23", "1+2"), ("4096", "60")):
+        assert paper in code
+        code = code.replace(paper, str(here))
+    space = {}
+    torch.manual_seed(0)
+    exec(code, space)
+    assert len(space["answers"]) == 16 and capsys.readouterr().out.strip() in max(space["answers"])[1]
+    # The same line of the snippet on the tokens of the run gives the scores that 04 wrote.
+    tokens, rollouts = common.load_pt(runs[name] / "tokens.pt"), common.read_rollouts(runs[name])
+    scores = common.read_jsonl(runs[name] / "scores" / "scatr.jsonl")
+    state = next(line.strip() for line in SNIPPET.splitlines() if "state =" in line)
+    for i in (0, 7, 99):
+        problem = common.normalise_problem(next(p for p in common.read_jsonl(runs[name] / "problems.jsonl") if p["id"] == rollouts[i]["id"]), "", 0)
+        ids = tokens["ids"][tokens["offsets"][i] : tokens["offsets"][i + 1]].tolist()
+        space["ids"] = torch.tensor([common.encode_prompt(space["tokenizer"], problem) + ids])
+        exec(state, space)
+        assert abs(space["scorer"](space["state"]).item() - scores[i]["score"]) < 1e-3
