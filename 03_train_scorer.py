@@ -2,11 +2,16 @@
 
     python 03_train_scorer.py runs/model/humaneval/32 -o scorer.pt
     python 03_train_scorer.py runs/model/humaneval/32 --seed 32 42 52 -o 'scorers/scatr@{seed}.pt'
+    python 03_train_scorer.py runs/model/humaneval/32 --study layers --eval runs/model/kodcode/32 -o studies
 
 A random search over small MLPs as in the paper: 100 configurations, problems split 75/25, the lowest validation loss wins.
 Several run folders are one mixed calibration set; a problem that is in two of them (same data set) stays on one side of
 the split. Rollouts with the label null are counted and left out. scorer.pt rebuilds itself (common.load_scorer) and holds
 the whole trial table. The same seed on the same kind of device gives the same scorer, whatever the number of processes.
+
+A study trains scorers that differ in one thing (in a study each RUN is a calibration set of its own, unless the study
+mixes them), keeps them under -o, and prints best-of-n accuracy on the --eval runs, mean ± std over sets and seeds; the
+difference to the first row has the standard error over problems. Killed and run again, it goes on.
 """
 
 import argparse
@@ -30,24 +35,41 @@ import common
 # The search space
 
 EPOCHS, PATIENCE, PLATEAU, CLIP = 100, 10, 3, 1.0
-RUNGS = (3, 9)  # --search halving: after these epochs the worse half (by learning rate) is dropped
+RUNGS = (2, 4, 8, 16)  # --search halving: after these epochs a trial in the worse half of its learning rate is dropped
 SMALL = [[512, 256], [512, 256, 128], [1024, 512], [1024, 512, 256]]
 LARGE = [[1024, 512], [2048, 1024], [1024, 512, 256], [2048, 1024, 512]]
 RATES = [1e-4, 5e-4, 1e-3]
-SPACES = (  # up to this many training rollouts: hidden, lr, dropout, input_dropout, batch_size, weight_decay, batch_norm
+KNOBS = ("hidden", "lr", "dropout", "input_dropout", "batch_size", "weight_decay", "batch_norm")
+SPACES = (  # up to this many training rollouts: the choices of each knob
     (1000, (SMALL, RATES, [0.5, 0.6, 0.7], [0.2, 0.3, 0.4], [16, 32], [1e-3, 5e-3, 1e-2], [False])),
     (5000, (SMALL, RATES, [0.4, 0.5, 0.6], [0.1, 0.2, 0.3], [32, 64, 128], [1e-4, 1e-3, 5e-3], [False, True])),
     (math.inf, (LARGE, RATES, [0.3, 0.4, 0.5], [0.0, 0.1, 0.2], [64, 128, 256], [1e-5, 1e-4, 1e-3], [False, True])),
 )
-KNOBS = ("hidden", "lr", "dropout", "input_dropout", "batch_size", "weight_decay", "batch_norm")
+TRANSFORMER = {"width": [128, 256], "depth": [1, 2], "dropout": [0.1, 0.2, 0.3]}
+ARCHITECTURE = ("hidden", "batch_norm", "width", "depth")
+DESIGNS = {  # what each is shown unless --vector says otherwise
+    "mlp": common.DEFAULT_VECTOR,
+    "best-layer": "all/eos",
+    "ensemble": "all/eos",
+    "transformer-final": "all/eos",
+    "transformer-last10": "last10",
+    "transformer-special": "special",
+    "logistic": common.DEFAULT_VECTOR,
+    "ridge": common.DEFAULT_VECTOR,
+}
+LINEAR = ([[]], [1e-3, 1e-2], [0.0], [0.0], [256], [1e-4, 1e-3, 1e-2, 0.1, 1.0], [False])
+BY_HAND = ("mlp", "best-layer", "logistic", "ridge")  # the designs whose passes are written out below
 
 
-def draw_configs(n, count, seed, paper_space=False):
+def draw_configs(n, count, seed, design="mlp", paper_space=False):
     """`count` different configurations for n training rollouts, numbered in the order drawn."""
     choices = next(choices for below, choices in SPACES if n < below)
+    knobs = dict(zip(KNOBS, LINEAR if design in ("logistic", "ridge") else choices, strict=True))
     if paper_space:
-        choices = (SMALL, *choices[1:])
-    grid = [dict(zip(KNOBS, values, strict=True)) for values in itertools.product(*choices)]
+        knobs["hidden"] = SMALL
+    if design.startswith("transformer"):
+        knobs = {**{k: v for k, v in knobs.items() if k not in ("hidden", "batch_norm")}, **TRANSFORMER}
+    grid = [dict(zip(knobs, values, strict=True)) for values in itertools.product(*knobs.values())]
     random.Random(seed).shuffle(grid)
     return [{"number": number, **config} for number, config in enumerate(grid[:count])]
 
@@ -58,12 +80,15 @@ def draw_configs(n, count, seed, paper_space=False):
 
 @dataclass
 class Data:
-    """The labelled rollouts of the calibration runs; n of them of P problems."""
+    """n labelled rollouts of the calibration runs."""
 
     x: object  # float32 [n, d], or [n, positions, d]
     y: object  # float32 [n], 0 or 1
-    problem: object  # int64 [n], 0 .. P-1
-    keys: list  # (run, id, sample)
+    problem: list  # [n] (data set, id)
+    keys: list  # [n] (run, id, sample)
+
+    def part(self, rows):
+        return Data(self.x[rows], self.y[rows], *([column[row] for row in rows] for column in (self.problem, self.keys)))
 
 
 def load_data(runs, vector):
@@ -78,35 +103,35 @@ def load_data(runs, vector):
         unjudged += len(labels) - len(rows)
         xs.append(fetch(rows))
         ys += [float(labels[i]) for i in rows]
-        dataset = common.read_meta(run).get("dataset", str(run))
-        problems += [(str(dataset), run_keys[i][0]) for i in rows]
+        problems += [(data_set(run), run_keys[i][0]) for i in rows]
         keys += [(str(run), *run_keys[i]) for i in rows]
     if len({x.shape[1:] for x in xs}) > 1:
         common.die(f"{', '.join(map(str, runs))}: vectors of different widths {[tuple(x.shape[1:]) for x in xs]}")
     if unjudged:
         print(f"{unjudged} of {unjudged + len(keys)} rollouts could not be judged (label null) and are left out")
-    numbers = {problem: number for number, problem in enumerate(dict.fromkeys(problems))}
-    data = Data(torch.cat(xs), torch.tensor(ys), torch.tensor([numbers[p] for p in problems]), keys)
+    data = Data(torch.cat(xs), torch.tensor(ys), problems, keys)
     check_data(data, runs)
     return data
 
 
+def data_set(run):
+    return str(common.read_meta(run).get("dataset", run))
+
+
 def check_same_model(runs):
-    metas = [common.read_meta(run) for run in runs]
-    for run, meta in zip(runs, metas, strict=True):
-        first, this = [(common.model_name(m), m["n_layers"]) for m in (metas[0], meta)]
-        if first != this:
-            common.die(
-                f"{runs[0]} is of the model {first[0]!r} ({first[1]} layers), {run} of {this[0]!r} ({this[1]} layers); "
-                "a scorer is for one model"
-            )
+    seen = {}
+    for run in runs:
+        meta = common.read_meta(run)
+        seen.setdefault((common.model_name(meta), meta["n_layers"]), run)
+    if len(seen) > 1:
+        told = " and ".join(f"{run} is of {name!r} ({layers} layers)" for (name, layers), run in seen.items())
+        common.die(f"{told}; a scorer is for one model")
 
 
 def check_data(data, runs):
-    where = ", ".join(map(str, runs))
-    if not len(data.y) or data.y.min() == data.y.max():
-        common.die(f"{where}: {len(data.y)} labelled rollouts, {int(data.y.sum())} of them right; both kinds are needed to train")
-    count = len(data.problem.unique())
+    where, count = ", ".join(map(str, runs)), len(set(data.problem))
+    if len(set(data.y.tolist())) < 2:
+        common.die(f"{where}: {int(data.y.sum())} of {len(data.y)} labelled rollouts are right; both kinds are needed to train")
     if count < 4:
         common.die(f"{where}: labelled rollouts of {count} problem(s); at least 4 are needed to train and validate")
     finite = data.x.isfinite().flatten(1).all(1)
@@ -115,26 +140,48 @@ def check_data(data, runs):
         common.die(f"{where}: {int((~finite).sum())} vectors are not finite (NaN or Inf), such as {bad}; generate them again")
 
 
+def halves(problems, seed):
+    """Two sets of problems, the same for everybody who asks with this seed."""
+    names = sorted(set(problems))
+    random.Random(f"half {seed}").shuffle(names)
+    return set(names[: len(names) // 2]), set(names[len(names) // 2 :])
+
+
+def choose(data, args, seed):
+    """The part of the data that --half, --fraction (of the problems) and --rollouts (the first of each) leave."""
+    problems = sorted(set(data.problem)) if args.half is None else sorted(halves(data.problem, seed)[args.half])
+    if args.fraction < 1:
+        problems = random.Random(f"fraction {seed}").sample(problems, max(4, round(args.fraction * len(problems))))
+    kept, rank, rows = set(problems), {}, []
+    for row in sorted(range(len(data.keys)), key=lambda i: data.keys[i][2]):
+        place = data.keys[row][:2]  # (run, id)
+        rank[place] = rank.get(place, 0) + 1
+        if data.problem[row] in kept and (args.rollouts is None or rank[place] <= args.rollouts):
+            rows.append(row)
+    return data if len(rows) == len(data.keys) else data.part(sorted(rows))
+
+
 def split_by_problem(data, seed):
     """(training rows, validation rows): 75 % of the problems and the rest; drawn again until training has both labels."""
-    problems = data.problem.unique().tolist()
-    rng = random.Random(f"split {seed}")
+    problems, rng = list(dict.fromkeys(data.problem)), random.Random(f"split {seed}")
     while True:
         rng.shuffle(problems)
         training = set(problems[: round(0.75 * len(problems))])
-        rows = [[i for i, p in enumerate(data.problem.tolist()) if (p in training) == side] for side in (True, False)]
-        if len(set(data.y[rows[0]].tolist())) == 2:
-            return rows
+        sides = [[row for row, p in enumerate(data.problem) if (p in training) == side] for side in (True, False)]
+        if len(set(data.y[sides[0]].tolist())) == 2:
+            return sides
 
 
 @dataclass
 class Task:
-    """One search: the data of one seed, split, scaled, on its device."""
+    """One search: one seed's data, split, scaled and on its device."""
 
     seed: int
+    vector: str
+    data: Data
     x: object
     y: object
-    problem: object
+    problem: object  # int64 [n]
     train: object  # rows
     valid: object
     scale: list  # (mean, deviation) of the training part, or None: raw inputs
@@ -142,22 +189,26 @@ class Task:
     configs: list
 
 
-def make_task(data, args, seed, device):
+def make_task(data, args, seed, vector):
     import torch
 
+    data = choose(data, args, seed)
+    check_data(data, args.runs)
     train, valid = split_by_problem(data, seed)
     scale = fit_scale(data.x[train]) if args.standardise else None
-    warn_of_massive_dimensions(data.x[train], args)
+    if scale is None:
+        warn_of_massive_dimensions(data.x[train])
+    number = {problem: i for i, problem in enumerate(dict.fromkeys(data.problem))}
     right = float(data.y[train].sum())
-    x = common.standardise(data.x, scale)
     return Task(
-        seed, x.to(device), data.y.to(device), data.problem.to(device), torch.tensor(train), torch.tensor(valid), scale,
-        (len(train) - right) / right, draw_configs(len(train), args.configs, seed, args.paper_space),
+        seed, vector, data, common.standardise(data.x, scale).to(args.device), data.y.to(args.device),
+        torch.tensor([number[p] for p in data.problem], device=args.device), torch.tensor(train), torch.tensor(valid), scale,
+        (len(train) - right) / right, draw_configs(len(train), args.configs, seed, args.design, args.paper_space),
     )  # fmt: skip
 
 
 def fit_scale(x):
-    """(mean, deviation) of each dimension over the rows that are there; constant dimensions get deviation 1."""
+    """(mean, deviation) of each dimension over the positions that are there; a constant dimension gets deviation 1."""
     there = (x != 0).any(-1, keepdim=True).double() if x.ndim == 3 else x.new_ones(len(x), 1).double()
     count = there.sum(0).clamp(min=1)
     mean = (x * there).sum(0) / count
@@ -166,18 +217,16 @@ def fit_scale(x):
     return [mean.float(), deviation.float()]
 
 
-def warn_of_massive_dimensions(x, args, limit=50):
+def warn_of_massive_dimensions(x, limit=50):
     size = x.flatten(0, -2).square().mean(0).sqrt()
     massive = int((size > limit * size.median()).sum())
-    if massive and not args.standardise:
-        print(
-            f"warning: {massive} of {len(size)} dimensions are over {limit} times larger than the median one; "
-            "they can drive a raw MLP to chance: compare with --standardise"
-        )
+    if massive:
+        told = f"{massive} of {len(size)} dimensions are over {limit} times larger than the median one"
+        print(f"warning: {told}; they can drive a raw MLP to chance: compare with --standardise", file=sys.stderr)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Objectives: logits [G, B], labels [G, B], problems [G, B], pos_weight [G, 1] -> [G]
+# Objectives: logits [G, B], labels [G, B], problem numbers [G, B], pos_weight [G, 1] -> [G]
 
 
 def bce(logits, y, problem, pos_weight):
@@ -186,7 +235,35 @@ def bce(logits, y, problem, pos_weight):
     return (softplus(logits) * (1 - y) + pos_weight * softplus(-logits) * y).mean(-1)
 
 
-LOSSES = {"bce": bce}
+def pairwise(logits, y, problem, pos_weight):
+    """-log of the chance that a right answer beats a wrong one of its problem (RankNet)."""
+    from torch.nn.functional import softplus
+
+    pairs = same_problem(problem) * y[..., :, None] * (1 - y[..., None, :])  # [G, right, wrong]
+    losses = softplus(logits[..., None, :] - logits[..., :, None])
+    return (pairs * losses).sum((-1, -2)) / pairs.sum((-1, -2)).clamp(min=1)
+
+
+def listwise(logits, y, problem, pos_weight):
+    """-log of the share that a right answer has in the softmax over its problem's rollouts."""
+    same = same_problem(problem)
+    share = logits - logits[..., None, :].masked_fill(same == 0, -math.inf).logsumexp(-1)
+    counted = y * (same @ (1 - y)[..., None]).squeeze(-1).clamp(max=1)  # right answers of problems with wrong ones too
+    return -(counted * share).sum(-1) / counted.sum(-1).clamp(min=1)
+
+
+def centred(logits, y, problem, pos_weight):
+    """Squared error after the mean of its problem is taken off both logits and labels: what problems differ in is no signal."""
+    same = same_problem(problem)
+    error = (logits - y)[..., None]
+    return (error - same @ error / same.sum(-1, keepdim=True)).square().mean((-1, -2))
+
+
+def same_problem(problem):
+    return (problem[..., :, None] == problem[..., None, :]).float()
+
+
+LOSSES = {"bce": bce, "pairwise": pairwise, "listwise": listwise, "centred": centred}
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -194,25 +271,25 @@ LOSSES = {"bce": bce}
 
 
 class Stack:
-    """G MLPs of one shape with flat parameters, gradients and Adam moments [G, P]; on a CPU G is 1 (stacks leave its cache).
+    """G models of one shape: flat parameters, gradients and Adam's moments [G, P]. On a CPU G is 1: stacks leave its cache.
 
-    The backward pass is written out: it saves autograd's bookkeeping, a fifth of a small model's step.
+    For MLPs the passes are batched products with the backward one written out (autograd's bookkeeping is a fifth of a small
+    model's step). The other designs are stacks of one, with autograd.
     """
 
-    def __init__(self, configs, shape, seeds, device):
+    def __init__(self, design, configs, shape, seeds, device):
         import torch
 
-        self.configs, self.device = configs, device
-        modules = []
+        self.configs, self.device, modules = configs, device, []
         for config, seed in zip(configs, seeds, strict=True):
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(seed)
-                modules.append(common.build_scorer("mlp", config, shape))
-        self.template = modules[0]
+            torch.manual_seed(seed)  # a lone model of another design also draws its dropout from here on
+            modules.append(common.build_scorer(design, config, shape))
+        self.template = modules[0].to(device)
+        self.by_hand = design in BY_HAND
         flat = torch.stack([torch.nn.utils.parameters_to_vector(m.parameters()).detach() for m in modules]).to(device)
         self.rows = {"flat": flat, "m": torch.zeros_like(flat), "v": torch.zeros_like(flat)}
         for name, buffer in self.template.named_buffers():
-            self.rows[name] = torch.stack([buffer] * len(configs)).to(device)
+            self.rows[name] = torch.stack([buffer] * len(configs))
         self.rates = [config["lr"] for config in configs]
         self.generators = [torch.Generator(device).manual_seed(seed) for seed in seeds]
         self.steps = [torch.zeros((), device=device) for _ in configs]
@@ -222,16 +299,20 @@ class Stack:
         import torch
 
         self.grad = torch.zeros_like(self.rows["flat"])
-        cuts = [round(256 * c["input_dropout"]) for c in self.configs], [round(256 * c["dropout"]) for c in self.configs]
-        self.cuts = [torch.tensor(cut, device=self.device, dtype=torch.uint8)[:, None, None] for cut in cuts]
-        self.scales = [256 / (256 - cut.float()) for cut in self.cuts]
         self.views, self.slopes, start = {}, {}, 0
         for name, parameter in self.template.named_parameters():
             part = slice(start, start := start + parameter.numel())
             self.views[name] = self.rows["flat"][:, part].unflatten(1, parameter.shape)
             self.slopes[name] = self.grad[:, part].unflatten(1, parameter.shape)
-        self.linears = [name[:-7] for name, view in self.views.items() if name.endswith(".weight") and view.ndim == 3]
-        self.norms = [str(int(name) + 1) if f"{int(name) + 1}.weight" in self.views else None for name in self.linears]
+            if not self.by_hand:
+                parameter.data, parameter.grad = self.views[name][0], self.slopes[name][0]
+        if self.by_hand:
+            cuts = [[round(256 * config[knob]) for config in self.configs] for knob in ("input_dropout", "dropout")]
+            self.cuts = [torch.tensor(cut, device=self.device, dtype=torch.uint8)[:, None, None] for cut in cuts]
+            self.scales = [256 / (256 - cut.float()) for cut in self.cuts]  # of the share that is kept exactly
+            self.linears = [name[:-7] for name, view in self.views.items() if name.endswith("weight") and view.ndim == 3]
+            after = [str(int(name) + 1) for name in self.linears]
+            self.norms = [name if f"{name}.weight" in self.views else None for name in after]
 
     def select(self, keep):
         """Only these trials stay."""
@@ -242,85 +323,86 @@ class Stack:
 
     def state(self, g):
         """The weights of one trial as its module's state dict."""
-        names = [*self.views, *(name for name, _ in self.template.named_buffers())]
-        return {name: (self.views.get(name, self.rows.get(name)))[g].clone() for name in names}
+        if not self.by_hand:
+            return {name: tensor.clone() for name, tensor in self.template.state_dict().items()}
+        return {name: (self.views[name] if name in self.views else self.rows[name])[g].clone() for name in self.template.state_dict()}
 
     def logits(self, x):
-        """x [m, d] or [G, m, d] -> [G, m], without dropout, with the running statistics."""
+        """x [G, m, d] -> [G, m], without dropout, with the running statistics."""
+        import torch
+
+        if not self.by_hand:
+            with torch.no_grad():
+                return self.template.eval()(x[0])[None]
         for name, norm in zip(self.linears, self.norms, strict=True):
-            x = x @ self.views[f"{name}.weight"].mT + self.views[f"{name}.bias"][:, None]
+            x = torch.baddbmm(self.views[f"{name}.bias"][:, None], x, self.views[f"{name}.weight"].mT)
             if norm:
                 mean, variance = self.rows[f"{norm}.running_mean"], self.rows[f"{norm}.running_var"]
-                x = (x - mean[:, None]) * (variance + 1e-5).rsqrt()[:, None]
-                x = x * self.views[f"{norm}.weight"][:, None] + self.views[f"{norm}.bias"][:, None]
-            if name != self.linears[-1]:
-                x = x.relu_()
+                x = (x - mean[:, None]).mul_((variance + 1e-5).rsqrt()[:, None])
+                x = x.mul_(self.views[f"{norm}.weight"][:, None]).add_(self.views[f"{norm}.bias"][:, None])
+            x = x.relu_() if name != self.linears[-1] else x
         return x.squeeze(-1)
 
     def gradient(self, x, loss):
-        """One pass over a batch x [G, B, d] (overwritten): the slopes of loss(logits [G, B]) of every parameter."""
+        """One pass over a batch x [G, B, d] (overwritten): the slope of loss(logits [G, B]) of every parameter."""
         import torch
 
+        if not self.by_hand:
+            self.grad.zero_()
+            loss(self.template.train()(x[0])[None]).sum().backward()
+            return
         sizes = [self.views[f"{name}.weight"].shape[-1] for name in self.linears]
         noise = torch.stack([random_bytes(x.shape[1] * sum(sizes), g) for g in self.generators])
         noise = noise.view(len(x), x.shape[1], -1).split(sizes, -1)
-        inputs, lives, norms = [x.mul_(noise[0] >= self.cuts[0]).mul_(self.scales[0])], [], []
+        inputs, lives, kept = [x.mul_(noise[0] >= self.cuts[0]).mul_(self.scales[0])], [], []
         for i, (name, norm) in enumerate(zip(self.linears, self.norms, strict=True)):
-            bias = self.views[f"{name}.bias"][:, None]
-            z = torch.baddbmm(bias, inputs[-1], self.views[f"{name}.weight"].mT)
-            if i == len(sizes) - 1:
-                break
-            z, kept = self._normalise(z, norm)
-            norms.append(kept)
-            lives.append((z > 0).logical_and_(noise[i + 1] >= self.cuts[1]))  # ReLU and dropout in one mask
-            inputs.append(z.mul_(lives[-1]).mul_(self.scales[1]))
+            z = torch.baddbmm(self.views[f"{name}.bias"][:, None], inputs[i], self.views[f"{name}.weight"].mT)
+            if i < len(sizes) - 1:
+                z, statistics_ = self._normalise(z, norm) if norm else (z, None)
+                kept.append(statistics_)
+                lives.append((z > 0).logical_and_(noise[i + 1] >= self.cuts[1]))  # ReLU and dropout in one mask
+                inputs.append(z.mul_(lives[i]).mul_(self.scales[1]))
         logits = z.squeeze(-1).requires_grad_()
         (slope,) = torch.autograd.grad(loss(logits).sum(), logits)
-        self._backward(slope[..., None], inputs, lives, norms)
+        self._backward(slope[..., None], inputs, lives, kept)
 
-    def _backward(self, slope, inputs, lives, norms):
+    def _backward(self, slope, inputs, lives, kept):
         import torch
 
-        for i in range(len(self.linears) - 1, -1, -1):
-            name = self.linears[i]
-            self.slopes[f"{name}.bias"].copy_(slope.sum(1))
+        for i, name in reversed(list(enumerate(self.linears))):
+            torch.sum(slope, 1, out=self.slopes[f"{name}.bias"])
             torch.bmm(slope.mT, inputs[i], out=self.slopes[f"{name}.weight"])
             if i:
                 slope = torch.bmm(slope, self.views[f"{name}.weight"]).mul_(lives[i - 1]).mul_(self.scales[1])
-                slope = self._normalise_backward(slope, norms[i - 1], self.norms[i - 1])
+                slope = self._normalise_backward(slope, self.norms[i - 1], *kept[i - 1]) if kept[i - 1] else slope
 
     def _normalise(self, z, norm):
-        """Batch normalisation [G, B, h] with the batch's own statistics; also moves the running ones by a tenth."""
-        if norm is None:
-            return z, None
-        variance, mean = z.var(1, correction=0, keepdim=True), z.mean(1, keepdim=True)
+        """Batch normalisation of z [G, B, h] by the batch's own statistics; the running ones move by a tenth."""
+        mean = z.mean(1, keepdim=True)
+        z = z - mean
+        variance = z.square().mean(1, keepdim=True)
         self.rows[f"{norm}.running_mean"].lerp_(mean[:, 0], 0.1)
         self.rows[f"{norm}.running_var"].lerp_(variance[:, 0] * (z.shape[1] / (z.shape[1] - 1)), 0.1)
         scale = (variance + 1e-5).rsqrt()
-        unit = (z - mean).mul_(scale)
+        unit = z.mul_(scale)
         return unit * self.views[f"{norm}.weight"][:, None] + self.views[f"{norm}.bias"][:, None], (unit, scale)
 
-    def _normalise_backward(self, slope, kept, norm):
-        if norm is None:
-            return slope
-        unit, scale = kept
+    def _normalise_backward(self, slope, norm, unit, scale):
         self.slopes[f"{norm}.bias"].copy_(slope.sum(1))
         self.slopes[f"{norm}.weight"].copy_((slope * unit).sum(1))
-        slope = slope * self.views[f"{norm}.weight"][:, None]
+        slope = slope.mul_(self.views[f"{norm}.weight"][:, None])
         return (slope - slope.mean(1, keepdim=True) - unit * (slope * unit).mean(1, keepdim=True)).mul_(scale)
 
     def update(self):
-        """Clip each trial's gradient to norm 1 and take Adam's step with its own rate and weight decay; no synchronisation."""
+        """Clip each trial's gradient to norm 1, then Adam with the trial's own rate and weight decay; nothing waits for a value."""
         from torch.optim.adam import adam
 
         norm = self.grad.norm(dim=1, keepdim=True)
         self.grad.mul_((CLIP / (norm + 1e-6)).clamp_(max=1.0))
         for g, config in enumerate(self.configs):
-            adam(
-                [self.rows["flat"][g]], [self.grad[g]], [self.rows["m"][g]], [self.rows["v"][g]], [], [self.steps[g]],
-                fused=True, amsgrad=False, beta1=0.9, beta2=0.999, lr=self.rates[g],
-                weight_decay=config["weight_decay"], eps=1e-8, maximize=False,
-            )  # fmt: skip
+            row = [[self.rows["flat"][g]], [self.grad[g]], [self.rows["m"][g]], [self.rows["v"][g]], [], [self.steps[g]]]
+            adam(*row, fused=True, amsgrad=False, beta1=0.9, beta2=0.999, lr=self.rates[g],
+                 weight_decay=config["weight_decay"], eps=1e-8, maximize=False)  # fmt: skip
 
 
 def random_bytes(count, generator):
@@ -339,49 +421,64 @@ def batches(n, size):
     return list(zip(starts, [*starts[1:], n], strict=True))
 
 
-def trial_seed(task, config):
-    return task.seed * 1_000_003 + config["number"]
+def batch_order(rows, problem, generator, together):
+    """Rows in a new order; for the objectives that compare within a problem its rows stay `together`."""
+    import torch
+
+    order = rows[torch.randperm(len(rows), generator=generator)]
+    if together:
+        rank = torch.randperm(int(problem.max()) + 1, generator=generator)
+        order = order[rank[problem[order]].argsort(stable=True)]
+    return order
 
 
-def train(task, configs, loss, seen=None):
-    """Train configurations of one shape side by side; a result per configuration, in their order.
+def train(tasks, trials, args, seen=None):
+    """Train trials [(task number, config)] of one shape side by side; a record per trial, in their order.
 
-    seen: {(rate, rung): validation losses so far} for `--search halving`; None trains every one to its own end.
+    seen: {(task, rate, rung): losses so far} for `--search halving`; None trains every trial to its own end.
     """
     import torch
 
-    started, device = time.time(), task.x.device
-    seeds = [trial_seed(task, config) for config in configs]
-    stack = Stack(configs, tuple(task.x.shape[1:]), seeds, device)
+    started, loss = time.time(), LOSSES[args.loss]
+    mine = {number: tasks[number] for number, _ in trials}
+    device, batch_size = next(iter(mine.values())).x.device, trials[0][1]["batch_size"]
+    x, y, problem = (torch.cat([getattr(t, name) for t in mine.values()]) if len(mine) > 1 else getattr(tasks[trials[0][0]], name)
+                     for name in ("x", "y", "problem"))  # fmt: skip
+    offsets = dict(zip(mine, itertools.accumulate([0, *(len(t.y) for t in mine.values())]), strict=False))
+    seeds = [tasks[number].seed * 1_000_003 + config["number"] for number, config in trials]
+    stack = Stack(args.design, [config for _, config in trials], tuple(x.shape[1:]), seeds, device)
     orders = [torch.Generator().manual_seed(seed) for seed in seeds]
-    pos_weight = torch.full((1, 1), task.pos_weight, device=device)
-    records = [{"number": c["number"], "best": math.inf, "best_epoch": 0, "plateau": math.inf, "bad": 0, "dropped": False} for c in configs]
-    live, train_rows, valid = list(range(len(configs))), task.train, task.valid.to(device)
-    x_valid, y_valid, problem_valid = task.x[valid], task.y[valid][None], task.problem[valid][None]
+    valid = torch.stack([tasks[number].valid + offsets[number] for number, _ in trials]).to(device)
+    pos_weight = torch.tensor([[tasks[number].pos_weight] for number, _ in trials], device=device)
+    new = {"best": math.inf, "best_epoch": 0, "plateau": math.inf, "bad": 0, "dropped": False}
+    records = [{"task": number, "config": config, "losses": [], **new} for number, config in trials]
+    live = records
     for epoch in range(1, EPOCHS + 1):
-        order = torch.stack([train_rows[torch.randperm(len(train_rows), generator=orders[g])] for g in live]).to(device)
-        for start, end in batches(len(train_rows), configs[0]["batch_size"]):
+        order = []
+        for record in live:
+            task, generator = tasks[record["task"]], orders[records.index(record)]
+            order.append(batch_order(task.train, task.problem.cpu(), generator, args.loss != "bce") + offsets[record["task"]])
+        order = torch.stack(order).to(device)
+        for start, end in batches(order.shape[1], batch_size):
             rows = order[:, start:end]
-            stack.gradient(task.x[rows], partial(loss, y=task.y[rows], problem=task.problem[rows], pos_weight=pos_weight))
+            stack.gradient(x[rows], partial(loss, y=y[rows], problem=problem[rows], pos_weight=pos_weight))
             stack.update()
-        losses = loss(stack.logits(x_valid), y_valid, problem_valid, pos_weight).tolist()
-        keep = []
-        for place, (g, value) in enumerate(zip(live, losses, strict=True)):
-            if goes_on(records[g], value, epoch, stack, place, configs[g], seen):
-                keep.append(place)
-        live = [live[place] for place in keep]
-        if not live:
+        logits = torch.cat([stack.logits(x[rows]) for rows in valid.split(1024, 1)], 1)
+        losses = loss(logits, y[valid], problem[valid], pos_weight).tolist()
+        keep = [place for place, value in enumerate(losses) if goes_on(live[place], value, epoch, stack, place, seen)]
+        if not keep:
             break
-        if len(keep) < len(losses):
+        if len(keep) < len(live):
             stack.select(keep)
+            live, valid, pos_weight = [live[place] for place in keep], valid[keep], pos_weight[keep]
     for record in records:
         record["seconds"] = (time.time() - started) / len(records)
     return records
 
 
-def goes_on(record, value, epoch, stack, place, config, seen):
+def goes_on(record, value, epoch, stack, place, seen):
     """Write down one epoch of one trial: keep its weights if best, halve its rate on a plateau; False ends it."""
-    record["epochs"] = epoch
+    record["losses"].append(value)
     if value < record["best"]:
         record.update(best=value, best_epoch=epoch, state=stack.state(place))
     if value < record["plateau"] * (1 - 1e-4):  # the rule of torch's ReduceLROnPlateau
@@ -392,7 +489,7 @@ def goes_on(record, value, epoch, stack, place, config, seen):
             stack.rates[place] *= 0.5
             record["bad"] = 0
     if seen is not None and epoch in RUNGS:
-        so_far = seen.setdefault((config["lr"], epoch), [])
+        so_far = seen.setdefault((record["task"], record["config"]["lr"], epoch), [])
         so_far.append(record["best"])
         record["dropped"] = sorted(so_far).index(record["best"]) >= (len(so_far) + 1) // 2
     return math.isfinite(value) and epoch - record["best_epoch"] < PATIENCE and not record["dropped"]
@@ -403,65 +500,86 @@ def goes_on(record, value, epoch, stack, place, config, seen):
 
 
 def search(tasks, args):
-    """Per task its trials in the order of their numbers; only the best `--top` keep their weights."""
+    """For each task its records in the order of their configurations; only the best `--top` keep their weights."""
     from tqdm import tqdm
 
-    jobs = make_jobs(tasks, args)
     found = [[] for _ in tasks]
-    with tqdm(total=sum(len(task.configs) for task in tasks), desc="search", unit="trial", disable=None) as bar:
-        for task, records in run_jobs(jobs, tasks, args):
-            found[task] += records
-            bar.update(len(records))
-            for record in sorted(found[task], key=lambda r: (r["best"], r["number"]))[args.top :]:
-                record.pop("state", None)
-    return [sorted(records, key=lambda r: r["number"]) for records in found]
+    total = sum(len(task.configs) for task in tasks)
+    with tqdm(total=total, desc="search", unit="trial", mininterval=0.5 if sys.stderr.isatty() else 30) as bar:
+        for records in run_jobs(make_jobs(tasks, args), tasks, args, bar):
+            for record in records:
+                mine = found[record["task"]]
+                mine.append(record)
+                for worse in sorted(mine, key=rank)[args.top :]:
+                    worse.pop("state", None)
+    return [sorted(records, key=lambda r: r["config"]["number"]) for records in found]
+
+
+def rank(record):
+    return record["best"], record["config"]["number"]
 
 
 def make_jobs(tasks, args):
-    """[(task number, list of stacks)]: what runs one after the other in one process."""
-    jobs = []
-    for number, task in enumerate(tasks):
-        if task.x.device.type == "cpu":
-            stacks = [[config] for config in task.configs]
-        else:
-            shape = lambda c: (c["hidden"], c["batch_norm"], c["batch_size"])
-            stacks = [list(group) for _, group in itertools.groupby(sorted(task.configs, key=shape), shape)]
-            jobs.append((number, stacks))
-            continue
-        if args.search == "halving":  # trials of one learning rate are compared with each other, in their order
-            jobs += [(number, [s for s in stacks if s[0]["lr"] == rate]) for rate in RATES]
-        else:
-            jobs += [(number, [stack]) for stack in stacks]
-    return jobs
+    """Lists of stacks that run one after the other; a stack is a list of trials (task number, config) of one shape."""
+    trials = [(number, config) for number, task in enumerate(tasks) for config in task.configs]
+    if tasks[0].x.device.type != "cpu" and args.design in BY_HAND:
+        shape = lambda trial: (len(tasks[trial[0]].train), len(tasks[trial[0]].valid), trial[1]["batch_size"], architecture(trial[1]))
+        groups = [list(group) for _, group in itertools.groupby(sorted(trials, key=shape), shape)]
+        limits = [stack_limit(tasks, group, args) for group in groups]
+        return [[group[i : i + limit] for group, limit in zip(groups, limits, strict=True) for i in range(0, len(group), limit)]]
+    if args.search == "halving":  # the trials of one learning rate are compared with each other, in their order
+        key = lambda trial: (trial[0], trial[1]["lr"])
+        return [[[trial] for trial in group] for _, group in itertools.groupby(sorted(trials, key=key), key)]
+    return [[[trial]] for trial in trials]
 
 
-def run_job(tasks, args, job):
-    number, stacks = job
-    seen = {} if args.search == "halving" else None
-    return number, [record for stack in stacks for record in train(tasks[number], stack, LOSSES[args.loss], seen)]
+def architecture(config):
+    return str([config.get(knob) for knob in ARCHITECTURE])
 
 
-def run_jobs(jobs, tasks, args):
-    """The results of jobs in any order. On a Linux CPU one process a core, each with one thread: results do not depend on them."""
+def stack_limit(tasks, group, args):
+    """How many trials fit into half of the free GPU memory: weights, slopes, moments, best weights, one batch, one part."""
     import torch
 
-    torch.set_float32_matmul_precision("medium")
+    (number, config), device = group[0], tasks[0].x.device
+    shape = tuple(tasks[number].x.shape[1:])
+    size = sum(p.numel() for p in common.build_scorer(args.design, config, shape).parameters())
+    each = 4 * (6 * size + 8 * 1024 * (sum(shape) + sum(config["hidden"])))
+    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 2**32
+    return max(1, int(free / 2 / each))
+
+
+def run_job(job, tasks, args):
+    """Records of one job, a list per stack."""
+    seen = {} if args.search == "halving" else None
+    return (train(tasks, stack, args, seen) for stack in job)
+
+
+def run_jobs(jobs, tasks, args, bar):
+    """Lists of records as they come. On a Linux CPU one process a core, one thread each: results do not depend on how many."""
+    import torch
+
+    cpu = tasks[0].x.device.type == "cpu"
+    torch.set_float32_matmul_precision("medium")  # a faster path on many CPUs, of the same precision without AMX
     workers = min(args.workers or usable_cores(), len(jobs))
-    if tasks[0].x.device.type != "cpu" or sys.platform != "linux" or workers < 2:
-        torch.set_num_threads(1 if tasks[0].x.device.type == "cpu" else torch.get_num_threads())
-        yield from (run_job(tasks, args, job) for job in jobs)
+    if cpu:
+        torch.set_num_threads(1)
+    if not cpu or sys.platform != "linux" or workers < 2:
+        for records in itertools.chain.from_iterable(run_job(job, tasks, args) for job in jobs):
+            bar.update(len(records))
+            yield records
         return
-    from concurrent.futures import ProcessPoolExecutor, as_completed
+    from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
     from multiprocessing import get_context
 
-    torch.set_num_threads(1)
-    WORK.update(tasks=tasks, args=args)  # forked processes see it without a copy
-    with ProcessPoolExecutor(workers, get_context("fork"), _die_with_parent) as pool:
-        for future in as_completed([pool.submit(_run_job_in_worker, job) for job in jobs]):
-            number, records = future.result()
-            for record in records:
-                record["state"] = {k: torch.from_numpy(v) for k, v in record.get("state", {}).items()}
-            yield number, records
+    context = get_context("fork")
+    WORK.update(tasks=tasks, args=args, done=context.Value("i"))  # forked processes see it without a copy
+    with ProcessPoolExecutor(workers, context, _die_with_parent) as pool:
+        pending = {pool.submit(_work, job) for job in jobs}
+        while pending:
+            done, pending = wait(pending, timeout=0.5, return_when=FIRST_COMPLETED)
+            bar.update(WORK["done"].value - bar.n)
+            yield from (_with_states(future.result(), torch.from_numpy) for future in done)
 
 
 WORK = {}
@@ -470,14 +588,22 @@ WORK = {}
 def _die_with_parent():
     import ctypes
 
-    ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL: no process is left behind a killed search
+    ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL: a killed search leaves no process behind
 
 
-def _run_job_in_worker(job):
-    number, records = run_job(WORK["tasks"], WORK["args"], job)
+def _work(job):
+    records = []
+    for some in run_job(job, WORK["tasks"], WORK["args"]):
+        records += some
+        with WORK["done"].get_lock():
+            WORK["done"].value += len(some)
+    return _with_states(records, lambda tensor: tensor.numpy())  # tensors would travel as open files, too many of them
+
+
+def _with_states(records, convert):
     for record in records:
-        record["state"] = {k: v.numpy() for k, v in record.get("state", {}).items()}
-    return number, records
+        record["state"] = {name: convert(value) for name, value in record.get("state", {}).items()}
+    return records
 
 
 def usable_cores():
@@ -488,50 +614,70 @@ def usable_cores():
 # The checkpoint
 
 
-def make_checkpoint(data, task, records, args, fingerprint):
-    meta = common.read_meta(args.runs[0])
-    best = sorted((r for r in records if math.isfinite(r["best"])), key=lambda r: (r["best"], r["number"]))[: args.top]
+def make_checkpoint(task, records, args, fingerprint):
+    meta, data = common.read_meta(args.runs[0]), task.data
+    best = sorted((record for record in records if math.isfinite(record["best"])), key=rank)[: args.top]
     if not best:
         common.die(f"none of {len(records)} configurations reached a finite validation loss; try --standardise")
-    shape, configs = list(task.x.shape[1:]), {config["number"]: config for config in task.configs}
     checkpoint = {
-        "format": 1, "design": args.design, "vector": args.vector, "shape": shape,
+        "format": 1, "design": args.design, "vector": task.vector, "shape": list(task.x.shape[1:]),
         "model": common.model_name(meta), "model_given": meta["model"], "revision": meta.get("revision"),
         "layers_of_model": meta["n_layers"], "scale": task.scale, "calibration": [1.0, 0.0],
-        "members": [{"config": configs[r["number"]], "state": {k: v.cpu() for k, v in r["state"].items()}} for r in best],
+        "members": [{"config": r["config"], "state": {k: v.cpu() for k, v in r["state"].items()}} for r in best],
         "seed": task.seed, "val_loss": best[0]["best"], "pos_weight": task.pos_weight, "fingerprint": fingerprint,
-        "trials": [trial_row(configs[r["number"]], r) for r in records],
+        "trials": [trial_row(record) for record in records],
         "arguments": {k: v for k, v in vars(args).items() if isinstance(v, (str, int, float, list, type(None)))},
-        "runs": [str(run) for run in args.runs], "n_rollouts": len(data.y), "n_problems": len(data.problem.unique()),
+        "runs": [str(run) for run in args.runs], "n_rollouts": len(data.y), "problems": sorted(set(data.problem)),
     }  # fmt: skip
-    return add_costs(checkpoint, data, task)
+    logits = common.Scorer(checkpoint)(data.x[task.valid])
+    if args.loss != "bce":
+        checkpoint["calibration"] = fit_sigmoid(logits.numpy(), data.y[task.valid].numpy())
+    checkpoint["val_auroc"] = common.auroc(data.y[task.valid].numpy() > 0, logits.numpy())
+    checkpoint["cost"] = costs(checkpoint, task)
+    return checkpoint
 
 
-def trial_row(config, record):
-    loss = record["best"] if math.isfinite(record["best"]) else None
-    ended = "dropped" if record["dropped"] else "finished"
-    return {**config, "val_loss": loss, "best_epoch": record["best_epoch"], "epochs": record["epochs"], "ended": ended, "seconds": record["seconds"]}
+def trial_row(record):
+    finite = lambda value: round(value, 6) if math.isfinite(value) else None
+    row = {**record["config"], "val_loss": finite(record["best"]), "best_epoch": record["best_epoch"], "epochs": len(record["losses"])}
+    row.update(ended="dropped" if record["dropped"] else "finished", seconds=round(record["seconds"], 3))
+    return {**row, "losses": [finite(value) for value in record["losses"]]}
 
 
-def add_costs(checkpoint, data, task):
-    """Parameters, seconds and FLOPs (a backward pass counts as two forward ones) of the search, and of scoring a problem."""
+def fit_sigmoid(logits, y):
+    """[slope, offset] of the logistic curve from logits to the chance of being right (Platt), by Newton's method."""
+    import numpy as np
+
+    spread = logits.std() + 1e-9
+    columns, w = np.stack([logits / spread, np.ones_like(logits)], 1).astype(float), np.zeros(2)
+    for _ in range(50):
+        p = 1 / (1 + np.exp(-columns @ w))
+        hessian = columns.T @ (columns * (p * (1 - p))[:, None]) + 1e-3 * np.eye(2)
+        w += np.linalg.solve(hessian, columns.T @ (y - p) - 1e-3 * w)
+    return [float(max(w[0], 1e-3) / spread), float(w[1])]  # never against the score
+
+
+def costs(checkpoint, task):
+    """Parameters, seconds and FLOPs (a backward pass counts as two forward ones) of the search, and of scoring one problem."""
     import torch
 
-    shape, trials = tuple(checkpoint["shape"]), checkpoint["trials"]
-    scorer = common.Scorer(checkpoint)
-    rollouts = int(torch.bincount(data.problem.cpu()).float().median())
-    x = data.x[:rollouts]
-    forward = {str(t["hidden"]): flops(common.build_scorer(checkpoint["design"], t, shape), shape) for t in trials}
+    scorer, shape, trials = common.Scorer(checkpoint), tuple(checkpoint["shape"]), checkpoint["trials"]
+    rollouts = round(len(task.data.y) / len({key[:2] for key in task.data.keys}))
+    x = task.data.x[:rollouts]
+    forward = {}
+    for trial in trials:
+        if architecture(trial) not in forward:
+            forward[architecture(trial)] = flops(common.build_scorer(checkpoint["design"], trial, shape), shape)
     passes = 3 * len(task.train) + len(task.valid)
-    checkpoint["cost"] = {
+    torch.set_num_threads(1)
+    return {
         "parameters": sum(p.numel() for module in scorer.modules for p in module.parameters()),
-        "search_seconds": sum(t["seconds"] for t in trials),
-        "search_flops": sum(forward[str(t["hidden"])] * passes * t["epochs"] for t in trials),
+        "search_seconds": sum(trial["seconds"] for trial in trials),
+        "search_flops": sum(forward[architecture(trial)] * passes * trial["epochs"] for trial in trials),
         "rollouts_scored": rollouts,
-        "scoring_flops": rollouts * sum(forward[str(member["config"]["hidden"])] for member in checkpoint["members"]),
+        "scoring_flops": rollouts * sum(forward[architecture(member["config"])] for member in checkpoint["members"]),
         "scoring_ms": median_ms(lambda: scorer(x)),
     }
-    return checkpoint
 
 
 def flops(module, shape):
@@ -554,25 +700,17 @@ def median_ms(call, warm_up=10, repeats=50):
 
 
 def fingerprint_of(args, seed):
-    """Of all that decides the result: the arguments, the labels, and the checksums that hidden.pt itself carries."""
-    facts = {k: v for k, v in vars(args).items() if k not in ("runs", "out", "seed", "workers")}
+    """Of all that decides the result: the arguments, the labels, and the checksums that the .pt file itself carries."""
+    facts = {k: v for k, v in vars(args).items() if k not in ("runs", "out", "seed", "workers", "study", "eval")}
     parts = [json.dumps([seed, facts], sort_keys=True, default=str)]
-    for run in args.runs:
-        file = "extra.pt" if args.vector in common.EXTRA_INPUTS else "hidden.pt"
-        for path in (Path(run) / "labels.jsonl", Path(run) / file):
-            if not path.is_file():
-                return None  # the loading that follows says what is missing
-        parts.append(hashlib.sha256((Path(run) / "labels.jsonl").read_bytes()).hexdigest())
-        parts.append(content_checksums(Path(run) / file))
+    for run in map(Path, args.runs):
+        labels, vectors = run / "labels.jsonl", run / ("extra.pt" if args.vector in common.EXTRA_INPUTS else "hidden.pt")
+        if not (labels.is_file() and zipfile.is_zipfile(vectors)):
+            return None  # the loading that follows says what is missing
+        with zipfile.ZipFile(vectors) as archive:
+            content = sorted((item.CRC, item.file_size) for item in archive.infolist() if "/data" in item.filename)
+        parts += [hashlib.sha256(labels.read_bytes()).hexdigest(), str(content)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-
-def content_checksums(path):
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return str(sorted((item.CRC, item.file_size) for item in archive.infolist() if "/data" in item.filename))
-    except zipfile.BadZipFile:
-        return "damaged"
 
 
 def is_finished(path, fingerprint):
@@ -580,68 +718,186 @@ def is_finished(path, fingerprint):
     if fingerprint is None or not zipfile.is_zipfile(path):
         return False
     with zipfile.ZipFile(path) as archive:
-        return any(fingerprint.encode() in archive.read(n) for n in archive.namelist() if n.endswith("data.pkl"))
+        return any(fingerprint.encode() in archive.read(name) for name in archive.namelist() if name.endswith("data.pkl"))
 
 
 def describe(path, checkpoint):
     best, cost = checkpoint["members"][0]["config"], checkpoint["cost"]
-    rate = f"{cost['search_flops'] / 1e12:.2f} TFLOPs"
+    choice = ", ".join(f"{knob} {value}" for knob, value in best.items() if knob != "number")
+    auroc = "" if checkpoint["val_auroc"] is None else f", AUROC {checkpoint['val_auroc']:.3f}"
+    print(f"{path}: {checkpoint['vector']}, validation loss {checkpoint['val_loss']:.4f}{auroc}; {choice}")
     print(
-        f"{path}: validation loss {checkpoint['val_loss']:.4f}, hidden {best['hidden']}, lr {best['lr']:g}, "
-        f"{cost['parameters']:,} parameters; {len(checkpoint['trials'])} trials in {cost['search_seconds']:.0f} s of computing, "
-        f"{rate}; scoring {cost['rollouts_scored']} rollouts: {cost['scoring_ms']:.2f} ms"
+        f"  {cost['parameters']:,} parameters; {len(checkpoint['trials'])} trials, {cost['search_seconds']:.0f} s of computing, "
+        f"{cost['search_flops'] / 1e12:.3g} TFLOPs; scoring {cost['rollouts_scored']} rollouts {cost['scoring_ms']:.2f} ms"
     )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Studies: rows of a table, each a name and what it changes
+
+
+def study_rows(args):
+    """{name: {argument: value}}; `runs` replaces the calibration set, None keeps each RUN as a set of its own."""
+    token = (args.vector or common.DEFAULT_VECTOR).partition("/")[2]
+    rows = {
+        "layers": {f"{layer}L" if layer[0] == "." else layer: {"vector": f"{layer}/{token}"}
+                   for layer in (".15", ".3", ".45", ".6", ".75", ".9", "penultimate")},
+        "fraction": {f"{share:.0%}": {"fraction": share} for share in (1.0, 0.5, 0.25, 0.1)},
+        "rollouts": {f"N={n}": {"rollouts": n} for n in (16, 12, 8, 4)},
+        "designs": {design: {"design": design, "vector": None} for design in DESIGNS},
+        "mixed": {"mixed": {"runs": args.runs}, **{str(run): {"runs": [run]} for run in args.runs}},
+        "halves": {"other data set": {}, "same data set": {"runs": args.eval, "half": 0}},
+        "options": {
+            "as in the paper": {}, "standardise": {"standardise": True}, "top 5": {"top": 5}, "halving": {"search": "halving"},
+            "pairwise": {"loss": "pairwise"}, "listwise": {"loss": "listwise"}, "centred": {"loss": "centred"},
+            "standardise, top 5": {"standardise": True, "top": 5}, "standardise, top 5, pairwise": {"standardise": True, "top": 5, "loss": "pairwise"},
+            "logistic": {"design": "logistic"}, "ridge": {"design": "ridge"},
+        },
+    }  # fmt: skip
+    return rows[args.study]
+
+
+STUDIES = ("layers", "fraction", "rollouts", "designs", "mixed", "halves", "options")
+
+
+def run_study(args):
+    """Train what is missing, evaluate all, print the table and keep its numbers."""
+    import numpy as np
+
+    folder, results = Path(args.out), {}
+    for name, change in study_rows(args).items():
+        sets = [change["runs"]] if "runs" in change else [[run] for run in args.runs]
+        right = []  # per scorer [n, P]
+        for number, runs in enumerate(sets):
+            own = argparse.Namespace(**{**vars(args), **change, "runs": runs})
+            settle(own)
+            own.out = str(folder / args.study / f"{name.replace('/', '-')}@{number}-{{seed}}.pt")
+            right += [evaluate(path, args, seed) for seed, path in make_scorers(own).items()]
+        results[name] = np.array(right)  # [scorers, n, P]
+    header, cells, report = study_table(results, args)
+    print(common.table(header, cells))
+    common.write_json(folder / f"{args.study}.json", report)
+    print(json.dumps(report))
+
+
+def evaluate(path, args, seed):
+    """[n, P]: the expected correctness of each problem of the --eval runs when the scorer picks one of n rollouts."""
+    import numpy as np
+
+    scorer, columns = common.load_scorer(path), []
+    for run in args.eval:
+        keys, logits = common.score_run(scorer, run, path)
+        labels = [row["label"] for row in common.read_labels(run, keys)]
+        problems = {}
+        for key, logit, label in zip(keys, logits.tolist(), labels, strict=True):
+            problems.setdefault(key[0], []).append((-logit, key[1], label))
+        kept = halves([(data_set(run), problem) for problem in problems], seed)[1] if args.study == "halves" else None
+        for problem, rollouts in problems.items():
+            if kept is None or (data_set(run), problem) in kept:
+                ranked = [label for _, _, label in sorted(rollouts)]
+                if None not in ranked:
+                    columns.append([common.first_of_subset(len(ranked), n) @ np.array(ranked) for n in args.n])
+    return np.array(columns).T
+
+
+def study_table(results, args):
+    first = next(iter(results.values()))
+    header, cells, report = [args.study, *(f"best of {n} %" for n in args.n), "difference", "scorers"], [], []
+    for name, right in results.items():
+        accuracy = 100 * right.mean(-1)  # [scorers, n]
+        paired = 100 * (right[:, -1].mean(0) - first[:, -1].mean(0))  # [P]
+        error = paired.std() / math.sqrt(len(paired))
+        spread = accuracy.std(0, ddof=min(1, len(accuracy) - 1))
+        shown = [f"{mean:.1f} ± {std:.1f}" for mean, std in zip(accuracy.mean(0), spread, strict=True)]
+        cells.append([name, *shown, f"{paired.mean():+.1f} ± {error:.1f}" if right is not first else "", len(right)])
+        report.append({"row": name, "n": args.n, "accuracy": accuracy.mean(0).tolist(), "scorers": accuracy.tolist(),
+                       "difference": paired.mean(), "standard_error": error, "problems": right.shape[-1]})
+    return header, cells, {"study": args.study, "rows": report}
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def train_scorers(args, outputs):
-    """One scorer per seed; their searches share the processes."""
-    data = load_data(args.runs, args.vector)
-    right = int(data.y.sum())
-    print(f"{len(data.y)} rollouts of {len(data.problem.unique())} problems, {right} right ({100 * right / len(data.y):.1f} %), {args.vector}")
-    tasks = [make_task(data, args, seed, args.device) for seed, _, _ in outputs]
-    for task, records, (_, path, fingerprint) in zip(tasks, search(tasks, args), outputs, strict=True):
-        checkpoint = make_checkpoint(data, task, records, args, fingerprint)
-        common.save_pt(path, checkpoint)
-        describe(path, checkpoint)
+def make_scorers(args):
+    """{seed: path}: one scorer a seed, their searches sharing the processes; finished ones are left alone."""
+    paths = {seed: Path(args.out.replace("{seed}", str(seed))) for seed in args.seed}
+    prints = {seed: fingerprint_of(args, seed) for seed in args.seed}
+    missing = [seed for seed in args.seed if not is_finished(paths[seed], prints[seed])]
+    for seed in set(args.seed) - set(missing):
+        print(f"{paths[seed]}: finished before, with these arguments and inputs")
+    if missing:
+        args.device = common.pick_device(args.device)
+        for seed, checkpoint in train_scorers(args, missing, prints):
+            common.save_pt(paths[seed], checkpoint)
+            describe(paths[seed], checkpoint)
+    return paths
+
+
+def train_scorers(args, seeds, prints):
+    tasks = []
+    for vector in vectors_of(args):
+        data = load_data(args.runs, vector)
+        right, problems = int(data.y.sum()), len(set(data.problem))
+        print(f"{vector}: {len(data.y)} rollouts of {problems} problems, {right} right ({100 * right / len(data.y):.1f} %)")
+        tasks += [make_task(data, args, seed, vector) for seed in seeds]
+    found = list(zip(tasks, search(tasks, args), strict=True))
+    for seed in seeds:  # best-layer has a task for every layer: the lowest validation loss wins
+        task, records = min(((t, r) for t, r in found if t.seed == seed), key=lambda pair: min(map(rank, pair[1])))
+        yield seed, make_checkpoint(task, records, args, prints[seed])
+
+
+def vectors_of(args):
+    if args.design != "best-layer":
+        return [args.vector]
+    return common.captured_layers(args.runs[0], args.vector)
 
 
 def main(argv=None):
     args = parse_args(argv)
-    paths = [Path(args.out.replace("{seed}", str(seed))) for seed in args.seed]
-    outputs = [(seed, path, fingerprint_of(args, seed)) for seed, path in zip(args.seed, paths, strict=True)]
-    for _, path, fingerprint in outputs:
-        if is_finished(path, fingerprint):
-            print(f"{path}: finished before with these arguments and inputs")
-    outputs = [output for output in outputs if not is_finished(*output[1:])]
-    if outputs:
-        args.device = common.pick_device(args.device)
-        train_scorers(args, outputs)
+    if args.study:
+        run_study(args)
+    else:
+        make_scorers(settle(args))
+
+
+def settle(args):
+    """Fill in what a design decides: its input, and for the linear ones their scale and objective."""
+    args.vector = args.vector or DESIGNS[args.design]
+    args.standardise |= args.design in ("logistic", "ridge")
+    args.loss = {"logistic": "bce", "ridge": "centred"}.get(args.design, args.loss)
+    return args
 
 
 def parse_args(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("runs", nargs="+", metavar="RUN", help="labelled run folders; several are one mixed calibration set")
-    add("-o", "--out", default="scorer.pt", help="the scorer to write; {seed} stands for the seed (default: scorer.pt)")
+    add("-o", "--out", help="the scorer to write, {seed} stands for the seed (default: scorer.pt); of a study, a folder (studies)")
     add("--seed", type=int, nargs="+", default=[32], help="seeds of split, search and training; the paper's: 32 42 52 (default: 32)")
-    add("--vector", default=common.DEFAULT_VECTOR, help=f"layer/token (default: {common.DEFAULT_VECTOR})")
+    add("--design", choices=DESIGNS, default="mlp", help="the kind of scorer (default: mlp); logistic and ridge are linear rivals")
+    add("--vector", help=f"layer/token, or all/token for the designs over layers (default: {common.DEFAULT_VECTOR})")
     add("--search", choices=("paper", "halving"), default="paper", help="halving drops hopeless configurations early")
     add("--configs", type=int, default=100, help="configurations to try (default: 100)")
     add("--paper-space", action="store_true", help="the paper's four hidden shapes also above 5,000 training rollouts")
-    add("--design", choices=("mlp",), default="mlp", help="the kind of scorer (default: mlp)")
-    add("--loss", choices=LOSSES, default="bce", help="the objective (default: bce)")
-    add("--standardise", action="store_true", help="scale every dimension to mean 0, deviation 1 of the training part")
+    add("--loss", choices=LOSSES, default="bce", help="the objective (default: bce); the others compare answers to one problem")
+    add("--standardise", action="store_true", help="every dimension to mean 0, deviation 1 of the training part")
     add("--top", type=int, default=1, help="score with the mean of this many best configurations (default: 1)")
+    add("--fraction", type=float, default=1.0, help="calibrate on this share of the problems")
+    add("--rollouts", type=int, help="calibrate on the first this many rollouts of each problem")
+    add("--half", type=int, choices=(0, 1), help="calibrate on one half of the problems (the seed decides which are in it)")
+    add("--study", choices=STUDIES, help="train and compare scorers that differ in one thing")
+    add("--eval", nargs="+", default=[], metavar="RUN", help="labelled runs to evaluate a study on")
+    add("-n", type=int, nargs="+", default=[4, 8, 12, 16], help="rollouts to choose from in a study's columns (default: 4 8 12 16)")
     add("--device", help="cpu, cuda, cuda:1, mps (default: the GPU if there is one)")
     add("--workers", type=int, help="processes on a CPU, one thread each (default: one a core; the result is the same)")
     args = parser.parse_args(argv)
-    if len(args.seed) > 1 and "{seed}" not in args.out:
+    args.out = args.out or ("studies" if args.study else "scorer.pt")
+    if len(args.seed) > 1 and not args.study and "{seed}" not in args.out:
         parser.error("several seeds need {seed} in -o, such as -o 'scorers/scatr@{seed}.pt'")
-    if args.configs < 1 or args.top < 1:
-        parser.error("--configs and --top are 1 or more")
+    if args.study and (not args.eval or (args.study == "halves" and len(args.eval) > 1)):
+        parser.error("--study needs --eval RUN, labelled runs to evaluate on (one for the study of halves)")
+    if min(args.configs, args.top, args.rollouts or 1, *args.n) < 1 or not 0 < args.fraction <= 1:
+        parser.error("--configs, --top, --rollouts and -n are 1 or more, --fraction is above 0 and at most 1")
     return args
 
 

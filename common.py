@@ -629,9 +629,15 @@ def split_reasoning(text):
 
 
 def pick_device(name=None):
+    """The first kind of device there is; workers that torchrun or srun starts on one machine take its GPUs in turn."""
     import torch
 
-    return name or ("cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu")
+    if name not in (None, "cuda"):
+        return name
+    if torch.cuda.is_available():
+        worker = int(os.environ.get("LOCAL_RANK") or os.environ.get("SLURM_LOCALID") or 0)
+        return f"cuda:{worker % torch.cuda.device_count()}"
+    return name or ("mps" if torch.backends.mps.is_available() else "cpu")
 
 
 def load_model(name, device=None, dtype="auto", revision=None, trust_remote_code=False):
@@ -678,14 +684,21 @@ def read_inputs(run, vector=DEFAULT_VECTOR):
     if not vector.startswith("all/"):
         keys, hidden = read_vectors(run, vector)
         return keys, lambda rows: hidden[rows].float()
-    token, n_layers = vector.partition("/")[2], read_meta(run)["n_layers"]
+    names = captured_layers(run, vector)
+    keys, _ = read_vectors(run, names[0])
     stored = load_pt(Path(run) / "hidden.pt")
-    have = {vector_key(name, n_layers): column for column, name in enumerate(stored["vectors"])}
-    columns = [have[key] for key in sorted(have) if key[1] == token]
-    if len(columns) < 2:
-        die(f"{run}: {len(columns)} layer(s) captured at {token!r}; 01_generate.py --layers all captures every one")
-    keys, _ = read_vectors(run, stored["vectors"][columns[0]])
+    columns = [stored["vectors"].index(name) for name in names]
     return keys, lambda rows: stored["hidden"][rows][:, columns].float()
+
+
+def captured_layers(run, vector):
+    """`all/eos` -> the names of the vectors of every layer captured at that token, from the first layer to the last."""
+    token, n_layers, path = vector.partition("/")[2], read_meta(run)["n_layers"], Path(run) / "hidden.pt"
+    names = {vector_key(name, n_layers): name for name in load_pt(path)["vectors"]}
+    found = [names[key] for key in sorted(names) if key[1] == token]
+    if not vector.startswith("all/") or len(found) < 2:
+        die(f"{path}: {vector!r} gives {len(found)} layers, several are needed; write all/eos, and 01_generate.py --layers all")
+    return found
 
 
 def _read_extra(path, name):
@@ -874,6 +887,22 @@ def weighted_vote(groups, weights, scores):
     best = totals.max(-1, keepdims=True)
     winners = ~(totals < best * (1 - 1e-12))  # float sums of one set in another order are still a tie
     return best_of_n(np.where(winners, scores, -np.inf))
+
+
+def first_of_subset(total, n):
+    """[total]: the chance that the r-th best of `total` rollouts is the best of a random n-subset (r from 0)."""
+    n = min(n, total)
+    return np.array([math.comb(total - 1 - r, n - 1) / math.comb(total, n) for r in range(total)])
+
+
+def auroc(right, scores):
+    """The chance that a right answer scores above a wrong one, ties half; None with a single class. right: bool [R]."""
+    wins = right.sum() * (~right).sum()
+    if wins == 0:
+        return None
+    _, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    mean_rank = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
+    return float((mean_rank[right].sum() - right.sum() * (right.sum() + 1) / 2) / wins)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
