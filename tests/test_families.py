@@ -5,9 +5,11 @@ after that is the real programs.
 """
 
 import io
+import os
 import random
 import re
 import runpy
+import subprocess
 import sys
 from contextlib import redirect_stdout
 from datetime import date
@@ -18,7 +20,6 @@ import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
     AutoModelForCausalLM,
-    AutoTokenizer,
     GenerationConfig,
     GptOssConfig,
     Olmo2Config,
@@ -327,3 +328,77 @@ def test_scorer_in_a_loop_of_ones_own(name, runs, made, capsys):
         space["ids"] = torch.tensor([common.encode_prompt(space["tokenizer"], problem) + ids])
         exec(state, space)
         assert abs(space["scorer"](space["state"]).item() - scores[i]["score"]) < 1e-3
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Many workers
+
+SLURM = """\
+#!/bin/bash
+#SBATCH --job-name=scatr
+#SBATCH --array=0-3            # four jobs, every fourth problem each; the one that ends last merges
+#SBATCH --gpus=1
+#SBATCH --cpus-per-task=8
+#SBATCH --time=12:00:00
+#SBATCH --requeue              # stopped jobs go on with the problems that are left
+cd "$SLURM_SUBMIT_DIR"
+export HF_HUB_OFFLINE=1        # model and data set were loaded once on the login node
+srun .venv/bin/python 01_generate.py Qwen/Qwen3-1.7B kodcode --seed 32
+"""
+SRUN = """\
+#!/bin/bash
+SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_LOCALID=0 exec "$@"
+"""
+
+
+@pytest.fixture
+def generated_by_one(made, tmp_path):
+    common.write_jsonl(tmp_path / "sums.jsonl", [question(a, b) for a in range(2) for b in range(3)])
+    arguments = [made["qwen2"], tmp_path / "sums.jsonl", "-n", N, "--max-new-tokens", 30]
+    folder = Path(program("01_generate.py", *arguments, "--out", tmp_path / "one")[-1])
+    return arguments, (folder / "rollouts.jsonl").read_bytes()
+
+
+def start(*command, **env):
+    env = os.environ | {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"} | env
+    done = subprocess.run([*map(str, command)], cwd=ROOT, capture_output=True, text=True, env=env, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_slurm_script(generated_by_one, tmp_path):
+    """The jobs one after the other, as an array without a machine would run them; `srun` sets what SLURM sets."""
+    arguments, wanted = generated_by_one
+    script = SLURM.replace(".venv/bin/python", sys.executable)
+    script = script.replace("Qwen/Qwen3-1.7B kodcode --seed 32", " ".join(map(str, [*arguments, "--out", tmp_path / "jobs"])))
+    (tmp_path / "job.sh").write_text(script)
+    (tmp_path / "srun").write_text(SRUN)
+    (tmp_path / "srun").chmod(0o755)
+    folder = tmp_path / "jobs" / "qwen2" / "sums" / "32"
+    array = {"SLURM_SUBMIT_DIR": str(ROOT), "SLURM_ARRAY_TASK_MIN": "0", "SLURM_ARRAY_TASK_COUNT": "2", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    start("bash", tmp_path / "job.sh", SLURM_ARRAY_TASK_ID="1", **array)
+    assert sorted(path.name for path in (folder / "parts").iterdir()) == ["1.pt", "3.pt", "5.pt"]
+    assert not (folder / "rollouts.jsonl").exists()
+    start("bash", tmp_path / "job.sh", SLURM_ARRAY_TASK_ID="0", **array)
+    assert (folder / "rollouts.jsonl").read_bytes() == wanted
+
+
+def test_torchrun(generated_by_one, tmp_path):
+    arguments, wanted = generated_by_one
+    start(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", 2, "01_generate.py", *arguments, "--out", tmp_path / "two")
+    folder = tmp_path / "two" / "qwen2" / "sums" / "32"
+    assert (folder / "rollouts.jsonl").read_bytes() == wanted
+
+
+@pytest.mark.parametrize("env, device", [
+    ({}, "cuda:0"),
+    ({"LOCAL_RANK": "3"}, "cuda:3"),
+    ({"SLURM_LOCALID": "2"}, "cuda:2"),
+    ({"SLURM_LOCALID": "5"}, "cuda:1"),
+])
+def test_workers_of_one_machine_take_its_gpus_in_turn(env, device, monkeypatch):
+    """Only the choice; a machine without GPUs has none to put a model on."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    assert common.pick_device() == common.pick_device("cuda") == device and common.pick_device("cpu") == "cpu"
