@@ -336,10 +336,10 @@ def with_wanted_name(code, tree, problem):
 
 BOX_PART = re.compile(r"\\(?:boxed|fbox)\b\s*|\\.|[{}]", re.S)
 FORMULA = re.compile(r"\$\$(.+?)\$\$|\$ ([^$]+) \$|\$(?! )([^$]+)(?<! )\$(?!\d)|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.S)
-PHRASE = re.compile(r"####|(?:^|\n)\W*A:|(?<!\w)answers?\b(?:[^\n.:=$]|\.\d){0,60}?(?:\bis\b|\bare\b|\bbe\b|:|=|\n)", re.I)
+PHRASE = re.compile(r"####|<answer>|(?:^|\n)\W*A:|(?<!\w)(?:answers?|(?:correct|right) (?:option|choice))\b(?:[^\n.:=$]|\.\d){0,60}?(?:\bis\b|\bare\b|\bbe\b|:|=|\n)", re.I)
 CONNECTOR = re.compile(r"(?:\s|,|;|and|or|\\text\{ *(?:and|or) *\})*")
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:,\d{3})*(?:\.\d+)?(?:/\d+)?%?|\.\d+")
-SENTENCE_END = re.compile(r"\.(?=\s|$)(?!\s*[a-z])|\n|(?<=\d)\.\s|[,;]?\s+(?:since|because|which|where|as|when|so|but)\b|\. ")
+SENTENCE_END = re.compile(r"</answer>|\.(?=\s|$)(?!\s*[a-z])|\n|(?<=\d)\.\s|[,;]?\s+(?:since|because|which|where|as|when|so|but)\b|\. ")
 SPECIAL = re.compile(r"<\|[^|<>]{1,40}\|>|</?s>|<eos>|<end_of_turn>")
 TAIL = 20_000  # characters of a response in which a phrase, formula or number is looked for
 
@@ -405,7 +405,7 @@ def items_of(answer):
 
 def announced(tail):
     """The answer at the start of the text that follows "the answer is"."""
-    tail = tail.lstrip(" \t\r\n:*_=#>")
+    tail = re.sub(r"^(?:[\s:*_=#>,]|(?:therefore|thus|then|hence|simply|just|indeed|option|choice|equal to)\b)+", "", tail, flags=re.I)
     formula = FORMULA.search(tail)
     end = SENTENCE_END.search(tail)
     sentence = tail[: end.start()] if end else tail
@@ -428,14 +428,16 @@ def formula_run(text, formula):
 
 def is_bare(text):
     """A response that is nothing but an answer."""
-    return analyse(text).kind != "text" or len(text.split()) <= 3
+    return len(text.split()) <= 3 or analyse(text).kind != "text" and not re.search(r"[A-Za-z]{2,},? +[a-z]{2,}\b", text)
 
 
 def last_formula_or_number(text):
-    formulas = [f for f in FORMULA.finditer(text) if re.search(r"[\d=<>^+]|\\[a-z]", f[0])]
+    formulas = [f for f in FORMULA.finditer(text) if re.search(r"[\d=<>^+]|\\(?!blacksquare|square|checkmark)[a-z]", f[0])]
     numbers = [n for n in NUMBER.finditer(text) if not formulas or n.start() >= formulas[-1].end()]
     if numbers:
-        return numbers[-1][0]
+        ending = re.search(r"=([^=$\n]+)$", text)  # z = 6 - 5i
+        whole = ending and ending[1].strip(" .") or ""
+        return whole if whole and analyse(whole).kind == "math" else numbers[-1][0]
     if not formulas:
         return None
     first = len(formulas) - 1
@@ -477,7 +479,7 @@ Answer = namedtuple("Answer", "text kind node keys values unit")
 # text: the answer in one spelling; kind: math, text or too complex; node: the parser's tree; keys: what the answer is;
 # values: what it also stands for beside an answer of another form: 5 for x = 5, an interval for an inequality. Two answers
 # are equal if a key of one is a key or value of the other. A value tagged "either" counts in both directions but not for
-# grouping (.2 for 20%), one tagged "given" only where the reference is the plain one (7 for x + y = 7).
+# grouping (.2 for 20%), one tagged "given" or "gold" only on that side (7 for x + y = 7; .5 for .5%).
 
 
 class TooComplex(Exception):
@@ -507,7 +509,7 @@ def shared_key(gold, given):
     if gold.unit != given.unit and gold.unit in UNITS and given.unit in UNITS and UNITS[gold.unit] != UNITS[given.unit]:
         return None  # 5 cm is not 5 m
     accepted = {value[1] if value[0] in ("either", "given") else value for value in given.values}
-    stands_for = {value[1] if value[0] == "either" else value for value in gold.values}
+    stands_for = {value[1] if value[0] in ("either", "gold") else value for value in gold.values}
     for key in gold.keys:
         if key in given.keys or key in accepted:
             return key
@@ -537,6 +539,8 @@ def rounds_to(gold, given):
         if gold[0] == "seq" and gold[1] != given[1] or len(gold[-1]) != len(given[-1]):
             return False
         pairs = list(zip(gold[-1], given[-1]))
+        if gold[0] == "list" and any(item[0] == "rel" for pair in pairs for item in pair):
+            return False
         if gold[0] == "mat":
             pairs = [pair for rows in pairs for pair in zip(*rows)] if all(len(a) == len(b) for a, b in pairs) else [(gold, ("empty",))]
         return all(item_key(a) == item_key(b) or rounds_to(a, b) for a, b in pairs)
@@ -546,7 +550,7 @@ def rounds_to(gold, given):
             value = real(rational(evaluate(exact, 0))) if not is_infinite(exact) else None
             endless = value is not None and not (isinstance(value, Fraction) and (10**60 * value).denominator == 1)
             significant = len(str(abs(int(decimal * 10**places)))) if int(decimal * 10**places) else 0
-            enough = significant >= digits and (places > 1 or significant > 2)
+            enough = significant >= digits and (places >= digits or digits == 2 and significant > 2)
             return endless and enough and abs(add(value, -decimal)) * 2 * 10**places <= 1
     return False
 
@@ -619,7 +623,7 @@ def formula(text):
     parser = Parser(joined)
     node = parser.answer()
     keys, values = keys_of(spread(node))
-    if joined != text and not parser.unit:
+    if joined != text and re.fullmatch(r"[\d,]+", text):
         values = values + keys_of(spread(Parser(text).answer()))[0]  # 1,234 may be two numbers, too
     return Answer(text, "math", node, tuple(keys), tuple(values), "".join(parser.unit))
 
@@ -703,7 +707,7 @@ UNITS = {
 }  # fmt: skip
 NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen"
 NUMBER_WORDS = {word: str(n) for n, word in enumerate(NUMBERS.split())}
-BASE = re.compile(r"\(?([0-9][0-9A-Za-z]*)\)?(?: *_ *\{?|(?= *\(?(?:\\text\{)?\(?base)) *\(?(?:\\text *\{)? *\(?(?:base[ -]*)?"
+BASE = re.compile(r"[({]?([0-9][0-9A-Za-z]*)[)}]?(?: *_ *\{?|(?= *\(?(?:\\text\{)?\(?base)) *\(?(?:\\text *\{)? *\(?(?:base[ -]*\}?)?"
                   r"([12]?[0-9]|3[0-6]|" + "|".join(NUMBER_WORDS) + r")[ )}]*")
 
 
@@ -719,7 +723,7 @@ UNICODE = str.maketrans({
     "−": "-", "–": "-", "—": "-", "×": "*", "·": "*", "⋅": "*", "∙": "*", "÷": "/", "⁄": "/", "∕": "/", "≤": "<=", "≥": ">=", "⩽": "<=", "⩾": ">=",
     "≠": "!=", "∞": r"\infty ", "π": r"\pi ", "√": r"\sqrt ", "º": "°", "½": r"\frac{1}{2}", "⅓": r"\frac{1}{3}", "⅔": r"\frac{2}{3}",
     "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}", "…": "...", "’": "'", "′": "'", "“": '"', "”": '"', "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}",
-    "∅": r"\emptyset ", "θ": r"\theta ", "α": r"\alpha ", "β": r"\beta ", "λ": r"\lambda ", "φ": r"\phi ", "⟨": "(", "⟩": ")",
+    "∅": r"\emptyset ", "∖": r"\setminus ", "θ": r"\theta ", "α": r"\alpha ", "β": r"\beta ", "λ": r"\lambda ", "φ": r"\phi ", "⟨": "(", "⟩": ")",
     "\u00a0": " ", "\u2009": " ", "\u202f": " ", "\u200b": "", "£": "", "€": "", "¥": "", "⇒": r"\Rightarrow ", "→": r"\Rightarrow ",
 })  # fmt: skip
 # Spellings made equal before the parser sees them, in this order.
@@ -739,15 +743,20 @@ REWRITES = [
         (r"\\mathbb *\{? *R *\}?", r"\\reals "),
         (r"\\mathbb *\{? *([A-Z]) *\}?", r"\\integers "),
         (r"\\(?:mbox|hbox|textbf|textit|textrm|textsf|textnormal|emph|mathrm|operatorname\*?|text) *\{([^{}]*)\}", lambda m: inline_text(m[1])),
+        (r"\\frac *\{ *\\text\{([^{}]*)\} *\} *\{ *\\text\{([^{}]*)\} *\}", r"\\text{\1/\2}"),
+        (r"(?<=[\d})]) *\((?:\\text *\{)?(?!base)[a-z ]{3,}\}?\)$", ""),  # 12 (ways)
+        (r"(?<=\d) (?=[a-z]/[a-z]$)(.*)", r" \\text{\1}"),  # 60 m/s
+        (r"\{([:])\}", r"\1"),
+        (r"(?<=[)\]]) *U *(?=[(\[])", "∪"),
         (r"\^ *\{? *\\(?:circ|degree)(?![a-zA-Z]) *\}?|\\(?:degree|textdegree)(?![a-zA-Z])", "°"),
         (r"\\%", "%"),
         (r"(\d*\.\d*)\\(?:overline|bar|dot) *\{? *(\d+) *\}?|(?<![\w.])(\d+\.\d*)\((\d+)\)(?!\w)", lambda m: repeating(m[1] or m[3], m[2] or m[4])),
-        (r"(\d*\.\d*?)(\d{1,12}?)\2+(?:\.\.\.|\\[lc]?dots(?![a-z]))", lambda m: repeating(m[1], m[2])),
+        (r"(\d*\.\d{0,20}?)(\d{1,12}?)\2+(?:\.\.\.|\\[lc]?dots(?![a-z]))", lambda m: repeating(m[1], m[2])),
         (r"(?<=\d) *x *(?=10 *\^)", "*"),
         (r"(?<![\d./^_a-zA-Z}])(\d+) +(\d+) */ *(\d+)(?![\d/])", r"\1\\frac{\2}{\3}"),
         (r"\*\*", "^"),
         (r"\+/-|^\+-", "±"),
-        (r"(?i)^ *(?:(?:the )?(?:final )?answers?(?: is\b| are\b|:)|about |approximately |approx\.? |roughly |=|≈|\\approx)", ""),
+        (r"(?i)^ *(?:(?:the )?(?:final )?answers?(?: is\b| are\b|:)|about |approximately |approx\.? |roughly |=|≈|\\approx|(?:option|choice) +(?=\(?[a-j]\)?$))", ""),
     ]
 ]  # fmt: skip
 FUNCTIONS = frozenset(re.findall(r"\w+", "sin cos tan cot sec csc arcsin arccos arctan arccot sinh cosh tanh exp ln lg log gcd lcm max min"))
@@ -788,20 +797,20 @@ def clean(text):
             table = str.maketrans(marks, plain)
             text = re.sub(f"[{marks}]+", lambda m, s=sign, t=table: f"{s}{{{m[0].translate(t)}}}", text)
         text = text.translate(UNICODE)
-    text = text.strip("*_`\"' \n\t")
+    text = text.strip("*_`\" \n\t")
     for pattern, replacement in REWRITES:
         text = pattern.sub(replacement, text)
-    return text.strip(" \n\t.,;:`\"")
+    return text.strip(" \n\t,;:`\"").rstrip(" .,;:")
 
 
 def inline_text(inner):
     """What a \\text{...} holds: a function's name, a formula, or words to keep apart from the letters of the formula."""
     word = inner.replace("~", " ").strip()
-    if word in FUNCTIONS or word in NAMES:
+    if word in FUNCTIONS or word in NAMES and word not in UNITS:
         return f"\\{word} "
     if word.lower().strip(" ,") in PLAIN_WORDS:
         return f" {word.lower().strip(' ,')} "
-    if re.search(r"[A-Za-z]{2}", word) or re.fullmatch(r"[~ ]+[A-Za-z]", inner):
+    if re.search(r"[A-Za-z]{2}|[a-z]/[a-z]", word) or re.fullmatch(r"[~ ]+[A-Za-z]|[mshgl]", inner):
         return f"\\text{{{word}}}"
     return f" {word} "
 
@@ -815,13 +824,14 @@ def repeating(start, period):
 
 def tokens_of(text):
     tokens = []
-    for token in TOKEN.findall(text):
+    for match in TOKEN.finditer(text):
+        token, before = match[0], text[match.start() - 1 : match.start()]
         if token.startswith("\\text{"):
-            tokens.extend('"' + word for word in token[6:-1].split())
+            tokens.extend(PLAIN_WORDS.get(word, '"' + word) for word in token[6:-1].split())
         elif token[0] == "\\":
             tokens.append(NAMES.get(token[1:], token))
         elif token.isalpha() and token.isascii() and len(token) > 1:
-            tokens.extend(letters(token))
+            tokens.extend(letters(token, glued=before.isalnum() or before in ")}" and before))
         else:
             tokens.append({"=>": "\\Rightarrow", "==": "=", ":=": "="}.get(token, token))
     if len(tokens) > TOKENS:
@@ -829,17 +839,17 @@ def tokens_of(text):
     return tokens
 
 
-def letters(word):
+def letters(word, glued):
     """A run of letters: a name we know, a word, a function glued to its variable, or a product of variables."""
     lower = word.lower()
     if lower in PLAIN_WORDS or word in FUNCTIONS or word in GREEK:
         return [PLAIN_WORDS.get(lower) or "\\" + word]
     if word in NAMES and len(word) > 2:
         return [NAMES[word]]
-    glued = re.fullmatch(r"(arcsin|arccos|arctan|sin|cos|tan|cot|sec|csc|ln|log|sqrt|pi)([a-z])", word)
-    if glued and lower not in UNITS:
-        return ["\\" + glued[1], glued[2]]
-    if len(word) > 3 or lower in UNITS or lower in CONDITIONS or lower in ("yes", "no", "odd", "of", "to", "per", "the", "in", "dne"):
+    split = re.fullmatch(r"(arcsin|arccos|arctan|sin|cos|tan|cot|sec|csc|ln|log|sqrt|pi)([a-z])", word)
+    if split and lower not in UNITS:
+        return ["\\" + split[1], split[2]]
+    if len(word) > 3 and not glued or lower in UNITS or lower in CONDITIONS or lower in ("yes", "no", "odd", "of", "to", "per", "the", "in", "dne"):
         return ['"' + word]
     return list(word)
 
@@ -888,6 +898,8 @@ class Parser:
         return found
 
     def relation(self):
+        if self.next.startswith('"'):
+            self.label()
         sides, ops = [self.set_expression()], []
         while self.next in RELATIONS:
             ops.append(self.take())
@@ -895,6 +907,13 @@ class Parser:
         if self.next.startswith('"') and self.next[1:].lower() in CONDITIONS and self.depth == 1:
             self.at = len(self.tokens) - 1  # "... for n > 1": the condition is no part of the answer
         return ("rel", tuple(ops), sides) if ops else sides[0]
+
+    def label(self):
+        """Words before an equals sign: "the area of ABC ="."""
+        end = self.tokens.index("=", self.at) if "=" in self.tokens[self.at :] else 0
+        if not end or {",", ";", "<", ">"} & set(self.tokens[self.at : end]):
+            raise Unreadable("words")
+        self.at = end + 1
 
     def set_expression(self):
         node = self.ratio()
@@ -927,12 +946,14 @@ class Parser:
                 node = times(node, last)
             elif self.take("/"):
                 node, last = ("div", node, self.signed_power()), None
+            elif self.take("%"):
+                node = ("pct", node)
             elif self.next.startswith('"'):
                 if not self.words_after(node):
                     return node
                 node = times(node, ("num", Fraction(SCALES.get(self.unit[-1], 1)), 0)) if self.unit[-1] in SCALES else node
             elif self.starts_factor():
-                if self.next[0].isdigit() or self.next[0] == ".":
+                if self.next[0] in "0123456789." and self.tokens[self.at - 1] not in ("!", ")", "}"):
                     raise Unreadable("a number after a factor")
                 factor = self.power()
                 mixed = node is last and node[0] == "num" and node[2] == 0 and factor[0] == "div"
@@ -946,7 +967,7 @@ class Parser:
 
     def words_after(self, node):
         """Units and nouns after a value are noted and dropped."""
-        if self.next[1:].lower() in CONDITIONS or node[0] in ("seq", "set", "list", "mat"):
+        if self.next[1:].lower() in CONDITIONS or node[0] in CONTAINERS | {"var"}:
             return False
         while self.next.startswith('"'):
             word = self.take()[1:].lower()
@@ -974,8 +995,6 @@ class Parser:
                 node = self.raised(node)
             elif self.take("!"):
                 node = ("fn", "factorial", node)
-            elif self.take("%"):
-                node = ("pct", node)
             elif self.take("°"):
                 node = ("div", times(node, ("const", "pi")), ("num", Fraction(180), 0)) if self.trig else node
                 self.unit.append("°")
@@ -1017,7 +1036,10 @@ class Parser:
         if token is None:
             raise Unreadable("the end")
         if token[0].isdigit() or token[0] == "." and token != "...":
-            node = ("num", Fraction(token), len(token.partition(".")[2]) if "e" not in token.lower() else 0)
+            exponent = token.lower().partition("e")[2]
+            if exponent and abs(int(exponent)) > BITS // 4:
+                raise TooComplex
+            node = ("num", Fraction(token), 0 if exponent else len(token.partition(".")[2]))
         elif token in ("(", "["):
             node = self.bracket(token)
         elif token in ("{", "\\{"):
@@ -1067,8 +1089,10 @@ class Parser:
             node = self.environment() if self.take() else None
             self.take(closing)
             return node
-        bars, self.bars = self.bars, 1 if opening == "\\{" and "|" in self.tokens[self.at :] else 0
+        bars, self.bars = self.bars, 1 if opening == "\\{" and {"|", ":"} & set(self.tokens[self.at :]) else 0
         items = self.items()
+        if self.take("\\choose"):
+            items = [("fn", "binom", items[0], self.sum())]
         self.bars = bars
         if opening == "\\{" and self.take("|", ":"):
             items = self.items()[:1]  # {x | condition}: the condition says it all
@@ -1154,7 +1178,9 @@ class Parser:
         name = self.raw_group()
         if name == "array":
             self.raw_group()  # the columns
-        rows = [[]]
+        rows, end = [[]], self.tokens.index("\\end", self.at) if "\\end" in self.tokens[self.at :] else self.at
+        if not name.endswith("matrix") and RELATIONS & set(self.tokens[self.at : end]):
+            self.tokens[self.at : end] = [token for token in self.tokens[self.at : end] if token != "&"]
         while self.next not in ("\\end", ""):
             if self.take("\\\\"):
                 rows.append([])
@@ -1177,10 +1203,14 @@ def spelled(node):
 
 
 def signed(sign, node):
+    if sign == "-" and node[0] == "mat":
+        return times(("num", Fraction(-1), 0), node)
     return {None: node, "+": node, "-": ("neg", node), "±": ("pm", node, 1), "∓": ("pm", node, -1)}[sign]
 
 
 def times(a, b):
+    if is_domain(b):
+        return a  # (k in Z)
     for one, other in ((a, b), (b, a)):
         if one[0] == "mat" and other[0] not in CONTAINERS:
             return ("mat", [[("mul", other, cell) for cell in row] for row in one[1]])
@@ -1204,8 +1234,9 @@ def keys_of(node):
     if make:
         return make(node)
     if node[0] == "pct":
-        amount = evaluate(node[1], None)
-        return [number_key(amount)], [("either", number_key(divide(amount, Fraction(100))))]
+        amount = evaluate(node[1], 0)
+        plain = number_key(amount) if abs(amount) >= 1 else ("gold", number_key(amount))
+        return [("pct", number_key(amount))], [plain, ("either", number_key(divide(amount, Fraction(100))))]
     return [expression_key(node)], []
 
 
@@ -1267,7 +1298,10 @@ def relation_keys(node):
     if ops == ("∈",):
         return [key for key in keys_of(sides[1])[0] if key[0] != "seq"], []
     if ops == ("!=",):
-        return joined_intervals([node])
+        found = joined_intervals([node])
+        if found:
+            return found
+        raise Unreadable("an inequation")
     return inequality_keys(ops, sides)
 
 
@@ -1277,10 +1311,10 @@ def equation_keys(first, last):
         return [("assign", tuple(sorted(pairs, key=repr)))], keys_of(last)[0]
     if last[0] in CONTAINERS:
         return keys_of(last)
-    if last[0] == "var" and first[0] != "var":
+    if is_label(last) and not is_label(first):
         first, last = last, first
     left, right = expression_key(first), expression_key(last)
-    if left == right or left[0] == "num":
+    if left == right or left[0] == right[0] == "num":
         return [right], []  # an identity or a calculation: its last part is the answer
     keys = [("eq", scaled(("add", first, ("neg", last)), signed_scale=True))]
     if is_label(first):
@@ -1310,9 +1344,13 @@ def inequality_keys(ops, sides):
         ops, sides = tuple(op.replace(">", "<") for op in reversed(ops)), sides[::-1]
     if not set(ops) <= {"<", "<="} or len(sides) > 3:
         raise Unreadable("relations that do not go together")
+    if is_infinite(sides[0]) or is_infinite(sides[-1]):
+        finite = [n for n, side in enumerate(sides) if not is_infinite(side)]
+        return inequality_keys(tuple(ops[n] for n in finite[:-1]), [sides[n] for n in finite]) if len(finite) > 1 else whole_line(sides)
     pairs = list(zip(sides, sides[1:]))
     keys = [("ineq", ops, tuple(scaled(("add", right, ("neg", left)), signed_scale=False) for left, right in pairs))]
-    halves = [half_line(left, right, op == "<=") for (left, right), op in zip(pairs, ops)]
+    target = sides[1][1] if len(sides) == 3 and sides[1][0] == "var" else None
+    halves = [half_line(left, right, op == "<=", target) for (left, right), op in zip(pairs, ops)]
     names = {half[0] for half in halves}
     if len(names) != 1 or None in names or len(halves) == 2 and (halves[0][1] == halves[1][1]):
         return keys, []
@@ -1322,10 +1360,14 @@ def inequality_keys(ops, sides):
     return keys + [("ineq", names.pop(), intervals)], [("iv", intervals)]
 
 
-def half_line(left, right, closed):
+def whole_line(sides):
+    return [("ineq", spelled(sides[1]), ((MINUS, False, PLUS, False),))], [("iv", ((MINUS, False, PLUS, False),))]
+
+
+def half_line(left, right, closed, target):
     """(variable, is the bound below it?, bound, closed?) for left < right."""
     for side, other in ((left, right), (right, left)):
-        if side[0] == "var" and side[1] not in variables(other) and other[0] != "var":
+        if side[0] == "var" and side[1] not in variables(other) and (target == side[1] or target is None and other[0] != "var"):
             return side[1], side is right, expression_key(other), closed and not is_infinite(other)
     names = variables(("add", left, right))
     if len(names) != 1:
@@ -1369,8 +1411,8 @@ def intervals_of(node):
         return merged([(key, True, key, True) for key in (item_key(item) for item in node[1])])
     if node[0] == "union":
         return merged(intervals_of(node[1]) + intervals_of(node[2]))
-    if node[0] == "minus" and node[2][0] == "set":
-        return without(intervals_of(node[1]), [item_key(item) for item in node[2][1]])
+    if node[0] == "minus":
+        return without(intervals_of(node[1]), intervals_of(node[2] if node[2][0] in CONTAINERS else ("set", [node[2]])))
     if node[0] == "rel":
         found = [key[1] for key in relation_keys(node)[1] if key[0] == "iv"]
         if found:
@@ -1397,15 +1439,17 @@ def merged(intervals):
     return tuple(done)
 
 
-def without(intervals, points):
-    for cut in points:
-        where, parts = approximate(cut), []
+def without(intervals, cuts):
+    for cut_low, cut_low_closed, cut_high, cut_high_closed in cuts:
+        parts = []
         for low, low_closed, high, high_closed in intervals:
-            if approximate(low) <= where <= approximate(high):
-                parts += [(low, low_closed and low != cut, cut, False)] if low != cut else []
-                parts += [(cut, False, high, high_closed and high != cut)] if high != cut else []
-            else:
+            if approximate(cut_high) < approximate(low) or approximate(high) < approximate(cut_low):
                 parts.append((low, low_closed, high, high_closed))
+                continue
+            if approximate(low) < approximate(cut_low):
+                parts.append((low, low_closed, cut_low, not cut_low_closed))
+            if approximate(cut_high) < approximate(high):
+                parts.append((cut_high, not cut_high_closed, high, high_closed))
         intervals = tuple(parts)
     return intervals
 
@@ -1415,24 +1459,23 @@ def joined_intervals(items):
     whole, names, parts, holes = ((MINUS, False, PLUS, False),), set(), [], []
     for item in items:
         if item[0] == "rel" and item[1] == ("!=",):
-            if item[2][0][0] != "var":
-                return None
-            names.add(item[2][0][1])
-            holes.append(expression_key(item[2][1]))
+            name, hole = item[2] if item[2][0][0] == "var" else item[2][::-1]
+            names.add(spelled(name) if name[0] == "var" else None)
+            holes.append(expression_key(hole))
         else:
             found = [key for key in (relation_keys(item)[0] if item[0] == "rel" else []) if key[0] == "ineq" and isinstance(key[1], str)]
             if not found:
                 return None
             names.add(found[0][1])
             parts.append(found[0][2])
-    if len(names) != 1 or any(approximate(end) is None for part in parts for i in part for end in (i[0], i[2])):
+    if len(names) != 1 or None in names or any(approximate(end) is None for part in parts for i in part for end in (i[0], i[2])):
         return None
     intervals = merged([interval for part in parts for interval in part]) if parts else whole
     if len(parts) == 2 and intervals == whole:
         low = max((part[0] for part in parts), key=lambda i: approximate(i[0]))
         high = min((part[0] for part in parts), key=lambda i: approximate(i[2]))
         intervals = ((low[0], low[1], high[2], high[3]),)
-    intervals = without(intervals, holes)
+    intervals = without(intervals, [(hole, True, hole, True) for hole in holes])
     return [("ineq", names.pop(), intervals)], [("iv", intervals)]
 
 
