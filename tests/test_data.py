@@ -332,6 +332,21 @@ def test_openthoughts_keeps_what_can_be_judged(server, load):
     assert asked[0] == 0 and len(asked) < 15 and asked[1:] != sorted(asked[1:])  # random pages, and not all of them
 
 
+def test_the_judge_takes_what_the_sets_give(load, tmp_path):
+    """Reference solutions pass and stubs fail, in each form of tests that a set has."""
+    solutions = {"add": "def add(a, b):\n    return a + b", "Solution": "class Solution:\n    def add(self, a, b):\n        return a + b"}
+    problems = [load(name)[1][5] for name in ("humaneval", "kodcode", "bigcodebench-hard")]
+    for problem in load("openthoughts-code")[1][:9]:  # these come without reference solutions
+        program = "import sys\nprint(sum(map(int, sys.stdin.read().split())))" if problem["style"] == "stdio" else solutions[problem["entry_point"]]
+        problems.append(problem | {"solution": program})
+    assert {(p["style"], p.get("entry_point") in solutions) for p in problems} == {
+        ("check", False), ("pytest", False), ("unittest", False), ("stdio", False), ("check", True)}  # fmt: skip
+    common.write_jsonl(tmp_path / "all.jsonl", problems)
+    done = subprocess.run([sys.executable, "02_label.py", tmp_path / "all.jsonl", "--self-check"], cwd=ROOT, capture_output=True, text=True)
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert (done.returncode, result["solutions"], result["stubs"], result["failures"]) == (0, 12, 12, 0), done.stdout + done.stderr
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Things that go wrong
 
