@@ -351,8 +351,8 @@ def _get_json(url, tries=6):
                 return json.load(response) | {"revision": response.headers.get("X-Revision")}
         except HTTPError as error:
             reason = f"{error.code} {error.headers.get('X-Error-Code', error.reason)}"
-            if error.code in (401, 403):
-                raise Unavailable(f"{reason}: accept its terms on that page, then `hf auth login`") from None
+            if error.code in (401, 403, 404):
+                raise Unavailable(f"{reason}: not there, or accept its terms on that page and `hf auth login`") from None
             if error.code not in (429, 500, 502, 503, 504) or "TooBigContent" in reason:
                 raise Unavailable(reason) from None
             asked = error.headers.get("Retry-After", "")
@@ -368,7 +368,8 @@ def _get_json(url, tries=6):
 def humaneval_problem(row, n):
     prompt, name = row["prompt"], re.findall(r"^def (\w+)", row["prompt"], re.M)[-1]
     solution = prompt + row["canonical_solution"]
-    return {"id": f"HumanEval/{n}", "kind": "code", "prompt": prompt, "tests": row["test"], "style": "check",
+    number = row["task_id"].split("/")[1]  # copies write Python/0
+    return {"id": f"HumanEval/{number}", "kind": "code", "prompt": prompt, "tests": row["test"], "style": "check",
             "entry_point": name, "prelude": prompt, "solution": solution}
 
 
@@ -392,14 +393,15 @@ def aime_problem(row, n, year):
     row = {key.lower(): value for key, value in row.items()}
     place = re.search(r"(\d{4})[-_](?:AIME_)?(I+)[-_](?:Problems/Problem_)?(\d+)", f"{row.get('id')} {row.get('url')}")
     prompt = row.get("problem") or row.get("question") or row["prompt"][0]["content"]
-    answer = re.match(r"\d+", str(row["answer" if "answer" in row else "label"]).strip())[0]
+    answer = re.search(r"\d+", str(row["answer" if "answer" in row else "label"]))[0]
     name = "-".join(place.groups()) if place else f"{year}-{n + 1}"
     return {"id": name, "kind": "math", "prompt": prompt, "answer": str(int(answer))}
 
 
 def openthoughts_math_problem(row, n):
     """Only rows whose reference ends in a boxed number, as in the paper's own 500."""
-    boxed = re.match(r"\s*\{\s*\$?(-?\d+(?:\.\d+)?)\$?\s*\}", row["ground_truth_solution"].rpartition("\\boxed")[2])
+    text = row["ground_truth_solution"] or ""
+    boxed = re.match(r"\s*\{\s*\$?(-?\d+(?:\.\d+)?)\$?\s*\}", text.rpartition("\\boxed")[2])
     return boxed and {"id": f"math/{row['row_idx']}", "kind": "math", "prompt": row["problem"], "answer": boxed[1]}
 
 
@@ -417,7 +419,9 @@ def openthoughts_code_problem(row, n):
     """Only rows with test cases: texts in and out, or arguments and result where the cases name a function."""
     cases = json.loads(row["test_cases"] or "{}")
     inputs, outputs, name = cases.get("inputs"), cases.get("outputs"), cases.get("fn_name")
-    if not inputs or len(inputs) != len(outputs) or (name and not all(isinstance(x, list) for x in inputs)):
+    if not inputs or not outputs or len(inputs) != len(outputs):
+        return None
+    if name and not all(isinstance(arguments, list) for arguments in inputs):
         return None
     problem = {"id": f"code/{row['row_idx']}", "kind": "code"}
     if name:
@@ -475,7 +479,7 @@ def fetch(name):
             problems = list(islice(filter(None, (to_problem(row, n) for n, row in enumerate(source()))), enough))
             if len(problems) < size:
                 raise Unavailable(f"{len(problems)} problems instead of {size}")
-        except (Unavailable, KeyError) as error:
+        except (Unavailable, KeyError, OSError) as error:  # KeyError: the source names its fields in a new way
             reasons.append(f"https://huggingface.co/datasets/{source.args[0]} ({error})")
             continue
         print(f"{name}: {size} problems from {source.args[0]}", file=sys.stderr)
@@ -555,6 +559,8 @@ SYSTEM = {
 
 
 def messages_for(problem):
+    if "messages" in problem:
+        return problem["messages"]
     system = SYSTEM[problem["kind"]]
     user = {"role": "user", "content": problem["prompt"]}
     return [{"role": "system", "content": system}, user] if system else [user]
@@ -640,10 +646,13 @@ def pick_device(name=None):
     return name or ("mps" if torch.backends.mps.is_available() else "cpu")
 
 
-def load_model(name, device=None, dtype="auto", revision=None, trust_remote_code=False):
-    """(model in eval mode on its device, tokenizer) from a folder or a Hub id; a mistake in the name is one line."""
+def load_model(name, device=None, dtype="auto", revision=None, trust_remote_code=False, split=False):
+    """(model in eval mode on its device, tokenizer) from a folder or a Hub id; a mistake in the name is one line.
+
+    split: over the processes of torchrun, by transformers' tensor parallelism.
+    """
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
     if not Path(name).is_dir() and not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", str(name)):
         die(f"model {name!r}: neither a folder nor a Hub id such as Qwen/Qwen3-1.7B")
@@ -655,10 +664,19 @@ def load_model(name, device=None, dtype="auto", revision=None, trust_remote_code
     options = {"revision": revision, "trust_remote_code": trust_remote_code}
     try:
         tokenizer = AutoTokenizer.from_pretrained(name, **options)
+        config = AutoConfig.from_pretrained(name, **options)
+        if (getattr(config, "quantization_config", None) or {}).get("quant_method") == "mxfp4":  # gpt-oss as it is published
+            from transformers import Mxfp4Config
+
+            options["quantization_config"] = Mxfp4Config(dequantize=True)  # its 4-bit kernels are one more package
+        if split:
+            from transformers.distributed import DistributedConfig
+
+            options["distributed_config"] = DistributedConfig(tp_plan="auto")
         model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, **options)
     except (OSError, ValueError, ImportError) as error:
         die(f"model {name!r} cannot be loaded: {str(error).strip().splitlines()[0]}")
-    return model.to(device).eval(), tokenizer
+    return (model if split else model.to(device)).eval(), tokenizer
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ def humaneval_row(i):
 
 def humanevalpack_row(i):
     row = humaneval_row(i)
-    return row | {"task_id": f"Python/{i}", "declaration": row["prompt"], "buggy_solution": "    return x\n", "bug_type": "x"}
+    return row | {"task_id": f"Python/{i}", "docstring": "...", "declaration": row["prompt"], "buggy_solution": "    return x\n", "bug_type": "x"}
 
 
 def kodcode_row(i):
@@ -50,9 +50,11 @@ def kodcode_row(i):
 def openthoughts_row(i):
     row = {"problem": f"Problem {i}?", "deepseek_reasoning": "...", "deepseek_solution": "...", "source": "made_up",
            "domain": "code" if i % 2 else "math", "ground_truth_solution": None, "test_cases": None, "starter_code": None}
-    if row["domain"] == "math":
+    if row["domain"] == "math" and i % 8:
         box = {0: "x + 1", 2: "\\frac{1}{2}", 4: "2.5"}.get(i % 10, str(i))
         return row | {"ground_truth_solution": f"First \\boxed{{99}}, so the answer is $\\boxed{{{box}}}$."}
+    if row["domain"] == "math" or i % 11 == 0:
+        return row | {"test_cases": json.dumps({"inputs": ["1"], "outputs": None})}
     if i % 3 == 0:
         cases, starter = {"fn_name": "add", "inputs": [[1, i]], "outputs": [[1 + i]]}, None
         if i % 9 == 0:
@@ -374,8 +376,8 @@ def test_gives_up_after_a_while_and_says_that_pages_are_kept(server, load):
 
 
 @pytest.mark.parametrize("status, error, says", [
-    (401, "ExternalUnauthenticatedError", "accept its terms"),
-    (404, "ExternalAuthenticatedError", "ExternalAuthenticatedError"),
+    (401, "ExternalUnauthenticatedError", "accept its terms on that page"),
+    (404, "ExternalAuthenticatedError", "accept its terms on that page"),
     (422, "InvalidParameter", "422"),
     (500, "TooBigContentError", "TooBigContentError"),
 ])
@@ -392,6 +394,7 @@ def test_an_incomplete_index_is_not_taken_for_the_set(server, load):
     server.indexed = 120
     code, problems, err = load("humaneval")
     assert code == 0 and len(problems) == 164 and "bigcode/humanevalpack" in err  # the next source has them all
+    assert problems[7]["id"] == "HumanEval/7" and problems[7]["solution"] == problems[7]["prompt"] + "    return x + 7\n"
     code, _, err = load("bigcodebench-hard")
     assert code == 2 and "120 problems instead of 148" in last_line(err)
 
