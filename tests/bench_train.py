@@ -11,17 +11,14 @@ import argparse
 import importlib
 import json
 import math
-import sys
 import time
 from argparse import Namespace
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import nn
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-import common  # noqa: E402
+import common
 
 trainer = importlib.import_module("03_train_scorer")
 
