@@ -217,7 +217,7 @@ class Task:
             self.files.append(memory_file(json.dumps(self.judge_job).encode()))
         preload = ["numpy"] if "numpy" in self.code or "numpy" in str(self.tests) else []
         header = {"mode": self.mode, "cpu": self.cpu, "wall": self.wall, "memory_mb": self.memory_mb, "preload": preload}
-        self.deadline = time.monotonic() + self.wall + 15
+        self.deadline = time.monotonic() + self.wall + 60
         try:
             send(server.socket, header, self.files)
         except OSError:
@@ -1916,6 +1916,7 @@ class LayerFailed(Exception):
         self.layer = layer
 
 
+OWN_PID = 0x7ABCDEF1                                # in the filter: to be replaced
 DEVICES = [f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom")]
 
 
@@ -1958,6 +1959,7 @@ class Cage:
         if self.on & {"landlock", "seccomp"}:
             libc("prctl", NO_NEW_PRIVS, 1, 0, 0, 0)
         self.try_layer("landlock", self.make_ruleset)
+        self.make_filter()
         self.settle()
 
     def try_layer(self, layer, function, *args):
@@ -1992,7 +1994,8 @@ class Cage:
     def drop_uid(self):
         """From root to a user of this server's own, for uid 0 is above RLIMIT_NPROC and file modes."""
         uid = 61000 + os.getpid() % 4000
-        os.chown(self.scratch, uid, uid)
+        for folder in self.writable():
+            os.chown(folder, uid, uid)
         libc("prctl", KEEPCAPS, 1, 0, 0, 0)
         os.setgroups([])
         os.setresgid(uid, uid, uid)
@@ -2016,6 +2019,9 @@ class Cage:
         home = os.path.realpath(os.path.expanduser(f"~{self.owner}")) + "/"
         return sorted(path for path in paths if os.path.exists(path) and not home.startswith(os.path.realpath(path) + "/"))
 
+    def writable(self):
+        return ["/dev/shm"] * ("root" in self.on) + [self.scratch]
+
     def make_root(self):
         """A root of its own: a tmpfs with read-only views of the readable paths, a scratch folder, and no /proc."""
         views = [(path, os.path.realpath(path)) for path in self.readable() + DEVICES]
@@ -2033,7 +2039,7 @@ class Cage:
             if not os.path.lexists(path):
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 os.symlink(real, path)
-        for path in (self.scratch, "/dev/shm"):
+        for path in self.writable():
             os.makedirs(path, exist_ok=True)
         if not os.path.lexists("/tmp"):
             os.symlink(self.scratch, "/tmp")
@@ -2041,7 +2047,7 @@ class Cage:
         os.rmdir("/old")
         read_only = struct.pack("<4Q", 1 | MS_NOSUID, 0, 0, 0)
         syscall(442, -100, b"/", 0x8000, read_only, len(read_only))                # mount_setattr, recursive
-        for path in (self.scratch, "/dev/shm"):
+        for path in self.writable():
             mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, f"size={SCRATCH_MB}m,nr_inodes=20000,mode=1777")
 
     def make_ruleset(self):
@@ -2051,9 +2057,8 @@ class Cage:
         size = 24 if self.abi >= 6 else 16 if self.abi >= 4 else 8
         self.ruleset = fcntl.fcntl(syscall(444, struct.pack("<3Q", rights, 3, 3)[:size], size, 0), fcntl.F_DUPFD_CLOEXEC, 100)
         read, on_files = 0b1101, 0b1100000000000111
-        writable = [self.scratch, *(["/dev/shm"] if "root" in self.on else [])]
         rules = [(path, read) for path in (["/"] if "root" in self.on else self.readable())]
-        for path, allowed in [*rules, *((path, rights) for path in writable), *((path, rights) for path in DEVICES)]:
+        for path, allowed in [*rules, *((path, rights) for path in self.writable()), *((path, rights) for path in DEVICES)]:
             fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
             allowed &= rights if os.path.isdir(path) else rights & on_files
             syscall(445, self.ruleset, 1, struct.pack("<Qi", allowed, fd), 0)
@@ -2118,13 +2123,11 @@ class Cage:
         self.try_layer("seccomp", self.filter_calls)
 
     def filter_calls(self):
-        """The numbers come from arrays made once; only the own pid is filled in."""
-        own = os.getpid()
-        program = b"".join(struct.pack("<HBBI", *step) for step in self.filter(own))
+        program = self.filter.replace(struct.pack("<I", OWN_PID), struct.pack("<I", os.getpid()))
         array = ctypes.create_string_buffer(program)
         syscall(SYSCALL["seccomp"], 1, 4, struct.pack("<HxxxxxxQ", len(program) // 8, ctypes.addressof(array)))
 
-    def filter(self, own):
+    def make_filter(self):
         """Classic BPF over (number, architecture, arguments) of a call."""
         load, equal, at_least, any_bit, give = 0x20, 0x15, 0x35, 0x45, 0x06
         allow, deny, absent = 0x7FFF0000, 0x50000 | errno.EPERM, 0x50000 | errno.ENOSYS
@@ -2140,14 +2143,14 @@ class Cage:
             steps += answers(GROUPS, deny)
             if self.abi < 6:
                 for number in numbers(KILLS):
-                    steps += [(equal, 0, 5, number), (load, 0, 0, 16), (equal, 2, 0, own), (equal, 1, 0, 0),
+                    steps += [(equal, 0, 5, number), (load, 0, 0, 16), (equal, 2, 0, OWN_PID), (equal, 1, 0, 0),
                               (give, 0, 0, deny), (give, 0, 0, allow)]
         steps += [(equal, 0, 4, SYSCALL["clone"]), (load, 0, 0, 16), (any_bit, 0, 1, 0x7E020000), (give, 0, 0, deny),
                   (give, 0, 0, allow)]
         steps += [(equal, 0, 4, SYSCALL["prlimit64"]), (load, 0, 0, 16), (equal, 1, 0, 0), (give, 0, 0, deny), (give, 0, 0, allow)]
         steps += [(equal, 0, 4, SYSCALL["ioctl"]), (load, 0, 0, 24), (equal, 1, 0, 0x5412), (equal, 0, 1, 0x541C),
                   (give, 0, 0, deny)]               # TIOCSTI, TIOCLINUX
-        return steps + [(give, 0, 0, allow)]
+        self.filter = b"".join(struct.pack("<HBBI", *step) for step in [*steps, (give, 0, 0, allow)])
 
     def strays(self, judge):
         """Children of the server that are not the judge: without a pid namespace, daemons of the program are among them."""
@@ -2168,7 +2171,7 @@ class Cage:
                     pass
 
     def empty_scratch(self):
-        for folder in (self.scratch, *(["/dev/shm"] if "root" in self.on else [])):
+        for folder in self.writable():
             try:
                 empty(folder)
             except OSError as problem:
@@ -2216,22 +2219,26 @@ def set_limit(which, value, soft=False):
 
 
 def empty(folder):
-    """Remove what is in a folder, never following a link, never recursing: deep trees are lifted to the top bit by bit."""
-    number = 0
-    while entries := list(os.scandir(os.fsencode(folder))):
-        for entry in entries:
-            if not entry.is_dir(follow_symlinks=False):
-                os.unlink(entry.path)
-                continue
-            os.chmod(entry.path, 0o700)
-            for inner in list(os.scandir(entry.path)):
-                if inner.is_dir(follow_symlinks=False):
-                    number += 1
-                    os.chmod(inner.path, 0o700)     # a folder one may not write to cannot be moved
-                    os.rename(inner.path, os.path.join(os.fsencode(folder), b"lifted-%d-%d" % (os.getpid(), number)))
-                else:
-                    os.unlink(inner.path)
-            os.rmdir(entry.path)
+    """Remove what is in a folder: without recursion, for a tree may be deep, and without following links."""
+    os.chmod(folder, 0o700)
+    os.chdir(folder)
+    above = []
+    while True:
+        inner = None
+        for entry in os.scandir():
+            if entry.is_dir(follow_symlinks=False):
+                inner = entry.name
+            else:
+                os.unlink(entry.name)
+        if inner:
+            os.chmod(inner, 0o700)
+            os.chdir(inner)
+            above.append(inner)
+        elif above:
+            os.chdir("..")
+            os.rmdir(above.pop())
+        else:
+            return
 
 
 # ------------------------------------------------------------------------------------------------- by hand
