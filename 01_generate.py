@@ -3,6 +3,7 @@
     python 01_generate.py demo/model demo/math_a.jsonl
     python 01_generate.py Qwen/Qwen3-1.7B humaneval -n 16 --seed 32
     torchrun --nproc-per-node 4 01_generate.py Qwen/Qwen3-1.7B humaneval
+    python 01_generate.py Qwen/Qwen3-1.7B own.jsonl --responses own.jsonl      # answers made elsewhere
 
 Reads a causal language model of transformers (a folder or a Hub id) and problems (a data set name or a file). Writes
 runs/<model>/<dataset>/<seed>/ with meta.json, problems.jsonl, rollouts.jsonl, hidden.pt and tokens.pt; while it runs,
@@ -11,25 +12,76 @@ parts/ holds one file per finished problem. Killed and started again it goes on 
 
 How: one decode loop over a batch of rows. A prompt is computed once and its keys and values serve all its rollouts; a row
 that ends makes room for the next rollout at once. Keys and values live in pages of a pool. Attention takes the pages as
-they lie, each with the queries of the rows it belongs to, and adds up the pages' shares of a row: no key is copied and no
-padding read. Forward hooks keep the newest vector of each row; statistics come from the raw logits of the same step.
-A row lives one step longer than its last token, which gives the vector at that token too.
+they lie, each with the queries of the rows it belongs to, and then adds up the pages' shares of a row: no key is copied
+and no padding read. Forward hooks keep the newest vector of each row; statistics come from the raw logits of the same
+step. A row lives one step longer than its last token, which gives the vector at that token too.
+
+--responses FILE, instead of sampling: rows {"id" or "prompt" or "messages", "responses": [text, ...]} or {..., "response":
+text}, joined to the problems by id, else by the text of the prompt. A response is taken as finished unless its row says
+"finish": "length"; "tokens" (lists of token ids, the ending one included) beside the texts spare the tokenizer's guess.
+
+--extra last10,special also writes extra.pt, in the model's dtype, final layer: {"keys": [R], "last10": [R, 10, d] zero
+padded in front, "last10_len": [R], "special": [S, d], "special_offsets": [R + 1], "special_tokens": [S]}. Special are the
+tokens that end a `return` or the colon of a `def` line.
 
 A prompt that has no tokens, or leaves no room for an answer in the model's context, gets rollouts of no tokens with finish
 "length" and vectors of zeros; meta.json lists its id and the reason under "skipped".
 """
 
 import argparse
+import fcntl
 import hashlib
 import os
+import platform
+import re
+import subprocess
 import sys
 import time
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from pathlib import Path
 
 import numpy as np
 
 import common
+
+
+def parse(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("model", help="a folder, or a Hub id such as Qwen/Qwen3-1.7B")
+    add("dataset", help="a data set name such as humaneval, or a .jsonl file")
+    add("-n", type=int, default=16, help="rollouts a problem (default 16)")
+    add("--seed", type=int, default=32, help="of the sampling noise (default 32)")
+    add("--out", default="runs", help="where run folders go (default runs)")
+    add("--limit", type=int, help="only the first this many problems")
+    add("--max-new-tokens", type=int, default=8192, help="a rollout is cut here, or at the context's end (default 8192)")
+    add("--layers", default="penultimate,final", help="vectors to keep: names, numbers, fractions such as .75, or all")
+    add("--extra", default="", help="last10, special or both: more vectors, for studies of the scorer")
+    add("--temperature", type=float, help="0 is greedy; default, for the next three too: what the model's authors set")
+    add("--top-k", type=int, help="sample from this many tokens; 0: from all")
+    add("--top-p", type=float, help="sample from the tokens that hold this mass; 1: from all")
+    add("--repetition-penalty", type=float, help="1: none")
+    add("--responses", metavar="FILE", help="vectors and statistics of these answers, made elsewhere")
+    add("--slots", type=int, help="rollouts that run at the same time (default 256 on a GPU, 64 on a CPU)")
+    add("--tp", action="store_true", help="split the model over the processes of torchrun, instead of the problems")
+    add("--device", help="cuda, mps or cpu (default: the first there is)")
+    add("--dtype", default="auto", choices=["auto", "float32", "bfloat16", "float16"], help="of weights and vectors")
+    add("--revision", help="of the model on the Hub")
+    add("--trust-remote-code", action="store_true", help="run Python code that comes with the model")
+    args = parser.parse_args(argv)
+    if min(args.n, args.max_new_tokens, args.slots or 1, args.limit or 1) < 1:
+        common.die("-n, --max-new-tokens, --slots and --limit must be at least 1")
+    if not set(filter(None, args.extra.split(","))) <= {"last10", "special"}:
+        common.die(f"--extra {args.extra}: write last10, special, or last10,special")
+    return args
+
+
+if __name__ == "__main__":
+    ARGS = parse()  # -h is answered before the slow imports
+
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+import torch.nn.functional as F  # noqa: E402
 
 TOP = common.TOP_K  # log-probabilities kept a token
 FAR = 1 << 40  # a position that no row reaches
@@ -45,15 +97,15 @@ def noise_key(seed, problem_id, sample):
 
 
 def scramble(x):
-    """splitmix64 on int64 tensors: neighbouring inputs give unrelated outputs."""
+    """The finish of splitmix64 on int64 tensors, high 32 bits: neighbouring inputs give unrelated outputs."""
     for shift, factor in ((30, -0x40A7B892E31B1A47), (27, -0x6B2FB644ECCEEE15)):
         x = (x ^ ((x >> shift) & ((1 << (64 - shift)) - 1))) * factor
-    return x ^ ((x >> 31) & ((1 << 33) - 1))
+    return ((x ^ ((x >> 31) & ((1 << 33) - 1))) >> 32).int()
 
 
-def exponential(row, token):
-    """Exponential noise [B, V] from int32 hashes of (rollout, step) [B, 1] and of tokens [V] or [B, V]."""
-    h = (row ^ token) * 0x7FEB352D
+def exponential(rows, tokens):
+    """Exponential noise [B, V] from hashes of (rollout, step) [B, 1] and of tokens, [V] or [B, V]; all int32."""
+    h = (rows ^ tokens) * 0x7FEB352D
     h ^= h >> 15
     h *= 0x2C1B3C6D
     h &= 0x7FFFFFFF
@@ -61,7 +113,7 @@ def exponential(row, token):
 
 
 def nucleus(p, top_p):
-    """Keep the fewest likely tokens that hold `top_p` of the mass; bisection, as sorting a vocabulary is slow."""
+    """Keep the fewest likely tokens that hold `top_p` of the mass; by bisection, as sorting a vocabulary is slow."""
     low, high = p.new_zeros(len(p), 1), p.new_ones(len(p), 1)
     for _ in range(32):
         middle = (low + high) / 2
@@ -70,10 +122,10 @@ def nucleus(p, top_p):
     return p * (p > low)
 
 
-def choose_tokens(logits, sampling, rows, token_hashes, seen=None):
-    """The next token [B] by Gumbel-max: argmax p / E. logits [B, V] float32; rows [B, 1] and token_hashes [V] int32."""
+def choose_tokens(logits, sampling, rows, tokens, seen):
+    """The next tokens [B]: argmax p / E, which draws from p. logits [B, V] float32, seen [B, V] bool or None."""
     penalty, k = sampling["repetition_penalty"], sampling["top_k"]
-    if penalty != 1:
+    if seen is not None:
         logits = (logits / penalty).where(logits > 0, logits * penalty).where(seen, logits)
     if sampling["temperature"] == 0:
         return logits.argmax(-1)
@@ -83,17 +135,89 @@ def choose_tokens(logits, sampling, rows, token_hashes, seen=None):
     p = logits.softmax(-1)
     if sampling["top_p"] < 1:
         p = nucleus(p, sampling["top_p"])
-    noise = exponential(rows, token_hashes if ids is None else token_hashes[ids])
-    best = p.div_(noise).argmax(-1)
+    best = p.div_(exponential(rows, tokens if ids is None else tokens[ids])).argmax(-1)
     return best if ids is None else ids.gather(1, best[:, None])[:, 0]
 
 
 def token_stats(logits, tokens):
-    """The 12 numbers kept of a step: ten largest log-probabilities, the token's, the vocabulary's mean. -> float16 [B, 12]"""
-    import torch
+    """What is kept of a step: ten largest log-probabilities, the token's own, the vocabulary's mean. -> float16 [B, 12]"""
+    kept = [logits.topk(TOP).values, logits.gather(1, tokens[:, None]), logits.mean(-1, keepdim=True)]
+    return (torch.cat(kept, 1) - logits.logsumexp(-1, keepdim=True)).clamp(-65504).half()
 
-    top, own = logits.topk(TOP).values, logits.gather(1, tokens[:, None])
-    return (torch.cat([top, own, logits.mean(-1, keepdim=True)], 1) - logits.logsumexp(-1, keepdim=True)).clamp(-65504).half()
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Attention
+
+
+def causal_attention(q, k, v, scaling, window=None, sinks=None):
+    """Whole sequences over themselves; padding on the right needs no mask. q [B, H, T, D], k, v [B, G, T, D] -> [B, T, H, D]"""
+    width, first = q.shape[-1], 0
+    if sinks is not None:  # a token in front, of value 0, whose score is the sink: one dimension more (8, for speed)
+        q, k, v = (F.pad(x, (0, 8, 1, 0)) for x in (q, k, v))
+        q[..., width] = (sinks / scaling)[:, None].to(q.dtype)
+        k[:, :, 0, width], first = 1, 1
+    mask = None
+    if window is not None and q.shape[2] - first > window:
+        i = torch.arange(q.shape[2], device=q.device)
+        mask = (i[:, None] >= i) & ((i[:, None] - i < window) | (i < first))
+    grouped = q.shape[1] != k.shape[1]
+    out = F.scaled_dot_product_attention(q, k, v, mask, is_causal=mask is None, scale=scaling, enable_gqa=grouped)
+    return out[:, :, first:, :width].transpose(1, 2)
+
+
+def whole_sequences(module, q, k, v, mask=None, scaling=None, sliding_window=None, s_aux=None, **_):
+    """causal_attention as transformers calls it."""
+    return causal_attention(q, k, v, scaling, sliding_window, s_aux), None
+
+
+def page_attention(q, k, v, scaling, low, high):
+    """Each page by itself: shares [E, G, m, D] and the log of their weights [E, G, m].
+
+    q [E, G, m, D], k and v [E, G, P, D]; of a page's P keys those from low to high count, [E, 1] or [E, m].
+    """
+    i = torch.arange(k.shape[2], device=k.device)
+    valid = (i >= low[..., None]) & (i < high[..., None])  # [E, 1 or m, P]
+    scores = (q @ k.mT).float().mul_(scaling).masked_fill_(~valid[:, None], -1e30)
+    top = scores.amax(-1, keepdim=True)
+    weights = scores.sub_(top).exp_()
+    total = weights.sum(-1, keepdim=True)
+    return (weights.to(v.dtype) @ v).float().div_(total), (top + total.log())[..., 0]
+
+
+def flash_page_attention(q, k, v, scaling, low, high):
+    """page_attention by the FlashAttention inside torch, for bounds [E, 1]. Not yet run on a GPU: see `flash_works`.
+
+    Each (page, head) is two sequences: the keys before `low`, without a query, and those up to `high` with m queries.
+    """
+    from torch.nn.attention.varlen import AuxRequest, varlen_attn
+
+    (e, g, m, d), p = q.shape, k.shape[2]
+    page = torch.arange(e * g, device=q.device).view(e, g) * p
+    ends = torch.stack([page + low, page + high], -1).flatten()  # [E * G * 2]
+    queries = torch.arange(e * g + 1, device=q.device).repeat_interleave(2)[:-1] * m
+    cu_q, cu_k = F.pad(queries[1:], (2, 0))[:-1].int(), F.pad(ends, (1, 0)).int()
+    q = q * (scaling * d**0.5) if scaling != d**-0.5 else q
+    flat = [x.reshape(-1, 1, d) for x in (q, k, v)]
+    out, log = varlen_attn(*flat, cu_q, cu_k, m, p, return_aux=AuxRequest(lse=True))
+    log = log.reshape(e, g, m).masked_fill((low >= high)[..., None], -1e30)
+    return out.view(e, g, m, d).float(), log.float()
+
+
+def flash_works(device, dtype, width):
+    """Try flash_page_attention on random pages, empty and partly filled ones among them, against page_attention."""
+    q, k, v = (torch.randn(64, 2, t, width, device=device, dtype=dtype) for t in (4, 128, 128))
+    low = torch.randint(0, 64, (64, 1), device=device)
+    high = low + torch.randint(0, 64, (64, 1), device=device)
+    try:
+        pairs = [f(q, k, v, width**-0.5, low, high) for f in (page_attention, flash_page_attention)]
+        full = (high > low)[:, :, None]
+        error = max(float((a - b).where(full[..., None] if a.ndim == 4 else full, 0).abs().max()) for a, b in zip(*pairs, strict=True))
+    except (ImportError, RuntimeError, TypeError, NotImplementedError) as problem:
+        error = problem
+    works = isinstance(error, float) and error < 0.05
+    if not works:
+        print(f"torch's FlashAttention is not used here ({error}): plain attention, without CUDA graphs", file=sys.stderr)
+    return works
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -101,9 +225,8 @@ def token_stats(logits, tokens):
 
 
 def watch_layers(model, layers, keep):
-    """Call keep(column, output [B, T, d]) at each forward for the listed indices of `hidden_states`; no second pass."""
-    body = model.get_decoder()
-    hooks = []
+    """Hooks that call keep(column, output [B, T, d]) for the listed indices of `hidden_states`."""
+    body, hooks = model.get_decoder(), []
     for column, index in enumerate(layers):
         if index == len(body.layers):
             hooks.append(body.norm.register_forward_hook(lambda _, __, out, c=column: keep(c, out)))
@@ -113,303 +236,267 @@ def watch_layers(model, layers, keep):
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Attention
-
-
-def causal_attention(q, k, v, scaling, window=None, sinks=None):
-    """A whole sequence over itself. q [B, H, T, D], k and v [B, G, T, D] -> [B, H, T, D]. Padding on the right needs no mask."""
-    import torch
-    from torch.nn.functional import pad, scaled_dot_product_attention
-
-    width, first = q.shape[-1], 0
-    if sinks is not None:  # a token in front whose score is the sink and whose value is 0, by one more dimension (8 for speed)
-        q, k, v = (pad(x, (0, 8, 1, 0)) for x in (q, k, v))
-        q[..., width] = (sinks / scaling)[:, None].to(q.dtype)
-        k[:, :, 0, width], first = 1, 1
-    mask = None
-    if window is not None and q.shape[2] - first > window:
-        i = torch.arange(q.shape[2], device=q.device)
-        mask = (i[:, None] >= i) & ((i[:, None] - i < window) | (i < first))
-    out = scaled_dot_product_attention(q, k, v, mask, is_causal=mask is None, scale=scaling, enable_gqa=q.shape[1] != k.shape[1])
-    return out[:, :, first:, :width]
-
-
-def page_attention(q, k, v, valid):
-    """Each page by itself. q [E, G, m, D], k and v [E, G, P, D], valid [E, 1, 1 or m, P] -> shares [E, G, m, D], weights (log) [E, G, m]."""
-    scores = (q @ k.mT).float().masked_fill_(~valid, -1e30)
-    top = scores.amax(-1, keepdim=True)
-    weights = scores.sub_(top).exp_()
-    total = weights.sum(-1, keepdim=True)
-    return (weights.to(v.dtype) @ v).float() / total, (top + total.log())[..., 0]
-
-
-# ---------------------------------------------------------------------------------------------------------------------
 # The engine
 
 
-class Row:
-    """What the host knows of one running rollout."""
-
-    def __init__(self, job, prompt):
-        self.job, self.prompt, self.pages, self.count = job, prompt, [], 0
-
-
 class Prompt:
-    """The pages of a prompt that all its rollouts read: every token but the last, which each row takes as its first step."""
+    """The pages that hold all of a prompt but its last token, which each rollout takes as its first step."""
 
     def __init__(self, pages):
         self.pages, self.users = pages, 0
 
 
+class Row:
+    """What the host knows of a running rollout: its job, its prompt, its own pages, how many tokens it has."""
+
+    def __init__(self, job, prompt):
+        self.job, self.prompt, self.pages, self.count, self.kept = job, prompt, [], 0, {}
+
+
 class Engine:
-    """Rows, pages and the decode loop. Row r of every [slots, ...] tensor is one running rollout; running rows come first."""
+    """Rows, pages and the decode loop. Row r of every [slots, ...] tensor is a running rollout; running ones come first."""
 
-    TOKEN, POSITION, BASE, LEFT, LIVE, STOPPED, KEY = range(7)  # columns of `state`: int64 [slots, 7]
+    TOKEN, POSITION, BASE, LEFT, LIVE, STOPPED, KEY = range(7)  # columns of `state`, int64 [slots, 7]
 
-    def __init__(self, model, layers, sampling, n, slots, max_prompt, max_new, page=None, look_every=None, budget=None):
-        import torch
+    def __init__(self, model, layers, sampling, n, slots, max_prompt, max_new, page=None, look_every=None, budget=None, keep=None):
         from transformers import AttentionInterface
 
         self.model, self.sampling, self.device, self.n, self.slots = model, sampling, model.device, n, slots
-        cuda = self.device.type == "cuda"
-        self.page = page or (128 if cuda else 32)  # tokens
-        self.look_every = look_every or (8 if cuda else 1)  # steps between two looks of the host at what ended
-        self.filling = ()  # pages that a prompt's forward writes; None in a decode step
-        self.shapes, self.n_rows, self.max_new = {}, 0, max_new
+        self.cuda = self.device.type == "cuda"
+        self.page = page or (128 if self.cuda else 32)  # tokens in one
+        self.look_every = look_every or (8 if self.cuda else 1)  # steps between two looks of the host
+        self.max_new, self.keep, self.rows, self.count, self.graphs = max_new, keep, [], 0, {}
         AttentionInterface.register("paged", self.attend)
         model.set_attn_implementation("paged")
         self.hooks = watch_layers(model, layers, self.keep_vector)
-        config = model.config.get_text_config()
-        self.current = torch.zeros(slots, len(layers), config.hidden_size, dtype=model.dtype, device=self.device)
+        width = model.config.get_text_config().hidden_size
+        self.current = torch.zeros(slots, len(layers), width, dtype=model.dtype, device=self.device)
+        self.filling, self.shapes = [], {}  # the pages that a prompt's forward fills; None in a decode step
         with torch.inference_mode():
-            vocab = model(input_ids=self.tensor([[0]]), use_cache=False).logits.shape[-1]  # learns the shapes of keys
-        self.make_pages(max_prompt, max_new, budget)
+            vocab = model(input_ids=self.tensor([[0]]), use_cache=False).logits.shape[-1]  # and `attend` notes the shapes
+        self.make_pages(max_prompt, budget or free_memory(self.device))
         self.make_state(vocab)
+        d, dtype = next(iter(self.shapes.values()))[1:]
+        self.flash = self.cuda and dtype != torch.float32 and flash_works(self.device, dtype, d)
 
-    def tensor(self, values, dtype=None):
-        import torch
-
-        return torch.tensor(values, dtype=dtype or torch.int64, device=self.device)
-
-    def make_pages(self, max_prompt, max_new, budget):
-        """Pages [0, split) belong to one row each (0 to none), pages [split, n_pages) to prompts."""
-        import torch
-
-        a_prompt, a_row = -(-max_prompt // self.page), -(-(max_new + 1 + self.look_every) // self.page)
-        prompts = a_prompt * min(self.slots, 4 * -(-self.slots // self.n) + 4)
-        size = sum(2 * heads * self.page * width * dtype.itemsize for heads, width, dtype in self.shapes.values())
-        room = max(0, (budget or free_memory(self.device)) // size - 1)
+    def make_pages(self, max_prompt, budget):
+        """Page 0 is nobody's, [1, split) belong to single rows, [split, n_pages) to prompts."""
+        a_prompt, a_row = -(-max_prompt // self.page), -(-(self.max_new + 1 + self.look_every) // self.page)
+        size = sum(2 * heads * self.page * d * dtype.itemsize for heads, d, dtype in self.shapes.values())
+        room = budget // size - 1
         if room < a_prompt + a_row:
-            raise torch.OutOfMemoryError(f"{room} pages of {self.page} tokens fit, one rollout may need {a_prompt + a_row}")
-        prompts = max(a_prompt, min(prompts, room // 4))
+            common.die(f"{budget >> 20} MB hold {max(0, room) * self.page} tokens, not a rollout of {(a_prompt + a_row) * self.page}; lower --max-new-tokens")
+        prompts = max(a_prompt, min(room // 4, a_prompt * min(self.slots, 4 * -(-self.slots // self.n) + 4)))
         self.split = 1 + min(self.slots * a_row, room - prompts)
         n_pages = self.split + prompts
-        make = torch.empty if self.device.type == "cpu" else torch.zeros  # on a CPU memory is taken page by page, when touched
-        self.keys = {i: make(n_pages, h, self.page, d, dtype=t, device=self.device) for i, (h, d, t) in self.shapes.items()}
-        self.values = {i: torch.empty_like(x) if make is torch.empty else torch.zeros_like(x) for i, x in self.keys.items()}
-        self.free, self.touched = np.ones(n_pages, bool), np.zeros(n_pages, bool)
-        self.free[0] = False
-        self.take([], 0, 1)
-        # What the host says about rows and pages; `sync` sends it to the device.
-        self.host = {
-            "own": torch.zeros(self.slots, a_row, dtype=torch.int64),  # a row's pages in order; 0: none
-            "shared": torch.full((self.slots, a_prompt), -1),  # its prompt's pages; -1: none
-            "sample": torch.zeros(self.slots, dtype=torch.int64),
-            "owner": torch.zeros(n_pages, dtype=torch.int64),  # the row of an own page
-            "start": torch.full((n_pages,), FAR),  # position of a page's first token; FAR: free
-            "fill": torch.zeros(n_pages, dtype=torch.int64),  # tokens in a prompt's page
-            "members": torch.zeros(n_pages, self.n, dtype=torch.int64),  # the rows of a prompt's page, by sample
+        make = torch.zeros if self.cuda else torch.empty  # a CPU's memory is taken page by page, as it is touched
+        self.keys, self.values = (
+            {i: make(n_pages, heads, self.page, d, dtype=dtype, device=self.device) for i, (heads, d, dtype) in self.shapes.items()}
+            for _ in range(2)
+        )
+        self.free, self.clean = np.ones(n_pages, bool), np.full(n_pages, self.cuda)
+        self.take(0, 1, 1)
+        plain = lambda *shape, fill=0: torch.full(shape, fill, dtype=torch.int64)
+        self.host = {  # what the host says about rows and pages; `sync` sends it to the device
+            "own": plain(self.slots, a_row),  # a row's pages, in order; 0: none
+            "shared": plain(self.slots, a_prompt, fill=-1),  # its prompt's pages; -1: none
+            "sample": plain(self.slots),
+            "owner": plain(n_pages),  # the row of an own page
+            "start": plain(n_pages, fill=FAR),  # the position of a page's first token; FAR: free
+            "fill": plain(n_pages),  # tokens in a prompt's page
+            "members": plain(n_pages, self.n),  # the rows of a prompt's page, by sample
         }
         self.map = {name: x.to(self.device) for name, x in self.host.items()}  # on a CPU the same memory
-        self.np = {name: x.numpy() for name, x in self.host.items()}
+        self.note = {name: x.numpy() for name, x in self.host.items()}
 
     def make_state(self, vocab):
-        import torch
-
-        zeros = lambda *shape, dtype: torch.zeros(self.slots, *shape, dtype=dtype, device=self.device)
-        self.state = zeros(7, dtype=torch.int64)
-        self.hidden = zeros(2, *self.current.shape[1:], dtype=self.current.dtype)  # last, eos
-        self.seen = zeros(vocab, dtype=torch.bool) if self.sampling["repetition_penalty"] != 1 else None
+        zeros = lambda *shape, dtype=torch.int64: torch.zeros(*shape, dtype=dtype, device=self.device)
+        slots, kept = self.current.shape[0], self.current.shape[1:]
+        self.state = zeros(slots, 7)
+        self.hidden = zeros(slots, 2, *kept, dtype=self.current.dtype)  # at the last token and at the ending one
+        self.seen = zeros(slots, vocab, dtype=torch.bool) if self.sampling["repetition_penalty"] != 1 else None
         self.stop_ids = self.tensor(self.sampling["stop_ids"])
-        self.token_hashes = (scramble(torch.arange(1, vocab + 1, device=self.device) * 0x1E3779B97F4A7C15) >> 32).int()
-        # The last steps, for the host's next look
-        self.tick = self.tensor([0])
-        self.tokens = torch.zeros(self.look_every, self.slots, dtype=torch.int64, device=self.device)
-        self.stats = torch.zeros(self.look_every, self.slots, TOP + 2, dtype=torch.float16, device=self.device)
-        self.sampled = torch.zeros(self.look_every, self.slots, dtype=torch.bool, device=self.device)
-        # What the host has gathered of each row
-        self.rows = []
-        self.row_ids = np.empty((self.slots, self.max_new), np.int32)
-        self.row_stats = np.empty((self.slots, self.max_new, TOP + 2), np.float16)
+        self.token_hashes = scramble(torch.arange(1, vocab + 1, device=self.device) * 0x1E3779B97F4A7C15)
+        steps = (self.look_every, slots)  # what the host finds at its next look
+        self.tick = zeros(1)
+        self.tokens, self.sampled = zeros(*steps), zeros(*steps, dtype=torch.bool)
+        self.stats = zeros(*steps, TOP + 2, dtype=torch.float16)
+        self.trail = zeros(*steps, kept[-1], dtype=self.current.dtype) if self.keep is not None else None
+        self.row_ids = np.empty((slots, self.max_new), np.int32)  # and what it has found so far
+        self.row_stats = np.empty((slots, self.max_new, TOP + 2), np.float16)
 
-    # --- one step, on the device, without a look from the host
+    def tensor(self, values):
+        return torch.tensor(values, dtype=torch.int64, device=self.device)
+
+    # --- one step, on the device: nothing here waits for it
 
     def keep_vector(self, column, out):
         if self.filling is None:
             self.current[: len(out), column].copy_(out[:, -1])
 
     def attend(self, module, q, k, v, mask=None, scaling=None, sliding_window=None, s_aux=None, **_):
-        """The attention function that transformers calls in each layer. q [B, H, T, D], k and v [B, G, T, D] -> [B, T, H, D]"""
+        """The attention that transformers calls in each layer. q [B, H, T, D], k and v [B, G, T, D] -> [B, T, H, D]"""
         layer = module.layer_idx
         if self.filling is None:
             return self.attend_pages(layer, q, k, v, scaling, sliding_window, s_aux), None
-        if self.filling:
-            self.fill_pages(layer, k, v)
         self.shapes[layer] = (k.shape[1], k.shape[3], k.dtype)
-        return causal_attention(q, k, v, scaling, sliding_window, s_aux).transpose(1, 2), None
-
-    def fill_pages(self, layer, k, v):
-        from torch.nn.functional import pad
-
-        for pool, x in ((self.keys, k), (self.values, v)):
-            x = pad(x[0], (0, 0, 0, -x.shape[2] % self.page))  # [G, pages * P, D]
-            pool[layer][self.filling] = x.unflatten(1, (-1, self.page)).transpose(0, 1)
+        if self.filling:
+            for pool, x in ((self.keys, k), (self.values, v)):
+                x = F.pad(x[0], (0, 0, 0, -x.shape[2] % self.page))  # [G, pages * P, D]
+                pool[layer][self.filling] = x.unflatten(1, (-1, self.page)).transpose(0, 1)
+        return causal_attention(q, k, v, scaling, sliding_window, s_aux), None
 
     def attend_pages(self, layer, q, k, v, scaling, window, sinks):
         """The newest token of each row over the row's pages. q [B, H, 1, D], k and v [B, G, 1, D] -> [B, 1, H, D]"""
-        import torch
-
         plan, keys, values = self.plan, self.keys[layer], self.values[layer]
         keys[plan["page"], :, plan["offset"]] = k[:, :, 0]
         values[plan["page"], :, plan["offset"]] = v[:, :, 0]
-        own, shared = plan["own"], plan["shared"]
-        valid_own, valid_shared = self.valid_keys(window)
-        q = (q * scaling).view(len(q), k.shape[1], -1, q.shape[-1])  # [B, G, g, D]: the g heads that share keys
-        out, weight = page_attention(q[plan["owner"]], keys[own], values[own], valid_own)
+        q = q.view(len(q), k.shape[1], -1, q.shape[-1])  # [B, G, g, D]: the g heads that read the same keys
+        group, own, shared = q.shape[2], plan["own"], plan["shared"]
+        bounds, shared_bounds = self.bounds(window)
+        attention = flash_page_attention if self.flash else page_attention
+        shares, weights = attention(q[plan["owner"]], keys[own], values[own], scaling, *bounds)
         if shared.stop > shared.start:
-            x = q[plan["members"]].transpose(1, 2).flatten(2, 3)  # [E, G, n * g, D]
-            share, log = page_attention(x, keys[shared], values[shared], valid_shared.repeat_interleave(q.shape[2], 2))
-            split = (self.n, q.shape[2])
-            out = torch.cat([out, share.unflatten(2, split).transpose(1, 2).flatten(0, 1)])
-            weight = torch.cat([weight, log.unflatten(2, split).transpose(1, 2).flatten(0, 1)])
-        weight = weight[plan["entries"]]  # [B, entries, G, g]
+            together = q[plan["members"]].transpose(1, 2).flatten(2, 3)  # [E, G, n * g, D]
+            low, high = (x.repeat_interleave(group, 1) for x in shared_bounds)
+            parts = page_attention(together, keys[shared], values[shared], scaling, low, high)
+            parts = [x.unflatten(2, (self.n, group)).transpose(1, 2).flatten(0, 1) for x in parts]  # [E * n, G, g, ...]
+            shares, weights = torch.cat([shares, parts[0]]), torch.cat([weights, parts[1]])
+        logs = weights[plan["entries"]]  # [B, entries, G, g]
+        total = logs.logsumexp(1)
         if sinks is not None:
-            total = weight.logsumexp(1, keepdim=True)
-            weight = weight - total.logaddexp(sinks.float().view(1, 1, *q.shape[1:3]))
-            weight = weight.exp()
-        else:
-            weight = weight.softmax(1)
-        out = (out[plan["entries"]] * weight[..., None]).sum(1)  # [B, G, g, D]
-        return out.to(v.dtype).flatten(1, 2)[:, None]
+            total = total.logaddexp(sinks.float().view(1, -1, group))
+        return torch.einsum("begh,beghd->bghd", (logs - total[:, None]).exp(), shares[plan["entries"]]).to(v.dtype).flatten(1, 2)[:, None]
 
     def make_plan(self, n):
         """Which page each row writes, and which pages' shares it adds up: the same for all layers of a step."""
-        import torch
-
+        own, first, last, columns, shared_columns = self.extent
         m, state = self.map, self.state[:n]
-        last_own, first_shared, last_shared, columns, shared_columns = self.extent
-        own, shared = slice(0, last_own), slice(first_shared, last_shared)
         where = state[:, self.POSITION] - state[:, self.BASE]
-        entries = (m["shared"][:n, :shared_columns] - first_shared) * self.n + m["sample"][:n, None] + last_own
-        entries = entries.where(m["shared"][:n, :shared_columns] >= 0, 0)
-        self.valid = {}
+        pages = m["shared"][:n, :shared_columns]
+        entries = ((pages - first) * self.n + m["sample"][:n, None] + own).where(pages >= 0, 0)
         self.plan = {
-            "page": m["own"][:n].gather(1, (where // self.page)[:, None])[:, 0],
+            "page": m["own"][:n].gather(1, (where // self.page)[:, None])[:, 0],  # [n]
             "offset": where % self.page,
-            "own": own,
-            "shared": shared,
-            "owner": m["owner"][own],
-            "members": m["members"][shared],
-            "entries": torch.cat([m["own"][:n, :columns], entries], 1),
+            "own": slice(0, own),
+            "shared": slice(first, last),
+            "owner": m["owner"][:own],
+            "members": m["members"][first:last],
+            "entries": torch.cat([m["own"][:n, :columns], entries], 1),  # among own pages, then (prompt's page, sample)
         }
+        self.known_bounds = {}
 
-    def valid_keys(self, window):
-        """Which keys of each page its rows may see: own pages [E, 1, 1, P], prompts' pages [E, 1, 1 or n, P]."""
-        import torch
-
-        if window not in self.valid:
+    def bounds(self, window):
+        """(low, high) of the keys that count: of own pages [E, 1], of prompts' pages for each sample [E, n]."""
+        if window not in self.known_bounds:
             m, plan, position = self.map, self.plan, self.state[:, self.POSITION]
-            i = torch.arange(self.page, device=self.device)
-            own = m["start"][plan["own"], None] + i  # positions [E, P]
-            now = position[plan["owner"], None]
-            shared = m["start"][plan["shared"], None] + i
-            valid_own = own <= now
-            valid_shared = (i < m["fill"][plan["shared"], None])[:, None].expand(-1, self.n, -1)
-            if window is not None:
-                valid_own = valid_own & (own > now - window)
-                valid_shared = valid_shared & (shared[:, None] > position[plan["members"]][..., None] - window)
-            self.valid[window] = valid_own[:, None, None], valid_shared[:, None]
-        return self.valid[window]
+            start, shared = m["start"][plan["own"], None], m["start"][plan["shared"], None]
+            now, shared_now = position[plan["owner"], None], position[plan["members"]]
+            low = lambda now, start: (now + 1 - (window or FAR) - start).clamp(0, self.page)
+            own = low(now, start), (now + 1 - start).clamp(0, self.page)
+            self.known_bounds[window] = own, (low(shared_now, shared), m["fill"][plan["shared"], None].expand_as(shared_now))
+        return self.known_bounds[window]
 
+    @torch.inference_mode()
     def step(self, n):
-        """One token for each of the first n rows. No operation here waits for the device."""
-        import torch
-
+        """One token for each of the first n rows."""
         self.make_plan(n)
-        state = self.state[:n]
-        token, position, left, key = (state[:, c] for c in (self.TOKEN, self.POSITION, self.LEFT, self.KEY))
-        live, stopped = state[:, self.LIVE].bool(), state[:, self.STOPPED].bool()
-        out = self.model(input_ids=token[:, None], position_ids=position[:, None], use_cache=False)
-        logits = out.logits[:, -1].float()  # [n, V]
+        state, seen = self.state[:n], self.seen[:n] if self.seen is not None else None
+        token, position, _, left, live, stopped, key = state.unbind(1)
+        live, stopped = live.bool(), stopped.bool()
+        logits = self.model(input_ids=token[:, None], position_ids=position[:, None], use_cache=False).logits[:, -1].float()
         current, hidden = self.current[:n], self.hidden[:n]
         hidden[:, 0] = current.where((live & ~stopped)[:, None, None], hidden[:, 0])
         hidden[:, 1] = current.where(live[:, None, None], hidden[:, 1])
-        going = live & ~stopped & (left > 0)
-        row = (scramble(key + left * 0x1E3779B97F4A7C15) >> 32).int()[:, None]
-        chosen = choose_tokens(logits, self.sampling, row, self.token_hashes, self.seen[:n] if self.seen is not None else None)
-        self.tokens[:, :n].index_copy_(0, self.tick, chosen[None])
-        self.stats[:, :n].index_copy_(0, self.tick, token_stats(logits, chosen)[None])
-        self.sampled[:, :n].index_copy_(0, self.tick, going[None])
+        going = live & ~stopped & (left > 0)  # the others have just had their one step more
+        noise = scramble(key + left * 0x1E3779B97F4A7C15)[:, None]
+        chosen = choose_tokens(logits, self.sampling, noise, self.token_hashes, seen)
+        if dist.is_initialized():
+            dist.broadcast(chosen, 0)  # the processes of --tp must never disagree
+        found = [(self.tokens, chosen), (self.stats, token_stats(logits, chosen)), (self.sampled, going)]
+        for log, x in found + ([(self.trail, current[:, -1])] if self.keep is not None else []):
+            log[:, :n].index_copy_(0, self.tick, x[None])
         self.tick += 1
-        if self.seen is not None:
-            self.seen[:n].scatter_(1, chosen[:, None], True)
-        state[:, self.STOPPED] = torch.isin(chosen, self.stop_ids) & going | stopped
+        if seen is not None:
+            seen.scatter_(1, chosen[:, None], seen.gather(1, chosen[:, None]) | going[:, None])
+        state[:, self.STOPPED] = stopped | torch.isin(chosen, self.stop_ids) & going
         state[:, self.LIVE] = going
         state[:, self.TOKEN] = chosen.where(going, token)
         state[:, self.POSITION] += going
         state[:, self.LEFT] -= going.long()
 
+    def steps(self):
+        """The steps up to the next look; on a GPU as replays of a CUDA graph."""
+        n, step = len(self.rows), self.step
+        if self.flash:
+            n, columns = (min(1 << (x - 1).bit_length(), most) for x, most in ((n, self.slots), (self.extent[3], self.host["own"].shape[1])))
+            self.extent = (self.split, self.split, len(self.free), columns, self.host["shared"].shape[1])
+            if (n, columns) not in self.graphs:
+                self.graphs[n, columns] = self.record(n)
+            step = lambda _: self.graphs[n, columns].replay()
+        for _ in range(self.look_every):
+            step(n)
+
+    def record(self, n):
+        """A step of n rows as a CUDA graph. Not yet run on a GPU."""
+        state = self.state.clone()
+        self.state[:, self.LIVE] = 0  # so the dry runs change nothing that counts
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(2):
+                self.step(n)
+                self.tick.zero_()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self.step(n)
+        self.state.copy_(state)
+        return graph
+
     # --- between steps, on the host
 
     def run(self, jobs):
-        """Yield finished rollouts of `jobs`: {"problem", "sample", "prompt": ids, "limit": tokens, "key"}, in order of ending."""
-        import torch
-
+        """Make the rollouts of `jobs`, {"problem", "sample", "prompt": ids, "limit", "key"}; yield lists of those that ended."""
         self.queue, self.prompts = deque(jobs), {}
-        self.waiting = Counter(job["problem"] for job in self.queue)
+        self.waiting = Counter(job["problem"] for job in jobs)
         while self.queue or self.rows:
-            with torch.inference_mode():
-                self.admit()
-                self.extend()
-                self.sync()
-                for _ in range(self.look_every):
-                    self.step(len(self.rows))
-                ended = self.collect()
-            yield from ended
+            self.admit()
+            self.extend()
+            self.sync()
+            self.steps()
+            yield self.collect()
 
-    def take(self, pages, low, high, count=None):
-        """Add free pages of [low, high) to a list, lowest first; None when there are too few."""
-        wanted = np.flatnonzero(self.free[low:high])[:count] + low if count is not None else np.arange(low, high)
-        if count is not None and len(wanted) < count:
+    def take(self, low, high, count):
+        """The first `count` free pages of [low, high), or None when there are too few."""
+        pages = np.flatnonzero(self.free[low:high])[:count] + low
+        if len(pages) < count:
             return None
-        self.free[wanted] = False
-        fresh = wanted[~self.touched[wanted]]
-        if len(fresh) and self.device.type == "cpu":  # keys that are masked may be anything, values must be numbers
-            for values in self.values.values():
-                values.index_fill_(0, self.tensor(fresh.tolist()), 0)
-        self.touched[wanted] = True
-        pages += wanted.tolist()
-        return pages
+        self.free[pages] = False
+        dirty = pages[~self.clean[pages]]  # a masked key may be anything, but its value must be a number
+        for values in self.values.values() if len(dirty) else ():
+            values[dirty] = 0
+        self.clean[pages] = True
+        return pages.tolist()
 
     def admit(self):
-        """Fill free slots from the queue, as long as there are pages for the prompt and the first steps."""
+        """Fill the free slots from the queue, as long as there are pages."""
         new = []
         while self.queue and len(self.rows) < self.slots:
             job = self.queue[0]
             prompt = self.prompts.get(job["problem"]) or self.read_prompt(job)
-            pages = prompt and self.take([], 1, self.split, 1)
-            if not pages:
+            page = prompt and self.take(1, self.split, 1)
+            if not page:
                 break
+            row, r, base = Row(job, prompt), len(self.rows), len(job["prompt"]) - 1
             self.queue.popleft()
             self.waiting[job["problem"]] -= 1
             prompt.users += 1
-            row, r = Row(job, prompt), len(self.rows)
             self.rows.append(row)
-            self.np["own"][r], self.np["shared"][r], self.np["sample"][r] = 0, -1, job["sample"]
-            self.np["shared"][r, : len(prompt.pages)] = prompt.pages
-            self.np["members"][prompt.pages, job["sample"]] = r
-            self.give_page(row, r, pages[0])
-            base = len(job["prompt"]) - 1
+            self.note["own"][r], self.note["shared"][r], self.note["sample"][r] = 0, -1, job["sample"]
+            self.note["shared"][r, : len(prompt.pages)] = prompt.pages
+            self.note["members"][prompt.pages, job["sample"]] = r
+            self.give_page(row, r, page[0])
             new.append([job["prompt"][-1], base, base, job["limit"], 1, 0, job["key"]])
             if self.seen is not None:
                 self.seen[r] = False
@@ -417,139 +504,334 @@ class Engine:
         if new:
             self.state[len(self.rows) - len(new) : len(self.rows)] = self.tensor(new)
 
+    @torch.inference_mode()
     def read_prompt(self, job):
-        """Compute a prompt's keys and values, once for all its rollouts; None while there is no room for them."""
+        """A prompt's keys and values, computed once for all its rollouts; None while there is no room for them."""
         ids = job["prompt"][:-1]
-        pages = self.take([], self.split, len(self.free), -(-len(ids) // self.page))
+        pages = self.take(self.split, len(self.free), -(-len(ids) // self.page))
         if pages is None:
-            for problem in [p for p, prompt in self.prompts.items() if prompt.users == 0]:
+            for problem in [problem for problem, prompt in self.prompts.items() if not prompt.users]:
                 self.drop_prompt(problem)
             return None if self.rows else self.read_prompt(job)
         if ids:
             self.filling = pages
             self.model(input_ids=self.tensor([ids]), use_cache=False, logits_to_keep=1)
-        self.np["start"][pages] = np.arange(len(pages)) * self.page
-        self.np["fill"][pages] = np.minimum(self.page, len(ids) - np.arange(len(pages)) * self.page)
-        self.np["members"][pages] = 0
+        first = np.arange(len(pages)) * self.page
+        self.note["start"][pages], self.note["fill"][pages] = first, np.minimum(self.page, len(ids) - first)
+        self.note["members"][pages] = 0
         self.prompts[job["problem"]] = Prompt(pages)
         return self.prompts[job["problem"]]
 
     def drop_prompt(self, problem):
         pages = self.prompts.pop(problem).pages
-        self.free[pages], self.np["start"][pages], self.np["fill"][pages] = True, FAR, 0
+        self.free[pages], self.note["start"][pages], self.note["fill"][pages] = True, FAR, 0
 
     def give_page(self, row, r, page):
-        self.np["own"][r, len(row.pages)] = page
-        self.np["owner"][page] = r
-        self.np["start"][page] = len(row.job["prompt"]) - 1 + len(row.pages) * self.page
+        self.note["own"][r, len(row.pages)] = page
+        self.note["owner"][page] = r
+        self.note["start"][page] = len(row.job["prompt"]) - 1 + len(row.pages) * self.page
         row.pages.append(page)
 
     def extend(self):
-        """Pages for the tokens that the rows write until the next look; without one, the youngest row starts again later."""
-        for row in list(self.rows):
-            while row in self.rows and len(row.pages) * self.page < row.count + self.look_every:
-                page = self.take([], 1, self.split, 1)
-                if page:
-                    self.give_page(row, self.rows.index(row), page[0])
-                else:
-                    youngest = min(self.rows, key=lambda other: other.count)
-                    self.queue.appendleft(youngest.job)
-                    self.waiting[youngest.job["problem"]] += 1
-                    self.retire(self.rows.index(youngest))
+        """Pages for what the rows write until the next look; where none is left, the shortest row starts again later."""
+        r = 0
+        while r < len(self.rows):
+            row = self.rows[r]
+            if len(row.pages) * self.page >= row.count + self.look_every:
+                r += 1
+            elif page := self.take(1, self.split, 1):
+                self.give_page(row, r, page[0])
+            else:
+                shortest = min(range(len(self.rows)), key=lambda r: self.rows[r].count)
+                job = self.rows[shortest].job
+                self.queue.appendleft(job)
+                self.waiting[job["problem"]] += 1
+                self.retire(shortest)
+                r = 0
 
     def retire(self, r):
-        """Give a row's pages back and let the last row move into its place."""
-        row, last = self.rows[r], len(self.rows) - 1
+        """Give a row's pages back, and let the last row move into its place."""
+        row, last, note = self.rows[r], len(self.rows) - 1, self.note
         problem = row.job["problem"]
-        self.free[row.pages], self.np["start"][row.pages], self.np["owner"][row.pages] = True, FAR, 0
-        self.np["members"][row.prompt.pages, row.job["sample"]] = 0
+        self.free[row.pages], note["start"][row.pages], note["owner"][row.pages] = True, FAR, 0
+        note["members"][row.prompt.pages, row.job["sample"]] = 0
         row.prompt.users -= 1
-        if not row.prompt.users and not self.waiting[problem] and self.prompts.get(problem) is row.prompt:
+        if not row.prompt.users and not self.waiting[problem] and problem in self.prompts:
             self.drop_prompt(problem)
+        mover = self.rows.pop()
         if r != last:
-            mover = self.rows[last]
-            for x in (self.np["own"], self.np["shared"], self.np["sample"], self.state, self.hidden, self.seen):
+            self.rows[r] = mover
+            for x in (note["own"], note["shared"], note["sample"], self.state, self.hidden, self.seen):
                 if x is not None:
                     x[r] = x[last]
-            self.row_ids[r, : mover.count] = self.row_ids[last, : mover.count]
-            self.row_stats[r, : mover.count] = self.row_stats[last, : mover.count]
-            self.np["owner"][mover.pages] = r
-            self.np["members"][mover.prompt.pages, mover.job["sample"]] = r
-            self.rows[r] = mover
-        self.rows.pop()
-        self.np["own"][last], self.np["shared"][last] = 0, -1
+            for x in (self.row_ids, self.row_stats):
+                x[r, : mover.count] = x[last, : mover.count]
+            note["owner"][mover.pages] = r
+            note["members"][mover.prompt.pages, mover.job["sample"]] = r
+        note["own"][last], note["shared"][last] = 0, -1
         self.state[last, self.LIVE] = 0
 
     def sync(self):
-        """Send the host's maps to the device, and note how far they reach."""
-        used = np.flatnonzero(~self.free[: self.split])[-1] + 1
-        prompts = np.flatnonzero(~self.free[self.split :])
-        columns = max(len(row.pages) for row in self.rows)
-        shared_columns = max(len(row.prompt.pages) for row in self.rows)
-        last_shared = self.split + (int(prompts[-1]) + 1 if len(prompts) else 0)
-        self.extent = int(used), self.split, last_shared, columns, shared_columns
-        if self.device.type != "cpu":
-            for name, x in self.map.items():
-                x.copy_(self.host[name], non_blocking=True)
+        """Send the notes to the device; `extent` is how far they reach."""
+        own, prompts = (np.flatnonzero(~x) for x in (self.free[: self.split], self.free[self.split :]))
+        last = self.split + (int(prompts[-1]) + 1 if len(prompts) else 0)
+        columns = [max(len(pages) for pages in lists) for lists in zip(*((row.pages, row.prompt.pages) for row in self.rows), strict=True)]
+        self.extent = (int(own[-1]) + 1, self.split, last, *columns)
+        for name, x in self.map.items() if self.device.type != "cpu" else ():
+            x.copy_(self.host[name], non_blocking=True)
         self.filling = None
         self.tick.zero_()
 
     def collect(self):
-        """Look at the last steps: gather each row's tokens, retire the rows that ended and return them."""
-        n = len(self.rows)
-        tokens, stats, sampled = (x[:, :n].cpu().numpy() for x in (self.tokens, self.stats, self.sampled))
+        """Look at the last steps: gather the rows' tokens; retire the rows that ended and return their rollouts."""
+        rows = self.rows
+        tokens, stats, sampled = (x[:, : len(rows)].cpu().numpy() for x in (self.tokens, self.stats, self.sampled))
         for j in range(self.look_every):
-            r = np.flatnonzero(sampled[j])
-            at = [self.rows[i].count for i in r]
-            self.row_ids[r, at], self.row_stats[r, at] = tokens[j, r], stats[j, r]
-            for i in r:
-                self.rows[i].count += 1
-        state, ended = self.state[:n].cpu().numpy().copy(), []
-        for r in np.flatnonzero(state[:, self.LIVE] == 0)[::-1]:  # from the back: a mover is never one that ended
-            row = self.rows[r]
-            rollout = {
-                "problem": row.job["problem"],
-                "sample": row.job["sample"],
-                "ids": self.row_ids[r, : row.count].copy(),
-                "stats": self.row_stats[r, : row.count].copy(),
-                "hidden": self.hidden[r].transpose(0, 1).flatten(0, 1).cpu().clone(),  # [layers * 2, d]
-                "finish": "stop" if state[r, self.STOPPED] else "length",
-            }
-            ended.append(rollout)
+            if self.keep is not None:
+                self.keep_trail(j)
+            going = np.flatnonzero(sampled[j])
+            at = [rows[r].count for r in going]
+            self.row_ids[going, at], self.row_stats[going, at] = tokens[j, going], stats[j, going]
+            for r in going:
+                rows[r].count += 1
+        self.count += int(sampled.sum())
+        state, ended = self.state[: len(rows)].cpu().numpy().copy(), []
+        for r in np.flatnonzero(state[:, self.LIVE] == 0)[::-1]:  # from the back: the row that moves is a running one
+            row = rows[r]
+            rollout = {name: row.job[name] for name in ("problem", "sample")}
+            rollout |= {"ids": self.row_ids[r, : row.count].copy(), "stats": self.row_stats[r, : row.count].copy()}
+            rollout["hidden"] = self.hidden[r].transpose(0, 1).flatten(0, 1).cpu().clone()  # [layers * 2, d]
+            rollout["finish"] = "stop" if state[r, self.STOPPED] else "length"
+            ended.append(rollout | {"kept": row.kept})
             self.retire(r)
         return ended
 
+    def keep_trail(self, j):
+        """For --extra: the vectors of each row's last ten tokens, and of the tokens that may turn out to be special."""
+        trail = self.trail[j, : len(self.rows)].cpu()
+        for r, row in enumerate(self.rows):
+            newest, old = row.count - 1, row.count - 11  # the token that step j read; -1: the prompt's last
+            if newest >= 0 and newest not in row.kept:  # a row that has ended repeats its last step until we look
+                row.kept[newest] = trail[r].clone()
+                if old in row.kept and self.row_ids[r, old] not in self.keep:
+                    del row.kept[old]
+
     def close(self):
+        """Let go of the memory, though transformers keeps the attention function."""
         for hook in self.hooks:
             hook.remove()
+        self.keys, self.values, self.graphs, self.plan = {}, {}, {}, {}
 
 
 def free_memory(device):
     """Bytes for keys and values."""
-    import torch
-
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0] * 0.8)
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
+def out_of_memory(error):
+    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error)
+
+
+def sample_rollouts(args, model, jobs, sampling, layers, keep):
+    """Rollouts as they end, behind a progress bar; when memory runs out, the unfinished ones again with fewer slots."""
+    width, last = 2 * len(layers), model.config.get_text_config().num_hidden_layers
+    watched = layers if keep is None else [*layers, last]  # --extra reads the final layer
+    slots, done, begin = min(args.slots or (256 if model.device.type == "cuda" else 64), len(jobs)), set(), time.time()
+    longest, limit = max(len(job["prompt"]) for job in jobs), max(job["limit"] for job in jobs)
+    with progress_bar(len(jobs)) as bar:
+        while len(done) < len(jobs):
+            engine = None
+            try:
+                engine = Engine(model, watched, sampling, args.n, slots, longest, limit, keep=keep)
+                for ended in engine.run([job for job in jobs if (job["problem"], job["sample"]) not in done]):
+                    speed = engine.count / (time.time() - begin)
+                    bar.set_postfix_str(f"{speed:.0f} tokens/s, {len(engine.rows)}/{slots} slots busy", refresh=False)
+                    bar.update(len(ended))
+                    done.update((rollout["problem"], rollout["sample"]) for rollout in ended)
+                    yield from (rollout | {"hidden": rollout["hidden"][:width]} for rollout in ended)
+            except (RuntimeError, MemoryError) as error:
+                if not out_of_memory(error):
+                    raise
+                if slots == 1:
+                    common.die("not enough memory for a single rollout; lower --max-new-tokens or take a smaller --dtype")
+                slots //= 2
+                bar.write(f"out of memory: going on with {slots} slots", file=sys.stderr)
+            if engine is not None:
+                engine.close()
+
+
+def progress_bar(total):
+    from tqdm import tqdm
+
+    every = 0.5 if sys.stderr.isatty() else 10  # seconds
+    return tqdm(total=total, unit="rollout", desc="generate", mininterval=every, miniters=0, disable=not is_writer())
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Answers made elsewhere: one teacher-forced pass
+
+
+@torch.inference_mode()
+def force_rollouts(model, jobs, layers, stop_ids, keep):
+    """Rollouts of `jobs` with given "tokens": batches of similar length, at most so many tokens at once."""
+    from transformers import AttentionInterface
+
+    budget = 16384 if model.device.type == "cuda" else 2048
+    AttentionInterface.register("whole", whole_sequences)
+    model.set_attn_implementation("whole")
+    outputs = {}
+    hooks = watch_layers(model, [*layers, len(model.get_decoder().layers)], outputs.__setitem__)
+    size = lambda job: len(job["prompt"]) + len(job["tokens"])
+    with progress_bar(len(jobs)) as bar:
+        for start in range(0, len(jobs), 256):  # sorting all of them would put off the first finished problem to the end
+            queue = sorted(jobs[start : start + 256], key=size)
+            while queue:
+                batch = [queue.pop()]
+                while queue and size(batch[0]) * (len(batch) + 1) <= budget:
+                    batch.append(queue.pop())
+                yield from force_batch(model, batch, outputs, stop_ids, keep)
+                bar.update(len(batch))
+    for hook in hooks:
+        hook.remove()
+
+
+def force_batch(model, batch, outputs, stop_ids, keep):
+    texts = [job["prompt"] + job["tokens"] for job in batch]
+    ids = torch.zeros(len(batch), max(map(len, texts)), dtype=torch.int64, device=model.device)
+    for row, text in zip(ids, texts, strict=True):
+        row[: len(text)] = torch.tensor(text)
+    newest = model(input_ids=ids, use_cache=False, logits_to_keep=1).logits[:, -1].float()
+    *kept, final = (outputs[column] for column in sorted(outputs))  # each [B, T, d]
+    head = model.get_output_embeddings()
+    if not torch.allclose(head(final[:, -1]).float(), newest, atol=1e-2, rtol=1e-2):
+        common.die(f"{type(model).__name__} changes its logits after the last layer; --responses does not know how")
+    for b, job in enumerate(batch):
+        first, tokens = len(job["prompt"]), torch.tensor(job["tokens"], dtype=torch.int64, device=model.device)
+        stopped = len(tokens) > 0 and int(tokens[-1]) in stop_ids
+        end = first + len(tokens) - 1
+        states = final[b, first - 1 : end]
+        chunks = [token_stats(head(x).float(), y) for x, y in zip(states.split(1024), tokens.split(1024), strict=False)]
+        yield {
+            **{name: job[name] for name in ("problem", "sample")},
+            "ids": tokens.int().cpu().numpy(),
+            "stats": torch.cat([states.new_zeros(0, TOP + 2).half(), *chunks]).cpu().numpy(),
+            "hidden": torch.stack([x[b, end - (stopped and token == "last")] for x in kept for token in common.TOKENS]).cpu(),
+            "finish": "stop" if stopped else "length",
+            "kept": {i: final[b, first + i].cpu().clone() for i in range(len(tokens))} if keep is not None else {},
+        }
+
+
+def read_responses(path, problems):
+    """{problem number: [(row of the file, text, token ids or None), ...]}; each problem must have some."""
+    by_id = {problem["id"]: i for i, problem in enumerate(problems)}
+    by_prompt = {problem["prompt"]: i for i, problem in enumerate(problems)}
+    found, strangers = defaultdict(list), 0
+    for number, row in enumerate(common.read_jsonl(path), 1):
+        single = "response" in row
+        texts, tokens = ([row["response"]], [row.get("tokens")]) if single else (row.get("responses"), row.get("tokens"))
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            common.die(f"{path}:{number}: 'responses' must be a list of texts, or 'response' one text")
+        tokens = tokens or [None] * len(texts)
+        if len(tokens) != len(texts):
+            common.die(f"{path}:{number}: {len(texts)} responses with 'tokens' for {len(tokens)}")
+        prompt = row["messages"][-1].get("content") if "messages" in row else row.get("prompt")
+        i = by_id.get(str(row.get("id")), by_prompt.get(prompt))
+        found[i] += [(row, *pair) for pair in zip(texts, tokens, strict=True)]
+    strangers = len(found.pop(None, []))
+    if strangers:
+        print(f"{path}: {strangers} responses belong to none of these problems and are left out", file=sys.stderr)
+    missing = [problem["id"] for i, problem in enumerate(problems) if i not in found]
+    if missing:
+        common.die(f"{path}: no responses to {len(missing)} of {len(problems)} problems, such as {missing[0]!r}")
+    return {i: sorted(rows, key=lambda item: item[0].get("sample", 0)) for i, rows in found.items()}
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Jobs: one for each rollout
+
+
+def make_jobs(args, model, tokenizer, problems, stop_ids):
+    """(jobs of all problems in order, {id: why} of the problems that get no tokens)."""
+    context = getattr(model.config.get_text_config(), "max_position_embeddings", None) or FAR
+    given = read_responses(args.responses, problems) if args.responses else None
+    jobs, skipped = [], {}
+    for i, problem in enumerate(problems):
+        prompt = list(common.encode_prompt(tokenizer, problem))
+        for sample, (row, text, tokens) in enumerate(given[i] if given else [({}, None, None)] * args.n):
+            if "messages" in row:
+                prompt = list(common.encode_prompt(tokenizer, problem | {"messages": row["messages"]}))
+            limit = min(args.max_new_tokens, context - len(prompt)) if prompt else 0
+            if limit <= 0:
+                skipped[problem["id"]] = f"a prompt of {len(prompt)} tokens in a context of {context}"
+            key = noise_key(args.seed, problem["id"], sample)
+            job = {"problem": i, "sample": sample, "prompt": prompt, "limit": max(0, limit), "key": key}
+            if given:
+                job["tokens"] = (tokens or encode_response(tokenizer, row, text, stop_ids))[: job["limit"]]
+            jobs.append(job)
+    return jobs, skipped
+
+
+def encode_response(tokenizer, row, text, stop_ids):
+    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+    if row.get("finish") == "length" or (ids and ids[-1] in stop_ids) or not stop_ids:
+        return ids
+    return [*ids, tokenizer.eos_token_id if tokenizer.eos_token_id in stop_ids else stop_ids[0]]
+
+
+def empty_rollout(job, shape, dtype):
+    ids, stats = np.empty(0, np.int32), np.empty((0, TOP + 2), np.float16)
+    found = {name: job[name] for name in ("problem", "sample")}
+    return found | {"ids": ids, "stats": stats, "hidden": torch.zeros(shape, dtype=dtype), "finish": "length", "kept": {}}
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# --extra: special tokens
+
+SPECIAL = re.compile(r"\breturn\b|^[ \t]*(?:async )?def .*:(?=[ \t]*(?:#.*)?$)", re.MULTILINE)
+
+
+def special_candidates(tokenizer, vocab):
+    """Token ids that could end what SPECIAL finds, so that few vectors are kept while the text is not yet known."""
+    texts = ((i, tokenizer.decode([i]).strip()) for i in range(vocab))
+    return {i for i, text in texts if text and (":" in text or "return" in text or "return".endswith(text))}
+
+
+def special_places(tokenizer, ids):
+    """Places in `ids` of the tokens that hold the last character of each match."""
+    texts = [tokenizer.decode([i]) for i in ids]
+    ends = np.cumsum([len(text) for text in texts])
+    return sorted({int(np.searchsorted(ends, match.end())) for match in SPECIAL.finditer("".join(texts))})
+
+
+def extra_of(tokenizer, rollouts, width, dtype):
+    """The part of extra.pt that one problem's rollouts make."""
+    last, places = torch.zeros(len(rollouts), 10, width, dtype=dtype), []
+    for x, rollout in zip(last, rollouts, strict=True):
+        for back in range(1, min(10, len(rollout["ids"])) + 1):
+            x[-back] = rollout["kept"][len(rollout["ids"]) - back]
+        places.append(special_places(tokenizer, rollout["ids"]))
+    special = [rollout["kept"][i] for rollout, found in zip(rollouts, places, strict=True) for i in found]
+    return {
+        "last10": last,
+        "last10_len": torch.tensor([min(10, len(rollout["ids"])) for rollout in rollouts]),
+        "special": torch.stack(special) if special else last.new_zeros(0, width),
+        "special_counts": torch.tensor([len(found) for found in places]),
+        "special_tokens": torch.tensor([int(r["ids"][i]) for r, found in zip(rollouts, places, strict=True) for i in found], dtype=torch.int64),
+    }
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # The run folder
 
-
-def worker():
-    """(rank, world): which of how many processes this is, as torchrun or SLURM says."""
-    env = {key: int(value) for key, value in os.environ.items() if value.isdigit()}
-    if "WORLD_SIZE" in env:
-        return env.get("RANK", 0), env["WORLD_SIZE"]
-    rank, world = env.get("SLURM_PROCID", 0), env.get("SLURM_STEP_NUM_TASKS", env.get("SLURM_NTASKS", 1))
-    if "SLURM_PROCID" not in env:
-        rank, world = 0, 1
-    task = env.get("SLURM_ARRAY_TASK_ID", 0) - env.get("SLURM_ARRAY_TASK_MIN", 0)
-    return task * world + rank, world * env.get("SLURM_ARRAY_TASK_COUNT", 1)
+MUST_AGREE = (
+    *("n", "seed", "limit", "max_new_tokens", "layers", "extra", "temperature", "top_k", "top_p", "repetition_penalty"),
+    *("dtype", "revision"),
+)
 
 
-def model_hash(name, revision):
+def hash_model(name, revision):
     """Changes when the model does: a folder of the same name may hold other weights tomorrow. Reads little of each file."""
     from huggingface_hub import try_to_load_from_cache
 
@@ -571,66 +853,49 @@ def hash_rows(rows):
     return hashlib.sha256(repr(rows).encode()).hexdigest()[:16]
 
 
-def describe(args, model, problems, sampling, layers, skipped):
-    """meta.json: what made this run."""
-    import platform
+def identity(args, problems):
+    """What a run folder may be gone on with by: the same content and the same arguments."""
+    given = {name: getattr(args, name) for name in MUST_AGREE}
+    responses = hash_rows(common.read_jsonl(args.responses)) if args.responses else None
+    return given | {"model": hash_model(args.model, args.revision), "data set": hash_rows(problems), "responses": responses}
 
-    import torch
+
+def check_same_run(folder, now):
+    if (folder / "meta.json").is_file():
+        before = common.read_meta(folder).get("identity", {})
+        for name, value in now.items():
+            if before.get(name) != value and None not in (before.get("model"), now["model"]):
+                common.die(f"{folder} was made with {name} {before.get(name)}, not {value}; choose another --out, or remove it")
+
+
+def describe(args, model, names, sampling, skipped, now, jobs):
+    """meta.json: what made this run."""
     import transformers
 
     config = model.config.get_text_config()
+    versions = {"python": platform.python_version(), "torch": torch.__version__, "transformers": transformers.__version__}
     return {
-        "model": args.model,
-        "revision": args.revision,
-        "model_hash": model_hash(args.model, args.revision),
+        **{name: getattr(args, name) for name in ("model", "revision", "dataset", "seed")},
+        "n": max(job["sample"] for job in jobs) + 1,
         "model_type": model.config.model_type,
         "architecture": type(model).__name__,
-        "dataset": args.dataset,
-        "dataset_hash": hash_rows(problems),
-        "seed": args.seed,
-        "n": args.n,
-        "n_problems": len(problems),
-        "sampling": sampling,
-        "max_new_tokens": args.max_new_tokens,
-        "skipped": skipped,
-        "layers": layers,
         "n_layers": config.num_hidden_layers,
         "width": config.hidden_size,
         "vocab_size": config.vocab_size,
+        "layers": names,
+        "sampling": sampling,
+        "skipped": skipped,
+        "arguments": vars(args),
+        "identity": now,
         "dtype": str(model.dtype).removeprefix("torch."),
         "device": torch.cuda.get_device_name(model.device) if model.device.type == "cuda" else str(model.device),
-        "arguments": vars(args),
-        "versions": {
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "transformers": transformers.__version__,
-            "numpy": np.__version__,
-        },
+        "versions": versions | {"numpy": np.__version__},
         "git": git_commit(),
         "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
 
 
-MUST_AGREE = ("n", "seed", "limit", "max_new_tokens", "layers", "temperature", "top_k", "top_p", "repetition_penalty", "dtype", "revision")
-
-
-def check_same_run(folder, args, problems):
-    """A run folder may only be gone on with by what began it."""
-    if not (folder / "meta.json").is_file():
-        return
-    old = common.read_meta(folder)
-    pairs = {name: (old["arguments"].get(name), getattr(args, name)) for name in MUST_AGREE}
-    pairs["dataset"] = old["dataset_hash"], hash_rows(problems)
-    now = model_hash(args.model, args.revision)
-    pairs["model"] = old["model_hash"], now or old["model_hash"]
-    for name, (was, wanted) in pairs.items():
-        if was != wanted:
-            common.die(f"{folder} is a run with {name} {was}, not {wanted}; choose another --out, or remove that folder")
-
-
 def git_commit():
-    import subprocess
-
     command = ["git", "-C", str(Path(__file__).resolve().parent), "describe", "--always", "--dirty", "--abbrev=12"]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
@@ -638,21 +903,14 @@ def git_commit():
         return None
 
 
-def start_run(folder, meta, problems):
-    if not (folder / "meta.json").is_file():
-        common.write_jsonl(folder / "problems.jsonl", problems)
-        common.write_json(folder / "meta.json", meta)
-
-
 def part_path(folder, number):
     return folder / "parts" / f"{number}.pt"
 
 
-def write_part(folder, number, problem, rollouts, tokenizer):
-    """All rollouts of one problem, in one file: being there means that the problem is done."""
-    import torch
-
+def write_part(path, problem, rollouts, tokenizer, extra):
+    """All rollouts of one problem in one file: being there means that the problem is done."""
     rollouts = sorted(rollouts, key=lambda rollout: rollout["sample"])
+    hidden = torch.stack([rollout["hidden"] for rollout in rollouts])
     part = {
         "id": problem["id"],
         "responses": [decode(tokenizer, rollout) for rollout in rollouts],
@@ -660,9 +918,12 @@ def write_part(folder, number, problem, rollouts, tokenizer):
         "lengths": [len(rollout["ids"]) for rollout in rollouts],
         "ids": torch.from_numpy(np.concatenate([rollout["ids"] for rollout in rollouts])),
         "stats": torch.from_numpy(np.concatenate([rollout["stats"] for rollout in rollouts])),
-        "hidden": torch.stack([rollout["hidden"] for rollout in rollouts]),
+        "hidden": hidden,
     }
-    common.save_pt(part_path(folder, number), part)
+    if extra:
+        found = extra_of(tokenizer, rollouts, hidden.shape[-1], hidden.dtype)
+        part |= {name: x for name, x in found.items() if name.partition("_")[0] in extra}
+    common.save_pt(path, part)
 
 
 def decode(tokenizer, rollout):
@@ -672,126 +933,122 @@ def decode(tokenizer, rollout):
 
 
 def merge(folder):
-    """Once every part is there: hidden.pt, tokens.pt, and last rollouts.jsonl, which says that generation is finished."""
-    import fcntl
-
-    import torch
-
-    meta = common.read_meta(folder)
+    """Once every part is there: tokens.pt, hidden.pt, and last rollouts.jsonl, whose being there means finished."""
+    meta, parts = common.read_meta(folder), folder / "parts"
     with open(folder / "meta.json") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # workers that finish together; a killed one lets go
         if not (folder / "rollouts.jsonl").is_file():
-            parts = [common.load_pt(part_path(folder, i)) for i in range(meta["n_problems"])]
-            keys = [(part["id"], sample) for part in parts for sample in range(len(part["lengths"]))]
-            offsets = np.cumsum([0] + [length for part in parts for length in part["lengths"]])
-            ids, stats = (torch.cat([part[name] for part in parts]) for name in ("ids", "stats"))
-            vectors = [f"{layer}/{token}" for layer in meta["layers"] for token in common.TOKENS]
-            hidden = torch.cat([part["hidden"] for part in parts])
-            common.save_pt(folder / "hidden.pt", {"keys": keys, "vectors": vectors, "hidden": hidden})
-            common.save_pt(folder / "tokens.pt", {"offsets": torch.from_numpy(offsets), "ids": ids, "stats": stats})
-            texts = [(text, finish) for part in parts for text, finish in zip(part["responses"], part["finish"], strict=True)]
-            rows = (
-                {
-                    "id": key[0],
-                    "sample": key[1],
-                    "response": text,
-                    "n_tokens": int(offsets[i + 1] - offsets[i]),
-                    "finish": finish,
-                    "conf": common.confidence(stats[offsets[i] : offsets[i + 1]].numpy(), meta["vocab_size"]),
-                }
-                for i, (key, (text, finish)) in enumerate(zip(keys, texts, strict=True))
-            )
-            common.write_jsonl(folder / "rollouts.jsonl", rows)
-        for path in (folder / "parts").glob("*.pt"):  # all of it is in the three files now
+            write_run(folder, meta, [common.load_pt(parts / f"{i}.pt") for i in range(len(list(parts.glob("*.pt"))))])
+        for path in parts.glob("*.pt"):
             path.unlink(missing_ok=True)
+
+
+def write_run(folder, meta, parts):
+    both = lambda name: torch.cat([part[name] for part in parts])
+    total = lambda counts: torch.tensor([0, *counts]).cumsum(0)
+    keys = [(part["id"], sample) for part in parts for sample in range(len(part["lengths"]))]
+    offsets, stats = total(length for part in parts for length in part["lengths"]), both("stats")
+    common.save_pt(folder / "tokens.pt", {"offsets": offsets, "ids": both("ids"), "stats": stats})
+    vectors = [f"{layer}/{token}" for layer in meta["layers"] for token in common.TOKENS]
+    common.save_pt(folder / "hidden.pt", {"keys": keys, "vectors": vectors, "hidden": both("hidden")})
+    extra = {name: both(name) for name in parts[0] if name.startswith(("last10", "special"))}
+    if extra:
+        if "special" in extra:
+            extra["special_offsets"] = total(extra.pop("special_counts").tolist())
+        common.save_pt(folder / "extra.pt", {"keys": keys, **extra})
+    texts = [pair for part in parts for pair in zip(part["responses"], part["finish"], strict=True)]
+    rows = (
+        {
+            **{"id": key[0], "sample": key[1], "response": text, "n_tokens": b - a, "finish": finish},
+            "conf": common.confidence(stats[a:b].numpy(), meta["vocab_size"]),
+        }
+        for key, (text, finish), a, b in zip(keys, texts, offsets.tolist()[:-1], offsets.tolist()[1:], strict=True)
+    )
+    common.write_jsonl(folder / "rollouts.jsonl", rows)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The program
 
 
-def sampling_settings(args, model, tokenizer):
-    """The model's own settings, or what the command line says instead."""
-    sampling = common.sampling_defaults(model, tokenizer)
+def worker(args):
+    """(rank, world): which of how many processes this is. With --tp all of them are one worker."""
+    env = {key: int(value) for key, value in os.environ.items() if value.isdigit()}
+    if args.tp:
+        return 0, 1
+    if "WORLD_SIZE" in env:
+        return env.get("RANK", 0), env["WORLD_SIZE"]
+    rank, world = 0, 1
+    if "SLURM_PROCID" in env:
+        rank, world = env["SLURM_PROCID"], env.get("SLURM_STEP_NUM_TASKS", env.get("SLURM_NTASKS", 1))
+    task = env.get("SLURM_ARRAY_TASK_ID", 0) - env.get("SLURM_ARRAY_TASK_MIN", 0)
+    return task * world + rank, world * env.get("SLURM_ARRAY_TASK_COUNT", 1)
+
+
+def is_writer():
+    return not dist.is_initialized() or dist.get_rank() == 0
+
+
+def agree(value):
+    """The first process's value, in all processes of --tp."""
+    box = [value]
+    if dist.is_initialized():
+        dist.broadcast_object_list(box, 0)
+    return box[0]
+
+
+def make_run(args, folder, problems, now):
+    """This worker's share of the problems: a part file as each one ends."""
+    model, tokenizer = common.load_model(args.model, args.device, args.dtype, args.revision, args.trust_remote_code, args.tp)
+    config = model.config.get_text_config()
+    names = [str(i) for i in range(config.num_hidden_layers + 1)] if args.layers == "all" else args.layers.split(",")
+    layers = [common.layer_index(name, config.num_hidden_layers) for name in names]
     given = {name: getattr(args, name) for name in ("temperature", "top_k", "top_p", "repetition_penalty")}
-    return sampling | {name: value for name, value in given.items() if value is not None}
-
-
-def layer_names(args, model):
-    n_layers = model.config.get_text_config().num_hidden_layers
-    names = [str(i) for i in range(n_layers + 1)] if args.layers == "all" else args.layers.split(",")
-    return names, [common.layer_index(name, n_layers) for name in names]
-
-
-def encode_all(model, tokenizer, problems):
-    """(prompts as token ids, {id: why} of those that cannot be answered)."""
-    context = context_length(model)
-    prompts = [list(common.encode_prompt(tokenizer, problem)) for problem in problems]
-    skipped = {}
-    for problem, prompt in zip(problems, prompts, strict=True):
-        if not 0 < len(prompt) < context:
-            skipped[problem["id"]] = f"a prompt of {len(prompt)} tokens in a context of {context}"
-            print(f"problem {problem['id']} gets no rollouts: {skipped[problem['id']]}", file=sys.stderr)
-    return prompts, skipped
-
-
-def context_length(model):
-    return getattr(model.config.get_text_config(), "max_position_embeddings", None) or FAR
-
-
-def make_jobs(args, model, problems, prompts, mine):
-    """Rollouts to make, in order; the limit of each is what --max-new-tokens and the context leave."""
-    for i in mine:
-        limit = min(args.max_new_tokens, context_length(model) - len(prompts[i]))
-        for sample in range(args.n):
-            key = noise_key(args.seed, problems[i]["id"], sample)
-            yield {"problem": i, "sample": sample, "prompt": prompts[i], "limit": limit, "key": key}
-
-
-def rollouts_of(args, model, jobs, sampling, layers):
-    """Finished rollouts as they end, behind a progress bar."""
-    from tqdm import tqdm
-
-    slots = min(args.slots or (256 if model.device.type == "cuda" else 64), len(jobs))
-    longest, limit = max(len(job["prompt"]) for job in jobs), max(job["limit"] for job in jobs)
-    engine, tokens, begin = Engine(model, layers, sampling, args.n, slots, longest, limit), 0, time.time()
-    with tqdm(total=len(jobs), unit="rollout", desc="generate", smoothing=0.1) as bar:
-        for rollout in engine.run(jobs):
-            tokens += len(rollout["ids"])
-            bar.set_postfix_str(f"{tokens / (time.time() - begin):.0f} tokens/s, {len(engine.rows)}/{slots} slots", refresh=False)
-            bar.update()
-            yield rollout
-    engine.close()
-
-
-def generate(args, model, tokenizer, folder, problems, prompts, skipped, sampling, layers, mine):
-    """All rollouts of the problems `mine`, a part file as each problem ends."""
-    for i in [i for i in mine if problems[i]["id"] in skipped]:
-        write_part(folder, i, problems[i], [no_rollout(args, model, layers, sample) for sample in range(args.n)], tokenizer)
-        mine = [j for j in mine if j != i]
-    done = {i: [] for i in mine}
-    for rollout in rollouts_of(args, model, list(make_jobs(args, model, problems, prompts, mine)), sampling, layers) if mine else ():
+    sampling = common.sampling_defaults(model, tokenizer) | {name: x for name, x in given.items() if x is not None}
+    jobs, skipped = make_jobs(args, model, tokenizer, problems, sampling["stop_ids"])
+    for id, why in skipped.items():
+        print(f"problem {id} gets no tokens: {why}", file=sys.stderr)
+    if is_writer() and not (folder / "meta.json").is_file():
+        common.write_jsonl(folder / "problems.jsonl", problems)
+        common.write_json(folder / "meta.json", describe(args, model, names, sampling, skipped, now, jobs))
+    rank, world = worker(args)
+    mine = agree([i for i in range(len(problems))[rank::world] if not part_path(folder, i).is_file()])
+    jobs = [job for job in jobs if job["problem"] in set(mine)]
+    expected, done = Counter(job["problem"] for job in jobs), defaultdict(list)
+    for rollout in rollouts_of(args, model, tokenizer, jobs, sampling, layers):
         i = rollout["problem"]
         done[i].append(rollout)
-        if len(done[i]) == args.n:
-            write_part(folder, i, problems[i], done.pop(i), tokenizer)
+        if len(done[i]) == expected[i] and is_writer():
+            write_part(part_path(folder, i), problems[i], done.pop(i), tokenizer, args.extra)
 
 
-def no_rollout(args, model, layers, sample):
-    import torch
+def rollouts_of(args, model, tokenizer, jobs, sampling, layers):
+    """All rollouts of `jobs`, in the order in which they end."""
+    config = model.config.get_text_config()
+    keep = None
+    if args.extra:
+        keep = special_candidates(tokenizer, config.vocab_size) if "special" in args.extra else set()
+    possible = [job for job in jobs if job["limit"]]
+    for job in jobs:
+        if not job["limit"]:
+            yield empty_rollout(job, (2 * len(layers), config.hidden_size), model.dtype)
+    if args.responses:
+        yield from force_rollouts(model, possible, layers, sampling["stop_ids"], keep)
+    elif possible:
+        yield from sample_rollouts(args, model, possible, sampling, layers, keep)
 
-    hidden = torch.zeros(2 * len(layers), model.config.get_text_config().hidden_size, dtype=model.dtype)
-    ids, stats = np.empty(0, np.int32), np.empty((0, TOP + 2), np.float16)
-    return {"sample": sample, "ids": ids, "stats": stats, "hidden": hidden, "finish": "length"}
 
-
-def main(argv=None):
-    args = parse(argv)
+def main(args):
     problems = common.load_problems(args.dataset, args.limit)
+    if args.responses:
+        problems = [{k: v for k, v in problem.items() if k not in ("response", "responses", "tokens")} for problem in problems]
     folder = common.run_folder(args.out, args.model, args.dataset, args.seed)
-    check_same_run(folder, args, problems)
+    now = identity(args, problems)
+    check_same_run(folder, now)
     if not (folder / "rollouts.jsonl").is_file():
-        make_run(args, folder, problems)
+        make_run(args, folder, problems, now)
+    if not is_writer():
+        return
     missing = sum(not part_path(folder, i).is_file() for i in range(len(problems)))
     if missing and not (folder / "rollouts.jsonl").is_file():
         print(f"{missing} of {len(problems)} problems are with other workers; the last one to end merges", file=sys.stderr)
@@ -800,39 +1057,5 @@ def main(argv=None):
     print(folder)
 
 
-def make_run(args, folder, problems):
-    """This worker's share of the problems."""
-    rank, world = worker()
-    model, tokenizer = common.load_model(args.model, args.device, args.dtype, args.revision, args.trust_remote_code)
-    sampling = sampling_settings(args, model, tokenizer)
-    names, layers = layer_names(args, model)
-    prompts, skipped = encode_all(model, tokenizer, problems)
-    start_run(folder, describe(args, model, problems, sampling, names, skipped), problems)
-    mine = [i for i in range(len(problems))[rank::world] if not part_path(folder, i).is_file()]
-    generate(args, model, tokenizer, folder, problems, prompts, skipped, sampling, layers, mine)
-
-
-def parse(argv):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", help="a folder, or a Hub id such as Qwen/Qwen3-1.7B")
-    parser.add_argument("dataset", help="a data set name such as humaneval, or a .jsonl file")
-    parser.add_argument("-n", type=int, default=16, help="rollouts a problem (default 16)")
-    parser.add_argument("--seed", type=int, default=32, help="of the sampling noise (default 32)")
-    parser.add_argument("--out", default="runs", help="where run folders go (default runs)")
-    parser.add_argument("--limit", type=int, help="only the first this many problems")
-    parser.add_argument("--max-new-tokens", type=int, default=8192, help="a rollout is cut here, or at the context (default 8192)")
-    parser.add_argument("--layers", default="penultimate,final", help="vectors to keep: names, numbers, fractions, or all")
-    parser.add_argument("--temperature", type=float, help="default: the model's own, as for the next three; 0 is greedy")
-    parser.add_argument("--top-k", type=int, help="0: no such limit")
-    parser.add_argument("--top-p", type=float, help="1: no such limit")
-    parser.add_argument("--repetition-penalty", type=float, help="1: none")
-    parser.add_argument("--slots", type=int, help="rollouts that run at the same time (default 256 on a GPU, 64 on a CPU)")
-    parser.add_argument("--device", help="cuda, mps or cpu (default: the first there is)")
-    parser.add_argument("--dtype", default="auto", choices=["auto", "float32", "bfloat16", "float16"], help="of the weights")
-    parser.add_argument("--revision", help="of the model on the Hub")
-    parser.add_argument("--trust-remote-code", action="store_true", help="run Python code that comes with the model")
-    return parser.parse_args(argv)
-
-
 if __name__ == "__main__":
-    main()
+    main(ARGS)
