@@ -1,0 +1,205 @@
+"""Labels of run folders, extraction of code, and the check that reference solutions pass and stubs fail."""
+
+import importlib
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+judge = importlib.import_module("02_label")
+ROOT = Path(__file__).resolve().parents[1]
+
+PROMPT = 'import math\n\n\ndef area(r):\n    """Area of a disc."""\n'
+CHECK = "def check(candidate):\n    assert abs(candidate(2) - 12.566370614) < 1e-6\n"
+DISC = {"id": "disc", "kind": "code", "prompt": PROMPT, "prelude": PROMPT, "tests": CHECK, "style": "check", "entry_point": "area",
+        "solution": PROMPT + "    return math.pi * r * r\n"}  # fmt: skip
+ADD = {"id": "add", "kind": "code", "prompt": "Add two numbers.", "style": "pytest", "entry_point": "add_two",
+       "tests": "from solution import add_two\n\ndef test_add():\n    assert add_two(2, 3) == 5\n", "solution": "def add_two(a, b):\n    return a + b\n"}  # fmt: skip
+ECHO = {"id": "echo", "kind": "code", "prompt": "Echo.", "style": "stdio", "tests": {"inputs": ["a\n"], "outputs": ["a\n"]}}
+HALF = {"id": "half", "kind": "math", "prompt": "Half of 1?", "answer": "\\frac12"}
+OPEN = {"id": "open", "kind": "math", "prompt": "Pick a number."}
+CITY = {"id": "city", "kind": "text", "prompt": "Capital of France?", "answer": "Paris"}
+GOOD = "```python\nimport math\n\ndef area(r):\n    return math.pi * r ** 2\n```"
+
+
+def write_run(path, problems, responses):
+    path.mkdir(exist_ok=True)
+    (path / "meta.json").write_text("{}")
+    (path / "problems.jsonl").write_text("".join(json.dumps(problem) + "\n" for problem in problems))
+    rows = [{"id": key, "sample": n, "response": text} for key, texts in responses.items() for n, text in enumerate(texts)]
+    (path / "rollouts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def labels_of(run):
+    return [json.loads(line) for line in (run / "labels.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture
+def mixed(tmp_path):
+    return write_run(tmp_path / "run", [DISC, ADD, HALF, OPEN, CITY], {
+        "half": ["\\boxed{0.5}", "\\boxed{50\\%}", "It is 3.", "\\boxed{9^{9^9}}", ""],
+        "disc": [GOOD, "    return math.pi * r * r\n", "```py\ndef area(r): return r\n```", "I cannot."],
+        "open": ["\\boxed{7}", "The answer is 7.0.", "8"], "city": ["Paris.", "\\boxed{paris}", "Rome"],
+        "add": ["```python\ndef add(a, b):\n    return a + b\n```", "```python\nimport os; os._exit(0)\n```"]})  # fmt: skip
+
+
+def test_a_run_is_labelled_row_by_row(mixed, run_script):
+    done = run_script("02_label.py", mixed)
+    rows = labels_of(mixed)
+    rollouts = [json.loads(line) for line in (mixed / "rollouts.jsonl").read_text().splitlines()]
+    assert [(row["id"], row["sample"]) for row in rows] == [(row["id"], row["sample"]) for row in rollouts]
+    assert all(set(row) == {"id", "sample", "label", "answer", "group", "reason"} for row in rows)
+    assert [row["label"] for row in rows] == [1, 1, 0, 0, 0, 1, 1, 0, 0, None, None, None, 1, 1, 0, 1, 0]
+    assert [row["group"] for row in rows] == [0, 0, 1, 2, None, *[None] * 4, 0, 0, 1, 0, 0, 1, None, None]
+    reasons = [row["reason"] for row in rows]
+    assert reasons[:6] == ["equal: exact", "equal: exact", "different", "too complex", "no answer", "passed"]
+    assert reasons[7].startswith("failed") and reasons[8] == "no code" and reasons[9] == "no reference"
+    counts = json.loads(done.stdout.splitlines()[-1])["runs"][0]
+    assert (counts["right"], counts["wrong"], counts["not_judged"], counts["no_answer"]) == (7, 7, 3, 2)
+    assert counts["right_percent"] == 50.0 and counts["oracle_percent"] == 100.0
+    assert not [path for path in mixed.iterdir() if path.name.startswith(".")]
+
+
+def test_a_second_run_finds_the_work_done(mixed, run_script):
+    first = run_script("02_label.py", mixed).stdout
+    before = (mixed / "labels.jsonl").stat().st_mtime_ns
+    assert run_script("02_label.py", mixed).stdout == first
+    assert (mixed / "labels.jsonl").stat().st_mtime_ns == before
+    time.sleep(0.01)
+    (mixed / "rollouts.jsonl").write_text((mixed / "rollouts.jsonl").read_text().replace("{0.5}", "{0.6}"))
+    run_script("02_label.py", mixed)
+    assert labels_of(mixed)[0]["label"] == 0
+
+
+def test_a_killed_run_goes_on_where_it_stopped(tmp_path):
+    slow = "```python\nimport time\ntime.sleep(.3)\ndef add_two(a, b):\n    return a + b\n```"
+    problems = [ADD | {"id": f"add{n}"} for n in range(12)]
+    run = write_run(tmp_path / "run", problems, {problem["id"]: [slow] for problem in problems})
+    command = [sys.executable, str(ROOT / "02_label.py"), str(run), "--workers", "1"]
+    kept = run / ".labels.unfinished.jsonl"
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    while process.poll() is None and not (kept.is_file() and kept.read_bytes().count(b"\n") > 3):
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not (run / "labels.jsonl").exists()
+    done = [json.loads(line)[0]["id"] for line in kept.read_text().splitlines()[1:]]
+    forged = kept.read_text().replace('"passed"', '"kept"') + '[{"torn'
+    kept.write_text(forged)
+    subprocess.run(command, check=True, capture_output=True)
+    rows = labels_of(run)
+    assert [row["id"] for row in rows] == [problem["id"] for problem in problems] and all(row["label"] == 1 for row in rows)
+    assert {row["id"] for row in rows if row["reason"] == "kept"} == set(done) and 3 <= len(done) < 12
+
+
+def test_nothing_to_judge_is_said_and_still_grouped(tmp_path, run_script):
+    run = write_run(tmp_path / "run", [OPEN, {"id": "c", "kind": "code", "prompt": "p"}], {"open": ["\\boxed{1/2}", "0.5", "2"], "c": ["x"]})
+    assert "nothing to judge" in run_script("02_label.py", run).stdout
+    assert [(row["label"], row["group"]) for row in labels_of(run)] == [(None, 0), (None, 0), (None, 1), (None, None)]
+
+
+def test_what_the_sandbox_cannot_do_is_not_wrong(tmp_path, run_script):
+    broken = ADD | {"tests": "import a_package_that_nobody_has\n" + ADD["tests"]}
+    run = write_run(tmp_path / "run", [broken], {"add": [f"```python\n{ADD['solution']}```"]})
+    done = run_script("02_label.py", run)
+    assert labels_of(run)[0]["label"] is None and labels_of(run)[0]["reason"].startswith("error: ")
+    assert json.loads(done.stdout.splitlines()[-1])["runs"][0]["not_judged"] == 1
+
+
+@pytest.mark.parametrize("spoil, said", [
+    (lambda run: (run / "rollouts.jsonl").unlink(), "generation is not finished"),
+    (lambda run: (run / "rollouts.jsonl").write_text('{"id": "half", "sample": 0}\n'), "rollouts.jsonl:1"),
+    (lambda run: (run / "rollouts.jsonl").write_text('{"id": "half", "sample": 0, "response": "5"}\n'), "1 of 2 problems have no rollouts"),
+    (lambda run: (run / "rollouts.jsonl").write_text('{"id": "none", "sample": 0, "response": "5"}\n'), "not in problems.jsonl"),
+    (lambda run: (run / "rollouts.jsonl").write_text((run / "rollouts.jsonl").read_text() * 2), "4 rows but only 2 different"),
+    (lambda run: (run / "problems.jsonl").write_text("{"), "problems.jsonl:1"),
+])  # fmt: skip
+def test_bad_input_is_one_line(tmp_path, run_script, spoil, said):
+    run = write_run(tmp_path / "run", [HALF, OPEN], {"half": ["1"], "open": ["2"]})
+    spoil(run)
+    assert said in run_script("02_label.py", run, code=2).stderr
+
+
+def test_help_is_quick():
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, str(ROOT / "02_label.py"), "-h"], check=True, capture_output=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1
+
+
+SOLUTION = "def area(r):\n    return 3 * r\n"
+EXTRACTED = {  # response -> a line that the program must hold, and one that it must not
+    "closed": (f"```python\n{SOLUTION}```", "return 3", "```"),
+    "spellings": (f"Sure:\n``` Python3 \n{SOLUTION}\n```\n", "return 3", "Sure"),
+    "py": (f"```py\n{SOLUTION}```", "return 3", "py\n"),
+    "no language": (f"```\n{SOLUTION}```", "return 3", "```"),
+    "tildes": (f"~~~python\n{SOLUTION}~~~", "return 3", "~~~"),
+    "carriage returns": (f"```python\n{SOLUTION}```".replace("\n", "\r\n"), "return 3", "\r"),
+    "unclosed": (f"```python\n{SOLUTION}", "return 3", "```"),
+    "closed on the last line": (f"```python\n{SOLUTION.rstrip()}```\nDone.", "return 3", "Done"),
+    "indented fence": (f"1. So:\n   ```python\n   {SOLUTION.replace(chr(10), chr(10) + '   ')}\n   ```", "return 3", "So"),
+    "output tags": (f"<output>\n{SOLUTION}</output>", "return 3", "output"),
+    "fence in output tags": (f"<output>\n```python\n{SOLUTION}```\n</output>", "return 3", "output"),
+    "unclosed in output tags": (f"<output>\n```python\n{SOLUTION}</output>", "return 3", "output"),
+    "after reasoning": (f"<think>```python\ndef area(r):\n    return 1\n```</think>\n```python\n{SOLUTION}```", "return 3", "return 1"),
+    "final channel": (f"<|channel|>analysis<|message|>```python\ndef area(r): return 1\n```<|end|><|start|>assistant<|channel|>final<|message|>"
+                      f"```python\n{SOLUTION}```<|return|>", "return 3", "return 1"),
+    "example afterwards": (f"```python\n{SOLUTION}```\nFor example:\n```python\nprint(area(2))\n```", "return 3", "print"),
+    "output afterwards": (f"```python\n{SOLUTION}```\nprints\n```\n12.56\n```", "return 3", "12.56"),
+    "corrected": (f"```python\ndef area(r):\n    return 1\n```\nNo:\n```python\n{SOLUTION}```", "return 3", "return 1"),
+    "another function afterwards": (f"```python\n{SOLUTION}```\nand\n```python\ndef test():\n    pass\n```", "return 3", "def test"),
+    "broken afterwards": (f"```python\n{SOLUTION}```\n```python\ndef area(r:\n```", "return 3", "r:"),
+    "bare program": (SOLUTION, "return 3", "```"),
+    "body": ("    return 3 * r\n", "def area", "```"),
+    "body in a fence": ("```python\n    return 3 * r\n```", "def area", "```"),
+    "body at the margin": ("```python\nx = 3 * r\nreturn x\n```", "    return x", "\nreturn"),
+    "end token": (f"```python\n{SOLUTION}```<|im_end|>", "return 3", "<|"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EXTRACTED)
+def test_code_is_found(name):
+    response, held, absent = EXTRACTED[name]
+    code = judge.extract_code(response, DISC)
+    assert held in code and absent not in code
+    compile(code, "code", "exec")
+
+
+@pytest.mark.parametrize("response", ["", "<think>```python\ndef area(r): return 1\n```", "I do not know.", "Hello", "```python\n```"])
+def test_no_code_is_none(response):
+    assert judge.extract_code(response, DISC) is None
+
+
+def test_a_single_function_may_have_another_name():
+    code = judge.extract_code("```python\ndef plus(a, b):\n    return a + b\n```", ADD)
+    scope = {}
+    exec(code, scope)
+    assert scope["add_two"](2, 3) == 5
+    two = "```python\ndef plus(a, b):\n    return a + b\ndef minus(a, b):\n    return a - b\n```"
+    assert "add_two" not in judge.extract_code(two, ADD)
+    assert "area =" not in judge.extract_code("```python\ndef disc(r):\n    return r\n```", DISC)  # the prompt names it
+
+
+def test_a_program_without_a_function():
+    response = "```python\nprint(input())\n```\nThen\n```\na\n```\n"
+    assert judge.extract_code(response, ECHO) == "print(input())"
+
+
+def test_self_check(tmp_path, run_script):
+    path = tmp_path / "set.jsonl"
+    fine = [DISC, ADD, ECHO | {"solution": "print(input())\n"}, HALF, CITY, HALF | {"id": "list", "answer": "1,2"}]
+    path.write_text("".join(json.dumps(problem) + "\n" for problem in fine))
+    counts = json.loads(run_script("02_label.py", path, "--self-check").stdout.splitlines()[-1])
+    assert (counts["solutions"], counts["stubs"], counts["answers"], counts["failures"]) == (3, 3, 3, 0)
+
+    wrong = [DISC | {"solution": PROMPT + "    return r\n"}, ADD | {"tests": "from solution import add_two\n\ndef test():\n    assert True\n"}]
+    path.write_text("".join(json.dumps(problem) + "\n" for problem in wrong))
+    said = run_script("02_label.py", path, "--self-check", code=1).stdout
+    assert "disc: its solution: failed" in said and "add: its stub: passed" in said
