@@ -5,7 +5,7 @@
 
 Reads hidden.pt and rollouts.jsonl, and labels.jsonl for the `group` of each answer (what 02 judges to be equal; without it
 there is no vote). Writes
-    scores/<scorer's file name>.jsonl   {"id", "sample", "score": logit, "p": probability}
+    scores/<scorer's file name>.jsonl   {"id", "sample", "score": logit, "p": probability}, and its .cost.json for 05
     selected.jsonl                      {"id", "scorer", "strategy", "sample", "score", "response", "label"?}
 Strategies: best-of-n, the highest score, ties to the lowest sample number; weighted-vote (where answers have groups), the
 answer with the largest sum of probabilities, its best-scored rollout standing for it. A label, where 02 gave one, is copied
@@ -29,6 +29,7 @@ from common import (
     read_rollouts,
     table,
     weighted_vote,
+    write_json,
     write_jsonl,
 )
 
@@ -65,7 +66,16 @@ def score(run, scorer_path, keys, chunk):
             for key, score, p in zip(stored_keys, logits.tolist(), scorer.probability(logits).tolist(), strict=True)]  # fmt: skip
     rows = align(rows, keys, run / "hidden.pt")
     write_jsonl(run / "scores" / f"{Path(scorer_path).stem}.jsonl", rows)
+    write_cost(run / "scores" / f"{Path(scorer_path).stem}.cost.json", scorer.checkpoint.get("cost"))
     return np.array([(row["score"], row["p"]) for row in rows])
+
+
+def write_cost(path, cost):
+    """What 03 measured, in the words that every scorer's cost has in 05's table; nothing for a scorer without."""
+    if cost:
+        names = {"parameters": "parameters", "trained_parameters": "parameters", "train_seconds": "search_seconds",
+                 "train_flops": "search_flops", "ms_per_problem": "scoring_ms"}  # fmt: skip
+        write_json(path, {name: cost[key] for name, key in names.items()})
 
 
 def select_all(run, rollouts, scores):

@@ -1,0 +1,443 @@
+"""LoRA verifier, process reward models, domain routing: tiny models of each kind, against plain forward passes."""
+
+import importlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+from conftest import ROOT, make_run
+from safetensors.torch import save_file
+from test_select import first_dimension_scorer
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedTokenizerFast,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen2Model,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+    Qwen3MoeConfig,
+    Qwen3MoeForCausalLM,
+)
+
+import common
+
+verifiers = importlib.import_module("05_baselines")
+
+SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<extra_0>"]
+CHATML = """\
+{% for message in messages %}<|im_start|>{{ message.role }}
+{{ message.content }}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% if enable_thinking is defined and enable_thinking is false %}<think>
+
+</think>
+
+{% endif %}{% endif %}"""
+SIZE = {"vocab_size": 260, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2,
+        "num_key_value_heads": 1, "max_position_embeddings": 512, "initializer_range": 0.2}  # fmt: skip
+
+
+def make_tokenizer(template=CHATML, special=SPECIAL):
+    """One token a byte."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE(vocab={sign: i for i, sign in enumerate(alphabet)}, merges=[]))
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    tokenizer.add_special_tokens(special)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=special[0], pad_token=special[0], chat_template=template)
+
+
+def save_model(folder, model, tokenizer=None):
+    model.save_pretrained(folder)
+    (tokenizer or make_tokenizer()).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    torch.manual_seed(0)
+    return save_model(tmp_path_factory.mktemp("models") / "tiny", Qwen3ForCausalLM(Qwen3Config(**SIZE, head_dim=16)))
+
+
+def run_command(*words):
+    """The program inside this process: importing torch anew for every command would be most of the time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["05_baselines.py", *map(str, words)])
+        verifiers.main()
+
+
+def refused(capsys, *words):
+    with pytest.raises(SystemExit) as end:
+        run_command(*words)
+    assert end.value.code == 2
+    return capsys.readouterr().err
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# LoRA
+
+LEARN = ["--lr", "1e-2", "--epochs", "10"]  # 48 rollouts: 30 steps
+
+
+@pytest.fixture(scope="module")
+def trained(tiny, tmp_path_factory):
+    """A calibration run with adapters, an evaluation run with their scores: answers say True or False, and are."""
+    folder = tmp_path_factory.mktemp("runs")
+    cal, test = [make_run(folder / name / "32", seed=seed, model=str(tiny)) for name, seed in (("cal", 1), ("test", 2))]
+    run_command("lora", cal, "--eval", test, *LEARN)
+    return cal, test
+
+
+def scores_of(run, name):
+    return common.align(common.read_jsonl(run / "scores" / f"{name}.jsonl"), common.keys_of(common.read_rollouts(run)), name)
+
+
+def test_lora_learns_what_is_right(trained):
+    _, run = trained
+    rows = scores_of(run, "lora.made_up@32-32")
+    labels = np.array([row["label"] for row in common.read_labels(run)]) > 0
+    assert verifiers.auroc(labels, np.array([row["score"] for row in rows])) > 0.99
+    assert [row["p"] for row in rows] == pytest.approx([1 / (1 + np.exp(-row["score"])) for row in rows], abs=1e-6)
+    run_command(run)
+    found = {r["method"]: r for r in common.read_json(run / "results.json")["groups"][0]["rows"]}
+    row = found["LoRA verifier (made_up), best-of-N"]
+    assert row["accuracy"] == found["oracle"]["accuracy"]
+    cost, small = row["cost"], 2 * 16 * (2 * (32 + 32) + 2 * (32 + 16) + 3 * (32 + 48))  # blocks x rank x (in + out of q o, k v, mlp)
+    assert cost["trained_parameters"] == small and cost["parameters"] > small
+    assert cost["train_seconds"] > 0 and cost["ms_per_problem"] > 0
+    assert "lora" in (run / "report.md").read_text()
+
+
+def merged(folder, path):
+    """The model with the adapters added into its weights, by hand."""
+    model, saved = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32), common.load_pt(path)
+    for name, (down, up) in saved["adapters"].items():
+        model.model.get_submodule(name).weight.data += up @ down * (32 / 16)
+    return model.eval()
+
+
+def test_lora_score_is_the_odds_of_yes(trained, tiny):
+    """Each prompt alone through the merged model, from the words of the prompt down."""
+    cal, run = trained
+    model, tokenizer = merged(tiny, cal / "lora@32.pt"), AutoTokenizer.from_pretrained(tiny)
+    problems = {row["id"]: row["prompt"] for row in common.read_jsonl(run / "problems.jsonl")}
+    yes, no = ord("y") - 33, ord("n") - 33  # the byte alphabet is sorted and begins with "!"
+    for row, score in list(zip(common.read_rollouts(run), scores_of(run, "lora.made_up@32-32")))[:8]:
+        text = (f"<|im_start|>user\nDetermine the correctness of the following answer:\nProblem: {problems[row['id']]}\nAnswer: {row['response']}\n"
+                "Is this answer correct (yes/no)?<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n")  # fmt: skip
+        with torch.no_grad():
+            logits = model(**tokenizer(text, return_tensors="pt")).logits[0, -1]
+        assert score["score"] == pytest.approx(float(logits[yes] - logits[no]), abs=1e-3)
+        assert score["p"] == pytest.approx(float(logits[[yes, no]].softmax(0)[0]), abs=1e-4)
+
+
+def test_lora_is_not_done_twice(trained, capsys):
+    cal, run = trained
+    files = [cal / "lora@32.pt", run / "scores" / "lora.made_up@32-32.jsonl"]
+    before = [file.stat().st_mtime_ns for file in files]
+    run_command("lora", cal, "--eval", run, *LEARN)
+    assert [file.stat().st_mtime_ns for file in files] == before and "finished before" in capsys.readouterr().out
+
+
+def test_a_killed_training_ends_as_an_uninterrupted_one(trained, tmp_path):
+    cal, _ = trained
+    again = tmp_path / "32"
+    shutil.copytree(cal, again)
+    (again / "lora@32.pt").unlink()
+    process = subprocess.Popen([sys.executable, ROOT / "05_baselines.py", "lora", again, *LEARN])
+    partial = again / "lora@32.partial.pt"
+    while not partial.exists() and process.poll() is None:
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert partial.exists() and not (again / "lora@32.pt").exists()
+    assert common.load_pt(partial)["done"]["step"] == 20
+    run_command("lora", again, *LEARN)
+    whole, resumed = common.load_pt(cal / "lora@32.pt"), common.load_pt(again / "lora@32.pt")
+    for name, pair in whole["adapters"].items():
+        assert all(torch.equal(a, b) for a, b in zip(pair, resumed["adapters"][name]))
+    assert not partial.exists() and whole["cost"]["train_flops"] == resumed["cost"]["train_flops"]
+
+
+def test_fresh_adapters_change_nothing_and_learn_alone(tiny):
+    model, tokenizer = common.load_model(str(tiny))
+    ids = [tokenizer("What is 1?")["input_ids"]]
+    before = verifiers.next_logits(model, ids)
+    weights = {name: parameter.clone() for name, parameter in model.named_parameters()}
+    adapters = verifiers.add_adapters(model)
+    verifiers.start_training(adapters, None, ROOT / "no such file", {"seed": 1})
+    assert torch.equal(verifiers.next_logits(model, ids), before)
+    learning = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+    assert learning == {f"model.{name}.{part}" for name in adapters for part in ("down", "up")} and len(adapters) == 14
+    verifiers.learn_from(model, ids, [5])
+    assert adapters["layers.0.mlp.up_proj"].up.grad.abs().sum() > 0
+    assert all(torch.equal(parameter, weights[name]) for name, parameter in model.named_parameters() if name in weights)
+
+
+def test_experts_in_one_parameter_are_left_alone():
+    model = Qwen3MoeForCausalLM(Qwen3MoeConfig(**SIZE, head_dim=16, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16))
+    assert {name.split(".")[2] for name in verifiers.add_adapters(model)} == {"self_attn"}
+
+
+def test_gradients_do_not_depend_on_batches_or_recomputing(tiny, monkeypatch):
+    """16 sequences at once, one by one, and with activations computed again in the backward pass."""
+    monkeypatch.setattr(verifiers, "DROPOUT", 0.0)
+    rng = np.random.default_rng(0)
+    sequences = [rng.integers(0, 250, length).tolist() for length in rng.integers(3, 40, 16)]
+    found = []
+    for budget, again in ((10**6, False), (1, False), (100, True)):
+        monkeypatch.setattr(verifiers, "TOKENS_AT_ONCE", budget)
+        model, _ = common.load_model(str(tiny))
+        adapters = verifiers.add_adapters(model)
+        verifiers.start_training(adapters, None, ROOT / "no such file", {"seed": 1})
+        adapters["layers.0.self_attn.q_proj"].up.data.fill_(0.01)
+        if again:
+            verifiers.checkpoint_activations(model.train())
+        loss = verifiers.learn_from(model, sequences, [i % 7 for i in range(16)])
+        found.append((loss, torch.cat([adapter.up.grad.flatten() for adapter in adapters.values()])))
+    for loss, gradient in found[1:]:
+        assert loss == pytest.approx(found[0][0], abs=1e-5)
+        assert torch.allclose(gradient, found[0][1], atol=1e-6)
+
+
+def test_bfloat16_models_have_float32_adapters(tiny):
+    model, _ = common.load_model(str(tiny), dtype="bfloat16")
+    adapters = verifiers.add_adapters(model)
+    verifiers.start_training(adapters, None, ROOT / "no such file", {"seed": 1})
+    verifiers.learn_from(model, [[1, 2, 3], [4, 5]], [5, 6])
+    adapter = adapters["layers.1.mlp.down_proj"]
+    assert adapter.base.weight.dtype == torch.bfloat16 and adapter.up.grad.dtype == torch.float32
+    assert adapter.up.grad.abs().sum() > 0
+
+
+def test_every_epoch_takes_every_rollout_once():
+    epochs = [np.concatenate([verifiers.rows_of_step(50, 4 * epoch + step, seed=3) for step in range(4)]) for epoch in range(2)]
+    assert [sorted(epoch) for epoch in epochs] == [list(range(50))] * 2 and epochs[0].tolist() != epochs[1].tolist()
+
+
+def test_learning_rate_warms_up_and_falls_to_zero():
+    rates = [verifiers.rate_at(step, 1000) for step in range(1000)]
+    assert rates[0] == 0.01 and rates[99] == max(rates) == 1 and 0 < rates[-1] < 0.002
+    assert max(verifiers.rate_at(step, 1) for step in range(1)) == 1
+
+
+def test_flops_count_dense_and_grouped_products():
+    dense, experts = torch.ones(6, 8, dtype=torch.bfloat16), torch.ones(3, 8, 16, dtype=torch.bfloat16)
+    with verifiers.flop_counter() as counter:
+        dense @ experts[0]
+        torch._grouped_mm(dense, experts, torch.tensor([2, 4, 6], dtype=torch.int32))  # two rows an expert
+    assert counter.get_total_flops() == 2 * (2 * 6 * 8 * 16)
+
+
+def test_prompts_ask_for_the_word_at_once():
+    for template, special, end in (
+        (CHATML, SPECIAL, "<|im_start|>assistant\n<think>\n\n</think>\n\n"),
+        ("{{ messages[0].content }}<|Assistant|><think>\n", SPECIAL, "<|Assistant|><think>\n</think>\n\n"),
+        ("{{ messages[0].content }}<|start|>assistant", ["<|return|>", "<|channel|>"], "<|start|>assistant<|channel|>final<|message|>"),
+        (None, SPECIAL, "right?"),
+    ):
+        tokenizer = make_tokenizer(template, special)
+        assert tokenizer.decode(verifiers.direct_prompt(tokenizer, "right?")).endswith(end)
+
+
+def test_answers_are_cut_from_the_left_to_k_tokens_and_to_the_context(tiny):
+    model, tokenizer = common.load_model(str(tiny))
+    write = lambda answer: tokenizer(f"problem {answer} end")["input_ids"]
+    cut = lambda answer, keep: tokenizer.decode(verifiers.fit_answer(tokenizer, answer, keep, model, write))
+    assert cut("0123456789", 4) == "problem 6789 end"
+    assert cut("<|channel|>analysis<|message|>so<|end|><|im_end|>", 100).split() == ["problem", "so", "end"]
+    long = cut("x" * 2000 + "y", 16384)
+    assert len(long) == 512 and long.startswith("problem x") and long.endswith("xy end")
+    assert cut("", 16384) == "problem  end"
+
+
+def test_bad_lora_runs_get_one_line(tiny, tmp_path, capsys):
+    run = make_run(tmp_path / "run", model=str(tiny), problems=4)
+    other = make_run(tmp_path / "other", model="elsewhere")
+    error = refused(capsys, "lora", run, "--eval", other)
+    assert "'tiny'" in error and "'elsewhere'" in error
+    assert "above 0" in refused(capsys, "lora", run, "--limit", "0")
+    same = make_tokenizer()
+    same.backend_tokenizer.add_tokens(["y", "n"])
+    rows = common.read_jsonl(run / "labels.jsonl")
+    common.write_jsonl(run / "labels.jsonl", [{**row, "label": 1} for row in rows])
+    assert "16 of 16 rollouts are right" in refused(capsys, "lora", run)
+
+
+def test_yes_and_no_must_differ():
+    tokenizer = make_tokenizer()
+    assert verifiers.yes_and_no(tokenizer) == [ord("y") - 33, ord("n") - 33]
+    prefixed = Tokenizer(models.WordLevel({"<|endoftext|>": 0, "other": 1}, unk_token="other"))
+    with pytest.raises(SystemExit):
+        verifiers.yes_and_no(PreTrainedTokenizerFast(tokenizer_object=prefixed, eos_token="<|endoftext|>"))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Scoring that is killed
+
+
+def test_scoring_goes_on_where_it_was_killed(tmp_path):
+    run, seen = make_run(tmp_path / "run", problems=10, n=4), []
+    encode = lambda problem, response: [*f"{problem['id']} {response}".encode()]
+
+    def judge(batch, stop=10**9):
+        if len(seen) + len(batch) > stop:
+            raise KeyboardInterrupt
+        seen.extend(batch)
+        return [(float(sum(ids)), 0.5) for ids in batch]
+
+    with pytest.raises(KeyboardInterrupt):
+        verifiers.score_rollouts(run, "it", "mark", encode, lambda batch: judge(batch, 20), {}, at_once=8)
+    assert len(seen) == 16 and not (run / "scores" / "it.jsonl").exists()
+    verifiers.score_rollouts(run, "it", "mark", encode, judge, {"parameters": 1}, at_once=8)
+    rollouts = common.read_rollouts(run)
+    assert len(seen) == 40 and not list((run / "scores").glob("*partial*"))
+    assert [row["score"] for row in scores_of(run, "it")] == [sum(f"{row['id']} {row['response']}".encode()) for row in rollouts]
+    assert verifiers.is_scored(run, "it", "mark") and not verifiers.is_scored(run, "it", "another mark")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Process reward models
+
+
+def make_final_prm(folder):
+    torch.manual_seed(1)
+    save_model(folder, Qwen2ForCausalLM(Qwen2Config(**SIZE)))
+    torch.save(torch.nn.Linear(32, 1).state_dict(), folder / "reward_head.pt")
+    return folder
+
+
+def test_prm_with_a_head_on_the_last_token(tmp_path):
+    run, prm = make_run(tmp_path / "run", problems=5), make_final_prm(tmp_path / "Final-1.5B")
+    run_command("prm", run, "--prm", prm, "--last-tokens", 6)
+    tokenizer, model = AutoTokenizer.from_pretrained(prm), AutoModelForCausalLM.from_pretrained(prm, dtype=torch.float32)
+    head = torch.load(prm / "reward_head.pt")
+    prompts = {row["id"]: row["prompt"] for row in common.read_jsonl(run / "problems.jsonl")}
+    for row, score in zip(common.read_rollouts(run), scores_of(run, "prm.Final-1.5B")):
+        ids = tokenizer(prompts[row["id"]] + "\n" + row["response"][-6:], return_tensors="pt")
+        with torch.no_grad():
+            state = model(**ids, output_hidden_states=True).hidden_states[-1][0, -1]
+        assert score["p"] == pytest.approx(float((head["weight"] @ state + head["bias"]).sigmoid()), abs=1e-5)
+        assert 1 / (1 + np.exp(-score["score"])) == pytest.approx(score["p"], abs=1e-6)
+    cost = common.read_json(run / "scores" / "prm.Final-1.5B.cost.json")
+    assert cost["parameters"] == sum(p.numel() for p in model.parameters()) and cost["ms_per_problem"] > 0
+
+
+def make_step_prm(folder, drop=()):
+    """As published: remote code named in config.json, which must not run, and the head beside the model in the same file."""
+    torch.manual_seed(2)
+    config = Qwen2Config(**SIZE)
+    model = Qwen2Model(config)
+    save_model(folder, model)
+    head = torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.ReLU(), torch.nn.Linear(32, 2))
+    weights = {f"model.{k}": v for k, v in model.state_dict().items()} | {f"score.{k}": v for k, v in head.state_dict().items()}
+    save_file({k: v.contiguous() for k, v in weights.items() if k not in drop}, folder / "model.safetensors", {"format": "pt"})
+    auto = {"AutoModel": "modeling_rm.Qwen2ForProcessRewardModel", "AutoConfig": "modeling_rm.Config"}
+    facts = common.read_json(folder / "config.json") | {"architectures": ["Qwen2ForProcessRewardModel"], "auto_map": auto}
+    common.write_json(folder / "config.json", facts)
+    (folder / "modeling_rm.py").write_text(f"open({str(folder / 'it ran')!r}, 'w')\nraise RuntimeError\n")
+    return folder, model, head
+
+
+@pytest.mark.parametrize("how", ["mean", "min", "last"])
+def test_prm_with_a_score_at_each_step(tmp_path, how):
+    run, (prm, model, head) = make_run(tmp_path / "run", problems=3), make_step_prm(tmp_path / "Steps-7B")
+    rows = common.read_rollouts(run)
+    rows[0]["response"], rows[1]["response"] = "one\n\ntwo <extra_0>\n\n\nthree", ""
+    common.write_jsonl(run / "rollouts.jsonl", rows)
+    run_command("prm", run, "--prm", prm, "--steps", how)
+    tokenizer = AutoTokenizer.from_pretrained(prm)
+    prompts = {row["id"]: row["prompt"] for row in common.read_jsonl(run / "problems.jsonl")}
+    answers = ["one<extra_0>two <extra_0>\nthree<extra_0>", "<extra_0>"] + [row["response"] + "<extra_0>" for row in rows[2:]]
+    for row, answer, score in zip(rows, answers, scores_of(run, "prm.Steps-7B")):
+        text = f"<|im_start|>user\n{prompts[row['id']]}<|im_end|>\n<|im_start|>assistant\n{answer}<|im_end|>\n"
+        ids = tokenizer(text, return_tensors="pt")["input_ids"]
+        with torch.no_grad():
+            steps = head(model.eval()(ids).last_hidden_state[0][ids[0] == tokenizer.convert_tokens_to_ids("<extra_0>")]).softmax(-1)[:, 1]
+        assert len(steps) == answer.count("<extra_0>")
+        assert score["score"] == pytest.approx(float({"mean": steps.mean(), "min": steps.min(), "last": steps[-1]}[how]), abs=1e-5)
+    assert not (prm / "it ran").exists()
+
+
+def test_bad_prms_get_one_line(tmp_path, tiny, capsys):
+    run = make_run(tmp_path / "run", problems=2)
+    assert "no reward_head.pt" in refused(capsys, "prm", run, "--prm", tiny)
+    assert "cannot be loaded" in refused(capsys, "prm", run, "--prm", tmp_path)
+    prm, *_ = make_step_prm(tmp_path / "Steps", drop=["score.2.weight"])
+    assert "score.2.weight" in refused(capsys, "prm", run, "--prm", prm)
+    prm = make_final_prm(tmp_path / "Final")
+    torch.save(torch.nn.Linear(8, 1).state_dict(), prm / "reward_head.pt")
+    assert "does not fit" in refused(capsys, "prm", run, "--prm", prm)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Routing
+
+
+def train_router(folder, texts, steps=60):
+    """A tiny model that says math or code, and then goes on talking until it is stopped."""
+    torch.manual_seed(0)
+    tokenizer, model = make_tokenizer(), Qwen3ForCausalLM(Qwen3Config(**SIZE, head_dim=16))
+    rows = []
+    for text, word in texts:
+        prompt = verifiers.direct_prompt(tokenizer, verifiers.ROUTER.format(problem=text))
+        rows.append((prompt + tokenizer(word)["input_ids"] + [tokenizer.eos_token_id], len(prompt)))
+    width = max(len(ids) for ids, _ in rows)
+    ids = torch.tensor([ids + [0] * (width - len(ids)) for ids, _ in rows])
+    labels = torch.tensor([[-100] * start + ids[start:] + [-100] * (width - len(ids)) for ids, start in rows])
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model(input_ids=ids, labels=labels).loss.backward()
+        optimizer.step()
+    return save_model(folder, model, tokenizer)
+
+
+def test_each_problem_goes_to_the_scorer_of_its_domain(tmp_path, capsys):
+    folder = tmp_path / "tiny"
+    maths, code = [make_run(tmp_path / kind, kind=kind, seed=seed, model=str(folder), problems=6) for kind, seed in (("math", 1), ("code", 2))]
+    rows = common.read_jsonl(code / "problems.jsonl")
+    common.write_jsonl(code / "problems.jsonl", [{**row, "prompt": f"def f{i}():"} for i, row in enumerate(rows)])
+    train_router(folder, [(f"What is {i}?", "math") for i in range(6)] + [(f"def f{i}():", "code") for i in range(6)])
+    first = first_dimension_scorer(tmp_path / "first.pt")
+    doubled = first_dimension_scorer(tmp_path / "doubled.pt", scale=[torch.zeros(8), torch.full((8,), 0.5)])
+    run_command("route", maths, code, "--math", first, doubled, "--code", doubled, first, "--mixed", first)
+    for run, factors in ((maths, (1, 2)), (code, (2, 1))):
+        vector = common.read_vectors(run)[1][:, 0].float().numpy()
+        for name, factor in zip(("routed@0", "routed@1", "mixed@0"), (*factors, 1)):
+            assert [row["score"] for row in scores_of(run, name)] == pytest.approx((factor * vector).tolist(), abs=1e-5)
+        routes = common.read_json(run / "routes.json")
+        assert routes["right"] == routes["judged"] == 6 and routes["neither_word"] == 0
+    assert capsys.readouterr().out.count("100.0 (6/6; 0 answers with neither word)") == 2
+    common.write_json(code / "meta.json", common.read_meta(code) | {"dataset": "made_up_code"})
+    run_command(maths, code, "--out", tmp_path / "both")
+    text = (tmp_path / "both" / "report.md").read_text()
+    assert "SCaTR, routed by domain" in text and "SCaTR mixed" in text and "100.0 (6/6" in text
+
+
+def test_a_model_that_says_neither_word_is_counted(tiny, tmp_path):
+    """Its problems go where it leans: to the likelier of the two words."""
+    run = make_run(tmp_path / "run", problems=5, model=str(tiny))
+    scorer = first_dimension_scorer(tmp_path / "first.pt")
+    run_command("route", run, "--math", scorer, "--code", scorer)
+    routes = common.read_json(run / "routes.json")
+    assert routes["neither_word"] == 5 and set(routes["domains"]) == {f"p{i}" for i in range(5)}
+    model, tokenizer = common.load_model(str(tiny))
+    for i in range(5):
+        ids = verifiers.direct_prompt(tokenizer, verifiers.ROUTER.format(problem=f"What is {i}?"))
+        with torch.no_grad():
+            logits = model(torch.tensor([ids])).logits[0, -1]
+        assert routes["domains"][f"p{i}"] == ("math" if logits[ord("m") - 33] >= logits[ord("c") - 33] else "code")
+
+
+def test_routing_pairs_its_scorers(tmp_path, tiny, capsys):
+    run = make_run(tmp_path / "run", model=str(tiny))
+    scorer = first_dimension_scorer(tmp_path / "first.pt")
+    assert "in pairs" in refused(capsys, "route", run, "--math", scorer, scorer, "--code", scorer)
