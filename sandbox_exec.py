@@ -20,7 +20,8 @@ A job is the keyword arguments of `run_tests`:
     prelude      trusted code of the problem statement (imports, helpers); run in front of the program *and* in the judge,
                  whose copy of its helpers is the one that the tests use
     cpu_s        seconds of processor time of the program and its children, default 10: the limit that decides
-    wall_s       seconds of real time, default 5 * cpu_s: only catches sleepers (a run that starved instead is repeated alone)
+    wall_s       seconds of real time, default 10 * cpu_s, but only 2 * cpu_s asleep; a run that did not sleep but wait for a
+                 busy processor is repeated once, alone
     memory_mb    for each process; the whole tree may hold 1.5 times as much
     one_process  True: run tests and program in one process, for tests that patch the program. THE VERDICT CAN BE FORGED.
 
@@ -197,7 +198,8 @@ class Task:
     def __init__(self, key, code, tests, style="auto", entry_point=None, prelude="", cpu_s=CPU_S, wall_s=None,
                  memory_mb=MEMORY_MB, one_process=False):
         self.key, self.code, self.tests, self.prelude = key, code, tests, prelude or ""
-        self.cpu, self.wall, self.memory_mb = cpu_s, wall_s or 5 * cpu_s, memory_mb
+        self.cpu, self.wall, self.memory_mb = cpu_s, wall_s or 10 * cpu_s, memory_mb
+        self.asleep = wall_s or 2 * cpu_s
         self.case = self.deaths = 0
         self.result, self.repeat, self.spent = None, False, collections.Counter()
         self.mode = "stdio" if isinstance(tests, dict) else "one process" if one_process else "judge"
@@ -216,7 +218,8 @@ class Task:
         else:
             self.files.append(memory_file(json.dumps(self.judge_job).encode()))
         preload = ["numpy"] if "numpy" in self.code or "numpy" in str(self.tests) else []
-        header = {"mode": self.mode, "cpu": self.cpu, "wall": self.wall, "memory_mb": self.memory_mb, "preload": preload}
+        header = {"mode": self.mode, "cpu": self.cpu, "wall": self.wall, "asleep": self.asleep,
+                  "memory_mb": self.memory_mb, "preload": preload}
         self.deadline = time.monotonic() + self.wall + 60
         try:
             send(server.socket, header, self.files)
@@ -359,9 +362,9 @@ def clean_environment():
 
 def memory_file(data=b""):
     """A descriptor of an anonymous file: the program cannot block on it, and the servers pass it on unread."""
-    if hasattr(os, "memfd_create"):
+    try:
         fd = os.memfd_create("job")
-    else:
+    except (AttributeError, OSError):               # not Linux; or in a sandbox already
         with tempfile.TemporaryFile() as file:
             fd = os.dup(file.fileno())
     while data:
@@ -468,7 +471,7 @@ def run_job(job, fds, cage, judge, control):
 
 def watch(job, status, program, end, judge, control, cage):
     """Until the judge (or, without one, the program) is done, or a limit is reached."""
-    started, judge_cpu = time.monotonic(), judge.cpu_time()
+    started, judge_cpu, judge_waited = time.monotonic(), judge.cpu_time(), waited_for_cpu(judge.pid)
     awaited = judge.socket.fileno() if job["mode"] != "stdio" else end
     poller = select.poll()
     for fd in (control.fileno(), awaited):
@@ -488,12 +491,14 @@ def watch(job, status, program, end, judge, control, cage):
         if wall > 0.2:
             pause = 0.05
             cpu, memory, processes = usage(cage.strays(judge) or [program], cage.base_rss)
+            judged, waited = judge.cpu_time() - judge_cpu, waited_for_cpu(program) + waited_for_cpu(judge.pid) - judge_waited
             status["cpu"], status["rss"] = max(status["cpu"], cpu), max(status["rss"], memory)
-            status["limit"] = ("cpu" if max(cpu, judge.cpu_time() - judge_cpu) > job["cpu"] else
+            status["limit"] = ("cpu" if max(cpu, judged) > job["cpu"] else
                                "memory" if memory > TREE_FACTOR * job["memory_mb"] * 2**20 else
-                               "processes" if processes > 2 * PROCESSES else "wall" if wall > job["wall"] else None)
+                               "processes" if processes > 2 * PROCESSES else
+                               "wall" if wall > job["wall"] or wall - cpu - judged - waited > job["asleep"] else None)
         if status["limit"]:
-            status["starved"] = waited_for_cpu(program) > 0.1 * wall
+            status["starved"] = waited > 0.1 * wall
             break
     if end is not None:
         os.close(end)
@@ -616,7 +621,7 @@ def usage(roots, base_rss):
 def waited_for_cpu(pid):
     """Seconds that the threads of a process stood in the queue for a processor: the machine's fault, not the program's."""
     waits = [(proc(f"{pid}/task/{thread}/schedstat") or b"0 0").split()[1] for thread in proc(f"{pid}/task", os.listdir) or ()]
-    return sum(map(int, waits)) / 1e9 if waits else float("inf")
+    return sum(map(int, waits)) / 1e9
 
 
 # ------------------------------------------------------------------------------------------------- S: the program
@@ -1112,7 +1117,8 @@ def replace(container, content):
         container[:] = content if isinstance(container, list) else content[0]
     elif isinstance(container, dict):
         container.clear()
-        dict.update(container, zip(content[::2], content[1::2]))
+        for key, value in zip(content[::2], content[1::2]):
+            container[key] = value                  # update() would add to a Counter
     elif isinstance(container, (set, collections.deque)):
         container.clear()
         (container.update if isinstance(container, set) else container.extend)(content)
@@ -1224,6 +1230,9 @@ def examine(job, channel):
     try:
         prelude = compile_prelude(job["prelude"])
         tree = ast.parse(job["tests"], "tests.py")
+        defines_check = any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in tree.body)
+        if job["style"] == "auto" and job["entry_point"] and defines_check:
+            job["style"] = "check"
         clean = is_simple(tree) and is_simple(ast.parse(job["prelude"])) if compiles(job["prelude"]) else is_simple(tree)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
         return dict(answer, reason=f"error: the tests or the prelude do not parse: {problem}"), True
@@ -1233,7 +1242,7 @@ def examine(job, channel):
         module = test_module(job, prelude, tree, solution, answer)
         Counting().visit(tree)
         exec(compile(tree, "tests.py", "exec", dont_inherit=True), module.__dict__)
-        if job["style"] == "check" or job["style"] == "auto" and job["entry_point"] and "check" in vars(module):
+        if job["style"] == "check":
             module.check(vars(module)[job["entry_point"]])
         run_collected(module)
         if not Counting.ran:
@@ -1316,7 +1325,7 @@ def test_module(job, prelude, tree, solution, answer):
         if name not in imported and name != entry:
             answer["flags"].append(name)
     vars(solution)["__all__"] = offered
-    if entry and job["style"] == "check" and entry not in offered:
+    if job["style"] == "check" and entry not in offered:
         raise Verdict(f"failed: the program does not define {entry}")
     return module
 

@@ -1,0 +1,367 @@
+"""sandbox_exec.py: verdicts with their reasons, every style of tests, legitimate programs, limits, throughput without leaks.
+
+What hostile programs try is in test_sandbox_attacks.py.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import sandbox_exec
+from sandbox_exec import Pool, run_tests
+
+SQUARE = "def f(x): return x * x\n"
+CHECK = "def check(candidate):\n    assert candidate(3) == 9\n    assert candidate(-7) == 49\n"
+
+
+@pytest.fixture(scope="module")
+def pool():
+    with Pool(2) as pool:
+        yield pool
+
+
+def judge(pool, code, tests=CHECK, **job):
+    """One verdict; tests of the style `check` are about f."""
+    job = {"entry_point": "f", **job}
+    ((_, result),) = pool.imap_unordered([(None, {"code": code, "tests": tests, **job})])
+    return result
+
+
+def stdio(*pairs):
+    return {"inputs": [given for given, _ in pairs], "outputs": [wanted for _, wanted in pairs]}
+
+
+VERDICTS = [
+    (SQUARE, CHECK, "passed"),
+    ("def f(x): return x + x\n", CHECK, "failed: assert candidate(3) == 9"),
+    ("def f(x): return x * x if x > 0 else None\n", CHECK, "failed: assert candidate(-7) == 49"),
+    ("def f(x): return [][x]\n", CHECK, "failed: IndexError: list index out of range, in: assert candidate(3) == 9"),
+    ("def g(x): return x * x\n", CHECK, "failed: the program does not define f"),
+    ("1 / 0\n" + SQUARE, CHECK, "failed: ZeroDivisionError: division by zero, while the program was loaded"),
+    ("def f(x): return x *\n", CHECK, "syntax"),
+    ("", CHECK, "no code"),
+    (" \n\t\n", CHECK, "no code"),
+    (None, CHECK, "no code"),
+    (SQUARE, "x = f(3)\n", "failed: the tests ran no assert"),
+    (SQUARE, "def test_nothing():\n    f(3)\n", "failed: the tests ran no assert"),
+    (SQUARE, "import no_such_package\nassert f(3) == 9\n", "error: the tests need 'no_such_package', which is not installed"),
+    (SQUARE, "assert f(3) ==\n", "error: the tests or the prelude do not parse"),
+    (SQUARE, {"inputs": ["1"], "outputs": []}, "error: tests must be text or"),
+    ("def f(x): return bytearray(1 << 40)\n", CHECK, "memory"),
+    ("import os\ndef f(x): os.abort()\n", CHECK, "killed"),
+    ("import sys\ndef f(x): sys.exit(0)\n", CHECK, "failed: SystemExit: 0, in: assert candidate(3) == 9"),
+    ("import os\ndef f(x): os._exit(0)\n", CHECK, "failed: the program ended (exit status 0) before it answered"),
+    ("print(int(input()) ** 2)\n", stdio(("3", "9"), ("4", "16\n")), "passed"),
+    ("print(int(input()) * 2)\n", stdio(("2", "4"), ("3", "9")), "failed: input 2 of 2: wrong output"),
+    ("print(1)\nraise ValueError('no')\n", stdio(("", "1")), "failed: input 1 of 1: exit status 1 ValueError: no"),
+    ("print(1)\nimport sys\nsys.exit(3)\n", stdio(("", "1")), "failed: input 1 of 1: exit status 3"),
+    ("print(1\n", stdio(("", "1")), "syntax"),
+    ("x = bytearray(1 << 40)\n", stdio(("", "")), "memory"),
+]
+
+
+@pytest.mark.parametrize("code, tests, reason", VERDICTS)
+def test_verdict_and_reason(pool, code, tests, reason):
+    result = judge(pool, code, tests)
+    assert result.reason.startswith(reason)
+    assert result.verdict == reason.split(":")[0]
+    assert result.passed is {"passed": True, "error": None}.get(result.verdict, False)
+    assert reason in ("passed", "timeout", "memory", "killed", "no code", "syntax") or ": " in reason
+
+
+STYLES = {
+    "pytest that imports": (SQUARE, "from solution import f\ndef test_f():\n    assert f(3) == 9\n"),
+    "pytest, names in scope": (SQUARE, "def test_f():\n    assert f(3) == 9\n"),
+    "pytest, module": (SQUARE, "import solution\ndef test_f():\n    assert solution.f(3) == 9\n"),
+    "raises, approx, mark": (
+        "def f(x):\n    if x < 0: raise ValueError('negative')\n    return x ** .5\n",
+        "import pytest\nfrom solution import *\n"
+        "@pytest.mark.parametrize('x, y', [(4, 2), pytest.param(2, 1.414213562)])\n"
+        "def test_f(x, y):\n    assert f(x) == pytest.approx(y)\n    assert [f(x)] == pytest.approx([y])\n"
+        "def test_raises():\n    with pytest.raises(ValueError, match='neg'):\n        f(-1)\n"
+        "@pytest.mark.skip(reason='x')\ndef test_skipped():\n    assert False\n"
+        "def test_skip():\n    pytest.skip('later')\n",
+    ),
+    "fixtures": (
+        "def f(x):\n    print('got', x)\n    return x * x\n",
+        "import pytest\n@pytest.fixture\ndef nine():\n    yield 9\n"
+        "@pytest.fixture(params=[1, 2])\ndef each(request):\n    return request.param\n"
+        "def test_f(nine, capsys, tmp_path):\n    assert f(3) == nine\n    assert capsys.readouterr().out == 'got 3\\n'\n"
+        "def test_each(each):\n    assert f(each) == each ** 2\n"
+        "class TestIt:\n    def setup_method(self):\n        self.x = 3\n    def test_m(self, nine):\n        assert f(self.x) == nine\n",
+    ),
+    "unittest": (
+        SQUARE,
+        "import unittest\nclass TestCases(unittest.TestCase):\n    def setUp(self): self.x = 3\n"
+        "    def test_a(self): self.assertEqual(f(self.x), 9)\n"
+        "    def test_b(self):\n        with self.assertRaises(TypeError): f('a')\nif __name__ == '__main__': unittest.main()\n",
+    ),
+    "assert": (SQUARE, "assert f(3) == 9\nassert f(4) == 16\n"),
+}
+
+
+@pytest.mark.parametrize("name", STYLES)
+@pytest.mark.parametrize("pytest_package", ["installed", "stand-in"])
+def test_styles_pass_and_can_fail(name, pytest_package, pool, request):
+    code, tests = STYLES[name]
+    used = pool if pytest_package == "installed" else request.getfixturevalue("pool_without_pytest")
+    assert judge(used, code, tests).reason == "passed"
+    assert judge(used, "def f(x):\n    return x + 1\n", tests).passed is False
+
+
+@pytest.fixture(scope="module")
+def pool_without_pytest():
+    with Pool(1, disable=["pytest"]) as pool:
+        yield pool
+
+
+def test_prelude_stands_in_front_of_program_and_tests(pool):
+    prelude = 'import math\ndef helper(x):\n    return x + 1\ndef f(x):\n    """A stub."""\n'
+    tests = "def check(candidate):\n    assert candidate(3) == helper(9)\n"
+    assert judge(pool, "def f(x): return math.floor(helper(x * x))\n", tests, prelude=prelude, style="check").reason == "passed"
+    assert judge(pool, "y = 1\n", tests, prelude=prelude, style="check").reason == "failed: the program does not define f"
+    redefined = "def helper(x): return 3\ndef f(x): return 3\n"
+    assert judge(pool, redefined, tests, prelude=prelude, style="check").passed is False
+
+
+LEGITIMATE = {
+    "threads": "import threading\ndef f(x):\n    out = []\n    ts = [threading.Thread(target=out.append, args=(x,)) for _ in range(9)]\n"
+               "    [t.start() for t in ts]; [t.join() for t in ts]\n    return x * x if len(out) == 9 else 0\n",
+    "multiprocessing": "import multiprocessing\ndef g(x): return x * x\ndef f(x):\n"
+                       "    with multiprocessing.Pool(2) as pool: return pool.map(g, [x])[0]\n",
+    "tempfile": "import tempfile, os\ndef f(x):\n    with tempfile.TemporaryDirectory() as d:\n        p = os.path.join(d, 'a')\n"
+                "        open(p, 'w').write(str(x * x))\n        return int(open(p).read())\n",
+    "asyncio": "import asyncio\nasync def g(x):\n    await asyncio.sleep(.01)\n    return x * x\ndef f(x): return asyncio.run(g(x))\n",
+    "deep recursion": "import sys\nsys.setrecursionlimit(50000)\ndef g(n): return 0 if n == 0 else 1 + g(n - 1)\n"
+                      "def f(x): return x * x if g(20000) == 20000 else 0\n",
+    "big integers": "import sys\nsys.set_int_max_str_digits(0)\ndef f(x): return x * x + len(str(7 ** 9999)) - 8451\n",
+    "unicode": "def größe(x): return x * x\ndef f(x): return größe(x) if 'héllo 中文 🎉'[0] == 'h' else 0\n",
+    "two seconds": "import time\ndef f(x):\n    end = time.process_time() + 1.0\n    while time.process_time() < end: pass\n    return x * x\n",
+    "standard library": "import collections, csv, decimal, fractions, functools, hashlib, heapq, io, itertools, json, random, re, sqlite3, "
+                        "statistics, string, typing, uuid, xml.dom, zlib, ssl, socket, ctypes, unittest, logging, pathlib, subprocess\n"
+                        "def f(x): return int(sqlite3.connect(':memory:').execute('select ? * ?', (x, x)).fetchone()[0])\n",
+    "subprocess": "import subprocess, sys\ndef f(x):\n"
+                  "    return int(subprocess.run([sys.executable, '-c', f'print(({x}) ** 2)'], capture_output=True, text=True).stdout)\n",
+    "prints a lot": "def f(x):\n    for i in range(20000): print(i, x)\n    return x * x\n",
+    "own alarm": "import signal\ndef f(x):\n    class T(Exception): pass\n    def h(*a): raise T\n    signal.signal(signal.SIGALRM, h)\n"
+                 "    try:\n        signal.setitimer(signal.ITIMER_REAL, .02)\n        while True: pass\n    except T: return x * x\n",
+    "future and main guard": "from __future__ import annotations\ndef f(x: int | None): return x * x\n"
+                             "if __name__ == '__main__':\n    input(); raise SystemExit(1)\n",
+    "300 MB": "def f(x):\n    y = bytearray(300 << 20)\n    return x * x + y[5]\n",
+}
+
+
+@pytest.mark.parametrize("name", LEGITIMATE)
+def test_legitimate_programs_pass(pool, name):
+    needs = {"multiprocessing": "root", "subprocess": "root"}.get(name)      # /dev/shm; an interpreter below root's home
+    result = judge(pool, LEGITIMATE[name])
+    assert result.reason == "passed" or (needs and needs not in pool.servers[0].protected)
+
+
+def test_numpy_values_cross_with_their_types(pool):
+    code = ("import numpy as np\ndef f(x): return np.int64(x) * np.int64(x)\ndef g(n): return np.arange(n, dtype=np.float32) ** 2\n"
+            "def h(a):\n    a += 1\n")  # fmt: skip
+    tests = ("import numpy as np\nfrom solution import f, g, h\ndef test_np():\n    assert f(3) == 9 and isinstance(f(3), np.int64)\n"
+             "    assert g(4).dtype == np.float32 and (g(4) == np.array([0, 1, 4, 9])).all()\n"
+             "    a = np.zeros((2, 3)); h(a)\n    assert a.shape == (2, 3) and a.sum() == 6\n")  # fmt: skip
+    assert judge(pool, code, tests).reason == "passed"
+    assert judge(pool, code.replace("+= 1", "+= 2"), tests).passed is False
+
+
+CROSSING = {  # what the tests and the program hand each other: program, tests, and a change to the program that must fail
+    "exact types": ("def f(): return [1, (2, {3: {4}}), 'ü\\ud800', b'x', 1.5, None, True, 2 ** 80, float('inf'), range(3), 1j]\n",
+                    "r = f()\nassert r == [1, (2, {3: {4}}), 'ü\\ud800', b'x', 1.5, None, True, 2 ** 80, float('inf'), range(3), 1j]\n"
+                    "assert type(r[1]) is tuple and r[6] is True\n", ("(2, {3", "[2, {3")),
+    "collections": ("from collections import *\nimport datetime, decimal\ndef f(): return Counter('aab'), deque([1], 3), OrderedDict(a=1), "
+                    "decimal.Decimal('1.5'), datetime.date(2020, 1, 2)\n",
+                    "from collections import *\nimport datetime, decimal\nassert f() == (Counter('aab'), deque([1]), OrderedDict(a=1), "
+                    "decimal.Decimal('1.5'), datetime.date(2020, 1, 2))\nassert f()[1].maxlen == 3\n", ("deque([1], 3)", "deque([1], 4)")),
+    "in place": ("def f(l, d): l.sort(); d['n'] = l; return l\n",
+                 "l, d = [3, 1, 2], {}\nassert f(l, d) is l and l == [1, 2, 3] and d['n'] is l\n", ("l.sort()", "l = sorted(l)")),
+    "cycles": ("def f():\n    l = [1]; l.append(l); return l\n", "r = f()\nassert r[1] is r and r[0] == 1\n", ("l.append(l)", "l.append([1])")),
+    "callback": ("def f(g, xs): return [g(x) for x in xs]\n",
+                 "seen = []\ndef g(x):\n    seen.append(x)\n    return x + 1\nassert f(g, [1, 2]) == [2, 3] and seen == [1, 2]\n",
+                 ("g(x) for", "x + 1 for")),
+    "class of the tests": ("def f(t): return 0 if t is None else 1 + max(f(t.left), f(t.right))\n",
+                           "class Tree:\n    def __init__(self, left=None, right=None): self.left, self.right = left, right\n"
+                           "assert f(Tree(Tree(), Tree(None, Tree()))) == 3\n", ("max", "min")),
+    "linked list": ("def f(n):\n    p = None\n    while n: n.next, p, n = p, n, n.next\n    return p\n",
+                    "class N:\n    def __init__(self, v, next=None): self.v, self.next = v, next\na = N(1, N(2))\nr = f(a)\n"
+                    "assert (r.v, r.next.v, r.next.next) == (2, 1, None) and r.next is a\n", ("n.next, p, n = p, n, n.next", "n, p = n.next, n")),
+    "own exception": ("class Bad(ValueError):\n    def __init__(self, v): super().__init__(f'bad {v}'); self.v = v\n"
+                      "def f(x): raise Bad(x)\n",
+                      "import pytest\nfrom solution import f, Bad\ndef test():\n    with pytest.raises(Bad) as e: f(7)\n"
+                      "    assert str(e.value) == 'bad 7' and e.value.v == 7\n    with pytest.raises(ValueError): f(1)\n",
+                      ("raise Bad", "raise ValueError")),
+    "namedtuple, enum, dataclass": (
+        "import enum, typing, dataclasses\nclass P(typing.NamedTuple):\n    x: int\n    y: int\nclass C(enum.Enum):\n    RED = 1\n    BLUE = 2\n"
+        "@dataclasses.dataclass\nclass D:\n    a: int\n    b: list = dataclasses.field(default_factory=list)\n"
+        "def f(x): return P(x, x * x), C.RED, D(x)\n",
+        "from solution import *\np, c, d = f(3)\nassert p == (3, 9) and p.y == 9 and isinstance(p, P) and c is C.RED and c.value == 1\n"
+        "assert d == D(3) and d.a == 3 and d != D(4) and [x.name for x in C] == ['RED', 'BLUE']\nx, y = p\nassert y == 9\n",
+        ("P(x, x * x)", "P(x, x)")),
+    "operators": ("class V:\n    def __init__(self, *c): self.c = c\n    def __add__(self, o): return V(*(a + b for a, b in zip(self.c, o.c)))\n"
+                  "    def __mul__(self, k): return V(*(a * k for a in self.c))\n    __rmul__ = __mul__\n"
+                  "    def __eq__(self, o): return isinstance(o, V) and self.c == o.c\n    def __lt__(self, o): return self.c < o.c\n"
+                  "    def __len__(self): return len(self.c)\n    def __getitem__(self, i): return self.c[i]\n"
+                  "    def __contains__(self, x): return x in self.c\n",
+                  "from solution import V\na, b = V(1, 2), V(3, 4)\nassert a + b == V(4, 6) and 2 * a == V(2, 4) and a < b and len(a) == 2\n"
+                  "assert 2 in a and 7 not in a and a[1] == 2 and list(b) == [3, 4] and a != b and sorted([b, a])[0] == a\n",
+                  ("a + b for", "a - b for")),
+    "state, properties, context": (
+        "class Stack:\n    count = 0\n    def __init__(self): self.items = []; Stack.count += 1\n    def push(self, x): self.items.append(x); return self\n"
+        "    @property\n    def top(self): return self.items[-1]\n    def __enter__(self): return self\n    def __exit__(self, *a): self.items.clear()\n",
+        "from solution import Stack\nwith Stack() as s:\n    s.push(1).push(2)\n    assert s.top == 2 and s.items == [1, 2]\n"
+        "assert s.items == [] and Stack.count == 1 and not hasattr(s, 'bottom')\n", ("self.items[-1]", "self.items[0]")),
+    "generators": ("def f(n):\n    for i in range(n): yield i * i\n",
+                   "import types\ng = f(4)\nassert isinstance(g, types.GeneratorType) and next(g) == 0 and list(g) == [1, 4, 9]\n", ("i * i", "i")),
+    "coroutines": ("async def f(x): return x * x\n", "import asyncio\nassert asyncio.run(f(3)) == 9\n", ("x * x", "x")),
+    "captured output": ("def f(x): print('hi', x)\n", "import io, contextlib\nb = io.StringIO()\nwith contextlib.redirect_stdout(b): f(3)\n"
+                        "assert b.getvalue() == 'hi 3\\n'\n", ("'hi'", "'ho'")),
+    "given input": ("def f(): return int(input('n? ')) ** 2\n",
+                    "def test(monkeypatch):\n    monkeypatch.setattr('builtins.input', lambda _: '3')\n    assert f() == 9\n", ("** 2", "** 3")),
+    "helper of the program": ("def enc(s): return s[::-1]\ndef f(s): return s[::-1]\n", "assert f(enc('abc')) == 'abc'\n", ("def f(s): return s[::-1]", "def f(s): return s")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CROSSING)
+def test_data_between_tests_and_program(pool, name):
+    code, tests, (old, new) = CROSSING[name]
+    assert old in code
+    assert judge(pool, code, tests).reason == "passed"
+    assert judge(pool, code.replace(old, new), tests).passed is False
+
+
+def test_stdio_is_a_real_file_and_lenient_about_blanks(pool):
+    code = "import os, sys\nd = open(0).read().split()\nsys.stdout.write(' '.join(d) + '  \\n')\nsys.stdout.flush()\nos.write(1, b'end\\n\\n')\n"
+    big = "7 " * 700_000
+    assert judge(pool, code, stdio(("a b", "a b\nend"), (big, big + "\nend\n"))).reason == "passed"
+    assert judge(pool, code, stdio(("a b", "a  b\nend"))).passed is False
+    assert judge(pool, "input(); input()\n", stdio(("one line", ""))).reason.endswith("EOFError: EOF when reading a line")
+    assert judge(pool, "if __name__ == '__main__':\n    print(1); exit()\n", stdio(("", "1"))).reason == "passed"
+
+
+SPIN = "def f(x):\n    while True: pass\n"
+SLEEP = "import time\ndef f(x): time.sleep(1000)\n"
+CHILD_SPINS = "import os\ndef f(x):\n    if not os.fork():\n        while True: pass\n    os.wait()\n"
+IGNORES = "import signal\nfor s in range(1, 65):\n    try: signal.signal(s, signal.SIG_IGN)\n    except (OSError, ValueError): pass\n" + SPIN
+
+
+BACKTRACK = "import re\ndef f(x): re.match('(a+)+$', 'a' * 60 + 'b')\n"
+
+
+def test_time_is_limited(pool):
+    """Spinning, in children too, deaf to signals, inside a C function, asleep; with a judge and as a script."""
+    jobs = [((code, style), {"code": code + "f(1)\n" * (style == "stdio"), "tests": stdio(("", "")) if style == "stdio" else CHECK,
+                             "entry_point": "f", "cpu_s": 0.5, "wall_s": 6 if code != SLEEP else 2})
+            for code in (SPIN, SLEEP, CHILD_SPINS, IGNORES, BACKTRACK) for style in ("judge", "stdio")]  # fmt: skip
+    jobs.append((("generator", "judge"), {"code": "def f():\n    while True: yield 1\n", "tests": "assert sum(f()) == 1\n", "cpu_s": 0.5}))
+    for (code, _), result in pool.imap_unordered(jobs):
+        assert result.reason == "timeout" and "time" in result.detail, (code, result)
+        assert result.wall_s < 6 + 2 and (code != SLEEP or result.cpu_s < 0.5), (code, result)
+
+
+def test_busy_machine_turns_no_right_answer_into_a_timeout(pool):
+    """Four busy processes a core; the program needs a good part of its processor time."""
+    busy = [subprocess.Popen([sys.executable, "-Sc", "while True: pass"]) for _ in range(4 * os.cpu_count())]
+    try:
+        needs = "import time\ndef f(x):\n    while time.process_time() < .4: pass\n    return x * x\n"
+        jobs = [(n, {"code": needs, "tests": CHECK, "entry_point": "f", "cpu_s": 2}) for n in range(4)]
+        assert [result.reason for _, result in pool.imap_unordered(jobs)] == ["passed"] * 4
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+
+
+def test_starved_run_is_repeated_alone_once(pool, monkeypatch):
+    """A wall time that is too short for the queue on a busy processor, long enough for the program by itself."""
+    sent = []
+    dispatch = sandbox_exec.Task.dispatch
+
+    def spy(task, server):
+        sent.append(task.key)
+        if len(sent) == 1:
+            task.wall = 0.3
+        else:
+            task.wall = 30
+        return dispatch(task, server)
+
+    busy = [subprocess.Popen([sys.executable, "-Sc", "while True: pass"]) for _ in range(4 * os.cpu_count())]
+    try:
+        monkeypatch.setattr(sandbox_exec.Task, "dispatch", spy)
+        needs = "import time\ndef f(x):\n    while time.process_time() < .5: pass\n    return x * x\n"
+        assert judge(pool, needs).reason == "passed"
+        assert len(sent) == 2
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+
+
+def test_results_come_as_they_finish_from_an_endless_iterator(pool):
+    slow = {"code": "import time\ndef f(x):\n    time.sleep(2)\n    return x * x\n", "tests": CHECK, "entry_point": "f"}
+    quick = {"code": SQUARE, "tests": CHECK, "entry_point": "f"}
+
+    def jobs():
+        yield "slow", slow
+        while True:
+            yield "quick", quick
+
+    seen = []
+    for key, result in pool.imap_unordered(jobs()):
+        assert result.reason == "passed"
+        seen.append(key)
+        if key == "slow" or len(seen) == 20:
+            break
+    assert seen.count("quick") >= 5
+    assert judge(pool, SQUARE).reason == "passed"                # the pool outlives a caller that stops early
+
+
+def test_run_tests_and_command_line(tmp_path):
+    assert run_tests(SQUARE, CHECK, entry_point="f").passed is True
+    assert run_tests("def f(x): return x", CHECK, entry_point="f").reason == "failed: assert candidate(3) == 9"
+    (tmp_path / "good.py").write_text(SQUARE)
+    (tmp_path / "bad.py").write_text("def f(x): return 1\n")
+    (tmp_path / "tests.py").write_text("assert f(3) == 9\n")
+    (tmp_path / "tests.json").write_text(json.dumps(stdio(("", ""))))
+    for program, tests, code, said in (("good.py", "tests.py", 0, "passed"), ("bad.py", "tests.py", 1, "failed: assert f(3) == 9"),
+                                       ("good.py", "tests.json", 0, "passed"), ("none.py", "tests.py", 2, "")):  # fmt: skip
+        done = subprocess.run([sys.executable, sandbox_exec.__file__, tmp_path / program, tmp_path / tests], capture_output=True, text=True)
+        assert done.returncode == code and done.stdout.startswith(said) and "Traceback" not in done.stderr
+    assert "none.py" in done.stderr
+
+
+def test_one_process_mode_is_there_by_name_only(pool):
+    peeking = "import sys\ndef f(x): return eval(sys._getframe(1).f_code.co_name == 'check' and '9' or '0') if x == 3 else 49\n"
+    result = judge(pool, peeking, one_process=True)
+    assert result.passed is True and result.mode == "one process"
+    assert judge(pool, peeking).passed is False
+
+
+def test_many_jobs_leave_nothing_behind():
+    """Judges are renewed on the way; descriptors, processes and memory stay where they were."""
+    def state(pool):
+        rss = int(Path(f"/proc/{os.getpid()}/statm").read_text().split()[1])
+        servers = [len(os.listdir(f"/proc/{server.process.pid}/fd")) for server in pool.servers] if os.getuid() == 0 else []
+        return len(os.listdir("/proc/self/fd")), servers, threading.active_count(), rss
+
+    jobs = [(n, {"code": code, "tests": tests, "entry_point": "f"}) for n in range(150)
+            for code, tests in ((SQUARE, CHECK), ("f = 3", CHECK), (SQUARE, "import os\nassert f(3) == 9\n"), ("print(1)", stdio(("", "1"))))]
+    before_any = set(os.listdir("/proc/self/fd"))
+    with Pool(2) as pool:
+        list(pool.imap_unordered(jobs[:60]))
+        before = state(pool)
+        verdicts = [result.verdict for _, result in pool.imap_unordered(jobs)]
+        after = state(pool)
+        children = {server.process.pid for server in pool.servers}
+    assert verdicts.count("passed") == 450 and verdicts.count("failed") == 150
+    assert before[0] == after[0] and before[2] == after[2] and after[3] - before[3] < 1000          # pages
+    assert all(abs(a - b) <= 1 for a, b in zip(before[1], after[1]))                # a judge is there, or not yet again
+    assert set(os.listdir("/proc/self/fd")) == before_any
+    assert not any(os.path.exists(f"/proc/{pid}") for pid in children)

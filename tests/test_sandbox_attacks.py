@@ -1,0 +1,416 @@
+"""sandbox_exec.py against hostile programs: no forged verdict, nothing left behind, nothing read or written outside; as root and
+as an ordinary user, and with each layer switched off in turn: then what the banner still promises must hold.
+"""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import sandbox_exec
+from sandbox_exec import LAYERS, Pool
+
+SQUARE = "def f(x): return x * x\n"
+CHECK = "def check(candidate):\n    assert candidate(3) == 9\n    assert candidate(-7) == 49\n"
+ALWAYS = "class E:\n" + "".join(
+    f"    def __{name}__(self, *a): return True\n" for name in "eq lt gt le ge contains bool call".split()
+) + "    def __ne__(self, o): return False\n    def __sub__(self, o): return 0.0\n    __rsub__ = __sub__\n    __hash__ = None\n"  # fmt: skip
+
+FORGERIES = {  # name: program, tests; none may pass
+    "always equal": (ALWAYS + "def f(x): return E()\n", CHECK),
+    "always equal, nested": (ALWAYS + "def f(x): return [E(), {'a': E()}]\n", "assert f(1) == [1, {'a': 2}]\n"),
+    "equal int": ("class E(int):\n    def __eq__(self, o): return True\n    __hash__ = int.__hash__\ndef f(x): return E(0)\n", CHECK),
+    "equal str": ("class E(str):\n    def __eq__(self, o): return True\n    __hash__ = str.__hash__\ndef f(x): return E('')\n", "assert f(1) == 'one'\n"),
+    "equal list": ("class E(list):\n    def __eq__(self, o): return True\ndef f(x): return E()\n", "assert f(1) == [1]\n"),
+    "equal dict": ("class E(dict):\n    def __eq__(self, o): return True\ndef f(x): return E()\n", "assert f(1) == {1: 2}\n"),
+    "equal class": ("class M(type):\n    def __eq__(self, o): return True\n    __hash__ = type.__hash__\nclass f(metaclass=M):\n    def __init__(self, x): pass\n", CHECK),
+    "equal callable": (ALWAYS + "f = E()\n", CHECK),
+    "difference of nothing": (ALWAYS + "def f(x): return E()\n", "assert abs(f(2) - 1.41421356) < 1e-6\n"),
+    "class for function": (ALWAYS.replace("class E:", "class f:\n    def __init__(self, *a): pass\n    def __abs__(self): return 0.0"),
+                           "assert abs(f(2) - 1.41421356) < 1e-6\n"),
+    "capital class for function": (ALWAYS.replace("class E:", "class F:\n    def __init__(self, *a): pass\n    def __abs__(self): return 0.0")
+                                   .replace("return 0.0\n    __r", "return F()\n    __r"), "assert abs(F(2) - 1.41421356) < 1e-6\n"),
+    "contains all": (ALWAYS + "def f(x): return E()\n", "assert 9 in f(3)\n"),
+    "starts with all": ("class E:\n    def startswith(self, x): return True\ndef f(x): return E()\n", "assert f(3).startswith('Hello')\n"),
+    "approximately all": (ALWAYS + "def f(x): return E()\n", "import pytest\ndef test():\n    assert f(2) == pytest.approx(1.41421356)\n"),
+    "unittest's equal": (ALWAYS + "def f(x): return E()\n", "import unittest\nclass T(unittest.TestCase):\n    def test(self): self.assertEqual(f(3), 9)\n"),
+    "almost equal": (ALWAYS + "def f(x): return E()\n", "import unittest\nclass T(unittest.TestCase):\n    def test(self): self.assertAlmostEqual(f(2), 1.41421356)\n"),
+    "mock.ANY": ("from unittest.mock import ANY\ndef f(x): return ANY\n", CHECK),
+    "numpy's truth": ("import numpy as np\ndef f(x): return np.array([])\n", "assert bool((f(3) == 9).any())\n"),
+    "patched unittest": ("import unittest\nfor n in dir(unittest.TestCase):\n    if n.startswith('assert'): setattr(unittest.TestCase, n, lambda *a, **k: None)\n"
+                         "unittest.TestCase.run = lambda s, r=None: r\ndef f(x): return 0\n",
+                         "import unittest\nclass T(unittest.TestCase):\n    def test(self): self.assertEqual(f(3), 9)\n"),
+    "patched builtins": ("import builtins, math\nbuiltins.all = builtins.abs = lambda *a: 0\nmath.sqrt = lambda x: 0\ndef f(x): return 0\n",
+                         "import math\nassert f(16) == math.sqrt(16) and abs(f(4) - 2) < .1\n"),
+    "shadowed builtins": ("def all(x): return True\ndef abs(x): return 0\ndef sorted(x): return []\ndef f(x): return 0\n",
+                          "from solution import *\ndef test():\n    assert all(f(x) == x for x in [3]) and abs(f(3) - 9) < 1 and sorted([1]) == []\n"),
+    "shadowed modules": ("class math:\n    def isclose(*a): return True\nclass np:\n    def allclose(*a): return True\ndef f(x): return 0\n",
+                         "from solution import *\ndef test():\n    assert math.isclose(f(2), 1.414)\n"),
+    "tests of its own": ("def f(x): return 0\ndef check(c): return None\ndef test_a(): pass\n", "from solution import *\ndef test_a(): assert f(3) == 9\n"),
+    "conftest": ("open('conftest.py', 'w').write('raise SystemExit(0)')\nopen('pytest.py', 'w').write('')\ndef f(x): return 0\n",
+                 "from solution import f\nimport pytest\ndef test_a(): assert f(3) == 9\n"),
+    "frames and constants": ("import sys, gc\ndef f(x):\n    fr = sys._getframe()\n    while fr:\n        for c in fr.f_code.co_consts:\n            if c in (9, 49, 'nine'): return c\n"
+                             "        fr = fr.f_back\n    for o in gc.get_objects():\n        if type(o) is tuple and o[:2] == (3, 9): return 9\n    return 0\n", CHECK),
+    "globals of a callback": ("def f(g, x):\n    import operator\n    for get in (getattr, lambda g, n: operator.attrgetter(n)(g)):\n        try: return get(g, '__globals__')['WANTED'][x]\n"
+                              "        except Exception: pass\n    return 0\n", "WANTED = {3: 9}\ndef g(v): return v\nassert f(g, 3) == WANTED[3]\n"),
+    "frame of a generator": ("def f(g):\n    try: return g.gi_frame.f_globals['WANTED']\n    except Exception: return 0\n", "WANTED = 9\nassert f(i for i in [1]) == WANTED\n"),
+    "class of an argument": ("def f(t):\n    try: return type(t).__init__.__globals__['WANTED']\n    except Exception: pass\n    try: return t.__class__.__init__.__globals__['WANTED']\n"
+                             "    except Exception: return 0\n", "WANTED = 9\nclass T:\n    def __init__(self): pass\nassert f(T()) == WANTED\n"),
+    "early stop of map": ("def f(x): raise StopIteration\n", "assert all(map(lambda c: f(c[0]) == c[1], [(3, 9)]))\n"),
+    "skip": ("import unittest\ndef f(x): raise unittest.SkipTest\n", "import unittest\nclass T(unittest.TestCase):\n    def test_a(self): self.assertTrue(f)\n    def test_b(self): self.assertEqual(f(3), 9)\n"),
+    "pytest's skip": ("class Skipped(BaseException): pass\nSkipped.__module__ = '_pytest.outcomes'\ndef f(x): raise Skipped('x')\n",
+                      "def test_a(): assert f\ndef test_b(): assert f(3) == 9\n"),
+    "exit in function": ("import os\ndef f(x): os._exit(0)\n", CHECK),
+    "exit when expected to raise": ("import os\ndef f(x): os._exit(0)\n", "import pytest\ndef test():\n    with pytest.raises(BaseException): f(-1)\n"),
+    "exit swallowed": ("import os\ndef f(x): os._exit(0)\n", "def test():\n    assert f\n    try: f(1)\n    except: pass\n"),
+    "sys.exit at import": ("import sys\nprint('passed')\nsys.exit(0)\n", CHECK),
+    "exec of true": ("import os\nos.execv('/bin/sh', ['sh', '-c', 'echo passed'])\n", CHECK),
+    "atexit": ("import atexit, os\natexit.register(os._exit, 0)\ndef f(x): return 0\n", CHECK),
+    "thread that exits": ("import threading, os, time\nthreading.Timer(.2, os._exit, [0]).start()\ndef f(x):\n    time.sleep(1)\n    return 0\n", CHECK),
+    "kills itself": ("import os\ndef f(x): os.kill(os.getpid(), 9)\n", CHECK),
+    "closes everything": ("import os\ndef f(x): os.closerange(0, 100)\n", CHECK),
+    "verdict into every descriptor": ("import os, json\ndef f(x):\n    for fd in range(64):\n        for m in (b'passed\\n', json.dumps({'reason': 'passed', 'detail': '', 'flags': [], 'clean': True, 'gone': False}).encode() + b'\\n'):\n"
+                                      "            try: os.write(fd, m)\n            except OSError: pass\n    os._exit(0)\n", CHECK),
+    "forged messages": ("import os, json, struct\ndef f(x):\n    for m in (['returned', 9, [], None], ['returned', ['library', 'unittest.mock', 'ANY'], [], None], ['ready', ['f']],\n"
+                        "              ['returned', ['mine', 7, 'object', ['library', 'builtins', 'int']], [], None], ['ask', 'call', [['yours', 0], [], {}], 0], [], {}, 7, 'passed'):\n"
+                        "        d = json.dumps(m).encode()\n        os.write(4, struct.pack('<I', len(d)) + d)\n    os._exit(0)\n", CHECK.replace("9", "10")),
+    "forged length": ("import os\ndef f(x):\n    os.write(4, b'\\xff' * 4 + b'x' * 1000)\n    os._exit(0)\n", CHECK),
+    "redefined helper": ("def helper(x): return 0\ndef f(x): return 0\n", "def check(candidate):\n    assert helper(candidate(3)) == 0\n    assert candidate(3) == 9\n"),
+    "patched json": ("import json\njson.dumps = lambda *a, **k: '[\"returned\", 9, [], null]'\ndef f(x): return 0\n", CHECK),
+    "nested too deep": ("def f(x):\n    l = []\n    for _ in range(10 ** 6): l = [l]\n    return l\n", CHECK),
+    "billion laughs": ("def f(x):\n    l = [9]\n    for _ in range(40): l = [l, l]\n    return l\n", CHECK),
+    "huge answer": ("def f(x): return 'x' * (100 << 20)\n", CHECK),
+    "endless name": ("class E:\n    def __getattr__(self, n): return self\n    def __len__(self): return 1\n    def __getitem__(self, i): return self\n"
+                     "    def __iter__(self): return self\n    def __next__(self): return self\ndef f(x): return E()\n", CHECK),
+}  # fmt: skip
+
+
+def judge(pool, code, tests=CHECK, **job):
+    job = {"entry_point": "f", "cpu_s": 2, "wall_s": 15, **job}
+    ((_, result),) = pool.imap_unordered([(None, {"code": code, "tests": tests, **job})])
+    return result
+
+
+@pytest.fixture(scope="module")
+def pool():
+    with Pool(2) as pool:
+        yield pool
+
+
+def forged(pool):
+    """Names of the forgeries that passed or broke the judge."""
+    jobs = ((name, {"code": code, "tests": tests, "entry_point": "f", "cpu_s": 2, "prelude": "def helper(x): return x - 9\n" * ("helper" in tests)})
+            for name, (code, tests) in FORGERIES.items())  # fmt: skip
+    return [(name, result.reason) for name, result in pool.imap_unordered(jobs) if result.passed is not False]
+
+
+def test_no_verdict_is_forged(pool):
+    assert forged(pool) == []
+    assert judge(pool, SQUARE).reason == "passed"
+
+
+def test_flags_name_what_the_tests_took_unasked(pool):
+    tests = "def check(candidate):\n    assert candidate(encode('a')) == 'a'\n"
+    result = judge(pool, "def encode(s): return s\ndef f(s): return s\n", tests)
+    assert result.reason == "passed" and result.flags == ("encode",)
+    assert judge(pool, SQUARE).flags == ()
+
+
+# ---- the machine around the program
+
+
+@pytest.fixture(scope="module")
+def outside(tmp_path_factory):
+    """A folder that a program has no business in, a service on the loopback device, another on a path, a secret in the environment."""
+    folder = tmp_path_factory.mktemp("outside")
+    for parent in [folder, *folder.parents]:
+        if parent.stat().st_uid == os.getuid() and parent != Path("/") and parent != Path("/tmp"):
+            parent.chmod(0o755)
+    folder.chmod(0o777)
+    (folder / "secret").write_text("CANARY")
+    (folder / "secret").chmod(0o666)
+    tcp, unix = socket.create_server(("127.0.0.1", 0)), socket.socket(socket.AF_UNIX)
+    unix.bind(str(folder / "s"))
+    unix.listen()
+    home = os.path.expanduser("~")
+    shown = [name for name in os.listdir(home) if not f"{sys.prefix}/ {sys.base_prefix}/".count(os.path.join(home, name) + "/")]
+    bystander = subprocess.Popen(["/bin/sleep", "1000"])
+    os.environ["SANDBOX_TEST_TOKEN"] = "CANARY-IN-THE-ENVIRONMENT"
+    yield {"folder": str(folder), "port": tcp.getsockname()[1], "pid": bystander.pid, "home": home, "names": shown}
+    assert bystander.poll() is None                              # nobody killed it
+    bystander.kill()
+    bystander.wait()
+    del os.environ["SANDBOX_TEST_TOKEN"]
+    tcp.close()
+    unix.close()
+
+
+TRIES = {  # what must be protected: programs whose f returns a true value if they got through
+    "files": {
+        "read": "def f(x): return open(OUT['folder'] + '/secret').read()\n",
+        "write": "def f(x): return open(OUT['folder'] + '/new', 'w').write('x')\n",
+        "append": "def f(x): return open(OUT['folder'] + '/secret', 'a').write('x')\n",
+        "remove": "import posix\ndef f(x): return posix.unlink(OUT['folder'] + '/secret') is None\n",
+        "rename": "import os\ndef f(x): return os.rename(OUT['folder'] + '/secret', OUT['folder'] + '/gone') is None\n",
+        "link": "import os\ndef f(x):\n    os.link(OUT['folder'] + '/secret', 'mine')\n    return open('mine').read()\n",
+        "symlink": "import os\ndef f(x):\n    os.symlink(OUT['folder'], 'd')\n    return os.listdir('d')\n",
+        "list": "import os\ndef f(x): return os.listdir(OUT['folder'])\n",
+        "truncate": "import os\ndef f(x): return os.truncate(OUT['folder'] + '/secret', 0) is None\n",
+        "shell": "import subprocess\ndef f(x): return subprocess.run(['/bin/sh', '-c', 'echo x > ' + OUT['folder'] + '/new']).returncode == 0\n",
+        "home": "import os\ndef f(x): return set(os.listdir(OUT['home'])) & set(OUT['names'])\n",
+        "passwords": "def f(x): return open('/etc/passwd').read()\n",
+        "environment": "def f(x): return [v for v in __import__('os').environ.values() if 'CANARY' in v]\n",
+        "environment of others": "import glob\ndef f(x): return [p for p in glob.glob('/proc/[0-9]*/environ') if 'CANARY' in open(p).read()]\n",
+        "memory of others": "import glob\ndef f(x): return [open(p, 'rb') for p in glob.glob('/proc/%d/mem' % OUT['pid'])]\n",
+    },
+    "network": {
+        "tcp": "import socket\ndef f(x): return socket.create_connection(('127.0.0.1', OUT['port']), 1)\n",
+        "listen": "import socket\ndef f(x): return socket.create_server(('127.0.0.1', 0))\n",
+        "unix": "import socket\ndef f(x): return not socket.socket(socket.AF_UNIX).connect(OUT['folder'] + '/s')\n",
+        "names": "import socket\ndef f(x): return socket.getaddrinfo('localhost', OUT['port'], 0, 0, 0) and socket.create_connection(('localhost', OUT['port']), 1)\n",
+        "others": "import socket\ndef f(x):\n    for a in ((16, 3), (17, 3), (40, 1), (38, 5), (2, 2), (2, 3)):\n        try: return socket.socket(*a).fileno()\n        except OSError: pass\n",
+    },
+    "signals": {
+        "kill": "import os\ndef f(x): return os.kill(OUT['pid'], 9) is None\n",
+        "kill the parent": "import os\ndef f(x): return os.getppid() > 0 and os.kill(os.getppid(), 0) is None\n",
+        "kill a thread": "import ctypes\ndef f(x): return ctypes.CDLL(None).syscall(%d, OUT['pid'], OUT['pid'], 9) == 0\n" % (234 if sandbox_exec.X86 else 131),
+        "limits": "import resource\ndef f(x): return resource.prlimit(OUT['pid'], resource.RLIMIT_NOFILE)\n",
+        "trace": "import ctypes\ndef f(x): return ctypes.CDLL(None).ptrace(16, OUT['pid'], None, None) == 0\n",
+    },
+    "seccomp": {
+        "namespaces": "import ctypes\ndef f(x): return ctypes.CDLL(None).unshare(0x10000000) == 0\n",
+        "keys": "import ctypes\ndef f(x): return ctypes.CDLL(None).syscall(%d, b'user', b'k', b'v', 1, -4) > 0\n" % (248 if sandbox_exec.X86 else 217),
+        "memfd": "import os\ndef f(x): return os.memfd_create('m') >= 0\n",
+    },
+    "rlimits": {
+        "own limits": "import resource\ndef f(x): return resource.setrlimit(resource.RLIMIT_DATA, (1 << 40, 1 << 40)) is None\n",
+        "descriptors": "import os\ndef f(x): return [os.dup(0) for _ in range(1000)]\n",
+        "file size": "def f(x):\n    with open('big', 'wb') as h: return h.write(bytes(80 << 20)) >= 80 << 20\n",
+    },
+}  # fmt: skip
+
+
+def tried(pool, outside, kinds):
+    """What got through, and what changed outside."""
+    before = sorted((path.name, path.stat().st_size) for path in Path(outside["folder"]).iterdir())
+    tests = "def check(candidate):\n    try: got = candidate(1)\n    except Exception: got = None\n    assert got\n"
+    jobs = [((kind, name), {"code": f"OUT = {outside!r}\n" + code, "tests": tests, "entry_point": "f", "cpu_s": 2}) for kind in kinds
+            for name, code in TRIES[kind].items()]  # fmt: skip
+    through = [key for key, result in pool.imap_unordered(jobs) if result.passed is not False]
+    after = sorted((path.name, path.stat().st_size) for path in Path(outside["folder"]).iterdir())
+    return through + [name for name in after if name not in before] + [name for name in before if name not in after]
+
+
+def test_nothing_outside_is_reached(pool, outside):
+    promised = [kind for kind in TRIES if kind in pool.servers[0].protected]
+    assert tried(pool, outside, promised) == []
+    assert judge(pool, SQUARE).reason == "passed"
+
+
+def test_own_folder_is_there_and_empty_each_time(pool):
+    messy = ("import os\ndef f(x):\n    for d in (os.getcwd(), os.environ['TMPDIR'], '/tmp', '/dev/shm'):\n        for n in ('random.py', 'json.py', 'mark'):\n"
+             "            try: open(os.path.join(d, n), 'w').write('raise SystemExit(0)')\n            except OSError: pass\n"
+             "    os.mkfifo('fifo'); open('new\\nline', 'w'); open(b'\\xff\\xfe', 'w'); os.symlink('/', 'link')\n"
+             "    for i in range(1500): os.mkdir('d'); os.chdir('d')\n    os.chdir(os.environ['HOME']); os.mkdir('shut'); open('shut/x', 'w'); os.chmod('shut', 0); os.chmod('.', 0)\n"
+             "    return x * x\n")  # fmt: skip
+    look = ("import os\ndef f(x):\n    import random, json\n    seen = [d for d in ('.', '/tmp', '/dev/shm') if os.path.exists(d + '/mark')]\n"
+            "    open('mine', 'w').write('x')\n    return x * x if not seen and os.listdir() == ['mine'] else 0\n")  # fmt: skip
+    for _ in range(2):
+        assert judge(pool, messy, "assert f(3) == 9\n").reason == "passed"
+        assert judge(pool, look, "assert f(3) == 9\n").reason == "passed"
+    assert judge(pool, "import os\ndef f(x): return x * x if os.environ['HOME'] == os.getcwd() else 0\n").reason == "passed"
+
+
+def alive(marker):
+    """Processes, anywhere on this machine, whose command line has the marker."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            found += [pid] if marker in Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace") else []
+        except OSError:
+            pass
+    return found
+
+
+def leaves_nothing(pool, marker):
+    child = f"['/bin/sh', '-c', 'trap \"\" 1 2 15; sleep {marker}; true']"
+    start = f"import subprocess, os\nD = subprocess.DEVNULL\ndef start(**how): subprocess.Popen({child}, stdin=D, stdout=D, stderr=D, **how)\n"
+    daemon = "def f(x):\n    if os.fork() == 0:\n        try: os.setsid()\n        except OSError: pass\n        if os.fork() == 0: start(); os._exit(0)\n        os._exit(0)\n    os.wait()\n    return x * x\n"
+    codes = [start + "def f(x):\n    start()\n    return x * x\n", start + daemon,
+             start + "def f(x):\n    start()\n    os._exit(0)\n", start + "def f(x):\n    try: start(start_new_session=True)\n    except OSError: start()\n    while True: pass\n"]  # fmt: skip
+    results = [result for code in codes for result in [judge(pool, code, cpu_s=0.5)]]
+    return [result.verdict for result in results][:2] == ["passed"] * 2 and alive(f"sleep {marker}") == []
+
+
+def test_daemons_are_gone_when_the_verdict_is_there(pool):
+    assert leaves_nothing(pool, 97531)
+    assert judge(pool, "import subprocess\ndef f(x): return int(subprocess.check_output(['/bin/sh', '-c', f'echo $(({x} * {x}))']))\n").reason == "passed"
+
+
+BOMBS = {
+    "fork": "import os\ndef f(x):\n    while True:\n        try: os.fork()\n        except OSError: pass\n",
+    "threads": "import threading, time\ndef f(x):\n    while True: threading.Thread(target=time.sleep, args=(99,)).start()\n",
+    "processes that hold memory": "import os, time\ndef f(x):\n    for _ in range(9):\n        if os.fork() == 0:\n            b = bytearray(400 << 20); b[::4096] = b'x' * len(b[::4096]); time.sleep(99)\n    time.sleep(99)\n",
+    "memory, caught": "def f(x):\n    l = []\n    while True:\n        try: l.append(bytearray(1 << 24))\n        except MemoryError: pass\n",
+    "shared memory": "import mmap\ndef f(x):\n    l = [mmap.mmap(-1, 64 << 20) for _ in range(60)]\n    for m in l: m[::4096] = b'x' * len(m[::4096])\n",
+    "output": "import os\ndef f(x):\n    while True: os.write(1, b'x' * 65536); print('x' * 65536)\n",
+    "files": "def f(x):\n    for i in range(10 ** 6):\n        with open(f'f{i % 9999}', 'wb') as h: h.write(bytes(1 << 20))\n",
+    "recursion": "import sys\nsys.setrecursionlimit(10 ** 9)\ndef f(x): return f(x + 1) + 1\n",
+    "parser": "def f(x): return " + "-" * 300_000 + "x\n",
+}  # fmt: skip
+
+
+def test_bombs_are_bounded(pool):
+    """Each ends as a failure, in bounded memory, and the next job does not notice."""
+    bombs = BOMBS if "userns" in pool.servers[0].protected or "uid" in pool.servers[0].protected else {
+        name: code for name, code in BOMBS.items() if name != "fork"}  # fmt: skip
+    for name, code in bombs.items():
+        started = time.monotonic()
+        result = judge(pool, code, cpu_s=1, wall_s=10, memory_mb=600)
+        assert result.passed is False, (name, result)
+        assert result.memory_mb < 2.5 * 600, (name, result)
+        assert time.monotonic() - started < 2 * 10 + 10, (name, result)
+        assert judge(pool, SQUARE).reason == "passed", name
+    flood = judge(pool, "while True: print('x' * 65536)\n", {"inputs": [""], "outputs": ["x"]})
+    assert flood.passed is False
+
+
+def test_killing_all_and_odd_sources_harm_nobody(pool):
+    before = [server.process.pid for server in pool.servers]
+    if "signals" in pool.servers[0].protected:
+        for code in ("import os\ndef f(x): os.kill(-1, 9)\n", "import os\ndef f(x): os.kill(os.getppid(), 9); os.killpg(0, 9)\n"):
+            assert judge(pool, code).passed is False
+    for code in ("def f(x): return x * x if '\ud800' else 0\n", "# -*- coding: utf-7 -*-\n" + SQUARE, "\0", "f" * 10**6, "import os; os.close(4)\n"):
+        assert judge(pool, code).passed is not None
+    assert [server.process.pid for server in pool.servers] == before
+    assert judge(pool, SQUARE).reason == "passed"
+
+
+def test_what_ends_the_server_is_a_failure_not_a_hang():
+    """Without signals protected a program can kill its server: the job fails, the pool goes on."""
+    with Pool(1, disable=["pidns", "seccomp", "landlock"]) as pool:
+        killer = "import os, signal\ndef f(x): os.kill(os.getppid(), signal.SIGKILL)\n"
+        if os.getuid():
+            assert judge(pool, killer).passed is False
+        os.kill(pool.servers[0].process.pid, 9)
+        assert judge(pool, SQUARE).reason == "passed"
+
+
+def test_nothing_remains_when_the_caller_is_killed():
+    code = "import time\ndef f(x): time.sleep(1000)\n"
+    script = f"from sandbox_exec import Pool\nwith Pool(1) as p:\n    print(p.servers[0].process.pid, flush=True)\n    list(p.imap_unordered([(1, dict(code={code!r}, tests='assert f(1)'))]))\n"
+    caller = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, cwd=Path(sandbox_exec.__file__).parent)
+    server = int(caller.stdout.readline())
+    time.sleep(0.5)
+    forks = sandbox_exec.tree(server)
+    assert len(forks) >= 2
+    caller.kill()
+    caller.communicate()
+    wait_until(lambda: not any(running(pid) for pid in [server, *forks]))
+
+
+def running(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_until(condition, seconds=15):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+# ---- each layer off, in turn
+
+
+@pytest.mark.parametrize("off", [[layer] for layer in LAYERS[1:]] + [["userns", "root", "netns"], ["landlock", "root"], list(LAYERS[1:])], ids=" ".join)
+def test_without_a_layer_the_others_hold(off, outside):
+    """No forgery in any case; what the banner promises without the layer, it keeps; what it does not, it says."""
+    with Pool(2, disable=off) as pool:
+        protected = set(pool.servers[0].protected)
+        assert not protected & set(off)
+        assert all((f"{name}=NOT PROTECTED" in pool.banner) == (name not in protected) for name in ("files", "network", "signals"))
+        assert forged(pool) == []
+        assert tried(pool, outside, [kind for kind in TRIES if kind in protected]) == []
+        assert judge(pool, SQUARE).reason == "passed"
+        assert judge(pool, "def f(x):\n    while True: pass\n", cpu_s=0.5).reason == "timeout"
+        assert judge(pool, "def f(x): return bytearray(1 << 40)\n").reason == "memory"
+        if "subreaper" in protected or "pidns" in protected:
+            assert leaves_nothing(pool, 86420 + LAYERS.index(off[0]))
+        servers = [server.scratch for server in pool.servers]
+    assert not any(scratch and os.path.exists(scratch) for scratch in servers)
+
+
+def test_levels_are_required_or_refused():
+    with Pool(1) as pool:
+        best = [level for level, needs in sandbox_exec.LEVELS.items() if set(needs) <= set(pool.servers[0].protected)]
+    assert "rlimits" in best
+    with Pool(1, require=best[-1]) as pool:
+        assert pool.banner.startswith("sandbox: verdict=separate process")
+    with pytest.raises(RuntimeError, match="NOT PROTECTED"):
+        Pool(1, require="seccomp", disable=LAYERS[1:])
+    with pytest.raises(ValueError, match="no-such-layer"):
+        Pool(1, disable=["no-such-layer"])
+
+
+def test_a_layer_the_machine_lacks_is_left_out(monkeypatch):
+    """Inside a sandbox that forbids it, no namespace can be entered: the server says which layer failed and goes on without."""
+    code = "import sys\nsys.path.insert(0, %r)\nimport ctypes\n" % str(Path(sandbox_exec.__file__).parent)
+    code += "import sandbox_exec, resource\nresource.setrlimit(resource.RLIMIT_CORE, (0, 0))\n"
+    code += "c = sandbox_exec.Cage.__new__(sandbox_exec.Cage); c.on = {'pidns', 'root'}; c.abi = 7; c.make_filter()\n"
+    code += "sandbox_exec.libc('prctl', 38, 1, 0, 0, 0); c.filter_calls()\n"
+    code += "with sandbox_exec.Pool(1) as p:\n    print(p.banner)\n    print(next(p.imap_unordered([(1, dict(code='def f(x): return x', tests='assert f(1) == 1'))]))[1].reason)\n"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "pidns" not in done.stdout and done.stdout.splitlines()[-1] == "passed"
+
+
+def test_as_an_ordinary_user(tmp_path):
+    """The same file under another account, if the tests run as root (as an ordinary user, all tests above are that)."""
+    if os.getuid() == 0:
+        shutil.copy(sandbox_exec.__file__, tmp_path)
+        for name in (__file__, Path(__file__).with_name("test_sandbox.py")):
+            shutil.copy(name, tmp_path)
+        script = ("import sys, json; sys.path.insert(0, '.'); import sandbox_exec; from sandbox_exec import Pool\n"
+                  f"F = {FORGERIES!r}\nwith Pool(2, require=sys.argv[1]) as p:\n"
+                  "    jobs = [(n, dict(code=c, tests=t, entry_point='f', cpu_s=2, prelude='def helper(x): return x - 9\\n' * ('helper' in t))) for n, (c, t) in F.items()]\n"
+                  f"    jobs += [('good', dict(code={SQUARE!r}, tests={CHECK!r}, entry_point='f'))]\n"
+                  "    print(json.dumps([p.banner, [n for n, r in p.imap_unordered(jobs) if r.passed]]))\n")  # fmt: skip
+        for parent in [tmp_path, *tmp_path.parents][:-2]:
+            parent.chmod(0o755)
+        as_user = {"user": 12345, "group": 12345, "extra_groups": [], "cwd": tmp_path, "capture_output": True, "text": True, "env": {"PATH": os.environ["PATH"]}}
+        pythons = [sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"]
+        python = next(path for path in pythons if runs(path, as_user))
+        done = subprocess.run([python, "-c", script, "rlimits"], **as_user)
+        banner, passed = json.loads(done.stdout)
+        assert passed == ["good"] and "uid" not in banner.rpartition("layers=")[2].split(",")
+
+
+def runs(python, how):
+    try:
+        return subprocess.run([python, "-c", "import json"], **how).returncode == 0
+    except OSError:
+        return False
+
+
+def test_pools_side_by_side(pool):
+    """Two pools at once, from two threads, do not see each other's processes or limits."""
+    seen = []
+
+    def work():
+        with Pool(1) as mine:
+            seen.extend(result.reason for _, result in mine.imap_unordered((n, {"code": SQUARE, "tests": CHECK, "entry_point": "f"}) for n in range(20)))
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert seen == ["passed"] * 40
