@@ -555,7 +555,7 @@ def rounds_to(gold, given):
             endless = value is not None and not (isinstance(value, Fraction) and (10**60 * value).denominator == 1)
             significant = len(str(abs(int(decimal * 10**places)))) if int(decimal * 10**places) else 0
             enough = significant >= digits and (places >= digits or digits == 2 and significant > 2)
-            return endless and enough and abs(add(value, -decimal)) * 2 * 10**places <= 1
+            return endless and enough and abs(calculate("add", value, -decimal)) * 2 * 10**places <= 1
     return False
 
 
@@ -752,9 +752,9 @@ REWRITES = [
         (r"(?<=[\d})]) *\((?:\\text *\{)?(?!base)[a-z ]{3,}\}?\)$", ""),  # 12 (ways)
         (r"(?<=\d) (?=[a-z]/[a-z](?:\^\{?\d\}?)?$)(.*)", r" \\text{\1}"),  # 60 m/s
         (r"\{:\}", ":"),
-        (r"° *\{? *[CF] *\}?$", "°"),
         (r"(?<=[)\]]) *U *(?=[(\[])", "∪"),
         (r"\^ *\{? *\\(?:circ|degree)(?![a-zA-Z]) *\}?|\\(?:degree|textdegree)(?![a-zA-Z])", "°"),
+        (r"° *\{? *[CF] *\}?$", "°"),
         (r"\\%", "%"),
         (r"(\d*\.\d*)\\(?:overline|bar|dot) *\{? *(\d+) *\}?|(?<![\w.])(\d+\.\d*)\((\d+)\)(?!\w)", lambda m: repeating(m[1] or m[3], m[2] or m[4])),
         (r"(\d*\.\d{0,20}?)(\d{1,12}?)\2+(?:\.\.\.|\\[lc]?dots(?![a-z]))", lambda m: repeating(m[1], m[2])),
@@ -765,7 +765,7 @@ REWRITES = [
         (r"(?i)^ *(?:(?:the )?(?:final )?answers?(?: is\b| are\b|:)|about |approximately |approx\.? |roughly |=|≈|\\approx|(?:option|choice) +(?=\(?[a-j]\)?$))", ""),
     ]
 ]  # fmt: skip
-FUNCTIONS = frozenset(re.findall(r"\w+", "sin cos tan cot sec csc arcsin arccos arctan arccot sinh cosh tanh exp ln lg log gcd lcm max min"))
+FUNCTIONS = frozenset(re.findall(r"\w+", "sin cos tan cot sec csc arcsin arccos arctan arccot sinh cosh tanh exp ln lg log"))
 TRIGONOMETRIC = {"sin", "cos", "tan", "cot", "sec", "csc"}
 GREEK = frozenset(re.findall(r"\w+", "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma tau upsilon phi varphi "
             "chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega ell hbar"))  # fmt: skip
@@ -904,8 +904,11 @@ class Parser:
         return found
 
     def relation(self):
-        if self.next.startswith('"'):
-            self.label()
+        if self.next.startswith('"'):  # the area of ABC =
+            end = self.tokens.index("=", self.at) if "=" in self.tokens[self.at :] else 0
+            if not end or {",", ";", "<", ">"} & set(self.tokens[self.at : end]):
+                raise Unreadable("words")
+            self.at = end + 1
         sides, ops = [self.set_expression()], []
         while self.next in RELATIONS:
             ops.append(self.take())
@@ -914,34 +917,20 @@ class Parser:
             self.at = len(self.tokens) - 1  # "... for n > 1": the condition is no part of the answer
         return ("rel", tuple(ops), sides) if ops else sides[0]
 
-    def label(self):
-        """Words before an equals sign: "the area of ABC ="."""
-        end = self.tokens.index("=", self.at) if "=" in self.tokens[self.at :] else 0
-        if not end or {",", ";", "<", ">"} & set(self.tokens[self.at : end]):
-            raise Unreadable("words")
-        self.at = end + 1
-
     def set_expression(self):
-        node = self.ratio()
-        while self.next in ("∪", "\\setminus"):
-            node = ("union" if self.take() == "∪" else "minus", node, self.ratio())
-        return node
-
-    def ratio(self):
         parts = [self.sum()]
         while self.next == ":" and not self.bars and self.take():
             parts.append(self.sum())
-        return ("ratio", parts) if len(parts) > 1 else parts[0]
+        node = ("ratio", parts) if len(parts) > 1 else parts[0]
+        while self.next in ("∪", "\\setminus"):
+            node = ("union" if self.take() == "∪" else "minus", node, self.sum())
+        return node
 
     def sum(self):
-        sign = self.take("+", "-", "±", "∓")
-        node = signed(sign, self.product())
+        node = signed(self.take("+", "-", "±", "∓"), self.product())
         while self.next in ("+", "-", "±", "∓"):
             sign = self.take()
-            term = self.product()
-            if "seq" in (node[0], term[0]):
-                raise Unreadable("a sum of tuples")
-            node = ("add", node, signed(sign, term))
+            node = ("add", node, signed(sign, self.product()))
         return node
 
     def product(self):
@@ -991,8 +980,7 @@ class Parser:
         return self.next not in NO_FACTOR and not self.next.startswith('"') and not (self.next == "|" and self.bars)
 
     def signed_power(self):
-        sign = self.take("+", "-")
-        return signed(sign, self.power())
+        return signed(self.take("+", "-"), self.power())
 
     def power(self):
         node = self.atom()
@@ -1006,7 +994,7 @@ class Parser:
                 self.unit.append("°")
             elif self.next in ("_", "'") and node[0] == "var":
                 mark = self.take()
-                node = ("var", node[1] + mark + (spelled(self.group_or_token()) if mark == "_" else ""))
+                node = ("var", node[1] + mark + ("" if mark == "'" else self.raw_group() if self.next == "{" else self.take() or ""))
             else:
                 return node
 
@@ -1122,10 +1110,12 @@ class Parser:
             return ("div", self.argument(), self.argument())
         if name == "binom":
             return ("fn", "binom", self.argument(), self.argument())
-        if name == "sqrt":
-            return self.root()
-        if name == "cbrt":
-            return ("pow", self.group_or_token(), ("div", ("num", Fraction(1), 0), ("num", Fraction(3), 0)))
+        if name in ("sqrt", "cbrt"):
+            degree = ("num", Fraction(2 if name == "sqrt" else 3), 0)
+            if self.take("["):
+                degree = self.sum()
+                self.need("]")
+            return ("pow", self.group_or_token(), ("div", ("num", Fraction(1), 0), degree))
         if name in ("lfloor", "lceil"):
             inner = self.sum()
             self.need("\\rfloor", "\\rceil")
@@ -1140,13 +1130,6 @@ class Parser:
                 named = ("mul", named, self.atom())
             return ("var", f"{name} {spelled(named)}")
         raise Unreadable(f"unknown command {name}")
-
-    def root(self):
-        degree = ("num", Fraction(2), 0)
-        if self.take("["):
-            degree = self.sum()
-            self.need("]")
-        return ("pow", self.group_or_token(), ("div", ("num", Fraction(1), 0), degree))
 
     def function(self, name):
         """sin x, sin^2 x, sin 2x, log_2 8, ln|x|, max(a, b)."""
@@ -1204,9 +1187,13 @@ class Parser:
         self.raw_group()
         rows = [row for row in rows if row]
         if name.endswith("matrix") or name == "array" and all(item[0] != "rel" for row in rows for cell in row for item in cell):
-            matrix = ("mat", [[cell[0] for cell in row] for row in rows])
-            return ("fn", "determinant", matrix) if name == "vmatrix" else matrix
-        return ("list", [item for row in rows for cell in row for item in cell])
+            if name == "vmatrix":
+                raise Unreadable("a determinant")
+            return ("mat", [[cell[0] for cell in row] for row in rows])
+        lines = [[item for cell in row for item in cell] for row in rows]
+        if name == "cases" and all(len(line) > 1 for line in lines):
+            return ("set", [("seq", name, line) for line in lines])  # values, each with its condition
+        return ("list", [item for line in lines for item in line])
 
 
 def spelled(node):
@@ -1238,20 +1225,18 @@ CONSTANTS = {"pi": ("const", "pi"), "infty": ("const", "inf"), "emptyset": ("emp
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Keys
+# Keys of what the parser made: (keys, values), see Answer
 
 
 def keys_of(node):
-    """(keys, values) of a node, see Answer."""
-    make = {"list": list_keys, "set": set_keys, "seq": seq_keys, "mat": matrix_keys, "rel": relation_keys, "ratio": ratio_keys,
-            "union": interval_keys, "minus": interval_keys, "reals": interval_keys, "empty": interval_keys}.get(node[0])  # fmt: skip
-    if make:
-        return make(node)
-    if node[0] == "pct":
-        amount = evaluate(node[1], 0)
-        plain = number_key(amount) if abs(amount) >= 1 else ("gold", number_key(amount))
-        return [("pct", number_key(amount))], [plain, ("either", number_key(divide(amount, Fraction(100))))]
-    return [expression_key(node)], []
+    kind = node[0]
+    if kind in MAKE_KEYS:
+        return MAKE_KEYS[kind](node)
+    if kind != "pct":
+        return [expression_key(node)], []
+    amount = evaluate(node[1], 0)
+    plain = number_key(amount) if abs(amount) >= 1 else ("gold", number_key(amount))
+    return [("pct", number_key(amount))], [plain, ("either", number_key(calculate("div", amount, Fraction(100))))]
 
 
 def item_key(node):
@@ -1260,28 +1245,26 @@ def item_key(node):
     return values[0] if node[0] == "rel" and node[1][-1] in "=≈" and values else keys[0]
 
 
+def bag(keys):
+    """What does not depend on the order, but on how often each is there."""
+    return frozenset(Counter(keys).items())
+
+
 def list_keys(node):
     items = [item for n, item in enumerate(node[1]) if not n or not is_domain(item)]
     if len(items) == 1:
         return keys_of(items[0])
-    if not items:
-        raise Unreadable("an empty list")
-    if items[0][0] == "rel" and set(items[0][1]) <= {"<", ">", "<=", ">=", "!="}:
+    if items and items[0][0] == "rel" and set(items[0][1]) <= INEQUALITIES:
         together = joined_intervals(items)
         if together:
             return together
     each = tuple(item_key(item) for item in items)
-    keys, in_order = bag(each), ("either", ("seq", "()", each))
+    in_order = ("either", ("seq", "()", each))
     labels = [label_of(item) for item in items]
     if None not in labels and len({label.split("_")[0] for label in labels}) == len(items):
-        pairs = sorted(zip(labels, each))
-        return [("assign", frozenset(pairs))], [("seq", "()", tuple(key for _, key in pairs)), in_order, ("list", keys)]
-    return [("list", keys)], [in_order, ("set", frozenset(each))]
-
-
-def bag(keys):
-    """What does not depend on the order, but on how often each is there."""
-    return frozenset(Counter(keys).items())
+        pairs = sorted(zip(labels, each))  # x = 1, y = 2: also the point (1, 2), in the order of the letters or as written
+        return [("assign", frozenset(pairs))], [("seq", "()", tuple(key for _, key in pairs)), in_order, ("list", bag(each))]
+    return [("list", bag(each))], [in_order, ("set", frozenset(each))]
 
 
 def set_keys(node):
@@ -1289,15 +1272,15 @@ def set_keys(node):
     return [("set", keys), *(keys if len(keys) == 1 else ())], []
 
 
-def seq_keys(node):
-    keys = [("seq", node[1], tuple(item_key(item) for item in node[2]))]
-    return keys + ([("iv", intervals_of(node))] if is_interval(node) else []), []
+def sequence_keys(node):
+    intervals = [("iv", intervals_of(node))] if is_interval(node) else []
+    return [("seq", node[1], tuple(item_key(item) for item in node[2])), *intervals], []
 
 
 def matrix_keys(node):
     rows = tuple(tuple(item_key(cell) for cell in row) for row in node[1])
     flat = tuple(key for row in rows for key in row)
-    return [("mat", rows)], [("seq", "()", flat)] if len(rows) == 1 or len(rows) == len(flat) else []
+    return [("mat", rows)], [("seq", "()", flat)] if len(rows) in (1, len(flat)) else []
 
 
 def ratio_keys(node):
@@ -1305,30 +1288,32 @@ def ratio_keys(node):
     return [("ratio", keys)], [expression_key(("div", *node[1]))] if len(keys) == 2 else []
 
 
+def interval_keys(node):
+    intervals = intervals_of(node)
+    points = frozenset(low for low, _, high, _ in intervals if low == high)
+    return [("iv", intervals)] + ([("set", points)] if len(points) == len(intervals) else []), []
+
+
 def relation_keys(node):
     ops, sides = node[1], node[2]
-    if "≈" in ops:
+    if "≈" in ops and (len(ops) > 1 or not is_label(sides[0])):
         cut = ops.index("≈")
-        if cut == 0 and sides[0][0] == "var":
-            return relation_keys(("rel", ("=",) * len(ops), sides))
         keys, values = keys_of(("rel", ops[:cut], sides[: cut + 1]) if cut else sides[0])
         return keys, values + keys_of(sides[-1])[0]
-    if set(ops) == {"="}:
+    if set(ops) <= {"=", "≈"}:
         return equation_keys(sides[0], sides[-1])
     if ops == ("∈",):
         return [key for key in keys_of(sides[1])[0] if key[0] != "seq"], []
-    if ops == ("!=",):
-        found = joined_intervals([node])
-        if found:
-            return found
+    found = joined_intervals([node]) if ops == ("!=",) else inequality_keys(ops, sides)
+    if not found:
         raise Unreadable("an inequation")
-    return inequality_keys(ops, sides)
+    return found
 
 
 def equation_keys(first, last):
     if first[0] == last[0] == "seq" and len(first[2]) == len(last[2]):
-        pairs = [(label_of(("rel", ("=",), [a, b])), item_key(b)) for a, b in zip(first[2], last[2])]
-        return [("assign", frozenset(pairs))], keys_of(last)[0]
+        pairs = frozenset((spelled(a), item_key(b)) for a, b in zip(first[2], last[2]))
+        return [("assign", pairs)], keys_of(last)[0]
     if last[0] in CONTAINERS:
         return keys_of(last)
     if is_label(last) and not is_label(first):
@@ -1336,7 +1321,7 @@ def equation_keys(first, last):
     left, right = expression_key(first), expression_key(last)
     if left == right or left[0] == right[0] == "num":
         return [right], []  # an identity or a calculation: its last part is the answer
-    keys = [("eq", scaled(("add", first, ("neg", last)), signed_scale=True))]
+    keys = [("eq", proportions(("add", first, ("neg", last))))]
     if is_label(first):
         return keys, [right]
     return keys, [("given", right)] if len(variables(first)) > 1 and right != ("num", Fraction(0)) else []
@@ -1346,7 +1331,7 @@ def is_label(node):
     """x, f(x), AB: names for an answer, not equations to be solved."""
     if node[0] == "mul":
         return is_label(node[1]) and is_label(node[2]) and spelled(node).isupper()
-    return node[0] == "var" or node[0] == "fn" and (node[1].startswith("call") or node[1] == "abs" and is_label(node[2]))
+    return node[0] == "var" or node[:2] == ("fn", "abs") and is_label(node[2])
 
 
 def label_of(node):
@@ -1356,7 +1341,13 @@ def label_of(node):
 
 def is_domain(node):
     """k in Z, n in N: says what a letter stands for."""
-    return node[0] == "rel" and node[1] == ("∈",) and (node[2][1] == ("var", "integers") or node[2][1] == ("reals",))
+    return node[0] == "rel" and node[1] == ("∈",) and node[2][1] in (("var", "integers"), ("reals",))
+
+
+# Intervals: sorted tuples of disjoint (low, closed?, high, closed?), the ends as keys
+
+PLUS, MINUS, INEQUALITIES = ("num", "inf"), ("num", "-inf"), {"<", ">", "<=", ">=", "!="}
+LINE = ((MINUS, False, PLUS, False),)
 
 
 def inequality_keys(ops, sides):
@@ -1364,44 +1355,35 @@ def inequality_keys(ops, sides):
         ops, sides = tuple(op.replace(">", "<") for op in reversed(ops)), sides[::-1]
     if not set(ops) <= {"<", "<="} or len(sides) > 3:
         raise Unreadable("relations that do not go together")
-    if is_infinite(sides[0]) or is_infinite(sides[-1]):
-        finite = [n for n, side in enumerate(sides) if not is_infinite(side)]
-        return inequality_keys(tuple(ops[n] for n in finite[:-1]), [sides[n] for n in finite]) if len(finite) > 1 else whole_line(sides)
+    ends = [n for n, side in enumerate(sides) if not is_infinite(side)]
+    if len(ends) == 1:
+        return [("ineq", spelled(sides[ends[0]]), LINE)], [("iv", LINE)]
+    ops, sides = (ops[ends[0] : ends[-1]], sides[ends[0] : ends[-1] + 1]) if ends else ((), [])
     pairs = list(zip(sides, sides[1:]))
-    keys = [("ineq", ops, tuple(scaled(("add", right, ("neg", left)), signed_scale=False) for left, right in pairs))]
-    target = sides[1][1] if len(sides) == 3 and sides[1][0] == "var" else None
-    halves = [half_line(left, right, op == "<=", target) for (left, right), op in zip(pairs, ops)]
-    names = {half[0] for half in halves}
-    if len(names) != 1 or None in names or len(halves) == 2 and (halves[0][1] == halves[1][1]):
+    keys = [("ineq", ops, tuple(proportions(("add", right, ("neg", left)), positive=True) for left, right in pairs))]
+    middle = sides[1][1] if len(sides) == 3 and sides[1][0] == "var" else None
+    halves = [half_line(left, right, op == "<=", middle) for (left, right), op in zip(pairs, ops)]
+    if not halves or None in halves or len({half[0] for half in halves}) > 1 or len({half[1] for half in halves}) < len(halves):
         return keys, []
-    bounds = {is_lower: (bound, closed) for _, is_lower, bound, closed in halves}
-    (low, low_closed), (high, high_closed) = bounds.get(True, (MINUS, False)), bounds.get(False, (PLUS, False))
-    intervals = merged([(low, low_closed, high, high_closed)])
-    return keys + [("ineq", names.pop(), intervals)], [("iv", intervals)]
+    bounds = {is_lower: bound for _, is_lower, bound in halves}
+    intervals = merged([(*bounds.get(True, (MINUS, False)), *bounds.get(False, (PLUS, False)))])
+    return [*keys, ("ineq", halves[0][0], intervals)], [("iv", intervals)]
 
 
-def whole_line(sides):
-    return [("ineq", spelled(sides[1]), ((MINUS, False, PLUS, False),))], [("iv", ((MINUS, False, PLUS, False),))]
-
-
-def half_line(left, right, closed, target):
-    """(variable, is the bound below it?, bound, closed?) for left < right."""
+def half_line(left, right, closed, middle):
+    """(variable, is the bound below it?, (bound, closed?)) for left < right; None if neither side can be solved for."""
     for side, other in ((left, right), (right, left)):
-        if side[0] == "var" and side[1] not in variables(other) and (target == side[1] or target is None and other[0] != "var"):
-            return side[1], side is right, expression_key(other), closed and not is_infinite(other)
-    names = variables(("add", left, right))
+        if side[0] == "var" and side[1] not in variables(other) and (middle == side[1] or not middle and other[0] != "var"):
+            return side[1], side is right, (expression_key(other), closed)
+    names, difference = variables(("add", left, right)), ("add", right, ("neg", left))
     if len(names) != 1:
-        return None, None, None, None
-    difference = ("add", right, ("neg", left))  # > 0; if it is a x + b, then x > -b/a or x < -b/a
-    (name,), (x0, x1, x3) = names, (point(next(iter(names)), k) for k in (0, 1, 3))
-    f0, f1, f3 = (evaluate(difference, k) for k in (0, 1, 3))
-    slope = divide(add(f1, -f0), x1 - x0)
-    if number_key(slope) != number_key(divide(add(f3, -f0), x3 - x0)) or number_key(slope) == ("num", Fraction(0)):
-        return None, None, None, None
-    return name, real(slope) > 0, number_key(add(x0, -divide(f0, slope))), closed
-
-
-PLUS, MINUS = ("num", "inf"), ("num", "-inf")
+        return None
+    x, f = zip(*((point(*names, k), evaluate(difference, k)) for k in (0, 1, 3)))  # > 0; a x + b means x > -b/a or x < -b/a
+    slopes = [calculate("div", calculate("add", f[n], -f[0]), x[n] - x[0]) for n in (1, 2)]
+    if number_key(slopes[0]) != number_key(slopes[1]) or not real(slopes[0]):
+        return None
+    bound = calculate("add", x[0], -calculate("div", f[0], slopes[0]))
+    return *names, real(slopes[0]) > 0, (number_key(bound), closed)
 
 
 def is_infinite(node):
@@ -1412,48 +1394,36 @@ def is_interval(node):
     if node[0] != "seq" or len(node[2]) != 2 or any(item[0] in CONTAINERS for item in node[2]):
         return False
     low, high = (approximate(expression_key(item)) for item in node[2])
-    return low is None or high is None or low < high or low == high and node[1] == "[]"
-
-
-def interval_keys(node):
-    intervals = intervals_of(node)
-    points = frozenset(low for low, _, high, _ in intervals if low == high)
-    return [("iv", intervals)] + ([("set", points)] if len(points) == len(intervals) else []), []
+    return None in (low, high) or low < high or low == high and node[1] == "[]"
 
 
 def intervals_of(node):
-    """A sorted tuple of disjoint (low, closed, high, closed)."""
-    if node[0] == "reals":
-        return ((MINUS, False, PLUS, False),)
-    if node[0] == "empty":
-        return ()
+    if node[0] in ("reals", "empty"):
+        return LINE if node[0] == "reals" else ()
     if node[0] == "set":
-        return merged([(key, True, key, True) for key in (item_key(item) for item in node[1])])
+        return merged([(key, True, key, True) for key in map(item_key, node[1])])
     if node[0] == "union":
         return merged(intervals_of(node[1]) + intervals_of(node[2]))
     if node[0] == "minus":
         return without(intervals_of(node[1]), intervals_of(node[2] if node[2][0] in CONTAINERS else ("set", [node[2]])))
-    if node[0] == "rel":
-        found = [key[1] for key in relation_keys(node)[1] if key[0] == "iv"]
-        if found:
-            return found[0]
+    found = [key[1] for key in relation_keys(node)[1] if key[0] == "iv"] if node[0] == "rel" else []
+    if found:
+        return found[0]
     if not is_interval(node):
         raise Unreadable("not an interval")
-    low, high = (expression_key(item) for item in node[2])
+    low, high = map(expression_key, node[2])
     return merged([(low, node[1][0] == "[" and low != MINUS, high, node[1][1] == "]" and high != PLUS)])
 
 
 def merged(intervals):
-    if any(approximate(end) is None for low, _, high, _ in intervals for end in (low, high)):
+    if any(None in (approximate(low), approximate(high)) for low, _, high, _ in intervals):
         return bag(intervals) if len(intervals) > 1 else tuple(intervals)
     done = []
     for low, low_closed, high, high_closed in sorted(intervals, key=lambda i: (approximate(i[0]), not i[1])):
-        if done and (approximate(low) < approximate(done[-1][2]) or low == done[-1][2] and (low_closed or done[-1][3])):
-            last = done[-1]
-            if approximate(high) > approximate(last[2]):
-                done[-1] = (last[0], last[1], high, high_closed)
-            elif high == last[2]:
-                done[-1] = (*last[:3], last[3] or high_closed)
+        last = done[-1] if done else None
+        if last and (approximate(low) < approximate(last[2]) or low == last[2] and (low_closed or last[3])):
+            further = approximate(high) > approximate(last[2])
+            done[-1] = (*last[:2], high, high_closed) if further else (*last[:3], last[3] or high == last[2] and high_closed)
         else:
             done.append((low, low_closed, high, high_closed))
     return tuple(done)
@@ -1466,17 +1436,15 @@ def without(intervals, cuts):
             if approximate(cut_high) < approximate(low) or approximate(high) < approximate(cut_low):
                 parts.append((low, low_closed, high, high_closed))
                 continue
-            if approximate(low) < approximate(cut_low):
-                parts.append((low, low_closed, cut_low, not cut_low_closed))
-            if approximate(cut_high) < approximate(high):
-                parts.append((cut_high, not cut_high_closed, high, high_closed))
+            parts += [(low, low_closed, cut_low, not cut_low_closed)] if approximate(low) < approximate(cut_low) else []
+            parts += [(cut_high, not cut_high_closed, high, high_closed)] if approximate(cut_high) < approximate(high) else []
         intervals = tuple(parts)
     return intervals
 
 
 def joined_intervals(items):
     """x < 1 or x > 3: a union. x > 1 and x < 3: an interval. x != 1, x != 2: all but these. Else None."""
-    whole, names, parts, holes = ((MINUS, False, PLUS, False),), set(), [], []
+    names, parts, holes = set(), [], []
     for item in items:
         if item[0] == "rel" and item[1] == ("!=",):
             name, hole = item[2] if item[2][0][0] == "var" else item[2][::-1]
@@ -1485,51 +1453,49 @@ def joined_intervals(items):
         elif holes and item[0] != "rel":
             holes.append(expression_key(item))  # x != 0, 1
         else:
-            found = [key for key in (relation_keys(item)[0] if item[0] == "rel" else []) if key[0] == "ineq" and isinstance(key[1], str)]
-            if not found:
-                return None
-            names.add(found[0][1])
-            parts.append(found[0][2])
-    if len(names) != 1 or None in names or None in map(approximate, holes) or any(approximate(end) is None for part in parts for i in part for end in (i[0], i[2])):
+            keys = relation_keys(item)[0] if item[0] == "rel" else []
+            found = next((key for key in keys if key[0] == "ineq" and isinstance(key[1], str)), (None, None, ()))
+            names.add(found[1])
+            parts += found[2]
+    if len(names) != 1 or None in names or any(approximate(end) is None for end in [*holes, *(e for i in parts for e in i[::2])]):
         return None
-    intervals = merged([interval for part in parts for interval in part]) if parts else whole
-    if len(parts) == 2 and intervals == whole:
-        low = max((part[0] for part in parts), key=lambda i: approximate(i[0]))
-        high = min((part[0] for part in parts), key=lambda i: approximate(i[2]))
-        intervals = ((low[0], low[1], high[2], high[3]),)
+    intervals = merged(parts) if parts else LINE
+    if len(parts) == 2 and intervals == LINE:
+        low, high = max(parts, key=lambda i: approximate(i[0])), min(parts, key=lambda i: approximate(i[2]))
+        intervals = ((*low[:2], *high[2:]),)
     intervals = without(intervals, [(hole, True, hole, True) for hole in holes])
     return [("ineq", names.pop(), intervals)], [("iv", intervals)]
 
 
+MAKE_KEYS = {"list": list_keys, "set": set_keys, "seq": sequence_keys, "mat": matrix_keys, "rel": relation_keys, "ratio": ratio_keys,
+             "union": interval_keys, "minus": interval_keys, "reals": interval_keys, "empty": interval_keys}  # fmt: skip
+
 # ---------------------------------------------------------------------------------------------------------------------
-# Values
+# Values of expressions: a Fraction where exact, else a number of mpmath with 70 digits
 
 
 def expression_key(node):
+    """A constant's number; for an expression its values at four points, those that are not real left out if others are."""
     if is_infinite(node):
         return PLUS if node[0] == "const" else MINUS
-    names = variables(node)
-    if not names:
+    if not variables(node):
         return number_key(evaluate(node, 0))
     values = [value_at(node, k) for k in range(4)]
     if values.count(None) > 2:
         raise TooComplex
-    if not has_i(node):
-        is_real = [value is not None and real(value) is not None for value in values]
-        if any(is_real):
-            values = [value if good else None for value, good in zip(values, is_real)]
-    keys = tuple(value if value is None else number_key(value) for value in values)
+    reals = [value if value is not None and real(value) is not None else None for value in values]
+    keys = tuple(value if value is None else number_key(value) for value in (values if has_i(node) or not any(reals) else reals))
     return keys[0] if len(set(keys)) == 1 else ("expr", keys)
 
 
-def scaled(node, signed_scale):
-    """The values of an expression divided by the first of them (or its size): the same for all (positive) multiples."""
+def proportions(node, positive=False):
+    """The values of an expression as multiples of the first of them (of its size): the same for all (positive) multiples."""
     values = [value_at(node, k) for k in range(4)]
-    known = [value for value in values if value is not None and number_key(value) != ("num", Fraction(0))]
+    known = [value for value in values if value]
     if len(known) < 2:
         raise TooComplex
-    unit = known[0] if signed_scale else abs(known[0])
-    return tuple(value if value is None else number_key(divide(value, unit)) for value in values)
+    unit = abs(known[0]) if positive else known[0]
+    return tuple(value if value is None else number_key(calculate("div", value, unit)) for value in values)
 
 
 def value_at(node, k):
@@ -1541,24 +1507,23 @@ def value_at(node, k):
         return None
 
 
+def children(node):
+    for part in node[1:]:
+        for item in part if isinstance(part, list) else [part]:
+            if isinstance(item, list):
+                yield from item
+            elif isinstance(item, tuple):
+                yield item
+
+
 def variables(node):
     if node[0] == "var":
         return {node[1]}
-    found = {node[1]} if node[0] == "fn" and node[1].startswith("call") else set()
-    return found.union(*(variables(part) for part in children(node)))
-
-
-def children(node):
-    for part in node[1:]:
-        if isinstance(part, tuple) and part and isinstance(part[0], str):
-            yield part
-        elif isinstance(part, list):
-            for item in part:
-                yield from children(("row", item)) if isinstance(item, list) else (item,)
+    return set().union(*map(variables, children(node)))
 
 
 def has_i(node):
-    return node == ("const", "i") or any(has_i(part) for part in children(node))
+    return node == ("const", "i") or any(map(has_i, children(node)))
 
 
 INTEGERS = {"n": (5, 8, 13, 21), "k": (2, 3, 4, 6), "m": (3, 7, 9, 17)}
@@ -1569,12 +1534,12 @@ def point(name, k):
     """The k-th value of a variable: within (0, 1), above 2, negative, large; natural numbers for n, k and m."""
     if name in INTEGERS:
         return Fraction(INTEGERS[name][k])
-    h = zlib.crc32(name.encode()) * 2654435761 >> 7 * k
+    h = zlib.crc32(name.encode(errors="replace")) * 2654435761 >> 7 * k
     return (Fraction(1 + h % 8998, 9001), 2 + Fraction(h % 49999, 7001), -Fraction(1 + h % 39999, 9007), 20 + Fraction(h % 99989, 997))[k]
 
 
 def evaluate(node, k):
-    """The value of an expression with its variables at their k-th points: a Fraction where exact, else mpmath's."""
+    """The value of an expression with its variables at their k-th points."""
     if time.monotonic() > CLOCK[0]:
         raise TooComplex
     kind = node[0]
@@ -1584,20 +1549,18 @@ def evaluate(node, k):
         return point(node[1], k)
     if kind == "neg":
         return -evaluate(node[1], k)
-    if kind == "const":
-        if node[1] == "inf":
-            raise Unreadable("infinity in a calculation")
-        mp = multiprecision()
-        return {"pi": mp.pi, "e": mp.e, "i": mp.mpc(0, 1)}[node[1]] * 1
     if kind == "pct":
-        return divide(evaluate(node[1], k), Fraction(100))
-    if kind in ("add", "mul", "div", "pow"):
-        return {"add": add, "mul": multiply, "div": divide, "pow": power}[kind](evaluate(node[1], k), evaluate(node[2], k))
-    if kind == "fn" and node[1] == "determinant":
-        return determinant([[evaluate(cell, k) for cell in row] for row in node[2][1]])
+        return calculate("div", evaluate(node[1], k), Fraction(100))
+    if kind in ("add", "mul", "div"):
+        return calculate(kind, evaluate(node[1], k), evaluate(node[2], k))
+    if kind == "pow":
+        return power(evaluate(node[1], k), evaluate(node[2], k))
     if kind == "fn":
         return apply(node[1], [evaluate(part, k) for part in node[2:]])
-    raise Unreadable(f"no value: {kind}")
+    if kind != "const" or node[1] == "inf":
+        raise Unreadable(f"no value: {kind}")
+    mp = multiprecision()
+    return {"pi": +mp.pi, "e": +mp.e, "i": mp.mpc(0, 1)}[node[1]]
 
 
 @lru_cache(maxsize=1)
@@ -1608,106 +1571,56 @@ def multiprecision():
     return mpmath.mp
 
 
-def bounded(value):
-    if isinstance(value, Fraction) and value.numerator.bit_length() + value.denominator.bit_length() > BITS:
-        raise TooComplex
-    return value
-
-
-def both(a, b):
-    """Two numbers in one arithmetic: exact if both are."""
-    if isinstance(a, Fraction) == isinstance(b, Fraction):
-        return a, b
-    return inexact(a), inexact(b)
-
-
 def inexact(value):
     return multiprecision().mpf(value.numerator) / value.denominator if isinstance(value, Fraction) else value
 
 
-def add(a, b):
-    a, b = both(a, b)
-    total = a + b
-    if not isinstance(total, Fraction) and abs(total) < abs(a) * multiprecision().mpf(10) ** (15 - DIGITS):
-        return Fraction(0)  # nothing but rounding is left
-    return bounded(total)
-
-
-def multiply(a, b):
-    if Fraction(0) in (a, b):
-        return Fraction(0)
-    a, b = both(a, b)
-    return bounded(a * b)
-
-
-def divide(a, b):
-    a, b = both(a, b)
-    if b == 0:
+def calculate(kind, a, b):
+    """a + b, a b or a / b: exact if both are."""
+    if isinstance(a, Fraction) != isinstance(b, Fraction) and not (kind == "mul" and 0 in (a, b)):
+        a, b = inexact(a), inexact(b)
+    if kind == "div" and not b:
         raise ZeroDivisionError
-    return bounded(a / b)
+    value = a + b if kind == "add" else a * b if kind == "mul" else a / b
+    if isinstance(value, Fraction):
+        if value.numerator.bit_length() + value.denominator.bit_length() > BITS:
+            raise TooComplex
+    elif kind == "add" and abs(value) < abs(a) * multiprecision().mpf(10) ** (15 - DIGITS):
+        return Fraction(0)  # nothing but rounding is left
+    return value if value else Fraction(0)
 
 
 def power(a, b):
     b = rational(b)
-    a = rational(a) if isinstance(b, Fraction) and b.denominator != 1 else a
-    if a == 0:
-        if real(b) is None or real(b) <= 0 and b != 0:
+    if not a:
+        if real(b) is None or real(b) < 0:
             raise ZeroDivisionError
-        return Fraction(int(b == 0))
-    mp = multiprecision() if not isinstance(a, Fraction) or not isinstance(b, Fraction) or b.denominator != 1 else None
-    if mp is None:
+        return Fraction(int(not b))
+    if isinstance(a, Fraction) and isinstance(b, Fraction):
         if abs(b) * max(a.numerator.bit_length(), a.denominator.bit_length()) > BITS and abs(a) != 1:
             raise TooComplex
-        return a ** int(b)
-    if isinstance(a, Fraction) and isinstance(b, Fraction):
-        sign = 1
+        if b.denominator == 1:
+            return a ** int(b)
         if a < 0 and b.denominator % 2:  # the real root of a negative number
-            a, sign = -a, -1 if b.numerator % 2 else 1
-        exact = exact_root(a, b)
-        if exact is not None:
-            return sign * exact
-        if sign < 0:
-            return -power(a, b)
-    a, b = inexact(a), inexact(b)
+            return power(-a, b) * (-1) ** b.numerator
+    mp, a, b = multiprecision(), inexact(a), inexact(b)
     if abs(b * mp.log(a)) > 100_000:
         raise TooComplex
     return mp.power(a, b)
 
 
-def exact_root(a, b):
-    """a ** b where that is rational; None where it is not."""
-    if a < 0 or b.denominator > 64 or abs(b.numerator) > 1000:
-        return None
-    roots = [integer_root(part, b.denominator) for part in (a.numerator, a.denominator)]
-    return None if None in roots else power(Fraction(*roots), Fraction(b.numerator))
-
-
-def integer_root(n, q):
-    if n < 2:
-        return n
-    root = math.isqrt(n) if q == 2 else int(multiprecision().nint(multiprecision().root(n, q)))
-    return root if root**q == n else None
-
-
 def real(value):
     """The value if it is real, else None."""
-    if isinstance(value, Fraction):
-        return value
-    mp = multiprecision()
-    if isinstance(value, mp.mpc):
-        return value.real if abs(value.imag) <= abs(value) * mp.mpf(10) ** (20 - DIGITS) else None
-    return value
+    if isinstance(value, Fraction) or not hasattr(value, "imag") or not value.imag:
+        return value if isinstance(value, Fraction) else value.real
+    return value.real if abs(value.imag) <= abs(value) * multiprecision().mpf(10) ** (20 - DIGITS) else None
 
 
 def rational(value):
     """A value that is a small fraction up to rounding, as that fraction; others as they are."""
-    if isinstance(value, Fraction) or real(value) is None:
+    if isinstance(value, Fraction) or real(value) is None or not 1e-15 < abs(real(value)) < 1e30:
         return value
-    value = real(value)
-    mp = multiprecision()
-    if value == 0 or not mp.mpf(10) ** -15 < abs(value) < mp.mpf(10) ** 30:
-        return value
-    sign, mantissa, exponent, _ = value._mpf_
+    sign, mantissa, exponent, _ = real(value)._mpf_
     near = Fraction((-1) ** sign * int(mantissa)) * Fraction(2) ** exponent
     small = near.limit_denominator(10**10)
     return small if abs(near - small) < abs(near) / 10 ** (DIGITS - 20) else value
@@ -1720,85 +1633,53 @@ def number_key(value):
     mp = multiprecision()
     if real(value) is not None:
         return ("num", mp.nstr(real(value), 40), "")
-    parts = (rational(part) if abs(part) > abs(value) * mp.mpf(10) ** (20 - DIGITS) else Fraction(0) for part in (value.real, value.imag))
-    return ("num", *(str(part) if isinstance(part, Fraction) else mp.nstr(part, 40) for part in parts))
+    parts = [part if abs(part) > abs(value) * mp.mpf(10) ** (20 - DIGITS) else mp.mpf(0) for part in (value.real, value.imag)]
+    return ("num", *(str(part) if isinstance(part, Fraction) else mp.nstr(part, 40) for part in map(rational, parts)))
 
 
 def approximate(key):
     """A number for ordering; None if the key is none."""
-    if key[0] != "num" or len(key) == 3 and key[2]:
-        return None
-    return float(key[1])
-
-
-def determinant(rows):
-    if any(len(row) != len(rows) for row in rows) or len(rows) > 4:
-        raise Unreadable("no determinant")
-    if len(rows) == 1:
-        return rows[0][0]
-    minors = ([row[:j] + row[j + 1 :] for row in rows[1:]] for j in range(len(rows)))
-    terms = [multiply(multiply(Fraction((-1) ** j), rows[0][j]), determinant(minor)) for j, minor in enumerate(minors)]
-    return reduce(add, terms)
+    return float(key[1]) if key[0] == "num" and (len(key) == 2 or not key[2]) else None
 
 
 def apply(name, arguments):
     """A named function of numbers."""
-    mp = multiprecision()
-    x = arguments[0]
-    if name in ("max", "min") and all(real(value) is not None for value in arguments):
-        return (max if name == "max" else min)(arguments, key=inexact)
-    if name in ("gcd", "lcm"):
-        numbers = [rational(value) for value in arguments]
-        if all(isinstance(value, Fraction) and value.denominator == 1 for value in numbers):
-            return Fraction((math.gcd if name == "gcd" else math.lcm)(*(int(value) for value in numbers)))
-        raise Unreadable(name)
-    if name.startswith("call "):
-        weights = [point(name, 1) + i for i in range(len(arguments))]  # an unknown function: any that obeys no law will do
-        return reduce(add, (multiply(w, mp.sin(inexact(multiply(w, multiply(v, v))))) for w, v in zip(weights, arguments)))
-    if name == "binom":
-        return binomial(*arguments)
+    mp, x = multiprecision(), arguments[0]
+    if name.startswith("call "):  # an unknown function: any that obeys no law will do
+        weights = [point(name, 1) + n for n in range(len(arguments))]
+        return sum(w * mp.sin(w * inexact(v) ** 2) for w, v in zip(weights, map(inexact, arguments)))
+    if name == "binom" and len(arguments) == 2:
+        n, k = map(rational, arguments)
+        if all(isinstance(value, Fraction) and value.denominator == 1 and 0 <= value <= 3000 for value in (n, k)):
+            return Fraction(math.comb(int(n), int(k)))
+        return calculate("div", factorial(n), calculate("mul", factorial(k), factorial(calculate("add", n, -k))))
     if len(arguments) > 1:
         raise Unreadable(f"{name} of several numbers")
     if name == "abs":
         return abs(x)
-    if name in ("floor", "ceil", "factorial"):
+    if name == "factorial":
+        return factorial(rational(x))
+    if real(x) is not None and name in ("floor", "ceil"):
         x = rational(x)
-        if isinstance(x, Fraction) and name != "factorial":
-            return Fraction(math.floor(x) if name == "floor" else math.ceil(x))
-        if name == "factorial":
-            return factorial(x)
-        return Fraction(int(mp.floor(real(x)) if name == "floor" else mp.ceil(real(x))))
+        return Fraction(getattr(math, name)(x) if isinstance(x, Fraction) else int(getattr(mp, name)(real(x))))
     x = inexact(x)
-    if abs(x) > 10**6 and name not in ("ln", "log", "lg"):
+    logarithm = name in ("ln", "log", "lg")
+    if abs(x) > 10**6 and not logarithm:
         raise TooComplex
-    if name in ("log", "lg"):
-        return mp.log(x) / mp.log(10) if x else divide(Fraction(1), Fraction(0))
-    try:
-        return getattr(mp, MPMATH_NAMES.get(name, name))(x)
-    except (ValueError, ZeroDivisionError):
-        raise ZeroDivisionError from None  # a pole
-
-
-MPMATH_NAMES = {"ln": "log", "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arccot": "acot", "arcsec": "asec", "arccsc": "acsc"}
+    if logarithm and not x:
+        raise ZeroDivisionError
+    value = mp.log(x) if logarithm else getattr(mp, name.replace("arc", "a"))(x)
+    return value if name not in ("log", "lg") else value / mp.log(10)
 
 
 def factorial(x):
-    if isinstance(x, Fraction) and x.denominator == 1 and x >= 0:
-        if x > 3000:
-            raise TooComplex
-        return bounded(Fraction(math.factorial(int(x))))
-    if abs(x) > 1000:
+    if not abs(x) <= (3000 if isinstance(x, Fraction) and x.denominator == 1 else 1000):
         raise TooComplex
     if isinstance(x, Fraction) and x.denominator == 1:
-        raise ZeroDivisionError
+        if x < 0:
+            raise ZeroDivisionError
+        return calculate("mul", Fraction(1), Fraction(math.factorial(int(x))))
     return multiprecision().gamma(inexact(x) + 1)
-
-
-def binomial(n, k):
-    n, k = rational(n), rational(k)
-    if all(isinstance(value, Fraction) and value.denominator == 1 and 0 <= value <= 3000 for value in (n, k)):
-        return Fraction(math.comb(int(n), int(k)))
-    return divide(factorial(n), multiply(factorial(k), factorial(add(n, -k))))
 
 
 if __name__ == "__main__":
