@@ -64,9 +64,9 @@ BY_HAND = ("mlp", "best-layer", "logistic", "ridge")  # the designs whose passes
 def draw_configs(n, count, seed, design="mlp", paper_space=False):
     """`count` different configurations for n training rollouts, numbered in the order drawn."""
     choices = next(choices for below, choices in SPACES if n < below)
-    knobs = dict(zip(KNOBS, LINEAR if design in ("logistic", "ridge") else choices, strict=True))
     if paper_space:
-        knobs["hidden"] = SMALL
+        choices = (SMALL, *choices[1:])
+    knobs = dict(zip(KNOBS, LINEAR if design in ("logistic", "ridge") else choices, strict=True))
     if design.startswith("transformer"):
         knobs = {**{k: v for k, v in knobs.items() if k not in ("hidden", "batch_norm")}, **TRANSFORMER}
     grid = [dict(zip(knobs, values, strict=True)) for values in itertools.product(*knobs.values())]
@@ -151,7 +151,8 @@ def choose(data, args, seed):
     """The part of the data that --half, --fraction (of the problems) and --rollouts (the first of each) leave."""
     problems = sorted(set(data.problem)) if args.half is None else sorted(halves(data.problem, seed)[args.half])
     if args.fraction < 1:
-        problems = random.Random(f"fraction {seed}").sample(problems, max(4, round(args.fraction * len(problems))))
+        count = min(len(problems), max(4, round(args.fraction * len(problems))))  # fewer cannot be split
+        problems = random.Random(f"fraction {seed}").sample(problems, count)
     kept, rank, rows = set(problems), {}, []
     for row in sorted(range(len(data.keys)), key=lambda i: data.keys[i][2]):
         place = data.keys[row][:2]  # (run, id)
@@ -358,8 +359,8 @@ class Stack:
         for i, (name, norm) in enumerate(zip(self.linears, self.norms, strict=True)):
             z = torch.baddbmm(self.views[f"{name}.bias"][:, None], inputs[i], self.views[f"{name}.weight"].mT)
             if i < len(sizes) - 1:
-                z, statistics_ = self._normalise(z, norm) if norm else (z, None)
-                kept.append(statistics_)
+                z, unit_and_scale = self._normalise(z, norm) if norm else (z, None)
+                kept.append(unit_and_scale)
                 lives.append((z > 0).logical_and_(noise[i + 1] >= self.cuts[1]))  # ReLU and dropout in one mask
                 inputs.append(z.mul_(lives[i]).mul_(self.scales[1]))
         logits = z.squeeze(-1).requires_grad_()
@@ -421,14 +422,14 @@ def batches(n, size):
     return list(zip(starts, [*starts[1:], n], strict=True))
 
 
-def batch_order(rows, problem, generator, together):
-    """Rows in a new order; for the objectives that compare within a problem its rows stay `together`."""
+def batch_order(task, generator, together):
+    """The training rows in a new order; for the objectives that compare within a problem its rows stay `together`."""
     import torch
 
-    order = rows[torch.randperm(len(rows), generator=generator)]
+    order = task.train[torch.randperm(len(task.train), generator=generator)]
     if together:
-        rank = torch.randperm(int(problem.max()) + 1, generator=generator)
-        order = order[rank[problem[order]].argsort(stable=True)]
+        problem = task.problem.cpu()[order]
+        order = order[torch.randperm(int(problem.max()) + 1, generator=generator)[problem].argsort(stable=True)]
     return order
 
 
@@ -452,12 +453,10 @@ def train(tasks, trials, args, seen=None):
     pos_weight = torch.tensor([[tasks[number].pos_weight] for number, _ in trials], device=device)
     new = {"best": math.inf, "best_epoch": 0, "plateau": math.inf, "bad": 0, "dropped": False}
     records = [{"task": number, "config": config, "losses": [], **new} for number, config in trials]
-    live = records
+    live, together = records, args.loss != "bce"
     for epoch in range(1, EPOCHS + 1):
-        order = []
-        for record in live:
-            task, generator = tasks[record["task"]], orders[records.index(record)]
-            order.append(batch_order(task.train, task.problem.cpu(), generator, args.loss != "bce") + offsets[record["task"]])
+        order = [batch_order(tasks[record["task"]], generator, together) + offsets[record["task"]]
+                 for record, generator in zip(live, orders, strict=True)]  # fmt: skip
         order = torch.stack(order).to(device)
         for start, end in batches(order.shape[1], batch_size):
             rows = order[:, start:end]
@@ -470,7 +469,7 @@ def train(tasks, trials, args, seen=None):
             break
         if len(keep) < len(live):
             stack.select(keep)
-            live, valid, pos_weight = [live[place] for place in keep], valid[keep], pos_weight[keep]
+            live, orders, valid, pos_weight = [live[p] for p in keep], [orders[p] for p in keep], valid[keep], pos_weight[keep]
     for record in records:
         record["seconds"] = (time.time() - started) / len(records)
     return records
@@ -525,7 +524,7 @@ def make_jobs(tasks, args):
     if tasks[0].x.device.type != "cpu" and args.design in BY_HAND:
         shape = lambda trial: (len(tasks[trial[0]].train), len(tasks[trial[0]].valid), trial[1]["batch_size"], architecture(trial[1]))
         groups = [list(group) for _, group in itertools.groupby(sorted(trials, key=shape), shape)]
-        limits = [stack_limit(tasks, group, args) for group in groups]
+        limits = [stack_limit(tasks, group) for group in groups]
         return [[group[i : i + limit] for group, limit in zip(groups, limits, strict=True) for i in range(0, len(group), limit)]]
     if args.search == "halving":  # the trials of one learning rate are compared with each other, in their order
         key = lambda trial: (trial[0], trial[1]["lr"])
@@ -537,14 +536,13 @@ def architecture(config):
     return str([config.get(knob) for knob in ARCHITECTURE])
 
 
-def stack_limit(tasks, group, args):
+def stack_limit(tasks, group):
     """How many trials fit into half of the free GPU memory: weights, slopes, moments, best weights, one batch, one part."""
     import torch
 
     (number, config), device = group[0], tasks[0].x.device
-    shape = tuple(tasks[number].x.shape[1:])
-    size = sum(p.numel() for p in common.build_scorer(args.design, config, shape).parameters())
-    each = 4 * (6 * size + 8 * 1024 * (sum(shape) + sum(config["hidden"])))
+    sizes = [tasks[number].x.shape[-1], *config["hidden"], 1]
+    each = 4 * (6 * sum(a * b for a, b in itertools.pairwise(sizes)) + 8 * 1024 * sum(sizes))
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 2**32
     return max(1, int(free / 2 / each))
 
@@ -560,7 +558,7 @@ def run_jobs(jobs, tasks, args, bar):
     import torch
 
     cpu = tasks[0].x.device.type == "cpu"
-    torch.set_float32_matmul_precision("medium")  # a faster path on many CPUs, of the same precision without AMX
+    torch.set_float32_matmul_precision("medium" if cpu else "high")  # faster; float32 on CPUs without AMX, TF32 on GPUs
     workers = min(args.workers or usable_cores(), len(jobs))
     if cpu:
         torch.set_num_threads(1)
@@ -570,6 +568,7 @@ def run_jobs(jobs, tasks, args, bar):
             yield records
         return
     from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+    from concurrent.futures.process import BrokenProcessPool
     from multiprocessing import get_context
 
     context = get_context("fork")
@@ -579,7 +578,10 @@ def run_jobs(jobs, tasks, args, bar):
         while pending:
             done, pending = wait(pending, timeout=0.5, return_when=FIRST_COMPLETED)
             bar.update(WORK["done"].value - bar.n)
-            yield from (_with_states(future.result(), torch.from_numpy) for future in done)
+            try:
+                yield from (_with_states(future.result(), torch.from_numpy) for future in done)
+            except BrokenProcessPool:
+                common.die("a search process was killed, most likely for want of memory; fewer --workers need less")
 
 
 WORK = {}
@@ -621,8 +623,8 @@ def make_checkpoint(task, records, args, fingerprint):
         common.die(f"none of {len(records)} configurations reached a finite validation loss; try --standardise")
     checkpoint = {
         "format": 1, "design": args.design, "vector": task.vector, "shape": list(task.x.shape[1:]),
-        "model": common.model_name(meta), "model_given": meta["model"], "revision": meta.get("revision"),
-        "layers_of_model": meta["n_layers"], "scale": task.scale, "calibration": [1.0, 0.0],
+        "model": common.model_name(meta), "model_content": common.model_content(meta), "layers_of_model": meta["n_layers"],
+        "scale": task.scale, "calibration": [1.0, 0.0],
         "members": [{"config": r["config"], "state": {k: v.cpu() for k, v in r["state"].items()}} for r in best],
         "seed": task.seed, "val_loss": best[0]["best"], "pos_weight": task.pos_weight, "fingerprint": fingerprint,
         "trials": [trial_row(record) for record in records],
@@ -823,8 +825,9 @@ def make_scorers(args):
     paths = {seed: Path(args.out.replace("{seed}", str(seed))) for seed in args.seed}
     prints = {seed: fingerprint_of(args, seed) for seed in args.seed}
     missing = [seed for seed in args.seed if not is_finished(paths[seed], prints[seed])]
-    for seed in set(args.seed) - set(missing):
-        print(f"{paths[seed]}: finished before, with these arguments and inputs")
+    for seed in args.seed:
+        if seed not in missing:
+            print(f"{paths[seed]}: finished before, with these arguments and inputs")
     if missing:
         args.device = common.pick_device(args.device)
         for seed, checkpoint in train_scorers(args, missing, prints):

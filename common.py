@@ -646,10 +646,10 @@ def pick_device(name=None):
     return name or ("mps" if torch.backends.mps.is_available() else "cpu")
 
 
-def load_model(name, device=None, dtype="auto", revision=None, trust_remote_code=False, split=False):
+def load_model(name, device=None, dtype="auto", revision=None, trust_remote_code=False, move=True):
     """(model in eval mode on its device, tokenizer) from a folder or a Hub id; a mistake in the name is one line.
 
-    split: over the processes of torchrun, by transformers' tensor parallelism.
+    move=False leaves it in main memory, in the type it would have on the device.
     """
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
@@ -669,14 +669,10 @@ def load_model(name, device=None, dtype="auto", revision=None, trust_remote_code
             from transformers import Mxfp4Config
 
             options["quantization_config"] = Mxfp4Config(dequantize=True)  # its 4-bit kernels are one more package
-        if split:
-            from transformers.distributed import DistributedConfig
-
-            options["distributed_config"] = DistributedConfig(tp_plan="auto")
         model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, **options)
     except (OSError, ValueError, ImportError) as error:
         die(f"model {name!r} cannot be loaded: {str(error).strip().splitlines()[0]}")
-    return (model if split else model.to(device)).eval(), tokenizer
+    return (model.to(device) if move else model).eval(), tokenizer
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -689,6 +685,11 @@ SPECIAL_KEPT = 32  # of an answer's special tokens the last this many are shown 
 def model_name(meta):
     """The name that vectors of one model share: a Hub id and a folder give their last part."""
     return Path(str(meta["model"]).rstrip("/")).name
+
+
+def model_content(meta):
+    """What 01 wrote down of the model's files: a Hub commit or a hash; None where it could not."""
+    return meta.get("identity", {}).get("model")
 
 
 def read_inputs(run, vector=DEFAULT_VECTOR):
@@ -860,6 +861,9 @@ def check_scorer_fits(scorer, meta, path):
         die(f"{path}: made for the model {scorer.model!r}, the run is of {model_name(meta)!r}; train a scorer on a run of that model")
     if made_for != given:
         die(f"{path}: made for a model of {made_for} layers, the run is of one with {given}")
+    files, run_files = scorer.checkpoint["model_content"], model_content(meta)
+    if None not in (files, run_files) and files != run_files:  # a Hub id and a copy of it differ too, so no error
+        print(f"warning: {path} was made with {scorer.model} as {files}, the run with {run_files}; are the weights the same?", file=sys.stderr)
 
 
 def score_run(scorer, run, path="the scorer", chunk=4096):

@@ -76,6 +76,13 @@ def test_no_problem_is_on_both_sides_of_the_split_and_training_has_both_labels()
         assert sorted(train + valid) == list(range(16)) and set(data.y[train].tolist()) == {0.0, 1.0}
 
 
+def test_the_weight_of_right_answers_is_wrong_to_right_of_the_training_part():
+    task = make_task([], make_data(problems=12))
+    right = task.y[task.train].sum().item()
+    assert task.pos_weight == pytest.approx((len(task.train) - right) / right)
+    assert task.pos_weight != pytest.approx((len(task.y) - task.y.sum().item()) / task.y.sum().item(), rel=1e-3)
+
+
 def test_a_problem_of_two_runs_of_one_data_set_stays_on_one_side(tmp_path):
     a, b = make_run(tmp_path / "a", seed=1), make_run(tmp_path / "b", seed=2)
     data = trainer.load_data([a, b], "penultimate/eos")
@@ -239,12 +246,13 @@ def test_objectives_are_their_definitions():
 
 
 def test_ranking_objectives_see_whole_problems_in_a_batch():
-    rows, problem = torch.arange(40), torch.arange(10).repeat_interleave(4)
-    order = trainer.batch_order(rows, problem, torch.Generator().manual_seed(0), together=True)
-    assert sorted(order.tolist()) == list(range(40)) and order.tolist() != list(range(40))
-    assert all(len(set(problem[order[i : i + 4]].tolist())) == 1 for i in range(0, 40, 4))
-    mixed = trainer.batch_order(rows, problem, torch.Generator().manual_seed(0), together=False)
-    assert any(len(set(problem[mixed[i : i + 4]].tolist())) > 1 for i in range(0, 40, 4))
+    task = make_task([], make_data(problems=12))
+    problem, generator = task.problem, torch.Generator().manual_seed(0)
+    order = trainer.batch_order(task, generator, together=True)
+    assert sorted(order.tolist()) == task.train.tolist() and order.tolist() != task.train.tolist()
+    assert all(len(set(problem[order[i : i + 4]].tolist())) == 1 for i in range(0, len(order), 4))
+    mixed = trainer.batch_order(task, generator, together=False)
+    assert any(len(set(problem[mixed[i : i + 4]].tolist())) > 1 for i in range(0, len(order), 4))
 
 
 def test_ranking_scores_are_calibrated_before_they_are_probabilities(tmp_path):
