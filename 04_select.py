@@ -14,6 +14,8 @@ beside the selection after it is made, and shown as accuracy.
 
 import argparse
 import json
+import shlex
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -75,7 +77,8 @@ def write_cost(path, cost):
     if cost:
         names = {"parameters": "parameters", "trained_parameters": "parameters", "train_seconds": "search_seconds",
                  "train_flops": "search_flops", "ms_per_problem": "scoring_ms"}  # fmt: skip
-        write_json(path, {name: cost[key] for name, key in names.items()})
+        command = shlex.join(["python", "04_select.py", *sys.argv[1:]])
+        write_json(path, {"command": command, **{name: cost[key] for name, key in names.items()}})
 
 
 def select_all(run, rollouts, scores):

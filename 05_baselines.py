@@ -32,7 +32,7 @@ import re
 import shlex
 import sys
 import time
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -151,19 +151,13 @@ def add_scores(run, file, keys, spread):
 # Expected correctness of each problem, [P], when n of its rollouts are drawn and a method picks one
 
 
-def first_of_subset(total, n):
-    """[total]: the chance that the r-th best of `total` rollouts is the best of a random n-subset (r from 0)."""
-    n = min(n, total)
-    return np.array([math.comb(total - 1 - r, n - 1) / math.comb(total, n) for r in range(total)])
-
-
 def pick_by_score(run, scores, n):
     """Exact over all n-subsets; ties go to the lowest sample number."""
     order = np.argsort(-scores, 1, kind="stable")
     ranked = np.take_along_axis(run.labels, order, 1)
     weights = np.zeros_like(ranked)
     for total in set(run.valid.sum(1)):
-        weights[run.valid.sum(1) == total, :total] = first_of_subset(int(total), n)
+        weights[run.valid.sum(1) == total, :total] = common.first_of_subset(int(total), n)
     return (ranked * weights).sum(1)
 
 
@@ -372,20 +366,10 @@ def subset_error(credits):
 
 def score_quality(run, scores, p=None):
     right, given = run.labels[run.valid] > 0, scores[run.valid]
-    quality = {"auroc": auroc(right, given), "auroc_within": auroc_within(run, scores), "ece": None}
+    quality = {"auroc": common.auroc(right, given), "auroc_within": auroc_within(run, scores), "ece": None}
     if p is not None:
         quality["ece"] = calibration_error(right, p[run.valid])
     return quality
-
-
-def auroc(right, scores):
-    """The chance that a right answer scores above a wrong one, ties half; None with a single class."""
-    wins = right.sum() * (~right).sum()
-    if wins == 0:
-        return None
-    _, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
-    mean_rank = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
-    return float((mean_rank[right].sum() - right.sum() * (right.sum() + 1) / 2) / wins)
 
 
 def auroc_within(run, scores):
@@ -458,11 +442,10 @@ def add_costs(results, members):
     for result in results:
         costs = [cost for run in members for cost in run.costs.get(result["scores"], [])]
         if result["best_of_n"] and costs:
-            result["cost"] = {key: mean_of([cost.get(key) for cost in costs]) for key in COST_KEYS}
+            keys = ("parameters", "trained_parameters", "train_seconds", "train_flops", "ms_per_problem")
+            result["cost"] = {key: mean_of([cost.get(key) for cost in costs]) for key in keys}
             result["made_by"] = sorted({cost["command"] for cost in costs if "command" in cost})
 
-
-COST_KEYS = ("parameters", "trained_parameters", "train_seconds", "train_flops", "ms_per_problem")
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Tables: (title, header, rows)
@@ -517,7 +500,7 @@ def quality_table(results):
 def cost_table(results):
     """Parameters, training and scoring, as measured; the last columns: how many times faster than each learned verifier."""
     rows = [r for r in results if "cost" in r]
-    verifiers = [r for r in rows if r["scores"].partition(".")[0] in ("lora", "prm")]
+    verifiers = [r for r in rows if r["scores"].partition(".")[0] in ("lora", "prm") and len(rows) > 1]
     header = ["cost", "parameters", "trained", "training min", "training TFLOPs", "ms/problem", "accuracy %"]
     number = lambda value, unit=1: None if value is None else f"{value / unit:.3g}"
     cells = []
@@ -567,6 +550,18 @@ def summary_table(groups):
     return "Summary", [header[i] for i in kept], [[row[i] for i in kept] for row in rows]
 
 
+def study_table(path):
+    """What a study of 03 found, as it found it."""
+    study = common.read_json(path)
+    ns = [f"best of {n} %" for n in study["rows"][0]["n"]]
+    rows = []
+    for row in study["rows"]:
+        spread = np.std(row["scorers"], 0, ddof=1) if len(row["scorers"]) > 1 else [None] * len(ns)
+        cells = [f"{mean:.1f}" + ("" if std is None else f" ± {std:.1f}") for mean, std in zip(row["accuracy"], spread)]
+        rows.append([row["row"], *cells, f"{row['difference']:+.1f} ± {row['standard_error']:.1f}"])
+    return study["study"], [study["study"], *ns, "Δ to the first"], rows
+
+
 def latex_rows(header, rows):
     signs = {"\\": r"\textbackslash{}", "±": r"$\pm$", "Δ": r"$\Delta$", "×": r"$\times$"} | {s: "\\" + s for s in "%_&#${}"}
     escape = lambda cell: "" if cell is None else "".join(signs.get(sign, sign) for sign in str(cell).strip())
@@ -580,19 +575,20 @@ def latex_rows(header, rows):
 def report(args):
     if args.plots:
         import_matplotlib()
-    command = the_command()
     groups = [report_group(members) for members in load_groups(args.runs, args.window, args.tail)]
-    out = Path(args.out or (args.runs[0] if len(args.runs) == 1 else os.path.commonpath(args.runs)))
     tables = [(group["title"], tables_of(group["rows"])) for group in groups]
-    if len(groups) > 1:
-        tables.append(("All runs", [summary_table(groups)]))
-    common.write_json(out / "results.json", {"command": command, "window": args.window, "tail": args.tail, "groups": groups})
-    write_text(out / "report.md", markdown(command, groups, tables, plot(out, groups) if args.plots else {}))
+    tables.append(("All runs", [summary_table(groups)]))
+    tables += [("Studies", [study_table(path) for path in args.studies])] if args.studies else []
+    out = Path(args.out or (args.runs[0] if len(args.runs) == 1 else os.path.commonpath(args.runs)))
+    facts = {"command": the_command(), "window": args.window, "tail": args.tail, "groups": groups}
+    common.write_json(out / "results.json", facts)
+    write_text(out / "report.md", markdown(groups, tables, plot(out, groups) if args.plots else {}))
     if args.latex:
-        rows = tables if len(groups) > 1 else [*tables, ("All runs", [summary_table(groups)])]
-        write_text(out / "tables.tex", "\n\n".join(f"% {title}: {t[0]}\n{latex_rows(*t[1:])}" for title, ts in rows for t in ts) + "\n")
-    for title, of in tables:
-        print(title, *[common.table(*t[1:]) for t in of if t[0] != "Sampling error"], sep="\n\n", end="\n\n")
+        parts = [f"% {title}: {of[0]}\n{latex_rows(*of[1:])}\n" for title, several in tables for of in several]
+        write_text(out / "tables.tex", "\n".join(parts))
+    for title, several in tables:
+        if title != "All runs" or len(groups) > 1:
+            print(title, *[common.table(*of[1:]) for of in several if of[0] != "Sampling error"], sep="\n\n", end="\n\n")
     print(NOTE)
     shown = [r for r in groups[0]["rows"] if r["kind"] != "confidence" or r["best_confidence"]]
     print(json.dumps({"report": str(out / "report.md"), "accuracy": {r["method"]: round(r["accuracy"], 4) for r in shown}}))
@@ -653,11 +649,11 @@ def title_of(group):
     return text
 
 
-def markdown(command, groups, tables, figures):
+def markdown(groups, tables, figures):
     """report.md: the tables, the figures, and what made them."""
-    parts = ["# Report", f"Made by `{command}`."]
-    for (title, of), group in itertools.zip_longest(tables, groups):
-        parts += [f"## {title}", *[f"### {t[0]}\n\n{common.markdown_table(*t[1:])}" for t in of]]
+    parts = ["# Report", f"Made by `{the_command()}`."]
+    for (title, several), group in itertools.zip_longest(tables, groups):
+        parts += [f"## {title}", *[f"### {of[0]}\n\n{common.markdown_table(*of[1:])}" for of in several]]
         parts += [f"![{name}]({name})" for name in figures.get(title, [])]
         parts += [provenance(group)] if group else []
     return "\n\n".join([*parts, NOTE]) + "\n"
@@ -665,9 +661,9 @@ def markdown(command, groups, tables, figures):
 
 def provenance(group):
     facts = {key: group["meta"].get(key) for key in ("model", "revision", "dataset", "seed", "n", "git")}
-    lines = [f"- `{run}`: {json.dumps(facts)}" for run in group["runs"]]
-    lines += [f"- `{command}`" for row in group["rows"] for command in row.get("made_by", [])]
-    lines += [f"- {route['run']}: {routing_text(route)}" for route in group["routing"]]
+    commands = sorted({command for row in group["rows"] for command in row.get("made_by", [])})
+    lines = [f"- `{run}`: {json.dumps(facts)}" for run in group["runs"]] + [f"- `{command}`" for command in commands]
+    lines += [f"- domains of the problems as the model names them, right: {routing_text(routes)}" for routes in group["routing"]]
     return "\n".join(lines)
 
 
@@ -697,47 +693,40 @@ def plot(out, groups):
     return figures
 
 
-def draw_curves(path, group):
+@contextmanager
+def figure(path, **settings):
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(figsize=(7, 4.5), layout="constrained")
-    for r in group["rows"]:
-        if r["kind"] in ("length", "vote") and r["method"] != "majority vote" or r["kind"] == "confidence" and not r["best_confidence"]:
-            continue
-        ns = [int(n) for n in r["curve"]]
-        values, spread = ([100 * (value or 0) for value in r[key].values()] for key in ("curve", "curve_std"))
-        style = {"baseline": ":", "bound": "--"}.get(r["kind"], "-")
-        axes.errorbar(ns, values, spread if any(spread) else None, fmt=style, marker=".", capsize=2, label=r["method"])
-    axes.set(xscale="log", xticks=ns, xticklabels=ns, xlabel="rollouts a problem", ylabel="accuracy %", title=group["title"])
-    axes.minorticks_off()
-    figure.legend(loc="outside right upper", fontsize="small")
-    save_figure(figure, path)
+    canvas, axes = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
+    yield axes
+    axes.set(**settings)
+    canvas.legend(loc="outside right upper", fontsize="small")
+    with common.atomic(path, "wb") as file:
+        canvas.savefig(file, format="png", dpi=150)
+    pyplot.close(canvas)
+
+
+def draw_curves(path, group):
+    ns = [int(n) for n in group["rows"][0]["curve"]]
+    with figure(path, title=group["title"], xlabel="rollouts a problem", ylabel="accuracy %", xscale="log", xticks=ns, xticklabels=ns) as axes:
+        for r in group["rows"]:
+            if r["kind"] in ("baseline", "bound", "scorer") or r["best_confidence"] or r["method"] == "majority vote":
+                values, spread = [[100 * (value or 0) for value in r[key].values()] for key in ("curve", "curve_std")]
+                style = {"baseline": ":", "bound": "--"}.get(r["kind"], "-")
+                axes.errorbar(ns, values, spread if any(spread) else None, fmt=style, marker=".", capsize=2, label=r["method"])
+        axes.minorticks_off()
     return True
 
 
 def draw_reliability(path, group):
-    from matplotlib import pyplot
-
     rows = [r for r in group["rows"] if r.get("reliability")]
-    if not rows:
-        return False
-    figure, axes = pyplot.subplots(figsize=(7, 4.5), layout="constrained")
-    axes.plot([0, 1], [0, 1], "--", color="grey")
-    for r in rows:
-        points = [(p / count, right / count) for p, right, count in r["reliability"] if count]
-        axes.plot(*zip(*points), marker="o", label=f"{label_of(r['scores'])}, calibration error {r['ece']:.3f}")
-    axes.set(xlabel="probability given", ylabel="share that is right", title=group["title"])
-    figure.legend(loc="outside right upper", fontsize="small")
-    save_figure(figure, path)
-    return True
-
-
-def save_figure(figure, path):
-    from matplotlib import pyplot
-
-    with common.atomic(path, "wb") as file:
-        figure.savefig(file, format="png", dpi=150)
-    pyplot.close(figure)
+    if rows:
+        with figure(path, title=group["title"], xlabel="probability given", ylabel="share that is right") as axes:
+            axes.plot([0, 1], [0, 1], "--", color="grey")
+            for r in rows:
+                points = [(p / count, right / count) for p, right, count in r["reliability"] if count]
+                axes.plot(*zip(*points), marker="o", label=f"{label_of(r['scores'])}: {r['ece']:.3f}")
+    return bool(rows)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -1330,6 +1319,7 @@ def report_options(add):
     add("--window", type=int, default=common.WINDOW, help="tokens in a confidence window; another than %(default)s is recomputed from tokens.pt")
     add("--tail", type=int, default=common.TAIL, help="tokens in the tail (default %(default)s), likewise")
     add("--latex", action="store_true", help="also tables.tex: the rows of all tables")
+    add("--studies", nargs="+", default=[], metavar="JSON", help="results of 03_train_scorer.py --study, to stand in the report")
     add("--plots", action="store_true", help="also PNG figures: accuracy against n, reliability of the probabilities; needs matplotlib")
 
 

@@ -1,8 +1,10 @@
 """The report: every formula against brute force over all subsets, and the command on whole and broken runs."""
 
 import importlib
+import importlib.util
 import itertools
 import json
+import os
 from collections import Counter
 
 import numpy as np
@@ -146,8 +148,8 @@ def test_filtered_and_borda_weights():
 def test_auroc_and_calibration():
     right, scores = np.array([True, False, True, False, False]), np.array([2.0, 2.0, 3.0, 0.0, 1.0])
     pairs = [(a > b) + 0.5 * (a == b) for a in scores[right] for b in scores[~right]]
-    assert report.auroc(right, scores) == pytest.approx(np.mean(pairs))
-    assert report.auroc(np.array([True]), np.array([1.0])) is None
+    assert common.auroc(right, scores) == pytest.approx(np.mean(pairs))
+    assert common.auroc(np.array([True]), np.array([1.0])) is None
     # two bins: |.25 - .5| on two of four, |.95 - 1| on the others
     p = np.array([0.25, 0.25, 0.95, 0.95])
     assert report.calibration_error(np.array([True, False, True, True]), p) == pytest.approx((0.5 + 0.1) / 4)
@@ -249,3 +251,133 @@ def test_code_has_no_votes(tmp_path, run_script):
     add_scores(path, "mine")
     run_script("05_baselines.py", path)
     assert not any("vote" in r["method"] for r in common.read_json(path / "results.json")["groups"][0]["rows"])
+
+
+def cells_of(path, first):
+    """The cells of the markdown table's line that begins with `first`."""
+    line = next(line for line in path.read_text().splitlines() if line.startswith(f"| {first} |"))
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_costs_and_speed_ups(tmp_path, run_script):
+    path = small_run(tmp_path)
+    costs = {"scatr.cal@32": (5_000_000, 60, 3e12, 0.2), "scatr.cal@42": (7_000_000, 180, 5e12, 0.3), "lora.cal@32": (1_700_000_000, 3000, 2e16, 50.0),
+             "prm.It-1.5B": (1_540_000_000, None, None, 100.0)}  # fmt: skip
+    for seed, (name, values) in enumerate(costs.items()):
+        add_scores(path, name, seed=seed)
+        keys = ("parameters", "train_seconds", "train_flops", "ms_per_problem")
+        common.write_json(path / "scores" / f"{name}.cost.json", {"command": f"make {name}", **dict(zip(keys, values))})
+    run_script("05_baselines.py", path)
+    rows = [r for r in common.read_json(path / "results.json")["groups"][0]["rows"] if "cost" in r]
+    assert [r["scores"] for r in rows] == ["lora.cal", "prm.It-1.5B", "scatr.cal"]
+    cells = cells_of(path / "report.md", "SCaTR (cal)")
+    assert cells[1:6] == ["6M", "", "2", "4", "0.25"] and cells[-2:] == ["200×", "400×"]
+    assert cells_of(path / "report.md", "PRM (It-1.5B)")[1:6] == ["1.54B", "", "", "", "100"]
+    assert all(f"- `make {name}`" in (path / "report.md").read_text() for name in costs)
+
+
+def test_runs_and_models_together_are_the_papers_table(tmp_path, run_script):
+    """One line a model, test set and calibration set; what nobody has is no column."""
+    paths = [make_run(tmp_path / model, problems=20, n=4, seed=seed, model=model) for seed, model in enumerate(("small", "large"))]
+    for path in paths:
+        for name in ("scatr.a@1", "scatr.a@2", "scatr.b@1", "lora.b@1"):
+            add_scores(path, name, seed=len(name) + int(name[-1]))
+    add_scores(paths[1], "prm.big", seed=7)
+    run_script("05_baselines.py", *paths, "--out", tmp_path / "all", "--latex")
+    lines = (tmp_path / "all" / "report.md").read_text().split("### Summary")[1].splitlines()
+    table = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
+    assert table[0] == ["model", "calibration set", "test", "SCaTR", "best confidence", "LoRA", "PRM", "SCaTR-WMV", "majority", "oracle", "Δ", "gap closed %"]
+    assert [line[:3] for line in table[2:]] == [[model, cal, "made_up"] for model in ("small", "large") for cal in "ab"]
+    large = {r["method"]: r for r in common.read_json(tmp_path / "all" / "results.json")["groups"][1]["rows"]}
+    number = lambda method: f"{100 * large[method]['accuracy']:.1f}"
+    scatr, last = large["SCaTR (a), best-of-N"], table[4]
+    assert last[3] == f"{number('SCaTR (a), best-of-N')} ± {100 * scatr['std']:.1f}"
+    assert last[5:10] == ["", number("PRM (big), best-of-N"), last[7], number("majority vote"), number("oracle")]
+    assert last[10:] == [f"{100 * scatr['delta']:+.1f}", f"{100 * scatr['gap_closed']:.1f}"]
+    assert last[7].startswith(number("SCaTR (a), weighted vote")) and table[5][5] == number("LoRA verifier (b), best-of-N") and table[3][6] == ""
+    tex = (tmp_path / "all" / "tables.tex").read_text()
+    assert rf"large & a & made\_up & {last[3].replace('±', chr(36) + chr(92) + 'pm' + chr(36))} & " in tex and "± " not in tex
+    assert all(line.endswith(r" \\") for line in tex.splitlines() if line and not line.startswith("%"))
+
+
+def test_repeated_runs_leave_out_the_same_problems_and_say_what_is_missing(tmp_path, run_script):
+    paths = [make_run(tmp_path / str(seed), problems=8, n=3, seed=seed) for seed in (32, 42)]
+    for path, hidden in zip(paths, (4, 9)):
+        rows = common.read_jsonl(path / "labels.jsonl")
+        rows[hidden]["label"] = None
+        common.write_jsonl(path / "labels.jsonl", rows)
+        add_scores_where_judged(path, "mine")
+    add_scores_where_judged(paths[0], "extra")
+    done = run_script("05_baselines.py", *paths)
+    group = common.read_json(tmp_path / "results.json")["groups"][0]
+    assert group["left_out"] == ["p1", "p3"] and group["not_in_every_run"] == ["extra"]
+    rows = {r["method"]: r for r in group["rows"]}
+    assert {r["problems"] for r in rows.values()} == {6} and rows["mine, best-of-N"]["runs"] == 2 and "extra, best-of-N" not in rows
+    judged = [[np.mean([row["label"] for row in common.read_labels(path) if row["id"] == f"p{i}"]) for i in (0, 2, 4, 5, 6, 7)] for path in paths]
+    assert rows["random"]["accuracy"] == pytest.approx(np.mean(judged))
+    assert rows["random"]["std"] == pytest.approx(np.std(np.mean(judged, 1), ddof=1))
+    assert "2 problems left out" in done.stdout and "no row for extra" in done.stdout
+
+
+def add_scores_where_judged(path, name):
+    rows = [{"id": row["id"], "sample": row["sample"], "score": row["label"] or 0} for row in common.read_jsonl(path / "labels.jsonl")]
+    common.write_jsonl(path / "scores" / f"{name}.jsonl", rows)
+
+
+def test_drawn_subsets_state_their_error_in_the_report(tmp_path, run_script):
+    path = make_run(tmp_path / "run", problems=6, n=12)
+    run_script("05_baselines.py", path)
+    rows = {r["method"]: r for r in common.read_json(path / "results.json")["groups"][0]["rows"]}
+    assert set(rows["Borda vote, self-certainty"]["curve_subset_error"]) == {"4", "8"}  # 1, 2 and 12 of 12: all subsets
+    assert rows["majority vote"]["curve_subset_error"] == {}
+    stated = cells_of(path / "report.md", "standard error of the mean over subsets")
+    assert stated[1:] == ["N=4", "N=8"]
+    section = (path / "report.md").read_text().split("### Sampling error")[1]
+    error = rows["Borda vote, self-certainty"]["curve_subset_error"]["4"]
+    assert f"| Borda vote, self-certainty | {100 * error:.2f} |" in section and error > 0
+
+
+def test_studies_stand_in_the_report(tmp_path, run_script):
+    path = small_run(tmp_path)
+    rows = [{"row": ".15L", "n": [4, 8], "accuracy": [50.0, 60.0], "scorers": [[49.0, 58.0], [51.0, 62.0]], "difference": 0.0, "standard_error": 0.0},
+            {"row": ".9L", "n": [4, 8], "accuracy": [55.0, 65.0], "scorers": [[55.0, 65.0]], "difference": 5.0, "standard_error": 1.25}]  # fmt: skip
+    common.write_json(tmp_path / "layers.json", {"study": "layers", "rows": rows})
+    run_script("05_baselines.py", path, "--studies", tmp_path / "layers.json")
+    assert cells_of(path / "report.md", ".15L") == [".15L", "50.0 ± 1.4", "60.0 ± 2.8", "+0.0 ± 0.0"]
+    assert cells_of(path / "report.md", ".9L") == [".9L", "55.0", "65.0", "+5.0 ± 1.2"]
+
+
+def test_reliability_counts_every_rollout_once(tmp_path, run_script):
+    path = small_run(tmp_path, problems=10)
+    for seed in (1, 2):
+        add_scores(path, f"scatr.cal@{seed}", seed=seed)
+    run_script("05_baselines.py", path)
+    row = next(r for r in common.read_json(path / "results.json")["groups"][0]["rows"] if r["scores"] == "scatr.cal" and r["best_of_n"])
+    bins, p, right = np.array(row["reliability"]), [], []
+    for seed in (1, 2):
+        p += [r["p"] for r in common.read_jsonl(path / "scores" / f"scatr.cal@{seed}.jsonl")]
+        right += [r["label"] for r in common.read_labels(path)]
+    for b in range(10):
+        inside = [i for i in range(100) if b / 10 <= p[i] < (b + 1) / 10]
+        assert bins[b].tolist() == pytest.approx([sum(p[i] for i in inside), sum(right[i] for i in inside), len(inside)])
+
+
+def test_figures_or_one_line(tmp_path, run_script):
+    """With matplotlib the figures, without it one line that says how to get it, before any work."""
+    path = small_run(tmp_path)
+    add_scores(path, "scatr.cal@1")
+    (tmp_path / "without" / "matplotlib").mkdir(parents=True)
+    (tmp_path / "without" / "matplotlib" / "__init__.py").write_text("raise ImportError('as if it were not installed')")
+    without = run_script("05_baselines.py", path, "--plots", code=2, env={**os.environ, "PYTHONPATH": str(tmp_path / "without")})
+    assert "pip install matplotlib" in without.stderr and not (path / "report.md").exists()
+    if importlib.util.find_spec("matplotlib"):
+        run_script("05_baselines.py", path, "--plots")
+        for name in ("curves-1.png", "reliability-1.png"):
+            assert (path / name).read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and f"![{name}]({name})" in (path / "report.md").read_text()
+
+
+def test_a_probability_out_of_range_is_refused(tmp_path, run_script):
+    path = small_run(tmp_path)
+    rows = add_scores(path, "mine")
+    common.write_jsonl(path / "scores" / "mine.jsonl", [{**row, "p": 1.5} for row in rows])
+    assert "probability" in run_script("05_baselines.py", path, code=2).stderr

@@ -103,7 +103,7 @@ def test_lora_learns_what_is_right(trained):
     _, run = trained
     rows = scores_of(run, "lora.made_up@32-32")
     labels = np.array([row["label"] for row in common.read_labels(run)]) > 0
-    assert verifiers.auroc(labels, np.array([row["score"] for row in rows])) > 0.99
+    assert common.auroc(labels, np.array([row["score"] for row in rows])) > 0.99
     assert [row["p"] for row in rows] == pytest.approx([1 / (1 + np.exp(-row["score"])) for row in rows], abs=1e-6)
     run_command(run)
     found = {r["method"]: r for r in common.read_json(run / "results.json")["groups"][0]["rows"]}
