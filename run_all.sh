@@ -44,7 +44,6 @@ PYTHON=$(find_python)
 if [ "${1:-}" = --python ]; then echo "$PYTHON"; exit; fi
 
 N=${N:-16} SETS=${SETS:-1} OUT=${OUT:-runs} SEEDS=${SEEDS:-32 42 52}
-export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-PASSIVE} # spinning threads cost much on a shared CPU
 step() { local script=$1; shift; "$PYTHON" "$here/$script" "$@"; }
 
 generate() { # MODEL DATASET SEED -> the run folder, on the last line of 01's output
