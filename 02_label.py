@@ -23,7 +23,7 @@ import time
 import zlib
 from collections import Counter, namedtuple
 from fractions import Fraction
-from functools import lru_cache, reduce
+from functools import lru_cache
 from itertools import product
 from pathlib import Path
 

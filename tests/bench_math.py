@@ -1,4 +1,4 @@
-"""Speed of the maths judge: ordinary answers to ordinary problems on one core, extraction, equality and groups together.
+"""Speed of the maths judge, in processor time: ordinary answers to ordinary problems on one core, extraction, equality and groups together.
 
     python tests/bench.py math [--answers 10000]
 
@@ -46,16 +46,16 @@ def main(argv):
     judge, verify = importlib.import_module("02_label"), math_verify()
     seconds, theirs, counts, wrong = {}, {}, {}, 0
     for n, (kind, reference, response, right) in enumerate(make_answers(options.answers)):
-        start = time.perf_counter()
+        start = time.process_time()
         answer = judge.extract_answer(response, reference)
         verdicts, _ = judge.group([answer], reference)
-        seconds[kind] = seconds.get(kind, 0) + time.perf_counter() - start
+        seconds[kind] = seconds.get(kind, 0) + time.process_time() - start
         counts[kind] = counts.get(kind, 0) + 1
         wrong += verdicts[answer][0] != right
         if verify and n % 10 == 0:
-            start = time.perf_counter()
+            start = time.process_time()
             verify(reference, response)
-            theirs.setdefault(kind, []).append(time.perf_counter() - start)
+            theirs.setdefault(kind, []).append(time.process_time() - start)
     total, each = sum(seconds.values()), {kind: 1000 * seconds[kind] / counts[kind] for kind in counts}
     rows = [[kind, counts[kind], f"{each[kind]:.3f}", f"{1000 * sum(theirs[kind]) / len(theirs[kind]):.2f}" if kind in theirs else None] for kind in counts]
     print(common.table(["answers", "count", "ms each", "Math-Verify ms"], rows))
