@@ -2189,7 +2189,7 @@ class Cage:
     def hello(self):
         on, abi = self.on, f"landlock (abi {self.abi})"
         files = ["private root"] * ("root" in on) + [abi] * ("landlock" in on)
-        network = ["own namespace"] * ("netns" in on) + ["no sockets"] * ("seccomp" in on)
+        network = (["no sockets"] + ["own namespace"] * ("netns" in on)) * ("seccomp" in on)        # AF_VSOCK has no namespace
         signals = ["pid namespace"] * ("pidns" in on) + ["seccomp"] * ("seccomp" in on and "pidns" not in on)
         protected = {"files": files, "network": network, "signals": signals}
         words = [f"{name}={' + '.join(how) or 'NOT PROTECTED'}" for name, how in protected.items()]
