@@ -985,6 +985,24 @@ def worker(args):
     return task * world + rank, world * env.get("SLURM_ARRAY_TASK_COUNT", 1)
 
 
+def split_model(model, device):
+    """Each process of torchrun keeps its share of the weights, as transformers' plan for the architecture says."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from transformers.distributed.tensor_parallel import apply_tensor_parallelism
+
+    if "WORLD_SIZE" not in os.environ:
+        common.die("--tp needs torchrun: torchrun --nproc-per-node 2 01_generate.py ... --tp")
+    if not set(model.tp_plan) - {"lm_head"}:
+        common.die(f"--tp: transformers has no plan to split a {model.config.model_type} model")
+    if device.startswith("cuda"):
+        torch.cuda.set_device(device)
+    style = lambda name: model.tp_plan.get(re.sub(r"\.\d+(?=\.|$)", ".*", name))
+    weights = {name: style(name) or style(name.rpartition(".")[0]) for name, _ in model.named_parameters()}
+    plan = weights | {name: style(name) for name, _ in model.named_modules()}  # weights first, then what runs on them
+    mesh = init_device_mesh(torch.device(device).type, (int(os.environ["WORLD_SIZE"]),), mesh_dim_names=("tp",))
+    apply_tensor_parallelism(model, mesh, {name: kind for name, kind in plan.items() if kind}).to(device)
+
+
 def is_writer():
     return not dist.is_initialized() or dist.get_rank() == 0
 
@@ -999,7 +1017,10 @@ def agree(value):
 
 def make_run(args, folder, problems, now):
     """This worker's share of the problems: a part file as each one ends."""
-    model, tokenizer = common.load_model(args.model, args.device, args.dtype, args.revision, args.trust_remote_code, args.tp)
+    place = args.device, args.dtype, args.revision, args.trust_remote_code
+    model, tokenizer = common.load_model(args.model, *place, move=not args.tp)
+    if args.tp:
+        split_model(model, common.pick_device(args.device))
     config = model.config.get_text_config()
     names = [str(i) for i in range(config.num_hidden_layers + 1)] if args.layers == "all" else args.layers.split(",")
     layers = [common.layer_index(name, config.num_hidden_layers) for name in names]
