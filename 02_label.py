@@ -112,7 +112,7 @@ def is_code(problem):
 
 def judge_answers(problem, rows):
     """Labels of one problem whose answers are compared, with the reference and with each other."""
-    reference = str(problem["answer"]) if problem.get("answer") is not None else None
+    reference = reference_of(problem)
     if problem["kind"] == "code":
         return [label_row(row, None, None, None, "no tests") for row in rows]
     extract, compare = (extract_answer, group) if problem["kind"] == "math" else (extract_text, group_texts)
@@ -123,6 +123,14 @@ def judge_answers(problem, rows):
         right, reason = verdicts[answer] if answer is not None else (None if reference is None else False, "no answer")
         labels.append(label_row(row, None if right is None else int(right), answer, number, reason))
     return labels
+
+
+def reference_of(problem):
+    """The reference answer, if there is one; a boxed one, or a solution that ends in a box, gives the content of the box."""
+    if problem.get("answer") is None:
+        return None
+    found = boxes(str(problem["answer"])) if problem["kind"] == "math" else None
+    return found[-1] if found else str(problem["answer"])
 
 
 def label_row(row, label, answer, number, reason):
@@ -207,7 +215,7 @@ def self_check(dataset, options):
 
 
 def equals_itself(problem):
-    reference = str(problem["answer"])
+    reference = reference_of(problem)
     if problem["kind"] == "text":
         return group_texts([extract_text(reference, reference)], reference, "")[0].popitem()[1][0]
     answer = extract_answer(f"Therefore the answer is $\\boxed{{{reference}}}$.", reference)
@@ -336,10 +344,10 @@ def with_wanted_name(code, tree, problem):
 
 BOX_PART = re.compile(r"\\(?:boxed|fbox)\b\s*|\\.|[{}]", re.S)
 FORMULA = re.compile(r"\$\$(.+?)\$\$|\$ ([^$]+) \$|\$(?! )([^$]+)(?<! )\$(?!\d)|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.S)
-PHRASE = re.compile(r"####|<answer>|(?:^|\n)\W*A:|(?<!\w)(?:answers?|(?:correct|right) (?:option|choice))\b(?:[^\n.:=$]|\.\d){0,60}?(?:\bis\b|\bare\b|\bbe\b|:|=|\n)", re.I)
+PHRASE = re.compile(r"####|<answer>|(?:^|\n)\W*A:|(?<!\w)(?:answers?|results?|(?:correct|right) (?:option|choice))\b(?:[^\n.:=$]|\.\d){0,60}?(?:\bis\b|\bare\b|\bbe\b|:|=|\n)", re.I)
 CONNECTOR = re.compile(r"(?:\s|,|;|and|or|\\text\{ *(?:and|or) *\})*")
-NUMBER = re.compile(r"(?<![\w.])-?\d+(?:,\d{3})*(?:\.\d+)?(?:/\d+)?%?|\.\d+")
-SENTENCE_END = re.compile(r"</answer>|\.(?=\s|$)(?!\s*[a-z])|\n|(?<=\d)\.\s|[,;]?\s+(?:since|because|which|where|as|when|so|but)\b|\. ")
+NUMBER = re.compile(r"(?<![\w.])-?(?:\d+(?:,\d{3})*(?:\.\d+)?|\.\d+)(?:/\d+)?%?(?! *[+*/^=]|(?!cm|mm|km|kg|ml|ft|mph|th|st|nd|rd)[A-Za-z\d])")
+SENTENCE_END = re.compile(r"</answer>|(?<!\.)\.(?=\s|$)|\n|[,;]?\s+(?:since|because|which|where|as|when|so|but)\b")
 SPECIAL = re.compile(r"<\|[^|<>]{1,40}\|>|</?s>|<eos>|<end_of_turn>")
 TAIL = 20_000  # characters of a response in which a phrase, formula or number is looked for
 
@@ -356,14 +364,18 @@ def extract_answer(response, reference=None):
     if "**" in final:
         final = re.sub(r"(?<![\w)])\*\*|\*\*(?![\w(])", "", final)  # bold; 2**3 stays
     final = final[-TAIL:]
-    phrases = list(PHRASE.finditer(final))
-    for phrase in reversed(phrases[-3:]):
-        answer = announced(final[phrase.end() :])
-        if answer:
-            return answer
-    if len(final) <= 300 and final.count("\n") <= 12 and (is_bare(final)):
-        return final
-    return last_formula_or_number(final)
+    candidates = [answer for answer in (announced(final[phrase.end() :]) for phrase in reversed([*PHRASE.finditer(final)][-3:])) if answer]
+    if not candidates:
+        return final if len(final) <= 300 and is_bare(final) else last_formula_or_number(final)
+    if reference is not None and is_integer(analyse(reference).keys):  # "the answer is m + n, where ..., so it is 204"
+        after = last_formula_or_number(final[final.rfind(candidates[0]) + len(candidates[0]) :])
+        candidates = [answer for answer in [*candidates, after] if answer and is_integer(analyse(answer).keys + analyse(answer).values)] or candidates
+    return candidates[0]
+
+
+def is_integer(keys):
+    keys = (key[1] if key[0] == "given" else key for key in keys)
+    return any(key[0] == "num" and isinstance(key[1], Fraction) and key[1].denominator == 1 for key in keys)
 
 
 def boxes(text):
@@ -411,7 +423,12 @@ def announced(tail):
     sentence = tail[: end.start()] if end else tail
     if formula and formula.start() <= len(sentence):
         return formula_run(tail, formula)
-    return sentence.strip(" .*_`\"'") or None
+    return trimmed(sentence) or None
+
+
+def trimmed(text):
+    text = text.strip(" *_`\"\n")
+    return text if text.endswith("...") else text.rstrip(" .,;*_")
 
 
 def formula_run(text, formula):
@@ -421,19 +438,21 @@ def formula_run(text, formula):
         gap = CONNECTOR.match(text, formula.end())
         following = FORMULA.match(text, gap.end())
         if not following or not gap[0].strip():
-            return ", ".join(part.strip().rstrip(",.;") for part in parts)
+            return ", ".join(map(trimmed, parts))
         formula = following
         parts.append(next(group for group in formula.groups() if group is not None))
 
 
 def is_bare(text):
     """A response that is nothing but an answer."""
-    return len(text.split()) <= 3 or analyse(text).kind != "text" and not re.search(r"[A-Za-z]{2,},? +[a-z]{2,}\b", text)
+    return len(text.split()) <= 3 and not FORMULA.search(text) or analyse(text).kind != "text" and not re.search(r"[A-Za-z]{2,},? +[a-z]{2,}\b", text)
 
 
 def last_formula_or_number(text):
-    formulas = [f for f in FORMULA.finditer(text) if re.search(r"[\d=<>^+]|\\(?!blacksquare|square|checkmark)[a-z]", f[0])]
+    formulas = [f for f in FORMULA.finditer(text) if not re.search(r"\\(?:blacksquare|square|checkmark|qed)", f[0], re.I)]
+    formulas = [f for f in formulas if re.search(r"[\d=<>^+]|\\[a-z]", f[0])] or formulas  # rather not "$x$"
     numbers = [n for n in NUMBER.finditer(text) if not formulas or n.start() >= formulas[-1].end()]
+    numbers = [n for n in numbers if text[: n.start()].rstrip()[-1:] not in ("+", "-", "*", "/", "^")]
     if numbers:
         ending = re.search(r"=([^=$\n]+)$", text)  # z = 6 - 5i
         whole = ending and ending[1].strip(" .") or ""
@@ -1189,7 +1208,8 @@ class Parser:
         if name.endswith("matrix") or name == "array" and all(item[0] != "rel" for row in rows for cell in row for item in cell):
             if name == "vmatrix":
                 raise Unreadable("a determinant")
-            return ("mat", [[cell[0] for cell in row] for row in rows])
+            rows = [[cell[0] for cell in row] for row in rows]
+            return rows[0][0] if name == "array" and len(rows) == len(rows[0]) == 1 else ("mat", rows)
         lines = [[item for cell in row for item in cell] for row in rows]
         if name == "cases" and all(len(line) > 1 for line in lines):
             return ("set", [("seq", name, line) for line in lines])  # values, each with its condition

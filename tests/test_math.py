@@ -306,6 +306,9 @@ x^2+1 @ Thus $f(x) = x^2+1$.
 \$5 @ \boxed{\$5}
 5 @ <answer>5</answer>
 4 @ The answer is $4$, not $5$.
+204 @ The answer is $m+n$, where $\frac{m}{n}=\frac{101}{103}$, so $m+n=204$.
+480 @ \boxed{\begin{array}{c}480\end{array}}
+\{1,2\} @ The answer is $\{1,2\}$.
 (1,2) @ (1,2)
 x^2-1 @ (x-1)(x+1)
 """
@@ -315,6 +318,20 @@ def test_the_answer_is_found_in_prose():
     cases = [line.split(" @ ", 1) for line in GIVES.strip().splitlines()]
     found = [(reference, judge.extract_answer(response.replace("\\n", "\n"), reference)) for reference, response in cases]
     assert not [case for case in found if case[1] is None or not judge.equal(*case)[0]]
+
+
+@pytest.mark.parametrize("prose", [
+    "So $\\boxed{%s}$ is it, for 3 reasons.", "Final Answer: The final answer is $%s$. I hope it is correct.", "We get\n$$%s$$", "%s",
+    "The answer is %s", "2+2=4\n#### %s", "<think>3</think>\n**Answer:** $%s$", "Therefore, the answer is \\(%s\\)"])  # fmt: skip
+def test_prose_changes_no_verdict(prose):
+    """Every pair of both tables once more, within a response."""
+    judged = []
+    for pairs, right in ((EQUAL, True), (DIFFERENT, False)):
+        for _, reference, answer in table(pairs):
+            if not ("oxed" in answer or "**" in answer or "$" in answer and "$" in prose):
+                found = judge.extract_answer(prose % answer, reference)
+                judged.append((reference, answer, found, (found is not None and judge.equal(reference, found)[0]) is right))
+    assert len(judged) > 900 and not [case for case in judged if not case[3]]
 
 
 @pytest.mark.parametrize("response", ["", "  \n", "<think>", "<think>it is 5", "I do not know what to say about this", "<|im_end|>"])
