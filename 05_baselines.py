@@ -1,18 +1,18 @@
 """Every way to pick an answer, beside each other on the same rollouts: one table, exact expectations, honest intervals.
 
     python 05_baselines.py RUN                      a labelled run; its scores/*.jsonl (04, or your own) become rows
-    python 05_baselines.py RUN RUN --out DIR        several: runs of one model and data set are averaged, others compared
+    python 05_baselines.py RUN RUN --out DIR        several: those of one model and data set are averaged
     python 05_baselines.py lora RUN_CAL --eval RUN  the run's model, fine-tuned to say whether an answer is right
     python 05_baselines.py prm RUN --prm NAME       a process reward model, such as Gen-Verse/ReasonFlux-PRM-1.5B
-    python 05_baselines.py route RUN --math M.pt --code C.pt    the model names each problem's domain, its scorer picks
+    python 05_baselines.py route RUN --math M.pt --code C.pt    the model names a problem's domain, its scorer picks
 
 The first two read rollouts.jsonl, labels.jsonl and scores/*.jsonl of each run and write results.json (for programs) and
-report.md (for people) into the run's folder, or into --out. The others write scores/NAME.jsonl, and beside it what it cost
-(NAME.cost.json): rows of the next report.
+report.md (for people) into the run's folder, or into --out. The others write scores/NAME.jsonl, and NAME.cost.json with
+what it cost beside it: rows of the next report.
 
 A row for your own scorer: drop scores/NAME.jsonl into the run, {"id", "sample", "score"} a line, higher is better, with
-"p" in [0, 1] beside it if votes may use it as a weight. Files METHOD.CALIBRATION@RUN.jsonl that differ only behind the @
-are runs of one method: the row shows their mean and standard deviation.
+"p" in [0, 1] beside it if votes may use it as a weight. Files METHOD.CALIBRATION@RUN.jsonl that differ only behind the
+@ are runs of one method: the row shows their mean and standard deviation.
 
 What the numbers are. Random, best-of-n by any score, majority vote (tied answers share the credit) and oracle at n < N
 rollouts: the exact expectation over all n-subsets. Weighted votes: exact where the subsets are few, else the mean over
@@ -70,7 +70,7 @@ def load_run(path, window=common.WINDOW, tail=common.TAIL, skipped=()):
     skipped = {row["id"] for row in labels if row["label"] is None} | set(skipped)
     place, shape = places(keys, skipped)
     if shape[0] == 0:
-        common.die(f"{path}: no problem has all its labels; 05 compares methods on labelled runs only (04 selects without)")
+        common.die(f"{path}: no problem has all its labels; 05 needs labelled runs (04 selects without)")
 
     def spread(values, empty):
         array = np.full(shape, empty, dtype=float)
@@ -135,10 +135,11 @@ def add_confidence(run, rollouts, spread, window, tail):
 def add_scores(run, file, keys, spread):
     rows = common.align(common.read_jsonl(file, needs=("id", "sample", "score")), keys, file)
     for row in rows:
+        where = f"{file}: sample {row['sample']} of {row['id']!r}"
         if not isinstance(row["score"], (int, float)) or not math.isfinite(row["score"]):
-            common.die(f"{file}: the score of {row['id']!r}, sample {row['sample']} is {row['score']!r}; every rollout needs a finite number")
+            common.die(f"{where} has the score {row['score']!r}; every rollout needs a finite number")
         if not 0 <= (row.get("p") or 0) <= 1:
-            common.die(f"{file}: the p of {row['id']!r}, sample {row['sample']} is {row['p']!r}; it is a probability, or absent")
+            common.die(f"{where} has the p {row['p']!r}; it is a probability, or absent")
     method, _, name = file.stem.partition("@")
     run.scores.setdefault(method, {})[name] = spread([row["score"] for row in rows], -np.inf)
     if all(row.get("p") is not None for row in rows):
@@ -252,9 +253,13 @@ def rank_of(scores):
     return np.argsort(np.argsort(-scores, -1, kind="stable"), -1, kind="stable")
 
 
+def count_of(valid):
+    return valid.sum(-1, keepdims=True)
+
+
 def top_share(share):
     """Confidence as the weight of the best share of the rollouts, nothing for the rest (DeepConf, offline)."""
-    return lambda scores, valid: np.where(valid & (rank_of(scores) < np.ceil(share * valid.sum(-1, keepdims=True))), scores, 0)
+    return lambda scores, valid: np.where(valid & (rank_of(scores) < np.ceil(share * count_of(valid))), scores, 0)
 
 
 # name: (the score it uses, score and validity of the rollouts -> weights)
@@ -262,7 +267,7 @@ VOTES = {
     "confidence-weighted vote": ("mean/tail", top_share(1.0)),
     "top 90% by confidence, vote": ("mean/tail", top_share(0.9)),
     "top 10% by confidence, vote": ("mean/tail", top_share(0.1)),
-    "Borda vote, self-certainty": ("self_certainty/avg", lambda s, valid: (valid.sum(-1, keepdims=True) - rank_of(s)) * valid),
+    "Borda vote, self-certainty": ("self_certainty/avg", lambda s, valid: (count_of(valid) - rank_of(s)) * valid),
 }
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -402,11 +407,11 @@ def mean_of(values):
 
 
 def compare(rows, n):
-    """One dict a row: accuracy, spread, count, difference to the best confidence rule with its interval, gap closed, curve."""
+    """One dict a row: accuracy, spread, count, difference to the best confidence rule with its interval, curve."""
     best = max((row for row in rows if row.kind == "confidence"), key=lambda row: row.accuracy(n))
     oracle = rows[-1].accuracy(n)
     problems = len(best.problems(n))
-    draws = np.random.default_rng(SEED).multinomial(problems, np.full(problems, 1 / problems), DRAWS) / problems  # [B, P]
+    draws = np.random.default_rng(SEED).multinomial(problems, [1 / problems] * problems, DRAWS) / problems  # [B, P]
     differences = np.stack([row.problems(n) - best.problems(n) for row in rows], 1)  # [P, rows]
     low, high = np.percentile(draws @ differences, [2.5, 97.5], axis=0)
     results = []
@@ -455,6 +460,10 @@ def percent(value, digits=1):
     return None if value is None else f"{100 * value:.{digits}f}"
 
 
+def points(value):
+    return f"{100 * value:+.1f}"
+
+
 def with_spread(result):
     return percent(result["accuracy"]) + (f" ± {percent(result['std'])}" if result["std"] is not None else "")
 
@@ -466,19 +475,19 @@ def tables_of(results):
 
 def main_table(results):
     """Everything but the 27 confidence rules that are not the best one."""
-    ns = list(results[0]["curve"])
-    header = ["method", "accuracy %", "right/problems", "Δ", "95% interval", "gap closed %", *[f"N={n}" for n in ns[:-1]]]
+    ns = list(results[0]["curve"])[:-1]
+    header = ["method", "accuracy %", "right/problems", "Δ", "95% interval", "gap closed %", *[f"N={n}" for n in ns]]
     rows = []
     for r in results:
-        if r["kind"] == "confidence" and not r["best_confidence"]:
+        if r["best_confidence"]:
+            name, gain = f"best confidence: {r['method']}", [None, None, None]
+        elif r["kind"] != "confidence":
+            name, interval = r["method"], f"[{percent(r['delta_low'])}, {percent(r['delta_high'])}]"
+            gain = [points(r["delta"]), interval, percent(r["gap_closed"], 0) if r["kind"] == "scorer" else None]
+        else:
             continue
-        name = f"best confidence: {r['method']}" if r["best_confidence"] else r["method"]
-        apart = not r["best_confidence"]
-        interval = f"[{percent(r['delta_low'])}, {percent(r['delta_high'])}]" if apart else None
-        delta = f"{100 * r['delta']:+.1f}" if apart else None
-        gap = percent(r["gap_closed"], 0) if apart and r["kind"] == "scorer" else None
         count = f"{r['correct']:.1f}/{r['problems']}".replace(".0/", "/")
-        rows.append([name, with_spread(r), count, delta, interval, gap, *[percent(r["curve"][n]) for n in ns[:-1]]])
+        rows.append([name, with_spread(r), count, *gain, *[percent(r["curve"][n]) for n in ns]])
     return "Methods", header, rows
 
 
@@ -494,22 +503,23 @@ def quality_table(results):
     rows = [r for r in results if r["kind"] == "scorer" and r["best_of_n"] or r["best_confidence"]]
     number = lambda value: None if value is None else f"{value:.3f}"
     header = ["scores as such", "AUROC", "within a problem", "calibration error"]
-    return "Scores", header, [[r["method"], number(r["auroc"]), number(r["auroc_within"]), number(r["ece"])] for r in rows]
+    keys = ("auroc", "auroc_within", "ece")
+    return "Scores", header, [[r["method"], *[number(r[key]) for key in keys]] for r in rows]
 
 
 def cost_table(results):
-    """Parameters, training and scoring, as measured; the last columns: how many times faster than each learned verifier."""
+    """As measured; the last columns say how many times faster a method is than each learned verifier."""
     rows = [r for r in results if "cost" in r]
     verifiers = [r for r in rows if r["scores"].partition(".")[0] in ("lora", "prm") and len(rows) > 1]
     header = ["cost", "parameters", "trained", "training min", "training TFLOPs", "ms/problem", "accuracy %"]
     number = lambda value, unit=1: None if value is None else f"{value / unit:.3g}"
     cells = []
     for r in rows:
-        cost = r["cost"]
-        faster = [f"{v['cost']['ms_per_problem'] / cost['ms_per_problem']:.3g}×" if v is not r else None for v in verifiers]
-        cells.append([label_of(r["scores"]), short(cost["parameters"]), short(cost["trained_parameters"]),
-                      number(cost["train_seconds"], 60), number(cost["train_flops"], 1e12),
-                      number(cost["ms_per_problem"]), with_spread(r), *faster])  # fmt: skip
+        cost, slower = r["cost"], [v["cost"]["ms_per_problem"] if v is not r else None for v in verifiers]
+        sizes = [short(cost["parameters"]), short(cost["trained_parameters"])]
+        spent = [number(cost["train_seconds"], 60), number(cost["train_flops"], 1e12), number(cost["ms_per_problem"])]
+        faster = [ms and f"{ms / cost['ms_per_problem']:.3g}×" for ms in slower]
+        cells.append([label_of(r["scores"]), *sizes, *spent, with_spread(r), *faster])
     return "Costs", [*header, *[f"speed-up over {label_of(v['scores'])}" for v in verifiers]], cells
 
 
@@ -517,8 +527,8 @@ def short(count):
     """1500000 -> 1.5M"""
     if count is None:
         return None
-    size, unit = next((size, unit) for size, unit in ((1e9, "B"), (1e6, "M"), (1e3, "k"), (1, "")) if count >= size or size == 1)
-    return f"{count / size:.3g}{unit}"
+    size, unit = next((size, unit) for size, unit in ((1e9, "B"), (1e6, "M"), (1e3, "k"), (0, "")) if count >= size)
+    return f"{count / (size or 1):.3g}{unit}"
 
 
 def error_table(results):
@@ -531,21 +541,21 @@ def error_table(results):
 
 def summary_table(groups):
     """One row for each model, data set and calibration set, as the paper's main tables are."""
-    header = ["model", "calibration set", "test", "SCaTR", "best confidence", "LoRA", "PRM", "SCaTR-WMV", "SCaTR routed",
-              "SCaTR mixed", "majority", "oracle", "Δ", "gap closed %"]  # fmt: skip
+    header = ["model", "calibration set", "test", "SCaTR", "best confidence", "LoRA", "PRM", "SCaTR-WMV",
+              "SCaTR routed", "SCaTR mixed", "majority", "oracle", "Δ", "gap closed %"]  # fmt: skip
     rows = []
     for group in groups:
         scored = {(r["scores"], r["best_of_n"]): r for r in group["rows"] if r["scores"]}
         named = {r["method"]: r for r in group["rows"]}
         best = next(r for r in group["rows"] if r["best_confidence"])
         prm = next((r for (name, best_of_n), r in scored.items() if name.startswith("prm.") and best_of_n), None)
-        others = [scored.get((name, True)) for name in ("routed", "mixed")] + [named.get("majority vote"), named["oracle"]]
+        others = [scored.get((name, True)) for name in ("routed", "mixed")]
+        others += [named.get("majority vote"), named["oracle"]]
         for method in [name for name, best_of_n in scored if name.startswith("scatr") and best_of_n] or [""]:
             calibration, scatr = method.partition(".")[2], scored.get((method, True))
-            cells = [scatr, best, scored.get((f"lora.{calibration}", True)), prm, scored.get((method, False)), *others]
-            gain = [f"{100 * scatr['delta']:+.1f}", percent(scatr["gap_closed"])] if scatr else [None, None]
-            cells = [r and with_spread(r) for r in cells]
-            rows.append([group["model"], calibration or None, group["dataset"], *cells, *gain])
+            found = [scatr, best, scored.get((f"lora.{calibration}", True)), prm, scored.get((method, False)), *others]
+            gain = [points(scatr["delta"]), percent(scatr["gap_closed"])] if scatr else [None, None]
+            rows.append([group["model"], calibration, group["dataset"], *[r and with_spread(r) for r in found], *gain])
     kept = [i for i, column in enumerate(zip(*rows)) if any(column)]
     return "Summary", [header[i] for i in kept], [[row[i] for i in kept] for row in rows]
 
@@ -563,7 +573,8 @@ def study_table(path):
 
 
 def latex_rows(header, rows):
-    signs = {"\\": r"\textbackslash{}", "±": r"$\pm$", "Δ": r"$\Delta$", "×": r"$\times$"} | {s: "\\" + s for s in "%_&#${}"}
+    signs = {"\\": r"\textbackslash{}", "±": r"$\pm$", "Δ": r"$\Delta$", "×": r"$\times$"}
+    signs |= {sign: "\\" + sign for sign in "%_&#${}"}
     escape = lambda cell: "" if cell is None else "".join(signs.get(sign, sign) for sign in str(cell).strip())
     return "\n".join(" & ".join(map(escape, row)) + r" \\" for row in [header, *rows])
 
@@ -588,20 +599,22 @@ def report(args):
         write_text(out / "tables.tex", "\n".join(parts))
     for title, several in tables:
         if title != "All runs" or len(groups) > 1:
-            print(title, *[common.table(*of[1:]) for of in several if of[0] != "Sampling error"], sep="\n\n", end="\n\n")
+            shown = [common.table(*of[1:]) for of in several if of[0] != "Sampling error"]
+            print(title, *shown, sep="\n\n", end="\n\n")
     print(NOTE)
-    shown = [r for r in groups[0]["rows"] if r["kind"] != "confidence" or r["best_confidence"]]
-    print(json.dumps({"report": str(out / "report.md"), "accuracy": {r["method"]: round(r["accuracy"], 4) for r in shown}}))
+    rows = [r for r in groups[0]["rows"] if r["kind"] != "confidence" or r["best_confidence"]]
+    accuracy = {r["method"]: round(r["accuracy"], 4) for r in rows}
+    print(json.dumps({"report": str(out / "report.md"), "accuracy": accuracy}))
 
 
 NOTE = """\
-Mean ± standard deviation over runs (calibration sets × scorer seeds). Δ: points above the best confidence rule (*, picked
-with hindsight), with a paired bootstrap interval over problems. N=k: the exact expectation over all k-subsets; for weighted
-votes with many subsets the mean of seeded random ones, whose standard error report.md states."""
+Mean ± standard deviation over runs (calibration sets × scorer seeds). Δ: points above the best confidence rule (*,
+picked with hindsight), with a paired bootstrap interval over problems. N=k: the exact expectation over all k-subsets; for
+weighted votes with many subsets the mean of seeded random ones, whose standard error report.md states."""
 
 
 def load_groups(paths, window, tail):
-    """Runs of one model and one data set are repetitions: one list. A problem that one cannot judge is left out of all."""
+    """Runs of one model and data set are repetitions: one list. A problem that one cannot judge is left out of all."""
     groups = {}
     for path in paths:
         meta = common.read_meta(path)
@@ -611,7 +624,8 @@ def load_groups(paths, window, tail):
         runs = [load_run(path, window, tail, skipped) for path in members]
         for run in runs[1:]:
             if run.ids != runs[0].ids:
-                common.die(f"{run.path} and {runs[0].path}: {len(run.ids)} and {len(runs[0].ids)} judged problems, not the same; report them apart")
+                counts = f"{len(run.ids)} and {len(runs[0].ids)} judged problems"
+                common.die(f"{run.path} and {runs[0].path}: {counts}, not the same ones; report them apart")
         yield runs
 
 
@@ -629,7 +643,7 @@ def report_group(members):
         "left_out": members[0].left_out,
         "not_in_every_run": sorted(set.union(*names) - set.intersection(*names)),
         "routing": [{"run": str(path.parent), **common.read_json(path)} for path in routes if path.is_file()],
-        "meta": meta,
+        "metas": [run.meta for run in members],
         "rows": rows,
     }
     return {"title": title_of(group), **group}
@@ -660,10 +674,11 @@ def markdown(groups, tables, figures):
 
 
 def provenance(group):
-    facts = {key: group["meta"].get(key) for key in ("model", "revision", "dataset", "seed", "n", "git")}
-    commands = sorted({command for row in group["rows"] for command in row.get("made_by", [])})
-    lines = [f"- `{run}`: {json.dumps(facts)}" for run in group["runs"]] + [f"- `{command}`" for command in commands]
-    lines += [f"- domains of the problems as the model names them, right: {routing_text(routes)}" for routes in group["routing"]]
+    facts = ("model", "revision", "dataset", "seed", "n", "git")
+    made = zip(group["runs"], group["metas"])
+    lines = [f"- `{run}`: {json.dumps({key: meta.get(key) for key in facts})}" for run, meta in made]
+    lines += [f"- `{command}`" for command in sorted({c for row in group["rows"] for c in row.get("made_by", [])})]
+    lines += [f"- domains named by the model, right: {routing_text(routes)}" for routes in group["routing"]]
     return "\n".join(lines)
 
 
@@ -688,8 +703,9 @@ def plot(out, groups):
     """{title: names of the PNG files}: accuracy against n, and how the probabilities of the scorers hold."""
     figures = {}
     for number, group in enumerate(groups, 1):
-        drawn = [("curves", draw_curves), ("reliability", draw_reliability)]
-        figures[group["title"]] = [f"{name}-{number}.png" for name, draw in drawn if draw(out / f"{name}-{number}.png", group)]
+        for name, draw in (("curves", draw_curves), ("reliability", draw_reliability)):
+            if draw(out / f"{name}-{number}.png", group):
+                figures.setdefault(group["title"], []).append(f"{name}-{number}.png")
     return figures
 
 
@@ -708,12 +724,13 @@ def figure(path, **settings):
 
 def draw_curves(path, group):
     ns = [int(n) for n in group["rows"][0]["curve"]]
-    with figure(path, title=group["title"], xlabel="rollouts a problem", ylabel="accuracy %", xscale="log", xticks=ns, xticklabels=ns) as axes:
+    axis = {"xscale": "log", "xticks": ns, "xticklabels": ns}
+    with figure(path, title=group["title"], xlabel="rollouts a problem", ylabel="accuracy %", **axis) as axes:
         for r in group["rows"]:
             if r["kind"] in ("baseline", "bound", "scorer") or r["best_confidence"] or r["method"] == "majority vote":
                 values, spread = [[100 * (value or 0) for value in r[key].values()] for key in ("curve", "curve_std")]
-                style = {"baseline": ":", "bound": "--"}.get(r["kind"], "-")
-                axes.errorbar(ns, values, spread if any(spread) else None, fmt=style, marker=".", capsize=2, label=r["method"])
+                style = {"baseline": {"fmt": "k:"}, "bound": {"fmt": "k--"}}.get(r["kind"], {"fmt": ".-", "capsize": 2})
+                axes.errorbar(ns, values, spread if any(spread) else None, label=r["method"], **style)
         axes.minorticks_off()
     return True
 
@@ -725,7 +742,7 @@ def draw_reliability(path, group):
             axes.plot([0, 1], [0, 1], "--", color="grey")
             for r in rows:
                 points = [(p / count, right / count) for p, right, count in r["reliability"] if count]
-                axes.plot(*zip(*points), marker="o", label=f"{label_of(r['scores'])}: {r['ece']:.3f}")
+                axes.plot(*zip(*points), marker="o", label=f"{label_of(r['scores'])}, error {r['ece']:.3f}")
     return bool(rows)
 
 
@@ -736,7 +753,7 @@ TOKENS_AT_ONCE = 16384  # in one forward pass, padding included; bounds the memo
 
 
 def final_states(model, sequences):
-    """[[T, d], ...]: the states that the model's head reads. Padding is to the right, where a causal model does not look."""
+    """[[T, d], ...]: the states the model's head reads. Padding is to the right, where a causal model does not look."""
     import torch
 
     width = max(map(len, sequences))
@@ -824,8 +841,8 @@ def load_run_model(args, run):
 
 def mark_of(facts, *files):
     """Of all that decides a result: the same mark, the same result."""
-    parts = [json.dumps(facts, sort_keys=True).encode(), *[Path(file).read_bytes() for file in files if Path(file).exists()]]
-    return hashlib.sha256(b"\n".join(parts)).hexdigest()
+    contents = [Path(file).read_bytes() for file in files if Path(file).is_file()]
+    return hashlib.sha256(b"\n".join([json.dumps(facts, sort_keys=True).encode(), *contents])).hexdigest()
 
 
 def is_scored(run, name, mark):
@@ -853,17 +870,24 @@ def score_rollouts(run, name, mark, encode, judge, cost, at_once=256):
     with tqdm(total=len(order), initial=len(done["scores"]), desc=name, unit="rollout", disable=None) as bar:
         while rest := order[len(done["scores"]) :][:at_once]:
             started = time.perf_counter()
-            done["scores"] += judge_all(judge, [encode(problems[rollouts[i]["id"]], rollouts[i]["response"]) for i in rest])
+            texts = [(problems[rollouts[i]["id"]], rollouts[i]["response"]) for i in rest]
+            done["scores"] += judge_all(judge, [encode(problem, response) for problem, response in texts])
             done["seconds"] += time.perf_counter() - started
             common.write_json(partial, done)
             bar.update(len(rest))
-    verdicts = dict(zip(order, done["scores"], strict=True))
-    rows = [{"id": row["id"], "sample": row["sample"], "score": verdicts[i][0], "p": verdicts[i][1]} for i, row in enumerate(rollouts)]
-    common.write_jsonl(run / "scores" / f"{name}.jsonl", rows)
+    in_order = [pair for _, pair in sorted(zip(order, done["scores"], strict=True))]
+    write_scores(run, name, common.keys_of(rollouts), in_order)
     cost = {"mark": mark, "command": the_command(), **cost, "ms_per_problem": 1000 * done["seconds"] / len(problems)}
     common.write_json(run / "scores" / f"{name}.cost.json", cost)
     partial.unlink()
-    print(f"{run / 'scores' / name}.jsonl: {len(rows)} rollouts, {cost['ms_per_problem']:.1f} ms a problem")
+    print(f"{run / 'scores' / name}.jsonl: {len(rollouts)} rollouts, {cost['ms_per_problem']:.1f} ms a problem")
+
+
+def write_scores(run, name, keys, pairs):
+    """pairs: (score, p) of each key."""
+    rows = zip(keys, pairs, strict=True)
+    rows = [{"id": key[0], "sample": key[1], "score": score, "p": p} for key, (score, p) in rows]
+    common.write_jsonl(Path(run) / "scores" / f"{name}.jsonl", rows)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -908,13 +932,15 @@ def lora(args):
 def lora_job(args, seed):
     """What is still to do for a seed: training, and the runs to score."""
     run, meta = Path(args.run), common.read_meta(args.run)
-    facts = {key: getattr(args, key) for key in ("epochs", "lr", "last_tokens", "limit", "model")} | {"seed": seed, "made": meta["model"]}
-    mark = mark_of(facts, run / "labels.jsonl", run / "rollouts.jsonl")
-    path = run / f"lora@{seed}.pt"
+    facts = [seed, meta["model"], args.model, args.epochs, args.lr, args.last_tokens, args.limit]
+    mark, path = mark_of(facts, run / "labels.jsonl", run / "rollouts.jsonl"), run / f"lora@{seed}.pt"
+    trained = path.is_file() and common.load_pt(path)["mark"] == mark
+    if trained:
+        print(f"{path}: finished before")
     name = f"lora.{dataset_name(meta)}@{run.name}-{seed}"
     marks = {each: mark_of(mark, Path(each) / "rollouts.jsonl") for each in args.eval}
     scores = {each: (name, marks[each]) for each in args.eval if not is_scored(each, name, marks[each])}
-    return {"seed": seed, "path": path, "mark": mark, "scores": scores, "trained": path.is_file() and common.load_pt(path)["mark"] == mark}
+    return {"seed": seed, "path": path, "mark": mark, "scores": scores, "trained": trained}
 
 
 def read_examples(run, limit):
@@ -922,7 +948,8 @@ def read_examples(run, limit):
     problems = {row["id"]: row for row in common.read_jsonl(Path(run) / "problems.jsonl", needs=("id", "prompt"))}
     rollouts = common.read_rollouts(run)
     labels = [row["label"] for row in common.read_labels(run, common.keys_of(rollouts))]
-    examples = [(problems[row["id"]], row["response"], label) for row, label in zip(rollouts, labels) if label is not None]
+    judged = [(row, label) for row, label in zip(rollouts, labels) if label is not None]
+    examples = [(problems[row["id"]], row["response"], label) for row, label in judged]
     if limit:
         examples = [examples[i] for i in sorted(np.random.default_rng(SEED).permutation(len(examples))[:limit])]
     right = sum(label for *_, label in examples)
@@ -936,7 +963,7 @@ def yes_and_no(tokenizer):
     """The first tokens of the two words."""
     ids = [tokenizer(word, add_special_tokens=False)["input_ids"][0] for word in ("yes", "no")]
     if ids[0] == ids[1]:
-        common.die(f'"yes" and "no" begin with the same token ({tokenizer.decode(ids[0])!r}) of this model; it cannot answer with one')
+        common.die(f'"yes" and "no" begin with the same token of this model, {tokenizer.decode(ids[0])!r}: no verifier')
     return ids
 
 
@@ -1083,13 +1110,12 @@ def flop_counter():
 # ---------------------------------------------------------------------------------------------------------------------
 # Process reward models, without code from the Hub
 
-PRM_TOKENS = 2048  # of an answer the last this many are read
 STEP_END = "<extra_0>"
 
 
 def prm(args):
-    name, facts = f"prm.{common.model_name({'model': args.prm})}", {key: getattr(args, key) for key in ("prm", "last_tokens", "steps")}
-    marks = {run: mark_of(facts, Path(run) / "rollouts.jsonl") for run in args.runs}
+    name = f"prm.{common.model_name({'model': args.prm})}"
+    marks = {run: mark_of([args.prm, args.last_tokens, args.steps], Path(run) / "rollouts.jsonl") for run in args.runs}
     todo = {run: mark for run, mark in marks.items() if not is_scored(run, name, mark)}
     if not todo:
         return
@@ -1140,7 +1166,7 @@ def hub_file(name, file):
 
     if Path(name).is_dir():
         if not (Path(name) / file).is_file():
-            common.die(f"--prm {name}: no {file} in it, and its config.json names no Qwen2ForProcessRewardModel: not a reward model known here")
+            common.die(f"--prm {name}: neither {file} in it nor a Qwen2ForProcessRewardModel: no reward model")
         return Path(name) / file
     try:
         return hf_hub_download(name, file)
@@ -1206,18 +1232,22 @@ def route(args):
     check_one_model(args.runs)
     if len(args.math) != len(args.code):
         common.die(f"--math and --code: {len(args.math)} and {len(args.code)} scorers; they are taken in pairs")
-    marks = {run: mark_of([common.model_name(common.read_meta(run)), args.model, ROUTER], Path(run) / "problems.jsonl") for run in args.runs}
+    facts = [common.read_meta(args.runs[0])["model"], args.model, ROUTER]
+    marks = {run: mark_of(facts, Path(run) / "problems.jsonl") for run in args.runs}
     todo = [run for run in args.runs if read_routes(run).get("mark") != marks[run]]
     if todo:
         model, tokenizer = load_run_model(args, todo[0])
         for run in todo:
             name_domains(run, model, tokenizer, marks[run])
     for run in args.runs:
+        for old in [*(Path(run) / "scores").glob("routed@*"), *(Path(run) / "scores").glob("mixed@*")]:
+            old.unlink()  # of an earlier call with more scorers
         for number, (math_scorer, code_scorer) in enumerate(zip(args.math, args.code)):
             write_routed(run, f"routed@{number}", {"math": math_scorer, "code": code_scorer})
         for number, scorer in enumerate(args.mixed):
             write_routed(run, f"mixed@{number}", {"math": scorer, "code": scorer})
-    print(common.table(["run", "routing", "routed best-of-N %", "mixed best-of-N %"], [routing_row(run) for run in args.runs]))
+    header = ["run", "domains right %", "routed, best-of-N %", "mixed, best-of-N %"]
+    print(common.table(header, [routing_row(run) for run in args.runs]))
 
 
 def read_routes(run):
@@ -1272,9 +1302,11 @@ def write_routed(run, name, scorers):
         scorer = common.load_scorer(path)
         keys, logits = common.score_run(scorer, run, path)
         parts[domain] = torch.stack([logits, scorer.probability(logits)], 1).tolist()
-    chosen = [parts[domains[key[0]]][i] for i, key in enumerate(keys)]
-    rows = [{"id": key[0], "sample": key[1], "score": score, "p": p} for key, (score, p) in zip(keys, chosen)]
-    common.write_jsonl(Path(run) / "scores" / f"{name}.jsonl", common.align(rows, common.keys_of(common.read_rollouts(run)), Path(run) / "hidden.pt"))
+    by_key = {key: parts[domains[key[0]]][i] for i, key in enumerate(keys)}
+    rollouts = common.read_rollouts(run)
+    if len(by_key) != len(rollouts) or set(by_key) != set(common.keys_of(rollouts)):
+        common.die(f"{run}: {len(by_key)} vectors for {len(rollouts)} rollouts; run 01_generate.py again")
+    write_scores(run, name, common.keys_of(rollouts), [by_key[key] for key in common.keys_of(rollouts)])
 
 
 def routing_row(run):
@@ -1282,8 +1314,9 @@ def routing_row(run):
     if not (Path(run) / "labels.jsonl").is_file():
         return [*cells, None, None]
     loaded = load_run(run)
-    rows = [score_row([loaded], sizes_of([loaded])[-1:], name) if name in loaded.scores else None for name in ("routed", "mixed")]
-    return [*cells, *[row and percent(row.accuracy(loaded.labels.shape[1])) for row in rows]]
+    ns = sizes_of([loaded])[-1:]
+    rows = [score_row([loaded], ns, name) if name in loaded.scores else None for name in ("routed", "mixed")]
+    return [*cells, *[row and percent(row.accuracy(ns[0])) for row in rows]]
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -1299,16 +1332,15 @@ def main():
 
 
 def parse_args():
-    words = sys.argv[1:]
-    command = words.pop(0) if words and words[0] in ("lora", "prm", "route") else "report"
+    words, options = sys.argv[1:], {"lora": lora_options, "prm": prm_options, "route": route_options}
+    command = words.pop(0) if words and words[0] in options else "report"
     name = f"{Path(sys.argv[0]).name}{'' if command == 'report' else ' ' + command}"
     parser = argparse.ArgumentParser(name, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    {"report": report_options, "lora": lora_options, "prm": prm_options, "route": route_options}[command](parser.add_argument)
+    options.get(command, report_options)(parser.add_argument)
     args = parser.parse_args(words)
-    for option, value in vars(args).items():
-        for number in value if isinstance(value, list) else [value]:
-            if isinstance(number, (int, float)) and option != "seed" and not isinstance(number, bool) and number <= 0:
-                common.die(f"--{option.replace('_', '-')}: give a number above 0, not {number}")
+    for option in ("window", "tail", "epochs", "lr", "last_tokens", "limit"):
+        if getattr(args, option, None) is not None and getattr(args, option) <= 0:
+            common.die(f"--{option.replace('_', '-')}: give a number above 0, not {getattr(args, option)}")
     args.command = command
     return args
 
@@ -1316,17 +1348,17 @@ def parse_args():
 def report_options(add):
     add("runs", nargs="+", metavar="RUN", help="labelled run folders")
     add("--out", help="folder for report.md and results.json (default: the run, or what the runs have in common)")
-    add("--window", type=int, default=common.WINDOW, help="tokens in a confidence window; another than %(default)s is recomputed from tokens.pt")
-    add("--tail", type=int, default=common.TAIL, help="tokens in the tail (default %(default)s), likewise")
+    add("--window", type=int, default=common.WINDOW, help="tokens in a confidence window (default %(default)s)")
+    add("--tail", type=int, default=common.TAIL, help="tokens in the tail (default %(default)s)")
+    add("--studies", nargs="+", default=[], metavar="JSON", help="what 03_train_scorer.py --study found")
     add("--latex", action="store_true", help="also tables.tex: the rows of all tables")
-    add("--studies", nargs="+", default=[], metavar="JSON", help="results of 03_train_scorer.py --study, to stand in the report")
-    add("--plots", action="store_true", help="also PNG figures: accuracy against n, reliability of the probabilities; needs matplotlib")
+    add("--plots", action="store_true", help="also PNG figures, accuracy against n and reliability; needs matplotlib")
 
 
 def lora_options(add):
     add("run", metavar="RUN_CAL", help="labelled run to learn from; the adapters are kept there, lora@SEED.pt")
     add("--eval", nargs="+", default=[], metavar="RUN", help="runs of the same model to score")
-    add("--seed", type=int, nargs="+", default=[32], help="of order, dropout and first weights; the paper's: 32 42 52 (default 32)")
+    add("--seed", type=int, nargs="+", default=[32], help="one verifier each; the paper's: 32 42 52 (default 32)")
     add("--epochs", type=int, default=1, help="passes over the rollouts; the paper: 6 for small sets (default 1)")
     add("--lr", type=float, default=2e-5, help="highest learning rate; a tiny model needs more (default %(default)g)")
     add("--last-tokens", type=int, help="of an answer the last this many are read (default 16384; gpt-oss 4096)")
@@ -1336,10 +1368,10 @@ def lora_options(add):
 
 def prm_options(add):
     add("runs", nargs="+", metavar="RUN", help="run folders")
-    add("--prm", required=True, metavar="NAME", help="Hub id or folder: one with reward_head.pt, or a Qwen2ForProcessRewardModel")
-    add("--last-tokens", type=int, default=PRM_TOKENS, help="of an answer the last this many are read (default %(default)s)")
-    add("--steps", choices=("mean", "min", "last"), default="mean", help="how the scores of steps become one (default %(default)s)")
-    add("--device", help="cpu, cuda, cuda:1, mps (default: the GPU if there is one)")
+    add("--prm", required=True, metavar="NAME", help="Hub id or folder; reward_head.pt or Qwen2ForProcessRewardModel")
+    add("--last-tokens", type=int, default=2048, help="of an answer the last this many are read (default %(default)s)")
+    add("--steps", choices=("mean", "min", "last"), default="mean", help="steps to one score (default %(default)s)")
+    device_option(add)
 
 
 def route_options(add):
@@ -1352,6 +1384,10 @@ def route_options(add):
 
 def model_options(add):
     add("--model", help="the model's Hub id or folder, where it is no longer where meta.json says")
+    device_option(add)
+
+
+def device_option(add):
     add("--device", help="cpu, cuda, cuda:1, mps (default: the GPU if there is one)")
 
 
