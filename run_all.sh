@@ -44,7 +44,7 @@ PYTHON=$(find_python)
 if [ "${1:-}" = --python ]; then echo "$PYTHON"; exit; fi
 
 N=${N:-16} SETS=${SETS:-1} OUT=${OUT:-runs} SEEDS=${SEEDS:-32 42 52}
-step() { local script=$1; shift; "$PYTHON" "$here/$script" "$@"; }
+step() { local script=$1; shift; "$PYTHON" "$here/$script" "$@" | sed '/^{"/d'; } # the JSON lines are for programs
 
 generate() { # MODEL DATASET SEED -> the run folder, on the last line of 01's output
     step 01_generate.py "$1" "$2" --seed "$3" -n "$N" --out "$OUT" ${LIMIT:+--limit "$LIMIT"} ${FLAGS_01:-} | tail -n 1
@@ -66,8 +66,13 @@ experiment() { # MODEL CAL EVAL
             for seed in $SEEDS; do scorers+=("$run/$name.$cal_name@$(basename "$run")-$seed.pt"); done
         done
     done
-    step 04_select.py "$eval_run" --scorer "${scorers[@]}" ${FLAGS_04:-}
-    step 05_baselines.py "$eval_run" ${FLAGS_05:-}
+    if grep -q '"label": [01]' "$eval_run/labels.jsonl"; then
+        step 04_select.py "$eval_run" --scorer "${scorers[@]}" ${FLAGS_04:-} >/dev/null # 05 shows the same and more
+        step 05_baselines.py "$eval_run" ${FLAGS_05:-}
+    else
+        step 04_select.py "$eval_run" --scorer "${scorers[@]}" ${FLAGS_04:-}
+        echo "$eval_run: nothing to judge by, so no comparison; the answers chosen are in selected.jsonl"
+    fi
 }
 
 if [ $# -eq 0 ]; then
