@@ -20,7 +20,7 @@ def first_dimension_scorer(path, width=8, **changes):
     state[next(name for name in state if name.endswith("weight"))][0, 0] = 1.0
     config = {"hidden": [], "dropout": 0.0, "input_dropout": 0.0, "batch_norm": False}
     checkpoint = {"design": "mlp", "model": "tiny", "vector": "penultimate/eos", "shape": [width], "layers_of_model": 5, "scale": None,
-                  "calibration": (1.0, 0.0), "members": [{"config": config, "state": state}]}  # fmt: skip
+                  "model_content": None, "calibration": (1.0, 0.0), "members": [{"config": config, "state": state}]}  # fmt: skip
     common.save_pt(path, {**checkpoint, **changes})
     return path
 
