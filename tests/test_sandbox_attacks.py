@@ -103,10 +103,10 @@ def pool():
         yield pool
 
 
-def forged(pool):
-    """Names of the forgeries that passed or broke the judge."""
+def forged(pool, every=1):
+    """Names of the forgeries that passed or broke the judge; of every so-many-th only."""
     jobs = ((name, {"code": code, "tests": tests, "entry_point": "f", "cpu_s": 2, "prelude": "def helper(x): return x - 9\n" * ("helper" in tests)})
-            for name, (code, tests) in FORGERIES.items())  # fmt: skip
+            for name, (code, tests) in list(FORGERIES.items())[::every])  # fmt: skip
     return [(name, result.reason) for name, result in pool.imap_unordered(jobs) if result.passed is not False]
 
 
@@ -272,7 +272,7 @@ def test_bombs_are_bounded(pool):
         name: code for name, code in BOMBS.items() if name != "fork"}  # fmt: skip
     for name, code in bombs.items():
         started = time.monotonic()
-        result = judge(pool, code, cpu_s=1, wall_s=10, memory_mb=600)
+        result = judge(pool, code, cpu_s=0.5, wall_s=10, memory_mb=600)
         assert result.passed is False, (name, result)
         assert result.memory_mb < 2.5 * 600, (name, result)
         assert time.monotonic() - started < 2 * 10 + 10, (name, result)
@@ -333,21 +333,23 @@ def wait_until(condition, seconds=15):
 
 
 @pytest.mark.parametrize("off", [[layer] for layer in LAYERS[1:]] + [["userns", "root", "netns"], ["landlock", "root"], list(LAYERS[1:])], ids=" ".join)
-def test_without_a_layer_the_others_hold(off, outside):
+def test_without_a_layer_the_others_hold(off, outside, tmp_path, monkeypatch):
     """No forgery in any case; what the banner promises without the layer, it keeps; what it does not, it says."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    for parent in [tmp_path, *tmp_path.parents][:-2]:
+        parent.chmod(0o755 if parent != tmp_path else 0o1777)
     with Pool(2, disable=off) as pool:
         protected = set(pool.servers[0].protected)
         assert not protected & set(off)
         assert all((f"{name}=NOT PROTECTED" in pool.banner) == (name not in protected) for name in ("files", "network", "signals"))
-        assert forged(pool) == []
+        assert forged(pool, every=1 if len(off) == len(LAYERS) - 1 else 5) == []
         assert tried(pool, outside, [kind for kind in TRIES if kind in protected]) == []
         assert judge(pool, SQUARE).reason == "passed"
         assert judge(pool, "def f(x):\n    while True: pass\n", cpu_s=0.5).reason == "timeout"
         assert judge(pool, "def f(x): return bytearray(1 << 40)\n").reason == "memory"
         if "subreaper" in protected or "pidns" in protected:
             assert leaves_nothing(pool, 86420 + LAYERS.index(off[0]))
-        servers = [server.scratch for server in pool.servers]
-    assert not any(scratch and os.path.exists(scratch) for scratch in servers)
+    assert os.listdir(tmp_path) == []
 
 
 def test_levels_are_required_or_refused():
@@ -362,15 +364,16 @@ def test_levels_are_required_or_refused():
         Pool(1, disable=["no-such-layer"])
 
 
-def test_a_layer_the_machine_lacks_is_left_out(monkeypatch):
+def test_a_layer_the_machine_lacks_is_left_out(tmp_path):
     """Inside a sandbox that forbids it, no namespace can be entered: the server says which layer failed and goes on without."""
     code = "import sys\nsys.path.insert(0, %r)\nimport ctypes\n" % str(Path(sandbox_exec.__file__).parent)
     code += "import sandbox_exec, resource\nresource.setrlimit(resource.RLIMIT_CORE, (0, 0))\n"
     code += "c = sandbox_exec.Cage.__new__(sandbox_exec.Cage); c.on = {'pidns', 'root'}; c.abi = 7; c.make_filter()\n"
     code += "sandbox_exec.libc('prctl', 38, 1, 0, 0, 0); c.filter_calls()\n"
     code += "with sandbox_exec.Pool(1) as p:\n    print(p.banner)\n    print(next(p.imap_unordered([(1, dict(code='def f(x): return x', tests='assert f(1) == 1'))]))[1].reason)\n"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "TMPDIR": str(tmp_path)})
     assert done.returncode == 0, done.stderr
+    assert os.listdir(tmp_path) == []
     assert "pidns" not in done.stdout and done.stdout.splitlines()[-1] == "passed"
 
 
