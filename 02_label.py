@@ -27,10 +27,9 @@ from functools import lru_cache
 from itertools import product
 from pathlib import Path
 
-from tqdm import tqdm
-
 import common
 from common import split_reasoning
+from tqdm import tqdm
 
 CPU_S = 10  # seconds of processor time for one program and its tests
 
@@ -40,10 +39,16 @@ CPU_S = 10  # seconds of processor time for one program and its tests
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("targets", nargs="+", metavar="RUN", help="run folders; with --self-check data set names or files")
-    parser.add_argument("--self-check", action="store_true", help="judge the data set's own reference solutions and stubs")
+    parser.add_argument(
+        "targets", nargs="+", metavar="RUN", help="run folders; with --self-check data set names or files"
+    )
+    parser.add_argument(
+        "--self-check", action="store_true", help="judge the data set's own reference solutions and stubs"
+    )
     parser.add_argument("--workers", type=int, help="programs judged at the same time (default: one a core)")
-    parser.add_argument("--timeout", type=float, default=CPU_S, help=f"seconds of processor time a program may use (default {CPU_S})")
+    parser.add_argument(
+        "--timeout", type=float, default=CPU_S, help=f"seconds of processor time a program may use (default {CPU_S})"
+    )
     parser.add_argument("--again", action="store_true", help="judge once more what is judged already")
     options = parser.parse_args()
     if options.self_check:
@@ -55,6 +60,8 @@ def main():
 
 def label_run(run, options):
     """Write the run's labels.jsonl, or find it written; return the counts for the table."""
+    if not run.is_dir():
+        common.die(f"{run}: no such run folder; make one with 01_generate.py")
     rollouts = common.read_rollouts(run)
     keys = common.keys_of(common.align(rollouts, None, run / "rollouts.jsonl"))
     common.check_same_problems(run, rollouts)
@@ -73,7 +80,9 @@ def label_run(run, options):
 
 def is_finished(run):
     labels = run / "labels.jsonl"
-    return labels.is_file() and all(labels.stat().st_mtime >= (run / name).stat().st_mtime for name in ("rollouts.jsonl", "problems.jsonl"))
+    return labels.is_file() and all(
+        labels.stat().st_mtime >= (run / name).stat().st_mtime for name in ("rollouts.jsonl", "problems.jsonl")
+    )
 
 
 def unfinished(run):
@@ -81,8 +90,10 @@ def unfinished(run):
 
 
 def judge_all(run, problems, rollouts, options):
-    """Labels of all rollouts. Those of a problem that is done are kept at once, so that a killed run goes on from there."""
-    digest = hashlib.sha256(b"".join((run / name).read_bytes() for name in ("rollouts.jsonl", "problems.jsonl"))).hexdigest()
+    """Labels of all rollouts. Those of a finished problem are kept at once: a killed run goes on from there."""
+    digest = hashlib.sha256(
+        b"".join((run / name).read_bytes() for name in ("rollouts.jsonl", "problems.jsonl"))
+    ).hexdigest()
     stamp = {"inputs": digest, "timeout": options.timeout}
     done = [] if options.again else kept_labels(unfinished(run), stamp)
     left = {key: rows for key, rows in rollouts.items() if key not in {label["id"] for label in done}}
@@ -103,7 +114,9 @@ def judge_all(run, problems, rollouts, options):
 def kept_labels(path, stamp):
     """What an interrupted run of the same inputs has judged; a torn last line does not count."""
     lines = path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1] if path.is_file() else []
-    return [label for line in lines[1:] for label in json.loads(line)] if lines and json.loads(lines[0]) == stamp else []
+    return (
+        [label for line in lines[1:] for label in json.loads(line)] if lines and json.loads(lines[0]) == stamp else []
+    )
 
 
 def is_code(problem):
@@ -126,7 +139,7 @@ def judge_answers(problem, rows):
 
 
 def reference_of(problem):
-    """The reference answer, if there is one; a boxed one, or a solution that ends in a box, gives the content of the box."""
+    """The reference answer, if there is one; a solution that ends in a box gives the content of the box."""
     if problem.get("answer") is None:
         return None
     found = boxes(str(problem["answer"])) if problem["kind"] == "math" else None
@@ -134,7 +147,14 @@ def reference_of(problem):
 
 
 def label_row(row, label, answer, number, reason):
-    return {"id": row["id"], "sample": row["sample"], "label": label, "answer": answer and answer[:1000], "group": number, "reason": reason}
+    return {
+        "id": row["id"],
+        "sample": row["sample"],
+        "label": label,
+        "answer": answer and answer[:1000],
+        "group": number,
+        "reason": reason,
+    }
 
 
 def judge_programs(problems, rollouts, options):
@@ -142,7 +162,9 @@ def judge_programs(problems, rollouts, options):
     programs = {key: [extract_code(row["response"], problems[key]) for row in rows] for key, rows in rollouts.items()}
     jobs = [(key, code) for key, codes in programs.items() for code in dict.fromkeys(codes)]
     waiting, reasons = Counter(key for key, _ in jobs), {}
-    for (key, code), result in run_all([((key, code), job_of(problems[key], code, options)) for key, code in jobs], options):
+    for (key, code), result in run_all(
+        [((key, code), job_of(problems[key], code, options)) for key, code in jobs], options
+    ):
         reasons[key, code] = (None if result.passed is None else int(result.passed)), result.reason
         waiting[key] -= 1
         if not waiting[key]:
@@ -151,7 +173,9 @@ def judge_programs(problems, rollouts, options):
 
 
 def job_of(problem, code, options):
-    fields = {name: problem[name] for name in ("tests", "style", "entry_point", "prelude") if problem.get(name) is not None}
+    fields = {
+        name: problem[name] for name in ("tests", "style", "entry_point", "prelude") if problem.get(name) is not None
+    }
     return {"code": code, "cpu_s": options.timeout, **fields}
 
 
@@ -161,20 +185,26 @@ def run_all(jobs, options):
 
     if not jobs:
         return
-    with Pool(options.workers) as pool:
+    try:
+        pool = Pool(options.workers)
+    except (RuntimeError, OSError) as error:
+        common.die(f"programs cannot be judged on this machine: {error}")
+    with pool:
         print(pool.banner, file=sys.stderr)
         yield from pool.imap_unordered(jobs)
 
 
 def summary(run, problems, labels):
-    judged = [row["label"] for row in labels if row["label"] is not None]
-    solved = {row["id"] for row in labels if row["label"] == 1}
-    judgeable = {row["id"] for row in labels if row["label"] is not None}
+    judged = [row for row in labels if row["label"] is not None]
+    right = sum(row["label"] for row in judged)
+    solved, judgeable = {row["id"] for row in judged if row["label"]}, {row["id"] for row in judged}
+    reasons = [row["reason"][:100] if row["label"] is None else row["reason"].partition(":")[0] for row in labels]
     return {
-        "run": str(run), "problems": len(problems), "rollouts": len(labels), "right": sum(judged), "wrong": len(judged) - sum(judged),
-        "not_judged": len(labels) - len(judged), "no_answer": sum(row["reason"] in ("no answer", "no code") for row in labels),
-        "right_percent": percent(sum(judged), len(judged)), "oracle_percent": percent(len(solved), len(judgeable)),
-        "reasons": dict(Counter(row["reason"].partition(":")[0] if row["label"] is not None else row["reason"][:100] for row in labels).most_common()),
+        "run": str(run), "problems": len(problems), "rollouts": len(labels),
+        "right": right, "wrong": len(judged) - right, "not_judged": len(labels) - len(judged),
+        "no_answer": sum(reason in ("no answer", "no code") for reason in reasons),
+        "right_percent": percent(right, len(judged)), "oracle_percent": percent(len(solved), len(judgeable)),
+        "reasons": dict(Counter(reasons).most_common()),
     }  # fmt: skip
 
 
@@ -189,27 +219,48 @@ def report(summaries):
     for line in summaries:
         print(f"{line['run']}: " + ", ".join(f"{count} {reason}" for reason, count in line["reasons"].items()))
         if line["not_judged"] == line["rollouts"]:
-            print(f"{line['run']}: nothing to judge, the problems have no answers or tests; groups are written, and 04 can still select")
+            print(
+                f"{line['run']}: nothing to judge, no answers or tests; the groups are written, 04 can still select"
+            )
     print(json.dumps({"runs": summaries}))
 
 
 def self_check(dataset, options):
     """What a judge must get right before anyone trusts it; the lines that tell of failures."""
-    problems = common.read_jsonl(Path(dataset) / "problems.jsonl") if Path(dataset).is_dir() else common.load_problems(dataset)
+    problems = (
+        common.read_jsonl(Path(dataset) / "problems.jsonl") if Path(dataset).is_dir() else common.load_problems(dataset)
+    )
     code = [row for row in problems if is_code(row)]
     jobs = [((row["id"], "solution"), job_of(row, row["solution"], options)) for row in code if "solution" in row]
     jobs += [((row["id"], "stub"), job_of(row, stub_of(row), options)) for row in code]
     failures, checked = [], {key for key, _ in jobs}
-    for (key, what), result in tqdm(run_all(jobs, options), total=len(jobs), desc=str(dataset), unit="program", delay=2):
-        if result.passed is not (what == "solution") and (what == "solution" or result.passed or (key, "solution") not in checked):
+    for (key, what), result in tqdm(
+        run_all(jobs, options), total=len(jobs), desc=str(dataset), unit="program", delay=2
+    ):
+        if result.passed is not (what == "solution") and (
+            what == "solution" or result.passed or (key, "solution") not in checked
+        ):
             failures.append(f"{key}: its {what}: {result.reason}")
     answers = [row for row in problems if row["kind"] != "code" and row.get("answer") is not None]
-    failures += [f"{row['id']}: the answer {row['answer']!r} is not judged equal to itself" for row in answers if not equals_itself(row)]
+    failures += [
+        f"{row['id']}: the answer {row['answer']!r} is not judged equal to itself"
+        for row in answers
+        if not equals_itself(row)
+    ]
     print("\n".join(sorted(failures)), end="\n" if failures else "")
     solutions = sum("solution" in row for row in code)
-    print(f"{dataset}: {solutions} reference solutions, {len(code)} stubs and {len(answers)} answers checked, {len(failures)} failures; "
-          f"{len(code) - solutions} problems have tests but no reference solution, {len(problems) - len(code) - len(answers)} nothing to check")  # fmt: skip
-    counts = {"problems": len(problems), "solutions": solutions, "stubs": len(code), "answers": len(answers), "failures": len(failures)}
+    print(
+        f"{dataset}: {solutions} reference solutions, {len(code)} stubs and {len(answers)} answers checked, "
+        f"{len(failures)} failures; {len(code) - solutions} problems have tests but no reference solution, "
+        f"{len(problems) - len(code) - len(answers)} nothing to check"
+    )
+    counts = {
+        "problems": len(problems),
+        "solutions": solutions,
+        "stubs": len(code),
+        "answers": len(answers),
+        "failures": len(failures),
+    }
     print(json.dumps({"dataset": str(dataset), **counts}))
     return failures
 
@@ -245,8 +296,8 @@ FENCE = re.compile(r"^([ \t]*)(```+|~~~+)(.*)$")
 def extract_code(response, problem):
     """The program a response gives, or None.
 
-    The last block that parses and defines the wanted name; else the last that parses and defines anything; else the last;
-    else the text itself, if it is a program or the body of the function that the prompt opens.
+    The last block that parses and defines the wanted name; else the last that parses and defines anything; else the
+    last; else the text itself, if it is a program or the body of the function that the prompt opens.
     """
     final = SPECIAL.sub("", split_reasoning(response)[1]).replace("\r\n", "\n").replace("\r", "\n")
     if not final.strip():
@@ -322,7 +373,9 @@ def as_body(code, problem):
     tree = parsed(code)
     if tree is None and code.lstrip("\n").startswith((" ", "\t")):
         body = code
-    elif tree and any(isinstance(node, ast.Return) for top in tree.body if not hasattr(top, "name") for node in ast.walk(top)):
+    elif tree and any(
+        isinstance(node, ast.Return) for top in tree.body if not hasattr(top, "name") for node in ast.walk(top)
+    ):
         body = textwrap.indent(code, "    ")
     else:
         return None
@@ -344,16 +397,23 @@ def with_wanted_name(code, tree, problem):
 
 BOX_PART = re.compile(r"\\(?:boxed|fbox)\b\s*|\\.|[{}]", re.S)
 FORMULA = re.compile(r"\$\$(.+?)\$\$|\$ ([^$]+) \$|\$(?! )([^$]+)(?<! )\$(?!\d)|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.S)
-PHRASE = re.compile(r"####|<answer>|(?:^|\n)\W*A:|(?<!\w)(?:answers?|results?|(?:correct|right) (?:option|choice))\b(?:[^\n.:=$]|\.\d){0,60}?(?:\bis\b|\bare\b|\bbe\b|:|=|\n)", re.I)
+PHRASE = re.compile(
+    r"####|<answer>|(?:^|\n)\W*A:|(?<!\w)(?:answers?|results?|(?:correct|right) (?:option|choice))\b"
+    r"(?:[^\n.:=$]|\.\d){0,60}?(?:\bis\b|\bare\b|\bbe\b|:|=|\n)",
+    re.I,
+)
 CONNECTOR = re.compile(r"(?:\s|,|;|and|or|\\text\{ *(?:and|or) *\})*")
-NUMBER = re.compile(r"(?<![\w.])-?(?:\d+(?:,\d{3})*(?:\.\d+)?|\.\d+)(?:/\d+)?%?(?! *[+*/^=]|(?!cm|mm|km|kg|ml|ft|mph|th|st|nd|rd)[A-Za-z\d])")
+NUMBER = re.compile(
+    r"(?<![\w.])-?(?:\d+(?:,\d{3})*(?:\.\d+)?|\.\d+)(?:/\d+)?%?"
+    r"(?! *[+*/^=]|(?!cm|mm|km|kg|ml|ft|mph|th|st|nd|rd)[A-Za-z\d])"
+)
 SENTENCE_END = re.compile(r"</answer>|(?<!\.)\.(?=\s|$)|\n|[,;]?\s+(?:since|because|which|where|as|when|so|but)\b")
 SPECIAL = re.compile(r"<\|[^|<>]{1,40}\|>|</?s>|<eos>|<end_of_turn>")
 TAIL = 20_000  # characters of a response in which a phrase, formula or number is looked for
 
 
 def extract_answer(response, reference=None):
-    """The answer a response gives, or None: the last box of its final part, else what a phrase announces, else its end."""
+    """The answer a response gives, or None: the last box of its final part, what a phrase announces, or its end."""
     reasoning, final = split_reasoning(response)
     final = SPECIAL.sub("", final).strip()
     found = boxes(final or reasoning)
@@ -364,12 +424,20 @@ def extract_answer(response, reference=None):
     if "**" in final:
         final = re.sub(r"(?<![\w)])\*\*|\*\*(?![\w(])", "", final)  # bold; 2**3 stays
     final = final[-TAIL:]
-    candidates = [answer for answer in (announced(final[phrase.end() :]) for phrase in reversed([*PHRASE.finditer(final)][-3:])) if answer]
+    candidates = [
+        answer
+        for answer in (announced(final[phrase.end() :]) for phrase in reversed([*PHRASE.finditer(final)][-3:]))
+        if answer
+    ]
     if not candidates:
         return final if len(final) <= 300 and is_bare(final) else last_formula_or_number(final)
     if reference is not None and is_integer(analyse(reference).keys):  # "the answer is m + n, where ..., so it is 204"
         after = last_formula_or_number(final[final.rfind(candidates[0]) + len(candidates[0]) :])
-        candidates = [answer for answer in [*candidates, after] if answer and is_integer(analyse(answer).keys + analyse(answer).values)] or candidates
+        candidates = [
+            answer
+            for answer in [*candidates, after]
+            if answer and is_integer(analyse(answer).keys + analyse(answer).values)
+        ] or candidates
     return candidates[0]
 
 
@@ -417,7 +485,12 @@ def items_of(answer):
 
 def announced(tail):
     """The answer at the start of the text that follows "the answer is"."""
-    tail = re.sub(r"^(?:[\s:*_=#>,]|(?:therefore|thus|then|hence|simply|just|indeed|option|choice|equal to)\b)+", "", tail, flags=re.I)
+    tail = re.sub(
+        r"^(?:[\s:*_=#>,]|(?:therefore|thus|then|hence|simply|just|indeed|option|choice|equal to)\b)+",
+        "",
+        tail,
+        flags=re.I,
+    )
     formula = FORMULA.search(tail)
     end = SENTENCE_END.search(tail)
     sentence = tail[: end.start()] if end else tail
@@ -427,7 +500,7 @@ def announced(tail):
 
 
 def trimmed(text):
-    text = text.strip(" *_`\"\n")
+    text = text.strip(' *_`"\n')
     return text if text.endswith("...") else text.rstrip(" .,;*_")
 
 
@@ -445,11 +518,18 @@ def formula_run(text, formula):
 
 def is_bare(text):
     """A response that is nothing but an answer."""
-    return len(text.split()) <= 3 and not FORMULA.search(text) or analyse(text).kind != "text" and not re.search(r"[A-Za-z]{2,},? +[a-z]{2,}\b", text)
+    return (
+        len(text.split()) <= 3
+        and not FORMULA.search(text)
+        or analyse(text).kind != "text"
+        and not re.search(r"[A-Za-z]{2,},? +[a-z]{2,}\b", text)
+    )
 
 
 def last_formula_or_number(text):
-    formulas = [f for f in FORMULA.finditer(text) if not re.search(r"\\(?:blacksquare|square|checkmark|qed)", f[0], re.I)]
+    formulas = [
+        f for f in FORMULA.finditer(text) if not re.search(r"\\(?:blacksquare|square|checkmark|qed)", f[0], re.I)
+    ]
     formulas = [f for f in formulas if re.search(r"[\d=<>^+]|\\[a-z]", f[0])] or formulas  # rather not "$x$"
     numbers = [n for n in NUMBER.finditer(text) if not formulas or n.start() >= formulas[-1].end()]
     numbers = [n for n in numbers if text[: n.start()].rstrip()[-1:] not in ("+", "-", "*", "/", "^")]
@@ -488,17 +568,17 @@ def group_texts(answers, reference, prompt):
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Equality: an answer is turned into keys, which are equal when the answers are. Keys are computed, not searched for:
-# rational numbers exactly, other constants to 40 of 70 digits, expressions with variables by their values at four fixed
-# points (polynomials exactly). So n answers need n keys, nothing waits for a simplifier, and equality is an equivalence.
+# rational numbers exactly, other constants to 40 of 70 digits, expressions with variables by their values at four
+# fixed points (polynomials exactly). So n answers need n keys, no simplifier is waited for, and equality is transitive.
 
-CHARACTERS, TOKENS, DEPTH, BITS, SECONDS = 2000, 800, 50, 40_000, 1.5  # beyond these an answer is "too complex"
+CHARACTERS, TOKENS, DEPTH, BITS, SECONDS = 2000, 500, 50, 40_000, 1.5  # beyond these an answer is "too complex"
 DIGITS = 70  # of arithmetic that is not exact; 40 of them are compared
 CLOCK = [0.0]  # when the evaluation under way gives up
 Answer = namedtuple("Answer", "text kind node keys values unit")
 # text: the answer in one spelling; kind: math, text or too complex; node: the parser's tree; keys: what the answer is;
-# values: what it also stands for beside an answer of another form: 5 for x = 5, an interval for an inequality. Two answers
-# are equal if a key of one is a key or value of the other. A value tagged "either" counts in both directions but not for
-# grouping (.2 for 20%), one tagged "given" or "gold" only on that side (7 for x + y = 7; .5 for .5%).
+# values: what it also stands for beside an answer of another form: 5 for x = 5, an interval for an inequality. Two
+# answers are equal if a key of one is a key or value of the other. A value tagged "either" counts in both directions
+# but not for grouping (.2 for 20%), one tagged "given" or "gold" only on that side (7 for x + y = 7; .5 for .5%).
 
 
 class TooComplex(Exception):
@@ -519,7 +599,9 @@ def equal(reference, answer, prompt=""):
         shared = ("num", "rounded", "")
     for unit, other in ((gold.unit, given.text), (given.unit, gold.text)):
         if not shared and unit and unit.isalpha() and other.endswith(unit):  # 108m, its unit not yet known as one
-            shared = shared_key(*(analyse(one.text.removesuffix(unit)) if one.text == other else one for one in (gold, given)))
+            shared = shared_key(
+                *(analyse(one.text.removesuffix(unit)) if one.text == other else one for one in (gold, given))
+            )
     if not shared:
         return False, "too complex" if "too complex" in (given.kind, gold.kind) else "different"
     if given.node and given.node != gold.node and repeats(given, prompt):
@@ -539,12 +621,14 @@ def shared_key(gold, given):
 
 
 def how(key):
-    """exact: rational numbers and spelling alone; numeric: constants compared to 40 digits; symbolic: with variables."""
+    """exact: by spelling or rational numbers; numeric: by constants to 40 digits; symbolic: with variables."""
     if isinstance(key, (tuple, frozenset)):
         return max((how(part) for part in key), key=("exact", "numeric", "symbolic").index, default="exact")
     if not isinstance(key, str):
         return "exact"
-    return "symbolic" if key in ("expr", "eq", "ineq") else "numeric" if re.match(r"-?\d+\.\d|rounded", key) else "exact"
+    return (
+        "symbolic" if key in ("expr", "eq", "ineq") else "numeric" if re.match(r"-?\d+\.\d|rounded", key) else "exact"
+    )
 
 
 def is_rounding(gold, given):
@@ -565,7 +649,11 @@ def rounds_to(gold, given):
         if gold[0] == "list" and any(item[0] == "rel" for pair in pairs for item in pair):
             return False
         if gold[0] == "mat":
-            pairs = [pair for rows in pairs for pair in zip(*rows)] if all(len(a) == len(b) for a, b in pairs) else [(gold, ("empty",))]
+            pairs = (
+                [pair for rows in pairs for pair in zip(*rows)]
+                if all(len(a) == len(b) for a, b in pairs)
+                else [(gold, ("empty",))]
+            )
         return all(item_key(a) == item_key(b) or rounds_to(a, b) for a, b in pairs)
     for rounded, exact, digits in ((gold, given, 2), (given, gold, 6)):
         decimal, places = literal(rounded)
@@ -590,7 +678,11 @@ def repeats(given, prompt):
     """Is the answer a formula that the question already holds, handed back as it stands?"""
     if given.node[0] in ("num", "var", "const", "neg", "seq", "list", "set", "mat") or not prompt:
         return False
-    bare = lambda text: re.sub(r" *([-+*/^=<>(),]) *", r"\1", re.sub(r"\\left|\\right|\\[,!;: ]|[${}]", " ", re.sub(r"\\[dt]frac", r"\\frac", text)))
+    bare = lambda text: re.sub(
+        r" *([-+*/^=<>(),]) *",
+        r"\1",
+        re.sub(r"\\left|\\right|\\[,!;: ]|[${}]", " ", re.sub(r"\\[dt]frac", r"\\frac", text)),
+    )
     pattern = " *".join(re.escape(part) for part in re.findall(r"\\[a-zA-Z]+|\S", bare(given.text)))
     return bool(re.search(rf"(?<![\w.^*/+\-(\\]){pattern}(?![\w^*/+\-(\\]|\.\d)", bare(prompt)))
 
@@ -601,7 +693,9 @@ def group(answers, reference=None, prompt=""):
     With a reference the right answers are one group; the others, or all without one, are grouped by their keys.
     """
     distinct = list(dict.fromkeys(answer for answer in answers if answer is not None))
-    verdicts = {answer: (None, "no reference") if reference is None else equal(reference, answer, prompt) for answer in distinct}
+    verdicts = {
+        answer: (None, "no reference") if reference is None else equal(reference, answer, prompt) for answer in distinct
+    }
     parent = {}
 
     def root(item):
@@ -633,7 +727,7 @@ def analyse(text):
         if len(text) > CHARACTERS:
             raise TooComplex
         return special_form(text) or formula(text)
-    except (TooComplex, OverflowError):
+    except (TooComplex, OverflowError, RecursionError):
         return Answer(text, "too complex", None, (("text", text),), (), None)
     except (Unreadable, ZeroDivisionError):
         head, sign, tail = text.rpartition("=")
@@ -664,7 +758,9 @@ def special_form(text):
     base = BASE.fullmatch(text)
     if base:
         number = (number_key(Fraction(base[1])),) if base[1].isdigit() else ()
-        return Answer(text, "math", None, (("base", base[1].lstrip("0"), NUMBER_WORDS.get(base[2], base[2])),), number, "")
+        return Answer(
+            text, "math", None, (("base", base[1].lstrip("0"), NUMBER_WORDS.get(base[2], base[2])),), number, ""
+        )
     words = plain_words(text)
     if words in NUMBER_WORDS:
         return Answer(text, "math", None, (("num", Fraction(NUMBER_WORDS[words])),), (), "")
@@ -720,35 +816,49 @@ THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?!\d|,\d)")
 UNITS = {
     name: unit
     for unit, names in {
-        "mm": "millimeter millimeters", "cm": "centimeter centimeters centimetre centimetres", "m": "meter meters metre metres",
-        "km": "kilometer kilometers kilometre kilometres", "in": "inch inches", "ft": "foot feet", "yd": "yard yards", "mi": "mile miles",
-        "mg": "milligram milligrams", "g": "gram grams", "kg": "kilogram kilograms", "lb": "lbs pound pounds", "oz": "ounce ounces",
-        "ms": "millisecond milliseconds", "s": "sec second seconds", "min": "minute minutes mins", "h": "hr hrs hour hours", "day": "days",
-        "week": "weeks", "month": "months", "year": "years yr yrs", "ml": "milliliter milliliters", "l": "liter liters litre litres",
-        "cent": "cents", "dollar": "dollars usd", "°": "", "rad": "radian radians", "mph": "", "kmh": "km/h kph", "am": "a.m.", "pm": "p.m.",
+        "mm": "millimeter millimeters", "cm": "centimeter centimeters centimetre centimetres",
+        "m": "meter meters metre metres",
+        "km": "kilometer kilometers kilometre kilometres", "in": "inch inches", "ft": "foot feet", "yd": "yard yards",
+        "mi": "mile miles",
+        "mg": "milligram milligrams", "g": "gram grams", "kg": "kilogram kilograms", "lb": "lbs pound pounds",
+        "oz": "ounce ounces",
+        "ms": "millisecond milliseconds", "s": "sec second seconds", "min": "minute minutes mins",
+        "h": "hr hrs hour hours", "day": "days",
+        "week": "weeks", "month": "months", "year": "years yr yrs", "ml": "milliliter milliliters",
+        "l": "liter liters litre litres",
+        "cent": "cents", "dollar": "dollars usd", "°": "", "rad": "radian radians", "mph": "", "kmh": "km/h kph",
+        "am": "a.m.", "pm": "p.m.",
     }.items()
     for name in [unit, *names.split()]
 }  # fmt: skip
 NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen"
 NUMBER_WORDS = {word: str(n) for n, word in enumerate(NUMBERS.split())}
-BASE = re.compile(r"[({]?([0-9][0-9A-Za-z]*)[)}]?(?: *_ *\{?|(?= *\(?(?:\\text\{)?\(?base)) *\(?(?:\\text *\{)? *\(?(?:base[ -]*\}?)?"
-                  r"([12]?[0-9]|3[0-6]|" + "|".join(NUMBER_WORDS) + r")[ )}]*")
+BASE = re.compile(
+    r"[({]?([0-9][0-9A-Za-z]*)[)}]?(?: *_ *\{?|(?= *\(?(?:\\text\{)?\(?base)) *\(?(?:\\text *\{)? *\(?(?:base[ -]*\}?)?"
+    r"([12]?[0-9]|3[0-6]|" + "|".join(NUMBER_WORDS) + r")[ )}]*"
+)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The parser: LaTeX or plain text -> nested tuples. Recursive descent over tokens, no look-back, no evaluation of text.
 #
-#   ("num", Fraction, decimals)  ("var", name)  ("const", "pi"|"e"|"i"|"inf")  ("add", a, b)  ("mul", a, b)  ("div", a, b)
-#   ("pow", a, b)  ("neg", a)  ("pm", a, sign)  ("pct", a)  ("fn", name, a, ...)  ("rel", ops, sides)  ("seq", "(]", items)
-#   ("list", items)  ("set", items)  ("mat", rows)  ("union", parts)  ("minus", a, b)  ("ratio", parts)  ("reals",)  ("empty",)
+#   ("num", Fraction, decimals)  ("var", name)  ("const", "pi"|"e"|"i"|"inf")  ("add", a, b)  ("mul", a, b)
+#   ("div", a, b)  ("pow", a, b)  ("neg", a)  ("pm", a, sign)  ("pct", a)  ("fn", name, a, ...)  ("rel", ops, sides)
+#   ("seq", "(]", items)  ("list", items)  ("set", items)  ("mat", rows)  ("union", a, b)  ("minus", a, b)
+#   ("ratio", parts)  ("reals",)  ("empty",)
 
 SUPERSCRIPTS, SUBSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺ⁿ", "₀₁₂₃₄₅₆₇₈₉₋₊ₙ"
 UNICODE = str.maketrans({
-    "−": "-", "–": "-", "—": "-", "×": "*", "·": "*", "⋅": "*", "∙": "*", "÷": "/", "⁄": "/", "∕": "/", "≤": "<=", "≥": ">=", "⩽": "<=", "⩾": ">=",
-    "≠": "!=", "∞": r"\infty ", "π": r"\pi ", "√": r"\sqrt ", "º": "°", "½": r"\frac{1}{2}", "⅓": r"\frac{1}{3}", "⅔": r"\frac{2}{3}",
-    "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}", "…": "...", "’": "'", "′": "'", "“": '"', "”": '"', "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}",
-    "∅": r"\emptyset ", "∖": r"\setminus ", "θ": r"\theta ", "α": r"\alpha ", "β": r"\beta ", "λ": r"\lambda ", "φ": r"\phi ", "⟨": "(", "⟩": ")",
-    "\u00a0": " ", "\u2009": " ", "\u202f": " ", "\u200b": "", "£": "", "€": "", "¥": "", "⇒": r"\Rightarrow ", "→": r"\Rightarrow ",
+    "−": "-", "–": "-", "—": "-", "×": "*", "·": "*", "⋅": "*", "∙": "*", "÷": "/", "⁄": "/", "∕": "/", "≤": "<=",
+    "≥": ">=", "⩽": "<=", "⩾": ">=",
+    "≠": "!=", "∞": r"\infty ", "π": r"\pi ", "√": r"\sqrt ", "º": "°", "½": r"\frac{1}{2}", "⅓": r"\frac{1}{3}",
+    "⅔": r"\frac{2}{3}",
+    "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}", "…": "...", "’": "'", "′": "'", "“": '"', "”": '"', "ℝ": r"\mathbb{R}",
+    "ℤ": r"\mathbb{Z}",
+    "∅": r"\emptyset ", "∖": r"\setminus ", "θ": r"\theta ", "α": r"\alpha ", "β": r"\beta ", "λ": r"\lambda ",
+    "φ": r"\phi ", "⟨": "(", "⟩": ")",
+    "\u00a0": " ", "\u2009": " ", "\u202f": " ", "\u200b": "", "£": "", "€": "", "¥": "", "⇒": r"\Rightarrow ",
+    "→": r"\Rightarrow ",
 })  # fmt: skip
 # Spellings made equal before the parser sees them, in this order.
 REWRITES = [
@@ -762,11 +872,15 @@ REWRITES = [
         (r"(?<=\d)(?:\{,\}|,\\[!,;: ]) *(?=\d{3}(?!\d))", ""),
         (r"(?<=\d)\{,\}(?=\d)", "."),
         (r"(?<![\d.,])\d{1,3}(?:(?:\\[,;:! ]|[ ~'])\d{3})+(?![\d,])", lambda m: re.sub(r"\D", "", m[0])),
-        (r"(?<!\\)\\[!,;:> ]|~|\\q?quad|\\[hv]space\*?\{[^{}]*\}|\\(?:displaystyle|textstyle|limits|nolimits|rm|bf|it)(?![a-zA-Z])", " "),
+        (r"(?<!\\)\\[!,;:> ]|~|\\q?quad|\\[hv]space\*?\{[^{}]*\}", " "),
+        (r"\\(?:displaystyle|textstyle|limits|nolimits|rm|bf|it)(?![a-zA-Z])", " "),
         (r"\\(?:mathbf|boldsymbol|bm|mathit|mathcal|mathsf|mathnormal|underline|vec)(?![a-zA-Z])", ""),
         (r"\\mathbb *\{? *R *\}?", r"\\reals "),
         (r"\\mathbb *\{? *([A-Z]) *\}?", r"\\integers "),
-        (r"\\(?:mbox|hbox|textbf|textit|textrm|textsf|textnormal|emph|mathrm|operatorname\*?|text) *\{([^{}]*)\}", lambda m: inline_text(m[1])),
+        (
+            r"\\(?:mbox|hbox|textbf|textit|textrm|textsf|textnormal|emph|mathrm|operatorname\*?|text) *\{([^{}]*)\}",
+            lambda m: inline_text(m[1]),
+        ),
         (r"\\frac *\{ *\\text\{([^{}]*)\} *\} *\{ *\\text\{([^{}]*)\} *\}", r"\\text{\1/\2}"),
         (r"(?<=[\d})]) *\((?:\\text *\{)?(?!base)[a-z ]{3,}\}?\)$", ""),  # 12 (ways)
         (r"(?<=\d) (?=[a-z]/[a-z](?:\^\{?\d\}?)?$)(.*)", r" \\text{\1}"),  # 60 m/s
@@ -775,39 +889,75 @@ REWRITES = [
         (r"\^ *\{? *\\(?:circ|degree)(?![a-zA-Z]) *\}?|\\(?:degree|textdegree)(?![a-zA-Z])", "°"),
         (r"° *\{? *[CF] *\}?$", "°"),
         (r"\\%", "%"),
-        (r"(\d*\.\d*)\\(?:overline|bar|dot) *\{? *(\d+) *\}?|(?<![\w.])(\d+\.\d*)\((\d+)\)(?!\w)", lambda m: repeating(m[1] or m[3], m[2] or m[4])),
+        (r"(\d*\.\d*)\\(?:overline|bar|dot) *\{? *(\d+) *\}?", lambda m: repeating(m[1], m[2])),
+        (r"(?<![\w.])(\d+\.\d*)\((\d+)\)(?!\w)", lambda m: repeating(m[1], m[2])),
         (r"(\d*\.\d{0,20}?)(\d{1,12}?)\2+(?:\.\.\.|\\[lc]?dots(?![a-z]))", lambda m: repeating(m[1], m[2])),
         (r"(?<=\d) *x *(?=10 *\^)", "*"),
         (r"(?<![\d./^_a-zA-Z}])(\d+) +(\d+) */ *(\d+)(?![\d/])", r"\1\\frac{\2}{\3}"),
         (r"\*\*", "^"),
         (r"\+/-|^\+-", "±"),
-        (r"(?i)^ *(?:(?:the )?(?:final )?answers?(?: is\b| are\b|:)|about |approximately |approx\.? |roughly |=|≈|\\approx|(?:option|choice) +(?=\(?[a-j]\)?$))", ""),
+        (r"(?i)^ *(?:(?:the )?(?:final )?answers?(?: is\b| are\b|:)|(?:option|choice) +(?=\(?[a-j]\)?$))", ""),
+        (r"(?i)^ *(?:about |approximately |approx\.? |roughly |=|≈|\\approx)", ""),
     ]
 ]  # fmt: skip
-FUNCTIONS = frozenset(re.findall(r"\w+", "sin cos tan cot sec csc arcsin arccos arctan arccot sinh cosh tanh exp ln lg log"))
+FUNCTIONS = frozenset(
+    re.findall(r"\w+", "sin cos tan cot sec csc arcsin arccos arctan arccot sinh cosh tanh exp ln lg log")
+)
 TRIGONOMETRIC = {"sin", "cos", "tan", "cot", "sec", "csc"}
-GREEK = frozenset(re.findall(r"\w+", "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma tau upsilon phi varphi "
-            "chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega ell hbar"))  # fmt: skip
+LETTERS = (
+    "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma tau upsilon "
+    "phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega ell hbar"
+)
+GREEK = frozenset(LETTERS.split())
 NAMES = {
-    "le": "<=", "leq": "<=", "leqslant": "<=", "leqq": "<=", "lt": "<", "ge": ">=", "geq": ">=", "geqslant": ">=", "geqq": ">=", "gt": ">",
-    "ne": "!=", "neq": "!=", "approx": "≈", "simeq": "≈", "equiv": "=", "in": "∈", "cup": "∪", "times": "*", "cdot": "*", "ast": "*",
-    "div": "/", "pm": "±", "mp": "∓", "varnothing": "\\emptyset", "lbrace": "\\{", "rbrace": "\\}", "lbrack": "[", "rbrack": "]",
-    "langle": "(", "rangle": ")", "lvert": "|", "rvert": "|", "vert": "|", "mid": "|", "lVert": "|", "rVert": "|", "colon": ":",
-    "land": ",", "wedge": ",", "lor": ",", "vee": ",", "backslash": "\\setminus", "tg": "\\tan", "ctg": "\\cot", "cotg": "\\cot",
-    "arctg": "\\arctan", "arcctg": "\\arccot", "cosec": "\\csc", "asin": "\\arcsin", "acos": "\\arccos", "atan": "\\arctan",
+    "le": "<=", "leq": "<=", "leqslant": "<=", "leqq": "<=", "lt": "<", "ge": ">=", "geq": ">=", "geqslant": ">=",
+    "geqq": ">=", "gt": ">",
+    "ne": "!=", "neq": "!=", "approx": "≈", "simeq": "≈", "equiv": "=", "in": "∈", "cup": "∪", "times": "*",
+    "cdot": "*", "ast": "*",
+    "div": "/", "pm": "±", "mp": "∓", "varnothing": "\\emptyset", "lbrace": "\\{", "rbrace": "\\}", "lbrack": "[",
+    "rbrack": "]",
+    "langle": "(", "rangle": ")", "lvert": "|", "rvert": "|", "vert": "|", "mid": "|", "lVert": "|", "rVert": "|",
+    "colon": ":",
+    "land": ",", "wedge": ",", "lor": ",", "vee": ",", "backslash": "\\setminus", "tg": "\\tan", "ctg": "\\cot",
+    "cotg": "\\cot",
+    "arctg": "\\arctan", "arcctg": "\\arccot", "cosec": "\\csc", "asin": "\\arcsin", "acos": "\\arccos",
+    "atan": "\\arctan",
     "implies": "\\Rightarrow", "ldots": "...", "cdots": "...", "dots": "...", "imath": "i", "prime": "'",
 }  # fmt: skip
 PLAIN_WORDS = {
-    "and": ",", "or": ",", "is": "=", "are": "=", "equals": "=", "infinity": "\\infty", "inf": "\\infty", "infty": "\\infty", "oo": "\\infty",
-    "union": "∪", "U": "∪", "degrees": "°", "degree": "°", "deg": "°", "percent": "%", "times": "*", "sqrt": "\\sqrt", "cbrt": "\\cbrt",
-    "pi": "\\pi", "abs": "\\abs", "floor": "\\floor", "ceil": "\\ceil", "binom": "\\binom", "frac": "\\frac", "emptyset": "\\emptyset",
+    "and": ",", "or": ",", "is": "=", "are": "=", "equals": "=", "infinity": "\\infty", "inf": "\\infty",
+    "infty": "\\infty", "oo": "\\infty",
+    "union": "∪", "U": "∪", "degrees": "°", "degree": "°", "deg": "°", "percent": "%", "times": "*", "sqrt": "\\sqrt",
+    "cbrt": "\\cbrt",
+    "pi": "\\pi", "abs": "\\abs", "floor": "\\floor", "ceil": "\\ceil", "binom": "\\binom", "frac": "\\frac",
+    "emptyset": "\\emptyset",
 }  # fmt: skip
 CONDITIONS = {"if", "for", "where", "when", "with", "as", "since", "because", "any", "all"}
 SCALES = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
-TOKEN = re.compile(r"\d+(?:\.\d+)?(?:[eE][+-]?\d+(?![\w.]))?|\.\d+(?:[eE][+-]?\d+(?![\w.]))?|\d+\.(?!\d)|\\text\{[^{}]*\}|\\[A-Za-z]+|\\."
-                   r"|[A-Za-z]+|<=|>=|!=|=>|==|:=|\.\.\.|\S", re.S)  # fmt: skip
+TOKEN = re.compile(
+    r"(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+(?![\w.]))?|\d+\.(?!\d)|\\text\{[^{}]*\}|\\[A-Za-z]+|\\."
+    r"|[A-Za-z]+|<=|>=|!=|=>|==|:=|\.\.\.|\S",
+    re.S,
+)
 RELATIONS = {"=", "<", ">", "<=", ">=", "!=", "≈", "∈"}
-NO_FACTOR = RELATIONS | set("+-*/^_!%°',;:)]}±∓∪&") | {"\\}", "\\\\", "\\setminus", "\\cap", "\\rfloor", "\\rceil", "\\end", "...", "\\Rightarrow", "\\choose", "\\over", ""}
+NO_FACTOR = (
+    RELATIONS
+    | set("+-*/^_!%°',;:)]}±∓∪&")
+    | {
+        "\\}",
+        "\\\\",
+        "\\setminus",
+        "\\cap",
+        "\\rfloor",
+        "\\rceil",
+        "\\end",
+        "...",
+        "\\Rightarrow",
+        "\\choose",
+        "\\over",
+        "",
+    }
+)
 
 
 def clean(text):
@@ -822,14 +972,14 @@ def clean(text):
             table = str.maketrans(marks, plain)
             text = re.sub(f"[{marks}]+", lambda m, s=sign, t=table: f"{s}{{{m[0].translate(t)}}}", text)
         text = text.translate(UNICODE)
-    text = text.strip("*_`\" \n\t")
+    text = text.strip('*_`" \n\t')
     for pattern, replacement in REWRITES:
         text = pattern.sub(replacement, text)
-    return text.strip(" \n\t,;:`\"").rstrip(" .,;:")
+    return text.strip(' \n\t,;:`"').rstrip(" .,;:")
 
 
 def inline_text(inner):
-    """What a \\text{...} holds: a function's name, a formula, or words to keep apart from the letters of the formula."""
+    """What a \\text{...} holds: a function's name, a formula, or words to keep apart from the formula's letters."""
     word = inner.replace("~", " ").strip()
     if word in FUNCTIONS or word in NAMES and word not in UNITS:
         return f"\\{word} "
@@ -852,7 +1002,9 @@ def tokens_of(text):
     for match in TOKEN.finditer(text):
         token, before = match[0], text[match.start() - 1 : match.start()]
         if token.startswith("\\text{"):
-            tokens.extend(PLAIN_WORDS.get(word, word if len(word) == 1 else '"' + word) for word in token[6:-1].split())
+            for word in re.findall(r"[^\s,]+|,", token[6:-1]):
+                plain = len(word) == 1 or word.isupper() and word.isalpha() or word[0].isdigit()
+                tokens.extend(tokens_of(word) if plain else [PLAIN_WORDS.get(word, '"' + word)])
         elif token[0] == "\\":
             tokens.append(NAMES.get(token[1:], token))
         elif token.isalpha() and token.isascii() and len(token) > 1:
@@ -874,9 +1026,15 @@ def letters(word, glued):
     split = re.fullmatch(r"(arcsin|arccos|arctan|sin|cos|tan|cot|sec|csc|ln|log|sqrt|pi)([a-z])", word)
     if split and lower not in UNITS:
         return ["\\" + split[1], split[2]]
-    if len(word) > 3 and not glued or lower in UNITS or lower in CONDITIONS or lower in ("yes", "no", "odd", "sq", "of", "to", "per", "the", "in", "dne"):
+    if (
+        len(word) > 3
+        and not glued
+        or lower in UNITS
+        or lower in CONDITIONS
+        or lower in ("yes", "no", "odd", "sq", "of", "to", "per", "the", "in", "dne")
+    ):
         return ['"' + word]
-    return list(word)
+    return [word] if word.isupper() else list(word)  # AB, II: one name
 
 
 class Parser:
@@ -965,7 +1123,9 @@ class Parser:
             elif self.next.startswith('"'):
                 if not self.words_after(node):
                     return node
-                node = times(node, ("num", Fraction(SCALES.get(self.unit[-1], 1)), 0)) if self.unit[-1] in SCALES else node
+                node = (
+                    times(node, ("num", Fraction(SCALES.get(self.unit[-1], 1)), 0)) if self.unit[-1] in SCALES else node
+                )
             elif self.starts_factor():
                 if self.next[0] in "0123456789." and self.tokens[self.at - 1] not in ("!", ")", "}"):
                     raise Unreadable("a number after a factor")
@@ -1013,7 +1173,12 @@ class Parser:
                 self.unit.append("°")
             elif self.next in ("_", "'") and node[0] == "var":
                 mark = self.take()
-                node = ("var", node[1] + mark + ("" if mark == "'" else self.raw_group() if self.next == "{" else self.take() or ""))
+                node = (
+                    "var",
+                    node[1]
+                    + mark
+                    + ("" if mark == "'" else self.raw_group() if self.next == "{" else self.take() or ""),
+                )
             else:
                 return node
 
@@ -1064,7 +1229,7 @@ class Parser:
             self.need("|")
         elif token[0] == "\\" and len(token) > 1:
             node = self.command(token[1:])
-        elif token.isalpha() and len(token) == 1:
+        elif token.isalpha():
             node = self.letter(token)
         else:
             raise Unreadable(f"a value expected at {token!r}")
@@ -1108,7 +1273,10 @@ class Parser:
             node = self.environment() if self.take() else None
             self.take(closing)
             return node
-        bars, self.bars = self.bars, 1 if {"|", ":"} & set(self.tokens[self.at :]) and RELATIONS & set(self.tokens[self.at :]) else 0
+        bars, self.bars = (
+            self.bars,
+            1 if {"|", ":"} & set(self.tokens[self.at :]) and RELATIONS & set(self.tokens[self.at :]) else 0,
+        )
         items = self.items()
         if self.take("\\choose"):
             items = [("fn", "binom", items[0], self.sum())]
@@ -1177,7 +1345,12 @@ class Parser:
             self.bars = bars
             return found
         node = signed(self.take("-"), self.power())
-        while self.starts_factor() and self.next not in ("(", "[") and self.next[1:] not in FUNCTIONS and not self.next[0].isdigit():
+        while (
+            self.starts_factor()
+            and self.next not in ("(", "[")
+            and self.next[1:] not in FUNCTIONS
+            and not self.next[0].isdigit()
+        ):
             node = ("mul", node, self.power())
         return [node]
 
@@ -1196,7 +1369,9 @@ class Parser:
         if not name.endswith("matrix") and RELATIONS & set(self.tokens[self.at : end]):
             for n in range(end - 1, self.at - 1, -1):
                 if self.tokens[n] == "&":
-                    self.tokens[n : n + 1] = [] if {self.tokens[n - 1], self.tokens[n + 1]} & (RELATIONS | {","}) else [","]
+                    self.tokens[n : n + 1] = (
+                        [] if {self.tokens[n - 1], self.tokens[n + 1]} & (RELATIONS | {","}) else [","]
+                    )
         while self.next not in ("\\end", ""):
             if self.take("\\\\"):
                 rows.append([])
@@ -1205,7 +1380,11 @@ class Parser:
         self.need("\\end")
         self.raw_group()
         rows = [row for row in rows if row]
-        if name.endswith("matrix") or name == "array" and all(item[0] != "rel" for row in rows for cell in row for item in cell):
+        if (
+            name.endswith("matrix")
+            or name == "array"
+            and all(item[0] != "rel" for row in rows for cell in row for item in cell)
+        ):
             if name == "vmatrix":
                 raise Unreadable("a determinant")
             rows = [[cell[0] for cell in row] for row in rows]
@@ -1241,7 +1420,13 @@ def times(a, b):
 
 
 CONTAINERS = {"rel", "seq", "list", "set", "mat", "union", "minus", "ratio", "reals", "empty"}
-CONSTANTS = {"pi": ("const", "pi"), "infty": ("const", "inf"), "emptyset": ("empty",), "reals": ("reals",), "integers": ("var", "integers")}
+CONSTANTS = {
+    "pi": ("const", "pi"),
+    "infty": ("const", "inf"),
+    "emptyset": ("empty",),
+    "reals": ("reals",),
+    "integers": ("var", "integers"),
+}
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -1282,8 +1467,14 @@ def list_keys(node):
     in_order = ("either", ("seq", "()", each))
     labels = [label_of(item) for item in items]
     if None not in labels and len({label.split("_")[0] for label in labels}) == len(items):
-        pairs = sorted(zip(labels, each))  # x = 1, y = 2: also the point (1, 2), in the order of the letters or as written
-        return [("assign", frozenset(pairs))], [("seq", "()", tuple(key for _, key in pairs)), in_order, ("list", bag(each))]
+        pairs = sorted(
+            zip(labels, each)
+        )  # x = 1, y = 2: also the point (1, 2), in the order of the letters or as written
+        return [("assign", frozenset(pairs))], [
+            ("seq", "()", tuple(key for _, key in pairs)),
+            in_order,
+            ("list", bag(each)),
+        ]
     return [("list", bag(each))], [in_order, ("set", frozenset(each))]
 
 
@@ -1349,8 +1540,6 @@ def equation_keys(first, last):
 
 def is_label(node):
     """x, f(x), AB: names for an answer, not equations to be solved."""
-    if node[0] == "mul":
-        return is_label(node[1]) and is_label(node[2]) and spelled(node).isupper()
     return node[0] == "var" or node[:2] == ("fn", "abs") and is_label(node[2])
 
 
@@ -1383,7 +1572,12 @@ def inequality_keys(ops, sides):
     keys = [("ineq", ops, tuple(proportions(("add", right, ("neg", left)), positive=True) for left, right in pairs))]
     middle = sides[1][1] if len(sides) == 3 and sides[1][0] == "var" else None
     halves = [half_line(left, right, op == "<=", middle) for (left, right), op in zip(pairs, ops)]
-    if not halves or None in halves or len({half[0] for half in halves}) > 1 or len({half[1] for half in halves}) < len(halves):
+    if (
+        not halves
+        or None in halves
+        or len({half[0] for half in halves}) > 1
+        or len({half[1] for half in halves}) < len(halves)
+    ):
         return keys, []
     bounds = {is_lower: bound for _, is_lower, bound in halves}
     intervals = merged([(*bounds.get(True, (MINUS, False)), *bounds.get(False, (PLUS, False)))])
@@ -1393,12 +1587,18 @@ def inequality_keys(ops, sides):
 def half_line(left, right, closed, middle):
     """(variable, is the bound below it?, (bound, closed?)) for left < right; None if neither side can be solved for."""
     for side, other in ((left, right), (right, left)):
-        if side[0] == "var" and side[1] not in variables(other) and (middle == side[1] or not middle and other[0] != "var"):
+        if (
+            side[0] == "var"
+            and side[1] not in variables(other)
+            and (middle == side[1] or not middle and other[0] != "var")
+        ):
             return side[1], side is right, (expression_key(other), closed)
     names, difference = variables(("add", left, right)), ("add", right, ("neg", left))
     if len(names) != 1:
         return None
-    x, f = zip(*((point(*names, k), evaluate(difference, k)) for k in (0, 1, 3)))  # > 0; a x + b means x > -b/a or x < -b/a
+    x, f = zip(
+        *((point(*names, k), evaluate(difference, k)) for k in (0, 1, 3))
+    )  # > 0; a x + b means x > -b/a or x < -b/a
     slopes = [calculate("div", calculate("add", f[n], -f[0]), x[n] - x[0]) for n in (1, 2)]
     if number_key(slopes[0]) != number_key(slopes[1]) or not real(slopes[0]):
         return None
@@ -1443,7 +1643,9 @@ def merged(intervals):
         last = done[-1] if done else None
         if last and (approximate(low) < approximate(last[2]) or low == last[2] and (low_closed or last[3])):
             further = approximate(high) > approximate(last[2])
-            done[-1] = (*last[:2], high, high_closed) if further else (*last[:3], last[3] or high == last[2] and high_closed)
+            done[-1] = (
+                (*last[:2], high, high_closed) if further else (*last[:3], last[3] or high == last[2] and high_closed)
+            )
         else:
             done.append((low, low_closed, high, high_closed))
     return tuple(done)
@@ -1457,7 +1659,11 @@ def without(intervals, cuts):
                 parts.append((low, low_closed, high, high_closed))
                 continue
             parts += [(low, low_closed, cut_low, not cut_low_closed)] if approximate(low) < approximate(cut_low) else []
-            parts += [(cut_high, not cut_high_closed, high, high_closed)] if approximate(cut_high) < approximate(high) else []
+            parts += (
+                [(cut_high, not cut_high_closed, high, high_closed)]
+                if approximate(cut_high) < approximate(high)
+                else []
+            )
         intervals = tuple(parts)
     return intervals
 
@@ -1477,7 +1683,11 @@ def joined_intervals(items):
             found = next((key for key in keys if key[0] == "ineq" and isinstance(key[1], str)), (None, None, ()))
             names.add(found[1])
             parts += found[2]
-    if len(names) != 1 or None in names or any(approximate(end) is None for end in [*holes, *(e for i in parts for e in i[::2])]):
+    if (
+        len(names) != 1
+        or None in names
+        or any(approximate(end) is None for end in [*holes, *(e for i in parts for e in i[::2])])
+    ):
         return None
     intervals = merged(parts) if parts else LINE
     if len(parts) == 2 and intervals == LINE:
@@ -1487,15 +1697,16 @@ def joined_intervals(items):
     return [("ineq", names.pop(), intervals)], [("iv", intervals)]
 
 
-MAKE_KEYS = {"list": list_keys, "set": set_keys, "seq": sequence_keys, "mat": matrix_keys, "rel": relation_keys, "ratio": ratio_keys,
-             "union": interval_keys, "minus": interval_keys, "reals": interval_keys, "empty": interval_keys}  # fmt: skip
+MAKE_KEYS = {"list": list_keys, "set": set_keys, "seq": sequence_keys, "mat": matrix_keys, "rel": relation_keys,
+             "ratio": ratio_keys, "union": interval_keys, "minus": interval_keys, "reals": interval_keys,
+             "empty": interval_keys}  # fmt: skip,
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Values of expressions: a Fraction where exact, else a number of mpmath with 70 digits
 
 
 def expression_key(node):
-    """A constant's number; for an expression its values at four points, those that are not real left out if others are."""
+    """A constant's number; an expression's values at four points, without those not real if others are."""
     if is_infinite(node):
         return PLUS if node[0] == "const" else MINUS
     if not variables(node):
@@ -1504,12 +1715,14 @@ def expression_key(node):
     if values.count(None) > 2:
         raise TooComplex
     reals = [value if value is not None and real(value) is not None else None for value in values]
-    keys = tuple(value if value is None else number_key(value) for value in (values if has_i(node) or not any(reals) else reals))
+    keys = tuple(
+        value if value is None else number_key(value) for value in (values if has_i(node) or not any(reals) else reals)
+    )
     return keys[0] if len(set(keys)) == 1 else ("expr", keys)
 
 
 def proportions(node, positive=False):
-    """The values of an expression as multiples of the first of them (of its size): the same for all (positive) multiples."""
+    """The values of an expression divided by the first (or its size): the same for all (positive) multiples."""
     values = [value_at(node, k) for k in range(4)]
     known = [value for value in values if value]
     if len(known) < 2:
@@ -1555,7 +1768,12 @@ def point(name, k):
     if name in INTEGERS:
         return Fraction(INTEGERS[name][k])
     h = zlib.crc32(name.encode(errors="replace")) * 2654435761 >> 7 * k
-    return (Fraction(1 + h % 8998, 9001), 2 + Fraction(h % 49999, 7001), -Fraction(1 + h % 39999, 9007), 20 + Fraction(h % 99989, 997))[k]
+    return (
+        Fraction(1 + h % 8998, 9001),
+        2 + Fraction(h % 49999, 7001),
+        -Fraction(1 + h % 39999, 9007),
+        20 + Fraction(h % 99989, 997),
+    )[k]
 
 
 def evaluate(node, k):
@@ -1653,7 +1871,9 @@ def number_key(value):
     mp = multiprecision()
     if real(value) is not None:
         return ("num", mp.nstr(real(value), 40), "")
-    parts = [part if abs(part) > abs(value) * mp.mpf(10) ** (20 - DIGITS) else mp.mpf(0) for part in (value.real, value.imag)]
+    parts = [
+        part if abs(part) > abs(value) * mp.mpf(10) ** (20 - DIGITS) else mp.mpf(0) for part in (value.real, value.imag)
+    ]
     return ("num", *(str(part) if isinstance(part, Fraction) else mp.nstr(part, 40) for part in map(rational, parts)))
 
 

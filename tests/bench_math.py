@@ -24,8 +24,21 @@ KINDS = {  # a reference and right answers to vary; wrong ones are another probl
     "roots": lambda n: (f"{n}\\sqrt{{3}}", [f"\\sqrt{{{3 * n * n}}}", f"{n} \\cdot \\sqrt3", f"\\sqrt{{3}}\\cdot {n}"]),
     "text": lambda n: (f"\\text{{row {n}}}", [f"row {n}", f"Row {n}."]),
 }
-SHARES = {"integers": 62, "fractions": 12, "decimals": 4, "tuples": 4, "intervals": 3, "polynomials": 6, "roots": 7, "text": 2}
-FORMS = ("We compute step by step, 3 + 4 = 7.\n\nTherefore the answer is $\\boxed{%s}$.", "So \\boxed{%s}", "The answer is $%s$.")
+SHARES = {
+    "integers": 62,
+    "fractions": 12,
+    "decimals": 4,
+    "tuples": 4,
+    "intervals": 3,
+    "polynomials": 6,
+    "roots": 7,
+    "text": 2,
+}
+FORMS = (
+    "We compute step by step, 3 + 4 = 7.\n\nTherefore the answer is $\\boxed{%s}$.",
+    "So \\boxed{%s}",
+    "The answer is $%s$.",
+)
 
 
 def make_answers(count, seed=0):
@@ -40,7 +53,9 @@ def make_answers(count, seed=0):
 
 
 def main(argv):
-    parser = argparse.ArgumentParser(prog="bench.py math", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="bench.py math", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--answers", type=int, default=10_000)
     options = parser.parse_args(argv)
     judge, verify = importlib.import_module("02_label"), math_verify()
@@ -57,10 +72,23 @@ def main(argv):
             verify(reference, response)
             theirs.setdefault(kind, []).append(time.process_time() - start)
     total, each = sum(seconds.values()), {kind: 1000 * seconds[kind] / counts[kind] for kind in counts}
-    rows = [[kind, counts[kind], f"{each[kind]:.3f}", f"{1000 * sum(theirs[kind]) / len(theirs[kind]):.2f}" if kind in theirs else None] for kind in counts]
+    rows = [
+        [
+            kind,
+            counts[kind],
+            f"{each[kind]:.3f}",
+            f"{1000 * sum(theirs[kind]) / len(theirs[kind]):.2f}" if kind in theirs else None,
+        ]
+        for kind in counts
+    ]
     print(common.table(["answers", "count", "ms each", "Math-Verify ms"], rows))
     print(f"{options.answers} answers in {total:.2f} s on one core, {wrong} judged otherwise than they were made")
-    result = {"answers": options.answers, "seconds": round(total, 3), "ms_each": round(1000 * total / options.answers, 4), "misjudged": wrong}
+    result = {
+        "answers": options.answers,
+        "seconds": round(total, 3),
+        "ms_each": round(1000 * total / options.answers, 4),
+        "misjudged": wrong,
+    }
     if theirs:
         samples = [value for values in theirs.values() for value in values]
         result |= {"math_verify_ms_each": round(1000 * sum(samples) / len(samples), 3)}

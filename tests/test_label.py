@@ -21,7 +21,13 @@ DISC = {"id": "disc", "kind": "code", "prompt": PROMPT, "prelude": PROMPT, "test
         "solution": PROMPT + "    return math.pi * r * r\n"}  # fmt: skip
 ADD = {"id": "add", "kind": "code", "prompt": "Add two numbers.", "style": "pytest", "entry_point": "add_two",
        "tests": "from solution import add_two\n\ndef test_add():\n    assert add_two(2, 3) == 5\n", "solution": "def add_two(a, b):\n    return a + b\n"}  # fmt: skip
-ECHO = {"id": "echo", "kind": "code", "prompt": "Echo.", "style": "stdio", "tests": {"inputs": ["a\n"], "outputs": ["a\n"]}}
+ECHO = {
+    "id": "echo",
+    "kind": "code",
+    "prompt": "Echo.",
+    "style": "stdio",
+    "tests": {"inputs": ["a\n"], "outputs": ["a\n"]},
+}
 HALF = {"id": "half", "kind": "math", "prompt": "Half of 1?", "answer": "\\frac12"}
 OPEN = {"id": "open", "kind": "math", "prompt": "Pick a number."}
 CITY = {"id": "city", "kind": "text", "prompt": "Capital of France?", "answer": "Paris"}
@@ -32,7 +38,9 @@ def write_run(path, problems, responses):
     path.mkdir(exist_ok=True)
     (path / "meta.json").write_text("{}")
     (path / "problems.jsonl").write_text("".join(json.dumps(problem) + "\n" for problem in problems))
-    rows = [{"id": key, "sample": n, "response": text} for key, texts in responses.items() for n, text in enumerate(texts)]
+    rows = [
+        {"id": key, "sample": n, "response": text} for key, texts in responses.items() for n, text in enumerate(texts)
+    ]
     (path / "rollouts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
 
@@ -95,12 +103,18 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path):
     kept.write_text(forged)
     subprocess.run(command, check=True, capture_output=True)
     rows = labels_of(run)
-    assert [row["id"] for row in rows] == [problem["id"] for problem in problems] and all(row["label"] == 1 for row in rows)
+    assert [row["id"] for row in rows] == [problem["id"] for problem in problems] and all(
+        row["label"] == 1 for row in rows
+    )
     assert {row["id"] for row in rows if row["reason"] == "kept"} == set(done) and 3 <= len(done) < 12
 
 
 def test_nothing_to_judge_is_said_and_still_grouped(tmp_path, run_script):
-    run = write_run(tmp_path / "run", [OPEN, {"id": "c", "kind": "code", "prompt": "p"}], {"open": ["\\boxed{1/2}", "0.5", "2"], "c": ["x"]})
+    run = write_run(
+        tmp_path / "run",
+        [OPEN, {"id": "c", "kind": "code", "prompt": "p"}],
+        {"open": ["\\boxed{1/2}", "0.5", "2"], "c": ["x"]},
+    )
     assert "nothing to judge" in run_script("02_label.py", run).stdout
     assert [(row["label"], row["group"]) for row in labels_of(run)] == [(None, 0), (None, 0), (None, 1), (None, None)]
 
@@ -125,6 +139,10 @@ def test_bad_input_is_one_line(tmp_path, run_script, spoil, said):
     run = write_run(tmp_path / "run", [HALF, OPEN], {"half": ["1"], "open": ["2"]})
     spoil(run)
     assert said in run_script("02_label.py", run, code=2).stderr
+
+
+def test_unknown_run_folder(tmp_path, run_script):
+    assert "no such run folder" in run_script("02_label.py", tmp_path / "nowhere", code=2).stderr
 
 
 def test_help_is_quick():
@@ -172,7 +190,9 @@ def test_code_is_found(name):
     compile(code, "code", "exec")
 
 
-@pytest.mark.parametrize("response", ["", "<think>```python\ndef area(r): return 1\n```", "I do not know.", "Hello", "```python\n```"])
+@pytest.mark.parametrize(
+    "response", ["", "<think>```python\ndef area(r): return 1\n```", "I do not know.", "Hello", "```python\n```"]
+)
 def test_no_code_is_none(response):
     assert judge.extract_code(response, DISC) is None
 
@@ -199,7 +219,10 @@ def test_self_check(tmp_path, run_script):
     counts = json.loads(run_script("02_label.py", path, "--self-check").stdout.splitlines()[-1])
     assert (counts["solutions"], counts["stubs"], counts["answers"], counts["failures"]) == (3, 3, 3, 0)
 
-    wrong = [DISC | {"solution": PROMPT + "    return r\n"}, ADD | {"tests": "from solution import add_two\n\ndef test():\n    assert True\n"}]
+    wrong = [
+        DISC | {"solution": PROMPT + "    return r\n"},
+        ADD | {"tests": "from solution import add_two\n\ndef test():\n    assert True\n"},
+    ]
     path.write_text("".join(json.dumps(problem) + "\n" for problem in wrong))
     said = run_script("02_label.py", path, "--self-check", code=1).stdout
     assert "disc: its solution: failed" in said and "add: its stub: passed" in said

@@ -400,10 +400,10 @@ HOPELESS = {
 @pytest.mark.parametrize("name", HOPELESS)
 def test_never_hangs(name):
     for reference, response in itertools.product(("5", "x^2+1", "0.33"), (HOPELESS[name], "$\\boxed{" + HOPELESS[name] + "}$")):
-        start = time.perf_counter()
+        start = time.process_time()
         answer = judge.extract_answer(response, reference)
         verdicts, _ = judge.group([answer, "5", "6"], reference, "Compute " + response[:10_000])
-        assert time.perf_counter() - start < 2
+        assert time.process_time() - start < 2
         assert answer is None or name in ("spaces", "boxes") or not verdicts[answer][0] or judge.clean(answer) in ("1", "5")
 
 
