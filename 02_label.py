@@ -27,9 +27,10 @@ from functools import lru_cache
 from itertools import product
 from pathlib import Path
 
+from tqdm import tqdm
+
 import common
 from common import split_reasoning
-from tqdm import tqdm
 
 CPU_S = 10  # seconds of processor time for one program and its tests
 
@@ -1856,6 +1857,8 @@ def real(value):
 
 def rational(value):
     """A value that is a small fraction up to rounding, as that fraction; others as they are."""
+    if not value:
+        return Fraction(0)
     if isinstance(value, Fraction) or real(value) is None or not 1e-15 < abs(real(value)) < 1e30:
         return value
     sign, mantissa, exponent, _ = real(value)._mpf_
@@ -1909,6 +1912,11 @@ def apply(name, arguments):
     if logarithm and not x:
         raise ZeroDivisionError
     value = mp.log(x) if logarithm else getattr(mp, name.replace("arc", "a"))(x)
+    rounding = mp.mpf(10) ** (20 - DIGITS)
+    if name in TRIGONOMETRIC and abs(value) < rounding:
+        return Fraction(0)  # sin pi
+    if name in TRIGONOMETRIC and abs(value) * rounding > 1:
+        raise ZeroDivisionError  # tan of a right angle
     return value if name not in ("log", "lg") else value / mp.log(10)
 
 

@@ -46,6 +46,7 @@ roots               ~ 3\sqrt{13} ~ \sqrt{117} ~ 3 \sqrt{13} ~ 3\cdot\sqrt{13} ~ 
 roots               ~ \frac{\sqrt{3}}{3} ~ \frac{1}{\sqrt3} ~ \sqrt{\frac13} ~ \sqrt{1/3} ~ 3^{-1/2} ~ \frac{\sqrt 3}{3} ~ (1/3)\sqrt{3} ~ \sqrt3/3
 roots               ~ \sqrt[3]{2} ~ 2^{1/3} ~ 2^{\frac13} ~ \sqrt[3]2 ~ \sqrt[6]{4} ~ -\sqrt[3]{-2}
 roots               ~ \sqrt{3+2\sqrt{2}} ~ 1+\sqrt{2} ~ \sqrt2+1
+zero                ~ 0 ~ \sqrt{8}-2\sqrt{2} ~ \sin\pi ~ \cos 90^\circ ~ \ln 1 ~ 0.0 ~ -0 ~ e^0-1 ~ \pi-\pi
 pi                  ~ 288 \pi ~ 288\pi ~ 288π ~ 288*pi ~ 288 pi ~ \pi\cdot288 ~ 288\pi\text{ cm}^3
 pi                  ~ -\frac{\pi}{6} ~ -\pi/6 ~ \frac{-\pi}{6} ~ -\frac16\pi ~ -\dfrac{1}{6}\pi
 pi                  ~ \frac{20000}{\pi} ~ 20000/\pi ~ 20000\pi^{-1} ~ \frac{20,000}{\pi}
@@ -177,6 +178,7 @@ powers              ~ 2^{10} ~ 2^1 0 ~ 210 ~ 20 ~ 10^2 ~ 2^{11}
 powers              ~ (2^3)^2 ~ 2^{3^2} ~ 2^5
 trigonometry        ~ \cot x ~ \csc x ~ \tan x ~ \sec x ~ \cot y ~ \cot 2x
 trigonometry        ~ \sin 30^\circ ~ \sin 30 ~ \cos 30^\circ ~ -\frac12
+trigonometry        ~ \tan 90^\circ ~ 0 ~ 1 ~ \infty ~ \cot 0
 trigonometry        ~ \sin x ~ \cos x ~ \sin y ~ x ~ \sin 2x ~ \sin^2 x ~ \sin
 absolute            ~ |x| ~ x ~ -x ~ x^2
 absolute            ~ x ~ \sqrt{x^2} ~ |x| ~ X ~ x' ~ x_1
