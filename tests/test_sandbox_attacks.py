@@ -125,14 +125,19 @@ def test_flags_name_what_the_tests_took_unasked(pool):
 # ---- the machine around the program
 
 
+def open_to_all(folder):
+    """Also the folders above, as far as they are pytest's: a server of root's becomes another user."""
+    for parent in folder.parents:
+        if parent.name.startswith("pytest-"):
+            parent.chmod(0o755)
+    folder.chmod(0o777)
+
+
 @pytest.fixture(scope="module")
 def outside(tmp_path_factory):
     """A folder that a program has no business in, a service on the loopback device, another on a path, a secret in the environment."""
     folder = tmp_path_factory.mktemp("outside")
-    for parent in [folder, *folder.parents]:
-        if parent.stat().st_uid == os.getuid() and parent != Path("/") and parent != Path("/tmp"):
-            parent.chmod(0o755)
-    folder.chmod(0o777)
+    open_to_all(folder)
     (folder / "secret").write_text("CANARY")
     (folder / "secret").chmod(0o666)
     tcp, unix = socket.create_server(("127.0.0.1", 0)), socket.socket(socket.AF_UNIX)
@@ -336,8 +341,7 @@ def wait_until(condition, seconds=15):
 def test_without_a_layer_the_others_hold(off, outside, tmp_path, monkeypatch):
     """No forgery in any case; what the banner promises without the layer, it keeps; what it does not, it says."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    for parent in [tmp_path, *tmp_path.parents][:-2]:
-        parent.chmod(0o755 if parent != tmp_path else 0o1777)
+    open_to_all(tmp_path)
     with Pool(2, disable=off) as pool:
         protected = set(pool.servers[0].protected)
         assert not protected & set(off)
@@ -388,8 +392,7 @@ def test_as_an_ordinary_user(tmp_path):
                   "    jobs = [(n, dict(code=c, tests=t, entry_point='f', cpu_s=2, prelude='def helper(x): return x - 9\\n' * ('helper' in t))) for n, (c, t) in F.items()]\n"
                   f"    jobs += [('good', dict(code={SQUARE!r}, tests={CHECK!r}, entry_point='f'))]\n"
                   "    print(json.dumps([p.banner, [n for n, r in p.imap_unordered(jobs) if r.passed]]))\n")  # fmt: skip
-        for parent in [tmp_path, *tmp_path.parents][:-2]:
-            parent.chmod(0o755)
+        open_to_all(tmp_path)
         as_user = {"user": 12345, "group": 12345, "extra_groups": [], "cwd": tmp_path, "capture_output": True, "text": True, "env": {"PATH": os.environ["PATH"]}}
         pythons = [sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"]
         python = next(path for path in pythons if runs(path, as_user))
