@@ -140,9 +140,9 @@ def choose_tokens(logits, sampling, rows, tokens, seen):
 
 
 def token_stats(logits, tokens):
-    """What is kept of a step: ten largest log-probabilities, the token's own, the vocabulary's mean. -> float16 [B, 12]"""
+    """What is kept of a step: ten largest log-probabilities, the token's own, the vocabulary's mean. -> [B, 12]"""
     kept = [logits.topk(TOP).values, logits.gather(1, tokens[:, None]), logits.mean(-1, keepdim=True)]
-    return (torch.cat(kept, 1) - logits.logsumexp(-1, keepdim=True)).clamp(-65504).half()
+    return (torch.cat(kept, 1) - logits.logsumexp(-1, keepdim=True)).clamp(-65504)  # float16's lowest
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -194,11 +194,11 @@ def flash_page_attention(q, k, v, scaling, low, high):
     (e, g, m, d), p = q.shape, k.shape[2]
     page = torch.arange(e * g, device=q.device).view(e, g) * p
     ends = torch.stack([page + low, page + high], -1).flatten()  # [E * G * 2]
-    queries = torch.arange(e * g + 1, device=q.device).repeat_interleave(2)[:-1] * m
-    cu_q, cu_k = F.pad(queries[1:], (2, 0))[:-1].int(), F.pad(ends, (1, 0)).int()
+    cu_q = (torch.arange(e * g + 1, device=q.device).repeat_interleave(2)[:-1] * m).int()  # 0, 0, m, m, 2m, ...
+    cu_k = F.pad(ends, (1, 0)).int()
     q = q * (scaling * d**0.5) if scaling != d**-0.5 else q
     flat = [x.reshape(-1, 1, d) for x in (q, k, v)]
-    out, log = varlen_attn(*flat, cu_q, cu_k, m, p, return_aux=AuxRequest(lse=True))
+    out, log = varlen_attn(*flat, cu_q, cu_k, m, 2 * p, return_aux=AuxRequest(lse=True))
     log = log.reshape(e, g, m).masked_fill((low >= high)[..., None], -1e30)
     return out.view(e, g, m, d).float(), log.float()
 
@@ -268,7 +268,6 @@ class Engine:
         self.max_new, self.keep, self.rows, self.count, self.graphs = max_new, keep, [], 0, {}
         AttentionInterface.register("paged", self.attend)
         model.set_attn_implementation("paged")
-        self.hooks = watch_layers(model, layers, self.keep_vector)
         width = model.config.get_text_config().hidden_size
         self.current = torch.zeros(slots, len(layers), width, dtype=model.dtype, device=self.device)
         self.filling, self.shapes = [], {}  # the pages that a prompt's forward fills; None in a decode step
@@ -278,6 +277,7 @@ class Engine:
         self.make_state(vocab)
         d, dtype = next(iter(self.shapes.values()))[1:]
         self.flash = self.cuda and dtype != torch.float32 and flash_works(self.device, dtype, d)
+        self.hooks = watch_layers(model, layers, self.keep_vector)
 
     def make_pages(self, max_prompt, budget):
         """Page 0 is nobody's, [1, split) belong to single rows, [split, n_pages) to prompts."""
@@ -413,7 +413,7 @@ class Engine:
         chosen = choose_tokens(logits, self.sampling, noise, self.token_hashes, seen)
         if dist.is_initialized():
             dist.broadcast(chosen, 0)  # the processes of --tp must never disagree
-        found = [(self.tokens, chosen), (self.stats, token_stats(logits, chosen)), (self.sampled, going)]
+        found = [(self.tokens, chosen), (self.stats, token_stats(logits, chosen).to(self.stats.dtype)), (self.sampled, going)]
         for log, x in found + ([(self.trail, current[:, -1])] if self.keep is not None else []):
             log[:, :n].index_copy_(0, self.tick, x[None])
         self.tick += 1
@@ -638,7 +638,7 @@ def sample_rollouts(args, model, jobs, sampling, layers, keep):
     """Rollouts as they end, behind a progress bar; when memory runs out, the unfinished ones again with fewer slots."""
     width, last = 2 * len(layers), model.config.get_text_config().num_hidden_layers
     watched = layers if keep is None else [*layers, last]  # --extra reads the final layer
-    slots, done, begin = min(args.slots or (256 if model.device.type == "cuda" else 64), len(jobs)), set(), time.time()
+    slots, done, begin = min(args.slots or default_slots(model), len(jobs)), set(), time.time()
     longest, limit = max(len(job["prompt"]) for job in jobs), max(job["limit"] for job in jobs)
     with progress_bar(len(jobs)) as bar:
         while len(done) < len(jobs):
@@ -660,6 +660,10 @@ def sample_rollouts(args, model, jobs, sampling, layers, keep):
                 bar.write(f"out of memory: going on with {slots} slots", file=sys.stderr)
             if engine is not None:
                 engine.close()
+
+
+def default_slots(model):
+    return 256 if model.device.type == "cuda" else 64
 
 
 def progress_bar(total):
@@ -712,7 +716,7 @@ def force_batch(model, batch, outputs, stop_ids, keep):
         stopped = len(tokens) > 0 and int(tokens[-1]) in stop_ids
         end = first + len(tokens) - 1
         states = final[b, first - 1 : end]
-        chunks = [token_stats(head(x).float(), y) for x, y in zip(states.split(1024), tokens.split(1024), strict=False)]
+        chunks = [token_stats(head(x).float(), y).half() for x, y in zip(states.split(1024), tokens.split(1024), strict=True)]
         yield {
             **{name: job[name] for name in ("problem", "sample")},
             "ids": tokens.int().cpu().numpy(),
@@ -836,7 +840,10 @@ def hash_model(name, revision):
     from huggingface_hub import try_to_load_from_cache
 
     if not Path(name).is_dir():
-        path = try_to_load_from_cache(name, "config.json", revision=revision)
+        try:
+            path = try_to_load_from_cache(name, "config.json", revision=revision)
+        except ValueError:  # no such folder and no possible name: loading it will say so
+            path = None
         return Path(path).parent.name if isinstance(path, str) else None  # the Hub's commit
     digest = hashlib.sha256()
     for path in sorted(p for p in Path(name).iterdir() if p.suffix in (".json", ".safetensors", ".bin", ".jinja", ".model")):
@@ -887,6 +894,7 @@ def describe(args, model, names, sampling, skipped, now, jobs):
         "skipped": skipped,
         "arguments": vars(args),
         "identity": now,
+        "slots": args.slots or default_slots(model),
         "dtype": str(model.dtype).removeprefix("torch."),
         "device": torch.cuda.get_device_name(model.device) if model.device.type == "cuda" else str(model.device),
         "versions": versions | {"numpy": np.__version__},

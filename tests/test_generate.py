@@ -1,0 +1,556 @@
+"""01_generate.py against independent computations: a full forward pass, `model.generate`, transformers' own warpers.
+
+Tiny random models of the five families, float32 on the CPU. Rows that stop early, that are cut, that start in the middle,
+prompts that end before, at and after the edge of a page.
+"""
+
+import importlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import (
+    AutoModelForCausalLM,
+    GptOssConfig,
+    Olmo2Config,
+    PreTrainedTokenizerFast,
+    Qwen2Config,
+    Qwen3Config,
+    Qwen3MoeConfig,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+)
+from transformers.generation import RepetitionPenaltyLogitsProcessor
+
+import common
+
+generate = importlib.import_module("01_generate")
+ROOT = Path(__file__).resolve().parents[1]
+STOPS, N = [2, 3, 4, 5, 6], 3
+PLAIN = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "repetition_penalty": 1.0, "stop_ids": STOPS}
+SIZES = {"vocab_size": 300, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 4, "num_attention_heads": 4,
+         "num_key_value_heads": 2, "max_position_embeddings": 512, "initializer_range": 0.1, "bos_token_id": 1,
+         "eos_token_id": STOPS, "pad_token_id": None}  # fmt: skip
+EXPERTS = {"num_experts_per_tok": 2, "head_dim": 16}
+FAMILIES = {
+    "qwen3": lambda: Qwen3Config(**SIZES, head_dim=16),
+    "olmo2": lambda: Olmo2Config(**SIZES | {"num_key_value_heads": 4}),
+    "qwen2": lambda: Qwen2Config(**SIZES),
+    "gpt_oss": lambda: GptOssConfig(**SIZES, **EXPERTS, num_local_experts=4, sliding_window=12),
+    "qwen3_moe": lambda: Qwen3MoeConfig(**SIZES, **EXPERTS, num_experts=4, moe_intermediate_size=48),
+}
+PROMPTS = [torch.arange(7, 7 + length).tolist() for length in (1, 2, 16, 17, 18, 33, 50)]  # pages of 16 tokens
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """Threads that wait for each other on a busy machine make tiny models a hundred times slower."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def make_model(family):
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(FAMILIES[family]()).float().eval()
+    for name, x in model.named_parameters():
+        if "sinks" in name or "bias" in name:  # zeros would hide a mistake
+            torch.nn.init.normal_(x, std=0.5)
+    return model
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def model(request):
+    return make_model(request.param)
+
+
+@pytest.fixture(scope="module")
+def qwen3():
+    return make_model("qwen3")
+
+
+def jobs_of(new, seed=1, n=N):
+    return [
+        {"problem": i, "sample": s, "prompt": prompt, "limit": new - i, "key": generate.noise_key(seed, str(i), s)}
+        for i, prompt in enumerate(PROMPTS)
+        for s in range(n)
+    ]
+
+
+def run_engine(model, jobs, layers=(3, 4, 0), slots=7, sampling=PLAIN, page=16, exact_stats=False, **options):
+    engine = generate.Engine(model, layers, sampling, N, slots, max(map(len, PROMPTS)), 40, page=page, **options)
+    if exact_stats:  # before they are rounded to float16
+        engine.stats, engine.row_stats = engine.stats.float(), engine.row_stats.astype(np.float32)
+    found = {(r["problem"], r["sample"]): r for ended in engine.run(jobs) for r in ended}
+    assert engine.free[1:].all() and not engine.prompts and not engine.rows, "pages or prompts were not given back"
+    engine.close()
+    return found
+
+
+def same_tokens(a, b):
+    return a.keys() == b.keys() and all(a[k]["ids"].tolist() == b[k]["ids"].tolist() and a[k]["finish"] == b[k]["finish"] for k in a)
+
+
+@torch.no_grad()
+def full_forward(model, ids):
+    """(hidden states, log-probabilities) of one sequence by transformers' own eager attention."""
+    model.set_attn_implementation("eager")
+    out = model(torch.tensor([ids]), output_hidden_states=True, use_cache=False)
+    return [x[0] for x in out.hidden_states], out.logits[0].log_softmax(-1)
+
+
+def test_vectors_and_statistics_are_those_of_a_full_forward_pass(model):
+    found = run_engine(model, jobs_of(40), exact_stats=True)
+    finishes = [r["finish"] for r in found.values()]
+    assert len(found) == len(PROMPTS) * N and min(finishes.count("stop"), finishes.count("length")) >= 3
+    for (problem, _), r in found.items():
+        prompt, ids = PROMPTS[problem], r["ids"].tolist()
+        states, logp = full_forward(model, prompt + ids)
+        assert (r["finish"] == "stop") == (ids[-1] in STOPS) and not set(ids[:-1]) & set(STOPS)
+        assert r["finish"] == "stop" or len(ids) == 40 - problem
+        eos = len(prompt) + len(ids) - 1
+        last = eos - (r["finish"] == "stop")
+        want = torch.stack([states[layer][place] for layer in (3, 4, 0) for place in (last, eos)])
+        torch.testing.assert_close(r["hidden"], want, atol=1e-5, rtol=1e-5)
+        logp = logp[len(prompt) - 1 : -1]
+        own = logp.gather(1, torch.tensor(ids)[:, None])
+        stats = torch.cat([logp.topk(10).values, own, logp.mean(-1, keepdim=True)], 1)
+        torch.testing.assert_close(torch.tensor(r["stats"]), stats, atol=1e-5, rtol=1e-5)
+
+
+def test_greedy_is_token_for_token_that_of_generate(model):
+    found = run_engine(model, jobs_of(40, n=2), sampling=PLAIN | {"temperature": 0})
+    model.set_attn_implementation("eager")
+    for problem, prompt in enumerate(PROMPTS):
+        ids = torch.tensor([prompt])
+        out = model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=40 - problem, pad_token_id=0)
+        for sample in range(2):
+            assert found[problem, sample]["ids"].tolist() == out[0, len(prompt) :].tolist()
+
+
+def test_tokens_do_not_depend_on_how_the_work_is_cut(model):
+    """Slots, order, page size, how often the host looks, and too little memory: rows that start again, prompts read again."""
+    jobs = jobs_of(40)
+    found = run_engine(model, jobs)
+    assert same_tokens(found, run_engine(model, jobs, slots=1))
+    assert same_tokens(found, run_engine(model, jobs[::-1], slots=64, page=8, look_every=3))
+    bytes_a_page = {"olmo2": 32768}.get(model.config.model_type, 16384)
+    assert same_tokens(found, run_engine(model, jobs, slots=21, budget=12 * bytes_a_page))
+    assert not same_tokens(found, run_engine(model, jobs_of(40, seed=2)))
+
+
+def test_rows_start_again_when_pages_run_out(qwen3, monkeypatch):
+    again = []
+    retire = generate.Engine.retire
+    monkeypatch.setattr(generate.Engine, "retire", lambda self, r: (again.append(self.rows[r].job), retire(self, r)))
+    run_engine(qwen3, jobs_of(40), slots=21, budget=12 * 16384)
+    assert len(again) > len(jobs_of(40)), "the budget of the test above must be too small for all rows"
+
+
+def test_one_forward_a_prompt_and_no_row_idle_while_work_is_left(qwen3, monkeypatch):
+    jobs, prompts, rows = jobs_of(40), [], []
+    read, step = generate.Engine.read_prompt, generate.Engine.step
+    monkeypatch.setattr(generate.Engine, "read_prompt", lambda self, job: (prompts.append(job["problem"]), read(self, job))[1])
+    monkeypatch.setattr(generate.Engine, "step", lambda self, n: (rows.append((n, len(self.queue))), step(self, n))[1])
+    found = run_engine(qwen3, jobs)
+    assert sorted(prompts) == list(range(len(PROMPTS)))
+    assert all(n == 7 or not queue for n, queue in rows)
+    assert sum(n for n, _ in rows) == sum(len(r["ids"]) + 1 for r in found.values()), "one step a token, and one more a row"
+
+
+class NoSync(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        assert func.overloadpacket.__name__ not in ("_local_scalar_dense", "nonzero", "item", "masked_select"), func
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_step_never_waits_for_the_device(model, monkeypatch):
+    """What a CUDA graph cannot hold and a GPU stops at: reading a number, or a shape that depends on one."""
+    step = generate.Engine.step
+
+    def watched(self, n):
+        with NoSync():
+            step(self, n)
+
+    monkeypatch.setattr(generate.Engine, "step", watched)
+    sampling = PLAIN | {"top_k": 20, "top_p": 0.9, "repetition_penalty": 1.1}
+    run_engine(model, jobs_of(9)[:9], sampling=sampling, slots=4)
+
+
+def test_pages_for_flash_attention_by_its_contract(monkeypatch):
+    """The sequences handed to torch's varlen_attn, which only runs on a GPU, computed by what its documentation says."""
+    varlen = pytest.importorskip("torch.nn.attention.varlen")
+
+    def varlen_attn(q, k, v, cu_q, cu_k, max_q, max_k, return_aux):
+        assert cu_q.dtype == cu_k.dtype == torch.int32 and len(cu_q) == len(cu_k) and cu_k[-1] <= len(k) and cu_q[-1] == len(q)
+        assert int(cu_q.diff().max()) <= max_q and int(cu_k.diff().max()) <= max_k and int(cu_k.diff().min()) >= 0 == int(cu_q[0])
+        out, log = torch.zeros_like(q), torch.full(q.shape[:2], float("inf"))
+        for a, b, c, d in zip(cu_q[:-1], cu_q[1:], cu_k[:-1], cu_k[1:], strict=True):
+            if b > a and d > c:
+                scores = torch.einsum("qhd,khd->hqk", q[a:b], k[c:d]) * q.shape[-1] ** -0.5
+                out[a:b] = torch.einsum("hqk,khd->qhd", scores.softmax(-1), v[c:d])
+                log[a:b] = scores.logsumexp(-1).T
+        return out, log
+
+    monkeypatch.setattr(varlen, "varlen_attn", varlen_attn)
+    torch.manual_seed(0)
+    q, k, v = torch.randn(9, 2, 3, 8), torch.randn(9, 2, 16, 8), torch.randn(9, 2, 16, 8)
+    low = torch.randint(0, 9, (9, 1))
+    high = (low + torch.randint(0, 8, (9, 1))).clamp(max=16)
+    assert (low == high).any()
+    for scaling in (8**-0.5, 0.7):
+        (a, x), (b, y) = (f(q, k, v, scaling, low, high) for f in (generate.page_attention, generate.flash_page_attention))
+        full = (high > low)[:, 0]
+        torch.testing.assert_close(a[full], b[full])
+        torch.testing.assert_close(x[full], y[full])
+        assert (y[~full] < -1e29).all() and b.isfinite().all()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Sampling
+
+
+def rows_of(count):
+    return generate.scramble((1 << 40) + torch.arange(count) * 0x1E3779B97F4A7C15)[:, None]
+
+
+def hashes(vocab):
+    return generate.scramble(torch.arange(1, vocab + 1) * 0x1E3779B97F4A7C15)
+
+
+def test_draws_follow_the_probabilities():
+    p = torch.tensor([0.5, 0.2, 0.1, 0.1, 0.05, 0.04, 0.009, 0.001])
+    draws = generate.choose_tokens(p.log().expand(100_000, -1), PLAIN, rows_of(100_000), hashes(8), None)
+    counts = draws.bincount(minlength=8)
+    chi2 = ((counts - 100_000 * p) ** 2 / (100_000 * p)).sum()
+    assert chi2 < 24.3, counts  # 7 degrees of freedom, one test in a thousand
+
+
+def test_noise_is_exponential_far_into_its_tail():
+    noise = generate.exponential(rows_of(2000), hashes(2000))
+    assert abs(noise.mean() - 1) < 2e-3 and abs(noise.var() - 1) < 5e-3
+    for small in (1e-2, 1e-4, 1e-5):
+        assert abs((noise < small).sum() / (4e6 * small) - 1) < 5 / (4e6 * small) ** 0.5
+    assert abs(np.corrcoef(noise[:-1].flatten(), noise[1:].flatten())[0, 1]) < 3e-3
+    assert abs(np.corrcoef(noise[:, :-1].flatten(), noise[:, 1:].flatten())[0, 1]) < 3e-3
+
+
+@pytest.mark.parametrize("setting", [{"top_k": 7}, {"top_p": 0.8}, {"top_k": 30, "top_p": 0.5}, {"top_p": 0.01}, {"top_p": 0.999}])
+def test_warped_probabilities_are_those_of_transformers(setting, monkeypatch):
+    torch.manual_seed(0)
+    logits = torch.randn(40, 500) * 3
+    scores = logits / 0.7
+    for warper, name in ((TopKLogitsWarper, "top_k"), (TopPLogitsWarper, "top_p")):
+        if name in setting:
+            scores = warper(setting[name])(None, scores)
+    allowed = scores > -torch.inf
+    monkeypatch.setattr(generate, "exponential", lambda rows, tokens: torch.rand(len(rows), tokens.shape[-1]))  # any noise shows the support
+    sampling = PLAIN | {"temperature": 0.7} | setting
+    seen = torch.zeros_like(allowed)
+    for _ in range(300):
+        chosen = generate.choose_tokens(logits, sampling, rows_of(40), hashes(500), None)
+        seen[torch.arange(40), chosen] = True
+    assert not (seen & ~allowed).any() and (seen & allowed).sum() > 0.3 * allowed.sum().clamp(max=2000)
+    if "top_k" not in setting:
+        p = generate.nucleus(logits.softmax(-1), setting["top_p"])
+        assert ((p > 0) == (TopPLogitsWarper(setting["top_p"])(None, logits) > -torch.inf)).all()
+
+
+def test_repetition_penalty_is_that_of_transformers(qwen3):
+    sampling = PLAIN | {"repetition_penalty": 1.3, "temperature": 0}
+    found = run_engine(qwen3, jobs_of(20, n=1), sampling=sampling, slots=3)
+    processor = RepetitionPenaltyLogitsProcessor(1.3)
+    for (problem, _), r in found.items():
+        ids = PROMPTS[problem] + r["ids"].tolist()
+        logits = full_forward(qwen3, ids)[1]  # log-probabilities are logits too: but the penalty sees their sign
+        model_logits = qwen3(torch.tensor([ids]), use_cache=False).logits[0]
+        assert logits.shape == model_logits.shape
+        for t in range(len(PROMPTS[problem]), len(ids)):
+            scores = processor(torch.tensor([ids[:t]]), model_logits[t - 1 : t].clone())
+            assert int(scores.argmax()) == ids[t]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The program
+
+
+def byte_tokenizer():
+    vocab = {piece: i for i, piece in enumerate(["<pad>", "<bos>", "<eos>", *sorted(pre_tokenizers.ByteLevel.alphabet())])}
+    tokenizer = Tokenizer(models.BPE(vocab=vocab | {"return": len(vocab)}, merges=[]))
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<bos>", eos_token="<eos>", pad_token="<pad>")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A model on disk and problems: short, empty of meaning, in another script, and one that is too long for the context."""
+    folder = tmp_path_factory.mktemp("generate")
+    model = make_model("qwen3")
+    model.generation_config.eos_token_id, model.generation_config.top_k = STOPS, 50
+    model.save_pretrained(folder / "model")
+    byte_tokenizer().save_pretrained(folder / "model")
+    prompts = ["1+1=", "What is a return?", "x", "日本語 ê/..", "long " * 120, "What is left of a longer prompt, of two pages and more?"]
+    common.write_jsonl(folder / "p.jsonl", [{"id": f"p/{i}", "prompt": prompt, "answer": "2"} for i, prompt in enumerate(prompts)])
+    return folder
+
+
+def arguments(folder, out, *more, new=30, n=4):
+    return [str(x) for x in (folder / "model", folder / "p.jsonl", "-n", n, "--max-new-tokens", new, "--device", "cpu", "--out", out, *more)]
+
+
+def run_here(folder, out, *more, **options):
+    generate.main(generate.parse(arguments(folder, out, *more, **options)))
+    return Path(out) / "model" / "p" / "32"
+
+
+@pytest.fixture(scope="module")
+def whole(folder):
+    """The run that nothing disturbed."""
+    return run_here(folder, folder / "whole")
+
+
+def content(run):
+    tokens, hidden = common.load_pt(run / "tokens.pt"), common.load_pt(run / "hidden.pt")
+    return (run / "rollouts.jsonl").read_bytes(), tokens["ids"].tolist(), tokens["stats"].tolist(), hidden["keys"], hidden["hidden"]
+
+
+def assert_same_run(a, b, tolerance=1e-5):
+    a, b = content(a), content(b)
+    assert a[0] == b[0] and a[1] == b[1] and a[3] == b[3]
+    torch.testing.assert_close(a[4], b[4], atol=tolerance, rtol=tolerance)
+
+
+def test_the_run_folder(folder, whole, capsys):
+    meta, rollouts, problems = common.read_meta(whole), common.read_rollouts(whole), common.read_jsonl(whole / "problems.jsonl")
+    common.check_same_problems(whole, rollouts)
+    keys = [(f"p/{i}", sample) for i in range(6) for sample in range(4)]
+    assert common.keys_of(rollouts) == keys and [p["id"] for p in problems] == [f"p/{i}" for i in range(6)]
+    assert sorted(p.name for p in whole.iterdir() if p.is_file()) == ["hidden.pt", "meta.json", "problems.jsonl", "rollouts.jsonl", "tokens.pt"]
+    tokens = common.load_pt(whole / "tokens.pt")
+    assert tokens["ids"].dtype == torch.int32 and tokens["stats"].dtype == torch.float16 and tokens["stats"].shape == (len(tokens["ids"]), 12)
+    for row, a, b in zip(rollouts, tokens["offsets"][:-1], tokens["offsets"][1:], strict=True):
+        assert row["n_tokens"] == b - a
+        assert row["conf"] == common.confidence(tokens["stats"][a:b].numpy(), 300), "the same numbers from the file"
+    for vector in ("penultimate/last", "penultimate/eos", "final/last", "-1/eos", "3/eos"):
+        assert common.read_vectors(whole, vector)[0] == keys
+    stopped = [i for i, row in enumerate(rollouts) if row["finish"] == "stop"]
+    hidden = common.load_pt(whole / "hidden.pt")["hidden"]
+    cut = [i for i, row in enumerate(rollouts) if row["finish"] == "length" and row["n_tokens"]]
+    assert stopped and (hidden[stopped, 0] != hidden[stopped, 1]).any(-1).all() and (hidden[cut, 0] == hidden[cut, 1]).all()
+    assert meta["sampling"] == {"temperature": 1.0, "top_k": 50, "top_p": 1.0, "repetition_penalty": 1.0, "stop_ids": STOPS}
+    needed = "model revision dataset seed n arguments versions device dtype git n_layers width vocab_size layers slots architecture model_type created"
+    assert set(needed.split()) <= set(meta), set(needed.split()) - set(meta)
+
+
+def test_a_prompt_longer_than_the_context_is_said_and_joins(whole):
+    rows = [row for row in common.read_rollouts(whole) if row["id"] == "p/4"]
+    assert common.read_meta(whole)["skipped"] == {"p/4": "a prompt of 686 tokens in a context of 512"}
+    assert [(row["n_tokens"], row["finish"], row["response"]) for row in rows] == [(0, "length", "")] * 4
+    assert all(value is None for row in rows for value in row["conf"].values())
+
+
+def test_a_finished_run_is_left_alone(folder, whole, capsys, monkeypatch):
+    before = {path: path.stat().st_mtime_ns for path in whole.iterdir() if path.is_file()}
+    monkeypatch.setattr(common, "load_model", lambda *_, **__: pytest.fail("the model is not needed"))
+    run_here(folder, folder / "whole")
+    assert capsys.readouterr().out.splitlines()[-1] == str(whole)
+    assert before == {path: path.stat().st_mtime_ns for path in whole.iterdir() if path.is_file()}
+
+
+@pytest.mark.parametrize("change", [["--seed", 32, "-n", 5], ["--temperature", 0.5], ["--layers", "final"], ["--limit", 3]])
+def test_another_run_never_overwrites_one(folder, whole, change, capsys):
+    before = content(whole)[0]
+    with pytest.raises(SystemExit) as stop:
+        run_here(folder, folder / "whole", *change)
+    error = capsys.readouterr().err
+    assert stop.value.code == 2 and error.startswith("error: ") and str(whole) in error and len(error.strip().splitlines()) == 1
+    assert content(whole)[0] == before
+
+
+def test_other_weights_or_problems_of_the_same_name_are_refused(folder, whole, tmp_path, capsys):
+    other = tmp_path / "model"
+    make_model("qwen3").save_pretrained(other)  # the same shapes, another generation config
+    byte_tokenizer().save_pretrained(other)
+    for name, model, rows in (("model", other, None), ("data set", folder / "model", [{"id": "p/0", "prompt": "2+2="}])):
+        common.write_jsonl(tmp_path / "p.jsonl", rows or common.read_jsonl(folder / "p.jsonl"))
+        with pytest.raises(SystemExit):
+            generate.main(generate.parse([str(model), str(tmp_path / "p.jsonl"), "-n", "4", "--max-new-tokens", "30", "--out", str(folder / "whole")]))
+        assert f"was made with {name} " in capsys.readouterr().err
+
+
+def test_unknown_names_are_one_line(folder, run_script, tmp_path):
+    assert "neither a folder" in run_script("01_generate.py", tmp_path / "nothing here", folder / "p.jsonl", "--out", tmp_path, code=2).stderr
+    assert "humaneval" in run_script("01_generate.py", folder / "model", "nothing", "--out", tmp_path, code=2).stderr
+    assert "penultimate" in run_script("01_generate.py", folder / "model", folder / "p.jsonl", "--layers", "9", "--out", tmp_path, code=2).stderr
+    assert not list(tmp_path.rglob("meta.json"))
+
+
+@pytest.mark.parametrize("more", [["--slots", "1"], ["--slots", "3"]])
+def test_the_same_run_with_other_slots(folder, whole, tmp_path, more):
+    assert_same_run(whole, run_here(folder, tmp_path, *more))
+
+
+def test_one_problem_one_rollout_one_token(folder, tmp_path):
+    run = run_here(folder, tmp_path, "--limit", "1", n=1, new=1)
+    assert [row["n_tokens"] for row in common.read_rollouts(run)] == [1]
+
+
+def test_killed_and_started_again(folder, whole, tmp_path, monkeypatch):
+    command = ["env", "OMP_NUM_THREADS=1", sys.executable, ROOT / "01_generate.py", *arguments(folder, tmp_path, "--slots", "1")]
+    parts = tmp_path / "model" / "p" / "32" / "parts"
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.time() + 120
+        while len(list(parts.glob("*.pt"))) < 2 and process.poll() is None and time.time() < deadline:
+            time.sleep(0.002)
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    done = {path.name for path in parts.glob("*.pt")}
+    assert 2 <= len(done) < 6 and not (parts.parent / "rollouts.jsonl").exists()
+    again, write_part = [], generate.write_part
+    monkeypatch.setattr(generate, "write_part", lambda path, *rest: (again.append(path.name), write_part(path, *rest)))
+    assert_same_run(whole, run_here(folder, tmp_path))
+    assert set(again) == {f"{i}.pt" for i in range(6)} - done
+
+
+def test_a_merge_that_is_cut_off_is_done_again(folder, whole, tmp_path, monkeypatch):
+    def full_disk(path, rows):
+        if Path(path).name == "rollouts.jsonl":
+            common.die("cannot write: no space left on device")
+        return write(path, rows)
+
+    write = common.write_jsonl
+    monkeypatch.setattr(common, "write_jsonl", full_disk)
+    with pytest.raises(SystemExit):
+        run_here(folder, tmp_path)
+    monkeypatch.setattr(common, "load_model", common.load_model)
+    monkeypatch.setattr(common, "write_jsonl", write)
+    assert_same_run(whole, run_here(folder, tmp_path))
+
+
+def torchrun(*command):
+    env = os.environ | {"OMP_NUM_THREADS": "1"}
+    subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *map(str, command)], check=True, env=env, timeout=300)
+
+
+def test_two_workers_make_the_run_of_one(folder, whole, tmp_path):
+    torchrun(ROOT / "01_generate.py", *arguments(folder, tmp_path))
+    assert_same_run(whole, tmp_path / "model" / "p" / "32")
+
+
+def test_a_model_split_over_two_processes(folder, tmp_path):
+    torchrun(ROOT / "01_generate.py", *arguments(folder, tmp_path / "two", "--tp", new=6, n=2))
+    assert_same_run(run_here(folder, tmp_path / "one", new=6, n=2), tmp_path / "two" / "model" / "p" / "32")
+
+
+OUT_OF_MEMORY = """
+import importlib, resource, sys
+import common
+generate = importlib.import_module("01_generate")
+args = generate.parse(sys.argv[1:])
+common.load_model(args.model, "cpu")  # what comes with it is there before the limit
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (40 << 20),) * 2)
+generate.main(args)
+"""
+
+
+def test_out_of_memory_is_met_by_fewer_slots(folder, tmp_path):
+    """The pages of 120 slots, 55 MB, do not fit in what the system gives this process; those of 60 do."""
+    common.write_jsonl(tmp_path / "p.jsonl", common.read_jsonl(folder / "p.jsonl")[:2])
+    command = [sys.executable, "-c", OUT_OF_MEMORY, folder / "model", tmp_path / "p.jsonl", "-n", 60, "--max-new-tokens", 400, "--slots", 120, "--out", tmp_path]
+    env = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, env=env, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "out of memory: going on with 60 slots" in done.stderr
+    assert len(common.read_rollouts(tmp_path / "model" / "p" / "32")) == 120
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# --responses and --extra
+
+
+def replay(whole, path, tokens=True):
+    """The rollouts of a run as somebody else's answers."""
+    offsets, ids = (common.load_pt(whole / "tokens.pt")[name].tolist() for name in ("offsets", "ids"))
+    rows = []
+    for row, a, b in zip(common.read_rollouts(whole), offsets[:-1], offsets[1:], strict=True):
+        rows.append({"id": row["id"], "sample": row["sample"], "response": row["response"], "finish": row["finish"]} | ({"tokens": ids[a:b]} if tokens else {}))
+    common.write_jsonl(path, rows)
+
+
+def test_responses_get_the_vectors_of_generation(folder, whole, tmp_path):
+    replay(whole, tmp_path / "answers.jsonl")
+    run = run_here(folder, tmp_path, "--responses", tmp_path / "answers.jsonl")
+    a, b = content(whole), content(run)
+    assert a[1] == b[1] and a[3] == b[3]
+    torch.testing.assert_close(a[4], b[4], atol=1e-5, rtol=1e-5)
+    np.testing.assert_allclose(a[2], b[2], atol=5e-3)  # float16
+    for x, y in zip(common.read_rollouts(whole), common.read_rollouts(run), strict=True):
+        assert {**x, "conf": 0} == {**y, "conf": 0}
+
+
+def test_responses_as_text_by_prompt_and_by_messages(folder, tmp_path):
+    rows = common.read_jsonl(folder / "p.jsonl")[:3]
+    common.write_jsonl(tmp_path / "p.jsonl", rows)
+    common.write_jsonl(tmp_path / "answers.jsonl", [
+        {"prompt": rows[0]["prompt"], "responses": ["2", "", "it is 3<eos>"]},
+        {"messages": [{"role": "user", "content": rows[1]["prompt"]}], "response": "def f():\n  return 1"},
+        {"id": "p/2", "responses": ["cut off"], "finish": "length"},
+        {"prompt": "another data set's", "response": "?"},
+    ])  # fmt: skip
+    command = [folder / "model", tmp_path / "p.jsonl", "--out", tmp_path, "--responses", tmp_path / "answers.jsonl", "--extra", "last10,special"]
+    generate.main(generate.parse([str(x) for x in command]))
+    run = tmp_path / "model" / "p" / "32"
+    rows = [(row["id"], row["sample"], row["response"], row["finish"], row["n_tokens"]) for row in common.read_rollouts(run)]
+    assert rows == [("p/0", 0, "2", "stop", 2), ("p/0", 1, "", "stop", 1), ("p/0", 2, "it is 3", "stop", 8),
+                    ("p/1", 0, "def f():\n  return 1", "stop", 20), ("p/2", 0, "cut off", "length", 7)]  # fmt: skip
+    extra, tokens = common.load_pt(run / "extra.pt"), common.load_pt(run / "tokens.pt")
+    model = AutoModelForCausalLM.from_pretrained(folder / "model").float()
+    ids = common.encode_prompt(byte_tokenizer(), {"kind": "text", "prompt": "What is a return?", "messages": [{"content": "What is a return?"}]})
+    answer = tokens["ids"][tokens["offsets"][3] : tokens["offsets"][4]].tolist()
+    final = full_forward(model, list(ids) + answer)[0][-1][len(ids) :]
+    torch.testing.assert_close(extra["last10"][3], final[-10:], atol=1e-5, rtol=1e-5)
+    assert extra["last10_len"].tolist() == [2, 1, 8, 10, 7] and (extra["last10"][1, :9] == 0).all()
+    assert extra["special_offsets"].tolist() == [0, 0, 0, 0, 2, 2]  # the colon of `def f():`, and the end of `return`
+    torch.testing.assert_close(extra["special"], final[[7, 16]], atol=1e-5, rtol=1e-5)
+
+
+def test_responses_that_do_not_fit_the_problems(folder, tmp_path, capsys):
+    for text, message in (('{"id": "p/0", "response": "2"}', "no responses to 5 of 6 problems"), ('{"id": "p/0"}', "answers.jsonl:1")):
+        (tmp_path / "answers.jsonl").write_text(text + "\n")
+        with pytest.raises(SystemExit) as stop:
+            run_here(folder, tmp_path, "--responses", tmp_path / "answers.jsonl")
+        assert stop.value.code == 2 and message in capsys.readouterr().err
+
+
+def test_extra_vectors_while_generating(folder, tmp_path):
+    """Against the teacher-forced pass, on answers in which the model says `return` and `:` now and then by chance."""
+    run = run_here(folder, tmp_path, "--extra", "last10,special", "--layers", "final", "--slots", "5", new=60, n=8)
+    replay(run, tmp_path / "answers.jsonl")
+    again = run_here(folder, tmp_path / "again", "--extra", "last10,special", "--layers", "final", "--responses", tmp_path / "answers.jsonl", new=60, n=8)
+    a, b = (common.load_pt(x / "extra.pt") for x in (run, again))
+    assert a["keys"] == b["keys"] and a["last10_len"].tolist() == b["last10_len"].tolist() and a["special_offsets"].tolist() == b["special_offsets"].tolist()
+    assert len(a["special"]) >= 3
+    for name in ("last10", "special"):
+        torch.testing.assert_close(a[name], b[name], atol=1e-5, rtol=1e-5)
+    assert torch.equal(a["last10"][0, -1], common.read_vectors(run, "final/eos")[1][0])
+
+
+def test_special_tokens_of_a_program():
+    tokenizer = byte_tokenizer()
+    text = "def f(x): # why: so\n  async def g() -> int:\n    return x\nreturned = {1: 2}; a = b[1:]"
+    ids = tokenizer(text)["input_ids"]
+    places = generate.special_places(tokenizer, ids)
+    assert [text[:i + 1].splitlines()[-1] for i in places] == ["def f(x):", "  async def g() -> int:", "    return"]
+    assert {ids[i] for i in places} <= generate.special_candidates(tokenizer, len(tokenizer))
