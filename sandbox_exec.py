@@ -39,11 +39,12 @@ machine allows (LAYERS); `pool.banner` says which, and `Pool(require="namespaces
 import os
 import sys
 
-at_fork = []                                        # in a server: what its imports want done after a fork
+# ruff: noqa: E402, SIM105, SIM905
+at_fork = []  # in a server: what its imports (threading, random) want done after a fork: a quarter of what a fork costs
 if sys.argv[1:2] == ["--serve"] and __name__ == "__main__":
     register_at_fork, os.register_at_fork = os.register_at_fork, lambda **handlers: at_fork.append(handlers)
 
-import ast  # noqa: E402  a quarter of what a fork costs is spared by leaving those handlers (of threading, of random) out
+import ast
 import atexit
 import builtins
 import collections
@@ -73,7 +74,6 @@ import time
 import traceback
 import types
 import typing
-import warnings
 
 LAYERS = ("rlimits", "subreaper", "uid", "userns", "pidns", "netns", "root", "landlock", "seccomp")
 LEVELS = {"rlimits": (), "seccomp": ("network", "signals"), "landlock": ("network", "signals", "files"),
@@ -87,7 +87,7 @@ LINUX = sys.platform == "linux"
 class Result(typing.NamedTuple):
     verdict: str                                    # the first word of reason
     reason: str
-    passed: typing.Optional[bool]                   # None: could not be judged
+    passed: bool | None                   # None: could not be judged
     detail: str = ""
     cpu_s: float = 0.0
     wall_s: float = 0.0
@@ -124,8 +124,12 @@ class Pool:
         unknown = self.disabled - {*LAYERS, "pytest"}
         if unknown or require not in LEVELS:
             raise ValueError(f"unknown: {unknown or require!r}; layers are {LAYERS}, levels {tuple(LEVELS)}")
-        for _ in range(workers or os.cpu_count() or 1):
-            self.servers.append(Server(self.disabled))
+        try:
+            for _ in range(workers or os.cpu_count() or 1):
+                self.servers.append(Server(self.disabled))
+        except BaseException:
+            self.close()
+            raise
         self.banner, protected = self.servers[0].banner, self.servers[0].protected
         missing = [name for name in LEVELS[require] if name not in protected]
         if missing:

@@ -8,10 +8,10 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
+
 import sandbox_exec
 from sandbox_exec import Pool, run_tests
 

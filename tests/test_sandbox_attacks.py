@@ -2,6 +2,7 @@
 as an ordinary user, and with each layer switched off in turn: then what the banner still promises must hold.
 """
 
+# ruff: noqa: SIM105, SIM905, UP031
 import json
 import os
 import shutil
@@ -13,6 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 import sandbox_exec
 from sandbox_exec import LAYERS, Pool
 
