@@ -39,6 +39,7 @@ import sys
 import time
 from collections import Counter, defaultdict, deque
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -239,20 +240,6 @@ def watch_layers(model, layers, keep):
 # The engine
 
 
-class Prompt:
-    """The pages that hold all of a prompt but its last token, which each rollout takes as its first step."""
-
-    def __init__(self, pages):
-        self.pages, self.users = pages, 0
-
-
-class Row:
-    """What the host knows of a running rollout: its job, its prompt, its own pages, how many tokens it has."""
-
-    def __init__(self, job, prompt):
-        self.job, self.prompt, self.pages, self.count, self.kept = job, prompt, [], 0, {}
-
-
 class Engine:
     """Rows, pages and the decode loop. Row r of every [slots, ...] tensor is a running rollout; running ones come first."""
 
@@ -296,18 +283,15 @@ class Engine:
         )
         self.free, self.clean = np.ones(n_pages, bool), np.full(n_pages, self.cuda)
         self.take(0, 1, 1)
-        plain = lambda *shape, fill=0: torch.full(shape, fill, dtype=torch.int64)
-        self.host = {  # what the host says about rows and pages; `sync` sends it to the device
-            "own": plain(self.slots, a_row),  # a row's pages, in order; 0: none
-            "shared": plain(self.slots, a_prompt, fill=-1),  # its prompt's pages; -1: none
-            "sample": plain(self.slots),
-            "owner": plain(n_pages),  # the row of an own page
-            "start": plain(n_pages, fill=FAR),  # the position of a page's first token; FAR: free
-            "fill": plain(n_pages),  # tokens in a prompt's page
-            "members": plain(n_pages, self.n),  # the rows of a prompt's page, by sample
+        notes = {  # what the host says about rows and pages; `sync` sends it to the device
+            "own": np.zeros((self.slots, a_row), np.int64),  # a row's pages, in order; 0: none
+            "shared": np.full((self.slots, a_prompt), -1),  # its prompt's pages, as page * n + sample; -1: none
+            "members": np.zeros((n_pages, self.n), np.int64),  # the rows of a prompt's page, by sample; of an own page the first
+            "start": np.full(n_pages, FAR),  # the position of a page's first token; FAR: free
+            "end": np.full(n_pages, FAR),  # one after a prompt's last token; FAR: a row still writes
         }
-        self.map = {name: x.to(self.device) for name, x in self.host.items()}  # on a CPU the same memory
-        self.note = {name: x.numpy() for name, x in self.host.items()}
+        self.note, self.sent = notes, {name: torch.from_numpy(x) for name, x in notes.items()}  # the same memory
+        self.map = {name: x.to(self.device) for name, x in self.sent.items()}  # on a CPU still the same
 
     def make_state(self, vocab):
         zeros = lambda *shape, dtype=torch.int64: torch.zeros(*shape, dtype=dtype, device=self.device)
@@ -373,28 +357,28 @@ class Engine:
         own, first, last, columns, shared_columns = self.extent
         m, state = self.map, self.state[:n]
         where = state[:, self.POSITION] - state[:, self.BASE]
-        pages = m["shared"][:n, :shared_columns]
-        entries = ((pages - first) * self.n + m["sample"][:n, None] + own).where(pages >= 0, 0)
+        shared = m["shared"][:n, :shared_columns]
         self.plan = {
             "page": m["own"][:n].gather(1, (where // self.page)[:, None])[:, 0],  # [n]
             "offset": where % self.page,
             "own": slice(0, own),
             "shared": slice(first, last),
-            "owner": m["owner"][:own],
-            "members": m["members"][first:last],
-            "entries": torch.cat([m["own"][:n, :columns], entries], 1),  # among own pages, then (prompt's page, sample)
+            "owner": m["members"][:own, 0],  # [E]
+            "members": m["members"][first:last],  # [E, n]
+            # Shares are numbered: own pages, then the prompts' pages times samples
+            "entries": torch.cat([m["own"][:n, :columns], (shared - first * self.n + own).where(shared >= 0, 0)], 1),
         }
         self.known_bounds = {}
 
     def bounds(self, window):
-        """(low, high) of the keys that count: of own pages [E, 1], of prompts' pages for each sample [E, n]."""
+        """(low, high) of the keys that count in own pages [E, 1] and, for each sample, in prompts' pages [E, n]."""
         if window not in self.known_bounds:
-            m, plan, position = self.map, self.plan, self.state[:, self.POSITION]
-            start, shared = m["start"][plan["own"], None], m["start"][plan["shared"], None]
-            now, shared_now = position[plan["owner"], None], position[plan["members"]]
-            low = lambda now, start: (now + 1 - (window or FAR) - start).clamp(0, self.page)
-            own = low(now, start), (now + 1 - start).clamp(0, self.page)
-            self.known_bounds[window] = own, (low(shared_now, shared), m["fill"][plan["shared"], None].expand_as(shared_now))
+            reach = []
+            for pages, rows in ((self.plan["own"], self.plan["owner"][:, None]), (self.plan["shared"], self.plan["members"])):
+                start, end = self.map["start"][pages, None], self.map["end"][pages, None]
+                now = self.state[:, self.POSITION][rows] + 1
+                reach.append([x.clamp(0, self.page) for x in (now - (window or FAR) - start, now.minimum(end) - start)])
+            self.known_bounds[window] = reach
         return self.known_bounds[window]
 
     @torch.inference_mode()
@@ -429,8 +413,8 @@ class Engine:
         """The steps up to the next look; on a GPU as replays of a CUDA graph."""
         n, step = len(self.rows), self.step
         if self.flash:
-            n, columns = (min(1 << (x - 1).bit_length(), most) for x, most in ((n, self.slots), (self.extent[3], self.host["own"].shape[1])))
-            self.extent = (self.split, self.split, len(self.free), columns, self.host["shared"].shape[1])
+            n, columns = (min(1 << (x - 1).bit_length(), most) for x, most in ((n, self.slots), (self.extent[3], self.note["own"].shape[1])))
+            self.extent = (self.split, self.split, len(self.free), columns, self.note["shared"].shape[1])
             if (n, columns) not in self.graphs:
                 self.graphs[n, columns] = self.record(n)
             step = lambda _: self.graphs[n, columns].replay()
@@ -488,13 +472,13 @@ class Engine:
             page = prompt and self.take(1, self.split, 1)
             if not page:
                 break
-            row, r, base = Row(job, prompt), len(self.rows), len(job["prompt"]) - 1
+            row, r, base = SimpleNamespace(job=job, prompt=prompt, pages=[], count=0, kept={}), len(self.rows), len(job["prompt"]) - 1
             self.queue.popleft()
             self.waiting[job["problem"]] -= 1
             prompt.users += 1
             self.rows.append(row)
-            self.note["own"][r], self.note["shared"][r], self.note["sample"][r] = 0, -1, job["sample"]
-            self.note["shared"][r, : len(prompt.pages)] = prompt.pages
+            self.note["own"][r], self.note["shared"][r] = 0, -1
+            self.note["shared"][r, : len(prompt.pages)] = np.array(prompt.pages, int) * self.n + job["sample"]
             self.note["members"][prompt.pages, job["sample"]] = r
             self.give_page(row, r, page[0])
             new.append([job["prompt"][-1], base, base, job["limit"], 1, 0, job["key"]])
@@ -516,19 +500,20 @@ class Engine:
         if ids:
             self.filling = pages
             self.model(input_ids=self.tensor([ids]), use_cache=False, logits_to_keep=1)
-        first = np.arange(len(pages)) * self.page
-        self.note["start"][pages], self.note["fill"][pages] = first, np.minimum(self.page, len(ids) - first)
+        self.note["start"][pages], self.note["end"][pages] = np.arange(len(pages)) * self.page, len(ids)
         self.note["members"][pages] = 0
-        self.prompts[job["problem"]] = Prompt(pages)
+        self.prompts[job["problem"]] = SimpleNamespace(pages=pages, users=0)
         return self.prompts[job["problem"]]
 
     def drop_prompt(self, problem):
-        pages = self.prompts.pop(problem).pages
-        self.free[pages], self.note["start"][pages], self.note["fill"][pages] = True, FAR, 0
+        self.give_back(self.prompts.pop(problem).pages)
+
+    def give_back(self, pages):
+        self.free[pages], self.note["start"][pages], self.note["end"][pages] = True, FAR, FAR
 
     def give_page(self, row, r, page):
         self.note["own"][r, len(row.pages)] = page
-        self.note["owner"][page] = r
+        self.note["members"][page] = r
         self.note["start"][page] = len(row.job["prompt"]) - 1 + len(row.pages) * self.page
         row.pages.append(page)
 
@@ -553,21 +538,20 @@ class Engine:
         """Give a row's pages back, and let the last row move into its place."""
         row, last, note = self.rows[r], len(self.rows) - 1, self.note
         problem = row.job["problem"]
-        self.free[row.pages], note["start"][row.pages], note["owner"][row.pages] = True, FAR, 0
-        note["members"][row.prompt.pages, row.job["sample"]] = 0
+        self.give_back(row.pages)
+        note["members"][row.pages], note["members"][row.prompt.pages, row.job["sample"]] = 0, 0
         row.prompt.users -= 1
         if not row.prompt.users and not self.waiting[problem] and problem in self.prompts:
             self.drop_prompt(problem)
         mover = self.rows.pop()
         if r != last:
             self.rows[r] = mover
-            for x in (note["own"], note["shared"], note["sample"], self.state, self.hidden, self.seen):
+            for x in (note["own"], note["shared"], self.state, self.hidden, self.seen):
                 if x is not None:
                     x[r] = x[last]
             for x in (self.row_ids, self.row_stats):
                 x[r, : mover.count] = x[last, : mover.count]
-            note["owner"][mover.pages] = r
-            note["members"][mover.prompt.pages, mover.job["sample"]] = r
+            note["members"][mover.pages], note["members"][mover.prompt.pages, mover.job["sample"]] = r, r
         note["own"][last], note["shared"][last] = 0, -1
         self.state[last, self.LIVE] = 0
 
@@ -578,7 +562,7 @@ class Engine:
         columns = [max(len(pages) for pages in lists) for lists in zip(*((row.pages, row.prompt.pages) for row in self.rows), strict=True)]
         self.extent = (int(own[-1]) + 1, self.split, last, *columns)
         for name, x in self.map.items() if self.device.type != "cpu" else ():
-            x.copy_(self.host[name], non_blocking=True)
+            x.copy_(self.sent[name], non_blocking=True)
         self.filling = None
         self.tick.zero_()
 
