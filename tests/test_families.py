@@ -291,21 +291,13 @@ def test_five_steps(name, runs):
     assert "scatr" in (runs[name] / "report.md").read_text().lower() and (runs[name] / "results.json").is_file()
 
 
-SNIPPET = """\
-import torch
-from common import encode_prompt, layer_index, load_model, load_scorer
+def from_readme(language, words):
+    """The code block of the README that holds `words`: what people paste is what is tested."""
+    blocks = re.findall(rf"^```{language}\n(.*?)^```", (ROOT / "README.md").read_text(), re.M | re.S)
+    return next(block for block in blocks if words in block)
 
-model, tokenizer = load_model("Qwen/Qwen3-1.7B")
-scorer = load_scorer("scatr.pt")
-layer = layer_index(scorer.vector.split("/")[0], model.config.num_hidden_layers)
-prompt = encode_prompt(tokenizer, {"kind": "math", "prompt": "What is 17 * 23?"})
-answers = []
-for _ in range(16):
-    ids = model.generate(torch.tensor([prompt], device=model.device), do_sample=True, max_new_tokens=4096)
-    state = model(ids, output_hidden_states=True).hidden_states[layer][:, -1]  # [1, d], at the token that ends the answer
-    answers.append((scorer(state).item(), tokenizer.decode(ids[0, len(prompt) :])))
-print(max(answers)[1])
-"""
+
+SNIPPET = from_readme("python", "load_scorer")
 
 
 @pytest.mark.parametrize("name", ["qwen3", "gpt-oss"])
@@ -333,18 +325,7 @@ def test_scorer_in_a_loop_of_ones_own(name, runs, made, capsys):
 # ---------------------------------------------------------------------------------------------------------------------
 # Many workers
 
-SLURM = """\
-#!/bin/bash
-#SBATCH --job-name=scatr
-#SBATCH --array=0-3            # four jobs, every fourth problem each; the one that ends last merges
-#SBATCH --gpus=1
-#SBATCH --cpus-per-task=8
-#SBATCH --time=12:00:00
-#SBATCH --requeue              # stopped jobs go on with the problems that are left
-cd "$SLURM_SUBMIT_DIR"
-export HF_HUB_OFFLINE=1        # model and data set were loaded once on the login node
-srun .venv/bin/python 01_generate.py Qwen/Qwen3-1.7B kodcode --seed 32
-"""
+SLURM = from_readme("bash", "#SBATCH")
 SRUN = """\
 #!/bin/bash
 SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_LOCALID=0 exec "$@"
