@@ -269,14 +269,15 @@ def problem_rows(family, tenth):
     rng, rows = random.Random(f"{family} {SEED}"), {}
     while len(rows) < PROBLEMS:
         problem = draw(family, rng, tenth)
-        key, row = meaning(problem["parameter"], problem["lines"]), {"id": f"{family}/{len(rows)}"}
-        if problem["parameter"]:
-            row |= {"kind": "code", "prompt": problem["prompt"], "tests": hidden_tests(problem, rng)}
-            row |= {"style": "check", "entry_point": problem["name"]}
+        name, parameter, lines = problem["name"], problem["parameter"], problem["lines"]
+        row = {"id": f"{family}/{len(rows)}", "kind": "code" if parameter else "math", "prompt": problem["prompt"]}
+        if parameter:
+            row |= {"tests": hidden_tests(problem, rng), "style": "check", "entry_point": name}
+            row["solution"] = function(name, parameter, lines)
         else:
-            row |= {"kind": "math", "prompt": problem["prompt"], "answer": problem["lines"][-1][len("\\boxed{") : -1]}
-        if key not in rows and row.get("tests", True):
-            rows[key] = row | {"solution": answer_text(problem, problem["lines"])}
+            row |= {"answer": lines[-1][len("\\boxed{") : -1], "solution": "\n".join(lines)}
+        if row.get("tests", True):
+            rows.setdefault(meaning(parameter, lines), row)
     return list(rows.values())
 
 
