@@ -360,8 +360,7 @@ def train(model, tokenizer):
     rest = [p for name, p in model.named_parameters() if p.ndim == 1 or "embed" in name]
     muon = torch.optim.Muon(matrices, lr=RATE, weight_decay=0.01, adjust_lr_fn="match_rms_adamw")
     adam = torch.optim.AdamW(rest, lr=RATE, betas=(0.9, 0.98), weight_decay=0.0)
-    check = 0.7
-    bar = tqdm(zip(range(STEPS), batches(tokenizer, random.Random(1))), total=STEPS, unit="step", desc="training")
+    bar, check = tqdm(zip(range(STEPS), batches(tokenizer, random.Random(1))), total=STEPS, unit="step"), 0.7
     for at, batch in bar:
         for part in batch:
             loss, part_check = loss_of(model, part)

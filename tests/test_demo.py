@@ -100,7 +100,7 @@ def test_the_model_is_small_and_of_a_standard_architecture(model, tokenizer):
 
 
 def test_prompts_are_those_of_training(tokenizer):
-    """The template makes what the model was trained on, drops the system message, and every text survives the tokens."""
+    """The template makes what the model was trained on, drops the system message; every text survives the tokens."""
     rng = random.Random(9)
     for _ in range(200):
         prompt, answer, complaint = make_demo.document(rng)
