@@ -51,7 +51,7 @@ def plain_loop(task, config):
     scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimiser, factor=0.5, patience=3)
     criterion = nn.BCEWithLogitsLoss(pos_weight=torch.tensor(task.pos_weight, device=device))
     x, y, x_valid, y_valid = task.x[task.train], task.y[task.train], task.x[task.valid], task.y[task.valid]
-    best, best_state, stale = math.inf, None, 0
+    best, best_state, stale, losses = math.inf, None, 0, []
     for _ in range(100):
         module.train()
         total = 0.0
@@ -69,6 +69,7 @@ def plain_loop(task, config):
         with torch.no_grad():
             value = criterion(module(x_valid), y_valid).item()
         scheduler.step(value)
+        losses.append(value)
         if value < best:
             best, stale = value, 0
             best_state = {name: tensor.clone() for name, tensor in module.state_dict().items()}
@@ -76,7 +77,7 @@ def plain_loop(task, config):
             stale += 1
             if stale == 10:
                 break
-    return {"best": best, "config": config, "state": best_state}
+    return {"best": best, "config": config, "state": best_state, "losses": losses}
 
 
 def take_turns(task):
@@ -143,14 +144,16 @@ def main(argv=None):
         task = trainer.make_task(draw_rollouts(world, problems, n, seed), settings, seed, "synthetic")
         for name, (seconds, records) in take_turns(task).items():
             auroc, accuracy = judge(task, records[0], test, n)
-            results.append({"seed": seed, "search": name, "seconds": seconds, "val_loss": records[0]["best"], "auroc": auroc, "accuracy": accuracy})
-            rows.append([f"{seed} {name}", f"{seconds:.1f}", f"{records[0]['best']:.4f}", f"{auroc:.4f}", f"{100 * accuracy:.1f}"])
-        print(common.table(["seed, search", "seconds", "validation loss", "test AUROC", f"best of {n} %"], rows), flush=True)
+            epochs, loss = sum(len(record["losses"]) for record in records), records[0]["best"]
+            results.append({"seed": seed, "search": name, "seconds": seconds, "epochs": epochs, "val_loss": loss, "auroc": auroc, "accuracy": accuracy})
+            rows.append([f"{seed} {name}", f"{seconds:.1f}", epochs, f"{loss:.4f}", f"{auroc:.4f}", f"{100 * accuracy:.1f}"])
+        print(common.table(["seed, search", "seconds", "epochs", "validation loss", "test AUROC", f"best of {n} %"], rows), flush=True)
     of = lambda name, field: np.array([row[field] for row in results if row["search"] == name])
     report = {
         "device": args.device, "d": d, "rollouts": [problems, n], "configs": configs, "seeds": seeds,
         "ratio_vs_sequential": of("sequential", "seconds").sum() / of("paper", "seconds").sum(),
         "ratio_halving_vs_sequential": of("sequential", "seconds").sum() / of("halving", "seconds").sum(),
+        "ratio_per_epoch": of("sequential", "seconds").sum() / of("sequential", "epochs").sum() * of("paper", "epochs").sum() / of("paper", "seconds").sum(),
         **{f"{field}_{name}": of(name, field).mean() for field in ("val_loss", "auroc", "accuracy") for name in METHODS},
         **{f"{field}_standard_error": of("sequential", field).std(ddof=1) / math.sqrt(len(seeds)) if len(seeds) > 1 else None
            for field in ("val_loss", "auroc", "accuracy")},
