@@ -457,7 +457,7 @@ def add_costs(results, members):
 
 
 def percent(value, digits=1):
-    return None if value is None else f"{100 * value:.{digits}f}"
+    return None if value is None else f"{round(100 * value, digits) + 0.0:.{digits}f}"  # + 0.0: no "-0.0"
 
 
 def points(value):
@@ -512,13 +512,13 @@ def cost_table(results):
     rows = [r for r in results if "cost" in r]
     verifiers = [r for r in rows if r["scores"].partition(".")[0] in ("lora", "prm") and len(rows) > 1]
     header = ["cost", "parameters", "trained", "training min", "training TFLOPs", "ms/problem", "accuracy %"]
-    number = lambda value, unit=1: None if value is None else f"{value / unit:.3g}"
+    number = lambda value, unit=1: value and (f"{value / unit:,.0f}" if value >= 100 * unit else f"{value / unit:.3g}")
     cells = []
     for r in rows:
         cost, slower = r["cost"], [v["cost"]["ms_per_problem"] if v is not r else None for v in verifiers]
         sizes = [short(cost["parameters"]), short(cost["trained_parameters"])]
         spent = [number(cost["train_seconds"], 60), number(cost["train_flops"], 1e12), number(cost["ms_per_problem"])]
-        faster = [ms and f"{ms / cost['ms_per_problem']:.3g}×" for ms in slower]
+        faster = [ms and f"{number(ms, cost['ms_per_problem'])}×" for ms in slower]
         cells.append([label_of(r["scores"]), *sizes, *spent, with_spread(r), *faster])
     return "Costs", [*header, *[f"speed-up over {label_of(v['scores'])}" for v in verifiers]], cells
 

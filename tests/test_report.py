@@ -10,6 +10,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from conftest import last_json, make_run
+from test_select import first_dimension_scorer
 
 import common
 
@@ -276,6 +277,15 @@ def test_costs_and_speed_ups(tmp_path, run_script):
     assert all(f"- `make {name}`" in (path / "report.md").read_text() for name in costs)
 
 
+def test_what_03_measured_reaches_the_costs(tmp_path, run_script):
+    path = small_run(tmp_path)
+    cost = {"parameters": 9, "search_seconds": 120.0, "search_flops": 7e12, "rollouts_scored": 5, "scoring_flops": 8, "scoring_ms": 0.5}
+    run_script("04_select.py", path, "--scorer", first_dimension_scorer(tmp_path / "scatr.cal@1.pt", cost=cost))
+    run_script("05_baselines.py", path)
+    assert cells_of(path / "report.md", "SCaTR (cal)")[1:6] == ["9", "9", "2", "7", "0.5"]
+    assert "- `python 04_select.py" in (path / "report.md").read_text()
+
+
 def test_runs_and_models_together_are_the_papers_table(tmp_path, run_script):
     """One line a model, test set and calibration set; what nobody has is no column."""
     paths = [make_run(tmp_path / model, problems=20, n=4, seed=seed, model=model) for seed, model in enumerate(("small", "large"))]
@@ -381,3 +391,8 @@ def test_a_probability_out_of_range_is_refused(tmp_path, run_script):
     rows = add_scores(path, "mine")
     common.write_jsonl(path / "scores" / "mine.jsonl", [{**row, "p": 1.5} for row in rows])
     assert "probability" in run_script("05_baselines.py", path, code=2).stderr
+
+
+def test_numbers_as_people_write_them():
+    assert report.percent(-0.0001) == "0.0" and report.points(-0.023) == "-2.3" and report.points(0.1) == "+10.0"
+    assert [report.short(n) for n in (7, 14_848, 1_540_000_000, None)] == ["7", "14.8k", "1.54B", None]

@@ -406,8 +406,8 @@ def test_each_problem_goes_to_the_scorer_of_its_domain(tmp_path, capsys):
     rows = common.read_jsonl(code / "problems.jsonl")
     common.write_jsonl(code / "problems.jsonl", [{**row, "prompt": f"def f{i}():"} for i, row in enumerate(rows)])
     train_router(folder, [(f"What is {i}?", "math") for i in range(6)] + [(f"def f{i}():", "code") for i in range(6)])
-    first = first_dimension_scorer(tmp_path / "first.pt", model_content=None)
-    doubled = first_dimension_scorer(tmp_path / "doubled.pt", model_content=None, scale=[torch.zeros(8), torch.full((8,), 0.5)])
+    first = first_dimension_scorer(tmp_path / "first.pt")
+    doubled = first_dimension_scorer(tmp_path / "doubled.pt", scale=[torch.zeros(8), torch.full((8,), 0.5)])
     run_command("route", maths, code, "--math", first, doubled, "--code", doubled, first, "--mixed", first)
     for run, factors in ((maths, (1, 2)), (code, (2, 1))):
         vector = common.read_vectors(run)[1][:, 0].float().numpy()
@@ -425,7 +425,7 @@ def test_each_problem_goes_to_the_scorer_of_its_domain(tmp_path, capsys):
 def test_a_model_that_says_neither_word_is_counted(tiny, tmp_path):
     """Its problems go where it leans: to the likelier of the two words."""
     run = make_run(tmp_path / "run", problems=5, model=str(tiny))
-    scorer = first_dimension_scorer(tmp_path / "first.pt", model_content=None)
+    scorer = first_dimension_scorer(tmp_path / "first.pt")
     run_command("route", run, "--math", scorer, "--code", scorer)
     routes = common.read_json(run / "routes.json")
     assert routes["neither_word"] == 5 and set(routes["domains"]) == {f"p{i}" for i in range(5)}
@@ -439,5 +439,5 @@ def test_a_model_that_says_neither_word_is_counted(tiny, tmp_path):
 
 def test_routing_pairs_its_scorers(tmp_path, tiny, capsys):
     run = make_run(tmp_path / "run", model=str(tiny))
-    scorer = first_dimension_scorer(tmp_path / "first.pt", model_content=None)
+    scorer = first_dimension_scorer(tmp_path / "first.pt")
     assert "in pairs" in refused(capsys, "route", run, "--math", scorer, scorer, "--code", scorer)
