@@ -86,6 +86,7 @@ import torch.nn.functional as F  # noqa: E402
 
 TOP = common.TOP_K  # log-probabilities kept a token
 FAR = 1 << 40  # a position that no row reaches
+STRIDE = 0x1E3779B97F4A7C15  # between the inputs of `scramble`: odd, with bits everywhere
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Sampling: noise is a function of (seed, problem, sample, step, token) and of nothing else
@@ -300,7 +301,7 @@ class Engine:
         self.hidden = zeros(slots, 2, *kept, dtype=self.current.dtype)  # at the last token and at the ending one
         self.seen = zeros(slots, vocab, dtype=torch.bool) if self.sampling["repetition_penalty"] != 1 else None
         self.stop_ids = self.tensor(self.sampling["stop_ids"])
-        self.token_hashes = scramble(torch.arange(1, vocab + 1, device=self.device) * 0x1E3779B97F4A7C15)
+        self.token_hashes = scramble(torch.arange(1, vocab + 1, device=self.device) * STRIDE)
         steps = (self.look_every, slots)  # what the host finds at its next look
         self.tick = zeros(1)
         self.tokens, self.sampled = zeros(*steps), zeros(*steps, dtype=torch.bool)
@@ -386,14 +387,14 @@ class Engine:
         """One token for each of the first n rows."""
         self.make_plan(n)
         state, seen = self.state[:n], self.seen[:n] if self.seen is not None else None
-        token, position, _, left, live, stopped, key = state.unbind(1)
+        token, position, base, left, live, stopped, key = state.unbind(1)
         live, stopped = live.bool(), stopped.bool()
         logits = self.model(input_ids=token[:, None], position_ids=position[:, None], use_cache=False).logits[:, -1].float()
         current, hidden = self.current[:n], self.hidden[:n]
         hidden[:, 0] = current.where((live & ~stopped)[:, None, None], hidden[:, 0])
         hidden[:, 1] = current.where(live[:, None, None], hidden[:, 1])
         going = live & ~stopped & (left > 0)  # the others have just had their one step more
-        noise = scramble(key + left * 0x1E3779B97F4A7C15)[:, None]
+        noise = scramble(key + (position - base) * STRIDE)[:, None]
         chosen = choose_tokens(logits, self.sampling, noise, self.token_hashes, seen)
         if dist.is_initialized():
             dist.broadcast(chosen, 0)  # the processes of --tp must never disagree
@@ -464,9 +465,9 @@ class Engine:
         return pages.tolist()
 
     def admit(self):
-        """Fill the free slots from the queue, as long as there are pages."""
+        """Fill the free slots from the queue, as long as there are pages, one in hand for each running row."""
         new = []
-        while self.queue and len(self.rows) < self.slots:
+        while self.queue and len(self.rows) < self.slots and self.free[1 : self.split].sum() > len(self.rows):
             job = self.queue[0]
             prompt = self.prompts.get(job["problem"]) or self.read_prompt(job)
             page = prompt and self.take(1, self.split, 1)
