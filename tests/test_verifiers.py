@@ -31,7 +31,7 @@ import common
 
 verifiers = importlib.import_module("05_baselines")
 
-SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<extra_0>"]
+SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 CHATML = """\
 {% for message in messages %}<|im_start|>{{ message.role }}
 {{ message.content }}<|im_end|>
@@ -51,6 +51,7 @@ def make_tokenizer(template=CHATML, special=SPECIAL):
     tokenizer = Tokenizer(models.BPE(vocab={sign: i for i, sign in enumerate(alphabet)}, merges=[]))
     tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
     tokenizer.add_special_tokens(special)
+    tokenizer.add_tokens(["<extra_0>"])
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=special[0], pad_token=special[0], chat_template=template)
 
 
@@ -350,7 +351,7 @@ def make_step_prm(folder, drop=()):
 def test_prm_with_a_score_at_each_step(tmp_path, how):
     run, (prm, model, head) = make_run(tmp_path / "run", problems=3), make_step_prm(tmp_path / "Steps-7B")
     rows = common.read_rollouts(run)
-    rows[0]["response"], rows[1]["response"] = "one\n\ntwo <extra_0>\n\n\nthree", ""
+    rows[0]["response"], rows[1]["response"] = "one\n\n\n\ntwo <extra_0>\n\n\nthree", ""
     common.write_jsonl(run / "rollouts.jsonl", rows)
     run_command("prm", run, "--prm", prm, "--steps", how)
     tokenizer = AutoTokenizer.from_pretrained(prm)
