@@ -151,6 +151,16 @@ def token_stats(logits, tokens):
 # Attention
 
 
+def use_attention(model, name, function):
+    from transformers import AttentionInterface
+
+    AttentionInterface.register(name, function)
+    try:
+        model.set_attn_implementation(name)
+    except ValueError as error:
+        common.die(f"{type(model).__name__} does not take an attention function: {str(error).splitlines()[0]}")
+
+
 def causal_attention(q, k, v, scaling, window=None, sinks=None):
     """Whole sequences over themselves; padding on the right needs no mask. q [B, H, T, D], k, v [B, G, T, D] -> [B, T, H, D]"""
     width, first = q.shape[-1], 0
@@ -229,6 +239,8 @@ def flash_works(device, dtype, width):
 def watch_layers(model, layers, keep):
     """Hooks that call keep(column, output [B, T, d]) for the listed indices of `hidden_states`."""
     body, hooks = model.get_decoder(), []
+    if not hasattr(body, "layers") or not hasattr(body, "norm"):
+        common.die(f"{type(model).__name__}: its blocks are not under `layers` with a `norm` after them; hidden vectors cannot be found")
     for column, index in enumerate(layers):
         if index == len(body.layers):
             hooks.append(body.norm.register_forward_hook(lambda _, __, out, c=column: keep(c, out)))
@@ -247,15 +259,12 @@ class Engine:
     TOKEN, POSITION, BASE, LEFT, LIVE, STOPPED, KEY = range(7)  # columns of `state`, int64 [slots, 7]
 
     def __init__(self, model, layers, sampling, n, slots, max_prompt, max_new, page=None, look_every=None, budget=None, keep=None):
-        from transformers import AttentionInterface
-
         self.model, self.sampling, self.device, self.n, self.slots = model, sampling, model.device, n, slots
         self.cuda = self.device.type == "cuda"
         self.page = page or (128 if self.cuda else 32)  # tokens in one
         self.look_every = look_every or (8 if self.cuda else 1)  # steps between two looks of the host
         self.max_new, self.keep, self.rows, self.count, self.graphs = max_new, keep, [], 0, {}
-        AttentionInterface.register("paged", self.attend)
-        model.set_attn_implementation("paged")
+        use_attention(model, "paged", self.attend)
         width = model.config.get_text_config().hidden_size
         self.current = torch.zeros(slots, len(layers), width, dtype=model.dtype, device=self.device)
         self.filling, self.shapes = [], {}  # the pages that a prompt's forward fills; None in a decode step
@@ -665,11 +674,8 @@ def progress_bar(total):
 @torch.inference_mode()
 def force_rollouts(model, jobs, layers, stop_ids, keep):
     """Rollouts of `jobs` with given "tokens": batches of similar length, at most so many tokens at once."""
-    from transformers import AttentionInterface
-
     budget = 16384 if model.device.type == "cuda" else 2048
-    AttentionInterface.register("whole", whole_sequences)
-    model.set_attn_implementation("whole")
+    use_attention(model, "whole", whole_sequences)
     outputs = {}
     hooks = watch_layers(model, [*layers, len(model.get_decoder().layers)], outputs.__setitem__)
     size = lambda job: len(job["prompt"]) + len(job["tokens"])
@@ -856,7 +862,8 @@ def check_same_run(folder, now):
     if (folder / "meta.json").is_file():
         before = common.read_meta(folder).get("identity", {})
         for name, value in now.items():
-            if before.get(name) != value and None not in (before.get("model"), now["model"]):
+            unknown = name == "model" and None in (before.get(name), value)  # a Hub model that is not in the cache here
+            if before.get(name) != value and not unknown:
                 common.die(f"{folder} was made with {name} {before.get(name)}, not {value}; choose another --out, or remove it")
 
 
@@ -932,7 +939,7 @@ def merge(folder):
         fcntl.flock(lock, fcntl.LOCK_EX)  # workers that finish together; a killed one lets go
         if not (folder / "rollouts.jsonl").is_file():
             write_run(folder, meta, [common.load_pt(parts / f"{i}.pt") for i in range(len(list(parts.glob("*.pt"))))])
-        for path in parts.glob("*.pt"):
+        for path in parts.glob("*.pt"):  # all of it is in the three files now
             path.unlink(missing_ok=True)
 
 
@@ -1012,6 +1019,7 @@ def make_run(args, folder, problems, now):
     """This worker's share of the problems: a part file as each one ends."""
     place = args.device, args.dtype, args.revision, args.trust_remote_code
     model, tokenizer = common.load_model(args.model, *place, move=not args.tp)
+    now["model"] = hash_model(args.model, args.revision)  # known by now, if it was not before
     if args.tp:
         split_model(model, common.pick_device(args.device))
     config = model.config.get_text_config()

@@ -19,6 +19,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import (
     AutoModelForCausalLM,
+    GPT2Config,
     GptOssConfig,
     Olmo2Config,
     PreTrainedTokenizerFast,
@@ -369,8 +370,11 @@ def test_a_finished_run_is_left_alone(folder, whole, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize("change", [["--seed", 32, "-n", 5], ["--temperature", 0.5], ["--layers", "final"], ["--limit", 3]])
-def test_another_run_never_overwrites_one(folder, whole, change, capsys):
+@pytest.mark.parametrize("known", [True, False])
+def test_another_run_never_overwrites_one(folder, whole, change, known, capsys, monkeypatch):
     before = content(whole)[0]
+    if not known:  # as for a model of the Hub that is not on this machine
+        monkeypatch.setattr(generate, "hash_model", lambda *_: None)
     with pytest.raises(SystemExit) as stop:
         run_here(folder, folder / "whole", *change)
     error = capsys.readouterr().err
@@ -387,6 +391,20 @@ def test_other_weights_or_problems_of_the_same_name_are_refused(folder, whole, t
         with pytest.raises(SystemExit):
             generate.main(generate.parse([str(model), str(tmp_path / "p.jsonl"), "-n", "4", "--max-new-tokens", "30", "--out", str(folder / "whole")]))
         assert f"was made with {name} " in capsys.readouterr().err
+
+
+def test_an_architecture_that_cannot_be_watched_is_one_line(capsys):
+    model = AutoModelForCausalLM.from_config(GPT2Config(vocab_size=50, n_embd=16, n_layer=2, n_head=2))
+    with pytest.raises(SystemExit) as stop:
+        generate.Engine(model, [1], PLAIN, 1, 1, 4, 4)
+    assert stop.value.code == 2 and "GPT2LMHeadModel" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_vectors_are_in_the_type_of_the_model(folder, tmp_path, dtype):
+    run = run_here(folder, tmp_path, "--dtype", dtype, "--limit", "2", new=5)
+    hidden = common.load_pt(run / "hidden.pt")["hidden"]
+    assert hidden.dtype == getattr(torch, dtype) and hidden.isfinite().all() and common.read_meta(run)["dtype"] == dtype
 
 
 def test_unknown_names_are_one_line(folder, run_script, tmp_path):
