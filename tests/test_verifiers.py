@@ -413,7 +413,9 @@ def test_each_problem_goes_to_the_scorer_of_its_domain(tmp_path, capsys):
     for run, factors in ((maths, (1, 2)), (code, (2, 1))):
         vector = common.read_vectors(run)[1][:, 0].float().numpy()
         for name, factor in zip(("routed@0", "routed@1", "mixed@0"), (*factors, 1)):
-            assert [row["score"] for row in scores_of(run, name)] == pytest.approx((factor * vector).tolist(), abs=1e-5)
+            rows = scores_of(run, name)
+            assert [row["score"] for row in rows] == pytest.approx((factor * vector).tolist(), abs=1e-5)
+            assert [row["p"] for row in rows] == pytest.approx((1 / (1 + np.exp(-factor * vector))).tolist(), abs=1e-5)
         routes = common.read_json(run / "routes.json")
         assert routes["right"] == routes["judged"] == 6 and routes["neither_word"] == 0
     assert capsys.readouterr().out.count("100.0 (6/6; 0 answers with neither word)") == 2
