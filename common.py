@@ -25,7 +25,7 @@ from urllib.request import Request, urlopen
 # Threads that wait give their core away: on a shared CPU spinning ones make small models ten times slower. Before torch starts.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-import numpy as np  # noqa: E402
+import numpy as np
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Errors and files

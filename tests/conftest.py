@@ -42,7 +42,7 @@ def make_run(path, problems=12, n=4, width=8, seed=0, kind="math", signal=2.0, l
     stats = -np.sort(rng.exponential(2, (lengths.sum(), 12)), 1).astype(np.float16)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     meta = {"model": model, "revision": None, "dataset": "made_up", "seed": seed, "n": n, "n_layers": n_layers, "width": width,
-            "vocab_size": 50, "layers": ["penultimate", "final"], "commit": None}  # fmt: skip
+            "vocab_size": 50, "layers": ["penultimate", "final"], "git": None}  # fmt: skip
     common.write_json(path / "meta.json", meta)
     common.write_jsonl(path / "problems.jsonl", [{"id": f"p{i}", "kind": kind, "prompt": f"What is {i}?", "answer": str(i)} for i in range(problems)])
     common.write_jsonl(path / "rollouts.jsonl", [
