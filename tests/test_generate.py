@@ -91,6 +91,8 @@ def run_engine(model, jobs, layers=(3, 4, 0), slots=7, sampling=PLAIN, page=16, 
     engine = generate.Engine(model, layers, sampling, N, slots, max(map(len, PROMPTS)), 40, page=page, **options)
     if exact_stats:  # before they are rounded to float16
         engine.stats, engine.row_stats = engine.stats.float(), engine.row_stats.astype(np.float32)
+    for x in (*engine.keys.values(), *engine.values.values()):
+        x[1:] = float("nan")  # whatever the memory held before
     found = {(r["problem"], r["sample"]): r for ended in engine.run(jobs) for r in ended}
     assert engine.free[1:].all() and not engine.prompts and not engine.rows, "pages or prompts were not given back"
     engine.close()
@@ -280,6 +282,10 @@ def test_repetition_penalty_is_that_of_transformers(qwen3):
         for t in range(len(PROMPTS[problem]), len(ids)):
             scores = processor(torch.tensor([ids[:t]]), model_logits[t - 1 : t].clone())
             assert int(scores.argmax()) == ids[t]
+    logits, seen = torch.randn(50, 40) - 2, torch.rand(50, 40) < 0.5  # both signs, both seen
+    for row, mask in zip(logits, seen, strict=True):
+        want = processor(mask.nonzero().T, row[None].clone()).argmax()
+        assert generate.choose_tokens(row[None], sampling, None, None, mask[None]) == want
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -359,6 +365,13 @@ def test_a_prompt_longer_than_the_context_is_said_and_joins(whole):
     assert common.read_meta(whole)["skipped"] == {"p/4": "a prompt of 686 tokens in a context of 512"}
     assert [(row["n_tokens"], row["finish"], row["response"]) for row in rows] == [(0, "length", "")] * 4
     assert all(value is None for row in rows for value in row["conf"].values())
+
+
+def test_prompts_at_the_edge_of_the_context(folder, tmp_path):
+    common.write_jsonl(tmp_path / "p.jsonl", [{"id": str(size), "prompt": "a" * size} for size in (510, 511, 512)])
+    generate.main(generate.parse([str(folder / "model"), str(tmp_path / "p.jsonl"), "-n", "1", "--temperature", "0", "--out", str(tmp_path)]))
+    run = tmp_path / "model" / "p" / "32"
+    assert [row["n_tokens"] for row in common.read_rollouts(run)] == [2, 1, 0] and list(common.read_meta(run)["skipped"]) == ["512"]
 
 
 def test_a_finished_run_is_left_alone(folder, whole, capsys, monkeypatch):
