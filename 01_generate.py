@@ -7,25 +7,26 @@
 
 Reads a causal language model of transformers (a folder or a Hub id) and problems (a data set name or a file). Writes
 runs/<model>/<dataset>/<seed>/ with meta.json, problems.jsonl, rollouts.jsonl, hidden.pt and tokens.pt; while it runs,
-parts/ holds one file per finished problem. Killed and started again it goes on with the unfinished problems; more workers
-(torchrun or srun) take turns at the problems. The last line printed is the run folder.
+parts/ holds one file per finished problem. Killed and started again it goes on with the unfinished problems; more
+workers (torchrun or srun) take turns at the problems. The last line printed is the run folder.
 
-How: one decode loop over a batch of rows. A prompt is computed once and its keys and values serve all its rollouts; a row
-that ends makes room for the next rollout at once. Keys and values live in pages of a pool. Attention takes the pages as
-they lie, each with the queries of the rows it belongs to, and then adds up the pages' shares of a row: no key is copied
-and no padding read. Forward hooks keep the newest vector of each row; statistics come from the raw logits of the same
-step. A row lives one step longer than its last token, which gives the vector at that token too.
+How: one decode loop over a batch of rows. A prompt is computed once and its keys and values serve all its rollouts; a
+row that ends makes room for the next rollout at once. Keys and values live in pages of a pool. Attention takes the
+pages as they lie, each with the queries of the rows it belongs to, and then adds up the pages' shares of a row: no
+key is copied and no padding read. Forward hooks keep the newest vector of each row; statistics come from the raw
+logits of the same step. A row lives one step longer than its last token, which gives the vector at that token too.
 
---responses FILE, instead of sampling: rows {"id" or "prompt" or "messages", "responses": [text, ...]} or {..., "response":
-text}, joined to the problems by id, else by the text of the prompt. A response is taken as finished unless its row says
-"finish": "length"; "tokens" (lists of token ids, the ending one included) beside the texts spare the tokenizer's guess.
+--responses FILE, instead of sampling: rows {"id" or "prompt" or "messages", "responses": [text, ...]} or {...,
+"response": text}, joined to the problems by id, else by the text of the prompt. A response is taken as finished
+unless its row says "finish": "length"; "tokens" (lists of token ids, the ending one included) beside the texts spare
+the tokenizer's guess.
 
---extra last10,special also writes extra.pt, in the model's dtype, final layer: {"keys": [R], "last10": [R, 10, d] zero
-padded in front, "last10_len": [R], "special": [S, d], "special_offsets": [R + 1], "special_tokens": [S]}. Special are the
-tokens that end a `return` or the colon of a `def` line.
+--extra last10,special also writes extra.pt, in the model's dtype, final layer: {"keys": [R], "last10": [R, 10, d]
+zero padded in front, "last10_len": [R], "special": [S, d], "special_offsets": [R + 1], "special_tokens": [S]}.
+Special are the tokens that end a `return` or the colon of a `def` line.
 
-A prompt that has no tokens, or leaves no room for an answer in the model's context, gets rollouts of no tokens with finish
-"length" and vectors of zeros; meta.json lists its id and the reason under "skipped".
+A prompt that has no tokens, or leaves no room for an answer in the model's context, gets rollouts of no tokens with
+finish "length" and vectors of zeros; meta.json lists its id and the reason under "skipped".
 """
 
 import argparse
@@ -55,7 +56,7 @@ def parse(argv=None):
     add("--seed", type=int, default=32, help="of the sampling noise (default 32)")
     add("--out", default="runs", help="where run folders go (default runs)")
     add("--limit", type=int, help="only the first this many problems")
-    add("--max-new-tokens", type=int, default=8192, help="a rollout is cut here, or at the context's end (default 8192)")
+    add("--max-new-tokens", type=int, default=8192, help="a rollout is cut here or where the context ends (8192)")
     add("--layers", default="penultimate,final", help="vectors to keep: names, numbers, fractions such as .75, or all")
     add("--extra", default="", help="last10, special or both: more vectors, for studies of the scorer")
     add("--temperature", type=float, help="0 is greedy; default, for the next three too: what the model's authors set")
@@ -162,7 +163,7 @@ def use_attention(model, name, function):
 
 
 def causal_attention(q, k, v, scaling, window=None, sinks=None):
-    """Whole sequences over themselves; padding on the right needs no mask. q [B, H, T, D], k, v [B, G, T, D] -> [B, T, H, D]"""
+    """Whole sequences, each over itself, padded on the right: q [B, H, T, D], k and v [B, G, T, D] -> [B, T, H, D]."""
     width, first = q.shape[-1], 0
     if sinks is not None:  # a token in front, of value 0, whose score is the sink: one dimension more (8, for speed)
         q, k, v = (F.pad(x, (0, 8, 1, 0)) for x in (q, k, v))
@@ -221,14 +222,13 @@ def flash_works(device, dtype, width):
     low = torch.randint(0, 64, (64, 1), device=device)
     high = low + torch.randint(0, 64, (64, 1), device=device)
     try:
-        pairs = [f(q, k, v, width**-0.5, low, high) for f in (page_attention, flash_page_attention)]
-        full = (high > low)[:, :, None]
-        error = max(float((a - b).where(full[..., None] if a.ndim == 4 else full, 0).abs().max()) for a, b in zip(*pairs, strict=True))
+        plain, flash = (f(q, k, v, width**-0.5, low, high) for f in (page_attention, flash_page_attention))
+        error = max(float((a - b)[(high > low)[:, 0]].abs().max()) for a, b in zip(plain, flash, strict=True))
     except (ImportError, RuntimeError, TypeError, NotImplementedError) as problem:
         error = problem
     works = isinstance(error, float) and error < 0.05
     if not works:
-        print(f"torch's FlashAttention is not used here ({error}): plain attention, without CUDA graphs", file=sys.stderr)
+        print(f"without torch's FlashAttention and CUDA graphs ({error}): slower", file=sys.stderr)
     return works
 
 
@@ -240,7 +240,7 @@ def watch_layers(model, layers, keep):
     """Hooks that call keep(column, output [B, T, d]) for the listed indices of `hidden_states`."""
     body, hooks = model.get_decoder(), []
     if not hasattr(body, "layers") or not hasattr(body, "norm"):
-        common.die(f"{type(model).__name__}: its blocks are not under `layers` with a `norm` after them; hidden vectors cannot be found")
+        common.die(f"{type(model).__name__} has no `layers` and `norm`, the places to read hidden vectors from")
     for column, index in enumerate(layers):
         if index == len(body.layers):
             hooks.append(body.norm.register_forward_hook(lambda _, __, out, c=column: keep(c, out)))
@@ -254,23 +254,23 @@ def watch_layers(model, layers, keep):
 
 
 class Engine:
-    """Rows, pages and the decode loop. Row r of every [slots, ...] tensor is a running rollout; running ones come first."""
+    """Rows, pages, the decode loop. Row r of a [slots, ...] tensor is a running rollout; these come first."""
 
     TOKEN, POSITION, BASE, LEFT, LIVE, STOPPED, KEY = range(7)  # columns of `state`, int64 [slots, 7]
 
-    def __init__(self, model, layers, sampling, n, slots, max_prompt, max_new, page=None, look_every=None, budget=None, keep=None):
+    def __init__(self, model, layers, sampling, n, slots, max_prompt, max_new, keep=None, **sizes):
         self.model, self.sampling, self.device, self.n, self.slots = model, sampling, model.device, n, slots
         self.cuda = self.device.type == "cuda"
-        self.page = page or (128 if self.cuda else 32)  # tokens in one
-        self.look_every = look_every or (8 if self.cuda else 1)  # steps between two looks of the host
+        self.page = sizes.get("page") or (128 if self.cuda else 32)  # tokens in one
+        self.look_every = sizes.get("look_every") or (8 if self.cuda else 1)  # steps between two looks of the host
         self.max_new, self.keep, self.rows, self.count, self.graphs = max_new, keep, [], 0, {}
         use_attention(model, "paged", self.attend)
         width = model.config.get_text_config().hidden_size
         self.current = torch.zeros(slots, len(layers), width, dtype=model.dtype, device=self.device)
         self.filling, self.shapes = [], {}  # the pages that a prompt's forward fills; None in a decode step
         with torch.inference_mode():
-            vocab = model(input_ids=self.tensor([[0]]), use_cache=False).logits.shape[-1]  # and `attend` notes the shapes
-        self.make_pages(max_prompt, budget or free_memory(self.device))
+            vocab = model(input_ids=self.tensor([[0]]), use_cache=False).logits.shape[-1]  # `attend` notes the others
+        self.make_pages(max_prompt, sizes.get("budget") or free_memory(self.device))
         self.make_state(vocab)
         d, dtype = next(iter(self.shapes.values()))[1:]
         self.flash = self.cuda and dtype != torch.float32 and flash_works(self.device, dtype, d)
@@ -282,21 +282,20 @@ class Engine:
         size = sum(2 * heads * self.page * d * dtype.itemsize for heads, d, dtype in self.shapes.values())
         room = budget // size - 1
         if room < a_prompt + a_row:
-            common.die(f"{budget >> 20} MB hold {max(0, room) * self.page} tokens, not a rollout of {(a_prompt + a_row) * self.page}; lower --max-new-tokens")
+            need = (a_prompt + a_row) * self.page
+            common.die(f"{budget >> 20} MB are too little for a rollout of {need} tokens; lower --max-new-tokens")
         prompts = max(a_prompt, min(room // 4, a_prompt * min(self.slots, 4 * -(-self.slots // self.n) + 4)))
         self.split = 1 + min(self.slots * a_row, room - prompts)
         n_pages = self.split + prompts
         make = torch.zeros if self.cuda else torch.empty  # a CPU's memory is taken page by page, as it is touched
-        self.keys, self.values = (
-            {i: make(n_pages, heads, self.page, d, dtype=dtype, device=self.device) for i, (heads, d, dtype) in self.shapes.items()}
-            for _ in range(2)
-        )
+        pool = lambda g, d, dtype: make(n_pages, g, self.page, d, dtype=dtype, device=self.device)
+        self.keys, self.values = ({i: pool(*shape) for i, shape in self.shapes.items()} for _ in range(2))
         self.free, self.clean = np.ones(n_pages, bool), np.full(n_pages, self.cuda)
         self.take(0, 1, 1)
         notes = {  # what the host says about rows and pages; `sync` sends it to the device
             "own": np.zeros((self.slots, a_row), np.int64),  # a row's pages, in order; 0: none
             "shared": np.full((self.slots, a_prompt), -1),  # its prompt's pages, as page * n + sample; -1: none
-            "members": np.zeros((n_pages, self.n), np.int64),  # the rows of a prompt's page, by sample; of an own page the first
+            "members": np.zeros((n_pages, self.n), np.int64),  # a prompt's page: its rows by sample; an own: its row
             "start": np.full(n_pages, FAR),  # the position of a page's first token; FAR: free
             "end": np.full(n_pages, FAR),  # one after a prompt's last token; FAR: a row still writes
         }
@@ -360,7 +359,8 @@ class Engine:
         total = logs.logsumexp(1)
         if sinks is not None:
             total = total.logaddexp(sinks.float().view(1, -1, group))
-        return torch.einsum("begh,beghd->bghd", (logs - total[:, None]).exp(), shares[plan["entries"]]).to(v.dtype).flatten(1, 2)[:, None]
+        out = torch.einsum("begh,beghd->bghd", (logs - total[:, None]).exp(), shares[plan["entries"]])
+        return out.to(v.dtype).flatten(1, 2)[:, None]
 
     def make_plan(self, n):
         """Which page each row writes, and which pages' shares it adds up: the same for all layers of a step."""
@@ -383,8 +383,8 @@ class Engine:
     def bounds(self, window):
         """(low, high) of the keys that count in own pages [E, 1] and, for each sample, in prompts' pages [E, n]."""
         if window not in self.known_bounds:
-            reach = []
-            for pages, rows in ((self.plan["own"], self.plan["owner"][:, None]), (self.plan["shared"], self.plan["members"])):
+            plan, reach = self.plan, []
+            for pages, rows in ((plan["own"], plan["owner"][:, None]), (plan["shared"], plan["members"])):
                 start, end = self.map["start"][pages, None], self.map["end"][pages, None]
                 now = self.state[:, self.POSITION][rows] + 1
                 reach.append([x.clamp(0, self.page) for x in (now - (window or FAR) - start, now.minimum(end) - start)])
@@ -398,7 +398,8 @@ class Engine:
         state, seen = self.state[:n], self.seen[:n] if self.seen is not None else None
         token, position, base, left, live, stopped, key = state.unbind(1)
         live, stopped = live.bool(), stopped.bool()
-        logits = self.model(input_ids=token[:, None], position_ids=position[:, None], use_cache=False).logits[:, -1].float()
+        out = self.model(input_ids=token[:, None], position_ids=position[:, None], use_cache=False)
+        logits = out.logits[:, -1].float()  # [n, V]
         current, hidden = self.current[:n], self.hidden[:n]
         hidden[:, 0] = current.where((live & ~stopped)[:, None, None], hidden[:, 0])
         hidden[:, 1] = current.where(live[:, None, None], hidden[:, 1])
@@ -407,9 +408,9 @@ class Engine:
         chosen = choose_tokens(logits, self.sampling, noise, self.token_hashes, seen)
         if dist.is_initialized():
             dist.broadcast(chosen, 0)  # the processes of --tp must never disagree
-        found = [(self.tokens, chosen), (self.stats, token_stats(logits, chosen).to(self.stats.dtype)), (self.sampled, going)]
+        found = [(self.tokens, chosen), (self.stats, token_stats(logits, chosen)), (self.sampled, going)]
         for log, x in found + ([(self.trail, current[:, -1])] if self.keep is not None else []):
-            log[:, :n].index_copy_(0, self.tick, x[None])
+            log[:, :n].index_copy_(0, self.tick, x[None].to(log.dtype))
         self.tick += 1
         if seen is not None:
             seen.scatter_(1, chosen[:, None], seen.gather(1, chosen[:, None]) | going[:, None])
@@ -422,8 +423,9 @@ class Engine:
     def steps(self):
         """The steps up to the next look; on a GPU as replays of a CUDA graph."""
         n, step = len(self.rows), self.step
-        if self.flash:
-            n, columns = (min(1 << (x - 1).bit_length(), most) for x, most in ((n, self.slots), (self.extent[3], self.note["own"].shape[1])))
+        if self.flash:  # few shapes: rows and columns are rounded up to powers of two, and no page is left out
+            up = lambda x, most: min(1 << (x - 1).bit_length(), most)
+            n, columns = up(n, self.slots), up(self.extent[3], self.note["own"].shape[1])
             self.extent = (self.split, self.split, len(self.free), columns, self.note["shared"].shape[1])
             if (n, columns) not in self.graphs:
                 self.graphs[n, columns] = self.record(n)
@@ -451,7 +453,7 @@ class Engine:
     # --- between steps, on the host
 
     def run(self, jobs):
-        """Make the rollouts of `jobs`, {"problem", "sample", "prompt": ids, "limit", "key"}; yield lists of those that ended."""
+        """Make the rollouts of `jobs` (see `make_jobs`); after every look yield the list of those that ended."""
         self.queue, self.prompts = deque(jobs), {}
         self.waiting = Counter(job["problem"] for job in jobs)
         while self.queue or self.rows:
@@ -482,7 +484,8 @@ class Engine:
             page = prompt and self.take(1, self.split, 1)
             if not page:
                 break
-            row, r, base = SimpleNamespace(job=job, prompt=prompt, pages=[], count=0, kept={}), len(self.rows), len(job["prompt"]) - 1
+            row = SimpleNamespace(job=job, prompt=prompt, pages=[], count=0, kept={})
+            r, base = len(self.rows), len(job["prompt"]) - 1
             self.queue.popleft()
             self.waiting[job["problem"]] -= 1
             prompt.users += 1
@@ -528,7 +531,7 @@ class Engine:
         row.pages.append(page)
 
     def extend(self):
-        """Pages for what the rows write until the next look; where none is left, the shortest row starts again later."""
+        """Pages for what rows write until the next look; when none is left, the shortest row starts again later."""
         r = 0
         while r < len(self.rows):
             row = self.rows[r]
@@ -569,7 +572,7 @@ class Engine:
         """Send the notes to the device; `extent` is how far they reach."""
         own, prompts = (np.flatnonzero(~x) for x in (self.free[: self.split], self.free[self.split :]))
         last = self.split + (int(prompts[-1]) + 1 if len(prompts) else 0)
-        columns = [max(len(pages) for pages in lists) for lists in zip(*((row.pages, row.prompt.pages) for row in self.rows), strict=True)]
+        columns = max(len(row.pages) for row in self.rows), max(len(row.prompt.pages) for row in self.rows)
         self.extent = (int(own[-1]) + 1, self.split, last, *columns)
         for name, x in self.map.items() if self.device.type != "cpu" else ():
             x.copy_(self.sent[name], non_blocking=True)
@@ -649,7 +652,7 @@ def sample_rollouts(args, model, jobs, sampling, layers, keep):
                 if not out_of_memory(error):
                     raise
                 if slots == 1:
-                    common.die("not enough memory for a single rollout; lower --max-new-tokens or take a smaller --dtype")
+                    common.die("too little memory for one rollout; lower --max-new-tokens or take a smaller --dtype")
                 slots //= 2
                 bar.write(f"out of memory: going on with {slots} slots", file=sys.stderr)
             if engine is not None:
@@ -680,7 +683,7 @@ def force_rollouts(model, jobs, layers, stop_ids, keep):
     hooks = watch_layers(model, [*layers, len(model.get_decoder().layers)], outputs.__setitem__)
     size = lambda job: len(job["prompt"]) + len(job["tokens"])
     with progress_bar(len(jobs)) as bar:
-        for start in range(0, len(jobs), 256):  # sorting all of them would put off the first finished problem to the end
+        for start in range(0, len(jobs), 256):  # sorted as a whole, no problem would be finished before the end
             queue = sorted(jobs[start : start + 256], key=size)
             while queue:
                 batch = [queue.pop()]
@@ -706,13 +709,14 @@ def force_batch(model, batch, outputs, stop_ids, keep):
         first, tokens = len(job["prompt"]), torch.tensor(job["tokens"], dtype=torch.int64, device=model.device)
         stopped = len(tokens) > 0 and int(tokens[-1]) in stop_ids
         end = first + len(tokens) - 1
-        states = final[b, first - 1 : end]
-        chunks = [token_stats(head(x).float(), y).half() for x, y in zip(states.split(1024), tokens.split(1024), strict=True)]
+        pieces = zip(final[b, first - 1 : end].split(1024), tokens.split(1024), strict=True)
+        stats = [token_stats(head(x).float(), y).half() for x, y in pieces]
+        hidden = [x[b, end - (stopped and token == "last")] for x in kept for token in common.TOKENS]
         yield {
             **{name: job[name] for name in ("problem", "sample")},
             "ids": tokens.int().cpu().numpy(),
-            "stats": torch.cat([states.new_zeros(0, TOP + 2).half(), *chunks]).cpu().numpy(),
-            "hidden": torch.stack([x[b, end - (stopped and token == "last")] for x in kept for token in common.TOKENS]).cpu(),
+            "stats": torch.cat(stats).cpu().numpy(),
+            "hidden": torch.stack(hidden).cpu(),
             "finish": "stop" if stopped else "length",
             "kept": {i: final[b, first + i].cpu().clone() for i in range(len(tokens))} if keep is not None else {},
         }
@@ -724,8 +728,9 @@ def read_responses(path, problems):
     by_prompt = {problem["prompt"]: i for i, problem in enumerate(problems)}
     found, strangers = defaultdict(list), 0
     for number, row in enumerate(common.read_jsonl(path), 1):
-        single = "response" in row
-        texts, tokens = ([row["response"]], [row.get("tokens")]) if single else (row.get("responses"), row.get("tokens"))
+        texts, tokens = row.get("responses"), row.get("tokens")
+        if "response" in row:
+            texts, tokens = [row["response"]], [tokens]
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             common.die(f"{path}:{number}: 'responses' must be a list of texts, or 'response' one text")
         tokens = tokens or [None] * len(texts)
@@ -778,7 +783,8 @@ def encode_response(tokenizer, row, text, stop_ids):
 def empty_rollout(job, shape, dtype):
     ids, stats = np.empty(0, np.int32), np.empty((0, TOP + 2), np.float16)
     found = {name: job[name] for name in ("problem", "sample")}
-    return found | {"ids": ids, "stats": stats, "hidden": torch.zeros(shape, dtype=dtype), "finish": "length", "kept": {}}
+    hidden = torch.zeros(shape, dtype=dtype)
+    return found | {"ids": ids, "stats": stats, "hidden": hidden, "finish": "length", "kept": {}}
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -802,18 +808,21 @@ def special_places(tokenizer, ids):
 
 def extra_of(tokenizer, rollouts, width, dtype):
     """The part of extra.pt that one problem's rollouts make."""
-    last, places = torch.zeros(len(rollouts), 10, width, dtype=dtype), []
+    last, special, tokens, counts = torch.zeros(len(rollouts), 10, width, dtype=dtype), [], [], []
     for x, rollout in zip(last, rollouts, strict=True):
-        for back in range(1, min(10, len(rollout["ids"])) + 1):
-            x[-back] = rollout["kept"][len(rollout["ids"]) - back]
-        places.append(special_places(tokenizer, rollout["ids"]))
-    special = [rollout["kept"][i] for rollout, found in zip(rollouts, places, strict=True) for i in found]
+        ids, kept = rollout["ids"], rollout["kept"]
+        for back in range(1, min(10, len(ids)) + 1):
+            x[-back] = kept[len(ids) - back]
+        places = special_places(tokenizer, ids)
+        special += [kept[i] for i in places]
+        tokens += [int(ids[i]) for i in places]
+        counts.append(len(places))
     return {
         "last10": last,
         "last10_len": torch.tensor([min(10, len(rollout["ids"])) for rollout in rollouts]),
         "special": torch.stack(special) if special else last.new_zeros(0, width),
-        "special_counts": torch.tensor([len(found) for found in places]),
-        "special_tokens": torch.tensor([int(r["ids"][i]) for r, found in zip(rollouts, places, strict=True) for i in found], dtype=torch.int64),
+        "special_counts": torch.tensor(counts),
+        "special_tokens": torch.tensor(tokens, dtype=torch.int64),
     }
 
 
@@ -827,7 +836,7 @@ MUST_AGREE = (
 
 
 def hash_model(name, revision):
-    """Changes when the model does: a folder of the same name may hold other weights tomorrow. Reads little of each file."""
+    """Changes when the model does: tomorrow a folder may hold other weights. Reads a little of each file."""
     from huggingface_hub import try_to_load_from_cache
 
     if not Path(name).is_dir():
@@ -837,7 +846,8 @@ def hash_model(name, revision):
             path = None
         return Path(path).parent.name if isinstance(path, str) else None  # the Hub's commit
     digest = hashlib.sha256()
-    for path in sorted(p for p in Path(name).iterdir() if p.suffix in (".json", ".safetensors", ".bin", ".jinja", ".model")):
+    kinds = (".json", ".safetensors", ".bin", ".jinja", ".model")
+    for path in sorted(path for path in Path(name).iterdir() if path.suffix in kinds):
         with open(path, "rb") as file:
             size = path.stat().st_size
             digest.update(f"{path.name} {size}".encode())
@@ -855,7 +865,8 @@ def identity(args, problems):
     """What a run folder may be gone on with by: the same content and the same arguments."""
     given = {name: getattr(args, name) for name in MUST_AGREE}
     responses = hash_rows(common.read_jsonl(args.responses)) if args.responses else None
-    return given | {"model": hash_model(args.model, args.revision), "data set": hash_rows(problems), "responses": responses}
+    model = hash_model(args.model, args.revision)
+    return given | {"model": model, "data set": hash_rows(problems), "responses": responses}
 
 
 def check_same_run(folder, now):
@@ -864,7 +875,8 @@ def check_same_run(folder, now):
         for name, value in now.items():
             unknown = name == "model" and None in (before.get(name), value)  # a Hub model that is not in the cache here
             if before.get(name) != value and not unknown:
-                common.die(f"{folder} was made with {name} {before.get(name)}, not {value}; choose another --out, or remove it")
+                made = f"{folder} was made with {name} {before.get(name)}, not {value}"
+                common.die(f"{made}; choose another --out, or remove that folder")
 
 
 def describe(args, model, names, sampling, skipped, now, jobs):
@@ -872,7 +884,7 @@ def describe(args, model, names, sampling, skipped, now, jobs):
     import transformers
 
     config = model.config.get_text_config()
-    versions = {"python": platform.python_version(), "torch": torch.__version__, "transformers": transformers.__version__}
+    versions = {module.__name__: module.__version__ for module in (torch, transformers, np)}
     return {
         **{name: getattr(args, name) for name in ("model", "revision", "dataset", "seed")},
         "n": max(job["sample"] for job in jobs) + 1,
@@ -889,7 +901,7 @@ def describe(args, model, names, sampling, skipped, now, jobs):
         "slots": args.slots or default_slots(model),
         "dtype": str(model.dtype).removeprefix("torch."),
         "device": torch.cuda.get_device_name(model.device) if model.device.type == "cuda" else str(model.device),
-        "versions": versions | {"numpy": np.__version__},
+        "versions": versions | {"python": platform.python_version()},
         "git": git_commit(),
         "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
@@ -1063,7 +1075,8 @@ def rollouts_of(args, model, tokenizer, jobs, sampling, layers):
 def main(args):
     problems = common.load_problems(args.dataset, args.limit)
     if args.responses:
-        problems = [{k: v for k, v in problem.items() if k not in ("response", "responses", "tokens")} for problem in problems]
+        answers = ("response", "responses", "tokens")  # where one file holds both
+        problems = [{name: x for name, x in problem.items() if name not in answers} for problem in problems]
     folder = common.run_folder(args.out, args.model, args.dataset, args.seed)
     now = identity(args, problems)
     check_same_run(folder, now)
@@ -1073,7 +1086,7 @@ def main(args):
         return
     missing = sum(not part_path(folder, i).is_file() for i in range(len(problems)))
     if missing and not (folder / "rollouts.jsonl").is_file():
-        print(f"{missing} of {len(problems)} problems are with other workers; the last one to end merges", file=sys.stderr)
+        print(f"{missing} of {len(problems)} problems are with other workers; the last to end merges", file=sys.stderr)
         return
     merge(folder)
     print(folder)
