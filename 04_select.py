@@ -91,7 +91,7 @@ def select_all(run, rollouts, scores):
         for problem, places in problems.items():
             logits, p = values[places].T
             picks = {"best-of-n": best_of_n(logits)}
-            if (groups[places] >= 0).any():
+            if (groups >= 0).any():  # a problem without any answer falls back to best-of-N: every strategy picks for every problem
                 picks["weighted-vote"] = weighted_vote(groups[places], p, logits)
             for strategy, pick in picks.items():
                 row = rollouts[places[pick]]

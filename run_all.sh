@@ -40,11 +40,14 @@ case "${1:-}" in -h | --help) sed -n '2,11s/^# \{0,1\}//p' "$here/run_all.sh"; e
 if [ $# -ne 0 ] && [ $# -ne 3 ] && [ "$1" != --python ]; then
     echo "error: give MODEL CAL EVAL, or nothing for the demo (bash run_all.sh -h)" >&2; exit 2
 fi
+for number in "${N:-16}" "${SETS:-1}" ${SEEDS:-32} ${LIMIT:-1}; do
+    [[ $number =~ ^[0-9]+$ ]] && [ "$number" -gt 0 ] || { echo "error: N, SETS, SEEDS and LIMIT are whole numbers from 1, not '$number'" >&2; exit 2; }
+done
 PYTHON=$(find_python)
 if [ "${1:-}" = --python ]; then echo "$PYTHON"; exit; fi
 
 N=${N:-16} SETS=${SETS:-1} OUT=${OUT:-runs} SEEDS=${SEEDS:-32 42 52}
-step() { local script=$1; shift; "$PYTHON" "$here/$script" "$@" | sed '/^{"/d'; } # the JSON lines are for programs
+step() { local script=$1; shift; "$PYTHON" "$here/$script" "$@" | sed -u '/^{"/d'; } # the JSON lines are for programs
 
 generate() { # MODEL DATASET SEED -> the run folder, on the last line of 01's output
     step 01_generate.py "$1" "$2" --seed "$3" -n "$N" --out "$OUT" ${LIMIT:+--limit "$LIMIT"} ${FLAGS_01:-} | tail -n 1
@@ -58,6 +61,9 @@ experiment() { # MODEL CAL EVAL
         run=$(generate "$model" "$2" $((32 + 10 * set))); cal_runs+=("$run")
     done
     eval_run=$(generate "$model" "$3" 32)
+    case " ${cal_runs[*]} " in *" $eval_run "*)
+        echo "error: $2 and $3 make the same run, $eval_run: calibrating on the rollouts that are judged proves nothing" >&2; exit 2 ;;
+    esac
     step 02_label.py "${cal_runs[@]}" "$eval_run" ${FLAGS_02:-}
     for run in "${cal_runs[@]}"; do
         for design in mlp logistic; do

@@ -14,6 +14,15 @@ import common
 ROOT = Path(__file__).resolve().parents[1]
 
 
+@pytest.fixture(autouse=True)
+def torch_as_it_was():
+    """03 sets threads and precision for its own process; no test sees what another left."""
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+    torch.set_float32_matmul_precision("highest")
+
+
 @pytest.fixture(scope="session")
 def run_script():
     """run_script("04_select.py", *args, code=0) -> the finished process; its exit code is checked, tracebacks never pass."""

@@ -303,7 +303,7 @@ SNIPPET = from_readme("python", "load_scorer")
 @pytest.mark.parametrize("name", ["qwen3", "gpt-oss"])
 def test_scorer_in_a_loop_of_ones_own(name, runs, made, capsys):
     code = SNIPPET
-    for paper, here in (("Qwen/Qwen3-1.7B", made[name]), ("scatr.pt", runs[name] / "scatr.pt"), ("17 * 23", "1+2"), ("4096", "60")):
+    for paper, here in (("Qwen/Qwen3-1.7B", made[name]), ("scorer.pt", runs[name] / "scatr.pt"), ("17 * 23", "1+2"), ("4096", "60")):
         assert paper in code
         code = code.replace(paper, str(here))
     space = {}

@@ -112,6 +112,7 @@ def test_without_answers_it_still_selects(tmp_path):
         (("{sets}/model", "{tmp}/broken.jsonl", "{sets}/math_b.jsonl"), "broken.jsonl:2"),
         (("{sets}/model", "{tmp}/empty.jsonl", "{sets}/math_b.jsonl"), "no problems"),
         (("{sets}/model", "{sets}/math_a.jsonl"), "MODEL CAL EVAL"),
+        (("{sets}/model", "{sets}/math_a.jsonl", "{sets}/math_a.jsonl"), "proves nothing"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(tmp_path, args, words):

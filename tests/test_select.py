@@ -76,6 +76,15 @@ def test_no_label_reaches_the_selection(run, tmp_path, run_script):
     assert {key: row["sample"] for key, row in selected(run).items()} == {k: v for k, v in before.items() if k[1] == "best-of-n"}
 
 
+def test_every_strategy_picks_for_every_problem(run, tmp_path, run_script):
+    """One without any answer cannot vote; dropping it would raise the vote's accuracy."""
+    rows = common.read_jsonl(run / "labels.jsonl")
+    common.write_jsonl(run / "labels.jsonl", [{**row, "group": None} if row["id"] == "p3" else row for row in rows])
+    run_script("04_select.py", run, "--scorer", first_dimension_scorer(tmp_path / "first.pt"))
+    assert len(selected(run)) == 20
+    assert selected(run)["p3", "weighted-vote"]["sample"] == selected(run)["p3", "best-of-n"]["sample"]
+
+
 def test_ties_go_to_the_lowest_sample(run, tmp_path, run_script):
     stored = common.load_pt(run / "hidden.pt")
     stored["hidden"] = torch.zeros_like(stored["hidden"])
