@@ -1,14 +1,14 @@
 """Sample N rollouts of every problem, and keep each rollout's hidden vectors and token statistics as they are made.
 
     python 01_generate.py demo/model demo/math_a.jsonl
-    python 01_generate.py Qwen/Qwen3-1.7B humaneval -n 16 --seed 32
+    python 01_generate.py Qwen/Qwen3-1.7B humaneval kodcode -n 16 --seed 32
     torchrun --nproc-per-node 4 01_generate.py Qwen/Qwen3-1.7B humaneval
     python 01_generate.py Qwen/Qwen3-1.7B own.jsonl --responses own.jsonl      # answers made elsewhere
 
 Reads a causal language model of transformers (a folder or a Hub id) and problems (a data set name or a file). Writes
 runs/<model>/<dataset>/<seed>/ with meta.json, problems.jsonl, rollouts.jsonl, hidden.pt and tokens.pt; while it runs,
 parts/ holds one file per finished problem. Killed and started again it goes on with the unfinished problems; more
-workers (torchrun or srun) take turns at the problems. The last line printed is the run folder.
+workers (torchrun or srun) take turns at the problems. The last lines printed are the run folders, one per data set.
 
 How: one decode loop over a batch of rows. A prompt is computed once and its keys and values serve all its rollouts; a
 row that ends makes room for the next rollout at once. Keys and values live in pages of a pool. Attention takes the
@@ -51,7 +51,7 @@ def parse(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("model", help="a folder, or a Hub id such as Qwen/Qwen3-1.7B")
-    add("dataset", help="a data set name such as humaneval, or a .jsonl file")
+    add("datasets", nargs="+", metavar="dataset", help="data set names such as humaneval, or .jsonl files: one run folder each")
     add("-n", type=int, default=16, help="rollouts a problem (default 16)")
     add("--seed", type=int, default=32, help="of the sampling noise (default 32)")
     add("--out", default="runs", help="where run folders go (default runs)")
@@ -75,6 +75,8 @@ def parse(argv=None):
         common.die("-n, --max-new-tokens, --slots and --limit must be at least 1")
     if not set(filter(None, args.extra.split(","))) <= {"last10", "special"}:
         common.die(f"--extra {args.extra}: write last10, special, or last10,special")
+    if args.responses and len(args.datasets) > 1:
+        common.die("--responses: give the one data set that these are answers to")
     return args
 
 
@@ -754,7 +756,7 @@ def read_responses(path, problems):
 
 def make_jobs(args, model, tokenizer, problems, stop_ids):
     """(jobs of all problems in order, {id: why} of the problems that get no tokens)."""
-    context = getattr(model.config.get_text_config(), "max_position_embeddings", None) or FAR
+    context = context_of(model.config)
     given = read_responses(args.responses, problems) if args.responses else None
     jobs, skipped = [], {}
     for i, problem in enumerate(problems):
@@ -768,12 +770,14 @@ def make_jobs(args, model, tokenizer, problems, stop_ids):
             key = noise_key(args.seed, problem["id"], sample)
             job = {"problem": i, "sample": sample, "prompt": prompt, "limit": max(0, limit), "key": key}
             if given:
-                job["tokens"] = (tokens or encode_response(tokenizer, row, text, stop_ids))[: job["limit"]]
+                job["tokens"] = (tokens or encode_response(tokenizer, row, text, stop_ids, opened_reasoning(tokenizer, prompt)))[: job["limit"]]
             jobs.append(job)
     return jobs, skipped
 
 
-def encode_response(tokenizer, row, text, stop_ids):
+def encode_response(tokenizer, row, text, stop_ids, opened):
+    if opened and text.lstrip().startswith("<think>"):  # it is in the prompt
+        text = text.lstrip().removeprefix("<think>").lstrip()
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     if row.get("finish") == "length" or (ids and ids[-1] in stop_ids) or not stop_ids:
         return ids
@@ -923,9 +927,10 @@ def write_part(path, problem, rollouts, tokenizer, extra):
     """All rollouts of one problem in one file: being there means that the problem is done."""
     rollouts = sorted(rollouts, key=lambda rollout: rollout["sample"])
     hidden = torch.stack([rollout["hidden"] for rollout in rollouts])
+    opened = opened_reasoning(tokenizer, common.encode_prompt(tokenizer, problem)) if len(rollouts[0]["ids"]) else ""
     part = {
         "id": problem["id"],
-        "responses": [decode(tokenizer, rollout) for rollout in rollouts],
+        "responses": [opened + decode(tokenizer, rollout) for rollout in rollouts],
         "finish": [rollout["finish"] for rollout in rollouts],
         "lengths": [len(rollout["ids"]) for rollout in rollouts],
         "ids": torch.from_numpy(np.concatenate([rollout["ids"] for rollout in rollouts])),
@@ -936,6 +941,11 @@ def write_part(path, problem, rollouts, tokenizer, extra):
         found = extra_of(tokenizer, rollouts, hidden.shape[-1], hidden.dtype)
         part |= {name: x for name, x in found.items() if name.partition("_")[0] in extra}
     common.save_pt(path, part)
+
+
+def opened_reasoning(tokenizer, prompt):
+    """`<think>` if the template already wrote it: the text gets it back, so that reasoning cut short is seen as such."""
+    return (re.search(r"<think>\s*$", tokenizer.decode(prompt[-16:])) or [""])[0]
 
 
 def decode(tokenizer, rollout):
@@ -1027,13 +1037,17 @@ def agree(value):
     return box[0]
 
 
-def make_run(args, folder, problems, now):
-    """This worker's share of the problems: a part file as each one ends."""
+def open_model(args):
     place = args.device, args.dtype, args.revision, args.trust_remote_code
     model, tokenizer = common.load_model(args.model, *place, move=not args.tp)
-    now["model"] = hash_model(args.model, args.revision)  # known by now, if it was not before
     if args.tp:
         split_model(model, common.pick_device(args.device))
+    return model, tokenizer
+
+
+def make_run(args, model, tokenizer, folder, problems, now):
+    """This worker's share of the problems: a part file as each one ends."""
+    now["model"] = hash_model(args.model, args.revision)  # known by now, if it was not before
     config = model.config.get_text_config()
     names = [str(i) for i in range(config.num_hidden_layers + 1)] if args.layers == "all" else args.layers.split(",")
     layers = [common.layer_index(name, config.num_hidden_layers) for name in names]
@@ -1072,24 +1086,91 @@ def rollouts_of(args, model, tokenizer, jobs, sampling, layers):
         yield from sample_rollouts(args, model, possible, sampling, layers, keep)
 
 
-def main(args):
-    problems = common.load_problems(args.dataset, args.limit)
+def print_plan(args, runs):
+    """What is about to be made and what it takes, before the weights are loaded: for a person to stop in time."""
+    config = common.load_config(args.model, args.revision, args.trust_remote_code)
+    weights, per_token, width = memory_of(config, args)
+    limit, usual = min(args.max_new_tokens, context_of(config)), usual_length(runs[0][1])
+    likely = lambda count: f"{count * usual:,.0f}" if usual else "?"
+    cells = []
+    for run, folder, problems, _ in runs:
+        rollouts = len(problems) * run.n
+        disk = rollouts * (limit * (8 + 2 * (TOP + 2)) + width)  # of a token its id, its statistics and some four letters
+        cells.append([folder, len(problems), f"{rollouts:,}", likely(rollouts), f"{rollouts * limit:,}", f"{disk / 1e9:.1f} GB"])
+    header = ["to make", "problems", "rollouts", "tokens, as in runs before", "tokens at most", "disk at most"]
+    print(common.table(header, cells), file=sys.stderr)
+    needs = f"{weights / 1e9:.1f} GB of weights and {per_token / 1024:.0f} KB a token of a running rollout"
+    print(f"{args.model} on {common.pick_device(args.device)}: {needs}", file=sys.stderr)
+
+
+def memory_of(config, args):
+    """Bytes of the weights, of one token's keys and values, and of the vectors kept of a rollout."""
+    from transformers import AutoModelForCausalLM
+
+    text = config.get_text_config()
+    dtype = common.pick_dtype(args.dtype, common.pick_device(args.device))
+    size = (dtype if dtype != "auto" else text.dtype or torch.float32).itemsize
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config, trust_remote_code=args.trust_remote_code)
+    heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
+    head = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
+    kept = text.num_hidden_layers + 1 if args.layers == "all" else len(args.layers.split(","))
+    weights = sum(x.numel() for x in model.parameters()) * size
+    return weights, 2 * text.num_hidden_layers * heads * head * size, kept * len(common.TOKENS) * text.hidden_size * size
+
+
+def context_of(config):
+    return getattr(config.get_text_config(), "max_position_embeddings", None) or FAR
+
+
+def usual_length(folder):
+    """Mean tokens of a rollout in this model's finished runs beside `folder`; None before the first."""
+    offsets = [common.load_pt(path)["offsets"] for path in folder.parent.parent.glob("*/*/tokens.pt")]
+    return sum(int(x[-1]) for x in offsets) / sum(len(x) - 1 for x in offsets) if offsets else None
+
+
+def find_run(args, dataset):
+    """(the arguments for this one data set, its run folder, its problems, what the folder must have been made with)"""
+    problems = common.load_problems(dataset, args.limit)
     if args.responses:
         answers = ("response", "responses", "tokens")  # where one file holds both
         problems = [{name: x for name, x in problem.items() if name not in answers} for problem in problems]
-    folder = common.run_folder(args.out, args.model, args.dataset, args.seed)
-    now = identity(args, problems)
+    folder, now = common.run_folder(args.out, args.model, dataset, args.seed), identity(args, problems)
     check_same_run(folder, now)
-    if not (folder / "rollouts.jsonl").is_file():
-        make_run(args, folder, problems, now)
-    if not is_writer():
-        return
+    given = {name: value for name, value in vars(args).items() if name != "datasets"}
+    return argparse.Namespace(**given, dataset=dataset), folder, problems, now
+
+
+def is_finished(folder):
+    return (folder / "rollouts.jsonl").is_file()
+
+
+def finish_run(folder, problems):
     missing = sum(not part_path(folder, i).is_file() for i in range(len(problems)))
-    if missing and not (folder / "rollouts.jsonl").is_file():
+    if missing and not is_finished(folder):
         print(f"{missing} of {len(problems)} problems are with other workers; the last to end merges", file=sys.stderr)
         return
     merge(folder)
     print(folder)
+
+
+def main(args):
+    runs = [find_run(args, dataset) for dataset in args.datasets]  # a wrong name ends it here, before any work
+    if len({folder for _, folder, _, _ in runs}) < len(runs):
+        common.die(f"{' '.join(args.datasets)}: two of these have one name, so one run folder; rename a file")
+    unfinished = [run for run in runs if not is_finished(run[1])]
+    if unfinished:
+        if worker(args)[0] == 0 and is_writer():
+            print_plan(args, unfinished)
+        model, tokenizer = open_model(args)
+    for run_args, folder, problems, now in runs:
+        if not is_finished(folder):
+            make_run(run_args, model, tokenizer, folder, problems, now)
+        if is_writer():
+            finish_run(folder, problems)
+    if dist.is_initialized():  # --tp: a process that just exits takes the others down
+        dist.barrier()
+        dist.destroy_process_group()
 
 
 if __name__ == "__main__":

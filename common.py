@@ -69,10 +69,10 @@ def write_jsonl(path, rows):
 def read_json(path):
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        die(f"{path}: no such file")
     except ValueError as error:
         die(f"{path}: not JSON ({error})")
+    except OSError as error:
+        die(f"{path}: {str(error.strerror).lower()}")
 
 
 def read_jsonl(path, needs=()):
@@ -83,10 +83,10 @@ def read_jsonl(path, needs=()):
             for number, line in enumerate(file, 1):
                 if line.strip():
                     rows.append(_parse_line(f"{path}:{number}", line, needs))
-    except FileNotFoundError:
-        die(f"{path}: no such file")
     except (UnicodeDecodeError, gzip.BadGzipFile, EOFError) as error:
         die(f"{path}: not a readable UTF-8 text file ({error})")
+    except OSError as error:  # missing, a folder, no right to read
+        die(f"{path}: {str(error.strerror).lower()}")
     return rows
 
 
@@ -649,33 +649,50 @@ def pick_device(name=None):
     return name or ("mps" if torch.backends.mps.is_available() else "cpu")
 
 
+def pick_dtype(dtype, device):
+    """What transformers takes: "auto" is the type of the model's files, but on a CPU float32; bfloat16 is slow and noisy there."""
+    import torch
+
+    if dtype == "auto":
+        return torch.float32 if device == "cpu" else "auto"
+    return getattr(torch, dtype)
+
+
 def load_model(name, device=None, dtype="auto", revision=None, trust_remote_code=False, move=True):
     """(model in eval mode on its device, tokenizer) from a folder or a Hub id; a mistake in the name is one line.
 
     move=False leaves it in main memory, in the type it would have on the device.
     """
-    import torch
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    device = pick_device(device)
+    config = load_config(name, revision, trust_remote_code)
+    options = {"revision": revision, "trust_remote_code": trust_remote_code}
+    if (getattr(config, "quantization_config", None) or {}).get("quant_method") == "mxfp4":  # gpt-oss as it is published
+        from transformers import Mxfp4Config
+
+        options["quantization_config"] = Mxfp4Config(dequantize=True)  # its 4-bit kernels are one more package
+    with loading(name):
+        tokenizer = AutoTokenizer.from_pretrained(name, **options)
+        model = AutoModelForCausalLM.from_pretrained(name, dtype=pick_dtype(dtype, device), **options)
+    return (model.to(device) if move else model).eval(), tokenizer
+
+
+def load_config(name, revision=None, trust_remote_code=False):
+    from transformers import AutoConfig
 
     if not Path(name).is_dir() and not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", str(name)):
         die(f"model {name!r}: neither a folder nor a Hub id such as Qwen/Qwen3-1.7B")
-    device = pick_device(device)
-    if dtype == "auto" and device == "cpu":
-        dtype = torch.float32  # bfloat16 is slow and noisy on most CPUs
-    elif dtype != "auto":
-        dtype = getattr(torch, dtype)
-    options = {"revision": revision, "trust_remote_code": trust_remote_code}
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(name, **options)
-        config = AutoConfig.from_pretrained(name, **options)
-        if (getattr(config, "quantization_config", None) or {}).get("quant_method") == "mxfp4":  # gpt-oss as it is published
-            from transformers import Mxfp4Config
+    with loading(name):
+        return AutoConfig.from_pretrained(name, revision=revision, trust_remote_code=trust_remote_code)
 
-            options["quantization_config"] = Mxfp4Config(dequantize=True)  # its 4-bit kernels are one more package
-        model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, **options)
+
+@contextmanager
+def loading(name):
+    try:
+        yield
     except (OSError, ValueError, ImportError) as error:
         die(f"model {name!r} cannot be loaded: {str(error).strip().splitlines()[0]}")
-    return (model.to(device) if move else model).eval(), tokenizer
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -49,21 +49,23 @@ if [ "${1:-}" = --python ]; then echo "$PYTHON"; exit; fi
 N=${N:-16} SETS=${SETS:-1} OUT=${OUT:-runs} SEEDS=${SEEDS:-32 42 52}
 step() { local script=$1; shift; "$PYTHON" "$here/$script" "$@" | sed -u '/^{"/d'; } # the JSON lines are for programs
 
-generate() { # MODEL DATASET SEED -> the run folder, on the last line of 01's output
-    step 01_generate.py "$1" "$2" --seed "$3" -n "$N" --out "$OUT" ${LIMIT:+--limit "$LIMIT"} ${FLAGS_01:-} | tail -n 1
+generate() { # SEED MODEL DATASET ... -> the run folders, a line each; first what is about to be made, on stderr
+    local seed=$1; shift
+    step 01_generate.py "$@" --seed "$seed" -n "$N" --out "$OUT" ${LIMIT:+--limit "$LIMIT"} ${FLAGS_01:-} | tail -n $(($# - 1))
 }
 
 # Calibrate on SETS runs of CAL, select on one run of EVAL, report.
 experiment() { # MODEL CAL EVAL
-    local model=$1 eval_run cal_runs=() cal_name set run scorers=()
-    cal_name=$(basename "$2"); cal_name=${cal_name%%.json*}
-    for ((set = 0; set < SETS; set++)); do
-        run=$(generate "$model" "$2" $((32 + 10 * set))); cal_runs+=("$run")
+    local model=$1 eval_run cal_runs=() cal_name eval_name set run runs scorers=()
+    cal_name=$(basename "$2"); cal_name=${cal_name%%.json*}; eval_name=$(basename "$3")
+    if [ "$cal_name" = "${eval_name%%.json*}" ]; then
+        echo "error: $2 and $3 have one name and so one run: calibrating on the rollouts that are judged proves nothing" >&2; exit 2
+    fi
+    runs=$(generate 32 "$model" "$2" "$3")
+    cal_runs=("${runs%%$'\n'*}") eval_run=${runs#*$'\n'}
+    for ((set = 1; set < SETS; set++)); do
+        run=$(generate $((32 + 10 * set)) "$model" "$2"); cal_runs+=("$run")
     done
-    eval_run=$(generate "$model" "$3" 32)
-    case " ${cal_runs[*]} " in *" $eval_run "*)
-        echo "error: $2 and $3 make the same run, $eval_run: calibrating on the rollouts that are judged proves nothing" >&2; exit 2 ;;
-    esac
     step 02_label.py "${cal_runs[@]}" "$eval_run" ${FLAGS_02:-}
     for run in "${cal_runs[@]}"; do
         for design in mlp logistic; do
