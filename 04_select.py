@@ -50,12 +50,14 @@ def main():
 
 
 def up_to_date(run, scorers):
-    """As make does it: every output is younger than every input."""
+    """As make does it: every output is younger than every input; and the selection is by these scorers."""
     inputs = [run / name for name in ("hidden.pt", "rollouts.jsonl", "labels.jsonl")] + [Path(path) for path in scorers]
     outputs = [run / "scores" / f"{Path(path).stem}.jsonl" for path in scorers] + [run / "selected.jsonl"]
     if not all(path.exists() for path in outputs):
         return False
-    return max(path.stat().st_mtime for path in inputs if path.exists()) < min(path.stat().st_mtime for path in outputs)
+    if max(path.stat().st_mtime for path in inputs if path.exists()) >= min(path.stat().st_mtime for path in outputs):
+        return False
+    return {row["scorer"] for row in read_jsonl(run / "selected.jsonl", needs=("scorer",))} == {Path(path).stem for path in scorers}
 
 
 def score(run, scorer_path, keys, chunk):

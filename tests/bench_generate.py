@@ -26,15 +26,8 @@ SIDES = ("ours", "ours, nothing kept", "generate", "generate_batch")
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(
-        prog="bench.py generate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--scale",
-        type=float,
-        default=0.5,
-        help="of the lengths: 1 is a median of 200 tokens, 1500 at most (GPU: 4 times that)",
-    )
+    parser = argparse.ArgumentParser(prog="bench.py generate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scale", type=float, default=0.5, help="of the lengths: 1 is a median of 200 tokens, 1500 at most (GPU: 4 times that)")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--slots", type=int, help="default 64 on a CPU, 256 on a GPU")
     parser.add_argument("--threads", type=int, help="of a CPU; default: what torch takes")
@@ -48,15 +41,7 @@ def main(argv=None):
 
 
 def run_side(side, args):
-    command = [
-        sys.executable,
-        str(Path(__file__).with_name("bench.py")),
-        "generate",
-        "--side",
-        side,
-        "--scale",
-        str(args.scale),
-    ]
+    command = [sys.executable, str(Path(__file__).with_name("bench.py")), "generate", "--side", side, "--scale", str(args.scale)]
     for name in ("slots", "threads"):
         command += [f"--{name}", str(getattr(args, name))] if getattr(args, name) else []
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
@@ -101,11 +86,7 @@ def measure(args):
     side = {"generate": by_generate, "generate_batch": by_generate_batch}.get(args.side, by_ours)
     before = memory(cuda)
     found = side(model, work, slots, args.side == "ours")
-    found |= {
-        "side": args.side,
-        "tokens": int(sum(length for _, length in work)),
-        "peak_mb": (memory(cuda) - before) / 2**20,
-    }
+    found |= {"side": args.side, "tokens": int(sum(length for _, length in work)), "peak_mb": (memory(cuda) - before) / 2**20}
     limit = limit_of(model, work, found["steps"])
     device = torch.cuda.get_device_name() if cuda else f"{torch.get_num_threads()} CPU threads"
     return found | {"cost": found["wall" if cuda else "cpu"], "limit": limit, "device": device}
@@ -122,9 +103,7 @@ def make_model(cuda):
                  "num_key_value_heads": 8, "head_dim": 128, "tie_word_embeddings": True}  # fmt: skip
     torch.manual_seed(0)
     with torch.device("cuda" if cuda else "cpu"):
-        config = Qwen3Config(
-            **sizes, max_position_embeddings=16384, eos_token_id=None, pad_token_id=0, bos_token_id=None
-        )
+        config = Qwen3Config(**sizes, max_position_embeddings=16384, eos_token_id=None, pad_token_id=0, bos_token_id=None)
         return AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16 if cuda else torch.float32).eval()
 
 
@@ -190,10 +169,7 @@ def by_ours(model, work, slots, keep):
     if not keep:
         generate.token_stats = lambda logits, tokens: torch.zeros(len(logits), 12, device=logits.device)
     layers = [model.config.num_hidden_layers - 1, model.config.num_hidden_layers] if keep else []
-    jobs = [
-        {"problem": i // 16, "sample": i % 16, "prompt": prompt, "limit": length, "key": i << 32}
-        for i, (prompt, length) in enumerate(work)
-    ]
+    jobs = [{"problem": i // 16, "sample": i % 16, "prompt": prompt, "limit": length, "key": i << 32} for i, (prompt, length) in enumerate(work)]
     longest = max(length for _, length in work)
     for part in (jobs[:1], jobs):  # the first to warm up
         clock = Clock(model)
@@ -208,9 +184,7 @@ def by_ours(model, work, slots, keep):
         engine.steps = counted
         made = sum(
             len(rollout["ids"])
-            for ended in engine.run(
-                [dict(job, limit=min(4, job["limit"])) if part is not jobs else job for job in part]
-            )
+            for ended in engine.run([dict(job, limit=min(4, job["limit"])) if part is not jobs else job for job in part])
             for rollout in ended
         )
         found = clock.stop(steps=steps, batch=slots)
@@ -236,9 +210,7 @@ def by_generate(model, work, slots, keep):
         nonlocal stats
         width = max(len(prompt) for prompt, _ in batch)
         ids = torch.tensor([[0] * (width - len(prompt)) + prompt for prompt, _ in batch], device=model.device)
-        mask = torch.tensor(
-            [[0] * (width - len(prompt)) + [1] * len(prompt) for prompt, _ in batch], device=model.device
-        )
+        mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt, _ in batch], device=model.device)
         lengths = torch.tensor([min(length, cap) for _, length in batch], device=model.device)
         stats = torch.zeros(int(lengths.max()), len(batch), 12, device=model.device, dtype=torch.float16)
 
@@ -260,11 +232,7 @@ def by_generate(model, work, slots, keep):
         clock = Clock(model)
         steps = run(cut(rows)[0], 32)
         found = clock.stop()
-        guess[rows] = (
-            found["cpu" if model.device.type == "cpu" else "wall"]
-            / steps
-            * sum(max(n for _, n in batch) for batch in cut(rows))
-        )
+        guess[rows] = found["cpu" if model.device.type == "cpu" else "wall"] / steps * sum(max(n for _, n in batch) for batch in cut(rows))
     rows = min(guess, key=guess.get)
     clock = Clock(model)
     return clock.stop(steps=sum(run(batch, 10**9) for batch in cut(rows)), batch=rows)
@@ -275,9 +243,7 @@ def by_generate_batch(model, work, slots, keep):
 
     model.set_attn_implementation("sdpa")
     blocks = sum(-(-(len(prompt) + length) // 256) + 1 for prompt, length in sorted(work, key=lambda x: -x[1])[:slots])
-    size = ContinuousBatchingConfig(
-        max_requests_per_batch=slots, num_blocks=None if model.device.type == "cuda" else blocks, max_batch_tokens=512
-    )
+    size = ContinuousBatchingConfig(max_requests_per_batch=slots, num_blocks=None if model.device.type == "cuda" else blocks, max_batch_tokens=512)
     settings = GenerationConfig(do_sample=True, temperature=1.0, top_k=0, eos_token_id=-1, max_new_tokens=2048)
     for part in (work[:1], work):  # the first to warm up
         clock = Clock(model)

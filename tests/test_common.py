@@ -68,6 +68,8 @@ def test_a_malformed_line_is_named(tmp_path, capsys):
     path.write_bytes(b'{"id": "\xff"}\n')
     assert "UTF-8" in dies(capsys, common.read_jsonl, path)
     assert "no such file" in dies(capsys, common.read_jsonl, tmp_path / "missing.jsonl")
+    assert "is a directory" in dies(capsys, common.read_jsonl, tmp_path)
+    assert "is a directory" in dies(capsys, common.read_json, tmp_path)
 
 
 def test_gzip_is_read(tmp_path):

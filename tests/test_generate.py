@@ -101,9 +101,7 @@ def run_engine(model, jobs, layers=(3, 4, 0), slots=7, sampling=PLAIN, page=16, 
 
 
 def same_tokens(a, b):
-    return a.keys() == b.keys() and all(
-        a[k]["ids"].tolist() == b[k]["ids"].tolist() and a[k]["finish"] == b[k]["finish"] for k in a
-    )
+    return a.keys() == b.keys() and all(a[k]["ids"].tolist() == b[k]["ids"].tolist() and a[k]["finish"] == b[k]["finish"] for k in a)
 
 
 @torch.no_grad()
@@ -138,9 +136,7 @@ def test_greedy_is_token_for_token_that_of_generate(model):
     model.set_attn_implementation("eager")
     for problem, prompt in enumerate(PROMPTS):
         ids = torch.tensor([prompt])
-        out = model.generate(
-            ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=40 - problem, pad_token_id=0
-        )
+        out = model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=40 - problem, pad_token_id=0)
         for sample in range(2):
             assert found[problem, sample]["ids"].tolist() == out[0, len(prompt) :].tolist()
 
@@ -169,16 +165,12 @@ def test_rows_start_again_when_pages_run_out(qwen3, monkeypatch):
 def test_one_forward_a_prompt_and_no_row_idle_while_work_is_left(qwen3, monkeypatch):
     jobs, prompts, rows = jobs_of(40), [], []
     read, step = generate.Engine.read_prompt, generate.Engine.step
-    monkeypatch.setattr(
-        generate.Engine, "read_prompt", lambda self, job: (prompts.append(job["problem"]), read(self, job))[1]
-    )
+    monkeypatch.setattr(generate.Engine, "read_prompt", lambda self, job: (prompts.append(job["problem"]), read(self, job))[1])
     monkeypatch.setattr(generate.Engine, "step", lambda self, n: (rows.append((n, len(self.queue))), step(self, n))[1])
     found = run_engine(qwen3, jobs)
     assert sorted(prompts) == list(range(len(PROMPTS)))
     assert all(n == 7 or not queue for n, queue in rows)
-    assert sum(n for n, _ in rows) == sum(len(r["ids"]) + 1 for r in found.values()), (
-        "one step a token, and one more a row"
-    )
+    assert sum(n for n, _ in rows) == sum(len(r["ids"]) + 1 for r in found.values()), "one step a token, and one more a row"
 
 
 class NoSync(TorchDispatchMode):
@@ -205,17 +197,8 @@ def test_pages_for_flash_attention_by_its_contract(monkeypatch):
     varlen = pytest.importorskip("torch.nn.attention.varlen")
 
     def varlen_attn(q, k, v, cu_q, cu_k, max_q, max_k, return_aux):
-        assert (
-            cu_q.dtype == cu_k.dtype == torch.int32
-            and len(cu_q) == len(cu_k)
-            and cu_k[-1] <= len(k)
-            and cu_q[-1] == len(q)
-        )
-        assert (
-            int(cu_q.diff().max()) <= max_q
-            and int(cu_k.diff().max()) <= max_k
-            and int(cu_k.diff().min()) >= 0 == int(cu_q[0])
-        )
+        assert cu_q.dtype == cu_k.dtype == torch.int32 and len(cu_q) == len(cu_k) and cu_k[-1] <= len(k) and cu_q[-1] == len(q)
+        assert int(cu_q.diff().max()) <= max_q and int(cu_k.diff().max()) <= max_k and int(cu_k.diff().min()) >= 0 == int(cu_q[0])
         out, log = torch.zeros_like(q), torch.full(q.shape[:2], float("inf"))
         for a, b, c, d in zip(cu_q[:-1], cu_q[1:], cu_k[:-1], cu_k[1:], strict=True):
             if b > a and d > c:
@@ -231,9 +214,7 @@ def test_pages_for_flash_attention_by_its_contract(monkeypatch):
     high = (low + torch.randint(0, 8, (9, 1))).clamp(max=16)
     assert (low == high).any()
     for scaling in (8**-0.5, 0.7):
-        (a, x), (b, y) = (
-            f(q, k, v, scaling, low, high) for f in (generate.page_attention, generate.flash_page_attention)
-        )
+        (a, x), (b, y) = (f(q, k, v, scaling, low, high) for f in (generate.page_attention, generate.flash_page_attention))
         full = (high > low)[:, 0]
         torch.testing.assert_close(a[full], b[full])
         torch.testing.assert_close(x[full], y[full])
@@ -269,9 +250,7 @@ def test_noise_is_exponential_far_into_its_tail():
     assert abs(np.corrcoef(noise[:, :-1].flatten(), noise[:, 1:].flatten())[0, 1]) < 3e-3
 
 
-@pytest.mark.parametrize(
-    "setting", [{"top_k": 7}, {"top_p": 0.8}, {"top_k": 30, "top_p": 0.5}, {"top_p": 0.01}, {"top_p": 0.999}]
-)
+@pytest.mark.parametrize("setting", [{"top_k": 7}, {"top_p": 0.8}, {"top_k": 30, "top_p": 0.5}, {"top_p": 0.01}, {"top_p": 0.999}])
 def test_warped_probabilities_are_those_of_transformers(setting, monkeypatch):
     torch.manual_seed(0)
     logits = torch.randn(40, 500) * 3
@@ -280,9 +259,7 @@ def test_warped_probabilities_are_those_of_transformers(setting, monkeypatch):
         if name in setting:
             scores = warper(setting[name])(None, scores)
     allowed = scores > -torch.inf
-    monkeypatch.setattr(
-        generate, "exponential", lambda rows, tokens: torch.rand(len(rows), tokens.shape[-1])
-    )  # any noise shows the support
+    monkeypatch.setattr(generate, "exponential", lambda rows, tokens: torch.rand(len(rows), tokens.shape[-1]))  # any noise shows the support
     sampling = PLAIN | {"temperature": 0.7} | setting
     seen = torch.zeros_like(allowed)
     for _ in range(300):
@@ -317,9 +294,7 @@ def test_repetition_penalty_is_that_of_transformers(qwen3):
 
 
 def byte_tokenizer():
-    vocab = {
-        piece: i for i, piece in enumerate(["<pad>", "<bos>", "<eos>", *sorted(pre_tokenizers.ByteLevel.alphabet())])
-    }
+    vocab = {piece: i for i, piece in enumerate(["<pad>", "<bos>", "<eos>", *sorted(pre_tokenizers.ByteLevel.alphabet())])}
     tokenizer = Tokenizer(models.BPE(vocab=vocab | {"return": len(vocab)}, merges=[]))
     tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<bos>", eos_token="<eos>", pad_token="<pad>")
@@ -333,37 +308,13 @@ def folder(tmp_path_factory):
     model.generation_config.eos_token_id, model.generation_config.top_k = STOPS, 50
     model.save_pretrained(folder / "model")
     byte_tokenizer().save_pretrained(folder / "model")
-    prompts = [
-        "1+1=",
-        "What is a return?",
-        "x",
-        "日本語 ê/..",
-        "long " * 120,
-        "What is left of a longer prompt, of two pages and more?",
-    ]
-    common.write_jsonl(
-        folder / "p.jsonl", [{"id": f"p/{i}", "prompt": prompt, "answer": "2"} for i, prompt in enumerate(prompts)]
-    )
+    prompts = ["1+1=", "What is a return?", "x", "日本語 ê/..", "long " * 120, "What is left of a longer prompt, of two pages and more?"]
+    common.write_jsonl(folder / "p.jsonl", [{"id": f"p/{i}", "prompt": prompt, "answer": "2"} for i, prompt in enumerate(prompts)])
     return folder
 
 
 def arguments(folder, out, *more, new=30, n=4):
-    return [
-        str(x)
-        for x in (
-            folder / "model",
-            folder / "p.jsonl",
-            "-n",
-            n,
-            "--max-new-tokens",
-            new,
-            "--device",
-            "cpu",
-            "--out",
-            out,
-            *more,
-        )
-    ]
+    return [str(x) for x in (folder / "model", folder / "p.jsonl", "-n", n, "--max-new-tokens", new, "--device", "cpu", "--out", out, *more)]
 
 
 def run_here(folder, out, *more, **options):
@@ -379,13 +330,7 @@ def whole(folder):
 
 def content(run):
     tokens, hidden = common.load_pt(run / "tokens.pt"), common.load_pt(run / "hidden.pt")
-    return (
-        (run / "rollouts.jsonl").read_bytes(),
-        tokens["ids"].tolist(),
-        tokens["stats"].tolist(),
-        hidden["keys"],
-        hidden["hidden"],
-    )
+    return ((run / "rollouts.jsonl").read_bytes(), tokens["ids"].tolist(), tokens["stats"].tolist(), hidden["keys"], hidden["hidden"])
 
 
 def assert_same_run(a, b, tolerance=1e-5):
@@ -395,27 +340,13 @@ def assert_same_run(a, b, tolerance=1e-5):
 
 
 def test_the_run_folder(folder, whole, capsys):
-    meta, rollouts, problems = (
-        common.read_meta(whole),
-        common.read_rollouts(whole),
-        common.read_jsonl(whole / "problems.jsonl"),
-    )
+    meta, rollouts, problems = (common.read_meta(whole), common.read_rollouts(whole), common.read_jsonl(whole / "problems.jsonl"))
     common.check_same_problems(whole, rollouts)
     keys = [(f"p/{i}", sample) for i in range(6) for sample in range(4)]
     assert common.keys_of(rollouts) == keys and [p["id"] for p in problems] == [f"p/{i}" for i in range(6)]
-    assert sorted(p.name for p in whole.iterdir() if p.is_file()) == [
-        "hidden.pt",
-        "meta.json",
-        "problems.jsonl",
-        "rollouts.jsonl",
-        "tokens.pt",
-    ]
+    assert sorted(p.name for p in whole.iterdir() if p.is_file()) == ["hidden.pt", "meta.json", "problems.jsonl", "rollouts.jsonl", "tokens.pt"]
     tokens = common.load_pt(whole / "tokens.pt")
-    assert (
-        tokens["ids"].dtype == torch.int32
-        and tokens["stats"].dtype == torch.float16
-        and tokens["stats"].shape == (len(tokens["ids"]), 12)
-    )
+    assert tokens["ids"].dtype == torch.int32 and tokens["stats"].dtype == torch.float16 and tokens["stats"].shape == (len(tokens["ids"]), 12)
     for row, a, b in zip(rollouts, tokens["offsets"][:-1], tokens["offsets"][1:], strict=True):
         assert row["n_tokens"] == b - a
         assert row["conf"] == common.confidence(tokens["stats"][a:b].numpy(), 300), "the same numbers from the file"
@@ -424,18 +355,8 @@ def test_the_run_folder(folder, whole, capsys):
     stopped = [i for i, row in enumerate(rollouts) if row["finish"] == "stop"]
     hidden = common.load_pt(whole / "hidden.pt")["hidden"]
     cut = [i for i, row in enumerate(rollouts) if row["finish"] == "length" and row["n_tokens"]]
-    assert (
-        stopped
-        and (hidden[stopped, 0] != hidden[stopped, 1]).any(-1).all()
-        and (hidden[cut, 0] == hidden[cut, 1]).all()
-    )
-    assert meta["sampling"] == {
-        "temperature": 1.0,
-        "top_k": 50,
-        "top_p": 1.0,
-        "repetition_penalty": 1.0,
-        "stop_ids": STOPS,
-    }
+    assert stopped and (hidden[stopped, 0] != hidden[stopped, 1]).any(-1).all() and (hidden[cut, 0] == hidden[cut, 1]).all()
+    assert meta["sampling"] == {"temperature": 1.0, "top_k": 50, "top_p": 1.0, "repetition_penalty": 1.0, "stop_ids": STOPS}
     needed = "model revision dataset seed n arguments versions device dtype git n_layers width vocab_size layers slots"
     needed += " architecture model_type created"
     assert set(needed.split()) <= set(meta), set(needed.split()) - set(meta)
@@ -450,15 +371,9 @@ def test_a_prompt_longer_than_the_context_is_said_and_joins(whole):
 
 def test_prompts_at_the_edge_of_the_context(folder, tmp_path):
     common.write_jsonl(tmp_path / "p.jsonl", [{"id": str(size), "prompt": "a" * size} for size in (510, 511, 512)])
-    generate.main(
-        generate.parse(
-            [str(folder / "model"), str(tmp_path / "p.jsonl"), "-n", "1", "--temperature", "0", "--out", str(tmp_path)]
-        )
-    )
+    generate.main(generate.parse([str(folder / "model"), str(tmp_path / "p.jsonl"), "-n", "1", "--temperature", "0", "--out", str(tmp_path)]))
     run = tmp_path / "model" / "p" / "32"
-    assert [row["n_tokens"] for row in common.read_rollouts(run)] == [2, 1, 0] and list(
-        common.read_meta(run)["skipped"]
-    ) == ["512"]
+    assert [row["n_tokens"] for row in common.read_rollouts(run)] == [2, 1, 0] and list(common.read_meta(run)["skipped"]) == ["512"]
 
 
 def test_a_finished_run_is_left_alone(folder, whole, capsys, monkeypatch):
@@ -469,9 +384,7 @@ def test_a_finished_run_is_left_alone(folder, whole, capsys, monkeypatch):
     assert before == {path: path.stat().st_mtime_ns for path in whole.iterdir() if path.is_file()}
 
 
-@pytest.mark.parametrize(
-    "change", [["--seed", 32, "-n", 5], ["--temperature", 0.5], ["--layers", "final"], ["--limit", 3]]
-)
+@pytest.mark.parametrize("change", [["--seed", 32, "-n", 5], ["--temperature", 0.5], ["--layers", "final"], ["--limit", 3]])
 @pytest.mark.parametrize("known", [True, False])
 def test_another_run_never_overwrites_one(folder, whole, change, known, capsys, monkeypatch):
     before = content(whole)[0]
@@ -480,12 +393,7 @@ def test_another_run_never_overwrites_one(folder, whole, change, known, capsys, 
     with pytest.raises(SystemExit) as stop:
         run_here(folder, folder / "whole", *change)
     error = capsys.readouterr().err
-    assert (
-        stop.value.code == 2
-        and error.startswith("error: ")
-        and str(whole) in error
-        and len(error.strip().splitlines()) == 1
-    )
+    assert stop.value.code == 2 and error.startswith("error: ") and str(whole) in error and len(error.strip().splitlines()) == 1
     assert content(whole)[0] == before
 
 
@@ -493,25 +401,11 @@ def test_other_weights_or_problems_of_the_same_name_are_refused(folder, whole, t
     other = tmp_path / "model"
     make_model("qwen3").save_pretrained(other)  # the same shapes, another generation config
     byte_tokenizer().save_pretrained(other)
-    for name, model, rows in (
-        ("model", other, None),
-        ("data set", folder / "model", [{"id": "p/0", "prompt": "2+2="}]),
-    ):
+    for name, model, rows in (("model", other, None), ("data set", folder / "model", [{"id": "p/0", "prompt": "2+2="}])):
         common.write_jsonl(tmp_path / "p.jsonl", rows or common.read_jsonl(folder / "p.jsonl"))
         with pytest.raises(SystemExit):
             generate.main(
-                generate.parse(
-                    [
-                        str(model),
-                        str(tmp_path / "p.jsonl"),
-                        "-n",
-                        "4",
-                        "--max-new-tokens",
-                        "30",
-                        "--out",
-                        str(folder / "whole"),
-                    ]
-                )
+                generate.parse([str(model), str(tmp_path / "p.jsonl"), "-n", "4", "--max-new-tokens", "30", "--out", str(folder / "whole")])
             )
         assert f"was made with {name} " in capsys.readouterr().err
 
@@ -531,17 +425,9 @@ def test_vectors_are_in_the_type_of_the_model(folder, tmp_path, dtype):
 
 
 def test_unknown_names_are_one_line(folder, run_script, tmp_path):
-    assert (
-        "neither a folder"
-        in run_script("01_generate.py", tmp_path / "nothing here", folder / "p.jsonl", "--out", tmp_path, code=2).stderr
-    )
+    assert "neither a folder" in run_script("01_generate.py", tmp_path / "nothing here", folder / "p.jsonl", "--out", tmp_path, code=2).stderr
     assert "humaneval" in run_script("01_generate.py", folder / "model", "nothing", "--out", tmp_path, code=2).stderr
-    assert (
-        "penultimate"
-        in run_script(
-            "01_generate.py", folder / "model", folder / "p.jsonl", "--layers", "9", "--out", tmp_path, code=2
-        ).stderr
-    )
+    assert "penultimate" in run_script("01_generate.py", folder / "model", folder / "p.jsonl", "--layers", "9", "--out", tmp_path, code=2).stderr
     assert not list(tmp_path.rglob("meta.json"))
 
 
@@ -556,13 +442,7 @@ def test_one_problem_one_rollout_one_token(folder, tmp_path):
 
 
 def test_killed_and_started_again(folder, whole, tmp_path, monkeypatch):
-    command = [
-        "env",
-        "OMP_NUM_THREADS=1",
-        sys.executable,
-        ROOT / "01_generate.py",
-        *arguments(folder, tmp_path, "--slots", "1"),
-    ]
+    command = ["env", "OMP_NUM_THREADS=1", sys.executable, ROOT / "01_generate.py", *arguments(folder, tmp_path, "--slots", "1")]
     parts = tmp_path / "model" / "p" / "32" / "parts"
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     try:
@@ -598,10 +478,7 @@ def test_a_merge_that_is_cut_off_is_done_again(folder, whole, tmp_path, monkeypa
 def torchrun(*command):
     env = os.environ | {"OMP_NUM_THREADS": "1"}
     subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *map(str, command)],
-        check=True,
-        env=env,
-        timeout=300,
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *map(str, command)], check=True, env=env, timeout=300
     )
 
 
@@ -689,51 +566,26 @@ def test_responses_as_text_by_prompt_and_by_messages(folder, tmp_path):
         {"id": "p/2", "response": "", "finish": "length"},
         {"prompt": "another data set's", "response": "?"},
     ])  # fmt: skip
-    command = [
-        folder / "model",
-        tmp_path / "p.jsonl",
-        "--out",
-        tmp_path,
-        "--responses",
-        tmp_path / "answers.jsonl",
-        "--extra",
-        "last10,special",
-    ]
+    command = [folder / "model", tmp_path / "p.jsonl", "--out", tmp_path, "--responses", tmp_path / "answers.jsonl", "--extra", "last10,special"]
     generate.main(generate.parse([str(x) for x in command]))
     run = tmp_path / "model" / "p" / "32"
-    rows = [
-        (row["id"], row["sample"], row["response"], row["finish"], row["n_tokens"]) for row in common.read_rollouts(run)
-    ]
+    rows = [(row["id"], row["sample"], row["response"], row["finish"], row["n_tokens"]) for row in common.read_rollouts(run)]
     assert rows == [("p/0", 0, "2", "stop", 2), ("p/0", 1, "", "stop", 1), ("p/0", 2, "it is 3", "stop", 8),
                     ("p/1", 0, "def f():\n  return 1", "stop", 20), ("p/2", 0, "cut off", "length", 7),
                     ("p/2", 1, "", "length", 0)]  # fmt: skip
     extra, tokens = common.load_pt(run / "extra.pt"), common.load_pt(run / "tokens.pt")
     model = AutoModelForCausalLM.from_pretrained(folder / "model").float()
-    ids = common.encode_prompt(
-        byte_tokenizer(),
-        {"kind": "text", "prompt": "What is a return?", "messages": [{"content": "What is a return?"}]},
-    )
+    ids = common.encode_prompt(byte_tokenizer(), {"kind": "text", "prompt": "What is a return?", "messages": [{"content": "What is a return?"}]})
     answer = tokens["ids"][tokens["offsets"][3] : tokens["offsets"][4]].tolist()
     final = full_forward(model, list(ids) + answer)[0][-1][len(ids) :]
     torch.testing.assert_close(extra["last10"][3], final[-10:], atol=1e-5, rtol=1e-5)
     assert extra["last10_len"].tolist() == [2, 1, 8, 10, 7, 0] and (extra["last10"][1, :9] == 0).all()
-    assert extra["special_offsets"].tolist() == [
-        0,
-        0,
-        0,
-        0,
-        2,
-        2,
-        2,
-    ]  # the colon of `def f():`, and the end of `return`
+    assert extra["special_offsets"].tolist() == [0, 0, 0, 0, 2, 2, 2]  # the colon of `def f():`, and the end of `return`
     torch.testing.assert_close(extra["special"], final[[7, 16]], atol=1e-5, rtol=1e-5)
 
 
 def test_responses_that_do_not_fit_the_problems(folder, tmp_path, capsys):
-    for text, message in (
-        ('{"id": "p/0", "response": "2"}', "no responses to 5 of 6 problems"),
-        ('{"id": "p/0"}', "answers.jsonl:1"),
-    ):
+    for text, message in (('{"id": "p/0", "response": "2"}', "no responses to 5 of 6 problems"), ('{"id": "p/0"}', "answers.jsonl:1")):
         (tmp_path / "answers.jsonl").write_text(text + "\n")
         with pytest.raises(SystemExit) as stop:
             run_here(folder, tmp_path, "--responses", tmp_path / "answers.jsonl")
@@ -745,16 +597,7 @@ def test_extra_vectors_while_generating(folder, tmp_path):
     run = run_here(folder, tmp_path, "--extra", "last10,special", "--layers", "final", "--slots", "5", new=60, n=8)
     replay(run, tmp_path / "answers.jsonl")
     again = run_here(
-        folder,
-        tmp_path / "again",
-        "--extra",
-        "last10,special",
-        "--layers",
-        "final",
-        "--responses",
-        tmp_path / "answers.jsonl",
-        new=60,
-        n=8,
+        folder, tmp_path / "again", "--extra", "last10,special", "--layers", "final", "--responses", tmp_path / "answers.jsonl", new=60, n=8
     )
     a, b = (common.load_pt(x / "extra.pt") for x in (run, again))
     assert (
