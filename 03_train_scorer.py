@@ -4,14 +4,14 @@
     python 03_train_scorer.py runs/model/humaneval/32 --seed 32 42 52 -o 'scorers/scatr@{seed}.pt'
     python 03_train_scorer.py runs/model/humaneval/32 --study layers --eval runs/model/kodcode/32 -o studies
 
-A random search over small MLPs as in the paper: 100 configurations, problems split 75/25, the lowest validation loss wins.
-Several run folders are one mixed calibration set; a problem that is in two of them (same data set) stays on one side of
-the split. Rollouts with the label null are counted and left out. scorer.pt rebuilds itself (common.load_scorer) and holds
-the whole trial table. The same seed on the same kind of device gives the same scorer, whatever the number of processes.
+A random search over small MLPs as in the paper: 100 configurations, problems split 75/25, the lowest validation loss
+wins. Several run folders are one mixed calibration set; a problem that is in two of them (same data set) stays on one
+side of the split. Rollouts with the label null are counted and left out. scorer.pt rebuilds itself (common.load_scorer)
+and holds the whole trial table. The same seed on the same kind of device gives the same scorer, however many processes.
 
 A study trains scorers that differ in one thing (in a study each RUN is a calibration set of its own, unless the study
-mixes them), keeps them under -o, and prints best-of-n accuracy on the --eval runs, mean ± std over sets and seeds; the
-difference to the first row has the standard error over problems. Killed and run again, it goes on.
+mixes them), keeps them under -o, and prints what they are worth on the --eval runs, mean ± std over sets and seeds;
+differences to the first row have the standard error over problems and scorers. Killed and run again, it goes on.
 """
 
 import argparse
@@ -88,7 +88,9 @@ class Data:
     keys: list  # [n] (run, id, sample)
 
     def part(self, rows):
-        return Data(self.x[rows], self.y[rows], *([column[row] for row in rows] for column in (self.problem, self.keys)))
+        return Data(
+            self.x[rows], self.y[rows], *([column[row] for row in rows] for column in (self.problem, self.keys))
+        )
 
 
 def load_data(runs, vector):
@@ -131,13 +133,17 @@ def check_same_model(runs):
 def check_data(data, runs):
     where, count = ", ".join(map(str, runs)), len(set(data.problem))
     if len(set(data.y.tolist())) < 2:
-        common.die(f"{where}: {int(data.y.sum())} of {len(data.y)} labelled rollouts are right; both kinds are needed to train")
+        common.die(
+            f"{where}: {int(data.y.sum())} of {len(data.y)} labelled rollouts are right; both kinds are needed to train"
+        )
     if count < 4:
         common.die(f"{where}: labelled rollouts of {count} problem(s); at least 4 are needed to train and validate")
     finite = data.x.isfinite().flatten(1).all(1)
     if not finite.all():
         bad = [data.keys[i] for i in (~finite).nonzero().flatten()[:3].tolist()]
-        common.die(f"{where}: {int((~finite).sum())} vectors are not finite (NaN or Inf), such as {bad}; generate them again")
+        common.die(
+            f"{where}: {int((~finite).sum())} vectors are not finite (NaN or Inf), such as {bad}; generate them again"
+        )
 
 
 def halves(problems, seed):
@@ -163,7 +169,7 @@ def choose(data, args, seed):
 
 
 def split_by_problem(data, seed):
-    """(training rows, validation rows): 75 % of the problems and the rest; drawn again until training has both labels."""
+    """(training rows, validation rows): 75 % of the problems and the rest; redrawn until training has both labels."""
     problems, rng = list(dict.fromkeys(data.problem)), random.Random(f"split {seed}")
     while True:
         rng.shuffle(problems)
@@ -201,10 +207,11 @@ def make_task(data, args, seed, vector):
         warn_of_massive_dimensions(data.x[train])
     number = {problem: i for i, problem in enumerate(dict.fromkeys(data.problem))}
     right = float(data.y[train].sum())
+    problem = torch.tensor([number[p] for p in data.problem], device=args.device)
+    configs = draw_configs(len(train), args.configs, seed, args.design, args.paper_space)
     return Task(
-        seed, vector, data, common.standardise(data.x, scale).to(args.device), data.y.to(args.device),
-        torch.tensor([number[p] for p in data.problem], device=args.device), torch.tensor(train), torch.tensor(valid), scale,
-        (len(train) - right) / right, draw_configs(len(train), args.configs, seed, args.design, args.paper_space),
+        seed, vector, data, common.standardise(data.x, scale).to(args.device), data.y.to(args.device), problem,
+        torch.tensor(train), torch.tensor(valid), scale, (len(train) - right) / right, configs,
     )  # fmt: skip
 
 
@@ -254,7 +261,7 @@ def listwise(logits, y, problem, pos_weight):
 
 
 def centred(logits, y, problem, pos_weight):
-    """Squared error after the mean of its problem is taken off both logits and labels: what problems differ in is no signal."""
+    """Squared error after a problem's mean is taken off logits and labels: what problems differ in is no signal."""
     same = same_problem(problem)
     error = (logits - y)[..., None]
     return (error - same @ error / same.sum(-1, keepdim=True)).square().mean((-1, -2))
@@ -272,10 +279,10 @@ LOSSES = {"bce": bce, "pairwise": pairwise, "listwise": listwise, "centred": cen
 
 
 class Stack:
-    """G models of one shape: flat parameters, gradients and Adam's moments [G, P]. On a CPU G is 1: stacks leave its cache.
+    """G models of one shape: parameters, gradients, Adam's moments as [G, P]. On a CPU G is 1: stacks leave its cache.
 
-    For MLPs the passes are batched products with the backward one written out (autograd's bookkeeping is a fifth of a small
-    model's step). The other designs are stacks of one, with autograd.
+    For MLPs the passes are batched products with the backward one written out (autograd's bookkeeping is a fifth of a
+    small model's step). The other designs are stacks of one, with autograd.
     """
 
     def __init__(self, design, configs, shape, seeds, device):
@@ -311,7 +318,9 @@ class Stack:
             cuts = [[round(256 * config[knob]) for config in self.configs] for knob in ("input_dropout", "dropout")]
             self.cuts = [torch.tensor(cut, device=self.device, dtype=torch.uint8)[:, None, None] for cut in cuts]
             self.scales = [256 / (256 - cut.float()) for cut in self.cuts]  # of the share that is kept exactly
-            self.linears = [name[:-7] for name, view in self.views.items() if name.endswith("weight") and view.ndim == 3]
+            self.linears = [
+                name[:-7] for name, view in self.views.items() if name.endswith("weight") and view.ndim == 3
+            ]
             after = [str(int(name) + 1) for name in self.linears]
             self.norms = [name if f"{name}.weight" in self.views else None for name in after]
 
@@ -326,7 +335,10 @@ class Stack:
         """The weights of one trial as its module's state dict."""
         if not self.by_hand:
             return {name: tensor.clone() for name, tensor in self.template.state_dict().items()}
-        return {name: (self.views[name] if name in self.views else self.rows[name])[g].clone() for name in self.template.state_dict()}
+        return {
+            name: (self.views[name] if name in self.views else self.rows[name])[g].clone()
+            for name in self.template.state_dict()
+        }
 
     def logits(self, x):
         """x [G, m, d] -> [G, m], without dropout, with the running statistics."""
@@ -395,14 +407,20 @@ class Stack:
         return (slope - slope.mean(1, keepdim=True) - unit * (slope * unit).mean(1, keepdim=True)).mul_(scale)
 
     def update(self):
-        """Clip each trial's gradient to norm 1, then Adam with the trial's own rate and weight decay; nothing waits for a value."""
+        """Clip each trial's gradient to norm 1, then Adam with its own rate and decay; nothing waits for a value."""
         from torch.optim.adam import adam
 
-        norm = self.grad.norm(dim=1, keepdim=True)
-        self.grad.mul_((CLIP / (norm + 1e-6)).clamp_(max=1.0))
+        divisors = (self.grad.norm(dim=1) / CLIP).clamp_(min=1.0)  # the fused kernel divides on its way: a pass less
         for g, config in enumerate(self.configs):
-            row = [[self.rows["flat"][g]], [self.grad[g]], [self.rows["m"][g]], [self.rows["v"][g]], [], [self.steps[g]]]
-            adam(*row, fused=True, amsgrad=False, beta1=0.9, beta2=0.999, lr=self.rates[g],
+            row = [
+                [self.rows["flat"][g]],
+                [self.grad[g]],
+                [self.rows["m"][g]],
+                [self.rows["v"][g]],
+                [],
+                [self.steps[g]],
+            ]
+            adam(*row, fused=True, amsgrad=False, beta1=0.9, beta2=0.999, lr=self.rates[g], grad_scale=divisors[g],
                  weight_decay=config["weight_decay"], eps=1e-8, maximize=False)  # fmt: skip
 
 
@@ -443,8 +461,11 @@ def train(tasks, trials, args, seen=None):
     started, loss = time.time(), LOSSES[args.loss]
     mine = {number: tasks[number] for number, _ in trials}
     device, batch_size = next(iter(mine.values())).x.device, trials[0][1]["batch_size"]
-    x, y, problem = (torch.cat([getattr(t, name) for t in mine.values()]) if len(mine) > 1 else getattr(tasks[trials[0][0]], name)
-                     for name in ("x", "y", "problem"))  # fmt: skip
+    one = len(mine) == 1  # then without a copy
+    x, y, problem = (
+        getattr(tasks[trials[0][0]], name) if one else torch.cat([getattr(task, name) for task in mine.values()])
+        for name in ("x", "y", "problem")
+    )
     offsets = dict(zip(mine, itertools.accumulate([0, *(len(t.y) for t in mine.values())]), strict=False))
     seeds = [tasks[number].seed * 1_000_003 + config["number"] for number, config in trials]
     stack = Stack(args.design, [config for _, config in trials], tuple(x.shape[1:]), seeds, device)
@@ -469,7 +490,8 @@ def train(tasks, trials, args, seen=None):
             break
         if len(keep) < len(live):
             stack.select(keep)
-            live, orders, valid, pos_weight = [live[p] for p in keep], [orders[p] for p in keep], valid[keep], pos_weight[keep]
+            live, orders = [live[place] for place in keep], [orders[place] for place in keep]
+            valid, pos_weight = valid[keep], pos_weight[keep]
     for record in records:
         record["seconds"] = (time.time() - started) / len(records)
     return records
@@ -521,15 +543,30 @@ def rank(record):
 def make_jobs(tasks, args):
     """Lists of stacks that run one after the other; a stack is a list of trials (task number, config) of one shape."""
     trials = [(number, config) for number, task in enumerate(tasks) for config in task.configs]
-    if tasks[0].x.device.type != "cpu" and args.design in BY_HAND:
-        shape = lambda trial: (len(tasks[trial[0]].train), len(tasks[trial[0]].valid), trial[1]["batch_size"], architecture(trial[1]))
+    if stacks_pay(tasks, args):
+        shape = lambda trial: (
+            len(tasks[trial[0]].train),
+            len(tasks[trial[0]].valid),
+            trial[1]["batch_size"],
+            architecture(trial[1]),
+        )
         groups = [list(group) for _, group in itertools.groupby(sorted(trials, key=shape), shape)]
         limits = [stack_limit(tasks, group) for group in groups]
-        return [[group[i : i + limit] for group, limit in zip(groups, limits, strict=True) for i in range(0, len(group), limit)]]
+        return [
+            [
+                group[i : i + limit]
+                for group, limit in zip(groups, limits, strict=True)
+                for i in range(0, len(group), limit)
+            ]
+        ]
     if args.search == "halving":  # the trials of one learning rate are compared with each other, in their order
         key = lambda trial: (trial[0], trial[1]["lr"])
         return [[[trial] for trial in group] for _, group in itertools.groupby(sorted(trials, key=key), key)]
     return [[[trial]] for trial in trials]
+
+
+def stacks_pay(tasks, args):
+    return tasks[0].x.device.type != "cpu" and args.design in BY_HAND
 
 
 def architecture(config):
@@ -537,7 +574,7 @@ def architecture(config):
 
 
 def stack_limit(tasks, group):
-    """How many trials fit into half of the free GPU memory: weights, slopes, moments, best weights, one batch, one part."""
+    """How many trials fit into half of the free GPU memory: weights, slopes, moments, best weights, a batch, a part."""
     import torch
 
     (number, config), device = group[0], tasks[0].x.device
@@ -554,7 +591,7 @@ def run_job(job, tasks, args):
 
 
 def run_jobs(jobs, tasks, args, bar):
-    """Lists of records as they come. On a Linux CPU one process a core, one thread each: results do not depend on how many."""
+    """Lists of records as they come. On a Linux CPU a process a core, one thread each: how many changes no result."""
     import torch
 
     cpu = tasks[0].x.device.type == "cpu"
@@ -623,7 +660,8 @@ def make_checkpoint(task, records, args, fingerprint):
         common.die(f"none of {len(records)} configurations reached a finite validation loss; try --standardise")
     checkpoint = {
         "format": 1, "design": args.design, "vector": task.vector, "shape": list(task.x.shape[1:]),
-        "model": common.model_name(meta), "model_content": common.model_content(meta), "layers_of_model": meta["n_layers"],
+        "model": common.model_name(meta), "model_content": common.model_content(meta),
+        "layers_of_model": meta["n_layers"],
         "scale": task.scale, "calibration": [1.0, 0.0],
         "members": [{"config": r["config"], "state": {k: v.cpu() for k, v in r["state"].items()}} for r in best],
         "seed": task.seed, "val_loss": best[0]["best"], "pos_weight": task.pos_weight, "fingerprint": fingerprint,
@@ -641,7 +679,12 @@ def make_checkpoint(task, records, args, fingerprint):
 
 def trial_row(record):
     finite = lambda value: round(value, 6) if math.isfinite(value) else None
-    row = {**record["config"], "val_loss": finite(record["best"]), "best_epoch": record["best_epoch"], "epochs": len(record["losses"])}
+    row = {
+        **record["config"],
+        "val_loss": finite(record["best"]),
+        "best_epoch": record["best_epoch"],
+        "epochs": len(record["losses"]),
+    }
     row.update(ended="dropped" if record["dropped"] else "finished", seconds=round(record["seconds"], 3))
     return {**row, "losses": [finite(value) for value in record["losses"]]}
 
@@ -660,7 +703,7 @@ def fit_sigmoid(logits, y):
 
 
 def costs(checkpoint, task):
-    """Parameters, seconds and FLOPs (a backward pass counts as two forward ones) of the search, and of scoring one problem."""
+    """Parameters, seconds, FLOPs (a backward pass counts as two forward ones) of the search and of scoring a problem."""
     import torch
 
     scorer, shape, trials = common.Scorer(checkpoint), tuple(checkpoint["shape"]), checkpoint["trials"]
@@ -703,10 +746,11 @@ def median_ms(call, warm_up=10, repeats=50):
 
 def fingerprint_of(args, seed):
     """Of all that decides the result: the arguments, the labels, and the checksums that the .pt file itself carries."""
-    facts = {k: v for k, v in vars(args).items() if k not in ("runs", "out", "seed", "workers", "study", "eval")}
+    facts = {k: v for k, v in vars(args).items() if k not in ("runs", "out", "seed", "workers", "study", "eval", "n")}
     parts = [json.dumps([seed, facts], sort_keys=True, default=str)]
     for run in map(Path, args.runs):
-        labels, vectors = run / "labels.jsonl", run / ("extra.pt" if args.vector in common.EXTRA_INPUTS else "hidden.pt")
+        labels = run / "labels.jsonl"
+        vectors = run / ("extra.pt" if args.vector in common.EXTRA_INPUTS else "hidden.pt")
         if not (labels.is_file() and zipfile.is_zipfile(vectors)):
             return None  # the loading that follows says what is missing
         with zipfile.ZipFile(vectors) as archive:
@@ -720,7 +764,8 @@ def is_finished(path, fingerprint):
     if fingerprint is None or not zipfile.is_zipfile(path):
         return False
     with zipfile.ZipFile(path) as archive:
-        return any(fingerprint.encode() in archive.read(name) for name in archive.namelist() if name.endswith("data.pkl"))
+        pickles = [name for name in archive.namelist() if name.endswith("data.pkl")]
+        return any(fingerprint.encode() in archive.read(name) for name in pickles)
 
 
 def describe(path, checkpoint):
@@ -728,10 +773,9 @@ def describe(path, checkpoint):
     choice = ", ".join(f"{knob} {value}" for knob, value in best.items() if knob != "number")
     auroc = "" if checkpoint["val_auroc"] is None else f", AUROC {checkpoint['val_auroc']:.3f}"
     print(f"{path}: {checkpoint['vector']}, validation loss {checkpoint['val_loss']:.4f}{auroc}; {choice}")
-    print(
-        f"  {cost['parameters']:,} parameters; {len(checkpoint['trials'])} trials, {cost['search_seconds']:.0f} s of computing, "
-        f"{cost['search_flops'] / 1e12:.3g} TFLOPs; scoring {cost['rollouts_scored']} rollouts {cost['scoring_ms']:.2f} ms"
-    )
+    searched = f"{len(checkpoint['trials'])} trials, {cost['search_seconds']:.0f} s of computing"
+    scored = f"scoring {cost['rollouts_scored']} rollouts {cost['scoring_ms']:.2f} ms"
+    print(f"  {cost['parameters']:,} parameters; {searched}, {cost['search_flops'] / 1e12:.3g} TFLOPs; {scored}")
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -739,8 +783,12 @@ def describe(path, checkpoint):
 
 
 def study_rows(args):
-    """{name: {argument: value}}; `runs` replaces the calibration set, None keeps each RUN as a set of its own."""
+    """{name: {argument: value}}; `runs` replaces the calibration set, None keeps each RUN as a set of its own.
+
+    `members` judges the mean of that many best configurations of a search that another row shares ("NAME, top K").
+    """
     token = (args.vector or common.DEFAULT_VECTOR).partition("/")[2]
+    paper, scaled = {"top": 10}, {"standardise": True, "top": 10}
     rows = {
         "layers": {f"{layer}L" if layer[0] == "." else layer: {"vector": f"{layer}/{token}"}
                    for layer in (".15", ".3", ".45", ".6", ".75", ".9", "penultimate")},
@@ -750,9 +798,12 @@ def study_rows(args):
         "mixed": {"mixed": {"runs": args.runs}, **{str(run): {"runs": [run]} for run in args.runs}},
         "halves": {"other data set": {}, "same data set": {"runs": args.eval, "half": 0}},
         "options": {
-            "as in the paper": {}, "standardise": {"standardise": True}, "top 5": {"top": 5}, "halving": {"search": "halving"},
-            "pairwise": {"loss": "pairwise"}, "listwise": {"loss": "listwise"}, "centred": {"loss": "centred"},
-            "standardise, top 5": {"standardise": True, "top": 5}, "standardise, top 5, pairwise": {"standardise": True, "top": 5, "loss": "pairwise"},
+            "as in the paper": {**paper, "members": 1}, "as in the paper, top 5": {**paper, "members": 5},
+            "as in the paper, top 10": {**paper, "members": 10}, "standardise": {**scaled, "members": 1},
+            "standardise, top 5": {**scaled, "members": 5}, "standardise, top 10": {**scaled, "members": 10},
+            "halving": {"search": "halving"}, "pairwise": {"loss": "pairwise"}, "listwise": {"loss": "listwise"},
+            "centred": {"loss": "centred"},
+            "standardise + pairwise": {"standardise": True, "loss": "pairwise", "top": 5},
             "logistic": {"design": "logistic"}, "ridge": {"design": "ridge"},
         },
     }  # fmt: skip
@@ -763,58 +814,132 @@ STUDIES = ("layers", "fraction", "rollouts", "designs", "mixed", "halves", "opti
 
 
 def run_study(args):
-    """Train what is missing, evaluate all, print the table and keep its numbers."""
+    """Train what is missing, evaluate all, print the tables and keep their numbers."""
     import numpy as np
 
     folder, results = Path(args.out), {}
     for name, change in study_rows(args).items():
-        sets = [change["runs"]] if "runs" in change else [[run] for run in args.runs]
-        right = []  # per scorer [n, P]
-        for number, runs in enumerate(sets):
+        members, found = change.pop("members", None), []
+        for number, runs in enumerate([change["runs"]] if "runs" in change else [[run] for run in args.runs]):
             own = argparse.Namespace(**{**vars(args), **change, "runs": runs})
             settle(own)
-            own.out = str(folder / args.study / f"{name.replace('/', '-')}@{number}-{{seed}}.pt")
-            right += [evaluate(path, args, seed) for seed, path in make_scorers(own).items()]
-        results[name] = np.array(right)  # [scorers, n, P]
-    header, cells, report = study_table(results, args)
-    print(common.table(header, cells))
+            file = f"{name.split(', top')[0].replace('/', '-')}@{number}-{{seed}}.pt"
+            own.out = str(folder / args.study / file)
+            found += [evaluate(path, args, seed, members) for seed, path in make_scorers(own).items()]
+        results[name] = np.array(found)  # [scorers, measures, P]
+    report = study_report(results, args)
+    print_study(report)
     common.write_json(folder / f"{args.study}.json", report)
     print(json.dumps(report))
 
 
-def evaluate(path, args, seed):
-    """[n, P]: the expected correctness of each problem of the --eval runs when the scorer picks one of n rollouts."""
+def evaluate(path, args, seed, members):
+    """[measures, P]: each problem of the --eval runs as measured by the scorer's best `members` (None: all)."""
     import numpy as np
 
-    scorer, columns = common.load_scorer(path), []
-    for run in args.eval:
-        keys, logits = common.score_run(scorer, run, path)
-        labels = [row["label"] for row in common.read_labels(run, keys)]
-        problems = {}
-        for key, logit, label in zip(keys, logits.tolist(), labels, strict=True):
-            problems.setdefault(key[0], []).append((-logit, key[1], label))
-        kept = halves([(data_set(run), problem) for problem in problems], seed)[1] if args.study == "halves" else None
-        for problem, rollouts in problems.items():
-            if kept is None or (data_set(run), problem) in kept:
-                ranked = [label for _, _, label in sorted(rollouts)]
-                if None not in ranked:
-                    columns.append([common.first_of_subset(len(ranked), n) @ np.array(ranked) for n in args.n])
-    return np.array(columns).T
+    scorer = common.load_scorer(path)
+    scorer.modules = scorer.modules[:members]
+    return np.concatenate([evaluate_run(scorer, run, path, args, seed) for run in args.eval], 1)
 
 
-def study_table(results, args):
-    first = next(iter(results.values()))
-    header, cells, report = [args.study, *(f"best of {n} %" for n in args.n), "difference", "scorers"], [], []
-    for name, right in results.items():
-        accuracy = 100 * right.mean(-1)  # [scorers, n]
-        paired = 100 * (right[:, -1].mean(0) - first[:, -1].mean(0))  # [P]
-        error = paired.std() / math.sqrt(len(paired))
-        spread = accuracy.std(0, ddof=min(1, len(accuracy) - 1))
-        shown = [f"{mean:.1f} ± {std:.1f}" for mean, std in zip(accuracy.mean(0), spread, strict=True)]
-        cells.append([name, *shown, f"{paired.mean():+.1f} ± {error:.1f}" if right is not first else "", len(right)])
-        report.append({"row": name, "n": args.n, "accuracy": accuracy.mean(0).tolist(), "scorers": accuracy.tolist(),
-                       "difference": paired.mean(), "standard_error": error, "problems": right.shape[-1]})
-    return header, cells, {"study": args.study, "rows": report}
+def evaluate_run(scorer, run, path, args, seed):
+    """[measures, P]: the rows are named by `measures`; NaN where a problem has no say in one."""
+    import numpy as np
+
+    keys, logits = common.score_run(scorer, run, path)
+    labels, problems = common.read_labels(run, keys), {}
+    for place in sorted(range(len(keys)), key=lambda i: keys[i]):
+        problems.setdefault(keys[place][0], []).append(place)
+    counts = [None not in [labels[place]["label"] for place in places] for places in problems.values()]
+    if args.study == "halves":
+        held_out = halves([(data_set(run), problem) for problem in problems], seed)[1]
+        counts = [
+            judged and (data_set(run), problem) in held_out for judged, problem in zip(counts, problems, strict=True)
+        ]
+    if not any(counts):
+        common.die(f"{run}: no problem has all its rollouts judged, so nothing to evaluate on")
+    counted = list(itertools.compress(problems.values(), counts))
+    right = np.array([row["label"] == 1 for row in labels])
+    group = np.array([-1 if row.get("group") is None else row["group"] for row in labels])
+    scores, p = logits.numpy(), scorer.probability(logits).numpy()
+    values = np.full((len(measures(args)), len(problems)), math.nan)
+    values[0, counts] = auroc_shares(right, scores, counted)
+    values[1:, counts] = np.array([measure(scores[i], p[i], right[i], group[i], args.n) for i in counted]).T
+    return values
+
+
+def measures(args):
+    return ["AUROC", "within a problem", *(f"best of {n}" for n in args.n), "weighted vote"]
+
+
+def measure(scores, p, right, group, ns):
+    """Of one problem, its rollouts in order: [AUROC, expected accuracy of best of n for each n, of the vote]."""
+    import numpy as np
+
+    ranked = right[np.argsort(-scores, kind="stable")]
+    auroc = common.auroc(right, scores)
+    vote = right[common.weighted_vote(group, p, scores)] if (group >= 0).any() else math.nan
+    return [math.nan if auroc is None else auroc, *(common.first_of_subset(len(right), n) @ ranked for n in ns), vote]
+
+
+def auroc_shares(right, scores, problems):
+    """A number a problem (the places of its rollouts): their mean is the AUROC, their spread its error (DeLong's)."""
+    import numpy as np
+
+    places, moves = np.concatenate(problems), np.zeros(len(scores))
+    if len(set(right[places])) < 2:
+        return [math.nan] * len(problems)
+    for side in (True, False):
+        mine, others = places[right[places] == side], np.sort(scores[places[right[places] != side]])
+        below = sum(np.searchsorted(others, scores[mine], end) for end in ("left", "right")) / 2 / len(others)
+        won = below if side else 1 - below  # the share of the other kind that it beats, or that beats it
+        moves[mine] = (won - won.mean()) / len(mine)
+    return won.mean() + len(problems) * np.array([moves[own].sum() for own in problems])
+
+
+def compare(values, first):
+    """Two rows' [scorers, P] -> (difference of the means, its standard error over problems and scorers, never below)."""
+    import numpy as np
+
+    both = np.isfinite(values).any(0) & np.isfinite(first).any(0)
+    values, first = values[:, both], first[:, both]
+    paired = np.nanmean(values, 0) - np.nanmean(first, 0)  # [P]
+    sides = [np.nanmean(values, 1), np.nanmean(first, 1)]  # [scorers]
+    sides = [sides[0] - sides[1]] if len(sides[0]) == len(sides[1]) else sides  # the same sets and seeds
+    error = math.sqrt(sum(part.var(ddof=1) / len(part) for part in (paired, *sides) if len(part) > 1))
+    return paired.mean(), error
+
+
+def study_report(results, args):
+    """{"study", "rows": [...]} of {row: [scorers, measures, P]}; a measure without a value anywhere is left out."""
+    import numpy as np
+
+    first, rows = next(iter(results.values())), []
+    for name, found in results.items():
+        row = {"row": name, "n": args.n, "problems": int(np.isfinite(found[0, 2]).sum()), "measures": {}}
+        for i, label in enumerate(measures(args)):
+            values = 100 * found[:, i]
+            if np.isfinite(values).any():
+                means = np.nanmean(values, 1)
+                difference, error = compare(values, 100 * first[:, i])
+                spread = means.std(ddof=1) if len(means) > 1 else 0.0
+                row["measures"][label] = {"mean": means.mean(), "std": spread, "values": means.tolist(),
+                                          "difference": difference, "standard_error": error}  # fmt: skip
+        best = [row["measures"][f"best of {n}"] for n in args.n]
+        row.update(accuracy=[m["mean"] for m in best], scorers=np.array([m["values"] for m in best]).T.tolist(),
+                   difference=best[-1]["difference"], standard_error=best[-1]["standard_error"])  # fmt: skip
+        rows.append(row)
+    return {"study": args.study, "rows": rows}
+
+
+def print_study(report):
+    rows = report["rows"]
+    header = [f"{label} %" for label in rows[0]["measures"]]
+    show = lambda row, form: [row["row"], *(form.format(**measure) for measure in row["measures"].values())]
+    cells = [[*show(row, "{mean:.1f} ± {std:.1f}"), len(row["scorers"])] for row in rows]
+    print(common.table([report["study"], *header, "scorers"], cells) + "\n")
+    cells = [show(row, "{difference:+.1f} ± {standard_error:.1f}") for row in rows[1:]]
+    print(common.table([f"difference to {rows[0]['row']!r}, standard error", *header], cells))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -841,7 +966,8 @@ def train_scorers(args, seeds, prints):
     for vector in vectors_of(args):
         data = load_data(args.runs, vector)
         right, problems = int(data.y.sum()), len(set(data.problem))
-        print(f"{vector}: {len(data.y)} rollouts of {problems} problems, {right} right ({100 * right / len(data.y):.1f} %)")
+        share = 100 * right / len(data.y)
+        print(f"{vector}: {len(data.y)} rollouts of {problems} problems, {right} right ({share:.1f} %)")
         tasks += [make_task(data, args, seed, vector) for seed in seeds]
     found = list(zip(tasks, search(tasks, args), strict=True))
     for seed in seeds:  # best-layer has a task for every layer: the lowest validation loss wins
@@ -875,22 +1001,22 @@ def parse_args(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("runs", nargs="+", metavar="RUN", help="labelled run folders; several are one mixed calibration set")
-    add("-o", "--out", help="the scorer to write, {seed} stands for the seed (default: scorer.pt); of a study, a folder (studies)")
-    add("--seed", type=int, nargs="+", default=[32], help="seeds of split, search and training; the paper's: 32 42 52 (default: 32)")
-    add("--design", choices=DESIGNS, default="mlp", help="the kind of scorer (default: mlp); logistic and ridge are linear rivals")
+    add("-o", "--out", help="scorer to write, {seed} stands for the seed (scorer.pt); of a study, a folder (studies)")
+    add("--seed", type=int, nargs="+", default=[32], help="of split, search and training (the paper: 32 42 52)")
+    add("--design", choices=DESIGNS, default="mlp", help="default: mlp; logistic and ridge are linear rivals")
     add("--vector", help=f"layer/token, or all/token for the designs over layers (default: {common.DEFAULT_VECTOR})")
     add("--search", choices=("paper", "halving"), default="paper", help="halving drops hopeless configurations early")
     add("--configs", type=int, default=100, help="configurations to try (default: 100)")
     add("--paper-space", action="store_true", help="the paper's four hidden shapes also above 5,000 training rollouts")
-    add("--loss", choices=LOSSES, default="bce", help="the objective (default: bce); the others compare answers to one problem")
+    add("--loss", choices=LOSSES, default="bce", help="default: bce; the others compare the answers to one problem")
     add("--standardise", action="store_true", help="every dimension to mean 0, deviation 1 of the training part")
     add("--top", type=int, default=1, help="score with the mean of this many best configurations (default: 1)")
     add("--fraction", type=float, default=1.0, help="calibrate on this share of the problems")
     add("--rollouts", type=int, help="calibrate on the first this many rollouts of each problem")
-    add("--half", type=int, choices=(0, 1), help="calibrate on one half of the problems (the seed decides which are in it)")
+    add("--half", type=int, choices=(0, 1), help="calibrate on one half of the problems, drawn by the seed")
     add("--study", choices=STUDIES, help="train and compare scorers that differ in one thing")
     add("--eval", nargs="+", default=[], metavar="RUN", help="labelled runs to evaluate a study on")
-    add("-n", type=int, nargs="+", default=[4, 8, 12, 16], help="rollouts to choose from in a study's columns (default: 4 8 12 16)")
+    add("-n", type=int, nargs="+", default=[4, 8, 12, 16], help="of a study: rollouts to choose from (4 8 12 16)")
     add("--device", help="cpu, cuda, cuda:1, mps (default: the GPU if there is one)")
     add("--workers", type=int, help="processes on a CPU, one thread each (default: one a core; the result is the same)")
     args = parser.parse_args(argv)

@@ -1,7 +1,8 @@
-"""03_train_scorer.py: the search is the one it says, its fast path is the slow one's equal, and bad input is one line."""
+"""03_train_scorer.py: the search is the one it says, its fast path equals the slow one, and bad input is one line."""
 
 import copy
 import importlib
+import itertools
 import math
 from argparse import Namespace
 
@@ -30,12 +31,15 @@ def make_data(problems=40, n=4, d=12, seed=0, signal=1.5):
     label = rng.random((problems, n)) < rng.uniform(0.2, 0.8, (problems, 1))
     x = rng.normal(size=(problems * n, d)) + signal * label.reshape(-1, 1) * (np.arange(d) < 3)
     keys = [("run", f"p{i}", j) for i in range(problems) for j in range(n)]
-    return trainer.Data(torch.tensor(x).float(), torch.tensor(label.reshape(-1)).float(), [("set", key[1]) for key in keys], keys)
+    return trainer.Data(
+        torch.tensor(x).float(), torch.tensor(label.reshape(-1)).float(), [("set", key[1]) for key in keys], keys
+    )
 
 
 def settings(**changes):
-    usual = {"design": "mlp", "loss": "bce", "search": "paper", "configs": 3, "standardise": False, "fraction": 1.0, "rollouts": None,
-             "half": None, "paper_space": False, "top": 1, "workers": 1, "device": torch.device("cpu"), "runs": ["run"]}  # fmt: skip
+    usual = {"design": "mlp", "loss": "bce", "search": "paper", "configs": 3, "standardise": False, "fraction": 1.0,
+             "rollouts": None, "half": None, "paper_space": False, "top": 1, "workers": 1,
+             "device": torch.device("cpu"), "runs": ["run"]}  # fmt: skip
     return Namespace(**{**usual, **changes})
 
 
@@ -103,7 +107,10 @@ def test_a_problem_of_two_runs_of_one_data_set_stays_on_one_side(tmp_path):
 @pytest.mark.parametrize("batch_norm", [False, True])
 def test_the_written_out_gradient_is_autograds(batch_norm):
     """Also with dropout: the masks are drawn again from the same generators and put into a plain module."""
-    configs = [{**MLP, "dropout": p, "input_dropout": q, "batch_norm": batch_norm} for p, q in ((0.5, 0.25), (0.25, 0.0), (0.0, 0.5))]
+    configs = [
+        {**MLP, "dropout": p, "input_dropout": q, "batch_norm": batch_norm}
+        for p, q in ((0.5, 0.25), (0.25, 0.0), (0.0, 0.5))
+    ]
     stack = trainer.Stack("mlp", configs, (12,), [1, 2, 3], torch.device("cpu"))
     states = [stack.state(g) for g in range(3)]
     x, y = torch.randn(3, 10, 12), (torch.rand(3, 10) < 0.5).float()
@@ -175,27 +182,52 @@ def test_training_is_torchs_adam_clipping_plateau_and_early_stop(batch_norm):
     assert value.item() == pytest.approx(record["best"], rel=1e-4), "the weights kept are those of the best epoch"
 
 
-def test_a_stack_gives_each_trial_what_it_gets_alone():
-    """Three trials of two calibration sets with their own dropout, rate and decay; they stop at different epochs."""
-    knobs = [{"lr": 1e-2, "dropout": 0.5}, {"lr": 3e-3, "input_dropout": 0.3, "weight_decay": 0.1}, {"lr": 3e-2, "dropout": 0.25}]
-    tasks = [make_task([{**k, "batch_norm": True} for k in knobs]), make_task([{"number": 7, "lr": 5e-3, "batch_norm": True}], make_data(seed=5))]
-    trials = [(0, config) for config in tasks[0].configs] + [(1, tasks[1].configs[0])]
-    together = trainer.train(tasks, trials, settings())
-    alone = [trainer.train(tasks, [trial], settings())[0] for trial in trials]
-    assert len({len(record["losses"]) for record in alone}) > 1, "the test needs trials that leave the stack early"
-    for one, other in zip(together, alone, strict=True):
-        assert len(one["losses"]) == len(other["losses"]) and one["best_epoch"] == other["best_epoch"]
+@pytest.mark.parametrize(
+    "change",
+    [{}, {"loss": "pairwise"}, {"loss": "listwise"}, {"loss": "centred", "standardise": True}, {"design": "logistic"}],
+    ids=lambda change: " ".join(map(str, change.values())) or "paper",
+)
+def test_a_stacked_search_gives_each_trial_what_it_gets_alone(monkeypatch, change):
+    """What a GPU does, on the CPU: two calibration sets in one stack, each trial with its own rate, decay, masks, stop."""
+    args = settings(configs=4, top=4, **change)
+    tasks = [trainer.make_task(make_data(problems=24, seed=seed), args, seed, "penultimate/eos") for seed in (32, 42)]
+    for config in (config for task in tasks for config in task.configs):
+        config.update(hidden=[16, 8], batch_norm=config["number"] > 1, lr=0.02 / (1 + config["number"]), batch_size=16)
+    alone = trainer.search(tasks, args)
+    monkeypatch.setattr(trainer, "stacks_pay", lambda *_: True)
+    monkeypatch.setattr(trainer, "stack_limit", lambda *_: 3)
+    (stacks,) = trainer.make_jobs(tasks, args)
+    assert max(map(len, stacks)) == 3 and any(len({task for task, _ in stack}) == 2 for stack in stacks)
+    together = trainer.search(tasks, args)
+    assert len({len(record["losses"]) for record in alone[0]}) > 1, "the test needs trials that leave a stack early"
+    for one, other in zip(sum(together, []), sum(alone, []), strict=True):
+        assert (one["task"], one["config"], one["best_epoch"]) == (other["task"], other["config"], other["best_epoch"])
         np.testing.assert_allclose(one["losses"], other["losses"], rtol=1e-3)
         torch.testing.assert_close(one["state"], other["state"], atol=1e-3, rtol=1e-2)
 
 
+def test_halving_in_a_stack_drops_trials_and_changes_no_other(monkeypatch):
+    args = settings(configs=12, search="halving")
+    task = make_task([{"lr": 1e-3, "hidden": [8], "dropout": 0.1 * (i % 5)} for i in range(12)])
+    full = [trainer.train([task], [(0, config)], args)[0] for config in task.configs]
+    monkeypatch.setattr(trainer, "stacks_pay", lambda *_: True)
+    (halved,) = trainer.search([task], args)
+    assert sum(record["dropped"] for record in halved) >= 4
+    for one, other in zip(full, halved, strict=True):
+        np.testing.assert_allclose(one["losses"][: len(other["losses"])], other["losses"], rtol=1e-4)
+
+
 def test_on_a_gpu_trials_of_one_shape_are_stacked_and_every_trial_runs_once():
-    tasks = [make_task([{"hidden": h, "batch_size": b} for h in ([16, 8], [8]) for b in (16, 32)] * 2) for _ in range(2)]
+    tasks = [
+        make_task([{"hidden": h, "batch_size": b} for h in ([16, 8], [8]) for b in (16, 32)] * 2) for _ in range(2)
+    ]
     for task in tasks:
         task.x = Namespace(device=torch.device("meta"), shape=task.x.shape)
     (job,) = trainer.make_jobs(tasks, settings())
     assert [len(stack) for stack in job] == [4] * 4
-    assert sorted((number, config["number"]) for stack in job for number, config in stack) == [(t, c) for t in (0, 1) for c in range(8)]
+    assert sorted((number, config["number"]) for stack in job for number, config in stack) == [
+        (t, c) for t in (0, 1) for c in range(8)
+    ]
 
 
 def test_no_batch_has_a_single_row():
@@ -206,7 +238,9 @@ def test_no_batch_has_a_single_row():
 
 
 def test_halving_drops_trials_but_never_the_one_that_leads():
-    configs = [{"lr": 1e-3, "hidden": [8], "dropout": 0.1 * (i % 5), "weight_decay": 10.0 ** -(i % 4)} for i in range(12)]
+    configs = [
+        {"lr": 1e-3, "hidden": [8], "dropout": 0.1 * (i % 5), "weight_decay": 10.0 ** -(i % 4)} for i in range(12)
+    ]
     task, seen = make_task(configs), {}
     full = [trainer.train([task], [(0, config)], settings())[0] for config in task.configs]
     halved = [trainer.train([task], [(0, config)], settings(), seen)[0] for config in task.configs]
@@ -216,7 +250,11 @@ def test_halving_drops_trials_but_never_the_one_that_leads():
     for one, other in zip(full, halved, strict=True):  # what was trained is not another training
         assert one["losses"][: len(other["losses"])] == other["losses"]
     for rung in trainer.RUNGS:
-        reached = [record for record in halved if len(record["losses"]) > rung or (record["dropped"] and len(record["losses"]) == rung)]
+        reached = [
+            record
+            for record in halved
+            if len(record["losses"]) > rung or (record["dropped"] and len(record["losses"]) == rung)
+        ]
         leader = min(reached, key=lambda record: min(record["losses"][:rung]), default=None)
         assert leader is None or not (leader["dropped"] and len(leader["losses"]) == rung)
 
@@ -282,7 +320,9 @@ def test_a_scorer_rebuilds_itself_and_knows_what_it_is(tmp_path, capsys):
     scorer = train_run(run, "--configs", 3, "--standardise", "--top", 2)
     facts = scorer.checkpoint
     assert (scorer.model, scorer.vector, scorer.shape, facts["seed"]) == ("tiny", "penultimate/eos", (8,), 32)
-    assert [t["number"] for t in facts["trials"]] == [0, 1, 2] and facts["val_loss"] == pytest.approx(min(t["val_loss"] for t in facts["trials"]), abs=1e-6)
+    assert [t["number"] for t in facts["trials"]] == [0, 1, 2] and facts["val_loss"] == pytest.approx(
+        min(t["val_loss"] for t in facts["trials"]), abs=1e-6
+    )
     keys, logits = common.score_run(scorer, run)
     _, hidden = common.read_vectors(run)
     mean, deviation = facts["scale"]
@@ -294,7 +334,9 @@ def test_a_scorer_rebuilds_itself_and_knows_what_it_is(tmp_path, capsys):
         torch.testing.assert_close(logits, (modules[0](x) + modules[1](x)) / 2)
     labels = np.array([row["label"] for row in common.read_labels(run, keys)])
     assert common.auroc(labels > 0, logits.numpy()) > 0.85, "the planted signal is found"
-    torch.testing.assert_close(scorer(hidden.double()), scorer(hidden), atol=1e-6, rtol=1e-6)  # widened before any arithmetic
+    torch.testing.assert_close(
+        scorer(hidden.double()), scorer(hidden), atol=1e-6, rtol=1e-6
+    )  # widened before any arithmetic
     cost = facts["cost"]
     assert cost["parameters"] == sum(p.numel() for module in modules for p in module.parameters())
     weights = sum(p.numel() for module in modules for p in module.parameters() if p.ndim == 2)
@@ -374,18 +416,26 @@ def test_vectors_are_widened_and_of_the_layer_and_token_asked_for(tmp_path):
 
 def test_bad_calibration_sets_are_one_line(tmp_path, capsys):
     one_class, few, broken = (make_run(tmp_path / name) for name in ("one_class", "few", "broken"))
-    common.write_jsonl(one_class / "labels.jsonl", [{**row, "label": 1} for row in common.read_jsonl(one_class / "labels.jsonl")])
+    common.write_jsonl(
+        one_class / "labels.jsonl", [{**row, "label": 1} for row in common.read_jsonl(one_class / "labels.jsonl")]
+    )
     assert "48 of 48 labelled rollouts are right" in refusal(capsys, one_class)
     rows = common.read_jsonl(few / "labels.jsonl")
-    common.write_jsonl(few / "labels.jsonl", [{**row, "label": row["label"] if i < 12 else None} for i, row in enumerate(rows)])
+    common.write_jsonl(
+        few / "labels.jsonl", [{**row, "label": row["label"] if i < 12 else None} for i, row in enumerate(rows)]
+    )
     assert "3 problem(s)" in refusal(capsys, few)
     spoil(broken, 7, math.inf)
     assert "'p1', 3)" in refusal(capsys, broken)
     good, model, layers, width = (make_run(tmp_path / name, **change) for name, change in
-                                  (("good", {}), ("model", {"model": "other"}), ("layers", {"n_layers": 9}), ("width", {"width": 6})))  # fmt: skip
+                                  (("good", {}), ("model", {"model": "other"}), ("layers", {"n_layers": 9}),
+                                   ("width", {"width": 6})))  # fmt: skip
     for other, named in ((model, "'other'"), (layers, "9 layers"), (width, "(6,)")):
         assert named in refusal(capsys, good, other)
     assert "{seed}" in refusal(capsys, good, "--seed", 32, 42)
+    (broken / "labels.jsonl").unlink()
+    assert "02_label.py" in refusal(capsys, good, broken)
+    assert "01_generate.py" in refusal(capsys, good, tmp_path / "nowhere")
 
 
 def test_massive_dimensions_are_warned_of_and_standardising_saves_the_day(tmp_path, capsys):
@@ -435,12 +485,15 @@ def layered(tmp_path_factory):
     last10 = torch.randn(rows, 10, 8, generator=generator)
     last10[:, :4], last10[:, 9] = 0, hidden[:, 2].float()
     special = torch.randn(int(offsets[-1]), 8, generator=generator)
-    common.save_pt(run / "extra.pt", {"keys": stored["keys"], "last10": last10, "last10_len": torch.full((rows,), 6), "special": special,
-                                      "special_offsets": offsets, "special_tokens": torch.zeros(len(special))})  # fmt: skip
+    extra = {"keys": stored["keys"], "last10": last10, "last10_len": torch.full((rows,), 6), "special": special}
+    common.save_pt(run / "extra.pt", {**extra, "special_offsets": offsets, "special_tokens": torch.zeros(len(special))})
     return run
 
 
-@pytest.mark.parametrize("design", ["best-layer", "ensemble", "transformer-final", "transformer-last10", "transformer-special", "logistic", "ridge"])
+@pytest.mark.parametrize(
+    "design",
+    ["best-layer", "ensemble", "transformer-final", "transformer-last10", "transformer-special", "logistic", "ridge"],
+)
 def test_every_design_trains_and_rebuilds_itself(layered, tmp_path, design):
     scorer = train_run(layered, "--design", design, "--configs", 1, out=tmp_path / "scorer.pt")
     keys, logits = common.score_run(scorer, layered, chunk=7)
@@ -464,7 +517,9 @@ def test_linear_rivals_find_a_linear_truth():
 
 
 def test_absent_positions_change_nothing():
-    module = common.build_scorer("transformer-special", {"width": 16, "depth": 2, "dropout": 0.3, "input_dropout": 0.2}, (6, 8)).eval()
+    module = common.build_scorer(
+        "transformer-special", {"width": 16, "depth": 2, "dropout": 0.3, "input_dropout": 0.2}, (6, 8)
+    ).eval()
     x = torch.randn(5, 6, 8)
     x[:, :3] = 0
     x[4] = 0  # an answer with no special token at all
@@ -479,7 +534,13 @@ def test_absent_positions_change_nothing():
 def test_missing_layers_and_extra_vectors_name_the_command(tmp_path, capsys):
     run = make_run(tmp_path / "run")
     assert "--extra last10" in refusal(capsys, run, "--design", "transformer-last10")
-    common.save_pt(run / "hidden.pt", {**common.load_pt(run / "hidden.pt"), "vectors": ["penultimate/last", "penultimate/eos", "final/last", "3/last"]})
+    common.save_pt(
+        run / "hidden.pt",
+        {
+            **common.load_pt(run / "hidden.pt"),
+            "vectors": ["penultimate/last", "penultimate/eos", "final/last", "3/last"],
+        },
+    )
     assert "--layers all" in refusal(capsys, run, "--design", "ensemble")
 
 
@@ -501,15 +562,104 @@ def test_a_study_evaluates_exactly_and_is_not_done_twice(tmp_path, run_script):
     assert again.stdout.count("finished before") == 8 and last_json(again) == report
 
 
+def test_a_study_measures_what_it_says(tmp_path):
+    run = make_run(tmp_path / "run", problems=20, n=6, signal=0.5)
+    scorer = train_run(run, "--design", "logistic", "--configs", 1)
+    rows = common.read_labels(run)
+    rows[0]["label"] = None  # its problem is left out whole
+    common.write_jsonl(run / "labels.jsonl", rows)
+    args = trainer.parse_args([str(run), "--study", "options", "--eval", str(run), "-n", "2", "6"])
+    values = trainer.evaluate(run / "scorer.pt", args, 32, None)
+    logits = common.score_run(scorer, run)[1].view(20, 6).numpy()
+    right = np.array([row["label"] == 1 for row in rows]).reshape(20, 6)
+    names, out = [row["id"] for row in rows[::6]], ~np.isfinite(values[2])
+    order = [sorted(names).index(name) for name in names]  # of the columns
+    assert out[order].tolist() == [True] + 19 * [False]
+    for column, score, label, group in zip(
+        values.T[order][1:], logits[1:], right[1:], np.split(np.array(rows), 20)[1:]
+    ):
+        within = common.auroc(label, score)
+        assert column[1] == pytest.approx(within) if within is not None else math.isnan(column[1])
+        pairs = [label[max(pair, key=lambda i: score[i])] for pair in itertools.combinations(range(6), 2)]
+        assert column[2] == pytest.approx(np.mean(pairs)) and column[3] == label[score.argmax()]
+        weight = {}
+        for row, logit in zip(group, score, strict=True):
+            weight[row["group"]] = weight.get(row["group"], 0) + 1 / (1 + math.exp(-logit))
+        voted = [i for i in range(6) if group[i]["group"] == max(weight, key=weight.get)]
+        assert column[4] == label[max(voted, key=lambda i: score[i])]
+    assert np.nanmean(values[0]) == pytest.approx(common.auroc(right[1:].ravel(), logits[1:].ravel()))
+
+
+def test_errors_of_a_study_are_those_of_drawing_problems_and_scorers_again():
+    rng = np.random.default_rng(0)
+    right, problems = rng.random((150, 8)) < rng.uniform(0.2, 0.8, (150, 1)), np.arange(1200).reshape(150, 8)
+    scores = np.round(right + rng.normal(size=(150, 1)) + rng.normal(size=(150, 8)), 1)  # ties, problems that differ
+    shares = trainer.auroc_shares(right.ravel(), scores.ravel(), list(problems))
+    assert shares.mean() == pytest.approx(common.auroc(right.ravel(), scores.ravel()))
+    drawn = [rng.integers(0, 150, 150) for _ in range(400)]
+    spread = np.std([common.auroc(right[again].ravel(), scores[again].ravel()) for again in drawn])
+    assert shares.std(ddof=1) / math.sqrt(150) == pytest.approx(spread, rel=0.15)
+    one_kind = trainer.auroc_shares(np.ones(1200, bool), scores.ravel(), list(problems))
+    assert np.isnan(one_kind).all()
+
+    difference, errors = [], []
+    for _ in range(400):  # 4 scorers on 30 problems: each has its own luck
+        problem, scorer, noise = rng.normal(size=30), rng.normal(size=(4, 1)), rng.normal(size=(4, 30))
+        first = rng.normal(size=(4, 30))
+        mean, error = trainer.compare(first + 2 + problem + scorer + noise, first)
+        difference.append(mean)
+        errors.append(error)
+    assert np.mean(difference) == pytest.approx(2, abs=0.1)
+    assert np.std(difference) * 0.9 < np.sqrt(np.mean(np.square(errors))) < np.std(difference) * 1.25
+    assert trainer.compare(first, first) == (0, 0)
+
+
+def test_rows_of_the_options_study_share_a_search_and_differ_in_how_many_members_judge(tmp_path, monkeypatch):
+    cal, other = make_run(tmp_path / "cal", problems=20, signal=0.5), make_run(tmp_path / "eval", seed=1, signal=0.5)
+    usual = trainer.study_rows
+    few = ("as in the paper", "as in the paper, top 5", "as in the paper, top 10")
+    monkeypatch.setattr(trainer, "study_rows", lambda args: {name: usual(args)[name] for name in few})
+    options = ["--study", "options", "--eval", str(other), "-n", "4", "--configs", "8", "--workers", "1"]
+    trainer.main([str(cal), *options, "-o", str(tmp_path)])
+    report = common.read_json(tmp_path / "options.json")
+    assert [path.name for path in (tmp_path / "options").iterdir()] == ["as in the paper@0-32.pt"]
+    labels = np.array([row["label"] for row in common.read_labels(other)]) > 0
+    for members, row in zip((1, 5, 8), report["rows"], strict=True):
+        best = train_run(cal, "--configs", 8, "--top", members, out=tmp_path / f"{members}.pt")
+        auroc = common.auroc(labels, common.score_run(best, other)[1].numpy())
+        assert row["measures"]["AUROC"]["mean"] == pytest.approx(100 * auroc)
+
+
 def test_the_study_of_halves_never_evaluates_on_a_training_problem(tmp_path):
     cal, other = make_run(tmp_path / "cal"), make_run(tmp_path / "eval", seed=1)
     meta = common.read_json(cal / "meta.json")
     common.write_json(cal / "meta.json", {**meta, "dataset": "calibration"})
     trained, held_out = trainer.halves([("made_up", f"p{i}") for i in range(12)], 32)
     labels = common.read_jsonl(other / "labels.jsonl")
-    common.write_jsonl(other / "labels.jsonl", [{**row, "label": 1 if ("made_up", row["id"]) in held_out else row["label"]} for row in labels])
-    trainer.main([str(cal), "--study", "halves", "--eval", str(other), "-o", str(tmp_path), "-n", "1", "--configs", "1", "--workers", "1"])
+    common.write_jsonl(
+        other / "labels.jsonl",
+        [{**row, "label": 1 if ("made_up", row["id"]) in held_out else row["label"]} for row in labels],
+    )
+    trainer.main(
+        [
+            str(cal),
+            "--study",
+            "halves",
+            "--eval",
+            str(other),
+            "-o",
+            str(tmp_path),
+            "-n",
+            "1",
+            "--configs",
+            "1",
+            "--workers",
+            "1",
+        ]
+    )
     report = common.read_json(tmp_path / "halves.json")
-    assert [(row["problems"], row["accuracy"]) for row in report["rows"]] == [(6, [100.0])] * 2, "the half with right answers only"
+    assert [(row["problems"], row["accuracy"]) for row in report["rows"]] == [(6, [100.0])] * 2, (
+        "the half with right answers only"
+    )
     scorer = common.load_scorer(tmp_path / "halves/same data set@0-32.pt")
     assert {tuple(problem) for problem in scorer.checkpoint["problems"]} == trained
