@@ -13,41 +13,33 @@
 A job is the keyword arguments of `run_tests`:
 
     code         the program to judge, text (None or blank: verdict `no code`)
-    tests        text of the tests, or {"inputs": [...], "outputs": [...]}
-    style        "check" (tests define check(candidate), called once with the entry point), "pytest", "unittest", "assert",
-                 "stdio", or "auto" (the default: read off the tests)
+    tests        text of the tests (asserts, pytest's functions, unittest's classes), or {"inputs": [...], "outputs": [...]}:
+                 lines must be equal up to trailing blanks, and the exit status 0
+    style        "check": the tests define check(candidate), called once with the entry point; "auto": if they do
     entry_point  name of the function under test; needed by "check", useful elsewhere
-    prelude      trusted code of the problem statement (imports, helpers); run in front of the program *and* in the judge,
-                 whose copy of its helpers is the one that the tests use
-    cpu_s        seconds of processor time of the program and its children, default 10: the limit that decides
-    wall_s       seconds of real time, default 10 * cpu_s, but only 2 * cpu_s asleep; a run that did not sleep but wait for a
-                 busy processor is repeated once, alone
+    prelude      trusted code of the problem statement, run in front of the program and, for its helpers, of the tests
+    cpu_s        seconds of processor time, default 10, of the program with its children: the limit that decides
+    wall_s       seconds of real time, default 10 * cpu_s, but only 2 * cpu_s asleep; a run that only waited for a busy
+                 processor is repeated once, alone
     memory_mb    for each process; the whole tree may hold 1.5 times as much
-    one_process  True: run tests and program in one process, for tests that patch the program. THE VERDICT CAN BE FORGED.
 
-Result: verdict, reason, passed, detail, cpu_s, wall_s, memory_mb, layers, mode, flags. `reason` is `passed`, `failed: <which
-assert or exception>`, `timeout`, `memory`, `killed`, `no code`, `syntax`, or `error: <what the sandbox could not do>`;
-`passed` is True, False, or (error) None. `flags` names what the tests took from the program although neither the entry
-point nor an import of theirs asks for it. In stdio jobs the lines must be equal after trailing blanks, and blank lines at
-the end, are dropped; the exit status must be 0.
+`result.reason` is `passed`, `failed: <which assert or exception>`, `timeout`, `memory`, `killed`, `no code`, `syntax`, or
+`error: <what the sandbox could not do>`; `passed` is True, False, or (error) None.
 
-How: parent -> fork server (clean, single-threaded) -> judge J (runs the tests) and, for each job, a fork S (runs the program).
-S holds no test, no expected value, and no descriptor but a socket to J on which plain data crosses by value and everything
-else as an opaque handle. Printed text, exit codes and early exits never count. Around both stand as many layers as the
-machine allows (LAYERS); `pool.banner` says which, and `Pool(require="namespaces")` refuses to work with less.
+How: parent -> fork server F (clean, single-threaded) -> judge J (runs the tests) and, for each job, a fork S (runs the
+program). S holds no test, no expected value, and no descriptor but a socket to J on which plain data crosses by value and
+everything else as an opaque handle. Printed text, exit codes and early exits never count. Around both stand as many layers
+as the machine allows (LAYERS); `pool.banner` says which, and `Pool(require="namespaces")` refuses to work with less.
+
+Not covered: bugs of the kernel, side channels, reading /usr and the Python installation, a class that lies about equality
+between its own instances, tests that patch what the program imports. Sockets are always refused.
 """
-import os
-import sys
-
-# ruff: noqa: E402, SIM105, SIM905
-at_fork = []  # in a server: what its imports (threading, random) want done after a fork: a quarter of what a fork costs
-if sys.argv[1:2] == ["--serve"] and __name__ == "__main__":
-    register_at_fork, os.register_at_fork = os.register_at_fork, lambda **handlers: at_fork.append(handlers)
-
+# ruff: noqa: SIM905
 import ast
 import atexit
 import builtins
 import collections
+import contextlib
 import ctypes
 import errno
 import fcntl
@@ -59,6 +51,7 @@ import inspect
 import io
 import json
 import linecache
+import os
 import random
 import re
 import resource
@@ -68,6 +61,7 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -75,250 +69,201 @@ import traceback
 import types
 import typing
 
-LAYERS = ("rlimits", "subreaper", "uid", "userns", "pidns", "netns", "root", "landlock", "seccomp")
+LAYERS = ("rlimits", "subreaper", "namespaces", "landlock", "seccomp")
 LEVELS = {"rlimits": (), "seccomp": ("network", "signals"), "landlock": ("network", "signals", "files"),
-          "namespaces": ("network", "signals", "files", "pidns", "netns", "root")}
+          "namespaces": ("network", "signals", "files", "namespaces")}
 CPU_S, MEMORY_MB, TREE_FACTOR = 10, 1024, 1.5
 FILE_MB, SCRATCH_MB, OPEN_FILES, PROCESSES, STACK_MB = 64, 256, 128, 64, 64
 JUDGE_MEMORY_MB, JUDGE_JOBS, FRAME_LIMIT = 2048, 500, 64 << 20
-LINUX = sys.platform == "linux"
 
 
 class Result(typing.NamedTuple):
-    verdict: str                                    # the first word of reason
     reason: str
-    passed: bool | None                   # None: could not be judged
     detail: str = ""
     cpu_s: float = 0.0
     wall_s: float = 0.0
     memory_mb: float = 0.0                          # highest resident memory of the tree that was seen
     layers: str = ""
-    mode: str = "judge"
-    flags: tuple = ()
 
+    @property
+    def verdict(self):
+        return self.reason.partition(":")[0]
 
-def verdict(reason, detail="", **more):
-    word = reason.split(":")[0]
-    return Result(word, reason, None if word == "error" else word == "passed", detail, **more)
+    @property
+    def passed(self):
+        return None if self.verdict == "error" else self.verdict == "passed"
 
 
 # ------------------------------------------------------------------------------------------------- the caller's process
 
 def run_tests(code, tests, **job):
     """Judge one program in a server that stays warm until the interpreter ends; `job` as in the module's docstring."""
-    with _shared_lock:
-        if not _shared or _shared[0].owner != os.getpid():
-            _shared[:] = [Pool(1)]
-        return next(_shared[0].imap_unordered([(None, dict(job, code=code, tests=tests))]))[1]
+    pool, lock = shared_pool(os.getpid())
+    with lock:
+        return next(pool.imap_unordered([(None, dict(job, code=code, tests=tests))]))[1]
 
 
-_shared, _shared_lock = [], threading.Lock()
+@functools.cache
+def shared_pool(_pid):
+    return Pool(1), threading.Lock()
 
 
-class Pool:
-    """`workers` fork servers (default: one a core); `disable` names layers not to use; `require` is a key of LEVELS."""
+class Pool(contextlib.AbstractContextManager):
+    """`workers` fork servers (default: one a core); `require` is a key of LEVELS; `disable` names layers not to use."""
 
     def __init__(self, workers=None, *, require="rlimits", disable=()):
-        self.disabled = {*disable, *os.environ.get("SANDBOX_DISABLE", "").replace(",", " ").split()}
-        self.owner, self.servers = os.getpid(), []
-        unknown = self.disabled - {*LAYERS, "pytest"}
+        self.servers, disabled = [], set(disable)
+        unknown = disabled - {*LAYERS, "pytest"}
         if unknown or require not in LEVELS:
             raise ValueError(f"unknown: {unknown or require!r}; layers are {LAYERS}, levels {tuple(LEVELS)}")
         try:
             for _ in range(workers or os.cpu_count() or 1):
-                self.servers.append(Server(self.disabled))
+                self.servers.append(Server(disabled))
+            self.banner = self.servers[0].banner
+            missing = [name for name in LEVELS[require] if name not in self.servers[0].protected]
+            if missing:
+                raise RuntimeError(f"level {require!r} needs {', '.join(missing)}, which this machine lacks; {self.banner}")
         except BaseException:
             self.close()
             raise
-        self.banner, protected = self.servers[0].banner, self.servers[0].protected
-        missing = [name for name in LEVELS[require] if name not in protected]
-        if missing:
-            self.close()
-            raise RuntimeError(f"level {require!r} needs {', '.join(missing)}, which this machine lacks; {self.banner}")
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
-
-    def close(self):
+    def close(self, *_):
         while self.servers:
             self.servers.pop().stop()
 
+    __exit__ = close
+
     def imap_unordered(self, jobs):
         """Yield (key, Result) for each (key, job) of an iterable, in order of completion."""
-        jobs, repeats, running = iter(jobs), collections.deque(), {}
+        jobs, ready, starved, running = iter(jobs), [], [], {}
         try:
             while True:
-                for server in self.servers:
-                    while jobs and server not in running:
-                        task = next_task(jobs)
-                        if task is None:
-                            jobs = None
-                        elif task.result:
-                            yield task.key, task.result
-                        else:
-                            running[server] = task.dispatch(server)
-                if not running and repeats:         # those that starved, alone at the end
-                    running[self.servers[0]] = repeats.popleft().dispatch(self.servers[0])
+                while len(running) < len(self.servers):
+                    if not ready and (job := next(jobs, None)):
+                        ready.append((job[0], judge(**job[1]), None))
+                    elif not ready and starved and not running:
+                        ready.append((*starved.pop(), None))
+                    elif not ready:
+                        break
+                    key, steps, status = ready.pop()
+                    try:
+                        run = steps.send(status)
+                    except StopIteration as end:
+                        yield key, end.value._replace(layers=self.banner)
+                        continue
+                    if run:
+                        server = next(server for server in self.servers if server not in running)
+                        server.begin(*run)
+                        running[server] = key, steps
+                    else:
+                        starved.append((key, steps))
                 if not running:
                     return
                 for server in answering(running):
-                    task = running.pop(server)
-                    task.collect(server)
-                    if task.result:
-                        yield task.key, task.result._replace(layers=self.banner)
-                    elif task.repeat:
-                        repeats.append(task)
-                    else:                           # the next input of a stdio job, or the server died
-                        running[server] = task.dispatch(server)
+                    ready.append((*running.pop(server), server.collect()))
         finally:
             for server in running:                  # the caller stopped early
                 server.restart()
 
 
-def next_task(jobs):
-    for key, job in jobs:
-        task = Task(key, **job)
-        if not (task.code or "").strip():
-            task.result = verdict("no code")
-        elif not isinstance(task.tests, (str, dict)) or (isinstance(task.tests, dict) and not task.cases):
-            task.result = verdict("error: tests must be text or {'inputs': [...], 'outputs': [...]} of equal length")
-        return task
-
-
-def answering(running):
+def answering(servers):
     """Wait until some servers have an answer, died, or are past their deadline."""
     poller = select.poll()
-    for server in running:
+    for server in servers:
         poller.register(server.socket, select.POLLIN)
-    while True:
-        left = min(task.deadline for task in running.values()) - time.monotonic()
-        ready = {fd for fd, _ in poller.poll(max(0, left) * 1000 + 1)}
-        now = time.monotonic()
-        done = [s for s, task in running.items() if s.socket.fileno() in ready or now > task.deadline]
-        if done:
-            return done
+    patience = max(0, min(server.deadline for server in servers) - time.monotonic())
+    ready = {fd for fd, _ in poller.poll(patience * 1000 + 1)}
+    return [server for server in servers if server.socket.fileno() in ready or time.monotonic() > server.deadline]
 
 
-class Task:
-    """One job on its way through a server: once, or once for each input of a stdio job."""
-
-    def __init__(self, key, code, tests, style="auto", entry_point=None, prelude="", cpu_s=CPU_S, wall_s=None,
-                 memory_mb=MEMORY_MB, one_process=False):
-        self.key, self.code, self.tests, self.prelude = key, code, tests, prelude or ""
-        self.cpu, self.wall, self.memory_mb = cpu_s, wall_s or 10 * cpu_s, memory_mb
-        self.asleep = wall_s or 2 * cpu_s
-        self.case = self.deaths = 0
-        self.result, self.repeat, self.spent = None, False, collections.Counter()
-        self.mode = "stdio" if isinstance(tests, dict) else "one process" if one_process else "judge"
-        self.cases = []
-        if self.mode == "stdio" and len(tests.get("inputs", ())) == len(tests.get("outputs", ())):
-            self.cases = [[text if isinstance(text, str) else "\n".join(map(str, text)) for text in pair]
-                          for pair in zip(tests["inputs"], tests["outputs"])]
-        self.judge_job = {"tests": tests, "style": style, "entry_point": entry_point, "prelude": self.prelude,
-                          "code": code if one_process else None}
-
-    def dispatch(self, server):
-        first = [self.prelude, self.code] if self.mode == "judge" else ["", self.code]
-        self.files = [memory_file(json.dumps([*first, self.judge_job["entry_point"]]).encode())]
-        if self.mode == "stdio":
-            self.files += [memory_file(encode(self.cases[self.case][0])), memory_file(), memory_file()]
-        else:
-            self.files.append(memory_file(json.dumps(self.judge_job).encode()))
-        preload = ["numpy"] if "numpy" in self.code or "numpy" in str(self.tests) else []
-        header = {"mode": self.mode, "cpu": self.cpu, "wall": self.wall, "asleep": self.asleep,
-                  "memory_mb": self.memory_mb, "preload": preload}
-        self.deadline = time.monotonic() + self.wall + 60
-        try:
-            send(server.socket, header, self.files)
-        except OSError:
-            pass                                    # dead: collect() sees it
-        return self
-
-    def collect(self, server):
-        """Set `result`, or `repeat`, or neither if there is another run to dispatch."""
-        try:
-            status, _ = time.monotonic() < self.deadline and receive(server.socket) or (None, [])
-        except OSError:
-            status = None
-        if status is None:
-            server.restart()
-            self.deaths += 1
-            if time.monotonic() > self.deadline or self.deaths > 1:
-                self.result = verdict("killed", "the server of this job died or hung, twice")
-        else:
-            self.spent.update({name: status[name] for name in ("cpu", "wall")})
-            self.spent["rss"] = max(self.spent["rss"], status["rss"])
-            self.repeat = status["limit"] == "wall" and status["starved"] and not self.repeat
-            if self.repeat:
-                self.spent.clear()
-            else:
-                self.result = self.conclude(status)
-        for fd in self.files:
-            os.close(fd)
-
-    def conclude(self, status):
-        reason, detail, flags = self.stdio_reason(status) if self.mode == "stdio" else self.judge_reason(status)
-        if reason == "passed" and self.mode == "stdio":
-            self.case += 1
-            if self.case < len(self.cases):
-                return None
-        return verdict(reason, detail, cpu_s=round(self.spent["cpu"], 3), wall_s=round(self.spent["wall"], 3),
-                       memory_mb=round(self.spent["rss"] / 2**20, 1), mode=self.mode, flags=tuple(flags))
-
-    def judge_reason(self, status):
-        try:
-            said = json.loads(read_file(self.files[1]))
-        except ValueError:
-            said = {}
-        stopped = stop_reason(status)
-        if status["limit"] or status.get("error"):
-            return *stopped, ()
-        if "reason" not in said:
-            return "killed", "the judge died: " + stopped[1], ()
-        if said["reason"] == "gone":
-            return *(stopped or ("failed: the program ended its connection", "")), ()
-        return said["reason"], said["detail"], said["flags"]
-
-    def stdio_reason(self, status):
-        where = f"input {self.case + 1} of {len(self.cases)}"
-        printed, errors = read_file(self.files[2]), read_file(self.files[3])[-2000:].decode("utf-8", "replace").strip()
-        last = errors.splitlines()[-1] if errors else ""
-        if status["limit"] or status.get("error") or status["signal"] or status["exit"]:
-            reason, detail = stop_reason(status)
-            if status["exit"] and last.startswith("MemoryError"):
-                reason = "memory"
-            elif status["exit"] and last.startswith("SyntaxError:"):
-                reason, detail = "syntax", last
-            elif status["exit"]:
-                reason = f"failed: {where}: exit status {status['exit']} {last[:200]}".strip()
-            return reason, detail or where, ()
-        if lines(printed.decode("utf-8", "replace")) != lines(self.cases[self.case][1]):
-            return f"failed: {where}: wrong output", repr(printed[:200]), ()
-        return "passed", "", ()
+def judge(code, tests, style="auto", entry_point=None, prelude="", cpu_s=CPU_S, wall_s=None, memory_mb=MEMORY_MB):
+    """A generator of one job's Result: yields (header, files) for each run by a server, is sent the status; yields None
+    when it should only go on once no other job runs."""
+    is_stdio, spent = isinstance(tests, dict), collections.Counter()
+    cases = [["\n".join(map(str, text)) if isinstance(text, list) else text for text in tests.get(name) or ()]
+             for name in ("inputs", "outputs")] if is_stdio else [[], []]
+    if not (code or "").strip():
+        return Result("no code")
+    if not isinstance(tests, (str, dict)) or is_stdio and not cases[0] or len(cases[0]) != len(cases[1]):
+        return Result("error: tests must be text or {'inputs': [...], 'outputs': [...]} of equal length")
+    if style == "check" and not entry_point:
+        return Result("error: tests of the style check need an entry_point")
+    header = {"stdio": is_stdio, "cpu": cpu_s, "wall": wall_s or 10 * cpu_s, "asleep": wall_s or 2 * cpu_s,
+              "memory_mb": memory_mb, "preload": ["numpy"] if "numpy" in code or "numpy" in str(tests) else []}
+    examination = {"tests": tests, "style": style, "entry_point": entry_point, "prelude": prelude or ""}
+    reason, detail = (yield from judge_stdio(code, cases, header, spent)) if is_stdio else (
+        yield from judge_tests([prelude or "", code, entry_point], examination, header, spent))
+    return Result(reason, detail, round(spent["cpu"], 3), round(spent["wall"], 3), round(spent["rss"] / 2**20, 1))
 
 
-def stop_reason(status):
-    """(reason, detail) of a program that was stopped or stopped by itself; None if it was still there."""
-    if status.get("error"):
-        return "error: " + status["error"], ""
-    limit = status["limit"] or ("cpu" if status["signal"] in (signal.SIGXCPU, signal.SIGKILL) and status["cpu_used_up"] else "")
-    if limit in ("cpu", "wall"):
-        return "timeout", f"{limit} time: {status['cpu']:.1f} s of cpu, {status['wall']:.1f} s of wall time"
-    if limit == "memory":
-        return "memory", f"{status['rss'] / 2**20:.0f} MB in all processes"
-    if limit:
-        return "killed", f"limit of {limit}"
-    if status["signal"]:
-        return "killed", f"signal {status['signal']}"
-    if status["exit"] is not None:
-        return f"failed: the program ended (exit status {status['exit']}) before it answered", ""
+def judge_tests(program, examination, header, spent):
+    status, (_, _, answer) = yield from run(header, [as_bytes(program), as_bytes(examination), b""], spent)
+    ended = why_ended(status, header)
+    if status["died"] or status["limit"]:
+        return ended
+    reason, detail = json.loads(answer)
+    if reason != "gone":
+        return reason, detail
+    how = "its connection" if status["exit"] is None else f"(exit status {status['exit']}) before it answered"
+    return ended or (f"failed: the program ended {how}", "")
+
+
+def judge_stdio(code, cases, header, spent):
+    for n, (given, wanted) in enumerate(zip(*cases), 1):
+        where = f"input {n} of {len(cases[0])}"
+        contents = [as_bytes(["", code, None]), encode(given), b"", b""]
+        status, (_, _, printed, errors) = yield from run(header, contents, spent)
+        last = errors[-2000:].decode("utf-8", "replace").strip().rpartition("\n")[2]
+        if ended := why_ended(status, header):
+            return ended
+        if status["exit"]:
+            word = {"MemoryError": "memory", "SyntaxError": "syntax"}.get(last.partition(":")[0])
+            return word or f"failed: {where}: exit status {status['exit']} {last[:200]}".strip(), last[:1000]
+        if lines(printed.decode("utf-8", "replace")) != lines(wanted):
+            return f"failed: {where}: wrong output", repr(printed[:200])
+    return "passed", ""
 
 
 def lines(text):
     return [line.rstrip() for line in text.rstrip().splitlines()]
+
+
+def run(header, contents, spent):
+    """(status, what the files hold then) of one run; of a second if something of ours died, or it got no processor."""
+    for attempt in (1, 2):
+        files = [memory_file(data) for data in contents]
+        try:
+            status = yield header, files
+            contents_now = [read_file(file) for file in files]
+        finally:
+            for file in files:
+                file.close()
+        if attempt == 2 or not (status["died"] or status["starved"]):
+            spent.update(cpu=status["cpu"], wall=status["wall"])
+            spent["rss"] = max(spent["rss"], status["rss"])
+            return status, contents_now
+        if status["starved"]:
+            yield None
+
+
+def new_status(died=None):
+    return {"died": died, "limit": None, "signal": 0, "exit": None, "cpu": 0.0, "wall": 0.0, "rss": 0, "starved": False}
+
+
+def why_ended(status, header):
+    """(reason, detail) of a run that was ended, or ended on a signal; None if it ended as programs do."""
+    limit = status["limit"]
+    if status["signal"] in (signal.SIGXCPU, signal.SIGKILL) and status["cpu"] >= header["cpu"]:
+        limit = "cpu"
+    if status["died"]:
+        return status["died"], ""
+    if limit in ("cpu", "wall"):
+        return "timeout", f"{limit} time: {status['cpu']:.1f} s of cpu, {status['wall']:.1f} s of wall time"
+    if limit == "memory":
+        return "memory", f"{status['rss'] / 2**20:.0f} MB in all processes"
+    if limit or status["signal"]:
+        return "killed", f"limit of {limit}" if limit else f"signal {status['signal']}"
+    return None
 
 
 class Server:
@@ -332,15 +277,15 @@ class Server:
         """Layers are probed by using them: a server that cannot set one up says which, and is started again without."""
         while True:
             self.socket, theirs = socket.socketpair()
+            fd = theirs.fileno()
             with theirs:
                 self.process = subprocess.Popen(
-                    [sys.executable, "-s", "-B", os.path.abspath(__file__), "--serve", str(theirs.fileno()), *self.disabled],
-                    env=clean_environment(), pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+                    [sys.executable, "-s", "-B", os.path.abspath(__file__), "--serve", str(fd), *self.disabled], pass_fds=[fd],
+                    env=clean_environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
             hello, _ = receive(self.socket) or ({"failed": "rlimits", "why": "it died at once"}, [])
+            self.banner, self.protected, self.scratch = (hello.get(name) for name in ("banner", "protected", "scratch"))
             if "failed" not in hello:
-                self.banner, self.protected, self.scratch = hello["banner"], hello["protected"], hello["scratch"]
                 return
-            self.scratch = None
             self.stop()
             if hello["failed"] in {"rlimits", *self.disabled}:
                 raise RuntimeError(f"the sandbox cannot start: {hello['failed']}: {hello['why']}")
@@ -359,8 +304,29 @@ class Server:
             shutil.rmtree(self.scratch, ignore_errors=True)
 
     def restart(self):
-        self.stop()
-        self.start()
+        """With patience: what ended the last one may end the next, and without a server the whole run is lost."""
+        for pause in (0.1, 1, 5):
+            self.stop()
+            try:
+                return self.start()
+            except (RuntimeError, OSError):
+                time.sleep(pause)
+        return self.start()
+
+    def begin(self, header, files):
+        self.deadline = time.monotonic() + header["wall"] + 60
+        with contextlib.suppress(OSError):          # dead: collect() sees it
+            send(self.socket, header, [file.fileno() for file in files])
+
+    def collect(self):
+        try:
+            status, _ = time.monotonic() < self.deadline and receive(self.socket) or (None, [])
+        except OSError:
+            status = None
+        if not status or "failed" in status:
+            self.restart()
+            return new_status("error: the server of this job died or hung" if "signals" in self.protected else "killed")
+        return status
 
 
 def clean_environment():
@@ -371,23 +337,24 @@ def clean_environment():
             "MALLOC_ARENA_MAX": "2", "USER": "sandbox", **threads, **kept}
 
 
-def memory_file(data=b""):
-    """A descriptor of an anonymous file: the program cannot block on it, and the servers pass it on unread."""
+def memory_file(data):
+    """An anonymous file: the program cannot block on it, and the servers pass it on unread."""
     try:
-        fd = os.memfd_create("job")
+        file = open(os.memfd_create("job"), "w+b", buffering=0)
     except (AttributeError, OSError):               # not Linux; or in a sandbox already
-        with tempfile.TemporaryFile() as file:
-            fd = os.dup(file.fileno())
-    while data:
-        data = data[os.write(fd, data):]
-    os.lseek(fd, 0, os.SEEK_SET)
-    return fd
+        file = tempfile.TemporaryFile(buffering=0)
+    file.write(data)
+    file.seek(0)
+    return file
 
 
-def read_file(fd):
-    os.lseek(fd, 0, os.SEEK_SET)
-    with open(fd, "rb", closefd=False) as file:
-        return file.read()
+def read_file(file):
+    file.seek(0)
+    return file.read()
+
+
+def as_bytes(message):
+    return json.dumps(message).encode()
 
 
 def encode(text):
@@ -395,7 +362,7 @@ def encode(text):
 
 
 def send(sock, message, fds=()):
-    socket.send_fds(sock, [json.dumps(message).encode() + b"\n"], fds)
+    socket.send_fds(sock, [as_bytes(message) + b"\n"], fds)
 
 
 def receive(sock):
@@ -411,162 +378,146 @@ def receive(sock):
 
 # ------------------------------------------------------------------------------------------------- F: the fork server
 
+cage = proc_fd = None                               # of this server and its forks; /proc, which a private root has not
+
+
 def serve(fd, disabled):
     """Fork a program (and once in a while a judge) per job. This process never reads a program or a test, for whatever
     it has in memory, its forks have too."""
+    global cage
     control = socket.socket(fileno=fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 100))
     os.close(fd)
-    sys.path[:] = [path for path in sys.path if path != os.path.dirname(os.path.abspath(__file__))]
-    global cage
-    cage = Cage({*disabled})
+    del sys.path[0]                                 # this file's folder
+    cage = Cage(set(disabled))
     try:
-        serve_jobs(control)
+        cage.enter()
+        judge = Judge()
+        send(control, cage.hello())
+        while job_and_files := receive(control):
+            job, fds = job_and_files
+            judge = prepare(job, judge)
+            send(control, run_job(job, fds, judge, control))
+            for fd in fds:
+                os.close(fd)
+        judge.stop()
     except LayerFailed as failure:
         send(control, {"failed": failure.layer, "why": str(failure)})
     finally:
-        if "root" not in cage.on:
+        if not cage.private:
             shutil.rmtree(cage.scratch, ignore_errors=True)
 
 
-def serve_jobs(control):
-    cage.enter()
-    judge = Judge(cage)
-    send(control, cage.hello())
-    preloaded = set()
-    while job_and_files := receive(control):
-        job, fds = job_and_files
-        if not preloaded.issuperset(job["preload"]):
-            preloaded.update(job["preload"])
-            for name in filter(importlib.util.find_spec, job["preload"]):
-                importlib.import_module(name)
-            cage.settle()
-            judge.stop()
-        if not judge.usable():
-            judge = Judge(cage)
-        status = run_job(job, fds, cage, judge, control)
-        for fd in fds:
-            os.close(fd)
-        send(control, status)
-    judge.stop()
+def prepare(job, judge):
+    """What the job imports is imported before the fork, once; the judge is a fork, too."""
+    missing = [name for name in job["preload"] if name not in sys.modules and importlib.util.find_spec(name)]
+    for name in missing:
+        importlib.import_module(name)
+    if missing:
+        cage.settle()
+        judge.stop()
+    return judge if judge.pid and not exited(judge.pid) else Judge()
 
 
-cage = None                                         # of this server and its forks
-
-
-def run_job(job, fds, cage, judge, control):
+def run_job(job, fds, judge, control):
     """Fork the program, hand the tests to the judge, watch both; then nothing of the job is left."""
-    started = time.monotonic()
-    status = {"limit": None, "signal": 0, "exit": None, "cpu": 0.0, "wall": 0.0, "rss": 0, "starved": False}
+    started, status = time.monotonic(), new_status()
     try:
-        if job["mode"] == "stdio":
+        if job["stdio"]:
             code, stdin, stdout, stderr = fds
             program = cage.spawn([stdin, stdout, stderr, code], job, run_script)
-            end = os.pidfd_open(program) if hasattr(os, "pidfd_open") else None
-            watch(job, status, program, end, judge, control, cage)
+            awaited = os.pidfd_open(program) if hasattr(os, "pidfd_open") else None
+            fds += [awaited] if awaited else []
         else:
             ours, theirs = socket.socketpair()
             with ours, theirs:
                 program = cage.spawn([cage.null, cage.null, cage.null, fds[0], theirs.fileno()], job, serve_program)
-                judge.begin([fds[1], ours.fileno()])
-            watch(job, status, program, None, judge, control, cage)
+                send(judge.socket, "job", [fds[1], fds[2], ours.fileno()])
+            awaited = judge.socket.fileno()
     except (OSError, LayerFailed) as problem:
-        status["error"] = f"no process could be started ({problem})"
+        status["died"] = f"error: no process could be started ({problem})"
     else:
-        finish(status, program, judge)
+        watch(job, status, program, awaited, judge, control)
+        finish(job, status, program, judge)
     cage.kill_strays(judge)
     cage.empty_scratch()
     status["wall"] = time.monotonic() - started
-    status["cpu_used_up"] = status["cpu"] >= job["cpu"]
     return status
 
 
-def watch(job, status, program, end, judge, control, cage):
+def watch(job, status, program, awaited, judge, control):
     """Until the judge (or, without one, the program) is done, or a limit is reached."""
-    started, judge_cpu, judge_waited = time.monotonic(), judge.cpu_time(), waited_for_cpu(judge.pid)
-    awaited = judge.socket.fileno() if job["mode"] != "stdio" else end
+    started, judge_before = time.monotonic(), None
     poller = select.poll()
-    for fd in (control.fileno(), awaited):
-        if fd is not None:
-            poller.register(fd, select.POLLIN)
+    for fd in {control.fileno(), control.fileno() if awaited is None else awaited}:
+        poller.register(fd, select.POLLIN)
     pause = 0.2 if awaited is not None else 0.002   # most jobs end before the first look at their processes
-    while True:
+    while not status["limit"]:
         ready = {fd for fd, _ in poller.poll(pause * 1000)}
         if control.fileno() in ready:               # the caller is gone
             for pid in (judge.pid, *cage.strays(judge), program):
                 kill(pid)
             os.waitpid(program, 0)
             sys.exit()
-        if awaited in ready or (awaited is None and exited(program)):
+        if awaited in ready or awaited is None and exited(program):
             break
         wall = time.monotonic() - started
         if wall > 0.2:
             pause = 0.05
-            cpu, memory, processes = usage(cage.strays(judge) or [program], cage.base_rss)
-            judged, waited = judge.cpu_time() - judge_cpu, waited_for_cpu(program) + waited_for_cpu(judge.pid) - judge_waited
+            cpu, waited, memory, processes = usage(cage.strays(judge) or [program])
+            judge_now = usage([judge.pid])
+            judge_before = judge_before or judge_now
+            judged, waited = judge_now[0] - judge_before[0], waited + judge_now[1] - judge_before[1]
             status["cpu"], status["rss"] = max(status["cpu"], cpu), max(status["rss"], memory)
             status["limit"] = ("cpu" if max(cpu, judged) > job["cpu"] else
                                "memory" if memory > TREE_FACTOR * job["memory_mb"] * 2**20 else
                                "processes" if processes > 2 * PROCESSES else
                                "wall" if wall > job["wall"] or wall - cpu - judged - waited > job["asleep"] else None)
-        if status["limit"]:
-            status["starved"] = waited > 0.1 * wall
-            break
-    if end is not None:
-        os.close(end)
+            status["starved"] = status["limit"] == "wall" and waited > 0.1 * wall
 
 
-def finish(status, program, judge):
+def finish(job, status, program, judge):
     """Reap the program; how it ended counts only if it ended by itself."""
-    gone = judge.collect() if not status["limit"] else False
-    patience = time.monotonic() + 0.5
-    while gone and not exited(program) and time.monotonic() < patience:
-        time.sleep(0.001)
+    if job["stdio"]:
+        pass
+    elif status["limit"]:
+        judge.stop()                                # it still examines
+    else:
+        answer = judge.collect()
+        if answer is None:
+            status["died"] = "error: the judge died" if "signals" in cage.hello()["protected"] else "killed"
+        patience = time.monotonic() + 0.5
+        while answer == "gone" and not exited(program) and time.monotonic() < patience:
+            time.sleep(0.001)
     by_itself = exited(program)
     kill(program)
     _, ended, used = os.wait4(program, 0)
     status["cpu"] = max(status["cpu"], used.ru_utime + used.ru_stime)
-    status["rss"] = max(status["rss"], used.ru_maxrss * (1024 if LINUX else 1))
+    status["rss"] = max(status["rss"], used.ru_maxrss * (1024 if sys.platform == "linux" else 1))
     if by_itself and os.WIFSIGNALED(ended):
         status["signal"] = os.WTERMSIG(ended)
     elif by_itself:
         status["exit"] = os.WEXITSTATUS(ended)
-    if status["limit"]:
-        judge.collect(wait=0.5)
 
 
 class Judge:
     """The fork server's end of a judge process, which serves many jobs."""
 
-    def __init__(self, cage):
-        self.socket, theirs = socket.socketpair()
-        limits = {"cpu": None, "memory_mb": JUDGE_MEMORY_MB}
+    def __init__(self):
+        self.jobs, (self.socket, theirs) = 0, socket.socketpair()
         with theirs:
+            limits = {"cpu": None, "memory_mb": JUDGE_MEMORY_MB}
             self.pid = cage.spawn([cage.null, cage.null, cage.null, theirs.fileno()], limits, judge_jobs)
-        self.cage, self.jobs, self.busy = cage, 0, False
         hello, _ = receive(self.socket) or ({"failed": "rlimits", "why": "the judge died at once"}, [])
         if "failed" in hello:
             raise LayerFailed(hello["failed"], hello["why"])
 
-    def begin(self, fds):
-        self.jobs, self.busy = self.jobs + 1, True
-        send(self.socket, "job", fds)
-
-    def collect(self, wait=None):
-        """True if the judge says that its program is gone; a judge that is silent, dead or no longer clean is ended."""
-        if not self.busy:
-            return False
-        self.busy, answer = False, None
-        if wait is None or select.select([self.socket], [], [], wait)[0]:
-            answer, _ = receive(self.socket) or (None, [])
+    def collect(self):
+        """"done", "gone" if its program ended too early, None if it died. A judge that is not clean or old is ended."""
+        answer, _ = receive(self.socket) or (None, [])
+        self.jobs += 1
         if not answer or not answer["clean"] or self.jobs >= JUDGE_JOBS:
             self.stop()
-        return bool(answer and answer["gone"])
-
-    def usable(self):
-        return self.pid and not exited(self.pid)
-
-    def cpu_time(self):
-        return usage([self.pid], 0)[0] if self.pid and LINUX else 0
+        return answer and answer["said"]
 
     def stop(self):
         if self.pid:
@@ -585,92 +536,78 @@ def exited(pid):
 
 
 def kill(pid):
-    try:
+    with contextlib.suppress(OSError):
         os.kill(pid, signal.SIGKILL)
-    except OSError:
-        pass
-
-
-proc_fd = None                                      # of /proc, kept open by F: its private root has none
 
 
 def proc(path, read=lambda fd: os.read(fd, 4096)):
-    """The content of a file under /proc; None if there is none."""
+    """The content of a file under /proc, or what else `read` makes of it; empty if there is none."""
     try:
         fd = os.open(path if proc_fd else "/proc/" + path, os.O_RDONLY, dir_fd=proc_fd)
     except OSError:
-        return None
+        return b""
     try:
         return read(fd)
     except OSError:
-        return None
+        return b""
     finally:
         os.close(fd)
 
 
 def tree(pid):
     """All descendants of a process."""
-    found = []
-    for thread in proc(f"{pid}/task", os.listdir) or ():
-        for child in (proc(f"{pid}/task/{thread}/children") or b"").split():
-            found += [int(child), *tree(int(child))]
-    return found
+    children = [int(child) for thread in proc(f"{pid}/task", os.listdir)
+                for child in proc(f"{pid}/task/{thread}/children").split()]
+    return children + [inner for child in children for inner in tree(child)]
 
 
-def usage(roots, base_rss):
-    """(seconds of cpu, resident bytes, number) of the processes and their descendants."""
-    cpu = memory = 0
+def usage(roots):
+    """(seconds of cpu, seconds in the queue for a processor, resident bytes, number) of processes and their descendants."""
+    cpu = waited = memory = 0
     pids = [pid for root in roots for pid in (root, *tree(root))]
     for pid in pids:
-        stat = (proc(f"{pid}/stat") or b"").rpartition(b")")[2].split()
+        stat = proc(f"{pid}/stat").rpartition(b")")[2].split()
         if stat:
             cpu += sum(map(int, stat[11:15])) / os.sysconf("SC_CLK_TCK")
-            memory += max(0, int(stat[21]) * resource.getpagesize() - base_rss)      # what it shares with F is F's
-    return cpu, memory, len(pids)
-
-
-def waited_for_cpu(pid):
-    """Seconds that the threads of a process stood in the queue for a processor: the machine's fault, not the program's."""
-    waits = [(proc(f"{pid}/task/{thread}/schedstat") or b"0 0").split()[1] for thread in proc(f"{pid}/task", os.listdir) or ()]
-    return sum(map(int, waits)) / 1e9
+            memory += max(0, int(stat[21]) * resource.getpagesize() - cage.base_rss)    # what it shares with F is F's
+        for thread in proc(f"{pid}/task", os.listdir):
+            waited += int((proc(f"{pid}/task/{thread}/schedstat").split() or [0, 0])[1]) / 1e9
+    return cpu, waited, memory, len(pids)
 
 
 # ------------------------------------------------------------------------------------------------- S: the program
 
 def load_code(name):
     """The program's module, and a function that runs the prelude and the program in it."""
-    prelude, code, entry_point = json.loads(read_file(3))
-    os.close(3)
-    module = types.ModuleType(name)
-    sys.modules[name] = module
+    with open(3, "rb", buffering=0) as file:
+        prelude, code, entry_point = json.loads(read_file(file))
+    sys.modules[name] = module = types.ModuleType(name)
     module.__file__ = "solution.py"
 
     def run():
         if prelude:
-            try:
+            with contextlib.suppress(SyntaxError):
                 exec(compile_prelude(prelude), module.__dict__)
-            except SyntaxError:
-                pass
             module.__dict__.pop(entry_point, None)  # the prelude's own is a stub
         linecache.cache["solution.py"] = (len(code), None, code.splitlines(True), "solution.py")
         exec(compile(encode(code), "solution.py", "exec", dont_inherit=True), module.__dict__)
     return module, run
 
 
-def compile_prelude(text):
+def compile_prelude(text, flags=0):
     """A prelude may end inside a function: the head that a completion continues."""
     try:
-        return compile(text, "prelude.py", "exec", dont_inherit=True)
+        return compile(text, "prelude.py", "exec", flags, dont_inherit=True)
     except SyntaxError:
-        return compile(text + "\n    pass\n", "prelude.py", "exec", dont_inherit=True)
+        return compile(text + "\n    pass\n", "prelude.py", "exec", flags, dont_inherit=True)
 
 
 def run_script():
     """A stdio job: 0, 1 and 2 are files; end as a script does."""
     sys.stdin, sys.stdout, sys.stderr = (open(fd, mode, encoding="utf-8", errors="surrogateescape", closefd=False)
                                          for fd, mode in ((0, "r"), (1, "w"), (2, "w")))
-    _, run = load_code("__main__")
     status = 0
+    _, run = load_code("__main__")
     try:
         run()
     except SystemExit as end:
@@ -694,86 +631,66 @@ def serve_program():
     module, run = load_code("solution")
     peer = Peer(socket.socket(fileno=4), module)
     sys.setrecursionlimit(sys.getrecursionlimit() + 50)
-    report = []
     try:
         run()
-        report = ["ready", [name for name in module.__dict__ if not name.startswith("_")]]
+        report = ["ready", [name for name in module.__dict__ if not name.startswith("_")], False, ""]
     except SyntaxError as problem:
-        report = ["syntax", str(problem)]
+        report = ["syntax", [], False, str(problem)]
     except BaseException as problem:
-        report = ["raised", isinstance(problem, MemoryError), describe(problem)]
+        report = ["raised", [], isinstance(problem, MemoryError), describe(problem)]
     peer.write(report)
     while True:
         peer.answer(peer.read())
 
 
 # ------------------------------------------------------------------------------------------------- between J and S
-# Both ends hold a Peer. A message is one JSON list, its length in front. Plain data crosses by value, tagged so that types
-# stay exact; containers are numbered in the order of packing, so that aliases, cycles and changed arguments can be named by
-# number. All else stays where it is: the other side gets a stand-in, an object of a class made for it, that asks back.
+# Both ends hold a Peer. A message is one JSON list on a line. Plain data crosses by value, tagged so that types stay exact;
+# containers are numbered in the order of packing, so that aliases, cycles and changed arguments can be named by number. All
+# else stays where it is: the other side gets a stand-in, an object of a class made for it, that asks back.
 
 FLAT = {type(None), bool, str, float}
+TEXTS = {int: (hex, lambda text: int(text, 16)), bytes: (bytes.hex, bytes.fromhex),
+         type(NotImplemented): (repr, lambda _: NotImplemented), type(Ellipsis): (repr, lambda _: Ellipsis)}
 CONTAINERS = {kind.__name__: kind for kind in (list, tuple, dict, set, frozenset, bytearray, collections.deque,
                                                collections.OrderedDict, collections.Counter, collections.defaultdict)}
-FROZEN = (tuple, frozenset)
-VALUES = {                                          # immutable classes of the standard library: what rebuilds one
-    "builtins.complex": lambda v: (v.real, v.imag), "builtins.range": lambda v: (v.start, v.stop, v.step),
-    "builtins.slice": lambda v: (v.start, v.stop, v.step), "decimal.Decimal": lambda v: (str(v),),
-    "fractions.Fraction": lambda v: (v.numerator, v.denominator), "uuid.UUID": lambda v: (str(v),),
-    "datetime.timedelta": lambda v: (v.days, v.seconds, v.microseconds), "datetime.date": lambda v: (v.year, v.month, v.day),
-    "datetime.time": lambda v: (v.hour, v.minute, v.second, v.microsecond, v.tzinfo),
-    "datetime.datetime": lambda v: (*v.timetuple()[:6], v.microsecond, v.tzinfo),
-    "datetime.timezone": lambda v: (v.utcoffset(None),), "pathlib.PosixPath": lambda v: (str(v),),
-    "pathlib.PurePosixPath": lambda v: (str(v),), "re.Pattern": lambda v: (v.pattern, v.flags)}
+VALUES = {name: attributes for name, *attributes in map(str.split, """
+builtins.complex real imag, builtins.range start stop step, builtins.slice start stop step, fractions.Fraction numerator denominator,
+datetime.timedelta days seconds microseconds, datetime.date year month day, datetime.time hour minute second microsecond tzinfo,
+datetime.datetime year month day hour minute second microsecond tzinfo, datetime.timezone, re.Pattern pattern flags,
+decimal.Decimal, uuid.UUID, pathlib.PosixPath, pathlib.PurePosixPath""".split(","))}        # immutable: what rebuilds one, else its text
 BASES = {int: int.__index__, float: float.__float__, str: str.__str__, bytes: lambda v: bytes.__getitem__(v, slice(None)),
          complex: complex.__pos__, tuple: lambda v: tuple(tuple.__iter__(v)),
          frozenset: lambda v: frozenset(frozenset.__iter__(v))}                   # what a subclass's instance is equal to
 LIBRARY = set("builtins math cmath itertools functools collections operator string re datetime decimal fractions statistics "
               "heapq bisect typing abc enum dataclasses copy json random numbers types textwrap uuid pathlib time numpy"
-              .split())                             # modules whose functions and classes are the same on both sides
-NOT_LIBRARY = {"exec", "eval", "compile", "globals", "locals", "vars", "open", "input", "setattr", "delattr", "breakpoint",
-               "exit", "quit", "__import__", "attrgetter", "methodcaller"}
+              .split())                             # modules whose classes are the same on both sides
+NOT_LIBRARY = {"attrgetter", "methodcaller"}        # would reach what an underscore hides
 
 COMPARISONS = {"__lt__", "__le__", "__gt__", "__ge__"}
 ARITHMETIC = {f"__{r}{name}__" for r in ("", "r") for name in
               "add sub mul matmul truediv floordiv mod divmod pow and or xor lshift rshift".split()}
 SCALING = {"__mul__", "__rmul__", "__matmul__", "__rmatmul__"}
 UNARY = {f"__{name}__" for name in "abs neg pos invert int float complex index round trunc floor ceil bool".split()}
-ITERATION = {"__iter__", "__next__", "__len__", "__getitem__", "__contains__", "__reversed__", "__bool__", "__hash__", "__eq__"}
-OPERATIONS = {"__call__", "__enter__", "__exit__", "__str__", "__repr__", "__format__", "__setitem__", "__delitem__",
-              *COMPARISONS, *ARITHMETIC, *UNARY, *ITERATION}
+ITERATION = {f"__{name}__" for name in "iter next len getitem contains reversed bool hash eq".split()}
 ON_VALUES = {"__call__", "__enter__", "__exit__", "__str__", "__repr__"}           # of subclasses of int, str, tuple...
+ATTRIBUTES = {"get": getattr, "set": setattr, "delete": delattr}
+OPERATIONS = {*ON_VALUES, *COMPARISONS, *ARITHMETIC, *UNARY, *ITERATION, "__format__", "__setitem__", "__delitem__"}
 
 
-class Gone(BaseException):
-    """The other end closed the connection or broke its rules: nothing the tests catch."""
-
-
-class StandInClass(type):
-    """Class of the classes made for those of the other side."""
-
-    def __call__(cls, *args, **kwargs):
-        return peer.construct(cls, args, kwargs)
-
-    def __getattr__(cls, name):
-        return peer.get(cls, name)
-
-    def __setattr__(cls, name, value):
-        peer.ask("set", cls, name, value)
-
-    def __iter__(cls):                              # enumerations
-        return iter(peer.ask("special", "__iter__", cls))
-
-    def __len__(cls):
-        return peer.ask("special", "__len__", cls)
-
-    def __getitem__(cls, key):
-        return peer.ask("special", "__getitem__", cls, key)
+def forward(name):
+    """The method of a stand-in that has the other side do the operation."""
+    if name == "__call__":
+        return lambda self, *args, **kwargs: peer.ask("call", self, args, kwargs)
+    if name == "__exit__":
+        return lambda self, kind, problem, _: peer.ask("special", name, self, kind, problem, None)
+    return lambda self, *args: peer.ask("special", name, self, *args)
 
 
 class StandIn:
     def __getattr__(self, name):
-        return peer.get(self, name)
+        if name.startswith("__") and name.endswith("__"):
+            raise AttributeError(name)
+        return peer.ask("get", self, name)
 
     def __setattr__(self, name, value):
         object.__setattr__(self, name, value) if name.startswith("__") else peer.ask("set", self, name, value)
@@ -782,28 +699,20 @@ class StandIn:
         peer.ask("delete", self, name)
 
 
-def forward(name):
-    def method(self, *args):
-        return peer.special(name, self, *args)
-    if name == "__call__":
-        def method(self, *args, **kwargs):
-            return peer.ask("call", self, args, kwargs)
-    if name == "__exit__":
-        def method(self, kind, problem, _):
-            return peer.ask("special", name, self, kind, problem, None)
-    method.__name__ = name
-    return method
-
-
-FORWARD = {name: forward(name) for name in OPERATIONS}
+class StandInClass(StandIn, type):
+    """Class of the classes made for those of the other side; enumerations are iterated."""
+    __call__, __iter__, __len__, __getitem__ = map(forward, ("__call__", "__iter__", "__len__", "__getitem__"))
 
 
 class Peer:
+    by_name = (type,)                               # what S may name to J: classes. A function of J's would run in J
+
     def __init__(self, sock, root=None):
-        self.sock, self.lock, self.serving = sock, threading.RLock(), 0
+        self.sock, self.incoming = sock, sock.makefile("rb")
+        self.lock, self.serving = threading.RLock(), 0
         self.exports, self.export_ids = {0: root}, {id(root): 0}        # ours that the other side may name
         self.stand_ins, self.stand_in_ids = {}, {}                      # theirs that we may name
-        self.described, self.describing = set(), set()
+        self.described, self.fresh = set(), []                          # exports described to the other side; just now
 
     # ---- messages
 
@@ -811,23 +720,13 @@ class Peer:
         data = json.dumps(message).encode()
         if len(data) > FRAME_LIMIT:
             raise ValueError("more data than may cross at once")
-        self.sock.sendall(struct.pack("<I", len(data)) + data)
+        self.sock.sendall(data + b"\n")
 
     def read(self):
-        head = self.receive(4)
-        size = struct.unpack("<I", head)[0] if len(head) == 4 else 0
-        if not size or size > FRAME_LIMIT:
-            self.end("more data than may cross at once" if size else "")
-        data = self.receive(size)
-        return json.loads(data) if len(data) == size else self.end("")
+        line = self.incoming.readline(FRAME_LIMIT + 1)
+        return json.loads(line) if line.endswith(b"\n") else self.end()
 
-    def receive(self, size):
-        data = self.sock.recv(size, socket.MSG_WAITALL)
-        while 0 < len(data) < size and (more := self.sock.recv(size - len(data), socket.MSG_WAITALL)):
-            data += more                            # a signal came in between
-        return data
-
-    def end(self, why):
+    def end(self):
         os._exit(0)                                 # S; a judge goes on to the next
 
     def ask(self, action, *args):
@@ -835,35 +734,37 @@ class Peer:
         with self.lock:
             if not self.serving:
                 raise RuntimeError("the tests are not waiting: a call from a thread came too late")
-            bag = {}
-            self.write(["ask", action, self.pack_all(args, bag), self.redirected()])
-            self.described |= self.describing
-            while True:
-                message = self.read()
-                if message[0] != "ask":
-                    return self.conclude(message, [thing for _, thing in bag.values()], action, args)
+            bag, self.fresh = {}, []
+            try:
+                self.write(["ask", action, self.pack_all(args, bag), self.redirected()])
+            except BaseException:
+                self.described.difference_update(self.fresh)
+                raise
+            while (message := self.read())[0] == "ask":
                 self.answer(message)
+            outcome, value, printed = self.accept(message, [thing for _, thing in bag.values()], action, args)
+            if printed:
+                sys.stdout.write(printed)
+            if outcome == "raised":
+                raise value
+            return value
 
-    def conclude(self, message, things, action, args):
+    def accept(self, message, things, action, args):
         outcome, value, changes, printed = message
         value = self.unpack(value, things)
-        changes = [(things[n], [self.unpack(item, things) for item in items]) for n, items in changes]
-        for thing, items in changes:
-            replace(thing, items)
-        if printed:
-            sys.stdout.write(printed)
-        if outcome == "raised":
-            raise value
-        return value
+        changes = [(things[n], [self.unpack(item, things) for item in content]) for n, content in changes]
+        for thing, content in changes:
+            replace(thing, content)
+        return outcome, value, printed
 
     def answer(self, message):
-        _, action, args, redirected = message
+        _, action, args, redirection = message
         things, before, printed = [], [], None
         self.serving += 1
         try:
             args = [self.unpack(arg, things) for arg in args]
-            before = [(n, thing, items(thing)) for n, thing in enumerate(things) if not isinstance(thing, FROZEN)]
-            with redirect(redirected) as printed:
+            before = [(n, thing, items(thing)) for n, thing in enumerate(things) if not isinstance(thing, (tuple, frozenset))]
+            with redirected(redirection) as printed:
                 outcome, value = "returned", self.perform(action, *args)
         except Gone:
             raise
@@ -874,16 +775,15 @@ class Peer:
             self.reply(outcome, value, things, before, printed and printed.getvalue())
 
     def reply(self, outcome, value, things, before, printed):
-        limit = sys.getrecursionlimit()
+        limit, self.fresh = sys.getrecursionlimit(), []
         sys.setrecursionlimit(max(limit, 20000))    # the data may be nested deeper than the program may call
         try:
             bag = {id(thing): (n, thing) for n, thing in enumerate(things)}
             value = self.pack(value, bag)
             changes = [[n, self.pack_all(items(thing), bag)] for n, thing, old in before if not same(items(thing), old)]
             self.write([outcome, value, changes, printed])
-            self.described |= self.describing
         except Exception as problem:                # not packable: nested too deep, too large, a property that raises
-            self.describing = set()
+            self.described.difference_update(self.fresh)
             self.write(["raised", self.pack(type(problem)(*problem.args[:1]), {}), [], None])
         finally:
             sys.setrecursionlimit(limit)
@@ -896,35 +796,15 @@ class Peer:
     def perform(self, action, *args):
         if action == "call":
             return args[0](*args[1], **args[2])
-        if action == "get":
-            return getattr(*args)
-        if action == "set":
-            return setattr(*args)
-        if action == "delete":
-            return delattr(*args)
         if action == "special":
             name, thing, *rest = args
             return getattr(type(thing), name)(thing, *rest)
-        if action == "send":
-            return args[0].send(args[1])
         if action == "copy":                        # of a subclass of list, dict or set: the plain thing it is equal to
             kind = next(kind for kind in (list, dict, set) if isinstance(args[0], kind))
             return dict(dict.items(args[0])) if kind is dict else kind(kind.__iter__(args[0]))
         if action == "await":
-            import asyncio
-            return asyncio.run(args[0])
-        raise ValueError(action)
-
-    def get(self, thing, name):
-        if name.startswith("__") and name.endswith("__"):
-            raise AttributeError(name)
-        return self.ask("get", thing, name)
-
-    def construct(self, cls, args, kwargs):
-        return self.ask("call", cls, args, kwargs)
-
-    def special(self, name, thing, *args):
-        return self.ask("special", name, thing, *args)
+            return importlib.import_module("asyncio").run(args[0])
+        return ATTRIBUTES[action](*args) if action in ATTRIBUTES else args[0].send(args[1])
 
     # ---- packing
 
@@ -935,34 +815,34 @@ class Peer:
         kind = type(value)
         if kind in FLAT:
             return value
-        if kind is int:
-            return value if -1 << 63 <= value < 1 << 63 else ["int", hex(value)]
-        if kind is bytes:
-            return ["bytes", value.hex()]
+        if kind is int and -1 << 63 <= value < 1 << 63:
+            return value
+        if kind in TEXTS:
+            return [kind.__name__, TEXTS[kind][0](value)]
         if id(value) in bag:
             return ["same", bag[id(value)][0]]
-        if CONTAINERS.get(kind.__name__) is kind or kind.__module__ == "numpy" and is_array(value):
+        if CONTAINERS.get(kind.__name__) is kind or is_numpy(value) and kind.__name__ == "ndarray":
             bag[id(value)] = len(bag), value
             extra = getattr(value, "maxlen", None) if kind is collections.deque else getattr(value, "default_factory", None)
             if kind.__name__ == "ndarray":
                 extra = (value.dtype.str, *value.shape)
             return [kind.__name__, self.pack(extra, bag), *self.pack_all(items(value), bag)]
-        if kind.__module__ == "numpy" and hasattr(value, "dtype") and plain_dtype(value.dtype):
+        if is_numpy(value):
             return ["numpy", value.dtype.str, value.tobytes().hex()]
         if id(value) in self.stand_in_ids:
             return ["yours", self.stand_in_ids[id(value)]]
         name = f"{kind.__module__}.{kind.__qualname__}"
         if name in VALUES:
-            return ["value", name, *self.pack_all(VALUES[name](value), bag)]
-        named = library_name(value)
-        return ["library", *named] if named else self.export(value, bag)
-
-    def export(self, value, bag):
+            parts = [getattr(value, attribute) for attribute in VALUES[name]] or [str(value)]
+            return ["value", name, *self.pack_all([value.utcoffset(None)] if name == "datetime.timezone" else parts, bag)]
+        if isinstance(value, self.by_name) and (named := library_name(value)):
+            return ["library", *named]
         number = self.export_ids.setdefault(id(value), len(self.exports))
         self.exports[number] = value
-        if number in self.described or number in self.describing:
+        if number in self.described:
             return ["mine", number]
-        self.describing.add(number)
+        self.described.add(number)
+        self.fresh.append(number)
         return ["mine", number, *self.describe(value, bag)]
 
     def describe(self, value, bag):
@@ -972,19 +852,16 @@ class Peer:
             operations = {name for base in value.__mro__ if base not in roots and base is not object
                           for name in OPERATIONS & vars(base).keys() if vars(base)[name] is not None}
             parents = [base for base in value.__bases__ if base in own]
-            return ["class", value.__name__, value.__module__, sorted(operations), self.pack(roots[:1], bag),
-                    self.pack(parents, bag), isinstance(value, type) and issubclass(value, (list, dict, set))]
-        if isinstance(value, BaseException):
-            args = [arg if is_plain(arg) else repr(arg)[:1000] for arg in value.args]
-            return ["exception", self.pack(type(value), bag), self.pack(args, bag)]
-        if isinstance(value, types.GeneratorType):
-            return ["generator"]
-        if isinstance(value, types.CoroutineType):
-            return ["coroutine"]
+            about = [sorted(operations), roots[:1], parents]
+            return ["class", value.__name__, str(value.__module__), *self.pack_all(about, bag), issubclass(value, (list, dict, set))]
+        if isinstance(value, (types.GeneratorType, types.CoroutineType)):
+            return [type(value).__name__]
         if isinstance(value, (types.FunctionType, types.MethodType, types.BuiltinMethodType)):
             return ["function", value.__name__, value.__doc__ if isinstance(value.__doc__, str) else None]
-        base = next((base for base in BASES if isinstance(value, base)), None)
-        return ["object", self.pack(type(value), bag), *([self.pack(BASES[base](value), bag)] if base else [])]
+        if isinstance(value, BaseException):
+            args = [arg if is_plain(arg) else repr(arg)[:1000] for arg in value.args]
+            return ["exception", self.pack(type(value), bag), *self.pack_all(args, bag)]
+        return ["object", self.pack(type(value), bag), *[self.pack(BASES[base](value), bag) for base in BASES if isinstance(value, base)]]
 
     # ---- unpacking
 
@@ -996,10 +873,6 @@ class Peer:
             return self.unpack_container(tag, rest, things)
         if tag == "same":
             return things[rest[0]]
-        if tag == "int":
-            return int(rest[0], 16)
-        if tag == "bytes":
-            return bytes.fromhex(rest[0])
         if tag == "numpy":
             return from_bytes(rest[0], bytes.fromhex(rest[1]))[0]
         if tag == "yours":
@@ -1013,76 +886,67 @@ class Peer:
             return from_library(*rest)
         if tag == "mine":
             return self.stand_in(things, *rest)
-        raise ValueError(tag)
+        return next(read for kind, (_, read) in TEXTS.items() if kind.__name__ == tag)(rest[0])
 
     def unpack_container(self, tag, rest, things):
         n = len(things)
-        extra = None
-        if tag in ("tuple", "frozenset"):
-            things.append(None)
-            things[n] = CONTAINERS[tag](self.unpack(item, things) for item in rest[1:])
-        elif tag == "ndarray":
-            things.append(None)
-            extra = self.unpack(rest[0], things)
-            things[n] = from_bytes(extra[0], self.unpack(rest[1], things)).reshape(extra[1:]).copy()
+        things.append(None if tag in ("tuple", "frozenset", "ndarray", "deque") else CONTAINERS[tag]())
+        extra = self.unpack(rest[0], things)
+        if tag == "deque":
+            things[n] = collections.deque(maxlen=extra)
+        elif tag == "defaultdict":
+            things[n].default_factory = extra
+        content = [self.unpack(item, things) for item in rest[1:]]
+        if tag == "ndarray":
+            things[n] = from_bytes(extra[0], content[0]).reshape(extra[1:]).copy()
+        elif things[n] is None:
+            things[n] = CONTAINERS[tag](content)
         else:
-            kind = CONTAINERS[tag]
-            things.append(kind() if tag != "deque" else None)
-            extra = self.unpack(rest[0], things)
-            if tag == "deque":
-                things[n] = collections.deque(maxlen=extra)
-            elif tag == "defaultdict":
-                things[n].default_factory = extra
-            replace(things[n], [self.unpack(item, things) for item in rest[1:]])
+            replace(things[n], content)
         return things[n]
 
     def stand_in(self, things, number, kind=None, *rest):
         if kind is None or number in self.stand_ins:
             return self.stand_ins[number]
-        if kind == "class":
-            made = self.stand_in_class(things, *rest)
-        elif kind == "exception":
-            made = self.stand_in_exception(*[self.unpack(part, things) for part in rest])
-        elif kind == "object":
-            cls = self.unpack(rest[0], things)
-            base = [self.unpack(part, things) for part in rest[1:]]
-            root = type(base[0]) if base else object
-            assert isinstance(cls, StandInClass) and (root in BASES or not base)
-            made = root.__new__(cls, *base)
-        else:
-            made = {"function": stand_in_function, "generator": stand_in_generator,
-                    "coroutine": stand_in_coroutine}[kind](number, *rest)
+        make = {"class": stand_in_class, "object": stand_in_object, "exception": stand_in_exception, "function": stand_in_function,
+                "generator": stand_in_generator, "coroutine": stand_in_coroutine}[kind]
+        made = make(*[self.unpack(part, things) for part in rest])
         self.stand_ins[number] = made
         self.stand_in_ids[id(made)] = number
         return made
 
-    def stand_in_class(self, things, name, module, operations, roots, parents, is_container):
-        roots, parents = self.unpack(roots, things), self.unpack(parents, things)
-        assert all(root in BASES or issubclass(root, BaseException) for root in roots)
-        assert all(isinstance(parent, StandInClass) for parent in parents)
-        methods = {name: FORWARD[name] for name in operations if not roots or name in ON_VALUES}
-        space = {**methods, "__module__": str(module), "_is_container": bool(is_container)}
-        if "__eq__" in methods and "__hash__" not in methods:
-            space["__hash__"] = None
-        lacking = [root for root in roots if not any(issubclass(parent, root) for parent in parents)]
-        try:
-            return type.__new__(StandInClass, name, (*parents, *([] if parents else [StandIn]), *lacking), space)
-        except TypeError:                           # an order of bases that is possible there but not here
-            return type.__new__(StandInClass, name, (StandIn, *roots), space)
 
-    def stand_in_exception(self, cls, args):
-        assert issubclass(cls, BaseException)
-        if isinstance(cls, StandInClass):
-            made = cls.__new__(cls, *args)
-            BaseException.args.__set__(made, tuple(args))
-            return made
-        try:
-            return cls(*args)
-        except Exception:                           # a class with rules for its arguments
-            return RuntimeError(f"{cls.__name__}: {args}")
+def stand_in_class(name, module, operations, roots, parents, is_container):
+    assert all(root in BASES or issubclass(root, BaseException) for root in roots)
+    assert all(isinstance(parent, StandInClass) for parent in parents)
+    space = {name: forward(name) for name in operations if name in (ON_VALUES if roots else OPERATIONS)}
+    space |= {"__module__": str(module), "_is_container": bool(is_container)}
+    if "__eq__" in space and "__hash__" not in space:
+        space["__hash__"] = None
+    lacking = [root for root in roots if not any(issubclass(parent, root) for parent in parents)]
+    try:
+        return type.__new__(StandInClass, name, (*parents, *([] if parents else [StandIn]), *lacking), space)
+    except TypeError:                               # an order of bases that is possible there but not here
+        return type.__new__(StandInClass, name, (StandIn, *roots), space)
 
 
-def stand_in_function(number, name, doc):
+def stand_in_object(cls, *base):
+    root = type(base[0]) if base else object
+    assert isinstance(cls, StandInClass) and (root in BASES or not base)
+    return root.__new__(cls, *base[:1])
+
+
+def stand_in_exception(cls, *args):
+    assert issubclass(cls, BaseException)
+    made = cls.__new__(cls, *args)
+    if not isinstance(cls, StandInClass):
+        with contextlib.suppress(Exception):        # a class with rules for its arguments
+            made.__init__(*args)
+    BaseException.args.__set__(made, args)
+    return made
+
+
+def stand_in_function(name, doc):
     def function(*args, **kwargs):
         return peer.ask("call", function, args, kwargs)
     function.__name__ = function.__qualname__ = name
@@ -1090,20 +954,17 @@ def stand_in_function(number, name, doc):
     return function
 
 
-def stand_in_generator(number):
+def stand_in_generator():
     def generator():
         sent = None
-        while True:
-            try:
-                value = peer.ask("send", this, sent)
-            except StopIteration as stop:
-                return stop.value
-            sent = yield value
+        with contextlib.suppress(StopIteration):
+            while True:
+                sent = yield peer.ask("send", this, sent)
     this = generator()
     return this
 
 
-def stand_in_coroutine(number):
+def stand_in_coroutine():
     async def coroutine():
         return peer.ask("await", this)
     this = coroutine()
@@ -1111,8 +972,8 @@ def stand_in_coroutine(number):
 
 
 def is_plain(value):
-    return type(value) in FLAT or type(value) in (int, bytes) or type(value) in CONTAINERS.values() and all(
-        is_plain(item) for item in items(value))
+    kind = type(value)
+    return kind in FLAT or kind in (int, bytes) or kind in CONTAINERS.values() and all(map(is_plain, items(value)))
 
 
 def items(container):
@@ -1142,67 +1003,49 @@ def replace(container, content):
         container[...] = from_bytes(container.dtype.str, content[0]).reshape(container.shape)
 
 
-def is_array(value):
-    return type(value).__name__ == "ndarray" and plain_dtype(value.dtype)
-
-
-def plain_dtype(dtype):
-    return dtype.kind in "biufcSUmM?"
+def is_numpy(value):
+    """Whether it is a numpy array or scalar of numbers, dates or characters."""
+    numpy = sys.modules.get("numpy")
+    return numpy and (type(value) is numpy.ndarray or isinstance(value, numpy.generic)) and value.dtype.kind in "biufcSUmM?"
 
 
 def from_bytes(dtype, data):
     import numpy
     dtype = numpy.dtype(dtype)
-    assert plain_dtype(dtype)
+    assert dtype.kind in "biufcSUmM?"
     return numpy.frombuffer(data, dtype)
 
 
 def library_name(value):
-    """(module, name) under which both sides find the same function, class or module; None for all else."""
-    if isinstance(value, types.ModuleType):
-        return (value.__name__, "") if value.__name__.split(".")[0] in LIBRARY else None
-    if not isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)) or isinstance(value, StandInClass):
-        return None
+    """(module, name) under which both sides find the same class or function; None for all else."""
     module, name = value.__module__, value.__qualname__
-    if not isinstance(module, str) or name in NOT_LIBRARY or name.startswith("_") or not (
-            module.split(".")[0] in LIBRARY or is_library_exception(module, value)):
-        return None
-    return (module, name) if getattr(sys.modules.get(module), name, None) is value else None
-
-
-def is_library_exception(module, value):
-    return (module.split(".")[0] in sys.stdlib_module_names - {"unittest"} and isinstance(value, type)
-            and issubclass(value, BaseException))
+    known = isinstance(module, str) and name not in NOT_LIBRARY and not name.startswith("_") and (
+        module in LIBRARY or isinstance(value, type) and issubclass(value, BaseException)
+        and module.split(".")[0] in sys.stdlib_module_names - {"unittest"})
+    return (module, name) if known and getattr(sys.modules.get(module), name, None) is value else None
 
 
 def from_library(module, name):
     assert module.split(".")[0] in LIBRARY | sys.stdlib_module_names and "_" not in (module[:1], name[:1])
-    found = importlib.import_module(module)
-    found = getattr(found, name) if name else found
-    assert library_name(found)
+    found = getattr(importlib.import_module(module), name)
+    assert library_name(found) and isinstance(found, type if isinstance(peer, Examiner) else object)
     return found
 
 
-class redirect:
+@contextlib.contextmanager
+def redirected(how):
     """While the program does what it was asked: its output to the tests' capture, its input from the tests' stand-in."""
-
-    def __init__(self, how):
-        self.how = how
-
-    def __enter__(self):
-        self.saved = sys.stdout, sys.stdin, builtins.input
-        printed = io.StringIO()
-        if self.how & 1:
-            sys.stdout = printed
-        if self.how & 2:
-            builtins.input = lambda prompt="": peer.ask("input", str(prompt))
-            sys.stdin = types.SimpleNamespace(readline=lambda: peer.ask("stdin", "readline"),
-                                              read=lambda: peer.ask("stdin", "read"))
-        return printed
-
-    def __exit__(self, *_):
-        if self.how:
-            sys.stdout, sys.stdin, builtins.input = self.saved
+    saved, printed = (sys.stdout, sys.stdin, builtins.input), io.StringIO()
+    if how & 1:
+        sys.stdout = printed
+    if how & 2:
+        builtins.input = lambda prompt="": peer.ask("input", "input", str(prompt))
+        sys.stdin = types.SimpleNamespace(readline=lambda: peer.ask("input", "readline"), read=lambda: peer.ask("input", "read"))
+    try:
+        yield printed
+    finally:
+        if how:
+            sys.stdout, sys.stdin, builtins.input = saved
 
 
 peer = None                                         # of this process: J has one for each job, S one for its life
@@ -1212,9 +1055,19 @@ peer = None                                         # of this process: J has one
 
 SIMPLE_IMPORTS = LIBRARY | {"solution", "pytest", "unittest", "io", "contextlib", "__future__"}
 NOT_SIMPLE = set("setattr delattr exec eval globals vars monkeypatch mock patch seed setrecursionlimit getcontext setcontext "
-                 "simplefilter filterwarnings modules environ builtins __builtins__ __dict__ chdir".split())
+                 "simplefilter filterwarnings modules environ builtins __builtins__ __dict__ __import__ import_module chdir "
+                 "seterr set_printoptions".split())
 MODULE_ALIASES = {"np": "numpy", "pd": "pandas", "plt": "matplotlib.pyplot", "nx": "networkx", "sp": "scipy", "dt": "datetime"}
 NEVER_FROM_STRANGERS = {"startswith", "endswith", "issubset", "issuperset", "isdisjoint", "equals", "isclose", "allclose"}
+CHANCE = random.SystemRandom()                      # S has a copy of the other generator, and could tell what is a decoy
+
+
+class Gone(BaseException):
+    """The program closed the connection or broke its rules: nothing the tests catch."""
+
+
+class Verdict(BaseException):
+    """The reason that ends the examination."""
 
 
 def judge_jobs():
@@ -1225,123 +1078,78 @@ def judge_jobs():
     gc.collect()
     gc.freeze()
     send(server, "ready")
-    while True:
-        _, fds = receive(server) or os._exit(0)
-        with socket.socket(fileno=fds[1]) as channel:
-            job = json.loads(read_file(fds[0]))
-            answer, clean = examine(job, channel)
-        os.ftruncate(fds[0], 0)
-        os.pwrite(fds[0], json.dumps(answer).encode(), 0)
-        os.close(fds[0])
-        send(server, {"clean": clean, "gone": answer["reason"] == "gone"})
+    while message := receive(server):
+        tests, answer, channel = message[1]
+        with open(tests, "rb", buffering=0) as file, open(answer, "wb") as out, socket.socket(fileno=channel) as sock:
+            reason, detail, clean = examine(json.loads(read_file(file)), sock)
+            out.write(as_bytes([reason, detail]))
+        send(server, {"clean": clean, "said": "gone" if reason == "gone" else "done"})
 
 
 def examine(job, channel):
-    """({"reason", "detail", "flags"}, whether this process can judge another job)"""
+    """(reason, detail, whether this process can judge another job)"""
     global peer
-    answer = {"reason": "passed", "detail": "", "flags": []}
     peer, Counting.ran = Examiner(channel), 0
     try:
-        prelude = compile_prelude(job["prelude"])
-        tree = ast.parse(job["tests"], "tests.py")
-        defines_check = any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in tree.body)
-        if job["style"] == "auto" and job["entry_point"] and defines_check:
-            job["style"] = "check"
-        clean = is_simple(tree) and is_simple(ast.parse(job["prelude"])) if compiles(job["prelude"]) else is_simple(tree)
+        prelude = compile_prelude(job["prelude"], ast.PyCF_ONLY_AST)
+        tests = ast.parse(job["tests"], "tests.py")
+        clean = is_simple(tests) and is_simple(prelude)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
-        return dict(answer, reason=f"error: the tests or the prelude do not parse: {problem}"), True
+        return f"error: the tests or the prelude do not parse: {problem}", "", True
     linecache.cache["tests.py"] = (len(job["tests"]), None, job["tests"].splitlines(True), "tests.py")
+    has_check = any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in tests.body)
+    is_check = job["style"] == "check" or job["style"] == "auto" and job["entry_point"] and has_check
     try:
-        solution = own_solution(job) if job["code"] is not None else remote_solution()
-        module = test_module(job, prelude, tree, solution, answer)
-        Counting().visit(tree)
-        exec(compile(tree, "tests.py", "exec", dont_inherit=True), module.__dict__)
-        if job["style"] == "check":
+        if "pytest" in job["tests"]:
+            importlib.import_module("pytest").fixture = fixture
+        module = test_module(job["entry_point"], prelude, tests)
+        if is_check and job["entry_point"] not in vars(module):
+            raise Verdict(f"failed: the program does not define {job['entry_point']}")
+        exec(compile(Counting().visit(tests), "tests.py", "exec", dont_inherit=True), module.__dict__)
+        if is_check:
             module.check(vars(module)[job["entry_point"]])
         run_collected(module)
-        if not Counting.ran:
-            answer["reason"] = "failed: the tests ran no assert"
-    except Verdict as known:
-        answer["reason"] = str(known)
+        reason, detail = "passed" if Counting.ran else "failed: the tests ran no assert", ""
     except BaseException as problem:
-        answer.update(explain(problem))
+        reason, detail = explain(problem)
     finally:
         for name in ("solution", "tests"):
             sys.modules.pop(name, None)
     if peer.gone is not None:                       # also if the tests caught it
-        answer["reason"] = "failed: " + peer.gone if peer.gone else "gone"
-    return answer, clean and job["code"] is None
+        reason = "failed: " + peer.gone if peer.gone else "gone"
+    return reason, detail, clean
 
 
-class Verdict(BaseException):
-    """The reason that ends the examination."""
-
-
-def compiles(text):
-    try:
-        return bool(ast.parse(text)) or True
-    except SyntaxError:
-        return False
-
-
-def remote_solution():
-    """The module `solution` of the tests: each name asks S."""
-    report = peer.receive_report()
-    if report[0] == "syntax":
-        raise Verdict("syntax")
-    if report[0] == "raised":
-        raise Verdict("memory" if report[1] else f"failed: {str(report[2])[:300]}, while the program was loaded")
-    solution = RemoteModule("solution")
+def test_module(entry_point, prelude, tests):
+    """The module that the tests run in: the prelude's names, then those of the program that the tests use."""
+    module, solution = types.ModuleType("tests"), RemoteModule("solution")
+    sys.modules.update(solution=solution, tests=module)
+    offered = peer.loaded_names()
     peer.stand_in_ids[id(solution)] = 0
-    vars(solution)["__all__"] = [name for name in report[1] if isinstance(name, str) and not name.startswith("_")]
-    return solution
+    exec(compile(prelude, "prelude.py", "exec", dont_inherit=True), module.__dict__)
+    vars(module).pop(entry_point, None)             # a stub
+    used = {node.id for node in ast.walk(tests) if isinstance(node, ast.Name)}
+    asked_for = {alias.name for node in ast.walk(tests) if isinstance(node, ast.ImportFrom) and node.module == "solution"
+                 for alias in node.names} | {entry_point}
+    for name in offered:
+        library = MODULE_ALIASES.get(name, name)
+        if name in vars(module) or name not in used | asked_for or name in vars(builtins) and name not in asked_for:
+            continue
+        ours = name not in asked_for and library.split(".")[0] in {*sys.stdlib_module_names, *MODULE_ALIASES.values()}
+        vars(module)[name] = importlib.import_module(library) if ours else getattr(solution, name)
+    vars(solution).update((name, value) for name, value in vars(module).items() if not name.startswith("__"))
+    vars(solution)["__all__"] = [name for name in offered if name in vars(module)]
+    vars(module)["__counted__"] = Counting.count
+    return module
 
 
 class RemoteModule(types.ModuleType):
+    """The tests' `solution`: each name asks S."""
+
     def __getattr__(self, name):
-        return peer.get(self, name)
-
-
-def own_solution(job):
-    """One-process mode: the program runs here, beside the tests."""
-    solution = types.ModuleType("solution")
-    sys.modules["solution"] = solution
-    exec(compile_prelude(job["prelude"]), solution.__dict__)
-    try:
-        exec(compile(encode(job["code"]), "solution.py", "exec", dont_inherit=True), solution.__dict__)
-    except SyntaxError:
-        raise Verdict("syntax") from None
-    solution.__all__ = [name for name in vars(solution) if not name.startswith("_")]
-    return solution
-
-
-def test_module(job, prelude, tree, solution, answer):
-    """The module that the tests run in: the prelude's names first, then those of the program that the tests use."""
-    module = types.ModuleType("tests")
-    sys.modules.update(solution=solution, tests=module)
-    space, entry = module.__dict__, job["entry_point"]
-    exec(prelude, space)
-    space["__counted__"] = Counting.count
-    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module == "solution"
-                for alias in node.names}
-    trusted = {name for name in space if name != entry}
-    offered = []
-    for name in solution.__all__:
-        if name in trusted or name not in used | imported | {entry} or name in vars(builtins) and name not in imported | {entry}:
-            continue
-        library = MODULE_ALIASES.get(name, name)
-        if library.split(".")[0] in sys.stdlib_module_names or library != name:
-            space[name] = importlib.import_module(library)         # ours, whatever the program says it is
-            continue
-        space[name] = getattr(solution, name)
-        offered.append(name)
-        if name not in imported and name != entry:
-            answer["flags"].append(name)
-    vars(solution)["__all__"] = offered
-    if job["style"] == "check" and entry not in offered:
-        raise Verdict(f"failed: the program does not define {entry}")
-    return module
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return peer.ask("get", self, name)
 
 
 class Counting(ast.NodeTransformer):
@@ -1357,61 +1165,47 @@ class Counting(ast.NodeTransformer):
         name = ast.copy_location(ast.Name("__counted__", ast.Load()), node)
         return ast.copy_location(ast.Call(name, [node], []), node)
 
-    def visit_Assert(self, node):
-        self.generic_visit(node)
-        node.test = self.wrap(node.test)
-        return node
-
-    def visit_If(self, node):
-        self.generic_visit(node)
-        if any(isinstance(inner, ast.Raise) for inner in node.body):
+    def generic_visit(self, node):
+        super().generic_visit(node)
+        if isinstance(node, ast.Assert) or isinstance(node, ast.If) and any(isinstance(inner, ast.Raise) for inner in node.body):
             node.test = self.wrap(node.test)
+        if isinstance(node, ast.Call):
+            name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            return self.wrap(node) if name.startswith("assert") or name in ("raises", "warns", "fail") else node
         return node
-
-    def visit_Call(self, node):
-        self.generic_visit(node)
-        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-        return self.wrap(node) if name.startswith("assert") or name in ("raises", "warns", "fail") else node
 
 
 def is_simple(tree):
     """Whether tests can be trusted to leave nothing behind in the process that runs them."""
-    imports = set()
+    names, imports, changed = set(), set(), set()
     for node in ast.walk(tree):
+        names |= {getattr(node, attribute, None) for attribute in ("id", "attr", "arg", "name", "asname")}
+        if isinstance(node, ast.alias):
+            imports |= {node.asname or node.name.split(".")[0]}
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
-            if any(module.split(".")[0] not in SIMPLE_IMPORTS or module == "unittest.mock" for module in modules):
-                return False
-            imports |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
-    for node in ast.walk(tree):
-        if {getattr(node, "id", None), getattr(node, "attr", None), getattr(node, "arg", None)} & NOT_SIMPLE:
-            return False
-        if isinstance(node, ast.alias) and node.name in NOT_SIMPLE:
-            return False
+            names |= {module.split(".")[0] for module in modules} - SIMPLE_IMPORTS and NOT_SIMPLE
         if isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
-            base = node
-            while isinstance(base, (ast.Attribute, ast.Subscript)):
-                base = base.value
-            if isinstance(base, ast.Name) and base.id in imports:
-                return False
-    return True
+            changed |= {name.id for name in ast.walk(node.value) if isinstance(name, ast.Name)}
+    return not names & NOT_SIMPLE and not imports & changed
 
 
 def explain(problem):
-    """The reason that goes with what the tests raised."""
+    """(reason, detail) that goes with what the tests raised."""
     frames = [frame for frame in traceback.extract_tb(problem.__traceback__) if frame.filename == "tests.py"]
     line = f": {frames[-1].line}" if frames and frames[-1].line else ""
-    from_program = id(problem) in peer.raised
+    from_program, told = id(problem) in peer.raised, describe(problem)
+    if isinstance(problem, Verdict):
+        return str(problem), ""
     if isinstance(problem, MemoryError):
-        return {"reason": "memory"}
+        return "memory", ""
     if isinstance(problem, ModuleNotFoundError) and not from_program and problem.name not in (None, "solution"):
-        return {"reason": f"error: the tests need {problem.name!r}, which is not installed"}
-    told = describe(problem)
+        return f"error: the tests need {problem.name!r}, which is not installed", ""
     if not frames and not from_program:             # nothing that the tests or the program did
-        return {"reason": f"error: the judge failed: {told[:300]}"}
+        return f"error: the judge failed: {told[:300]}", ""
     if isinstance(problem, AssertionError) and not from_program:
-        return {"reason": f"failed{line or ': ' + told}"[:500], "detail": told[:1000]}
-    return {"reason": f"failed: {told[:300]}{', in' + line if line else ''}"[:500]}
+        return f"failed{line or ': ' + told}"[:500], told
+    return f"failed: {told[:300]}{', in' + line if line else ''}"[:500], ""
 
 
 def describe(problem):
@@ -1423,71 +1217,59 @@ def describe(problem):
 
 class Examiner(Peer):
     """The judge's end: what S says is checked, what the tests know is not shown to the operators of S."""
+    by_name = (type, types.FunctionType, types.BuiltinFunctionType)
 
     def __init__(self, channel):
         super().__init__(channel)
         self.gone, self.serving, self.raised = None, 1, {}
-        random.seed()                               # S has a copy of the server's generator, and could tell what is a decoy
         self.made, self.tainted = set(), set()      # stand-ins that the tests constructed; results of operators on such
         self.base = sys.stdout, sys.stdin, builtins.input
 
-    def end(self, why):
+    def end(self, why=""):
         self.gone = self.gone or why
         raise Gone(why)
-
-    def receive_report(self):
-        report = self.checked(self.read)
-        if type(report) is not list or len(report) < 2 or report[0] not in ("ready", "syntax", "raised"):
-            self.end("the program sent what is not an answer")
-        return report
 
     def checked(self, function, *args):
         """What comes from S is malformed only if S made it so."""
         try:
             return function(*args)
-        except RecursionError:
-            self.end("the program's answer is nested too deeply")
+        except ConnectionError:
+            self.end()
         except (ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, TypeError, ValueError, OSError,
                 RuntimeError) as problem:
             self.end(f"the program's answer is malformed ({type(problem).__name__})")
 
+    def loaded_names(self):
+        word, names, is_memory, told = self.read()
+        if word == "raised":
+            raise Verdict("memory" if is_memory is True else f"failed: {str(told)[:300]}, while the program was loaded")
+        if word != "ready" or type(names) is not list:
+            raise Verdict("syntax" if word == "syntax" else "failed: the program sent what is not an answer")
+        return [name for name in names if type(name) is str and not name.startswith("_")]
+
     def read(self):
-        try:
-            message = super().read()
-        except (ValueError, RecursionError, ConnectionError):
-            self.end("the program sent what is not an answer")
-        return message if type(message) is list and len(message) >= 2 else self.end("the program sent what is not an answer")
+        message = self.checked(super().read)
+        return message if type(message) is list and len(message) == 4 else self.end("the program sent what is not an answer")
 
     def write(self, message):
         try:
             super().write(message)
         except OSError:
-            self.end("")
+            self.end()
 
-    def conclude(self, message, things, action, args):
-        outcome, value, printed = self.checked(self.accept, message, things)
-        if type(printed) is str:
-            sys.stdout.write(printed)
-        if outcome != "raised":
-            return value
-        stops = isinstance(value, (StopIteration, StopAsyncIteration))
-        if isinstance(value, GeneratorExit) or stops and action != "send" and args[0] not in ("__next__", "__anext__"):
-            value = RuntimeError(f"the program raised {type(value).__name__}")         # would end a map() of the tests early
-        self.raised[id(value)] = value
-        raise value
-
-    def accept(self, message, things):
-        outcome, value, changes, printed = message
-        value = self.unpack(value, things)
-        for n, content in [(n, [self.unpack(item, things) for item in content]) for n, content in changes]:
-            replace(things[n], content)
-        assert outcome == "returned" or isinstance(value, BaseException)
-        return outcome, value, printed
+    def accept(self, message, things, action, args):
+        outcome, value, printed = self.checked(super().accept, message, things, action, args)
+        if outcome == "raised":
+            stops = isinstance(value, (StopIteration, StopAsyncIteration)) and action != "send" and "__next__" not in args
+            if isinstance(value, GeneratorExit) or stops:           # would end a map() of the tests early
+                value = RuntimeError(f"the program raised {type(value).__name__}")
+            if not isinstance(value, BaseException):
+                self.end("the program sent what is not an answer")
+            self.raised[id(value)] = value
+        return outcome, value, printed if type(printed) is str else None
 
     def answer(self, message):
-        if len(message) != 4 or message[0] != "ask" or type(message[2]) is not list:
-            self.end("the program sent what is not a question")
-        super().answer(message)
+        super().answer([*message[:3], 0])
 
     def redirected(self):
         return (sys.stdout is not self.base[0]) + 2 * (sys.stdin is not self.base[1] or builtins.input is not self.base[2])
@@ -1495,63 +1277,57 @@ class Examiner(Peer):
     def perform(self, action, *args):
         """S may call what it was handed, use public attributes of objects of the tests' classes, and iterate."""
         if action == "input" and self.redirected() & 2:
-            return input(*args)
-        if action == "stdin" and args[0] in ("readline", "read") and self.redirected() & 2:
-            return getattr(sys.stdin, args[0])()
-        name, thing = args[:2] if action == "special" else (args[1] if action in ("get", "set", "delete") else "", args[0])
+            return {"input": input, "readline": sys.stdin.readline, "read": sys.stdin.read}[args[0]](*args[1:])
+        name, thing = args[:2] if action == "special" else (args[1] if action in ATTRIBUTES else "", args[0])
         of_tests = "tests" in (type(thing).__module__, getattr(thing, "__module__", None) if isinstance(thing, type) else "")
-        allowed = (action == "call" or action == "send" and isinstance(thing, types.GeneratorType)
-                   or action in ("get", "set", "delete") and of_tests and type(name) is str and not name.startswith("_")
-                   or action == "special" and name in OPERATIONS and (of_tests or name in ITERATION))
+        if action in ATTRIBUTES:
+            allowed = of_tests and type(name) is str and not name.startswith("_") and (
+                action == "get" or not isinstance(thing, type) and not callable(getattr(type(thing), name, None)))
+        else:
+            allowed = (action == "call" or action == "send" and isinstance(thing, types.GeneratorType)
+                       or action == "special" and name in OPERATIONS and (of_tests or name in ITERATION))
         if not allowed or id(thing) not in self.export_ids or is_test_case(thing):
             raise PermissionError("not for the program")
         return super().perform(action, *args)
 
-    def get(self, thing, name):
-        found = super().get(thing, name)
-        if name in NEVER_FROM_STRANGERS and isinstance(thing, StandIn) and self.number(thing) not in self.made:
-            raise AttributeError(f"{name}: the answer is an object of the program's own, not a value")
-        return found
-
     def number(self, thing):
         return self.stand_in_ids.get(id(thing))
 
-    def construct(self, cls, args, kwargs):
-        thing = self.ask("call", cls, args, kwargs)
-        if isinstance(thing, StandIn) and cls.__name__[:1].isupper():              # `class f` is no function f
-            self.made.add(self.number(thing))
-        return thing
+    def ask(self, action, *args):
+        if action == "special" and args[0] in COMPARISONS | ARITHMETIC | UNARY | {"__eq__", "__contains__"}:
+            return self.operate(*args)
+        answer = super().ask(action, *args)
+        if action == "call" and isinstance(args[0], StandInClass) and args[0].__name__[:1].isupper():   # `class f` is no function
+            self.made |= {self.number(answer)} - {None}
+        stranger = type(type(args[0])) is StandInClass and self.number(args[0]) not in self.made
+        if action == "get" and args[1] in NEVER_FROM_STRANGERS and stranger:
+            raise AttributeError(f"{args[1]}: the answer is an object of the program's own, not a value")
+        return answer
 
-    def special(self, name, thing, *args):
+    def operate(self, name, thing, *args):
         """Operators. No object of the program is equal to a plain value, and none gets to see the value it is held against:
         a class that answers every comparison would pass every test."""
         if self.number(thing) in self.tainted and name in UNARY | COMPARISONS:
             raise TypeError(f"{name} on what came of the program's own operator and a plain value")
-        if name not in COMPARISONS | ARITHMETIC | {"__eq__", "__contains__"}:
-            return self.ask("special", name, thing, *args)
+        if name in UNARY:
+            return super().ask("special", name, thing, *args)
         other = args[0]
         if name == "__eq__":
             return self.equal(thing, other)
-        if self.number(other) is not None:
-            return self.keep(name, thing, self.ask("special", name, thing, other))
-        if not is_plain(other) and name != "__contains__":
+        foreign = self.number(other) is not None
+        if not foreign and not is_plain(other) and name != "__contains__":
             return NotImplemented
-        if self.number(thing) not in self.made or name in COMPARISONS:
+        if not foreign and (self.number(thing) not in self.made or name in COMPARISONS):
             raise TypeError(f"{name}: a plain value of the tests against an object of the program's own")
-        result = self.ask("special", name, thing, other)
-        if name == "__contains__":
-            return bool(result) and not all(self.ask("special", name, thing, decoy) for decoy in decoys(other))
-        if result is NotImplemented:
-            return result
-        if self.number(result) is None:
+        result = super().ask("special", name, thing, *args)
+        if name == "__contains__" and not foreign:
+            return bool(result) and not all(
+                super(Examiner, self).ask("special", name, thing, decoy) for decoy in decoys(other))
+        if self.number(result) is None and not foreign and result is not NotImplemented:
             raise TypeError(f"{name}: a plain result of the program's own operator and a plain value")
-        if name not in SCALING:
-            self.tainted.add(self.number(result))
-        return self.keep(name, thing, result)
-
-    def keep(self, name, thing, result):
-        if self.number(thing) in self.made and self.number(result) is not None and name in ARITHMETIC:
-            self.made.add(self.number(result))
+        if self.number(result) is not None and name in ARITHMETIC:
+            self.made |= {self.number(result)} if self.number(thing) in self.made else set()
+            self.tainted |= {self.number(result)} if not foreign and name not in SCALING else set()
         return result
 
     def equal(self, thing, other):
@@ -1560,21 +1336,22 @@ class Examiner(Peer):
                 return self.ask("copy", thing) == other
             return False if is_plain(other) else NotImplemented
         answers = {}
-        for n, question in random.sample([(0, other), (1, decoys(0)[0])], 2):       # S cannot tell which one counts
+        for question in CHANCE.sample([other, decoys(0)[0]], 2):                  # S cannot tell which one counts
             try:
-                answers[n] = self.ask("special", "__eq__", thing, question)
+                answers[question is other] = super().ask("special", "__eq__", thing, question)
             except Exception:
-                answers[n] = False
-                if n == 0:
+                answers[question is other] = False
+                if question is other:
                     raise
-        return NotImplemented if answers[0] is NotImplemented else bool(answers[0]) and answers[1] is not True
+        real, decoy = answers[True], answers[False]
+        return NotImplemented if real is NotImplemented else bool(real) and (decoy is NotImplemented or not decoy)
 
 
 def decoys(value):
     """Values of the same kind that only an object which agrees with everything agrees with."""
     if isinstance(value, str):
-        return ["".join(random.choices("abcdefghijklmnopqrstuvwxyz", k=len(value) + n)) for n in (7, 9)]
-    return [random.randrange(10**9, 10**12), -random.randrange(10**9, 10**12) - 0.5]
+        return ["".join(CHANCE.choices("abcdefghijklmnopqrstuvwxyz", k=len(value) + n)) for n in (7, 9)]
+    return [CHANCE.randrange(10**9, 10**12), -CHANCE.randrange(10**9, 10**12) - 0.5]
 
 
 def is_test_case(thing):
@@ -1586,8 +1363,8 @@ def is_test_case(thing):
 
 def run_collected(module):
     """Run what pytest would collect in the tests: functions test*, classes Test*, unittest's test cases."""
-    call_if_there(module, "setup_module", "setUpModule")
-    session = {}
+    shared = {}                                     # values of fixtures of a wider scope than one test
+    call_hook(module, "setup_module", "setUpModule")
     for name, thing in list(vars(module).items()):
         if getattr(thing, "__module__", None) != "tests" or peer.number(thing) is not None:
             continue
@@ -1595,34 +1372,44 @@ def run_collected(module):
             run_test_case(thing)
         elif isinstance(thing, type) and name.startswith("Test"):
             for method in [method for method in dir(thing) if method.startswith("test")]:
-                run_test(getattr(thing, method), thing(), module, session)
+                run_test(getattr(thing, method), thing(), module, shared)
         elif isinstance(thing, types.FunctionType) and name.startswith("test"):
-            run_test(thing, None, module, session)
-    call_if_there(module, "teardown_module", "tearDownModule")
+            run_test(thing, None, module, shared)
+    call_hook(module, "teardown_module", "tearDownModule")
 
 
-def call_if_there(thing, *names):
+def call_hook(thing, *names):
     for function in [getattr(thing, name) for name in names if callable(getattr(thing, name, None))]:
         function(*[None] * len(inspect.signature(function).parameters))
 
 
 def run_test_case(cls):
-    result, errors = sys.modules["unittest"].TestResult(), []
+    unittest, errors = sys.modules["unittest"], []
+    result = unittest.TestResult()
     result.addError = result.addFailure = lambda test, problem: errors.append(problem[1])
     result.addSubTest = lambda test, subtest, problem: problem and errors.append(problem[1])
     result.addUnexpectedSuccess = lambda test: errors.append(AssertionError(f"{test}: unexpected success"))
-    sys.modules["unittest"].defaultTestLoader.loadTestsFromTestCase(cls).run(result)
+    unittest.defaultTestLoader.loadTestsFromTestCase(cls).run(result)
     if errors:
         raise errors[0]
 
 
-def run_test(function, instance, module, session):
-    marks = [*getattr(type(instance), "pytestmark", ()), *getattr(function, "pytestmark", ())]
+def run_test(function, instance, module, shared):
+    """A test once for each combination of its parameter lists and its fixtures' params."""
+    marks, combined = [*getattr(type(instance), "pytestmark", ()), *getattr(function, "pytestmark", ())], [{}]
     if any(mark.name == "skip" or mark.name == "skipif" and any(mark.args) for mark in marks):
         return
-    for given in cases_of(function, marks, module):
+    for names, rows in [mark.args[:2] for mark in marks if mark.name == "parametrize"]:
+        names = [name.strip() for name in names.split(",")] if isinstance(names, str) else names
+        rows = [getattr(row, "values", row) if type(row).__name__ == "ParameterSet" else row if len(names) > 1 else [row]
+                for row in rows]
+        combined = [{**old, **dict(zip(names, row))} for row in rows for old in combined]
+    for name in inspect.signature(function).parameters:
+        params = fixture_options(module, name).get("params")
+        combined = [{**old, "request of " + name: value} for value in params for old in combined] if params else combined
+    for given in combined:
         try:
-            run_case(function, instance, module, session, given)
+            run_case(function, instance, module, given, shared)
         except BaseException as problem:
             skipped = type(problem).__name__ == "Skipped" and peer.number(type(problem)) is None
             expected = isinstance(problem, Exception) and any(mark.name == "xfail" for mark in marks)
@@ -1630,165 +1417,124 @@ def run_test(function, instance, module, session):
                 raise
 
 
-def cases_of(function, marks, module):
-    """One dictionary of arguments for each combination of the function's parameter lists and its fixtures' params."""
-    combined = [{}]
-    for mark in [mark for mark in marks if mark.name == "parametrize"]:
-        names = [name.strip() for name in mark.args[0].split(",")] if isinstance(mark.args[0], str) else mark.args[0]
-        rows = [getattr(row, "values", row) if type(row).__name__ == "ParameterSet" else row if len(names) > 1 else [row]
-                for row in mark.args[1]]
-        combined = [{**old, **dict(zip(names, row))} for row in rows for old in combined]
-    for name in inspect.signature(function).parameters:
-        _, about = fixture_of(module, name)
-        if about and about.params:
-            combined = [{**old, "request " + name: value} for value in about.params for old in combined]
-    return combined
+def run_case(function, instance, module, given, shared):
+    """One test with its arguments: parameters, fixtures of the tests, or pytest's own."""
+    def provide(name):
+        about = fixture_options(module, name)
+        values = shared if about.get("scope", "function") != "function" else given
+        if name not in {**given, **values}:
+            make = vars(module)[name] if about else OWN_FIXTURES.get(name)
+            if not make:
+                raise Verdict(f"error: the tests need the fixture {name!r}, which is not known here")
+            request = types.SimpleNamespace(param=given.get("request of " + name))
+            value = make(*[request if inner == "request" else provide(inner) for inner in inspect.signature(make).parameters])
+            values[name] = next(value) if inspect.isgenerator(value) else value
+            if inspect.isgenerator(value) and values is given:
+                closing.callback(next, value, None)
+        return {**values, **given}[name]
 
-
-def run_case(function, instance, module, session, given):
-    closing = []
-    provide = functools.partial(fixture_value, instance=instance, module=module, session=session, made=given, closing=closing)
-    try:
-        for name in [name for name in list(vars(module)) if getattr(fixture_of(module, name)[1], "autouse", False)]:
+    with contextlib.ExitStack() as closing:
+        for name in [name for name in list(vars(module)) if fixture_options(module, name).get("autouse")]:
             provide(name)
-        call_if_there(*((module, "setup_function") if instance is None else (instance, "setup_method")))
+        call_hook(*((module, "setup_function") if instance is None else (instance, "setup_method")))
         wanted = {name: provide(name) for name in inspect.signature(function).parameters if name != "self"}
         result = function(**wanted) if instance is None else function(instance, **wanted)
         if inspect.iscoroutine(result):
             importlib.import_module("asyncio").run(result)
-        call_if_there(*((module, "teardown_function") if instance is None else (instance, "teardown_method")))
-    finally:
-        while closing:
-            closing.pop()()
+        call_hook(*((module, "teardown_function") if instance is None else (instance, "teardown_method")))
 
 
-def fixture_of(module, name):
-    """(function, its description) of a fixture of the tests, made by the real pytest or by the stand-in."""
+def fixture_options(module, name):
     thing = vars(module).get(name)
-    for attribute in ("_fixture_function_marker", "_pytestfixturefunction"):
-        if not isinstance(thing, type) and attribute in dir(thing) and peer.number(thing) is None:
-            inner = getattr(thing, "_get_wrapped_function", lambda: getattr(thing, "__pytest_wrapped__", None))()
-            return getattr(inner, "obj", inner) or thing, getattr(thing, attribute)
-    return None, None
+    return thing.__dict__.get("fixture_options", {}) if isinstance(thing, types.FunctionType) else {}
 
 
-def fixture_value(name, instance, module, session, made, closing):
-    """The value of a test's parameter: an argument, a fixture of the tests, or one of pytest's own."""
-    if name in made or name in session:
-        return made[name] if name in made else session[name]
-    if name in OWN_FIXTURES:
-        return made.setdefault(name, OWN_FIXTURES[name](closing))
-    function, about = fixture_of(module, name)
-    if not function:
-        raise LookupError(f"fixture {name!r} is not known")
-    arguments = {inner: instance if inner == "self" else
-                 types.SimpleNamespace(param=made.get("request " + name), addfinalizer=closing.append) if inner == "request" else
-                 fixture_value(inner, instance, module, session, made, closing) for inner in inspect.signature(function).parameters}
-    value = function(**arguments)
-    if inspect.isgenerator(value):
-        steps, value = value, next(value)
-        if about.scope == "function":
-            closing.append(lambda: next(steps, None))
-    (made if about.scope == "function" else session)[name] = value
-    return value
+def fixture(function=None, **options):
+    """Stands in for pytest's decorator, whether pytest is installed or not."""
+    if function is None:
+        return lambda function: fixture(function, **options)
+    function.fixture_options = {"scope": "function", **options}
+    return function
 
 
-def own_capsys(closing):
-    closing.append(functools.partial(setattr, sys, "stdout", sys.stdout))
-    sys.stdout = io.StringIO()
+def capsys():
+    saved, sys.stdout = sys.stdout, io.StringIO()
 
     def readouterr():
         printed, sys.stdout = sys.stdout.getvalue(), io.StringIO()
         return collections.namedtuple("CaptureResult", "out err")(printed, "")
-    return types.SimpleNamespace(readouterr=readouterr)
+    yield types.SimpleNamespace(readouterr=readouterr)
+    sys.stdout = saved
 
 
-def own_tmp_path(closing):
+def monkeypatch():
+    patch = importlib.import_module("pytest").MonkeyPatch()
+    yield patch
+    patch.undo()
+
+
+def tmp_path():
     return importlib.import_module("pathlib").Path(tempfile.mkdtemp(dir=os.getcwd()))
 
 
-def own_monkeypatch(closing):
-    """pytest's, or what mock.patch can do of it."""
-    pytest = importlib.import_module("pytest")
-    if hasattr(pytest, "MonkeyPatch"):
-        patch = pytest.MonkeyPatch()
-        closing.append(patch.undo)
-        return patch
-    mock = importlib.import_module("unittest.mock")
-
-    def start(patcher):
-        patcher.start()
-        closing.append(patcher.stop)
-    return types.SimpleNamespace(
-        setattr=lambda target, *rest, **_: start(mock.patch(target, *rest) if isinstance(target, str) else mock.patch.object(target, *rest)),
-        setitem=lambda mapping, key, value: start(mock.patch.dict(mapping, {key: value})),
-        setenv=lambda name, value: start(mock.patch.dict(os.environ, {name: value})))
-
-
-OWN_FIXTURES = {"capsys": own_capsys, "tmp_path": own_tmp_path, "monkeypatch": own_monkeypatch}
-
-
-class Skipped(BaseException):
-    """Raised by the stand-in's skip()."""
+OWN_FIXTURES = {"capsys": capsys, "monkeypatch": monkeypatch, "tmp_path": tmp_path}
 
 
 def stand_in_pytest():
-    """For machines without pytest: what the tests of data sets use of it."""
-    pytest = types.ModuleType("pytest")
-    pytest.raises, pytest.approx, pytest.mark = raises, Approx, Mark()
-    pytest.param = lambda *values, **_: collections.namedtuple("ParameterSet", "values")(values)
-    pytest.skip, pytest.fail, pytest.importorskip = raising(Skipped), raising(AssertionError), importlib.import_module
+    """For machines without pytest: what the tests of data sets use of it. What is lacking cannot be judged."""
+    def lacking(name):
+        raise AttributeError(name) if name.startswith("__") else ModuleNotFoundError(name=f"pytest.{name}")
 
-    def fixture(function=None, *, scope="function", params=None, autouse=False, **_):
-        if function is None:
-            return lambda function: fixture(function, scope=scope, params=params, autouse=autouse)
-        function._pytestfixturefunction = types.SimpleNamespace(scope=scope, params=params, autouse=autouse)
-        return function
-    pytest.fixture = fixture
+    def skip(reason="", **_):
+        raise type("Skipped", (BaseException,), {})(reason)
+
+    def fail(reason="", **_):
+        raise AssertionError(reason)
+
+    pytest = types.ModuleType("pytest")
+    pytest.__getattr__, pytest.raises, pytest.approx, pytest.mark = lacking, raises, Approx, Mark("", ())
+    pytest.param, pytest.skip, pytest.fail = lambda *values, **_: ParameterSet(values), skip, fail
     return pytest
 
 
-def raising(kind):
-    def function(reason="", *_, **__):
-        raise kind(reason)
-    return function
+ParameterSet = collections.namedtuple("ParameterSet", "values")
 
 
-class Mark:
+class Mark(typing.NamedTuple):
     """pytest.mark: a decorator that notes its name and arguments, with or without a call."""
-
-    def __init__(self, name="", args=()):
-        self.name, self.args = name, args
+    name: str
+    args: tuple
 
     def __getattr__(self, name):
-        return Mark(name)
+        return Mark(name, ())
 
     def __call__(self, *args, **kwargs):
-        if len(args) == 1 and not kwargs and (inspect.isfunction(args[0]) or inspect.isclass(args[0])):
-            args[0].pytestmark = [*getattr(args[0], "pytestmark", ()), self]
-            return args[0]
-        return Mark(self.name, args)
+        if not (len(args) == 1 and not kwargs and isinstance(args[0], (types.FunctionType, type))):
+            return Mark(self.name, args)
+        args[0].pytestmark = [*getattr(args[0], "pytestmark", ()), self]
+        return args[0]
 
 
-class raises:
+def raises(expected, function=None, *args, match="", **kwargs):
     """As a context manager, or called with a function."""
+    if function is None:
+        return raising(expected, match)
+    with raising(expected, match) as caught:
+        function(*args, **kwargs)
+    return caught
 
-    def __init__(self, expected, function=None, *args, match=None, **kwargs):
-        self.expected, self.match, self.value = expected, match, None
-        if function:
-            with self:
-                function(*args, **kwargs)
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, kind, problem, _):
-        if kind is None:
-            raise AssertionError(f"did not raise {self.expected}")
-        self.type, self.value = kind, problem
-        if issubclass(kind, self.expected) and self.match and not re.search(self.match, str(problem)):
-            raise AssertionError(f"{str(problem)!r} does not match {self.match!r}")
-        return issubclass(kind, self.expected)
+@contextlib.contextmanager
+def raising(expected, match):
+    caught = types.SimpleNamespace(type=None, value=None)
+    try:
+        yield caught
+    except expected as problem:
+        caught.type, caught.value = type(problem), problem
+        if not re.search(match or "", str(problem)):
+            raise AssertionError(f"{str(problem)!r} does not match {match!r}") from None
+    else:
+        raise AssertionError(f"did not raise {expected}")
 
 
 class Approx:
@@ -1796,65 +1542,49 @@ class Approx:
     __array_ufunc__ = __hash__ = None
 
     def __init__(self, expected, rel=None, abs=None, nan_ok=False):
-        self.expected, self.nan_ok = expected, nan_ok
+        self.expected, self.rest = expected.tolist() if is_numpy(expected) else expected, (rel, abs, nan_ok)
         self.rel, self.abs = 1e-6 if rel is None and abs is None else rel or 0, 1e-12 if abs is None else abs
 
     def __eq__(self, actual):
-        return self.close(actual, self.expected)
-
-    def close(self, actual, expected):
-        if peer.number(actual) is not None and not isinstance(actual, tuple(BASES)):
-            return False
-        actual, expected = (side.tolist() if hasattr(side, "tolist") else side for side in (actual, expected))
+        actual, expected = actual.tolist() if is_numpy(actual) else actual, self.expected
         if isinstance(expected, dict):
-            return (isinstance(actual, dict) and actual.keys() == expected.keys()
-                    and all(self.close(actual[key], expected[key]) for key in expected))
+            return isinstance(actual, dict) and actual == {key: Approx(value, *self.rest) for key, value in expected.items()}
         if isinstance(expected, (list, tuple)):
-            return isinstance(actual, (list, tuple)) and len(actual) == len(expected) and all(map(self.close, actual, expected))
-        if actual == expected or not isinstance(actual, (int, float, complex)) or not isinstance(expected, (int, float, complex)):
-            return actual == expected
+            return isinstance(actual, (list, tuple)) and list(actual) == [Approx(value, *self.rest) for value in expected]
+        if actual == expected or not all(isinstance(side, (int, float, complex)) for side in (actual, expected)):
+            return bool(actual == expected)
         if expected != expected:
-            return self.nan_ok and actual != actual
+            return self.rest[2] and actual != actual
         return abs(actual - expected) <= max(self.abs, self.rel * abs(expected)) < float("inf")
-
-    def __repr__(self):
-        return f"approx({self.expected!r})"
 
 
 # ------------------------------------------------------------------------------------------------- the layers
 
 LIBC, LIBC_WITH_GIL = ctypes.CDLL(None, use_errno=True), ctypes.PyDLL(None, use_errno=True)
-NEWNS, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET = 0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
+NEWNS, NEWIPC, NEWUSER, NEWPID, NEWNET = 0x20000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
 MS_NOSUID, MS_NODEV, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 0x1000, 0x4000, 0x40000
-PDEATHSIG, DUMPABLE, KEEPCAPS, SUBREAPER, NO_NEW_PRIVS = 1, 4, 8, 36, 38                # prctl
-DAC_READ_SEARCH = 1 << 2
+PDEATHSIG, DUMPABLE, SUBREAPER, NO_NEW_PRIVS = 1, 4, 36, 38                            # prctl
 X86 = os.uname().machine == "x86_64"
-# Numbers of system calls: name, x86-64, aarch64 ("-": has none). Refused with EPERM, as nothing legitimate needs them:
+DEVICES = [f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom")]
+# Numbers of system calls: name, x86-64, aarch64 ("-": has none). What needs a capability is not among them: no program has
+# one. Refused with EPERM, as nothing legitimate needs them:
 REFUSED = """ptrace 101 117, process_vm_readv 310 270, process_vm_writev 311 271, kcmp 312 272, pidfd_getfd 438 438,
   bpf 321 280, perf_event_open 298 241, userfaultfd 323 282, add_key 248 217, request_key 249 218, keyctl 250 219,
-  name_to_handle_at 303 264, open_by_handle_at 304 265, fanotify_init 300 262, personality 135 92, setns 308 268,
-  unshare 272 97, mount 165 40, umount2 166 39, pivot_root 155 41, chroot 161 51, open_tree 428 428, move_mount 429 429,
-  fsopen 430 430, fsconfig 431 431, fsmount 432 432, fspick 433 433, mount_setattr 442 442, sched_setparam 142 118,
-  sched_setscheduler 144 119, sched_setattr 314 274, ioprio_set 251 30, shmget 29 194, shmctl 31 195, shmat 30 196,
-  semget 64 190, semctl 66 191, semop 65 193, semtimedop 220 192, msgget 68 186, msgctl 71 187, msgsnd 69 189,
-  msgrcv 70 188, mq_open 240 180, mq_unlink 241 181, setxattr 188 5, lsetxattr 189 6, fsetxattr 190 7,
-  removexattr 197 14, lremovexattr 198 15, fremovexattr 199 16, init_module 175 105, finit_module 313 273,
-  delete_module 176 106, kexec_load 246 104, kexec_file_load 320 294, reboot 169 142, swapon 167 224, swapoff 168 225,
-  quotactl 179 60, acct 163 89, clock_settime 227 112, settimeofday 164 170, adjtimex 159 171, clock_adjtime 305 266,
-  sethostname 170 161, setdomainname 171 162, syslog 103 116, ioperm 173 -, iopl 172 -, modify_ldt 154 -,
-  lookup_dcookie 212 18, vhangup 153 58, move_pages 279 239, migrate_pages 256 238, mbind 237 235"""
+  open_by_handle_at 304 265, fanotify_init 300 262, personality 135 92, setns 308 268, unshare 272 97, syslog 103 116,
+  sched_setparam 142 118, sched_setscheduler 144 119, sched_setattr 314 274, ioprio_set 251 30, modify_ldt 154 -,
+  shmget 29 194, semget 64 190, msgget 68 186, mq_open 240 180, setxattr 188 5, lsetxattr 189 6, fsetxattr 190 7,
+  removexattr 197 14, lremovexattr 198 15, fremovexattr 199 16, move_pages 279 239, mbind 237 235"""
 # As if the kernel did not have them: the C library then takes another way (and memfd pages would escape every limit).
-ABSENT = "clone3 435 435, io_uring_setup 425 425, io_uring_enter 426 426, io_uring_register 427 427, " \
-         "memfd_create 319 279, memfd_secret 447 447"
+ABSENT = "clone3 435 435, io_uring_setup 425 425, memfd_create 319 279, memfd_secret 447 447"
 # Without a private root: Landlock does not rule over these; success is pretended, so that shutil.copy() works.
 PRETENDED = "chmod 90 -, fchmodat 268 53, fchmodat2 452 452, chown 92 -, lchown 94 -, fchownat 260 54, utime 132 -, " \
             "utimes 235 -, futimesat 261 -, utimensat 280 88"
 KILLS = "kill 62 129, tkill 200 130, tgkill 234 131, rt_sigqueueinfo 129 138, rt_tgsigqueueinfo 297 240"
 GROUPS = "setsid 112 157, setpgid 109 154, pidfd_send_signal 424 424"
-TRUNCATE = "truncate 76 45"
-SYSCALL = {"clone": 56 if X86 else 220, "prlimit64": 302 if X86 else 261, "ioctl": 16 if X86 else 29,
-           "socket": 41 if X86 else 198, "seccomp": 317 if X86 else 277, "capset": 126 if X86 else 91,
-           "pivot_root": 155 if X86 else 41}
+CLONE, PRLIMIT, IOCTL, SOCKET, SECCOMP, CAPSET, PIVOT_ROOT, TRUNCATE = (
+    (56, 302, 16, 41, 317, 126, 155, 76) if X86 else (220, 261, 29, 198, 277, 91, 41, 45))
+MOUNT_SETATTR, CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 442, 444, 445, 446
+OWN_PID = 0x7ABCDEF1                                # in the filter: to be replaced
 
 
 class LayerFailed(Exception):
@@ -1863,35 +1593,25 @@ class LayerFailed(Exception):
         self.layer = layer
 
 
-OWN_PID = 0x7ABCDEF1                                # in the filter: to be replaced
-DEVICES = [f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom")]
-
-
-def syscall(number, *args):
-    result = LIBC.syscall(*(ctypes.c_long(arg) if isinstance(arg, int) else arg for arg in (number, *args)))
-    if result < 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-    return result
-
-
 def libc(name, *args):
-    result = getattr(LIBC, name)(
-        *(ctypes.c_ulong(arg) if isinstance(arg, int) else arg for arg in args))
+    """Call a function of the C library, or a system call by its number."""
+    function, args = (LIBC.syscall, (name, *args)) if isinstance(name, int) else (getattr(LIBC, name), args)
+    result = function(*(ctypes.c_long(arg) if isinstance(arg, int) else arg for arg in args))
     if result < 0:
         raise OSError(ctypes.get_errno(), f"{name}: {os.strerror(ctypes.get_errno())}")
+    return result
 
 
 class Cage:
     """What the fork server enters once, and what each of its forks is put into."""
 
     def __init__(self, disabled):
-        self.disabled = disabled
-        self.on = {layer for layer in LAYERS if layer not in disabled and (LINUX or layer == "rlimits")}
-        self.on -= {"uid"} if os.getuid() else set()
-        self.on -= {"pidns"} if "userns" not in self.on else set()
-        self.on -= {"netns", "root"} if "userns" not in self.on and os.getuid() else set()
-        self.owner, self.caps, self.ruleset, self.abi = os.getuid(), 0, None, 0
-        self.scratch = "/job" if "root" in self.on else tempfile.mkdtemp(prefix="sandbox-")
+        self.disabled, self.is_root = disabled, os.getuid() == 0
+        self.on = {layer for layer in LAYERS if layer not in disabled and (sys.platform == "linux" or layer == "rlimits")}
+        self.home, self.ruleset, self.abi, self.base_rss = os.path.expanduser("~"), None, 0, 0
+        self.private = "namespaces" in self.on
+        self.scratch = "/job" if self.private else tempfile.mkdtemp(prefix="sandbox-")
+        self.writable = ["/dev/shm", self.scratch] if self.private else [self.scratch]
 
     def enter(self):
         global proc_fd
@@ -1901,11 +1621,13 @@ class Cage:
         if os.path.isdir("/proc/self"):
             proc_fd = fcntl.fcntl(os.open("/proc", os.O_RDONLY), fcntl.F_DUPFD_CLOEXEC, 100)
         self.try_layer("subreaper", libc, "prctl", SUBREAPER, 1)
-        self.enter_namespaces()
+        self.try_layer("namespaces", self.enter_namespaces)
+        if self.is_root and not self.private:
+            self.drop_uid()
         os.environ.update(HOME=self.scratch, TMPDIR=self.scratch)
         tempfile.tempdir = None
         os.chdir(self.scratch)
-        if self.on & {"landlock", "seccomp"}:
+        if sys.platform == "linux":
             libc("prctl", NO_NEW_PRIVS, 1, 0, 0, 0)
         self.try_layer("landlock", self.make_ruleset)
         self.make_filter()
@@ -1920,56 +1642,39 @@ class Cage:
 
     def enter_namespaces(self):
         """An ordinary user needs the user namespace first; root makes the others, becomes an ordinary user, then that."""
-        separate = [flag for layer, flag in (("root", NEWNS), ("netns", NEWNET), ("userns", NEWIPC), ("userns", NEWUTS))
-                    if layer in self.on]
-        if "uid" in self.on:
-            for flag in separate:
-                self.try_layer({NEWNS: "root", NEWNET: "netns"}.get(flag, "userns"), libc, "unshare", flag)
-            self.try_layer("root", self.make_root)
-            self.try_layer("uid", self.drop_uid)
-            self.try_layer("userns", self.enter_user_namespace, 0)
-        else:
-            self.try_layer("userns", self.enter_user_namespace, sum(separate))
-            self.try_layer("root", self.make_root)
-
-    def enter_user_namespace(self, others):
+        others = NEWNS | NEWNET | NEWIPC
+        if self.is_root:
+            libc("unshare", others)
+            self.make_root()
+            self.drop_uid()
         uid, gid = os.getuid(), os.getgid()
-        libc("unshare", NEWUSER | others)
+        libc("unshare", NEWUSER if self.is_root else NEWUSER | others)
         for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
             fd = os.open(f"self/{name}", os.O_WRONLY, dir_fd=proc_fd)
             os.write(fd, text.encode())
             os.close(fd)
+        if not self.is_root:
+            self.make_root()
 
     def drop_uid(self):
-        """From root to a user of this server's own, for uid 0 is above RLIMIT_NPROC and file modes."""
+        """From root to a user of this server's own: uid 0 is above RLIMIT_NPROC and file modes."""
         uid = 61000 + os.getpid() % 4000
-        for folder in self.writable():
+        if not self.private and any(os.stat(path).st_mode & 1 == 0 for path in parents(os.__file__)):
+            return                                  # only root may read this Python
+        for folder in self.writable:
             os.chown(folder, uid, uid)
-        libc("prctl", KEEPCAPS, 1, 0, 0, 0)
         os.setgroups([])
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
         libc("prctl", DUMPABLE, 1, 0, 0, 0)
-        if not os.access(os.__file__, os.R_OK):     # Python lives in root's home: read on, if Landlock says what
-            if "userns" in self.on or "landlock" not in self.on:
-                raise LayerFailed("userns" if "userns" in self.on else "uid", "only root may read this Python")
-            self.caps = DAC_READ_SEARCH
-        if "userns" not in self.on:
-            self.set_capabilities()
-
-    def set_capabilities(self):
-        syscall(SYSCALL["capset"], struct.pack("<Ii", 0x20080522, 0), struct.pack("<6I", self.caps, self.caps, 0, 0, 0, 0))
 
     def readable(self):
         """What a program may read: the system's libraries and this Python; nothing that holds the user's home."""
         packages = [path for path in sys.path if os.path.basename(path) in ("site-packages", "dist-packages")]
         paths = {"/usr", "/lib", "/lib32", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/localtime", sys.prefix,
                  sys.base_prefix, sys.exec_prefix, *packages}
-        home = os.path.realpath(os.path.expanduser(f"~{self.owner}")) + "/"
+        home = os.path.realpath(self.home) + "/"
         return sorted(path for path in paths if os.path.exists(path) and not home.startswith(os.path.realpath(path) + "/"))
-
-    def writable(self):
-        return ["/dev/shm"] * ("root" in self.on) + [self.scratch]
 
     def make_root(self):
         """A root of its own: a tmpfs with read-only views of the readable paths, a scratch folder, and no /proc."""
@@ -1978,60 +1683,62 @@ class Cage:
         mount("tmpfs", "/tmp", "tmpfs", MS_NOSUID, "size=4m,mode=755")
         os.chdir("/tmp")
         os.mkdir("old")
-        syscall(SYSCALL["pivot_root"], b".", b"old")
+        libc(PIVOT_ROOT, b".", b"old")
         os.chdir("/")
         for real in sorted({real for _, real in views}):
             if not os.path.exists(real):            # else inside one that is there
-                (os.makedirs(real) if os.path.isdir("/old" + real) else touch(real))
+                os.makedirs(real if os.path.isdir("/old" + real) else os.path.dirname(real), exist_ok=True)
+                if not os.path.isdir(real):
+                    open(real, "w").close()
                 mount("/old" + real, real, None, MS_BIND | MS_REC)
         for path, real in views:
             if not os.path.lexists(path):
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 os.symlink(real, path)
-        for path in self.writable():
+        for path in self.writable:
             os.makedirs(path, exist_ok=True)
         if not os.path.lexists("/tmp"):
             os.symlink(self.scratch, "/tmp")
         libc("umount2", b"/old", 2)                 # MNT_DETACH
         os.rmdir("/old")
         read_only = struct.pack("<4Q", 1 | MS_NOSUID, 0, 0, 0)
-        syscall(442, -100, b"/", 0x8000, read_only, len(read_only))                # mount_setattr, recursive
-        for path in self.writable():
+        libc(MOUNT_SETATTR, -100, b"/", 0x8000, read_only, len(read_only))         # recursive
+        for path in self.writable:
             mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, f"size={SCRATCH_MB}m,nr_inodes=20000,mode=1777")
 
     def make_ruleset(self):
         """Landlock: read what is readable, write in the scratch folder, no TCP, no signals to others."""
-        self.abi = syscall(444, None, 0, 1)
+        self.abi = libc(CREATE_RULESET, None, 0, 1)
         rights = (1 << (16 if self.abi >= 5 else 15 if self.abi >= 3 else 14 if self.abi >= 2 else 13)) - 1
         size = 24 if self.abi >= 6 else 16 if self.abi >= 4 else 8
-        self.ruleset = fcntl.fcntl(syscall(444, struct.pack("<3Q", rights, 3, 3)[:size], size, 0), fcntl.F_DUPFD_CLOEXEC, 100)
+        ruleset = libc(CREATE_RULESET, struct.pack("<3Q", rights, 3, 3)[:size], size, 0)
+        self.ruleset = fcntl.fcntl(ruleset, fcntl.F_DUPFD_CLOEXEC, 100)
         read, on_files = 0b1101, 0b1100000000000111
-        rules = [(path, read) for path in (["/"] if "root" in self.on else self.readable())]
-        for path, allowed in [*rules, *((path, rights) for path in self.writable()), *((path, rights) for path in DEVICES)]:
+        rules = dict.fromkeys(["/"] if self.private else self.readable(), read) | dict.fromkeys(self.writable + DEVICES, rights)
+        for path, allowed in rules.items():
             fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
             allowed &= rights if os.path.isdir(path) else rights & on_files
-            syscall(445, self.ruleset, 1, struct.pack("<Qi", allowed, fd), 0)
+            libc(ADD_RULE, self.ruleset, 1, struct.pack("<Qi", allowed, fd), 0)
             os.close(fd)
 
     def settle(self):
         """Note what a fork starts with; keep the collector from touching, and so copying, every page of it."""
-        pages = [int(number) * resource.getpagesize() for number in (proc("self/statm") or b"0 0 0 0 0 0 0").split()]
-        self.base_size, self.base_rss, self.base_data = pages[0], pages[1], pages[5]
+        self.base_rss = int(proc("self/statm").split()[1]) * resource.getpagesize() if proc_fd else 0
         gc.collect()
         gc.freeze()
 
     def fork(self):
-        if "pidns" not in self.on:
+        if not self.private:
             return os.fork()
         ctypes.pythonapi.PyOS_BeforeFork()
-        pid = LIBC_WITH_GIL.syscall(SYSCALL["clone"], ctypes.c_long(NEWPID | signal.SIGCHLD), 0, 0, 0, 0)
+        pid = LIBC_WITH_GIL.syscall(CLONE, ctypes.c_long(NEWPID | signal.SIGCHLD), 0, 0, 0, 0)
         if pid == 0:
             ctypes.pythonapi.PyOS_AfterFork_Child()
             return 0
         ctypes.pythonapi.PyOS_AfterFork_Parent()
         if pid < 0:
             problem = OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-            raise problem if problem.errno in (errno.EAGAIN, errno.ENOMEM) else LayerFailed("pidns", problem)
+            raise problem if problem.errno in (errno.EAGAIN, errno.ENOMEM) else LayerFailed("namespaces", problem)
         return pid
 
     def spawn(self, fds, job, body):
@@ -2043,73 +1750,65 @@ class Cage:
             for target, fd in enumerate([fcntl.fcntl(fd, fcntl.F_DUPFD, 128) for fd in fds]):
                 os.dup2(fd, target, inheritable=target < 3)
             self.confine(len(fds), job)
-            os.register_at_fork = register_at_fork
-            for handlers in at_fork:                # for the forks of this process
-                register_at_fork(**handlers)
             body()
         except LayerFailed as failure:
             if body is judge_jobs:
-                os.write(3, json.dumps({"failed": failure.layer, "why": str(failure)}).encode() + b"\n")
+                os.write(3, as_bytes({"failed": failure.layer, "why": str(failure)}) + b"\n")
         finally:
             os._exit(71)
 
     def confine(self, descriptors, job):
         """The last steps, in an order in which none forbids the next."""
-        if LINUX:
-            libc("prctl", PDEATHSIG, signal.SIGKILL)
         os.setsid()
         memory = job["memory_mb"] << 20
-        set_limit(resource.RLIMIT_DATA, self.base_data + memory)
-        set_limit(resource.RLIMIT_AS, self.base_size + 4 * memory)               # threads reserve much more than they use
+        set_limit(resource.RLIMIT_DATA, memory)
+        set_limit(resource.RLIMIT_AS, 4 * memory)   # threads reserve much more than they use
         set_limit(resource.RLIMIT_FSIZE, FILE_MB << 20)
         set_limit(resource.RLIMIT_NOFILE, OPEN_FILES)
         set_limit(resource.RLIMIT_CORE, 0)
         if job["cpu"]:
             set_limit(resource.RLIMIT_CPU, int(job["cpu"]) + 2)
-        if self.on & {"userns", "uid"}:             # else the limit would count every process of the account
+        if self.private or self.is_root and os.getuid():        # else the limit would count every process of the account
             set_limit(resource.RLIMIT_NPROC, PROCESSES)
-        if "userns" in self.on:
-            self.set_capabilities()
-        self.try_layer("landlock", syscall, 446, self.ruleset, 0)
+        if sys.platform == "linux":
+            libc("prctl", PDEATHSIG, signal.SIGKILL)
+            libc(CAPSET, struct.pack("<Ii", 0x20080522, 0), bytes(24))
+        self.try_layer("landlock", libc, RESTRICT_SELF, self.ruleset, 0)
         os.closerange(descriptors, 256)
         self.try_layer("seccomp", self.filter_calls)
 
     def filter_calls(self):
         program = self.filter.replace(struct.pack("<I", OWN_PID), struct.pack("<I", os.getpid()))
         array = ctypes.create_string_buffer(program)
-        syscall(SYSCALL["seccomp"], 1, 4, struct.pack("<HxxxxxxQ", len(program) // 8, ctypes.addressof(array)))
+        libc(SECCOMP, 1, 4, struct.pack("<HxxxxxxQ", len(program) // 8, ctypes.addressof(array)))
 
     def make_filter(self):
         """Classic BPF over (number, architecture, arguments) of a call."""
         load, equal, at_least, any_bit, give = 0x20, 0x15, 0x35, 0x45, 0x06
         allow, deny, absent = 0x7FFF0000, 0x50000 | errno.EPERM, 0x50000 | errno.ENOSYS
+
+        def answers(table, answer):
+            return [step for number in numbers(table) for step in ((equal, 0, 1, number), (give, 0, 0, answer))]
+
         steps = [(load, 0, 0, 4), (equal, 1, 0, 0xC000003E if X86 else 0xC00000B7), (give, 0, 0, 0x80000000), (load, 0, 0, 0),
                  (at_least, 0, 1, 470), (give, 0, 0, absent)]
-        steps += answers(REFUSED, deny) + answers(ABSENT, absent)
-        steps += [(equal, 0, 1, SYSCALL["socket"]), (give, 0, 0, 0x50000 | errno.EACCES)]
-        if "root" not in self.on:
-            steps += answers(PRETENDED, 0x50000)
-        if self.abi < 3 and "root" not in self.on:
-            steps += answers(TRUNCATE, deny)
-        if "pidns" not in self.on:
-            steps += answers(GROUPS, deny)
-            if self.abi < 6:
-                for number in numbers(KILLS):
-                    steps += [(equal, 0, 5, number), (load, 0, 0, 16), (equal, 2, 0, OWN_PID), (equal, 1, 0, 0),
-                              (give, 0, 0, deny), (give, 0, 0, allow)]
-        steps += [(equal, 0, 4, SYSCALL["clone"]), (load, 0, 0, 16), (any_bit, 0, 1, 0x7E020000), (give, 0, 0, deny),
-                  (give, 0, 0, allow)]
-        steps += [(equal, 0, 4, SYSCALL["prlimit64"]), (load, 0, 0, 16), (equal, 1, 0, 0), (give, 0, 0, deny), (give, 0, 0, allow)]
-        steps += [(equal, 0, 4, SYSCALL["ioctl"]), (load, 0, 0, 24), (equal, 1, 0, 0x5412), (equal, 0, 1, 0x541C),
-                  (give, 0, 0, deny)]               # TIOCSTI, TIOCLINUX
+        steps += answers(REFUSED, deny) + answers(ABSENT, absent) + answers(f"socket {SOCKET} {SOCKET}", 0x50000 | errno.EACCES)
+        if not self.private:
+            steps += answers(PRETENDED, 0x50000) + answers(GROUPS, deny)
+            steps += answers(f"truncate {TRUNCATE} {TRUNCATE}", deny) if self.abi < 3 else []
+            for number in numbers(KILLS) if self.abi < 6 else ():
+                steps += [(equal, 0, 5, number), (load, 0, 0, 16), (equal, 2, 0, OWN_PID), (equal, 1, 0, 0),
+                          (give, 0, 0, deny), (give, 0, 0, allow)]
+        steps += [(equal, 0, 4, CLONE), (load, 0, 0, 16), (any_bit, 0, 1, 0x7E020000), (give, 0, 0, deny), (give, 0, 0, allow)]
+        steps += [(equal, 0, 4, PRLIMIT), (load, 0, 0, 16), (equal, 1, 0, 0), (give, 0, 0, deny), (give, 0, 0, allow)]
+        steps += [(equal, 0, 4, IOCTL), (load, 0, 0, 24), (equal, 1, 0, 0x5412), (equal, 0, 1, 0x541C), (give, 0, 0, deny)]
         self.filter = b"".join(struct.pack("<HBBI", *step) for step in [*steps, (give, 0, 0, allow)])
 
     def strays(self, judge):
         """Children of the server that are not the judge: without a pid namespace, daemons of the program are among them."""
-        if "pidns" in self.on:
+        if self.private:
             return []
-        return [int(pid) for pid in (proc(f"{os.getpid()}/task/{os.getpid()}/children") or b"").split()
-                if int(pid) != judge.pid]
+        return [int(pid) for pid in proc(f"{os.getpid()}/task/{os.getpid()}/children").split() if int(pid) != judge.pid]
 
     def kill_strays(self, judge):
         """Without a pid namespace: again and again, until the program's descendants have stopped having more."""
@@ -2117,32 +1816,32 @@ class Cage:
             for pid in [pid for stray in strays for pid in (stray, *tree(stray))]:
                 kill(pid)
             for pid in strays:
-                try:
+                with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, os.WNOHANG)
-                except ChildProcessError:
-                    pass
 
     def empty_scratch(self):
-        for folder in self.writable():
+        for folder in self.writable:
             try:
                 empty(folder)
             except OSError as problem:
                 raise SystemExit(f"{folder} cannot be emptied: {problem}") from None
 
     def hello(self):
-        on, abi = self.on, f"landlock (abi {self.abi})"
-        files = ["private root"] * ("root" in on) + [abi] * ("landlock" in on)
-        network = (["no sockets"] + ["own namespace"] * ("netns" in on)) * ("seccomp" in on)        # AF_VSOCK has no namespace
-        signals = ["pid namespace"] * ("pidns" in on) + ["seccomp"] * ("seccomp" in on and "pidns" not in on)
-        protected = {"files": files, "network": network, "signals": signals}
+        own_user = self.private or self.is_root and os.getuid()
+        protected = {"files": ["private root"] * self.private + [f"landlock (abi {self.abi})"] * ("landlock" in self.on),
+                     "network": ["no sockets"] * ("seccomp" in self.on),            # a network namespace has AF_VSOCK
+                     "signals": ["pid namespace"] * self.private + ["seccomp"] * ("seccomp" in self.on)}
         words = [f"{name}={' + '.join(how) or 'NOT PROTECTED'}" for name, how in protected.items()]
-        limited = on & {"userns", "uid"}
-        words += [f"processes={PROCESSES if limited else 'watched' if proc_fd else 'NOT LIMITED'}",
+        words += [f"processes={PROCESSES if own_user else 'watched' if proc_fd else 'NOT LIMITED'}",
                   f"tree memory={'watched' if proc_fd else 'NOT WATCHED'}",
-                  f"layers={','.join(layer for layer in LAYERS if layer in on)}"]
-        return {"banner": "sandbox: verdict=separate process; " + "; ".join(words),
-                "protected": [name for name, how in protected.items() if how] + sorted(on),
-                "scratch": None if "root" in on else self.scratch}
+                  f"layers={','.join(layer for layer in LAYERS if layer in self.on)}"]
+        return {"banner": "sandbox: verdict=separate process; " + "; ".join(words), "processes": own_user,
+                "protected": [name for name, how in protected.items() if how] + sorted(self.on),
+                "scratch": None if self.private else self.scratch}
+
+
+def parents(path):
+    return [path[:n] for n, letter in enumerate(path) if letter == "/" and n]
 
 
 def mount(source, target, kind, flags, options=None):
@@ -2150,18 +1849,9 @@ def mount(source, target, kind, flags, options=None):
     libc("mount", *texts[:3], flags, texts[3])
 
 
-def touch(path):
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    open(path, "w").close()
-
-
 def numbers(table):
     found = [row.split()[1 if X86 else 2] for row in table.split(",")]
     return [int(number) for number in found if number != "-"]
-
-
-def answers(table, answer):
-    return [step for number in numbers(table) for step in ((0x15, 0, 1, number), (0x06, 0, 0, answer))]
 
 
 def set_limit(which, value, soft=False):
@@ -2171,26 +1861,19 @@ def set_limit(which, value, soft=False):
 
 
 def empty(folder):
-    """Remove what is in a folder: without recursion, for a tree may be deep, and without following links."""
+    """Links are not followed; no recursion, for a tree may be deep: what is in a directory moves up before the directory goes."""
     os.chmod(folder, 0o700)
-    os.chdir(folder)
-    above = []
-    while True:
-        inner = None
-        for entry in os.scandir():
+    while entries := list(os.scandir(folder)):
+        for entry in entries:
             if entry.is_dir(follow_symlinks=False):
-                inner = entry.name
+                os.chmod(entry.path, 0o700)
+                for inner in list(os.scandir(entry.path)):
+                    if inner.is_dir(follow_symlinks=False):
+                        os.chmod(inner.path, 0o700)
+                    os.rename(inner.path, os.path.join(folder, os.urandom(16).hex()))
+                os.rmdir(entry.path)
             else:
-                os.unlink(entry.name)
-        if inner:
-            os.chmod(inner, 0o700)
-            os.chdir(inner)
-            above.append(inner)
-        elif above:
-            os.chdir("..")
-            os.rmdir(above.pop())
-        else:
-            return
+                os.unlink(entry.path)
 
 
 # ------------------------------------------------------------------------------------------------- by hand
@@ -2200,21 +1883,17 @@ def main():
     parser = argparse.ArgumentParser(description="Run one untrusted program against tests.")
     parser.add_argument("program", help="file with the untrusted program")
     parser.add_argument("tests", help='file with the tests, or .json with {"inputs": [...], "outputs": [...]}')
-    parser.add_argument("--style", default="auto", choices=("auto", "check", "pytest", "unittest", "assert", "stdio"))
-    parser.add_argument("--entry-point", help="name of the function under test (style check needs it)")
+    parser.add_argument("--entry-point", help="name of the function under test (tests with check(candidate) need it)")
     parser.add_argument("--prelude", help="file with trusted code to run in front of both")
-    parser.add_argument("--cpu", type=float, default=CPU_S, help="limit in seconds of processor time")
-    parser.add_argument("--memory", type=int, default=MEMORY_MB, help="limit in MB for each process")
     parser.add_argument("--require", default="rlimits", choices=LEVELS, help="refuse to run with less protection")
-    parser.add_argument("--disable", nargs="*", default=[], help="layers not to use: " + " ".join(LAYERS))
     args = parser.parse_args()
     try:
-        code, tests, prelude = (open(path, encoding="utf-8").read() if path else "" for path in
-                                (args.program, args.tests, args.prelude))
-        job = {"code": code, "tests": json.loads(tests) if args.tests.endswith(".json") else tests, "style": args.style,
-               "entry_point": args.entry_point, "prelude": prelude, "cpu_s": args.cpu, "memory_mb": args.memory}
-        with Pool(1, require=args.require, disable=args.disable) as pool:
+        code, tests, prelude = [open(path, encoding="utf-8").read() if path else "" for path in
+                                (args.program, args.tests, args.prelude)]
+        tests = json.loads(tests) if args.tests.endswith(".json") else tests
+        with Pool(1, require=args.require) as pool:
             print(pool.banner, file=sys.stderr)
+            job = {"code": code, "tests": tests, "prelude": prelude, "entry_point": args.entry_point}
             (_, result), = pool.imap_unordered([(None, job)])
     except (OSError, ValueError, RuntimeError) as problem:
         sys.exit(print(f"sandbox_exec.py: {problem}", file=sys.stderr) or 2)

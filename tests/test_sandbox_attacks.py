@@ -43,6 +43,18 @@ FORGERIES = {  # name: program, tests; none may pass
     "approximately all": (ALWAYS + "def f(x): return E()\n", "import pytest\ndef test():\n    assert f(2) == pytest.approx(1.41421356)\n"),
     "unittest's equal": (ALWAYS + "def f(x): return E()\n", "import unittest\nclass T(unittest.TestCase):\n    def test(self): self.assertEqual(f(3), 9)\n"),
     "almost equal": (ALWAYS + "def f(x): return E()\n", "import unittest\nclass T(unittest.TestCase):\n    def test(self): self.assertAlmostEqual(f(2), 1.41421356)\n"),
+    "equality not implemented": ("class P:\n    def __eq__(self, o): return NotImplemented\n", "from solution import P\nassert P() == P()\n"),
+    "equality of truthy objects": ("class Yes: pass\nclass P:\n    def __init__(self, x): pass\n    def __eq__(self, o): return Yes()\n",
+                                   "from solution import P\nassert P(1) == P(1)\n"),
+    "patched tests": ("def f(c):\n    try: c.verify = lambda *a: True\n    except Exception: pass\n    try: type(c).verify = lambda *a: True\n    except Exception: pass\n    return 0\n",
+                      "class Checker:\n    def verify(self, got): assert got == 9\nc = Checker()\nc.verify(f(c))\n"),
+    "library function as a callback": ("import numpy.testing, builtins\ndef f(apply):\n    for run in (getattr(numpy.testing, 'runstring', exec), exec, eval):\n"
+                                       "        try: apply(run, 'import builtins; builtins.abs = lambda x: 0', {})\n        except Exception: pass\n    return 0\n",
+                                       "def apply(g, *args): return g(*args)\nassert abs(f(apply) - 9) < 1\n"),
+    "printed by a callback": ("import json, os\ndef f(g):\n    m = ['ask', 'call', [['yours', 1], ['tuple', None, 3], ['dict', None]], 1]\n    os.write(4, json.dumps(m).encode() + b'\\n')\n"
+                              "    return int(json.loads(os.read(4, 9999))[3] or 0)\n", "def g(x):\n    print(x * x)\nassert f(g) == 9\n"),
+    "helper imported from the program": ("def helper(x): return 0\ndef f(x): return 0\n",
+                                         "from solution import helper\ndef check(candidate):\n    assert candidate(3) == 9 and helper(3) == -6\n"),
     "mock.ANY": ("from unittest.mock import ANY\ndef f(x): return ANY\n", CHECK),
     "numpy's truth": ("import numpy as np\ndef f(x): return np.array([])\n", "assert bool((f(3) == 9).any())\n"),
     "patched unittest": ("import unittest\nfor n in dir(unittest.TestCase):\n    if n.startswith('assert'): setattr(unittest.TestCase, n, lambda *a, **k: None)\n"
@@ -81,8 +93,9 @@ FORGERIES = {  # name: program, tests; none may pass
                                       "            try: os.write(fd, m)\n            except OSError: pass\n    os._exit(0)\n", CHECK),
     "forged messages": ("import os, json, struct\ndef f(x):\n    for m in (['returned', 9, [], None], ['returned', ['library', 'unittest.mock', 'ANY'], [], None], ['ready', ['f']],\n"
                         "              ['returned', ['mine', 7, 'object', ['library', 'builtins', 'int']], [], None], ['ask', 'call', [['yours', 0], [], {}], 0], [], {}, 7, 'passed'):\n"
-                        "        d = json.dumps(m).encode()\n        os.write(4, struct.pack('<I', len(d)) + d)\n    os._exit(0)\n", CHECK.replace("9", "10")),
-    "forged length": ("import os\ndef f(x):\n    os.write(4, b'\\xff' * 4 + b'x' * 1000)\n    os._exit(0)\n", CHECK),
+                        "        d = json.dumps(m).encode()\n        os.write(4, d + b'\\n')\n    os._exit(0)\n", CHECK.replace("9", "10")),
+    "no end of line": ("import os\ndef f(x):\n    os.write(4, b'\\xff' * 4 + b'x' * 1000)\n    os._exit(0)\n", CHECK),
+    "endless line": ("import os\ndef f(x):\n    while True: os.write(4, b'x' * 65536)\n", CHECK),
     "redefined helper": ("def helper(x): return 0\ndef f(x): return 0\n", "def check(candidate):\n    assert helper(candidate(3)) == 0\n    assert candidate(3) == 9\n"),
     "patched json": ("import json\njson.dumps = lambda *a, **k: '[\"returned\", 9, [], null]'\ndef f(x): return 0\n", CHECK),
     "nested too deep": ("def f(x):\n    l = []\n    for _ in range(10 ** 6): l = [l]\n    return l\n", CHECK),
@@ -115,13 +128,6 @@ def forged(pool, every=1):
 def test_no_verdict_is_forged(pool):
     assert forged(pool) == []
     assert judge(pool, SQUARE).reason == "passed"
-
-
-def test_flags_name_what_the_tests_took_unasked(pool):
-    tests = "def check(candidate):\n    assert candidate(encode('a')) == 'a'\n"
-    result = judge(pool, "def encode(s): return s\ndef f(s): return s\n", tests)
-    assert result.reason == "passed" and result.flags == ("encode",)
-    assert judge(pool, SQUARE).flags == ()
 
 
 # ---- the machine around the program
@@ -246,13 +252,15 @@ def alive(marker):
 
 
 def leaves_nothing(pool, marker):
+    """Whether daemons and children, started in four ways, are gone when the verdicts are there."""
     child = f"['/bin/sh', '-c', 'trap \"\" 1 2 15; sleep {marker}; true']"
     start = f"import subprocess, os\nD = subprocess.DEVNULL\ndef start(**how): subprocess.Popen({child}, stdin=D, stdout=D, stderr=D, **how)\n"
     daemon = "def f(x):\n    if os.fork() == 0:\n        try: os.setsid()\n        except OSError: pass\n        if os.fork() == 0: start(); os._exit(0)\n        os._exit(0)\n    os.wait()\n    return x * x\n"
-    codes = [start + "def f(x):\n    start()\n    return x * x\n", start + daemon,
-             start + "def f(x):\n    start()\n    os._exit(0)\n", start + "def f(x):\n    try: start(start_new_session=True)\n    except OSError: start()\n    while True: pass\n"]  # fmt: skip
-    results = [result for code in codes for result in [judge(pool, code, cpu_s=0.5)]]
-    return [result.verdict for result in results][:2] == ["passed"] * 2 and alive(f"sleep {marker}") == []
+    codes = [start + "def f(x):\n    start()\n    return x * x\n", start + daemon, start + "def f(x):\n    start()\n    os._exit(0)\n",
+             start + "def f(x):\n    try: start(start_new_session=True)\n    except OSError: start()\n    while True: pass\n"]  # fmt: skip
+    jobs = ((n, {"code": code, "tests": CHECK, "entry_point": "f", "cpu_s": 0.3}) for n, code in enumerate(codes))
+    verdicts = {n: result.verdict for n, result in pool.imap_unordered(jobs)}
+    return [verdicts[n] for n in range(4)] == ["passed", "passed", "failed", "timeout"] and alive(f"sleep {marker}") == []
 
 
 def test_daemons_are_gone_when_the_verdict_is_there(pool):
@@ -274,18 +282,15 @@ BOMBS = {
 
 
 def test_bombs_are_bounded(pool):
-    """Each ends as a failure, in bounded memory, and the next job does not notice."""
-    bombs = BOMBS if "userns" in pool.servers[0].protected or "uid" in pool.servers[0].protected else {
-        name: code for name, code in BOMBS.items() if name != "fork"}  # fmt: skip
-    for name, code in bombs.items():
-        started = time.monotonic()
-        result = judge(pool, code, cpu_s=0.5, wall_s=10, memory_mb=600)
-        assert result.passed is False, (name, result)
-        assert result.memory_mb < 2.5 * 600, (name, result)
-        assert time.monotonic() - started < 2 * 10 + 10, (name, result)
-        assert judge(pool, SQUARE).reason == "passed", name
-    flood = judge(pool, "while True: print('x' * 65536)\n", {"inputs": [""], "outputs": ["x"]})
-    assert flood.passed is False
+    """Each ends as a failure, in bounded memory and time, and the jobs after and beside it do not notice."""
+    bombs = {name: code for name, code in BOMBS.items() if name != "fork" or "processes=watched" not in pool.banner}
+    jobs = [job for name, code in bombs.items() for job in (
+        (name, {"code": code, "tests": CHECK, "entry_point": "f", "cpu_s": 0.3, "wall_s": 4, "memory_mb": 600}),
+        ("good", {"code": SQUARE, "tests": CHECK, "entry_point": "f"}))]  # fmt: skip
+    jobs.append(("flood", {"code": "while True: print('x' * 65536)\n", "tests": {"inputs": [""], "outputs": ["x"]}, "cpu_s": 2}))
+    for name, result in pool.imap_unordered(jobs):
+        assert result.passed is (name == "good"), (name, result)
+        assert result.memory_mb < 2.5 * 600 and result.wall_s < 8, (name, result)
 
 
 def test_killing_all_and_odd_sources_harm_nobody(pool):
@@ -299,13 +304,11 @@ def test_killing_all_and_odd_sources_harm_nobody(pool):
     assert judge(pool, SQUARE).reason == "passed"
 
 
-def test_what_ends_the_server_is_a_failure_not_a_hang():
-    """Without signals protected a program can kill its server: the job fails, the pool goes on."""
-    with Pool(1, disable=["pidns", "seccomp", "landlock"]) as pool:
+def test_who_kills_the_server_has_failed():
+    """Possible where signals are not protected: the job fails, the pool goes on."""
+    with Pool(1, disable=["namespaces", "seccomp", "landlock"]) as pool:
         killer = "import os, signal\ndef f(x): os.kill(os.getppid(), signal.SIGKILL)\n"
-        if os.getuid():
-            assert judge(pool, killer).passed is False
-        os.kill(pool.servers[0].process.pid, 9)
+        assert judge(pool, killer).reason == "killed"
         assert judge(pool, SQUARE).reason == "passed"
 
 
@@ -339,22 +342,27 @@ def wait_until(condition, seconds=15):
 # ---- each layer off, in turn
 
 
-@pytest.mark.parametrize("off", [[layer] for layer in LAYERS[1:]] + [["userns", "root", "netns"], ["landlock", "root"], list(LAYERS[1:])], ids=" ".join)
+def without(layer):
+    return [*LAYERS[1:]] if layer == "all but rlimits" else layer.split(" and ")
+
+
+@pytest.mark.parametrize("off", [*LAYERS[1:], "namespaces and landlock", "namespaces and seccomp", "all but rlimits"])
 def test_without_a_layer_the_others_hold(off, outside, tmp_path, monkeypatch):
     """No forgery in any case; what the banner promises without the layer, it keeps; what it does not, it says."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     open_to_all(tmp_path)
+    off = without(off)
     with Pool(2, disable=off) as pool:
         protected = set(pool.servers[0].protected)
-        assert not protected & set(off)
+        assert protected & set(LAYERS) == set(LAYERS) - set(off)
         assert all((f"{name}=NOT PROTECTED" in pool.banner) == (name not in protected) for name in ("files", "network", "signals"))
-        assert forged(pool, every=1 if len(off) == len(LAYERS) - 1 else 5) == []
+        assert forged(pool, every=1 if len(off) == len(LAYERS) - 1 else 6) == []
         assert tried(pool, outside, [kind for kind in TRIES if kind in protected]) == []
-        assert judge(pool, SQUARE).reason == "passed"
-        assert judge(pool, "def f(x):\n    while True: pass\n", cpu_s=0.5).reason == "timeout"
-        assert judge(pool, "def f(x): return bytearray(1 << 40)\n").reason == "memory"
-        if "subreaper" in protected or "pidns" in protected:
-            assert leaves_nothing(pool, 86420 + LAYERS.index(off[0]))
+        assert leaves_nothing(pool, 86420 + len("".join(off))) or len(off) == len(LAYERS) - 1
+        limits = {"spin": ("def f(x):\n    while True: pass\n", "timeout"), "grow": ("def f(x): return bytearray(1 << 40)\n", "memory"),
+                  "good": (SQUARE, "passed")}  # fmt: skip
+        jobs = [(wanted, {"code": code, "tests": CHECK, "entry_point": "f", "cpu_s": 0.3}) for code, wanted in limits.values()]
+        assert [(wanted, result.verdict) for wanted, result in pool.imap_unordered(jobs) if wanted != result.verdict] == []
     assert os.listdir(tmp_path) == []
 
 
@@ -374,13 +382,13 @@ def test_a_layer_the_machine_lacks_is_left_out(tmp_path):
     """Inside a sandbox that forbids it, no namespace can be entered: the server says which layer failed and goes on without."""
     code = "import sys\nsys.path.insert(0, %r)\nimport ctypes\n" % str(Path(sandbox_exec.__file__).parent)
     code += "import sandbox_exec, resource\nresource.setrlimit(resource.RLIMIT_CORE, (0, 0))\n"
-    code += "c = sandbox_exec.Cage.__new__(sandbox_exec.Cage); c.on = {'pidns', 'root'}; c.abi = 7; c.make_filter()\n"
+    code += "c = sandbox_exec.Cage.__new__(sandbox_exec.Cage); c.private = True; c.make_filter()\n"
     code += "sandbox_exec.libc('prctl', 38, 1, 0, 0, 0); c.filter_calls()\n"
     code += "with sandbox_exec.Pool(1) as p:\n    print(p.banner)\n    print(next(p.imap_unordered([(1, dict(code='def f(x): return x', tests='assert f(1) == 1'))]))[1].reason)\n"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "TMPDIR": str(tmp_path)})
     assert done.returncode == 0, done.stderr
     assert os.listdir(tmp_path) == []
-    assert "pidns" not in done.stdout and done.stdout.splitlines()[-1] == "passed"
+    assert "namespaces" not in done.stdout and done.stdout.splitlines()[-1] == "passed"
 
 
 def test_as_an_ordinary_user(tmp_path):
@@ -400,7 +408,7 @@ def test_as_an_ordinary_user(tmp_path):
         python = next(path for path in pythons if runs(path, as_user))
         done = subprocess.run([python, "-c", script, "rlimits"], **as_user)
         banner, passed = json.loads(done.stdout)
-        assert passed == ["good"] and "uid" not in banner.rpartition("layers=")[2].split(",")
+        assert passed == ["good"] and banner.startswith("sandbox: verdict=separate process")
 
 
 def runs(python, how):
