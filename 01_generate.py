@@ -776,8 +776,7 @@ def make_jobs(args, model, tokenizer, problems, stop_ids):
 
 
 def encode_response(tokenizer, row, text, stop_ids, opened):
-    if opened and text.lstrip().startswith("<think>"):  # it is in the prompt
-        text = text.lstrip().removeprefix("<think>").lstrip()
+    text = text.removeprefix(opened) if text.startswith(opened) else text.removeprefix(opened.strip())  # the prompt has it
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     if row.get("finish") == "length" or (ids and ids[-1] in stop_ids) or not stop_ids:
         return ids
@@ -1162,7 +1161,7 @@ def main(args):
         common.die(f"{' '.join(args.datasets)}: two of these have one name, so one run folder; rename a file")
     unfinished = [run for run in runs if not is_finished(run[1])]
     if unfinished:
-        if worker(args)[0] == 0 and is_writer():
+        if os.environ.get("RANK", "0") == "0" and worker(args)[0] == 0 and not args.responses:
             print_plan(args, unfinished)
         model, tokenizer = open_model(args)
     for run_args, folder, problems, now in runs:

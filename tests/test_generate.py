@@ -6,6 +6,7 @@ middle, prompts that end before, at and after the edge of a page.
 
 import importlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -618,3 +619,53 @@ def test_special_tokens_of_a_program():
     places = generate.special_places(tokenizer, ids)
     assert [text[: i + 1].splitlines()[-1] for i in places] == ["def f(x):", "  async def g() -> int:", "    return"]
     assert {ids[i] for i in places} <= generate.special_candidates(tokenizer, len(tokenizer))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Several data sets, and the plan
+
+
+def test_several_data_sets_in_one_call_are_the_runs_of_single_calls(folder, whole, tmp_path, capsys):
+    common.write_jsonl(tmp_path / "q.jsonl", common.read_jsonl(folder / "p.jsonl")[:2])
+    command = ["-n", "4", "--max-new-tokens", "30", "--device", "cpu", "--out", str(tmp_path)]
+    generate.main(generate.parse([str(folder / "model"), str(tmp_path / "q.jsonl"), str(folder / "p.jsonl"), *command]))
+    out, err = capsys.readouterr()
+    assert out.splitlines() == [str(tmp_path / "model" / name / "32") for name in "qp"]
+    assert_same_run(whole, tmp_path / "model" / "p" / "32")
+    assert common.read_meta(tmp_path / "model" / "q" / "32")["dataset"] == str(tmp_path / "q.jsonl")
+    plan = [line.split() for line in err.splitlines() if line.startswith(str(tmp_path))]
+    assert [cells[1:5] for cells in plan] == [["2", "8", "?", "240"], ["6", "24", "?", "720"]]  # no run before: no guess
+    text = common.load_config(folder / "model").get_text_config()
+    per_token = 2 * text.num_hidden_layers * text.num_key_value_heads * text.head_dim * 4 / 1024
+    assert f"{per_token:.0f} KB a token" in err
+    shorter = [str(folder / "model"), str(tmp_path / "q.jsonl"), "--seed", "1", *command]
+    generate.main(generate.parse(shorter))
+    tokens = sum(row["n_tokens"] for run in tmp_path.glob("*/*/32") for row in common.read_rollouts(run))
+    line = next(line for line in capsys.readouterr().err.splitlines() if line.startswith(str(tmp_path)))
+    assert line.split()[3] == f"{8 * tokens / 32:.0f}"
+
+
+def test_a_wrong_name_ends_it_before_any_work(folder, tmp_path, capsys):
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "p.jsonl").write_text('{"prompt": "1"}\n')
+    for second, words in (("nonsense", "known names"), (tmp_path / "other" / "p.jsonl", "one name")):
+        with pytest.raises(SystemExit):
+            generate.main(generate.parse([str(folder / "model"), str(folder / "p.jsonl"), str(second), "--out", str(tmp_path / "runs")]))
+        assert words in capsys.readouterr().err and not (tmp_path / "runs").exists()
+
+
+def test_reasoning_that_the_template_opened_is_known_when_cut_short(folder, tmp_path):
+    shutil.copytree(folder / "model", tmp_path / "model")
+    template = "{{ messages[-1].content + '\\n<think>\\n' }}"
+    (tmp_path / "model" / "chat_template.jinja").write_text(template)
+    common.write_jsonl(tmp_path / "p.jsonl", common.read_jsonl(folder / "p.jsonl")[:3])
+    command = [str(tmp_path / "model"), str(tmp_path / "p.jsonl"), "-n", "4", "--device", "cpu"]
+    generate.main(generate.parse([*command, "--max-new-tokens", "30", "--out", str(tmp_path / "a")]))
+    run = tmp_path / "a" / "model" / "p" / "32"
+    rows = common.read_rollouts(run)
+    assert all(row["response"].startswith("<think>\n") for row in rows) and any(row["finish"] == "length" for row in rows)
+    assert all(common.split_reasoning(row["response"])[1] == "" for row in rows if "</think>" not in row["response"])
+    # Read back as answers made elsewhere, the text does not hold what the prompt holds
+    generate.main(generate.parse([*command, "--out", str(tmp_path / "b"), "--responses", str(run / "rollouts.jsonl")]))
+    again = common.read_rollouts(tmp_path / "b" / "model" / "p" / "32")
+    assert [row["response"] for row in again] == [row["response"] for row in rows]

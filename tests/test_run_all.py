@@ -107,7 +107,7 @@ def test_without_answers_it_still_selects(tmp_path):
     "args, words",
     [
         (("no/such/folder", "{sets}/math_a.jsonl", "{sets}/math_b.jsonl"), "no/such/folder"),
-        (("{sets}/model", "nonsense", "{sets}/math_b.jsonl"), "known names are"),
+        (("{sets}/model", "{sets}/math_a.jsonl", "nonsense"), "known names are"),
         (("{sets}/model", "{tmp}/broken.jsonl", "{sets}/math_b.jsonl"), "broken.jsonl:2"),
         (("{sets}/model", "{tmp}/empty.jsonl", "{sets}/math_b.jsonl"), "no problems"),
         (("{sets}/model", "{sets}/math_a.jsonl"), "MODEL CAL EVAL"),
@@ -122,6 +122,7 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path, args, words):
     _, stderr = process.communicate(timeout=120)
     assert process.returncode == 2 and "Traceback" not in stderr
     assert [line for line in stderr.splitlines() if line.startswith("error: ") and words in line], stderr
+    assert not (tmp_path / "out").exists()  # found before any work
 
 
 @pytest.mark.parametrize("script", ["01_generate.py", "02_label.py", "03_train_scorer.py", "04_select.py", "05_baselines.py", "sandbox_exec.py"])
