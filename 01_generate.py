@@ -918,6 +918,10 @@ def git_commit():
         return None
 
 
+def is_finished(folder):
+    return (folder / "rollouts.jsonl").is_file()
+
+
 def part_path(folder, number):
     return folder / "parts" / f"{number}.pt"
 
@@ -958,9 +962,11 @@ def merge(folder):
     meta, parts = common.read_meta(folder), folder / "parts"
     with open(folder / "meta.json") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # workers that finish together; a killed one lets go
-        if not (folder / "rollouts.jsonl").is_file():
+        if not is_finished(folder):
+            for stale in folder.glob(".*.tmp"):  # of a merge that was killed
+                stale.unlink()
             write_run(folder, meta, [common.load_pt(parts / f"{i}.pt") for i in range(len(list(parts.glob("*.pt"))))])
-        for path in parts.glob("*.pt"):  # all of it is in the three files now
+        for path in parts.glob("*"):  # all of it is in the three files now
             path.unlink(missing_ok=True)
 
 
@@ -1140,10 +1146,6 @@ def find_run(args, dataset):
     check_same_run(folder, now)
     given = {name: value for name, value in vars(args).items() if name != "datasets"}
     return argparse.Namespace(**given, dataset=dataset), folder, problems, now
-
-
-def is_finished(folder):
-    return (folder / "rollouts.jsonl").is_file()
 
 
 def finish_run(folder, problems):

@@ -9,5 +9,5 @@ if ! "$python" -c 'import pytest' 2>/dev/null; then
     python=.venv/bin/python
     "$python" -m pip install --quiet --disable-pip-version-check pytest==9.2.0
 fi
-export OMP_WAIT_POLICY=PASSIVE
+export OMP_NUM_THREADS=1 # the models of the tests are tiny: sharing their work between cores only costs
 exec "$python" -m pytest "$@"
