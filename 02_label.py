@@ -16,6 +16,7 @@ import ast
 import hashlib
 import json
 import math
+import operator
 import re
 import sys
 import textwrap
@@ -23,7 +24,7 @@ import time
 import zlib
 from collections import Counter, namedtuple
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial, reduce
 from itertools import product
 from pathlib import Path
 
@@ -40,23 +41,17 @@ CPU_S = 10  # seconds of processor time for one program and its tests
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "targets", nargs="+", metavar="RUN", help="run folders; with --self-check data set names or files"
-    )
-    parser.add_argument(
-        "--self-check", action="store_true", help="judge the data set's own reference solutions and stubs"
-    )
-    parser.add_argument("--workers", type=int, help="programs judged at the same time (default: one a core)")
-    parser.add_argument(
-        "--timeout", type=float, default=CPU_S, help=f"seconds of processor time a program may use (default {CPU_S})"
-    )
-    parser.add_argument("--again", action="store_true", help="judge once more what is judged already")
+    add = parser.add_argument
+    add("targets", nargs="+", metavar="RUN", help="run folders; with --self-check data set names or files")
+    add("--self-check", action="store_true", help="judge the data set's own reference solutions and stubs")
+    add("--workers", type=int, help="programs judged at the same time (default: one a core)")
+    add("--timeout", type=float, default=CPU_S, help=f"seconds of processor time for a program (default {CPU_S})")
+    add("--again", action="store_true", help="judge once more what is judged already")
     options = parser.parse_args()
     if options.self_check:
         failures = [line for target in options.targets for line in self_check(target, options)]
         raise SystemExit(1 if failures else 0)
-    summaries = [label_run(Path(run), options) for run in options.targets]
-    report(summaries)
+    report([label_run(Path(run), options) for run in options.targets])
 
 
 def label_run(run, options):
@@ -80,10 +75,8 @@ def label_run(run, options):
 
 
 def is_finished(run):
-    labels = run / "labels.jsonl"
-    return labels.is_file() and all(
-        labels.stat().st_mtime >= (run / name).stat().st_mtime for name in ("rollouts.jsonl", "problems.jsonl")
-    )
+    labels, inputs = run / "labels.jsonl", [run / "rollouts.jsonl", run / "problems.jsonl"]
+    return labels.is_file() and labels.stat().st_mtime >= max(path.stat().st_mtime for path in inputs)
 
 
 def unfinished(run):
@@ -92,16 +85,14 @@ def unfinished(run):
 
 def judge_all(run, problems, rollouts, options):
     """Labels of all rollouts. Those of a finished problem are kept at once: a killed run goes on from there."""
-    digest = hashlib.sha256(
-        b"".join((run / name).read_bytes() for name in ("rollouts.jsonl", "problems.jsonl"))
-    ).hexdigest()
-    stamp = {"inputs": digest, "timeout": options.timeout}
+    inputs = b"".join((run / name).read_bytes() for name in ("rollouts.jsonl", "problems.jsonl"))
+    stamp = {"inputs": hashlib.sha256(inputs).hexdigest(), "timeout": options.timeout}
     done = [] if options.again else kept_labels(unfinished(run), stamp)
-    left = {key: rows for key, rows in rollouts.items() if key not in {label["id"] for label in done}}
     if not done:
         common.write_jsonl(unfinished(run), [stamp])
-    code = {key: rows for key, rows in left.items() if is_code(problems[key])}
-    answers = {key: rows for key, rows in left.items() if key not in code}
+    left = rollouts.keys() - {label["id"] for label in done}
+    code = {key: rows for key, rows in rollouts.items() if key in left and is_code(problems[key])}
+    answers = {key: rows for key, rows in rollouts.items() if key in left and key not in code}
     judged = (judge_answers(problems[key], rows) for key, rows in answers.items())
     with open(unfinished(run), "a", encoding="utf-8") as kept:
         for source, total in ((judged, len(answers)), (judge_programs(problems, code, options), len(code))):
@@ -115,9 +106,8 @@ def judge_all(run, problems, rollouts, options):
 def kept_labels(path, stamp):
     """What an interrupted run of the same inputs has judged; a torn last line does not count."""
     lines = path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1] if path.is_file() else []
-    return (
-        [label for line in lines[1:] for label in json.loads(line)] if lines and json.loads(lines[0]) == stamp else []
-    )
+    ours = lines and json.loads(lines[0]) == stamp
+    return [label for line in lines[1:] for label in json.loads(line)] if ours else []
 
 
 def is_code(problem):
@@ -148,24 +138,18 @@ def reference_of(problem):
 
 
 def label_row(row, label, answer, number, reason):
-    return {
-        "id": row["id"],
-        "sample": row["sample"],
-        "label": label,
-        "answer": answer and answer[:1000],
-        "group": number,
-        "reason": reason,
-    }
+    answer = answer and answer[:1000].encode(errors="replace").decode()  # half of a surrogate pair cannot be written
+    key = {"id": row["id"], "sample": row["sample"]}
+    return {**key, "label": label, "answer": answer, "group": number, "reason": reason}
 
 
 def judge_programs(problems, rollouts, options):
     """Labels of problems with tests, as each is done; equal programs for one problem run once."""
     programs = {key: [extract_code(row["response"], problems[key]) for row in rows] for key, rows in rollouts.items()}
     jobs = [(key, code) for key, codes in programs.items() for code in dict.fromkeys(codes)]
-    waiting, reasons = Counter(key for key, _ in jobs), {}
-    for (key, code), result in run_all(
-        [((key, code), job_of(problems[key], code, options)) for key, code in jobs], options
-    ):
+    jobs = [((key, code), job_of(problems[key], code, options)) for key, code in jobs]
+    waiting, reasons = Counter(key for (key, _), _ in jobs), {}
+    for (key, code), result in run_all(jobs, options):
         reasons[key, code] = (None if result.passed is None else int(result.passed)), result.reason
         waiting[key] -= 1
         if not waiting[key]:
@@ -174,10 +158,9 @@ def judge_programs(problems, rollouts, options):
 
 
 def job_of(problem, code, options):
-    fields = {
-        name: problem[name] for name in ("tests", "style", "entry_point", "prelude") if problem.get(name) is not None
-    }
-    return {"code": code, "cpu_s": options.timeout, **fields}
+    fields = ("tests", "style", "entry_point", "prelude")
+    given = {name: problem[name] for name in fields if problem.get(name) is not None}
+    return {"code": code, "cpu_s": options.timeout, **given}
 
 
 def run_all(jobs, options):
@@ -220,49 +203,34 @@ def report(summaries):
     for line in summaries:
         print(f"{line['run']}: " + ", ".join(f"{count} {reason}" for reason, count in line["reasons"].items()))
         if line["not_judged"] == line["rollouts"]:
-            print(
-                f"{line['run']}: nothing to judge, no answers or tests; the groups are written, 04 can still select"
-            )
+            print(f"{line['run']}: nothing to judge, no answers or tests; the groups are written, 04 can still select")
     print(json.dumps({"runs": summaries}))
 
 
 def self_check(dataset, options):
     """What a judge must get right before anyone trusts it; the lines that tell of failures."""
-    problems = (
-        common.read_jsonl(Path(dataset) / "problems.jsonl") if Path(dataset).is_dir() else common.load_problems(dataset)
-    )
+    path = Path(dataset)
+    problems = common.read_jsonl(path / "problems.jsonl") if path.is_dir() else common.load_problems(dataset)
     code = [row for row in problems if is_code(row)]
-    jobs = [((row["id"], "solution"), job_of(row, row["solution"], options)) for row in code if "solution" in row]
-    jobs += [((row["id"], "stub"), job_of(row, stub_of(row), options)) for row in code]
-    failures, checked = [], {key for key, _ in jobs}
-    for (key, what), result in tqdm(
-        run_all(jobs, options), total=len(jobs), desc=str(dataset), unit="program", delay=2
-    ):
-        if result.passed is not (what == "solution") and (
-            what == "solution" or result.passed or (key, "solution") not in checked
-        ):
-            failures.append(f"{key}: its {what}: {result.reason}")
     answers = [row for row in problems if row["kind"] != "code" and row.get("answer") is not None]
-    failures += [
-        f"{row['id']}: the answer {row['answer']!r} is not judged equal to itself"
-        for row in answers
-        if not equals_itself(row)
-    ]
-    print("\n".join(sorted(failures)), end="\n" if failures else "")
-    solutions = sum("solution" in row for row in code)
+    solved = {row["id"] for row in code if "solution" in row}
+    jobs = [((row["id"], "solution"), job_of(row, row["solution"], options)) for row in code if row["id"] in solved]
+    jobs += [((row["id"], "stub"), job_of(row, stub_of(row), options)) for row in code]
+    failures = []
+    for (key, what), result in tqdm(run_all(jobs, options), total=len(jobs), desc=dataset, unit="program", delay=2):
+        unjudged_stub = what == "stub" and result.passed is None and key in solved  # whose tests work for the solution
+        if result.passed is not (what == "solution") and not unjudged_stub:
+            failures.append(f"{key}: its {what}: {result.reason}")
+    unequal = [row for row in answers if not equals_itself(row)]
+    failures += [f"{row['id']}: the answer {row['answer']!r} is not judged equal to itself" for row in unequal]
+    print("".join(line + "\n" for line in sorted(failures)), end="")
     print(
-        f"{dataset}: {solutions} reference solutions, {len(code)} stubs and {len(answers)} answers checked, "
-        f"{len(failures)} failures; {len(code) - solutions} problems have tests but no reference solution, "
+        f"{dataset}: {len(solved)} reference solutions, {len(code)} stubs and {len(answers)} answers checked, "
+        f"{len(failures)} failures; {len(code) - len(solved)} problems have tests but no reference solution, "
         f"{len(problems) - len(code) - len(answers)} nothing to check"
     )
-    counts = {
-        "problems": len(problems),
-        "solutions": solutions,
-        "stubs": len(code),
-        "answers": len(answers),
-        "failures": len(failures),
-    }
-    print(json.dumps({"dataset": str(dataset), **counts}))
+    counts = {"problems": len(problems), "solutions": len(solved), "stubs": len(code), "answers": len(answers)}
+    print(json.dumps({"dataset": str(dataset), **counts, "failures": len(failures)}))
     return failures
 
 
@@ -374,9 +342,7 @@ def as_body(code, problem):
     tree = parsed(code)
     if tree is None and code.lstrip("\n").startswith((" ", "\t")):
         body = code
-    elif tree and any(
-        isinstance(node, ast.Return) for top in tree.body if not hasattr(top, "name") for node in ast.walk(top)
-    ):
+    elif tree and any(isinstance(node, ast.Return) for top in tree.body if not hasattr(top, "name") for node in ast.walk(top)):
         body = textwrap.indent(code, "    ")
     else:
         return None
@@ -399,24 +365,33 @@ def with_wanted_name(code, tree, problem):
 BOX_PART = re.compile(r"\\(?:boxed|fbox)\b\s*|\\.|[{}]", re.S)
 FORMULA = re.compile(r"\$\$(.+?)\$\$|\$ ([^$]+) \$|\$(?! )([^$]+)(?<! )\$(?!\d)|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.S)
 PHRASE = re.compile(
-    r"####|<answer>|(?:^|\n)\W*A:|(?<!\w)(?:answers?|results?|(?:correct|right) (?:option|choice))\b"
+    r"####|<answer>|(?:^|\n)\W*A(?:ns)?:|(?<!\w)(?:answers?|results?|(?:correct|right) (?:option|choice))\b"
     r"(?:[^\n.:=$]|\.\d){0,60}?(?:\bis\b|\bare\b|\bbe\b|:|=|\n)",
+    re.I,
+)
+LEAD_IN = re.compile(
+    r"(?:[\s:*_=#>,]|(?:therefore|thus|then|hence|so|simply|just|indeed|option|choice|equal to|it is|it's)\b"
+    r"|not\b *[-$\d\\(][^,.;\n]*?(?:[,;]|\bbut\b)|(?:finally|we (?:have|get|find|obtain)|this gives)\b)*",
     re.I,
 )
 CONNECTOR = re.compile(r"(?:\s|,|;|and|or|\\text\{ *(?:and|or) *\})*")
 NUMBER = re.compile(
-    r"(?<![\w.])-?(?:\d+(?:,\d{3})*(?:\.\d+)?|\.\d+)(?:/\d+)?%?"
+    r"(?<![\w.])-?(?:\d+(?:,\d{3})*(?:\.\d+)?|\.\d+)(?:e[+-]?\d+|[/:]\d+)?%?(?: ?π)?"
     r"(?! *[+*/^=]|(?!cm|mm|km|kg|ml|ft|mph|th|st|nd|rd)[A-Za-z\d])"
 )
-SENTENCE_END = re.compile(r"</answer>|(?<!\.)\.(?=\s|$)|\n|[,;]?\s+(?:since|because|which|where|as|when|so|but)\b")
-SPECIAL = re.compile(r"<\|[^|<>]{1,40}\|>|</?s>|<eos>|<end_of_turn>")
+SENTENCE_END = re.compile(
+    r"</answer>|(?<!\.)\.(?=\s|$)|\n"
+    r"|[,;]?\s+\(?(?:since|because|which|where|as|when|so|but|i\.e\.|that is|or (?:about|roughly|approximately)"
+    r"|rather than|instead of)(?!\w)|\s+\(or\b|,\s+not\b"
+)
+SPECIAL = re.compile(r"<\|[^|<>]{1,40}\|>|</?s>|<eos>|<end_of_turn>|\n+(?:I hope this|Let me know|Feel free)[^\n]*$")
 TAIL = 20_000  # characters of a response in which a phrase, formula or number is looked for
 
 
 def extract_answer(response, reference=None):
     """The answer a response gives, or None: the last box of its final part, what a phrase announces, or its end."""
     reasoning, final = split_reasoning(response)
-    final = SPECIAL.sub("", final).strip()
+    final = SPECIAL.sub("", final).replace("−", "-").strip()
     found = boxes(final or reasoning)
     if found:
         return join_boxes(found, reference)
@@ -425,26 +400,23 @@ def extract_answer(response, reference=None):
     if "**" in final:
         final = re.sub(r"(?<![\w)])\*\*|\*\*(?![\w(])", "", final)  # bold; 2**3 stays
     final = final[-TAIL:]
-    candidates = [
-        answer
-        for answer in (announced(final[phrase.end() :]) for phrase in reversed([*PHRASE.finditer(final)][-3:]))
-        if answer
-    ]
+    announcements = (announced(final[phrase.end() :]) for phrase in reversed([*PHRASE.finditer(final)][-3:]))
+    candidates = [answer for answer in announcements if answer]
     if not candidates:
-        return final if len(final) <= 300 and is_bare(final) else last_formula_or_number(final)
+        return final if len(final) <= 300 and is_bare(final) else last_formula_or_number(final, reference)
     if reference is not None and is_integer(analyse(reference).keys):  # "the answer is m + n, where ..., so it is 204"
-        after = last_formula_or_number(final[final.rfind(candidates[0]) + len(candidates[0]) :])
-        candidates = [
-            answer
-            for answer in [*candidates, after]
-            if answer and is_integer(analyse(answer).keys + analyse(answer).values)
-        ] or candidates
+        after = last_formula_or_number(final[final.rfind(candidates[0]) + len(candidates[0]) :], reference)
+        candidates = [answer for answer in [*candidates, after or ""] if stands_for_integer(answer)] or candidates
     return candidates[0]
+
+
+def stands_for_integer(answer):
+    return is_integer(analyse(answer).keys + analyse(answer).values)
 
 
 def is_integer(keys):
     keys = (key[1] if key[0] == "given" else key for key in keys)
-    return any(key[0] == "num" and isinstance(key[1], Fraction) and key[1].denominator == 1 for key in keys)
+    return any(key[0] == "num" and whole(key[1]) for key in keys)
 
 
 def boxes(text):
@@ -465,13 +437,15 @@ def boxes(text):
                 while found and found[-1][0] >= start:
                     found.pop()  # a box within this one
                 found.append((start, text[start : part.start()].strip()))
+    opened = [start for start, is_box in stack if is_box]
+    if opened and not found:  # the brace is forgotten
+        found = [(0, content) for content in re.findall(r"\A[^$\n]+", text[opened[-1] :].strip())]
     return [content for _, content in found]
 
 
 def join_boxes(found, reference):
     """The last box; where the reference lists n answers, the last n boxes if they hold one each."""
-    wanted = len(items_of(reference)) if reference is not None else 1
-    distinct = list(dict.fromkeys(found))
+    wanted, distinct = len(items_of(reference)), list(dict.fromkeys(found))
     if wanted < 2 or len(distinct) < wanted or len(items_of(found[-1])) > 1:
         return found[-1]
     return ", ".join(distinct[-wanted:])
@@ -479,23 +453,20 @@ def join_boxes(found, reference):
 
 def items_of(answer):
     """What an answer lists; one thing if it is no list."""
-    node = analyse(answer).node
-    node = spread(node) if node else ("",)
-    return node[1] if node[0] in ("list", "set") else [node]
+    node = None if answer is None else analyse(answer).node
+    return node[1] if node and node[0] in ("list", "set") else [node]
 
 
 def announced(tail):
     """The answer at the start of the text that follows "the answer is"."""
-    tail = re.sub(
-        r"^(?:[\s:*_=#>,]|(?:therefore|thus|then|hence|simply|just|indeed|option|choice|equal to)\b)+",
-        "",
-        tail,
-        flags=re.I,
-    )
-    formula = FORMULA.search(tail)
-    end = SENTENCE_END.search(tail)
+    tail = tail[LEAD_IN.match(tail).end() :]
+    formula, ends = FORMULA.search(tail), SENTENCE_END.finditer(tail)
+    end = next((end for end in ends if tail.count("{", 0, end.start()) <= tail.count("}", 0, end.start())), None)
     sentence = tail[: end.start()] if end else tail
-    if formula and formula.start() <= len(sentence):
+    near = len(sentence)
+    if end and end[0].endswith(("i.e.", "that is")) and analyse(trimmed(sentence)).kind == "text":
+        near = end.end() + 1  # between 2 and 5, i.e. $(2, 5)$
+    if formula and formula.start() <= near:
         return formula_run(tail, formula)
     return trimmed(sentence) or None
 
@@ -507,43 +478,48 @@ def trimmed(text):
 
 def formula_run(text, formula):
     """A formula and those joined to it by commas, "and" or "or"."""
-    parts = [next(group for group in formula.groups() if group is not None)]
-    while True:
+    parts = []
+    while formula:
+        parts.append(trimmed(next(group for group in formula.groups() if group is not None)))
         gap = CONNECTOR.match(text, formula.end())
-        following = FORMULA.match(text, gap.end())
-        if not following or not gap[0].strip():
-            return ", ".join(map(trimmed, parts))
-        formula = following
-        parts.append(next(group for group in formula.groups() if group is not None))
+        formula = FORMULA.match(text, gap.end()) if gap[0].strip() else None
+    return ", ".join(parts)
 
 
 def is_bare(text):
     """A response that is nothing but an answer."""
+    if len(text.split()) <= (3 if re.search(r"\d", text) else 6) and not FORMULA.search(text):
+        return True
     return (
-        len(text.split()) <= 3
-        and not FORMULA.search(text)
-        or analyse(text).kind != "text"
+        analyse(text).kind != "text"
+        and not re.search("[a-z]", LEAD_IN.match(text)[0])
         and not re.search(r"[A-Za-z]{2,},? +[a-z]{2,}\b", text)
     )
 
 
-def last_formula_or_number(text):
-    formulas = [
-        f for f in FORMULA.finditer(text) if not re.search(r"\\(?:blacksquare|square|checkmark|qed)", f[0], re.I)
-    ]
+def last_formula_or_number(text, reference):
+    """The last formula or number; where the reference lists several, with those joined to it."""
+    formulas = [f for f in FORMULA.finditer(text) if not re.search(r"\\(?:black)?square|\\(?:checkmark|qed)", f[0], re.I)]
     formulas = [f for f in formulas if re.search(r"[\d=<>^+]|\\[a-z]", f[0])] or formulas  # rather not "$x$"
     numbers = [n for n in NUMBER.finditer(text) if not formulas or n.start() >= formulas[-1].end()]
     numbers = [n for n in numbers if text[: n.start()].rstrip()[-1:] not in ("+", "-", "*", "/", "^")]
-    if numbers:
-        ending = re.search(r"=([^=$\n]+)$", text)  # z = 6 - 5i
-        whole = ending and ending[1].strip(" .") or ""
-        return whole if whole and analyse(whole).kind == "math" else numbers[-1][0]
-    if not formulas:
-        return None
-    first = len(formulas) - 1
-    while first and re.fullmatch(CONNECTOR, text[formulas[first - 1].end() : formulas[first].start()]):
+    if numbers or not formulas:
+        sentence = re.split(r"[.:!?]\s|\n|\$", text.strip(" .\n"))[-1]  # x = 5 and y = 3; z = 6 - 5i
+        endings = [sentence[LEAD_IN.match(sentence).end() :], sentence.rpartition("=")[2]] if "=" in sentence else []
+        whole = next((ending.strip() for ending in endings if is_formula(ending)), None)
+        if whole or not numbers:
+            return whole
+    run = numbers or formulas
+    first = len(run) - 1
+    while first and re.fullmatch(CONNECTOR, text[run[first - 1].end() : run[first].start()]):
         first -= 1
-    return formula_run(text, formulas[first])
+    if run is formulas:
+        return formula_run(text, formulas[first])
+    return ", ".join(number[0] for number in run[first:]) if len(items_of(reference)) > 1 else run[-1][0]
+
+
+def is_formula(text):
+    return not re.search(r"(?<![A-Za-z\\])(?!and\b|sqrt|sin|cos|tan|log)[A-Za-z]{3}", text) and analyse(text).kind == "math"
 
 
 def extract_text(response, reference=None):
@@ -571,6 +547,9 @@ def group_texts(answers, reference, prompt):
 # Equality: an answer is turned into keys, which are equal when the answers are. Keys are computed, not searched for:
 # rational numbers exactly, other constants to 40 of 70 digits, expressions with variables by their values at four
 # fixed points (polynomials exactly). So n answers need n keys, no simplifier is waited for, and equality is transitive.
+#
+# Where graders differ: a decimal is not an endless number however many of its digits it gives (0.333333 is not 1/3),
+# unless the reference is the rounded one; and 45 degrees is 45, not pi/4: an answer in another unit is another answer.
 
 CHARACTERS, TOKENS, DEPTH, BITS, SECONDS = 2000, 500, 50, 40_000, 1.5  # beyond these an answer is "too complex"
 DIGITS = 70  # of arithmetic that is not exact; 40 of them are compared
@@ -579,7 +558,7 @@ Answer = namedtuple("Answer", "text kind node keys values unit")
 # text: the answer in one spelling; kind: math, text or too complex; node: the parser's tree; keys: what the answer is;
 # values: what it also stands for beside an answer of another form: 5 for x = 5, an interval for an inequality. Two
 # answers are equal if a key of one is a key or value of the other. A value tagged "either" counts in both directions
-# but not for grouping (.2 for 20%), one tagged "given" or "gold" only on that side (7 for x + y = 7; .5 for .5%).
+# but not for grouping (.2 for 20%), one tagged "given" or "gold" only on that side (7 for x + y = 7; 52 for 52_8).
 
 
 class TooComplex(Exception):
@@ -600,9 +579,8 @@ def equal(reference, answer, prompt=""):
         shared = ("num", "rounded", "")
     for unit, other in ((gold.unit, given.text), (given.unit, gold.text)):
         if not shared and unit and unit.isalpha() and other.endswith(unit):  # 108m, its unit not yet known as one
-            shared = shared_key(
-                *(analyse(one.text.removesuffix(unit)) if one.text == other else one for one in (gold, given))
-            )
+            bare = [analyse(one.text.removesuffix(unit)) if one.text == other else one for one in (gold, given)]
+            shared = shared_key(*bare)
     if not shared:
         return False, "too complex" if "too complex" in (given.kind, gold.kind) else "different"
     if given.node and given.node != gold.node and repeats(given, prompt):
@@ -611,14 +589,17 @@ def equal(reference, answer, prompt=""):
 
 
 def shared_key(gold, given):
-    if gold.unit != given.unit and gold.unit in UNITS and given.unit in UNITS and UNITS[gold.unit] != UNITS[given.unit]:
+    if UNITS.get(gold.unit) != UNITS.get(given.unit) and gold.unit in UNITS and given.unit in UNITS:
         return None  # 5 cm is not 5 m
+    if "text" in (gold.kind, given.kind):
+        return ("text",) if plain_words(gold.text) == plain_words(given.text) else None
     accepted = {value[1] if value[0] in ("either", "given") else value for value in given.values}
     stands_for = {value[1] if value[0] in ("either", "gold") else value for value in gold.values}
-    for key in gold.keys:
-        if key in given.keys or key in accepted:
-            return key
-    return next((key for key in given.keys if key in stands_for), None)
+    shared = [key for key in gold.keys if key in given.keys or key in accepted]
+    shared += [key for key in given.keys if key in stands_for]
+    if not shared and (gold.keys[0][0] == "eq") != (given.keys[0][0] == "eq"):
+        shared = [key for key in stands_for if key in accepted]  # p = 1/4 and 25%
+    return shared[0] if shared else None
 
 
 def how(key):
@@ -627,9 +608,8 @@ def how(key):
         return max((how(part) for part in key), key=("exact", "numeric", "symbolic").index, default="exact")
     if not isinstance(key, str):
         return "exact"
-    return (
-        "symbolic" if key in ("expr", "eq", "ineq") else "numeric" if re.match(r"-?\d+\.\d|rounded", key) else "exact"
-    )
+    numeric = re.match(r"-?\d+\.\d|rounded", key)
+    return "symbolic" if key in ("expr", "eq", "ineq") else "numeric" if numeric else "exact"
 
 
 def is_rounding(gold, given):
@@ -641,30 +621,21 @@ def is_rounding(gold, given):
 
 
 def rounds_to(gold, given):
-    """A reference that is a rounded decimal: 1/3 and 0.33. Or six or more right digits of a number without end."""
+    """Is the reference a rounded decimal, and the answer the number that it was? 0.33 and 1/3."""
     gold, given = (node[2][-1] if node[0] == "rel" and set(node[1]) <= {"=", "≈"} else node for node in (gold, given))
-    if gold[0] == given[0] and gold[0] in ("seq", "mat", "list"):
-        if gold[0] == "seq" and gold[1] != given[1] or len(gold[-1]) != len(given[-1]):
-            return False
-        pairs = list(zip(gold[-1], given[-1]))
-        if gold[0] == "list" and any(item[0] == "rel" for pair in pairs for item in pair):
-            return False
-        if gold[0] == "mat":
-            pairs = (
-                [pair for rows in pairs for pair in zip(*rows)]
-                if all(len(a) == len(b) for a, b in pairs)
-                else [(gold, ("empty",))]
-            )
-        return all(item_key(a) == item_key(b) or rounds_to(a, b) for a, b in pairs)
-    for rounded, exact, digits in ((gold, given, 2), (given, gold, 6)):
-        decimal, places = literal(rounded)
-        if places and not literal(exact)[1] and exact[0] not in CONTAINERS | {"pct", "pm"} and not variables(exact):
-            value = real(rational(evaluate(exact, 0))) if not is_infinite(exact) else None
-            endless = value is not None and not (isinstance(value, Fraction) and (10**60 * value).denominator == 1)
-            significant = len(str(abs(int(decimal * 10**places)))) if int(decimal * 10**places) else 0
-            enough = significant >= digits and (places >= digits or digits == 2 and significant > 2)
-            return endless and enough and abs(calculate("add", value, -decimal)) * 2 * 10**places <= 1
-    return False
+    if gold[0] in ("seq", "mat", "list"):
+        pairs = list(zip(children(gold), children(given)))
+        alike = gold[:-1] == given[:-1] and len(gold[-1]) == len(given[-1]) and len(pairs) == len([*children(given)])
+        labelled = gold[0] == "list" and any(item[0] == "rel" for pair in pairs for item in pair)
+        return alike and not labelled and all(item_key(a) == item_key(b) or rounds_to(a, b) for a, b in pairs)
+    decimal, places = literal(gold)
+    written = literal(given)[1] or given[0] in CONTAINERS | {"pct"} or variables(given) or is_infinite(given)
+    significant = len(str(abs(int(decimal * 10**places))))
+    if written or significant < 2 or not (places >= 2 or places and significant > 2):
+        return False
+    value = real(rational(evaluate(given, 0)))
+    endless = value is not None and not (isinstance(value, Fraction) and (10**60 * value).denominator == 1)
+    return endless and abs(calculate("add", value, -decimal)) * 2 * 10**places <= 1
 
 
 def literal(node):
@@ -679,11 +650,11 @@ def repeats(given, prompt):
     """Is the answer a formula that the question already holds, handed back as it stands?"""
     if given.node[0] in ("num", "var", "const", "neg", "seq", "list", "set", "mat") or not prompt:
         return False
-    bare = lambda text: re.sub(
-        r" *([-+*/^=<>(),]) *",
-        r"\1",
-        re.sub(r"\\left|\\right|\\[,!;: ]|[${}]", " ", re.sub(r"\\[dt]frac", r"\\frac", text)),
-    )
+
+    def bare(text):
+        text = re.sub(r"\\left|\\right|\\[,!;: ]|[${}]", " ", re.sub(r"\\[dt]frac", r"\\frac", text))
+        return re.sub(r" *([-+*/^=<>(),]) *", r"\1", text)
+
     pattern = " *".join(re.escape(part) for part in re.findall(r"\\[a-zA-Z]+|\S", bare(given.text)))
     return bool(re.search(rf"(?<![\w.^*/+\-(\\]){pattern}(?![\w^*/+\-(\\]|\.\d)", bare(prompt)))
 
@@ -693,10 +664,9 @@ def group(answers, reference=None, prompt=""):
 
     With a reference the right answers are one group; the others, or all without one, are grouped by their keys.
     """
-    distinct = list(dict.fromkeys(answer for answer in answers if answer is not None))
-    verdicts = {
-        answer: (None, "no reference") if reference is None else equal(reference, answer, prompt) for answer in distinct
-    }
+    distinct = {answer: analyse(answer) for answer in answers if answer is not None}
+    no_verdict = None, "no reference"
+    verdicts = {answer: no_verdict if reference is None else equal(reference, answer, prompt) for answer in distinct}
     parent = {}
 
     def root(item):
@@ -704,14 +674,16 @@ def group(answers, reference=None, prompt=""):
             item = parent[item]
         return item
 
-    for answer in distinct:
-        parent[root(("answer", answer))] = root("right") if verdicts[answer][0] else root(("answer", answer))
-    others = [analyse(answer) for answer in distinct if not verdicts[answer][0]]
-    for answer, given in zip((answer for answer in distinct if not verdicts[answer][0]), others):
-        for key in given.keys if not reference or not shared_key(analyse(reference), given) else [("text", given.text)]:
+    for answer, given in distinct.items():
+        keys = given.keys
+        if verdicts[answer][0]:
+            keys = ["right"]
+        elif reference is not None and shared_key(analyse(reference), given):
+            keys = [("text", given.text)]  # it repeats the question
+        for key in keys:
             parent[root(("answer", answer))] = root(key)
-    for answer, given in zip((answer for answer in distinct if not verdicts[answer][0]), others):
-        for value in given.values:
+    for answer, given in distinct.items():
+        for value in given.values if not verdicts[answer][0] else ():
             if value in parent:
                 parent[root(("answer", answer))] = root(value)
     numbers = {}
@@ -722,12 +694,14 @@ def group(answers, reference=None, prompt=""):
 
 @lru_cache(maxsize=50_000)
 def analyse(text):
+    money = "\\$" in text or text.count("$") == 1
     text = clean(text)
     CLOCK[0] = time.monotonic() + SECONDS
     try:
         if len(text) > CHARACTERS:
             raise TooComplex
-        return special_form(text) or formula(text)
+        found = special_form(text) or formula(text)
+        return found._replace(unit="dollar") if money and not found.unit else found
     except (TooComplex, OverflowError, RecursionError):
         return Answer(text, "too complex", None, (("text", text),), (), None)
     except (Unreadable, ZeroDivisionError):
@@ -739,101 +713,81 @@ def analyse(text):
 
 def formula(text):
     joined = text if re.match(r"[(\[]|\\?\{", text) else THOUSANDS.sub(lambda m: m[0].replace(",", ""), text)
-    parser = Parser(joined)
-    node = parser.answer()
-    keys, values = keys_of(spread(node))
+    node, unit = read(joined)
+    keys, values = keys_of(node)
     if joined != text and re.fullmatch(r"[\d,]+", text):
-        values = values + keys_of(spread(Parser(text).answer()))[0]  # 1,234 may be two numbers, too
-    return Answer(text, "math", node, tuple(keys), tuple(values), "".join(parser.unit))
+        values = values + keys_of(read(text)[0])[0]  # 1,234 may be two numbers, too
+    return Answer(text, "math", node, tuple(keys), tuple(values), unit)
+
+
+def read(text):
+    """(tree, unit) of a formula. Each ± stands for two answers; where there is a ∓, the signs go together."""
+    signs = re.findall("[±∓]", text)
+    if len(signs) > 4:
+        raise TooComplex
+    linked = [["+-"["±∓".index(sign) ^ n] for sign in signs] for n in (0, 1)]
+    choices = map(iter, linked if "∓" in signs else product("+-", repeat=len(signs)))
+    parsers = [Parser(re.sub("[±∓]", lambda _, choice=choice: next(choice), text)) for choice in choices]
+    nodes = [parser.answer() for parser in parsers]
+    if len(nodes) > 1:
+        items = [item for node in nodes for item in (node[1] if node[0] in ("list", "set") else [node])]
+        distinct = [item for n, item in enumerate(items) if item not in items[:n]]
+        nodes[0] = ("set" if nodes[0][0] == "set" else "list", distinct)
+    return nodes[0], "".join(parsers[0].unit)
 
 
 def special_form(text):
-    """Answers with a grammar of their own: choices, digits in a base, words."""
+    """Answers with a grammar of their own: choices, digits in a base, times of day, words."""
     if re.fullmatch(r"-?\d{1,300}", text):
         number = ("num", Fraction(text), 0)
         return Answer(text, "math", number, (number[:2],), (), "")
-    choice = re.fullmatch(r"\(([A-J])\)[\s:.]*(.*)|([A-J])(?:[.):]\s+(.+))?", text, re.S)
+    choice = CHOICE.fullmatch(text)
     if choice:
         rest = analyse(choice[2] or choice[4]) if choice[2] or choice[4] else None
         return Answer(text, "math", None, (("choice", choice[1] or choice[3]),), rest.keys if rest else (), "")
     base = BASE.fullmatch(text)
     if base:
-        number = (number_key(Fraction(base[1])),) if base[1].isdigit() else ()
-        return Answer(
-            text, "math", None, (("base", base[1].lstrip("0"), NUMBER_WORDS.get(base[2], base[2])),), number, ""
-        )
+        number = (("gold", number_key(Fraction(base[1]))),) if base[1].isdigit() else ()
+        key = ("base", base[1].lstrip("0"), NUMBER_WORDS.get(base[2], base[2]))
+        return Answer(text, "math", None, (key,), number, "")
     words = plain_words(text)
-    if words in NUMBER_WORDS:
-        return Answer(text, "math", None, (("num", Fraction(NUMBER_WORDS[words])),), (), "")
-    if words in ("no solution", "no solutions", "no real solution", "no real solutions", "empty set"):
+    clock = CLOCK_TIME.fullmatch(words)
+    if clock and (clock[3] or clock[2] and math.gcd(int(clock[1]), int(clock[2])) > 1):  # 12:30; 11:21 is a ratio, too
+        hour, minute = int(clock[1]), int(clock[2] or 0)
+        also = [("time", hour, minute, ""), *(formula(f"{hour}:{minute}").keys if minute else ())]
+        key = ("time", hour, minute, clock[3] or "")
+        return Answer(text, "math", None, (key,), tuple(("either", value) for value in also), "")
+    if re.fullmatch(r"(?:there (?:is|are) )?no (?:real )?solutions?(?: exists?)?|empty set", words):
         return formula(r"\emptyset")._replace(text=text)
-    if words in ("all real numbers", "all reals", "any real number", "real numbers", "set of all real numbers"):
+    if re.fullmatch(r"(?:all|any|(?:set of )?(?:all )?(?:the )?) ?real(?:s| numbers?)", words):
         return formula(r"\reals")._replace(text=text)
     return None
 
 
 def plain_words(text):
     plain = re.sub(r"\\text *\{([^{}]*)\}", r" \1 ", text)
-    if not re.search(r"[\\^_=<>]", plain):
-        plain = re.sub(r"^(?:the|an?) ", "", re.sub(r"[\s{}\"]+", " ", plain).strip(" .,;:!?'").casefold())
-    return re.sub(r"\s", "", plain) if re.search(r"[\\^_=<>]", plain) else plain
-
-
-def spread(node):
-    """Each ± as two answers."""
-    if node[0] in ("list", "set"):
-        return (node[0], [version for item in node[1] for version in versions(item)])
-    both = versions(node)
-    return ("list", both) if len(both) > 1 else node
-
-
-def versions(node):
-    signs = signs_in(node)
-    if not signs:
-        return [node]
-    if len(signs) > 4:
-        raise TooComplex
-    linked = -1 in signs  # with a ∓ the signs go together
-    choices = [[s * sign for sign in signs] for s in (1, -1)] if linked else product((1, -1), repeat=len(signs))
-    return [fix_signs(node, iter(choice)) for choice in choices]
-
-
-def signs_in(node):
-    inner = [sign for part in children(node) for sign in signs_in(part)]
-    return ([node[2]] if node[0] == "pm" else []) + inner
-
-
-def fix_signs(node, choice):
-    if not isinstance(node, (tuple, list)):
-        return node
-    if isinstance(node, tuple) and node and node[0] == "pm":
-        sign = next(choice)
-        inner = fix_signs(node[1], choice)
-        return inner if sign > 0 else ("neg", inner)
-    return type(node)(fix_signs(part, choice) for part in node)
+    if re.search(r"[\\^_=<>]", plain):
+        return re.sub(r"\s", "", plain)
+    plain = re.sub(r"[\s{}\",]+", " ", plain).strip(" .,;:!?'").casefold()
+    return re.sub(r"^(?:the|an?) (?=\w)", "", {"dne": "undefined", "does not exist": "undefined"}.get(plain, plain))
 
 
 THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?!\d|,\d)")
+UNIT_NAMES = (
+    "mm millimeter millimetre|cm centimeter centimetre|m meter metre|km kilometer kilometre|in inch inches|ft foot feet"
+    "|yd yard|mi mile|mg milligram|g gram|kg kilogram|lb lbs pound|oz ounce|s sec second|ms millisecond|min minute"
+    "|h hr hrs hour|day|week|month|year yr yrs|ml milliliter|l liter litre|cent ¢|dollar usd|°|rad radian|mph|kmh km/h kph|mps m/s"
+)
 UNITS = {
-    name: unit
-    for unit, names in {
-        "mm": "millimeter millimeters", "cm": "centimeter centimeters centimetre centimetres",
-        "m": "meter meters metre metres",
-        "km": "kilometer kilometers kilometre kilometres", "in": "inch inches", "ft": "foot feet", "yd": "yard yards",
-        "mi": "mile miles",
-        "mg": "milligram milligrams", "g": "gram grams", "kg": "kilogram kilograms", "lb": "lbs pound pounds",
-        "oz": "ounce ounces",
-        "ms": "millisecond milliseconds", "s": "sec second seconds", "min": "minute minutes mins",
-        "h": "hr hrs hour hours", "day": "days",
-        "week": "weeks", "month": "months", "year": "years yr yrs", "ml": "milliliter milliliters",
-        "l": "liter liters litre litres",
-        "cent": "cents", "dollar": "dollars usd", "°": "", "rad": "radian radians", "mph": "", "kmh": "km/h kph",
-        "am": "a.m.", "pm": "p.m.",
-    }.items()
-    for name in [unit, *names.split()]
-}  # fmt: skip
+    name + plural: names.split()[0]
+    for names in UNIT_NAMES.split("|")
+    for name in names.split()
+    for plural in ("", "s")[: 1 + (len(name) > 2)]
+}
 NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen"
 NUMBER_WORDS = {word: str(n) for n, word in enumerate(NUMBERS.split())}
+CHOICE = re.compile(r"\(? *([A-J]) *\)(?!\s*(?:or\b|and\b|,))[\s:.]*(.*)|([A-J])(?:[.):]\s+(.+))?", re.S)
+CLOCK_TIME = re.compile(r"([01]?\d|2[0-4])(?::([0-5]\d))?(?: ?([ap])\.? ?m\.?)?")
 BASE = re.compile(
     r"[({]?([0-9][0-9A-Za-z]*)[)}]?(?: *_ *\{?|(?= *\(?(?:\\text\{)?\(?base)) *\(?(?:\\text *\{)? *\(?(?:base[ -]*\}?)?"
     r"([12]?[0-9]|3[0-6]|" + "|".join(NUMBER_WORDS) + r")[ )}]*"
@@ -844,22 +798,19 @@ BASE = re.compile(
 # The parser: LaTeX or plain text -> nested tuples. Recursive descent over tokens, no look-back, no evaluation of text.
 #
 #   ("num", Fraction, decimals)  ("var", name)  ("const", "pi"|"e"|"i"|"inf")  ("add", a, b)  ("mul", a, b)
-#   ("div", a, b)  ("pow", a, b)  ("neg", a)  ("pm", a, sign)  ("pct", a)  ("fn", name, a, ...)  ("rel", ops, sides)
-#   ("seq", "(]", items)  ("list", items)  ("set", items)  ("mat", rows)  ("union", a, b)  ("minus", a, b)
-#   ("ratio", parts)  ("reals",)  ("empty",)
+#   ("div", a, b)  ("pow", a, b)  ("neg", a)  ("pct", a)  ("fn", name, a, ...)  ("det", rows)
+#   ("sum"|"prod", counter, from, to, a)  ("rel", ops, sides)  ("mod", a, modulus)  ("ratio", parts)  ("seq", "(]", items)
+#   ("list", items)  ("set", items)  ("mat", rows)  ("union"|"cap"|"minus", a, b)  ("reals",)  ("empty",)
 
 SUPERSCRIPTS, SUBSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺ⁿ", "₀₁₂₃₄₅₆₇₈₉₋₊ₙ"
 UNICODE = str.maketrans({
     "−": "-", "–": "-", "—": "-", "×": "*", "·": "*", "⋅": "*", "∙": "*", "÷": "/", "⁄": "/", "∕": "/", "≤": "<=",
-    "≥": ">=", "⩽": "<=", "⩾": ">=",
-    "≠": "!=", "∞": r"\infty ", "π": r"\pi ", "√": r"\sqrt ", "º": "°", "½": r"\frac{1}{2}", "⅓": r"\frac{1}{3}",
-    "⅔": r"\frac{2}{3}",
-    "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}", "…": "...", "’": "'", "′": "'", "“": '"', "”": '"', "ℝ": r"\mathbb{R}",
-    "ℤ": r"\mathbb{Z}",
-    "∅": r"\emptyset ", "∖": r"\setminus ", "θ": r"\theta ", "α": r"\alpha ", "β": r"\beta ", "λ": r"\lambda ",
-    "φ": r"\phi ", "⟨": "(", "⟩": ")",
-    "\u00a0": " ", "\u2009": " ", "\u202f": " ", "\u200b": "", "£": "", "€": "", "¥": "", "⇒": r"\Rightarrow ",
-    "→": r"\Rightarrow ",
+    "≥": ">=", "⩽": "<=", "⩾": ">=", "≠": "!=", "∞": r"\infty ", "π": r"\pi ", "√": r"\sqrt ", "º": "°",
+    "½": r"\frac{1}{2}", "⅓": r"\frac{1}{3}", "⅔": r"\frac{2}{3}", "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}",
+    "…": "...", "’": "'", "′": "'", "“": '"', "”": '"', "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "∅": r"\emptyset ",
+    "∖": r"\setminus ", "θ": r"\theta ", "α": r"\alpha ", "β": r"\beta ", "λ": r"\lambda ", "φ": r"\phi ",
+    "⟨": "(", "⟩": ")", "⇒": r"\Rightarrow ", "→": r"\Rightarrow ", "¢": " cents", "£": "", "€": "", "¥": "",
+    "\u00a0": " ", "\u2009": " ", "\u202f": " ", "\u200b": "",
 })  # fmt: skip
 # Spellings made equal before the parser sees them, in this order.
 REWRITES = [
@@ -868,105 +819,98 @@ REWRITES = [
         (r"\\\\\s*\[[\d.]+ *\w+\]", r"\\\\ "),  # \\[4pt]
         (r"\\(?:boxed|fbox)(?![a-zA-Z])|(?<!\\)\\[()\[\]]|\\?\$", " "),
         (r"\\(?:left|right|middle)(?![a-zA-Z])\s*\.?|\\[bB]igg?[lrm]?(?![a-zA-Z])", ""),
-        (r"\\[dtc]frac", r"\\frac"),
+        (r"\\(?:[dtc]|nice|s)frac", r"\\frac"),
         (r"\\[dt]binom", r"\\binom"),
         (r"(?<=\d)(?:\{,\}|,\\[!,;: ]) *(?=\d{3}(?!\d))", ""),
         (r"(?<=\d)\{,\}(?=\d)", "."),
-        (r"(?<![\d.,])\d{1,3}(?:(?:\\[,;:! ]|[ ~'])\d{3})+(?![\d,])", lambda m: re.sub(r"\D", "", m[0])),
+        (r"(?<![\d.,_^])\d{1,3}(?:(?:\\[,;:! ]|[ ~'])\d{3})+(?![\d,])", lambda m: re.sub(r"\D", "", m[0])),
         (r"(?<!\\)\\[!,;:> ]|~|\\q?quad|\\[hv]space\*?\{[^{}]*\}", " "),
-        (r"\\(?:displaystyle|textstyle|limits|nolimits|rm|bf|it)(?![a-zA-Z])", " "),
-        (r"\\(?:mathbf|boldsymbol|bm|mathit|mathcal|mathsf|mathnormal|underline|vec)(?![a-zA-Z])", ""),
-        (r"\\mathbb *\{? *R *\}?", r"\\reals "),
-        (r"\\mathbb *\{? *([A-Z]) *\}?", r"\\integers "),
+        (r"\\(?:displaystyle|textstyle|limits|nolimits|rm|bf|it|large|Large|small)(?![a-zA-Z])", " "),
+        (r"\\(?:mathbf|boldsymbol|bm|mathit|mathcal|mathsf|mathnormal|underline|vec|overrightarrow)(?![a-zA-Z])", ""),
+        (r"(?<=[\w})]) *(?:[,;(]|where|for|with)[ (]*[a-z] *(?:\\in(?![a-z])|∈) *(?:\\\w+)? *\{? *[ZNQR](?!\w).*$", ""),  # , k in Z
+        (r"\\(?:mathbb|Bbb) *\{? *R *\}?", r"\\reals "),
+        (r"\\(?:mathbb|Bbb) *\{? *([A-Z]) *\}?", r"\\set\1 "),
         (
-            r"\\(?:mbox|hbox|textbf|textit|textrm|textsf|textnormal|emph|mathrm|operatorname\*?|text) *\{([^{}]*)\}",
+            r"\\(?:mbox|hbox|textbf|textit|textrm|textsf|textnormal|emph|mathrm|operatorname\*?|text) *"
+            r"\{([^{}]*(?:\{[^{}]*\}[^{}]*)*)\}",
             lambda m: inline_text(m[1]),
         ),
+        (r"(?<=.)[ ,;(]*\\text\{[ ,;(]*(?:since|because|or about|about|approximately)\b.*$", ""),  # 27 (since 3^3)
         (r"\\frac *\{ *\\text\{([^{}]*)\} *\} *\{ *\\text\{([^{}]*)\} *\}", r"\\text{\1/\2}"),
-        (r"(?<=[\d})]) *\((?:\\text *\{)?(?!base)[a-z ]{3,}\}?\)$", ""),  # 12 (ways)
-        (r"(?<=\d) (?=[a-z]/[a-z](?:\^\{?\d\}?)?$)(.*)", r" \\text{\1}"),  # 60 m/s
-        (r"\{:\}", ":"),
+        (r"(?<=[\d})]) *\((?:\\text *\{)?(?!base|mod)[a-z ]{3,}\}?\)$", ""),  # 12 (ways)
+        (r"(?<=\d) ([a-z]+)/([a-z]+)(?:\^\{?2\}?)?$", lambda m: m[0] if {m[1], m[2]} - {*UNITS} else rf" \text{{{m[1]}/{m[2]}}}"),
+        (r"(?<=[\d}]) *\\text\{[A-Z]\}$", ""),  # 4.2 K
+        (r"\\frac *\{ *d *([a-z]) *\} *\{ *d *[a-z] *\}", r"\1'"),
+        (r"(?<=\d) *(?:to|\\text\{ *to *\}) *(?=\d)|\{:\}", ":"),
+        (r"(?<=\d) *\^? *(?:(?:\\text)? *\{ *(?:st|nd|rd|th) *\}|\{ *\\text\{ *(?:st|nd|rd|th) *\} *\}|(?:st|nd|rd|th)\b)", ""),
+        (r"\(? *\\?(?:text\{ *)?\b[pb]?mod(?![a-z]) *\}? *\{? *(\w+) *\}? *\)?$", r" \\pmod{\1}"),
         (r"(?<=[)\]]) *U *(?=[(\[])", "∪"),
         (r"\^ *\{? *\\(?:circ|degree)(?![a-zA-Z]) *\}?|\\(?:degree|textdegree)(?![a-zA-Z])", "°"),
-        (r"° *\{? *[CF] *\}?$", "°"),
+        (r"° *\{? *(?:\\text\{)?[CF] *\}?$", "°"),
         (r"\\%", "%"),
-        (r"(\d*\.\d*)\\(?:overline|bar|dot) *\{? *(\d+) *\}?", lambda m: repeating(m[1], m[2])),
-        (r"(?<![\w.])(\d+\.\d*)\((\d+)\)(?!\w)", lambda m: repeating(m[1], m[2])),
-        (r"(\d*\.\d{0,20}?)(\d{1,12}?)\2+(?:\.\.\.|\\[lc]?dots(?![a-z]))", lambda m: repeating(m[1], m[2])),
+        (r"(\d*\.\d*)\\(?:overline|bar|dot) *\{? *(\d+) *\}?", lambda m: repeating(m)),
+        (r"(?<![\w.])(\d+\.\d*)\((\d+)\)(?!\w)", lambda m: repeating(m)),
+        (r"(\d*\.\d{0,20}?)(\d{1,12}?)\2+(?:\.\.\.|\\[lc]?dots(?![a-z]))", lambda m: repeating(m)),
+        (r"(?:(=) *)?(-?\d*\.\d+)(?:\.\.\.|\\[lc]?dots(?![a-z]))", lambda m: ("≈" if m[1] else "") + m[2]),  # = 1.41...
         (r"(?<=\d) *x *(?=10 *\^)", "*"),
         (r"(?<![\d./^_a-zA-Z}])(\d+) +(\d+) */ *(\d+)(?![\d/])", r"\1\\frac{\2}{\3}"),
+        (r"(?:\{ *\})?[_^] *\{?(\w+)\}? *C *_ *\{?(\w+)\}?|\bC_\{?(\w+)\}?\^\{?(\w+)\}?", r"\\binom{\1\3}{\2\4}"),
+        (r"^(?!.*(?<![\\a-zA-Z])[abAB](?![a-z]))(.*[a-z].*\+ *)c$", r"\1C"),  # a constant of integration
         (r"\*\*", "^"),
-        (r"\+/-|^\+-", "±"),
+        (r"\\pm(?![a-z])|\+/-|^\+-", "±"),
+        (r"\\mp(?![a-z])", "∓"),
         (r"(?i)^ *(?:(?:the )?(?:final )?answers?(?: is\b| are\b|:)|(?:option|choice) +(?=\(?[a-j]\)?$))", ""),
-        (r"(?i)^ *(?:about |approximately |approx\.? |roughly |=|≈|\\approx)", ""),
+        (r"(?i)^ *(?:about |approximately |approx\.? |roughly |the (?=[a-z])|an (?=[a-z])|=|≈|\\approx)", ""),
+        (r"^ *\{([^{},;:|]*)\} *$", r"\1"),
     ]
 ]  # fmt: skip
-FUNCTIONS = frozenset(
-    re.findall(r"\w+", "sin cos tan cot sec csc arcsin arccos arctan arccot sinh cosh tanh exp ln lg log")
-)
 TRIGONOMETRIC = {"sin", "cos", "tan", "cot", "sec", "csc"}
+FUNCTIONS = TRIGONOMETRIC | set(
+    re.findall(r"\w+", "arcsin arccos arctan arccot sinh cosh tanh exp ln lg log abs floor ceil gcd lcm max min det")
+)
 LETTERS = (
     "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma tau upsilon "
     "phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega ell hbar"
 )
-GREEK = frozenset(LETTERS.split())
-NAMES = {
-    "le": "<=", "leq": "<=", "leqslant": "<=", "leqq": "<=", "lt": "<", "ge": ">=", "geq": ">=", "geqslant": ">=",
-    "geqq": ">=", "gt": ">",
-    "ne": "!=", "neq": "!=", "approx": "≈", "simeq": "≈", "equiv": "=", "in": "∈", "cup": "∪", "times": "*",
-    "cdot": "*", "ast": "*",
-    "div": "/", "pm": "±", "mp": "∓", "varnothing": "\\emptyset", "lbrace": "\\{", "rbrace": "\\}", "lbrack": "[",
-    "rbrack": "]",
-    "langle": "(", "rangle": ")", "lvert": "|", "rvert": "|", "vert": "|", "mid": "|", "lVert": "|", "rVert": "|",
-    "colon": ":",
-    "land": ",", "wedge": ",", "lor": ",", "vee": ",", "backslash": "\\setminus", "tg": "\\tan", "ctg": "\\cot",
-    "cotg": "\\cot",
-    "arctg": "\\arctan", "arcctg": "\\arccot", "cosec": "\\csc", "asin": "\\arcsin", "acos": "\\arccos",
-    "atan": "\\arctan",
-    "implies": "\\Rightarrow", "ldots": "...", "cdots": "...", "dots": "...", "imath": "i", "prime": "'",
-}  # fmt: skip
-PLAIN_WORDS = {
-    "and": ",", "or": ",", "is": "=", "are": "=", "equals": "=", "infinity": "\\infty", "inf": "\\infty",
-    "infty": "\\infty", "oo": "\\infty",
-    "union": "∪", "U": "∪", "degrees": "°", "degree": "°", "deg": "°", "percent": "%", "times": "*", "sqrt": "\\sqrt",
-    "cbrt": "\\cbrt",
-    "pi": "\\pi", "abs": "\\abs", "floor": "\\floor", "ceil": "\\ceil", "binom": "\\binom", "frac": "\\frac",
-    "emptyset": "\\emptyset",
-}  # fmt: skip
+GREEK = set(LETTERS.split())
+
+
+def by_name(spellings):
+    return {name: sign for sign, names in spellings.items() for name in names.split()}
+
+
+NAMES = by_name({
+    "<=": "le leq leqslant leqq", "<": "lt", ">=": "ge geq geqslant geqq", ">": "gt", "!=": "ne neq", "=": "equiv coloneqq",
+    "≈": "approx simeq", "∈": "in", "∪": "cup", "∩": "cap", "*": "times cdot ast", "/": "div",
+    "(": "langle", ")": "rangle", "[": "lbrack", "]": "rbrack", "\\{": "lbrace", "\\}": "rbrace", ":": "colon",
+    "|": "lvert rvert vert mid lVert rVert", ",": "land wedge lor vee", "...": "ldots cdots dots", "i": "imath", "'": "prime",
+    "\\emptyset": "varnothing", "\\setminus": "backslash", "\\Rightarrow": "implies", "\\tan": "tg", "\\cot": "ctg cotg",
+    "\\csc": "cosec", "\\arcsin": "asin", "\\arccos": "acos", "\\arctan": "atan arctg", "\\arccot": "arcctg",
+})  # fmt: skip
+PLAIN_WORDS = by_name({
+    ",": "and or", "=": "is are equals", "\\infty": "infinity inf infty oo", "∪": "union U", "°": "degrees degree deg",
+    "%": "percent", "*": "times", "\\sqrt": "sqrt", "\\cbrt": "cbrt", "\\pi": "pi", "\\abs": "abs", "\\floor": "floor",
+    "\\ceil": "ceil", "\\gcd": "gcd", "\\lcm": "lcm", "\\max": "max", "\\binom": "binom", "\\frac": "frac", "\\emptyset": "emptyset",
+})  # fmt: skip
 CONDITIONS = {"if", "for", "where", "when", "with", "as", "since", "because", "any", "all"}
-SCALES = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+SMALL_WORDS = {"yes", "no", "odd", "sq", "of", "to", "per", "the", "in", "dne"}
+SCALES = {"dozen": 12, "hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 TOKEN = re.compile(
     r"(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+(?![\w.]))?|\d+\.(?!\d)|\\text\{[^{}]*\}|\\[A-Za-z]+|\\."
     r"|[A-Za-z]+|<=|>=|!=|=>|==|:=|\.\.\.|\S",
     re.S,
 )
 RELATIONS = {"=", "<", ">", "<=", ">=", "!=", "≈", "∈"}
-NO_FACTOR = (
-    RELATIONS
-    | set("+-*/^_!%°',;:)]}±∓∪&")
-    | {
-        "\\}",
-        "\\\\",
-        "\\setminus",
-        "\\cap",
-        "\\rfloor",
-        "\\rceil",
-        "\\end",
-        "...",
-        "\\Rightarrow",
-        "\\choose",
-        "\\over",
-        "",
-    }
-)
+SET_OPERATIONS = {"∪": "union", "∩": "cap", "\\setminus": "minus"}
+NO_FACTOR = RELATIONS | set(SET_OPERATIONS) | set("+-*/^_!%°',;:)]}&") | {
+    "", "...", "\\}", "\\\\", "\\rfloor", "\\rceil", "\\end", "\\Rightarrow", "\\choose", "\\over", "\\pmod",
+}  # fmt: skip
 
 
 def clean(text):
     """One spelling for what people write in many ways; still text."""
     text = text.strip()
-    if re.fullmatch(r"-?\d+", text):
-        return text
-    if len(text) > 10 * CHARACTERS:
+    if re.fullmatch(r"-?\d+", text) or len(text) > 10 * CHARACTERS:
         return text
     if not text.isascii():
         for marks, sign, plain in ((SUPERSCRIPTS, "^", "0123456789-+n"), (SUBSCRIPTS, "_", "0123456789-+n")):
@@ -982,17 +926,21 @@ def clean(text):
 def inline_text(inner):
     """What a \\text{...} holds: a function's name, a formula, or words to keep apart from the formula's letters."""
     word = inner.replace("~", " ").strip()
-    if word in FUNCTIONS or word in NAMES and word not in UNITS:
+    if (word in FUNCTIONS or word in NAMES) and word not in UNITS:
         return f"\\{word} "
     if word.lower().strip(" ,") in PLAIN_WORDS:
         return f" {word.lower().strip(' ,')} "
-    if re.search(r"[A-Za-z]{2}|[a-z]/[a-z]", word) or re.fullmatch(r"[~ ]+[A-Za-z]|[mshgl]", inner):
-        return f"\\text{{{word}}}"
+    words = re.search(r"[A-Za-z]{2}|[a-z]/[a-z]", re.sub(r"\\(?!cdot)[a-z]+", "", word))
+    if words or re.fullmatch(r"[~ ]+[A-Za-z]|[mshgl]", inner):
+        return "\\text{" + re.sub("[{}]", "", word) + "}"
     return f" {word} "
 
 
-def repeating(start, period):
+def repeating(match):
     """0.1 and 6 -> the fraction 1/6, as text."""
+    start, period = match.groups()
+    if len(start + period) > 1000:
+        return match[0]
     places = len(start) - start.index(".") - 1
     whole = int(start.replace(".", "") or 0) * (10 ** len(period) - 1) + int(period)
     return f"({whole}/{10**places * (10 ** len(period) - 1)})"
@@ -1004,7 +952,7 @@ def tokens_of(text):
         token, before = match[0], text[match.start() - 1 : match.start()]
         if token.startswith("\\text{"):
             for word in re.findall(r"[^\s,]+|,", token[6:-1]):
-                plain = len(word) == 1 or word.isupper() and word.isalpha() or word[0].isdigit()
+                plain = len(word) == 1 and word not in UNITS or word.isupper() and word.isalpha() or word[0].isdigit()
                 tokens.extend(tokens_of(word) if plain else [PLAIN_WORDS.get(word, '"' + word)])
         elif token[0] == "\\":
             tokens.append(NAMES.get(token[1:], token))
@@ -1020,20 +968,16 @@ def tokens_of(text):
 def letters(word, glued):
     """A run of letters: a name we know, a word, a function glued to its variable, or a product of variables."""
     lower = word.lower()
-    if lower in PLAIN_WORDS or word in FUNCTIONS or word in GREEK:
+    if lower in NUMBER_WORDS and not glued:
+        return [NUMBER_WORDS[lower]]
+    if lower in PLAIN_WORDS or (word in FUNCTIONS or word in GREEK) and word not in UNITS:
         return [PLAIN_WORDS.get(lower) or "\\" + word]
     if word in NAMES and len(word) > 2:
         return [NAMES[word]]
     split = re.fullmatch(r"(arcsin|arccos|arctan|sin|cos|tan|cot|sec|csc|ln|log|sqrt|pi)([a-z])", word)
     if split and lower not in UNITS:
         return ["\\" + split[1], split[2]]
-    if (
-        len(word) > 3
-        and not glued
-        or lower in UNITS
-        or lower in CONDITIONS
-        or lower in ("yes", "no", "odd", "sq", "of", "to", "per", "the", "in", "dne")
-    ):
+    if len(word) > 3 and not glued or lower in UNITS or lower in CONDITIONS or lower in SMALL_WORDS or lower in SCALES:
         return ['"' + word]
     return [word] if word.isupper() else list(word)  # AB, II: one name
 
@@ -1061,19 +1005,20 @@ class Parser:
     def answer(self):
         while "\\Rightarrow" in self.tokens:
             del self.tokens[: self.tokens.index("\\Rightarrow") + 1]
-        items = self.items()
+        items = self.items(",", ";", "\\\\")
         if self.next != "" or not items:
             raise Unreadable(f"cannot read {self.next!r}")
         return items[0] if len(items) == 1 else ("list", items)
 
-    def items(self):
+    def items(self, *separators):
         """Relations separated by commas, semicolons, "and" or "or"."""
+        separators = separators or (",", ";")
         self.depth += 1
         if self.depth > DEPTH:
             raise TooComplex
         found = [self.relation()]
-        while self.take(",", ";"):
-            while self.take(",", ";"):
+        while self.take(*separators):
+            while self.take(*separators):
                 pass  # ", and"
             if self.next in ("", ")", "]", "\\}"):
                 break
@@ -1091,6 +1036,8 @@ class Parser:
         while self.next in RELATIONS:
             ops.append(self.take())
             sides.append(self.set_expression())
+        if self.take("\\pmod"):
+            return ("mod", sides[-1], self.group_or_token())
         if self.next.startswith('"') and self.next[1:].lower() in CONDITIONS and self.depth == 1:
             self.at = len(self.tokens) - 1  # "... for n > 1": the condition is no part of the answer
         return ("rel", tuple(ops), sides) if ops else sides[0]
@@ -1100,15 +1047,16 @@ class Parser:
         while self.next == ":" and not self.bars and self.take():
             parts.append(self.sum())
         node = ("ratio", parts) if len(parts) > 1 else parts[0]
-        while self.next in ("∪", "\\setminus"):
-            node = ("union" if self.take() == "∪" else "minus", node, self.sum())
-        return node
+        while self.next in SET_OPERATIONS:
+            node = (SET_OPERATIONS[self.take()], node, self.sum())
+        if self.take("\\over"):
+            return ("div", node, self.sum())
+        return ("fn", "binom", node, self.sum()) if self.take("\\choose") else node
 
     def sum(self):
-        node = signed(self.take("+", "-", "±", "∓"), self.product())
-        while self.next in ("+", "-", "±", "∓"):
-            sign = self.take()
-            node = ("add", node, signed(sign, self.product()))
+        node = signed(self.take("+", "-"), self.product())
+        while self.next in ("+", "-"):
+            node = ("add", node, signed(self.take(), self.product()))
         return node
 
     def product(self):
@@ -1124,9 +1072,8 @@ class Parser:
             elif self.next.startswith('"'):
                 if not self.words_after(node):
                     return node
-                node = (
-                    times(node, ("num", Fraction(SCALES.get(self.unit[-1], 1)), 0)) if self.unit[-1] in SCALES else node
-                )
+                while self.unit and self.unit[-1] in SCALES:
+                    node = times(node, ("num", Fraction(SCALES[self.unit.pop()]), 0))
             elif self.starts_factor():
                 if self.next[0] in "0123456789." and self.tokens[self.at - 1] not in ("!", ")", "}"):
                     raise Unreadable("a number after a factor")
@@ -1144,14 +1091,13 @@ class Parser:
         """Units and nouns after a value are noted and dropped."""
         if self.next[1:].lower() in CONDITIONS or node[0] in CONTAINERS | {"var"}:
             return False
-        while self.next.startswith('"'):
+        while self.next.startswith('"') and self.next[1:].lower() not in CONDITIONS:
             word = self.take()[1:].lower()
-            if word in CONDITIONS:
-                self.at -= 1
-                break
             self.unit.append(word)
+            if word in SCALES:
+                break
             if self.take("^"):
-                self.unit.append("^" + spelled(self.group_or_token()))
+                self.unit.append("^" + spelled(self.exponent()))
             if self.next == "/" and self.tokens[self.at + 1].startswith('"'):
                 self.unit.append(self.take())
         return True
@@ -1174,12 +1120,8 @@ class Parser:
                 self.unit.append("°")
             elif self.next in ("_", "'") and node[0] == "var":
                 mark = self.take()
-                node = (
-                    "var",
-                    node[1]
-                    + mark
-                    + ("" if mark == "'" else self.raw_group() if self.next == "{" else self.take() or ""),
-                )
+                below = "" if mark == "'" else self.raw_group() if self.next == "{" else self.take() or ""
+                node = ("var", node[1] + mark + below)
             else:
                 return node
 
@@ -1190,9 +1132,11 @@ class Parser:
             self.take()
             rows = base[1] if base[0] == "mat" else [base[2]]
             return ("mat", [list(column) for column in zip(*rows)])
+        return ("pow", base, self.exponent())
+
+    def exponent(self):
         sign = self.take("+", "-")
-        exponent = self.group_or_token() if self.next == "{" else self.power()
-        return ("pow", base, signed(sign, exponent))
+        return signed(sign, self.group_or_token() if self.next == "{" else self.power())
 
     def group_or_token(self):
         if self.take("{"):
@@ -1225,7 +1169,8 @@ class Parser:
             node = self.braces(token)
         elif token == "|":
             self.bars += 1
-            node = ("fn", "abs", self.sum())
+            inner = self.sum()
+            node = ("det", inner[1]) if inner[0] == "mat" else ("fn", "abs", inner)
             self.bars -= 1
             self.need("|")
         elif token[0] == "\\" and len(token) > 1:
@@ -1241,14 +1186,16 @@ class Parser:
         if token in "ie":
             return ("const", token)
         end = self.tokens.index(")", self.at) if self.next == "(" and ")" in self.tokens[self.at :] else 0
-        if end and self.tokens[end + 1] == "=" and (token.isupper() or token in "fghpq"):
+        if end and self.tokens[end + 1] == "=" and (token.isupper() or token in "fghpqy"):
             name, self.at = token + "".join(self.tokens[self.at : end + 1]), end + 1
             return ("var", name)
-        if token in "fgh" and self.next == "(":
-            self.take()
-            arguments = self.items()
-            self.need(")")
-            return ("fn", "call " + token, *arguments)
+        if token in "fghC" and self.next == "(":
+            arguments = self.arguments()
+            if token != "C":
+                return ("fn", "call " + token, *arguments)
+            if len(arguments) == 2 and arguments[0][1] != 0:
+                return ("fn", "binom", *arguments)
+            raise Unreadable("a point")
         return ("var", token)
 
     def bracket(self, opening):
@@ -1274,18 +1221,12 @@ class Parser:
             node = self.environment() if self.take() else None
             self.take(closing)
             return node
-        bars, self.bars = (
-            self.bars,
-            1 if {"|", ":"} & set(self.tokens[self.at :]) and RELATIONS & set(self.tokens[self.at :]) else 0,
-        )
+        rest = set(self.tokens[self.at :])
+        bars, self.bars = self.bars, int(bool({"|", ":"} & rest and RELATIONS & rest))
         items = self.items()
-        if self.take("\\choose"):
-            items = [("fn", "binom", items[0], self.sum())]
         self.bars = bars
         if self.take("|", ":"):
-            items = self.items()[:1]  # {x | condition}: the condition says it all
-            self.need(closing)
-            return items[0]
+            items, opening = self.items()[:1], "{"  # {x | condition}: the condition says it all
         self.need(closing)
         return items[0] if len(items) == 1 and opening == "{" else ("set", items)
 
@@ -1310,14 +1251,26 @@ class Parser:
             return ("fn", name[1:], inner)
         if name == "begin":
             return self.environment()
-        if name in FUNCTIONS or name in ("abs", "floor", "ceil"):
+        if name in ("sum", "prod"):
+            return self.series(name)
+        if name in FUNCTIONS:
             return self.function(name)
-        if name in ("overline", "angle", "triangle", "hat", "bar", "tilde", "widehat", "overrightarrow"):
+        if name in ("overline", "angle", "triangle", "hat", "bar", "tilde", "widehat"):
             named = self.group_or_token()
             while name in ("angle", "triangle") and self.next.isalpha():
                 named = ("mul", named, self.atom())
             return ("var", f"{name} {spelled(named)}")
         raise Unreadable(f"unknown command {name}")
+
+    def series(self, name):
+        """\\sum_{k=1}^{n} k^2"""
+        self.need("_")
+        start = self.group_or_token()
+        self.need("^")
+        end = self.exponent()
+        if start[0] != "rel" or start[1] != ("=",) or start[2][0][0] not in ("var", "const"):
+            raise Unreadable("a series without a counter")
+        return (name, *start[2], end, self.product())
 
     def function(self, name):
         """sin x, sin^2 x, sin 2x, log_2 8, ln|x|, max(a, b)."""
@@ -1330,19 +1283,21 @@ class Parser:
         self.trig += name in TRIGONOMETRIC
         arguments = self.arguments()
         self.trig -= name in TRIGONOMETRIC
+        if name == "det" and arguments[0][0] == "mat":
+            return ("det", arguments[0][1])
+        if exponent == ("neg", ("num", Fraction(1), 0)) and name in TRIGONOMETRIC:
+            return ("fn", "arc" + name, *arguments)
+        node = ("fn", name, *arguments)
         if name == "log" and base:
             node = ("div", ("fn", "ln", *arguments), ("fn", "ln", base))
-        elif exponent == ("neg", ("num", Fraction(1), 0)) and name in TRIGONOMETRIC:
-            return ("fn", "arc" + name, *arguments)
-        else:
-            node = ("fn", name, *arguments)
         return ("pow", node, exponent) if exponent else node
 
     def arguments(self):
-        if self.take("("):
+        opening = self.take("(", "\\{")
+        if opening:
             bars, self.bars = self.bars, 0
             found = self.items()
-            self.need(")")
+            self.need({"(": ")", "\\{": "\\}"}[opening])
             self.bars = bars
             return found
         node = signed(self.take("-"), self.power())
@@ -1370,9 +1325,8 @@ class Parser:
         if not name.endswith("matrix") and RELATIONS & set(self.tokens[self.at : end]):
             for n in range(end - 1, self.at - 1, -1):
                 if self.tokens[n] == "&":
-                    self.tokens[n : n + 1] = (
-                        [] if {self.tokens[n - 1], self.tokens[n + 1]} & (RELATIONS | {","}) else [","]
-                    )
+                    signs = {self.tokens[n - 1], self.tokens[n + 1]} & (RELATIONS | {","})
+                    self.tokens[n : n + 1] = [] if signs else [","]
         while self.next not in ("\\end", ""):
             if self.take("\\\\"):
                 rows.append([])
@@ -1381,15 +1335,11 @@ class Parser:
         self.need("\\end")
         self.raw_group()
         rows = [row for row in rows if row]
-        if (
-            name.endswith("matrix")
-            or name == "array"
-            and all(item[0] != "rel" for row in rows for cell in row for item in cell)
-        ):
-            if name == "vmatrix":
-                raise Unreadable("a determinant")
+        relations = any(item[0] == "rel" for row in rows for cell in row for item in cell)
+        if name.endswith("matrix") or name == "array" and not relations:
             rows = [[cell[0] for cell in row] for row in rows]
-            return rows[0][0] if name == "array" and len(rows) == len(rows[0]) == 1 else ("mat", rows)
+            single = name == "array" and len(rows) == len(rows[0]) == 1
+            return rows[0][0] if single else ("det" if name == "vmatrix" else "mat", rows)
         lines = [[item for cell in row for item in cell] for row in rows]
         if name == "cases" and all(len(line) > 1 for line in lines):
             return ("set", [("seq", name, line) for line in lines])  # values, each with its condition
@@ -1399,19 +1349,17 @@ class Parser:
 def spelled(node):
     """A node as a name."""
     if node[0] == "num":
-        return str(node[1])
+        return f"{node[1].numerator:x}/{node[1].denominator:x}"  # in base 16: no limit of digits
     return "".join(spelled(part) if isinstance(part, tuple) else str(part) for part in node[1:])
 
 
 def signed(sign, node):
     if sign == "-" and node[0] == "mat":
         return times(("num", Fraction(-1), 0), node)
-    return {None: node, "+": node, "-": ("neg", node), "±": ("pm", node, 1), "∓": ("pm", node, -1)}[sign]
+    return ("neg", node) if sign == "-" else node
 
 
 def times(a, b):
-    if is_domain(b):
-        return a  # (k in Z)
     for one, other in ((a, b), (b, a)):
         if one[0] == "mat" and other[0] not in CONTAINERS:
             return ("mat", [[("mul", other, cell) for cell in row] for row in one[1]])
@@ -1420,14 +1368,13 @@ def times(a, b):
     return ("mul", a, b)
 
 
-CONTAINERS = {"rel", "seq", "list", "set", "mat", "union", "minus", "ratio", "reals", "empty"}
+CONTAINERS = {"rel", "mod", "seq", "list", "set", "mat", "union", "cap", "minus", "ratio", "reals", "empty"}
 CONSTANTS = {
     "pi": ("const", "pi"),
     "infty": ("const", "inf"),
     "emptyset": ("empty",),
     "reals": ("reals",),
-    "integers": ("var", "integers"),
-}
+} | {"set" + letter: ("var", "set " + letter) for letter in "CNPQZ"}
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -1457,35 +1404,28 @@ def bag(keys):
 
 
 def list_keys(node):
-    items = [item for n, item in enumerate(node[1]) if not n or not is_domain(item)]
-    if len(items) == 1:
-        return keys_of(items[0])
-    if items and items[0][0] == "rel" and set(items[0][1]) <= INEQUALITIES:
-        together = joined_intervals(items)
+    items = node[1]
+    if items[0][0] == "rel" and set(items[0][1]) <= INEQUALITIES:
+        together = joint_solutions(items)
         if together:
-            return together
+            return [("ineq", *together)], [("iv", together[1])]
     each = tuple(item_key(item) for item in items)
     in_order = ("either", ("seq", "()", each))
     labels = [label_of(item) for item in items]
     if None not in labels and len({label.split("_")[0] for label in labels}) == len(items):
-        pairs = sorted(
-            zip(labels, each)
-        )  # x = 1, y = 2: also the point (1, 2), in the order of the letters or as written
-        return [("assign", frozenset(pairs))], [
-            ("seq", "()", tuple(key for _, key in pairs)),
-            in_order,
-            ("list", bag(each)),
-        ]
+        pairs = sorted(zip(labels, each))  # x = 1, y = 2: also the point (1, 2), by the letters or as written
+        point = ("seq", "()", tuple(key for _, key in pairs))
+        return [("assign", frozenset(pairs))], [point, in_order, ("list", bag(each))]
     return [("list", bag(each))], [in_order, ("set", frozenset(each))]
 
 
 def set_keys(node):
     keys = frozenset(item_key(item) for item in node[1])
-    return [("set", keys), *(keys if len(keys) == 1 else ())], []
+    return [("set", keys), *(keys if len(keys) == 1 and node[1][0][0] not in CONTAINERS - {"rel"} else ())], []
 
 
 def sequence_keys(node):
-    intervals = [("iv", intervals_of(node))] if is_interval(node) else []
+    intervals = [("iv", set_of(node))] if is_interval(node) else []
     return [("seq", node[1], tuple(item_key(item) for item in node[2])), *intervals], []
 
 
@@ -1500,10 +1440,18 @@ def ratio_keys(node):
     return [("ratio", keys)], [expression_key(("div", *node[1]))] if len(keys) == 2 else []
 
 
-def interval_keys(node):
-    intervals = intervals_of(node)
-    points = frozenset(low for low, _, high, _ in intervals if low == high)
-    return [("iv", intervals)] + ([("set", points)] if len(points) == len(intervals) else []), []
+def residue_keys(node):
+    """3 modulo 7 is 10 modulo 7; it also answers a question for the remainder 3."""
+    residue, modulus = written, _ = expression_key(node[1]), expression_key(node[2])
+    if whole(residue[1]) and whole(modulus[1]) and modulus[1] > 0:
+        residue = ("num", residue[1] % modulus[1])
+    return [("mod", residue, modulus)], [("given" if residue == written else "either", residue)]  # 128 mod 3 is 2
+
+
+def set_of_numbers_keys(node):
+    ends, members = found = set_of(node)
+    only_points = members and not any(members[::2])
+    return [("iv", found)] + ([("set", frozenset(ends))] if only_points else []), []
 
 
 def relation_keys(node):
@@ -1516,10 +1464,15 @@ def relation_keys(node):
         return equation_keys(sides[0], sides[-1])
     if ops == ("∈",):
         return [key for key in keys_of(sides[1])[0] if key[0] != "seq"], []
-    found = joined_intervals([node]) if ops == ("!=",) else inequality_keys(ops, sides)
-    if not found:
+    found = solutions(node)
+    keys = [("ineq", *found)] if found else []
+    if set(ops) in ({"<"}, {"<="}, {"<", "<="}, {">"}, {">="}, {">", ">="}) and not any(map(is_infinite, sides)):
+        up = [(a, b, op) if "<" in op else (b, a, op.replace(">", "<")) for a, b, op in zip(sides, sides[1:], ops)]
+        scaled = [(op, proportions(("add", high, ("neg", low)), positive=True)) for low, high, op in up]
+        keys.append(("ineq", tuple(scaled if "<" in ops[0] else scaled[::-1])))
+    if not keys:
         raise Unreadable("an inequation")
-    return found
+    return keys, [("iv", found[1])] if found else []
 
 
 def equation_keys(first, last):
@@ -1533,15 +1486,34 @@ def equation_keys(first, last):
     left, right = expression_key(first), expression_key(last)
     if left == right or left[0] == right[0] == "num":
         return [right], []  # an identity or a calculation: its last part is the answer
-    keys = [("eq", proportions(("add", first, ("neg", last))))]
-    if is_label(first):
-        return keys, [right]
-    return keys, [("given", right)] if len(variables(first)) > 1 and right != ("num", Fraction(0)) else []
+    own = equation(first, last)
+    if not is_label(first):
+        return own, [("given", right)] if len(variables(first)) > 1 and right != ("num", Fraction(0)) else []
+    keys, values = keys_of(last)
+    function = re.fullmatch(r"([a-zA-Z]\()(\w)\)", spelled(first))
+    if function:  # f(t) = 2t is f(x) = 2x, and also y = 2x and y = 2t
+        renamed = replaced(last, ("var", function[2]), ("var", "x"))
+        graphs = equation(("var", "y"), renamed) + equation(("var", "y"), last)
+        own, values = equation(("var", function[1]), renamed), [*values, *(("either", graph) for graph in graphs)]
+    return own, [*keys, *values]
+
+
+def equation(left, right):
+    """Keys that are the same for all multiples: as it stands, and without denominators (y = 1/x is xy = 1)."""
+    difference = ("add", left, ("neg", right))
+    return [("eq", proportions(difference, value)) for value in (evaluate, numerator)]
+
+
+def replaced(node, old, new):
+    """The expression with something else in place of a variable."""
+    if node == old:
+        return new
+    return type(node)(replaced(part, old, new) if isinstance(part, (tuple, list)) else part for part in node)
 
 
 def is_label(node):
-    """x, f(x), AB: names for an answer, not equations to be solved."""
-    return node[0] == "var" or node[:2] == ("fn", "abs") and is_label(node[2])
+    """x, f(x), AB, |v|, sin x: names for an answer, not equations to be solved."""
+    return node[0] == "var" or node[0] == "fn" and node[1] in TRIGONOMETRIC | {"abs"} and is_label(node[2])
 
 
 def label_of(node):
@@ -1549,66 +1521,59 @@ def label_of(node):
     return spelled(node[2][0]) if node[0] == "rel" and node[1][0] in "=≈" and is_label(node[2][0]) else None
 
 
-def is_domain(node):
-    """k in Z, n in N: says what a letter stands for."""
-    return node[0] == "rel" and node[1] == ("∈",) and node[2][1] in (("var", "integers"), ("reals",))
-
-
-# Intervals: sorted tuples of disjoint (low, closed?, high, closed?), the ends as keys
+# A set of real numbers is (ends, members): its ends as keys, in order, and whether it holds what lies before, at and
+# after each. [0, 1) is ((0, 1), (False, True, True, False, False)).
 
 PLUS, MINUS, INEQUALITIES = ("num", "inf"), ("num", "-inf"), {"<", ">", "<=", ">=", "!="}
-LINE = ((MINUS, False, PLUS, False),)
+LINE, NOTHING = ((), (True,)), ((), (False,))
+COMBINE = {"union": operator.or_, "cap": operator.and_, "minus": operator.gt}  # True > False: in one, not in the other
 
 
-def inequality_keys(ops, sides):
-    if set(ops) <= {">", ">="}:
-        ops, sides = tuple(op.replace(">", "<") for op in reversed(ops)), sides[::-1]
-    if not set(ops) <= {"<", "<="} or len(sides) > 3:
-        raise Unreadable("relations that do not go together")
-    ends = [n for n, side in enumerate(sides) if not is_infinite(side)]
-    if len(ends) == 1:
-        return [("ineq", spelled(sides[ends[0]]), LINE)], [("iv", LINE)]
-    ops, sides = (ops[ends[0] : ends[-1]], sides[ends[0] : ends[-1] + 1]) if ends else ((), [])
-    pairs = list(zip(sides, sides[1:]))
-    keys = [("ineq", ops, tuple(proportions(("add", right, ("neg", left)), positive=True) for left, right in pairs))]
-    middle = sides[1][1] if len(sides) == 3 and sides[1][0] == "var" else None
-    halves = [half_line(left, right, op == "<=", middle) for (left, right), op in zip(pairs, ops)]
-    if (
-        not halves
-        or None in halves
-        or len({half[0] for half in halves}) > 1
-        or len({half[1] for half in halves}) < len(halves)
-    ):
-        return keys, []
-    bounds = {is_lower: bound for _, is_lower, bound in halves}
-    intervals = merged([(*bounds.get(True, (MINUS, False)), *bounds.get(False, (PLUS, False)))])
-    return [*keys, ("ineq", halves[0][0], intervals)], [("iv", intervals)]
+def combined(both, a, b):
+    """Union, intersection or difference of two sets."""
+    ends = {*a[0], *b[0]}
+    if any(approximate(end) is None for end in ends):  # a < x < b: nobody knows the order
+        return (("expr", both.__name__, (a, b) if both is operator.gt else frozenset((a, b))),), ()
+    ends = sorted(ends, key=approximate)
+    members = [both(*pair) for pair in zip(sampled(a, ends), sampled(b, ends))]
+    kept = [n for n in range(len(ends)) if len(set(members[2 * n : 2 * n + 3])) > 1]
+    return tuple(ends[n] for n in kept), (members[0], *(m for n in kept for m in members[2 * n + 1 : 2 * n + 3]))
 
 
-def half_line(left, right, closed, middle):
-    """(variable, is the bound below it?, (bound, closed?)) for left < right; None if neither side can be solved for."""
-    for side, other in ((left, right), (right, left)):
-        if (
-            side[0] == "var"
-            and side[1] not in variables(other)
-            and (middle == side[1] or not middle and other[0] != "var")
-        ):
-            return side[1], side is right, (expression_key(other), closed)
-    names, difference = variables(("add", left, right)), ("add", right, ("neg", left))
-    if len(names) != 1:
-        return None
-    x, f = zip(
-        *((point(*names, k), evaluate(difference, k)) for k in (0, 1, 3))
-    )  # > 0; a x + b means x > -b/a or x < -b/a
-    slopes = [calculate("div", calculate("add", f[n], -f[0]), x[n] - x[0]) for n in (1, 2)]
-    if number_key(slopes[0]) != number_key(slopes[1]) or not real(slopes[0]):
-        return None
-    bound = calculate("add", x[0], -calculate("div", f[0], slopes[0]))
-    return *names, real(slopes[0]) > 0, (number_key(bound), closed)
+def sampled(one, ends):
+    """Whether the set holds what lies before, at and after each of all these ends."""
+    members, n = [one[1][0]], 0
+    for end in ends:
+        own = n < len(one[0]) and one[0][n] == end
+        members += one[1][2 * n + 1 : 2 * n + 3] if own else members[-1:] * 2
+        n += own
+    return members
 
 
-def is_infinite(node):
-    return node == ("const", "inf") or node == ("neg", ("const", "inf"))
+def ray(end, closed, up):
+    """All numbers above an end, or below."""
+    if end in (PLUS, MINUS):
+        return LINE if (end == MINUS) == up else NOTHING
+    return (end,), (not up, closed, up)
+
+
+def set_of(node):
+    kind = node[0]
+    if kind in ("reals", "empty"):
+        return LINE if kind == "reals" else NOTHING
+    if kind in COMBINE:
+        parts = [part if part[0] in CONTAINERS else ("set", [part]) for part in node[1:]]
+        return combined(COMBINE[kind], *map(set_of, parts))
+    if kind == "set":
+        points = [((item_key(item),), (False, True, False)) for item in node[1]]
+        return reduce(partial(combined, operator.or_), points)
+    found = solutions(node) if kind == "rel" else None
+    if found:
+        return found[1]
+    if not is_interval(node):
+        raise Unreadable("not a set of numbers")
+    low, high = map(expression_key, node[2])
+    return combined(operator.and_, ray(low, node[1][0] == "[", True), ray(high, node[1][1] == "]", False))
 
 
 def is_interval(node):
@@ -1618,89 +1583,66 @@ def is_interval(node):
     return None in (low, high) or low < high or low == high and node[1] == "[]"
 
 
-def intervals_of(node):
-    if node[0] in ("reals", "empty"):
-        return LINE if node[0] == "reals" else ()
-    if node[0] == "set":
-        return merged([(key, True, key, True) for key in map(item_key, node[1])])
-    if node[0] == "union":
-        return merged(intervals_of(node[1]) + intervals_of(node[2]))
-    if node[0] == "minus":
-        return without(intervals_of(node[1]), intervals_of(node[2] if node[2][0] in CONTAINERS else ("set", [node[2]])))
-    found = [key[1] for key in relation_keys(node)[1] if key[0] == "iv"] if node[0] == "rel" else []
-    if found:
-        return found[0]
-    if not is_interval(node):
-        raise Unreadable("not an interval")
-    low, high = map(expression_key, node[2])
-    return merged([(low, node[1][0] == "[" and low != MINUS, high, node[1][1] == "]" and high != PLUS)])
+def is_infinite(node):
+    return node == ("const", "inf") or node == ("neg", ("const", "inf"))
 
 
-def merged(intervals):
-    if any(None in (approximate(low), approximate(high)) for low, _, high, _ in intervals):
-        return bag(intervals) if len(intervals) > 1 else tuple(intervals)
-    done = []
-    for low, low_closed, high, high_closed in sorted(intervals, key=lambda i: (approximate(i[0]), not i[1])):
-        last = done[-1] if done else None
-        if last and (approximate(low) < approximate(last[2]) or low == last[2] and (low_closed or last[3])):
-            further = approximate(high) > approximate(last[2])
-            done[-1] = (
-                (*last[:2], high, high_closed) if further else (*last[:3], last[3] or high == last[2] and high_closed)
-            )
-        else:
-            done.append((low, low_closed, high, high_closed))
-    return tuple(done)
-
-
-def without(intervals, cuts):
-    for cut_low, cut_low_closed, cut_high, cut_high_closed in cuts:
-        parts = []
-        for low, low_closed, high, high_closed in intervals:
-            if approximate(cut_high) < approximate(low) or approximate(high) < approximate(cut_low):
-                parts.append((low, low_closed, high, high_closed))
-                continue
-            parts += [(low, low_closed, cut_low, not cut_low_closed)] if approximate(low) < approximate(cut_low) else []
-            parts += (
-                [(cut_high, not cut_high_closed, high, high_closed)]
-                if approximate(cut_high) < approximate(high)
-                else []
-            )
-        intervals = tuple(parts)
-    return intervals
-
-
-def joined_intervals(items):
-    """x < 1 or x > 3: a union. x > 1 and x < 3: an interval. x != 1, x != 2: all but these. Else None."""
-    names, parts, holes = set(), [], []
-    for item in items:
-        if item[0] == "rel" and item[1] == ("!=",):
-            name, hole = item[2] if item[2][0][0] == "var" else item[2][::-1]
-            names.add(spelled(name) if name[0] == "var" else None)
-            holes.append(expression_key(hole))
-        elif holes and item[0] != "rel":
-            holes.append(expression_key(item))  # x != 0, 1
-        else:
-            keys = relation_keys(item)[0] if item[0] == "rel" else []
-            found = next((key for key in keys if key[0] == "ineq" and isinstance(key[1], str)), (None, None, ()))
-            names.add(found[1])
-            parts += found[2]
-    if (
-        len(names) != 1
-        or None in names
-        or any(approximate(end) is None for end in [*holes, *(e for i in parts for e in i[::2])])
-    ):
+def joint_solutions(items):
+    """x > 1, x < 3: an interval. x < 1, x > 3: no number is both, so it means a union. None, if not of one variable."""
+    found = []
+    for n, item in enumerate(items):
+        if n and item[0] != "rel" and items[0][1] == ("!=",):
+            item = ("rel", ("!=",), [items[0][2][0], item])  # x != 0, 1
+        found.append(solutions(item) if item[0] == "rel" else None)
+    if None in found or len({name for name, _ in found}) > 1:
         return None
-    intervals = merged(parts) if parts else LINE
-    if len(parts) == 2 and intervals == LINE:
-        low, high = max(parts, key=lambda i: approximate(i[0])), min(parts, key=lambda i: approximate(i[2]))
-        intervals = ((*low[:2], *high[2:]),)
-    intervals = without(intervals, [(hole, True, hole, True) for hole in holes])
-    return [("ineq", names.pop(), intervals)], [("iv", intervals)]
+    both = reduce(partial(combined, operator.and_), [numbers for _, numbers in found])
+    either = reduce(partial(combined, operator.or_), [numbers for _, numbers in found])
+    return found[0][0], either if both == NOTHING else both
 
 
-MAKE_KEYS = {"list": list_keys, "set": set_keys, "seq": sequence_keys, "mat": matrix_keys, "rel": relation_keys,
-             "ratio": ratio_keys, "union": interval_keys, "minus": interval_keys, "reals": interval_keys,
-             "empty": interval_keys}  # fmt: skip,
+def solutions(node):
+    """(variable, set of numbers) of an inequality, or None if it is not linear in one variable."""
+    ops, sides = node[1], node[2]
+    if ops == ("∈",):
+        return spelled(sides[0]), set_of(sides[1])
+    if set(ops) <= {">", ">="}:
+        ops, sides = tuple(op.replace(">", "<") for op in reversed(ops)), sides[::-1]
+    middle = sides[1][1] if len(sides) == 3 and sides[1][0] == "var" else None
+    found = [solved(op, left, right, middle) for op, left, right in zip(ops, sides, sides[1:])]
+    if None in found or len({name for name, _ in found}) > 1:
+        return None
+    return found[0][0], reduce(partial(combined, operator.and_), [numbers for _, numbers in found])
+
+
+def solved(op, left, right, middle=None):
+    """(variable, the numbers for which left op right)."""
+    for side, other in ((left, right), (right, left)):
+        if side[0] == "var" and side[1] not in variables(other) and (middle == side[1] or not middle and other[0] != "var"):
+            end = expression_key(other)
+            if op in ("<", "<="):
+                return side[1], ray(end, op == "<=", side is right)
+            return (side[1], ((end,), (True, False, True) if op == "!=" else (False, True, False))) if op in ("!=", "=") else None
+        if side[:2] == ("fn", "abs") and not variables(other) and op in ("<", "<="):  # |u| < c: -c < u < c
+            pairs = [(side[2], other), (("neg", other), side[2])]
+            parts = [solved(op, *(pair if side is left else pair[::-1])) for pair in pairs]
+            both = operator.and_ if side is left else operator.or_
+            return None if None in parts else (parts[0][0], combined(both, parts[0][1], parts[1][1]))
+    names, difference = variables(("add", left, right)), ("add", right, ("neg", left))
+    if len(names) != 1 or op not in ("<", "<="):
+        return None
+    x, f = zip(*((point(*names, k), evaluate(difference, k)) for k in range(4)))  # a x + b > 0: x > -b/a or x < -b/a
+    slopes = [calculate("div", calculate("add", f[k], -f[0]), x[k] - x[0]) for k in (1, 2, 3)]
+    if len(set(map(number_key, slopes))) > 1 or not real(slopes[0]):
+        return None
+    end = calculate("add", x[0], -calculate("div", f[0], slopes[0]))
+    return *names, ray(number_key(end), op == "<=", real(slopes[0]) > 0)
+
+
+MAKE_KEYS = {
+    "list": list_keys, "set": set_keys, "seq": sequence_keys, "mat": matrix_keys, "rel": relation_keys,
+    "ratio": ratio_keys, "mod": residue_keys,
+} | dict.fromkeys(("union", "cap", "minus", "reals", "empty"), set_of_numbers_keys)  # fmt: skip
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Values of expressions: a Fraction where exact, else a number of mpmath with 70 digits
@@ -1712,7 +1654,7 @@ def expression_key(node):
         return PLUS if node[0] == "const" else MINUS
     if not variables(node):
         return number_key(evaluate(node, 0))
-    values = [value_at(node, k) for k in range(4)]
+    values = [value_at(node, k, evaluate) for k in range(4)]
     if values.count(None) > 2:
         raise TooComplex
     reals = [value if value is not None and real(value) is not None else None for value in values]
@@ -1722,9 +1664,9 @@ def expression_key(node):
     return keys[0] if len(set(keys)) == 1 else ("expr", keys)
 
 
-def proportions(node, positive=False):
+def proportions(node, value=None, positive=False):
     """The values of an expression divided by the first (or its size): the same for all (positive) multiples."""
-    values = [value_at(node, k) for k in range(4)]
+    values = [value_at(node, k, value or evaluate) for k in range(4)]
     known = [value for value in values if value]
     if len(known) < 2:
         raise TooComplex
@@ -1732,13 +1674,37 @@ def proportions(node, positive=False):
     return tuple(value if value is None else number_key(calculate("div", value, unit)) for value in values)
 
 
-def value_at(node, k):
+def value_at(node, k, value):
     try:
-        return evaluate(node, k)
+        return value(node, k)
     except (ZeroDivisionError, TooComplex):
         if time.monotonic() > CLOCK[0]:
             raise TooComplex from None
         return None
+
+
+def numerator(node, k):
+    return as_fraction(node, k)[0]
+
+
+def as_fraction(node, k):
+    """(numerator, denominator) of an expression's value."""
+    if node[0] == "neg":
+        a, b = as_fraction(node[1], k)
+        return -a, b
+    if node[0] == "pow" and node[2][:1] == ("neg",) and node[2][1][0] == "num":
+        return as_fraction(("div", ("num", Fraction(1), 0), ("pow", node[1], node[2][1])), k)
+    if node[0] not in ("add", "mul", "div"):
+        return evaluate(node, k), Fraction(1)
+    (a, b), (c, d) = as_fraction(node[1], k), as_fraction(node[2], k)
+    if node[0] == "add" and b == d:
+        return calculate("add", a, c), b
+    if node[0] == "add":
+        return calculate("add", calculate("mul", a, d), calculate("mul", c, b)), calculate("mul", b, d)
+    c, d = (d, c) if node[0] == "div" else (c, d)
+    if not d:
+        raise ZeroDivisionError
+    return calculate("mul", a, c), calculate("mul", b, d)
 
 
 def children(node):
@@ -1753,7 +1719,8 @@ def children(node):
 def variables(node):
     if node[0] == "var":
         return {node[1]}
-    return set().union(*map(variables, children(node)))
+    found = set().union(*map(variables, children(node)))
+    return found - {node[1][1]} if node[0] in ("sum", "prod") else found
 
 
 def has_i(node):
@@ -1796,10 +1763,40 @@ def evaluate(node, k):
         return power(evaluate(node[1], k), evaluate(node[2], k))
     if kind == "fn":
         return apply(node[1], [evaluate(part, k) for part in node[2:]])
+    if kind in ("sum", "prod"):
+        return series(node, k)
+    if kind == "det":
+        return determinant([[evaluate(cell, k) for cell in row] for row in node[1]])
     if kind != "const" or node[1] == "inf":
         raise Unreadable(f"no value: {kind}")
     mp = multiprecision()
     return {"pi": +mp.pi, "e": +mp.e, "i": mp.mpc(0, 1)}[node[1]]
+
+
+def series(node, k):
+    kind, counter, start, end, term = node
+    start, end = evaluate(start, k), evaluate(end, k)
+    if not whole(start) or not whole(end) or end - start > 1000:
+        raise TooComplex
+    total = Fraction(int(kind == "prod"))
+    for n in range(int(start), int(end) + 1):
+        value = evaluate(replaced(term, counter, ("num", Fraction(n), 0)), k)
+        total = calculate("add" if kind == "sum" else "mul", total, value)
+    return total
+
+
+def determinant(rows):
+    """By the first row; a zero there costs nothing."""
+    if any(len(row) != len(rows) for row in rows):
+        raise Unreadable("no determinant")
+    if len(rows) > 6:
+        raise TooComplex
+    total = Fraction(int(not rows))
+    for n, value in enumerate(rows[0] if rows else ()):
+        if value:
+            minor = determinant([row[:n] + row[n + 1 :] for row in rows[1:]])
+            total = calculate("add", total, calculate("mul", value * (-1) ** n, minor))
+    return total
 
 
 @lru_cache(maxsize=1)
@@ -1827,6 +1824,10 @@ def calculate(kind, a, b):
     elif kind == "add" and abs(value) < abs(a) * multiprecision().mpf(10) ** (15 - DIGITS):
         return Fraction(0)  # nothing but rounding is left
     return value if value else Fraction(0)
+
+
+def whole(value):
+    return isinstance(value, Fraction) and value.denominator == 1
 
 
 def power(a, b):
@@ -1887,43 +1888,51 @@ def approximate(key):
 
 def apply(name, arguments):
     """A named function of numbers."""
-    mp, x = multiprecision(), arguments[0]
+    x = arguments[0]
     if name.startswith("call "):  # an unknown function: any that obeys no law will do
         weights = [point(name, 1) + n for n in range(len(arguments))]
-        return sum(w * mp.sin(w * inexact(v) ** 2) for w, v in zip(weights, map(inexact, arguments)))
+        return sum(w * multiprecision().sin(w * v**2) for w, v in zip(map(inexact, weights), map(inexact, arguments)))
     if name == "binom" and len(arguments) == 2:
         n, k = map(rational, arguments)
-        if all(isinstance(value, Fraction) and value.denominator == 1 and 0 <= value <= 3000 for value in (n, k)):
+        if all(whole(value) and 0 <= value <= 3000 for value in (n, k)):
             return Fraction(math.comb(int(n), int(k)))
         return calculate("div", factorial(n), calculate("mul", factorial(k), factorial(calculate("add", n, -k))))
-    if len(arguments) > 1:
-        raise Unreadable(f"{name} of several numbers")
+    if name in ("max", "min") and all(real(value) is not None for value in arguments):
+        return {"max": max, "min": min}[name](map(real, arguments))
+    if name in ("gcd", "lcm") and all(map(whole, arguments)):
+        return Fraction(getattr(math, name)(*map(int, arguments)))
+    if len(arguments) > 1 or name in ("binom", "max", "min", "gcd", "lcm", "det"):
+        raise Unreadable(f"{name} of these")
     if name == "abs":
         return abs(x)
     if name == "factorial":
         return factorial(rational(x))
     if real(x) is not None and name in ("floor", "ceil"):
         x = rational(x)
-        return Fraction(getattr(math, name)(x) if isinstance(x, Fraction) else int(getattr(mp, name)(real(x))))
-    x = inexact(x)
-    logarithm = name in ("ln", "log", "lg")
+        return Fraction(getattr(math, name)(x) if isinstance(x, Fraction) else int(getattr(multiprecision(), name)(real(x))))
+    return elementary(name, inexact(x))
+
+
+def elementary(name, x):
+    """sin, ln and the like, with care where rounding hides a zero or a pole."""
+    mp, logarithm = multiprecision(), name in ("ln", "log", "lg")
     if abs(x) > 10**6 and not logarithm:
         raise TooComplex
     if logarithm and not x:
         raise ZeroDivisionError
-    value = mp.log(x) if logarithm else getattr(mp, name.replace("arc", "a"))(x)
+    value = getattr(mp, "log" if logarithm else name.replace("arc", "a"))(x)
     rounding = mp.mpf(10) ** (20 - DIGITS)
     if name in TRIGONOMETRIC and abs(value) < rounding:
         return Fraction(0)  # sin pi
     if name in TRIGONOMETRIC and abs(value) * rounding > 1:
         raise ZeroDivisionError  # tan of a right angle
-    return value if name not in ("log", "lg") else value / mp.log(10)
+    return value / mp.log(10) if name in ("log", "lg") else value
 
 
 def factorial(x):
-    if not abs(x) <= (3000 if isinstance(x, Fraction) and x.denominator == 1 else 1000):
+    if not abs(x) <= (3000 if whole(x) else 1000):
         raise TooComplex
-    if isinstance(x, Fraction) and x.denominator == 1:
+    if whole(x):
         if x < 0:
             raise ZeroDivisionError
         return calculate("mul", Fraction(1), Fraction(math.factorial(int(x))))

@@ -135,8 +135,199 @@ domains             ~ \frac{\pi}{4}+k\pi, k\in\mathbb{Z} ~ \frac{\pi}{4}+k\pi ~ 
 rounded             ~ 0.33 ~ 1/3 ~ \frac13
 rounded             ~ 33.3 ~ \frac{100}{3} ~ 33\frac13
 rounded             ~ 3.14 ~ \pi ~ \frac{22}{7}
-rounded             ~ \frac13 ~ 0.33333333 ~ 0.333333
 rounded             ~ (0.6,2.6667] ~ (\frac{3}{5},\frac{8}{3}]
+repeating           ~ 0.\overline{3} ~ 1/3 ~ 0.(3) ~ 0.3\overline{3}
+choices             ~ \text{(B)} ~ B) ~ \boxed{B} ~ \mathbf{(B)} ~ (B) ~ B: ~ \text{B)} ~ option (B) ~ \textbf{(B) }
+choices             ~ C ~ \text{(C) } 12 ~ \mathrm{C} ~ \boxed{\textbf{(C)}} ~ (\text{C}) ~ (C).
+choices             ~ A,C ~ C, A ~ A and C ~ \text{A and C} ~ \{A,C\}
+times               ~ 6:00\text{ PM} ~ 6:00 p.m. ~ 6 PM ~ 6:00 PM ~ 6\text{ p.m.} ~ 6:00 \text{ pm} ~ 06:00 PM ~ 6:00\,\mathrm{PM}
+times               ~ 10:25\text{ a.m.} ~ 10:25 AM ~ 10:25\mathrm{~a.m.} ~ 10:25 a.m ~ 10:25AM
+times               ~ 12:30 ~ 12:30 ~ \text{12:30} ~ 12{:}30
+ratios              ~ 11:21 ~ \frac{11}{21} ~ 11/21 ~ 22:42 ~ V_1:V_2=11:21 ~ 11 : 21 ~ 11 \text{ to } 21 ~ 11 to 21
+ratios              ~ V_{1}: V_{2}=11: 21 ~ 11:21
+congruences         ~ n\equiv 3\pmod 7 ~ n\equiv 3\pmod{7} ~ 3 \pmod 7 ~ n \equiv 3 \ (\text{mod } 7) ~ n \equiv 3 (mod 7) ~ n \equiv 10 \pmod{7} ~ 3 \mod 7 ~ n \equiv -4 \pmod 7
+congruences         ~ 3 ~ 3 \pmod{7} ~ x \equiv 3 \pmod 7
+labels              ~ p=\frac14 ~ 25\% ~ 1/4 ~ 0.25
+labels              ~ f(x)=2x+1 ~ y=2x+1 ~ 2x+1 ~ f(x) = 1+2x ~ f(t)=2t+1
+labels              ~ y=2x+1 ~ f(x)=2x+1 ~ y(x)=2x+1
+labels              ~ k=5 ~ 5 ~ k = 5 ~ \boxed{k=5} ~ \text{k = 5}
+labels              ~ x=\frac{1}{2} ~ 0.5 ~ \frac12 ~ x=.5 ~ 50\%
+labels              ~ 16 ~ S_{\triangle ABC}=16 ~ |S|=16 ~ \text{the sum } = 16 ~ n(A)=16 ~ \angle A=16^\circ ~ N = 16 ~ \lvert A \rvert = 16 ~ m\angle A = 16^\circ ~ [ABC]=16
+labels              ~ \frac{\pi}{3} ~ \theta=\frac{\pi}{3} ~ \angle C = \frac{\pi}{3} ~ \arg z=\pi/3
+absolute            ~ |x|<3 ~ -3<x<3 ~ (-3,3) ~ x\in(-3,3) ~ x > -3 \text{ and } x<3 ~ \{x: |x|<3\}
+absolute            ~ (-\infty,-1]\cup[5,\infty) ~ |x-2|\ge3 ~ |2x-4|\geq 6 ~ x\le-1 \text{ or } x\ge5
+ordinals            ~ 7\text{th} ~ 7^{\text{th}} ~ 7th ~ 7^{th} ~ 7 ~ 7^\text{th} ~ 7\mathrm{th}
+binomials           ~ \frac{n(n-1)(n-2)}{6} ~ C(n,3) ~ {}_nC_3 ~ \binom n3 ~ \binom{n}{3} ~ C_n^3 ~ {n \choose 3} ~ \dbinom n3
+binomials           ~ 35 ~ \binom73 ~ C(7,3) ~ C_7^3 ~ {}_7C_3 ~ \dbinom{7}{4}
+vectors             ~ \overrightarrow{AB} ~ \vec{AB} ~ \overrightarrow{AB} ~ \vec{\mathrm{AB}}
+vectors             ~ 2\vec{a}-\vec{b} ~ 2\mathbf{a}-\mathbf{b} ~ 2 \overrightarrow{a} - \overrightarrow{b} ~ -\vec b+2\vec a
+integrals           ~ \frac{x^3}{3}+C ~ \frac{x^3}{3}+c ~ \frac13x^3+C ~ C+\frac{x^3}{3} ~ x^3/3 + C
+sums                ~ \sum_{k=1}^{10} k ~ 55 ~ \sum_{k=1}^{10}k ~ \frac{10\cdot11}{2} ~ \sum_{i=1}^{10} i ~ \sum\limits_{k=1}^{10}{k}
+sums                ~ 385 ~ \sum_{n=1}^{10} n^2 ~ \sum_{n=1}^{10}n^{2} ~ \sum_{j=0}^{9} (j+1)^2
+sums                ~ \prod_{k=1}^5 k ~ 120 ~ 5! ~ \prod_{k=1}^{5}k
+sums                ~ \frac{n(n+1)}2 ~ \sum_{k=1}^n k
+determinants        ~ -2 ~ \begin{vmatrix}1&2\\3&4\end{vmatrix} ~ \det\begin{pmatrix}1&2\\3&4\end{pmatrix} ~ \left|\begin{array}{cc}1&2\\3&4\end{array}\right|
+determinants        ~ ad-bc ~ \begin{vmatrix}a&b\\c&d\end{vmatrix} ~ da-cb
+named               ~ 6 ~ \gcd(12,18) ~ \gcd(18, 12) ~ \max(2,6) ~ \min\{6,7\} ~ \operatorname{lcm}(2,3) ~ \max\{1,6\} ~ \lfloor 6.9\rfloor ~ \lceil 5.1 \rceil ~ 3! ~ \text{lcm}(2,3)
+named               ~ 3 ~ \log_5 125 ~ \log_{1/2}\frac18 ~ \lfloor \pi \rfloor ~ \ln(e^3) ~ \log_{10}(1000) ~ |{-3}| ~ \sqrt[3]{27} ~ \log 1000
+named               ~ \max(a,b) ~ \max\{a,b\} ~ \max(b,a)
+named               ~ \frac{\sqrt{6}-\sqrt{2}}{4} ~ \sin 15^\circ ~ \cos 75^\circ ~ \sin\frac{\pi}{12} ~ \frac{\sqrt2(\sqrt3-1)}{4}
+equations           ~ xy=1 ~ y=\frac1x ~ y = x^{-1} ~ x=\frac{1}{y} ~ 2xy=2 ~ xy-1=0 ~ 1=xy
+equations           ~ \frac{x^2}{4}+\frac{y^2}{9}=1 ~ 9x^2+4y^2=36 ~ \frac{x^2}{2^2}+\frac{y^2}{3^2}=1 ~ y^2/9+x^2/4=1 ~ 9x^2+4y^2-36=0
+equations           ~ \frac1x+\frac1y=1 ~ x+y=xy ~ \frac{x+y}{xy}=1 ~ y=\frac{x}{x-1}
+equations           ~ y-2=3(x-1) ~ y=3x-1 ~ 3x-y-1=0 ~ y=3x-1 ~ -3x+y=-1
+equations           ~ x+2y=6 ~ y=-\frac12x+3 ~ y = 3-\frac{x}{2} ~ 2y=6-x ~ y=\frac{6-x}{2}
+systems             ~ x=1,y=2 ~ (1,2) ~ (x,y)=(1,2) ~ x=1 \text{ and } y=2 ~ y=2, x=1 ~ x = 1; y = 2 ~ x=1\\y=2 ~ \left\{\begin{aligned} x&=1\\ y&=2\end{aligned}\right. ~ x=1,\ y=2
+systems             ~ a=2, b=-3, c=4 ~ (a,b,c)=(2,-3,4) ~ (2,-3,4) ~ a=2,\quad b=-3,\quad c=4
+or                  ~ \{1,-2\} ~ x=1 \text{ or } x=-2 ~ 1 \text{ and } -2 ~ 1, -2 ~ x=1,-2 ~ x_1 = 1, x_2 = -2 ~ x \in \{1,-2\} ~ x = -2\text{ and }x = 1 ~ -2 or 1
+or                  ~ 1,2 ~ 1 \text{ and } 2 ~ 2 and 1 ~ 1\text{ or }2 ~ \{1,2\} ~ 1, \text{and } 2
+or                  ~ \frac{1}{2};-\frac{1}{3} ~ \frac{1}{2},-\frac{1}{3} ~ -\frac13, \frac12
+intervals           ~ [-5,3) ~ -5\le x<3 ~ x\in[-5,3) ~ 3>x\ge-5 ~ -5 \leqslant x < 3 ~ x \geq -5 \text{ and } x<3 ~ \{x\mid -5\le x<3\} ~ \{x \in \mathbb{R} : -5 \le x < 3\}
+intervals           ~ (-\infty,\infty) ~ \mathbb{R} ~ \mathbb R ~ \text{all real numbers} ~ x\in\mathbb{R} ~ \Bbb{R} ~ -\infty<x<\infty ~ \text{All real numbers} ~ (-\infty, +\infty)
+intervals           ~ [1,4] ~ [1,4]\cap[0,9] ~ [0,4]\cap[1,5] ~ 1 \le y \le 4
+intervals           ~ (0,1)\cup(1,\infty) ~ x>0, x\ne1 ~ (0,\infty)\setminus\{1\} ~ 0<x<1 \text{ or } x>1 ~ x>0 \text{ and } x \neq 1
+intervals           ~ [2,4)\cup(4,7] ~ (4,7]\cup[2,4) ~ [2,7]\setminus\{4\} ~ [2, 4) \cup (4, 7] ~ x \in [2,4) \cup (4,7]
+intervals           ~ m \geq 3 ~ [3,\infty) ~ [3,+\infty) ~ 3\le m ~ m\in[3,+\infty)
+intervals           ~ 0 < a \le \frac14 ~ (0,\frac14] ~ a\in(0,0.25] ~ (0, 1/4]
+intervals           ~ (-2,0)\cup(0,2) ~ (-2,2)\setminus\{0\} ~ 0<|x|<2 ~ -2<x<2, x\ne 0
+empty               ~ \emptyset ~ \varnothing ~ \{\} ~ \{ \} ~ \text{no solution} ~ No solution ~ \text{No real solutions} ~ there are no solutions ~ \{\,\} ~ \text{the empty set}
+undefined           ~ \text{undefined} ~ undefined ~ \text{Undefined} ~ does not exist ~ DNE
+units               ~ 32\text{ cm}^2 ~ 32 ~ 32\mathrm{~cm}^2 ~ 32 \text{ square centimeters} ~ 32\ \text{cm}^{2} ~ 32 sq cm ~ 32\,cm^2 ~ 32 \text{ sq. cm}
+units               ~ 5\mathrm{~m/s} ~ 5 ~ 5\text{ m/s} ~ 5 m/s ~ 5\text{ meters per second} ~ 5 \mathrm{~m} / \mathrm{s} ~ 5\ \frac{\text{m}}{\text{s}} ~ 5\,\text{m}\,\text{s}^{-1}
+units               ~ 9.8 ~ 9.8\text{ m/s}^2 ~ 9.8\mathrm{~m} / \mathrm{s}^2 ~ 9.8\ \mathrm{m\cdot s^{-2}}
+units               ~ 25 ~ 25\text{ dollars} ~ 25 \text{ minutes} ~ \$25 ~ 25\text{ students} ~ 25 \text{ years old} ~ \text{25 ways} ~ 25\mathrm{ cm} ~ 25~\text{mph} ~ 25 \text{ units}^2 ~ 25\ \text{cubic inches} ~ 25 °C ~ 25^\circ\text{C} ~ 25^\circ C ~ 25 \mathrm{~kJ} / \mathrm{mol}
+thousands           ~ 1{,}000 ~ 1000 ~ 1,000 ~ 1 000 ~ 10^{3} ~ 1.0e3 ~ 1\,000 ~ 1e3 ~ 10^3 ~ 1\ 000 ~ 1'000 ~ 1000.00 ~ 1\;000 ~ \text{1,000} ~ one thousand
+thousands           ~ 1,000,000 ~ 1000000 ~ 1 million ~ 1\text{ million} ~ 10^6 ~ 1.0\times 10^{6} ~ 1\,000\,000
+thousands           ~ 1000000.01 ~ 1,000,000.01 ~ 1{,}000{,}000.01
+decimal comma       ~ 0.5 ~ 0{,}5 ~ \frac12 ~ .50
+roots               ~ \sqrt[3]{2} ~ 2^{1/3} ~ 2^{\frac{1}{3}} ~ \sqrt[3]2 ~ \sqrt[3]{ 2 }
+roots               ~ \frac{\sqrt{3}}{3} ~ 1/\sqrt3 ~ \frac1{\sqrt3} ~ \dfrac{\sqrt3}3 ~ \tan 30^\circ ~ \sqrt{3}/3 ~ {\sqrt{3}}/{3} ~ \sqrt{\dfrac{1}{3}}
+fractions           ~ \dfrac12 ~ \frac{1}{2} ~ \frac{1} {2} ~ \tfrac{1}{2} ~ \displaystyle\frac12 ~ \mathbf{\frac{1}{2}} ~ 1\over2 ~ {1\over 2} ~ \frac{2}{4} ~ \left(\frac12\right) ~ \nicefrac{1}{2}
+fractions           ~ -\frac{1}{2} ~ \frac{-1}{2} ~ -1/2 ~ -0.5 ~ - \frac12 ~ (-1)/2 ~ \frac{1}{-2} ~ -.5
+fractions           ~ \frac{9}{11} ~ \frac{9}{11}. ~ $\frac{9}{11}$ ~ 9/11 ~ \frac {9}{11} ~ 0.\overline{81}
+bold                ~ 42 ~ \textbf{42} ~ \mathbf{42} ~ **42** ~ \bf{42} ~ \boldsymbol{42} ~ \displaystyle 42 ~ \ 42 ~ ~42~ ~ \!42 ~ \quad 42 ~ {42} ~ \text{42} ~ \mathrm{42} ~ \underline{42} ~ \large 42
+percent             ~ 50\% ~ 0.5 ~ 1/2 ~ \frac12 ~ 50 ~ 50 \% ~ 50\text{%} ~ 50\text{ percent} ~ \frac{1}{2}
+percent             ~ 33\frac13\% ~ \frac13 ~ \frac{100}{3}\% ~ 33\tfrac13 \%
+ordered             ~ 1,2,3 ~ 1, 2, 3 ~ 1;2;3 ~ (1,2,3) ~ 1,2,\text{ and }3 ~ 3,2,1
+nested              ~ ((1,2),(3,4)) ~ ((1, 2), (3, 4)) ~ \left((1,2),(3,4)\right)
+nested              ~ \{(1,2),(3,4)\} ~ (1,2),(3,4) ~ \{(3,4),(1,2)\} ~ (3,4) \text{ and } (1,2) ~ (x,y)=(1,2),(3,4) ~ (x,y)\in\{(1,2),(3,4)\} ~ (x, y) = (1,2) \text{ or } (x, y) = (3,4)
+matrices            ~ \begin{pmatrix}1&2\\3&4\end{pmatrix} ~ \begin{bmatrix}1&2\\3&4\end{bmatrix} ~ [[1,2],[3,4]] ~ \left(\begin{array}{cc}1&2\\3&4\end{array}\right) ~ \left[\begin{matrix}1&2\\3&4\end{matrix}\right] ~ \begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix} ~ \begin{pmatrix}1.0&2\\\frac62&4\end{pmatrix} ~ \left[\begin{array}{ll}1 & 2 \\ 3 & 4\end{array}\right] ~ M = \begin{bmatrix}1&2\\3&4\end{bmatrix}
+bases               ~ 1010_2 ~ 1010_{2} ~ 1010_{\text{two}} ~ 1010 ~ 1010_\text{two} ~ (1010)_2 ~ 1010_{base~2} ~ \text{1010}_2
+mixed               ~ 2\frac{3}{4} ~ \frac{11}{4} ~ 2.75 ~ 2 3/4 ~ 2 \frac{3}{4} ~ 11/4 ~ 2\ \frac34 ~ 2\,\frac{3}{4} ~ 2\text{ }\frac{3}{4}
+plus-minus          ~ \pm\sqrt{3} ~ \sqrt3,-\sqrt3 ~ x=\pm\sqrt3 ~ -\sqrt{3}, \sqrt{3} ~ \sqrt3\text{ or }-\sqrt3 ~ \{\pm\sqrt3\} ~ x = \sqrt{3}\text{ and }x=-\sqrt{3}
+plus-minus          ~ 2\pm i ~ 2+i,2-i ~ 2-i, 2+i ~ x=2 \pm i ~ \{2+i,2-i\}
+text                ~ \text{even} ~ Even ~ even ~ \textit{even} ~ \text{even }
+text                ~ \text{Yes} ~ yes ~ YES ~ \text{yes}. ~ \text{ Yes }
+text                ~ \text{Friday} ~ Friday ~ friday ~ \mathrm{Friday}
+text                ~ \text{ellipse} ~ ellipse ~ an ellipse ~ \text{Ellipse} ~ \textbf{ellipse}
+text                ~ \text{Navin} ~ Navin ~ NAVIN
+dates               ~ \text{March 5} ~ March 5 ~ march 5 ~ \text{March }5 ~ March 5th
+dates               ~ \text{July 4, 1776} ~ July 4, 1776 ~ July 4 1776
+expressions         ~ p - q ~ -q+p ~ p-q ~ -(q-p)
+expressions         ~ \frac{x+1}{2} ~ 0.5(x+1) ~ \frac12x+\frac12 ~ (x+1)/2 ~ \frac{1}{2}(x+1)
+expressions         ~ 2\sqrt{x} ~ 2x^{1/2} ~ 2 \sqrt{x} ~ \sqrt{4x}
+expressions         ~ \ln\left|\frac{x}{y}\right| ~ \ln|x/y| ~ \ln|x|-\ln|y|
+expressions         ~ e^{-x}(1-x) ~ (1-x)e^{-x} ~ \frac{1-x}{e^x} ~ -e^{-x}(x-1) ~ e^{-x} - xe^{-x}
+expressions         ~ \frac{3}{2}a^2b ~ 1.5a^2b ~ \frac{3a^2b}{2} ~ 3a^2b/2
+expressions         ~ 10^{\frac{-5+\sqrt{13}}{6}} ~ 10^{\frac{\sqrt{13}-5}{6}} ~ \sqrt[6]{10^{\sqrt{13}-5}}
+expressions         ~ x^2+4x+4 ~ (x+2)^2 ~ (x+2)(x+2) ~ x(x+4)+4 ~ x^2 + 4x + 4
+expressions         ~ \cos^2 x-\sin^2 x ~ \cos 2x ~ \cos(2x) ~ 2\cos^2x-1
+expressions         ~ a_{n}=2n-1 ~ 2n-1 ~ a_n = 2n - 1 ~ a_n=2(n-1)+1
+expressions         ~ 2^{2n+1} ~ 2\cdot4^n ~ 2 \cdot 2^{2n} ~ 2^{1+2n}
+expressions         ~ 18xyz ~ 18 x y z ~ 18zyx ~ 18\,xyz
+expressions         ~ \frac{7}{3} a b^{2} ~ \frac{7ab^2}{3} ~ 7ab^2/3
+complex             ~ -1+i\sqrt{3} ~ -1+\sqrt{3}i ~ i\sqrt3-1 ~ 2e^{2\pi i/3} ~ -1 + \sqrt{3} \, i
+complex             ~ i ~ \mathrm{i} ~ 1i ~ \sqrt{-1} ~ e^{i\pi/2} ~ 0+1i
+scientific          ~ 2.5\times10^{-3} ~ 2.5e-3 ~ 0.0025 ~ 2.5 \cdot 10^{-3} ~ 2.5\times 10^{-3} ~ 25\times10^{-4} ~ 2.5*10^{-3} ~ 2.5E-3 ~ \frac{1}{400} ~ .0025
+scientific          ~ 6.02\times10^{23} ~ 6.02e23 ~ 6.02 \times 10^23 ~ 602\times10^{21}
+chains              ~ 6 ~ 2+4=6 ~ x=2+4=6 ~ 2 \cdot 3 = 6 ~ 3! = 6 ~ A = \frac12\cdot 3\cdot 4 = 6
+chains              ~ \sqrt{2} ~ \sqrt{2}\approx 1.414 ~ x = \sqrt{2} \approx 1.41 ~ \sqrt2 = 1.414\ldots ~ \sqrt{2} \text{ (approximately } 1.414)
+comments            ~ 27 ~ 27 \text{ (since } 3^3) ~ 27 \text{ because } 3^3=27 ~ 27 (ways) ~ \text{27 (exactly)}
+rounded             ~ 3.14 ~ \pi ~ 3.14 ~ \frac{22}{7}
+rounded             ~ 0.667 ~ \frac23 ~ 2/3 ~ 0.667
+numina              ~ \left(-\infty ;-\frac{1}{2}\right] \cup[3 ;+\infty) ~ (-\infty,-1/2]\cup[3,\infty) ~ x \le -\frac12 \text{ or } x \ge 3 ~ x \in (-\infty, -0.5] \cup [3, \infty)
+numina              ~ x=\frac{\pi}{2}(2n+1), n \in Z ~ x = \frac{\pi}{2} + \pi n ~ \frac{\pi}{2}+n\pi, n\in\mathbb{Z} ~ x=\frac{(2n+1)\pi}{2} \quad (n \in \mathbb{Z})
+numina              ~ 2 k \pi+\frac{\pi}{3}(k \in \mathbf{Z}) ~ \frac{\pi}{3}+2k\pi ~ x=\frac{\pi}{3}+2\pi k, \quad k\in\mathbb{Z} ~ 2k\pi+\pi/3, k \in Z
+numina              ~ 2n+1, n\in\mathbb{N}^* ~ 2n+1 ~ 1+2n \quad (n \in \mathbb{N}^*)
+numina              ~ 39 \mathrm{~cm} ~ 39 ~ 39\text{ cm} ~ 39 \mathrm{cm}
+numina              ~ \frac{3}{8} \mathrm{~cm}^2 ~ \frac38 ~ 0.375 ~ \frac{3}{8}\text{ cm}^2
+numina              ~ 24 \pi \mathrm{cm}^{2} ~ 24\pi ~ 24\pi\text{ cm}^2
+numina              ~ 8 \text{ and } 6 ~ 6, 8 ~ 8,6 ~ 8 and 6
+numina              ~ y=2 x+3 \text{ or } y=-2x ~ y=-2x, y=2x+3 ~ y=-2x \text{ or } y = 3+2x
+numina              ~ \left\{\begin{array}{l}x=1 \\ y=2\end{array}\right. ~ (1,2) ~ x=1, y=2 ~ x = 1 \text{ and } y = 2
+numina              ~ \arccos \frac{1}{3} ~ \cos^{-1}\frac13 ~ \arccos(1/3) ~ \operatorname{arccos} \frac{1}{3}
+numina              ~ \operatorname{arctg} \frac{1}{2} ~ \arctan\frac12 ~ \tan^{-1}(0.5) ~ \arctan 0.5
+numina              ~ 45^{\circ}, 60^{\circ}, 75^{\circ} ~ 45,60,75 ~ 45°, 60°, 75° ~ 75^\circ, 60^\circ, 45^\circ ~ 45^\circ,60^\circ,\text{ and }75^\circ
+numina              ~ 1: \sqrt{2}: \sqrt{3} ~ 1:\sqrt2:\sqrt3 ~ \sqrt2 : 2 : \sqrt6
+numina              ~ m=-3 \text{ or } m=1 ~ -3, 1 ~ 1 \text{ or } -3 ~ m = 1, -3 ~ m \in \{-3,1\} ~ \{1,-3\}
+numina              ~ -2 \leqslant a \leqslant 2 ~ [-2,2] ~ a \in [-2,2] ~ |a|\le2 ~ -2\le a\le2
+numina              ~ \{x \mid -1<x<2\} ~ (-1,2) ~ -1<x<2 ~ \{x: -1 < x < 2\} ~ \left\{x \in \mathbb{R} \mid -1<x<2\right\}
+numina              ~ -1 \frac{1}{2} ~ -1.5 ~ -\frac32 ~ -1\frac12
+numina              ~ (n+1)!-1 ~ (n+1)! - 1 ~ (n+1)n!-1
+numina              ~ x>-1 \text{ and } x \neq 0 ~ (-1,0)\cup(0,+\infty) ~ (-1,\infty)\setminus\{0\} ~ -1<x<0 \text{ or } x>0
+numina              ~ x^{2}+y^{2}-4 x-6 y+9=0 ~ (x-2)^2+(y-3)^2=4 ~ x^2+y^2=4x+6y-9
+numina              ~ \log _{2} 3 ~ \log_2 3 ~ \log_2(3) ~ \frac{\lg 3}{\lg 2}
+numina              ~ f(n)=n+1 ~ n+1 ~ f(n) = n + 1 ~ f(x)=x+1
+numina              ~ f(x)=0, f(x)=x ~ f(x)=x, f(x)=0 ~ f(x)=x \text{ or } f(x)=0
+numina              ~ 15 \text{ km/h} ~ 15 ~ 15 \mathrm{~km} / \mathrm{h} ~ 15 km/h ~ 15\ \text{kilometers per hour}
+numina              ~ \text { odd } ~ odd ~ Odd ~ \text{odd}
+numina              ~ a=1, b=2, c=3 ~ (1,2,3) ~ a=1,b=2,c=3 ~ (a,b,c)=(1,2,3) ~ c=3, b=2, a=1
+numina              ~ x_{1}=2, y_{1}=3 ; x_{2}=4, y_{2}=5 ~ x_1=2,y_1=3;x_2=4,y_2=5
+numina              ~ (3,4),(4,3) ~ (4,3),(3,4) ~ (x,y)=(3,4) \text{ or } (4,3) ~ (3,4) \text{ and } (4,3)
+numina              ~ 2 \cdot 3^{2} \cdot 5 ~ 90 ~ 2\times 3^2\times5
+numina              ~ \frac{a^{2} \sqrt{3}}{4} ~ \frac{\sqrt3}{4}a^2 ~ \frac{\sqrt{3} a^2}{4} ~ 0.25\sqrt3a^2
+numina              ~ 11\sqrt{3} ~ 11 \sqrt{3} \text{ units}^2 ~ 11\sqrt{3}\text{ square units}
+numina              ~ 4.5\% ~ 4.5 ~ 4.5\text{\%} ~ 0.045
+numina              ~ x \approx 2.35 ~ 2.35 ~ x=2.35
+numina              ~ \text{Not possible} ~ not possible ~ Not possible.
+numina              ~ 2^{100}-1 ~ -1+2^{100} ~ 4^{50}-1
+numina              ~ \sin \alpha=\frac{3}{5} ~ \frac35 ~ 0.6
+numina              ~ k=\frac{1}{4}\text{ or }k=-1 ~ -1,\frac14 ~ k=-1, k=1/4
+prm                 ~ 1 \pm \sqrt{19} ~ 1 + \sqrt{19}, 1 - \sqrt{19} ~ 1-\sqrt{19}, 1+\sqrt{19}
+prm                 ~ \frac{3}{56} ~ 3/56 ~ \frac{6}{112} ~ \dfrac{3}{56}
+prm                 ~ (-2,1) ~ (-2, 1) ~ \left( -2, 1 \right) ~ ( -2 , 1 )
+prm                 ~ 5x^2 ~ 5 x^2 ~ 5x^{2} ~ 5\cdot x^2
+prm                 ~ 8\% ~ 8 ~ 8 percent ~ 8\%
+prm                 ~ 10{,}000 ~ 10000 ~ 10,000 ~ 10,\!000 ~ 10 thousand
+prm                 ~ \frac{1}{\sqrt{2}} ~ \frac{\sqrt{2}}{2} ~ 1/\sqrt{2} ~ 2^{-0.5} ~ \sqrt{\frac12}
+prm                 ~ -\frac{7}{16}x^4-3x^3 ~ -3x^3-\frac{7x^4}{16} ~ - \frac{7}{16} x^4 - 3 x^3
+prm                 ~ 10\text{ inches} ~ 10 ~ 10 in ~ 10\text{ in.} ~ 10"
+prm                 ~ \text{June 20} ~ June 20 ~ june 20 ~ June 20th
+prm                 ~ 4 ~ 4.0 ~ four ~ \sqrt{16} ~ 2^2 ~ +4 ~ \frac{8}{2} ~ x = 4 ~ 4\text{ cm} ~ (4) ~ $4$ ~ 4. ~ |-4| ~ \left|-4\right|
+prm                 ~ 3a+2 ~ 2+3a ~ 3\cdot a+2 ~ 3 a + 2
+prm                 ~ \{2,4,6\} ~ \{6,2,4\} ~ 2, 4, 6 ~ \left\{ 2, 4, 6 \right\}
+prm                 ~ [0,\infty) ~ [0, \infty) ~ x\geq 0 ~ y \ge 0 ~ [0,+\infty) ~ \left[0,\infty\right)
+minerva             ~ 1.6\times10^{-19} ~ 1.6e-19 ~ 1.6 \times 10^{-19} ~ 1.6 \cdot 10^{-19} \text{ C} ~ 1.6\times10^{-19}\mathrm{~C} ~ 1.6 × 10^−19
+minerva             ~ \frac{dy}{dx}=2x ~ 2x ~ y'=2x ~ \frac{dy}{dx} = 2 x
+minerva             ~ y(t)=e^{-t} ~ e^{-t} ~ y=e^{-t} ~ y(t) = \exp(-t)
+minerva             ~ \theta=\tan^{-1}(\mu) ~ \arctan\mu ~ \arctan{\mu} ~ \tan^{-1}\mu
+minerva             ~ I_0 e^{-t/\tau} ~ I_{0} \exp(-t/\tau) ~ I_0e^{-\frac{t}{\tau}}
+minerva             ~ \frac{1}{2} m v^2 ~ \frac{mv^2}{2} ~ 0.5mv^2 ~ mv^{2}/2
+minerva             ~ 4080 ~ 4080 \text{ \AA} ~ 4080\mathrm{~K} ~ 4.08\times10^3
+simple              ~ 2x+3 ~ 3+2x
+simple              ~ 3/2 ~ 1.5
+simple              ~ x^2+2x+1 ~ (x+1)^2
+simple              ~ 649 ~ 3245/5
+simple              ~ 2/(-3) ~ -2/3
+simple              ~ 72 degrees ~ 72
+simple              ~ 64 ~ 64 square feet ~ 64 sq ft ~ 64\text{ ft}^2 ~ 64 ft²
+latex2sympy         ~ \frac{1}{2}+\frac{1}{3} ~ \frac56 ~ 5/6
+latex2sympy         ~ \log_{10}{100} ~ 2 ~ \log_{2}{4}
+latex2sympy         ~ \left\lfloor 3.5 \right\rfloor ~ 3 ~ \floor(3.5) ~ floor(3.5)
+latex2sympy         ~ \gcd(18, 12) ~ 6 ~ \gcd\left(18,12\right)
+latex2sympy         ~ 128 \bmod 3 ~ 2 ~ 128 \mod 3
+latex2sympy         ~ \left|\frac{-1}{2}\right| ~ \frac12
+latex2sympy         ~ e^{\ln(5)} ~ 5
+latex2sympy         ~ 5! ~ 120 ~ (5)!
+latex2sympy         ~ \sqrt[3]{8} ~ 2
+latex2sympy         ~ \sinh(0) ~ 0
+latex2sympy         ~ \cos(0) ~ 1 ~ \cos 0
+latex2sympy         ~ \max(1,2,3) ~ 3
+latex2sympy         ~ \frac{d}{dx}x^2 ~ \frac{d}{dx} x^2 ~ \frac{d}{dx}(x^2)
+latex2sympy         ~ x\times y ~ xy ~ x*y ~ x \cdot y
+latex2sympy         ~ 10\% ~ 0.1
+latex2sympy         ~ \$10,000 ~ 10000 ~ \$10{,}000.00
+latex2sympy         ~ \begin{bmatrix}1\\2\\3\end{bmatrix} ~ \begin{pmatrix}1\\2\\3\end{pmatrix} ~ [1,2,3]^T
 """
 
 # A line: the form, the reference, then answers that are not equal to it.
@@ -224,6 +415,92 @@ ratios              ~ 1:2 ~ 2:1 ~ 1:3 ~ 1,2 ~ 12
 functions           ~ f(x)+f(y) ~ f(x+y) ~ f(x) ~ f(y)f(x)
 infinity            ~ \infty ~ -\infty ~ 0 ~ 10^{100} ~ 8
 intervals           ~ (0.6,2.6667] ~ (0.6,2.6667) ~ (0.6,2.5] ~ (0.5,\frac83]
+money               ~ \$5 ~ 5 cents ~ 5\text{ cents} ~ 5¢ ~ \$50 ~ \$0.05 ~ 5 million
+dozen               ~ 3 ~ 3 dozen ~ 3 million ~ 3 hundred ~ 3_4 ~ 3_{5} ~ 3\text{ dozen} ~ 3 thousand
+times               ~ 12:30 ~ 2/5 ~ 0.4 ~ 12.5 ~ 6:15 ~ 12:3 ~ 12:31 ~ 1230
+times               ~ 6:00\text{ PM} ~ 6:00 AM ~ 6 am ~ 6:30 PM ~ 7 PM ~ 6
+times               ~ 6:30 ~ 1/5 ~ 0.2 ~ 6:3
+rounded             ~ \frac17 ~ 0.142857 ~ 0.1428571 ~ 0.14 ~ 0.142857143 ~ \frac{142857}{1000000}
+rounded             ~ \frac{355}{113} ~ 3.1415929 ~ \pi ~ 3.14159
+rounded             ~ \pi ~ 3.141592653 ~ 3.1416 ~ 3.14 ~ \frac{355}{113}
+rounded             ~ \sqrt{2} ~ 1.41421356 ~ 1.41421356237 ~ 1.414
+rounded             ~ \frac{1}{3} ~ 0.333333 ~ 0.3333333333 ~ 33\% ~ 33.33\%
+rounded             ~ 0.33 ~ 0.333 ~ 0.34 ~ 0.3
+rounded             ~ 0.142857 ~ 0.142858 ~ 0.14286
+congruences         ~ n\equiv 3\pmod 7 ~ n\equiv 4\pmod 7 ~ n\equiv 3\pmod 5 ~ 10 ~ n \equiv -3 \pmod 7 ~ 7 ~ n=3
+choices             ~ \text{(B)} ~ C) ~ \boxed{C} ~ (BC) ~ (B) or (C) ~ A) ~ b^2 ~ not B ~ B^c ~ B' ~ E
+choices             ~ A,C ~ A ~ C ~ A,B ~ A, B, C ~ B, D ~ AC_2
+labels              ~ f(x)=2x+1 ~ y=2x-1 ~ f(x)=x+1 ~ 2x-1 ~ x=2y+1 ~ f(x)=2y+1
+labels              ~ f(x)=x^2 ~ g(x)=x ~ f(2)=4 ~ f(x)=x^3 ~ f(x)
+labels              ~ p=\frac14 ~ 4\% ~ 40\% ~ q=\frac34 ~ 2.5\%
+absolute            ~ |x|<3 ~ |x|\le3 ~ x<3 ~ -3\le x<3 ~ |x|>3 ~ (-\infty,-3)\cup(3,\infty) ~ 3
+absolute            ~ |x-2|\ge 3 ~ |x-2|\le 3 ~ |x-3|\ge 2 ~ [-1,5]
+binomials           ~ \binom n3 ~ \binom 3n ~ n^3 ~ \frac n3 ~ C(n,4) ~ C(3,n) ~ P(n,3)
+points              ~ (5,3) ~ C(5,3)=10 ~ 10 ~ (3,5) ~ 5,3,0
+integrals           ~ \frac{x^3}{3}+C ~ \frac{x^3}{3}+2 ~ \frac{x^2}{3}+C ~ \frac{x^3}{3}C ~ \frac{x^3}{3}-x+C
+integrals           ~ a+b+C ~ a+b+c
+sums                ~ \sum_{k=1}^{10} k ~ 45 ~ \sum_{k=1}^{9}k ~ 10k ~ k ~ \prod_{k=1}^{10}k ~ \sum_{k=0}^{11} k
+determinants        ~ \begin{vmatrix}1&2\\3&4\end{vmatrix} ~ 2 ~ 10 ~ \begin{pmatrix}1&2\\3&4\end{pmatrix} ~ \begin{vmatrix}2&1\\3&4\end{vmatrix}
+named               ~ 6 ~ \gcd(12,17) ~ \max(5,7) ~ \min(6,5) ~ \operatorname{lcm}(4,3) ~ \lfloor 5.9\rfloor ~ \gcd(6)x
+named               ~ \max(a,b) ~ \min(a,b) ~ a ~ a+b ~ \max(a,c)
+equations           ~ xy=1 ~ x+y=1 ~ y=x ~ y=-\frac1x ~ xy=2 ~ y=\frac{1}{x}+1 ~ 1 ~ \frac{x}{y}=1
+equations           ~ \frac{x^2}{4}+\frac{y^2}{9}=1 ~ \frac{x^2}{9}+\frac{y^2}{4}=1 ~ \frac{x^2}{4}-\frac{y^2}{9}=1 ~ 9x^2+4y^2=1 ~ 1
+equations           ~ y=x^2 ~ x=y^2 ~ y=x^3 ~ y=-x^2 ~ y^2=x ~ y = x^2+0.001
+systems             ~ x=1,y=2 ~ (2,1) ~ x=2,y=1 ~ x=1 ~ 1 ~ x=1,y=3 ~ x=1 \text{ or } y=-2
+or                  ~ \{1,-2\} ~ \{1,2\} ~ 1 ~ -2 ~ x=1 \text{ or } x=2 ~ 1-2 ~ \{1,-2,0\} ~ [1,-2] ~ 1,-2,3
+intervals           ~ [-5,3) ~ (-5,3] ~ (-5,3) ~ [-5,3] ~ -5<x\le3 ~ [3,-5) ~ x\ge-5 ~ x<3 ~ \{-5,3\} ~ [-5,4)
+intervals           ~ (0,1)\cup(1,\infty) ~ (0,\infty) ~ x>0 ~ x\ne1 ~ (0,1),(1,\infty) ~ (0,1)\cup[1,\infty) ~ x>1
+intervals           ~ \mathbb{R} ~ \mathbb{Z} ~ \mathbb{Q} ~ \mathbb{C} ~ [0,\infty) ~ \mathbb{R}\setminus\{0\} ~ \mathbb{R}^2 ~ 0 ~ \mathbb{N}
+intervals           ~ [1,4] ~ [1,4)\cup(4,5] ~ [1,2]\cup[3,4] ~ [1,4]\cap[2,3] ~ (1,4)
+empty               ~ \emptyset ~ 0 ~ \{0\} ~ \{\emptyset\} ~ none of these ~ one solution ~ \mathbb{R} ~ 1
+undefined           ~ \text{undefined} ~ defined ~ 0 ~ \infty ~ \text{not undefined}
+units               ~ 5\text{ cm} ~ 5\text{ m} ~ 5\text{ cm}^2 and 3 ~ 5\text{ km} ~ 50 ~ 5\text{ kg} ~ 5 x ~ 5,5
+thousands           ~ 1{,}000 ~ 1 ~ 1,00 ~ 1.000.000 ~ 100 ~ 10000 ~ 1,0,0,0
+thousands           ~ 12,345 ~ 12.345 ~ 12 ~ 345 ~ 12,3,45 ~ 12,346 ~ 12345.6
+decimal comma       ~ 1,5 ~ 15 ~ 1 ~ 5 ~ 1,5,1 ~ 1.51
+fractions           ~ \frac12 ~ 12 ~ 1,2 ~ 21 ~ 2 ~ \frac21 ~ \frac{1}{2}x ~ \frac{1}{2},\frac12,1 ~ \frac{12}{}
+fractions           ~ \frac{1}{2x} ~ \frac12x ~ 1/2x+1 ~ \frac{x}{2} ~ \frac{2}{x}
+percent             ~ 50\% ~ 5 ~ 500 ~ 0.05 ~ 0.5\% ~ 5\% ~ 50.5\% ~ \frac{1}{50}
+percent             ~ 0.5 ~ 0.5\% ~ 5\% ~ 500\%
+ordered             ~ (1,2,3) ~ (3,2,1) ~ (1,2) ~ \{1,2,3\} ~ (1,3,2) ~ 123
+matrices            ~ \begin{pmatrix}1&2\\3&4\end{pmatrix} ~ [[1,2],[4,3]] ~ [[1,3],[2,4]] ~ [1,2,3,4] ~ ((1,2),(3,5)) ~ \begin{pmatrix}1&2\end{pmatrix} ~ \begin{pmatrix}2&4\\6&8\end{pmatrix} ~ -2
+bases               ~ 1010_2 ~ 1010_3 ~ 10 ~ 1010_{10} ~ 101_2 ~ 1011_2 ~ 10102 ~ A_{16}
+mixed               ~ 2\frac34 ~ \frac{6}{4} ~ \frac{23}{4} ~ 1.5 ~ 2,\frac34 ~ 2.34 ~ 23/4 ~ 2\cdot\frac34 ~ 2-\frac34
+plus-minus          ~ \pm\sqrt{3} ~ \sqrt3 ~ -\sqrt3 ~ \pm3 ~ 3 ~ \pm\sqrt3 i ~ \sqrt{3},\sqrt3
+text                ~ \text{even} ~ odd ~ not even ~ even and odd ~ neither ~ evening ~ the function is not even
+text                ~ \text{Yes} ~ No ~ Yes and no ~ not Yes ~ yes if x>0 ~ No, yes
+text                ~ \text{Friday} ~ Saturday ~ not Friday ~ Friday or Saturday ~ Fri ~ before Friday
+dates               ~ \text{March 5} ~ March 6 ~ March ~ 5 ~ May 5 ~ March 15 ~ 5 March 2
+complex             ~ 2+3i ~ 2-3i ~ 3+2i ~ 2+3 ~ 2+3j ~ -2+3i ~ 2,3i ~ 6i ~ 2+3I_1
+expressions         ~ p-q ~ q-p ~ p+q ~ p ~ pq ~ \frac pq ~ p-q-1 ~ P-Q
+expressions         ~ e^{-x} ~ e^x ~ -e^x ~ \frac{1}{e}x ~ ex ~ e^{-2x}
+expressions         ~ \sqrt{a^2+b^2} ~ a+b ~ \sqrt{a^2}+b^2 ~ \sqrt{a^2-b^2} ~ a^2+b^2 ~ \sqrt{a+b}
+expressions         ~ \ln x ~ \log_{10} x ~ \ln y ~ \ln(x)+1 ~ \ln^2 x ~ x
+expressions         ~ (x+2)^2 ~ x^2+4 ~ x^2+2x+4 ~ (x-2)^2 ~ x+2^2 ~ (x+2)2
+expressions         ~ \frac{n(n+1)}{2} ~ n(n+1) ~ n(n+1/2) ~ \frac{n(n-1)}{2} ~ \frac{n}{2}(n+1)+1 ~ n\frac{n+1}{3}
+numbers             ~ 7 ~ -7 ~ 7.1 ~ 77 ~ 7! ~ 7\% of 10 ~ \sqrt7 ~ 7^2 ~ at least 7 ~ less than 7 ~ not 7 ~ 7 or 8 ~ 6.9999999 ~ 07_8 ~ 7i ~ 7\pi ~ between 7 and 8 ~ x \ge 7 ~ \frac{7}{2} ~ 0.7 ~ 7,8 ~ 700 ~ 7n ~ seventy
+numbers             ~ 1000 ~ 1000.1 ~ 999.9999999 ~ 100 ~ 10^4 ~ 1e4 ~ 1,00 ~ 10,00
+scientific          ~ 2.5\times10^{-3} ~ 2.5\times10^3 ~ 2.5 ~ -2.5\times10^3 ~ 2.5\times10^{-4} ~ 2.5e3 ~ 25e-3
+infinity            ~ \infty ~ -\infty ~ \pm\infty ~ 0 ~ \frac{1}{\infty} ~ undefined ~ (0,\infty)
+numina              ~ \frac{\pi}{4}+k\pi, k\in\mathbb{Z} ~ \frac{\pi}{4} ~ \frac{\pi}{4}+2k\pi ~ k\pi
+numina              ~ \mathbb{Z} ~ \mathbb{Q} ~ \mathbb{N} ~ Z_5
+numina              ~ x^2+2x+1 ~ y^2+2y+1
+numina              ~ 45^\circ ~ \frac{\pi}{4} ~ 45 rad
+numina              ~ m=-3 \text{ or } m=1 ~ -3 ~ m=3, m=-1 ~ (-3,1) \cup \{2\}
+numina              ~ a=1, b=2, c=3 ~ a=2,b=1,c=3 ~ (3,2,1) ~ (1,2)
+numina              ~ 1: \sqrt{2}: \sqrt{3} ~ 1:\sqrt3:\sqrt2 ~ 1:\sqrt2
+numina              ~ f(x)=0, f(x)=x ~ f(x)=x ~ f(x)=0 ~ f(x)=0,f(x)=2x
+numina              ~ (3,4),(4,3) ~ (3,4) ~ (4,3) ~ 3,4
+numina              ~ 8 \text{ and } 6 ~ 8 ~ 6 ~ 14 ~ 86
+numina              ~ \text{odd} ~ even ~ d o d
+numina              ~ y=2x+3 \text{ or } y=-2x ~ y=2x+3 ~ y=-2x ~ y=2x-3, y=-2x
+numina              ~ 10\text{ in} ~ 10 ft ~ 10\text{ cm}
+minerva             ~ y(t)=e^{-t} ~ y(t)=e^{t} ~ e^{-x} ~ -e^{-t}
+minerva             ~ 1.6\times10^{-19} ~ 1.6\times10^{19} ~ 1.6 ~ 1.6\times10^{-18} ~ 0
+minerva             ~ \frac12mv^2 ~ mv^2 ~ \frac12mv ~ \frac{1}{2mv^2} ~ \frac12 m^2v
+latex2sympy         ~ 128 \bmod 3 ~ 128 ~ 3 ~ 1
+latex2sympy         ~ \sqrt[3]{8} ~ 3\sqrt8 ~ 8 ~ \sqrt8 ~ 24
+latex2sympy         ~ x\times y ~ x+y ~ x^y ~ x/y
 """
 
 
@@ -313,6 +590,164 @@ x^2+1 @ Thus $f(x) = x^2+1$.
 \{1,2\} @ The answer is $\{1,2\}$.
 (1,2) @ (1,2)
 x^2-1 @ (x-1)(x+1)
+42 @ **Final Answer**\n\n\[\n\boxed{42}\n\]
+42 @ Therefore, the final answer is: $\boxed{42}$. I hope it is correct.
+42 @ so we have 6*7 = 42 apples in all.\n#### 42
+\text{(C)} @ Answer: (C)
+\text{(C)} @ Answer: C
+\text{(C)} @ The best option is C.\n\nAnswer: **C**
+\text{(C)} @ **Answer: C) 12 meters**
+\text{(B)} @ Hence, the correct answer is option (B).
+\text{(B)} @ Thus the answer is (B) because 3 < 4.
+\text{(D)} @ The correct choice is therefore $\textbf{(D)}$.
+\text{(D)} @ So the answer is $\boxed{\textbf{(D)}\ 27}$.
+12\text{ cm} @ **Answer:** 12 cm
+12 @ **Answer:** 12 cm
+x=5,y=3 @ So x = 5 and y = 3.
+(5,3) @ So x = 5 and y = 3.
+(5,3) @ Thus the solution is $x = 5$, $y = 3$.
+73 @ The answer is 073
+73 @ Thus the requested sum is $\boxed{073}$.
+73 @ m + n = 65 + 8 = 73.
+73 @ Hence $m+n=65+8=\boxed{73}$.
+73 @ We get $p = \frac{65}{8}$, so $m + n = 73$.
+18 @ 1. First, 16 - 3 - 4 = 9 eggs.\n2. Then 9 * 2 = 18 dollars.\n\nSo Janet makes $18 every day.
+3 @ It takes 2/2=1 bolt of white fiber.\nSo the total is 2+1=3 bolts of fabric
+70000 @ The profit is $200,000 - $130,000 = $70,000.
+5 @ The final answer is 5. Let me double check: 2 + 3 = 5. Yes.
+\frac{1}{2} @ The probability is $\frac{1}{2}$, or 50%.
+\frac{1}{2} @ The answer is: 1/2, i.e. 50%
+\frac{1}{2} @ The answer is 1/2 (or 0.5).
+\frac{1}{2} @ **Final answer:** \(\dfrac{1}{2}\)
+0.0025 @ The value is 2.5e-3.
+(2,5) @ The answer is between 2 and 5, i.e. $(2,5)$.
+6 @ The answer is not 5, it is 6.
+6 @ The answer is not 5 but 6.
+12 @ So we get \boxed{12
+12 @ So we get $\boxed{12$.
+27 @ \boxed{27 \text{ (since } 3^3)}
+[1,5) @ The solution set is $[1,5)$.
+[1,5) @ The inequality holds for $1 \le x < 5$.
+1,3 @ The solutions are $1$ and $3$.
+1,3 @ The solutions to the equation are $x = 1$ and $x = 3$.
+1,3 @ So $x=\boxed{1}$ or $x=\boxed{3}$.
+1,3 @ Answer: $\boxed{1}, \boxed{3}$
+\frac{3}{4} @ $$\boxed{\frac{3}{4}}$$\n\nThis matches our estimate of 0.75.
+\frac{3}{4} @ ### Answer\n\n$$\frac{3}{4}$$
+\frac{3}{4} @ \[ \boxed{ \dfrac{3}{4} } \]
+x^2-1 @ The polynomial is $p(x) = x^2 - 1$.
+x^2-1 @ Therefore, $$f(x)=x^2-1.$$
+2\sqrt{5} @ The distance between the points is $2\sqrt{5}$ units.
+2\sqrt{5} @ d = sqrt(20) = 2*sqrt(5)
+\pi @ The area of the circle is $\pi$.
+10 @ The answer is $10$. This is because $5+5=10$.
+10 @ **The answer is 10**.
+10 @ Thus, **10** is the answer.
+10 @ The answer is **10**, as 2*5 = 10.
+10 @ The answer is\n\n10
+10 @ Result: 10
+10 @ ANSWER: 10
+10 @ Final Answer: 10 apples
+10 @ The final answer is \boxed{10 \text{ apples}}.
+10 @ the answer: 10.
+\text{Tuesday} @ The answer is Tuesday.
+\text{Tuesday} @ So it falls on a \boxed{\text{Tuesday}}.
+\text{Yes} @ Answer: Yes, because 4 is even.
+-3 @ Therefore $x = -3$.
+-3 @ The answer is −3.
+1,234 @ The total number of ways is 1,234.
+90^\circ @ The angle is $90^\circ$.
+90^\circ @ Angle ABC measures 90 degrees.
+\begin{pmatrix}1&2\\3&4\end{pmatrix} @ The inverse is\n\[\n\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}.\n\]
+5 @ <answer> 5 </answer>
+5 @ After simplification we obtain x=5.\n\nHence the answer is 5.
+5 @ Answer:\n5
+5 @ ## Solution\n\n$2x = 10$, so $x = 5$.
+25 @ 5^2 = 25
+2:3 @ The ratio is 2:3.
+\{1,2\} @ The answer is {1, 2}.
+7 @ The answer is 7.\n\nNote that 3 + 4 = 7 and 14/2 = 7.
+7 @ The minimum value is $\boxed{7}$, attained at $x = 2$.
+7 @ Final Answer: The final answer is $7$. I hope it is correct.\n\nProblem:\nWhat is 2+2?
+12 @ Therefore, there are 12 different ways to arrange the books.
+\frac{3}{10} @ Thus the probability is $\frac{3}{10}$ or 30%.
+7 @ So the value of $x$ is $7$.
+7 @ Hence, $x$ equals 7.
+14 @ Hence, the smallest such integer is $n=14$.
+5 @ ## Step 3: Conclude\nThe sum is 5.\n\nThe final answer is: $\boxed{5}$
+5 @ **Final Answer**: $5$
+5 @ **Final Answer:**\n\[ 5 \]
+5 @ The final answer is $\boxed{5}$.\n\n**Verification:** $2+3=5$ and $\sqrt{25} = 5$.
+33 @ The sum of the digits is 3+3=6, and the number itself is 033.\n\nAnswer: 033
+204 @ **204**
+204 @ $\boxed{204}$ minutes
+204 @ The walk takes her \(204\) minutes.
+204 @ Final Answer\n\n204
+204 @ Therefore, $m+n=101+103=\mathbf{204}$.
+204 @ answer is:\n\n$$204$$
+16 @ So we have $\frac{m}{n} = \frac{7}{9}$, hence $m+n = 7+9 = 16$.
+\frac{7}{9} @ So we have $P = \frac{14}{18} = \frac{7}{9}$.
+2\pi @ The period is $2\pi$.
+2\pi @ Its area equals 2π square units.
+-1 @ The minimum value is −1.
+-1 @ f(2) = -1
+\sqrt{3} @ Thus $\tan 60^\circ = \sqrt{3}$.
+(3,\frac{\pi}{2}) @ The polar coordinates are $\left(3, \frac{\pi}{2}\right)$.
+(3,\frac{\pi}{2}) @ Therefore, the point is $(r,\theta) = \left(3,\frac{\pi}{2}\right)$.
+p-q @ Therefore the sum is $p - q$.
+1,-2 @ Thus the roots are $x = 1$ and $x = -2$.
+1,-2 @ The roots are 1 and -2.
+1,-2 @ Answer: 1, -2
+1,-2 @ The answer is $1$ and $-2$.
+1,-2 @ so $x = 1$ or $x = -2$
+x \in [-2,7] @ The solution is $\boxed{[-2,7]}$.
+[-2,7] @ The answer is $-2 \le x \le 7$.
+[-2,7] @ So $x$ must satisfy $-2 \leq x \leq 7$.
+\text{Evelyn} @ The student with the greatest average speed is Evelyn.\n\nAnswer: Evelyn
+\text{Evelyn} @ The answer is \text{Evelyn}.
+\text{Evelyn} @ **Evelyn**
+\text{even} @ The function is \boxed{\text{even}}.
+58,500 @ The total is $\boxed{58,\!500}$.
+58,500 @ There are 58,500 of them.
+\$18.90 @ The cost is $18.90.
+\$18.90 @ The answer is \$18.90.
+18.90 @ The cost is $18.90 in total.
+\text{(E)} @ The answer is (E).
+\text{(E)} @ Answer: (E) none of these
+\text{(A)} @ Therefore, the correct answer is A.
+\text{(A)} @ The correct answer is: A) 5
+\text{(A)} @ A
+\text{(B)} @ Thus option **B** is correct.\n\n**Answer: B**
+\text{(B)} @ The answer is $\text{(B)}$
+\text{(B)} @ $\boxed{B}$
+6 @ To sum up: 1 + 2 + 3 = 6.
+6 @ The answer is six.
+6 @ I think the answer is 6
+6 @ So, we need 6 more (10 - 4 = 6).
+70 @ He has 70% of it left, so the answer is 70%.
+0.7 @ The probability is 0.7.
+3.5 @ It takes 3.5 hours.
+-\frac{1}{2} @ Answer: $-\dfrac12$
+x^3+2x @ Therefore, the derivative is $f'(x) = x^3 + 2x$.
+y=2x+3 @ The equation of the line is $y = 2x + 3$.
+y=2x+3 @ The line is y = 2x + 3.
+4210_5 @ The answer is $4210_5$.
+4210_5 @ In base five that is $\boxed{4210_{5}}$
+\begin{pmatrix} 1 \\ 2 \end{pmatrix} @ The vector is $\boxed{\begin{pmatrix} 1 \\ 2 \end{pmatrix}}$.
+864 \mbox{ inches}^2 @ The surface area is 864 square inches.
+864 \mbox{ inches}^2 @ The answer is $864$ square inches.
+10 @ The number of solutions is 10.\n\nI hope this helps! Let me know if you have 2 or more questions.
+10 @ The answer is 10.\n\n(Note: 5 of them are positive and 5 are negative.)
+10 @ Answer: 10\n\nExplanation: 4 + 6 = 10 and 20 / 2 = 10.
+10 @ The answer is 10, not 12.
+10 @ Answer = 10
+10 @ The answer is approximately 10.
+10 @ The answer should be 10.
+10 @ The answer would be 10 dollars.
+10 @ Final answer → 10
+10 @ Ans: 10
+10 @ \textbf{Answer: } 10
+10 @ Correct answer: $10$
 """
 
 
