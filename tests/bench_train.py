@@ -212,23 +212,13 @@ def compare_options(args):
         *runs, evaluated = [out / world / "runs" / name for name in ("cal1", "cal2", "cal3", "eval")]
         for seed, run in enumerate([*runs, evaluated]):
             if not (run / "labels.jsonl").is_file():
-                make_synthetic_run(run, world, seed, 300 if run == evaluated else 120)
+                make_synthetic_run(run, world, seed, 300 if run == evaluated else 160)
         plan.append(("synthetic", world, runs, evaluated, args.seeds[:1]))  # three sets with a seed, not one with three
     plan += [("demo", f"{a}-{b}", [f"{args.quality}/{a}/32"], f"{args.quality}/{b}/32", args.seeds) for a, b in PAIRS]
     for kind, name, runs, evaluated, seeds in plan:
-        options = [
-            "--study",
-            "options",
-            "--eval",
-            evaluated,
-            "-n",
-            16,
-            "--configs",
-            args.configs,
-            "--fraction",
-            args.fraction,
-        ]
-        trainer.main([str(word) for word in [*runs, *options, "--workers", 1, "-o", out / name, "--seed", *seeds]])
+        options = f"--study options -n 16 --workers 1 --configs {args.configs} --search {args.search}"
+        paths = ["--fraction", args.fraction, "--eval", evaluated, "-o", out / name, "--seed", *seeds]
+        trainer.main([*map(str, runs), *options.split(), *map(str, paths)])
         studies[kind].append(common.read_json(out / name / "options.json")["rows"])
     report = {kind: [pool(rows) for rows in zip(*found, strict=True)] for kind, found in studies.items()}
     for kind, rows in report.items():
@@ -256,12 +246,8 @@ def main(argv=None):
     add("--quality", metavar="FOLDER", help="compare 03's options; FOLDER has the demo's labelled runs")
     add("--configs", type=int, help="configurations a search (default: 6, with --full 100, with --quality 20)")
     add("--seeds", type=int, nargs="+", help="default: 32 42, with --full and --quality 32 42 52")
-    add(
-        "--fraction",
-        type=float,
-        default=1.0,
-        help="of the problems of each calibration set, for --quality (default: 1)",
-    )
+    add("--fraction", type=float, default=1.0, help="of the calibration problems, for --quality (default: 1)")
+    add("--search", choices=("paper", "halving"), default="paper", help="of 03, for --quality (default: paper)")
     add("--device", default="cpu", help="cpu or cuda (default: cpu)")
     add("-o", "--out", default="runs/quality", help="where --quality keeps runs and scorers (default: %(default)s)")
     args = parser.parse_args(argv)
@@ -269,9 +255,7 @@ def main(argv=None):
     args.seeds = args.seeds or ([32, 42, 52] if args.full or args.quality else [32, 42])
     torch.set_num_threads(1)
     report = compare_options(args) if args.quality else ratios(time_searches(args))
-    print(
-        json.dumps({"configs": args.configs, "seeds": args.seeds, "full": args.full, "device": args.device, **report})
-    )
+    print(json.dumps({**{name: getattr(args, name) for name in ("full", "configs", "seeds", "device")}, **report}))
 
 
 if __name__ == "__main__":

@@ -617,12 +617,12 @@ def test_errors_of_a_study_are_those_of_drawing_problems_and_scorers_again():
 def test_rows_of_the_options_study_share_a_search_and_differ_in_how_many_members_judge(tmp_path, monkeypatch):
     cal, other = make_run(tmp_path / "cal", problems=20, signal=0.5), make_run(tmp_path / "eval", seed=1, signal=0.5)
     usual = trainer.study_rows
-    few = ("as in the paper", "as in the paper, top 5", "as in the paper, top 10")
+    few = ("default", "default, top 5", "default, top 10")
     monkeypatch.setattr(trainer, "study_rows", lambda args: {name: usual(args)[name] for name in few})
     options = ["--study", "options", "--eval", str(other), "-n", "4", "--configs", "8", "--workers", "1"]
     trainer.main([str(cal), *options, "-o", str(tmp_path)])
     report = common.read_json(tmp_path / "options.json")
-    assert [path.name for path in (tmp_path / "options").iterdir()] == ["as in the paper@0-32.pt"]
+    assert [path.name for path in (tmp_path / "options").iterdir()] == ["default@0-32.pt"]
     labels = np.array([row["label"] for row in common.read_labels(other)]) > 0
     for members, row in zip((1, 5, 8), report["rows"], strict=True):
         best = train_run(cal, "--configs", 8, "--top", members, out=tmp_path / f"{members}.pt")
