@@ -5,6 +5,7 @@ as an ordinary user, and with each layer switched off in turn: then what the ban
 # ruff: noqa: SIM105, SIM905, UP031
 import json
 import os
+import resource
 import shutil
 import socket
 import subprocess
@@ -174,6 +175,7 @@ TRIES = {  # what must be protected: programs whose f returns a true value if th
         "link": "import os\ndef f(x):\n    os.link(OUT['folder'] + '/secret', 'mine')\n    return open('mine').read()\n",
         "symlink": "import os\ndef f(x):\n    os.symlink(OUT['folder'], 'd')\n    return os.listdir('d')\n",
         "list": "import os\ndef f(x): return os.listdir(OUT['folder'])\n",
+        "root before": "import os\ndef f(x): return os.listdir('/old')\n",
         "truncate": "import os\ndef f(x): return os.truncate(OUT['folder'] + '/secret', 0) is None\n",
         "shell": "import subprocess\ndef f(x): return subprocess.run(['/bin/sh', '-c', 'echo x > ' + OUT['folder'] + '/new']).returncode == 0\n",
         "home": "import os\ndef f(x): return set(os.listdir(OUT['home'])) & set(OUT['names'])\n",
@@ -196,12 +198,18 @@ TRIES = {  # what must be protected: programs whose f returns a true value if th
         "limits": "import resource\ndef f(x): return resource.prlimit(OUT['pid'], resource.RLIMIT_NOFILE)\n",
         "trace": "import ctypes\ndef f(x): return ctypes.CDLL(None).ptrace(16, OUT['pid'], None, None) == 0\n",
     },
+    "namespaces": {                                              # also if sockets are not refused
+        "tcp": "import socket\ndef f(x): return socket.create_connection(('127.0.0.1', OUT['port']), 1)\n",
+    },
     "seccomp": {
         "namespaces": "import ctypes\ndef f(x): return ctypes.CDLL(None).unshare(0x10000000) == 0\n",
         "keys": "import ctypes\ndef f(x): return ctypes.CDLL(None).syscall(%d, b'user', b'k', b'v', 1, -4) > 0\n" % (248 if sandbox_exec.X86 else 217),
         "memfd": "import os\ndef f(x): return os.memfd_create('m') >= 0\n",
     },
     "rlimits": {
+        "capabilities": "import ctypes\ndef f(x):\n    head, data = (ctypes.c_uint32 * 2)(0x20080522), (ctypes.c_uint32 * 6)()\n"
+                        "    ctypes.CDLL(None).capget(head, data)\n    return any(data)\n",
+        "address space": "import mmap\ndef f(x): return mmap.mmap(-1, 5 << 30)\n",
         "own limits": "import resource\ndef f(x): return resource.setrlimit(resource.RLIMIT_DATA, (1 << 40, 1 << 40)) is None\n",
         "descriptors": "import os\ndef f(x): return [os.dup(0) for _ in range(1000)]\n",
         "file size": "def f(x):\n    with open('big', 'wb') as h: return h.write(bytes(80 << 20)) >= 80 << 20\n",
@@ -284,13 +292,16 @@ BOMBS = {
 def test_bombs_are_bounded(pool):
     """Each ends as a failure, in bounded memory and time, and the jobs after and beside it do not notice."""
     bombs = {name: code for name, code in BOMBS.items() if name != "fork" or "processes=watched" not in pool.banner}
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     jobs = [job for name, code in bombs.items() for job in (
         (name, {"code": code, "tests": CHECK, "entry_point": "f", "cpu_s": 0.3, "wall_s": 4, "memory_mb": 600}),
         ("good", {"code": SQUARE, "tests": CHECK, "entry_point": "f"}))]  # fmt: skip
-    jobs.append(("flood", {"code": "while True: print('x' * 65536)\n", "tests": {"inputs": [""], "outputs": ["x"]}, "cpu_s": 2}))
+    for flood in ("while True: print('x' * 65536)\n", "import os\nfor _ in range(15): os.write(1, b'x\\n' * (2 << 20))\n"):
+        jobs.append(("flood", {"code": flood, "tests": {"inputs": [""], "outputs": ["x"]}, "cpu_s": 2}))
     for name, result in pool.imap_unordered(jobs):
         assert result.passed is (name == "good"), (name, result)
         assert result.memory_mb < 2.5 * 600 and result.wall_s < 8, (name, result)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400 << 10                  # of ours, too
 
 
 def test_killing_all_and_odd_sources_harm_nobody(pool):
@@ -312,7 +323,8 @@ def test_who_kills_the_server_has_failed():
         assert judge(pool, SQUARE).reason == "passed"
 
 
-def test_nothing_remains_when_the_caller_is_killed():
+@pytest.mark.parametrize("who", ["caller", "caller and server"])
+def test_nothing_remains_when_the_caller_is_killed(who):
     code = "import time\ndef f(x): time.sleep(1000)\n"
     script = f"from sandbox_exec import Pool\nwith Pool(1) as p:\n    print(p.servers[0].process.pid, flush=True)\n    list(p.imap_unordered([(1, dict(code={code!r}, tests='assert f(1)'))]))\n"
     caller = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, cwd=Path(sandbox_exec.__file__).parent)
@@ -321,6 +333,8 @@ def test_nothing_remains_when_the_caller_is_killed():
     forks = sandbox_exec.tree(server)
     assert len(forks) >= 2
     caller.kill()
+    if who == "caller and server":
+        sandbox_exec.kill(server)
     caller.communicate()
     wait_until(lambda: not any(running(pid) for pid in [server, *forks]))
 
@@ -342,7 +356,7 @@ def wait_until(condition, seconds=15):
 # ---- each layer off, in turn
 
 
-@pytest.mark.parametrize("off", [*LAYERS[1:], "namespaces and landlock", "namespaces and seccomp", "all but rlimits"])
+@pytest.mark.parametrize("off", [*LAYERS[1:], "namespaces and landlock", "namespaces and seccomp", "landlock and seccomp", "all but rlimits"])
 def test_without_a_layer_the_others_hold(off, outside, tmp_path, monkeypatch):
     """No forgery in any case; what the banner promises without the layer, it keeps; what it does not, it says."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
@@ -396,6 +410,7 @@ def test_as_an_ordinary_user(tmp_path):
                   f"F = {FORGERIES!r}\nwith Pool(2, require=sys.argv[1]) as p:\n"
                   "    jobs = [(n, dict(code=c, tests=t, entry_point='f', cpu_s=2, prelude='def helper(x): return x - 9\\n' * ('helper' in t))) for n, (c, t) in F.items()]\n"
                   f"    jobs += [('good', dict(code={SQUARE!r}, tests={CHECK!r}, entry_point='f'))]\n"
+                  "    jobs += [('wrote', dict(code='def f(path): return open(path + \"/mark\", \"w\")', tests=f'assert f({path!r})')) for path in ('', '/usr', '/dev')]\n"
                   "    print(json.dumps([p.banner, [n for n, r in p.imap_unordered(jobs) if r.passed]]))\n")  # fmt: skip
         open_to_all(tmp_path)
         as_user = {"user": 12345, "group": 12345, "extra_groups": [], "cwd": tmp_path, "capture_output": True, "text": True, "env": {"PATH": os.environ["PATH"]}}
