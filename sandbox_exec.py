@@ -73,7 +73,7 @@ LAYERS = ("rlimits", "subreaper", "namespaces", "landlock", "seccomp")
 LEVELS = {"rlimits": (), "seccomp": ("network", "signals"), "landlock": ("network", "signals", "files"),
           "namespaces": ("network", "signals", "files", "namespaces")}
 CPU_S, MEMORY_MB, TREE_FACTOR = 10, 1024, 1.5
-FILE_MB, SCRATCH_MB, OPEN_FILES, PROCESSES, STACK_MB = 64, 256, 128, 64, 64
+FILE_MB, SCRATCH_MB, OPEN_FILES, PROCESSES, STACK_MB = 64, 256, 256, 64, 64
 JUDGE_MEMORY_MB, JUDGE_JOBS, FRAME_LIMIT = 2048, 500, 64 << 20
 
 
@@ -711,6 +711,9 @@ class StandInClass(StandIn, type):
     """Class of the classes made for those of the other side; enumerations are iterated."""
     __call__, __iter__, __len__, __getitem__ = map(forward, ("__call__", "__iter__", "__len__", "__getitem__"))
 
+    def __new__(cls, *_):
+        raise Verdict("error: the tests derive a class from one of the program's, which cannot cross")
+
 
 class Peer:
     by_name = (type,)                               # what S may name to J: classes. A function of J's would run in J
@@ -844,6 +847,9 @@ class Peer:
             return ["value", name, *self.pack_all([getattr(value, part) for part in VALUES[name]] or [text], bag)]
         if isinstance(value, self.by_name) and (named := library_name(value)):
             return ["library", *named]
+        return self.export(value, bag)
+
+    def export(self, value, bag):
         number = self.export_ids.setdefault(id(value), len(self.exports))
         self.exports[number] = value
         if number in self.described:
@@ -869,7 +875,7 @@ class Peer:
             args = [arg if is_plain(arg) else repr(arg)[:1000] for arg in value.args]
             return ["exception", self.pack(type(value), bag), *self.pack_all(args, bag)]
         plain = [BASES[base](value) for base in BASES if isinstance(value, base)]
-        return ["object", self.pack(type(value), bag), *self.pack_all(plain, bag)]
+        return ["object", self.export(type(value), bag), *self.pack_all(plain, bag)]
 
     # ---- unpacking
 
@@ -1327,6 +1333,8 @@ class Examiner(Peer):
         other = args[0]
         if name == "__eq__":
             return self.equal(thing, other)
+        if name == "__contains__" and type(thing)._is_container:
+            return other in super().ask("copy", thing)
         foreign = self.number(other) is not None
         if not foreign and not is_plain(other) and name != "__contains__":
             return NotImplemented
@@ -1634,7 +1642,7 @@ class Cage:
     def enter(self):
         global proc_fd
         set_limit(resource.RLIMIT_STACK, STACK_MB << 20, soft=True)
-        set_limit(resource.RLIMIT_NOFILE, 256)
+        set_limit(resource.RLIMIT_NOFILE, OPEN_FILES)
         self.null = fcntl.fcntl(os.open("/dev/null", os.O_RDWR), fcntl.F_DUPFD_CLOEXEC, 100)
         if os.path.isdir("/proc/self"):
             proc_fd = fcntl.fcntl(os.open("/proc", os.O_RDONLY), fcntl.F_DUPFD_CLOEXEC, 100)
@@ -1783,7 +1791,6 @@ class Cage:
         set_limit(resource.RLIMIT_DATA, memory)
         set_limit(resource.RLIMIT_AS, 4 * memory)   # threads reserve much more than they use
         set_limit(resource.RLIMIT_FSIZE, FILE_MB << 20)
-        set_limit(resource.RLIMIT_NOFILE, OPEN_FILES)
         set_limit(resource.RLIMIT_CORE, 0)
         if job["cpu"]:
             set_limit(resource.RLIMIT_CPU, int(job["cpu"]) + 2)
@@ -1793,7 +1800,7 @@ class Cage:
             libc("prctl", PDEATHSIG, signal.SIGKILL)
             libc(CAPSET, struct.pack("<Ii", 0x20080522, 0), bytes(24))
         self.try_layer("landlock", libc, RESTRICT_SELF, self.ruleset, 0)
-        os.closerange(descriptors, 256)
+        os.closerange(descriptors, OPEN_FILES)
         self.try_layer("seccomp", self.filter_calls)
 
     def filter_calls(self):
