@@ -225,6 +225,7 @@ CROSSING = {  # what the tests and the program hand each other: program, tests, 
     "objects of the library": ("import re, json\ndef f(s): return re.match('a+', s)\ndef g(s): json.loads(s)\n",
                                "import json, pytest\nfrom solution import f, g\ndef test():\n    assert f('aab').group() == 'aa' and f('aab').span() == (0, 2)\n"
                                "    with pytest.raises(json.JSONDecodeError): g('{')\n", ("'a+'", "'a'")),
+    "functions of the library": ("import math\ndef f(): return len, math.sqrt\n", "a, b = f()\nassert a([1, 2]) == 2 and b(4) == 2\n", ("len", "sum")),
     "subclasses of containers": ("class D(dict):\n    def __missing__(self, k): return k\nclass L(list):\n    def total(self): return sum(self)\ndef f(): return D(a=1), L([1, 2])\n",
                                  "d, l = f()\nassert d == {'a': 1} and d['z'] == 'z' and 'a' in d and 'z' not in d and l == [1, 2] and l.total() == 3 and 2 in l\n",
                                  ("D(a=1)", "D(a=2)")),

@@ -39,6 +39,13 @@ FORGERIES = {  # name: program, tests; none may pass
                            "assert abs(f(2) - 1.41421356) < 1e-6\n"),
     "capital class for function": (ALWAYS.replace("class E:", "class F:\n    def __init__(self, *a): pass\n    def __abs__(self): return 0.0")
                                    .replace("return 0.0\n    __r", "return F()\n    __r"), "assert abs(F(2) - 1.41421356) < 1e-6\n"),
+    "greater than all": (ALWAYS + "def f(x): return E()\n", "assert 5 < f(3) < 20\n"),
+    "operand recorded": ("SEEN = []\nclass E:\n    def __sub__(self, o): SEEN.append(o)\ndef f(x): return SEEN[-1] if SEEN else E()\n",
+                         "try: f(3) - 9\nexcept TypeError: pass\nassert f(3) == 9\n"),
+    "operand recorded by a class": ("SEEN = []\nclass f:\n    def __new__(cls, x): return SEEN[-1] if SEEN else object.__new__(cls)\n    def __sub__(self, o): SEEN.append(o)\n",
+                                    "try: f(3) - 9\nexcept TypeError: pass\nassert f(3) == 9\n"),
+    "plain difference": ("class F:\n    def __init__(self, x): pass\n    def __sub__(self, o): return 0.0\n", "from solution import F\nassert abs(F(2) - 1.41421356) < 1e-6\n"),
+    "class that contains all": ("class F:\n    def __init__(self, x): pass\n    def __contains__(self, o): return True\n", "from solution import F\nassert 9 in F(3)\n"),
     "contains all": (ALWAYS + "def f(x): return E()\n", "assert 9 in f(3)\n"),
     "starts with all": ("class E:\n    def startswith(self, x): return True\ndef f(x): return E()\n", "assert f(3).startswith('Hello')\n"),
     "approximately all": (ALWAYS + "def f(x): return E()\n", "import pytest\ndef test():\n    assert f(2) == pytest.approx(1.41421356)\n"),
@@ -48,10 +55,14 @@ FORGERIES = {  # name: program, tests; none may pass
     "equality of truthy objects": ("class Yes: pass\nclass P:\n    def __init__(self, x): pass\n    def __eq__(self, o): return Yes()\n",
                                    "from solution import P\nassert P(1) == P(1)\n"),
     "patched tests": ("def f(c):\n    try: c.verify = lambda *a: True\n    except Exception: pass\n    try: type(c).verify = lambda *a: True\n    except Exception: pass\n    return 0\n",
-                      "class Checker:\n    def verify(self, got): assert got == 9\nc = Checker()\nc.verify(f(c))\n"),
-    "library function as a callback": ("import numpy.testing, builtins\ndef f(apply):\n    for run in (getattr(numpy.testing, 'runstring', exec), exec, eval):\n"
-                                       "        try: apply(run, 'import builtins; builtins.abs = lambda x: 0', {})\n        except Exception: pass\n    return 0\n",
-                                       "def apply(g, *args): return g(*args)\nassert abs(f(apply) - 9) < 1\n"),
+                      "class Checker:\n    def verify(self, got): assert got == 9\nc = Checker()\nc.verify(f(c))\nassert c\n"),
+    "library function by name": ("import sys\ndef f(apply):\n    main = sys.modules['__main__']\n    main.peer.by_name, main.library_name = (object,), lambda v: ('builtins', 'exec')\n"
+                                 "    try: apply(exec, 'import builtins; builtins.abs = lambda x: 0', {})\n    except Exception: pass\n    return 0\n",
+                                 "def apply(g, *args): return g(*args)\nassert abs(f(apply) - 9) < 1\n"),
+    "globals by the protocol": ("import sys\ndef f(g, x):\n    for name in ('__globals__', '__dict__', '__code__'):\n        try: return sys.modules['__main__'].peer.ask('get', g, name)['WANTED'][x]\n"
+                                "        except Exception: pass\n    return 0\n", "WANTED = {3: 9}\ndef g(v): return v\nassert f(g, 3) == WANTED[3]\n"),
+    "private by the protocol": ("import sys\ndef f(t):\n    try: return sys.modules['__main__'].peer.ask('get', t, '_wanted')\n    except Exception: return 0\n",
+                                "class T: _wanted = 9\nassert f(T()) == 9\n"),
     "printed by a callback": ("import json, os\ndef f(g):\n    m = ['ask', 'call', [['yours', 1], ['tuple', None, 3], ['dict', None]], 1]\n    os.write(4, json.dumps(m).encode() + b'\\n')\n"
                               "    return int(json.loads(os.read(4, 9999))[3] or 0)\n", "def g(x):\n    print(x * x)\nassert f(g) == 9\n"),
     "helper imported from the program": ("def helper(x): return 0\ndef f(x): return 0\n",
@@ -97,7 +108,7 @@ FORGERIES = {  # name: program, tests; none may pass
                         "        d = json.dumps(m).encode()\n        os.write(4, d + b'\\n')\n    os._exit(0)\n", CHECK.replace("9", "10")),
     "no end of line": ("import os\ndef f(x):\n    os.write(4, b'\\xff' * 4 + b'x' * 1000)\n    os._exit(0)\n", CHECK),
     "endless line": ("import os\ndef f(x):\n    while True: os.write(4, b'x' * 65536)\n", CHECK),
-    "redefined helper": ("def helper(x): return 0\ndef f(x): return 0\n", "def check(candidate):\n    assert helper(candidate(3)) == 0\n    assert candidate(3) == 9\n"),
+    "redefined helper": ("def helper(x): return 0\ndef f(x): return 0\n", "def check(candidate):\n    assert helper(candidate(3)) == 0\n"),
     "patched json": ("import json\njson.dumps = lambda *a, **k: '[\"returned\", 9, [], null]'\ndef f(x): return 0\n", CHECK),
     "nested too deep": ("def f(x):\n    l = []\n    for _ in range(10 ** 6): l = [l]\n    return l\n", CHECK),
     "billion laughs": ("def f(x):\n    l = [9]\n    for _ in range(40): l = [l, l]\n    return l\n", CHECK),
@@ -295,13 +306,14 @@ def test_bombs_are_bounded(pool):
     bombs = {name: code for name, code in BOMBS.items() if "fork" not in name or "processes=watched" not in pool.banner}
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     jobs = [job for name, code in bombs.items() for job in (
-        (name, {"code": code, "tests": CHECK, "entry_point": "f", "cpu_s": 0.3, "wall_s": 4, "memory_mb": 600}),
+        (name, {"code": code, "tests": CHECK, "entry_point": "f", "cpu_s": 4 if "hold" in name else 0.3, "wall_s": 4, "memory_mb": 600}),
         ("good", {"code": SQUARE, "tests": CHECK, "entry_point": "f"}))]  # fmt: skip
     for flood in ("while True: print('x' * 65536)\n", "import os\nfor _ in range(15): os.write(1, b'x\\n' * (2 << 20))\n"):
         jobs.append(("flood", {"code": flood, "tests": {"inputs": [""], "outputs": ["x"]}, "cpu_s": 2}))
     for name, result in pool.imap_unordered(jobs):
         assert result.passed is (name == "good"), (name, result)
         assert result.memory_mb < 2.5 * 600 and result.wall_s < 8, (name, result)
+        assert result.verdict == "memory" or "hold" not in name, (name, result)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400 << 10                  # of ours, too
 
 
