@@ -57,6 +57,7 @@ VERDICTS = [
     (SQUARE, "def test_f(no_such_fixture):\n    assert f(3) == 9\n", "error: the tests need the fixture 'no_such_fixture'"),
     ("def f(x): return bytearray(1 << 40)\n", CHECK, "memory"),
     ("import os\ndef f(x): os.abort()\n", CHECK, "killed"),
+    ("def f(x): return 'x' * (100 << 20)\n", CHECK, "failed: ValueError: more data than may cross at once, in: assert candidate(3)"),
     ("import sys\ndef f(x): sys.exit(0)\n", CHECK, "failed: SystemExit: 0, in: assert candidate(3) == 9"),
     ("import os\ndef f(x): os._exit(0)\n", CHECK, "failed: the program ended (exit status 0) before it answered"),
     ("print(int(input()) ** 2)\n", stdio(("3", "9"), ("4", "16\n")), "passed"),
@@ -155,7 +156,7 @@ LEGITIMATE = {
                  "    try:\n        signal.setitimer(signal.ITIMER_REAL, .02)\n        while True: pass\n    except T: return x * x\n",
     "future and main guard": "from __future__ import annotations\ndef f(x: int | None): return x * x\n"
                              "if __name__ == '__main__':\n    input(); raise SystemExit(1)\n",
-    "300 MB": "def f(x):\n    y = bytearray(300 << 20)\n    return x * x + y[5]\n",
+    "300 MB": "def f(x):\n    y = bytearray(b'x') * (300 << 20)\n    return x * x + y[5] - 120\n",
 }
 
 
@@ -164,6 +165,7 @@ def test_legitimate_programs_pass(pool, name):
     needs = {"multiprocessing": "namespaces", "subprocess": "namespaces"}.get(name)      # /dev/shm; an interpreter below root's home
     result = judge(pool, LEGITIMATE[name])
     assert result.reason == "passed" or (needs and needs not in pool.servers[0].protected)
+    assert name != "300 MB" or 300 < result.memory_mb < 400
 
 
 def test_numpy_values_cross_with_their_types(pool):
@@ -174,6 +176,8 @@ def test_numpy_values_cross_with_their_types(pool):
              "    a = np.zeros((2, 3)); h(a)\n    assert a.shape == (2, 3) and a.sum() == 6\n")  # fmt: skip
     assert judge(pool, code, tests).reason == "passed"
     assert judge(pool, code.replace("+= 1", "+= 2"), tests).passed is False
+    loaded = "import sys\nthere = 'numpy' in sys.modules\nimport numpy\ndef f(x): return x * x * there\n"
+    assert judge(pool, loaded).reason == "passed"                # a program that wants it need not load it
 
 
 CROSSING = {  # what the tests and the program hand each other: program, tests, and a change to the program that must fail
@@ -225,6 +229,7 @@ CROSSING = {  # what the tests and the program hand each other: program, tests, 
     "objects of the library": ("import re, json\ndef f(s): return re.match('a+', s)\ndef g(s): json.loads(s)\n",
                                "import json, pytest\nfrom solution import f, g\ndef test():\n    assert f('aab').group() == 'aa' and f('aab').span() == (0, 2)\n"
                                "    with pytest.raises(json.JSONDecodeError): g('{')\n", ("'a+'", "'a'")),
+    "a name like a test's": ("def test_it(x): return x * x\n", "from solution import test_it\ndef test_a():\n    assert test_it(3) == 9\n", ("x * x", "x")),
     "functions of the library": ("import math\ndef f(): return len, math.sqrt\n", "a, b = f()\nassert a([1, 2]) == 2 and b(4) == 2\n", ("len", "sum")),
     "subclasses of containers": ("class D(dict):\n    def __missing__(self, k): return k\nclass L(list):\n    def total(self): return sum(self)\ndef f(): return D(a=1), L([1, 2])\n",
                                  "d, l = f()\nassert d == {'a': 1} and d['z'] == 'z' and 'a' in d and 'z' not in d and l == [1, 2] and l.total() == 3 and 2 in l\n",
@@ -246,6 +251,31 @@ def test_data_between_tests_and_program(pool, name):
     assert old in code
     assert judge(pool, code, tests).reason == "passed"
     assert judge(pool, code.replace(old, new), tests).passed is False
+
+
+LEAVING = {  # tests after which the judge would call a wrong answer right
+    "builtins": "import builtins\nbuiltins.abs = lambda x: 0\nassert f(3) == 9\n",
+    "attribute": "import math\nmath.fabs = lambda x: 0\nassert f(3) == 9\n",
+    "alias": "import math as m\nm.fabs = lambda x: 0\nassert f(3) == 9\n",
+    "setattr": "import math\nsetattr(math, 'fabs', lambda x: 0)\nassert f(3) == 9\n",
+    "mock": "from unittest.mock import patch as p\np('builtins.abs', lambda x: 0).start()\nassert f(3) == 9\n",
+    "environment": "import os\nos.environ['LEFT'] = '1'\nassert f(3) == 9\n",
+    "random": "import random\nrandom.seed(1)\nassert f(3) == 9\n",
+}
+
+
+@pytest.mark.parametrize("name", LEAVING)
+def test_judge_is_renewed_after_tests_that_change_it(name):
+    look = "import math, os\nassert f(3) == 0 and abs(f(3) - 9) == math.fabs(f(3) - 9) == 9 and 'LEFT' not in os.environ\n"
+    with Pool(1) as pool:
+        def judges():
+            return sandbox_exec.tree(pool.servers[0].process.pid)
+
+        assert judge(pool, SQUARE).reason == "passed"
+        first = judges()
+        assert judge(pool, SQUARE).reason == "passed" and judges() == first != []          # these tests left nothing
+        assert judge(pool, SQUARE, LEAVING[name]).reason == "passed" and judges() == []
+        assert judge(pool, "def f(x): return 0\n", look).reason == "passed"
 
 
 def test_stdio_is_a_real_file_and_lenient_about_blanks(pool):
@@ -272,6 +302,7 @@ def test_time_is_limited(pool):
                              "entry_point": "f", "cpu_s": 0.5})
             for code in (SPIN, SLEEP, CHILD_SPINS, IGNORES, BACKTRACK) for style in ("judge", "stdio")]  # fmt: skip
     jobs.append((("generator", "judge"), {"code": "def f():\n    while True: yield 1\n", "tests": "assert sum(f()) == 1\n", "cpu_s": 0.5}))
+    jobs.append((("tests", "judge"), {"code": SQUARE, "tests": "assert f(3)\nwhile True: pass\n", "cpu_s": 0.5}))
     for (code, _), result in pool.imap_unordered(jobs):
         assert result.reason == "timeout" and result.detail.startswith("wall" if code == SLEEP else "cpu"), (code, result)
         assert result.wall_s < (3 if code == SLEEP else 7), (code, result)
