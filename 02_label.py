@@ -260,6 +260,7 @@ def stub_of(problem):
 # Extraction of code
 
 FENCE = re.compile(r"^([ \t]*)(```+|~~~+)(.*)$")
+INPUT = re.compile(r"\binput\(|\bstdin\b|\bopen\(0")
 
 
 def extract_code(response, problem):
@@ -281,7 +282,7 @@ def extract_code(response, problem):
         body = as_body(block, problem)
         if body:
             return body
-    able = [(block, tree) for block, tree in trees if tree and (defined(tree) if name else reads_input(block))]
+    able = [(block, tree) for block, tree in trees if tree and (defined(tree) if name else INPUT.search(block))]
     able = able or [(block, tree) for block, tree in trees if tree]
     if able:
         return with_wanted_name(*able[-1], problem)
@@ -330,10 +331,6 @@ def defined(tree):
     return names + [target.id for target in targets if isinstance(target, ast.Name)]
 
 
-def reads_input(code):
-    return re.search(r"\binput\(|\bstdin\b|\bopen\(0", code)
-
-
 def as_body(code, problem):
     """prompt + completion, where the prompt opens a function and the completion is its body."""
     prelude = problem.get("prelude", "")
@@ -342,12 +339,11 @@ def as_body(code, problem):
     tree = parsed(code)
     if tree is None and code.lstrip("\n").startswith((" ", "\t")):
         body = code
-    elif tree and any(isinstance(node, ast.Return) for top in tree.body if not hasattr(top, "name") for node in ast.walk(top)):
-        body = textwrap.indent(code, "    ")
     else:
-        return None
-    program = prelude.rstrip("\n") + "\n" + body + "\n"
-    return program if parsed(program) else None
+        loose = [node for top in tree.body if not hasattr(top, "name") for node in ast.walk(top)] if tree else []
+        body = textwrap.indent(code, "    ") if any(isinstance(node, ast.Return) for node in loose) else None
+    program = body and prelude.rstrip("\n") + "\n" + body + "\n"
+    return program if program and parsed(program) else None
 
 
 def with_wanted_name(code, tree, problem):
@@ -404,18 +400,15 @@ def extract_answer(response, reference=None):
     candidates = [answer for answer in announcements if answer]
     if not candidates:
         return final if len(final) <= 300 and is_bare(final) else last_formula_or_number(final, reference)
-    if reference is not None and is_integer(analyse(reference).keys):  # "the answer is m + n, where ..., so it is 204"
+    if reference is not None and is_integer(reference):  # "the answer is m + n, where ..., so it is 204"
         after = last_formula_or_number(final[final.rfind(candidates[0]) + len(candidates[0]) :], reference)
-        candidates = [answer for answer in [*candidates, after or ""] if stands_for_integer(answer)] or candidates
+        candidates = [answer for answer in [*candidates, after or ""] if is_integer(answer)] or candidates
     return candidates[0]
 
 
-def stands_for_integer(answer):
-    return is_integer(analyse(answer).keys + analyse(answer).values)
-
-
-def is_integer(keys):
-    keys = (key[1] if key[0] == "given" else key for key in keys)
+def is_integer(answer):
+    found = analyse(answer)
+    keys = [key[1] if key[0] in ("given", "gold") else key for key in [*found.keys, *found.values]]
     return any(key[0] == "num" and whole(key[1]) for key in keys)
 
 
@@ -499,7 +492,7 @@ def is_bare(text):
 
 def last_formula_or_number(text, reference):
     """The last formula or number; where the reference lists several, with those joined to it."""
-    formulas = [f for f in FORMULA.finditer(text) if not re.search(r"\\(?:black)?square|\\(?:checkmark|qed)", f[0], re.I)]
+    formulas = [f for f in FORMULA.finditer(text) if not re.search(r"(?i)\\(black)?square|\\checkmark|\\qed", f[0])]
     formulas = [f for f in formulas if re.search(r"[\d=<>^+]|\\[a-z]", f[0])] or formulas  # rather not "$x$"
     numbers = [n for n in NUMBER.finditer(text) if not formulas or n.start() >= formulas[-1].end()]
     numbers = [n for n in numbers if text[: n.start()].rstrip()[-1:] not in ("+", "-", "*", "/", "^")]
@@ -519,7 +512,8 @@ def last_formula_or_number(text, reference):
 
 
 def is_formula(text):
-    return not re.search(r"(?<![A-Za-z\\])(?!and\b|sqrt|sin|cos|tan|log)[A-Za-z]{3}", text) and analyse(text).kind == "math"
+    words = re.search(r"(?<![A-Za-z\\])(?!and\b|sqrt|sin|cos|tan|log)[A-Za-z]{3}", text)
+    return not words and analyse(text).kind == "math"
 
 
 def extract_text(response, reference=None):
@@ -628,22 +622,15 @@ def rounds_to(gold, given):
         alike = gold[:-1] == given[:-1] and len(gold[-1]) == len(given[-1]) and len(pairs) == len([*children(given)])
         labelled = gold[0] == "list" and any(item[0] == "rel" for pair in pairs for item in pair)
         return alike and not labelled and all(item_key(a) == item_key(b) or rounds_to(a, b) for a, b in pairs)
-    decimal, places = literal(gold)
-    written = literal(given)[1] or given[0] in CONTAINERS | {"pct"} or variables(given) or is_infinite(given)
+    decimal, places = gold[1:] if gold[0] == "num" else (0, 0)
+    decimals = given[0] == "num" and given[2]
+    written = decimals or given[0] in CONTAINERS | {"pct"} or variables(given) or is_infinite(given)
     significant = len(str(abs(int(decimal * 10**places))))
     if written or significant < 2 or not (places >= 2 or places and significant > 2):
         return False
     value = real(rational(evaluate(given, 0)))
     endless = value is not None and not (isinstance(value, Fraction) and (10**60 * value).denominator == 1)
     return endless and abs(calculate("add", value, -decimal)) * 2 * 10**places <= 1
-
-
-def literal(node):
-    """(value, decimal places) of a number written out; places are 0 for anything else."""
-    if node[0] == "neg":
-        value, places = literal(node[1])
-        return -value, places
-    return (node[1], node[2]) if node[0] == "num" else (Fraction(0), 0)
 
 
 def repeats(given, prompt):
@@ -706,7 +693,7 @@ def analyse(text):
         return Answer(text, "too complex", None, (("text", text),), (), None)
     except (Unreadable, ZeroDivisionError):
         head, sign, tail = text.rpartition("=")
-        if sign and tail.strip() and not re.search(r"[<>,;!]", head):
+        if sign and tail.strip() and not re.search(r"[<>,;!≠]|\\n", head):
             return analyse(tail)._replace(text=text)  # "area of ABC = 5"
         return Answer(text, "text", None, (("text", plain_words(text)),), (), None)
 
@@ -776,7 +763,8 @@ THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?!\d|,\d)")
 UNIT_NAMES = (
     "mm millimeter millimetre|cm centimeter centimetre|m meter metre|km kilometer kilometre|in inch inches|ft foot feet"
     "|yd yard|mi mile|mg milligram|g gram|kg kilogram|lb lbs pound|oz ounce|s sec second|ms millisecond|min minute"
-    "|h hr hrs hour|day|week|month|year yr yrs|ml milliliter|l liter litre|cent ¢|dollar usd|°|rad radian|mph|kmh km/h kph|mps m/s"
+    "|h hr hrs hour|day|week|month|year yr yrs|ml milliliter|l liter litre|cent|dollar usd|°|rad radian|mph"
+    "|kmh km/h kph|mps m/s"
 )
 UNITS = {
     name + plural: names.split()[0]
@@ -799,8 +787,8 @@ BASE = re.compile(
 #
 #   ("num", Fraction, decimals)  ("var", name)  ("const", "pi"|"e"|"i"|"inf")  ("add", a, b)  ("mul", a, b)
 #   ("div", a, b)  ("pow", a, b)  ("neg", a)  ("pct", a)  ("fn", name, a, ...)  ("det", rows)
-#   ("sum"|"prod", counter, from, to, a)  ("rel", ops, sides)  ("mod", a, modulus)  ("ratio", parts)  ("seq", "(]", items)
-#   ("list", items)  ("set", items)  ("mat", rows)  ("union"|"cap"|"minus", a, b)  ("reals",)  ("empty",)
+#   ("sum"|"prod", counter, from, to, a)  ("rel", ops, sides)  ("mod", a, modulus)  ("ratio", parts)
+#   ("seq", "(]", items)  ("list", items)  ("set", items)  ("mat", rows)  ("union"|"cap"|"minus", a, b)  ("reals",)  ("empty",)
 
 SUPERSCRIPTS, SUBSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺ⁿ", "₀₁₂₃₄₅₆₇₈₉₋₊ₙ"
 UNICODE = str.maketrans({
@@ -809,7 +797,7 @@ UNICODE = str.maketrans({
     "½": r"\frac{1}{2}", "⅓": r"\frac{1}{3}", "⅔": r"\frac{2}{3}", "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}",
     "…": "...", "’": "'", "′": "'", "“": '"', "”": '"', "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "∅": r"\emptyset ",
     "∖": r"\setminus ", "θ": r"\theta ", "α": r"\alpha ", "β": r"\beta ", "λ": r"\lambda ", "φ": r"\phi ",
-    "⟨": "(", "⟩": ")", "⇒": r"\Rightarrow ", "→": r"\Rightarrow ", "¢": " cents", "£": "", "€": "", "¥": "",
+    "⟨": "(", "⟩": ")", "≡": "=", "∛": r"\cbrt ", "⇒": r"\Rightarrow ", "→": r"\Rightarrow ", "¢": " cents", "£": "", "€": "", "¥": "",
     "\u00a0": " ", "\u2009": " ", "\u202f": " ", "\u200b": "",
 })  # fmt: skip
 # Spellings made equal before the parser sees them, in this order.
@@ -817,7 +805,8 @@ REWRITES = [
     (re.compile(pattern), replacement)
     for pattern, replacement in [
         (r"\\\\\s*\[[\d.]+ *\w+\]", r"\\\\ "),  # \\[4pt]
-        (r"\\(?:boxed|fbox)(?![a-zA-Z])|(?<!\\)\\[()\[\]]|\\?\$", " "),
+        (r"\\(?:boxed|fbox)(?![a-zA-Z])|(?<!\\)\\[()\[\]]|\\?\$|\\(?:text)?color *\{[^{}]*\}|\bUSD\b", " "),
+        (r"& *(?=[=<>,]|\\(?:[lg]eq?|in|approx)(?![a-z]))|(?<=[=<>,]) *&", " "),  # x &= 1
         (r"\\(?:left|right|middle)(?![a-zA-Z])\s*\.?|\\[bB]igg?[lrm]?(?![a-zA-Z])", ""),
         (r"\\(?:[dtc]|nice|s)frac", r"\\frac"),
         (r"\\[dt]binom", r"\\binom"),
@@ -827,7 +816,11 @@ REWRITES = [
         (r"(?<!\\)\\[!,;:> ]|~|\\q?quad|\\[hv]space\*?\{[^{}]*\}", " "),
         (r"\\(?:displaystyle|textstyle|limits|nolimits|rm|bf|it|large|Large|small)(?![a-zA-Z])", " "),
         (r"\\(?:mathbf|boldsymbol|bm|mathit|mathcal|mathsf|mathnormal|underline|vec|overrightarrow)(?![a-zA-Z])", ""),
-        (r"(?<=[\w})]) *(?:[,;(]|where|for|with)[ (]*[a-z] *(?:\\in(?![a-z])|∈) *(?:\\\w+)? *\{? *[ZNQR](?!\w).*$", ""),  # , k in Z
+        (
+            r"(?<=[\w})]) *(?:[,;(]|where|for|with)[ (]*[a-z] *(?:\\in(?![a-z])|∈) *"
+            r"(?:\\\w+)? *\{? *[ZNQR] *\}?(?:[_^]\{?[^{}\\]*\}?)? *\)?\s*$",
+            "",
+        ),  # , k in Z
         (r"\\(?:mathbb|Bbb) *\{? *R *\}?", r"\\reals "),
         (r"\\(?:mathbb|Bbb) *\{? *([A-Z]) *\}?", r"\\set\1 "),
         (
@@ -838,25 +831,28 @@ REWRITES = [
         (r"(?<=.)[ ,;(]*\\text\{[ ,;(]*(?:since|because|or about|about|approximately)\b.*$", ""),  # 27 (since 3^3)
         (r"\\frac *\{ *\\text\{([^{}]*)\} *\} *\{ *\\text\{([^{}]*)\} *\}", r"\\text{\1/\2}"),
         (r"(?<=[\d})]) *\((?:\\text *\{)?(?!base|mod)[a-z ]{3,}\}?\)$", ""),  # 12 (ways)
-        (r"(?<=\d) ([a-z]+)/([a-z]+)(?:\^\{?2\}?)?$", lambda m: m[0] if {m[1], m[2]} - {*UNITS} else rf" \text{{{m[1]}/{m[2]}}}"),
+        (r"(?<=\d) ([a-z]+/[a-z]+)(?:\^\{?2\}?)?$", lambda m: speed(m)),  # 60 m/s
         (r"(?<=[\d}]) *\\text\{[A-Z]\}$", ""),  # 4.2 K
         (r"\\frac *\{ *d *([a-z]) *\} *\{ *d *[a-z] *\}", r"\1'"),
         (r"(?<=\d) *(?:to|\\text\{ *to *\}) *(?=\d)|\{:\}", ":"),
-        (r"(?<=\d) *\^? *(?:(?:\\text)? *\{ *(?:st|nd|rd|th) *\}|\{ *\\text\{ *(?:st|nd|rd|th) *\} *\}|(?:st|nd|rd|th)\b)", ""),
+        (r"(?<=\d) *\^? *(\{ *)?(?:\\text *)?(?:\{ *(?:st|nd|rd|th) *\}|(?:st|nd|rd|th)\b)(?(1) *\})", ""),  # 7th
         (r"\(? *\\?(?:text\{ *)?\b[pb]?mod(?![a-z]) *\}? *\{? *(\w+) *\}? *\)?$", r" \\pmod{\1}"),
         (r"(?<=[)\]]) *U *(?=[(\[])", "∪"),
-        (r"\^ *\{? *\\(?:circ|degree)(?![a-zA-Z]) *\}?|\\(?:degree|textdegree)(?![a-zA-Z])", "°"),
+        (r"\^ *\{? *\\(?:circ|degree)(?![a-zA-Z]) *\}?|(?<=\d)\^\{?o\}?(?![a-z])|\\(?:degree|textdegree)(?![a-zA-Z])", "°"),
         (r"° *\{? *(?:\\text\{)?[CF] *\}?$", "°"),
         (r"\\%", "%"),
         (r"(\d*\.\d*)\\(?:overline|bar|dot) *\{? *(\d+) *\}?", lambda m: repeating(m)),
         (r"(?<![\w.])(\d+\.\d*)\((\d+)\)(?!\w)", lambda m: repeating(m)),
         (r"(\d*\.\d{0,20}?)(\d{1,12}?)\2+(?:\.\.\.|\\[lc]?dots(?![a-z]))", lambda m: repeating(m)),
-        (r"(?:(=) *)?(-?\d*\.\d+)(?:\.\.\.|\\[lc]?dots(?![a-z]))", lambda m: ("≈" if m[1] else "") + m[2]),  # = 1.41...
+        (r"(?:(=) *)?(-?\d*\.\d+)(?:\.\.\.|\\[lc]?dots(?![a-z]))", lambda m: "≈"[: bool(m[1])] + m[2]),  # = 1.4...
         (r"(?<=\d) *x *(?=10 *\^)", "*"),
         (r"(?<![\d./^_a-zA-Z}])(\d+) +(\d+) */ *(\d+)(?![\d/])", r"\1\\frac{\2}{\3}"),
         (r"(?:\{ *\})?[_^] *\{?(\w+)\}? *C *_ *\{?(\w+)\}?|\bC_\{?(\w+)\}?\^\{?(\w+)\}?", r"\\binom{\1\3}{\2\4}"),
         (r"^(?!.*(?<![\\a-zA-Z])[abAB](?![a-z]))(.*[a-z].*\+ *)c$", r"\1C"),  # a constant of integration
         (r"\*\*", "^"),
+        (r"\\not *=", "!="),
+        (r"\b[fgh] *\^ *\{? *-1 *\}? *\((?=[a-z]\) *=)", "F("),  # f^{-1}(x) = ... is a function as any other
+        (r"(?<=[a-z])\.(?= ?[a-z])", ""),  # sq. cm
         (r"\\pm(?![a-z])|\+/-|^\+-", "±"),
         (r"\\mp(?![a-z])", "∓"),
         (r"(?i)^ *(?:(?:the )?(?:final )?answers?(?: is\b| are\b|:)|(?:option|choice) +(?=\(?[a-j]\)?$))", ""),
@@ -869,8 +865,8 @@ FUNCTIONS = TRIGONOMETRIC | set(
     re.findall(r"\w+", "arcsin arccos arctan arccot sinh cosh tanh exp ln lg log abs floor ceil gcd lcm max min det")
 )
 LETTERS = (
-    "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma tau upsilon "
-    "phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega ell hbar"
+    "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma tau "
+    "upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega ell hbar"
 )
 GREEK = set(LETTERS.split())
 
@@ -880,21 +876,24 @@ def by_name(spellings):
 
 
 NAMES = by_name({
-    "<=": "le leq leqslant leqq", "<": "lt", ">=": "ge geq geqslant geqq", ">": "gt", "!=": "ne neq", "=": "equiv coloneqq",
-    "≈": "approx simeq", "∈": "in", "∪": "cup", "∩": "cap", "*": "times cdot ast", "/": "div",
+    "<=": "le leq leqslant leqq", "<": "lt", ">=": "ge geq geqslant geqq", ">": "gt", "!=": "ne neq",
+    "=": "equiv coloneqq", "≈": "approx simeq", "∈": "in", "∪": "cup", "∩": "cap", "*": "times cdot ast", "/": "div",
     "(": "langle", ")": "rangle", "[": "lbrack", "]": "rbrack", "\\{": "lbrace", "\\}": "rbrace", ":": "colon",
-    "|": "lvert rvert vert mid lVert rVert", ",": "land wedge lor vee", "...": "ldots cdots dots", "i": "imath", "'": "prime",
-    "\\emptyset": "varnothing", "\\setminus": "backslash", "\\Rightarrow": "implies", "\\tan": "tg", "\\cot": "ctg cotg",
-    "\\csc": "cosec", "\\arcsin": "asin", "\\arccos": "acos", "\\arctan": "atan arctg", "\\arccot": "arcctg",
+    "|": "lvert rvert vert mid lVert rVert", ",": "lor vee", "...": "ldots cdots dots", "i": "imath",
+    "'": "prime", "\\emptyset": "varnothing", "\\setminus": "backslash", "\\Rightarrow": "implies", "\\tan": "tg",
+    "\\cot": "ctg cotg", "\\csc": "cosec", "\\arcsin": "asin", "\\arccos": "acos", "\\arctan": "atan arctg", "\\arccot": "arcctg",
 })  # fmt: skip
 PLAIN_WORDS = by_name({
-    ",": "and or", "=": "is are equals", "\\infty": "infinity inf infty oo", "∪": "union U", "°": "degrees degree deg",
+    ",": "and or", "-": "minus negative", "=": "is are equals", "\\infty": "infinity inf infty oo", "∪": "union U", "°": "degrees degree deg",
     "%": "percent", "*": "times", "\\sqrt": "sqrt", "\\cbrt": "cbrt", "\\pi": "pi", "\\abs": "abs", "\\floor": "floor",
-    "\\ceil": "ceil", "\\gcd": "gcd", "\\lcm": "lcm", "\\max": "max", "\\binom": "binom", "\\frac": "frac", "\\emptyset": "emptyset",
+    "\\ceil": "ceil", "\\gcd": "gcd", "\\lcm": "lcm", "\\max": "max", "\\binom": "binom", "\\frac": "frac",
+    "\\emptyset": "emptyset",
 })  # fmt: skip
 CONDITIONS = {"if", "for", "where", "when", "with", "as", "since", "because", "any", "all"}
 SMALL_WORDS = {"yes", "no", "odd", "sq", "of", "to", "per", "the", "in", "dne"}
 SCALES = {"dozen": 12, "hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+PARTS = ("half", "third", "quarter", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+SCALES |= {part: Fraction(1, n) for n, part in enumerate(PARTS, 2)} | {"fourth": Fraction(1, 4)}
 TOKEN = re.compile(
     r"(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+(?![\w.]))?|\d+\.(?!\d)|\\text\{[^{}]*\}|\\[A-Za-z]+|\\."
     r"|[A-Za-z]+|<=|>=|!=|=>|==|:=|\.\.\.|\S",
@@ -926,7 +925,7 @@ def clean(text):
 def inline_text(inner):
     """What a \\text{...} holds: a function's name, a formula, or words to keep apart from the formula's letters."""
     word = inner.replace("~", " ").strip()
-    if (word in FUNCTIONS or word in NAMES) and word not in UNITS:
+    if (word in FUNCTIONS or NAMES.get(word, " ")[0] in "\\<>=!*") and word not in UNITS:
         return f"\\{word} "
     if word.lower().strip(" ,") in PLAIN_WORDS:
         return f" {word.lower().strip(' ,')} "
@@ -944,6 +943,10 @@ def repeating(match):
     places = len(start) - start.index(".") - 1
     whole = int(start.replace(".", "") or 0) * (10 ** len(period) - 1) + int(period)
     return f"({whole}/{10**places * (10 ** len(period) - 1)})"
+
+
+def speed(match):
+    return f" \\text{{{match[1]}}}" if set(match[1].split("/")) <= UNITS.keys() else match[0]
 
 
 def tokens_of(text):
@@ -972,7 +975,7 @@ def letters(word, glued):
         return [NUMBER_WORDS[lower]]
     if lower in PLAIN_WORDS or (word in FUNCTIONS or word in GREEK) and word not in UNITS:
         return [PLAIN_WORDS.get(lower) or "\\" + word]
-    if word in NAMES and len(word) > 2:
+    if NAMES.get(word, " ")[0] in "\\<>=!*" and len(word) > 2:
         return [NAMES[word]]
     split = re.fullmatch(r"(arcsin|arccos|arctan|sin|cos|tan|cot|sec|csc|ln|log|sqrt|pi)([a-z])", word)
     if split and lower not in UNITS:
@@ -1093,8 +1096,8 @@ class Parser:
             return False
         while self.next.startswith('"') and self.next[1:].lower() not in CONDITIONS:
             word = self.take()[1:].lower()
-            self.unit.append(word)
-            if word in SCALES:
+            self.unit.append(word[:-1] if word[:-1] in SCALES else word)
+            if self.unit[-1] in SCALES:
                 break
             if self.take("^"):
                 self.unit.append("^" + spelled(self.exponent()))
@@ -1198,13 +1201,16 @@ class Parser:
             raise Unreadable("a point")
         return ("var", token)
 
-    def bracket(self, opening):
-        bars, self.bars = self.bars, 0
+    def inside(self, *closing, bars=0):
+        """(items, the bracket that closes them); bars: in {x | ...} a bar is no absolute value."""
+        outside, self.bars = self.bars, bars
         items = self.items()
-        closing = self.take(")", "]")
-        self.bars = bars
-        if closing is None:
-            raise Unreadable("a bracket is not closed")
+        self.bars = outside
+        self.need(*closing)
+        return items, self.tokens[self.at - 1]
+
+    def bracket(self, opening):
+        items, closing = self.inside(")", "]")
         if opening == "[" and all(item[:2] == ("seq", "[]") for item in items):
             return ("mat", [item[2] for item in items])
         if len(items) > 1:
@@ -1217,17 +1223,14 @@ class Parser:
         closing = "}" if opening == "{" else "\\}"
         if self.take(closing):
             return ("empty",)
-        if self.next == "\\begin":
-            node = self.environment() if self.take() else None
+        if self.take("\\begin"):
+            node = self.environment()
             self.take(closing)
             return node
         rest = set(self.tokens[self.at :])
-        bars, self.bars = self.bars, int(bool({"|", ":"} & rest and RELATIONS & rest))
-        items = self.items()
-        self.bars = bars
-        if self.take("|", ":"):
-            items, opening = self.items()[:1], "{"  # {x | condition}: the condition says it all
-        self.need(closing)
+        items, end = self.inside(closing, "|", ":", bars=int(bool({"|", ":"} & rest and RELATIONS & rest)))
+        if end != closing:  # {x | condition}: the condition says it all
+            return self.inside(closing)[0][0]
         return items[0] if len(items) == 1 and opening == "{" else ("set", items)
 
     def command(self, name):
@@ -1285,7 +1288,7 @@ class Parser:
         self.trig -= name in TRIGONOMETRIC
         if name == "det" and arguments[0][0] == "mat":
             return ("det", arguments[0][1])
-        if exponent == ("neg", ("num", Fraction(1), 0)) and name in TRIGONOMETRIC:
+        if exponent == ("num", Fraction(-1), 0) and name in TRIGONOMETRIC:
             return ("fn", "arc" + name, *arguments)
         node = ("fn", name, *arguments)
         if name == "log" and base:
@@ -1295,18 +1298,9 @@ class Parser:
     def arguments(self):
         opening = self.take("(", "\\{")
         if opening:
-            bars, self.bars = self.bars, 0
-            found = self.items()
-            self.need({"(": ")", "\\{": "\\}"}[opening])
-            self.bars = bars
-            return found
-        node = signed(self.take("-"), self.power())
-        while (
-            self.starts_factor()
-            and self.next not in ("(", "[")
-            and self.next[1:] not in FUNCTIONS
-            and not self.next[0].isdigit()
-        ):
+            return self.inside(")" if opening == "(" else "\\}")[0]
+        node, others = signed(self.take("-"), self.power()), {"(", "["} | {"\\" + name for name in FUNCTIONS}
+        while self.starts_factor() and self.next not in others and not self.next[0].isdigit():
             node = ("mul", node, self.power())
         return [node]
 
@@ -1321,12 +1315,7 @@ class Parser:
         name = self.raw_group()
         if name == "array":
             self.raw_group()  # the columns
-        rows, end = [[]], self.tokens.index("\\end", self.at) if "\\end" in self.tokens[self.at :] else self.at
-        if not name.endswith("matrix") and RELATIONS & set(self.tokens[self.at : end]):
-            for n in range(end - 1, self.at - 1, -1):
-                if self.tokens[n] == "&":
-                    signs = {self.tokens[n - 1], self.tokens[n + 1]} & (RELATIONS | {","})
-                    self.tokens[n : n + 1] = [] if signs else [","]
+        rows = [[]]
         while self.next not in ("\\end", ""):
             if self.take("\\\\"):
                 rows.append([])
@@ -1356,6 +1345,8 @@ def spelled(node):
 def signed(sign, node):
     if sign == "-" and node[0] == "mat":
         return times(("num", Fraction(-1), 0), node)
+    if sign == "-" and node[0] == "num":
+        return ("num", -node[1], node[2])
     return ("neg", node) if sign == "-" else node
 
 
@@ -1405,14 +1396,15 @@ def bag(keys):
 
 def list_keys(node):
     items = node[1]
-    if items[0][0] == "rel" and set(items[0][1]) <= INEQUALITIES:
+    if any(item[0] == "rel" and set(item[1]) <= INEQUALITIES for item in items):
         together = joint_solutions(items)
         if together:
             return [("ineq", *together)], [("iv", together[1])]
     each = tuple(item_key(item) for item in items)
     in_order = ("either", ("seq", "()", each))
-    labels = [label_of(item) for item in items]
-    if None not in labels and len({label.split("_")[0] for label in labels}) == len(items):
+    named = [item for item in items if item[0] == "rel" and item[1][0] in "=≈" and is_label(item[2][0])]
+    labels = [spelled(item[2][0]) for item in named]
+    if len({label.split("_")[0] for label in labels}) == len(items):
         pairs = sorted(zip(labels, each))  # x = 1, y = 2: also the point (1, 2), by the letters or as written
         point = ("seq", "()", tuple(key for _, key in pairs))
         return [("assign", frozenset(pairs))], [point, in_order, ("list", bag(each))]
@@ -1464,14 +1456,13 @@ def relation_keys(node):
         return equation_keys(sides[0], sides[-1])
     if ops == ("∈",):
         return [key for key in keys_of(sides[1])[0] if key[0] != "seq"], []
-    found = solutions(node)
+    found, endless = solutions(node), any(map(is_infinite, sides))
+    if not set(ops) <= INEQUALITIES or endless and not found:
+        raise Unreadable("relations that do not go together")
     keys = [("ineq", *found)] if found else []
-    if set(ops) in ({"<"}, {"<="}, {"<", "<="}, {">"}, {">="}, {">", ">="}) and not any(map(is_infinite, sides)):
-        up = [(a, b, op) if "<" in op else (b, a, op.replace(">", "<")) for a, b, op in zip(sides, sides[1:], ops)]
-        scaled = [(op, proportions(("add", high, ("neg", low)), positive=True)) for low, high, op in up]
-        keys.append(("ineq", tuple(scaled if "<" in ops[0] else scaled[::-1])))
-    if not keys:
-        raise Unreadable("an inequation")
+    if not endless:
+        gaps = [(op, ("add", right, ("neg", left))) for op, left, right in comparisons(node)]
+        keys.append(("ineq", frozenset((op, proportions(gap, positive=op != "!=")) for op, gap in gaps)))
     return keys, [("iv", found[1])] if found else []
 
 
@@ -1514,11 +1505,6 @@ def replaced(node, old, new):
 def is_label(node):
     """x, f(x), AB, |v|, sin x: names for an answer, not equations to be solved."""
     return node[0] == "var" or node[0] == "fn" and node[1] in TRIGONOMETRIC | {"abs"} and is_label(node[2])
-
-
-def label_of(node):
-    """The name in `name = value`, else None."""
-    return spelled(node[2][0]) if node[0] == "rel" and node[1][0] in "=≈" and is_label(node[2][0]) else None
 
 
 # A set of real numbers is (ends, members): its ends as keys, in order, and whether it holds what lies before, at and
@@ -1590,8 +1576,8 @@ def is_infinite(node):
 def joint_solutions(items):
     """x > 1, x < 3: an interval. x < 1, x > 3: no number is both, so it means a union. None, if not of one variable."""
     found = []
-    for n, item in enumerate(items):
-        if n and item[0] != "rel" and items[0][1] == ("!=",):
+    for item in items:
+        if item[0] != "rel" and items[0][:2] == ("rel", ("!=",)):
             item = ("rel", ("!=",), [items[0][2][0], item])  # x != 0, 1
         found.append(solutions(item) if item[0] == "rel" else None)
     if None in found or len({name for name, _ in found}) > 1:
@@ -1606,23 +1592,28 @@ def solutions(node):
     ops, sides = node[1], node[2]
     if ops == ("∈",):
         return spelled(sides[0]), set_of(sides[1])
-    if set(ops) <= {">", ">="}:
-        ops, sides = tuple(op.replace(">", "<") for op in reversed(ops)), sides[::-1]
+    if not set(ops) <= INEQUALITIES | {"="}:
+        return None
     middle = sides[1][1] if len(sides) == 3 and sides[1][0] == "var" else None
-    found = [solved(op, left, right, middle) for op, left, right in zip(ops, sides, sides[1:])]
+    found = [solved(op, left, right, middle) for op, left, right in comparisons(node)]
     if None in found or len({name for name, _ in found}) > 1:
         return None
     return found[0][0], reduce(partial(combined, operator.and_), [numbers for _, numbers in found])
 
 
+def comparisons(node):
+    """(op, left, right) of each link of a chain, > turned into <."""
+    links = zip(node[1], node[2], node[2][1:])
+    return [(op.replace(">", "<"), right, left) if ">" in op else (op, left, right) for op, left, right in links]
+
+
 def solved(op, left, right, middle=None):
     """(variable, the numbers for which left op right)."""
     for side, other in ((left, right), (right, left)):
-        if side[0] == "var" and side[1] not in variables(other) and (middle == side[1] or not middle and other[0] != "var"):
-            end = expression_key(other)
-            if op in ("<", "<="):
-                return side[1], ray(end, op == "<=", side is right)
-            return (side[1], ((end,), (True, False, True) if op == "!=" else (False, True, False))) if op in ("!=", "=") else None
+        alone = side[0] == "var" and side[1] not in variables(other)
+        if alone and (middle == side[1] or not middle and other[0] != "var"):
+            end, points = expression_key(other), {"!=": (True, False, True), "=": (False, True, False)}
+            return side[1], ((end,), points[op]) if op in points else ray(end, op == "<=", side is right)
         if side[:2] == ("fn", "abs") and not variables(other) and op in ("<", "<="):  # |u| < c: -c < u < c
             pairs = [(side[2], other), (("neg", other), side[2])]
             parts = [solved(op, *(pair if side is left else pair[::-1])) for pair in pairs]
@@ -1692,8 +1683,8 @@ def as_fraction(node, k):
     if node[0] == "neg":
         a, b = as_fraction(node[1], k)
         return -a, b
-    if node[0] == "pow" and node[2][:1] == ("neg",) and node[2][1][0] == "num":
-        return as_fraction(("div", ("num", Fraction(1), 0), ("pow", node[1], node[2][1])), k)
+    if node[0] == "pow" and node[2][0] == "num" and node[2][1] < 0:
+        return as_fraction(("div", ("num", Fraction(1), 0), ("pow", node[1], ("num", -node[2][1], 0))), k)
     if node[0] not in ("add", "mul", "div"):
         return evaluate(node, k), Fraction(1)
     (a, b), (c, d) = as_fraction(node[1], k), as_fraction(node[2], k)
@@ -1909,7 +1900,7 @@ def apply(name, arguments):
         return factorial(rational(x))
     if real(x) is not None and name in ("floor", "ceil"):
         x = rational(x)
-        return Fraction(getattr(math, name)(x) if isinstance(x, Fraction) else int(getattr(multiprecision(), name)(real(x))))
+        return Fraction(int(getattr(math if isinstance(x, Fraction) else multiprecision(), name)(real(x))))
     return elementary(name, inexact(x))
 
 

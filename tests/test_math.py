@@ -328,6 +328,51 @@ latex2sympy         ~ x\times y ~ xy ~ x*y ~ x \cdot y
 latex2sympy         ~ 10\% ~ 0.1
 latex2sympy         ~ \$10,000 ~ 10000 ~ \$10{,}000.00
 latex2sympy         ~ \begin{bmatrix}1\\2\\3\end{bmatrix} ~ \begin{pmatrix}1\\2\\3\end{pmatrix} ~ [1,2,3]^T
+plain               ~ x^2+2x+1 ~ x^2 + 2*x + 1 ~ x² + 2x + 1 ~ x**2+2*x+1 ~ (x+1)^2 ~ (x + 1)**2
+plain               ~ \frac{\sqrt3}{2} ~ sqrt(3)/2 ~ √3/2 ~ √(3)/2 ~ (√3)/2 ~ (1/2)sqrt(3) ~ sqrt3/2 ~ \sqrt{3}/2 ~ \sqrt{\frac{3}{4}} ~ sin(60°) ~ cos(pi/6)
+plain               ~ \frac{3\pi}{4} ~ 3pi/4 ~ 3π/4 ~ (3/4)π ~ 3*pi/4 ~ 0.75pi ~ \frac34\pi ~ \dfrac{3\pi}{4} ~ 3\pi/4 \text{ radians} ~ \frac{3\pi}{4}\text{ rad}
+plain               ~ \sqrt[3]{2} ~ 2^(1/3) ~ cbrt(2) ~ 2^{1/3} ~ ∛2
+plain               ~ e^{2x} ~ e^(2x) ~ exp(2x) ~ (e^x)^2 ~ e^{x}e^{x} ~ \exp{(2x)} ~ \mathrm{e}^{2x}
+plain               ~ x\ge2 ~ x >= 2 ~ x ≥ 2 ~ [2, oo) ~ [2, inf) ~ [2, infinity) ~ 2 <= x
+plain               ~ x\neq3 ~ x ≠ 3 ~ x != 3 ~ x \not= 3 ~ \{x | x \neq 3\} ~ x \in \mathbb{R}, x \neq 3
+plain               ~ [-1,4) ~ -1 <= x < 4 ~ -1 ≤ x < 4 ~ [-1, 4) ~ x >= -1 and x < 4
+plain               ~ 3,-3 ~ ±3 ~ x = ±3 ~ 3 and -3 ~ +/-3 ~ \pm 3 ~ 3 or -3 ~ x = 3 or x = -3 ~ x=-3, 3
+plain               ~ 0.001 ~ 10^-3 ~ 10^{-3} ~ 1e-3 ~ 1/1000 ~ 1.0 × 10^-3 ~ 1 \times 10^{-3} ~ .001
+plain               ~ \frac53 ~ 1 2/3 ~ 1\frac23 ~ 5/3 ~ 1 \frac{2}{3} ~ 5 / 3 ~ 1.\overline{6} ~ 1.6666... ~ \frac{5}{3} \approx 1.67
+plain               ~ 5:3 ~ 5 : 3 ~ 5 to 3 ~ 10:6 ~ 5/3 ~ \frac{5}{3}
+plain               ~ 120^\circ ~ 120 deg ~ 120 degrees ~ 120° ~ 120 ~ 120\text{ deg} ~ 120^{\circ} ~ 120^o
+plain               ~ 12\text{ cm}^2 ~ 12 cm² ~ 12 cm^2 ~ 12cm^2 ~ 12 square cm ~ 12 sq. cm ~ 12 ~ 12\text{cm}^2 ~ 12\,\mathrm{cm}^{2}
+plain               ~ \$12 ~ $12 ~ 12 dollars ~ 12 ~ \$12.00 ~ 12\text{ dollars} ~ 12\$ ~ USD 12 ~ \text{\$}12
+plain               ~ 5 ~ €5 ~ £5 ~ 5 € ~ ¥5
+plain               ~ 50\% ~ 50 percent ~ 50% ~ 50 % ~ 0.50 ~ 50\text{ percent}
+plain               ~ 2 \pmod 5 ~ 2 (mod 5) ~ x \equiv 2 \pmod{5} ~ 2 mod 5 ~ x ≡ 2 (mod 5) ~ 7 \pmod 5
+plain               ~ \text{no real roots} ~ no real roots ~ No real roots.
+plain               ~ \text{infinitely many} ~ infinitely many ~ Infinitely many
+plain               ~ (\frac12,3) ~ (1/2, 3) ~ (0.5, 3) ~ \left(\frac{1}{2}, 3\right) ~ x = 1/2, y = 3 ~ (x, y) = (1/2, 3) ~ ( \frac{1}{2} , 3 )
+plain               ~ \frac{x+1}{x-1} ~ (x+1)/(x-1) ~ \frac{1+x}{x-1} ~ 1+\frac{2}{x-1} ~ -\frac{x+1}{1-x}
+plain               ~ 3x^2y ~ 3x²y ~ 3*x^2*y ~ 3yx^2 ~ 3 x^2 y
+plain               ~ \frac{1}{2}x ~ x/2 ~ 0.5x ~ \frac{x}{2} ~ (1/2)x ~ 1/2 x
+plain               ~ \ln 2 ~ ln(2) ~ ln 2 ~ \ln(2) ~ \log_e 2 ~ -\ln\frac12 ~ \ln{2}
+plain               ~ \log_2 5 ~ log_2(5) ~ log_2 5 ~ \log_{2}{5} ~ ln5/ln2 ~ \frac{\log 5}{\log 2}
+plain               ~ 2\sin x\cos x ~ sin(2x) ~ \sin 2x ~ 2 sin x cos x ~ 2\sin(x)\cos(x) ~ 2 \cos x \sin x
+plain               ~ x=3,y=4 ~ x = 3, y = 4 ~ x=3 and y=4 ~ (3,4) ~ x=3; y=4 ~ y=4, x=3 ~ x=3,~y=4
+plain               ~ \{1,2,3\} ~ {1, 2, 3} ~ {1,2,3} ~ 1, 2, 3 ~ 1, 2 and 3 ~ 1,2,3 ~ \{1, 2, 3\}. ~ 1, 2, and 3
+plain               ~ \frac{a}{b} ~ a/b ~ \dfrac ab ~ \frac ab ~ ab^{-1} ~ a \div b
+plain               ~ 2a+3b ~ 3b+2a ~ 2\cdot a+3\cdot b ~ 2a + 3b
+plain               ~ 1/4 ~ 0.25 ~ 25% ~ one fourth ~ \frac14 ~ 1 / 4 ~ \frac{25}{100} ~ .25 ~ 2^{-2}
+plain               ~ 10 ~ ten ~ 10. ~ 10.00 ~ 10 \text{ (units)} ~ 10! / 9! ~ "10" ~ '10' ~ 10 people. ~ 10 students ~ 10 ways ~ 10 cm ~ 10 (ten) ~ x = 10 ~ n=10. ~ \underline{\textbf{10}} ~ \(10\) ~ \[10\] ~ $$10$$ ~ \color{red}{10} ~ \textcolor{blue}{10} ~ {\color{blue}10} ~ \mathbf{10} ~ \bf 10 ~ 10\\ ~ \approx 10 ~ = 10 ~ 10\text{ .} ~ 10 \quad ~ \fbox{10} ~ \boxed{10}.
+plain               ~ -4 ~ −4 ~ – 4 ~ -4.0 ~ negative 4 ~ minus 4 ~ (-4) ~ -\frac{8}{2} ~ x=-4 ~ -4^1
+plain               ~ (C) ~ \text{C} ~ (C) \frac12 ~ C: 5 ~ C. 5 ~ C ~ \textbf{C} ~ option C ~ Option (C) ~ choice (C) ~ answer: C ~ **C**
+plain               ~ i\sqrt2 ~ \sqrt{2}i ~ \sqrt{2} i ~ \sqrt{-2} ~ i \sqrt{2} ~ \sqrt2\,i
+plain               ~ 3-2i ~ -2i+3 ~ 3 - 2 i ~ 3-2\mathrm{i} ~ 3 + (-2)i
+plain               ~ f^{-1}(x)=\frac{x-3}{2} ~ \frac{x-3}{2} ~ f^{-1}(x) = (x-3)/2 ~ y=\frac{x-3}{2} ~ \frac12 x-\frac32
+plain               ~ a_n=3\cdot2^{n-1} ~ 3\cdot 2^{n-1} ~ a_n = 3(2)^{n-1} ~ 3 \cdot 2^{n - 1} ~ \frac32\cdot 2^n ~ a_{n}=3\times2^{n-1}
+plain               ~ 2\times2 ~ 4 ~ 2\cdot2
+plain               ~ \begin{pmatrix}1&0\\0&1\end{pmatrix} ~ \begin{bmatrix}1&0\\0&1\end{bmatrix} ~ [[1,0],[0,1]] ~ \begin{array}{cc}1&0\\0&1\end{array} ~ \left[\begin{array}{rr}1&0\\0&1\end{array}\right] ~ \begin{Bmatrix}1&0\\0&1\end{Bmatrix} ~ \bigl(\begin{smallmatrix}1&0\\0&1\end{smallmatrix}\bigr)
+plain               ~ \begin{pmatrix}3\\-1\end{pmatrix} ~ \langle 3,-1\rangle ~ (3,-1) ~ \begin{bmatrix}3\\-1\end{bmatrix} ~ [3,-1]^T
+plain               ~ 1+2+3 ~ 6
+plain               ~ \frac{3}{4}\text{ cup} ~ 3/4 ~ 0.75 ~ \frac34 cups ~ three fourths
+plain               ~ 1/3 ~ \frac13 ~ 0.333... ~ 0.\bar3 ~ 0.\overline{3} ~ 33\frac13\% ~ .\overline{3} ~ one third ~ 0.\overline{333}
 """
 
 # A line: the form, the reference, then answers that are not equal to it.
@@ -501,6 +546,79 @@ minerva             ~ \frac12mv^2 ~ mv^2 ~ \frac12mv ~ \frac{1}{2mv^2} ~ \frac12
 latex2sympy         ~ 128 \bmod 3 ~ 128 ~ 3 ~ 1
 latex2sympy         ~ \sqrt[3]{8} ~ 3\sqrt8 ~ 8 ~ \sqrt8 ~ 24
 latex2sympy         ~ x\times y ~ x+y ~ x^y ~ x/y
+mv                  ~ n=2,3,4 ~ 1,2,3 ~ 1,2,3,\ldots ~ 2,3 ~ n=2,3,4,5
+mv                  ~ 1,2,3,\ldots ~ 1,2,3 ~ 1,2,3,4
+mv                  ~ 10^{-10} ~ 0 ~ 10^{-11} ~ 1
+mv                  ~ x+y=3 ~ x-y=3 ~ x+y ~ x+y=4 ~ x=3-z
+mv                  ~ (x-1)(x-2)=0 ~ (x-1)(x-3)=0 ~ 0
+mv                  ~ [0,1] ~ (0,1) ~ [0,1) ~ \{0,1\} ~ 0,1
+mv                  ~ x<1 ~ x>1 ~ x\le1 ~ -x<1 ~ x<-1 ~ |x|<1
+mv                  ~ 2/3 ~ 0.67 ~ 0.66 ~ 3/2 ~ 2/30
+mv                  ~ \sqrt{2} ~ 1.4142 ~ \sqrt{3} ~ 2 ~ \sqrt[3]{2}
+mv                  ~ 3.14 ~ 3.15 ~ 3.1 ~ 314
+mv                  ~ 1,000 ~ 1 ~ 1000.5 ~ 10,00
+mv                  ~ \frac{1}{2}, \frac{1}{3} ~ \frac12 ~ \frac13 ~ \frac12,\frac14 ~ (\frac13,\frac12)
+mv                  ~ A \cup B ~ A \cap B ~ A ~ B \setminus A
+mv                  ~ \text{A and B} ~ A ~ B ~ A or C
+mv                  ~ A \to B ~ B \to A
+mv                  ~ A\subset B ~ B\subset A
+mv                  ~ \vec{a}\cdot\vec{b} ~ \vec{a}+\vec{b} ~ \vec{a}
+mv                  ~ \int_0^1 x dx ~ \int_0^2 x dx ~ x
+mv                  ~ \lim_{x\to0} x ~ \lim_{x\to1}x ~ x
+mv                  ~ x^{10} ~ x^1 ~ 10x
+mv                  ~ \sin^2 x ~ \sin x^2 ~ \sin 2x ~ 2\sin x
+mv                  ~ \log_2 8x ~ \log_2 8 \cdot x^2 ~ 3x
+mv                  ~ a_1 ~ a^1 ~ a1 ~ a
+mv                  ~ 5\% ~ 5/1000 ~ 50\% ~ 0.005
+mv                  ~ 0.05 ~ 0.05\% ~ 0.5\%
+mv                  ~ 1 ~ 10^{-2}
+mv                  ~ -5 ~ 5 ~ --5 ~ |-5| ~ - 5 + 1
+mv                  ~ 5 ~ -5 ~ |5|-1 ~ 5i ~ 5,5 ~ 5.05 ~ 5/1.01 ~ five and a half ~ 5 or 6 ~ 5 to 6 ~ 5-6 ~ 5:6 ~ 5\pm1 ~ 5^5 ~ 55 ~ 0.5 ~ 5 < x ~ x\ne5 ~ x<5 ~ 5+C ~ (5,5) ~ [5,5,5]
+mv                  ~ 2 ~ 2\text{ and }3 ~ x=2,y=3 ~ 2;3 ~ 2 \text{ or } -2 ~ 2\cdot x ~ 2/ x ~ 2 - x
+mv                  ~ x=2 ~ x=2,3 ~ x=-2 ~ x=2y ~ x\le 2 ~ x=2 \text{ or } x=3 ~ y=2 ~ 2x ~ x^2=4 ~ x-2
+mv                  ~ y=x ~ y=-x ~ x=0 ~ y=x+1 ~ -x
+mv                  ~ \frac{x}{y} ~ \frac{y}{x} ~ xy ~ x-y ~ \frac{x}{y+1}
+mv                  ~ \frac{1}{x-1} ~ \frac1x-1 ~ \frac{1}{1-x} ~ x-1
+mv                  ~ 3x+5 ~ 3x ~ 5+x ~ 3(x+5) ~ 8x ~ 3y+5
+mv                  ~ (2,3) ~ (3,2) ~ (2,3] ~ 2,3,4 ~ 2.3 ~ 23 ~ (2,-3) ~ (2,3,0) ~ x=2 ~ \{3,2\}
+mv                  ~ \{1,2\} ~ (1,2) ~ [1,2] ~ 1 ~ \{1,2,2,3\} ~ \{\{1\},\{2\}\} ~ \{1.2\}
+mv                  ~ i ~ -i ~ 1 ~ \sqrt{1} ~ I ~ l ~ j
+mv                  ~ e ~ E ~ 2.718 ~ 2.71828 ~ \epsilon
+mv                  ~ \ln 2 ~ 0.693 ~ \log_{10} 2 ~ \ln 3 ~ \log_2 e ~ 0.69314718
+mv                  ~ 2^n ~ n^2 ~ 2n ~ 2^{n+1} ~ 2^{-n} ~ 2^k
+mv                  ~ n! ~ n ~ (n-1)! ~ n!! ~ \Gamma(n)
+mv                  ~ \frac{n!}{k!(n-k)!} ~ \binom{k}{n} ~ \frac{n!}{k!} ~ \binom{n}{k+1}
+mv                  ~ 7:30 ~ 7.5 ~ 7:31 ~ 730 ~ 7:3
+mv                  ~ \text{red} ~ blue ~ dread ~ not red ~ red and blue ~ r e d d
+mv                  ~ \text{decreasing} ~ increasing ~ non-decreasing ~ not decreasing
+mv                  ~ \text{parallel} ~ perpendicular ~ not parallel
+mv                  ~ \text{Monday} ~ Sunday ~ Mondays and Tuesdays
+mv                  ~ \text{positive} ~ negative ~ non-negative ~ not positive
+mv                  ~ 3\text{ hours} ~ 3\text{ minutes} ~ 3 days ~ 180
+mv                  ~ \$3.50 ~ 3.05 ~ 350 ~ 3.5 cents ~ \$35
+mv                  ~ 10^{20} ~ 10^{20}+1 ~ 100000000000000000001 ~ 10^{21}
+mv                  ~ 0.1 ~ 0.10000001 ~ 1/11 ~ 0.01 ~ 1\%
+mv                  ~ 99.9 ~ 100 ~ 99.95 ~ 99.90001
+mv                  ~ \frac{22}{7} ~ \pi ~ 3.14 ~ 3.142857 ~ 22.7
+mv                  ~ 1.5\times10^3 ~ 1.5\times 10^2 ~ 1.5 ~ 15 \times 10^3 ~ 1.5\times 3^{10}
+mv                  ~ f(x)=x ~ f(x)=y ~ x=f ~ f(x)=-x ~ f(f(x))=x
+mv                  ~ x^2+y^2=1 ~ x+y=1 ~ x^2+y^2=1, x>0 ~ x^2+y^2\le1 ~ \sqrt{x+y}=1
+mv                  ~ \pi r^2 ~ 2\pi r ~ \pi r ~ r^2 ~ \pi^2 r
+mv                  ~ 6 ~ \{6\},\{7\} ~ 6,7 ~ (6) (7) ~ 3,3 ~ 2 \cdot 4 ~ 6a ~ a=7 ~ 6_7 ~ C(4,1) ~ \binom{6}{2} ~ 6\text{ dozen} ~ 6th and 7th ~ 6\sqrt{6} ~ 6\div 6 ~ \lfloor 5.99 \rfloor ~ \max(6,7) ~ \sum_{k=1}^{2} k
+mv                  ~ ABCD ~ ABDC ~ ACBD ~ AB ~ DCBA
+mv                  ~ XY ~ YX ~ X ~ xy
+mv                  ~ MATH ~ TAHM ~ HMTA
+mv                  ~ 121 ~ 112 ~ 211 ~ 1,2,1 ~ 12.1
+mv                  ~ 3x^2y ~ 3xy^2 ~ 3x^2 ~ 3(xy)^2
+mv                  ~ \triangle ABC ~ \triangle ACB ~ ABC ~ \angle ABC
+mv                  ~ \angle ABC = 30^\circ ~ 60 ~ \angle ABC = 60^\circ
+mv                  ~ \sqrt{16} ~ \pm4 ~ -4 ~ 16 ~ 8 ~ 2
+mv                  ~ 4,-4 ~ 4 ~ -4 ~ 4,4 ~ 16
+mv                  ~ \left(\frac{1}{2}\right)^n ~ \frac{1}{2}^{-n} ~ \frac{1}{2n} ~ \frac{n}{2} ~ \frac12
+mv                  ~ p \land q ~ p \lor q ~ p
+mv                  ~ a<b ~ b<a ~ a\le b ~ a=b ~ a>b
+mv                  ~ 1<x<3 ~ x>1 ~ x<3 ~ 1\le x<3 ~ 1<x ~ 3<x<1 ~ 1<y<3
+mv                  ~ x\ge1 \text{ or } x\le -1 ~ x\ge1 ~ x\ge 1 \text{ and } x \le 2 ~ -1\le x\le 1
 """
 
 
