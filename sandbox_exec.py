@@ -1303,7 +1303,8 @@ class Examiner(Peer):
             allowed = of_tests and type(name) is str and not name.startswith("_") and (
                 action == "get" or not isinstance(thing, type) and not callable(getattr(type(thing), name, None)))
         else:
-            allowed = (action == "call" or action == "send" and isinstance(thing, types.GeneratorType)
+            allowed = (action == "call" and (of_tests or not isinstance(thing, type))
+                       or action == "send" and isinstance(thing, types.GeneratorType)
                        or action == "special" and name in OPERATIONS and (of_tests or name in ITERATION))
         if not allowed or id(thing) not in self.export_ids or is_test_case(thing):
             raise PermissionError("not for the program")
