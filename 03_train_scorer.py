@@ -282,13 +282,14 @@ class Stack:
     """G models of one shape: parameters, gradients, Adam's moments as [G, P]. On a CPU G is 1: stacks leave its cache.
 
     For MLPs the passes are batched products with the backward one written out (autograd's bookkeeping is a fifth of a
-    small model's step). The other designs are stacks of one, with autograd.
+    small model's step); they may take operands rounded to bfloat16, the parameters and all else stay float32. The other
+    designs are stacks of one, with autograd.
     """
 
-    def __init__(self, design, configs, shape, seeds, device):
+    def __init__(self, design, configs, shape, seeds, device, operands=None):
         import torch
 
-        self.configs, self.device, modules = configs, device, []
+        self.configs, self.device, self.operands, modules = configs, device, operands or torch.float32, []
         for config, seed in zip(configs, seeds, strict=True):
             torch.manual_seed(seed)  # a lone model of another design also draws its dropout from here on
             modules.append(common.build_scorer(design, config, shape))
@@ -307,11 +308,14 @@ class Stack:
         import torch
 
         self.grad = torch.zeros_like(self.rows["flat"])
-        self.views, self.slopes, start = {}, {}, 0
+        self.rounded = self.rows["flat"].to(self.operands)  # in float32 these two are no copies
+        self.rounded_grad = self.grad.to(self.operands)
+        self.views, self.weights, self.slopes, start = {}, {}, {}, 0
         for name, parameter in self.template.named_parameters():
             part = slice(start, start := start + parameter.numel())
             self.views[name] = self.rows["flat"][:, part].unflatten(1, parameter.shape)
-            self.slopes[name] = self.grad[:, part].unflatten(1, parameter.shape)
+            self.weights[name] = self.rounded[:, part].unflatten(1, parameter.shape)
+            self.slopes[name] = self.rounded_grad[:, part].unflatten(1, parameter.shape)
             if not self.by_hand:
                 parameter.data, parameter.grad = self.views[name][0], self.slopes[name][0]
         if self.by_hand:
@@ -367,44 +371,53 @@ class Stack:
         sizes = [self.views[f"{name}.weight"].shape[-1] for name in self.linears]
         noise = torch.stack([random_bytes(x.shape[1] * sum(sizes), g) for g in self.generators])
         noise = noise.view(len(x), x.shape[1], -1).split(sizes, -1)
-        inputs, lives, kept = [x.mul_(noise[0] >= self.cuts[0]).mul_(self.scales[0])], [], []
+        self.rounded.copy_(self.rows["flat"])
+        inputs, lives, kept = [x.mul_(noise[0] >= self.cuts[0]).mul_(self.scales[0]).to(self.operands)], [], []
         for i, (name, norm) in enumerate(zip(self.linears, self.norms, strict=True)):
-            z = torch.baddbmm(self.views[f"{name}.bias"][:, None], inputs[i], self.views[f"{name}.weight"].mT)
+            bias, weight = self.weights[f"{name}.bias"][:, None], self.weights[f"{name}.weight"]
+            z = torch.baddbmm(bias, inputs[i], weight.mT).float()
             if i < len(sizes) - 1:
-                z, unit_and_scale = self._normalise(z, norm) if norm else (z, None)
-                kept.append(unit_and_scale)
+                z, normalised = self._normalise(z, norm) if norm else (z, None)
+                kept.append(normalised)
                 lives.append((z > 0).logical_and_(noise[i + 1] >= self.cuts[1]))  # ReLU and dropout in one mask
-                inputs.append(z.mul_(lives[i]).mul_(self.scales[1]))
+                inputs.append(z.mul_(lives[i]).mul_(self.scales[1]).to(self.operands))
         logits = z.squeeze(-1).requires_grad_()
         (slope,) = torch.autograd.grad(loss(logits).sum(), logits)
         self._backward(slope[..., None], inputs, lives, kept)
+        self.grad.copy_(self.rounded_grad)
 
     def _backward(self, slope, inputs, lives, kept):
         import torch
 
         for i, name in reversed(list(enumerate(self.linears))):
-            torch.sum(slope, 1, out=self.slopes[f"{name}.bias"])
+            self.slopes[f"{name}.bias"].copy_(slope.sum(1))
+            slope = slope.to(self.operands)
             torch.bmm(slope.mT, inputs[i], out=self.slopes[f"{name}.weight"])
             if i:
-                slope = torch.bmm(slope, self.views[f"{name}.weight"]).mul_(lives[i - 1]).mul_(self.scales[1])
+                slope = torch.bmm(slope, self.weights[f"{name}.weight"]).float()
+                slope = slope.mul_(lives[i - 1]).mul_(self.scales[1])
                 slope = self._normalise_backward(slope, self.norms[i - 1], *kept[i - 1]) if kept[i - 1] else slope
 
     def _normalise(self, z, norm):
         """Batch normalisation of z [G, B, h] by the batch's own statistics; the running ones move by a tenth."""
-        mean = z.mean(1, keepdim=True)
-        z = z - mean
-        variance = z.square().mean(1, keepdim=True)
-        self.rows[f"{norm}.running_mean"].lerp_(mean[:, 0], 0.1)
-        self.rows[f"{norm}.running_var"].lerp_(variance[:, 0] * (z.shape[1] / (z.shape[1] - 1)), 0.1)
-        scale = (variance + 1e-5).rsqrt()
-        unit = z.mul_(scale)
-        return unit * self.views[f"{norm}.weight"][:, None] + self.views[f"{norm}.bias"][:, None], (unit, scale)
+        import torch
 
-    def _normalise_backward(self, slope, norm, unit, scale):
-        self.slopes[f"{norm}.bias"].copy_(slope.sum(1))
-        self.slopes[f"{norm}.weight"].copy_((slope * unit).sum(1))
-        slope = slope.mul_(self.views[f"{norm}.weight"][:, None])
-        return (slope - slope.mean(1, keepdim=True) - unit * (slope * unit).mean(1, keepdim=True)).mul_(scale)
+        columns = z.transpose(0, 1).flatten(1)  # [B, G * h]
+        facts = [self.views[f"{norm}.weight"], self.views[f"{norm}.bias"]]
+        facts += [self.rows[f"{norm}.running_mean"], self.rows[f"{norm}.running_var"]]
+        z, mean, scale = torch.native_batch_norm(columns, *(fact.flatten() for fact in facts), True, 0.1, 1e-5)
+        return z.unflatten(1, (len(facts[0]), -1)).transpose(0, 1), (columns, mean, scale)
+
+    def _normalise_backward(self, slope, norm, columns, mean, scale):
+        import torch
+
+        weight, slopes = self.views[f"{norm}.weight"], slope.transpose(0, 1).flatten(1)
+        found = torch.ops.aten.native_batch_norm_backward(
+            slopes, columns, weight.flatten(), None, None, mean, scale, True, 1e-5, [True, True, True]
+        )
+        for name, value in zip(("weight", "bias"), found[1:], strict=True):
+            self.slopes[f"{norm}.{name}"].copy_(value.unflatten(0, weight.shape))
+        return found[0].unflatten(1, (len(weight), -1)).transpose(0, 1)
 
     def update(self):
         """Clip each trial's gradient to norm 1, then Adam with its own rate and decay; nothing waits for a value."""
@@ -422,6 +435,18 @@ class Stack:
             ]
             adam(*row, fused=True, amsgrad=False, beta1=0.9, beta2=0.999, lr=self.rates[g], grad_scale=divisors[g],
                  weight_decay=config["weight_decay"], eps=1e-8, maximize=False)  # fmt: skip
+
+
+def operands_of_products(x):
+    """bfloat16 where a CPU multiplies it natively, twice as fast, and the inputs are bfloat16 anyway; else float32.
+
+    Vectors of another type are not rounded: a large dimension whose small changes matter would lose them.
+    """
+    import torch
+
+    native = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    fits = x.device.type == "cpu" and native and torch.equal(x, x.bfloat16().float())
+    return torch.bfloat16 if fits else torch.float32
 
 
 def random_bytes(count, generator):
@@ -468,7 +493,8 @@ def train(tasks, trials, args, seen=None):
     )
     offsets = dict(zip(mine, itertools.accumulate([0, *(len(t.y) for t in mine.values())]), strict=False))
     seeds = [tasks[number].seed * 1_000_003 + config["number"] for number, config in trials]
-    stack = Stack(args.design, [config for _, config in trials], tuple(x.shape[1:]), seeds, device)
+    configs, shape = [config for _, config in trials], tuple(x.shape[1:])
+    stack = Stack(args.design, configs, shape, seeds, device, operands_of_products(x))
     orders = [torch.Generator().manual_seed(seed) for seed in seeds]
     valid = torch.stack([tasks[number].valid + offsets[number] for number, _ in trials]).to(device)
     pos_weight = torch.tensor([[tasks[number].pos_weight] for number, _ in trials], device=device)

@@ -135,6 +135,24 @@ def test_the_written_out_gradient_is_autograds(batch_norm):
                 torch.testing.assert_close(stack.rows[name][g], buffer)
 
 
+def test_rounded_products_give_nearly_the_same_gradient_and_only_where_no_input_is_rounded(monkeypatch):
+    generator, found = torch.Generator().manual_seed(0), []
+    x, y = torch.randn(1, 64, 12, generator=generator).bfloat16().float(), torch.arange(64)[None] % 2
+    for operands in (torch.float32, torch.bfloat16):
+        config = {**MLP, "dropout": 0.5, "input_dropout": 0.25, "batch_norm": True}
+        stack = trainer.Stack("mlp", [config], (12,), [1], torch.device("cpu"), operands)
+        stack.gradient(x.clone(), lambda logits: trainer.bce(logits, y, None, torch.tensor([[1.5]])))
+        found.append(stack.grad.clone())
+        assert stack.rows["flat"].dtype == stack.grad.dtype == stack.state(0)["1.weight"].dtype == torch.float32
+    assert 0 < (found[1] - found[0]).norm() < 0.1 * found[0].norm()
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: True)
+    assert trainer.operands_of_products(x) == torch.bfloat16
+    assert trainer.operands_of_products(x + 3000) == torch.float32, "3000 and 3007 would be one number"
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    assert trainer.operands_of_products(x) == torch.float32
+
+
 def test_dropout_keeps_the_share_it_says_with_masks_that_change():
     generator = torch.Generator().manual_seed(0)
     first, second = (trainer.random_bytes(100_001, generator) for _ in range(2))
