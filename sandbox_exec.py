@@ -671,6 +671,7 @@ BASES = {int: int.__index__, float: float.__float__, str: str.__str__, complex: 
 LIBRARY = set("builtins math cmath itertools functools collections operator string re datetime decimal fractions heapq "
               "statistics bisect typing abc enum dataclasses copy json random numbers types textwrap uuid pathlib time "
               "numpy".split())                      # modules whose classes are the same on both sides
+STANDARD = sys.stdlib_module_names - set("unittest test idlelib lib2to3 tkinter turtledemo antigravity this".split())
 NUMPY_KINDS = "biufcSUmM?"
 NOT_LIBRARY = {"attrgetter", "methodcaller"}        # would reach what an underscore hides
 
@@ -900,7 +901,7 @@ class Peer:
             return from_library(*rest)
         if tag == "mine":
             return self.stand_in(things, *rest)
-        return next(read for kind, (_, read) in TEXTS.items() if kind.__name__ == tag)(rest[0])
+        return {kind.__name__: read for kind, (_, read) in TEXTS.items()}[tag](rest[0])
 
     def unpack_container(self, tag, rest, things):
         n = len(things)
@@ -1036,12 +1037,12 @@ def library_name(value):
     module, name = value.__module__, value.__qualname__
     known = isinstance(module, str) and name not in NOT_LIBRARY and not name.startswith("_") and (
         module in LIBRARY or isinstance(value, type) and issubclass(value, BaseException)
-        and module.split(".")[0] in sys.stdlib_module_names - {"unittest"})
+        and module.split(".")[0] in STANDARD)
     return (module, name) if known and getattr(sys.modules.get(module), name, None) is value else None
 
 
 def from_library(module, name):
-    assert module.split(".")[0] in LIBRARY | sys.stdlib_module_names and "_" not in (module[:1], name[:1])
+    assert module.split(".")[0] in LIBRARY | STANDARD and "__" not in module
     found = getattr(importlib.import_module(module), name)
     assert library_name(found) and isinstance(found, type if isinstance(peer, Examiner) else object)
     return found
@@ -1254,7 +1255,7 @@ class Examiner(Peer):
         except ConnectionError:
             self.end()
         except (ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, TypeError, ValueError,
-                OSError, RuntimeError) as problem:
+                OSError, RuntimeError, StopIteration, SyntaxError) as problem:
             self.end(f"the program's answer is malformed ({type(problem).__name__})")
 
     def loaded_names(self):

@@ -108,6 +108,9 @@ FORGERIES = {  # name: program, tests; none may pass
     "forged messages": ("import os, json, struct\ndef f(x):\n    for m in (['returned', 9, [], None], ['returned', ['library', 'unittest.mock', 'ANY'], [], None], ['ready', ['f']],\n"
                         "              ['returned', ['mine', 7, 'object', ['library', 'builtins', 'int']], [], None], ['ask', 'call', [['yours', 0], [], {}], 0], [], {}, 7, 'passed'):\n"
                         "        d = json.dumps(m).encode()\n        os.write(4, d + b'\\n')\n    os._exit(0)\n", CHECK.replace("9", "10")),
+    "unknown tag ends map": ("import os\ndef f(x):\n    os.write(4, b'[\"returned\", [\"nonsense\", 1], [], null]\\n')\n    os._exit(0)\n", "assert all(map(lambda c: f(c[0]) == c[1], [(3, 9)]))\n"),
+    "module that cannot be imported": ("import os\ndef f(x):\n    os.write(4, b'[\"returned\", [\"library\", \"unittest.__main__\", \"main\"], [], null]\\n')\n    os._exit(0)\n", CHECK),
+    "module with an error": ("import os\ndef f(x):\n    os.write(4, b'[\"returned\", [\"library\", \"lib2to3.tests.data.py2_test_grammar\", \"main\"], [], null]\\n')\n    os._exit(0)\n", CHECK),
     "no end of line": ("import os\ndef f(x):\n    os.write(4, b'\\xff' * 4 + b'x' * 1000)\n    os._exit(0)\n", CHECK),
     "endless line": ("import os\ndef f(x):\n    while True: os.write(4, b'x' * 65536)\n", CHECK),
     "redefined helper": ("def helper(x): return 0\ndef f(x): return 0\n", "def check(candidate):\n    assert helper(candidate(3)) == 0\n"),
@@ -142,6 +145,32 @@ def forged(pool, every=1):
 def test_no_verdict_is_forged(pool):
     assert forged(pool) == []
     assert judge(pool, SQUARE).reason == "passed"
+
+
+GARBAGE = """
+import json, os, random
+R = random.Random({seed})
+TAGS = ('list tuple dict set frozenset bytearray deque OrderedDict Counter defaultdict ndarray numpy same int bytes yours value '
+        'library mine NotImplementedType ellipsis nonsense class object exception function generator coroutine').split()
+LEAVES = [0, 1, -1, 2, 7, None, True, 1e999, '', 'x', 'ff', '<i8', 'builtins', 'int', 'ValueError', 'builtins.range', 're.Pattern', '(', '__eq__', 'tests']
+def tree(depth):
+    if depth == 0 or R.random() < .2: return R.choice(LEAVES)
+    return [R.choice(TAGS + [tree(0)]), *[tree(depth - 1) for _ in range(R.randrange(5))]]
+def f(x):
+    for _ in range(R.randrange(1, 6)):
+        message = R.choice([['returned', tree(4), [], None], ['raised', tree(4), [], None], ['returned', tree(2), tree(3), tree(1)],
+                            ['ask', R.choice(['call', 'get', 'set', 'special', 'send', 'copy', 'await', 'input']), [tree(3), tree(2), tree(2)], tree(1)],
+                            tree(3), [tree(1)] * 4])
+        os.write(4, json.dumps(message).encode() + b'\\n')
+    os._exit(0)
+"""
+
+
+def test_garbage_is_a_failure(pool):
+    """Whatever comes over the socket: no pass, no error of the judge's own."""
+    tests = "class T: pass\ndef g(): pass\nassert f and all(map(lambda c: f(c[0]) == c[1] and c[1] == f(T, g, [1]), [(3, 9)]))\n"
+    jobs = ((seed, {"code": GARBAGE.replace("{seed}", str(seed)), "tests": tests, "entry_point": "f"}) for seed in range(300))
+    assert [(seed, result.reason) for seed, result in pool.imap_unordered(jobs) if result.passed is not False] == []
 
 
 # ---- the machine around the program
