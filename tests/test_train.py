@@ -210,14 +210,17 @@ def test_a_stacked_search_gives_each_trial_what_it_gets_alone(monkeypatch, chang
     args = settings(configs=4, top=4, **change)
     tasks = [trainer.make_task(make_data(problems=24, seed=seed), args, seed, "penultimate/eos") for seed in (32, 42)]
     for config in (config for task in tasks for config in task.configs):
-        config.update(hidden=[16, 8], batch_norm=config["number"] > 1, lr=0.02 / (1 + config["number"]), batch_size=16)
+        config.update(hidden=config["hidden"] and [16, 8], batch_norm=config["number"] == 3, batch_size=16)
+        config.update(lr=0.01 * 4 ** (config["number"] % 2))  # the odd ones leave a stack early
     alone = trainer.search(tasks, args)
     monkeypatch.setattr(trainer, "stacks_pay", lambda *_: True)
-    monkeypatch.setattr(trainer, "stack_limit", lambda *_: 3)
+    monkeypatch.setattr(trainer, "stack_limit", lambda *_: 4)
     (stacks,) = trainer.make_jobs(tasks, args)
-    assert max(map(len, stacks)) == 3 and any(len({task for task, _ in stack}) == 2 for stack in stacks)
+    assert max(map(len, stacks)) == 4 and any(len({task for task, _ in stack}) == 2 for stack in stacks)
     together = trainer.search(tasks, args)
-    assert len({len(record["losses"]) for record in alone[0]}) > 1, "the test needs trials that leave a stack early"
+    epochs = {(record["task"], record["config"]["number"]): len(record["losses"]) for record in sum(alone, [])}
+    ends = [[epochs[task, config["number"]] for task, config in stack] for stack in stacks]
+    assert any(a < b for stack in ends for a, b in itertools.combinations(stack, 2)), "none leaves before a later one"
     for one, other in zip(sum(together, []), sum(alone, []), strict=True):
         assert (one["task"], one["config"], one["best_epoch"]) == (other["task"], other["config"], other["best_epoch"])
         np.testing.assert_allclose(one["losses"], other["losses"], rtol=1e-3)
@@ -581,20 +584,20 @@ def test_a_study_evaluates_exactly_and_is_not_done_twice(tmp_path, run_script):
 
 
 def test_a_study_measures_what_it_says(tmp_path):
-    run = make_run(tmp_path / "run", problems=20, n=6, signal=0.5)
+    run = make_run(tmp_path / "run", problems=60, n=6, signal=0.5)
     scorer = train_run(run, "--design", "logistic", "--configs", 1)
     rows = common.read_labels(run)
     rows[0]["label"] = None  # its problem is left out whole
     common.write_jsonl(run / "labels.jsonl", rows)
     args = trainer.parse_args([str(run), "--study", "options", "--eval", str(run), "-n", "2", "6"])
     values = trainer.evaluate(run / "scorer.pt", args, 32, None)
-    logits = common.score_run(scorer, run)[1].view(20, 6).numpy()
-    right = np.array([row["label"] == 1 for row in rows]).reshape(20, 6)
+    logits = common.score_run(scorer, run)[1].view(60, 6).numpy()
+    right = np.array([row["label"] == 1 for row in rows]).reshape(60, 6)
     names, out = [row["id"] for row in rows[::6]], ~np.isfinite(values[2])
     order = [sorted(names).index(name) for name in names]  # of the columns
-    assert out[order].tolist() == [True] + 19 * [False]
+    assert out[order].tolist() == [True] + 59 * [False]
     for column, score, label, group in zip(
-        values.T[order][1:], logits[1:], right[1:], np.split(np.array(rows), 20)[1:]
+        values.T[order][1:], logits[1:], right[1:], np.split(np.array(rows), 60)[1:]
     ):
         within = common.auroc(label, score)
         assert column[1] == pytest.approx(within) if within is not None else math.isnan(column[1])
