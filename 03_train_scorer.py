@@ -815,6 +815,7 @@ def study_rows(args):
     """
     token = (args.vector or common.DEFAULT_VECTOR).partition("/")[2]
     plain, scaled = {"top": 10}, {"standardise": True, "top": 10}
+    halving = {} if args.search == "halving" else {"halving": {"search": "halving"}}
     rows = {
         "layers": {f"{layer}L" if layer[0] == "." else layer: {"vector": f"{layer}/{token}"}
                    for layer in (".15", ".3", ".45", ".6", ".75", ".9", "penultimate")},
@@ -827,7 +828,7 @@ def study_rows(args):
             "default": {**plain, "members": 1}, "default, top 5": {**plain, "members": 5},
             "default, top 10": {**plain, "members": 10}, "standardise": {**scaled, "members": 1},
             "standardise, top 5": {**scaled, "members": 5}, "standardise, top 10": {**scaled, "members": 10},
-            "halving": {"search": "halving"}, "pairwise": {"loss": "pairwise"}, "listwise": {"loss": "listwise"},
+            **halving, "pairwise": {"loss": "pairwise"}, "listwise": {"loss": "listwise"},
             "centred": {"loss": "centred"}, "logistic": {"design": "logistic"}, "ridge": {"design": "ridge"},
         },
     }  # fmt: skip
