@@ -359,9 +359,11 @@ def with_wanted_name(code, tree, problem):
 # Extraction of answers
 
 BOX_PART = re.compile(r"\\(?:boxed|fbox)\b\s*|\\.|[{}]", re.S)
-FORMULA = re.compile(r"\$\$(.+?)\$\$|\$ ([^$]+) \$|\$(?! )([^$]+)(?<! )\$(?!\d)|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.S)
+FORMULA = re.compile(
+    r"\$\$(.{1,2000}?)\$\$|\$ ([^$]+) \$|\$(?! )([^$]+)(?<! )\$(?!\d)|\\\((.{1,2000}?)\\\)|\\\[(.{1,2000}?)\\\]", re.S
+)
 PHRASE = re.compile(
-    r"####|<answer>|(?:^|\n)\W*A(?:ns)?:|(?<!\w)(?:answers?|results?|(?:correct|right) (?:option|choice))\b"
+    r"####|<answer>|(?:^|\n)\W{0,20}A(?:ns)?:|(?<!\w)(?:answers?|results?|(?:correct|right) (?:option|choice))\b"
     r"(?:[^\n.:=$]|\.\d){0,60}?(?:\bis\b|\bare\b|\bbe\b|:|=|\n)",
     re.I,
 )
@@ -380,7 +382,7 @@ SENTENCE_END = re.compile(
     r"|[,;]?\s+\(?(?:since|because|which|where|as|when|so|but|i\.e\.|that is|or (?:about|roughly|approximately)"
     r"|rather than|instead of)(?!\w)|\s+\(or\b|,\s+not\b"
 )
-SPECIAL = re.compile(r"<\|[^|<>]{1,40}\|>|</?s>|<eos>|<end_of_turn>|\n+(?:I hope this|Let me know|Feel free)[^\n]*$")
+SPECIAL = re.compile(r"<\|[^|<>]{1,40}\|>|</?s>|<eos>|<end_of_turn>|\n(?:I hope this|Let me know|Feel free)[^\n]*$")
 TAIL = 20_000  # characters of a response in which a phrase, formula or number is looked for
 
 
@@ -625,8 +627,8 @@ def rounds_to(gold, given):
     decimal, places = gold[1:] if gold[0] == "num" else (0, 0)
     decimals = given[0] == "num" and given[2]
     written = decimals or given[0] in CONTAINERS | {"pct"} or variables(given) or is_infinite(given)
-    significant = len(str(abs(int(decimal * 10**places))))
-    if written or significant < 2 or not (places >= 2 or places and significant > 2):
+    digits = abs(decimal * 10**places)
+    if written or digits < 10 or not (places >= 2 or places and digits >= 100):
         return False
     value = real(rational(evaluate(given, 0)))
     endless = value is not None and not (isinstance(value, Fraction) and (10**60 * value).denominator == 1)
@@ -909,7 +911,7 @@ NO_FACTOR = RELATIONS | set(SET_OPERATIONS) | set("+-*/^_!%°',;:)]}&") | {
 def clean(text):
     """One spelling for what people write in many ways; still text."""
     text = text.strip()
-    if re.fullmatch(r"-?\d+", text) or len(text) > 10 * CHARACTERS:
+    if re.fullmatch(r"-?\d+", text) or len(text) > 2 * CHARACTERS:
         return text
     if not text.isascii():
         for marks, sign, plain in ((SUPERSCRIPTS, "^", "0123456789-+n"), (SUBSCRIPTS, "_", "0123456789-+n")):
@@ -1339,7 +1341,7 @@ def spelled(node):
     """A node as a name."""
     if node[0] == "num":
         return f"{node[1].numerator:x}/{node[1].denominator:x}"  # in base 16: no limit of digits
-    return "".join(spelled(part) if isinstance(part, tuple) else str(part) for part in node[1:])
+    return "".join([part for part in node[1:] if isinstance(part, str)] + list(map(spelled, children(node))))
 
 
 def signed(sign, node):
@@ -1375,7 +1377,10 @@ CONSTANTS = {
 def keys_of(node):
     kind = node[0]
     if kind in MAKE_KEYS:
-        return MAKE_KEYS[kind](node)
+        found = MAKE_KEYS[kind](node)
+        if not found[0]:
+            raise Unreadable("relations that say nothing")
+        return found
     if kind != "pct":
         return [expression_key(node)], []
     amount = evaluate(node[1], 0)
@@ -1457,7 +1462,7 @@ def relation_keys(node):
     if ops == ("∈",):
         return [key for key in keys_of(sides[1])[0] if key[0] != "seq"], []
     found, endless = solutions(node), any(map(is_infinite, sides))
-    if not set(ops) <= INEQUALITIES or endless and not found:
+    if not set(ops) <= INEQUALITIES:
         raise Unreadable("relations that do not go together")
     keys = [("ineq", *found)] if found else []
     if not endless:

@@ -948,6 +948,9 @@ HOPELESS = {
     "minuses": "-" * 1999 + "1", "repeating": "0." + "1" * 1900 + "2...", "spaces": " " * 1_000_000 + "5", "equations": "1" + "=1" * 900,
     "formulas": "$1$, " * 50_000, "answers": "the answer is " * 50_000, "boxes": "\\boxed{" * 10_000 + "5" + "}" * 10_000,
     "open boxes": "\\boxed{ " * 20_000, "dollars": "$" * 100_000, "backslashes": "\\" * 100_000, "surrogate": "\ud800", "null": "\0" * 1000,
+    "period": r"0.\overline{" + "3" * 10_000 + "}", "period in brackets": "0.(" + "3" * 10_000 + ")", "decimal and exponent": "2.5e4443",
+    "nested sums": r"\sum_{k=1}^{900}" * 30 + "k", "long sum": r"\sum_{i=1}^{10^{12}} i", "long product": r"\prod_{i=1}^{999} (i^{99}+x)",
+    "newlines": "x" + "\n" * 300_000 + ")", "openings": "\\(" * 100_000, "unclosed": "x \\boxed{" + "{" * 100_000,
     "determinant": r"\begin{vmatrix}" + r"\\".join("&".join("123456789") for _ in range(9)) + r"\end{vmatrix}",
 }  # fmt: skip
 
