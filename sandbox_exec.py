@@ -842,7 +842,7 @@ class Peer:
             return ["numpy", value.dtype.str, value.tobytes().hex()]
         if id(value) in self.stand_in_ids:
             return ["yours", self.stand_in_ids[id(value)]]
-        name = f"{kind.__module__}.{kind.__qualname__}"
+        name = f"{kind.__module__.partition('._')[0]}.{kind.__qualname__}"         # pathlib._local.PosixPath
         if name in VALUES:
             text = value.utcoffset(None) if name == "datetime.timezone" else str(value)
             return ["value", name, *self.pack_all([getattr(value, part) for part in VALUES[name]] or [text], bag)]
