@@ -368,8 +368,8 @@ PHRASE = re.compile(
     re.I,
 )
 LEAD_IN = re.compile(
-    r"(?:[\s:*_=#>,]|(?:therefore|thus|then|hence|so|simply|just|indeed|option|choice|equal to|it is|it's)\b"
-    r"|not\b *[-$\d\\(][^,.;\n]*?(?:[,;]|\bbut\b)|(?:finally|we (?:have|get|find|obtain)|this gives)\b)*",
+    r"(?:[\s:*_=#>,]|(?:therefore|thus|then|hence|so|simply|just|indeed|option|choice|equal to|it (?:is|equals)|it's)\b"
+    r"|not\b *[-$\d\\(][^,.;\n]*?(?:[,;]|\bbut\b)|(?:finally|(?:we|this) (?:have|get|find|obtain|conclude|gives?))\b)*",
     re.I,
 )
 CONNECTOR = re.compile(r"(?:\s|,|;|and|or|\\text\{ *(?:and|or) *\})*")
@@ -401,7 +401,8 @@ def extract_answer(response, reference=None):
     announcements = (announced(final[phrase.end() :]) for phrase in reversed([*PHRASE.finditer(final)][-3:]))
     candidates = [answer for answer in announcements if answer]
     if not candidates:
-        return final if len(final) <= 300 and is_bare(final) else last_formula_or_number(final, reference)
+        bare = final[LEAD_IN.match(final).end() :]
+        return bare if len(bare) <= 300 and is_bare(bare) else last_formula_or_number(final, reference)
     if reference is not None and is_integer(reference):  # "the answer is m + n, where ..., so it is 204"
         after = last_formula_or_number(final[final.rfind(candidates[0]) + len(candidates[0]) :], reference)
         candidates = [answer for answer in [*candidates, after or ""] if is_integer(answer)] or candidates
@@ -483,13 +484,11 @@ def formula_run(text, formula):
 
 def is_bare(text):
     """A response that is nothing but an answer."""
-    if len(text.split()) <= (3 if re.search(r"\d", text) else 6) and not FORMULA.search(text):
+    if FORMULA.search(text):
+        return False
+    if len(text.split()) <= (3 if re.search(r"\d", text) else 6):
         return True
-    return (
-        analyse(text).kind != "text"
-        and not re.search("[a-z]", LEAD_IN.match(text)[0])
-        and not re.search(r"[A-Za-z]{2,},? +[a-z]{2,}\b", text)
-    )
+    return analyse(text).kind != "text" and not re.search(r"[A-Za-z]{2,},? +[a-z]{2,}\b", text)
 
 
 def last_formula_or_number(text, reference):
@@ -500,7 +499,7 @@ def last_formula_or_number(text, reference):
     numbers = [n for n in numbers if text[: n.start()].rstrip()[-1:] not in ("+", "-", "*", "/", "^")]
     if numbers or not formulas:
         sentence = re.split(r"[.:!?]\s|\n|\$", text.strip(" .\n"))[-1]  # x = 5 and y = 3; z = 6 - 5i
-        endings = [sentence[LEAD_IN.match(sentence).end() :], sentence.rpartition("=")[2]] if "=" in sentence else []
+        endings = [sentence[LEAD_IN.match(sentence).end() :], *re.split(r"=|\b(?:is|are|equals)\b", sentence)[-1:]]
         whole = next((ending.strip() for ending in endings if is_formula(ending)), None)
         if whole or not numbers:
             return whole
@@ -588,7 +587,7 @@ def shared_key(gold, given):
     if UNITS.get(gold.unit) != UNITS.get(given.unit) and gold.unit in UNITS and given.unit in UNITS:
         return None  # 5 cm is not 5 m
     if "text" in (gold.kind, given.kind):
-        return ("text",) if plain_words(gold.text) == plain_words(given.text) else None
+        return ("text",) if plain_words(gold.text) == plain_words(given.text) or gold.keys == given.keys else None
     accepted = {value[1] if value[0] in ("either", "given") else value for value in given.values}
     stands_for = {value[1] if value[0] in ("either", "gold") else value for value in gold.values}
     shared = [key for key in gold.keys if key in given.keys or key in accepted]
@@ -1497,7 +1496,7 @@ def equation_keys(first, last):
 def equation(left, right):
     """Keys that are the same for all multiples: as it stands, and without denominators (y = 1/x is xy = 1)."""
     difference = ("add", left, ("neg", right))
-    return [("eq", proportions(difference, value)) for value in (evaluate, numerator)]
+    return [("eq", proportions(difference, value)) for value in (evaluate, lambda *at: as_fraction(*at)[0])]
 
 
 def replaced(node, old, new):
@@ -1654,9 +1653,8 @@ def expression_key(node):
     if values.count(None) > 2:
         raise TooComplex
     reals = [value if value is not None and real(value) is not None else None for value in values]
-    keys = tuple(
-        value if value is None else number_key(value) for value in (values if has_i(node) or not any(reals) else reals)
-    )
+    chosen = values if has_i(node) or not any(reals) else reals
+    keys = tuple(value if value is None else number_key(value) for value in chosen)
     return keys[0] if len(set(keys)) == 1 else ("expr", keys)
 
 
@@ -1677,10 +1675,6 @@ def value_at(node, k, value):
         if time.monotonic() > CLOCK[0]:
             raise TooComplex from None
         return None
-
-
-def numerator(node, k):
-    return as_fraction(node, k)[0]
 
 
 def as_fraction(node, k):

@@ -866,6 +866,10 @@ y=2x+3 @ The line is y = 2x + 3.
 10 @ Ans: 10
 10 @ \textbf{Answer: } 10
 10 @ Correct answer: $10$
+\left( 3, \frac{\pi}{2} \right) @ So we get \left( 3, \frac{\pi}{2} \right)
+\frac{14}{3} @ Thus we obtain \frac{14}{3}.
+p - q @ So we get p - q
+\text{Evelyn} @ Hence $x = \text{Evelyn}$
 """
 
 
