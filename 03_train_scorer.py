@@ -57,7 +57,7 @@ DESIGNS = {  # what each is shown unless --vector says otherwise
     "logistic": common.DEFAULT_VECTOR,
     "ridge": common.DEFAULT_VECTOR,
 }
-LINEAR = ([[]], [1e-3, 1e-2], [0.0], [0.0], [256], [1e-4, 1e-3, 1e-2, 0.1, 1.0], [False])
+LINEAR = ([[]], [1e-3, 1e-2], [0.0], [0.0], [32], [1e-4, 1e-3, 1e-2, 0.1, 1.0], [False])
 BY_HAND = ("mlp", "best-layer", "logistic", "ridge")  # the designs whose passes are written out below
 
 
