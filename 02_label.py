@@ -1325,6 +1325,8 @@ class Parser:
         self.need("\\end")
         self.raw_group()
         rows = [row for row in rows if row]
+        if not rows:
+            raise Unreadable("nothing within")
         relations = any(item[0] == "rel" for row in rows for cell in row for item in cell)
         if name.endswith("matrix") or name == "array" and not relations:
             rows = [[cell[0] for cell in row] for row in rows]
@@ -1888,7 +1890,7 @@ def apply(name, arguments):
             return Fraction(math.comb(int(n), int(k)))
         return calculate("div", factorial(n), calculate("mul", factorial(k), factorial(calculate("add", n, -k))))
     if name in ("max", "min") and all(real(value) is not None for value in arguments):
-        return {"max": max, "min": min}[name](map(real, arguments))
+        return {"max": max, "min": min}[name](map(real, arguments), key=inexact)
     if name in ("gcd", "lcm") and all(map(whole, arguments)):
         return Fraction(getattr(math, name)(*map(int, arguments)))
     if len(arguments) > 1 or name in ("binom", "max", "min", "gcd", "lcm", "det"):

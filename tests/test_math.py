@@ -373,6 +373,7 @@ plain               ~ \begin{pmatrix}3\\-1\end{pmatrix} ~ \langle 3,-1\rangle ~ 
 plain               ~ 1+2+3 ~ 6
 plain               ~ \frac{3}{4}\text{ cup} ~ 3/4 ~ 0.75 ~ \frac34 cups ~ three fourths
 plain               ~ 1/3 ~ \frac13 ~ 0.333... ~ 0.\bar3 ~ 0.\overline{3} ~ 33\frac13\% ~ .\overline{3} ~ one third ~ 0.\overline{333}
+named               ~ \sqrt2 ~ \max(1,\sqrt2) ~ \min\{\pi,\sqrt 2, 2\} ~ \sqrt{\gcd(6,4)} ~ \max(\sqrt2,1.4)
 """
 
 # A line: the form, the reference, then answers that are not equal to it.
@@ -955,6 +956,7 @@ HOPELESS = {
     "period": r"0.\overline{" + "3" * 10_000 + "}", "period in brackets": "0.(" + "3" * 10_000 + ")", "decimal and exponent": "2.5e4443",
     "nested sums": r"\sum_{k=1}^{900}" * 30 + "k", "long sum": r"\sum_{i=1}^{10^{12}} i", "long product": r"\prod_{i=1}^{999} (i^{99}+x)",
     "newlines": "x" + "\n" * 300_000 + ")", "openings": "\\(" * 100_000, "unclosed": "x \\boxed{" + "{" * 100_000,
+    "no rows": r"\begin{array}{c}\end{array}", "no order": r"\infty<\{1,2\}", "no end": r"m\in[3,x=5", "no function": r"\det 3",
     "determinant": r"\begin{vmatrix}" + r"\\".join("&".join("123456789") for _ in range(9)) + r"\end{vmatrix}",
 }  # fmt: skip
 
