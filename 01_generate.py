@@ -17,7 +17,8 @@ key is copied and no padding read. Forward hooks keep the newest vector of each 
 logits of the same step. A row lives one step longer than its last token, which gives the vector at that token too.
 
 --responses FILE, instead of sampling: rows {"id" or "prompt" or "messages", "responses": [text, ...]} or {...,
-"response": text}, joined to the problems by id, else by the text of the prompt. A response is taken as finished
+"response": text}, joined to the problems by id, else by the text of the prompt; a problem's answers are numbered from 0 in
+the order of their "sample", if they have one, and of the file. A response is taken as finished
 unless its row says "finish": "length"; "tokens" (lists of token ids, the ending one included) beside the texts spare
 the tokenizer's guess.
 
@@ -71,8 +72,12 @@ def parse(argv=None):
     add("--revision", help="of the model on the Hub")
     add("--trust-remote-code", action="store_true", help="run Python code that comes with the model")
     args = parser.parse_args(argv)
-    if min(args.n, args.max_new_tokens, args.slots or 1, args.limit or 1) < 1:
+    if min(1 if x is None else x for x in (args.n, args.max_new_tokens, args.slots, args.limit)) < 1:
         common.die("-n, --max-new-tokens, --slots and --limit must be at least 1")
+    if min(args.temperature or 0, args.top_k or 0) < 0 or not 0 < (1 if args.top_p is None else args.top_p) <= 1:
+        common.die("--temperature and --top-k are at least 0; --top-p is above 0 and at most 1")
+    if args.repetition_penalty is not None and args.repetition_penalty <= 0:
+        common.die("--repetition-penalty must be above 0")
     if not set(filter(None, args.extra.split(","))) <= {"last10", "special"}:
         common.die(f"--extra {args.extra}: write last10, special, or last10,special")
     if args.responses and len(args.datasets) > 1:
@@ -207,6 +212,11 @@ def flash_page_attention(q, k, v, scaling, low, high):
     from torch.nn.attention.varlen import AuxRequest, varlen_attn
 
     (e, g, m, d), p = q.shape, k.shape[2]
+    most = 65535 // (2 * g)  # a CUDA grid has no more places for sequences
+    if e > most:
+        pieces = zip(*(x.split(most) for x in (q, k, v, low, high)), strict=True)
+        parts = [flash_page_attention(q, k, v, scaling, low, high) for q, k, v, low, high in pieces]
+        return tuple(torch.cat(x) for x in zip(*parts, strict=True))
     page = torch.arange(e * g, device=q.device).view(e, g) * p
     ends = torch.stack([page + low, page + high], -1).flatten()  # [E * G * 2]
     cu_q = (torch.arange(e * g + 1, device=q.device).repeat_interleave(2)[:-1] * m).int()  # 0, 0, m, m, 2m, ...
@@ -226,6 +236,7 @@ def flash_works(device, dtype, width):
     try:
         plain, flash = (f(q, k, v, width**-0.5, low, high) for f in (page_attention, flash_page_attention))
         error = max(float((a - b)[(high > low)[:, 0]].abs().max()) for a, b in zip(plain, flash, strict=True))
+        error = error if all(x.isfinite().all() for x in flash) else float("nan")  # an empty page's share is added up, too
     except (ImportError, RuntimeError, TypeError, NotImplementedError) as problem:
         error = problem
     works = isinstance(error, float) and error < 0.05
@@ -275,6 +286,7 @@ class Engine:
         self.make_pages(max_prompt, sizes.get("budget") or free_memory(self.device))
         self.make_state(vocab)
         d, dtype = next(iter(self.shapes.values()))[1:]
+        self.graph_memory = torch.cuda.graph_pool_handle() if self.cuda else None
         self.flash = self.cuda and dtype != torch.float32 and flash_works(self.device, dtype, d)
         self.hooks = watch_layers(model, layers, self.keep_vector)
 
@@ -286,7 +298,7 @@ class Engine:
         if room < a_prompt + a_row:
             need = (a_prompt + a_row) * self.page
             common.die(f"{budget >> 20} MB are too little for a rollout of {need} tokens; lower --max-new-tokens")
-        prompts = max(a_prompt, min(room // 4, a_prompt * min(self.slots, 4 * -(-self.slots // self.n) + 4)))
+        prompts = max(a_prompt, min(room // 4, room - a_row, a_prompt * min(self.slots, 4 * -(-self.slots // self.n) + 4)))
         self.split = 1 + min(self.slots * a_row, room - prompts)
         n_pages = self.split + prompts
         make = torch.zeros if self.cuda else torch.empty  # a CPU's memory is taken page by page, as it is touched
@@ -425,13 +437,14 @@ class Engine:
     def steps(self):
         """The steps up to the next look; on a GPU as replays of a CUDA graph."""
         n, step = len(self.rows), self.step
-        if self.flash:  # few shapes: rows and columns are rounded up to powers of two, and no page is left out
-            up = lambda x, most: min(1 << (x - 1).bit_length(), most)
+        if self.flash:  # few shapes: rows, columns and prompts' pages are rounded up to powers of two
+            up = lambda x, most: min(1 << max(x - 1, 0).bit_length(), most)
             n, columns = up(n, self.slots), up(self.extent[3], self.note["own"].shape[1])
-            self.extent = (self.split, self.split, len(self.free), columns, self.note["shared"].shape[1])
-            if (n, columns) not in self.graphs:
-                self.graphs[n, columns] = self.record(n)
-            step = lambda _: self.graphs[n, columns].replay()
+            last = self.split + up(self.extent[2] - self.split, len(self.free) - self.split)
+            self.extent, shape = (self.split, self.split, last, columns, self.note["shared"].shape[1]), (n, columns, last)
+            if shape not in self.graphs:
+                self.graphs[shape] = self.record(n)
+            step = lambda _: self.graphs[shape].replay()
         for _ in range(self.look_every):
             step(n)
 
@@ -447,7 +460,7 @@ class Engine:
                 self.tick.zero_()
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, pool=self.graph_memory):  # one for all: only one of them runs at a time
             self.step(n)
         self.state.copy_(state)
         return graph
@@ -623,10 +636,14 @@ class Engine:
 
 
 def free_memory(device):
-    """Bytes for keys and values."""
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0] * 0.8)
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    """Bytes for keys and values: the same in all processes of --tp."""
+    if device.type != "cuda":
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    torch.cuda.empty_cache()  # what an earlier engine held
+    free = torch.tensor(int(torch.cuda.mem_get_info(device)[0] * 0.8), device=device)
+    if dist.is_initialized():
+        dist.all_reduce(free, op=dist.ReduceOp.MIN)
+    return int(free)
 
 
 def out_of_memory(error):
@@ -728,7 +745,7 @@ def read_responses(path, problems):
     """{problem number: [(row of the file, text, token ids or None), ...]}; each problem must have some."""
     by_id = {problem["id"]: i for i, problem in enumerate(problems)}
     by_prompt = {problem["prompt"]: i for i, problem in enumerate(problems)}
-    found, strangers = defaultdict(list), 0
+    found = defaultdict(list)
     for number, row in enumerate(common.read_jsonl(path), 1):
         texts, tokens = row.get("responses"), row.get("tokens")
         if "response" in row:
@@ -738,13 +755,17 @@ def read_responses(path, problems):
         tokens = tokens or [None] * len(texts)
         if len(tokens) != len(texts):
             common.die(f"{path}:{number}: {len(texts)} responses with 'tokens' for {len(tokens)}")
-        prompt = row["messages"][-1].get("content") if "messages" in row else row.get("prompt")
+        if not isinstance(row.get("sample", 0), int):
+            common.die(f"{path}:{number}: 'sample' must be a whole number")
+        if "messages" in row:
+            row["messages"] = common.plain_messages(row["messages"], f"{path}:{number}")
+        prompt = row["messages"][-1]["content"] if "messages" in row else row.get("prompt")
         i = by_id.get(str(row.get("id")), by_prompt.get(prompt))
         found[i] += [(row, *pair) for pair in zip(texts, tokens, strict=True)]
     strangers = len(found.pop(None, []))
     if strangers:
         print(f"{path}: {strangers} responses belong to none of these problems and are left out", file=sys.stderr)
-    missing = [problem["id"] for i, problem in enumerate(problems) if i not in found]
+    missing = [problem["id"] for i, problem in enumerate(problems) if not found.get(i)]
     if missing:
         common.die(f"{path}: no responses to {len(missing)} of {len(problems)} problems, such as {missing[0]!r}")
     return {i: sorted(rows, key=lambda item: item[0].get("sample", 0)) for i, rows in found.items()}
@@ -758,7 +779,7 @@ def make_jobs(args, model, tokenizer, problems, stop_ids):
     """(jobs of all problems in order, {id: why} of the problems that get no tokens)."""
     context = context_of(model.config)
     given = read_responses(args.responses, problems) if args.responses else None
-    jobs, skipped = [], {}
+    jobs, skipped, vocab = [], {}, model.config.get_text_config().vocab_size
     for i, problem in enumerate(problems):
         prompt = list(common.encode_prompt(tokenizer, problem))
         for sample, (row, text, tokens) in enumerate(given[i] if given else [({}, None, None)] * args.n):
@@ -770,6 +791,8 @@ def make_jobs(args, model, tokenizer, problems, stop_ids):
             key = noise_key(args.seed, problem["id"], sample)
             job = {"problem": i, "sample": sample, "prompt": prompt, "limit": max(0, limit), "key": key}
             if given:
+                if any(not 0 <= token < vocab for token in tokens or ()):
+                    common.die(f"{args.responses}: tokens beyond this model's {vocab}, in problem {problem['id']}; which model made them?")
                 job["tokens"] = (tokens or encode_response(tokenizer, row, text, stop_ids, opened_reasoning(tokenizer, prompt)))[: job["limit"]]
             jobs.append(job)
     return jobs, skipped
@@ -1008,7 +1031,7 @@ def worker(args):
     rank, world = 0, 1
     if "SLURM_PROCID" in env:
         rank, world = env["SLURM_PROCID"], env.get("SLURM_STEP_NUM_TASKS", env.get("SLURM_NTASKS", 1))
-    task = env.get("SLURM_ARRAY_TASK_ID", 0) - env.get("SLURM_ARRAY_TASK_MIN", 0)
+    task = (env.get("SLURM_ARRAY_TASK_ID", 0) - env.get("SLURM_ARRAY_TASK_MIN", 0)) // env.get("SLURM_ARRAY_TASK_STEP", 1)
     return task * world + rank, world * env.get("SLURM_ARRAY_TASK_COUNT", 1)
 
 
@@ -1158,6 +1181,8 @@ def finish_run(folder, problems):
 
 
 def main(args):
+    if Path(args.model).is_dir():
+        args.model = str(Path(args.model).resolve())  # one name for one folder, from wherever it is called
     runs = [find_run(args, dataset) for dataset in args.datasets]  # a wrong name ends it here, before any work
     if len({folder for _, folder, _, _ in runs}) < len(runs):
         common.die(f"{' '.join(args.datasets)}: two of these have one name, so one run folder; rename a file")

@@ -136,9 +136,9 @@ def add_scores(run, file, keys, spread):
     rows = common.align(common.read_jsonl(file, needs=("id", "sample", "score")), keys, file)
     for row in rows:
         where = f"{file}: sample {row['sample']} of {row['id']!r}"
-        if not isinstance(row["score"], (int, float)) or not math.isfinite(row["score"]):
+        if not isinstance(row["score"], (int, float)) or not abs(row["score"]) < 1e300:
             common.die(f"{where} has the score {row['score']!r}; every rollout needs a finite number")
-        if not 0 <= (row.get("p") or 0) <= 1:
+        if row.get("p") is not None and (not isinstance(row["p"], (int, float)) or not 0 <= row["p"] <= 1):
             common.die(f"{where} has the p {row['p']!r}; it is a probability, or absent")
     method, _, name = file.stem.partition("@")
     run.scores.setdefault(method, {})[name] = spread([row["score"] for row in rows], -np.inf)
@@ -590,7 +590,7 @@ def report(args):
     tables = [(group["title"], tables_of(group["rows"])) for group in groups]
     tables.append(("All runs", [summary_table(groups)]))
     tables += [("Studies", [study_table(path) for path in args.studies])] if args.studies else []
-    out = Path(args.out or (args.runs[0] if len(args.runs) == 1 else os.path.commonpath(args.runs)))
+    out = Path(args.out or (args.runs[0] if len(args.runs) == 1 else os.path.commonpath(map(os.path.abspath, args.runs))))
     facts = {"command": the_command(), "window": args.window, "tail": args.tail, "groups": groups}
     common.write_json(out / "results.json", facts)
     write_text(out / "report.md", markdown(groups, tables, plot(out, groups) if args.plots else {}))
@@ -616,9 +616,11 @@ weighted votes with many subsets the mean of seeded random ones, whose standard 
 def load_groups(paths, window, tail):
     """Runs of one model and data set are repetitions: one list. A problem that one cannot judge is left out of all."""
     groups = {}
+    if len({os.path.realpath(path) for path in paths}) < len(paths):
+        common.die("a run is given twice; each counts as a repetition of its own")
     for path in paths:
         meta = common.read_meta(path)
-        groups.setdefault((meta["model"], meta["dataset"]), []).append(path)
+        groups.setdefault((common.model_name(meta), dataset_name(meta)), []).append(path)
     for members in groups.values():
         skipped = {row["id"] for path in members for row in common.read_labels(path) if row["label"] is None}
         runs = [load_run(path, window, tail, skipped) for path in members]
@@ -626,6 +628,9 @@ def load_groups(paths, window, tail):
             if run.ids != runs[0].ids:
                 counts = f"{len(run.ids)} and {len(runs[0].ids)} judged problems"
                 common.die(f"{run.path} and {runs[0].path}: {counts}, not the same ones; report them apart")
+            if run.labels.shape != runs[0].labels.shape:
+                n = f"{run.labels.shape[1]} and {runs[0].labels.shape[1]}"
+                common.die(f"{run.path} and {runs[0].path}: {n} rollouts a problem; report them apart")
         yield runs
 
 
@@ -1232,6 +1237,8 @@ def route(args):
     check_one_model(args.runs)
     if len(args.math) != len(args.code):
         common.die(f"--math and --code: {len(args.math)} and {len(args.code)} scorers; they are taken in pairs")
+    for path in [*args.math, *args.code, *args.mixed]:
+        common.load_scorer(path)  # a mistyped name ends it here, before any work
     facts = [common.read_meta(args.runs[0])["model"], args.model, ROUTER]
     marks = {run: mark_of(facts, Path(run) / "problems.jsonl") for run in args.runs}
     todo = [run for run in args.runs if read_routes(run).get("mark") != marks[run]]

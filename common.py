@@ -4,15 +4,18 @@ Not a program. `sandbox_exec.py` does not use it; each numbered script imports f
 torch and transformers are imported inside the functions that need them, so that `-h` and plain text work stay instant.
 """
 
+import glob
 import gzip
 import json
 import math
 import os
+import platform
 import random
 import re
 import sys
 import time
-from contextlib import contextmanager
+import zlib
+from contextlib import contextmanager, suppress
 from datetime import date
 from functools import partial
 from http.client import HTTPException
@@ -42,19 +45,34 @@ def die(message):
 @contextmanager
 def atomic(path, mode="w"):
     """Write a file whole: readers see the old file or the new one, never a part, whenever we are killed."""
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    path, host = Path(path), platform.node()
+    temporary = path.with_name(f".{path.name}.{host}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        for left in path.parent.glob(f".{glob.escape(path.name)}.{host}.*.tmp"):
+            if not _runs(int(left.name.split(".")[-2])):  # killed while it wrote
+                left.unlink(missing_ok=True)
         with open(temporary, mode, encoding=None if "b" in mode else "utf-8") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except OSError as error:
-        die(f"cannot write {path}: {error.strerror or error}; make room or choose another folder, then run again")
+    except (OSError, RuntimeError) as error:
+        cause = error if isinstance(error, OSError) else error.__context__  # torch.save hides a full disk behind its own
+        if not isinstance(cause, OSError):
+            raise
+        die(f"cannot write {path}: {cause.strerror or cause}; make room or choose another folder, then run again")
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def _runs(pid):
+    try:
+        os.kill(pid, 0)
+    except OSError as error:
+        return isinstance(error, PermissionError)
+    return True
 
 
 def write_json(path, value):
@@ -68,28 +86,29 @@ def write_jsonl(path, rows):
             file.write(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def read_json(path):
+@contextmanager
+def reading(path):
+    """A text file, .gz too; whatever is wrong with it is one line."""
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
-    except ValueError as error:
+        with (gzip.open if str(path).endswith(".gz") else open)(path, "rt", encoding="utf-8-sig") as file:
+            yield file
+    except json.JSONDecodeError as error:
         die(f"{path}: not JSON ({error})")
-    except OSError as error:
+    except (UnicodeDecodeError, gzip.BadGzipFile, EOFError, zlib.error) as error:
+        die(f"{path}: not a readable UTF-8 text file ({error})")
+    except OSError as error:  # missing, a folder, no right to read
         die(f"{path}: {str(error.strerror).lower()}")
+
+
+def read_json(path):
+    with reading(path) as file:
+        return json.load(file)
 
 
 def read_jsonl(path, needs=()):
     """The rows of a .jsonl file (.gz too); a bad line is named by its number. `needs`: fields every row must have."""
-    rows = []
-    try:
-        with (gzip.open if str(path).endswith(".gz") else open)(path, "rt", encoding="utf-8") as file:
-            for number, line in enumerate(file, 1):
-                if line.strip():
-                    rows.append(_parse_line(f"{path}:{number}", line, needs))
-    except (UnicodeDecodeError, gzip.BadGzipFile, EOFError) as error:
-        die(f"{path}: not a readable UTF-8 text file ({error})")
-    except OSError as error:  # missing, a folder, no right to read
-        die(f"{path}: {str(error.strerror).lower()}")
-    return rows
+    with reading(path) as file:
+        return [_parse_line(f"{path}:{number}", line, needs) for number, line in enumerate(file, 1) if line.strip()]
 
 
 def _parse_line(where, line, needs):
@@ -99,6 +118,8 @@ def _parse_line(where, line, needs):
         die(f"{where}: not JSON ({error})")
     if not isinstance(row, dict):
         die(f"{where}: a JSON object is expected, not {line.strip()[:40]}")
+    if re.search(r"\\u[dD][89a-fA-F]", line) and re.search("[\ud800-\udfff]", json.dumps(row, ensure_ascii=False)):
+        die(f"{where}: not valid Unicode (half of a surrogate pair)")
     missing = [field for field in needs if field not in row]
     if missing:
         die(f"{where}: the field {missing[0]!r} is missing")
@@ -152,7 +173,11 @@ def read_labels(run, keys=None):
     path = Path(run) / "labels.jsonl"
     if not path.is_file():
         die(f"{run}: no labels.jsonl; run 02_label.py {run} first")
-    return align(read_jsonl(path, needs=("id", "sample", "label")), keys, path)
+    rows = read_jsonl(path, needs=("id", "sample", "label"))
+    strange = [row["label"] for row in rows if row["label"] not in (0, 1, None)]
+    if strange:
+        die(f"{path}: a label is 0, 1 or null, not {strange[0]!r} ({len(strange)} rows)")
+    return align(rows, keys, path)
 
 
 def align(rows, keys, source):
@@ -512,16 +537,11 @@ def load_problems(dataset, limit=None):
 
 
 def read_problem_file(path):
-    """.jsonl or .json (a list), also .gz: {"prompt", "answer"}, or for code {"prompt", "tests", "entry_point"}."""
-    if ".jsonl" in path.name:
-        rows = read_jsonl(path, needs=("prompt",))
-    else:
-        try:
-            with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as file:
-                rows = json.load(file)
-        except (ValueError, gzip.BadGzipFile, EOFError) as error:
-            die(f"{path}: not JSON ({error})")
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+    """JSON lines or a JSON list, also .gz: {"prompt", "answer"}, or for code {"prompt", "tests", "entry_point"}."""
+    with reading(path) as file:
+        rows = json.load(file) if file.read(1000).lstrip()[:1] == "[" and file.seek(0) == 0 else None
+    rows = read_jsonl(path) if rows is None else rows
+    if not all(isinstance(row, dict) for row in rows):
         die(f'{path}: a list of problems such as {{"prompt": "...", "answer": "..."}} is expected')
     return [normalise_problem(row, f"{path}, problem {n + 1}", n) for n, row in enumerate(rows)]
 
@@ -533,6 +553,9 @@ def normalise_problem(row, where, number):
     row["id"] = str(row["id"])
     if row["kind"] not in KINDS:
         die(f"{where}: kind {row['kind']!r} is none of {', '.join(KINDS)}")
+    if "messages" in row:
+        row["messages"] = plain_messages(row["messages"], where)
+        row.setdefault("prompt", row["messages"][-1]["content"])
     if not isinstance(row.get("prompt"), str) or not row["prompt"].strip():
         die(f"{where}: the field 'prompt' must be text")
     if "answer" in row:
@@ -540,6 +563,18 @@ def normalise_problem(row, where, number):
     if "tests" in row:
         row["tests"], row["style"] = _normalise_tests(row["tests"], row.get("style"), where)
     return row
+
+
+def plain_messages(messages, where):
+    """Chat messages with their content as text, which APIs also give in parts."""
+    plain = lambda content: content if isinstance(content, str) else "".join(part["text"] for part in content)
+    try:
+        found = [{"role": message["role"], "content": plain(message["content"])} for message in messages]
+    except (TypeError, KeyError):
+        found = []
+    if not found:
+        die(f"{where}: 'messages' must be a list of {{\"role\": ..., \"content\": text}}")
+    return found
 
 
 def _normalise_tests(tests, style, where):
@@ -590,7 +625,10 @@ def encode_prompt(tokenizer, problem, thinking=True):
     try:
         return render(messages)["input_ids"]
     except TemplateError:  # some templates, Gemma's for one, refuse a system message
-        return render([{"role": "user", "content": plain}])["input_ids"]
+        try:
+            return render([{"role": "user", "content": plain}])["input_ids"]
+        except TemplateError as error:
+            die(f"the model's chat template does not work: {error}")
 
 
 def stop_clock(template):
@@ -644,11 +682,17 @@ def pick_device(name=None):
     import torch
 
     if name not in (None, "cuda"):
+        try:
+            torch.empty(0, device=name)
+        except (RuntimeError, AssertionError) as error:  # no such device, or torch is built without it
+            die(f"--device {name}: {str(error).splitlines()[0]}")
         return name
     if torch.cuda.is_available():
         worker = int(os.environ.get("LOCAL_RANK") or os.environ.get("SLURM_LOCALID") or 0)
         return f"cuda:{worker % torch.cuda.device_count()}"
-    return name or ("mps" if torch.backends.mps.is_available() else "cpu")
+    if name == "cuda":
+        die("--device cuda: torch sees no CUDA device here")
+    return "mps" if torch.backends.mps.is_available() else "cpu"
 
 
 def pick_dtype(dtype, device):
@@ -665,6 +709,7 @@ def load_model(name, device=None, dtype="auto", revision=None, trust_remote_code
 
     move=False leaves it in main memory, in the type it would have on the device.
     """
+    import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     device = pick_device(device)
@@ -677,6 +722,10 @@ def load_model(name, device=None, dtype="auto", revision=None, trust_remote_code
     with loading(name):
         tokenizer = AutoTokenizer.from_pretrained(name, **options)
         model = AutoModelForCausalLM.from_pretrained(name, dtype=pick_dtype(dtype, device), **options)
+    if not tokenizer("a")["input_ids"]:
+        die(f"model {name!r}: its tokenizer makes nothing of the letter a; are the tokenizer's files there?")
+    if device.startswith("cuda"):
+        torch.cuda.set_device(device)  # streams and graphs belong to the current one
     return (model.to(device) if move else model).eval(), tokenizer
 
 
@@ -691,9 +740,11 @@ def load_config(name, revision=None, trust_remote_code=False):
 
 @contextmanager
 def loading(name):
+    from safetensors import SafetensorError
+
     try:
         yield
-    except (OSError, ValueError, ImportError) as error:
+    except (OSError, ValueError, ImportError, RuntimeError, SafetensorError) as error:
         die(f"model {name!r} cannot be loaded: {str(error).strip().splitlines()[0]}")
 
 

@@ -40,13 +40,16 @@ case "${1:-}" in -h | --help) sed -n '2,11s/^# \{0,1\}//p' "$here/run_all.sh"; e
 if [ $# -ne 0 ] && [ $# -ne 3 ] && [ "$1" != --python ]; then
     echo "error: give MODEL CAL EVAL, or nothing for the demo (bash run_all.sh -h)" >&2; exit 2
 fi
-for number in "${N:-16}" "${SETS:-1}" ${SEEDS:-32} ${LIMIT:-1}; do
+N=${N:-16} SETS=${SETS:-1} OUT=${OUT:-runs} SEEDS=${SEEDS:-32 42 52}
+for number in "$N" "$SETS" $SEEDS ${LIMIT:-1}; do
     [[ $number =~ ^[0-9]+$ ]] && [ "$number" -gt 0 ] || { echo "error: N, SETS, SEEDS and LIMIT are whole numbers from 1, not '$number'" >&2; exit 2; }
 done
+if [ -z "${SEEDS// /}" ] || [ "$(printf '%s\n' $SEEDS | sort | uniq -d)" ]; then
+    echo "error: SEEDS are different whole numbers, not '$SEEDS'" >&2; exit 2
+fi
 PYTHON=$(find_python)
 if [ "${1:-}" = --python ]; then echo "$PYTHON"; exit; fi
 
-N=${N:-16} SETS=${SETS:-1} OUT=${OUT:-runs} SEEDS=${SEEDS:-32 42 52}
 step() { local script=$1; shift; "$PYTHON" "$here/$script" "$@" | sed -u '/^{"/d'; } # the JSON lines are for programs
 
 generate() { # SEED MODEL DATASET ... -> the run folders, a line each; first what is about to be made, on stderr
@@ -62,6 +65,9 @@ experiment() { # MODEL CAL EVAL
         echo "error: $2 and $3 have one name and so one run: calibrating on the rollouts that are judged proves nothing" >&2; exit 2
     fi
     runs=$(generate 32 "$model" "$2" "$3")
+    if [ "$(grep -c . <<<"$runs")" -ne 2 ]; then
+        echo "error: other workers still generate; run this again when they have ended" >&2; exit 2
+    fi
     cal_runs=("${runs%%$'\n'*}") eval_run=${runs#*$'\n'}
     for ((set = 1; set < SETS; set++)); do
         run=$(generate $((32 + 10 * set)) "$model" "$2"); cal_runs+=("$run")

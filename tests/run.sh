@@ -4,8 +4,9 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 python=$(bash run_all.sh --python)
 if ! "$python" -c 'import pytest' 2>/dev/null; then
-    # pytest never goes into a Python that is not ours: a .venv that inherits its packages takes it
-    [ -x .venv/bin/python ] || "$python" -m venv --system-site-packages .venv
+    # pytest never goes into a Python that is not ours: a .venv that sees its packages takes it
+    [ -x .venv/bin/python ] || "$python" -m venv .venv
+    "$python" -c 'import site; print(*site.getsitepackages(), sep="\n")' >"$(echo .venv/lib/python3*/site-packages)/outer.pth"
     python=.venv/bin/python
     "$python" -m pip install --quiet --disable-pip-version-check pytest==9.2.0
 fi

@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import os
+import platform
 import signal
 import subprocess
 import sys
@@ -46,10 +48,13 @@ def test_a_killed_write_leaves_the_old_file_whole(tmp_path):
     assert common.read_jsonl(path) == [{"new": 2}]
 
 
-def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path):
+@pytest.mark.parametrize(
+    "write", ["common.write_jsonl(path, ({'x': 'y' * 1000} for _ in range(10000)))", "import torch; common.save_pt(path, torch.zeros(100000))"]
+)
+def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path, write):
     path = tmp_path / "rows.jsonl"
     common.write_jsonl(path, [{"old": 1}])
-    writer = f"import common; common.write_jsonl({str(path)!r}, ({{'x': 'y' * 1000}} for _ in range(10000)))"
+    writer = f"import common; path = {str(path)!r}; {write}"
     limited = f"ulimit -f 64; trap '' XFSZ; exec {sys.executable} -c \"{writer}\""  # 64 KB a file: writing fails as on a full disk
     done = subprocess.run(["bash", "-c", limited], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 2 and done.stderr.startswith("error: cannot write") and done.stderr.count("\n") == 1
@@ -70,6 +75,57 @@ def test_a_malformed_line_is_named(tmp_path, capsys):
     assert "no such file" in dies(capsys, common.read_jsonl, tmp_path / "missing.jsonl")
     assert "is a directory" in dies(capsys, common.read_jsonl, tmp_path)
     assert "is a directory" in dies(capsys, common.read_json, tmp_path)
+    path.write_text('{"prompt": "\\ud800"}\n')
+    assert "surrogate" in dies(capsys, common.read_jsonl, path)
+    damaged = bytearray(gzip.compress(b'{"prompt": "1+1"}\n' * 99))
+    damaged[10:14] = b"\xff" * 4
+    (tmp_path / "d.jsonl.gz").write_bytes(damaged)
+    assert "not a readable" in dies(capsys, common.read_jsonl, tmp_path / "d.jsonl.gz")
+
+
+def test_what_windows_and_gzip_write_is_read(tmp_path):
+    rows, lines = [{"prompt": "1+1", "answer": "2"}], b'{"prompt": "1+1", "answer": "2"}\n'
+    (tmp_path / "bom.jsonl").write_bytes(b"\xef\xbb\xbf" + lines)
+    (tmp_path / "lines.gz").write_bytes(gzip.compress(lines))
+    (tmp_path / "list.gz").write_bytes(gzip.compress(json.dumps(rows).encode()))
+    for name in ("bom.jsonl", "lines.gz", "list.gz"):
+        assert common.load_problems(tmp_path / name)[0]["answer"] == "2"
+
+
+def test_messages_may_stand_for_the_prompt(tmp_path, capsys):
+    parts = [{"type": "text", "text": "1"}, {"type": "text", "text": "+1"}]
+    common.write_jsonl(tmp_path / "m.jsonl", [{"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": parts}]}])
+    problem = common.load_problems(tmp_path / "m.jsonl")[0]
+    assert problem["prompt"] == "1+1" and problem["messages"][1] == {"role": "user", "content": "1+1"}
+    for messages in ("hello", [], [{"role": "user"}], [{"role": "user", "content": None}], [7]):
+        common.write_jsonl(tmp_path / "m.jsonl", [{"prompt": "x", "messages": messages}])
+        assert "'messages' must be a list" in dies(capsys, common.load_problems, tmp_path / "m.jsonl")
+
+
+def test_labels_are_0_1_or_null(tmp_path, capsys):
+    for label in (2, "yes", 0.5):
+        common.write_jsonl(tmp_path / "labels.jsonl", [{"id": "a", "sample": 0, "label": label}])
+        assert "0, 1 or null" in dies(capsys, common.read_labels, tmp_path)
+
+
+def test_a_file_left_half_written_by_a_killed_process_goes(tmp_path):
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    mine, theirs = (f".a.jsonl.{platform.node()}.{pid}.tmp" for pid in (dead.pid, os.getppid()))
+    for name in (mine, theirs, ".a.jsonl.elsewhere.7.tmp"):  # another machine's process cannot be asked
+        (tmp_path / name).touch()
+    common.write_jsonl(tmp_path / "a.jsonl", [])
+    assert {path.name for path in tmp_path.iterdir()} == {"a.jsonl", theirs, ".a.jsonl.elsewhere.7.tmp"}
+
+
+def test_the_windows_of_design_are_the_defaults():
+    rng = np.random.default_rng(0)
+    stats = -np.sort(-rng.normal(-3, 1, (3000, 12)), 1)
+    found, likelihood = common.confidence(stats, 100), stats[:, 10]
+    windows = np.convolve(likelihood, np.ones(1024) / 1024, "valid")
+    assert found["likelihood/tail"] == pytest.approx(likelihood[-2048:].mean())
+    assert found["likelihood/lowest"] == pytest.approx(windows.min())
+    assert found["likelihood/bottom10"] == pytest.approx(np.sort(windows)[: len(windows) // 10].mean())
 
 
 def test_gzip_is_read(tmp_path):

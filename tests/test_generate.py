@@ -353,6 +353,8 @@ def test_the_run_folder(folder, whole, capsys):
         assert row["conf"] == common.confidence(tokens["stats"][a:b].numpy(), 300), "the same numbers from the file"
     for vector in ("penultimate/last", "penultimate/eos", "final/last", "-1/eos", "3/eos"):
         assert common.read_vectors(whole, vector)[0] == keys
+    commit = subprocess.run(["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12"], capture_output=True, text=True).stdout
+    assert meta["git"] == (commit.strip() or None)
     stopped = [i for i, row in enumerate(rollouts) if row["finish"] == "stop"]
     hidden = common.load_pt(whole / "hidden.pt")["hidden"]
     cut = [i for i, row in enumerate(rollouts) if row["finish"] == "length" and row["n_tokens"]]
@@ -646,6 +648,64 @@ def test_several_data_sets_in_one_call_are_the_runs_of_single_calls(folder, whol
     tokens = sum(row["n_tokens"] for run in tmp_path.glob("*/*/32") for row in common.read_rollouts(run))
     line = next(line for line in capsys.readouterr().err.splitlines() if line.startswith(str(tmp_path)))
     assert line.split()[3] == f"{8 * tokens / 32:.0f}"
+
+
+@pytest.mark.parametrize(
+    "given, words",
+    [
+        (["--temperature", "-1"], "--temperature"),
+        (["--top-p", "0"], "--top-p"),
+        (["--top-p", "1.5"], "--top-p"),
+        (["--top-k", "-3"], "--top-k"),
+        (["--repetition-penalty", "0"], "--repetition-penalty"),
+        (["--slots", "0"], "--slots"),
+    ],
+)
+def test_sampling_that_makes_no_sense_is_refused(given, words, capsys):
+    with pytest.raises(SystemExit):
+        generate.parse(["m", "d", *given])
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "rows, words",
+    [
+        ([{"id": "p/0", "responses": ["2"]}, {"id": "p/1", "responses": []}], "no responses to 1 of 2"),
+        ([{"id": "p/0", "responses": ["2"], "tokens": [[9999]]}, {"id": "p/1", "response": "2"}], "which model made them"),
+        ([{"messages": [], "responses": ["2"]}], "'messages' must be"),
+        ([{"id": "p/0", "response": "2", "sample": "a"}], "whole number"),
+    ],
+)
+def test_answers_that_do_not_fit_are_refused(folder, tmp_path, rows, words, capsys):
+    common.write_jsonl(tmp_path / "p.jsonl", common.read_jsonl(folder / "p.jsonl")[:2])
+    common.write_jsonl(tmp_path / "r.jsonl", rows)
+    with pytest.raises(SystemExit):
+        command = [folder / "model", tmp_path / "p.jsonl", "--responses", tmp_path / "r.jsonl", "--out", tmp_path]
+        generate.main(generate.parse([str(x) for x in command]))
+    assert words in capsys.readouterr().err
+
+
+def test_a_model_that_is_damaged_is_one_line(folder, tmp_path, capsys):
+    def cut_weights(model):
+        os.truncate(model / "model.safetensors", 1000)
+
+    def other_width(model):
+        config = common.read_json(model / "config.json")
+        common.write_json(model / "config.json", config | {"intermediate_size": config["intermediate_size"] + 1})
+
+    def no_tokenizer(model):
+        for path in model.glob("tokenizer*"):
+            path.unlink()
+
+    def bad_template(model):
+        (model / "chat_template.jinja").write_text("{% if %}")
+
+    for damage in (cut_weights, other_width, no_tokenizer, bad_template):
+        model = shutil.copytree(folder / "model", tmp_path / damage.__name__)
+        damage(model)
+        with pytest.raises(SystemExit):
+            generate.main(generate.parse([str(model), str(folder / "p.jsonl"), "--device", "cpu", "--out", str(tmp_path)]))
+        assert capsys.readouterr().err.strip().splitlines()[-1].startswith("error: "), damage
 
 
 def test_a_wrong_name_ends_it_before_any_work(folder, tmp_path, capsys):

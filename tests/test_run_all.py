@@ -32,7 +32,7 @@ def run_all(out, *args, check=True, **environment):
 def contents(out):
     """What a run folder says: texts and labels to the letter, the names of all files, and the vectors."""
     runs = sorted(path.parent for path in Path(out).rglob("math_*/*/meta.json"))
-    files = [sorted(str(path.relative_to(run)) for path in run.rglob("*") if path.name[0] != ".") for run in runs]
+    files = [sorted(str(path.relative_to(run)) for path in run.rglob("*")) for run in runs]
     rollouts = [[(r["id"], r["sample"], r["response"], r["finish"]) for r in common.read_rollouts(run)] for run in runs]
     labels = [(run / "labels.jsonl").read_text() for run in runs]
     return (files, rollouts, labels), torch.cat([common.load_pt(run / "hidden.pt")["hidden"] for run in runs])
@@ -57,6 +57,9 @@ def test_the_demo_prints_one_table_per_domain(finished):
         common.check_same_problems(run, rollouts)
         assert {row["label"] for row in common.read_labels(run, common.keys_of(rollouts))} <= {0, 1}
     assert len(list((out / "model" / "math_b" / "32" / "scores").glob("scatr.math_a@32-*.jsonl"))) == 2
+    for domain in ("math", "code"):  # trained on the calibration run, and on no other
+        for path in (out / "model" / f"{domain}_a" / "32").glob("*@*.pt"):
+            assert common.load_pt(path)["runs"] == [str(out / "model" / f"{domain}_a" / "32")]
 
 
 def test_a_second_run_finds_everything_finished(finished):
