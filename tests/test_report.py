@@ -396,3 +396,98 @@ def test_a_probability_out_of_range_is_refused(tmp_path, run_script):
 def test_numbers_as_people_write_them():
     assert report.percent(-0.0001) == "0.0" and report.points(-0.023) == "-2.3" and report.points(0.1) == "+10.0"
     assert [report.short(n) for n in (7, 14_848, 1_540_000_000, None)] == ["7", "14.8k", "1.54B", None]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The whole table, written down a second time: every subset of every problem
+
+
+def credit_of_vote(rows, weights, rank):
+    """Label of what a weighted vote picks: the best-ranked answer of the heaviest group; ties between groups by rank."""
+    totals = {}
+    for row, weight in zip(rows, weights):
+        if row["group"] is not None:
+            totals[row["group"]] = totals.get(row["group"], 0) + weight
+    heaviest = [group for group, total in totals.items() if total > max(totals.values()) - 1e-12]
+    return max([row for row in rows if row["group"] in heaviest] or rows, key=rank)["label"]
+
+
+def credit_of_majority(rows):
+    groups = [row["group"] for row in rows if row["group"] is not None]
+    most = [group for group in set(groups) if groups.count(group) == max(map(groups.count, groups))]
+    return np.mean([np.mean([row["label"] for row in rows if row["group"] == group]) for group in most]) if most else 0
+
+
+def credit_of_top(share):
+    def credit(rows):
+        best = sorted(range(len(rows)), key=lambda i: -rows[i]["mean/tail"])[: int(np.ceil(share * len(rows)))]
+        return credit_of_vote(rows, [row["mean/tail"] * (i in best) for i, row in enumerate(rows)], lambda row: row["mean/tail"])
+
+    return credit
+
+
+def credit_of_borda(rows):
+    order = sorted(range(len(rows)), key=lambda i: -rows[i]["self_certainty/avg"])
+    return credit_of_vote(rows, [len(rows) - order.index(i) for i in range(len(rows))], lambda row: row["self_certainty/avg"])
+
+
+def best(key):
+    return lambda rows: max(rows, key=key)["label"]
+
+
+CREDITS = {
+    "random": lambda rows: np.mean([row["label"] for row in rows]),
+    "oracle": best(lambda row: row["label"]),
+    "majority vote": credit_of_majority,
+    "confidence-weighted vote": credit_of_top(1.0),
+    "top 90% by confidence, vote": credit_of_top(0.9),
+    "top 10% by confidence, vote": credit_of_top(0.1),
+    "Borda vote, self-certainty": credit_of_borda,
+    "entropy/avg": best(lambda row: -row["entropy/avg"]),
+    "shortest": best(lambda row: -row["n_tokens"]),
+    "mine, best-of-N": best(lambda row: row["score"]),
+    "mine, weighted vote": lambda rows: credit_of_vote(rows, [row["p"] for row in rows], lambda row: row["p"]),
+}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_row_is_the_mean_over_all_subsets(tmp_path, seed):
+    rng, path = np.random.default_rng(seed), make_run(tmp_path / "run", problems=8, n=5, seed=seed)
+    labels = common.read_jsonl(path / "labels.jsonl")
+    for i, row in enumerate(labels):
+        row.update({"group": None, "label": 0} if i < 5 or rng.random() < 0.25 else {})
+    common.write_jsonl(path / "labels.jsonl", labels)
+    scores = [{"id": row["id"], "sample": row["sample"], "score": s, "p": [0.1, 0.25, 0.5, 0.5, 0.9][s + 2]}
+              for row, s in zip(labels, rng.integers(-2, 3, len(labels)).tolist())]  # fmt: skip
+    common.write_jsonl(path / "scores" / "mine@1.jsonl", scores)
+    problems = {}
+    for rollout, label, score in zip(common.read_rollouts(path), labels, scores):
+        problems.setdefault(rollout["id"], []).append({**rollout, **rollout["conf"], **label, **score})
+    results = {row["method"]: row for row in report.compare(report.make_rows([report.load_run(path)]), 5)}
+    for method, credit in CREDITS.items():
+        for n in (1, 2, 4, 5):
+            expected = np.mean([np.mean([credit(list(few)) for few in itertools.combinations(rows, n)]) for rows in problems.values()])
+            assert results[method]["curve"][str(n)] == pytest.approx(expected), (method, n)
+
+
+def test_the_interval_holds_95_percent(tmp_path):
+    """Against a bootstrap written down a second time, with twenty times the draws."""
+    path = make_run(tmp_path / "run", problems=60, n=4)
+    common.write_jsonl(path / "scores" / "mine.jsonl", [{"id": i, "sample": s, "score": s} for i, s in common.keys_of(common.read_rollouts(path))])
+    rows = report.make_rows([report.load_run(path)])
+    found = next(row for row in report.compare(rows, 4) if row["method"] == "mine, best-of-N")
+    rival = max((row for row in rows if row.kind == "confidence"), key=lambda row: row.accuracy(4))
+    mine = next(row for row in rows if row.name == "mine, best-of-N")
+    difference = mine.problems(4) - rival.problems(4)
+    draws = difference[np.random.default_rng(0).integers(0, 60, (20000, 60))].mean(1)
+    low, high = np.percentile(draws, [2.5, 97.5])
+    assert found["delta_low"] == pytest.approx(low, abs=0.02) and found["delta_high"] == pytest.approx(high, abs=0.02)
+
+
+def test_runs_that_are_no_repetitions_are_refused(tmp_path, run_script):
+    first, second = make_run(tmp_path / "a", problems=4, n=4), make_run(tmp_path / "b", problems=4, n=2)
+    assert "twice" in run_script("05_baselines.py", first, f"{first}/", code=2).stderr
+    assert "4 rollouts a problem" in run_script("05_baselines.py", first, second, code=2).stderr
+    rows = [{"id": i, "sample": s, "score": 0, "p": "much"} for i, s in common.keys_of(common.read_rollouts(first))]
+    common.write_jsonl(first / "scores" / "mine.jsonl", rows)
+    assert "probability" in run_script("05_baselines.py", first, code=2).stderr
