@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -732,3 +733,43 @@ def test_reasoning_that_the_template_opened_is_known_when_cut_short(folder, tmp_
     generate.main(generate.parse([*command, "--out", str(tmp_path / "b"), "--responses", str(run / "rollouts.jsonl")]))
     again = common.read_rollouts(tmp_path / "b" / "model" / "p" / "32")
     assert [row["response"] for row in again] == [row["response"] for row in rows]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# A GPU's way through the loop, without one: graphs are calls, flash is plain; padded rows, columns and pages are the same
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_steps_that_a_gpu_records_are_the_same_steps(family, monkeypatch):
+    model, init, widest = make_model(family), generate.Engine.__init__, []
+
+    def record(engine, n):
+        extent = engine.extent
+        state, engine.state[:, engine.LIVE] = engine.state.clone(), 0
+        engine.step(n)  # a dry run, as before a recording
+        engine.tick.zero_()
+        engine.state.copy_(state)
+
+        def replay():
+            engine.extent = extent
+            engine.step(n)
+
+        return SimpleNamespace(replay=replay)
+
+    def with_graphs(engine, *args, **options):
+        init(engine, *args, **options)
+        engine.flash = True
+
+    def flash(q, k, v, scaling, low, high):
+        assert low.shape == high.shape == (len(k), 1)  # what the real one takes
+        widest.append(len(k))
+        return generate.page_attention(q, k, v, scaling, low, high)
+
+    expected = run_engine(model, jobs_of(40))
+    monkeypatch.setattr(generate.Engine, "__init__", with_graphs)
+    monkeypatch.setattr(generate.Engine, "record", record)
+    monkeypatch.setattr(generate, "flash_page_attention", flash)
+    for options in ({"look_every": 4}, {"look_every": 8, "slots": 14}):
+        found = run_engine(model, jobs_of(40), **options)
+        assert same_tokens(expected, found) and widest
+        assert max(float((expected[key]["hidden"] - found[key]["hidden"]).abs().max()) for key in expected) < 1e-4

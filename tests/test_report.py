@@ -460,8 +460,11 @@ def test_every_row_is_the_mean_over_all_subsets(tmp_path, seed):
     scores = [{"id": row["id"], "sample": row["sample"], "score": s, "p": [0.1, 0.25, 0.5, 0.5, 0.9][s + 2]}
               for row, s in zip(labels, rng.integers(-2, 3, len(labels)).tolist())]  # fmt: skip
     common.write_jsonl(path / "scores" / "mine@1.jsonl", scores)
-    problems = {}
-    for rollout, label, score in zip(common.read_rollouts(path), labels, scores):
+    rollouts, problems = common.read_rollouts(path), {}
+    for row in rollouts:  # of their own, as short traces have equal means and tails
+        row["conf"] = {rule: rng.uniform(1, 2) for rule in row["conf"]}
+    common.write_jsonl(path / "rollouts.jsonl", rollouts)
+    for rollout, label, score in zip(rollouts, labels, scores):
         problems.setdefault(rollout["id"], []).append({**rollout, **rollout["conf"], **label, **score})
     results = {row["method"]: row for row in report.compare(report.make_rows([report.load_run(path)]), 5)}
     for method, credit in CREDITS.items():
