@@ -289,12 +289,13 @@ class Stack:
     def __init__(self, design, configs, shape, seeds, device, operands=None):
         import torch
 
-        self.configs, self.device, self.operands, modules = configs, device, operands or torch.float32, []
+        self.configs, self.device, modules = configs, device, []
         for config, seed in zip(configs, seeds, strict=True):
             torch.manual_seed(seed)  # a lone model of another design also draws its dropout from here on
             modules.append(common.build_scorer(design, config, shape))
         self.template = modules[0].to(device)
         self.by_hand = design in BY_HAND
+        self.operands = operands if operands and self.by_hand else torch.float32
         flat = torch.stack([torch.nn.utils.parameters_to_vector(m.parameters()).detach() for m in modules]).to(device)
         self.rows = {"flat": flat, "m": torch.zeros_like(flat), "v": torch.zeros_like(flat)}
         for name, buffer in self.template.named_buffers():
