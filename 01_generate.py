@@ -151,8 +151,9 @@ def choose_tokens(logits, sampling, rows, tokens, seen):
 
 def token_stats(logits, tokens):
     """What is kept of a step: ten largest log-probabilities, the token's own, the vocabulary's mean. -> [B, 12]"""
-    kept = [logits.topk(TOP).values, logits.gather(1, tokens[:, None]), logits.mean(-1, keepdim=True)]
-    return (torch.cat(kept, 1) - logits.logsumexp(-1, keepdim=True)).clamp(-65504)  # float16's lowest
+    log_p = logits.log_softmax(-1)
+    kept = [log_p.topk(TOP).values, log_p.gather(1, tokens[:, None]), log_p.mean(-1, keepdim=True)]
+    return torch.cat(kept, 1).clamp(-65504)  # float16's lowest
 
 
 # ---------------------------------------------------------------------------------------------------------------------
