@@ -113,6 +113,8 @@ def places(keys, skipped):
 def add_confidence(run, rollouts, spread, window, tail):
     """The 28 rules as scores: as 01 stored them, or recomputed from tokens.pt for another window or tail."""
     if (window, tail) == (common.WINDOW, common.TAIL):
+        if any("conf" not in row for row in rollouts):
+            common.die(f"{run.path}: rollouts.jsonl has no token statistics; 01_generate.py --responses computes them")
         values = [row["conf"] for row in rollouts]
     else:
         tokens = common.load_pt(run.path / "tokens.pt")
@@ -563,6 +565,8 @@ def summary_table(groups):
 def study_table(path):
     """What a study of 03 found, as it found it."""
     study = common.read_json(path)
+    if not isinstance(study, dict) or not study.get("rows"):
+        common.die(f"{path}: not a study of 03_train_scorer.py")
     ns = [f"best of {n} %" for n in study["rows"][0]["n"]]
     rows = []
     for row in study["rows"]:

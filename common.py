@@ -106,7 +106,7 @@ def read_json(path):
 
 
 def read_jsonl(path, needs=()):
-    """The rows of a .jsonl file (.gz too); a bad line is named by its number. `needs`: fields every row must have."""
+    """The rows of a .jsonl file (.gz too); a bad line is named by its number. `needs`: fields every row must have, "this or that"."""
     with reading(path) as file:
         return [_parse_line(f"{path}:{number}", line, needs) for number, line in enumerate(file, 1) if line.strip()]
 
@@ -120,7 +120,7 @@ def _parse_line(where, line, needs):
         die(f"{where}: a JSON object is expected, not {line.strip()[:40]}")
     if re.search(r"\\u[dD][89a-fA-F]", line) and re.search("[\ud800-\udfff]", json.dumps(row, ensure_ascii=False)):
         die(f"{where}: not valid Unicode (half of a surrogate pair)")
-    missing = [field for field in needs if field not in row]
+    missing = [field for field in needs if not any(name in row for name in field.split(" or "))]
     if missing:
         die(f"{where}: the field {missing[0]!r} is missing")
     return row
@@ -540,7 +540,7 @@ def read_problem_file(path):
     """JSON lines or a JSON list, also .gz: {"prompt", "answer"}, or for code {"prompt", "tests", "entry_point"}."""
     with reading(path) as file:
         rows = json.load(file) if file.read(1000).lstrip()[:1] == "[" and file.seek(0) == 0 else None
-    rows = read_jsonl(path) if rows is None else rows
+    rows = read_jsonl(path, needs=("prompt or messages",)) if rows is None else rows
     if not all(isinstance(row, dict) for row in rows):
         die(f'{path}: a list of problems such as {{"prompt": "...", "answer": "..."}} is expected')
     return [normalise_problem(row, f"{path}, problem {n + 1}", n) for n, row in enumerate(rows)]

@@ -487,17 +487,17 @@ def test_own_file_in_its_minimal_form(name, tmp_path):
 
 
 @pytest.mark.parametrize("name, text, says", [
-    ("a.jsonl", '{"prompt": "x"}\n{"answer": "1"}\n', "a.jsonl:2: the field 'prompt' is missing"),
+    ("a.jsonl", '{"prompt": "x"}\n{"answer": "1"}\n', "a.jsonl:2: the field 'prompt or messages' is missing"),
     ("a.jsonl", '{"prompt": "x"}\nx\n', "a.jsonl:2: not JSON"),
     ("a.jsonl", "", "no problems"),
     ("a.jsonl", '{"prompt": "x", "id": 1}\n{"prompt": "x"}\n', "2 problems but only 1 different ids"),
     ("a.jsonl", '{"prompt": ["x"]}\n', "problem 1: the field 'prompt' must be text"),
     ("a.jsonl", '{"prompt": "x", "kind": "maths"}\n', "kind 'maths' is none of code, math, text"),
     ("a.jsonl", '{"prompt": "x", "tests": {"inputs": ["1"], "outputs": []}}\n', "problem 1: 'tests' must be"),
-    ("a.json", '{"problems": []}', "a list of problems"),
+    ("a.json", '{"problems": []}', "a.json:1: the field 'prompt or messages' is missing"),
     ("a.json", "[1]", "a list of problems"),
     ("a.json", "[", "not JSON"),
-    ("a.json.gz", "not compressed", "not JSON"),
+    ("a.json.gz", "not compressed", "not a readable"),
 ])
 def test_own_file_with_a_mistake(name, text, says, tmp_path, capsys):
     (tmp_path / name).write_text(text)

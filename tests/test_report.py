@@ -491,6 +491,11 @@ def test_runs_that_are_no_repetitions_are_refused(tmp_path, run_script):
     first, second = make_run(tmp_path / "a", problems=4, n=4), make_run(tmp_path / "b", problems=4, n=2)
     assert "twice" in run_script("05_baselines.py", first, f"{first}/", code=2).stderr
     assert "4 rollouts a problem" in run_script("05_baselines.py", first, second, code=2).stderr
+    (tmp_path / "study.json").write_text("{}")
+    assert "not a study" in run_script("05_baselines.py", second, "--studies", tmp_path / "study.json", code=2).stderr
+    rollouts = [{name: x for name, x in row.items() if name != "conf"} for row in common.read_rollouts(second)]
+    common.write_jsonl(second / "rollouts.jsonl", rollouts)
+    assert "no token statistics" in run_script("05_baselines.py", second, code=2).stderr
     rows = [{"id": i, "sample": s, "score": 0, "p": "much"} for i, s in common.keys_of(common.read_rollouts(first))]
     common.write_jsonl(first / "scores" / "mine.jsonl", rows)
     assert "probability" in run_script("05_baselines.py", first, code=2).stderr
