@@ -1687,8 +1687,9 @@ class Cage:
     def drop_uid(self):
         """From root to a user of this server's own: uid 0 is above RLIMIT_NPROC and file modes."""
         uid = 61000 + os.getpid() % 4000
-        if not self.private and any(os.stat(path).st_mode & 1 == 0 for path in parents(os.__file__)):
-            return                                  # only root may read this Python
+        needed = [] if self.private else parents(os.__file__) + parents(self.scratch)
+        if any(os.stat(path).st_mode & 1 == 0 for path in needed):
+            return                                  # only root may read this Python, or enter TMPDIR
         for folder in self.writable:
             os.chown(folder, uid, uid)
         os.setgroups([])
