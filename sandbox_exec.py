@@ -46,11 +46,13 @@ import fcntl
 import functools
 import gc
 import importlib
+import importlib.machinery
 import importlib.util
 import inspect
 import io
 import json
 import linecache
+import marshal
 import os
 import random
 import re
@@ -278,11 +280,12 @@ class Server:
         """Layers are probed by using them: a server that cannot set one up says which, and is started again without."""
         while True:
             self.socket, theirs = socket.socketpair()
-            fd = theirs.fileno()
-            command = [sys.executable, "-s", "-B", os.path.abspath(__file__), "--serve", str(fd), *self.disabled]
-            with theirs:
-                self.process = subprocess.Popen(command, pass_fds=[fd], env=clean_environment(),
-                                                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+            with theirs, memory_file(this_file_compiled()) as code:
+                fds = theirs.fileno(), code.fileno()
+                start = (f"import marshal\nit = {{'__name__': 'sandbox_exec'}}\n"
+                         f"exec(marshal.load(open({fds[1]}, 'rb')), it)\nit['serve']({fds[0]}, {[*self.disabled]})")
+                self.process = subprocess.Popen([sys.executable, "-s", "-B", "-c", start], pass_fds=fds,
+                                                env=clean_environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
             hello, _ = receive(self.socket) or ({"failed": "rlimits", "why": "it died at once"}, [])
             self.banner, self.protected, self.scratch = (hello.get(name) for name in ("banner", "protected", "scratch"))
             if "failed" not in hello:
@@ -328,6 +331,13 @@ class Server:
             self.restart()
             return new_status("error: the server of this job died or hung" if "signals" in self.protected else "killed")
         return status
+
+
+@functools.cache
+def this_file_compiled():
+    """A server that compiled it would keep megabytes of memory for that, and each fork would copy their page tables."""
+    loader = importlib.machinery.SourceFileLoader("sandbox_exec", os.path.abspath(__file__))
+    return marshal.dumps(loader.get_code("sandbox_exec"))
 
 
 def clean_environment():
@@ -388,7 +398,7 @@ def serve(fd, disabled):
     global cage
     control = socket.socket(fileno=fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 100))
     os.close(fd)
-    del sys.path[0]                                 # this file's folder
+    del sys.path[0]                                 # the caller's folder
     cage = Cage(set(disabled))
     try:
         cage.enter()
@@ -1109,21 +1119,18 @@ def examine(job, channel):
     global peer
     peer, Counting.ran = Examiner(channel), 0
     try:
-        prelude = compile_prelude(job["prelude"], ast.PyCF_ONLY_AST)
-        tests = ast.parse(job["tests"], "tests.py")
-        clean = is_simple(tests) and is_simple(prelude)
+        tests = read_tests(job["prelude"], job["tests"])
     except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
         return f"error: the tests or the prelude do not parse: {problem}", "", True
     linecache.cache["tests.py"] = (len(job["tests"]), None, job["tests"].splitlines(True), "tests.py")
-    has_check = any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in tests.body)
-    is_check = job["style"] == "check" or job["style"] == "auto" and job["entry_point"] and has_check
+    is_check = job["style"] == "check" or job["style"] == "auto" and job["entry_point"] and tests.has_check
     try:
         if "pytest" in job["tests"]:
             importlib.import_module("pytest").fixture = fixture
-        module = test_module(job["entry_point"], prelude, tests)
+        module = test_module(job["entry_point"], tests)
         if is_check and job["entry_point"] not in vars(module):
             raise Verdict(f"failed: the program does not define {job['entry_point']}")
-        exec(compile(Counting().visit(tests), "tests.py", "exec", dont_inherit=True), module.__dict__)
+        exec(tests.code, module.__dict__)
         if is_check:
             module.check(vars(module)[job["entry_point"]])
         run_collected(module)
@@ -1135,25 +1142,39 @@ def examine(job, channel):
             sys.modules.pop(name, None)
     if peer.gone is not None:                       # also if the tests caught it
         reason = "failed: " + peer.gone if peer.gone else "gone"
-    return reason, detail, clean
+    return reason, detail, tests.leave_nothing
 
 
-def test_module(entry_point, prelude, tests):
+@functools.lru_cache(16)
+def read_tests(prelude, tests):
+    """The tests compiled, and what else there is to know about them; many programs in a row are judged by the same."""
+    prelude, tests = compile_prelude(prelude, ast.PyCF_ONLY_AST), ast.parse(tests, "tests.py")
+    nodes = list(ast.walk(tests))
+    return types.SimpleNamespace(
+        leave_nothing=is_simple(tests) and is_simple(prelude),
+        has_check=any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in tests.body),
+        names={node.id for node in nodes if isinstance(node, ast.Name)},
+        imported={alias.name for node in nodes if isinstance(node, ast.ImportFrom) and node.module == "solution"
+                  for alias in node.names},
+        prelude=compile(prelude, "prelude.py", "exec", dont_inherit=True),
+        code=compile(Counting().visit(tests), "tests.py", "exec", dont_inherit=True))
+
+
+def test_module(entry_point, tests):
     """The module that the tests run in: the prelude's names, then those of the program that the tests use."""
     module, solution = types.ModuleType("tests"), RemoteModule("solution")
     sys.modules.update(solution=solution, tests=module)
     offered = peer.loaded_names()
     peer.stand_in_ids[id(solution)] = 0
-    exec(compile(prelude, "prelude.py", "exec", dont_inherit=True), module.__dict__)
+    exec(tests.prelude, module.__dict__)
     vars(module).pop(entry_point, None)             # a stub
-    used = {node.id for node in ast.walk(tests) if isinstance(node, ast.Name)}
-    asked_for = {entry_point} | {alias.name for node in ast.walk(tests) for alias in getattr(node, "names", ())
-                                 if isinstance(node, ast.ImportFrom) and node.module == "solution"}
+    asked_for = {entry_point} | tests.imported
     for name in offered:
         library = MODULE_ALIASES.get(name, name)
-        if name in vars(module) or name not in used | asked_for or name in vars(builtins) and name not in asked_for:
+        if name in vars(module) or name not in tests.names | asked_for or name in vars(builtins) and name not in asked_for:
             continue
-        ours = name not in asked_for and library.split(".")[0] in {*sys.stdlib_module_names, *MODULE_ALIASES.values()}
+        top = library.split(".")[0]
+        ours = name not in asked_for and (top in sys.stdlib_module_names or top in MODULE_ALIASES.values())
         vars(module)[name] = importlib.import_module(library) if ours else getattr(solution, name)
     vars(solution).update((name, value) for name, value in vars(module).items() if not name.startswith("__"))
     vars(solution)["__all__"] = [name for name in offered if name in vars(module)]
@@ -1658,7 +1679,8 @@ class Cage:
         if sys.platform == "linux":
             libc("prctl", NO_NEW_PRIVS, 1, 0, 0, 0)
         self.try_layer("landlock", self.make_ruleset)
-        self.make_filter()
+        for_all, self.fork_filter = self.make_filters()
+        self.try_layer("seccomp", self.filter_calls, for_all)
         self.settle()
 
     def try_layer(self, layer, function, *args):
@@ -1760,12 +1782,10 @@ class Cage:
     def fork(self):
         if not self.private:
             return os.fork()
-        ctypes.pythonapi.PyOS_BeforeFork()
         pid = LIBC_WITH_GIL.syscall(CLONE, ctypes.c_long(NEWPID | signal.SIGCHLD), 0, 0, 0, 0)
-        if pid == 0:
-            ctypes.pythonapi.PyOS_AfterFork_Child()
+        if pid == 0:                                # CPython's own fork hooks renew locks that no thread here can hold
+            random.seed()
             return 0
-        ctypes.pythonapi.PyOS_AfterFork_Parent()
         if pid < 0:
             problem = OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
             raise problem if problem.errno in (errno.EAGAIN, errno.ENOMEM) else LayerFailed("namespaces", problem)
@@ -1804,35 +1824,36 @@ class Cage:
             libc(CAPSET, struct.pack("<Ii", 0x20080522, 0), bytes(24))
         self.try_layer("landlock", libc, RESTRICT_SELF, self.ruleset, 0)
         os.closerange(descriptors, OPEN_FILES)
-        self.try_layer("seccomp", self.filter_calls)
+        self.try_layer("seccomp", self.filter_calls, self.fork_filter)
 
-    def filter_calls(self):
-        program = self.filter.replace(struct.pack("<I", OWN_PID), struct.pack("<I", os.getpid()))
+    def filter_calls(self, program):
+        program = program.replace(struct.pack("<I", OWN_PID), struct.pack("<I", os.getpid()))
         array = ctypes.create_string_buffer(program)
         libc(SECCOMP, 1, 4, struct.pack("<HxxxxxxQ", len(program) // 8, ctypes.addressof(array)))
 
-    def make_filter(self):
-        """Classic BPF over (number, architecture, arguments) of a call."""
+    def make_filters(self):
+        """Classic BPF over (number, architecture, arguments) of a call: one for this server and with it for all forks,
+        and one, short because installing takes its time, that forbids the forks what the server does."""
         load, equal, at_least, any_bit, give = 0x20, 0x15, 0x35, 0x45, 0x06
         allow, deny, absent = 0x7FFF0000, 0x50000 | errno.EPERM, 0x50000 | errno.ENOSYS
 
         def answers(table, answer):
             return [step for number in numbers(table) for step in ((equal, 0, 1, number), (give, 0, 0, answer))]
 
-        steps = [(load, 0, 0, 4), (equal, 1, 0, 0xC000003E if X86 else 0xC00000B7), (give, 0, 0, 0x80000000),
+        start = [(load, 0, 0, 4), (equal, 1, 0, 0xC000003E if X86 else 0xC00000B7), (give, 0, 0, 0x80000000),
                  (load, 0, 0, 0), (at_least, 0, 1, 470), (give, 0, 0, absent)]
-        steps += answers(REFUSED, deny) + answers(ABSENT, absent) + answers(NO_SOCKETS, 0x50000 | errno.EACCES)
-        if not self.private:
-            steps += answers(PRETENDED, 0x50000) + answers(GROUPS, deny)
-            steps += answers("truncate 76 45", deny) if self.abi < 3 else []
-            for number in numbers(KILLS) if self.abi < 6 else ():
-                steps += [(equal, 0, 5, number), (load, 0, 0, 16), (equal, 2, 0, OWN_PID), (equal, 1, 0, 0),
-                          (give, 0, 0, deny), (give, 0, 0, allow)]
         finish = [(give, 0, 0, deny), (give, 0, 0, allow)]
-        steps += [(equal, 0, 4, CLONE), (load, 0, 0, 16), (any_bit, 0, 1, NEW_ANYTHING), *finish]
-        steps += [(equal, 0, 4, PRLIMIT), (load, 0, 0, 16), (equal, 1, 0, 0), *finish]
-        steps += [(equal, 0, 4, IOCTL), (load, 0, 0, 24), (equal, 1, 0, TIOCSTI), (equal, 0, 1, TIOCLINUX), *finish]
-        self.filter = b"".join(struct.pack("<HBBI", *step) for step in steps)
+        for_all = answers(REFUSED, deny) + answers(ABSENT, absent) + answers(NO_SOCKETS, 0x50000 | errno.EACCES)
+        for_all += [(equal, 0, 4, PRLIMIT), (load, 0, 0, 16), (equal, 1, 0, 0), *finish]
+        for_all += [(equal, 0, 4, IOCTL), (load, 0, 0, 24), (equal, 1, 0, TIOCSTI), (equal, 0, 1, TIOCLINUX), *finish]
+        for_forks = [(equal, 0, 4, CLONE), (load, 0, 0, 16), (any_bit, 0, 1, NEW_ANYTHING), *finish]
+        if not self.private:
+            for_forks += answers(PRETENDED, 0x50000) + answers(GROUPS, deny)
+            for_forks += answers("truncate 76 45", deny) if self.abi < 3 else []
+            for number in numbers(KILLS) if self.abi < 6 else ():
+                for_forks += [(equal, 0, 5, number), (load, 0, 0, 16), (equal, 2, 0, OWN_PID), (equal, 1, 0, 0), *finish]
+        return [b"".join(struct.pack("<HBBI", *step) for step in [*start, *steps, finish[1]])
+                for steps in (for_all, for_forks)]
 
     def strays(self, judge):
         """Children of the server that are not the judge: without a pid namespace, the program's daemons too."""
@@ -1935,7 +1956,4 @@ def main():
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--serve"]:
-        serve(int(sys.argv[2]), sys.argv[3:])
-    else:
-        main()
+    main()

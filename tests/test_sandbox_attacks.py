@@ -440,8 +440,8 @@ def test_a_layer_the_machine_lacks_is_left_out(tmp_path):
     """Inside a sandbox that forbids it, no namespace can be entered: the server says which layer failed and goes on without."""
     code = "import sys\nsys.path.insert(0, %r)\nimport ctypes\n" % str(Path(sandbox_exec.__file__).parent)
     code += "import sandbox_exec, resource\nresource.setrlimit(resource.RLIMIT_CORE, (0, 0))\n"
-    code += "c = sandbox_exec.Cage.__new__(sandbox_exec.Cage); c.private = True; c.make_filter()\n"
-    code += "sandbox_exec.libc('prctl', 38, 1, 0, 0, 0); c.filter_calls()\n"
+    code += "c = sandbox_exec.Cage.__new__(sandbox_exec.Cage); c.private = True\n"
+    code += "sandbox_exec.libc('prctl', 38, 1, 0, 0, 0); c.filter_calls(c.make_filters()[1])\n"
     code += "with sandbox_exec.Pool(1) as p:\n    print(p.banner)\n    print(next(p.imap_unordered([(1, dict(code='def f(x): return x', tests='assert f(1) == 1'))]))[1].reason)\n"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "TMPDIR": str(tmp_path)})
     assert done.returncode == 0, done.stderr
