@@ -203,7 +203,7 @@ def report(summaries):
     for line in summaries:
         print(f"{line['run']}: " + ", ".join(f"{count} {reason}" for reason, count in line["reasons"].items()))
         if line["not_judged"] == line["rollouts"]:
-            print(f"{line['run']}: nothing to judge, no answers or tests; the groups are written, 04 can still select")
+            print(f"{line['run']}: nothing to judge: no answers or tests; 04 can still select")
     print(json.dumps({"runs": summaries}))
 
 

@@ -67,12 +67,27 @@ def refusal(capsys, *argv):
 # The search itself
 
 
-def test_the_space_follows_the_number_of_rollouts_and_draws_differ():
+SPACE = {  # DESIGN's table: n rollouts of training -> dropout, input dropout, batch size, weight decay, batch norm
+    999: ({0.5, 0.6, 0.7}, {0.2, 0.3, 0.4}, {16, 32}, {1e-3, 5e-3, 1e-2}, {False}),
+    1000: ({0.4, 0.5, 0.6}, {0.1, 0.2, 0.3}, {32, 64, 128}, {1e-4, 1e-3, 5e-3}, {False, True}),
+    4999: ({0.4, 0.5, 0.6}, {0.1, 0.2, 0.3}, {32, 64, 128}, {1e-4, 1e-3, 5e-3}, {False, True}),
+    5000: ({0.3, 0.4, 0.5}, {0.0, 0.1, 0.2}, {64, 128, 256}, {1e-5, 1e-4, 1e-3}, {False, True}),
+}
+SHAPES = [(512, 256), (512, 256, 128), (1024, 512), (1024, 512, 256)]
+WIDER = [(1024, 512), (2048, 1024), (1024, 512, 256), (2048, 1024, 512)]
+
+
+@pytest.mark.parametrize("n", SPACE)
+def test_the_space_is_the_papers(n):
+    knobs = ("dropout", "input_dropout", "batch_size", "weight_decay", "batch_norm")
+    for paper_space, shapes in ((False, WIDER if n >= 5000 else SHAPES), (True, SHAPES)):
+        drawn = trainer.draw_configs(n, 100, 32, paper_space=paper_space)
+        assert tuple({c[knob] for c in drawn} for knob in knobs) == SPACE[n]
+        assert {tuple(c["hidden"]) for c in drawn} == set(shapes) and {c["lr"] for c in drawn} == {1e-4, 5e-4, 1e-3}
+
+
+def test_drawn_configurations_differ_and_follow_the_seed():
     small, middle, large = (trainer.draw_configs(n, 100, 32) for n in (999, 1000, 5000))
-    assert {c["batch_size"] for c in small} == {16, 32} and not any(c["batch_norm"] for c in small)
-    assert {c["dropout"] for c in middle} == {0.4, 0.5, 0.6} and {c["batch_norm"] for c in middle} == {False, True}
-    assert max(c["hidden"][0] for c in large) == 2048
-    assert max(c["hidden"][0] for c in trainer.draw_configs(5000, 100, 32, paper_space=True)) == 1024
     for drawn in (small, middle, large):
         assert len({str({**c, "number": 0}) for c in drawn}) == 100 and [c["number"] for c in drawn] == list(range(100))
     assert trainer.draw_configs(999, 7, 32) == small[:7] and trainer.draw_configs(999, 7, 42) != small[:7]
@@ -86,6 +101,17 @@ def test_no_problem_is_on_both_sides_of_the_split_and_training_has_both_labels()
         assert len({data.problem[i] for i in train}) == 3 and len({data.problem[i] for i in valid}) == 1
         assert not {data.problem[i] for i in train} & {data.problem[i] for i in valid}
         assert sorted(train + valid) == list(range(16)) and set(data.y[train].tolist()) == {0.0, 1.0}
+
+
+def test_training_has_three_quarters_of_the_problems():
+    train, valid = trainer.split_by_problem(data := make_data(problems=40, n=4), 32)
+    assert (len({data.problem[row] for row in train}), len({data.problem[row] for row in valid})) == (30, 10)
+
+
+def test_training_ends_after_100_epochs():
+    task = make_task([{"lr": 1e-5}])
+    (record,) = trainer.train([task], [(0, task.configs[0])], settings())
+    assert len(record["losses"]) == 100 and record["best_epoch"] > 90, "it would have gone on"
 
 
 def test_the_weight_of_right_answers_is_wrong_to_right_of_the_training_part():
