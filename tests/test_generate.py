@@ -115,7 +115,8 @@ def full_forward(model, ids):
 
 
 def test_vectors_and_statistics_are_those_of_a_full_forward_pass(model):
-    found = run_engine(model, jobs_of(40), exact_stats=True)
+    warm = {"temperature": 0.9, "top_k": 200, "top_p": 0.99, "repetition_penalty": 1.02}  # of which the statistics know nothing
+    found = run_engine(model, jobs_of(40), exact_stats=True, sampling=PLAIN | warm)
     finishes = [r["finish"] for r in found.values()]
     assert len(found) == len(PROMPTS) * N and min(finishes.count("stop"), finishes.count("length")) >= 3
     for (problem, _), r in found.items():

@@ -59,6 +59,16 @@ def test_scores_and_selection_by_hand(run, tmp_path, run_script):
     assert last_json(done)["selected"][0] == {"scorer": "first", "strategy": "best-of-n", "problems": 10, "judged": 10, "accuracy": right / 10}
 
 
+def test_ranking_is_by_logits_where_a_sigmoid_saturates(run, tmp_path, run_script):
+    stored = common.load_pt(run / "hidden.pt")
+    hidden = stored["hidden"].clone()
+    hidden[:, :, 0] = torch.tensor([[40.0 + key[1]] for key in stored["keys"]])
+    common.save_pt(run / "hidden.pt", {**stored, "hidden": hidden})
+    run_script("04_select.py", run, "--scorer", first_dimension_scorer(tmp_path / "first.pt"))
+    assert {row["p"] for row in common.read_jsonl(run / "scores" / "first.jsonl")} == {1.0}
+    assert {row["sample"] for row in common.read_jsonl(run / "selected.jsonl") if row["strategy"] == "best-of-n"} == {5}
+
+
 def test_no_label_reaches_the_selection(run, tmp_path, run_script):
     scorer = first_dimension_scorer(tmp_path / "first.pt")
     run_script("04_select.py", run, "--scorer", scorer)
