@@ -46,7 +46,6 @@ import fcntl
 import functools
 import gc
 import importlib
-import importlib.machinery
 import importlib.util
 import inspect
 import io
@@ -282,7 +281,7 @@ class Server:
             self.socket, theirs = socket.socketpair()
             with theirs, memory_file(this_file_compiled()) as code:
                 fds = theirs.fileno(), code.fileno()
-                start = (f"import marshal\nit = {{'__name__': 'sandbox_exec'}}\n"
+                start = (f"import marshal, sys\ndel sys.path[0]\nit = {{'__name__': 'sandbox_exec'}}\n"      # the caller's folder
                          f"exec(marshal.load(open({fds[1]}, 'rb')), it)\nit['serve']({fds[0]}, {[*self.disabled]})")
                 self.process = subprocess.Popen([sys.executable, "-s", "-B", "-c", start], pass_fds=fds,
                                                 env=clean_environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
@@ -336,8 +335,8 @@ class Server:
 @functools.cache
 def this_file_compiled():
     """A server that compiled it would keep megabytes of memory for that, and each fork would copy their page tables."""
-    loader = importlib.machinery.SourceFileLoader("sandbox_exec", os.path.abspath(__file__))
-    return marshal.dumps(loader.get_code("sandbox_exec"))
+    source = "".join(linecache.getlines(__file__, globals()))              # also from an archive
+    return marshal.dumps(compile(source, __file__, "exec", dont_inherit=True, optimize=0))  # its asserts hold under -O too
 
 
 def clean_environment():
@@ -398,7 +397,6 @@ def serve(fd, disabled):
     global cage
     control = socket.socket(fileno=fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 100))
     os.close(fd)
-    del sys.path[0]                                 # the caller's folder
     cage = Cage(set(disabled))
     try:
         cage.enter()

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -395,6 +396,21 @@ def test_run_tests_and_command_line(tmp_path):
         done = subprocess.run([sys.executable, sandbox_exec.__file__, tmp_path / program, tmp_path / tests], capture_output=True, text=True)
         assert done.returncode == code and done.stdout.startswith(said) and "Traceback" not in done.stderr
     assert "none.py" in done.stderr
+
+
+def test_how_the_caller_was_started_does_not_matter(tmp_path):
+    """From an archive, without asserts, in a folder with a module named like one of the library's: the same verdicts."""
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+        archive.write(sandbox_exec.__file__, "sandbox_exec.py")
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "tempfile.py").write_text("raise SystemExit('not the library')")
+    any_value = "import os\ndef f(x):\n    while True: os.write(4, b'[\"returned\", [\"library\", \"unittest.mock\", \"ANY\"], [], null]\\n')\n"
+    (tmp_path / "caller.py").write_text("import sys\nsys.path.insert(0, '../all.zip')\nfrom sandbox_exec import run_tests\n"
+                                        f"print(*[run_tests(code, 'assert f(3) == 9').verdict for code in ({SQUARE!r}, {any_value!r})])\n")  # fmt: skip
+    for flags in ([], ["-O"]):
+        command = [sys.executable, *flags, tmp_path / "caller.py"]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path / "here")
+        assert done.stdout.split() == ["passed", "failed"], done.stderr
 
 
 def test_many_jobs_leave_nothing_behind():
