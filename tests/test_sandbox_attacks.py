@@ -25,6 +25,8 @@ ALWAYS = "class E:\n" + "".join(
     f"    def __{name}__(self, *a): return True\n" for name in "eq lt gt le ge contains bool call".split()
 ) + "    def __ne__(self, o): return False\n    def __sub__(self, o): return 0.0\n    __rsub__ = __sub__\n    __hash__ = None\n"  # fmt: skip
 
+INSIDE = ("import sys\ndef inside():\n    frame = sys._getframe()\n    while 'peer' not in frame.f_globals: frame = frame.f_back\n"
+          "    return frame.f_globals\n")  # the sandbox's own names, of the process that the program runs in
 FORGERIES = {  # name: program, tests; none may pass
     "always equal": (ALWAYS + "def f(x): return E()\n", CHECK),
     "always equal, nested": (ALWAYS + "def f(x): return [E(), {'a': E()}]\n", "assert f(1) == [1, {'a': 2}]\n"),
@@ -56,14 +58,14 @@ FORGERIES = {  # name: program, tests; none may pass
                                    "from solution import P\nassert P(1) == P(1)\n"),
     "patched tests": ("def f(c):\n    try: c.verify = lambda *a: True\n    except Exception: pass\n    try: type(c).verify = lambda *a: True\n    except Exception: pass\n    return 0\n",
                       "class Checker:\n    def verify(self, got): assert got == 9\nc = Checker()\nc.verify(f(c))\nassert c\n"),
-    "library function by name": ("import sys\ndef f(apply):\n    main = sys.modules['__main__']\n    main.peer.by_name, main.library_name = (object,), lambda v: ('builtins', 'exec')\n"
+    "library function by name": (INSIDE + "def f(apply):\n    inside()['peer'].by_name, inside()['library_name'] = (object,), lambda v: ('builtins', 'exec')\n"
                                  "    try: apply(exec, 'import builtins; builtins.abs = lambda x: 0', {})\n    except Exception: pass\n    return 0\n",
-                                 "def apply(g, *args): return g(*args)\nassert abs(f(apply) - 9) < 1\n"),
-    "globals by the protocol": ("import sys\ndef f(g, x):\n    for name in ('__globals__', '__dict__', '__code__'):\n        try: return sys.modules['__main__'].peer.ask('get', g, name)['WANTED'][x]\n"
+                                 "def apply(g, *args): return g(*args)\ngot = f(apply)\nassert abs(got - 9) < 1\n"),
+    "globals by the protocol": (INSIDE + "def f(g, x):\n    for name in ('__globals__', '__dict__', '__code__'):\n        try: return inside()['peer'].ask('get', g, name)['WANTED'][x]\n"
                                 "        except Exception: pass\n    return 0\n", "WANTED = {3: 9}\ndef g(v): return v\nassert f(g, 3) == WANTED[3]\n"),
     "class of a getter": ("def f(get, g):\n    try: return type(get)('__globals__')(g)['WANTED']\n    except Exception: return 0\n",
                           "import operator\nWANTED = 9\ndef g(v): return v\nassert f(operator.attrgetter('x'), g) == WANTED\n"),
-    "private by the protocol": ("import sys\ndef f(t):\n    try: return sys.modules['__main__'].peer.ask('get', t, '_wanted')\n    except Exception: return 0\n",
+    "private by the protocol": (INSIDE + "def f(t):\n    try: return inside()['peer'].ask('get', t, '_wanted')\n    except Exception: return 0\n",
                                 "class T: _wanted = 9\nassert f(T()) == 9\n"),
     "printed by a callback": ("import json, os\ndef f(g):\n    m = ['ask', 'call', [['yours', 1], ['tuple', None, 3], ['dict', None]], 1]\n    os.write(4, json.dumps(m).encode() + b'\\n')\n"
                               "    return int(json.loads(os.read(4, 9999))[3] or 0)\n", "def g(x):\n    print(x * x)\nassert f(g) == 9\n"),
