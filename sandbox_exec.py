@@ -689,6 +689,7 @@ ARITHMETIC = {f"__{r}{name}__" for r in ("", "r") for name in
 SCALING = {"__mul__", "__rmul__", "__matmul__", "__rmatmul__"}
 UNARY = {f"__{name}__" for name in "abs neg pos invert int float complex index round trunc floor ceil bool".split()}
 ITERATION = {f"__{name}__" for name in "iter next len getitem contains reversed bool hash eq".split()}
+SEQUENCE = {"__len__", "__iter__", "__next__", "__getitem__"}
 ON_VALUES = {"__call__", "__enter__", "__exit__", "__str__", "__repr__"}           # of subclasses of int, str, tuple...
 ATTRIBUTES = {"get": getattr, "set": setattr, "delete": delattr}
 OPERATIONS = {*ON_VALUES, *COMPARISONS, *ARITHMETIC, *UNARY, *ITERATION, "__format__", "__setitem__", "__delitem__"}
@@ -818,7 +819,7 @@ class Peer:
             return args[0](*args[1], **args[2])
         if action == "special":
             name, thing, *rest = args
-            return getattr(type(thing), name)(thing, *rest)
+            return thing[rest[0]] if name == "__getitem__" else getattr(type(thing), name)(thing, *rest)  # also Stack[int]
         if action == "copy":                        # of a subclass of list, dict or set: the plain thing it is equal to
             kind = next(kind for kind in (list, dict, set) if isinstance(args[0], kind))
             return dict(dict.items(args[0])) if kind is dict else kind(kind.__iter__(args[0]))
@@ -1083,9 +1084,11 @@ NOT_SIMPLE = set("setattr delattr exec eval globals vars monkeypatch mock patch 
                  "setcontext simplefilter filterwarnings modules environ builtins __builtins__ __dict__ __import__ "
                  "import_module chdir seterr set_printoptions".split())
 MODULE_ALIASES = {"np": "numpy", "pd": "pandas", "plt": "matplotlib.pyplot", "nx": "networkx", "sp": "scipy"}
-NEVER_FROM_STRANGERS = set("startswith endswith issubset issuperset isdisjoint equals isclose allclose".split())
+NEVER_FROM_STRANGERS = set("startswith endswith issubset issuperset isdisjoint difference equals isclose "
+                           "allclose".split())
 CHANCE = random.SystemRandom()                      # S has a copy of any other generator, and could tell a decoy
 NO_ANSWER = "the program sent what is not an answer"
+FEWER = "an object of the program's own has fewer items than it says"
 
 
 class Gone(BaseException):
@@ -1261,6 +1264,7 @@ class Examiner(Peer):
         super().__init__(channel)
         self.gone, self.serving, self.raised = None, 1, {}
         self.made, self.tainted = set(), set()      # stand-ins that the tests constructed; results of operators on such
+        self.sizes = {}                             # of other stand-ins, as they said
         self.base = sys.stdout, sys.stdin, builtins.input
 
     def end(self, why=""):
@@ -1336,6 +1340,10 @@ class Examiner(Peer):
     def ask(self, action, *args):
         if action == "special" and args[0] in COMPARISONS | ARITHMETIC | UNARY | {"__eq__", "__contains__"}:
             return self.operate(*args)
+        if action == "special" and args[0] in SEQUENCE and self.number(args[1]) not in self.made:
+            return self.as_many(*args)
+        if action in ("call", "set", "special"):    # may change how many there are
+            self.sizes.clear()
         answer = super().ask(action, *args)
         if action == "call" and isinstance(args[0], StandInClass) and args[0].__name__[:1].isupper():  # not `class f`
             self.made |= {self.number(answer)} - {None}
@@ -1343,6 +1351,20 @@ class Examiner(Peer):
         if action == "get" and args[1] in NEVER_FROM_STRANGERS and stranger:
             raise AttributeError(f"{args[1]}: the answer is an object of the program's own, not a value")
         return answer
+
+    def as_many(self, name, thing, *args):
+        """Length and items of what a function returned: one that says it has many, and gives none, would be equal to
+        all that it is held against item by item."""
+        size = self.sizes.get(self.number(thing))
+        try:
+            answer = super().ask("special", name, thing, *args)
+        except IndexError:
+            if args[0] not in range(size or 0):
+                raise
+            raise TypeError(FEWER) from None
+        if name == "__len__":
+            self.sizes[self.number(thing)] = answer
+        return counted(answer, size) if name == "__iter__" and size is not None else answer
 
     def operate(self, name, thing, *args):
         """Operators. No object of the program is equal to a plain value, and none gets to see the value it is held
@@ -1374,7 +1396,7 @@ class Examiner(Peer):
 
     def equal(self, thing, other):
         if self.number(other) is None:
-            if is_plain(other) and type(thing)._is_container:
+            if type(thing)._is_container:
                 return self.ask("copy", thing) == other
             return False if is_plain(other) else NotImplemented
         answers = {}
@@ -1387,6 +1409,14 @@ class Examiner(Peer):
                     raise
         real, decoy = answers[True], answers[False]
         return NotImplemented if real is NotImplemented else bool(real) and (decoy is NotImplemented or not decoy)
+
+
+def counted(iterator, size):
+    for item in iterator:
+        size -= 1
+        yield item
+    if size > 0:
+        raise TypeError(FEWER)
 
 
 def decoys(value):

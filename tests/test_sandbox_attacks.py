@@ -25,6 +25,7 @@ ALWAYS = "class E:\n" + "".join(
     f"    def __{name}__(self, *a): return True\n" for name in "eq lt gt le ge contains bool call".split()
 ) + "    def __ne__(self, o): return False\n    def __sub__(self, o): return 0.0\n    __rsub__ = __sub__\n    __hash__ = None\n"  # fmt: skip
 
+NONE = "class E:\n    def __len__(self): return 2\n"
 INSIDE = ("import sys\ndef inside():\n    frame = sys._getframe()\n    while 'peer' not in frame.f_globals: frame = frame.f_back\n"
           "    return frame.f_globals\n")  # the sandbox's own names, of the process that the program runs in
 FORGERIES = {  # name: program, tests; none may pass
@@ -51,6 +52,13 @@ FORGERIES = {  # name: program, tests; none may pass
     "contains all": (ALWAYS + "def f(x): return E()\n", "assert 9 in f(3)\n"),
     "starts with all": ("class E:\n    def startswith(self, x): return True\ndef f(x): return E()\n", "assert f(3).startswith('Hello')\n"),
     "approximately all": (ALWAYS + "def f(x): return E()\n", "import pytest\ndef test():\n    assert f(2) == pytest.approx(1.41421356)\n"),
+    "unittest's sets": ("class E:\n    def difference(self, o):\n        self.o = o\n        return set()\n    def __iter__(self): return iter(self.o)\ndef f(x): return E()\n",
+                        "import unittest\nclass T(unittest.TestCase):\n    def test(self): self.assertSetEqual(f(3), {1, 2})\n"),
+    "many of none": (NONE + "    def __iter__(self): return iter(())\ndef f(): return E()\n",
+                     "def test():\n    got = f()\n    assert len(got) == 2\n    for a, b in zip(got, [1, 2]): assert a == b\n"),
+    "many of none, generated": (NONE + "    def __iter__(self): yield from ()\ndef f(): return E()\n", "got = f()\nassert len(got) == 2 and all(a == b for a, b in zip(got, [1, 2]))\n"),
+    "many of none by index": (NONE + "    def __getitem__(self, i): raise IndexError\ndef f(): return E()\n", "got = f()\nassert len(got) == 2 and all(a == b for a, b in zip(got, [1, 2]))\n"),
+    "many of none, a list": (NONE.replace("E:", "E(list):") + "def f(): return E()\n", "got = f()\nassert len(got) == 2 and all(a == b for a, b in zip(got, [1, 2]))\n"),
     "unittest's equal": (ALWAYS + "def f(x): return E()\n", "import unittest\nclass T(unittest.TestCase):\n    def test(self): self.assertEqual(f(3), 9)\n"),
     "almost equal": (ALWAYS + "def f(x): return E()\n", "import unittest\nclass T(unittest.TestCase):\n    def test(self): self.assertAlmostEqual(f(2), 1.41421356)\n"),
     "equality not implemented": ("class P:\n    def __eq__(self, o): return NotImplemented\n", "from solution import P\nassert P() == P()\n"),
