@@ -260,6 +260,7 @@ def stub_of(problem):
 # Extraction of code
 
 FENCE = re.compile(r"^([ \t]*)(```+|~~~+)(.*)$")
+OPENING = re.compile(r"^(.*[>:*][ \t]*)(```+|~~~+)([ \t]*\w*[ \t]*)$")  # on the line of a tag, or of the words before it
 INPUT = re.compile(r"\binput\(|\bstdin\b|\bopen\(0")
 
 
@@ -296,19 +297,20 @@ def code_blocks(text):
     """Fenced blocks, closed or cut off at the end, and <output> parts that hold none."""
     blocks, opened = [], None
     for line in text.split("\n"):
-        fence = FENCE.match(line)
+        line = re.sub(r"</output>\s*$", "", line)
+        fence = FENCE.match(line) or opened is None and OPENING.match(line)
         if opened is None and fence:
             opened, lines = fence, []
         elif opened is not None and fence and fence[2].startswith(opened[2]) and not fence[3].strip():
             blocks.append(dedented(lines, opened[1]))
             opened = None
-        elif opened is not None and line.rstrip().endswith(opened[2]) and "</output>" not in line:
+        elif opened is not None and line.rstrip().endswith(opened[2]):
             blocks.append(dedented([*lines, line.rstrip()[: -len(opened[2])]], opened[1]))
             opened = None
         elif opened is not None:
             lines.append(line)
     if opened is not None:
-        blocks.append(dedented(lines, opened[1]).replace("</output>", ""))
+        blocks.append(dedented(lines, opened[1]))
     outputs = re.findall(r"<output>(.*?)(?:</output>|\Z)", text, re.S)
     return blocks + [output.strip("\n") for output in outputs if "```" not in output and "~~~" not in output]
 

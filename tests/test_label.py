@@ -166,6 +166,9 @@ EXTRACTED = {  # response -> a line that the program must hold, and one that it 
     "output tags": (f"<output>\n{SOLUTION}</output>", "return 3", "output"),
     "fence in output tags": (f"<output>\n```python\n{SOLUTION}```\n</output>", "return 3", "output"),
     "unclosed in output tags": (f"<output>\n```python\n{SOLUTION}</output>", "return 3", "output"),
+    "fence on the line of the tag": (f"<output>```python\n{SOLUTION}```</output>", "return 3", "output"),
+    "fence on the line of the words": (f"Use ```area```: the **answer:** ```py\n{SOLUTION}```\nDone.", "return 3", "Done"),
+    "fence in a quotation": ("> ```python\n> " + SOLUTION.replace("\n", "\n> ") + "```", "return 3", ">"),
     "after reasoning": (f"<think>```python\ndef area(r):\n    return 1\n```</think>\n```python\n{SOLUTION}```", "return 3", "return 1"),
     "final channel": (f"<|channel|>analysis<|message|>```python\ndef area(r): return 1\n```<|end|><|start|>assistant<|channel|>final<|message|>"
                       f"```python\n{SOLUTION}```<|return|>", "return 3", "return 1"),
