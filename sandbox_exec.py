@@ -32,7 +32,8 @@ and everything else as an opaque handle. Printed text, exit codes and early exit
 layers as the machine allows (LAYERS); `pool.banner` says which; `Pool(require="namespaces")` refuses to work with less.
 
 Not covered: bugs of the kernel, side channels, reading /usr and the Python installation, a class that lies about
-equality between its own instances, tests that patch what the program imports. Sockets are always refused.
+equality between its own instances or whose instances change their items from one look to the next, tests that patch
+what the program imports. Sockets are always refused.
 """
 # ruff: noqa: SIM905
 import ast
