@@ -181,8 +181,10 @@ def causal_attention(q, k, v, scaling, window=None, sinks=None):
     if window is not None and q.shape[2] - first > window:
         i = torch.arange(q.shape[2], device=q.device)
         mask = (i[:, None] >= i) & ((i[:, None] - i < window) | (i < first))
-    grouped = q.shape[1] != k.shape[1]
-    out = F.scaled_dot_product_attention(q, k, v, mask, is_causal=mask is None, scale=scaling, enable_gqa=grouped)
+    grouped = q.shape[1] // k.shape[1]
+    if mask is not None:  # grouped heads and a mask: on a GPU torch would make all scores, [B, H, T, T]
+        k, v, grouped = k.repeat_interleave(grouped, 1), v.repeat_interleave(grouped, 1), 1
+    out = F.scaled_dot_product_attention(q, k, v, mask, is_causal=mask is None, scale=scaling, enable_gqa=grouped > 1)
     return out[:, :, first:, :width].transpose(1, 2)
 
 

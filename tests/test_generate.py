@@ -195,6 +195,27 @@ def test_a_step_never_waits_for_the_device(model, monkeypatch):
     run_engine(model, jobs_of(9)[:9], sampling=sampling, slots=4)
 
 
+def test_masked_attention_leaves_a_kernel_that_keeps_no_scores(monkeypatch):
+    """CUDA has none for grouped heads beside a mask; long answers of gpt-oss would take T x T x heads."""
+    attention, masked = torch.nn.functional.scaled_dot_product_attention, []
+
+    def watched(q, k, v, mask, **options):
+        masked.append(mask is not None)
+        assert mask is None or (not options["enable_gqa"] and k.shape[1] == q.shape[1])
+        return attention(q, k, v, mask, **options)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", watched)
+    torch.manual_seed(0)
+    q, k, v, sinks = torch.randn(2, 4, 9, 8), torch.randn(2, 2, 9, 8), torch.randn(2, 2, 9, 8), torch.randn(4)
+    scores = (q @ k.repeat_interleave(2, 1).mT) * 0.5
+    i = torch.arange(9)
+    scores = scores.masked_fill((i[:, None] < i) | (i[:, None] - i >= 3), -torch.inf)
+    weights = torch.cat([scores, sinks[:, None, None].expand(2, 4, 9, 1)], -1).softmax(-1)[..., :-1]
+    out = generate.causal_attention(q, k, v, 0.5, window=3, sinks=sinks)
+    torch.testing.assert_close(out, (weights @ v.repeat_interleave(2, 1)).transpose(1, 2))
+    assert masked == [True]
+
+
 def test_pages_for_flash_attention_by_its_contract(monkeypatch):
     """The sequences handed to torch's varlen_attn, which only runs on a GPU, as its documentation computes them."""
     varlen = pytest.importorskip("torch.nn.attention.varlen")
