@@ -248,6 +248,22 @@ def flash_works(device, dtype, width):
     return works
 
 
+def never_waits(model, ids):
+    """Whether the model's forward pass leaves the host free, as a CUDA graph needs: rotary embeddings that grow do not."""
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        with torch.inference_mode():
+            model(input_ids=ids, position_ids=ids, use_cache=False)
+    except RuntimeError as error:
+        if "synchronizing" not in str(error):
+            raise
+        print(f"without CUDA graphs, as {type(model).__name__} waits for the GPU in its forward pass: slower", file=sys.stderr)
+        return False
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    return True
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Hidden vectors
 
@@ -291,6 +307,7 @@ class Engine:
         d, dtype = next(iter(self.shapes.values()))[1:]
         self.graph_memory = torch.cuda.graph_pool_handle() if self.cuda else None
         self.flash = self.cuda and dtype != torch.float32 and flash_works(self.device, dtype, d)
+        self.recorded = self.flash and never_waits(model, self.tensor([[0]]))
         self.hooks = watch_layers(model, layers, self.keep_vector)
 
     def make_pages(self, max_prompt, budget):
@@ -431,7 +448,7 @@ class Engine:
         self.tick += 1
         if seen is not None:
             seen.scatter_(1, chosen[:, None], seen.gather(1, chosen[:, None]) | going[:, None])
-        state[:, self.STOPPED] = stopped | torch.isin(chosen, self.stop_ids) & going
+        state[:, self.STOPPED] = stopped | (chosen[:, None] == self.stop_ids).any(1) & going  # isin sorts where stop ids are many, and waits
         state[:, self.LIVE] = going
         state[:, self.TOKEN] = chosen.where(going, token)
         state[:, self.POSITION] += going
@@ -440,7 +457,7 @@ class Engine:
     def steps(self):
         """The steps up to the next look; on a GPU as replays of a CUDA graph."""
         n, step = len(self.rows), self.step
-        if self.flash:  # few shapes: rows, columns and prompts' pages are rounded up to powers of two
+        if self.recorded:  # few shapes: rows, columns and prompts' pages are rounded up to powers of two
             up = lambda x, most: min(1 << max(x - 1, 0).bit_length(), most)
             n, columns = up(n, self.slots), up(self.extent[3], self.note["own"].shape[1])
             last = self.split + up(self.extent[2] - self.split, len(self.free) - self.split)

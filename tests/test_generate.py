@@ -178,7 +178,7 @@ def test_one_forward_a_prompt_and_no_row_idle_while_work_is_left(qwen3, monkeypa
 
 class NoSync(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        assert func.overloadpacket.__name__ not in ("_local_scalar_dense", "nonzero", "item", "masked_select"), func
+        assert func.overloadpacket.__name__ not in ("_local_scalar_dense", "nonzero", "item", "masked_select", "isin"), func
         return func(*args, **(kwargs or {}))
 
 
@@ -761,8 +761,8 @@ def test_reasoning_that_the_template_opened_is_known_when_cut_short(folder, tmp_
 # A GPU's way through the loop, without one: graphs are calls, flash is plain; padded rows, columns and pages are the same
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_the_steps_that_a_gpu_records_are_the_same_steps(family, monkeypatch):
+@pytest.mark.parametrize("family, recorded", [*((family, True) for family in FAMILIES), ("qwen3_moe", False)])
+def test_the_steps_that_a_gpu_records_are_the_same_steps(family, recorded, monkeypatch):
     model, init, widest = make_model(family), generate.Engine.__init__, []
 
     def record(engine, n):
@@ -780,7 +780,7 @@ def test_the_steps_that_a_gpu_records_are_the_same_steps(family, monkeypatch):
 
     def with_graphs(engine, *args, **options):
         init(engine, *args, **options)
-        engine.flash = True
+        engine.flash, engine.recorded = True, recorded
 
     def flash(q, k, v, scaling, low, high):
         assert low.shape == high.shape == (len(k), 1)  # what the real one takes
@@ -795,3 +795,21 @@ def test_the_steps_that_a_gpu_records_are_the_same_steps(family, monkeypatch):
         found = run_engine(model, jobs_of(40), **options)
         assert same_tokens(expected, found) and widest
         assert max(float((expected[key]["hidden"] - found[key]["hidden"]).abs().max()) for key in expected) < 1e-4
+
+
+@pytest.mark.parametrize("problem, graphs", [(None, True), ("called a synchronizing CUDA operation", False), ("an illegal address", None)])
+def test_a_model_that_waits_for_the_device_gets_no_graph(problem, graphs, monkeypatch, capsys):
+    modes = []
+
+    def forward(**_):
+        assert modes == ["error"]
+        if problem:
+            raise RuntimeError(problem)
+
+    monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", modes.append)
+    if graphs is None:
+        with pytest.raises(RuntimeError, match=problem):
+            generate.never_waits(forward, torch.tensor([[0]]))
+    else:
+        assert generate.never_waits(forward, torch.tensor([[0]])) is graphs
+    assert modes == ["error", "default"] and ("without CUDA graphs" in capsys.readouterr().err) == (graphs is False)
