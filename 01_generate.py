@@ -667,7 +667,8 @@ def free_memory(device):
 
 
 def out_of_memory(error):
-    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error)
+    texts = ("out of memory", "can't allocate memory")  # of CUDA and MPS, and of a CPU
+    return isinstance(error, MemoryError) or any(text in str(error) for text in texts)
 
 
 def sample_rollouts(args, model, jobs, sampling, layers, keep):
@@ -751,13 +752,14 @@ def force_batch(model, batch, outputs, stop_ids, keep):
         pieces = zip(final[b, first - 1 : end].split(1024), tokens.split(1024), strict=True)
         stats = [token_stats(head(x).float(), y).half() for x, y in pieces]
         hidden = [x[b, end - (stopped and token == "last")] for x in kept for token in common.TOKENS]
+        places = [i for i, token in enumerate(job["tokens"]) if token in keep or i >= len(tokens) - 10] if keep is not None else []
         yield {
             **{name: job[name] for name in ("problem", "sample")},
             "ids": tokens.int().cpu().numpy(),
             "stats": torch.cat(stats).cpu().numpy(),
             "hidden": torch.stack(hidden).cpu(),
             "finish": "stop" if stopped else "length",
-            "kept": {i: final[b, first + i].cpu().clone() for i in range(len(tokens))} if keep is not None else {},
+            "kept": {i: final[b, first + i].cpu().clone() for i in places},
         }
 
 

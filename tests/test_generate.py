@@ -521,6 +521,17 @@ def test_a_model_split_over_two_processes(folder, tmp_path):
     assert_same_run(run_here(folder, tmp_path / "one", new=6, n=2), tmp_path / "two" / "model" / "p" / "32")
 
 
+@pytest.mark.parametrize("text, full", [
+    ("CUDA out of memory. Tried to allocate 2 GiB", True),
+    ("CUDA error: out of memory", True),
+    ("MPS backend out of memory (MPS allocated: 9 GB", True),
+    ("[enforce fail at alloc_cpu.cpp:127] . DefaultCPUAllocator: can't allocate memory", True),
+    ("mat1 and mat2 shapes cannot be multiplied", False),
+])  # fmt: skip
+def test_every_device_says_out_of_memory_in_its_own_words(text, full):
+    assert generate.out_of_memory(RuntimeError(text)) is full
+
+
 OUT_OF_MEMORY = """
 import importlib, resource, sys
 import common
@@ -638,6 +649,15 @@ def test_extra_vectors_while_generating(folder, tmp_path):
     for name in ("last10", "special"):
         torch.testing.assert_close(a[name], b[name], atol=1e-5, rtol=1e-5)
     assert torch.equal(a["last10"][0, -1], common.read_vectors(run, "final/eos")[1][0])
+
+
+def test_answers_made_elsewhere_keep_few_vectors_in_memory(qwen3):
+    tokens = [7, 8, 9] * 20
+    job = {"problem": 0, "sample": 0, "prompt": [1], "tokens": tokens}
+    (rollout,) = generate.force_rollouts(qwen3, [job], [4], [], {8})
+    assert set(rollout["kept"]) == {i for i in range(60) if tokens[i] == 8 or i >= 50}
+    (rollout,) = generate.force_rollouts(qwen3, [job], [4], [], None)
+    assert not rollout["kept"]
 
 
 def test_special_tokens_of_a_program():
