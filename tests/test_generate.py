@@ -358,8 +358,12 @@ def content(run):
 
 
 def assert_same_run(a, b, tolerance=1e-5):
+    """The batch moves a float32 by 1e-7, and so now and then a statistic, a float16, by its last bit."""
+    for x, y in zip(common.read_rollouts(a), common.read_rollouts(b), strict=True):
+        assert {**x, "conf": 0} == {**y, "conf": 0}
     a, b = content(a), content(b)
-    assert a[0] == b[0] and a[1] == b[1] and a[3] == b[3]
+    assert a[1] == b[1] and a[3] == b[3]
+    np.testing.assert_allclose(a[2], b[2], rtol=2e-3, atol=1e-6)
     torch.testing.assert_close(a[4], b[4], atol=tolerance, rtol=tolerance)
 
 
