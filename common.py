@@ -92,10 +92,10 @@ def reading(path):
     try:
         with (gzip.open if str(path).endswith(".gz") else open)(path, "rt", encoding="utf-8-sig") as file:
             yield file
-    except json.JSONDecodeError as error:
-        die(f"{path}: not JSON ({error})")
     except (UnicodeDecodeError, gzip.BadGzipFile, EOFError, zlib.error) as error:
         die(f"{path}: not a readable UTF-8 text file ({error})")
+    except (ValueError, RecursionError) as error:
+        die(f"{path}: not JSON ({error})")
     except OSError as error:  # missing, a folder, no right to read
         die(f"{path}: {str(error.strerror).lower()}")
 
@@ -111,10 +111,17 @@ def read_jsonl(path, needs=()):
         return [_parse_line(f"{path}:{number}", line, needs) for number, line in enumerate(file, 1) if line.strip()]
 
 
+def _not_finite(name):
+    raise ValueError(f"{name} is no number in JSON")
+
+
+DECODER = json.JSONDecoder(parse_constant=_not_finite)
+
+
 def _parse_line(where, line, needs):
     try:
-        row = json.loads(line)
-    except ValueError as error:
+        row = DECODER.decode(line)
+    except (ValueError, RecursionError) as error:
         die(f"{where}: not JSON ({error})")
     if not isinstance(row, dict):
         die(f"{where}: a JSON object is expected, not {line.strip()[:40]}")
@@ -540,9 +547,11 @@ def read_problem_file(path):
     """JSON lines or a JSON list, also .gz: {"prompt", "answer"}, or for code {"prompt", "tests", "entry_point"}."""
     with reading(path) as file:
         rows = json.load(file) if file.read(1000).lstrip()[:1] == "[" and file.seek(0) == 0 else None
-    rows = read_jsonl(path, needs=("prompt or messages",)) if rows is None else rows
-    if not all(isinstance(row, dict) for row in rows):
-        die(f'{path}: a list of problems such as {{"prompt": "...", "answer": "..."}} is expected')
+    needs = ("prompt or messages",)
+    if rows is None:
+        rows = read_jsonl(path, needs)
+    else:  # one by one, as if they were lines
+        rows = [_parse_line(f"{path}, problem {n + 1}", json.dumps(row), needs) for n, row in enumerate(rows)]
     return [normalise_problem(row, f"{path}, problem {n + 1}", n) for n, row in enumerate(rows)]
 
 

@@ -495,7 +495,12 @@ def test_own_file_in_its_minimal_form(name, tmp_path):
     ("a.jsonl", '{"prompt": "x", "kind": "maths"}\n', "kind 'maths' is none of code, math, text"),
     ("a.jsonl", '{"prompt": "x", "tests": {"inputs": ["1"], "outputs": []}}\n', "problem 1: 'tests' must be"),
     ("a.json", '{"problems": []}', "a.json:1: the field 'prompt or messages' is missing"),
-    ("a.json", "[1]", "a list of problems"),
+    ("a.json", "[1]", "problem 1: a JSON object is expected, not 1"),
+    ("a.json", '[{"prompt": "x"}, {"prompt": "\\ud800"}]', "problem 2: not valid Unicode"),
+    ("a.json", '[{"prompt": "x", "answer": Infinity}]', "problem 1: not JSON (Infinity is no number"),
+    pytest.param("a.json", f'[{{"prompt": "x", "answer": {"9" * 5000}}}]', "not JSON", id="5000 digits"),
+    ("a.jsonl", '{"prompt": "x", "answer": NaN}\n', "a.jsonl:1: not JSON (NaN is no number"),
+    pytest.param("a.jsonl", '{"prompt": "x", "y": ' + "[" * 100_000, "a.jsonl:1: not JSON", id="100000 deep"),
     ("a.json", "[", "not JSON"),
     ("a.json.gz", "not compressed", "not a readable"),
 ])
