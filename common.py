@@ -556,8 +556,8 @@ def read_problem_file(path):
 
 
 def normalise_problem(row, where, number):
-    """Fill in what a person may leave out: the id, and the kind and style from what is there to judge with."""
-    row = {"id": number, **{key: value for key, value in row.items() if value is not None}}
+    """Fill in what a person may leave out, or empty: the id, and the kind and style from what is there to judge with."""
+    row = {"id": number, **{key: value for key, value in row.items() if value not in (None, "") and (value or key != "tests")}}
     row.setdefault("kind", "code" if "tests" in row else "math" if "answer" in row else "text")
     row["id"] = str(row["id"])
     if row["kind"] not in KINDS:
@@ -567,6 +567,9 @@ def normalise_problem(row, where, number):
         row.setdefault("prompt", row["messages"][-1]["content"])
     if not isinstance(row.get("prompt"), str) or not row["prompt"].strip():
         die(f"{where}: the field 'prompt' must be text")
+    for name in ("entry_point", "prelude", "solution"):
+        if not isinstance(row.get(name, ""), str):
+            die(f"{where}: the field {name!r} must be text")
     if "answer" in row:
         row["answer"] = str(row["answer"])
     if "tests" in row:
@@ -587,12 +590,15 @@ def plain_messages(messages, where):
 
 
 def _normalise_tests(tests, style, where):
-    if isinstance(tests, list) and all(isinstance(test, str) for test in tests):
+    texts = lambda value: isinstance(value, list) and all(isinstance(text, str) for text in value)
+    if texts(tests):
         tests = "\n".join(tests)
-    pairs = isinstance(tests, dict) and all(isinstance(tests.get(key), list) for key in ("inputs", "outputs"))
+    pairs = isinstance(tests, dict) and texts(tests.get("inputs")) and texts(tests.get("outputs"))
     if not isinstance(tests, str) and not (pairs and len(tests["inputs"]) == len(tests["outputs"])):
-        die(f'{where}: \'tests\' must be Python text, or {{"inputs": [...], "outputs": [...]}} of one length')
+        die(f'{where}: \'tests\' must be Python text, or {{"inputs": [text, ...], "outputs": [text, ...]}} of one length')
     looks = [("check", r"^def check\("), ("unittest", r"\bTestCase\b"), ("pytest", r"^def test_"), ("assert", "")]
+    if style not in (None, "auto", "stdio", *dict(looks)):
+        die(f"{where}: style {style!r} is none of {', '.join(dict(looks))}, stdio")
     return tests, style or ("stdio" if pairs else next(name for name, sign in looks if re.search(sign, tests, re.M)))
 
 

@@ -476,13 +476,15 @@ def test_own_file_in_its_minimal_form(name, tmp_path):
         {"prompt": "Write i.", "tests": "def test_i():\n    assert i()", "entry_point": "i"},
         {"prompt": "Write j.", "tests": "def check(candidate):\n    assert candidate()", "entry_point": "j"},
         {"prompt": "Tell a joke.", "kind": None, "answer": None},
+        {"prompt": "What is 2 + 2?", "answer": "4", "tests": [], "entry_point": "", "id": ""},
+        {"prompt": "Tell another.", "answer": "", "tests": ""},
     ]
     text = json.dumps(rows) if ".jsonl" not in name else as_jsonl(rows).decode()
     (tmp_path / name).write_bytes(gzip.compress(text.encode()) if name.endswith("gz") else text.encode())
     problems = common.load_problems(tmp_path / name)
-    assert [p["kind"] for p in problems] == ["math"] + ["code"] * 6 + ["text"]
-    assert [p.get("style") for p in problems] == [None, "assert", "stdio", "assert", "unittest", "pytest", "check", None]
-    assert [p["id"] for p in problems] == ["0", "1", "echo", "3", "4", "5", "6", "7"]
+    assert [p["kind"] for p in problems] == ["math"] + ["code"] * 6 + ["text", "math", "text"]
+    assert [p.get("style") for p in problems] == [None, "assert", "stdio", "assert", "unittest", "pytest", "check", None, None, None]
+    assert [p["id"] for p in problems] == ["0", "1", "echo", "3", "4", "5", "6", "7", "8", "9"]
     assert problems[0]["answer"] == "2" and problems[3]["tests"] == "assert g() == 1\nassert g(2) == 2"
 
 
@@ -494,6 +496,10 @@ def test_own_file_in_its_minimal_form(name, tmp_path):
     ("a.jsonl", '{"prompt": ["x"]}\n', "problem 1: the field 'prompt' must be text"),
     ("a.jsonl", '{"prompt": "x", "kind": "maths"}\n', "kind 'maths' is none of code, math, text"),
     ("a.jsonl", '{"prompt": "x", "tests": {"inputs": ["1"], "outputs": []}}\n', "problem 1: 'tests' must be"),
+    ("a.jsonl", '{"prompt": "x", "tests": {"inputs": [1], "outputs": ["1"]}}\n', "problem 1: 'tests' must be"),
+    ("a.jsonl", '{"prompt": "x", "tests": "assert f()", "style": "tests"}\n', "style 'tests' is none of check, unittest, pytest, assert, stdio"),
+    ("a.jsonl", '{"prompt": "x", "tests": "assert f()", "prelude": ["import re"]}\n', "the field 'prelude' must be text"),
+    ("a.jsonl", '{"prompt": "x", "tests": "assert f()", "solution": 7}\n', "the field 'solution' must be text"),
     ("a.json", '{"problems": []}', "a.json:1: the field 'prompt or messages' is missing"),
     ("a.json", "[1]", "problem 1: a JSON object is expected, not 1"),
     ("a.json", '[{"prompt": "x"}, {"prompt": "\\ud800"}]', "problem 2: not valid Unicode"),
