@@ -42,7 +42,7 @@ if [ $# -ne 0 ] && [ $# -ne 3 ] && [ "$1" != --python ]; then
 fi
 N=${N:-16} SETS=${SETS:-1} OUT=${OUT:-runs} SEEDS=${SEEDS:-32 42 52}
 for number in "$N" "$SETS" $SEEDS ${LIMIT:-1}; do
-    [[ $number =~ ^[0-9]+$ ]] && [ "$number" -gt 0 ] || { echo "error: N, SETS, SEEDS and LIMIT are whole numbers from 1, not '$number'" >&2; exit 2; }
+    [[ $number =~ ^[1-9][0-9]*$ ]] || { echo "error: N, SETS, SEEDS and LIMIT are whole numbers from 1, not '$number'" >&2; exit 2; }
 done
 if [ -z "${SEEDS// /}" ] || [ "$(printf '%s\n' $SEEDS | sort | uniq -d)" ]; then
     echo "error: SEEDS are different whole numbers, not '$SEEDS'" >&2; exit 2

@@ -128,6 +128,13 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path, args, words):
     assert not (tmp_path / "out").exists()  # found before any work
 
 
+@pytest.mark.parametrize("name, value", [("N", "0"), ("SETS", "08"), ("SEEDS", "032"), ("SEEDS", "32 32"), ("SEEDS", " "), ("LIMIT", "x")])
+def test_numbers_that_the_steps_would_read_in_another_way_are_refused(tmp_path, name, value):
+    process = run_all(tmp_path / "out", check=False, **{name: value})
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 2 and "whole numbers" in stderr and not (tmp_path / "out").exists(), stderr
+
+
 @pytest.mark.parametrize("script", ["01_generate.py", "02_label.py", "03_train_scorer.py", "04_select.py", "05_baselines.py", "sandbox_exec.py"])
 def test_help_answers_at_once(script):
     """Within a second on an idle machine: measured as CPU time, and without torch."""
