@@ -13,6 +13,7 @@ beside the selection after it is made, and shown as accuracy.
 """
 
 import argparse
+import hashlib
 import json
 import shlex
 import sys
@@ -26,6 +27,7 @@ from common import (
     check_same_problems,
     die,
     keys_of,
+    read_json,
     read_jsonl,
     read_labels,
     read_rollouts,
@@ -50,13 +52,16 @@ def main():
 
 
 def up_to_date(run, scorers):
-    """As make does it: every output is younger than every input; and the selection is by these scorers."""
+    """As make does it: every output is younger than every input; and scores and selection are by these very scorers."""
     inputs = [run / name for name in ("hidden.pt", "rollouts.jsonl", "labels.jsonl")] + [Path(path) for path in scorers]
     outputs = [run / "scores" / f"{Path(path).stem}.jsonl" for path in scorers] + [run / "selected.jsonl"]
+    outputs += [cost_path(run, path) for path in scorers]
     if not all(path.exists() for path in outputs):
         return False
     if max(path.stat().st_mtime for path in inputs if path.exists()) >= min(path.stat().st_mtime for path in outputs):
         return False
+    if any(read_json(cost_path(run, path)).get("scorer") != hash_of(path) for path in scorers):
+        return False  # another scorer of the same name, which may be older than the scores
     return {row["scorer"] for row in read_jsonl(run / "selected.jsonl", needs=("scorer",))} == {Path(path).stem for path in scorers}
 
 
@@ -70,17 +75,24 @@ def score(run, scorer_path, keys, chunk):
             for key, score, p in zip(stored_keys, logits.tolist(), scorer.probability(logits).tolist(), strict=True)]  # fmt: skip
     rows = align(rows, keys, run / "hidden.pt")
     write_jsonl(run / "scores" / f"{Path(scorer_path).stem}.jsonl", rows)
-    write_cost(run / "scores" / f"{Path(scorer_path).stem}.cost.json", scorer.checkpoint.get("cost"))
+    write_cost(run, scorer_path, scorer.checkpoint.get("cost") or {})
     return np.array([(row["score"], row["p"]) for row in rows])
 
 
-def write_cost(path, cost):
-    """What 03 measured, in the words that every scorer's cost has in 05's table; nothing for a scorer without."""
-    if cost:
-        names = {"parameters": "parameters", "trained_parameters": "parameters", "train_seconds": "search_seconds",
-                 "train_flops": "search_flops", "ms_per_problem": "scoring_ms"}  # fmt: skip
-        command = shlex.join(["python", "04_select.py", *sys.argv[1:]])
-        write_json(path, {"command": command, **{name: cost[key] for name, key in names.items()}})
+def cost_path(run, scorer_path):
+    return run / "scores" / f"{Path(scorer_path).stem}.cost.json"
+
+
+def hash_of(path):
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16]
+
+
+def write_cost(run, scorer_path, cost):
+    """What 03 measured, in the words that every scorer's cost has in 05's table, and which scorer it was."""
+    names = {"parameters": "parameters", "trained_parameters": "parameters", "train_seconds": "search_seconds",
+             "train_flops": "search_flops", "ms_per_problem": "scoring_ms"}  # fmt: skip
+    command, measured = shlex.join(["python", "04_select.py", *sys.argv[1:]]), {name: cost.get(key) for name, key in names.items()}
+    write_json(cost_path(run, scorer_path), {"command": command, "scorer": hash_of(scorer_path), **measured})
 
 
 def select_all(run, rollouts, scores):

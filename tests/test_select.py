@@ -128,6 +128,21 @@ def test_a_second_run_does_nothing_until_an_input_changes(run, tmp_path, run_scr
     assert {row["scorer"] for row in common.read_jsonl(run / "selected.jsonl")} == {"one", "two"}
 
 
+def test_another_scorer_of_the_same_name_is_not_taken_for_the_first(run, tmp_path, run_script):
+    """Two scorer.pt, both older than the scores of the first."""
+    for folder, offset in (("one", 0.0), ("two", 5.0)):
+        (tmp_path / folder).mkdir()
+        scorer = first_dimension_scorer(tmp_path / folder / "scorer.pt")
+        checkpoint = torch.load(scorer, weights_only=True)
+        next(x for name, x in checkpoint["members"][0]["state"].items() if name.endswith("bias")).fill_(offset)
+        common.save_pt(scorer, checkpoint)
+    found = []
+    for folder in ("one", "two"):
+        run_script("04_select.py", run, "--scorer", tmp_path / folder / "scorer.pt")
+        found.append([row["score"] for row in common.read_jsonl(run / "scores" / "scorer.jsonl")])
+    assert found[1] == pytest.approx([score + 5 for score in found[0]])
+
+
 @pytest.mark.parametrize(
     "changes, words",
     [
