@@ -775,13 +775,14 @@ def read_responses(path, problems):
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             common.die(f"{path}:{number}: 'responses' must be a list of texts, or 'response' one text")
         tokens = tokens or [None] * len(texts)
-        if len(tokens) != len(texts):
-            common.die(f"{path}:{number}: {len(texts)} responses with 'tokens' for {len(tokens)}")
+        whole = lambda ids: ids is None or isinstance(ids, list) and all(isinstance(token, int) for token in ids)
+        if not isinstance(tokens, list) or len(tokens) != len(texts) or not all(map(whole, tokens)):
+            common.die(f"{path}:{number}: 'tokens' must be a list of token ids for each of the {len(texts)} responses")
         if not isinstance(row.get("sample", 0), int):
             common.die(f"{path}:{number}: 'sample' must be a whole number")
         if "messages" in row:
             row["messages"] = common.plain_messages(row["messages"], f"{path}:{number}")
-        prompt = row["messages"][-1]["content"] if "messages" in row else row.get("prompt")
+        prompt = row["messages"][-1]["content"] if "messages" in row else str(row.get("prompt"))
         i = by_id.get(str(row.get("id")), by_prompt.get(prompt))
         found[i] += [(row, *pair) for pair in zip(texts, tokens, strict=True)]
     strangers = len(found.pop(None, []))

@@ -629,7 +629,14 @@ def test_responses_as_text_by_prompt_and_by_messages(folder, tmp_path):
 
 
 def test_responses_that_do_not_fit_the_problems(folder, tmp_path, capsys):
-    for text, message in (('{"id": "p/0", "response": "2"}', "no responses to 5 of 6 problems"), ('{"id": "p/0"}', "answers.jsonl:1")):
+    for text, message in (
+        ('{"id": "p/0", "response": "2"}', "no responses to 5 of 6 problems"),
+        ('{"prompt": ["?"], "response": "2"}', "no responses to 6 of 6 problems"),
+        ('{"id": "p/0"}', "answers.jsonl:1"),
+        ('{"id": "p/0", "response": "2", "tokens": ["a"]}', "answers.jsonl:1: 'tokens' must be"),
+        ('{"id": "p/0", "responses": ["2"], "tokens": [5]}', "answers.jsonl:1: 'tokens' must be"),
+        ('{"id": "p/0", "responses": ["2"], "tokens": 5}', "answers.jsonl:1: 'tokens' must be"),
+    ):
         (tmp_path / "answers.jsonl").write_text(text + "\n")
         with pytest.raises(SystemExit) as stop:
             run_here(folder, tmp_path, "--responses", tmp_path / "answers.jsonl")
