@@ -171,6 +171,7 @@ def read_meta(run):
 def read_rollouts(run):
     path = Path(run) / "rollouts.jsonl"
     if not path.is_file():
+        read_meta(run)  # ends here where there is no run at all
         die(f"{run}: generation is not finished (no rollouts.jsonl); run 01_generate.py again, it goes on where it stopped")
     return read_jsonl(path, needs=("id", "sample", "response"))
 

@@ -195,6 +195,13 @@ def test_vectors_are_found_under_any_spelling(tmp_path, capsys):
     dies(capsys, common.read_vectors, run)
 
 
+def test_no_run_is_told_from_an_unfinished_one(tmp_path, capsys):
+    assert "not a run folder" in dies(capsys, common.read_rollouts, tmp_path / "typo")
+    run = make_run(tmp_path / "run")
+    (run / "rollouts.jsonl").unlink()
+    assert "not finished" in dies(capsys, common.read_rollouts, run)
+
+
 def slow_confidence(stats, vocab, window, tail):
     """The definitions, word for word."""
     out = {}
