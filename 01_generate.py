@@ -1051,9 +1051,8 @@ def worker(args):
         return 0, 1
     if "WORLD_SIZE" in env:
         return env.get("RANK", 0), env["WORLD_SIZE"]
-    rank, world = 0, 1
-    if "SLURM_PROCID" in env:
-        rank, world = env["SLURM_PROCID"], env.get("SLURM_STEP_NUM_TASKS", env.get("SLURM_NTASKS", 1))
+    # a batch script by itself is told of tasks, too, but only srun starts them
+    rank, world = env.get("SLURM_PROCID", 0), env.get("SLURM_STEP_NUM_TASKS", 1)
     task = (env.get("SLURM_ARRAY_TASK_ID", 0) - env.get("SLURM_ARRAY_TASK_MIN", 0)) // env.get("SLURM_ARRAY_TASK_STEP", 1)
     return task * world + rank, world * env.get("SLURM_ARRAY_TASK_COUNT", 1)
 

@@ -14,6 +14,7 @@ import sys
 from contextlib import redirect_stdout
 from datetime import date
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -391,3 +392,20 @@ def test_workers_of_one_machine_take_its_gpus_in_turn(env, device, monkeypatch):
     for name, value in env.items():
         monkeypatch.setenv(name, value)
     assert common.pick_device() == common.pick_device("cuda") == device and common.pick_device("cpu") == "cpu"
+
+
+@pytest.mark.parametrize("env, place", [
+    ({}, (0, 1)),
+    ({"RANK": "2", "WORLD_SIZE": "4"}, (2, 4)),
+    ({"SLURM_PROCID": "2", "SLURM_STEP_NUM_TASKS": "4", "SLURM_NTASKS": "4"}, (2, 4)),
+    ({"SLURM_PROCID": "0", "SLURM_NTASKS": "4"}, (0, 1)),  # a batch script by itself: nobody else was started
+    ({"SLURM_ARRAY_TASK_ID": "5", "SLURM_ARRAY_TASK_MIN": "1", "SLURM_ARRAY_TASK_STEP": "2", "SLURM_ARRAY_TASK_COUNT": "3"}, (2, 3)),
+    ({"SLURM_ARRAY_TASK_ID": "1", "SLURM_ARRAY_TASK_COUNT": "2", "SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "3"}, (4, 6)),
+])
+def test_which_worker_of_how_many(env, place, monkeypatch):
+    worker = runpy.run_path(str(ROOT / "01_generate.py"))["worker"]
+    for name in [name for name in os.environ if name.startswith("SLURM_") or name in ("RANK", "WORLD_SIZE")]:
+        monkeypatch.delenv(name)
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    assert worker(SimpleNamespace(tp=False)) == place
