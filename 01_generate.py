@@ -74,9 +74,9 @@ def parse(argv=None):
     args = parser.parse_args(argv)
     if min(1 if x is None else x for x in (args.n, args.max_new_tokens, args.slots, args.limit)) < 1:
         common.die("-n, --max-new-tokens, --slots and --limit must be at least 1")
-    if min(args.temperature or 0, args.top_k or 0) < 0 or not 0 < (1 if args.top_p is None else args.top_p) <= 1:
+    if not 0 <= (args.temperature or 0) < np.inf or (args.top_k or 0) < 0 or not 0 < (1 if args.top_p is None else args.top_p) <= 1:
         common.die("--temperature and --top-k are at least 0; --top-p is above 0 and at most 1")
-    if args.repetition_penalty is not None and args.repetition_penalty <= 0:
+    if args.repetition_penalty is not None and not 0 < args.repetition_penalty < np.inf:
         common.die("--repetition-penalty must be above 0")
     if not set(filter(None, args.extra.split(","))) <= {"last10", "special"}:
         common.die(f"--extra {args.extra}: write last10, special, or last10,special")

@@ -708,6 +708,9 @@ def test_several_data_sets_in_one_call_are_the_runs_of_single_calls(folder, whol
     "given, words",
     [
         (["--temperature", "-1"], "--temperature"),
+        (["--temperature", "nan"], "--temperature"),
+        (["--temperature", "inf"], "--temperature"),
+        (["--repetition-penalty", "inf"], "--repetition-penalty"),
         (["--top-p", "0"], "--top-p"),
         (["--top-p", "1.5"], "--top-p"),
         (["--top-k", "-3"], "--top-k"),
