@@ -627,9 +627,8 @@ def encode_prompt(tokenizer, problem, thinking=True):
     from jinja2 import TemplateError
 
     messages = messages_for(problem)
-    plain = "\n\n".join(message["content"] for message in messages)
     if tokenizer.chat_template is None:
-        return tokenizer(plain)["input_ids"]
+        return tokenizer("\n\n".join(message["content"] for message in messages))["input_ids"]
     render = partial(
         tokenizer.apply_chat_template,
         chat_template=stop_clock(tokenizer.get_chat_template()),
@@ -642,9 +641,17 @@ def encode_prompt(tokenizer, problem, thinking=True):
         return render(messages)["input_ids"]
     except TemplateError:  # some templates, Gemma's for one, refuse a system message
         try:
-            return render([{"role": "user", "content": plain}])["input_ids"]
+            return render(without_system(messages))["input_ids"]
         except TemplateError as error:
             die(f"the model's chat template does not work: {error}")
+
+
+def without_system(messages):
+    """The system message as the beginning of the one after it; the turns of a chat stay turns."""
+    if len(messages) < 2 or messages[0]["role"] != "system":
+        return messages
+    system, first, *rest = messages
+    return [first | {"content": f"{system['content']}\n\n{first['content']}"}, *rest]
 
 
 def stop_clock(template):

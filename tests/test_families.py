@@ -215,6 +215,14 @@ def test_templates_of_other_models(template, prompt):
     assert tokenizer.decode(ids) == prompt.format(system=common.SYSTEM["code"])
 
 
+def test_the_turns_of_a_chat_stay_turns_where_a_system_message_is_refused():
+    template = "{% if messages[0].role == 'system' %}{{ raise_exception('no') }}{% endif %}{% for m in messages %}{{ m.role[0] }}: {{ m.content }}; {% endfor %}"
+    tokenizer = make_tokenizer(FAMILIES["qwen3"] | {"template": template})
+    messages = [{"role": role, "content": text} for role, text in (("system", "S"), ("user", "A"), ("assistant", "B"), ("user", "C"))]
+    chat = {"id": "0", "kind": "text", "prompt": "C", "messages": messages}
+    assert tokenizer.decode(common.encode_prompt(tokenizer, chat)).strip() == "u: S\n\nA; a: B; u: C;"
+
+
 @pytest.mark.parametrize("text, reasoning, answer", [
     ("It is 4.", "", "It is 4."),
     ("", "", ""),
