@@ -586,8 +586,9 @@ def equal(reference, answer, prompt=""):
 
 
 def shared_key(gold, given):
-    if UNITS.get(gold.unit) != UNITS.get(given.unit) and gold.unit in UNITS and given.unit in UNITS:
-        return None  # 5 cm is not 5 m
+    units, others = known_units(gold.unit), known_units(given.unit)
+    if not (units <= others or others <= units):
+        return None  # 5 cm is not 5 m; 5 cm may be sloppy for 5 cm^2, and $5 for $5 per hour
     if "text" in (gold.kind, given.kind):
         return ("text",) if plain_words(gold.text) == plain_words(given.text) or gold.keys == given.keys else None
     accepted = {value[1] if value[0] in ("either", "given") else value for value in given.values}
@@ -597,6 +598,12 @@ def shared_key(gold, given):
     if not shared and (gold.keys[0][0] == "eq") != (given.keys[0][0] == "eq"):
         shared = [key for key in stands_for if key in accepted]  # p = 1/4 and 25%
     return shared[0] if shared else None
+
+
+def known_units(unit):
+    """What an answer is measured in, without powers: mi and h of miles per hour; nothing if a word is no unit."""
+    words = re.sub(r"\^\S*|\b(?:square|sq|cubic|per)\b|/", " ", unit or "").split()
+    return set("/".join(UNITS[word] for word in words).split("/")) if words and UNITS.keys() >= set(words) else set()
 
 
 def how(key):
@@ -691,7 +698,7 @@ def analyse(text):
         if len(text) > CHARACTERS:
             raise TooComplex
         found = special_form(text) or formula(text)
-        return found._replace(unit="dollar") if money and not found.unit else found
+        return found._replace(unit=f"dollar {found.unit or ''}".strip()) if money else found
     except (TooComplex, OverflowError, RecursionError):
         return Answer(text, "too complex", None, (("text", text),), (), None)
     except (Unreadable, ZeroDivisionError):
@@ -723,7 +730,7 @@ def read(text):
         items = [item for node in nodes for item in (node[1] if node[0] in ("list", "set") else [node])]
         distinct = [item for n, item in enumerate(items) if item not in items[:n]]
         nodes[0] = ("set" if nodes[0][0] == "set" else "list", distinct)
-    return nodes[0], "".join(parsers[0].unit)
+    return nodes[0], " ".join(parsers[0].unit)
 
 
 def special_form(text):
@@ -766,8 +773,8 @@ THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?!\d|,\d)")
 UNIT_NAMES = (
     "mm millimeter millimetre|cm centimeter centimetre|m meter metre|km kilometer kilometre|in inch inches|ft foot feet"
     "|yd yard|mi mile|mg milligram|g gram|kg kilogram|lb lbs pound|oz ounce|s sec second|ms millisecond|min minute"
-    "|h hr hrs hour|day|week|month|year yr yrs|ml milliliter|l liter litre|cent|dollar usd|°|rad radian|mph"
-    "|kmh km/h kph|mps m/s"
+    "|h hr hrs hour|day|week|month|year yr yrs|ml milliliter|l liter litre|cent|dollar usd|°|rad radian"
+    "|mi/h mph|km/h kmh kph|m/s mps"
 )
 UNITS = {
     name + plural: names.split()[0]

@@ -374,6 +374,9 @@ plain               ~ 1+2+3 ~ 6
 plain               ~ \frac{3}{4}\text{ cup} ~ 3/4 ~ 0.75 ~ \frac34 cups ~ three fourths
 plain               ~ 1/3 ~ \frac13 ~ 0.333... ~ 0.\bar3 ~ 0.\overline{3} ~ 33\frac13\% ~ .\overline{3} ~ one third ~ 0.\overline{333}
 named               ~ \sqrt2 ~ \max(1,\sqrt2) ~ \min\{\pi,\sqrt 2, 2\} ~ \sqrt{\gcd(6,4)} ~ \max(\sqrt2,1.4)
+units               ~ 120\text{ cm}^2 ~ 120 ~ 120 square centimeters ~ 120 sq cm ~ 120\text{ cm} ~ 120 square units
+units               ~ 60\text{ mph} ~ 60 miles per hour ~ 60 mi/h ~ 60 \frac{\text{mi}}{\text{h}} ~ 60 miles
+units               ~ \$18\text{ per hour} ~ \$18 ~ 18 dollars per hour ~ 18
 """
 
 # A line: the form, the reference, then answers that are not equal to it.
@@ -620,6 +623,10 @@ mv                  ~ p \land q ~ p \lor q ~ p
 mv                  ~ a<b ~ b<a ~ a\le b ~ a=b ~ a>b
 mv                  ~ 1<x<3 ~ x>1 ~ x<3 ~ 1\le x<3 ~ 1<x ~ 3<x<1 ~ 1<y<3
 mv                  ~ x\ge1 \text{ or } x\le -1 ~ x\ge1 ~ x\ge 1 \text{ and } x \le 2 ~ -1\le x\le 1
+units               ~ 120\text{ cm}^2 ~ 120\text{ m}^2 ~ 120 square meters ~ 120 square feet ~ 120 \mathrm{in}^2
+units               ~ 5\text{ square feet} ~ 5\text{ square inches} ~ 5 ft^3 / 2
+units               ~ 60\text{ mph} ~ 60 \text{ km/h} ~ 60 ft/s ~ 60\,\mathrm{m/s}
+units               ~ 5\text{ m/s} ~ 5\text{ cm/s} ~ 5 m/min ~ 5 ft/s ~ 5 kph
 """
 
 
