@@ -1239,8 +1239,8 @@ class Parser:
             return node
         rest = set(self.tokens[self.at :])
         items, end = self.inside(closing, "|", ":", bars=int(bool({"|", ":"} & rest and RELATIONS & rest)))
-        if end != closing:  # {x | condition}: the condition says it all
-            return self.inside(closing)[0][0]
+        if end != closing:
+            return described(items, self.inside(closing)[0])
         return items[0] if len(items) == 1 and opening == "{" else ("set", items)
 
     def command(self, name):
@@ -1345,6 +1345,19 @@ class Parser:
         if name == "cases" and all(len(line) > 1 for line in lines):
             return ("set", [("seq", name, line) for line in lines])  # values, each with its condition
         return ("list", [item for line in lines for item in line])
+
+
+def described(items, conditions):
+    """{x | conditions}, {(x, y) | ...}: the conditions say it all. {2k pi | k in Z}: the integers k do not matter."""
+    head = items[0][2][0] if items[0][:2] == ("rel", ("∈",)) else items[0]
+    integers = [("rel", ("∈",), [("var", name), ("var", "set Z")]) for name in sorted(variables(head))]
+    if len(items) == 1 and head[0] not in ("var", "seq") and conditions == integers:
+        return head
+    if len(items) > 1 or head[0] != "var" and not (head[0] == "seq" and all(item[0] == "var" for item in head[2])):
+        raise Unreadable("a set of values with conditions")
+    if head != items[0] and items[0][2][1] != ("reals",):
+        conditions = [items[0], *conditions]
+    return conditions[0] if len(conditions) == 1 else ("list", conditions)
 
 
 def spelled(node):

@@ -377,6 +377,10 @@ named               ~ \sqrt2 ~ \max(1,\sqrt2) ~ \min\{\pi,\sqrt 2, 2\} ~ \sqrt{\
 units               ~ 120\text{ cm}^2 ~ 120 ~ 120 square centimeters ~ 120 sq cm ~ 120\text{ cm} ~ 120 square units
 units               ~ 60\text{ mph} ~ 60 miles per hour ~ 60 mi/h ~ 60 \frac{\text{mi}}{\text{h}} ~ 60 miles
 units               ~ \$18\text{ per hour} ~ \$18 ~ 18 dollars per hour ~ 18
+set builder         ~ (-\infty,-1)\cup(2,\infty) ~ \{x : x < -1 \text{ or } x > 2\} ~ \{x \in \mathbb{R} \mid x < -1 \text{ or } x > 2\}
+set builder         ~ [-2,3) ~ \{x \mid x \ge -2, x < 3\} ~ \{x \in \mathbb{R} : -2 \le x < 3\} ~ \{x: x\ge-2 \text{ and } x<3\}
+set builder         ~ \{2k\pi \mid k \in \mathbb{Z}\} ~ 2k\pi, k\in\mathbb{Z} ~ \{2\pi k : k\in\mathbb{Z}\} ~ 2k\pi
+set builder         ~ \{(x,y) \mid y = 2x\} ~ y=2x ~ \{(x,y) : 2x = y\}
 """
 
 # A line: the form, the reference, then answers that are not equal to it.
@@ -627,6 +631,10 @@ units               ~ 120\text{ cm}^2 ~ 120\text{ m}^2 ~ 120 square meters ~ 120
 units               ~ 5\text{ square feet} ~ 5\text{ square inches} ~ 5 ft^3 / 2
 units               ~ 60\text{ mph} ~ 60 \text{ km/h} ~ 60 ft/s ~ 60\,\mathrm{m/s}
 units               ~ 5\text{ m/s} ~ 5\text{ cm/s} ~ 5 m/min ~ 5 ft/s ~ 5 kph
+set builder         ~ x<-1 ~ \{x : x < -1 \text{ or } x > 2\} ~ \{x | x<-1, x>-5\} ~ \{x \in \mathbb{Z} : x < -1\} ~ \{x \mid x < -1, x \in \mathbb{Z}\}
+set builder         ~ \{k\pi \mid k \in \mathbb{Z}\} ~ \{2k\pi \mid k \in \mathbb{Z}\} ~ \{k\pi + 1 | k \in \mathbb{Z}\} ~ \mathbb{Z} ~ k \in \mathbb{Z} ~ \{k\pi \mid k \in \mathbb{N}\}
+set builder         ~ \{x^2 \mid x > 0\} ~ x>0 ~ \{x^3 \mid x>0\} ~ \{x | x > 0\}
+set builder         ~ \{2n : n = 1,2,3\} ~ n = 1,2,3 ~ \{1,2,3\}
 """
 
 
