@@ -900,6 +900,7 @@ PLAIN_WORDS = by_name({
     "\\emptyset": "emptyset",
 })  # fmt: skip
 CONDITIONS = {"if", "for", "where", "when", "with", "as", "since", "because", "any", "all"}
+BRANCHES = {'"if', '"for', '"when', '"else', '"otherwise'}  # of these, a second one opens another case
 SMALL_WORDS = {"yes", "no", "odd", "sq", "of", "to", "per", "the", "in", "dne"}
 SCALES = {"dozen": 12, "hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 PARTS = ("half", "third", "quarter", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
@@ -1052,6 +1053,8 @@ class Parser:
         if self.take("\\pmod"):
             return ("mod", sides[-1], self.group_or_token())
         if self.next.startswith('"') and self.next[1:].lower() in CONDITIONS and self.depth == 1:
+            if BRANCHES & set(self.tokens[self.at + 1 :]):
+                raise Unreadable("more than one case")
             self.at = len(self.tokens) - 1  # "... for n > 1": the condition is no part of the answer
         return ("rel", tuple(ops), sides) if ops else sides[0]
 

@@ -635,6 +635,8 @@ set builder         ~ x<-1 ~ \{x : x < -1 \text{ or } x > 2\} ~ \{x | x<-1, x>-5
 set builder         ~ \{k\pi \mid k \in \mathbb{Z}\} ~ \{2k\pi \mid k \in \mathbb{Z}\} ~ \{k\pi + 1 | k \in \mathbb{Z}\} ~ \mathbb{Z} ~ k \in \mathbb{Z} ~ \{k\pi \mid k \in \mathbb{N}\}
 set builder         ~ \{x^2 \mid x > 0\} ~ x>0 ~ \{x^3 \mid x>0\} ~ \{x | x > 0\}
 set builder         ~ \{2n : n = 1,2,3\} ~ n = 1,2,3 ~ \{1,2,3\}
+cases               ~ 5 ~ 5 if n is even, 6 if n is odd ~ 5 for n = 1 and 6 for n = 2 ~ 5 if x<0; 7 otherwise ~ 5 \text{ if } x>0, 4 \text{ if } x<0
+cases               ~ 2x ~ 2x if x>0, -2x if x<0 ~ 2x \text{ for } x \geq 0, \; -2x \text{ for } x<0
 """
 
 
