@@ -787,7 +787,7 @@ NUMBER_WORDS = {word: str(n) for n, word in enumerate(NUMBERS.split())}
 CHOICE = re.compile(r"\(? *([A-J]) *\)(?!\s*(?:or\b|and\b|,))[\s:.]*(.*)|([A-J])(?:[.):]\s+(.+))?", re.S)
 CLOCK_TIME = re.compile(r"([01]?\d|2[0-4])(?::([0-5]\d))?(?: ?([ap])\.? ?m\.?)?")
 BASE = re.compile(
-    r"[({]?([0-9][0-9A-Za-z]*)[)}]?(?: *_ *\{?|(?= *\(?(?:\\text\{)?\(?base)) *\(?(?:\\text *\{)? *\(?(?:base[ -]*\}?)?"
+    r"[({]?([0-9][0-9A-Za-z]*)[)}]?(?: *_ *\{?|(?= *\(?(?:\\text\{)?\(?base)) *\(?(?:\\text *\{)? *\(?(?:base[ -]*\}?)? *"
     r"([12]?[0-9]|3[0-6]|" + "|".join(NUMBER_WORDS) + r")[ )}]*"
 )
 
@@ -832,6 +832,7 @@ REWRITES = [
             "",
         ),  # , k in Z
         (r"\\(?:mathbb|Bbb) *\{? *R *\}?", r"\\reals "),
+        (r"\\reals *- *(?=\\\{)", r"\\reals \\setminus "),
         (r"\\(?:mathbb|Bbb) *\{? *([A-Z]) *\}?", r"\\set\1 "),
         (
             r"\\(?:mbox|hbox|textbf|textit|textrm|textsf|textnormal|emph|mathrm|operatorname\*?|text) *"
@@ -859,6 +860,7 @@ REWRITES = [
         (r"(?<![\d./^_a-zA-Z}])(\d+) +(\d+) */ *(\d+)(?![\d/])", r"\1\\frac{\2}{\3}"),
         (r"(?:\{ *\})?[_^] *\{?(\w+)\}? *C *_ *\{?(\w+)\}?|\bC_\{?(\w+)\}?\^\{?(\w+)\}?", r"\\binom{\1\3}{\2\4}"),
         (r"^(?!.*(?<![\\a-zA-Z])[abAB](?![a-z]))(.*[a-z].*\+ *)c$", r"\1C"),  # a constant of integration
+        (r"(?<=[a-z])-(?=hal[fv]|third|quarter|(?:four|fif|six|seven|eigh|nin|ten)th)", " "),  # two-thirds
         (r"\*\*", "^"),
         (r"\\not *=", "!="),
         (r"\b[fgh] *\^ *\{? *-1 *\}? *\((?=[a-z]\) *=)", "F("),  # f^{-1}(x) = ... is a function as any other
@@ -866,7 +868,7 @@ REWRITES = [
         (r"\\pm(?![a-z])|\+/-|^\+-", "±"),
         (r"\\mp(?![a-z])", "∓"),
         (r"(?i)^ *(?:(?:the )?(?:final )?answers?(?: is\b| are\b|:)|(?:option|choice) +(?=\(?[a-j]\)?$))", ""),
-        (r"(?i)^ *(?:about |approximately |approx\.? |roughly |the (?=[a-z])|an (?=[a-z])|=|≈|\\approx)", ""),
+        (r"(?i)^ *(?:about |exactly |approximately |approx\.? |roughly |the (?=[a-z])|an (?=[a-z])|=|≈|\\approx)", ""),
         (r"^ *\{([^{},;:|]*)\} *$", r"\1"),
     ]
 ]  # fmt: skip
@@ -887,10 +889,10 @@ def by_name(spellings):
 
 NAMES = by_name({
     "<=": "le leq leqslant leqq", "<": "lt", ">=": "ge geq geqslant geqq", ">": "gt", "!=": "ne neq",
-    "=": "equiv coloneqq", "≈": "approx simeq", "∈": "in", "∪": "cup", "∩": "cap", "*": "times cdot ast", "/": "div",
+    "=": "equiv coloneqq", "≈": "approx simeq", "∈": "in", "∪": "cup bigcup", "∩": "cap bigcap", "*": "times cdot ast", "/": "div",
     "(": "langle", ")": "rangle", "[": "lbrack", "]": "rbrack", "\\{": "lbrace", "\\}": "rbrace", ":": "colon",
     "|": "lvert rvert vert mid lVert rVert", ",": "lor vee", "...": "ldots cdots dots", "i": "imath",
-    "'": "prime", "\\emptyset": "varnothing", "\\setminus": "backslash", "\\Rightarrow": "implies", "\\tan": "tg",
+    "'": "prime", "\\\\": "cr", "\\emptyset": "varnothing", "\\setminus": "backslash", "\\Rightarrow": "implies", "\\tan": "tg",
     "\\cot": "ctg cotg", "\\csc": "cosec", "\\arcsin": "asin", "\\arccos": "acos", "\\arctan": "atan arctg", "\\arccot": "arcctg",
 })  # fmt: skip
 PLAIN_WORDS = by_name({
@@ -967,6 +969,7 @@ def tokens_of(text):
         if token.startswith("\\text{"):
             for word in re.findall(r"[^\s,]+|,", token[6:-1]):
                 plain = len(word) == 1 and word not in UNITS or word.isupper() and word.isalpha() or word[0].isdigit()
+                plain |= word.lower() in NUMBER_WORDS
                 tokens.extend(tokens_of(word) if plain else [PLAIN_WORDS.get(word, '"' + word)])
         elif token[0] == "\\":
             tokens.append(NAMES.get(token[1:], token))
@@ -1109,7 +1112,7 @@ class Parser:
             return False
         while self.next.startswith('"') and self.next[1:].lower() not in CONDITIONS:
             word = self.take()[1:].lower()
-            self.unit.append(word[:-1] if word[:-1] in SCALES else word)
+            self.unit.append("half" if word == "halves" else word[:-1] if word[:-1] in SCALES else word)
             if self.unit[-1] in SCALES:
                 break
             if self.take("^"):

@@ -381,6 +381,12 @@ set builder         ~ (-\infty,-1)\cup(2,\infty) ~ \{x : x < -1 \text{ or } x > 
 set builder         ~ [-2,3) ~ \{x \mid x \ge -2, x < 3\} ~ \{x \in \mathbb{R} : -2 \le x < 3\} ~ \{x: x\ge-2 \text{ and } x<3\}
 set builder         ~ \{2k\pi \mid k \in \mathbb{Z}\} ~ 2k\pi, k\in\mathbb{Z} ~ \{2\pi k : k\in\mathbb{Z}\} ~ 2k\pi
 set builder         ~ \{(x,y) \mid y = 2x\} ~ y=2x ~ \{(x,y) : 2x = y\}
+words               ~ \frac23 ~ two-thirds ~ two thirds ~ \text{two-thirds}
+words               ~ \frac32 ~ three halves ~ three-halves ~ 3 halves ~ 1.5
+words               ~ 7 ~ \text{seven} ~ \text{Seven} ~ exactly 7
+spellings           ~ \mathbb{R}\setminus\{2\} ~ \mathbb{R} - \{2\} ~ \mathbb{R}-\left\{2\right\} ~ (-\infty,2)\bigcup(2,\infty) ~ x\ne2
+spellings           ~ \begin{pmatrix}1&2\\3&4\end{pmatrix} ~ \begin{bmatrix} 1 & 2 \cr 3 & 4 \end{bmatrix}
+spellings           ~ 101_2 ~ 101 \text{ base } 2 ~ 101\text{ (base 2)} ~ 101_{\text{base 2}}
 """
 
 # A line: the form, the reference, then answers that are not equal to it.
@@ -637,6 +643,9 @@ set builder         ~ \{x^2 \mid x > 0\} ~ x>0 ~ \{x^3 \mid x>0\} ~ \{x | x > 0\
 set builder         ~ \{2n : n = 1,2,3\} ~ n = 1,2,3 ~ \{1,2,3\}
 cases               ~ 5 ~ 5 if n is even, 6 if n is odd ~ 5 for n = 1 and 6 for n = 2 ~ 5 if x<0; 7 otherwise ~ 5 \text{ if } x>0, 4 \text{ if } x<0
 cases               ~ 2x ~ 2x if x>0, -2x if x<0 ~ 2x \text{ for } x \geq 0, \; -2x \text{ for } x<0
+words               ~ 3 ~ three halves ~ 3 halves ~ \text{three halves} ~ three-fifths
+words               ~ 2 ~ two-thirds ~ \text{two or three} ~ \text{two thirds}
+spellings           ~ \mathbb{R}\setminus\{2\} ~ \mathbb{R}-2 ~ \mathbb{R}-\{3\} ~ (-\infty,2)\bigcap(2,\infty)
 """
 
 
