@@ -371,7 +371,7 @@ PHRASE = re.compile(
 )
 LEAD_IN = re.compile(
     r"(?:[\s:*_=#>,]|(?:therefore|thus|then|hence|so|simply|just|indeed|option|choice|equal to|it (?:is|equals)|it's)\b"
-    r"|not\b *[-$\d\\(][^,.;\n]*?(?:[,;]|\bbut\b)|(?:finally|(?:we|this) (?:have|get|find|obtain|conclude|gives?))\b)*",
+    r"|there (?:is|are)\b|not\b *[-$\d\\(][^,.;\n]*?(?:[,;]|\bbut\b)|(?:finally|(?:we|this) (?:have|get|find|obtain|conclude|gives?))\b)*",
     re.I,
 )
 CONNECTOR = re.compile(r"(?:\s|,|;|and|or|\\text\{ *(?:and|or) *\})*")
@@ -381,17 +381,18 @@ NUMBER = re.compile(
 )
 SENTENCE_END = re.compile(
     r"</answer>|(?<!\.)\.(?=\s|$)|\n"
-    r"|[,;]?\s+\(?(?:since|because|which|where|as|when|so|but|i\.e\.|that is|or (?:about|roughly|approximately)"
+    r"|[,;]?\s+\(?(?:since|because|which|where|as|when|so|but|and (?:we|this|it)|i\.e\.|that is|or (?:about|roughly|approximately)"
     r"|rather than|instead of)(?!\w)|\s+\(or\b|,\s+not\b"
 )
 SPECIAL = re.compile(r"<\|[^|<>]{1,40}\|>|</?s>|<eos>|<end_of_turn>|\n(?:I hope this|Let me know|Feel free)[^\n]*$")
+QED = re.compile(r"\$\s*\\(?:(?:black)?square|qed|checkmark)\s*\$|\\(?:(?:black)?square|qed|checkmark)(?![a-z])|[∎■□✓✔✅]")
 TAIL = 20_000  # characters of a response in which a phrase, formula or number is looked for
 
 
 def extract_answer(response, reference=None):
     """The answer a response gives, or None: the last box of its final part, what a phrase announces, or its end."""
     reasoning, final = split_reasoning(response)
-    final = SPECIAL.sub("", final).replace("−", "-").strip()
+    final = QED.sub("", SPECIAL.sub("", final)).replace("−", "-").strip()
     found = boxes(final or reasoning)
     if found:
         return join_boxes(found, reference)
@@ -495,13 +496,14 @@ def is_bare(text):
 
 def last_formula_or_number(text, reference):
     """The last formula or number; where the reference lists several, with those joined to it."""
-    formulas = [f for f in FORMULA.finditer(text) if not re.search(r"(?i)\\(black)?square|\\checkmark|\\qed", f[0])]
+    formulas = [*FORMULA.finditer(text)]
     formulas = [f for f in formulas if re.search(r"[\d=<>^+]|\\[a-z]", f[0])] or formulas  # rather not "$x$"
     numbers = [n for n in NUMBER.finditer(text) if not formulas or n.start() >= formulas[-1].end()]
     numbers = [n for n in numbers if text[: n.start()].rstrip()[-1:] not in ("+", "-", "*", "/", "^")]
     if numbers or not formulas:
         sentence = re.split(r"[.:!?]\s|\n|\$", text.strip(" .\n"))[-1]  # x = 5 and y = 3; z = 6 - 5i
         endings = [sentence[LEAD_IN.match(sentence).end() :], *re.split(r"=|\b(?:is|are|equals)\b", sentence)[-1:]]
+        endings += re.findall(r"[(\[][^()\[\]]*,[^()\[\]]*[)\]]$", sentence)  # at the point (2, 3)
         whole = next((ending.strip() for ending in endings if is_formula(ending)), None)
         if whole or not numbers:
             return whole

@@ -897,6 +897,14 @@ y=2x+3 @ The line is y = 2x + 3.
 \frac{14}{3} @ Thus we obtain \frac{14}{3}.
 p - q @ So we get p - q
 \text{Evelyn} @ Hence $x = \text{Evelyn}$
+42 @ Answer: There are 42 ways to arrange them.
+42 @ So the answer is 42, and we are done.
+42 @ The answer is 42 $\square$
+42 @ The answer is 42 ∎
+42 @ Answer: 42 ✅
+42 @ $n = 42. \quad \blacksquare$
+(2,3) @ The lines intersect at the point (2, 3).
+[2,3) @ So x lies in the interval [2, 3).
 """
 
 
