@@ -143,6 +143,8 @@ def add_scores(run, file, keys, spread):
         if row.get("p") is not None and (not isinstance(row["p"], (int, float)) or not 0 <= row["p"] <= 1):
             common.die(f"{where} has the p {row['p']!r}; it is a probability, or absent")
     method, _, name = file.stem.partition("@")
+    if kind_of(method) != "scorer":
+        common.die(f"{file}: the table has a row {method} of its own; give the file another name")
     run.scores.setdefault(method, {})[name] = spread([row["score"] for row in rows], -np.inf)
     if all(row.get("p") is not None for row in rows):
         run.p.setdefault(method, {})[name] = spread([row["p"] for row in rows], 0)

@@ -243,6 +243,9 @@ def test_bad_runs_get_one_line(tmp_path, run_script):
     (path / "scores" / "mine.jsonl").write_text("\n".join(json.dumps({**r, "score": None}) for r in rows))
     assert "finite" in run_script("05_baselines.py", path, code=2).stderr
     (path / "scores" / "mine.jsonl").unlink()
+    add_scores(path, "longest")
+    assert "another name" in run_script("05_baselines.py", path, code=2).stderr
+    (path / "scores" / "longest.jsonl").unlink()
     (path / "labels.jsonl").unlink()
     assert "02_label.py" in run_script("05_baselines.py", path, code=2).stderr
 
