@@ -370,7 +370,7 @@ PHRASE = re.compile(
     re.I,
 )
 LEAD_IN = re.compile(
-    r"(?:[\s:*_=#>,]|(?:therefore|thus|then|hence|so|simply|just|indeed|option|choice|equal to|it (?:is|equals)|it's)\b"
+    r"(?:\n *- |[\s:*_=#>,]|(?:therefore|thus|then|hence|so|simply|just|indeed|option|choice|equal to|it (?:is|equals)|it's)\b"
     r"|there (?:is|are)\b|not\b *[-$\d\\(][^,.;\n]*?(?:[,;]|\bbut\b)|(?:finally|(?:we|this) (?:have|get|find|obtain|conclude|gives?))\b)*",
     re.I,
 )
@@ -382,10 +382,14 @@ NUMBER = re.compile(
 SENTENCE_END = re.compile(
     r"</answer>|(?<!\.)\.(?=\s|$)|\n"
     r"|[,;]?\s+\(?(?:since|because|which|where|as|when|so|but|and (?:we|this|it)|i\.e\.|that is|or (?:about|roughly|approximately)"
-    r"|rather than|instead of)(?!\w)|\s+\(or\b|,\s+not\b"
+    r"|rather than|instead of)(?!\w)|\s+\((?:or|about)\b|,\s+not\b"
 )
 SPECIAL = re.compile(r"<\|[^|<>]{1,40}\|>|</?s>|<eos>|<end_of_turn>|\n(?:I hope this|Let me know|Feel free)[^\n]*$")
 QED = re.compile(r"\$\s*\\(?:(?:black)?square|qed|checkmark)\s*\$|\\(?:(?:black)?square|qed|checkmark)(?![a-z])|[∎■□✓✔✅]")
+ASIDE = re.compile(  # at the end: "(since x > 0)" and "because x > 0" are not the answer
+    r"\s\((?:since|because|as|where|when|rejecting|discarding)\b[^()\n]*\)[\s.]*$"
+    r"|(?<=[\w$)}\]]),?\s+(?:since|because)\b(?![^\n]*\b(?:so|thus|then|hence|therefore|we|is)\b)[^\n]*$"
+)
 TAIL = 20_000  # characters of a response in which a phrase, formula or number is looked for
 
 
@@ -496,14 +500,16 @@ def is_bare(text):
 
 def last_formula_or_number(text, reference):
     """The last formula or number; where the reference lists several, with those joined to it."""
+    text = ASIDE.sub("", text)
     formulas = [*FORMULA.finditer(text)]
     formulas = [f for f in formulas if re.search(r"[\d=<>^+]|\\[a-z]", f[0])] or formulas  # rather not "$x$"
     numbers = [n for n in NUMBER.finditer(text) if not formulas or n.start() >= formulas[-1].end()]
     numbers = [n for n in numbers if text[: n.start()].rstrip()[-1:] not in ("+", "-", "*", "/", "^")]
     if numbers or not formulas:
         sentence = re.split(r"[.:!?]\s|\n|\$", text.strip(" .\n"))[-1]  # x = 5 and y = 3; z = 6 - 5i
-        endings = [sentence[LEAD_IN.match(sentence).end() :], *re.split(r"=|\b(?:is|are|equals)\b", sentence)[-1:]]
-        endings += re.findall(r"[(\[][^()\[\]]*,[^()\[\]]*[)\]]$", sentence)  # at the point (2, 3)
+        endings = [sentence[word.start() :] for word in re.finditer(r"(?![-–—] )\S+", sentence)][-12:]
+        ties = r"\b(?:is|are|equals)\b" + r"|(?<![<>!])=" * (reference is not None and is_integer(reference))
+        endings = [sentence[LEAD_IN.match(sentence).end() :], *re.split(ties, sentence)[-1:], *endings]
         whole = next((ending.strip() for ending in endings if is_formula(ending)), None)
         if whole or not numbers:
             return whole
@@ -517,8 +523,10 @@ def last_formula_or_number(text, reference):
 
 
 def is_formula(text):
-    words = re.search(r"(?<![A-Za-z\\])(?!and\b|sqrt|sin|cos|tan|log)[A-Za-z]{3}", text)
-    return not words and analyse(text).kind == "math"
+    words = re.search(
+        r"(?<![A-Za-z\\])(?:(?!and\b|sqrt|sin|cos|tan|log)[A-Za-z]{3}|(?:an|as|at|by|he|if|in|is|it|of|on|so|to|we)\b)", text
+    )
+    return not words and len(text) <= 300 and analyse(text).kind != "text"  # one too complex ends the search
 
 
 def extract_text(response, reference=None):

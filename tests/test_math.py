@@ -905,6 +905,22 @@ p - q @ So we get p - q
 42 @ $n = 42. \quad \blacksquare$
 (2,3) @ The lines intersect at the point (2, 3).
 [2,3) @ So x lies in the interval [2, 3).
+7 @ Answer:\n- 7
+7 @ Final Answer - 7
+7 @ x = 7 (since x > 0)
+7 @ $x=7$ (rejecting $x=-3$)
+7 @ The value of $k$ must then be $7$, since $k=\frac{14}{2}$.
+5 @ We have $a=3$, since $b=2$, so the total is $c=5$.
+5 @ We take 3, because 2 is even, and then it is 5.
+\frac{5}{9} @ The answer is 5/9 (about 0.556).
+[2,5] @ The domain is all x with 2 ≤ x ≤ 5.
+x>3 @ It is defined for x > 3.
+(1,-1) @ The solution is x = 1, y = -1.
+72 @ It follows that 48 + 24 = 72.
+5 @ Area of triangle ABC = 5
+6 @ There are 2 in each of 3 so 6
+10 @ The triangle is right. We find that m = 3, n = 7, and m + n = 10.
+10 @ This leaves p = 2, q = 5, N = 10
 """
 
 
@@ -989,6 +1005,7 @@ HOPELESS = {
     "open boxes": "\\boxed{ " * 20_000, "dollars": "$" * 100_000, "backslashes": "\\" * 100_000, "surrogate": "\ud800", "null": "\0" * 1000,
     "period": r"0.\overline{" + "3" * 10_000 + "}", "period in brackets": "0.(" + "3" * 10_000 + ")", "decimal and exponent": "2.5e4443",
     "nested sums": r"\sum_{k=1}^{900}" * 30 + "k", "long sum": r"\sum_{i=1}^{10^{12}} i", "long product": r"\prod_{i=1}^{999} (i^{99}+x)",
+    "sums of words": r"\sum_{k=1}^{100}1 " * 50,
     "newlines": "x" + "\n" * 300_000 + ")", "openings": "\\(" * 100_000, "unclosed": "x \\boxed{" + "{" * 100_000,
     "no rows": r"\begin{array}{c}\end{array}", "no order": r"\infty<\{1,2\}", "no end": r"m\in[3,x=5", "no function": r"\det 3",
     "determinant": r"\begin{vmatrix}" + r"\\".join("&".join("123456789") for _ in range(9)) + r"\end{vmatrix}",
