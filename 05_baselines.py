@@ -580,7 +580,7 @@ def study_table(path):
 
 def latex_rows(header, rows):
     signs = {"\\": r"\textbackslash{}", "±": r"$\pm$", "Δ": r"$\Delta$", "×": r"$\times$"}
-    signs |= {sign: "\\" + sign for sign in "%_&#${}"}
+    signs |= {sign: "\\" + sign for sign in "%_&#${}"} | {"^": r"\textasciicircum{}", "~": r"\textasciitilde{}"}
     escape = lambda cell: "" if cell is None else "".join(signs.get(sign, sign) for sign in str(cell).strip())
     return "\n".join(" & ".join(map(escape, row)) + r" \\" for row in [header, *rows])
 
@@ -592,11 +592,11 @@ def latex_rows(header, rows):
 def report(args):
     if args.plots:
         import_matplotlib()
+    out = report_folder(args)
     groups = [report_group(members) for members in load_groups(args.runs, args.window, args.tail)]
     tables = [(group["title"], tables_of(group["rows"])) for group in groups]
     tables.append(("All runs", [summary_table(groups)]))
     tables += [("Studies", [study_table(path) for path in args.studies])] if args.studies else []
-    out = Path(args.out or (args.runs[0] if len(args.runs) == 1 else os.path.commonpath(map(os.path.abspath, args.runs))))
     facts = {"command": the_command(), "window": args.window, "tail": args.tail, "groups": groups}
     common.write_json(out / "results.json", facts)
     write_text(out / "report.md", markdown(groups, tables, plot(out, groups) if args.plots else {}))
@@ -682,6 +682,14 @@ def markdown(groups, tables, figures):
         parts += [f"![{name}]({name})" for name in figures.get(title, [])]
         parts += [provenance(group)] if group else []
     return "\n\n".join([*parts, NOTE]) + "\n"
+
+
+def report_folder(args):
+    """--out, else the run's folder, or the one that holds all runs."""
+    shared = Path(args.runs[0] if len(args.runs) == 1 else os.path.commonpath(map(os.path.abspath, args.runs)))
+    if not args.out and shared.is_absolute() and shared.parent == shared:
+        common.die(f"the runs share no folder but {shared}; say where the report goes: --out DIR")
+    return Path(args.out or shared)
 
 
 def provenance(group):

@@ -1037,4 +1037,4 @@ def table(header, rows):
 
 def markdown_table(header, rows):
     lines = [header, ["---", *["--:"] * (len(header) - 1)], *rows]
-    return "\n".join("| " + " | ".join("" if cell is None else str(cell) for cell in line) + " |" for line in lines)
+    return "\n".join("| " + " | ".join("" if cell is None else str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)

@@ -289,6 +289,17 @@ def test_what_03_measured_reaches_the_costs(tmp_path, run_script):
     assert "- `python 04_select.py" in (path / "report.md").read_text()
 
 
+def test_no_report_goes_to_the_root_folder_unasked(tmp_path, run_script):
+    for runs in (("/no-such-run", tmp_path), (tmp_path, "/no-such-run")):
+        assert "--out DIR" in run_script("05_baselines.py", *runs, code=2).stderr
+    assert "not a run" in run_script("05_baselines.py", ".", code=2).stderr
+
+
+def test_a_strangers_name_keeps_its_cell():
+    assert common.markdown_table(["a|b"], [["c"]]).splitlines()[0] == r"| a\|b |"
+    assert report.latex_rows(["a^b~c_d"], []) == r"a\textasciicircum{}b\textasciitilde{}c\_d \\"
+
+
 def test_runs_and_models_together_are_the_papers_table(tmp_path, run_script):
     """One line a model, test set and calibration set; what nobody has is no column."""
     paths = [make_run(tmp_path / model, problems=20, n=4, seed=seed, model=model) for seed, model in enumerate(("small", "large"))]
