@@ -26,11 +26,11 @@ from common import (
     best_of_n,
     check_same_problems,
     die,
+    each_rollout,
     keys_of,
     read_json,
     read_jsonl,
     read_labels,
-    read_rollouts,
     table,
     weighted_vote,
     write_json,
@@ -44,10 +44,10 @@ def main():
         if up_to_date(run, args.scorer) and not args.force:
             print(f"{run}: the scores are newer than the run and its scorers (--force scores again)")
         else:
-            rollouts = read_rollouts(run)
+            rollouts = [{"id": row["id"], "sample": row["sample"]} for row in each_rollout(run)]
             check_same_problems(run, rollouts)
             scores = {Path(path).stem: score(run, path, keys_of(rollouts), args.chunk) for path in args.scorer}
-            write_jsonl(run / "selected.jsonl", select_all(run, rollouts, scores))
+            write_jsonl(run / "selected.jsonl", with_texts(run, list(select_all(run, rollouts, scores))))
         summarise(run)
 
 
@@ -71,12 +71,15 @@ def score(run, scorer_path, keys, chunk):
 
     scorer = load_scorer(scorer_path)
     stored_keys, logits = score_run(scorer, run, scorer_path, chunk)
-    rows = [{"id": key[0], "sample": key[1], "score": score, "p": p}
-            for key, score, p in zip(stored_keys, logits.tolist(), scorer.probability(logits).tolist(), strict=True)]  # fmt: skip
-    rows = align(rows, keys, run / "hidden.pt")
+    order = list(range(len(keys)))
+    if stored_keys != keys:
+        places = [{"id": key[0], "sample": key[1], "place": place} for place, key in enumerate(stored_keys)]
+        order = [row["place"] for row in align(places, keys, run / "hidden.pt")]
+    columns = [values[order].tolist() for values in (logits, scorer.probability(logits))]
+    rows = ({"id": key[0], "sample": key[1], "score": score, "p": p} for key, score, p in zip(keys, *columns, strict=True))
     write_jsonl(run / "scores" / f"{Path(scorer_path).stem}.jsonl", rows)
     write_cost(run, scorer_path, scorer.checkpoint.get("cost") or {})
-    return np.array([(row["score"], row["p"]) for row in rows])
+    return np.array(columns).T
 
 
 def cost_path(run, scorer_path):
@@ -96,7 +99,7 @@ def write_cost(run, scorer_path, cost):
 
 
 def select_all(run, rollouts, scores):
-    """The rows of selected.jsonl, for every scorer, strategy and problem."""
+    """The rows of selected.jsonl, for every scorer, strategy and problem; the response is still to come."""
     groups, labels = groups_and_labels(run, rollouts)
     problems = {}  # id -> places of its rollouts
     for place, row in enumerate(rollouts):
@@ -111,7 +114,15 @@ def select_all(run, rollouts, scores):
                 row = rollouts[places[pick]]
                 label = {} if labels is None else {"label": labels[places[pick]]}
                 yield {"id": problem, "scorer": name, "strategy": strategy, "sample": row["sample"],
-                       "score": float(logits[pick]), "response": row["response"], **label}  # fmt: skip
+                       "score": float(logits[pick]), "response": None, **label}  # fmt: skip
+
+
+def with_texts(run, selected):
+    """A second reading for the few texts that were picked: all of them together may not fit into memory."""
+    picked = set(keys_of(selected))
+    texts = {key: row["response"] for row in each_rollout(run) if (key := (row["id"], row["sample"])) in picked}
+    for row in selected:
+        yield row | {"response": texts[row["id"], row["sample"]]}
 
 
 def groups_and_labels(run, rollouts):

@@ -107,8 +107,13 @@ def read_json(path):
 
 def read_jsonl(path, needs=()):
     """The rows of a .jsonl file (.gz too); a bad line is named by its number. `needs`: fields every row must have, "this or that"."""
+    return list(each_of_jsonl(path, needs))
+
+
+def each_of_jsonl(path, needs=()):
+    """The same, one at a time."""
     with reading(path) as file:
-        return [_parse_line(f"{path}:{number}", line, needs) for number, line in enumerate(file, 1) if line.strip()]
+        yield from (_parse_line(f"{path}:{number}", line, needs) for number, line in enumerate(file, 1) if line.strip())
 
 
 def _not_finite(name):
@@ -169,11 +174,16 @@ def read_meta(run):
 
 
 def read_rollouts(run):
+    return list(each_rollout(run))
+
+
+def each_rollout(run):
+    """One at a time: the texts of a large run need not fit into memory."""
     path = Path(run) / "rollouts.jsonl"
     if not path.is_file():
         read_meta(run)  # ends here where there is no run at all
         die(f"{run}: generation is not finished (no rollouts.jsonl); run 01_generate.py again, it goes on where it stopped")
-    return read_jsonl(path, needs=("id", "sample", "response"))
+    yield from each_of_jsonl(path, needs=("id", "sample", "response"))
 
 
 def read_labels(run, keys=None):
