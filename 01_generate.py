@@ -1218,9 +1218,12 @@ def main(args):
             make_run(run_args, model, tokenizer, folder, problems, now)
         if is_writer():
             finish_run(folder, problems)
-    if dist.is_initialized():  # --tp: a process that just exits takes the others down
-        dist.barrier()
-        dist.destroy_process_group()
+    if dist.is_initialized():  # --tp: all is written, but a process that just exits takes down those still in the barrier,
+        dist.barrier()  # and torch's threads may abort one whose interpreter ends under them
+        time.sleep(1)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
 
 
 if __name__ == "__main__":
