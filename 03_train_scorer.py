@@ -86,24 +86,26 @@ class Data:
     y: object  # float32 [n], 0 or 1
     problem: list  # [n] (data set, id)
     keys: list  # [n] (run, id, sample)
+    features: object = None  # float32 [n, 29] for --inputs vector+stats
 
     def part(self, rows):
-        return Data(
-            self.x[rows], self.y[rows], *([column[row] for row in rows] for column in (self.problem, self.keys))
-        )
+        features = None if self.features is None else self.features[rows]
+        columns = ([column[row] for row in rows] for column in (self.problem, self.keys))
+        return Data(self.x[rows], self.y[rows], *columns, features)
 
 
-def load_data(runs, vector):
+def load_data(runs, vector, inputs="vector"):
     import torch
 
     check_same_model(runs)
-    xs, ys, problems, keys, unjudged = [], [], [], [], 0
+    xs, ys, problems, keys, features, unjudged = [], [], [], [], [], 0
     for run in runs:
         run_keys, fetch = common.read_inputs(run, vector)
         labels = [row["label"] for row in common.read_labels(run, run_keys)]
         rows = [i for i, label in enumerate(labels) if label in (0, 1)]
         unjudged += len(labels) - len(rows)
         xs.append(fetch(rows))
+        features += [common.read_features(run, run_keys)[rows]] if inputs == "vector+stats" else []
         ys += [float(labels[i]) for i in rows]
         problems += [(data_set(run), run_keys[i][0]) for i in rows]
         keys += [(str(run), *run_keys[i]) for i in rows]
@@ -111,7 +113,7 @@ def load_data(runs, vector):
         common.die(f"{', '.join(map(str, runs))}: vectors of different widths {[tuple(x.shape[1:]) for x in xs]}")
     if unjudged:
         print(f"{unjudged} of {unjudged + len(keys)} rollouts could not be judged (label null) and are left out")
-    data = Data(torch.cat(xs), torch.tensor(ys), problems, keys)
+    data = Data(torch.cat(xs), torch.tensor(ys), problems, keys, torch.cat(features) if features else None)
     check_data(data, runs)
     return data
 
@@ -192,6 +194,7 @@ class Task:
     train: object  # rows
     valid: object
     scale: list  # (mean, deviation) of the training part, or None: raw inputs
+    feature_scale: list  # the same of the statistics, or None: not shown
     pos_weight: float
     configs: list
 
@@ -205,13 +208,17 @@ def make_task(data, args, seed, vector):
     scale = fit_scale(data.x[train]) if args.standardise else None
     if scale is None:
         warn_of_massive_dimensions(data.x[train])
+    x, feature_scale = common.standardise(data.x, scale), None
+    if data.features is not None:
+        feature_scale = scale_of_features(data.features[train])
+        x = common.with_features(x, data.features, feature_scale)
     number = {problem: i for i, problem in enumerate(dict.fromkeys(data.problem))}
     right = float(data.y[train].sum())
     problem = torch.tensor([number[p] for p in data.problem], device=args.device)
     configs = draw_configs(len(train), args.configs, seed, args.design, args.paper_space)
     return Task(
-        seed, vector, data, common.standardise(data.x, scale).to(args.device), data.y.to(args.device), problem,
-        torch.tensor(train), torch.tensor(valid), scale, (len(train) - right) / right, configs,
+        seed, vector, data, x.to(args.device), data.y.to(args.device), problem,
+        torch.tensor(train), torch.tensor(valid), scale, feature_scale, (len(train) - right) / right, configs,
     )  # fmt: skip
 
 
@@ -223,6 +230,16 @@ def fit_scale(x):
     deviation = (((x - mean) * there).square().sum(0) / count).sqrt()
     deviation[deviation <= 1e-6 * (1 + mean.abs())] = 1.0
     return [mean.float(), deviation.float()]
+
+
+def scale_of_features(features):
+    """(mean, deviation) of each statistic over the rollouts that have it; a constant one gets deviation 1."""
+    if (features.isfinite().sum(0) == 0).any():
+        common.die("--inputs vector+stats: rollouts.jsonl has no token statistics (conf); 01_generate.py writes them")
+    mean = features.nanmean(0)
+    deviation = (features - mean).square().nanmean(0).sqrt()
+    deviation[deviation <= 1e-6 * (1 + mean.abs())] = 1.0
+    return [mean, deviation]
 
 
 def warn_of_massive_dimensions(x, limit=50):
@@ -686,17 +703,17 @@ def make_checkpoint(task, records, args, fingerprint):
     if not best:
         common.die(f"none of {len(records)} configurations reached a finite validation loss; try --standardise")
     checkpoint = {
-        "format": 1, "design": args.design, "vector": task.vector, "shape": list(task.x.shape[1:]),
+        "format": 1, "design": args.design, "vector": task.vector, "shape": list(data.x.shape[1:]), "inputs": args.inputs,
         "model": common.model_name(meta), "model_content": common.model_content(meta),
         "layers_of_model": meta["n_layers"],
-        "scale": task.scale, "calibration": [1.0, 0.0],
+        "scale": task.scale, "feature_scale": task.feature_scale, "calibration": [1.0, 0.0],
         "members": [{"config": r["config"], "state": {k: v.cpu() for k, v in r["state"].items()}} for r in best],
         "seed": task.seed, "val_loss": best[0]["best"], "pos_weight": task.pos_weight, "fingerprint": fingerprint,
         "trials": [trial_row(record) for record in records],
         "arguments": {k: v for k, v in vars(args).items() if isinstance(v, (str, int, float, list, type(None)))},
         "runs": [str(run) for run in args.runs], "n_rollouts": len(data.y), "problems": sorted(set(data.problem)),
     }  # fmt: skip
-    logits = common.Scorer(checkpoint)(data.x[task.valid])
+    logits = common.Scorer(checkpoint)(data.x[task.valid], None if data.features is None else data.features[task.valid])
     if args.loss != "bce":
         checkpoint["calibration"] = fit_sigmoid(logits.numpy(), data.y[task.valid].numpy())
     checkpoint["val_auroc"] = common.auroc(data.y[task.valid].numpy() > 0, logits.numpy())
@@ -733,9 +750,10 @@ def costs(checkpoint, task):
     """Parameters, seconds, FLOPs (a backward pass counts as two forward ones) of the search and of scoring a problem."""
     import torch
 
-    scorer, shape, trials = common.Scorer(checkpoint), tuple(checkpoint["shape"]), checkpoint["trials"]
+    scorer, shape, trials = common.Scorer(checkpoint), tuple(task.x.shape[1:]), checkpoint["trials"]
     rollouts = round(len(task.data.y) / len({key[:2] for key in task.data.keys}))
-    x = task.data.x[:rollouts]
+    x, features = task.data.x[:rollouts], task.data.features
+    features = None if features is None else features[:rollouts]
     forward = {}
     for trial in trials:
         if architecture(trial) not in forward:
@@ -748,7 +766,7 @@ def costs(checkpoint, task):
         "search_flops": sum(forward[architecture(trial)] * passes * trial["epochs"] for trial in trials),
         "rollouts_scored": rollouts,
         "scoring_flops": rollouts * sum(forward[architecture(member["config"])] for member in checkpoint["members"]),
-        "scoring_ms": median_ms(lambda: scorer(x)),
+        "scoring_ms": median_ms(lambda: scorer(x, features)),
     }
 
 
@@ -990,7 +1008,7 @@ def make_scorers(args):
 def train_scorers(args, seeds, prints):
     tasks = []
     for vector in vectors_of(args):
-        data = load_data(args.runs, vector)
+        data = load_data(args.runs, vector, args.inputs)
         right, problems = int(data.y.sum()), len(set(data.problem))
         share = 100 * right / len(data.y)
         print(f"{vector}: {len(data.y)} rollouts of {problems} problems, {right} right ({share:.1f} %)")
@@ -1031,6 +1049,7 @@ def parse_args(argv=None):
     add("--seed", type=int, nargs="+", default=[32], help="of split, search and training (the paper: 32 42 52)")
     add("--design", choices=DESIGNS, default="mlp", help="default: mlp; logistic and ridge are linear rivals")
     add("--vector", help=f"layer/token, or all/token for the designs over layers (default: {common.DEFAULT_VECTOR})")
+    add("--inputs", choices=("vector", "vector+stats"), default="vector", help="vector+stats (SCaTR+): also the 28 token statistics and the length")
     add("--search", choices=("paper", "halving"), default="paper", help="halving drops hopeless configurations early")
     add("--configs", type=int, default=100, help="configurations to try (default: 100)")
     add("--paper-space", action="store_true", help="the paper's four hidden shapes also above 5,000 training rollouts")
@@ -1051,6 +1070,8 @@ def parse_args(argv=None):
         parser.error("several seeds need {seed} in -o, such as -o 'scorers/scatr@{seed}.pt'")
     if args.study and (not args.eval or (args.study == "halves" and len(args.eval) > 1)):
         parser.error("--study needs --eval RUN, labelled runs to evaluate on (one for the study of halves)")
+    if args.inputs != "vector" and args.design not in BY_HAND[:1] + BY_HAND[2:]:
+        parser.error("--inputs vector+stats is for the designs mlp, logistic and ridge")
     if min(args.configs, args.top, args.rollouts or 1, *args.n) < 1 or not 0 < args.fraction <= 1:
         parser.error("--configs, --top, --rollouts and -n are 1 or more, --fraction is above 0 and at most 1")
     return args

@@ -850,6 +850,27 @@ def _read_extra(path, name):
     return keys, fetch
 
 
+def rollout_features(conf, n_tokens):
+    """float32 [29]: what a SCaTR+ scorer is shown beside the vector: the 28 statistics in their order, and the length.
+
+    conf: one rollout's `conf` as 01 writes it, or confidence(...). A statistic that is missing is NaN.
+    """
+    names = [f"{name}/{way}" for name in STATISTICS for way in AGGREGATIONS]
+    values = [math.nan if conf.get(name) is None else conf[name] for name in names]
+    return np.array([*values, n_tokens], dtype=np.float32)
+
+
+def read_features(run, keys):
+    """float32 [R, 29] in the order of `keys`."""
+    import torch
+
+    found = {(row["id"], row["sample"]): rollout_features(row.get("conf") or {}, row.get("n_tokens", math.nan)) for row in each_rollout(run)}
+    missing = next((key for key in keys if key not in found), None)
+    if missing is not None or len(found) != len(keys):
+        die(f"{run}: {len(found)} rows in rollouts.jsonl for {len(keys)} vectors, keys differ at {missing or 'others'}; run 01_generate.py again")
+    return torch.from_numpy(np.stack([found[key] for key in keys]))
+
+
 def build_scorer(design, config, shape):
     """The untrained module of a design; `shape` is one rollout's input: (d,) or (positions, d). Gives one logit a row."""
     if design == "ensemble":
@@ -918,24 +939,32 @@ def _transformer(config, positions, width):
 class Scorer:
     """scorer.pt as a function: hidden vectors [R, d] (or [R, S, d]) of any float type -> logits [R], higher is better.
 
-    `.checkpoint` holds all that is known about it: model, vector, seed, trials, costs, what it was trained on.
+    One that `.takes_features` (SCaTR+) also needs features [R, 29], a row of rollout_features(conf, n_tokens) a rollout; the
+    others ignore them, so that one call serves both. `.checkpoint` holds all that is known about it: model, vector, seed, trials, costs, what it was trained on.
     """
 
     def __init__(self, checkpoint, device="cpu"):
         self.checkpoint, self.device = checkpoint, device
         self.model, self.vector, self.shape = checkpoint["model"], checkpoint["vector"], tuple(checkpoint["shape"])
+        self.takes_features = checkpoint.get("inputs") == "vector+stats"
+        self.feature_scale = checkpoint["feature_scale"] if self.takes_features else None
+        shape = (self.shape[0] + len(self.feature_scale[0]),) if self.takes_features else self.shape
         self.modules = []
         for member in checkpoint["members"]:
-            module = build_scorer(checkpoint["design"], member["config"], self.shape)
+            module = build_scorer(checkpoint["design"], member["config"], shape)
             module.load_state_dict(member["state"])
             self.modules.append(module.eval().to(device))
         self.scale = checkpoint["scale"] and [t.to(device) for t in checkpoint["scale"]]  # (mean, deviation) or None
 
-    def __call__(self, hidden):
+    def __call__(self, hidden, features=None):
         import torch
 
         with torch.inference_mode():
             x = standardise(hidden.to(self.device).float(), self.scale)  # float16 overflows and bfloat16 rounds: widen first
+            if self.takes_features:
+                if features is None:
+                    raise TypeError("a scorer of vector+stats is called as scorer(hidden, features): see common.rollout_features")
+                x = with_features(x, torch.as_tensor(features), self.feature_scale)
             return torch.stack([module(x) for module in self.modules]).mean(0)
 
     def probability(self, logits):
@@ -951,6 +980,14 @@ def standardise(x, scale):
     mean, deviation = scale
     y = (x - mean) / deviation
     return y if x.ndim == 2 else y * (x != 0).any(-1, keepdim=True)
+
+
+def with_features(x, features, scale):
+    """[R, d] and [R, 29] -> [R, d + 29]: the statistics standardised, a missing one at the mean of those it was trained on."""
+    import torch
+
+    mean, deviation = scale
+    return torch.cat([x, ((features - mean) / deviation).nan_to_num(0.0).to(x)], 1)
 
 
 def load_scorer(path, device="cpu"):
@@ -978,12 +1015,14 @@ def score_run(scorer, run, path="the scorer", chunk=4096):
 
     check_scorer_fits(scorer, read_meta(run), path)
     keys, fetch = read_inputs(run, scorer.vector)
+    features = read_features(run, keys) if scorer.takes_features else None
     logits = torch.empty(len(keys))
     for start in range(0, len(keys), chunk):
         x = fetch(slice(start, start + chunk))
         if tuple(x.shape[1:]) != scorer.shape:
             die(f"{path}: made for vectors {scorer.vector} of shape {scorer.shape}, {run} has {tuple(x.shape[1:])}")
-        logits[start : start + len(x)] = scorer(x).cpu()
+        rows = slice(start, start + len(x))
+        logits[rows] = scorer(x, features[rows] if scorer.takes_features else None).cpu()
     if not logits.isfinite().all():
         bad = [keys[i] for i in (~logits.isfinite()).nonzero().flatten()[:3].tolist()]
         die(f"{run}: {int((~logits.isfinite()).sum())} rollouts have vectors that are not finite, such as {bad}; generate them again")

@@ -38,7 +38,7 @@ def make_data(problems=40, n=4, d=12, seed=0, signal=1.5):
 
 def settings(**changes):
     usual = {"design": "mlp", "loss": "bce", "search": "paper", "configs": 3, "standardise": False, "fraction": 1.0,
-             "rollouts": None, "half": None, "paper_space": False, "top": 1, "workers": 1,
+             "rollouts": None, "half": None, "inputs": "vector", "paper_space": False, "top": 1, "workers": 1,
              "device": torch.device("cpu"), "runs": ["run"]}  # fmt: skip
     return Namespace(**{**usual, **changes})
 
@@ -389,6 +389,29 @@ def test_a_scorer_rebuilds_itself_and_knows_what_it_is(tmp_path, capsys):
     weights = sum(p.numel() for module in modules for p in module.parameters() if p.ndim == 2)
     assert cost["scoring_flops"] == 2 * 4 * weights and cost["rollouts_scored"] == 4 and cost["scoring_ms"] > 0
     assert "TFLOPs" in capsys.readouterr().out
+
+
+def test_a_scorer_of_vector_and_statistics_is_fed_without_a_flag(tmp_path, run_script):
+    run = make_run(tmp_path / "run", problems=30, signal=0.0)
+    rows = common.read_jsonl(run / "rollouts.jsonl")
+    for row, label in zip(rows, common.read_labels(run), strict=True):
+        row["conf"]["gap/avg"] += label["label"]  # only a statistic knows
+    rows[5]["conf"] = {name: None for name in rows[5]["conf"]}  # a rollout without tokens
+    common.write_jsonl(run / "rollouts.jsonl", rows[::-1])
+    scorer = train_run(run, "--configs", 2, "--inputs", "vector+stats")
+    keys, logits = common.score_run(scorer, run)
+    right = np.array([row["label"] for row in common.read_labels(run, keys)]) > 0
+    assert common.auroc(right, logits.numpy()) > 0.8
+    _, hidden = common.read_vectors(run)
+    features = np.stack([common.rollout_features(row["conf"], row["n_tokens"]) for row in rows])
+    assert np.isnan(features[5][:28]).all() and features.shape == (120, 29)
+    torch.testing.assert_close(scorer(hidden, features), logits)
+    mean = scorer.feature_scale[0]
+    torch.testing.assert_close(scorer(hidden[5:6], np.append(mean[:28], features[5, 28])[None]), logits[5:6])
+    with pytest.raises(TypeError, match="rollout_features"):
+        scorer(hidden)
+    run_script("04_select.py", run, "--scorer", run / "scorer.pt")
+    assert [row["score"] for row in common.read_jsonl(run / "scores/scorer.jsonl")] == pytest.approx(logits.tolist()[::-1], abs=1e-5)
 
 
 @pytest.mark.parametrize("change", [{"model": "other"}, {"n_layers": 9}, {"width": 6}])
