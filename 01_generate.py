@@ -46,6 +46,7 @@ from types import SimpleNamespace
 import numpy as np
 
 import common
+from common import context_of, token_stats, watch_layers
 
 
 def parse(argv=None):
@@ -147,14 +148,6 @@ def choose_tokens(logits, sampling, rows, tokens, seen):
         p = nucleus(p, sampling["top_p"])
     best = p.div_(exponential(rows, tokens if ids is None else tokens[ids])).argmax(-1)
     return best if ids is None else ids.gather(1, best[:, None])[:, 0]
-
-
-def token_stats(logits, tokens):
-    """What is kept of a step: ten largest log-probabilities, the token's own, the vocabulary's mean. -> [B, 12]"""
-    log_p = logits.log_softmax(-1)
-    kept = [log_p.topk(TOP).values, log_p.gather(1, tokens[:, None]), log_p.mean(-1, keepdim=True)]
-    return torch.cat(kept, 1).clamp(-65504)  # float16's lowest
-
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Attention
@@ -262,23 +255,6 @@ def never_waits(model, ids):
     finally:
         torch.cuda.set_sync_debug_mode("default")
     return True
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Hidden vectors
-
-
-def watch_layers(model, layers, keep):
-    """Hooks that call keep(column, output [B, T, d]) for the listed indices of `hidden_states`."""
-    body, hooks = model.get_decoder(), []
-    if not hasattr(body, "layers") or not hasattr(body, "norm"):
-        common.die(f"{type(model).__name__} has no `layers` and `norm`, the places to read hidden vectors from")
-    for column, index in enumerate(layers):
-        if index == len(body.layers):
-            hooks.append(body.norm.register_forward_hook(lambda _, __, out, c=column: keep(c, out)))
-        else:  # what enters block `index` is what block `index - 1` gave; index 0: the embeddings
-            hooks.append(body.layers[index].register_forward_pre_hook(lambda _, args, c=column: keep(c, args[0])))
-    return hooks
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -1169,10 +1145,6 @@ def memory_of(config, args):
     kept = text.num_hidden_layers + 1 if args.layers == "all" else len(args.layers.split(","))
     weights = sum(x.numel() for x in model.parameters()) * size
     return weights, 2 * text.num_hidden_layers * heads * head * size, kept * len(common.TOKENS) * text.hidden_size * size
-
-
-def context_of(config):
-    return getattr(config.get_text_config(), "max_position_embeddings", None) or FAR
 
 
 def usual_length(folder):

@@ -253,6 +253,19 @@ def vector_key(name, n_layers):
     return layer_index(layer, n_layers), token
 
 
+def watch_layers(model, layers, keep):
+    """Hooks that call keep(column, output [B, T, d]) for the listed indices of `hidden_states`."""
+    body, hooks = model.get_decoder(), []
+    if not hasattr(body, "layers") or not hasattr(body, "norm"):
+        die(f"{type(model).__name__} has no `layers` and `norm`, the places to read hidden vectors from")
+    for column, index in enumerate(layers):
+        if index == len(body.layers):
+            hooks.append(body.norm.register_forward_hook(lambda _, __, out, c=column: keep(c, out)))
+        else:  # what enters block `index` is what block `index - 1` gave; index 0: the embeddings
+            hooks.append(body.layers[index].register_forward_pre_hook(lambda _, args, c=column: keep(c, args[0])))
+    return hooks
+
+
 def read_vectors(run, vector=DEFAULT_VECTOR):
     """(keys, hidden [R, d] memory-mapped in the model's dtype) of one named vector of a run."""
     path, n_layers = Path(run) / "hidden.pt", read_meta(run)["n_layers"]
@@ -274,6 +287,15 @@ TOP_K, TAIL, WINDOW = 10, 2048, 1024
 STATISTICS = ("mean", "median", "variance", "gap", "entropy", "self_certainty", "likelihood")
 AGGREGATIONS = ("avg", "tail", "lowest", "bottom10")
 LOWER_IS_BETTER = ("entropy",)
+
+
+def token_stats(logits, tokens):
+    """What is kept of a step: ten largest log-probabilities, the token's own, the vocabulary's mean. -> [B, 12]"""
+    import torch
+
+    log_p = logits.log_softmax(-1)
+    kept = [log_p.topk(TOP_K).values, log_p.gather(1, tokens[:, None]), log_p.mean(-1, keepdim=True)]
+    return torch.cat(kept, 1).clamp(-65504)  # float16's lowest
 
 
 def token_statistics(stats, vocab_size):
@@ -769,6 +791,11 @@ def load_config(name, revision=None, trust_remote_code=False):
         die(f"model {name!r}: neither a folder nor a Hub id such as Qwen/Qwen3-1.7B")
     with loading(name):
         return AutoConfig.from_pretrained(name, revision=revision, trust_remote_code=trust_remote_code)
+
+
+def context_of(config):
+    """Tokens of prompt and answer together; endless where a model sets no bound."""
+    return getattr(config.get_text_config(), "max_position_embeddings", None) or 1 << 40
 
 
 @contextmanager
