@@ -88,6 +88,8 @@ def parse(argv=None):
 
 if __name__ == "__main__":
     ARGS = parse()  # -h is answered before the slow imports
+    KEPT = "finished problems are kept in the run folder; the same command goes on with the others"
+    common.interruptible(KEPT)
 
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
@@ -653,7 +655,7 @@ def sample_rollouts(args, model, jobs, sampling, layers, keep):
     watched = layers if keep is None else [*layers, last]  # --extra reads the final layer
     slots, done, begin = min(args.slots or default_slots(model), len(jobs)), set(), time.time()
     longest, limit = max(len(job["prompt"]) for job in jobs), max(job["limit"] for job in jobs)
-    with progress_bar(len(jobs)) as bar:
+    with progress_bar("generate", args, len(jobs)) as bar:
         while len(done) < len(jobs):
             engine = None
             try:
@@ -679,11 +681,9 @@ def default_slots(model):
     return 256 if model.device.type == "cuda" else 128
 
 
-def progress_bar(total):
-    from tqdm import tqdm
-
-    every = 0.5 if sys.stderr.isatty() else 10  # seconds
-    return tqdm(total=total, unit="rollout", desc="generate", mininterval=every, miniters=0, disable=not is_writer())
+def progress_bar(what, args, total):
+    desc = f"{what} {common.run_folder('', '', args.dataset, args.seed)}"
+    return common.progress(total=total, desc=desc, unit="rollout", disable=not is_writer())
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -691,14 +691,14 @@ def progress_bar(total):
 
 
 @torch.inference_mode()
-def force_rollouts(model, jobs, layers, stop_ids, keep):
+def force_rollouts(args, model, jobs, layers, stop_ids, keep):
     """Rollouts of `jobs` with given "tokens": batches of similar length, at most so many tokens at once."""
     budget = 16384 if model.device.type == "cuda" else 2048
     use_attention(model, "whole", whole_sequences)
     outputs = {}
     hooks = watch_layers(model, [*layers, len(model.get_decoder().layers)], outputs.__setitem__)
     size = lambda job: len(job["prompt"]) + len(job["tokens"])
-    with progress_bar(len(jobs)) as bar:
+    with progress_bar("read", args, len(jobs)) as bar:
         for start in range(0, len(jobs), 256):  # sorted as a whole, no problem would be finished before the end
             queue = sorted(jobs[start : start + 256], key=size)
             while queue:
@@ -1109,7 +1109,7 @@ def rollouts_of(args, model, tokenizer, jobs, sampling, layers):
         if not job["limit"]:
             yield empty_rollout(job, (2 * len(layers), config.hidden_size), model.dtype)
     if args.responses:
-        yield from force_rollouts(model, possible, layers, sampling["stop_ids"], keep)
+        yield from force_rollouts(args, model, possible, layers, sampling["stop_ids"], keep)
     elif possible:
         yield from sample_rollouts(args, model, possible, sampling, layers, keep)
 
@@ -1199,4 +1199,4 @@ def main(args):
 
 
 if __name__ == "__main__":
-    main(ARGS)
+    common.entry(lambda: main(ARGS), KEPT)

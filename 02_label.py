@@ -5,7 +5,7 @@
 
 RUN is a folder that 01_generate.py made. A row of labels.jsonl: {"id", "sample", "label": 1|0|null, "answer", "group",
 "reason"}, one for each rollout, in the same order. null means could not be judged, and why; answers of one problem that
-are equal share a group number (null: no answer, or code), so that votes need no maths. The last line printed is JSON.
+are equal share a group number (null: no answer, or code), so that votes need no maths.
 
 In this file: the judge, then extraction of code and answers, then equality of answers, then the parser of formulas.
 Model-written programs run in the sandbox only; model-written formulas are parsed here and never evaluated as code.
@@ -28,8 +28,6 @@ from functools import lru_cache, partial, reduce
 from itertools import product
 from pathlib import Path
 
-from tqdm import tqdm
-
 import common
 from common import split_reasoning
 
@@ -47,11 +45,12 @@ def main():
     add("--workers", type=int, help="programs judged at the same time (default: one a core)")
     add("--timeout", type=float, default=CPU_S, help=f"seconds of processor time for a program (default {CPU_S})")
     add("--again", action="store_true", help="judge once more what is judged already")
+    add("--json", action="store_true", help="a last line of JSON, for programs")
     options = parser.parse_args()
     if options.self_check:
         failures = [line for target in options.targets for line in self_check(target, options)]
         raise SystemExit(1 if failures else 0)
-    report([label_run(Path(run), options) for run in options.targets])
+    report([label_run(Path(run), options) for run in options.targets], options)
 
 
 def label_run(run, options):
@@ -96,7 +95,7 @@ def judge_all(run, problems, rollouts, options):
     judged = (judge_answers(problems[key], rows) for key, rows in answers.items())
     with open(unfinished(run), "a", encoding="utf-8") as kept:
         for source, total in ((judged, len(answers)), (judge_programs(problems, code, options), len(code))):
-            for labels in tqdm(source, total=total, desc=f"{run}", unit="problem", delay=2):
+            for labels in common.progress(source, total, f"label {run}", "problem"):
                 kept.write(json.dumps(labels, ensure_ascii=False) + "\n")
                 kept.flush()
                 done += labels
@@ -196,7 +195,7 @@ def percent(part, whole):
     return round(100 * part / whole, 2) if whole else None
 
 
-def report(summaries):
+def report(summaries, options):
     columns = ("problems", "rollouts", "right", "right_percent", "wrong", "not_judged", "oracle_percent", "no_answer")
     header = ("run", "problems", "rollouts", "right", "right %", "wrong", "not judged", "oracle %", "no answer")
     print(common.table(header, [[line["run"], *(line[column] for column in columns)] for line in summaries]))
@@ -204,7 +203,8 @@ def report(summaries):
         print(f"{line['run']}: " + ", ".join(f"{count} {reason}" for reason, count in line["reasons"].items()))
         if line["not_judged"] == line["rollouts"]:
             print(f"{line['run']}: nothing to judge: no answers or tests; 04 can still select")
-    print(json.dumps({"runs": summaries}))
+    if options.json:
+        print(json.dumps({"runs": summaries}))
 
 
 def self_check(dataset, options):
@@ -217,7 +217,7 @@ def self_check(dataset, options):
     jobs = [((row["id"], "solution"), job_of(row, row["solution"], options)) for row in code if row["id"] in solved]
     jobs += [((row["id"], "stub"), job_of(row, stub_of(row), options)) for row in code]
     failures = []
-    for (key, what), result in tqdm(run_all(jobs, options), total=len(jobs), desc=dataset, unit="program", delay=2):
+    for (key, what), result in common.progress(run_all(jobs, options), len(jobs), f"check {dataset}", "program"):
         unjudged_stub = what == "stub" and result.passed is None and key in solved  # whose tests work for the solution
         if result.passed is not (what == "solution") and not unjudged_stub:
             failures.append(f"{key}: its {what}: {result.reason}")
@@ -230,7 +230,8 @@ def self_check(dataset, options):
         f"{len(problems) - len(code) - len(answers)} nothing to check"
     )
     counts = {"problems": len(problems), "solutions": len(solved), "stubs": len(code), "answers": len(answers)}
-    print(json.dumps({"dataset": str(dataset), **counts, "failures": len(failures)}))
+    if options.json:
+        print(json.dumps({"dataset": str(dataset), **counts, "failures": len(failures)}))
     return failures
 
 
@@ -1970,4 +1971,4 @@ def factorial(x):
 
 
 if __name__ == "__main__":
-    main()
+    common.entry(main, "judged problems are kept in the run folder; the same command goes on with the others")

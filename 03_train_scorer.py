@@ -566,11 +566,9 @@ def goes_on(record, value, epoch, stack, place, seen):
 
 def search(tasks, args):
     """For each task its records in the order of their configurations; only the best `--top` keep their weights."""
-    from tqdm import tqdm
-
     found = [[] for _ in tasks]
     total = sum(len(task.configs) for task in tasks)
-    with tqdm(total=total, desc="search", unit="trial", mininterval=0.5 if sys.stderr.isatty() else 30) as bar:
+    with common.progress(total=total, desc=f"train {args.out}", unit="trial") as bar:
         for records in run_jobs(make_jobs(tasks, args), tasks, args, bar):
             for record in records:
                 mine = found[record["task"]]
@@ -791,7 +789,7 @@ def median_ms(call, warm_up=10, repeats=50):
 
 def fingerprint_of(args, seed):
     """Of all that decides the result: the arguments, the labels, and the checksums that the .pt file itself carries."""
-    facts = {k: v for k, v in vars(args).items() if k not in ("runs", "out", "seed", "workers", "study", "eval", "n")}
+    facts = {k: v for k, v in vars(args).items() if k not in ("runs", "out", "seed", "workers", "study", "eval", "n", "json")}
     parts = [json.dumps([seed, facts], sort_keys=True, default=str)]
     for run in map(Path, args.runs):
         labels = run / "labels.jsonl"
@@ -874,7 +872,8 @@ def run_study(args):
     report = study_report(results, args)
     print_study(report)
     common.write_json(folder / f"{args.study}.json", report)
-    print(json.dumps(report))
+    if args.json:
+        print(json.dumps(report))
 
 
 def evaluate(path, args, seed, members):
@@ -1064,6 +1063,7 @@ def parse_args(argv=None):
     add("-n", type=int, nargs="+", default=[4, 8, 12, 16], help="of a study: rollouts to choose from (4 8 12 16)")
     add("--device", help="cpu, cuda, cuda:1, mps (default: the GPU if there is one)")
     add("--workers", type=int, help="processes on a CPU, one thread each (default: one a core; the result is the same)")
+    add("--json", action="store_true", help="of a study, a last line of JSON, for programs")
     args = parser.parse_args(argv)
     args.out = args.out or ("studies" if args.study else "scorer.pt")
     if len(args.seed) > 1 and not args.study and "{seed}" not in args.out:
@@ -1078,4 +1078,4 @@ def parse_args(argv=None):
 
 
 if __name__ == "__main__":
-    main()
+    common.entry(main, "scorers that are written; the same command makes the others")

@@ -27,6 +27,7 @@ from common import (
     check_same_problems,
     die,
     each_rollout,
+    entry,
     keys_of,
     read_json,
     read_jsonl,
@@ -48,7 +49,7 @@ def main():
             check_same_problems(run, rollouts)
             scores = {Path(path).stem: score(run, path, keys_of(rollouts), args.chunk) for path in args.scorer}
             write_jsonl(run / "selected.jsonl", with_texts(run, list(select_all(run, rollouts, scores))))
-        summarise(run)
+        summarise(run, args.json)
 
 
 def up_to_date(run, scorers):
@@ -136,7 +137,7 @@ def groups_and_labels(run, rollouts):
     return groups, None if all(label is None for label in labels) else labels
 
 
-def summarise(run):
+def summarise(run, as_json):
     """One line a scorer and strategy: how many were picked, and how many of them are right where 02 could say."""
     rows = read_jsonl(run / "selected.jsonl", needs=("id", "scorer", "strategy"))
     lines = {}
@@ -150,7 +151,8 @@ def summarise(run):
         cells.append([scorer, strategy, len(labels), right])
         results.append({"scorer": scorer, "strategy": strategy, "problems": len(labels), "judged": len(judged), "accuracy": accuracy})
     print(table(["scorer", "strategy", "problems", "right %"], cells))
-    print(json.dumps({"run": str(run), "selected": results}))
+    if as_json:
+        print(json.dumps({"run": str(run), "selected": results}))
 
 
 def parse_args():
@@ -159,6 +161,7 @@ def parse_args():
     parser.add_argument("--scorer", nargs="+", required=True, metavar="PT", help="scorers of 03_train_scorer.py for the same model")
     parser.add_argument("--chunk", type=int, default=8192, help="rollouts scored at a time; bounds the memory (default %(default)s)")
     parser.add_argument("--force", action="store_true", help="score again although the scores are newer than their inputs")
+    parser.add_argument("--json", action="store_true", help="also a line of JSON a run, for programs")
     args = parser.parse_args()
     names = [Path(path).stem for path in args.scorer]
     if len(set(names)) != len(names):
@@ -169,4 +172,4 @@ def parse_args():
 
 
 if __name__ == "__main__":
-    main()
+    entry(main, "runs that are scored; the same command goes on with the others")

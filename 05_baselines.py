@@ -610,7 +610,10 @@ def report(args):
     print(NOTE)
     rows = [r for r in groups[0]["rows"] if r["kind"] != "confidence" or r["best_confidence"]]
     accuracy = {r["method"]: round(r["accuracy"], 4) for r in rows}
-    print(json.dumps({"report": str(out / "report.md"), "accuracy": accuracy}))
+    if args.json:
+        print(json.dumps({"report": str(out / "report.md"), "accuracy": accuracy}))
+    else:
+        print(f"\n{out / 'report.md'}")
 
 
 NOTE = """\
@@ -877,8 +880,6 @@ def score_rollouts(run, name, mark, encode, judge, cost, at_once=256):
 
     What is known is written every `at_once` rollouts: a killed run goes on from there.
     """
-    from tqdm import tqdm
-
     run, rollouts = Path(run), common.read_rollouts(run)
     common.check_same_problems(run, rollouts)
     problems = {row["id"]: row for row in common.read_jsonl(run / "problems.jsonl")}
@@ -886,7 +887,7 @@ def score_rollouts(run, name, mark, encode, judge, cost, at_once=256):
     if partial.is_file() and common.read_json(partial).get("mark") == mark:
         done = common.read_json(partial)
     order = sorted(range(len(rollouts)), key=lambda i: rollouts[i]["n_tokens"])  # like lengths, little padding
-    with tqdm(total=len(order), initial=len(done["scores"]), desc=name, unit="rollout", disable=None) as bar:
+    with common.progress(total=len(order), initial=len(done["scores"]), desc=f"{name} {run}", unit="rollout") as bar:
         while rest := order[len(done["scores"]) :][:at_once]:
             started = time.perf_counter()
             texts = [(problems[rollouts[i]["id"]], rollouts[i]["response"]) for i in rest]
@@ -1033,14 +1034,13 @@ def save_adapters(adapters, path, **more):
 def train_adapters(model, adapters, examples, encode, words, args, job):
     """Cross-entropy of the one word after the question. Killed, it goes on from the last SAVE_EVERY-th step."""
     import torch
-    from tqdm import tqdm
 
     parameters = [parameter for adapter in adapters.values() for parameter in (adapter.down, adapter.up)]
     optimizer = torch.optim.AdamW(parameters, weight_decay=0.0)
     steps, partial = args.epochs * math.ceil(len(examples) / BATCH), job["path"].with_suffix(".partial.pt")
     done = start_training(adapters, optimizer, partial, job)
     checkpoint_activations(model.train())
-    with tqdm(total=steps, initial=done["step"], desc=job["path"].stem, unit="step", disable=None) as bar:
+    with common.progress(total=steps, initial=done["step"], desc=f"train {job['path']}", unit="step") as bar:
         while done["step"] < steps:
             started = time.perf_counter()
             torch.manual_seed(1_000_003 * job["seed"] + done["step"])  # dropout must not depend on restarts
@@ -1372,6 +1372,7 @@ def report_options(add):
     add("--window", type=int, default=common.WINDOW, help="tokens in a confidence window (default %(default)s)")
     add("--tail", type=int, default=common.TAIL, help="tokens in the tail (default %(default)s)")
     add("--studies", nargs="+", default=[], metavar="JSON", help="what 03_train_scorer.py --study found")
+    add("--json", action="store_true", help="a last line of JSON, for programs")
     add("--latex", action="store_true", help="also tables.tex: the rows of all tables")
     add("--plots", action="store_true", help="also PNG figures, accuracy against n and reliability; needs matplotlib")
 
@@ -1413,4 +1414,4 @@ def device_option(add):
 
 
 if __name__ == "__main__":
-    main()
+    common.entry(main, "finished scores and adapters, and those half done; the same command goes on")

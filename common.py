@@ -8,11 +8,15 @@ import glob
 import gzip
 import json
 import math
+import multiprocessing
 import os
 import platform
 import random
 import re
+import select
+import signal
 import sys
+import threading
 import time
 import zlib
 from contextlib import contextmanager, suppress
@@ -33,13 +37,75 @@ os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 import numpy as np
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Errors and files
+# Programs: how they end, and how far they are
 
 
 def die(message):
     """End with one line for a person and exit code 2: bad input is theirs to mend, a traceback is a bug of ours."""
     print(f"error: {message}", file=sys.stderr)
     raise SystemExit(2)
+
+
+def entry(main, kept):
+    """Run a program's main. Ctrl-C is one line that says what is `kept` and exit code 130; `... | head` ends quietly."""
+    interruptible(kept)
+    try:
+        main()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        printed_to = select.poll()
+        [printed_to.register(output, 0) for output in (1, 2)]
+        if not printed_to.poll(0):  # nobody closed them: another pipe broke, which is a bug
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still to print goes nowhere
+        os.dup2(1, 2)
+        raise SystemExit(128 + signal.SIGPIPE) from None
+
+
+def interruptible(kept):
+    """From here on Ctrl-C ends this process as `entry` says; for a script that does slow things before its main."""
+    program = os.getpid()
+
+    def stop(*_):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        if os.getpid() != program:
+            os._exit(130)  # a process that was forked; the first one speaks for all
+        if os.environ.get("RANK", "0") == "0":
+            print(f"\nstopped: {kept}", file=sys.stderr)
+        for child in multiprocessing.active_children():
+            child.kill()
+        end = threading.Timer(1, os._exit, [130])  # what tidies up after itself gets this long
+        end.daemon = True
+        end.start()
+        raise SystemExit(130)
+
+    signal.signal(signal.SIGINT, stop)
+
+
+def progress(items=None, total=None, desc=None, unit="it", **options):
+    """tqdm with a bar that names what it works on; to a file or a pipe a line, at most once a minute."""
+    from tqdm import tqdm
+
+    if sys.stderr.isatty():
+        width = min(110, os.get_terminal_size(sys.stderr.fileno()).columns or 110)
+        return tqdm(items, desc, total, unit=unit, ncols=width, delay=1, **options)
+    plain = "{desc}: {n_fmt}/{total_fmt} " + unit + "s [{elapsed}<{remaining}, {rate_fmt}]"
+    return tqdm(items, desc, total, unit=unit, file=_Lines, bar_format=plain, leave=False, delay=60, mininterval=60, miniters=0, **options)
+
+
+class _Lines:
+    """What tqdm writes to: it goes back to the beginning of a line where a log wants the next one."""
+
+    @staticmethod
+    def write(text):
+        if text.strip():
+            print(text.strip(), file=sys.stderr, flush=True)
+
+    flush = staticmethod(lambda: None)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Files
 
 
 @contextmanager

@@ -50,7 +50,7 @@ fi
 PYTHON=$(find_python)
 if [ "${1:-}" = --python ]; then echo "$PYTHON"; exit; fi
 
-step() { local script=$1; shift; "$PYTHON" "$here/$script" "$@" | sed -u '/^{"/d'; } # the JSON lines are for programs
+step() { local script=$1; shift; "$PYTHON" "$here/$script" "$@"; }
 
 generate() { # SEED MODEL DATASET ... -> the run folders, a line each; first what is about to be made, on stderr
     local seed=$1; shift

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -25,6 +26,84 @@ def dies(capsys, function, *args, **options):
     message = capsys.readouterr().err.strip()
     assert message.startswith("error: ") and "\n" not in message
     return message
+
+
+PROGRAM = """
+import common, os, sys, time
+from multiprocessing import Process
+def wait():
+    print("x", end="", flush=True)
+    time.sleep(600)
+def main():
+    child = Process(target=wait)
+    child.start()
+    wait()
+    child.join()
+common.entry({main}, "what was kept")
+"""
+
+
+@pytest.mark.parametrize("to_all", [True, False])  # a terminal tells every process of the group, `kill -INT` the one
+def test_ctrl_c_is_one_line_and_ends_everything(to_all):
+    """Also where the main thread waits for a child that does not know of it."""
+    process = subprocess.Popen([sys.executable, "-c", PROGRAM.format(main="main")], cwd=ROOT, text=True, start_new_session=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+    process.stdout.read(2)
+    started = time.monotonic()
+    (os.killpg if to_all else os.kill)(process.pid, signal.SIGINT)
+    said = process.communicate(timeout=60)[1]  # until nobody is left who could write
+    assert time.monotonic() - started < 2
+    assert (process.returncode, said) == (130, "\nstopped: what was kept\n")
+
+
+@pytest.mark.parametrize("printed", [100_000, 1])  # more than a pipe holds, and what waits in the buffer until the end
+def test_a_closed_pipe_ends_quietly(printed):
+    program = PROGRAM.format(main=f"lambda: print('line\\n' * {printed})")
+    done = subprocess.run(["bash", "-c", 'set -o pipefail; "$0" -c "$1" | (exec <&-; sleep 0.1)', sys.executable, program],
+                          cwd=ROOT, capture_output=True, text=True)  # fmt: skip
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
+
+
+def test_another_broken_pipe_is_a_bug_and_says_so():
+    program = PROGRAM.format(main="lambda: [pipe := os.pipe(), os.close(pipe[0]), os.write(pipe[1], b'x')]")
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 1 and "BrokenPipeError" in done.stderr
+
+
+def test_bars_in_a_log_are_whole_lines_at_most_once_a_minute(monkeypatch, capsys):
+    now = [0.0]
+    monkeypatch.setattr("time.time", lambda: now[0])
+    with common.progress(total=40, desc="label math_a", unit="problem") as bar:
+        bar._time = lambda: now[0]
+        bar.start_t = bar.last_print_t = 0.0
+        for _ in range(40):
+            now[0] += 7
+            bar.update()
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 4 and all(line.startswith("label math_a: ") and len(line) <= 110 for line in lines), lines
+    with common.progress(total=3, desc="short", unit="problem") as bar:
+        bar.update(3)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_bar_on_a_terminal_is_at_most_110_columns():
+    import fcntl
+    import pty
+    import struct
+    import termios
+
+    program = "import common\nfor _ in common.progress(range(3), desc='d' * 200): common.time.sleep(0.6)"
+    main, side = pty.openpty()
+    fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 200, 0, 0))
+    process = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stdout=side, stderr=side)
+    os.close(side)
+    said = b""
+    with suppress(OSError):
+        while part := os.read(main, 4096):
+            said += part
+    assert process.wait() == 0
+    bars = [line for line in said.decode().replace("\r", "\n").splitlines() if line.strip()]
+    assert bars and max(map(len, bars)) <= 110, bars
 
 
 def test_a_killed_write_leaves_the_old_file_whole(tmp_path):

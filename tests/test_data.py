@@ -344,7 +344,7 @@ def test_the_judge_takes_what_the_sets_give(load, tmp_path):
     assert {(p["style"], p.get("entry_point") in solutions) for p in problems} == {
         ("check", False), ("pytest", False), ("unittest", False), ("stdio", False), ("check", True)}  # fmt: skip
     common.write_jsonl(tmp_path / "all.jsonl", problems)
-    done = subprocess.run([sys.executable, "02_label.py", tmp_path / "all.jsonl", "--self-check"], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "02_label.py", tmp_path / "all.jsonl", "--self-check", "--json"], cwd=ROOT, capture_output=True, text=True)
     result = json.loads(done.stdout.splitlines()[-1])
     assert (done.returncode, result["solutions"], result["stubs"], result["failures"]) == (0, 12, 12, 0), done.stdout + done.stderr
 

@@ -59,7 +59,7 @@ def mixed(tmp_path):
 
 
 def test_a_run_is_labelled_row_by_row(mixed, run_script):
-    done = run_script("02_label.py", mixed)
+    done = run_script("02_label.py", mixed, "--json")
     rows = labels_of(mixed)
     rollouts = [json.loads(line) for line in (mixed / "rollouts.jsonl").read_text().splitlines()]
     assert [(row["id"], row["sample"]) for row in rows] == [(row["id"], row["sample"]) for row in rollouts]
@@ -122,7 +122,7 @@ def test_nothing_to_judge_is_said_and_still_grouped(tmp_path, run_script):
 def test_what_the_sandbox_cannot_do_is_not_wrong(tmp_path, run_script):
     broken = ADD | {"tests": "import a_package_that_nobody_has\n" + ADD["tests"]}
     run = write_run(tmp_path / "run", [broken], {"add": [f"```python\n{ADD['solution']}```"]})
-    done = run_script("02_label.py", run)
+    done = run_script("02_label.py", run, "--json")
     assert labels_of(run)[0]["label"] is None and labels_of(run)[0]["reason"].startswith("error: ")
     assert json.loads(done.stdout.splitlines()[-1])["runs"][0]["not_judged"] == 1
 
@@ -219,7 +219,7 @@ def test_self_check(tmp_path, run_script):
     path = tmp_path / "set.jsonl"
     fine = [DISC, ADD, ECHO | {"solution": "print(input())\n"}, HALF, CITY, HALF | {"id": "list", "answer": "1,2"}]
     path.write_text("".join(json.dumps(problem) + "\n" for problem in fine))
-    counts = json.loads(run_script("02_label.py", path, "--self-check").stdout.splitlines()[-1])
+    counts = json.loads(run_script("02_label.py", path, "--self-check", "--json").stdout.splitlines()[-1])
     assert (counts["solutions"], counts["stubs"], counts["answers"], counts["failures"]) == (3, 3, 3, 0)
 
     wrong = [

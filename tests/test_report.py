@@ -174,7 +174,7 @@ def test_runs_of_one_method_are_one_row_with_a_spread(tmp_path, run_script):
         rows = add_scores(path, f"scatr.cal@32-{seed}", seed=seed)
         alone.append(np.mean([max(p, key=lambda r: r[2])[0] for p in by_problem(path, rows)]))
     add_scores(path, "stranger", seed=9, p=False)
-    done = run_script("05_baselines.py", path)
+    done = run_script("05_baselines.py", path, "--json")
     results = {r["method"]: r for r in common.read_json(path / "results.json")["groups"][0]["rows"]}
     scatr = results["SCaTR (cal), best-of-N"]
     assert scatr["runs"] == 3 and scatr["accuracy"] == pytest.approx(np.mean(alone))

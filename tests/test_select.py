@@ -35,7 +35,7 @@ def selected(run):
 
 
 def test_scores_and_selection_by_hand(run, tmp_path, run_script):
-    done = run_script("04_select.py", run, "--scorer", first_dimension_scorer(tmp_path / "first.pt"), "--chunk", 7)
+    done = run_script("04_select.py", run, "--scorer", first_dimension_scorer(tmp_path / "first.pt"), "--chunk", 7, "--json")
     keys, hidden = common.read_vectors(run)
     logits = hidden[:, 0].float().numpy()
     scores = common.read_jsonl(run / "scores" / "first.jsonl")

@@ -617,7 +617,7 @@ def test_missing_layers_and_extra_vectors_name_the_command(tmp_path, capsys):
 def test_a_study_evaluates_exactly_and_is_not_done_twice(tmp_path, run_script):
     cal, other = make_run(tmp_path / "cal", problems=20), make_run(tmp_path / "eval", problems=10, seed=1)
     command = ["03_train_scorer.py", cal, "--study", "rollouts", "--eval", other, "-o", tmp_path / "s", "-n", 1, 4,
-               "--design", "logistic", "--configs", 1, "--seed", 1, 2]  # fmt: skip
+               "--design", "logistic", "--configs", 1, "--seed", 1, 2, "--json"]  # fmt: skip
     report = last_json(run_script(*command))
     assert [row["row"] for row in report["rows"]] == ["N=16", "N=12", "N=8", "N=4"]
     labels = [row["label"] for row in common.read_labels(other)]
