@@ -97,6 +97,7 @@ import torch.nn.functional as F  # noqa: E402
 
 TOP = common.TOP_K  # log-probabilities kept a token
 FAR = 1 << 40  # a position that no row reaches
+WIDE = 256  # of the most likely tokens top-p looks at this many first
 STRIDE = 0x1E3779B97F4A7C15  # between the inputs of `scramble`: odd, with bits everywhere
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -125,31 +126,44 @@ def exponential(rows, tokens):
     return h.float().add_(0.5).mul_(-(2.0**-31)).log1p_().neg_()  # floats are densest near 0, where the winners are
 
 
+def penalise(logits, past, penalty):
+    """The repetition penalty, on the tokens that stand in `past` [B, T]; it may hold a token more than once."""
+    found = logits.gather(1, past)
+    return logits.scatter(1, past, (found / penalty).where(found > 0, found * penalty))
+
+
 def nucleus(p, top_p):
-    """Keep the fewest likely tokens that hold `top_p` of the mass; by bisection, as sorting a vocabulary is slow."""
-    low, high = p.new_zeros(len(p), 1), p.new_ones(len(p), 1)
-    for _ in range(32):
-        middle = (low + high) / 2
-        enough = (p * (p > middle)).sum(-1, keepdim=True) >= top_p
-        low, high = middle.where(enough, low), high.where(enough, middle)
-    return p * (p > low)
+    """p [B, K], largest first: the fewest that hold `top_p` of the mass, and what is as likely as the last of them -> bool."""
+    before = F.pad(p.cumsum(-1)[:, :-1], (1, 0))
+    return p >= p.where(before < top_p, 2).amin(-1, keepdim=True)
 
 
-def choose_tokens(logits, sampling, rows, tokens, seen):
-    """The next tokens [B]: argmax p / E, which draws from p. logits [B, V] float32, seen [B, V] bool or None."""
-    penalty, k = sampling["repetition_penalty"], sampling["top_k"]
-    if seen is not None:
-        logits = (logits / penalty).where(logits > 0, logits * penalty).where(seen, logits)
+def choose_tokens(logits, sampling, rows, tokens, width=None, wait=True):
+    """The next tokens [B]: argmax p / E, which draws from p. logits [B, V] float32.
+
+    Top-p finds its tokens among the `width` most likely ones. Rows in which these hold too little are asked again, with
+    more; wait=False, as a GPU would have to wait to know whether there are any: those rows get -1.
+    """
     if sampling["temperature"] == 0:
         return logits.argmax(-1)
-    logits, ids = logits / sampling["temperature"], None
-    if 0 < k < logits.shape[-1]:
-        logits, ids = logits.topk(k)
-    p = logits.softmax(-1)
-    if sampling["top_p"] < 1:
-        p = nucleus(p, sampling["top_p"])
+    logits, top_k, top_p = logits / sampling["temperature"], sampling["top_k"], sampling["top_p"]
+    vocab, width, ids, sure = logits.shape[-1], width or WIDE, None, None
+    if top_k or top_p < 1:
+        x, ids = logits.topk(min(top_k or width, vocab))
+        p = (x - (x if top_k else logits).logsumexp(-1, keepdim=True)).exp_()
+    else:
+        p = logits.softmax(-1)
+    if top_p < 1:
+        kept = nucleus(p, top_p)
+        sure = ~kept[:, -1] if not top_k and width < vocab else None
+        p = p * kept
     best = p.div_(exponential(rows, tokens if ids is None else tokens[ids])).argmax(-1)
-    return best if ids is None else ids.gather(1, best[:, None])[:, 0]
+    chosen = best if ids is None else ids.gather(1, best[:, None])[:, 0]
+    if sure is not None:
+        chosen = chosen.where(sure, -1)
+        if wait and not sure.all():
+            chosen[~sure] = choose_tokens(logits[~sure], sampling | {"temperature": 1}, rows[~sure], tokens, 16 * width)
+    return chosen
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Attention
@@ -271,6 +285,7 @@ class Engine:
     def __init__(self, model, layers, sampling, n, slots, max_prompt, max_new, keep=None, **sizes):
         self.model, self.sampling, self.device, self.n, self.slots = model, sampling, model.device, n, slots
         self.cuda = self.device.type == "cuda"
+        self.waits, self.unsure = not self.cuda, False  # does a step wait for the device; does a row need a wider look
         self.page = sizes.get("page") or (128 if self.cuda else 32)  # tokens in one
         self.look_every = sizes.get("look_every") or (8 if self.cuda else 1)  # steps between two looks of the host
         self.max_new, self.keep, self.rows, self.count, self.graphs = max_new, keep, [], 0, {}
@@ -281,7 +296,7 @@ class Engine:
         with torch.inference_mode():
             vocab = model(input_ids=self.tensor([[0]]), use_cache=False).logits.shape[-1]  # `attend` notes the others
         self.make_pages(max_prompt, sizes.get("budget") or free_memory(self.device))
-        self.make_state(vocab)
+        self.make_state(vocab, max_prompt)
         d, dtype = next(iter(self.shapes.values()))[1:]
         self.graph_memory = torch.cuda.graph_pool_handle() if self.cuda else None
         self.flash = self.cuda and dtype != torch.float32 and flash_works(self.device, dtype, d)
@@ -314,12 +329,12 @@ class Engine:
         self.note, self.sent = notes, {name: torch.from_numpy(x) for name, x in notes.items()}  # the same memory
         self.map = {name: x.to(self.device) for name, x in self.sent.items()}  # on a CPU still the same
 
-    def make_state(self, vocab):
+    def make_state(self, vocab, max_prompt):
         zeros = lambda *shape, dtype=torch.int64: torch.zeros(*shape, dtype=dtype, device=self.device)
         slots, kept = self.current.shape[0], self.current.shape[1:]
         self.state = zeros(slots, 7)
         self.hidden = zeros(slots, 2, *kept, dtype=self.current.dtype)  # at the last token and at the ending one
-        self.seen = zeros(slots, vocab, dtype=torch.bool) if self.sampling["repetition_penalty"] != 1 else None
+        self.past = zeros(slots, max_prompt + self.max_new + 1) if self.sampling["repetition_penalty"] != 1 else None
         self.stop_ids = self.tensor(self.sampling["stop_ids"])
         self.token_hashes = scramble(torch.arange(1, vocab + 1, device=self.device) * STRIDE)
         steps = (self.look_every, slots)  # what the host finds at its next look
@@ -404,10 +419,10 @@ class Engine:
         return self.known_bounds[window]
 
     @torch.inference_mode()
-    def step(self, n):
-        """One token for each of the first n rows."""
+    def step(self, n, width=None):
+        """One token for each of the first n rows. On a GPU a row whose token is not sure (see choose_tokens) stays where it is."""
         self.make_plan(n)
-        state, seen = self.state[:n], self.seen[:n] if self.seen is not None else None
+        state, past = self.state[:n], self.past[:n] if self.past is not None else None
         token, position, base, left, live, stopped, key = state.unbind(1)
         live, stopped = live.bool(), stopped.bool()
         out = self.model(input_ids=token[:, None], position_ids=position[:, None], use_cache=False)
@@ -417,20 +432,23 @@ class Engine:
         hidden[:, 1] = current.where(live[:, None, None], hidden[:, 1])
         going = live & ~stopped & (left > 0)  # the others have just had their one step more
         noise = scramble(key + (position - base) * STRIDE)[:, None]
-        chosen = choose_tokens(logits, self.sampling, noise, self.token_hashes, seen)
+        scores = logits if past is None else penalise(logits, past, self.sampling["repetition_penalty"])
+        chosen = choose_tokens(scores, self.sampling, noise, self.token_hashes, width, self.waits)
         if dist.is_initialized():
             dist.broadcast(chosen, 0)  # the processes of --tp must never disagree
-        found = [(self.tokens, chosen), (self.stats, token_stats(logits, chosen)), (self.sampled, going)]
+        sure = going & (chosen >= 0)
+        chosen = chosen.where(sure, token)
+        found = [(self.tokens, chosen), (self.stats, token_stats(logits, chosen)), (self.sampled, sure)]
         for log, x in found + ([(self.trail, current[:, -1])] if self.keep is not None else []):
             log[:, :n].index_copy_(0, self.tick, x[None].to(log.dtype))
         self.tick += 1
-        if seen is not None:
-            seen.scatter_(1, chosen[:, None], seen.gather(1, chosen[:, None]) | going[:, None])
-        state[:, self.STOPPED] = stopped | (chosen[:, None] == self.stop_ids).any(1) & going  # isin sorts where stop ids are many, and waits
+        if past is not None:
+            past.scatter_(1, position[:, None] + 1, chosen[:, None])
+        state[:, self.STOPPED] = stopped | (chosen[:, None] == self.stop_ids).any(1) & sure  # isin sorts where stop ids are many, and waits
         state[:, self.LIVE] = going
-        state[:, self.TOKEN] = chosen.where(going, token)
-        state[:, self.POSITION] += going
-        state[:, self.LEFT] -= going.long()
+        state[:, self.TOKEN] = chosen
+        state[:, self.POSITION] += sure
+        state[:, self.LEFT] -= sure.long()
 
     def steps(self):
         """The steps up to the next look; on a GPU as replays of a CUDA graph."""
@@ -443,8 +461,11 @@ class Engine:
             if shape not in self.graphs:
                 self.graphs[shape] = self.record(n)
             step = lambda _: self.graphs[shape].replay()
-        for _ in range(self.look_every):
-            step(n)
+        for i in range(self.look_every):
+            if i == 0 and self.unsure:
+                self.step(n, FAR)
+            else:
+                step(n)
 
     def record(self, n):
         """A step of n rows as a CUDA graph. Not yet run on a GPU."""
@@ -508,9 +529,9 @@ class Engine:
             self.note["members"][prompt.pages, job["sample"]] = r
             self.give_page(row, r, page[0])
             new.append([job["prompt"][-1], base, base, job["limit"], 1, 0, job["key"]])
-            if self.seen is not None:
-                self.seen[r] = False
-                self.seen[r, self.tensor(job["prompt"])] = True
+            if self.past is not None:
+                self.past[r] = job["prompt"][-1]
+                self.past[r, : base + 1] = self.tensor(job["prompt"])
         if new:
             self.state[len(self.rows) - len(new) : len(self.rows)] = self.tensor(new)
 
@@ -572,7 +593,7 @@ class Engine:
         mover = self.rows.pop()
         if r != last:
             self.rows[r] = mover
-            for x in (note["own"], note["shared"], self.state, self.hidden, self.seen):
+            for x in (note["own"], note["shared"], self.state, self.hidden, self.past):
                 if x is not None:
                     x[r] = x[last]
             for x in (self.row_ids, self.row_stats):
@@ -606,6 +627,7 @@ class Engine:
                 rows[r].count += 1
         self.count += int(sampled.sum())
         state, ended = self.state[: len(rows)].cpu().numpy().copy(), []
+        self.unsure = bool((state[:, self.LIVE] > sampled[-1]).any())
         for r in np.flatnonzero(state[:, self.LIVE] == 0)[::-1]:  # from the back: the row that moves is a running one
             row = rows[r]
             rollout = {name: row.job[name] for name in ("problem", "sample")}

@@ -169,7 +169,7 @@ def test_one_forward_a_prompt_and_no_row_idle_while_work_is_left(qwen3, monkeypa
     jobs, prompts, rows = jobs_of(40), [], []
     read, step = generate.Engine.read_prompt, generate.Engine.step
     monkeypatch.setattr(generate.Engine, "read_prompt", lambda self, job: (prompts.append(job["problem"]), read(self, job))[1])
-    monkeypatch.setattr(generate.Engine, "step", lambda self, n: (rows.append((n, len(self.queue))), step(self, n))[1])
+    monkeypatch.setattr(generate.Engine, "step", lambda self, n, *_: (rows.append((n, len(self.queue))), step(self, n))[1])
     found = run_engine(qwen3, jobs)
     assert sorted(prompts) == list(range(len(PROMPTS)))
     assert all(n == 7 or not queue for n, queue in rows)
@@ -186,13 +186,16 @@ def test_a_step_never_waits_for_the_device(model, monkeypatch):
     """What a CUDA graph cannot hold and a GPU stops at: reading a number, or a shape that depends on one."""
     step = generate.Engine.step
 
-    def watched(self, n):
+    def watched(self, n, width=None):
+        self.waits = False  # as on a GPU
         with NoSync():
-            step(self, n)
+            step(self, n, width)
 
     monkeypatch.setattr(generate.Engine, "step", watched)
-    sampling = PLAIN | {"top_k": 20, "top_p": 0.9, "repetition_penalty": 1.1}
-    run_engine(model, jobs_of(9)[:9], sampling=sampling, slots=4)
+    monkeypatch.setattr(generate, "WIDE", 16)
+    for top_k in (0, 20):
+        sampling = PLAIN | {"top_k": top_k, "top_p": 0.9, "repetition_penalty": 1.1}
+        run_engine(model, jobs_of(9)[:9], sampling=sampling, slots=4)
 
 
 def test_masked_attention_leaves_a_kernel_that_keeps_no_scores(monkeypatch):
@@ -259,7 +262,7 @@ def hashes(vocab):
 
 def test_draws_follow_the_probabilities():
     p = torch.tensor([0.5, 0.2, 0.1, 0.1, 0.05, 0.04, 0.009, 0.001])
-    draws = generate.choose_tokens(p.log().expand(100_000, -1), PLAIN, rows_of(100_000), hashes(8), None)
+    draws = generate.choose_tokens(p.log().expand(100_000, -1), PLAIN, rows_of(100_000), hashes(8))
     counts = draws.bincount(minlength=8)
     chi2 = ((counts - 100_000 * p) ** 2 / (100_000 * p)).sum()
     assert chi2 < 24.3, counts  # 7 degrees of freedom, one test in a thousand
@@ -285,14 +288,39 @@ def test_warped_probabilities_are_those_of_transformers(setting, monkeypatch):
     allowed = scores > -torch.inf
     monkeypatch.setattr(generate, "exponential", lambda rows, tokens: torch.rand(len(rows), tokens.shape[-1]))  # any noise shows the support
     sampling = PLAIN | {"temperature": 0.7} | setting
-    seen = torch.zeros_like(allowed)
-    for _ in range(300):
-        chosen = generate.choose_tokens(logits, sampling, rows_of(40), hashes(500), None)
-        seen[torch.arange(40), chosen] = True
-    assert not (seen & ~allowed).any() and (seen & allowed).sum() > 0.3 * allowed.sum().clamp(max=2000)
-    if "top_k" not in setting:
-        p = generate.nucleus(logits.softmax(-1), setting["top_p"])
-        assert ((p > 0) == (TopPLogitsWarper(setting["top_p"])(None, logits) > -torch.inf)).all()
+    for width in (4, 64, 500):
+        seen = torch.zeros_like(allowed)
+        for _ in range(300):
+            chosen = generate.choose_tokens(logits, sampling, rows_of(40), hashes(500), width)
+            seen[torch.arange(40), chosen] = True
+        assert not (seen & ~allowed).any() and (seen & allowed).sum() > 0.3 * allowed.sum().clamp(max=2000)
+
+
+@pytest.mark.parametrize("top_p", [0.25, 0.3, 0.5, 0.7, 0.75, 0.8, 1.0])
+def test_top_p_keeps_the_fewest_that_hold_the_mass_and_all_ties(top_p):
+    """Exact numbers: a mass that is just reached is enough; what is as likely as the last one kept is kept."""
+    p = torch.tensor([[4, 2, 1, 1, 0, 0], [2, 2, 2, 2, 0, 0], [3, 2, 1, 1, 1, 0], [8, 0, 0, 0, 0, 0]]) / 8
+    for row, kept in zip(p, generate.nucleus(p, top_p), strict=True):
+        least = max(x for x in row if row[row >= x].sum() >= top_p)
+        assert kept.tolist() == (row >= least).tolist()
+
+
+@pytest.mark.parametrize("scale", [0.1, 1, 3, 10])
+def test_top_p_chooses_the_same_token_however_many_it_looks_at_first(scale):
+    torch.manual_seed(0)
+    logits = (torch.randn(200, 500) * scale * 2).round() / 2  # many ties
+    p = (logits / 0.7).softmax(-1)
+    for top_p in (0.05, 0.5, 0.9, 0.999):
+        sampling, look = PLAIN | {"top_p": top_p, "temperature": 0.7}, (rows_of(200), hashes(500))
+        reach = [[(row[row >= x].sum() - top_p, x) for x in row.unique()] for row in p]
+        clear = torch.tensor([min(abs(mass) for mass, _ in row) > 1e-5 for row in reach])  # not a matter of the last bits
+        least = torch.stack([max(x for mass, x in row if mass > -1e-5) for row in reach])
+        want = (p * (p >= least[:, None]) / generate.exponential(*look)).argmax(-1)
+        for width in (1, 8, 100, 499, 500):
+            assert generate.choose_tokens(logits, sampling, *look, width)[clear].equal(want[clear])
+            hasty, beyond = generate.choose_tokens(logits, sampling, *look, width, wait=False), p.topk(width).values[:, -1]
+            sure = beyond < 0.999 * least if width < 500 else clear
+            assert hasty[clear & sure].equal(want[clear & sure]) and (hasty[clear & (beyond > 1.001 * least)] == -1).all()
 
 
 def test_repetition_penalty_is_that_of_transformers(qwen3):
@@ -310,7 +338,8 @@ def test_repetition_penalty_is_that_of_transformers(qwen3):
     logits, seen = torch.randn(50, 40) - 2, torch.rand(50, 40) < 0.5  # both signs, both seen
     for row, mask in zip(logits, seen, strict=True):
         want = processor(mask.nonzero().T, row[None].clone()).argmax()
-        assert generate.choose_tokens(row[None], sampling, None, None, mask[None]) == want
+        past = mask.nonzero().T
+        assert generate.penalise(row[None], torch.cat([past, past[:, :1]], 1), 1.3).argmax() == want
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -814,19 +843,21 @@ def test_the_steps_that_a_gpu_records_are_the_same_steps(family, recorded, monke
 
     def with_graphs(engine, *args, **options):
         init(engine, *args, **options)
-        engine.flash, engine.recorded = True, recorded
+        engine.flash, engine.recorded, engine.waits = True, recorded, False
 
     def flash(q, k, v, scaling, low, high):
         assert low.shape == high.shape == (len(k), 1)  # what the real one takes
         widest.append(len(k))
         return generate.page_attention(q, k, v, scaling, low, high)
 
-    expected = run_engine(model, jobs_of(40))
+    top_p = PLAIN | {"top_p": 0.9}
+    expected = run_engine(model, jobs_of(40), sampling=top_p)
     monkeypatch.setattr(generate.Engine, "__init__", with_graphs)
     monkeypatch.setattr(generate.Engine, "record", record)
     monkeypatch.setattr(generate, "flash_page_attention", flash)
+    monkeypatch.setattr(generate, "WIDE", 128)  # now and then too few, so that a row waits for a step that sorts
     for options in ({"look_every": 4}, {"look_every": 8, "slots": 14}):
-        found = run_engine(model, jobs_of(40), **options)
+        found = run_engine(model, jobs_of(40), sampling=top_p, **options)
         assert same_tokens(expected, found) and widest
         assert max(float((expected[key]["hidden"] - found[key]["hidden"]).abs().max()) for key in expected) < 1e-4
 
