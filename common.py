@@ -21,7 +21,7 @@ import time
 import zlib
 from contextlib import contextmanager, suppress
 from datetime import date
-from functools import partial
+from functools import cache, partial
 from http.client import HTTPException
 from itertools import islice
 from pathlib import Path
@@ -1163,6 +1163,186 @@ def auroc(right, scores):
     _, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
     mean_rank = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
     return float((mean_rank[right].sum() - right.sum() * (right.sum() + 1) / 2) / wins)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Stopping: a problem's rollouts start in waves; after each a rule says how sure it is, at a threshold no more start
+
+STOP_RULES = ("best-of-n", "weighted-vote")
+ORDERS = 32  # random orders of a problem's rollouts that the replay of a vote averages over
+NEVER = 2.0  # a threshold that no rule reaches
+GAUSS = np.polynomial.legendre.leggauss(64)  # nodes and weights on [-1, 1]
+
+
+def waves(n):
+    """How many rollouts there are after each wave: 1, 2, 3, 5, 8, 12, 16; each time half as many again, up to n."""
+    ends = [1]
+    while ends[-1] < n:
+        ends.append(min(n, max(ends[-1] + 1, math.ceil(1.5 * ends[-1]))))
+    return ends
+
+
+def sureness(p, groups=None):
+    """How sure a rule is of its pick among the rollouts so far: p, groups [..., k] -> (sure [...] in [0, 1], pick [...]).
+
+    Best-of-n: the best probability. Weighted vote, where groups are given: the chance that the leading answer stays
+    ahead of the second, which is that of a Beta(1 + weight of the first, 1 + weight of the second) above one half.
+    """
+    if groups is None:
+        return p.max(-1), best_of_n(p)
+    pick, totals = weighted_vote(groups, p, p), group_totals(groups, p).clip(0)
+    leads = groups == np.take_along_axis(groups, pick[..., None], -1)
+    first, second = (np.where(answer, totals, 0).max(-1)[..., None] for answer in (leads, ~leads))
+    x, weights = GAUSS
+    below, above = ((weights * u**first * (1 - u) ** second).sum(-1) for u in ((x + 1) / 4, (x + 3) / 4))
+    return above / (below + above), pick
+
+
+def stop_curve(p, labels, tokens, groups=None, thresholds=None):
+    """Sampling that stops, replayed on rollouts that are all there. Arrays [P, N]; p is -1 where a problem has fewer.
+
+    -> {"threshold": [T], "right", "rollouts" and "tokens": [T, P], "error": [T]}, expectations over the orders in which
+    the rollouts may come: best-of-n in closed form, votes over seeded orders, with their accuracy's standard error.
+    Without `thresholds` a grid of them; its last is NEVER, which takes all rollouts.
+    """
+    if thresholds is None:
+        parts = [(p[:, :end], None if groups is None else groups[:, :end]) for end in waves(p.shape[1])]
+        grid = np.quantile([sureness(*part)[0] for part in parts], np.linspace(0, 1, 101))
+        thresholds = np.append(np.unique(grid), NEVER)
+    votes = groups is not None
+    replay = replay_vote(p, groups, labels, tokens, thresholds) if votes else replay_best(p, labels, tokens, thresholds)
+    error = replay[:, 0].mean(-1).std(0, ddof=1) / math.sqrt(ORDERS) if votes else np.zeros(len(thresholds))
+    right, rollouts, spent = replay.mean(0)
+    return {"threshold": thresholds, "right": right, "rollouts": rollouts, "tokens": spent, "error": error}
+
+
+def replay_best(p, labels, tokens, thresholds):
+    """[1, 3, T, P]: of each threshold and problem the chance to be right, the rollouts and the tokens; exact."""
+    order = np.argsort(-p, 1, kind="stable")
+    labels, tokens = (np.take_along_axis(x, order, 1) for x in (labels, tokens))
+    totals, hits = (p >= 0).sum(1), ((p >= thresholds[:, None, None]) & (p >= 0)).sum(-1)  # [P], [T, P]
+    found = np.empty((3, len(thresholds), len(p)))
+    for n in set(totals.tolist()):
+        rows = totals == n
+        weights = np.array([stop_weights(n, h) for h in range(n + 1)])[hits[:, rows]]  # [T, rows, 2, n]
+        picked, sampled = weights[:, :, 0], weights[:, :, 1]
+        found[:, :, rows] = (picked * labels[rows, :n]).sum(-1), sampled.sum(-1), (sampled * tokens[rows, :n]).sum(-1)
+    return found[None]
+
+
+@cache
+def stop_weights(total, hits):
+    """Chances of the r-th best rollout, `hits` of `total` being at the threshold: to be picked, to be sampled at all.
+
+    Counts the orders: a wave from s to e is the first with a hit, and the r-th best is the best one in it.
+    """
+    spans = list(zip([0, *waves(total)], waves(total)))
+    picked, sampled = np.zeros(total), np.zeros(total)
+    picked[0] = hits == 0
+    for r in range(total):
+        others = hits - (r < hits)  # none of them may come before the wave that r is in
+        ways = sum((e - s) * math.perm(total - s - 1, others) for s, e in spans)
+        sampled[r] = ways / math.perm(total, others + 1)
+        if r < hits:  # the r better ones come after that wave, the others in it or after it
+            after = ((s, e, math.perm(total - e, r)) for s, e in spans if r <= total - e)
+            ways = sum((e - s) * better * math.perm(total - s - 1 - r, others - r) for s, e, better in after)
+            picked[r] = ways / math.perm(total, hits)
+    return picked, sampled
+
+
+def replay_vote(p, groups, labels, tokens, thresholds):
+    """[ORDERS, 3, T, P]: the same for a weighted vote, over random orders."""
+    rng, ends, found = np.random.default_rng(0), waves(p.shape[1]), []
+    for _ in range(ORDERS):
+        order = np.argsort(rng.random(p.shape) + (p < 0), 1)  # what is not there comes last
+        q, g, right, cost = (np.take_along_axis(x, order, 1) for x in (p, groups, labels, tokens))
+        sure, picks = zip(*(sureness(q[:, :end], g[:, :end]) for end in ends))
+        sure = np.stack([*sure[:-1], np.full(len(p), np.inf)])  # [W, P]
+        first = (sure[:, None] >= thresholds[:, None]).argmax(0)  # [T, P], the wave
+        picked = np.take_along_axis(right, np.stack(picks, 1), 1)  # [P, W]
+        so_far = (np.cumsum(x, 1)[:, np.array(ends) - 1] for x in (q >= 0, cost))
+        found.append([np.take_along_axis(x.T, first, 0) for x in (picked, *so_far)])
+    return np.array(found)
+
+
+def stop_threshold(curve, price):
+    """Of rows [threshold, accuracy, rollouts, tokens], the last for all N: fewest tokens at most `price` points below."""
+    return min((tokens, t) for t, accuracy, _, tokens in curve if accuracy >= curve[-1][1] - price / 100)[1]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Answers in your own code
+
+
+def sample(model, tokenizer, prompt, n=16, scorer=None, max_new_tokens=4096, **sampling):
+    """n answers, best first: [{"text", "score", "p", "tokens", "finish", "hidden", "conf"}], p the chance to be right.
+
+    prompt: a text, or a problem such as {"kind": "math", "prompt": ...}, whose kind says what the model is told beside
+    it. It is sampled as its authors set it, unless temperature=, top_k=, top_p= or repetition_penalty= say otherwise;
+    torch.manual_seed makes it repeatable. No scorer: no score, no p, and the order in which they were sampled.
+    """
+    import torch
+
+    problem = normalise_problem({"prompt": prompt} if isinstance(prompt, str) else prompt, "prompt", 0)
+    ids, config = list(encode_prompt(tokenizer, problem)), model.config.get_text_config()
+    limit = min(max_new_tokens, context_of(config) - len(ids))
+    if not ids or limit < 1:
+        die(f"a prompt of {len(ids)} tokens leaves no room for an answer in a context of {context_of(config)}")
+    if scorer:
+        check_scorer_fits(scorer, {"model": model.name_or_path, "n_layers": config.num_hidden_layers}, "the scorer")
+    layer, token = vector_key(scorer.vector if scorer else DEFAULT_VECTOR, config.num_hidden_layers)
+    answers = generate_rows(model, ids, n, limit, layer, sampling_defaults(model, tokenizer) | sampling)
+    for answer in answers:
+        kept = answer["tokens"][:-1] if answer["finish"] == "stop" else answer["tokens"]
+        answer["text"] = tokenizer.decode(kept, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        answer["hidden"] = answer["hidden"][TOKENS.index(token)]
+        answer["conf"] = confidence(answer.pop("stats").numpy(), config.vocab_size)
+    if scorer:
+        features = np.stack([rollout_features(answer["conf"], len(answer["tokens"])) for answer in answers])
+        logits = scorer(torch.stack([answer["hidden"] for answer in answers]), features).cpu()
+        for answer, score, p in zip(answers, logits.tolist(), scorer.probability(logits).tolist()):
+            answer.update(score=score, p=p)
+    return sorted(answers, key=lambda answer: -answer.get("score", 0))
+
+
+def generate_rows(model, ids, n, limit, layer, sampling):
+    """n rollouts of a prompt by model.generate: {"tokens", "finish", "hidden" [2, d] at last and eos, "stats"} each.
+
+    Hooks keep the newest vector of each row, and the raw logits of the step. A row lives one step longer than its last
+    token, as in 01_generate.py, which gives the vector at that token: so `generate` is not told of the end tokens.
+    """
+    import torch
+
+    width, device, newest, stats = model.config.get_text_config().hidden_size, model.device, {}, []
+    hooks = watch_layers(model, [layer], lambda _, out: newest.update(hidden=out[:, -1]))
+    hooks.append(model.register_forward_hook(lambda _, __, out: newest.update(logits=out.logits[:, -1].float())))
+    hidden = torch.zeros(n, 2, width, dtype=model.dtype, device=device)
+    live, count = torch.ones(n, dtype=bool, device=device), torch.zeros(n, dtype=int, device=device)
+    stopped, stop_ids = ~live, torch.tensor(sampling["stop_ids"], device=device)
+
+    def after_step(tokens, *_, **__):
+        for place, rows in enumerate((live & ~stopped, live)):
+            hidden[:, place] = newest["hidden"].where(rows[:, None], hidden[:, place])
+        stats.append(token_stats(newest["logits"], tokens[:, -1]).half())
+        live.logical_and_(~stopped & (count < limit))  # the others have just had their one step more
+        count.add_(live)
+        stopped.logical_or_(live & torch.isin(tokens[:, -1], stop_ids))
+        return ~live
+
+    knobs = ("temperature", "top_k", "top_p", "repetition_penalty") if sampling["temperature"] else ()
+    options = {name: sampling[name] for name in knobs} | {"do_sample": bool(knobs), "eos_token_id": None, "num_beams": 1}
+    prompt = torch.tensor([ids] * n, device=device)
+    options |= {"max_new_tokens": limit + 1, "stopping_criteria": [after_step]}
+    try:
+        tokens = model.generate(prompt, attention_mask=torch.ones_like(prompt), **options)[:, len(ids) :].tolist()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    stats, ends = torch.stack(stats, 1).cpu(), zip(count.tolist(), stopped.tolist())
+    return [
+        {"tokens": tokens[r][:k], "finish": "stop" if end else "length", "hidden": hidden[r], "stats": stats[r, :k]}
+        for r, (k, end) in enumerate(ends)
+    ]
 
 
 # ---------------------------------------------------------------------------------------------------------------------
