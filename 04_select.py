@@ -94,8 +94,10 @@ def hash_of(path):
 def write_cost(run, scorer_path, cost):
     """What 03 measured, in the words that every scorer's cost has in 05's table, and which scorer it was."""
     names = {"parameters": "parameters", "trained_parameters": "parameters", "train_seconds": "search_seconds",
-             "train_flops": "search_flops", "ms_per_problem": "scoring_ms"}  # fmt: skip
+             "train_flops": "search_flops", "device": "device"}  # fmt: skip
     command, measured = shlex.join(["python", "04_select.py", *sys.argv[1:]]), {name: cost.get(key) for name, key in names.items()}
+    if cost.get("scoring_ms"):
+        measured |= {"ms_per_rollout": cost["scoring_ms"] / cost["rollouts_scored"], "flops_per_rollout": 2 * cost["parameters"]}
     write_json(cost_path(run, scorer_path), {"command": command, "scorer": hash_of(scorer_path), **measured})
 
 

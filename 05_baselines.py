@@ -1,24 +1,28 @@
 """Every way to pick an answer, beside each other on the same rollouts: one table, exact expectations, honest intervals.
 
-    python 05_baselines.py RUN                      a labelled run; its scores/*.jsonl (04, or your own) become rows
-    python 05_baselines.py RUN RUN --out DIR        several: those of one model and data set are averaged
+    python 05_baselines.py RUN ... --out DIR        labelled runs; their scores/*.jsonl (04, or your own) become rows
+    python 05_baselines.py RUN ... --studies DIR    also what 03_train_scorer.py --study wrote, in the paper's shape
     python 05_baselines.py lora RUN_CAL --eval RUN  the run's model, fine-tuned to say whether an answer is right
     python 05_baselines.py prm RUN --prm NAME       a process reward model, such as Gen-Verse/ReasonFlux-PRM-1.5B
     python 05_baselines.py route RUN --math M.pt --code C.pt    the model names a problem's domain, its scorer picks
 
-The first two read rollouts.jsonl, labels.jsonl and scores/*.jsonl of each run and write results.json (for programs) and
-report.md (for people) into the run's folder, or into --out. The others write scores/NAME.jsonl, and NAME.cost.json with
-what it cost beside it: rows of the next report.
+The first two read rollouts.jsonl, labels.jsonl and scores/*.jsonl of each run, print one short table and write report.md
+(the rest, for people) and results.json (for programs). The others write scores/NAME.jsonl, and NAME.cost.json with what it
+cost beside it: rows of the next report.
 
 A row for your own scorer: drop scores/NAME.jsonl into the run, {"id", "sample", "score"} a line, higher is better, with
-"p" in [0, 1] beside it if votes may use it as a weight. Files METHOD.CALIBRATION@RUN.jsonl that differ only behind the
-@ are runs of one method: the row shows their mean and standard deviation.
+"p" in [0, 1] beside it if votes may use it as a weight.
 
-What the numbers are. Random, best-of-n by any score, majority vote (tied answers share the credit) and oracle at n < N
-rollouts: the exact expectation over all n-subsets. Weighted votes: exact where the subsets are few, else the mean over
-seeded random ones with its standard error. Delta: the difference to the best confidence rule (picked with hindsight on
-these labels, which favours it) with a paired bootstrap interval over problems; "gap closed": Delta as a share of the
-distance from that rule to the oracle. A problem with a label that could not be judged is left out of all rows alike.
+Runs of one model and data set are repetitions. A score file METHOD.CALSET@CALRUN-SEED.jsonl is one of its method's: a row is
+the mean over calibration runs x evaluation runs x scorer seeds, ± its standard deviation (ddof=1) over those of the three
+that vary for this row. A folder `greedy` beside a run (01_generate.py --greedy, labelled) is a row too.
+
+What the numbers are. Random, best-of-n by any score and oracle at n < N rollouts: the exact expectation over all n-subsets;
+votes: exact where these are few, else the mean over seeded random ones with its standard error. Tied answers share the credit
+of a majority. Delta: points above the best confidence rule, of the paper's 20 and of all 28, picked with hindsight on these
+labels (which favours it), with a paired bootstrap interval over problems. "Gap closed": Delta as a share of the distance from
+that rule to the oracle, a dash where that is under two problems. "Cut": the share of a row's picks that ended at the length
+limit. A problem with a label that could not be judged is left out of all rows alike.
 """
 
 import argparse
@@ -32,7 +36,7 @@ import re
 import shlex
 import sys
 import time
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -42,7 +46,11 @@ import common
 
 SUBSETS, DRAWS, SEED = 128, 1000, 0  # random subsets a vote's curve averages over, bootstrap draws, and their seed
 BINS = 10  # of the probabilities, equally wide, for their calibration
-CONFIDENCE = [f"{name}/{way}" for name in common.STATISTICS for way in common.AGGREGATIONS]
+RULES = [f"{name}/{way}" for name in common.STATISTICS for way in common.AGGREGATIONS]
+REFERENCES = {"the paper's 20": RULES[:20], "all 28": RULES}  # the paper's five statistics stand first
+LENGTHS = ("longest", "shortest")
+CUT, WIDTH = 0.05, 110  # share of cut rollouts from which a line says so; columns of the screen
+COSTS = ("parameters", "trained_parameters", "train_seconds", "train_flops", "ms_per_rollout", "flops_per_rollout")
 
 # ---------------------------------------------------------------------------------------------------------------------
 # A labelled run as arrays [P problems, N rollouts]; a problem with fewer rollouts is padded at the end
@@ -53,103 +61,95 @@ class Run:
     path: Path
     meta: dict
     ids: list  # [P] problem ids
-    left_out: list  # ids of the problems with a label that could not be judged
     valid: np.ndarray  # [P, N] False where padded
     labels: np.ndarray  # [P, N] 0, 1
     groups: np.ndarray  # [P, N] equality class of the answer, -1: none
-    scores: dict  # method -> run name -> [P, N], higher is better, -inf where padded
-    p: dict  # method -> run name -> [P, N], for the methods that give probabilities
-    costs: dict  # method -> what each of its files cost
+    tokens: np.ndarray  # [P, N]
+    cut: np.ndarray  # [P, N] 1 where it ended at the length limit
+    scores: dict = field(default_factory=dict)  # method -> run name -> [P, N], higher is better, -inf where padded
+    p: dict = field(default_factory=dict)  # method -> run name -> [P, N], for the methods that give probabilities
+    costs: dict = field(default_factory=dict)  # method -> what each of its files cost
 
 
 def load_run(path, window=common.WINDOW, tail=common.TAIL, skipped=()):
-    """`skipped`: ids of problems that another run of the same comparison leaves out."""
-    meta, rollouts = common.read_meta(path), common.read_rollouts(path)
+    """`skipped`: ids of problems to leave out, beside those with a label that could not be judged."""
+    path, meta, rollouts = Path(path), common.read_meta(path), common.read_rollouts(path)
     keys = common.keys_of(rollouts)
     labels = common.read_labels(path, keys)
-    skipped = {row["id"] for row in labels if row["label"] is None} | set(skipped)
-    place, shape = places(keys, skipped)
-    if shape[0] == 0:
+    skipped = unjudged(labels) | set(skipped)
+    kept = [i for i, (problem, _) in enumerate(keys) if problem not in skipped]
+    if not kept:
         common.die(f"{path}: no problem has all its labels; 05 needs labelled runs (04 selects without)")
+    places = {}  # problem -> places of its rollouts
+    for i in kept:
+        places.setdefault(keys[i][0], []).append(i)
+    shape = len(places), max(map(len, places.values()))
 
-    def spread(values, empty):
-        array = np.full(shape, empty, dtype=float)
-        rows = [(problem, column, value) for (problem, column), value in zip(place, values) if problem is not None]
-        problems, columns, kept = zip(*rows)
-        array[list(problems), list(columns)] = kept
+    def spread(values, empty=0.0):
+        array, values = np.full(shape, empty, dtype=float), np.array(values, dtype=float)
+        for row, some in zip(array, places.values()):
+            row[: len(some)] = values[some]
         return array
 
-    run = Run(
-        path=Path(path),
-        meta=meta,
-        ids=list(dict.fromkeys(key[0] for key, (problem, _) in zip(keys, place) if problem is not None)),
-        left_out=sorted(skipped),
-        valid=spread([1] * len(keys), 0) > 0,
-        labels=spread([row["label"] or 0 for row in labels], 0),
-        groups=spread([-1 if row.get("group") is None else row["group"] for row in labels], -1).astype(int),
-        scores={},
-        p={},
-        costs={},
-    )
+    groups = spread([-1 if row.get("group") is None else row["group"] for row in labels], -1).astype(int)
+    right, cut = spread([row["label"] or 0 for row in labels]), [row.get("finish") == "length" for row in rollouts]
+    lengths = [row["n_tokens"] for row in rollouts]
+    valid = spread([1] * len(keys)) > 0
+    run = Run(path, meta, list(places), valid, right, groups, spread(lengths), spread(cut))
     add_confidence(run, rollouts, spread, window, tail)
-    for file in sorted((Path(path) / "scores").glob("*.jsonl")):
+    run.scores |= {"longest": {"": spread(lengths, -np.inf)}, "shortest": {"": spread(np.negative(lengths), -np.inf)}}
+    for file in sorted((path / "scores").glob("*.jsonl")):
         add_scores(run, file, keys, spread)
     return run
 
 
-def places(keys, skipped):
-    """Row and column of each key in the [P, N] arrays, (None, None) for problems left out; and the shape."""
-    rows, counts, place = {}, {}, []
-    for problem, _ in keys:
-        if problem in skipped:
-            place.append((None, None))
-            continue
-        row = rows.setdefault(problem, len(rows))
-        place.append((row, counts.get(row, 0)))
-        counts[row] = counts.get(row, 0) + 1
-    return place, (len(rows), max(counts.values(), default=0))
+def unjudged(labels):
+    return {row["id"] for row in labels if row["label"] is None}
 
 
 def add_confidence(run, rollouts, spread, window, tail):
     """The 28 rules as scores: as 01 stored them, or recomputed from tokens.pt for another window or tail."""
-    if (window, tail) == (common.WINDOW, common.TAIL):
-        if any("conf" not in row for row in rollouts):
-            common.die(f"{run.path}: rollouts.jsonl has no token statistics; 01_generate.py --responses computes them")
-        values = [row["conf"] for row in rollouts]
-    else:
+    values = [row.get("conf") for row in rollouts]
+    if (window, tail) != (common.WINDOW, common.TAIL):
         tokens = common.load_pt(run.path / "tokens.pt")
         offsets, stats = tokens["offsets"].tolist(), tokens["stats"].numpy()
         if len(offsets) != len(rollouts) + 1:
             common.die(f"{run.path}: tokens.pt holds {len(offsets) - 1} rollouts, rollouts.jsonl {len(rollouts)}")
         pairs = zip(offsets[:-1], offsets[1:])
         values = [common.confidence(stats[a:b], run.meta["vocab_size"], window, tail) for a, b in pairs]
-    for rule in CONFIDENCE:
+    if None in values:
+        common.die(f"{run.path}: rollouts.jsonl has no token statistics; 01_generate.py --responses computes them")
+    for rule in RULES:
         sign = -1 if rule.split("/")[0] in common.LOWER_IS_BETTER else 1
-        column = [None if value[rule] is None else sign * value[rule] for value in values]
-        lowest = min((value for value in column if value is not None), default=0)
-        # a rollout without tokens has no statistic: it ranks below all others
-        run.scores[rule] = {"": spread([lowest - 1 if value is None else value for value in column], -np.inf)}
-    lengths = [row["n_tokens"] for row in rollouts]
-    run.scores["shortest"] = {"": spread([-length for length in lengths], -np.inf)}
-    run.scores["longest"] = {"": spread(lengths, -np.inf)}
+        column = np.array([math.nan if value[rule] is None else sign * value[rule] for value in values])
+        lowest = np.fmin.reduce(column, initial=0)  # a rollout without tokens has no statistic: it ranks below all others
+        run.scores[rule] = {"": spread(np.nan_to_num(column, nan=lowest - 1), -np.inf)}
 
 
 def add_scores(run, file, keys, spread):
     rows = common.align(common.read_jsonl(file, needs=("id", "sample", "score")), keys, file)
     for row in rows:
-        where = f"{file}: sample {row['sample']} of {row['id']!r}"
+        where, p = f"{file}: sample {row['sample']} of {row['id']!r}", row.get("p")
         if not isinstance(row["score"], (int, float)) or not abs(row["score"]) < 1e300:
             common.die(f"{where} has the score {row['score']!r}; every rollout needs a finite number")
-        if row.get("p") is not None and (not isinstance(row["p"], (int, float)) or not 0 <= row["p"] <= 1):
-            common.die(f"{where} has the p {row['p']!r}; it is a probability, or absent")
+        if p is not None and (not isinstance(p, (int, float)) or not 0 <= p <= 1):
+            common.die(f"{where} has the p {p!r}; it is a probability, or absent")
     method, _, name = file.stem.partition("@")
-    if kind_of(method) != "scorer":
+    if method in (*RULES, *LENGTHS):
         common.die(f"{file}: the table has a row {method} of its own; give the file another name")
     run.scores.setdefault(method, {})[name] = spread([row["score"] for row in rows], -np.inf)
     if all(row.get("p") is not None for row in rows):
-        run.p.setdefault(method, {})[name] = spread([row["p"] for row in rows], 0)
+        run.p.setdefault(method, {})[name] = spread([row["p"] for row in rows])
     if (cost := file.with_name(f"{file.stem}.cost.json")).is_file():
-        run.costs.setdefault(method, []).append(common.read_json(cost))
+        run.costs.setdefault(method, []).append(read_cost(cost))
+
+
+def read_cost(path):
+    cost = common.read_json(path)
+    number = lambda value: value is None or isinstance(value, (int, float)) and 0 <= value < math.inf
+    if not isinstance(cost, dict) or not all(number(cost.get(key)) for key in COSTS):
+        common.die(f"{path}: not what a scorer cost (numbers named {', '.join(COSTS)}, or absent); delete it")
+    return cost
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -159,8 +159,7 @@ def add_scores(run, file, keys, spread):
 def pick_by_score(run, scores, n):
     """Exact over all n-subsets; ties go to the lowest sample number."""
     order = np.argsort(-scores, 1, kind="stable")
-    ranked = np.take_along_axis(run.labels, order, 1)
-    weights = np.zeros_like(ranked)
+    ranked, weights = np.take_along_axis(run.labels, order, 1), np.zeros(scores.shape)
     for total in set(run.valid.sum(1)):
         weights[run.valid.sum(1) == total, :total] = common.first_of_subset(int(total), n)
     return (ranked * weights).sum(1)
@@ -172,69 +171,19 @@ def pick_random(run, n):
 
 def pick_oracle(run, n):
     """1 - the chance that an n-subset holds no right answer."""
-    total, right = run.valid.sum(1), run.labels.sum(1).astype(int)
-    wrong = [math.comb(int(t - r), min(n, int(t))) / math.comb(int(t), min(n, int(t))) for t, r in zip(total, right)]
-    return 1 - np.array(wrong)
+    pairs = zip(run.valid.sum(1).tolist(), run.labels.sum(1).astype(int).tolist())
+    return np.array([1 - math.comb(total - right, min(n, total)) / math.comb(total, min(n, total)) for total, right in pairs])
 
 
-def pick_by_majority(run, ns):
-    """{n: [P]}, exact over all n-subsets; tied answers share the credit, a subset without an answer earns none.
-
-    Counts the subsets with generating functions: the factor of an answer given s times is sum_k C(s, k) x^k over the k
-    rollouts drawn of it. If the winner is drawn m times, the others stop at k = m, where a tie has the mark y; t ties
-    share as 1 / (t + 1), the integral of y^t from 0 to 1, which Gauss-Legendre nodes give exactly.
-    """
-    sizes, right = answer_sizes(run)  # [P, G]
-    total, top = run.valid.sum(1), run.valid.shape[1]
-    choose = np.array([[math.comb(s, k) for k in range(top + 1)] for s in range(top + 1)], dtype=float)
-    won = np.zeros((len(sizes), top + 1))  # right subsets by their size
-    for m in range(1, sizes.max(initial=0) + 1):
-        nodes, weights = np.polynomial.legendre.leggauss(top // m // 2 + 1)
-        for y, weight in zip((nodes + 1) / 2, weights / 2):
-            ways, wins = choose[total - sizes.sum(1)], np.zeros_like(won)  # rollouts without an answer go anywhere
-            for size, hits in zip(sizes.T, right.T):
-                factor = choose[size, : m + 1] * [*[1.0] * m, y]
-                winning = choose[size, m] * hits / np.maximum(size, 1)
-                wins = times(wins, factor)
-                wins[:, m:] += ways[:, : top + 1 - m] * winning[:, None]
-                ways = times(ways, factor)
-            won += weight * wins
-    rows, drawn = np.arange(len(sizes)), {n: np.minimum(n, total) for n in ns}
-    return {n: won[rows, k] / choose[total, k] for n, k in drawn.items()}
-
-
-def times(polynomials, factors):
-    """[P, K] times [P, m + 1], cut to K coefficients."""
-    product = polynomials * factors[:, :1]
-    for k in range(1, factors.shape[1]):
-        if factors[:, k].any():
-            product[:, k:] += polynomials[:, :-k] * factors[:, k, None]
-    return product
-
-
-def answer_sizes(run):
-    """([P, G] how often each answer of a problem was given, largest first; [P, G] how many of those are right)."""
-    counts = [{} for _ in run.ids]
-    for problem, column in zip(*np.nonzero(run.groups >= 0)):
-        count = counts[problem].setdefault(run.groups[problem, column], [0, 0])
-        count[0] += 1
-        count[1] += int(run.labels[problem, column])
-    sizes = np.zeros((len(counts), max(map(len, counts)), 2), dtype=int)
-    for problem, answers in enumerate(counts):
-        if answers:
-            sizes[problem, : len(answers)] = sorted(answers.values(), reverse=True)
-    return sizes[..., 0], sizes[..., 1]
-
-
-def pick_by_vote(run, weights_of, scores, n):
-    """[S, P] for S subsets of n rollouts: all of them where they are few, else SUBSETS random ones."""
-    credits = []
+def pick_by_vote(run, ballot, scores, n):
+    """[2, S, P]: is what S subsets of n rollouts pick right, and is it cut: all subsets where they are few, else SUBSETS."""
+    found = []
     for columns in subsets_of(run, n):
-        arrays = (run.labels, run.groups, scores, run.valid)
-        labels, groups, some, valid = (np.take_along_axis(array, columns, 1) for array in arrays)
-        winner = common.weighted_vote(groups, weights_of(some, valid), some)
-        credits.append(np.take_along_axis(labels, winner[:, None], 1)[:, 0])
-    return np.array(credits)
+        groups, some, valid, labels, cut = (np.take_along_axis(array, columns, 1)
+                                            for array in (run.groups, scores, run.valid, run.labels, run.cut))  # fmt: skip
+        chosen = ballot(groups, some, valid)
+        found.append([(labels * chosen).sum(1), (cut * chosen).sum(1)])
+    return np.swapaxes(found, 0, 1)
 
 
 def has_few_subsets(run, n):
@@ -252,51 +201,73 @@ def subsets_of(run, n):
     return np.sort(np.argsort(np.where(run.valid, noise, 2), -1)[:, :, :n], -1)  # padding is drawn last
 
 
+# Ballots: (groups, scores, valid), each [P, n] -> [P, n], each rollout's share of the pick: 1 for a single winner, else 0
+
+
+def majority(groups, scores, valid):
+    """Tied answers share the credit; where there is no answer nothing is picked."""
+    totals = common.group_totals(groups, np.ones(groups.shape))
+    winners = (groups >= 0) & (totals == totals.max(1, keepdims=True))
+    return winners / np.maximum(winners.sum(1, keepdims=True), 1)
+
+
+def weighted(weights_of):
+    """weights_of(scores, valid): what each rollout's vote counts."""
+    winner = lambda groups, scores, valid: common.weighted_vote(groups, weights_of(scores, valid), scores)
+    return lambda groups, scores, valid: winner(groups, scores, valid)[:, None] == np.arange(groups.shape[1])
+
+
 def rank_of(scores):
     """0 for the best of its problem."""
     return np.argsort(np.argsort(-scores, -1, kind="stable"), -1, kind="stable")
 
 
-def count_of(valid):
-    return valid.sum(-1, keepdims=True)
-
-
 def top_share(share):
     """Confidence as the weight of the best share of the rollouts, nothing for the rest (DeepConf, offline)."""
-    return lambda scores, valid: np.where(valid & (rank_of(scores) < np.ceil(share * count_of(valid))), scores, 0)
+    kept = lambda scores, valid: rank_of(scores) < np.ceil(share * valid.sum(-1, keepdims=True))
+    return lambda scores, valid: np.where(valid & kept(scores, valid), scores, 0)
 
 
-# name: (the score it uses, score and validity of the rollouts -> weights)
+# name: (the score it uses, its ballot)
 VOTES = {
-    "confidence-weighted vote": ("mean/tail", top_share(1.0)),
-    "top 90% by confidence, vote": ("mean/tail", top_share(0.9)),
-    "top 10% by confidence, vote": ("mean/tail", top_share(0.1)),
-    "Borda vote, self-certainty": ("self_certainty/avg", lambda s, valid: (count_of(valid) - rank_of(s)) * valid),
+    "majority vote": ("mean/tail", majority),
+    "Borda vote, self-certainty": ("self_certainty/avg", weighted(lambda scores, valid: (valid.sum(-1, keepdims=True) - rank_of(scores)) * valid)),
+    "top 10% by confidence, vote": ("mean/tail", weighted(top_share(0.1))),
+    "top 90% by confidence, vote": ("mean/tail", weighted(top_share(0.9))),
+    "confidence-weighted vote": ("mean/tail", weighted(top_share(1.0))),
 }
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Rows of the table
 
+KINDS = ("random", "greedy", "length", "confidence", "scorer", "vote", "oracle")  # in the table's order
+# what score files are called before the dot, in the table's order; other people's come before them
+FAMILIES = {"logistic": "logistic regression", "lora": "LoRA verifier", "prm": "PRM", "routed": "SCaTR, routed by domain",
+            "mixed": "SCaTR, mixed domains", "scatr": "SCaTR", "scatr+": "SCaTR+"}  # fmt: skip
+CALIBRATED = ("logistic", "lora", "scatr", "scatr+")  # FAMILY.CALIBRATION SET
+
 
 @dataclass
 class Row:
     name: str
-    kind: str  # baseline, vote, length, confidence, scorer, bound
-    curves: list  # one per (run, score file): {n: [P] expected correctness}
+    kind: str
+    curves: dict  # (evaluation run, calibration run, scorer seed) -> {n: [P] expected correctness}
     method: str = ""  # the score files' name before the @
+    cut: float | None = None  # share of the picks among all rollouts that were cut at the length limit
+    tokens: float | None = None  # generated for a problem
     quality: dict = field(default_factory=dict)  # AUROC and the like, for methods that score
     errors: dict = field(default_factory=dict)  # n -> standard error of a vote's mean over random subsets
 
     def problems(self, n):
         """[P]: expected correctness of each problem, averaged over the runs."""
-        return np.mean([curve[n] for curve in self.curves], 0)
+        return np.mean([curve[n] for curve in self.curves.values()], 0)
 
     def accuracy(self, n):
         return float(self.problems(n).mean())
 
     def spread(self, n):
         """Standard deviation over runs, None for a single one."""
-        return float(np.std([curve[n].mean() for curve in self.curves], ddof=1)) if len(self.curves) > 1 else None
+        return float(np.std([curve[n].mean() for curve in self.curves.values()], ddof=1)) if len(self.curves) > 1 else None
 
 
 def sizes_of(runs):
@@ -304,63 +275,69 @@ def sizes_of(runs):
     return [n for n in (1, 2, 4, 8, 12, 16, 32, 64, 128) if n < top] + [top]
 
 
-def make_rows(runs):
-    """All methods that every run has, over all runs."""
+def make_rows(runs, greedy=()):
+    """All methods that every run has, over all runs. greedy: the greedy rollout of each problem, with its label."""
     ns, votable = sizes_of(runs), all((run.groups >= 0).any() for run in runs)
-    rows = [Row("random", "baseline", [{n: pick_random(run, n) for n in ns} for run in runs])]
+    each = lambda pick: {(i, "", ""): {n: pick(run, n) for n in ns} for i, run in enumerate(runs)}
+    rows = [Row("random", "random", each(pick_random), cut=mean_of([run.cut[run.valid].mean() for run in runs]))]
+    rows.append(Row("oracle", "oracle", each(pick_oracle)))
     if votable:
-        rows.append(Row("majority vote", "vote", [pick_by_majority(run, ns) for run in runs]))
-        for name, (rule, weights) in VOTES.items():
-            rows.append(vote_row(name, "vote", ns, weights, [(run, run.scores[rule][""]) for run in runs]))
-    methods = set.intersection(*[set(run.scores) for run in runs])
-    for method in sorted(methods, key=row_order):
+        rows += [vote_row(runs, ns, name, rule, ballot) for name, (rule, ballot) in VOTES.items()]
+    for method in set.intersection(*[set(run.scores) for run in runs]):
         rows.append(score_row(runs, ns, method))
-        if votable and all(method in run.p for run in runs):
-            ballots = [(run, p) for run in runs for p in run.p[method].values()]  # p ranks as the score does
-            weights = lambda p, valid: p * valid
-            rows.append(vote_row(label_of(method) + ", weighted vote", "scorer", ns, weights, ballots, method))
-    return rows + [Row("oracle", "bound", [{n: pick_oracle(run, n) for n in ns} for run in runs])]
+        if votable and all(method in run.p for run in runs):  # p ranks as the score does
+            rows.append(vote_row(runs, ns, f"{label_of(method)}, weighted vote", method, weighted(lambda p, valid: p * valid), "p"))
+    for row in rows:
+        row.tokens = mean_of([run.tokens.sum(1).mean() for run in runs])
+    if greedy:
+        right, cut = np.array([row["label"] for row in greedy], dtype=float), [row.get("finish") == "length" for row in greedy]
+        tokens = mean_of([row["n_tokens"] for row in greedy])
+        rows.append(Row("greedy", "greedy", {(0, "", ""): {n: right for n in ns}}, cut=float(np.mean(cut)), tokens=tokens))
+    return sorted(rows, key=row_order)
 
 
-def row_order(method):
-    """Sanity rows, confidence rules, other people's scorers, SCaTR last: next to the oracle."""
-    kinds = ["length", "confidence", "scorer"]
-    return kinds.index(kind_of(method)), method.startswith("scatr"), method
-
-
-def kind_of(method):
-    return "confidence" if method in CONFIDENCE else "length" if method in ("shortest", "longest") else "scorer"
+def row_order(row):
+    """As KINDS has them; of one kind ours last, next to the oracle."""
+    family = row.method.partition(".")[0]
+    rank = [*FAMILIES].index(family) if family in FAMILIES else -1
+    return KINDS.index(row.kind), [*VOTES, *RULES, row.name].index(row.name), rank, row.method
 
 
 def label_of(method):
     """scatr.math_a -> SCaTR (math_a)"""
     name, _, calibration = method.partition(".")
-    known = {"scatr": "SCaTR", "logistic": "logistic regression", "lora": "LoRA verifier", "prm": "PRM",
-             "routed": "SCaTR, routed by domain", "mixed": "SCaTR, mixed domains"}  # fmt: skip
-    name = known.get(name, name)
-    return f"{name} ({calibration})" if calibration else name
+    return FAMILIES.get(name, name) + (f" ({calibration})" if calibration else "")
+
+
+def files_of(runs, method, of="scores"):
+    """(key of the curve, run, [P, N]) of each score file that every run has; a name is CALRUN-SEED."""
+    names = set.intersection(*[set(getattr(run, of)[method]) for run in runs])
+    for (i, run), name in itertools.product(enumerate(runs), sorted(names)):
+        calibration, _, seed = name.rpartition("-")
+        yield (i, calibration, seed), run, name, getattr(run, of)[method][name]
 
 
 def score_row(runs, ns, method):
-    curves, quality, bins = [], [], np.zeros((BINS, 3))
-    for run in runs:
-        for name, scores in run.scores[method].items():
-            p = run.p.get(method, {}).get(name)
-            curves.append({n: pick_by_score(run, scores, n) for n in ns})
-            quality.append(score_quality(run, scores, p))
-            bins += 0 if p is None else calibration_bins(run.labels[run.valid] > 0, p[run.valid])
+    curves, quality, cut, bins = {}, [], [], np.zeros((BINS, 3))
+    for key, run, name, scores in files_of(runs, method):
+        p = run.p.get(method, {}).get(name)
+        curves[key] = {n: pick_by_score(run, scores, n) for n in ns}
+        quality.append(score_quality(run, scores, p))
+        cut.append(run.cut[np.arange(len(scores)), common.best_of_n(scores)].mean())
+        bins += 0 if p is None else calibration_bins(run.labels[run.valid] > 0, p[run.valid])
     means = {key: mean_of([q[key] for q in quality]) for key in quality[0]}
-    means["reliability"] = bins.tolist() if bins.any() else None
-    kind = kind_of(method)
-    return Row(label_of(method) + (", best-of-N" if kind == "scorer" else ""), kind, curves, method, means)
+    kind = "confidence" if method in RULES else "length" if method in LENGTHS else "scorer"
+    name = f"{label_of(method)}, best-of-N" if kind == "scorer" else method
+    return Row(name, kind, curves, method, mean_of(cut), quality=means | {"reliability": bins.tolist() if bins.any() else None})
 
 
-def vote_row(name, kind, ns, weights, ballots, method=""):
-    """ballots: (run, scores [P, N]) pairs, one curve each."""
-    credits = [{n: pick_by_vote(run, weights, scores, n) for n in ns} for run, scores in ballots]
-    sampled = [n for n in ns if not all(has_few_subsets(run, n) for run, _ in ballots)]
-    errors = {n: float(np.mean([subset_error(c[n]) for c in credits])) for n in sampled}
-    return Row(name, kind, [{n: c[n].mean(0) for n in ns} for c in credits], method, {}, errors)
+def vote_row(runs, ns, name, method, ballot, of="scores"):
+    picks = {key: {n: pick_by_vote(run, ballot, scores, n) for n in ns} for key, run, _, scores in files_of(runs, method, of)}
+    curves = {key: {n: right.mean(0) for n, (right, _) in pick.items()} for key, pick in picks.items()}
+    sampled = [n for n in ns if not all(has_few_subsets(run, n) for run in runs)]
+    errors = {n: mean_of([subset_error(pick[n][0]) for pick in picks.values()]) for n in sampled}
+    cut = mean_of([pick[ns[-1]][1].mean() for pick in picks.values()])
+    return Row(name, "vote", curves, method if of == "p" else "", cut, errors=errors)
 
 
 def subset_error(credits):
@@ -369,16 +346,16 @@ def subset_error(credits):
     return float(np.sqrt((credits.var(0, ddof=1) / draws).sum()) / problems) if draws > 1 else 0.0
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# How good scores are as such: ranking over all rollouts, ranking inside a problem, calibration of probabilities
+def mean_of(values):
+    values = [value for value in values if value is not None]
+    return float(np.mean(values)) if values else None
 
 
 def score_quality(run, scores, p=None):
-    right, given = run.labels[run.valid] > 0, scores[run.valid]
-    quality = {"auroc": common.auroc(right, given), "auroc_within": auroc_within(run, scores), "ece": None}
-    if p is not None:
-        quality["ece"] = calibration_error(right, p[run.valid])
-    return quality
+    """How good scores are as such: ranking over all rollouts, ranking inside a problem, calibration of probabilities."""
+    right = run.labels[run.valid] > 0
+    error = None if p is None else calibration_error(right, p[run.valid])
+    return {"auroc": common.auroc(right, scores[run.valid]), "auroc_within": auroc_within(run, scores), "ece": error}
 
 
 def auroc_within(run, scores):
@@ -401,63 +378,110 @@ def calibration_error(right, p):
     return float(np.abs(bins[:, 0] - bins[:, 1]).sum() / len(p))
 
 
-def mean_of(values):
-    values = [value for value in values if value is not None]
-    return float(np.mean(values)) if values else None
-
-
 # ---------------------------------------------------------------------------------------------------------------------
 # Comparison
 
 
 def compare(rows, n):
-    """One dict a row: accuracy, spread, count, difference to the best confidence rule with its interval, curve."""
-    best = max((row for row in rows if row.kind == "confidence"), key=lambda row: row.accuracy(n))
-    oracle = rows[-1].accuracy(n)
-    problems = len(best.problems(n))
+    """One dict a row: accuracy, spread, count, difference to the two best confidence rules with its interval, curve."""
+    oracle, problems = next(row for row in rows if row.kind == "oracle"), len(rows[0].problems(n))
+    best = {name: max((row for row in rows if row.name in rules), key=lambda row: row.accuracy(n))
+            for name, rules in REFERENCES.items()}  # fmt: skip
     draws = np.random.default_rng(SEED).multinomial(problems, [1 / problems] * problems, DRAWS) / problems  # [B, P]
-    differences = np.stack([row.problems(n) - best.problems(n) for row in rows], 1)  # [P, rows]
-    low, high = np.percentile(draws @ differences, [2.5, 97.5], axis=0)
     results = []
-    for i, row in enumerate(rows):
-        delta, gap = float(differences[:, i].mean()), oracle - best.accuracy(n)
-        results.append(
-            {
-                "method": row.name,
-                "kind": row.kind,
-                "scores": row.method,
-                "best_of_n": bool(row.quality),
-                "accuracy": row.accuracy(n),
-                "std": row.spread(n),
-                "runs": len(row.curves),
-                "correct": row.accuracy(n) * problems,
-                "problems": problems,
-                "delta": delta,
-                "delta_low": float(low[i]),
-                "delta_high": float(high[i]),
-                "gap_closed": delta / gap if gap > 1e-12 else None,
-                "best_confidence": row is best,
-                "curve": {str(k): row.accuracy(k) for k in row.curves[0]},
-                "curve_std": {str(k): row.spread(k) for k in row.curves[0]},
-                "curve_subset_error": {str(k): error for k, error in row.errors.items()},
-                **row.quality,
-            }
-        )
+    for row in rows:
+        over = zip(("eval", "cal", "seeds"), [len(set(part)) for part in zip(*row.curves)])
+        ns = next(iter(row.curves.values()))
+        results.append({
+            "method": row.name, "kind": row.kind, "scores": row.method, "best_of_n": bool(row.quality),
+            "accuracy": row.accuracy(n), "std": row.spread(n), "runs": len(row.curves),
+            "over": " × ".join(f"{count} {what}" for what, count in over if count > 1),
+            "correct": row.accuracy(n) * problems, "problems": problems, "cut": row.cut, "tokens": row.tokens,
+            "best_of": [name for name, rule in best.items() if rule is row],
+            "against": {name: gain(row, rule, oracle, n, draws) for name, rule in best.items()},
+            "curve": {str(k): row.accuracy(k) for k in ns}, "curve_std": {str(k): row.spread(k) for k in ns},
+            "curve_subset_error": {str(k): error for k, error in row.errors.items()}, **row.quality,
+        })  # fmt: skip
     return results
+
+
+def gain(row, reference, oracle, n, draws):
+    """Points above a reference with a 95 % interval, and the share of its distance to the oracle."""
+    difference = row.problems(n) - reference.problems(n)  # [P]
+    low, high = np.percentile(draws @ difference, [2.5, 97.5])
+    gap = oracle.accuracy(n) - reference.accuracy(n)
+    closed = float(difference.mean() / gap) if gap * len(difference) >= 2 else None  # a share of less would be noise
+    return {"delta": float(difference.mean()), "low": float(low), "high": float(high), "gap_closed": closed}
 
 
 def add_costs(results, members):
     """What a method's files cost, on average, beside its best-of-N row."""
+    rollouts = float(np.mean([run.valid.sum() / len(run.ids) for run in members]))
     for result in results:
         costs = [cost for run in members for cost in run.costs.get(result["scores"], [])]
         if result["best_of_n"] and costs:
-            keys = ("parameters", "trained_parameters", "train_seconds", "train_flops", "ms_per_problem")
-            result["cost"] = {key: mean_of([cost.get(key) for cost in costs]) for key in keys}
+            result["cost"] = {key: mean_of([cost.get(key) for cost in costs]) for key in COSTS} | {"rollouts": rollouts}
+            result["cost"]["device"] = ", ".join(sorted({str(cost["device"]) for cost in costs if cost.get("device")}))
             result["made_by"] = sorted({cost["command"] for cost in costs if "command" in cost})
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The paper's numbers (Shyamal et al., SCaTR; tables "Best-of-N results for math domain" and "for coding domain", and, for
+# Qwen2.5-14B, "Comparison of SCaTR with ReasonFlux models"). It says AIME; its released problems are those of 2025.
+
+PAPER_COLUMNS = ("SCaTR", "best of the paper's 20", "LoRA verifier", "PRM (ReasonFlux-PRM-1.5B)", "SCaTR, weighted vote",
+                 "oracle", "PRM (ReasonFlux-PRM-7B)")  # fmt: skip
+PAPER = """\
+gpt-oss-20b math500 aime25: 89.8±2.9 93.3±0.0 94.8±2.4 92.2±1.9 94.0±1.3 97.8
+gpt-oss-20b aime25 math500: 95.0±0.5 94.6±0.9 94.8±0.3 95.5±0.3 96.1±0.3 97.7
+Qwen3-1.7B math500 aime25: 48.9±3.1 52.2±5.1 50.4±5.9 41.1±8.4 55.2±2.9 68.9
+Qwen3-1.7B aime25 math500: 88.3±0.7 88.1±0.4 88.9±0.5 87.3±0.8 90.6±0.4 94.9
+Qwen3-30B-A3B math500 aime25: 42.4±5.5 33.3±3.3 - 37.8±5.1 45.7±3.8 57.8
+Qwen3-30B-A3B aime25 math500: 91.3±0.5 85.0±1.6 - 88.9±0.2 91.6±0.3 93.2
+gpt-oss-20b kodcode humaneval: 93.2±0.6 91.7±0.9 92.3±0.4 89.8±2.5 - 93.9
+gpt-oss-20b humaneval kodcode: 86.8±0.7 83.8±0.9 85.2±1.0 82.5±4.0 - 94.5
+OLMo-2-1124-7B-Instruct kodcode humaneval: 35.0±1.7 31.7±1.1 37.7±2.7 32.9±1.6 - 73.4
+OLMo-2-1124-7B-Instruct humaneval kodcode: 33.1±0.9 27.0±0.2 32.7±0.8 29.3±1.3 - 66.7
+Qwen3-1.7B kodcode humaneval: 59.3±8.1 56.1±2.1 63.8±9.2 60.4±4.3 - 87.4
+Qwen3-1.7B humaneval kodcode: 67.1±12.2 61.3±11.6 68.3±9.1 64.5±6.9 - 90.8
+Qwen3-30B-A3B kodcode humaneval: 90.4±0.8 90.0±0.7 - 87.6±0.7 - 92.7
+Qwen3-30B-A3B humaneval kodcode: 88.2±0.6 87.0±1.0 - 84.6±1.1 - 93.7
+Qwen2.5-14B-Instruct openthoughts aime24: 18.5±4.5 - - 17.8±1.9 - - 24.4±1.9
+Qwen2.5-14B-Instruct openthoughts aime25: 21.6±5.5 - - 14.4±1.9 - - 23.3±3.3
+Qwen2.5-14B-Instruct openthoughts math500: 80.4±0.7 - - 79.2±0.4 - - 85.7±0.5
+"""
+
+
+def paper_numbers(model, calibration, dataset):
+    """{column: "67.1 ± 12.2"} where the paper has this pair, else {}."""
+    pairs = (line.split(": ") for line in PAPER.splitlines())
+    numbers = next((x for pair, x in pairs if pair.lower() == f"{model} {calibration} {dataset}".lower()), "")
+    return {name: x.replace("±", " ± ") for name, x in zip(PAPER_COLUMNS, numbers.split()) if x != "-"}
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Tables: (title, header, rows)
+# Tables
+
+
+@dataclass
+class Table:
+    title: str
+    header: list
+    rows: list
+    bold: set = frozenset()  # (row, column) of the best
+
+    def markdown(self):
+        cells = [[f"**{cell}**" if (i, j) in self.bold else cell for j, cell in enumerate(row)] for i, row in enumerate(self.rows)]
+        return f"### {self.title}\n\n{common.markdown_table(self.header, cells)}"
+
+    def latex(self):
+        signs = {"\\": r"\textbackslash{}", "±": r"$\pm$", "Δ": r"$\Delta$", "×": r"$\times$", "–": "--", "→": r"$\to$"}
+        signs |= {sign: "\\" + sign for sign in "%_&#${}"} | {"^": r"\textasciicircum{}", "~": r"\textasciitilde{}"}
+        escape = lambda cell: "".join(signs.get(sign, sign) for sign in str(cell or ""))
+        mark = lambda place, cell: rf"\textbf{{{escape(cell)}}}" if place in self.bold else escape(cell)
+        header, *body = [" & ".join(mark((i, j), cell) for j, cell in enumerate(row)) + r" \\"
+                         for i, row in enumerate([self.header, *self.rows], -1)]  # fmt: skip
+        begin = rf"\begin{{tabular}}{{l{'r' * (len(self.header) - 1)}}}"
+        return "\n".join([f"% {self.title}", begin, r"\toprule", header, r"\midrule", *body, r"\bottomrule", r"\end{tabular}", ""])
 
 
 def percent(value, digits=1):
@@ -465,66 +489,16 @@ def percent(value, digits=1):
 
 
 def points(value):
-    return f"{100 * value:+.1f}"
+    return f"{round(100 * value, 1) + 0.0:+.1f}"
 
 
 def with_spread(result):
     return percent(result["accuracy"]) + (f" ± {percent(result['std'])}" if result["std"] is not None else "")
 
 
-def tables_of(results):
-    tables = [main_table(results), confidence_table(results), quality_table(results), cost_table(results)]
-    return [of for of in [*tables, error_table(results)] if of[2]]
-
-
-def main_table(results):
-    """Everything but the 27 confidence rules that are not the best one."""
-    ns = list(results[0]["curve"])[:-1]
-    header = ["method", "accuracy %", "right/problems", "Δ", "95% interval", "gap closed %", *[f"N={n}" for n in ns]]
-    rows = []
-    for r in results:
-        if r["best_confidence"]:
-            name, gain = f"best confidence: {r['method']}", [None, None, None]
-        elif r["kind"] != "confidence":
-            name, interval = r["method"], f"[{percent(r['delta_low'])}, {percent(r['delta_high'])}]"
-            gain = [points(r["delta"]), interval, percent(r["gap_closed"], 0) if r["kind"] == "scorer" else None]
-        else:
-            continue
-        count = f"{r['correct']:.1f}/{r['problems']}".replace(".0/", "/")
-        rows.append([name, with_spread(r), count, *gain, *[percent(r["curve"][n]) for n in ns]])
-    return "Methods", header, rows
-
-
-def confidence_table(results):
-    """Statistics by aggregations, the best cell marked."""
-    by_name = {r["method"]: r for r in results if r["kind"] == "confidence"}
-    cell = lambda r: percent(r["accuracy"]) + (" *" if r["best_confidence"] else "  ")
-    rows = [[s, *[cell(by_name[f"{s}/{a}"]) for a in common.AGGREGATIONS]] for s in common.STATISTICS]
-    return "Confidence rules", ["confidence rule", *common.AGGREGATIONS], rows
-
-
-def quality_table(results):
-    rows = [r for r in results if r["kind"] == "scorer" and r["best_of_n"] or r["best_confidence"]]
-    number = lambda value: None if value is None else f"{value:.3f}"
-    header = ["scores as such", "AUROC", "within a problem", "calibration error"]
-    keys = ("auroc", "auroc_within", "ece")
-    return "Scores", header, [[r["method"], *[number(r[key]) for key in keys]] for r in rows]
-
-
-def cost_table(results):
-    """As measured; the last columns say how many times faster a method is than each learned verifier."""
-    rows = [r for r in results if "cost" in r]
-    verifiers = [r for r in rows if r["scores"].partition(".")[0] in ("lora", "prm") and len(rows) > 1]
-    header = ["cost", "parameters", "trained", "training min", "training TFLOPs", "ms/problem", "accuracy %"]
-    number = lambda value, unit=1: value and (f"{value / unit:,.0f}" if value >= 100 * unit else f"{value / unit:.3g}")
-    cells = []
-    for r in rows:
-        cost, slower = r["cost"], [v["cost"]["ms_per_problem"] if v is not r else None for v in verifiers]
-        sizes = [short(cost["parameters"]), short(cost["trained_parameters"])]
-        spent = [number(cost["train_seconds"], 60), number(cost["train_flops"], 1e12), number(cost["ms_per_problem"])]
-        faster = [ms and f"{number(ms, cost['ms_per_problem'])}×" for ms in slower]
-        cells.append([label_of(r["scores"]), *sizes, *spent, with_spread(r), *faster])
-    return "Costs", [*header, *[f"speed-up over {label_of(v['scores'])}" for v in verifiers]], cells
+def number(value, unit=1):
+    """Three digits, none after the point above a hundred."""
+    return value and (f"{value / unit:,.0f}" if value >= 100 * unit else f"{value / unit:.3g}")
 
 
 def short(count):
@@ -535,155 +509,288 @@ def short(count):
     return f"{count / (size or 1):.3g}{unit}"
 
 
-def error_table(results):
-    """Points; for the votes whose subsets were drawn at random."""
-    rows = [r for r in results if r["curve_subset_error"]]
-    ns = sorted({n for r in rows for n in r["curve_subset_error"]}, key=int)
-    cells = [[r["method"], *[percent(r["curve_subset_error"].get(n), 2) for n in ns]] for r in rows]
-    return "Sampling error", ["standard error of the mean over subsets", *[f"N={n}" for n in ns]], cells
+def best_of(rows, columns):
+    """{(row, column)} of the largest number in each row."""
+    best = set()
+    for i, row in enumerate(rows):
+        numbers = {(i, j): float(row[j].split()[0]) for j in columns if row[j]}
+        best |= {place for place, value in numbers.items() if value == max(numbers.values())}
+    return best
+
+
+def shown_rows(results):
+    """(name, row) of all but the confidence rules that are no best one."""
+    for r in results:
+        if r["kind"] != "confidence" or r["best_of"]:
+            yield "".join(f"best of {name}: " for name in r["best_of"]) + r["method"], r
+
+
+def methods_table(results):
+    rows = []
+    for name, r in shown_rows(results):
+        count, gains = f"{r['correct']:.1f}/{r['problems']}".replace(".0/", "/"), []
+        for reference, to in r["against"].items():
+            closed = (percent(to["gap_closed"], 0) or "–") if r["kind"] in ("scorer", "vote") else None
+            own = reference in r["best_of"]
+            gains += [None] * 3 if own else [points(to["delta"]), f"[{percent(to['low'])}, {percent(to['high'])}]", closed]
+        rows.append([name, with_spread(r), r["over"], count, *gains, percent(r["cut"]), number(r["tokens"])])
+    header = ["method", "accuracy %", "over", "right/problems"]
+    header += [name for reference in REFERENCES for name in (f"Δ to {reference}", "95% interval", "gap closed %")]
+    best = {(i, 1) for _, i in best_of([[row[1] for row in rows[:-1]]], range(len(rows) - 1))}  # the last is the oracle
+    return Table("Methods", [*header, "cut %", "tokens a problem"], rows, best)
+
+
+def curves_table(results):
+    ns, qualities = list(results[0]["curve"]), ("auroc", "auroc_within", "ece")
+    rows = []
+    for name, r in shown_rows(results):
+        errors = {n: f" (± {percent(error, 2)})" for n, error in r["curve_subset_error"].items()}
+        scores = [f"{r[key]:.3f}" if r.get(key) is not None else None for key in qualities]
+        rows.append([name, *[percent(r["curve"][n]) + errors.get(n, "") for n in ns], *scores, percent(r["cut"])])
+    header = ["method", *[f"N={n}" for n in ns], "AUROC", "within a problem", "calibration error", "cut %"]
+    return Table("Fewer rollouts (±: the standard error of drawn subsets), and the scores as such", header, rows)
+
+
+def confidence_table(results):
+    """Statistics by aggregations; cut: the mean of the row's four."""
+    by_name, rows = {r["method"]: r for r in results}, []
+    for name in common.STATISTICS:
+        rules = [by_name[f"{name}/{way}"] for way in common.AGGREGATIONS]
+        rows.append([name, *map(with_spread, rules), percent(mean_of([r["cut"] for r in rules]))])
+    best = {(RULES.index(r["method"]) // 4, RULES.index(r["method"]) % 4 + 1) for r in results if r["best_of"]}
+    return Table("Confidence rules: the paper's five statistics, and two more", ["rule", *common.AGGREGATIONS, "cut %"], rows, best)
+
+
+def cost_table(results):
+    """Ratios are to the first SCaTR row, of time only where it was measured on the same device."""
+    rows, cells = [r for r in results if "cost" in r], []
+    scatr = next((r["cost"] for r in rows if r["scores"].startswith("scatr.")), dict.fromkeys(COSTS))
+    for r in rows:
+        cost, same = r["cost"], r["cost"]["device"] and r["cost"]["device"] == scatr.get("device")
+        ratios = [cost[key] and scatr[key] and f"{number(cost[key] / scatr[key])}×" for key in COSTS[3:]]
+        of_training, of_time, of_flops = ratios
+        each = cost["ms_per_rollout"]
+        cells.append([
+            label_of(r["scores"]), short(cost["parameters"]), short(cost["trained_parameters"]), number(cost["train_seconds"], 60),
+            number(cost["train_flops"], 1e12), of_training, number(each), number(each and each * cost["rollouts"]),
+            of_time if same else "–", number(cost["flops_per_rollout"], 1e6), of_flops, cost["device"] or "–", with_spread(r), percent(r["cut"]),
+        ])  # fmt: skip
+    header = ["cost", "parameters", "trained", "training min", "training TFLOPs", "× SCaTR's", "ms a rollout", "ms a problem",
+              "× SCaTR's", "MFLOPs a rollout", "× SCaTR's", "measured on", "accuracy %", "cut %"]  # fmt: skip
+    return Table("Costs: minutes and ms measured on the device named, FLOPs computed", header, cells)
+
+
+def pairs_of(groups):
+    """(group, calibration set, {role: its row}) for each set that a scorer of the group was calibrated on, or for none."""
+    for group in groups:
+        split = [(r, *r["scores"].partition(".")[::2]) for r in group["rows"]]
+        for wanted in sorted({calibration for _, family, calibration in split if family in CALIBRATED}) or [""]:
+            roles = {}
+            for r, family, calibration in split:
+                vote = ", weighted vote" if family and r["kind"] == "vote" else ""
+                if r["kind"] == "confidence":
+                    roles |= {f"best of {name}": r for name in r["best_of"]}
+                elif family in CALIBRATED and calibration == wanted and (not vote or "scatr" in family):
+                    roles[FAMILIES[family] + vote] = r
+                elif family not in CALIBRATED and not vote and r["kind"] != "length" and r["method"] not in [*VOTES][1:-1]:
+                    roles[r["method"].removesuffix(", best-of-N")] = r
+            yield group, wanted, roles
+
+
+def all_roles(pairs):
+    """Every role of any pair, in the table's order."""
+    kinds = {role: r["kind"] for _, _, roles in pairs for role, r in roles.items()}
+    return sorted(kinds, key=lambda role: KINDS.index(kinds[role]))
 
 
 def summary_table(groups):
-    """One row for each model, data set and calibration set, as the paper's main tables are."""
-    header = ["model", "calibration set", "test", "SCaTR", "best confidence", "LoRA", "PRM", "SCaTR-WMV",
-              "SCaTR routed", "SCaTR mixed", "majority", "oracle", "Δ", "gap closed %"]  # fmt: skip
+    """A row for each model, data set and calibration set, as in the paper; its own numbers below where it has them."""
+    pairs, rows, names = [*pairs_of(groups)], [], all_roles(pairs_of(groups))
+    for group, calibration, roles in pairs:
+        theirs, own = paper_numbers(group["model"], calibration, group["dataset"]), roles.get("SCaTR") or roles.get("LoRA verifier")
+        names += [name for name in theirs if name not in names]
+        to = own and own["against"]["the paper's 20"]
+        gains = [points(to["delta"]), percent(to["gap_closed"]) or "–"] if to else [None, None]
+        ours = {name: with_spread(r) for name, r in roles.items()}
+        rows.append((group["model"], calibration, group["dataset"], ours, [own and own["over"], *gains, percent(group["cut"])]))
+        if theirs:
+            value = [float(theirs[name].split()[0]) if name in theirs else math.nan for name in ("SCaTR", "best of the paper's 20", "oracle")]
+            delta, gap = value[0] - value[1], value[2] - value[1]
+            gains = [None, None] if math.isnan(gap) else [f"{delta:+.1f}", f"{100 * delta / gap:.1f}"]
+            rows.append(("the paper", calibration, group["dataset"], theirs, ["3 cal × 3 seeds", *gains, None]))
+    cells = [[*row[:3], *map(row[3].get, names), *row[4]] for row in rows]
+    own = [i for i, name in enumerate(names, 3) if name != "oracle"]
+    return Table("Summary", ["model", "calibration set", "test", *names, "over", "Δ", "gap closed %", "cut %"], cells, best_of(cells, own))
+
+
+def draw(columns):
+    header, *rows = zip(*columns)
+    return common.table(header, rows)
+
+
+def screen(groups):
+    """The short table: a method a row, two columns a pair of sets; in as many blocks of WIDTH columns as the pairs need."""
+    pairs = [*pairs_of(groups)]
+    names, several = all_roles(pairs), len({group["model"] for group in groups}) > 1
+    first, blocks = ["picks by", *names, "cut at the length limit"], []
+    for group, calibration, roles in pairs:
+        title = (f"{group['model']}: " if several else "") + (f"{calibration} → " if calibration else "") + group["dataset"]
+        gains = ["/".join(points(to["delta"]) for to in roles[name]["against"].values()) if name in roles else None for name in names]
+        theirs = paper_numbers(group["model"], calibration, group["dataset"])
+        pair = [[title, *[name in roles and with_spread(roles[name]) or None for name in names], percent(group["cut"])],
+                ["Δ 20/28", *gains, None], *([["paper", *[theirs.get(name, "").split(" ")[0] for name in names], None]] if theirs else [])]  # fmt: skip
+        if not blocks or len(draw([*blocks[-1], *pair]).splitlines()[1]) > WIDTH:
+            blocks.append([first])
+        blocks[-1] += pair
+    return "\n\n".join(map(draw, blocks))
+
+
+def study_tables(paths):
+    """A row a model, pair and measure, a column a layer, fraction or design: the paper's shape. Files of 03 --study, or folders."""
+    studies = {}
+    for file in [file for path in map(Path, paths) for file in (sorted(path.glob("*.json")) if path.is_dir() else [path])]:
+        study = common.read_json(file)
+        if not isinstance(study, dict) or study.get("format") != 1 or not study.get("rows"):
+            common.die(f"{file}: not a study of 03_train_scorer.py")
+        studies.setdefault(study["study"], []).append(study)
+    return [study_table(name, several) for name, several in studies.items()]
+
+
+def study_table(name, studies):
+    columns = list(dict.fromkeys(row["row"] for study in studies for row in study["rows"]))
+    measures = list(dict.fromkeys(measure for study in studies for row in study["rows"] for measure in row["measures"]))
     rows = []
-    for group in groups:
-        scored = {(r["scores"], r["best_of_n"]): r for r in group["rows"] if r["scores"]}
-        named = {r["method"]: r for r in group["rows"]}
-        best = next(r for r in group["rows"] if r["best_confidence"])
-        prm = next((r for (name, best_of_n), r in scored.items() if name.startswith("prm.") and best_of_n), None)
-        others = [scored.get((name, True)) for name in ("routed", "mixed")]
-        others += [named.get("majority vote"), named["oracle"]]
-        for method in [name for name, best_of_n in scored if name.startswith("scatr") and best_of_n] or [""]:
-            calibration, scatr = method.partition(".")[2], scored.get((method, True))
-            found = [scatr, best, scored.get((f"lora.{calibration}", True)), prm, scored.get((method, False)), *others]
-            gain = [points(scatr["delta"]), percent(scatr["gap_closed"])] if scatr else [None, None]
-            rows.append([group["model"], calibration, group["dataset"], *[r and with_spread(r) for r in found], *gain])
-    kept = [i for i, column in enumerate(zip(*rows)) if any(column)]
-    return "Summary", [header[i] for i in kept], [[row[i] for i in kept] for row in rows]
-
-
-def study_table(path):
-    """What a study of 03 found, as it found it."""
-    study = common.read_json(path)
-    if not isinstance(study, dict) or not study.get("rows"):
-        common.die(f"{path}: not a study of 03_train_scorer.py")
-    ns = [f"best of {n} %" for n in study["rows"][0]["n"]]
-    rows = []
-    for row in study["rows"]:
-        spread = np.std(row["scorers"], 0, ddof=1) if len(row["scorers"]) > 1 else [None] * len(ns)
-        cells = [f"{mean:.1f}" + ("" if std is None else f" ± {std:.1f}") for mean, std in zip(row["accuracy"], spread)]
-        rows.append([row["row"], *cells, f"{row['difference']:+.1f} ± {row['standard_error']:.1f}"])
-    return study["study"], [study["study"], *ns, "Δ to the first"], rows
-
-
-def latex_rows(header, rows):
-    signs = {"\\": r"\textbackslash{}", "±": r"$\pm$", "Δ": r"$\Delta$", "×": r"$\times$"}
-    signs |= {sign: "\\" + sign for sign in "%_&#${}"} | {"^": r"\textasciicircum{}", "~": r"\textasciitilde{}"}
-    escape = lambda cell: "" if cell is None else "".join(signs.get(sign, sign) for sign in str(cell).strip())
-    return "\n".join(" & ".join(map(escape, row)) + r" \\" for row in [header, *rows])
-
+    for measure, study in itertools.product(measures, studies):
+        found = {row["row"]: row["measures"][measure] for row in study["rows"] if measure in row["measures"]}
+        cells = {row: f"{x['mean']:.1f}" + (f" ± {x['std']:.1f}" if x["std"] is not None else "") for row, x in found.items()}
+        if cells:
+            rows.append([measure, study["model"], "+".join(study["calibration"]), "+".join(study["evaluation"]), *map(cells.get, columns)])
+    header = ["measure, %", "model", "calibration set", "test", *columns]
+    return Table(f"Study: {name}", header, rows, best_of(rows, range(4, len(header))))
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The report
+
+SHORT_NOTE = """\
+±: standard deviation over what varies for the row, at most {over} (column "over" of the report).
+Δ: points above the best confidence rule of the paper's 20 / of all 28, both picked with hindsight."""
+NOTE = """\
+Mean ± standard deviation (ddof=1) over what the column "over" names: evaluation runs, calibration runs, scorer seeds. Δ:
+points above the best confidence rule, of the paper's 20 and of all 28, picked with hindsight, with a paired bootstrap interval
+over problems; gap closed: its share of the distance from there to the oracle, a dash where that is under two problems; in the
+summary both to the paper's. N=k: the exact expectation over all k-subsets, for votes with many subsets the mean of seeded
+random ones. Cut: the share of the rollouts a row picks (random: of all) that ended at the length limit. FLOPs: forward 2 a
+weight and token and 4 a pair of tokens, layer and attention dimension; training twice that, and 2 a token and trained weight;
+nothing for what is computed twice to save memory."""
 
 
 def report(args):
     if args.plots:
         import_matplotlib()
-    out = report_folder(args)
-    groups = [report_group(members) for members in load_groups(args.runs, args.window, args.tail)]
-    tables = [(group["title"], tables_of(group["rows"])) for group in groups]
-    tables.append(("All runs", [summary_table(groups)]))
-    tables += [("Studies", [study_table(path) for path in args.studies])] if args.studies else []
-    facts = {"command": the_command(), "window": args.window, "tail": args.tail, "groups": groups}
-    common.write_json(out / "results.json", facts)
-    write_text(out / "report.md", markdown(groups, tables, plot(out, groups) if args.plots else {}))
+    out, studies = report_folder(args), study_tables(args.studies)
+    groups = [report_group(*members) for members in load_groups(args.runs, args.window, args.tail)]
+    tables = {group["title"]: tables_of(group["rows"]) for group in groups}
+    overall = [summary_table(groups), *studies]
+    figures = plot(out, groups, studies) if args.plots else {}
+    common.write_json(out / "results.json", {"command": the_command(), "window": args.window, "tail": args.tail, "groups": groups})
+    write_text(out / "report.md", markdown(groups, tables, overall, figures))
     if args.latex:
-        parts = [f"% {title}: {of[0]}\n{latex_rows(*of[1:])}\n" for title, several in tables for of in several]
-        write_text(out / "tables.tex", "\n".join(parts))
-    for title, several in tables:
-        if title != "All runs" or len(groups) > 1:
-            shown = [common.table(*of[1:]) for of in several if of[0] != "Sampling error"]
-            print(title, *shown, sep="\n\n", end="\n\n")
-    print(NOTE)
-    rows = [r for r in groups[0]["rows"] if r["kind"] != "confidence" or r["best_confidence"]]
-    accuracy = {r["method"]: round(r["accuracy"], 4) for r in rows}
+        named = [f"% {title}\n{table.latex()}" for title, several in [("All runs", overall), *tables.items()] for table in several]
+        write_text(out / "tables.tex", "\n".join(["% needs \\usepackage{booktabs}\n", *named]))
+    over = " and ".join(sorted({r["over"] for group in groups for r in group["rows"]}, key=len)[-1:]) or "nothing here"
+    notes = [note for group in groups for note in notes_of(group)]
+    print(*tables, "", screen(groups), "", *notes, SHORT_NOTE.format(over=over), sep="\n")
+    for table in studies:
+        print("", table.title, "", common.table(table.header, table.rows), sep="\n")
     if args.json:
-        print(json.dumps({"report": str(out / "report.md"), "accuracy": accuracy}))
+        shown = {group["title"]: {name: r["accuracy"] for name, r in shown_rows(group["rows"])} for group in groups}
+        print(json.dumps({"report": str(out / "report.md"), "accuracy": shown}))
     else:
-        print(f"\n{out / 'report.md'}")
+        print(f"report: {out / 'report.md'}")
 
 
-NOTE = """\
-Mean ± standard deviation over runs (calibration sets × scorer seeds). Δ: points above the best confidence rule (*,
-picked with hindsight), with a paired bootstrap interval over problems. N=k: the exact expectation over all k-subsets; for
-weighted votes with many subsets the mean of seeded random ones, whose standard error report.md states."""
+def tables_of(results):
+    several = [methods_table(results), curves_table(results), confidence_table(results), cost_table(results)]
+    return [table for table in several if table.rows]
 
 
 def load_groups(paths, window, tail):
-    """Runs of one model and data set are repetitions: one list. A problem that one cannot judge is left out of all."""
+    """Runs of one model and data set are repetitions: (runs, ids left out, greedy rollouts). What one cannot judge no row has."""
     groups = {}
     if len({os.path.realpath(path) for path in paths}) < len(paths):
         common.die("a run is given twice; each counts as a repetition of its own")
-    for path in paths:
+    for path in map(Path, paths):
         meta = common.read_meta(path)
         groups.setdefault((common.model_name(meta), dataset_name(meta)), []).append(path)
     for members in groups.values():
-        skipped = {row["id"] for path in members for row in common.read_labels(path) if row["label"] is None}
+        greedy = read_greedy(members)
+        skipped = unjudged(row for path in members for row in common.read_labels(path)) | unjudged(greedy.values())
         runs = [load_run(path, window, tail, skipped) for path in members]
         for run in runs[1:]:
             if run.ids != runs[0].ids:
                 counts = f"{len(run.ids)} and {len(runs[0].ids)} judged problems"
                 common.die(f"{run.path} and {runs[0].path}: {counts}, not the same ones; report them apart")
-            if run.labels.shape != runs[0].labels.shape:
-                n = f"{run.labels.shape[1]} and {runs[0].labels.shape[1]}"
+            if run.meta["n"] != runs[0].meta["n"]:
+                n = f"{run.meta['n']} and {runs[0].meta['n']}"
                 common.die(f"{run.path} and {runs[0].path}: {n} rollouts a problem; report them apart")
-        yield runs
+        yield runs, skipped, [greedy[name] for name in runs[0].ids] if set(runs[0].ids) <= set(greedy) else []
 
 
-def report_group(members):
-    rows = compare(make_rows(members), sizes_of(members)[-1])
+def read_greedy(members):
+    """{problem: its rollout at temperature 0, with its label} of the folder `greedy` beside the runs; {} where it is not labelled."""
+    folder = members[0].resolve().parent / "greedy"
+    if not (folder / "labels.jsonl").is_file() or folder in [path.resolve() for path in members]:
+        return {}
+    rollouts = common.read_rollouts(folder)
+    labels = common.read_labels(folder, common.keys_of(rollouts))
+    return {row["id"]: row | label for row, label in zip(rollouts, labels)}
+
+
+def report_group(members, skipped, greedy):
+    rows, meta = compare(make_rows(members, greedy), sizes_of(members)[-1]), members[0].meta
     add_costs(rows, members)
-    names, meta = [set(run.scores) for run in members], members[0].meta
-    routes = [run.path / "routes.json" for run in members]
-    group = {
-        "model": common.model_name(meta),
-        "dataset": dataset_name(meta),
-        "problems": len(members[0].ids),
-        "rollouts_per_problem": members[0].labels.shape[1],
-        "runs": [str(run.path) for run in members],
-        "left_out": members[0].left_out,
+    names, routes = [set(run.scores) for run in members], [run.path / "routes.json" for run in members]
+    right = {end: mean_of([run.labels[run.valid & (run.cut == cut)].mean() for run in members if (run.valid & (run.cut == cut)).any()])
+             for end, cut in (("cut", 1), ("ended", 0))}  # fmt: skip
+    model, dataset, n = common.model_name(meta), dataset_name(meta), mean_of([run.valid.sum() / len(run.ids) for run in members])
+    title = f"{model} on {dataset}: {len(members[0].ids)} problems, N={n:.4g}" + (f", {len(members)} runs" if len(members) > 1 else "")
+    return {
+        "title": title, "model": model, "dataset": dataset, "problems": len(members[0].ids), "rollouts_per_problem": n,
+        "runs": [str(run.path) for run in members], "left_out": sorted(skipped),
         "not_in_every_run": sorted(set.union(*names) - set.intersection(*names)),
+        "cut": rows[0]["cut"], "right_of": right, "limit": meta.get("arguments", {}).get("max_new_tokens"),
         "routing": [{"run": str(path.parent), **common.read_json(path)} for path in routes if path.is_file()],
-        "metas": [run.meta for run in members],
-        "rows": rows,
-    }
-    return {"title": title_of(group), **group}
+        "metas": [run.meta for run in members], "rows": rows,
+    }  # fmt: skip
 
 
 def dataset_name(meta):
     return Path(meta["dataset"]).name.split(".json")[0]
 
 
-def title_of(group):
-    text = f"{group['model']} on {group['dataset']}: {group['problems']} problems, N={group['rollouts_per_problem']}"
-    text += f", {len(group['runs'])} runs" if len(group["runs"]) > 1 else ""
+def notes_of(group):
+    """What a reader must know before believing the numbers of a group, a line each."""
+    where, right = f"{group['model']} on {group['dataset']}", {end: percent(x) for end, x in group["right_of"].items()}
     if group["left_out"]:
-        text += f"; {len(group['left_out'])} problems left out of all rows: a label could not be judged"
+        yield f"{where}: {len(group['left_out'])} problems left out of all rows: a label could not be judged"
     if group["not_in_every_run"]:
-        text += f"; no row for {', '.join(group['not_in_every_run'])}: not in every run"
-    return text
+        yield f"{where}: no row for {', '.join(group['not_in_every_run'])}: not in every run"
+    if group["cut"] > CUT:
+        yield f"{where}: {percent(group['cut'])} % of the rollouts were cut at {group['limit']} tokens: {right['cut']} % of those are right,"
+        yield f"  {right['ended']} % of the others; every row and the oracle would be higher with room (01 --max-new-tokens 0)"
 
 
-def markdown(groups, tables, figures):
+def markdown(groups, tables, overall, figures):
     """report.md: the tables, the figures, and what made them."""
-    parts = ["# Report", f"Made by `{the_command()}`."]
-    for (title, several), group in itertools.zip_longest(tables, groups):
-        parts += [f"## {title}", *[f"### {of[0]}\n\n{common.markdown_table(*of[1:])}" for of in several]]
-        parts += [f"![{name}]({name})" for name in figures.get(title, [])]
-        parts += [provenance(group)] if group else []
+    picture = lambda title: [f"![{name}]({name})" for name in figures.get(title, [])]
+    parts = ["# Report", f"Made by `{the_command()}`.", *[table.markdown() for table in overall], *picture("studies")]
+    for group in groups:
+        title, facts = group["title"], ("model", "revision", "dataset", "seed", "n", "git")
+        made = [f"`{run}`: {json.dumps({key: meta.get(key) for key in facts})}" for run, meta in zip(group["runs"], group["metas"])]
+        made += [f"`{command}`" for command in sorted({c for row in group["rows"] for c in row.get("made_by", [])})]
+        made += [f"domains named by the model, right: {routing_text(routes)}" for routes in group["routing"]]
+        parts += [f"## {title}", *notes_of(group), *[table.markdown() for table in tables[title]], *picture(title)]
+        parts.append("\n".join(f"- {line}" for line in made))
     return "\n\n".join([*parts, NOTE]) + "\n"
 
 
@@ -693,15 +800,6 @@ def report_folder(args):
     if not args.out and shared.is_absolute() and shared.parent == shared:
         common.die(f"the runs share no folder but {shared}; say where the report goes: --out DIR")
     return Path(args.out or shared)
-
-
-def provenance(group):
-    facts = ("model", "revision", "dataset", "seed", "n", "git")
-    made = zip(group["runs"], group["metas"])
-    lines = [f"- `{run}`: {json.dumps({key: meta.get(key) for key in facts})}" for run, meta in made]
-    lines += [f"- `{command}`" for command in sorted({c for row in group["rows"] for c in row.get("made_by", [])})]
-    lines += [f"- domains named by the model, right: {routing_text(routes)}" for routes in group["routing"]]
-    return "\n".join(lines)
 
 
 def write_text(path, text):
@@ -721,13 +819,17 @@ def import_matplotlib():
     matplotlib.use("Agg")
 
 
-def plot(out, groups):
-    """{title: names of the PNG files}: accuracy against n, and how the probabilities of the scorers hold."""
+def plot(out, groups, studies):
+    """{title: names of the PNG files}."""
     figures = {}
-    for number, group in enumerate(groups, 1):
-        for name, draw in (("curves", draw_curves), ("reliability", draw_reliability)):
-            if draw(out / f"{name}-{number}.png", group):
-                figures.setdefault(group["title"], []).append(f"{name}-{number}.png")
+    for i, group in enumerate(groups, 1):
+        named = {"curves": draw_curves, "reliability": draw_reliability, "statistics": draw_rules, "aggregations": draw_rules}
+        figures[group["title"]] = [f"{name}-{i}.png" for name, draw in named.items() if draw(out / f"{name}-{i}.png", group)]
+    for table in studies:
+        for i, row in enumerate(table.rows, 1):
+            name, bars = f"{table.title.split(': ')[1]}-{i}.png", [(cell or "0").split(" ± ") for cell in row[4:]]
+            draw_bars(out / name, "{1}: {2} → {3}, {0} %".format(*row), table.header[4:], [[float(x) for x in bar] for bar in bars])
+            figures.setdefault("studies", []).append(name)
     return figures
 
 
@@ -738,7 +840,8 @@ def figure(path, **settings):
     canvas, axes = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
     yield axes
     axes.set(**settings)
-    canvas.legend(loc="outside right upper", fontsize="small")
+    if axes.get_legend_handles_labels()[0]:
+        canvas.legend(loc="outside right upper", fontsize="small")
     with common.atomic(path, "wb") as file:
         canvas.savefig(file, format="png", dpi=150)
     pyplot.close(canvas)
@@ -748,16 +851,17 @@ def draw_curves(path, group):
     ns = [int(n) for n in group["rows"][0]["curve"]]
     axis = {"xscale": "log", "xticks": ns, "xticklabels": ns}
     with figure(path, title=group["title"], xlabel="rollouts a problem", ylabel="accuracy %", **axis) as axes:
-        for r in group["rows"]:
-            if r["kind"] in ("baseline", "bound", "scorer") or r["best_confidence"] or r["method"] == "majority vote":
+        for name, r in shown_rows(group["rows"]):
+            if r["kind"] != "length" and r["method"] not in [*VOTES][1:-1]:
                 values, spread = [[100 * (value or 0) for value in r[key].values()] for key in ("curve", "curve_std")]
-                style = {"baseline": {"fmt": "k:"}, "bound": {"fmt": "k--"}}.get(r["kind"], {"fmt": ".-", "capsize": 2})
-                axes.errorbar(ns, values, spread if any(spread) else None, label=r["method"], **style)
+                style = {"random": {"fmt": "k:"}, "oracle": {"fmt": "k--"}}.get(r["kind"], {"fmt": ".-", "capsize": 2})
+                axes.errorbar(ns, values, spread if any(spread) else None, label=name, **style)
         axes.minorticks_off()
     return True
 
 
 def draw_reliability(path, group):
+    """How often answers with a given probability are right."""
     rows = [r for r in group["rows"] if r.get("reliability")]
     if rows:
         with figure(path, title=group["title"], xlabel="probability given", ylabel="share that is right") as axes:
@@ -767,6 +871,24 @@ def draw_reliability(path, group):
                 axes.plot(*zip(*points), marker="o", label=f"{label_of(r['scores'])}, error {r['ece']:.3f}")
     return bool(rows)
 
+
+def draw_rules(path, group):
+    """The paper's five statistics over the tail, or its confidence in the four aggregations, beside SCaTR."""
+    wanted = [f"{name}/tail" for name in common.STATISTICS[:5]] if "statistics" in path.name else RULES[:4]
+    rows = [r for r in group["rows"] if r["method"] in wanted or r["best_of_n"] and r["scores"].startswith("scatr")]
+    bars = [[100 * r["accuracy"], 100 * (r["std"] or 0)] for r in rows]
+    lines = {r["method"]: 100 * r["accuracy"] for r in group["rows"] if r["kind"] in ("random", "oracle")}
+    return draw_bars(path, group["title"], [r["method"] for r in rows], bars, lines)
+
+
+def draw_bars(path, title, names, bars, lines=()):
+    """bars: [height, and perhaps its spread] of each name; lines: {name: height} across."""
+    with figure(path, title=title, ylabel="%") as axes:
+        axes.bar(names, [bar[0] for bar in bars], yerr=[sum(bar[1:]) for bar in bars], capsize=3)
+        axes.tick_params(axis="x", rotation=30)
+        for style, name in zip((":", "--"), lines):
+            axes.axhline(lines[name], color="black", linestyle=style, label=name)
+    return True
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Learned verifiers: what they share
@@ -821,13 +943,10 @@ def with_probability(logits):
 
 def fit_answer(tokenizer, answer, keep, model, write):
     """Token ids of write(text) with the last `keep` tokens of an answer, fewer where the model's context is short."""
-    context = getattr(model.config.get_text_config(), "max_position_embeddings", None) or 2**20
     answer = re.sub(r"<\|(?:start|channel)\|>\w*|<\|\w+\|>", " ", answer)  # gpt-oss's channels, and what ends a turn
-    tokens = tokenizer(answer, add_special_tokens=False)["input_ids"][-keep:]
-    ids = write(tokenizer.decode(tokens, skip_special_tokens=True))
-    while len(ids) > context and tokens:
+    tokens, context = tokenizer(answer, add_special_tokens=False)["input_ids"][-keep:], common.context_of(model.config)
+    while len(ids := write(tokenizer.decode(tokens, skip_special_tokens=True))) > context and tokens:
         tokens = tokens[len(ids) - context :]
-        ids = write(tokenizer.decode(tokens, skip_special_tokens=True))
     return ids[-context:]
 
 
@@ -838,8 +957,7 @@ def has_channels(tokenizer):
 
 def direct_prompt(tokenizer, question):
     """Token ids of a question whose very next token is the answer: no reasoning before it."""
-    ids = list(common.encode_prompt(tokenizer, {"kind": "text", "prompt": question}, thinking=False))
-    skip = ""
+    ids, skip = list(common.encode_prompt(tokenizer, {"kind": "text", "prompt": question}, thinking=False)), ""
     if has_channels(tokenizer):
         skip = "<|channel|>final<|message|>"
     elif tokenizer.decode(ids[-16:]).rstrip().endswith("<think>"):
@@ -856,9 +974,38 @@ def check_one_model(runs):
 
 def load_run_model(args, run):
     meta = common.read_meta(run)
-    if args.model:
-        return common.load_model(args.model, args.device)
-    return common.load_model(meta["model"], args.device, revision=meta.get("revision"))
+    return common.load_model(args.model or meta["model"], args.device, revision=None if args.model else meta.get("revision"))
+
+
+def size_of(model):
+    """What the costs of running it follow from."""
+    config = model.config.get_text_config()
+    experts = getattr(config, "num_experts", None) or getattr(config, "num_local_experts", None) or 1
+    share = (getattr(config, "num_experts_per_tok", None) or 1) / experts  # of the parameters [experts, in, out]
+    weights = [p for p in model.base_model.parameters() if p.ndim > 1 and p is not model.get_input_embeddings().weight]
+    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    return {
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "used": sum(p.numel() * (share if p.ndim == 3 else 1) for p in weights),  # by one token
+        "attention": config.num_hidden_layers * config.num_attention_heads * width,
+        "device": common.device_name(model.device),
+    }
+
+
+def flops(size, lengths, trained=None):
+    """Computed, of a forward pass over sequences of these lengths, or of a training step that moves `trained` weights.
+
+    Forward 2 a weight and token, 4 a pair of tokens and attention dimension. Backward twice that but for the weights that are
+    not trained, whose own gradients nobody computes. So a scorer's training step is 6 a weight, as 03 counts it.
+    """
+    tokens, pairs = sum(lengths), sum(n * (n + 1) / 2 for n in lengths)
+    products, attention = 2 * size["used"] * tokens, 4 * size["attention"] * pairs
+    return products + attention if trained is None else 2 * products + 2 * trained * tokens + 3 * attention
+
+
+def named(method, args, defaults):
+    """The method with every setting that is not the default, so that other settings never overwrite its scores."""
+    return ",".join([method, *[f"{key}={getattr(args, key)}" for key in defaults if getattr(args, key) != defaults[key]]])
 
 
 def mark_of(facts, *files):
@@ -869,7 +1016,7 @@ def mark_of(facts, *files):
 
 def is_scored(run, name, mark):
     scores, cost = Path(run) / "scores" / f"{name}.jsonl", Path(run) / "scores" / f"{name}.cost.json"
-    if not scores.is_file() or not cost.is_file() or common.read_json(cost).get("mark") != mark:
+    if not scores.is_file() or not cost.is_file() or read_cost(cost).get("mark") != mark:
         return False
     print(f"{scores}: finished before")
     return True
@@ -883,30 +1030,29 @@ def score_rollouts(run, name, mark, encode, judge, cost, at_once=256):
     run, rollouts = Path(run), common.read_rollouts(run)
     common.check_same_problems(run, rollouts)
     problems = {row["id"]: row for row in common.read_jsonl(run / "problems.jsonl")}
-    partial, done = run / "scores" / f"{name}.partial.json", {"mark": mark, "seconds": 0.0, "scores": []}
+    partial, done = run / "scores" / f"{name}.partial.json", {"mark": mark, "seconds": 0.0, "flops": 0, "scores": []}
     if partial.is_file() and common.read_json(partial).get("mark") == mark:
         done = common.read_json(partial)
     order = sorted(range(len(rollouts)), key=lambda i: rollouts[i]["n_tokens"])  # like lengths, little padding
     with common.progress(total=len(order), initial=len(done["scores"]), desc=f"{name} {run}", unit="rollout") as bar:
         while rest := order[len(done["scores"]) :][:at_once]:
             started = time.perf_counter()
-            texts = [(problems[rollouts[i]["id"]], rollouts[i]["response"]) for i in rest]
-            done["scores"] += judge_all(judge, [encode(problem, response) for problem, response in texts])
+            sequences = [encode(problems[rollouts[i]["id"]], rollouts[i]["response"]) for i in rest]
+            done["scores"] += judge_all(judge, sequences)
             done["seconds"] += time.perf_counter() - started
+            done["flops"] += flops(cost, [len(ids) for ids in sequences])
             common.write_json(partial, done)
             bar.update(len(rest))
-    in_order = [pair for _, pair in sorted(zip(order, done["scores"], strict=True))]
-    write_scores(run, name, common.keys_of(rollouts), in_order)
-    cost = {"mark": mark, "command": the_command(), **cost, "ms_per_problem": 1000 * done["seconds"] / len(problems)}
-    common.write_json(run / "scores" / f"{name}.cost.json", cost)
+    write_scores(run, name, common.keys_of(rollouts), [pair for _, pair in sorted(zip(order, done["scores"], strict=True))])
+    each = {"ms_per_rollout": 1000 * done["seconds"] / len(rollouts), "flops_per_rollout": done["flops"] / len(rollouts)}
+    common.write_json(run / "scores" / f"{name}.cost.json", {"mark": mark, "command": the_command(), **cost, **each})
     partial.unlink()
-    print(f"{run / 'scores' / name}.jsonl: {len(rollouts)} rollouts, {cost['ms_per_problem']:.1f} ms a problem")
+    print(f"{run / 'scores' / name}.jsonl: {len(rollouts)} rollouts, {each['ms_per_rollout']:.1f} ms each")
 
 
 def write_scores(run, name, keys, pairs):
     """pairs: (score, p) of each key."""
-    rows = zip(keys, pairs, strict=True)
-    rows = [{"id": key[0], "sample": key[1], "score": score, "p": p} for key, (score, p) in rows]
+    rows = [{"id": key[0], "sample": key[1], "score": score, "p": p} for key, (score, p) in zip(keys, pairs, strict=True)]
     common.write_jsonl(Path(run) / "scores" / f"{name}.jsonl", rows)
 
 
@@ -916,6 +1062,7 @@ def write_scores(run, name, keys, pairs):
 RANK, ALPHA, DROPOUT = 16, 32, 0.05
 BATCH, WARM_UP, CLIP = 16, 100, 1.0  # rollouts a step, steps until the full learning rate, norm of the gradient
 SAVE_EVERY = 20  # steps
+LORA = {"epochs": 1, "lr": 2e-5, "last_tokens": None, "limit": None}  # the settings by default
 QUESTION = """\
 Determine the correctness of the following answer:
 Problem: {problem}
@@ -944,23 +1091,23 @@ def lora(args):
     for job in jobs:
         if not job["trained"]:
             train_adapters(model, adapters, examples, encode, words, args, job)
-        cost = load_adapters(adapters, job["path"])["cost"]
-        for run, (name, mark) in job["scores"].items():
-            score_rollouts(run, name, mark, encode, judge, cost)
+        cost = load_adapters(adapters, job["path"])["cost"] | size_of(model)
+        for run, mark in job["scores"].items():
+            score_rollouts(run, job["name"], mark, encode, judge, cost)
 
 
 def lora_job(args, seed):
     """What is still to do for a seed: training, and the runs to score."""
     run, meta = Path(args.run), common.read_meta(args.run)
-    facts = [seed, meta["model"], args.model, args.epochs, args.lr, args.last_tokens, args.limit]
-    mark, path = mark_of(facts, run / "labels.jsonl", run / "rollouts.jsonl"), run / f"lora@{seed}.pt"
+    facts = [seed, meta["model"], args.model, *[getattr(args, key) for key in LORA]]
+    mark, path = mark_of(facts, run / "labels.jsonl", run / "rollouts.jsonl"), run / f"{named('lora', args, LORA)}@{seed}.pt"
     trained = path.is_file() and common.load_pt(path)["mark"] == mark
     if trained:
         print(f"{path}: finished before")
-    name = f"lora.{dataset_name(meta)}@{run.name}-{seed}"
+    name = f"{named(f'lora.{dataset_name(meta)}', args, LORA)}@{run.name}-{seed}"
     marks = {each: mark_of(mark, Path(each) / "rollouts.jsonl") for each in args.eval}
-    scores = {each: (name, marks[each]) for each in args.eval if not is_scored(each, name, marks[each])}
-    return {"seed": seed, "path": path, "mark": mark, "scores": scores, "trained": trained}
+    scores = {each: marks[each] for each in args.eval if not is_scored(each, name, marks[each])}
+    return {"seed": seed, "path": path, "name": name, "mark": mark, "scores": scores, "trained": trained}
 
 
 def read_examples(run, limit):
@@ -968,8 +1115,7 @@ def read_examples(run, limit):
     problems = {row["id"]: row for row in common.read_jsonl(Path(run) / "problems.jsonl", needs=("id", "prompt"))}
     rollouts = common.read_rollouts(run)
     labels = [row["label"] for row in common.read_labels(run, common.keys_of(rollouts))]
-    judged = [(row, label) for row, label in zip(rollouts, labels) if label is not None]
-    examples = [(problems[row["id"]], row["response"], label) for row, label in judged]
+    examples = [(problems[row["id"]], row["response"], label) for row, label in zip(rollouts, labels) if label is not None]
     if limit:
         examples = [examples[i] for i in sorted(np.random.default_rng(SEED).permutation(len(examples))[:limit])]
     right = sum(label for *_, label in examples)
@@ -1009,8 +1155,7 @@ def add_adapters(model):
     linears = {name: module for name, module in model.base_model.named_modules() if isinstance(module, nn.Linear)}
     adapters = {name: Adapter(linear) for name, linear in linears.items()}
     for name, adapter in adapters.items():
-        parent, _, child = name.rpartition(".")
-        setattr(model.base_model.get_submodule(parent), child, adapter)
+        model.base_model.set_submodule(name, adapter)
     return adapters
 
 
@@ -1036,6 +1181,7 @@ def train_adapters(model, adapters, examples, encode, words, args, job):
     import torch
 
     parameters = [parameter for adapter in adapters.values() for parameter in (adapter.down, adapter.up)]
+    trained, size = sum(parameter.numel() for parameter in parameters), size_of(model)
     optimizer = torch.optim.AdamW(parameters, weight_decay=0.0)
     steps, partial = args.epochs * math.ceil(len(examples) / BATCH), job["path"].with_suffix(".partial.pt")
     done = start_training(adapters, optimizer, partial, job)
@@ -1047,23 +1193,18 @@ def train_adapters(model, adapters, examples, encode, words, args, job):
             optimizer.param_groups[0]["lr"] = args.lr * rate_at(done["step"], steps)
             batch = [examples[i] for i in rows_of_step(len(examples), done["step"], job["seed"])]
             sequences = [encode(problem, response) for problem, response, _ in batch]
-            with flop_counter() if done["step"] == 0 else nullcontext() as counter:
-                loss = learn_from(model, sequences, [words[0] if label else words[1] for *_, label in batch])
-            if counter:
-                done["flops_per_token"] = counter.get_total_flops() / sum(map(len, sequences))
+            loss = learn_from(model, sequences, [words[0] if label else words[1] for *_, label in batch])
             torch.nn.utils.clip_grad_norm_(parameters, CLIP)
             optimizer.step()
             optimizer.zero_grad()
             done["step"] += 1
-            done["tokens"] += sum(map(len, sequences))
+            done["flops"] += flops(size, [len(ids) for ids in sequences], trained)
             done["seconds"] += time.perf_counter() - started
             if done["step"] % SAVE_EVERY == 0:
                 save_adapters(adapters, partial, mark=job["mark"], done=done, optimizer=optimizer.state_dict())
             bar.set_postfix(loss=f"{loss:.3f}")
             bar.update()
-    trained = sum(parameter.numel() for parameter in parameters)
-    cost = {"parameters": sum(p.numel() for p in model.parameters()), "trained_parameters": trained,
-            "train_seconds": done["seconds"], "train_flops": done["flops_per_token"] * done["tokens"]}  # fmt: skip
+    cost = {"trained_parameters": trained, "train_seconds": done["seconds"], "train_flops": done["flops"]}
     save_adapters(adapters, job["path"], mark=job["mark"], cost=cost, command=the_command())
     partial.unlink(missing_ok=True)
     model.eval()
@@ -1082,7 +1223,7 @@ def start_training(adapters, optimizer, partial, job):
         saved = load_adapters(adapters, partial)
         optimizer.load_state_dict(saved["optimizer"])
         return saved["done"]
-    return {"step": 0, "seconds": 0.0, "tokens": 0, "flops_per_token": None}
+    return {"step": 0, "seconds": 0.0, "flops": 0}
 
 
 def checkpoint_activations(model):
@@ -1117,53 +1258,35 @@ def learn_from(model, sequences, targets):
     return total
 
 
-def flop_counter():
-    """torch's, with the grouped products of experts, which it leaves out."""
-    import torch
-    from torch.utils.flop_counter import FlopCounterMode
-
-    grouped = lambda a, b, *_, **__: 2 * math.prod(a) * b[-1]
-    return FlopCounterMode(display=False, custom_mapping={torch.ops.aten._grouped_mm: grouped})
-
-
 # ---------------------------------------------------------------------------------------------------------------------
 # Process reward models, without code from the Hub
 
 STEP_END = "<extra_0>"
+PRM = {"last_tokens": 2048, "steps": "mean"}  # the settings by default
 
 
 def prm(args):
-    name = f"prm.{common.model_name({'model': args.prm})}"
+    name = named(f"prm.{common.model_name({'model': args.prm})}", args, PRM)
     marks = {run: mark_of([args.prm, args.last_tokens, args.steps], Path(run) / "rollouts.jsonl") for run in args.runs}
     todo = {run: mark for run, mark in marks.items() if not is_scored(run, name, mark)}
     if not todo:
         return
-    load = load_step_prm if judges_steps(args.prm) else load_final_prm
-    model, encode, judge = load(args)
-    cost = {"parameters": sum(p.numel() for p in model.parameters())}
+    # of the kind with a score at each step (ReasonFlux-PRM-7B), or one at the end (ReasonFlux-PRM-1.5B)?
+    steps = "Qwen2ForProcessRewardModel" in (common.load_config(args.prm).architectures or ())
+    model, encode, judge = (load_step_prm if steps else load_final_prm)(args)
     for run, mark in todo.items():
-        score_rollouts(run, name, mark, encode, judge, cost)
-
-
-def judges_steps(name):
-    """Is it of the kind with a score at each step (ReasonFlux-PRM-7B), not one at the end (ReasonFlux-PRM-1.5B)?"""
-    from transformers import AutoConfig
-
-    try:
-        config = AutoConfig.from_pretrained(name, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        common.die(f"--prm {name}: cannot be loaded: {str(error).strip().splitlines()[0]}")
-    return "Qwen2ForProcessRewardModel" in (config.architectures or ())
+        score_rollouts(run, name, mark, encode, judge, size_of(model))
 
 
 def load_final_prm(args):
     """A causal model with a linear head, reward_head.pt, on the last state; reads plain text."""
     import torch
 
+    file = hub_file(args.prm, "reward_head.pt")
     model, tokenizer = common.load_model(args.prm, args.device)
     head = torch.nn.Linear(model.config.hidden_size, 1)
     try:
-        head.load_state_dict(common.load_pt(hub_file(args.prm, "reward_head.pt")))
+        head.load_state_dict(common.load_pt(file))
     except RuntimeError as error:
         common.die(f"--prm {args.prm}: reward_head.pt does not fit: {str(error).splitlines()[-1].strip()}")
     head.to(model.device)
@@ -1183,10 +1306,10 @@ def hub_file(name, file):
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError
 
-    if Path(name).is_dir():
-        if not (Path(name) / file).is_file():
-            common.die(f"--prm {name}: neither {file} in it nor a Qwen2ForProcessRewardModel: no reward model")
+    if (Path(name) / file).is_file():
         return Path(name) / file
+    if Path(name).is_dir():
+        common.die(f"--prm {name}: neither {file} in it nor a Qwen2ForProcessRewardModel: no reward model")
     try:
         return hf_hub_download(name, file)
     except (OSError, EntryNotFoundError) as error:
@@ -1206,9 +1329,9 @@ def load_step_prm(args):
             self.post_init()
 
     device = common.pick_device(args.device)
-    dtype = torch.float32 if device == "cpu" else "auto"
-    tokenizer = AutoTokenizer.from_pretrained(args.prm)
-    model, loaded = StepRewardModel.from_pretrained(args.prm, dtype=dtype, output_loading_info=True)
+    with common.loading(args.prm):
+        tokenizer, dtype = AutoTokenizer.from_pretrained(args.prm), common.pick_dtype("auto", device)
+        model, loaded = StepRewardModel.from_pretrained(args.prm, dtype=dtype, output_loading_info=True)
     if loaded["missing_keys"]:
         common.die(f"--prm {args.prm}: its files lack {', '.join(sorted(loaded['missing_keys'])[:3])}")
     mark = tokenizer.convert_tokens_to_ids(STEP_END)
@@ -1220,18 +1343,15 @@ def load_step_prm(args):
     def encode(problem, response):
         def write(answer):
             steps = [step for step in answer.replace(STEP_END, "").split("\n\n") if step.strip()] or [""]
-            talk = [{"role": "user", "content": problem["prompt"]},
-                    {"role": "assistant", "content": STEP_END.join([*steps, ""])}]  # fmt: skip
+            roles = {"user": problem["prompt"], "assistant": STEP_END.join([*steps, ""])}
+            talk = [{"role": role, "content": content} for role, content in roles.items()]
             return tokenizer.apply_chat_template(talk, return_dict=True)["input_ids"]
 
         return fit_answer(tokenizer, response, args.last_tokens, model, write)
 
     def judge(batch):
-        values = []
-        for ids, states in zip(batch, final_states(model, batch)):
-            good = model.score(states[torch.tensor(ids) == mark].float()).softmax(-1)[:, 1]
-            values.append(sum_up(good).item())
-        return [(value, value) for value in values]
+        marked = [states[torch.tensor(ids) == mark].float() for ids, states in zip(batch, final_states(model, batch))]
+        return [(sum_up(model.score(states).softmax(-1)[:, 1]).item(),) * 2 for states in marked]
 
     return model, encode, judge
 
@@ -1244,7 +1364,6 @@ ROUTER = """Is the following a mathematics problem or a programming task?
 {problem}
 
 Answer with one word, math or code."""
-ROUTER_TOKENS = 5
 
 
 def route(args):
@@ -1263,12 +1382,11 @@ def route(args):
     for run in args.runs:
         for old in [*(Path(run) / "scores").glob("routed@*"), *(Path(run) / "scores").glob("mixed@*")]:
             old.unlink()  # of an earlier call with more scorers
-        for number, (math_scorer, code_scorer) in enumerate(zip(args.math, args.code)):
-            write_routed(run, f"routed@{number}", {"math": math_scorer, "code": code_scorer})
+        for number, scorers in enumerate(zip(args.math, args.code)):
+            write_routed(run, f"routed@{number}", dict(zip(("math", "code"), scorers)))
         for number, scorer in enumerate(args.mixed):
             write_routed(run, f"mixed@{number}", {"math": scorer, "code": scorer})
-    header = ["run", "domains right %", "routed, best-of-N %", "mixed, best-of-N %"]
-    print(common.table(header, [routing_row(run) for run in args.runs]))
+        print(f"{run}: domains right %: {routing_text(read_routes(run))}")
 
 
 def read_routes(run):
@@ -1277,41 +1395,21 @@ def read_routes(run):
 
 
 def name_domains(run, model, tokenizer, mark):
-    """routes.json: each problem's domain, from the first word of the two in at most ROUTER_TOKENS tokens."""
+    """routes.json: each problem's domain, the likelier of the two words as the answer's first."""
     problems = common.read_jsonl(Path(run) / "problems.jsonl", needs=("id", "kind", "prompt"))
     words = [tokenizer(word, add_special_tokens=False)["input_ids"][0] for word in ("math", "code")]
-    stop_ids = common.sampling_defaults(model, tokenizer)["stop_ids"]
-
-    def judge(batch):
-        said, first = [list(ids) for ids in batch], None
-        for _ in range(ROUTER_TOKENS):
-            logits = next_logits(model, said)
-            first = logits[:, words] if first is None else first
-            said = [[*ids, token] for ids, token in zip(said, logits.argmax(-1).tolist())]
-        tokens = [ids[-ROUTER_TOKENS:] for ids in said]
-        ends = [next((i for i, token in enumerate(row) if token in stop_ids), ROUTER_TOKENS) for row in tokens]
-        return [(tokenizer.decode(row[:end]), pair) for row, end, pair in zip(tokens, ends, first.tolist())]
-
     write = lambda text: direct_prompt(tokenizer, ROUTER.format(problem=text))
-    answers = judge_all(judge, [fit_answer(tokenizer, row["prompt"], 2**20, model, write) for row in problems])
-    domains, silent = {}, 0
-    for row, (text, (math_logit, code_logit)) in zip(problems, answers):
-        word = re.search("math|cod", text.lower())
-        silent += word is None
-        is_math = word[0] == "math" if word else math_logit >= code_logit  # neither word: the likelier one
-        domains[row["id"]] = "math" if is_math else "code"
+    prompts = [fit_answer(tokenizer, row["prompt"], 2**20, model, write) for row in problems]
+    likelier = judge_all(lambda batch: next_logits(model, batch)[:, words].argmax(1).tolist(), prompts)
+    domains = {row["id"]: ("math", "code")[word] for row, word in zip(problems, likelier)}
     judged = [row for row in problems if row["kind"] in ("math", "code")]
-    common.write_json(Path(run) / "routes.json", {
-        "mark": mark, "right": sum(domains[row["id"]] == row["kind"] for row in judged), "judged": len(judged),
-        "neither_word": silent, "domains": domains,
-    })  # fmt: skip
+    right = sum(domains[row["id"]] == row["kind"] for row in judged)
+    common.write_json(Path(run) / "routes.json", {"mark": mark, "right": right, "judged": len(judged), "domains": domains})
 
 
 def routing_text(routes):
-    if not routes["judged"]:
-        return "no problem with a known domain"
-    share = percent(routes["right"] / routes["judged"])
-    return f"{share} ({routes['right']}/{routes['judged']}; {routes['neither_word']} answers with neither word)"
+    known = routes["judged"]
+    return f"{percent(routes['right'] / known)} ({routes['right']}/{known})" if known else "no problem with a known domain"
 
 
 def write_routed(run, name, scorers):
@@ -1323,21 +1421,9 @@ def write_routed(run, name, scorers):
         scorer = common.load_scorer(path)
         keys, logits = common.score_run(scorer, run, path)
         parts[domain] = torch.stack([logits, scorer.probability(logits)], 1).tolist()
-    by_key = {key: parts[domains[key[0]]][i] for i, key in enumerate(keys)}
-    rollouts = common.read_rollouts(run)
-    if len(by_key) != len(rollouts) or set(by_key) != set(common.keys_of(rollouts)):
-        common.die(f"{run}: {len(by_key)} vectors for {len(rollouts)} rollouts; run 01_generate.py again")
-    write_scores(run, name, common.keys_of(rollouts), [by_key[key] for key in common.keys_of(rollouts)])
-
-
-def routing_row(run):
-    cells = [run, routing_text(read_routes(run))]
-    if not (Path(run) / "labels.jsonl").is_file():
-        return [*cells, None, None]
-    loaded = load_run(run)
-    ns = sizes_of([loaded])[-1:]
-    rows = [score_row([loaded], ns, name) if name in loaded.scores else None for name in ("routed", "mixed")]
-    return [*cells, *[row and percent(row.accuracy(ns[0])) for row in rows]]
+    rows = [{"id": key[0], "sample": key[1], "pair": parts[domains[key[0]]][i]} for i, key in enumerate(keys)]
+    wanted = common.keys_of(common.read_rollouts(run))
+    write_scores(run, name, wanted, [row["pair"] for row in common.align(rows, wanted, Path(run) / "hidden.pt")])
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -1358,6 +1444,10 @@ def parse_args():
     name = f"{Path(sys.argv[0]).name}{'' if command == 'report' else ' ' + command}"
     parser = argparse.ArgumentParser(name, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.get(command, report_options)(parser.add_argument)
+    if command != "report":
+        parser.add_argument("--device", help="cpu, cuda, cuda:1, mps (default: the GPU if there is one)")
+    if command in ("lora", "route"):
+        parser.add_argument("--model", help="the model's Hub id or folder, where it is no longer where meta.json says")
     args = parser.parse_args(words)
     for option in ("window", "tail", "epochs", "lr", "last_tokens", "limit"):
         if getattr(args, option, None) is not None and getattr(args, option) <= 0:
@@ -1371,29 +1461,27 @@ def report_options(add):
     add("--out", help="folder for report.md and results.json (default: the run, or what the runs have in common)")
     add("--window", type=int, default=common.WINDOW, help="tokens in a confidence window (default %(default)s)")
     add("--tail", type=int, default=common.TAIL, help="tokens in the tail (default %(default)s)")
-    add("--studies", nargs="+", default=[], metavar="JSON", help="what 03_train_scorer.py --study found")
+    add("--studies", nargs="+", default=[], metavar="JSON", help="what 03_train_scorer.py --study wrote: files or folders")
+    add("--latex", action="store_true", help="also tables.tex: all tables with booktabs, the best in bold")
+    add("--plots", action="store_true", help="also PNG figures: curves, reliability, bars; needs matplotlib")
     add("--json", action="store_true", help="a last line of JSON, for programs")
-    add("--latex", action="store_true", help="also tables.tex: the rows of all tables")
-    add("--plots", action="store_true", help="also PNG figures, accuracy against n and reliability; needs matplotlib")
 
 
 def lora_options(add):
     add("run", metavar="RUN_CAL", help="labelled run to learn from; the adapters are kept there, lora@SEED.pt")
     add("--eval", nargs="+", default=[], metavar="RUN", help="runs of the same model to score")
     add("--seed", type=int, nargs="+", default=[32], help="one verifier each; the paper's: 32 42 52 (default 32)")
-    add("--epochs", type=int, default=1, help="passes over the rollouts; the paper: 6 for small sets (default 1)")
-    add("--lr", type=float, default=2e-5, help="highest learning rate; a tiny model needs more (default %(default)g)")
+    add("--epochs", type=int, default=LORA["epochs"], help="over the rollouts; the paper: 6 for small sets (default %(default)s)")
+    add("--lr", type=float, default=LORA["lr"], help="highest learning rate; a tiny model needs more (default %(default)g)")
     add("--last-tokens", type=int, help="of an answer the last this many are read (default 16384; gpt-oss 4096)")
     add("--limit", type=int, help="learn from this many rollouts, drawn at random (default: all)")
-    model_options(add)
 
 
 def prm_options(add):
     add("runs", nargs="+", metavar="RUN", help="run folders")
     add("--prm", required=True, metavar="NAME", help="Hub id or folder; reward_head.pt or Qwen2ForProcessRewardModel")
-    add("--last-tokens", type=int, default=2048, help="of an answer the last this many are read (default %(default)s)")
-    add("--steps", choices=("mean", "min", "last"), default="mean", help="steps to one score (default %(default)s)")
-    device_option(add)
+    add("--last-tokens", type=int, default=PRM["last_tokens"], help="read of an answer, from its end (default %(default)s)")
+    add("--steps", choices=("mean", "min", "last"), default=PRM["steps"], help="steps to one score (default %(default)s)")
 
 
 def route_options(add):
@@ -1401,16 +1489,6 @@ def route_options(add):
     add("--math", nargs="+", required=True, metavar="PT", help="scorers calibrated on maths (several: one a seed)")
     add("--code", nargs="+", required=True, metavar="PT", help="scorers calibrated on code, in the same order")
     add("--mixed", nargs="+", default=[], metavar="PT", help="scorers calibrated on both, to compare with")
-    model_options(add)
-
-
-def model_options(add):
-    add("--model", help="the model's Hub id or folder, where it is no longer where meta.json says")
-    device_option(add)
-
-
-def device_option(add):
-    add("--device", help="cpu, cuda, cuda:1, mps (default: the GPU if there is one)")
 
 
 if __name__ == "__main__":

@@ -816,6 +816,14 @@ def pick_device(name=None):
     return "mps" if torch.backends.mps.is_available() else "cpu"
 
 
+def device_name(device):
+    """What a time is said to be measured on."""
+    import torch
+
+    device = torch.device(device)
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device.type}, {torch.get_num_threads()} threads"
+
+
 def pick_dtype(dtype, device):
     """What transformers takes: "auto" is the type of the model's files, but on a CPU float32; bfloat16 is slow and noisy there."""
     import torch

@@ -12,8 +12,11 @@ import pytest
 import torch
 from conftest import ROOT, make_run
 from safetensors.torch import save_file
+from test_report import refused, run_command
 from test_select import first_dimension_scorer
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -67,24 +70,12 @@ def tiny(tmp_path_factory):
     return save_model(tmp_path_factory.mktemp("models") / "tiny", Qwen3ForCausalLM(Qwen3Config(**SIZE, head_dim=16)))
 
 
-def run_command(*words):
-    """The program inside this process: importing torch anew for every command would be most of the time."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["05_baselines.py", *map(str, words)])
-        verifiers.main()
-
-
-def refused(capsys, *words):
-    with pytest.raises(SystemExit) as end:
-        run_command(*words)
-    assert end.value.code == 2
-    return capsys.readouterr().err
-
-
 # ---------------------------------------------------------------------------------------------------------------------
 # LoRA
 
 LEARN = ["--lr", "1e-2", "--epochs", "10"]  # 48 rollouts: 30 steps
+SCORES = "lora.made_up,epochs=10,lr=0.01@32-32"  # settings that are not the default ones are in the name
+ADAPTERS = "lora,epochs=10,lr=0.01@32.pt"
 
 
 @pytest.fixture(scope="module")
@@ -102,18 +93,17 @@ def scores_of(run, name):
 
 def test_lora_learns_what_is_right(trained):
     _, run = trained
-    rows = scores_of(run, "lora.made_up@32-32")
+    rows = scores_of(run, SCORES)
     labels = np.array([row["label"] for row in common.read_labels(run)]) > 0
     assert common.auroc(labels, np.array([row["score"] for row in rows])) > 0.99
     assert [row["p"] for row in rows] == pytest.approx([1 / (1 + np.exp(-row["score"])) for row in rows], abs=1e-6)
     run_command(run)
     found = {r["method"]: r for r in common.read_json(run / "results.json")["groups"][0]["rows"]}
-    row = found["LoRA verifier (made_up), best-of-N"]
+    row = found["LoRA verifier (made_up,epochs=10,lr=0.01), best-of-N"]
     assert row["accuracy"] == found["oracle"]["accuracy"]
     cost, small = row["cost"], 2 * 16 * (2 * (32 + 32) + 2 * (32 + 16) + 3 * (32 + 48))  # blocks x rank x (in + out of q o, k v, mlp)
     assert cost["trained_parameters"] == small and cost["parameters"] > small
-    assert cost["train_seconds"] > 0 and cost["ms_per_problem"] > 0
-    assert "lora" in (run / "report.md").read_text()
+    assert cost["train_seconds"] > 0 and cost["ms_per_rollout"] > 0 and "lora" in (run / "report.md").read_text()
 
 
 def merged(folder, path):
@@ -127,10 +117,10 @@ def merged(folder, path):
 def test_lora_score_is_the_odds_of_yes(trained, tiny):
     """Each prompt alone through the merged model, from the words of the prompt down."""
     cal, run = trained
-    model, tokenizer = merged(tiny, cal / "lora@32.pt"), AutoTokenizer.from_pretrained(tiny)
+    model, tokenizer = merged(tiny, cal / ADAPTERS), AutoTokenizer.from_pretrained(tiny)
     problems = {row["id"]: row["prompt"] for row in common.read_jsonl(run / "problems.jsonl")}
     yes, no = ord("y") - 33, ord("n") - 33  # the byte alphabet is sorted and begins with "!"
-    for row, score in list(zip(common.read_rollouts(run), scores_of(run, "lora.made_up@32-32")))[:8]:
+    for row, score in list(zip(common.read_rollouts(run), scores_of(run, SCORES)))[:8]:
         text = (f"<|im_start|>user\nDetermine the correctness of the following answer:\nProblem: {problems[row['id']]}\nAnswer: {row['response']}\n"
                 "Is this answer correct (yes/no)?<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n")  # fmt: skip
         with torch.no_grad():
@@ -139,29 +129,36 @@ def test_lora_score_is_the_odds_of_yes(trained, tiny):
         assert score["p"] == pytest.approx(float(logits[[yes, no]].softmax(0)[0]), abs=1e-4)
 
 
-def test_lora_is_not_done_twice(trained, capsys):
+def test_lora_is_not_done_twice_and_other_settings_go_beside_it(trained, capsys):
     cal, run = trained
-    files = [cal / "lora@32.pt", run / "scores" / "lora.made_up@32-32.jsonl"]
-    before = [file.stat().st_mtime_ns for file in files]
+    files = [cal / ADAPTERS, run / "scores" / f"{SCORES}.jsonl"]
+    before = [file.read_bytes() for file in files]
+    written = [file.stat().st_mtime_ns for file in files]
     run_command("lora", cal, "--eval", run, *LEARN)
-    assert [file.stat().st_mtime_ns for file in files] == before and "finished before" in capsys.readouterr().out
+    assert [file.stat().st_mtime_ns for file in files] == written and capsys.readouterr().out.count("finished before") == 2
+    run_command("lora", cal, "--eval", run, "--limit", 20)
+    assert [file.read_bytes() for file in files] == before
+    assert (cal / "lora,limit=20@32.pt").is_file() and len(scores_of(run, "lora.made_up,limit=20@32-32")) == 48
+    run_command(run)
+    found = {r["method"] for r in common.read_json(run / "results.json")["groups"][0]["rows"]}
+    assert {f"LoRA verifier (made_up,{settings}), best-of-N" for settings in ("limit=20", "epochs=10,lr=0.01")} <= found
 
 
 def test_a_killed_training_ends_as_an_uninterrupted_one(trained, tmp_path):
     cal, _ = trained
     again = tmp_path / "32"
     shutil.copytree(cal, again)
-    (again / "lora@32.pt").unlink()
+    (again / ADAPTERS).unlink()
     process = subprocess.Popen([sys.executable, ROOT / "05_baselines.py", "lora", again, *LEARN])
-    partial = again / "lora@32.partial.pt"
+    partial = (again / ADAPTERS).with_suffix(".partial.pt")
     while not partial.exists() and process.poll() is None:
         time.sleep(0.005)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    assert partial.exists() and not (again / "lora@32.pt").exists()
+    assert partial.exists() and not (again / ADAPTERS).exists()
     assert common.load_pt(partial)["done"]["step"] == 20
     run_command("lora", again, *LEARN)
-    whole, resumed = common.load_pt(cal / "lora@32.pt"), common.load_pt(again / "lora@32.pt")
+    whole, resumed = common.load_pt(cal / ADAPTERS), common.load_pt(again / ADAPTERS)
     for name, pair in whole["adapters"].items():
         assert all(torch.equal(a, b) for a, b in zip(pair, resumed["adapters"][name]))
     assert not partial.exists() and whole["cost"]["train_flops"] == resumed["cost"]["train_flops"]
@@ -229,12 +226,27 @@ def test_learning_rate_warms_up_and_falls_to_zero():
     assert max(verifiers.rate_at(step, 1) for step in range(1)) == 1
 
 
-def test_flops_count_dense_and_grouped_products():
-    dense, experts = torch.ones(6, 8, dtype=torch.bfloat16), torch.ones(3, 8, 16, dtype=torch.bfloat16)
-    with verifiers.flop_counter() as counter:
-        dense @ experts[0]
-        torch._grouped_mm(dense, experts, torch.tensor([2, 4, 6], dtype=torch.int32))  # two rows an expert
-    assert counter.get_total_flops() == 2 * (2 * 6 * 8 * 16)
+def test_flops_are_those_of_the_products(tiny):
+    """The formula against torch's own counter, which counts attention over whole squares; and that of a scorer."""
+    model, _ = common.load_model(str(tiny))
+    for trained in (None, True):
+        if trained:
+            adapters = verifiers.add_adapters(model)
+            trained = sum(a.down.numel() + a.up.numel() for a in adapters.values())
+            verifiers.start_training(adapters, None, ROOT / "no such file", {"seed": 1})
+        size, sequences = verifiers.size_of(model), [[1] * 40] * 3
+        with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
+            verifiers.learn_from(model, sequences, [5, 6, 7]) if trained else verifiers.final_states(model, sequences)
+        square = dict(size, attention=size["attention"] * 2 * 40 / 41)
+        head = 2 * 2 * 3 * model.get_output_embeddings().weight.numel()  # left out, as it runs for the last token only
+        first = 2 * 120 * (32 * (32 + 16 + 16) + 3 * 32 * 16)  # the gradient for the embeddings, which nobody needs
+        counted = counter.get_total_flops() + (first - head if trained else 0)
+        assert verifiers.flops(square, [40] * 3, trained) == pytest.approx(counted)
+    experts = Qwen3MoeConfig(**SIZE, head_dim=16, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16)
+    whole, used = Qwen3MoeForCausalLM(experts), 2 * 2 * (3 * 32 * 16)  # layers x experts used x weights of one
+    attention, router = 2 * (2 * 32 * 32 + 2 * 32 * 16), 2 * 4 * 32
+    assert verifiers.size_of(whole)["used"] == used + attention + router
+    assert verifiers.flops({"used": 10, "attention": 0}, [1], trained=10) == 60  # all weights of a scorer are trained
 
 
 def test_prompts_ask_for_the_word_at_once():
@@ -287,6 +299,7 @@ def test_yes_and_no_must_differ():
 def test_scoring_goes_on_where_it_was_killed(tmp_path):
     run, seen = make_run(tmp_path / "run", problems=10, n=4), []
     encode = lambda problem, response: [*f"{problem['id']} {response}".encode()]
+    size = {"used": 1, "attention": 0}
 
     def judge(batch, stop=10**9):
         if len(seen) + len(batch) > stop:
@@ -295,12 +308,14 @@ def test_scoring_goes_on_where_it_was_killed(tmp_path):
         return [(float(sum(ids)), 0.5) for ids in batch]
 
     with pytest.raises(KeyboardInterrupt):
-        verifiers.score_rollouts(run, "it", "mark", encode, lambda batch: judge(batch, 20), {}, at_once=8)
+        verifiers.score_rollouts(run, "it", "mark", encode, lambda batch: judge(batch, 20), size, at_once=8)
     assert len(seen) == 16 and not (run / "scores" / "it.jsonl").exists()
-    verifiers.score_rollouts(run, "it", "mark", encode, judge, {"parameters": 1}, at_once=8)
+    verifiers.score_rollouts(run, "it", "mark", encode, judge, size, at_once=8)
     rollouts = common.read_rollouts(run)
     assert len(seen) == 40 and not list((run / "scores").glob("*partial*"))
     assert [row["score"] for row in scores_of(run, "it")] == [sum(f"{row['id']} {row['response']}".encode()) for row in rollouts]
+    cost = common.read_json(run / "scores" / "it.cost.json")
+    assert cost["flops_per_rollout"] == 2 * np.mean([len(f"{row['id']} {row['response']}") for row in rollouts]) and cost["ms_per_rollout"] > 0
     assert verifiers.is_scored(run, "it", "mark") and not verifiers.is_scored(run, "it", "another mark")
 
 
@@ -321,14 +336,14 @@ def test_prm_with_a_head_on_the_last_token(tmp_path):
     tokenizer, model = AutoTokenizer.from_pretrained(prm), AutoModelForCausalLM.from_pretrained(prm, dtype=torch.float32)
     head = torch.load(prm / "reward_head.pt")
     prompts = {row["id"]: row["prompt"] for row in common.read_jsonl(run / "problems.jsonl")}
-    for row, score in zip(common.read_rollouts(run), scores_of(run, "prm.Final-1.5B")):
+    for row, score in zip(common.read_rollouts(run), scores_of(run, "prm.Final-1.5B,last_tokens=6")):
         ids = tokenizer(prompts[row["id"]] + "\n" + row["response"][-6:], return_tensors="pt")
         with torch.no_grad():
             state = model(**ids, output_hidden_states=True).hidden_states[-1][0, -1]
         assert score["p"] == pytest.approx(float((head["weight"] @ state + head["bias"]).sigmoid()), abs=1e-5)
         assert 1 / (1 + np.exp(-score["score"])) == pytest.approx(score["p"], abs=1e-6)
-    cost = common.read_json(run / "scores" / "prm.Final-1.5B.cost.json")
-    assert cost["parameters"] == sum(p.numel() for p in model.parameters()) and cost["ms_per_problem"] > 0
+    cost = common.read_json(run / "scores" / "prm.Final-1.5B,last_tokens=6.cost.json")
+    assert cost["parameters"] == sum(p.numel() for p in model.parameters()) and cost["ms_per_rollout"] > 0
 
 
 def make_step_prm(folder, drop=()):
@@ -357,7 +372,7 @@ def test_prm_with_a_score_at_each_step(tmp_path, how):
     tokenizer = AutoTokenizer.from_pretrained(prm)
     prompts = {row["id"]: row["prompt"] for row in common.read_jsonl(run / "problems.jsonl")}
     answers = ["one<extra_0>two <extra_0>\nthree<extra_0>", "<extra_0>"] + [row["response"] + "<extra_0>" for row in rows[2:]]
-    for row, answer, score in zip(rows, answers, scores_of(run, "prm.Steps-7B")):
+    for row, answer, score in zip(rows, answers, scores_of(run, "prm.Steps-7B" + ("" if how == "mean" else f",steps={how}"))):
         text = f"<|im_start|>user\n{prompts[row['id']]}<|im_end|>\n<|im_start|>assistant\n{answer}<|im_end|>\n"
         ids = tokenizer(text, return_tensors="pt")["input_ids"]
         with torch.no_grad():
@@ -383,7 +398,7 @@ def test_bad_prms_get_one_line(tmp_path, tiny, capsys):
 
 
 def train_router(folder, texts, steps=60):
-    """A tiny model that says math or code, and then goes on talking until it is stopped."""
+    """A tiny model that says math or code."""
     torch.manual_seed(0)
     tokenizer, model = make_tokenizer(), Qwen3ForCausalLM(Qwen3Config(**SIZE, head_dim=16))
     rows = []
@@ -417,27 +432,25 @@ def test_each_problem_goes_to_the_scorer_of_its_domain(tmp_path, capsys):
             assert [row["score"] for row in rows] == pytest.approx((factor * vector).tolist(), abs=1e-5)
             assert [row["p"] for row in rows] == pytest.approx((1 / (1 + np.exp(-factor * vector))).tolist(), abs=1e-5)
         routes = common.read_json(run / "routes.json")
-        assert routes["right"] == routes["judged"] == 6 and routes["neither_word"] == 0
-    assert capsys.readouterr().out.count("100.0 (6/6; 0 answers with neither word)") == 2
+        assert routes["right"] == routes["judged"] == 6
+    assert capsys.readouterr().out.count("domains right %: 100.0 (6/6)") == 2
     common.write_json(code / "meta.json", common.read_meta(code) | {"dataset": "made_up_code"})
     run_command(maths, code, "--out", tmp_path / "both")
     text = (tmp_path / "both" / "report.md").read_text()
-    assert "SCaTR, routed by domain" in text and "SCaTR mixed" in text and "100.0 (6/6" in text
+    assert "SCaTR, routed by domain" in text and "SCaTR, mixed domains" in text and "100.0 (6/6)" in text
 
 
-def test_a_model_that_says_neither_word_is_counted(tiny, tmp_path):
-    """Its problems go where it leans: to the likelier of the two words."""
+def test_a_domain_is_the_likelier_first_word(tiny, tmp_path):
     run = make_run(tmp_path / "run", problems=5, model=str(tiny))
     scorer = first_dimension_scorer(tmp_path / "first.pt")
     run_command("route", run, "--math", scorer, "--code", scorer)
-    routes = common.read_json(run / "routes.json")
-    assert routes["neither_word"] == 5 and set(routes["domains"]) == {f"p{i}" for i in range(5)}
+    domains = common.read_json(run / "routes.json")["domains"]
     model, tokenizer = common.load_model(str(tiny))
     for i in range(5):
         ids = verifiers.direct_prompt(tokenizer, verifiers.ROUTER.format(problem=f"What is {i}?"))
         with torch.no_grad():
             logits = model(torch.tensor([ids])).logits[0, -1]
-        assert routes["domains"][f"p{i}"] == ("math" if logits[ord("m") - 33] >= logits[ord("c") - 33] else "code")
+        assert domains[f"p{i}"] == ("math" if logits[ord("m") - 33] >= logits[ord("c") - 33] else "code")
 
 
 def test_routing_pairs_its_scorers(tmp_path, tiny, capsys):
