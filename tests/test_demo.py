@@ -1,6 +1,7 @@
 """The demo's problems and its model: made again to the byte, held out by meaning, loadable, small, often right."""
 
 import json
+import os
 import random
 import re
 import subprocess
@@ -8,12 +9,15 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+import common
 from demo import make_demo
 from sandbox_exec import Pool
 
 DEMO = Path(make_demo.__file__).parent
+REAL = ["word_a", "word_b", "func_a", "func_b"]
 FAMILIES = list(make_demo.FAMILIES)
 
 
@@ -31,10 +35,10 @@ def tokenizer():
     return AutoTokenizer.from_pretrained(DEMO / "model")
 
 
-def test_the_script_makes_the_same_problem_files(tmp_path):
-    command = [sys.executable, DEMO / "make_demo.py", "--problems-only", "--out", tmp_path]
-    subprocess.run(command, check=True)
-    for family in FAMILIES:
+@pytest.mark.parametrize("command, families", [(["make_demo.py", "--problems-only"], FAMILIES), (["make_real.py"], REAL)])
+def test_the_scripts_make_the_same_problem_files(command, families, tmp_path):
+    subprocess.run([sys.executable, DEMO / command[0], *command[1:], "--out", tmp_path], check=True)
+    for family in families:
         assert (tmp_path / f"{family}.jsonl").read_bytes() == (DEMO / f"{family}.jsonl").read_bytes(), family
 
 
@@ -123,3 +127,40 @@ def test_rollouts_end_and_some_are_right(family, model, tokenizer):
     ends = [f"\n\\boxed{{{row['answer']}}}" if "answer" in row else f"\n{row['solution']}\n```" for row in some]
     right = sum(answer.endswith(end) for answer, end in zip(answers, ends))
     assert right >= 12, (family, right)
+
+
+@pytest.mark.parametrize("kind, problems", [("word", 200), ("func", 150)])
+def test_the_real_models_problems_are_right_and_apart(kind, problems, run_script):
+    """All references pass, all stubs fail, and no sum or function of one file is in the other."""
+    a, b = ({row["solution"].split("return ")[-1] for row in rows(f"{kind}_{half}")} for half in "ab")
+    assert len(a) == len(b) == problems and not a & b
+    for half in "ab":
+        done = run_script("02_label.py", DEMO / f"{kind}_{half}.jsonl", "--self-check", "--json")
+        checked = json.loads(done.stdout.splitlines()[-1])
+        assert (checked["answers"] + checked["solutions"], checked["failures"]) == (problems, 0), checked
+
+
+@pytest.mark.skipif("SCATR_REAL_MODEL" not in os.environ, reason="SCATR_REAL_MODEL names no folder of SmolLM2-135M-Instruct")
+def test_the_five_steps_on_a_real_model(tmp_path):
+    """run_all.sh on a few problems: some answers are right, the vectors are those of a forward pass of transformers."""
+    model = Path(os.environ["SCATR_REAL_MODEL"]).resolve()
+    small = {"N": "4", "LIMIT": "12", "SEEDS": "32", "FLAGS_03": "--configs 2", "OUT": str(tmp_path)}
+    small |= {"FLAGS_01": "--temperature .7 --top-k 40 --max-new-tokens 48"}
+    small |= {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    sets = [DEMO / "word_a.jsonl", DEMO / "word_b.jsonl"]
+    done = subprocess.run(["bash", DEMO.parent / "run_all.sh", model, *sets], env=os.environ | small, text=True, capture_output=True)
+    assert done.returncode == 0 and "oracle" in done.stdout, done.stdout + done.stderr
+    run = tmp_path / model.name / "word_b" / "32"
+    rollouts = common.read_rollouts(run)
+    labels = [row["label"] for row in common.read_labels(run, common.keys_of(rollouts))]
+    assert len(labels) == 48 and 5 <= sum(labels) <= 43, sum(labels)
+    assert (run / "selected.jsonl").exists() and list((run / "scores").glob("scatr.word_a@32-32.jsonl"))
+    hidden, tokens = common.load_pt(run / "hidden.pt"), common.load_pt(run / "tokens.pt")
+    problems = {problem["id"]: problem for problem in common.read_jsonl(run / "problems.jsonl")}
+    reference, tokenizer = common.load_model(str(model))
+    for at in (0, 17, 40):
+        ids = tokens["ids"][tokens["offsets"][at] : tokens["offsets"][at + 1]].tolist()
+        prompt = common.encode_prompt(tokenizer, problems[rollouts[at]["id"]])
+        states = reference(torch.tensor([prompt + ids]), output_hidden_states=True).hidden_states
+        theirs, ours = states[-2][0, -1].float(), hidden["hidden"][at, hidden["vectors"].index("penultimate/eos")].float()
+        assert torch.cosine_similarity(theirs, ours, dim=0) > 0.9999
