@@ -7,22 +7,25 @@
     python 05_baselines.py route RUN --math M.pt --code C.pt    the model names a problem's domain, its scorer picks
 
 The first two read rollouts.jsonl, labels.jsonl and scores/*.jsonl of each run, print one short table and write report.md
-(the rest, for people) and results.json (for programs). The others write scores/NAME.jsonl, and NAME.cost.json with what it
-cost beside it: rows of the next report.
+(the rest, for people) and results.json (for programs). The others write scores/NAME.jsonl, and what it cost into
+NAME.cost.json beside it: rows of the next report.
 
 A row for your own scorer: drop scores/NAME.jsonl into the run, {"id", "sample", "score"} a line, higher is better, with
 "p" in [0, 1] beside it if votes may use it as a weight.
 
-Runs of one model and data set are repetitions. A score file METHOD.CALSET@CALRUN-SEED.jsonl is one of its method's: a row is
-the mean over calibration runs x evaluation runs x scorer seeds, ± its standard deviation (ddof=1) over those of the three
-that vary for this row. A folder `greedy` beside a run (01_generate.py --greedy, labelled) is a row too.
+Runs of one model and data set are repetitions. A score file METHOD.CALSET@CALRUN-SEED.jsonl is one of its method's: a
+row is the mean over evaluation runs x calibration runs x scorer seeds, ± its standard deviation (ddof=1) over those of
+the three that vary for this row ("over"). A folder `greedy` beside a run (01_generate.py --greedy, labelled) is a row.
 
-What the numbers are. Random, best-of-n by any score and oracle at n < N rollouts: the exact expectation over all n-subsets;
-votes: exact where these are few, else the mean over seeded random ones with its standard error. Tied answers share the credit
-of a majority. Delta: points above the best confidence rule, of the paper's 20 and of all 28, picked with hindsight on these
-labels (which favours it), with a paired bootstrap interval over problems. "Gap closed": Delta as a share of the distance from
-that rule to the oracle, a dash where that is under two problems. "Cut": the share of a row's picks that ended at the length
-limit. A problem with a label that could not be judged is left out of all rows alike.
+What the numbers are. Random, best-of-n by any score and oracle at n < N rollouts: the exact expectation over all
+n-subsets; votes: exact where these are few, else the mean over seeded random ones with its standard error. Tied answers
+share the credit of a majority. Δ: points above the best confidence rule, of the paper's 20 and of all 28, picked with
+hindsight on these labels (which favours it), with a paired bootstrap interval over problems. Gap closed: Δ as a share of
+the distance from that rule to the oracle, a dash where this is under two problems; in the summary both are to the
+paper's. Cut: the share of a row's picks (random: of all rollouts) that ended at the length limit. A problem with a label
+that could not be judged is in no row. FLOPs are computed, all by one formula: forward 2 a weight and token and 4 a pair
+of tokens, layer and attention dimension; training twice that, and 2 a token and trained weight; nothing for what is
+computed again to save memory. Minutes and ms are measured, on the device named.
 """
 
 import argparse
@@ -92,9 +95,8 @@ def load_run(path, window=common.WINDOW, tail=common.TAIL, skipped=()):
         return array
 
     groups = spread([-1 if row.get("group") is None else row["group"] for row in labels], -1).astype(int)
-    right, cut = spread([row["label"] or 0 for row in labels]), [row.get("finish") == "length" for row in rollouts]
-    lengths = [row["n_tokens"] for row in rollouts]
-    valid = spread([1] * len(keys)) > 0
+    right, valid = spread([row["label"] or 0 for row in labels]), spread([1] * len(keys)) > 0
+    lengths, cut = zip(*[(row["n_tokens"], row.get("finish") == "length") for row in rollouts])
     run = Run(path, meta, list(places), valid, right, groups, spread(lengths), spread(cut))
     add_confidence(run, rollouts, spread, window, tail)
     run.scores |= {"longest": {"": spread(lengths, -np.inf)}, "shortest": {"": spread(np.negative(lengths), -np.inf)}}
@@ -122,7 +124,7 @@ def add_confidence(run, rollouts, spread, window, tail):
     for rule in RULES:
         sign = -1 if rule.split("/")[0] in common.LOWER_IS_BETTER else 1
         column = np.array([math.nan if value[rule] is None else sign * value[rule] for value in values])
-        lowest = np.fmin.reduce(column, initial=0)  # a rollout without tokens has no statistic: it ranks below all others
+        lowest = np.fmin.reduce(column, initial=0)  # below all others ranks a rollout without tokens: it has none
         run.scores[rule] = {"": spread(np.nan_to_num(column, nan=lowest - 1), -np.inf)}
 
 
@@ -172,15 +174,16 @@ def pick_random(run, n):
 def pick_oracle(run, n):
     """1 - the chance that an n-subset holds no right answer."""
     pairs = zip(run.valid.sum(1).tolist(), run.labels.sum(1).astype(int).tolist())
-    return np.array([1 - math.comb(total - right, min(n, total)) / math.comb(total, min(n, total)) for total, right in pairs])
+    missed = [math.comb(total - right, min(n, total)) / math.comb(total, min(n, total)) for total, right in pairs]
+    return 1 - np.array(missed)
 
 
 def pick_by_vote(run, ballot, scores, n):
-    """[2, S, P]: is what S subsets of n rollouts pick right, and is it cut: all subsets where they are few, else SUBSETS."""
+    """[2, S, P]: is what S subsets of n rollouts pick right, is it cut; all subsets if they are few, else SUBSETS."""
     found = []
     for columns in subsets_of(run, n):
-        groups, some, valid, labels, cut = (np.take_along_axis(array, columns, 1)
-                                            for array in (run.groups, scores, run.valid, run.labels, run.cut))  # fmt: skip
+        whole = (run.groups, scores, run.valid, run.labels, run.cut)
+        groups, some, valid, labels, cut = (np.take_along_axis(array, columns, 1) for array in whole)
         chosen = ballot(groups, some, valid)
         found.append([(labels * chosen).sum(1), (cut * chosen).sum(1)])
     return np.swapaxes(found, 0, 1)
@@ -201,7 +204,7 @@ def subsets_of(run, n):
     return np.sort(np.argsort(np.where(run.valid, noise, 2), -1)[:, :, :n], -1)  # padding is drawn last
 
 
-# Ballots: (groups, scores, valid), each [P, n] -> [P, n], each rollout's share of the pick: 1 for a single winner, else 0
+# Ballots: (groups, scores, valid), each [P, n] -> [P, n], a rollout's share of the pick: 1 for a single winner, else 0
 
 
 def majority(groups, scores, valid):
@@ -228,22 +231,27 @@ def top_share(share):
     return lambda scores, valid: np.where(valid & kept(scores, valid), scores, 0)
 
 
+borda = lambda scores, valid: (valid.sum(-1, keepdims=True) - rank_of(scores)) * valid
+
 # name: (the score it uses, its ballot)
 VOTES = {
     "majority vote": ("mean/tail", majority),
-    "Borda vote, self-certainty": ("self_certainty/avg", weighted(lambda scores, valid: (valid.sum(-1, keepdims=True) - rank_of(scores)) * valid)),
+    "Borda vote, self-certainty": ("self_certainty/avg", weighted(borda)),
     "top 10% by confidence, vote": ("mean/tail", weighted(top_share(0.1))),
     "top 90% by confidence, vote": ("mean/tail", weighted(top_share(0.9))),
     "confidence-weighted vote": ("mean/tail", weighted(top_share(1.0))),
 }
+MINOR = [*VOTES][1:-1]  # not in the short tables
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Rows of the table
 
 KINDS = ("random", "greedy", "length", "confidence", "scorer", "vote", "oracle")  # in the table's order
 # what score files are called before the dot, in the table's order; other people's come before them
-FAMILIES = {"logistic": "logistic regression", "lora": "LoRA verifier", "prm": "PRM", "routed": "SCaTR, routed by domain",
-            "mixed": "SCaTR, mixed domains", "scatr": "SCaTR", "scatr+": "SCaTR+"}  # fmt: skip
+FAMILIES = {
+    "logistic": "logistic regression", "lora": "LoRA verifier", "prm": "PRM", "routed": "SCaTR, routed by domain",
+    "mixed": "SCaTR, mixed domains", "scatr": "SCaTR", "scatr+": "SCaTR+",
+}  # fmt: skip
 CALIBRATED = ("logistic", "lora", "scatr", "scatr+")  # FAMILY.CALIBRATION SET
 
 
@@ -267,7 +275,8 @@ class Row:
 
     def spread(self, n):
         """Standard deviation over runs, None for a single one."""
-        return float(np.std([curve[n].mean() for curve in self.curves.values()], ddof=1)) if len(self.curves) > 1 else None
+        means = [curve[n].mean() for curve in self.curves.values()]
+        return float(np.std(means, ddof=1)) if len(means) > 1 else None
 
 
 def sizes_of(runs):
@@ -286,13 +295,15 @@ def make_rows(runs, greedy=()):
     for method in set.intersection(*[set(run.scores) for run in runs]):
         rows.append(score_row(runs, ns, method))
         if votable and all(method in run.p for run in runs):  # p ranks as the score does
-            rows.append(vote_row(runs, ns, f"{label_of(method)}, weighted vote", method, weighted(lambda p, valid: p * valid), "p"))
+            name, ballot = f"{label_of(method)}, weighted vote", weighted(lambda p, valid: p * valid)
+            rows.append(vote_row(runs, ns, name, method, ballot, "p"))
     for row in rows:
         row.tokens = mean_of([run.tokens.sum(1).mean() for run in runs])
     if greedy:
-        right, cut = np.array([row["label"] for row in greedy], dtype=float), [row.get("finish") == "length" for row in greedy]
-        tokens = mean_of([row["n_tokens"] for row in greedy])
-        rows.append(Row("greedy", "greedy", {(0, "", ""): {n: right for n in ns}}, cut=float(np.mean(cut)), tokens=tokens))
+        facts = [(row["label"], row.get("finish") == "length", row["n_tokens"]) for row in greedy]
+        right, cut, tokens = np.array(facts, dtype=float).T
+        curves = {(0, "", ""): dict.fromkeys(ns, right)}
+        rows.append(Row("greedy", "greedy", curves, "", cut.mean().item(), tokens.mean().item()))
     return sorted(rows, key=row_order)
 
 
@@ -328,11 +339,13 @@ def score_row(runs, ns, method):
     means = {key: mean_of([q[key] for q in quality]) for key in quality[0]}
     kind = "confidence" if method in RULES else "length" if method in LENGTHS else "scorer"
     name = f"{label_of(method)}, best-of-N" if kind == "scorer" else method
-    return Row(name, kind, curves, method, mean_of(cut), quality=means | {"reliability": bins.tolist() if bins.any() else None})
+    means["reliability"] = bins.tolist() if bins.any() else None
+    return Row(name, kind, curves, method, mean_of(cut), quality=means)
 
 
 def vote_row(runs, ns, name, method, ballot, of="scores"):
-    picks = {key: {n: pick_by_vote(run, ballot, scores, n) for n in ns} for key, run, _, scores in files_of(runs, method, of)}
+    files = files_of(runs, method, of)
+    picks = {key: {n: pick_by_vote(run, ballot, scores, n) for n in ns} for key, run, _, scores in files}
     curves = {key: {n: right.mean(0) for n, (right, _) in pick.items()} for key, pick in picks.items()}
     sampled = [n for n in ns if not all(has_few_subsets(run, n) for run in runs)]
     errors = {n: mean_of([subset_error(pick[n][0]) for pick in picks.values()]) for n in sampled}
@@ -352,7 +365,7 @@ def mean_of(values):
 
 
 def score_quality(run, scores, p=None):
-    """How good scores are as such: ranking over all rollouts, ranking inside a problem, calibration of probabilities."""
+    """How good scores are as such: ranking of all rollouts, and inside a problem, and calibration of probabilities."""
     right = run.labels[run.valid] > 0
     error = None if p is None else calibration_error(right, p[run.valid])
     return {"auroc": common.auroc(right, scores[run.valid]), "auroc_within": auroc_within(run, scores), "ece": error}
@@ -425,11 +438,14 @@ def add_costs(results, members):
             result["made_by"] = sorted({cost["command"] for cost in costs if "command" in cost})
 
 # ---------------------------------------------------------------------------------------------------------------------
-# The paper's numbers (Shyamal et al., SCaTR; tables "Best-of-N results for math domain" and "for coding domain", and, for
+# The paper's numbers (Shyamal et al., SCaTR; tables "Best-of-N results for math domain" and "for coding domain"; for
 # Qwen2.5-14B, "Comparison of SCaTR with ReasonFlux models"). It says AIME; its released problems are those of 2025.
 
-PAPER_COLUMNS = ("SCaTR", "best of the paper's 20", "LoRA verifier", "PRM (ReasonFlux-PRM-1.5B)", "SCaTR, weighted vote",
-                 "oracle", "PRM (ReasonFlux-PRM-7B)")  # fmt: skip
+PAPER_COLUMNS = (
+    "SCaTR", "best of the paper's 20", "LoRA verifier", "PRM (ReasonFlux-PRM-1.5B)", "SCaTR, weighted vote", "oracle",
+    "PRM (ReasonFlux-PRM-7B)",
+)  # fmt: skip
+PAPER_GAP = ("SCaTR", "best of the paper's 20", "oracle")
 PAPER = """\
 gpt-oss-20b math500 aime25: 89.8±2.9 93.3±0.0 94.8±2.4 92.2±1.9 94.0±1.3 97.8
 gpt-oss-20b aime25 math500: 95.0±0.5 94.6±0.9 94.8±0.3 95.5±0.3 96.1±0.3 97.7
@@ -470,7 +486,8 @@ class Table:
     bold: set = frozenset()  # (row, column) of the best
 
     def markdown(self):
-        cells = [[f"**{cell}**" if (i, j) in self.bold else cell for j, cell in enumerate(row)] for i, row in enumerate(self.rows)]
+        mark = lambda place, cell: f"**{cell}**" if place in self.bold else cell
+        cells = [[mark((i, j), cell) for j, cell in enumerate(row)] for i, row in enumerate(self.rows)]
         return f"### {self.title}\n\n{common.markdown_table(self.header, cells)}"
 
     def latex(self):
@@ -480,8 +497,8 @@ class Table:
         mark = lambda place, cell: rf"\textbf{{{escape(cell)}}}" if place in self.bold else escape(cell)
         header, *body = [" & ".join(mark((i, j), cell) for j, cell in enumerate(row)) + r" \\"
                          for i, row in enumerate([self.header, *self.rows], -1)]  # fmt: skip
-        begin = rf"\begin{{tabular}}{{l{'r' * (len(self.header) - 1)}}}"
-        return "\n".join([f"% {self.title}", begin, r"\toprule", header, r"\midrule", *body, r"\bottomrule", r"\end{tabular}", ""])
+        begin = [f"% {self.title}", rf"\begin{{tabular}}{{l{'r' * (len(self.header) - 1)}}}", r"\toprule"]
+        return "\n".join([*begin, header, r"\midrule", *body, r"\bottomrule", r"\end{tabular}", ""])
 
 
 def percent(value, digits=1):
@@ -499,14 +516,6 @@ def with_spread(result):
 def number(value, unit=1):
     """Three digits, none after the point above a hundred."""
     return value and (f"{value / unit:,.0f}" if value >= 100 * unit else f"{value / unit:.3g}")
-
-
-def short(count):
-    """1500000 -> 1.5M"""
-    if count is None:
-        return None
-    size, unit = next((size, unit) for size, unit in ((1e9, "B"), (1e6, "M"), (1e3, "k"), (0, "")) if count >= size)
-    return f"{count / (size or 1):.3g}{unit}"
 
 
 def best_of(rows, columns):
@@ -531,8 +540,8 @@ def methods_table(results):
         count, gains = f"{r['correct']:.1f}/{r['problems']}".replace(".0/", "/"), []
         for reference, to in r["against"].items():
             closed = (percent(to["gap_closed"], 0) or "–") if r["kind"] in ("scorer", "vote") else None
-            own = reference in r["best_of"]
-            gains += [None] * 3 if own else [points(to["delta"]), f"[{percent(to['low'])}, {percent(to['high'])}]", closed]
+            gain = [points(to["delta"]), f"[{percent(to['low'])}, {percent(to['high'])}]", closed]
+            gains += [None] * 3 if reference in r["best_of"] else gain
         rows.append([name, with_spread(r), r["over"], count, *gains, percent(r["cut"]), number(r["tokens"])])
     header = ["method", "accuracy %", "over", "right/problems"]
     header += [name for reference in REFERENCES for name in (f"Δ to {reference}", "95% interval", "gap closed %")]
@@ -558,7 +567,8 @@ def confidence_table(results):
         rules = [by_name[f"{name}/{way}"] for way in common.AGGREGATIONS]
         rows.append([name, *map(with_spread, rules), percent(mean_of([r["cut"] for r in rules]))])
     best = {(RULES.index(r["method"]) // 4, RULES.index(r["method"]) % 4 + 1) for r in results if r["best_of"]}
-    return Table("Confidence rules: the paper's five statistics, and two more", ["rule", *common.AGGREGATIONS, "cut %"], rows, best)
+    header = ["statistic", *common.AGGREGATIONS, "cut %"]
+    return Table("Confidence rules: the paper's five statistics, and two more", header, rows, best)
 
 
 def cost_table(results):
@@ -567,21 +577,24 @@ def cost_table(results):
     scatr = next((r["cost"] for r in rows if r["scores"].startswith("scatr.")), dict.fromkeys(COSTS))
     for r in rows:
         cost, same = r["cost"], r["cost"]["device"] and r["cost"]["device"] == scatr.get("device")
-        ratios = [cost[key] and scatr[key] and f"{number(cost[key] / scatr[key])}×" for key in COSTS[3:]]
-        of_training, of_time, of_flops = ratios
-        each = cost["ms_per_rollout"]
+        more = {key: cost[key] and scatr[key] and f"{number(cost[key] / scatr[key])}×" for key in COSTS}
+        ms = cost["ms_per_rollout"]
         cells.append([
-            label_of(r["scores"]), short(cost["parameters"]), short(cost["trained_parameters"]), number(cost["train_seconds"], 60),
-            number(cost["train_flops"], 1e12), of_training, number(each), number(each and each * cost["rollouts"]),
-            of_time if same else "–", number(cost["flops_per_rollout"], 1e6), of_flops, cost["device"] or "–", with_spread(r), percent(r["cut"]),
+            label_of(r["scores"]), number(cost["parameters"]), number(cost["trained_parameters"]),
+            number(cost["train_seconds"], 60), number(cost["train_flops"], 1e12), more["train_flops"],
+            number(ms), number(ms and ms * cost["rollouts"]), more["ms_per_rollout"] if same else "–",
+            number(cost["flops_per_rollout"], 1e6), more["flops_per_rollout"],
+            cost["device"] or "–", with_spread(r), percent(r["cut"]),
         ])  # fmt: skip
-    header = ["cost", "parameters", "trained", "training min", "training TFLOPs", "× SCaTR's", "ms a rollout", "ms a problem",
-              "× SCaTR's", "MFLOPs a rollout", "× SCaTR's", "measured on", "accuracy %", "cut %"]  # fmt: skip
+    header = [
+        "cost", "parameters", "trained", "training min", "training TFLOPs", "× SCaTR's", "ms a rollout", "ms a problem",
+        "× SCaTR's", "MFLOPs a rollout", "× SCaTR's", "measured on", "accuracy %", "cut %",
+    ]  # fmt: skip
     return Table("Costs: minutes and ms measured on the device named, FLOPs computed", header, cells)
 
 
 def pairs_of(groups):
-    """(group, calibration set, {role: its row}) for each set that a scorer of the group was calibrated on, or for none."""
+    """(group, calibration set, {role: its row}) for each set that a scorer was calibrated on, or once without."""
     for group in groups:
         split = [(r, *r["scores"].partition(".")[::2]) for r in group["rows"]]
         for wanted in sorted({calibration for _, family, calibration in split if family in CALIBRATED}) or [""]:
@@ -592,7 +605,7 @@ def pairs_of(groups):
                     roles |= {f"best of {name}": r for name in r["best_of"]}
                 elif family in CALIBRATED and calibration == wanted and (not vote or "scatr" in family):
                     roles[FAMILIES[family] + vote] = r
-                elif family not in CALIBRATED and not vote and r["kind"] != "length" and r["method"] not in [*VOTES][1:-1]:
+                elif family not in CALIBRATED and not vote and r["kind"] != "length" and r["method"] not in MINOR:
                     roles[r["method"].removesuffix(", best-of-N")] = r
             yield group, wanted, roles
 
@@ -607,20 +620,21 @@ def summary_table(groups):
     """A row for each model, data set and calibration set, as in the paper; its own numbers below where it has them."""
     pairs, rows, names = [*pairs_of(groups)], [], all_roles(pairs_of(groups))
     for group, calibration, roles in pairs:
-        theirs, own = paper_numbers(group["model"], calibration, group["dataset"]), roles.get("SCaTR") or roles.get("LoRA verifier")
+        theirs = paper_numbers(group["model"], calibration, group["dataset"])
+        own = roles.get("SCaTR") or roles.get("LoRA verifier")
         names += [name for name in theirs if name not in names]
-        to = own and own["against"]["the paper's 20"]
-        gains = [points(to["delta"]), percent(to["gap_closed"]) or "–"] if to else [None, None]
-        ours = {name: with_spread(r) for name, r in roles.items()}
-        rows.append((group["model"], calibration, group["dataset"], ours, [own and own["over"], *gains, percent(group["cut"])]))
+        ours, to = {name: with_spread(r) for name, r in roles.items()}, own and own["against"]["the paper's 20"]
+        gains = [own["over"], points(to["delta"]), percent(to["gap_closed"]) or "–"] if own else [None] * 3
+        rows.append(([group["model"], calibration, group["dataset"]], ours, [*gains, percent(group["cut"])]))
         if theirs:
-            value = [float(theirs[name].split()[0]) if name in theirs else math.nan for name in ("SCaTR", "best of the paper's 20", "oracle")]
-            delta, gap = value[0] - value[1], value[2] - value[1]
-            gains = [None, None] if math.isnan(gap) else [f"{delta:+.1f}", f"{100 * delta / gap:.1f}"]
-            rows.append(("the paper", calibration, group["dataset"], theirs, ["3 cal × 3 seeds", *gains, None]))
-    cells = [[*row[:3], *map(row[3].get, names), *row[4]] for row in rows]
+            scatr, best, oracle = (float(theirs.get(name, "nan").split()[0]) for name in PAPER_GAP)
+            gains = [f"{scatr - best:+.1f}", f"{100 * (scatr - best) / (oracle - best):.1f}"]
+            rest = ["9 runs", *([None, None] if math.isnan(best) else gains), None]
+            rows.append((["the paper", calibration, group["dataset"]], theirs, rest))
+    cells = [[*sets, *map(found.get, names), *rest] for sets, found, rest in rows]
     own = [i for i, name in enumerate(names, 3) if name != "oracle"]
-    return Table("Summary", ["model", "calibration set", "test", *names, "over", "Δ", "gap closed %", "cut %"], cells, best_of(cells, own))
+    header = ["model", "calibration set", "test", *names, "over", "Δ", "gap closed %", "cut %"]
+    return Table("Summary", header, cells, best_of(cells, own))
 
 
 def draw(columns):
@@ -629,16 +643,19 @@ def draw(columns):
 
 
 def screen(groups):
-    """The short table: a method a row, two columns a pair of sets; in as many blocks of WIDTH columns as the pairs need."""
+    """The short table: a method a row, two columns a pair of sets; in as many blocks of WIDTH columns as they need."""
     pairs = [*pairs_of(groups)]
-    names, several = all_roles(pairs), len({group["model"] for group in groups}) > 1
-    first, blocks = ["picks by", *names, "cut at the length limit"], []
+    names, several, blocks = all_roles(pairs), len({group["model"] for group in groups}) > 1, []
+    first = ["picks by", *names, "cut at the length limit"]
     for group, calibration, roles in pairs:
-        title = (f"{group['model']}: " if several else "") + (f"{calibration} → " if calibration else "") + group["dataset"]
-        gains = ["/".join(points(to["delta"]) for to in roles[name]["against"].values()) if name in roles else None for name in names]
+        title = f"{calibration} → {group['dataset']}" if calibration else group["dataset"]
+        gains = {name: "/".join(points(to["delta"]) for to in r["against"].values()) for name, r in roles.items()}
+        ours = {name: with_spread(r) for name, r in roles.items()}
         theirs = paper_numbers(group["model"], calibration, group["dataset"])
-        pair = [[title, *[name in roles and with_spread(roles[name]) or None for name in names], percent(group["cut"])],
-                ["Δ 20/28", *gains, None], *([["paper", *[theirs.get(name, "").split(" ")[0] for name in names], None]] if theirs else [])]  # fmt: skip
+        pair = [[f"{group['model']}: {title}" if several else title, *map(ours.get, names), percent(group["cut"])],
+                ["Δ 20/28", *map(gains.get, names), None]]  # fmt: skip
+        if theirs:
+            pair.append(["paper", *[theirs.get(name, "").split(" ")[0] for name in names], None])
         if not blocks or len(draw([*blocks[-1], *pair]).splitlines()[1]) > WIDTH:
             blocks.append([first])
         blocks[-1] += pair
@@ -646,9 +663,9 @@ def screen(groups):
 
 
 def study_tables(paths):
-    """A row a model, pair and measure, a column a layer, fraction or design: the paper's shape. Files of 03 --study, or folders."""
-    studies = {}
-    for file in [file for path in map(Path, paths) for file in (sorted(path.glob("*.json")) if path.is_dir() else [path])]:
+    """A row a model, pair and measure, a column a layer, fraction or design, as in the paper. paths: files or folders."""
+    files, studies = [sorted(path.glob("*.json")) if path.is_dir() else [path] for path in map(Path, paths)], {}
+    for file in itertools.chain(*files):
         study = common.read_json(file)
         if not isinstance(study, dict) or study.get("format") != 1 or not study.get("rows"):
             common.die(f"{file}: not a study of 03_train_scorer.py")
@@ -662,11 +679,14 @@ def study_table(name, studies):
     rows = []
     for measure, study in itertools.product(measures, studies):
         found = {row["row"]: row["measures"][measure] for row in study["rows"] if measure in row["measures"]}
-        cells = {row: f"{x['mean']:.1f}" + (f" ± {x['std']:.1f}" if x["std"] is not None else "") for row, x in found.items()}
-        if cells:
-            rows.append([measure, study["model"], "+".join(study["calibration"]), "+".join(study["evaluation"]), *map(cells.get, columns)])
+        shown = lambda x: f"{x['mean']:.1f}" + (f" ± {x['std']:.1f}" if x["std"] is not None else "")
+        if found:
+            sets = ["+".join(study["calibration"]), "+".join(study["evaluation"])]
+            cells = [shown(found[name]) if name in found else None for name in columns]
+            rows.append([measure, study["model"], *sets, *cells])
     header = ["measure, %", "model", "calibration set", "test", *columns]
     return Table(f"Study: {name}", header, rows, best_of(rows, range(4, len(header))))
+
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The report
@@ -674,14 +694,7 @@ def study_table(name, studies):
 SHORT_NOTE = """\
 ±: standard deviation over what varies for the row, at most {over} (column "over" of the report).
 Δ: points above the best confidence rule of the paper's 20 / of all 28, both picked with hindsight."""
-NOTE = """\
-Mean ± standard deviation (ddof=1) over what the column "over" names: evaluation runs, calibration runs, scorer seeds. Δ:
-points above the best confidence rule, of the paper's 20 and of all 28, picked with hindsight, with a paired bootstrap interval
-over problems; gap closed: its share of the distance from there to the oracle, a dash where that is under two problems; in the
-summary both to the paper's. N=k: the exact expectation over all k-subsets, for votes with many subsets the mean of seeded
-random ones. Cut: the share of the rollouts a row picks (random: of all) that ended at the length limit. FLOPs: forward 2 a
-weight and token and 4 a pair of tokens, layer and attention dimension; training twice that, and 2 a token and trained weight;
-nothing for what is computed twice to save memory."""
+NOTE = __doc__.partition("What the numbers are. ")[2].strip()
 
 
 def report(args):
@@ -692,12 +705,14 @@ def report(args):
     tables = {group["title"]: tables_of(group["rows"]) for group in groups}
     overall = [summary_table(groups), *studies]
     figures = plot(out, groups, studies) if args.plots else {}
-    common.write_json(out / "results.json", {"command": the_command(), "window": args.window, "tail": args.tail, "groups": groups})
+    facts = {"command": the_command(), "window": args.window, "tail": args.tail, "groups": groups}
+    common.write_json(out / "results.json", facts)
     write_text(out / "report.md", markdown(groups, tables, overall, figures))
     if args.latex:
-        named = [f"% {title}\n{table.latex()}" for title, several in [("All runs", overall), *tables.items()] for table in several]
-        write_text(out / "tables.tex", "\n".join(["% needs \\usepackage{booktabs}\n", *named]))
-    over = " and ".join(sorted({r["over"] for group in groups for r in group["rows"]}, key=len)[-1:]) or "nothing here"
+        parts = ["% needs \\usepackage{booktabs}\n", *[table.latex() for table in overall]]
+        parts += [f"% {title}\n{table.latex()}" for title, several in tables.items() for table in several]
+        write_text(out / "tables.tex", "\n".join(parts))
+    over = max((r["over"] for group in groups for r in group["rows"]), key=len) or "nothing here"
     notes = [note for group in groups for note in notes_of(group)]
     print(*tables, "", screen(groups), "", *notes, SHORT_NOTE.format(over=over), sep="\n")
     for table in studies:
@@ -715,7 +730,7 @@ def tables_of(results):
 
 
 def load_groups(paths, window, tail):
-    """Runs of one model and data set are repetitions: (runs, ids left out, greedy rollouts). What one cannot judge no row has."""
+    """Runs of one model and data set are repetitions: (runs, ids of the problems left out of all, greedy rollouts)."""
     groups = {}
     if len({os.path.realpath(path) for path in paths}) < len(paths):
         common.die("a run is given twice; each counts as a repetition of its own")
@@ -737,7 +752,7 @@ def load_groups(paths, window, tail):
 
 
 def read_greedy(members):
-    """{problem: its rollout at temperature 0, with its label} of the folder `greedy` beside the runs; {} where it is not labelled."""
+    """{problem: its rollout at temperature 0, with its label} of a labelled folder `greedy` beside the runs."""
     folder = members[0].resolve().parent / "greedy"
     if not (folder / "labels.jsonl").is_file() or folder in [path.resolve() for path in members]:
         return {}
@@ -750,18 +765,20 @@ def report_group(members, skipped, greedy):
     rows, meta = compare(make_rows(members, greedy), sizes_of(members)[-1]), members[0].meta
     add_costs(rows, members)
     names, routes = [set(run.scores) for run in members], [run.path / "routes.json" for run in members]
-    right = {end: mean_of([run.labels[run.valid & (run.cut == cut)].mean() for run in members if (run.valid & (run.cut == cut)).any()])
-             for end, cut in (("cut", 1), ("ended", 0))}  # fmt: skip
-    model, dataset, n = common.model_name(meta), dataset_name(meta), mean_of([run.valid.sum() / len(run.ids) for run in members])
-    title = f"{model} on {dataset}: {len(members[0].ids)} problems, N={n:.4g}" + (f", {len(members)} runs" if len(members) > 1 else "")
-    return {
-        "title": title, "model": model, "dataset": dataset, "problems": len(members[0].ids), "rollouts_per_problem": n,
-        "runs": [str(run.path) for run in members], "left_out": sorted(skipped),
+    share = lambda run, chosen: run.labels[chosen & run.valid].mean() if (chosen & run.valid).any() else None
+    n = mean_of([run.valid.sum() / len(run.ids) for run in members])
+    group = {
+        "model": common.model_name(meta), "dataset": dataset_name(meta), "problems": len(members[0].ids),
+        "rollouts_per_problem": n, "runs": [str(run.path) for run in members], "left_out": sorted(skipped),
         "not_in_every_run": sorted(set.union(*names) - set.intersection(*names)),
-        "cut": rows[0]["cut"], "right_of": right, "limit": meta.get("arguments", {}).get("max_new_tokens"),
+        "cut": rows[0]["cut"], "right_if_cut": mean_of([share(run, run.cut > 0) for run in members]),
+        "right_if_ended": mean_of([share(run, run.cut == 0) for run in members]),
+        "limit": meta.get("max_new_tokens") or meta.get("arguments", {}).get("max_new_tokens"),
         "routing": [{"run": str(path.parent), **common.read_json(path)} for path in routes if path.is_file()],
         "metas": [run.meta for run in members], "rows": rows,
     }  # fmt: skip
+    title = f"{group['model']} on {group['dataset']}: {group['problems']} problems, N={n:.4g}"
+    return {"title": title + (f", {len(members)} runs" if len(members) > 1 else ""), **group}
 
 
 def dataset_name(meta):
@@ -770,14 +787,14 @@ def dataset_name(meta):
 
 def notes_of(group):
     """What a reader must know before believing the numbers of a group, a line each."""
-    where, right = f"{group['model']} on {group['dataset']}", {end: percent(x) for end, x in group["right_of"].items()}
+    where, cut, ended = group["title"].split(":")[0], percent(group["right_if_cut"]), percent(group["right_if_ended"])
     if group["left_out"]:
         yield f"{where}: {len(group['left_out'])} problems left out of all rows: a label could not be judged"
     if group["not_in_every_run"]:
         yield f"{where}: no row for {', '.join(group['not_in_every_run'])}: not in every run"
     if group["cut"] > CUT:
-        yield f"{where}: {percent(group['cut'])} % of the rollouts were cut at {group['limit']} tokens: {right['cut']} % of those are right,"
-        yield f"  {right['ended']} % of the others; every row and the oracle would be higher with room (01 --max-new-tokens 0)"
+        yield f"{where}: {percent(group['cut'])} % of the rollouts were cut at {group['limit']} tokens; {cut} % of"
+        yield f"  them are right, {ended} % of the others: with room every row would be higher (01 --max-new-tokens 0)"
 
 
 def markdown(groups, tables, overall, figures):
@@ -786,7 +803,8 @@ def markdown(groups, tables, overall, figures):
     parts = ["# Report", f"Made by `{the_command()}`.", *[table.markdown() for table in overall], *picture("studies")]
     for group in groups:
         title, facts = group["title"], ("model", "revision", "dataset", "seed", "n", "git")
-        made = [f"`{run}`: {json.dumps({key: meta.get(key) for key in facts})}" for run, meta in zip(group["runs"], group["metas"])]
+        metas = [json.dumps({key: meta.get(key) for key in facts}) for meta in group["metas"]]
+        made = [f"`{run}`: {meta}" for run, meta in zip(group["runs"], metas)]
         made += [f"`{command}`" for command in sorted({c for row in group["rows"] for c in row.get("made_by", [])})]
         made += [f"domains named by the model, right: {routing_text(routes)}" for routes in group["routing"]]
         parts += [f"## {title}", *notes_of(group), *[table.markdown() for table in tables[title]], *picture(title)]
@@ -823,12 +841,15 @@ def plot(out, groups, studies):
     """{title: names of the PNG files}."""
     figures = {}
     for i, group in enumerate(groups, 1):
-        named = {"curves": draw_curves, "reliability": draw_reliability, "statistics": draw_rules, "aggregations": draw_rules}
-        figures[group["title"]] = [f"{name}-{i}.png" for name, draw in named.items() if draw(out / f"{name}-{i}.png", group)]
+        named = {"curves": draw_curves, "reliability": draw_reliability} | dict.fromkeys(RULE_BARS, draw_rules)
+        for name, draw in named.items():
+            if draw(out / f"{name}-{i}.png", group):
+                figures.setdefault(group["title"], []).append(f"{name}-{i}.png")
     for table in studies:
         for i, row in enumerate(table.rows, 1):
-            name, bars = f"{table.title.split(': ')[1]}-{i}.png", [(cell or "0").split(" ± ") for cell in row[4:]]
-            draw_bars(out / name, "{1}: {2} → {3}, {0} %".format(*row), table.header[4:], [[float(x) for x in bar] for bar in bars])
+            bars = [[float(x) for x in (cell or "0").split(" ± ")] for cell in row[4:]]
+            name = f"{table.title.split(': ')[1]}-{i}.png"
+            draw_bars(out / name, "{1}: {2} → {3}, {0} %".format(*row), table.header[4:], bars)
             figures.setdefault("studies", []).append(name)
     return figures
 
@@ -852,7 +873,7 @@ def draw_curves(path, group):
     axis = {"xscale": "log", "xticks": ns, "xticklabels": ns}
     with figure(path, title=group["title"], xlabel="rollouts a problem", ylabel="accuracy %", **axis) as axes:
         for name, r in shown_rows(group["rows"]):
-            if r["kind"] != "length" and r["method"] not in [*VOTES][1:-1]:
+            if r["kind"] != "length" and r["method"] not in MINOR:
                 values, spread = [[100 * (value or 0) for value in r[key].values()] for key in ("curve", "curve_std")]
                 style = {"random": {"fmt": "k:"}, "oracle": {"fmt": "k--"}}.get(r["kind"], {"fmt": ".-", "capsize": 2})
                 axes.errorbar(ns, values, spread if any(spread) else None, label=name, **style)
@@ -872,9 +893,13 @@ def draw_reliability(path, group):
     return bool(rows)
 
 
+# the paper's five statistics over the tail, and its confidence in the four aggregations
+RULE_BARS = {"statistics": [f"{name}/tail" for name in common.STATISTICS[:5]], "aggregations": RULES[:4]}
+
+
 def draw_rules(path, group):
-    """The paper's five statistics over the tail, or its confidence in the four aggregations, beside SCaTR."""
-    wanted = [f"{name}/tail" for name in common.STATISTICS[:5]] if "statistics" in path.name else RULES[:4]
+    """Beside SCaTR, between random and the oracle."""
+    wanted = RULE_BARS[path.name.split("-")[0]]
     rows = [r for r in group["rows"] if r["method"] in wanted or r["best_of_n"] and r["scores"].startswith("scatr")]
     bars = [[100 * r["accuracy"], 100 * (r["std"] or 0)] for r in rows]
     lines = {r["method"]: 100 * r["accuracy"] for r in group["rows"] if r["kind"] in ("random", "oracle")}
@@ -974,7 +999,8 @@ def check_one_model(runs):
 
 def load_run_model(args, run):
     meta = common.read_meta(run)
-    return common.load_model(args.model or meta["model"], args.device, revision=None if args.model else meta.get("revision"))
+    revision = None if args.model else meta.get("revision")
+    return common.load_model(args.model or meta["model"], args.device, revision=revision)
 
 
 def size_of(model):
@@ -993,10 +1019,10 @@ def size_of(model):
 
 
 def flops(size, lengths, trained=None):
-    """Computed, of a forward pass over sequences of these lengths, or of a training step that moves `trained` weights.
+    """Of a forward pass over sequences of these lengths, or of a training step that moves `trained` weights.
 
-    Forward 2 a weight and token, 4 a pair of tokens and attention dimension. Backward twice that but for the weights that are
-    not trained, whose own gradients nobody computes. So a scorer's training step is 6 a weight, as 03 counts it.
+    Backward is twice the forward, but nobody computes the gradients of weights that are not trained. (A scorer's step
+    is 6 a weight and rollout, as 03 counts it.)
     """
     tokens, pairs = sum(lengths), sum(n * (n + 1) / 2 for n in lengths)
     products, attention = 2 * size["used"] * tokens, 4 * size["attention"] * pairs
@@ -1005,7 +1031,8 @@ def flops(size, lengths, trained=None):
 
 def named(method, args, defaults):
     """The method with every setting that is not the default, so that other settings never overwrite its scores."""
-    return ",".join([method, *[f"{key}={getattr(args, key)}" for key in defaults if getattr(args, key) != defaults[key]]])
+    others = {key: getattr(args, key) for key in defaults if getattr(args, key) != defaults[key]}
+    return ",".join([method, *[f"{key}={value}" for key, value in others.items()]])
 
 
 def mark_of(facts, *files):
@@ -1043,16 +1070,19 @@ def score_rollouts(run, name, mark, encode, judge, cost, at_once=256):
             done["flops"] += flops(cost, [len(ids) for ids in sequences])
             common.write_json(partial, done)
             bar.update(len(rest))
-    write_scores(run, name, common.keys_of(rollouts), [pair for _, pair in sorted(zip(order, done["scores"], strict=True))])
-    each = {"ms_per_rollout": 1000 * done["seconds"] / len(rollouts), "flops_per_rollout": done["flops"] / len(rollouts)}
+    in_order = [pair for _, pair in sorted(zip(order, done["scores"], strict=True))]
+    write_scores(run, name, common.keys_of(rollouts), in_order)
+    ms, operations = 1000 * done["seconds"] / len(order), done["flops"] / len(order)
+    each = {"ms_per_rollout": ms, "flops_per_rollout": operations}
     common.write_json(run / "scores" / f"{name}.cost.json", {"mark": mark, "command": the_command(), **cost, **each})
     partial.unlink()
-    print(f"{run / 'scores' / name}.jsonl: {len(rollouts)} rollouts, {each['ms_per_rollout']:.1f} ms each")
+    print(f"{run / 'scores' / name}.jsonl: {len(rollouts)} rollouts, {ms:.1f} ms each")
 
 
 def write_scores(run, name, keys, pairs):
     """pairs: (score, p) of each key."""
-    rows = [{"id": key[0], "sample": key[1], "score": score, "p": p} for key, (score, p) in zip(keys, pairs, strict=True)]
+    rows = zip(keys, pairs, strict=True)
+    rows = [{"id": key[0], "sample": key[1], "score": score, "p": p} for key, (score, p) in rows]
     common.write_jsonl(Path(run) / "scores" / f"{name}.jsonl", rows)
 
 
@@ -1077,7 +1107,7 @@ def lora(args):
         return
     examples = read_examples(args.run, args.limit)
     model, tokenizer = load_run_model(args, args.run)
-    words, adapters = yes_and_no(tokenizer), add_adapters(model)
+    words, adapters = first_tokens(tokenizer, "yes", "no"), add_adapters(model)
     keep = args.last_tokens or (4096 if has_channels(tokenizer) else 16384)
 
     def encode(problem, response):
@@ -1100,7 +1130,8 @@ def lora_job(args, seed):
     """What is still to do for a seed: training, and the runs to score."""
     run, meta = Path(args.run), common.read_meta(args.run)
     facts = [seed, meta["model"], args.model, *[getattr(args, key) for key in LORA]]
-    mark, path = mark_of(facts, run / "labels.jsonl", run / "rollouts.jsonl"), run / f"{named('lora', args, LORA)}@{seed}.pt"
+    mark = mark_of(facts, run / "labels.jsonl", run / "rollouts.jsonl")
+    path = run / f"{named('lora', args, LORA)}@{seed}.pt"
     trained = path.is_file() and common.load_pt(path)["mark"] == mark
     if trained:
         print(f"{path}: finished before")
@@ -1115,7 +1146,8 @@ def read_examples(run, limit):
     problems = {row["id"]: row for row in common.read_jsonl(Path(run) / "problems.jsonl", needs=("id", "prompt"))}
     rollouts = common.read_rollouts(run)
     labels = [row["label"] for row in common.read_labels(run, common.keys_of(rollouts))]
-    examples = [(problems[row["id"]], row["response"], label) for row, label in zip(rollouts, labels) if label is not None]
+    rows = zip(rollouts, labels)
+    examples = [(problems[row["id"]], row["response"], label) for row, label in rows if label is not None]
     if limit:
         examples = [examples[i] for i in sorted(np.random.default_rng(SEED).permutation(len(examples))[:limit])]
     right = sum(label for *_, label in examples)
@@ -1125,11 +1157,11 @@ def read_examples(run, limit):
     return examples
 
 
-def yes_and_no(tokenizer):
-    """The first tokens of the two words."""
-    ids = [tokenizer(word, add_special_tokens=False)["input_ids"][0] for word in ("yes", "no")]
+def first_tokens(tokenizer, *words):
+    """Of words that must differ in it: yes and no, math and code."""
+    ids = [tokenizer(word, add_special_tokens=False)["input_ids"][0] for word in words]
     if ids[0] == ids[1]:
-        common.die(f'"yes" and "no" begin with the same token of this model, {tokenizer.decode(ids[0])!r}: no verifier')
+        common.die(f"{words} begin with the same token of this model, {tokenizer.decode(ids[0])!r}: it cannot choose")
     return ids
 
 
@@ -1208,7 +1240,7 @@ def train_adapters(model, adapters, examples, encode, words, args, job):
     save_adapters(adapters, job["path"], mark=job["mark"], cost=cost, command=the_command())
     partial.unlink(missing_ok=True)
     model.eval()
-    print(f"{job['path']}: {steps} steps in {done['seconds'] / 60:.1f} min, {short(trained)} parameters trained")
+    print(f"{job['path']}: {steps} steps in {done['seconds'] / 60:.1f} min, {trained:,} parameters trained")
 
 
 def start_training(adapters, optimizer, partial, job):
@@ -1306,12 +1338,10 @@ def hub_file(name, file):
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError
 
-    if (Path(name) / file).is_file():
-        return Path(name) / file
-    if Path(name).is_dir():
+    if Path(name).is_dir() and not (Path(name) / file).is_file():
         common.die(f"--prm {name}: neither {file} in it nor a Qwen2ForProcessRewardModel: no reward model")
     try:
-        return hf_hub_download(name, file)
+        return Path(name) / file if Path(name).is_dir() else hf_hub_download(name, file)
     except (OSError, EntryNotFoundError) as error:
         common.die(f"--prm {name}: no {file} to be had ({str(error).strip().splitlines()[0]})")
 
@@ -1397,19 +1427,20 @@ def read_routes(run):
 def name_domains(run, model, tokenizer, mark):
     """routes.json: each problem's domain, the likelier of the two words as the answer's first."""
     problems = common.read_jsonl(Path(run) / "problems.jsonl", needs=("id", "kind", "prompt"))
-    words = [tokenizer(word, add_special_tokens=False)["input_ids"][0] for word in ("math", "code")]
+    words = first_tokens(tokenizer, "math", "code")
     write = lambda text: direct_prompt(tokenizer, ROUTER.format(problem=text))
     prompts = [fit_answer(tokenizer, row["prompt"], 2**20, model, write) for row in problems]
     likelier = judge_all(lambda batch: next_logits(model, batch)[:, words].argmax(1).tolist(), prompts)
     domains = {row["id"]: ("math", "code")[word] for row, word in zip(problems, likelier)}
     judged = [row for row in problems if row["kind"] in ("math", "code")]
     right = sum(domains[row["id"]] == row["kind"] for row in judged)
-    common.write_json(Path(run) / "routes.json", {"mark": mark, "right": right, "judged": len(judged), "domains": domains})
+    routes = {"mark": mark, "right": right, "judged": len(judged), "domains": domains}
+    common.write_json(Path(run) / "routes.json", routes)
 
 
 def routing_text(routes):
-    known = routes["judged"]
-    return f"{percent(routes['right'] / known)} ({routes['right']}/{known})" if known else "no problem with a known domain"
+    right, known = routes["right"], routes["judged"]
+    return f"{percent(right / known)} ({right}/{known})" if known else "no problem with a known domain"
 
 
 def write_routed(run, name, scorers):
@@ -1461,7 +1492,7 @@ def report_options(add):
     add("--out", help="folder for report.md and results.json (default: the run, or what the runs have in common)")
     add("--window", type=int, default=common.WINDOW, help="tokens in a confidence window (default %(default)s)")
     add("--tail", type=int, default=common.TAIL, help="tokens in the tail (default %(default)s)")
-    add("--studies", nargs="+", default=[], metavar="JSON", help="what 03_train_scorer.py --study wrote: files or folders")
+    add("--studies", nargs="+", default=[], metavar="JSON", help="files or folders of 03_train_scorer.py --study")
     add("--latex", action="store_true", help="also tables.tex: all tables with booktabs, the best in bold")
     add("--plots", action="store_true", help="also PNG figures: curves, reliability, bars; needs matplotlib")
     add("--json", action="store_true", help="a last line of JSON, for programs")
@@ -1471,8 +1502,8 @@ def lora_options(add):
     add("run", metavar="RUN_CAL", help="labelled run to learn from; the adapters are kept there, lora@SEED.pt")
     add("--eval", nargs="+", default=[], metavar="RUN", help="runs of the same model to score")
     add("--seed", type=int, nargs="+", default=[32], help="one verifier each; the paper's: 32 42 52 (default 32)")
-    add("--epochs", type=int, default=LORA["epochs"], help="over the rollouts; the paper: 6 for small sets (default %(default)s)")
-    add("--lr", type=float, default=LORA["lr"], help="highest learning rate; a tiny model needs more (default %(default)g)")
+    add("--epochs", type=int, default=LORA["epochs"], help="the paper: 6 for small sets (default %(default)s)")
+    add("--lr", type=float, default=LORA["lr"], help="highest learning rate; tiny models need more (%(default)g)")
     add("--last-tokens", type=int, help="of an answer the last this many are read (default 16384; gpt-oss 4096)")
     add("--limit", type=int, help="learn from this many rollouts, drawn at random (default: all)")
 
@@ -1480,8 +1511,8 @@ def lora_options(add):
 def prm_options(add):
     add("runs", nargs="+", metavar="RUN", help="run folders")
     add("--prm", required=True, metavar="NAME", help="Hub id or folder; reward_head.pt or Qwen2ForProcessRewardModel")
-    add("--last-tokens", type=int, default=PRM["last_tokens"], help="read of an answer, from its end (default %(default)s)")
-    add("--steps", choices=("mean", "min", "last"), default=PRM["steps"], help="steps to one score (default %(default)s)")
+    add("--last-tokens", type=int, default=PRM["last_tokens"], help="read of an answer (default %(default)s)")
+    add("--steps", choices=("mean", "min", "last"), default=PRM["steps"], help="steps to one score (%(default)s)")
 
 
 def route_options(add):

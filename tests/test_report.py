@@ -309,7 +309,7 @@ def test_cut_rollouts_are_said_and_counted(tmp_path, capsys):
     run_command(path)
     ended = 100 * np.mean([row["label"] for row in common.read_labels(path) if row["id"] not in ("p0", "p1")])
     out = capsys.readouterr().out
-    assert f"20.0 % of the rollouts were cut at 77 tokens: 0.0 % of those are right,\n  {ended:.1f} % of the others" in out
+    assert f"20.0 % of the rollouts were cut at 77 tokens; 0.0 % of\n  them are right, {ended:.1f} % of the others" in out
     assert table_of(path, "Methods")["random"]["cut %"] == table_of(path, "Summary")["tiny"]["cut %"] == "20.0"
     change(path, "rollouts", lambda row: row | {"finish": "length" if row["id"] == "p0" and row["sample"] < 2 else "stop"})
     run_command(path)
@@ -406,9 +406,9 @@ def test_costs_by_rollout_and_problem_with_ratios(tmp_path):
     lines = (path / "report.md").read_text().split("### Costs")[1].split("\n\n")[1].splitlines()[2:]
     rows = {cells[0]: cells[1:-2] for cells in ([cell.strip() for cell in line.strip("|").split("|")] for line in lines)}
     assert [*rows] == ["LoRA verifier (cal)", "PRM (It-1.5B)", "SCaTR (cal)"]
-    assert rows["SCaTR (cal)"] == ["6M", "", "2", "4", "1×", "0.25", "1.25", "1×", "20", "1×", "H200"]
-    assert rows["LoRA verifier (cal)"] == ["1.7B", "", "50", "20,000", "5,000×", "50", "250", "200×", "4,000", "200×", "H200"]
-    assert rows["PRM (It-1.5B)"] == ["1.54B", "", "", "", "", "100", "500", "–", "8,000,000", "400,000×", "cpu"]
+    assert rows["SCaTR (cal)"] == ["6,000,000", "", "2", "4", "1×", "0.25", "1.25", "1×", "20", "1×", "H200"]
+    assert rows["LoRA verifier (cal)"] == ["1,700,000,000", "", "50", "20,000", "5,000×", "50", "250", "200×", "4,000", "200×", "H200"]
+    assert rows["PRM (It-1.5B)"] == ["1,540,000,000", "", "", "", "", "100", "500", "–", "8,000,000", "400,000×", "cpu"]
     assert all(f"- `make {name}`" in (path / "report.md").read_text() for name in costs)
 
 
@@ -465,7 +465,7 @@ def test_figures_or_one_line(tmp_path, run_script):
 
 def test_numbers_and_names_as_people_write_them():
     assert report.percent(-0.0001) == "0.0" and report.points(-0.023) == "-2.3" and report.points(0.1) == "+10.0"
-    assert [report.short(n) for n in (7, 14_848, 1_540_000_000, None)] == ["7", "14.8k", "1.54B", None]
+    assert [report.number(n) for n in (0.123456, 7, 14_848, None)] == ["0.123", "7", "14,848", None]
     assert common.markdown_table(["a|b"], [["c"]]).splitlines()[0] == r"| a\|b |"
     assert r"a\textasciicircum{}b\textasciitilde{}c\_d \\" in report.Table("", ["a^b~c_d"], []).latex()
 

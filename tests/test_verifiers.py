@@ -286,10 +286,10 @@ def test_bad_lora_runs_get_one_line(tiny, tmp_path, capsys):
 
 def test_yes_and_no_must_differ():
     tokenizer = make_tokenizer()
-    assert verifiers.yes_and_no(tokenizer) == [ord("y") - 33, ord("n") - 33]
+    assert verifiers.first_tokens(tokenizer, "yes", "no") == [ord("y") - 33, ord("n") - 33]
     prefixed = Tokenizer(models.WordLevel({"<|endoftext|>": 0, "other": 1}, unk_token="other"))
     with pytest.raises(SystemExit):
-        verifiers.yes_and_no(PreTrainedTokenizerFast(tokenizer_object=prefixed, eos_token="<|endoftext|>"))
+        verifiers.first_tokens(PreTrainedTokenizerFast(tokenizer_object=prefixed, eos_token="<|endoftext|>"), "yes", "no")
 
 
 # ---------------------------------------------------------------------------------------------------------------------
