@@ -36,6 +36,7 @@ import hashlib
 import os
 import platform
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -935,6 +936,7 @@ def describe(args, model, names, sampling, skipped, now, jobs):
     return {
         **{name: getattr(args, name) for name in ("model", "revision", "dataset", "seed")},
         "n": max(job["sample"] for job in jobs) + 1,
+        "command": shlex.join(["python", "01_generate.py", *sys.argv[1:]]),
         "model_type": model.config.model_type,
         "architecture": type(model).__name__,
         "n_layers": config.num_hidden_layers,
@@ -1108,7 +1110,8 @@ def make_run(args, model, tokenizer, folder, problems, now):
         print(f"problem {id} gets no tokens: {why}", file=sys.stderr)
     if is_writer() and not (folder / "meta.json").is_file():
         common.write_jsonl(folder / "problems.jsonl", problems)
-        common.write_json(folder / "meta.json", describe(args, model, names, sampling, skipped, now, jobs))
+        common.write_json(folder / "meta.json", describe(args, model, names, sampling, skipped, now, jobs) | {
+            "ids": common.hash_of_ids(problems)})  # fmt: skip
     rank, world = worker(args)
     mine = agree([i for i in range(len(problems))[rank::world] if not part_path(folder, i).is_file()])
     jobs = [job for job in jobs if job["problem"] in set(mine)]

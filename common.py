@@ -6,6 +6,7 @@ torch and transformers are imported inside the functions that need them, so that
 
 import glob
 import gzip
+import hashlib
 import json
 import math
 import multiprocessing
@@ -15,6 +16,7 @@ import random
 import re
 import select
 import signal
+import ssl
 import sys
 import threading
 import time
@@ -27,7 +29,7 @@ from itertools import islice
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.parse import urlencode, urlsplit
-from urllib.request import Request, urlopen
+from urllib.request import Request, getproxies, urlopen
 
 # Threads that wait spin for microseconds, then give their core away: on a busy CPU endless spinning makes small models ten
 # times slower, on an idle one not spinning at all makes them two times slower. Read by OpenMP when torch starts.
@@ -215,12 +217,24 @@ def load_pt(path):
     """Plain tensors and containers only (no code runs), memory-mapped: what is not touched is not read."""
     import torch
 
-    if not Path(path).is_file():
-        die(f"{path}: no such file")
     try:
+        open(path, "rb").close()
         return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except OSError as error:  # missing, no right to read
+        die(f"{path}: {str(error.strerror or error).lower()}{_how_to_mend(path)}")
     except Exception as error:  # torch raises half a dozen types for a torn or foreign file; all mean the same to a person
-        die(f"{path}: not a file this project wrote, or damaged ({type(error).__name__}); delete it and run its step again")
+        if isinstance(error, MemoryError) or "memory" in str(error).lower():
+            die(f"{path}: not enough memory to read it; free some, then run again ({str(error).splitlines()[0]})")
+        die(f"{path}: not a file this project wrote, or damaged ({type(error).__name__}){_how_to_mend(path)}")
+
+
+def _how_to_mend(path):
+    """The command that made a run makes what is missing in it again."""
+    meta = Path(path).parent / "meta.json"
+    if not meta.is_file():
+        return "; delete it and run its step again" if Path(path).exists() else ""
+    delete = f"delete {path} and " if Path(path).exists() else ""
+    return f"; {delete}run again: {read_meta(meta.parent).get('command', '01_generate.py with the arguments in meta.json')}"
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -234,9 +248,20 @@ def run_folder(out, model, dataset, seed):
 
 
 def read_meta(run):
-    if not (Path(run) / "meta.json").is_file():
+    path = Path(run) / "meta.json"
+    if not path.is_file():
         die(f"{run}: not a run folder (no meta.json); make one with 01_generate.py")
-    return read_json(Path(run) / "meta.json")
+    meta = read_json(path)
+    needs = {"model": str, "dataset": str, "seed": int, "n_layers": int, "vocab_size": int}
+    missing = [name for name, kind in needs.items() if not isinstance(meta, dict) or not isinstance(meta.get(name), kind)]
+    if missing:
+        die(f"{path}: not what 01_generate.py wrote (no {missing[0]!r}); put the run's own back, or make the run again elsewhere")
+    return meta
+
+
+def hash_of_ids(problems):
+    """What meta.json and problems.jsonl of one run share, also after an answer was mended."""
+    return hashlib.sha256(json.dumps(sorted(row["id"] for row in problems)).encode()).hexdigest()[:16]
 
 
 def read_rollouts(run):
@@ -248,7 +273,7 @@ def each_rollout(run):
     path = Path(run) / "rollouts.jsonl"
     if not path.is_file():
         read_meta(run)  # ends here where there is no run at all
-        die(f"{run}: generation is not finished (no rollouts.jsonl); run 01_generate.py again, it goes on where it stopped")
+        die(f"{run}: generation is not finished (no rollouts.jsonl){_how_to_mend(path)}")
     yield from each_of_jsonl(path, needs=("id", "sample", "response"))
 
 
@@ -261,6 +286,9 @@ def read_labels(run, keys=None):
     strange = [row["label"] for row in rows if row["label"] not in (0, 1, None)]
     if strange:
         die(f"{path}: a label is 0, 1 or null, not {strange[0]!r} ({len(strange)} rows)")
+    problems = Path(run) / "problems.jsonl"
+    if problems.is_file() and problems.stat().st_mtime > path.stat().st_mtime:  # a copy of a run may look so, hence no error
+        print(f"warning: {path} is older than problems.jsonl; was an answer edited? 02_label.py {run} judges again", file=sys.stderr)
     return align(rows, keys, path)
 
 
@@ -282,8 +310,11 @@ def keys_of(rows):
 
 
 def check_same_problems(run, rollouts):
-    """Every problem has rollouts and every rollout a problem: (number of problems without, number of unknown ids)."""
-    known = {row["id"] for row in read_jsonl(Path(run) / "problems.jsonl", needs=("id", "kind", "prompt"))}
+    """Every problem has rollouts and every rollout a problem, and meta.json is about these problems."""
+    problems = read_jsonl(Path(run) / "problems.jsonl", needs=("id", "kind", "prompt"))
+    if read_meta(run).get("ids", hash_of_ids(problems)) != hash_of_ids(problems):
+        die(f"{run}: meta.json is of another run, problems.jsonl has other ids than it says; put the run's own back")
+    known = {row["id"] for row in problems}
     seen = {row["id"] for row in rollouts}
     if seen - known:
         die(f"{run}: {len(seen - known)} ids of rollouts.jsonl are not in problems.jsonl, such as {min(seen - known)!r}")
@@ -334,8 +365,10 @@ def watch_layers(model, layers, keep):
 
 def read_vectors(run, vector=DEFAULT_VECTOR):
     """(keys, hidden [R, d] memory-mapped in the model's dtype) of one named vector of a run."""
-    path, n_layers = Path(run) / "hidden.pt", read_meta(run)["n_layers"]
-    stored = load_pt(path)
+    path, meta = Path(run) / "hidden.pt", read_meta(run)
+    stored, n_layers = load_pt(path), meta["n_layers"]
+    if meta.get("width", stored["hidden"].shape[-1]) != stored["hidden"].shape[-1]:
+        die(f"{run}: meta.json is of another run, of vectors {meta['width']} wide; hidden.pt has {stored['hidden'].shape[-1]}")
     have = [vector_key(name, n_layers) for name in stored["vectors"]]
     wanted = vector_key(vector, n_layers)
     if wanted not in have:
@@ -403,68 +436,229 @@ def confidence(stats, vocab_size, window=WINDOW, tail=TAIL):
 # ---------------------------------------------------------------------------------------------------------------------
 # Problems: data sets by name, files by path
 #
-# Plain files of the Hub come through huggingface_hub into its cache. Sets that the Hub holds only as parquet come page
-# by page from the dataset server into the assets folder of the same cache: a stopped download goes on where it was.
+# A set by name: how many problems, how one becomes ours, and where they come from, the first that can be had: (repository,
+# .jsonl files) through huggingface_hub, or (repository, config, split, where), what the Hub has only as parquet, from the
+# dataset server, page by page into the assets folder of the Hub's cache: a stopped download goes on where it was.
 # HF_HUB_OFFLINE=1 uses the caches alone; HF_ENDPOINT and HF_DATASETS_SERVER name other servers.
 
-KINDS = ("code", "math", "text")
-PICK_SEED = 42
-PAGE = 100  # rows; the most the dataset server gives at once
+
+def humaneval_problem(row):
+    prompt, name = row["prompt"], re.findall(r"^def (\w+)", row["prompt"], re.M)[-1]
+    number = row["task_id"].split("/")[1]  # copies write Python/0
+    return {"id": f"HumanEval/{number}", "kind": "code", "prompt": prompt, "tests": row["test"], "style": "check",
+            "entry_point": name, "prelude": prompt, "solution": prompt + row["canonical_solution"]}
+
+
+def kodcode_problem(row):
+    """Only rows whose tests are about one function: its name is in the tests and often not in the question."""
+    if len(row["test_info"] or ()) != 1:
+        return None
+    declaration = row["test_info"][0]["function_declaration"].strip()
+    prompt = f"{row['question'].strip()}\n\nDeclare the function so:\n\n```python\n{declaration}\n```"
+    return {"id": row["question_id"], "kind": "code", "prompt": prompt, "tests": row["test"], "style": "pytest",
+            "entry_point": row["test_info"][0]["function_name"], "declaration": declaration, "solution": row["solution"]}
+
+
+def bigcodebench_problem(row):
+    prompt = row["complete_prompt"]  # imports, signature, docstring: a program by itself
+    return {"id": row["task_id"], "kind": "code", "prompt": prompt, "tests": row["test"], "style": "unittest",
+            "entry_point": row["entry_point"], "prelude": prompt, "solution": prompt + row["canonical_solution"]}
+
+
+def math500_problem(row):
+    return {"id": row["unique_id"], "kind": "math", "prompt": row["problem"], "answer": row["answer"]}
+
+
+def aime_problem(row, year):
+    """Answers are integers from 0 to 999, written 33, 033 or 204^\\circ; each copy names the fields in its own way."""
+    row = {key.lower(): value for key, value in row.items()}
+    place = re.search(r"(\d{4})[-_](?:AIME_)?(I+)[-_](?:Problems/Problem_)?(\d+)", f"{row.get('id')} {row.get('url')}")
+    prompt = row.get("problem") or row.get("question") or row["prompt"][0]["content"]
+    answer = re.search(r"\d+", str(row["answer" if "answer" in row else "label"]))[0]
+    name = "-".join(place.groups()) if place else f"{year}-{row['row_idx'] + 1}"
+    return {"id": name, "kind": "math", "prompt": prompt, "answer": str(int(answer))}
+
+
+def openthoughts_math_problem(row):
+    """Only rows whose reference ends in a boxed number, as in the paper's own 500."""
+    text = row["ground_truth_solution"] or ""
+    boxed = re.match(r"\s*\{\s*\$?(-?\d+(?:\.\d+)?)\$?\s*\}", text.rpartition("\\boxed")[2])
+    return boxed and {"id": f"math/{row['row_idx']}", "kind": "math", "prompt": row["problem"], "answer": boxed[1]}
+
+
+CALLS = """\
+def check(candidate):
+    call = getattr(candidate(), {name!r}) if isinstance(candidate, type) else candidate
+    for arguments, expected in {cases!r}:
+        result = call(*arguments)
+        result = list(result) if isinstance(result, tuple) else result  # the cases are JSON, which has no tuples
+        assert result == expected or [result] == expected
+"""
+
+
+def openthoughts_code_problem(row):
+    """Only rows with test cases: texts in and out, or arguments and result where the cases name a function."""
+    cases = json.loads(row["test_cases"] or "{}")
+    inputs, outputs, name = cases.get("inputs"), cases.get("outputs"), cases.get("fn_name")
+    if not inputs or not outputs or len(inputs) != len(outputs) or (name and not all(isinstance(x, list) for x in inputs)):
+        return None
+    problem = {"id": f"code/{row['row_idx']}", "kind": "code"}
+    if name:
+        starter = row["starter_code"] or f"def {name}("
+        prompt = f"{row['problem'].strip()}\n\nStart from this code:\n\n```python\n{starter}\n```"
+        tests = CALLS.format(name=name, cases=list(zip(inputs, outputs)))
+        entry_point = "Solution" if "class Solution" in starter else name
+        return problem | {"prompt": prompt, "tests": tests, "style": "check", "entry_point": entry_point}
+    prompt = f"{row['problem'].strip()}\n\nThe program reads standard input and writes to standard output."
+    as_text = lambda value: "\n".join(map(str, value)) if isinstance(value, list) else str(value)
+    tests = {"inputs": [*map(as_text, inputs)], "outputs": [*map(as_text, outputs)]}
+    return problem | {"prompt": prompt, "tests": tests, "style": "stdio"}
+
+
+KODCODE, THOUGHTS = "KodCode/KodCode-Light-RL-10K", "open-thoughts/OpenThoughts-114k"
+SETS = {
+    "humaneval": (164, humaneval_problem,
+                  ("openai/openai_humaneval", "openai_humaneval", "test"),
+                  ("bigcode/humanevalpack", "data/python/data/humanevalpack.jsonl")),
+    "kodcode": (1000, kodcode_problem, (KODCODE, "default", "train")),
+    "bigcodebench-hard": (148, bigcodebench_problem, ("bigcode/bigcodebench-hard", "default", "v0.1.4")),
+    "math500": (500, math500_problem,
+                ("HuggingFaceH4/MATH-500", "test.jsonl"), ("HuggingFaceH4/MATH-500", "default", "test")),
+    "aime24": (30, partial(aime_problem, year=2024),
+               ("Maxwell-Jia/AIME_2024", "default", "train"), ("HuggingFaceH4/aime_2024", "default", "train"),
+               ("zhuzilin/aime-2024", "aime-2024.jsonl")),
+    "aime25": (30, partial(aime_problem, year=2025),
+               ("opencompass/AIME2025", "aime2025-I.jsonl", "aime2025-II.jsonl"),
+               ("MathArena/aime_2025", "default", "train")),
+    "openthoughts-math": (500, openthoughts_math_problem, (THOUGHTS, "metadata", "train", "\"domain\"='math'")),
+    "openthoughts-code": (500, openthoughts_code_problem, (THOUGHTS, "metadata", "train", "\"domain\"='code'")),
+}  # fmt: skip
+DATASETS = {name: (name,) for name in SETS} | {
+    "aime": ("aime24", "aime25"),  # the paper's tables have them apart
+    "openthoughts": ("openthoughts-math", "openthoughts-code"),
+}
+
+
+def load_problems(dataset, limit=None):
+    """Problem rows of a data set's name or of a file of a person's own; the first `limit` of them."""
+    names, rows = DATASETS.get(str(dataset), ()), []
+    if len(names) > 1:
+        print(f"{dataset}: {' and '.join(names)} as one set; each is a data set by itself, too", file=sys.stderr)
+    for name in names:
+        if limit is None or len(rows) < limit:
+            rows += fetch(name, limit and limit - len(rows))
+    if not names and not Path(dataset).is_file():
+        die(f"unknown data set {str(dataset)!r}: no such file, and the known names are {', '.join(DATASETS)}")
+    rows = (rows or read_problem_file(Path(dataset)))[:limit]
+    if not rows:
+        die(f"{dataset}: no problems")
+    ids = [row["id"] for row in rows]
+    if len(set(ids)) != len(ids):
+        die(f"{dataset}: {len(ids)} problems but only {len(set(ids))} different ids")
+    return rows
+
+
+def fetch(name, limit):
+    """The first `limit` problems of one set. Where a source has more than the set, they come from seeded random pages."""
+    size, to_problem, *sources = SETS[name]
+    reasons, wanted = [], min(size, limit or size)
+    for repo, *place in sources:
+        try:
+            rows = hub_rows(repo, place) if place[0].endswith(".jsonl") else server_rows(size, repo, *place)
+            problems = list(islice(filter(None, map(to_problem, rows)), wanted))
+            if len(problems) < wanted:
+                raise Unavailable(f"{len(problems)} problems instead of {wanted}")
+        except (Unavailable, KeyError, OSError) as error:  # KeyError: the source names its fields in a new way
+            reasons.append(f"https://huggingface.co/datasets/{repo} ({error})")
+            continue
+        print(f"{name}: {wanted} problems from {repo}", file=sys.stderr)
+        return problems
+    die(f"the data set {name} cannot be had: {'; '.join(reasons)}; or pass a .jsonl file of the problems instead")
 
 
 class Unavailable(Exception):
     """A source cannot be had; the set's next one is tried, and the reasons reach the person if none works."""
 
 
-def hub_rows(repo, *files):
-    """The rows of .jsonl files of a data set on the Hub."""
-    from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError
-    from huggingface_hub.errors import HTTPError as HubError
+def unreachable(server):
+    """Why a server is not to be asked, known within seconds, or None: the libraries' own retries take half a minute."""
+    from huggingface_hub.constants import is_offline_mode
 
-    try:
-        paths = [hf_hub_download(repo, file, repo_type="dataset") for file in files]
-    except GatedRepoError:
-        raise Unavailable("its terms must be accepted on that page, then `hf auth login`") from None
-    except LocalEntryNotFoundError as error:
-        raise Unavailable(f"not in the cache, and the Hub cannot be reached ({_reason(error.__cause__)})") from None
-    except (HubError, OSError) as error:  # the second covers a full disk and no right to write
-        raise Unavailable(_reason(error)) from None
-    return [row for path in paths for row in read_jsonl(path)]
+    if is_offline_mode():
+        return "HF_HUB_OFFLINE is set"
+    thread, said = _call(server)
+    thread.join(5)  # looking up the name has no timeout of its own
+    return said[0] and f"{urlsplit(server).netloc} cannot be reached ({said[0]})"
+
+
+@cache
+def _call(server):
+    """(the thread that asks a server for a sign of life, [what is wrong with it or None])"""
+    said = ["no answer"]
+
+    def ask():
+        try:
+            said[0] = None if getproxies() else urlopen(Request(f"{server}/api/", method="HEAD"), timeout=4).close()
+        except (OSError, HTTPException) as error:
+            cause = getattr(error, "reason", error)
+            answers = isinstance(error, HTTPError) or isinstance(cause, (ssl.SSLError, ConnectionResetError, HTTPException))
+            said[0] = None if answers else _reason(cause)
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    return thread, said
 
 
 def _reason(error):
     return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}".rstrip(": ")
 
 
-def server_rows(repo, config, split, where=None, shuffle=False):
-    """The rows of a data set on the Hub as the dataset server gives them; `shuffle`: whole pages in a seeded order."""
+def hub_rows(repo, files):
+    """The rows of .jsonl files of a data set on the Hub."""
+    from huggingface_hub import constants, hf_hub_download
+    from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError
+    from huggingface_hub.errors import HTTPError as HubError
+
+    alone = unreachable(constants.ENDPOINT)
+    try:
+        paths = [hf_hub_download(repo, file, repo_type="dataset", local_files_only=bool(alone)) for file in files]
+    except GatedRepoError:
+        raise Unavailable("its terms must be accepted on that page, then `hf auth login`") from None
+    except LocalEntryNotFoundError as error:
+        raise Unavailable(f"not in the cache, and {alone or _reason(error.__cause__)}") from None
+    except (HubError, OSError) as error:  # the second covers a full disk and no right to write
+        raise Unavailable(_reason(error)) from None
+    return ({**row, "row_idx": n} for n, row in enumerate(row for path in paths for row in read_jsonl(path)))
+
+
+def server_rows(size, repo, config, split, where=""):
+    """The rows of a data set on the Hub as the dataset server gives them; of more than `size` whole pages in a seeded order."""
     from huggingface_hub import cached_assets_path
-    from tqdm import tqdm
 
     query = {"dataset": repo, "config": config, "split": split} | ({"where": where} if where else {})
-    part = re.sub(r"\W+", "-", f"{config} {split} {where or ''}")
-    folder = cached_assets_path("scatr", namespace=repo, subfolder=part)
+    folder = cached_assets_path("scatr", namespace=repo, subfolder=re.sub(r"\W+", "-", f"{config} {split} {where}"))
     first = _server_page(folder, query, 0)
     offsets = list(range(0, first["num_rows_total"], PAGE))
-    if shuffle:
+    if first["num_rows_total"] > size:
         random.Random(PICK_SEED).shuffle(offsets)
-    for offset in tqdm(offsets, desc=repo, unit="page", disable=all((folder / f"{o}.json").is_file() for o in offsets)):
+    for offset in progress(offsets, desc=repo, unit="page", disable=all((folder / f"{o}.json").is_file() for o in offsets)):
         page = _server_page(folder, query, offset)
         if any(page[field] != first[field] for field in ("revision", "num_rows_total")):
             raise Unavailable(f"changed while it was being downloaded; delete {folder} and run again")
         yield from (row["row"] | {"row_idx": row["row_idx"]} for row in page["rows"])
 
 
-def _server_page(folder, query, offset):
-    from huggingface_hub.constants import is_offline_mode
+PICK_SEED = 42
+PAGE = 100  # rows; the most the dataset server gives at once
 
+
+def _server_page(folder, query, offset):
     path = folder / f"{offset}.json"
     if path.is_file():
         return read_json(path)
-    if is_offline_mode():
-        raise Unavailable("not in the cache, and HF_HUB_OFFLINE is set")
     server = os.environ.get("HF_DATASETS_SERVER", "https://datasets-server.huggingface.co")
+    if alone := unreachable(server):
+        raise Unavailable(f"not in the cache, and {alone}")
     way = "filter" if "where" in query else "rows"
     page = _get_json(f"{server}/{way}?{urlencode(query | {'offset': offset, 'length': PAGE})}")
     expected = min(PAGE, page["num_rows_total"] - offset)
@@ -501,147 +695,6 @@ def _get_json(url, tries=6):
     raise Unavailable(f"{reason} after {tries} attempts (pages already here are kept)")
 
 
-def humaneval_problem(row, n):
-    prompt, name = row["prompt"], re.findall(r"^def (\w+)", row["prompt"], re.M)[-1]
-    solution = prompt + row["canonical_solution"]
-    number = row["task_id"].split("/")[1]  # copies write Python/0
-    return {"id": f"HumanEval/{number}", "kind": "code", "prompt": prompt, "tests": row["test"], "style": "check",
-            "entry_point": name, "prelude": prompt, "solution": solution}
-
-
-def kodcode_problem(row, n):
-    """Only rows whose tests are about one function: its name is in the tests and often not in the question."""
-    if len(row["test_info"] or ()) != 1:
-        return None
-    declaration = row["test_info"][0]["function_declaration"].strip()
-    prompt = f"{row['question'].strip()}\n\nDeclare the function so:\n\n```python\n{declaration}\n```"
-    return {"id": row["question_id"], "kind": "code", "prompt": prompt, "tests": row["test"], "style": "pytest",
-            "entry_point": row["test_info"][0]["function_name"], "declaration": declaration,
-            "solution": row["solution"]}
-
-
-def math500_problem(row, n):
-    return {"id": row["unique_id"], "kind": "math", "prompt": row["problem"], "answer": row["answer"]}
-
-
-def aime_problem(row, n, year):
-    """Answers are integers from 0 to 999, written 33, 033 or 204^\\circ; each copy names the fields in its own way."""
-    row = {key.lower(): value for key, value in row.items()}
-    place = re.search(r"(\d{4})[-_](?:AIME_)?(I+)[-_](?:Problems/Problem_)?(\d+)", f"{row.get('id')} {row.get('url')}")
-    prompt = row.get("problem") or row.get("question") or row["prompt"][0]["content"]
-    answer = re.search(r"\d+", str(row["answer" if "answer" in row else "label"]))[0]
-    name = "-".join(place.groups()) if place else f"{year}-{n + 1}"
-    return {"id": name, "kind": "math", "prompt": prompt, "answer": str(int(answer))}
-
-
-def openthoughts_math_problem(row, n):
-    """Only rows whose reference ends in a boxed number, as in the paper's own 500."""
-    text = row["ground_truth_solution"] or ""
-    boxed = re.match(r"\s*\{\s*\$?(-?\d+(?:\.\d+)?)\$?\s*\}", text.rpartition("\\boxed")[2])
-    return boxed and {"id": f"math/{row['row_idx']}", "kind": "math", "prompt": row["problem"], "answer": boxed[1]}
-
-
-CALLS = """\
-def check(candidate):
-    call = getattr(candidate(), {name!r}) if isinstance(candidate, type) else candidate
-    for arguments, expected in {cases!r}:
-        result = call(*arguments)
-        result = list(result) if isinstance(result, tuple) else result  # the cases are JSON, which has no tuples
-        assert result == expected or [result] == expected
-"""
-
-
-def openthoughts_code_problem(row, n):
-    """Only rows with test cases: texts in and out, or arguments and result where the cases name a function."""
-    cases = json.loads(row["test_cases"] or "{}")
-    inputs, outputs, name = cases.get("inputs"), cases.get("outputs"), cases.get("fn_name")
-    if not inputs or not outputs or len(inputs) != len(outputs):
-        return None
-    if name and not all(isinstance(arguments, list) for arguments in inputs):
-        return None
-    problem = {"id": f"code/{row['row_idx']}", "kind": "code"}
-    if name:
-        starter = row["starter_code"] or f"def {name}("
-        prompt = f"{row['problem'].strip()}\n\nStart from this code:\n\n```python\n{starter}\n```"
-        tests = CALLS.format(name=name, cases=list(zip(inputs, outputs)))
-        entry_point = "Solution" if "class Solution" in starter else name
-        return problem | {"prompt": prompt, "tests": tests, "style": "check", "entry_point": entry_point}
-    prompt = f"{row['problem'].strip()}\n\nThe program reads standard input and writes to standard output."
-    as_text = lambda value: "\n".join(map(str, value)) if isinstance(value, list) else str(value)
-    tests = {"inputs": [*map(as_text, inputs)], "outputs": [*map(as_text, outputs)]}
-    return problem | {"prompt": prompt, "tests": tests, "style": "stdio"}
-
-
-def bigcodebench_problem(row, n):
-    prompt = row["complete_prompt"]  # imports, signature, docstring: a program by itself
-    return {"id": row["task_id"], "kind": "code", "prompt": prompt, "tests": row["test"], "style": "unittest",
-            "entry_point": row["entry_point"], "prelude": prompt, "solution": prompt + row["canonical_solution"]}
-
-
-OPENTHOUGHTS = partial(server_rows, "open-thoughts/OpenThoughts-114k", "metadata", "train", shuffle=True)
-SETS = {  # name: (number of problems, row -> problem or None, sources: the first that can be had)
-    "humaneval": (164, humaneval_problem, [
-        partial(server_rows, "openai/openai_humaneval", "openai_humaneval", "test"),
-        partial(hub_rows, "bigcode/humanevalpack", "data/python/data/humanevalpack.jsonl")]),
-    "kodcode": (1000, kodcode_problem, [partial(server_rows, "KodCode/KodCode-Light-RL-10K", "default", "train")]),
-    "bigcodebench-hard": (148, bigcodebench_problem, [
-        partial(server_rows, "bigcode/bigcodebench-hard", "default", "v0.1.4")]),
-    "math500": (500, math500_problem, [
-        partial(hub_rows, "HuggingFaceH4/MATH-500", "test.jsonl"),
-        partial(server_rows, "HuggingFaceH4/MATH-500", "default", "test")]),
-    "aime24": (30, partial(aime_problem, year=2024), [
-        partial(server_rows, "Maxwell-Jia/AIME_2024", "default", "train"),
-        partial(server_rows, "HuggingFaceH4/aime_2024", "default", "train"),
-        partial(hub_rows, "zhuzilin/aime-2024", "aime-2024.jsonl")]),
-    "aime25": (30, partial(aime_problem, year=2025), [
-        partial(hub_rows, "opencompass/AIME2025", "aime2025-I.jsonl", "aime2025-II.jsonl"),
-        partial(server_rows, "MathArena/aime_2025", "default", "train")]),
-    "openthoughts-math": (500, openthoughts_math_problem, [partial(OPENTHOUGHTS, where="\"domain\"='math'")]),
-    "openthoughts-code": (500, openthoughts_code_problem, [partial(OPENTHOUGHTS, where="\"domain\"='code'")]),
-}
-DATASETS = {name: (name,) for name in SETS} | {
-    "aime": ("aime24", "aime25"),
-    "openthoughts": ("openthoughts-math", "openthoughts-code"),
-}
-
-
-def fetch(name):
-    """The problems of one set; where the source has more than the set, random ones, the same for everybody."""
-    size, to_problem, sources = SETS[name]
-    reasons = []
-    for source in sources:
-        enough = size if source.keywords.get("shuffle") else None  # random pages need not all be read
-        try:
-            problems = list(islice(filter(None, (to_problem(row, n) for n, row in enumerate(source()))), enough))
-            if len(problems) < size:
-                raise Unavailable(f"{len(problems)} problems instead of {size}")
-        except (Unavailable, KeyError, OSError) as error:  # KeyError: the source names its fields in a new way
-            reasons.append(f"https://huggingface.co/datasets/{source.args[0]} ({error})")
-            continue
-        print(f"{name}: {size} problems from {source.args[0]}", file=sys.stderr)
-        if len(problems) > size:
-            problems = random.Random(PICK_SEED).sample(sorted(problems, key=lambda row: row["id"]), size)
-        return problems
-    die(f"the data set {name} cannot be had: {'; '.join(reasons)}; or pass a .jsonl file of the problems instead")
-
-
-def load_problems(dataset, limit=None):
-    """Problem rows of a data set's name or of a file of a person's own; the first `limit` of them."""
-    if str(dataset) in DATASETS:
-        rows = [row for name in DATASETS[str(dataset)] for row in fetch(name)]
-    elif Path(dataset).is_file():
-        rows = read_problem_file(Path(dataset))
-    else:
-        die(f"unknown data set {str(dataset)!r}: no such file, and the known names are {', '.join(DATASETS)}")
-    rows = rows[:limit]
-    if not rows:
-        die(f"{dataset}: no problems")
-    ids = [row["id"] for row in rows]
-    if len(set(ids)) != len(ids):
-        die(f"{dataset}: {len(ids)} problems but only {len(set(ids))} different ids")
-    return rows
-
-
 def read_problem_file(path):
     """JSON lines or a JSON list, also .gz: {"prompt", "answer"}, or for code {"prompt", "tests", "entry_point"}."""
     with reading(path) as file:
@@ -652,6 +705,9 @@ def read_problem_file(path):
     else:  # one by one, as if they were lines
         rows = [_parse_line(f"{path}, problem {n + 1}", json.dumps(row), needs) for n, row in enumerate(rows)]
     return [normalise_problem(row, f"{path}, problem {n + 1}", n) for n, row in enumerate(rows)]
+
+
+KINDS = ("code", "math", "text")
 
 
 def normalise_problem(row, where, number):
@@ -848,9 +904,9 @@ def load_model(name, device=None, dtype="auto", revision=None, trust_remote_code
         from transformers import Mxfp4Config
 
         options["quantization_config"] = Mxfp4Config(dequantize=True)  # its 4-bit kernels are one more package
-    with loading(name):
-        tokenizer = AutoTokenizer.from_pretrained(name, **options)
-        model = AutoModelForCausalLM.from_pretrained(name, dtype=pick_dtype(dtype, device), **options)
+    with loading(name) as more:
+        tokenizer = AutoTokenizer.from_pretrained(name, **options, **more())
+        model = AutoModelForCausalLM.from_pretrained(name, dtype=pick_dtype(dtype, device), **options, **more())
     if not tokenizer("a")["input_ids"]:
         die(f"model {name!r}: its tokenizer makes nothing of the letter a; are the tokenizer's files there?")
     if device.startswith("cuda"):
@@ -859,26 +915,33 @@ def load_model(name, device=None, dtype="auto", revision=None, trust_remote_code
 
 
 def load_config(name, revision=None, trust_remote_code=False):
-    from transformers import AutoConfig
+    with loading(name) as more:
+        from transformers import AutoConfig
 
-    if not Path(name).is_dir() and not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", str(name)):
-        die(f"model {name!r}: neither a folder nor a Hub id such as Qwen/Qwen3-1.7B")
-    with loading(name):
-        return AutoConfig.from_pretrained(name, revision=revision, trust_remote_code=trust_remote_code)
+        return AutoConfig.from_pretrained(name, revision=revision, trust_remote_code=trust_remote_code, **more())
 
 
 def context_of(config):
-    """Tokens of prompt and answer together; endless where a model sets no bound."""
-    return getattr(config.get_text_config(), "max_position_embeddings", None) or 1 << 40
+    return getattr(config.get_text_config(), "max_position_embeddings", None) or 1 << 40  # further than any row reaches
 
 
 @contextmanager
 def loading(name):
+    """Gives the options by which from_pretrained does not ask a Hub that is out of reach; what goes wrong is one line."""
+    from huggingface_hub import constants
     from safetensors import SafetensorError
 
+    local = Path(name).is_dir()
+    alone = lambda: None if local else unreachable(constants.ENDPOINT)
+    if not local and not re.fullmatch(r"[\w-]+|\w[\w.-]*/\w[\w.-]*", str(name)):
+        die(f"model {name!r}: neither a folder here nor a Hub id such as Qwen/Qwen3-1.7B")
+    if not local:
+        _call(constants.ENDPOINT)  # it may answer while transformers is imported
     try:
-        yield
+        yield lambda: {"local_files_only": bool(alone())}
     except (OSError, ValueError, ImportError, RuntimeError, SafetensorError) as error:
+        if isinstance(error, OSError) and alone():
+            die(f"model {name!r}: no folder here, not in the cache, and {alone()}")
         die(f"model {name!r} cannot be loaded: {str(error).strip().splitlines()[0]}")
 
 

@@ -194,7 +194,7 @@ def make_synthetic_run(folder, world, seed, problems, n=16, d=128):
     if world == "massive":  # a few huge dimensions, as language models have them
         x[..., :4] = 300 * x[..., :4] + 1000
     keys = [(f"p{i}", j) for i in range(problems) for j in range(n)]
-    common.write_json(folder / "meta.json", {"model": "synthetic", "n_layers": 2, "dataset": folder.name, "seed": seed})
+    common.write_json(folder / "meta.json", {"model": "synthetic", "n_layers": 2, "vocab_size": 2, "dataset": folder.name, "seed": seed})
     hidden = torch.tensor(x.reshape(-1, 1, d), dtype=torch.bfloat16)
     common.save_pt(folder / "hidden.pt", {"keys": keys, "vectors": [common.DEFAULT_VECTOR], "hidden": hidden})
     rows = [

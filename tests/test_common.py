@@ -281,6 +281,54 @@ def test_no_run_is_told_from_an_unfinished_one(tmp_path, capsys):
     assert "not finished" in dies(capsys, common.read_rollouts, run)
 
 
+def test_meta_json_of_nothing_or_of_another_run_is_one_line(tmp_path, capsys):
+    run = make_run(tmp_path / "run")
+    meta = common.read_meta(run)
+    for content in ({}, [], None, meta | {"n_layers": "5"}, {name: x for name, x in meta.items() if name != "model"}):
+        common.write_json(run / "meta.json", content)
+        assert "not what 01_generate.py wrote" in dies(capsys, common.read_vectors, run)
+    common.write_json(run / "meta.json", meta | {"width": 9})
+    assert "of another run" in dies(capsys, common.read_vectors, run)
+    common.write_json(run / "meta.json", meta | {"ids": common.hash_of_ids([{"id": "p1"}])})
+    assert "of another run" in dies(capsys, common.check_same_problems, run, common.read_rollouts(run))
+
+
+def test_labels_older_than_an_edited_answer_are_named(tmp_path, capsys):
+    run = make_run(tmp_path / "run")
+    common.read_labels(run)
+    assert capsys.readouterr().err == ""
+    later = (run / "labels.jsonl").stat().st_mtime + 5
+    os.utime(run / "problems.jsonl", (later, later))
+    common.read_labels(run)
+    assert "labels.jsonl is older than problems.jsonl" in capsys.readouterr().err
+
+
+def test_a_lack_of_memory_or_of_rights_is_not_damage(tmp_path, capsys):
+    torch.save(torch.zeros(30_000_000), tmp_path / "whole.pt")
+    program = (
+        "import common, resource, torch\n"
+        "size = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (size + 50_000_000,) * 2)\n"
+        f"common.load_pt({str(tmp_path / 'whole.pt')!r})"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2 and "not enough memory" in done.stderr and done.stderr.count("\n") == 1, done.stderr
+    (tmp_path / "folder.pt").mkdir()
+    assert "is a directory" in dies(capsys, common.load_pt, tmp_path / "folder.pt")  # the superuser may read all else
+    assert "no such file" in dies(capsys, common.load_pt, tmp_path / "none.pt")
+
+
+def test_what_is_torn_or_gone_is_named_with_the_command_that_makes_it(tmp_path, capsys):
+    run = make_run(tmp_path / "run")
+    common.write_json(run / "meta.json", common.read_meta(run) | {"command": "python 01_generate.py MODEL DATASET"})
+    whole = (run / "hidden.pt").read_bytes()
+    (run / "hidden.pt").write_bytes(whole[:-100])
+    assert dies(capsys, common.read_vectors, run).endswith("hidden.pt and run again: python 01_generate.py MODEL DATASET")
+    for name, read in (("hidden.pt", common.read_vectors), ("rollouts.jsonl", common.read_rollouts)):
+        (run / name).unlink()
+        assert dies(capsys, read, run).endswith("; run again: python 01_generate.py MODEL DATASET")
+
+
 def slow_confidence(stats, vocab, window, tail):
     """The definitions, word for word."""
     out = {}

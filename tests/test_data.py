@@ -8,10 +8,12 @@ import hashlib
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -212,8 +214,8 @@ def server():
 def load(server, tmp_path):
     """load("kodcode") -> (exit code, problems, stderr) of a new process with the test's own Hub cache."""
 
-    def run(name, wait=True, **env):
-        code = f"import common, json; print(json.dumps(common.load_problems({name!r})))"
+    def run(name, limit=None, wait=True, **env):
+        code = f"import common, json; print(json.dumps(common.load_problems({name!r}, {limit})))"
         env = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "HUGGING"))} | env
         env |= {"HF_HOME": str(tmp_path / "hf"), "HF_ENDPOINT": server.url, "HF_DATASETS_SERVER": server.url}
         process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, env=env, text=True, stdout=-1, stderr=-1)
@@ -288,14 +290,21 @@ def test_kodcode_pick_is_the_same_for_everybody_and_names_the_function(server, l
     assert all(int(name[8:16]) % 10 > 1 for name in ids)  # one tested function each
     assert problems[0]["prompt"].endswith(f"```python\n{problems[0]['declaration']}\n```")
     assert problems[0]["entry_point"] in problems[0]["declaration"] and problems[0]["entry_point"] not in problems[0]["prompt"].split("```")[0]
-    assert ids != sorted(ids) and len({int(name[8:16]) // 100 for name in ids}) == 14  # a random order, from all pages
-    held = SERVED[("KodCode/KodCode-Light-RL-10K", "default", "train")]
-    try:
-        held.reverse()  # the pick hangs on the problems, not on the order of the rows
-        server.revision = "another"
-        assert [problem["id"] for problem in load("kodcode", HF_ASSETS_CACHE=str(tmp_path / "other"))[1]] == ids
-    finally:
-        held.reverse()
+    rows = [int(name[8:16]) for name in ids]
+    assert rows != sorted(rows) and rows[0] > 100  # whole pages in a random order
+    again = load("kodcode", HF_ASSETS_CACHE=str(tmp_path / "other"))[1]
+    assert [problem["id"] for problem in again] == ids
+    server.log.clear()
+    first = load("kodcode", limit=20, HF_ASSETS_CACHE=str(tmp_path / "third"))[1]
+    assert [problem["id"] for problem in first] == ids[:20]
+    assert pages(server) == [0, rows[0] // 100 * 100]  # how many there are, and the page with the twenty
+
+
+def test_a_limit_stops_before_the_second_set(server, load):
+    assert [problem["kind"] for problem in load("openthoughts", limit=3)[1]] == ["math"] * 3
+    assert not pages(server, "/filter.*code")
+    code, problems, err = load("aime", limit=31)
+    assert [problem["id"][:4] for problem in problems] == ["2024"] * 30 + ["2025"] and "aime: aime24 and aime25 as one set" in err
 
 
 @pytest.mark.parametrize("name, blocked", [
@@ -411,19 +420,19 @@ def test_a_set_that_changes_during_the_download_is_not_mixed(server, load):
 
 def test_a_killed_download_goes_on_where_it_stopped(server, load):
     held = threading.Event()
-    server.faults.append({"match": "offset=500", "do": lambda h: not held.wait(20)})
+    server.faults.append({"match": "offset=1100", "do": lambda h: not held.wait(20)})
     process = load("kodcode", wait=False)
-    while 500 not in pages(server):
+    while 1100 not in pages(server):
         assert process.poll() is None
         time.sleep(0.02)
     process.kill()
     process.communicate()
     held.set()
-    before = sorted(pages(server))
+    before = pages(server)
     server.log.clear()
     code, problems, err = load("kodcode")
     assert code == 0, err
-    assert before == [0, 100, 200, 300, 400, 500] and sorted(pages(server)) == list(range(500, 1350, 100))
+    assert len(before) > 2 and set(before) & set(pages(server)) == {1100} and len({*before, *pages(server)}) == 13  # of 14
 
 
 def test_a_file_cut_off_is_fetched_again(server, load):
@@ -459,6 +468,37 @@ def test_hub_files_gated_missing_or_out_of_reach(server, load):
     assert code == 2 and "HF_HUB_OFFLINE" in last_line(err) and server.log == []
     code, _, err = load("aime26")
     assert code == 2 and "unknown data set 'aime26'" in err and "aime24, aime25" in err
+
+
+@pytest.fixture
+def silent():
+    """A server that takes connections and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        yield listener
+
+
+@pytest.mark.parametrize("what", ["load_problems('aime24')", "load_problems('humaneval')", "load_config('Qwen/Qwen9')"])
+@pytest.mark.parametrize("way", ["silent", "refuses"])
+def test_a_hub_out_of_reach_is_asked_once_and_said_in_one_line(what, way, silent, tmp_path):
+    """Seconds instead of minutes: counted in attempts, as a busy machine makes any time long."""
+    address = f"http://127.0.0.1:{silent.getsockname()[1] if way == 'silent' else 9}"
+    env = os.environ | {"HF_HOME": str(tmp_path), "HF_ENDPOINT": address, "HF_DATASETS_SERVER": address}
+    done = subprocess.run([sys.executable, "-c", f"import common; common.{what}"], cwd=ROOT, env=env, capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and "cannot be reached" in done.stderr, done.stderr
+    asked = []
+    with suppress(BlockingIOError):
+        while True:
+            asked.append(silent.accept()[0].recv(99).decode().split()[1])
+    assert asked.count("/api/") == (way == "silent") and not re.search("resolve|rows", str(asked)), asked
+
+
+@pytest.mark.parametrize("name", ["demo/none/such", "./none", "../none", "/none", "none.pt", "none/", "~/none"])
+def test_a_path_that_is_no_folder_is_not_looked_for_on_the_hub(name, monkeypatch, capsys):
+    monkeypatch.setattr(common, "unreachable", lambda server: pytest.fail("asked the Hub"))
+    with pytest.raises(SystemExit):
+        common.load_config(name)
+    assert "neither a folder here nor a Hub id" in capsys.readouterr().err
 
 
 # ---------------------------------------------------------------------------------------------------------------------
