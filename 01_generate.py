@@ -22,6 +22,12 @@ the order of their "sample", if they have one, and of the file. A response is ta
 unless its row says "finish": "length"; "tokens" (lists of token ids, the ending one included) beside the texts spare
 the tokenizer's guess.
 
+--scorer scorer.pt --stop: a problem gets 1, 2, 3, 5, 8, 12, 16 rollouts, until the best probability among them reaches a
+threshold: the one that 03 found on the calibration run to cost at most a point of accuracy, or --stop 0.95. By
+--stop-rule weighted-vote, until the leading answer will hardly be overtaken (common.sureness). Each wave is scored as soon
+as it has ended, and a decided problem's slots go to the next; decisions depend on the problem's own rollouts alone, so a
+run that was killed goes on to the same end. Reference answers and tests are never looked at.
+
 --extra last10,special also writes extra.pt, in the model's dtype, final layer: {"keys": [R], "last10": [R, 10, d]
 zero padded in front, "last10_len": [R], "special": [S, d], "special_offsets": [R + 1], "special_tokens": [S]}.
 Special are the tokens that end a `return` or the colon of a `def` line.
@@ -33,6 +39,7 @@ finish "length" and vectors of zeros; meta.json lists its id and the reason unde
 import argparse
 import fcntl
 import hashlib
+import importlib.util
 import os
 import platform
 import re
@@ -67,6 +74,9 @@ def parse(argv=None):
     add("--top-p", type=float, help="sample from the tokens that hold this mass; 1: from all")
     add("--repetition-penalty", type=float, help="1: none")
     add("--responses", metavar="FILE", help="vectors and statistics of these answers, made elsewhere")
+    add("--scorer", metavar="PT", help="with --stop: what 03_train_scorer.py made on a run of this model")
+    add("--stop", type=float, nargs="?", const=0.0, metavar="SURE", help="stop sampling a problem at this sureness (default: as 03 found)")
+    add("--stop-rule", choices=common.STOP_RULES, default=common.STOP_RULES[0], help="sure of what (default: %(default)s)")
     add("--slots", type=int, help="rollouts that run at the same time (default 256 on a GPU, 128 on a CPU)")
     add("--tp", action="store_true", help="split the model over the processes of torchrun, instead of the problems")
     add("--device", help="cuda, mps or cpu (default: the first there is)")
@@ -82,6 +92,8 @@ def parse(argv=None):
         common.die("--repetition-penalty must be above 0")
     if not set(filter(None, args.extra.split(","))) <= {"last10", "special"}:
         common.die(f"--extra {args.extra}: write last10, special, or last10,special")
+    if (args.stop is None) != (args.scorer is None) or args.stop is not None and (args.responses or not 0 <= args.stop < 1):
+        common.die("--stop is from 0 to 1, needs --scorer, which serves nothing else, and goes without --responses")
     if args.responses and len(args.datasets) > 1:
         common.die("--responses: give the one data set that these are answers to")
     return args
@@ -287,6 +299,7 @@ class Engine:
         self.model, self.sampling, self.device, self.n, self.slots = model, sampling, model.device, n, slots
         self.cuda = self.device.type == "cuda"
         self.waits, self.unsure = not self.cuda, False  # does a step wait for the device; does a row need a wider look
+        self.wave = sizes.get("wave") or n  # rollouts of a prompt that start together
         self.page = sizes.get("page") or (128 if self.cuda else 32)  # tokens in one
         self.look_every = sizes.get("look_every") or (8 if self.cuda else 1)  # steps between two looks of the host
         self.max_new, self.keep, self.rows, self.count, self.graphs = max_new, keep, [], 0, {}
@@ -312,7 +325,8 @@ class Engine:
         if room < a_prompt + a_row:
             need = (a_prompt + a_row) * self.page
             common.die(f"{budget >> 20} MB are too little for a rollout of {need} tokens; lower --max-new-tokens")
-        prompts = max(a_prompt, min(room // 4, room - a_row, a_prompt * min(self.slots, 4 * -(-self.slots // self.n) + 4)))
+        at_once = min(self.slots, 4 * -(-self.slots // self.wave) + 4)  # prompts that have running rows
+        prompts = max(a_prompt, min(room // 4, room - a_row, a_prompt * at_once))
         self.split = 1 + min(self.slots * a_row, room - prompts)
         n_pages = self.split + prompts
         make = torch.zeros if self.cuda else torch.empty  # a CPU's memory is taken page by page, as it is touched
@@ -487,16 +501,29 @@ class Engine:
 
     # --- between steps, on the host
 
-    def run(self, jobs):
-        """Make the rollouts of `jobs` (see `make_jobs`); after every look yield the list of those that ended."""
+    def run(self, jobs, held=()):
+        """Make the rollouts of `jobs` (see `make_jobs`); after every look yield the list of those that ended.
+
+        `held` are jobs that may come later (`start`) or never (`let_go`): their prompts are kept.
+        """
         self.queue, self.prompts = deque(jobs), {}
-        self.waiting = Counter(job["problem"] for job in jobs)
+        self.waiting = Counter(job["problem"] for job in [*jobs, *held])
         while self.queue or self.rows:
             self.admit()
             self.extend()
             self.sync()
             self.steps()
             yield self.collect()
+
+    def start(self, held):
+        """These next: what has begun ends first."""
+        self.queue.extendleft(reversed(held))
+
+    def let_go(self, problem, count):
+        """That many of a problem's held jobs will not come."""
+        self.waiting[problem] -= count
+        if problem in self.prompts and not self.prompts[problem].users and not self.waiting[problem]:
+            self.drop_prompt(problem)
 
     def take(self, low, high, count):
         """The first `count` free pages of [low, high), or None when there are too few."""
@@ -672,22 +699,29 @@ def out_of_memory(error):
     return isinstance(error, MemoryError) or any(text in str(error) for text in texts)
 
 
-def sample_rollouts(args, model, jobs, sampling, layers, keep):
+def sample_rollouts(args, model, jobs, sampling, layers, keep, stop=None):
     """Rollouts as they end, behind a progress bar; when memory runs out, the unfinished ones again with fewer slots."""
     width, last = 2 * len(layers), model.config.get_text_config().num_hidden_layers
     watched = layers if keep is None else [*layers, last]  # --extra reads the final layer
-    slots, done, begin = min(args.slots or default_slots(model), len(jobs)), set(), time.time()
+    slots, begin = min(args.slots or default_slots(model), len(jobs)), time.time()
     longest, limit = max(len(job["prompt"]) for job in jobs), max(job["limit"] for job in jobs)
     with progress_bar("generate", args, len(jobs)) as bar:
-        while len(done) < len(jobs):
+        todo, held = {(job["problem"], job["sample"]): job for job in jobs}, {}
+        for key in [key for key in todo if stop and key[1]]:  # all but the first wave, which is one rollout
+            held.setdefault(key[0], deque()).append(todo.pop(key))
+        while todo:
             engine = None
             try:
-                engine = Engine(model, watched, sampling, args.n, slots, longest, limit, keep=keep)
-                for ended in engine.run([job for job in jobs if (job["problem"], job["sample"]) not in done]):
+                engine = Engine(model, watched, sampling, args.n, slots, longest, limit, keep=keep, wave=stop and 1)
+                for ended in engine.run(todo.values(), [job for jobs in held.values() for job in jobs]):
                     speed = engine.count / (time.time() - begin)
                     bar.set_postfix_str(f"{speed:.0f} tokens/s, {len(engine.rows)}/{slots} slots busy", refresh=False)
                     bar.update(len(ended))
-                    done.update((rollout["problem"], rollout["sample"]) for rollout in ended)
+                    for rollout in ended:
+                        del todo[rollout["problem"], rollout["sample"]]
+                    for job in next_waves(stop, engine, ended, held) if stop else ():
+                        todo[job["problem"], job["sample"]] = job
+                    bar.total = bar.n + len(todo) + sum(map(len, held.values()))
                     yield from (rollout | {"hidden": rollout["hidden"][:width]} for rollout in ended)
             except (RuntimeError, MemoryError) as error:
                 if not out_of_memory(error):
@@ -707,6 +741,82 @@ def default_slots(model):
 def progress_bar(what, args, total):
     desc = f"{what} {common.run_folder('', '', args.dataset, args.seed)}"
     return common.progress(total=total, desc=desc, unit="rollout", disable=not is_writer())
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Sampling that stops when it is sure
+
+
+def settle_stop(args):
+    """Make a bare --stop the threshold that 03 found, before anything is compared with it."""
+    curve = common.load_scorer(args.scorer).checkpoint.get("stop", {}).get(args.stop_rule)
+    if not args.stop and not curve:
+        common.die(f"{args.scorer}: no threshold for {args.stop_rule} in it; train it again, or give one: --stop 0.95")
+    args.stop = args.stop or common.stop_threshold(curve, price=1)
+
+
+def make_stop(args, config, tokenizer, names, problems, expected):
+    """What `next_waves` works with; expected: {problem: rollouts}, which it lowers where sampling stops."""
+    scorer, config = common.load_scorer(args.scorer), config.get_text_config()
+    n_layers, votes = config.num_hidden_layers, args.stop_rule == "weighted-vote"
+    common.check_scorer_fits(scorer, {"model": args.model, "n_layers": n_layers}, args.scorer)
+    vectors = [common.vector_key(f"{layer}/{token}", n_layers) for layer in names for token in common.TOKENS]
+    if len(scorer.shape) > 1 or (vector := common.vector_key(scorer.vector, n_layers)) not in vectors:
+        common.die(f"{args.scorer} reads {scorer.vector}; --stop needs one vector of those that --layers {args.layers} keeps")
+    if votes and any(problem["kind"] == "code" for problem in problems):
+        common.die("--stop-rule weighted-vote: programs have no answers to vote on; take best-of-n")
+    return SimpleNamespace(
+        scorer=scorer, column=vectors.index(vector), threshold=args.stop, judge=load_judge() if votes else None,
+        tokenizer=tokenizer, problems=problems, vocab=config.vocab_size, ends=common.waves(args.n), expected=expected,
+        seen=defaultdict(dict),
+    )  # fmt: skip
+
+
+def load_judge():
+    """02_label.py for its `answer_of` and `groups_of`: the one time that a numbered script uses another."""
+    spec = importlib.util.spec_from_file_location("label", Path(__file__).with_name("02_label.py"))
+    judge = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(judge)
+    return judge
+
+
+def next_waves(stop, engine, ended, held):
+    """Rate what has ended. Where a wave is complete, the problem's next one starts, unless the rule is sure. -> its jobs"""
+    jobs = []
+    for rollout in ended:
+        i = rollout["problem"]
+        stop.seen[i][rollout["sample"]] = rate(stop, rollout)
+        count = len(stop.seen[i])
+        if count not in stop.ends or not held.get(i):
+            continue
+        if agree(is_sure(stop, [stop.seen[i][sample] for sample in range(count)])):
+            stop.expected[i] = count
+            engine.let_go(i, len(held.pop(i)))
+        else:
+            jobs += [held[i].popleft() for _ in range(stop.ends[stop.ends.index(count) + 1] - count)]
+    engine.start(jobs)
+    return jobs
+
+
+def rate(stop, rollout):
+    """(probability, answer) of a rollout, by itself: what else is in the batch must not matter."""
+    features, answer = None, None
+    if stop.scorer.takes_features:
+        conf = common.confidence(rollout["stats"], stop.vocab)
+        features = common.rollout_features(conf, len(rollout["ids"]))[None]
+    p = stop.scorer.probability(stop.scorer(rollout["hidden"][stop.column][None], features)).item()
+    if stop.judge:
+        problem = stop.problems[rollout["problem"]]
+        opened = opened_reasoning(stop.tokenizer, common.encode_prompt(stop.tokenizer, problem))
+        extract = stop.judge.text_of if problem["kind"] == "text" else stop.judge.answer_of
+        answer = extract(opened + decode(stop.tokenizer, rollout))
+    return p, answer
+
+
+def is_sure(stop, rated):
+    p, answers = zip(*rated)
+    groups = stop.judge and np.array([-1 if group is None else group for group in stop.judge.groups_of(answers)])
+    return bool(common.sureness(np.array(p), groups)[0] >= stop.threshold)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -879,7 +989,7 @@ def extra_of(tokenizer, rollouts, width, dtype):
 
 MUST_AGREE = (
     *("n", "seed", "limit", "max_new_tokens", "layers", "extra", "temperature", "top_k", "top_p", "repetition_penalty"),
-    *("dtype", "revision"),
+    *("dtype", "revision", "stop"),
 )
 
 
@@ -905,6 +1015,10 @@ def hash_model(name, revision):
     return digest.hexdigest()[:16]
 
 
+def hash_file(path):
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16]
+
+
 def hash_rows(rows):
     return hashlib.sha256(repr(rows).encode()).hexdigest()[:16]
 
@@ -914,6 +1028,7 @@ def identity(args, problems):
     given = {name: getattr(args, name) for name in MUST_AGREE}
     responses = hash_rows(common.read_jsonl(args.responses)) if args.responses else None
     model = hash_model(args.model, args.revision)
+    given |= {"stop_rule": args.scorer and args.stop_rule, "scorer": hash_file(args.scorer) if args.scorer else None}
     return given | {"model": model, "data set": hash_rows(problems), "responses": responses}
 
 
@@ -944,6 +1059,7 @@ def describe(args, model, names, sampling, skipped, now, jobs):
         "vocab_size": config.vocab_size,
         "layers": names,
         "sampling": sampling,
+        "stop": args.scorer and {"rule": args.stop_rule, "threshold": args.stop, "scorer": now["scorer"]},
         "skipped": skipped,
         "arguments": vars(args),
         "identity": now,
@@ -1116,14 +1232,15 @@ def make_run(args, model, tokenizer, folder, problems, now):
     mine = agree([i for i in range(len(problems))[rank::world] if not part_path(folder, i).is_file()])
     jobs = [job for job in jobs if job["problem"] in set(mine)]
     expected, done = Counter(job["problem"] for job in jobs), defaultdict(list)
-    for rollout in rollouts_of(args, model, tokenizer, jobs, sampling, layers):
+    stop = args.scorer and make_stop(args, model.config, tokenizer, names, problems, expected)
+    for rollout in rollouts_of(args, model, tokenizer, jobs, sampling, layers, stop):
         i = rollout["problem"]
         done[i].append(rollout)
         if len(done[i]) == expected[i] and is_writer():
             write_part(part_path(folder, i), problems[i], done.pop(i), tokenizer, args.extra)
 
 
-def rollouts_of(args, model, tokenizer, jobs, sampling, layers):
+def rollouts_of(args, model, tokenizer, jobs, sampling, layers, stop=None):
     """All rollouts of `jobs`, in the order in which they end."""
     config = model.config.get_text_config()
     keep = None
@@ -1136,7 +1253,7 @@ def rollouts_of(args, model, tokenizer, jobs, sampling, layers):
     if args.responses:
         yield from force_rollouts(args, model, possible, layers, sampling["stop_ids"], keep)
     elif possible:
-        yield from sample_rollouts(args, model, possible, sampling, layers, keep)
+        yield from sample_rollouts(args, model, possible, sampling, layers, keep, stop)
 
 
 def print_plan(args, runs):
@@ -1202,6 +1319,8 @@ def finish_run(folder, problems):
 def main(args):
     if Path(args.model).is_dir():
         args.model = str(Path(args.model).resolve())  # one name for one folder, from wherever it is called
+    if args.scorer:
+        settle_stop(args)
     runs = [find_run(args, dataset) for dataset in args.datasets]  # a wrong name ends it here, before any work
     if len({folder for _, folder, _, _ in runs}) < len(runs):
         common.die(f"{' '.join(args.datasets)}: two of these have one name, so one run folder; rename a file")

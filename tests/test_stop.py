@@ -1,6 +1,10 @@
-"""Sampling that stops when it is sure: the rule, its replay against all orders one by one; and `common.sample`."""
+"""Sampling that stops when it is sure: the rule, its replay against all orders one by one, 01 --stop; and `common.sample`."""
 
 import itertools
+import subprocess
+import sys
+import time
+from collections import Counter
 from fractions import Fraction
 from math import comb
 
@@ -10,6 +14,8 @@ import torch
 from conftest import ROOT
 
 import common
+
+MODEL = str(ROOT / "demo" / "model")
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The rule and its replay
@@ -101,7 +107,7 @@ def test_the_threshold_is_the_cheapest_within_the_price():
 
 @pytest.fixture(scope="module")
 def demo_model():
-    return common.load_model(str(ROOT / "demo" / "model"), "cpu")
+    return common.load_model(MODEL, "cpu")
 
 
 def linear_scorer(vector, width, n_layers, features=False, model="model"):
@@ -170,3 +176,118 @@ def test_sample_refuses_another_models_scorer_and_a_prompt_without_room(demo_mod
         with pytest.raises(SystemExit):
             common.sample(model, tokenizer, *arguments)
         assert told in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Live: 01 --scorer --stop
+
+SIZES = ("-n", 6, "--limit", 8, "--max-new-tokens", 48, "--slots", 5)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory, run_script):
+    """{"scorer": path, "problems": path, "full": a run of all rollouts, "p": its probabilities, "stop": a threshold among them}"""
+    base = tmp_path_factory.mktemp("stop")
+    problems = common.read_jsonl(ROOT / "demo" / "math_a.jsonl")[:8]
+    common.write_jsonl(base / "problems.jsonl", problems)
+    run_script("01_generate.py", MODEL, base / "problems.jsonl", *SIZES, "--out", base / "full")
+    full = base / "full" / "model" / "problems" / "32"
+    config = common.read_meta(full)
+    scorer = linear_scorer("penultimate/eos", config["width"], config["n_layers"], features=True)
+    common.save_pt(base / "scorer.pt", scorer.checkpoint)
+    keys, logits = common.score_run(scorer, full)
+    p = dict(zip(keys, scorer.probability(logits).tolist()))
+    ranked = sorted(p.values())
+    middle = len(ranked) * 2 // 3
+    gap = max(range(middle - 5, middle + 5), key=lambda i: ranked[i + 1] - ranked[i])  # not at a rollout's own last bit
+    return {"base": base, "problems": problems, "full": full, "p": p, "stop": (ranked[gap] + ranked[gap + 1]) / 2}
+
+
+def stopped(runs, out, run_script, *flags, problems=None):
+    path = runs["base"] / out / "problems.jsonl"
+    common.write_jsonl(path, problems or runs["problems"])
+    stop = ("--scorer", runs["base"] / "scorer.pt", "--stop", runs["stop"])
+    run_script("01_generate.py", MODEL, path, *SIZES, "--out", path.parent, *stop, *flags)
+    return path.parent / "model" / "problems" / "32"
+
+
+@pytest.fixture(scope="module")
+def live(runs, run_script):
+    return stopped(runs, "live", run_script)
+
+
+def assert_same_run(run, other):
+    """The same rollouts; vectors to float32's precision, as they may differ by their last bits with the batch."""
+    rows, others = ([(*key, row["response"]) for key, row in zip(common.keys_of(rows), rows)] for rows in map(common.read_rollouts, (run, other)))
+    assert rows == others
+    vectors, others = (common.load_pt(one / "hidden.pt")["hidden"] for one in (run, other))
+    assert torch.allclose(vectors, others, atol=1e-4)
+
+
+def test_live_stopping_is_the_replay_in_the_order_of_the_samples(runs, live):
+    rollouts = common.read_rollouts(live)
+    expected = []
+    for problem in runs["problems"]:
+        p = np.array([runs["p"][problem["id"], sample] for sample in range(6)])
+        _, end, _ = one_order(p, p, p, None, runs["stop"])
+        expected += [(problem["id"], sample) for sample in range(end)]
+    assert common.keys_of(rollouts) == expected
+    assert len(set(Counter(key[0] for key in expected).values())) > 2  # some stop early, some late
+    texts = {(row["id"], row["sample"]): row["response"] for row in common.read_rollouts(runs["full"])}
+    assert all(row["response"] == texts[row["id"], row["sample"]] for row in rollouts)
+    meta = common.read_meta(live)
+    assert meta["n"] == 6 and meta["stop"]["rule"] == "best-of-n" and meta["stop"]["threshold"] == runs["stop"]
+
+
+def test_a_stopped_run_goes_through_the_other_steps(runs, live, run_script):
+    run_script("02_label.py", live)
+    run_script("04_select.py", live, "--scorer", runs["base"] / "scorer.pt")
+    best = [row for row in common.read_jsonl(live / "selected.jsonl") if row["strategy"] == "best-of-n"]
+    counts = Counter(row["id"] for row in common.read_rollouts(live))
+    for row in best:
+        assert row["sample"] == int(np.argmax([runs["p"][row["id"], sample] for sample in range(counts[row["id"]])]))
+    run_script("05_baselines.py", live, "--out", runs["base"] / "report")
+    run_script("03_train_scorer.py", live, "--configs", 1, "-o", runs["base"] / "of_stopped.pt")
+
+
+def test_decisions_see_no_reference_answer(runs, live, run_script):
+    wrong = [problem | {"answer": "-1"} for problem in runs["problems"]]
+    assert_same_run(stopped(runs, "wrong", run_script, problems=wrong), live)
+
+
+def test_a_killed_stopping_run_goes_on_to_the_same_end(runs, live, run_script):
+    path = runs["base"] / "killed" / "problems.jsonl"
+    common.write_jsonl(path, runs["problems"])
+    stop = ("--scorer", runs["base"] / "scorer.pt", "--stop", runs["stop"], "--slots", 1)
+    command = [sys.executable, ROOT / "01_generate.py", MODEL, path, *SIZES, "--out", path.parent, *stop]
+    run = path.parent / "model" / "problems" / "32"
+    process = subprocess.Popen(list(map(str, command)), stderr=subprocess.DEVNULL)
+    while not list(run.glob("parts/[0-9]*.pt")):
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    assert 0 < len(list(run.glob("parts/[0-9]*.pt"))) < 8 and not (run / "rollouts.jsonl").exists()
+    assert_same_run(stopped(runs, "killed", run_script), live)
+
+
+@pytest.mark.parametrize(
+    "flags, told",
+    [
+        (["--stop", "0.9"], "--stop is from 0 to 1, needs --scorer"),
+        (["--scorer", "SCORER"], "--stop is from 0 to 1, needs --scorer"),
+        (["--scorer", "SCORER", "--stop", "1.5"], "--stop is from 0 to 1"),
+        (["--scorer", "SCORER", "--stop"], "no threshold for best-of-n in it"),
+        (["--scorer", "SCORER", "--stop", "0.9", "--layers", "final"], "reads penultimate/eos; --stop needs one vector"),
+    ],
+)
+def test_what_stopping_cannot_do_is_one_line(runs, run_script, flags, told):
+    flags = [runs["base"] / "scorer.pt" if flag == "SCORER" else flag for flag in flags]
+    done = run_script("01_generate.py", MODEL, runs["base"] / "problems.jsonl", "--out", runs["base"] / "no", *flags, code=2)
+    assert told in done.stderr
+
+
+def test_a_folder_is_gone_on_with_by_the_same_rule_alone(runs, live, run_script):
+    path, out = runs["base"] / "live" / "problems.jsonl", runs["base"] / "live"
+    done = run_script("01_generate.py", MODEL, path, *SIZES, "--out", out, code=2)
+    assert "was made with stop" in done.stderr
