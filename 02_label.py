@@ -7,12 +7,19 @@ RUN is a folder that 01_generate.py made. A row of labels.jsonl: {"id", "sample"
 "reason"}, one for each rollout, in the same order. null means could not be judged, and why; answers of one problem that
 are equal share a group number (null: no answer, or code), so that votes need no maths.
 
-In this file: the judge, then extraction of code and answers, then equality of answers, then the parser of formulas.
+To judge maths elsewhere, copy this file and common.py's split_reasoning:
+
+    judge = importlib.import_module("02_label")
+    answer = judge.answer_of("Adding up, the answer is $x = \\frac{1}{2}$.")     # it never sees the reference
+    judge.same("0.5", answer)                                                    # True
+
+In this file: the judge, then extraction of code and of answers, then equality of answers and the parser of formulas.
 Model-written programs run in the sandbox only; model-written formulas are parsed here and never evaluated as code.
 """
 
 import argparse
 import ast
+import cmath
 import hashlib
 import json
 import math
@@ -20,12 +27,11 @@ import operator
 import re
 import sys
 import textwrap
-import time
 import zlib
 from collections import Counter, namedtuple
 from fractions import Fraction
 from functools import lru_cache, partial, reduce
-from itertools import product
+from itertools import chain
 from pathlib import Path
 
 import common
@@ -114,29 +120,46 @@ def is_code(problem):
 
 
 def judge_answers(problem, rows):
-    """Labels of one problem whose answers are compared, with the reference and with each other."""
-    reference = reference_of(problem)
+    """Labels of one problem whose answers are compared: with the reference and, for votes, with each other."""
     if problem["kind"] == "code":
         return [label_row(row, None, None, None, "no tests") for row in rows]
-    extract, compare = (extract_answer, group) if problem["kind"] == "math" else (extract_text, group_texts)
-    answers = [extract(row["response"], reference) for row in rows]
-    verdicts, groups = compare(answers, reference, problem["prompt"])
-    labels = []
-    for row, answer, number in zip(rows, answers, groups):
-        right, reason = verdicts[answer] if answer is not None else (None if reference is None else False, "no answer")
-        labels.append(label_row(row, None if right is None else int(right), answer, number, reason))
-    return labels
+    extract, group = (text_of, text_groups) if problem["kind"] == "text" else (answer_of, groups_of)
+    answers = [extract(row["response"]) for row in rows]
+    verdicts = {answer: verdict(problem, answer) for answer in dict.fromkeys(answers)}
+    judged = zip(rows, answers, group(answers))
+    return [label_row(row, verdicts[answer][0], answer, number, verdicts[answer][1]) for row, answer, number in judged]
 
 
-def reference_of(problem):
-    """The reference answer, if there is one; a solution that ends in a box gives the content of the box."""
+def verdict(problem, answer):
+    """(1, 0 or None, the reason) for an answer to a problem."""
     if problem.get("answer") is None:
-        return None
-    found = boxes(str(problem["answer"])) if problem["kind"] == "math" else None
-    return found[-1] if found else str(problem["answer"])
+        return None, "no answer" if answer is None else "no reference"
+    if answer is None:
+        return 0, "no answer"
+    reference = str(problem["answer"])
+    if problem["kind"] == "text":
+        right = words_of(answer) == words_of(reference)
+    elif answer != reference and repeats(answer, problem["prompt"]) and read(answer).text != read(reference).text:
+        return 0, "repeats the question"
+    else:
+        right = same(reference, answer)
+        if not right and read(answer).thing[0] == "too complex":
+            return 0, "too complex"
+    return int(right), "equal" if right else "different"
+
+
+def words_of(text):
+    return re.sub(r"\W+", " ", text).strip().casefold() or text.strip()
+
+
+def text_groups(answers):
+    numbers = {}
+    return [None if answer is None else numbers.setdefault(words_of(answer), len(numbers)) for answer in answers]
 
 
 def label_row(row, label, answer, number, reason):
+    if row.get("finish") == "length" and label == 0:
+        reason = f"cut at the length limit: {reason}"
     answer = answer and answer[:1000].encode(errors="replace").decode()  # half of a surrogate pair cannot be written
     key = {"id": row["id"], "sample": row["sample"]}
     return {**key, "label": label, "answer": answer, "group": number, "reason": reason}
@@ -145,9 +168,9 @@ def label_row(row, label, answer, number, reason):
 def judge_programs(problems, rollouts, options):
     """Labels of problems with tests, as each is done; equal programs for one problem run once."""
     programs = {key: [extract_code(row["response"], problems[key]) for row in rows] for key, rows in rollouts.items()}
-    jobs = [(key, code) for key, codes in programs.items() for code in dict.fromkeys(codes)]
-    jobs = [((key, code), job_of(problems[key], code, options)) for key, code in jobs]
-    waiting, reasons = Counter(key for (key, _), _ in jobs), {}
+    wanted = [(key, code) for key, codes in programs.items() for code in dict.fromkeys(codes)]
+    jobs = [((key, code), job_of(problems[key], code, options)) for key, code in wanted]
+    waiting, reasons = Counter(key for key, _ in wanted), {}
     for (key, code), result in run_all(jobs, options):
         reasons[key, code] = (None if result.passed is None else int(result.passed)), result.reason
         waiting[key] -= 1
@@ -185,7 +208,7 @@ def summary(run, problems, labels):
     return {
         "run": str(run), "problems": len(problems), "rollouts": len(labels),
         "right": right, "wrong": len(judged) - right, "not_judged": len(labels) - len(judged),
-        "no_answer": sum(reason in ("no answer", "no code") for reason in reasons),
+        "no_answer": sum(row["reason"].endswith(("no answer", "no code")) for row in labels),
         "right_percent": percent(right, len(judged)), "oracle_percent": percent(len(solved), len(judgeable)),
         "reasons": dict(Counter(reasons).most_common()),
     }  # fmt: skip
@@ -236,11 +259,10 @@ def self_check(dataset, options):
 
 
 def equals_itself(problem):
-    reference = reference_of(problem)
-    if problem["kind"] == "text":
-        return group_texts([extract_text(reference, reference)], reference, "")[0].popitem()[1][0]
-    answer = extract_answer(f"Therefore the answer is $\\boxed{{{reference}}}$.", reference)
-    return answer is not None and equal(reference, answer)[0]
+    """Would its own reference answer, in a box, be judged right?"""
+    extract = text_of if problem["kind"] == "text" else answer_of
+    answer = extract(f"Therefore the answer is $\\boxed{{{problem['answer']}}}$.")
+    return verdict({**problem, "prompt": ""}, answer)[0] == 1
 
 
 def stub_of(problem):
@@ -268,30 +290,29 @@ INPUT = re.compile(r"\binput\(|\bstdin\b|\bopen\(0")
 def extract_code(response, problem):
     """The program a response gives, or None.
 
-    The last block that parses and defines the wanted name; else the last that parses and defines anything; else the
-    last; else the text itself, if it is a program or the body of the function that the prompt opens.
+    The last block that defines the wanted name; else the last that is the body of the function the prompt opens; else
+    the last that defines a function or class (or, where no name is asked for, reads input), before one that only uses
+    them; else the last; else the text itself, if it is a program.
     """
     final = SPECIAL.sub("", split_reasoning(response)[1]).replace("\r\n", "\n").replace("\r", "\n")
-    if not final.strip():
-        return None
     blocks = [block for block in code_blocks(final) if block.strip()]
-    name = problem.get("entry_point")
-    trees = [(block, parsed(block)) for block in blocks]
-    wanted = [block for block, tree in trees if tree and name in defined(tree)]
-    if wanted:
-        return wanted[-1]
-    for block in reversed(blocks) if blocks else [final]:
-        body = as_body(block, problem)
-        if body:
-            return body
-    able = [(block, tree) for block, tree in trees if tree and (defined(tree) if name else INPUT.search(block))]
-    able = able or [(block, tree) for block, tree in trees if tree]
-    if able:
-        return with_wanted_name(*able[-1], problem)
-    if blocks:
-        return blocks[-1]
-    tree = parsed(final)
-    return with_wanted_name(final, tree, problem) if tree and (defined(tree) or len(tree.body) > 1) else None
+    name, trees = problem.get("entry_point"), [(block, tree) for block in blocks if (tree := parsed(block))]
+
+    def last(serves):
+        return next((block for block in reversed(trees) if serves(*block)), None)
+
+    found = last(lambda _, tree: name in defined(tree)) or last(lambda _, tree: name in assigned(tree))
+    if found:
+        return found[0]
+    body = next(filter(None, (as_body(block, problem) for block in reversed(blocks or [final]))), None)
+    if body:
+        return body
+    found = last(lambda block, tree: defined(tree) if name else INPUT.search(block))
+    found = found or last(lambda _, tree: assigned(tree)) or last(lambda *_: True)
+    if found:
+        return with_wanted_name(*found, problem)
+    tree = None if blocks else parsed(final)
+    return with_wanted_name(final, tree, problem) if tree and is_program(tree) else blocks[-1] if blocks else None
 
 
 def code_blocks(text):
@@ -327,11 +348,22 @@ def parsed(code):
         return None
 
 
+def is_program(tree):
+    """Prose that parses ("Hello", "Answer: 5") is none; print(sum(map(int, input().split()))) is one."""
+    lone = tree.body[0] if len(tree.body) == 1 else None
+    prose = isinstance(lone, (ast.Expr, ast.AnnAssign)) and not any(isinstance(node, ast.Call) for node in ast.walk(lone))
+    return bool(tree.body) and not prose
+
+
 def defined(tree):
-    """Names of functions, classes and assigned variables at the top of a program."""
-    names = [node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))]
+    """Names of the functions and classes at the top of a program."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    return [node.name for node in tree.body if isinstance(node, kinds)]
+
+
+def assigned(tree):
     targets = [target for node in tree.body if isinstance(node, ast.Assign) for target in node.targets]
-    return names + [target.id for target in targets if isinstance(target, ast.Name)]
+    return [target.id for target in targets if isinstance(target, ast.Name)]
 
 
 def as_body(code, problem):
@@ -359,214 +391,279 @@ def with_wanted_name(code, tree, problem):
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Extraction of answers
+# Answers: which one does a response give? Formulas are set between START and END in place of $...$ and the like, so
+# that a sentence can be cut between them.
 
-BOX_PART = re.compile(r"\\(?:boxed|fbox)\b\s*|\\.|[{}]", re.S)
+START, END, TAIL = "\x02", "\x03", 8000  # only this many characters from the end are searched for phrases
+BOX, BRACE = re.compile(r"\\(?:boxed|fbox)\b\s*"), re.compile(r"\\.|[{}]", re.S)
+REST_OF_LINE = re.compile(r"[^$\n]*")
+BARE_BOX = re.compile(r"[^\s$\\{}]+")
+JOINS_BOXES = re.compile(r"[\s$,;.、和]*(?:(?:and|or|\\text *\{ *(?:and|or) *\})[\s$]*)?(?:[a-zA-Z](?:_\{?\w\}?)? *= *)?")
 FORMULA = re.compile(
-    r"\$\$(.{1,2000}?)\$\$|\$ ([^$]+) \$|\$(?! )([^$]+)(?<! )\$(?!\d)|\\\((.{1,2000}?)\\\)|\\\[(.{1,2000}?)\\\]", re.S
+    r"\$\$([^$]{1,2000})\$\$|\$ ([^$]+) \$|\$(?! )([^$]+)(?<! )\$(?!\d)|\\\(((?:(?!\\\().){1,2000}?)\\\)"
+    r"|\\\[((?:(?!\\\[).){1,2000}?)\\\]|(\\begin\{(align|gather|equation|[pb]matrix)\*?\}.{1,2000}?\\end\{\7\*?\})",
+    re.S,
 )
-PHRASE = re.compile(
-    r"####|<answer>|(?:^|\n)\W{0,20}A(?:ns)?:|(?<!\w)(?:answers?|results?|(?:correct|right) (?:option|choice))\b"
-    r"(?:[^\n.:=$]|\.\d){0,60}?(?:\bis\b|\bare\b|\bbe\b|:|=|\n)",
+LINES = re.compile(r"\s*\\begin\{(?:align|gather|equation)(?:ed)?\*?\}(?:.*\\\\)?(.*?\w.*?)(?:\\\\)?\s*\\end\{", re.S)
+ANSWER = re.compile(  # what announces an answer
+    r"####|<answer>|(?:^|\n)\W{0,20}A(?:ns)?:|(?<!\w)(?:answers?|(?:correct|right) (?:option|choice))\b"
+    r"(?:(?!\b(?:not|never)\b|n't\b|cannot)[^\n.:=$]|\.\d){0,60}?(?:\bis\b|\bare\b|\bbe\b|[:=→]|\n| - )"
+    r"|\b(?:option|choice)\s+(?=[*$\x02]*\(?[A-J]\b)|答案(?:应该)?(?:是|为|：|:)+",
     re.I,
+)
+RESULT = re.compile(
+    r"(?<!\w)results?\b(?:[^\n.:=$]|\.\d){0,40}?(?:\bis\b|[:=])|(?:是|为|有|：|等于)(?=\s*[\d\x02$-])", re.I
 )
 LEAD_IN = re.compile(
-    r"(?:\n *- |[\s:*_=#>,]|(?:therefore|thus|then|hence|so|simply|just|indeed|option|choice|equal to|it (?:is|equals)|it's)\b"
-    r"|there (?:is|are)\b|not\b *[-$\d\\(][^,.;\n]*?(?:[,;]|\bbut\b)|(?:finally|(?:we|this) (?:have|get|find|obtain|conclude|gives?))\b)*",
+    r"(?:\n *- |[\s:*_=#>,}]|(?:therefore|thus|then|hence|so|simply|just|indeed|option|choice|equal to|it (?:is|equals)|it's"
+    r"|there (?:is|are)|finally|(?:we|this) (?:have|get|find|obtain|conclude|gives?(?: us)?)|comes out to)\b"
+    r"|not\b *[-$\d\\(\x02][^,.;\n]*?(?:[,;]|\bbut\b)"
+    r"|(?:(?:the|an?|ordered|pair|point|interval|triple|vector|set|number|value|of|coordinates) +)+(?=[\d(\[\\\x02$-]))*",
     re.I,
 )
+VERB = re.compile(r"\b(?:is|are|be|equals?|costs?|gives?(?: us)?|get|got|obtain|have|has)\b(?=[\s*]*(?:minus|negative|[-–−]?\s?[\d\x02$(√.]))")
+NOT_ANSWERS = re.compile(
+    r"(?:[Cc]orrect|[Rr]ight|[Ww]rong|[Ii]ncorrect|clear|obvious|obtained|given|found|shown|as follows|below|above|unique"
+    r"|not (?:known|clear)|in (?:the )?(?:form|simplest|box)|that|what|to|of|we|you|and)\b(?!\))[^\d\x02]*$"
+)
 CONNECTOR = re.compile(r"(?:\s|,|;|and|or|\\text\{ *(?:and|or) *\})*")
+SIGN = re.compile(r"(?:[-–—−]|minus\b|negative\b)\s*")
 NUMBER = re.compile(
-    r"(?<![\w.])-?(?:\d+(?:,\d{3})*(?:\.\d+)?|\.\d+)(?:e[+-]?\d+|[/:]\d+)?%?(?: ?π)?"
+    r"(?<![\w.])(?:-|− ?)?\$?(?:\d+(?:,\d{3})*(?:\.\d+)?|\.\d+)(?:e[+-]?\d+|[/:]\d+)?%?(?: ?π)?"
     r"(?! *[+*/^=]|(?!cm|mm|km|kg|ml|ft|mph|th|st|nd|rd)[A-Za-z\d])"
 )
 SENTENCE_END = re.compile(
-    r"</answer>|(?<!\.)\.(?=\s|$)|\n"
+    r"</answer>|(?<!\.)\.(?=\s|$|\*)|[。，]|\n|(?<=[\d\x03])\s*[\u4e00-\u9fff]"
     r"|[,;]?\s+\(?(?:since|because|which|where|as|when|so|but|and (?:we|this|it)|i\.e\.|that is|or (?:about|roughly|approximately)"
-    r"|rather than|instead of)(?!\w)|\s+\((?:or|about)\b|,\s+not\b"
+    r"|rather than|instead of|is (?:the|correct|right))(?!\w)|\s+\((?:or|about)\b|,\s+(?:not|no|wait)\b"
 )
+SENTENCE = re.compile(r"(?<=[.!?:])[\s*]+(?=\S)|\n|[。；]")
 SPECIAL = re.compile(r"<\|[^|<>]{1,40}\|>|</?s>|<eos>|<end_of_turn>|\n(?:I hope this|Let me know|Feel free)[^\n]*$")
 QED = re.compile(r"\$\s*\\(?:(?:black)?square|qed|checkmark)\s*\$|\\(?:(?:black)?square|qed|checkmark)(?![a-z])|[∎■□✓✔✅]")
-ASIDE = re.compile(  # at the end: "(since x > 0)" and "because x > 0" are not the answer
-    r"\s\((?:since|because|as|where|when|rejecting|discarding)\b[^()\n]*\)[\s.]*$"
-    r"|(?<=[\w$)}\]]),?\s+(?:since|because)\b(?![^\n]*\b(?:so|thus|then|hence|therefore|we|is)\b)[^\n]*$"
+CHATTER = re.compile(
+    r"\W*(?:I hope|Let me know|Feel free|Note|This (?:match|agree|is because|work|confirm|satisf)|Check|Verif|Please|If you)|.*:$"
 )
-TAIL = 20_000  # characters of a response in which a phrase, formula or number is looked for
+ASIDE = re.compile(  # at the end: "(since x > 0)" and "because x > 0" are not the answer
+    r"\s\((?:since|because|as|where|when|about|or|rejecting|discarding)\b[^()\n]*\)[\s.]*$"
+    r"|(?<=[\w$)}\]\x03]),?\s+(?:since|because|attained|achieved|which|where)\b"
+    r"(?![^\n]*\b(?:so|thus|then|hence|therefore|we)\b)[^\n]*$"
+)
+CLAUSE = re.compile(r"^.*(?:^|[,;:]|\s)\s*(?:so|hence|thus|therefore|then)\b(?=.*[\d\x02])[\s,:]*", re.I | re.S)
+SUBJECT = re.compile(
+    r"(.*?[\d\x03]\S*) (?:is|are) (?:indeed|also|our|my|the (?:final |correct |right )?(?:answer|result|number|value|solution)s?)\b"
+)
+NEGATED = re.compile(r"(?i)(?:\b(?:not|cannot|never|neither|(?:at|more|less|fewer|greater) (?:least|most|than))|n't)(?: \w+){0,2} *$")
+RETRACTED = re.compile(r"\b(?:wait|actually|correction|scratch that|sorry|oops)\b", re.I)
+ORDINARY = re.compile(r"(?!sqrt|minus|negative|sin|cos|tan|log|ln|pi)(?:\(?[A-Za-z]{2}|[^\w\x03$\\(\[{]*$)")
 
 
-def extract_answer(response, reference=None):
-    """The answer a response gives, or None: the last box of its final part, what a phrase announces, or its end."""
+def answer_of(response):
+    """The answer a response gives, as it is written there, or None. It never sees the reference.
+
+    In this order: the last box of the part after the reasoning, what "the answer is" announces, the whole of a short
+    response, the end of its last sentence that says something.
+    """
     reasoning, final = split_reasoning(response)
-    final = QED.sub("", SPECIAL.sub("", final)).replace("−", "-").strip()
-    found = boxes(final or reasoning)
+    final = QED.sub("", SPECIAL.sub("", once_escaped(final[-100_000:]))).strip()
+    found = told(final) or (boxed(reasoning) if not final else None)
+    if found or not final:
+        return found  # cut off while reasoning, and nothing boxed yet
+    text = with_marks(final[-TAIL:])
+    bare = text[LEAD_IN.match(text).end() :]
+    if START not in bare[1:] and bare.find(END) in (-1, len(bare) - 1, len(bare) - 2) and is_bare(unmarked(bare)):
+        return unmarked(bare)
+    sentences = [part for part in SENTENCE.split(text) if part.strip()][-8:]
+    return next(filter(None, (ending(part) for part in reversed(sentences) if not CHATTER.match(part))), None)
+
+
+def told(text):
+    """The answer that a text gives in a box or announces, or None."""
+    found = boxed(text)
     if found:
-        return join_boxes(found, reference)
-    if not final:
-        return None  # cut off while reasoning, and nothing boxed yet
-    if "**" in final:
-        final = re.sub(r"(?<![\w)])\*\*|\*\*(?![\w(])", "", final)  # bold; 2**3 stays
-    final = final[-TAIL:]
-    announcements = (announced(final[phrase.end() :]) for phrase in reversed([*PHRASE.finditer(final)][-3:]))
-    candidates = [answer for answer in announcements if answer]
-    if not candidates:
-        bare = final[LEAD_IN.match(final).end() :]
-        return bare if len(bare) <= 300 and is_bare(bare) else last_formula_or_number(final, reference)
-    if reference is not None and is_integer(reference):  # "the answer is m + n, where ..., so it is 204"
-        after = last_formula_or_number(final[final.rfind(candidates[0]) + len(candidates[0]) :], reference)
-        candidates = [answer for answer in [*candidates, after or ""] if is_integer(answer)] or candidates
-    return candidates[0]
+        return found
+    text = with_marks(text[-TAIL:])
+    phrases = [phrase for kind in (RESULT, ANSWER) for phrase in [*kind.finditer(text)][-3:]]
+    return next(filter(None, (announced(text[phrase.end() :]) for phrase in reversed(phrases))), None)
 
 
-def is_integer(answer):
-    found = analyse(answer)
-    keys = [key[1] if key[0] in ("given", "gold") else key for key in [*found.keys, *found.values]]
-    return any(key[0] == "num" and whole(key[1]) for key in keys)
+def with_marks(text):
+    def mark(formula):
+        inner = next(group for group in formula.groups() if group is not None)
+        last_line = LINES.match(inner)
+        inner = last_line[1].strip().lstrip("&= ") if last_line else inner
+        return f"{START}{' '.join(inner.split())}{END}"
+
+    return FORMULA.sub(mark, re.sub(rf"[{START}{END}]|[ \t]+(?=[ \t])", "", text))
+
+
+def unmarked(text):
+    text = BOLD.sub("", text.replace(START, " ").replace(END, " ")).strip(' *_`"\n')
+    return text if text.endswith("...") else text.rstrip(" .,;:*_")
+
+
+def boxed(text):
+    """The content of the last box; of the last few, if they are joined by commas or "and"."""
+    found = boxes(text)
+    parts = found[-1:]
+    for box in reversed(found[:-1]):
+        gap = text[box[1] : parts[0][0]][:40]
+        if not JOINS_BOXES.fullmatch(gap):
+            break
+        parts.insert(0, box)
+    minus = [re.search(r"(?:^|[=$:(\s])[-−–] ?$", text[max(0, box[0] - 3) : box[0]]) for box in parts]
+    return ", ".join(dict.fromkeys("-" * bool(sign) + box[2] for sign, box in zip(minus, parts))) or None
 
 
 def boxes(text):
-    """The contents of all non-empty boxes, in order; one pass, so that ten thousand nested ones cost nothing."""
-    found, stack, boxed = [], [], False
-    for part in BOX_PART.finditer(text):
-        if part[0].startswith(("\\boxed", "\\fbox")):
-            boxed = text[part.end() : part.end() + 1] == "{"
-            bare = re.compile(r"[^\s$\\{}]+").match(text, part.end())
-            if bare:
-                found.append((part.start(), bare[0].rstrip(".,;")))
-        elif part[0] == "{":
-            stack.append((part.end(), boxed))
-            boxed = False
-        elif part[0] == "}" and stack:
-            start, is_box = stack.pop()
-            if is_box and text[start : part.start()].strip():
-                while found and found[-1][0] >= start:
-                    found.pop()  # a box within this one
-                found.append((start, text[start : part.start()].strip()))
-    opened = [start for start, is_box in stack if is_box]
-    if opened and not found:  # the brace is forgotten
-        found = [(0, content) for content in re.findall(r"\A[^$\n]+", text[opened[-1] :].strip())]
-    return [content for _, content in found]
+    """(start, end, content) of the last non-empty boxes that are not within another, in order."""
+    found = []
+    for box in [*BOX.finditer(text)][-20:]:
+        start, bare = box.end(), BARE_BOX.match(text, box.end())
+        if found and box.start() < found[-1][1]:
+            continue
+        stop = bare.end() if bare else closing_brace(text, start)
+        if stop is None and box.start() == text.rfind(box[0]) and not found:  # the brace is forgotten
+            stop = REST_OF_LINE.match(text, start).end()
+        content = unmarked(text[start:stop].removeprefix("{")) if stop else ""
+        if content:
+            found.append((box.start(), stop + (text[stop : stop + 1] == "}"), content))
+    return found
 
 
-def join_boxes(found, reference):
-    """The last box; where the reference lists n answers, the last n boxes if they hold one each."""
-    wanted, distinct = len(items_of(reference)), list(dict.fromkeys(found))
-    if wanted < 2 or len(distinct) < wanted or len(items_of(found[-1])) > 1:
-        return found[-1]
-    return ", ".join(distinct[-wanted:])
-
-
-def items_of(answer):
-    """What an answer lists; one thing if it is no list."""
-    node = None if answer is None else analyse(answer).node
-    return node[1] if node and node[0] in ("list", "set") else [node]
+def closing_brace(text, start):
+    depth = 0
+    for brace in BRACE.finditer(text, start, start + 2000):
+        depth += {"{": 1, "}": -1}.get(brace[0], 0)
+        if not depth:
+            return brace.start()
+    return None
 
 
 def announced(tail):
     """The answer at the start of the text that follows "the answer is"."""
-    tail = tail[LEAD_IN.match(tail).end() :]
-    formula, ends = FORMULA.search(tail), SENTENCE_END.finditer(tail)
-    end = next((end for end in ends if tail.count("{", 0, end.start()) <= tail.count("}", 0, end.start())), None)
-    sentence = tail[: end.start()] if end else tail
-    near = len(sentence)
-    if end and end[0].endswith(("i.e.", "that is")) and analyse(trimmed(sentence)).kind == "text":
-        near = end.end() + 1  # between 2 and 5, i.e. $(2, 5)$
-    if formula and formula.start() <= near:
-        return formula_run(tail, formula)
-    return trimmed(sentence) or None
+    tail = tail[LEAD_IN.match(tail[:1000]).end() :][:1000]
+    end = next((end for end in SENTENCE_END.finditer(tail) if not within_formula(tail, end.start())), None)
+    sentence, rest = (tail[: end.start()], tail[end.start() :].partition("\n\n")[0]) if end else (tail, "")
+    retracted = RETRACTED.search(tail.partition("\n\n")[0])
+    if retracted:
+        return ending(tail[retracted.end() :].partition("\n\n")[0])
+    sign = SIGN.match(sentence)
+    at = sign.end() if sign else 0
+    found = formula_run(sentence, at) if sentence[at : at + 1] == START else beginning(unmarked(sentence))
+    if end and end[0].endswith(("i.e.", "that is")) and read(found).thing[0] == "text":
+        return announced(rest[len(end[0]) :])  # between 2 and 5, i.e. (2, 5)
+    if START in sentence and read(found).thing[0] == "text" and found == unmarked(sentence):
+        found = formula_run(sentence, sentence.index(START))
+    if not found or NOT_ANSWERS.match(found):
+        return None
+    value = re.match(rf" *= *([^{END}\n]+)", rest.partition(found)[2]) if re.search("[a-z]", found) else None
+    return value[1] if value else found  # m + n, where ..., so m + n = 204
 
 
-def trimmed(text):
-    text = text.strip(' *_`"\n')
-    return text if text.endswith("...") else text.rstrip(" .,;*_")
+def within_formula(text, at):
+    return text.rfind(START, 0, at) > text.rfind(END, 0, at) or text.count("{", 0, at) > text.count("}", 0, at)
 
 
-def formula_run(text, formula):
-    """A formula and those joined to it by commas, "and" or "or"."""
-    parts = []
-    while formula:
-        parts.append(trimmed(next(group for group in formula.groups() if group is not None)))
-        gap = CONNECTOR.match(text, formula.end())
-        formula = FORMULA.match(text, gap.end()) if gap[0].strip() else None
-    return ", ".join(parts)
+def beginning(text):
+    """The longest beginning of a text that is a formula, if no word that changes it comes next; or else the text."""
+    words = re.sub(r"\\text *\{", " ", text).split()[:14]
+    if is_formula(text):
+        return text
+    for n in range(len(words) - 1, 0, -1):
+        if words[0] not in ("a", "A") and is_formula(" ".join(words[:n])):
+            next_word, rest = words[n].lower().strip("(,.;"), " ".join(words[n:])
+            changed = next_word in NO_NOUNS or next_word in ("and", "or") and re.search(r"\d|\bnone\b", rest)
+            return text if changed else unmarked(" ".join(words[:n]))
+    return re.sub(r"(?i)^(yes|no|true|false)\b[,;].*", r"\1", text)
+
+
+def formula_run(text, at):
+    """The formula at this place with its sign, those joined to it by commas or "and", and what changes its meaning."""
+    parts, gap = [], None
+    while not gap or gap[0].strip() and text[at : at + 1] == START:
+        sign = re.search(r"(?:^|[^\w\s]\s*|\s)(?:[-–—−]|minus|negative)\s*$", text[:at]) and not re.search(r"\n- $", text[:at])
+        stop = text.find(END, at)
+        parts.append("-" * bool(sign) + unmarked(text[at + 1 : stop]))
+        gap = CONNECTOR.match(text, stop + 1)
+        more = SIGN.match(text, gap.end())
+        at = more.end() if more else gap.end()
+    rest = text[stop + 1 :].split(None, 1)
+    first = rest[0].lower().strip(".,;") if rest else ""
+    changed = first in NO_NOUNS and (first not in CONDITIONS or re.search(r"\b(?:and|or|if|else)\b", rest[1])) or first in SCALES or first in ("or", "times", "percent", "cents") or first[:1] in "%\\¢"
+    return ", ".join(parts) + (" " + unmarked(text[stop + 1 :]) if changed and first else "")
 
 
 def is_bare(text):
     """A response that is nothing but an answer."""
-    if FORMULA.search(text):
-        return False
-    if len(text.split()) <= (3 if re.search(r"\d", text) else 6):
-        return True
-    return analyse(text).kind != "text" and not re.search(r"[A-Za-z]{2,},? +[a-z]{2,}\b", text)
+    if is_formula(text):
+        return not re.search(r"[A-Za-z]{2,},? +[a-z]{2,}\b", text) or len(text.split()) <= 3
+    few = len(text.split()) <= 6 and not re.search(r"\d", text) and not ANSWER.search(text)
+    return bool(text.strip(",:")) and (few or bool(re.fullmatch(r"[A-Z]\w+ \d+", text)))
 
 
-def last_formula_or_number(text, reference):
-    """The last formula or number; where the reference lists several, with those joined to it."""
-    text = ASIDE.sub("", text)
-    formulas = [*FORMULA.finditer(text)]
-    formulas = [f for f in formulas if re.search(r"[\d=<>^+]|\\[a-z]", f[0])] or formulas  # rather not "$x$"
-    numbers = [n for n in NUMBER.finditer(text) if not formulas or n.start() >= formulas[-1].end()]
-    numbers = [n for n in numbers if text[: n.start()].rstrip()[-1:] not in ("+", "-", "*", "/", "^")]
-    if numbers or not formulas:
-        sentence = re.split(r"[.:!?]\s|\n|\$", text.strip(" .\n"))[-1]  # x = 5 and y = 3; z = 6 - 5i
-        endings = [sentence[word.start() :] for word in re.finditer(r"(?![-–—] )\S+", sentence)][-12:]
-        ties = r"\b(?:is|are|equals)\b" + r"|(?<![<>!])=" * (reference is not None and is_integer(reference))
-        endings = [sentence[LEAD_IN.match(sentence).end() :], *re.split(ties, sentence)[-1:], *endings]
-        whole = next((ending.strip() for ending in endings if is_formula(ending)), None)
-        if whole or not numbers:
-            return whole
-    run = numbers or formulas
-    first = len(run) - 1
-    while first and re.fullmatch(CONNECTOR, text[run[first - 1].end() : run[first].start()]):
-        first -= 1
-    if run is formulas:
-        return formula_run(text, formulas[first])
-    return ", ".join(number[0] for number in run[first:]) if len(items_of(reference)) > 1 else run[-1][0]
+def ending(sentence):
+    """The answer that a sentence ends in, if it was not announced: so x = 5 and y = 3. He has 7 nickels."""
+    sentence = sentence.strip()[-400:]
+    bold = re.search(r"\*\*([^*]+)\*\*\W*$", sentence)
+    if bold and not bold[1].rstrip().endswith(":"):
+        return unmarked(bold[1])
+    sentence = CLAUSE.sub("", BOLD.sub("", ASIDE.sub("", sentence)))
+    subject = SUBJECT.match(sentence)
+    sentence = subject[1] if subject else sentence
+    verbs = [*VERB.finditer(sentence)]
+    if verbs and not NEGATED.search(sentence[: verbs[-1].end()]):
+        return announced(sentence[verbs[-1].end() :])
+    words = re.findall(r"[^\s\x02]*\x02[^\x03]*\x03\S*|\S+", sentence)[-14:]
+    for n, word in enumerate(words):
+        if not ORDINARY.match(word) and not NEGATED.search(" ".join(words[:n])):
+            found = unmarked(" ".join(words[n:]))
+            if is_formula(found) or n == len(words) - 1 and START in word and word.rstrip(".")[-1:] == END:
+                return found
+    text = unmarked(" ".join(words))
+    numbers = [number for number in NUMBER.finditer(text) if not NEGATED.search(text[: number.start()])]
+    return beginning(text[numbers[-1].start() :]) if numbers else None
 
 
 def is_formula(text):
+    """Does a text say something as a formula? A lone word does not."""
+    if CLOCK.fullmatch(plain_words(clean(text[:300]))):
+        return True
+    if len(text) > 300 or not re.search(r"[\d=<>^+]|\\[a-z]|[π√∞]|^[a-z]$|^[a-z] ?- ?[a-z]$", text):
+        return False
+    plain = re.sub(r"\\(?:text|mbox|mathrm)\s*\{[^{}]*\}", "", text)
     words = re.search(
-        r"(?<![A-Za-z\\])(?:(?!and\b|sqrt|sin|cos|tan|log)[A-Za-z]{3}|(?:an|as|at|by|he|if|in|is|it|of|on|so|to|we)\b)", text
-    )
-    return not words and len(text) <= 300 and analyse(text).kind != "text"  # one too complex ends the search
+        r"(?<![A-Za-z\\{])(?:(?!and\b|sqrt|sin|cos|tan|log|minus|negative|infinity|degrees?\b|percent|text|mod|pi\b)(?:[a-z]{3}|[A-Z][a-z]{2})"
+        r"|(?:an|as|at|by|he|if|is|it|of|on|so|we)\b)", plain
+    )  # fmt: skip
+    if words and not re.fullmatch(r"[^A-Za-z]*[\d%](?: [A-Za-z/]+)*(?: \d+(?<=base \d))?\.?|(?:\\[a-z]+|[^A-Za-z])*[\d}π](?: [A-Za-z]+){1,3}\.?", text):
+        return False
+    return read(text).thing[0] not in ("text", "too complex")
 
 
-def extract_text(response, reference=None):
+def text_of(response):
     """For problems whose answer is text: a box, what a phrase announces, or the whole final part."""
     final = SPECIAL.sub("", split_reasoning(response)[1]).strip()
-    phrases = list(PHRASE.finditer(final[-TAIL:]))
-    found = boxes(final)
-    if not found and phrases and len(final.split()) > 3:
-        found = [announced(final[-TAIL:][phrases[-1].end() :]) or final]
-    return found[-1] if found else final or None
-
-
-def group_texts(answers, reference, prompt):
-    """As `group`, for texts: equal are those with the same words."""
-    same = lambda text: re.sub(r"\W+", " ", text).strip().casefold() or text.strip()
-    verdicts, numbers = {}, {}
-    for answer in dict.fromkeys(answer for answer in answers if answer is not None):
-        numbers.setdefault(same(answer), len(numbers))
-        right = None if reference is None else same(answer) == same(reference)
-        verdicts[answer] = right, {None: "no reference", True: "equal: exact", False: "different"}[right]
-    return verdicts, [None if answer is None else numbers[same(answer)] for answer in answers]
+    return boxed(final) or (told(final) if len(final.split()) > 3 else None) or final or None
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Equality: an answer is turned into keys, which are equal when the answers are. Keys are computed, not searched for:
-# rational numbers exactly, other constants to 40 of 70 digits, expressions with variables by their values at four
-# fixed points (polynomials exactly). So n answers need n keys, no simplifier is waited for, and equality is transitive.
+# Equality of answers: a text is cleaned (one spelling), parsed (a tree) and settled (its numbers evaluated: a thing),
+# and things are compared part by part. Numbers are computed, never simplified or solved: rational ones exactly, others
+# to 11 digits, expressions with variables at four fixed points (polynomials exactly).
+#
+#   ("value", value, decimals)      a number or expression; decimals: how many it was written with  5, 2.50, x^2 + 1
+#   ("percent", value)              20%
+#   ("tuple", brackets, things)  ("list", things)  ("set", things)  ("matrix", width, things)       (1, 2], 1 or 2, {1, 2}
+#   ("reals", ends, members)        a set of real numbers, see `combined`                           (0, 1) U (2, 3)
+#   ("equation", label, thing, keys, loose)    also an inequality, whose thing is a set of reals    x = 5, x > 2, x + y < 3
+#   ("choice", letter, thing or None)  ("text", words)                                              (C) 12, even
 #
 # Where graders differ: a decimal is not an endless number however many of its digits it gives (0.333333 is not 1/3),
-# unless the reference is the rounded one; and 45 degrees is 45, not pi/4: an answer in another unit is another answer.
+# unless the reference is the rounded one; 45 degrees is 45, not pi/4: an answer in another unit is another answer.
 
-CHARACTERS, TOKENS, DEPTH, BITS, SECONDS = 2000, 500, 50, 40_000, 1.5  # beyond these an answer is "too complex"
-DIGITS = 70  # of arithmetic that is not exact; 40 of them are compared
-CLOCK = [0.0]  # when the evaluation under way gives up
-Answer = namedtuple("Answer", "text kind node keys values unit")
-# text: the answer in one spelling; kind: math, text or too complex; node: the parser's tree; keys: what the answer is;
-# values: what it also stands for beside an answer of another form: 5 for x = 5, an interval for an inequality. Two
-# answers are equal if a key of one is a key or value of the other. A value tagged "either" counts in both directions
-# but not for grouping (.2 for 20%), one tagged "given" or "gold" only on that side (7 for x + y = 7; 52 for 52_8).
+CHARACTERS, TOKENS, DEPTH, BITS, STEPS = 1000, 400, 40, 20_000, 6000  # beyond these an answer is "too complex"
+LEFT = [0]  # steps that the reading under way may still take
+Reading = namedtuple("Reading", "text thing units")
 
 
 class TooComplex(Exception):
@@ -577,210 +674,131 @@ class Unreadable(Exception):
     """Not a formula: compared as text."""
 
 
-def equal(reference, answer, prompt=""):
-    """(equal?, reason) of two answers as they were written."""
-    gold, given = analyse(reference), analyse(answer)
+def same(reference, answer, forgiving=True):
+    """Does an answer say the same as the reference? Both as people write them: LaTeX, plain text or words.
+
+    same("\\\\frac{1}{2}", "x = 0.5")    same("(2, \\\\infty)", "x > 2")    same("20\\\\%", "1/5")    not same("1/3", "0.33")
+
+    A reference is forgiven more than another answer would be (0.33 for 1/3, 52 for 52_8, 0.2 for 20%, 1, 2 for (1, 2)).
+    Not `forgiving`, it is a relation that does not lead from 20 over 20% to 0.2, as votes need.
+    """
+    gold, given = read(reference), read(answer)
     if gold.text == given.text:
-        return True, "equal: exact"
-    shared = shared_key(gold, given)
-    if not shared and gold.node and given.node and is_rounding(gold.node, given.node):
-        shared = ("num", "rounded", "")
-    for unit, other in ((gold.unit, given.text), (given.unit, gold.text)):
-        if not shared and unit and unit.isalpha() and other.endswith(unit):  # 108m, its unit not yet known as one
-            bare = [analyse(one.text.removesuffix(unit)) if one.text == other else one for one in (gold, given)]
-            shared = shared_key(*bare)
-    if not shared:
-        return False, "too complex" if "too complex" in (given.kind, gold.kind) else "different"
-    if given.node and given.node != gold.node and repeats(given, prompt):
-        return False, "different"
-    return True, "equal: " + how(shared)
-
-
-def shared_key(gold, given):
-    units, others = known_units(gold.unit), known_units(given.unit)
-    if not (units <= others or others <= units):
-        return None  # 5 cm is not 5 m; 5 cm may be sloppy for 5 cm^2, and $5 for $5 per hour
-    if "text" in (gold.kind, given.kind):
-        return ("text",) if plain_words(gold.text) == plain_words(given.text) or gold.keys == given.keys else None
-    accepted = {value[1] if value[0] in ("either", "given") else value for value in given.values}
-    stands_for = {value[1] if value[0] in ("either", "gold") else value for value in gold.values}
-    shared = [key for key in gold.keys if key in given.keys or key in accepted]
-    shared += [key for key in given.keys if key in stands_for]
-    if not shared and (gold.keys[0][0] == "eq") != (given.keys[0][0] == "eq"):
-        shared = [key for key in stands_for if key in accepted]  # p = 1/4 and 25%
-    return shared[0] if shared else None
-
-
-def known_units(unit):
-    """What an answer is measured in, without powers: mi and h of miles per hour; nothing if a word is no unit."""
-    words = re.sub(r"\^\S*|\b(?:square|sq|cubic|per)\b|/", " ", unit or "").split()
-    return set("/".join(UNITS[word] for word in words).split("/")) if words and UNITS.keys() >= set(words) else set()
-
-
-def how(key):
-    """exact: by spelling or rational numbers; numeric: by constants to 40 digits; symbolic: with variables."""
-    if isinstance(key, (tuple, frozenset)):
-        return max((how(part) for part in key), key=("exact", "numeric", "symbolic").index, default="exact")
-    if not isinstance(key, str):
-        return "exact"
-    numeric = re.match(r"-?\d+\.\d|rounded", key)
-    return "symbolic" if key in ("expr", "eq", "ineq") else "numeric" if numeric else "exact"
-
-
-def is_rounding(gold, given):
-    CLOCK[0] = time.monotonic() + SECONDS
-    try:
-        return rounds_to(gold, given)
-    except (Unreadable, TooComplex, ZeroDivisionError, OverflowError):
+        return True
+    if not units_agree(gold.units, given.units, forgiving):
         return False
+    kinds = gold.thing[0], given.thing[0]
+    if "text" in kinds and (kinds == ("text", "text") or not re.search(r"\d", gold.text)):
+        return plain_words(gold.text) == plain_words(given.text) or alike(gold.thing, given.thing, forgiving)
+    return alike(gold.thing, given.thing, forgiving)
 
 
-def rounds_to(gold, given):
-    """Is the reference a rounded decimal, and the answer the number that it was? 0.33 and 1/3."""
-    gold, given = (node[2][-1] if node[0] == "rel" and set(node[1]) <= {"=", "≈"} else node for node in (gold, given))
-    if gold[0] in ("seq", "mat", "list"):
-        pairs = list(zip(children(gold), children(given)))
-        alike = gold[:-1] == given[:-1] and len(gold[-1]) == len(given[-1]) and len(pairs) == len([*children(given)])
-        labelled = gold[0] == "list" and any(item[0] == "rel" for pair in pairs for item in pair)
-        return alike and not labelled and all(item_key(a) == item_key(b) or rounds_to(a, b) for a, b in pairs)
-    decimal, places = gold[1:] if gold[0] == "num" else (0, 0)
-    decimals = given[0] == "num" and given[2]
-    written = decimals or given[0] in CONTAINERS | {"pct"} or variables(given) or is_infinite(given)
-    digits = abs(decimal * 10**places)
-    if written or digits < 10 or not (places >= 2 or places and digits >= 100):
-        return False
-    value = real(rational(evaluate(given, 0)))
-    endless = value is not None and not (isinstance(value, Fraction) and (10**60 * value).denominator == 1)
-    return endless and abs(calculate("add", value, -decimal)) * 2 * 10**places <= 1
+def groups_of(answers):
+    """A number for each answer: those that are the same share one, over others if need be; None has none."""
+    groups = []
+    for answer in dict.fromkeys(answer for answer in answers if answer is not None):
+        joined = [group for group in groups if any(same(one, answer, False) or same(answer, one, False) for one in group)]
+        groups = [group for group in groups if group not in joined] + [[*chain(*joined), answer]]
+    numbers = {answer: n for n, group in enumerate(sorted(groups, key=lambda group: answers.index(group[0]))) for answer in group}
+    return [numbers.get(answer) for answer in answers]
 
 
-def repeats(given, prompt):
+def repeats(answer, prompt):
     """Is the answer a formula that the question already holds, handed back as it stands?"""
-    if given.node[0] in ("num", "var", "const", "neg", "seq", "list", "set", "mat") or not prompt:
-        return False
 
     def bare(text):
         text = re.sub(r"\\left|\\right|\\[,!;: ]|[${}]", " ", re.sub(r"\\[dt]frac", r"\\frac", text))
         return re.sub(r" *([-+*/^=<>(),]) *", r"\1", text)
 
-    pattern = " *".join(re.escape(part) for part in re.findall(r"\\[a-zA-Z]+|\S", bare(given.text)))
+    if len(answer) > CHARACTERS or re.fullmatch(r"[\W_]*(?:[-+]?[\w.,]*|[(\[{].*)[\W_]*", bare(answer)):
+        return False
+    if bare(answer).replace(" ", "") not in bare(prompt).replace(" ", ""):
+        return False
+    pattern = " *".join(re.escape(part) for part in re.findall(r"\\[a-zA-Z]+|\S", bare(answer)))
     return bool(re.search(rf"(?<![\w.^*/+\-(\\]){pattern}(?![\w^*/+\-(\\]|\.\d)", bare(prompt)))
 
 
-def group(answers, reference=None, prompt=""):
-    """(verdicts, group numbers) of the answers to one problem: equal answers share a number, None has none.
-
-    With a reference the right answers are one group; the others, or all without one, are grouped by their keys.
-    """
-    distinct = {answer: analyse(answer) for answer in answers if answer is not None}
-    no_verdict = None, "no reference"
-    verdicts = {answer: no_verdict if reference is None else equal(reference, answer, prompt) for answer in distinct}
-    parent = {}
-
-    def root(item):
-        while parent.setdefault(item, item) != item:
-            item = parent[item]
-        return item
-
-    for answer, given in distinct.items():
-        keys = given.keys
-        if verdicts[answer][0]:
-            keys = ["right"]
-        elif reference is not None and shared_key(analyse(reference), given):
-            keys = [("text", given.text)]  # it repeats the question
-        for key in keys:
-            parent[root(("answer", answer))] = root(key)
-    for answer, given in distinct.items():
-        for value in given.values if not verdicts[answer][0] else ():
-            if value in parent:
-                parent[root(("answer", answer))] = root(value)
-    numbers = {}
-    for answer in distinct:
-        numbers.setdefault(root(("answer", answer)), len(numbers))
-    return verdicts, [None if answer is None else numbers[root(("answer", answer))] for answer in answers]
-
-
-@lru_cache(maxsize=50_000)
-def analyse(text):
-    money = "\\$" in text or text.count("$") == 1
-    text = clean(text)
-    CLOCK[0] = time.monotonic() + SECONDS
+@lru_cache(maxsize=20_000)
+def read(raw):
+    """What a text says: the text in one spelling, a thing to compare, and the units it is measured in."""
+    text, LEFT[0] = clean(raw), STEPS
+    money = {"dollar"} if re.search(r"\\\$|^[^$]*\$[^$]*$|\bUSD\b", raw[:CHARACTERS]) else set()
     try:
         if len(text) > CHARACTERS:
             raise TooComplex
-        found = special_form(text) or formula(text)
-        return found._replace(unit=f"dollar {found.unit or ''}".strip()) if money else found
+        thing, words = special(text) or formula(text)
+        return Reading(text, thing, frozenset(money | known_units(words)))
     except (TooComplex, OverflowError, RecursionError):
-        return Answer(text, "too complex", None, (("text", text),), (), None)
+        return Reading(text, ("too complex", text), frozenset())
     except (Unreadable, ZeroDivisionError):
         head, sign, tail = text.rpartition("=")
-        if sign and tail.strip() and not re.search(r"[<>,;!≠]|\\n", head):
-            return analyse(tail)._replace(text=text)  # "area of ABC = 5"
-        return Answer(text, "text", None, (("text", plain_words(text)),), (), None)
+        named = head.count("{") == head.count("}") and not re.search(r"[<>,;!≠]|\\n", head)
+        if sign and tail.strip() and named and not NO_NOUNS & {*re.findall("[a-z]+", head)}:
+            return read(tail)._replace(text=text)  # \arg z = 5
+        inner = told(raw)
+        if inner and len(inner) < len(raw) and clean(inner) != text:
+            return read(inner)  # the text is prose that announces its answer
+        return Reading(text, ("text", plain_words(text)), frozenset())
 
 
 def formula(text):
-    joined = text if re.match(r"[(\[]|\\?\{", text) else THOUSANDS.sub(lambda m: m[0].replace(",", ""), text)
-    node, unit = read(joined)
-    keys, values = keys_of(node)
-    if joined != text and re.fullmatch(r"[\d,]+", text):
-        values = values + keys_of(read(text)[0])[0]  # 1,234 may be two numbers, too
-    return Answer(text, "math", node, tuple(keys), tuple(values), unit)
-
-
-def read(text):
-    """(tree, unit) of a formula. Each ± stands for two answers; where there is a ∓, the signs go together."""
-    signs = re.findall("[±∓]", text)
-    if len(signs) > 4:
-        raise TooComplex
-    linked = [["+-"["±∓".index(sign) ^ n] for sign in signs] for n in (0, 1)]
-    choices = map(iter, linked if "∓" in signs else product("+-", repeat=len(signs)))
-    parsers = [Parser(re.sub("[±∓]", lambda _, choice=choice: next(choice), text)) for choice in choices]
+    """(thing, words after numbers) of a formula. A ± stands for two answers."""
+    signs = ("+-", "-+") if re.search("[±∓]", text) else ("+-",)
+    parsers = [Parser(text.replace("±", upper).replace("∓", lower)) for upper, lower in signs]
     nodes = [parser.answer() for parser in parsers]
     if len(nodes) > 1:
         items = [item for node in nodes for item in (node[1] if node[0] in ("list", "set") else [node])]
-        distinct = [item for n, item in enumerate(items) if item not in items[:n]]
-        nodes[0] = ("set" if nodes[0][0] == "set" else "list", distinct)
-    return nodes[0], " ".join(parsers[0].unit)
+        nodes[0] = ("set" if nodes[0][0] == "set" else "list", [item for n, item in enumerate(items) if item not in items[:n]])
+    return settle(nodes[0]), parsers[0].words
 
 
-def special_form(text):
-    """Answers with a grammar of their own: choices, digits in a base, times of day, words."""
-    if re.fullmatch(r"-?\d{1,300}", text):
-        number = ("num", Fraction(text), 0)
-        return Answer(text, "math", number, (number[:2],), (), "")
+def special(text):
+    """Answers with a grammar of their own: integers, choices, times of day, words for sets."""
+    if re.fullmatch(r"-?[0-9]{1,300}", text):
+        return ("value", Fraction(text), 0), []
     choice = CHOICE.fullmatch(text)
     if choice:
-        rest = analyse(choice[2] or choice[4]) if choice[2] or choice[4] else None
-        return Answer(text, "math", None, (("choice", choice[1] or choice[3]),), rest.keys if rest else (), "")
-    base = BASE.fullmatch(text)
-    if base:
-        number = (("gold", number_key(Fraction(base[1]))),) if base[1].isdigit() else ()
-        key = ("base", base[1].lstrip("0"), NUMBER_WORDS.get(base[2], base[2]))
-        return Answer(text, "math", None, (key,), number, "")
+        content = choice[2] or choice[4] or choice[5]
+        return ("choice", choice[1] or choice[3], content and read(content).thing), []
     words = plain_words(text)
-    clock = CLOCK_TIME.fullmatch(words)
-    if clock and (clock[3] or clock[2] and math.gcd(int(clock[1]), int(clock[2])) > 1):  # 12:30; 11:21 is a ratio, too
-        hour, minute = int(clock[1]), int(clock[2] or 0)
-        also = [("time", hour, minute, ""), *(formula(f"{hour}:{minute}").keys if minute else ())]
-        key = ("time", hour, minute, clock[3] or "")
-        return Answer(text, "math", None, (key,), tuple(("either", value) for value in also), "")
-    if re.fullmatch(r"(?:there (?:is|are) )?no (?:real )?solutions?(?: exists?)?|empty set", words):
-        return formula(r"\emptyset")._replace(text=text)
-    if re.fullmatch(r"(?:all|any|(?:set of )?(?:all )?(?:the )?) ?real(?:s| numbers?)", words):
-        return formula(r"\reals")._replace(text=text)
+    clock = CLOCK.fullmatch(words)
+    if clock and (clock[3] or clock[2] and math.gcd(int(clock[1]), int(clock[2])) > 1):  # 12:30; 11:21 is a ratio
+        return ("text", f"{int(clock[1])}:{int(clock[2] or 0)} {clock[3]}"), []
+    if re.fullmatch(r"(?:there (?:is|are) )?no (?:real )?solutions?(?: exists?)?|empty set|无解", words):
+        return ("reals", *NOTHING), []
+    if re.fullmatch(r"(?:(?:all|any|set of(?: all)?) ?)?(?:the )?real(?:s| numbers?)", words):
+        return ("reals", *LINE), []
     return None
 
 
 def plain_words(text):
-    plain = re.sub(r"\\text *\{([^{}]*)\}", r" \1 ", text)
+    plain = re.sub(r'"(?=\w)', " ", text)
     if re.search(r"[\\^_=<>]", plain):
         return re.sub(r"\s", "", plain)
-    plain = re.sub(r"[\s{}\",]+", " ", plain).strip(" .,;:!?'").casefold()
-    return re.sub(r"^(?:the|an?) (?=\w)", "", {"dne": "undefined", "does not exist": "undefined"}.get(plain, plain))
+    plain = re.sub(r"(?<=\d)(?:st|nd|rd|th)\b", "", re.sub(r"[\s{}\",]+", " ", plain).strip(" .,;:'").casefold())
+    plain = re.sub(r"(?<=[a-z])[!?]+$", "", plain)
+    plain = {"dne": "undefined", "does not exist": "undefined"}.get(plain, plain)
+    subject = re.match(r"(?!.*\b(?:not|never|neither|n?or|and|if|cannot|\w+n't)\b)[a-z ]*\b(?:is|are) (?=[a-z])", plain)
+    return re.sub(r"^(?:the|an?) (?=\w)", "", plain[subject.end() :] if subject else plain)
 
 
-THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?!\d|,\d)")
+def known_units(words):
+    """mi and h of miles per hour, cm and cm^2; none if a word is no unit; bases and moduli as they are."""
+    words = [word for word in words if word not in ("square", "sq", "cubic", "cu", "per")]
+    marks = {word for word in words if word.startswith(("base", "mod"))}
+    parts = [(word.partition("^")[0], word) for word in words if word not in marks]
+    if not all(unit in UNITS for unit, _ in parts):
+        return marks
+    return marks | {part + word[len(unit) :] for unit, word in parts for part in UNITS[unit].split("/")}
+
+
+def units_agree(gold, given, forgiving):
+    """5 cm is not 5 m; 5 cm may be sloppy for 5 cm^2, $5 for $5 per hour, 52 for 52_8, but not 52_8 for 52."""
+    marks = {unit for unit in gold ^ given if unit.startswith(("base", "mod"))}
+    excused = all(forgiving and (unit in gold) == unit.startswith("base") for unit in marks)
+    return excused and (gold - marks <= given - marks or given - marks <= gold - marks)
+
+
 UNIT_NAMES = (
     "mm millimeter millimetre|cm centimeter centimetre|m meter metre|km kilometer kilometre|in inch inches|ft foot feet"
     "|yd yard|mi mile|mg milligram|g gram|kg kilogram|lb lbs pound|oz ounce|s sec second|ms millisecond|min minute"
@@ -794,198 +812,308 @@ UNITS = {
     for plural in ("", "s")[: 1 + (len(name) > 2)]
 }
 NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen"
-NUMBER_WORDS = {word: str(n) for n, word in enumerate(NUMBERS.split())}
-CHOICE = re.compile(r"\(? *([A-J]) *\)(?!\s*(?:or\b|and\b|,))[\s:.]*(.*)|([A-J])(?:[.):]\s+(.+))?", re.S)
-CLOCK_TIME = re.compile(r"([01]?\d|2[0-4])(?::([0-5]\d))?(?: ?([ap])\.? ?m\.?)?")
-BASE = re.compile(
-    r"[({]?([0-9][0-9A-Za-z]*)[)}]?(?: *_ *\{?|(?= *\(?(?:\\text\{)?\(?base)) *\(?(?:\\text *\{)? *\(?(?:base[ -]*\}?)? *"
-    r"([12]?[0-9]|3[0-6]|" + "|".join(NUMBER_WORDS) + r")[ )}]*"
-)
-
+NUMBER_WORDS = {word: str(n) for n, word in enumerate(f"{NUMBERS} seventeen eighteen nineteen twenty".split())}
+NO_CONTENT = r"(?:(?:or|and|if|for|when|[a-z]|\w+llion|thousand|hundred|dozen)\b|[,^!*/_+±]|\\(?:pm|cup|cap))"
+CHOICE = re.compile(rf'\(? *([A-J]) *\)(?!\s*"?{NO_CONTENT})[\s:.]*(.*)|([A-J])(?:[.)] *(.*)|: (.+))', re.S)
+CLOCK = re.compile(r"([01]?[0-9]|2[0-4])(?::([0-5][0-9]))?(?: ?([ap])\.? ?m\.?)?")
 
 # ---------------------------------------------------------------------------------------------------------------------
-# The parser: LaTeX or plain text -> nested tuples. Recursive descent over tokens, no look-back, no evaluation of text.
-#
-#   ("num", Fraction, decimals)  ("var", name)  ("const", "pi"|"e"|"i"|"inf")  ("add", a, b)  ("mul", a, b)
-#   ("div", a, b)  ("pow", a, b)  ("neg", a)  ("pct", a)  ("fn", name, a, ...)  ("det", rows)
-#   ("sum"|"prod", counter, from, to, a)  ("rel", ops, sides)  ("mod", a, modulus)  ("ratio", parts)
-#   ("seq", "(]", items)  ("list", items)  ("set", items)  ("mat", rows)  ("union"|"cap"|"minus", a, b)  ("reals",)  ("empty",)
+# Comparison
 
-SUPERSCRIPTS, SUBSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺ⁿ", "₀₁₂₃₄₅₆₇₈₉₋₊ₙ"
+
+def alike(a, b, forgiving):
+    """Do two things say the same? `a` is the reference, if one is. Where their kinds differ, one is seen as the other's."""
+    if a == b:
+        return True
+    if a[0] == b[0]:
+        return a[0] in COMPARE and COMPARE[a[0]](a, b, forgiving)
+    return any(alike(view, b, forgiving) for view in views(a, b[0], forgiving, gold=True)) or any(
+        alike(a, view, forgiving) for view in views(b, a[0], forgiving, gold=False)
+    )
+
+
+def views(thing, wanted, forgiving, gold):
+    """What a thing also stands for beside a thing of the wanted kind."""
+    kind, inner = thing[:2]
+    if kind == "percent":
+        yield from [("value", inner, 0)] * (abs(inner) >= 1 or gold and forgiving)
+        yield from [("value", inner / 100, 0)] * forgiving
+    elif kind == "choice":
+        yield ("value", value_of(("var", inner)), 0)
+        yield from filter(None, thing[2:])
+    elif kind == "equation" and (inner or not gold and thing[4] and wanted == "value"):
+        yield from filter(None, thing[2:3])
+    elif kind == "tuple" and wanted == "reals":
+        yield from [("reals", *numbers) for numbers in [interval(*thing[1:])] if numbers]
+    elif kind == "set" and len(inner) == 1 and wanted in ("value", "percent", "equation"):
+        yield inner[0]
+    elif kind == "set" and wanted == "reals" and all(item[0] == "value" and is_real(item[1]) for item in inner):
+        yield ("reals", *reduce(partial(combined, operator.or_), [((item[1],), (False, True, False)) for item in inner]))
+    elif kind == "list" and wanted == "set":
+        yield ("set", [*map(unlabelled, inner)])
+    elif kind == "list" and wanted in ("tuple", "matrix"):
+        labels = labels_of(inner)  # x = 1, y = 2 is the point (1, 2), by the letters or as written
+        if len({label.split("_")[0] for label in labels}) == len(inner):
+            yield ("tuple", "()", [*map(unlabelled, sorted(inner, key=lambda item: item[1]))])
+        yield from [("tuple", "()", [*map(unlabelled, inner)])] * forgiving
+    elif kind == "matrix" and wanted == "tuple" and (inner == 1 or inner == len(thing[2]) and forgiving):
+        yield ("tuple", "()", thing[2])
+
+
+def labels_of(things):
+    return {thing[1] for thing in things if thing[0] == "equation" and thing[1]}
+
+
+def unlabelled(thing):
+    return thing[2] if labels_of([thing]) else thing
+
+
+def all_alike(these, those, forgiving):
+    return len(these) == len(those) and all(map(partial(alike, forgiving=forgiving), these, those))
+
+
+def alike_lists(a, b, forgiving):
+    """In any order; but x = 1, y = 2 beside 1, 2 in this one."""
+    labels = [labels_of(one[1]) for one in (a, b)]
+    if set() in labels and len(a[1]) in map(len, labels):
+        return all_alike(a[1], b[1], forgiving)
+    left = list(b[1])
+    for item in a[1]:
+        match = next((n for n, other in enumerate(left) if alike(item, other, forgiving)), None)
+        if match is None:
+            return False
+        del left[match]
+    return not left
+
+
+def alike_sets(a, b, forgiving):
+    def fit(item, other):
+        return (item[0] == "set") == (other[0] == "set") and alike(item, other, forgiving)
+
+    each = all(any(fit(item, other) for other in b[1]) for item in a[1])
+    return each and all(any(fit(item, other) for item in a[1]) for other in b[1])
+
+
+def rounds_to(gold, given, forgiving):
+    """Is the reference a rounded decimal, and the answer the endless number that it was? 0.33 and 1/3."""
+    (value, places), number = gold[1:], given[1]
+    if not (forgiving and places and isinstance(value, Fraction) and is_real(number)) or given[2] or abs(number) > 10**9:
+        return False
+    endless = not isinstance(number, Fraction) or (10**60 * number).denominator != 1
+    precise = abs(value * 10**places) >= (10 if places > 1 else 100)
+    return precise and endless and abs(Fraction(number.real) - value) * 2 * 10**places <= 1
+
+
+def alike_equations(a, b, forgiving):
+    if any(agree(key, other) for key in a[3] for other in b[3]):
+        return True
+    functions = all(re.fullmatch(r"y|\w\(\w\)", label or "") for label in (a[1], b[1]))
+    return bool(a[1] and b[1] and (a[1] == b[1] or functions)) and alike(a[2], b[2], forgiving)
+
+
+COMPARE = {
+    "value": lambda a, b, forgiving: agree(a[1], b[1]) or rounds_to(a, b, forgiving),
+    "percent": lambda a, b, forgiving: agree(a[1], b[1]),
+    "tuple": lambda a, b, forgiving: a[1] == b[1] and all_alike(a[2], b[2], forgiving),
+    "matrix": lambda a, b, forgiving: a[1] == b[1] and all_alike(a[2], b[2], forgiving),
+    "reals": lambda a, b, forgiving: a[2] == b[2] and agree([*a[1]], [*b[1]]),
+    "choice": lambda a, b, forgiving: a[1] == b[1],
+    "list": alike_lists, "set": alike_sets, "equation": alike_equations,
+}  # fmt: skip
+
+# ---------------------------------------------------------------------------------------------------------------------
+# One spelling
+
+MARKS = {  # superscripts and subscripts
+    sign: ("[" + marks + "]+", str.maketrans(marks, "0123456789-+n"))
+    for sign, marks in (("^", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺ⁿ"), ("_", "₀₁₂₃₄₅₆₇₈₉₋₊ₙ"))
+}
 UNICODE = str.maketrans({
     "−": "-", "–": "-", "—": "-", "×": "*", "·": "*", "⋅": "*", "∙": "*", "÷": "/", "⁄": "/", "∕": "/", "≤": "<=",
     "≥": ">=", "⩽": "<=", "⩾": ">=", "≠": "!=", "∞": r"\infty ", "π": r"\pi ", "√": r"\sqrt ", "º": "°",
     "½": r"\frac{1}{2}", "⅓": r"\frac{1}{3}", "⅔": r"\frac{2}{3}", "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}",
-    "…": "...", "’": "'", "′": "'", "“": '"', "”": '"', "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "∅": r"\emptyset ",
+    "…": "...", "’": "'", "′": "'", "“": "", "”": "", "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "∅": r"\emptyset ",
     "∖": r"\setminus ", "θ": r"\theta ", "α": r"\alpha ", "β": r"\beta ", "λ": r"\lambda ", "φ": r"\phi ",
-    "⟨": "(", "⟩": ")", "≡": "=", "∛": r"\cbrt ", "⇒": r"\Rightarrow ", "→": r"\Rightarrow ", "¢": " cents", "£": "", "€": "", "¥": "",
-    "\u00a0": " ", "\u2009": " ", "\u202f": " ", "\u200b": "",
-})  # fmt: skip
-# Spellings made equal before the parser sees them, in this order.
-REWRITES = [
+    "⟨": "(", "⟩": ")", "≡": "=", "∛": r"\cbrt ", "⇒": r"\Rightarrow ", "→": r"\Rightarrow ", "¢": " cents ",
+    "£": "", "€": "", "¥": "", "、": ",", "。": ".", "\u00a0": " ", "\u2009": " ", "\u202f": " ", "\u200b": "",
+} | {chr(0xFF01 + n): chr(0x21 + n) for n in range(94)})  # fmt: skip
+BOLD = re.compile(r"(?<![\w)])\*\*|\*\*(?![\w(])")  # 2**3 stays
+REWRITES = [  # spellings made equal before the parser sees them, in this order
     (re.compile(pattern), replacement)
     for pattern, replacement in [
+        (r"\\(?:text)?color *\{[^{}]*\}|\\[hv]space\*?\{[^{}]*\}|\bUSD\b", " "),
         (r"\\\\\s*\[[\d.]+ *\w+\]", r"\\\\ "),  # \\[4pt]
-        (r"\\(?:boxed|fbox)(?![a-zA-Z])|(?<!\\)\\[()\[\]]|\\?\$|\\(?:text)?color *\{[^{}]*\}|\bUSD\b", " "),
+        (r"(?:\\left *)?\\\{ *(?=\\begin)", ""),
         (r"& *(?=[=<>,]|\\(?:[lg]eq?|in|approx)(?![a-z]))|(?<=[=<>,]) *&", " "),  # x &= 1
-        (r"\\(?:left|right|middle)(?![a-zA-Z])\s*\.?|\\[bB]igg?[lrm]?(?![a-zA-Z])", ""),
-        (r"\\(?:[dtc]|nice|s)frac", r"\\frac"),
-        (r"\\[dt]binom", r"\\binom"),
-        (r"(?<=\d)(?:\{,\}|,\\[!,;: ]) *(?=\d{3}(?!\d))", ""),
-        (r"(?<=\d)\{,\}(?=\d)", "."),
+        (r"\\(?:[mh]box|text(?:bf|it|rm|sf|normal)?|emph|math(?:rm|bf)|operatorname\*?) *"
+         r"\{([^{}]*(?:\{[^{}]*\}[^{}]*)*)\}", lambda m: marked(m[1])),
+        (r"(?<=\d)(?: *\{ *, *\}|,\\[!,;: ]) *(?=\d{3}(?!\d))", ""),  # 10{,}080
+        (r"(?<=\d)\{ *, *\}(?=\d)", "."),
         (r"(?<![\d.,_^])\d{1,3}(?:(?:\\[,;:! ]|[ ~'])\d{3})+(?![\d,])", lambda m: re.sub(r"\D", "", m[0])),
-        (r"(?<!\\)\\[!,;:> ]|~|\\q?quad|\\[hv]space\*?\{[^{}]*\}", " "),
-        (r"\\(?:displaystyle|textstyle|limits|nolimits|rm|bf|it|large|Large|small)(?![a-zA-Z])", " "),
-        (r"\\(?:mathbf|boldsymbol|bm|mathit|mathcal|mathsf|mathnormal|underline|vec|overrightarrow)(?![a-zA-Z])", ""),
-        (
-            r"(?<=[\w})]) *(?:[,;(]|where|for|with)[ (]*[a-z] *(?:\\in(?![a-z])|∈) *"
-            r"(?:\\\w+)? *\{? *[ZNQR] *\}?(?:[_^]\{?[^{}\\]*\}?)? *\)?\s*$",
-            "",
-        ),  # , k in Z
+        (r"(?<!\\)\\[!,;:> ]|~|\\?\$|\\q?quad(?![a-z])", " "),
+        (r"^(?![(\[{]|\\\{).*", lambda m: THOUSANDS.sub(lambda n: n[0].replace(",", ""), m[0])),
+        (r"(?<=[\w})]) *(?:[,;(]|where|for|with)[ (]*[j-t] *(?:\\in(?![a-z])|∈) *(?:\\\w+)* *\{? *[\"ZNQR]+"
+         r" *\}?(?:[_^]\{?[^{}\\]*\}?)? *\)?\s*$", ""),  # , k in Z
         (r"\\(?:mathbb|Bbb) *\{? *R *\}?", r"\\reals "),
-        (r"\\reals *- *(?=\\\{)", r"\\reals \\setminus "),
+        (r"\\reals *- *(?=(?:\\left *)?\\\{)", r"\\reals \\setminus "),
         (r"\\(?:mathbb|Bbb) *\{? *([A-Z]) *\}?", r"\\set\1 "),
-        (
-            r"\\(?:mbox|hbox|textbf|textit|textrm|textsf|textnormal|emph|mathrm|operatorname\*?|text) *"
-            r"\{([^{}]*(?:\{[^{}]*\}[^{}]*)*)\}",
-            lambda m: inline_text(m[1]),
-        ),
-        (r"(?<=.)[ ,;(]*\\text\{[ ,;(]*(?:since|because|or about|about|approximately)\b.*$", ""),  # 27 (since 3^3)
-        (r"\\frac *\{ *\\text\{([^{}]*)\} *\} *\{ *\\text\{([^{}]*)\} *\}", r"\\text{\1/\2}"),
-        (r"(?<=[\d})]) *\((?:\\text *\{)?(?!base|mod)[a-z ]{3,}\}?\)$", ""),  # 12 (ways)
-        (r"(?<=\d) ([a-z]+/[a-z]+)(?:\^\{?2\}?)?$", lambda m: speed(m)),  # 60 m/s
-        (r"(?<=[\d}]) *\\text\{[A-Z]\}$", ""),  # 4.2 K
+        (r'(?<=\S)[\s,;("]+(?:since|because|or about|about|approximately)\b.*$', ""),  # 27 (since 3^3)
+        (r'^\s*[({]?(\d+)[)}]? *(?:_ *\{?|(?=\(?[ "]*(?:in )?"?base))[( "]*(?:in )?"?(?:base[ -]*)?"?(?:([12]?\d|3[0-6])|(' + "|".join(NUMBER_WORDS)
+         + r"))[ )}]*$", lambda m: f'{m[1]} "base{m[2] or NUMBER_WORDS[m[3]]}'),  # 52_8
+        (r'\(? *\\?"?\b[pb]?mod(?![a-z]) *\}? *\{? *(\d+) *\}? *\)?\s*$', r' "mod\1'),
+        (r'(?<=[\d})]) *\(( *"?(?!mod)[a-z-]{3,})+ *\)\s*$', ""),  # 12 (ways)
+        (r'\\frac *\{ *"(\w+) *\} *\{ *"(\w+) *\}', r'"\1/"\2'),
+        (r"(?<=[\d}]) *([a-z]+) */ *([a-z]+)(?=(?:\^\{?2\}?)?$)", lambda m: speed(m)),  # 60 m/s
         (r"\\frac *\{ *d *([a-z]) *\} *\{ *d *[a-z] *\}", r"\1'"),
-        (r"(?<=\d) *(?:to|\\text\{ *to *\}) *(?=\d)|\{:\}", ":"),
-        (r"(?<=\d) *\^? *(\{ *)?(?:\\text *)?(?:\{ *(?:st|nd|rd|th) *\}|(?:st|nd|rd|th)\b)(?(1) *\})", ""),  # 7th
-        (r"\(? *\\?(?:text\{ *)?\b[pb]?mod(?![a-z]) *\}? *\{? *(\w+) *\}? *\)?$", r" \\pmod{\1}"),
-        (r"(?<=[)\]]) *U *(?=[(\[])", "∪"),
-        (r"\^ *\{? *\\(?:circ|degree)(?![a-zA-Z]) *\}?|(?<=\d)\^\{?o\}?(?![a-z])|\\(?:degree|textdegree)(?![a-zA-Z])", "°"),
-        (r"° *\{? *(?:\\text\{)?[CF] *\}?$", "°"),
-        (r"\\%", "%"),
+        (r'(?<=\d) *"?to *(?=\d)|\{:\}', ":"),
+        (r"\^ *\{? *\\(?:circ|degree)(?![a-zA-Z]) *\}?|(?<=\d)\^\{?o\}?(?![a-z])|\\(?:text)?degree(?![a-zA-Z])", "°"),
+        (r'° *\{? *"?[CF] *\}?\s*$', "°"),
         (r"(\d*\.\d*)\\(?:overline|bar|dot) *\{? *(\d+) *\}?", lambda m: repeating(m)),
         (r"(?<![\w.])(\d+\.\d*)\((\d+)\)(?!\w)", lambda m: repeating(m)),
         (r"(\d*\.\d{0,20}?)(\d{1,12}?)\2+(?:\.\.\.|\\[lc]?dots(?![a-z]))", lambda m: repeating(m)),
         (r"(?:(=) *)?(-?\d*\.\d+)(?:\.\.\.|\\[lc]?dots(?![a-z]))", lambda m: "≈"[: bool(m[1])] + m[2]),  # = 1.4...
-        (r"(?<=\d) *x *(?=10 *\^)", "*"),
         (r"(?<![\d./^_a-zA-Z}])(\d+) +(\d+) */ *(\d+)(?![\d/])", r"\1\\frac{\2}{\3}"),
-        (r"(?:\{ *\})?[_^] *\{?(\w+)\}? *C *_ *\{?(\w+)\}?|\bC_\{?(\w+)\}?\^\{?(\w+)\}?", r"\\binom{\1\3}{\2\4}"),
-        (r"^(?!.*(?<![\\a-zA-Z])[abAB](?![a-z]))(.*[a-z].*\+ *)c$", r"\1C"),  # a constant of integration
-        (r"(?<=[a-z])-(?=hal[fv]|third|quarter|(?:four|fif|six|seven|eigh|nin|ten)th)", " "),  # two-thirds
+        (r"(?:\{ *\})?[_^] *\{?(\w+)\}? *C *_ *\{?(\w+)\}?|\bC_\{?(\w+)\}?\^\{?(\w+)\}?|\bC\((\w+), *(\w+)\)(?! *=)",
+         r"\\binom{\1\3\5}{\2\4\6}"),
+        (r'(?<=[a-z])-(?="?(?:hal[fv]|third|quarter|(?:four|fif|six|seven|eigh|nin|ten)th))', " "),  # two-thirds
         (r"\*\*", "^"),
         (r"\\not *=", "!="),
         (r"\b[fgh] *\^ *\{? *-1 *\}? *\((?=[a-z]\) *=)", "F("),  # f^{-1}(x) = ... is a function as any other
-        (r"(?<=[a-z])\.(?= ?[a-z])", ""),  # sq. cm
+        (r'(?<=[a-z])\.(?= *"?[a-z])', ""),  # sq. cm
         (r"\\pm(?![a-z])|\+/-|^\+-", "±"),
         (r"\\mp(?![a-z])", "∓"),
         (r"(?i)^ *(?:(?:the )?(?:final )?answers?(?: is\b| are\b|:)|(?:option|choice) +(?=\(?[a-j]\)?$))", ""),
-        (r"(?i)^ *(?:about |exactly |approximately |approx\.? |roughly |the (?=[a-z])|an (?=[a-z])|=|≈|\\approx)", ""),
-        (r"^ *\{([^{},;:|]*)\} *$", r"\1"),
+        (r'(?i)^[ "]*(?:about |exactly |approximately |approx\.? |roughly |the (?=[a-z])|an (?=[a-z])|=|≈|\\approx)', ""),
+        (r"\s+", " "),
     ]
 ]  # fmt: skip
+THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?!\d|,\d)")
+ESCAPED_TWICE, COMMAND = re.compile(r"(?<!\\)\\\\[a-zA-Z]{2}"), re.compile(r"(?<!\\)\\[a-zA-Z]{2}")
+
+
+def clean(text):
+    """One spelling for what people write in many ways; still text."""
+    text = text.strip()
+    if re.fullmatch(r"-?[0-9]+", text) or len(text) > CHARACTERS:
+        return text
+    text = BOLD.sub("", once_escaped(text))
+    if not text.isascii():
+        for sign, (pattern, plain) in MARKS.items():
+            text = re.sub(pattern, lambda m, s=sign, p=plain: f"{s}{{{m[0].translate(p)}}}", text)
+        text = text.translate(UNICODE)
+    text = text.replace('"', " ").strip("*_` \n\t")
+    for pattern, replacement in REWRITES:
+        text = pattern.sub(replacement, text)
+    return text.strip(" ,;:`").rstrip(" .,;:")
+
+
+def once_escaped(text):
+    """Undo a second escape (\\\\frac for \\frac), where no command is escaped once."""
+    return text.replace("\\\\", "\\") if ESCAPED_TWICE.search(text) and not COMMAND.search(text) else text
+
+
+def marked(inner):
+    """What \\text{...} holds: its words with a mark ("cm) that keeps them apart from a formula's letters (c times m)."""
+    units = "=" not in inner and ("/" in inner or "cdot" in inner)
+    single = inner if inner in "mshgl" else inner[1:] if inner[:1] in " ~" and "=" not in inner else ""
+
+    def mark(match):
+        word = match[0]
+        if (word in FUNCTIONS or NAMES.get(word, "")[:1] == "\\") and word not in UNITS:
+            return f"\\{word} "
+        letter = len(word) == 1 and word != single and not (units and word in UNITS)
+        return word if letter or word.isupper() and word != single else '"' + word
+
+    return " " + re.sub(r"(?<!\\)\b[A-Za-z]+(?![A-Za-z])", mark, inner.replace("~", " ")) + " "
+
+
+def speed(match):
+    return f' "{match[1]}/"{match[2]}' if {match[1], match[2]} <= UNITS.keys() else match[0]
+
+
+def repeating(match):
+    """0.1 and 6 -> the fraction 1/6, as text."""
+    start, period = match.groups()
+    if len(start + period) > 300:
+        return match[0]
+    nines, places = 10 ** len(period) - 1, len(start) - start.index(".") - 1
+    return f"({int(start.replace('.', '') or 0) * nines + int(period)}/{10**places * nines})"
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The parser: LaTeX or plain text -> nested tuples. Recursive descent over tokens, no evaluation of text.
+#
+#   ("num", Fraction, decimals)  ("var", name)  ("const", "pi"|"e"|"i"|"inf")  ("add"|"mul"|"div"|"pow", a, b)
+#   ("neg", a)  ("pct", a)  ("fn", name, a, ...)  ("rel", ops, sides)  ("ratio", parts)  ("words", text)
+#   ("seq", "(]", items)  ("list", items)  ("set", items)  ("mat", rows)  ("union"|"cap"|"minus", a, b)  ("reals",)  ("empty",)
+
 TRIGONOMETRIC = {"sin", "cos", "tan", "cot", "sec", "csc"}
 FUNCTIONS = TRIGONOMETRIC | set(
-    re.findall(r"\w+", "arcsin arccos arctan arccot sinh cosh tanh exp ln lg log abs floor ceil gcd lcm max min det")
+    ["arcsin", "arccos", "arctan", "arccot", "sinh", "cosh", "tanh", "exp", "ln", "lg", "log", "abs", "floor", "ceil", "gcd", "lcm", "max", "min"]
 )
-LETTERS = (
-    "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma tau "
-    "upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega ell hbar"
+GREEK = set(
+    ["alpha", "beta", "gamma", "delta", "epsilon", "varepsilon", "zeta", "eta", "theta", "vartheta", "iota", "kappa", "lambda", "mu", "nu", "xi", "rho", "sigma", "tau", "upsilon", "phi", "varphi", "chi", "psi", "omega", "Gamma", "Delta", "Theta", "Lambda", "Xi", "Sigma", "Phi", "Psi", "Omega", "ell", "hbar"]
 )
-GREEK = set(LETTERS.split())
 
 
 def by_name(spellings):
     return {name: sign for sign, names in spellings.items() for name in names.split()}
 
 
-NAMES = by_name({
+NAMES = by_name({  # of commands
     "<=": "le leq leqslant leqq", "<": "lt", ">=": "ge geq geqslant geqq", ">": "gt", "!=": "ne neq",
-    "=": "equiv coloneqq", "≈": "approx simeq", "∈": "in", "∪": "cup bigcup", "∩": "cap bigcap", "*": "times cdot ast", "/": "div",
-    "(": "langle", ")": "rangle", "[": "lbrack", "]": "rbrack", "\\{": "lbrace", "\\}": "rbrace", ":": "colon",
-    "|": "lvert rvert vert mid lVert rVert", ",": "lor vee", "...": "ldots cdots dots", "i": "imath",
-    "'": "prime", "\\\\": "cr", "\\emptyset": "varnothing", "\\setminus": "backslash", "\\Rightarrow": "implies", "\\tan": "tg",
-    "\\cot": "ctg cotg", "\\csc": "cosec", "\\arcsin": "asin", "\\arccos": "acos", "\\arctan": "atan arctg", "\\arccot": "arcctg",
+    "=": "equiv coloneqq", "≈": "approx simeq sim", "∈": "in", "∪": "cup bigcup", "∩": "cap bigcap", "*": "times cdot ast",
+    "/": "div", "(": "langle", ")": "rangle", "[": "lbrack", "]": "rbrack", "\\{": "lbrace", "\\}": "rbrace", ":": "colon",
+    "|": "lvert rvert vert mid lVert rVert", ",": "lor vee", "...": "ldots cdots dots", "i": "imath", "%": "%",
+    "'": "prime", "\\\\": "cr", "\\emptyset": "varnothing", "\\setminus": "backslash", "\\Rightarrow": "implies",
+    "\\tan": "tg", "\\cot": "ctg cotg", "\\csc": "cosec", "\\arcsin": "asin", "\\arccos": "acos",
+    "\\arctan": "atan arctg", "\\frac": "dfrac tfrac cfrac nicefrac sfrac", "\\binom": "dbinom tbinom", '"angstrom': "AA",
+    "": "boxed fbox displaystyle textstyle limits nolimits rm bf it large Large small quad qquad boldsymbol bm mathit "
+        "mathcal mathsf underline vec overrightarrow left right middle big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr "
+        "( ) [ ] , ! ; : > $ blacksquare square qed left. right. middle.",
 })  # fmt: skip
 PLAIN_WORDS = by_name({
-    ",": "and or", "-": "minus negative", "=": "is are equals", "\\infty": "infinity inf infty oo", "∪": "union U", "°": "degrees degree deg",
-    "%": "percent", "*": "times", "\\sqrt": "sqrt", "\\cbrt": "cbrt", "\\pi": "pi", "\\abs": "abs", "\\floor": "floor",
-    "\\ceil": "ceil", "\\gcd": "gcd", "\\lcm": "lcm", "\\max": "max", "\\binom": "binom", "\\frac": "frac",
-    "\\emptyset": "emptyset",
+    ",": "and or", "-": "minus negative", "=": "is are equals", "\\infty": "infinity inf infty oo", "∪": "union U",
+    "°": "degrees degree deg", "%": "percent pct", "*": "times", "\\sqrt": "sqrt", "\\cbrt": "cbrt", "\\pi": "pi",
+    "\\abs": "abs", "\\floor": "floor", "\\ceil": "ceil", "\\gcd": "gcd", "\\lcm": "lcm", "\\max": "max",
+    "\\binom": "binom", "\\frac": "frac", "\\emptyset": "emptyset",
 })  # fmt: skip
-CONDITIONS = {"if", "for", "where", "when", "with", "as", "since", "because", "any", "all"}
-BRANCHES = {'"if', '"for', '"when', '"else', '"otherwise'}  # of these, a second one opens another case
-SMALL_WORDS = {"yes", "no", "odd", "sq", "of", "to", "per", "the", "in", "dne"}
+CONDITIONS = {"for", "where", "with"}  # what follows is no part of an answer that has variables
+NO_NOUNS = CONDITIONS | set(  # words that change what is said of the number before them
+    ["if", "when", "unless", "except", "not", "no", "none", "nor", "neither", "never", "cannot", "more", "less", "fewer", "greater", "than", "least", "most", "over", "under", "above", "below", "between", "from", "only", "but", "plus", "divided", "squared", "cubed", "factorial", "choose", "either", "else", "otherwise"]
+)
+SMALL_WORDS = set(["yes", "no", "odd", "sq", "of", "to", "per", "the", "in", "dne", "st", "nd", "rd", "th", "one", "six", "ten", "two"])
 SCALES = {"dozen": 12, "hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
-PARTS = ("half", "third", "quarter", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
-SCALES |= {part: Fraction(1, n) for n, part in enumerate(PARTS, 2)} | {"fourth": Fraction(1, 4)}
+PARTS = "half third quarter fifth sixth seventh eighth ninth tenth"
+SCALES |= {part: Fraction(1, n) for n, part in enumerate(PARTS.split(), 2)} | {"fourth": Fraction(1, 4), "halve": Fraction(1, 2)}
 TOKEN = re.compile(
-    r"(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+(?![\w.]))?|\d+\.(?!\d)|\\text\{[^{}]*\}|\\[A-Za-z]+|\\."
-    r"|[A-Za-z]+|<=|>=|!=|=>|==|:=|\.\.\.|\S",
+    r'(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]+(?![\w.]))?|[0-9]+\.(?!\d)|\\(?:left|right|middle)\s*\.'
+    r'|"[A-Za-z]+[0-9]*|[A-Za-z]+|\\[A-Za-z]+|\\.|<=|>=|!=|=>|==|:=|\.\.\.|\S',
     re.S,
 )
 RELATIONS = {"=", "<", ">", "<=", ">=", "!=", "≈", "∈"}
 SET_OPERATIONS = {"∪": "union", "∩": "cap", "\\setminus": "minus"}
 NO_FACTOR = RELATIONS | set(SET_OPERATIONS) | set("+-*/^_!%°',;:)]}&") | {
-    "", "...", "\\}", "\\\\", "\\rfloor", "\\rceil", "\\end", "\\Rightarrow", "\\choose", "\\over", "\\pmod",
+    "", "...", "\\}", "\\\\", "\\rfloor", "\\rceil", "\\end", "\\Rightarrow", "\\choose", "\\over",
 }  # fmt: skip
-
-
-def clean(text):
-    """One spelling for what people write in many ways; still text."""
-    text = text.strip()
-    if re.fullmatch(r"-?\d+", text) or len(text) > 2 * CHARACTERS:
-        return text
-    if not text.isascii():
-        for marks, sign, plain in ((SUPERSCRIPTS, "^", "0123456789-+n"), (SUBSCRIPTS, "_", "0123456789-+n")):
-            table = str.maketrans(marks, plain)
-            text = re.sub(f"[{marks}]+", lambda m, s=sign, t=table: f"{s}{{{m[0].translate(t)}}}", text)
-        text = text.translate(UNICODE)
-    text = text.strip('*_`" \n\t')
-    for pattern, replacement in REWRITES:
-        text = pattern.sub(replacement, text)
-    return text.strip(' \n\t,;:`"').rstrip(" .,;:")
-
-
-def inline_text(inner):
-    """What a \\text{...} holds: a function's name, a formula, or words to keep apart from the formula's letters."""
-    word = inner.replace("~", " ").strip()
-    if (word in FUNCTIONS or NAMES.get(word, " ")[0] in "\\<>=!*") and word not in UNITS:
-        return f"\\{word} "
-    if word.lower().strip(" ,") in PLAIN_WORDS:
-        return f" {word.lower().strip(' ,')} "
-    words = re.search(r"[A-Za-z]{2}|[a-z]/[a-z]", re.sub(r"\\(?!cdot)[a-z]+", "", word))
-    if words or re.fullmatch(r"[~ ]+[A-Za-z]|[mshgl]", inner):
-        return "\\text{" + re.sub("[{}]", "", word) + "}"
-    return f" {word} "
-
-
-def repeating(match):
-    """0.1 and 6 -> the fraction 1/6, as text."""
-    start, period = match.groups()
-    if len(start + period) > 1000:
-        return match[0]
-    places = len(start) - start.index(".") - 1
-    whole = int(start.replace(".", "") or 0) * (10 ** len(period) - 1) + int(period)
-    return f"({whole}/{10**places * (10 ** len(period) - 1)})"
-
-
-def speed(match):
-    return f" \\text{{{match[1]}}}" if set(match[1].split("/")) <= UNITS.keys() else match[0]
+CONTAINERS = set(["rel", "seq", "list", "set", "mat", "union", "cap", "minus", "ratio", "reals", "empty", "words"])
+CONSTANTS = {"pi": ("const", "pi"), "infty": ("const", "inf"), "emptyset": ("empty",), "reals": ("reals",)}
+CONSTANTS |= {"set" + letter: ("var", "set " + letter) for letter in "CNPQZ"} | {name: ("var", name) for name in GREEK}
+ONE = ("num", Fraction(1), 0)
 
 
 def tokens_of(text):
     tokens = []
     for match in TOKEN.finditer(text):
         token, before = match[0], text[match.start() - 1 : match.start()]
-        if token.startswith("\\text{"):
-            for word in re.findall(r"[^\s,]+|,", token[6:-1]):
-                plain = len(word) == 1 and word not in UNITS or word.isupper() and word.isalpha() or word[0].isdigit()
-                plain |= word.lower() in NUMBER_WORDS
-                tokens.extend(tokens_of(word) if plain else [PLAIN_WORDS.get(word, '"' + word)])
-        elif token[0] == "\\":
-            tokens.append(NAMES.get(token[1:], token))
-        elif token.isalpha() and token.isascii() and len(token) > 1:
-            tokens.extend(letters(token, glued=before.isalnum() or before in ")}" and before))
+        if token[0] == "\\":
+            token = NAMES.get(token[1:].replace(" ", ""), token)
+            tokens += [token] * bool(token)
+        elif token[0] == '"' and len(token) > 1:
+            lower = token[1:].lower()
+            tokens.append(NUMBER_WORDS.get(lower) or PLAIN_WORDS.get(lower) or '"' + lower)
+        elif token.isascii() and token.isalpha() and len(token) > 1:
+            tokens += letters(token, glued=before.isalnum() or before in ")}" and before)
         else:
             tokens.append({"=>": "\\Rightarrow", "==": "=", ":=": "="}.get(token, token))
     if len(tokens) > TOKENS:
@@ -998,21 +1126,21 @@ def letters(word, glued):
     lower = word.lower()
     if lower in NUMBER_WORDS and not glued:
         return [NUMBER_WORDS[lower]]
-    if lower in PLAIN_WORDS or (word in FUNCTIONS or word in GREEK) and word not in UNITS:
+    if lower in PLAIN_WORDS or word in FUNCTIONS | GREEK and word not in UNITS:
         return [PLAIN_WORDS.get(lower) or "\\" + word]
-    if NAMES.get(word, " ")[0] in "\\<>=!*" and len(word) > 2:
+    if NAMES.get(word, " ")[:1] in ("\\", "<", ">", "=", "!") and len(word) > 2:
         return [NAMES[word]]
     split = re.fullmatch(r"(arcsin|arccos|arctan|sin|cos|tan|cot|sec|csc|ln|log|sqrt|pi)([a-z])", word)
     if split and lower not in UNITS:
         return ["\\" + split[1], split[2]]
-    if len(word) > 3 and not glued or lower in UNITS or lower in CONDITIONS or lower in SMALL_WORDS or lower in SCALES:
-        return ['"' + word]
+    if len(word) > 3 and not glued or any(lower in words for words in (UNITS, NO_NOUNS, SMALL_WORDS, SCALES)):
+        return ['"' + lower]
     return [word] if word.isupper() else list(word)  # AB, II: one name
 
 
 class Parser:
     def __init__(self, text):
-        self.tokens, self.at, self.depth, self.bars, self.trig, self.unit = tokens_of(text) + [""], 0, 0, 0, 0, []
+        self.tokens, self.at, self.depth, self.bars, self.trig, self.words = tokens_of(text) + [""], 0, 0, 0, 0, []
 
     @property
     def next(self):
@@ -1034,45 +1162,55 @@ class Parser:
         while "\\Rightarrow" in self.tokens:
             del self.tokens[: self.tokens.index("\\Rightarrow") + 1]
         items = self.items(",", ";", "\\\\")
-        if self.next != "" or not items:
+        if self.next != "":
             raise Unreadable(f"cannot read {self.next!r}")
         return items[0] if len(items) == 1 else ("list", items)
 
     def items(self, *separators):
         """Relations separated by commas, semicolons, "and" or "or"."""
-        separators = separators or (",", ";")
+        separators, found = separators or (",", ";"), []
         self.depth += 1
         if self.depth > DEPTH:
             raise TooComplex
-        found = [self.relation()]
-        while self.take(*separators):
-            while self.take(*separators):
+        while not found or self.take(*separators):
+            while found and self.take(*separators):
                 pass  # ", and"
-            if self.next in ("", ")", "]", "\\}"):
+            if found and self.next in (")", "]", "\\}"):
                 break
             found.append(self.relation())
         self.depth -= 1
         return found
 
     def relation(self):
-        if self.next.startswith('"'):  # the area of ABC =
+        if self.next[:1] == '"':  # the area of ABC =
             end = self.tokens.index("=", self.at) if "=" in self.tokens[self.at :] else 0
-            if not end or {",", ";", "<", ">"} & set(self.tokens[self.at : end]):
+            if not end or any(token in ',;<>\\\\' or token[1:] in NO_NOUNS for token in self.tokens[self.at : end]):
                 raise Unreadable("words")
             self.at = end + 1
-        sides, ops = [self.set_expression()], []
+        start = self.at
+        sides, ops = [self.side()], []
+        label = "".join(token for token in self.tokens[start : self.at] if token not in "{}")
         while self.next in RELATIONS:
             ops.append(self.take())
-            sides.append(self.set_expression())
-        if self.take("\\pmod"):
-            return ("mod", sides[-1], self.group_or_token())
-        if self.next.startswith('"') and self.next[1:].lower() in CONDITIONS and self.depth == 1:
-            if BRANCHES & set(self.tokens[self.at + 1 :]):
-                raise Unreadable("more than one case")
-            self.at = len(self.tokens) - 1  # "... for n > 1": the condition is no part of the answer
-        return ("rel", tuple(ops), sides) if ops else sides[0]
+            sides.append(self.name() if self.next[:1] == '"' and sides[0][0] == "var" else self.side())
+        if self.next[:1] == '"' and self.depth == 1:
+            self.condition(sides[-1])
+        return ("rel", tuple(ops), sides, label) if ops else sides[0]
 
-    def set_expression(self):
+    def name(self):
+        """x = "Evelyn"""
+        words = list(iter(lambda: self.take() if self.next[:1] == '"' else None, None))
+        return ("words", plain_words(" ".join(words)))
+
+    def condition(self, expression):
+        """2n + 1 for n > 1: the condition is no part of the answer. "5 if n is even" says less than 5."""
+        rest = self.tokens[self.at :]
+        again = any(token[:1] == '"' and token[1:] in NO_NOUNS for token in rest[1:])
+        if rest[0][1:] not in CONDITIONS or again or expression[0] == "var" or not variables(expression) & {*rest}:
+            raise Unreadable("a condition")
+        self.at = len(self.tokens) - 1
+
+    def side(self):
         parts = [self.sum()]
         while self.next == ":" and not self.bars and self.take():
             parts.append(self.sum())
@@ -1099,41 +1237,42 @@ class Parser:
                 node, last = ("div", node, self.signed_power()), None
             elif self.take("%"):
                 node = ("pct", node)
-            elif self.next.startswith('"'):
-                if not self.words_after(node):
+            elif self.next[:1] == '"':
+                if not self.nouns(node):
                     return node
-                while self.unit and self.unit[-1] in SCALES:
-                    node = times(node, ("num", Fraction(SCALES[self.unit.pop()]), 0))
-            elif self.starts_factor():
-                if self.next[0] in "0123456789." and self.tokens[self.at - 1] not in ("!", ")", "}"):
-                    raise Unreadable("a number after a factor")
-                factor = self.power()
-                mixed = node is last and node[0] == "num" and node[2] == 0 and factor[0] == "div"
-                if mixed and factor[1][0] == factor[2][0] == "num" and factor[1][1] < factor[2][1]:
-                    node = ("add", node, factor)  # 3 1/2
-                else:
-                    node = times(node, factor)
-                last = None
+                while self.words and self.words[-1] in SCALES:
+                    node = times(node, ("num", Fraction(SCALES[self.words.pop()]), 0))
+            elif self.next not in NO_FACTOR and not (self.next == "|" and self.bars):
+                node, last = self.adjacent(node, last)
             else:
                 return node
 
-    def words_after(self, node):
-        """Units and nouns after a value are noted and dropped."""
-        if self.next[1:].lower() in CONDITIONS or node[0] in CONTAINERS | {"var"}:
+    def adjacent(self, node, last):
+        """(product, its last factor) where no sign stands between: 2x, but 3 1/2 is a sum."""
+        brackets = self.tokens[self.at - 1] in ("!", ")", "}") or last and last[0] == "pow"
+        if self.next[0] in "0123456789." and not brackets or self.tokens[self.at - 1][:1] == '"':
+            raise Unreadable("a number after a factor")
+        factor = self.power()
+        mixed = node is last and node[0] == "num" and node[2] == 0 and factor[0] == "div"
+        if mixed and factor[1][0] == factor[2][0] == "num" and factor[1][1] < factor[2][1]:
+            return ("add", node, factor), None
+        return times(node, factor), factor if factor[0] == "pow" else None
+
+    def nouns(self, node):
+        """Units and nouns after a number are noted and dropped."""
+        letters_only = variables(node) and not {self.next[1:]} & (UNITS.keys() | SCALES.keys() | {"square", "units"})
+        if self.next[1:] in NO_NOUNS or node[0] in CONTAINERS | {"var"} or letters_only:
             return False
-        while self.next.startswith('"') and self.next[1:].lower() not in CONDITIONS:
-            word = self.take()[1:].lower()
-            self.unit.append("half" if word == "halves" else word[:-1] if word[:-1] in SCALES else word)
-            if self.unit[-1] in SCALES:
+        while self.next[:1] == '"' and self.next[1:] not in NO_NOUNS:
+            word = self.take()[1:]
+            self.words.append(word[:-1] if word[:-1] in SCALES else word)
+            if self.words[-1] in SCALES:
                 break
             if self.take("^"):
-                self.unit.append("^" + spelled(self.exponent()))
-            if self.next == "/" and self.tokens[self.at + 1].startswith('"'):
-                self.unit.append(self.take())
+                self.words.append(f"{self.words[-1]}^{self.exponent()[1]}")
+            if self.next in ("/", "*") and self.tokens[self.at + 1][:1] == '"':
+                self.take()
         return True
-
-    def starts_factor(self):
-        return self.next not in NO_FACTOR and not self.next.startswith('"') and not (self.next == "|" and self.bars)
 
     def signed_power(self):
         return signed(self.take("+", "-"), self.power())
@@ -1147,7 +1286,7 @@ class Parser:
                 node = ("fn", "factorial", node)
             elif self.take("°"):
                 node = ("div", times(node, ("const", "pi")), ("num", Fraction(180), 0)) if self.trig else node
-                self.unit.append("°")
+                self.words.append("°")
             elif self.next in ("_", "'") and node[0] == "var":
                 mark = self.take()
                 below = "" if mark == "'" else self.raw_group() if self.next == "{" else self.take() or ""
@@ -1156,30 +1295,26 @@ class Parser:
                 return node
 
     def raised(self, base):
+        if self.tokens[self.at + (self.next == "{")] in ('"st', '"nd', '"rd', '"th'):  # 7^{th}
+            self.at += 3 if self.next == "{" else 1
+            return base
         if self.take("'"):
             return ("var", base[1] + "'") if base[0] == "var" else base
-        if self.next in ("T", "\\top") and base[0] in ("mat", "seq"):
-            self.take()
-            rows = base[1] if base[0] == "mat" else [base[2]]
-            return ("mat", [list(column) for column in zip(*rows)])
         return ("pow", base, self.exponent())
 
     def exponent(self):
         sign = self.take("+", "-")
-        return signed(sign, self.group_or_token() if self.next == "{" else self.power())
+        return signed(sign, self.group() if self.next == "{" else self.power())
 
-    def group_or_token(self):
-        if self.take("{"):
-            node = self.relation()
-            self.need("}")
-            return node
-        return self.atom()
-
-    def argument(self):
-        """Of \\frac and \\binom: a group, or one digit of a number: \\frac12."""
-        if self.next.isdigit() and len(self.next) > 1:
+    def group(self, digit=False):
+        """A group in braces or one thing; of \\frac and \\binom also one digit of a number: \\frac12."""
+        if digit and self.next.isdigit() and len(self.next) > 1:
             self.tokens[self.at : self.at + 1] = [self.next[0], self.next[1:]]
-        return self.group_or_token()
+        if not self.take("{"):
+            return self.atom()
+        node = self.relation()
+        self.need("}")
+        return node
 
     def atom(self):
         self.depth += 1
@@ -1188,7 +1323,7 @@ class Parser:
         token = self.take()
         if token is None:
             raise Unreadable("the end")
-        if token[0].isdigit() or token[0] == "." and token.strip("."):
+        if token[0] in "0123456789" or token[0] == "." and token.strip("."):
             exponent = token.lower().partition("e")[2]
             if exponent and abs(int(exponent)) > BITS // 4:
                 raise TooComplex
@@ -1199,8 +1334,7 @@ class Parser:
             node = self.braces(token)
         elif token == "|":
             self.bars += 1
-            inner = self.sum()
-            node = ("det", inner[1]) if inner[0] == "mat" else ("fn", "abs", inner)
+            node = ("fn", "abs", self.sum())
             self.bars -= 1
             self.need("|")
         elif token[0] == "\\" and len(token) > 1:
@@ -1213,20 +1347,19 @@ class Parser:
         return node
 
     def letter(self, token):
+        """A constant, a variable, or a function with its arguments as a name: f(x), P(X = 1) before "="."""
+        depth = end = 0
+        for n in range(self.at, len(self.tokens)) if self.next == "(" else ():
+            depth += (self.tokens[n] == "(") - (self.tokens[n] == ")")
+            if not depth:
+                end = n
+                break
         if token in "ie":
             return ("const", token)
-        end = self.tokens.index(")", self.at) if self.next == "(" and ")" in self.tokens[self.at :] else 0
-        if end and self.tokens[end + 1] == "=" and (token.isupper() or token in "fghpqy"):
-            name, self.at = token + "".join(self.tokens[self.at : end + 1]), end + 1
-            return ("var", name)
-        if token in "fghC" and self.next == "(":
-            arguments = self.arguments()
-            if token != "C":
-                return ("fn", "call " + token, *arguments)
-            if len(arguments) == 2 and arguments[0][1] != 0:
-                return ("fn", "binom", *arguments)
-            raise Unreadable("a point")
-        return ("var", token)
+        if not end or token not in "fghFGH" and (self.tokens[end + 1] != "=" or token.islower() and token not in "pqyuvrs"):
+            return ("var", token)
+        name, self.at = token + "".join(self.tokens[self.at : end + 1]), end + 1
+        return ("var", name)
 
     def inside(self, *closing, bars=0):
         """(items, the bracket that closes them); bars: in {x | ...} a bar is no absolute value."""
@@ -1250,10 +1383,6 @@ class Parser:
         closing = "}" if opening == "{" else "\\}"
         if self.take(closing):
             return ("empty",)
-        if self.take("\\begin"):
-            node = self.environment()
-            self.take(closing)
-            return node
         rest = set(self.tokens[self.at :])
         items, end = self.inside(closing, "|", ":", bars=int(bool({"|", ":"} & rest and RELATIONS & rest)))
         if end != closing:
@@ -1263,58 +1392,38 @@ class Parser:
     def command(self, name):
         if name in CONSTANTS:
             return CONSTANTS[name]
-        if name in GREEK:
-            return ("var", name)
         if name == "frac":
-            return ("div", self.argument(), self.argument())
+            return ("div", self.group(True), self.group(True))
         if name == "binom":
-            return ("fn", "binom", self.argument(), self.argument())
+            return ("fn", "binom", self.group(True), self.group(True))
         if name in ("sqrt", "cbrt"):
             degree = ("num", Fraction(2 if name == "sqrt" else 3), 0)
             if self.take("["):
                 degree = self.sum()
                 self.need("]")
-            return ("pow", self.group_or_token(), ("div", ("num", Fraction(1), 0), degree))
+            return ("pow", self.group(), ("div", ONE, degree))
         if name in ("lfloor", "lceil"):
             inner = self.sum()
             self.need("\\rfloor", "\\rceil")
             return ("fn", name[1:], inner)
         if name == "begin":
             return self.environment()
-        if name in ("sum", "prod"):
-            return self.series(name)
         if name in FUNCTIONS:
             return self.function(name)
         if name in ("overline", "angle", "triangle", "hat", "bar", "tilde", "widehat"):
-            named = self.group_or_token()
+            start, _ = self.at, self.group()
             while name in ("angle", "triangle") and self.next.isalpha():
-                named = ("mul", named, self.atom())
-            return ("var", f"{name} {spelled(named)}")
+                self.take()
+            return ("var", " ".join([name, *self.tokens[start : self.at]]))
         raise Unreadable(f"unknown command {name}")
-
-    def series(self, name):
-        """\\sum_{k=1}^{n} k^2"""
-        self.need("_")
-        start = self.group_or_token()
-        self.need("^")
-        end = self.exponent()
-        if start[0] != "rel" or start[1] != ("=",) or start[2][0][0] not in ("var", "const"):
-            raise Unreadable("a series without a counter")
-        return (name, *start[2], end, self.product())
 
     def function(self, name):
         """sin x, sin^2 x, sin 2x, log_2 8, ln|x|, max(a, b)."""
-        base = exponent = None
-        while self.next in ("_", "^"):
-            if self.take("_"):
-                base = self.group_or_token()
-            elif self.take("^"):
-                exponent = self.group_or_token() if self.next != "-" else signed(self.take(), self.atom())
+        base = self.group() if self.take("_") else None
+        exponent = signed(self.take("-"), self.group()) if self.take("^") else None
         self.trig += name in TRIGONOMETRIC
         arguments = self.arguments()
         self.trig -= name in TRIGONOMETRIC
-        if name == "det" and arguments[0][0] == "mat":
-            return ("det", arguments[0][1])
         if exponent == ("num", Fraction(-1), 0) and name in TRIGONOMETRIC:
             return ("fn", "arc" + name, *arguments)
         node = ("fn", name, *arguments)
@@ -1326,8 +1435,8 @@ class Parser:
         opening = self.take("(", "\\{")
         if opening:
             return self.inside(")" if opening == "(" else "\\}")[0]
-        node, others = signed(self.take("-"), self.power()), {"(", "["} | {"\\" + name for name in FUNCTIONS}
-        while self.starts_factor() and self.next not in others and not self.next[0].isdigit():
+        node, others = signed(self.take("-"), self.power()), NO_FACTOR | {"(", "[", "|"} | {"\\" + name for name in FUNCTIONS}
+        while self.next not in others and self.next[0] not in '"0123456789':
             node = ("mul", node, self.power())
         return [node]
 
@@ -1336,13 +1445,15 @@ class Parser:
         start = self.at
         while self.take() not in ("}", None):
             pass
-        return "".join(self.tokens[start : self.at - 1]).strip('"')
+        return "".join(self.tokens[start : self.at - 1]).replace('"', "")
 
     def environment(self):
-        name = self.raw_group()
+        """A matrix; or, where its cells are relations, a list."""
+        name, rows = self.raw_group(), [[]]
+        if name == "vmatrix":
+            raise Unreadable("a determinant")
         if name == "array":
             self.raw_group()  # the columns
-        rows = [[]]
         while self.next not in ("\\end", ""):
             if self.take("\\\\"):
                 rows.append([])
@@ -1351,37 +1462,23 @@ class Parser:
         self.need("\\end")
         self.raw_group()
         rows = [row for row in rows if row]
-        if not rows:
-            raise Unreadable("nothing within")
-        relations = any(item[0] == "rel" for row in rows for cell in row for item in cell)
-        if name.endswith("matrix") or name == "array" and not relations:
-            rows = [[cell[0] for cell in row] for row in rows]
-            single = name == "array" and len(rows) == len(rows[0]) == 1
-            return rows[0][0] if single else ("det" if name == "vmatrix" else "mat", rows)
-        lines = [[item for cell in row for item in cell] for row in rows]
-        if name == "cases" and all(len(line) > 1 for line in lines):
-            return ("set", [("seq", name, line) for line in lines])  # values, each with its condition
-        return ("list", [item for line in lines for item in line])
+        cells = [item for row in rows for cell in row for item in cell]
+        if not cells or name == "cases" and all(len(row) > 1 for row in rows):
+            raise Unreadable("values, each with its condition, or no rows at all")
+        if any(item[0] == "rel" for item in cells) or len(cells) == 1:
+            return cells[0] if len(cells) == 1 else ("list", cells)
+        return ("mat", [[cell[0] for cell in row] for row in rows])
 
 
 def described(items, conditions):
-    """{x | conditions}, {(x, y) | ...}: the conditions say it all. {2k pi | k in Z}: the integers k do not matter."""
+    """{x | conditions} and {(x, y) | ...}: the conditions say it all. {2k pi | k in Z}: the integers k do not matter."""
     head = items[0][2][0] if items[0][:2] == ("rel", ("∈",)) else items[0]
-    integers = [("rel", ("∈",), [("var", name), ("var", "set Z")]) for name in sorted(variables(head))]
-    if len(items) == 1 and head[0] not in ("var", "seq") and conditions == integers:
+    if all(condition[:2] == ("rel", ("∈",)) and condition[2][1] == ("var", "set Z") for condition in conditions):
         return head
-    if len(items) > 1 or head[0] != "var" and not (head[0] == "seq" and all(item[0] == "var" for item in head[2])):
+    if len(items) > 1 or head[0] not in ("var", "seq"):
         raise Unreadable("a set of values with conditions")
-    if head != items[0] and items[0][2][1] != ("reals",):
-        conditions = [items[0], *conditions]
+    conditions = [items[0]] * (head != items[0] and items[0][2][1] != ("reals",)) + conditions
     return conditions[0] if len(conditions) == 1 else ("list", conditions)
-
-
-def spelled(node):
-    """A node as a name."""
-    if node[0] == "num":
-        return f"{node[1].numerator:x}/{node[1].denominator:x}"  # in base 16: no limit of digits
-    return "".join([part for part in node[1:] if isinstance(part, str)] + list(map(spelled, children(node))))
 
 
 def signed(sign, node):
@@ -1401,171 +1498,113 @@ def times(a, b):
     return ("mul", a, b)
 
 
-CONTAINERS = {"rel", "mod", "seq", "list", "set", "mat", "union", "cap", "minus", "ratio", "reals", "empty"}
-CONSTANTS = {
-    "pi": ("const", "pi"),
-    "infty": ("const", "inf"),
-    "emptyset": ("empty",),
-    "reals": ("reals",),
-} | {"set" + letter: ("var", "set " + letter) for letter in "CNPQZ"}
+def children(node):
+    for part in node[1:]:
+        for item in part if isinstance(part, list) else [part]:
+            if isinstance(item, list):
+                yield from item
+            elif isinstance(item, tuple):
+                yield item
+
+
+def variables(node):
+    return {node[1]} if node[0] == "var" else set().union(*map(variables, children(node)))
+
+
+def has_i(node):
+    return node == ("const", "i") or any(map(has_i, children(node)))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Keys of what the parser made: (keys, values), see Answer
+# From trees to things
 
 
-def keys_of(node):
-    kind = node[0]
-    if kind in MAKE_KEYS:
-        found = MAKE_KEYS[kind](node)
-        if not found[0]:
-            raise Unreadable("relations that say nothing")
-        return found
-    if kind != "pct":
-        return [expression_key(node)], []
-    amount = evaluate(node[1], 0)
-    plain = number_key(amount) if abs(amount) >= 1 else ("gold", number_key(amount))
-    return [("pct", number_key(amount))], [plain, ("either", number_key(calculate("div", amount, Fraction(100))))]
+def settle(node):
+    """What a tree says, its numbers evaluated."""
+    kind, inner = node[0], node[1] if len(node) > 1 else None
+    if kind == "rel":
+        return settled_equation(*node[1:]) if set(node[1]) <= {"=", "≈", "∈"} else settled_inequality(*node[1:])
+    if kind in COMBINE or kind in ("reals", "empty"):
+        return ("reals", *set_of(node))
+    if kind == "set":
+        return ("set", [settle(item) for item in inner])
+    if kind == "list":
+        return settled_list([settle(item) for item in inner])
+    if kind == "seq":
+        return ("tuple", inner, [settle(item) for item in node[2]])
+    if kind == "mat" and len(set(map(len, inner))) == 1:
+        return ("matrix", len(inner[0]), [settle(cell) for row in inner for cell in row])
+    if kind == "ratio" and len(inner) > 2:  # 3:4:5 is 6:8:10; 3:4 is 3/4
+        return ("tuple", ":", [settle(("div", part, inner[0])) for part in inner])
+    if kind == "words":
+        return ("text", inner)
+    if kind == "pct" and not variables(inner):
+        return ("percent", value_of(inner))
+    return ("value", value_of(("div", *inner) if kind == "ratio" else node), node[2] if kind == "num" else 0)
 
 
-def item_key(node):
-    """The one key of an item of a list, set, tuple or matrix: without its label."""
-    keys, values = keys_of(node)
-    return values[0] if node[0] == "rel" and node[1][-1] in "=≈" and values else keys[0]
+def settled_list(things):
+    """x > 1, x < 3: an interval. x < 1, x > 3: no number is both, so a union. 1/2 or 50%: one number. Else a list."""
+    sets, others = [], (True, False, True)
+    for thing in things:
+        if thing[0] == "value" and sets and sets[0][1] == others:
+            sets.append(((thing[1],), others))  # x != 0, 1
+        elif thing[0] == "equation" and thing[2] and thing[2][0] == "reals" and thing[1] == things[0][1]:
+            sets.append(thing[2][1:])
+    if len(sets) == len(things):
+        both = reduce(partial(combined, operator.and_), sets)
+        together = both if both[1] != (False,) else reduce(partial(combined, operator.or_), sets)
+        return ("equation", things[0][1], ("reals", *together), [], False)
+    if things[-1][0] == "equation" and things[-1][4] and len(labels_of(things)) == len(things) - 1:
+        return things[-1]  # m = 3, n = 7, and m + n = 10
+    other_ways = len(set(map(str, things))) > 1 and {thing[0] for thing in things} <= {"value", "percent"}
+    return things[0] if other_ways and all(alike(thing, things[0], True) for thing in things) else ("list", things)
 
 
-def bag(keys):
-    """What does not depend on the order, but on how often each is there."""
-    return frozenset(Counter(keys).items())
-
-
-def list_keys(node):
-    items = node[1]
-    if any(item[0] == "rel" and set(item[1]) <= INEQUALITIES for item in items):
-        together = joint_solutions(items)
-        if together:
-            return [("ineq", *together)], [("iv", together[1])]
-    each = tuple(item_key(item) for item in items)
-    in_order = ("either", ("seq", "()", each))
-    named = [item for item in items if item[0] == "rel" and item[1][0] in "=≈" and is_label(item[2][0])]
-    labels = [spelled(item[2][0]) for item in named]
-    if len({label.split("_")[0] for label in labels}) == len(items):
-        pairs = sorted(zip(labels, each))  # x = 1, y = 2: also the point (1, 2), by the letters or as written
-        point = ("seq", "()", tuple(key for _, key in pairs))
-        return [("assign", frozenset(pairs))], [point, in_order, ("list", bag(each))]
-    return [("list", bag(each))], [in_order, ("set", frozenset(each))]
-
-
-def set_keys(node):
-    keys = frozenset(item_key(item) for item in node[1])
-    return [("set", keys), *(keys if len(keys) == 1 and node[1][0][0] not in CONTAINERS - {"rel"} else ())], []
-
-
-def sequence_keys(node):
-    intervals = [("iv", set_of(node))] if is_interval(node) else []
-    return [("seq", node[1], tuple(item_key(item) for item in node[2])), *intervals], []
-
-
-def matrix_keys(node):
-    rows = tuple(tuple(item_key(cell) for cell in row) for row in node[1])
-    flat = tuple(key for row in rows for key in row)
-    return [("mat", rows)], [("seq", "()", flat)] if len(rows) in (1, len(flat)) else []
-
-
-def ratio_keys(node):
-    keys = tuple(expression_key(("div", part, node[1][0])) for part in node[1])
-    return [("ratio", keys)], [expression_key(("div", *node[1]))] if len(keys) == 2 else []
-
-
-def residue_keys(node):
-    """3 modulo 7 is 10 modulo 7; it also answers a question for the remainder 3."""
-    residue, modulus = written, _ = expression_key(node[1]), expression_key(node[2])
-    if whole(residue[1]) and whole(modulus[1]) and modulus[1] > 0:
-        residue = ("num", residue[1] % modulus[1])
-    return [("mod", residue, modulus)], [("given" if residue == written else "either", residue)]  # 128 mod 3 is 2
-
-
-def set_of_numbers_keys(node):
-    ends, members = found = set_of(node)
-    only_points = members and not any(members[::2])
-    return [("iv", found)] + ([("set", frozenset(ends))] if only_points else []), []
-
-
-def relation_keys(node):
-    ops, sides = node[1], node[2]
+def settled_equation(ops, sides, label):
     if "≈" in ops and (len(ops) > 1 or not is_label(sides[0])):
-        cut = ops.index("≈")
-        keys, values = keys_of(("rel", ops[:cut], sides[: cut + 1]) if cut else sides[0])
-        return keys, values + keys_of(sides[-1])[0]
-    if set(ops) <= {"=", "≈"}:
-        return equation_keys(sides[0], sides[-1])
-    if ops == ("∈",):
-        return [key for key in keys_of(sides[1])[0] if key[0] != "seq"], []
-    found, endless = solutions(node), any(map(is_infinite, sides))
-    if not set(ops) <= INEQUALITIES:
-        raise Unreadable("relations that do not go together")
-    keys = [("ineq", *found)] if found else []
-    if not endless:
-        gaps = [(op, ("add", right, ("neg", left))) for op, left, right in comparisons(node)]
-        keys.append(("ineq", frozenset((op, proportions(gap, positive=op != "!=")) for op, gap in gaps)))
-    return keys, [("iv", found[1])] if found else []
-
-
-def equation_keys(first, last):
-    if first[0] == last[0] == "seq" and len(first[2]) == len(last[2]):
-        pairs = frozenset((spelled(a), item_key(b)) for a, b in zip(first[2], last[2]))
-        return [("assign", pairs)], keys_of(last)[0]
-    if last[0] in CONTAINERS:
-        return keys_of(last)
+        cut = ops.index("≈")  # the exact value, not what it is about
+        return settle(("rel", ops[:cut], sides[: cut + 1], label) if cut else sides[0])
+    first, last = sides[0], sides[-1]
+    if last[0] in CONTAINERS or first[0] == "seq" or "∈" in ops:
+        if first[0] == "seq" and (last[0] != "seq" or len(first[2]) != len(last[2])) and last[0] not in ("set", "list"):
+            raise Unreadable("a point that is no point")
+        return ("equation", label, settle(last), [], False)
     if is_label(last) and not is_label(first):
-        first, last = last, first
-    left, right = expression_key(first), expression_key(last)
-    if left == right or left[0] == right[0] == "num":
-        return [right], []  # an identity or a calculation: its last part is the answer
-    own = equation(first, last)
-    if not is_label(first):
-        return own, [("given", right)] if len(variables(first)) > 1 and right != ("num", Fraction(0)) else []
-    keys, values = keys_of(last)
-    function = re.fullmatch(r"([a-zA-Z]\()(\w)\)", spelled(first))
-    if function:  # f(t) = 2t is f(x) = 2x, and also y = 2x and y = 2t
-        renamed = replaced(last, ("var", function[2]), ("var", "x"))
-        graphs = equation(("var", "y"), renamed) + equation(("var", "y"), last)
-        own, values = equation(("var", function[1]), renamed), [*values, *(("either", graph) for graph in graphs)]
-    return own, [*keys, *values]
+        first, last, label = last, first, last[1]
+    if not variables(first) | variables(last) or agree(value_of(first), value_of(last)):
+        return settle(last)  # a calculation: its last part is the answer
+    thing, keys = settle(last), [proportions(("add", first, ("neg", last)))]
+    loose = len(variables(first)) > 1 and thing[1] != 0  # beside a reference of 5, a + b = 5 will do
+    return ("equation", label if is_label(first) else None, thing, keys, loose)
 
 
-def equation(left, right):
-    """Keys that are the same for all multiples: as it stands, and without denominators (y = 1/x is xy = 1)."""
-    difference = ("add", left, ("neg", right))
-    return [("eq", proportions(difference, value)) for value in (evaluate, lambda *at: as_fraction(*at)[0])]
-
-
-def replaced(node, old, new):
-    """The expression with something else in place of a variable."""
-    if node == old:
-        return new
-    return type(node)(replaced(part, old, new) if isinstance(part, (tuple, list)) else part for part in node)
+def settled_inequality(ops, sides, label):
+    links = [(op, a, b) if op[0] != ">" else (op.replace(">", "<"), b, a) for op, a, b in zip(ops, sides, sides[1:])]
+    if not set(ops) <= {"<", ">", "<=", ">=", "!="}:
+        raise Unreadable("relations that do not go together")
+    solved = [solution(*link, sides[1] if len(sides) == 3 else None) for link in links]
+    if None in solved or len({name for name, _ in solved}) > 1:
+        gaps = [[op, *proportions(("add", b, ("neg", a)), positive=op != "!=")] for op, a, b in links]
+        return ("equation", None, None, [sorted(gaps, key=str)], False)
+    return ("equation", solved[0][0], ("reals", *reduce(partial(combined, operator.and_), [numbers for _, numbers in solved])), [], False)
 
 
 def is_label(node):
     """x, f(x), AB, |v|, sin x: names for an answer, not equations to be solved."""
-    return node[0] == "var" or node[0] == "fn" and node[1] in TRIGONOMETRIC | {"abs"} and is_label(node[2])
+    return node[0] == "var" or node[0] == "fn" and node[1] in ("abs", *TRIGONOMETRIC) and is_label(node[2])
 
 
-# A set of real numbers is (ends, members): its ends as keys, in order, and whether it holds what lies before, at and
-# after each. [0, 1) is ((0, 1), (False, True, True, False, False)).
+# A set of real numbers is (ends, members): its ends in order, and whether it holds what lies before, at and after each.
+# [0, 1) is ((0, 1), (False, True, True, False, False)).
 
-PLUS, MINUS, INEQUALITIES = ("num", "inf"), ("num", "-inf"), {"<", ">", "<=", ">=", "!="}
 LINE, NOTHING = ((), (True,)), ((), (False,))
 COMBINE = {"union": operator.or_, "cap": operator.and_, "minus": operator.gt}  # True > False: in one, not in the other
 
 
 def combined(both, a, b):
     """Union, intersection or difference of two sets."""
-    ends = {*a[0], *b[0]}
-    if any(approximate(end) is None for end in ends):  # a < x < b: nobody knows the order
-        return (("expr", both.__name__, (a, b) if both is operator.gt else frozenset((a, b))),), ()
-    ends = sorted(ends, key=approximate)
+    ends = sorted({*a[0], *b[0]}, key=lambda end: end.real)
     members = [both(*pair) for pair in zip(sampled(a, ends), sampled(b, ends))]
     kept = [n for n in range(len(ends)) if len(set(members[2 * n : 2 * n + 3])) > 1]
     return tuple(ends[n] for n in kept), (members[0], *(m for n in kept for m in members[2 * n + 1 : 2 * n + 3]))
@@ -1583,179 +1622,99 @@ def sampled(one, ends):
 
 def ray(end, closed, up):
     """All numbers above an end, or below."""
-    if end in (PLUS, MINUS):
-        return LINE if (end == MINUS) == up else NOTHING
+    if abs(end) == math.inf:
+        return LINE if (end.real < 0) == up else NOTHING
     return (end,), (not up, closed, up)
 
 
 def set_of(node):
-    kind = node[0]
-    if kind in ("reals", "empty"):
-        return LINE if kind == "reals" else NOTHING
-    if kind in COMBINE:
-        parts = [part if part[0] in CONTAINERS else ("set", [part]) for part in node[1:]]
-        return combined(COMBINE[kind], *map(set_of, parts))
-    if kind == "set":
-        points = [((item_key(item),), (False, True, False)) for item in node[1]]
-        return reduce(partial(combined, operator.or_), points)
-    found = solutions(node) if kind == "rel" else None
-    if found:
-        return found[1]
-    if not is_interval(node):
+    if node[0] in ("reals", "empty"):
+        return LINE if node[0] == "reals" else NOTHING
+    if node[0] in COMBINE:
+        return combined(COMBINE[node[0]], *map(set_of, node[1:]))
+    thing = settle(node if node[0] in CONTAINERS else ("set", [node]))
+    found = thing if thing[0] == "reals" else next(views(thing, "reals", False, False), thing)
+    if found[0] != "reals":
         raise Unreadable("not a set of numbers")
-    low, high = map(expression_key, node[2])
-    return combined(operator.and_, ray(low, node[1][0] == "[", True), ray(high, node[1][1] == "]", False))
+    return found[1:]
 
 
-def is_interval(node):
-    if node[0] != "seq" or len(node[2]) != 2 or any(item[0] in CONTAINERS for item in node[2]):
-        return False
-    low, high = (approximate(expression_key(item)) for item in node[2])
-    return None in (low, high) or low < high or low == high and node[1] == "[]"
+def interval(brackets, items):
+    """The numbers of (a, b], or None."""
+    if len(items) == len(brackets) == 2 and all(item[0] == "value" and is_real(item[1]) for item in items):
+        low, high = items[0][1], items[1][1]
+        if low.real < high.real or low == high and brackets == "[]":
+            return combined(operator.and_, ray(low, brackets[0] == "[", True), ray(high, brackets[1] == "]", False))
+    return None
 
 
-def is_infinite(node):
-    return node == ("const", "inf") or node == ("neg", ("const", "inf"))
-
-
-def joint_solutions(items):
-    """x > 1, x < 3: an interval. x < 1, x > 3: no number is both, so it means a union. None, if not of one variable."""
-    found = []
-    for item in items:
-        if item[0] != "rel" and items[0][:2] == ("rel", ("!=",)):
-            item = ("rel", ("!=",), [items[0][2][0], item])  # x != 0, 1
-        found.append(solutions(item) if item[0] == "rel" else None)
-    if None in found or len({name for name, _ in found}) > 1:
-        return None
-    both = reduce(partial(combined, operator.and_), [numbers for _, numbers in found])
-    either = reduce(partial(combined, operator.or_), [numbers for _, numbers in found])
-    return found[0][0], either if both == NOTHING else both
-
-
-def solutions(node):
-    """(variable, set of numbers) of an inequality, or None if it is not linear in one variable."""
-    ops, sides = node[1], node[2]
-    if ops == ("∈",):
-        return spelled(sides[0]), set_of(sides[1])
-    if not set(ops) <= INEQUALITIES | {"="}:
-        return None
-    middle = sides[1][1] if len(sides) == 3 and sides[1][0] == "var" else None
-    found = [solved(op, left, right, middle) for op, left, right in comparisons(node)]
-    if None in found or len({name for name, _ in found}) > 1:
-        return None
-    return found[0][0], reduce(partial(combined, operator.and_), [numbers for _, numbers in found])
-
-
-def comparisons(node):
-    """(op, left, right) of each link of a chain, > turned into <."""
-    links = zip(node[1], node[2], node[2][1:])
-    return [(op.replace(">", "<"), right, left) if ">" in op else (op, left, right) for op, left, right in links]
-
-
-def solved(op, left, right, middle=None):
-    """(variable, the numbers for which left op right)."""
+def solution(op, left, right, middle):
+    """(variable, the numbers for which left op right), or None where that would have to be solved for."""
     for side, other in ((left, right), (right, left)):
-        alone = side[0] == "var" and side[1] not in variables(other)
-        if alone and (middle == side[1] or not middle and other[0] != "var"):
-            end, points = expression_key(other), {"!=": (True, False, True), "=": (False, True, False)}
-            return side[1], ((end,), points[op]) if op in points else ray(end, op == "<=", side is right)
-        if side[:2] == ("fn", "abs") and not variables(other) and op in ("<", "<="):  # |u| < c: -c < u < c
-            pairs = [(side[2], other), (("neg", other), side[2])]
-            parts = [solved(op, *(pair if side is left else pair[::-1])) for pair in pairs]
-            both = operator.and_ if side is left else operator.or_
-            return None if None in parts else (parts[0][0], combined(both, parts[0][1], parts[1][1]))
-    names, difference = variables(("add", left, right)), ("add", right, ("neg", left))
-    if len(names) != 1 or op not in ("<", "<="):
-        return None
-    x, f = zip(*((point(*names, k), evaluate(difference, k)) for k in range(4)))  # a x + b > 0: x > -b/a or x < -b/a
-    slopes = [calculate("div", calculate("add", f[k], -f[0]), x[k] - x[0]) for k in (1, 2, 3)]
-    if len(set(map(number_key, slopes))) > 1 or not real(slopes[0]):
-        return None
-    end = calculate("add", x[0], -calculate("div", f[0], slopes[0]))
-    return *names, ray(number_key(end), op == "<=", real(slopes[0]) > 0)
+        if side[0] == "var" and not variables(other) and middle in (None, side):
+            end = value_of(other)
+            return side[1], ((end,), (True, False, True)) if op == "!=" else ray(end, op == "<=", side is right)
+    return None
 
-
-MAKE_KEYS = {
-    "list": list_keys, "set": set_keys, "seq": sequence_keys, "mat": matrix_keys, "rel": relation_keys,
-    "ratio": ratio_keys, "mod": residue_keys,
-} | dict.fromkeys(("union", "cap", "minus", "reals", "empty"), set_of_numbers_keys)  # fmt: skip
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Values of expressions: a Fraction where exact, else a number of mpmath with 70 digits
+# Values of expressions: a Fraction where exact, else a complex number; with variables a list of values at four points
 
 
-def expression_key(node):
-    """A constant's number; an expression's values at four points, without those not real if others are."""
-    if is_infinite(node):
-        return PLUS if node[0] == "const" else MINUS
+def agree(a, b):
+    """Equal up to the rounding of floating point; a decimal of many digits is not the endless number it is near."""
+    if isinstance(a, list) or isinstance(b, list):
+        return type(a) is type(b) and len(a) == len(b) and all(map(agree, a, b))
+    if a == b or not isinstance(a, NUMBERS) or not isinstance(b, NUMBERS) or isinstance(a, Fraction) and isinstance(b, Fraction):
+        return a == b
+    exact = next((value for value in (a, b) if isinstance(value, Fraction)), None)
+    if exact is not None and (exact.denominator > 10**6 or abs(exact) > 10**9):
+        return False
+    return abs(a - b) <= 1e-11 * abs(a) < math.inf
+
+
+def is_real(value):
+    return not isinstance(value, list) and (not value.imag or abs(value.imag) <= 1e-12 * abs(value.real))
+
+
+def value_of(node):
+    if node in (INFINITY, ("neg", INFINITY)):
+        return math.inf if node == INFINITY else -math.inf
     if not variables(node):
-        return number_key(evaluate(node, 0))
-    values = [value_at(node, k, evaluate) for k in range(4)]
+        return evaluate(node, 0)
+    values = values_of(node)
+    if not has_i(node) and any(map(is_real, filter(None, values))):
+        values = [value if value is not None and is_real(value) else None for value in values]
+    return values[0] if all(agree(values[0], value) for value in values) else values
+
+
+def values_of(node):
+    """The values at four points, None where there is none."""
+    values = []
+    for k in range(4):
+        try:
+            values.append(evaluate(node, k))
+        except (ZeroDivisionError, TooComplex):
+            spend(0)
+            values.append(None)
     if values.count(None) > 2:
         raise TooComplex
-    reals = [value if value is not None and real(value) is not None else None for value in values]
-    chosen = values if has_i(node) or not any(reals) else reals
-    keys = tuple(value if value is None else number_key(value) for value in chosen)
-    return keys[0] if len(set(keys)) == 1 else ("expr", keys)
+    return values
 
 
-def proportions(node, value=None, positive=False):
+def proportions(node, positive=False):
     """The values of an expression divided by the first (or its size): the same for all (positive) multiples."""
-    values = [value_at(node, k, value or evaluate) for k in range(4)]
-    known = [value for value in values if value]
-    if len(known) < 2:
+    values = values_of(node)
+    unit = next((value for value in values if value), None)
+    if not unit:
         raise TooComplex
-    unit = abs(known[0]) if positive else known[0]
-    return tuple(value if value is None else number_key(calculate("div", value, unit)) for value in values)
+    return [value if value is None else value / (abs(unit) if positive else unit) for value in values]
 
 
-def value_at(node, k, value):
-    try:
-        return value(node, k)
-    except (ZeroDivisionError, TooComplex):
-        if time.monotonic() > CLOCK[0]:
-            raise TooComplex from None
-        return None
-
-
-def as_fraction(node, k):
-    """(numerator, denominator) of an expression's value."""
-    if node[0] == "neg":
-        a, b = as_fraction(node[1], k)
-        return -a, b
-    if node[0] == "pow" and node[2][0] == "num" and node[2][1] < 0:
-        return as_fraction(("div", ("num", Fraction(1), 0), ("pow", node[1], ("num", -node[2][1], 0))), k)
-    if node[0] not in ("add", "mul", "div"):
-        return evaluate(node, k), Fraction(1)
-    (a, b), (c, d) = as_fraction(node[1], k), as_fraction(node[2], k)
-    if node[0] == "add" and b == d:
-        return calculate("add", a, c), b
-    if node[0] == "add":
-        return calculate("add", calculate("mul", a, d), calculate("mul", c, b)), calculate("mul", b, d)
-    c, d = (d, c) if node[0] == "div" else (c, d)
-    if not d:
-        raise ZeroDivisionError
-    return calculate("mul", a, c), calculate("mul", b, d)
-
-
-def children(node):
-    for part in node[1:]:
-        for item in part if isinstance(part, list) else [part]:
-            if isinstance(item, list):
-                yield from item
-            elif isinstance(item, tuple):
-                yield item
-
-
-def variables(node):
-    if node[0] == "var":
-        return {node[1]}
-    found = set().union(*map(variables, children(node)))
-    return found - {node[1][1]} if node[0] in ("sum", "prod") else found
-
-
-def has_i(node):
-    return node == ("const", "i") or any(map(has_i, children(node)))
+def spend(steps):
+    LEFT[0] -= steps
+    if LEFT[0] < 0:
+        raise TooComplex
 
 
 INTEGERS = {"n": (5, 8, 13, 21), "k": (2, 3, 4, 6), "m": (3, 7, 9, 17)}
@@ -1767,207 +1726,82 @@ def point(name, k):
     if name in INTEGERS:
         return Fraction(INTEGERS[name][k])
     h = zlib.crc32(name.encode(errors="replace")) * 2654435761 >> 7 * k
-    return (
-        Fraction(1 + h % 8998, 9001),
-        2 + Fraction(h % 49999, 7001),
-        -Fraction(1 + h % 39999, 9007),
-        20 + Fraction(h % 99989, 997),
-    )[k]
+    low, digits, scale = ((0, 8998, 9001), (2, 49999, 7001), (0, 39999, -9007), (20, 99989, 997))[k]
+    return low + Fraction(1 + h % digits, scale)
 
 
 def evaluate(node, k):
     """The value of an expression with its variables at their k-th points."""
-    if time.monotonic() > CLOCK[0]:
-        raise TooComplex
-    kind = node[0]
-    if kind == "num":
-        return node[1]
-    if kind == "var":
-        return point(node[1], k)
-    if kind == "neg":
-        return -evaluate(node[1], k)
-    if kind == "pct":
-        return calculate("div", evaluate(node[1], k), Fraction(100))
-    if kind in ("add", "mul", "div"):
-        return calculate(kind, evaluate(node[1], k), evaluate(node[2], k))
-    if kind == "pow":
-        return power(evaluate(node[1], k), evaluate(node[2], k))
-    if kind == "fn":
-        return apply(node[1], [evaluate(part, k) for part in node[2:]])
-    if kind in ("sum", "prod"):
-        return series(node, k)
-    if kind == "det":
-        return determinant([[evaluate(cell, k) for cell in row] for row in node[1]])
-    if kind != "const" or node[1] == "inf":
-        raise Unreadable(f"no value: {kind}")
-    mp = multiprecision()
-    return {"pi": +mp.pi, "e": +mp.e, "i": mp.mpc(0, 1)}[node[1]]
-
-
-def series(node, k):
-    kind, counter, start, end, term = node
-    start, end = evaluate(start, k), evaluate(end, k)
-    if not whole(start) or not whole(end) or end - start > 1000:
-        raise TooComplex
-    total = Fraction(int(kind == "prod"))
-    for n in range(int(start), int(end) + 1):
-        value = evaluate(replaced(term, counter, ("num", Fraction(n), 0)), k)
-        total = calculate("add" if kind == "sum" else "mul", total, value)
-    return total
-
-
-def determinant(rows):
-    """By the first row; a zero there costs nothing."""
-    if any(len(row) != len(rows) for row in rows):
-        raise Unreadable("no determinant")
-    if len(rows) > 6:
-        raise TooComplex
-    total = Fraction(int(not rows))
-    for n, value in enumerate(rows[0] if rows else ()):
-        if value:
-            minor = determinant([row[:n] + row[n + 1 :] for row in rows[1:]])
-            total = calculate("add", total, calculate("mul", value * (-1) ** n, minor))
-    return total
-
-
-@lru_cache(maxsize=1)
-def multiprecision():
-    import mpmath  # comes with sympy, which comes with torch; only roots, pi and functions need it
-
-    mpmath.mp.dps = DIGITS
-    return mpmath.mp
-
-
-def inexact(value):
-    return multiprecision().mpf(value.numerator) / value.denominator if isinstance(value, Fraction) else value
-
-
-def calculate(kind, a, b):
-    """a + b, a b or a / b: exact if both are."""
-    if isinstance(a, Fraction) != isinstance(b, Fraction) and not (kind == "mul" and 0 in (a, b)):
-        a, b = inexact(a), inexact(b)
-    if kind == "div" and not b:
-        raise ZeroDivisionError
-    value = a + b if kind == "add" else a * b if kind == "mul" else a / b
+    spend(1)
+    kind, inner = node[0], node[1] if len(node) > 1 else None
+    if kind in ("num", "var"):
+        return inner if kind == "num" else point(inner, k)
+    if kind == "const" and inner in CONSTANT_VALUES:
+        return CONSTANT_VALUES[inner]
+    name = inner if kind == "fn" else kind
+    if name not in OPERATIONS:
+        raise Unreadable(f"no value: {name}")
+    values = [evaluate(part, k) for part in children(node)]
+    try:
+        value = OPERATIONS[name](*values)
+    except (ValueError, TypeError):  # ln 0, floor of a complex number
+        raise TooComplex from None
     if isinstance(value, Fraction):
-        if value.numerator.bit_length() + value.denominator.bit_length() > BITS:
+        bits = value.numerator.bit_length() + value.denominator.bit_length()
+        spend(bits * bits // 10**6)
+        if bits > BITS:
             raise TooComplex
-    elif kind == "add" and abs(value) < abs(a) * multiprecision().mpf(10) ** (15 - DIGITS):
-        return Fraction(0)  # nothing but rounding is left
-    return value if value else Fraction(0)
-
-
-def whole(value):
-    return isinstance(value, Fraction) and value.denominator == 1
+    elif not abs(value) < math.inf or name in TRIGONOMETRIC and abs(value) > 1e12:
+        raise ZeroDivisionError  # tan of a right angle
+    elif name == "add" and abs(value) < 1e-13 * abs(values[0]) or name in TRIGONOMETRIC and abs(value) < 1e-13:
+        return Fraction(0)  # nothing but rounding is left; sin pi
+    return value
 
 
 def power(a, b):
-    b = rational(b)
-    if not a:
-        if real(b) is None or real(b) < 0:
-            raise ZeroDivisionError
-        return Fraction(int(not b))
     if isinstance(a, Fraction) and isinstance(b, Fraction):
         if abs(b) * max(a.numerator.bit_length(), a.denominator.bit_length()) > BITS and abs(a) != 1:
             raise TooComplex
         if b.denominator == 1:
             return a ** int(b)
         if a < 0 and b.denominator % 2:  # the real root of a negative number
-            return power(-a, b) * (-1) ** b.numerator
-    mp, a, b = multiprecision(), inexact(a), inexact(b)
-    if abs(b * mp.log(a)) > 100_000:
-        raise TooComplex
-    return mp.power(a, b)
+            return complex(-a) ** complex(b) * (-1) ** b.numerator
+    return complex(a) ** complex(b)
 
 
-def real(value):
-    """The value if it is real, else None."""
-    if isinstance(value, Fraction) or not hasattr(value, "imag") or not value.imag:
-        return value if isinstance(value, Fraction) else value.real
-    return value.real if abs(value.imag) <= abs(value) * multiprecision().mpf(10) ** (20 - DIGITS) else None
+def of_integers(function):
+    def value(*arguments):
+        if not all(isinstance(n, Fraction) and n.denominator == 1 and abs(n) <= 1500 for n in arguments):
+            raise TooComplex
+        spend(100)
+        return Fraction(function(*map(int, arguments)))
+
+    return value
 
 
-def rational(value):
-    """A value that is a small fraction up to rounding, as that fraction; others as they are."""
-    if not value:
-        return Fraction(0)
-    if isinstance(value, Fraction) or real(value) is None or not 1e-15 < abs(real(value)) < 1e30:
-        return value
-    sign, mantissa, exponent, _ = real(value)._mpf_
-    near = Fraction((-1) ** sign * int(mantissa)) * Fraction(2) ** exponent
-    small = near.limit_denominator(10**10)
-    return small if abs(near - small) < abs(near) / 10 ** (DIGITS - 20) else value
+def of_float(function):
+    def value(x):
+        if abs(x) > 10**6 and function not in (cmath.log, cmath.log10):
+            raise TooComplex
+        return function(complex(x))
+
+    return value
 
 
-def number_key(value):
-    value = rational(value)
-    if isinstance(value, Fraction):
-        return ("num", value)
-    mp = multiprecision()
-    if real(value) is not None:
-        return ("num", mp.nstr(real(value), 40), "")
-    parts = [
-        part if abs(part) > abs(value) * mp.mpf(10) ** (20 - DIGITS) else mp.mpf(0) for part in (value.real, value.imag)
-    ]
-    return ("num", *(str(part) if isinstance(part, Fraction) else mp.nstr(part, 40) for part in map(rational, parts)))
-
-
-def approximate(key):
-    """A number for ordering; None if the key is none."""
-    return float(key[1]) if key[0] == "num" and (len(key) == 2 or not key[2]) else None
-
-
-def apply(name, arguments):
-    """A named function of numbers."""
-    x = arguments[0]
-    if name.startswith("call "):  # an unknown function: any that obeys no law will do
-        weights = [point(name, 1) + n for n in range(len(arguments))]
-        return sum(w * multiprecision().sin(w * v**2) for w, v in zip(map(inexact, weights), map(inexact, arguments)))
-    if name == "binom" and len(arguments) == 2:
-        n, k = map(rational, arguments)
-        if all(whole(value) and 0 <= value <= 3000 for value in (n, k)):
-            return Fraction(math.comb(int(n), int(k)))
-        return calculate("div", factorial(n), calculate("mul", factorial(k), factorial(calculate("add", n, -k))))
-    if name in ("max", "min") and all(real(value) is not None for value in arguments):
-        return {"max": max, "min": min}[name](map(real, arguments), key=inexact)
-    if name in ("gcd", "lcm") and all(map(whole, arguments)):
-        return Fraction(getattr(math, name)(*map(int, arguments)))
-    if len(arguments) > 1 or name in ("binom", "max", "min", "gcd", "lcm", "det"):
-        raise Unreadable(f"{name} of these")
-    if name == "abs":
-        return abs(x)
-    if name == "factorial":
-        return factorial(rational(x))
-    if real(x) is not None and name in ("floor", "ceil"):
-        x = rational(x)
-        return Fraction(int(getattr(math if isinstance(x, Fraction) else multiprecision(), name)(real(x))))
-    return elementary(name, inexact(x))
-
-
-def elementary(name, x):
-    """sin, ln and the like, with care where rounding hides a zero or a pole."""
-    mp, logarithm = multiprecision(), name in ("ln", "log", "lg")
-    if abs(x) > 10**6 and not logarithm:
-        raise TooComplex
-    if logarithm and not x:
-        raise ZeroDivisionError
-    value = getattr(mp, "log" if logarithm else name.replace("arc", "a"))(x)
-    rounding = mp.mpf(10) ** (20 - DIGITS)
-    if name in TRIGONOMETRIC and abs(value) < rounding:
-        return Fraction(0)  # sin pi
-    if name in TRIGONOMETRIC and abs(value) * rounding > 1:
-        raise ZeroDivisionError  # tan of a right angle
-    return value / mp.log(10) if name in ("log", "lg") else value
-
-
-def factorial(x):
-    if not abs(x) <= (3000 if whole(x) else 1000):
-        raise TooComplex
-    if whole(x):
-        if x < 0:
-            raise ZeroDivisionError
-        return calculate("mul", Fraction(1), Fraction(math.factorial(int(x))))
-    return multiprecision().gamma(inexact(x) + 1)
+NUMBERS = (Fraction, complex, float, int)
+INFINITY = ("const", "inf")
+CONSTANT_VALUES = {"pi": complex(math.pi), "e": complex(math.e), "i": 1j}
+OPERATIONS = {
+    "add": operator.add, "mul": operator.mul, "div": operator.truediv, "neg": operator.neg, "pow": power, "abs": abs,
+    "pct": lambda x: x / 100, "max": lambda *x: max(x, key=lambda v: v.real), "min": lambda *x: min(x, key=lambda v: v.real),
+    "floor": lambda x: Fraction(math.floor(x.real)), "ceil": lambda x: Fraction(math.ceil(x.real)),
+    "ln": of_float(cmath.log), "log": of_float(cmath.log10), "lg": of_float(cmath.log10), "exp": of_float(cmath.exp),
+    "cot": of_float(lambda x: 1 / cmath.tan(x)), "sec": of_float(lambda x: 1 / cmath.cos(x)),
+    "csc": of_float(lambda x: 1 / cmath.sin(x)), "arccot": of_float(lambda x: cmath.atan(1 / x)),
+    "factorial": of_integers(math.factorial), "binom": of_integers(math.comb), "gcd": of_integers(math.gcd),
+    "lcm": of_integers(math.lcm),
+} | {name: of_float(getattr(cmath, name)) for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")}  # fmt: skip
+OPERATIONS |= {"arc" + name: of_float(getattr(cmath, "a" + name)) for name in ("sin", "cos", "tan")}
 
 
 if __name__ == "__main__":

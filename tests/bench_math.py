@@ -62,11 +62,12 @@ def main(argv):
     seconds, theirs, counts, wrong = {}, {}, {}, 0
     for n, (kind, reference, response, right) in enumerate(make_answers(options.answers)):
         start = time.process_time()
-        answer = judge.extract_answer(response, reference)
-        verdicts, _ = judge.group([answer], reference)
+        answer = judge.answer_of(response)
+        found = judge.verdict({"kind": "math", "prompt": "", "answer": reference}, answer)
+        judge.groups_of([answer])
         seconds[kind] = seconds.get(kind, 0) + time.process_time() - start
         counts[kind] = counts.get(kind, 0) + 1
-        wrong += verdicts[answer][0] != right
+        wrong += found[0] != right
         if verify and n % 10 == 0:
             start = time.process_time()
             verify(reference, response)

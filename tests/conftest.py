@@ -65,7 +65,7 @@ def make_run(path, problems=12, n=4, width=8, seed=0, kind="math", signal=2.0, l
     if labels:
         wrong_groups = rng.integers(1, 3, len(keys))
         common.write_jsonl(path / "labels.jsonl", [
-            {"id": key[0], "sample": key[1], "label": int(r), "answer": str(g), "group": int(g) if kind == "math" else None, "reason": "equal: exact"}
+            {"id": key[0], "sample": key[1], "label": int(r), "answer": str(g), "group": int(g) if kind == "math" else None, "reason": "equal"}
             for key, r, g in zip(keys, right, np.where(right, 0, wrong_groups))
         ])  # fmt: skip
     return path

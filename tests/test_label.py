@@ -36,7 +36,7 @@ GOOD = "```python\nimport math\n\ndef area(r):\n    return math.pi * r ** 2\n```
 
 def write_run(path, problems, responses):
     path.mkdir(exist_ok=True)
-    (path / "meta.json").write_text("{}")
+    (path / "meta.json").write_text('{"model": "tiny", "dataset": "made_up", "seed": 0, "n_layers": 5, "vocab_size": 50}')
     (path / "problems.jsonl").write_text("".join(json.dumps(problem) + "\n" for problem in problems))
     rows = [
         {"id": key, "sample": n, "response": text} for key, texts in responses.items() for n, text in enumerate(texts)
@@ -65,9 +65,9 @@ def test_a_run_is_labelled_row_by_row(mixed, run_script):
     assert [(row["id"], row["sample"]) for row in rows] == [(row["id"], row["sample"]) for row in rollouts]
     assert all(set(row) == {"id", "sample", "label", "answer", "group", "reason"} for row in rows)
     assert [row["label"] for row in rows] == [1, 1, 0, 0, 0, 1, 1, 0, 0, None, None, None, 1, 1, 0, 1, 0]
-    assert [row["group"] for row in rows] == [0, 0, 1, 2, None, *[None] * 4, 0, 0, 1, 0, 0, 1, None, None]
+    assert [row["group"] for row in rows] == [0, 1, 2, 3, None, *[None] * 4, 0, 0, 1, 0, 0, 1, None, None]
     reasons = [row["reason"] for row in rows]
-    assert reasons[:6] == ["equal: exact", "equal: exact", "different", "too complex", "no answer", "passed"]
+    assert reasons[:6] == ["equal", "equal", "different", "too complex", "no answer", "passed"]
     assert reasons[7].startswith("failed") and reasons[8] == "no code" and reasons[9] == "no reference"
     counts = json.loads(done.stdout.splitlines()[-1])["runs"][0]
     assert (counts["right"], counts["wrong"], counts["not_judged"], counts["no_answer"]) == (7, 7, 3, 2)
@@ -117,6 +117,26 @@ def test_nothing_to_judge_is_said_and_still_grouped(tmp_path, run_script):
     )
     assert "nothing to judge" in run_script("02_label.py", run).stdout
     assert [(row["label"], row["group"]) for row in labels_of(run)] == [(None, 0), (None, 0), (None, 1), (None, None)]
+
+
+def test_a_cut_rollout_says_so(tmp_path, run_script):
+    """A right answer is right all the same; what is missing or wrong may be for want of tokens."""
+    run = write_run(tmp_path / "run", [HALF, OPEN, DISC], {"half": ["\\boxed{0.5}", "It is 3", ""], "open": ["7"], "disc": ["```py\nx = 1"]})
+    rows = [json.loads(line) | {"finish": "length"} for line in (run / "rollouts.jsonl").read_text().splitlines()]
+    (run / "rollouts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = run_script("02_label.py", run)
+    reasons = [(row["label"], row["reason"][:35]) for row in labels_of(run)]
+    cut = "cut at the length limit: "
+    assert reasons[:4] == [(1, "equal"), (0, cut + "different"), (0, cut + "no answer"), (None, "no reference")]
+    assert reasons[4][0] == 0 and reasons[4][1].startswith(cut + "failed") and "3 cut at the length limit" in done.stdout
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", '{"ids": "of another run"}'])
+def test_meta_of_another_run_is_one_line(tmp_path, run_script, content):
+    run = write_run(tmp_path / "run", [HALF], {"half": ["\\boxed{0.5}"]})
+    own = json.loads((run / "meta.json").read_text())
+    (run / "meta.json").write_text(json.dumps(own | json.loads(content)) if "ids" in content else content)
+    assert "meta.json" in run_script("02_label.py", run, code=2).stderr
 
 
 def test_what_the_sandbox_cannot_do_is_not_wrong(tmp_path, run_script):
@@ -182,6 +202,9 @@ EXTRACTED = {  # response -> a line that the program must hold, and one that it 
     "body in a fence": ("```python\n    return 3 * r\n```", "def area", "```"),
     "body at the margin": ("```python\nx = 3 * r\nreturn x\n```", "    return x", "\nreturn"),
     "end token": (f"```python\n{SOLUTION}```<|im_end|>", "return 3", "<|"),
+    "variables afterwards": ("```python\ndef disc(r):\n    return 3 * r\n```\nExample:\n```python\nlst = [1, 2]\n```", "return 3", "lst"),
+    "a class before variables": ("```\nclass Disc:\n    pass\n```\n```\ndisc = Disc()\n```", "class Disc", "disc ="),
+    "a use of the name afterwards": (f"```python\n{SOLUTION}```\n```python\narea = area(2)\n```", "return 3", "area(2)"),
 }  # fmt: skip
 
 
@@ -194,7 +217,7 @@ def test_code_is_found(name):
 
 
 @pytest.mark.parametrize(
-    "response", ["", "<think>```python\ndef area(r): return 1\n```", "I do not know.", "Hello", "```python\n```"]
+    "response", ["", "<think>```python\ndef area(r): return 1\n```", "I do not know.", "Hello", "Answer: 5", "```python\n```"]
 )
 def test_no_code_is_none(response):
     assert judge.extract_code(response, DISC) is None
@@ -213,6 +236,12 @@ def test_a_single_function_may_have_another_name():
 def test_a_program_without_a_function():
     response = "```python\nprint(input())\n```\nThen\n```\na\n```\n"
     assert judge.extract_code(response, ECHO) == "print(input())"
+
+
+@pytest.mark.parametrize("program", [
+    "print(sum(map(int, input().split())))", "[print(line) for line in open(0)]", "for line in open(0): print(line)", "import sys; print(sys.stdin.read())"])  # fmt: skip
+def test_one_line_without_a_fence_is_a_program(program):
+    assert judge.extract_code(program, ECHO) == program == judge.extract_code(f"<think>hm</think>\n{program}<|im_end|>", ECHO).strip()
 
 
 def test_self_check(tmp_path, run_script):
