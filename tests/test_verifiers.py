@@ -10,6 +10,7 @@ import time
 import numpy as np
 import pytest
 import torch
+import transformers as hf
 from conftest import ROOT, make_run
 from safetensors.torch import save_file
 from test_report import refused, run_command
@@ -17,18 +18,6 @@ from test_select import first_dimension_scorer
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import (
-    AutoModelForCausalLM,
-    AutoTokenizer,
-    PreTrainedTokenizerFast,
-    Qwen2Config,
-    Qwen2ForCausalLM,
-    Qwen2Model,
-    Qwen3Config,
-    Qwen3ForCausalLM,
-    Qwen3MoeConfig,
-    Qwen3MoeForCausalLM,
-)
 
 import common
 
@@ -49,33 +38,49 @@ SIZE = {"vocab_size": 260, "hidden_size": 32, "intermediate_size": 48, "num_hidd
 
 
 def make_tokenizer(template=CHATML, special=SPECIAL):
-    """One token a byte."""
+    """One token a byte; the alphabet is sorted and begins with "!"."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Tokenizer(models.BPE(vocab={sign: i for i, sign in enumerate(alphabet)}, merges=[]))
     tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
     tokenizer.add_special_tokens(special)
     tokenizer.add_tokens(["<extra_0>"])
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=special[0], pad_token=special[0], chat_template=template)
+    names = {"eos_token": special[0], "pad_token": special[0], "chat_template": template}
+    return hf.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names)
 
 
-def save_model(folder, model, tokenizer=None):
+def save_model(folder, model):
     model.save_pretrained(folder)
-    (tokenizer or make_tokenizer()).save_pretrained(folder)
+    make_tokenizer().save_pretrained(folder)
     return folder
+
+
+def forward(model, text_or_ids, tokenizer=None):
+    """[T, vocabulary]: a plain pass over one text."""
+    ids = tokenizer(text_or_ids)["input_ids"] if tokenizer else text_or_ids
+    with torch.no_grad():
+        return model(torch.tensor([ids])).logits[0]
 
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
     torch.manual_seed(0)
-    return save_model(tmp_path_factory.mktemp("models") / "tiny", Qwen3ForCausalLM(Qwen3Config(**SIZE, head_dim=16)))
+    model = hf.Qwen3ForCausalLM(hf.Qwen3Config(**SIZE, head_dim=16))
+    return save_model(tmp_path_factory.mktemp("models") / "tiny", model)
+
+
+def with_adapters(folder, **options):
+    model, _ = common.load_model(str(folder), **options)
+    adapters = verifiers.add_adapters(model)
+    verifiers.start_training(adapters, None, ROOT / "no such file", {"seed": 1})
+    return model, adapters
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 # LoRA
 
 LEARN = ["--lr", "1e-2", "--epochs", "10"]  # 48 rollouts: 30 steps
-SCORES = "lora.made_up,epochs=10,lr=0.01@32-32"  # settings that are not the default ones are in the name
-ADAPTERS = "lora,epochs=10,lr=0.01@32.pt"
+SETTINGS = "epochs=10,lr=0.01"  # those that are not the default ones are in the names
+SCORES, ADAPTERS = f"lora.made_up,{SETTINGS}@32-32", f"lora,{SETTINGS}@32.pt"
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +96,10 @@ def scores_of(run, name):
     return common.align(common.read_jsonl(run / "scores" / f"{name}.jsonl"), common.keys_of(common.read_rollouts(run)), name)
 
 
+def prompts_of(run):
+    return {row["id"]: row["prompt"] for row in common.read_jsonl(run / "problems.jsonl")}
+
+
 def test_lora_learns_what_is_right(trained):
     _, run = trained
     rows = scores_of(run, SCORES)
@@ -99,49 +108,41 @@ def test_lora_learns_what_is_right(trained):
     assert [row["p"] for row in rows] == pytest.approx([1 / (1 + np.exp(-row["score"])) for row in rows], abs=1e-6)
     run_command(run)
     found = {r["method"]: r for r in common.read_json(run / "results.json")["groups"][0]["rows"]}
-    row = found["LoRA verifier (made_up,epochs=10,lr=0.01), best-of-N"]
+    row = found[f"LoRA verifier (made_up,{SETTINGS}), best-of-N"]
     assert row["accuracy"] == found["oracle"]["accuracy"]
-    cost, small = row["cost"], 2 * 16 * (2 * (32 + 32) + 2 * (32 + 16) + 3 * (32 + 48))  # blocks x rank x (in + out of q o, k v, mlp)
+    cost, small = row["cost"], 2 * 16 * (2 * (32 + 32) + 2 * (32 + 16) + 3 * (32 + 48))  # blocks x rank x (in + out)
     assert cost["trained_parameters"] == small and cost["parameters"] > small
     assert cost["train_seconds"] > 0 and cost["ms_per_rollout"] > 0 and "lora" in (run / "report.md").read_text()
 
 
-def merged(folder, path):
-    """The model with the adapters added into its weights, by hand."""
-    model, saved = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32), common.load_pt(path)
-    for name, (down, up) in saved["adapters"].items():
-        model.model.get_submodule(name).weight.data += up @ down * (32 / 16)
-    return model.eval()
-
-
 def test_lora_score_is_the_odds_of_yes(trained, tiny):
-    """Each prompt alone through the merged model, from the words of the prompt down."""
+    """Each prompt alone, from its words down, through the model with the adapters added into its weights by hand."""
     cal, run = trained
-    model, tokenizer = merged(tiny, cal / ADAPTERS), AutoTokenizer.from_pretrained(tiny)
-    problems = {row["id"]: row["prompt"] for row in common.read_jsonl(run / "problems.jsonl")}
-    yes, no = ord("y") - 33, ord("n") - 33  # the byte alphabet is sorted and begins with "!"
+    model = hf.AutoModelForCausalLM.from_pretrained(tiny, dtype=torch.float32).eval()
+    for name, (down, up) in common.load_pt(cal / ADAPTERS)["adapters"].items():
+        model.model.get_submodule(name).weight.data += up @ down * (32 / 16)
+    tokenizer, problems, words = hf.AutoTokenizer.from_pretrained(tiny), prompts_of(run), [ord("y") - 33, ord("n") - 33]
     for row, score in list(zip(common.read_rollouts(run), scores_of(run, SCORES)))[:8]:
-        text = (f"<|im_start|>user\nDetermine the correctness of the following answer:\nProblem: {problems[row['id']]}\nAnswer: {row['response']}\n"
-                "Is this answer correct (yes/no)?<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n")  # fmt: skip
-        with torch.no_grad():
-            logits = model(**tokenizer(text, return_tensors="pt")).logits[0, -1]
-        assert score["score"] == pytest.approx(float(logits[yes] - logits[no]), abs=1e-3)
-        assert score["p"] == pytest.approx(float(logits[[yes, no]].softmax(0)[0]), abs=1e-4)
+        question = (f"Determine the correctness of the following answer:\nProblem: {problems[row['id']]}\n"
+                    f"Answer: {row['response']}\nIs this answer correct (yes/no)?")  # fmt: skip
+        text = f"<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+        yes, no = forward(model, text, tokenizer)[-1, words]
+        assert score["score"] == pytest.approx(float(yes - no), abs=1e-3)
+        assert score["p"] == pytest.approx(float((yes - no).sigmoid()), abs=1e-4)
 
 
 def test_lora_is_not_done_twice_and_other_settings_go_beside_it(trained, capsys):
     cal, run = trained
     files = [cal / ADAPTERS, run / "scores" / f"{SCORES}.jsonl"]
-    before = [file.read_bytes() for file in files]
-    written = [file.stat().st_mtime_ns for file in files]
+    before = [(file.stat().st_mtime_ns, file.read_bytes()) for file in files]
     run_command("lora", cal, "--eval", run, *LEARN)
-    assert [file.stat().st_mtime_ns for file in files] == written and capsys.readouterr().out.count("finished before") == 2
+    assert capsys.readouterr().out.count("finished before") == 2
     run_command("lora", cal, "--eval", run, "--limit", 20)
-    assert [file.read_bytes() for file in files] == before
+    assert [(file.stat().st_mtime_ns, file.read_bytes()) for file in files] == before
     assert (cal / "lora,limit=20@32.pt").is_file() and len(scores_of(run, "lora.made_up,limit=20@32-32")) == 48
     run_command(run)
     found = {r["method"] for r in common.read_json(run / "results.json")["groups"][0]["rows"]}
-    assert {f"LoRA verifier (made_up,{settings}), best-of-N" for settings in ("limit=20", "epochs=10,lr=0.01")} <= found
+    assert {f"LoRA verifier (made_up,{name}), best-of-N" for name in ("limit=20", SETTINGS)} <= found
 
 
 def test_a_killed_training_ends_as_an_uninterrupted_one(trained, tmp_path):
@@ -155,8 +156,7 @@ def test_a_killed_training_ends_as_an_uninterrupted_one(trained, tmp_path):
         time.sleep(0.005)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    assert partial.exists() and not (again / ADAPTERS).exists()
-    assert common.load_pt(partial)["done"]["step"] == 20
+    assert common.load_pt(partial)["done"]["step"] == 20 and not (again / ADAPTERS).exists()
     run_command("lora", again, *LEARN)
     whole, resumed = common.load_pt(cal / ADAPTERS), common.load_pt(again / ADAPTERS)
     for name, pair in whole["adapters"].items():
@@ -165,95 +165,73 @@ def test_a_killed_training_ends_as_an_uninterrupted_one(trained, tmp_path):
 
 
 def test_fresh_adapters_change_nothing_and_learn_alone(tiny):
-    model, tokenizer = common.load_model(str(tiny))
-    ids = [tokenizer("What is 1?")["input_ids"]]
-    before = verifiers.next_logits(model, ids)
-    weights = {name: parameter.clone() for name, parameter in model.named_parameters()}
-    adapters = verifiers.add_adapters(model)
-    verifiers.start_training(adapters, None, ROOT / "no such file", {"seed": 1})
-    assert torch.equal(verifiers.next_logits(model, ids), before)
-    learning = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
-    assert learning == {f"model.{name}.{part}" for name in adapters for part in ("down", "up")} and len(adapters) == 14
-    verifiers.learn_from(model, ids, [5])
-    assert adapters["layers.0.mlp.up_proj"].up.grad.abs().sum() > 0
-    assert all(torch.equal(parameter, weights[name]) for name, parameter in model.named_parameters() if name in weights)
-
-
-def test_experts_in_one_parameter_are_left_alone():
-    model = Qwen3MoeForCausalLM(Qwen3MoeConfig(**SIZE, head_dim=16, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16))
-    assert {name.split(".")[2] for name in verifiers.add_adapters(model)} == {"self_attn"}
+    ids = [[1, 2, 3], [4, 5]]
+    for dtype in ("float32", "bfloat16"):  # whose adapters are in float32
+        plain, _ = common.load_model(str(tiny), dtype=dtype)
+        model, adapters = with_adapters(tiny, dtype=dtype)
+        assert torch.equal(verifiers.next_logits(model, ids), verifiers.next_logits(plain, ids))
+        weights = {name: parameter.clone() for name, parameter in plain.named_parameters()}
+        learning = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+        assert learning == {f"model.{name}.{part}" for name in adapters for part in ("down", "up")} and len(adapters) == 14
+        verifiers.learn_from(model, ids, [5, 6])
+        adapter, left = adapters["layers.1.mlp.down_proj"], model.state_dict()
+        assert adapter.up.grad.dtype == torch.float32 and adapter.up.grad.abs().sum() > 0
+        assert adapter.base.weight.dtype == getattr(torch, dtype)
+        assert all(torch.equal(left[name], old) for name, old in weights.items() if name in left)
 
 
 def test_gradients_do_not_depend_on_batches_or_recomputing(tiny, monkeypatch):
     """16 sequences at once, one by one, and with activations computed again in the backward pass."""
     monkeypatch.setattr(verifiers, "DROPOUT", 0.0)
-    rng = np.random.default_rng(0)
+    rng, found = np.random.default_rng(0), []
     sequences = [rng.integers(0, 250, length).tolist() for length in rng.integers(3, 40, 16)]
-    found = []
     for budget, again in ((10**6, False), (1, False), (100, True)):
         monkeypatch.setattr(verifiers, "TOKENS_AT_ONCE", budget)
-        model, _ = common.load_model(str(tiny))
-        adapters = verifiers.add_adapters(model)
-        verifiers.start_training(adapters, None, ROOT / "no such file", {"seed": 1})
+        model, adapters = with_adapters(tiny)
         adapters["layers.0.self_attn.q_proj"].up.data.fill_(0.01)
         if again:
             verifiers.checkpoint_activations(model.train())
         loss = verifiers.learn_from(model, sequences, [i % 7 for i in range(16)])
         found.append((loss, torch.cat([adapter.up.grad.flatten() for adapter in adapters.values()])))
     for loss, gradient in found[1:]:
-        assert loss == pytest.approx(found[0][0], abs=1e-5)
-        assert torch.allclose(gradient, found[0][1], atol=1e-6)
+        assert loss == pytest.approx(found[0][0], abs=1e-5) and torch.allclose(gradient, found[0][1], atol=1e-6)
 
 
-def test_bfloat16_models_have_float32_adapters(tiny):
-    model, _ = common.load_model(str(tiny), dtype="bfloat16")
-    adapters = verifiers.add_adapters(model)
-    verifiers.start_training(adapters, None, ROOT / "no such file", {"seed": 1})
-    verifiers.learn_from(model, [[1, 2, 3], [4, 5]], [5, 6])
-    adapter = adapters["layers.1.mlp.down_proj"]
-    assert adapter.base.weight.dtype == torch.bfloat16 and adapter.up.grad.dtype == torch.float32
-    assert adapter.up.grad.abs().sum() > 0
-
-
-def test_every_epoch_takes_every_rollout_once():
-    epochs = [np.concatenate([verifiers.rows_of_step(50, 4 * epoch + step, seed=3) for step in range(4)]) for epoch in range(2)]
+def test_every_epoch_takes_every_rollout_once_at_a_rate_that_warms_up():
+    epochs = [np.concatenate([verifiers.rows_of_step(50, 4 * epoch + step, seed=3) for step in range(4)]) for epoch in (0, 1)]
     assert [sorted(epoch) for epoch in epochs] == [list(range(50))] * 2 and epochs[0].tolist() != epochs[1].tolist()
-
-
-def test_learning_rate_warms_up_and_falls_to_zero():
     rates = [verifiers.rate_at(step, 1000) for step in range(1000)]
-    assert rates[0] == 0.01 and rates[99] == max(rates) == 1 and 0 < rates[-1] < 0.002
-    assert max(verifiers.rate_at(step, 1) for step in range(1)) == 1
+    assert rates[0] == 0.01 and rates[99] == max(rates) == 1 and 0 < rates[-1] < 0.002 and verifiers.rate_at(0, 1) == 1
 
 
 def test_flops_are_those_of_the_products(tiny):
-    """The formula against torch's own counter, which counts attention over whole squares; and that of a scorer."""
-    model, _ = common.load_model(str(tiny))
-    for trained in (None, True):
-        if trained:
-            adapters = verifiers.add_adapters(model)
-            trained = sum(a.down.numel() + a.up.numel() for a in adapters.values())
-            verifiers.start_training(adapters, None, ROOT / "no such file", {"seed": 1})
+    """The formula against torch's own counter, which counts attention over whole squares."""
+    model, adapters = with_adapters(tiny)
+    head = 2 * 2 * 3 * model.get_output_embeddings().weight.numel()  # left out, as it runs for the last token only
+    first = 2 * 120 * (32 * (32 + 16 + 16) + 3 * 32 * 16)  # the gradient for the embeddings, which nobody needs
+    trained = sum(adapter.down.numel() + adapter.up.numel() for adapter in adapters.values())
+    for step, more in ((None, 0), (trained, first - head)):
         size, sequences = verifiers.size_of(model), [[1] * 40] * 3
         with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
-            verifiers.learn_from(model, sequences, [5, 6, 7]) if trained else verifiers.final_states(model, sequences)
-        square = dict(size, attention=size["attention"] * 2 * 40 / 41)
-        head = 2 * 2 * 3 * model.get_output_embeddings().weight.numel()  # left out, as it runs for the last token only
-        first = 2 * 120 * (32 * (32 + 16 + 16) + 3 * 32 * 16)  # the gradient for the embeddings, which nobody needs
-        counted = counter.get_total_flops() + (first - head if trained else 0)
-        assert verifiers.flops(square, [40] * 3, trained) == pytest.approx(counted)
-    experts = Qwen3MoeConfig(**SIZE, head_dim=16, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16)
-    whole, used = Qwen3MoeForCausalLM(experts), 2 * 2 * (3 * 32 * 16)  # layers x experts used x weights of one
-    attention, router = 2 * (2 * 32 * 32 + 2 * 32 * 16), 2 * 4 * 32
-    assert verifiers.size_of(whole)["used"] == used + attention + router
+            verifiers.learn_from(model, sequences, [5, 6, 7]) if step else verifiers.final_states(model, sequences)
+        square = size | {"attention": size["attention"] * 2 * 40 / 41}
+        assert verifiers.flops(square, [40] * 3, step) == pytest.approx(counter.get_total_flops() + more)
     assert verifiers.flops({"used": 10, "attention": 0}, [1], trained=10) == 60  # all weights of a scorer are trained
+
+
+def test_of_experts_only_those_used_count_and_none_is_adapted():
+    config = hf.Qwen3MoeConfig(**SIZE, head_dim=16, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16)
+    model = hf.Qwen3MoeForCausalLM(config)
+    used, attention, router = 2 * 2 * (3 * 32 * 16), 2 * (2 * 32 * 32 + 2 * 32 * 16), 2 * 4 * 32  # in two blocks
+    assert verifiers.size_of(model)["used"] == used + attention + router
+    assert {name.split(".")[2] for name in verifiers.add_adapters(model)} == {"self_attn"}
 
 
 def test_prompts_ask_for_the_word_at_once():
     for template, special, end in (
         (CHATML, SPECIAL, "<|im_start|>assistant\n<think>\n\n</think>\n\n"),
         ("{{ messages[0].content }}<|Assistant|><think>\n", SPECIAL, "<|Assistant|><think>\n</think>\n\n"),
-        ("{{ messages[0].content }}<|start|>assistant", ["<|return|>", "<|channel|>"], "<|start|>assistant<|channel|>final<|message|>"),
+        ("{{ messages[0].content }}<|start|>assistant", ["<|return|>", "<|channel|>"], "assistant<|channel|>final<|message|>"),
         (None, SPECIAL, "right?"),
     ):
         tokenizer = make_tokenizer(template, special)
@@ -264,42 +242,29 @@ def test_answers_are_cut_from_the_left_to_k_tokens_and_to_the_context(tiny):
     model, tokenizer = common.load_model(str(tiny))
     write = lambda answer: tokenizer(f"problem {answer} end")["input_ids"]
     cut = lambda answer, keep: tokenizer.decode(verifiers.fit_answer(tokenizer, answer, keep, model, write))
-    assert cut("0123456789", 4) == "problem 6789 end"
+    assert cut("0123456789", 4) == "problem 6789 end" and cut("", 16384) == "problem  end"
     assert cut("<|channel|>analysis<|message|>so<|end|><|im_end|>", 100).split() == ["problem", "so", "end"]
     long = cut("x" * 2000 + "y", 16384)
     assert len(long) == 512 and long.startswith("problem x") and long.endswith("xy end")
-    assert cut("", 16384) == "problem  end"
 
 
 def test_bad_lora_runs_get_one_line(tiny, tmp_path, capsys):
-    run = make_run(tmp_path / "run", model=str(tiny), problems=4)
-    other = make_run(tmp_path / "other", model="elsewhere")
+    run, other = make_run(tmp_path / "run", model=str(tiny), problems=4), make_run(tmp_path / "other", model="elsewhere")
     error = refused(capsys, "lora", run, "--eval", other)
     assert "'tiny'" in error and "'elsewhere'" in error
     assert "above 0" in refused(capsys, "lora", run, "--limit", "0")
-    same = make_tokenizer()
-    same.backend_tokenizer.add_tokens(["y", "n"])
     rows = common.read_jsonl(run / "labels.jsonl")
     common.write_jsonl(run / "labels.jsonl", [{**row, "label": 1} for row in rows])
     assert "16 of 16 rollouts are right" in refused(capsys, "lora", run)
-
-
-def test_yes_and_no_must_differ():
-    tokenizer = make_tokenizer()
-    assert verifiers.first_tokens(tokenizer, "yes", "no") == [ord("y") - 33, ord("n") - 33]
-    prefixed = Tokenizer(models.WordLevel({"<|endoftext|>": 0, "other": 1}, unk_token="other"))
+    assert verifiers.first_tokens(make_tokenizer(), "yes", "no") == [ord("y") - 33, ord("n") - 33]
+    one_word = Tokenizer(models.WordLevel({"<|endoftext|>": 0, "other": 1}, unk_token="other"))
     with pytest.raises(SystemExit):
-        verifiers.first_tokens(PreTrainedTokenizerFast(tokenizer_object=prefixed, eos_token="<|endoftext|>"), "yes", "no")
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Scoring that is killed
+        verifiers.first_tokens(hf.PreTrainedTokenizerFast(tokenizer_object=one_word), "yes", "no")
 
 
 def test_scoring_goes_on_where_it_was_killed(tmp_path):
-    run, seen = make_run(tmp_path / "run", problems=10, n=4), []
+    run, seen, size = make_run(tmp_path / "run", problems=10, n=4), [], {"used": 1, "attention": 0}
     encode = lambda problem, response: [*f"{problem['id']} {response}".encode()]
-    size = {"used": 1, "attention": 0}
 
     def judge(batch, stop=10**9):
         if len(seen) + len(batch) > stop:
@@ -311,11 +276,11 @@ def test_scoring_goes_on_where_it_was_killed(tmp_path):
         verifiers.score_rollouts(run, "it", "mark", encode, lambda batch: judge(batch, 20), size, at_once=8)
     assert len(seen) == 16 and not (run / "scores" / "it.jsonl").exists()
     verifiers.score_rollouts(run, "it", "mark", encode, judge, size, at_once=8)
-    rollouts = common.read_rollouts(run)
+    texts = [f"{row['id']} {row['response']}".encode() for row in common.read_rollouts(run)]
     assert len(seen) == 40 and not list((run / "scores").glob("*partial*"))
-    assert [row["score"] for row in scores_of(run, "it")] == [sum(f"{row['id']} {row['response']}".encode()) for row in rollouts]
+    assert [row["score"] for row in scores_of(run, "it")] == [sum(text) for text in texts]
     cost = common.read_json(run / "scores" / "it.cost.json")
-    assert cost["flops_per_rollout"] == 2 * np.mean([len(f"{row['id']} {row['response']}") for row in rollouts]) and cost["ms_per_rollout"] > 0
+    assert cost["flops_per_rollout"] == 2 * np.mean([len(text) for text in texts]) and cost["ms_per_rollout"] > 0
     assert verifiers.is_scored(run, "it", "mark") and not verifiers.is_scored(run, "it", "another mark")
 
 
@@ -325,7 +290,7 @@ def test_scoring_goes_on_where_it_was_killed(tmp_path):
 
 def make_final_prm(folder):
     torch.manual_seed(1)
-    save_model(folder, Qwen2ForCausalLM(Qwen2Config(**SIZE)))
+    save_model(folder, hf.Qwen2ForCausalLM(hf.Qwen2Config(**SIZE)))
     torch.save(torch.nn.Linear(32, 1).state_dict(), folder / "reward_head.pt")
     return folder
 
@@ -333,9 +298,8 @@ def make_final_prm(folder):
 def test_prm_with_a_head_on_the_last_token(tmp_path):
     run, prm = make_run(tmp_path / "run", problems=5), make_final_prm(tmp_path / "Final-1.5B")
     run_command("prm", run, "--prm", prm, "--last-tokens", 6)
-    tokenizer, model = AutoTokenizer.from_pretrained(prm), AutoModelForCausalLM.from_pretrained(prm, dtype=torch.float32)
-    head = torch.load(prm / "reward_head.pt")
-    prompts = {row["id"]: row["prompt"] for row in common.read_jsonl(run / "problems.jsonl")}
+    tokenizer, model = hf.AutoTokenizer.from_pretrained(prm), hf.AutoModelForCausalLM.from_pretrained(prm, dtype=torch.float32)
+    head, prompts = torch.load(prm / "reward_head.pt"), prompts_of(run)
     for row, score in zip(common.read_rollouts(run), scores_of(run, "prm.Final-1.5B,last_tokens=6")):
         ids = tokenizer(prompts[row["id"]] + "\n" + row["response"][-6:], return_tensors="pt")
         with torch.no_grad():
@@ -347,14 +311,14 @@ def test_prm_with_a_head_on_the_last_token(tmp_path):
 
 
 def make_step_prm(folder, drop=()):
-    """As published: remote code named in config.json, which must not run, and the head beside the model in the same file."""
+    """As published: remote code named in config.json, which must not run, and the head beside the model in one file."""
     torch.manual_seed(2)
-    config = Qwen2Config(**SIZE)
-    model = Qwen2Model(config)
+    model = hf.Qwen2Model(hf.Qwen2Config(**SIZE))
     save_model(folder, model)
     head = torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.ReLU(), torch.nn.Linear(32, 2))
-    weights = {f"model.{k}": v for k, v in model.state_dict().items()} | {f"score.{k}": v for k, v in head.state_dict().items()}
-    save_file({k: v.contiguous() for k, v in weights.items() if k not in drop}, folder / "model.safetensors", {"format": "pt"})
+    weights = {f"{part}.{k}": v for part, module in (("model", model), ("score", head)) for k, v in module.state_dict().items()}
+    kept = {k: v.contiguous() for k, v in weights.items() if k not in drop}
+    save_file(kept, folder / "model.safetensors", {"format": "pt"})
     auto = {"AutoModel": "modeling_rm.Qwen2ForProcessRewardModel", "AutoConfig": "modeling_rm.Config"}
     facts = common.read_json(folder / "config.json") | {"architectures": ["Qwen2ForProcessRewardModel"], "auto_map": auto}
     common.write_json(folder / "config.json", facts)
@@ -369,16 +333,17 @@ def test_prm_with_a_score_at_each_step(tmp_path, how):
     rows[0]["response"], rows[1]["response"] = "one\n\n\n\ntwo <extra_0>\n\n\nthree", ""
     common.write_jsonl(run / "rollouts.jsonl", rows)
     run_command("prm", run, "--prm", prm, "--steps", how)
-    tokenizer = AutoTokenizer.from_pretrained(prm)
-    prompts = {row["id"]: row["prompt"] for row in common.read_jsonl(run / "problems.jsonl")}
+    tokenizer, prompts = hf.AutoTokenizer.from_pretrained(prm), prompts_of(run)
     answers = ["one<extra_0>two <extra_0>\nthree<extra_0>", "<extra_0>"] + [row["response"] + "<extra_0>" for row in rows[2:]]
-    for row, answer, score in zip(rows, answers, scores_of(run, "prm.Steps-7B" + ("" if how == "mean" else f",steps={how}"))):
+    name = "prm.Steps-7B" + ("" if how == "mean" else f",steps={how}")
+    for row, answer, score in zip(rows, answers, scores_of(run, name)):
         text = f"<|im_start|>user\n{prompts[row['id']]}<|im_end|>\n<|im_start|>assistant\n{answer}<|im_end|>\n"
         ids = tokenizer(text, return_tensors="pt")["input_ids"]
         with torch.no_grad():
-            steps = head(model.eval()(ids).last_hidden_state[0][ids[0] == tokenizer.convert_tokens_to_ids("<extra_0>")]).softmax(-1)[:, 1]
-        assert len(steps) == answer.count("<extra_0>")
-        assert score["score"] == pytest.approx(float({"mean": steps.mean(), "min": steps.min(), "last": steps[-1]}[how]), abs=1e-5)
+            states = model.eval()(ids).last_hidden_state[0][ids[0] == tokenizer.convert_tokens_to_ids("<extra_0>")]
+            steps = head(states).softmax(-1)[:, 1]
+        wanted = {"mean": steps.mean(), "min": steps.min(), "last": steps[-1]}[how]
+        assert len(steps) == answer.count("<extra_0>") and score["score"] == pytest.approx(float(wanted), abs=1e-5)
     assert not (prm / "it ran").exists()
 
 
@@ -397,63 +362,43 @@ def test_bad_prms_get_one_line(tmp_path, tiny, capsys):
 # Routing
 
 
-def train_router(folder, texts, steps=60):
-    """A tiny model that says math or code."""
-    torch.manual_seed(0)
-    tokenizer, model = make_tokenizer(), Qwen3ForCausalLM(Qwen3Config(**SIZE, head_dim=16))
-    rows = []
-    for text, word in texts:
-        prompt = verifiers.direct_prompt(tokenizer, verifiers.ROUTER.format(problem=text))
-        rows.append((prompt + tokenizer(word)["input_ids"] + [tokenizer.eos_token_id], len(prompt)))
-    width = max(len(ids) for ids, _ in rows)
-    ids = torch.tensor([ids + [0] * (width - len(ids)) for ids, _ in rows])
-    labels = torch.tensor([[-100] * start + ids[start:] + [-100] * (width - len(ids)) for ids, start in rows])
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    for _ in range(steps):
-        optimizer.zero_grad()
-        model(input_ids=ids, labels=labels).loss.backward()
-        optimizer.step()
-    return save_model(folder, model, tokenizer)
+def make_router(folder, source, maths, code):
+    """A model for which the one problem is of maths and the other of code, whatever its weights are."""
+    model, tokenizer = common.load_model(str(source))
+    prompts = [verifiers.direct_prompt(tokenizer, verifiers.ROUTER.format(problem=text)) for text in (maths, code)]
+    states = [verifiers.final_states(model, [ids])[0][-1].detach() for ids in prompts]  # of one length, as the norm left them
+    head = model.get_output_embeddings().weight.data
+    head[ord("m") - 33], head[ord("c") - 33] = states[0] - states[1], 0.0
+    return save_model(folder, model)
 
 
-def test_each_problem_goes_to_the_scorer_of_its_domain(tmp_path, capsys):
-    folder = tmp_path / "tiny"
-    maths, code = [make_run(tmp_path / kind, kind=kind, seed=seed, model=str(folder), problems=6) for kind, seed in (("math", 1), ("code", 2))]
-    rows = common.read_jsonl(code / "problems.jsonl")
-    common.write_jsonl(code / "problems.jsonl", [{**row, "prompt": f"def f{i}():"} for i, row in enumerate(rows)])
-    train_router(folder, [(f"What is {i}?", "math") for i in range(6)] + [(f"def f{i}():", "code") for i in range(6)])
+def test_each_problem_goes_to_the_scorer_of_the_likelier_domain(tmp_path, tiny, capsys):
+    """The likelier of the two words as the answer's first."""
+    model = make_router(tmp_path / "tiny", tiny, "What is 0?", "What is 1?")
+    make = lambda kind, seed: make_run(tmp_path / kind, kind=kind, seed=seed, model=str(model), problems=6)
+    runs = [make("math", 1), make("code", 2)]
+    common.write_json(runs[1] / "meta.json", common.read_meta(runs[1]) | {"dataset": "made_up_code"})
     first = first_dimension_scorer(tmp_path / "first.pt")
     doubled = first_dimension_scorer(tmp_path / "doubled.pt", scale=[torch.zeros(8), torch.full((8,), 0.5)])
-    run_command("route", maths, code, "--math", first, doubled, "--code", doubled, first, "--mixed", first)
-    for run, factors in ((maths, (1, 2)), (code, (2, 1))):
-        vector = common.read_vectors(run)[1][:, 0].float().numpy()
-        for name, factor in zip(("routed@0", "routed@1", "mixed@0"), (*factors, 1)):
-            rows = scores_of(run, name)
-            assert [row["score"] for row in rows] == pytest.approx((factor * vector).tolist(), abs=1e-5)
-            assert [row["p"] for row in rows] == pytest.approx((1 / (1 + np.exp(-factor * vector))).tolist(), abs=1e-5)
-        routes = common.read_json(run / "routes.json")
-        assert routes["right"] == routes["judged"] == 6
-    assert capsys.readouterr().out.count("domains right %: 100.0 (6/6)") == 2
-    common.write_json(code / "meta.json", common.read_meta(code) | {"dataset": "made_up_code"})
-    run_command(maths, code, "--out", tmp_path / "both")
+    run_command("route", *runs, "--math", first, doubled, "--code", doubled, first, "--mixed", first)
+    (model, tokenizer), said, right = common.load_model(str(model)), capsys.readouterr().out, []
+    for run, kind in zip(runs, ("math", "code")):
+        routes, domains = common.read_json(run / "routes.json"), {}
+        for problem, prompt in prompts_of(run).items():
+            ids = verifiers.direct_prompt(tokenizer, verifiers.ROUTER.format(problem=prompt))
+            maths, code = forward(model, ids)[-1, [ord("m") - 33, ord("c") - 33]]
+            domains[problem] = "math" if maths >= code else "code"
+        right.append(sum(domain == kind for domain in domains.values()))
+        assert routes["domains"] == domains and (routes["right"], routes["judged"]) == (right[-1], 6)
+        assert (domains["p0"], domains["p1"]) == ("math", "code")
+        assert f"{run}: domains right %: {100 * right[-1] / 6:.1f} ({right[-1]}/6)" in said
+        keys, vector = common.read_vectors(run)[0], common.read_vectors(run)[1][:, 0].float().numpy()
+        maths = np.array([domains[problem] == "math" for problem, _ in keys])
+        for name, factor in (("routed@0", 2 - maths), ("routed@1", 1 + maths), ("mixed@0", 1)):
+            rows, expected = scores_of(run, name), factor * vector
+            assert [row["score"] for row in rows] == pytest.approx(expected.tolist(), abs=1e-5)
+            assert [row["p"] for row in rows] == pytest.approx((1 / (1 + np.exp(-expected))).tolist(), abs=1e-5)
+    run_command(*runs, "--out", tmp_path / "both")
     text = (tmp_path / "both" / "report.md").read_text()
-    assert "SCaTR, routed by domain" in text and "SCaTR, mixed domains" in text and "100.0 (6/6)" in text
-
-
-def test_a_domain_is_the_likelier_first_word(tiny, tmp_path):
-    run = make_run(tmp_path / "run", problems=5, model=str(tiny))
-    scorer = first_dimension_scorer(tmp_path / "first.pt")
-    run_command("route", run, "--math", scorer, "--code", scorer)
-    domains = common.read_json(run / "routes.json")["domains"]
-    model, tokenizer = common.load_model(str(tiny))
-    for i in range(5):
-        ids = verifiers.direct_prompt(tokenizer, verifiers.ROUTER.format(problem=f"What is {i}?"))
-        with torch.no_grad():
-            logits = model(torch.tensor([ids])).logits[0, -1]
-        assert domains[f"p{i}"] == ("math" if logits[ord("m") - 33] >= logits[ord("c") - 33] else "code")
-
-
-def test_routing_pairs_its_scorers(tmp_path, tiny, capsys):
-    run = make_run(tmp_path / "run", model=str(tiny))
-    scorer = first_dimension_scorer(tmp_path / "first.pt")
-    assert "in pairs" in refused(capsys, "route", run, "--math", scorer, scorer, "--code", scorer)
+    assert "SCaTR, routed by domain" in text and "SCaTR, mixed domains" in text and f"({right[0]}/6)" in text
+    assert "in pairs" in refused(capsys, "route", runs[0], "--math", first, doubled, "--code", first)
