@@ -212,6 +212,10 @@ def test_windows_are_recomputed_from_tokens(tmp_path):
     assert again.scores["gap/tail"][""][0, 0] == pytest.approx(first["gap/tail"])
     assert again.scores["entropy/lowest"][""][0, 0] == pytest.approx(-first["entropy/lowest"])
     assert rows[0]["conf"]["gap/tail"] == pytest.approx(stored.scores["gap/tail"][""][0, 0])
+    change(path, "rollouts", lambda row: row | ({"conf": dict.fromkeys(report.RULES)} if row == rows[0] else {}))
+    for rule in ("gap/avg", "entropy/avg"):  # a rollout without tokens ranks below all others
+        scores = report.load_run(path).scores[rule][""]
+        assert np.isfinite(scores).all() and scores[0, 0] == scores.min() < np.sort(scores, None)[1]
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -245,10 +249,10 @@ def test_two_references_and_the_paired_interval(tmp_path):
     """For a difference of fixed size on every problem the interval has no width, however much accuracies vary."""
     base, key = np.random.default_rng(0).random(30) * 0.5, (0, "", "")
     rows = [report.Row(name, kind, {key: {5: values}}) for name, kind, values in (
-        ("gap/avg", "confidence", base - 0.05), ("mean/avg", "confidence", base), ("likelihood/avg", "confidence", base + 0.1),
+        ("gap/avg", "confidence", base - 0.05), ("mean/avg", "confidence", base), ("self_certainty/avg", "confidence", base + 0.1),
         ("better", "scorer", base + 0.25), ("oracle", "oracle", base + 0.5))]  # fmt: skip
     found = {row["method"]: row for row in report.compare(rows, 5)}
-    assert [name for name, row in found.items() if row["best_of"]] == ["mean/avg", "likelihood/avg"]
+    assert [name for name, row in found.items() if row["best_of"]] == ["mean/avg", "self_certainty/avg"]
     paper, all_rules = found["better"]["against"].values()
     assert [paper[key] for key in ("delta", "low", "high", "gap_closed")] == pytest.approx([0.25, 0.25, 0.25, 0.5])
     assert [all_rules[key] for key in ("delta", "low", "high", "gap_closed")] == pytest.approx([0.15, 0.15, 0.15, 0.375])
