@@ -985,8 +985,8 @@ def captured_layers(run, vector):
     token, n_layers, path = vector.partition("/")[2], read_meta(run)["n_layers"], Path(run) / "hidden.pt"
     names = {vector_key(name, n_layers): name for name in load_pt(path)["vectors"]}
     found = [names[key] for key in sorted(names) if key[1] == token]
-    if not vector.startswith("all/") or len(found) < 2:
-        die(f"{path}: {vector!r} gives {len(found)} layers, several are needed; write all/eos, and 01_generate.py --layers all")
+    if not vector.startswith("all/") or len(found) < 3:
+        die(f"{path}: {vector!r} gives {len(found)} layers, too few to compare; write all/eos, and 01_generate.py --layers all")
     return found
 
 
@@ -1037,8 +1037,6 @@ def read_features(run, keys):
 
 def build_scorer(design, config, shape):
     """The untrained module of a design; `shape` is one rollout's input: (d,) or (positions, d). Gives one logit a row."""
-    if design == "ensemble":
-        return _ensemble(config, *shape)
     if design.startswith("transformer"):
         return _transformer(config, *shape)
     return mlp(shape[-1], config["hidden"], config["dropout"], config["input_dropout"], config["batch_norm"])
@@ -1054,26 +1052,6 @@ def mlp(width, hidden, dropout=0.0, input_dropout=0.0, batch_norm=False):
         layers += [nn.Linear(width, size), *norm, nn.ReLU(), nn.Dropout(dropout)]
         width = size
     return nn.Sequential(*layers, nn.Linear(width, 1), nn.Flatten(0))
-
-
-def _ensemble(config, positions, width):
-    import torch
-    from torch import nn
-
-    class Ensemble(nn.Module):
-        """A learned convex combination of one MLP per layer."""
-
-        def __init__(self):
-            super().__init__()
-            keys = ("hidden", "dropout", "input_dropout", "batch_norm")
-            self.members = nn.ModuleList(mlp(width, *(config[key] for key in keys)) for _ in range(positions))
-            self.mixture = nn.Parameter(torch.zeros(positions))
-
-        def forward(self, x):  # [B, positions, d]
-            logits = torch.stack([member(x[:, i]) for i, member in enumerate(self.members)], -1)
-            return logits @ self.mixture.softmax(-1)
-
-    return Ensemble()
 
 
 def _transformer(config, positions, width):
@@ -1104,31 +1082,34 @@ class Scorer:
     """scorer.pt as a function: hidden vectors [R, d] (or [R, S, d]) of any float type -> logits [R], higher is better.
 
     One that `.takes_features` (SCaTR+) also needs features [R, 29], a row of rollout_features(conf, n_tokens) a rollout; the
-    others ignore them, so that one call serves both. `.checkpoint` holds all that is known about it: model, vector, seed, trials, costs, what it was trained on.
+    others ignore them, so that one call serves both. `.checkpoint` holds all that is known about it: model, vector, seed,
+    trials, costs, what it was trained on. Its members' logits are averaged; the parts of an ensemble, one a layer, are mixed.
     """
 
     def __init__(self, checkpoint, device="cpu"):
         self.checkpoint, self.device = checkpoint, device
         self.model, self.vector, self.shape = checkpoint["model"], checkpoint["vector"], tuple(checkpoint["shape"])
         self.takes_features = checkpoint.get("inputs") == "vector+stats"
-        self.feature_scale = checkpoint["feature_scale"] if self.takes_features else None
-        shape = (self.shape[0] + len(self.feature_scale[0]),) if self.takes_features else self.shape
-        self.modules = []
+        self.parts = [Scorer(part, device) for part in checkpoint.get("parts", [])]
+        self.modules = [module for part in self.parts for module in part.modules]
+        width = self.shape[-1] + (len(checkpoint["feature_scale"][0]) if self.takes_features else 0)
         for member in checkpoint["members"]:
-            module = build_scorer(checkpoint["design"], member["config"], shape)
+            module = build_scorer(checkpoint["design"], member["config"], (*self.shape[:-1], width))
             module.load_state_dict(member["state"])
             self.modules.append(module.eval().to(device))
-        self.scale = checkpoint["scale"] and [t.to(device) for t in checkpoint["scale"]]  # (mean, deviation) or None
 
     def __call__(self, hidden, features=None):
         import torch
 
+        if self.takes_features and features is None:
+            raise TypeError("a scorer of vector+stats is called as scorer(hidden, features): see common.rollout_features")
         with torch.inference_mode():
-            x = standardise(hidden.to(self.device).float(), self.scale)  # float16 overflows and bfloat16 rounds: widen first
+            if self.parts:
+                logits = torch.stack([part(hidden[:, i]) for i, part in enumerate(self.parts)], 1)
+                return mixture(logits, self.checkpoint["weights"].to(self.device))
+            x = standardise(hidden.to(self.device).float(), self.checkpoint["scale"])  # widened first: bfloat16 rounds
             if self.takes_features:
-                if features is None:
-                    raise TypeError("a scorer of vector+stats is called as scorer(hidden, features): see common.rollout_features")
-                x = with_features(x, torch.as_tensor(features), self.feature_scale)
+                x = with_features(x, torch.as_tensor(features), self.checkpoint["feature_scale"])
             return torch.stack([module(x) for module in self.modules]).mean(0)
 
     def probability(self, logits):
@@ -1137,11 +1118,19 @@ class Scorer:
         return (slope * logits + offset).sigmoid()
 
 
+def mixture(logits, weights):
+    """[R, parts] -> [R]: the logit of the mixed probability, from logarithms, since a sigmoid is exactly 1 from 17.5 on."""
+    import torch
+
+    yes, no = (torch.nn.functional.logsigmoid(sign * logits).add(weights.log()).logsumexp(1) for sign in (1, -1))
+    return yes - no
+
+
 def standardise(x, scale):
     """(x - mean) / deviation per dimension; positions that are absent (all zero) stay so. No scale: x as it is."""
     if scale is None:
         return x
-    mean, deviation = scale
+    mean, deviation = (part.to(x.device) for part in scale)
     y = (x - mean) / deviation
     return y if x.ndim == 2 else y * (x != 0).any(-1, keepdim=True)
 

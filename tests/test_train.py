@@ -3,13 +3,16 @@
 import copy
 import importlib
 import itertools
+import json
 import math
+import threading
+import time
 from argparse import Namespace
 
 import numpy as np
 import pytest
 import torch
-from conftest import last_json, make_run
+from conftest import make_run
 
 import common
 
@@ -31,27 +34,25 @@ def make_data(problems=40, n=4, d=12, seed=0, signal=1.5):
     label = rng.random((problems, n)) < rng.uniform(0.2, 0.8, (problems, 1))
     x = rng.normal(size=(problems * n, d)) + signal * label.reshape(-1, 1) * (np.arange(d) < 3)
     keys = [("run", f"p{i}", j) for i in range(problems) for j in range(n)]
-    return trainer.Data(
-        torch.tensor(x).float(), torch.tensor(label.reshape(-1)).float(), [("set", key[1]) for key in keys], keys
-    )
+    x, y = torch.tensor(x).float(), torch.tensor(label.reshape(-1)).float()
+    return trainer.Data(x, torch.empty(len(x), 0), y, [("set", key[1]) for key in keys], keys)
 
 
 def settings(**changes):
-    usual = {"design": "mlp", "loss": "bce", "search": "paper", "configs": 3, "standardise": False, "fraction": 1.0,
-             "rollouts": None, "half": None, "inputs": "vector", "paper_space": False, "top": 1, "workers": 1,
-             "device": torch.device("cpu"), "runs": ["run"]}  # fmt: skip
-    return Namespace(**{**usual, **changes})
+    """03's arguments, as its command line makes them."""
+    args = trainer.settle(trainer.parse_args(["run", "--configs", "3", "--workers", "1", "--device", "cpu"]))
+    return trainer.settle(Namespace(**{**vars(args), **changes}))
 
 
 def make_task(configs, data=None, **changes):
-    task = trainer.make_task(data or make_data(), settings(**changes), 32, "penultimate/eos")
-    task.configs = [{**MLP, "number": number, **config} for number, config in enumerate(configs)]
-    return task
+    task = trainer.make_task(data or make_data(), settings(**changes), 32)
+    return task._replace(configs=[{**MLP, "number": number, **config} for number, config in enumerate(configs)])
 
 
 def train_run(run, *options, out=None):
     """03 in this process -> the loaded scorer."""
     out = out or run / "scorer.pt"
+    trainer.content_of.cache_clear()  # a program reads a run once
     trainer.main([str(run), "-o", str(out), "--workers", "1", *map(str, options)])
     return common.load_scorer(out)
 
@@ -95,7 +96,7 @@ def test_drawn_configurations_differ_and_follow_the_seed():
 
 def test_no_problem_is_on_both_sides_of_the_split_and_training_has_both_labels():
     data = make_data(problems=4, n=4)
-    data.y = torch.tensor([1.0] * 4 + [0.0] * 12)  # one right problem only: a careless split leaves training without it
+    data = data._replace(y=torch.tensor([1.0] * 4 + [0.0] * 12))  # one right problem only: a careless split leaves training without it
     for seed in range(20):
         train, valid = trainer.split_by_problem(data, seed)
         assert len({data.problem[i] for i in train}) == 3 and len({data.problem[i] for i in valid}) == 1
@@ -110,7 +111,7 @@ def test_training_has_three_quarters_of_the_problems():
 
 def test_training_ends_after_100_epochs():
     task = make_task([{"lr": 1e-5}])
-    (record,) = trainer.train([task], [(0, task.configs[0])], settings())
+    record = trainer.train(task, task.configs[0], settings())
     assert len(record["losses"]) == 100 and record["best_epoch"] > 90, "it would have gone on"
 
 
@@ -123,67 +124,11 @@ def test_the_weight_of_right_answers_is_wrong_to_right_of_the_training_part():
 
 def test_a_problem_of_two_runs_of_one_data_set_stays_on_one_side(tmp_path):
     a, b = make_run(tmp_path / "a", seed=1), make_run(tmp_path / "b", seed=2)
-    data = trainer.load_data([a, b], "penultimate/eos")
+    data = trainer.load_data(settings(runs=[a, b]))
     assert len(data.y) == 96 and len(set(data.problem)) == 12 and len(set(data.keys)) == 96
     meta = common.read_json(b / "meta.json")
     common.write_json(b / "meta.json", {**meta, "dataset": "another"})
-    assert len(set(trainer.load_data([a, b], "penultimate/eos").problem)) == 24
-
-
-@pytest.mark.parametrize("batch_norm", [False, True])
-def test_the_written_out_gradient_is_autograds(batch_norm):
-    """Also with dropout: the masks are drawn again from the same generators and put into a plain module."""
-    configs = [
-        {**MLP, "dropout": p, "input_dropout": q, "batch_norm": batch_norm}
-        for p, q in ((0.5, 0.25), (0.25, 0.0), (0.0, 0.5))
-    ]
-    stack = trainer.Stack("mlp", configs, (12,), [1, 2, 3], torch.device("cpu"))
-    states = [stack.state(g) for g in range(3)]
-    x, y = torch.randn(3, 10, 12), (torch.rand(3, 10) < 0.5).float()
-    noise = [trainer.random_bytes(10 * 36, torch.Generator().manual_seed(seed)).view(10, 36) for seed in (1, 2, 3)]
-    loss = lambda logits: trainer.bce(logits, y, None, torch.tensor([[1.5]]))
-    stack.gradient(x.clone(), loss)
-    for g, config in enumerate(configs):
-        module = common.build_scorer("mlp", config, (12,)).train()
-        module.load_state_dict(states[g])
-        z, masks = x[g], list(noise[g].split([12, 16, 8], 1))
-        for layer in module:
-            if isinstance(layer, torch.nn.Dropout):
-                cut = round(256 * layer.p)
-                z = z * (masks.pop(0) >= cut) * (256 / (256 - cut))
-            else:
-                z = layer(z)
-        torch.nn.functional.binary_cross_entropy_with_logits(z, y[g], pos_weight=torch.tensor(1.5)).backward()
-        for name, parameter in module.named_parameters():
-            torch.testing.assert_close(stack.slopes[name][g], parameter.grad, atol=1e-6, rtol=1e-4)
-        for name, buffer in module.named_buffers():
-            if "running" in name:
-                torch.testing.assert_close(stack.rows[name][g], buffer)
-
-
-def test_rounded_products_give_nearly_the_same_gradient_and_only_where_no_input_is_rounded(monkeypatch):
-    generator, found = torch.Generator().manual_seed(0), []
-    x, y = torch.randn(1, 64, 12, generator=generator).bfloat16().float(), torch.arange(64)[None] % 2
-    for operands in (torch.float32, torch.bfloat16):
-        config = {**MLP, "dropout": 0.5, "input_dropout": 0.25, "batch_norm": True}
-        stack = trainer.Stack("mlp", [config], (12,), [1], torch.device("cpu"), operands)
-        stack.gradient(x.clone(), lambda logits: trainer.bce(logits, y, None, torch.tensor([[1.5]])))
-        found.append(stack.grad.clone())
-        assert stack.rows["flat"].dtype == stack.grad.dtype == stack.state(0)["1.weight"].dtype == torch.float32
-    assert 0 < (found[1] - found[0]).norm() < 0.1 * found[0].norm()
-    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: True)
-    assert trainer.operands_of_products(x) == torch.bfloat16
-    assert trainer.operands_of_products(x + 3000) == torch.float32, "3000 and 3007 would be one number"
-    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
-    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
-    assert trainer.operands_of_products(x) == torch.float32
-
-
-def test_dropout_keeps_the_share_it_says_with_masks_that_change():
-    generator = torch.Generator().manual_seed(0)
-    first, second = (trainer.random_bytes(100_001, generator) for _ in range(2))
-    assert len(first) == 100_001 and (first >= round(256 * 0.3)).float().mean().item() == pytest.approx(0.7, abs=0.01)
-    assert (first == second).float().mean() < 0.01
+    assert len(set(trainer.load_data(settings(runs=[a, b])).problem)) == 24
 
 
 def plain_training(task, config, orders):
@@ -196,9 +141,9 @@ def plain_training(task, config, orders):
     for _ in range(100):
         order = task.train[torch.randperm(len(task.train), generator=orders)]
         module.train()
-        for start, end in trainer.batches(len(order), config["batch_size"]):
+        for rows in order.split(config["batch_size"]):
             optimiser.zero_grad()
-            criterion(module(task.x[order[start:end]]), task.y[order[start:end]]).backward()
+            criterion(module(task.x[rows]), task.y[rows]).backward()
             torch.nn.utils.clip_grad_norm_(module.parameters(), 1.0)
             optimiser.step()
         with torch.no_grad():
@@ -213,7 +158,7 @@ def plain_training(task, config, orders):
 def test_training_is_torchs_adam_clipping_plateau_and_early_stop(batch_norm):
     config = {"batch_norm": batch_norm, "lr": 1e-2, "weight_decay": 1e-2}
     task = make_task([config])
-    (record,) = trainer.train([task], [(0, task.configs[0])], settings())
+    record = trainer.train(task, task.configs[0], settings())
     plain = plain_training(task, task.configs[0], torch.Generator().manual_seed(32 * 1_000_003))
     assert 12 < len(plain) < 100, "the schedule and the stop must both have had their say"
     assert len(record["losses"]) == len(plain)
@@ -222,88 +167,69 @@ def test_training_is_torchs_adam_clipping_plateau_and_early_stop(batch_norm):
     module = common.build_scorer("mlp", task.configs[0], (12,)).eval()
     module.load_state_dict(record["state"])
     with torch.no_grad():
-        value = trainer.bce(module(task.x[task.valid])[None], task.y[task.valid][None], None, task.pos_weight)
+        value = torch.nn.functional.binary_cross_entropy_with_logits(
+            module(task.x[task.valid]), task.y[task.valid], pos_weight=torch.tensor(task.pos_weight)
+        )
     assert value.item() == pytest.approx(record["best"], rel=1e-4), "the weights kept are those of the best epoch"
 
 
-@pytest.mark.parametrize(
-    "change",
-    [{}, {"loss": "pairwise"}, {"loss": "listwise"}, {"loss": "centred", "standardise": True}, {"design": "logistic"}],
-    ids=lambda change: " ".join(map(str, change.values())) or "paper",
-)
-def test_a_stacked_search_gives_each_trial_what_it_gets_alone(monkeypatch, change):
-    """What a GPU does, on the CPU: two calibration sets in one stack, each trial with its own rate, decay, masks, stop."""
-    args = settings(configs=4, top=4, **change)
-    tasks = [trainer.make_task(make_data(problems=24, seed=seed), args, seed, "penultimate/eos") for seed in (32, 42)]
-    for config in (config for task in tasks for config in task.configs):
-        config.update(hidden=config["hidden"] and [16, 8], batch_norm=config["number"] == 3, batch_size=16)
-        config.update(lr=0.01 * 4 ** (config["number"] % 2))  # the odd ones leave a stack early
-    alone = trainer.search(tasks, args)
-    monkeypatch.setattr(trainer, "stacks_pay", lambda *_: True)
-    monkeypatch.setattr(trainer, "stack_limit", lambda *_: 4)
-    (stacks,) = trainer.make_jobs(tasks, args)
-    assert max(map(len, stacks)) == 4 and any(len({task for task, _ in stack}) == 2 for stack in stacks)
-    together = trainer.search(tasks, args)
-    epochs = {(record["task"], record["config"]["number"]): len(record["losses"]) for record in sum(alone, [])}
-    ends = [[epochs[task, config["number"]] for task, config in stack] for stack in stacks]
-    assert any(a < b for stack in ends for a, b in itertools.combinations(stack, 2)), "none leaves before a later one"
-    for one, other in zip(sum(together, []), sum(alone, []), strict=True):
-        assert (one["task"], one["config"], one["best_epoch"]) == (other["task"], other["config"], other["best_epoch"])
-        np.testing.assert_allclose(one["losses"], other["losses"], rtol=1e-3)
-        torch.testing.assert_close(one["state"], other["state"], atol=1e-3, rtol=1e-2)
+def test_dropout_masks_and_the_order_of_rows_are_new_in_every_epoch(monkeypatch):
+    orders, inputs = [], []
+    task, usual = make_task([{"dropout": 0.5, "input_dropout": 0.5}]), trainer.batches
+    monkeypatch.setattr(trainer, "batches", lambda *a, **k: orders.append(found := usual(*a, **k)) or found)
+    hook = torch.nn.modules.module.register_module_forward_hook(
+        lambda module, _, y: inputs.append((y == 0).float()) if isinstance(module, torch.nn.Dropout) and module.training else None
+    )  # fmt: skip
+    trainer.train(task, task.configs[0], settings(), epochs=2)
+    hook.remove()
+    first, second = (torch.cat(own) for own in orders)
+    assert first.tolist() != second.tolist() and sorted(first.tolist()) == sorted(second.tolist()) == task.train.tolist()
+    shares = torch.stack([mask.mean() for mask in inputs[::3]])  # of the input
+    assert shares.mean().item() == pytest.approx(0.5, abs=0.05)
+    assert not torch.equal(inputs[0], inputs[len(inputs) // 2]), "the first batch of each epoch"
 
 
-def test_halving_in_a_stack_drops_trials_and_changes_no_other(monkeypatch):
-    args = settings(configs=12, search="halving")
-    task = make_task([{"lr": 1e-3, "hidden": [8], "dropout": 0.1 * (i % 5)} for i in range(12)])
-    full = [trainer.train([task], [(0, config)], args)[0] for config in task.configs]
-    monkeypatch.setattr(trainer, "stacks_pay", lambda *_: True)
-    (halved,) = trainer.search([task], args)
-    assert sum(record["dropped"] for record in halved) >= 4
-    for one, other in zip(full, halved, strict=True):
-        np.testing.assert_allclose(one["losses"][: len(other["losses"])], other["losses"], rtol=1e-4)
-
-
-def test_on_a_gpu_trials_of_one_shape_are_stacked_and_every_trial_runs_once():
-    tasks = [
-        make_task([{"hidden": h, "batch_size": b} for h in ([16, 8], [8]) for b in (16, 32)] * 2) for _ in range(2)
-    ]
-    for task in tasks:
-        task.x = Namespace(device=torch.device("meta"), shape=task.x.shape)
-    (job,) = trainer.make_jobs(tasks, settings())
-    assert [len(stack) for stack in job] == [4] * 4
-    assert sorted((number, config["number"]) for stack in job for number, config in stack) == [
-        (t, c) for t in (0, 1) for c in range(8)
-    ]
-
-
-def test_no_batch_has_a_single_row():
-    assert trainer.batches(33, 32) == [(0, 33)]
-    assert trainer.batches(65, 32) == [(0, 32), (32, 65)]
-    assert trainer.batches(66, 32) == [(0, 32), (32, 64), (64, 66)]
-    assert trainer.batches(1, 32) == [(0, 1)]
+@pytest.mark.parametrize("n, size, sizes", [(33, 32, [33]), (65, 32, [32, 33]), (66, 32, [32, 32, 2]), (1, 32, [1])])
+def test_no_batch_has_a_single_row(n, size, sizes):
+    task = make_task([])._replace(train=torch.arange(n))
+    assert [len(rows) for rows in trainer.batches(task, size, torch.Generator(), together=False)] == sizes
 
 
 def test_halving_drops_trials_but_never_the_one_that_leads():
-    configs = [
-        {"lr": 1e-3, "hidden": [8], "dropout": 0.1 * (i % 5), "weight_decay": 10.0 ** -(i % 4)} for i in range(12)
-    ]
-    task, seen = make_task(configs), {}
-    full = [trainer.train([task], [(0, config)], settings())[0] for config in task.configs]
-    halved = [trainer.train([task], [(0, config)], settings(), seen)[0] for config in task.configs]
-    dropped = [record for record in halved if record["dropped"]]
+    configs = [{"lr": 1e-3, "hidden": [8], "dropout": 0.1 * (i % 5), "weight_decay": 10.0 ** -(i % 4)} for i in range(12)]
+    task, board = make_task(configs), np.full((12, len(trainer.RUNGS)), math.nan)
+    full = [trainer.train(task, config, settings()) for config in task.configs]
+    halved = [trainer.train(task, config, settings(), board) for config in task.configs]
+    dropped = [record for record in halved if record["ended"] == "dropped"]
     assert len(dropped) >= 4 and {len(record["losses"]) for record in dropped} <= set(trainer.RUNGS)
     assert sum(len(r["losses"]) for r in halved) < 0.6 * sum(len(r["losses"]) for r in full)
     for one, other in zip(full, halved, strict=True):  # what was trained is not another training
         assert one["losses"][: len(other["losses"])] == other["losses"]
     for rung in trainer.RUNGS:
-        reached = [
-            record
-            for record in halved
-            if len(record["losses"]) > rung or (record["dropped"] and len(record["losses"]) == rung)
-        ]
+        reached = [record for record in halved if len(record["losses"]) >= rung]
         leader = min(reached, key=lambda record: min(record["losses"][:rung]), default=None)
-        assert leader is None or not (leader["dropped"] and len(leader["losses"]) == rung)
+        assert leader is None or not (leader["ended"] == "dropped" and len(leader["losses"]) == rung)
+
+
+def test_a_trial_is_in_the_worse_half_of_those_before_it_of_its_rate_that_got_there():
+    configs = [{"number": i, "lr": lr} for i, lr in enumerate([1e-3, 1e-4, 1e-3, 1e-3, 1e-3, 1e-3])]
+    board = np.full((6, 4), math.nan)
+    board[:, 0] = [0.5, 0.1, math.inf, 0.6, math.nan, math.nan]  # the third ended before this rung
+    for best, hopeless in ((0.4, False), (0.55, False), (0.6, True), (0.7, True)):
+        assert trainer.is_hopeless({"config": configs[4], "best": best}, 0, configs, board) == hopeless
+        assert board[4, 0] == best
+    board[:, 0] = math.nan
+    assert not trainer.is_hopeless({"config": configs[0], "best": 9.0}, 0, configs, board), "nobody to compare with"
+
+
+def test_a_trial_waits_for_those_before_it():
+    configs, board = [{"number": i, "lr": 1e-3} for i in range(3)], np.full((3, 4), math.nan)
+    board[0, 0] = 0.5
+    timer = threading.Timer(0.3, board.__setitem__, [(1, 0), 0.6])
+    timer.start()
+    started = time.monotonic()
+    assert trainer.is_hopeless({"config": configs[2], "best": 0.65}, 0, configs, board), "both are better"
+    assert time.monotonic() - started > 0.25
 
 
 @pytest.mark.parametrize("search", ["paper", "halving"])
@@ -324,28 +250,26 @@ def test_the_result_does_not_depend_on_the_number_of_processes(tmp_path, run_scr
 
 
 def test_objectives_are_their_definitions():
-    logits, y = torch.tensor([[1.0, -0.5, 0.25, 2.0, 0.0]]), torch.tensor([[1.0, 0.0, 0.0, 1.0, 1.0]])
-    problem = torch.tensor([[0, 0, 0, 1, 1]])  # the second problem has right answers only
+    logits, y = torch.tensor([1.0, -0.5, 0.25, 2.0, 0.0]), torch.tensor([1.0, 0.0, 0.0, 1.0, 1.0])
+    problem = torch.tensor([0, 0, 0, 1, 1])  # the second problem has right answers only
     softplus = lambda v: math.log1p(math.exp(v))
-    weight = torch.tensor([[3.0]])
-    right, wrong = 3 * (softplus(-1) + softplus(-2) + softplus(0)), softplus(-0.5) + softplus(0.25)
-    assert trainer.bce(logits, y, problem, weight).item() == pytest.approx((right + wrong) / 5)
-    assert trainer.pairwise(logits, y, problem, weight).item() == pytest.approx((softplus(-1.5) + softplus(-0.75)) / 2)
+    assert trainer.pairwise(logits, y, problem).item() == pytest.approx((softplus(-1.5) + softplus(-0.75)) / 2)
     share = math.exp(1) / (math.exp(1) + math.exp(-0.5) + math.exp(0.25))
-    assert trainer.listwise(logits, y, problem, weight).item() == pytest.approx(-math.log(share))
+    assert trainer.listwise(logits, y, problem).item() == pytest.approx(-math.log(share))
     error = logits - y
-    error = torch.cat([error[0, :3] - error[0, :3].mean(), error[0, 3:] - error[0, 3:].mean()])
-    assert trainer.centred(logits, y, problem, weight).item() == pytest.approx(error.square().mean().item())
+    error = torch.cat([error[:3] - error[:3].mean(), error[3:] - error[3:].mean()])
+    assert trainer.centred(logits, y, problem).item() == pytest.approx(error.square().mean().item())
 
 
-def test_ranking_objectives_see_whole_problems_in_a_batch():
-    task = make_task([], make_data(problems=12))
-    problem, generator = task.problem, torch.Generator().manual_seed(0)
-    order = trainer.batch_order(task, generator, together=True)
+@pytest.mark.parametrize("loss", ["bce", *trainer.RANKING])
+def test_ranking_objectives_see_whole_problems_in_a_batch(monkeypatch, loss):
+    task, seen, usual = make_task([{}], make_data(problems=12)), [], trainer.batches
+    monkeypatch.setattr(trainer, "batches", lambda *a, **k: seen.append(found := usual(*a, **k)) or found)
+    record = trainer.train(task, task.configs[0], settings(loss=loss), epochs=1)
+    order = torch.cat(seen[0])
     assert sorted(order.tolist()) == task.train.tolist() and order.tolist() != task.train.tolist()
-    assert all(len(set(problem[order[i : i + 4]].tolist())) == 1 for i in range(0, len(order), 4))
-    mixed = trainer.batch_order(task, generator, together=False)
-    assert any(len(set(problem[mixed[i : i + 4]].tolist())) > 1 for i in range(0, len(order), 4))
+    whole = all(len(set(task.problem[order[i : i + 4]].tolist())) == 1 for i in range(0, len(order), 4))
+    assert whole == (loss != "bce") and math.isfinite(record["best"])
 
 
 def test_ranking_scores_are_calibrated_before_they_are_probabilities(tmp_path):
@@ -387,8 +311,11 @@ def test_a_scorer_rebuilds_itself_and_knows_what_it_is(tmp_path, capsys):
     cost = facts["cost"]
     assert cost["parameters"] == sum(p.numel() for module in modules for p in module.parameters())
     weights = sum(p.numel() for module in modules for p in module.parameters() if p.ndim == 2)
-    assert cost["scoring_flops"] == 2 * 4 * weights and cost["rollouts_scored"] == 4 and cost["scoring_ms"] > 0
-    assert "TFLOPs" in capsys.readouterr().out
+    assert cost["rollouts_scored"] == 4 and cost["scoring_ms"] > 0 and weights > 0
+    sides = [len(rows) for rows in trainer.split_by_problem(trainer.load_data(settings(runs=[run])), 32)]
+    of_trial = lambda t: sum(a * b for a, b in itertools.pairwise([8, *t["hidden"], 1])) * t["epochs"]
+    assert cost["search_flops"] == 2 * (3 * sides[0] + sides[1]) * sum(map(of_trial, facts["trials"]))
+    assert "FLOPs" in capsys.readouterr().out
 
 
 def test_a_scorer_of_vector_and_statistics_is_fed_without_a_flag(tmp_path, run_script):
@@ -406,7 +333,7 @@ def test_a_scorer_of_vector_and_statistics_is_fed_without_a_flag(tmp_path, run_s
     features = np.stack([common.rollout_features(row["conf"], row["n_tokens"]) for row in rows])
     assert np.isnan(features[5][:28]).all() and features.shape == (120, 29)
     torch.testing.assert_close(scorer(hidden, features), logits)
-    mean = scorer.feature_scale[0]
+    mean = scorer.checkpoint["feature_scale"][0]
     torch.testing.assert_close(scorer(hidden[5:6], np.append(mean[:28], features[5, 28])[None]), logits[5:6])
     with pytest.raises(TypeError, match="rollout_features"):
         scorer(hidden)
@@ -471,7 +398,7 @@ def test_rollouts_that_could_not_be_judged_are_counted_and_left_out(tmp_path, ca
     for row in rows[:6]:
         row["label"] = None
     common.write_jsonl(run / "labels.jsonl", rows)
-    data = trainer.load_data([run], "penultimate/eos")
+    data = trainer.load_data(settings(runs=[run]))
     assert "6 of 48 rollouts could not be judged" in capsys.readouterr().out
     assert data.keys == [(str(run), row["id"], row["sample"]) for row in rows[6:]]
     assert data.y.tolist() == [row["label"] for row in rows[6:]]
@@ -480,7 +407,7 @@ def test_rollouts_that_could_not_be_judged_are_counted_and_left_out(tmp_path, ca
 def test_vectors_are_widened_and_of_the_layer_and_token_asked_for(tmp_path):
     run = make_run(tmp_path / "run")
     stored = common.load_pt(run / "hidden.pt")
-    data = trainer.load_data([run], "-2/last")  # of 5 layers: the penultimate one
+    data = trainer.load_data(settings(runs=[run], vector="-2/last"))  # of 5 layers: the penultimate one
     assert data.x.dtype == torch.float32 and torch.equal(data.x, stored["hidden"][:, 0].float())
 
 
@@ -579,9 +506,9 @@ def test_every_design_trains_and_rebuilds_itself(layered, tmp_path, design):
 def test_linear_rivals_find_a_linear_truth():
     data = make_data(problems=80, n=8, signal=1.0)
     for design in ("logistic", "ridge"):
-        args = trainer.settle(settings(design=design, vector=None))
-        task = trainer.make_task(data, args, 32, "penultimate/eos")
-        best = min((r for config in task.configs for r in trainer.train([task], [(0, config)], args)), key=trainer.rank)
+        args = settings(design=design)
+        task = trainer.make_task(data, args, 32)
+        best = min((trainer.train(task, config, args) for config in task.configs), key=trainer.rank)
         weight = best["state"]["1.weight"][0] / task.scale[1]
         assert weight[:3].min() > 3 * weight[3:].abs().max()
 
@@ -614,22 +541,92 @@ def test_missing_layers_and_extra_vectors_name_the_command(tmp_path, capsys):
     assert "--layers all" in refusal(capsys, run, "--design", "ensemble")
 
 
-def test_a_study_evaluates_exactly_and_is_not_done_twice(tmp_path, run_script):
-    cal, other = make_run(tmp_path / "cal", problems=20), make_run(tmp_path / "eval", problems=10, seed=1)
-    command = ["03_train_scorer.py", cal, "--study", "rollouts", "--eval", other, "-o", tmp_path / "s", "-n", 1, 4,
-               "--design", "logistic", "--configs", 1, "--seed", 1, 2, "--json"]  # fmt: skip
-    report = last_json(run_script(*command))
+def make_set(path, name, **options):
+    """A run of a data set with that name."""
+    run = make_run(path, **options)
+    common.write_json(run / "meta.json", {**common.read_json(run / "meta.json"), "dataset": f"sets/{name}.jsonl"})
+    return run
+
+
+def study(capsys, *argv):
+    trainer.content_of.cache_clear()
+    trainer.main([*map(str, argv), "--json", "--workers", "1", "--configs", "1"])
+    told = capsys.readouterr()
+    return json.loads(told.out.splitlines()[-1]), told.out
+
+
+def test_a_study_evaluates_exactly_and_trains_nothing_twice(tmp_path, capsys):
+    cal, other = make_set(tmp_path / "cal", "c", problems=20), make_set(tmp_path / "eval", "e", problems=10, seed=1)
+    command = [cal, "--eval", other, "-o", tmp_path / "s", "-n", 1, 4, "--design", "logistic", "--seed", 1, 2]
+    report, told = study(capsys, *command, "--study", "rollouts")
+    assert "study of rollouts: 2 trials to train" in told, "a run of four samples: N=16, 12, 8 and 4 are one search"
     assert [row["row"] for row in report["rows"]] == ["N=16", "N=12", "N=8", "N=4"]
     labels = [row["label"] for row in common.read_labels(other)]
     for row in report["rows"]:
-        assert row["accuracy"][0] == pytest.approx(100 * np.mean(labels)), "the best of one is a random one"
-        assert len(row["scorers"]) == 2 and row["problems"] == 10
-    keys, logits = common.score_run(common.load_scorer(tmp_path / "s/rollouts/N=4@0-1.pt"), other)
-    best = logits.view(10, 4).argmax(1)
-    picked = torch.tensor(labels).view(10, 4)[range(10), best]
-    assert report["rows"][3]["scorers"][0][1] == pytest.approx(100 * picked.float().mean().item())
-    again = run_script(*command)
-    assert again.stdout.count("finished before") == 8 and last_json(again) == report
+        found = row["measures"]["best of 1"]
+        assert found["mean"] == pytest.approx(100 * np.mean(labels)), "the best of one is a random one"
+        assert len(found["values"]) == row["scorers"] == 2 and row["problems"] == 10
+    (path,) = (tmp_path / "s/scorers").glob("logistic.c@cal-1.*.pt")
+    keys, logits = common.score_run(common.load_scorer(path), other)
+    picked = torch.tensor(labels).view(10, 4)[range(10), logits.view(10, 4).argmax(1)]
+    assert report["rows"][3]["measures"]["best of 4"]["values"][0] == pytest.approx(100 * picked.float().mean().item())
+    assert common.read_json(tmp_path / "s/rollouts.tiny.c-e.json") == report
+    facts = [report[key] for key in ("study", "model", "calibration", "evaluation", "n", "calibration_runs")]
+    assert facts == ["rollouts", "tiny", ["c"], ["e"], [1, 4], [str(cal)]] and report["settings"]["configs"] == 1
+    again, told = study(capsys, *command, "--study", "rollouts")
+    assert "0 trials to train" in told and again == report
+    assert "6 trials to train" in study(capsys, *command, "--study", "fraction")[1], "100 % is trained already"
+
+
+def test_a_study_takes_the_scorers_that_are_beside_the_run_and_keeps_them_when_vectors_are_added(tmp_path, capsys):
+    cal, other = make_set(tmp_path / "cal", "c"), make_set(tmp_path / "eval", "e", seed=1)
+    made = train_run(cal, "--configs", 1, out=cal / "scatr.c@32-32.pt")
+    stored = common.load_pt(cal / "hidden.pt")
+    names = [*stored["vectors"], "1/eos"]
+    hidden = torch.cat([stored["hidden"], stored["hidden"][:, :1]], 1).clone()
+    common.save_pt(cal / "hidden.pt", {**stored, "vectors": names, "hidden": hidden})
+    report, told = study(capsys, cal, "--eval", other, "-o", tmp_path / "s", "-n", 4, "--study", "fraction")
+    assert "study of fraction: 3 trials to train" in told
+    right = np.array([row["label"] for row in common.read_labels(other)]) > 0
+    auroc = common.auroc(right, common.score_run(made, other)[1].numpy())
+    assert report["rows"][0]["measures"]["AUROC"]["mean"] == pytest.approx(100 * auroc)
+
+
+def test_no_study_overwrites_another_pairs_or_settings(tmp_path, capsys):
+    sets = [make_set(tmp_path / name, name, seed=seed) for seed, name in enumerate("abc")]
+    common_options = ["-o", tmp_path / "s", "-n", 4, "--study", "rollouts"]
+    first = study(capsys, sets[0], "--eval", sets[1], *common_options)[0]
+    study(capsys, sets[0], "--eval", sets[2], *common_options)
+    study(capsys, sets[0], "--eval", sets[1], "--standardise", *common_options)
+    names = sorted(path.name for path in (tmp_path / "s").glob("*.json"))
+    assert len(names) == 3 and names[-1] == "rollouts.tiny.a-c.json" and "rollouts.tiny.a-b.json" in names
+    assert common.read_json(tmp_path / "s/rollouts.tiny.a-b.json") == first
+
+
+def test_a_study_looks_at_all_its_inputs_before_it_trains(tmp_path, capsys, layered):
+    other, cal = make_set(tmp_path / "eval", "e"), make_set(tmp_path / "cal", "c")
+    refused = lambda *argv: refusal(capsys, *argv, "-o", tmp_path / "s", "--configs", 1)
+    assert "'all/eos' gives 2 layers" in refused(cal, "--study", "designs", "--eval", other)
+    assert "no vector '.15/eos'" in refused(cal, "--study", "layers", "--eval", other)
+    assert "'all/eos' gives 2 layers" in refused(layered, "--study", "designs", "--eval", other), "of the judging run"
+    (other / "labels.jsonl").unlink()
+    assert "02_label.py" in refused(cal, "--study", "fraction", "--eval", other)
+    assert "in both RUN and --eval" in refused(cal, "--study", "fraction", "--eval", cal)
+    assert "not 1 of c" in refused(cal, "--study", "mixed", "--eval", layered)
+    assert not (tmp_path / "s").exists()
+
+
+def test_mixed_is_half_and_half_by_problems_over_the_sets(tmp_path, capsys):
+    runs = [make_set(tmp_path / f"{name}{k}", name, problems=count, seed=k)
+            for name, count in (("few", 8), ("many", 20)) for k in (1, 2)]  # fmt: skip
+    other = make_set(tmp_path / "eval", "e", seed=9)
+    report, _ = study(capsys, *runs, "--eval", other, "-o", tmp_path / "s", "-n", 4, "--study", "mixed")
+    assert [(row["row"], row["scorers"]) for row in report["rows"]] == [("mixed", 2), ("few", 2), ("many", 2)]
+    paths = sorted((tmp_path / "s/scorers").glob("mlp.few@few*+many@many*.pt"))
+    assert [path.name.split("-32.")[0] for path in paths] == [f"mlp.few@few{k}+many@many{k}" for k in (1, 2)]
+    for path in paths:
+        problems = common.load_scorer(path).checkpoint["problems"]
+        assert [sum(name == f"sets/{own}.jsonl" for name, _ in problems) for own in ("few", "many")] == [8, 8]
 
 
 def test_a_study_measures_what_it_says(tmp_path):
@@ -639,97 +636,71 @@ def test_a_study_measures_what_it_says(tmp_path):
     rows[0]["label"] = None  # its problem is left out whole
     common.write_jsonl(run / "labels.jsonl", rows)
     args = trainer.parse_args([str(run), "--study", "options", "--eval", str(run), "-n", "2", "6"])
-    values = trainer.evaluate(run / "scorer.pt", args, 32, None)
+    found = trainer.evaluate(run / "scorer.pt", args, 32)
     logits = common.score_run(scorer, run)[1].view(60, 6).numpy()
     right = np.array([row["label"] == 1 for row in rows]).reshape(60, 6)
-    names, out = [row["id"] for row in rows[::6]], ~np.isfinite(values[2])
+    names = [row["id"] for row in rows[::6]]
     order = [sorted(names).index(name) for name in names]  # of the columns
-    assert out[order].tolist() == [True] + 59 * [False]
-    for column, score, label, group in zip(
-        values.T[order][1:], logits[1:], right[1:], np.split(np.array(rows), 60)[1:]
-    ):
-        within = common.auroc(label, score)
-        assert column[1] == pytest.approx(within) if within is not None else math.isnan(column[1])
+    assert np.isnan(found["best of 2"][order]).tolist() == [True] + 59 * [False]
+    for place, score, label, group in zip(order[1:], logits[1:], right[1:], np.split(np.array(rows), 60)[1:]):
+        within, value = common.auroc(label, score), {name: found[name][place] / 100 for name in list(found)[1:]}
+        assert value["within a problem"] == pytest.approx(math.nan if within is None else within, nan_ok=True)
         pairs = [label[max(pair, key=lambda i: score[i])] for pair in itertools.combinations(range(6), 2)]
-        assert column[2] == pytest.approx(np.mean(pairs)) and column[3] == label[score.argmax()]
+        assert value["best of 2"] == pytest.approx(np.mean(pairs)) and value["best of 6"] == label[score.argmax()]
         weight = {}
         for row, logit in zip(group, score, strict=True):
             weight[row["group"]] = weight.get(row["group"], 0) + 1 / (1 + math.exp(-logit))
         voted = [i for i in range(6) if group[i]["group"] == max(weight, key=weight.get)]
-        assert column[4] == label[max(voted, key=lambda i: score[i])]
-    assert np.nanmean(values[0]) == pytest.approx(common.auroc(right[1:].ravel(), logits[1:].ravel()))
+        assert value["weighted vote"] == label[max(voted, key=lambda i: score[i])]
+    assert found["AUROC"] == pytest.approx(100 * common.auroc(right[1:].ravel(), logits[1:].ravel()))
 
 
 def test_errors_of_a_study_are_those_of_drawing_problems_and_scorers_again():
-    rng = np.random.default_rng(0)
-    right, problems = rng.random((150, 8)) < rng.uniform(0.2, 0.8, (150, 1)), np.arange(1200).reshape(150, 8)
-    scores = np.round(right + rng.normal(size=(150, 1)) + rng.normal(size=(150, 8)), 1)  # ties, problems that differ
-    shares = trainer.auroc_shares(right.ravel(), scores.ravel(), list(problems))
-    assert shares.mean() == pytest.approx(common.auroc(right.ravel(), scores.ravel()))
-    drawn = [rng.integers(0, 150, 150) for _ in range(400)]
-    spread = np.std([common.auroc(right[again].ravel(), scores[again].ravel()) for again in drawn])
-    assert shares.std(ddof=1) / math.sqrt(150) == pytest.approx(spread, rel=0.15)
-    one_kind = trainer.auroc_shares(np.ones(1200, bool), scores.ravel(), list(problems))
-    assert np.isnan(one_kind).all()
-
-    difference, errors = [], []
+    rng, difference, errors = np.random.default_rng(0), [], []
     for _ in range(400):  # 4 scorers on 30 problems: each has its own luck
         problem, scorer, noise = rng.normal(size=30), rng.normal(size=(4, 1)), rng.normal(size=(4, 30))
         first = rng.normal(size=(4, 30))
-        mean, error = trainer.compare(first + 2 + problem + scorer + noise, first)
-        difference.append(mean)
-        errors.append(error)
+        found = trainer.compare(first + 2 + problem + scorer + noise, first)
+        difference.append(found["difference"])
+        errors.append(found["standard_error"])
     assert np.mean(difference) == pytest.approx(2, abs=0.1)
     assert np.std(difference) * 0.9 < np.sqrt(np.mean(np.square(errors))) < np.std(difference) * 1.25
-    assert trainer.compare(first, first) == (0, 0)
+    assert trainer.compare(first, first) == {"difference": 0, "standard_error": 0}
 
 
-def test_rows_of_the_options_study_share_a_search_and_differ_in_how_many_members_judge(tmp_path, monkeypatch):
-    cal, other = make_run(tmp_path / "cal", problems=20, signal=0.5), make_run(tmp_path / "eval", seed=1, signal=0.5)
-    usual = trainer.study_rows
-    few = ("default", "default, top 5", "default, top 10")
-    monkeypatch.setattr(trainer, "study_rows", lambda args: {name: usual(args)[name] for name in few})
-    options = ["--study", "options", "--eval", str(other), "-n", "4", "--configs", "8", "--workers", "1"]
-    trainer.main([str(cal), *options, "-o", str(tmp_path)])
-    report = common.read_json(tmp_path / "options.json")
-    assert [path.name for path in (tmp_path / "options").iterdir()] == ["default@0-32.pt"]
-    labels = np.array([row["label"] for row in common.read_labels(other)]) > 0
-    for members, row in zip((1, 5, 8), report["rows"], strict=True):
-        best = train_run(cal, "--configs", 8, "--top", members, out=tmp_path / f"{members}.pt")
-        auroc = common.auroc(labels, common.score_run(best, other)[1].numpy())
-        assert row["measures"]["AUROC"]["mean"] == pytest.approx(100 * auroc)
+def test_the_study_of_halves_never_evaluates_on_a_training_problem(tmp_path, capsys):
+    cal, other = make_set(tmp_path / "cal", "c"), make_set(tmp_path / "eval", "e", seed=1)
+    trained, held_out = trainer.halves([f"p{i}" for i in range(12)], 32)
+    labels = [{**row, "label": 1 if row["id"] in held_out else row["label"]} for row in common.read_labels(other)]
+    common.write_jsonl(other / "labels.jsonl", labels)
+    report, _ = study(capsys, cal, "--study", "halves", "--eval", other, "-o", tmp_path / "s", "-n", 1)
+    found = [(row["problems"], row["measures"]["best of 1"]["mean"]) for row in report["rows"]]
+    assert found == [(6, 100.0)] * 2, "the half with right answers only"
+    (path,) = (tmp_path / "s/scorers").glob("mlp.e@*.pt")
+    assert {name for _, name in common.load_scorer(path).checkpoint["problems"]} == trained
 
 
-def test_the_study_of_halves_never_evaluates_on_a_training_problem(tmp_path):
-    cal, other = make_run(tmp_path / "cal"), make_run(tmp_path / "eval", seed=1)
-    meta = common.read_json(cal / "meta.json")
-    common.write_json(cal / "meta.json", {**meta, "dataset": "calibration"})
-    trained, held_out = trainer.halves([("made_up", f"p{i}") for i in range(12)], 32)
-    labels = common.read_jsonl(other / "labels.jsonl")
-    common.write_jsonl(
-        other / "labels.jsonl",
-        [{**row, "label": 1 if ("made_up", row["id"]) in held_out else row["label"]} for row in labels],
-    )
-    trainer.main(
-        [
-            str(cal),
-            "--study",
-            "halves",
-            "--eval",
-            str(other),
-            "-o",
-            str(tmp_path),
-            "-n",
-            "1",
-            "--configs",
-            "1",
-            "--workers",
-            "1",
-        ]
-    )
-    report = common.read_json(tmp_path / "halves.json")
-    assert [(row["problems"], row["accuracy"]) for row in report["rows"]] == [(6, [100.0])] * 2, (
-        "the half with right answers only"
-    )
-    scorer = common.load_scorer(tmp_path / "halves/same data set@0-32.pt")
-    assert {tuple(problem) for problem in scorer.checkpoint["problems"]} == trained
+def test_an_ensemble_is_the_mixture_of_frozen_layers_that_fits_the_validation_part_best(layered, tmp_path):
+    scorer = train_run(layered, "--design", "ensemble", "--configs", 1, out=tmp_path / "e.pt")
+    weights, parts = scorer.checkpoint["weights"], scorer.parts
+    assert weights.sum().item() == pytest.approx(1) and (weights >= 0).all() and len(parts) == 6
+    keys, fetch = common.read_inputs(layered, "all/eos")
+    x, y = fetch(slice(None)), torch.tensor([float(row["label"]) for row in common.read_labels(layered, keys)])
+    alone = {path.name: common.load_scorer(path) for path in (tmp_path / "layers").glob("*.pt")}
+    assert len(alone) == 6, "each layer's scorer is one of its own, made as any other"
+    p = torch.stack([part(x[:, i]) for i, part in enumerate(parts)], 1).sigmoid()
+    for part in parts:
+        (same,) = [other for other in alone.values() if other.vector == part.vector]
+        assert torch.equal(same(x[:, 0]), part(x[:, 0]))
+    torch.testing.assert_close(scorer(x).sigmoid(), p @ weights)
+    args = settings(runs=[layered], design="ensemble", vector="all/eos")
+    task = trainer.make_task(trainer.load_data(args), args, 32)
+
+    def loss(w):
+        mixed = p[task.valid] @ w
+        return -(task.pos_weight * y[task.valid] * mixed.log() + (1 - y[task.valid]) * (1 - mixed).log()).mean().item()
+
+    assert scorer.checkpoint["val_loss"] == pytest.approx(loss(weights), abs=1e-5)
+    others = [torch.eye(6)[i] * 0.05 + weights * 0.95 for i in range(6)]
+    assert all(loss(weights) <= loss(other) + 1e-6 for other in others)
+    assert (scorer(200 * torch.randn(4, 6, 8)).abs() < 1e6).all(), "no infinite logit where a sigmoid is 1"
