@@ -167,10 +167,6 @@ def pick_by_score(run, scores, n):
     return (ranked * weights).sum(1)
 
 
-def pick_random(run, n):
-    return run.labels.sum(1) / run.valid.sum(1)
-
-
 def pick_oracle(run, n):
     """1 - the chance that an n-subset holds no right answer."""
     pairs = zip(run.valid.sum(1).tolist(), run.labels.sum(1).astype(int).tolist())
@@ -288,7 +284,7 @@ def make_rows(runs, greedy=()):
     """All methods that every run has, over all runs. greedy: the greedy rollout of each problem, with its label."""
     ns, votable = sizes_of(runs), all((run.groups >= 0).any() for run in runs)
     each = lambda pick: {(i, "", ""): {n: pick(run, n) for n in ns} for i, run in enumerate(runs)}
-    rows = [Row("random", "random", each(pick_random), cut=mean_of([run.cut[run.valid].mean() for run in runs]))]
+    rows = [Row("random", "random", each(lambda run, n: run.labels.sum(1) / run.valid.sum(1)), cut=mean_of([run.cut[run.valid].mean() for run in runs]))]
     rows.append(Row("oracle", "oracle", each(pick_oracle)))
     if votable:
         rows += [vote_row(runs, ns, name, rule, ballot) for name, (rule, ballot) in VOTES.items()]
@@ -702,7 +698,8 @@ def report(args):
         import_matplotlib()
     out, studies = report_folder(args), study_tables(args.studies)
     groups = [report_group(*members) for members in load_groups(args.runs, args.window, args.tail)]
-    tables = {group["title"]: tables_of(group["rows"]) for group in groups}
+    kinds = (methods_table, curves_table, confidence_table, cost_table)
+    tables = {group["title"]: [table for kind in kinds if (table := kind(group["rows"])).rows] for group in groups}
     overall = [summary_table(groups), *studies]
     figures = plot(out, groups, studies) if args.plots else {}
     facts = {"command": the_command(), "window": args.window, "tail": args.tail, "groups": groups}
@@ -722,11 +719,6 @@ def report(args):
         print(json.dumps({"report": str(out / "report.md"), "accuracy": shown}))
     else:
         print(f"report: {out / 'report.md'}")
-
-
-def tables_of(results):
-    several = [methods_table(results), curves_table(results), confidence_table(results), cost_table(results)]
-    return [table for table in several if table.rows]
 
 
 def load_groups(paths, window, tail):

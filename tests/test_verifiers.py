@@ -2,10 +2,6 @@
 
 import importlib
 import shutil
-import signal
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pytest
@@ -145,23 +141,27 @@ def test_lora_is_not_done_twice_and_other_settings_go_beside_it(trained, capsys)
     assert {f"LoRA verifier (made_up,{name}), best-of-N" for name in ("limit=20", SETTINGS)} <= found
 
 
-def test_a_killed_training_ends_as_an_uninterrupted_one(trained, tmp_path):
+def test_a_stopped_training_ends_as_an_uninterrupted_one(trained, tmp_path, monkeypatch):
     cal, _ = trained
-    again = tmp_path / "32"
+    again, partial, learn, steps = tmp_path / "32", (tmp_path / "32" / ADAPTERS).with_suffix(".partial.pt"), verifiers.learn_from, []
     shutil.copytree(cal, again)
     (again / ADAPTERS).unlink()
-    process = subprocess.Popen([sys.executable, ROOT / "05_baselines.py", "lora", again, *LEARN])
-    partial = (again / ADAPTERS).with_suffix(".partial.pt")
-    while not partial.exists() and process.poll() is None:
-        time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+
+    def stopped(*inputs):
+        steps.append(len(steps))
+        if len(steps) == 23:
+            raise KeyboardInterrupt
+        return learn(*inputs)
+
+    monkeypatch.setattr(verifiers, "learn_from", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        run_command("lora", again, *LEARN)
     assert common.load_pt(partial)["done"]["step"] == 20 and not (again / ADAPTERS).exists()
     run_command("lora", again, *LEARN)
     whole, resumed = common.load_pt(cal / ADAPTERS), common.load_pt(again / ADAPTERS)
     for name, pair in whole["adapters"].items():
         assert all(torch.equal(a, b) for a, b in zip(pair, resumed["adapters"][name]))
-    assert not partial.exists() and whole["cost"]["train_flops"] == resumed["cost"]["train_flops"]
+    assert len(steps) == 33 and not partial.exists() and whole["cost"]["train_flops"] == resumed["cost"]["train_flops"]
 
 
 def test_fresh_adapters_change_nothing_and_learn_alone(tiny):
