@@ -506,20 +506,19 @@ def fit_sigmoid(logits, y):
 
 
 def costs(checkpoint, data, seconds, flops):
-    """What the search took, and what scoring the rollouts of a problem takes; FLOPs are those of the weights."""
-    import torch
+    """What the search took, and what scoring the rollouts of a problem takes where 05's verifiers run by default.
 
-    scorer, n = common.Scorer(checkpoint), round(len(data.y) / len({key[:2] for key in data.keys}))
+    FLOPs are those of the weights.
+    """
+    device, n = common.pick_device(), round(len(data.y) / len({key[:2] for key in data.keys}))
+    scorer, times = common.Scorer(checkpoint, device), []
     sizes = [p.numel() for module in scorer.modules for p in module.parameters()]
-    times, threads = [], torch.get_num_threads()
-    torch.set_num_threads(1)
     for _ in range(60):
         started = time.perf_counter()
-        scorer(data.x[:n], data.features[:n])
+        scorer(data.x[:n], data.features[:n]).tolist()
         times.append(1e3 * (time.perf_counter() - started))
-    torch.set_num_threads(threads)
     return {"parameters": sum(sizes), "search_seconds": seconds, "search_flops": flops, "rollouts_scored": n,
-            "scoring_ms": statistics.median(times[10:])}  # fmt: skip
+            "scoring_ms": statistics.median(times[10:]), "device": common.device_name(device)}  # fmt: skip
 
 
 def describe(path, checkpoint):

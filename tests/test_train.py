@@ -311,7 +311,7 @@ def test_a_scorer_rebuilds_itself_and_knows_what_it_is(tmp_path, capsys):
     cost = facts["cost"]
     assert cost["parameters"] == sum(p.numel() for module in modules for p in module.parameters())
     weights = sum(p.numel() for module in modules for p in module.parameters() if p.ndim == 2)
-    assert cost["rollouts_scored"] == 4 and cost["scoring_ms"] > 0 and weights > 0
+    assert cost["rollouts_scored"] == 4 and cost["scoring_ms"] > 0 and cost["device"] == common.device_name(common.pick_device()) and weights > 0
     sides = [len(rows) for rows in trainer.split_by_problem(trainer.load_data(settings(runs=[run])), 32)]
     of_trial = lambda t: sum(a * b for a, b in itertools.pairwise([8, *t["hidden"], 1])) * t["epochs"]
     assert cost["search_flops"] == 2 * (3 * sides[0] + sides[1]) * sum(map(of_trial, facts["trials"]))
