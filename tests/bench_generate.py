@@ -2,13 +2,16 @@
 
     python tests/bench.py generate                 # CPU: a model of about 20M parameters; GPU: the shape of Qwen3-1.7B
     python tests/bench.py generate --scale 0.1     # a tenth of the lengths, for a look
+    python tests/bench.py generate --model FOLDER --top-p 0.9 --prompts 6 --length 200 --slots 96 --threads 1
 
-Work: 16 prompts x 16 rollouts, their lengths drawn from a long-tailed distribution and then imposed on every side, T = 1.
-Random weights, nothing to download. Every side runs in a process of its own, one after the other, `--rounds` times; the best
+Work: 16 rollouts of each of 16 prompts, their lengths drawn from a long-tailed distribution, or all --length, and imposed on
+every side. Without --model random weights, nothing to download. Every side runs in a process of its own, one after the other, `--rounds` times; the best
 counts. On a CPU ours takes three turns with and without keeping vectors and statistics, which differ by less than the noise.
 `generate` runs in the fixed batch that a pilot of 32 steps finds fastest, with hooks and statistics as good as ours;
 `generate_batch` (continuous batching) keeps neither. On a CPU speed is by processor time, which neighbours disturb less.
-bandwidth_fraction: the time to read the weights once and the rows' keys and values once a step at the speed of a large
+forward_fraction (CPU): of the tokens per CPU second of the model's bare forward pass, one token of as many rows with nothing
+before it, no sampling and nothing kept, measured before and after in the same process; ours makes this part of them.
+bandwidth_fraction (GPU): the time to read the weights once and the rows' keys and values once a step at the speed of a large
 copy, divided by the time the steps took.
 """
 
@@ -32,6 +35,13 @@ def main(argv=None):
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--slots", type=int, help="default 64 on a CPU, 256 on a GPU")
     parser.add_argument("--threads", type=int, help="of a CPU; default: what torch takes")
+    parser.add_argument("--model", help="a folder or a Hub id, instead of random weights")
+    parser.add_argument("--prompts", type=int, default=16)
+    parser.add_argument("--length", type=int, help="of every rollout, in tokens")
+    parser.add_argument("--temperature", type=float, default=1.0)
+    parser.add_argument("--top-k", type=int, default=0)
+    parser.add_argument("--top-p", type=float, default=1.0)
+    parser.add_argument("--sides", nargs="+", choices=SIDES, default=SIDES, metavar="SIDE", help="only these (default all)")
     parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
     if args.side:
@@ -40,14 +50,14 @@ def main(argv=None):
     import torch
 
     quick = SIDES[:2] * (1 if torch.cuda.is_available() else 3)
-    found = [run_side(side, args) for _ in range(args.rounds) for side in (*quick, *SIDES[2:])]
+    found = [run_side(side, args) for _ in range(args.rounds) for side in (*quick, *SIDES[2:]) if side in args.sides]
     report([x for x in found if x])
 
 
 def run_side(side, args):
     command = [sys.executable, str(Path(__file__).with_name("bench.py")), "generate", "--side", side, "--scale", str(args.scale)]
-    for name in ("slots", "threads"):
-        command += [f"--{name}", str(getattr(args, name))] if getattr(args, name) else []
+    for name in ("slots", "threads", "model", "prompts", "length", "temperature", "top_k", "top_p"):
+        command += [f"--{name.replace('_', '-')}", str(getattr(args, name))] if getattr(args, name) else []
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
     if done.returncode:
         print(f"{side}: failed, so the table is without it", file=sys.stderr)
@@ -70,6 +80,7 @@ def report(found):
         "ratio_vs_generate_batch": ratio("generate_batch", "cost"),
         "ratio_by_wall_clock": [ratio(side, "wall") for side in SIDES[2:]],
         "capture_overhead": round(1 / ratio("ours, nothing kept", "cost") - 1, 3) if "ours, nothing kept" in best else None,
+        "forward_fraction": round(ours["tokens"] / ours["cpu"] / ours["bare"], 3) if ours.get("bare") else None,
         "bandwidth_fraction": round(ours["limit"] / ours["wall"], 3),
         "peak_mb": {side: round(x["peak_mb"]) for side, x in best.items()},
         "tokens": ours["tokens"],
@@ -87,14 +98,16 @@ def measure(args):
     if args.threads:
         torch.set_num_threads(args.threads)
     cuda = torch.cuda.is_available()
-    model = make_model(cuda)
-    work = make_work(args.scale * (4 if cuda else 1), model.config.vocab_size)
+    model = load(args.model) if args.model else make_model(cuda)
+    work = make_work(args.scale * (4 if cuda else 1), model.config.vocab_size, args.prompts, args.length)
+    PLAIN.update(temperature=args.temperature, top_k=args.top_k, top_p=args.top_p)
     slots = args.slots or (256 if cuda else 64)
     side = {"generate": by_generate, "generate_batch": by_generate_batch}.get(args.side, by_ours)
-    before = memory(cuda)
+    bare, before = bare_forward(model, slots) if args.side == "ours" and not cuda else None, memory(cuda)
     found = side(model, work, slots, args.side == "ours")
     found |= {"side": args.side, "tokens": int(sum(length for _, length in work)), "peak_mb": (memory(cuda) - before) / 2**20}
     limit = limit_of(model, work, found["steps"])
+    found |= {"bare": bare and (bare + bare_forward(model, slots)) / 2}
     device = torch.cuda.get_device_name() if cuda else f"{torch.get_num_threads()} CPU threads"
     return found | {"cost": found["wall" if cuda else "cpu"], "limit": limit, "device": device}
 
@@ -114,12 +127,35 @@ def make_model(cuda):
         return AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16 if cuda else torch.float32).eval()
 
 
-def make_work(scale, vocab):
-    """[(prompt, answer length)]: 16 prompts of 20 to 200 tokens; log-normal lengths, alike within a problem."""
+def load(name):
+    import common
+
+    model = common.load_model(name)[0]
+    model.generation_config.update(eos_token_id=None, pad_token_id=0)  # lengths are imposed
+    return model
+
+
+def bare_forward(model, rows):
+    """Tokens per CPU second of the model alone, one token a row."""
+    import torch
+
+    model.set_attn_implementation("sdpa")
+    ids = torch.arange(rows)[:, None] + 10
+    with torch.inference_mode():
+        model(input_ids=ids, use_cache=False)
+        clock = Clock(model)
+        for _ in range(8):
+            model(input_ids=ids, use_cache=False)
+    return 8 * rows / clock.stop()["cpu"]
+
+
+def make_work(scale, vocab, count=16, length=None):
+    """[(prompt, answer length)]: prompts of 20 to 200 tokens; log-normal lengths, alike within a problem."""
     rng = np.random.default_rng(0)
-    prompts = [rng.integers(10, vocab, size).tolist() for size in rng.integers(20, 200, 16)]
-    noise = 0.6 * rng.normal(size=(16, 1)) + 0.8 * rng.normal(size=(16, 16))
+    prompts = [rng.integers(10, vocab, size).tolist() for size in rng.integers(20, 200, count)]
+    noise = 0.6 * rng.normal(size=(count, 1)) + 0.8 * rng.normal(size=(count, 16))
     lengths = np.clip(200 * scale * np.exp(0.85 * noise), 4, 1500 * scale).astype(int)
+    lengths = np.full_like(lengths, length) if length else lengths
     return [(prompt, int(length)) for prompt, row in zip(prompts, lengths, strict=True) for length in row]
 
 
@@ -134,7 +170,8 @@ def limit_of(model, work, steps):
     import torch
 
     config = model.config
-    token = 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * model.dtype.itemsize
+    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    token = 2 * config.num_hidden_layers * config.num_key_value_heads * head * model.dtype.itemsize
     weights = sum(x.numel() * x.element_size() for x in model.parameters())
     read = sum((len(prompt) + (length + 1) / 2) * (length + 1) for prompt, length in work) * token + steps * weights
     x = torch.empty(1 << (30 if model.device.type == "cuda" else 28), dtype=torch.uint8, device=model.device)
@@ -226,7 +263,8 @@ def by_generate(model, work, slots, keep):
             return logits
 
         done = lambda ids, _: ids.shape[1] - width >= lengths
-        model.generate(ids, attention_mask=mask, do_sample=True, top_k=0, max_new_tokens=int(lengths.max()), pad_token_id=0,
+        warp = {name: PLAIN[name] for name in ("temperature", "top_k", "top_p")}
+        model.generate(ids, attention_mask=mask, do_sample=True, **warp, max_new_tokens=int(lengths.max()), pad_token_id=0,
                        logits_processor=LogitsProcessorList([keep_stats]), stopping_criteria=StoppingCriteriaList([done]))  # fmt: skip
         return int(lengths.max())
 
@@ -254,7 +292,7 @@ def by_generate_batch(model, work, slots, keep):
     model.set_attn_implementation("sdpa")
     blocks = sum(-(-(len(prompt) + length) // 256) + 1 for prompt, length in sorted(work, key=lambda x: -x[1])[:slots])
     size = ContinuousBatchingConfig(max_requests_per_batch=slots, num_blocks=None if model.device.type == "cuda" else blocks, max_batch_tokens=512)
-    settings = GenerationConfig(do_sample=True, temperature=1.0, top_k=0, eos_token_id=-1, max_new_tokens=2048)
+    settings = GenerationConfig(do_sample=True, temperature=PLAIN["temperature"], top_k=PLAIN["top_k"], top_p=PLAIN["top_p"], eos_token_id=-1, max_new_tokens=2048)
     for part in (work[:1], work):  # the first to warm up
         clock = Clock(model)
         with model.continuous_batching_context_manager(settings, continuous_batching_config=size) as manager:
