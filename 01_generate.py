@@ -1,36 +1,37 @@
-"""Sample N rollouts of every problem, and keep each rollout's hidden vectors and token statistics as they are made.
+"""Sample N rollouts of every problem, and keep each one's hidden vectors and token statistics as they are made.
 
     python 01_generate.py demo/model demo/math_a.jsonl
-    python 01_generate.py Qwen/Qwen3-1.7B humaneval kodcode -n 16 --seed 32
+    python 01_generate.py Qwen/Qwen3-1.7B humaneval kodcode -n 16 --seed 32 --max-new-tokens 0
     torchrun --nproc-per-node 4 01_generate.py Qwen/Qwen3-1.7B humaneval
-    python 01_generate.py Qwen/Qwen3-1.7B own.jsonl --responses own.jsonl      # answers made elsewhere
+    python 01_generate.py demo/model demo/math_a.jsonl --layers all --extra last10      # more vectors of a finished run
+    python 01_generate.py Qwen/Qwen3-1.7B own.jsonl --responses own.jsonl               # answers made elsewhere
 
 Reads a causal language model of transformers (a folder or a Hub id) and problems (a data set name or a file). Writes
 runs/<model>/<dataset>/<seed>/ with meta.json, problems.jsonl, rollouts.jsonl, hidden.pt and tokens.pt; while it runs,
 parts/ holds one file per finished problem. Killed and started again it goes on with the unfinished problems; more
 workers (torchrun or srun) take turns at the problems. The last lines printed are the run folders, one per data set.
 
-How: one decode loop over a batch of rows. A prompt is computed once and its keys and values serve all its rollouts; a
-row that ends makes room for the next rollout at once. Keys and values live in pages of a pool. Attention takes the
-pages as they lie, each with the queries of the rows it belongs to, and then adds up the pages' shares of a row: no
-key is copied and no padding read. Forward hooks keep the newest vector of each row; statistics come from the raw
-logits of the same step. A row lives one step longer than its last token, which gives the vector at that token too.
+How: one decode loop over a batch of rows. A prompt is computed once and its keys and values serve all its rollouts;
+a row that ends makes room for the next. Keys and values lie in pages of a pool. Attention takes the pages as they
+lie, each with the queries of the rows it belongs to, and adds up the pages' shares of a row: no key is copied and no
+padding read. Hooks keep the newest vector of each row; statistics come from the raw logits of the same step. A row
+lives one step longer than its last token, which gives the vector at that token too.
+
+A finished run that lacks something, a file or vectors of --layers and --extra, gets it by one pass over the token ids
+in tokens.pt; what it has stays as it is. --extra last10,special writes extra.pt, of the final layer: {"keys": [R],
+"last10": [R, 10, d] zero padded in front, "last10_len": [R], "special": [S, d], "special_offsets": [R + 1],
+"special_tokens": [S]}; special are the tokens that end a `return` or the colon of a `def` line.
 
 --responses FILE, instead of sampling: rows {"id" or "prompt" or "messages", "responses": [text, ...]} or {...,
-"response": text}, joined to the problems by id, else by the text of the prompt; a problem's answers are numbered from 0 in
-the order of their "sample", if they have one, and of the file. A response is taken as finished
-unless its row says "finish": "length"; "tokens" (lists of token ids, the ending one included) beside the texts spare
-the tokenizer's guess.
+"response": text}, joined to the problems by id, else by the text of the prompt; a problem's answers are numbered from
+0 in the order of their "sample", if they have one, and of the file. A response is taken as finished unless its row
+says "finish": "length"; "tokens" (lists of token ids, the ending one included) spare the tokenizer's guess.
 
---scorer scorer.pt --stop: a problem gets 1, 2, 3, 5, 8, 12, 16 rollouts, until the best probability among them reaches a
-threshold: the one that 03 found on the calibration run to cost at most a point of accuracy, or --stop 0.95. By
---stop-rule weighted-vote, until the leading answer will hardly be overtaken (common.sureness). Each wave is scored as soon
-as it has ended, and a decided problem's slots go to the next; decisions depend on the problem's own rollouts alone, so a
-run that was killed goes on to the same end. Reference answers and tests are never looked at.
-
---extra last10,special also writes extra.pt, in the model's dtype, final layer: {"keys": [R], "last10": [R, 10, d]
-zero padded in front, "last10_len": [R], "special": [S, d], "special_offsets": [R + 1], "special_tokens": [S]}.
-Special are the tokens that end a `return` or the colon of a `def` line.
+--scorer scorer.pt --stop: a problem gets 1, 2, 3, 5, 8, 12, 16 rollouts, until the best probability among them reaches
+a threshold: the one that 03 found on the calibration run to cost at most a point of accuracy, or --stop 0.95. By
+--stop-rule weighted-vote, until the leading answer will hardly be overtaken (common.sureness). Each wave is scored as
+soon as it has ended, and a decided problem's slots go to the next; decisions depend on the problem's own rollouts
+alone, so a run that was killed goes on to the same end. Reference answers and tests are never looked at.
 
 A prompt that has no tokens, or leaves no room for an answer in the model's context, gets rollouts of no tokens with
 finish "length" and vectors of zeros; meta.json lists its id and the reason under "skipped".
@@ -46,8 +47,10 @@ import re
 import shlex
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter, defaultdict, deque
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -59,43 +62,51 @@ from common import context_of, token_stats, watch_layers
 
 def parse(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add = parser.add_argument
+    add, models = parser.add_argument, "; default: what the model's authors set"
     add("model", help="a folder, or a Hub id such as Qwen/Qwen3-1.7B")
-    add("datasets", nargs="+", metavar="dataset", help="data set names such as humaneval, or .jsonl files: one run folder each")
+    add("datasets", nargs="+", metavar="dataset", help="names such as humaneval, or .jsonl files: a run folder each")
     add("-n", type=int, default=16, help="rollouts a problem (default 16)")
     add("--seed", type=int, default=32, help="of the sampling noise (default 32)")
     add("--out", default="runs", help="where run folders go (default runs)")
     add("--limit", type=int, help="only the first this many problems")
-    add("--max-new-tokens", type=int, default=8192, help="a rollout is cut here or where the context ends (8192)")
-    add("--layers", default="penultimate,final", help="vectors to keep: names, numbers, fractions such as .75, or all")
+    add("--max-new-tokens", type=int, default=8192, help="a rollout is cut here (8192); 0: where the context ends")
+    add("--layers", default="penultimate,final", help="vectors to keep: names, numbers, fractions such as .75, all")
     add("--extra", default="", help="last10, special or both: more vectors, for studies of the scorer")
-    add("--temperature", type=float, help="0 is greedy; default, for the next three too: what the model's authors set")
-    add("--top-k", type=int, help="sample from this many tokens; 0: from all")
-    add("--top-p", type=float, help="sample from the tokens that hold this mass; 1: from all")
-    add("--repetition-penalty", type=float, help="1: none")
+    add("--greedy", action="store_true", help="one rollout a problem at temperature 0, in a run folder named greedy")
+    add("--temperature", type=float, help="0 takes the likeliest token" + models)
+    add("--top-k", type=int, help="sample from this many tokens; 0: from all" + models)
+    add("--top-p", type=float, help="sample from the tokens that hold this mass; 1: from all" + models)
+    add("--repetition-penalty", type=float, help="1: none" + models)
     add("--responses", metavar="FILE", help="vectors and statistics of these answers, made elsewhere")
     add("--scorer", metavar="PT", help="with --stop: what 03_train_scorer.py made on a run of this model")
-    add("--stop", type=float, nargs="?", const=0.0, metavar="SURE", help="stop sampling a problem at this sureness (default: as 03 found)")
-    add("--stop-rule", choices=common.STOP_RULES, default=common.STOP_RULES[0], help="sure of what (default: %(default)s)")
+    sure = "stop sampling a problem at this sureness (default: as 03 found)"
+    add("--stop", type=float, nargs="?", const=0.0, metavar="SURE", help=sure)
+    add("--stop-rule", choices=common.STOP_RULES, default=common.STOP_RULES[0], help="sure of what (%(default)s)")
     add("--slots", type=int, help="rollouts that run at the same time (default 256 on a GPU, 128 on a CPU)")
-    add("--tp", action="store_true", help="split the model over the processes of torchrun, instead of the problems")
+    add("--tp", action="store_true", help="split the model over the processes of torchrun, not the problems")
     add("--device", help="cuda, mps or cpu (default: the first there is)")
     add("--dtype", default="auto", choices=["auto", "float32", "bfloat16", "float16"], help="of weights and vectors")
     add("--revision", help="of the model on the Hub")
     add("--trust-remote-code", action="store_true", help="run Python code that comes with the model")
     args = parser.parse_args(argv)
-    if min(1 if x is None else x for x in (args.n, args.max_new_tokens, args.slots, args.limit)) < 1:
-        common.die("-n, --max-new-tokens, --slots and --limit must be at least 1")
-    if not 0 <= (args.temperature or 0) < np.inf or (args.top_k or 0) < 0 or not 0 < (1 if args.top_p is None else args.top_p) <= 1:
-        common.die("--temperature and --top-k are at least 0; --top-p is above 0 and at most 1")
-    if args.repetition_penalty is not None and not 0 < args.repetition_penalty < np.inf:
-        common.die("--repetition-penalty must be above 0")
-    if not set(filter(None, args.extra.split(","))) <= {"last10", "special"}:
-        common.die(f"--extra {args.extra}: write last10, special, or last10,special")
-    if (args.stop is None) != (args.scorer is None) or args.stop is not None and (args.responses or not 0 <= args.stop < 1):
-        common.die("--stop is from 0 to 1, needs --scorer, which serves nothing else, and goes without --responses")
-    if args.responses and len(args.datasets) > 1:
-        common.die("--responses: give the one data set that these are answers to")
+    if args.greedy:
+        args.n, args.temperature, args.seed = 1, 0.0, 0
+    given = lambda name, default: default if getattr(args, name) is None else getattr(args, name)
+    for wrong, message in (
+        (min(args.n, given("slots", 1), given("limit", 1)) < 1, "-n, --slots and --limit must be at least 1"),
+        (args.max_new_tokens < 0 or given("top_k", 0) < 0, "--max-new-tokens and --top-k must be at least 0"),
+        (not 0 <= given("temperature", 0) < np.inf, "--temperature must be at least 0"),
+        (not 0 < given("top_p", 1) <= 1, "--top-p must be above 0 and at most 1"),
+        (not 0 < given("repetition_penalty", 1) < np.inf, "--repetition-penalty must be above 0"),
+        (not {*args.extra.split(",")} <= {"", "last10", "special"}, "--extra is last10, special, or last10,special"),
+        (args.responses and len(args.datasets) > 1, "--responses: give the one data set that these are answers to"),
+        ((args.stop is None) != (args.scorer is None), "--stop needs --scorer, which serves nothing else"),
+        (not 0 <= given("stop", 0) < 1, "--stop is at least 0 and below 1"),
+        (args.scorer and args.responses, "--stop goes without --responses"),
+        (args.tp and "WORLD_SIZE" not in os.environ, "--tp: start it as torchrun --nproc-per-node 2 01_generate.py ..."),
+    ):
+        if wrong:
+            common.die(message)
     return args
 
 
@@ -154,8 +165,8 @@ def nucleus(p, top_p):
 def choose_tokens(logits, sampling, rows, tokens, width=None, wait=True):
     """The next tokens [B]: argmax p / E, which draws from p. logits [B, V] float32.
 
-    Top-p finds its tokens among the `width` most likely ones. Rows in which these hold too little are asked again, with
-    more; wait=False, as a GPU would have to wait to know whether there are any: those rows get -1.
+    Top-p finds its tokens among the `width` likeliest. Rows in which these hold too little are asked again, with more;
+    wait=False, as a GPU would have to wait to know whether there are any: those rows get -1.
     """
     if sampling["temperature"] == 0:
         return logits.argmax(-1)
@@ -168,15 +179,18 @@ def choose_tokens(logits, sampling, rows, tokens, width=None, wait=True):
         p = logits.softmax(-1)
     if top_p < 1:
         kept = nucleus(p, top_p)
-        sure = ~kept[:, -1] if not top_k and width < vocab else None
+        sure = None if top_k or width >= vocab else ~kept[:, -1]
         p = p * kept
-    best = p.div_(exponential(rows, tokens if ids is None else tokens[ids])).argmax(-1)
-    chosen = best if ids is None else ids.gather(1, best[:, None])[:, 0]
+    chosen = p.div_(exponential(rows, tokens if ids is None else tokens[ids])).argmax(-1)
+    if ids is not None:
+        chosen = ids.gather(1, chosen[:, None])[:, 0]
     if sure is not None:
         chosen = chosen.where(sure, -1)
         if wait and not sure.all():
-            chosen[~sure] = choose_tokens(logits[~sure], sampling | {"temperature": 1}, rows[~sure], tokens, 16 * width)
+            more = logits[~sure], sampling | {"temperature": 1}, rows[~sure], tokens, 16 * width
+            chosen[~sure] = choose_tokens(*more)
     return chosen
+
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Attention
@@ -229,49 +243,8 @@ def page_attention(q, k, v, scaling, low, high):
     return (weights.to(v.dtype) @ v).float().div_(total), (top + total.log())[..., 0]
 
 
-def flash_page_attention(q, k, v, scaling, low, high):
-    """page_attention by the FlashAttention inside torch, for bounds [E, 1]. Not yet run on a GPU: see `flash_works`.
-
-    Each (page, head) is two sequences: the keys before `low`, without a query, and those up to `high` with m queries.
-    """
-    from torch.nn.attention.varlen import AuxRequest, varlen_attn
-
-    (e, g, m, d), p = q.shape, k.shape[2]
-    most = 65535 // (2 * g)  # a CUDA grid has no more places for sequences
-    if e > most:
-        pieces = zip(*(x.split(most) for x in (q, k, v, low, high)), strict=True)
-        parts = [flash_page_attention(q, k, v, scaling, low, high) for q, k, v, low, high in pieces]
-        return tuple(torch.cat(x) for x in zip(*parts, strict=True))
-    page = torch.arange(e * g, device=q.device).view(e, g) * p
-    ends = torch.stack([page + low, page + high], -1).flatten()  # [E * G * 2]
-    cu_q = (torch.arange(e * g + 1, device=q.device).repeat_interleave(2)[:-1] * m).int()  # 0, 0, m, m, 2m, ...
-    cu_k = F.pad(ends, (1, 0)).int()
-    q = q * (scaling * d**0.5) if scaling != d**-0.5 else q
-    flat = [x.reshape(-1, 1, d) for x in (q, k, v)]
-    out, log = varlen_attn(*flat, cu_q, cu_k, m, 2 * p, return_aux=AuxRequest(lse=True))
-    log = log.reshape(e, g, m).masked_fill((low >= high)[..., None], -1e30)
-    return out.view(e, g, m, d).float(), log.float()
-
-
-def flash_works(device, dtype, width):
-    """Try flash_page_attention on random pages, empty and partly filled ones among them, against page_attention."""
-    q, k, v = (torch.randn(64, 2, t, width, device=device, dtype=dtype) for t in (4, 128, 128))
-    low = torch.randint(0, 64, (64, 1), device=device)
-    high = low + torch.randint(0, 64, (64, 1), device=device)
-    try:
-        plain, flash = (f(q, k, v, width**-0.5, low, high) for f in (page_attention, flash_page_attention))
-        error = max(float((a - b)[(high > low)[:, 0]].abs().max()) for a, b in zip(plain, flash, strict=True))
-        error = error if all(x.isfinite().all() for x in flash) else float("nan")  # an empty page's share is added up, too
-    except (ImportError, RuntimeError, TypeError, NotImplementedError) as problem:
-        error = problem
-    works = isinstance(error, float) and error < 0.05
-    if not works:
-        print(f"without torch's FlashAttention and CUDA graphs ({error}): slower", file=sys.stderr)
-    return works
-
-
 def never_waits(model, ids):
-    """Whether the model's forward pass leaves the host free, as a CUDA graph needs: rotary embeddings that grow do not."""
+    """Does the forward pass leave the host free, as a CUDA graph needs? Rotary embeddings that grow do not."""
     torch.cuda.set_sync_debug_mode("error")
     try:
         with torch.inference_mode():
@@ -279,7 +252,7 @@ def never_waits(model, ids):
     except RuntimeError as error:
         if "synchronizing" not in str(error):
             raise
-        print(f"without CUDA graphs, as {type(model).__name__} waits for the GPU in its forward pass: slower", file=sys.stderr)
+        print(f"without CUDA graphs, so slower: {type(model).__name__} waits for the GPU", file=sys.stderr)
         return False
     finally:
         torch.cuda.set_sync_debug_mode("default")
@@ -295,14 +268,14 @@ class Engine:
 
     TOKEN, POSITION, BASE, LEFT, LIVE, STOPPED, KEY = range(7)  # columns of `state`, int64 [slots, 7]
 
-    def __init__(self, model, layers, sampling, n, slots, max_prompt, max_new, keep=None, **sizes):
+    def __init__(self, model, layers, sampling, n, slots, max_prompt, max_new, **sizes):
         self.model, self.sampling, self.device, self.n, self.slots = model, sampling, model.device, n, slots
         self.cuda = self.device.type == "cuda"
         self.waits, self.unsure = not self.cuda, False  # does a step wait for the device; does a row need a wider look
         self.wave = sizes.get("wave") or n  # rollouts of a prompt that start together
         self.page = sizes.get("page") or (128 if self.cuda else 32)  # tokens in one
         self.look_every = sizes.get("look_every") or (8 if self.cuda else 1)  # steps between two looks of the host
-        self.max_new, self.keep, self.rows, self.count, self.graphs = max_new, keep, [], 0, {}
+        self.max_new, self.rows, self.count, self.graphs = max_new, [], 0, {}
         use_attention(model, "paged", self.attend)
         width = model.config.get_text_config().hidden_size
         self.current = torch.zeros(slots, len(layers), width, dtype=model.dtype, device=self.device)
@@ -311,10 +284,8 @@ class Engine:
             vocab = model(input_ids=self.tensor([[0]]), use_cache=False).logits.shape[-1]  # `attend` notes the others
         self.make_pages(max_prompt, sizes.get("budget") or free_memory(self.device))
         self.make_state(vocab, max_prompt)
-        d, dtype = next(iter(self.shapes.values()))[1:]
         self.graph_memory = torch.cuda.graph_pool_handle() if self.cuda else None
-        self.flash = self.cuda and dtype != torch.float32 and flash_works(self.device, dtype, d)
-        self.recorded = self.flash and never_waits(model, self.tensor([[0]]))
+        self.recorded = self.cuda and never_waits(model, self.tensor([[0]]))
         self.hooks = watch_layers(model, layers, self.keep_vector)
 
     def make_pages(self, max_prompt, budget):
@@ -356,7 +327,6 @@ class Engine:
         self.tick = zeros(1)
         self.tokens, self.sampled = zeros(*steps), zeros(*steps, dtype=torch.bool)
         self.stats = zeros(*steps, TOP + 2, dtype=torch.float16)
-        self.trail = zeros(*steps, kept[-1], dtype=self.current.dtype) if self.keep is not None else None
         self.row_ids = np.empty((slots, self.max_new), np.int32)  # and what it has found so far
         self.row_stats = np.empty((slots, self.max_new, TOP + 2), np.float16)
 
@@ -389,8 +359,7 @@ class Engine:
         q = q.view(len(q), k.shape[1], -1, q.shape[-1])  # [B, G, g, D]: the g heads that read the same keys
         group, own, shared = q.shape[2], plan["own"], plan["shared"]
         bounds, shared_bounds = self.bounds(window)
-        attention = flash_page_attention if self.flash else page_attention
-        shares, weights = attention(q[plan["owner"]], keys[own], values[own], scaling, *bounds)
+        shares, weights = page_attention(q[plan["owner"]], keys[own], values[own], scaling, *bounds)
         if shared.stop > shared.start:
             together = q[plan["members"]].transpose(1, 2).flatten(2, 3)  # [E, G, n * g, D]
             low, high = (x.repeat_interleave(group, 1) for x in shared_bounds)
@@ -453,8 +422,7 @@ class Engine:
             dist.broadcast(chosen, 0)  # the processes of --tp must never disagree
         sure = going & (chosen >= 0)
         chosen = chosen.where(sure, token)
-        found = [(self.tokens, chosen), (self.stats, token_stats(logits, chosen)), (self.sampled, sure)]
-        for log, x in found + ([(self.trail, current[:, -1])] if self.keep is not None else []):
+        for log, x in ((self.tokens, chosen), (self.stats, token_stats(logits, chosen)), (self.sampled, sure)):
             log[:, :n].index_copy_(0, self.tick, x[None].to(log.dtype))
         self.tick += 1
         if past is not None:
@@ -546,7 +514,7 @@ class Engine:
             page = prompt and self.take(1, self.split, 1)
             if not page:
                 break
-            row = SimpleNamespace(job=job, prompt=prompt, pages=[], count=0, kept={})
+            row = SimpleNamespace(job=job, prompt=prompt, pages=[], count=0)
             r, base = len(self.rows), len(job["prompt"]) - 1
             self.queue.popleft()
             self.waiting[job["problem"]] -= 1
@@ -646,8 +614,6 @@ class Engine:
         rows = self.rows
         tokens, stats, sampled = (x[:, : len(rows)].cpu().numpy() for x in (self.tokens, self.stats, self.sampled))
         for j in range(self.look_every):
-            if self.keep is not None:
-                self.keep_trail(j)
             going = np.flatnonzero(sampled[j])
             at = [rows[r].count for r in going]
             self.row_ids[going, at], self.row_stats[going, at] = tokens[j, going], stats[j, going]
@@ -662,19 +628,9 @@ class Engine:
             rollout |= {"ids": self.row_ids[r, : row.count].copy(), "stats": self.row_stats[r, : row.count].copy()}
             rollout["hidden"] = self.hidden[r].transpose(0, 1).flatten(0, 1).cpu().clone()  # [layers * 2, d]
             rollout["finish"] = "stop" if state[r, self.STOPPED] else "length"
-            ended.append(rollout | {"kept": row.kept})
+            ended.append(rollout)
             self.retire(r)
         return ended
-
-    def keep_trail(self, j):
-        """For --extra: the vectors of each row's last ten tokens, and of the tokens that may turn out to be special."""
-        trail = self.trail[j, : len(self.rows)].cpu()
-        for r, row in enumerate(self.rows):
-            newest, old = row.count - 1, row.count - 11  # the token that step j read; -1: the prompt's last
-            if newest >= 0 and newest not in row.kept:  # a row that has ended repeats its last step until we look
-                row.kept[newest] = trail[r].clone()
-                if old in row.kept and self.row_ids[r, old] not in self.keep:
-                    del row.kept[old]
 
     def close(self):
         """Let go of the memory, though transformers keeps the attention function."""
@@ -699,10 +655,8 @@ def out_of_memory(error):
     return isinstance(error, MemoryError) or any(text in str(error) for text in texts)
 
 
-def sample_rollouts(args, model, jobs, sampling, layers, keep, stop=None):
+def sample_rollouts(args, model, jobs, sampling, layers, stop=None):
     """Rollouts as they end, behind a progress bar; when memory runs out, the unfinished ones again with fewer slots."""
-    width, last = 2 * len(layers), model.config.get_text_config().num_hidden_layers
-    watched = layers if keep is None else [*layers, last]  # --extra reads the final layer
     slots, begin = min(args.slots or default_slots(model), len(jobs)), time.time()
     longest, limit = max(len(job["prompt"]) for job in jobs), max(job["limit"] for job in jobs)
     with progress_bar("generate", args, len(jobs)) as bar:
@@ -712,7 +666,7 @@ def sample_rollouts(args, model, jobs, sampling, layers, keep, stop=None):
         while todo:
             engine = None
             try:
-                engine = Engine(model, watched, sampling, args.n, slots, longest, limit, keep=keep, wave=stop and 1)
+                engine = Engine(model, layers, sampling, args.n, slots, longest, limit, wave=stop and 1)
                 for ended in engine.run(todo.values(), [job for jobs in held.values() for job in jobs]):
                     speed = engine.count / (time.time() - begin)
                     bar.set_postfix_str(f"{speed:.0f} tokens/s, {len(engine.rows)}/{slots} slots busy", refresh=False)
@@ -722,7 +676,7 @@ def sample_rollouts(args, model, jobs, sampling, layers, keep, stop=None):
                     for job in next_waves(stop, engine, ended, held) if stop else ():
                         todo[job["problem"], job["sample"]] = job
                     bar.total = bar.n + len(todo) + sum(map(len, held.values()))
-                    yield from (rollout | {"hidden": rollout["hidden"][:width]} for rollout in ended)
+                    yield from ended
             except (RuntimeError, MemoryError) as error:
                 if not out_of_memory(error):
                     raise
@@ -807,9 +761,8 @@ def rate(stop, rollout):
     p = stop.scorer.probability(stop.scorer(rollout["hidden"][stop.column][None], features)).item()
     if stop.judge:
         problem = stop.problems[rollout["problem"]]
-        opened = opened_reasoning(stop.tokenizer, common.encode_prompt(stop.tokenizer, problem))
         extract = stop.judge.text_of if problem["kind"] == "text" else stop.judge.answer_of
-        answer = extract(opened + decode(stop.tokenizer, rollout))
+        answer = extract(text_of(stop.tokenizer, common.encode_prompt(stop.tokenizer, problem), rollout))
     return p, answer
 
 
@@ -820,11 +773,11 @@ def is_sure(stop, rated):
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Answers made elsewhere: one teacher-forced pass
+# Rollouts whose tokens are known: one teacher-forced pass
 
 
 @torch.inference_mode()
-def force_rollouts(args, model, jobs, layers, stop_ids, keep):
+def read_rollouts(args, model, tokenizer, jobs, layers, stop_ids, extra):
     """Rollouts of `jobs` with given "tokens": batches of similar length, at most so many tokens at once."""
     budget = 16384 if model.device.type == "cuda" else 2048
     use_attention(model, "whole", whole_sequences)
@@ -838,13 +791,13 @@ def force_rollouts(args, model, jobs, layers, stop_ids, keep):
                 batch = [queue.pop()]
                 while queue and size(batch[0]) * (len(batch) + 1) <= budget:
                     batch.append(queue.pop())
-                yield from force_batch(model, batch, outputs, stop_ids, keep)
+                yield from read_batch(model, tokenizer, batch, outputs, stop_ids, extra)
                 bar.update(len(batch))
     for hook in hooks:
         hook.remove()
 
 
-def force_batch(model, batch, outputs, stop_ids, keep):
+def read_batch(model, tokenizer, batch, outputs, stop_ids, extra):
     texts = [job["prompt"] + job["tokens"] for job in batch]
     ids = torch.zeros(len(batch), max(map(len, texts)), dtype=torch.int64, device=model.device)
     for row, text in zip(ids, texts, strict=True):
@@ -853,7 +806,7 @@ def force_batch(model, batch, outputs, stop_ids, keep):
     *kept, final = (outputs[column] for column in sorted(outputs))  # each [B, T, d]
     head = model.get_output_embeddings()
     if not torch.allclose(head(final[:, -1]).float(), newest, atol=1e-2, rtol=1e-2):
-        common.die(f"{type(model).__name__} changes its logits after the last layer; --responses does not know how")
+        common.die(f"{type(model).__name__} changes its logits after the last layer; reading given tokens does not know how")
     for b, job in enumerate(batch):
         first, tokens = len(job["prompt"]), torch.tensor(job["tokens"], dtype=torch.int64, device=model.device)
         stopped = len(tokens) > 0 and int(tokens[-1]) in stop_ids
@@ -861,15 +814,70 @@ def force_batch(model, batch, outputs, stop_ids, keep):
         pieces = zip(final[b, first - 1 : end].split(1024), tokens.split(1024), strict=True)
         stats = [token_stats(head(x).float(), y).half() for x, y in pieces]
         hidden = [x[b, end - (stopped and token == "last")] for x in kept for token in common.TOKENS]
-        places = [i for i, token in enumerate(job["tokens"]) if token in keep or i >= len(tokens) - 10] if keep is not None else []
         yield {
             **{name: job[name] for name in ("problem", "sample")},
             "ids": tokens.int().cpu().numpy(),
             "stats": torch.cat(stats).cpu().numpy(),
-            "hidden": torch.stack(hidden).cpu(),
+            "hidden": torch.stack(hidden).cpu() if hidden else torch.empty(0, final.shape[-1]),
             "finish": "stop" if stopped else "length",
-            "kept": {i: final[b, first + i].cpu().clone() for i in places},
+            "extra": extra_vectors(tokenizer, job["tokens"], final[b, first : first + len(tokens)].cpu(), extra),
         }
+
+
+def empty_rollout(job, tokenizer, shape, dtype, extra):
+    """Of a prompt that leaves no room for an answer."""
+    found = {name: job[name] for name in ("problem", "sample")} | {"hidden": torch.zeros(shape, dtype=dtype), "finish": "length"}
+    found |= {"ids": np.empty(0, np.int32), "stats": np.empty((0, TOP + 2), np.float16)}
+    return found | {"extra": extra_vectors(tokenizer, [], torch.zeros(0, shape[-1], dtype=dtype), extra)}
+
+
+SPECIAL = re.compile(r"\breturn\b|^[ \t]*(?:async )?def .*:(?=[ \t]*(?:#.*)?$)", re.MULTILINE)
+
+
+def special_places(tokenizer, ids):
+    """Places in `ids` of the tokens that hold the last character of each match."""
+    texts = [tokenizer.decode([i]) for i in ids]
+    ends = np.cumsum([len(text) for text in texts])
+    return sorted({int(np.searchsorted(ends, match.end())) for match in SPECIAL.finditer("".join(texts))})
+
+
+def extra_vectors(tokenizer, ids, final, wanted):
+    """What extra.pt keeps of one rollout: final [T, d], the final layer at its tokens."""
+    found = {}
+    if "last10" in wanted:
+        last = final[-10:]
+        found = {"last10": F.pad(last, (0, 0, 10 - len(last), 0))[None], "last10_len": torch.tensor([len(last)])}
+    if "special" in wanted:
+        places = special_places(tokenizer, ids)
+        tokens = torch.tensor([ids[i] for i in places], dtype=torch.int64)
+        found |= {"special": final[places].clone(), "special_tokens": tokens, "special_counts": torch.tensor([len(places)])}
+    return found
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Jobs: one for each rollout
+
+
+def make_jobs(args, config, tokenizer, problems, stop_ids, given):
+    """(jobs of all problems in order, {id: why} of the problems that get no tokens). given: see read_responses, or None."""
+    context = context_of(config)
+    jobs, skipped, vocab = [], {}, config.get_text_config().vocab_size
+    for i, problem in enumerate(problems):
+        prompt = list(common.encode_prompt(tokenizer, problem))
+        for sample, (row, text, tokens) in enumerate(given[i] if given else [({}, None, None)] * args.n):
+            if "messages" in row:
+                prompt = list(common.encode_prompt(tokenizer, problem | {"messages": row["messages"]}))
+            limit = min(args.max_new_tokens or context, context - len(prompt)) if prompt else 0
+            if limit <= 0:
+                skipped[problem["id"]] = f"a prompt of {len(prompt)} tokens in a context of {context}"
+            key = noise_key(args.seed, problem["id"], sample)
+            job = {"problem": i, "sample": sample, "prompt": prompt, "limit": max(0, limit), "key": key}
+            if given:
+                if any(not 0 <= token < vocab for token in tokens or ()):
+                    common.die(f"tokens beyond this model's {vocab} in an answer to problem {problem['id']}; which model made them?")
+                job["tokens"] = (tokens or encode_response(tokenizer, row, text, stop_ids, opened_reasoning(tokenizer, prompt)))[: job["limit"]]
+            jobs.append(job)
+    return jobs, skipped
 
 
 def read_responses(path, problems):
@@ -903,31 +911,18 @@ def read_responses(path, problems):
     return {i: sorted(rows, key=lambda item: item[0].get("sample", 0)) for i, rows in found.items()}
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Jobs: one for each rollout
-
-
-def make_jobs(args, model, tokenizer, problems, stop_ids):
-    """(jobs of all problems in order, {id: why} of the problems that get no tokens)."""
-    context = context_of(model.config)
-    given = read_responses(args.responses, problems) if args.responses else None
-    jobs, skipped, vocab = [], {}, model.config.get_text_config().vocab_size
-    for i, problem in enumerate(problems):
-        prompt = list(common.encode_prompt(tokenizer, problem))
-        for sample, (row, text, tokens) in enumerate(given[i] if given else [({}, None, None)] * args.n):
-            if "messages" in row:
-                prompt = list(common.encode_prompt(tokenizer, problem | {"messages": row["messages"]}))
-            limit = min(args.max_new_tokens, context - len(prompt)) if prompt else 0
-            if limit <= 0:
-                skipped[problem["id"]] = f"a prompt of {len(prompt)} tokens in a context of {context}"
-            key = noise_key(args.seed, problem["id"], sample)
-            job = {"problem": i, "sample": sample, "prompt": prompt, "limit": max(0, limit), "key": key}
-            if given:
-                if any(not 0 <= token < vocab for token in tokens or ()):
-                    common.die(f"{args.responses}: tokens beyond this model's {vocab}, in problem {problem['id']}; which model made them?")
-                job["tokens"] = (tokens or encode_response(tokenizer, row, text, stop_ids, opened_reasoning(tokenizer, prompt)))[: job["limit"]]
-            jobs.append(job)
-    return jobs, skipped
+def read_run(folder, problems):
+    """The same for the rollouts of a run folder, by its tokens; rollouts.jsonl or hidden.pt may be missing."""
+    stored, numbers = common.load_pt(folder / "tokens.pt"), {problem["id"]: i for i, problem in enumerate(problems)}
+    rows = (folder / "rollouts.jsonl").is_file()
+    keys = common.keys_of(common.each_rollout(folder)) if rows else common.load_pt(folder / "hidden.pt")["keys"]
+    tokens = stored["ids"].tensor_split(stored["offsets"][1:-1])
+    if len(tokens) != len(keys):
+        common.die(f"{folder}: tokens.pt holds {len(tokens)} rollouts, there are {len(keys)}; delete it and run again")
+    found = defaultdict(list)
+    for (id, _), ids in zip(keys, tokens, strict=True):
+        found[numbers[id]].append(({}, "", ids.tolist()))
+    return found
 
 
 def encode_response(tokenizer, row, text, stop_ids, opened):
@@ -938,59 +933,23 @@ def encode_response(tokenizer, row, text, stop_ids, opened):
     return [*ids, tokenizer.eos_token_id if tokenizer.eos_token_id in stop_ids else stop_ids[0]]
 
 
-def empty_rollout(job, shape, dtype):
-    ids, stats = np.empty(0, np.int32), np.empty((0, TOP + 2), np.float16)
-    found = {name: job[name] for name in ("problem", "sample")}
-    hidden = torch.zeros(shape, dtype=dtype)
-    return found | {"ids": ids, "stats": stats, "hidden": hidden, "finish": "length", "kept": {}}
+def opened_reasoning(tokenizer, prompt):
+    """`<think>` if the template already wrote it: the text gets it back, so that reasoning cut short is seen as such."""
+    return (re.search(r"<think>\s*$", tokenizer.decode(prompt[-16:])) or [""])[0]
+
+
+def text_of(tokenizer, prompt, rollout):
+    """Without the token that ended it; markers inside, such as </think>, stay."""
+    ids = rollout["ids"][:-1] if rollout["finish"] == "stop" else rollout["ids"]
+    opened = opened_reasoning(tokenizer, prompt) if prompt else ""
+    return opened + tokenizer.decode(ids.tolist(), skip_special_tokens=False, clean_up_tokenization_spaces=False)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# --extra: special tokens
+# The run folder: what made it, and what it lacks
 
-SPECIAL = re.compile(r"\breturn\b|^[ \t]*(?:async )?def .*:(?=[ \t]*(?:#.*)?$)", re.MULTILINE)
-
-
-def special_candidates(tokenizer, vocab):
-    """Token ids that could end what SPECIAL finds, so that few vectors are kept while the text is not yet known."""
-    texts = ((i, tokenizer.decode([i]).strip()) for i in range(vocab))
-    return {i for i, text in texts if text and (":" in text or "return" in text or "return".endswith(text))}
-
-
-def special_places(tokenizer, ids):
-    """Places in `ids` of the tokens that hold the last character of each match."""
-    texts = [tokenizer.decode([i]) for i in ids]
-    ends = np.cumsum([len(text) for text in texts])
-    return sorted({int(np.searchsorted(ends, match.end())) for match in SPECIAL.finditer("".join(texts))})
-
-
-def extra_of(tokenizer, rollouts, width, dtype):
-    """The part of extra.pt that one problem's rollouts make."""
-    last, special, tokens, counts = torch.zeros(len(rollouts), 10, width, dtype=dtype), [], [], []
-    for x, rollout in zip(last, rollouts, strict=True):
-        ids, kept = rollout["ids"], rollout["kept"]
-        for back in range(1, min(10, len(ids)) + 1):
-            x[-back] = kept[len(ids) - back]
-        places = special_places(tokenizer, ids)
-        special += [kept[i] for i in places]
-        tokens += [int(ids[i]) for i in places]
-        counts.append(len(places))
-    return {
-        "last10": last,
-        "last10_len": torch.tensor([min(10, len(rollout["ids"])) for rollout in rollouts]),
-        "special": torch.stack(special) if special else last.new_zeros(0, width),
-        "special_counts": torch.tensor(counts),
-        "special_tokens": torch.tensor(tokens, dtype=torch.int64),
-    }
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# The run folder
-
-MUST_AGREE = (
-    *("n", "seed", "limit", "max_new_tokens", "layers", "extra", "temperature", "top_k", "top_p", "repetition_penalty"),
-    *("dtype", "revision", "stop"),
-)
+MUST_AGREE = ("n", "seed", "limit", "max_new_tokens", "temperature", "top_k", "top_p", "repetition_penalty", "dtype",
+              "revision", "stop")  # fmt: skip
 
 
 def hash_model(name, revision):
@@ -1032,37 +991,94 @@ def identity(args, problems):
     return given | {"model": model, "data set": hash_rows(problems), "responses": responses}
 
 
-def check_same_run(folder, now):
-    if (folder / "meta.json").is_file():
-        before = common.read_meta(folder).get("identity", {})
-        for name, value in now.items():
-            unknown = name == "model" and None in (before.get(name), value)  # a Hub model that is not in the cache here
-            if before.get(name) != value and not unknown:
-                made = f"{folder} was made with {name} {before.get(name)}, not {value}"
-                common.die(f"{made}; choose another --out, or remove that folder")
+def check_same_run(folder, now, args):
+    """Layers may be added to a finished run; to the parts of an unfinished one they cannot."""
+    if not (folder / "meta.json").is_file():
+        return
+    meta = common.read_meta(folder)
+    before = meta.get("identity", {})
+    if not (folder / "rollouts.jsonl").is_file():
+        before, now = before | {"layers": meta["arguments"]["layers"]}, now | {"layers": args.layers}
+    for name, value in now.items():
+        unknown = name == "model" and None in (before.get(name), value)  # a Hub model that is not in the cache here
+        if before.get(name) != value and not unknown:
+            made = f"{folder} was made with {name} {before.get(name)}, not {value}"
+            common.die(f"{made}; choose another --out, or remove that folder")
 
 
-def describe(args, model, names, sampling, skipped, now, jobs):
+def layer_names(text, n_layers):
+    """--layers as a list of names, each checked, one for each layer."""
+    names = map(str, range(n_layers + 1)) if text == "all" else filter(None, text.split(","))
+    return list({common.layer_index(name, n_layers): name for name in names}.values())
+
+
+def lacking(args, folder):
+    """What to make in a run folder, None if it has all: the vectors of which layers, which of --extra, `whole`: all files."""
+    there = lambda name: (folder / name).is_file()
+    if not there("rollouts.jsonl") or not there("meta.json"):
+        return {"whole": True, "layers": args.layers, "extra": []}
+    if not there("tokens.pt"):
+        return {"whole": False, "layers": "", "extra": []}
+    meta = common.read_meta(folder)
+    have = common.load_pt(folder / "hidden.pt")["vectors"] if there("hidden.pt") else []
+    held = common.load_pt(folder / "extra.pt") if there("extra.pt") else {}
+    index = lambda name: common.layer_index(name.split("/")[0], meta["n_layers"])
+    asked = {index(name): name for name in [*layer_names(args.layers, meta["n_layers"]), *meta["layers"]]}
+    layers = ",".join(asked[i] for i in asked if i not in set(map(index, have)))
+    wanted = {*args.extra.split(","), *meta["arguments"]["extra"].split(",")} - {""}
+    extra = sorted(name for name in wanted if name not in held)
+    return {"whole": False, "layers": layers, "extra": extra} if layers or extra else None
+
+
+def can_replay(folder, need):
+    """Are the tokens known? Where there are parts of sampling, that goes on."""
+    there = lambda name: (folder / name).is_file()
+    merged = there("meta.json") and there("hidden.pt") and not any((folder / "parts").glob("*.pt"))
+    return there("tokens.pt") and (merged or not need["whole"])
+
+
+def prepare(run, model, need, sampling, skipped, jobs):
+    """meta.json, problems.jsonl, and no parts that hold something else."""
+    for id, why in skipped.items():
+        print(f"problem {id} gets no tokens: {why}", file=sys.stderr)
+    if not (run.folder / "meta.json").is_file():
+        clear(run.folder / "parts")
+        run.now["model"] = hash_model(run.args.model, run.args.revision)  # known by now, if it was not before
+        common.write_jsonl(run.folder / "problems.jsonl", run.problems)
+        common.write_json(run.folder / "meta.json", describe(run, model, sampling, skipped, jobs))
+    elif not need["whole"]:
+        meta = common.read_meta(run.folder)
+        if meta.get("added") != need:
+            clear(run.folder / "parts")
+        known = {common.layer_index(name, meta["n_layers"]) for name in meta["layers"]}
+        new = [name for name in need["layers"].split(",") if name and common.layer_index(name, meta["n_layers"]) not in known]
+        extra = sorted({*need["extra"], *meta["arguments"]["extra"].split(",")} - {""})
+        more = {"layers": [*meta["layers"], *new], "arguments": meta["arguments"] | {"extra": ",".join(extra)}, "added": need}
+        common.write_json(run.folder / "meta.json", meta | more)
+
+
+def describe(run, model, sampling, skipped, jobs):
     """meta.json: what made this run."""
     import transformers
 
-    config = model.config.get_text_config()
+    args, config = run.args, model.config.get_text_config()
     versions = {module.__name__: module.__version__ for module in (torch, transformers, np)}
     return {
         **{name: getattr(args, name) for name in ("model", "revision", "dataset", "seed")},
         "n": max(job["sample"] for job in jobs) + 1,
+        "ids": common.hash_of_ids(run.problems),
         "command": shlex.join(["python", "01_generate.py", *sys.argv[1:]]),
         "model_type": model.config.model_type,
         "architecture": type(model).__name__,
         "n_layers": config.num_hidden_layers,
         "width": config.hidden_size,
         "vocab_size": config.vocab_size,
-        "layers": names,
+        "layers": layer_names(args.layers, config.num_hidden_layers),
         "sampling": sampling,
-        "stop": args.scorer and {"rule": args.stop_rule, "threshold": args.stop, "scorer": now["scorer"]},
+        "stop": args.scorer and {"rule": args.stop_rule, "threshold": args.stop, "scorer": run.now["scorer"]},
         "skipped": skipped,
-        "arguments": vars(args),
-        "identity": now,
+        "arguments": vars(args) | {"max_new_tokens": max(job["limit"] for job in jobs)},  # the cap in force
+        "identity": run.now,
         "slots": args.slots or default_slots(model),
         "dtype": str(model.dtype).removeprefix("torch."),
         "device": torch.cuda.get_device_name(model.device) if model.device.type == "cuda" else str(model.device),
@@ -1080,80 +1096,87 @@ def git_commit():
         return None
 
 
-def is_finished(folder):
-    return (folder / "rollouts.jsonl").is_file()
+# ---------------------------------------------------------------------------------------------------------------------
+# The run folder: parts, and what they are merged into
 
 
 def part_path(folder, number):
     return folder / "parts" / f"{number}.pt"
 
 
-def write_part(path, problem, rollouts, tokenizer, extra):
+def write_part(path, problem, rollouts):
     """All rollouts of one problem in one file: being there means that the problem is done."""
-    rollouts = sorted(rollouts, key=lambda rollout: rollout["sample"])
-    hidden = torch.stack([rollout["hidden"] for rollout in rollouts])
-    opened = opened_reasoning(tokenizer, common.encode_prompt(tokenizer, problem)) if len(rollouts[0]["ids"]) else ""
+    extra = rollouts[0].get("extra", {})
     part = {
         "id": problem["id"],
-        "responses": [opened + decode(tokenizer, rollout) for rollout in rollouts],
+        "responses": [rollout["text"] for rollout in rollouts],
         "finish": [rollout["finish"] for rollout in rollouts],
         "lengths": [len(rollout["ids"]) for rollout in rollouts],
         "ids": torch.from_numpy(np.concatenate([rollout["ids"] for rollout in rollouts])),
         "stats": torch.from_numpy(np.concatenate([rollout["stats"] for rollout in rollouts])),
-        "hidden": hidden,
+        "hidden": torch.stack([rollout["hidden"] for rollout in rollouts]),
+        "extra": {name: torch.cat([rollout["extra"][name] for rollout in rollouts]) for name in extra},
     }
-    if extra:
-        found = extra_of(tokenizer, rollouts, hidden.shape[-1], hidden.dtype)
-        part |= {name: x for name, x in found.items() if name.partition("_")[0] in extra}
     common.save_pt(path, part)
 
 
-def opened_reasoning(tokenizer, prompt):
-    """`<think>` if the template already wrote it: the text gets it back, so that reasoning cut short is seen as such."""
-    return (re.search(r"<think>\s*$", tokenizer.decode(prompt[-16:])) or [""])[0]
-
-
-def decode(tokenizer, rollout):
-    """The text without the token that ended it; markers inside, such as </think>, stay."""
-    ids = rollout["ids"][:-1] if rollout["finish"] == "stop" else rollout["ids"]
-    return tokenizer.decode(ids.tolist(), skip_special_tokens=False, clean_up_tokenization_spaces=False)
-
-
-def merge(folder):
-    """Once every part is there: tokens.pt, hidden.pt, and last rollouts.jsonl, whose being there means finished."""
-    meta, parts = common.read_meta(folder), folder / "parts"
+def merge(args, folder, need):
+    """Once every part is there: the files. rollouts.jsonl comes last, its being there means finished."""
+    parts = folder / "parts"
     with open(folder / "meta.json") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # workers that finish together; a killed one lets go
-        if not is_finished(folder):
+        if lacking(args, folder) == need:
             for stale in folder.glob(".*.tmp"):  # of a merge that was killed
                 stale.unlink()
-            write_run(folder, meta, [common.load_pt(parts / f"{i}.pt") for i in range(len(list(parts.glob("*.pt"))))])
-        for path in parts.glob("*"):  # all of it is in the three files now
-            path.unlink(missing_ok=True)
+            write_run(folder, need, [common.load_pt(parts / f"{i}.pt") for i in range(len(list(parts.glob("*.pt"))))])
+        clear(parts)  # all of it is in the files now
 
 
-def write_run(folder, meta, parts):
-    both = lambda name: torch.cat([part[name] for part in parts])
+def clear(parts):
+    for path in parts.glob("*"):
+        path.unlink(missing_ok=True)
+    with suppress(OSError):
+        parts.rmdir()
+
+
+def write_run(folder, need, parts):
+    """What `need` names, out of all parts; what a finished run already has stays as it is."""
+    meta, both = common.read_meta(folder), lambda name: torch.cat([part[name] for part in parts])
     total = lambda counts: torch.tensor([0, *counts]).cumsum(0)
     keys = [(part["id"], sample) for part in parts for sample in range(len(part["lengths"]))]
     offsets, stats = total(length for part in parts for length in part["lengths"]), both("stats")
-    common.save_pt(folder / "tokens.pt", {"offsets": offsets, "ids": both("ids"), "stats": stats})
-    vectors = [f"{layer}/{token}" for layer in meta["layers"] for token in common.TOKENS]
-    common.save_pt(folder / "hidden.pt", {"keys": keys, "vectors": vectors, "hidden": both("hidden")})
-    extra = {name: both(name) for name in parts[0] if name.startswith(("last10", "special"))}
-    if extra:
+    if need["whole"] or not (folder / "tokens.pt").is_file():
+        common.save_pt(folder / "tokens.pt", {"offsets": offsets, "ids": both("ids"), "stats": stats})
+    if need["layers"]:
+        names, hidden = layer_names(need["layers"], meta["n_layers"]), both("hidden")
+        vectors = [f"{layer}/{token}" for layer in names for token in common.TOKENS]
+        if not need["whole"] and (folder / "hidden.pt").is_file():
+            old = common.load_pt(folder / "hidden.pt")
+            vectors = [*old["vectors"], *vectors]
+            hidden = torch.cat([old["hidden"], hidden.to(old["hidden"].dtype)], 1)
+        common.save_pt(folder / "hidden.pt", {"keys": keys, "vectors": vectors, "hidden": hidden})
+    if need["extra"]:
+        old = common.load_pt(folder / "extra.pt") if (folder / "extra.pt").is_file() else {}
+        extra = {name: torch.cat([part["extra"][name] for part in parts]) for name in parts[0]["extra"]}
         if "special" in extra:
             extra["special_offsets"] = total(extra.pop("special_counts").tolist())
-        common.save_pt(folder / "extra.pt", {"keys": keys, **extra})
-    texts = [pair for part in parts for pair in zip(part["responses"], part["finish"], strict=True)]
+        common.save_pt(folder / "extra.pt", {"keys": keys, **old, **extra})
+    if need["whole"]:
+        texts = [pair for part in parts for pair in zip(part["responses"], part["finish"], strict=True)]
+        write_rollouts(folder, meta, keys, texts, offsets.tolist(), stats)
+
+
+def write_rollouts(folder, meta, keys, texts, offsets, stats):
     rows = (
         {
             **{"id": key[0], "sample": key[1], "response": text, "n_tokens": b - a, "finish": finish},
             "conf": common.confidence(stats[a:b].numpy(), meta["vocab_size"]),
         }
-        for key, (text, finish), a, b in zip(keys, texts, offsets.tolist()[:-1], offsets.tolist()[1:], strict=True)
+        for key, (text, finish), a, b in zip(keys, texts, offsets[:-1], offsets[1:], strict=True)
     )
     common.write_jsonl(folder / "rollouts.jsonl", rows)
+    cut, most = sum(finish == "length" for _, finish in texts), meta["arguments"]["max_new_tokens"]
+    print(f"{folder}: {cut} of {len(texts)} rollouts were cut, at {most} tokens or where the context ends", file=sys.stderr)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -1178,8 +1201,6 @@ def split_model(model, device):
     from torch.distributed.device_mesh import init_device_mesh
     from transformers.distributed.tensor_parallel import apply_tensor_parallelism
 
-    if "WORLD_SIZE" not in os.environ:
-        common.die("--tp needs torchrun: torchrun --nproc-per-node 2 01_generate.py ... --tp")
     if not set(model.tp_plan) - {"lm_head"}:
         common.die(f"--tp: transformers has no plan to split a {model.config.model_type} model")
     if device.startswith("cuda"):
@@ -1213,62 +1234,52 @@ def open_model(args):
     return model, tokenizer
 
 
-def make_run(args, model, tokenizer, folder, problems, now):
-    """This worker's share of the problems: a part file as each one ends."""
-    now["model"] = hash_model(args.model, args.revision)  # known by now, if it was not before
-    config = model.config.get_text_config()
-    names = [str(i) for i in range(config.num_hidden_layers + 1)] if args.layers == "all" else args.layers.split(",")
-    layers = [common.layer_index(name, config.num_hidden_layers) for name in names]
-    given = {name: getattr(args, name) for name in ("temperature", "top_k", "top_p", "repetition_penalty")}
-    sampling = common.sampling_defaults(model, tokenizer) | {name: x for name, x in given.items() if x is not None}
-    jobs, skipped = make_jobs(args, model, tokenizer, problems, sampling["stop_ids"])
-    for id, why in skipped.items():
-        print(f"problem {id} gets no tokens: {why}", file=sys.stderr)
-    if is_writer() and not (folder / "meta.json").is_file():
-        common.write_jsonl(folder / "problems.jsonl", problems)
-        common.write_json(folder / "meta.json", describe(args, model, names, sampling, skipped, now, jobs) | {
-            "ids": common.hash_of_ids(problems)})  # fmt: skip
-    rank, world = worker(args)
-    mine = agree([i for i in range(len(problems))[rank::world] if not part_path(folder, i).is_file()])
-    jobs = [job for job in jobs if job["problem"] in set(mine)]
-    expected, done = Counter(job["problem"] for job in jobs), defaultdict(list)
-    stop = args.scorer and make_stop(args, model.config, tokenizer, names, problems, expected)
-    for rollout in rollouts_of(args, model, tokenizer, jobs, sampling, layers, stop):
-        i = rollout["problem"]
-        done[i].append(rollout)
-        if len(done[i]) == expected[i] and is_writer():
-            write_part(part_path(folder, i), problems[i], done.pop(i), tokenizer, args.extra)
-
-
-def rollouts_of(args, model, tokenizer, jobs, sampling, layers, stop=None):
-    """All rollouts of `jobs`, in the order in which they end."""
-    config = model.config.get_text_config()
-    keep = None
-    if args.extra:
-        keep = special_candidates(tokenizer, config.vocab_size) if "special" in args.extra else set()
-    possible = [job for job in jobs if job["limit"]]
-    for job in jobs:
-        if not job["limit"]:
-            yield empty_rollout(job, (2 * len(layers), config.hidden_size), model.dtype)
+def find_run(args, dataset):
+    """What one data set asks for: its arguments, run folder, problems, and what the folder must have been made with."""
+    problems = common.load_problems(dataset, args.limit)
     if args.responses:
-        yield from force_rollouts(args, model, possible, layers, sampling["stop_ids"], keep)
-    elif possible:
-        yield from sample_rollouts(args, model, possible, sampling, layers, keep, stop)
+        answers = ("response", "responses", "tokens")  # where one file holds both
+        problems = [{name: x for name, x in problem.items() if name not in answers} for problem in problems]
+    folder = common.run_folder(args.out, args.model, dataset, "greedy" if args.greedy else args.seed)
+    now = identity(args, problems)
+    check_same_run(folder, now, args)
+    given = {name: value for name, value in vars(args).items() if name != "datasets"}
+    return SimpleNamespace(args=argparse.Namespace(**given, dataset=dataset), folder=folder, problems=problems, now=now)
 
 
-def print_plan(args, runs):
-    """What is about to be made and what it takes, before the weights are loaded: for a person to stop in time."""
-    config = common.load_config(args.model, args.revision, args.trust_remote_code)
+def check_before_loading(args, runs, config):
+    """What can be wrong is said before the weights load; then the plan, for a person to stop in time."""
+    layer_names(args.layers, config.get_text_config().num_hidden_layers)
+    if not args.max_new_tokens and context_of(config) == FAR:
+        common.die("--max-new-tokens 0 is the model's context, and this model names none; give a number")
+    for run in runs:
+        try:
+            (run.folder / "parts").mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=run.folder / "parts").close()
+        except OSError as error:
+            common.die(f"cannot write to {run.folder}: {error.strerror}; choose another --out")
+    new = [run for run in runs if lacking(run.args, run.folder)["whole"]]
+    if new and os.environ.get("RANK", "0") == "0" and worker(args)[0] == 0 and not args.responses:
+        print_plan(args, new, config)
+
+
+def print_plan(args, runs, config):
+    """What is about to be made and what it takes, at the cap in force and at the model's context."""
     weights, per_token, width = memory_of(config, args)
-    limit, usual = min(args.max_new_tokens, context_of(config)), usual_length(runs[0][1])
+    context, usual = context_of(config), usual_length(runs[0].folder)
     likely = lambda count: f"{count * usual:,.0f}" if usual else "?"
+    caps = sorted({min(args.max_new_tokens or context, context), context if context < FAR else args.max_new_tokens})
     cells = []
-    for run, folder, problems, _ in runs:
-        rollouts = len(problems) * run.n
-        disk = rollouts * (limit * (8 + 2 * (TOP + 2)) + width)  # of a token its id, its statistics and some four letters
-        cells.append([folder, len(problems), f"{rollouts:,}", likely(rollouts), f"{rollouts * limit:,}", f"{disk / 1e9:.1f} GB"])
-    header = ["to make", "problems", "rollouts", "tokens, as in runs before", "tokens at most", "disk at most"]
+    for run in runs:
+        rollouts = len(run.problems) * run.args.n
+        cells.append([run.folder, len(run.problems), f"{rollouts:,}", likely(rollouts)])
+        for cap in caps:  # of a token its id, its statistics and some four letters
+            disk = rollouts * (cap * (8 + 2 * (TOP + 2)) + width)
+            cells[-1].append(f"{rollouts * cap:,} ({disk / 1e9:.1f} GB)")
+    header = ["to make", "problems", "rollouts", "tokens as before", *(f"at {cap:,} each (disk)" for cap in caps)]
     print(common.table(header, cells), file=sys.stderr)
+    cap = min(args.max_new_tokens or context, context)
+    print(f"a rollout is cut at {cap:,} tokens (--max-new-tokens; 0 is the model's context)", file=sys.stderr)
     needs = f"{weights / 1e9:.1f} GB of weights and {per_token / 1024:.0f} KB a token of a running rollout"
     print(f"{args.model} on {common.pick_device(args.device)}: {needs}", file=sys.stderr)
 
@@ -1284,7 +1295,7 @@ def memory_of(config, args):
         model = AutoModelForCausalLM.from_config(config, trust_remote_code=args.trust_remote_code)
     heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
     head = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
-    kept = text.num_hidden_layers + 1 if args.layers == "all" else len(args.layers.split(","))
+    kept = len(layer_names(args.layers, text.num_hidden_layers))
     weights = sum(x.numel() for x in model.parameters()) * size
     return weights, 2 * text.num_hidden_layers * heads * head * size, kept * len(common.TOKENS) * text.hidden_size * size
 
@@ -1295,25 +1306,59 @@ def usual_length(folder):
     return sum(int(x[-1]) for x in offsets) / sum(len(x) - 1 for x in offsets) if offsets else None
 
 
-def find_run(args, dataset):
-    """(the arguments for this one data set, its run folder, its problems, what the folder must have been made with)"""
-    problems = common.load_problems(dataset, args.limit)
-    if args.responses:
-        answers = ("response", "responses", "tokens")  # where one file holds both
-        problems = [{name: x for name, x in problem.items() if name not in answers} for problem in problems]
-    folder, now = common.run_folder(args.out, args.model, dataset, args.seed), identity(args, problems)
-    check_same_run(folder, now)
-    given = {name: value for name, value in vars(args).items() if name != "datasets"}
-    return argparse.Namespace(**given, dataset=dataset), folder, problems, now
+def make_parts(run, model, tokenizer, need):
+    """This worker's share of the problems: a part file as each one ends."""
+    args, folder, problems = run.args, run.folder, run.problems
+    given = {name: getattr(args, name) for name in ("temperature", "top_k", "top_p", "repetition_penalty")}
+    sampling = common.sampling_defaults(model, tokenizer) | {name: x for name, x in given.items() if x is not None}
+    rows, replay = None, can_replay(folder, need) and not args.responses
+    if args.responses or replay:
+        rows = read_run(folder, problems) if replay else read_responses(args.responses, problems)
+    jobs, skipped = make_jobs(args, model.config, tokenizer, problems, sampling["stop_ids"], rows)
+    if is_writer():
+        prepare(run, model, need, sampling, skipped, jobs)
+    texts = {} if need["whole"] else {(row["id"], row["sample"]): row["response"] for row in common.each_rollout(folder)}
+    if rows is None and texts:  # the very rollouts that there are
+        jobs = [job for job in jobs if (problems[job["problem"]]["id"], job["sample"]) in texts]
+    rank, world = worker(args)
+    mine = agree([i for i in range(len(problems))[rank::world] if not part_path(folder, i).is_file()])
+    jobs = {(job["problem"], job["sample"]): job for job in jobs if job["problem"] in set(mine)}
+    expected, done = Counter(problem for problem, _ in jobs), defaultdict(list)
+    n_layers = model.config.get_text_config().num_hidden_layers
+    names = layer_names(need["layers"], n_layers)
+    layers = [common.layer_index(name, n_layers) for name in names]
+    stop = need["whole"] and args.scorer and make_stop(args, model.config, tokenizer, names, problems, expected)
+    for rollout in rollouts_of(args, model, tokenizer, list(jobs.values()), sampling, layers, need["extra"], stop):
+        i, sample = rollout["problem"], rollout["sample"]
+        rollout["text"] = text_of(tokenizer, jobs[i, sample]["prompt"], rollout)
+        if texts.get((problems[i]["id"], sample), rollout["text"]) != rollout["text"]:
+            common.die(f"{folder}: its tokens are lost, sampling gives others here; remove the folder and run again")
+        done[i].append(rollout)
+        if len(done[i]) == expected[i] and is_writer():
+            write_part(part_path(folder, i), problems[i], sorted(done.pop(i), key=lambda rollout: rollout["sample"]))
 
 
-def finish_run(folder, problems):
-    missing = sum(not part_path(folder, i).is_file() for i in range(len(problems)))
-    if missing and not is_finished(folder):
-        print(f"{missing} of {len(problems)} problems are with other workers; the last to end merges", file=sys.stderr)
-        return
-    merge(folder)
-    print(folder)
+def rollouts_of(args, model, tokenizer, jobs, sampling, layers, extra, stop=None):
+    """All rollouts of `jobs`, in the order in which they end."""
+    possible, shape = [job for job in jobs if job["limit"]], (2 * len(layers), model.config.get_text_config().hidden_size)
+    for job in jobs:
+        if not job["limit"]:
+            yield empty_rollout(job, tokenizer, shape, model.dtype, extra)
+    known, new = ([job for job in possible if ("tokens" in job) == given] for given in (True, False))
+    if known:
+        yield from read_rollouts(args, model, tokenizer, known, layers, sampling["stop_ids"], extra)
+    if new:
+        yield from sample_rollouts(args, model, new, sampling, layers, stop)
+
+
+def finish_run(run, need):
+    """Merge once every part is there; False while other workers are at theirs."""
+    missing = sum(not part_path(run.folder, i).is_file() for i in range(len(run.problems)))
+    if missing and lacking(run.args, run.folder) == need:
+        print(f"{missing} of {len(run.problems)} problems are with other workers; the last to end merges", file=sys.stderr)
+        return False
+    merge(run.args, run.folder, need)
+    return True
 
 
 def main(args):
@@ -1322,18 +1367,23 @@ def main(args):
     if args.scorer:
         settle_stop(args)
     runs = [find_run(args, dataset) for dataset in args.datasets]  # a wrong name ends it here, before any work
-    if len({folder for _, folder, _, _ in runs}) < len(runs):
+    if len({run.folder for run in runs}) < len(runs):
         common.die(f"{' '.join(args.datasets)}: two of these have one name, so one run folder; rename a file")
-    unfinished = [run for run in runs if not is_finished(run[1])]
+    unfinished = [run for run in runs if lacking(run.args, run.folder)]
     if unfinished:
-        if os.environ.get("RANK", "0") == "0" and worker(args)[0] == 0 and not args.responses:
-            print_plan(args, unfinished)
+        check_before_loading(args, unfinished, common.load_config(args.model, args.revision, args.trust_remote_code))
         model, tokenizer = open_model(args)
-    for run_args, folder, problems, now in runs:
-        if not is_finished(folder):
-            make_run(run_args, model, tokenizer, folder, problems, now)
-        if is_writer():
-            finish_run(folder, problems)
+    for run in runs:
+        while need := agree(lacking(run.args, run.folder)):
+            make_parts(run, model, tokenizer, need)
+            if not agree(is_writer() and finish_run(run, need)):
+                break
+        else:
+            if is_writer():
+                clear(run.folder / "parts")  # of a merge that was killed
+                if not (run.folder / "problems.jsonl").is_file():
+                    common.write_jsonl(run.folder / "problems.jsonl", run.problems)
+                print(run.folder)
     if dist.is_initialized():  # --tp: all is written, but a process that just exits takes down those still in the barrier,
         dist.barrier()  # and torch's threads may abort one whose interpreter ends under them
         time.sleep(1)

@@ -27,7 +27,6 @@ from functools import cache, partial
 from http.client import HTTPException
 from itertools import islice
 from pathlib import Path
-from types import SimpleNamespace
 from urllib.error import HTTPError
 from urllib.parse import urlencode, urlsplit
 from urllib.request import Request, getproxies, urlopen
@@ -93,9 +92,18 @@ def progress(items=None, total=None, desc=None, unit="it", **options):
         width = min(110, os.get_terminal_size(sys.stderr.fileno()).columns or 110)
         return tqdm(items, desc, total, unit=unit, ncols=width, delay=1, **options)
     plain = "{desc}: {n_fmt}/{total_fmt} " + unit + "s [{elapsed}<{remaining}, {rate_fmt}]"
-    write = lambda text: text.strip() and print(text.strip(), file=sys.stderr, flush=True)  # whole lines for tqdm's \r
-    lines = SimpleNamespace(write=write, flush=lambda: None)
-    return tqdm(items, desc, total, unit=unit, file=lines, bar_format=plain, leave=False, delay=60, mininterval=60, miniters=0, **options)
+    return tqdm(items, desc, total, unit=unit, file=_Lines, bar_format=plain, leave=False, delay=60, mininterval=60, miniters=0, **options)
+
+
+class _Lines:
+    """What tqdm writes to: it goes back to the beginning of a line where a log wants the next one."""
+
+    @staticmethod
+    def write(text):
+        if text.strip():
+            print(text.strip(), file=sys.stderr, flush=True)
+
+    flush = staticmethod(lambda: None)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -278,15 +286,10 @@ def read_labels(run, keys=None):
     strange = [row["label"] for row in rows if row["label"] not in (0, 1, None)]
     if strange:
         die(f"{path}: a label is 0, 1 or null, not {strange[0]!r} ({len(strange)} rows)")
-    warn_of_old_labels(run)
+    problems = Path(run) / "problems.jsonl"
+    if problems.is_file() and problems.stat().st_mtime > path.stat().st_mtime:  # a copy of a run may look so, hence no error
+        print(f"warning: {path} is older than problems.jsonl; was an answer edited? 02_label.py {run} judges again", file=sys.stderr)
     return align(rows, keys, path)
-
-
-def warn_of_old_labels(run):
-    """An answer may have been edited since; a copy of a run may look so too, hence no error."""
-    labels, problems = Path(run) / "labels.jsonl", Path(run) / "problems.jsonl"
-    if labels.is_file() and problems.is_file() and problems.stat().st_mtime > labels.stat().st_mtime:
-        print(f"warning: {labels} is older than problems.jsonl; was an answer edited? 02_label.py {run} judges again", file=sys.stderr)
 
 
 def align(rows, keys, source):
@@ -788,12 +791,13 @@ def encode_prompt(tokenizer, problem, thinking=True):
         enable_thinking=thinking,  # Qwen3; a template takes what it knows
         reasoning_effort="high" if thinking else "low",  # gpt-oss
     )
-    for form in (messages, without_system(messages)):  # some templates, Gemma's for one, refuse a system message
+    try:
+        return render(messages)["input_ids"]
+    except TemplateError:  # some templates, Gemma's for one, refuse a system message
         try:
-            return render(form)["input_ids"]
+            return render(without_system(messages))["input_ids"]
         except TemplateError as error:
-            refused = error
-    die(f"the model's chat template does not work: {refused}")
+            die(f"the model's chat template does not work: {error}")
 
 
 def without_system(messages):
@@ -891,11 +895,8 @@ def load_model(name, device=None, dtype="auto", revision=None, trust_remote_code
     move=False leaves it in main memory, in the type it would have on the device.
     """
     import torch
-    import transformers
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    if not sys.stderr.isatty():
-        transformers.utils.logging.disable_progress_bar()  # a log wants no bar of loading
     device = pick_device(device)
     config = load_config(name, revision, trust_remote_code)
     options = {"revision": revision, "trust_remote_code": trust_remote_code}
