@@ -74,11 +74,11 @@ class Run:
     costs: dict = field(default_factory=dict)  # method -> what each of its files cost
 
 
-def load_run(path, window=common.WINDOW, tail=common.TAIL, skipped=()):
-    """`skipped`: ids of problems to leave out, beside those with a label that could not be judged."""
+def load_run(path, window=common.WINDOW, tail=common.TAIL, skipped=(), labels=None):
+    """`skipped`: ids of problems to leave out, beside those with a label that could not be judged. labels: if read before."""
     path, meta, rollouts = Path(path), common.read_meta(path), common.read_rollouts(path)
     keys = common.keys_of(rollouts)
-    labels = common.read_labels(path, keys)
+    labels = common.align(labels or common.read_labels(path), keys, path / "labels.jsonl")
     skipped = unjudged(labels) | set(skipped)
     kept = [i for i, (problem, _) in enumerate(keys) if problem not in skipped]
     if not kept:
@@ -731,8 +731,9 @@ def load_groups(paths, window, tail):
         groups.setdefault((common.model_name(meta), dataset_name(meta)), []).append(path)
     for members in groups.values():
         greedy = read_greedy(members)
-        skipped = unjudged(row for path in members for row in common.read_labels(path)) | unjudged(greedy.values())
-        runs = [load_run(path, window, tail, skipped) for path in members]
+        labels = {path: common.read_labels(path) for path in members}
+        skipped = unjudged(itertools.chain(*labels.values(), greedy.values()))
+        runs = [load_run(path, window, tail, skipped, labels[path]) for path in members]
         for run in runs[1:]:
             if run.ids != runs[0].ids:
                 counts = f"{len(run.ids)} and {len(runs[0].ids)} judged problems"

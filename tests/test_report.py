@@ -298,6 +298,14 @@ def test_what_one_run_cannot_judge_is_left_out_of_all(tmp_path, capsys):
     assert "3 problems left out" in out and "no row for extra" in out and "\ngreedy " in out
 
 
+def test_labels_older_than_an_edited_answer_are_named_once(tmp_path, capsys):
+    path = make_run(tmp_path / "run")
+    rows = [row | {"answer": "another"} for row in common.read_jsonl(path / "problems.jsonl")]
+    common.write_jsonl(path / "problems.jsonl", rows)
+    run_command(path)
+    assert capsys.readouterr().err.count("older than problems.jsonl") == 1
+
+
 def test_code_has_no_votes(tmp_path):
     path = make_run(tmp_path / "code", kind="code")
     add_scores(path, "mine")
@@ -503,6 +511,9 @@ def test_bad_runs_get_one_line(tmp_path, capsys):
     assert "no token statistics" in refused(capsys, path)
     (path / "labels.jsonl").unlink()
     assert "02_label.py" in refused(capsys, path)
+    for meta in ({}, []):
+        common.write_json(path / "meta.json", meta)
+        assert "meta.json" in refused(capsys, path)
 
 
 def test_runs_that_are_no_repetitions_are_refused(tmp_path, capsys):
