@@ -398,7 +398,9 @@ START, END, TAIL = "\x02", "\x03", 8000  # only this many characters from the en
 BOX, BRACE = re.compile(r"\\(?:boxed|fbox)\b\s*"), re.compile(r"\\.|[{}]", re.S)
 REST_OF_LINE = re.compile(r"[^$\n]*")
 BARE_BOX = re.compile(r"[^\s$\\{}]+")
-JOINS_BOXES = re.compile(r"[\s$,;.、和]*(?:(?:and|or|\\text *\{ *(?:and|or) *\})[\s$]*)?(?:[a-zA-Z](?:_\{?\w\}?)? *= *)?")
+JOINS_BOXES = re.compile(
+    r"[\s$,;.、和]*(?:(?:and|or|\\text *\{ *(?:and|or) *\})[\s$]*)?(?:[a-zA-Z](?:_\{?\w\}?)? *= *)?"
+)
 FORMULA = re.compile(
     r"\$\$([^$]{1,2000})\$\$|\$ ([^$]+) \$|\$(?! )([^$]+)(?<! )\$(?!\d)|\\\(((?:(?!\\\().){1,2000}?)\\\)"
     r"|\\\[((?:(?!\\\[).){1,2000}?)\\\]|(\\begin\{(align|gather|equation|[pb]matrix)\*?\}.{1,2000}?\\end\{\7\*?\})",
@@ -421,7 +423,10 @@ LEAD_IN = re.compile(
     r"|(?:(?:the|an?|ordered|pair|point|interval|triple|vector|set|number|value|of|coordinates) +)+(?=[\d(\[\\\x02$-]))*",
     re.I,
 )
-VERB = re.compile(r"\b(?:is|are|be|equals?|costs?|gives?(?: us)?|get|got|obtain|have|has)\b(?=[\s*]*(?:minus|negative|[-–−]?\s?[\d\x02$(√.]))")
+VERB = re.compile(
+    r"\b(?:is|are|be|equals?|costs?|gives?(?: us)?|get|got|obtain|have|has)\b"
+    r"(?=[\s*]*(?:minus|negative|[-–−]?\s?[\d\x02$(√.]))"
+)
 NOT_ANSWERS = re.compile(
     r"(?:[Cc]orrect|[Rr]ight|[Ww]rong|[Ii]ncorrect|clear|obvious|obtained|given|found|shown|as follows|below|above|unique"
     r"|not (?:known|clear)|in (?:the )?(?:form|simplest|box)|that|what|to|of|we|you|and)\b(?!\))[^\d\x02]*$"
@@ -434,14 +439,15 @@ NUMBER = re.compile(
 )
 SENTENCE_END = re.compile(
     r"</answer>|(?<!\.)\.(?=\s|$|\*)|[。，]|\n|(?<=[\d\x03])\s*[\u4e00-\u9fff]"
-    r"|[,;]?\s+\(?(?:since|because|which|where|as|when|so|but|and (?:we|this|it)|i\.e\.|that is|or (?:about|roughly|approximately)"
-    r"|rather than|instead of|is (?:the|correct|right))(?!\w)|\s+\((?:or|about)\b|,\s+(?:not|no|wait)\b"
+    r"|[,;]?\s+\(?(?:since|because|which|where|as|when|so|but|and (?:we|this|it)|i\.e\.|that is"
+    r"|or (?:about|roughly|approximately)|rather than|instead of|is (?:the|correct|right))(?!\w)|\s+\((?:or|about)\b|,\s+(?:not|no|wait)\b"
 )
-SENTENCE = re.compile(r"(?<=[.!?:])[\s*]+(?=\S)|\n|[。；]")
+SENTENCE = re.compile(r"(?<=[.!?:])(?<!\\[!:])[\s*]+(?=\S)|\n|[。；]")
 SPECIAL = re.compile(r"<\|[^|<>]{1,40}\|>|</?s>|<eos>|<end_of_turn>|\n(?:I hope this|Let me know|Feel free)[^\n]*$")
 QED = re.compile(r"\$\s*\\(?:(?:black)?square|qed|checkmark)\s*\$|\\(?:(?:black)?square|qed|checkmark)(?![a-z])|[∎■□✓✔✅]")
 CHATTER = re.compile(
-    r"\W*(?:I hope|Let me know|Feel free|Note|This (?:match|agree|is because|work|confirm|satisf)|Check|Verif|Please|If you)|.*:$"
+    r"\W*(?:I hope|Let me know|Feel free|Note|This (?:match|agree|is because|work|confirm|satisf)|Check|Verif|Please"
+    r"|If you)|.*:$"
 )
 ASIDE = re.compile(  # at the end: "(since x > 0)" and "because x > 0" are not the answer
     r"\s\((?:since|because|as|where|when|about|or|rejecting|discarding)\b[^()\n]*\)[\s.]*$"
@@ -450,10 +456,20 @@ ASIDE = re.compile(  # at the end: "(since x > 0)" and "because x > 0" are not t
 )
 CLAUSE = re.compile(r"^.*(?:^|[,;:]|\s)\s*(?:so|hence|thus|therefore|then)\b(?=.*[\d\x02])[\s,:]*", re.I | re.S)
 SUBJECT = re.compile(
-    r"(.*?[\d\x03]\S*) (?:is|are) (?:indeed|also|our|my|the (?:final |correct |right )?(?:answer|result|number|value|solution)s?)\b"
+    r"(.*?[\d\x03]\S*) (?:is|are) "
+    r"(?:indeed|also|our|my|the (?:final |correct |right )?(?:answer|result|number|value|solution)s?)\b"
 )
-NEGATED = re.compile(r"(?i)(?:\b(?:not|cannot|never|neither|(?:at|more|less|fewer|greater) (?:least|most|than))|n't)(?: \w+){0,2} *$")
+NEGATED = re.compile(
+    r"(?i)(?:\b(?:not|cannot|never|neither|(?:at|more|less|fewer|greater) (?:least|most|than))|n't)(?: \w+){0,2} *$"
+)
 RETRACTED = re.compile(r"\b(?:wait|actually|correction|scratch that|sorry|oops)\b", re.I)
+PROSE = re.compile(  # words that no formula has
+    r"(?<![A-Za-z\\{])(?:(?!and\b|sqrt|sin|cos|tan|log|minus|negative|infinity|degrees?\b|percent|text|mod|pi\b)"
+    r"(?:[a-z]{3}|[A-Z][a-z]{2})|(?:an|as|at|by|he|if|is|it|of|on|so|we)\b)"
+)
+NUMBER_AND_NOUN = re.compile(
+    r"[^A-Za-z]*[\d%](?: (?!and\b|or\b)[A-Za-z/]+)*(?: \d+(?<=base \d))?\.?|(?:\\[a-z]+|[^A-Za-z])*[\d}π](?: (?!and\b|or\b)[A-Za-z]+){1,3}\.?"
+)
 ORDINARY = re.compile(r"(?!sqrt|minus|negative|sin|cos|tan|log|ln|pi)(?:\(?[A-Za-z]{2}|[^\w\x03$\\(\[{]*$)")
 
 
@@ -581,16 +597,18 @@ def formula_run(text, at):
     """The formula at this place with its sign, those joined to it by commas or "and", and what changes its meaning."""
     parts, gap = [], None
     while not gap or gap[0].strip() and text[at : at + 1] == START:
-        sign = re.search(r"(?:^|[^\w\s]\s*|\s)(?:[-–—−]|minus|negative)\s*$", text[:at]) and not re.search(r"\n- $", text[:at])
+        before = text[:at]
+        sign = re.search(r"(?:^|[^\w\s]\s*|\s)(?:[-–—−]|minus|negative)\s*$", before) and before[-3:] != "\n- "
         stop = text.find(END, at)
         parts.append("-" * bool(sign) + unmarked(text[at + 1 : stop]))
         gap = CONNECTOR.match(text, stop + 1)
         more = SIGN.match(text, gap.end())
         at = more.end() if more else gap.end()
-    rest = text[stop + 1 :].split(None, 1)
-    first = rest[0].lower().strip(".,;") if rest else ""
-    changed = first in NO_NOUNS and (first not in CONDITIONS or re.search(r"\b(?:and|or|if|else)\b", rest[1])) or first in SCALES or first in ("or", "times", "percent", "cents") or first[:1] in "%\\¢"
-    return ", ".join(parts) + (" " + unmarked(text[stop + 1 :]) if changed and first else "")
+    rest = text[stop + 1 :].strip()
+    word = re.match(r"[^\s.,;]*", rest)[0].lower()
+    cases = word != "for" or re.search(r"\b(?:and|or|if|else)\b", rest[3:])  # 11 for n = 5 is 11
+    changed = word in SCALES or word in ("or", "times", "percent", "cents") or word[:1] in ("%", "\\", "¢")
+    return ", ".join(parts) + (f" {unmarked(rest)}" if changed or word in NO_NOUNS and cases else "")
 
 
 def is_bare(text):
@@ -612,7 +630,9 @@ def ending(sentence):
     sentence = subject[1] if subject else sentence
     verbs = [*VERB.finditer(sentence)]
     if verbs and not NEGATED.search(sentence[: verbs[-1].end()]):
-        return announced(sentence[verbs[-1].end() :])
+        found = announced(sentence[verbs[-1].end() :])
+        if found and (is_formula(found) or not re.search(r"\d", found) or NO_NOUNS & {*found.split()}):
+            return found
     words = re.findall(r"[^\s\x02]*\x02[^\x03]*\x03\S*|\S+", sentence)[-14:]
     for n, word in enumerate(words):
         if not ORDINARY.match(word) and not NEGATED.search(" ".join(words[:n])):
@@ -631,11 +651,7 @@ def is_formula(text):
     if len(text) > 300 or not re.search(r"[\d=<>^+]|\\[a-z]|[π√∞]|^[a-z]$|^[a-z] ?- ?[a-z]$", text):
         return False
     plain = re.sub(r"\\(?:text|mbox|mathrm)\s*\{[^{}]*\}", "", text)
-    words = re.search(
-        r"(?<![A-Za-z\\{])(?:(?!and\b|sqrt|sin|cos|tan|log|minus|negative|infinity|degrees?\b|percent|text|mod|pi\b)(?:[a-z]{3}|[A-Z][a-z]{2})"
-        r"|(?:an|as|at|by|he|if|is|it|of|on|so|we)\b)", plain
-    )  # fmt: skip
-    if words and not re.fullmatch(r"[^A-Za-z]*[\d%](?: [A-Za-z/]+)*(?: \d+(?<=base \d))?\.?|(?:\\[a-z]+|[^A-Za-z])*[\d}π](?: [A-Za-z]+){1,3}\.?", text):
+    if PROSE.search(plain) and not NUMBER_AND_NOUN.fullmatch(text):
         return False
     return read(text).thing[0] not in ("text", "too complex")
 
@@ -697,28 +713,22 @@ def groups_of(answers):
     """A number for each answer: those that are the same share one, over others if need be; None has none."""
     groups = []
     for answer in dict.fromkeys(answer for answer in answers if answer is not None):
-        joined = [group for group in groups if any(same(one, answer, False) or same(answer, one, False) for one in group)]
+        joined = [group for group in groups if any(same(a, answer, False) or same(answer, a, False) for a in group)]
         groups = [group for group in groups if group not in joined] + [[*chain(*joined), answer]]
-    numbers = {answer: n for n, group in enumerate(sorted(groups, key=lambda group: answers.index(group[0]))) for answer in group}
+    groups.sort(key=lambda group: answers.index(group[0]))
+    numbers = {answer: n for n, group in enumerate(groups) for answer in group}
     return [numbers.get(answer) for answer in answers]
 
 
 def repeats(answer, prompt):
-    """Is the answer a formula that the question already holds, handed back as it stands?"""
-
-    def bare(text):
-        text = re.sub(r"\\left|\\right|\\[,!;: ]|[${}]", " ", re.sub(r"\\[dt]frac", r"\\frac", text))
-        return re.sub(r" *([-+*/^=<>(),]) *", r"\1", text)
-
-    if len(answer) > CHARACTERS or re.fullmatch(r"[\W_]*(?:[-+]?[\w.,]*|[(\[{].*)[\W_]*", bare(answer)):
-        return False
-    if bare(answer).replace(" ", "") not in bare(prompt).replace(" ", ""):
-        return False
-    pattern = " *".join(re.escape(part) for part in re.findall(r"\\[a-zA-Z]+|\S", bare(answer)))
-    return bool(re.search(rf"(?<![\w.^*/+\-(\\]){pattern}(?![\w^*/+\-(\\]|\.\d)", bare(prompt)))
+    """Is the answer a formula of the question, handed back as it stands?"""
+    formulas = re.findall(f"{START}(.*?){END}", with_marks(prompt))
+    spelling = re.compile(r"\\left|\\right|(?<=\\)[dt](?=frac)| ")
+    answer, *formulas = (spelling.sub("", clean(part)) for part in (answer, *formulas))
+    return answer in formulas and not re.fullmatch(r"[-+]?[\w.,]*|[(\[{].*", answer)
 
 
-@lru_cache(maxsize=20_000)
+@lru_cache(maxsize=2000)
 def read(raw):
     """What a text says: the text in one spelling, a thing to compare, and the units it is measured in."""
     text, LEFT[0] = clean(raw), STEPS
@@ -748,7 +758,8 @@ def formula(text):
     nodes = [parser.answer() for parser in parsers]
     if len(nodes) > 1:
         items = [item for node in nodes for item in (node[1] if node[0] in ("list", "set") else [node])]
-        nodes[0] = ("set" if nodes[0][0] == "set" else "list", [item for n, item in enumerate(items) if item not in items[:n]])
+        distinct = [item for n, item in enumerate(items) if item not in items[:n]]
+        nodes[0] = ("set" if nodes[0][0] == "set" else "list", distinct)
     return settle(nodes[0]), parsers[0].words
 
 
@@ -822,7 +833,7 @@ CLOCK = re.compile(r"([01]?[0-9]|2[0-4])(?::([0-5][0-9]))?(?: ?([ap])\.? ?m\.?)?
 
 
 def alike(a, b, forgiving):
-    """Do two things say the same? `a` is the reference, if one is. Where their kinds differ, one is seen as the other's."""
+    """Do two things say the same? `a` is the reference, if one is. Where the kinds differ, one is seen as the other's."""
     if a == b:
         return True
     if a[0] == b[0]:
@@ -874,7 +885,7 @@ def all_alike(these, those, forgiving):
 
 def alike_lists(a, b, forgiving):
     """In any order; but x = 1, y = 2 beside 1, 2 in this one."""
-    labels = [labels_of(one[1]) for one in (a, b)]
+    labels = [{label.split("_")[0] for label in labels_of(one[1])} for one in (a, b)]
     if set() in labels and len(a[1]) in map(len, labels):
         return all_alike(a[1], b[1], forgiving)
     left = list(b[1])
@@ -897,7 +908,7 @@ def alike_sets(a, b, forgiving):
 def rounds_to(gold, given, forgiving):
     """Is the reference a rounded decimal, and the answer the endless number that it was? 0.33 and 1/3."""
     (value, places), number = gold[1:], given[1]
-    if not (forgiving and places and isinstance(value, Fraction) and is_real(number)) or given[2] or abs(number) > 10**9:
+    if not (forgiving and places and isinstance(value, Fraction) and is_real(number) and abs(number) < 10**9) or given[2]:
         return False
     endless = not isinstance(number, Fraction) or (10**60 * number).denominator != 1
     precise = abs(value * 10**places) >= (10 if places > 1 else 100)
@@ -944,6 +955,7 @@ REWRITES = [  # spellings made equal before the parser sees them, in this order
         (r"\\(?:text)?color *\{[^{}]*\}|\\[hv]space\*?\{[^{}]*\}|\bUSD\b", " "),
         (r"\\\\\s*\[[\d.]+ *\w+\]", r"\\\\ "),  # \\[4pt]
         (r"(?:\\left *)?\\\{ *(?=\\begin)", ""),
+        (r"^(?:\\left)?\|([a-z])(?:\\right)?\| *(<=?|\\l(?:t|eq?)(?:slant)?(?![a-z])) *([^<>=]+)$", r"-(\3) \2 \1 \2 \3"),
         (r"& *(?=[=<>,]|\\(?:[lg]eq?|in|approx)(?![a-z]))|(?<=[=<>,]) *&", " "),  # x &= 1
         (r"\\(?:[mh]box|text(?:bf|it|rm|sf|normal)?|emph|math(?:rm|bf)|operatorname\*?) *"
          r"\{([^{}]*(?:\{[^{}]*\}[^{}]*)*)\}", lambda m: marked(m[1])),
@@ -958,8 +970,9 @@ REWRITES = [  # spellings made equal before the parser sees them, in this order
         (r"\\reals *- *(?=(?:\\left *)?\\\{)", r"\\reals \\setminus "),
         (r"\\(?:mathbb|Bbb) *\{? *([A-Z]) *\}?", r"\\set\1 "),
         (r'(?<=\S)[\s,;("]+(?:since|because|or about|about|approximately)\b.*$', ""),  # 27 (since 3^3)
-        (r'^\s*[({]?(\d+)[)}]? *(?:_ *\{?|(?=\(?[ "]*(?:in )?"?base))[( "]*(?:in )?"?(?:base[ -]*)?"?(?:([12]?\d|3[0-6])|(' + "|".join(NUMBER_WORDS)
-         + r"))[ )}]*$", lambda m: f'{m[1]} "base{m[2] or NUMBER_WORDS[m[3]]}'),  # 52_8
+        (r'^\s*[({]?(\d+)[)}]? *(?:_ *\{?|(?=\(?[ "]*(?:in )?"?base))[( "]*(?:in )?"?(?:base[ -]*)?"?'
+         r"(?:([12]?\d|3[0-6])|(" + "|".join(NUMBER_WORDS) + r"))[ )}]*$",
+         lambda m: f'{m[1]} "base{m[2] or NUMBER_WORDS[m[3]]}'),  # 52_8
         (r'\(? *\\?"?\b[pb]?mod(?![a-z]) *\}? *\{? *(\d+) *\}? *\)?\s*$', r' "mod\1'),
         (r'(?<=[\d})]) *\(( *"?(?!mod)[a-z-]{3,})+ *\)\s*$', ""),  # 12 (ways)
         (r'\\frac *\{ *"(\w+) *\} *\{ *"(\w+) *\}', r'"\1/"\2'),
@@ -1045,14 +1058,21 @@ def repeating(match):
 #
 #   ("num", Fraction, decimals)  ("var", name)  ("const", "pi"|"e"|"i"|"inf")  ("add"|"mul"|"div"|"pow", a, b)
 #   ("neg", a)  ("pct", a)  ("fn", name, a, ...)  ("rel", ops, sides)  ("ratio", parts)  ("words", text)
-#   ("seq", "(]", items)  ("list", items)  ("set", items)  ("mat", rows)  ("union"|"cap"|"minus", a, b)  ("reals",)  ("empty",)
+#   ("seq", "(]", items)  ("list"|"set", items)  ("mat", rows)  ("union"|"cap"|"minus", a, b)  ("reals",)  ("empty",)
+
+
+
+def word_set(text):
+    return set(text.split())
+
 
 TRIGONOMETRIC = {"sin", "cos", "tan", "cot", "sec", "csc"}
-FUNCTIONS = TRIGONOMETRIC | set(
-    ["arcsin", "arccos", "arctan", "arccot", "sinh", "cosh", "tanh", "exp", "ln", "lg", "log", "abs", "floor", "ceil", "gcd", "lcm", "max", "min"]
+FUNCTIONS = TRIGONOMETRIC | word_set(
+    "arcsin arccos arctan arccot sinh cosh tanh exp ln lg log abs floor ceil gcd lcm max min"
 )
-GREEK = set(
-    ["alpha", "beta", "gamma", "delta", "epsilon", "varepsilon", "zeta", "eta", "theta", "vartheta", "iota", "kappa", "lambda", "mu", "nu", "xi", "rho", "sigma", "tau", "upsilon", "phi", "varphi", "chi", "psi", "omega", "Gamma", "Delta", "Theta", "Lambda", "Xi", "Sigma", "Phi", "Psi", "Omega", "ell", "hbar"]
+GREEK = word_set(
+    "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma tau "
+    "upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega ell hbar"
 )
 
 
@@ -1062,7 +1082,7 @@ def by_name(spellings):
 
 NAMES = by_name({  # of commands
     "<=": "le leq leqslant leqq", "<": "lt", ">=": "ge geq geqslant geqq", ">": "gt", "!=": "ne neq",
-    "=": "equiv coloneqq", "≈": "approx simeq sim", "∈": "in", "∪": "cup bigcup", "∩": "cap bigcap", "*": "times cdot ast",
+    "=": "equiv coloneqq", "≈": "approx simeq sim", "∈": "in", "∪": "cup bigcup", "∩": "cap", "*": "times cdot ast",
     "/": "div", "(": "langle", ")": "rangle", "[": "lbrack", "]": "rbrack", "\\{": "lbrace", "\\}": "rbrace", ":": "colon",
     "|": "lvert rvert vert mid lVert rVert", ",": "lor vee", "...": "ldots cdots dots", "i": "imath", "%": "%",
     "'": "prime", "\\\\": "cr", "\\emptyset": "varnothing", "\\setminus": "backslash", "\\Rightarrow": "implies",
@@ -1078,27 +1098,31 @@ PLAIN_WORDS = by_name({
     "\\abs": "abs", "\\floor": "floor", "\\ceil": "ceil", "\\gcd": "gcd", "\\lcm": "lcm", "\\max": "max",
     "\\binom": "binom", "\\frac": "frac", "\\emptyset": "emptyset",
 })  # fmt: skip
-CONDITIONS = {"for", "where", "with"}  # what follows is no part of an answer that has variables
-NO_NOUNS = CONDITIONS | set(  # words that change what is said of the number before them
-    ["if", "when", "unless", "except", "not", "no", "none", "nor", "neither", "never", "cannot", "more", "less", "fewer", "greater", "than", "least", "most", "over", "under", "above", "below", "between", "from", "only", "but", "plus", "divided", "squared", "cubed", "factorial", "choose", "either", "else", "otherwise"]
+NO_NOUNS = word_set(  # words that change what is said of the number before them
+    "if for where with when unless except not no none nor neither never cannot more less fewer greater than least most "
+    "over under above "
+    "below between from only but plus divided squared cubed factorial choose either else otherwise"
 )
-SMALL_WORDS = set(["yes", "no", "odd", "sq", "of", "to", "per", "the", "in", "dne", "st", "nd", "rd", "th", "one", "six", "ten", "two"])
+SMALL_WORDS = word_set("yes no odd sq of to per the in dne st nd rd th one six ten two")
 SCALES = {"dozen": 12, "hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 PARTS = "half third quarter fifth sixth seventh eighth ninth tenth"
-SCALES |= {part: Fraction(1, n) for n, part in enumerate(PARTS.split(), 2)} | {"fourth": Fraction(1, 4), "halve": Fraction(1, 2)}
+SCALES |= {part: Fraction(1, n) for n, part in enumerate(PARTS.split(), 2)}
+SCALES |= {"fourth": Fraction(1, 4), "halve": Fraction(1, 2)}
 TOKEN = re.compile(
     r'(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]+(?![\w.]))?|[0-9]+\.(?!\d)|\\(?:left|right|middle)\s*\.'
     r'|"[A-Za-z]+[0-9]*|[A-Za-z]+|\\[A-Za-z]+|\\.|<=|>=|!=|=>|==|:=|\.\.\.|\S',
     re.S,
 )
 RELATIONS = {"=", "<", ">", "<=", ">=", "!=", "≈", "∈"}
-SET_OPERATIONS = {"∪": "union", "∩": "cap", "\\setminus": "minus"}
-NO_FACTOR = RELATIONS | set(SET_OPERATIONS) | set("+-*/^_!%°',;:)]}&") | {
-    "", "...", "\\}", "\\\\", "\\rfloor", "\\rceil", "\\end", "\\Rightarrow", "\\choose", "\\over",
+OPERATORS = {  # how strongly they bind
+    "\\over": ("div", 0), "\\choose": ("binom", 0), "∪": ("union", 1), "∩": ("cap", 1), "\\setminus": ("minus", 1),
+    ":": ("ratio", 2), "+": ("add", 4), "-": ("add", 4), "*": ("mul", 5), "/": ("div", 5),
 }  # fmt: skip
-CONTAINERS = set(["rel", "seq", "list", "set", "mat", "union", "cap", "minus", "ratio", "reals", "empty", "words"])
+NO_FACTOR = RELATIONS | OPERATORS.keys() | set("^_!%°',;)]}&") | {"", "...", "\\}", "\\\\", "\\rfloor", "\\rceil", "\\end"}
+CONTAINERS = word_set("rel seq list set mat union cap minus ratio reals empty words")
 CONSTANTS = {"pi": ("const", "pi"), "infty": ("const", "inf"), "emptyset": ("empty",), "reals": ("reals",)}
 CONSTANTS |= {"set" + letter: ("var", "set " + letter) for letter in "CNPQZ"} | {name: ("var", name) for name in GREEK}
+NO_ARGUMENT = NO_FACTOR | {"(", "[", "|"} | {"\\" + name for name in FUNCTIONS}
 ONE = ("num", Fraction(1), 0)
 
 
@@ -1128,8 +1152,6 @@ def letters(word, glued):
         return [NUMBER_WORDS[lower]]
     if lower in PLAIN_WORDS or word in FUNCTIONS | GREEK and word not in UNITS:
         return [PLAIN_WORDS.get(lower) or "\\" + word]
-    if NAMES.get(word, " ")[:1] in ("\\", "<", ">", "=", "!") and len(word) > 2:
-        return [NAMES[word]]
     split = re.fullmatch(r"(arcsin|arccos|arctan|sin|cos|tan|cot|sec|csc|ln|log|sqrt|pi)([a-z])", word)
     if split and lower not in UNITS:
         return ["\\" + split[1], split[2]]
@@ -1139,8 +1161,12 @@ def letters(word, glued):
 
 
 class Parser:
+    """Recursive descent: each method reads one thing from the tokens and returns its tree."""
+
     def __init__(self, text):
         self.tokens, self.at, self.depth, self.bars, self.trig, self.words = tokens_of(text) + [""], 0, 0, 0, 0, []
+        while "\\Rightarrow" in self.tokens:
+            del self.tokens[: self.tokens.index("\\Rightarrow") + 1]
 
     @property
     def next(self):
@@ -1148,37 +1174,33 @@ class Parser:
 
     def take(self, *expected):
         """The next token, if it is one of those expected (any, if none is named); else None."""
-        token = self.next
-        if token == "" or expected and token not in expected:
+        if self.next == "" or expected and self.next not in expected:
             return None
         self.at += 1
-        return token
+        return self.tokens[self.at - 1]
 
     def need(self, *expected):
         if self.take(*expected) is None:
             raise Unreadable(f"{' or '.join(expected)} expected at {self.next!r}")
+        return self.tokens[self.at - 1]
 
     def answer(self):
-        while "\\Rightarrow" in self.tokens:
-            del self.tokens[: self.tokens.index("\\Rightarrow") + 1]
         items = self.items(",", ";", "\\\\")
         if self.next != "":
             raise Unreadable(f"cannot read {self.next!r}")
         return items[0] if len(items) == 1 else ("list", items)
 
-    def items(self, *separators):
-        """Relations separated by commas, semicolons, "and" or "or"."""
-        separators, found = separators or (",", ";"), []
+    def items(self, *separators, bars=0):
+        """Relations separated by commas, semicolons, "and" or "or". Within {x | ...} a bar is no absolute value."""
+        separators, found, outside, self.bars = separators or (",", ";"), [], self.bars, bars
         self.depth += 1
         if self.depth > DEPTH:
             raise TooComplex
         while not found or self.take(*separators):
             while found and self.take(*separators):
                 pass  # ", and"
-            if found and self.next in (")", "]", "\\}"):
-                break
             found.append(self.relation())
-        self.depth -= 1
+        self.depth, self.bars = self.depth - 1, outside
         return found
 
     def relation(self):
@@ -1187,14 +1209,11 @@ class Parser:
             if not end or any(token in ',;<>\\\\' or token[1:] in NO_NOUNS for token in self.tokens[self.at : end]):
                 raise Unreadable("words")
             self.at = end + 1
-        start = self.at
-        sides, ops = [self.side()], []
+        start, ops, sides = self.at, [], [self.expression()]
         label = "".join(token for token in self.tokens[start : self.at] if token not in "{}")
         while self.next in RELATIONS:
             ops.append(self.take())
-            sides.append(self.name() if self.next[:1] == '"' and sides[0][0] == "var" else self.side())
-        if self.next[:1] == '"' and self.depth == 1:
-            self.condition(sides[-1])
+            sides.append(self.name() if self.next[:1] == '"' and sides[0][0] == "var" else self.expression())
         return ("rel", tuple(ops), sides, label) if ops else sides[0]
 
     def name(self):
@@ -1202,66 +1221,44 @@ class Parser:
         words = list(iter(lambda: self.take() if self.next[:1] == '"' else None, None))
         return ("words", plain_words(" ".join(words)))
 
-    def condition(self, expression):
-        """2n + 1 for n > 1: the condition is no part of the answer. "5 if n is even" says less than 5."""
-        rest = self.tokens[self.at :]
-        again = any(token[:1] == '"' and token[1:] in NO_NOUNS for token in rest[1:])
-        if rest[0][1:] not in CONDITIONS or again or expression[0] == "var" or not variables(expression) & {*rest}:
-            raise Unreadable("a condition")
-        self.at = len(self.tokens) - 1
-
-    def side(self):
-        parts = [self.sum()]
-        while self.next == ":" and not self.bars and self.take():
-            parts.append(self.sum())
-        node = ("ratio", parts) if len(parts) > 1 else parts[0]
-        while self.next in SET_OPERATIONS:
-            node = (SET_OPERATIONS[self.take()], node, self.sum())
-        if self.take("\\over"):
-            return ("div", node, self.sum())
-        return ("fn", "binom", node, self.sum()) if self.take("\\choose") else node
-
-    def sum(self):
-        node = signed(self.take("+", "-"), self.product())
-        while self.next in ("+", "-"):
-            node = ("add", node, signed(self.take(), self.product()))
-        return node
-
-    def product(self):
-        node = last = self.power()
+    def expression(self, least=0):
+        """Operators that bind at least so much, the strongest first."""
+        sign = self.take("+", "-")
+        node = last = signed(sign, self.expression(5)) if sign else self.power()
         while True:
-            if self.take("*"):
-                last = self.signed_power()
-                node = times(node, last)
-            elif self.take("/"):
-                node, last = ("div", node, self.signed_power()), None
+            name, binding = OPERATORS.get(self.next, ("mul", 5))
+            if binding < least or self.next == ":" and self.bars:
+                return node
+            if self.next in OPERATORS:
+                op, signs = self.take(), self.take("+", "-") if binding == 5 else None
+                right = last = signed(signs, self.expression(binding + 1))
+                node = joined(name, node, signed("-", right) if op == "-" else right)
+                last = right if op == "*" else None
             elif self.take("%"):
                 node = ("pct", node)
-            elif self.next[:1] == '"':
-                if not self.nouns(node):
-                    return node
+            elif self.next[:1] == '"' and self.nouns(node):
                 while self.words and self.words[-1] in SCALES:
-                    node = times(node, ("num", Fraction(SCALES[self.words.pop()]), 0))
-            elif self.next not in NO_FACTOR and not (self.next == "|" and self.bars):
-                node, last = self.adjacent(node, last)
-            else:
+                    node = joined("mul", node, ("num", Fraction(SCALES[self.words.pop()]), 0))
+            elif self.next in NO_FACTOR or self.next[0] == '"' or self.next == "|" and self.bars:
                 return node
+            else:
+                node, last = self.adjacent(node, last)
 
     def adjacent(self, node, last):
         """(product, its last factor) where no sign stands between: 2x, but 3 1/2 is a sum."""
-        brackets = self.tokens[self.at - 1] in ("!", ")", "}") or last and last[0] == "pow"
-        if self.next[0] in "0123456789." and not brackets or self.tokens[self.at - 1][:1] == '"':
+        after = self.tokens[self.at - 1]
+        if after[:1] == '"' or self.next[0] in "0123456789." and after not in "!)}" and not (last and last[0] == "pow"):
             raise Unreadable("a number after a factor")
         factor = self.power()
         mixed = node is last and node[0] == "num" and node[2] == 0 and factor[0] == "div"
         if mixed and factor[1][0] == factor[2][0] == "num" and factor[1][1] < factor[2][1]:
-            return ("add", node, factor), None
-        return times(node, factor), factor if factor[0] == "pow" else None
+            return ("add", node, factor if node[1] >= 0 else signed("-", factor)), None
+        return joined("mul", node, factor), factor
 
     def nouns(self, node):
         """Units and nouns after a number are noted and dropped."""
-        letters_only = variables(node) and not {self.next[1:]} & (UNITS.keys() | SCALES.keys() | {"square", "units"})
-        if self.next[1:] in NO_NOUNS or node[0] in CONTAINERS | {"var"} or letters_only:
+        unknown = variables(node) and not {self.next[1:]} & (UNITS.keys() | SCALES.keys() | {"square", "units"})
+        if self.next[1:] in NO_NOUNS or node[0] in CONTAINERS | {"var"} or unknown:
             return False
         while self.next[:1] == '"' and self.next[1:] not in NO_NOUNS:
             word = self.take()[1:]
@@ -1269,42 +1266,34 @@ class Parser:
             if self.words[-1] in SCALES:
                 break
             if self.take("^"):
-                self.words.append(f"{self.words[-1]}^{self.exponent()[1]}")
+                self.words.append(f"{self.words[-1]}^{self.exponent()[1:2]}")
             if self.next in ("/", "*") and self.tokens[self.at + 1][:1] == '"':
                 self.take()
         return True
 
-    def signed_power(self):
-        return signed(self.take("+", "-"), self.power())
-
     def power(self):
         node = self.atom()
         while True:
-            if self.take("^"):
-                node = self.raised(node)
+            following = "".join(self.tokens[self.at + 1 : self.at + 3])
+            if self.next == "^" and re.fullmatch(r'"(?:st|nd|rd|th).*|\{"(?:st|nd|rd|th)', following):
+                self.at += 4 if following[0] == "{" else 2  # 7^{th}
+            elif node[0] == "var" and (self.next == "'" or self.next == "^" and following[:1] == "'"):
+                self.at += 1 if self.next == "'" else 2
+                node = ("var", node[1] + "'")
+            elif node[0] == "var" and self.take("_"):
+                node = ("var", f"{node[1]}_{self.raw_group() if self.next == '{' else self.take() or ''}")
+            elif self.take("^"):
+                node = ("pow", node, self.exponent())
             elif self.take("!"):
                 node = ("fn", "factorial", node)
             elif self.take("°"):
-                node = ("div", times(node, ("const", "pi")), ("num", Fraction(180), 0)) if self.trig else node
+                node = joined("mul", node, ("const", "degree")) if self.trig else node
                 self.words.append("°")
-            elif self.next in ("_", "'") and node[0] == "var":
-                mark = self.take()
-                below = "" if mark == "'" else self.raw_group() if self.next == "{" else self.take() or ""
-                node = ("var", node[1] + mark + below)
             else:
                 return node
 
-    def raised(self, base):
-        if self.tokens[self.at + (self.next == "{")] in ('"st', '"nd', '"rd', '"th'):  # 7^{th}
-            self.at += 3 if self.next == "{" else 1
-            return base
-        if self.take("'"):
-            return ("var", base[1] + "'") if base[0] == "var" else base
-        return ("pow", base, self.exponent())
-
     def exponent(self):
-        sign = self.take("+", "-")
-        return signed(sign, self.group() if self.next == "{" else self.power())
+        return signed(self.take("+", "-"), self.group() if self.next == "{" else self.power())
 
     def group(self, digit=False):
         """A group in braces or one thing; of \\frac and \\binom also one digit of a number: \\frac12."""
@@ -1320,21 +1309,17 @@ class Parser:
         self.depth += 1
         if self.depth > DEPTH:
             raise TooComplex
-        token = self.take()
-        if token is None:
-            raise Unreadable("the end")
+        token = self.need(*[self.next] * (self.next != ""))
         if token[0] in "0123456789" or token[0] == "." and token.strip("."):
             exponent = token.lower().partition("e")[2]
             if exponent and abs(int(exponent)) > BITS // 4:
                 raise TooComplex
             node = ("num", Fraction(token), 0 if exponent else len(token.partition(".")[2]))
-        elif token in ("(", "["):
+        elif token in ("(", "[", "{", "\\{"):
             node = self.bracket(token)
-        elif token in ("{", "\\{"):
-            node = self.braces(token)
         elif token == "|":
             self.bars += 1
-            node = ("fn", "abs", self.sum())
+            node = ("fn", "abs", self.expression())
             self.bars -= 1
             self.need("|")
         elif token[0] == "\\" and len(token) > 1:
@@ -1348,69 +1333,58 @@ class Parser:
 
     def letter(self, token):
         """A constant, a variable, or a function with its arguments as a name: f(x), P(X = 1) before "="."""
-        depth = end = 0
-        for n in range(self.at, len(self.tokens)) if self.next == "(" else ():
-            depth += (self.tokens[n] == "(") - (self.tokens[n] == ")")
-            if not depth:
-                end = n
-                break
-        if token in "ie":
-            return ("const", token)
-        if not end or token not in "fghFGH" and (self.tokens[end + 1] != "=" or token.islower() and token not in "pqyuvrs"):
-            return ("var", token)
-        name, self.at = token + "".join(self.tokens[self.at : end + 1]), end + 1
+        depth, end = 0, self.at
+        while self.next == "(" and end < len(self.tokens) and (depth or end == self.at):
+            depth += (self.tokens[end] == "(") - (self.tokens[end] == ")")
+            end += 1
+        before_equals = self.tokens[min(end, len(self.tokens) - 1)] == "=" and (token.isupper() or token in "pqyuvrs")
+        if end == self.at or depth or token not in "fghFGH" and not before_equals:
+            return ("const" if token in "ie" else "var", token)
+        name, self.at = token + "".join(self.tokens[self.at : end]), end
         return ("var", name)
 
-    def inside(self, *closing, bars=0):
-        """(items, the bracket that closes them); bars: in {x | ...} a bar is no absolute value."""
-        outside, self.bars = self.bars, bars
-        items = self.items()
-        self.bars = outside
-        self.need(*closing)
-        return items, self.tokens[self.at - 1]
-
     def bracket(self, opening):
-        items, closing = self.inside(")", "]")
-        if opening == "[" and all(item[:2] == ("seq", "[]") for item in items):
-            return ("mat", [item[2] for item in items])
-        if len(items) > 1:
-            return ("seq", opening + closing, items)
-        if opening + closing not in ("()", "[]"):
-            raise Unreadable("brackets that do not match")
-        return items[0]
-
-    def braces(self, opening):
-        closing = "}" if opening == "{" else "\\}"
-        if self.take(closing):
+        braces = {"{": "}", "\\{": "\\}"}.get(opening)
+        if braces and self.take(braces):
             return ("empty",)
         rest = set(self.tokens[self.at :])
-        items, end = self.inside(closing, "|", ":", bars=int(bool({"|", ":"} & rest and RELATIONS & rest)))
-        if end != closing:
-            return described(items, self.inside(closing)[0])
-        return items[0] if len(items) == 1 and opening == "{" else ("set", items)
+        items = self.items(bars=int(bool(braces and {"|", ":"} & rest and RELATIONS & rest)))
+        closing = self.need(braces, "|", ":") if braces else self.need(")", "]")
+        if braces and closing != braces:
+            items = described(items, self.items())
+            self.need(braces)
+            return items
+        if opening == "[" and all(item[:2] == ("seq", "[]") for item in items):
+            return ("mat", [item[2] for item in items])
+        if opening == "\\{" or opening == "{" and len(items) > 1:
+            return ("set", items)
+        if len(items) > 1:
+            return ("seq", opening + closing, items)
+        if opening + closing not in ("()", "[]", "{}"):
+            raise Unreadable("brackets that do not match")
+        return items[0]
 
     def command(self, name):
         if name in CONSTANTS:
             return CONSTANTS[name]
-        if name == "frac":
-            return ("div", self.group(True), self.group(True))
-        if name == "binom":
-            return ("fn", "binom", self.group(True), self.group(True))
-        if name in ("sqrt", "cbrt"):
-            degree = ("num", Fraction(2 if name == "sqrt" else 3), 0)
-            if self.take("["):
-                degree = self.sum()
-                self.need("]")
-            return ("pow", self.group(), ("div", ONE, degree))
-        if name in ("lfloor", "lceil"):
-            inner = self.sum()
-            self.need("\\rfloor", "\\rceil")
-            return ("fn", name[1:], inner)
         if name == "begin":
             return self.environment()
         if name in FUNCTIONS:
             return self.function(name)
-        if name in ("overline", "angle", "triangle", "hat", "bar", "tilde", "widehat"):
+        if name in ("frac", "binom"):
+            arguments = self.group(True), self.group(True)
+            return ("div", *arguments) if name == "frac" else ("fn", name, *arguments)
+        if name in ("sqrt", "cbrt"):
+            degree = ("num", Fraction(2 if name == "sqrt" else 3), 0)
+            if self.take("["):
+                degree = self.expression()
+                self.need("]")
+            return ("pow", self.group(), ("div", ONE, degree))
+        if name in ("lfloor", "lceil"):
+            inner = self.expression()
+            self.need("\\rfloor", "\\rceil")
+            return ("fn", name[1:], inner)
+        if name in ("overline", "angle", "triangle", "hat", "bar", "tilde"):
             start, _ = self.at, self.group()
             while name in ("angle", "triangle") and self.next.isalpha():
                 self.take()
@@ -1422,7 +1396,14 @@ class Parser:
         base = self.group() if self.take("_") else None
         exponent = signed(self.take("-"), self.group()) if self.take("^") else None
         self.trig += name in TRIGONOMETRIC
-        arguments = self.arguments()
+        opening = self.take("(", "\\{")
+        if opening:
+            arguments = self.items()
+            self.need(")" if opening == "(" else "\\}")
+        else:
+            arguments = [signed(self.take("-"), self.power())]
+            while self.next not in NO_ARGUMENT and self.next[0] not in '"0123456789':
+                arguments = [("mul", *arguments, self.power())]
         self.trig -= name in TRIGONOMETRIC
         if exponent == ("num", Fraction(-1), 0) and name in TRIGONOMETRIC:
             return ("fn", "arc" + name, *arguments)
@@ -1430,15 +1411,6 @@ class Parser:
         if name == "log" and base:
             node = ("div", ("fn", "ln", *arguments), ("fn", "ln", base))
         return ("pow", node, exponent) if exponent else node
-
-    def arguments(self):
-        opening = self.take("(", "\\{")
-        if opening:
-            return self.inside(")" if opening == "(" else "\\}")[0]
-        node, others = signed(self.take("-"), self.power()), NO_FACTOR | {"(", "[", "|"} | {"\\" + name for name in FUNCTIONS}
-        while self.next not in others and self.next[0] not in '"0123456789':
-            node = ("mul", node, self.power())
-        return [node]
 
     def raw_group(self):
         self.need("{")
@@ -1482,20 +1454,20 @@ def described(items, conditions):
 
 
 def signed(sign, node):
-    if sign == "-" and node[0] == "mat":
-        return times(("num", Fraction(-1), 0), node)
     if sign == "-" and node[0] == "num":
         return ("num", -node[1], node[2])
-    return ("neg", node) if sign == "-" else node
+    return node if sign != "-" else ("neg", node) if node[0] != "mat" else joined("mul", ("num", Fraction(-1), 0), node)
 
 
-def times(a, b):
+def joined(name, a, b):
+    if name == "ratio":
+        return ("ratio", [*(a[1] if a[0] == "ratio" else [a]), b])
+    if name in ("union", "cap", "minus") or not {a[0], b[0]} & (CONTAINERS | {"mat"}):
+        return ("fn", "binom", a, b) if name == "binom" else (name, a, b)
     for one, other in ((a, b), (b, a)):
-        if one[0] == "mat" and other[0] not in CONTAINERS:
+        if name == "mul" and one[0] == "mat" and other[0] not in CONTAINERS:
             return ("mat", [[("mul", other, cell) for cell in row] for row in one[1]])
-    if a[0] in CONTAINERS or b[0] in CONTAINERS:
-        raise Unreadable("a product of things that are not numbers")
-    return ("mul", a, b)
+    raise Unreadable("calculation with things that are not numbers")
 
 
 def children(node):
@@ -1567,7 +1539,8 @@ def settled_equation(ops, sides, label):
         return settle(("rel", ops[:cut], sides[: cut + 1], label) if cut else sides[0])
     first, last = sides[0], sides[-1]
     if last[0] in CONTAINERS or first[0] == "seq" or "∈" in ops:
-        if first[0] == "seq" and (last[0] != "seq" or len(first[2]) != len(last[2])) and last[0] not in ("set", "list"):
+        point = last[0] in ("set", "list") or last[0] == "seq" and first[0] == "seq" and len(first[2]) == len(last[2])
+        if first[0] == "seq" and not point:
             raise Unreadable("a point that is no point")
         return ("equation", label, settle(last), [], False)
     if is_label(last) and not is_label(first):
@@ -1587,12 +1560,16 @@ def settled_inequality(ops, sides, label):
     if None in solved or len({name for name, _ in solved}) > 1:
         gaps = [[op, *proportions(("add", b, ("neg", a)), positive=op != "!=")] for op, a, b in links]
         return ("equation", None, None, [sorted(gaps, key=str)], False)
-    return ("equation", solved[0][0], ("reals", *reduce(partial(combined, operator.and_), [numbers for _, numbers in solved])), [], False)
+    numbers = reduce(partial(combined, operator.and_), [numbers for _, numbers in solved])
+    return ("equation", solved[0][0], ("reals", *numbers), [], False)
 
 
 def is_label(node):
-    """x, f(x), AB, |v|, sin x: names for an answer, not equations to be solved."""
-    return node[0] == "var" or node[0] == "fn" and node[1] in ("abs", *TRIGONOMETRIC) and is_label(node[2])
+    """x, f(x), AB^2, |v|, sin x, floor(10x): names for an answer, not equations to be solved."""
+    if node[0] == "pow":
+        return node[1][0] == "var" and node[1][1].isupper() and len(node[1][1]) > 1
+    function = node[1] if node[0] == "fn" else ""
+    return node[0] == "var" or function in ("floor", "ceil") or function in ("abs", *TRIGONOMETRIC) and is_label(node[2])
 
 
 # A set of real numbers is (ends, members): its ends in order, and whether it holds what lies before, at and after each.
@@ -1665,10 +1642,10 @@ def agree(a, b):
     """Equal up to the rounding of floating point; a decimal of many digits is not the endless number it is near."""
     if isinstance(a, list) or isinstance(b, list):
         return type(a) is type(b) and len(a) == len(b) and all(map(agree, a, b))
-    if a == b or not isinstance(a, NUMBERS) or not isinstance(b, NUMBERS) or isinstance(a, Fraction) and isinstance(b, Fraction):
+    exact = [value for value in (a, b) if isinstance(value, Fraction)]
+    if a == b or len(exact) == 2 or not isinstance(a, NUMBERS) or not isinstance(b, NUMBERS):
         return a == b
-    exact = next((value for value in (a, b) if isinstance(value, Fraction)), None)
-    if exact is not None and (exact.denominator > 10**6 or abs(exact) > 10**9):
+    if exact and (exact[0].denominator > 10**6 or abs(exact[0]) > 10**9):
         return False
     return abs(a - b) <= 1e-11 * abs(a) < math.inf
 
@@ -1742,10 +1719,20 @@ def evaluate(node, k):
     if name not in OPERATIONS:
         raise Unreadable(f"no value: {name}")
     values = [evaluate(part, k) for part in children(node)]
+    if name in OF_INTEGERS:
+        if not all(isinstance(n, Fraction) and n.denominator == 1 and abs(n) <= 1500 for n in values):
+            raise TooComplex
+        spend(100)
+        values = map(int, values)
+    elif name in OF_FLOATS:
+        values = [complex(x) for x in values]
+        if abs(values[0]) > 10**6 and name not in ("ln", "log", "lg"):
+            raise TooComplex
     try:
         value = OPERATIONS[name](*values)
     except (ValueError, TypeError):  # ln 0, floor of a complex number
         raise TooComplex from None
+    value = Fraction(value) if isinstance(value, int) else value
     if isinstance(value, Fraction):
         bits = value.numerator.bit_length() + value.denominator.bit_length()
         spend(bits * bits // 10**6)
@@ -1769,39 +1756,20 @@ def power(a, b):
     return complex(a) ** complex(b)
 
 
-def of_integers(function):
-    def value(*arguments):
-        if not all(isinstance(n, Fraction) and n.denominator == 1 and abs(n) <= 1500 for n in arguments):
-            raise TooComplex
-        spend(100)
-        return Fraction(function(*map(int, arguments)))
-
-    return value
-
-
-def of_float(function):
-    def value(x):
-        if abs(x) > 10**6 and function not in (cmath.log, cmath.log10):
-            raise TooComplex
-        return function(complex(x))
-
-    return value
-
-
 NUMBERS = (Fraction, complex, float, int)
 INFINITY = ("const", "inf")
-CONSTANT_VALUES = {"pi": complex(math.pi), "e": complex(math.e), "i": 1j}
-OPERATIONS = {
+CONSTANT_VALUES = {"pi": complex(math.pi), "e": complex(math.e), "i": 1j, "degree": complex(math.pi / 180)}
+OF_INTEGERS = {"factorial": math.factorial, "binom": math.comb, "gcd": math.gcd, "lcm": math.lcm}
+OF_FLOATS = {name: getattr(cmath, name) for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh", "exp")} | {
+    "ln": cmath.log, "log": cmath.log10, "lg": cmath.log10, "arcsin": cmath.asin, "arccos": cmath.acos, "arctan": cmath.atan,
+    "cot": lambda x: 1 / cmath.tan(x), "sec": lambda x: 1 / cmath.cos(x), "csc": lambda x: 1 / cmath.sin(x),
+    "arccot": lambda x: cmath.atan(1 / x),
+}  # fmt: skip
+OPERATIONS = OF_INTEGERS | OF_FLOATS | {
     "add": operator.add, "mul": operator.mul, "div": operator.truediv, "neg": operator.neg, "pow": power, "abs": abs,
-    "pct": lambda x: x / 100, "max": lambda *x: max(x, key=lambda v: v.real), "min": lambda *x: min(x, key=lambda v: v.real),
-    "floor": lambda x: Fraction(math.floor(x.real)), "ceil": lambda x: Fraction(math.ceil(x.real)),
-    "ln": of_float(cmath.log), "log": of_float(cmath.log10), "lg": of_float(cmath.log10), "exp": of_float(cmath.exp),
-    "cot": of_float(lambda x: 1 / cmath.tan(x)), "sec": of_float(lambda x: 1 / cmath.cos(x)),
-    "csc": of_float(lambda x: 1 / cmath.sin(x)), "arccot": of_float(lambda x: cmath.atan(1 / x)),
-    "factorial": of_integers(math.factorial), "binom": of_integers(math.comb), "gcd": of_integers(math.gcd),
-    "lcm": of_integers(math.lcm),
-} | {name: of_float(getattr(cmath, name)) for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")}  # fmt: skip
-OPERATIONS |= {"arc" + name: of_float(getattr(cmath, "a" + name)) for name in ("sin", "cos", "tan")}
+    "pct": lambda x: x / 100, "max": partial(max, key=lambda x: x.real), "min": partial(min, key=lambda x: x.real),
+    "floor": lambda x: math.floor(x.real), "ceil": lambda x: math.ceil(x.real),
+}  # fmt: skip
 
 
 if __name__ == "__main__":
