@@ -6,42 +6,81 @@
 
     from sandbox_exec import run_tests, Pool
     run_tests("def f(x): return x * x", "assert f(3) == 9").passed                               # True
-    with Pool() as pool:                               # one warm fork server a core
+    with Pool() as pool:                               # one warm fork server a core; may be used from several threads
         for key, result in pool.imap_unordered([("a", {"code": ..., "tests": ...}), ...]):       # as they finish
             print(key, result.passed, result.reason)
 
 A job is the keyword arguments of `run_tests`:
 
     code         the program to judge, text (None or blank: verdict `no code`)
-    tests        text of the tests (asserts, pytest's functions, unittest's classes), or {"inputs": [...],
-                 "outputs": [...]}: lines must be equal up to trailing blanks, and the exit status 0
+    tests        text of the tests (asserts, pytest's functions, unittest's classes), or {"inputs": [...], "outputs":
+                 [...]}: what is printed must be equal line by line, up to trailing blanks and to how a number is
+                 written, and the exit status 0; with "fn_name" also: that function is called with the inputs (JSON)
     style        "check": the tests define check(candidate), called once with the entry point; "auto": if they do
     entry_point  name of the function under test; needed by "check", useful elsewhere
     prelude      trusted code of the problem statement, run in front of the program and, for its helpers, of the tests
+    beside       True: tests that must reach into the program (patch its imports) decide beside it, see below
     cpu_s        seconds of processor time, default 10, of the program with its children: the limit that decides
     wall_s       seconds of real time, default 10 * cpu_s, but only 2 * cpu_s asleep; a run that only waited for a
                  busy processor is repeated once, alone
     memory_mb    for each process; the whole tree may hold 1.5 times as much
 
 `result.reason` is `passed`, `failed: <which assert or exception>`, `timeout`, `memory`, `killed`, `no code`, `syntax`,
-or `error: <what the sandbox could not do>`; `passed` is True, False, or (error) None.
+`not judged: passes only beside its tests`, or `error: <what the sandbox could not do>`; `passed` is True, False or,
+for the last two, None.
 
-How: parent -> fork server F (clean, single-threaded) -> judge J (runs the tests) and, for each job, a fork S (runs the
-program). S holds no test, no expected value, and no descriptor but a socket to J on which plain data crosses by value
-and everything else as an opaque handle. Printed text, exit codes and early exits never count. Around both stand as many
-layers as the machine allows (LAYERS); `pool.banner` says which; `Pool(require="namespaces")` refuses to work with less.
+The rule. A pass is believed only from a judge that the program cannot touch, a failure only from a run in which
+everything can cross. So the tests run in the judge and the program in a process of its own. If the tests pass there,
+`passed`. If they fail and only plain data crossed (and the tests touch nothing of the process they run in), `failed`.
+Else the program runs once more with its tests beside it in one process, where it could forge a pass but nothing is in
+the way of an honest one: fails there too, `failed`; passes there, `not judged`. With `beside` that pass counts, as
+`passed: beside its tests`: worth what a program is worth that nobody asked to cheat.
 
-Not covered: bugs of the kernel, side channels, reading /usr and the Python installation, a class that lies about
-equality between its own instances or whose instances change their items from one look to the next, tests that patch
-what the program imports. Sockets are always refused.
+                          caller    threads, secrets, expected outputs of stdio jobs; forks nothing
+      control socket, stdin |       one G and one F for each worker
+                            G       guard: does nothing but wait; when F or the caller dies it kills all that is left
+                            F       fork server: single-threaded, in namespaces; never reads a program, test or verdict
+                    ________|________
+                   J                 S      one S a job, confined before it gets the program: no descriptor but one
+     judge, confined as S is,        |      end of a socket to J. Holds no test and no expected value. (In a stdio job:
+     for up to 500 jobs; holds the  program files as 0, 1, 2 and no J. Beside: S has the tests and answers the caller.)
+     tests, tells its verdict to     |
+     the caller on a job's socket    |
+                   J ------- S ------'
+
+    J <-> S, a JSON list on a line, either way:
+      message = ["ask", verb, [value...], how]           verb: call get set delete op read next await freeze thaw seed io
+              | ["ok" | "raise", value, [[n, [value...]]...], [event...]]           n: the n-th container of the ask
+              | ["ready", [[name, is class]...]] | ["syntax" | "raised", text, ...]   S's first, once it has the program
+      value   = null | true | false | number | text | ["int", hex] | ["bytes", hex]
+              | [kind, extra, value...]                  container, or object of a class of the prelude, copied over
+              | ["same", n] | ["lib", module, name] | ["made", lib, args, state, items]       by pickle's own rules
+              | ["mine", n] | ["mine", n, description...] | ["yours", n, value...]            a handle, counted from 0
+      event   = ["out" | "err", text] | ["warn", class, text] | ["log", logger, level, text]
+
+Rules of J: what S names is looked up in tables of data types, never imported. A handle is never equal to plain data.
+What a function returned as a handle is read once, into a list or dict that serves len, in, [], for, items; operators
+work on instances of classes that the tests name (with a capital). S may call what the tests gave it, and read public
+attributes of objects of the tests' classes. A malformed message is the program's failure. A pass needs an assert that
+ran and an answer of the program.
+
+Layers: as many as the machine has stand around S and J; `pool.banner` says which. A Pool starts only where the verdict
+is sound: where the program cannot write what the judge or the caller reads later (a private root, Landlock, or another
+user), unless the caller writes `unsafe=True`. `Pool(require="namespaces")` refuses to work with less.
+
+Not covered: bugs of the kernel, side channels, reading /usr and the Python installation, a class that the tests name
+and that lies about its own instances, files that tests leave in the folder both share. Sockets are always refused.
 """
-# ruff: noqa: SIM905
+import abc
+import array
 import ast
+import asyncio
 import atexit
 import builtins
 import collections
 import contextlib
 import ctypes
+import enum
 import errno
 import fcntl
 import functools
@@ -50,17 +89,20 @@ import importlib
 import importlib.util
 import inspect
 import io
+import itertools
 import json
 import linecache
+import logging
 import marshal
 import os
+import pickle
 import random
 import re
 import resource
 import select
-import shutil
 import signal
 import socket
+import stat
 import struct
 import subprocess
 import sys
@@ -70,13 +112,16 @@ import time
 import traceback
 import types
 import typing
+import warnings
+from decimal import Decimal
 
-LAYERS = ("rlimits", "subreaper", "namespaces", "landlock", "seccomp")
+LAYERS = ("rlimits", "namespaces", "landlock", "seccomp")
 LEVELS = {"rlimits": (), "seccomp": ("network", "signals"), "landlock": ("network", "signals", "files"),
           "namespaces": ("network", "signals", "files", "namespaces")}
 CPU_S, MEMORY_MB, TREE_FACTOR = 10, 1024, 1.5
-FILE_MB, SCRATCH_MB, OPEN_FILES, PROCESSES, STACK_MB = 64, 256, 256, 64, 64
+FILE_MB, SCRATCH_MB, SCRATCH_FILES, OPEN_FILES, PROCESSES, STACK_MB = 64, 256, 20000, 256, 64, 64
 JUDGE_MEMORY_MB, JUDGE_JOBS, FRAME_LIMIT = 2048, 500, 64 << 20
+BESIDE_ONLY = "not judged: passes only beside its tests"
 
 
 class Result(typing.NamedTuple):
@@ -93,38 +138,39 @@ class Result(typing.NamedTuple):
 
     @property
     def passed(self):
-        return None if self.verdict == "error" else self.verdict == "passed"
+        return None if self.verdict in ("error", "not judged") else self.verdict == "passed"
 
 
 # ------------------------------------------------------------------------------------------------- the caller's process
 
 def run_tests(code, tests, **job):
     """Judge one program in a server that stays warm until the interpreter ends; `job` as in the module's docstring."""
-    pool, lock = shared_pool(os.getpid())
-    with lock:
-        return next(pool.imap_unordered([(None, dict(job, code=code, tests=tests))]))[1]
+    return next(shared_pool(os.getpid()).imap_unordered([(None, dict(job, code=code, tests=tests))]))[1]
 
 
 @functools.cache
 def shared_pool(_pid):
-    return Pool(1), threading.Lock()
+    return Pool(1)
 
 
 class Pool(contextlib.AbstractContextManager):
     """`workers` fork servers (default: one a core); `require` is a key of LEVELS; `disable` names layers not to use."""
 
-    def __init__(self, workers=None, *, require="rlimits", disable=()):
-        self.servers, disabled = [], set(disable)
-        unknown = disabled - {*LAYERS, "pytest"}
+    def __init__(self, workers=None, *, require="rlimits", disable=(), unsafe=False):
+        self.servers, self.holders, self.freed = [], {}, threading.Condition()
+        unknown, disabled = set(disable) - {*LAYERS, "pytest", "subreaper"}, set(disable)
         if unknown or require not in LEVELS:
             raise ValueError(f"unknown: {unknown or require!r}; layers are {LAYERS}, levels {tuple(LEVELS)}")
         try:
             for _ in range(workers or os.cpu_count() or 1):
                 self.servers.append(Server(disabled))
-            self.banner = self.servers[0].banner
-            missing = [name for name in LEVELS[require] if name not in self.servers[0].protected]
+            self.banner, protected = self.servers[0].banner, self.servers[0].protected
+            missing = [name for name in LEVELS[require] if name not in protected]
             if missing:
                 raise RuntimeError(f"{require!r} needs {', '.join(missing)}, which this machine lacks; {self.banner}")
+            if "verdict" not in protected and not unsafe:
+                raise RuntimeError("a program could write what its judge reads later, so verdicts would not be sound; "
+                                   f"unsafe=True runs all the same; {self.banner}")
         except BaseException:
             self.close()
             raise
@@ -140,32 +186,55 @@ class Pool(contextlib.AbstractContextManager):
         jobs, ready, starved, running = iter(jobs), [], [], {}
         try:
             while True:
-                while len(running) < len(self.servers):
+                while server := self.take(wait=not running):
                     if not ready and (job := next(jobs, None)):
                         ready.append((job[0], judge(**job[1]), None))
                     elif not ready and starved and not running:
-                        ready.append((*starved.pop(), None))
-                    elif not ready:
+                        ready.append(starved.pop())
+                    if not ready:
+                        self.give(server)
                         break
                     key, steps, status = ready.pop()
                     try:
-                        run = steps.send(status)
+                        job_run = steps.send(status)
                     except StopIteration as end:
+                        self.give(server)
                         yield key, end.value._replace(layers=self.banner)
-                        continue
-                    if run:
-                        server = next(server for server in self.servers if server not in running)
-                        server.begin(*run)
-                        running[server] = key, steps
                     else:
-                        starved.append((key, steps))
+                        if job_run:
+                            running[server] = key, steps
+                            server.begin(*job_run)
+                        else:
+                            starved.append((key, steps, None))
+                            self.give(server)
                 if not running:
                     return
                 for server in answering(running):
-                    ready.append((*running.pop(server), server.collect()))
+                    key, steps = running[server]
+                    ready.append((key, steps, server.collect()))
+                    del running[server]
+                    self.give(server)
         finally:
             for server in running:                  # the caller stopped early
                 server.restart()
+                self.give(server)
+
+    def take(self, wait):
+        """A server that is at work for nobody."""
+        me = threading.get_ident()
+        with self.freed:
+            while not (idle := [server for server in self.servers if server not in self.holders]) and wait:
+                if not self.servers or set(self.holders.values()) == {me}:
+                    raise RuntimeError("this Pool is closed, or all of it is at work for another loop of this thread")
+                self.freed.wait()
+            if idle:
+                self.holders[idle[0]] = me
+        return idle[0] if idle else None
+
+    def give(self, server):
+        with self.freed:
+            del self.holders[server]
+            self.freed.notify()
 
 
 def answering(servers):
@@ -178,43 +247,76 @@ def answering(servers):
     return [server for server in servers if server.socket.fileno() in ready or time.monotonic() > server.deadline]
 
 
-def judge(code, tests, style="auto", entry_point=None, prelude="", cpu_s=CPU_S, wall_s=None, memory_mb=MEMORY_MB):
+def judge(code, tests, style="auto", entry_point=None, prelude="", beside=False, cpu_s=CPU_S, wall_s=None,
+          memory_mb=MEMORY_MB):
     """A generator of one job's Result: yields (header, files) for each run by a server, is sent the status; yields None
     when it should only go on once no other job runs."""
-    is_stdio, spent = isinstance(tests, dict), collections.Counter()
-    cases = [["\n".join(map(str, text)) if isinstance(text, list) else text for text in tests.get(name) or ()]
-             for name in ("inputs", "outputs")] if is_stdio else [[], []]
+    spent, is_stdio = collections.Counter(), isinstance(tests, dict)
     if not (code or "").strip():
         return Result("no code")
+    cases = [list(tests.get(name) or ()) for name in ("inputs", "outputs")] if is_stdio else [[], []]
     if not isinstance(tests, (str, dict)) or is_stdio and not cases[0] or len(cases[0]) != len(cases[1]):
         return Result("error: tests must be text or {'inputs': [...], 'outputs': [...]} of equal length")
+    if is_stdio and tests.get("fn_name"):
+        tests, style, is_stdio = calls_of(tests["fn_name"], *cases), "auto", False
     if style == "check" and not entry_point:
         return Result("error: tests of the style check need an entry_point")
-    header = {"stdio": is_stdio, "cpu": cpu_s, "wall": wall_s or 10 * cpu_s, "asleep": wall_s or 2 * cpu_s,
-              "memory_mb": memory_mb, "preload": ["numpy"] if "numpy" in code or "numpy" in str(tests) else []}
-    examination = {"tests": tests, "style": style, "entry_point": entry_point, "prelude": prelude or ""}
+    header = {"cpu": cpu_s, "wall": wall_s or 10 * cpu_s, "asleep": wall_s or 2 * cpu_s, "memory_mb": memory_mb,
+              "preload": ["numpy"] if "numpy" in code or "numpy" in str(tests) else []}
+    job = {"code": code, "tests": tests, "style": style, "entry_point": entry_point, "prelude": prelude or ""}
     reason, detail = (yield from judge_stdio(code, cases, header, spent)) if is_stdio else (
-        yield from judge_tests([prelude or "", code, entry_point], examination, header, spent))
+        yield from judge_tests(job, header, bool(beside), spent))
     return Result(reason, detail, round(spent["cpu"], 3), round(spent["wall"], 3), round(spent["rss"] / 2**20, 1))
 
 
-def judge_tests(program, examination, header, spent):
-    status, (_, _, answer) = yield from run(header, [as_bytes(program), as_bytes(examination), b""], spent)
-    ended = why_ended(status, header)
-    if status["died"] or status["limit"]:
-        return ended
-    reason, detail = json.loads(answer)
-    if reason != "gone":
+def judge_tests(job, header, beside, spent):
+    """Apart first; where that fails and does not show that the program is wrong, beside."""
+    reason, detail, is_certain = yield from run_apart(job, header, spent)
+    if reason == "passed" or is_certain:
         return reason, detail
-    how = "its connection" if status["exit"] is None else f"(exit status {status['exit']}) before it answered"
-    return ended or (f"failed: the program ended {how}", "")
+    status, answer = yield from run({**header, "mode": "beside"}, [as_bytes(job)], spent)
+    second = why_ended(status, header)
+    if status["died"]:
+        return second
+    with contextlib.suppress(ValueError, TypeError):            # this one may say what it likes, and escapes nothing
+        word, told = json.loads(answer)
+        second = second or (str(word)[:500], str(told)[:1000])
+    word, told = second or ("failed: the program ended beside its tests", "")
+    if word == "passed":
+        return ("passed: beside its tests" if beside else BESIDE_ONLY), f"apart from them: {reason}"
+    return (word if re.match("failed: |timeout$|memory$|killed$|syntax$", word) else f"failed: {word}"), told
+
+
+def run_apart(job, header, spent):
+    """(reason, detail, whether it is certain)"""
+    status, answer = yield from run({**header, "mode": "apart"}, [as_bytes(job)], spent)
+    ended = why_ended(status, header)
+    if status["died"] == JUDGE_DIED:                # twice: it is the program's doing
+        return *ended, False
+    if status["died"] or status["limit"]:
+        return *ended, bool(status["died"]) or not status["opaque"]
+    reason, detail, is_certain = json.loads(answer)
+    if reason == "gone":
+        how = "its connection" if status["exit"] is None else f"(exit status {status['exit']}) before it answered"
+        reason, detail = ended or (f"failed: the program ended {how}", "")
+    return reason, detail, is_certain
+
+
+def calls_of(name, inputs, outputs):
+    """LiveCodeBench's functional problems as tests: arguments as JSON, one a line; a method of Solution or a function."""
+    given = [[json.loads(line) for line in text.split("\n") if line.strip()] if isinstance(text, str) else text
+             for text in inputs]
+    wanted = [json.loads(text) if isinstance(text, str) else text for text in outputs]
+    return (f"import solution\ncalled = getattr(solution, 'Solution', None)\n"
+            f"called = getattr(called() if called else solution, {name!r})\nfor given, wanted in zip({given!r}, {wanted!r}):\n"
+            "    got = called(*given)\n    assert (list(got) if isinstance(got, tuple) else got) == wanted\n")
 
 
 def judge_stdio(code, cases, header, spent):
-    for n, (given, wanted) in enumerate(zip(*cases), 1):
+    for n, (given, wanted) in enumerate(zip(*[[joined(text) for text in texts] for texts in cases]), 1):
         where = f"input {n} of {len(cases[0])}"
-        contents = [as_bytes(["", code, None]), encode(given), b"", b""]
-        status, (_, _, printed, errors) = yield from run(header, contents, spent)
+        contents = [encode(given), b"", b"", as_bytes(["", code, None])]
+        status, (_, printed, errors, _) = yield from run({**header, "mode": "stdio"}, contents, spent)
         last = errors[-2000:].decode("utf-8", "replace").strip().rpartition("\n")[2]
         if ended := why_ended(status, header):
             return ended
@@ -222,35 +324,54 @@ def judge_stdio(code, cases, header, spent):
             word = {"MemoryError": "memory", "SyntaxError": "syntax"}.get(last.partition(":")[0])
             return word or f"failed: {where}: exit status {status['exit']} {last[:200]}".strip(), last[:1000]
         is_flood = len(printed) > 10 * len(encode(wanted)) + 2**20         # too much to take apart
-        if is_flood or lines(printed.decode("utf-8", "replace")) != lines(wanted):
+        if is_flood or not same_lines(lines(printed.decode("utf-8", "replace")), lines(wanted)):
             return f"failed: {where}: wrong output", repr(printed[:200])
     return "passed", ""
+
+
+def joined(text):
+    return "\n".join(map(str, text)) if isinstance(text, list) else str(text)
 
 
 def lines(text):
     return [line.rstrip() for line in text.rstrip().splitlines()]
 
 
+NUMBER = re.compile(r"[+-]?(\d{1,5000}(\.\d{0,5000})?|\.\d{1,5000})([eE][+-]?\d{1,4})?", re.ASCII)
+
+
+def same_lines(printed, wanted):
+    """Equal; or lines of numbers, one of which is no integer, that are equal as numbers: 0.50 is .5, and 2.0 is 2."""
+    def is_same(ours, theirs):
+        pairs = list(itertools.zip_longest(ours.split(), theirs.split(), fillvalue=""))
+        return ours == theirs or bool(re.search("[.eE]", ours + theirs)) and all(
+            NUMBER.fullmatch(a) and NUMBER.fullmatch(b) and Decimal(a) == Decimal(b) for a, b in pairs)
+    return len(printed) == len(wanted) and all(map(is_same, printed, wanted))
+
+
 def run(header, contents, spent):
-    """(status, what the files hold then) of one run; of a second if something of ours died, or it got no processor."""
+    """(status, the verdict or what the files hold then) of one run; of a second if something of ours died, or it got no
+    processor. A verdict crosses on a socket, which nobody can open: not F, nor a program through /proc."""
     for attempt in (1, 2):
-        files = [memory_file(data) for data in contents]
-        try:
-            status = yield header, files
-            contents_now = [read_file(file) for file in files]
-        finally:
-            for file in files:
-                file.close()
+        with contextlib.ExitStack() as closing:
+            files = [closing.enter_context(memory_file(data)) for data in contents]
+            ours, theirs = map(closing.enter_context, socket.socketpair())
+            status = yield header, files + [theirs] * (header["mode"] != "stdio")
+            ours.setblocking(False)
+            with contextlib.suppress(OSError):
+                answer = b"" if header["mode"] != "stdio" else [read_file(file) for file in files]
+                answer = answer or ours.recv(1 << 16)
         if attempt == 2 or not (status["died"] or status["starved"]):
             spent.update(cpu=status["cpu"], wall=status["wall"])
             spent["rss"] = max(spent["rss"], status["rss"])
-            return status, contents_now
+            return status, answer
         if status["starved"]:
             yield None
 
 
 def new_status(died=None):
-    return {"died": died, "limit": None, "signal": 0, "exit": None, "cpu": 0.0, "wall": 0.0, "rss": 0, "starved": False}
+    return {"died": died, "limit": None, "signal": 0, "exit": None, "cpu": 0.0, "wall": 0.0, "rss": 0, "starved": False,
+            "opaque": False}
 
 
 def why_ended(status, header):
@@ -269,8 +390,11 @@ def why_ended(status, header):
     return None
 
 
+JUDGE_DIED, SERVER_DIED = "error: the judge died", "error: the server of this job died or hung"
+
+
 class Server:
-    """The caller's end of one fork server."""
+    """The caller's end of one guard and fork server."""
 
     def __init__(self, disabled):
         self.disabled = disabled
@@ -283,11 +407,11 @@ class Server:
             with theirs, memory_file(this_file_compiled()) as code:
                 fds = theirs.fileno(), code.fileno()
                 start = (f"import marshal, sys\ndel sys.path[0]\nit = {{'__name__': 'sandbox_exec'}}\n"      # the caller's folder
-                         f"exec(marshal.load(open({fds[1]}, 'rb')), it)\nit['serve']({fds[0]}, {[*self.disabled]})")
+                         f"exec(marshal.load(open({fds[1]}, 'rb')), it)\nit['guard']({fds[0]}, {[*self.disabled]})")
                 self.process = subprocess.Popen([sys.executable, "-s", "-B", "-c", start], pass_fds=fds,
-                                                env=clean_environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+                                                env=clean_environment(), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
             hello, _ = receive(self.socket) or ({"failed": "rlimits", "why": "it died at once"}, [])
-            self.banner, self.protected, self.scratch = (hello.get(name) for name in ("banner", "protected", "scratch"))
+            self.banner, self.protected = hello.get("banner"), hello.get("protected")
             if "failed" not in hello:
                 return
             self.stop()
@@ -296,16 +420,14 @@ class Server:
             self.disabled.add(hello["failed"])
 
     def stop(self):
-        """Closing the socket is the order to end; a server that does not obey is killed with all that it started."""
+        """Closing both is the order to end, and to end all that was started; the guard sees to it within seconds."""
         self.socket.close()
+        self.process.stdin.close()
         try:
-            self.process.wait(5)
+            self.process.wait(20)
         except subprocess.TimeoutExpired:
-            for pid in [self.process.pid, *tree(self.process.pid)]:
-                kill(pid)
+            end_tree(self.process.pid)
             self.process.wait()
-        if self.scratch:
-            shutil.rmtree(self.scratch, ignore_errors=True)
 
     def restart(self):
         """With patience: what ended the last one may end the next, and without a server the whole run is lost."""
@@ -321,6 +443,9 @@ class Server:
         self.deadline = time.monotonic() + header["wall"] + 60
         with contextlib.suppress(OSError):          # dead: collect() sees it
             send(self.socket, header, [file.fileno() for file in files])
+        if header["mode"] != "stdio":               # whoever may look into this process finds no tests
+            for file in files:
+                file.close()
 
     def collect(self):
         try:
@@ -329,7 +454,7 @@ class Server:
             status = None
         if not status or "failed" in status:
             self.restart()
-            return new_status("error: the server of this job died or hung" if "signals" in self.protected else "killed")
+            return new_status(SERVER_DIED if "signals" in self.protected else "killed")
         return status
 
 
@@ -345,7 +470,7 @@ def clean_environment():
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "TMPDIR") if name in os.environ}
     return {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "PYTHONUTF8": "1", "PYTHONHASHSEED": "0",
-            "MALLOC_ARENA_MAX": "2", "USER": "sandbox", **threads, **kept}
+            "MALLOC_ARENA_MAX": "2", "USER": "sandbox", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **threads, **kept}
 
 
 def memory_file(data):
@@ -376,9 +501,9 @@ def send(sock, message, fds=()):
     socket.send_fds(sock, [as_bytes(message) + b"\n"], fds)
 
 
-def receive(sock):
+def receive(sock, data=b""):
     """(message, descriptors); None at the end of the connection."""
-    data, fds = b"", []
+    fds = []
     while not data.endswith(b"\n"):
         part, more, *_ = socket.recv_fds(sock, 1 << 16, 8)
         if not part:
@@ -387,18 +512,52 @@ def receive(sock):
     return json.loads(data), fds
 
 
-# ------------------------------------------------------------------------------------------------- F: the fork server
+# ------------------------------------------------------------------------------------------------- G and F: the servers
 
 cage = proc_fd = None                               # of this server and its forks; /proc, which a private root has not
 
 
-def serve(fd, disabled):
-    """Fork a program (and once in a while a judge) per job. This process never reads a program or a test, for whatever
-    it has in memory, its forks have too."""
+def guard(fd, disabled):
+    """G: become the parent of all orphans below, start F, wait until it or the caller is gone, kill what is left."""
     global cage
-    control = socket.socket(fileno=fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 100))
-    os.close(fd)
     cage = Cage(set(disabled))
+    become_subreaper()
+    ours, theirs = socket.socketpair()
+    server = os.fork()
+    if server == 0:
+        ours.close()
+        try:
+            serve(fd, theirs)
+        except Exception:
+            traceback.print_exc()
+        finally:
+            os._exit(0)
+    theirs.close()
+    os.close(fd)
+    if select.select([0, ours], [], [])[0] == [0]:  # the caller is gone: F knows too
+        select.select([ours], [], [], 3)
+    ours.close()
+    kill(server)
+    while end_tree(os.getpid()):
+        time.sleep(0.01)
+    if not cage.private:
+        with contextlib.suppress(OSError):
+            cage.empty_scratch()
+            os.rmdir(cage.scratch)
+
+
+def become_subreaper():
+    if sys.platform == "linux":
+        libc("prctl", SUBREAPER, 1)
+
+
+def serve(fd, guard_end):
+    """F: fork a program (and once in a while a judge) per job. This process never reads a program, a test or a verdict,
+    for whatever it has in memory, its forks have too."""
+    control = socket.socket(fileno=fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 100))
+    cage.guard = fcntl.fcntl(guard_end, fcntl.F_DUPFD_CLOEXEC, 100)
+    os.close(fd)
+    guard_end.close()
     try:
         cage.enter()
         judge = Judge()
@@ -406,16 +565,10 @@ def serve(fd, disabled):
         while job_and_files := receive(control):
             job, fds = job_and_files
             judge = prepare(job, judge)
-            status = run_job(job, fds, judge, control)
-            for fd in fds:
-                os.close(fd)
-            send(control, status)
+            send(control, run_job(job, fds, judge, control))
         judge.stop()
     except LayerFailed as failure:
         send(control, {"failed": failure.layer, "why": str(failure)})
-    finally:
-        if not cage.private:
-            shutil.rmtree(cage.scratch, ignore_errors=True)
 
 
 def prepare(job, judge):
@@ -433,52 +586,59 @@ def run_job(job, fds, judge, control):
     """Fork the program, hand the tests to the judge, watch both; then nothing of the job is left."""
     started, status, program = time.monotonic(), new_status(), None
     try:
-        if job["stdio"]:
-            code, stdin, stdout, stderr = fds
-            program = cage.spawn([stdin, stdout, stderr, code], job, run_script)
-            awaited = os.pidfd_open(program) if hasattr(os, "pidfd_open") else None
-            fds += [awaited] if awaited else []
-        else:
+        if job["mode"] == "apart":
             ours, theirs = socket.socketpair()
             with ours, theirs:
-                program = cage.spawn([cage.null, cage.null, cage.null, fds[0], theirs.fileno()], job, serve_program)
-                send(judge.socket, "job", [fds[1], fds[2], ours.fileno()])
+                program = cage.spawn([cage.null, cage.null, cage.null, theirs.fileno()], job, serve_program)
+                send(judge.socket, "job", [*fds, ours.fileno()])
             awaited = judge.socket.fileno()
+        else:
+            is_stdio = job["mode"] == "stdio"
+            program = cage.spawn(fds if is_stdio else [cage.null] * 3 + fds, job, run_script if is_stdio else run_beside)
+            awaited = os.pidfd_open(program) if hasattr(os, "pidfd_open") else None
+            fds = fds + [awaited] * bool(awaited)
     except (OSError, LayerFailed) as problem:
         status["died"] = f"error: no process could be started ({problem})"
         judge.stop()
-        if program:
-            kill(program)
-            os.waitpid(program, 0)
     else:
+        if job["mode"] == "apart":
+            close_all(fds)                          # only those who need to can reach the job
         watch(job, status, program, awaited, judge, control)
+        if job["mode"] != "apart":
+            close_all(fds)
         finish(job, status, program, judge)
-    cage.kill_strays(judge)
+    while not cage.private and end_tree(os.getpid(), spare=judge.pid):
+        time.sleep(0.001)
     cage.empty_scratch()
     status["wall"] = time.monotonic() - started
     return status
+
+
+def close_all(fds):
+    for fd in fds:
+        os.close(fd)
 
 
 def watch(job, status, program, awaited, judge, control):
     """Until the judge (or, without one, the program) is done, or a limit is reached."""
     started, judge_before = time.monotonic(), None
     poller = select.poll()
-    for fd in {control.fileno(), control.fileno() if awaited is None else awaited}:
+    for fd in {control.fileno(), cage.guard, control.fileno() if awaited is None else awaited}:
         poller.register(fd, select.POLLIN)
     pause = 0.2 if awaited is not None else 0.002   # most jobs end before the first look at their processes
     while not status["limit"]:
         ready = {fd for fd, _ in poller.poll(pause * 1000)}
-        if control.fileno() in ready:               # the caller is gone
-            for pid in (judge.pid, *cage.strays(judge), program):
-                kill(pid)
-            os.waitpid(program, 0)
-            sys.exit()
+        if ready & {control.fileno(), cage.guard}:  # the caller or the guard is gone
+            while end_tree(os.getpid()):
+                time.sleep(0.001)
+            os._exit(1)
         if awaited in ready or awaited is None and exited(program):
-            break
+            if job["mode"] != "apart" or judge.has_ended(status):
+                break
         wall = time.monotonic() - started
         if wall > 0.2:
             pause = 0.05
-            cpu, waited, memory, processes = usage(cage.strays(judge) or [program])
+            cpu, waited, memory, processes = usage(strays(os.getpid(), judge.pid) or [program])
             judge_now = usage([judge.pid])
             judge_before = judge_before or judge_now
             judged, waited = judge_now[0] - judge_before[0], waited + judge_now[1] - judge_before[1]
@@ -486,22 +646,20 @@ def watch(job, status, program, awaited, judge, control):
             status["limit"] = ("cpu" if max(cpu, judged) > job["cpu"] else
                                "memory" if memory > TREE_FACTOR * job["memory_mb"] * 2**20 else
                                "processes" if processes > 2 * PROCESSES else
+                               "files" if not cage.private and cage.scratch_is_full() else
                                "wall" if wall > job["wall"] or wall - cpu - judged - waited > job["asleep"] else None)
             status["starved"] = status["limit"] == "wall" and waited > 0.1 * wall
 
 
 def finish(job, status, program, judge):
     """Reap the program; how it ended counts only if it ended by itself."""
-    if job["stdio"]:
-        pass
-    elif status["limit"]:
+    if job["mode"] == "apart" and status["limit"]:
         judge.stop()                                # it still examines
-    else:
-        answer = judge.collect()
-        if answer is None:
-            status["died"] = "error: the judge died" if "signals" in cage.hello()["protected"] else "killed"
+    elif job["mode"] == "apart":
+        if judge.said is None:
+            status["died"] = JUDGE_DIED
         patience = time.monotonic() + 0.5
-        while answer == "gone" and not exited(program) and time.monotonic() < patience:
+        while judge.said == "gone" and not exited(program) and time.monotonic() < patience:
             time.sleep(0.001)
     by_itself = exited(program)
     kill(program)
@@ -518,7 +676,7 @@ class Judge:
     """The fork server's end of a judge process, which serves many jobs."""
 
     def __init__(self):
-        self.jobs, (self.socket, theirs) = 0, socket.socketpair()
+        self.jobs, self.said, (self.socket, theirs) = 0, None, socket.socketpair()
         with theirs:
             limits = {"cpu": None, "memory_mb": JUDGE_MEMORY_MB}
             self.pid = cage.spawn([cage.null, cage.null, cage.null, theirs.fileno()], limits, judge_jobs)
@@ -526,18 +684,23 @@ class Judge:
         if "failed" in hello:
             raise LayerFailed(hello["failed"], hello["why"])
 
-    def collect(self):
-        """"done", "gone" if its program ended too early, None if it died. A judge that is not clean or old is ended."""
-        answer, _ = receive(self.socket) or (None, [])
-        self.jobs += 1
+    def has_ended(self, status):
+        """Read what it says of a job: "!" when more than plain data crosses, then "done", or "gone" if its program ended
+        too early; None if it died. A judge that is not clean or old is ended."""
+        first = self.socket.recv(1)
+        if first == b"!":
+            status["opaque"] = True
+            return False
+        answer, _ = first and receive(self.socket, first) or (None, [])
+        self.jobs, self.said = self.jobs + 1, answer and answer["said"]
         if not answer or not answer["clean"] or self.jobs >= JUDGE_JOBS:
             self.stop()
-        return answer and answer["said"]
+        return True
 
     def stop(self):
         if self.pid:
-            for pid in [*tree(self.pid), self.pid]:
-                kill(pid)
+            end_tree(self.pid)
+            kill(self.pid)
             os.waitpid(self.pid, 0)
             self.socket.close()
         self.pid = None
@@ -555,6 +718,32 @@ def kill(pid):
         os.kill(pid, signal.SIGKILL)
 
 
+def end_tree(pid, spare=None):
+    """Kill all descendants and reap those that are ours: the one way to kill, used by caller, G and F. Again and again,
+    until this finds none: what it kills may have been starting more."""
+    found = strays(pid, spare)
+    for child in [child for root in found for child in (root, *tree(root))]:
+        kill(child)
+    for child in found:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(child, os.WNOHANG)
+    return found
+
+
+def strays(pid, spare=None):
+    """The children of a process."""
+    return [int(child) for thread in proc(f"{pid}/task", os.listdir)
+            for child in proc(f"{pid}/task/{thread}/children").split() if int(child) != spare]
+
+
+def tree(pid):
+    """All descendants of a process."""
+    found = [pid]
+    for parent in found:
+        found += strays(parent)
+    return found[1:]
+
+
 def proc(path, read=lambda fd: os.read(fd, 4096)):
     """The content of a file under /proc, or what else `read` makes of it; empty if there is none."""
     try:
@@ -567,13 +756,6 @@ def proc(path, read=lambda fd: os.read(fd, 4096)):
         return b""
     finally:
         os.close(fd)
-
-
-def tree(pid):
-    """All descendants of a process."""
-    children = [int(child) for thread in proc(f"{pid}/task", os.listdir)
-                for child in proc(f"{pid}/task/{thread}/children").split()]
-    return children + [inner for child in children for inner in tree(child)]
 
 
 def usage(roots):
@@ -592,21 +774,19 @@ def usage(roots):
 
 # ------------------------------------------------------------------------------------------------- S: the program
 
-def load_code(name):
+def load_code(name, prelude, code, entry_point):
     """The program's module, and a function that runs the prelude and the program in it."""
-    with open(3, "rb", buffering=0) as file:
-        prelude, code, entry_point = json.loads(read_file(file))
     sys.modules[name] = module = types.ModuleType(name)
     module.__file__ = "solution.py"
 
-    def run():
+    def execute():
         if prelude:
             with contextlib.suppress(SyntaxError):
                 exec(compile_prelude(prelude), module.__dict__)
             module.__dict__.pop(entry_point, None)  # the prelude's own is a stub
         linecache.cache["solution.py"] = (len(code), None, code.splitlines(True), "solution.py")
         exec(compile(encode(code), "solution.py", "exec", dont_inherit=True), module.__dict__)
-    return module, run
+    return module, execute
 
 
 def compile_prelude(text, flags=0):
@@ -618,13 +798,14 @@ def compile_prelude(text, flags=0):
 
 
 def run_script():
-    """A stdio job: 0, 1 and 2 are files; end as a script does."""
+    """A stdio job: 0, 1 and 2 are files, 3 holds the program; end as a script does."""
     sys.stdin, sys.stdout, sys.stderr = (open(fd, mode, encoding="utf-8", errors="surrogateescape", closefd=False)
                                          for fd, mode in ((0, "r"), (1, "w"), (2, "w")))
+    with open(3, "rb", buffering=0) as file:
+        _, execute = load_code("__main__", *json.loads(read_file(file)))
     status = 0
-    _, run = load_code("__main__")
     try:
-        run()
+        execute()
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
     except BaseException as problem:
@@ -643,347 +824,560 @@ def run_script():
 def serve_program():
     """Load the program, then do what the judge asks, for ever."""
     global peer
-    module, run = load_code("solution")
-    peer = Peer(socket.socket(fileno=4), module)
+    sock = socket.socket(fileno=3)
+    peer = Peer(sock)
+    prelude, code, entry_point = peer.read()
+    module, execute = load_code("solution", prelude, code, entry_point)
+    peer.exports[0], peer.execute = module, execute
     sys.setrecursionlimit(sys.getrecursionlimit() + 50)
     try:
-        run()
-        report = ["ready", [name for name in module.__dict__ if not name.startswith("_")], False, ""]
+        execute()
+        peer.prelude = prelude_classes(prelude, vars(module))
+        report = "ready", list(module.__dict__)
     except SyntaxError as problem:
-        report = ["syntax", [], False, str(problem)]
+        report = "syntax", str(problem)
     except BaseException as problem:
-        report = ["raised", [], isinstance(problem, MemoryError), describe(problem)]
+        report = "raised", describe(problem), isinstance(problem, MemoryError)
     peer.write(report)
     while True:
-        peer.answer(peer.read())
+        peer.answer(*peer.read()[1:])
+
+
+def prelude_classes(prelude, names):
+    """Those of the prelude, by name: their objects are copied over, for both sides have them."""
+    with contextlib.suppress(SyntaxError):
+        found = [node.name for node in compile_prelude(prelude, ast.PyCF_ONLY_AST).body if isinstance(node, ast.ClassDef)]
+        return {name: names[name] for name in found if isinstance(names.get(name), type)}
+    return {}
+
+
+def run_beside():
+    """The program and its tests in this process; what it answers is believed only where the tests say beside."""
+    with open(3, "rb", buffering=0) as file, socket.socket(fileno=4) as caller:
+        job = json.loads(read_file(file))
+        module, execute = load_code("solution", job["prelude"], job["code"], job["entry_point"])
+        sys.modules["__main__"] = module
+        with open("solution.py", "w", encoding="utf-8", errors="surrogatepass") as copy:
+            copy.write(job["prelude"] + "\n" + job["code"])
+        try:
+            sys.path.insert(0, os.getcwd())
+            execute()
+            tests = read_tests(job["prelude"], job["tests"])
+            space = types.ModuleType("tests")
+            sys.modules["tests"] = space
+            vars(space).update({name: value for name, value in vars(module).items() if not name.startswith("__")})
+            answer = run_all(job, tests, space)
+        except SyntaxError as problem:
+            answer = "syntax", str(problem)
+        except BaseException as problem:
+            answer = explain(problem)
+        caller.send(as_bytes(answer))
+        os._exit(0)
 
 
 # ------------------------------------------------------------------------------------------------- between J and S
-# Both ends hold a Peer. A message is one JSON list on a line. Plain data crosses by value, tagged so that types stay
-# exact; containers are numbered in the order of packing, so that aliases, cycles and changed arguments can be named by
-# number. All else stays where it is: the other side gets a stand-in, an object of a class made for it, that asks back.
+# Both ends hold a Peer. A message is a pickle with its length in front. J reads with a reader written in Python that
+# knows only types of data. Containers in the arguments of an ask are counted; the answer names them by number, and says
+# which have changed. What is no data stays where it is: the other side gets a stand-in that asks back.
 
-FLAT, FROZEN = {type(None), bool, str, float}, {tuple, frozenset}
-TEXTS = {int: (hex, lambda text: int(text, 16)), bytes: (bytes.hex, bytes.fromhex),
-         type(NotImplemented): (repr, lambda _: NotImplemented), type(Ellipsis): (repr, lambda _: Ellipsis)}
-CONTAINERS = {kind.__name__: kind for kind in (list, tuple, dict, set, frozenset, bytearray, collections.deque,
-                                               collections.OrderedDict, collections.Counter, collections.defaultdict)}
-VALUES = {name: attributes for name, *attributes in map(str.split, """
-builtins.complex real imag, builtins.range start stop step, builtins.slice start stop step, decimal.Decimal, uuid.UUID,
-fractions.Fraction numerator denominator, pathlib.PosixPath, pathlib.PurePosixPath, re.Pattern pattern flags,
-datetime.timedelta days seconds microseconds, datetime.date year month day, datetime.timezone,
-datetime.time hour minute second microsecond tzinfo,
-datetime.datetime year month day hour minute second microsecond tzinfo""".split(","))}  # what rebuilds one; or its text
+FLAT = {type(None), bool, int, float, str, bytes, complex}
+PLAIN = FLAT | {tuple, list, dict, set, frozenset, bytearray, collections.deque, collections.OrderedDict,
+                collections.Counter, collections.defaultdict, array.array}
+ROOTS = list, dict, set, collections.deque, bytearray              # of classes whose objects carry their content along
 BASES = {int: int.__index__, float: float.__float__, str: str.__str__, complex: complex.__pos__,
          bytes: lambda v: bytes.__getitem__(v, slice(None)), tuple: lambda v: tuple(tuple.__iter__(v)),
-         frozenset: lambda v: frozenset(frozenset.__iter__(v))}            # what a subclass's instance is equal to
-LIBRARY = set("builtins math cmath itertools functools collections operator string re datetime decimal fractions heapq "
-              "statistics bisect typing abc enum dataclasses copy json random numbers types textwrap uuid pathlib time "
-              "numpy".split())                      # modules whose classes are the same on both sides
-STANDARD = sys.stdlib_module_names - set("unittest test idlelib lib2to3 tkinter turtledemo antigravity this".split())
-NUMPY_KINDS = "biufcSUmM?"
-NOT_LIBRARY = {"attrgetter", "methodcaller"}        # would reach what an underscore hides
+         frozenset: lambda v: frozenset(frozenset.__iter__(v))}    # what a subclass's instance is equal to
+VIEWS = {type({}.keys()): lambda items: dict.fromkeys(items).keys(), type({}.items()): lambda items: dict(items).items(),
+         type({}.values()): lambda items: dict(enumerate(items)).values(), memoryview: lambda items: memoryview(bytes(items)),
+         types.MappingProxyType: lambda pairs: types.MappingProxyType(dict(pairs))}
+BY_NAME = {kind.__name__: kind for kind in [*VIEWS, type(None), type(...), type(NotImplemented)]}
+FUNCTIONS = types.FunctionType, types.BuiltinFunctionType, types.MethodType
+VALUES = set("""builtins.int builtins.float builtins.complex builtins.bool builtins.str builtins.bytes builtins.bytearray
+builtins.list builtins.tuple builtins.dict builtins.set builtins.frozenset builtins.range builtins.slice builtins.object
+collections.deque collections.OrderedDict collections.Counter collections.defaultdict collections.ChainMap
+collections.UserDict collections.UserList collections.UserString array.array array._array_reconstructor
+datetime.date datetime.time datetime.datetime datetime.timedelta datetime.timezone decimal.Decimal fractions.Fraction
+uuid.UUID re._compile re.Pattern types.SimpleNamespace time.struct_time http.HTTPStatus pathlib.PosixPath
+pathlib.PurePosixPath pathlib.Path ipaddress.IPv4Address ipaddress.IPv6Address ipaddress.IPv4Network ipaddress.IPv6Network
+io.StringIO io.BytesIO _io.StringIO _io.BytesIO zoneinfo.ZoneInfo numpy.ndarray numpy.int8 numpy.int16 numpy.int32
+numpy.int64 numpy.uint8 numpy.uint16 numpy.uint32 numpy.uint64 numpy.float16 numpy.float32 numpy.float64 numpy.complex64
+numpy.complex128 numpy.bool numpy.bool_ numpy.str_ numpy.bytes_ numpy.datetime64 numpy.timedelta64""".split())
+MODULES = set("abc array bisect calendar cmath collections contextlib copy dataclasses datetime decimal enum fractions "
+              "functools heapq itertools json math numbers numpy operator pathlib random re statistics string textwrap "
+              "time types typing uuid".split())                    # what S may name to J, as in VALUES
+STANDARD = sys.stdlib_module_names - set("unittest test bdb doctest asyncio concurrent".split()) | {"numpy"}  # exceptions
+ODD = StopIteration, StopAsyncIteration, GeneratorExit, KeyboardInterrupt          # mean something where they arrive
+ABSTRACT = {value: name for name, value in vars(collections.abc).items() if isinstance(value, abc.ABCMeta)}
 
 COMPARISONS = {"__lt__", "__le__", "__gt__", "__ge__"}
 ARITHMETIC = {f"__{r}{name}__" for r in ("", "r") for name in
               "add sub mul matmul truediv floordiv mod divmod pow and or xor lshift rshift".split()}
-SCALING = {"__mul__", "__rmul__", "__matmul__", "__rmatmul__"}
-UNARY = {f"__{name}__" for name in "abs neg pos invert int float complex index round trunc floor ceil bool".split()}
-ITERATION = {f"__{name}__" for name in "iter next len getitem contains reversed bool hash eq".split()}
-SEQUENCE = {"__len__", "__iter__", "__next__", "__getitem__"}
-ON_VALUES = {"__call__", "__enter__", "__exit__", "__str__", "__repr__"}           # of subclasses of int, str, tuple...
-ATTRIBUTES = {"get": getattr, "set": setattr, "delete": delattr}
-OPERATIONS = {*ON_VALUES, *COMPARISONS, *ARITHMETIC, *UNARY, *ITERATION, "__format__", "__setitem__", "__delitem__"}
-
-
-def forward(name):
-    """The method of a stand-in that has the other side do the operation."""
-    if name == "__call__":
-        return lambda self, *args, **kwargs: peer.ask("call", self, args, kwargs)
-    if name == "__exit__":
-        return lambda self, kind, problem, _: peer.ask("special", name, self, kind, problem, None)
-    return lambda self, *args: peer.ask("special", name, self, *args)
+NUMERIC = {f"__{name}__" for name in "abs neg pos invert int float complex index round trunc floor ceil".split()}
+HELD = {f"__{name}__" for name in "len iter getitem contains reversed".split()}    # served by a snapshot
+OTHER = {f"__{name}__" for name in "next bool hash eq call enter exit aenter aexit str repr format setitem delitem "
+         "missing copy fspath".split()}
+OPERATIONS = COMPARISONS | ARITHMETIC | NUMERIC | HELD | OTHER
+ON_VALUES = OPERATIONS - {"__eq__", "__hash__", "__bool__", *COMPARISONS}          # of subclasses of list, int, str...
 
 
 class StandIn:
+    """What stand-ins for objects and for classes have in common."""
+
     def __getattr__(self, name):
-        if name.startswith("__") and name.endswith("__"):
+        if name.startswith("__") and name.endswith("__") and name != "__annotations__":
             raise AttributeError(name)
         return peer.ask("get", self, name)
 
     def __setattr__(self, name, value):
-        object.__setattr__(self, name, value) if name.startswith("__") else peer.ask("set", self, name, value)
+        if name.startswith(("__", "_abc_")):
+            return (type if isinstance(self, type) else object).__setattr__(self, name, value)
+        peer.ask("set", self, name, value)
 
     def __delattr__(self, name):
         peer.ask("delete", self, name)
 
 
-class StandInClass(StandIn, type):
+class StandInObject(StandIn):
+    __dict__ = property(lambda self: peer.ask("get", self, "__dict__"))
+
+    def __reduce_ex__(self, _):                     # so copy.deepcopy() and pickle
+        return thaw, (peer.ask("freeze", self),)
+
+
+def thaw(data):
+    return peer.ask("thaw", data)
+
+
+def forward(name, root=None):
+    """The method of a stand-in that has the other side do the operation."""
+    if name == "__call__":
+        return lambda self, *args, **kwargs: peer.ask("call", self, args, kwargs)
+
+    def method(self, *args, **kwargs):              # a stranger's list is a list: what its class made of it does not count
+        if root and hasattr(root, name) and not peer.trusts(self):
+            return getattr(root, name)(self, *args, **kwargs)
+        if name in ("__exit__", "__aexit__"):
+            args = *args[:2], None
+        return peer.ask("op", name, self, *args) if name in OPERATIONS else peer.ask("method", self, name, args, kwargs)
+    return method
+
+
+class StandInClass(StandIn, abc.ABCMeta):
     """Class of the classes made for those of the other side; enumerations are iterated."""
-    __call__, __iter__, __len__, __getitem__ = map(forward, ("__call__", "__iter__", "__len__", "__getitem__"))
+    __call__, __iter__, __len__, __getitem__, __contains__ = map(
+        forward, ("__call__", "__iter__", "__len__", "__getitem__", "__contains__"))
+
+    def __bool__(cls):
+        return True
 
     def __new__(cls, *_):
-        raise Verdict("error: the tests derive a class from one of the program's, which cannot cross")
+        raise TypeError("a class of the program's cannot be a base on this side")
+
+
+class Handle(typing.NamedTuple):
+    """Written as a handle even if the other side has the same."""
+    thing: object
+
+
+class Function(StandInObject):
+    __call__ = forward("__call__")
+    __signature__ = property(lambda self: inspect.Signature([inspect.Parameter(*part) for part in peer.ask("signature", self)]))
+
+
+class Writer(pickle.Pickler):
+    def persistent_id(self, value):
+        kind = type(value)
+        if kind in FLAT:
+            return None
+        if id(value) in self.bag:
+            return "arg", self.bag[id(value)]
+        return None if kind in PLAIN else peer.instead_of(value, kind)
+
+
+class AnyReader(pickle.Unpickler):
+    """For S, which may trust J."""
+
+    def persistent_load(self, what):
+        return self.things[what[1]] if what[0] == "arg" else getattr(peer, "load_" + what[0])(*what[1:])
+
+
+class DataReader(pickle._Unpickler):
+    """For J: makes nothing but data, stand-ins, and exceptions; what is looked up is in the tables above."""
+    dispatch = {code: load for code, load in pickle._Unpickler.dispatch.items() if code not in {
+        opcode[0] for opcode in (pickle.INST, pickle.OBJ, pickle.EXT1, pickle.EXT2, pickle.EXT4, pickle.NEWOBJ_EX,
+                                 pickle.GLOBAL, pickle.PERSID, pickle.NEXT_BUFFER, pickle.READONLY_BUFFER)}}
+
+    def persistent_load(self, what):
+        loaded = AnyReader.persistent_load(self, what)
+        self.found.update({id(loaded): loaded} if what[0] == "class" else {})
+        return loaded
+
+    def find_class(self, module, name):
+        return self.persistent_load(("class", module, name))
+
+    def guarded(self, load, target):
+        assert id(target) in self.found
+        load(self)
+
+    def load_reduce(self):
+        self.guarded(pickle._Unpickler.load_reduce, self.stack[-2])
+
+    def load_newobj(self):
+        self.guarded(pickle._Unpickler.load_newobj, self.stack[-2])
+
+    def load_build(self):
+        self.guarded(pickle._Unpickler.load_build, type(self.stack[-2]))
+
+    dispatch.update({pickle.REDUCE[0]: load_reduce, pickle.NEWOBJ[0]: load_newobj, pickle.BUILD[0]: load_build})
 
 
 class Peer:
-    by_name = (type,)                               # what S may name to J: classes. A function of J's would run in J
+    reader = AnyReader
 
-    def __init__(self, sock, root=None):
+    def __init__(self, sock):
         self.sock, self.incoming = sock, sock.makefile("rb")
-        self.lock, self.serving = threading.RLock(), 0
-        self.exports, self.export_ids = {0: root}, {id(root): 0}        # ours that the other side may name
+        self.lock, self.serving, self.prelude = threading.RLock(), 0, {}
+        self.exports, self.export_ids, self.described = {0: None}, {}, set()       # ours that the other side may name
         self.stand_ins, self.stand_in_ids = {}, {}                      # theirs that we may name
-        self.described, self.fresh = set(), []                          # exports described to the other side; just now
 
     # ---- messages
 
-    def write(self, message):
-        data = json.dumps(message).encode()
-        if len(data) > FRAME_LIMIT:
-            raise ValueError("more data than may cross at once")
-        self.sock.sendall(data + b"\n")
+    def write(self, message, things=()):
+        """`things` are containers that the other side has, by their number in what it sent."""
+        file, known = io.BytesIO(), set(self.described)
+        writer = Writer(file, 4)
+        writer.bag = {id(thing): n for n, thing in enumerate(things)}
+        try:
+            writer.dump(message)
+            if file.tell() > FRAME_LIMIT:
+                raise ValueError("more data than may cross at once")
+        except BaseException:
+            self.described = known
+            raise
+        self.sock.sendall(struct.pack("<Q", file.tell()) + file.getvalue())
 
-    def read(self):
-        line = self.incoming.readline(FRAME_LIMIT + 1)
-        return json.loads(line) if line.endswith(b"\n") else self.end()
+    def read(self, things=()):
+        size = struct.unpack("<Q", self.incoming.read(8) or self.end())[0]
+        data = self.incoming.read(size) if size <= FRAME_LIMIT else b""
+        reader = self.reader(io.BytesIO(data))
+        reader.things, reader.found = things, {}
+        return reader.load()
 
     def end(self):
         os._exit(0)                                 # S; a judge goes on to the next
 
-    def ask(self, action, *args):
+    def trusts(self, _thing):
+        return True
+
+    def how(self):
+        return ()
+
+    def ask(self, verb, *args):
         """Have the other side do something and return (or raise) what comes of it; meanwhile do what it asks."""
         with self.lock:
             if not self.serving:
                 raise RuntimeError("the tests are not waiting: a call from a thread came too late")
-            bag, self.fresh = {}, []
-            try:
-                self.write(["ask", action, self.pack_all(args, bag), self.redirected()])
-            except BaseException:
-                self.described.difference_update(self.fresh)
-                raise
-            while (message := self.read())[0] == "ask":
-                self.answer(message)
-            outcome, value, printed = self.accept(message, [thing for _, thing in bag.values()], action, args)
-            if printed:
-                sys.stdout.write(printed)
-            if outcome == "raised":
-                raise value
-            return value
+            things = containers(args)
+            self.write(("ask", verb, args, self.how()))
+            while (message := self.read(things))[0] == "ask":
+                self.answer(*message[1:])
+            outcome, value, events = self.accept(message, things, verb)
+        for event in events:
+            tell(*event)
+        if outcome == "raise":
+            raise value
+        return value
 
-    def accept(self, message, things, action, args):
-        outcome, value, changes, printed = message
-        value = self.unpack(value, things)
-        changes = [(things[n], [self.unpack(item, things) for item in content]) for n, content in changes]
-        for thing, content in changes:
-            replace(thing, content)
-        return outcome, value, printed
+    def accept(self, message, things, _verb):
+        outcome, value, changes, events = message
+        for n, items in changes:
+            fill(things[n], items)
+        return outcome, value, events
 
-    def answer(self, message):
-        _, action, args, redirection = message
-        things, before, printed = [], [], None
+    def answer(self, verb, args, how):
+        things, events = containers(args), []
+        before = [content(thing) for thing in things]
         self.serving += 1
         try:
-            args = [self.unpack(arg, things) for arg in args]
-            before = [(n, thing, items(thing)) for n, thing in enumerate(things) if type(thing) not in FROZEN]
-            with redirected(redirection) as printed:
-                outcome, value = "returned", self.perform(action, *args)
+            with listening(how) as events:
+                outcome, value = "ok", self.perform(verb, *args)
         except Gone:
             raise
         except BaseException as problem:
-            outcome, value = "raised", problem
+            outcome, value = "raise", problem
         with self.lock:
             self.serving -= 1
-            self.reply(outcome, value, things, before, printed and printed.getvalue())
+            self.reply(outcome, value, things, before, events)
 
-    def reply(self, outcome, value, things, before, printed):
-        limit, self.fresh = sys.getrecursionlimit(), []
+    def reply(self, outcome, value, things, before, events):
+        limit = sys.getrecursionlimit()
         sys.setrecursionlimit(max(limit, 20000))    # the data may be nested deeper than the program may call
         try:
-            bag = {id(thing): (n, thing) for n, thing in enumerate(things)}
-            value = self.pack(value, bag)
-            changes = [[n, self.pack_all(items(thing), bag)] for n, thing, old in before if not same(items(thing), old)]
-            self.write([outcome, value, changes, printed])
-        except Exception as problem:                # not packable: nested too deep, too large, a property that raises
-            self.described.difference_update(self.fresh)
-            self.write(["raised", self.pack(type(problem)(*problem.args[:1]), {}), [], None])
+            now = [content(thing) for thing in things]
+            changes = [(n, now[n]) for n, old in enumerate(before) if not is_same(now[n], old)]
+            self.write((outcome, value, changes, events), things)
+        except Exception as problem:                # not to be written: nested too deep, too large, a property that raises
+            self.write(("raise", ValueError(str(problem)[:300]), [], []))
         finally:
             sys.setrecursionlimit(limit)
 
-    def redirected(self):
-        return 0
+    def perform(self, verb, *args):
+        return VERBS[verb](*args)
 
-    # ---- what can be asked
+    # ---- what is no plain data
 
-    def perform(self, action, *args):
-        if action == "call":
-            return args[0](*args[1], **args[2])
-        if action == "special":
-            name, thing, *rest = args
-            return thing[rest[0]] if name == "__getitem__" else getattr(type(thing), name)(thing, *rest)  # also Stack[int]
-        if action == "copy":                        # of a subclass of list, dict or set: the plain thing it is equal to
-            kind = next(kind for kind in (list, dict, set) if isinstance(args[0], kind))
-            return dict(dict.items(args[0])) if kind is dict else kind(kind.__iter__(args[0]))
-        if action == "await":
-            return importlib.import_module("asyncio").run(args[0])
-        return ATTRIBUTES[action](*args) if action in ATTRIBUTES else args[0].send(args[1])
-
-    # ---- packing
-
-    def pack_all(self, values, bag):
-        return [value if type(value) in FLAT else self.pack(value, bag) for value in values]
-
-    def pack(self, value, bag):
-        kind = type(value)
-        if kind in FLAT:
-            return value
-        if kind is int and -1 << 63 <= value < 1 << 63:
-            return value
-        if kind in TEXTS:
-            return [kind.__name__, TEXTS[kind][0](value)]
-        if id(value) in bag:
-            return ["same", bag[id(value)][0]]
-        if CONTAINERS.get(kind.__name__) is kind or is_numpy(value) and kind.__name__ == "ndarray":
-            bag[id(value)] = len(bag), value
-            extra = (value.dtype.str, *value.shape) if kind.__name__ == "ndarray" else getattr(
-                value, "maxlen" if kind is collections.deque else "default_factory", None)
-            return [kind.__name__, self.pack(extra, bag), *self.pack_all(items(value), bag)]
-        if is_numpy(value):
-            return ["numpy", value.dtype.str, value.tobytes().hex()]
+    def instead_of(self, value, kind):
+        """What to write for it; None: what pickle would."""
+        if kind is Handle:
+            return self.export(value.thing)
         if id(value) in self.stand_in_ids:
-            return ["yours", self.stand_in_ids[id(value)]]
-        name = f"{kind.__module__.partition('._')[0]}.{kind.__qualname__}"         # pathlib._local.PosixPath
-        if name in VALUES:
-            text = value.utcoffset(None) if name == "datetime.timezone" else str(value)
-            return ["value", name, *self.pack_all([getattr(value, part) for part in VALUES[name]] or [text], bag)]
-        if isinstance(value, self.by_name) and (named := library_name(value)):
-            return ["library", *named]
-        return self.export(value, bag)
-
-    def export(self, value, bag):
-        number = self.export_ids.setdefault(id(value), len(self.exports))
-        self.exports[number] = value
-        if number in self.described:
-            return ["mine", number]
-        self.described.add(number)
-        self.fresh.append(number)
-        return ["mine", number, *self.describe(value, bag)]
-
-    def describe(self, value, bag):
+            return "yours", self.stand_in_ids[id(value)], content(value) if isinstance(value, ROOTS) else None
+        if kind in VIEWS:
+            return "view", kind.__name__, list(value.items() if kind is types.MappingProxyType else value)
         if isinstance(value, type):
-            roots = [base for base in value.__mro__
-                     if base in BASES or library_name(base) and issubclass(base, BaseException)]
-            operations = {name for base in value.__mro__ if base not in roots and base is not object
-                          for name in OPERATIONS & vars(base).keys() if vars(base)[name] is not None}
-            parents = [base for base in value.__bases__ if not library_name(base)]
-            about = [sorted(operations), roots[:1], parents, issubclass(value, (list, dict, set))]
-            return ["class", value.__name__, str(value.__module__), *self.pack_all(about, bag)]
-        if isinstance(value, (types.GeneratorType, types.CoroutineType)):
-            return [type(value).__name__]
-        if isinstance(value, (types.FunctionType, types.MethodType, types.BuiltinMethodType)):
-            return ["function", value.__name__, value.__doc__ if isinstance(value.__doc__, str) else None]
-        if isinstance(value, BaseException):
-            args = [arg if is_plain(arg) else repr(arg)[:1000] for arg in value.args]
-            return ["exception", self.pack(type(value), bag), *self.pack_all(args, bag)]
-        plain = [BASES[base](value) for base in BASES if isinstance(value, base)]
-        return ["object", self.export(type(value), bag), *self.pack_all(plain, bag)]
+            if self.prelude.get(value.__name__) is value:
+                return "class", "", value.__name__
+            if BY_NAME.get(value.__name__) is value:
+                return "class", "builtins", value.__name__
+            if self.speaks_of(value):
+                return "class", *library_name(value), [base.__name__ for base in value.__mro__ if base.__module__ == "builtins"][0]
+        elif value is ... or value is NotImplemented:
+            return "view", repr(value), ()
+        elif isinstance(value, (io.TextIOWrapper, io.BufferedReader)) and value.readable() and not value.tell():
+            return "file", os.path.abspath(value.name), value.mode          # of the folder that both share
+        elif kind is types.ModuleType:
+            return ("class", value.__name__, "") if value.__name__ in MODULES else self.export(value)
+        elif is_numpy(value, "generic") or is_numpy(value, "ndarray") and kind.__name__ == "ndarray":
+            dtype = value.dtype.descr if value.dtype.names else value.dtype.str
+            return "array", dtype, getattr(value, "shape", None), isinstance(value, sys.modules["numpy"].ndarray), (
+                list(value.flat) if value.dtype.hasobject else value.tobytes())
+        elif isinstance(value, enum.Enum) and (self.speaks_of(kind) or self.prelude.get(kind.__name__) is kind):
+            return "member", kind, value.value
+        elif isinstance(value, BaseException) and (self.speaks_of(kind) or self.prelude.get(kind.__name__) is kind):
+            return "exception", kind, list(value.__reduce__()[1]), dict(value.__dict__), value.__cause__
+        elif self.prelude.get(kind.__name__) is kind or self.speaks_of(kind) and can_pickle(value) or (
+                isinstance(value, FUNCTIONS) and self.speaks_of(value)):
+            return None
+        return self.export(value)
 
-    # ---- unpacking
+    def speaks_of(self, value):
+        """Whether the other side will make what is of this class."""
+        return is_known(library_name(value), value)
 
-    def unpack(self, data, things):
-        if type(data) is not list:
-            return data
-        tag, *rest = data
-        if tag in CONTAINERS or tag == "ndarray":
-            return self.unpack_container(tag, rest, things)
-        if tag == "same":
-            return things[rest[0]]
-        if tag == "numpy":
-            return from_bytes(rest[0], bytes.fromhex(rest[1]))[0]
-        if tag == "yours":
-            return self.exports[rest[0]]
-        if tag == "value":
-            assert rest[0] in VALUES
-            module, _, name = rest[0].rpartition(".")
-            kind = re.compile if name == "Pattern" else getattr(importlib.import_module(module), name)
-            return kind(*[self.unpack(arg, things) for arg in rest[1:]])
-        if tag == "library":
-            return from_library(*rest)
-        if tag == "mine":
-            return self.stand_in(things, *rest)
-        return {kind.__name__: read for kind, (_, read) in TEXTS.items()}[tag](rest[0])
+    def export(self, value):
+        number = self.export_ids.setdefault(id(value), len(self.exports))
+        self.exports[number], about = value, None
+        if number not in self.described:
+            self.described.add(number)
+            about = describe_export(value)
+        return "mine", number, about, content(value) if isinstance(value, ROOTS) else None
 
-    def unpack_container(self, tag, rest, things):
-        n = len(things)
-        things.append(None if tag in ("tuple", "frozenset", "ndarray", "deque") else CONTAINERS[tag]())
-        extra = self.unpack(rest[0], things)
-        if tag == "deque":
-            things[n] = collections.deque(maxlen=extra)
-        elif tag == "defaultdict":
-            things[n].default_factory = extra
-        content = [self.unpack(item, things) for item in rest[1:]]
-        if tag == "ndarray":
-            things[n] = from_bytes(extra[0], content[0]).reshape(extra[1:]).copy()
-        elif things[n] is None:
-            things[n] = CONTAINERS[tag](content)
+    def load_yours(self, number, items):
+        assert type(number) is int                  # None, True and 1.0 would find something, too
+        return self.filled(self.exports[number], items)
+
+    def load_mine(self, number, about, items):
+        assert type(number) is int
+        if about is not None and number not in self.stand_ins:
+            self.stand_ins[number] = made = STAND_INS[about[0]](*about[1:])
+            self.stand_in_ids[id(made)] = number
+        return self.filled(self.stand_ins[number], items)
+
+    def filled(self, value, items):
+        if isinstance(value, ROOTS) and items is not None:
+            fill(value, items)
+        return value
+
+    def load_class(self, module, name, ancestor=""):
+        return self.look_up(module, name, ancestor)
+
+    def look_up(self, module, name, _ancestor=""):
+        if module == "":
+            return self.prelude[name]
+        if module == "builtins" and name in BY_NAME:
+            return BY_NAME[name]
+        return functools.reduce(getattr, name.split(".") if name else [], importlib.import_module(module))
+
+    def load_view(self, name, items):
+        return {"Ellipsis": ..., "NotImplemented": NotImplemented}[name] if not items and name[0] in "EN" else VIEWS[BY_NAME[name]](items)
+
+    def load_array(self, dtype, shape, is_array, items):
+        numpy = importlib.import_module("numpy")
+        dtype = numpy.dtype([tuple(part) for part in dtype] if isinstance(dtype, list) else dtype)
+        if isinstance(items, list):
+            made = numpy.empty(len(items), object)
+            made[:] = items
         else:
-            replace(things[n], content)
-        return things[n]
+            assert not dtype.hasobject              # the bytes would be pointers
+            made = numpy.frombuffer(items, dtype)
+        return made.reshape(shape).copy() if is_array else made[0]
 
-    def stand_in(self, things, number, kind=None, *rest):
-        if kind is None or number in self.stand_ins:
-            return self.stand_ins[number]
-        made = STAND_INS[kind](*[self.unpack(part, things) for part in rest])
-        self.stand_ins[number] = made
-        self.stand_in_ids[id(made)] = number
+    def load_file(self, path, mode):
+        return open(path, mode)
+
+    def load_member(self, kind, value):
+        assert issubclass(kind, enum.Enum) and not isinstance(kind, StandInClass)
+        return kind(value)
+
+    def load_exception(self, kind, args, state, cause):
+        assert issubclass(kind, BaseException) and not isinstance(kind, StandInClass)
+        made = kind(*args)
+        made.__dict__.update(state)
+        made.__cause__ = cause
         return made
 
 
-def stand_in_class(name, module, operations, roots, parents, is_container):
-    assert all(root in BASES or issubclass(root, BaseException) for root in roots)
-    assert all(isinstance(parent, StandInClass) for parent in parents)
-    space = {name: forward(name) for name in operations if name in (ON_VALUES if roots else OPERATIONS)}
-    space |= {"__module__": str(module), "_is_container": bool(is_container)}
-    if "__eq__" in space and "__hash__" not in space:
-        space["__hash__"] = None
-    lacking = [root for root in roots if not any(issubclass(parent, root) for parent in parents)]
+def can_pickle(value):
+    """Whether pickle has a rule for it; files and iterators have a place in their stream, which would be copied."""
+    if hasattr(type(value), "__next__") and not isinstance(value, (io.StringIO, io.BytesIO)):
+        return False
+    with contextlib.suppress(Exception):
+        return bool(value.__reduce_ex__(4))
+    return False
+
+
+def operation(name, thing, *rest):
+    if name == "__copy__":
+        return importlib.import_module("copy").copy(thing)
+    return thing[rest[0]] if name == "__getitem__" else getattr(type(thing), name)(thing, *rest)         # also Stack[int]
+
+
+def read_once(thing):
+    """What an object holds, as a dictionary or a list; one of a million things is too long."""
+    if hasattr(type(thing), "keys"):
+        return {key: thing[key] for key in thing.keys()}
+    items = list(itertools.islice(iter(thing), 10**6))
+    if hasattr(type(thing), "__next__") or len(items) == 10**6:
+        raise TypeError("not a container")
+    return items
+
+
+loops = []                                          # kept: a loop that ends closes the generators it has seen
+
+
+def run_coroutine(thing):
+    """To its end, also while another loop of this thread waits for it."""
+    async def wait():
+        return await thing
+
+    outer = asyncio._get_running_loop()
+    asyncio._set_running_loop(None)
+    loop = next((loop for loop in loops if not loop.is_running()), None) or asyncio.new_event_loop()
+    loops[:] = {*loops, loop}
     try:
-        return type.__new__(StandInClass, name, (*parents, *([] if parents else [StandIn]), *lacking), space)
-    except TypeError:                               # an order of bases that is possible there but not here
-        return type.__new__(StandInClass, name, (StandIn, *roots), space)
+        return loop.run_until_complete(wait())
+    finally:
+        asyncio._set_running_loop(outer)
 
 
-def stand_in_object(cls, *base):
-    root = type(base[0]) if base else object
+VERBS = {"call": lambda function, args, kwargs: function(*args, **kwargs), "get": getattr, "set": setattr,
+         "method": lambda thing, name, args, kwargs: getattr(thing, name)(*args, **kwargs), "op": operation,
+         "delete": delattr, "read": read_once, "await": run_coroutine, "freeze": pickle.dumps, "thaw": pickle.loads,
+         "next": lambda thing, sent: thing.send(sent) if sent is not None else next(thing),
+         "signature": lambda function: [(p.name, int(p.kind)) for p in inspect.signature(function).parameters.values()],
+         "sleep": time.sleep, "reload": lambda: peer.execute(), "seed": lambda module, *args: importlib.import_module(module).seed(*args)}
+OURS = {"solution", "tests", "prelude", "__main__", "sandbox_exec", None}
+
+
+def library_name(value):
+    """(module, name) of a class or function of the libraries, None for one of ours."""
+    module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+    if not isinstance(module, str) or module in OURS or not isinstance(name, str):
+        return None
+    found = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return (module, name) if found is value else None
+
+
+def is_known(named, value):
+    """Whether S may name it to J: types of data, exceptions of the library."""
+    return named is not None and (f"{named[0].partition('._')[0]}.{named[1]}" in VALUES or isinstance(value, type)
+                                  and issubclass(value, BaseException) and named[0].partition(".")[0] in STANDARD)
+
+
+def is_ours(kind):
+    return kind.__module__ in OURS
+
+
+def describe_export(value):
+    """The kind of stand-in that the other side makes, and what it needs to know for that."""
+    kind = type(value)
+    if isinstance(value, type):
+        return "class", *describe_class(value)
+    if isinstance(value, types.CoroutineType):
+        return "coroutine",
+    if isinstance(value, types.AsyncGeneratorType):
+        return "async_generator",
+    if hasattr(kind, "__next__") and not hasattr(kind, "__enter__") and not is_ours(kind):
+        return "iterator",
+    if isinstance(value, BaseException):
+        return "exception", Handle(kind), [arg if type(arg) in FLAT else repr(arg)[:1000] for arg in value.args], value.__cause__
+    if isinstance(value, FUNCTIONS) or callable(value) and kind.__module__ == "functools":
+        doc = getattr(value, "__doc__", None)
+        return "function", str(getattr(value, "__name__", "")), doc if type(doc) is str else None
+    return "object", Handle(kind), [BASES[base](value) for base in BASES if isinstance(value, base)][:1]
+
+
+def describe_class(value):
+    """Name and doc; the operations its objects have; bases: classes of ours, one that holds a value, an abstract one."""
+    ours = [base for base in value.__mro__ if is_ours(base)]
+    roots = [base for base in value.__mro__ if base in BASES or base in ROOTS
+             or issubclass(base, BaseException) and peer.speaks_of(base)][:1]
+    skipped = {object, *roots, *BASES, *ROOTS, *ABSTRACT}
+    operations = {name for base in value.__mro__ if base not in skipped and not issubclass(base, BaseException) or base in ours
+                  for name, thing in vars(base).items() if thing is not None and (
+                      name in OPERATIONS or roots and not name.startswith("_") and hasattr(roots[0], name))}
+    return (value.__name__, value.__doc__ if type(value.__doc__) is str else None, sorted(operations),
+            [base for base in value.__bases__ if base in ours], roots,
+            [ABSTRACT[base] for base in value.__mro__ if base in ABSTRACT][:1], library_name(value))
+
+
+def stand_in_class(name, doc, operations, parents, roots, abstract, library):
+    assert all(root in BASES or root in ROOTS or issubclass(root, BaseException) for root in roots) and len(roots) < 2
+    assert all(isinstance(parent, StandInClass) for parent in parents)
+    allowed = ON_VALUES if roots else OPERATIONS
+    space = {op: forward(op, *roots) for op in operations if op in allowed or roots and not op.startswith("_")}
+    space |= {"__module__": "solution", "__doc__": doc, **({"__hash__": None} if "__eq__" in space and "__hash__" not in space else {})}
+    found = library and vars(sys.modules.get(library[0]) or types).get(library[1])
+    if isinstance(found, type):                     # so isinstance() works with what the tests import
+        space["__class__"] = property(lambda self: found)
+    inherited = lambda base: any(issubclass(parent, base) for parent in parents)             # noqa: E731
+    abstract = [getattr(collections.abc, base) for base in abstract if base in ABSTRACT.values() and not roots]
+    bases = *(parents or [StandInObject]), *[base for base in [*roots, *abstract] if not inherited(base)]
+    made = abc.ABCMeta.__new__(StandInClass, str(name), bases, space)
+    made.__abstractmethods__ = frozenset()
+    return made
+
+
+def stand_in_object(cls, base):
+    root = type(base[0]) if base else next((root for root in ROOTS if issubclass(cls, root)), object)
     assert isinstance(cls, StandInClass) and (root in BASES or not base)
-    return root.__new__(cls, *base[:1])
+    return root.__new__(cls, *base)
 
 
-def stand_in_exception(cls, *args):
-    assert issubclass(cls, BaseException)
+def stand_in_exception(cls, args, cause):
+    assert issubclass(cls, BaseException) and isinstance(cause, (BaseException, type(None)))
     made = cls.__new__(cls, *args)
-    if not isinstance(cls, StandInClass):
-        with contextlib.suppress(Exception):        # a class with rules for its arguments
-            made.__init__(*args)
-    BaseException.args.__set__(made, args)
+    BaseException.args.__set__(made, tuple(args))
+    made.__cause__ = cause
     return made
 
 
 def stand_in_function(name, doc):
-    def function(*args, **kwargs):
-        return peer.ask("call", function, args, kwargs)
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
+    function = Function()
+    for key, value in {"__name__": str(name), "__qualname__": str(name), "__doc__": doc}.items():
+        object.__setattr__(function, key, value)
     return function
 
 
-def stand_in_generator():
-    def generator():
+def stand_in_iterator():
+    def iterator():
         sent = None
         with contextlib.suppress(StopIteration):
             while True:
-                sent = yield peer.ask("send", this, sent)
-    this = generator()
+                sent = yield peer.ask("next", this, sent)
+    this = iterator()
     return this
 
 
@@ -994,85 +1388,163 @@ def stand_in_coroutine():
     return this
 
 
-STAND_INS = {"class": stand_in_class, "object": stand_in_object, "exception": stand_in_exception,
-             "function": stand_in_function, "generator": stand_in_generator, "coroutine": stand_in_coroutine}
+def stand_in_async_generator():
+    async def generator():
+        with contextlib.suppress(StopAsyncIteration):
+            while True:
+                yield peer.ask("await", peer.ask("op", "__anext__", this))
+    this = generator()
+    return this
 
 
-def is_plain(value):
-    kind = type(value)
-    return kind in FLAT or kind in (int, bytes) or kind in CONTAINERS.values() and all(map(is_plain, items(value)))
+STAND_INS = {name[9:]: make for name, make in globals().items() if name.startswith("stand_in_")}
 
 
-def items(container):
-    """The content of a container as a flat list."""
-    if isinstance(container, dict):
-        return [part for pair in container.items() for part in pair]
-    if isinstance(container, bytearray):
-        return [bytes(container)]
-    return [container.tobytes()] if hasattr(container, "tobytes") else list(container)
+# ---- containers
 
-
-def same(new, old):
-    return len(new) == len(old) and all(a is b or type(a) is bytes and a == b for a, b in zip(new, old))
-
-
-def replace(container, content):
-    if isinstance(container, (list, bytearray)):
-        container[:] = content if isinstance(container, list) else content[0]
-    elif isinstance(container, dict):
-        container.clear()
-        for key, value in zip(content[::2], content[1::2]):
-            container[key] = value                  # update() would add to a Counter
-    elif isinstance(container, (set, collections.deque)):
-        container.clear()
-        (container.update if isinstance(container, set) else container.extend)(content)
-    else:
-        container[...] = from_bytes(container.dtype.str, content[0]).reshape(container.shape)
-
-
-def is_numpy(value):
-    """Whether it is a numpy array or scalar of numbers, dates or characters."""
-    np = sys.modules.get("numpy")
-    return np and (type(value) is np.ndarray or isinstance(value, np.generic)) and value.dtype.kind in NUMPY_KINDS
-
-
-def from_bytes(dtype, data):
-    numpy = importlib.import_module("numpy")
-    assert numpy.dtype(dtype).kind in NUMPY_KINDS
-    return numpy.frombuffer(data, dtype)
-
-
-def library_name(value):
-    """(module, name) under which both sides find the same class or function; None for all else."""
-    module, name = value.__module__, value.__qualname__
-    known = isinstance(module, str) and name not in NOT_LIBRARY and not name.startswith("_") and (
-        module in LIBRARY or isinstance(value, type) and issubclass(value, BaseException)
-        and module.split(".")[0] in STANDARD)
-    return (module, name) if known and getattr(sys.modules.get(module), name, None) is value else None
-
-
-def from_library(module, name):
-    assert module.split(".")[0] in LIBRARY | STANDARD and "__" not in module
-    found = getattr(importlib.import_module(module), name)
-    assert library_name(found) and isinstance(found, type if isinstance(peer, Examiner) else object)
+def containers(value):
+    """The containers in a value that can change, in an order that is the same on both sides."""
+    found, seen, left = [], set(), [value]
+    while left:
+        value = left.pop()
+        if type(value) in FLAT or id(value) in seen:
+            continue
+        seen.add(id(value))
+        is_mutable = type(value) in PLAIN - {tuple, frozenset} or isinstance(value, (*ROOTS, io.StringIO, io.BytesIO)) or (
+            is_numpy(value, "ndarray") and type(value).__name__ == "ndarray") or is_attributes(value)
+        if is_mutable:
+            found.append(value)
+        if type(value) in (tuple, frozenset) or is_mutable and not isinstance(value, array.array):
+            left += content(value)
     return found
 
 
+def is_attributes(value):
+    """Whether it is an object of a class of the prelude that is made of its attributes alone."""
+    kind = type(value)
+    return peer.prelude.get(kind.__name__) is kind and not isinstance(value, (*BASES, *ROOTS, BaseException, enum.Enum)) and hasattr(
+        value, "__dict__")
+
+
+def content(value):
+    """What a container holds, as a flat list; by the methods of its root, whatever its class made of them."""
+    if isinstance(value, dict):
+        root = collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict
+        return [part for pair in root.items(value) for part in pair]
+    if isinstance(value, (io.StringIO, io.BytesIO)):
+        return ["", 0] if value.closed else [value.getvalue(), value.tell()]
+    if isinstance(value, bytearray):
+        return [memoryview(value).tobytes()]
+    if is_numpy(value, "ndarray"):
+        return list(value.flat) if value.dtype.hasobject else [value.tobytes()]
+    for root in (list, set, collections.deque, tuple, frozenset, array.array):
+        if isinstance(value, root):
+            return list(root.__iter__(value))
+    return [part for pair in vars(value).items() for part in pair]
+
+
+def is_same(new, old):
+    return len(new) == len(old) and all(a is b or type(a) in FLAT and type(a) is type(b) and a == b for a, b in zip(new, old))
+
+
+def fill(container, items):
+    """Make a container hold these items, in place."""
+    if isinstance(container, dict):
+        root = collections.OrderedDict if isinstance(container, collections.OrderedDict) else dict
+        root.clear(container)
+        for key, value in zip(items[::2], items[1::2]):
+            root.__setitem__(container, key, value)
+    elif isinstance(container, (list, bytearray, array.array)):
+        root = next(root for root in (list, bytearray, array.array) if isinstance(container, root))
+        root.__setitem__(container, slice(None), items if root is list else items[0] if root is bytearray else
+                         array.array(container.typecode, items))
+    elif isinstance(container, (set, collections.deque)):
+        root = set if isinstance(container, set) else collections.deque
+        root.clear(container)
+        (set.update if root is set else collections.deque.extend)(container, items)
+    elif isinstance(container, (io.StringIO, io.BytesIO)):
+        container.seek(0)
+        container.truncate()
+        container.write(items[0])
+        container.seek(items[1])
+    elif is_numpy(container, "ndarray"):
+        container[...] = peer.load_array(container.dtype, container.shape, True, items if container.dtype.hasobject else items[0])
+    else:
+        vars(container).clear()
+        vars(container).update(zip(items[::2], items[1::2]))
+
+
+def is_numpy(value, kind):
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, getattr(numpy, kind))
+
+
+def is_plain(value):
+    return type(value) in FLAT or type(value) in PLAIN and all(map(is_plain, content(value)))
+
+
+# ---- what tests observe besides: printed text, input, warnings, log records
+
+class Teller(io.TextIOBase):
+    def __init__(self, events, word):
+        self.events, self.word = events, word
+
+    def write(self, text):
+        self.events.append([self.word, str(text)])
+        return len(text)
+
+
+class Input(io.TextIOBase):
+    def readline(self, *_):
+        return peer.ask("io", "readline", (), {})
+
+    def read(self, *_):
+        return peer.ask("io", "read", (), {})
+
+
 @contextlib.contextmanager
-def redirected(how):
-    """While the program does what it was asked: its output to the tests' capture, its input from their stand-in."""
-    saved, printed = (sys.stdout, sys.stdin, builtins.input), io.StringIO()
-    if how & 1:
-        sys.stdout = printed
-    if how & 2:
-        builtins.input = lambda prompt="": peer.ask("input", "input", str(prompt))
-        readers = {name: functools.partial(peer.ask, "input", name) for name in ("readline", "read")}
-        sys.stdin = types.SimpleNamespace(**readers)
-    try:
-        yield printed
-    finally:
-        if how:
-            sys.stdout, sys.stdin, builtins.input = saved
+def listening(how):
+    """While S does what tests that touch their process have asked: its output to them, its input from them, and so on."""
+    events, saved, level = [], (sys.stdout, sys.stderr, sys.stdin), logging.root.level
+    if not how:
+        yield events
+        return
+    if how[0]:
+        cwd, environment = how[0]
+        os.chdir(cwd)
+        os.environ.clear()
+        os.environ.update(environment)
+    patched = {name: getattr(builtins, name) for name in how if name in ("input", "print", "open")}
+    handler = logging.Handler()
+    handler.emit = lambda record: events.append(["log", record.name, record.levelno, record.getMessage()])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        if "stdout" in how:
+            sys.stdout, sys.stderr = Teller(events, "out"), Teller(events, "err")
+        if "input" in how:
+            sys.stdin = Input()
+        for name in patched:
+            setattr(builtins, name, lambda *args, name=name, **kwargs: peer.ask("io", name, args, kwargs))
+        logging.root.setLevel(1)
+        logging.root.addHandler(handler)
+        try:
+            yield events
+        finally:
+            sys.stdout, sys.stderr, sys.stdin = saved
+            logging.root.setLevel(level)
+            logging.root.removeHandler(handler)
+            vars(builtins).update(patched)
+            events += [["warn", warning.category, str(warning.message)] for warning in caught]
+
+
+def tell(word, *told):
+    """In J: as if it had happened here."""
+    if word == "warn" and issubclass(told[0], Warning):
+        warnings.warn(str(told[1]), told[0], stacklevel=4)
+    elif word == "log":
+        logging.getLogger(str(told[0])).log(int(told[1]), "%s", told[2])
+    elif word in ("out", "err"):
+        (sys.stdout if word == "out" else sys.stderr).write(str(told[0]))
 
 
 peer = None                                         # of this process: J has one for each job, S one for its life
@@ -1080,63 +1552,57 @@ peer = None                                         # of this process: J has one
 
 # ------------------------------------------------------------------------------------------------- J: the judge
 
-SIMPLE_IMPORTS = LIBRARY | {"solution", "pytest", "unittest", "io", "contextlib", "__future__"}
+SIMPLE_IMPORTS = MODULES | {"solution", "pytest", "unittest", "io", "contextlib", "__future__"}
 NOT_SIMPLE = set("setattr delattr exec eval globals vars monkeypatch mock patch seed setrecursionlimit getcontext "
                  "setcontext simplefilter filterwarnings modules environ builtins __builtins__ __dict__ __import__ "
-                 "import_module chdir seterr set_printoptions".split())
-MODULE_ALIASES = {"np": "numpy", "pd": "pandas", "plt": "matplotlib.pyplot", "nx": "networkx", "sp": "scipy"}
-NEVER_FROM_STRANGERS = set("startswith endswith issubset issuperset isdisjoint difference equals isclose "
-                           "allclose".split())
+                 "import_module chdir seterr set_printoptions open capsys capfd caplog recwarn tmp_path tmpdir input "
+                 "redirect_stdout redirect_stderr assertLogs assertWarns warns stdin stdout".split())
+REACHING = NOT_SIMPLE | {"sleep", "reload", "signature", "isfunction"}             # may need what the program's process has
+DATA_NAMES = {name for kind in (str, bytes, list, dict, set, frozenset, tuple, int, float, complex,
+                                collections.deque) for name in dir(kind)} | {"all", "any", "equals"}
 CHANCE = random.SystemRandom()                      # S has a copy of any other generator, and could tell a decoy
-NO_ANSWER = "the program sent what is not an answer"
-FEWER = "an object of the program's own has fewer items than it says"
 
 
 class Gone(BaseException):
     """The program closed the connection or broke its rules: nothing the tests catch."""
 
 
-class Verdict(BaseException):
-    """The reason that ends the examination."""
+class Verdict(Exception):
+    """The reason that ends the examination; raised where no program and no test is being run."""
 
 
 def judge_jobs():
     """Judge one job after the other as long as the tests leave this process as it was."""
     server = socket.socket(fileno=3)
-    if importlib.util.find_spec("pytest") is None or "pytest" in cage.disabled:
-        sys.modules["pytest"] = stand_in_pytest()
+    sys.modules["sandbox_exec"] = types.SimpleNamespace(thaw=thaw)      # where pickle looks for it
     gc.collect()
     gc.freeze()
     send(server, "ready")
     while message := receive(server):
-        tests, answer, channel = message[1]
-        with open(tests, "rb", buffering=0) as file, open(answer, "wb") as out, socket.socket(fileno=channel) as sock:
-            reason, detail, clean = examine(json.loads(read_file(file)), sock)
-            out.write(as_bytes([reason, detail]))
-        send(server, {"clean": clean, "said": "gone" if reason == "gone" else "done"})
+        job, caller, channel = message[1]
+        with open(job, "rb", buffering=0) as file:
+            job = json.loads(read_file(file))
+        with socket.socket(fileno=caller) as caller, socket.socket(fileno=channel) as sock:
+            reason, detail, is_certain, is_clean = examine(job, sock, server)
+            caller.send(as_bytes([reason, detail, is_certain]))
+        send(server, {"clean": is_clean, "said": "gone" if reason == "gone" else "done"})
 
 
-def examine(job, channel):
-    """(reason, detail, whether this process can judge another job)"""
+def examine(job, channel, server):
+    """(reason, detail, whether it is certain, whether this process can judge another job)"""
     global peer
-    peer, Counting.ran = Examiner(channel), 0
+    peer = Examiner(channel, server)
     try:
         tests = read_tests(job["prelude"], job["tests"])
     except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
-        return f"error: the tests or the prelude do not parse: {problem}", "", True
-    linecache.cache["tests.py"] = (len(job["tests"]), None, job["tests"].splitlines(True), "tests.py")
-    is_check = job["style"] == "check" or job["style"] == "auto" and job["entry_point"] and tests.has_check
+        return f"error: the tests or the prelude do not parse: {problem}"[:500], "", True, True
     try:
-        if "pytest" in job["tests"]:
-            importlib.import_module("pytest").fixture = fixture
-        module = test_module(job["entry_point"], tests)
-        if is_check and job["entry_point"] not in vars(module):
-            raise Verdict(f"failed: the program does not define {job['entry_point']}")
-        exec(tests.code, module.__dict__)
-        if is_check:
-            module.check(vars(module)[job["entry_point"]])
-        run_collected(module)
-        reason, detail = "passed" if Counting.ran else "failed: the tests ran no assert", ""
+        peer.reaches = peer.opaque = tests.reaches
+        with mirrored(tests.words):
+            peer.write((job["prelude"], job["code"], job["entry_point"]))
+            reason, detail = run_all(job, tests, test_module(job["prelude"], job["entry_point"], tests))
+        if reason == "passed" and not peer.answers:
+            reason, detail = "error: the tests ask nothing of the program", ""
     except BaseException as problem:
         reason, detail = explain(problem)
     finally:
@@ -1144,43 +1610,51 @@ def examine(job, channel):
             sys.modules.pop(name, None)
     if peer.gone is not None:                       # also if the tests caught it
         reason = "failed: " + peer.gone if peer.gone else "gone"
-    return reason, detail, tests.leave_nothing
+    return reason, detail, reason.startswith("error: ") or not peer.opaque, tests.leave_nothing
 
 
 @functools.lru_cache(16)
 def read_tests(prelude, tests):
     """The tests compiled, and what else there is to know about them; many programs in a row are judged by the same."""
     prelude, tests = compile_prelude(prelude, ast.PyCF_ONLY_AST), ast.parse(tests, "tests.py")
-    nodes = list(ast.walk(tests))
+    nodes, simple, counting = list(ast.walk(tests)), is_simple(tests) and is_simple(prelude), Counting()
+    words = words_of(tests)
+    code = compile(counting.visit(tests), "tests.py", "exec", dont_inherit=True)
     return types.SimpleNamespace(
-        leave_nothing=is_simple(tests) and is_simple(prelude),
+        leave_nothing=simple, reaches=not simple or bool(words & REACHING), words=words, asserts=counting.seen, code=code,
         has_check=any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in tests.body),
         names={node.id for node in nodes if isinstance(node, ast.Name)},
         imported={alias.name for node in nodes if isinstance(node, ast.ImportFrom) and node.module == "solution"
                   for alias in node.names},
-        prelude=compile(prelude, "prelude.py", "exec", dont_inherit=True),
-        code=compile(Counting().visit(tests), "tests.py", "exec", dont_inherit=True))
+        prelude=compile(prelude, "prelude.py", "exec", dont_inherit=True))
 
 
-def test_module(entry_point, tests):
+def words_of(tree):
+    """All names in a program text, of whatever kind."""
+    return {word for node in ast.walk(tree) for attribute in ("id", "attr", "arg", "name", "asname", "module")
+            for word in str(getattr(node, attribute, None)).split(".")}
+
+
+def test_module(prelude, entry_point, tests):
     """The module that the tests run in: the prelude's names, then those of the program that the tests use."""
     module, solution = types.ModuleType("tests"), RemoteModule("solution")
-    sys.modules.update(solution=solution, tests=module)
     offered = peer.loaded_names()
+    sys.modules.update(solution=solution, tests=module)
     peer.stand_in_ids[id(solution)] = 0
     exec(tests.prelude, module.__dict__)
+    peer.prelude = prelude_classes(prelude, vars(module))
     vars(module).pop(entry_point, None)             # a stub
-    asked_for = {entry_point} | tests.imported
+    asked_for, given = {entry_point} | tests.imported, []
     for name in offered:
-        library = MODULE_ALIASES.get(name, name)
-        if name in vars(module) or name not in tests.names | asked_for or name in vars(builtins) and name not in asked_for:
-            continue
-        top = library.split(".")[0]
-        ours = name not in asked_for and (top in sys.stdlib_module_names or top in MODULE_ALIASES.values())
-        vars(module)[name] = importlib.import_module(library) if ours else getattr(solution, name)
-    vars(solution).update((name, value) for name, value in vars(module).items() if not name.startswith("__"))
-    vars(solution)["__all__"] = [name for name in offered if name in vars(module)]
-    vars(module)["__counted__"] = Counting.count
+        if name not in vars(module) and name in tests.names | asked_for:
+            library = {"np": "numpy"}.get(name, name)
+            is_taken = name not in asked_for and (name in vars(builtins) or library in MODULES)
+            value = getattr(solution, name)         # what shadows a builtin or a module of the library is not believed
+            peer.opaque |= is_taken and not isinstance(value, types.ModuleType)
+            if not is_taken or library in MODULES:
+                vars(module)[name] = importlib.import_module(library) if is_taken else value
+            given += [] if is_taken else [name]
+    types.ModuleType.__setattr__(solution, "__all__", given)
     return module
 
 
@@ -1190,12 +1664,23 @@ class RemoteModule(types.ModuleType):
     def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(name)
-        return peer.ask("get", self, name)
+        if name in peer.prelude and name in vars(sys.modules["tests"]):
+            return vars(sys.modules["tests"])[name]
+        value = peer.ask("get", self, name)
+        if isinstance(value, StandInClass) and name[:1].isupper():
+            peer.named.add(value)
+        return value
+
+    def __setattr__(self, name, value):
+        peer.ask("set", self, name, value)
+
+    def __delattr__(self, name):
+        peer.ask("delete", self, name)
 
 
 class Counting(ast.NodeTransformer):
     """Count the checks that run: assert statements, calls of assert..., raises, warns and fail, and ifs that raise."""
-    ran = 0
+    ran = seen = 0
 
     @staticmethod
     def count(value):
@@ -1203,6 +1688,7 @@ class Counting(ast.NodeTransformer):
         return value
 
     def wrap(self, node):
+        self.seen += 1
         name = ast.copy_location(ast.Name("__counted__", ast.Load()), node)
         return ast.copy_location(ast.Call(name, [node], []), node)
 
@@ -1218,32 +1704,54 @@ class Counting(ast.NodeTransformer):
 
 
 def is_simple(tree):
-    """Whether tests can be trusted to leave nothing behind in the process that runs them."""
-    names, imports, changed = set(), set(), set()
+    """Whether tests can be trusted to leave nothing behind in the process that runs them, and to need nothing of it."""
+    imports, changed = {}, set()
     for node in ast.walk(tree):
-        names |= {getattr(node, attribute, None) for attribute in ("id", "attr", "arg", "name", "asname")}
-        if isinstance(node, ast.alias):
-            imports |= {node.asname or node.name.split(".")[0]}
         if isinstance(node, (ast.Import, ast.ImportFrom)):
-            modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
-            names |= {module.split(".")[0] for module in modules} - SIMPLE_IMPORTS and NOT_SIMPLE
+            imports |= {alias.asname or alias.name.split(".")[0]: (getattr(node, "module", None) or alias.name).split(".")[0]
+                        for alias in node.names}
         if isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
             changed |= {name.id for name in ast.walk(node.value) if isinstance(name, ast.Name)}
-    return not names & NOT_SIMPLE and not imports & changed
+    return not words_of(tree) & NOT_SIMPLE and {*imports.values()} <= SIMPLE_IMPORTS and not imports.keys() & changed
+
+
+@contextlib.contextmanager
+def mirrored(words):
+    """Where tests seed a generator, they seed the program's too; where they sleep, the program's threads may call back."""
+    def both(module, function):
+        def mirrored(*args):
+            if function is time_sleep or isinstance(args and args[0], RemoteModule):
+                return peer.ask(function.__name__, *args[:function is time_sleep]) or args[0]
+            if function is not reload:
+                peer.ask("seed", module.__name__, *args)
+            return function(*args)
+        return mirrored
+
+    time_sleep, reload = time.sleep, importlib.reload
+
+    modules = [importlib.import_module(name) for name in ("random", "numpy.random") if {"seed", name.split(".")[0]} <= words]
+    saved = [*[(module, "seed", module.seed) for module in modules], (time, "sleep", time.sleep), (importlib, "reload", importlib.reload)]
+    for module, name, function in saved:
+        setattr(module, name, both(module, function))
+    try:
+        yield
+    finally:
+        for module, name, function in saved:
+            setattr(module, name, function)
 
 
 def explain(problem):
     """(reason, detail) that goes with what the tests raised."""
     frames = [frame for frame in traceback.extract_tb(problem.__traceback__) if frame.filename == "tests.py"]
     line = f": {frames[-1].line}" if frames and frames[-1].line else ""
-    from_program, told = id(problem) in peer.raised, describe(problem)
-    if isinstance(problem, Verdict):
+    from_program, told = peer is not None and id(problem) in peer.raised, describe(problem)
+    if type(problem) is Verdict:
         return str(problem), ""
     if isinstance(problem, MemoryError):
         return "memory", ""
     if isinstance(problem, ModuleNotFoundError) and not from_program and problem.name not in (None, "solution"):
         return f"error: the tests need {problem.name!r}, which is not installed", ""
-    if not frames and not from_program:             # nothing that the tests or the program did
+    if not frames and not from_program and peer is not None:    # nothing that the tests or the program did
         return f"error: the judge failed: {told[:300]}", ""
     if isinstance(problem, AssertionError) and not from_program:
         return f"failed{line or ': ' + told}"[:500], told
@@ -1259,14 +1767,27 @@ def describe(problem):
 
 class Examiner(Peer):
     """The judge's end: what S says is checked, what the tests know is not shown to the operators of S."""
-    by_name = (type, types.FunctionType, types.BuiltinFunctionType)
 
-    def __init__(self, channel):
+    def __init__(self, channel, server):
         super().__init__(channel)
-        self.gone, self.serving, self.raised = None, 1, {}
-        self.made, self.tainted = set(), set()      # stand-ins that the tests constructed; results of operators on such
-        self.sizes = {}                             # of other stand-ins, as they said
-        self.base = sys.stdout, sys.stdin, builtins.input
+        self.server, self.gone, self.serving, self.raised = server, None, 1, {}
+        self.named, self.tainted = set(), set()     # classes that the tests name; objects that came of an expected value
+        self.views, self.answers, self.reaches, self._opaque = {}, 0, False, False
+        self.world = os.getcwd(), dict(os.environ)
+        self.base = sys.stdout, sys.stderr, sys.stdin, builtins.input, builtins.print, builtins.open
+
+    @property
+    def opaque(self):
+        """Whether something crossed, or did not, that may be why the tests fail."""
+        return self._opaque
+
+    @opaque.setter
+    def opaque(self, value):
+        if value and not self._opaque:
+            self.server.send(b"!")
+        self._opaque = value
+
+    reader = DataReader
 
     def end(self, why=""):
         self.gone = self.gone or why
@@ -1276,148 +1797,195 @@ class Examiner(Peer):
         """What comes from S is malformed only if S made it so."""
         try:
             return function(*args)
-        except ConnectionError:
+        except (ConnectionError, Gone):
             self.end()
-        except (ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, TypeError, ValueError,
-                OSError, RuntimeError, StopIteration, SyntaxError) as problem:
+        except Exception as problem:
+            self.opaque = True
             self.end(f"the program's answer is malformed ({type(problem).__name__})")
 
     def loaded_names(self):
-        word, names, is_memory, told = self.read()
+        word, *rest = self.read()
         if word == "raised":
-            raise Verdict("memory" if is_memory is True else f"failed: {str(told)[:300]}, while the program was loaded")
-        if word != "ready" or type(names) is not list:
-            raise Verdict("syntax" if word == "syntax" else "failed: " + NO_ANSWER)
-        return [name for name in names if type(name) is str and not name.startswith("_")]
+            raise Verdict("memory" if rest[1:] == [True] else f"failed: {str(rest[0])[:300]}, while the program was loaded")
+        if word == "syntax":
+            raise Verdict("syntax")
+        return self.checked(lambda: [str(name) for name in rest[0] if not name.startswith("_")])
 
-    def read(self):
-        message = self.checked(super().read)
-        return message if type(message) is list and len(message) == 4 else self.end(NO_ANSWER)
+    def read(self, things=()):
+        message = self.checked(super().read, things)
+        return message if type(message) is tuple and message else self.end("the program sent no answer")
 
-    def write(self, message):
+    def write(self, message, things=()):
         try:
-            super().write(message)
+            super().write(message, things)
         except OSError:
             self.end()
 
-    def accept(self, message, things, action, args):
-        outcome, value, printed = self.checked(super().accept, message, things, action, args)
-        if outcome == "raised":
-            ends = isinstance(value, (StopIteration, StopAsyncIteration)) and action != "send" and args[0] != "__next__"
-            if isinstance(value, GeneratorExit) or ends:            # would end a map() of the tests early
-                value = RuntimeError(f"the program raised {type(value).__name__}")
-            if not isinstance(value, BaseException):
-                self.end(NO_ANSWER)
+    def accept(self, message, things, verb):
+        outcome, value, events = self.checked(super().accept, message, things, verb)
+        if outcome == "raise":
+            self.checked(lambda: BaseException.args.__get__(value))
+            if isinstance(value, ODD) and verb not in ("next", "await", "op"):
+                self.opaque, value = True, RuntimeError(f"the program raised {type(value).__name__}")
             self.raised[id(value)] = value
-        return outcome, value, printed if type(printed) is str else None
+        self.answers += verb not in ("get", "sleep", "seed", "reload") or verb == "get" and not isinstance(value, Function)
+        return outcome, value, events
 
-    def answer(self, message):
-        super().answer([*message[:3], 0])
-
-    def redirected(self):
-        now = sys.stdout, sys.stdin, builtins.input
-        return (now[0] is not self.base[0]) + 2 * (now[1:] != self.base[1:])
-
-    def perform(self, action, *args):
-        """S may call what it was handed, use public attributes of objects of the tests' classes, and iterate."""
-        if action == "input" and self.redirected() & 2:
-            return {"input": input, "readline": sys.stdin.readline, "read": sys.stdin.read}[args[0]](*args[1:])
-        name, thing = args[:2] if action == "special" else (args[1] if action in ATTRIBUTES else "", args[0])
-        of_tests = (thing if isinstance(thing, type) else type(thing)).__module__ == "tests"
-        if action in ATTRIBUTES:
-            allowed = of_tests and type(name) is str and not name.startswith("_") and (
-                action == "get" or not isinstance(thing, type) and not callable(getattr(type(thing), name, None)))
-        else:
-            allowed = (action == "call" and (of_tests or not isinstance(thing, type))
-                       or action == "send" and isinstance(thing, types.GeneratorType)
-                       or action == "special" and name in OPERATIONS and (of_tests or name in ITERATION))
-        if not allowed or id(thing) not in self.export_ids or is_test_case(thing):
-            raise PermissionError("not for the program")
-        return super().perform(action, *args)
-
-    def number(self, thing):
-        return self.stand_in_ids.get(id(thing))
-
-    def ask(self, action, *args):
-        if action == "special" and args[0] in COMPARISONS | ARITHMETIC | UNARY | {"__eq__", "__contains__"}:
-            return self.operate(*args)
-        if action == "special" and args[0] in SEQUENCE and self.number(args[1]) not in self.made:
-            return self.as_many(*args)
-        if action in ("call", "set", "special"):    # may change how many there are
-            self.sizes.clear()
-        answer = super().ask(action, *args)
-        if action == "call" and isinstance(args[0], StandInClass) and args[0].__name__[:1].isupper():  # not `class f`
-            self.made |= {self.number(answer)} - {None}
-        stranger = type(type(args[0])) is StandInClass and self.number(args[0]) not in self.made
-        if action == "get" and args[1] in NEVER_FROM_STRANGERS and stranger:
-            raise AttributeError(f"{args[1]}: the answer is an object of the program's own, not a value")
-        return answer
-
-    def as_many(self, name, thing, *args):
-        """Length and items of what a function returned: one that says it has many, and gives none, would be equal to
-        all that it is held against item by item."""
-        size = self.sizes.get(self.number(thing))
+    def answer(self, *ask):
         try:
-            answer = super().ask("special", name, thing, *args)
-        except IndexError:
-            if args[0] not in range(size or 0):
-                raise
-            raise TypeError(FEWER) from None
-        if name == "__len__":
-            self.sizes[self.number(thing)] = answer
-        return counted(answer, size) if name == "__iter__" and size is not None else answer
+            verb, args, _ = ask
+            super().answer(verb, args if type(args) is tuple else (), ())
+        except ValueError:
+            self.end("the program asks what is malformed")
 
-    def operate(self, name, thing, *args):
-        """Operators. No object of the program is equal to a plain value, and none gets to see the value it is held
-        against: a class that answers every comparison would pass every test."""
-        if self.number(thing) in self.tainted and name in UNARY | COMPARISONS:
-            raise TypeError(f"{name} on what came of the program's own operator and a plain value")
-        if name in UNARY:
-            return super().ask("special", name, thing, *args)
-        other = args[0]
+    def how(self):
+        """What S is to tell and to ask, if these tests may want to know."""
+        if not self.reaches:
+            return ()
+        now = sys.stdout, sys.stderr, sys.stdin, builtins.input, builtins.print, builtins.open
+        out, err, given, asked, printed, opened = [a is not b for a, b in zip(now, self.base)]
+        world, self.world = self.world, (os.getcwd(), dict(os.environ))
+        return (self.world if self.world != world else None, *["stdout"] * (out or err), *["input"] * (given or asked), *["print"] * printed, *["open"] * opened)
+
+    # ---- what may be named, packed and made
+
+    def speaks_of(self, value):
+        return library_name(value) is not None
+
+    def look_up(self, module, name, ancestor=""):
+        if module == "" or f"{module.partition('._')[0]}.{name}" in VALUES or module == "builtins" and name in BY_NAME or (
+                not name and module in MODULES):
+            return super().look_up(module, name)
+        found = sys.modules.get(module)             # an exception: nothing is imported because S says so
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        found = found if found is not None else vars(builtins)[ancestor]
+        assert issubclass(found, BaseException) and is_known(library_name(found), found)
+        return found
+
+    load_file = None                                # S opens nothing here
+
+    def load_mine(self, number, about, items):
+        self.opaque = self.opaque or bool(about) and about[0] != "function"
+        return super().load_mine(number, about, items)
+
+    def export(self, value):
+        self.opaque = True
+        return super().export(value)
+
+    # ---- what S may ask
+
+    def perform(self, verb, *args):
+        """S may call what it was handed, use public attributes of objects of the tests' classes, and iterate."""
+        if verb == "io":
+            return self.input_or_output(*args)
+        name, thing = (args[0], args[1]) if verb == "op" else (args[1] if verb in ("get", "set", "delete", "method") else "", args[0])
+        kind = thing if isinstance(thing, type) else type(thing)
+        is_mock = kind.__module__ == "unittest.mock" and not name.startswith(("_", "assert")) and (
+            name.startswith("__") or name not in dir(sys.modules["unittest.mock"].NonCallableMock))
+        of_tests = kind.__module__ == "tests"
+        allowed = id(thing) in self.export_ids and not is_test_case(kind) and {
+            "get": (of_tests or is_mock) and not name.startswith("_"), "method": of_tests and not name.startswith("_"),
+            "set": of_tests and not name.startswith("_") and not isinstance(thing, type) and not callable(getattr(kind, name, None)),
+            "call": of_tests or kind.__module__ == "unittest.mock" or isinstance(thing, FUNCTIONS),
+            "next": hasattr(kind, "__next__"), "await": inspect.isawaitable(thing),
+            "op": name in OPERATIONS and (of_tests or kind.__module__ == "unittest.mock" or name in HELD)}.get(verb)
+        if not allowed:
+            raise (AttributeError if verb == "get" else PermissionError)(f"{name or verb} is not for the program")
+        return super().perform(verb, *args)
+
+    def input_or_output(self, name, args=(), kwargs=None):
+        if {"readline": "input", "read": "input"}.get(name, name) not in {"input", "print", "open"} & {*self.how()[1:]}:
+            raise PermissionError("not for the program")
+        return getattr(sys.stdin if name.startswith("read") else builtins, name)(*args, **kwargs or {})
+
+    # ---- what the tests may do with what is the program's
+
+    def trusts(self, thing):
+        kind = thing if isinstance(thing, type) else type(thing)
+        return any(base in self.named for base in kind.__mro__)
+
+    def is_handle(self, thing):
+        return id(thing) in self.stand_in_ids
+
+    def ask(self, verb, *args):
+        if verb == "op":
+            return self.operate(*args)
+        if verb == "get":
+            return self.attribute(*args)
+        if verb not in ("next", "read"):
+            self.views.clear()                      # may change what objects hold
+        return super().ask(verb, *args)
+
+    def attribute(self, thing, name):
+        if isinstance(thing, Function):             # its call is all that is certain
+            self.opaque = True
+        value = super().ask("get", thing, name)
+        is_stranger = isinstance(thing, StandInObject) and (not self.trusts(thing) or id(thing) in self.tainted)
+        if is_stranger and name in DATA_NAMES and (self.is_handle(value) or id(thing) in self.tainted):
+            return getattr(self.held(thing), name)  # a method that lists or numbers have is theirs
+        if isinstance(thing, ROOTS) and isinstance(value, Function):
+            return lambda *args, **kwargs: self.ask("method", thing, name, args, kwargs)
+        return value
+
+    def held(self, thing):
+        """What an object of no class that the tests name holds, read once: it cannot say one thing, then another."""
+        if id(thing) not in self.views:
+            self.views[id(thing)] = super().ask("read", thing)
+        assert type(self.views[id(thing)]) in (list, dict), "the program's object has no such method"
+        return self.views[id(thing)]
+
+    def operate(self, name, thing, *rest):
+        """Operators. No object of the program is equal to plain data, and none gets to see what it is held against: a
+        class that answers every comparison would pass every test."""
+        ask = functools.partial(super().ask, "op", name, thing)
+        is_trusted = self.trusts(thing)
         if name == "__eq__":
-            return self.equal(thing, other)
-        if name == "__contains__" and type(thing)._is_container:
-            return other in super().ask("copy", thing)
-        foreign = self.number(other) is not None
-        if not foreign and not is_plain(other) and name != "__contains__":
-            return NotImplemented
-        if not foreign and (self.number(thing) not in self.made or name in COMPARISONS):
-            raise TypeError(f"{name}: a plain value of the tests against an object of the program's own")
-        result = super().ask("special", name, thing, *args)
-        if name == "__contains__" and not foreign:
-            return bool(result) and not all(
-                super(Examiner, self).ask("special", name, thing, decoy) for decoy in decoys(other))
-        if self.number(result) is None and not foreign and result is not NotImplemented:
-            raise TypeError(f"{name}: a plain result of the program's own operator and a plain value")
-        if self.number(result) is not None and name in ARITHMETIC:
-            self.made |= {self.number(result)} if self.number(thing) in self.made else set()
-            self.tainted |= {self.number(result)} if not foreign and name not in SCALING else set()
+            return self.equal(thing, *rest)
+        if name == "__iter__" and hasattr(type(thing), "__next__"):
+            return thing
+        if name in HELD and not is_trusted and not isinstance(thing, type):
+            return getattr(self.held(thing), name)(*rest)
+        if name == "__hash__" and not is_trusted:
+            return object.__hash__(thing)
+        if name == "__contains__" and rest and not self.is_handle(rest[0]):
+            return bool(ask(*rest)) and not any(bool(ask(decoy)) for decoy in decoys(rest[0]))
+        if name in NUMERIC | COMPARISONS | ARITHMETIC:
+            return self.compute(name, ask, thing, *rest) if is_trusted else self.refuse(name)
+        return ask(*rest)
+
+    def refuse(self, name):
+        raise TypeError(f"{name}: only for objects of classes that the tests name")
+
+    def compute(self, name, ask, thing, *other):
+        is_tainted = id(thing) in self.tainted
+        if other and not self.is_handle(other[0]):
+            if not is_plain(other[0]):
+                return NotImplemented
+            result = self.refuse(name) if name in COMPARISONS else ask(*other)
+            if result is not NotImplemented and not self.is_handle(result):
+                raise TypeError(f"{name}: a plain result of the program's own operator and a plain value")
+            is_tainted |= name not in ("__mul__", "__rmul__", "__matmul__", "__rmatmul__")
+        else:
+            result = self.refuse(name) if is_tainted and name not in ARITHMETIC else ask(*other)
+        self.tainted |= {id(result)} if is_tainted and result is not NotImplemented else set()
         return result
 
     def equal(self, thing, other):
-        if self.number(other) is None:
-            if type(thing)._is_container:
-                return self.ask("copy", thing) == other
+        if not self.is_handle(other):
             return False if is_plain(other) else NotImplemented
+        if thing is other or not self.trusts(thing) or not self.trusts(other):
+            return thing is other
         answers = {}
         for question in CHANCE.sample([other, decoys(0)[0]], 2):                  # S cannot tell which one counts
             try:
-                answers[question is other] = super().ask("special", "__eq__", thing, question)
+                answers[question is other] = super().ask("op", "__eq__", thing, question)
             except Exception:
                 answers[question is other] = False
                 if question is other:
                     raise
         real, decoy = answers[True], answers[False]
-        return NotImplemented if real is NotImplemented else bool(real) and (decoy is NotImplemented or not decoy)
-
-
-def counted(iterator, size):
-    for item in iterator:
-        size -= 1
-        yield item
-    if size > 0:
-        raise TypeError(FEWER)
+        return NotImplemented if real is NotImplemented else real is True and decoy is not True
 
 
 def decoys(value):
@@ -1427,33 +1995,67 @@ def decoys(value):
     return [CHANCE.randrange(10**9, 10**12), -CHANCE.randrange(10**9, 10**12) - 0.5]
 
 
-def is_test_case(thing):
-    kind = thing if isinstance(thing, type) else type(thing)
+def is_test_case(kind):
     return "unittest" in sys.modules and issubclass(kind, sys.modules["unittest"].TestCase)
 
 
-# ------------------------------------------------------------------------------------------------- J: pytest in small
+# ------------------------------------------------------------------------------------------------- running tests
+# Functions, plain classes of them, raises, approx, parametrize and fixtures without options are run here, as quickly as
+# that goes; unittest's classes by unittest; all that needs more by the real pytest, and without it nobody can judge.
 
-def run_collected(module):
+HOOKS = {f"{part}_{scope}" for part in ("setup", "teardown") for scope in ("method", "class", "module", "function")}
+PLAIN_MARKS = {"parametrize", "asyncio", "timeout", "slow", "unit"}
+
+
+class NeedPytest(BaseException):
+    """These tests use more of pytest than is here."""
+
+
+def run_all(job, tests, module):
+    """(reason, detail) of the tests in their module, whose names are there already: in J or beside the program."""
+    linecache.cache["tests.py"] = (len(job["tests"]), None, job["tests"].splitlines(True), "tests.py")
+    is_check = job["style"] == "check" or job["style"] == "auto" and job["entry_point"] and tests.has_check
+    names = {**vars(module), "__counted__": Counting.count}
+    try:
+        if not tests.asserts:
+            raise Verdict("error: the tests have no assert")
+        if is_check and job["entry_point"] not in names:
+            raise Verdict(f"failed: the program does not define {job['entry_point']}")
+        for attempt in run_small, run_with_pytest:
+            Counting.ran = 0
+            vars(module).clear()
+            vars(module).update(names)
+            with contextlib.suppress(NeedPytest):
+                attempt(module, tests.code, module_of_check=job["entry_point"] if is_check else None)
+                break
+        return ("passed" if Counting.ran else "failed: the tests ran no assert"), ""
+    except BaseException as problem:
+        return explain(problem)
+
+
+def run_small(module, code, module_of_check):
     """Run what pytest would collect in the tests: functions test*, classes Test*, unittest's test cases."""
-    shared = {}                                     # values of fixtures of a wider scope than one test
-    call_hook(module, "setup_module", "setUpModule")
+    sys.modules["pytest"] = small_pytest()
+    exec(code, vars(module))
+    if module_of_check:
+        module.check(vars(module)[module_of_check])
+    cases = []
     for name, thing in list(vars(module).items()):
-        if getattr(thing, "__module__", None) != "tests" or peer.number(thing) is not None:
-            continue
-        if isinstance(thing, type) and is_test_case(thing):
-            run_test_case(thing)
-        elif isinstance(thing, type) and name.startswith("Test"):
-            for method in [method for method in dir(thing) if method.startswith("test")]:
-                run_test(getattr(thing, method), thing(), module, shared)
-        elif isinstance(thing, types.FunctionType) and name.startswith("test"):
-            run_test(thing, None, module, shared)
-    call_hook(module, "teardown_module", "tearDownModule")
-
-
-def call_hook(thing, *names):
-    for function in [getattr(thing, name) for name in names if callable(getattr(thing, name, None))]:
-        function(*[None] * len(inspect.signature(function).parameters))
+        if name in HOOKS or name == "pytestmark":
+            raise NeedPytest
+        if isinstance(thing, (type, types.FunctionType)) and thing.__module__ == "tests":
+            if isinstance(thing, type) and is_test_case(thing):
+                cases.append(functools.partial(run_test_case, thing))
+            elif isinstance(thing, type) and name.startswith("Test"):
+                parts = {name: part for base in reversed(thing.__mro__) for name, part in vars(base).items()}
+                if parts.keys() & {*HOOKS, "pytestmark"} or any(
+                        hasattr(part, "is_fixture") or isinstance(part, type) for part in parts.values()):
+                    raise NeedPytest
+                cases += [case for part in parts if part.startswith("test") for case in cases_of(getattr(thing(), part), module)]
+            elif isinstance(thing, types.FunctionType) and name.startswith("test"):
+                cases += cases_of(thing, module)
+    for case in cases:
+        case()
 
 
 def run_test_case(cls):
@@ -1462,129 +2064,122 @@ def run_test_case(cls):
     result.addError = result.addFailure = lambda test, problem: errors.append(problem[1])
     result.addSubTest = lambda test, subtest, problem: problem and errors.append(problem[1])
     result.addUnexpectedSuccess = lambda test: errors.append(AssertionError(f"{test}: unexpected success"))
-    unittest.defaultTestLoader.loadTestsFromTestCase(cls).run(result)
+    unittest.TestSuite([unittest.defaultTestLoader.loadTestsFromTestCase(cls)]).run(result)
     if errors:
         raise errors[0]
 
 
-def run_test(function, instance, module, shared):
-    """A test once for each combination of its parameter lists and its fixtures' params."""
-    marks, combined = [*getattr(type(instance), "pytestmark", ()), *getattr(function, "pytestmark", ())], [{}]
-    if any(mark.name == "skip" or mark.name == "skipif" and any(mark.args) for mark in marks):
-        return
-    for names, rows in [mark.args[:2] for mark in marks if mark.name == "parametrize"]:
-        names = [name.strip() for name in names.split(",")] if isinstance(names, str) else names
-        rows = [row.values if type(row).__name__ == "ParameterSet" else row if len(names) > 1 else [row]
-                for row in rows]
+def cases_of(function, module):
+    """A test as functions to call, one for each combination of its parameter lists."""
+    combined = [{}]
+    for mark in [mark for mark in getattr(function, "pytestmark", ()) if mark.name == "parametrize"]:
+        given = dict(zip(("argnames", "argvalues"), mark.args)) | mark.kwargs
+        names, rows = given.pop("argnames"), given.pop("argvalues")
+        if given.keys() - {"ids"}:
+            raise NeedPytest
+        names = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
+        rows = [row.values if isinstance(row, ParameterSet) else row if len(names) > 1 else [row] for row in rows]
         combined = [{**old, **dict(zip(names, row))} for row in rows for old in combined]
-    for name in inspect.signature(function).parameters:
-        if params := fixture_options(module, name).get("params"):
-            combined = [{**old, "request of " + name: value} for value in params for old in combined]
+
+    def run(given):
+        with contextlib.ExitStack() as closing:
+            result = function(**arguments(function, module, given, closing))
+            if inspect.iscoroutine(result):
+                asyncio.run(result)
+
     for given in combined:
-        try:
-            run_case(function, instance, module, given, shared)
-        except BaseException as problem:
-            skipped = type(problem).__name__ == "Skipped" and peer.number(type(problem)) is None
-            expected = isinstance(problem, Exception) and any(mark.name == "xfail" for mark in marks)
-            if not skipped and not expected:
-                raise
+        need_fixtures(function, module, given)
+    return [functools.partial(run, given) for given in combined]
 
 
-def run_case(function, instance, module, given, shared):
-    """One test with its arguments: parameters, fixtures of the tests, or pytest's own."""
-    def provide(name):
-        about = fixture_options(module, name)
-        values = shared if about.get("scope", "function") != "function" else given
-        if name not in {**given, **values}:
-            make = vars(module)[name] if about else OWN_FIXTURES.get(name)
-            if not make:
-                raise Verdict(f"error: the tests need the fixture {name!r}, which is not known here")
-            request = types.SimpleNamespace(param=given.get("request of " + name))
-            parameters = inspect.signature(make).parameters
-            value = make(*[request if inner == "request" else provide(inner) for inner in parameters])
-            values[name] = next(value) if inspect.isgenerator(value) else value
-            if inspect.isgenerator(value) and values is given:
-                closing.callback(next, value, None)
-        return {**values, **given}[name]
-
-    with contextlib.ExitStack() as closing:
-        for name in [name for name in list(vars(module)) if fixture_options(module, name).get("autouse")]:
-            provide(name)
-        call_hook(*((module, "setup_function") if instance is None else (instance, "setup_method")))
-        wanted = {name: provide(name) for name in inspect.signature(function).parameters if name != "self"}
-        result = function(**wanted) if instance is None else function(instance, **wanted)
-        if inspect.iscoroutine(result):
-            importlib.import_module("asyncio").run(result)
-        call_hook(*((module, "teardown_function") if instance is None else (instance, "teardown_method")))
+def need_fixtures(function, module, given):
+    for name in inspect.signature(function).parameters.keys() - given:
+        if not hasattr(vars(module).get(name), "is_fixture"):
+            raise NeedPytest
+        need_fixtures(vars(module)[name], module, {})
 
 
-def fixture_options(module, name):
-    thing = vars(module).get(name)
-    return thing.__dict__.get("fixture_options", {}) if isinstance(thing, types.FunctionType) else {}
+def arguments(function, module, given, closing):
+    """What a test or fixture is called with: parameters, and the values of fixtures, which end after the test."""
+    for name in inspect.signature(function).parameters.keys() - given:
+        value = vars(module)[name](**arguments(vars(module)[name], module, given, closing))
+        given[name] = next(value) if inspect.isgenerator(value) else value
+        if inspect.isgenerator(value):
+            closing.callback(next, value, None)
+    return {name: given[name] for name in inspect.signature(function).parameters}
 
 
-def fixture(function=None, **options):
-    """Stands in for pytest's decorator, whether pytest is installed or not."""
-    if function is None:
-        return lambda function: fixture(function, **options)
-    function.fixture_options = {"scope": "function", **options}
-    return function
+def run_with_pytest(module, code, **_):
+    """The real one; it gets the module as it is, for there is no file that the program could not read or change."""
+    del sys.modules["pytest"]
+    if "pytest" in cage.disabled or not importlib.util.find_spec("pytest"):
+        raise ModuleNotFoundError("No module named 'pytest'", name="pytest")
+    pytest, problems = importlib.import_module("pytest"), []
+    exec(code, vars(module))
+
+    class Tests(pytest.Module):
+        obj = module
+
+    class Plugin:
+        def pytest_collection(self, session):
+            node = Tests.from_parent(session, path=importlib.import_module("pathlib").Path(os.devnull))
+            session.items[:] = session.genitems(node)
+            session.testscollected = len(session.items)
+            return True
+
+        def pytest_exception_interact(self, call):
+            problems.append(call.excinfo.value)
+
+    ended = pytest.main(["-q", "-s", "-c", os.devnull, "--rootdir", os.getcwd(), "--noconftest", "--assert=plain",
+                         "-p", "no:cacheprovider", "-p", "no:faulthandler"], plugins=[Plugin()])
+    if problems or ended:
+        raise problems[0] if problems else AssertionError(f"pytest ends with {ended!r}")
 
 
-def capsys():
-    saved, sys.stdout = sys.stdout, io.StringIO()
-
-    def readouterr():
-        printed, sys.stdout = sys.stdout.getvalue(), io.StringIO()
-        return collections.namedtuple("CaptureResult", "out err")(printed, "")
-    yield types.SimpleNamespace(readouterr=readouterr)
-    sys.stdout = saved
-
-
-def monkeypatch():
-    patch = importlib.import_module("pytest").MonkeyPatch()
-    yield patch
-    patch.undo()
-
-
-def tmp_path():
-    return importlib.import_module("pathlib").Path(tempfile.mkdtemp(dir=os.getcwd()))
-
-
-OWN_FIXTURES = {"capsys": capsys, "monkeypatch": monkeypatch, "tmp_path": tmp_path}
-
-
-def stand_in_pytest():
-    """For machines without pytest: what the tests of data sets use of it. What is lacking cannot be judged."""
+def small_pytest():
+    """What tests get for `import pytest` first."""
     def lacking(name):
-        raise AttributeError(name) if name.startswith("__") else ModuleNotFoundError(name=f"pytest.{name}")
-
-    def skip(reason="", **_):
-        raise type("Skipped", (BaseException,), {})(reason)
+        raise AttributeError(name) if name.startswith("__") else NeedPytest
 
     def fail(reason="", **_):
         raise AssertionError(reason)
 
+    def fixture(function=None, **options):
+        if options or function is None:
+            raise NeedPytest
+        function.is_fixture = True
+        return function
+
     pytest = types.ModuleType("pytest")
-    pytest.__getattr__, pytest.raises, pytest.approx, pytest.mark = lacking, raises, Approx, Mark("", ())
-    pytest.param, pytest.skip, pytest.fail = lambda *values, **_: ParameterSet(values), skip, fail
+    pytest.__getattr__, pytest.raises, pytest.approx, pytest.mark = lacking, raises, Approx, Mark("", (), {})
+    pytest.param, pytest.fail, pytest.fixture = ParameterSet.of, fail, fixture
     return pytest
 
 
-ParameterSet = collections.namedtuple("ParameterSet", "values")
+class ParameterSet(typing.NamedTuple):
+    values: tuple
+
+    @classmethod
+    def of(cls, *values, marks=None, id=None):
+        if marks:
+            raise NeedPytest
+        return cls(values)
 
 
 class Mark(typing.NamedTuple):
     """pytest.mark: a decorator that notes its name and arguments, with or without a call."""
     name: str
     args: tuple
+    kwargs: dict
 
     def __getattr__(self, name):
-        return Mark(name, ())
+        if name not in PLAIN_MARKS:
+            raise NeedPytest
+        return Mark(name, (), {})
 
     def __call__(self, *args, **kwargs):
         if not (len(args) == 1 and not kwargs and isinstance(args[0], (types.FunctionType, type))):
-            return Mark(self.name, args)
+            return Mark(self.name, args, kwargs)
         args[0].pytestmark = [*getattr(args[0], "pytestmark", ()), self]
         return args[0]
 
@@ -1600,13 +2195,17 @@ def raises(expected, function=None, *args, match="", **kwargs):
 
 @contextlib.contextmanager
 def raising(expected, match):
-    caught = types.SimpleNamespace(type=None, value=None)
+    def matches(pattern):
+        if not re.search(pattern, str(caught.value)):
+            raise AssertionError(f"{str(caught.value)!r} does not match {pattern!r}") from None
+        return True
+
+    caught = types.SimpleNamespace(type=None, value=None, match=matches)
     try:
         yield caught
     except expected as problem:
         caught.type, caught.value = type(problem), problem
-        if not re.search(match or "", str(problem)):
-            raise AssertionError(f"{str(problem)!r} does not match {match!r}") from None
+        matches(match or "")
     else:
         raise AssertionError(f"did not raise {expected}")
 
@@ -1616,20 +2215,20 @@ class Approx:
     __array_ufunc__ = __hash__ = None
 
     def __init__(self, expected, rel=None, abs=None, nan_ok=False):
-        self.expected, self.rest = expected.tolist() if is_numpy(expected) else expected, (rel, abs, nan_ok)
+        self.expected, self.rest = expected.tolist() if is_numpy(expected, "ndarray") else expected, (rel, abs, nan_ok)
         self.rel, self.abs = 1e-6 if rel is None and abs is None else rel or 0, 1e-12 if abs is None else abs
 
     def __eq__(self, actual):
-        actual, expected = actual.tolist() if is_numpy(actual) else actual, self.expected
+        actual, expected = actual.tolist() if is_numpy(actual, "ndarray") else actual, self.expected
         if isinstance(expected, dict):
             return actual == {key: Approx(value, *self.rest) for key, value in expected.items()}
         if isinstance(expected, (list, tuple)):
             return isinstance(actual, (list, tuple)) and list(actual) == [Approx(item, *self.rest) for item in expected]
-        if actual == expected or not all(isinstance(side, (int, float, complex)) for side in (actual, expected)):
+        if not all(isinstance(side, (int, float, complex, Decimal)) for side in (actual, expected)):
             return bool(actual == expected)
-        if expected != expected:
-            return self.rest[2] and actual != actual
-        return abs(actual - expected) <= max(self.abs, self.rel * abs(expected)) < float("inf")
+        if actual == expected or expected != expected:
+            return bool(actual == expected or self.rest[2] and actual != actual)
+        return bool(abs(actual - expected) <= max(self.abs, self.rel * abs(expected)) < float("inf"))
 
 
 # ------------------------------------------------------------------------------------------------- the layers
@@ -1653,10 +2252,11 @@ REFUSED = """ptrace 101 117, process_vm_readv 310 270, process_vm_writev 311 271
 # As if the kernel did not have them: the C library then takes another way (and memfd pages would escape every limit).
 ABSENT = "clone3 435 435, io_uring_setup 425 425, memfd_create 319 279, memfd_secret 447 447"
 # Without a private root: Landlock does not rule over these; success is pretended, so that shutil.copy() works.
+ALWAYS_PRETENDED = "setpriority 141 140"            # would slow down the whole account
 PRETENDED = "chmod 90 -, fchmodat 268 53, fchmodat2 452 452, chown 92 -, lchown 94 -, fchownat 260 54, utime 132 -, " \
             "utimes 235 -, futimesat 261 -, utimensat 280 88"
 KILLS = "kill 62 129, tkill 200 130, tgkill 234 131, rt_sigqueueinfo 129 138, rt_tgsigqueueinfo 297 240"
-GROUPS = "setsid 112 157, setpgid 109 154, pidfd_send_signal 424 424"
+GROUPS = "pidfd_send_signal 424 424"
 NO_SOCKETS = "socket 41 198"
 NEW_ANYTHING, TIOCSTI, TIOCLINUX = 0x7E020000, 0x5412, 0x541C
 CLONE, PRLIMIT, IOCTL, SECCOMP, CAPSET, PIVOT_ROOT = (
@@ -1690,6 +2290,8 @@ class Cage:
         self.private = "namespaces" in self.on
         self.scratch = "/job" if self.private else tempfile.mkdtemp(prefix="sandbox-")
         self.writable = ["/dev/shm", self.scratch] if self.private else [self.scratch]
+        self.folders = []                           # open: what lies at the paths later need not be they
+        self.guard, self.has_own_uid = None, False
 
     def enter(self):
         global proc_fd
@@ -1698,18 +2300,23 @@ class Cage:
         self.null = fcntl.fcntl(os.open("/dev/null", os.O_RDWR), fcntl.F_DUPFD_CLOEXEC, 100)
         if os.path.isdir("/proc/self"):
             proc_fd = fcntl.fcntl(os.open("/proc", os.O_RDONLY), fcntl.F_DUPFD_CLOEXEC, 100)
-        self.try_layer("subreaper", libc, "prctl", SUBREAPER, 1)
+        become_subreaper()
         self.try_layer("namespaces", self.enter_namespaces)
         if self.is_root and not self.private:
             self.drop_uid()
         os.environ.update(HOME=self.scratch, TMPDIR=self.scratch)
         tempfile.tempdir = None
         os.chdir(self.scratch)
+        self.open_folders()
+        if "landlock" in self.on and not self.private:
+            importlib.import_module("_multiprocessing").SemLock = PipeSemaphore
         if sys.platform == "linux":
             libc("prctl", NO_NEW_PRIVS, 1, 0, 0, 0)
         self.try_layer("landlock", self.make_ruleset)
         for_all, self.fork_filter = self.make_filters()
         self.try_layer("seccomp", self.filter_calls, for_all)
+        if sys.platform == "linux":
+            libc("prctl", DUMPABLE, 0)
         self.settle()
 
     def try_layer(self, layer, function, *args):
@@ -1741,6 +2348,7 @@ class Cage:
         needed = [] if self.private else parents(os.__file__) + parents(self.scratch)
         if any(os.stat(path).st_mode & 1 == 0 for path in needed):
             return                                  # only root may read this Python, or enter TMPDIR
+        self.has_own_uid = True
         for folder in self.writable:
             os.chown(folder, uid, uid)
         os.setgroups([])
@@ -1850,6 +2458,7 @@ class Cage:
             set_limit(resource.RLIMIT_NPROC, PROCESSES)
         if sys.platform == "linux":
             libc("prctl", PDEATHSIG, signal.SIGKILL)
+            libc("prctl", DUMPABLE, int(bool(job["cpu"])))      # nobody looks into a judge
             libc(CAPSET, struct.pack("<Ii", 0x20080522, 0), bytes(24))
         self.try_layer("landlock", libc, RESTRICT_SELF, self.ruleset, 0)
         os.closerange(descriptors, OPEN_FILES)
@@ -1873,6 +2482,7 @@ class Cage:
                  (load, 0, 0, 0), (at_least, 0, 1, 470), (give, 0, 0, absent)]
         finish = [(give, 0, 0, deny), (give, 0, 0, allow)]
         for_all = answers(REFUSED, deny) + answers(ABSENT, absent) + answers(NO_SOCKETS, 0x50000 | errno.EACCES)
+        for_all += answers(ALWAYS_PRETENDED, 0x50000)
         for_all += [(equal, 0, 4, PRLIMIT), (load, 0, 0, 16), (equal, 1, 0, 0), *finish]
         for_all += [(equal, 0, 4, IOCTL), (load, 0, 0, 24), (equal, 1, 0, TIOCSTI), (equal, 0, 1, TIOCLINUX), *finish]
         for_forks = [(equal, 0, 4, CLONE), (load, 0, 0, 16), (any_bit, 0, 1, NEW_ANYTHING), *finish]
@@ -1884,43 +2494,75 @@ class Cage:
         return [b"".join(struct.pack("<HBBI", *step) for step in [*start, *steps, finish[1]])
                 for steps in (for_all, for_forks)]
 
-    def strays(self, judge):
-        """Children of the server that are not the judge: without a pid namespace, the program's daemons too."""
-        me = os.getpid()
-        children = b"" if self.private else proc(f"{me}/task/{me}/children")
-        return [int(pid) for pid in children.split() if int(pid) != judge.pid]
-
-    def kill_strays(self, judge):
-        """Without a pid namespace: again and again, until the program's descendants have stopped having more."""
-        while strays := self.strays(judge):
-            for pid in [pid for stray in strays for pid in (stray, *tree(stray))]:
-                kill(pid)
-            for pid in strays:
-                with contextlib.suppress(ChildProcessError):
-                    os.waitpid(pid, os.WNOHANG)
+    def open_folders(self):
+        self.folders = [fcntl.fcntl(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW), fcntl.F_DUPFD_CLOEXEC, 100)
+                        for path in self.writable]
 
     def empty_scratch(self):
-        for folder in self.writable:
-            try:
-                empty(folder)
-            except OSError as problem:
-                raise SystemExit(f"{folder} cannot be emptied: {problem}") from None
+        for folder in self.folders:
+            empty(folder)
+
+    def scratch_is_full(self):
+        return any(is_over(folder, SCRATCH_MB << 20, SCRATCH_FILES) for folder in self.folders)
 
     def has_own_user(self):
         return self.private or self.is_root and os.getuid()
 
     def hello(self):
         private, seccomp = self.private, "seccomp" in self.on
-        protected = {"files": ["private root"] * private + [f"landlock (abi {self.abi})"] * ("landlock" in self.on),
+        protected = {"verdict": ["separate process"] * bool(private or "landlock" in self.on or self.has_own_uid),
+                     "files": ["private root"] * private + [f"landlock (abi {self.abi})"] * ("landlock" in self.on),
                      "network": ["no sockets"] * seccomp,                          # a network namespace has AF_VSOCK
                      "signals": ["pid namespace"] * private + ["seccomp"] * seccomp}
         words = [f"{name}={' + '.join(how) or 'NOT PROTECTED'}" for name, how in protected.items()]
         words += [f"processes={PROCESSES if self.has_own_user() else 'watched' if proc_fd else 'NOT LIMITED'}",
                   f"tree memory={'watched' if proc_fd else 'NOT WATCHED'}",
                   f"layers={','.join(layer for layer in LAYERS if layer in self.on)}"]
-        return {"banner": "sandbox: verdict=separate process; " + "; ".join(words),
-                "protected": [name for name, how in protected.items() if how] + sorted(self.on),
-                "scratch": None if private else self.scratch}
+        return {"banner": "sandbox: " + "; ".join(words),
+                "protected": [name for name, how in protected.items() if how] + sorted(self.on)}
+
+
+class PipeSemaphore:
+    """For multiprocessing where /dev/shm, which its own would need, is shared with the machine: bytes in a pipe."""
+    SEM_VALUE_MAX = 1 << 15
+
+    def __init__(self, kind, value, maxvalue, name, unlink):
+        self.kind, self.maxvalue, self.name, self.handle, self.count, self.owner = kind, maxvalue, name, 0, 0, None
+        self.ends = os.pipe()
+        os.write(self.ends[1], b"x" * min(value, self.SEM_VALUE_MAX))
+
+    def acquire(self, block=True, timeout=None):
+        if self.kind or not self._is_mine():        # 0 is the recursive one
+            if not select.select([self.ends[0]], [], [], timeout if block else 0)[0]:
+                return False
+            os.read(self.ends[0], 1)
+        self.count, self.owner = self.count + 1, (os.getpid(), threading.get_ident())
+        return True
+
+    def release(self):
+        self.count -= 1
+        if self.kind or not self.count:
+            os.write(self.ends[1], b"x")
+
+    def _is_mine(self):
+        return self.count > 0 and self.owner == (os.getpid(), threading.get_ident())
+
+    def _count(self):
+        return self.count
+
+    def _get_value(self):
+        return struct.unpack("i", fcntl.ioctl(self.ends[0], 0x541B, bytes(4)))[0]          # FIONREAD
+
+    def _is_zero(self):
+        return not self._get_value()
+
+    def _after_fork(self):
+        self.count = 0
+
+    __enter__ = acquire
+
+    def __exit__(self, *_):
+        self.release()
 
 
 def parents(path):
@@ -1944,19 +2586,61 @@ def set_limit(which, value, soft=False):
 
 
 def empty(folder):
-    """Without recursion, for a tree may be deep: what is in a directory moves up before the directory goes."""
-    os.chmod(folder, 0o700)
-    while entries := list(os.scandir(folder)):
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                os.chmod(entry.path, 0o700)
-                for inner in list(os.scandir(entry.path)):
-                    if inner.is_dir(follow_symlinks=False):
-                        os.chmod(inner.path, 0o700)
-                    os.rename(inner.path, os.path.join(folder, os.urandom(16).hex()))
-                os.rmdir(entry.path)
-            else:
-                os.unlink(entry.path)
+    """By descriptors, for a path may have become a link, and without recursion, for a tree may be deep: what is in a
+    directory moves up before the directory goes."""
+    os.fchmod(folder, 0o700)
+    while entries := os.listdir(folder):
+        for name in entries:
+            try:
+                os.unlink(name, dir_fd=folder)
+                continue
+            except (IsADirectoryError, PermissionError):
+                pass
+            inner = open_below(name, folder)
+            try:
+                os.fchmod(inner, 0o700)
+                for inside in os.listdir(inner):
+                    if stat.S_ISDIR(os.lstat(inside, dir_fd=inner).st_mode):
+                        os.rename(inside, os.urandom(16).hex(), src_dir_fd=inner, dst_dir_fd=folder)
+                    else:
+                        os.unlink(inside, dir_fd=inner)
+            finally:
+                os.close(inner)
+            os.rmdir(name, dir_fd=folder)
+
+
+def is_over(folder, most_bytes, most_files):
+    """Whether more than that lies in a tree; it is walked by its dots, for its paths may be longer than paths can be."""
+    files = size = 0
+    here, left = os.dup(folder), [[]]
+    with contextlib.suppress(OSError):              # it changes while this looks
+        names = os.listdir(here)
+        while True:
+            for name in names:
+                about = os.lstat(name, dir_fd=here)
+                files, size = files + 1, size + about.st_blocks * 512
+                left[-1] += [name] if stat.S_ISDIR(about.st_mode) else []
+            while left and not left[-1]:
+                left.pop()
+                here = moved("..", here) if left else here
+            if not left or size > most_bytes or files > most_files:
+                break
+            here = moved(left[-1].pop(), here)
+            left.append([])
+            names = os.listdir(here)
+    os.close(here)
+    return size > most_bytes or files > most_files
+
+
+def open_below(name, folder):
+    return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+
+
+def moved(name, folder):
+    try:
+        return open_below(name, folder)
+    finally:
+        os.close(folder)
 
 
 # ------------------------------------------------------------------------------------------------- by hand
@@ -1968,15 +2652,18 @@ def main():
     parser.add_argument("tests", help='file with the tests, or .json with {"inputs": [...], "outputs": [...]}')
     parser.add_argument("--entry-point", help="name of the function under test (tests with check(candidate) need it)")
     parser.add_argument("--prelude", help="file with trusted code to run in front of both")
+    parser.add_argument("--unsafe", action="store_true", help="run even where the program could reach its judge")
+    parser.add_argument("--beside", action="store_true", help="tests that patch the program's imports: they decide beside it")
     parser.add_argument("--require", default="rlimits", choices=LEVELS, help="refuse to run with less protection")
     args = parser.parse_args()
     try:
         code, tests, prelude = [open(path, encoding="utf-8").read() if path else "" for path in
                                 (args.program, args.tests, args.prelude)]
         tests = json.loads(tests) if args.tests.endswith(".json") else tests
-        with Pool(1, require=args.require) as pool:
+        with Pool(1, require=args.require, unsafe=args.unsafe) as pool:
             print(pool.banner, file=sys.stderr)
-            job = {"code": code, "tests": tests, "prelude": prelude, "entry_point": args.entry_point}
+            job = {"code": code, "tests": tests, "prelude": prelude, "entry_point": args.entry_point,
+                   "beside": args.beside}
             (_, result), = pool.imap_unordered([(None, job)])
     except (OSError, ValueError, RuntimeError) as problem:
         sys.exit(print(f"sandbox_exec.py: {problem}", file=sys.stderr) or 2)
