@@ -180,7 +180,7 @@ def judge_programs(problems, rollouts, options):
 
 
 def job_of(problem, code, options):
-    fields = ("tests", "style", "entry_point", "prelude")
+    fields = ("tests", "style", "entry_point", "prelude", "beside")
     given = {name: problem[name] for name in fields if problem.get(name) is not None}
     return {"code": code, "cpu_s": options.timeout, **given}
 

@@ -462,6 +462,7 @@ def kodcode_problem(row):
 def bigcodebench_problem(row):
     prompt = row["complete_prompt"]  # imports, signature, docstring: a program by itself
     return {"id": row["task_id"], "kind": "code", "prompt": prompt, "tests": row["test"], "style": "unittest",
+            "beside": True,  # the tests patch what the program imports
             "entry_point": row["entry_point"], "prelude": prompt, "solution": prompt + row["canonical_solution"]}
 
 

@@ -71,6 +71,7 @@ user), unless the caller writes `unsafe=True`. `Pool(require="namespaces")` refu
 Not covered: bugs of the kernel, side channels, reading /usr and the Python installation, a class that the tests name
 and that lies about its own instances, files that tests leave in the folder both share. Sockets are always refused.
 """
+# ruff: noqa: SIM905
 import abc
 import array
 import ast
@@ -632,9 +633,9 @@ def watch(job, status, program, awaited, judge, control):
             while end_tree(os.getpid()):
                 time.sleep(0.001)
             os._exit(1)
-        if awaited in ready or awaited is None and exited(program):
-            if job["mode"] != "apart" or judge.has_ended(status):
-                break
+        is_over = awaited in ready or awaited is None and exited(program)
+        if is_over and (job["mode"] != "apart" or judge.has_ended(status)):
+            break
         wall = time.monotonic() - started
         if wall > 0.2:
             pause = 0.05
@@ -1134,6 +1135,8 @@ class Peer:
             return "yours", self.stand_in_ids[id(value)], content(value) if isinstance(value, ROOTS) else None
         if kind in VIEWS:
             return "view", kind.__name__, list(value.items() if kind is types.MappingProxyType else value)
+        if kind.__module__ == "typing" and vars(typing).get(getattr(value, "_name", None)) is value:
+            return "class", "typing", value._name   # List; List[int] is a handle
         if isinstance(value, type):
             if self.prelude.get(value.__name__) is value:
                 return "class", "", value.__name__
@@ -1245,7 +1248,7 @@ def operation(name, thing, *rest):
 def read_once(thing):
     """What an object holds, as a dictionary or a list; one of a million things is too long."""
     if hasattr(type(thing), "keys"):
-        return {key: thing[key] for key in thing.keys()}
+        return {key: thing[key] for key in thing.keys()}            # noqa: SIM118
     items = list(itertools.islice(iter(thing), 10**6))
     if hasattr(type(thing), "__next__") or len(items) == 10**6:
         raise TypeError("not a container")
@@ -1342,7 +1345,7 @@ def stand_in_class(name, doc, operations, parents, roots, abstract, library):
     found = library and vars(sys.modules.get(library[0]) or types).get(library[1])
     if isinstance(found, type):                     # so isinstance() works with what the tests import
         space["__class__"] = property(lambda self: found)
-    inherited = lambda base: any(issubclass(parent, base) for parent in parents)             # noqa: E731
+    inherited = lambda base: any(issubclass(parent, base) for parent in parents)
     abstract = [getattr(collections.abc, base) for base in abstract if base in ABSTRACT.values() and not roots]
     bases = *(parents or [StandInObject]), *[base for base in [*roots, *abstract] if not inherited(base)]
     made = abc.ABCMeta.__new__(StandInClass, str(name), bases, space)
@@ -1854,7 +1857,7 @@ class Examiner(Peer):
 
     def look_up(self, module, name, ancestor=""):
         if module == "" or f"{module.partition('._')[0]}.{name}" in VALUES or module == "builtins" and name in BY_NAME or (
-                not name and module in MODULES):
+                not name and module in MODULES) or module == "typing" and name in typing.__all__:
             return super().look_up(module, name)
         found = sys.modules.get(module)             # an exception: nothing is imported because S says so
         for part in name.split("."):

@@ -257,4 +257,4 @@ def test_self_check(tmp_path, run_script):
     ]
     path.write_text("".join(json.dumps(problem) + "\n" for problem in wrong))
     said = run_script("02_label.py", path, "--self-check", code=1).stdout
-    assert "disc: its solution: failed" in said and "add: its stub: passed" in said
+    assert "disc: its solution: failed" in said and "add: its solution: error: the tests ask nothing" in said
