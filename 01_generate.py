@@ -706,7 +706,7 @@ def settle_stop(args):
     curve = common.load_scorer(args.scorer).checkpoint.get("stop", {}).get(args.stop_rule)
     if not args.stop and not curve:
         common.die(f"{args.scorer}: no threshold for {args.stop_rule} in it; train it again, or give one: --stop 0.95")
-    args.stop = args.stop or common.stop_threshold(curve, price=1)
+    args.stop = args.stop or common.stop_threshold(curve)
 
 
 def make_stop(args, config, tokenizer, names, problems, expected):

@@ -79,7 +79,7 @@ def score(run, scorer_path, keys, chunk):
     columns = [values[order].tolist() for values in (logits, scorer.probability(logits))]
     rows = ({"id": key[0], "sample": key[1], "score": score, "p": p} for key, score, p in zip(keys, *columns, strict=True))
     write_jsonl(run / "scores" / f"{Path(scorer_path).stem}.jsonl", rows)
-    write_cost(run, scorer_path, scorer.checkpoint.get("cost") or {})
+    write_cost(run, scorer_path, (scorer.checkpoint.get("cost") or {}) | {"stop": scorer.checkpoint.get("stop")})
     return np.array(columns).T
 
 
@@ -92,9 +92,9 @@ def hash_of(path):
 
 
 def write_cost(run, scorer_path, cost):
-    """What 03 measured, in the words that every scorer's cost has in 05's table, and which scorer it was."""
+    """What 03 measured, in the words that every scorer's cost has in 05's table, which scorer it was, and where it stops."""
     names = {"parameters": "parameters", "trained_parameters": "parameters", "train_seconds": "search_seconds",
-             "train_flops": "search_flops", "device": "device"}  # fmt: skip
+             "train_flops": "search_flops", "device": "device", "stop": "stop"}  # fmt: skip
     command, measured = shlex.join(["python", "04_select.py", *sys.argv[1:]]), {name: cost.get(key) for name, key in names.items()}
     if cost.get("scoring_ms"):
         measured |= {"ms_per_rollout": cost["scoring_ms"] / cost["rollouts_scored"], "flops_per_rollout": 2 * cost["parameters"]}

@@ -434,6 +434,86 @@ def add_costs(results, members):
             result["made_by"] = sorted({cost["command"] for cost in costs if "command" in cost})
 
 # ---------------------------------------------------------------------------------------------------------------------
+# Stopping: what sampling would have cost and lost that ends when the scorer is sure, replayed on these rollouts
+
+
+def stopping(runs, results, price):
+    """A dict for each scorer and rule, at the threshold that its calibration run chose; votes with their drawing's error.
+
+    Runs that are themselves the outcome of stopping (01 --stop) have no other rollouts to compare with.
+    """
+    if any(run.meta.get("stop") for run in runs):
+        return []
+    found = []
+    for r in results:
+        votes = r["kind"] == "vote"
+        if not r["scores"] or not all(r["scores"] in run.p for run in runs):
+            continue
+        files = [*files_of(runs, r["scores"], "p")]
+        replays = [replay(run, r["scores"], name, p, votes, price) for _, run, name, p in files]
+        if all(replays):
+            found.append(summary_of(r, replays) | {"method": r["method"], "scores": r["scores"], "price": price})
+    return found
+
+
+def replay(run, method, name, p, votes, price):
+    """The curve of one score file, its first point the chosen threshold; None where its scorer chose none."""
+    cost = run.path / "scores" / f"{method}@{name}".removesuffix("@")
+    rows = (read_cost(path) if (path := Path(f"{cost}.cost.json")).is_file() else {}).get("stop") or {}
+    rows = rows.get(common.STOP_RULES[votes])
+    if not rows:
+        return None
+    p, groups = np.where(run.valid, p, -1), run.groups if votes else None
+    grid = np.quantile(p[run.valid], np.linspace(0, 1, 31)) if not votes else np.linspace(0.5, 1, 31)
+    thresholds = np.array([common.stop_threshold(rows, price), *grid, common.NEVER])
+    return common.stop_curve(p, run.labels, run.tokens, groups, thresholds)
+
+
+def summary_of(r, replays):
+    mean = {name: np.mean([curve[name] for curve in replays], 0) for name in replays[0]}  # [T], or [T, P]
+    difference, means = mean["right"][0] - mean["right"][-1], mean["right"].mean(1)
+    draws = np.random.default_rng(SEED).multinomial(len(difference), [1 / len(difference)] * len(difference), DRAWS)
+    low, high = np.percentile(draws @ difference / len(difference), [2.5, 97.5])
+    each = [curve["right"][0].mean() for curve in replays]
+    tokens, rollouts = mean["tokens"].mean(1), mean["rollouts"].mean(1)
+    sizes, fixed = np.array([int(n) for n in r["curve"]]), list(r["curve"].values())
+    curve = sorted(zip((tokens / tokens[-1]).tolist(), means.tolist()))
+    return {
+        "threshold": float(mean["threshold"][0]), "accuracy": float(means[0]), "all": float(means[-1]),
+        "std": float(np.std(each, ddof=1)) if len(each) > 1 else None, "error": float(mean["error"][0]),
+        "delta": float(difference.mean()), "low": float(low), "high": float(high), "rollouts": float(rollouts[0]),
+        "tokens": float(tokens[0]), "share": float(tokens[0] / tokens[-1]), "curve": curve,
+        "fixed": float(np.interp(tokens[0] / tokens[-1] * sizes[-1], sizes, fixed)), "fixed_curve": [*zip((sizes / sizes[-1]).tolist(), fixed)],
+    }  # fmt: skip
+
+
+def stopping_table(found):
+    rows = []
+    for r in found:
+        drawn = f" (± {percent(r['error'], 2)})" if r["error"] else ""
+        interval = f"[{percent(r['low'])}, {percent(r['high'])}]"
+        rows.append([r["method"], f"{r['threshold']:.3f}", with_spread(r) + drawn, points(r["delta"]), interval,
+                     f"{r['rollouts']:.1f}", number(r["tokens"]), percent(r["share"]), percent(r["fixed"])])  # fmt: skip
+    header = ["method, stopped", "when sure by", "accuracy %", "Δ to all rollouts", "95% interval", "rollouts a problem",
+              "tokens a problem", "% of all tokens", "accuracy % of a fixed N of that cost"]  # fmt: skip
+    price = found[0]["price"] if found else 0
+    title = f"Sampling that stops, at most {price:g} points below on the calibration run (±: the error of drawn orders)"
+    return Table(title, header, rows)
+
+
+def draw_stopping(path, group):
+    """Accuracy against the share of the tokens: stopping, the chosen threshold, and (dotted) a fixed N."""
+    if group["stopping"]:
+        labels = {"xlabel": "% of the tokens of all rollouts", "ylabel": "accuracy %"}
+        with figure(path, title=group["title"], **labels) as axes:
+            for r in group["stopping"]:
+                (line,) = axes.plot(*100 * np.array(r["curve"]).T, label=r["method"])
+                axes.plot(*100 * np.array(r["fixed_curve"]).T, ":", color=line.get_color())
+                axes.plot(100 * r["share"], 100 * r["accuracy"], "o", color=line.get_color())
+    return bool(group["stopping"])
+
+
+# ---------------------------------------------------------------------------------------------------------------------
 # The paper's numbers (Shyamal et al., SCaTR; tables "Best-of-N results for math domain" and "for coding domain"; for
 # Qwen2.5-14B, "Comparison of SCaTR with ReasonFlux models"). It says AIME; its released problems are those of 2025.
 
@@ -697,9 +777,12 @@ def report(args):
     if args.plots:
         import_matplotlib()
     out, studies = report_folder(args), study_tables(args.studies)
-    groups = [report_group(*members) for members in load_groups(args.runs, args.window, args.tail)]
+    groups = [report_group(*members, args.price) for members in load_groups(args.runs, args.window, args.tail)]
     kinds = (methods_table, curves_table, confidence_table, cost_table)
-    tables = {group["title"]: [table for kind in kinds if (table := kind(group["rows"])).rows] for group in groups}
+    tables = {group["title"]: [kind(group["rows"]) for kind in kinds] for group in groups}
+    for group in groups:
+        tables[group["title"]].insert(2, stopping_table(group["stopping"]))
+    tables = {title: [table for table in several if table.rows] for title, several in tables.items()}
     overall = [summary_table(groups), *studies]
     figures = plot(out, groups, studies) if args.plots else {}
     facts = {"command": the_command(), "window": args.window, "tail": args.tail, "groups": groups}
@@ -754,7 +837,7 @@ def read_greedy(members):
     return {row["id"]: row | label for row, label in zip(rollouts, labels)}
 
 
-def report_group(members, skipped, greedy):
+def report_group(members, skipped, greedy, price):
     rows, meta = compare(make_rows(members, greedy), sizes_of(members)[-1]), members[0].meta
     add_costs(rows, members)
     names, routes = [set(run.scores) for run in members], [run.path / "routes.json" for run in members]
@@ -768,7 +851,7 @@ def report_group(members, skipped, greedy):
         "right_if_ended": mean_of([share(run, run.cut == 0) for run in members]),
         "limit": meta.get("max_new_tokens") or meta.get("arguments", {}).get("max_new_tokens"),
         "routing": [{"run": str(path.parent), **common.read_json(path)} for path in routes if path.is_file()],
-        "metas": [run.meta for run in members], "rows": rows,
+        "metas": [run.meta for run in members], "rows": rows, "stopping": stopping(members, rows, price),
     }  # fmt: skip
     title = f"{group['model']} on {group['dataset']}: {group['problems']} problems, N={n:.4g}"
     return {"title": title + (f", {len(members)} runs" if len(members) > 1 else ""), **group}
@@ -788,6 +871,10 @@ def notes_of(group):
     if group["cut"] > CUT:
         yield f"{where}: {percent(group['cut'])} % of the rollouts were cut at {group['limit']} tokens; {cut} % of"
         yield f"  them are right, {ended} % of the others: with room every row would be higher (01 --max-new-tokens 0)"
+    for r in group["stopping"]:
+        if r["scores"].startswith("scatr"):
+            cost = f"{percent(r['share'], 0)} % of the tokens ({r['rollouts']:.1f} rollouts)"
+            yield f"{where}: {r['method']}, stopped when sure: {percent(r['accuracy'])} % for {cost}, all: {percent(r['all'])} %"
 
 
 def markdown(groups, tables, overall, figures):
@@ -834,7 +921,7 @@ def plot(out, groups, studies):
     """{title: names of the PNG files}."""
     figures = {}
     for i, group in enumerate(groups, 1):
-        named = {"curves": draw_curves, "reliability": draw_reliability} | dict.fromkeys(RULE_BARS, draw_rules)
+        named = {"curves": draw_curves, "stopping": draw_stopping, "reliability": draw_reliability} | dict.fromkeys(RULE_BARS, draw_rules)
         for name, draw in named.items():
             if draw(out / f"{name}-{i}.png", group):
                 figures.setdefault(group["title"], []).append(f"{name}-{i}.png")
@@ -1485,6 +1572,7 @@ def report_options(add):
     add("--out", help="folder for report.md and results.json (default: the run, or what the runs have in common)")
     add("--window", type=int, default=common.WINDOW, help="tokens in a confidence window (default %(default)s)")
     add("--tail", type=int, default=common.TAIL, help="tokens in the tail (default %(default)s)")
+    add("--price", type=float, default=1.0, help="points of accuracy that stopping early may cost (default %(default)s)")
     add("--studies", nargs="+", default=[], metavar="JSON", help="files or folders of 03_train_scorer.py --study")
     add("--latex", action="store_true", help="also tables.tex: all tables with booktabs, the best in bold")
     add("--plots", action="store_true", help="also PNG figures: curves, reliability, bars; needs matplotlib")

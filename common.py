@@ -1326,9 +1326,22 @@ def replay_vote(p, groups, labels, tokens, thresholds):
     return np.array(found)
 
 
-def stop_threshold(curve, price):
-    """Of rows [threshold, accuracy, rollouts, tokens], the last for all N: fewest tokens at most `price` points below."""
-    return min((tokens, t) for t, accuracy, _, tokens in curve if accuracy >= curve[-1][1] - price / 100)[1]
+def stop_rows(p, labels, tokens, groups=None):
+    """What scorer.pt keeps of a curve: rows [threshold, accuracy, below, rollouts, tokens], percent and means a problem.
+
+    below: the points below the best row, and one standard error over problems more, as few problems must tell.
+    """
+    curve = stop_curve(p, labels, tokens, groups)
+    right = 100 * curve["right"]
+    lost = right[right.mean(1).argmax()] - right  # [T, P]
+    below = lost.mean(1) + lost.std(1) / math.sqrt(len(p))
+    means = (curve[name].mean(1) for name in ("rollouts", "tokens"))
+    return np.stack([curve["threshold"], right.mean(1), below, *means], 1).tolist()
+
+
+def stop_threshold(rows, price=1.0):
+    """The cheapest of `stop_rows` that are at most `price` points below the best, and so below all N rollouts."""
+    return min((tokens, rollouts, t) for t, _, below, rollouts, tokens in rows if below <= price)[2]
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Sampling that stops when it is sure: the rule, its replay against all orders one by one, 01 --stop; and `common.sample`."""
 
 import itertools
+import random
 import subprocess
 import sys
 import time
@@ -11,7 +12,7 @@ from math import comb
 import numpy as np
 import pytest
 import torch
-from conftest import ROOT
+from conftest import ROOT, make_run
 
 import common
 
@@ -96,9 +97,81 @@ def test_a_vote_is_replayed_within_the_error_that_it_states(monkeypatch):
     assert curve["right"][-1] == pytest.approx(exact[-1, :, 0]) and curve["error"][-1] < 1e-9
 
 
-def test_the_threshold_is_the_cheapest_within_the_price():
-    curve = [[0.1, 0.50, 1, 10], [0.5, 0.79, 3, 30], [0.7, 0.76, 4, 40], [0.9, 0.795, 8, 80], [2.0, 0.80, 16, 160]]
-    assert [common.stop_threshold(curve, price) for price in (0, 0.6, 1, 5, 40)] == [2.0, 0.9, 0.5, 0.5, 0.1]
+def test_the_threshold_is_the_cheapest_that_is_surely_within_the_price_of_the_best():
+    rng = np.random.default_rng(0)
+    p = rng.random((40, 8))
+    labels, tokens = (rng.random(p.shape) < p) * 1.0, np.full(p.shape, 10.0)
+    rows, curve = common.stop_rows(p, labels, tokens), common.stop_curve(p, labels, tokens)
+    accuracy = curve["right"].mean(1)
+    for price in (0, 1, 5, 30):
+        chosen = [i for i, row in enumerate(rows) if row[0] == common.stop_threshold(rows, price)][0]
+        lost = curve["right"][accuracy.argmax()] - curve["right"]
+        within = lost.mean(1) + lost.std(1) / 40**0.5 <= price / 100 + 1e-12
+        assert within[chosen] and curve["tokens"].mean(1)[chosen] == curve["tokens"].mean(1)[within].min()
+        assert accuracy[chosen] >= accuracy[-1] - price / 100  # the last is all rollouts
+        assert rows[chosen][1:] == pytest.approx([100 * accuracy[chosen], rows[chosen][2], rows[chosen][4] / 10, rows[chosen][4]])
+    assert common.stop_threshold(rows, 30) < common.stop_threshold(rows, 0)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# 03 finds the thresholds on its validation problems, 04 hands them on, 05 replays
+
+
+@pytest.fixture(scope="module")
+def calibrated(tmp_path_factory, run_script):
+    """(folder, calibration run, its scorer's path)"""
+    base = tmp_path_factory.mktemp("calibrated")
+    run = make_run(base / "cal", problems=24, n=5, signal=1.0)
+    run_script("03_train_scorer.py", run, "--design", "logistic", "--configs", 2, "-o", base / "scatr.cal@0-32.pt")
+    return base, run, base / "scatr.cal@0-32.pt"
+
+
+def test_thresholds_are_found_on_problems_that_the_weights_have_not_seen(calibrated):
+    _, run, path = calibrated
+    scorer = common.load_scorer(path)
+    keys, logits = common.score_run(scorer, run)
+    rows = [(key[0], p, label["label"]) for key, p, label in zip(keys, scorer.probability(logits).tolist(), common.read_labels(run, keys))]
+    whole, halves = scorer.checkpoint["stop"]["best-of-n"][-1], {}
+    assert set(scorer.checkpoint["stop"]) == set(common.STOP_RULES) and whole[0] == common.NEVER and whole[3] == 5
+    for problem in dict.fromkeys(row[0] for row in rows):
+        halves[problem] = max((row for row in rows if row[0] == problem), key=lambda row: row[1])[2]
+    assert whole[1] == pytest.approx(100 * np.mean([halves[problem] for problem in validation_problems(run)]))
+
+
+def validation_problems(run):
+    """The quarter that 03 holds back for seed 32: see split_by_problem there."""
+    names = [(common.read_meta(run)["dataset"], row["id"]) for row in common.read_jsonl(run / "problems.jsonl")]
+    random.Random("split 32").shuffle(names)
+    return [name for _, name in names[round(0.75 * len(names)) :]]
+
+
+def stopping_of(run, out, run_script, *flags):
+    run_script("05_baselines.py", run, "--out", out, *flags)
+    return {row["method"].split(", ")[1]: row for row in common.read_json(out / "results.json")["groups"][0]["stopping"]}
+
+
+def test_the_report_replays_stopping_and_its_decisions_see_no_label(calibrated, run_script):
+    base, _, path = calibrated
+    run = make_run(base / "eval", problems=9, n=5, signal=1.0, seed=1)
+    run_script("04_select.py", run, "--scorer", path)
+    found = stopping_of(run, base / "report", run_script)
+    assert set(found) == {"best-of-N", "weighted vote"} and "Sampling that stops" in (base / "report" / "report.md").read_text()
+    scores = common.read_jsonl(run / "scores" / "scatr.cal@0-32.jsonl")
+    labels, rollouts = common.read_jsonl(run / "labels.jsonl"), common.read_rollouts(run)
+    columns = ([row["p"] for row in scores], [row["label"] for row in labels], [row["n_tokens"] for row in rollouts])
+    p, right, tokens = (np.reshape(column, (9, 5)) * 1.0 for column in columns)
+    threshold = common.stop_threshold(common.load_scorer(path).checkpoint["stop"]["best-of-n"])
+    exact = np.mean([all_orders([p[i], right[i], tokens[i], None], threshold) for i in range(9)], 0)
+    best = found["best-of-N"]
+    assert [best[name] for name in ("threshold", "accuracy", "rollouts", "tokens")] == pytest.approx([threshold, *exact])
+    assert best["all"] == pytest.approx(np.mean(right[np.arange(9), p.argmax(1)])) and 0 < best["share"] < 1
+    common.write_jsonl(run / "labels.jsonl", [row | {"label": other["label"]} for row, other in zip(labels, labels[::-1])])
+    shuffled = stopping_of(run, base / "shuffled", run_script)
+    for rule, name in itertools.product(found, ("threshold", "rollouts", "tokens", "share")):
+        assert shuffled[rule][name] == found[rule][name]
+    assert shuffled["best-of-N"]["accuracy"] != best["accuracy"]
+    dear = stopping_of(run, base / "dear", run_script, "--price", 30)["best-of-N"]
+    assert dear["tokens"] < best["tokens"] and dear["price"] == 30
 
 
 # ---------------------------------------------------------------------------------------------------------------------
