@@ -312,6 +312,23 @@ def test_live_stopping_is_the_replay_in_the_order_of_the_samples(runs, live):
     assert meta["n"] == 6 and meta["stop"]["rule"] == "best-of-n" and meta["stop"]["threshold"] == runs["stop"]
 
 
+def test_live_votes_group_answers_as_02_does(runs, run_script):
+    run_script("02_label.py", runs["full"])
+    labels = common.read_labels(runs["full"])
+    group = {(row["id"], row["sample"]): -1 if row["group"] is None else row["group"] for row in labels}
+    arrays = [np.array([[of[row["id"], sample] for sample in range(6)] for row in runs["problems"]]) for of in (runs["p"], group)]
+    sure = [common.sureness(*(x[:, :end] for x in arrays))[0] for end in common.waves(6)]
+    ranked = np.unique(np.round(sure, 6))
+    gap = max(range(len(ranked) // 3, 2 * len(ranked) // 3), key=lambda i: ranked[i + 1] - ranked[i])
+    threshold = (ranked[gap] + ranked[gap + 1]) / 2
+    run = stopped(runs, "votes", run_script, "--stop-rule", "weighted-vote", "--stop", threshold)
+    counts = Counter(row["id"] for row in common.read_rollouts(run))
+    for i, problem in enumerate(runs["problems"]):
+        p, groups = (x[i] for x in arrays)
+        assert counts[problem["id"]] == one_order(p, p, p, groups, threshold)[1]
+    assert len(set(counts.values())) > 1
+
+
 def test_a_stopped_run_goes_through_the_other_steps(runs, live, run_script):
     run_script("02_label.py", live)
     run_script("04_select.py", live, "--scorer", runs["base"] / "scorer.pt")
@@ -351,12 +368,14 @@ def test_a_killed_stopping_run_goes_on_to_the_same_end(runs, live, run_script):
         (["--scorer", "SCORER"], "--stop is from 0 to 1, needs --scorer"),
         (["--scorer", "SCORER", "--stop", "1.5"], "--stop is from 0 to 1"),
         (["--scorer", "SCORER", "--stop"], "no threshold for best-of-n in it"),
+        (["--scorer", "SCORER", "--stop", "0.9", "--stop-rule", "weighted-vote", "CODE"], "programs have no answers"),
         (["--scorer", "SCORER", "--stop", "0.9", "--layers", "final"], "reads penultimate/eos; --stop needs one vector"),
     ],
 )
 def test_what_stopping_cannot_do_is_one_line(runs, run_script, flags, told):
-    flags = [runs["base"] / "scorer.pt" if flag == "SCORER" else flag for flag in flags]
-    done = run_script("01_generate.py", MODEL, runs["base"] / "problems.jsonl", "--out", runs["base"] / "no", *flags, code=2)
+    problems = ROOT / "demo" / "code_a.jsonl" if "CODE" in flags else runs["base"] / "problems.jsonl"
+    flags = [runs["base"] / "scorer.pt" if flag == "SCORER" else flag for flag in flags if flag != "CODE"]
+    done = run_script("01_generate.py", MODEL, problems, "--out", runs["base"] / "no", *flags, code=2)
     assert told in done.stderr
 
 
