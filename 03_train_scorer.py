@@ -461,6 +461,8 @@ def train_scorers(args, seeds):
 
 
 def make_checkpoint(task, records, args):
+    import torch
+
     meta, data = common.read_meta(args.runs[0]), task.data
     best = sorted((record for record in records if math.isfinite(record["best"])), key=rank)[: args.top]
     if not best:
@@ -480,11 +482,33 @@ def make_checkpoint(task, records, args):
     logits, right = common.Scorer(checkpoint)(valid.x, valid.features).numpy(), valid.y.numpy()
     if args.loss in RANKING:
         checkpoint["calibration"] = fit_sigmoid(logits, right)
+    p = common.Scorer(checkpoint).probability(torch.from_numpy(logits)).numpy()
+    checkpoint["stop"] = stop_curves(valid, p, args)
     places = task.x.shape[1] if args.design.startswith("transformer") else 1  # each passes all the weights
     passes = 2 * places * (3 * len(task.train) + len(task.valid))  # a backward pass counts as two forward ones
     flops = sum(passes * record["weights"] * len(record["losses"]) for record in records)
     spent = sum(record["seconds"] for record in records), flops
     return {**checkpoint, "val_auroc": common.auroc(right > 0, logits), "cost": costs(checkpoint, data, *spent)}
+
+
+def stop_curves(valid, p, args):
+    """{rule: common.stop_rows}, of sampling that stops, on the validation part: its problems are new to the weights."""
+    facts, places = {}, {}
+    for run in args.runs:
+        rollouts = common.read_rollouts(run)
+        for row, label in zip(rollouts, common.read_labels(run, common.keys_of(rollouts))):
+            group = -1 if label.get("group") is None else label["group"]
+            facts[str(run), row["id"], row["sample"]] = row.get("n_tokens", 0), group
+    for i in sorted(range(len(valid.keys)), key=lambda i: valid.keys[i]):
+        places.setdefault(valid.keys[i][:2], []).append(i)
+    arrays = np.zeros((4, len(places), max(map(len, places.values()))))
+    arrays[0], arrays[3] = -1, -1  # no rollout, no answer
+    for row, own in enumerate(places.values()):
+        arrays[:, row, : len(own)] = np.transpose([(p[i], valid.y[i], *facts[valid.keys[i]]) for i in own])
+    curves = {"best-of-n": common.stop_rows(*arrays[:3])}
+    if (arrays[3] >= 0).any():
+        curves["weighted-vote"] = common.stop_rows(*arrays[:3], arrays[3].astype(int))
+    return curves
 
 
 def trial_row(record):
@@ -626,7 +650,7 @@ def combine_layers(args, seeds):
             valid = part_of(own, split_by_problem(own, seed)[1])
             logits = torch.stack([part(valid.x[:, i]) for i, part in enumerate(parts)], 1)  # [V, layers]
             weights, loss = fit_mixture(logits.sigmoid(), valid.y, facts[0]["pos_weight"])
-            whole = {"design": "ensemble", "vector": args.vector, "shape": list(data.x.shape[1:]), "members": []}
+            whole = {"design": "ensemble", "vector": args.vector, "shape": list(data.x.shape[1:]), "members": [], "stop": {}}
             checkpoint, shown = {**facts[0], **whole, "parts": facts, "weights": weights, "val_loss": loss}, data
             checkpoint["val_auroc"] = common.auroc(valid.y.numpy() > 0, common.Scorer(checkpoint)(valid.x).numpy())
         yield seed, {**checkpoint, "trials": trials, "cost": costs(checkpoint, shown, *spent)}
