@@ -103,7 +103,7 @@ def parse(argv=None):
         ((args.stop is None) != (args.scorer is None), "--stop needs --scorer, which serves nothing else"),
         (not 0 <= given("stop", 0) < 1, "--stop is at least 0 and below 1"),
         (args.scorer and args.responses, "--stop goes without --responses"),
-        (args.tp and "WORLD_SIZE" not in os.environ, "--tp: start it as torchrun --nproc-per-node 2 01_generate.py ..."),
+        (args.tp and "WORLD_SIZE" not in os.environ, "--tp needs torchrun --nproc-per-node 2 01_generate.py ..."),
     ):
         if wrong:
             common.die(message)
@@ -157,7 +157,7 @@ def penalise(logits, past, penalty):
 
 
 def nucleus(p, top_p):
-    """p [B, K], largest first: the fewest that hold `top_p` of the mass, and what is as likely as the last of them -> bool."""
+    """p [B, K], largest first -> bool: the fewest that hold `top_p` of the mass, and what ties with the last of them."""
     before = F.pad(p.cumsum(-1)[:, :-1], (1, 0))
     return p >= p.where(before < top_p, 2).amin(-1, keepdim=True)
 
@@ -404,7 +404,7 @@ class Engine:
 
     @torch.inference_mode()
     def step(self, n, width=None):
-        """One token for each of the first n rows. On a GPU a row whose token is not sure (see choose_tokens) stays where it is."""
+        """One token for each of the first n rows; a row whose token is not sure (see choose_tokens) stays where it is."""
         self.make_plan(n)
         state, past = self.state[:n], self.past[:n] if self.past is not None else None
         token, position, base, left, live, stopped, key = state.unbind(1)
@@ -427,7 +427,8 @@ class Engine:
         self.tick += 1
         if past is not None:
             past.scatter_(1, position[:, None] + 1, chosen[:, None])
-        state[:, self.STOPPED] = stopped | (chosen[:, None] == self.stop_ids).any(1) & sure  # isin sorts where stop ids are many, and waits
+        ends = (chosen[:, None] == self.stop_ids).any(1)  # isin sorts where stop ids are many, and waits
+        state[:, self.STOPPED] = stopped | ends & sure
         state[:, self.LIVE] = going
         state[:, self.TOKEN] = chosen
         state[:, self.POSITION] += sure
@@ -440,7 +441,8 @@ class Engine:
             up = lambda x, most: min(1 << max(x - 1, 0).bit_length(), most)
             n, columns = up(n, self.slots), up(self.extent[3], self.note["own"].shape[1])
             last = self.split + up(self.extent[2] - self.split, len(self.free) - self.split)
-            self.extent, shape = (self.split, self.split, last, columns, self.note["shared"].shape[1]), (n, columns, last)
+            self.extent = (self.split, self.split, last, columns, self.note["shared"].shape[1])
+            shape = n, columns, last
             if shape not in self.graphs:
                 self.graphs[shape] = self.record(n)
             step = lambda _: self.graphs[shape].replay()
@@ -716,7 +718,7 @@ def make_stop(args, config, tokenizer, names, problems, expected):
     common.check_scorer_fits(scorer, {"model": args.model, "n_layers": n_layers}, args.scorer)
     vectors = [common.vector_key(f"{layer}/{token}", n_layers) for layer in names for token in common.TOKENS]
     if len(scorer.shape) > 1 or (vector := common.vector_key(scorer.vector, n_layers)) not in vectors:
-        common.die(f"{args.scorer} reads {scorer.vector}; --stop needs one vector of those that --layers {args.layers} keeps")
+        common.die(f"{args.scorer} reads {scorer.vector}; --stop needs one of the vectors that --layers {args.layers} keeps")
     if votes and any(problem["kind"] == "code" for problem in problems):
         common.die("--stop-rule weighted-vote: programs have no answers to vote on; take best-of-n")
     return SimpleNamespace(
@@ -735,7 +737,7 @@ def load_judge():
 
 
 def next_waves(stop, engine, ended, held):
-    """Rate what has ended. Where a wave is complete, the problem's next one starts, unless the rule is sure. -> its jobs"""
+    """Rate what has ended. Where a wave is complete, the next one starts, unless the rule is sure. -> its jobs"""
     jobs = []
     for rollout in ended:
         i = rollout["problem"]
@@ -806,7 +808,7 @@ def read_batch(model, tokenizer, batch, outputs, stop_ids, extra):
     *kept, final = (outputs[column] for column in sorted(outputs))  # each [B, T, d]
     head = model.get_output_embeddings()
     if not torch.allclose(head(final[:, -1]).float(), newest, atol=1e-2, rtol=1e-2):
-        common.die(f"{type(model).__name__} changes its logits after the last layer; reading given tokens does not know how")
+        common.die(f"{type(model).__name__} changes its logits after the last layer, so given tokens cannot be read")
     for b, job in enumerate(batch):
         first, tokens = len(job["prompt"]), torch.tensor(job["tokens"], dtype=torch.int64, device=model.device)
         stopped = len(tokens) > 0 and int(tokens[-1]) in stop_ids
@@ -826,9 +828,12 @@ def read_batch(model, tokenizer, batch, outputs, stop_ids, extra):
 
 def empty_rollout(job, tokenizer, shape, dtype, extra):
     """Of a prompt that leaves no room for an answer."""
-    found = {name: job[name] for name in ("problem", "sample")} | {"hidden": torch.zeros(shape, dtype=dtype), "finish": "length"}
-    found |= {"ids": np.empty(0, np.int32), "stats": np.empty((0, TOP + 2), np.float16)}
-    return found | {"extra": extra_vectors(tokenizer, [], torch.zeros(0, shape[-1], dtype=dtype), extra)}
+    return {
+        **{name: job[name] for name in ("problem", "sample")},
+        **{"ids": np.empty(0, np.int32), "stats": np.empty((0, TOP + 2), np.float16), "finish": "length"},
+        "hidden": torch.zeros(shape, dtype=dtype),
+        "extra": extra_vectors(tokenizer, [], torch.zeros(0, shape[-1], dtype=dtype), extra),
+    }
 
 
 SPECIAL = re.compile(r"\breturn\b|^[ \t]*(?:async )?def .*:(?=[ \t]*(?:#.*)?$)", re.MULTILINE)
@@ -849,8 +854,8 @@ def extra_vectors(tokenizer, ids, final, wanted):
         found = {"last10": F.pad(last, (0, 0, 10 - len(last), 0))[None], "last10_len": torch.tensor([len(last)])}
     if "special" in wanted:
         places = special_places(tokenizer, ids)
-        tokens = torch.tensor([ids[i] for i in places], dtype=torch.int64)
-        found |= {"special": final[places].clone(), "special_tokens": tokens, "special_counts": torch.tensor([len(places)])}
+        found |= {"special": final[places].clone(), "special_counts": torch.tensor([len(places)])}
+        found["special_tokens"] = torch.tensor([ids[i] for i in places], dtype=torch.int64)
     return found
 
 
@@ -859,7 +864,7 @@ def extra_vectors(tokenizer, ids, final, wanted):
 
 
 def make_jobs(args, config, tokenizer, problems, stop_ids, given):
-    """(jobs of all problems in order, {id: why} of the problems that get no tokens). given: see read_responses, or None."""
+    """(jobs of all problems in order, {id: why} of those that get no tokens). given: as of read_responses, or None."""
     context = context_of(config)
     jobs, skipped, vocab = [], {}, config.get_text_config().vocab_size
     for i, problem in enumerate(problems):
@@ -873,9 +878,10 @@ def make_jobs(args, config, tokenizer, problems, stop_ids, given):
             key = noise_key(args.seed, problem["id"], sample)
             job = {"problem": i, "sample": sample, "prompt": prompt, "limit": max(0, limit), "key": key}
             if given:
-                if any(not 0 <= token < vocab for token in tokens or ()):
-                    common.die(f"tokens beyond this model's {vocab} in an answer to problem {problem['id']}; which model made them?")
-                job["tokens"] = (tokens or encode_response(tokenizer, row, text, stop_ids, opened_reasoning(tokenizer, prompt)))[: job["limit"]]
+                tokens = tokens or encode_response(tokenizer, row, text, stop_ids, opened_reasoning(tokenizer, prompt))
+                if any(not 0 <= token < vocab for token in tokens):
+                    common.die(f"problem {problem['id']}: tokens beyond this model's {vocab}; which model made them?")
+                job["tokens"] = tokens[: job["limit"]]
             jobs.append(job)
     return jobs, skipped
 
@@ -926,7 +932,7 @@ def read_run(folder, problems):
 
 
 def encode_response(tokenizer, row, text, stop_ids, opened):
-    text = text.removeprefix(opened) if text.startswith(opened) else text.removeprefix(opened.strip())  # the prompt has it
+    text = text.removeprefix(opened if text.startswith(opened) else opened.strip())  # the prompt has it
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     if row.get("finish") == "length" or (ids and ids[-1] in stop_ids) or not stop_ids:
         return ids
@@ -934,7 +940,7 @@ def encode_response(tokenizer, row, text, stop_ids, opened):
 
 
 def opened_reasoning(tokenizer, prompt):
-    """`<think>` if the template already wrote it: the text gets it back, so that reasoning cut short is seen as such."""
+    """`<think>` if the template wrote it: the text gets it back, so that reasoning cut short is seen as such."""
     return (re.search(r"<think>\s*$", tokenizer.decode(prompt[-16:])) or [""])[0]
 
 
@@ -1013,7 +1019,7 @@ def layer_names(text, n_layers):
 
 
 def lacking(args, folder):
-    """What to make in a run folder, None if it has all: the vectors of which layers, which of --extra, `whole`: all files."""
+    """What to make in a run folder, None if it has all: vectors of which layers, which of --extra; `whole`: all files."""
     there = lambda name: (folder / name).is_file()
     if not there("rollouts.jsonl") or not there("meta.json"):
         return {"whole": True, "layers": args.layers, "extra": []}
@@ -1051,10 +1057,11 @@ def prepare(run, model, need, sampling, skipped, jobs):
         if meta.get("added") != need:
             clear(run.folder / "parts")
         known = {common.layer_index(name, meta["n_layers"]) for name in meta["layers"]}
-        new = [name for name in need["layers"].split(",") if name and common.layer_index(name, meta["n_layers"]) not in known]
-        extra = sorted({*need["extra"], *meta["arguments"]["extra"].split(",")} - {""})
-        more = {"layers": [*meta["layers"], *new], "arguments": meta["arguments"] | {"extra": ",".join(extra)}, "added": need}
-        common.write_json(run.folder / "meta.json", meta | more)
+        names = layer_names(need["layers"], meta["n_layers"])
+        meta["layers"] += [name for name in names if common.layer_index(name, meta["n_layers"]) not in known]
+        extra = {*need["extra"], *meta["arguments"]["extra"].split(",")} - {""}
+        meta["arguments"]["extra"] = ",".join(sorted(extra))
+        common.write_json(run.folder / "meta.json", meta | {"added": need})
 
 
 def describe(run, model, sampling, skipped, jobs):
@@ -1175,8 +1182,8 @@ def write_rollouts(folder, meta, keys, texts, offsets, stats):
         for key, (text, finish), a, b in zip(keys, texts, offsets[:-1], offsets[1:], strict=True)
     )
     common.write_jsonl(folder / "rollouts.jsonl", rows)
-    cut, most = sum(finish == "length" for _, finish in texts), meta["arguments"]["max_new_tokens"]
-    print(f"{folder}: {cut} of {len(texts)} rollouts were cut, at {most} tokens or where the context ends", file=sys.stderr)
+    cut = f"{sum(finish == 'length' for _, finish in texts)} of {len(texts)} rollouts were cut"
+    print(f"{folder}: {cut}, at {meta['arguments']['max_new_tokens']} tokens or where the context ends", file=sys.stderr)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -1192,8 +1199,9 @@ def worker(args):
         return env.get("RANK", 0), env["WORLD_SIZE"]
     # a batch script by itself is told of tasks, too, but only srun starts them
     rank, world = env.get("SLURM_PROCID", 0), env.get("SLURM_STEP_NUM_TASKS", 1)
-    task = (env.get("SLURM_ARRAY_TASK_ID", 0) - env.get("SLURM_ARRAY_TASK_MIN", 0)) // env.get("SLURM_ARRAY_TASK_STEP", 1)
-    return task * world + rank, world * env.get("SLURM_ARRAY_TASK_COUNT", 1)
+    array = lambda name, default: env.get(f"SLURM_ARRAY_TASK_{name}", default)
+    task = (array("ID", 0) - array("MIN", 0)) // array("STEP", 1)
+    return task * world + rank, world * array("COUNT", 1)
 
 
 def split_model(model, device):
@@ -1230,7 +1238,7 @@ def open_model(args):
     if args.tp:
         split_model(model, common.pick_device(args.device))
     if sum(x.numel() for x in model.parameters()) < 5_000_000:
-        torch.set_num_threads(1)  # sharing out such small products costs more than it saves, on a busy CPU many times more
+        torch.set_num_threads(1)  # sharing out such small products costs more than it saves, most on a busy CPU
     return model, tokenizer
 
 
@@ -1295,9 +1303,9 @@ def memory_of(config, args):
         model = AutoModelForCausalLM.from_config(config, trust_remote_code=args.trust_remote_code)
     heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
     head = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
-    kept = len(layer_names(args.layers, text.num_hidden_layers))
+    vectors = len(common.TOKENS) * len(layer_names(args.layers, text.num_hidden_layers))
     weights = sum(x.numel() for x in model.parameters()) * size
-    return weights, 2 * text.num_hidden_layers * heads * head * size, kept * len(common.TOKENS) * text.hidden_size * size
+    return weights, 2 * text.num_hidden_layers * heads * head * size, vectors * text.hidden_size * size
 
 
 def usual_length(folder):
@@ -1317,7 +1325,8 @@ def make_parts(run, model, tokenizer, need):
     jobs, skipped = make_jobs(args, model.config, tokenizer, problems, sampling["stop_ids"], rows)
     if is_writer():
         prepare(run, model, need, sampling, skipped, jobs)
-    texts = {} if need["whole"] else {(row["id"], row["sample"]): row["response"] for row in common.each_rollout(folder)}
+    there = [] if need["whole"] else common.each_rollout(folder)
+    texts = {(row["id"], row["sample"]): row["response"] for row in there}
     if rows is None and texts:  # the very rollouts that there are
         jobs = [job for job in jobs if (problems[job["problem"]]["id"], job["sample"]) in texts]
     rank, world = worker(args)
@@ -1340,7 +1349,8 @@ def make_parts(run, model, tokenizer, need):
 
 def rollouts_of(args, model, tokenizer, jobs, sampling, layers, extra, stop=None):
     """All rollouts of `jobs`, in the order in which they end."""
-    possible, shape = [job for job in jobs if job["limit"]], (2 * len(layers), model.config.get_text_config().hidden_size)
+    possible = [job for job in jobs if job["limit"]]
+    shape = len(common.TOKENS) * len(layers), model.config.get_text_config().hidden_size
     for job in jobs:
         if not job["limit"]:
             yield empty_rollout(job, tokenizer, shape, model.dtype, extra)
@@ -1355,7 +1365,8 @@ def finish_run(run, need):
     """Merge once every part is there; False while other workers are at theirs."""
     missing = sum(not part_path(run.folder, i).is_file() for i in range(len(run.problems)))
     if missing and lacking(run.args, run.folder) == need:
-        print(f"{missing} of {len(run.problems)} problems are with other workers; the last to end merges", file=sys.stderr)
+        others = f"{missing} of {len(run.problems)} problems are with other workers"
+        print(f"{others}; the last to end merges", file=sys.stderr)
         return False
     merge(run.args, run.folder, need)
     return True
@@ -1384,7 +1395,7 @@ def main(args):
                 if not (run.folder / "problems.jsonl").is_file():
                     common.write_jsonl(run.folder / "problems.jsonl", run.problems)
                 print(run.folder)
-    if dist.is_initialized():  # --tp: all is written, but a process that just exits takes down those still in the barrier,
+    if dist.is_initialized():  # --tp: all is written, but a process that just exits takes down those in the barrier,
         dist.barrier()  # and torch's threads may abort one whose interpreter ends under them
         time.sleep(1)
         sys.stdout.flush()

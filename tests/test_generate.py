@@ -276,21 +276,21 @@ def test_top_p_keeps_the_fewest_that_hold_the_mass_and_all_ties(top_p):
         assert kept.tolist() == (row >= least).tolist()
 
 
-@pytest.mark.parametrize("scale", [0.1, 1, 3, 10])
+@pytest.mark.parametrize("scale", [0.5, 5])
 def test_top_p_chooses_the_same_token_however_many_it_looks_at_first(scale):
     torch.manual_seed(0)
-    logits = (torch.randn(200, 500) * scale * 2).round() / 2  # many ties
+    logits = (torch.randn(40, 300) * scale * 2).round() / 2  # many ties
     p = (logits / 0.7).softmax(-1)
     for top_p in (0.05, 0.5, 0.9, 0.999):
-        sampling, look = PLAIN | {"top_p": top_p, "temperature": 0.7}, (rows_of(200), hashes(500))
+        sampling, look = PLAIN | {"top_p": top_p, "temperature": 0.7}, (rows_of(40), hashes(300))
         reach = [[(row[row >= x].sum() - top_p, x) for x in row.unique()] for row in p]
         clear = torch.tensor([min(abs(mass) for mass, _ in row) > 1e-5 for row in reach])  # not a matter of the last bits
         least = torch.stack([max(x for mass, x in row if mass > -1e-5) for row in reach])
         want = (p * (p >= least[:, None]) / generate.exponential(*look)).argmax(-1)
-        for width in (1, 8, 100, 499, 500):
+        for width in (1, 8, 100, 299, 300):
             assert generate.choose_tokens(logits, sampling, *look, width)[clear].equal(want[clear])
             hasty, beyond = generate.choose_tokens(logits, sampling, *look, width, wait=False), p.topk(width).values[:, -1]
-            sure = beyond < 0.999 * least if width < 500 else clear
+            sure = beyond < 0.999 * least if width < 300 else clear
             assert hasty[clear & sure].equal(want[clear & sure]) and (hasty[clear & (beyond > 1.001 * least)] == -1).all()
 
 
