@@ -410,11 +410,11 @@ LINES = re.compile(r"\s*\\begin\{(?:align|gather|equation)(?:ed)?\*?\}(?:.*\\\\)
 ANSWER = re.compile(  # what announces an answer
     r"####|<answer>|(?:^|\n)\W{0,20}A(?:ns)?:|(?<!\w)(?:answers?|(?:correct|right) (?:option|choice))\b"
     r"(?:(?!\b(?:not|never)\b|n't\b|cannot)[^\n.:=$]|\.\d){0,60}?(?:\bis\b|\bare\b|\bbe\b|[:=→]|\n| - )"
-    r"|\b(?:option|choice)\s+(?=[*$\x02]*\(?[A-J]\b)|答案(?:应该)?(?:是|为|：|:)+",
+    r"|\b(?:option|choice)\s+(?=[*$\x02]*\(?[A-J]\b)|答案(?:应该)?(?:是|为|：|:)+|[选答](?:择|：|:)*(?=[\s*]*[A-J\d\x02$(-])",
     re.I,
 )
 RESULT = re.compile(
-    r"(?<!\w)results?\b(?:[^\n.:=$]|\.\d){0,40}?(?:\bis\b|[:=])|(?:是|为|有|：|等于)(?=\s*[\d\x02$-])", re.I
+    r"(?<!\w)results?\b(?:[^\n.:=$]|\.\d){0,40}?(?:\bis\b|[:=])|(?:是|为|有|：|等于|了|需要|得)(?=[\s*]*[\d\x02$(-])", re.I
 )
 LEAD_IN = re.compile(
     r"(?:\n *- |[\s:*_=#>,}]|(?:therefore|thus|then|hence|so|simply|just|indeed|option|choice|equal to|it (?:is|equals)|it's"
@@ -509,12 +509,13 @@ def with_marks(text):
         inner = last_line[1].strip().lstrip("&= ") if last_line else inner
         return f"{START}{' '.join(inner.split())}{END}"
 
+    text = re.sub(r"(?<=\d)，(?=[-\d])", ",", text.translate({ord("（"): "(", ord("）"): ")", ord("−"): "-"}))
     return FORMULA.sub(mark, re.sub(rf"[{START}{END}]|[ \t]+(?=[ \t])", "", text))
 
 
 def unmarked(text):
     text = BOLD.sub("", text.replace(START, " ").replace(END, " ")).strip(' *_`"\n')
-    return text if text.endswith("...") else text.rstrip(" .,;:*_")
+    return text if text.endswith("...") else text.rstrip(" .,;:?*_")
 
 
 def boxed(text):
@@ -582,13 +583,15 @@ def within_formula(text, at):
 
 def beginning(text):
     """The longest beginning of a text that is a formula, if no word that changes it comes next; or else the text."""
-    words = re.sub(r"\\text *\{", " ", text).split()[:14]
+    words = re.sub(r"\\text *\{|\bI\b.*", " ", text).split()[:14]
     if is_formula(text):
         return text
-    for n in range(len(words) - 1, 0, -1):
+    for n in range(len(words), 0, -1):
         if words[0] not in ("a", "A") and is_formula(" ".join(words[:n])):
-            next_word, rest = words[n].lower().strip("(,.;"), " ".join(words[n:])
-            changed = next_word in NO_NOUNS or next_word in ("and", "or") and re.search(r"\d|\bnone\b", rest)
+            rest = " ".join(words[n:])
+            next_word = rest.partition(" ")[0].lower().strip("(,.;")
+            changed = next_word in ("and", "or") and re.search(r"\d|\b(?:none|more|less|fewer|greater)\b", rest)
+            changed = changed or next_word in NO_NOUNS and not re.match(r"more(?! than)", rest)
             return text if changed else unmarked(" ".join(words[:n]))
     return re.sub(r"(?i)^(yes|no|true|false)\b[,;].*", r"\1", text)
 

@@ -365,6 +365,16 @@ x^2+2x+1 @ We get $(x+1)^2 = x^2+2x+1$.
 17 @ Therefore, $a + b = 17$, where $a = 8$ and $b = 9$. @ So we have 17 = n. @ Tom is 17 years old.
   @ It takes 17 days to finish the job.
 3:2 @ The ratio of boys to girls is 3 to 2.
+12 @ 答：共有12人。 @ 因此最终答案是 $12$。 @ 所以，答案为 \(12\)。 @ 最终结果为：**12** @ 一共需要 12 小时。
+(2,3) @ 交点坐标为（2，3）。 @ The answer is the ordered pair (2, 3). @ $x = \boxed{2}$, $y = \boxed{3}$
+\text{(C)} @ 故选：C @ 因此，选C。 @ Therefore, option C is correct. @ So choice (C) is the right one.
+18 @ 18 is indeed 8 + 8 + 6. @ So she earns **$18**. @ The answer is **$18**. @ So 18 is the answer.
+54 @ 7 * 8 = 54. The answer is correct @ So the final answer would be 54, I guess? @ 54 is the correct answer.
+7 @ Hillary has 7 nickels and nothing else. @ Tom is 7 years old. @ She needs 7 more minutes to finish. @ Answer: 7?
+7 @ It takes 7 days to finish the job. @ The remainder is 7 when divided by 11. @ The maximum is 7, at x = 2.
+11 @ The answer is $11$ for $n = 5$. @ so AB^2 = 11. @ Thus $\lfloor 100r \rfloor = 11$. @ we get 5 + 6 = 11 and are done.
+\frac{1}{2} @ \\boxed{\\frac{1}{2}} @ The probability is 1/2, approximately 0.5. @ one half @ So it is 1/2 = 0.5 = 50%.
+42 @ \begin{align*}¶x &= 6 \cdot 7 \\¶&= 42.¶\end{align*} @ The answer is 42. The other options 12 and 14 are wrong.
 """
 
 
