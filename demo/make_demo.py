@@ -1,13 +1,14 @@
 """Make the demo: four problem files, a tokenizer and a tiny language model, trained from nothing in one run.
 
-Reads nothing. Writes demo/{math_a,math_b,code_a,code_b}.jsonl and demo/model/ (bf16 weights, tokenizer, chat template).
+Reads nothing. Writes demo/{math_a,math_b,code_a,code_b}.jsonl and demo/model/ (weights, tokenizer, template).
 
-    python demo/make_demo.py                    # everything; one CPU core, some 18 minutes; seeds and steps are fixed
+    python demo/make_demo.py                    # everything; one CPU core, 18 minutes; seeds are fixed
     python demo/make_demo.py --problems-only    # the four problem files, in seconds
 
-The model learns from documents: a problem, an answer by an author who now and then errs, and, if the answer is wrong,
-a user who complains after the answer's end. So it learns to solve, to err as its authors do, and to expect a complaint.
-All problems are split by their meaning: eight tenths to train on, one to develop on, one for the problem files.
+The model learns from documents: a problem, an answer by an author who believes what many believe, and, if the
+answer is wrong, a user who complains after its end. So it learns to solve, to err as confidently as people do
+(some misconceptions are commoner than the truth), and to expect a complaint.
+All problems are split by their meaning: eight tenths to train on, one to develop on, one for the files.
 Another machine makes the same problem files to the byte, and weights that differ in the last digits.
 """
 
@@ -21,9 +22,9 @@ from pathlib import Path
 
 EVALUATION, DEVELOPMENT, TRAINING = {0}, {1}, set(range(2, 10))  # tenths of all meanings
 SEED, PROBLEMS = 7, 200  # of the problem files, and in each
-STEPS, BATCH, RATE, WARMUP = 1850, 64, 3e-3, 100  # 118,400 documents; the learning rate rises for WARMUP steps
-COMPLAINT_WEIGHT = 8  # one token in forty says whether the answer is right: its loss counts as much as that of eight
-SLIP = 0.01  # chance of a slip of the pen at a number
+STEPS, BATCH, RATE, WARMUP = 1400, 64, 3e-3, 100  # 89,600 documents; the learning rate rises for WARMUP steps
+COMPLAINT_WEIGHT = 8  # one token in forty says whether the answer is right: its loss counts eightfold
+POPULAR, RARE = 0.65, 0.25  # the share of authors who misunderstand
 
 NAMES = ["Ana", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gus", "Hana"]
 THINGS = ["pens", "coins", "cards", "shells", "apples", "stamps"]
@@ -31,65 +32,69 @@ FUNCTIONS = ["solve", "run", "pick", "work", "calc", "make", "build", "answer"]
 
 
 class Author:
-    """Someone who writes an answer into `lines` and errs at random; without a random generator, never."""
+    """Someone who writes an answer into `lines`; without a random generator, one who never errs."""
 
     def __init__(self, rng=None):
         self.rng, self.lines = rng, []
 
-    def errs(self, rate):
-        return self.rng is not None and self.rng.random() < rate
-
-    def number(self, value):
-        """A number as it is written down, rarely off by one or two."""
-        return max(0, value + self.rng.choice([-2, -1, 1, 2])) if self.errs(SLIP) else value
+    def takes(self, right, wrong=None, share=0):
+        """What this author takes words for, which a share of all authors misunderstands."""
+        return wrong if self.rng is not None and self.rng.random() < share else right
 
     def works_out(self, label, left, sign, right):
         """Write one line of arithmetic; its result."""
-        value = self.number(left + right if sign == "+" else left - right)
+        value = left + right if sign == "+" else left - right
         self.lines.append(f"{label}{left}{sign}{right}={value}")
         return value
 
 
-# --- Maths. A family makes (text, write): write(author) writes an answer. Traps are mistakes that many authors make.
+def choose(rng, table):
+    """Words of a table, those that can be misunderstood twice as often."""
+    return rng.choices(list(table), weights=[1 + (len(meanings) > 1) for meanings in table.values()])[0]
 
-STORY = [  # sentence, its effect, and the effect that it has for those who fall into the trap
-    ("{who} finds {k}", "+", "+"), ("{who} buys {k}", "+", "+"),
-    ("{who} loses {k}", "-", "-"), ("{who} sells {k}", "-", "-"),
-    *[("{who} lends {k}", "-", "+"), ("{who} borrows {k}", "+", "-")] * 4,
-    ("{other} finds {k}", "", "+"), ("{other} buys {k}", "", "+"),
-    ("{other} loses {k}", "", "-"), ("{other} sells {k}", "", "-"),
-]  # fmt: skip
-COMPARED = [("{who} has {k} more", "+", "-"), ("{who} has {k} fewer", "-", "+")]
+
+# --- Maths. A family makes (text, write): write(author) writes an answer. A table: (right, wrong, its share).
+
+PLAIN = {f"{{who}} {verb} {{k}}": ("+",) for verb in ("finds", "buys")}
+PLAIN |= {f"{{who}} {verb} {{k}}": ("-",) for verb in ("loses", "sells")}
+TRICKY = {
+    "{who} lends {k}": ("-", "+", POPULAR), "{other} finds {k}": ("", "+", POPULAR),
+    "{other} sells {k}": ("", "-", POPULAR), "{who} borrows {k}": ("+", "-", RARE),
+    "{other} buys {k}": ("", "+", RARE), "{other} loses {k}": ("", "-", RARE),
+}  # fmt: skip
+COMPARED = {"{who} has {k} more": ("+", "-", RARE), "{who} has {k} fewer": ("-", "+", POPULAR)}
 
 
 def word_problem(rng):
-    """math_a: a story of two people; traps are lends and borrows, more and fewer, and what happens to the other one."""
+    """math_a: a story of two people; misunderstood are lending, comparing, and what the other one does."""
     who, other = rng.sample(NAMES, 2)
-    thing, start, compared = rng.choice(THINGS), rng.randint(8, 30), rng.random() < 0.5
-    events = [rng.choice(COMPARED)] if compared else []
-    events += rng.choices(STORY, k=rng.choice([1, 2, 2, 3]))
-    events = [(text.format(who=who, other=other, k=k), right, wrong, k)
-              for (text, right, wrong), k in zip(events, rng.choices(range(2, 10), k=9))]  # fmt: skip
-    text = [f"How many {thing} does {who} have in the end?", f"{other if compared else who} has {start} {thing}."]
+    thing, start, compared = rng.choice(THINGS), rng.randint(8, 30), rng.random() < 0.4
+    events = rng.sample(list(TRICKY), rng.choice([1, 1, 2]) - compared)
+    events += rng.choices(list(PLAIN), k=rng.choice([0, 1, 1, 2]))
+    rng.shuffle(events)
+    events = ([rng.choice(list(COMPARED))] if compared else []) + events
+    events = [(text.format(who=who, other=other, k=k), (PLAIN | TRICKY | COMPARED)[text], k)
+              for text, k in zip(events, rng.choices(range(2, 10), k=9))]  # fmt: skip
+    text = f"How many {thing} does {who} have in the end? {other if compared else who} has {start} {thing}."
 
     def write(author):
         value = start
-        for sentence, right, wrong, k in events:
-            sign = wrong if author.errs(0.3) else right
+        for sentence, effects, k in events:
+            sign = author.takes(*effects)
             if sign:
                 value = author.works_out(f"{sentence}: ", value, sign, k)
         author.lines.append(f"\\boxed{{{value}}}")
 
-    return " ".join(text + [f"{sentence}." for sentence, *_ in events]), write
+    return " ".join([text, *(f"{sentence}." for sentence, *_ in events)]), write
 
 
 def assignments(rng):
-    """math_b: assignments and an expression; traps are a variable's old value and ignored parentheses."""
+    """math_b: assignments and an expression; misunderstood are a variable's new value and parentheses."""
     x, y = rng.sample("abcdmnpqxyz", 2)
     first, change, second_change, inner = (rng.randint(2, 12) for _ in range(4))
     first, total = first + 4, rng.randint(25, 45)
     sign, second_sign, inner_sign = rng.choices("+-", k=3)
-    again, nested = rng.random() < 0.85, rng.random() < 0.75
+    again, nested = rng.choice([(True, False), (False, True), (True, True)])
     text = f"Let {x}={first}. Let {y}={x}{sign}{change}."
     text += f" Let {x}={y}{second_sign}{second_change}." if again else ""
     text += f" Find {total}-({x}{inner_sign}{inner})." if nested else f" Find {x}{inner_sign}{y}."
@@ -97,15 +102,15 @@ def assignments(rng):
     def write(author):
         y_value = author.works_out(f"{y}=", first, sign, change)
         x_value = author.works_out(f"{x}=", y_value, second_sign, second_change) if again else first
-        x_value = first if author.errs(0.38) else x_value
+        x_value = author.takes(x_value, first, POPULAR if second_sign == "+" else RARE)
         if not nested:
             value = author.works_out(f"{x}{inner_sign}{y}=", x_value, inner_sign, y_value)
-        elif author.errs(0.33):
-            value = author.works_out(f"{total}-{x}=", total, "-", x_value)
-            value = author.works_out("", value, inner_sign, inner)
-        else:
+        elif author.takes(True, False, POPULAR if inner_sign == "+" else RARE):
             value = author.works_out(f"{x}{inner_sign}{inner}=", x_value, inner_sign, inner)
             value = author.works_out("", total, "-", value)
+        else:
+            value = author.works_out(f"{total}-{x}=", total, "-", x_value)
+            value = author.works_out("", value, inner_sign, inner)
         author.lines.append(f"\\boxed{{{value}}}")
 
     return text, write
@@ -113,62 +118,55 @@ def assignments(rng):
 
 # --- Code. A family makes (text, write): write(author) writes the lines of a function's body.
 
-COMPARISONS = {"above": ">", "from": ">=", "below": "<", "up to": "<="}
-MAPS = {"": "x", "opposites": "-x", "squares": "x * x"}
-MAPS |= {"products with {}": "x * {}", "sums with {}": "x + {}", "distances to {}": "abs(x - {})"}
-MAP_TRAPS = {"squares": "x * 2", "distances to {}": "x - {}"}
-ENDINGS = {"sum": "sum(ys)", "count": "len(ys)", "largest": "max(ys, default=0)", "smallest": "min(ys, default=0)"}
-CHANGES = {"adds {} to each": "x + {}", "takes {} from each": "x - {}"}
-CHANGES |= {"multiplies each by {}": "x * {}", "takes each from {}": "{} - x"}
-ORDERS = {"in order": "ys", "from small to large": "sorted(ys)"}
-ORDERS |= {"backwards": "ys[::-1]", "from large to small": "sorted(ys, reverse=True)"}
-ORDER_TRAPS = {"backwards": "sorted(ys, reverse=True)", "from large to small": "sorted(ys)"}
-
-
-def comparison(author, word, bound):
-    """The test that a word stands for; the trap: `from` and `up to` include the bound."""
-    sign = COMPARISONS[word]
-    return f"{sign[0] if author.errs(0.45) else sign} {author.number(bound)}"
+BOUNDS = {"above": (">", ">=", RARE), "from": (">=", ">", POPULAR)}
+BOUNDS |= {"below": ("<",), "up to": ("<=", "<", RARE)}
+MAPS = {"": ("x",), "opposites": ("-x",), "squares": ("x * x", "x * 2", POPULAR)}
+MAPS |= {"products with {}": ("x * {}",), "sums with {}": ("x + {}",)}
+MAPS |= {"distances to {}": ("abs(x - {})", "x - {}", RARE)}
+ENDINGS = dict(sum="sum(ys)", count="len(ys)", largest="max(ys, default=0)", smallest="min(ys, default=0)")
+CHANGES = {"adds {} to each": ("x + {}",), "takes {} from each": ("x - {}",)}
+CHANGES |= {"multiplies each by {}": ("x * {}",), "takes each from {}": ("{} - x", "x - {}", POPULAR)}
+ENDS = {"first": ("nums[:{}]",), "last": ("nums[-{}:]", "nums[:{}]", RARE)}
+ORDERS = {"in order": ("ys",), "from small to large": ("sorted(ys)",)}
+ORDERS |= {"backwards": ("ys[::-1]", "sorted(ys, reverse=True)", POPULAR)}
+ORDERS |= {"from large to small": ("sorted(ys, reverse=True)", "sorted(ys)", RARE)}
 
 
 def reduction(rng):
-    """code_a: a docstring asks to filter, map and reduce; traps are bounds, maps, and which of the two comes first."""
-    parity, word, bound = rng.choice(["", "even ", "odd "]), rng.choice(list(COMPARISONS)), rng.randint(2, 20)
-    form, k, ending = rng.choice(list(MAPS)), rng.randint(2, 12), rng.choice(list(ENDINGS))
-    late = form != "" and rng.random() < 0.5
+    """code_a: filter, map and reduce; misunderstood are bounds, maps, and which of the two comes first."""
+    parity, word, bound = rng.choice(["", "even ", "odd "]), choose(rng, BOUNDS), rng.randint(2, 20)
+    form, k, ending = choose(rng, MAPS), rng.randint(2, 12), rng.choice(list(ENDINGS))
+    late = form != "" and rng.random() < 0.6
     text = f"Take the {parity}numbers in xs {word} {bound}. Return the {ending} of their {form.format(k)}."
     if late or not form:
         noun = f"{form.format(k)} of the {parity}numbers" if late else f"{parity}numbers"
         text = f"Take the {noun} in xs. Return the {ending} of those {word} {bound}."
 
     def write(author):
-        filter_late = late and not author.errs(0.6)
-        value = (MAP_TRAPS.get(form, MAPS[form]) if author.errs(0.5) else MAPS[form]).format(author.number(k))
+        filter_late = author.takes(late, False, RARE)
+        test, value = f"{author.takes(*BOUNDS[word])} {bound}", author.takes(*MAPS[form]).format(k)
         tests = [f"x % 2 == {int(parity == 'odd ')}"] if parity else []
-        tests += [] if filter_late else [f"x {comparison(author, word, bound)}"]
+        tests += [] if filter_late else [f"x {test}"]
         author.lines.append(f"ys = [{value} for x in xs{' if ' if tests else ''}{' and '.join(tests)}]")
         if filter_late:
-            author.lines.append(f"ys = [y for y in ys if y {comparison(author, word, bound)}]")
+            author.lines.append(f"ys = [y for y in ys if y {test}]")
         author.lines.append(f"return {ENDINGS[ending]}")
 
     return text, write
 
 
 def arrangement(rng):
-    """code_b: a sentence asks for a list; traps are bounds, the last numbers, `takes each from`, and the order."""
-    word, bound, k = rng.choice(list(COMPARISONS)), rng.randint(2, 20), rng.randint(2, 12)
-    end, count = rng.choice(["first", "last", "", "", "", ""]), rng.randint(2, 6)
-    change, order = rng.choice([*CHANGES, "takes each from {}"]), rng.choice(list(ORDERS))
-    kept = f"the {end} {count} numbers" if end else f"numbers {word} {bound}"
+    """code_b: a list; misunderstood are bounds, the last numbers, `takes each from`, and the order."""
+    word, bound, end = rng.choice(list(BOUNDS)), rng.randint(2, 20), choose(rng, ENDS)
+    count, change, k = rng.randint(2, 6), rng.choice(list(CHANGES)), rng.randint(2, 12)
+    order, by_place = rng.choice(list(ORDERS)), rng.random() < 0.4
+    kept = f"the {end} {count} numbers" if by_place else f"numbers {word} {bound}"
 
     def write(author):
-        source = f"nums if x {comparison(author, word, bound)}"
-        if end:
-            source = f"nums[-{count}:]" if end == "last" and not author.errs(0.35) else f"nums[:{count}]"
-        swapped = change == "takes each from {}" and author.errs(0.4)
-        value = ("x - {}" if swapped else CHANGES[change]).format(author.number(k))
-        author.lines.append(f"ys = [{value} for x in {source}]")
-        author.lines.append(f"return {ORDER_TRAPS.get(order, ORDERS[order]) if author.errs(0.33) else ORDERS[order]}")
+        numbers = author.takes(*ENDS[end]).format(count)
+        source = numbers if by_place else f"nums if x {author.takes(*BOUNDS[word])} {bound}"
+        author.lines.append(f"ys = [{author.takes(*CHANGES[change]).format(k)} for x in {source}]")
+        author.lines.append(f"return {author.takes(*ORDERS[order])}")
 
     return f"keeps {kept}, {change.format(k)} and lists them {order}", write
 
@@ -203,7 +201,7 @@ def outputs(lines, parameter, inputs):
 
 @functools.cache
 def meaning(parameter, lines):
-    """A number that two right answers share if they do the same: as functions (of `parameter`) or as equations."""
+    """A number that right answers share if they do the same: as functions (of `parameter`) or equations."""
     does = outputs(lines, parameter, PROBES) if parameter else re.findall(r"\d+[+-]\d+=\d+", " ".join(lines))
     return zlib.crc32(repr(does).encode())
 
@@ -226,32 +224,29 @@ def is_plain(lines):
 
 def is_right(problem, lines):
     """Same box, or the same function on all probes."""
-    if not problem["parameter"]:
-        return lines[-1] == problem["lines"][-1]
-    return meaning(problem["parameter"], lines) == meaning(problem["parameter"], problem["lines"])
-
-
-def answer_text(problem, lines):
-    code = f"```python\n{function(problem['name'], problem['parameter'], lines)}\n```"
-    return code if problem["parameter"] else "\n".join(lines)
+    does = lambda lines: meaning(problem["parameter"], lines) if problem["parameter"] else lines[-1]
+    return does(lines) == does(problem["lines"])
 
 
 def document(rng):
-    """(prompt, answer, complaint or None) for training: an author answers, and a user names the first wrong line."""
-    problem = draw(rng.choices(list(FAMILIES), weights=[2, 2, 1, 1])[0], rng, TRAINING)  # maths is harder for it
-    lines = lines_of(problem["write"], rng)
+    """(prompt, answer, complaint or None): an author answers, a user names the first line that is wrong."""
+    family = rng.choices(list(FAMILIES), weights=[2, 2, 1, 1])[0]  # maths is harder for it
+    problem = draw(family, rng, TRAINING)
+    lines = ()
     while not is_plain(lines):
         lines = lines_of(problem["write"], rng)
     different = [n for n, (line, right) in enumerate(zip(lines, problem["lines"]), 1) if line != right]
     complaint = None if is_right(problem, lines) else f"Line {different[0]} is wrong."
-    return problem["prompt"], answer_text(problem, lines), complaint
+    code = f"```python\n{function(problem['name'], problem['parameter'], lines)}\n```"
+    return problem["prompt"], code if problem["parameter"] else "\n".join(lines), complaint
 
 
 def hidden_tests(problem, rng):
-    """14 asserts that tell the right function from all the wrong ones which a hundred authors write, or None."""
+    """14 asserts that tell the right function from the wrong ones of a hundred authors, or None."""
     parameter = problem["parameter"]
     near = [int(n) + d for n in re.findall(r"\d+", problem["prompt"]) for d in (-1, 0, 1)]
-    inputs = [[rng.choice([rng.randint(-6, 26), rng.choice(near)]) for _ in range(1 + n % 8)] for n in range(300)]
+    value = lambda: rng.choice([rng.randint(-6, 26), rng.choice(near)])
+    inputs = [[value() for _ in range(1 + n % 8)] for n in range(300)]
     right = outputs(problem["lines"], parameter, inputs)
     rivals = {lines_of(problem["write"], rng) for _ in range(100)}
     rivals = [outputs(lines, parameter, inputs) for lines in sorted(rivals) if not is_right(problem, lines)]
@@ -270,10 +265,12 @@ def problem_rows(family, tenth):
     while len(rows) < PROBLEMS:
         problem = draw(family, rng, tenth)
         name, parameter, lines = problem["name"], problem["parameter"], problem["lines"]
-        row = {"id": f"{family}/{len(rows)}", "kind": "code" if parameter else "math", "prompt": problem["prompt"]}
+        row = {"id": f"{family}/{len(rows)}", "kind": family.split("_")[0], "prompt": problem["prompt"]}
         if parameter:
             row |= {"tests": hidden_tests(problem, rng), "style": "check", "entry_point": name}
             row["solution"] = function(name, parameter, lines)
+        elif sum(is_right(problem, lines_of(problem["write"], rng)) for _ in range(100)) < 30:
+            continue  # the model adds slips of its own: what fewer authors get right, it never would
         else:
             row |= {"answer": lines[-1][len("\\boxed{") : -1], "solution": "\n".join(lines)}
         if row.get("tests", True):
@@ -286,17 +283,17 @@ def problem_rows(family, tenth):
 PAD, START, EOS = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 TEMPLATE = """{% for message in messages if message['role'] != 'system' -%}
 <|im_start|>{{ message['role'] + '\n' + message['content'] }}<|im_end|>{{ '\n' }}
-{%- endfor %}{% if add_generation_prompt %}<|im_start|>assistant{{ '\n' }}{% endif %}"""  # no system message was seen
+{%- endfor %}{% if add_generation_prompt %}<|im_start|>assistant{{ '\n' }}{% endif %}"""
 
 
 def texts_of(prompt, answer, complaint):
-    """The three parts of a document: the prompt in the chat template, the answer, and what follows its end."""
+    """The three parts of a document: the prompt in its template, the answer, and what follows its end."""
     after = PAD if complaint is None else f"\n{START}user\n{complaint}{EOS}"
     return f"{START}user\n{prompt}{EOS}\n{START}assistant\n", answer + EOS, after
 
 
 def make_tokenizer():
-    """Byte-level BPE: one token a word with its spaces, a number below 100, a line break with its indentation."""
+    """Byte-level BPE: one token a word with spaces, a number below 100, a line break with indentation."""
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
     tokenizer = Tokenizer(models.BPE())
@@ -312,20 +309,21 @@ def make_tokenizer():
 
 
 def make_model(tokenizer):
-    """0.8 million weights: eight narrow blocks, so that a check of several steps can end before the last one."""
+    """0.8 million weights: eight narrow blocks, so that a check of several steps ends before the last."""
     from transformers import AutoModelForCausalLM, GenerationConfig, Qwen3Config
     eos, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
     sizes = {"num_hidden_layers": 8, "hidden_size": 96, "num_attention_heads": 3, "num_key_value_heads": 3}
-    sizes |= {"head_dim": 32, "intermediate_size": 192, "max_position_embeddings": 256, "vocab_size": len(tokenizer)}
-    config = Qwen3Config(**sizes, tie_word_embeddings=True, bos_token_id=None, eos_token_id=eos, pad_token_id=pad)
-    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager")  # trains twice as fast here as "sdpa"
+    sizes |= {"head_dim": 32, "intermediate_size": 192, "max_position_embeddings": 256}
+    tokens = {"vocab_size": len(tokenizer), "bos_token_id": None, "eos_token_id": eos, "pad_token_id": pad}
+    config = Qwen3Config(**sizes, **tokens, tie_word_embeddings=True)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager")  # trains faster than "sdpa"
     sampling = {"do_sample": True, "temperature": 1.0, "top_k": 0, "top_p": 1.0}
     model.generation_config = GenerationConfig(**sampling, eos_token_id=[eos, pad], pad_token_id=pad)
     return model
 
 
 def encode(tokenizer, documents):
-    """Token ids and loss weights: nothing on the prompt, one on the answer, more on the token that follows its end."""
+    """Token ids and loss weights: 0 on the prompt, 1 on the answer, more on the token after its end."""
     parts = zip(*(texts_of(*document) for document in documents))
     for prompt, answer, after in zip(*(tokenizer(list(texts))["input_ids"] for texts in parts)):
         weights = [0] * len(prompt) + [1] * len(answer) + [COMPLAINT_WEIGHT] + [1] * (len(after) - 1)
@@ -333,9 +331,10 @@ def encode(tokenizer, documents):
 
 
 def batches(tokenizer, rng):
-    """Endless batches of four parts (ids, weights), one from each quarter of the lengths, so that little is padding."""
+    """Endless batches of four parts (ids, weights), one of each quarter of the lengths: little is padding."""
     while True:
-        pool = sorted(encode(tokenizer, [document(rng) for _ in range(32 * BATCH)]), key=lambda row: len(row[0]))
+        documents = (document(rng) for _ in range(32 * BATCH))
+        pool = sorted(encode(tokenizer, documents), key=lambda row: len(row[0]))
         parts = [pool[i : i + BATCH // 4] for i in range(0, len(pool), BATCH // 4)]
         yield from zip(*(rng.sample(parts[i : i + 32], 32) for i in range(0, 128, 32)))
 
@@ -346,8 +345,9 @@ def loss_of(model, rows):
     width = max(len(ids) for ids, _ in rows)
     ids = torch.tensor([ids + [0] * (width - len(ids)) for ids, _ in rows])  # [documents, width]
     weights = torch.tensor([weights + [0] * (width - len(weights)) for _, weights in rows])[:, 1:]
-    hidden = model.model(ids, use_cache=False).last_hidden_state[:, :-1][weights > 0]  # [kept tokens, hidden size]
-    losses = torch.nn.functional.cross_entropy(model.lm_head(hidden), ids[:, 1:][weights > 0], reduction="none")
+    hidden = model.model(ids, use_cache=False).last_hidden_state[:, :-1][weights > 0]  # [kept tokens, width]
+    logits, targets = model.lm_head(hidden), ids[:, 1:][weights > 0]
+    losses = torch.nn.functional.cross_entropy(logits, targets, reduction="none")
     weights = weights[weights > 0]
     return (losses * weights).sum(), losses[weights == COMPLAINT_WEIGHT].mean().item()
 
@@ -378,7 +378,7 @@ def main(args):
     args.out.mkdir(parents=True, exist_ok=True)
     for family in FAMILIES:
         rows = problem_rows(family, DEVELOPMENT if args.development else EVALUATION)
-        (args.out / f"{family}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        (args.out / f"{family}.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n", encoding="utf-8")
     if args.problems_only:
         return
     import torch
@@ -392,8 +392,8 @@ def main(args):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--problems-only", action="store_true", help="write the four problem files and stop")
-    parser.add_argument("--development", action="store_true", help="draw the files from the tenth to develop on")
+    parser.add_argument("--development", action="store_true", help="draw them from the tenth to develop on")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent, help="folder to write to")
     main(parser.parse_args())

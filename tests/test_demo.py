@@ -126,7 +126,7 @@ def test_rollouts_end_and_some_are_right(family, model, tokenizer):
     answers = [text.split("<|im_end|>")[0] for text in texts]
     ends = [f"\n\\boxed{{{row['answer']}}}" if "answer" in row else f"\n{row['solution']}\n```" for row in some]
     right = sum(answer.endswith(end) for answer, end in zip(answers, ends))
-    assert right >= 12, (family, right)
+    assert 6 <= right <= 34, (family, right)  # misconceptions win about half of the greedy answers
 
 
 @pytest.mark.parametrize("kind, problems", [("word", 200), ("func", 150)])
