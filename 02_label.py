@@ -725,7 +725,7 @@ def groups_of(answers):
 
 def repeats(answer, prompt):
     """Is the answer a formula of the question, handed back as it stands?"""
-    formulas = re.findall(f"{START}(.*?){END}", with_marks(prompt))
+    formulas = re.findall(f"{START}(.*?){END}", with_marks(prompt)) if "$" in prompt or "\\" in prompt else []
     spelling = re.compile(r"\\left|\\right|(?<=\\)[dt](?=frac)| ")
     answer, *formulas = (spelling.sub("", clean(part)) for part in (answer, *formulas))
     return answer in formulas and not re.fullmatch(r"[-+]?[\w.,]*|[(\[{].*", answer)
@@ -1007,6 +1007,7 @@ THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?!\d|,\d)")
 ESCAPED_TWICE, COMMAND = re.compile(r"(?<!\\)\\\\[a-zA-Z]{2}"), re.compile(r"(?<!\\)\\[a-zA-Z]{2}")
 
 
+@lru_cache(maxsize=2000)
 def clean(text):
     """One spelling for what people write in many ways; still text."""
     text = text.strip()
