@@ -48,15 +48,17 @@ the way of an honest one: fails there too, `failed`; passes there, `not judged`.
      the caller on a job's socket    |
                    J ------- S ------'
 
-    J <-> S, a JSON list on a line, either way:
-      message = ["ask", verb, [value...], how]           verb: call get set delete op read next await freeze thaw seed io
-              | ["ok" | "raise", value, [[n, [value...]]...], [event...]]           n: the n-th container of the ask
-              | ["ready", [[name, is class]...]] | ["syntax" | "raised", text, ...]   S's first, once it has the program
-      value   = null | true | false | number | text | ["int", hex] | ["bytes", hex]
-              | [kind, extra, value...]                  container, or object of a class of the prelude, copied over
-              | ["same", n] | ["lib", module, name] | ["made", lib, args, state, items]       by pickle's own rules
-              | ["mine", n] | ["mine", n, description...] | ["yours", n, value...]            a handle, counted from 0
-      event   = ["out" | "err", text] | ["warn", class, text] | ["log", logger, level, text]
+    J <-> S: a pickle with its length in front, either way. J's reader is written in Python, makes nothing but plain
+    data, and looks up names in tables (VALUES, MODULES, exceptions of modules that J has loaded).
+      message = ("ask", verb, args, how)           verb: call get set delete op method read next await freeze thaw ...
+              | ("ok" | "raise", value, [(n, items)...], [event...])        n: the n-th container in the ask's args
+              | ("ready", names) | ("syntax" | "raised", text, ...)         S's first, once it has the program
+      event   = ("out" | "err", text) | ("warn", class, text) | ("log", logger, level, text)
+    What is no plain data is one of pickle's persistent ids:
+              ("arg", n) | ("class", module, name, ancestor) | ("array", dtype, shape, is array, items)
+              | ("view", kind, items) | ("member", enumeration, value) | ("exception", class, args, state, cause)
+              | ("file", path, mode), from J only
+              | ("mine", number, description or None, items) | ("yours", number, items)           a handle
 
 Rules of J: what S names is looked up in tables of data types, never imported. A handle is never equal to plain data.
 What a function returned as a handle is read once, into a list or dict that serves len, in, [], for, items; operators
@@ -304,12 +306,13 @@ def run_apart(job, header, spent):
 
 
 def calls_of(name, inputs, outputs):
-    """LiveCodeBench's functional problems as tests: arguments as JSON, one a line; a method of Solution or a function."""
+    """LiveCodeBench's functional problems as tests: arguments as JSON, one a line; a function or Solution's method."""
     given = [[json.loads(line) for line in text.split("\n") if line.strip()] if isinstance(text, str) else text
              for text in inputs]
     wanted = [json.loads(text) if isinstance(text, str) else text for text in outputs]
     return (f"import solution\ncalled = getattr(solution, 'Solution', None)\n"
-            f"called = getattr(called() if called else solution, {name!r})\nfor given, wanted in zip({given!r}, {wanted!r}):\n"
+            f"called = getattr(called() if called else solution, {name!r})\n"
+            f"for given, wanted in zip({given!r}, {wanted!r}):\n"
             "    got = called(*given)\n    assert (list(got) if isinstance(got, tuple) else got) == wanted\n")
 
 
@@ -407,10 +410,11 @@ class Server:
             self.socket, theirs = socket.socketpair()
             with theirs, memory_file(this_file_compiled()) as code:
                 fds = theirs.fileno(), code.fileno()
-                start = (f"import marshal, sys\ndel sys.path[0]\nit = {{'__name__': 'sandbox_exec'}}\n"      # the caller's folder
+                start = (f"import marshal, sys\ndel sys.path[0]\nit = {{'__name__': 'sandbox_exec'}}\n"  # the caller's folder
                          f"exec(marshal.load(open({fds[1]}, 'rb')), it)\nit['guard']({fds[0]}, {[*self.disabled]})")
                 self.process = subprocess.Popen([sys.executable, "-s", "-B", "-c", start], pass_fds=fds,
-                                                env=clean_environment(), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+                                                env=clean_environment(), stdin=subprocess.PIPE,
+                                                stdout=subprocess.DEVNULL)
             hello, _ = receive(self.socket) or ({"failed": "rlimits", "why": "it died at once"}, [])
             self.banner, self.protected = hello.get("banner"), hello.get("protected")
             if "failed" not in hello:
@@ -463,7 +467,7 @@ class Server:
 def this_file_compiled():
     """A server that compiled it would keep megabytes of memory for that, and each fork would copy their page tables."""
     source = "".join(linecache.getlines(__file__, globals()))              # also from an archive
-    return marshal.dumps(compile(source, __file__, "exec", dont_inherit=True, optimize=0))  # its asserts hold under -O too
+    return marshal.dumps(compile(source, __file__, "exec", dont_inherit=True, optimize=0))  # its asserts hold under -O
 
 
 def clean_environment():
@@ -595,7 +599,8 @@ def run_job(job, fds, judge, control):
             awaited = judge.socket.fileno()
         else:
             is_stdio = job["mode"] == "stdio"
-            program = cage.spawn(fds if is_stdio else [cage.null] * 3 + fds, job, run_script if is_stdio else run_beside)
+            program = cage.spawn(fds, job, run_script) if is_stdio else (
+                cage.spawn([cage.null] * 3 + fds, job, run_beside))
             awaited = os.pidfd_open(program) if hasattr(os, "pidfd_open") else None
             fds = fds + [awaited] * bool(awaited)
     except (OSError, LayerFailed) as problem:
@@ -686,8 +691,8 @@ class Judge:
             raise LayerFailed(hello["failed"], hello["why"])
 
     def has_ended(self, status):
-        """Read what it says of a job: "!" when more than plain data crosses, then "done", or "gone" if its program ended
-        too early; None if it died. A judge that is not clean or old is ended."""
+        """Read what it says of a job: "!" when more than plain data crosses, then "done", or "gone" if its program
+        ended too early; None if it died. A judge that is not clean or old is ended."""
         first = self.socket.recv(1)
         if first == b"!":
             status["opaque"] = True
@@ -847,8 +852,9 @@ def serve_program():
 def prelude_classes(prelude, names):
     """Those of the prelude, by name: their objects are copied over, for both sides have them."""
     with contextlib.suppress(SyntaxError):
-        found = [node.name for node in compile_prelude(prelude, ast.PyCF_ONLY_AST).body if isinstance(node, ast.ClassDef)]
-        return {name: names[name] for name in found if isinstance(names.get(name), type)}
+        body = compile_prelude(prelude, ast.PyCF_ONLY_AST).body
+        found = [names.get(node.name) for node in body if isinstance(node, ast.ClassDef)]
+        return {kind.__name__: kind for kind in found if isinstance(kind, type)}
     return {}
 
 
@@ -888,8 +894,10 @@ ROOTS = list, dict, set, collections.deque, bytearray              # of classes 
 BASES = {int: int.__index__, float: float.__float__, str: str.__str__, complex: complex.__pos__,
          bytes: lambda v: bytes.__getitem__(v, slice(None)), tuple: lambda v: tuple(tuple.__iter__(v)),
          frozenset: lambda v: frozenset(frozenset.__iter__(v))}    # what a subclass's instance is equal to
-VIEWS = {type({}.keys()): lambda items: dict.fromkeys(items).keys(), type({}.items()): lambda items: dict(items).items(),
-         type({}.values()): lambda items: dict(enumerate(items)).values(), memoryview: lambda items: memoryview(bytes(items)),
+VIEWS = {type({}.keys()): lambda items: dict.fromkeys(items).keys(),
+         type({}.items()): lambda items: dict(items).items(),
+         type({}.values()): lambda items: dict(enumerate(items)).values(),
+         memoryview: lambda items: memoryview(bytes(items)),
          types.MappingProxyType: lambda pairs: types.MappingProxyType(dict(pairs))}
 BY_NAME = {kind.__name__: kind for kind in [*VIEWS, type(None), type(...), type(NotImplemented)]}
 FUNCTIONS = types.FunctionType, types.BuiltinFunctionType, types.MethodType
@@ -906,7 +914,7 @@ numpy.complex128 numpy.bool numpy.bool_ numpy.str_ numpy.bytes_ numpy.datetime64
 MODULES = set("abc array bisect calendar cmath collections contextlib copy dataclasses datetime decimal enum fractions "
               "functools heapq itertools json math numbers numpy operator pathlib random re statistics string textwrap "
               "time types typing uuid".split())                    # what S may name to J, as in VALUES
-STANDARD = sys.stdlib_module_names - set("unittest test bdb doctest asyncio concurrent".split()) | {"numpy"}  # exceptions
+STANDARD = sys.stdlib_module_names - set("unittest test bdb doctest asyncio concurrent".split()) | {"numpy"}
 ODD = StopIteration, StopAsyncIteration, GeneratorExit, KeyboardInterrupt          # mean something where they arrive
 ABSTRACT = {value: name for name, value in vars(collections.abc).items() if isinstance(value, abc.ABCMeta)}
 
@@ -954,7 +962,7 @@ def forward(name, root=None):
     if name == "__call__":
         return lambda self, *args, **kwargs: peer.ask("call", self, args, kwargs)
 
-    def method(self, *args, **kwargs):              # a stranger's list is a list: what its class made of it does not count
+    def method(self, *args, **kwargs):              # a stranger's list is a list, whatever its class made of it
         if root and hasattr(root, name) and not peer.trusts(self):
             return getattr(root, name)(self, *args, **kwargs)
         if name in ("__exit__", "__aexit__"):
@@ -982,7 +990,10 @@ class Handle(typing.NamedTuple):
 
 class Function(StandInObject):
     __call__ = forward("__call__")
-    __signature__ = property(lambda self: inspect.Signature([inspect.Parameter(*part) for part in peer.ask("signature", self)]))
+
+    @property
+    def __signature__(self):
+        return inspect.Signature([inspect.Parameter(*part) for part in peer.ask("signature", self)])
 
 
 class Writer(pickle.Pickler):
@@ -1117,7 +1128,7 @@ class Peer:
             now = [content(thing) for thing in things]
             changes = [(n, now[n]) for n, old in enumerate(before) if not is_same(now[n], old)]
             self.write((outcome, value, changes, events), things)
-        except Exception as problem:                # not to be written: nested too deep, too large, a property that raises
+        except Exception as problem:                # not to be written: too deep, too large, a property that raises
             self.write(("raise", ValueError(str(problem)[:300]), [], []))
         finally:
             sys.setrecursionlimit(limit)
@@ -1143,7 +1154,8 @@ class Peer:
             if BY_NAME.get(value.__name__) is value:
                 return "class", "builtins", value.__name__
             if self.speaks_of(value):
-                return "class", *library_name(value), [base.__name__ for base in value.__mro__ if base.__module__ == "builtins"][0]
+                ancestors = [base.__name__ for base in value.__mro__ if base.__module__ == "builtins"]
+                return "class", *library_name(value), ancestors[0]
         elif value is ... or value is NotImplemented:
             return "view", repr(value), ()
         elif isinstance(value, (io.TextIOWrapper, io.BufferedReader)) and value.readable() and not value.tell():
@@ -1202,7 +1214,8 @@ class Peer:
         return functools.reduce(getattr, name.split(".") if name else [], importlib.import_module(module))
 
     def load_view(self, name, items):
-        return {"Ellipsis": ..., "NotImplemented": NotImplemented}[name] if not items and name[0] in "EN" else VIEWS[BY_NAME[name]](items)
+        single = {"Ellipsis": ..., "NotImplemented": NotImplemented}
+        return single[name] if name in single else VIEWS[BY_NAME[name]](items)
 
     def load_array(self, dtype, shape, is_array, items):
         numpy = importlib.import_module("numpy")
@@ -1242,7 +1255,7 @@ def can_pickle(value):
 def operation(name, thing, *rest):
     if name == "__copy__":
         return importlib.import_module("copy").copy(thing)
-    return thing[rest[0]] if name == "__getitem__" else getattr(type(thing), name)(thing, *rest)         # also Stack[int]
+    return thing[rest[0]] if name == "__getitem__" else getattr(type(thing), name)(thing, *rest)    # also Stack[int]
 
 
 def read_once(thing):
@@ -1278,7 +1291,8 @@ VERBS = {"call": lambda function, args, kwargs: function(*args, **kwargs), "get"
          "delete": delattr, "read": read_once, "await": run_coroutine, "freeze": pickle.dumps, "thaw": pickle.loads,
          "next": lambda thing, sent: thing.send(sent) if sent is not None else next(thing),
          "signature": lambda function: [(p.name, int(p.kind)) for p in inspect.signature(function).parameters.values()],
-         "sleep": time.sleep, "reload": lambda: peer.execute(), "seed": lambda module, *args: importlib.import_module(module).seed(*args)}
+         "sleep": time.sleep, "reload": lambda: peer.execute(),
+         "seed": lambda module, *args: importlib.import_module(module).seed(*args)}
 OURS = {"solution", "tests", "prelude", "__main__", "sandbox_exec", None}
 
 
@@ -1315,7 +1329,8 @@ def describe_export(value):
     if hasattr(kind, "__next__") and not hasattr(kind, "__enter__") and not is_ours(kind):
         return "iterator",
     if isinstance(value, BaseException):
-        return "exception", Handle(kind), [arg if type(arg) in FLAT else repr(arg)[:1000] for arg in value.args], value.__cause__
+        args = [arg if type(arg) in FLAT else repr(arg)[:1000] for arg in value.args]
+        return "exception", Handle(kind), args, value.__cause__
     if isinstance(value, FUNCTIONS) or callable(value) and kind.__module__ == "functools":
         doc = getattr(value, "__doc__", None)
         return "function", str(getattr(value, "__name__", "")), doc if type(doc) is str else None
@@ -1323,13 +1338,14 @@ def describe_export(value):
 
 
 def describe_class(value):
-    """Name and doc; the operations its objects have; bases: classes of ours, one that holds a value, an abstract one."""
+    """Name, doc; the operations its objects have; bases: classes of ours, one that holds a value, an abstract one."""
     ours = [base for base in value.__mro__ if is_ours(base)]
     roots = [base for base in value.__mro__ if base in BASES or base in ROOTS
              or issubclass(base, BaseException) and peer.speaks_of(base)][:1]
     skipped = {object, *roots, *BASES, *ROOTS, *ABSTRACT}
-    operations = {name for base in value.__mro__ if base not in skipped and not issubclass(base, BaseException) or base in ours
-                  for name, thing in vars(base).items() if thing is not None and (
+    bases = [base for base in value.__mro__
+             if base in ours or base not in skipped and not issubclass(base, BaseException)]
+    operations = {name for base in bases for name, thing in vars(base).items() if thing is not None and (
                       name in OPERATIONS or roots and not name.startswith("_") and hasattr(roots[0], name))}
     return (value.__name__, value.__doc__ if type(value.__doc__) is str else None, sorted(operations),
             [base for base in value.__bases__ if base in ours], roots,
@@ -1341,7 +1357,9 @@ def stand_in_class(name, doc, operations, parents, roots, abstract, library):
     assert all(isinstance(parent, StandInClass) for parent in parents)
     allowed = ON_VALUES if roots else OPERATIONS
     space = {op: forward(op, *roots) for op in operations if op in allowed or roots and not op.startswith("_")}
-    space |= {"__module__": "solution", "__doc__": doc, **({"__hash__": None} if "__eq__" in space and "__hash__" not in space else {})}
+    space |= {"__module__": "solution", "__doc__": doc}
+    if "__eq__" in space and "__hash__" not in space:
+        space["__hash__"] = None
     found = library and vars(sys.modules.get(library[0]) or types).get(library[1])
     if isinstance(found, type):                     # so isinstance() works with what the tests import
         space["__class__"] = property(lambda self: found)
@@ -1413,8 +1431,9 @@ def containers(value):
         if type(value) in FLAT or id(value) in seen:
             continue
         seen.add(id(value))
-        is_mutable = type(value) in PLAIN - {tuple, frozenset} or isinstance(value, (*ROOTS, io.StringIO, io.BytesIO)) or (
-            is_numpy(value, "ndarray") and type(value).__name__ == "ndarray") or is_attributes(value)
+        is_mutable = type(value) in PLAIN - {tuple, frozenset} or is_attributes(value) or (
+            isinstance(value, (*ROOTS, io.StringIO, io.BytesIO))) or (
+            is_numpy(value, "ndarray") and type(value).__name__ == "ndarray")
         if is_mutable:
             found.append(value)
         if type(value) in (tuple, frozenset) or is_mutable and not isinstance(value, array.array):
@@ -1425,8 +1444,8 @@ def containers(value):
 def is_attributes(value):
     """Whether it is an object of a class of the prelude that is made of its attributes alone."""
     kind = type(value)
-    return peer.prelude.get(kind.__name__) is kind and not isinstance(value, (*BASES, *ROOTS, BaseException, enum.Enum)) and hasattr(
-        value, "__dict__")
+    return peer.prelude.get(kind.__name__) is kind and hasattr(value, "__dict__") and not isinstance(
+        value, (*BASES, *ROOTS, BaseException, enum.Enum))
 
 
 def content(value):
@@ -1447,7 +1466,8 @@ def content(value):
 
 
 def is_same(new, old):
-    return len(new) == len(old) and all(a is b or type(a) in FLAT and type(a) is type(b) and a == b for a, b in zip(new, old))
+    return len(new) == len(old) and all(
+        a is b or type(a) in FLAT and type(a) is type(b) and a == b for a, b in zip(new, old))
 
 
 def fill(container, items):
@@ -1471,7 +1491,8 @@ def fill(container, items):
         container.write(items[0])
         container.seek(items[1])
     elif is_numpy(container, "ndarray"):
-        container[...] = peer.load_array(container.dtype, container.shape, True, items if container.dtype.hasobject else items[0])
+        items = items if container.dtype.hasobject else items[0]
+        container[...] = peer.load_array(container.dtype, container.shape, True, items)
     else:
         vars(container).clear()
         vars(container).update(zip(items[::2], items[1::2]))
@@ -1507,7 +1528,7 @@ class Input(io.TextIOBase):
 
 @contextlib.contextmanager
 def listening(how):
-    """While S does what tests that touch their process have asked: its output to them, its input from them, and so on."""
+    """While S does what tests that touch their process asked: its output to them, its input from them, and so on."""
     events, saved, level = [], (sys.stdout, sys.stderr, sys.stdin), logging.root.level
     if not how:
         yield events
@@ -1560,7 +1581,7 @@ NOT_SIMPLE = set("setattr delattr exec eval globals vars monkeypatch mock patch 
                  "setcontext simplefilter filterwarnings modules environ builtins __builtins__ __dict__ __import__ "
                  "import_module chdir seterr set_printoptions open capsys capfd caplog recwarn tmp_path tmpdir input "
                  "redirect_stdout redirect_stderr assertLogs assertWarns warns stdin stdout".split())
-REACHING = NOT_SIMPLE | {"sleep", "reload", "signature", "isfunction"}             # may need what the program's process has
+REACHING = NOT_SIMPLE | {"sleep", "reload", "signature", "isfunction"}             # may need the program's process
 DATA_NAMES = {name for kind in (str, bytes, list, dict, set, frozenset, tuple, int, float, complex,
                                 collections.deque) for name in dir(kind)} | {"all", "any", "equals"}
 CHANCE = random.SystemRandom()                      # S has a copy of any other generator, and could tell a decoy
@@ -1624,7 +1645,8 @@ def read_tests(prelude, tests):
     words = words_of(tests)
     code = compile(counting.visit(tests), "tests.py", "exec", dont_inherit=True)
     return types.SimpleNamespace(
-        leave_nothing=simple, reaches=not simple or bool(words & REACHING), words=words, asserts=counting.seen, code=code,
+        leave_nothing=simple, reaches=not simple or bool(words & REACHING), words=words, asserts=counting.seen,
+        code=code,
         has_check=any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in tests.body),
         names={node.id for node in nodes if isinstance(node, ast.Name)},
         imported={alias.name for node in nodes if isinstance(node, ast.ImportFrom) and node.module == "solution"
@@ -1711,7 +1733,8 @@ def is_simple(tree):
     imports, changed = {}, set()
     for node in ast.walk(tree):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
-            imports |= {alias.asname or alias.name.split(".")[0]: (getattr(node, "module", None) or alias.name).split(".")[0]
+            module = getattr(node, "module", None)
+            imports |= {alias.asname or alias.name.split(".")[0]: (module or alias.name).split(".")[0]
                         for alias in node.names}
         if isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
             changed |= {name.id for name in ast.walk(node.value) if isinstance(name, ast.Name)}
@@ -1720,7 +1743,7 @@ def is_simple(tree):
 
 @contextlib.contextmanager
 def mirrored(words):
-    """Where tests seed a generator, they seed the program's too; where they sleep, the program's threads may call back."""
+    """Where tests seed a generator, they seed the program's too; while they sleep, its threads may call back."""
     def both(module, function):
         def mirrored(*args):
             if function is time_sleep or isinstance(args and args[0], RemoteModule):
@@ -1732,8 +1755,10 @@ def mirrored(words):
 
     time_sleep, reload = time.sleep, importlib.reload
 
-    modules = [importlib.import_module(name) for name in ("random", "numpy.random") if {"seed", name.split(".")[0]} <= words]
-    saved = [*[(module, "seed", module.seed) for module in modules], (time, "sleep", time.sleep), (importlib, "reload", importlib.reload)]
+    modules = [importlib.import_module(name) for name in ("random", "numpy.random")
+               if {"seed", name.split(".")[0]} <= words]
+    saved = [(time, "sleep", time.sleep), (importlib, "reload", importlib.reload),
+             *[(module, "seed", module.seed) for module in modules]]
     for module, name, function in saved:
         setattr(module, name, both(module, function))
     try:
@@ -1774,7 +1799,7 @@ class Examiner(Peer):
     def __init__(self, channel, server):
         super().__init__(channel)
         self.server, self.gone, self.serving, self.raised = server, None, 1, {}
-        self.named, self.tainted = set(), set()     # classes that the tests name; objects that came of an expected value
+        self.named, self.tainted = set(), set()     # classes that the tests name; what came of an expected value
         self.views, self.answers, self.reaches, self._opaque = {}, 0, False, False
         self.world = os.getcwd(), dict(os.environ)
         self.base = sys.stdout, sys.stderr, sys.stdin, builtins.input, builtins.print, builtins.open
@@ -1809,7 +1834,8 @@ class Examiner(Peer):
     def loaded_names(self):
         word, *rest = self.read()
         if word == "raised":
-            raise Verdict("memory" if rest[1:] == [True] else f"failed: {str(rest[0])[:300]}, while the program was loaded")
+            told = f"failed: {str(rest[0])[:300]}, while the program was loaded"
+            raise Verdict("memory" if rest[1:] == [True] else told)
         if word == "syntax":
             raise Verdict("syntax")
         return self.checked(lambda: [str(name) for name in rest[0] if not name.startswith("_")])
@@ -1831,7 +1857,7 @@ class Examiner(Peer):
             if isinstance(value, ODD) and verb not in ("next", "await", "op"):
                 self.opaque, value = True, RuntimeError(f"the program raised {type(value).__name__}")
             self.raised[id(value)] = value
-        self.answers += verb not in ("get", "sleep", "seed", "reload") or verb == "get" and not isinstance(value, Function)
+        self.answers += not isinstance(value, Function) if verb == "get" else verb not in ("sleep", "seed", "reload")
         return outcome, value, events
 
     def answer(self, *ask):
@@ -1848,7 +1874,9 @@ class Examiner(Peer):
         now = sys.stdout, sys.stderr, sys.stdin, builtins.input, builtins.print, builtins.open
         out, err, given, asked, printed, opened = [a is not b for a, b in zip(now, self.base)]
         world, self.world = self.world, (os.getcwd(), dict(os.environ))
-        return (self.world if self.world != world else None, *["stdout"] * (out or err), *["input"] * (given or asked), *["print"] * printed, *["open"] * opened)
+        changed = {"stdout": out or err, "input": given or asked, "print": printed, "open": opened}
+        names = [name for name, is_changed in changed.items() if is_changed]
+        return (self.world if self.world != world else None, *names)
 
     # ---- what may be named, packed and made
 
@@ -1856,8 +1884,8 @@ class Examiner(Peer):
         return library_name(value) is not None
 
     def look_up(self, module, name, ancestor=""):
-        if module == "" or f"{module.partition('._')[0]}.{name}" in VALUES or module == "builtins" and name in BY_NAME or (
-                not name and module in MODULES) or module == "typing" and name in typing.__all__:
+        if (module == "" or f"{module.partition('._')[0]}.{name}" in VALUES or module == "builtins" and name in BY_NAME
+                or not name and module in MODULES or module == "typing" and name in typing.__all__):
             return super().look_up(module, name)
         found = sys.modules.get(module)             # an exception: nothing is imported because S says so
         for part in name.split("."):
@@ -1882,14 +1910,16 @@ class Examiner(Peer):
         """S may call what it was handed, use public attributes of objects of the tests' classes, and iterate."""
         if verb == "io":
             return self.input_or_output(*args)
-        name, thing = (args[0], args[1]) if verb == "op" else (args[1] if verb in ("get", "set", "delete", "method") else "", args[0])
+        name, thing = args[:2] if verb == "op" else ("", args[0])
+        name = args[1] if verb in ("get", "set", "delete", "method") else name
         kind = thing if isinstance(thing, type) else type(thing)
         is_mock = kind.__module__ == "unittest.mock" and not name.startswith(("_", "assert")) and (
             name.startswith("__") or name not in dir(sys.modules["unittest.mock"].NonCallableMock))
         of_tests = kind.__module__ == "tests"
         allowed = id(thing) in self.export_ids and not is_test_case(kind) and {
             "get": (of_tests or is_mock) and not name.startswith("_"), "method": of_tests and not name.startswith("_"),
-            "set": of_tests and not name.startswith("_") and not isinstance(thing, type) and not callable(getattr(kind, name, None)),
+            "set": of_tests and not (
+                name.startswith("_") or isinstance(thing, type) or callable(getattr(kind, name, None))),
             "call": of_tests or kind.__module__ == "unittest.mock" or isinstance(thing, FUNCTIONS),
             "next": hasattr(kind, "__next__"), "await": inspect.isawaitable(thing),
             "op": name in OPERATIONS and (of_tests or kind.__module__ == "unittest.mock" or name in HELD)}.get(verb)
@@ -2054,7 +2084,8 @@ def run_small(module, code, module_of_check):
                 if parts.keys() & {*HOOKS, "pytestmark"} or any(
                         hasattr(part, "is_fixture") or isinstance(part, type) for part in parts.values()):
                     raise NeedPytest
-                cases += [case for part in parts if part.startswith("test") for case in cases_of(getattr(thing(), part), module)]
+                cases += [case for part in parts if part.startswith("test")
+                          for case in cases_of(getattr(thing(), part), module)]
             elif isinstance(thing, types.FunctionType) and name.startswith("test"):
                 cases += cases_of(thing, module)
     for case in cases:
@@ -2498,8 +2529,8 @@ class Cage:
                 for steps in (for_all, for_forks)]
 
     def open_folders(self):
-        self.folders = [fcntl.fcntl(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW), fcntl.F_DUPFD_CLOEXEC, 100)
-                        for path in self.writable]
+        how = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+        self.folders = [fcntl.fcntl(os.open(path, how), fcntl.F_DUPFD_CLOEXEC, 100) for path in self.writable]
 
     def empty_scratch(self):
         for folder in self.folders:
@@ -2613,7 +2644,7 @@ def empty(folder):
 
 
 def is_over(folder, most_bytes, most_files):
-    """Whether more than that lies in a tree; it is walked by its dots, for its paths may be longer than paths can be."""
+    """Whether more than that lies in a tree; it is walked by its dots, for its paths may be longer than paths can."""
     files = size = 0
     here, left = os.dup(folder), [[]]
     with contextlib.suppress(OSError):              # it changes while this looks
@@ -2656,7 +2687,7 @@ def main():
     parser.add_argument("--entry-point", help="name of the function under test (tests with check(candidate) need it)")
     parser.add_argument("--prelude", help="file with trusted code to run in front of both")
     parser.add_argument("--unsafe", action="store_true", help="run even where the program could reach its judge")
-    parser.add_argument("--beside", action="store_true", help="tests that patch the program's imports: they decide beside it")
+    parser.add_argument("--beside", action="store_true", help="for tests that patch the program's imports")
     parser.add_argument("--require", default="rlimits", choices=LEVELS, help="refuse to run with less protection")
     args = parser.parse_args()
     try:

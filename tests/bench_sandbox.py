@@ -155,10 +155,11 @@ def wrong_verdicts(pool, numbers):
 
 def held(pool):
     """Processes of all kinds; what else this process and the servers hold."""
-    servers = [server.process.pid for server in pool.servers]
+    guards = [server.process.pid for server in pool.servers]
+    servers = [sandbox_exec.tree(pid)[0] for pid in guards]
     memory = sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in [os.getpid(), *servers])
-    return {"processes": len(servers) + sum(len(sandbox_exec.tree(pid)) for pid in servers),
-            "descriptors": sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in [os.getpid(), *servers]),
+    return {"processes": len(guards) + sum(len(sandbox_exec.tree(pid)) for pid in guards),
+            "descriptors": sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in [os.getpid(), *(guards if os.getuid() else servers)]),
             "temporary_files": len([name for name in os.listdir(tempfile.gettempdir()) if name.startswith("sandbox-")]),
             "memory_mb": round(memory * os.sysconf("SC_PAGE_SIZE") / 2**20, 1)}  # fmt: skip
 
