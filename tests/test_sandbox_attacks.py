@@ -371,13 +371,13 @@ def test_bombs_are_bounded(pool):
     bombs = {name: code for name, code in BOMBS.items() if "fork" not in name or "processes=watched" not in pool.banner}
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     jobs = [job for name, code in bombs.items() for job in (
-        (name, {"code": code, "tests": CHECK, "entry_point": "f", "cpu_s": 4 if name in SLOW else 0.3, "wall_s": 4, "memory_mb": 600}),
+        (name, {"code": code, "tests": CHECK, "entry_point": "f", "cpu_s": 4 if name in SLOW else 0.3, "wall_s": 30 if name in SLOW else 4, "memory_mb": 600}),
         ("good", {"code": SQUARE, "tests": CHECK, "entry_point": "f"}))]  # fmt: skip
     for flood in ("while True: print('x' * 65536)\n", "import os\nfor _ in range(15): os.write(1, b'x\\n' * (2 << 20))\n"):
         jobs.append(("flood", {"code": flood, "tests": {"inputs": [""], "outputs": ["x"]}, "cpu_s": 2}))
     for name, result in pool.imap_unordered(jobs):
         assert result.passed is (name == "good"), (name, result)
-        assert result.memory_mb < 2.5 * 600 and result.wall_s < 8, (name, result)
+        assert result.memory_mb < 2.5 * 600 and result.wall_s < 40, (name, result)
         assert result.verdict == "memory" or "hold" not in name, (name, result)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400 << 10                  # of ours, too
 
