@@ -2,28 +2,28 @@
 
     python 03_train_scorer.py runs/model/humaneval/32 -o scorer.pt
     python 03_train_scorer.py runs/model/humaneval/32 --seed 32 42 52 -o 'scorers/scatr@{seed}.pt'
-    python 03_train_scorer.py runs/model/humaneval/32 --inputs vector+stats -o scorer+.pt          # SCaTR+
+    python 03_train_scorer.py runs/model/humaneval/32 --inputs vector+stats -o scorer+.pt   # SCaTR+
     python 03_train_scorer.py runs/model/humaneval/32 --study layers --eval runs/model/kodcode/32
 
-The paper's random search: 100 small MLPs, problems split 75/25, the lowest validation loss wins. Several runs are one
-mixed calibration set. Rollouts with the label null are counted and left out. scorer.pt rebuilds itself and holds the
-whole trial table. The same seed gives the same scorer, to the bit on one machine, however many processes work.
+The paper's random search: 100 small MLPs, problems split 75/25, the lowest validation loss wins. Several runs
+are one mixed calibration set. Rollouts with the label null are left out. scorer.pt rebuilds itself and holds the
+whole trial table. A seed gives the same scorer, to the bit on one machine, with any number of --workers.
 
 The paper's tables. C: three calibration runs of one data set, D: of another, E: the run to be judged by.
 
-    table                    command, with --seed 32 42 52 --eval E   vectors, of 01                          trials
-    main results             SETS=3 bash run_all.sh MODEL CAL EVAL                                               900
-    choice of layer          03 C --study layers      --layers .15,.3,.45,.6,.75,.9,penultimate           6,300
-    size of calibration set  03 C --study fraction                                                             3,600
-    rollouts a problem       03 C --study rollouts                                                             3,600
-    design of the scorer     03 C --study designs     --layers all --extra both         900 x (4 + layers) + 180
-    mixed domains            03 C D --study mixed                                                              2,700
-    same or other data set   03 C --study halves                                                               1,800
-    what else might help     03 C --study options                                                              9,000
+    table              command, with --seed 32 42 52 --eval E  vectors, of 01                          trials
+    main results       SETS=3 bash run_all.sh MODEL CAL EVAL                                              900
+    layers             03 C --study layers    --layers .15,.3,.45,.6,.75,.9,penultimate                 6,300
+    calibration set    03 C --study fraction                                                            3,600
+    rollouts           03 C --study rollouts                                                            3,600
+    scorer design      03 C --study designs   --layers all --extra both        900 x (4 + number of layers)
+    mixed domains      03 C D --study mixed                                                             2,700
+    same data set      03 C --study halves                                                              1,800
+    what might help    03 C --study options                                                             7,400
 
-01 with a finished run's arguments and these adds vectors to it. A search that two tables share, or that run_all.sh has
-done, is done once. Inputs are checked and hours estimated before anything trains. A row is the mean over calibration
-sets (each RUN is one) and seeds; a difference to the first row has its standard error over problems and scorers.
+01 with a finished run's arguments and these adds vectors to it. A search that two tables share, or that
+run_all.sh has done, is done once. Inputs are checked and hours estimated before anything trains. A row is the
+mean over calibration sets (each RUN is one) and seeds; 05 --studies prints all in the paper's shape.
 """
 
 import argparse
@@ -56,12 +56,12 @@ EPOCHS, PATIENCE, PLATEAU, CLIP = 100, 10, 3, 1.0
 RUNGS = (2, 4, 8, 16)  # --search halving: after these epochs the worse half of a learning rate's trials ends
 SMALL = [[512, 256], [512, 256, 128], [1024, 512], [1024, 512, 256]]
 LARGE = [[1024, 512], [2048, 1024], [1024, 512, 256], [2048, 1024, 512]]
-RATES = [1e-4, 5e-4, 1e-3]
+RATES, BOTH = [1e-4, 5e-4, 1e-3], [False, True]
 KNOBS = ("hidden", "lr", "dropout", "input_dropout", "batch_size", "weight_decay", "batch_norm")
 SPACES = (  # below this many training rollouts: the choices of each knob
     (1000, (SMALL, RATES, [0.5, 0.6, 0.7], [0.2, 0.3, 0.4], [16, 32], [1e-3, 5e-3, 1e-2], [False])),
-    (5000, (SMALL, RATES, [0.4, 0.5, 0.6], [0.1, 0.2, 0.3], [32, 64, 128], [1e-4, 1e-3, 5e-3], [False, True])),
-    (math.inf, (LARGE, RATES, [0.3, 0.4, 0.5], [0, 0.1, 0.2], [64, 128, 256], [1e-5, 1e-4, 1e-3], [False, True])),
+    (5000, (SMALL, RATES, [0.4, 0.5, 0.6], [0.1, 0.2, 0.3], [32, 64, 128], [1e-4, 1e-3, 5e-3], BOTH)),
+    (math.inf, (LARGE, RATES, [0.3, 0.4, 0.5], [0, 0.1, 0.2], [64, 128, 256], [1e-5, 1e-4, 1e-3], BOTH)),
 )
 LINEAR = ([[]], [1e-3, 1e-2], [0.0], [0.0], [32], [1e-4, 1e-3, 1e-2, 0.1, 1.0], [False])
 TRANSFORMER = {"width": [128, 256], "depth": [1, 2], "dropout": [0.1, 0.2, 0.3]}
@@ -92,11 +92,11 @@ def draw_configs(n, count, seed, design="mlp", paper_space=False):
 # ------------------------------------------------------------------------------------------------------------
 # What it learns from
 
-# n labelled rollouts: x float32 [n, d] or [n, positions, d], features [n, 29] or [n, 0], y [n] 0 or 1; problem and keys
-# are lists of (data set, id) and (run, id, sample)
+# n labelled rollouts: x float32 [n, d] or [n, positions, d], features [n, 29] or [n, 0], y [n] 0 or 1; lists:
+# problem (data set, id) and keys (run, id, sample)
 Data = namedtuple("Data", "x features y problem keys")
 
-# One search: one seed's part of the data, split, scaled and on its device; train and valid are rows, problem is numbers
+# One search: one seed's data, split, scaled and on its device; train and valid are rows, problem is numbers
 Task = namedtuple("Task", "seed data x y problem train valid scale feature_scale pos_weight configs")
 
 
@@ -119,7 +119,7 @@ def load_data(args):
     if len({x.shape[1:] for x in xs}) > 1:
         common.die(f"{where(args)}: vectors of different widths {[tuple(x.shape[1:]) for x in xs]}")
     if unjudged:
-        print(f"{unjudged} of {unjudged + len(keys)} rollouts could not be judged (label null) and are left out")
+        print(f"{unjudged} of {unjudged + len(keys)} rollouts could not be judged (label null): left out")
     data = Data(torch.cat(xs), torch.cat(features), torch.tensor(ys), problems, keys)
     check_data(data, args)
     return data
@@ -144,15 +144,15 @@ def check_same_model(runs):
 def check_data(data, args):
     count, right = len(set(data.problem)), int(data.y.sum())
     if right in (0, len(data.y)):
-        common.die(f"{where(args)}: {right} of {len(data.y)} labelled rollouts are right; both kinds are needed")
+        common.die(f"{where(args)}: {right} of {len(data.y)} labelled rollouts are right; we need both kinds")
     if count < 4:
-        common.die(f"{where(args)}: labelled rollouts of {count} problem(s); 4 are needed to train and validate")
+        common.die(f"{where(args)}: labelled rollouts of {count} problem(s); the split needs 4")
     broken = (~data.x.isfinite().flatten(1).all(1)).nonzero().flatten().tolist()
     if broken:
-        told = f"{len(broken)} vectors are not finite (NaN or Inf), such as {[data.keys[i] for i in broken[:3]]}"
+        told = f"{len(broken)} vectors are not finite, such as {[data.keys[i] for i in broken[:3]]}"
         common.die(f"{where(args)}: {told}; generate them again")
     if not data.features.isfinite().any(0).all():
-        common.die(f"{where(args)}: rollouts.jsonl has no token statistics (conf); 01_generate.py writes them")
+        common.die(f"{where(args)}: no token statistics in rollouts.jsonl; 01_generate.py writes them")
 
 
 def part_of(data, rows):
@@ -168,8 +168,8 @@ def halves(problems, seed):
 
 
 def choose(data, args, seed):
-    """The part that --half, --balance, --fraction (of the problems) and --rollouts (the first of each) leave."""
-    problems = sorted(set(data.problem)) if args.half is None else sorted(halves(data.problem, seed)[args.half])
+    """What --half, --balance, --fraction (of the problems) and --rollouts (the first of each) leave."""
+    problems = sorted(set(data.problem) if args.half is None else halves(data.problem, seed)[args.half])
     if args.balance:
         sets = [[p for p in problems if p[0] == name] for name in sorted({name for name, _ in problems})]
         rng, fewest = random.Random(f"balance {seed}"), min(map(len, sets))
@@ -187,7 +187,7 @@ def choose(data, args, seed):
 
 
 def split_by_problem(data, seed):
-    """(training rows, validation rows): 75 % of the problems and the rest; redrawn until training has both labels."""
+    """(training rows, validation rows): 75 % of the problems and the rest; training has both labels."""
     problems, rng = list(dict.fromkeys(data.problem)), random.Random(f"split {seed}")
     while True:
         rng.shuffle(problems)
@@ -203,11 +203,13 @@ def make_task(data, args, seed):
     data = choose(data, args, seed)
     check_data(data, args)
     train, valid = split_by_problem(data, seed)
-    scale, feature_scale = fit_scale(data.x[train]) if args.standardise else None, fit_scale(data.features[train])
+    scale, feature_scale = fit_scale(data.x[train]) if args.standardise else None, None
+    if data.features.shape[1]:
+        feature_scale = fit_scale(data.features[train])
     if scale is None:
         warn_of_massive_dimensions(data.x[train])
     x = common.standardise(data.x, scale)
-    x = common.with_features(x, data.features, feature_scale) if data.features.numel() else x
+    x = common.with_features(x, data.features, feature_scale) if feature_scale else x
     number = {problem: i for i, problem in enumerate(dict.fromkeys(data.problem))}
     tensors = (x, data.y, *map(torch.tensor, ([number[p] for p in data.problem], train, valid)))
     right = float(data.y[train].sum())
@@ -217,7 +219,7 @@ def make_task(data, args, seed):
 
 
 def fit_scale(x):
-    """(mean, deviation) of each dimension over what is there (finite, no absent position); 1 for a constant one."""
+    """(mean, deviation) of each dimension over what is there (finite, no absent position)."""
     there = x.isfinite() & (x != 0).any(-1, keepdim=True) if x.ndim == 3 else x.isfinite()
     count, x = there.sum(0).clamp(min=1), x.double().where(there, 0)
     mean = x.sum(0) / count
@@ -235,7 +237,7 @@ def warn_of_massive_dimensions(x, limit=50):
 
 
 # ------------------------------------------------------------------------------------------------------------
-# Objectives: logits [B], labels [B], problem numbers [B] -> loss; but for torch's own they rank within a problem
+# Objectives beside torch's: logits [B], labels [B], problem numbers [B] -> loss; they rank within a problem
 
 
 def pairwise(logits, y, problem):
@@ -255,7 +257,7 @@ def listwise(logits, y, problem):
 
 
 def centred(logits, y, problem):
-    """Squared error after a problem's mean is taken off logits and labels: what problems differ in is no signal."""
+    """Squared error after a problem's mean is taken off both: what problems differ in is no signal."""
     same, error = same_problem(problem), logits - y
     return (error - same @ error / same.sum(-1)).square().mean()
 
@@ -274,7 +276,7 @@ RANKING = {"pairwise": pairwise, "listwise": listwise, "centred": centred}
 def train(task, config, args, board=None, epochs=EPOCHS):
     """Train one configuration -> its losses on the validation part, and the weights of its best epoch.
 
-    board: [configurations, rungs], the best losses of this search's trials by each rung, for --search halving.
+    board: [configurations, rungs], the best losses of a search's trials by each rung, for --search halving.
     """
     import torch
     from torch import nn
@@ -282,7 +284,8 @@ def train(task, config, args, board=None, epochs=EPOCHS):
     started, seed, device = time.time(), task.seed * 1_000_003 + config["number"], task.x.device
     torch.manual_seed(seed)  # of the first weights and the dropout; the order of rows has its own
     orders = torch.Generator().manual_seed(seed)
-    model = common.build_scorer(args.design, config, tuple(task.x.shape[1:])).to(device)
+    width = task.data.features.shape[1]
+    model = common.build_scorer(args.design, config, tuple(task.x.shape[1:]), width).to(device)
     rate, decay = config["lr"], config["weight_decay"]
     optimiser = torch.optim.Adam(model.parameters(), lr=rate, weight_decay=decay, fused=True)
     scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimiser, factor=0.5, patience=PLATEAU)
@@ -307,7 +310,7 @@ def train(task, config, args, board=None, epochs=EPOCHS):
             record.update(best=loss, best_epoch=epoch, state=state)
         if not math.isfinite(loss) or epoch - record["best_epoch"] >= PATIENCE:
             break
-        if board is not None and epoch in RUNGS and is_hopeless(record, RUNGS.index(epoch), task.configs, board):
+        if board is not None and epoch in RUNGS and is_hopeless(record, epoch, task.configs, board):
             record["ended"] = "dropped"
             break
     if board is not None:
@@ -317,9 +320,9 @@ def train(task, config, args, board=None, epochs=EPOCHS):
 
 
 def batches(task, size, generator, together):
-    """The training rows in a new order, cut; a last batch of one row joins the one before (batch norm needs two).
+    """The training rows in a new order, cut; the rows of a problem stay `together` for objectives that rank.
 
-    For the objectives that compare within a problem its rows stay `together`.
+    A last batch of one row joins the one before: batch norm needs two.
     """
     import torch
 
@@ -331,12 +334,12 @@ def batches(task, size, generator, together):
     return order.tensor_split(cuts[:-1] if cuts and len(order) - cuts[-1] == 1 else cuts)
 
 
-def is_hopeless(record, rung, configs, board):
+def is_hopeless(record, epoch, configs, board):
     """Is it in the worse half of those of its learning rate that were drawn before it and got to this rung?
 
-    It waits for those that other processes still train, so that the answer is the same however many there are.
+    It waits for those that other processes still train: the answer is the same however many there are.
     """
-    number, rate = record["config"]["number"], record["config"]["lr"]
+    number, rate, rung = record["config"]["number"], record["config"]["lr"], RUNGS.index(epoch)
     rivals = [config["number"] for config in configs[:number] if config["lr"] == rate]
     board[number, rung] = record["best"]
     while np.isnan(board[rivals, rung]).any():
@@ -350,12 +353,13 @@ def is_hopeless(record, rung, configs, board):
 
 
 def search(tasks, args):
-    """Yield (task, its records in the order drawn) once complete; only the best `--top` keep their weights."""
+    """Yield (task, its records in the order drawn) as they end; only the best `--top` keep their weights."""
     trials = [(place, config) for place, task in enumerate(tasks) for config in task.configs]
     if args.search == "halving":  # all searches side by side: a trial seldom waits for the one before it
         trials.sort(key=lambda trial: trial[1]["number"])
     found = [[] for _ in tasks]
-    with common.progress(total=len(trials), desc=f"train {args.design} on {args.vector}", unit="trial") as bar:
+    name = f"train {args.design} on {args.vector}"
+    with common.progress(total=len(trials), desc=name, unit="trial") as bar:
         for place, record in train_all(trials, tasks, args):
             bar.update()
             found[place].append(record)
@@ -390,9 +394,10 @@ def train_all(trials, tasks, args):
         try:
             for done in as_completed([pool.submit(train_apart, trial) for trial in trials]):
                 place, record, state = done.result()
-                yield place, {**record, "state": {name: torch.from_numpy(value) for name, value in state.items()}}
+                state = {name: torch.from_numpy(value) for name, value in state.items()}
+                yield place, {**record, "state": state}
         except BrokenProcessPool:
-            common.die("a search process was killed, most likely for want of memory; fewer --workers need less")
+            common.die("a search process was killed, it seems for want of memory: take fewer --workers")
 
 
 def workers(args):
@@ -454,8 +459,8 @@ def make_scorers(args):
 def train_scorers(args, seeds):
     data = load_data(args)
     right, count = int(data.y.sum()), len(data.y)
-    told = f"{count} rollouts of {len(set(data.problem))} problems, {right} right ({100 * right / count:.1f} %)"
-    print(f"{args.vector}: {told}")
+    told = f"{count} rollouts of {len(set(data.problem))} problems"
+    print(f"{args.vector}: {told}, {right} right ({100 * right / count:.1f} %)")
     for task, records in search([make_task(data, args, seed) for seed in seeds], args):
         yield task.seed, make_checkpoint(task, records, args)
 
@@ -472,11 +477,11 @@ def make_checkpoint(task, records, args):
         "inputs": args.inputs, "scale": task.scale, "feature_scale": task.feature_scale,
         "model": common.model_name(meta), "model_content": common.model_content(meta),
         "layers_of_model": meta["n_layers"], "calibration": [1.0, 0.0],
-        "members": [{"config": r["config"], "state": {k: v.cpu() for k, v in r["state"].items()}} for r in best],
+        "members": [{"config": record["config"], "state": on_cpu(record["state"])} for record in best],
         "seed": task.seed, "val_loss": best[0]["best"], "pos_weight": task.pos_weight,
         "trials": [trial_row(record) for record in records],
         "arguments": {k: v for k, v in vars(args).items() if isinstance(v, (str, int, float, list))},
-        "runs": [str(run) for run in args.runs], "n_rollouts": len(data.y), "problems": sorted(set(data.problem)),
+        "runs": list(map(str, args.runs)), "n_rollouts": len(data.y), "problems": sorted(set(data.problem)),
     }  # fmt: skip
     valid = part_of(data, task.valid.tolist())
     logits, right = common.Scorer(checkpoint)(valid.x, valid.features).numpy(), valid.y.numpy()
@@ -485,10 +490,14 @@ def make_checkpoint(task, records, args):
     p = common.Scorer(checkpoint).probability(torch.from_numpy(logits)).numpy()
     checkpoint["stop"] = stop_curves(valid, p, args)
     places = task.x.shape[1] if args.design.startswith("transformer") else 1  # each passes all the weights
-    passes = 2 * places * (3 * len(task.train) + len(task.valid))  # a backward pass counts as two forward ones
+    passes = 2 * places * (3 * len(task.train) + len(task.valid))  # a backward pass is two forward ones
     flops = sum(passes * record["weights"] * len(record["losses"]) for record in records)
-    spent = sum(record["seconds"] for record in records), flops
-    return {**checkpoint, "val_auroc": common.auroc(right > 0, logits), "cost": costs(checkpoint, data, *spent)}
+    cost = costs(checkpoint, data, sum(record["seconds"] for record in records), flops)
+    return {**checkpoint, "val_auroc": common.auroc(right > 0, logits), "cost": cost}
+
+
+def on_cpu(state):
+    return {name: value.cpu() for name, value in state.items()}
 
 
 def stop_curves(valid, p, args):
@@ -519,7 +528,7 @@ def trial_row(record):
 
 
 def fit_sigmoid(logits, y):
-    """[slope, offset] of the logistic curve from logits to the chance of being right (Platt), by Newton's method."""
+    """[slope, offset] of the logistic curve from logits to the chance of being right (Platt), by Newton."""
     spread = logits.std() + 1e-9
     columns, w = np.stack([logits / spread, np.ones_like(logits)], 1).astype(float), np.zeros(2)
     for _ in range(50):
@@ -530,7 +539,7 @@ def fit_sigmoid(logits, y):
 
 
 def costs(checkpoint, data, seconds, flops):
-    """What the search took, and what scoring the rollouts of a problem takes where 05's verifiers run by default.
+    """What the search took, and scoring a problem's rollouts takes where 05's verifiers run by default.
 
     FLOPs are those of the weights.
     """
@@ -548,10 +557,10 @@ def costs(checkpoint, data, seconds, flops):
 def describe(path, checkpoint):
     cost, trials = checkpoint["cost"], checkpoint["trials"]
     auroc = "" if checkpoint["val_auroc"] is None else f", AUROC {checkpoint['val_auroc']:.3f}"
-    searched = f"{len(trials)} trials in {cost['search_seconds']:.0f} s of computing ({cost['search_flops']:.2g} FLOPs)"
-    scored = f"{cost['rollouts_scored']} rollouts scored in {cost['scoring_ms']:.2f} ms"
     print(f"{path}: validation loss {checkpoint['val_loss']:.4f}{auroc}; {cost['parameters']:,} parameters")
-    print(f"  {searched}; {scored}")
+    searched = f"{len(trials)} trials in {cost['search_seconds']:.0f} s of computing"
+    scored = f"{cost['rollouts_scored']} rollouts scored in {cost['scoring_ms']:.2f} ms"
+    print(f"  {searched}, {cost['search_flops']:.2g} FLOPs; {scored}")
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -569,7 +578,7 @@ def path_of(args, seed):
 
 
 def find_finished(args, seed):
-    """The path of the scorer that these arguments and inputs make, or None; of a study also where run_all.sh left it.
+    """The path of the scorer that these arguments and inputs make, or None; a study's also beside the run.
 
     One that was made by these arguments and is younger than its inputs is found without loading torch.
     """
@@ -579,8 +588,8 @@ def find_finished(args, seed):
         path = path_of(args, seed)
         if carries(path, digest(facts_of(args, seed))) and path.stat().st_mtime > changed_at:
             return path
-    beside = [path for path in Path(args.runs[0]).glob("*.pt") if path.stem not in ("hidden", "tokens", "extra")]
-    places = [path_of(args, seed), *(beside if args.store else [])]
+    beside = sorted(Path(args.runs[0]).glob("*@*.pt")) if args.store else []  # as run_all.sh names them
+    places = [path_of(args, seed), *beside]
     return next((path for path in places if carries(path, fingerprint(args, seed))), None)
 
 
@@ -650,14 +659,16 @@ def combine_layers(args, seeds):
             valid = part_of(own, split_by_problem(own, seed)[1])
             logits = torch.stack([part(valid.x[:, i]) for i, part in enumerate(parts)], 1)  # [V, layers]
             weights, loss = fit_mixture(logits.sigmoid(), valid.y, facts[0]["pos_weight"])
-            whole = {"design": "ensemble", "vector": args.vector, "shape": list(data.x.shape[1:]), "members": [], "stop": {}}
-            checkpoint, shown = {**facts[0], **whole, "parts": facts, "weights": weights, "val_loss": loss}, data
-            checkpoint["val_auroc"] = common.auroc(valid.y.numpy() > 0, common.Scorer(checkpoint)(valid.x).numpy())
+            whole = {"design": "ensemble", "vector": args.vector, "shape": list(data.x.shape[1:])}
+            mixed = {"members": [], "stop": {}, "parts": facts, "weights": weights, "val_loss": loss}
+            checkpoint, shown = {**facts[0], **whole, **mixed}, data
+            found = common.Scorer(checkpoint)(valid.x).numpy()
+            checkpoint["val_auroc"] = common.auroc(valid.y.numpy() > 0, found)
         yield seed, {**checkpoint, "trials": trials, "cost": costs(checkpoint, shown, *spent)}
 
 
 def fit_mixture(p, y, pos_weight):
-    """p [V, layers] -> (the weights, adding up to 1, whose mixture of the columns has the lowest loss; that loss)."""
+    """p [V, layers] -> (weights adding up to 1, whose mixture of the columns has the lowest loss; that loss)."""
     import torch
 
     p, free = p.clone().double(), torch.zeros(p.shape[1], dtype=torch.double, requires_grad=True)
@@ -679,7 +690,7 @@ def changed(args, **changes):
 
 
 # ------------------------------------------------------------------------------------------------------------
-# Studies: rows of a table, each a name and what it changes; `sets`: its calibration sets, if not each RUN by itself
+# Studies: rows, each a name and what it changes; `sets`: its calibration sets, if not each RUN alone
 
 
 STUDIES = ("layers", "fraction", "rollouts", "designs", "mixed", "halves", "options")
@@ -688,9 +699,10 @@ STUDIES = ("layers", "fraction", "rollouts", "designs", "mixed", "halves", "opti
 def study_rows(args):
     token = (args.vector or common.DEFAULT_VECTOR).partition("/")[2]
     n = min(common.read_meta(run).get("n", 16) for run in args.runs)
-    layers = {f"{layer}L": f"{layer}/{token}" for layer in (".15", ".3", ".45", ".6", ".75", ".9")}
+    layers = {f"{share}L": f"{share}/{token}" for share in (".15", ".3", ".45", ".6", ".75", ".9")}
+    layers["L-1"] = f"penultimate/{token}"
     rows = {
-        "layers": {row: {"vector": vector} for row, vector in {**layers, "L-1": f"penultimate/{token}"}.items()},
+        "layers": {row: {"vector": vector} for row, vector in layers.items()},
         "fraction": {f"{share:.0%}": {"fraction": share} for share in (1.0, 0.5, 0.25, 0.1)},
         "rollouts": {f"N={k}": {"rollouts": k if k < n else None} for k in (16, 12, 8, 4)},
         "designs": {design: {"design": design, "vector": None} for design in DESIGNS},
@@ -705,7 +717,7 @@ def study_rows(args):
 
 
 def mixed_rows(args):
-    """Half and half by problems of two data sets (or more), the k-th runs of each in the k-th set; and each alone."""
+    """Half and half by problems of two data sets (or more), the k-th runs in the k-th set; and each alone."""
     runs = {}
     for run in args.runs:
         runs.setdefault(short_name(run), []).append(run)
@@ -740,7 +752,7 @@ def study_plan(args):
     check_same_model([*args.runs, *args.eval])
     both = {data_set(run) for run in args.runs} & {data_set(run) for run in args.eval}
     if both:
-        common.die(f"{', '.join(both)} is in both RUN and --eval: problems that were learned from prove nothing")
+        common.die(f"{', '.join(both)} is in both RUN and --eval: what was learned from proves nothing")
     plan, shown = {}, set()
     for name, change in study_rows(args).items():
         sets = change.pop("sets", [[run] for run in args.runs])
@@ -753,19 +765,19 @@ def study_plan(args):
 
 
 def announce(plan, args):
-    """How much is to be trained, and about how long that takes, by an epoch of each row's first two trials."""
+    """How much is to be trained, and about how long that takes, by an epoch of two trials of each row."""
     trials, seconds, seen = 0, 0.0, set()
     for sets in plan.values():
         searches = [(part, seed) for own in sets for part in searches_of(own) for seed in args.seed]
-        missing = [(part, seed) for part, seed in searches if not find_finished(part, seed)]
-        missing = [part for part, seed in missing if (mark := fingerprint(part, seed)) not in seen and not seen.add(mark)]
+        missing = {fingerprint(*search): search[0] for search in searches if not find_finished(*search)}
+        missing = [part for mark, part in missing.items() if mark not in seen and not seen.add(mark)]
         if missing:
             task, started = make_task(load_data(missing[0]), missing[0], args.seed[0]), time.time()
             for config in task.configs[:2]:
                 train(task, config, missing[0], epochs=1)
-            each = (time.time() - started) * 25 / 2 / (2.3 if missing[0].search == "halving" else 1)  # usual epochs
+            epochs = 11 if missing[0].search == "halving" else 25  # as trials usually have
             trials += len(missing) * len(task.configs)
-            seconds += len(missing) * len(task.configs) * each
+            seconds += len(missing) * len(task.configs) * epochs * (time.time() - started) / 2
     told = f"about {seconds / 3600 / workers(args):.1f} hours with {workers(args)} processes"
     print(f"study of {args.study}: {trials:,} trials to train, {told}", flush=True)
 
@@ -775,7 +787,7 @@ def announce(plan, args):
 
 
 def evaluate(path, args, seed):
-    """{measure: percent of each problem of the --eval runs, NaN where it has no say}; the AUROC is one of each run."""
+    """{measure: percent of each problem of the --eval runs, NaN where it has no say}; AUROC: of each run."""
     scorer = common.load_scorer(path)
     runs = [evaluate_run(scorer, run, path, args, seed) for run in args.eval]
     return {measure: 100 * np.concatenate([run[measure] for run in runs]) for measure in runs[0]}
@@ -790,18 +802,19 @@ def evaluate_run(scorer, run, path, args, seed):
     for place in sorted(range(len(keys)), key=lambda i: keys[i]):
         places.setdefault(keys[place][0], []).append(place)
     kept = halves(places, seed)[1] if args.study == "halves" else places  # the half that was not learned from
-    counts = {name: own for name, own in places.items() if name in kept and np.isfinite(right[own]).all()}
+    counts = {key: own for key, own in places.items() if key in kept and np.isfinite(right[own]).all()}
     if not counts:
         common.die(f"{run}: no problem has all its rollouts judged, so nothing to evaluate on")
-    rows = {name: measure(scores[own], p[own], right[own], group[own], args.n) for name, own in counts.items()}
-    every, names = np.concatenate(list(counts.values())), next(iter(rows.values()))
+    rows = {key: measure(scores[i], p[i], right[i], group[i], args.n) for key, i in counts.items()}
+    every = np.concatenate(list(counts.values()))
     auroc = common.auroc(right[every] > 0, scores[every])
-    of = lambda name: np.array([rows[problem][name] if problem in rows else math.nan for problem in places])
+    of = lambda name: np.array([rows[key][name] if key in rows else math.nan for key in places])
+    names = next(iter(rows.values()))
     return {"AUROC": np.array([math.nan if auroc is None else auroc]), **{name: of(name) for name in names}}
 
 
 def measure(scores, p, right, group, ns):
-    """Of one problem, its rollouts in order: the AUROC, the expected accuracy of the best of n and of the vote."""
+    """Of a problem, its rollouts in order: AUROC, the expected accuracy of the best of n, that of the vote."""
     ranked, auroc = right[np.argsort(-scores, kind="stable")], common.auroc(right > 0, scores)
     vote = right[common.weighted_vote(group, p, scores)] if (group >= 0).any() else math.nan
     best = {f"best of {n}": common.first_of_subset(len(right), n) @ ranked for n in ns}
@@ -809,7 +822,7 @@ def measure(scores, p, right, group, ns):
 
 
 def compare(values, first):
-    """Two rows' [scorers, P] -> (difference of means, its standard error over problems and scorers, never below)."""
+    """Two rows' [scorers, P]: the difference of means, its standard error over problems and scorers."""
     both = np.isfinite(values).any(0) & np.isfinite(first).any(0)
     values, first = values[:, both], first[:, both]
     paired = np.nanmean(values, 0) - np.nanmean(first, 0)  # [P]
@@ -827,14 +840,15 @@ def study_report(results, args):
         for label, values in found.items():
             if np.isfinite(values).any():
                 means = np.nanmean(values, 1)
-                row["measures"][label] = {"mean": means.mean(), "std": means.std(ddof=1) if len(means) > 1 else None,
-                                          "values": means.tolist(), **compare(values, first[label])}  # fmt: skip
+                facts = {"mean": means.mean(), "std": means.std(ddof=1) if len(means) > 1 else None}
+                row["measures"][label] = {**facts, "values": means.tolist(), **compare(values, first[label])}
         row["problems"] = int(np.isfinite(found[f"best of {args.n[0]}"][0]).sum())
         rows.append(row)
     sides = {"calibration": args.runs, "evaluation": args.eval}
     return {
-        "format": 1, "study": args.study, "command": shlex.join(["python", *sys.argv]), "date": str(date.today()),
-        "model": common.model_name(common.read_meta(args.runs[0])), "n": args.n, "problems": rows[0]["problems"],
+        "format": 1, "study": args.study, "command": shlex.join(["python", *sys.argv]),
+        "date": str(date.today()), "model": common.model_name(common.read_meta(args.runs[0])),
+        "n": args.n, "problems": rows[0]["problems"],
         **{side: list(dict.fromkeys(map(short_name, runs))) for side, runs in sides.items()},
         **{f"{side}_runs": list(map(str, runs)) for side, runs in sides.items()},
         "settings": {name: getattr(args, name) for name in (*DECIDE, "vector", "seed", "n")}, "rows": rows,
@@ -885,30 +899,31 @@ def settle(args):
 
 
 def parse_args(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     add = parser.add_argument
     add("runs", nargs="+", metavar="RUN", help="labelled run folders; several are one mixed calibration set")
-    add("-o", "--out", help="scorer to write, {seed} stands for the seed (scorer.pt); of a study, a folder (studies)")
-    add("--seed", type=int, nargs="+", default=[32], help="of split, search and training (the paper: 32 42 52)")
-    add("--inputs", choices=("vector", "vector+stats"), default="vector",
-        help="vector+stats, SCaTR+: a scorer is also shown the 28 token statistics and the length")  # fmt: skip
+    add("-o", "--out", help="scorer to write, {seed}: its seed (scorer.pt); a study: a folder (studies)")
+    add("--seed", type=int, nargs="+", default=[32], help="of split, search and training (paper: 32 42 52)")
+    add("--inputs", choices=("vector", "vector+stats"), default="vector", help="vector+stats, SCaTR+: show a "
+        "scorer the 28 token statistics and the length too")  # fmt: skip
     add("--design", choices=DESIGNS, default="mlp", help="default: mlp; logistic and ridge are linear rivals")
-    add("--vector", help=f"layer/token, or all/token for the designs over layers (default: {common.DEFAULT_VECTOR})")
-    add("--search", choices=("paper", "halving"), default="paper", help="halving drops hopeless configurations early")
+    add("--vector", help=f"layer/token, all/token for designs over layers (default: {common.DEFAULT_VECTOR})")
+    add("--search", choices=("paper", "halving"), default="paper", help="halving ends hopeless trials early")
     add("--configs", type=int, default=100, help="configurations to try (default: 100)")
-    add("--paper-space", action="store_true", help="the paper's four hidden shapes also above 5,000 training rollouts")
-    add("--loss", choices=("bce", *RANKING), default="bce", help="default: bce; the others compare the answers to one problem")
-    add("--standardise", action="store_true", help="every dimension to mean 0, deviation 1 of the training part")
-    add("--top", type=int, default=1, help="score with the mean of this many best configurations (default: 1)")
+    add("--paper-space", action="store_true", help="the paper's four shapes above 5,000 training rollouts too")
+    add("--loss", choices=("bce", *RANKING), default="bce", help="bce, or one that ranks within a problem")
+    add("--standardise", action="store_true", help="dimensions to mean 0, deviation 1 of the training part")
+    add("--top", type=int, default=1, help="score with the mean of so many best configurations (default: 1)")
     add("--fraction", type=float, default=1.0, help="calibrate on this share of the problems")
-    add("--rollouts", type=int, help="calibrate on the first this many rollouts of each problem")
+    add("--rollouts", type=int, help="calibrate on the first so many rollouts of each problem")
     add("--half", type=int, choices=(0, 1), help="calibrate on one half of the problems, drawn by the seed")
-    add("--balance", action="store_true", help="calibrate on as many problems of each data set as the smallest has")
+    add("--balance", action="store_true", help="calibrate on as many problems of each data set")
     add("--study", choices=STUDIES, help="train and compare scorers that differ in one thing")
     add("--eval", nargs="+", default=[], metavar="RUN", help="labelled runs to evaluate a study on")
-    add("-n", type=int, nargs="+", default=[4, 8, 12, 16], help="of a study: rollouts to choose from (4 8 12 16)")
+    add("-n", type=int, nargs="+", default=[4, 8, 12, 16], help="a study: rollouts to choose from")
     add("--device", help="cpu, cuda, cuda:1, mps (default: the GPU if there is one)")
-    add("--workers", type=int, help="processes (default: one a core on a CPU; on a GPU 1, try 4; the result is the same)")
+    add("--workers", type=int, help="processes (default: a CPU's cores; on a GPU, which they share, 1)")
     add("--json", action="store_true", help="a last line of JSON, for programs")
     args = parser.parse_args(argv)
     args.out, args.store = args.out or ("studies" if args.study else "scorer.pt"), None
@@ -916,8 +931,9 @@ def parse_args(argv=None):
         parser.error("several seeds need {seed} in -o, such as -o 'scorers/scatr@{seed}.pt'")
     if args.study and (not args.eval or (args.study == "halves" and len(args.eval) > 1)):
         parser.error("--study needs --eval RUN, labelled runs to evaluate on (one for the study of halves)")
-    if min(args.configs, args.top, args.rollouts or 1, args.workers or 1, *args.n) < 1 or not 0 < args.fraction <= 1:
-        parser.error("--configs, --top, --rollouts, --workers and -n are 1 or more, --fraction is above 0 and at most 1")
+    counts = (args.configs, args.top, args.rollouts or 1, args.workers or 1, *args.n)
+    if min(counts) < 1 or not 0 < args.fraction <= 1:
+        parser.error("--configs, --top, --rollouts, --workers, -n: 1 or more; --fraction: above 0 to 1")
     if args.inputs != "vector" and args.design not in ("mlp", "logistic", "ridge"):
         parser.error("--inputs vector+stats is for the designs mlp, logistic and ridge")
     if args.design == "ensemble" and args.loss != "bce":

@@ -1036,11 +1036,15 @@ def read_features(run, keys):
     return torch.from_numpy(np.stack([found[key] for key in keys]))
 
 
-def build_scorer(design, config, shape):
-    """The untrained module of a design; `shape` is one rollout's input: (d,) or (positions, d). Gives one logit a row."""
+def build_scorer(design, config, shape, features=0):
+    """The untrained module of a design; `shape` is one rollout's input: (d,) or (positions, d). Gives one logit a row.
+
+    features: the last so many of the d are token statistics.
+    """
     if design.startswith("transformer"):
         return _transformer(config, *shape)
-    return mlp(shape[-1], config["hidden"], config["dropout"], config["input_dropout"], config["batch_norm"])
+    knobs = [config[name] for name in ("hidden", "dropout", "input_dropout", "batch_norm")]
+    return _two_towers(mlp(shape[-1] - features, *knobs), mlp(features, *knobs)) if features else mlp(shape[-1], *knobs)
 
 
 def mlp(width, hidden, dropout=0.0, input_dropout=0.0, batch_norm=False):
@@ -1053,6 +1057,31 @@ def mlp(width, hidden, dropout=0.0, input_dropout=0.0, batch_norm=False):
         layers += [nn.Linear(width, size), *norm, nn.ReLU(), nn.Dropout(dropout)]
         width = size
     return nn.Sequential(*layers, nn.Linear(width, 1), nn.Flatten(0))
+
+
+def _two_towers(of_vector, of_features):
+    import torch
+    from torch import nn
+
+    class TwoTowers(nn.Module):
+        """The sum of two logits, one from the vector and one from the statistics.
+
+        While it trains, half of the rows lose the vector's: each tower has to judge alone, and what the two have in common on
+        one data set only is not learned. With one MLP over both, best of 16 from demo/math_b to math_a is 80 instead of 89 %.
+        """
+
+        def __init__(self):
+            super().__init__()
+            self.of_vector, self.of_features = of_vector, of_features
+            self.width = of_vector[1].in_features
+
+        def forward(self, x):  # [B, d + 29]
+            logits = self.of_vector(x[:, : self.width])
+            if self.training:
+                logits = logits * (torch.rand_like(logits) < 0.5)
+            return logits + self.of_features(x[:, self.width :])
+
+    return TwoTowers()
 
 
 def _transformer(config, positions, width):
@@ -1093,9 +1122,9 @@ class Scorer:
         self.takes_features = checkpoint.get("inputs") == "vector+stats"
         self.parts = [Scorer(part, device) for part in checkpoint.get("parts", [])]
         self.modules = [module for part in self.parts for module in part.modules]
-        width = self.shape[-1] + (len(checkpoint["feature_scale"][0]) if self.takes_features else 0)
+        features = len(checkpoint["feature_scale"][0]) if self.takes_features else 0
         for member in checkpoint["members"]:
-            module = build_scorer(checkpoint["design"], member["config"], (*self.shape[:-1], width))
+            module = build_scorer(checkpoint["design"], member["config"], (*self.shape[:-1], self.shape[-1] + features), features)
             module.load_state_dict(member["state"])
             self.modules.append(module.eval().to(device))
 
