@@ -6,8 +6,8 @@
     python 03_train_scorer.py runs/model/humaneval/32 --study layers --eval runs/model/kodcode/32
 
 The paper's random search: 100 small MLPs, problems split 75/25, the lowest validation loss wins. Several runs
-are one mixed calibration set. Rollouts with the label null are left out. scorer.pt rebuilds itself and holds the
-whole trial table. A seed gives the same scorer, to the bit on one machine, with any number of --workers.
+are one mixed calibration set. Rollouts with the label null are left out. scorer.pt rebuilds itself and has a
+table of all trials. A seed gives the same scorer, to the bit on one machine, with any number of --workers.
 
 The paper's tables. C: three calibration runs of one data set, D: of another, E: the run to be judged by.
 
@@ -501,7 +501,7 @@ def on_cpu(state):
 
 
 def stop_curves(valid, p, args):
-    """{rule: common.stop_rows}, of sampling that stops, on the validation part: its problems are new to the weights."""
+    """{rule: common.stop_rows} of sampling that stops, on validation problems, new to the weights."""
     facts, places = {}, {}
     for run in args.runs:
         rollouts = common.read_rollouts(run)
@@ -668,7 +668,7 @@ def combine_layers(args, seeds):
 
 
 def fit_mixture(p, y, pos_weight):
-    """p [V, layers] -> (weights adding up to 1, whose mixture of the columns has the lowest loss; that loss)."""
+    """p [V, layers] -> (weights, adding up to 1, whose mixture of columns has the lowest loss; that loss)."""
     import torch
 
     p, free = p.clone().double(), torch.zeros(p.shape[1], dtype=torch.double, requires_grad=True)
@@ -814,7 +814,7 @@ def evaluate_run(scorer, run, path, args, seed):
 
 
 def measure(scores, p, right, group, ns):
-    """Of a problem, its rollouts in order: AUROC, the expected accuracy of the best of n, that of the vote."""
+    """Of a problem, its rollouts in order: AUROC, the expected accuracy of best of n, and of the vote."""
     ranked, auroc = right[np.argsort(-scores, kind="stable")], common.auroc(right > 0, scores)
     vote = right[common.weighted_vote(group, p, scores)] if (group >= 0).any() else math.nan
     best = {f"best of {n}": common.first_of_subset(len(right), n) @ ranked for n in ns}
@@ -911,7 +911,7 @@ def parse_args(argv=None):
     add("--vector", help=f"layer/token, all/token for designs over layers (default: {common.DEFAULT_VECTOR})")
     add("--search", choices=("paper", "halving"), default="paper", help="halving ends hopeless trials early")
     add("--configs", type=int, default=100, help="configurations to try (default: 100)")
-    add("--paper-space", action="store_true", help="the paper's four shapes above 5,000 training rollouts too")
+    add("--paper-space", action="store_true", help="the paper's four shapes above 5,000 rollouts too")
     add("--loss", choices=("bce", *RANKING), default="bce", help="bce, or one that ranks within a problem")
     add("--standardise", action="store_true", help="dimensions to mean 0, deviation 1 of the training part")
     add("--top", type=int, default=1, help="score with the mean of so many best configurations (default: 1)")
