@@ -707,7 +707,7 @@ def settle_stop(args):
     """Make a bare --stop the threshold that 03 found, before anything is compared with it."""
     curve = common.load_scorer(args.scorer).checkpoint.get("stop", {}).get(args.stop_rule)
     if not args.stop and not curve:
-        common.die(f"{args.scorer}: no threshold for {args.stop_rule} in it; train it again, or give one: --stop 0.95")
+        common.die(f"{args.scorer}: no threshold for {args.stop_rule} in it; give one, such as --stop 0.95")
     args.stop = args.stop or common.stop_threshold(curve)
 
 
@@ -718,13 +718,14 @@ def make_stop(args, config, tokenizer, names, problems, expected):
     common.check_scorer_fits(scorer, {"model": args.model, "n_layers": n_layers}, args.scorer)
     vectors = [common.vector_key(f"{layer}/{token}", n_layers) for layer in names for token in common.TOKENS]
     if len(scorer.shape) > 1 or (vector := common.vector_key(scorer.vector, n_layers)) not in vectors:
-        common.die(f"{args.scorer} reads {scorer.vector}; --stop needs one of the vectors that --layers {args.layers} keeps")
+        told = f"--stop needs one vector of those that --layers {args.layers} keeps"
+        common.die(f"{args.scorer} reads {scorer.vector}; {told}")
     if votes and any(problem["kind"] == "code" for problem in problems):
         common.die("--stop-rule weighted-vote: programs have no answers to vote on; take best-of-n")
     return SimpleNamespace(
         scorer=scorer, column=vectors.index(vector), threshold=args.stop, judge=load_judge() if votes else None,
-        tokenizer=tokenizer, problems=problems, vocab=config.vocab_size, ends=common.waves(args.n), expected=expected,
-        seen=defaultdict(dict),
+        tokenizer=tokenizer, problems=problems, vocab=config.vocab_size, ends=common.waves(args.n),
+        expected=expected, seen=defaultdict(dict),
     )  # fmt: skip
 
 
@@ -770,7 +771,8 @@ def rate(stop, rollout):
 
 def is_sure(stop, rated):
     p, answers = zip(*rated)
-    groups = stop.judge and np.array([-1 if group is None else group for group in stop.judge.groups_of(answers)])
+    numbers = stop.judge and stop.judge.groups_of(answers)
+    groups = stop.judge and np.array([-1 if number is None else number for number in numbers])
     return bool(common.sureness(np.array(p), groups)[0] >= stop.threshold)
 
 

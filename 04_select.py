@@ -79,7 +79,8 @@ def score(run, scorer_path, keys, chunk):
     columns = [values[order].tolist() for values in (logits, scorer.probability(logits))]
     rows = ({"id": key[0], "sample": key[1], "score": score, "p": p} for key, score, p in zip(keys, *columns, strict=True))
     write_jsonl(run / "scores" / f"{Path(scorer_path).stem}.jsonl", rows)
-    write_cost(run, scorer_path, (scorer.checkpoint.get("cost") or {}) | {"stop": scorer.checkpoint.get("stop")})
+    facts = scorer.checkpoint
+    write_cost(run, scorer_path, (facts.get("cost") or {}) | {"stop": facts.get("stop")})
     return np.array(columns).T
 
 

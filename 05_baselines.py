@@ -434,11 +434,11 @@ def add_costs(results, members):
             result["made_by"] = sorted({cost["command"] for cost in costs if "command" in cost})
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Stopping: what sampling would have cost and lost that ends when the scorer is sure, replayed on these rollouts
+# Stopping: what sampling that ends when the scorer is sure would have cost and lost, replayed
 
 
 def stopping(runs, results, price):
-    """A dict for each scorer and rule, at the threshold that its calibration run chose; votes with their drawing's error.
+    """A dict for each scorer and rule, at the threshold that its calibration run chose.
 
     Runs that are themselves the outcome of stopping (01 --stop) have no other rollouts to compare with.
     """
@@ -452,7 +452,8 @@ def stopping(runs, results, price):
         files = [*files_of(runs, r["scores"], "p")]
         replays = [replay(run, r["scores"], name, p, votes, price) for _, run, name, p in files]
         if all(replays):
-            found.append(summary_of(r, replays) | {"method": r["method"], "scores": r["scores"], "price": price})
+            named = {"method": r["method"], "scores": r["scores"], "price": price}
+            found.append(summary_of(r, replays) | named)
     return found
 
 
@@ -472,18 +473,20 @@ def replay(run, method, name, p, votes, price):
 def summary_of(r, replays):
     mean = {name: np.mean([curve[name] for curve in replays], 0) for name in replays[0]}  # [T], or [T, P]
     difference, means = mean["right"][0] - mean["right"][-1], mean["right"].mean(1)
-    draws = np.random.default_rng(SEED).multinomial(len(difference), [1 / len(difference)] * len(difference), DRAWS)
-    low, high = np.percentile(draws @ difference / len(difference), [2.5, 97.5])
+    count = len(difference)
+    draws = np.random.default_rng(SEED).multinomial(count, [1 / count] * count, DRAWS) / count
+    low, high = np.percentile(draws @ difference, [2.5, 97.5])
     each = [curve["right"][0].mean() for curve in replays]
     tokens, rollouts = mean["tokens"].mean(1), mean["rollouts"].mean(1)
     sizes, fixed = np.array([int(n) for n in r["curve"]]), list(r["curve"].values())
-    curve = sorted(zip((tokens / tokens[-1]).tolist(), means.tolist()))
+    share = tokens / tokens[-1]
+    curves = {"curve": sorted(zip(share.tolist(), means.tolist())), "fixed_curve": [*zip(sizes / sizes[-1], fixed)]}
     return {
         "threshold": float(mean["threshold"][0]), "accuracy": float(means[0]), "all": float(means[-1]),
         "std": float(np.std(each, ddof=1)) if len(each) > 1 else None, "error": float(mean["error"][0]),
-        "delta": float(difference.mean()), "low": float(low), "high": float(high), "rollouts": float(rollouts[0]),
-        "tokens": float(tokens[0]), "share": float(tokens[0] / tokens[-1]), "curve": curve,
-        "fixed": float(np.interp(tokens[0] / tokens[-1] * sizes[-1], sizes, fixed)), "fixed_curve": [*zip((sizes / sizes[-1]).tolist(), fixed)],
+        "delta": float(difference.mean()), "low": float(low), "high": float(high), **curves,
+        "rollouts": float(rollouts[0]), "tokens": float(tokens[0]), "share": float(share[0]),
+        "fixed": float(np.interp(share[0] * sizes[-1], sizes, fixed)),
     }  # fmt: skip
 
 
@@ -492,12 +495,13 @@ def stopping_table(found):
     for r in found:
         drawn = f" (± {percent(r['error'], 2)})" if r["error"] else ""
         interval = f"[{percent(r['low'])}, {percent(r['high'])}]"
-        rows.append([r["method"], f"{r['threshold']:.3f}", with_spread(r) + drawn, points(r["delta"]), interval,
-                     f"{r['rollouts']:.1f}", number(r["tokens"]), percent(r["share"]), percent(r["fixed"])])  # fmt: skip
-    header = ["method, stopped", "when sure by", "accuracy %", "Δ to all rollouts", "95% interval", "rollouts a problem",
+        accuracy, cost = with_spread(r) + drawn, [f"{r['rollouts']:.1f}", number(r["tokens"]), percent(r["share"])]
+        sure = f"{r['threshold']:.3f}"
+        rows.append([r["method"], sure, accuracy, points(r["delta"]), interval, *cost, percent(r["fixed"])])
+    header = ["method, stopped", "when sure by", "accuracy %", "Δ to all rollouts", "95% interval", "rollouts",
               "tokens a problem", "% of all tokens", "accuracy % of a fixed N of that cost"]  # fmt: skip
     price = found[0]["price"] if found else 0
-    title = f"Sampling that stops, at most {price:g} points below on the calibration run (±: the error of drawn orders)"
+    title = f"Sampling that stops, {price:g} points below at most where it was calibrated (±: of drawn orders)"
     return Table(title, header, rows)
 
 
@@ -874,7 +878,8 @@ def notes_of(group):
     for r in group["stopping"]:
         if r["scores"].startswith("scatr"):
             cost = f"{percent(r['share'], 0)} % of the tokens ({r['rollouts']:.1f} rollouts)"
-            yield f"{where}: {r['method']}, stopped when sure: {percent(r['accuracy'])} % for {cost}, all: {percent(r['all'])} %"
+            right = f"{percent(r['accuracy'])} % for {cost}, all: {percent(r['all'])} %"
+            yield f"{where}: {r['method']}, stopped when sure: {right}"
 
 
 def markdown(groups, tables, overall, figures):
@@ -921,7 +926,8 @@ def plot(out, groups, studies):
     """{title: names of the PNG files}."""
     figures = {}
     for i, group in enumerate(groups, 1):
-        named = {"curves": draw_curves, "stopping": draw_stopping, "reliability": draw_reliability} | dict.fromkeys(RULE_BARS, draw_rules)
+        named = {"curves": draw_curves, "stopping": draw_stopping, "reliability": draw_reliability}
+        named |= dict.fromkeys(RULE_BARS, draw_rules)
         for name, draw in named.items():
             if draw(out / f"{name}-{i}.png", group):
                 figures.setdefault(group["title"], []).append(f"{name}-{i}.png")
@@ -1572,7 +1578,7 @@ def report_options(add):
     add("--out", help="folder for report.md and results.json (default: the run, or what the runs have in common)")
     add("--window", type=int, default=common.WINDOW, help="tokens in a confidence window (default %(default)s)")
     add("--tail", type=int, default=common.TAIL, help="tokens in the tail (default %(default)s)")
-    add("--price", type=float, default=1.0, help="points of accuracy that stopping early may cost (default %(default)s)")
+    add("--price", type=float, default=1.0, help="points that stopping early may cost (default %(default)s)")
     add("--studies", nargs="+", default=[], metavar="JSON", help="files or folders of 03_train_scorer.py --study")
     add("--latex", action="store_true", help="also tables.tex: all tables with booktabs, the best in bold")
     add("--plots", action="store_true", help="also PNG figures: curves, reliability, bars; needs matplotlib")

@@ -1256,7 +1256,7 @@ def auroc(right, scores):
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Stopping: a problem's rollouts start in waves; after each a rule says how sure it is, at a threshold no more start
+# Stopping: a problem's rollouts start in waves; after each a rule says how sure it is, until that is enough
 
 STOP_RULES = ("best-of-n", "weighted-vote")
 ORDERS = 32  # random orders of a problem's rollouts that the replay of a vote averages over
@@ -1265,7 +1265,7 @@ GAUSS = np.polynomial.legendre.leggauss(64)  # nodes and weights on [-1, 1]
 
 
 def waves(n):
-    """How many rollouts there are after each wave: 1, 2, 3, 5, 8, 12, 16; each time half as many again, up to n."""
+    """How many rollouts there are after each wave: 1, 2, 3, 5, 8, 12, 16; half as many again, up to n."""
     ends = [1]
     while ends[-1] < n:
         ends.append(min(n, max(ends[-1] + 1, math.ceil(1.5 * ends[-1]))))
@@ -1273,10 +1273,10 @@ def waves(n):
 
 
 def sureness(p, groups=None):
-    """How sure a rule is of its pick among the rollouts so far: p, groups [..., k] -> (sure [...] in [0, 1], pick [...]).
+    """How sure a rule is of its pick so far: p, groups [..., k] -> (sure [...] in [0, 1], pick [...]).
 
-    Best-of-n: the best probability. Weighted vote, where groups are given: the chance that the leading answer stays
-    ahead of the second, which is that of a Beta(1 + weight of the first, 1 + weight of the second) above one half.
+    Best-of-n: the best probability. Weighted vote, where groups are given: the chance that the leading answer
+    stays ahead of the second, that of a Beta(1 + weight of the first, 1 + weight of the second) above one half.
     """
     if groups is None:
         return p.max(-1), best_of_n(p)
@@ -1289,25 +1289,27 @@ def sureness(p, groups=None):
 
 
 def stop_curve(p, labels, tokens, groups=None, thresholds=None):
-    """Sampling that stops, replayed on rollouts that are all there. Arrays [P, N]; p is -1 where a problem has fewer.
+    """Sampling that stops, replayed on rollouts [P, N] that are all there; p is -1 where a problem has fewer.
 
-    -> {"threshold": [T], "right", "rollouts" and "tokens": [T, P], "error": [T]}, expectations over the orders in which
-    the rollouts may come: best-of-n in closed form, votes over seeded orders, with their accuracy's standard error.
-    Without `thresholds` a grid of them; its last is NEVER, which takes all rollouts.
+    -> {"threshold": [T], "right", "rollouts" and "tokens": [T, P], "error": [T]}, expectations over the orders in
+    which the rollouts may come: best-of-n in closed form, votes over seeded orders, with the standard error of
+    their accuracy. Without `thresholds` a grid of them; its last is NEVER, which takes all rollouts.
     """
     if thresholds is None:
         parts = [(p[:, :end], None if groups is None else groups[:, :end]) for end in waves(p.shape[1])]
         grid = np.quantile([sureness(*part)[0] for part in parts], np.linspace(0, 1, 101))
         thresholds = np.append(np.unique(grid), NEVER)
-    votes = groups is not None
-    replay = replay_vote(p, groups, labels, tokens, thresholds) if votes else replay_best(p, labels, tokens, thresholds)
-    error = replay[:, 0].mean(-1).std(0, ddof=1) / math.sqrt(ORDERS) if votes else np.zeros(len(thresholds))
+    if groups is None:
+        replay, error = replay_best(p, labels, tokens, thresholds), np.zeros(len(thresholds))
+    else:
+        replay = replay_vote(p, groups, labels, tokens, thresholds)
+        error = replay[:, 0].mean(-1).std(0, ddof=1) / math.sqrt(ORDERS)
     right, rollouts, spent = replay.mean(0)
     return {"threshold": thresholds, "right": right, "rollouts": rollouts, "tokens": spent, "error": error}
 
 
 def replay_best(p, labels, tokens, thresholds):
-    """[1, 3, T, P]: of each threshold and problem the chance to be right, the rollouts and the tokens; exact."""
+    """[1, 3, T, P]: of each threshold and problem the chance to be right, rollouts and tokens; exact."""
     order = np.argsort(-p, 1, kind="stable")
     labels, tokens = (np.take_along_axis(x, order, 1) for x in (labels, tokens))
     totals, hits = (p >= 0).sum(1), ((p >= thresholds[:, None, None]) & (p >= 0)).sum(-1)  # [P], [T, P]
@@ -1316,13 +1318,14 @@ def replay_best(p, labels, tokens, thresholds):
         rows = totals == n
         weights = np.array([stop_weights(n, h) for h in range(n + 1)])[hits[:, rows]]  # [T, rows, 2, n]
         picked, sampled = weights[:, :, 0], weights[:, :, 1]
-        found[:, :, rows] = (picked * labels[rows, :n]).sum(-1), sampled.sum(-1), (sampled * tokens[rows, :n]).sum(-1)
+        spent = (sampled * tokens[rows, :n]).sum(-1)
+        found[:, :, rows] = (picked * labels[rows, :n]).sum(-1), sampled.sum(-1), spent
     return found[None]
 
 
 @cache
 def stop_weights(total, hits):
-    """Chances of the r-th best rollout, `hits` of `total` being at the threshold: to be picked, to be sampled at all.
+    """Chances of the r-th best rollout, `hits` of `total` at the threshold: to be picked, to be sampled at all.
 
     Counts the orders: a wave from s to e is the first with a hit, and the r-th best is the best one in it.
     """
@@ -1356,9 +1359,9 @@ def replay_vote(p, groups, labels, tokens, thresholds):
 
 
 def stop_rows(p, labels, tokens, groups=None):
-    """What scorer.pt keeps of a curve: rows [threshold, accuracy, below, rollouts, tokens], percent and means a problem.
+    """What scorer.pt keeps of a curve: rows [threshold, accuracy %, below, rollouts, tokens], a problem.
 
-    below: the points below the best row, and one standard error over problems more, as few problems must tell.
+    below: points below the best row, and one standard error over problems more, as few problems must tell.
     """
     curve = stop_curve(p, labels, tokens, groups)
     right = 100 * curve["right"]
@@ -1369,7 +1372,7 @@ def stop_rows(p, labels, tokens, groups=None):
 
 
 def stop_threshold(rows, price=1.0):
-    """The cheapest of `stop_rows` that are at most `price` points below the best, and so below all N rollouts."""
+    """The cheapest of `stop_rows` at most `price` points below the best, and so below all N rollouts."""
     return min((tokens, rollouts, t) for t, _, below, rollouts, tokens in rows if below <= price)[2]
 
 
@@ -1378,11 +1381,11 @@ def stop_threshold(rows, price=1.0):
 
 
 def sample(model, tokenizer, prompt, n=16, scorer=None, max_new_tokens=4096, **sampling):
-    """n answers, best first: [{"text", "score", "p", "tokens", "finish", "hidden", "conf"}], p the chance to be right.
+    """n answers, best first: [{"text", "score", "p", "tokens", "finish", "hidden", "conf"}]; p: to be right.
 
-    prompt: a text, or a problem such as {"kind": "math", "prompt": ...}, whose kind says what the model is told beside
-    it. It is sampled as its authors set it, unless temperature=, top_k=, top_p= or repetition_penalty= say otherwise;
-    torch.manual_seed makes it repeatable. No scorer: no score, no p, and the order in which they were sampled.
+    prompt: a text, or a problem such as {"kind": "math", "prompt": ...}, whose kind says what the model is told
+    beside it. It is sampled as its authors set it, unless temperature=, top_k=, top_p= or repetition_penalty= say
+    otherwise; torch.manual_seed makes it repeatable. No scorer: no score, no p, and the order of sampling.
     """
     import torch
 
@@ -1390,9 +1393,10 @@ def sample(model, tokenizer, prompt, n=16, scorer=None, max_new_tokens=4096, **s
     ids, config = list(encode_prompt(tokenizer, problem)), model.config.get_text_config()
     limit = min(max_new_tokens, context_of(config) - len(ids))
     if not ids or limit < 1:
-        die(f"a prompt of {len(ids)} tokens leaves no room for an answer in a context of {context_of(config)}")
+        die(f"a prompt of {len(ids)} tokens has no room for an answer in a context of {context_of(config)}")
     if scorer:
-        check_scorer_fits(scorer, {"model": model.name_or_path, "n_layers": config.num_hidden_layers}, "the scorer")
+        meta = {"model": model.name_or_path, "n_layers": config.num_hidden_layers}
+        check_scorer_fits(scorer, meta, "the scorer")
     layer, token = vector_key(scorer.vector if scorer else DEFAULT_VECTOR, config.num_hidden_layers)
     answers = generate_rows(model, ids, n, limit, layer, sampling_defaults(model, tokenizer) | sampling)
     for answer in answers:
@@ -1409,16 +1413,17 @@ def sample(model, tokenizer, prompt, n=16, scorer=None, max_new_tokens=4096, **s
 
 
 def generate_rows(model, ids, n, limit, layer, sampling):
-    """n rollouts of a prompt by model.generate: {"tokens", "finish", "hidden" [2, d] at last and eos, "stats"} each.
+    """n rollouts of a prompt by model.generate: {"tokens", "finish", "hidden" [2, d] at last and eos, "stats"}.
 
-    Hooks keep the newest vector of each row, and the raw logits of the step. A row lives one step longer than its last
-    token, as in 01_generate.py, which gives the vector at that token: so `generate` is not told of the end tokens.
+    Hooks keep the newest vector of each row, and the raw logits of the step. A row lives one step longer than its
+    last token, as in 01_generate.py, for the vector at that token: so `generate` is not told of the end tokens.
     """
     import torch
 
     width, device, newest, stats = model.config.get_text_config().hidden_size, model.device, {}, []
     hooks = watch_layers(model, [layer], lambda _, out: newest.update(hidden=out[:, -1]))
-    hooks.append(model.register_forward_hook(lambda _, __, out: newest.update(logits=out.logits[:, -1].float())))
+    keep_logits = lambda _, __, out: newest.update(logits=out.logits[:, -1].float())
+    hooks.append(model.register_forward_hook(keep_logits))
     hidden = torch.zeros(n, 2, width, dtype=model.dtype, device=device)
     live, count = torch.ones(n, dtype=bool, device=device), torch.zeros(n, dtype=int, device=device)
     stopped, stop_ids = ~live, torch.tensor(sampling["stop_ids"], device=device)
@@ -1433,19 +1438,17 @@ def generate_rows(model, ids, n, limit, layer, sampling):
         return ~live
 
     knobs = ("temperature", "top_k", "top_p", "repetition_penalty") if sampling["temperature"] else ()
-    options = {name: sampling[name] for name in knobs} | {"do_sample": bool(knobs), "eos_token_id": None, "num_beams": 1}
+    options = {name: sampling[name] for name in knobs} | {"do_sample": bool(knobs), "num_beams": 1}
     prompt = torch.tensor([ids] * n, device=device)
-    options |= {"max_new_tokens": limit + 1, "stopping_criteria": [after_step]}
+    options |= {"max_new_tokens": limit + 1, "stopping_criteria": [after_step], "eos_token_id": None}
     try:
-        tokens = model.generate(prompt, attention_mask=torch.ones_like(prompt), **options)[:, len(ids) :].tolist()
+        tokens = model.generate(prompt, attention_mask=torch.ones_like(prompt), **options)
     finally:
         for hook in hooks:
             hook.remove()
-    stats, ends = torch.stack(stats, 1).cpu(), zip(count.tolist(), stopped.tolist())
-    return [
-        {"tokens": tokens[r][:k], "finish": "stop" if end else "length", "hidden": hidden[r], "stats": stats[r, :k]}
-        for r, (k, end) in enumerate(ends)
-    ]
+    finish, tokens = ["stop" if end else "length" for end in stopped.tolist()], tokens[:, len(ids) :].tolist()
+    rows = zip(tokens, finish, hidden, torch.stack(stats, 1).cpu(), count.tolist())
+    return [{"tokens": t[:k], "finish": end, "hidden": h, "stats": s[:k]} for t, end, h, s, k in rows]
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Sampling that stops when it is sure: the rule, its replay against all orders one by one, 01 --stop; and `common.sample`."""
+"""Sampling that stops when sure: the rule, its replay against all orders one by one, 01 --stop; common.sample."""
 
 import itertools
 import random
@@ -34,7 +34,9 @@ def beta_above_half(a, b):
 
 @pytest.mark.parametrize("first, second, third", [(1, 0, 0), (3, 0, 0), (2, 2, 1), (5, 2, 2), (7, 6, 3)])
 def test_a_vote_is_as_sure_as_the_beta_bound_on_its_two_leading_answers(first, second, third):
-    groups = np.array([4] * first + [1] * second + [2] * third + [-1, -1])  # two without an answer vote for nothing
+    groups = np.array(
+        [4] * first + [1] * second + [2] * third + [-1, -1]
+    )  # two without an answer vote for nothing
     p = np.append(np.ones(len(groups) - 2), [1, 1])
     sure, pick = common.sureness(p, groups)
     assert groups[pick] == (4 if first > second else groups[0])
@@ -42,7 +44,9 @@ def test_a_vote_is_as_sure_as_the_beta_bound_on_its_two_leading_answers(first, s
 
 
 def test_weights_and_not_heads_count_and_no_answer_is_never_sure():
-    light, heavy = (common.sureness(np.array([weight] * 3 + [0.5]), np.array([0, 0, 0, 1]))[0] for weight in (0.3, 0.9))
+    light, heavy = (
+        common.sureness(np.array([weight] * 3 + [0.5]), np.array([0, 0, 0, 1]))[0] for weight in (0.3, 0.9)
+    )
     assert 0.5 < light < heavy < common.sureness(np.array([0.9] * 4), np.array([0] * 4))[0] < 1
     sure, pick = common.sureness(np.array([[0.2, 0.9]]), np.array([[-1, -1]]))
     assert sure[0] == pytest.approx(0.5) and pick[0] == 1
@@ -58,7 +62,9 @@ def one_order(p, labels, tokens, groups, threshold):
 
 def all_orders(arrays, threshold):
     count = len(arrays[0])
-    runs = [[x if x is None else x[list(order)] for x in arrays] for order in itertools.permutations(range(count))]
+    runs = [
+        [x if x is None else x[list(order)] for x in arrays] for order in itertools.permutations(range(count))
+    ]
     return np.mean([one_order(*run, threshold) for run in runs], 0)
 
 
@@ -89,7 +95,12 @@ def test_a_vote_is_replayed_within_the_error_that_it_states(monkeypatch):
     groups[:2] = groups[:2] * 0 + [0, 0, 1, 0, 1, 0]  # answers that agree, so that some orders stop
     thresholds = np.array([0.6, 0.7, common.NEVER])
     curve = common.stop_curve(p, labels, tokens, groups, thresholds)
-    exact = np.array([[all_orders([x[i, p[i] >= 0] for x in (p, labels, tokens, groups)], t) for i in range(4)] for t in thresholds])
+    exact = np.array(
+        [
+            [all_orders([x[i, p[i] >= 0] for x in (p, labels, tokens, groups)], t) for i in range(4)]
+            for t in thresholds
+        ]
+    )
     right, rollouts, _ = exact.mean(1).T
     assert rollouts[0] < rollouts[1] < rollouts[2]
     assert curve["error"][0] > 0 and (abs(curve["right"].mean(1) - right) <= 4 * curve["error"] + 1e-9).all()
@@ -109,7 +120,9 @@ def test_the_threshold_is_the_cheapest_that_is_surely_within_the_price_of_the_be
         within = lost.mean(1) + lost.std(1) / 40**0.5 <= price / 100 + 1e-12
         assert within[chosen] and curve["tokens"].mean(1)[chosen] == curve["tokens"].mean(1)[within].min()
         assert accuracy[chosen] >= accuracy[-1] - price / 100  # the last is all rollouts
-        assert rows[chosen][1:] == pytest.approx([100 * accuracy[chosen], rows[chosen][2], rows[chosen][4] / 10, rows[chosen][4]])
+        assert rows[chosen][1:] == pytest.approx(
+            [100 * accuracy[chosen], rows[chosen][2], rows[chosen][4] / 10, rows[chosen][4]]
+        )
     assert common.stop_threshold(rows, 30) < common.stop_threshold(rows, 0)
 
 
@@ -122,7 +135,9 @@ def calibrated(tmp_path_factory, run_script):
     """(folder, calibration run, its scorer's path)"""
     base = tmp_path_factory.mktemp("calibrated")
     run = make_run(base / "cal", problems=24, n=5, signal=1.0)
-    run_script("03_train_scorer.py", run, "--design", "logistic", "--configs", 2, "-o", base / "scatr.cal@0-32.pt")
+    run_script(
+        "03_train_scorer.py", run, "--design", "logistic", "--configs", 2, "-o", base / "scatr.cal@0-32.pt"
+    )
     return base, run, base / "scatr.cal@0-32.pt"
 
 
@@ -130,9 +145,16 @@ def test_thresholds_are_found_on_problems_that_the_weights_have_not_seen(calibra
     _, run, path = calibrated
     scorer = common.load_scorer(path)
     keys, logits = common.score_run(scorer, run)
-    rows = [(key[0], p, label["label"]) for key, p, label in zip(keys, scorer.probability(logits).tolist(), common.read_labels(run, keys))]
+    rows = [
+        (key[0], p, label["label"])
+        for key, p, label in zip(keys, scorer.probability(logits).tolist(), common.read_labels(run, keys))
+    ]
     whole, halves = scorer.checkpoint["stop"]["best-of-n"][-1], {}
-    assert set(scorer.checkpoint["stop"]) == set(common.STOP_RULES) and whole[0] == common.NEVER and whole[3] == 5
+    assert (
+        set(scorer.checkpoint["stop"]) == set(common.STOP_RULES)
+        and whole[0] == common.NEVER
+        and whole[3] == 5
+    )
     for problem in dict.fromkeys(row[0] for row in rows):
         halves[problem] = max((row for row in rows if row[0] == problem), key=lambda row: row[1])[2]
     assert whole[1] == pytest.approx(100 * np.mean([halves[problem] for problem in validation_problems(run)]))
@@ -140,14 +162,19 @@ def test_thresholds_are_found_on_problems_that_the_weights_have_not_seen(calibra
 
 def validation_problems(run):
     """The quarter that 03 holds back for seed 32: see split_by_problem there."""
-    names = [(common.read_meta(run)["dataset"], row["id"]) for row in common.read_jsonl(run / "problems.jsonl")]
+    names = [
+        (common.read_meta(run)["dataset"], row["id"]) for row in common.read_jsonl(run / "problems.jsonl")
+    ]
     random.Random("split 32").shuffle(names)
     return [name for _, name in names[round(0.75 * len(names)) :]]
 
 
 def stopping_of(run, out, run_script, *flags):
     run_script("05_baselines.py", run, "--out", out, *flags)
-    return {row["method"].split(", ")[1]: row for row in common.read_json(out / "results.json")["groups"][0]["stopping"]}
+    return {
+        row["method"].split(", ")[1]: row
+        for row in common.read_json(out / "results.json")["groups"][0]["stopping"]
+    }
 
 
 def test_the_report_replays_stopping_and_its_decisions_see_no_label(calibrated, run_script):
@@ -155,17 +182,28 @@ def test_the_report_replays_stopping_and_its_decisions_see_no_label(calibrated, 
     run = make_run(base / "eval", problems=9, n=5, signal=1.0, seed=1)
     run_script("04_select.py", run, "--scorer", path)
     found = stopping_of(run, base / "report", run_script)
-    assert set(found) == {"best-of-N", "weighted vote"} and "Sampling that stops" in (base / "report" / "report.md").read_text()
+    assert (
+        set(found) == {"best-of-N", "weighted vote"}
+        and "Sampling that stops" in (base / "report" / "report.md").read_text()
+    )
     scores = common.read_jsonl(run / "scores" / "scatr.cal@0-32.jsonl")
     labels, rollouts = common.read_jsonl(run / "labels.jsonl"), common.read_rollouts(run)
-    columns = ([row["p"] for row in scores], [row["label"] for row in labels], [row["n_tokens"] for row in rollouts])
+    columns = (
+        [row["p"] for row in scores],
+        [row["label"] for row in labels],
+        [row["n_tokens"] for row in rollouts],
+    )
     p, right, tokens = (np.reshape(column, (9, 5)) * 1.0 for column in columns)
     threshold = common.stop_threshold(common.load_scorer(path).checkpoint["stop"]["best-of-n"])
     exact = np.mean([all_orders([p[i], right[i], tokens[i], None], threshold) for i in range(9)], 0)
     best = found["best-of-N"]
-    assert [best[name] for name in ("threshold", "accuracy", "rollouts", "tokens")] == pytest.approx([threshold, *exact])
+    assert [best[name] for name in ("threshold", "accuracy", "rollouts", "tokens")] == pytest.approx(
+        [threshold, *exact]
+    )
     assert best["all"] == pytest.approx(np.mean(right[np.arange(9), p.argmax(1)])) and 0 < best["share"] < 1
-    common.write_jsonl(run / "labels.jsonl", [row | {"label": other["label"]} for row, other in zip(labels, labels[::-1])])
+    common.write_jsonl(
+        run / "labels.jsonl", [row | {"label": other["label"]} for row, other in zip(labels, labels[::-1])]
+    )
     shuffled = stopping_of(run, base / "shuffled", run_script)
     for rule, name in itertools.product(found, ("threshold", "rollouts", "tokens", "share")):
         assert shuffled[rule][name] == found[rule][name]
@@ -186,11 +224,23 @@ def demo_model():
 def linear_scorer(vector, width, n_layers, features=False, model="model"):
     """A scorer by a fixed random direction of the vector, and of the statistics too."""
     size = width + 29 * features
-    state = {"1.weight": torch.randn(1, size, generator=torch.Generator().manual_seed(0)) / size**0.5, "1.bias": torch.zeros(1)}
+    state = {
+        "1.weight": torch.randn(1, size, generator=torch.Generator().manual_seed(0)) / size**0.5,
+        "1.bias": torch.zeros(1),
+    }
     config = {"hidden": [], "dropout": 0.0, "input_dropout": 0.0, "batch_norm": False}
     checkpoint = {"design": "mlp", "vector": vector, "shape": [width], "model": model, "model_content": None}
-    checkpoint |= {"layers_of_model": n_layers, "scale": None, "calibration": [1.0, 0.0], "members": [{"config": config, "state": state}]}
-    checkpoint |= {"inputs": "vector+stats", "feature_scale": [torch.zeros(29), torch.full((29,), 10.0)]} if features else {}
+    checkpoint |= {
+        "layers_of_model": n_layers,
+        "scale": None,
+        "calibration": [1.0, 0.0],
+        "members": [{"config": config, "state": state}],
+    }
+    checkpoint |= (
+        {"inputs": "vector+stats", "feature_scale": [torch.zeros(29), torch.full((29,), 10.0)]}
+        if features
+        else {}
+    )
     return common.Scorer(checkpoint)
 
 
@@ -215,11 +265,17 @@ def test_sample_gives_the_scorers_vector_of_every_answer_the_cut_ones_too(demo_m
     torch.manual_seed(0)
     answers = common.sample(model, tokenizer, PROBLEM, 8, scorer, max_new_tokens=40, temperature=1.6)
     assert {answer["finish"] for answer in answers} == {"stop", "length"}
-    assert [answer["score"] for answer in answers] == sorted((answer["score"] for answer in answers), reverse=True)
+    assert [answer["score"] for answer in answers] == sorted(
+        (answer["score"] for answer in answers), reverse=True
+    )
     stop_ids = common.sampling_defaults(model, tokenizer)["stop_ids"]
     for answer in answers:
         tokens, stopped = answer["tokens"], answer["finish"] == "stop"
-        assert len(tokens) == 40 or stopped and [t in stop_ids for t in tokens] == [False] * (len(tokens) - 1) + [True]
+        assert (
+            len(tokens) == 40
+            or stopped
+            and [t in stop_ids for t in tokens] == [False] * (len(tokens) - 1) + [True]
+        )
         assert answer["text"] == tokenizer.decode(tokens[:-1] if stopped else tokens)
         logits, states = forced(model, tokenizer, tokens)
         expected = states[layer][-2 if stopped and token == "last" else -1]
@@ -235,7 +291,9 @@ def test_sample_takes_a_text_repeats_itself_and_works_without_a_scorer(demo_mode
     torch.manual_seed(1)
     answers = common.sample(*demo_model, "What is 2 + 2?", n=3, max_new_tokens=5)
     torch.manual_seed(1)
-    assert [x["tokens"] for x in common.sample(*demo_model, "What is 2 + 2?", n=3, max_new_tokens=5)] == [x["tokens"] for x in answers]
+    assert [x["tokens"] for x in common.sample(*demo_model, "What is 2 + 2?", n=3, max_new_tokens=5)] == [
+        x["tokens"] for x in answers
+    ]
     assert len(answers) == 3 and not any("p" in answer or "score" in answer for answer in answers)
     greedy = common.sample(*demo_model, PROBLEM, n=2, max_new_tokens=5, temperature=0)
     logits, _ = forced(*demo_model, greedy[0]["tokens"])
@@ -244,8 +302,10 @@ def test_sample_takes_a_text_repeats_itself_and_works_without_a_scorer(demo_mode
 
 def test_sample_refuses_another_models_scorer_and_a_prompt_without_room(demo_model, capsys):
     model, tokenizer = demo_model
-    other = linear_scorer("penultimate/eos", model.config.hidden_size, model.config.num_hidden_layers, model="other")
-    for arguments, told in [((PROBLEM, 2, other), "'other'"), (("and " * 9000, 2), "no room for an answer")]:
+    other = linear_scorer(
+        "penultimate/eos", model.config.hidden_size, model.config.num_hidden_layers, model="other"
+    )
+    for arguments, told in [((PROBLEM, 2, other), "'other'"), (("and " * 9000, 2), "has no room for an answer")]:
         with pytest.raises(SystemExit):
             common.sample(model, tokenizer, *arguments)
         assert told in capsys.readouterr().err
@@ -272,8 +332,16 @@ def runs(tmp_path_factory, run_script):
     p = dict(zip(keys, scorer.probability(logits).tolist()))
     ranked = sorted(p.values())
     middle = len(ranked) * 2 // 3
-    gap = max(range(middle - 5, middle + 5), key=lambda i: ranked[i + 1] - ranked[i])  # not at a rollout's own last bit
-    return {"base": base, "problems": problems, "full": full, "p": p, "stop": (ranked[gap] + ranked[gap + 1]) / 2}
+    gap = max(
+        range(middle - 5, middle + 5), key=lambda i: ranked[i + 1] - ranked[i]
+    )  # not at a rollout's own last bit
+    return {
+        "base": base,
+        "problems": problems,
+        "full": full,
+        "p": p,
+        "stop": (ranked[gap] + ranked[gap + 1]) / 2,
+    }
 
 
 def stopped(runs, out, run_script, *flags, problems=None):
@@ -291,7 +359,10 @@ def live(runs, run_script):
 
 def assert_same_run(run, other):
     """The same rollouts; vectors to float32's precision, as they may differ by their last bits with the batch."""
-    rows, others = ([(*key, row["response"]) for key, row in zip(common.keys_of(rows), rows)] for rows in map(common.read_rollouts, (run, other)))
+    rows, others = (
+        [(*key, row["response"]) for key, row in zip(common.keys_of(rows), rows)]
+        for rows in map(common.read_rollouts, (run, other))
+    )
     assert rows == others
     vectors, others = (common.load_pt(one / "hidden.pt")["hidden"] for one in (run, other))
     assert torch.allclose(vectors, others, atol=1e-4)
@@ -309,14 +380,19 @@ def test_live_stopping_is_the_replay_in_the_order_of_the_samples(runs, live):
     texts = {(row["id"], row["sample"]): row["response"] for row in common.read_rollouts(runs["full"])}
     assert all(row["response"] == texts[row["id"], row["sample"]] for row in rollouts)
     meta = common.read_meta(live)
-    assert meta["n"] == 6 and meta["stop"]["rule"] == "best-of-n" and meta["stop"]["threshold"] == runs["stop"]
+    assert (
+        meta["n"] == 6 and meta["stop"]["rule"] == "best-of-n" and meta["stop"]["threshold"] == runs["stop"]
+    )
 
 
 def test_live_votes_group_answers_as_02_does(runs, run_script):
     run_script("02_label.py", runs["full"])
     labels = common.read_labels(runs["full"])
     group = {(row["id"], row["sample"]): -1 if row["group"] is None else row["group"] for row in labels}
-    arrays = [np.array([[of[row["id"], sample] for sample in range(6)] for row in runs["problems"]]) for of in (runs["p"], group)]
+    arrays = [
+        np.array([[of[row["id"], sample] for sample in range(6)] for row in runs["problems"]])
+        for of in (runs["p"], group)
+    ]
     sure = [common.sureness(*(x[:, :end] for x in arrays))[0] for end in common.waves(6)]
     ranked = np.unique(np.round(sure, 6))
     gap = max(range(len(ranked) // 3, 2 * len(ranked) // 3), key=lambda i: ranked[i + 1] - ranked[i])
@@ -335,7 +411,9 @@ def test_a_stopped_run_goes_through_the_other_steps(runs, live, run_script):
     best = [row for row in common.read_jsonl(live / "selected.jsonl") if row["strategy"] == "best-of-n"]
     counts = Counter(row["id"] for row in common.read_rollouts(live))
     for row in best:
-        assert row["sample"] == int(np.argmax([runs["p"][row["id"], sample] for sample in range(counts[row["id"]])]))
+        assert row["sample"] == int(
+            np.argmax([runs["p"][row["id"], sample] for sample in range(counts[row["id"]])])
+        )
     run_script("05_baselines.py", live, "--out", runs["base"] / "report")
     run_script("03_train_scorer.py", live, "--configs", 1, "-o", runs["base"] / "of_stopped.pt")
 
@@ -368,8 +446,14 @@ def test_a_killed_stopping_run_goes_on_to_the_same_end(runs, live, run_script):
         (["--scorer", "SCORER"], "--stop is from 0 to 1, needs --scorer"),
         (["--scorer", "SCORER", "--stop", "1.5"], "--stop is from 0 to 1"),
         (["--scorer", "SCORER", "--stop"], "no threshold for best-of-n in it"),
-        (["--scorer", "SCORER", "--stop", "0.9", "--stop-rule", "weighted-vote", "CODE"], "programs have no answers"),
-        (["--scorer", "SCORER", "--stop", "0.9", "--layers", "final"], "reads penultimate/eos; --stop needs one vector"),
+        (
+            ["--scorer", "SCORER", "--stop", "0.9", "--stop-rule", "weighted-vote", "CODE"],
+            "programs have no answers",
+        ),
+        (
+            ["--scorer", "SCORER", "--stop", "0.9", "--layers", "final"],
+            "reads penultimate/eos; --stop needs one vector",
+        ),
     ],
 )
 def test_what_stopping_cannot_do_is_one_line(runs, run_script, flags, told):
