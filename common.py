@@ -27,6 +27,7 @@ from functools import cache, partial
 from http.client import HTTPException
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.error import HTTPError
 from urllib.parse import urlencode, urlsplit
 from urllib.request import Request, getproxies, urlopen
@@ -92,18 +93,9 @@ def progress(items=None, total=None, desc=None, unit="it", **options):
         width = min(110, os.get_terminal_size(sys.stderr.fileno()).columns or 110)
         return tqdm(items, desc, total, unit=unit, ncols=width, delay=1, **options)
     plain = "{desc}: {n_fmt}/{total_fmt} " + unit + "s [{elapsed}<{remaining}, {rate_fmt}]"
-    return tqdm(items, desc, total, unit=unit, file=_Lines, bar_format=plain, leave=False, delay=60, mininterval=60, miniters=0, **options)
-
-
-class _Lines:
-    """What tqdm writes to: it goes back to the beginning of a line where a log wants the next one."""
-
-    @staticmethod
-    def write(text):
-        if text.strip():
-            print(text.strip(), file=sys.stderr, flush=True)
-
-    flush = staticmethod(lambda: None)
+    write = lambda text: text.strip() and print(text.strip(), file=sys.stderr, flush=True)  # whole lines for tqdm's \r
+    lines = SimpleNamespace(write=write, flush=lambda: None)
+    return tqdm(items, desc, total, unit=unit, file=lines, bar_format=plain, leave=False, delay=60, mininterval=60, miniters=0, **options)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -792,13 +784,12 @@ def encode_prompt(tokenizer, problem, thinking=True):
         enable_thinking=thinking,  # Qwen3; a template takes what it knows
         reasoning_effort="high" if thinking else "low",  # gpt-oss
     )
-    try:
-        return render(messages)["input_ids"]
-    except TemplateError:  # some templates, Gemma's for one, refuse a system message
+    for form in (messages, without_system(messages)):  # some templates, Gemma's for one, refuse a system message
         try:
-            return render(without_system(messages))["input_ids"]
+            return render(form)["input_ids"]
         except TemplateError as error:
-            die(f"the model's chat template does not work: {error}")
+            refused = error
+    die(f"the model's chat template does not work: {refused}")
 
 
 def without_system(messages):
@@ -896,8 +887,11 @@ def load_model(name, device=None, dtype="auto", revision=None, trust_remote_code
     move=False leaves it in main memory, in the type it would have on the device.
     """
     import torch
+    import transformers
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
+    if not sys.stderr.isatty():
+        transformers.utils.logging.disable_progress_bar()  # a log wants no bar of loading
     device = pick_device(device)
     config = load_config(name, revision, trust_remote_code)
     options = {"revision": revision, "trust_remote_code": trust_remote_code}

@@ -14,6 +14,16 @@ import common
 ROOT = Path(__file__).resolve().parents[1]
 
 
+# What a processor's arithmetic could change; `.ci/run` runs these once more with another kind of it.
+NUMERIC = ("test_families", "test_generate", "test_train", "test_stop", "test_verifiers", "test_demo", "test_select")
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.path.stem in NUMERIC:
+            item.add_marker(pytest.mark.numeric)
+
+
 @pytest.fixture(autouse=True)
 def torch_as_it_was():
     """03 sets threads and precision for its own process; no test sees what another left."""
