@@ -33,6 +33,7 @@ from common import (
     read_jsonl,
     read_labels,
     table,
+    warn_of_old_labels,
     weighted_vote,
     write_json,
     write_jsonl,
@@ -43,6 +44,7 @@ def main():
     args = parse_args()
     for run in map(Path, args.runs):
         if up_to_date(run, args.scorer) and not args.force:
+            warn_of_old_labels(run)
             print(f"{run}: the scores are newer than the run and its scorers (--force scores again)")
         else:
             rollouts = [{"id": row["id"], "sample": row["sample"]} for row in each_rollout(run)]

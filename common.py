@@ -278,10 +278,15 @@ def read_labels(run, keys=None):
     strange = [row["label"] for row in rows if row["label"] not in (0, 1, None)]
     if strange:
         die(f"{path}: a label is 0, 1 or null, not {strange[0]!r} ({len(strange)} rows)")
-    problems = Path(run) / "problems.jsonl"
-    if problems.is_file() and problems.stat().st_mtime > path.stat().st_mtime:  # a copy of a run may look so, hence no error
-        print(f"warning: {path} is older than problems.jsonl; was an answer edited? 02_label.py {run} judges again", file=sys.stderr)
+    warn_of_old_labels(run)
     return align(rows, keys, path)
+
+
+def warn_of_old_labels(run):
+    """An answer may have been edited since; a copy of a run may look so too, hence no error."""
+    labels, problems = Path(run) / "labels.jsonl", Path(run) / "problems.jsonl"
+    if labels.is_file() and problems.is_file() and problems.stat().st_mtime > labels.stat().st_mtime:
+        print(f"warning: {labels} is older than problems.jsonl; was an answer edited? 02_label.py {run} judges again", file=sys.stderr)
 
 
 def align(rows, keys, source):

@@ -86,6 +86,15 @@ def test_no_label_reaches_the_selection(run, tmp_path, run_script):
     assert {key: row["sample"] for key, row in selected(run).items()} == {k: v for k, v in before.items() if k[1] == "best-of-n"}
 
 
+def test_labels_older_than_an_edited_answer_are_named_each_time(run, tmp_path, run_script):
+    scorer, later = first_dimension_scorer(tmp_path / "first.pt"), (run / "labels.jsonl").stat().st_mtime + 5
+    os.utime(run / "problems.jsonl", (later, later))
+    for _ in range(2):
+        done = run_script("04_select.py", run, "--scorer", scorer)
+        assert "labels.jsonl is older than problems.jsonl" in done.stderr and f"02_label.py {run} judges again" in done.stderr
+    assert "newer than the run" in done.stdout
+
+
 def test_every_strategy_picks_for_every_problem(run, tmp_path, run_script):
     """One without any answer cannot vote; dropping it would raise the vote's accuracy."""
     rows = common.read_jsonl(run / "labels.jsonl")
