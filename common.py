@@ -55,6 +55,8 @@ def entry(main, kept):
     try:
         main()
         sys.stdout.flush()
+    except _Stopped:  # `with` has tidied up; taking torch down takes seconds on a busy machine, and no timer runs then
+        os._exit(130)
     except BrokenPipeError:
         printed_to = select.poll()
         [printed_to.register(output, 0) for output in (1, 2)]
@@ -80,9 +82,13 @@ def interruptible(kept):
         end = threading.Timer(1, os._exit, [130])  # what tidies up after itself gets this long
         end.daemon = True
         end.start()
-        raise SystemExit(130)
+        raise _Stopped(130)
 
     signal.signal(signal.SIGINT, stop)
+
+
+class _Stopped(SystemExit):
+    """Ctrl-C, on its way out."""
 
 
 def progress(items=None, total=None, desc=None, unit="it", **options):

@@ -43,10 +43,19 @@ common.entry({main}, "what was kept")
 """
 
 
+SLOW = """
+class Slow:
+    def __del__(self, sleep=__import__("time").sleep):
+        sleep(10)
+slow = Slow()  # as torch is where the machine is busy: taken down with the interpreter, when no thread runs any more
+"""
+
+
 @pytest.mark.parametrize("to_all", [True, False])  # a terminal tells every process of the group, `kill -INT` the one
 def test_ctrl_c_is_one_line_and_ends_everything(to_all):
     """Also where the main thread waits for a child that does not know of it."""
-    process = subprocess.Popen([sys.executable, "-c", PROGRAM.format(main="main")], cwd=ROOT, text=True, start_new_session=True,
+    program = SLOW + PROGRAM.format(main="main")
+    process = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, text=True, start_new_session=True,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
     process.stdout.read(2)
     started = time.monotonic()
