@@ -1001,6 +1001,7 @@ def draw_bars(path, title, names, bars, lines=()):
             axes.axhline(lines[name], color="black", linestyle=style, label=name)
     return True
 
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Learned verifiers: what they share
 
@@ -1008,17 +1009,17 @@ TOKENS_AT_ONCE = 16384  # in one forward pass, padding included; bounds the memo
 
 
 def final_states(model, sequences):
-    """[[T, d], ...]: the states the model's head reads. Padding is to the right, where a causal model does not look."""
+    """[[T, d], ...]: the states the model's head reads. Padding is to the right, where no causal model looks."""
     import torch
 
     width = max(map(len, sequences))
-    ids = torch.tensor([[*sequence, *[0] * (width - len(sequence))] for sequence in sequences], device=model.device)
+    ids = torch.tensor([[*ids, *[0] * (width - len(ids))] for ids in sequences], device=model.device)
     states = model.base_model(input_ids=ids, use_cache=False).last_hidden_state
-    return [state[: len(sequence)] for state, sequence in zip(states, sequences)]
+    return [state[: len(ids)] for state, ids in zip(states, sequences)]
 
 
 def next_logits(model, sequences):
-    """[B, vocabulary] after each sequence; only there, since all positions of a long answer would take gigabytes."""
+    """[B, vocabulary] after each sequence; only there, as all positions of long answers would take gigabytes."""
     import torch
 
     return model.get_output_embeddings()(torch.stack([states[-1] for states in final_states(model, sequences)])).float()
@@ -1043,7 +1044,7 @@ def judge_all(judge, sequences):
     results = [None] * len(sequences)
     with torch.inference_mode():
         for places in in_batches(sequences):
-            for place, result in zip(places, judge([sequences[place] for place in places]), strict=True):
+            for place, result in zip(places, judge([sequences[i] for i in places]), strict=True):
                 results[place] = result
     return results
 
@@ -1053,9 +1054,10 @@ def with_probability(logits):
 
 
 def fit_answer(tokenizer, answer, keep, model, write):
-    """Token ids of write(text) with the last `keep` tokens of an answer, fewer where the model's context is short."""
-    answer = re.sub(r"<\|(?:start|channel)\|>\w*|<\|\w+\|>", " ", answer)  # gpt-oss's channels, and what ends a turn
-    tokens, context = tokenizer(answer, add_special_tokens=False)["input_ids"][-keep:], common.context_of(model.config)
+    """Token ids of write(text) with the last `keep` tokens of an answer, fewer where the context is short."""
+    answer = re.sub(r"<\|(?:start|channel)\|>\w*|<\|\w+\|>", " ", answer)  # gpt-oss's channels, ends of a turn
+    context = common.context_of(model.config)
+    tokens = tokenizer(answer, add_special_tokens=False)["input_ids"][-keep:]
     while len(ids := write(tokenizer.decode(tokens, skip_special_tokens=True))) > context and tokens:
         tokens = tokens[len(ids) - context :]
     return ids[-context:]
@@ -1076,17 +1078,21 @@ def direct_prompt(tokenizer, question):
     return ids + tokenizer(skip, add_special_tokens=False)["input_ids"]
 
 
-def check_one_model(runs):
-    names = [common.model_name(common.read_meta(run)) for run in runs]
-    for run, name in zip(runs, names):
-        if name != names[0]:
-            common.die(f"{runs[0]} is of the model {names[0]!r}, {run} of {name!r}; this needs runs of one model")
+def first_tokens(tokenizer, *words):
+    """Of words that must differ in it: yes and no, math and code."""
+    ids = [tokenizer(word, add_special_tokens=False)["input_ids"][0] for word in words]
+    if ids[0] == ids[1]:
+        common.die(f"{words} begin with the same token of this model, {tokenizer.decode(ids[0])!r}: it cannot choose")
+    return ids
 
 
-def load_run_model(args, run):
-    meta = common.read_meta(run)
-    revision = None if args.model else meta.get("revision")
-    return common.load_model(args.model or meta["model"], args.device, revision=revision)
+def load_model_of(runs, args):
+    metas = [common.read_meta(run) for run in runs]
+    for run, meta in zip(runs, metas):
+        if (name := common.model_name(meta)) != (first := common.model_name(metas[0])):
+            common.die(f"{runs[0]} is of the model {first!r}, {run} of {name!r}; this needs runs of one model")
+    revision = None if args.model else metas[0].get("revision")
+    return common.load_model(args.model or metas[0]["model"], args.device, revision=revision)
 
 
 def size_of(model):
@@ -1094,7 +1100,8 @@ def size_of(model):
     config = model.config.get_text_config()
     experts = getattr(config, "num_experts", None) or getattr(config, "num_local_experts", None) or 1
     share = (getattr(config, "num_experts_per_tok", None) or 1) / experts  # of the parameters [experts, in, out]
-    weights = [p for p in model.base_model.parameters() if p.ndim > 1 and p is not model.get_input_embeddings().weight]
+    embeddings = model.get_input_embeddings().weight
+    weights = [p for p in model.base_model.parameters() if p.ndim > 1 and p is not embeddings]
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     return {
         "parameters": sum(p.numel() for p in model.parameters()),
@@ -1107,8 +1114,7 @@ def size_of(model):
 def flops(size, lengths, trained=None):
     """Of a forward pass over sequences of these lengths, or of a training step that moves `trained` weights.
 
-    Backward is twice the forward, but nobody computes the gradients of weights that are not trained. (A scorer's step
-    is 6 a weight and rollout, as 03 counts it.)
+    Backward is twice the forward, but nobody computes the gradients of weights that are not trained.
     """
     tokens, pairs = sum(lengths), sum(n * (n + 1) / 2 for n in lengths)
     products, attention = 2 * size["used"] * tokens, 4 * size["attention"] * pairs
@@ -1117,34 +1123,39 @@ def flops(size, lengths, trained=None):
 
 def named(method, args, defaults):
     """The method with every setting that is not the default, so that other settings never overwrite its scores."""
-    others = {key: getattr(args, key) for key in defaults if getattr(args, key) != defaults[key]}
-    return ",".join([method, *[f"{key}={value}" for key, value in others.items()]])
+    others = [f"{key}={getattr(args, key)}" for key in defaults if getattr(args, key) != defaults[key]]
+    return ",".join([method, *others])
 
 
 def mark_of(facts, *files):
     """Of all that decides a result: the same mark, the same result."""
-    contents = [Path(file).read_bytes() for file in files if Path(file).is_file()]
-    return hashlib.sha256(b"\n".join([json.dumps(facts, sort_keys=True).encode(), *contents])).hexdigest()
+    contents = [Path(file).read_bytes() for file in files]
+    return hashlib.sha256(b"\n".join([json.dumps(facts).encode(), *contents])).hexdigest()
 
 
-def is_scored(run, name, mark):
-    scores, cost = Path(run) / "scores" / f"{name}.jsonl", Path(run) / "scores" / f"{name}.cost.json"
-    if not scores.is_file() or not cost.is_file() or read_cost(cost).get("mark") != mark:
-        return False
-    print(f"{scores}: finished before")
-    return True
+def is_finished(path, read, mark):
+    """Does a file say that it was made of the same? read(path) -> what it says."""
+    finished = path.is_file() and read(path).get("mark") == mark
+    if finished:
+        print(f"{path}: finished before")
+    return finished
 
 
-def score_rollouts(run, name, mark, encode, judge, cost, at_once=256):
-    """scores/NAME.jsonl and what it cost. encode(problem, response) -> token ids; judge(batch) -> [(score, p)].
+def score_rollouts(run, name, facts, load, at_once=256):
+    """scores/NAME.jsonl and what it cost, unless they are there already, of the same facts and rollouts.
 
+    load() -> (encode, judge, cost): encode(problem, response) -> token ids, judge(batch) -> [(score, p)].
     What is known is written every `at_once` rollouts: a killed run goes on from there.
     """
-    run, rollouts = Path(run), common.read_rollouts(run)
+    folder, mark = Path(run) / "scores", mark_of(facts, Path(run) / "rollouts.jsonl")
+    if is_finished(folder / f"{name}.cost.json", read_cost, mark) and (folder / f"{name}.jsonl").is_file():
+        return
+    encode, judge, cost = load()
+    rollouts = common.read_rollouts(run)
     common.check_same_problems(run, rollouts)
-    problems = {row["id"]: row for row in common.read_jsonl(run / "problems.jsonl")}
-    partial, done = run / "scores" / f"{name}.partial.json", {"mark": mark, "seconds": 0.0, "flops": 0, "scores": []}
-    if partial.is_file() and common.read_json(partial).get("mark") == mark:
+    problems = {row["id"]: row for row in common.read_jsonl(Path(run) / "problems.jsonl")}
+    partial, done = folder / f"{name}.partial.json", {"mark": mark, "seconds": 0.0, "flops": 0, "scores": []}
+    if partial.is_file() and common.read_json(partial)["mark"] == mark:
         done = common.read_json(partial)
     order = sorted(range(len(rollouts)), key=lambda i: rollouts[i]["n_tokens"])  # like lengths, little padding
     with common.progress(total=len(order), initial=len(done["scores"]), desc=f"{name} {run}", unit="rollout") as bar:
@@ -1156,19 +1167,18 @@ def score_rollouts(run, name, mark, encode, judge, cost, at_once=256):
             done["flops"] += flops(cost, [len(ids) for ids in sequences])
             common.write_json(partial, done)
             bar.update(len(rest))
-    in_order = [pair for _, pair in sorted(zip(order, done["scores"], strict=True))]
-    write_scores(run, name, common.keys_of(rollouts), in_order)
+    write_scores(run, name, rollouts, [pair for _, pair in sorted(zip(order, done["scores"], strict=True))])
     ms, operations = 1000 * done["seconds"] / len(order), done["flops"] / len(order)
-    each = {"ms_per_rollout": ms, "flops_per_rollout": operations}
-    common.write_json(run / "scores" / f"{name}.cost.json", {"mark": mark, "command": the_command(), **cost, **each})
+    more = {"mark": mark, "command": the_command(), "ms_per_rollout": ms, "flops_per_rollout": operations}
+    common.write_json(folder / f"{name}.cost.json", cost | more)
     partial.unlink()
-    print(f"{run / 'scores' / name}.jsonl: {len(rollouts)} rollouts, {ms:.1f} ms each")
+    print(f"{folder / name}.jsonl: {len(rollouts)} rollouts, {ms:.1f} ms each")
 
 
-def write_scores(run, name, keys, pairs):
-    """pairs: (score, p) of each key."""
-    rows = zip(keys, pairs, strict=True)
-    rows = [{"id": key[0], "sample": key[1], "score": score, "p": p} for key, (score, p) in rows]
+def write_scores(run, name, rows, pairs):
+    """pairs: (score, p) of each row."""
+    rows = [{"id": row["id"], "sample": row["sample"], "score": score, "p": p}
+            for row, (score, p) in zip(rows, pairs, strict=True)]  # fmt: skip
     common.write_jsonl(Path(run) / "scores" / f"{name}.jsonl", rows)
 
 
@@ -1177,7 +1187,6 @@ def write_scores(run, name, keys, pairs):
 
 RANK, ALPHA, DROPOUT = 16, 32, 0.05
 BATCH, WARM_UP, CLIP = 16, 100, 1.0  # rollouts a step, steps until the full learning rate, norm of the gradient
-SAVE_EVERY = 20  # steps
 LORA = {"epochs": 1, "lr": 2e-5, "last_tokens": None, "limit": None}  # the settings by default
 QUESTION = """\
 Determine the correctness of the following answer:
@@ -1187,12 +1196,35 @@ Is this answer correct (yes/no)?"""
 
 
 def lora(args):
-    check_one_model([args.run, *args.eval])
-    jobs = [job for job in (lora_job(args, seed) for seed in args.seed) if not job["trained"] or job["scores"]]
-    if not jobs:
-        return
-    examples = read_examples(args.run, args.limit)
-    model, tokenizer = load_run_model(args, args.run)
+    """Adapters for each seed, and scores by them. A killed training starts over, and ends the same."""
+    run, meta = Path(args.run), common.read_meta(args.run)
+    facts = [meta["model"], args.model, *[getattr(args, key) for key in LORA]]
+    mark = mark_of(facts, run / "labels.jsonl", run / "rollouts.jsonl")
+    verifier = functools.cache(lambda: load_verifier(args))
+    for seed in args.seed:
+        path = run / f"{named('lora', args, LORA)}@{seed}.pt"
+        if not is_finished(path, common.load_pt, mark):
+            examples = read_examples(run, args.limit)
+            model, adapters, encode, _, words = verifier()
+            cost = train_adapters(model, adapters, examples, encode, words, args, seed)
+            weights = {name: [layer.down.detach().cpu(), layer.up.detach().cpu()] for name, layer in adapters.items()}
+            saved = {"format": 1, "rank": RANK, "alpha": ALPHA, "adapters": weights, "mark": mark, "cost": cost}
+            common.save_pt(path, saved | {"command": the_command()})
+
+        def load(path=path):
+            model, adapters, encode, judge, _ = verifier()
+            saved = common.load_pt(path)
+            for name, pair in saved["adapters"].items():
+                adapters[name].load_state_dict(dict(zip(("down", "up"), pair)), strict=False)
+            return encode, judge, saved["cost"] | size_of(model)
+
+        name = f"{named(f'lora.{dataset_name(meta)}', args, LORA)}@{run.name}-{seed}"
+        for other in args.eval:
+            score_rollouts(other, name, mark, load)
+
+
+def load_verifier(args):
+    model, tokenizer = load_model_of([args.run, *args.eval], args)
     words, adapters = first_tokens(tokenizer, "yes", "no"), add_adapters(model)
     keep = args.last_tokens or (4096 if has_channels(tokenizer) else 16384)
 
@@ -1204,36 +1236,15 @@ def lora(args):
         yes, no = next_logits(model, batch)[:, words].unbind(-1)
         return with_probability(yes - no)
 
-    for job in jobs:
-        if not job["trained"]:
-            train_adapters(model, adapters, examples, encode, words, args, job)
-        cost = load_adapters(adapters, job["path"])["cost"] | size_of(model)
-        for run, mark in job["scores"].items():
-            score_rollouts(run, job["name"], mark, encode, judge, cost)
-
-
-def lora_job(args, seed):
-    """What is still to do for a seed: training, and the runs to score."""
-    run, meta = Path(args.run), common.read_meta(args.run)
-    facts = [seed, meta["model"], args.model, *[getattr(args, key) for key in LORA]]
-    mark = mark_of(facts, run / "labels.jsonl", run / "rollouts.jsonl")
-    path = run / f"{named('lora', args, LORA)}@{seed}.pt"
-    trained = path.is_file() and common.load_pt(path)["mark"] == mark
-    if trained:
-        print(f"{path}: finished before")
-    name = f"{named(f'lora.{dataset_name(meta)}', args, LORA)}@{run.name}-{seed}"
-    marks = {each: mark_of(mark, Path(each) / "rollouts.jsonl") for each in args.eval}
-    scores = {each: marks[each] for each in args.eval if not is_scored(each, name, marks[each])}
-    return {"seed": seed, "path": path, "name": name, "mark": mark, "scores": scores, "trained": trained}
+    return model, adapters, encode, judge, words
 
 
 def read_examples(run, limit):
     """[(problem, response, label)] of the judged rollouts; with `limit` that many, drawn once for all seeds."""
-    problems = {row["id"]: row for row in common.read_jsonl(Path(run) / "problems.jsonl", needs=("id", "prompt"))}
+    problems = {row["id"]: row for row in common.read_jsonl(run / "problems.jsonl", needs=("id", "prompt"))}
     rollouts = common.read_rollouts(run)
     labels = [row["label"] for row in common.read_labels(run, common.keys_of(rollouts))]
-    rows = zip(rollouts, labels)
-    examples = [(problems[row["id"]], row["response"], label) for row, label in rows if label is not None]
+    examples = [(problems[row["id"]], row["response"], x) for row, x in zip(rollouts, labels) if x is not None]
     if limit:
         examples = [examples[i] for i in sorted(np.random.default_rng(SEED).permutation(len(examples))[:limit])]
     right = sum(label for *_, label in examples)
@@ -1241,14 +1252,6 @@ def read_examples(run, limit):
     if right in (0, len(examples)):
         common.die(f"{run}: {right} of {len(examples)} rollouts are right; a verifier needs right and wrong ones")
     return examples
-
-
-def first_tokens(tokenizer, *words):
-    """Of words that must differ in it: yes and no, math and code."""
-    ids = [tokenizer(word, add_special_tokens=False)["input_ids"][0] for word in words]
-    if ids[0] == ids[1]:
-        common.die(f"{words} begin with the same token of this model, {tokenizer.decode(ids[0])!r}: it cannot choose")
-    return ids
 
 
 def add_adapters(model):
@@ -1261,87 +1264,57 @@ def add_adapters(model):
 
         def __init__(self, base):
             super().__init__()
-            self.base = base
-            self.down = nn.Parameter(torch.empty(RANK, base.in_features, device=base.weight.device))
-            self.up = nn.Parameter(torch.empty(base.out_features, RANK, device=base.weight.device))
+            self.base, device = base, base.weight.device
+            self.down = nn.Parameter(torch.empty(RANK, base.in_features, device=device))
+            self.up = nn.Parameter(torch.empty(base.out_features, RANK, device=device))
 
         def forward(self, x):
             low = nn.functional.dropout(x, DROPOUT, self.training) @ self.down.mT.to(x.dtype)
             return self.base(x) + low @ self.up.mT.to(x.dtype) * (ALPHA / RANK)
 
     model.requires_grad_(False)
-    linears = {name: module for name, module in model.base_model.named_modules() if isinstance(module, nn.Linear)}
+    linears = {name: layer for name, layer in model.base_model.named_modules() if isinstance(layer, nn.Linear)}
     adapters = {name: Adapter(linear) for name, linear in linears.items()}
     for name, adapter in adapters.items():
         model.base_model.set_submodule(name, adapter)
     return adapters
 
 
-def load_adapters(adapters, path):
-    """Fill the layers of add_adapters with what a training saved -> all that the file says."""
-    saved = common.load_pt(path)
-    shapes = {name: [down.shape, up.shape] for name, (down, up) in saved["adapters"].items()}
-    if shapes != {name: [adapter.down.shape, adapter.up.shape] for name, adapter in adapters.items()}:
-        common.die(f"{path}: these adapters belong to another model")
-    for name, (down, up) in saved["adapters"].items():
-        adapters[name].down.data.copy_(down)
-        adapters[name].up.data.copy_(up)
-    return saved
-
-
-def save_adapters(adapters, path, **more):
-    weights = {name: [adapter.down.detach().cpu(), adapter.up.detach().cpu()] for name, adapter in adapters.items()}
-    common.save_pt(path, {"format": 1, "rank": RANK, "alpha": ALPHA, "adapters": weights, **more})
-
-
-def train_adapters(model, adapters, examples, encode, words, args, job):
-    """Cross-entropy of the one word after the question. Killed, it goes on from the last SAVE_EVERY-th step."""
+def start_adapters(adapters, seed):
+    """Fresh ones, which change nothing -> their parameters."""
     import torch
 
-    parameters = [parameter for adapter in adapters.values() for parameter in (adapter.down, adapter.up)]
-    trained, size = sum(parameter.numel() for parameter in parameters), size_of(model)
-    optimizer = torch.optim.AdamW(parameters, weight_decay=0.0)
-    steps, partial = args.epochs * math.ceil(len(examples) / BATCH), job["path"].with_suffix(".partial.pt")
-    done = start_training(adapters, optimizer, partial, job)
+    torch.manual_seed(seed)
+    for adapter in adapters.values():
+        torch.nn.init.kaiming_uniform_(adapter.down, a=math.sqrt(5))
+        torch.nn.init.zeros_(adapter.up)
+    return [parameter for adapter in adapters.values() for parameter in (adapter.down, adapter.up)]
+
+
+def train_adapters(model, adapters, examples, encode, words, args, seed):
+    """Cross-entropy of the one word after the question -> what it cost."""
+    import torch
+
+    parameters, size = start_adapters(adapters, seed), size_of(model)
+    trained, steps = sum(p.numel() for p in parameters), args.epochs * math.ceil(len(examples) / BATCH)
+    optimizer, operations, started = torch.optim.AdamW(parameters, weight_decay=0.0), 0, time.perf_counter()
     checkpoint_activations(model.train())
-    with common.progress(total=steps, initial=done["step"], desc=f"train {job['path']}", unit="step") as bar:
-        while done["step"] < steps:
-            started = time.perf_counter()
-            torch.manual_seed(1_000_003 * job["seed"] + done["step"])  # dropout must not depend on restarts
-            optimizer.param_groups[0]["lr"] = args.lr * rate_at(done["step"], steps)
-            batch = [examples[i] for i in rows_of_step(len(examples), done["step"], job["seed"])]
+    with common.progress(total=steps, desc=f"train lora@{seed}", unit="step") as bar:
+        for step in range(steps):
+            optimizer.param_groups[0]["lr"] = args.lr * rate_at(step, steps)
+            batch = [examples[i] for i in rows_of_step(len(examples), step, seed)]
             sequences = [encode(problem, response) for problem, response, _ in batch]
             loss = learn_from(model, sequences, [words[0] if label else words[1] for *_, label in batch])
             torch.nn.utils.clip_grad_norm_(parameters, CLIP)
             optimizer.step()
             optimizer.zero_grad()
-            done["step"] += 1
-            done["flops"] += flops(size, [len(ids) for ids in sequences], trained)
-            done["seconds"] += time.perf_counter() - started
-            if done["step"] % SAVE_EVERY == 0:
-                save_adapters(adapters, partial, mark=job["mark"], done=done, optimizer=optimizer.state_dict())
+            operations += flops(size, [len(ids) for ids in sequences], trained)
             bar.set_postfix(loss=f"{loss:.3f}")
             bar.update()
-    cost = {"trained_parameters": trained, "train_seconds": done["seconds"], "train_flops": done["flops"]}
-    save_adapters(adapters, job["path"], mark=job["mark"], cost=cost, command=the_command())
-    partial.unlink(missing_ok=True)
     model.eval()
-    print(f"{job['path']}: {steps} steps in {done['seconds'] / 60:.1f} min, {trained:,} parameters trained")
-
-
-def start_training(adapters, optimizer, partial, job):
-    """Fresh adapters, or those of a killed training -> how far it is."""
-    import torch
-
-    torch.manual_seed(job["seed"])
-    for adapter in adapters.values():
-        torch.nn.init.kaiming_uniform_(adapter.down, a=math.sqrt(5))
-        torch.nn.init.zeros_(adapter.up)
-    if partial.is_file() and common.load_pt(partial)["mark"] == job["mark"]:
-        saved = load_adapters(adapters, partial)
-        optimizer.load_state_dict(saved["optimizer"])
-        return saved["done"]
-    return {"step": 0, "seconds": 0.0, "flops": 0}
+    seconds = time.perf_counter() - started
+    print(f"lora@{seed}: {steps} steps in {seconds / 60:.1f} min, {trained:,} parameters trained")
+    return {"trained_parameters": trained, "train_seconds": seconds, "train_flops": operations}
 
 
 def checkpoint_activations(model):
@@ -1384,29 +1357,25 @@ PRM = {"last_tokens": 2048, "steps": "mean"}  # the settings by default
 
 
 def prm(args):
-    name = named(f"prm.{common.model_name({'model': args.prm})}", args, PRM)
-    marks = {run: mark_of([args.prm, args.last_tokens, args.steps], Path(run) / "rollouts.jsonl") for run in args.runs}
-    todo = {run: mark for run, mark in marks.items() if not is_scored(run, name, mark)}
-    if not todo:
-        return
     # of the kind with a score at each step (ReasonFlux-PRM-7B), or one at the end (ReasonFlux-PRM-1.5B)?
     steps = "Qwen2ForProcessRewardModel" in (common.load_config(args.prm).architectures or ())
-    model, encode, judge = (load_step_prm if steps else load_final_prm)(args)
-    for run, mark in todo.items():
-        score_rollouts(run, name, mark, encode, judge, size_of(model))
+    name = named(f"prm.{common.model_name({'model': args.prm})}", args, PRM)
+    load = functools.cache(lambda: (load_step_prm if steps else load_final_prm)(args))
+    for run in args.runs:
+        score_rollouts(run, name, [args.prm, args.last_tokens, args.steps], load)
 
 
 def load_final_prm(args):
     """A causal model with a linear head, reward_head.pt, on the last state; reads plain text."""
     import torch
+    from transformers.utils import cached_file
 
-    file = hub_file(args.prm, "reward_head.pt")
+    with common.loading(args.prm) as more:
+        file = cached_file(args.prm, "reward_head.pt", **more())
     model, tokenizer = common.load_model(args.prm, args.device)
     head = torch.nn.Linear(model.config.hidden_size, 1)
-    try:
+    with common.loading(args.prm):
         head.load_state_dict(common.load_pt(file))
-    except RuntimeError as error:
-        common.die(f"--prm {args.prm}: reward_head.pt does not fit: {str(error).splitlines()[-1].strip()}")
     head.to(model.device)
 
     def encode(problem, response):
@@ -1417,23 +1386,11 @@ def load_final_prm(args):
         last = torch.stack([states[-1] for states in final_states(model, batch)])
         return with_probability(head(last.float())[:, 0])
 
-    return model, encode, judge
-
-
-def hub_file(name, file):
-    from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import EntryNotFoundError
-
-    if Path(name).is_dir() and not (Path(name) / file).is_file():
-        common.die(f"--prm {name}: neither {file} in it nor a Qwen2ForProcessRewardModel: no reward model")
-    try:
-        return Path(name) / file if Path(name).is_dir() else hf_hub_download(name, file)
-    except (OSError, EntryNotFoundError) as error:
-        common.die(f"--prm {name}: no {file} to be had ({str(error).strip().splitlines()[0]})")
+    return encode, judge, size_of(model)
 
 
 def load_step_prm(args):
-    """Qwen2 with a two-layer head, read at the mark behind each paragraph of the answer: the chance that it is good."""
+    """Qwen2 with a two-layer head, read at the mark behind each paragraph of the answer: is it good, perhaps?"""
     import torch
     from transformers import AutoTokenizer, Qwen2Model, Qwen2PreTrainedModel
 
@@ -1469,12 +1426,13 @@ def load_step_prm(args):
         marked = [states[torch.tensor(ids) == mark].float() for ids, states in zip(batch, final_states(model, batch))]
         return [(sum_up(model.score(states).softmax(-1)[:, 1]).item(),) * 2 for states in marked]
 
-    return model, encode, judge
+    return encode, judge, size_of(model)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Domain routing: the model that answers also says whether a problem is one of maths or of code
 
+DOMAINS = ("math", "code")
 ROUTER = """Is the following a mathematics problem or a programming task?
 
 {problem}
@@ -1483,45 +1441,35 @@ Answer with one word, math or code."""
 
 
 def route(args):
-    check_one_model(args.runs)
     if len(args.math) != len(args.code):
         common.die(f"--math and --code: {len(args.math)} and {len(args.code)} scorers; they are taken in pairs")
-    for path in [*args.math, *args.code, *args.mixed]:
+    scorers = {f"routed@{i}": pair for i, pair in enumerate(zip(args.math, args.code))}
+    scorers |= {f"mixed@{i}": (path, path) for i, path in enumerate(args.mixed)}
+    for path in {path for pair in scorers.values() for path in pair}:
         common.load_scorer(path)  # a mistyped name ends it here, before any work
-    facts = [common.read_meta(args.runs[0])["model"], args.model, ROUTER]
-    marks = {run: mark_of(facts, Path(run) / "problems.jsonl") for run in args.runs}
-    todo = [run for run in args.runs if read_routes(run).get("mark") != marks[run]]
-    if todo:
-        model, tokenizer = load_run_model(args, todo[0])
-        for run in todo:
-            name_domains(run, model, tokenizer, marks[run])
-    for run in args.runs:
-        for old in [*(Path(run) / "scores").glob("routed@*"), *(Path(run) / "scores").glob("mixed@*")]:
+    model, tokenizer = load_model_of(args.runs, args)
+    for run in map(Path, args.runs):
+        domains = name_domains(run, model, tokenizer)
+        for old in [*(run / "scores").glob("routed@*"), *(run / "scores").glob("mixed@*")]:
             old.unlink()  # of an earlier call with more scorers
-        for number, scorers in enumerate(zip(args.math, args.code)):
-            write_routed(run, f"routed@{number}", dict(zip(("math", "code"), scorers)))
-        for number, scorer in enumerate(args.mixed):
-            write_routed(run, f"mixed@{number}", {"math": scorer, "code": scorer})
-        print(f"{run}: domains right %: {routing_text(read_routes(run))}")
+        for name, pair in scorers.items():
+            write_routed(run, name, domains, dict(zip(DOMAINS, pair)))
 
 
-def read_routes(run):
-    path = Path(run) / "routes.json"
-    return common.read_json(path) if path.is_file() else {}
-
-
-def name_domains(run, model, tokenizer, mark):
-    """routes.json: each problem's domain, the likelier of the two words as the answer's first."""
-    problems = common.read_jsonl(Path(run) / "problems.jsonl", needs=("id", "kind", "prompt"))
-    words = first_tokens(tokenizer, "math", "code")
+def name_domains(run, model, tokenizer):
+    """{problem: the likelier of the two words as the answer's first}; how many are right goes into routes.json."""
+    problems = common.read_jsonl(run / "problems.jsonl", needs=("id", "kind", "prompt"))
+    words = first_tokens(tokenizer, *DOMAINS)
     write = lambda text: direct_prompt(tokenizer, ROUTER.format(problem=text))
     prompts = [fit_answer(tokenizer, row["prompt"], 2**20, model, write) for row in problems]
     likelier = judge_all(lambda batch: next_logits(model, batch)[:, words].argmax(1).tolist(), prompts)
-    domains = {row["id"]: ("math", "code")[word] for row, word in zip(problems, likelier)}
-    judged = [row for row in problems if row["kind"] in ("math", "code")]
+    domains = {row["id"]: DOMAINS[word] for row, word in zip(problems, likelier)}
+    judged = [row for row in problems if row["kind"] in DOMAINS]
     right = sum(domains[row["id"]] == row["kind"] for row in judged)
-    routes = {"mark": mark, "right": right, "judged": len(judged), "domains": domains}
-    common.write_json(Path(run) / "routes.json", routes)
+    routes = {"right": right, "judged": len(judged), "domains": domains}
+    common.write_json(run / "routes.json", routes)
+    print(f"{run}: domains right %: {routing_text(routes)}")
+    return domains
 
 
 def routing_text(routes):
@@ -1529,18 +1477,18 @@ def routing_text(routes):
     return f"{percent(right / known)} ({right}/{known})" if known else "no problem with a known domain"
 
 
-def write_routed(run, name, scorers):
+def write_routed(run, name, domains, scorers):
     """Scores of a run, each problem's by the scorer of its domain."""
-    import torch
-
-    domains, parts = read_routes(run)["domains"], {}
+    pairs = {}
     for domain, path in scorers.items():
         scorer = common.load_scorer(path)
         keys, logits = common.score_run(scorer, run, path)
-        parts[domain] = torch.stack([logits, scorer.probability(logits)], 1).tolist()
-    rows = [{"id": key[0], "sample": key[1], "pair": parts[domains[key[0]]][i]} for i, key in enumerate(keys)]
-    wanted = common.keys_of(common.read_rollouts(run))
-    write_scores(run, name, wanted, [row["pair"] for row in common.align(rows, wanted, Path(run) / "hidden.pt")])
+        found = zip(keys, zip(logits.tolist(), scorer.probability(logits).tolist()))
+        pairs |= {key: pair for key, pair in found if domains[key[0]] == domain}
+    rollouts = common.read_rollouts(run)
+    rows = common.align([{"id": key[0], "sample": key[1], "pair": pair} for key, pair in pairs.items()],
+                        common.keys_of(rollouts), run / "hidden.pt")  # fmt: skip
+    write_scores(run, name, rollouts, [row["pair"] for row in rows])
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -1550,64 +1498,57 @@ def the_command():
     return shlex.join(["python", "05_baselines.py", *sys.argv[1:]])
 
 
+MANY = {"nargs": "+", "default": []}
+OPTIONS = (  # of which commands, the option, what it says, the rest
+    ("report", "runs", "labelled run folders", MANY | {"metavar": "RUN"}),
+    ("report", "--out", "folder for report.md and results.json (default: the run, or what the runs have in common)", {}),
+    ("report", "--window", "tokens in a confidence window", {"type": int, "default": common.WINDOW}),
+    ("report", "--tail", "tokens in the tail", {"type": int, "default": common.TAIL}),
+    ("report", "--price", "points that stopping early may cost", {"type": float, "default": 1.0}),
+    ("report", "--studies", "files or folders of 03_train_scorer.py --study", MANY | {"metavar": "JSON"}),
+    ("report", "--latex", "also tables.tex: all tables with booktabs, the best in bold", {"action": "store_true"}),
+    ("report", "--plots", "also PNG figures: curves, reliability, bars; needs matplotlib", {"action": "store_true"}),
+    ("report", "--json", "a last line of JSON, for programs", {"action": "store_true"}),
+    ("lora", "run", "labelled run to learn from; keeps the adapters, lora@SEED.pt", {"metavar": "RUN_CAL"}),
+    ("lora", "--eval", "runs of the same model to score", MANY | {"metavar": "RUN"}),
+    ("lora", "--seed", "one verifier each; the paper's: 32 42 52", MANY | {"type": int, "default": [32]}),
+    ("lora", "--epochs", "the paper: 6 for small sets", {"type": int, "default": LORA["epochs"]}),
+    ("lora", "--lr", "highest learning rate; tiny models need more", {"type": float, "default": LORA["lr"]}),
+    ("lora", "--last-tokens", "of an answer the last this many are read (16384; gpt-oss 4096)", {"type": int}),
+    ("lora", "--limit", "learn from this many rollouts, drawn at random (all)", {"type": int}),
+    ("prm route", "runs", "run folders; to route, of one model: maths, code, or both", MANY | {"metavar": "RUN"}),
+    ("prm", "--prm", "Hub id or folder; has reward_head.pt or is a Qwen2ForProcessRewardModel", {"required": True}),
+    ("prm", "--last-tokens", "read of an answer", {"type": int, "default": PRM["last_tokens"]}),
+    ("prm", "--steps", "steps to one score", {"choices": ("mean", "min", "last"), "default": PRM["steps"]}),
+    ("route", "--math", "scorers calibrated on maths (several: one a seed)", MANY | {"required": True, "metavar": "PT"}),
+    ("route", "--code", "scorers calibrated on code, in that order", MANY | {"required": True, "metavar": "PT"}),
+    ("route", "--mixed", "scorers calibrated on both, to compare with", MANY | {"metavar": "PT"}),
+    ("lora prm route", "--device", "cpu, cuda, cuda:1, mps (the GPU if there is one)", {}),
+    ("lora route", "--model", "the model's Hub id or folder, if no longer where meta.json says", {}),
+)
+COMMANDS = {"report": report, "lora": lora, "prm": prm, "route": route}
+
+
 def main():
-    args = parse_args()
-    {"report": report, "lora": lora, "prm": prm, "route": route}[args.command](args)
+    words = sys.argv[1:]
+    command = words.pop(0) if words and words[0] in COMMANDS else "report"
+    args = parse_args(command, words)
+    COMMANDS[command](args)
 
 
-def parse_args():
-    words, options = sys.argv[1:], {"lora": lora_options, "prm": prm_options, "route": route_options}
-    command = words.pop(0) if words and words[0] in options else "report"
+def parse_args(command, words):
     name = f"{Path(sys.argv[0]).name}{'' if command == 'report' else ' ' + command}"
     parser = argparse.ArgumentParser(name, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.get(command, report_options)(parser.add_argument)
-    if command != "report":
-        parser.add_argument("--device", help="cpu, cuda, cuda:1, mps (default: the GPU if there is one)")
-    if command in ("lora", "route"):
-        parser.add_argument("--model", help="the model's Hub id or folder, where it is no longer where meta.json says")
+    for commands, option, text, more in OPTIONS:
+        if command in commands.split():
+            default = " (default: %(default)s)" if more.get("default") else ""
+            parser.add_argument(option, help=text + default, **more)
     args = parser.parse_args(words)
     for option in ("window", "tail", "epochs", "lr", "last_tokens", "limit"):
         if getattr(args, option, None) is not None and getattr(args, option) <= 0:
             common.die(f"--{option.replace('_', '-')}: give a number above 0, not {getattr(args, option)}")
-    args.command = command
     return args
 
 
-def report_options(add):
-    add("runs", nargs="+", metavar="RUN", help="labelled run folders")
-    add("--out", help="folder for report.md and results.json (default: the run, or what the runs have in common)")
-    add("--window", type=int, default=common.WINDOW, help="tokens in a confidence window (default %(default)s)")
-    add("--tail", type=int, default=common.TAIL, help="tokens in the tail (default %(default)s)")
-    add("--price", type=float, default=1.0, help="points that stopping early may cost (default %(default)s)")
-    add("--studies", nargs="+", default=[], metavar="JSON", help="files or folders of 03_train_scorer.py --study")
-    add("--latex", action="store_true", help="also tables.tex: all tables with booktabs, the best in bold")
-    add("--plots", action="store_true", help="also PNG figures: curves, reliability, bars; needs matplotlib")
-    add("--json", action="store_true", help="a last line of JSON, for programs")
-
-
-def lora_options(add):
-    add("run", metavar="RUN_CAL", help="labelled run to learn from; the adapters are kept there, lora@SEED.pt")
-    add("--eval", nargs="+", default=[], metavar="RUN", help="runs of the same model to score")
-    add("--seed", type=int, nargs="+", default=[32], help="one verifier each; the paper's: 32 42 52 (default 32)")
-    add("--epochs", type=int, default=LORA["epochs"], help="the paper: 6 for small sets (default %(default)s)")
-    add("--lr", type=float, default=LORA["lr"], help="highest learning rate; tiny models need more (%(default)g)")
-    add("--last-tokens", type=int, help="of an answer the last this many are read (default 16384; gpt-oss 4096)")
-    add("--limit", type=int, help="learn from this many rollouts, drawn at random (default: all)")
-
-
-def prm_options(add):
-    add("runs", nargs="+", metavar="RUN", help="run folders")
-    add("--prm", required=True, metavar="NAME", help="Hub id or folder; reward_head.pt or Qwen2ForProcessRewardModel")
-    add("--last-tokens", type=int, default=PRM["last_tokens"], help="read of an answer (default %(default)s)")
-    add("--steps", choices=("mean", "min", "last"), default=PRM["steps"], help="steps to one score (%(default)s)")
-
-
-def route_options(add):
-    add("runs", nargs="+", metavar="RUN", help="runs of one model, of maths, of code, or of both")
-    add("--math", nargs="+", required=True, metavar="PT", help="scorers calibrated on maths (several: one a seed)")
-    add("--code", nargs="+", required=True, metavar="PT", help="scorers calibrated on code, in the same order")
-    add("--mixed", nargs="+", default=[], metavar="PT", help="scorers calibrated on both, to compare with")
-
-
 if __name__ == "__main__":
-    common.entry(main, "finished scores and adapters, and those half done; the same command goes on")
+    common.entry(main, "finished scores and adapters, and half a run's scores; the same command goes on")
