@@ -564,6 +564,7 @@ def announced(tail):
     retracted = RETRACTED.search(tail.partition("\n\n")[0])
     if retracted:
         return ending(tail[retracted.end() :].partition("\n\n")[0])
+    sentence = re.sub(r"^(\W*[\d,.]*\d)!+\s*$", r"\1", sentence)  # the answer is 42! is no factorial
     sign = SIGN.match(sentence)
     at = sign.end() if sign else 0
     found = formula_run(sentence, at) if sentence[at : at + 1] == START else beginning(unmarked(sentence))
@@ -807,10 +808,13 @@ def known_units(words):
 
 
 def units_agree(gold, given, forgiving):
-    """5 cm is not 5 m; 5 cm may be sloppy for 5 cm^2, $5 for $5 per hour, 52 for 52_8, but not 52_8 for 52."""
+    """5 cm is neither 5 m nor 5 cm/s; 5 cm is sloppy for 5 cm^2, $5 for $5 per hour, 52 for 52_8, not 52_8 for 52."""
     marks = {unit for unit in gold ^ given if unit.startswith(("base", "mod"))}
     excused = all(forgiving and (unit in gold) == unit.startswith("base") for unit in marks)
-    return excused and (gold - marks <= given - marks or given - marks <= gold - marks)
+    gold, given = gold - marks, given - marks
+    kinds = [{unit.partition("^")[0] for unit in units} for units in (gold, given)]
+    sloppy = kinds[0] == kinds[1] and (gold <= given or given <= gold) or given == {"dollar"} <= gold
+    return excused and (not gold or not given or sloppy)
 
 
 UNIT_NAMES = (
@@ -994,6 +998,7 @@ REWRITES = [  # spellings made equal before the parser sees them, in this order
         (r'(?<=[a-z])-(?="?(?:hal[fv]|third|quarter|(?:four|fif|six|seven|eigh|nin|ten)th))', " "),  # two-thirds
         (r"\*\*", "^"),
         (r"\\not *=", "!="),
+        (r'(?i)^ *an? (?="?(?:half|third|quarter|(?:four|fif|six|seven|eigh|nin|ten)th|dozen|hundred|thousand)s?\b)', "1 "),
         (r"\b[fgh] *\^ *\{? *-1 *\}? *\((?=[a-z]\) *=)", "F("),  # f^{-1}(x) = ... is a function as any other
         (r'(?<=[a-z])\.(?= *"?[a-z])', ""),  # sq. cm
         (r"\\pm(?![a-z])|\+/-|^\+-", "±"),

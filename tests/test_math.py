@@ -42,7 +42,7 @@ an equation is not its side ~ x+1 ~ x+1 = 0 ~ 2x+2=0
 an equation is not its side ~ 5x-7y+4=0 ~ 0 ~ 5x-7y+4 ~ 5x-7y-4=0
 another label ~ x=5 ~ y=5 ~ z = 5 ~ x \ge 5
 labels keep their order ~ x=1,y=2 ~ (2,1) ~ x=2,y=1 ~ 2,1
-another unit ~ 5\text{ cm} ~ 5\text{ m} ~ 5 inches ~ 5 km
+another unit ~ 5\text{ cm} ~ 5\text{ m} ~ 5 inches ~ 5 km ~ 5 cm/s ~ 5 dollars
 another unit ~ 15\text{ cm}^2 ~ 15 \text{ cm}^3 ~ 15 \text{ m}^2
 another unit ~ 60\text{ mph} ~ 60 \text{ km/h} ~ 60 m/s
 another unit ~ 90^\circ ~ \frac{\pi}{2} ~ 90 \text{ rad}
@@ -153,6 +153,9 @@ plain ~ (C) ~ (C) \frac12
 plain ~ f^{-1}(x)=\frac{x-3}{2} ~ \frac12 x-\frac32
 plain ~ \frac{3}{4}\text{ cup} ~ three fourths
 plain ~ 1/3 ~ 33\frac13\%
+plain ~ \frac12 ~ a half ~ one half
+plain ~ 1+2+3 ~ 6 ~ 1+2+3=6
+money ~ \$18 per hour ~ \$18
 units ~ 60\text{ mph} ~ 60 mi/h
 set builder ~ (-\infty,-1)\cup(2,\infty) ~ \{x : x < -1 \text{ or } x > 2\}
   ~ \{x \in \mathbb{R} \mid x < -1 \text{ or } x > 2\}
@@ -215,7 +218,7 @@ text ~ \text{even} ~ seven ~ the function is not even
 functions ~ f(x)+f(y) ~ f(x) ~ f(y)f(x)
 infinity ~ \infty ~ \frac{1}{\infty}
 intervals ~ (0.6,2.6667] ~ (0.5,\frac83]
-money ~ \$5 ~ 5¢
+money ~ \$5 ~ 5¢ ~ 5 cm per dollar
 dozen ~ 3 ~ 3\text{ dozen}
 times ~ 12:30 ~ 2/5
 rounded ~ \sqrt{2} ~ 1.41421356
@@ -328,7 +331,7 @@ x=2 @ Hence x = 2.
 \begin{pmatrix}1\\2\end{pmatrix} @ So $\mathbf{v} = \begin{pmatrix} 1 \\ 2 \end{pmatrix}.$
 x^2-1 @ (x-1)(x+1) @ The polynomial is $p(x) = x^2 - 1$. @ Therefore, $$f(x)=x^2-1.$$
 42 @ $n = 42. \quad \blacksquare$ @ We get 42 as the final answer.
-  @ In total, there are 42 people in the room. @ The smallest value of n is n = 42.
+  @ The final answer is 42! @ In total, there are 42 people in the room. @ The smallest value of n is n = 42.
   @ Step 1: 6 * 7 = 42.¶Step 2: Done. @ That's 42 in all. @ \[ \text{Total} = 42 \]
 \text{(D)} @ The correct choice is therefore $\textbf{(D)}$.
 (5,3) @ So x = 5 and y = 3.
