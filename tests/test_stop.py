@@ -223,12 +223,10 @@ def demo_model():
 
 def linear_scorer(vector, width, n_layers, features=False, model="model"):
     """A scorer by a fixed random direction of the vector, and of the statistics too."""
-    size = width + 29 * features
-    state = {
-        "1.weight": torch.randn(1, size, generator=torch.Generator().manual_seed(0)) / size**0.5,
-        "1.bias": torch.zeros(1),
-    }
     config = {"hidden": [], "dropout": 0.0, "input_dropout": 0.0, "batch_norm": False}
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        state = common.build_scorer("mlp", config, (width + 29 * features,), 29 * features).state_dict()
     checkpoint = {"design": "mlp", "vector": vector, "shape": [width], "model": model, "model_content": None}
     checkpoint |= {
         "layers_of_model": n_layers,
@@ -442,9 +440,9 @@ def test_a_killed_stopping_run_goes_on_to_the_same_end(runs, live, run_script):
 @pytest.mark.parametrize(
     "flags, told",
     [
-        (["--stop", "0.9"], "--stop is from 0 to 1, needs --scorer"),
-        (["--scorer", "SCORER"], "--stop is from 0 to 1, needs --scorer"),
-        (["--scorer", "SCORER", "--stop", "1.5"], "--stop is from 0 to 1"),
+        (["--stop", "0.9"], "--stop needs --scorer"),
+        (["--scorer", "SCORER"], "--stop needs --scorer"),
+        (["--scorer", "SCORER", "--stop", "1.5"], "--stop is at least 0 and below 1"),
         (["--scorer", "SCORER", "--stop"], "no threshold for best-of-n in it"),
         (
             ["--scorer", "SCORER", "--stop", "0.9", "--stop-rule", "weighted-vote", "CODE"],
