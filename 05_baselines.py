@@ -39,7 +39,6 @@ import re
 import shlex
 import sys
 import time
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -396,7 +395,6 @@ def compare(rows, n):
     oracle, problems = next(row for row in rows if row.kind == "oracle"), len(rows[0].problems(n))
     best = {name: max((row for row in rows if row.name in rules), key=lambda row: row.accuracy(n))
             for name, rules in REFERENCES.items()}  # fmt: skip
-    draws = np.random.default_rng(SEED).multinomial(problems, [1 / problems] * problems, DRAWS) / problems  # [B, P]
     results = []
     for row in rows:
         over = zip(("eval", "cal", "seeds"), [len(set(part)) for part in zip(*row.curves)])
@@ -407,20 +405,32 @@ def compare(rows, n):
             "over": " × ".join(f"{count} {what}" for what, count in over if count > 1),
             "correct": row.accuracy(n) * problems, "problems": problems, "cut": row.cut, "tokens": row.tokens,
             "best_of": [name for name, rule in best.items() if rule is row],
-            "against": {name: gain(row, rule, oracle, n, draws) for name, rule in best.items()},
+            "against": {name: gain(row, rule, oracle, n) for name, rule in best.items()},
             "curve": {str(k): row.accuracy(k) for k in ns}, "curve_std": {str(k): row.spread(k) for k in ns},
             "curve_subset_error": {str(k): error for k, error in row.errors.items()}, **row.quality,
         })  # fmt: skip
     return results
 
 
-def gain(row, reference, oracle, n, draws):
-    """Points above a reference with a 95 % interval, and the share of its distance to the oracle."""
+def gain(row, reference, oracle, n):
+    """Points above a reference with their interval, and the share of its distance to the oracle."""
     difference = row.problems(n) - reference.problems(n)  # [P]
-    low, high = np.percentile(draws @ difference, [2.5, 97.5])
     gap = oracle.accuracy(n) - reference.accuracy(n)
     closed = float(difference.mean() / gap) if gap * len(difference) >= 2 else None  # a share of less would be noise
-    return {"delta": float(difference.mean()), "low": float(low), "high": float(high), "gap_closed": closed}
+    return {**with_interval(difference), "gap_closed": closed}
+
+
+def with_interval(difference):
+    """The mean over problems of paired differences [P], with a 95 % bootstrap interval."""
+    draws = draws_of(len(difference)) @ difference / len(difference)
+    low, high = np.percentile(draws, [2.5, 97.5])
+    return {"delta": float(difference.mean()), "low": float(low), "high": float(high)}
+
+
+@functools.lru_cache(maxsize=4)
+def draws_of(problems):
+    """[DRAWS, P]: how often each problem is drawn."""
+    return np.random.default_rng(SEED).multinomial(problems, [1 / problems] * problems, DRAWS)
 
 
 def add_costs(results, members):
@@ -442,79 +452,41 @@ def stopping(runs, results, price):
 
     Runs that are themselves the outcome of stopping (01 --stop) have no other rollouts to compare with.
     """
-    if any(run.meta.get("stop") for run in runs):
-        return []
     found = []
-    for r in results:
-        votes = r["kind"] == "vote"
-        if not r["scores"] or not all(r["scores"] in run.p for run in runs):
-            continue
-        files = [*files_of(runs, r["scores"], "p")]
-        replays = [replay(run, r["scores"], name, p, votes, price) for _, run, name, p in files]
-        if all(replays):
-            named = {"method": r["method"], "scores": r["scores"], "price": price}
-            found.append(summary_of(r, replays) | named)
+    for r in [] if any(run.meta.get("stop") for run in runs) else results:
+        if r["scores"] and all(r["scores"] in run.p for run in runs):
+            files = files_of(runs, r["scores"], "p")
+            replays = [replay(run, r, name, p, price) for _, run, name, p in files]
+            found += [summary_of(r, replays) | {"price": price}] if all(replays) else []
     return found
 
 
-def replay(run, method, name, p, votes, price):
+def replay(run, r, name, p, price):
     """The curve of one score file, its first point the chosen threshold; None where its scorer chose none."""
-    cost = run.path / "scores" / f"{method}@{name}".removesuffix("@")
-    rows = (read_cost(path) if (path := Path(f"{cost}.cost.json")).is_file() else {}).get("stop") or {}
-    rows = rows.get(common.STOP_RULES[votes])
+    stem, votes = f"{r['scores']}@{name}".removesuffix("@"), r["kind"] == "vote"
+    cost = run.path / "scores" / f"{stem}.cost.json"
+    rows = ((read_cost(cost) if cost.is_file() else {}).get("stop") or {}).get(common.STOP_RULES[votes])
     if not rows:
         return None
-    p, groups = np.where(run.valid, p, -1), run.groups if votes else None
-    grid = np.quantile(p[run.valid], np.linspace(0, 1, 31)) if not votes else np.linspace(0.5, 1, 31)
+    grid = np.linspace(0.5, 1, 31) if votes else np.quantile(p[run.valid], np.linspace(0, 1, 31))
     thresholds = np.array([common.stop_threshold(rows, price), *grid, common.NEVER])
-    return common.stop_curve(p, run.labels, run.tokens, groups, thresholds)
+    groups = run.groups if votes else None
+    return common.stop_curve(np.where(run.valid, p, -1), run.labels, run.tokens, groups, thresholds)
 
 
 def summary_of(r, replays):
-    mean = {name: np.mean([curve[name] for curve in replays], 0) for name in replays[0]}  # [T], or [T, P]
-    difference, means = mean["right"][0] - mean["right"][-1], mean["right"].mean(1)
-    count = len(difference)
-    draws = np.random.default_rng(SEED).multinomial(count, [1 / count] * count, DRAWS) / count
-    low, high = np.percentile(draws @ difference, [2.5, 97.5])
-    each = [curve["right"][0].mean() for curve in replays]
-    tokens, rollouts = mean["tokens"].mean(1), mean["rollouts"].mean(1)
-    sizes, fixed = np.array([int(n) for n in r["curve"]]), list(r["curve"].values())
-    share = tokens / tokens[-1]
-    curves = {"curve": sorted(zip(share.tolist(), means.tolist())), "fixed_curve": [*zip(sizes / sizes[-1], fixed)]}
+    right, rollouts, tokens = (np.mean([curve[key] for curve in replays], 0) for key in ("right", "rollouts", "tokens"))
+    each, share = [curve["right"][0].mean() for curve in replays], tokens.mean(1) / tokens[-1].mean()  # [T]
+    sizes, fixed = [int(n) / max(map(int, r["curve"])) for n in r["curve"]], [*r["curve"].values()]
+    first = lambda key: float(np.mean([curve[key][0] for curve in replays]))
     return {
-        "threshold": float(mean["threshold"][0]), "accuracy": float(means[0]), "all": float(means[-1]),
-        "std": float(np.std(each, ddof=1)) if len(each) > 1 else None, "error": float(mean["error"][0]),
-        "delta": float(difference.mean()), "low": float(low), "high": float(high), **curves,
-        "rollouts": float(rollouts[0]), "tokens": float(tokens[0]), "share": float(share[0]),
-        "fixed": float(np.interp(share[0] * sizes[-1], sizes, fixed)),
+        "method": r["method"], "scores": r["scores"], "threshold": first("threshold"), "error": first("error"),
+        "accuracy": float(np.mean(each)), "std": float(np.std(each, ddof=1)) if len(each) > 1 else None,
+        "all": float(right[-1].mean()), **with_interval(right[0] - right[-1]),
+        "rollouts": float(rollouts[0].mean()), "tokens": float(tokens[0].mean()), "share": float(share[0]),
+        "curve": sorted(zip(share.tolist(), right.mean(1).tolist())),
+        "fixed": float(np.interp(share[0], sizes, fixed)), "fixed_curve": [*zip(sizes, fixed)],
     }  # fmt: skip
-
-
-def stopping_table(found):
-    rows = []
-    for r in found:
-        drawn = f" (± {percent(r['error'], 2)})" if r["error"] else ""
-        interval = f"[{percent(r['low'])}, {percent(r['high'])}]"
-        accuracy, cost = with_spread(r) + drawn, [f"{r['rollouts']:.1f}", number(r["tokens"]), percent(r["share"])]
-        sure = f"{r['threshold']:.3f}"
-        rows.append([r["method"], sure, accuracy, points(r["delta"]), interval, *cost, percent(r["fixed"])])
-    header = ["method, stopped", "when sure by", "accuracy %", "Δ to all rollouts", "95% interval", "rollouts",
-              "tokens a problem", "% of all tokens", "accuracy % of a fixed N of that cost"]  # fmt: skip
-    price = found[0]["price"] if found else 0
-    title = f"Sampling that stops, {price:g} points below at most where it was calibrated (±: of drawn orders)"
-    return Table(title, header, rows)
-
-
-def draw_stopping(path, group):
-    """Accuracy against the share of the tokens: stopping, the chosen threshold, and (dotted) a fixed N."""
-    if group["stopping"]:
-        labels = {"xlabel": "% of the tokens of all rollouts", "ylabel": "accuracy %"}
-        with figure(path, title=group["title"], **labels) as axes:
-            for r in group["stopping"]:
-                (line,) = axes.plot(*100 * np.array(r["curve"]).T, label=r["method"])
-                axes.plot(*100 * np.array(r["fixed_curve"]).T, ":", color=line.get_color())
-                axes.plot(100 * r["share"], 100 * r["accuracy"], "o", color=line.get_color())
-    return bool(group["stopping"])
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -565,18 +537,21 @@ class Table:
     rows: list
     bold: set = frozenset()  # (row, column) of the best
 
+    def marked(self, write, bold):
+        """[header, *rows], each cell written, the best bold."""
+        mark = lambda place, text: bold(text) if place in self.bold else text
+        lines = enumerate([self.header, *self.rows], -1)
+        return [[mark((i, j), write(str(cell or ""))) for j, cell in enumerate(row)] for i, row in lines]
+
     def markdown(self):
-        mark = lambda place, cell: f"**{cell}**" if place in self.bold else cell
-        cells = [[mark((i, j), cell) for j, cell in enumerate(row)] for i, row in enumerate(self.rows)]
-        return f"### {self.title}\n\n{common.markdown_table(self.header, cells)}"
+        header, *rows = self.marked(str, lambda text: f"**{text}**")
+        return f"### {self.title}\n\n{common.markdown_table(header, rows)}"
 
     def latex(self):
         signs = {"\\": r"\textbackslash{}", "±": r"$\pm$", "Δ": r"$\Delta$", "×": r"$\times$", "–": "--", "→": r"$\to$"}
         signs |= {sign: "\\" + sign for sign in "%_&#${}"} | {"^": r"\textasciicircum{}", "~": r"\textasciitilde{}"}
-        escape = lambda cell: "".join(signs.get(sign, sign) for sign in str(cell or ""))
-        mark = lambda place, cell: rf"\textbf{{{escape(cell)}}}" if place in self.bold else escape(cell)
-        header, *body = [" & ".join(mark((i, j), cell) for j, cell in enumerate(row)) + r" \\"
-                         for i, row in enumerate([self.header, *self.rows], -1)]  # fmt: skip
+        lines = self.marked(lambda text: "".join(signs.get(sign, sign) for sign in text), r"\textbf{{{}}}".format)
+        header, *body = [" & ".join(line) + r" \\" for line in lines]
         begin = [f"% {self.title}", rf"\begin{{tabular}}{{l{'r' * (len(self.header) - 1)}}}", r"\toprule"]
         return "\n".join([*begin, header, r"\midrule", *body, r"\bottomrule", r"\end{tabular}", ""])
 
@@ -673,8 +648,26 @@ def cost_table(results):
     return Table("Costs: minutes and ms measured on the device named, FLOPs computed", header, cells)
 
 
+def stopping_table(found):
+    rows = []
+    for r in found:
+        drawn = f" (± {percent(r['error'], 2)})" if r["error"] else ""
+        rows.append([
+            r["method"], f"{r['threshold']:.3f}", with_spread(r) + drawn, points(r["delta"]),
+            f"[{percent(r['low'])}, {percent(r['high'])}]", f"{r['rollouts']:.1f}", number(r["tokens"]),
+            percent(r["share"]), percent(r["fixed"]),
+        ])  # fmt: skip
+    header = ["method, stopped", "when sure by", "accuracy %", "Δ to all rollouts", "95% interval", "rollouts",
+              "tokens a problem", "% of all tokens", "accuracy % of a fixed N of that cost"]  # fmt: skip
+    price = found[0]["price"] if found else 0
+    title = f"Sampling that stops, {price:g} points below at most where it was calibrated (±: of drawn orders)"
+    return Table(title, header, rows)
+
+
 def pairs_of(groups):
-    """(group, calibration set, {role: its row}) for each set that a scorer was calibrated on, or once without."""
+    """[(group, calibration set, {role: its row}, the paper's numbers)], for each set that a scorer was calibrated on, or
+    once without; and the names of all roles in the table's order."""
+    pairs, kinds = [], {}
     for group in groups:
         split = [(r, *r["scores"].partition(".")[::2]) for r in group["rows"]]
         for wanted in sorted({calibration for _, family, calibration in split if family in CALIBRATED}) or [""]:
@@ -687,34 +680,29 @@ def pairs_of(groups):
                     roles[FAMILIES[family] + vote] = r
                 elif family not in CALIBRATED and not vote and r["kind"] != "length" and r["method"] not in MINOR:
                     roles[r["method"].removesuffix(", best-of-N")] = r
-            yield group, wanted, roles
-
-
-def all_roles(pairs):
-    """Every role of any pair, in the table's order."""
-    kinds = {role: r["kind"] for _, _, roles in pairs for role, r in roles.items()}
-    return sorted(kinds, key=lambda role: KINDS.index(kinds[role]))
+            kinds |= {role: KINDS.index(r["kind"]) for role, r in roles.items()}
+            pairs.append((group, wanted, roles, paper_numbers(group["model"], wanted, group["dataset"])))
+    return pairs, sorted(kinds, key=kinds.get)
 
 
 def summary_table(groups):
     """A row for each model, data set and calibration set, as in the paper; its own numbers below where it has them."""
-    pairs, rows, names = [*pairs_of(groups)], [], all_roles(pairs_of(groups))
-    for group, calibration, roles in pairs:
-        theirs = paper_numbers(group["model"], calibration, group["dataset"])
-        own = roles.get("SCaTR") or roles.get("LoRA verifier")
-        names += [name for name in theirs if name not in names]
-        ours, to = {name: with_spread(r) for name, r in roles.items()}, own and own["against"]["the paper's 20"]
-        gains = [own["over"], points(to["delta"]), percent(to["gap_closed"]) or "–"] if own else [None] * 3
-        rows.append(([group["model"], calibration, group["dataset"]], ours, [*gains, percent(group["cut"])]))
+    (pairs, names), rows = pairs_of(groups), []
+    names = list(dict.fromkeys([*names, *(name for *_, theirs in pairs for name in theirs)]))
+    for group, calibration, roles, theirs in pairs:
+        own, gains = roles.get("SCaTR") or roles.get("LoRA verifier"), [None] * 3
+        if own:
+            to = own["against"]["the paper's 20"]
+            gains = [own["over"], points(to["delta"]), percent(to["gap_closed"]) or "–"]
+        ours = [with_spread(roles[name]) if name in roles else None for name in names]
+        rows.append([group["model"], calibration, group["dataset"], *ours, *gains, percent(group["cut"])])
         if theirs:
             scatr, best, oracle = (float(theirs.get(name, "nan").split()[0]) for name in PAPER_GAP)
             gains = [f"{scatr - best:+.1f}", f"{100 * (scatr - best) / (oracle - best):.1f}"]
-            rest = ["9 runs", *([None, None] if math.isnan(best) else gains), None]
-            rows.append((["the paper", calibration, group["dataset"]], theirs, rest))
-    cells = [[*sets, *map(found.get, names), *rest] for sets, found, rest in rows]
-    own = [i for i, name in enumerate(names, 3) if name != "oracle"]
+            gains = ["9 runs", *([None, None] if math.isnan(best) else gains), None]
+            rows.append(["the paper", calibration, group["dataset"], *map(theirs.get, names), *gains])
     header = ["model", "calibration set", "test", *names, "over", "Δ", "gap closed %", "cut %"]
-    return Table("Summary", header, cells, best_of(cells, own))
+    return Table("Summary", header, rows, best_of(rows, [i for i, name in enumerate(names, 3) if name != "oracle"]))
 
 
 def draw(columns):
@@ -724,20 +712,16 @@ def draw(columns):
 
 def screen(groups):
     """The short table: a method a row, two columns a pair of sets; in as many blocks of WIDTH columns as they need."""
-    pairs = [*pairs_of(groups)]
-    names, several, blocks = all_roles(pairs), len({group["model"] for group in groups}) > 1, []
-    first = ["picks by", *names, "cut at the length limit"]
-    for group, calibration, roles in pairs:
-        title = f"{calibration} → {group['dataset']}" if calibration else group["dataset"]
+    (pairs, names), several, blocks = pairs_of(groups), len({group["model"] for group in groups}) > 1, []
+    for group, calibration, roles, theirs in pairs:
+        title = (f"{group['model']}: " if several else "") + (f"{calibration} → " if calibration else "") + group["dataset"]
         gains = {name: "/".join(points(to["delta"]) for to in r["against"].values()) for name, r in roles.items()}
-        ours = {name: with_spread(r) for name, r in roles.items()}
-        theirs = paper_numbers(group["model"], calibration, group["dataset"])
-        pair = [[f"{group['model']}: {title}" if several else title, *map(ours.get, names), percent(group["cut"])],
-                ["Δ 20/28", *map(gains.get, names), None]]  # fmt: skip
+        ours = [with_spread(roles[name]) if name in roles else None for name in names]
+        pair = [[title, *ours, percent(group["cut"])], ["Δ 20/28", *map(gains.get, names), None]]
         if theirs:
             pair.append(["paper", *[theirs.get(name, "").split(" ")[0] for name in names], None])
         if not blocks or len(draw([*blocks[-1], *pair]).splitlines()[1]) > WIDTH:
-            blocks.append([first])
+            blocks.append([["picks by", *names, "cut at the length limit"]])
         blocks[-1] += pair
     return "\n\n".join(map(draw, blocks))
 
@@ -754,16 +738,13 @@ def study_tables(paths):
 
 
 def study_table(name, studies):
-    columns = list(dict.fromkeys(row["row"] for study in studies for row in study["rows"]))
-    measures = list(dict.fromkeys(measure for study in studies for row in study["rows"] for measure in row["measures"]))
-    rows = []
-    for measure, study in itertools.product(measures, studies):
+    each = [row for study in studies for row in study["rows"]]
+    columns, rows = list(dict.fromkeys(row["row"] for row in each)), []
+    for measure, study in itertools.product(dict.fromkeys(key for row in each for key in row["measures"]), studies):
         found = {row["row"]: row["measures"][measure] for row in study["rows"] if measure in row["measures"]}
-        shown = lambda x: f"{x['mean']:.1f}" + (f" ± {x['std']:.1f}" if x["std"] is not None else "")
-        if found:
-            sets = ["+".join(study["calibration"]), "+".join(study["evaluation"])]
-            cells = [shown(found[name]) if name in found else None for name in columns]
-            rows.append([measure, study["model"], *sets, *cells])
+        shown = {key: f"{x['mean']:.1f}" + ("" if x["std"] is None else f" ± {x['std']:.1f}") for key, x in found.items()}
+        sets = ["+".join(study["calibration"]), "+".join(study["evaluation"])]
+        rows += [[measure, study["model"], *sets, *map(shown.get, columns)]] if shown else []
     header = ["measure, %", "model", "calibration set", "test", *columns]
     return Table(f"Study: {name}", header, rows, best_of(rows, range(4, len(header))))
 
@@ -782,30 +763,28 @@ def report(args):
         import_matplotlib()
     out, studies = report_folder(args), study_tables(args.studies)
     groups = [report_group(*members, args.price) for members in load_groups(args.runs, args.window, args.tail)]
-    kinds = (methods_table, curves_table, confidence_table, cost_table)
-    tables = {group["title"]: [kind(group["rows"]) for kind in kinds] for group in groups}
-    for group in groups:
-        tables[group["title"]].insert(2, stopping_table(group["stopping"]))
-    tables = {title: [table for table in several if table.rows] for title, several in tables.items()}
-    overall = [summary_table(groups), *studies]
+    overall, tables = [summary_table(groups), *studies], {group["title"]: tables_of(group) for group in groups}
     figures = plot(out, groups, studies) if args.plots else {}
     facts = {"command": the_command(), "window": args.window, "tail": args.tail, "groups": groups}
     common.write_json(out / "results.json", facts)
     write_text(out / "report.md", markdown(groups, tables, overall, figures))
     if args.latex:
-        parts = ["% needs \\usepackage{booktabs}\n", *[table.latex() for table in overall]]
-        parts += [f"% {title}\n{table.latex()}" for title, several in tables.items() for table in several]
-        write_text(out / "tables.tex", "\n".join(parts))
+        several = [table.latex() for some in (overall, *tables.values()) for table in some]
+        write_text(out / "tables.tex", "\n".join(["% needs \\usepackage{booktabs}\n", *several]))
     over = max((r["over"] for group in groups for r in group["rows"]), key=len) or "nothing here"
     notes = [note for group in groups for note in notes_of(group)]
     print(*tables, "", screen(groups), "", *notes, SHORT_NOTE.format(over=over), sep="\n")
     for table in studies:
         print("", table.title, "", common.table(table.header, table.rows), sep="\n")
-    if args.json:
-        shown = {group["title"]: {name: r["accuracy"] for name, r in shown_rows(group["rows"])} for group in groups}
-        print(json.dumps({"report": str(out / "report.md"), "accuracy": shown}))
-    else:
-        print(f"report: {out / 'report.md'}")
+    shown = {group["title"]: {name: r["accuracy"] for name, r in shown_rows(group["rows"])} for group in groups}
+    last = json.dumps({"report": str(out / "report.md"), "accuracy": shown})
+    print(last if args.json else f"report: {out / 'report.md'}")
+
+
+def tables_of(group):
+    rows = group["rows"]
+    tables = [methods_table(rows), curves_table(rows), stopping_table(group["stopping"]), confidence_table(rows)]
+    return [table for table in [*tables, cost_table(rows)] if table.rows]
 
 
 def load_groups(paths, window, tail):
@@ -923,83 +902,93 @@ def import_matplotlib():
 
 
 def plot(out, groups, studies):
-    """{title: names of the PNG files}."""
+    """{title: names of the PNG files}. A drawer(axes, what) gives the settings of the axes, or None: nothing to show."""
+    from matplotlib import pyplot
+
+    wanted = [(group["title"], f"{name}-{i}.png", group)
+              for (i, group), name in itertools.product(enumerate(groups, 1), FIGURES)]  # fmt: skip
+    wanted += [("studies", f"{table.title.split(': ')[1]}-{i}.png", (table, row))
+               for table in studies for i, row in enumerate(table.rows, 1)]  # fmt: skip
     figures = {}
-    for i, group in enumerate(groups, 1):
-        named = {"curves": draw_curves, "stopping": draw_stopping, "reliability": draw_reliability}
-        named |= dict.fromkeys(RULE_BARS, draw_rules)
-        for name, draw in named.items():
-            if draw(out / f"{name}-{i}.png", group):
-                figures.setdefault(group["title"], []).append(f"{name}-{i}.png")
-    for table in studies:
-        for i, row in enumerate(table.rows, 1):
-            bars = [[float(x) for x in (cell or "0").split(" ± ")] for cell in row[4:]]
-            name = f"{table.title.split(': ')[1]}-{i}.png"
-            draw_bars(out / name, "{1}: {2} → {3}, {0} %".format(*row), table.header[4:], bars)
-            figures.setdefault("studies", []).append(name)
+    for title, name, what in wanted:
+        canvas, axes = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
+        drawer = draw_study if title == "studies" else FIGURES[name.split("-")[0]]
+        if settings := drawer(axes, what):
+            axes.set(**{"title": title, "ylabel": "accuracy %"} | settings)
+            if axes.get_legend_handles_labels()[0]:
+                canvas.legend(loc="outside right upper", fontsize="small")
+            with common.atomic(out / name, "wb") as file:
+                canvas.savefig(file, format="png", dpi=150)
+            figures.setdefault(title, []).append(name)
+        pyplot.close(canvas)
     return figures
 
 
-@contextmanager
-def figure(path, **settings):
-    from matplotlib import pyplot
-
-    canvas, axes = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
-    yield axes
-    axes.set(**settings)
-    if axes.get_legend_handles_labels()[0]:
-        canvas.legend(loc="outside right upper", fontsize="small")
-    with common.atomic(path, "wb") as file:
-        canvas.savefig(file, format="png", dpi=150)
-    pyplot.close(canvas)
-
-
-def draw_curves(path, group):
+def draw_curves(axes, group):
     ns = [int(n) for n in group["rows"][0]["curve"]]
-    axis = {"xscale": "log", "xticks": ns, "xticklabels": ns}
-    with figure(path, title=group["title"], xlabel="rollouts a problem", ylabel="accuracy %", **axis) as axes:
-        for name, r in shown_rows(group["rows"]):
-            if r["kind"] != "length" and r["method"] not in MINOR:
-                values, spread = [[100 * (value or 0) for value in r[key].values()] for key in ("curve", "curve_std")]
-                style = {"random": {"fmt": "k:"}, "oracle": {"fmt": "k--"}}.get(r["kind"], {"fmt": ".-", "capsize": 2})
-                axes.errorbar(ns, values, spread if any(spread) else None, label=name, **style)
-        axes.minorticks_off()
-    return True
+    for name, r in shown_rows(group["rows"]):
+        if r["kind"] != "length" and r["method"] not in MINOR:
+            values, spread = [[100 * (value or 0) for value in r[key].values()] for key in ("curve", "curve_std")]
+            style = {"random": {"fmt": "k:"}, "oracle": {"fmt": "k--"}}.get(r["kind"], {"fmt": ".-", "capsize": 2})
+            axes.errorbar(ns, values, spread if any(spread) else None, label=name, **style)
+    axes.set_xscale("log")
+    axes.minorticks_off()
+    return {"xticks": ns, "xticklabels": ns, "xlabel": "rollouts a problem"}
 
 
-def draw_reliability(path, group):
+def draw_stopping(axes, group):
+    """Accuracy against the share of the tokens: stopping, the chosen threshold, and (dotted) a fixed N."""
+    for r in group["stopping"]:
+        (line,) = axes.plot(*100 * np.array(r["curve"]).T, label=r["method"])
+        axes.plot(*100 * np.array(r["fixed_curve"]).T, ":", color=line.get_color())
+        axes.plot(100 * r["share"], 100 * r["accuracy"], "o", color=line.get_color())
+    return {"xlabel": "% of the tokens of all rollouts"} if group["stopping"] else None
+
+
+def draw_reliability(axes, group):
     """How often answers with a given probability are right."""
     rows = [r for r in group["rows"] if r.get("reliability")]
-    if rows:
-        with figure(path, title=group["title"], xlabel="probability given", ylabel="share that is right") as axes:
-            axes.plot([0, 1], [0, 1], "--", color="grey")
-            for r in rows:
-                points = [(p / count, right / count) for p, right, count in r["reliability"] if count]
-                axes.plot(*zip(*points), marker="o", label=f"{label_of(r['scores'])}, error {r['ece']:.3f}")
-    return bool(rows)
+    axes.plot([0, 1], [0, 1], "--", color="grey")
+    for r in rows:
+        found = [(p / count, right / count) for p, right, count in r["reliability"] if count]
+        axes.plot(*zip(*found), marker="o", label=f"{label_of(r['scores'])}, error {r['ece']:.3f}")
+    return {"xlabel": "probability given", "ylabel": "share that is right"} if rows else None
 
 
-# the paper's five statistics over the tail, and its confidence in the four aggregations
-RULE_BARS = {"statistics": [f"{name}/tail" for name in common.STATISTICS[:5]], "aggregations": RULES[:4]}
+def draw_rules(wanted):
+    """Bars of these rules beside SCaTR, between random and the oracle."""
+
+    def draw_bars(axes, group):
+        rows = [r for r in group["rows"] if r["method"] in wanted or r["best_of_n"] and "scatr" in r["scores"]]
+        bars(axes, [(r["method"], 100 * r["accuracy"], 100 * (r["std"] or 0)) for r in rows])
+        for r in group["rows"]:
+            if r["kind"] in ("random", "oracle"):
+                style = ":" if r["kind"] == "random" else "--"
+                axes.axhline(100 * r["accuracy"], color="black", linestyle=style, label=r["method"])
+        return {"ylabel": "accuracy %"}
+
+    return draw_bars
 
 
-def draw_rules(path, group):
-    """Beside SCaTR, between random and the oracle."""
-    wanted = RULE_BARS[path.name.split("-")[0]]
-    rows = [r for r in group["rows"] if r["method"] in wanted or r["best_of_n"] and r["scores"].startswith("scatr")]
-    bars = [[100 * r["accuracy"], 100 * (r["std"] or 0)] for r in rows]
-    lines = {r["method"]: 100 * r["accuracy"] for r in group["rows"] if r["kind"] in ("random", "oracle")}
-    return draw_bars(path, group["title"], [r["method"] for r in rows], bars, lines)
+def draw_study(axes, what):
+    table, row = what
+    cells = [(name, *map(float, (cell or "0").split(" ± "))) for name, cell in zip(table.header[4:], row[4:])]
+    bars(axes, [(*cell, 0)[:3] for cell in cells])
+    return {"title": "{1}: {2} → {3}, {0} %".format(*row), "ylabel": "%"}
 
 
-def draw_bars(path, title, names, bars, lines=()):
-    """bars: [height, and perhaps its spread] of each name; lines: {name: height} across."""
-    with figure(path, title=title, ylabel="%") as axes:
-        axes.bar(names, [bar[0] for bar in bars], yerr=[sum(bar[1:]) for bar in bars], capsize=3)
-        axes.tick_params(axis="x", rotation=30)
-        for style, name in zip((":", "--"), lines):
-            axes.axhline(lines[name], color="black", linestyle=style, label=name)
-    return True
+def bars(axes, rows):
+    """rows: name, height, spread."""
+    names, heights, spreads = zip(*rows)
+    axes.bar(names, heights, yerr=spreads, capsize=3)
+    axes.tick_params(axis="x", rotation=30)
+
+
+FIGURES = {
+    "curves": draw_curves, "stopping": draw_stopping, "reliability": draw_reliability,
+    # the paper's five statistics over the tail, and its confidence in the four aggregations
+    "statistics": draw_rules([f"{name}/tail" for name in common.STATISTICS[:5]]), "aggregations": draw_rules(RULES[:4]),
+}  # fmt: skip
 
 
 # ---------------------------------------------------------------------------------------------------------------------
