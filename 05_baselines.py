@@ -1,31 +1,33 @@
-"""Every way to pick an answer, beside each other on the same rollouts: one table, exact expectations, honest intervals.
+"""Every way to pick an answer, beside each other on the same rollouts: exact expectations, honest intervals.
 
-    python 05_baselines.py RUN ... --out DIR        labelled runs; their scores/*.jsonl (04, or your own) become rows
-    python 05_baselines.py RUN ... --studies DIR    also what 03_train_scorer.py --study wrote, in the paper's shape
-    python 05_baselines.py lora RUN_CAL --eval RUN  the run's model, fine-tuned to say whether an answer is right
-    python 05_baselines.py prm RUN --prm NAME       a process reward model, such as Gen-Verse/ReasonFlux-PRM-1.5B
-    python 05_baselines.py route RUN --math M.pt --code C.pt    the model names a problem's domain, its scorer picks
+    python 05_baselines.py RUN ... --out DIR        labelled runs; scores/*.jsonl (04's, or yours) are rows
+    python 05_baselines.py RUN ... --studies DIR    also what 03_train_scorer.py --study wrote
+    python 05_baselines.py lora RUN_CAL --eval RUN  the run's model learns to say whether an answer is right
+    python 05_baselines.py prm RUN --prm NAME       process reward model, as Gen-Verse/ReasonFlux-PRM-1.5B
+    python 05_baselines.py route RUN --math M.pt --code C.pt  the model names the domain, its scorer picks
 
-The first two read rollouts.jsonl, labels.jsonl and scores/*.jsonl of each run, print one short table and write report.md
-(the rest, for people) and results.json (for programs). The others write scores/NAME.jsonl, and what it cost into
-NAME.cost.json beside it: rows of the next report.
+The first two read rollouts.jsonl, labels.jsonl and scores/*.jsonl of each run, print one short table and
+write report.md (the rest, for people) and results.json (for programs). The others write scores/NAME.jsonl,
+and what it cost into NAME.cost.json beside it: rows of the next report.
 
-A row for your own scorer: drop scores/NAME.jsonl into the run, {"id", "sample", "score"} a line, higher is better, with
-"p" in [0, 1] beside it if votes may use it as a weight.
+A row for your own scorer: drop scores/NAME.jsonl into the run, {"id", "sample", "score"} a line, higher is
+better, with "p" in [0, 1] beside it if votes may use it as a weight.
 
-Runs of one model and data set are repetitions. A score file METHOD.CALSET@CALRUN-SEED.jsonl is one of its method's: a
-row is the mean over evaluation runs x calibration runs x scorer seeds, ± its standard deviation (ddof=1) over those of
-the three that vary for this row ("over"). A folder `greedy` beside a run (01_generate.py --greedy, labelled) is a row.
+Runs of one model and data set are repetitions. A score file METHOD.CALSET@CALRUN-SEED.jsonl is one of its
+method's: a row is the mean over evaluation runs x calibration runs x scorer seeds, ± its standard deviation
+(ddof=1) over those of the three that vary for this row ("over"). A folder `greedy` beside a run
+(01_generate.py --greedy, labelled) is a row.
 
-What the numbers are. Random, best-of-n by any score and oracle at n < N rollouts: the exact expectation over all
-n-subsets; votes: exact where these are few, else the mean over seeded random ones with its standard error. Tied answers
-share the credit of a majority. Δ: points above the best confidence rule, of the paper's 20 and of all 28, picked with
-hindsight on these labels (which favours it), with a paired bootstrap interval over problems. Gap closed: Δ as a share of
-the distance from that rule to the oracle, a dash where this is under two problems; in the summary both are to the
-paper's. Cut: the share of a row's picks (random: of all rollouts) that ended at the length limit. A problem with a label
-that could not be judged is in no row. FLOPs are computed, all by one formula: forward 2 a weight and token and 4 a pair
-of tokens, layer and attention dimension; training twice that, and 2 a token and trained weight; nothing for what is
-computed again to save memory. Minutes and ms are measured, on the device named.
+What the numbers are. Random, best-of-n by any score and oracle at n < N rollouts: the exact expectation over
+all n-subsets; votes: exact where these are few, else the mean over seeded random ones with its standard
+error. Tied answers share the credit of a majority. Δ: points above the best confidence rule, of the paper's
+20 and of all 28, picked with hindsight on these labels (which favours it), with a paired bootstrap interval
+over problems. Gap closed: Δ as a share of the distance from that rule to the oracle, a dash where this is
+under two problems; in the summary both are to the paper's. Cut: the share of a row's picks (random: of all
+rollouts) that ended at the length limit. A problem with a label that could not be judged is in no row. FLOPs
+are computed, all by one formula: forward 2 a weight and token and 4 a pair of tokens, layer and attention
+dimension; training twice that, and 2 a token and trained weight; nothing for what is computed again to save
+memory. Minutes and ms are measured, on the device named.
 """
 
 import argparse
@@ -46,15 +48,16 @@ import numpy as np
 
 import common
 
-SUBSETS, DRAWS, SEED = 128, 1000, 0  # random subsets a vote's curve averages over, bootstrap draws, and their seed
+SUBSETS, DRAWS, SEED = 128, 1000, 0  # random subsets of a vote, bootstrap draws, and their seed
 BINS = 10  # of the probabilities, equally wide, for their calibration
 RULES = [f"{name}/{way}" for name in common.STATISTICS for way in common.AGGREGATIONS]
 REFERENCES = {"the paper's 20": RULES[:20], "all 28": RULES}  # the paper's five statistics stand first
 LENGTHS = ("longest", "shortest")
 CUT, WIDTH = 0.05, 110  # share of cut rollouts from which a line says so; columns of the screen
-COSTS = ("parameters", "trained_parameters", "train_seconds", "train_flops", "ms_per_rollout", "flops_per_rollout")
+COSTS = ("parameters", "trained_parameters", "train_seconds", "train_flops",
+         "ms_per_rollout", "flops_per_rollout")  # fmt: skip
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 # A labelled run as arrays [P problems, N rollouts]; a problem with fewer rollouts is padded at the end
 
 
@@ -68,13 +71,13 @@ class Run:
     groups: np.ndarray  # [P, N] equality class of the answer, -1: none
     tokens: np.ndarray  # [P, N]
     cut: np.ndarray  # [P, N] 1 where it ended at the length limit
-    scores: dict = field(default_factory=dict)  # method -> run name -> [P, N], higher is better, -inf where padded
-    p: dict = field(default_factory=dict)  # method -> run name -> [P, N], for the methods that give probabilities
+    scores: dict = field(default_factory=dict)  # method -> run name -> [P, N], -inf where padded
+    p: dict = field(default_factory=dict)  # the same, of methods that give probabilities
     costs: dict = field(default_factory=dict)  # method -> what each of its files cost
 
 
 def load_run(path, window=common.WINDOW, tail=common.TAIL, skipped=(), labels=None):
-    """`skipped`: ids of problems to leave out, beside those with a label that could not be judged. labels: if read before."""
+    """`skipped`: problems to leave out, beside those with a label that could not be judged."""
     path, meta, rollouts = Path(path), common.read_meta(path), common.read_rollouts(path)
     keys = common.keys_of(rollouts)
     labels = common.align(labels or common.read_labels(path), keys, path / "labels.jsonl")
@@ -98,7 +101,8 @@ def load_run(path, window=common.WINDOW, tail=common.TAIL, skipped=(), labels=No
     lengths, cut = zip(*[(row["n_tokens"], row.get("finish") == "length") for row in rollouts])
     run = Run(path, meta, list(places), valid, right, groups, spread(lengths), spread(cut))
     add_confidence(run, rollouts, spread, window, tail)
-    run.scores |= {"longest": {"": spread(lengths, -np.inf)}, "shortest": {"": spread(np.negative(lengths), -np.inf)}}
+    for name, sign in zip(LENGTHS, (1, -1)):
+        run.scores[name] = {"": spread(np.multiply(sign, lengths), -np.inf)}
     for file in sorted((path / "scores").glob("*.jsonl")):
         add_scores(run, file, keys, spread)
     return run
@@ -115,15 +119,15 @@ def add_confidence(run, rollouts, spread, window, tail):
         tokens = common.load_pt(run.path / "tokens.pt")
         offsets, stats = tokens["offsets"].tolist(), tokens["stats"].numpy()
         if len(offsets) != len(rollouts) + 1:
-            common.die(f"{run.path}: tokens.pt holds {len(offsets) - 1} rollouts, rollouts.jsonl {len(rollouts)}")
+            common.die(f"{run.path}: tokens.pt holds {len(offsets) - 1} of {len(rollouts)} rollouts")
         pairs = zip(offsets[:-1], offsets[1:])
         values = [common.confidence(stats[a:b], run.meta["vocab_size"], window, tail) for a, b in pairs]
     if None in values:
-        common.die(f"{run.path}: rollouts.jsonl has no token statistics; 01_generate.py --responses computes them")
+        common.die(f"{run.path}: rollouts.jsonl has no token statistics; 01 --responses computes them")
     for rule in RULES:
         sign = -1 if rule.split("/")[0] in common.LOWER_IS_BETTER else 1
         column = np.array([math.nan if value[rule] is None else sign * value[rule] for value in values])
-        lowest = np.fmin.reduce(column, initial=0)  # below all others ranks a rollout without tokens: it has none
+        lowest = np.fmin.reduce(column, initial=0)  # a rollout without tokens ranks below all others
         run.scores[rule] = {"": spread(np.nan_to_num(column, nan=lowest - 1), -np.inf)}
 
 
@@ -153,7 +157,7 @@ def read_cost(path):
     return cost
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 # Expected correctness of each problem, [P], when n of its rollouts are drawn and a method picks one
 
 
@@ -169,12 +173,12 @@ def pick_by_score(run, scores, n):
 def pick_oracle(run, n):
     """1 - the chance that an n-subset holds no right answer."""
     pairs = zip(run.valid.sum(1).tolist(), run.labels.sum(1).astype(int).tolist())
-    missed = [math.comb(total - right, min(n, total)) / math.comb(total, min(n, total)) for total, right in pairs]
-    return 1 - np.array(missed)
+    subsets = lambda of, total: math.comb(of, min(n, total))
+    return np.array([1 - subsets(total - right, total) / subsets(total, total) for total, right in pairs])
 
 
 def pick_by_vote(run, ballot, scores, n):
-    """[2, S, P]: is what S subsets of n rollouts pick right, is it cut; all subsets if they are few, else SUBSETS."""
+    """[2, S, P]: is what S subsets of n pick right, is it cut; all subsets if few, else SUBSETS."""
     found = []
     for columns in subsets_of(run, n):
         whole = (run.groups, scores, run.valid, run.labels, run.cut)
@@ -199,7 +203,7 @@ def subsets_of(run, n):
     return np.sort(np.argsort(np.where(run.valid, noise, 2), -1)[:, :, :n], -1)  # padding is drawn last
 
 
-# Ballots: (groups, scores, valid), each [P, n] -> [P, n], a rollout's share of the pick: 1 for a single winner, else 0
+# Ballots: (groups, scores, valid), each [P, n] -> [P, n], a rollout's share of the pick
 
 
 def majority(groups, scores, valid):
@@ -221,7 +225,7 @@ def rank_of(scores):
 
 
 def top_share(share):
-    """Confidence as the weight of the best share of the rollouts, nothing for the rest (DeepConf, offline)."""
+    """Confidence as the weight of the best share of the rollouts (DeepConf, offline)."""
     kept = lambda scores, valid: rank_of(scores) < np.ceil(share * valid.sum(-1, keepdims=True))
     return lambda scores, valid: np.where(valid & kept(scores, valid), scores, 0)
 
@@ -238,14 +242,15 @@ VOTES = {
 }
 MINOR = [*VOTES][1:-1]  # not in the short tables
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 # Rows of the table
 
 KINDS = ("random", "greedy", "length", "confidence", "scorer", "vote", "oracle")  # in the table's order
 # what score files are called before the dot, in the table's order; other people's come before them
 FAMILIES = {
-    "logistic": "logistic regression", "lora": "LoRA verifier", "prm": "PRM", "routed": "SCaTR, routed by domain",
-    "mixed": "SCaTR, mixed domains", "scatr": "SCaTR", "scatr+": "SCaTR+",
+    "logistic": "logistic regression", "lora": "LoRA verifier", "prm": "PRM",
+    "routed": "SCaTR, routed by domain", "mixed": "SCaTR, mixed domains",
+    "scatr": "SCaTR", "scatr+": "SCaTR+",
 }  # fmt: skip
 CALIBRATED = ("logistic", "lora", "scatr", "scatr+")  # FAMILY.CALIBRATION SET
 
@@ -280,10 +285,11 @@ def sizes_of(runs):
 
 
 def make_rows(runs, greedy=()):
-    """All methods that every run has, over all runs. greedy: the greedy rollout of each problem, with its label."""
+    """All methods that every run has. greedy: the greedy rollout of each problem, with its label."""
     ns, votable = sizes_of(runs), all((run.groups >= 0).any() for run in runs)
     each = lambda pick: {(i, "", ""): {n: pick(run, n) for n in ns} for i, run in enumerate(runs)}
-    rows = [Row("random", "random", each(lambda run, n: run.labels.sum(1) / run.valid.sum(1)), cut=mean_of([run.cut[run.valid].mean() for run in runs]))]
+    random = each(lambda run, n: run.labels.sum(1) / run.valid.sum(1))
+    rows = [Row("random", "random", random, cut=mean_of([run.cut[run.valid].mean() for run in runs]))]
     rows.append(Row("oracle", "oracle", each(pick_oracle)))
     if votable:
         rows += [vote_row(runs, ns, name, rule, ballot) for name, (rule, ballot) in VOTES.items()]
@@ -360,22 +366,20 @@ def mean_of(values):
 
 
 def score_quality(run, scores, p=None):
-    """How good scores are as such: ranking of all rollouts, and inside a problem, and calibration of probabilities."""
+    """How good scores are as such: ranking of all rollouts, and inside a problem, calibration."""
     right = run.labels[run.valid] > 0
-    error = None if p is None else calibration_error(right, p[run.valid])
-    return {"auroc": common.auroc(right, scores[run.valid]), "auroc_within": auroc_within(run, scores), "ece": error}
+    return {"auroc": common.auroc(right, scores[run.valid]), "auroc_within": auroc_within(run, scores),
+            "ece": None if p is None else calibration_error(right, p[run.valid])}  # fmt: skip
 
 
 def auroc_within(run, scores):
     """The same inside each problem, averaged over the problems that have both classes."""
-    pairs = ((run.labels > 0) & run.valid)[:, :, None] & ((run.labels == 0) & run.valid)[:, None, :]
-    higher = (scores[:, :, None] > scores[:, None, :]) + 0.5 * (scores[:, :, None] == scores[:, None, :])
-    count = pairs.sum((1, 2))
-    return mean_of(((pairs * higher).sum((1, 2))[count > 0] / count[count > 0]).tolist())
+    problems = zip(run.labels > 0, scores, run.valid)
+    return mean_of([common.auroc(right[there], row[there]) for right, row, there in problems])
 
 
 def calibration_bins(right, p):
-    """[BINS, 3]: of each equal-width bin the sum of the probabilities, of the right answers, and their number."""
+    """[BINS, 3]: of each bin the sum of the probabilities, of the right answers, and their number."""
     bin_of = np.minimum((p * BINS).astype(int), BINS - 1)
     return np.stack([np.bincount(bin_of, of, BINS) for of in (p, right, np.ones_like(p))], 1)
 
@@ -386,12 +390,12 @@ def calibration_error(right, p):
     return float(np.abs(bins[:, 0] - bins[:, 1]).sum() / len(p))
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 # Comparison
 
 
 def compare(rows, n):
-    """One dict a row: accuracy, spread, count, difference to the two best confidence rules with its interval, curve."""
+    """One dict a row: accuracy, spread, difference to the two best confidence rules, curve."""
     oracle, problems = next(row for row in rows if row.kind == "oracle"), len(rows[0].problems(n))
     best = {name: max((row for row in rows if row.name in rules), key=lambda row: row.accuracy(n))
             for name, rules in REFERENCES.items()}  # fmt: skip
@@ -416,7 +420,7 @@ def gain(row, reference, oracle, n):
     """Points above a reference with their interval, and the share of its distance to the oracle."""
     difference = row.problems(n) - reference.problems(n)  # [P]
     gap = oracle.accuracy(n) - reference.accuracy(n)
-    closed = float(difference.mean() / gap) if gap * len(difference) >= 2 else None  # a share of less would be noise
+    closed = float(difference.mean() / gap) if gap * len(difference) >= 2 else None  # else noise
     return {**with_interval(difference), "gap_closed": closed}
 
 
@@ -439,11 +443,13 @@ def add_costs(results, members):
     for result in results:
         costs = [cost for run in members for cost in run.costs.get(result["scores"], [])]
         if result["best_of_n"] and costs:
-            result["cost"] = {key: mean_of([cost.get(key) for cost in costs]) for key in COSTS} | {"rollouts": rollouts}
-            result["cost"]["device"] = ", ".join(sorted({str(cost["device"]) for cost in costs if cost.get("device")}))
+            devices = sorted({str(cost["device"]) for cost in costs if cost.get("device")})
+            cost = {key: mean_of([cost.get(key) for cost in costs]) for key in COSTS}
+            result["cost"] = cost | {"rollouts": rollouts, "device": ", ".join(devices)}
             result["made_by"] = sorted({cost["command"] for cost in costs if "command" in cost})
 
-# ---------------------------------------------------------------------------------------------------------------------
+
+# ------------------------------------------------------------------------------------------------------------
 # Stopping: what sampling that ends when the scorer is sure would have cost and lost, replayed
 
 
@@ -475,12 +481,13 @@ def replay(run, r, name, p, price):
 
 
 def summary_of(r, replays):
-    right, rollouts, tokens = (np.mean([curve[key] for curve in replays], 0) for key in ("right", "rollouts", "tokens"))
+    mean = lambda key: np.mean([curve[key] for curve in replays], 0)
+    right, rollouts, tokens = mean("right"), mean("rollouts"), mean("tokens")  # [T, P]
     each, share = [curve["right"][0].mean() for curve in replays], tokens.mean(1) / tokens[-1].mean()  # [T]
     sizes, fixed = [int(n) / max(map(int, r["curve"])) for n in r["curve"]], [*r["curve"].values()]
-    first = lambda key: float(np.mean([curve[key][0] for curve in replays]))
     return {
-        "method": r["method"], "scores": r["scores"], "threshold": first("threshold"), "error": first("error"),
+        "method": r["method"], "scores": r["scores"],
+        "threshold": float(mean("threshold")[0]), "error": float(mean("error")[0]),
         "accuracy": float(np.mean(each)), "std": float(np.std(each, ddof=1)) if len(each) > 1 else None,
         "all": float(right[-1].mean()), **with_interval(right[0] - right[-1]),
         "rollouts": float(rollouts[0].mean()), "tokens": float(tokens[0].mean()), "share": float(share[0]),
@@ -489,13 +496,13 @@ def summary_of(r, replays):
     }  # fmt: skip
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# The paper's numbers (Shyamal et al., SCaTR; tables "Best-of-N results for math domain" and "for coding domain"; for
-# Qwen2.5-14B, "Comparison of SCaTR with ReasonFlux models"). It says AIME; its released problems are those of 2025.
+# ------------------------------------------------------------------------------------------------------------
+# The paper's numbers (Shyamal et al., SCaTR; tables "Best-of-N results for math domain", "for coding domain",
+# "Comparison of SCaTR with ReasonFlux models"). It says AIME; its problems are those of 2025.
 
 PAPER_COLUMNS = (
-    "SCaTR", "best of the paper's 20", "LoRA verifier", "PRM (ReasonFlux-PRM-1.5B)", "SCaTR, weighted vote", "oracle",
-    "PRM (ReasonFlux-PRM-7B)",
+    "SCaTR", "best of the paper's 20", "LoRA verifier", "PRM (ReasonFlux-PRM-1.5B)", "SCaTR, weighted vote",
+    "oracle", "PRM (ReasonFlux-PRM-7B)",
 )  # fmt: skip
 PAPER_GAP = ("SCaTR", "best of the paper's 20", "oracle")
 PAPER = """\
@@ -526,7 +533,7 @@ def paper_numbers(model, calibration, dataset):
     return {name: x.replace("±", " ± ") for name, x in zip(PAPER_COLUMNS, numbers.split()) if x != "-"}
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 # Tables
 
 
@@ -548,9 +555,10 @@ class Table:
         return f"### {self.title}\n\n{common.markdown_table(header, rows)}"
 
     def latex(self):
-        signs = {"\\": r"\textbackslash{}", "±": r"$\pm$", "Δ": r"$\Delta$", "×": r"$\times$", "–": "--", "→": r"$\to$"}
-        signs |= {sign: "\\" + sign for sign in "%_&#${}"} | {"^": r"\textasciicircum{}", "~": r"\textasciitilde{}"}
-        lines = self.marked(lambda text: "".join(signs.get(sign, sign) for sign in text), r"\textbf{{{}}}".format)
+        signs = {sign: "\\" + sign for sign in "%_&#${}"} | {"\\": r"\textbackslash{}", "–": "--"}
+        signs |= {"^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "→": r"$\to$"}
+        escape = str.maketrans(signs | {"±": r"$\pm$", "Δ": r"$\Delta$", "×": r"$\times$"})
+        lines = self.marked(lambda text: text.translate(escape), r"\textbf{{{}}}".format)
         header, *body = [" & ".join(line) + r" \\" for line in lines]
         begin = [f"% {self.title}", rf"\begin{{tabular}}{{l{'r' * (len(self.header) - 1)}}}", r"\toprule"]
         return "\n".join([*begin, header, r"\midrule", *body, r"\bottomrule", r"\end{tabular}", ""])
@@ -599,9 +607,9 @@ def methods_table(results):
             gains += [None] * 3 if reference in r["best_of"] else gain
         rows.append([name, with_spread(r), r["over"], count, *gains, percent(r["cut"]), number(r["tokens"])])
     header = ["method", "accuracy %", "over", "right/problems"]
-    header += [name for reference in REFERENCES for name in (f"Δ to {reference}", "95% interval", "gap closed %")]
-    best = {(i, 1) for _, i in best_of([[row[1] for row in rows[:-1]]], range(len(rows) - 1))}  # the last is the oracle
-    return Table("Methods", [*header, "cut %", "tokens a problem"], rows, best)
+    header += [name for to in REFERENCES for name in (f"Δ to {to}", "95% interval", "gap closed %")]
+    best = best_of([[row[1] for row in rows[:-1]]], range(len(rows) - 1))  # the last is the oracle
+    return Table("Methods", [*header, "cut %", "tokens a problem"], rows, {(i, 1) for _, i in best})
 
 
 def curves_table(results):
@@ -610,9 +618,10 @@ def curves_table(results):
     for name, r in shown_rows(results):
         errors = {n: f" (± {percent(error, 2)})" for n, error in r["curve_subset_error"].items()}
         scores = [f"{r[key]:.3f}" if r.get(key) is not None else None for key in qualities]
-        rows.append([name, *[percent(r["curve"][n]) + errors.get(n, "") for n in ns], *scores, percent(r["cut"])])
+        curve = [percent(r["curve"][n]) + errors.get(n, "") for n in ns]
+        rows.append([name, *curve, *scores, percent(r["cut"])])
     header = ["method", *[f"N={n}" for n in ns], "AUROC", "within a problem", "calibration error", "cut %"]
-    return Table("Fewer rollouts (±: the standard error of drawn subsets), and the scores as such", header, rows)
+    return Table("Fewer rollouts (±: standard error of drawn subsets), and the scores as such", header, rows)
 
 
 def confidence_table(results):
@@ -621,7 +630,7 @@ def confidence_table(results):
     for name in common.STATISTICS:
         rules = [by_name[f"{name}/{way}"] for way in common.AGGREGATIONS]
         rows.append([name, *map(with_spread, rules), percent(mean_of([r["cut"] for r in rules]))])
-    best = {(RULES.index(r["method"]) // 4, RULES.index(r["method"]) % 4 + 1) for r in results if r["best_of"]}
+    best = {(i // 4, i % 4 + 1) for i, rule in enumerate(RULES) if by_name[rule]["best_of"]}
     header = ["statistic", *common.AGGREGATIONS, "cut %"]
     return Table("Confidence rules: the paper's five statistics, and two more", header, rows, best)
 
@@ -642,8 +651,8 @@ def cost_table(results):
             cost["device"] or "–", with_spread(r), percent(r["cut"]),
         ])  # fmt: skip
     header = [
-        "cost", "parameters", "trained", "training min", "training TFLOPs", "× SCaTR's", "ms a rollout", "ms a problem",
-        "× SCaTR's", "MFLOPs a rollout", "× SCaTR's", "measured on", "accuracy %", "cut %",
+        "cost", "parameters", "trained", "training min", "training TFLOPs", "× SCaTR's", "ms a rollout",
+        "ms a problem", "× SCaTR's", "MFLOPs a rollout", "× SCaTR's", "measured on", "accuracy %", "cut %",
     ]  # fmt: skip
     return Table("Costs: minutes and ms measured on the device named, FLOPs computed", header, cells)
 
@@ -657,28 +666,28 @@ def stopping_table(found):
             f"[{percent(r['low'])}, {percent(r['high'])}]", f"{r['rollouts']:.1f}", number(r["tokens"]),
             percent(r["share"]), percent(r["fixed"]),
         ])  # fmt: skip
-    header = ["method, stopped", "when sure by", "accuracy %", "Δ to all rollouts", "95% interval", "rollouts",
-              "tokens a problem", "% of all tokens", "accuracy % of a fixed N of that cost"]  # fmt: skip
+    header = ["method, stopped", "when sure by", "accuracy %", "Δ to all rollouts", "95% interval",
+              "rollouts", "tokens a problem", "% of all tokens", "accuracy % of a fixed N of that cost"]  # fmt: skip
     price = found[0]["price"] if found else 0
-    title = f"Sampling that stops, {price:g} points below at most where it was calibrated (±: of drawn orders)"
+    title = f"Sampling that stops, {price:g} points below at most where calibrated (±: of drawn orders)"
     return Table(title, header, rows)
 
 
 def pairs_of(groups):
-    """[(group, calibration set, {role: its row}, the paper's numbers)], for each set that a scorer was calibrated on, or
-    once without; and the names of all roles in the table's order."""
+    """[(group, calibration set, {role: its row}, the paper's numbers)], and all roles in the table's order."""
     pairs, kinds = [], {}
     for group in groups:
         split = [(r, *r["scores"].partition(".")[::2]) for r in group["rows"]]
-        for wanted in sorted({calibration for _, family, calibration in split if family in CALIBRATED}) or [""]:
+        for wanted in sorted({name for _, family, name in split if family in CALIBRATED}) or [""]:
             roles = {}
             for r, family, calibration in split:
                 vote = ", weighted vote" if family and r["kind"] == "vote" else ""
+                hidden = vote or r["kind"] == "length" or r["method"] in MINOR
                 if r["kind"] == "confidence":
                     roles |= {f"best of {name}": r for name in r["best_of"]}
                 elif family in CALIBRATED and calibration == wanted and (not vote or "scatr" in family):
                     roles[FAMILIES[family] + vote] = r
-                elif family not in CALIBRATED and not vote and r["kind"] != "length" and r["method"] not in MINOR:
+                elif family not in CALIBRATED and not hidden:
                     roles[r["method"].removesuffix(", best-of-N")] = r
             kinds |= {role: KINDS.index(r["kind"]) for role, r in roles.items()}
             pairs.append((group, wanted, roles, paper_numbers(group["model"], wanted, group["dataset"])))
@@ -686,7 +695,7 @@ def pairs_of(groups):
 
 
 def summary_table(groups):
-    """A row for each model, data set and calibration set, as in the paper; its own numbers below where it has them."""
+    """A row for each model, data set and calibration set, as in the paper, whose numbers stand below."""
     (pairs, names), rows = pairs_of(groups), []
     names = list(dict.fromkeys([*names, *(name for *_, theirs in pairs for name in theirs)]))
     for group, calibration, roles, theirs in pairs:
@@ -702,7 +711,8 @@ def summary_table(groups):
             gains = ["9 runs", *([None, None] if math.isnan(best) else gains), None]
             rows.append(["the paper", calibration, group["dataset"], *map(theirs.get, names), *gains])
     header = ["model", "calibration set", "test", *names, "over", "Δ", "gap closed %", "cut %"]
-    return Table("Summary", header, rows, best_of(rows, [i for i, name in enumerate(names, 3) if name != "oracle"]))
+    own = [i for i, name in enumerate(names, 3) if name != "oracle"]
+    return Table("Summary", header, rows, best_of(rows, own))
 
 
 def draw(columns):
@@ -711,11 +721,13 @@ def draw(columns):
 
 
 def screen(groups):
-    """The short table: a method a row, two columns a pair of sets; in as many blocks of WIDTH columns as they need."""
+    """A method a row, two columns a pair of sets; in as many blocks of WIDTH columns as they need."""
     (pairs, names), several, blocks = pairs_of(groups), len({group["model"] for group in groups}) > 1, []
     for group, calibration, roles, theirs in pairs:
-        title = (f"{group['model']}: " if several else "") + (f"{calibration} → " if calibration else "") + group["dataset"]
-        gains = {name: "/".join(points(to["delta"]) for to in r["against"].values()) for name, r in roles.items()}
+        title = f"{calibration} → {group['dataset']}" if calibration else group["dataset"]
+        title = f"{group['model']}: {title}" if several else title
+        gain = lambda r: "/".join(points(to["delta"]) for to in r["against"].values())
+        gains = {name: gain(r) for name, r in roles.items()}
         ours = [with_spread(roles[name]) if name in roles else None for name in names]
         pair = [[title, *ours, percent(group["cut"])], ["Δ 20/28", *map(gains.get, names), None]]
         if theirs:
@@ -727,8 +739,9 @@ def screen(groups):
 
 
 def study_tables(paths):
-    """A row a model, pair and measure, a column a layer, fraction or design, as in the paper. paths: files or folders."""
-    files, studies = [sorted(path.glob("*.json")) if path.is_dir() else [path] for path in map(Path, paths)], {}
+    """A row a model, pair and measure, a column a layer, fraction or design. paths: files or folders."""
+    files = [sorted(path.glob("*.json")) if path.is_dir() else [path] for path in map(Path, paths)]
+    studies = {}
     for file in itertools.chain(*files):
         study = common.read_json(file)
         if not isinstance(study, dict) or study.get("format") != 1 or not study.get("rows"):
@@ -740,16 +753,18 @@ def study_tables(paths):
 def study_table(name, studies):
     each = [row for study in studies for row in study["rows"]]
     columns, rows = list(dict.fromkeys(row["row"] for row in each)), []
-    for measure, study in itertools.product(dict.fromkeys(key for row in each for key in row["measures"]), studies):
+    measures = dict.fromkeys(measure for row in each for measure in row["measures"])
+    for measure, study in itertools.product(measures, studies):
         found = {row["row"]: row["measures"][measure] for row in study["rows"] if measure in row["measures"]}
-        shown = {key: f"{x['mean']:.1f}" + ("" if x["std"] is None else f" ± {x['std']:.1f}") for key, x in found.items()}
+        write = lambda x: f"{x['mean']:.1f}" + ("" if x["std"] is None else f" ± {x['std']:.1f}")
+        shown = {name: write(x) for name, x in found.items()}
         sets = ["+".join(study["calibration"]), "+".join(study["evaluation"])]
         rows += [[measure, study["model"], *sets, *map(shown.get, columns)]] if shown else []
     header = ["measure, %", "model", "calibration set", "test", *columns]
     return Table(f"Study: {name}", header, rows, best_of(rows, range(4, len(header))))
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 # The report
 
 SHORT_NOTE = """\
@@ -762,8 +777,9 @@ def report(args):
     if args.plots:
         import_matplotlib()
     out, studies = report_folder(args), study_tables(args.studies)
-    groups = [report_group(*members, args.price) for members in load_groups(args.runs, args.window, args.tail)]
-    overall, tables = [summary_table(groups), *studies], {group["title"]: tables_of(group) for group in groups}
+    groups = [report_group(*some, args.price) for some in load_groups(args.runs, args.window, args.tail)]
+    overall = [summary_table(groups), *studies]
+    tables = {group["title"]: tables_of(group) for group in groups}
     figures = plot(out, groups, studies) if args.plots else {}
     facts = {"command": the_command(), "window": args.window, "tail": args.tail, "groups": groups}
     common.write_json(out / "results.json", facts)
@@ -776,19 +792,20 @@ def report(args):
     print(*tables, "", screen(groups), "", *notes, SHORT_NOTE.format(over=over), sep="\n")
     for table in studies:
         print("", table.title, "", common.table(table.header, table.rows), sep="\n")
-    shown = {group["title"]: {name: r["accuracy"] for name, r in shown_rows(group["rows"])} for group in groups}
+    accuracies = lambda group: {name: r["accuracy"] for name, r in shown_rows(group["rows"])}
+    shown = {group["title"]: accuracies(group) for group in groups}
     last = json.dumps({"report": str(out / "report.md"), "accuracy": shown})
     print(last if args.json else f"report: {out / 'report.md'}")
 
 
 def tables_of(group):
     rows = group["rows"]
-    tables = [methods_table(rows), curves_table(rows), stopping_table(group["stopping"]), confidence_table(rows)]
-    return [table for table in [*tables, cost_table(rows)] if table.rows]
+    tables = [methods_table(rows), curves_table(rows), stopping_table(group["stopping"])]
+    return [table for table in [*tables, confidence_table(rows), cost_table(rows)] if table.rows]
 
 
 def load_groups(paths, window, tail):
-    """Runs of one model and data set are repetitions: (runs, ids of the problems left out of all, greedy rollouts)."""
+    """Repetitions of one model and data set: (runs, problems left out of all, greedy rollouts)."""
     groups = {}
     if len({os.path.realpath(path) for path in paths}) < len(paths):
         common.die("a run is given twice; each counts as a repetition of its own")
@@ -811,7 +828,7 @@ def load_groups(paths, window, tail):
 
 
 def read_greedy(members):
-    """{problem: its rollout at temperature 0, with its label} of a labelled folder `greedy` beside the runs."""
+    """{problem: its greedy rollout, with its label} of a labelled folder `greedy` beside the runs."""
     folder = members[0].resolve().parent / "greedy"
     if not (folder / "labels.jsonl").is_file() or folder in [path.resolve() for path in members]:
         return {}
@@ -846,14 +863,16 @@ def dataset_name(meta):
 
 def notes_of(group):
     """What a reader must know before believing the numbers of a group, a line each."""
-    where, cut, ended = group["title"].split(":")[0], percent(group["right_if_cut"]), percent(group["right_if_ended"])
+    where = group["title"].split(":")[0]
+    cut, ended = percent(group["right_if_cut"]), percent(group["right_if_ended"])
     if group["left_out"]:
         yield f"{where}: {len(group['left_out'])} problems left out of all rows: a label could not be judged"
     if group["not_in_every_run"]:
         yield f"{where}: no row for {', '.join(group['not_in_every_run'])}: not in every run"
     if group["cut"] > CUT:
-        yield f"{where}: {percent(group['cut'])} % of the rollouts were cut at {group['limit']} tokens; {cut} % of"
-        yield f"  them are right, {ended} % of the others: with room every row would be higher (01 --max-new-tokens 0)"
+        share = percent(group["cut"])
+        yield f"{where}: {share} % of the rollouts were cut at {group['limit']} tokens; {cut} % of"
+        yield f"  them are right, {ended} % of the others: with room all would rise (01 --max-new-tokens 0)"
     for r in group["stopping"]:
         if r["scores"].startswith("scatr"):
             cost = f"{percent(r['share'], 0)} % of the tokens ({r['rollouts']:.1f} rollouts)"
@@ -864,21 +883,22 @@ def notes_of(group):
 def markdown(groups, tables, overall, figures):
     """report.md: the tables, the figures, and what made them."""
     picture = lambda title: [f"![{name}]({name})" for name in figures.get(title, [])]
-    parts = ["# Report", f"Made by `{the_command()}`.", *[table.markdown() for table in overall], *picture("studies")]
+    parts = ["# Report", f"Made by `{the_command()}`.", *map(Table.markdown, overall), *picture("studies")]
     for group in groups:
         title, facts = group["title"], ("model", "revision", "dataset", "seed", "n", "git")
         metas = [json.dumps({key: meta.get(key) for key in facts}) for meta in group["metas"]]
         made = [f"`{run}`: {meta}" for run, meta in zip(group["runs"], metas)]
-        made += [f"`{command}`" for command in sorted({c for row in group["rows"] for c in row.get("made_by", [])})]
+        made += [f"`{c}`" for c in sorted({c for row in group["rows"] for c in row.get("made_by", [])})]
         made += [f"domains named by the model, right: {routing_text(routes)}" for routes in group["routing"]]
-        parts += [f"## {title}", *notes_of(group), *[table.markdown() for table in tables[title]], *picture(title)]
+        parts += [f"## {title}", *notes_of(group), *map(Table.markdown, tables[title]), *picture(title)]
         parts.append("\n".join(f"- {line}" for line in made))
     return "\n\n".join([*parts, NOTE]) + "\n"
 
 
 def report_folder(args):
     """--out, else the run's folder, or the one that holds all runs."""
-    shared = Path(args.runs[0] if len(args.runs) == 1 else os.path.commonpath(map(os.path.abspath, args.runs)))
+    alone = len(args.runs) == 1
+    shared = Path(args.runs[0] if alone else os.path.commonpath(map(os.path.abspath, args.runs)))
     if not args.out and shared.is_absolute() and shared.parent == shared:
         common.die(f"the runs share no folder but {shared}; say where the report goes: --out DIR")
     return Path(args.out or shared)
@@ -889,7 +909,7 @@ def write_text(path, text):
         file.write(text)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 # Figures
 
 
@@ -902,7 +922,7 @@ def import_matplotlib():
 
 
 def plot(out, groups, studies):
-    """{title: names of the PNG files}. A drawer(axes, what) gives the settings of the axes, or None: nothing to show."""
+    """{title: names of the PNG files}. drawer(axes, what) -> the axes' settings; None: nothing to show."""
     from matplotlib import pyplot
 
     wanted = [(group["title"], f"{name}-{i}.png", group)
@@ -928,9 +948,9 @@ def draw_curves(axes, group):
     ns = [int(n) for n in group["rows"][0]["curve"]]
     for name, r in shown_rows(group["rows"]):
         if r["kind"] != "length" and r["method"] not in MINOR:
-            values, spread = [[100 * (value or 0) for value in r[key].values()] for key in ("curve", "curve_std")]
-            style = {"random": {"fmt": "k:"}, "oracle": {"fmt": "k--"}}.get(r["kind"], {"fmt": ".-", "capsize": 2})
-            axes.errorbar(ns, values, spread if any(spread) else None, label=name, **style)
+            values, spread = ([100 * (x or 0) for x in r[key].values()] for key in ("curve", "curve_std"))
+            style = {"random": "k:", "oracle": "k--"}.get(r["kind"], ".-")
+            axes.errorbar(ns, values, spread if any(spread) else None, fmt=style, capsize=2, label=name)
     axes.set_xscale("log")
     axes.minorticks_off()
     return {"xticks": ns, "xticklabels": ns, "xlabel": "rollouts a problem"}
@@ -959,7 +979,8 @@ def draw_rules(wanted):
     """Bars of these rules beside SCaTR, between random and the oracle."""
 
     def draw_bars(axes, group):
-        rows = [r for r in group["rows"] if r["method"] in wanted or r["best_of_n"] and "scatr" in r["scores"]]
+        ours = lambda r: r["best_of_n"] and r["scores"].startswith("scatr")
+        rows = [r for r in group["rows"] if r["method"] in wanted or ours(r)]
         bars(axes, [(r["method"], 100 * r["accuracy"], 100 * (r["std"] or 0)) for r in rows])
         for r in group["rows"]:
             if r["kind"] in ("random", "oracle"):
@@ -987,18 +1008,19 @@ def bars(axes, rows):
 FIGURES = {
     "curves": draw_curves, "stopping": draw_stopping, "reliability": draw_reliability,
     # the paper's five statistics over the tail, and its confidence in the four aggregations
-    "statistics": draw_rules([f"{name}/tail" for name in common.STATISTICS[:5]]), "aggregations": draw_rules(RULES[:4]),
+    "statistics": draw_rules([f"{name}/tail" for name in common.STATISTICS[:5]]),
+    "aggregations": draw_rules(RULES[:4]),
 }  # fmt: skip
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 # Learned verifiers: what they share
 
 TOKENS_AT_ONCE = 16384  # in one forward pass, padding included; bounds the memory
 
 
 def final_states(model, sequences):
-    """[[T, d], ...]: the states the model's head reads. Padding is to the right, where no causal model looks."""
+    """[[T, d], ...]: the states the head reads. Padding is to the right, where no causal model looks."""
     import torch
 
     width = max(map(len, sequences))
@@ -1008,14 +1030,15 @@ def final_states(model, sequences):
 
 
 def next_logits(model, sequences):
-    """[B, vocabulary] after each sequence; only there, as all positions of long answers would take gigabytes."""
+    """[B, vocabulary] after each sequence; all positions of long answers would take gigabytes."""
     import torch
 
-    return model.get_output_embeddings()(torch.stack([states[-1] for states in final_states(model, sequences)])).float()
+    last = torch.stack([states[-1] for states in final_states(model, sequences)])
+    return model.get_output_embeddings()(last).float()
 
 
 def in_batches(sequences):
-    """Lists of places, of like length; none over TOKENS_AT_ONCE with its padding unless it is one sequence."""
+    """Lists of places, of like length; none over TOKENS_AT_ONCE with its padding if it can be split."""
     batch = []
     for place in sorted(range(len(sequences)), key=lambda i: len(sequences[i])):
         if batch and (len(batch) + 1) * len(sequences[place]) > TOKENS_AT_ONCE:
@@ -1044,7 +1067,7 @@ def with_probability(logits):
 
 def fit_answer(tokenizer, answer, keep, model, write):
     """Token ids of write(text) with the last `keep` tokens of an answer, fewer where the context is short."""
-    answer = re.sub(r"<\|(?:start|channel)\|>\w*|<\|\w+\|>", " ", answer)  # gpt-oss's channels, ends of a turn
+    answer = re.sub(r"<\|(?:start|channel)\|>\w*|<\|\w+\|>", " ", answer)  # gpt-oss's channels
     context = common.context_of(model.config)
     tokens = tokenizer(answer, add_special_tokens=False)["input_ids"][-keep:]
     while len(ids := write(tokenizer.decode(tokens, skip_special_tokens=True))) > context and tokens:
@@ -1059,7 +1082,8 @@ def has_channels(tokenizer):
 
 def direct_prompt(tokenizer, question):
     """Token ids of a question whose very next token is the answer: no reasoning before it."""
-    ids, skip = list(common.encode_prompt(tokenizer, {"kind": "text", "prompt": question}, thinking=False)), ""
+    problem, skip = {"kind": "text", "prompt": question}, ""
+    ids = list(common.encode_prompt(tokenizer, problem, thinking=False))
     if has_channels(tokenizer):
         skip = "<|channel|>final<|message|>"
     elif tokenizer.decode(ids[-16:]).rstrip().endswith("<think>"):
@@ -1071,7 +1095,7 @@ def first_tokens(tokenizer, *words):
     """Of words that must differ in it: yes and no, math and code."""
     ids = [tokenizer(word, add_special_tokens=False)["input_ids"][0] for word in words]
     if ids[0] == ids[1]:
-        common.die(f"{words} begin with the same token of this model, {tokenizer.decode(ids[0])!r}: it cannot choose")
+        common.die(f"{words} begin with one token, {tokenizer.decode(ids[0])!r}: this model cannot choose")
     return ids
 
 
@@ -1079,7 +1103,7 @@ def load_model_of(runs, args):
     metas = [common.read_meta(run) for run in runs]
     for run, meta in zip(runs, metas):
         if (name := common.model_name(meta)) != (first := common.model_name(metas[0])):
-            common.die(f"{runs[0]} is of the model {first!r}, {run} of {name!r}; this needs runs of one model")
+            common.die(f"{runs[0]} is of the model {first!r}, {run} of {name!r}; give runs of one model")
     revision = None if args.model else metas[0].get("revision")
     return common.load_model(args.model or metas[0]["model"], args.device, revision=revision)
 
@@ -1088,7 +1112,7 @@ def size_of(model):
     """What the costs of running it follow from."""
     config = model.config.get_text_config()
     experts = getattr(config, "num_experts", None) or getattr(config, "num_local_experts", None) or 1
-    share = (getattr(config, "num_experts_per_tok", None) or 1) / experts  # of the parameters [experts, in, out]
+    share = (getattr(config, "num_experts_per_tok", None) or 1) / experts  # of [experts, in, out]
     embeddings = model.get_input_embeddings().weight
     weights = [p for p in model.base_model.parameters() if p.ndim > 1 and p is not embeddings]
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -1111,7 +1135,7 @@ def flops(size, lengths, trained=None):
 
 
 def named(method, args, defaults):
-    """The method with every setting that is not the default, so that other settings never overwrite its scores."""
+    """With every setting that is not the default, so that other settings never overwrite its scores."""
     others = [f"{key}={getattr(args, key)}" for key in defaults if getattr(args, key) != defaults[key]]
     return ",".join([method, *others])
 
@@ -1146,8 +1170,8 @@ def score_rollouts(run, name, facts, load, at_once=256):
     partial, done = folder / f"{name}.partial.json", {"mark": mark, "seconds": 0.0, "flops": 0, "scores": []}
     if partial.is_file() and common.read_json(partial)["mark"] == mark:
         done = common.read_json(partial)
-    order = sorted(range(len(rollouts)), key=lambda i: rollouts[i]["n_tokens"])  # like lengths, little padding
-    with common.progress(total=len(order), initial=len(done["scores"]), desc=f"{name} {run}", unit="rollout") as bar:
+    order, known = sorted(range(len(rollouts)), key=lambda i: rollouts[i]["n_tokens"]), len(done["scores"])
+    with common.progress(total=len(order), initial=known, desc=f"{name} {run}", unit="rollout") as bar:
         while rest := order[len(done["scores"]) :][:at_once]:
             started = time.perf_counter()
             sequences = [encode(problems[rollouts[i]["id"]], rollouts[i]["response"]) for i in rest]
@@ -1171,11 +1195,11 @@ def write_scores(run, name, rows, pairs):
     common.write_jsonl(Path(run) / "scores" / f"{name}.jsonl", rows)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 # LoRA verifier: the model that made the rollouts learns to say yes or no after them
 
 RANK, ALPHA, DROPOUT = 16, 32, 0.05
-BATCH, WARM_UP, CLIP = 16, 100, 1.0  # rollouts a step, steps until the full learning rate, norm of the gradient
+BATCH, WARM_UP, CLIP = 16, 100, 1.0  # rollouts a step, steps to the full rate, norm of the gradient
 LORA = {"epochs": 1, "lr": 2e-5, "last_tokens": None, "limit": None}  # the settings by default
 QUESTION = """\
 Determine the correctness of the following answer:
@@ -1196,8 +1220,9 @@ def lora(args):
             examples = read_examples(run, args.limit)
             model, adapters, encode, _, words = verifier()
             cost = train_adapters(model, adapters, examples, encode, words, args, seed)
-            weights = {name: [layer.down.detach().cpu(), layer.up.detach().cpu()] for name, layer in adapters.items()}
-            saved = {"format": 1, "rank": RANK, "alpha": ALPHA, "adapters": weights, "mark": mark, "cost": cost}
+            pair = lambda layer: [layer.down.detach().cpu(), layer.up.detach().cpu()]
+            saved = {"format": 1, "rank": RANK, "alpha": ALPHA, "mark": mark, "cost": cost}
+            saved["adapters"] = {name: pair(layer) for name, layer in adapters.items()}
             common.save_pt(path, saved | {"command": the_command()})
 
         def load(path=path):
@@ -1218,7 +1243,8 @@ def load_verifier(args):
     keep = args.last_tokens or (4096 if has_channels(tokenizer) else 16384)
 
     def encode(problem, response):
-        write = lambda answer: direct_prompt(tokenizer, QUESTION.format(problem=problem["prompt"], answer=answer))
+        question = lambda answer: QUESTION.format(problem=problem["prompt"], answer=answer)
+        write = lambda answer: direct_prompt(tokenizer, question(answer))
         return fit_answer(tokenizer, response, keep, model, write)
 
     def judge(batch):
@@ -1229,22 +1255,24 @@ def load_verifier(args):
 
 
 def read_examples(run, limit):
-    """[(problem, response, label)] of the judged rollouts; with `limit` that many, drawn once for all seeds."""
+    """[(problem, response, label)] of the judged rollouts; `limit`: that many, the same for all seeds."""
     problems = {row["id"]: row for row in common.read_jsonl(run / "problems.jsonl", needs=("id", "prompt"))}
     rollouts = common.read_rollouts(run)
     labels = [row["label"] for row in common.read_labels(run, common.keys_of(rollouts))]
-    examples = [(problems[row["id"]], row["response"], x) for row, x in zip(rollouts, labels) if x is not None]
+    judged = [(row, label) for row, label in zip(rollouts, labels) if label is not None]
+    examples = [(problems[row["id"]], row["response"], label) for row, label in judged]
     if limit:
-        examples = [examples[i] for i in sorted(np.random.default_rng(SEED).permutation(len(examples))[:limit])]
+        drawn = np.random.default_rng(SEED).permutation(len(examples))[:limit]
+        examples = [examples[i] for i in sorted(drawn)]
     right = sum(label for *_, label in examples)
     print(f"{run}: {len(examples)} of {len(labels)} rollouts to learn from, {right} right")
     if right in (0, len(examples)):
-        common.die(f"{run}: {right} of {len(examples)} rollouts are right; a verifier needs right and wrong ones")
+        common.die(f"{run}: {right} of {len(examples)} rollouts are right; a verifier needs both")
     return examples
 
 
 def add_adapters(model):
-    """{name: adapter} in place of every linear layer of the blocks; experts kept as 3-D parameters are left alone."""
+    """{name: adapter} in place of every linear layer of the blocks; not of experts kept as 3-D parameters."""
     import torch
     from torch import nn
 
@@ -1262,8 +1290,8 @@ def add_adapters(model):
             return self.base(x) + low @ self.up.mT.to(x.dtype) * (ALPHA / RANK)
 
     model.requires_grad_(False)
-    linears = {name: layer for name, layer in model.base_model.named_modules() if isinstance(layer, nn.Linear)}
-    adapters = {name: Adapter(linear) for name, linear in linears.items()}
+    layers = model.base_model.named_modules()
+    adapters = {name: Adapter(layer) for name, layer in layers if isinstance(layer, nn.Linear)}
     for name, adapter in adapters.items():
         model.base_model.set_submodule(name, adapter)
     return adapters
@@ -1338,7 +1366,7 @@ def learn_from(model, sequences, targets):
     return total
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 # Process reward models, without code from the Hub
 
 STEP_END = "<extra_0>"
@@ -1379,7 +1407,7 @@ def load_final_prm(args):
 
 
 def load_step_prm(args):
-    """Qwen2 with a two-layer head, read at the mark behind each paragraph of the answer: is it good, perhaps?"""
+    """Qwen2 with a two-layer head, read at the mark behind each paragraph: the chance that it is good."""
     import torch
     from transformers import AutoTokenizer, Qwen2Model, Qwen2PreTrainedModel
 
@@ -1387,7 +1415,8 @@ def load_step_prm(args):
         def __init__(self, config):
             super().__init__(config)
             self.model, width = Qwen2Model(config), config.hidden_size
-            self.score = torch.nn.Sequential(torch.nn.Linear(width, width), torch.nn.ReLU(), torch.nn.Linear(width, 2))
+            layers = torch.nn.Linear(width, width), torch.nn.ReLU(), torch.nn.Linear(width, 2)
+            self.score = torch.nn.Sequential(*layers)
             self.post_init()
 
     device = common.pick_device(args.device)
@@ -1412,13 +1441,14 @@ def load_step_prm(args):
         return fit_answer(tokenizer, response, args.last_tokens, model, write)
 
     def judge(batch):
-        marked = [states[torch.tensor(ids) == mark].float() for ids, states in zip(batch, final_states(model, batch))]
+        each = zip(batch, final_states(model, batch))
+        marked = [states[torch.tensor(ids) == mark].float() for ids, states in each]
         return [(sum_up(model.score(states).softmax(-1)[:, 1]).item(),) * 2 for states in marked]
 
     return encode, judge, size_of(model)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 # Domain routing: the model that answers also says whether a problem is one of maths or of code
 
 DOMAINS = ("math", "code")
@@ -1431,7 +1461,7 @@ Answer with one word, math or code."""
 
 def route(args):
     if len(args.math) != len(args.code):
-        common.die(f"--math and --code: {len(args.math)} and {len(args.code)} scorers; they are taken in pairs")
+        common.die(f"--math and --code: {len(args.math)} and {len(args.code)} scorers; give them in pairs")
     scorers = {f"routed@{i}": pair for i, pair in enumerate(zip(args.math, args.code))}
     scorers |= {f"mixed@{i}": (path, path) for i, path in enumerate(args.mixed)}
     for path in {path for pair in scorers.values() for path in pair}:
@@ -1446,7 +1476,7 @@ def route(args):
 
 
 def name_domains(run, model, tokenizer):
-    """{problem: the likelier of the two words as the answer's first}; how many are right goes into routes.json."""
+    """{problem: the likelier of the two words as the answer's first}; also into routes.json."""
     problems = common.read_jsonl(run / "problems.jsonl", needs=("id", "kind", "prompt"))
     words = first_tokens(tokenizer, *DOMAINS)
     write = lambda text: direct_prompt(tokenizer, ROUTER.format(problem=text))
@@ -1480,37 +1510,38 @@ def write_routed(run, name, domains, scorers):
     write_scores(run, name, rollouts, [row["pair"] for row in rows])
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 
 
 def the_command():
     return shlex.join(["python", "05_baselines.py", *sys.argv[1:]])
 
 
-MANY = {"nargs": "+", "default": []}
+FLAG, MANY = {"action": "store_true"}, {"nargs": "+", "default": []}
+PAIRED = MANY | {"required": True, "metavar": "PT"}
 OPTIONS = (  # of which commands, the option, what it says, the rest
     ("report", "runs", "labelled run folders", MANY | {"metavar": "RUN"}),
-    ("report", "--out", "folder for report.md and results.json (default: the run, or what the runs have in common)", {}),
+    ("report", "--out", "folder for the report (default: the run, or what the runs have in common)", {}),
     ("report", "--window", "tokens in a confidence window", {"type": int, "default": common.WINDOW}),
     ("report", "--tail", "tokens in the tail", {"type": int, "default": common.TAIL}),
     ("report", "--price", "points that stopping early may cost", {"type": float, "default": 1.0}),
     ("report", "--studies", "files or folders of 03_train_scorer.py --study", MANY | {"metavar": "JSON"}),
-    ("report", "--latex", "also tables.tex: all tables with booktabs, the best in bold", {"action": "store_true"}),
-    ("report", "--plots", "also PNG figures: curves, reliability, bars; needs matplotlib", {"action": "store_true"}),
-    ("report", "--json", "a last line of JSON, for programs", {"action": "store_true"}),
+    ("report", "--latex", "also tables.tex: all tables with booktabs, the best in bold", FLAG),
+    ("report", "--plots", "also PNG figures: curves, reliability, bars; needs matplotlib", FLAG),
+    ("report", "--json", "a last line of JSON, for programs", FLAG),
     ("lora", "run", "labelled run to learn from; keeps the adapters, lora@SEED.pt", {"metavar": "RUN_CAL"}),
     ("lora", "--eval", "runs of the same model to score", MANY | {"metavar": "RUN"}),
     ("lora", "--seed", "one verifier each; the paper's: 32 42 52", MANY | {"type": int, "default": [32]}),
     ("lora", "--epochs", "the paper: 6 for small sets", {"type": int, "default": LORA["epochs"]}),
     ("lora", "--lr", "highest learning rate; tiny models need more", {"type": float, "default": LORA["lr"]}),
-    ("lora", "--last-tokens", "of an answer the last this many are read (16384; gpt-oss 4096)", {"type": int}),
+    ("lora", "--last-tokens", "read the last this many of an answer (16384; gpt-oss 4096)", {"type": int}),
     ("lora", "--limit", "learn from this many rollouts, drawn at random (all)", {"type": int}),
-    ("prm route", "runs", "run folders; to route, of one model: maths, code, or both", MANY | {"metavar": "RUN"}),
-    ("prm", "--prm", "Hub id or folder; has reward_head.pt or is a Qwen2ForProcessRewardModel", {"required": True}),
+    ("prm route", "runs", "run folders; to route, of one model", MANY | {"metavar": "RUN"}),
+    ("prm", "--prm", "Hub id or folder: reward_head.pt, or Qwen2ForProcessRewardModel", {"required": True}),
     ("prm", "--last-tokens", "read of an answer", {"type": int, "default": PRM["last_tokens"]}),
     ("prm", "--steps", "steps to one score", {"choices": ("mean", "min", "last"), "default": PRM["steps"]}),
-    ("route", "--math", "scorers calibrated on maths (several: one a seed)", MANY | {"required": True, "metavar": "PT"}),
-    ("route", "--code", "scorers calibrated on code, in that order", MANY | {"required": True, "metavar": "PT"}),
+    ("route", "--math", "scorers calibrated on maths, one a seed", PAIRED),
+    ("route", "--code", "scorers calibrated on code, as many", PAIRED),
     ("route", "--mixed", "scorers calibrated on both, to compare with", MANY | {"metavar": "PT"}),
     ("lora prm route", "--device", "cpu, cuda, cuda:1, mps (the GPU if there is one)", {}),
     ("lora route", "--model", "the model's Hub id or folder, if no longer where meta.json says", {}),
@@ -1527,7 +1558,8 @@ def main():
 
 def parse_args(command, words):
     name = f"{Path(sys.argv[0]).name}{'' if command == 'report' else ' ' + command}"
-    parser = argparse.ArgumentParser(name, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    plain = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(name, description=__doc__, formatter_class=plain)
     for commands, option, text, more in OPTIONS:
         if command in commands.split():
             default = " (default: %(default)s)" if more.get("default") else ""
