@@ -53,6 +53,7 @@ BINS = 10  # of the probabilities, equally wide, for their calibration
 RULES = [f"{name}/{way}" for name in common.STATISTICS for way in common.AGGREGATIONS]
 REFERENCES = {"the paper's 20": RULES[:20], "all 28": RULES}  # the paper's five statistics stand first
 LENGTHS = ("longest", "shortest")
+QUALITIES = ("auroc", "auroc_within", "ece")  # of scores as such: of all rollouts, inside a problem, of p
 CUT, WIDTH = 0.05, 110  # share of cut rollouts from which a line says so; columns of the screen
 COSTS = ("parameters", "trained_parameters", "train_seconds", "train_flops",
          "ms_per_rollout", "flops_per_rollout")  # fmt: skip
@@ -330,18 +331,19 @@ def files_of(runs, method, of="scores"):
 
 
 def score_row(runs, ns, method):
-    curves, quality, cut, bins = {}, [], [], np.zeros((BINS, 3))
+    curves, quality, bins = {}, [], np.zeros((BINS, 3))
     for key, run, name, scores in files_of(runs, method):
-        p = run.p.get(method, {}).get(name)
+        p, right = run.p.get(method, {}).get(name), run.labels[run.valid] > 0
         curves[key] = {n: pick_by_score(run, scores, n) for n in ns}
-        quality.append(score_quality(run, scores, p))
-        cut.append(run.cut[np.arange(len(scores)), common.best_of_n(scores)].mean())
-        bins += 0 if p is None else calibration_bins(run.labels[run.valid] > 0, p[run.valid])
-    means = {key: mean_of([q[key] for q in quality]) for key in quality[0]}
+        cut = run.cut[np.arange(len(scores)), common.best_of_n(scores)].mean()
+        error = None if p is None else calibration_error(right, p[run.valid])
+        quality.append((cut, common.auroc(right, scores[run.valid]), auroc_within(run, scores), error))
+        bins += 0 if p is None else calibration_bins(right, p[run.valid])
+    cut, *means = map(mean_of, zip(*quality))
     kind = "confidence" if method in RULES else "length" if method in LENGTHS else "scorer"
     name = f"{label_of(method)}, best-of-N" if kind == "scorer" else method
-    means["reliability"] = bins.tolist() if bins.any() else None
-    return Row(name, kind, curves, method, mean_of(cut), quality=means)
+    means = dict(zip(QUALITIES, means)) | {"reliability": bins.tolist() if bins.any() else None}
+    return Row(name, kind, curves, method, cut, quality=means)
 
 
 def vote_row(runs, ns, name, method, ballot, of="scores"):
@@ -365,15 +367,8 @@ def mean_of(values):
     return float(np.mean(values)) if values else None
 
 
-def score_quality(run, scores, p=None):
-    """How good scores are as such: ranking of all rollouts, and inside a problem, calibration."""
-    right = run.labels[run.valid] > 0
-    return {"auroc": common.auroc(right, scores[run.valid]), "auroc_within": auroc_within(run, scores),
-            "ece": None if p is None else calibration_error(right, p[run.valid])}  # fmt: skip
-
-
 def auroc_within(run, scores):
-    """The same inside each problem, averaged over the problems that have both classes."""
+    """AUROC inside each problem, averaged over the problems that have both classes."""
     problems = zip(run.labels > 0, scores, run.valid)
     return mean_of([common.auroc(right[there], row[there]) for right, row, there in problems])
 
@@ -613,11 +608,10 @@ def methods_table(results):
 
 
 def curves_table(results):
-    ns, qualities = list(results[0]["curve"]), ("auroc", "auroc_within", "ece")
-    rows = []
+    ns, rows = list(results[0]["curve"]), []
     for name, r in shown_rows(results):
         errors = {n: f" (± {percent(error, 2)})" for n, error in r["curve_subset_error"].items()}
-        scores = [f"{r[key]:.3f}" if r.get(key) is not None else None for key in qualities]
+        scores = [f"{r[key]:.3f}" if r.get(key) is not None else None for key in QUALITIES]
         curve = [percent(r["curve"][n]) + errors.get(n, "") for n in ns]
         rows.append([name, *curve, *scores, percent(r["cut"])])
     header = ["method", *[f"N={n}" for n in ns], "AUROC", "within a problem", "calibration error", "cut %"]
@@ -626,11 +620,11 @@ def curves_table(results):
 
 def confidence_table(results):
     """Statistics by aggregations; cut: the mean of the row's four."""
-    by_name, rows = {r["method"]: r for r in results}, []
-    for name in common.STATISTICS:
+    by_name, rows, best = {r["method"]: r for r in results}, [], set()
+    for i, name in enumerate(common.STATISTICS):
         rules = [by_name[f"{name}/{way}"] for way in common.AGGREGATIONS]
         rows.append([name, *map(with_spread, rules), percent(mean_of([r["cut"] for r in rules]))])
-    best = {(i // 4, i % 4 + 1) for i, rule in enumerate(RULES) if by_name[rule]["best_of"]}
+        best |= {(i, j) for j, r in enumerate(rules, 1) if r["best_of"]}
     header = ["statistic", *common.AGGREGATIONS, "cut %"]
     return Table("Confidence rules: the paper's five statistics, and two more", header, rows, best)
 
@@ -667,14 +661,14 @@ def stopping_table(found):
             percent(r["share"]), percent(r["fixed"]),
         ])  # fmt: skip
     header = ["method, stopped", "when sure by", "accuracy %", "Δ to all rollouts", "95% interval",
-              "rollouts", "tokens a problem", "% of all tokens", "accuracy % of a fixed N of that cost"]  # fmt: skip
+              "rollouts", "tokens a problem", "% of all tokens", "accuracy % of a fixed N at that"]  # fmt: skip
     price = found[0]["price"] if found else 0
     title = f"Sampling that stops, {price:g} points below at most where calibrated (±: of drawn orders)"
     return Table(title, header, rows)
 
 
 def pairs_of(groups):
-    """[(group, calibration set, {role: its row}, the paper's numbers)], and all roles in the table's order."""
+    """[(group, calibration set, {role: its row}, the paper's numbers)]; all roles in the table's order."""
     pairs, kinds = [], {}
     for group in groups:
         split = [(r, *r["scores"].partition(".")[::2]) for r in group["rows"]]
@@ -783,10 +777,13 @@ def report(args):
     figures = plot(out, groups, studies) if args.plots else {}
     facts = {"command": the_command(), "window": args.window, "tail": args.tail, "groups": groups}
     common.write_json(out / "results.json", facts)
-    write_text(out / "report.md", markdown(groups, tables, overall, figures))
+    texts = {"report.md": markdown(groups, tables, overall, figures)}
     if args.latex:
         several = [table.latex() for some in (overall, *tables.values()) for table in some]
-        write_text(out / "tables.tex", "\n".join(["% needs \\usepackage{booktabs}\n", *several]))
+        texts["tables.tex"] = "\n".join(["% needs \\usepackage{booktabs}\n", *several])
+    for name, text in texts.items():
+        with common.atomic(out / name) as file:
+            file.write(text)
     over = max((r["over"] for group in groups for r in group["rows"]), key=len) or "nothing here"
     notes = [note for group in groups for note in notes_of(group)]
     print(*tables, "", screen(groups), "", *notes, SHORT_NOTE.format(over=over), sep="\n")
@@ -902,11 +899,6 @@ def report_folder(args):
     if not args.out and shared.is_absolute() and shared.parent == shared:
         common.die(f"the runs share no folder but {shared}; say where the report goes: --out DIR")
     return Path(args.out or shared)
-
-
-def write_text(path, text):
-    with common.atomic(path) as file:
-        file.write(text)
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -1552,8 +1544,7 @@ COMMANDS = {"report": report, "lora": lora, "prm": prm, "route": route}
 def main():
     words = sys.argv[1:]
     command = words.pop(0) if words and words[0] in COMMANDS else "report"
-    args = parse_args(command, words)
-    COMMANDS[command](args)
+    COMMANDS[command](parse_args(command, words))
 
 
 def parse_args(command, words):
