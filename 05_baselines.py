@@ -74,7 +74,7 @@ class Run:
     cut: np.ndarray  # [P, N] 1 where it ended at the length limit
     scores: dict = field(default_factory=dict)  # method -> run name -> [P, N], -inf where padded
     p: dict = field(default_factory=dict)  # the same, of methods that give probabilities
-    costs: dict = field(default_factory=dict)  # method -> what each of its files cost
+    costs: dict = field(default_factory=dict)  # method -> run name -> what it cost
 
 
 def load_run(path, window=common.WINDOW, tail=common.TAIL, skipped=(), labels=None):
@@ -147,7 +147,7 @@ def add_scores(run, file, keys, spread):
     if all(row.get("p") is not None for row in rows):
         run.p.setdefault(method, {})[name] = spread([row["p"] for row in rows])
     if (cost := file.with_name(f"{file.stem}.cost.json")).is_file():
-        run.costs.setdefault(method, []).append(read_cost(cost))
+        run.costs.setdefault(method, {})[name] = read_cost(cost)
 
 
 def read_cost(path):
@@ -436,7 +436,7 @@ def add_costs(results, members):
     """What a method's files cost, on average, beside its best-of-N row."""
     rollouts = float(np.mean([run.valid.sum() / len(run.ids) for run in members]))
     for result in results:
-        costs = [cost for run in members for cost in run.costs.get(result["scores"], [])]
+        costs = [cost for run in members for cost in run.costs.get(result["scores"], {}).values()]
         if result["best_of_n"] and costs:
             devices = sorted({str(cost["device"]) for cost in costs if cost.get("device")})
             cost = {key: mean_of([cost.get(key) for cost in costs]) for key in COSTS}
@@ -464,9 +464,8 @@ def stopping(runs, results, price):
 
 def replay(run, r, name, p, price):
     """The curve of one score file, its first point the chosen threshold; None where its scorer chose none."""
-    stem, votes = f"{r['scores']}@{name}".removesuffix("@"), r["kind"] == "vote"
-    cost = run.path / "scores" / f"{stem}.cost.json"
-    rows = ((read_cost(cost) if cost.is_file() else {}).get("stop") or {}).get(common.STOP_RULES[votes])
+    votes, cost = r["kind"] == "vote", run.costs.get(r["scores"], {}).get(name, {})
+    rows = (cost.get("stop") or {}).get(common.STOP_RULES[votes])
     if not rows:
         return None
     grid = np.linspace(0.5, 1, 31) if votes else np.quantile(p[run.valid], np.linspace(0, 1, 31))
@@ -661,7 +660,7 @@ def stopping_table(found):
             percent(r["share"]), percent(r["fixed"]),
         ])  # fmt: skip
     header = ["method, stopped", "when sure by", "accuracy %", "Δ to all rollouts", "95% interval",
-              "rollouts", "tokens a problem", "% of all tokens", "accuracy % of a fixed N at that"]  # fmt: skip
+              "rollouts", "tokens a problem", "% of all tokens", "% of a fixed N of that cost"]  # fmt: skip
     price = found[0]["price"] if found else 0
     title = f"Sampling that stops, {price:g} points below at most where calibrated (±: of drawn orders)"
     return Table(title, header, rows)
@@ -1092,12 +1091,12 @@ def first_tokens(tokenizer, *words):
 
 
 def load_model_of(runs, args):
-    metas = [common.read_meta(run) for run in runs]
-    for run, meta in zip(runs, metas):
-        if (name := common.model_name(meta)) != (first := common.model_name(metas[0])):
+    meta = common.read_meta(runs[0])
+    for run in runs[1:]:
+        if (name := common.model_name(common.read_meta(run))) != (first := common.model_name(meta)):
             common.die(f"{runs[0]} is of the model {first!r}, {run} of {name!r}; give runs of one model")
-    revision = None if args.model else metas[0].get("revision")
-    return common.load_model(args.model or metas[0]["model"], args.device, revision=revision)
+    revision = None if args.model else meta.get("revision")
+    return common.load_model(args.model or meta["model"], args.device, revision=revision)
 
 
 def size_of(model):
