@@ -1184,8 +1184,9 @@ def write_rollouts(folder, meta, keys, texts, offsets, stats):
         for key, (text, finish), a, b in zip(keys, texts, offsets[:-1], offsets[1:], strict=True)
     )
     common.write_jsonl(folder / "rollouts.jsonl", rows)
-    cut = f"{sum(finish == 'length' for _, finish in texts)} of {len(texts)} rollouts were cut"
-    print(f"{folder}: {cut}, at {meta['arguments']['max_new_tokens']} tokens or where the context ends", file=sys.stderr)
+    if cut := sum(finish == "length" for _, finish in texts):
+        cap = f"{meta['arguments']['max_new_tokens']} tokens or where the context ends"
+        print(f"{folder}: {cut} of {len(texts)} rollouts were cut, at {cap}", file=sys.stderr)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
