@@ -282,7 +282,8 @@ def test_scoring_goes_on_where_it_was_killed(tmp_path):
     assert [row["score"] for row in scores_of(run, "it")] == [sum(text) for text in texts]
     cost = common.read_json(run / "scores" / "it.cost.json")
     assert cost["flops_per_rollout"] == 2 * np.mean([len(text) for text in texts]) and cost["ms_per_rollout"] > 0
-    score(0)  # finished: nothing is judged
+    score()
+    assert len(seen) == 40  # finished: nothing is judged
     (run / "scores" / "it.jsonl").unlink()
     score()
     assert len(seen) == 80
