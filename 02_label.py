@@ -1,11 +1,11 @@
 """Judge every rollout of a run: run its code against the tests, or compare its answer with the reference.
 
     python 02_label.py RUN [RUN ...]            # reads problems.jsonl and rollouts.jsonl, writes labels.jsonl
-    python 02_label.py DATASET --self-check     # may these labels be trusted? reference solutions pass, stubs fail
+    python 02_label.py DATASET --self-check     # are these labels to be trusted? solutions pass, stubs fail
 
-RUN is a folder that 01_generate.py made. A row of labels.jsonl: {"id", "sample", "label": 1|0|null, "answer", "group",
-"reason"}, one for each rollout, in the same order. null means could not be judged, and why; answers of one problem that
-are equal share a group number (null: no answer, or code), so that votes need no maths.
+RUN is a folder that 01_generate.py made. A row of labels.jsonl: {"id", "sample", "label": 1|0|null, "answer",
+"group", "reason"}, one for each rollout, in the same order. null means could not be judged, and why; answers
+of one problem that are equal share a group number (null: no answer, or code), so that votes need no maths.
 
 To judge maths elsewhere, copy this file and common.py's split_reasoning:
 
@@ -13,8 +13,8 @@ To judge maths elsewhere, copy this file and common.py's split_reasoning:
     answer = judge.answer_of("Adding up, the answer is $x = \\frac{1}{2}$.")     # it never sees the reference
     judge.same("0.5", answer)                                                    # True
 
-In this file: the judge, then extraction of code and of answers, then equality of answers and the parser of formulas.
-Model-written programs run in the sandbox only; model-written formulas are parsed here and never evaluated as code.
+In this file: the judge, then extraction of code and of answers, then equality of answers and the parser.
+Model-written programs run in the sandbox only; model-written formulas are parsed and never run as code.
 """
 
 import argparse
@@ -40,17 +40,18 @@ from common import split_reasoning
 
 CPU_S = 10  # seconds of processor time for one program and its tests
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 # The judge
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     add = parser.add_argument
     add("targets", nargs="+", metavar="RUN", help="run folders; with --self-check data set names or files")
     add("--self-check", action="store_true", help="judge the data set's own reference solutions and stubs")
     add("--workers", type=int, help="programs judged at the same time (default: one a core)")
-    add("--timeout", type=float, default=CPU_S, help=f"seconds of processor time for a program (default {CPU_S})")
+    add("--timeout", type=float, default=CPU_S, help=f"processor seconds for a program (default {CPU_S})")
     add("--again", action="store_true", help="judge once more what is judged already")
     add("--json", action="store_true", help="a last line of JSON, for programs")
     options = parser.parse_args()
@@ -67,7 +68,8 @@ def label_run(run, options):
     rollouts = common.read_rollouts(run)
     keys = common.keys_of(common.align(rollouts, None, run / "rollouts.jsonl"))
     common.check_same_problems(run, rollouts)
-    problems = {row["id"]: row for row in common.read_jsonl(run / "problems.jsonl", needs=("id", "kind", "prompt"))}
+    rows = common.read_jsonl(run / "problems.jsonl", needs=("id", "kind", "prompt"))
+    problems = {row["id"]: row for row in rows}
     if not rollouts:
         common.die(f"{run}: rollouts.jsonl is empty; run 01_generate.py again")
     if options.again or not is_finished(run):
@@ -90,7 +92,7 @@ def unfinished(run):
 
 
 def judge_all(run, problems, rollouts, options):
-    """Labels of all rollouts. Those of a finished problem are kept at once: a killed run goes on from there."""
+    """Labels of all rollouts. Those of a finished problem are kept: a killed run goes on from there."""
     inputs = b"".join((run / name).read_bytes() for name in ("rollouts.jsonl", "problems.jsonl"))
     stamp = {"inputs": hashlib.sha256(inputs).hexdigest(), "timeout": options.timeout}
     done = [] if options.again else kept_labels(unfinished(run), stamp)
@@ -121,14 +123,15 @@ def is_code(problem):
 
 
 def judge_answers(problem, rows):
-    """Labels of one problem whose answers are compared: with the reference and, for votes, with each other."""
+    """Labels of one problem whose answers are compared: with the reference and, for votes, mutually."""
     if problem["kind"] == "code":
         return [label_row(row, None, None, None, "no tests") for row in rows]
     extract, group = (text_of, text_groups) if problem["kind"] == "text" else (answer_of, groups_of)
     answers = [extract(row["response"]) for row in rows]
     verdicts = {answer: verdict(problem, answer) for answer in dict.fromkeys(answers)}
     judged = zip(rows, answers, group(answers))
-    return [label_row(row, verdicts[answer][0], answer, number, verdicts[answer][1]) for row, answer, number in judged]
+    return [label_row(row, label, answer, number, reason)
+            for row, answer, number in judged for label, reason in [verdicts[answer]]]
 
 
 def verdict(problem, answer):
@@ -140,7 +143,8 @@ def verdict(problem, answer):
     reference = str(problem["answer"])
     if problem["kind"] == "text":
         right = words_of(answer) == words_of(reference)
-    elif answer != reference and repeats(answer, problem["prompt"]) and read(answer).text != read(reference).text:
+    elif (answer != reference and repeats(answer, problem["prompt"])
+          and read(answer).text != read(reference).text):
         return 0, "repeats the question"
     else:
         right = same(reference, answer)
@@ -155,20 +159,21 @@ def words_of(text):
 
 def text_groups(answers):
     numbers = {}
-    return [None if answer is None else numbers.setdefault(words_of(answer), len(numbers)) for answer in answers]
+    return [answer and numbers.setdefault(words_of(answer), len(numbers)) for answer in answers]
 
 
 def label_row(row, label, answer, number, reason):
     if row.get("finish") == "length" and label == 0:
         reason = f"cut at the length limit: {reason}"
-    answer = answer and answer[:1000].encode(errors="replace").decode()  # half of a surrogate pair cannot be written
+    answer = answer and answer[:1000].encode(errors="replace").decode()  # half of a surrogate pair
     key = {"id": row["id"], "sample": row["sample"]}
     return {**key, "label": label, "answer": answer, "group": number, "reason": reason}
 
 
 def judge_programs(problems, rollouts, options):
     """Labels of problems with tests, as each is done; equal programs for one problem run once."""
-    programs = {key: [extract_code(row["response"], problems[key]) for row in rows] for key, rows in rollouts.items()}
+    programs = {key: [extract_code(row["response"], problems[key]) for row in rows]
+                for key, rows in rollouts.items()}
     wanted = [(key, code) for key, codes in programs.items() for code in dict.fromkeys(codes)]
     jobs = [((key, code), job_of(problems[key], code, options)) for key, code in wanted]
     waiting, reasons = Counter(key for key, _ in wanted), {}
@@ -177,7 +182,8 @@ def judge_programs(problems, rollouts, options):
         waiting[key] -= 1
         if not waiting[key]:
             verdicts = [reasons[key, code] for code in programs[key]]
-            yield [label_row(row, label, None, None, reason) for row, (label, reason) in zip(rollouts[key], verdicts)]
+            yield [label_row(row, label, None, None, reason)
+                   for row, (label, reason) in zip(rollouts[key], verdicts)]
 
 
 def job_of(problem, code, options):
@@ -211,7 +217,8 @@ def summary(run, problems, labels):
     judged = [row for row in labels if row["label"] is not None]
     right = sum(row["label"] for row in judged)
     solved, judgeable = {row["id"] for row in judged if row["label"]}, {row["id"] for row in judged}
-    reasons = [row["reason"][:100] if row["label"] is None else row["reason"].partition(":")[0] for row in labels]
+    reasons = [row["reason"][:100] if row["label"] is None else row["reason"].partition(":")[0]
+               for row in labels]
     return {
         "run": str(run), "problems": len(problems), "rollouts": len(labels),
         "right": right, "wrong": len(judged) - right, "not_judged": len(labels) - len(judged),
@@ -226,11 +233,13 @@ def percent(part, whole):
 
 
 def report(summaries, options):
-    columns = ("problems", "rollouts", "right", "right_percent", "wrong", "not_judged", "oracle_percent", "no_answer")
-    header = ("run", "problems", "rollouts", "right", "right %", "wrong", "not judged", "oracle %", "no answer")
+    columns = ["problems", "rollouts", "right", "right_percent", "wrong", "not_judged", "oracle_percent"]
+    columns.append("no_answer")
+    header = ["run", *(column.replace("_percent", " %").replace("_", " ") for column in columns)]
     print(common.table(header, [[line["run"], *(line[column] for column in columns)] for line in summaries]))
     for line in summaries:
-        print(f"{line['run']}: " + ", ".join(f"{count} {reason}" for reason, count in line["reasons"].items()))
+        counts = ", ".join(f"{count} {reason}" for reason, count in line["reasons"].items())
+        print(f"{line['run']}: {counts}")
         if line["not_judged"] == line["rollouts"]:
             print(f"{line['run']}: nothing to judge: no answers or tests; 04 can still select")
     if options.json:
@@ -244,22 +253,27 @@ def self_check(dataset, options):
     code = [row for row in problems if is_code(row)]
     answers = [row for row in problems if row["kind"] != "code" and row.get("answer") is not None]
     solved = {row["id"] for row in code if "solution" in row}
-    jobs = [((row["id"], "solution"), job_of(row, row["solution"], options)) for row in code if row["id"] in solved]
+    jobs = [((row["id"], "solution"), job_of(row, row["solution"], options))
+            for row in code if row["id"] in solved]
     jobs += [((row["id"], "stub"), job_of(row, stub_of(row), options)) for row in code]
     failures = []
-    for (key, what), result in common.progress(run_all(jobs, options), len(jobs), f"check {dataset}", "program"):
-        unjudged_stub = what == "stub" and result.passed is None and key in solved  # whose tests work for the solution
+    results = common.progress(run_all(jobs, options), len(jobs), f"check {dataset}", "program")
+    for (key, what), result in results:
+        # a stub that cannot be judged is none, where the tests work for the solution
+        unjudged_stub = what == "stub" and result.passed is None and key in solved
         if result.passed is not (what == "solution") and not unjudged_stub:
             failures.append(f"{key}: its {what}: {result.reason}")
     unequal = [row for row in answers if not equals_itself(row)]
-    failures += [f"{row['id']}: the answer {row['answer']!r} is not judged equal to itself" for row in unequal]
+    failures += [f"{row['id']}: the answer {row['answer']!r} is not equal to itself" for row in unequal]
     print("".join(line + "\n" for line in sorted(failures)), end="")
     print(
-        f"{dataset}: {len(solved)} reference solutions, {len(code)} stubs and {len(answers)} answers checked, "
-        f"{len(failures)} failures; {len(code) - len(solved)} problems have tests but no reference solution, "
+        f"{dataset}: {len(solved)} reference solutions, {len(code)} stubs and {len(answers)} answers "
+        f"checked, {len(failures)} failures; {len(code) - len(solved)} problems have tests but no reference "
+        f"solution, "
         f"{len(problems) - len(code) - len(answers)} nothing to check"
     )
-    counts = {"problems": len(problems), "solutions": len(solved), "stubs": len(code), "answers": len(answers)}
+    counts = {"problems": len(problems), "solutions": len(solved), "stubs": len(code)}
+    counts["answers"] = len(answers)
     if options.json:
         print(json.dumps({"dataset": str(dataset), **counts, "failures": len(failures)}))
     return failures
@@ -276,7 +290,8 @@ def stub_of(problem):
     """The reference solution with empty functions; it must fail."""
     tree = parsed(problem["solution"]) if "solution" in problem else None
     if tree is None:
-        return f"def {problem['entry_point']}(*args, **kwargs):\n    pass\n" if "entry_point" in problem else "pass\n"
+        name = problem.get("entry_point")
+        return f"def {name}(*args, **kwargs):\n    pass\n" if name else "pass\n"
     if isinstance(problem["tests"], dict):
         return "pass\n"
     for node in ast.walk(tree):
@@ -285,20 +300,20 @@ def stub_of(problem):
     return ast.unparse(tree) + "\n"
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 # Extraction of code
 
 FENCE = re.compile(r"^([ \t]*)(```+|~~~+)(.*)$")
-OPENING = re.compile(r"^(.*[>:*][ \t]*)(```+|~~~+)([ \t]*\w*[ \t]*)$")  # on the line of a tag, or of the words before it
+OPENING = re.compile(r"^(.*[>:*][ \t]*)(```+|~~~+)([ \t]*\w*[ \t]*)$")  # on the line of a tag or of words
 INPUT = re.compile(r"\binput\(|\bstdin\b|\bopen\(0")
 
 
 def extract_code(response, problem):
     """The program a response gives, or None.
 
-    The last block that defines the wanted name; else the last that is the body of the function the prompt opens; else
-    the last that defines a function or class (or, where no name is asked for, reads input), before one that only uses
-    them; else the last; else the text itself, if it is a program.
+    The last block that defines the wanted name; else the last that is the body of the function the prompt
+    opens; else the last that defines a function or class (or, where no name is asked for, reads input),
+    before one that only uses them; else the last; else the text itself, if it is a program.
     """
     final = SPECIAL.sub("", split_reasoning(response)[1]).replace("\r\n", "\n").replace("\r", "\n")
     blocks = [block for block in code_blocks(final) if block.strip()]
@@ -318,7 +333,9 @@ def extract_code(response, problem):
     if found:
         return with_wanted_name(*found, problem)
     tree = None if blocks else parsed(final)
-    return with_wanted_name(final, tree, problem) if tree and is_program(tree) else blocks[-1] if blocks else None
+    if tree and is_program(tree):
+        return with_wanted_name(final, tree, problem)
+    return blocks[-1] if blocks else None
 
 
 def code_blocks(text):
@@ -359,7 +376,8 @@ def parsed(code):
 def is_program(tree):
     """Prose that parses ("Hello", "Answer: 5") is none; print(sum(map(int, input().split()))) is one."""
     lone = tree.body[0] if len(tree.body) == 1 else None
-    prose = isinstance(lone, (ast.Expr, ast.AnnAssign)) and not any(isinstance(node, ast.Call) for node in ast.walk(lone))
+    calls = any(isinstance(node, ast.Call) for node in ast.walk(tree))
+    prose = isinstance(lone, (ast.Expr, ast.AnnAssign)) and not calls
     return bool(tree.body) and not prose
 
 
@@ -383,7 +401,8 @@ def as_body(code, problem):
     if tree is None and code.lstrip("\n").startswith((" ", "\t")):
         body = code
     else:
-        loose = [node for top in tree.body if not hasattr(top, "name") for node in ast.walk(top)] if tree else []
+        tops = [top for top in tree.body if not hasattr(top, "name")] if tree else []
+        loose = [node for top in tops for node in ast.walk(top)]
         body = textwrap.indent(code, "    ") if any(isinstance(node, ast.Return) for node in loose) else None
     program = body and prelude.rstrip("\n") + "\n" + body + "\n"
     return program if program and parsed(program) else None
@@ -398,37 +417,42 @@ def with_wanted_name(code, tree, problem):
     return code
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Answers: which one does a response give? Formulas are set between START and END in place of $...$ and the like, so
-# that a sentence can be cut between them.
+# ------------------------------------------------------------------------------------------------------------
+# Answers: which one does a response give? Formulas are set between START and END in place of $...$ and the
+# like, so that a sentence can be cut between them.
 
 START, END, TAIL = "\x02", "\x03", 8000  # only this many characters from the end are searched for phrases
 BOX, BRACE = re.compile(r"\\(?:boxed|fbox)\b\s*"), re.compile(r"\\.|[{}]", re.S)
-REST_OF_LINE = re.compile(r"[^$\n]*")
 BARE_BOX = re.compile(r"[^\s$\\{}]+")
 JOINS_BOXES = re.compile(
     r"[\s$,;.、和]*(?:(?:and|or|\\text *\{ *(?:and|or) *\})[\s$]*)?(?:[a-zA-Z](?:_\{?\w\}?)? *= *)?"
 )
 FORMULA = re.compile(
     r"\$\$([^$]{1,2000})\$\$|\$ ([^$]+) \$|\$(?! )([^$]+)(?<! )\$(?!\d)|\\\(((?:(?!\\\().){1,2000}?)\\\)"
-    r"|\\\[((?:(?!\\\[).){1,2000}?)\\\]|(\\begin\{(align|gather|equation|[pb]matrix)\*?\}.{1,2000}?\\end\{\7\*?\})",
+    r"|\\\[((?:(?!\\\[).){1,2000}?)\\\]"
+    r"|(\\begin\{(align|gather|equation|[pb]matrix)\*?\}.{1,2000}?\\end\{\7\*?\})",
     re.S,
 )
-LINES = re.compile(r"\s*\\begin\{(?:align|gather|equation)(?:ed)?\*?\}(?:.*\\\\)?(.*?\w.*?)(?:\\\\)?\s*\\end\{", re.S)
+LINES = re.compile(
+    r"\s*\\begin\{(?:align|gather|equation)(?:ed)?\*?\}(?:.*\\\\)?(.*?\w.*?)(?:\\\\)?\s*\\end\{", re.S)
 ANSWER = re.compile(  # what announces an answer
     r"####|<answer>|(?:^|\n)\W{0,20}A(?:ns)?:|(?<!\w)(?:answers?|(?:correct|right) (?:option|choice))\b"
     r"(?:(?!\b(?:not|never)\b|n't\b|cannot)[^\n.:=$]|\.\d){0,60}?(?:\bis\b|\bare\b|\bbe\b|[:=→]|\n| - )"
-    r"|\b(?:option|choice)\s+(?=[*$\x02]*\(?[A-J]\b)|答案(?:应该)?(?:是|为|：|:)+|[选答](?:择|：|:)*(?=[\s*]*[A-J\d\x02$(-])",
+    r"|\b(?:option|choice)\s+(?=[*$\x02]*\(?[A-J]\b)"
+    r"|答案(?:应该)?(?:是|为|：|:)+|[选答](?:择|：|:)*(?=[\s*]*[A-J\d\x02$(-])",
     re.I,
 )
 RESULT = re.compile(
-    r"(?<!\w)results?\b(?:[^\n.:=$]|\.\d){0,40}?(?:\bis\b|[:=])|(?:是|为|有|：|等于|了|需要|得)(?=[\s*]*[\d\x02$(-])", re.I
+    r"(?<!\w)results?\b(?:[^\n.:=$]|\.\d){0,40}?(?:\bis\b|[:=])"
+    r"|(?:是|为|有|：|等于|了|需要|得)(?=[\s*]*[\d\x02$(-])", re.I
 )
 LEAD_IN = re.compile(
-    r"(?:\n *- |[\s:*_=#>,}]|(?:therefore|thus|then|hence|so|simply|just|indeed|option|choice|equal to|it (?:is|equals)|it's"
+    r"(?:\n *- |[\s:*_=#>,}]|(?:therefore|thus|then|hence|so|simply|just|indeed|option|choice"
+    r"|equal to|it (?:is|equals)|it's"
     r"|there (?:is|are)|finally|(?:we|this) (?:have|get|find|obtain|conclude|gives?(?: us)?)|comes out to)\b"
     r"|not\b *[-$\d\\(\x02][^,.;\n]*?(?:[,;]|\bbut\b)"
-    r"|(?:(?:the|an?|ordered|pair|point|interval|triple|vector|set|number|value|of|coordinates) +)+(?=[\d(\[\\\x02$-]))*",
+    r"|(?:(?:the|an?|ordered|pair|point|interval|triple|vector|set|number|value|of|coordinates) +)+"
+    r"(?=[\d(\[\\\x02$-]))*",
     re.I,
 )
 VERB = re.compile(
@@ -436,7 +460,8 @@ VERB = re.compile(
     r"(?=[\s*]*(?:minus|negative|[-–−]?\s?[\d\x02$(√.]))"
 )
 NOT_ANSWERS = re.compile(
-    r"(?:[Cc]orrect|[Rr]ight|[Ww]rong|[Ii]ncorrect|clear|obvious|obtained|given|found|shown|as follows|below|above|unique"
+    r"(?:[Cc]orrect|[Rr]ight|[Ww]rong|[Ii]ncorrect|clear|obvious|obtained|given|found|shown|as follows"
+    r"|below|above|unique"
     r"|not (?:known|clear)|in (?:the )?(?:form|simplest|box)|that|what|to|of|we|you|and)\b(?!\))[^\d\x02]*$"
 )
 CONNECTOR = re.compile(r"(?:\s|,|;|and|or|\\text\{ *(?:and|or) *\})*")
@@ -448,13 +473,19 @@ NUMBER = re.compile(
 SENTENCE_END = re.compile(
     r"</answer>|(?<!\.)\.(?=\s|$|\*)|[。，]|\n|(?<=[\d\x03])\s*[\u4e00-\u9fff]"
     r"|[,;]?\s+\(?(?:since|because|which|where|as|when|so|but|and (?:we|this|it)|i\.e\.|that is"
-    r"|or (?:about|roughly|approximately)|rather than|instead of|is (?:the|correct|right))(?!\w)|\s+\((?:or|about)\b|,\s+(?:not|no|wait)\b"
+    r"|or (?:about|roughly|approximately)|rather than|instead of|is (?:the|correct|right))(?!\w)"
+    r"|\s+\((?:or|about)\b|,\s+(?:not|no|wait)\b"
 )
 SENTENCE = re.compile(r"(?<=[.!?:])(?<!\\[!:])[\s*]+(?=\S)|\n|[。；]")
-SPECIAL = re.compile(r"<\|[^|<>]{1,40}\|>|</?s>|<eos>|<end_of_turn>|\n(?:I hope this|Let me know|Feel free)[^\n]*$")
-QED = re.compile(r"\$\s*\\(?:(?:black)?square|qed|checkmark)\s*\$|\\(?:(?:black)?square|qed|checkmark)(?![a-z])|[∎■□✓✔✅]")
+SPECIAL = re.compile(
+    r"<\|[^|<>]{1,40}\|>|</?s>|<eos>|<end_of_turn>|\n(?:I hope this|Let me know|Feel free)[^\n]*$")
+QED = re.compile(
+    r"\$\s*\\(?:(?:black)?square|qed|checkmark)\s*\$|\\(?:(?:black)?square|qed|checkmark)(?![a-z])"
+    r"|[∎■□✓✔✅]"
+)
 CHATTER = re.compile(
-    r"\W*(?:I hope|Let me know|Feel free|Note|This (?:match|agree|is because|work|confirm|satisf)|Check|Verif|Please"
+    r"\W*(?:I hope|Let me know|Feel free|Note|This (?:match|agree|is because|work|confirm|satisf)|Check"
+    r"|Verif|Please"
     r"|If you)|.*:$"
 )
 ASIDE = re.compile(  # at the end: "(since x > 0)" and "because x > 0" are not the answer
@@ -462,21 +493,24 @@ ASIDE = re.compile(  # at the end: "(since x > 0)" and "because x > 0" are not t
     r"|(?<=[\w$)}\]\x03]),?\s+(?:since|because|attained|achieved|which|where)\b"
     r"(?![^\n]*\b(?:so|thus|then|hence|therefore|we)\b)[^\n]*$"
 )
-CLAUSE = re.compile(r"^.*(?:^|[,;:]|\s)\s*(?:so|hence|thus|therefore|then)\b(?=.*[\d\x02])[\s,:]*", re.I | re.S)
+CLAUSE = re.compile(r"(?is)^.*(?:^|[,;:]|\s)\s*(?:so|hence|thus|therefore|then)\b(?=.*[\d\x02])[\s,:]*")
 SUBJECT = re.compile(
     r"(.*?[\d\x03]\S*) (?:is|are) "
     r"(?:indeed|also|our|my|the (?:final |correct |right )?(?:answer|result|number|value|solution)s?)\b"
 )
 NEGATED = re.compile(
-    r"(?i)(?:\b(?:not|cannot|never|neither|(?:at|more|less|fewer|greater) (?:least|most|than))|n't)(?: \w+){0,2} *$"
+    r"(?i)(?:\b(?:not|cannot|never|neither|(?:at|more|less|fewer|greater) (?:least|most|than))|n't)"
+    r"(?: \w+){0,2} *$"
 )
 RETRACTED = re.compile(r"\b(?:wait|actually|correction|scratch that|sorry|oops)\b", re.I)
 PROSE = re.compile(  # words that no formula has
-    r"(?<![A-Za-z\\{])(?:(?!and\b|sqrt|sin|cos|tan|log|minus|negative|infinity|degrees?\b|percent|text|mod|pi\b)"
+    r"(?<![A-Za-z\\{])"
+    r"(?:(?!and\b|sqrt|sin|cos|tan|log|minus|negative|infinity|degrees?\b|percent|text|mod|pi\b)"
     r"(?:[a-z]{3}|[A-Z][a-z]{2})|(?:an|as|at|by|he|if|is|it|of|on|so|we)\b)"
 )
 NUMBER_AND_NOUN = re.compile(
-    r"[^A-Za-z]*[\d%](?: (?!and\b|or\b)[A-Za-z/]+)*(?: \d+(?<=base \d))?\.?|(?:\\[a-z]+|[^A-Za-z])*[\d}π](?: (?!and\b|or\b)[A-Za-z]+){1,3}\.?"
+    r"[^A-Za-z]*[\d%](?: (?!and\b|or\b)[A-Za-z/]+)*(?: \d+(?<=base \d))?\.?"
+    r"|(?:\\[a-z]+|[^A-Za-z])*[\d}π](?: (?!and\b|or\b)[A-Za-z]+){1,3}\.?"
 )
 ORDINARY = re.compile(r"(?!sqrt|minus|negative|sin|cos|tan|log|ln|pi)(?:\(?[A-Za-z]{2}|[^\w\x03$\\(\[{]*$)")
 
@@ -484,8 +518,8 @@ ORDINARY = re.compile(r"(?!sqrt|minus|negative|sin|cos|tan|log|ln|pi)(?:\(?[A-Za
 def answer_of(response):
     """The answer a response gives, as it is written there, or None. It never sees the reference.
 
-    In this order: the last box of the part after the reasoning, what "the answer is" announces, the whole of a short
-    response, the end of its last sentence that says something.
+    In this order: the last box of the part after the reasoning, what "the answer is" announces, the whole of
+    a short response, the end of its last sentence that says something.
     """
     reasoning, final = split_reasoning(response)
     final = QED.sub("", SPECIAL.sub("", once_escaped(final[-100_000:]))).strip()
@@ -494,9 +528,10 @@ def answer_of(response):
         return found  # cut off while reasoning, and nothing boxed yet
     text = with_marks(final[-TAIL:])
     bare = text[LEAD_IN.match(text).end() :]
-    if START not in bare[1:] and bare.find(END) in (-1, len(bare) - 1, len(bare) - 2) and is_bare(unmarked(bare)):
+    one_formula = START not in bare[1:] and bare.find(END) in (-1, len(bare) - 1, len(bare) - 2)
+    if one_formula and is_bare(unmarked(bare)):
         return unmarked(bare)
-    sentences = [part for part in SENTENCE.split(text) if part.strip()][-8:]
+    sentences = SENTENCE.split(text)[-8:]
     return next(filter(None, (ending(part) for part in reversed(sentences) if not CHATTER.match(part))), None)
 
 
@@ -547,8 +582,8 @@ def boxes(text):
         if found and box.start() < found[-1][1]:
             continue
         stop = bare.end() if bare else closing_brace(text, start)
-        if stop is None and box.start() == text.rfind(box[0]) and not found:  # the brace is forgotten
-            stop = REST_OF_LINE.match(text, start).end()
+        if stop is None and not found:  # the brace is forgotten
+            stop = re.compile(r"[^$\n]*").match(text, start).end()
         content = unmarked(text[start:stop].removeprefix("{")) if stop else ""
         if content:
             found.append((box.start(), stop + (text[stop : stop + 1] == "}"), content))
@@ -578,8 +613,6 @@ def announced(tail):
     found = formula_run(sentence, at) if sentence[at : at + 1] == START else beginning(unmarked(sentence))
     if end and end[0].endswith(("i.e.", "that is")) and read(found).thing[0] == "text":
         return announced(rest[len(end[0]) :])  # between 2 and 5, i.e. (2, 5)
-    if START in sentence and read(found).thing[0] == "text" and found == unmarked(sentence):
-        found = formula_run(sentence, sentence.index(START))
     if not found or NOT_ANSWERS.match(found):
         return None
     value = re.match(rf" *= *([^{END}\n]+)", rest.partition(found)[2]) if re.search("[a-z]", found) else None
@@ -587,11 +620,12 @@ def announced(tail):
 
 
 def within_formula(text, at):
-    return text.rfind(START, 0, at) > text.rfind(END, 0, at) or text.count("{", 0, at) > text.count("}", 0, at)
+    in_braces = text.count("{", 0, at) > text.count("}", 0, at)
+    return in_braces or text.rfind(START, 0, at) > text.rfind(END, 0, at)
 
 
 def beginning(text):
-    """The longest beginning of a text that is a formula, if no word that changes it comes next; or else the text."""
+    """The longest beginning of a text that is a formula, if no word that changes it follows, or all."""
     words = re.sub(r"\\text *\{|\bI\b.*", " ", text).split()[:14]
     if is_formula(text):
         return text
@@ -599,18 +633,20 @@ def beginning(text):
         if words[0] not in ("a", "A") and is_formula(" ".join(words[:n])):
             rest = " ".join(words[n:])
             next_word = rest.partition(" ")[0].lower().strip("(,.;")
-            changed = next_word in ("and", "or") and re.search(r"\d|\b(?:none|more|less|fewer|greater)\b", rest)
+            more = re.search(r"\d|\b(?:none|more|less|fewer|greater)\b", rest)
+            changed = next_word in ("and", "or") and more
             changed = changed or next_word in NO_NOUNS and not re.match(r"more(?! than)", rest)
             return text if changed else unmarked(" ".join(words[:n]))
     return re.sub(r"(?i)^(yes|no|true|false)\b[,;].*", r"\1", text)
 
 
 def formula_run(text, at):
-    """The formula at this place with its sign, those joined to it by commas or "and", and what changes its meaning."""
+    """The formula at this place with its sign, those joined to it, and what changes its meaning."""
     parts, gap = [], None
     while not gap or gap[0].strip() and text[at : at + 1] == START:
         before = text[:at]
-        sign = re.search(r"(?:^|[^\w\s]\s*|\s)(?:[-–—−]|minus|negative)\s*$", before) and before[-3:] != "\n- "
+        sign = re.search(r"(?:^|[^\w\s]\s*|\s)(?:[-–—−]|minus|negative)\s*$", before)
+        sign = sign and before[-3:] != "\n- "
         stop = text.find(END, at)
         parts.append("-" * bool(sign) + unmarked(text[at + 1 : stop]))
         gap = CONNECTOR.match(text, stop + 1)
@@ -627,8 +663,8 @@ def is_bare(text):
     """A response that is nothing but an answer."""
     if is_formula(text):
         return not re.search(r"[A-Za-z]{2,},? +[a-z]{2,}\b", text) or len(text.split()) <= 3
-    few = len(text.split()) <= 6 and not re.search(r"\d", text) and not ANSWER.search(text)
-    return bool(text.strip(",:")) and (few or bool(re.fullmatch(r"[A-Z]\w+ \d+", text)))
+    few = 0 < len(text.strip(",:").split()) <= 6
+    return few and not re.search(r"\d", text) and not ANSWER.search(text)
 
 
 def ending(sentence):
@@ -674,22 +710,22 @@ def text_of(response):
     return boxed(final) or (told(final) if len(final.split()) > 3 else None) or final or None
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Equality of answers: a text is cleaned (one spelling), parsed (a tree) and settled (its numbers evaluated: a thing),
-# and things are compared part by part. Numbers are computed, never simplified or solved: rational ones exactly, others
-# to 11 digits, expressions with variables at four fixed points (polynomials exactly).
+# ------------------------------------------------------------------------------------------------------------
+# Equality of answers: a text is cleaned (one spelling), parsed (a tree) and settled (its numbers evaluated: a
+# thing), and things are compared part by part. Numbers are computed, never simplified or solved: rational
+# ones exactly, others to 11 digits, expressions with variables at four fixed points (polynomials exactly).
 #
-#   ("value", value, decimals)      a number or expression; decimals: how many it was written with  5, 2.50, x^2 + 1
+#   ("value", value, decimals)      a number or expression, written with so many decimals   5, 2.50, x^2 + 1
 #   ("percent", value)              20%
-#   ("tuple", brackets, things)  ("list", things)  ("set", things)  ("matrix", width, things)       (1, 2], 1 or 2, {1, 2}
-#   ("reals", ends, members)        a set of real numbers, see `combined`                           (0, 1) U (2, 3)
-#   ("equation", label, thing, keys, loose)    also an inequality, whose thing is a set of reals    x = 5, x > 2, x + y < 3
-#   ("choice", letter, thing or None)  ("text", words)                                              (C) 12, even
+#   ("tuple", brackets, things)  ("list", things)  ("set", things)  ("matrix", width, things)
+#   ("reals", ends, members)        a set of real numbers, see `combined`                   (0, 1) U (2, 3)
+#   ("equation", label, thing, keys, loose)    or an inequality: its thing is a set of reals    x = 5, x > 2
+#   ("choice", letter, thing or None)  ("text", words)                                      (C) 12, even
 #
-# Where graders differ: a decimal is not an endless number however many of its digits it gives (0.333333 is not 1/3),
-# unless the reference is the rounded one; 45 degrees is 45, not pi/4: an answer in another unit is another answer.
+# Where graders differ: a decimal is not an endless number however many of its digits it gives (0.333333 is
+# not 1/3), unless the reference is the rounded one; 45 degrees is 45, not pi/4: another unit, another answer.
 
-CHARACTERS, TOKENS, DEPTH, BITS, STEPS = 1000, 400, 40, 20_000, 6000  # beyond these an answer is "too complex"
+CHARACTERS, TOKENS, DEPTH, BITS, STEPS = 1000, 400, 40, 20_000, 6000  # more and an answer is "too complex"
 LEFT = [0]  # steps that the reading under way may still take
 Reading = namedtuple("Reading", "text thing units")
 
@@ -705,10 +741,10 @@ class Unreadable(Exception):
 def same(reference, answer, forgiving=True):
     """Does an answer say the same as the reference? Both as people write them: LaTeX, plain text or words.
 
-    same("\\\\frac{1}{2}", "x = 0.5")    same("(2, \\\\infty)", "x > 2")    same("20\\\\%", "1/5")    not same("1/3", "0.33")
+    same("\\\\frac{1}{2}", "x = 0.5")    same("20\\\\%", "1/5")    not same("1/3", "0.33")
 
-    A reference is forgiven more than another answer would be (0.33 for 1/3, 52 for 52_8, 0.2 for 20%, 1, 2 for (1, 2)).
-    Not `forgiving`, it is a relation that does not lead from 20 over 20% to 0.2, as votes need.
+    A reference is forgiven more than another answer would be (0.33 for 1/3, 52 for 52_8, 0.2 for 20%, 1, 2
+    for (1, 2)). Not `forgiving`, it is a relation that does not lead from 20 over 20% to 0.2, as votes need.
     """
     gold, given = read(reference), read(answer)
     if gold.text == given.text:
@@ -725,7 +761,10 @@ def groups_of(answers):
     """A number for each answer: those that are the same share one, over others if need be; None has none."""
     groups = []
     for answer in dict.fromkeys(answer for answer in answers if answer is not None):
-        joined = [group for group in groups if any(same(a, answer, False) or same(answer, a, False) for a in group)]
+        def equal(other, answer=answer):
+            return same(other, answer, False) or same(answer, other, False)
+
+        joined = [group for group in groups if any(map(equal, group))]
         groups = [group for group in groups if group not in joined] + [[*chain(*joined), answer]]
     groups.sort(key=lambda group: answers.index(group[0]))
     numbers = {answer: n for n, group in enumerate(groups) for answer in group}
@@ -785,7 +824,8 @@ def special(text):
         return ("choice", choice[1] or choice[3], content and read(content).thing), []
     words = plain_words(text)
     clock = CLOCK.fullmatch(words)
-    if clock and (clock[3] or clock[2] and math.gcd(int(clock[1]), int(clock[2])) > 1):  # 12:30; 11:21 is a ratio
+    # 12:30; 11:21 is a ratio
+    if clock and (clock[3] or clock[2] and math.gcd(int(clock[1]), int(clock[2])) > 1):
         return ("text", f"{int(clock[1])}:{int(clock[2] or 0)} {clock[3]}"), []
     if re.fullmatch(r"(?:there (?:is|are) )?no (?:real )?solutions?(?: exists?)?|empty set|无解", words):
         return ("reals", *NOTHING), []
@@ -798,10 +838,12 @@ def plain_words(text):
     plain = re.sub(r'"(?=\w)', " ", text)
     if re.search(r"[\\^_=<>]", plain):
         return re.sub(r"\s", "", plain)
-    plain = re.sub(r"(?<=\d)(?:st|nd|rd|th)\b", "", re.sub(r"[\s{}\",]+", " ", plain).strip(" .,;:'").casefold())
+    plain = re.sub(r"[\s{}\",]+", " ", plain).strip(" .,;:'").casefold()
+    plain = re.sub(r"(?<=\d)(?:st|nd|rd|th)\b", "", plain)
     plain = re.sub(r"(?<=[a-z])[!?]+$", "", plain)
     plain = {"dne": "undefined", "does not exist": "undefined"}.get(plain, plain)
-    subject = re.match(r"(?!.*\b(?:not|never|neither|n?or|and|if|cannot|\w+n't)\b)[a-z ]*\b(?:is|are) (?=[a-z])", plain)
+    negated = re.search(r"\b(?:not|never|neither|n?or|and|if|cannot|\w+n't)\b", plain)
+    subject = not negated and re.match(r"[a-z ]*\b(?:is|are) (?=[a-z])", plain)
     return re.sub(r"^(?:the|an?) (?=\w)", "", plain[subject.end() :] if subject else plain)
 
 
@@ -816,7 +858,7 @@ def known_units(words):
 
 
 def units_agree(gold, given, forgiving):
-    """5 cm is neither 5 m nor 5 cm/s; 5 cm is sloppy for 5 cm^2, $5 for $5 per hour, 52 for 52_8, not 52_8 for 52."""
+    """5 cm is neither 5 m nor 5 cm/s; 5 cm does for 5 cm^2, $5 for $5 per hour, 52 for 52_8."""
     marks = {unit for unit in gold ^ given if unit.startswith(("base", "mod"))}
     excused = all(forgiving and (unit in gold) == unit.startswith("base") for unit in marks)
     gold, given = gold - marks, given - marks
@@ -826,8 +868,9 @@ def units_agree(gold, given, forgiving):
 
 
 UNIT_NAMES = (
-    "mm millimeter millimetre|cm centimeter centimetre|m meter metre|km kilometer kilometre|in inch inches|ft foot feet"
-    "|yd yard|mi mile|mg milligram|g gram|kg kilogram|lb lbs pound|oz ounce|s sec second|ms millisecond|min minute"
+    "mm millimeter millimetre|cm centimeter centimetre|m meter metre|km kilometer kilometre|in inch inches"
+    "|ft foot feet|yd yard|mi mile|mg milligram|g gram|kg kilogram|lb lbs pound|oz ounce|s sec second"
+    "|ms millisecond|min minute"
     "|h hr hrs hour|day|week|month|year yr yrs|ml milliliter|l liter litre|cent|dollar usd|°|rad radian"
     "|mi/h mph|km/h kmh kph|m/s mps"
 )
@@ -837,18 +880,21 @@ UNITS = {
     for name in names.split()
     for plural in ("", "s")[: 1 + (len(name) > 2)]
 }
-NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen"
-NUMBER_WORDS = {word: str(n) for n, word in enumerate(f"{NUMBERS} seventeen eighteen nineteen twenty".split())}
+TO_TWENTY = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
+    "seventeen eighteen nineteen twenty"
+)
+NUMBER_WORDS = {word: str(n) for n, word in enumerate(TO_TWENTY.split())}
 NO_CONTENT = r"(?:(?:or|and|if|for|when|[a-z]|\w+llion|thousand|hundred|dozen)\b|[,^!*/_+±]|\\(?:pm|cup|cap))"
 CHOICE = re.compile(rf'\(? *([A-J]) *\)(?!\s*"?{NO_CONTENT})[\s:.]*(.*)|([A-J])(?:[.)] *(.*)|: (.+))', re.S)
 CLOCK = re.compile(r"([01]?[0-9]|2[0-4])(?::([0-5][0-9]))?(?: ?([ap])\.? ?m\.?)?")
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 # Comparison
 
 
 def alike(a, b, forgiving):
-    """Do two things say the same? `a` is the reference, if one is. Where the kinds differ, one is seen as the other's."""
+    """Do two things say the same? `a` is the reference, if one is. One kind may be seen as the other."""
     if a == b:
         return True
     if a[0] == b[0]:
@@ -873,8 +919,9 @@ def views(thing, wanted, forgiving, gold):
         yield from [("reals", *numbers) for numbers in [interval(*thing[1:])] if numbers]
     elif kind == "set" and len(inner) == 1 and wanted in ("value", "percent", "equation"):
         yield inner[0]
-    elif kind == "set" and wanted == "reals" and all(item[0] == "value" and is_real(item[1]) for item in inner):
-        yield ("reals", *reduce(partial(combined, operator.or_), [((item[1],), (False, True, False)) for item in inner]))
+    elif kind == "set" and wanted == "reals" and are_real(inner):
+        points = [((item[1],), (False, True, False)) for item in inner]
+        yield ("reals", *reduce(partial(combined, operator.or_), points))
     elif kind == "list" and wanted == "set":
         yield ("set", [*map(unlabelled, inner)])
     elif kind == "list" and wanted in ("tuple", "matrix"):
@@ -923,7 +970,9 @@ def alike_sets(a, b, forgiving):
 def rounds_to(gold, given, forgiving):
     """Is the reference a rounded decimal, and the answer the endless number that it was? 0.33 and 1/3."""
     (value, places), number = gold[1:], given[1]
-    if not (forgiving and places and isinstance(value, Fraction) and is_real(number) and abs(number) < 10**9) or given[2]:
+    if not (forgiving and places and isinstance(value, Fraction) and is_real(number)) or given[2]:
+        return False
+    if abs(number) > 10**9:
         return False
     endless = not isinstance(number, Fraction) or (10**60 * number).denominator != 1
     precise = abs(value * 10**places) >= (10 if places > 1 else 100)
@@ -947,7 +996,7 @@ COMPARE = {
     "list": alike_lists, "set": alike_sets, "equation": alike_equations,
 }  # fmt: skip
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 # One spelling
 
 MARKS = {  # superscripts and subscripts
@@ -955,10 +1004,12 @@ MARKS = {  # superscripts and subscripts
     for sign, marks in (("^", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺ⁿ"), ("_", "₀₁₂₃₄₅₆₇₈₉₋₊ₙ"))
 }
 UNICODE = str.maketrans({
-    "−": "-", "–": "-", "—": "-", "×": "*", "·": "*", "⋅": "*", "∙": "*", "÷": "/", "⁄": "/", "∕": "/", "≤": "<=",
+    "−": "-", "–": "-", "—": "-", "×": "*", "·": "*", "⋅": "*", "∙": "*", "÷": "/", "⁄": "/", "∕": "/",
+    "≤": "<=",
     "≥": ">=", "⩽": "<=", "⩾": ">=", "≠": "!=", "∞": r"\infty ", "π": r"\pi ", "√": r"\sqrt ", "º": "°",
     "½": r"\frac{1}{2}", "⅓": r"\frac{1}{3}", "⅔": r"\frac{2}{3}", "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}",
-    "…": "...", "’": "'", "′": "'", "“": "", "”": "", "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "∅": r"\emptyset ",
+    "…": "...", "’": "'", "′": "'", "“": "", "”": "", "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}",
+    "∅": r"\emptyset ",
     "∖": r"\setminus ", "θ": r"\theta ", "α": r"\alpha ", "β": r"\beta ", "λ": r"\lambda ", "φ": r"\phi ",
     "⟨": "(", "⟩": ")", "≡": "=", "∛": r"\cbrt ", "⇒": r"\Rightarrow ", "→": r"\Rightarrow ", "¢": " cents ",
     "£": "", "€": "", "¥": "", "、": ",", "。": ".", "\u00a0": " ", "\u2009": " ", "\u202f": " ", "\u200b": "",
@@ -967,11 +1018,12 @@ BOLD = re.compile(r"(?<![\w)])\*\*|\*\*(?![\w(])")  # 2**3 stays
 REWRITES = [  # spellings made equal before the parser sees them, in this order
     (re.compile(pattern), replacement)
     for pattern, replacement in [
-        (r"\\(?:text)?color *\{[^{}]*\}|\\[hv]space\*?\{[^{}]*\}|\bUSD\b", " "),
+        (r"\\(?:text)?color *\{[^{}]*\}|\bUSD\b", " "),
         (r"\\\\\s*\[[\d.]+ *\w+\]", r"\\\\ "),  # \\[4pt]
         (r"(?:\\left *)?\\\{ *(?=\\begin)", ""),
-        (r"^(?:\\left)?\|([a-z])(?:\\right)?\| *(<=?|\\l(?:t|eq?)(?:slant)?(?![a-z])) *([^<>=]+)$", r"-(\3) \2 \1 \2 \3"),
-        (r"& *(?=[=<>,]|\\(?:[lg]eq?|in|approx)(?![a-z]))|(?<=[=<>,]) *&", " "),  # x &= 1
+        (r"^(?:\\left)?\|([a-z])(?:\\right)?\| *(<=?|\\l(?:t|eq?)(?:slant)?(?![a-z])) *([^<>=]+)$",
+         r"-(\3) \2 \1 \2 \3"),
+        (r"& *(?=[=<>]|\\[lg]e)", " "),  # x &= 1
         (r"\\(?:[mh]box|text(?:bf|it|rm|sf|normal)?|emph|math(?:rm|bf)|operatorname\*?) *"
          r"\{([^{}]*(?:\{[^{}]*\}[^{}]*)*)\}", lambda m: marked(m[1])),
         (r"(?<=\d)(?: *\{ *, *\}|,\\[!,;: ]) *(?=\d{3}(?!\d))", ""),  # 10{,}080
@@ -994,25 +1046,28 @@ REWRITES = [  # spellings made equal before the parser sees them, in this order
         (r"(?<=[\d}]) *([a-z]+) */ *([a-z]+)(?=(?:\^\{?2\}?)?$)", lambda m: speed(m)),  # 60 m/s
         (r"\\frac *\{ *d *([a-z]) *\} *\{ *d *[a-z] *\}", r"\1'"),
         (r'(?<=\d) *"?to *(?=\d)|\{:\}', ":"),
-        (r"\^ *\{? *\\(?:circ|degree)(?![a-zA-Z]) *\}?|(?<=\d)\^\{?o\}?(?![a-z])|\\(?:text)?degree(?![a-zA-Z])", "°"),
+        (r"\^ *\{? *\\(?:circ|degree)(?![a-zA-Z]) *\}?|(?<=\d)\^\{?o\}?(?![a-z])"
+         r"|\\(?:text)?degree(?![a-zA-Z])", "°"),
         (r'° *\{? *"?[CF] *\}?\s*$', "°"),
         (r"(\d*\.\d*)\\(?:overline|bar|dot) *\{? *(\d+) *\}?", lambda m: repeating(m)),
         (r"(?<![\w.])(\d+\.\d*)\((\d+)\)(?!\w)", lambda m: repeating(m)),
         (r"(\d*\.\d{0,20}?)(\d{1,12}?)\2+(?:\.\.\.|\\[lc]?dots(?![a-z]))", lambda m: repeating(m)),
-        (r"(?:(=) *)?(-?\d*\.\d+)(?:\.\.\.|\\[lc]?dots(?![a-z]))", lambda m: "≈"[: bool(m[1])] + m[2]),  # = 1.4...
+        (r"(?:(=) *)?(-?\d*\.\d+)(?:\.\.\.|\\[lc]?dots(?![a-z]))",
+         lambda m: "≈"[: bool(m[1])] + m[2]),  # = 1.4...
         (r"(?<![\d./^_a-zA-Z}])(\d+) +(\d+) */ *(\d+)(?![\d/])", r"\1\\frac{\2}{\3}"),
-        (r"(?:\{ *\})?[_^] *\{?(\w+)\}? *C *_ *\{?(\w+)\}?|\bC_\{?(\w+)\}?\^\{?(\w+)\}?|\bC\((\w+), *(\w+)\)(?! *=)",
+        (r"(?:\{ *\})?[_^] *\{?(\w+)\}? *C *_ *\{?(\w+)\}?|\bC_\{?(\w+)\}?\^\{?(\w+)\}?"
+         r"|\bC\((\w+), *(\w+)\)(?! *=)",
          r"\\binom{\1\3\5}{\2\4\6}"),
-        (r'(?<=[a-z])-(?="?(?:hal[fv]|third|quarter|(?:four|fif|six|seven|eigh|nin|ten)th))', " "),  # two-thirds
+        (r'(?<=[a-z])-(?="?(?:hal[fv]|third|quarter|(?:four|fif|six|seven|eigh|nin|ten)th))', " "),
         (r"\*\*", "^"),
         (r"\\not *=", "!="),
-        (r'(?i)^ *an? (?="?(?:half|third|quarter|(?:four|fif|six|seven|eigh|nin|ten)th|dozen|hundred|thousand)s?\b)', "1 "),
+        (r'(?i)^ *an? (?="?(?:half|third|quarter|(?:four|fif|six|seven|eigh|nin|ten)th|dozen)\b)', "1 "),
         (r"\b[fgh] *\^ *\{? *-1 *\}? *\((?=[a-z]\) *=)", "F("),  # f^{-1}(x) = ... is a function as any other
         (r'(?<=[a-z])\.(?= *"?[a-z])', ""),  # sq. cm
         (r"\\pm(?![a-z])|\+/-|^\+-", "±"),
         (r"\\mp(?![a-z])", "∓"),
-        (r"(?i)^ *(?:(?:the )?(?:final )?answers?(?: is\b| are\b|:)|(?:option|choice) +(?=\(?[a-j]\)?$))", ""),
-        (r'(?i)^[ "]*(?:about |exactly |approximately |approx\.? |roughly |the (?=[a-z])|an (?=[a-z])|=|≈|\\approx)', ""),
+        (r'(?i)^[ "]*(?:(?:about|exactly|approximately|approx\.?|roughly) |(?:the|an) (?=[a-z])|=|≈'
+         r'|\\approx)', ""),
         (r"\s+", " "),
     ]
 ]  # fmt: skip
@@ -1043,7 +1098,7 @@ def once_escaped(text):
 
 
 def marked(inner):
-    """What \\text{...} holds: its words with a mark ("cm) that keeps them apart from a formula's letters (c times m)."""
+    """What \\text{...} holds: its words with a mark ("cm) that keeps them apart from letters (c times m)."""
     units = "=" not in inner and ("/" in inner or "cdot" in inner)
     single = inner if inner in "mshgl" else inner[1:] if inner[:1] in " ~" and "=" not in inner else ""
 
@@ -1064,18 +1119,17 @@ def speed(match):
 def repeating(match):
     """0.1 and 6 -> the fraction 1/6, as text."""
     start, period = match.groups()
-    if len(start + period) > 300:
-        return match[0]
     nines, places = 10 ** len(period) - 1, len(start) - start.index(".") - 1
     return f"({int(start.replace('.', '') or 0) * nines + int(period)}/{10**places * nines})"
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 # The parser: LaTeX or plain text -> nested tuples. Recursive descent over tokens, no evaluation of text.
 #
 #   ("num", Fraction, decimals)  ("var", name)  ("const", "pi"|"e"|"i"|"inf")  ("add"|"mul"|"div"|"pow", a, b)
-#   ("neg", a)  ("pct", a)  ("fn", name, a, ...)  ("rel", ops, sides)  ("ratio", parts)  ("words", text)
-#   ("seq", "(]", items)  ("list"|"set", items)  ("mat", rows)  ("union"|"cap"|"minus", a, b)  ("reals",)  ("empty",)
+#   ("neg", a)  ("pct", a)  ("fn", name, a, ...)  ("rel", ops, sides)  ("ratio", parts)
+#   ("seq", "(]", items)  ("list"|"set", items)  ("mat", rows)  ("union"|"cap"|"minus", a, b)  ("reals",)
+#   ("empty",)
 
 
 
@@ -1088,8 +1142,8 @@ FUNCTIONS = TRIGONOMETRIC | word_set(
     "arcsin arccos arctan arccot sinh cosh tanh exp ln lg log abs floor ceil gcd lcm max min"
 )
 GREEK = word_set(
-    "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma tau "
-    "upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega ell hbar"
+    "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma "
+    "tau upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega ell hbar"
 )
 
 
@@ -1099,46 +1153,55 @@ def by_name(spellings):
 
 NAMES = by_name({  # of commands
     "<=": "le leq leqslant leqq", "<": "lt", ">=": "ge geq geqslant geqq", ">": "gt", "!=": "ne neq",
-    "=": "equiv coloneqq", "≈": "approx simeq sim", "∈": "in", "∪": "cup bigcup", "∩": "cap", "*": "times cdot ast",
-    "/": "div", "(": "langle", ")": "rangle", "[": "lbrack", "]": "rbrack", "\\{": "lbrace", "\\}": "rbrace", ":": "colon",
-    "|": "lvert rvert vert mid lVert rVert", ",": "lor vee", "...": "ldots cdots dots", "i": "imath", "%": "%",
-    "'": "prime", "\\\\": "cr", "\\emptyset": "varnothing", "\\setminus": "backslash", "\\Rightarrow": "implies",
+    "=": "equiv coloneqq", "≈": "approx simeq sim", "∈": "in", "∪": "cup bigcup", "∩": "cap",
+    "/": "div", "(": "langle", ")": "rangle", "[": "lbrack", "]": "rbrack", "\\{": "lbrace", "\\}": "rbrace",
+    "|": "lvert rvert vert mid lVert rVert", ",": "lor vee", "...": "ldots cdots dots", "i": "imath",
+    "'": "prime", "\\\\": "cr", "\\emptyset": "varnothing", "\\setminus": "backslash", "%": "%", ":": "colon",
     "\\tan": "tg", "\\cot": "ctg cotg", "\\csc": "cosec", "\\arcsin": "asin", "\\arccos": "acos",
-    "\\arctan": "atan arctg", "\\frac": "dfrac tfrac cfrac nicefrac sfrac", "\\binom": "dbinom tbinom", '"angstrom': "AA",
-    "": "boxed fbox displaystyle textstyle limits nolimits rm bf it large Large small quad qquad boldsymbol bm mathit "
-        "mathcal mathsf underline vec overrightarrow left right middle big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr "
+    "\\arctan": "atan arctg", "\\frac": "dfrac tfrac cfrac nicefrac sfrac", "\\binom": "dbinom tbinom",
+    '"angstrom': "AA", "*": "times cdot ast", "\\Rightarrow": "implies",
+    "": "boxed fbox displaystyle textstyle limits nolimits rm bf it large Large small quad qquad boldsymbol "
+        "bm mathit mathcal mathsf underline vec overrightarrow left right middle big Big bigg Bigg bigl bigr "
+        "Bigl Bigr biggl biggr "
         "( ) [ ] , ! ; : > $ blacksquare square qed left. right. middle.",
 })  # fmt: skip
 PLAIN_WORDS = by_name({
-    ",": "and or", "-": "minus negative", "=": "is are equals", "\\infty": "infinity inf infty oo", "∪": "union U",
-    "°": "degrees degree deg", "%": "percent pct", "*": "times", "\\sqrt": "sqrt", "\\cbrt": "cbrt", "\\pi": "pi",
+    ",": "and or", "-": "minus negative", "=": "is are equals", "\\infty": "infinity inf infty oo",
+    "°": "degrees degree deg", "%": "percent pct", "*": "times", "\\sqrt": "sqrt", "\\cbrt": "cbrt",
+    "\\pi": "pi", "∪": "union U",
     "\\abs": "abs", "\\floor": "floor", "\\ceil": "ceil", "\\gcd": "gcd", "\\lcm": "lcm", "\\max": "max",
     "\\binom": "binom", "\\frac": "frac", "\\emptyset": "emptyset",
 })  # fmt: skip
 NO_NOUNS = word_set(  # words that change what is said of the number before them
-    "if for where with when unless except not no none nor neither never cannot more less fewer greater than least most "
+    "if for where with when unless except not no none nor neither never cannot more less fewer greater than "
+    "least most "
     "over under above "
     "below between from only but plus divided squared cubed factorial choose either else otherwise"
 )
 SMALL_WORDS = word_set("yes no odd sq of to per the in dne st nd rd th one six ten two")
-SCALES = {"dozen": 12, "hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+SCALES = {"dozen": 12, "hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9,
+          "trillion": 10**12}
 PARTS = "half third quarter fifth sixth seventh eighth ninth tenth"
 SCALES |= {part: Fraction(1, n) for n, part in enumerate(PARTS.split(), 2)}
 SCALES |= {"fourth": Fraction(1, 4), "halve": Fraction(1, 2)}
 TOKEN = re.compile(
-    r'(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]+(?![\w.]))?|[0-9]+\.(?!\d)|\\(?:left|right|middle)\s*\.'
+    r'(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]+(?![\w.]))?|[0-9]+\.(?!\d)'
+    r'|\\(?:left|right|middle)\s*\.'
     r'|"[A-Za-z]+[0-9]*|[A-Za-z]+|\\[A-Za-z]+|\\.|<=|>=|!=|=>|==|:=|\.\.\.|\S',
     re.S,
 )
 RELATIONS = {"=", "<", ">", "<=", ">=", "!=", "≈", "∈"}
 OPERATORS = {  # how strongly they bind
-    "\\over": ("div", 0), "\\choose": ("binom", 0), "∪": ("union", 1), "∩": ("cap", 1), "\\setminus": ("minus", 1),
+    "\\over": ("div", 0), "\\choose": ("binom", 0), "∪": ("union", 1), "∩": ("cap", 1),
+    "\\setminus": ("minus", 1),
     ":": ("ratio", 2), "+": ("add", 4), "-": ("add", 4), "*": ("mul", 5), "/": ("div", 5),
 }  # fmt: skip
-NO_FACTOR = RELATIONS | OPERATORS.keys() | set("^_!%°',;)]}&") | {"", "...", "\\}", "\\\\", "\\rfloor", "\\rceil", "\\end"}
-CONTAINERS = word_set("rel seq list set mat union cap minus ratio reals empty words")
+CLOSING = {"", "...", "\\}", "\\\\", "\\rfloor", "\\rceil", "\\end"}
+NO_FACTOR = RELATIONS | OPERATORS.keys() | set("^_!%°',;)]}&") | CLOSING
+CONTAINERS = word_set("rel seq list set mat union cap minus ratio reals empty")
 CONSTANTS = {"pi": ("const", "pi"), "infty": ("const", "inf"), "emptyset": ("empty",), "reals": ("reals",)}
-CONSTANTS |= {"set" + letter: ("var", "set " + letter) for letter in "CNPQZ"} | {name: ("var", name) for name in GREEK}
+CONSTANTS |= {"set" + letter: ("var", "set " + letter) for letter in "CNPQZ"}
+CONSTANTS |= {name: ("var", name) for name in GREEK}
 NO_ARGUMENT = NO_FACTOR | {"(", "[", "|"} | {"\\" + name for name in FUNCTIONS}
 ONE = ("num", Fraction(1), 0)
 
@@ -1163,15 +1226,12 @@ def tokens_of(text):
 
 
 def letters(word, glued):
-    """A run of letters: a name we know, a word, a function glued to its variable, or a product of variables."""
+    """A run of letters: a name we know, a word, a function, or a product of variables."""
     lower = word.lower()
     if lower in NUMBER_WORDS and not glued:
         return [NUMBER_WORDS[lower]]
     if lower in PLAIN_WORDS or word in FUNCTIONS | GREEK and word not in UNITS:
         return [PLAIN_WORDS.get(lower) or "\\" + word]
-    split = re.fullmatch(r"(arcsin|arccos|arctan|sin|cos|tan|cot|sec|csc|ln|log|sqrt|pi)([a-z])", word)
-    if split and lower not in UNITS:
-        return ["\\" + split[1], split[2]]
     if len(word) > 3 and not glued or any(lower in words for words in (UNITS, NO_NOUNS, SMALL_WORDS, SCALES)):
         return ['"' + lower]
     return [word] if word.isupper() else list(word)  # AB, II: one name
@@ -1181,7 +1241,8 @@ class Parser:
     """Recursive descent: each method reads one thing from the tokens and returns its tree."""
 
     def __init__(self, text):
-        self.tokens, self.at, self.depth, self.bars, self.trig, self.words = tokens_of(text) + [""], 0, 0, 0, 0, []
+        self.tokens, self.words = tokens_of(text) + [""], []
+        self.at = self.depth = self.bars = self.trig = 0
         while "\\Rightarrow" in self.tokens:
             del self.tokens[: self.tokens.index("\\Rightarrow") + 1]
 
@@ -1208,7 +1269,7 @@ class Parser:
         return items[0] if len(items) == 1 else ("list", items)
 
     def items(self, *separators, bars=0):
-        """Relations separated by commas, semicolons, "and" or "or". Within {x | ...} a bar is no absolute value."""
+        """Relations separated by commas, semicolons, "and" or "or". In {x | ...} a bar ends it."""
         separators, found, outside, self.bars = separators or (",", ";"), [], self.bars, bars
         self.depth += 1
         if self.depth > DEPTH:
@@ -1223,20 +1284,16 @@ class Parser:
     def relation(self):
         if self.next[:1] == '"':  # the area of ABC =
             end = self.tokens.index("=", self.at) if "=" in self.tokens[self.at :] else 0
-            if not end or any(token in ',;<>\\\\' or token[1:] in NO_NOUNS for token in self.tokens[self.at : end]):
+            skipped = self.tokens[self.at : end]
+            if not end or any(token in ",;<>\\\\" or token[1:] in NO_NOUNS for token in skipped):
                 raise Unreadable("words")
             self.at = end + 1
         start, ops, sides = self.at, [], [self.expression()]
         label = "".join(token for token in self.tokens[start : self.at] if token not in "{}")
         while self.next in RELATIONS:
             ops.append(self.take())
-            sides.append(self.name() if self.next[:1] == '"' and sides[0][0] == "var" else self.expression())
+            sides.append(self.expression())
         return ("rel", tuple(ops), sides, label) if ops else sides[0]
-
-    def name(self):
-        """x = "Evelyn"""
-        words = list(iter(lambda: self.take() if self.next[:1] == '"' else None, None))
-        return ("words", plain_words(" ".join(words)))
 
     def expression(self, least=0):
         """Operators that bind at least so much, the strongest first."""
@@ -1264,7 +1321,8 @@ class Parser:
     def adjacent(self, node, last):
         """(product, its last factor) where no sign stands between: 2x, but 3 1/2 is a sum."""
         after = self.tokens[self.at - 1]
-        if after[:1] == '"' or self.next[0] in "0123456789." and after not in "!)}" and not (last and last[0] == "pow"):
+        number = self.next[0] in "0123456789." and after not in "!)}" and not (last and last[0] == "pow")
+        if after[:1] == '"' or number:
             raise Unreadable("a number after a factor")
         factor = self.power()
         mixed = node is last and node[0] == "num" and node[2] == 0 and factor[0] == "div"
@@ -1274,7 +1332,8 @@ class Parser:
 
     def nouns(self, node):
         """Units and nouns after a number are noted and dropped."""
-        unknown = variables(node) and not {self.next[1:]} & (UNITS.keys() | SCALES.keys() | {"square", "units"})
+        known = UNITS.keys() | SCALES.keys() | {"square", "units"}
+        unknown = variables(node) and self.next[1:] not in known
         if self.next[1:] in NO_NOUNS or node[0] in CONTAINERS | {"var"} or unknown:
             return False
         while self.next[:1] == '"' and self.next[1:] not in NO_NOUNS:
@@ -1354,7 +1413,8 @@ class Parser:
         while self.next == "(" and end < len(self.tokens) and (depth or end == self.at):
             depth += (self.tokens[end] == "(") - (self.tokens[end] == ")")
             end += 1
-        before_equals = self.tokens[min(end, len(self.tokens) - 1)] == "=" and (token.isupper() or token in "pqyuvrs")
+        before_equals = self.tokens[min(end, len(self.tokens) - 1)] == "="
+        before_equals = before_equals and (token.isupper() or token in "pqyuvrs")
         if end == self.at or depth or token not in "fghFGH" and not before_equals:
             return ("const" if token in "ie" else "var", token)
         name, self.at = token + "".join(self.tokens[self.at : end]), end
@@ -1401,11 +1461,6 @@ class Parser:
             inner = self.expression()
             self.need("\\rfloor", "\\rceil")
             return ("fn", name[1:], inner)
-        if name in ("overline", "angle", "triangle", "hat", "bar", "tilde"):
-            start, _ = self.at, self.group()
-            while name in ("angle", "triangle") and self.next.isalpha():
-                self.take()
-            return ("var", " ".join([name, *self.tokens[start : self.at]]))
         raise Unreadable(f"unknown command {name}")
 
     def function(self, name):
@@ -1460,9 +1515,10 @@ class Parser:
 
 
 def described(items, conditions):
-    """{x | conditions} and {(x, y) | ...}: the conditions say it all. {2k pi | k in Z}: the integers k do not matter."""
+    """{x | conditions}, {(x, y) | ...}: the conditions say it all. {2k pi | k in Z}: k does not matter."""
     head = items[0][2][0] if items[0][:2] == ("rel", ("∈",)) else items[0]
-    if all(condition[:2] == ("rel", ("∈",)) and condition[2][1] == ("var", "set Z") for condition in conditions):
+    integers = ("rel", ("∈",)), ("var", "set Z")
+    if all((condition[:2], condition[2][1]) == integers for condition in conditions):
         return head
     if len(items) > 1 or head[0] not in ("var", "seq"):
         raise Unreadable("a set of values with conditions")
@@ -1473,7 +1529,9 @@ def described(items, conditions):
 def signed(sign, node):
     if sign == "-" and node[0] == "num":
         return ("num", -node[1], node[2])
-    return node if sign != "-" else ("neg", node) if node[0] != "mat" else joined("mul", ("num", Fraction(-1), 0), node)
+    if sign != "-":
+        return node
+    return joined("mul", ("num", Fraction(-1), 0), node) if node[0] == "mat" else ("neg", node)
 
 
 def joined(name, a, b):
@@ -1504,7 +1562,7 @@ def has_i(node):
     return node == ("const", "i") or any(map(has_i, children(node)))
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 # From trees to things
 
 
@@ -1512,7 +1570,8 @@ def settle(node):
     """What a tree says, its numbers evaluated."""
     kind, inner = node[0], node[1] if len(node) > 1 else None
     if kind == "rel":
-        return settled_equation(*node[1:]) if set(node[1]) <= {"=", "≈", "∈"} else settled_inequality(*node[1:])
+        equation = set(node[1]) <= {"=", "≈", "∈"}
+        return settled_equation(*node[1:]) if equation else settled_inequality(*node[1:])
     if kind in COMBINE or kind in ("reals", "empty"):
         return ("reals", *set_of(node))
     if kind == "set":
@@ -1525,21 +1584,16 @@ def settle(node):
         return ("matrix", len(inner[0]), [settle(cell) for row in inner for cell in row])
     if kind == "ratio" and len(inner) > 2:  # 3:4:5 is 6:8:10; 3:4 is 3/4
         return ("tuple", ":", [settle(("div", part, inner[0])) for part in inner])
-    if kind == "words":
-        return ("text", inner)
     if kind == "pct" and not variables(inner):
         return ("percent", value_of(inner))
     return ("value", value_of(("div", *inner) if kind == "ratio" else node), node[2] if kind == "num" else 0)
 
 
 def settled_list(things):
-    """x > 1, x < 3: an interval. x < 1, x > 3: no number is both, so a union. 1/2 or 50%: one number. Else a list."""
-    sets, others = [], (True, False, True)
-    for thing in things:
-        if thing[0] == "value" and sets and sets[0][1] == others:
-            sets.append(((thing[1],), others))  # x != 0, 1
-        elif thing[0] == "equation" and thing[2] and thing[2][0] == "reals" and thing[1] == things[0][1]:
-            sets.append(thing[2][1:])
+    """x > 1, x < 3: an interval. x < 1, x > 3: no number is both, so a union. 1/2 or 50%: one number."""
+    label = things[0][1]
+    relations = [thing for thing in things if thing[0] == "equation" and thing[1] == label and thing[2]]
+    sets = [thing[2][1:] for thing in relations if thing[2][0] == "reals"]
     if len(sets) == len(things):
         both = reduce(partial(combined, operator.and_), sets)
         together = both if both[1] != (False,) else reduce(partial(combined, operator.or_), sets)
@@ -1547,7 +1601,8 @@ def settled_list(things):
     if things[-1][0] == "equation" and things[-1][4] and len(labels_of(things)) == len(things) - 1:
         return things[-1]  # m = 3, n = 7, and m + n = 10
     other_ways = len(set(map(str, things))) > 1 and {thing[0] for thing in things} <= {"value", "percent"}
-    return things[0] if other_ways and all(alike(thing, things[0], True) for thing in things) else ("list", things)
+    one = other_ways and all(alike(thing, things[0], True) for thing in things)
+    return things[0] if one else ("list", things)
 
 
 def settled_equation(ops, sides, label):
@@ -1556,9 +1611,6 @@ def settled_equation(ops, sides, label):
         return settle(("rel", ops[:cut], sides[: cut + 1], label) if cut else sides[0])
     first, last = sides[0], sides[-1]
     if last[0] in CONTAINERS or first[0] == "seq" or "∈" in ops:
-        point = last[0] in ("set", "list") or last[0] == "seq" and first[0] == "seq" and len(first[2]) == len(last[2])
-        if first[0] == "seq" and not point:
-            raise Unreadable("a point that is no point")
         return ("equation", label, settle(last), [], False)
     if is_label(last) and not is_label(first):
         first, last, label = last, first, last[1]
@@ -1570,7 +1622,8 @@ def settled_equation(ops, sides, label):
 
 
 def settled_inequality(ops, sides, label):
-    links = [(op, a, b) if op[0] != ">" else (op.replace(">", "<"), b, a) for op, a, b in zip(ops, sides, sides[1:])]
+    links = [(op, a, b) if op[0] != ">" else (op.replace(">", "<"), b, a)
+             for op, a, b in zip(ops, sides, sides[1:])]
     if not set(ops) <= {"<", ">", "<=", ">=", "!="}:
         raise Unreadable("relations that do not go together")
     solved = [solution(*link, sides[1] if len(sides) == 3 else None) for link in links]
@@ -1586,14 +1639,16 @@ def is_label(node):
     if node[0] == "pow":
         return node[1][0] == "var" and node[1][1].isupper() and len(node[1][1]) > 1
     function = node[1] if node[0] == "fn" else ""
-    return node[0] == "var" or function in ("floor", "ceil") or function in ("abs", *TRIGONOMETRIC) and is_label(node[2])
+    named = function in ("floor", "ceil") or function in ("abs", *TRIGONOMETRIC) and is_label(node[2])
+    return node[0] == "var" or named
 
 
-# A set of real numbers is (ends, members): its ends in order, and whether it holds what lies before, at and after each.
+# A set of real numbers is (ends, members): its ends in order, and whether it holds what lies before, at and
+# after each.
 # [0, 1) is ((0, 1), (False, True, True, False, False)).
 
 LINE, NOTHING = ((), (True,)), ((), (False,))
-COMBINE = {"union": operator.or_, "cap": operator.and_, "minus": operator.gt}  # True > False: in one, not in the other
+COMBINE = {"union": operator.or_, "cap": operator.and_, "minus": operator.gt}  # True > False: only in one
 
 
 def combined(both, a, b):
@@ -1601,7 +1656,8 @@ def combined(both, a, b):
     ends = sorted({*a[0], *b[0]}, key=lambda end: end.real)
     members = [both(*pair) for pair in zip(sampled(a, ends), sampled(b, ends))]
     kept = [n for n in range(len(ends)) if len(set(members[2 * n : 2 * n + 3])) > 1]
-    return tuple(ends[n] for n in kept), (members[0], *(m for n in kept for m in members[2 * n + 1 : 2 * n + 3]))
+    around = [m for n in kept for m in members[2 * n + 1 : 2 * n + 3]]
+    return tuple(ends[n] for n in kept), (members[0], *around)
 
 
 def sampled(one, ends):
@@ -1635,10 +1691,11 @@ def set_of(node):
 
 def interval(brackets, items):
     """The numbers of (a, b], or None."""
-    if len(items) == len(brackets) == 2 and all(item[0] == "value" and is_real(item[1]) for item in items):
+    if len(items) == len(brackets) == 2 and are_real(items):
         low, high = items[0][1], items[1][1]
-        if low.real < high.real or low == high and brackets == "[]":
-            return combined(operator.and_, ray(low, brackets[0] == "[", True), ray(high, brackets[1] == "]", False))
+        if low.real < high.real:
+            above, below = ray(low, brackets[0] == "[", True), ray(high, brackets[1] == "]", False)
+            return combined(operator.and_, above, below)
     return None
 
 
@@ -1647,16 +1704,17 @@ def solution(op, left, right, middle):
     for side, other in ((left, right), (right, left)):
         if side[0] == "var" and not variables(other) and middle in (None, side):
             end = value_of(other)
-            return side[1], ((end,), (True, False, True)) if op == "!=" else ray(end, op == "<=", side is right)
+            hole = ((end,), (True, False, True))
+            return side[1], hole if op == "!=" else ray(end, op == "<=", side is right)
     return None
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Values of expressions: a Fraction where exact, else a complex number; with variables a list of values at four points
+# ------------------------------------------------------------------------------------------------------------
+# Values of expressions: a Fraction where exact, else complex; with variables a list of values at four points
 
 
 def agree(a, b):
-    """Equal up to the rounding of floating point; a decimal of many digits is not the endless number it is near."""
+    """Equal up to the rounding of floating point; a long decimal is not the endless number it is near."""
     if isinstance(a, list) or isinstance(b, list):
         return type(a) is type(b) and len(a) == len(b) and all(map(agree, a, b))
     exact = [value for value in (a, b) if isinstance(value, Fraction)]
@@ -1665,6 +1723,10 @@ def agree(a, b):
     if exact and (exact[0].denominator > 10**6 or abs(exact[0]) > 10**9):
         return False
     return abs(a - b) <= 1e-11 * abs(a) < math.inf
+
+
+def are_real(things):
+    return all(thing[0] == "value" and is_real(thing[1]) for thing in things)
 
 
 def is_real(value):
@@ -1697,7 +1759,7 @@ def values_of(node):
 
 
 def proportions(node, positive=False):
-    """The values of an expression divided by the first (or its size): the same for all (positive) multiples."""
+    """The values of an expression divided by the first (or its size): the same for (positive) multiples."""
     values = values_of(node)
     unit = next((value for value in values if value), None)
     if not unit:
@@ -1716,7 +1778,7 @@ INTEGERS = {"n": (5, 8, 13, 21), "k": (2, 3, 4, 6), "m": (3, 7, 9, 17)}
 
 @lru_cache(maxsize=1000)
 def point(name, k):
-    """The k-th value of a variable: within (0, 1), above 2, negative, large; natural numbers for n, k and m."""
+    """The k-th value of a variable: within (0, 1), above 2, negative, large; natural for n, k and m."""
     if name in INTEGERS:
         return Fraction(INTEGERS[name][k])
     h = zlib.crc32(name.encode(errors="replace")) * 2654435761 >> 7 * k
@@ -1757,7 +1819,7 @@ def evaluate(node, k):
             raise TooComplex
     elif not abs(value) < math.inf or name in TRIGONOMETRIC and abs(value) > 1e12:
         raise ZeroDivisionError  # tan of a right angle
-    elif name == "add" and abs(value) < 1e-13 * abs(values[0]) or name in TRIGONOMETRIC and abs(value) < 1e-13:
+    elif name in ("add", *TRIGONOMETRIC) and abs(value) < 1e-13 * (abs(values[0]) if name == "add" else 1):
         return Fraction(0)  # nothing but rounding is left; sin pi
     return value
 
@@ -1778,13 +1840,15 @@ INFINITY = ("const", "inf")
 CONSTANT_VALUES = {"pi": complex(math.pi), "e": complex(math.e), "i": 1j, "degree": complex(math.pi / 180)}
 OF_INTEGERS = {"factorial": math.factorial, "binom": math.comb, "gcd": math.gcd, "lcm": math.lcm}
 OF_FLOATS = {name: getattr(cmath, name) for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh", "exp")} | {
-    "ln": cmath.log, "log": cmath.log10, "lg": cmath.log10, "arcsin": cmath.asin, "arccos": cmath.acos, "arctan": cmath.atan,
+    "ln": cmath.log, "log": cmath.log10, "lg": cmath.log10,
+    "arcsin": cmath.asin, "arccos": cmath.acos, "arctan": cmath.atan,
     "cot": lambda x: 1 / cmath.tan(x), "sec": lambda x: 1 / cmath.cos(x), "csc": lambda x: 1 / cmath.sin(x),
     "arccot": lambda x: cmath.atan(1 / x),
 }  # fmt: skip
 OPERATIONS = OF_INTEGERS | OF_FLOATS | {
-    "add": operator.add, "mul": operator.mul, "div": operator.truediv, "neg": operator.neg, "pow": power, "abs": abs,
-    "pct": lambda x: x / 100, "max": partial(max, key=lambda x: x.real), "min": partial(min, key=lambda x: x.real),
+    "add": operator.add, "mul": operator.mul, "div": operator.truediv, "neg": operator.neg, "pow": power,
+    "pct": lambda x: x / 100, "abs": abs,
+    "max": partial(max, key=lambda x: x.real), "min": partial(min, key=lambda x: x.real),
     "floor": lambda x: math.floor(x.real), "ceil": lambda x: math.ceil(x.real),
 }  # fmt: skip
 
