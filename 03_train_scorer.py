@@ -314,7 +314,8 @@ def train(task, config, args, board=None, epochs=EPOCHS):
             record["ended"] = "dropped"
             break
     if board is not None:
-        board[config["number"], np.searchsorted(RUNGS, epoch, "right") :] = math.inf  # it will not get there
+        rungs = board[config["number"]]
+        rungs[np.isnan(rungs)] = math.inf  # it will not get there; those after it wait for every rung
     weights = sum(p.numel() for p in model.parameters() if p.ndim > 1)
     return {**record, "weights": weights, "seconds": time.time() - started}
 
