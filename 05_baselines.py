@@ -873,7 +873,8 @@ def notes_of(group):
         if r["scores"].startswith("scatr"):
             cost = f"{percent(r['share'], 0)} % of the tokens ({r['rollouts']:.1f} rollouts)"
             right = f"{percent(r['accuracy'])} % for {cost}, all: {percent(r['all'])} %"
-            yield f"{where}: {r['method']}, stopped when sure: {right}"
+            yield f"{where}: {r['method']}, stopped when sure:"
+            yield f"  {right}"
 
 
 def markdown(groups, tables, overall, figures):

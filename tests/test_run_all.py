@@ -21,7 +21,7 @@ MADE = ("rollouts.jsonl", "hidden.pt", "tokens.pt", "labels.jsonl", "selected.js
 
 def run_all(out, *args, check=True, **environment):
     """Its standard output and error, or the process (check=False)."""
-    small = {"N": "4", "LIMIT": "6", "SEEDS": "32 42", "FLAGS_03": "--configs 2", "OUT": str(out)}
+    small = {"N": "4", "LIMIT": "6", "SEEDS": "32 42", "FLAGS_03": "--configs 1 --workers 1", "OUT": str(out)}
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # the Python that runs the tests
     env = {**os.environ, **small, "PATH": path, **environment}
     command = ["bash", str(ROOT / "run_all.sh"), *map(str, args)]
@@ -106,7 +106,7 @@ def test_killed_anywhere_it_ends_as_if_it_had_not_been(finished, tmp_path):
 
 def test_several_samplings_of_both_sets_are_crossed(tmp_path):
     sets = [ROOT / "demo" / name for name in ("code_a.jsonl", "code_b.jsonl")]
-    stdout, _ = run_all(tmp_path, ROOT / "demo" / "model", *sets, SETS="2", BOTH="0", FLAGS_03="--configs 1")
+    stdout, _ = run_all(tmp_path, ROOT / "demo" / "model", *sets, SETS="2", BOTH="0", LIMIT="4")
     results = common.read_json(next(tmp_path.rglob("results.json")))["groups"]
     assert len(results) == 1 and results[0]["dataset"] == "code_b"
     rows = {row["method"]: row for row in results[0]["rows"]}
