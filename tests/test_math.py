@@ -1,7 +1,7 @@
-"""Maths answers: which are the same, which are not, which one a response gives, and what none can do to the judge.
+"""Maths answers: which are the same, which are not, which one a response gives, and what harms no judge.
 
-Tables: parts of a line stand between " ~ " or " @ "; an indented line goes on with the one before. In all of them the
-last parts are judged beside the reference. ¶ is a new line.
+Tables: parts of a line stand between " ~ " or " @ "; an indented line goes on with the one before. In all of
+them the last parts are judged beside the reference. ¶ is a new line.
 """
 
 import importlib
@@ -17,27 +17,37 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 judge = importlib.import_module("02_label")
 
-# What keeps from a false accept: the rule ~ a reference ~ what is not the same, each of which was or would be accepted
-# without it. Sums, determinants, inequalities that would have to be solved and the like are only compared as text.
+# What keeps from a false accept: the rule ~ a reference ~ what is not the same, each of which was or would be
+# accepted without it. Sums, determinants, inequalities that must be solved are only compared as text.
 GUARDS = r"""
 a sign before the formula ~ \pi/6 ~ # Answer¶¶-$\pi/6$ ~ The angle is -$\frac{\pi}{6}$. ~ minus $\pi/6$
-a sign before the formula ~ 5 ~ The answer is: –$5$ ~ The value is minus $5$. ~ The answer is negative $5$. ~ so it is −5
+a sign before the formula ~ 5 ~ The answer is: –$5$ ~ The value is minus $5$. ~ The answer is negative $5$.
+  ~ so it is −5
 a sign before the box ~ 5 ~ $x=-\boxed{5}$ ~ Hence $x = - \boxed{5}$.
 the reference picks no answer ~ 12 ~ The result is 12 for the first part. So the answer is $\frac{x}{2}$.
   ~ The answer is $\frac{12}{5}$, where 12 is the numerator. ~ The answer is $\sqrt{7}$, as 12
-the reference picks no answer ~ C ~ The answer is (B), since (C) is impossible. ~ The correct option is (A), not (C).
+the reference picks no answer ~ C ~ The answer is (B), since (C) is impossible.
+  ~ The correct option is (A), not (C).
 an answer taken back ~ 5 ~ The final answer is 5, no wait, 6. ~ So x = 5.¶¶But wait, checking it: x = 6.
   ~ The final answer is 5. Wait, no: it is 6. ~ \boxed{5}. Actually, that's wrong, so \boxed{6}.
 a condition ~ 5 ~ 5 if n is even ~ \boxed{5 \text{ if } x > 0} ~ The answer is 5 if n is even and 6 otherwise.
   ~ 5 for n = 1 and 6 for n = 2 ~ 5 unless x is 0 ~ The answer is $5$ if $x > 0$.
-a negation ~ 5 ~ The answer is not 5. ~ The answer cannot be 5, so there is none. ~ \boxed{\text{not } 5} ~ not 5
-a comparison ~ 5 ~ The answer is at least 5. ~ There are more than 5. ~ \boxed{\text{at most }5} ~ The answer is $5$ or more.
-a scale ~ 5 ~ The answer is $5$ million. ~ The answer is 5 dozen. ~ \boxed{5 \text{ thousand}} ~ 5 percent of x
-another answer beside it ~ 5 ~ The answer is 5 or 6. ~ The answer is 5 and 6. ~ \boxed{5} and \boxed{6} ~ So $x=5$ or $x=6$.
-  ~ The answer is 5 apples and 3 oranges. ~ 5 \text{ or none} ~ There are two solutions, 5 and -5. ~ \pm 5 ~ 5, 6
-more than the number ~ 5 ~ The answer is 5x + 1. ~ The answer is $5\sqrt{2}$. ~ 5π ~ 5! ~ 5i ~ 5^2 ~ x_5 ~ 5 - x ~ 5/2 ~ 5.5
-  ~ 5,000 ~ The answer is half of 5. ~ The answer is twice 5. ~ log 5 ~ 1/5 ~ 5 \ldots 9 ~ 5 to 6 ~ 5:6 ~ 5-6 ~ C_5
-a relation that is no answer ~ 2 ~ x^2 = 4 ~ 2x = 2 ~ y = x + 2 ~ x \ne 2 ~ x > 2 ~ f(2) ~ x = 2y ~ x = 2, y = 3
+a negation ~ 5 ~ The answer is not 5. ~ The answer cannot be 5, so there is none. ~ \boxed{\text{not } 5}
+  ~ not 5
+a comparison ~ 5 ~ The answer is at least 5. ~ There are more than 5. ~ \boxed{\text{at most }5}
+  ~ The answer is $5$ or more.
+a scale ~ 5 ~ The answer is $5$ million. ~ The answer is 5 dozen. ~ \boxed{5 \text{ thousand}}
+  ~ 5 percent of x
+another answer beside it ~ 5 ~ The answer is 5 or 6. ~ The answer is 5 and 6. ~ \boxed{5} and \boxed{6}
+  ~ So $x=5$ or $x=6$.
+  ~ The answer is 5 apples and 3 oranges. ~ 5 \text{ or none} ~ There are two solutions, 5 and -5. ~ \pm 5
+  ~ 5, 6
+more than the number ~ 5 ~ The answer is 5x + 1. ~ The answer is $5\sqrt{2}$. ~ 5π ~ 5! ~ 5i ~ 5^2 ~ x_5
+  ~ 5 - x ~ 5/2 ~ 5.5
+  ~ 5,000 ~ The answer is half of 5. ~ The answer is twice 5. ~ log 5 ~ 1/5 ~ 5 \ldots 9 ~ 5 to 6 ~ 5:6
+  ~ 5-6 ~ C_5
+a relation that is no answer ~ 2 ~ x^2 = 4 ~ 2x = 2 ~ y = x + 2 ~ x \ne 2 ~ x > 2 ~ f(2) ~ x = 2y
+  ~ x = 2, y = 3
 an equation is not its side ~ x+1 ~ x+1 = 0 ~ 2x+2=0
 an equation is not its side ~ 5x-7y+4=0 ~ 0 ~ 5x-7y+4 ~ 5x-7y-4=0
 another label ~ x=5 ~ y=5 ~ z = 5 ~ x \ge 5
@@ -57,12 +67,14 @@ exact arithmetic ~ 10^{50} ~ 10^{50}+1
 nothing but rounding is zero ~ 0 ~ e^{-200} ~ 10^{-1000} ~ 0.0000001
 floats are not integers ~ 262537412640768744 ~ e^{\pi\sqrt{163}}
 a percent once ~ 20 ~ 0.2 ~ 0.2\% ~ 200\%
-a choice with more than its text ~ \text{(C)} ~ \text{(C)} \text{ or } 77 ~ (C)^2 ~ (BC) ~ \text{B or C} ~ C, D
+a choice with more than its text ~ \text{(C)} ~ \text{(C)} \text{ or } 77 ~ (C)^2 ~ (BC) ~ \text{B or C}
+  ~ C, D
 a function is not its graph's axis ~ y=2x+3 ~ x=2y+3 ~ f(x)=2y+3 ~ 2x-3
 another function ~ f(x)=x ~ f(f(x))=x ~ f(2)=2
 letters are not words ~ 3 ~ three halves ~ 3 halves ~ three-fifths ~ ②① ~ ③
 circled digits are not digits ~ ①③ ~ ①②③ ~ 13
-words with another meaning ~ \text{even} ~ not even ~ neither even nor odd ~ the function is not even ~ even and odd
+words with another meaning ~ \text{even} ~ not even ~ neither even nor odd ~ the function is not even
+  ~ even and odd
 """
 
 # What is the same: the form ~ the reference ~ answers.
@@ -373,11 +385,15 @@ x^2+2x+1 @ We get $(x+1)^2 = x^2+2x+1$.
 \text{(C)} @ 故选：C @ 因此，选C。 @ Therefore, option C is correct. @ So choice (C) is the right one.
 18 @ 18 is indeed 8 + 8 + 6. @ So she earns **$18**. @ The answer is **$18**. @ So 18 is the answer.
 54 @ 7 * 8 = 54. The answer is correct @ So the final answer would be 54, I guess? @ 54 is the correct answer.
-7 @ Hillary has 7 nickels and nothing else. @ Tom is 7 years old. @ She needs 7 more minutes to finish. @ Answer: 7?
+7 @ Hillary has 7 nickels and nothing else. @ Tom is 7 years old. @ She needs 7 more minutes to finish.
+  @ Answer: 7?
 7 @ It takes 7 days to finish the job. @ The remainder is 7 when divided by 11. @ The maximum is 7, at x = 2.
-11 @ The answer is $11$ for $n = 5$. @ so AB^2 = 11. @ Thus $\lfloor 100r \rfloor = 11$. @ we get 5 + 6 = 11 and are done.
-\frac{1}{2} @ \\boxed{\\frac{1}{2}} @ The probability is 1/2, approximately 0.5. @ one half @ So it is 1/2 = 0.5 = 50%.
-42 @ \begin{align*}¶x &= 6 \cdot 7 \\¶&= 42.¶\end{align*} @ The answer is 42. The other options 12 and 14 are wrong.
+11 @ The answer is $11$ for $n = 5$. @ so AB^2 = 11. @ Thus $\lfloor 100r \rfloor = 11$.
+  @ we get 5 + 6 = 11 and are done.
+\frac{1}{2} @ \\boxed{\\frac{1}{2}} @ The probability is 1/2, approximately 0.5. @ one half
+  @ So it is 1/2 = 0.5 = 50%.
+42 @ \begin{align*}¶x &= 6 \cdot 7 \\¶&= 42.¶\end{align*}
+  @ The answer is 42. The other options 12 and 14 are wrong.
 """
 
 
@@ -437,7 +453,7 @@ def test_no_answer_is_none(response):
 MUTATIONS = {  # what turns a reference into a near miss
     "digit": lambda r: re.sub(r"\d", lambda m: str((int(m[0]) + 1) % 10), r, count=1),
     "digits": lambda r: re.sub(r"\d+", lambda m: m[0] + "1", r, count=1),
-    "sign": lambda r: r.replace("-", "", 1) if "-" in r else f"-{r}" if "," not in r and "=" not in r else f"{r} - 1",
+    "sign": lambda r: r.replace("-", "", 1) if "-" in r else f"{r} - 1" if re.search("[,=]", r) else f"-{r}",
     "condition": lambda r: f"{r} \\text{{ if }} x > 0", "negation": lambda r: f"\\text{{not }} {r}",
     "bound": lambda r: f"\\text{{at least }} {r}",
     "another": lambda r: f"{r} \\text{{ or }} 77", "more": lambda r: f"{r}, 77",
@@ -455,7 +471,8 @@ def test_near_misses_of_references():
         "(3, \\frac{\\pi}{2})", "1,-2", "[2,7)",
                   "(-\\infty, 2) \\cup (3, \\infty)", "1 \\pm \\sqrt{19}", "\\{1, 2, 3\\}", "90^\\circ",
                   "\\$18.90", "20\\%", "y = 2x + 3", "\\text{even}",
-                  "\\begin{pmatrix} 1 \\\\ 2 \\end{pmatrix}", "\\text{(C)}", "2k+2", "\\cot x", "15\\text{ cm}^2",
+                  "\\begin{pmatrix} 1 \\\\ 2 \\end{pmatrix}", "\\text{(C)}", "2k+2", "\\cot x",
+                  "15\\text{ cm}^2",
                   "58,500", "52_8", "x \\in [-2,7]",
                   "\\log_2 3", "137 \\frac{1}{2}", "5x - 7y + 11z = 4"]  # fmt: skip
     cases = [(reference, MUTATIONS[name](reference)) for reference in references for name in MUTATIONS]
@@ -476,13 +493,14 @@ def test_a_repeated_question_is_no_answer():
             False)]:  # fmt: skip
         assert judge.repeats(answer, question) is repeated
     problem = {"kind": "math", "prompt": "What is $2 + 2$?", "answer": "4"}
-    assert judge.verdict(problem, "2+2") == (0, "repeats the question") and judge.verdict(problem, "3+1") == (1,
-        "equal")
+    assert judge.verdict(problem, "2+2") == (0, "repeats the question")
+    assert judge.verdict(problem, "3+1") == (1, "equal")
 
 
 def test_groups():
     """The same in any order, without a chain from 20 over 20% to 0.2 or from (1, 2) over 1, 2 to (2, 1)."""
-    answers = ["1", "1.0", "\\frac{2}{2}", "x=1", "2", "\\sqrt4", "1/3", "0.33", "0.333333", "1,2", "\\{2,1\\}",
+    answers = ["1", "1.0", "\\frac{2}{2}", "x=1", "2", "\\sqrt4", "1/3", "0.33", "0.333333", "1,2",
+        "\\{2,1\\}",
         "(1,2)", "(2,1)",
                "x>2", "(2,\\infty)", "20\\%", "20", "0.2", "5", "x=5", "x = 5.0", "9^{9^9}", "who knows",
                "Who knows."]  # fmt: skip
@@ -544,8 +562,11 @@ def test_never_hangs(name):
 def test_random_formulas_raise_nothing():
     """2,000 here; other seeds are worth a try after a change of the parser."""
     parts = re.findall(r"\S+", r"""
-        \frac \sqrt { } ( ) [ ] \{ \} 1 2 10 0 0.5 x n i e \pi \infty + - * / ^ _ ! % = < \le \ne \in , ; : | \cup \setminus
-        \mathbb{R} \pm \begin{pmatrix} \end{pmatrix} & \\ \text{cm} \text{if} million half ° ' \sin \ln \log_2 \binom ② ½ ² √
+        \frac \sqrt { } ( ) [ ] \{ \} 1 2 10 0 0.5 x n i e \pi \infty + - * / ^ _ ! % = < \le \ne \in , ; : |
+        \cup \setminus
+        \mathbb{R} \pm \begin{pmatrix} \end{pmatrix} & \\ \text{cm} \text{if} million
+        half ° ' \sin \ln \log_2 \binom
+        ② ½ ² √
         f( and or $ ** 1,000 5%""")
     for seed in range(2000):
         rng = random.Random(seed)
