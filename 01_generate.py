@@ -1,46 +1,50 @@
-"""Sample N rollouts of every problem, and keep each one's hidden vectors and token statistics as they are made.
+"""Sample N rollouts of every problem, and keep each one's vectors and token statistics as they come.
 
     python 01_generate.py demo/model demo/math_a.jsonl
     python 01_generate.py Qwen/Qwen3-1.7B humaneval kodcode -n 16 --seed 32 --max-new-tokens 0
     torchrun --nproc-per-node 4 01_generate.py Qwen/Qwen3-1.7B humaneval
-    python 01_generate.py demo/model demo/math_a.jsonl --layers all --extra last10      # more vectors of a finished run
-    python 01_generate.py Qwen/Qwen3-1.7B own.jsonl --responses own.jsonl               # answers made elsewhere
+    python 01_generate.py demo/model demo/math_a.jsonl --layers all --extra last10  # more for a run
+    python 01_generate.py Qwen/Qwen3-1.7B own.jsonl --responses own.jsonl           # answers made elsewhere
 
-Reads a causal language model of transformers (a folder or a Hub id) and problems (a data set name or a file). Writes
-runs/<model>/<dataset>/<seed>/ with meta.json, problems.jsonl, rollouts.jsonl, hidden.pt and tokens.pt; while it runs,
-parts/ holds one file per finished problem. Killed and started again it goes on with the unfinished problems; more
-workers (torchrun or srun) take turns at the problems. The last lines printed are the run folders, one per data set.
+Reads a causal language model of transformers (a folder or a Hub id) and problems (a data set name or a file).
+Writes runs/<model>/<dataset>/<seed>/ with meta.json, problems.jsonl, rollouts.jsonl, hidden.pt and tokens.pt;
+while it runs, parts/ holds one file per finished problem: killed and started again it goes on with the
+others. More workers (torchrun or srun) take turns at the problems. The last lines printed are the run
+folders, one a data set.
 
-How: one decode loop over a batch of rows. A prompt is computed once and its keys and values serve all its rollouts;
-a row that ends makes room for the next. Keys and values lie in pages of a pool. Attention takes the pages as they
-lie, each with the queries of the rows it belongs to, and adds up the pages' shares of a row: no key is copied and no
-padding read. Hooks keep the newest vector of each row; statistics come from the raw logits of the same step. A row
-lives one step longer than its last token, which gives the vector at that token too.
+How: one decode loop over a batch of rows. A prompt is computed once for all its rollouts; a row that ends
+makes room for the next. Keys and values lie in pages; attention takes these as they lie, each with the
+queries of the rows it belongs to, and adds up a row's shares: no key is copied, no padding read. Statistics
+come from the raw logits. A row lives one step longer than its last token, which gives the vector at that
+token too.
 
-A finished run that lacks something, a file or vectors of --layers and --extra, gets it by one pass over the token ids
-in tokens.pt; what it has stays as it is. --extra last10,special writes extra.pt, of the final layer: {"keys": [R],
-"last10": [R, 10, d] zero padded in front, "last10_len": [R], "special": [S, d], "special_offsets": [R + 1],
-"special_tokens": [S]}; special are the tokens that end a `return` or the colon of a `def` line.
+A finished run that lacks something, a file or vectors of --layers and --extra, gets it by one pass over the
+token ids in tokens.pt; what it has stays as it is. --extra last10,special writes extra.pt, of the final
+layer: {"keys": [R], "last10": [R, 10, d] zero padded in front, "last10_len": [R], "special": [S, d],
+"special_offsets": [R + 1], "special_tokens": [S]}; special are the tokens that end a `return` or the colon of
+a `def` line.
 
---responses FILE, instead of sampling: rows {"id" or "prompt" or "messages", "responses": [text, ...]} or {...,
-"response": text}, joined to the problems by id, else by the text of the prompt; a problem's answers are numbered from
-0 in the order of their "sample", if they have one, and of the file. A response is taken as finished unless its row
-says "finish": "length"; "tokens" (lists of token ids, the ending one included) spare the tokenizer's guess.
+--responses FILE, instead of sampling: rows {"id" or "prompt" or "messages", "responses": [text, ...]} or
+{..., "response": text}, joined to the problems by id, else by the text of the prompt; a problem's answers are
+numbered from 0 in the order of their "sample", if any, and of the file. A response counts as finished unless
+its row says "finish": "length"; "tokens" (lists of token ids, the ending one included) spare the tokenizer's
+guess.
 
---scorer scorer.pt --stop: a problem gets 1, 2, 3, 5, 8, 12, 16 rollouts, until the best probability among them reaches
-a threshold: the one that 03 found on the calibration run to cost at most a point of accuracy, or --stop 0.95. By
---stop-rule weighted-vote, until the leading answer will hardly be overtaken (common.sureness). Each wave is scored as
-soon as it has ended, and a decided problem's slots go to the next; decisions depend on the problem's own rollouts
-alone, so a run that was killed goes on to the same end. Reference answers and tests are never looked at.
+--scorer scorer.pt --stop: a problem gets 1, 2, 3, 5, 8, 12, 16 rollouts, until the best probability among
+them reaches a threshold: the one that 03 found on the calibration run to cost at most a point of accuracy, or
+--stop 0.95. By --stop-rule weighted-vote, until the leading answer will hardly be overtaken
+(common.sureness). Decisions depend on the problem's own rollouts alone, so a killed run goes on to the same
+end; reference answers and tests are never looked at. (The vote takes its answers from 02_label.py: the one
+time that a script uses another.)
 
-A prompt that has no tokens, or leaves no room for an answer in the model's context, gets rollouts of no tokens with
-finish "length" and vectors of zeros; meta.json lists its id and the reason under "skipped".
+A prompt that has no tokens, or leaves no room for an answer in the model's context, gets rollouts of no
+tokens with finish "length" and vectors of zeros; meta.json lists its id and the reason under "skipped".
 """
 
 import argparse
 import fcntl
 import hashlib
-import importlib.util
+import importlib
 import os
 import platform
 import re
@@ -61,31 +65,33 @@ from common import context_of, token_stats, watch_layers
 
 
 def parse(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     add, models = parser.add_argument, "; default: what the model's authors set"
     add("model", help="a folder, or a Hub id such as Qwen/Qwen3-1.7B")
-    add("datasets", nargs="+", metavar="dataset", help="names such as humaneval, or .jsonl files: a run folder each")
+    add("datasets", nargs="+", metavar="dataset", help="names such as humaneval, or .jsonl files")
     add("-n", type=int, default=16, help="rollouts a problem (default 16)")
     add("--seed", type=int, default=32, help="of the sampling noise (default 32)")
     add("--out", default="runs", help="where run folders go (default runs)")
     add("--limit", type=int, help="only the first this many problems")
-    add("--max-new-tokens", type=int, default=8192, help="a rollout is cut here (8192); 0: where the context ends")
-    add("--layers", default="penultimate,final", help="vectors to keep: names, numbers, fractions such as .75, all")
+    add("--max-new-tokens", type=int, default=8192, help="a rollout is cut here (8192); 0: at the context")
+    add("--layers", default="penultimate,final", help="vectors to keep: names, numbers, .75 of all, all")
     add("--extra", default="", help="last10, special or both: more vectors, for studies of the scorer")
-    add("--greedy", action="store_true", help="one rollout a problem at temperature 0, in a run folder named greedy")
+    add("--greedy", action="store_true", help="one rollout a problem, temperature 0, in a folder greedy")
     add("--temperature", type=float, help="0 takes the likeliest token" + models)
     add("--top-k", type=int, help="sample from this many tokens; 0: from all" + models)
     add("--top-p", type=float, help="sample from the tokens that hold this mass; 1: from all" + models)
     add("--repetition-penalty", type=float, help="1: none" + models)
     add("--responses", metavar="FILE", help="vectors and statistics of these answers, made elsewhere")
     add("--scorer", metavar="PT", help="with --stop: what 03_train_scorer.py made on a run of this model")
-    sure = "stop sampling a problem at this sureness (default: as 03 found)"
+    rules, sure = common.STOP_RULES, "stop sampling a problem at this sureness (default: as 03 found)"
     add("--stop", type=float, nargs="?", const=0.0, metavar="SURE", help=sure)
-    add("--stop-rule", choices=common.STOP_RULES, default=common.STOP_RULES[0], help="sure of what (%(default)s)")
+    add("--stop-rule", choices=rules, default=rules[0], help="sure of what (%(default)s)")
     add("--slots", type=int, help="rollouts that run at the same time (default 256 on a GPU, 128 on a CPU)")
     add("--tp", action="store_true", help="split the model over the processes of torchrun, not the problems")
     add("--device", help="cuda, mps or cpu (default: the first there is)")
-    add("--dtype", default="auto", choices=["auto", "float32", "bfloat16", "float16"], help="of weights and vectors")
+    dtypes = ["auto", "float32", "bfloat16", "float16"]
+    add("--dtype", default="auto", choices=dtypes, help="of weights and vectors")
     add("--revision", help="of the model on the Hub")
     add("--trust-remote-code", action="store_true", help="run Python code that comes with the model")
     args = parser.parse_args(argv)
@@ -98,12 +104,12 @@ def parse(argv=None):
         (not 0 <= given("temperature", 0) < np.inf, "--temperature must be at least 0"),
         (not 0 < given("top_p", 1) <= 1, "--top-p must be above 0 and at most 1"),
         (not 0 < given("repetition_penalty", 1) < np.inf, "--repetition-penalty must be above 0"),
-        (not {*args.extra.split(",")} <= {"", "last10", "special"}, "--extra is last10, special, or last10,special"),
-        (args.responses and len(args.datasets) > 1, "--responses: give the one data set that these are answers to"),
+        (not {*args.extra.split(",")} <= {"", "last10", "special"}, "--extra: last10, special or both"),
+        (args.responses and len(args.datasets) > 1, "--responses: give the one data set that they answer"),
         ((args.stop is None) != (args.scorer is None), "--stop needs --scorer, which serves nothing else"),
         (not 0 <= given("stop", 0) < 1, "--stop is at least 0 and below 1"),
         (args.scorer and args.responses, "--stop goes without --responses"),
-        (args.tp and "WORLD_SIZE" not in os.environ, "--tp needs torchrun --nproc-per-node 2 01_generate.py ..."),
+        (args.tp and "WORLD_SIZE" not in os.environ, "--tp needs torchrun --nproc-per-node 2 ..."),
     ):
         if wrong:
             common.die(message)
@@ -124,7 +130,7 @@ FAR = 1 << 40  # a position that no row reaches
 WIDE = 256  # of the most likely tokens top-p looks at this many first
 STRIDE = 0x1E3779B97F4A7C15  # between the inputs of `scramble`: odd, with bits everywhere
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 # Sampling: noise is a function of (seed, problem, sample, step, token) and of nothing else
 
 
@@ -142,22 +148,22 @@ def scramble(x):
 
 
 def exponential(rows, tokens):
-    """Exponential noise [B, V] from hashes of (rollout, step) [B, 1] and of tokens, [V] or [B, V]; all int32."""
+    """Exponential noise [B, V] from int32 hashes of (rollout, step) [B, 1] and of tokens, [V] or [B, V]."""
     h = (rows ^ tokens) * 0x7FEB352D
     h ^= h >> 15
     h *= 0x2C1B3C6D
     h &= 0x7FFFFFFF
-    return h.float().add_(0.5).mul_(-(2.0**-31)).log1p_().neg_()  # floats are densest near 0, where the winners are
+    return h.float().add_(0.5).mul_(-(2.0**-31)).log1p_().neg_()  # floats are densest where the winners are
 
 
 def penalise(logits, past, penalty):
-    """The repetition penalty, on the tokens that stand in `past` [B, T]; it may hold a token more than once."""
+    """The repetition penalty, on the tokens in `past` [B, T]; it may hold a token more than once."""
     found = logits.gather(1, past)
     return logits.scatter(1, past, (found / penalty).where(found > 0, found * penalty))
 
 
 def nucleus(p, top_p):
-    """p [B, K], largest first -> bool: the fewest that hold `top_p` of the mass, and what ties with the last of them."""
+    """p [B, K], largest first -> bool: the fewest that hold `top_p` of the mass, and ties with the last."""
     before = F.pad(p.cumsum(-1)[:, :-1], (1, 0))
     return p >= p.where(before < top_p, 2).amin(-1, keepdim=True)
 
@@ -165,8 +171,8 @@ def nucleus(p, top_p):
 def choose_tokens(logits, sampling, rows, tokens, width=None, wait=True):
     """The next tokens [B]: argmax p / E, which draws from p. logits [B, V] float32.
 
-    Top-p finds its tokens among the `width` likeliest. Rows in which these hold too little are asked again, with more;
-    wait=False, as a GPU would have to wait to know whether there are any: those rows get -1.
+    Top-p finds its tokens among the `width` likeliest. Rows in which these hold too little are asked again,
+    with more; wait=False, as a GPU would have to wait to know whether there are any: those rows get -1.
     """
     if sampling["temperature"] == 0:
         return logits.argmax(-1)
@@ -192,7 +198,7 @@ def choose_tokens(logits, sampling, rows, tokens, width=None, wait=True):
     return chosen
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 # Attention
 
 
@@ -203,30 +209,24 @@ def use_attention(model, name, function):
     try:
         model.set_attn_implementation(name)
     except ValueError as error:
-        common.die(f"{type(model).__name__} does not take an attention function: {str(error).splitlines()[0]}")
+        why = str(error).splitlines()[0]
+        common.die(f"{type(model).__name__} does not take an attention function: {why}")
 
 
-def causal_attention(q, k, v, scaling, window=None, sinks=None):
-    """Whole sequences, each over itself, padded on the right: q [B, H, T, D], k and v [B, G, T, D] -> [B, T, H, D]."""
-    width, first = q.shape[-1], 0
-    if sinks is not None:  # a token in front, of value 0, whose score is the sink: one dimension more (8, for speed)
+def causal_attention(module, q, k, v, mask=None, scaling=None, sliding_window=None, s_aux=None, **_):
+    """Each sequence over itself, padding on the right: q [B, H, T, D], k, v [B, G, T, D] -> [B, T, H, D]."""
+    # Each head its own keys: with grouped heads beside a mask CUDA would make all scores, [B, H, T, T]
+    k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+    width, first, mask = q.shape[-1], 0, None
+    if s_aux is not None:  # a token in front, its value 0, its score the sink: a dimension more (8: speed)
         q, k, v = (F.pad(x, (0, 8, 1, 0)) for x in (q, k, v))
-        q[..., width] = (sinks / scaling)[:, None].to(q.dtype)
+        q[..., width] = (s_aux / scaling)[:, None].to(q.dtype)
         k[:, :, 0, width], first = 1, 1
-    mask = None
-    if window is not None and q.shape[2] - first > window:
+    if sliding_window is not None and q.shape[2] - first > sliding_window:
         i = torch.arange(q.shape[2], device=q.device)
-        mask = (i[:, None] >= i) & ((i[:, None] - i < window) | (i < first))
-    grouped = q.shape[1] // k.shape[1]
-    if mask is not None:  # grouped heads and a mask: on a GPU torch would make all scores, [B, H, T, T]
-        k, v, grouped = k.repeat_interleave(grouped, 1), v.repeat_interleave(grouped, 1), 1
-    out = F.scaled_dot_product_attention(q, k, v, mask, is_causal=mask is None, scale=scaling, enable_gqa=grouped > 1)
-    return out[:, :, first:, :width].transpose(1, 2)
-
-
-def whole_sequences(module, q, k, v, mask=None, scaling=None, sliding_window=None, s_aux=None, **_):
-    """causal_attention as transformers calls it."""
-    return causal_attention(q, k, v, scaling, sliding_window, s_aux), None
+        mask = (i[:, None] >= i) & ((i[:, None] - i < sliding_window) | (i < first))
+    out = F.scaled_dot_product_attention(q, k, v, mask, is_causal=mask is None, scale=scaling)
+    return out[:, :, first:, :width].transpose(1, 2), None
 
 
 def page_attention(q, k, v, scaling, low, high):
@@ -244,7 +244,7 @@ def page_attention(q, k, v, scaling, low, high):
 
 
 def never_waits(model, ids):
-    """Does the forward pass leave the host free, as a CUDA graph needs? Rotary embeddings that grow do not."""
+    """Does the forward pass leave the host free, as a CUDA graph needs? Growing rotary embeddings do not."""
     torch.cuda.set_sync_debug_mode("error")
     try:
         with torch.inference_mode():
@@ -259,7 +259,7 @@ def never_waits(model, ids):
     return True
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 # The engine
 
 
@@ -271,19 +271,20 @@ class Engine:
     def __init__(self, model, layers, sampling, n, slots, max_prompt, max_new, **sizes):
         self.model, self.sampling, self.device, self.n, self.slots = model, sampling, model.device, n, slots
         self.cuda = self.device.type == "cuda"
-        self.waits, self.unsure = not self.cuda, False  # does a step wait for the device; does a row need a wider look
+        self.waits = not self.cuda  # a step may wait for the device
+        self.unsure = False  # a row needs a wider look (see choose_tokens)
         self.wave = sizes.get("wave") or n  # rollouts of a prompt that start together
         self.page = sizes.get("page") or (128 if self.cuda else 32)  # tokens in one
-        self.look_every = sizes.get("look_every") or (8 if self.cuda else 1)  # steps between two looks of the host
+        self.look_every = sizes.get("look_every") or (8 if self.cuda else 1)  # steps between two looks
         self.max_new, self.rows, self.count, self.graphs = max_new, [], 0, {}
         use_attention(model, "paged", self.attend)
         width = model.config.get_text_config().hidden_size
         self.current = torch.zeros(slots, len(layers), width, dtype=model.dtype, device=self.device)
         self.filling, self.shapes = [], {}  # the pages that a prompt's forward fills; None in a decode step
         with torch.inference_mode():
-            vocab = model(input_ids=self.tensor([[0]]), use_cache=False).logits.shape[-1]  # `attend` notes the others
+            logits = model(input_ids=self.tensor([[0]]), use_cache=False).logits  # and `attend` notes shapes
         self.make_pages(max_prompt, sizes.get("budget") or free_memory(self.device))
-        self.make_state(vocab, max_prompt)
+        self.make_state(logits.shape[-1], max_prompt)
         self.graph_memory = torch.cuda.graph_pool_handle() if self.cuda else None
         self.recorded = self.cuda and never_waits(model, self.tensor([[0]]))
         self.hooks = watch_layers(model, layers, self.keep_vector)
@@ -295,32 +296,34 @@ class Engine:
         room = budget // size - 1
         if room < a_prompt + a_row:
             need = (a_prompt + a_row) * self.page
-            common.die(f"{budget >> 20} MB are too little for a rollout of {need} tokens; lower --max-new-tokens")
+            common.die(f"{budget >> 20} MB do not hold a rollout of {need} tokens; lower --max-new-tokens")
         at_once = min(self.slots, 4 * -(-self.slots // self.wave) + 4)  # prompts that have running rows
         prompts = max(a_prompt, min(room // 4, room - a_row, a_prompt * at_once))
         self.split = 1 + min(self.slots * a_row, room - prompts)
         n_pages = self.split + prompts
-        make = torch.zeros if self.cuda else torch.empty  # a CPU's memory is taken page by page, as it is touched
+        make = torch.zeros if self.cuda else torch.empty  # a CPU's memory is taken only as it is touched
         pool = lambda g, d, dtype: make(n_pages, g, self.page, d, dtype=dtype, device=self.device)
         self.keys, self.values = ({i: pool(*shape) for i, shape in self.shapes.items()} for _ in range(2))
         self.free, self.clean = np.ones(n_pages, bool), np.full(n_pages, self.cuda)
         self.take(0, 1, 1)
         notes = {  # what the host says about rows and pages; `sync` sends it to the device
             "own": np.zeros((self.slots, a_row), np.int64),  # a row's pages, in order; 0: none
-            "shared": np.full((self.slots, a_prompt), -1),  # its prompt's pages, as page * n + sample; -1: none
-            "members": np.zeros((n_pages, self.n), np.int64),  # a prompt's page: its rows by sample; an own: its row
+            "shared": np.full((self.slots, a_prompt), -1),  # its prompt's, as page * n + sample; -1: none
+            "members": np.zeros((n_pages, self.n), np.int64),  # a prompt's: rows by sample; an own: its row
             "start": np.full(n_pages, FAR),  # the position of a page's first token; FAR: free
             "end": np.full(n_pages, FAR),  # one after a prompt's last token; FAR: a row still writes
         }
-        self.note, self.sent = notes, {name: torch.from_numpy(x) for name, x in notes.items()}  # the same memory
+        self.note = notes
+        self.sent = {name: torch.from_numpy(x) for name, x in notes.items()}  # the same memory
         self.map = {name: x.to(self.device) for name, x in self.sent.items()}  # on a CPU still the same
 
     def make_state(self, vocab, max_prompt):
         zeros = lambda *shape, dtype=torch.int64: torch.zeros(*shape, dtype=dtype, device=self.device)
         slots, kept = self.current.shape[0], self.current.shape[1:]
         self.state = zeros(slots, 7)
-        self.hidden = zeros(slots, 2, *kept, dtype=self.current.dtype)  # at the last token and at the ending one
-        self.past = zeros(slots, max_prompt + self.max_new + 1) if self.sampling["repetition_penalty"] != 1 else None
+        self.hidden = zeros(slots, 2, *kept, dtype=self.current.dtype)  # at the last token, at the ending one
+        penalty = self.sampling["repetition_penalty"]
+        self.past = zeros(slots, max_prompt + self.max_new + 1) if penalty != 1 else None
         self.stop_ids = self.tensor(self.sampling["stop_ids"])
         self.token_hashes = scramble(torch.arange(1, vocab + 1, device=self.device) * STRIDE)
         steps = (self.look_every, slots)  # what the host finds at its next look
@@ -340,7 +343,7 @@ class Engine:
             self.current[: len(out), column].copy_(out[:, -1])
 
     def attend(self, module, q, k, v, mask=None, scaling=None, sliding_window=None, s_aux=None, **_):
-        """The attention that transformers calls in each layer. q [B, H, T, D], k and v [B, G, T, D] -> [B, T, H, D]"""
+        """What transformers calls in each layer: q [B, H, T, D], k, v [B, G, T, D] -> [B, T, H, D]."""
         layer = module.layer_idx
         if self.filling is None:
             return self.attend_pages(layer, q, k, v, scaling, sliding_window, s_aux), None
@@ -349,10 +352,10 @@ class Engine:
             for pool, x in ((self.keys, k), (self.values, v)):
                 x = F.pad(x[0], (0, 0, 0, -x.shape[2] % self.page))  # [G, pages * P, D]
                 pool[layer][self.filling] = x.unflatten(1, (-1, self.page)).transpose(0, 1)
-        return causal_attention(q, k, v, scaling, sliding_window, s_aux), None
+        return causal_attention(module, q, k, v, None, scaling, sliding_window, s_aux)
 
     def attend_pages(self, layer, q, k, v, scaling, window, sinks):
-        """The newest token of each row over the row's pages. q [B, H, 1, D], k and v [B, G, 1, D] -> [B, 1, H, D]"""
+        """Each row's newest token over the row's pages: q [B, H, 1, D], k, v [B, G, 1, D] -> [B, 1, H, D]."""
         plan, keys, values = self.plan, self.keys[layer], self.values[layer]
         keys[plan["page"], :, plan["offset"]] = k[:, :, 0]
         values[plan["page"], :, plan["offset"]] = v[:, :, 0]
@@ -364,8 +367,8 @@ class Engine:
             together = q[plan["members"]].transpose(1, 2).flatten(2, 3)  # [E, G, n * g, D]
             low, high = (x.repeat_interleave(group, 1) for x in shared_bounds)
             parts = page_attention(together, keys[shared], values[shared], scaling, low, high)
-            parts = [x.unflatten(2, (self.n, group)).transpose(1, 2).flatten(0, 1) for x in parts]  # [E * n, G, g, ...]
-            shares, weights = torch.cat([shares, parts[0]]), torch.cat([weights, parts[1]])
+            parts = (x.unflatten(2, (self.n, group)).transpose(1, 2).flatten(0, 1) for x in parts)
+            shares, weights = (torch.cat(pair) for pair in zip((shares, weights), parts))
         logs = weights[plan["entries"]]  # [B, entries, G, g]
         total = logs.logsumexp(1)
         if sinks is not None:
@@ -374,11 +377,12 @@ class Engine:
         return out.to(v.dtype).flatten(1, 2)[:, None]
 
     def make_plan(self, n):
-        """Which page each row writes, and which pages' shares it adds up: the same for all layers of a step."""
+        """Which page each row writes, and which pages' shares it adds up: for all layers of a step."""
         own, first, last, columns, shared_columns = self.extent
         m, state = self.map, self.state[:n]
         where = state[:, self.POSITION] - state[:, self.BASE]
         shared = m["shared"][:n, :shared_columns]
+        shares = (shared - first * self.n + own).where(shared >= 0, 0)
         self.plan = {
             "page": m["own"][:n].gather(1, (where // self.page)[:, None])[:, 0],  # [n]
             "offset": where % self.page,
@@ -387,24 +391,25 @@ class Engine:
             "owner": m["members"][:own, 0],  # [E]
             "members": m["members"][first:last],  # [E, n]
             # Shares are numbered: own pages, then the prompts' pages times samples
-            "entries": torch.cat([m["own"][:n, :columns], (shared - first * self.n + own).where(shared >= 0, 0)], 1),
+            "entries": torch.cat([m["own"][:n, :columns], shares], 1),
         }
         self.known_bounds = {}
 
     def bounds(self, window):
-        """(low, high) of the keys that count in own pages [E, 1] and, for each sample, in prompts' pages [E, n]."""
+        """(low, high) of the keys that count: in own pages [E, 1], and by sample in prompts' pages [E, n]."""
         if window not in self.known_bounds:
             plan, reach = self.plan, []
             for pages, rows in ((plan["own"], plan["owner"][:, None]), (plan["shared"], plan["members"])):
                 start, end = self.map["start"][pages, None], self.map["end"][pages, None]
                 now = self.state[:, self.POSITION][rows] + 1
-                reach.append([x.clamp(0, self.page) for x in (now - (window or FAR) - start, now.minimum(end) - start)])
+                low, high = now - (window or FAR) - start, now.minimum(end) - start
+                reach.append([x.clamp(0, self.page) for x in (low, high)])
             self.known_bounds[window] = reach
         return self.known_bounds[window]
 
     @torch.inference_mode()
     def step(self, n, width=None):
-        """One token for each of the first n rows; a row whose token is not sure (see choose_tokens) stays where it is."""
+        """A token for each of the first n rows; a row whose token is not sure stays (see choose_tokens)."""
         self.make_plan(n)
         state, past = self.state[:n], self.past[:n] if self.past is not None else None
         token, position, base, left, live, stopped, key = state.unbind(1)
@@ -422,7 +427,8 @@ class Engine:
             dist.broadcast(chosen, 0)  # the processes of --tp must never disagree
         sure = going & (chosen >= 0)
         chosen = chosen.where(sure, token)
-        for log, x in ((self.tokens, chosen), (self.stats, token_stats(logits, chosen)), (self.sampled, sure)):
+        stats = token_stats(logits, chosen)
+        for log, x in ((self.tokens, chosen), (self.stats, stats), (self.sampled, sure)):
             log[:, :n].index_copy_(0, self.tick, x[None].to(log.dtype))
         self.tick += 1
         if past is not None:
@@ -508,7 +514,7 @@ class Engine:
         return pages.tolist()
 
     def admit(self):
-        """Fill the free slots from the queue, as long as there are pages, one in hand for each running row."""
+        """Fill the free slots from the queue while there are pages, one in hand for each running row."""
         new = []
         while self.queue and len(self.rows) < self.slots and self.free[1 : self.split].sum() > len(self.rows):
             job = self.queue[0]
@@ -535,7 +541,7 @@ class Engine:
 
     @torch.inference_mode()
     def read_prompt(self, job):
-        """A prompt's keys and values, computed once for all its rollouts; None while there is no room for them."""
+        """A prompt's keys and values, once for all its rollouts; None while there is no room for them."""
         ids = job["prompt"][:-1]
         pages = self.take(self.split, len(self.free), -(-len(ids) // self.page))
         if pages is None:
@@ -563,7 +569,7 @@ class Engine:
         row.pages.append(page)
 
     def extend(self):
-        """Pages for what rows write until the next look; when none is left, the shortest row starts again later."""
+        """Pages for what rows write until the next look; if there are none, the shortest row starts again."""
         r = 0
         while r < len(self.rows):
             row = self.rows[r]
@@ -612,9 +618,10 @@ class Engine:
         self.tick.zero_()
 
     def collect(self):
-        """Look at the last steps: gather the rows' tokens; retire the rows that ended and return their rollouts."""
+        """Gather the tokens of the last steps; retire the rows that ended and return their rollouts."""
         rows = self.rows
-        tokens, stats, sampled = (x[:, : len(rows)].cpu().numpy() for x in (self.tokens, self.stats, self.sampled))
+        logs = self.tokens, self.stats, self.sampled
+        tokens, stats, sampled = (x[:, : len(rows)].cpu().numpy() for x in logs)
         for j in range(self.look_every):
             going = np.flatnonzero(sampled[j])
             at = [rows[r].count for r in going]
@@ -624,13 +631,15 @@ class Engine:
         self.count += int(sampled.sum())
         state, ended = self.state[: len(rows)].cpu().numpy().copy(), []
         self.unsure = bool((state[:, self.LIVE] > sampled[-1]).any())
-        for r in np.flatnonzero(state[:, self.LIVE] == 0)[::-1]:  # from the back: the row that moves is a running one
+        for r in np.flatnonzero(state[:, self.LIVE] == 0)[::-1]:  # from the back: only running rows move
             row = rows[r]
-            rollout = {name: row.job[name] for name in ("problem", "sample")}
-            rollout |= {"ids": self.row_ids[r, : row.count].copy(), "stats": self.row_stats[r, : row.count].copy()}
-            rollout["hidden"] = self.hidden[r].transpose(0, 1).flatten(0, 1).cpu().clone()  # [layers * 2, d]
-            rollout["finish"] = "stop" if state[r, self.STOPPED] else "length"
-            ended.append(rollout)
+            ended.append({
+                **{name: row.job[name] for name in ("problem", "sample")},
+                "ids": self.row_ids[r, : row.count].copy(),
+                "stats": self.row_stats[r, : row.count].copy(),
+                "hidden": self.hidden[r].transpose(0, 1).flatten(0, 1).cpu().clone(),  # [layers * 2, d]
+                "finish": "stop" if state[r, self.STOPPED] else "length",
+            })
             self.retire(r)
         return ended
 
@@ -658,7 +667,7 @@ def out_of_memory(error):
 
 
 def sample_rollouts(args, model, jobs, sampling, layers, stop=None):
-    """Rollouts as they end, behind a progress bar; when memory runs out, the unfinished ones again with fewer slots."""
+    """Rollouts as they end; when memory runs out, the unfinished ones begin again with fewer slots."""
     slots, begin = min(args.slots or default_slots(model), len(jobs)), time.time()
     longest, limit = max(len(job["prompt"]) for job in jobs), max(job["limit"] for job in jobs)
     with progress_bar("generate", args, len(jobs)) as bar:
@@ -671,7 +680,8 @@ def sample_rollouts(args, model, jobs, sampling, layers, stop=None):
                 engine = Engine(model, layers, sampling, args.n, slots, longest, limit, wave=stop and 1)
                 for ended in engine.run(todo.values(), [job for jobs in held.values() for job in jobs]):
                     speed = engine.count / (time.time() - begin)
-                    bar.set_postfix_str(f"{speed:.0f} tokens/s, {len(engine.rows)}/{slots} slots busy", refresh=False)
+                    busy = f"{speed:.0f} tokens/s, {len(engine.rows)}/{slots} slots busy"
+                    bar.set_postfix_str(busy, refresh=False)
                     bar.update(len(ended))
                     for rollout in ended:
                         del todo[rollout["problem"], rollout["sample"]]
@@ -683,7 +693,7 @@ def sample_rollouts(args, model, jobs, sampling, layers, stop=None):
                 if not out_of_memory(error):
                     raise
                 if slots == 1:
-                    common.die("too little memory for one rollout; lower --max-new-tokens or take a smaller --dtype")
+                    common.die("too little memory for one rollout; lower --max-new-tokens or --dtype")
                 slots //= 2
                 bar.write(f"out of memory: going on with {slots} slots", file=sys.stderr)
             if engine is not None:
@@ -699,7 +709,7 @@ def progress_bar(what, args, total):
     return common.progress(total=total, desc=desc, unit="rollout", disable=not is_writer())
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 # Sampling that stops when it is sure
 
 
@@ -723,22 +733,14 @@ def make_stop(args, config, tokenizer, names, problems, expected):
     if votes and any(problem["kind"] == "code" for problem in problems):
         common.die("--stop-rule weighted-vote: programs have no answers to vote on; take best-of-n")
     return SimpleNamespace(
-        scorer=scorer, column=vectors.index(vector), threshold=args.stop, judge=load_judge() if votes else None,
-        tokenizer=tokenizer, problems=problems, vocab=config.vocab_size, ends=common.waves(args.n),
-        expected=expected, seen=defaultdict(dict),
+        scorer=scorer, column=vectors.index(vector), threshold=args.stop, vocab=config.vocab_size,
+        judge=importlib.import_module("02_label") if votes else None, tokenizer=tokenizer, problems=problems,
+        ends=common.waves(args.n), expected=expected, seen=defaultdict(dict),
     )  # fmt: skip
 
 
-def load_judge():
-    """02_label.py for its `answer_of` and `groups_of`: the one time that a numbered script uses another."""
-    spec = importlib.util.spec_from_file_location("label", Path(__file__).with_name("02_label.py"))
-    judge = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(judge)
-    return judge
-
-
 def next_waves(stop, engine, ended, held):
-    """Rate what has ended. Where a wave is complete, the next one starts, unless the rule is sure. -> its jobs"""
+    """Rate what has ended; where a wave is complete and the rule not sure, start the next. -> its jobs"""
     jobs = []
     for rollout in ended:
         i = rollout["problem"]
@@ -776,7 +778,7 @@ def is_sure(stop, rated):
     return bool(common.sureness(np.array(p), groups)[0] >= stop.threshold)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 # Rollouts whose tokens are known: one teacher-forced pass
 
 
@@ -784,12 +786,12 @@ def is_sure(stop, rated):
 def read_rollouts(args, model, tokenizer, jobs, layers, stop_ids, extra):
     """Rollouts of `jobs` with given "tokens": batches of similar length, at most so many tokens at once."""
     budget = 16384 if model.device.type == "cuda" else 2048
-    use_attention(model, "whole", whole_sequences)
+    use_attention(model, "whole", causal_attention)
     outputs = {}
     hooks = watch_layers(model, [*layers, len(model.get_decoder().layers)], outputs.__setitem__)
     size = lambda job: len(job["prompt"]) + len(job["tokens"])
     with progress_bar("read", args, len(jobs)) as bar:
-        for start in range(0, len(jobs), 256):  # sorted as a whole, no problem would be finished before the end
+        for start in range(0, len(jobs), 256):  # sorted as a whole, no problem would end before the last
             queue = sorted(jobs[start : start + 256], key=size)
             while queue:
                 batch = [queue.pop()]
@@ -803,16 +805,14 @@ def read_rollouts(args, model, tokenizer, jobs, layers, stop_ids, extra):
 
 def read_batch(model, tokenizer, batch, outputs, stop_ids, extra):
     texts = [job["prompt"] + job["tokens"] for job in batch]
-    ids = torch.zeros(len(batch), max(map(len, texts)), dtype=torch.int64, device=model.device)
-    for row, text in zip(ids, texts, strict=True):
-        row[: len(text)] = torch.tensor(text)
+    ids = torch.nn.utils.rnn.pad_sequence(list(map(torch.tensor, texts)), batch_first=True).to(model.device)
     newest = model(input_ids=ids, use_cache=False, logits_to_keep=1).logits[:, -1].float()
     *kept, final = (outputs[column] for column in sorted(outputs))  # each [B, T, d]
     head = model.get_output_embeddings()
     if not torch.allclose(head(final[:, -1]).float(), newest, atol=1e-2, rtol=1e-2):
-        common.die(f"{type(model).__name__} changes its logits after the last layer, so given tokens cannot be read")
+        common.die(f"{type(model).__name__} changes its logits after the last layer: it cannot read tokens")
     for b, job in enumerate(batch):
-        first, tokens = len(job["prompt"]), torch.tensor(job["tokens"], dtype=torch.int64, device=model.device)
+        first, tokens = len(job["prompt"]), ids.new_tensor(job["tokens"])
         stopped = len(tokens) > 0 and int(tokens[-1]) in stop_ids
         end = first + len(tokens) - 1
         pieces = zip(final[b, first - 1 : end].split(1024), tokens.split(1024), strict=True)
@@ -824,7 +824,7 @@ def read_batch(model, tokenizer, batch, outputs, stop_ids, extra):
             "stats": torch.cat(stats).cpu().numpy(),
             "hidden": torch.stack(hidden).cpu() if hidden else torch.empty(0, final.shape[-1]),
             "finish": "stop" if stopped else "length",
-            "extra": extra_vectors(tokenizer, job["tokens"], final[b, first : first + len(tokens)].cpu(), extra),
+            "extra": extra_vectors(tokenizer, job["tokens"], final[b, first : end + 1].cpu(), extra),
         }
 
 
@@ -852,8 +852,9 @@ def extra_vectors(tokenizer, ids, final, wanted):
     """What extra.pt keeps of one rollout: final [T, d], the final layer at its tokens."""
     found = {}
     if "last10" in wanted:
-        last = final[-10:]
-        found = {"last10": F.pad(last, (0, 0, 10 - len(last), 0))[None], "last10_len": torch.tensor([len(last)])}
+        count = min(10, len(final))
+        found["last10"] = F.pad(final[-10:], (0, 0, 10 - count, 0))[None]
+        found["last10_len"] = torch.tensor([count])
     if "special" in wanted:
         places = special_places(tokenizer, ids)
         found |= {"special": final[places].clone(), "special_counts": torch.tensor([len(places)])}
@@ -861,12 +862,12 @@ def extra_vectors(tokenizer, ids, final, wanted):
     return found
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 # Jobs: one for each rollout
 
 
 def make_jobs(args, config, tokenizer, problems, stop_ids, given):
-    """(jobs of all problems in order, {id: why} of those that get no tokens). given: as of read_responses, or None."""
+    """(jobs in order, {id: why} of problems that get no tokens). given: as of read_responses, or None."""
     context = context_of(config)
     jobs, skipped, vocab = [], {}, config.get_text_config().vocab_size
     for i, problem in enumerate(problems):
@@ -880,9 +881,11 @@ def make_jobs(args, config, tokenizer, problems, stop_ids, given):
             key = noise_key(args.seed, problem["id"], sample)
             job = {"problem": i, "sample": sample, "prompt": prompt, "limit": max(0, limit), "key": key}
             if given:
-                tokens = tokens or encode_response(tokenizer, row, text, stop_ids, opened_reasoning(tokenizer, prompt))
+                opened = opened_reasoning(tokenizer, prompt)
+                tokens = tokens or encode_response(tokenizer, row, text, stop_ids, opened)
                 if any(not 0 <= token < vocab for token in tokens):
-                    common.die(f"problem {problem['id']}: tokens beyond this model's {vocab}; which model made them?")
+                    told = f"problem {problem['id']}: tokens beyond this model's {vocab}"
+                    common.die(f"{told}; which model made them?")
                 job["tokens"] = tokens[: job["limit"]]
             jobs.append(job)
     return jobs, skipped
@@ -900,9 +903,9 @@ def read_responses(path, problems):
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             common.die(f"{path}:{number}: 'responses' must be a list of texts, or 'response' one text")
         tokens = tokens or [None] * len(texts)
-        whole = lambda ids: ids is None or isinstance(ids, list) and all(isinstance(token, int) for token in ids)
+        whole = lambda ids: ids is None or isinstance(ids, list) and all(isinstance(i, int) for i in ids)
         if not isinstance(tokens, list) or len(tokens) != len(texts) or not all(map(whole, tokens)):
-            common.die(f"{path}:{number}: 'tokens' must be a list of token ids for each of the {len(texts)} responses")
+            common.die(f"{path}:{number}: 'tokens' must be a list of token ids for each response")
         if not isinstance(row.get("sample", 0), int):
             common.die(f"{path}:{number}: 'sample' must be a whole number")
         if "messages" in row:
@@ -912,22 +915,24 @@ def read_responses(path, problems):
         found[i] += [(row, *pair) for pair in zip(texts, tokens, strict=True)]
     strangers = len(found.pop(None, []))
     if strangers:
-        print(f"{path}: {strangers} responses belong to none of these problems and are left out", file=sys.stderr)
+        print(f"{path}: {strangers} responses to none of these problems are left out", file=sys.stderr)
     missing = [problem["id"] for i, problem in enumerate(problems) if not found.get(i)]
     if missing:
-        common.die(f"{path}: no responses to {len(missing)} of {len(problems)} problems, such as {missing[0]!r}")
+        count = f"{len(missing)} of {len(problems)} problems"
+        common.die(f"{path}: no responses to {count}, such as {missing[0]!r}")
     return {i: sorted(rows, key=lambda item: item[0].get("sample", 0)) for i, rows in found.items()}
 
 
 def read_run(folder, problems):
-    """The same for the rollouts of a run folder, by its tokens; rollouts.jsonl or hidden.pt may be missing."""
-    stored, numbers = common.load_pt(folder / "tokens.pt"), {problem["id"]: i for i, problem in enumerate(problems)}
-    rows = (folder / "rollouts.jsonl").is_file()
-    keys = common.keys_of(common.each_rollout(folder)) if rows else common.load_pt(folder / "hidden.pt")["keys"]
+    """The same for a run folder's rollouts, by their tokens; rollouts.jsonl or hidden.pt may be missing."""
+    stored, there = common.load_pt(folder / "tokens.pt"), (folder / "rollouts.jsonl").is_file()
+    rows = common.each_rollout(folder) if there else ()
+    keys = common.keys_of(rows) if there else common.load_pt(folder / "hidden.pt")["keys"]
     tokens = stored["ids"].tensor_split(stored["offsets"][1:-1])
     if len(tokens) != len(keys):
-        common.die(f"{folder}: tokens.pt holds {len(tokens)} rollouts, there are {len(keys)}; delete it and run again")
-    found = defaultdict(list)
+        told = f"{folder}: tokens.pt holds {len(tokens)} rollouts, there are {len(keys)}"
+        common.die(f"{told}; delete it and run again")
+    numbers, found = {problem["id"]: i for i, problem in enumerate(problems)}, defaultdict(list)
     for (id, _), ids in zip(keys, tokens, strict=True):
         found[numbers[id]].append(({}, "", ids.tolist()))
     return found
@@ -942,22 +947,22 @@ def encode_response(tokenizer, row, text, stop_ids, opened):
 
 
 def opened_reasoning(tokenizer, prompt):
-    """`<think>` if the template wrote it: the text gets it back, so that reasoning cut short is seen as such."""
+    """`<think>` if the template wrote it: the text gets it back, so that cut reasoning is seen as such."""
     return (re.search(r"<think>\s*$", tokenizer.decode(prompt[-16:])) or [""])[0]
 
 
 def text_of(tokenizer, prompt, rollout):
     """Without the token that ended it; markers inside, such as </think>, stay."""
     ids = rollout["ids"][:-1] if rollout["finish"] == "stop" else rollout["ids"]
-    opened = opened_reasoning(tokenizer, prompt) if prompt else ""
-    return opened + tokenizer.decode(ids.tolist(), skip_special_tokens=False, clean_up_tokenization_spaces=False)
+    text = tokenizer.decode(ids.tolist(), skip_special_tokens=False, clean_up_tokenization_spaces=False)
+    return (opened_reasoning(tokenizer, prompt) if prompt else "") + text
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 # The run folder: what made it, and what it lacks
 
-MUST_AGREE = ("n", "seed", "limit", "max_new_tokens", "temperature", "top_k", "top_p", "repetition_penalty", "dtype",
-              "revision", "stop")  # fmt: skip
+MUST_AGREE = ("n", "seed", "limit", "max_new_tokens", "temperature", "top_k", "top_p", "repetition_penalty",
+              "dtype", "revision", "stop")  # fmt: skip
 
 
 def hash_model(name, revision):
@@ -982,21 +987,21 @@ def hash_model(name, revision):
     return digest.hexdigest()[:16]
 
 
-def hash_file(path):
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16]
-
-
-def hash_rows(rows):
-    return hashlib.sha256(repr(rows).encode()).hexdigest()[:16]
+def hash_of(content):
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def identity(args, problems):
     """What a run folder may be gone on with by: the same content and the same arguments."""
-    given = {name: getattr(args, name) for name in MUST_AGREE}
-    responses = hash_rows(common.read_jsonl(args.responses)) if args.responses else None
-    model = hash_model(args.model, args.revision)
-    given |= {"stop_rule": args.scorer and args.stop_rule, "scorer": hash_file(args.scorer) if args.scorer else None}
-    return given | {"model": model, "data set": hash_rows(problems), "responses": responses}
+    rows = lambda rows: hash_of(repr(rows).encode())
+    return {
+        **{name: getattr(args, name) for name in MUST_AGREE},
+        "stop_rule": args.scorer and args.stop_rule,
+        "scorer": args.scorer and hash_of(Path(args.scorer).read_bytes()),
+        "model": hash_model(args.model, args.revision),
+        "data set": rows(problems),
+        "responses": args.responses and rows(common.read_jsonl(args.responses)),
+    }
 
 
 def check_same_run(folder, now, args):
@@ -1008,7 +1013,7 @@ def check_same_run(folder, now, args):
     if not (folder / "rollouts.jsonl").is_file():
         before, now = before | {"layers": meta["arguments"]["layers"]}, now | {"layers": args.layers}
     for name, value in now.items():
-        unknown = name == "model" and None in (before.get(name), value)  # a Hub model that is not in the cache here
+        unknown = name == "model" and None in (before.get(name), value)  # of the Hub, not in the cache
         if before.get(name) != value and not unknown:
             made = f"{folder} was made with {name} {before.get(name)}, not {value}"
             common.die(f"{made}; choose another --out, or remove that folder")
@@ -1021,7 +1026,7 @@ def layer_names(text, n_layers):
 
 
 def lacking(args, folder):
-    """What to make in a run folder, None if it has all: vectors of which layers, which of --extra; `whole`: all files."""
+    """What a run folder needs, None if it has all: which layers, which of --extra; `whole`: all files."""
     there = lambda name: (folder / name).is_file()
     if not there("rollouts.jsonl") or not there("meta.json"):
         return {"whole": True, "layers": args.layers, "extra": []}
@@ -1071,6 +1076,7 @@ def describe(run, model, sampling, skipped, jobs):
     import transformers
 
     args, config = run.args, model.config.get_text_config()
+    gpu = model.device.type == "cuda"
     versions = {module.__name__: module.__version__ for module in (torch, transformers, np)}
     return {
         **{name: getattr(args, name) for name in ("model", "revision", "dataset", "seed")},
@@ -1090,7 +1096,7 @@ def describe(run, model, sampling, skipped, jobs):
         "identity": run.now,
         "slots": args.slots or default_slots(model),
         "dtype": str(model.dtype).removeprefix("torch."),
-        "device": torch.cuda.get_device_name(model.device) if model.device.type == "cuda" else str(model.device),
+        "device": torch.cuda.get_device_name(model.device) if gpu else str(model.device),
         "versions": versions | {"python": platform.python_version()},
         "git": git_commit(),
         "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
@@ -1098,14 +1104,15 @@ def describe(run, model, sampling, skipped, jobs):
 
 
 def git_commit():
-    command = ["git", "-C", str(Path(__file__).resolve().parent), "describe", "--always", "--dirty", "--abbrev=12"]
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
+    options = {"cwd": Path(__file__).resolve().parent, "capture_output": True, "text": True, "check": True}
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.run(command, **options).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return None
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 # The run folder: parts, and what they are merged into
 
 
@@ -1129,16 +1136,21 @@ def write_part(path, problem, rollouts):
     common.save_pt(path, part)
 
 
-def merge(args, folder, need):
-    """Once every part is there: the files. rollouts.jsonl comes last, its being there means finished."""
-    parts = folder / "parts"
-    with open(folder / "meta.json") as lock:
+def merge(run, need):
+    """The files, rollouts.jsonl last: it means finished. False while other workers are at their problems."""
+    parts = [part_path(run.folder, i) for i in range(len(run.problems))]
+    with open(run.folder / "meta.json") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # workers that finish together; a killed one lets go
-        if lacking(args, folder) == need:
-            for stale in folder.glob(".*.tmp"):  # of a merge that was killed
+        if lacking(run.args, run.folder) == need:  # nobody else has done it
+            if missing := sum(not path.is_file() for path in parts):
+                others = f"{missing} of {len(parts)} problems are with other workers"
+                print(f"{others}; the last to end merges", file=sys.stderr)
+                return False
+            for stale in run.folder.glob(".*.tmp"):  # of a merge that was killed
                 stale.unlink()
-            write_run(folder, need, [common.load_pt(parts / f"{i}.pt") for i in range(len(list(parts.glob("*.pt"))))])
-        clear(parts)  # all of it is in the files now
+            write_run(run.folder, need, [common.load_pt(path) for path in parts])
+        clear(run.folder / "parts")  # all of it is in the files now
+    return True
 
 
 def clear(parts):
@@ -1189,7 +1201,7 @@ def write_rollouts(folder, meta, keys, texts, offsets, stats):
         print(f"{folder}: {cut} of {len(texts)} rollouts were cut, at {cap}", file=sys.stderr)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 # The program
 
 
@@ -1208,7 +1220,7 @@ def worker(args):
 
 
 def split_model(model, device):
-    """Each process of torchrun keeps its share of the weights, as transformers' plan for the architecture says."""
+    """Each process of torchrun keeps its share of the weights, by transformers' plan for the architecture."""
     from torch.distributed.device_mesh import init_device_mesh
     from transformers.distributed.tensor_parallel import apply_tensor_parallelism
 
@@ -1218,8 +1230,9 @@ def split_model(model, device):
         torch.cuda.set_device(device)
     style = lambda name: model.tp_plan.get(re.sub(r"\.\d+(?=\.|$)", ".*", name))
     weights = {name: style(name) or style(name.rpartition(".")[0]) for name, _ in model.named_parameters()}
-    plan = weights | {name: style(name) for name, _ in model.named_modules()}  # weights first, then what runs on them
-    mesh = init_device_mesh(torch.device(device).type, (int(os.environ["WORLD_SIZE"]),), mesh_dim_names=("tp",))
+    plan = weights | {name: style(name) for name, _ in model.named_modules()}  # then their users
+    world = int(os.environ["WORLD_SIZE"])
+    mesh = init_device_mesh(torch.device(device).type, (world,), mesh_dim_names=("tp",))
     apply_tensor_parallelism(model, mesh, {name: kind for name, kind in plan.items() if kind}).to(device)
 
 
@@ -1241,12 +1254,12 @@ def open_model(args):
     if args.tp:
         split_model(model, common.pick_device(args.device))
     if sum(x.numel() for x in model.parameters()) < 5_000_000:
-        torch.set_num_threads(1)  # sharing out such small products costs more than it saves, most on a busy CPU
+        torch.set_num_threads(1)  # sharing out such small products costs more than it saves
     return model, tokenizer
 
 
 def find_run(args, dataset):
-    """What one data set asks for: its arguments, run folder, problems, and what the folder must have been made with."""
+    """What one data set asks for: arguments, run folder, problems, and what the folder must be made with."""
     problems = common.load_problems(dataset, args.limit)
     if args.responses:
         answers = ("response", "responses", "tokens")  # where one file holds both
@@ -1254,8 +1267,8 @@ def find_run(args, dataset):
     folder = common.run_folder(args.out, args.model, dataset, "greedy" if args.greedy else args.seed)
     now = identity(args, problems)
     check_same_run(folder, now, args)
-    given = {name: value for name, value in vars(args).items() if name != "datasets"}
-    return SimpleNamespace(args=argparse.Namespace(**given, dataset=dataset), folder=folder, problems=problems, now=now)
+    given = {name: value for name, value in vars(args).items() if name != "datasets"} | {"dataset": dataset}
+    return SimpleNamespace(args=argparse.Namespace(**given), folder=folder, problems=problems, now=now)
 
 
 def check_before_loading(args, runs, config):
@@ -1278,18 +1291,18 @@ def print_plan(args, runs, config):
     """What is about to be made and what it takes, at the cap in force and at the model's context."""
     weights, per_token, width = memory_of(config, args)
     context, usual = context_of(config), usual_length(runs[0].folder)
-    likely = lambda count: f"{count * usual:,.0f}" if usual else "?"
-    caps = sorted({min(args.max_new_tokens or context, context), context if context < FAR else args.max_new_tokens})
+    cap = min(args.max_new_tokens or context, context)
+    caps = sorted({cap, context if context < FAR else cap})
+    # Of a token its id, its statistics and some four letters
+    disk = lambda each: (each * (8 + 2 * (TOP + 2)) + width) / 1e9
     cells = []
     for run in runs:
-        rollouts = len(run.problems) * run.args.n
-        cells.append([run.folder, len(run.problems), f"{rollouts:,}", likely(rollouts)])
-        for cap in caps:  # of a token its id, its statistics and some four letters
-            disk = rollouts * (cap * (8 + 2 * (TOP + 2)) + width)
-            cells[-1].append(f"{rollouts * cap:,} ({disk / 1e9:.1f} GB)")
-    header = ["to make", "problems", "rollouts", "tokens as before", *(f"at {cap:,} each (disk)" for cap in caps)]
+        count = len(run.problems) * run.args.n
+        cells.append([run.folder, len(run.problems), f"{count:,}", f"{count * usual:,.0f}" if usual else "?"])
+        cells[-1] += [f"{count * each:,} ({count * disk(each):.1f} GB)" for each in caps]
+    caps = [f"at {each:,} each (disk)" for each in caps]
+    header = ["to make", "problems", "rollouts", "tokens as before", *caps]
     print(common.table(header, cells), file=sys.stderr)
-    cap = min(args.max_new_tokens or context, context)
     print(f"a rollout is cut at {cap:,} tokens (--max-new-tokens; 0 is the model's context)", file=sys.stderr)
     needs = f"{weights / 1e9:.1f} GB of weights and {per_token / 1024:.0f} KB a token of a running rollout"
     print(f"{args.model} on {common.pick_device(args.device)}: {needs}", file=sys.stderr)
@@ -1320,8 +1333,8 @@ def usual_length(folder):
 def make_parts(run, model, tokenizer, need):
     """This worker's share of the problems: a part file as each one ends."""
     args, folder, problems = run.args, run.folder, run.problems
-    given = {name: getattr(args, name) for name in ("temperature", "top_k", "top_p", "repetition_penalty")}
-    sampling = common.sampling_defaults(model, tokenizer) | {name: x for name, x in given.items() if x is not None}
+    sampling = common.sampling_defaults(model, tokenizer)
+    sampling |= {name: x for name in sampling if (x := getattr(args, name, None)) is not None}
     rows, replay = None, can_replay(folder, need) and not args.responses
     if args.responses or replay:
         rows = read_run(folder, problems) if replay else read_responses(args.responses, problems)
@@ -1339,40 +1352,33 @@ def make_parts(run, model, tokenizer, need):
     n_layers = model.config.get_text_config().num_hidden_layers
     names = layer_names(need["layers"], n_layers)
     layers = [common.layer_index(name, n_layers) for name in names]
-    stop = need["whole"] and args.scorer and make_stop(args, model.config, tokenizer, names, problems, expected)
-    for rollout in rollouts_of(args, model, tokenizer, list(jobs.values()), sampling, layers, need["extra"], stop):
+    stop = None
+    if need["whole"] and args.scorer:
+        stop = make_stop(args, model.config, tokenizer, names, problems, expected)
+    todo = list(jobs.values())
+    for rollout in rollouts_of(args, model, tokenizer, todo, sampling, layers, need["extra"], stop):
         i, sample = rollout["problem"], rollout["sample"]
         rollout["text"] = text_of(tokenizer, jobs[i, sample]["prompt"], rollout)
         if texts.get((problems[i]["id"], sample), rollout["text"]) != rollout["text"]:
-            common.die(f"{folder}: its tokens are lost, sampling gives others here; remove the folder and run again")
+            told = f"{folder}: its tokens are lost, sampling gives others here"
+            common.die(f"{told}; remove the folder and run again")
         done[i].append(rollout)
         if len(done[i]) == expected[i] and is_writer():
-            write_part(part_path(folder, i), problems[i], sorted(done.pop(i), key=lambda rollout: rollout["sample"]))
+            ended = sorted(done.pop(i), key=lambda rollout: rollout["sample"])
+            write_part(part_path(folder, i), problems[i], ended)
 
 
 def rollouts_of(args, model, tokenizer, jobs, sampling, layers, extra, stop=None):
     """All rollouts of `jobs`, in the order in which they end."""
-    possible = [job for job in jobs if job["limit"]]
     shape = len(common.TOKENS) * len(layers), model.config.get_text_config().hidden_size
+    possible = [job for job in jobs if job["limit"]]
     for job in jobs:
         if not job["limit"]:
             yield empty_rollout(job, tokenizer, shape, model.dtype, extra)
-    known, new = ([job for job in possible if ("tokens" in job) == given] for given in (True, False))
-    if known:
-        yield from read_rollouts(args, model, tokenizer, known, layers, sampling["stop_ids"], extra)
-    if new:
-        yield from sample_rollouts(args, model, new, sampling, layers, stop)
-
-
-def finish_run(run, need):
-    """Merge once every part is there; False while other workers are at theirs."""
-    missing = sum(not part_path(run.folder, i).is_file() for i in range(len(run.problems)))
-    if missing and lacking(run.args, run.folder) == need:
-        others = f"{missing} of {len(run.problems)} problems are with other workers"
-        print(f"{others}; the last to end merges", file=sys.stderr)
-        return False
-    merge(run.args, run.folder, need)
-    return True
+    if possible and "tokens" in possible[0]:
+        yield from read_rollouts(args, model, tokenizer, possible, layers, sampling["stop_ids"], extra)
+    elif possible:
+        yield from sample_rollouts(args, model, possible, sampling, layers, stop)
 
 
 def main(args):
@@ -1380,17 +1386,18 @@ def main(args):
         args.model = str(Path(args.model).resolve())  # one name for one folder, from wherever it is called
     if args.scorer:
         settle_stop(args)
-    runs = [find_run(args, dataset) for dataset in args.datasets]  # a wrong name ends it here, before any work
+    runs = [find_run(args, dataset) for dataset in args.datasets]  # a wrong name ends it here
     if len({run.folder for run in runs}) < len(runs):
         common.die(f"{' '.join(args.datasets)}: two of these have one name, so one run folder; rename a file")
     unfinished = [run for run in runs if lacking(run.args, run.folder)]
     if unfinished:
-        check_before_loading(args, unfinished, common.load_config(args.model, args.revision, args.trust_remote_code))
+        config = common.load_config(args.model, args.revision, args.trust_remote_code)
+        check_before_loading(args, unfinished, config)
         model, tokenizer = open_model(args)
     for run in runs:
         while need := agree(lacking(run.args, run.folder)):
             make_parts(run, model, tokenizer, need)
-            if not agree(is_writer() and finish_run(run, need)):
+            if not agree(is_writer() and merge(run, need)):
                 break
         else:
             if is_writer():
@@ -1398,8 +1405,8 @@ def main(args):
                 if not (run.folder / "problems.jsonl").is_file():
                     common.write_jsonl(run.folder / "problems.jsonl", run.problems)
                 print(run.folder)
-    if dist.is_initialized():  # --tp: all is written, but a process that just exits takes down those in the barrier,
-        dist.barrier()  # and torch's threads may abort one whose interpreter ends under them
+    if dist.is_initialized():  # --tp: a process that just exits takes down those in the barrier, and torch's
+        dist.barrier()  # threads may abort one whose interpreter ends under them
         time.sleep(1)
         sys.stdout.flush()
         sys.stderr.flush()
