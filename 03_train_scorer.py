@@ -306,7 +306,7 @@ def train(task, config, args, board=None, epochs=EPOCHS):
         scheduler.step(loss)
         record["losses"].append(loss)
         if loss < record["best"]:
-            state = {name: value.clone() for name, value in model.state_dict().items()}
+            state = {name: value.to("cpu", copy=True) for name, value in model.state_dict().items()}
             record.update(best=loss, best_epoch=epoch, state=state)
         if not math.isfinite(loss) or epoch - record["best_epoch"] >= PATIENCE:
             break
@@ -435,7 +435,7 @@ def train_one(trial):
 def train_apart(trial):
     place, record = train_one(trial)
     state = record.pop("state", {})  # tensors would travel as open files, too many of them
-    return place, record, {name: value.cpu().numpy() for name, value in state.items()}
+    return place, record, {name: value.numpy() for name, value in state.items()}
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -478,7 +478,7 @@ def make_checkpoint(task, records, args):
         "inputs": args.inputs, "scale": task.scale, "feature_scale": task.feature_scale,
         "model": common.model_name(meta), "model_content": common.model_content(meta),
         "layers_of_model": meta["n_layers"], "calibration": [1.0, 0.0],
-        "members": [{"config": record["config"], "state": on_cpu(record["state"])} for record in best],
+        "members": [{"config": record["config"], "state": record["state"]} for record in best],
         "seed": task.seed, "val_loss": best[0]["best"], "pos_weight": task.pos_weight,
         "trials": [trial_row(record) for record in records],
         "arguments": {k: v for k, v in vars(args).items() if isinstance(v, (str, int, float, list))},
@@ -495,10 +495,6 @@ def make_checkpoint(task, records, args):
     flops = sum(passes * record["weights"] * len(record["losses"]) for record in records)
     cost = costs(checkpoint, data, sum(record["seconds"] for record in records), flops)
     return {**checkpoint, "val_auroc": common.auroc(right > 0, logits), "cost": cost}
-
-
-def on_cpu(state):
-    return {name: value.cpu() for name, value in state.items()}
 
 
 def stop_curves(valid, p, args):
@@ -556,12 +552,12 @@ def costs(checkpoint, data, seconds, flops):
 
 
 def describe(path, checkpoint):
-    cost, trials = checkpoint["cost"], checkpoint["trials"]
-    auroc = "" if checkpoint["val_auroc"] is None else f", AUROC {checkpoint['val_auroc']:.3f}"
-    print(f"{path}: validation loss {checkpoint['val_loss']:.4f}{auroc}; {cost['parameters']:,} parameters")
-    searched = f"{len(trials)} trials in {cost['search_seconds']:.0f} s of computing"
-    scored = f"{cost['rollouts_scored']} rollouts scored in {cost['scoring_ms']:.2f} ms"
-    print(f"  {searched}, {cost['search_flops']:.2g} FLOPs; {scored}")
+    cost, auroc = checkpoint["cost"], checkpoint["val_auroc"]
+    auroc = "" if auroc is None else f", AUROC {auroc:.3f}"
+    print(f"{path}: validation loss {checkpoint['val_loss']:.4f}{auroc}; {cost['parameters']:,} parameters\n"
+          f"  {len(checkpoint['trials'])} trials in {cost['search_seconds']:.0f} s of computing, "
+          f"{cost['search_flops']:.2g} FLOPs; {cost['rollouts_scored']} rollouts scored "
+          f"in {cost['scoring_ms']:.2f} ms")
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -579,40 +575,26 @@ def path_of(args, seed):
 
 
 def find_finished(args, seed):
-    """The path of the scorer that these arguments and inputs make, or None; a study's also beside the run.
-
-    One that was made by these arguments and is younger than its inputs is found without loading torch.
-    """
-    inputs = [Path(run) / name for run in args.runs for name in ("hidden.pt", "extra.pt", "labels.jsonl")]
-    changed_at = max((path.stat().st_mtime for path in inputs if path.is_file()), default=math.inf)
-    if args.store is None:
-        path = path_of(args, seed)
-        if carries(path, digest(facts_of(args, seed))) and path.stat().st_mtime > changed_at:
-            return path
+    """The path of the scorer that these arguments and inputs make, or None; a study's also beside the run."""
     beside = sorted(Path(args.runs[0]).glob("*@*.pt")) if args.store else []  # as run_all.sh names them
-    places = [path_of(args, seed), *beside]
-    return next((path for path in places if carries(path, fingerprint(args, seed))), None)
+    mark = fingerprint(args, seed).encode()
+    return next((path for path in (path_of(args, seed), *beside) if mark in pickle_of(path)), None)
 
 
-def carries(path, mark):
-    """Is it in this scorer.pt? Read from its archive, without loading torch."""
+def pickle_of(path):
+    """What a scorer.pt holds but its numbers, without loading them."""
     if not zipfile.is_zipfile(path):
-        return False
+        return b""
     with zipfile.ZipFile(path) as archive:
-        pickles = [name for name in archive.namelist() if name.endswith("data.pkl")]
-        return any(mark.encode() in archive.read(name) for name in pickles)
-
-
-def facts_of(args, seed):
-    layers = common.read_meta(args.runs[0])["n_layers"]
-    by_name = args.vector in common.EXTRA_INPUTS or args.vector.startswith("all/")
-    vector = args.vector if by_name else common.vector_key(args.vector, layers)
-    return [seed, vector, [str(getattr(args, name)) for name in DECIDE]]
+        return b"".join(archive.read(name) for name in archive.namelist() if name.endswith("data.pkl"))
 
 
 def fingerprint(args, seed):
+    by_name = args.vector in common.EXTRA_INPUTS or args.vector.startswith("all/")
+    layers = common.read_meta(args.runs[0])["n_layers"]
+    vector = args.vector if by_name else common.vector_key(args.vector, layers)
     content = [content_of(str(run), args.vector, args.inputs) for run in args.runs]
-    return f"{digest(facts_of(args, seed))}:{digest(content)}"
+    return digest([seed, vector, [str(getattr(args, name)) for name in DECIDE], content])
 
 
 @cache
@@ -783,9 +765,6 @@ def announce(plan, args):
     print(f"study of {args.study}: {trials:,} trials to train, {told}", flush=True)
 
 
-# ------------------------------------------------------------------------------------------------------------
-# What a study measures
-
 
 def evaluate(path, args, seed):
     """{measure: percent of each problem of the --eval runs, NaN where it has no say}; AUROC: of each run."""
@@ -868,13 +847,12 @@ def study_path(report, folder):
 
 def print_study(report):
     rows = report["rows"]
-    header = [f"{label} %" for label in rows[0]["measures"]]
-    spread = lambda m: "" if m["std"] is None else f" ± {m['std']:.1f}"
-    cells = [[row["row"], *(f"{m['mean']:.1f}{spread(m)}" for m in row["measures"].values())] for row in rows]
-    print("\n" + common.table([report["study"], *header], cells) + "\n")
-    show = lambda m: f"{m['difference']:+.1f} ± {m['standard_error']:.1f}"
-    cells = [[row["row"], *map(show, row["measures"].values())] for row in rows[1:]]
-    print(common.table([f"difference to {rows[0]['row']!r}", *header], cells))
+    spread = lambda m: f"{m['mean']:.1f}" + ("" if m["std"] is None else f" ± {m['std']:.1f}")
+    change = lambda m: f"{m['difference']:+.1f} ± {m['standard_error']:.1f}"
+    for title, shown, cell in ((report["study"], rows, spread),
+                               (f"difference to {rows[0]['row']!r}", rows[1:], change)):  # fmt: skip
+        cells = [[row["row"], *map(cell, row["measures"].values())] for row in shown]
+        print("\n" + common.table([title, *(f"{label} %" for label in rows[0]["measures"])], cells))
 
 
 # ------------------------------------------------------------------------------------------------------------

@@ -954,7 +954,7 @@ def loading(name):
 # ---------------------------------------------------------------------------------------------------------------------
 # Scorers: rebuilt from scorer.pt
 
-EXTRA_INPUTS = ("last10", "special")  # of extra.pt: the last ten tokens, and the tokens that end a step of the answer
+EXTRA_INPUTS = ("last10", "special")  # of extra.pt: the last ten tokens, and those that end a step
 SPECIAL_KEPT = 32  # of an answer's special tokens the last this many are shown to a scorer
 
 
@@ -969,10 +969,10 @@ def model_content(meta):
 
 
 def read_inputs(run, vector=DEFAULT_VECTOR):
-    """(keys, fetch): fetch(rows) gives float32 [rows, d] of one vector, or [rows, S, d] of several; rows is a slice or a list.
+    """(keys, fetch): fetch(rows) gives float32 [rows, d], of several vectors [rows, S, d].
 
-    vector: one name; `all/eos` for every layer captured at that token, in order; `last10` or `special` of extra.pt.
-    Positions that do not exist are all zero.
+    rows: a slice or a list. vector: one name; `all/eos` for every layer captured at that token, in order;
+    `last10` or `special` of extra.pt, where positions that do not exist are all zero.
     """
     if vector in EXTRA_INPUTS:
         return _read_extra(Path(run) / "extra.pt", vector)
@@ -987,23 +987,22 @@ def read_inputs(run, vector=DEFAULT_VECTOR):
 
 
 def captured_layers(run, vector):
-    """`all/eos` -> the names of the vectors of every layer captured at that token, from the first layer to the last."""
-    token, n_layers, path = vector.partition("/")[2], read_meta(run)["n_layers"], Path(run) / "hidden.pt"
-    names = {vector_key(name, n_layers): name for name in load_pt(path)["vectors"]}
+    """`all/eos` -> the names of every layer's vector captured at that token, from the first to the last."""
+    token, path = vector.partition("/")[2], Path(run) / "hidden.pt"
+    names = {vector_key(name, read_meta(run)["n_layers"]): name for name in load_pt(path)["vectors"]}
     found = [names[key] for key in sorted(names) if key[1] == token]
     if not vector.startswith("all/") or len(found) < 3:
-        die(f"{path}: {vector!r} gives {len(found)} layers, too few to compare; write all/eos, and 01_generate.py --layers all")
+        told = f"{vector!r} gives {len(found)} layers, too few to compare"
+        die(f"{path}: {told}; write all/eos, and 01_generate.py --layers all")
     return found
 
 
 def _read_extra(path, name):
     import torch
 
-    if not path.is_file():
-        die(f"{path}: no such file; 01_generate.py --extra {name} captures these vectors")
-    stored = load_pt(path)
+    stored = load_pt(path) if path.is_file() else {}
     if name not in stored:
-        die(f"{path}: no {name!r} in it; 01_generate.py --extra {name} captures these vectors")
+        die(f"{path}: {name!r} is not there; 01_generate.py --extra {name} captures these vectors")
     keys = [tuple(key) for key in stored["keys"]]
     if name == "last10":
         return keys, lambda rows: stored["last10"][rows].float()
@@ -1021,7 +1020,7 @@ def _read_extra(path, name):
 
 
 def rollout_features(conf, n_tokens):
-    """float32 [29]: what a SCaTR+ scorer is shown beside the vector: the 28 statistics in their order, and the length.
+    """float32 [29], what SCaTR+ is shown beside the vector: the 28 statistics in their order, and the length.
 
     conf: one rollout's `conf` as 01 writes it, or confidence(...). A statistic that is missing is NaN.
     """
@@ -1034,26 +1033,30 @@ def read_features(run, keys):
     """float32 [R, 29] in the order of `keys`."""
     import torch
 
-    found = {(row["id"], row["sample"]): rollout_features(row.get("conf") or {}, row.get("n_tokens", math.nan)) for row in each_rollout(run)}
-    missing = next((key for key in keys if key not in found), None)
-    if missing is not None or len(found) != len(keys):
-        die(f"{run}: {len(found)} rows in rollouts.jsonl for {len(keys)} vectors, keys differ at {missing or 'others'}; run 01_generate.py again")
+    found = {}
+    for row in each_rollout(run):
+        values = rollout_features(row.get("conf") or {}, row.get("n_tokens", math.nan))
+        found[row["id"], row["sample"]] = values
+    odd = sorted(found.keys() ^ set(keys))
+    if odd:
+        die(f"{run}: rollouts.jsonl and hidden.pt differ, first at {odd[0]}; run 01_generate.py again")
     return torch.from_numpy(np.stack([found[key] for key in keys]))
 
 
 def build_scorer(design, config, shape, features=0):
-    """The untrained module of a design; `shape` is one rollout's input: (d,) or (positions, d). Gives one logit a row.
+    """The untrained module of a design: one logit a row; `shape` of a rollout's input: (d,) or (positions, d).
 
     features: the last so many of the d are token statistics.
     """
     if design.startswith("transformer"):
         return _transformer(config, *shape)
     knobs = [config[name] for name in ("hidden", "dropout", "input_dropout", "batch_norm")]
-    return _two_towers(mlp(shape[-1] - features, *knobs), mlp(features, *knobs)) if features else mlp(shape[-1], *knobs)
+    of_vector = mlp(shape[-1] - features, *knobs)
+    return _two_towers(of_vector, mlp(features, *knobs)) if features else of_vector
 
 
 def mlp(width, hidden, dropout=0.0, input_dropout=0.0, batch_norm=False):
-    """Input dropout; for each hidden size linear, (batch norm,) ReLU, dropout; one logit. No hidden size: a linear rule."""
+    """Input dropout; a hidden size: linear, (batch norm,) ReLU, dropout; one logit. No size: linear."""
     from torch import nn
 
     layers = [nn.Dropout(input_dropout)]
@@ -1071,8 +1074,8 @@ def _two_towers(of_vector, of_features):
     class TwoTowers(nn.Module):
         """The sum of two logits, one from the vector and one from the statistics.
 
-        While it trains, half of the rows lose the vector's: each tower has to judge alone, and what the two have in common on
-        one data set only is not learned. With one MLP over both, best of 16 from demo/math_b to math_a is 80 instead of 89 %.
+        While it trains, half of the rows lose the vector's: each tower has to judge alone, and what the two
+        have in common on one data set only is not learned.
         """
 
         def __init__(self):
@@ -1094,14 +1097,17 @@ def _transformer(config, positions, width):
     from torch import nn
 
     class Encoder(nn.Module):
-        """A small transformer over positions; all-zero positions are absent, a learned first one gives the logit."""
+        """A transformer over positions; all-zero ones are absent, a learned first one gives the logit."""
 
         def __init__(self):
             super().__init__()
             size = config["width"]
-            self.enter = nn.Sequential(nn.Dropout(config["input_dropout"]), nn.Linear(width, size), nn.LayerNorm(size))
+            enter = nn.Dropout(config["input_dropout"]), nn.Linear(width, size), nn.LayerNorm(size)
+            self.enter = nn.Sequential(*enter)
             self.place = nn.Parameter(torch.randn(positions + 1, size) * 0.02)
-            layer = nn.TransformerEncoderLayer(size, 4, 2 * size, config["dropout"], batch_first=True, norm_first=True)
+            layer = nn.TransformerEncoderLayer(
+                size, 4, 2 * size, config["dropout"], batch_first=True, norm_first=True
+            )
             self.encoder = nn.TransformerEncoder(layer, config["depth"], enable_nested_tensor=False)
             self.leave = nn.Sequential(nn.LayerNorm(size), nn.Linear(size, 1), nn.Flatten(0))
 
@@ -1114,22 +1120,24 @@ def _transformer(config, positions, width):
 
 
 class Scorer:
-    """scorer.pt as a function: hidden vectors [R, d] (or [R, S, d]) of any float type -> logits [R], higher is better.
+    """scorer.pt as a function: vectors [R, d] or [R, S, d] of any float type -> logits [R], higher is better.
 
-    One that `.takes_features` (SCaTR+) also needs features [R, 29], a row of rollout_features(conf, n_tokens) a rollout; the
-    others ignore them, so that one call serves both. `.checkpoint` holds all that is known about it: model, vector, seed,
-    trials, costs, what it was trained on. Its members' logits are averaged; the parts of an ensemble, one a layer, are mixed.
+    One that `.takes_features` (SCaTR+) also needs features [R, 29], rows of rollout_features(conf, n_tokens);
+    others ignore them, so that one call serves both. `.checkpoint` holds all that is known about it. The logits
+    of its members are averaged; the parts of an ensemble, one a layer, are mixed.
     """
 
     def __init__(self, checkpoint, device="cpu"):
         self.checkpoint, self.device = checkpoint, device
-        self.model, self.vector, self.shape = checkpoint["model"], checkpoint["vector"], tuple(checkpoint["shape"])
+        self.model, self.vector = checkpoint["model"], checkpoint["vector"]
+        self.shape = tuple(checkpoint["shape"])
         self.takes_features = checkpoint.get("inputs") == "vector+stats"
         self.parts = [Scorer(part, device) for part in checkpoint.get("parts", [])]
         self.modules = [module for part in self.parts for module in part.modules]
         features = len(checkpoint["feature_scale"][0]) if self.takes_features else 0
+        shape = (*self.shape[:-1], self.shape[-1] + features)
         for member in checkpoint["members"]:
-            module = build_scorer(checkpoint["design"], member["config"], (*self.shape[:-1], self.shape[-1] + features), features)
+            module = build_scorer(checkpoint["design"], member["config"], shape, features)
             module.load_state_dict(member["state"])
             self.modules.append(module.eval().to(device))
 
@@ -1137,32 +1145,33 @@ class Scorer:
         import torch
 
         if self.takes_features and features is None:
-            raise TypeError("a scorer of vector+stats is called as scorer(hidden, features): see common.rollout_features")
+            raise TypeError("this scorer is called as scorer(hidden, features): see common.rollout_features")
         with torch.inference_mode():
             if self.parts:
                 logits = torch.stack([part(hidden[:, i]) for i, part in enumerate(self.parts)], 1)
                 return mixture(logits, self.checkpoint["weights"].to(self.device))
-            x = standardise(hidden.to(self.device).float(), self.checkpoint["scale"])  # widened first: bfloat16 rounds
+            x = hidden.to(self.device).float()  # widened first: bfloat16 rounds
+            x = standardise(x, self.checkpoint["scale"])
             if self.takes_features:
                 x = with_features(x, torch.as_tensor(features), self.checkpoint["feature_scale"])
             return torch.stack([module(x) for module in self.modules]).mean(0)
 
     def probability(self, logits):
-        """Of being right: the sigmoid, after the straight line that was fitted where the objective was only a ranking."""
+        """Of being right: the sigmoid, after the line that was fitted where the objective only ranks."""
         slope, offset = self.checkpoint["calibration"]
         return (slope * logits + offset).sigmoid()
 
 
 def mixture(logits, weights):
-    """[R, parts] -> [R]: the logit of the mixed probability, from logarithms, since a sigmoid is exactly 1 from 17.5 on."""
-    import torch
+    """[R, parts] -> [R]: the logit of the mixed probability; a sigmoid is exactly 1 from 17.5 on."""
+    from torch.nn.functional import logsigmoid
 
-    yes, no = (torch.nn.functional.logsigmoid(sign * logits).add(weights.log()).logsumexp(1) for sign in (1, -1))
+    yes, no = (logsigmoid(sign * logits).add(weights.log()).logsumexp(1) for sign in (1, -1))
     return yes - no
 
 
 def standardise(x, scale):
-    """(x - mean) / deviation per dimension; positions that are absent (all zero) stay so. No scale: x as it is."""
+    """(x - mean) / deviation per dimension; absent positions (all zero) stay so. No scale: x as it is."""
     if scale is None:
         return x
     mean, deviation = (part.to(x.device) for part in scale)
@@ -1171,7 +1180,7 @@ def standardise(x, scale):
 
 
 def with_features(x, features, scale):
-    """[R, d] and [R, 29] -> [R, d + 29]: the statistics standardised, a missing one at the mean of those it was trained on."""
+    """[R, d] and [R, 29] -> [R, d + 29]: the statistics standardised, a missing one at the training mean."""
     import torch
 
     mean, deviation = scale
@@ -1186,15 +1195,16 @@ def load_scorer(path, device="cpu"):
 
 
 def check_scorer_fits(scorer, meta, path):
-    """A scorer made for another model or layer numbering is an error that names both; the width is checked when scoring."""
-    made_for, given = scorer.checkpoint["layers_of_model"], meta["n_layers"]
-    if scorer.model != model_name(meta):
-        die(f"{path}: made for the model {scorer.model!r}, the run is of {model_name(meta)!r}; train a scorer on a run of that model")
+    """A scorer of another model or layer numbering is an error that names both; score_run sees the width."""
+    made_for = scorer.model, scorer.checkpoint["layers_of_model"]
+    given = model_name(meta), meta["n_layers"]
     if made_for != given:
-        die(f"{path}: made for a model of {made_for} layers, the run is of one with {given}")
+        told = [f"{name!r} ({layers} layers)" for name, layers in (made_for, given)]
+        die(f"{path}: made for the model {told[0]}, the run is of {told[1]}; train one on a run of it")
     files, run_files = scorer.checkpoint["model_content"], model_content(meta)
-    if None not in (files, run_files) and files != run_files:  # a Hub id and a copy of it differ too, so no error
-        print(f"warning: {path} was made with {scorer.model} as {files}, the run with {run_files}; are the weights the same?", file=sys.stderr)
+    if None not in (files, run_files) and files != run_files:  # a Hub id and a copy differ too, so no error
+        told = f"{path} was made with {scorer.model} as {files}, the run with {run_files}"
+        print(f"warning: {told}; are the weights the same?", file=sys.stderr)
 
 
 def score_run(scorer, run, path="the scorer", chunk=4096):
@@ -1208,12 +1218,14 @@ def score_run(scorer, run, path="the scorer", chunk=4096):
     for start in range(0, len(keys), chunk):
         x = fetch(slice(start, start + chunk))
         if tuple(x.shape[1:]) != scorer.shape:
-            die(f"{path}: made for vectors {scorer.vector} of shape {scorer.shape}, {run} has {tuple(x.shape[1:])}")
+            made_for = f"vectors {scorer.vector} of shape {scorer.shape}"
+            die(f"{path}: made for {made_for}, {run} has {tuple(x.shape[1:])}")
         rows = slice(start, start + len(x))
         logits[rows] = scorer(x, features[rows] if scorer.takes_features else None).cpu()
-    if not logits.isfinite().all():
-        bad = [keys[i] for i in (~logits.isfinite()).nonzero().flatten()[:3].tolist()]
-        die(f"{run}: {int((~logits.isfinite()).sum())} rollouts have vectors that are not finite, such as {bad}; generate them again")
+    bad = [keys[i] for i in (~logits.isfinite()).nonzero().flatten().tolist()]
+    if bad:
+        told = f"{len(bad)} rollouts have vectors that are not finite, such as {bad[:3]}"
+        die(f"{run}: {told}; generate them again")
     return keys, logits
 
 

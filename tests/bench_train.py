@@ -1,11 +1,12 @@
-"""How fast the scorer search is, and whether it finds scorers as good, against a naive loop of the same search.
+"""How fast the scorer search is, and whether its scorers are as good, against a naive loop of the same search.
 
-    python tests/bench.py train                         speed alone: two epochs of six configurations, a minute or two
-    python tests/bench.py train --full                  speed and quality: 100 configurations, 3 seeds: hours
-    python tests/bench.py train --cores 4               and how much faster several processes are, by the clock
+    python tests/bench.py train                      speed alone: two epochs of six configurations
+    python tests/bench.py train --full               speed and quality: 100 configurations, 3 seeds: hours
+    python tests/bench.py train --cores 4            and how much faster several processes are, by the clock
 
-2,624 vectors (164 x 16) of width 2048. The same vectors, configurations, split and seeds for each; on a CPU one thread, process time, and the three take turns
-configuration by configuration, so that a busy machine slows all of them. Prints tables; the last line is a JSON object.
+2,624 vectors (164 x 16) of width 2048; the same vectors, configurations, split and seeds for each. On a CPU
+one thread and process time; the three take turns configuration by configuration, so that a busy machine slows
+all of them. Prints tables; the last line is a JSON object.
 """
 
 import argparse
@@ -132,7 +133,8 @@ def time_searches(args):
     for seed in args.seeds:
         task = trainer.make_task(draw_rollouts(world, problems, n, seed), settings, seed)
         for name, (seconds, records) in take_turns(task, settings, args.epochs).items():
-            epochs, chosen = sum(len(record["losses"]) for record in records), judge(task, records[0], test, n)
+            epochs = sum(len(record["losses"]) for record in records)
+            chosen = judge(task, records[0], test, n)
             rows.append({"seed": seed, "search": name, "seconds": seconds, "epochs": epochs, **chosen})
             shown = [f"{chosen['val_loss']:.4f}", f"{chosen['auroc']:.4f}", f"{100 * chosen['accuracy']:.1f}"]
             cells.append([f"{seed} {name}", f"{seconds:.1f}", epochs, *shown])
@@ -141,7 +143,7 @@ def time_searches(args):
 
 
 def ratios(rows):
-    """What seconds and chosen scorers come to; a difference to the plain loop has its standard error over seeds."""
+    """What seconds and chosen scorers come to; differences to the naive loop with a standard error over seeds."""
     of = lambda name, field: np.array([row[field] for row in rows if row["search"] == name])
     seconds, epochs = ({name: of(name, field).sum() for name in METHODS} for field in ("seconds", "epochs"))
     of_an_epoch = {name: seconds[name] / epochs[name] for name in METHODS}
@@ -160,7 +162,8 @@ def ratios(rows):
 
 
 def settings_of(args, *options):
-    return trainer.settle(trainer.parse_args(["bench", "--configs", str(args.configs), "--device", args.device, *options]))
+    command = ["bench", "--configs", str(args.configs), "--device", args.device, *options]
+    return trainer.settle(trainer.parse_args(command))
 
 
 def time_processes(args):
@@ -177,21 +180,23 @@ def time_processes(args):
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     add = parser.add_argument
     add("--full", action="store_true", help="the setting of the README's claim")
     add("--configs", type=int, help="configurations a search (default: 6, with --full 100)")
     add("--epochs", type=int, help="at most (default: 2, with --full 100)")
     add("--seeds", type=int, nargs="+", help="default: 32, with --full 32 42 52")
     add("--device", default="cpu", help="cpu or cuda (default: cpu)")
-    add("--cores", type=int, help="also one search by so many processes; says something on an idle machine only")
+    add("--cores", type=int, help="also one search by so many processes; for an idle machine")
     args = parser.parse_args(argv)
     args.configs = args.configs or (100 if args.full else 6)
     args.seeds = args.seeds or ([32, 42, 52] if args.full else [32])
     args.epochs = args.epochs or (100 if args.full else 2)
     torch.set_num_threads(1)
     report = ratios(time_searches(args)) | ({"processes": time_processes(args)} if args.cores else {})
-    print(json.dumps({**{name: getattr(args, name) for name in ("full", "configs", "seeds", "device")}, **report}))
+    settings = {name: getattr(args, name) for name in ("full", "configs", "epochs", "seeds", "device")}
+    print(json.dumps({**settings, **report}))
 
 
 if __name__ == "__main__":
