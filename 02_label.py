@@ -1517,8 +1517,8 @@ class Parser:
 def described(items, conditions):
     """{x | conditions}, {(x, y) | ...}: the conditions say it all. {2k pi | k in Z}: k does not matter."""
     head = items[0][2][0] if items[0][:2] == ("rel", ("∈",)) else items[0]
-    integers = ("rel", ("∈",)), ("var", "set Z")
-    if all((condition[:2], condition[2][1]) == integers for condition in conditions):
+    members = [condition[2][1] for condition in conditions if condition[:2] == ("rel", ("∈",))]
+    if members == [("var", "set Z")] * len(conditions):
         return head
     if len(items) > 1 or head[0] not in ("var", "seq"):
         raise Unreadable("a set of values with conditions")
