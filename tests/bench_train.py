@@ -1,4 +1,4 @@
-"""How fast the scorer search is, and whether its scorers are as good, against a naive loop of the same search.
+"""How fast the scorer search is, and whether its scorers are as good, beside a naive loop of the same search.
 
     python tests/bench.py train                      speed alone: two epochs of six configurations
     python tests/bench.py train --full               speed and quality: 100 configurations, 3 seeds: hours
@@ -143,7 +143,7 @@ def time_searches(args):
 
 
 def ratios(rows):
-    """What seconds and chosen scorers come to; differences to the naive loop with a standard error over seeds."""
+    """What seconds and chosen scorers come to; differences to the naive loop with errors over seeds."""
     of = lambda name, field: np.array([row[field] for row in rows if row["search"] == name])
     seconds, epochs = ({name: of(name, field).sum() for name in METHODS} for field in ("seconds", "epochs"))
     of_an_epoch = {name: seconds[name] / epochs[name] for name in METHODS}

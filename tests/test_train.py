@@ -232,6 +232,14 @@ def test_a_trial_waits_for_those_before_it():
     assert time.monotonic() - started > 0.25
 
 
+def test_a_trial_that_stops_at_a_rung_keeps_nobody_waiting(monkeypatch):
+    monkeypatch.setattr(trainer, "RUNGS", (1,))
+    monkeypatch.setattr(trainer, "PATIENCE", 0)
+    task, board = make_task([{}]), np.full((1, 1), math.nan)
+    assert len(trainer.train(task, task.configs[0], settings(), board)["losses"]) == 1
+    assert not np.isnan(board).any()
+
+
 @pytest.mark.parametrize("search", ["paper", "halving"])
 def test_the_result_does_not_depend_on_the_number_of_processes(tmp_path, run_script, search):
     run = make_run(tmp_path / "run", problems=16)
@@ -354,7 +362,8 @@ def test_a_scorer_refuses_what_it_was_not_made_for_and_vectors_that_are_not_fini
     run = make_run(tmp_path / "run")
     scorer = train_run(run, "--configs", 1)
     others = [({"model": "other"}, ("my.pt", "'tiny'", "'other'")),
-              ({"n_layers": 9}, ("my.pt", "(5 layers)", "(9 layers)")), ({"width": 6}, ("my.pt", "(8,)", "(6,)")), (None, ("('p1', 3)",))]  # fmt: skip
+              ({"n_layers": 9}, ("my.pt", "(5 layers)", "(9 layers)")),
+              ({"width": 6}, ("my.pt", "(8,)", "(6,)")), (None, ("('p1', 3)",))]  # fmt: skip
     for number, (change, names) in enumerate(others):
         other = make_run(tmp_path / f"other{number}", **change) if change else spoil(run, 7)
         with pytest.raises(SystemExit) as stop:
@@ -480,7 +489,8 @@ def layered(tmp_path_factory):
     last10[:, :4], last10[:, 9] = 0, hidden[:, 2].float()
     special = torch.randn(int(offsets[-1]), 8, generator=generator)
     extra = {"keys": stored["keys"], "last10": last10, "last10_len": torch.full((rows,), 6),
-             "special": special, "special_offsets": offsets, "special_tokens": torch.zeros(len(special))}  # fmt: skip
+             "special": special, "special_offsets": offsets,
+             "special_tokens": torch.zeros(len(special))}  # fmt: skip
     common.save_pt(run / "extra.pt", extra)
     return run
 
