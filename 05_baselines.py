@@ -80,6 +80,7 @@ class Run:
 def load_run(path, window=common.WINDOW, tail=common.TAIL, skipped=(), labels=None):
     """`skipped`: problems to leave out, beside those with a label that could not be judged."""
     path, meta, rollouts = Path(path), common.read_meta(path), common.read_rollouts(path)
+    common.check_same_problems(path, rollouts)
     keys = common.keys_of(rollouts)
     labels = common.align(labels or common.read_labels(path), keys, path / "labels.jsonl")
     skipped = unjudged(labels) | set(skipped)
