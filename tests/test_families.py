@@ -281,20 +281,27 @@ def runs(made, tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_five_steps(name, runs):
-    rollouts, labels = common.read_rollouts(runs[name]), common.read_labels(runs[name])
+def test_five_steps(name, made, runs):
+    """What holds of every rollout, whatever this processor's last bits made of the model and so of the text."""
+    rollouts, labels, family = common.read_rollouts(runs[name]), common.read_labels(runs[name]), FAMILIES[name]
     assert len(rollouts) == len(labels) == 25 * N
-    form = re.escape(FAMILIES[name]["answer"].format(a="A", b="A", c="C")).replace("A", r"\d").replace("C", r"(\d)")
+    tokenizer = common.load_model(str(made[name]), device="cpu")[1]
+    tokens = common.load_pt(runs[name] / "tokens.pt")
+    stops = set(tokenizer.convert_tokens_to_ids([family["stop"]] if isinstance(family["stop"], str) else family["stop"]))
+    form = re.escape(family["answer"].format(a="A", b="A", c="C")).replace("A", r"\d").replace("C", r"(\d)")
     form = re.compile(re.sub(r"<\\\|\w+\\\|>$", "", form))  # the token that ends it is not in the text
-    well_formed = 0
-    for row, label in zip(rollouts, labels):
-        if row["finish"] == "stop" and (found := form.fullmatch(row["response"])):
-            well_formed += 1
+    well_formed = []
+    for row, label, ids in zip(rollouts, labels, tokens["ids"].tensor_split(tokens["offsets"][1:-1]), strict=True):
+        *before, last = ids.tolist()
+        stopped = row["finish"] == "stop"
+        assert stopped == (last in stops) and not stops & {*before} and (stopped or len(ids) == 60), row
+        assert row["response"] == tokenizer.decode(ids[:-1] if stopped else ids)
+        if stopped and (found := form.fullmatch(row["response"])):  # gpt-oss went on after its analysis
             reasoning, answer = common.split_reasoning(row["response"])
             assert "boxed" in answer and "boxed" not in reasoning and bool(reasoning) == bool(re.search("think|channel", row["response"]))
             assert label["label"] == (int(found[1]) == eval(row["id"])), (row, label)  # the id of a sum is the sum
-    # gpt-oss went on after its analysis, every family stopped at its own token: some 85, by other processors' digits 75 to 95
-    assert well_formed > 50 and 0 < sum(label["label"] for label in labels) < 100
+            well_formed.append(label["label"])
+    assert {*well_formed} == {0, 1}  # of a hundred answers, a third wrong by training
     selected = common.read_jsonl(runs[name] / "selected.jsonl")
     assert {row["strategy"] for row in selected} == {"best-of-n", "weighted-vote"} and len(selected) == 50
     assert "scatr" in (runs[name] / "report.md").read_text().lower() and (runs[name] / "results.json").is_file()
@@ -311,6 +318,7 @@ SNIPPET = from_readme("python", "load_scorer")
 
 @pytest.mark.parametrize("name", ["qwen3", "gpt-oss"])
 def test_scorer_in_a_loop_of_ones_own(name, runs, made, capsys):
+    """What people paste runs; that its scores are right is for test_stop.py."""
     code = SNIPPET
     for paper, here in (("Qwen/Qwen3-1.7B", made[name]), ("scorer.pt", runs[name] / "scatr.pt"), ("17 * 23", "1+2"), ("4096", "60")):
         assert paper in code
@@ -318,17 +326,9 @@ def test_scorer_in_a_loop_of_ones_own(name, runs, made, capsys):
     space = {}
     torch.manual_seed(0)
     exec(code, space)
-    assert len(space["answers"]) == 16 and capsys.readouterr().out.strip() in max(space["answers"])[1]
-    # The same line of the snippet on the tokens of the run gives the scores that 04 wrote.
-    tokens, rollouts = common.load_pt(runs[name] / "tokens.pt"), common.read_rollouts(runs[name])
-    scores = common.read_jsonl(runs[name] / "scores" / "scatr.jsonl")
-    state = next(line.strip() for line in SNIPPET.splitlines() if "state =" in line)
-    for i in (0, 7, 99):
-        problem = common.normalise_problem(next(p for p in common.read_jsonl(runs[name] / "problems.jsonl") if p["id"] == rollouts[i]["id"]), "", 0)
-        ids = tokens["ids"][tokens["offsets"][i] : tokens["offsets"][i + 1]].tolist()
-        space["ids"] = torch.tensor([common.encode_prompt(space["tokenizer"], problem) + ids])
-        exec(state, space)
-        assert abs(space["scorer"](space["state"]).item() - scores[i]["score"]) < 1e-4
+    scores = [answer["score"] for answer in space["answers"]]
+    assert len(scores) == 16 and scores == sorted(scores, reverse=True) and scores[0] > scores[-1]
+    assert capsys.readouterr().out.strip().endswith(space["answers"][0]["text"].strip())
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -381,10 +381,8 @@ def test_slurm_script(generated_by_one, tmp_path):
 def test_torchrun(generated_by_one, tmp_path):
     arguments, wanted = generated_by_one
     launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", 2]
-    done = start(*launch, "01_generate.py", *arguments, "--out", tmp_path / "two")
-    assert " 12/12 " in done.stderr and " 24/24 " not in done.stderr  # rollouts: each worker made its half
-    folder = tmp_path / "two" / "qwen2" / "sums" / "32"
-    assert tokens_of(folder) == wanted
+    start(*launch, "01_generate.py", *arguments, "--out", tmp_path / "two")
+    assert tokens_of(tmp_path / "two" / "qwen2" / "sums" / "32") == wanted
 
 
 @pytest.mark.parametrize("env, device", [
