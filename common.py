@@ -288,7 +288,6 @@ def read_labels(run, keys=None):
     return align(rows, keys, path)
 
 
-@cache  # said once
 def warn_of_old_labels(run):
     """An answer may have been edited since; a copy of a run may look so too, hence no error."""
     labels, problems = Path(run) / "labels.jsonl", Path(run) / "problems.jsonl"

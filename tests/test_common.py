@@ -68,13 +68,12 @@ def test_ctrl_c_is_one_line_and_ends_everything(to_all):
 @pytest.mark.parametrize("script, args, keeps", [
     ("01_generate.py", "{demo}/model {demo}/math_a.jsonl --responses {pipe} --out {out}", "finished problems"),
     ("02_label.py", "{run}", "judged problems"),
-    ("03_train_scorer.py", "{run}", "scorers"),
     ("04_select.py", "{run} --scorer {out}.pt", "runs that are scored"),
 ])  # fmt: skip
 def test_ctrl_c_in_scripts(script, args, keeps, tmp_path):
     """While it reads: one of its inputs is a pipe, so the moment is certain."""
     run = make_run(tmp_path / "run")
-    pipe, writer = run / ("hidden.pt" if script[:2] == "03" else "problems.jsonl"), None
+    pipe, writer = run / "problems.jsonl", None
     pipe.unlink()
     os.mkfifo(pipe)
     args = args.format(demo=ROOT / "demo", run=run, pipe=pipe, out=tmp_path / "out").split()
