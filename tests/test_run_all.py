@@ -76,7 +76,7 @@ def test_what_scrolls_by_is_a_line_a_step(finished):
     assert [line[:5] for line in steps] == [f"[{n}/5]" for n in range(1, 6)]
     lines = (stdout + stderr).replace(str(out), "runs").splitlines()
     assert not [line for line in lines if len(line) > 110 or line.startswith("{") or "\r" in line]
-    assert len(lines) < 100
+    assert len(stdout.splitlines()) < 80  # on a slow machine stderr has a line a minute more
 
 
 def test_a_second_run_finds_everything_finished(finished):
