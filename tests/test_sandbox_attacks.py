@@ -210,7 +210,7 @@ def test_garbage_is_a_failure(pool):
 def open_to_all(folder):
     """Also the folders above, as far as they are pytest's: a server of root's becomes another user."""
     for parent in folder.parents:
-        if parent.name.startswith("pytest-"):
+        if parent.name.startswith(("pytest-", "popen-")):            # the second: of a worker of pytest-xdist
             parent.chmod(0o755)
     folder.chmod(0o777)
 
@@ -334,6 +334,7 @@ def alive(marker):
 
 def leaves_nothing(pool, marker):
     """Whether daemons and children, started in four ways, are gone when the verdicts are there."""
+    marker = f"{marker}{os.getpid()}"                            # tests that run beside this one have processes, too
     child = f"['/bin/sh', '-c', 'trap \"\" 1 2 15; sleep {marker}; true']"
     start = f"import subprocess, os\nD = subprocess.DEVNULL\ndef start(**how): subprocess.Popen({child}, stdin=D, stdout=D, stderr=D, **how)\n"
     daemon = "def f(x):\n    if os.fork() == 0:\n        try: os.setsid()\n        except OSError: pass\n        if os.fork() == 0: start(); os._exit(0)\n        os._exit(0)\n    os.wait()\n    return x * x\n"
