@@ -6,33 +6,28 @@
     python 05_baselines.py prm RUN --prm NAME       process reward model, as Gen-Verse/ReasonFlux-PRM-1.5B
     python 05_baselines.py route RUN --math M.pt --code C.pt  the model names the domain, its scorer picks
 
-The first two read rollouts.jsonl, labels.jsonl and scores/*.jsonl of each run, print one short table and
-write report.md (the rest, for people) and results.json (for programs). The others write scores/NAME.jsonl,
-and what it cost into NAME.cost.json beside it: rows of the next report.
-
-A row for your own scorer: drop scores/NAME.jsonl into the run, {"id", "sample", "score"} a line, higher is
-better, with "p" in [0, 1] beside it if votes may use it as a weight.
+The first two print one short table and write report.md (the rest, for people) and results.json (for programs);
+the others write scores/NAME.jsonl, and what it cost into NAME.cost.json: rows of the next report. A row of your
+own: scores/NAME.jsonl, {"id", "sample", "score"} a line, higher is better, with "p" in [0, 1] for votes.
 
 Runs of one model and data set are repetitions. A score file METHOD.CALSET@CALRUN-SEED.jsonl is one of its
 method's: a row is the mean over evaluation runs x calibration runs x scorer seeds, ± its standard deviation
-(ddof=1) over those of the three that vary for this row ("over"). A folder `greedy` beside a run
-(01_generate.py --greedy, labelled) is a row.
+(ddof=1) over those that vary for this row ("over"). A labelled folder `greedy` beside a run is a row.
 
 What the numbers are. Random, best-of-n by any score and oracle at n < N rollouts: the exact expectation over
 all n-subsets; votes: exact where these are few, else the mean over seeded random ones with its standard
 error. Tied answers share the credit of a majority. Δ: points above the best confidence rule, of the paper's
 20 and of all 28, picked with hindsight on these labels (which favours it), with a paired bootstrap interval
 over problems. Gap closed: Δ as a share of the distance from that rule to the oracle, a dash where this is
-under two problems; in the summary both are to the paper's. Cut: the share of a row's picks (random: of all
-rollouts) that ended at the length limit. A problem with a label that could not be judged is in no row. FLOPs
-are computed, all by one formula: forward 2 a weight and token and 4 a pair of tokens, layer and attention
+under two problems; in the summary to the paper's. Cut: the share of a row's picks (random: of all rollouts)
+that ended at the length limit. A problem with a label that could not be judged is in no row. FLOPs are
+computed, all by one formula: forward 2 a weight and token and 4 a pair of tokens, layer and attention
 dimension; training twice that, and 2 a token and trained weight; nothing for what is computed again to save
-memory. Minutes and ms are measured, on the device named.
+memory. Minutes and ms are measured, on the device named; LoRA and PRM read one rollout at a time.
 """
 
 import argparse
 import functools
-import hashlib
 import itertools
 import json
 import math
@@ -52,11 +47,14 @@ SUBSETS, DRAWS, SEED = 128, 1000, 0  # random subsets of a vote, bootstrap draws
 BINS = 10  # of the probabilities, equally wide, for their calibration
 RULES = [f"{name}/{way}" for name in common.STATISTICS for way in common.AGGREGATIONS]
 REFERENCES = {"the paper's 20": RULES[:20], "all 28": RULES}  # the paper's five statistics stand first
-LENGTHS = ("longest", "shortest")
-QUALITIES = ("auroc", "auroc_within", "ece")  # of scores as such: of all rollouts, inside a problem, of p
+LENGTHS = {"longest": 1, "shortest": -1}
 CUT, WIDTH = 0.05, 110  # share of cut rollouts from which a line says so; columns of the screen
-COSTS = ("parameters", "trained_parameters", "train_seconds", "train_flops",
-         "ms_per_rollout", "flops_per_rollout")  # fmt: skip
+COSTS = {  # in NAME.cost.json: (column, its unit, does its ratio to SCaTR's stand beside it)
+    "parameters": ("parameters", 1, False), "trained_parameters": ("trained", 1, False),
+    "train_seconds": ("training min", 60, False), "train_flops": ("training TFLOPs", 1e12, True),
+    "ms_per_rollout": ("ms a rollout", 1, False), "ms_per_problem": ("ms a problem", 1, True),
+    "flops_per_rollout": ("MFLOPs a rollout", 1e6, True),
+}  # fmt: skip
 
 # ------------------------------------------------------------------------------------------------------------
 # A labelled run as arrays [P problems, N rollouts]; a problem with fewer rollouts is padded at the end
@@ -72,91 +70,99 @@ class Run:
     groups: np.ndarray  # [P, N] equality class of the answer, -1: none
     tokens: np.ndarray  # [P, N]
     cut: np.ndarray  # [P, N] 1 where it ended at the length limit
-    scores: dict = field(default_factory=dict)  # method -> run name -> [P, N], -inf where padded
-    p: dict = field(default_factory=dict)  # the same, of methods that give probabilities
-    costs: dict = field(default_factory=dict)  # method -> run name -> what it cost
+    files: dict = field(default_factory=dict)  # method -> name of its file -> {"score", "p", "cost"}
 
 
-def load_run(path, window=common.WINDOW, tail=common.TAIL, skipped=(), labels=None):
-    """`skipped`: problems to leave out, beside those with a label that could not be judged."""
-    path, meta, rollouts = Path(path), common.read_meta(path), common.read_rollouts(path)
+def load_group(paths, window=common.WINDOW, tail=common.TAIL):
+    """Repetitions of one model and data set -> (runs, problems left out of all, the greedy run or None).
+
+    The greedy one is a labelled folder `greedy` beside them.
+    """
+    greedy, several = paths[0].resolve().parent / "greedy", len(paths)
+    if (greedy / "labels.jsonl").is_file() and greedy not in [path.resolve() for path in paths]:
+        paths = [*paths, greedy]
+    labels = {path: common.read_labels(path) for path in paths}
+    left_out = {row["id"] for rows in labels.values() for row in rows if row["label"] is None}
+    runs = [load_run(path, labels[path], left_out, window, tail) for path in paths]
+    say = lambda run: f"{run.path} has {len(run.ids)} judged problems, N={run.meta.get('n')}"
+    for run in runs[1:several]:
+        if run.ids != runs[0].ids or run.meta.get("n") != runs[0].meta.get("n"):
+            common.die(f"{say(run)}, {say(runs[0])}: not the same ones; report them apart")
+    greedy = next((run for run in runs[several:] if run.ids == runs[0].ids), None)
+    return runs[:several], left_out, greedy
+
+
+def load_run(path, labels, left_out, window, tail):
+    rollouts = common.read_rollouts(path)
     common.check_same_problems(path, rollouts)
-    keys = common.keys_of(rollouts)
-    labels = common.align(labels or common.read_labels(path), keys, path / "labels.jsonl")
-    skipped = unjudged(labels) | set(skipped)
-    kept = [i for i, (problem, _) in enumerate(keys) if problem not in skipped]
-    if not kept:
+    keys, places = common.keys_of(rollouts), {}  # problem -> places of its rollouts
+    labels = common.align(labels, keys, path / "labels.jsonl")
+    for place, (problem, _) in enumerate(keys):
+        if problem not in left_out:
+            places.setdefault(problem, []).append(place)
+    if not places:
         common.die(f"{path}: no problem has all its labels; 05 needs labelled runs (04 selects without)")
-    places = {}  # problem -> places of its rollouts
-    for i in kept:
-        places.setdefault(keys[i][0], []).append(i)
-    shape = len(places), max(map(len, places.values()))
 
     def spread(values, empty=0.0):
-        array, values = np.full(shape, empty, dtype=float), np.array(values, dtype=float)
+        """[P, N] of a value for each rollout."""
+        array, values = np.full((len(places), max(map(len, places.values()))), empty), np.array(values, float)
         for row, some in zip(array, places.values()):
             row[: len(some)] = values[some]
         return array
 
-    groups = spread([-1 if row.get("group") is None else row["group"] for row in labels], -1).astype(int)
-    right, valid = spread([row["label"] or 0 for row in labels]), spread([1] * len(keys)) > 0
-    lengths, cut = zip(*[(row["n_tokens"], row.get("finish") == "length") for row in rollouts])
-    run = Run(path, meta, list(places), valid, right, groups, spread(lengths), spread(cut))
-    add_confidence(run, rollouts, spread, window, tail)
-    for name, sign in zip(LENGTHS, (1, -1)):
-        run.scores[name] = {"": spread(np.multiply(sign, lengths), -np.inf)}
+    rows = [rollout | label for rollout, label in zip(rollouts, labels)]
+    column = lambda read, empty=0.0: spread([read(row) for row in rows], empty)
+    run = Run(
+        path, common.read_meta(path), list(places),
+        valid=column(lambda row: 1) > 0,
+        labels=column(lambda row: row["label"] or 0),
+        groups=column(lambda row: -1 if row.get("group") is None else row["group"], -1.0).astype(int),
+        tokens=column(lambda row: row["n_tokens"]),
+        cut=column(lambda row: row.get("finish") == "length"),
+    )  # fmt: skip
+    scores = confidence_of(run, rows, window, tail)
+    scores |= {name: [sign * row["n_tokens"] for row in rows] for name, sign in LENGTHS.items()}
+    run.files = {name: {"": {"score": spread(values, -np.inf)}} for name, values in scores.items()}
     for file in sorted((path / "scores").glob("*.jsonl")):
-        add_scores(run, file, keys, spread)
+        method, _, name = file.stem.partition("@")
+        if method in LENGTHS:
+            common.die(f"{file}: the table has a row {method} of its own; give the file another name")
+        run.files.setdefault(method, {})[name] = read_scores(file, keys, spread)
     return run
 
 
-def unjudged(labels):
-    return {row["id"] for row in labels if row["label"] is None}
-
-
-def add_confidence(run, rollouts, spread, window, tail):
-    """The 28 rules as scores: as 01 stored them, or recomputed from tokens.pt for another window or tail."""
+def confidence_of(run, rollouts, window, tail):
+    """{rule: a score for each rollout}: as 01 stored them, or from tokens.pt for another window or tail."""
     values = [row.get("conf") for row in rollouts]
     if (window, tail) != (common.WINDOW, common.TAIL):
         tokens = common.load_pt(run.path / "tokens.pt")
         offsets, stats = tokens["offsets"].tolist(), tokens["stats"].numpy()
-        if len(offsets) != len(rollouts) + 1:
-            common.die(f"{run.path}: tokens.pt holds {len(offsets) - 1} of {len(rollouts)} rollouts")
-        pairs = zip(offsets[:-1], offsets[1:])
+        pairs = itertools.pairwise(offsets)
         values = [common.confidence(stats[a:b], run.meta["vocab_size"], window, tail) for a, b in pairs]
     if None in values:
         common.die(f"{run.path}: rollouts.jsonl has no token statistics; 01 --responses computes them")
+    scores = {}
     for rule in RULES:
         sign = -1 if rule.split("/")[0] in common.LOWER_IS_BETTER else 1
         column = np.array([math.nan if value[rule] is None else sign * value[rule] for value in values])
         lowest = np.fmin.reduce(column, initial=0)  # a rollout without tokens ranks below all others
-        run.scores[rule] = {"": spread(np.nan_to_num(column, nan=lowest - 1), -np.inf)}
+        scores[rule] = np.nan_to_num(column, nan=lowest - 1)
+    return scores
 
 
-def add_scores(run, file, keys, spread):
+def read_scores(file, keys, spread):
+    """{"score": [P, N], "p": the same or None, "cost": {}}"""
     rows = common.align(common.read_jsonl(file, needs=("id", "sample", "score")), keys, file)
+    number = lambda x, low, high: isinstance(x, (int, float)) and low <= x <= high
     for row in rows:
-        where, p = f"{file}: sample {row['sample']} of {row['id']!r}", row.get("p")
-        if not isinstance(row["score"], (int, float)) or not abs(row["score"]) < 1e300:
-            common.die(f"{where} has the score {row['score']!r}; every rollout needs a finite number")
-        if p is not None and (not isinstance(p, (int, float)) or not 0 <= p <= 1):
-            common.die(f"{where} has the p {p!r}; it is a probability, or absent")
-    method, _, name = file.stem.partition("@")
-    if method in (*RULES, *LENGTHS):
-        common.die(f"{file}: the table has a row {method} of its own; give the file another name")
-    run.scores.setdefault(method, {})[name] = spread([row["score"] for row in rows], -np.inf)
-    if all(row.get("p") is not None for row in rows):
-        run.p.setdefault(method, {})[name] = spread([row["p"] for row in rows])
-    if (cost := file.with_name(f"{file.stem}.cost.json")).is_file():
-        run.costs.setdefault(method, {})[name] = read_cost(cost)
-
-
-def read_cost(path):
-    cost = common.read_json(path)
-    number = lambda value: value is None or isinstance(value, (int, float)) and 0 <= value < math.inf
-    if not isinstance(cost, dict) or not all(number(cost.get(key)) for key in COSTS):
+        if not number(row["score"], -1e300, 1e300) or not number(row.get("p") or 0, 0, 1):
+            common.die(f"{file}: a score is a finite number and p a probability, or absent; not so in {row}")
+    p, path = [row.get("p") for row in rows], file.with_name(f"{file.stem}.cost.json")
+    cost = common.read_json(path) if path.is_file() else {}
+    if not isinstance(cost, dict) or not all(number(cost.get(key) or 0, 0, 1e300) for key in COSTS):
         common.die(f"{path}: not what a scorer cost (numbers named {', '.join(COSTS)}, or absent); delete it")
-    return cost
+    score = spread([row["score"] for row in rows], -np.inf)
+    return {"score": score, "p": None if None in p else spread(p), "cost": cost}
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -165,18 +171,11 @@ def read_cost(path):
 
 def pick_by_score(run, scores, n):
     """Exact over all n-subsets; ties go to the lowest sample number."""
-    order = np.argsort(-scores, 1, kind="stable")
-    ranked, weights = np.take_along_axis(run.labels, order, 1), np.zeros(scores.shape)
-    for total in set(run.valid.sum(1)):
-        weights[run.valid.sum(1) == total, :total] = common.first_of_subset(int(total), n)
-    return (ranked * weights).sum(1)
-
-
-def pick_oracle(run, n):
-    """1 - the chance that an n-subset holds no right answer."""
-    pairs = zip(run.valid.sum(1).tolist(), run.labels.sum(1).astype(int).tolist())
-    subsets = lambda of, total: math.comb(of, min(n, total))
-    return np.array([1 - subsets(total - right, total) / subsets(total, total) for total, right in pairs])
+    order, totals = np.argsort(-scores, 1, kind="stable"), run.valid.sum(1)
+    ranked, chances = np.take_along_axis(run.labels, order, 1), np.zeros(scores.shape)
+    for total in set(totals.tolist()):
+        chances[totals == total, :total] = common.first_of_subset(total, n)
+    return (ranked * chances).sum(1)
 
 
 def pick_by_vote(run, ballot, scores, n):
@@ -245,7 +244,7 @@ VOTES = {
 MINOR = [*VOTES][1:-1]  # not in the short tables
 
 # ------------------------------------------------------------------------------------------------------------
-# Rows of the table
+# Rows: a dict for each method, as in results.json
 
 KINDS = ("random", "greedy", "length", "confidence", "scorer", "vote", "oracle")  # in the table's order
 # what score files are called before the dot, in the table's order; other people's come before them
@@ -257,64 +256,48 @@ FAMILIES = {
 CALIBRATED = ("logistic", "lora", "scatr", "scatr+")  # FAMILY.CALIBRATION SET
 
 
-@dataclass
-class Row:
-    name: str
-    kind: str
-    curves: dict  # (evaluation run, calibration run, scorer seed) -> {n: [P] expected correctness}
-    method: str = ""  # the score files' name before the @
-    cut: float | None = None  # share of the picks among all rollouts that were cut at the length limit
-    tokens: float | None = None  # generated for a problem
-    quality: dict = field(default_factory=dict)  # AUROC and the like, for methods that score
-    errors: dict = field(default_factory=dict)  # n -> standard error of a vote's mean over random subsets
-
-    def problems(self, n):
-        """[P]: expected correctness of each problem, averaged over the runs."""
-        return np.mean([curve[n] for curve in self.curves.values()], 0)
-
-    def accuracy(self, n):
-        return float(self.problems(n).mean())
-
-    def spread(self, n):
-        """Standard deviation over runs, None for a single one."""
-        means = [curve[n].mean() for curve in self.curves.values()]
-        return float(np.std(means, ddof=1)) if len(means) > 1 else None
-
-
-def sizes_of(runs):
-    top = max(run.labels.shape[1] for run in runs)
-    return [n for n in (1, 2, 4, 8, 12, 16, 32, 64, 128) if n < top] + [top]
-
-
-def make_rows(runs, greedy=()):
-    """All methods that every run has. greedy: the greedy rollout of each problem, with its label."""
-    ns, votable = sizes_of(runs), all((run.groups >= 0).any() for run in runs)
-    each = lambda pick: {(i, "", ""): {n: pick(run, n) for n in ns} for i, run in enumerate(runs)}
+def make_rows(runs, greedy=None):
+    """All methods that every run has, and the greedy run's one rollout a problem."""
+    top, votable = max(run.labels.shape[1] for run in runs), all((run.groups >= 0).any() for run in runs)
+    ns = [n for n in (1, 2, 4, 8, 12, 16, 32, 64, 128) if n < top] + [top]
+    each = lambda pick: {(i, "", ""): [pick(run, n) for n in ns] for i, run in enumerate(runs)}
     random = each(lambda run, n: run.labels.sum(1) / run.valid.sum(1))
-    rows = [Row("random", "random", random, cut=mean_of([run.cut[run.valid].mean() for run in runs]))]
-    rows.append(Row("oracle", "oracle", each(pick_oracle)))
+    oracle = each(lambda run, n: pick_by_score(run, np.where(run.valid, run.labels, -np.inf), n))
+    cut, tokens = (mean_of(x) for x in zip(*[(r.cut[r.valid].mean(), r.tokens.sum(1).mean()) for r in runs]))
+    rows = [row_of("random", "random", ns, random, cut=cut), row_of("oracle", "oracle", ns, oracle)]
+    for method in set.intersection(*[set(run.files) for run in runs]):
+        rows.append(score_row(runs, ns, method))
+        if votable and all(file.get("p") is not None for *_, file in files_of(runs, method)):
+            name, ballot = f"{label_of(method)}, weighted vote", weighted(lambda p, valid: p * valid)
+            rows.append(vote_row(runs, ns, name, method, ballot, "p") | {"scores": method})
     if votable:
         rows += [vote_row(runs, ns, name, rule, ballot) for name, (rule, ballot) in VOTES.items()]
-    for method in set.intersection(*[set(run.scores) for run in runs]):
-        rows.append(score_row(runs, ns, method))
-        if votable and all(method in run.p for run in runs):  # p ranks as the score does
-            name, ballot = f"{label_of(method)}, weighted vote", weighted(lambda p, valid: p * valid)
-            rows.append(vote_row(runs, ns, name, method, ballot, "p"))
-    for row in rows:
-        row.tokens = mean_of([run.tokens.sum(1).mean() for run in runs])
     if greedy:
-        facts = [(row["label"], row.get("finish") == "length", row["n_tokens"]) for row in greedy]
-        right, cut, tokens = np.array(facts, dtype=float).T
-        curves = {(0, "", ""): dict.fromkeys(ns, right)}
-        rows.append(Row("greedy", "greedy", curves, "", cut.mean().item(), tokens.mean().item()))
-    return sorted(rows, key=row_order)
+        curves, facts = {(0, "", ""): [greedy.labels[:, 0]] * len(ns)}, {"tokens": greedy.tokens.mean()}
+        rows.append(row_of("greedy", "greedy", ns, curves, cut=greedy.cut.mean()) | facts)
+    return sorted(({"tokens": tokens} | row for row in rows), key=row_order)
+
+
+def row_of(name, kind, ns, curves, **facts):
+    """curves: (evaluation run, calibration run, scorer seed) -> [T, P] expected correctness with ns rollouts."""
+    each = np.array([*curves.values()])  # [runs, T, P]
+    right, counts = each.mean(0), [len(set(part)) for part in zip(*curves)]
+    std = each.mean(2).std(0, ddof=1).tolist() if len(each) > 1 else [None] * len(ns)
+    by_n = lambda values: dict(zip(map(str, ns), values))
+    return {
+        "method": name, "kind": kind, "scores": "", "best_of_n": False, "right": right[-1],
+        "accuracy": float(right[-1].mean()), "std": std[-1], "runs": len(each),
+        "over": " × ".join(f"{n} {what}" for n, what in zip(counts, ("eval", "cal", "seeds")) if n > 1),
+        "correct": float(right[-1].sum()), "problems": len(right[-1]), "cut": None,
+        "best_of": [], "against": {}, "curve": by_n(right.mean(1).tolist()), "curve_std": by_n(std), "curve_subset_error": {}, **facts,
+    }  # fmt: skip
 
 
 def row_order(row):
     """As KINDS has them; of one kind ours last, next to the oracle."""
-    family = row.method.partition(".")[0]
+    name, family = row["method"], row["scores"].partition(".")[0]
     rank = [*FAMILIES].index(family) if family in FAMILIES else -1
-    return KINDS.index(row.kind), [*VOTES, *RULES, row.name].index(row.name), rank, row.method
+    return KINDS.index(row["kind"]), [*VOTES, *RULES, name].index(name), rank, row["scores"]
 
 
 def label_of(method):
@@ -323,38 +306,48 @@ def label_of(method):
     return FAMILIES.get(name, name) + (f" ({calibration})" if calibration else "")
 
 
-def files_of(runs, method, of="scores"):
-    """(key of the curve, run, [P, N]) of each score file that every run has; a name is CALRUN-SEED."""
-    names = set.intersection(*[set(getattr(run, of)[method]) for run in runs])
+def files_of(runs, method):
+    """(key of the curve, run, the file) of each file that every run has; its name is CALRUN-SEED."""
+    names = set.intersection(*[set(run.files[method]) for run in runs])
     for (i, run), name in itertools.product(enumerate(runs), sorted(names)):
         calibration, _, seed = name.rpartition("-")
-        yield (i, calibration, seed), run, name, getattr(run, of)[method][name]
+        yield (i, calibration, seed), run, run.files[method][name]
 
 
 def score_row(runs, ns, method):
-    curves, quality, bins = {}, [], np.zeros((BINS, 3))
-    for key, run, name, scores in files_of(runs, method):
-        p, right = run.p.get(method, {}).get(name), run.labels[run.valid] > 0
-        curves[key] = {n: pick_by_score(run, scores, n) for n in ns}
+    """Best-of-N by a confidence rule, by length, or by a scorer's files."""
+    curves, quality, bins, costs = {}, [], np.zeros((BINS, 3)), []
+    for key, run, file in files_of(runs, method):
+        scores, p, right = file["score"], file.get("p"), run.labels[run.valid] > 0
+        curves[key] = [pick_by_score(run, scores, n) for n in ns]
         cut = run.cut[np.arange(len(scores)), common.best_of_n(scores)].mean()
-        error = None if p is None else calibration_error(right, p[run.valid])
+        found = np.zeros((BINS, 3)) if p is None else calibration_bins(right, p[run.valid])
+        bins, error = bins + found, None if p is None else calibration_error(found)
         quality.append((cut, common.auroc(right, scores[run.valid]), auroc_within(run, scores), error))
-        bins += 0 if p is None else calibration_bins(right, p[run.valid])
-    cut, *means = map(mean_of, zip(*quality))
+        costs.append(file.get("cost"))
     kind = "confidence" if method in RULES else "length" if method in LENGTHS else "scorer"
+    facts = dict(zip(("cut", "auroc", "auroc_within", "ece"), map(mean_of, zip(*quality))))
+    facts |= {"scores": method, "best_of_n": True, "reliability": bins.tolist() if bins.any() else None}
     name = f"{label_of(method)}, best-of-N" if kind == "scorer" else method
-    means = dict(zip(QUALITIES, means)) | {"reliability": bins.tolist() if bins.any() else None}
-    return Row(name, kind, curves, method, cut, quality=means)
+    return row_of(name, kind, ns, curves, **facts, **cost_of(list(filter(None, costs)), rollouts_of(runs)))
 
 
-def vote_row(runs, ns, name, method, ballot, of="scores"):
-    files = files_of(runs, method, of)
-    picks = {key: {n: pick_by_vote(run, ballot, scores, n) for n in ns} for key, run, _, scores in files}
-    curves = {key: {n: right.mean(0) for n, (right, _) in pick.items()} for key, pick in picks.items()}
-    sampled = [n for n in ns if not all(has_few_subsets(run, n) for run in runs)]
-    errors = {n: mean_of([subset_error(pick[n][0]) for pick in picks.values()]) for n in sampled}
-    cut = mean_of([pick[ns[-1]][1].mean() for pick in picks.values()])
-    return Row(name, "vote", curves, method if of == "p" else "", cut, errors=errors)
+def cost_of(costs, rollouts):
+    """What a method's files cost, on average."""
+    mean = {key: mean_of([cost.get(key) for cost in costs]) for key in COSTS}
+    mean["ms_per_problem"] = mean["ms_per_rollout"] and mean["ms_per_rollout"] * rollouts
+    mean["device"] = ", ".join(sorted({cost["device"] for cost in costs if cost.get("device")}))
+    return {"cost": mean, "made_by": sorted({c["command"] for c in costs if "command" in c})} if costs else {}
+
+
+def vote_row(runs, ns, name, method, ballot, of="score"):
+    files = files_of(runs, method)
+    picks = {key: [pick_by_vote(run, ballot, file[of], n) for n in ns] for key, run, file in files}
+    curves = {key: [right.mean(0) for right, _ in pick] for key, pick in picks.items()}
+    errors = {str(n): mean_of([subset_error(pick[i][0]) for pick in picks.values()])
+              for i, n in enumerate(ns) if not all(has_few_subsets(run, n) for run in runs)}  # fmt: skip
+    cut = mean_of([pick[-1][1].mean() for pick in picks.values()])
+    return row_of(name, "vote", ns, curves, cut=cut, curve_subset_error=errors)
 
 
 def subset_error(credits):
@@ -366,6 +359,10 @@ def subset_error(credits):
 def mean_of(values):
     values = [value for value in values if value is not None]
     return float(np.mean(values)) if values else None
+
+
+def rollouts_of(runs):
+    return mean_of([run.valid.sum() / len(run.ids) for run in runs])
 
 
 def auroc_within(run, scores):
@@ -380,44 +377,27 @@ def calibration_bins(right, p):
     return np.stack([np.bincount(bin_of, of, BINS) for of in (p, right, np.ones_like(p))], 1)
 
 
-def calibration_error(right, p):
-    """Expected calibration error: |mean probability - share right|, weighted over the bins."""
-    bins = calibration_bins(right, p)
-    return float(np.abs(bins[:, 0] - bins[:, 1]).sum() / len(p))
+def calibration_error(bins):
+    """Expected: |mean probability - share right|, weighted over the bins."""
+    return float(np.abs(bins[:, 0] - bins[:, 1]).sum() / bins[:, 2].sum())
 
 
 # ------------------------------------------------------------------------------------------------------------
-# Comparison
+# Comparison: Δ and gap closed
 
 
-def compare(rows, n):
-    """One dict a row: accuracy, spread, difference to the two best confidence rules, curve."""
-    oracle, problems = next(row for row in rows if row.kind == "oracle"), len(rows[0].problems(n))
-    best = {name: max((row for row in rows if row.name in rules), key=lambda row: row.accuracy(n))
-            for name, rules in REFERENCES.items()}  # fmt: skip
-    results = []
-    for row in rows:
-        over = zip(("eval", "cal", "seeds"), [len(set(part)) for part in zip(*row.curves)])
-        ns = next(iter(row.curves.values()))
-        results.append({
-            "method": row.name, "kind": row.kind, "scores": row.method, "best_of_n": bool(row.quality),
-            "accuracy": row.accuracy(n), "std": row.spread(n), "runs": len(row.curves),
-            "over": " × ".join(f"{count} {what}" for what, count in over if count > 1),
-            "correct": row.accuracy(n) * problems, "problems": problems, "cut": row.cut, "tokens": row.tokens,
-            "best_of": [name for name, rule in best.items() if rule is row],
-            "against": {name: gain(row, rule, oracle, n) for name, rule in best.items()},
-            "curve": {str(k): row.accuracy(k) for k in ns}, "curve_std": {str(k): row.spread(k) for k in ns},
-            "curve_subset_error": {str(k): error for k, error in row.errors.items()}, **row.quality,
-        })  # fmt: skip
-    return results
-
-
-def gain(row, reference, oracle, n):
-    """Points above a reference with their interval, and the share of its distance to the oracle."""
-    difference = row.problems(n) - reference.problems(n)  # [P]
-    gap = oracle.accuracy(n) - reference.accuracy(n)
-    closed = float(difference.mean() / gap) if gap * len(difference) >= 2 else None  # else noise
-    return {**with_interval(difference), "gap_closed": closed}
+def compare(rows):
+    """Each row's `against`: points above each reference with their interval, and the gap closed."""
+    oracle = next(row for row in rows if row["kind"] == "oracle")
+    for reference, rules in REFERENCES.items():
+        best = max((row for row in rows if row["method"] in rules), key=lambda row: row["accuracy"])
+        best["best_of"].append(reference)
+        gap = oracle["accuracy"] - best["accuracy"]
+        for row in rows:
+            found = with_interval(row["right"] - best["right"])
+            closed = found["delta"] / gap if gap * row["problems"] >= 2 else None  # else noise
+            row["against"][reference] = found | {"gap_closed": closed}
+    return [{key: value for key, value in row.items() if key != "right"} for row in rows]
 
 
 def with_interval(difference):
@@ -433,46 +413,32 @@ def draws_of(problems):
     return np.random.default_rng(SEED).multinomial(problems, [1 / problems] * problems, DRAWS)
 
 
-def add_costs(results, members):
-    """What a method's files cost, on average, beside its best-of-N row."""
-    rollouts = float(np.mean([run.valid.sum() / len(run.ids) for run in members]))
-    for result in results:
-        costs = [cost for run in members for cost in run.costs.get(result["scores"], {}).values()]
-        if result["best_of_n"] and costs:
-            devices = sorted({str(cost["device"]) for cost in costs if cost.get("device")})
-            cost = {key: mean_of([cost.get(key) for cost in costs]) for key in COSTS}
-            result["cost"] = cost | {"rollouts": rollouts, "device": ", ".join(devices)}
-            result["made_by"] = sorted({cost["command"] for cost in costs if "command" in cost})
-
-
 # ------------------------------------------------------------------------------------------------------------
 # Stopping: what sampling that ends when the scorer is sure would have cost and lost, replayed
 
 
-def stopping(runs, results, price):
+def stopping(runs, rows, price):
     """A dict for each scorer and rule, at the threshold that its calibration run chose.
 
     Runs that are themselves the outcome of stopping (01 --stop) have no other rollouts to compare with.
     """
     found = []
-    for r in [] if any(run.meta.get("stop") for run in runs) else results:
-        if r["scores"] and all(r["scores"] in run.p for run in runs):
-            files = files_of(runs, r["scores"], "p")
-            replays = [replay(run, r, name, p, price) for _, run, name, p in files]
-            found += [summary_of(r, replays) | {"price": price}] if all(replays) else []
+    for r in [] if any(run.meta.get("stop") for run in runs) else [r for r in rows if r["scores"]]:
+        files = files_of(runs, r["scores"])
+        replays = [replay(run, file, r["kind"] == "vote", price) for _, run, file in files]
+        found += [summary_of(r, replays) | {"price": price}] if all(replays) else []
     return found
 
 
-def replay(run, r, name, p, price):
+def replay(run, file, votes, price):
     """The curve of one score file, its first point the chosen threshold; None where its scorer chose none."""
-    votes, cost = r["kind"] == "vote", run.costs.get(r["scores"], {}).get(name, {})
-    rows = (cost.get("stop") or {}).get(common.STOP_RULES[votes])
-    if not rows:
+    rows = (file.get("cost", {}).get("stop") or {}).get(common.STOP_RULES[votes])
+    if not rows or file["p"] is None:
         return None
-    grid = np.linspace(0.5, 1, 31) if votes else np.quantile(p[run.valid], np.linspace(0, 1, 31))
+    grid = np.linspace(0.5, 1, 31) if votes else np.quantile(file["p"][run.valid], np.linspace(0, 1, 31))
     thresholds = np.array([common.stop_threshold(rows, price), *grid, common.NEVER])
-    groups = run.groups if votes else None
-    return common.stop_curve(np.where(run.valid, p, -1), run.labels, run.tokens, groups, thresholds)
+    p, groups = np.where(run.valid, file["p"], -1), run.groups if votes else None
+    return common.stop_curve(p, run.labels, run.tokens, groups, thresholds)
 
 
 def summary_of(r, replays):
@@ -481,7 +447,7 @@ def summary_of(r, replays):
     each, share = [curve["right"][0].mean() for curve in replays], tokens.mean(1) / tokens[-1].mean()  # [T]
     sizes, fixed = [int(n) / max(map(int, r["curve"])) for n in r["curve"]], [*r["curve"].values()]
     return {
-        "method": r["method"], "scores": r["scores"],
+        "method": r["method"], "kind": r["kind"], "scores": r["scores"],
         "threshold": float(mean("threshold")[0]), "error": float(mean("error")[0]),
         "accuracy": float(np.mean(each)), "std": float(np.std(each, ddof=1)) if len(each) > 1 else None,
         "all": float(right[-1].mean()), **with_interval(right[0] - right[-1]),
@@ -489,7 +455,6 @@ def summary_of(r, replays):
         "curve": sorted(zip(share.tolist(), right.mean(1).tolist())),
         "fixed": float(np.interp(share[0], sizes, fixed)), "fixed_curve": [*zip(sizes, fixed)],
     }  # fmt: skip
-
 
 # ------------------------------------------------------------------------------------------------------------
 # The paper's numbers (Shyamal et al., SCaTR; tables "Best-of-N results for math domain", "for coding domain",
@@ -499,7 +464,8 @@ PAPER_COLUMNS = (
     "SCaTR", "best of the paper's 20", "LoRA verifier", "PRM (ReasonFlux-PRM-1.5B)", "SCaTR, weighted vote",
     "oracle", "PRM (ReasonFlux-PRM-7B)",
 )  # fmt: skip
-PAPER_GAP = ("SCaTR", "best of the paper's 20", "oracle")
+LAST = ("oracle", "SCaTR, stopped when sure", "SCaTR+, stopped when sure",
+        "over", "Δ", "Δ to all 28", "gap closed %", "cut %")  # fmt: skip
 PAPER = """\
 gpt-oss-20b math500 aime25: 89.8±2.9 93.3±0.0 94.8±2.4 92.2±1.9 94.0±1.3 97.8
 gpt-oss-20b aime25 math500: 95.0±0.5 94.6±0.9 94.8±0.3 95.5±0.3 96.1±0.3 97.7
@@ -521,15 +487,19 @@ Qwen2.5-14B-Instruct openthoughts math500: 80.4±0.7 - - 79.2±0.4 - - 85.7±0.5
 """
 
 
-def paper_numbers(model, calibration, dataset):
-    """{column: "67.1 ± 12.2"} where the paper has this pair, else {}."""
-    pairs = (line.split(": ") for line in PAPER.splitlines())
-    numbers = next((x for pair, x in pairs if pair.lower() == f"{model} {calibration} {dataset}".lower()), "")
-    return {name: x.replace("±", " ± ") for name, x in zip(PAPER_COLUMNS, numbers.split()) if x != "-"}
+def paper_numbers(*sets):
+    """{column: "67.1 ± 12.2"} where the paper has this model, calibration and test set, else {}."""
+    lines = dict(line.lower().split(": ") for line in PAPER.splitlines())
+    found = zip(PAPER_COLUMNS, lines.get(" ".join(sets).lower(), "").split())
+    return {name: number.replace("±", " ± ") for name, number in found if number != "-"}
 
 
 # ------------------------------------------------------------------------------------------------------------
-# Tables
+# Tables: for the screen, in Markdown and in LaTeX
+
+
+class Best(str):
+    """A cell in bold."""
 
 
 @dataclass
@@ -537,26 +507,34 @@ class Table:
     title: str
     header: list
     rows: list
-    bold: set = frozenset()  # (row, column) of the best
 
-    def marked(self, write, bold):
-        """[header, *rows], each cell written, the best bold."""
-        mark = lambda place, text: bold(text) if place in self.bold else text
-        lines = enumerate([self.header, *self.rows], -1)
-        return [[mark((i, j), write(str(cell or ""))) for j, cell in enumerate(row)] for i, row in lines]
+    def cells(self, write=str, bold=str):
+        one = lambda cell: bold(write(cell)) if isinstance(cell, Best) else write(str(cell or ""))
+        return [[one(cell) for cell in row] for row in (self.header, *self.rows)]
+
+    def text(self):
+        header, *rows = self.cells()
+        return common.table(header, rows)
 
     def markdown(self):
-        header, *rows = self.marked(str, lambda text: f"**{text}**")
+        header, *rows = self.cells(bold="**{}**".format)
         return f"### {self.title}\n\n{common.markdown_table(header, rows)}"
 
     def latex(self):
         signs = {sign: "\\" + sign for sign in "%_&#${}"} | {"\\": r"\textbackslash{}", "–": "--"}
         signs |= {"^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "→": r"$\to$"}
-        escape = str.maketrans(signs | {"±": r"$\pm$", "Δ": r"$\Delta$", "×": r"$\times$"})
-        lines = self.marked(lambda text: text.translate(escape), r"\textbf{{{}}}".format)
+        signs |= {"±": r"$\pm$", "Δ": r"$\Delta$", "×": r"$\times$"}
+        lines = self.cells(lambda text: text.translate(str.maketrans(signs)), r"\textbf{{{}}}".format)
         header, *body = [" & ".join(line) + r" \\" for line in lines]
-        begin = [f"% {self.title}", rf"\begin{{tabular}}{{l{'r' * (len(self.header) - 1)}}}", r"\toprule"]
-        return "\n".join([*begin, header, r"\midrule", *body, r"\bottomrule", r"\end{tabular}", ""])
+        begin = rf"\begin{{tabular}}{{l{'r' * (len(self.header) - 1)}}}"
+        lines = [f"% {self.title}", begin, r"\toprule", header, r"\midrule", *body, r"\bottomrule"]
+        return "\n".join([*lines, r"\end{tabular}", ""])
+
+
+def best_bold(cells):
+    """The same cells, the largest number bold."""
+    value = lambda cell: float(cell.split()[0]) if cell else -math.inf
+    return [Best(cell) if cell and value(cell) == max(map(value, cells)) else cell for cell in cells]
 
 
 def percent(value, digits=1):
@@ -576,79 +554,65 @@ def number(value, unit=1):
     return value and (f"{value / unit:,.0f}" if value >= 100 * unit else f"{value / unit:.3g}")
 
 
-def best_of(rows, columns):
-    """{(row, column)} of the largest number in each row."""
-    best = set()
-    for i, row in enumerate(rows):
-        numbers = {(i, j): float(row[j].split()[0]) for j in columns if row[j]}
-        best |= {place for place, value in numbers.items() if value == max(numbers.values())}
-    return best
-
-
-def shown_rows(results):
+def shown_rows(rows):
     """(name, row) of all but the confidence rules that are no best one."""
-    for r in results:
+    for r in rows:
         if r["kind"] != "confidence" or r["best_of"]:
             yield "".join(f"best of {name}: " for name in r["best_of"]) + r["method"], r
 
 
 def methods_table(results):
-    rows = []
+    header, rows = ["method", "accuracy %", "over", "right/problems"], []
     for name, r in shown_rows(results):
-        count, gains = f"{r['correct']:.1f}/{r['problems']}".replace(".0/", "/"), []
+        row = [name, with_spread(r), r["over"], f"{r['correct']:.1f}/{r['problems']}".replace(".0/", "/")]
         for reference, to in r["against"].items():
             closed = (percent(to["gap_closed"], 0) or "–") if r["kind"] in ("scorer", "vote") else None
             gain = [points(to["delta"]), f"[{percent(to['low'])}, {percent(to['high'])}]", closed]
-            gains += [None] * 3 if reference in r["best_of"] else gain
-        rows.append([name, with_spread(r), r["over"], count, *gains, percent(r["cut"]), number(r["tokens"])])
-    header = ["method", "accuracy %", "over", "right/problems"]
+            row += [None] * 3 if reference in r["best_of"] else gain
+        rows.append([*row, percent(r["cut"]), number(r["tokens"])])
     header += [name for to in REFERENCES for name in (f"Δ to {to}", "95% interval", "gap closed %")]
-    best = best_of([[row[1] for row in rows[:-1]]], range(len(rows) - 1))  # the last is the oracle
-    return Table("Methods", [*header, "cut %", "tokens a problem"], rows, {(i, 1) for _, i in best})
+    for row, cell in zip(rows, best_bold([row[1] for row in rows[:-1]])):  # the last is the oracle
+        row[1] = cell
+    return Table("Methods", [*header, "cut %", "tokens a problem"], rows)
 
 
 def curves_table(results):
-    ns, rows = list(results[0]["curve"]), []
+    header, rows = ["method", *[f"N={n}" for n in results[0]["curve"]]], []
     for name, r in shown_rows(results):
         errors = {n: f" (± {percent(error, 2)})" for n, error in r["curve_subset_error"].items()}
-        scores = [f"{r[key]:.3f}" if r.get(key) is not None else None for key in QUALITIES]
-        curve = [percent(r["curve"][n]) + errors.get(n, "") for n in ns]
+        scores = [None if r.get(key) is None else f"{r[key]:.3f}" for key in ("auroc", "auroc_within", "ece")]
+        curve = [percent(x) + errors.get(n, "") for n, x in r["curve"].items()]
         rows.append([name, *curve, *scores, percent(r["cut"])])
-    header = ["method", *[f"N={n}" for n in ns], "AUROC", "within a problem", "calibration error", "cut %"]
-    return Table("Fewer rollouts (±: standard error of drawn subsets), and the scores as such", header, rows)
+    title = "Fewer rollouts (±: standard error of drawn subsets), and the scores as such"
+    return Table(title, [*header, "AUROC", "within a problem", "calibration error", "cut %"], rows)
 
 
 def confidence_table(results):
-    """Statistics by aggregations; cut: the mean of the row's four."""
-    by_name, rows, best = {r["method"]: r for r in results}, [], set()
-    for i, name in enumerate(common.STATISTICS):
+    """Statistics by aggregations, the best bold; cut: the mean of the row's four."""
+    by_name, rows = {r["method"]: r for r in results}, []
+    for name in common.STATISTICS:
         rules = [by_name[f"{name}/{way}"] for way in common.AGGREGATIONS]
-        rows.append([name, *map(with_spread, rules), percent(mean_of([r["cut"] for r in rules]))])
-        best |= {(i, j) for j, r in enumerate(rules, 1) if r["best_of"]}
+        cells = [Best(with_spread(r)) if r["best_of"] else with_spread(r) for r in rules]
+        rows.append([name, *cells, percent(mean_of([r["cut"] for r in rules]))])
     header = ["statistic", *common.AGGREGATIONS, "cut %"]
-    return Table("Confidence rules: the paper's five statistics, and two more", header, rows, best)
+    return Table("Confidence rules: the paper's five statistics, and two more", header, rows)
 
 
 def cost_table(results):
     """Ratios are to the first SCaTR row, of time only where it was measured on the same device."""
-    rows, cells = [r for r in results if "cost" in r], []
-    scatr = next((r["cost"] for r in rows if r["scores"].startswith("scatr.")), dict.fromkeys(COSTS))
-    for r in rows:
-        cost, same = r["cost"], r["cost"]["device"] and r["cost"]["device"] == scatr.get("device")
-        more = {key: cost[key] and scatr[key] and f"{number(cost[key] / scatr[key])}×" for key in COSTS}
-        ms = cost["ms_per_rollout"]
-        cells.append([
-            label_of(r["scores"]), number(cost["parameters"]), number(cost["trained_parameters"]),
-            number(cost["train_seconds"], 60), number(cost["train_flops"], 1e12), more["train_flops"],
-            number(ms), number(ms and ms * cost["rollouts"]), more["ms_per_rollout"] if same else "–",
-            number(cost["flops_per_rollout"], 1e6), more["flops_per_rollout"],
-            cost["device"] or "–", with_spread(r), percent(r["cut"]),
-        ])  # fmt: skip
-    header = [
-        "cost", "parameters", "trained", "training min", "training TFLOPs", "× SCaTR's", "ms a rollout",
-        "ms a problem", "× SCaTR's", "MFLOPs a rollout", "× SCaTR's", "measured on", "accuracy %", "cut %",
-    ]  # fmt: skip
-    return Table("Costs: minutes and ms measured on the device named, FLOPs computed", header, cells)
+    rows, found = [], [r for r in results if "cost" in r]
+    scatr = next((r["cost"] for r in found if r["scores"].startswith("scatr.")), dict.fromkeys([*COSTS, "device"]))
+    for r in found:
+        cost, row = r["cost"], [label_of(r["scores"])]
+        for key, (_, unit, compared) in COSTS.items():
+            row.append(number(cost[key], unit))
+            if compared:
+                ratio = cost[key] and scatr[key] and f"{number(cost[key] / scatr[key])}×"
+                row.append("–" if key.startswith("ms") and cost["device"] != scatr["device"] else ratio)
+        rows.append([*row, cost["device"] or "–", with_spread(r), percent(r["cut"])])
+    header = [name for column, _, compared in COSTS.values() for name in (column, "× SCaTR's")[: 1 + compared]]
+    header = ["cost", *header, "measured on", "accuracy %", "cut %"]
+    return Table("Costs: minutes and ms measured on the device named, FLOPs computed", header, rows)
 
 
 def stopping_table(found):
@@ -656,86 +620,82 @@ def stopping_table(found):
     for r in found:
         drawn = f" (± {percent(r['error'], 2)})" if r["error"] else ""
         rows.append([
-            r["method"], f"{r['threshold']:.3f}", with_spread(r) + drawn, points(r["delta"]),
+            r["method"], f"{r['threshold']:.3f}", with_spread(r) + drawn, percent(r["all"]), points(r["delta"]),
             f"[{percent(r['low'])}, {percent(r['high'])}]", f"{r['rollouts']:.1f}", number(r["tokens"]),
             percent(r["share"]), percent(r["fixed"]),
         ])  # fmt: skip
-    header = ["method, stopped", "when sure by", "accuracy %", "Δ to all rollouts", "95% interval",
+    header = ["method, stopped", "when sure by", "accuracy %", "all rollouts: %", "Δ", "95% interval",
               "rollouts", "tokens a problem", "% of all tokens", "% of a fixed N of that cost"]  # fmt: skip
-    price = found[0]["price"] if found else 0
-    title = f"Sampling that stops, {price:g} points below at most where calibrated (±: of drawn orders)"
-    return Table(title, header, rows)
+    title = "Sampling that stops, at most {price:g} points below where it was calibrated (±: of drawn orders)"
+    return Table(title.format(**found[0]) if found else "", header, rows)
 
 
-def pairs_of(groups):
-    """[(group, calibration set, {role: its row}, the paper's numbers)]; all roles in the table's order."""
-    pairs, kinds = [], {}
-    for group in groups:
-        split = [(r, *r["scores"].partition(".")[::2]) for r in group["rows"]]
-        for wanted in sorted({name for _, family, name in split if family in CALIBRATED}) or [""]:
-            roles = {}
-            for r, family, calibration in split:
-                vote = ", weighted vote" if family and r["kind"] == "vote" else ""
-                hidden = vote or r["kind"] == "length" or r["method"] in MINOR
-                if r["kind"] == "confidence":
-                    roles |= {f"best of {name}": r for name in r["best_of"]}
-                elif family in CALIBRATED and calibration == wanted and (not vote or "scatr" in family):
-                    roles[FAMILIES[family] + vote] = r
-                elif family not in CALIBRATED and not hidden:
-                    roles[r["method"].removesuffix(", best-of-N")] = r
-            kinds |= {role: KINDS.index(r["kind"]) for role, r in roles.items()}
-            pairs.append((group, wanted, roles, paper_numbers(group["model"], wanted, group["dataset"])))
-    return pairs, sorted(kinds, key=kinds.get)
+def roles_of(rows, wanted):
+    """{name in the summary: row} of what was calibrated on one set, and of what needs none."""
+    roles = {}
+    for r in rows:
+        family, _, calibration = r["scores"].partition(".")
+        vote = ", weighted vote" if family and r["kind"] == "vote" else ""
+        if r["kind"] == "confidence":
+            roles |= {f"best of {name}": r for name in r["best_of"]}
+        elif family in CALIBRATED and calibration == wanted and (not vote or "scatr" in family):
+            roles[FAMILIES[family] + vote] = r
+        elif not (family in CALIBRATED or vote or r["kind"] == "length" or r["method"] in MINOR):
+            roles[r["method"].removesuffix(", best-of-N")] = r
+    return roles
 
 
 def summary_table(groups):
-    """A row for each model, data set and calibration set, as in the paper, whose numbers stand below."""
-    (pairs, names), rows = pairs_of(groups), []
-    names = list(dict.fromkeys([*names, *(name for *_, theirs in pairs for name in theirs)]))
-    for group, calibration, roles, theirs in pairs:
-        own, gains = roles.get("SCaTR") or roles.get("LoRA verifier"), [None] * 3
-        if own:
-            to = own["against"]["the paper's 20"]
-            gains = [own["over"], points(to["delta"]), percent(to["gap_closed"]) or "–"]
-        ours = [with_spread(roles[name]) if name in roles else None for name in names]
-        rows.append([group["model"], calibration, group["dataset"], *ours, *gains, percent(group["cut"])])
-        if theirs:
-            scatr, best, oracle = (float(theirs.get(name, "nan").split()[0]) for name in PAPER_GAP)
-            gains = [f"{scatr - best:+.1f}", f"{100 * (scatr - best) / (oracle - best):.1f}"]
-            gains = ["9 runs", *([None, None] if math.isnan(best) else gains), None]
-            rows.append(["the paper", calibration, group["dataset"], *map(theirs.get, names), *gains])
-    header = ["model", "calibration set", "test", *names, "over", "Δ", "gap closed %", "cut %"]
-    own = [i for i, name in enumerate(names, 3) if name != "oracle"]
-    return Table("Summary", header, rows, best_of(rows, own))
+    """A row for each model, calibration and test set, as in the paper, whose numbers stand below."""
+    lines, kinds = [], {}  # ([model, calibration set, test], {column: cell})
+    for group in groups:
+        families = [r["scores"].partition(".") for r in group["rows"]]
+        for wanted in sorted({name for family, _, name in families if family in CALIBRATED}) or [""]:
+            roles, sets = roles_of(group["rows"], wanted), [group["model"], wanted, group["dataset"]]
+            kinds |= {name: KINDS.index(r["kind"]) for name, r in roles.items()}
+            cells = {name: with_spread(r) for name, r in roles.items()} | {"cut %": percent(group["cut"])}
+            if own := roles.get("SCaTR") or roles.get("LoRA verifier"):
+                (paper, both), cells["over"] = own["against"].values(), own["over"]
+                cells |= {"Δ": points(paper["delta"]), "Δ to all 28": points(both["delta"])}
+                cells["gap closed %"] = percent(paper["gap_closed"]) or "–"
+            stopped = {r["scores"]: r for r in group["stopping"] if r["kind"] == "scorer"}
+            if r := stopped.get(f"scatr+.{wanted}") or stopped.get(f"scatr.{wanted}"):
+                sure = f"{percent(r['accuracy'])} for {percent(r['share'], 0)} %"
+                cells[f"{FAMILIES[r['scores'].partition('.')[0]]}, stopped when sure"] = sure
+            lines.append((sets, cells))
+            if theirs := paper_numbers(*sets):
+                lines.append((["the paper", *sets[1:]], theirs))
+    names = [name for name in sorted(kinds, key=kinds.get) if name != "oracle"]
+    theirs = [name for name in PAPER_COLUMNS if name not in kinds]
+    last = [name for name in LAST if any(name in cells for _, cells in lines)]
+    rows = [[*sets, *best_bold([*map(cells.get, names)]), *map(cells.get, last)] for sets, cells in lines]
+    return Table("Summary", ["model", "calibration set", "test", *names, *last], rows)
 
 
-def draw(columns):
-    header, *rows = zip(*columns)
+def screen(summary):
+    """A method a row, a pair of sets (and the paper's) a column; blocks of WIDTH columns, as many as they need."""
+    models, pairs, blocks = {row[0] for row in summary.rows} - {"the paper"}, [], []
+    for model, calibration, test, *cells in summary.rows:
+        if model == "the paper":
+            pairs[-1].append(["paper", *cells])
+        else:
+            title = f"{calibration} → {test}" if calibration else test
+            pairs.append([[f"{model}: {title}" if len(models) > 1 else title, *cells]])
+    for pair in pairs:
+        if not blocks or len(turned([*blocks[-1], *pair]).splitlines()[1]) > WIDTH:
+            blocks.append([["picks by", *summary.header[3:]]])
+        blocks[-1] += pair
+    return "\n\n".join(map(turned, blocks))
+
+
+def turned(columns):
+    header, *rows = [line for line in zip(*columns) if line[0] != "over"]
     return common.table(header, rows)
 
 
-def screen(groups):
-    """A method a row, two columns a pair of sets; in as many blocks of WIDTH columns as they need."""
-    (pairs, names), several, blocks = pairs_of(groups), len({group["model"] for group in groups}) > 1, []
-    for group, calibration, roles, theirs in pairs:
-        title = f"{calibration} → {group['dataset']}" if calibration else group["dataset"]
-        title = f"{group['model']}: {title}" if several else title
-        gain = lambda r: "/".join(points(to["delta"]) for to in r["against"].values())
-        gains = {name: gain(r) for name, r in roles.items()}
-        ours = [with_spread(roles[name]) if name in roles else None for name in names]
-        pair = [[title, *ours, percent(group["cut"])], ["Δ 20/28", *map(gains.get, names), None]]
-        if theirs:
-            pair.append(["paper", *[theirs.get(name, "").split(" ")[0] for name in names], None])
-        if not blocks or len(draw([*blocks[-1], *pair]).splitlines()[1]) > WIDTH:
-            blocks.append([["picks by", *names, "cut at the length limit"]])
-        blocks[-1] += pair
-    return "\n\n".join(map(draw, blocks))
-
-
 def study_tables(paths):
-    """A row a model, pair and measure, a column a layer, fraction or design. paths: files or folders."""
-    files = [sorted(path.glob("*.json")) if path.is_dir() else [path] for path in map(Path, paths)]
-    studies = {}
+    """A row a measure, model and pair, a column a layer, fraction or design. paths: files or folders."""
+    files, studies = [sorted(path.glob("*.json")) if path.is_dir() else [path] for path in map(Path, paths)], {}
     for file in itertools.chain(*files):
         study = common.read_json(file)
         if not isinstance(study, dict) or study.get("format") != 1 or not study.get("rows"):
@@ -745,50 +705,52 @@ def study_tables(paths):
 
 
 def study_table(name, studies):
-    each = [row for study in studies for row in study["rows"]]
-    columns, rows = list(dict.fromkeys(row["row"] for row in each)), []
-    measures = dict.fromkeys(measure for row in each for measure in row["measures"])
+    each, rows = [row for study in studies for row in study["rows"]], []
+    columns, measures = ([*dict.fromkeys(x)] for x in
+                         ((row["row"] for row in each), (name for row in each for name in row["measures"])))
+    write = lambda x: x and f"{x['mean']:.1f}" + ("" if x["std"] is None else f" ± {x['std']:.1f}")
     for measure, study in itertools.product(measures, studies):
-        found = {row["row"]: row["measures"][measure] for row in study["rows"] if measure in row["measures"]}
-        write = lambda x: f"{x['mean']:.1f}" + ("" if x["std"] is None else f" ± {x['std']:.1f}")
-        shown = {name: write(x) for name, x in found.items()}
+        shown = {row["row"]: write(row["measures"].get(measure)) for row in study["rows"]}
         sets = ["+".join(study["calibration"]), "+".join(study["evaluation"])]
-        rows += [[measure, study["model"], *sets, *map(shown.get, columns)]] if shown else []
-    header = ["measure, %", "model", "calibration set", "test", *columns]
-    return Table(f"Study: {name}", header, rows, best_of(rows, range(4, len(header))))
-
+        if any(shown.values()):
+            rows.append([measure, study["model"], *sets, *best_bold([*map(shown.get, columns)])])
+    return Table(f"Study: {name}", ["measure, %", "model", "calibration set", "test", *columns], rows)
 
 # ------------------------------------------------------------------------------------------------------------
 # The report
 
 SHORT_NOTE = """\
 ±: standard deviation over what varies for the row, at most {over} (column "over" of the report).
-Δ: points above the best confidence rule of the paper's 20 / of all 28, both picked with hindsight."""
+Δ, gap closed: SCaTR's, above the best confidence rule of the paper's 20 (of all 28), picked with hindsight.
+Stopped when sure: right % for so much of all tokens."""
 NOTE = __doc__.partition("What the numbers are. ")[2].strip()
 
 
 def report(args):
-    if args.plots:
-        import_matplotlib()
-    out, studies = report_folder(args), study_tables(args.studies)
-    groups = [report_group(*some, args.price) for some in load_groups(args.runs, args.window, args.tail)]
-    overall = [summary_table(groups), *studies]
-    tables = {group["title"]: tables_of(group) for group in groups}
-    figures = plot(out, groups, studies) if args.plots else {}
+    pyplot, studies, paths = load_pyplot() if args.plots else None, study_tables(args.studies), {}
+    if len({os.path.realpath(path) for path in args.runs}) < len(args.runs):
+        common.die("a run is given twice; each counts as a repetition of its own")
+    for path in map(Path, args.runs):
+        meta = common.read_meta(path)
+        paths.setdefault((common.model_name(meta), dataset_name(meta)), []).append(path)
+    loaded = (load_group(some, args.window, args.tail) for some in paths.values())
+    groups = [report_group(*some, args.price) for some in loaded]
+    summary, out = summary_table(groups), Path(args.out or os.path.commonpath([*map(os.path.abspath, args.runs)]))
+    tables = {"": [summary, *studies]} | {group["title"]: tables_of(group) for group in groups}
+    figures = plot(pyplot, out, groups, studies) if args.plots else {}
     facts = {"command": the_command(), "window": args.window, "tail": args.tail, "groups": groups}
     common.write_json(out / "results.json", facts)
-    texts = {"report.md": markdown(groups, tables, overall, figures)}
+    texts = {"report.md": markdown(groups, tables, figures)}
     if args.latex:
-        several = [table.latex() for some in (overall, *tables.values()) for table in some]
+        several = [table.latex() for table in itertools.chain(*tables.values())]
         texts["tables.tex"] = "\n".join(["% needs \\usepackage{booktabs}\n", *several])
     for name, text in texts.items():
         with common.atomic(out / name) as file:
             file.write(text)
     over = max((r["over"] for group in groups for r in group["rows"]), key=len) or "nothing here"
     notes = [note for group in groups for note in notes_of(group)]
-    print(*tables, "", screen(groups), "", *notes, SHORT_NOTE.format(over=over), sep="\n")
-    for table in studies:
-        print("", table.title, "", common.table(table.header, table.rows), sep="\n")
+    shown = [f"{study.title}\n\n{study.text()}\n" for study in studies]
+    print(*tables, screen(summary), "", *notes, SHORT_NOTE.format(over=over), *shown, sep="\n")
     accuracies = lambda group: {name: r["accuracy"] for name, r in shown_rows(group["rows"])}
     shown = {group["title"]: accuracies(group) for group in groups}
     last = json.dumps({"report": str(out / "report.md"), "accuracy": shown})
@@ -801,57 +763,21 @@ def tables_of(group):
     return [table for table in [*tables, confidence_table(rows), cost_table(rows)] if table.rows]
 
 
-def load_groups(paths, window, tail):
-    """Repetitions of one model and data set: (runs, problems left out of all, greedy rollouts)."""
-    groups = {}
-    if len({os.path.realpath(path) for path in paths}) < len(paths):
-        common.die("a run is given twice; each counts as a repetition of its own")
-    for path in map(Path, paths):
-        meta = common.read_meta(path)
-        groups.setdefault((common.model_name(meta), dataset_name(meta)), []).append(path)
-    for members in groups.values():
-        greedy = read_greedy(members)
-        labels = {path: common.read_labels(path) for path in members}
-        skipped = unjudged(itertools.chain(*labels.values(), greedy.values()))
-        runs = [load_run(path, window, tail, skipped, labels[path]) for path in members]
-        for run in runs[1:]:
-            if run.ids != runs[0].ids:
-                counts = f"{len(run.ids)} and {len(runs[0].ids)} judged problems"
-                common.die(f"{run.path} and {runs[0].path}: {counts}, not the same ones; report them apart")
-            if run.meta["n"] != runs[0].meta["n"]:
-                n = f"{run.meta['n']} and {runs[0].meta['n']}"
-                common.die(f"{run.path} and {runs[0].path}: {n} rollouts a problem; report them apart")
-        yield runs, skipped, [greedy[name] for name in runs[0].ids] if set(runs[0].ids) <= set(greedy) else []
-
-
-def read_greedy(members):
-    """{problem: its greedy rollout, with its label} of a labelled folder `greedy` beside the runs."""
-    folder = members[0].resolve().parent / "greedy"
-    if not (folder / "labels.jsonl").is_file() or folder in [path.resolve() for path in members]:
-        return {}
-    rollouts = common.read_rollouts(folder)
-    labels = common.read_labels(folder, common.keys_of(rollouts))
-    return {row["id"]: row | label for row, label in zip(rollouts, labels)}
-
-
-def report_group(members, skipped, greedy, price):
-    rows, meta = compare(make_rows(members, greedy), sizes_of(members)[-1]), members[0].meta
-    add_costs(rows, members)
-    names, routes = [set(run.scores) for run in members], [run.path / "routes.json" for run in members]
+def report_group(runs, left_out, greedy, price):
+    rows, meta, methods = compare(make_rows(runs, greedy)), runs[0].meta, [set(run.files) for run in runs]
     share = lambda run, chosen: run.labels[chosen & run.valid].mean() if (chosen & run.valid).any() else None
-    n = mean_of([run.valid.sum() / len(run.ids) for run in members])
     group = {
-        "model": common.model_name(meta), "dataset": dataset_name(meta), "problems": len(members[0].ids),
-        "rollouts_per_problem": n, "runs": [str(run.path) for run in members], "left_out": sorted(skipped),
-        "not_in_every_run": sorted(set.union(*names) - set.intersection(*names)),
-        "cut": rows[0]["cut"], "right_if_cut": mean_of([share(run, run.cut > 0) for run in members]),
-        "right_if_ended": mean_of([share(run, run.cut == 0) for run in members]),
+        "model": common.model_name(meta), "dataset": dataset_name(meta), "problems": len(runs[0].ids),
+        "rollouts_per_problem": rollouts_of(runs), "runs": [str(run.path) for run in runs],
+        "left_out": sorted(left_out),
+        "not_in_every_run": sorted(set.union(*methods) - set.intersection(*methods)),
+        "cut": rows[0]["cut"], "right_if_cut": mean_of([share(run, run.cut > 0) for run in runs]),
+        "right_if_ended": mean_of([share(run, run.cut == 0) for run in runs]),
         "limit": meta.get("max_new_tokens") or meta.get("arguments", {}).get("max_new_tokens"),
-        "routing": [{"run": str(path.parent), **common.read_json(path)} for path in routes if path.is_file()],
-        "metas": [run.meta for run in members], "rows": rows, "stopping": stopping(members, rows, price),
+        "metas": [run.meta for run in runs], "rows": rows, "stopping": stopping(runs, rows, price),
     }  # fmt: skip
-    title = f"{group['model']} on {group['dataset']}: {group['problems']} problems, N={n:.4g}"
-    return {"title": title + (f", {len(members)} runs" if len(members) > 1 else ""), **group}
+    title = "{model} on {dataset}: {problems} problems, N={rollouts_per_problem:.4g}".format(**group)
+    return {"title": title + (f", {len(runs)} runs" if len(runs) > 1 else ""), **group}
 
 
 def dataset_name(meta):
@@ -861,72 +787,55 @@ def dataset_name(meta):
 def notes_of(group):
     """What a reader must know before believing the numbers of a group, a line each."""
     where = group["title"].split(":")[0]
-    cut, ended = percent(group["right_if_cut"]), percent(group["right_if_ended"])
     if group["left_out"]:
         yield f"{where}: {len(group['left_out'])} problems left out of all rows: a label could not be judged"
     if group["not_in_every_run"]:
         yield f"{where}: no row for {', '.join(group['not_in_every_run'])}: not in every run"
     if group["cut"] > CUT:
-        share = percent(group["cut"])
+        share, cut, ended = (percent(group[key]) for key in ("cut", "right_if_cut", "right_if_ended"))
         yield f"{where}: {share} % of the rollouts were cut at {group['limit']} tokens; {cut} % of"
         yield f"  them are right, {ended} % of the others: with room all would rise (01 --max-new-tokens 0)"
-    for r in group["stopping"]:
-        if r["scores"].startswith("scatr"):
-            cost = f"{percent(r['share'], 0)} % of the tokens ({r['rollouts']:.1f} rollouts)"
-            right = f"{percent(r['accuracy'])} % for {cost}, all: {percent(r['all'])} %"
-            yield f"{where}: {r['method']}, stopped when sure:"
-            yield f"  {right}"
 
 
-def markdown(groups, tables, overall, figures):
+def markdown(groups, tables, figures):
     """report.md: the tables, the figures, and what made them."""
-    picture = lambda title: [f"![{name}]({name})" for name in figures.get(title, [])]
-    parts = ["# Report", f"Made by `{the_command()}`.", *map(Table.markdown, overall), *picture("studies")]
-    for group in groups:
+    parts = ["# Report", f"Made by `{the_command()}`."]
+    for group in [{"title": ""}, *groups]:
         title, facts = group["title"], ("model", "revision", "dataset", "seed", "n", "git")
-        metas = [json.dumps({key: meta.get(key) for key in facts}) for meta in group["metas"]]
-        made = [f"`{run}`: {meta}" for run, meta in zip(group["runs"], metas)]
-        made += [f"`{c}`" for c in sorted({c for row in group["rows"] for c in row.get("made_by", [])})]
-        made += [f"domains named by the model, right: {routing_text(routes)}" for routes in group["routing"]]
-        parts += [f"## {title}", *notes_of(group), *map(Table.markdown, tables[title]), *picture(title)]
-        parts.append("\n".join(f"- {line}" for line in made))
-    return "\n\n".join([*parts, NOTE]) + "\n"
-
-
-def report_folder(args):
-    """--out, else the run's folder, or the one that holds all runs."""
-    alone = len(args.runs) == 1
-    shared = Path(args.runs[0] if alone else os.path.commonpath(map(os.path.abspath, args.runs)))
-    if not args.out and shared.is_absolute() and shared.parent == shared:
-        common.die(f"the runs share no folder but {shared}; say where the report goes: --out DIR")
-    return Path(args.out or shared)
-
+        parts += [f"## {title}", *notes_of(group)] if title else []
+        parts += map(Table.markdown, tables[title])
+        parts += [f"![{name}]({name})" for name in figures.get(title, [])]
+        runs = zip(group.get("runs", []), group.get("metas", []))
+        made = [f"`{run}`: {json.dumps({key: meta.get(key) for key in facts})}" for run, meta in runs]
+        commands = itertools.chain(*[r.get("made_by", []) for r in group.get("rows", [])])
+        parts.append("\n".join(f"- {line}" for line in [*made, *(f"`{c}`" for c in sorted({*commands}))]))
+    return "\n\n".join([*filter(None, parts), NOTE]) + "\n"
 
 # ------------------------------------------------------------------------------------------------------------
-# Figures
+# Figures: (name, draw); draw(axes, what it shows) -> the axes' settings, None where there is nothing to show
 
 
-def import_matplotlib():
+def load_pyplot():
     try:
         import matplotlib
     except ImportError:
         common.die("--plots needs matplotlib: pip install matplotlib")
     matplotlib.use("Agg")
-
-
-def plot(out, groups, studies):
-    """{title: names of the PNG files}. drawer(axes, what) -> the axes' settings; None: nothing to show."""
     from matplotlib import pyplot
 
-    wanted = [(group["title"], f"{name}-{i}.png", group)
-              for (i, group), name in itertools.product(enumerate(groups, 1), FIGURES)]  # fmt: skip
-    wanted += [("studies", f"{table.title.split(': ')[1]}-{i}.png", (table, row))
+    return pyplot
+
+
+def plot(pyplot, out, groups, studies):
+    """{title: names of the PNG files}"""
+    wanted = [(group["title"], f"{name}-{i}.png", draw, group)
+              for (i, group), (name, draw) in itertools.product(enumerate(groups, 1), FIGURES)]  # fmt: skip
+    wanted += [("", f"{table.title.split(': ')[1]}-{i}.png", draw_study, (table, row))
                for table in studies for i, row in enumerate(table.rows, 1)]  # fmt: skip
     figures = {}
-    for title, name, what in wanted:
+    for title, name, draw, what in wanted:
         canvas, axes = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
-        drawer = draw_study if title == "studies" else FIGURES[name.split("-")[0]]
-        if settings := drawer(axes, what):
+        if settings := draw(axes, what):
             axes.set(**{"title": title, "ylabel": "accuracy %"} | settings)
             if axes.get_legend_handles_labels()[0]:
                 canvas.legend(loc="outside right upper", fontsize="small")
@@ -968,26 +877,20 @@ def draw_reliability(axes, group):
     return {"xlabel": "probability given", "ylabel": "share that is right"} if rows else None
 
 
-def draw_rules(wanted):
+def draw_rules(wanted, axes, group):
     """Bars of these rules beside SCaTR, between random and the oracle."""
-
-    def draw_bars(axes, group):
-        ours = lambda r: r["best_of_n"] and r["scores"].startswith("scatr")
-        rows = [r for r in group["rows"] if r["method"] in wanted or ours(r)]
-        bars(axes, [(r["method"], 100 * r["accuracy"], 100 * (r["std"] or 0)) for r in rows])
-        for r in group["rows"]:
-            if r["kind"] in ("random", "oracle"):
-                style = ":" if r["kind"] == "random" else "--"
-                axes.axhline(100 * r["accuracy"], color="black", linestyle=style, label=r["method"])
-        return {"ylabel": "accuracy %"}
-
-    return draw_bars
+    ours = lambda r: r["best_of_n"] and r["scores"].startswith("scatr")
+    rows = [r for r in group["rows"] if r["method"] in wanted or ours(r)]
+    bars(axes, [(r["method"], 100 * r["accuracy"], 100 * (r["std"] or 0)) for r in rows])
+    for style, r in zip(":-", (group["rows"][0], group["rows"][-1])):  # random, oracle
+        axes.axhline(100 * r["accuracy"], color="black", linestyle=style, label=r["method"])
+    return {"ylabel": "accuracy %"}
 
 
 def draw_study(axes, what):
     table, row = what
-    cells = [(name, *map(float, (cell or "0").split(" ± "))) for name, cell in zip(table.header[4:], row[4:])]
-    bars(axes, [(*cell, 0)[:3] for cell in cells])
+    cells = [(name, *map(float, (cell or "0").split(" ± ")), 0) for name, cell in zip(table.header[4:], row[4:])]
+    bars(axes, [cell[:3] for cell in cells])
     return {"title": "{1}: {2} → {3}, {0} %".format(*row), "ylabel": "%"}
 
 
@@ -998,64 +901,32 @@ def bars(axes, rows):
     axes.tick_params(axis="x", rotation=30)
 
 
-FIGURES = {
-    "curves": draw_curves, "stopping": draw_stopping, "reliability": draw_reliability,
+FIGURES = [
+    ("curves", draw_curves), ("stopping", draw_stopping), ("reliability", draw_reliability),
     # the paper's five statistics over the tail, and its confidence in the four aggregations
-    "statistics": draw_rules([f"{name}/tail" for name in common.STATISTICS[:5]]),
-    "aggregations": draw_rules(RULES[:4]),
-}  # fmt: skip
-
+    ("statistics", functools.partial(draw_rules, [f"{name}/tail" for name in common.STATISTICS[:5]])),
+    ("aggregations", functools.partial(draw_rules, RULES[:4])),
+]  # fmt: skip
 
 # ------------------------------------------------------------------------------------------------------------
-# Learned verifiers: what they share
-
-TOKENS_AT_ONCE = 16384  # in one forward pass, padding included; bounds the memory
+# Learned verifiers: what they share. One rollout at a time, since a long one fills a GPU: nothing is padded
 
 
-def final_states(model, sequences):
-    """[[T, d], ...]: the states the head reads. Padding is to the right, where no causal model looks."""
+def states_of(model, ids):
+    """[T, d]: what the head reads."""
     import torch
 
-    width = max(map(len, sequences))
-    ids = torch.tensor([[*ids, *[0] * (width - len(ids))] for ids in sequences], device=model.device)
-    states = model.base_model(input_ids=ids, use_cache=False).last_hidden_state
-    return [state[: len(ids)] for state, ids in zip(states, sequences)]
+    ids = torch.tensor([ids], device=model.device)
+    return model.base_model(input_ids=ids, use_cache=False).last_hidden_state[0]
 
 
-def next_logits(model, sequences):
-    """[B, vocabulary] after each sequence; all positions of long answers would take gigabytes."""
-    import torch
-
-    last = torch.stack([states[-1] for states in final_states(model, sequences)])
-    return model.get_output_embeddings()(last).float()
+def next_logits(model, ids):
+    """[vocabulary], of the last position only: those of a long answer would take gigabytes."""
+    return model.get_output_embeddings()(states_of(model, ids)[-1]).float()
 
 
-def in_batches(sequences):
-    """Lists of places, of like length; none over TOKENS_AT_ONCE with its padding if it can be split."""
-    batch = []
-    for place in sorted(range(len(sequences)), key=lambda i: len(sequences[i])):
-        if batch and (len(batch) + 1) * len(sequences[place]) > TOKENS_AT_ONCE:
-            yield batch
-            batch = []
-        batch.append(place)
-    if batch:
-        yield batch
-
-
-def judge_all(judge, sequences):
-    """judge(batch) -> a list, for all sequences, in their order."""
-    import torch
-
-    results = [None] * len(sequences)
-    with torch.inference_mode():
-        for places in in_batches(sequences):
-            for place, result in zip(places, judge([sequences[i] for i in places]), strict=True):
-                results[place] = result
-    return results
-
-
-def with_probability(logits):
-    return list(zip(logits.tolist(), logits.sigmoid().tolist()))
+def with_probability(logit):
+    return logit.item(), logit.sigmoid().item()
 
 
 def fit_answer(tokenizer, answer, keep, model, write):
@@ -1075,8 +946,7 @@ def has_channels(tokenizer):
 
 def direct_prompt(tokenizer, question):
     """Token ids of a question whose very next token is the answer: no reasoning before it."""
-    problem, skip = {"kind": "text", "prompt": question}, ""
-    ids = list(common.encode_prompt(tokenizer, problem, thinking=False))
+    ids, skip = [*common.encode_prompt(tokenizer, {"kind": "text", "prompt": question}, thinking=False)], ""
     if has_channels(tokenizer):
         skip = "<|channel|>final<|message|>"
     elif tokenizer.decode(ids[-16:]).rstrip().endswith("<think>"):
@@ -1093,12 +963,11 @@ def first_tokens(tokenizer, *words):
 
 
 def load_model_of(runs, args):
-    meta = common.read_meta(runs[0])
-    for run in runs[1:]:
-        if (name := common.model_name(common.read_meta(run))) != (first := common.model_name(meta)):
-            common.die(f"{runs[0]} is of the model {first!r}, {run} of {name!r}; give runs of one model")
-    revision = None if args.model else meta.get("revision")
-    return common.load_model(args.model or meta["model"], args.device, revision=revision)
+    metas = [common.read_meta(run) for run in runs]
+    if len(names := {common.model_name(meta) for meta in metas}) > 1:
+        common.die(f"these runs are of {' and '.join(map(repr, sorted(names)))}; give runs of one model")
+    revision = None if args.model else metas[0].get("revision")
+    return common.load_model(args.model or metas[0]["model"], args.device, revision=revision)
 
 
 def size_of(model):
@@ -1117,14 +986,13 @@ def size_of(model):
     }
 
 
-def flops(size, lengths, trained=None):
-    """Of a forward pass over sequences of these lengths, or of a training step that moves `trained` weights.
+def flops(size, n, trained=None):
+    """Of a forward pass over n tokens, or of one and its backward pass where `trained` weights learn.
 
     Backward is twice the forward, but nobody computes the gradients of weights that are not trained.
     """
-    tokens, pairs = sum(lengths), sum(n * (n + 1) / 2 for n in lengths)
-    products, attention = 2 * size["used"] * tokens, 4 * size["attention"] * pairs
-    return products + attention if trained is None else 2 * products + 2 * trained * tokens + 3 * attention
+    products, attention = 2 * size["used"] * n, 4 * size["attention"] * n * (n + 1) / 2
+    return products + attention if trained is None else 2 * products + 2 * trained * n + 3 * attention
 
 
 def named(method, args, defaults):
@@ -1133,58 +1001,50 @@ def named(method, args, defaults):
     return ",".join([method, *others])
 
 
-def mark_of(facts, *files):
-    """Of all that decides a result: the same mark, the same result."""
-    contents = [Path(file).read_bytes() for file in files]
-    return hashlib.sha256(b"\n".join([json.dumps(facts).encode(), *contents])).hexdigest()
+def is_newer(path, *made_of):
+    return path.is_file() and path.stat().st_mtime > max(Path(x).stat().st_mtime for x in made_of)
 
 
-def is_finished(path, read, mark):
-    """Does a file say that it was made of the same? read(path) -> what it says."""
-    finished = path.is_file() and read(path).get("mark") == mark
-    if finished:
-        print(f"{path}: finished before")
-    return finished
+def score_rollouts(run, name, made_of, load, at_once=256):
+    """scores/NAME.jsonl and what it cost, unless they are newer than the rollouts and what else they are made of.
 
-
-def score_rollouts(run, name, facts, load, at_once=256):
-    """scores/NAME.jsonl and what it cost, unless they are there already, of the same facts and rollouts.
-
-    load() -> (encode, judge, cost): encode(problem, response) -> token ids, judge(batch) -> [(score, p)].
+    load() -> (encode, judge, cost): encode(problem, response) -> token ids, judge(ids) -> (score, p).
     What is known is written every `at_once` rollouts: a killed run goes on from there.
     """
-    folder, mark = Path(run) / "scores", mark_of(facts, Path(run) / "rollouts.jsonl")
-    if is_finished(folder / f"{name}.cost.json", read_cost, mark) and (folder / f"{name}.jsonl").is_file():
-        return
-    encode, judge, cost = load()
+    import torch
+
+    run, made_of, done = Path(run), [*made_of, Path(run) / "rollouts.jsonl"], {"seconds": 0.0, "flops": 0, "pairs": []}
+    cost_file, partial = (run / "scores" / f"{name}.{kind}.json" for kind in ("cost", "partial"))
+    if (run / "scores" / f"{name}.jsonl").is_file() and is_newer(cost_file, *made_of):
+        return print(f"{run}: scored by {name} before")
     rollouts = common.read_rollouts(run)
     common.check_same_problems(run, rollouts)
-    problems = {row["id"]: row for row in common.read_jsonl(Path(run) / "problems.jsonl")}
-    partial, done = folder / f"{name}.partial.json", {"mark": mark, "seconds": 0.0, "flops": 0, "scores": []}
-    if partial.is_file() and common.read_json(partial)["mark"] == mark:
+    problems = {row["id"]: row for row in common.read_jsonl(run / "problems.jsonl")}
+    if is_newer(partial, *made_of):
         done = common.read_json(partial)
-    order, known = sorted(range(len(rollouts)), key=lambda i: rollouts[i]["n_tokens"]), len(done["scores"])
-    with common.progress(total=len(order), initial=known, desc=f"{name} {run}", unit="rollout") as bar:
-        while rest := order[len(done["scores"]) :][:at_once]:
-            started = time.perf_counter()
-            sequences = [encode(problems[rollouts[i]["id"]], rollouts[i]["response"]) for i in rest]
-            done["scores"] += judge_all(judge, sequences)
+    (encode, judge, cost), known = load(), len(done["pairs"])
+    with common.progress(total=len(rollouts), initial=known, desc=f"{name} {run}", unit="rollout") as bar:
+        for row in rollouts[known:]:
+            started, ids = time.perf_counter(), encode(problems[row["id"]], row["response"])
+            with torch.inference_mode():
+                done["pairs"].append(judge(ids))
             done["seconds"] += time.perf_counter() - started
-            done["flops"] += flops(cost, [len(ids) for ids in sequences])
-            common.write_json(partial, done)
-            bar.update(len(rest))
-    write_scores(run, name, rollouts, [pair for _, pair in sorted(zip(order, done["scores"], strict=True))])
-    ms, operations = 1000 * done["seconds"] / len(order), done["flops"] / len(order)
-    more = {"mark": mark, "command": the_command(), "ms_per_rollout": ms, "flops_per_rollout": operations}
-    common.write_json(folder / f"{name}.cost.json", cost | more)
-    partial.unlink()
-    print(f"{folder / name}.jsonl: {len(rollouts)} rollouts, {ms:.1f} ms each")
+            done["flops"] += flops(cost, len(ids))
+            bar.update()
+            if len(done["pairs"]) % at_once == 0:
+                common.write_json(partial, done)
+    write_scores(run, name, rollouts, done["pairs"])
+    cost["ms_per_rollout"] = 1000 * done["seconds"] / len(rollouts)
+    cost["flops_per_rollout"] = done["flops"] / len(rollouts)
+    common.write_json(cost_file, cost | {"command": the_command()})
+    partial.unlink(missing_ok=True)
+    print(f"{run}: {len(rollouts)} rollouts scored by {name}, {cost['ms_per_rollout']:.1f} ms each")
 
 
-def write_scores(run, name, rows, pairs):
-    """pairs: (score, p) of each row."""
+def write_scores(run, name, rollouts, pairs):
+    """pairs: (score, p) of each."""
     rows = [{"id": row["id"], "sample": row["sample"], "score": score, "p": p}
-            for row, (score, p) in zip(rows, pairs, strict=True)]  # fmt: skip
+            for row, (score, p) in zip(rollouts, pairs, strict=True)]  # fmt: skip
     common.write_jsonl(Path(run) / "scores" / f"{name}.jsonl", rows)
 
 
@@ -1204,35 +1064,30 @@ Is this answer correct (yes/no)?"""
 def lora(args):
     """Adapters for each seed, and scores by them. A killed training starts over, and ends the same."""
     run, meta = Path(args.run), common.read_meta(args.run)
-    facts = [meta["model"], args.model, *[getattr(args, key) for key in LORA]]
-    mark = mark_of(facts, run / "labels.jsonl", run / "rollouts.jsonl")
     verifier = functools.cache(lambda: load_verifier(args))
     for seed in args.seed:
         path = run / f"{named('lora', args, LORA)}@{seed}.pt"
-        if not is_finished(path, common.load_pt, mark):
-            examples = read_examples(run, args.limit)
-            model, adapters, encode, _, words = verifier()
-            cost = train_adapters(model, adapters, examples, encode, words, args, seed)
-            pair = lambda layer: [layer.down.detach().cpu(), layer.up.detach().cpu()]
-            saved = {"format": 1, "rank": RANK, "alpha": ALPHA, "mark": mark, "cost": cost}
-            saved["adapters"] = {name: pair(layer) for name, layer in adapters.items()}
-            common.save_pt(path, saved | {"command": the_command()})
+        if is_newer(path, run / "labels.jsonl", run / "rollouts.jsonl"):
+            print(f"{path}: trained before")
+        else:
+            examples = read_examples(run, args.limit)  # before the model: nothing to learn from ends it here
+            saved = train_adapters(*verifier(), examples, args, seed)
+            common.save_pt(path, saved | {"format": 1, "command": the_command()})
 
         def load(path=path):
-            model, adapters, encode, judge, _ = verifier()
-            saved = common.load_pt(path)
+            (model, adapters, encode, words), saved = verifier(), common.load_pt(path)
             for name, pair in saved["adapters"].items():
                 adapters[name].load_state_dict(dict(zip(("down", "up"), pair)), strict=False)
+            judge = lambda ids: with_probability(-next_logits(model, ids)[words].diff()[0])
             return encode, judge, saved["cost"] | size_of(model)
 
         name = f"{named(f'lora.{dataset_name(meta)}', args, LORA)}@{run.name}-{seed}"
         for other in args.eval:
-            score_rollouts(other, name, mark, load)
+            score_rollouts(other, name, [path], load)
 
 
 def load_verifier(args):
     model, tokenizer = load_model_of([args.run, *args.eval], args)
-    words, adapters = first_tokens(tokenizer, "yes", "no"), add_adapters(model)
     keep = args.last_tokens or (4096 if has_channels(tokenizer) else 16384)
 
     def encode(problem, response):
@@ -1240,11 +1095,7 @@ def load_verifier(args):
         write = lambda answer: direct_prompt(tokenizer, question(answer))
         return fit_answer(tokenizer, response, keep, model, write)
 
-    def judge(batch):
-        yes, no = next_logits(model, batch)[:, words].unbind(-1)
-        return with_probability(yes - no)
-
-    return model, adapters, encode, judge, words
+    return model, add_adapters(model), encode, first_tokens(tokenizer, "yes", "no")
 
 
 def read_examples(run, limit):
@@ -1252,8 +1103,8 @@ def read_examples(run, limit):
     problems = {row["id"]: row for row in common.read_jsonl(run / "problems.jsonl", needs=("id", "prompt"))}
     rollouts = common.read_rollouts(run)
     labels = [row["label"] for row in common.read_labels(run, common.keys_of(rollouts))]
-    judged = [(row, label) for row, label in zip(rollouts, labels) if label is not None]
-    examples = [(problems[row["id"]], row["response"], label) for row, label in judged]
+    examples = [(problems[row["id"]], row["response"], label)
+                for row, label in zip(rollouts, labels) if label is not None]  # fmt: skip
     if limit:
         drawn = np.random.default_rng(SEED).permutation(len(examples))[:limit]
         examples = [examples[i] for i in sorted(drawn)]
@@ -1265,28 +1116,21 @@ def read_examples(run, limit):
 
 
 def add_adapters(model):
-    """{name: adapter} in place of every linear layer of the blocks; not of experts kept as 3-D parameters."""
+    """{name: linear layer of the blocks}, each with weights of its own; not experts kept as 3-D parameters."""
     import torch
     from torch import nn
 
-    class Adapter(nn.Module):
-        """y = W x + B A x alpha / rank; in float32, since bfloat16 would round small steps away."""
+    def adapted(layer, inputs, output):
+        """W x + B A x alpha / rank"""
+        low = nn.functional.dropout(inputs[0], DROPOUT, layer.training) @ layer.down.mT.to(output.dtype)
+        return output + low @ layer.up.mT.to(output.dtype) * (ALPHA / RANK)
 
-        def __init__(self, base):
-            super().__init__()
-            self.base, device = base, base.weight.device
-            self.down = nn.Parameter(torch.empty(RANK, base.in_features, device=device))
-            self.up = nn.Parameter(torch.empty(base.out_features, RANK, device=device))
-
-        def forward(self, x):
-            low = nn.functional.dropout(x, DROPOUT, self.training) @ self.down.mT.to(x.dtype)
-            return self.base(x) + low @ self.up.mT.to(x.dtype) * (ALPHA / RANK)
-
-    model.requires_grad_(False)
-    layers = model.base_model.named_modules()
-    adapters = {name: Adapter(layer) for name, layer in layers if isinstance(layer, nn.Linear)}
-    for name, adapter in adapters.items():
-        model.base_model.set_submodule(name, adapter)
+    layers = model.requires_grad_(False).base_model.named_modules()
+    adapters = {name: layer for name, layer in layers if isinstance(layer, nn.Linear)}
+    for layer in adapters.values():  # float32, since bfloat16 would round small steps away
+        layer.down = nn.Parameter(torch.empty(RANK, layer.in_features, device=layer.weight.device))
+        layer.up = nn.Parameter(torch.empty(layer.out_features, RANK, device=layer.weight.device))
+        layer.register_forward_hook(adapted)
     return adapters
 
 
@@ -1295,36 +1139,40 @@ def start_adapters(adapters, seed):
     import torch
 
     torch.manual_seed(seed)
-    for adapter in adapters.values():
-        torch.nn.init.kaiming_uniform_(adapter.down, a=math.sqrt(5))
-        torch.nn.init.zeros_(adapter.up)
-    return [parameter for adapter in adapters.values() for parameter in (adapter.down, adapter.up)]
+    for layer in adapters.values():
+        torch.nn.init.kaiming_uniform_(layer.down, a=math.sqrt(5))
+        torch.nn.init.zeros_(layer.up)
+    return [parameter for layer in adapters.values() for parameter in (layer.down, layer.up)]
 
 
-def train_adapters(model, adapters, examples, encode, words, args, seed):
-    """Cross-entropy of the one word after the question -> what it cost."""
+def train_adapters(model, adapters, encode, words, examples, args, seed):
+    """Cross-entropy of the one word after the question -> the adapters, and what they cost."""
     import torch
 
-    parameters, size = start_adapters(adapters, seed), size_of(model)
-    trained, steps = sum(p.numel() for p in parameters), args.epochs * math.ceil(len(examples) / BATCH)
-    optimizer, operations, started = torch.optim.AdamW(parameters, weight_decay=0.0), 0, time.perf_counter()
+    parameters, size, operations = start_adapters(adapters, seed), size_of(model), 0
+    trained, batches = sum(p.numel() for p in parameters), math.ceil(len(examples) / BATCH)
+    optimizer, started = torch.optim.AdamW(parameters, weight_decay=0.0), time.perf_counter()
     checkpoint_activations(model.train())
-    with common.progress(total=steps, desc=f"train lora@{seed}", unit="step") as bar:
-        for step in range(steps):
-            optimizer.param_groups[0]["lr"] = args.lr * rate_at(step, steps)
-            batch = [examples[i] for i in rows_of_step(len(examples), step, seed)]
-            sequences = [encode(problem, response) for problem, response, _ in batch]
-            loss = learn_from(model, sequences, [words[0] if label else words[1] for *_, label in batch])
+    with common.progress(total=args.epochs * batches, desc=f"train lora@{seed}", unit="step") as bar:
+        for epoch, place in itertools.product(range(args.epochs), range(batches)):
+            order = np.random.default_rng([seed, epoch]).permutation(len(examples))
+            optimizer.param_groups[0]["lr"] = args.lr * rate_at(epoch * batches + place, args.epochs * batches)
+            batch, loss = [examples[i] for i in order[place * BATCH :][:BATCH]], 0.0
+            for problem, response, label in batch:
+                ids = encode(problem, response)
+                loss += learn_from(model, ids, words[1 - label], len(batch))
+                operations += flops(size, len(ids), trained)
             torch.nn.utils.clip_grad_norm_(parameters, CLIP)
             optimizer.step()
             optimizer.zero_grad()
-            operations += flops(size, [len(ids) for ids in sequences], trained)
             bar.set_postfix(loss=f"{loss:.3f}")
             bar.update()
     model.eval()
     seconds = time.perf_counter() - started
-    print(f"lora@{seed}: {steps} steps in {seconds / 60:.1f} min, {trained:,} parameters trained")
-    return {"trained_parameters": trained, "train_seconds": seconds, "train_flops": operations}
+    print(f"lora@{seed}: {bar.total} steps in {seconds / 60:.1f} min, {trained:,} parameters trained")
+    pairs = {name: [layer.down.detach().cpu(), layer.up.detach().cpu()] for name, layer in adapters.items()}
+    cost = {"trained_parameters": trained, "train_seconds": seconds, "train_flops": operations}
+    return {"rank": RANK, "alpha": ALPHA, "adapters": pairs, "cost": cost}
 
 
 def checkpoint_activations(model):
@@ -1333,37 +1181,26 @@ def checkpoint_activations(model):
     enable({"use_reentrant": False})
 
 
-def rows_of_step(count, step, seed):
-    """The examples of one step: every epoch goes through all of them in an order of its own."""
-    epoch, place = divmod(step, math.ceil(count / BATCH))
-    return np.random.default_rng([seed, epoch]).permutation(count)[place * BATCH : (place + 1) * BATCH]
-
-
 def rate_at(step, steps):
     """Warm-up, then a straight line to zero; a short training warms up over half of its steps."""
     warm = min(WARM_UP, max(1, steps // 2))
     return min((step + 1) / warm, (steps - step) / max(1, steps - warm))
 
 
-def learn_from(model, sequences, targets):
-    """Add the gradient of one step, a batch that fits at a time -> its loss."""
-    import torch
+def learn_from(model, ids, word, batch):
+    """Add the gradient of one of `batch` rollouts -> its part of the loss."""
+    from torch.nn.functional import log_softmax
 
-    total = 0.0
-    for places in in_batches(sequences):
-        logits = next_logits(model, [sequences[i] for i in places])
-        wanted = torch.tensor([targets[i] for i in places], device=logits.device)
-        loss = torch.nn.functional.cross_entropy(logits, wanted, reduction="sum") / len(sequences)
-        loss.backward()
-        total += loss.item()
-    return total
+    loss = -log_softmax(next_logits(model, ids), 0)[word] / batch
+    loss.backward()
+    return loss.item()
 
 
 # ------------------------------------------------------------------------------------------------------------
 # Process reward models, without code from the Hub
 
 STEP_END = "<extra_0>"
-PRM = {"last_tokens": 2048, "steps": "mean"}  # the settings by default
+PRM = {"last_tokens": 2048}  # the setting by default
 
 
 def prm(args):
@@ -1372,7 +1209,7 @@ def prm(args):
     name = named(f"prm.{common.model_name({'model': args.prm})}", args, PRM)
     load = functools.cache(lambda: (load_step_prm if steps else load_final_prm)(args))
     for run in args.runs:
-        score_rollouts(run, name, [args.prm, args.last_tokens, args.steps], load)
+        score_rollouts(run, name, [], load)
 
 
 def load_final_prm(args):
@@ -1392,15 +1229,12 @@ def load_final_prm(args):
         write = lambda answer: tokenizer(f"{problem['prompt']}\n{answer}")["input_ids"]
         return fit_answer(tokenizer, response, args.last_tokens, model, write)
 
-    def judge(batch):
-        last = torch.stack([states[-1] for states in final_states(model, batch)])
-        return with_probability(head(last.float())[:, 0])
-
+    judge = lambda ids: with_probability(head(states_of(model, ids)[-1].float()))
     return encode, judge, size_of(model)
 
 
 def load_step_prm(args):
-    """Qwen2 with a two-layer head, read at the mark behind each paragraph: the chance that it is good."""
+    """Qwen2 with a two-layer head, read at the mark behind each paragraph: the mean chance that it is good."""
     import torch
     from transformers import AutoTokenizer, Qwen2Model, Qwen2PreTrainedModel
 
@@ -1422,7 +1256,6 @@ def load_step_prm(args):
     if mark in (None, tokenizer.unk_token_id):
         common.die(f"--prm {args.prm}: its tokenizer has no {STEP_END}, where the steps are scored")
     model.to(device).eval().score.float()
-    sum_up = {"mean": torch.mean, "min": torch.min, "last": lambda steps: steps[-1]}[args.steps]
 
     def encode(problem, response):
         def write(answer):
@@ -1433,10 +1266,9 @@ def load_step_prm(args):
 
         return fit_answer(tokenizer, response, args.last_tokens, model, write)
 
-    def judge(batch):
-        each = zip(batch, final_states(model, batch))
-        marked = [states[torch.tensor(ids) == mark].float() for ids, states in each]
-        return [(sum_up(model.score(states).softmax(-1)[:, 1]).item(),) * 2 for states in marked]
+    def judge(ids):
+        steps = states_of(model, ids)[torch.tensor(ids) == mark].float()
+        return (model.score(steps).softmax(-1)[:, 1].mean().item(),) * 2
 
     return encode, judge, size_of(model)
 
@@ -1455,52 +1287,34 @@ Answer with one word, math or code."""
 def route(args):
     if len(args.math) != len(args.code):
         common.die(f"--math and --code: {len(args.math)} and {len(args.code)} scorers; give them in pairs")
-    scorers = {f"routed@{i}": pair for i, pair in enumerate(zip(args.math, args.code))}
-    scorers |= {f"mixed@{i}": (path, path) for i, path in enumerate(args.mixed)}
-    for path in {path for pair in scorers.values() for path in pair}:
-        common.load_scorer(path)  # a mistyped name ends it here, before any work
+    scorers = {path: common.load_scorer(path) for path in (*args.math, *args.code)}
     model, tokenizer = load_model_of(args.runs, args)
     for run in map(Path, args.runs):
-        domains = name_domains(run, model, tokenizer)
-        for old in [*(run / "scores").glob("routed@*"), *(run / "scores").glob("mixed@*")]:
+        domains, rollouts = name_domains(run, model, tokenizer), common.read_rollouts(run)
+        for old in (run / "scores").glob("routed@*"):
             old.unlink()  # of an earlier call with more scorers
-        for name, pair in scorers.items():
-            write_routed(run, name, domains, dict(zip(DOMAINS, pair)))
+        for i, pair in enumerate(zip(args.math, args.code)):
+            picked = {}
+            for domain, path in zip(DOMAINS, pair):
+                keys, logits = common.score_run(scorers[path], run, path)
+                found = zip(keys, zip(logits.tolist(), scorers[path].probability(logits).tolist()))
+                picked |= {key: both for key, both in found if domains[key[0]] == domain}
+            write_scores(run, f"routed@{i}", rollouts, [picked[key] for key in common.keys_of(rollouts)])
 
 
 def name_domains(run, model, tokenizer):
-    """{problem: the likelier of the two words as the answer's first}; also into routes.json."""
+    """{problem: the likelier of the two words as the answer's first}"""
+    import torch
+
     problems = common.read_jsonl(run / "problems.jsonl", needs=("id", "kind", "prompt"))
-    words = first_tokens(tokenizer, *DOMAINS)
-    write = lambda text: direct_prompt(tokenizer, ROUTER.format(problem=text))
-    prompts = [fit_answer(tokenizer, row["prompt"], 2**20, model, write) for row in problems]
-    likelier = judge_all(lambda batch: next_logits(model, batch)[:, words].argmax(1).tolist(), prompts)
-    domains = {row["id"]: DOMAINS[word] for row, word in zip(problems, likelier)}
-    judged = [row for row in problems if row["kind"] in DOMAINS]
-    right = sum(domains[row["id"]] == row["kind"] for row in judged)
-    routes = {"right": right, "judged": len(judged), "domains": domains}
-    common.write_json(run / "routes.json", routes)
-    print(f"{run}: domains right %: {routing_text(routes)}")
+    words, domains = first_tokens(tokenizer, *DOMAINS), {}
+    with torch.inference_mode():
+        for row in problems:
+            logits = next_logits(model, direct_prompt(tokenizer, ROUTER.format(problem=row["prompt"])))
+            domains[row["id"]] = DOMAINS[logits[words].argmax()]
+    right = [domains[row["id"]] == row["kind"] for row in problems if row["kind"] in DOMAINS]
+    print(f"{run}: domains right %: {percent(mean_of(right))} ({sum(right)}/{len(right)})")
     return domains
-
-
-def routing_text(routes):
-    right, known = routes["right"], routes["judged"]
-    return f"{percent(right / known)} ({right}/{known})" if known else "no problem with a known domain"
-
-
-def write_routed(run, name, domains, scorers):
-    """Scores of a run, each problem's by the scorer of its domain."""
-    pairs = {}
-    for domain, path in scorers.items():
-        scorer = common.load_scorer(path)
-        keys, logits = common.score_run(scorer, run, path)
-        found = zip(keys, zip(logits.tolist(), scorer.probability(logits).tolist()))
-        pairs |= {key: pair for key, pair in found if domains[key[0]] == domain}
-    rollouts = common.read_rollouts(run)
-    rows = common.align([{"id": key[0], "sample": key[1], "pair": pair} for key, pair in pairs.items()],
-                        common.keys_of(rollouts), run / "hidden.pt")  # fmt: skip
-    write_scores(run, name, rollouts, [row["pair"] for row in rows])
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -1510,32 +1324,35 @@ def the_command():
     return shlex.join(["python", "05_baselines.py", *sys.argv[1:]])
 
 
-FLAG, MANY = {"action": "store_true"}, {"nargs": "+", "default": []}
-PAIRED = MANY | {"required": True, "metavar": "PT"}
+def positive(text):
+    if not text.isdigit() or int(text) < 1:
+        common.die(f"give a whole number above 0, not {text}")
+    return int(text)
+
+
+FLAG, MANY, COUNT = {"action": "store_true"}, {"nargs": "+", "metavar": "RUN"}, {"type": positive}
 OPTIONS = (  # of which commands, the option, what it says, the rest
-    ("report", "runs", "labelled run folders", MANY | {"metavar": "RUN"}),
+    ("report", "runs", "labelled run folders", MANY),
     ("report", "--out", "folder for the report (default: the run, or what the runs have in common)", {}),
-    ("report", "--window", "tokens in a confidence window", {"type": int, "default": common.WINDOW}),
-    ("report", "--tail", "tokens in the tail", {"type": int, "default": common.TAIL}),
+    ("report", "--window", "tokens in a confidence window", COUNT | {"default": common.WINDOW}),
+    ("report", "--tail", "tokens in the tail", COUNT | {"default": common.TAIL}),
     ("report", "--price", "points that stopping early may cost", {"type": float, "default": 1.0}),
-    ("report", "--studies", "files or folders of 03_train_scorer.py --study", MANY | {"metavar": "JSON"}),
+    ("report", "--studies", "files or folders of 03_train_scorer.py --study", MANY | {"metavar": "JSON", "default": []}),
     ("report", "--latex", "also tables.tex: all tables with booktabs, the best in bold", FLAG),
     ("report", "--plots", "also PNG figures: curves, reliability, bars; needs matplotlib", FLAG),
     ("report", "--json", "a last line of JSON, for programs", FLAG),
     ("lora", "run", "labelled run to learn from; keeps the adapters, lora@SEED.pt", {"metavar": "RUN_CAL"}),
-    ("lora", "--eval", "runs of the same model to score", MANY | {"metavar": "RUN"}),
-    ("lora", "--seed", "one verifier each; the paper's: 32 42 52", MANY | {"type": int, "default": [32]}),
-    ("lora", "--epochs", "the paper: 6 for small sets", {"type": int, "default": LORA["epochs"]}),
+    ("lora", "--eval", "runs of the same model to score", MANY | {"default": []}),
+    ("lora", "--seed", "one verifier each; the paper's: 32 42 52", {"nargs": "+", "type": int, "default": [32]}),
+    ("lora", "--epochs", "the paper: 6 for small sets", COUNT | {"default": LORA["epochs"]}),
     ("lora", "--lr", "highest learning rate; tiny models need more", {"type": float, "default": LORA["lr"]}),
-    ("lora", "--last-tokens", "read the last this many of an answer (16384; gpt-oss 4096)", {"type": int}),
-    ("lora", "--limit", "learn from this many rollouts, drawn at random (all)", {"type": int}),
-    ("prm route", "runs", "run folders; to route, of one model", MANY | {"metavar": "RUN"}),
+    ("lora", "--last-tokens", "read the last this many of an answer (16384; gpt-oss 4096)", COUNT),
+    ("lora", "--limit", "learn from this many rollouts, drawn at random (all)", COUNT),
+    ("prm route", "runs", "run folders; to route, of one model", MANY),
     ("prm", "--prm", "Hub id or folder: reward_head.pt, or Qwen2ForProcessRewardModel", {"required": True}),
-    ("prm", "--last-tokens", "read of an answer", {"type": int, "default": PRM["last_tokens"]}),
-    ("prm", "--steps", "steps to one score", {"choices": ("mean", "min", "last"), "default": PRM["steps"]}),
-    ("route", "--math", "scorers calibrated on maths, one a seed", PAIRED),
-    ("route", "--code", "scorers calibrated on code, as many", PAIRED),
-    ("route", "--mixed", "scorers calibrated on both, to compare with", MANY | {"metavar": "PT"}),
+    ("prm", "--last-tokens", "read of an answer", COUNT | {"default": PRM["last_tokens"]}),
+    ("route", "--math", "scorers calibrated on maths, one a seed", MANY | {"required": True, "metavar": "PT"}),
+    ("route", "--code", "scorers calibrated on code, as many", MANY | {"required": True, "metavar": "PT"}),
     ("lora prm route", "--device", "cpu, cuda, cuda:1, mps (the GPU if there is one)", {}),
     ("lora route", "--model", "the model's Hub id or folder, if no longer where meta.json says", {}),
 )
@@ -1545,10 +1362,6 @@ COMMANDS = {"report": report, "lora": lora, "prm": prm, "route": route}
 def main():
     words = sys.argv[1:]
     command = words.pop(0) if words and words[0] in COMMANDS else "report"
-    COMMANDS[command](parse_args(command, words))
-
-
-def parse_args(command, words):
     name = f"{Path(sys.argv[0]).name}{'' if command == 'report' else ' ' + command}"
     plain = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(name, description=__doc__, formatter_class=plain)
@@ -1556,11 +1369,7 @@ def parse_args(command, words):
         if command in commands.split():
             default = " (default: %(default)s)" if more.get("default") else ""
             parser.add_argument(option, help=text + default, **more)
-    args = parser.parse_args(words)
-    for option in ("window", "tail", "epochs", "lr", "last_tokens", "limit"):
-        if getattr(args, option, None) is not None and getattr(args, option) <= 0:
-            common.die(f"--{option.replace('_', '-')}: give a number above 0, not {getattr(args, option)}")
-    return args
+    COMMANDS[command](parser.parse_args(words))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import importlib.util
 import itertools
 import json
 import os
+import re
 import sys
 
 import numpy as np
@@ -44,6 +45,14 @@ def add_scores(path, name, seed=0, p=True):
         rows.append({"id": row["id"], "sample": row["sample"], "score": score} | ({"p": 1 / (1 + np.exp(-score))} if p else {}))
     common.write_jsonl(path / "scores" / f"{name}.jsonl", rows)
     return rows
+
+
+def load(path, *window_and_tail):
+    return report.load_group([path], *window_and_tail)[0][0]
+
+
+def rows_of(path):
+    return report.compare(report.make_rows([load(path)]))
 
 
 def results_of(folder, group=0):
@@ -141,7 +150,7 @@ def mean_over_subsets(problems, credit, n):
 @pytest.mark.parametrize("ragged", [False, True])
 def test_every_row_is_the_mean_over_all_subsets(tmp_path, seed, ragged):
     path, problems = random_run(tmp_path / "run", seed, ragged)
-    results = {row["method"]: row for row in report.compare(report.make_rows([report.load_run(path)]), 5)}
+    results = {row["method"]: row for row in rows_of(path)}
     for (method, credit), n in itertools.product(CREDITS.items(), (1, 2, 4, 5)):
         drawn = results[method]["curve_subset_error"].get(str(n), 0)  # of problems of several sizes votes draw subsets
         assert bool(drawn) == (ragged and "vote" in method and n < 5) or drawn == 0
@@ -161,7 +170,7 @@ def test_drawn_subsets_come_near_and_state_their_error(tmp_path, monkeypatch):
     results = []
     for subsets in (300, 128):
         monkeypatch.setattr(report, "SUBSETS", subsets)
-        results.append({row["method"]: row for row in report.compare(report.make_rows([report.load_run(path)]), 10)})
+        results.append({row["method"]: row for row in rows_of(path)})
     for method in ("majority vote", "mine, weighted vote"):
         exact, drawn = (result[method] for result in results)
         assert exact["curve"]["4"] == pytest.approx(mean_over_subsets(problems, CREDITS[method], 4)) and not exact["curve_subset_error"]
@@ -179,13 +188,13 @@ def test_standard_error_of_drawn_subsets():
 
 def test_scores_as_such(tmp_path):
     p = np.array([0.25, 0.25, 0.95, 0.95])  # two bins: |.25 - .5| on two of four, |.95 - 1| on the others
-    assert report.calibration_error(np.array([True, False, True, True]), p) == pytest.approx((0.5 + 0.1) / 4)
+    assert report.calibration_error(report.calibration_bins(np.array([True, False, True, True]), p)) == pytest.approx((0.5 + 0.1) / 4)
     path, problems = random_run(tmp_path / "run", 5, ragged=True)
-    run, each = report.load_run(path), []
+    run, each = load(path), []
     for rows in problems.values():
         pairs = [(a["score"] > b["score"]) + 0.5 * (a["score"] == b["score"]) for a in rows for b in rows if a["label"] > b["label"]]
         each += [np.mean(pairs)] if pairs else []
-    assert report.auroc_within(run, run.scores["mine"]["1"]) == pytest.approx(np.mean(each))
+    assert report.auroc_within(run, run.files["mine"]["1"]["score"]) == pytest.approx(np.mean(each))
 
 
 def test_reliability_counts_every_rollout_once(tmp_path):
@@ -201,16 +210,16 @@ def test_reliability_counts_every_rollout_once(tmp_path):
 
 def test_windows_are_recomputed_from_tokens(tmp_path):
     path = make_run(tmp_path / "run")
-    stored, again = report.load_run(path), report.load_run(path, 3, 5)
-    assert np.array_equal(stored.scores["gap/avg"][""], again.scores["gap/avg"][""])
+    stored, again = load(path), load(path, 3, 5)
+    assert np.array_equal(stored.files["gap/avg"][""]["score"], again.files["gap/avg"][""]["score"])
     tokens, rows = common.load_pt(path / "tokens.pt"), common.read_rollouts(path)
     first = common.confidence(tokens["stats"][: int(tokens["offsets"][1])].numpy(), 50, window=3, tail=5)
-    assert again.scores["gap/tail"][""][0, 0] == pytest.approx(first["gap/tail"])
-    assert again.scores["entropy/lowest"][""][0, 0] == pytest.approx(-first["entropy/lowest"])
-    assert rows[0]["conf"]["gap/tail"] == pytest.approx(stored.scores["gap/tail"][""][0, 0])
+    assert again.files["gap/tail"][""]["score"][0, 0] == pytest.approx(first["gap/tail"])
+    assert again.files["entropy/lowest"][""]["score"][0, 0] == pytest.approx(-first["entropy/lowest"])
+    assert rows[0]["conf"]["gap/tail"] == pytest.approx(stored.files["gap/tail"][""]["score"][0, 0])
     change(path, "rollouts", lambda row: row | ({"conf": dict.fromkeys(report.RULES)} if row == rows[0] else {}))
     for rule in ("gap/avg", "entropy/avg"):  # a rollout without tokens ranks below all others
-        scores = report.load_run(path).scores[rule][""]
+        scores = load(path).files[rule][""]["score"]
         assert np.isfinite(scores).all() and scores[0, 0] == scores.min() < np.sort(scores, None)[1]
 
 
@@ -234,7 +243,7 @@ def test_rows_vary_over_calibration_runs_evaluation_runs_and_seeds(tmp_path, cap
     assert scatr["accuracy"] == pytest.approx(alone[:, :4].mean()) and scatr["std"] == pytest.approx(alone[:, :4].std(ddof=1))
     assert prm["over"] == rows["majority vote"]["over"] == rows["mean/avg"]["over"] == rows["oracle"]["over"] == "3 eval"
     assert prm["std"] == pytest.approx(alone[:, 4].std(ddof=1))
-    each = [report.load_run(path) for path in paths]
+    each = [load(path) for path in paths]
     assert rows["oracle"]["std"] == pytest.approx(np.std([(run.labels.max(1)).mean() for run in each], ddof=1))
     out, shown = capsys.readouterr().out, f"{100 * scatr['accuracy']:.1f} ± {100 * scatr['std']:.1f}"
     assert shown in out and "over what varies for the row, at most 3 eval × 2 cal × 2 seeds" in out and "3 runs" in out
@@ -244,16 +253,16 @@ def test_rows_vary_over_calibration_runs_evaluation_runs_and_seeds(tmp_path, cap
 def test_two_references_and_the_paired_interval(tmp_path):
     """For a difference of fixed size on every problem the interval has no width, however much accuracies vary."""
     base, key = np.random.default_rng(0).random(30) * 0.5, (0, "", "")
-    rows = [report.Row(name, kind, {key: {5: values}}) for name, kind, values in (
+    rows = [report.row_of(name, kind, [5], {key: [values]}) for name, kind, values in (
         ("gap/avg", "confidence", base - 0.05), ("mean/avg", "confidence", base), ("self_certainty/avg", "confidence", base + 0.1),
         ("better", "scorer", base + 0.25), ("oracle", "oracle", base + 0.5))]  # fmt: skip
-    found = {row["method"]: row for row in report.compare(rows, 5)}
+    found = {row["method"]: row for row in report.compare([dict(row, best_of=[], against={}) for row in rows])}
     assert [name for name, row in found.items() if row["best_of"]] == ["mean/avg", "self_certainty/avg"]
     paper, all_rules = found["better"]["against"].values()
     assert [paper[key] for key in ("delta", "low", "high", "gap_closed")] == pytest.approx([0.25, 0.25, 0.25, 0.5])
     assert [all_rules[key] for key in ("delta", "low", "high", "gap_closed")] == pytest.approx([0.15, 0.15, 0.15, 0.375])
-    rows[-1].curves[key][5] = base + 0.1 + 1.9 / 30  # under two problems above the best rule
-    found = {row["method"]: row for row in report.compare(rows, 5)}
+    rows[-1] = report.row_of("oracle", "oracle", [5], {key: [base + 0.1 + 1.9 / 30]})  # under two problems above the best rule
+    found = {row["method"]: row for row in report.compare([dict(row, best_of=[], against={}) for row in rows])}
     paper, all_rules = found["better"]["against"].values()
     assert paper["gap_closed"] is not None and all_rules["gap_closed"] is None
 
@@ -262,11 +271,11 @@ def test_the_interval_holds_95_percent(tmp_path):
     """Against a bootstrap written down a second time, with twenty times the draws."""
     path = make_run(tmp_path / "run", problems=60, n=4)
     add_scores(path, "mine")
-    rows = report.make_rows([report.load_run(path)])
-    rival = max((row for row in rows if row.name in report.RULES), key=lambda row: row.accuracy(4))
-    difference = next(row for row in rows if row.name == "mine, best-of-N").problems(4) - rival.problems(4)
+    rows = report.make_rows([load(path)])
+    rival = max((row for row in rows if row["method"] in report.RULES), key=lambda row: row["accuracy"])
+    difference = next(row for row in rows if row["method"] == "mine, best-of-N")["right"] - rival["right"]
     draws = np.random.default_rng(0).integers(0, 60, (20000, 60))
-    found = {row["method"]: row for row in report.compare(rows, 4)}["mine, best-of-N"]["against"]["all 28"]
+    found = {row["method"]: row for row in report.compare(rows)}["mine, best-of-N"]["against"]["all 28"]
     wanted = np.percentile(difference[draws].mean(1), [2.5, 97.5])
     assert [found["low"], found["high"]] == pytest.approx(wanted, abs=0.02)
 
@@ -329,19 +338,25 @@ def test_the_screen_is_one_short_table(tmp_path, capsys):
         common.write_json(paths[-1] / "meta.json", common.read_meta(paths[-1]) | {"dataset": name})
         for j, method in enumerate(("logistic", "scatr", "scatr+", "lora")):
             add_scores(paths[-1], f"{method}.{('kodcode', 'humaneval', 'aime25', 'math500')[i]}@32-1", j)
+    cost = {"stop": {"best-of-n": [[0.6, 60.0, 0.5, 2.0, 100.0]]}}  # a threshold, at most a point below
+    for path in paths[:2]:
+        common.write_json(next(path.glob("scores/scatr+*.jsonl")).with_suffix(".cost.json"), cost)
     run_command(*paths[:2], "--out", tmp_path / "out")
     lines = capsys.readouterr().out.splitlines()
-    assert lines[:2] == ["Qwen3-1.7B on humaneval: 10 problems, N=4", "Qwen3-1.7B on kodcode: 10 problems, N=4"]
+    assert lines[1:3] == ["Qwen3-1.7B on humaneval: 10 problems, N=4", "Qwen3-1.7B on kodcode: 10 problems, N=4"]
     table = lines[3 : lines.index("", 3)]
     assert table[0].split("  ")[0] == "picks by" and "kodcode → humaneval" in table[0] and "humaneval → kodcode" in table[0]
     names = ["random", "best of the paper's 20", "best of all 28", "logistic regression", "LoRA verifier", "SCaTR", "SCaTR+", "oracle"]
-    assert [line.split("  ")[0] for line in table[2:]] == [*names, "cut at the length limit"]
+    names += ["SCaTR+, stopped when sure", "Δ", "Δ to all 28", "gap closed %", "cut %"]
+    assert [line.split("  ")[0] for line in table[2:]] == names
     assert lines[-1] == f"report: {tmp_path / 'out' / 'report.md'}"
-    scatr, rows = table[7].split("  "), results_of(tmp_path / "out")
-    gains = [f"{100 * to['delta']:+.1f}" for to in rows["SCaTR (kodcode), best-of-N"]["against"].values()]
-    cells = [cell.strip() for cell in scatr if cell.strip()]
-    assert cells[1:4] == [f"{100 * rows['SCaTR (kodcode), best-of-N']['accuracy']:.1f}", "/".join(gains), "59.3"]
-    assert cells[6] == "67.1"  # the paper's own
+    cells = {cell[0]: cell[1:] for cell in (re.split("  +", line) for line in table)}
+    groups = common.read_json(tmp_path / "out" / "results.json")["groups"]
+    rows, stopped = results_of(tmp_path / "out"), groups[0]["stopping"][0]
+    accuracy, to = rows["SCaTR (kodcode), best-of-N"]["accuracy"], rows["SCaTR (kodcode), best-of-N"]["against"]
+    assert cells["SCaTR"][:2] == [f"{100 * accuracy:.1f}", "59.3 ± 8.1"] and cells["SCaTR"][3] == "67.1 ± 12.2"  # the paper's
+    assert [cells["Δ"][0], cells["Δ to all 28"][0]] == [f"{100 * gain['delta']:+.1f}" for gain in to.values()]
+    assert cells["SCaTR+, stopped when sure"][0] == f"{100 * stopped['accuracy']:.1f} for {100 * stopped['share']:.0f} %"
     run_command(*paths, "--out", tmp_path / "out", "--json")
     out = capsys.readouterr().out
     last = json.loads(out.splitlines()[-1])
@@ -370,7 +385,7 @@ def test_runs_and_models_together_are_the_papers_table(tmp_path):
     scatr = rows["SCaTR (aime25), best-of-N"]
     assert column(3, "SCaTR") == f"{shown('SCaTR (aime25), best-of-N')} ± {100 * scatr['std']:.1f}"
     assert column(3, "Δ") == f"{100 * scatr['against'][chr(39).join(['the paper', 's 20'])]['delta']:+.1f}"
-    assert column(4, "SCaTR") == "95.0 ± 0.5" and column(4, "Δ") == "+0.4" and column(4, "gap closed %") == "12.9"
+    assert column(4, "SCaTR") == "95.0 ± 0.5"
     assert column(4, "PRM (ReasonFlux-PRM-1.5B)") == "95.5 ± 0.3" and column(4, "SCaTR, weighted vote") == "96.1 ± 0.3"
     assert column(3, "PRM (ReasonFlux-PRM-1.5B)") == shown("PRM (ReasonFlux-PRM-1.5B), best-of-N")
     assert column(3, "PRM (big)") == shown("PRM (big), best-of-N") and column(0, "PRM (big)") == ""
@@ -378,7 +393,7 @@ def test_runs_and_models_together_are_the_papers_table(tmp_path):
     assert column(3, "confidence-weighted vote") == shown("confidence-weighted vote") and column(3, "over") == "2 seeds"
     tex = (tmp_path / "all" / "tables.tex").read_text()
     assert tex.count(r"\toprule") == tex.count(r"\midrule") == tex.count(r"\bottomrule") == tex.count(r"\begin{tabular}{l") == 7
-    best = max((float(cell.split()[0]), cell) for cell in map(lambda name: column(3, name), header[3:-4]) if cell and cell != column(3, "oracle"))[1]
+    best = max((float(cell.split()[0]), cell) for cell in map(lambda name: column(3, name), header[3 : header.index("oracle")]) if cell)[1]
     line = next(line for line in tex.splitlines() if line.startswith("gpt-oss-20b & aime25"))
     assert rf"\textbf{{{best.replace('±', chr(36) + chr(92) + 'pm' + chr(36))}}}" in line and line.endswith(r" \\") and "± " not in tex
 
@@ -503,10 +518,9 @@ def test_runs_that_do_not_belong_together_are_refused(tmp_path, capsys):
     a, b, c = [make_run(tmp_path / name, problems=problems, n=n) for name, problems, n in (("a", 4, 4), ("b", 4, 2), ("c", 3, 4))]
     for words, said in (
         ([a, f"{a}/"], "twice"),
-        ([a, b], "2 and 4 rollouts a problem"),
-        ([a, c], "3 and 4 judged problems"),
+        ([a, b], "has 4 judged problems, N=2, "),
+        ([a, c], "has 3 judged problems, N=4, "),
         ([a, "--window", "0"], "above 0"),
-        (["/no-such-run", tmp_path], "--out DIR"),  # no report goes to the root folder unasked
         (["."], "not a run"),
     ):
         assert said in refused(capsys, *words)

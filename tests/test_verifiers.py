@@ -1,6 +1,8 @@
 """LoRA verifier, process reward models, domain routing: tiny models of each kind, against plain forward passes."""
 
 import importlib
+import math
+import os
 import shutil
 
 import numpy as np
@@ -9,7 +11,7 @@ import torch
 import transformers as hf
 from conftest import make_run
 from safetensors.torch import save_file
-from test_report import refused, run_command
+from test_report import change, refused, results_of, run_command
 from test_select import first_dimension_scorer
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -29,15 +31,18 @@ CHATML = """\
 </think>
 
 {% endif %}{% endif %}"""
-SIZE = {"vocab_size": 260, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2,
-        "num_key_value_heads": 1, "max_position_embeddings": 512, "initializer_range": 0.2}  # fmt: skip
+SIZE = {"vocab_size": 260, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
+        "num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 512,
+        "initializer_range": 0.2}  # fmt: skip
+YES, NO, MATH, CODE = (ord(letter) - 33 for letter in "ynmc")  # their tokens
 
 
 def make_tokenizer(template=CHATML, special=SPECIAL):
     """One token a byte; the alphabet is sorted and begins with "!"."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Tokenizer(models.BPE(vocab={sign: i for i, sign in enumerate(alphabet)}, merges=[]))
-    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens(special)
     tokenizer.add_tokens(["<extra_0>"])
     names = {"eos_token": special[0], "pad_token": special[0], "chat_template": template}
@@ -50,9 +55,8 @@ def save_model(folder, model):
     return folder
 
 
-def forward(model, text_or_ids, tokenizer=None):
-    """[T, vocabulary]: a plain pass over one text."""
-    ids = tokenizer(text_or_ids)["input_ids"] if tokenizer else text_or_ids
+def forward(model, ids):
+    """[T, vocabulary]: a plain pass over one sequence."""
     with torch.no_grad():
         return model(torch.tensor([ids])).logits[0]
 
@@ -71,29 +75,35 @@ def with_adapters(folder, **options):
     return model, adapters
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+def scores_of(run, name):
+    rows = common.read_jsonl(run / "scores" / f"{name}.jsonl")
+    return common.align(rows, common.keys_of(common.read_rollouts(run)), name)
+
+
+def prompts_of(run):
+    return {row["id"]: row["prompt"] for row in common.read_jsonl(run / "problems.jsonl")}
+
+
+def sigmoid(x):
+    return 1 / (1 + math.exp(-x))
+
+
+# ------------------------------------------------------------------------------------------------------------
 # LoRA
 
-LEARN = ["--lr", "1e-2", "--epochs", "10"]  # 48 rollouts: 30 steps
-SETTINGS = "epochs=10,lr=0.01"  # those that are not the default ones are in the names
+LEARN = ["--lr", "2e-2", "--epochs", "5"]  # of 32 rollouts: 10 steps
+SETTINGS = "epochs=5,lr=0.02"  # those that are not the default ones are in the names
 SCORES, ADAPTERS = f"lora.made_up,{SETTINGS}@32-32", f"lora,{SETTINGS}@32.pt"
 
 
 @pytest.fixture(scope="module")
 def trained(tiny, tmp_path_factory):
-    """A calibration run with adapters, an evaluation run with their scores: answers say True or False, and are."""
+    """A calibration run with adapters, another with their scores: answers say True or False, and are."""
     folder = tmp_path_factory.mktemp("runs")
-    cal, test = [make_run(folder / name / "32", seed=seed, model=str(tiny)) for name, seed in (("cal", 1), ("test", 2))]
+    cal, test = [make_run(folder / name / "32", problems=8, seed=seed, model=str(tiny))
+                 for name, seed in (("cal", 1), ("test", 2))]  # fmt: skip
     run_command("lora", cal, "--eval", test, *LEARN)
     return cal, test
-
-
-def scores_of(run, name):
-    return common.align(common.read_jsonl(run / "scores" / f"{name}.jsonl"), common.keys_of(common.read_rollouts(run)), name)
-
-
-def prompts_of(run):
-    return {row["id"]: row["prompt"] for row in common.read_jsonl(run / "problems.jsonl")}
 
 
 def test_lora_learns_what_is_right(trained):
@@ -101,30 +111,29 @@ def test_lora_learns_what_is_right(trained):
     rows = scores_of(run, SCORES)
     labels = np.array([row["label"] for row in common.read_labels(run)]) > 0
     assert common.auroc(labels, np.array([row["score"] for row in rows])) > 0.99
-    assert [row["p"] for row in rows] == pytest.approx([1 / (1 + np.exp(-row["score"])) for row in rows], abs=1e-6)
     run_command(run)
-    found = {r["method"]: r for r in common.read_json(run / "results.json")["groups"][0]["rows"]}
+    found = results_of(run)
     row = found[f"LoRA verifier (made_up,{SETTINGS}), best-of-N"]
     assert row["accuracy"] == found["oracle"]["accuracy"]
-    cost, small = row["cost"], 2 * 16 * (2 * (32 + 32) + 2 * (32 + 16) + 3 * (32 + 48))  # blocks x rank x (in + out)
-    assert cost["trained_parameters"] == small and cost["parameters"] > small
-    assert cost["train_seconds"] > 0 and cost["ms_per_rollout"] > 0 and "lora" in (run / "report.md").read_text()
+    cost, small = row["cost"], 2 * 16 * (2 * (32 + 32) + 2 * (32 + 16) + 3 * (32 + 48))  # rank x (in + out)
+    assert cost["trained_parameters"] == small < cost["parameters"]
+    assert cost["train_seconds"] > 0 and cost["ms_per_rollout"] > 0
 
 
 def test_lora_score_is_the_odds_of_yes(trained, tiny):
-    """Each prompt alone, from its words down, through the model with the adapters added into its weights by hand."""
+    """Each prompt from its words down, by the model with the adapters added into its weights by hand."""
     cal, run = trained
     model = hf.AutoModelForCausalLM.from_pretrained(tiny, dtype=torch.float32).eval()
     for name, (down, up) in common.load_pt(cal / ADAPTERS)["adapters"].items():
         model.model.get_submodule(name).weight.data += up @ down * (32 / 16)
-    tokenizer, problems, words = hf.AutoTokenizer.from_pretrained(tiny), prompts_of(run), [ord("y") - 33, ord("n") - 33]
+    tokenizer, problems = hf.AutoTokenizer.from_pretrained(tiny), prompts_of(run)
     for row, score in list(zip(common.read_rollouts(run), scores_of(run, SCORES)))[:8]:
         question = (f"Determine the correctness of the following answer:\nProblem: {problems[row['id']]}\n"
                     f"Answer: {row['response']}\nIs this answer correct (yes/no)?")  # fmt: skip
-        text = f"<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
-        yes, no = forward(model, text, tokenizer)[-1, words]
+        end = "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+        yes, no = forward(model, tokenizer(f"<|im_start|>user\n{question}{end}")["input_ids"])[-1, [YES, NO]]
         assert score["score"] == pytest.approx(float(yes - no), abs=1e-3)
-        assert score["p"] == pytest.approx(float((yes - no).sigmoid()), abs=1e-4)
+        assert score["p"] == pytest.approx(sigmoid(score["score"]), abs=1e-6)
 
 
 def test_lora_is_not_done_twice_and_other_settings_go_beside_it(trained, capsys):
@@ -132,24 +141,28 @@ def test_lora_is_not_done_twice_and_other_settings_go_beside_it(trained, capsys)
     files = [cal / ADAPTERS, run / "scores" / f"{SCORES}.jsonl"]
     before = [(file.stat().st_mtime_ns, file.read_bytes()) for file in files]
     run_command("lora", cal, "--eval", run, *LEARN)
-    assert capsys.readouterr().out.count("finished before") == 2
-    run_command("lora", cal, "--eval", run, "--limit", 20)
+    run_command("lora", cal, "--eval", run, "--limit", 16)
     assert [(file.stat().st_mtime_ns, file.read_bytes()) for file in files] == before
-    assert (cal / "lora,limit=20@32.pt").is_file() and len(scores_of(run, "lora.made_up,limit=20@32-32")) == 48
+    assert (cal / "lora,limit=16@32.pt").is_file()
+    assert len(scores_of(run, "lora.made_up,limit=16@32-32")) == 32
     run_command(run)
-    found = {r["method"] for r in common.read_json(run / "results.json")["groups"][0]["rows"]}
-    assert {f"LoRA verifier (made_up,{name}), best-of-N" for name in ("limit=20", SETTINGS)} <= found
+    rows = {f"LoRA verifier (made_up,{name}), best-of-N" for name in ("limit=16", SETTINGS)}
+    assert rows <= {*results_of(run)}
+    os.utime(cal / ADAPTERS)  # newer adapters: other scores
+    run_command("lora", cal, "--eval", run, *LEARN)
+    assert files[1].stat().st_mtime_ns > before[1][0] and files[1].read_bytes() == before[1][1]
 
 
 def test_a_stopped_training_ends_as_an_uninterrupted_one(trained, tmp_path, monkeypatch):
+    """And every epoch takes every rollout once, in another order."""
     cal, _ = trained
-    again, learn, steps = tmp_path / "32", verifiers.learn_from, []
+    again, learn, seen = tmp_path / "32", verifiers.learn_from, []
     shutil.copytree(cal, again)
     (again / ADAPTERS).unlink()
 
     def stopped(*inputs):
-        steps.append(len(steps))
-        if len(steps) == 3:
+        seen.append(tuple(inputs[1]))
+        if len(seen) == 20:
             raise KeyboardInterrupt
         return learn(*inputs)
 
@@ -161,77 +174,84 @@ def test_a_stopped_training_ends_as_an_uninterrupted_one(trained, tmp_path, monk
     whole, second = common.load_pt(cal / ADAPTERS), common.load_pt(again / ADAPTERS)
     for name, pair in whole["adapters"].items():
         assert all(torch.equal(a, b) for a, b in zip(pair, second["adapters"][name]))
-    assert len(steps) == 33 and whole["cost"]["train_flops"] == second["cost"]["train_flops"]
+    assert whole["cost"]["train_flops"] == second["cost"]["train_flops"]
+    epochs = [seen[20:][i : i + 32] for i in range(0, 160, 32)]
+    assert len(seen) == 180 and all(sorted(epoch) == sorted(epochs[0]) for epoch in epochs)
+    assert epochs[0] != epochs[1]
 
 
 def test_fresh_adapters_change_nothing_and_learn_alone(tiny):
-    ids = [[1, 2, 3], [4, 5]]
     for dtype in ("float32", "bfloat16"):  # whose adapters are in float32
         plain, _ = common.load_model(str(tiny), dtype=dtype)
         model, adapters = with_adapters(tiny, dtype=dtype)
-        assert torch.equal(verifiers.next_logits(model, ids), verifiers.next_logits(plain, ids))
-        weights = {name: parameter.clone() for name, parameter in plain.named_parameters()}
+        assert torch.equal(verifiers.next_logits(model, [1, 2, 3]), verifiers.next_logits(plain, [1, 2, 3]))
         learning = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
-        assert learning == {f"model.{name}.{part}" for name in adapters for part in ("down", "up")} and len(adapters) == 14
-        verifiers.learn_from(model, ids, [5, 6])
-        adapter, left = adapters["layers.1.mlp.down_proj"], model.state_dict()
-        assert adapter.up.grad.dtype == torch.float32 and adapter.up.grad.abs().sum() > 0
-        assert adapter.base.weight.dtype == getattr(torch, dtype)
-        assert all(torch.equal(left[name], old) for name, old in weights.items() if name in left)
+        assert learning == {f"model.{name}.{part}" for name in adapters for part in ("down", "up")}
+        verifiers.learn_from(model, [1, 2, 3], 5, 1)
+        layer, left = adapters["layers.1.mlp.down_proj"], model.state_dict()
+        assert len(adapters) == 14 and layer.up.grad.dtype == torch.float32 and layer.up.grad.abs().sum() > 0
+        assert all(torch.equal(left[name], old) for name, old in plain.named_parameters())
 
 
-def test_gradients_do_not_depend_on_batches_or_recomputing(tiny, monkeypatch):
-    """16 sequences at once, one by one, and with activations computed again in the backward pass."""
+def test_gradients_are_those_of_the_mean_and_do_not_change_by_recomputing(tiny, monkeypatch):
+    """One rollout after the other, without and with activations computed again in the backward pass."""
     monkeypatch.setattr(verifiers, "DROPOUT", 0.0)
     rng, found = np.random.default_rng(0), []
-    sequences = [rng.integers(0, 250, length).tolist() for length in rng.integers(3, 40, 16)]
-    for budget, again in ((10**6, False), (1, False), (100, True)):
-        monkeypatch.setattr(verifiers, "TOKENS_AT_ONCE", budget)
+    sequences = [rng.integers(0, 250, length).tolist() for length in rng.integers(3, 40, 4)]
+    for how in ("by hand", "one by one", "recomputed"):
         model, adapters = with_adapters(tiny)
         adapters["layers.0.self_attn.q_proj"].up.data.fill_(0.01)
-        if again:
-            verifiers.checkpoint_activations(model.train())
-        loss = verifiers.learn_from(model, sequences, [i % 7 for i in range(16)])
-        found.append((loss, torch.cat([adapter.up.grad.flatten() for adapter in adapters.values()])))
+        if how == "by hand":
+            last = torch.stack([model(torch.tensor([ids])).logits[0, -1] for ids in sequences])
+            loss = torch.nn.functional.cross_entropy(last, torch.arange(4))
+            loss.backward()
+        else:
+            if how == "recomputed":
+                verifiers.checkpoint_activations(model.train())
+            loss = sum(verifiers.learn_from(model, ids, i, 4) for i, ids in enumerate(sequences))
+        found.append((float(loss), torch.cat([layer.up.grad.flatten() for layer in adapters.values()])))
     for loss, gradient in found[1:]:
-        assert loss == pytest.approx(found[0][0], abs=1e-5) and torch.allclose(gradient, found[0][1], atol=1e-6)
+        assert loss == pytest.approx(found[0][0], abs=1e-5)
+        assert torch.allclose(gradient, found[0][1], atol=1e-6)
 
 
-def test_every_epoch_takes_every_rollout_once_at_a_rate_that_warms_up():
-    epochs = [np.concatenate([verifiers.rows_of_step(50, 4 * epoch + step, seed=3) for step in range(4)]) for epoch in (0, 1)]
-    assert [sorted(epoch) for epoch in epochs] == [list(range(50))] * 2 and epochs[0].tolist() != epochs[1].tolist()
+def test_the_rate_warms_up_and_falls():
     rates = [verifiers.rate_at(step, 1000) for step in range(1000)]
-    assert rates[0] == 0.01 and rates[99] == max(rates) == 1 and 0 < rates[-1] < 0.002 and verifiers.rate_at(0, 1) == 1
+    assert rates[0] == 0.01 and rates[99] == max(rates) == 1 and 0 < rates[-1] < 0.002
+    assert verifiers.rate_at(0, 1) == 1
 
 
 def test_flops_are_those_of_the_products(tiny):
     """The formula against torch's own counter, which counts attention over whole squares."""
     model, adapters = with_adapters(tiny)
-    head = 2 * 2 * 3 * model.get_output_embeddings().weight.numel()  # left out, as it runs for the last token only
-    first = 2 * 120 * (32 * (32 + 16 + 16) + 3 * 32 * 16)  # the gradient for the embeddings, which nobody needs
-    trained = sum(adapter.down.numel() + adapter.up.numel() for adapter in adapters.values())
+    head = 2 * 2 * model.get_output_embeddings().weight.numel()  # left out: it runs for the last token only
+    first = 2 * 40 * (32 * (32 + 16 + 16) + 3 * 32 * 16)  # the gradient for the embeddings, which nobody needs
+    trained = sum(layer.down.numel() + layer.up.numel() for layer in adapters.values())
     for step, more in ((None, 0), (trained, first - head)):
-        size, sequences = verifiers.size_of(model), [[1] * 40] * 3
+        size = verifiers.size_of(model)
         with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
-            verifiers.learn_from(model, sequences, [5, 6, 7]) if step else verifiers.final_states(model, sequences)
+            verifiers.learn_from(model, [1] * 40, 5, 1) if step else verifiers.states_of(model, [1] * 40)
         square = size | {"attention": size["attention"] * 2 * 40 / 41}
-        assert verifiers.flops(square, [40] * 3, step) == pytest.approx(counter.get_total_flops() + more)
-    assert verifiers.flops({"used": 10, "attention": 0}, [1], trained=10) == 60  # all weights of a scorer are trained
+        assert verifiers.flops(square, 40, step) == pytest.approx(counter.get_total_flops() + more)
+    assert verifiers.flops({"used": 10, "attention": 0}, 1, trained=10) == 60  # all weights are trained
 
 
 def test_of_experts_only_those_used_count_and_none_is_adapted():
-    config = hf.Qwen3MoeConfig(**SIZE, head_dim=16, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16)
+    config = hf.Qwen3MoeConfig(
+        **SIZE, head_dim=16, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16
+    )
     model = hf.Qwen3MoeForCausalLM(config)
-    used, attention, router = 2 * 2 * (3 * 32 * 16), 2 * (2 * 32 * 32 + 2 * 32 * 16), 2 * 4 * 32  # in two blocks
+    used, attention, router = 2 * 2 * (3 * 32 * 16), 2 * (2 * 32 * 32 + 2 * 32 * 16), 2 * 4 * 32  # two blocks
     assert verifiers.size_of(model)["used"] == used + attention + router
     assert {name.split(".")[2] for name in verifiers.add_adapters(model)} == {"self_attn"}
 
 
 def test_prompts_ask_for_the_word_at_once():
+    channels = ["<|return|>", "<|channel|>"]
     for template, special, end in (
         (CHATML, SPECIAL, "<|im_start|>assistant\n<think>\n\n</think>\n\n"),
         ("{{ messages[0].content }}<|Assistant|><think>\n", SPECIAL, "<|Assistant|><think>\n</think>\n\n"),
-        ("{{ messages[0].content }}<|start|>assistant", ["<|return|>", "<|channel|>"], "assistant<|channel|>final<|message|>"),
+        ("{{ messages[0].content }}<|start|>assistant", channels, "assistant<|channel|>final<|message|>"),
         (None, SPECIAL, "right?"),
     ):
         tokenizer = make_tokenizer(template, special)
@@ -241,22 +261,22 @@ def test_prompts_ask_for_the_word_at_once():
 def test_answers_are_cut_from_the_left_to_k_tokens_and_to_the_context(tiny):
     model, tokenizer = common.load_model(str(tiny))
     write = lambda answer: tokenizer(f"problem {answer} end")["input_ids"]
-    cut = lambda answer, keep: tokenizer.decode(verifiers.fit_answer(tokenizer, answer, keep, model, write))
+    cut = lambda answer, k: tokenizer.decode(verifiers.fit_answer(tokenizer, answer, k, model, write))
     assert cut("0123456789", 4) == "problem 6789 end" and cut("", 16384) == "problem  end"
-    assert cut("<|channel|>analysis<|message|>so<|end|><|im_end|>", 100).split() == ["problem", "so", "end"]
+    channels = cut("<|channel|>analysis<|message|>so<|end|><|im_end|>", 100)
+    assert channels.split() == ["problem", "so", "end"]
     long = cut("x" * 2000 + "y", 16384)
     assert len(long) == 512 and long.startswith("problem x") and long.endswith("xy end")
 
 
 def test_bad_lora_runs_get_one_line(tiny, tmp_path, capsys):
-    run, other = make_run(tmp_path / "run", model=str(tiny), problems=4), make_run(tmp_path / "other", model="elsewhere")
+    run = make_run(tmp_path / "run", model=str(tiny), problems=4)
+    other = make_run(tmp_path / "other", model="elsewhere")
     error = refused(capsys, "lora", run, "--eval", other)
     assert "'tiny'" in error and "'elsewhere'" in error
     assert "above 0" in refused(capsys, "lora", run, "--limit", "0")
-    rows = common.read_jsonl(run / "labels.jsonl")
-    common.write_jsonl(run / "labels.jsonl", [{**row, "label": 1} for row in rows])
+    change(run, "labels", lambda row: row | {"label": 1})
     assert "16 of 16 rollouts are right" in refused(capsys, "lora", run)
-    assert verifiers.first_tokens(make_tokenizer(), "yes", "no") == [ord("y") - 33, ord("n") - 33]
     one_word = Tokenizer(models.WordLevel({"<|endoftext|>": 0, "other": 1}, unk_token="other"))
     with pytest.raises(SystemExit):
         verifiers.first_tokens(hf.PreTrainedTokenizerFast(tokenizer_object=one_word), "yes", "no")
@@ -266,30 +286,33 @@ def test_scoring_goes_on_where_it_was_killed(tmp_path):
     run, seen, size = make_run(tmp_path / "run", problems=10, n=4), [], {"used": 1, "attention": 0}
     encode = lambda problem, response: [*f"{problem['id']} {response}".encode()]
 
-    def judge(batch, stop=10**9):
-        if len(seen) + len(batch) > stop:
-            raise KeyboardInterrupt
-        seen.extend(batch)
-        return [(float(sum(ids)), 0.5) for ids in batch]
+    def score(stop=10**9):
+        def judge(ids):
+            if len(seen) == stop:
+                raise KeyboardInterrupt
+            seen.append(ids)
+            return float(sum(ids)), 0.5
 
-    score = lambda stop=10**9: verifiers.score_rollouts(run, "it", ["facts"], lambda: (encode, lambda x: judge(x, stop), size), 8)
+        verifiers.score_rollouts(run, "it", [], lambda: (encode, judge, dict(size)), at_once=8)
+
     with pytest.raises(KeyboardInterrupt):
         score(20)
-    assert len(seen) == 16 and not (run / "scores" / "it.jsonl").exists()
+    assert not (run / "scores" / "it.jsonl").exists()
     score()
     texts = [f"{row['id']} {row['response']}".encode() for row in common.read_rollouts(run)]
-    assert len(seen) == 40 and not list((run / "scores").glob("*partial*"))
+    assert len(seen) == 44 and not list((run / "scores").glob("*partial*"))  # four were not yet written
     assert [row["score"] for row in scores_of(run, "it")] == [sum(text) for text in texts]
     cost = common.read_json(run / "scores" / "it.cost.json")
-    assert cost["flops_per_rollout"] == 2 * np.mean([len(text) for text in texts]) and cost["ms_per_rollout"] > 0
+    assert cost["flops_per_rollout"] == pytest.approx(2 * np.mean([len(text) for text in texts]))
+    assert cost["ms_per_rollout"] > 0
     score()
-    assert len(seen) == 40  # finished: nothing is judged
-    (run / "scores" / "it.jsonl").unlink()
+    assert len(seen) == 44  # finished: nothing is judged
+    os.utime(run / "rollouts.jsonl")
     score()
-    assert len(seen) == 80
+    assert len(seen) == 84
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 # Process reward models
 
 
@@ -303,52 +326,54 @@ def make_final_prm(folder):
 def test_prm_with_a_head_on_the_last_token(tmp_path):
     run, prm = make_run(tmp_path / "run", problems=5), make_final_prm(tmp_path / "Final-1.5B")
     run_command("prm", run, "--prm", prm, "--last-tokens", 6)
-    tokenizer, model = hf.AutoTokenizer.from_pretrained(prm), hf.AutoModelForCausalLM.from_pretrained(prm, dtype=torch.float32)
+    tokenizer = hf.AutoTokenizer.from_pretrained(prm)
+    model = hf.AutoModelForCausalLM.from_pretrained(prm, dtype=torch.float32)
     head, prompts = torch.load(prm / "reward_head.pt"), prompts_of(run)
     for row, score in zip(common.read_rollouts(run), scores_of(run, "prm.Final-1.5B,last_tokens=6")):
         ids = tokenizer(prompts[row["id"]] + "\n" + row["response"][-6:], return_tensors="pt")
         with torch.no_grad():
             state = model(**ids, output_hidden_states=True).hidden_states[-1][0, -1]
-        assert score["p"] == pytest.approx(float((head["weight"] @ state + head["bias"]).sigmoid()), abs=1e-5)
-        assert 1 / (1 + np.exp(-score["score"])) == pytest.approx(score["p"], abs=1e-6)
+        assert score["score"] == pytest.approx(float(head["weight"] @ state + head["bias"]), abs=1e-4)
+        assert score["p"] == pytest.approx(sigmoid(score["score"]), abs=1e-6)
     cost = common.read_json(run / "scores" / "prm.Final-1.5B,last_tokens=6.cost.json")
     assert cost["parameters"] == sum(p.numel() for p in model.parameters()) and cost["ms_per_rollout"] > 0
 
 
 def make_step_prm(folder, drop=()):
-    """As published: remote code named in config.json, which must not run, and the head beside the model in one file."""
+    """As published: remote code named in config.json, which must not run, and the head in the model's file."""
     torch.manual_seed(2)
     model = hf.Qwen2Model(hf.Qwen2Config(**SIZE))
     save_model(folder, model)
     head = torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.ReLU(), torch.nn.Linear(32, 2))
-    weights = {f"{part}.{k}": v for part, module in (("model", model), ("score", head)) for k, v in module.state_dict().items()}
-    kept = {k: v.contiguous() for k, v in weights.items() if k not in drop}
+    parts = (("model", model), ("score", head))
+    weights = {f"{part}.{k}": v.contiguous() for part, module in parts for k, v in module.state_dict().items()}
+    kept = {k: v for k, v in weights.items() if k not in drop}
     save_file(kept, folder / "model.safetensors", {"format": "pt"})
     auto = {"AutoModel": "modeling_rm.Qwen2ForProcessRewardModel", "AutoConfig": "modeling_rm.Config"}
-    facts = common.read_json(folder / "config.json") | {"architectures": ["Qwen2ForProcessRewardModel"], "auto_map": auto}
-    common.write_json(folder / "config.json", facts)
+    facts = {"architectures": ["Qwen2ForProcessRewardModel"], "auto_map": auto}
+    common.write_json(folder / "config.json", common.read_json(folder / "config.json") | facts)
     (folder / "modeling_rm.py").write_text(f"open({str(folder / 'it ran')!r}, 'w')\nraise RuntimeError\n")
     return folder, model, head
 
 
-@pytest.mark.parametrize("how", ["mean", "min", "last"])
-def test_prm_with_a_score_at_each_step(tmp_path, how):
+def test_prm_with_a_score_at_each_step(tmp_path):
     run, (prm, model, head) = make_run(tmp_path / "run", problems=3), make_step_prm(tmp_path / "Steps-7B")
     rows = common.read_rollouts(run)
     rows[0]["response"], rows[1]["response"] = "one\n\n\n\ntwo <extra_0>\n\n\nthree", ""
     common.write_jsonl(run / "rollouts.jsonl", rows)
-    run_command("prm", run, "--prm", prm, "--steps", how)
+    run_command("prm", run, "--prm", prm)
     tokenizer, prompts = hf.AutoTokenizer.from_pretrained(prm), prompts_of(run)
-    answers = ["one<extra_0>two <extra_0>\nthree<extra_0>", "<extra_0>"] + [row["response"] + "<extra_0>" for row in rows[2:]]
-    name = "prm.Steps-7B" + ("" if how == "mean" else f",steps={how}")
-    for row, answer, score in zip(rows, answers, scores_of(run, name)):
-        text = f"<|im_start|>user\n{prompts[row['id']]}<|im_end|>\n<|im_start|>assistant\n{answer}<|im_end|>\n"
+    answers = ["one<extra_0>two <extra_0>\nthree<extra_0>", "<extra_0>"]
+    answers += [row["response"] + "<extra_0>" for row in rows[2:]]
+    for row, answer, score in zip(rows, answers, scores_of(run, "prm.Steps-7B")):
+        user = f"<|im_start|>user\n{prompts[row['id']]}<|im_end|>\n"
+        text = f"{user}<|im_start|>assistant\n{answer}<|im_end|>\n"
         ids = tokenizer(text, return_tensors="pt")["input_ids"]
         with torch.no_grad():
-            states = model.eval()(ids).last_hidden_state[0][ids[0] == tokenizer.convert_tokens_to_ids("<extra_0>")]
-            steps = head(states).softmax(-1)[:, 1]
-        wanted = {"mean": steps.mean(), "min": steps.min(), "last": steps[-1]}[how]
-        assert len(steps) == answer.count("<extra_0>") and score["score"] == pytest.approx(float(wanted), abs=1e-5)
+            states = model.eval()(ids).last_hidden_state[0]
+            steps = head(states[ids[0] == tokenizer.convert_tokens_to_ids("<extra_0>")]).softmax(-1)[:, 1]
+        assert len(steps) == answer.count("<extra_0>")
+        assert score["score"] == pytest.approx(float(steps.mean()), abs=1e-5)
     assert not (prm / "it ran").exists()
 
 
@@ -363,17 +388,17 @@ def test_bad_prms_get_one_line(tmp_path, tiny, capsys):
     assert "cannot be loaded" in refused(capsys, "prm", run, "--prm", prm)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 # Routing
 
 
 def make_router(folder, source, maths, code):
-    """A model for which the one problem is of maths and the other of code, whatever its weights are."""
+    """A model for which one problem is of maths and the other of code, whatever its weights are."""
     model, tokenizer = common.load_model(str(source))
-    prompts = [verifiers.direct_prompt(tokenizer, verifiers.ROUTER.format(problem=text)) for text in (maths, code)]
-    states = [verifiers.final_states(model, [ids])[0][-1].detach() for ids in prompts]  # of one length, as the norm left them
-    head = model.get_output_embeddings().weight.data
-    head[ord("m") - 33], head[ord("c") - 33] = states[0] - states[1], 0.0
+    ask = lambda text: verifiers.direct_prompt(tokenizer, verifiers.ROUTER.format(problem=text))
+    maths, code = (verifiers.states_of(model, ask(text))[-1].detach() for text in (maths, code))
+    head = model.get_output_embeddings().weight.data  # both states are of one length, as the norm left them
+    head[MATH], head[CODE] = maths - code, 0.0
     return save_model(folder, model)
 
 
@@ -384,26 +409,25 @@ def test_each_problem_goes_to_the_scorer_of_the_likelier_domain(tmp_path, tiny, 
     runs = [make("math", 1), make("code", 2)]
     common.write_json(runs[1] / "meta.json", common.read_meta(runs[1]) | {"dataset": "made_up_code"})
     first = first_dimension_scorer(tmp_path / "first.pt")
-    doubled = first_dimension_scorer(tmp_path / "doubled.pt", scale=[torch.zeros(8), torch.full((8,), 0.5)])
-    run_command("route", *runs, "--math", first, doubled, "--code", doubled, first, "--mixed", first)
-    (model, tokenizer), said, right = common.load_model(str(model)), capsys.readouterr().out, []
+    halved = [torch.zeros(8), torch.full((8,), 0.5)]
+    doubled = first_dimension_scorer(tmp_path / "doubled.pt", scale=halved)
+    run_command("route", *runs, "--math", first, doubled, "--code", doubled, first)
+    (model, tokenizer), said = common.load_model(str(model)), capsys.readouterr().out
     for run, kind in zip(runs, ("math", "code")):
-        routes, domains = common.read_json(run / "routes.json"), {}
+        domains = {}
         for problem, prompt in prompts_of(run).items():
             ids = verifiers.direct_prompt(tokenizer, verifiers.ROUTER.format(problem=prompt))
-            maths, code = forward(model, ids)[-1, [ord("m") - 33, ord("c") - 33]]
+            maths, code = forward(model, ids)[-1, [MATH, CODE]]
             domains[problem] = "math" if maths >= code else "code"
-        right.append(sum(domain == kind for domain in domains.values()))
-        assert routes["domains"] == domains and (routes["right"], routes["judged"]) == (right[-1], 6)
+        right = sum(domain == kind for domain in domains.values())
         assert (domains["p0"], domains["p1"]) == ("math", "code")
-        assert f"{run}: domains right %: {100 * right[-1] / 6:.1f} ({right[-1]}/6)" in said
+        assert f"{run}: domains right %: {100 * right / 6:.1f} ({right}/6)" in said
         keys, vector = common.read_vectors(run)[0], common.read_vectors(run)[1][:, 0].float().numpy()
         maths = np.array([domains[problem] == "math" for problem, _ in keys])
-        for name, factor in (("routed@0", 2 - maths), ("routed@1", 1 + maths), ("mixed@0", 1)):
+        for name, factor in (("routed@0", 2 - maths), ("routed@1", 1 + maths)):
             rows, expected = scores_of(run, name), factor * vector
             assert [row["score"] for row in rows] == pytest.approx(expected.tolist(), abs=1e-5)
-            assert [row["p"] for row in rows] == pytest.approx((1 / (1 + np.exp(-expected))).tolist(), abs=1e-5)
+            assert [row["p"] for row in rows] == pytest.approx([*map(sigmoid, expected)], abs=1e-5)
     run_command(*runs, "--out", tmp_path / "both")
-    text = (tmp_path / "both" / "report.md").read_text()
-    assert "SCaTR, routed by domain" in text and "SCaTR, mixed domains" in text and f"({right[0]}/6)" in text
+    assert "SCaTR, routed by domain" in (tmp_path / "both" / "report.md").read_text()
     assert "in pairs" in refused(capsys, "route", runs[0], "--math", first, doubled, "--code", first)
