@@ -13,7 +13,7 @@ To judge maths elsewhere, copy this file and common.py's split_reasoning:
     answer = judge.answer_of("Adding up, the answer is $x = \\frac{1}{2}$.")     # it never sees the reference
     judge.same("0.5", answer)                                                    # True
 
-In this file: the judge, then extraction of code and of answers, then equality of answers and the parser.
+In this file: the judge, extraction of code and of answers, equality of answers, the parser, numbers.
 Model-written programs run in the sandbox only; model-written formulas are parsed and never run as code.
 """
 
@@ -24,11 +24,12 @@ import hashlib
 import json
 import math
 import operator
+import random
 import re
 import sys
 import textwrap
 import warnings
-import zlib
+from bisect import bisect
 from collections import Counter, namedtuple
 from fractions import Fraction
 from functools import lru_cache, partial, reduce
@@ -56,8 +57,7 @@ def main():
     add("--json", action="store_true", help="a last line of JSON, for programs")
     options = parser.parse_args()
     if options.self_check:
-        failures = [line for target in options.targets for line in self_check(target, options)]
-        raise SystemExit(1 if failures else 0)
+        raise SystemExit(int(any([self_check(dataset, options) for dataset in options.targets])))
     report([label_run(Path(run), options) for run in options.targets], options)
 
 
@@ -65,49 +65,38 @@ def label_run(run, options):
     """Write the run's labels.jsonl, or find it written; return the counts for the table."""
     if not run.is_dir():
         common.die(f"{run}: no such run folder; make one with 01_generate.py")
-    rollouts = common.read_rollouts(run)
-    keys = common.keys_of(common.align(rollouts, None, run / "rollouts.jsonl"))
+    rollouts, inputs = common.read_rollouts(run), [run / "rollouts.jsonl", run / "problems.jsonl"]
+    keys = common.keys_of(common.align(rollouts, None, inputs[0]))
     common.check_same_problems(run, rollouts)
-    rows = common.read_jsonl(run / "problems.jsonl", needs=("id", "kind", "prompt"))
-    problems = {row["id"]: row for row in rows}
+    problems = {row["id"]: row for row in common.read_jsonl(inputs[1])}
     if not rollouts:
         common.die(f"{run}: rollouts.jsonl is empty; run 01_generate.py again")
-    if options.again or not is_finished(run):
-        rows = {row["id"]: [] for row in rollouts}
-        for row in rollouts:
-            rows[row["id"]].append(row)
-        labels = judge_all(run, problems, rows, options)
-        common.write_jsonl(run / "labels.jsonl", common.align(labels, keys, run))
-        unfinished(run).unlink(missing_ok=True)
+    labels, kept = run / "labels.jsonl", run / ".labels.unfinished.jsonl"
+    newest = max(path.stat().st_mtime for path in inputs)
+    if options.again or not labels.is_file() or labels.stat().st_mtime < newest:
+        digest = hashlib.sha256(b"".join(path.read_bytes() for path in inputs)).hexdigest()
+        stamp = {"inputs": digest, "timeout": options.timeout}
+        rows = judge_all(run, kept, stamp, problems, rollouts, options)
+        common.write_jsonl(labels, common.align(rows, keys, run))
+        kept.unlink(missing_ok=True)
     return summary(run, problems, common.read_labels(run, keys))
 
 
-def is_finished(run):
-    labels, inputs = run / "labels.jsonl", [run / "rollouts.jsonl", run / "problems.jsonl"]
-    return labels.is_file() and labels.stat().st_mtime >= max(path.stat().st_mtime for path in inputs)
-
-
-def unfinished(run):
-    return run / ".labels.unfinished.jsonl"
-
-
-def judge_all(run, problems, rollouts, options):
+def judge_all(run, kept, stamp, problems, rollouts, options):
     """Labels of all rollouts. Those of a finished problem are kept: a killed run goes on from there."""
-    inputs = b"".join((run / name).read_bytes() for name in ("rollouts.jsonl", "problems.jsonl"))
-    stamp = {"inputs": hashlib.sha256(inputs).hexdigest(), "timeout": options.timeout}
-    done = [] if options.again else kept_labels(unfinished(run), stamp)
+    done = [] if options.again else kept_labels(kept, stamp)
     if not done:
-        common.write_jsonl(unfinished(run), [stamp])
-    left = rollouts.keys() - {label["id"] for label in done}
-    code = {key: rows for key, rows in rollouts.items() if key in left and is_code(problems[key])}
-    answers = {key: rows for key, rows in rollouts.items() if key in left and key not in code}
-    judged = (judge_answers(problems[key], rows) for key, rows in answers.items())
-    with open(unfinished(run), "a", encoding="utf-8") as kept:
-        for source, total in ((judged, len(answers)), (judge_programs(problems, code, options), len(code))):
-            for labels in common.progress(source, total, f"label {run}", "problem"):
-                kept.write(json.dumps(labels, ensure_ascii=False) + "\n")
-                kept.flush()
-                done += labels
+        common.write_jsonl(kept, [stamp])
+    left, known = {}, {label["id"] for label in done}
+    for row in rollouts:
+        if row["id"] not in known:
+            left.setdefault(row["id"], []).append(row)
+    judged = judge_problems(problems, left, options)
+    with open(kept, "a", encoding="utf-8") as file:
+        for labels in common.progress(judged, len(left), f"label {run}", "problem"):
+            file.write(json.dumps(labels) + "\n")
+            file.flush()
+            done += labels
     return done
 
 
@@ -116,6 +105,23 @@ def kept_labels(path, stamp):
     lines = path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1] if path.is_file() else []
     ours = lines and json.loads(lines[0]) == stamp
     return [label for line in lines[1:] for label in json.loads(line)] if ours else []
+
+
+def judge_problems(problems, rollouts, options):
+    """The labels of each problem as it is done: answers, then programs; equal programs run once."""
+    code = {key: rows for key, rows in rollouts.items() if is_code(problems[key])}
+    yield from (judge_answers(problems[key], rows) for key, rows in rollouts.items() if key not in code)
+    programs = {key: [extract_code(row["response"], problems[key]) for row in rows]
+                for key, rows in code.items()}
+    jobs = [((key, program), job_of(problems[key], program, options))
+            for key in programs for program in dict.fromkeys(programs[key])]
+    waiting, found = Counter(key for (key, _), _ in jobs), {}
+    for (key, program), result in run_all(jobs, options):
+        found[key, program] = result.passed if result.passed is None else int(result.passed), result.reason
+        waiting[key] -= 1
+        if not waiting[key]:
+            yield [label_row(row, None, None, *found[key, program])
+                   for row, program in zip(code[key], programs[key])]
 
 
 def is_code(problem):
@@ -129,9 +135,8 @@ def judge_answers(problem, rows):
     extract, group = (text_of, text_groups) if problem["kind"] == "text" else (answer_of, groups_of)
     answers = [extract(row["response"]) for row in rows]
     verdicts = {answer: verdict(problem, answer) for answer in dict.fromkeys(answers)}
-    judged = zip(rows, answers, group(answers))
-    return [label_row(row, label, answer, number, reason)
-            for row, answer, number in judged for label, reason in [verdicts[answer]]]
+    return [label_row(row, answer, number, *verdicts[answer])
+            for row, answer, number in zip(rows, answers, group(answers))]
 
 
 def verdict(problem, answer):
@@ -143,12 +148,11 @@ def verdict(problem, answer):
     reference = str(problem["answer"])
     if problem["kind"] == "text":
         right = words_of(answer) == words_of(reference)
-    elif (answer != reference and repeats(answer, problem["prompt"])
-          and read(answer).text != read(reference).text):
+    elif read(answer).text != read(reference).text and repeats(answer, problem["prompt"]):
         return 0, "repeats the question"
     else:
         right = same(reference, answer)
-        if not right and read(answer).thing[0] == "too complex":
+        if not right and read(answer).tree[0] == "too complex":
             return 0, "too complex"
     return int(right), "equal" if right else "different"
 
@@ -162,28 +166,12 @@ def text_groups(answers):
     return [answer and numbers.setdefault(words_of(answer), len(numbers)) for answer in answers]
 
 
-def label_row(row, label, answer, number, reason):
+def label_row(row, answer, group, label, reason):
     if row.get("finish") == "length" and label == 0:
         reason = f"cut at the length limit: {reason}"
     answer = answer and answer[:1000].encode(errors="replace").decode()  # half of a surrogate pair
     key = {"id": row["id"], "sample": row["sample"]}
-    return {**key, "label": label, "answer": answer, "group": number, "reason": reason}
-
-
-def judge_programs(problems, rollouts, options):
-    """Labels of problems with tests, as each is done; equal programs for one problem run once."""
-    programs = {key: [extract_code(row["response"], problems[key]) for row in rows]
-                for key, rows in rollouts.items()}
-    wanted = [(key, code) for key, codes in programs.items() for code in dict.fromkeys(codes)]
-    jobs = [((key, code), job_of(problems[key], code, options)) for key, code in wanted]
-    waiting, reasons = Counter(key for key, _ in wanted), {}
-    for (key, code), result in run_all(jobs, options):
-        reasons[key, code] = (None if result.passed is None else int(result.passed)), result.reason
-        waiting[key] -= 1
-        if not waiting[key]:
-            verdicts = [reasons[key, code] for code in programs[key]]
-            yield [label_row(row, label, None, None, reason)
-                   for row, (label, reason) in zip(rollouts[key], verdicts)]
+    return {**key, "label": label, "answer": answer, "group": group, "reason": reason}
 
 
 def job_of(problem, code, options):
@@ -215,15 +203,15 @@ def announce(banner):
 
 def summary(run, problems, labels):
     judged = [row for row in labels if row["label"] is not None]
-    right = sum(row["label"] for row in judged)
-    solved, judgeable = {row["id"] for row in judged if row["label"]}, {row["id"] for row in judged}
+    right, solved = sum(row["label"] for row in judged), {row["id"] for row in judged if row["label"]}
     reasons = [row["reason"][:100] if row["label"] is None else row["reason"].partition(":")[0]
                for row in labels]
     return {
-        "run": str(run), "problems": len(problems), "rollouts": len(labels),
-        "right": right, "wrong": len(judged) - right, "not_judged": len(labels) - len(judged),
+        "run": str(run), "problems": len(problems), "rollouts": len(labels), "right": right,
+        "right_percent": percent(right, len(judged)), "wrong": len(judged) - right,
+        "not_judged": len(labels) - len(judged),
+        "oracle_percent": percent(len(solved), len({row["id"] for row in judged})),
         "no_answer": sum(row["reason"].endswith(("no answer", "no code")) for row in labels),
-        "right_percent": percent(right, len(judged)), "oracle_percent": percent(len(solved), len(judgeable)),
         "reasons": dict(Counter(reasons).most_common()),
     }  # fmt: skip
 
@@ -233,10 +221,9 @@ def percent(part, whole):
 
 
 def report(summaries, options):
-    columns = ["problems", "rollouts", "right", "right_percent", "wrong", "not_judged", "oracle_percent"]
-    columns.append("no_answer")
-    header = ["run", *(column.replace("_percent", " %").replace("_", " ") for column in columns)]
-    print(common.table(header, [[line["run"], *(line[column] for column in columns)] for line in summaries]))
+    columns = [name for name in summaries[0] if name != "reasons"]
+    header = [name.replace("_percent", " %").replace("_", " ") for name in columns]
+    print(common.table(header, [[line[name] for name in columns] for line in summaries]))
     for line in summaries:
         counts = ", ".join(f"{count} {reason}" for reason, count in line["reasons"].items())
         print(f"{line['run']}: {counts}")
@@ -250,30 +237,25 @@ def self_check(dataset, options):
     """What a judge must get right before anyone trusts it; the lines that tell of failures."""
     path = Path(dataset)
     problems = common.read_jsonl(path / "problems.jsonl") if path.is_dir() else common.load_problems(dataset)
-    code = [row for row in problems if is_code(row)]
+    code = {row["id"]: row for row in problems if is_code(row)}
+    solved = {key: row["solution"] for key, row in code.items() if "solution" in row}
     answers = [row for row in problems if row["kind"] != "code" and row.get("answer") is not None]
-    solved = {row["id"] for row in code if "solution" in row}
-    jobs = [((row["id"], "solution"), job_of(row, row["solution"], options))
-            for row in code if row["id"] in solved]
-    jobs += [((row["id"], "stub"), job_of(row, stub_of(row), options)) for row in code]
-    failures = []
+    jobs = [((key, "solution"), job_of(code[key], solution, options)) for key, solution in solved.items()]
+    jobs += [((key, "stub"), job_of(row, stub_of(row), options)) for key, row in code.items()]
+    failures = [f"{row['id']}: the answer {row['answer']!r} is not equal to itself"
+                for row in answers if not equals_itself(row)]
     results = common.progress(run_all(jobs, options), len(jobs), f"check {dataset}", "program")
     for (key, what), result in results:
         # a stub that cannot be judged is none, where the tests work for the solution
         unjudged_stub = what == "stub" and result.passed is None and key in solved
         if result.passed is not (what == "solution") and not unjudged_stub:
             failures.append(f"{key}: its {what}: {result.reason}")
-    unequal = [row for row in answers if not equals_itself(row)]
-    failures += [f"{row['id']}: the answer {row['answer']!r} is not equal to itself" for row in unequal]
     print("".join(line + "\n" for line in sorted(failures)), end="")
-    print(
-        f"{dataset}: {len(solved)} reference solutions, {len(code)} stubs and {len(answers)} answers "
-        f"checked, {len(failures)} failures; {len(code) - len(solved)} problems have tests but no reference "
-        f"solution, "
-        f"{len(problems) - len(code) - len(answers)} nothing to check"
-    )
     counts = {"problems": len(problems), "solutions": len(solved), "stubs": len(code)}
     counts["answers"] = len(answers)
+    print(f"{dataset}: {len(solved)} reference solutions, {len(code)} stubs and {len(answers)} answers "
+          f"checked, {len(failures)} failures; {len(code) - len(solved)} problems have tests but no "
+          f"reference solution, {len(problems) - len(code) - len(answers)} nothing to check")
     if options.json:
         print(json.dumps({"dataset": str(dataset), **counts, "failures": len(failures)}))
     return failures
@@ -319,49 +301,38 @@ def extract_code(response, problem):
     blocks = [block for block in code_blocks(final) if block.strip()]
     name, trees = problem.get("entry_point"), [(block, tree) for block in blocks if (tree := parsed(block))]
 
-    def last(serves):
-        return next((block for block in reversed(trees) if serves(*block)), None)
+    def last(*tests):
+        return next((pair for test in tests for pair in reversed(trees) if test(*pair)), None)
 
-    found = last(lambda _, tree: name in defined(tree)) or last(lambda _, tree: name in assigned(tree))
+    found = last(lambda _, tree: name in defined(tree), lambda _, tree: name in assigned(tree))
     if found:
         return found[0]
     body = next(filter(None, (as_body(block, problem) for block in reversed(blocks or [final]))), None)
     if body:
         return body
-    found = last(lambda block, tree: defined(tree) if name else INPUT.search(block))
-    found = found or last(lambda _, tree: assigned(tree)) or last(lambda *_: True)
-    if found:
-        return with_wanted_name(*found, problem)
+    found = last(
+        lambda block, tree: defined(tree) if name else INPUT.search(block),
+        lambda _, tree: assigned(tree), lambda *_: True)  # fmt: skip
     tree = None if blocks else parsed(final)
-    if tree and is_program(tree):
-        return with_wanted_name(final, tree, problem)
-    return blocks[-1] if blocks else None
+    found = (final, tree) if tree and is_program(tree) else found
+    return with_wanted_name(*found, problem) if found else blocks[-1] if blocks else None
 
 
 def code_blocks(text):
     """Fenced blocks, closed or cut off at the end, and <output> parts that hold none."""
     blocks, opened = [], None
-    for line in text.split("\n"):
-        line = re.sub(r"</output>\s*$", "", line)
-        fence = FENCE.match(line) or opened is None and OPENING.match(line)
-        if opened is None and fence:
-            opened, lines = fence, []
-        elif opened is not None and fence and fence[2].startswith(opened[2]) and not fence[3].strip():
-            blocks.append(dedented(lines, opened[1]))
+    for line in [*text.split("\n"), None]:
+        end, line = line is None, re.sub(r"</output>\s*$", "", line or "")
+        if not opened:
+            opened, lines = FENCE.match(line) or OPENING.match(line), []
+            continue
+        closed = end or line.rstrip().endswith(opened[2])
+        lines.append(line.rstrip().rstrip("`~") if closed else line)
+        if closed:
+            blocks.append("\n".join(line.removeprefix(opened[1]) for line in lines).rstrip("\n"))
             opened = None
-        elif opened is not None and line.rstrip().endswith(opened[2]):
-            blocks.append(dedented([*lines, line.rstrip()[: -len(opened[2])]], opened[1]))
-            opened = None
-        elif opened is not None:
-            lines.append(line)
-    if opened is not None:
-        blocks.append(dedented(lines, opened[1]))
     outputs = re.findall(r"<output>(.*?)(?:</output>|\Z)", text, re.S)
     return blocks + [output.strip("\n") for output in outputs if "```" not in output and "~~~" not in output]
-
-
-def dedented(lines, indent):
-    return "\n".join(line[len(indent) :] if line.startswith(indent) else line for line in lines)
 
 
 def parsed(code):
@@ -375,16 +346,14 @@ def parsed(code):
 
 def is_program(tree):
     """Prose that parses ("Hello", "Answer: 5") is none; print(sum(map(int, input().split()))) is one."""
-    lone = tree.body[0] if len(tree.body) == 1 else None
     calls = any(isinstance(node, ast.Call) for node in ast.walk(tree))
-    prose = isinstance(lone, (ast.Expr, ast.AnnAssign)) and not calls
+    prose = len(tree.body) == 1 and isinstance(tree.body[0], (ast.Expr, ast.AnnAssign)) and not calls
     return bool(tree.body) and not prose
 
 
 def defined(tree):
     """Names of the functions and classes at the top of a program."""
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    return [node.name for node in tree.body if isinstance(node, kinds)]
+    return [node.name for node in tree.body if hasattr(node, "name")]
 
 
 def assigned(tree):
@@ -397,15 +366,16 @@ def as_body(code, problem):
     prelude = problem.get("prelude", "")
     if problem.get("entry_point") not in defined(parsed(prelude + "\n    pass\n") or ast.parse("")):
         return None
-    tree = parsed(code)
-    if tree is None and code.lstrip("\n").startswith((" ", "\t")):
-        body = code
-    else:
-        tops = [top for top in tree.body if not hasattr(top, "name")] if tree else []
-        loose = [node for top in tops for node in ast.walk(top)]
-        body = textwrap.indent(code, "    ") if any(isinstance(node, ast.Return) for node in loose) else None
-    program = body and prelude.rstrip("\n") + "\n" + body + "\n"
-    return program if program and parsed(program) else None
+    tree, indent = parsed(code), ""
+    if tree is None and not code.lstrip("\n").startswith((" ", "\t")):
+        return None
+    if tree:
+        loose = [node for top in tree.body if not hasattr(top, "name") for node in ast.walk(top)]
+        if not any(isinstance(node, ast.Return) for node in loose):
+            return None
+        indent = "    "
+    program = prelude.rstrip("\n") + "\n" + textwrap.indent(code, indent) + "\n"
+    return program if parsed(program) else None
 
 
 def with_wanted_name(code, tree, problem):
@@ -423,52 +393,38 @@ def with_wanted_name(code, tree, problem):
 
 START, END, TAIL = "\x02", "\x03", 8000  # only this many characters from the end are searched for phrases
 BOX, BRACE = re.compile(r"\\(?:boxed|fbox)\b\s*"), re.compile(r"\\.|[{}]", re.S)
-BARE_BOX = re.compile(r"[^\s$\\{}]+")
 JOINS_BOXES = re.compile(
     r"[\s$,;.、和]*(?:(?:and|or|\\text *\{ *(?:and|or) *\})[\s$]*)?(?:[a-zA-Z](?:_\{?\w\}?)? *= *)?"
 )
 FORMULA = re.compile(
     r"\$\$([^$]{1,2000})\$\$|\$ ([^$]+) \$|\$(?! )([^$]+)(?<! )\$(?!\d)|\\\(((?:(?!\\\().){1,2000}?)\\\)"
     r"|\\\[((?:(?!\\\[).){1,2000}?)\\\]"
-    r"|(\\begin\{(align|gather|equation|[pb]matrix)\*?\}.{1,2000}?\\end\{\7\*?\})",
-    re.S,
-)
+    r"|(\\begin\{(align|gather|equation|[pb]matrix)\*?\}.{1,2000}?\\end\{\7\*?\})", re.S,
+)  # fmt: skip
 LINES = re.compile(
     r"\s*\\begin\{(?:align|gather|equation)(?:ed)?\*?\}(?:.*\\\\)?(.*?\w.*?)(?:\\\\)?\s*\\end\{", re.S)
 ANSWER = re.compile(  # what announces an answer
     r"####|<answer>|(?:^|\n)\W{0,20}A(?:ns)?:|(?<!\w)(?:answers?|(?:correct|right) (?:option|choice))\b"
     r"(?:(?!\b(?:not|never)\b|n't\b|cannot)[^\n.:=$]|\.\d){0,60}?(?:\bis\b|\bare\b|\bbe\b|[:=→]|\n| - )"
     r"|\b(?:option|choice)\s+(?=[*$\x02]*\(?[A-J]\b)"
-    r"|答案(?:应该)?(?:是|为|：|:)+|[选答](?:择|：|:)*(?=[\s*]*[A-J\d\x02$(-])",
-    re.I,
-)
+    r"|答案(?:应该)?(?:是|为|：|:)+|[选答](?:择|：|:)*(?=[\s*]*[A-J\d\x02$(-])", re.I,
+)  # fmt: skip
 RESULT = re.compile(
     r"(?<!\w)results?\b(?:[^\n.:=$]|\.\d){0,40}?(?:\bis\b|[:=])"
     r"|(?:是|为|有|：|等于|了|需要|得)(?=[\s*]*[\d\x02$(-])", re.I
-)
+)  # fmt: skip
 LEAD_IN = re.compile(
-    r"(?:\n *- |[\s:*_=#>,}]|(?:therefore|thus|then|hence|so|simply|just|indeed|option|choice"
-    r"|equal to|it (?:is|equals)|it's"
-    r"|there (?:is|are)|finally|(?:we|this) (?:have|get|find|obtain|conclude|gives?(?: us)?)|comes out to)\b"
+    r"(?:\n *- |[\s:*_=#>,}]|(?:therefore|thus|then|hence|so|simply|just|indeed|option|choice|equal to"
+    r"|it (?:is|equals)|it's|there (?:is|are)|finally"
+    r"|(?:we|this) (?:have|get|find|obtain|conclude|gives?(?: us)?)|comes out to)\b"
     r"|not\b *[-$\d\\(\x02][^,.;\n]*?(?:[,;]|\bbut\b)"
     r"|(?:(?:the|an?|ordered|pair|point|interval|triple|vector|set|number|value|of|coordinates) +)+"
-    r"(?=[\d(\[\\\x02$-]))*",
-    re.I,
-)
-VERB = re.compile(
-    r"\b(?:is|are|be|equals?|costs?|gives?(?: us)?|get|got|obtain|have|has)\b"
-    r"(?=[\s*]*(?:minus|negative|[-–−]?\s?[\d\x02$(√.]))"
-)
+    r"(?=[\d(\[\\\x02$-]))*", re.I,
+)  # fmt: skip
 NOT_ANSWERS = re.compile(
-    r"(?:[Cc]orrect|[Rr]ight|[Ww]rong|[Ii]ncorrect|clear|obvious|obtained|given|found|shown|as follows"
-    r"|below|above|unique"
-    r"|not (?:known|clear)|in (?:the )?(?:form|simplest|box)|that|what|to|of|we|you|and)\b(?!\))[^\d\x02]*$"
-)
-CONNECTOR = re.compile(r"(?:\s|,|;|and|or|\\text\{ *(?:and|or) *\})*")
-SIGN = re.compile(r"(?:[-–—−]|minus\b|negative\b)\s*")
-NUMBER = re.compile(
-    r"(?<![\w.])(?:-|− ?)?\$?(?:\d+(?:,\d{3})*(?:\.\d+)?|\.\d+)(?:e[+-]?\d+|[/:]\d+)?%?(?: ?π)?"
-    r"(?! *[+*/^=]|(?!cm|mm|km|kg|ml|ft|mph|th|st|nd|rd)[A-Za-z\d])"
+    r"(?:[Cc]orrect|[Rr]ight|[Ww]rong|[Ii]ncorrect|clear|obvious|obtained|given|found|shown|as follows|below"
+    r"|above|unique|not (?:known|clear)|in (?:the )?(?:form|simplest|box)|that|what|to|of|we|you|and)\b(?!\))"
+    r"[^\d\x02]*$"
 )
 SENTENCE_END = re.compile(
     r"</answer>|(?<!\.)\.(?=\s|$|\*)|[。，]|\n|(?<=[\d\x03])\s*[\u4e00-\u9fff]"
@@ -476,24 +432,19 @@ SENTENCE_END = re.compile(
     r"|or (?:about|roughly|approximately)|rather than|instead of|is (?:the|correct|right))(?!\w)"
     r"|\s+\((?:or|about)\b|,\s+(?:not|no|wait)\b"
 )
-SENTENCE = re.compile(r"(?<=[.!?:])(?<!\\[!:])[\s*]+(?=\S)|\n|[。；]")
+SENTENCE = re.compile(r"(?<=[.!?:])(?<!\\[!:])[\s*]+(?=\S)(?![^\x02]{0,300}\x03)|\n|[。；]")
 SPECIAL = re.compile(
     r"<\|[^|<>]{1,40}\|>|</?s>|<eos>|<end_of_turn>|\n(?:I hope this|Let me know|Feel free)[^\n]*$")
-QED = re.compile(
-    r"\$\s*\\(?:(?:black)?square|qed|checkmark)\s*\$|\\(?:(?:black)?square|qed|checkmark)(?![a-z])"
-    r"|[∎■□✓✔✅]"
-)
+MARK_OF_END = r"(?:(?:black)?square|qed|checkmark)"
+QED = re.compile(rf"\$\s*\\{MARK_OF_END}\s*\$|\\{MARK_OF_END}(?![a-z])|[∎■□✓✔✅]")
 CHATTER = re.compile(
-    r"\W*(?:I hope|Let me know|Feel free|Note|This (?:match|agree|is because|work|confirm|satisf)|Check"
-    r"|Verif|Please"
-    r"|If you)|.*:$"
+    r"\W*(?:I hope|Let me know|Feel free|Note|This (?:match|agree|is because|work|confirm|satisf)|Check|Verif"
+    r"|Please|If you)|.*:$"
 )
 ASIDE = re.compile(  # at the end: "(since x > 0)" and "because x > 0" are not the answer
-    r"\s\((?:since|because|as|where|when|about|or|rejecting|discarding)\b[^()\n]*\)[\s.]*$"
-    r"|(?<=[\w$)}\]\x03]),?\s+(?:since|because|attained|achieved|which|where)\b"
-    r"(?![^\n]*\b(?:so|thus|then|hence|therefore|we)\b)[^\n]*$"
+    r"(?<=[\d\x03)}\]%π]),?\s+(?:\((?:or|about)|\(?(?:since|because|as|where|which|when|at|attained|achieved"
+    r"|approximately|rejecting|discarding))\b(?![^\n]*\b(?:so|thus|then|hence|therefore|we)\b)[^\n]*$"
 )
-CLAUSE = re.compile(r"(?is)^.*(?:^|[,;:]|\s)\s*(?:so|hence|thus|therefore|then)\b(?=.*[\d\x02])[\s,:]*")
 SUBJECT = re.compile(
     r"(.*?[\d\x03]\S*) (?:is|are) "
     r"(?:indeed|also|our|my|the (?:final |correct |right )?(?:answer|result|number|value|solution)s?)\b"
@@ -504,15 +455,17 @@ NEGATED = re.compile(
 )
 RETRACTED = re.compile(r"\b(?:wait|actually|correction|scratch that|sorry|oops)\b", re.I)
 PROSE = re.compile(  # words that no formula has
-    r"(?<![A-Za-z\\{])"
-    r"(?:(?!and\b|sqrt|sin|cos|tan|log|minus|negative|infinity|degrees?\b|percent|text|mod|pi\b)"
-    r"(?:[a-z]{3}|[A-Z][a-z]{2})|(?:an|as|at|by|he|if|is|it|of|on|so|we)\b)"
+    r"(?<![A-Za-z\\{])(?:(?!and\b|sqrt|sin|cos|tan|log|minus|negative|infinity|degrees?\b|percent|text|mod"
+    r"|pi\b)(?:[a-z]{3}|[A-Z][a-z]{2})|(?:an|as|at|by|he|if|is|it|of|on|so|we)\b)"
 )
 NUMBER_AND_NOUN = re.compile(
     r"[^A-Za-z]*[\d%](?: (?!and\b|or\b)[A-Za-z/]+)*(?: \d+(?<=base \d))?\.?"
     r"|(?:\\[a-z]+|[^A-Za-z])*[\d}π](?: (?!and\b|or\b)[A-Za-z]+){1,3}\.?"
 )
-ORDINARY = re.compile(r"(?!sqrt|minus|negative|sin|cos|tan|log|ln|pi)(?:\(?[A-Za-z]{2}|[^\w\x03$\\(\[{]*$)")
+ORDINARY = re.compile(
+    r"(?![-–−]$|sqrt|minus|negative|sin|cos|tan|log|ln|pi)(?:\(?[A-Za-z]{2}|[^\w\x03$\\(\[{]*$)"
+)
+WORD = re.compile(r"[^\s\x02]*\x02[^\x03]*\x03[^\s\x02]*|\S+")
 
 
 def answer_of(response):
@@ -527,12 +480,16 @@ def answer_of(response):
     if found or not final:
         return found  # cut off while reasoning, and nothing boxed yet
     text = with_marks(final[-TAIL:])
-    bare = text[LEAD_IN.match(text).end() :]
-    one_formula = START not in bare[1:] and bare.find(END) in (-1, len(bare) - 1, len(bare) - 2)
-    if one_formula and is_bare(unmarked(bare)):
-        return unmarked(bare)
-    sentences = SENTENCE.split(text)[-8:]
-    return next(filter(None, (ending(part) for part in reversed(sentences) if not CHATTER.match(part))), None)
+    sentences = [part for part in SENTENCE.split(text)[-8:] if not CHATTER.match(part)]
+    bare = unmarked(text[LEAD_IN.match(text).end() :])
+    few = 0 < len(bare.split()) <= 6 and not re.search(r"\d", bare) and not ANSWER.search(bare)
+    return next(filter(None, map(ending, reversed(sentences))), bare if few else None)
+
+
+def text_of(response):
+    """For problems whose answer is text: a box, what a phrase announces, or the whole final part."""
+    final = SPECIAL.sub("", split_reasoning(response)[1]).strip()
+    return boxed(final) or (told(final) if len(final.split()) > 3 else None) or final or None
 
 
 def told(text):
@@ -552,45 +509,40 @@ def with_marks(text):
         inner = last_line[1].strip().lstrip("&= ") if last_line else inner
         return f"{START}{' '.join(inner.split())}{END}"
 
-    text = re.sub(r"(?<=\d)，(?=[-\d])", ",", text.translate({ord("（"): "(", ord("）"): ")", ord("−"): "-"}))
+    text = re.sub(r"(?<=\d)，(?=[-\d])", ",", text.translate(str.maketrans("（）−", "()-")))
     return FORMULA.sub(mark, re.sub(rf"[{START}{END}]|[ \t]+(?=[ \t])", "", text))
 
 
 def unmarked(text):
-    text = BOLD.sub("", text.replace(START, " ").replace(END, " ")).strip(' *_`"\n')
+    text = re.sub(rf"{END}\s*{START}", ", ", BOLD.sub("", text))
+    text = re.sub(f"[ {START}{END}]+", " ", text).strip(' *_`"\n')
     return text if text.endswith("...") else text.rstrip(" .,;:?*_")
 
 
 def boxed(text):
     """The content of the last box; of the last few, if they are joined by commas or "and"."""
-    found = boxes(text)
+    found, starts = [], [*BOX.finditer(text)][-20:]
+    for box in starts:
+        stop, forgotten = closing_brace(text, box.end()), re.compile(r"[^$\n]*").match(text, box.end())
+        if found and box.start() < found[-1][1] or stop is None and box is not starts[-1]:
+            continue  # within another, or its brace is forgotten
+        content = unmarked((text[box.end() : stop] if stop else forgotten[0]).removeprefix("{"))
+        minus = re.search(r"(?:^|[=$:(\s])[-–−] ?$", text[max(0, box.start() - 3) : box.start()])
+        if content:
+            found.append((box.start(), (stop or len(text)) + 1, "-" * bool(minus) + content))
     parts = found[-1:]
     for box in reversed(found[:-1]):
-        gap = text[box[1] : parts[0][0]][:40]
-        if not JOINS_BOXES.fullmatch(gap):
+        if not JOINS_BOXES.fullmatch(text[box[1] : parts[0][0]][:40]):
             break
         parts.insert(0, box)
-    minus = [re.search(r"(?:^|[=$:(\s])[-−–] ?$", text[max(0, box[0] - 3) : box[0]]) for box in parts]
-    return ", ".join(dict.fromkeys("-" * bool(sign) + box[2] for sign, box in zip(minus, parts))) or None
-
-
-def boxes(text):
-    """(start, end, content) of the last non-empty boxes that are not within another, in order."""
-    found = []
-    for box in [*BOX.finditer(text)][-20:]:
-        start, bare = box.end(), BARE_BOX.match(text, box.end())
-        if found and box.start() < found[-1][1]:
-            continue
-        stop = bare.end() if bare else closing_brace(text, start)
-        if stop is None and not found:  # the brace is forgotten
-            stop = re.compile(r"[^$\n]*").match(text, start).end()
-        content = unmarked(text[start:stop].removeprefix("{")) if stop else ""
-        if content:
-            found.append((box.start(), stop + (text[stop : stop + 1] == "}"), content))
-    return found
+    return ", ".join(dict.fromkeys(content for _, _, content in parts)) or None
 
 
 def closing_brace(text, start):
+    """Where the box ends that starts here: \\boxed{5}, \\boxed 5."""
+    bare = re.compile(r"[^\s$\\{}]+").match(text, start)
+    if bare:
+        return bare.end()
     depth = 0
     for brace in BRACE.finditer(text, start, start + 2000):
         depth += {"{": 1, "}": -1}.get(brace[0], 0)
@@ -607,11 +559,8 @@ def announced(tail):
     retracted = RETRACTED.search(tail.partition("\n\n")[0])
     if retracted:
         return ending(tail[retracted.end() :].partition("\n\n")[0])
-    sentence = re.sub(r"^(\W*[\d,.]*\d)!+\s*$", r"\1", sentence)  # the answer is 42! is no factorial
-    sign = SIGN.match(sentence)
-    at = sign.end() if sign else 0
-    found = formula_run(sentence, at) if sentence[at : at + 1] == START else beginning(unmarked(sentence))
-    if end and end[0].endswith(("i.e.", "that is")) and read(found).thing[0] == "text":
+    found = beginning(re.sub(r"^(\W*[\d,.]*\d)!+\s*$", r"\1", sentence))  # the answer is 42! is no factorial
+    if end and end[0].endswith(("i.e.", "that is")) and read(found).tree[0] == "text":
         return announced(rest[len(end[0]) :])  # between 2 and 5, i.e. (2, 5)
     if not found or NOT_ANSWERS.match(found):
         return None
@@ -626,45 +575,22 @@ def within_formula(text, at):
 
 def beginning(text):
     """The longest beginning of a text that is a formula, if no word that changes it follows, or all."""
-    words = re.sub(r"\\text *\{|\bI\b.*", " ", text).split()[:14]
-    if is_formula(text):
-        return text
+    words = WORD.findall(re.sub(r"\bI\b.*", " ", text))[:24]
     for n in range(len(words), 0, -1):
-        if words[0] not in ("a", "A") and is_formula(" ".join(words[:n])):
-            rest = " ".join(words[n:])
-            next_word = rest.partition(" ")[0].lower().strip("(,.;")
+        found, rest = unmarked(" ".join(words[:n])), unmarked(" ".join(words[n:]))
+        if not is_article(words) and (is_formula(found) or n == 1 and START in words[0]):
+            rest = re.sub(r"\\text *\{", "", rest).strip()
+            word = rest.partition(" ")[0].lower().strip("(,.;")
             more = re.search(r"\d|\b(?:none|more|less|fewer|greater)\b", rest)
-            changed = next_word in ("and", "or") and more
-            changed = changed or next_word in NO_NOUNS and not re.match(r"more(?! than)", rest)
-            return text if changed else unmarked(" ".join(words[:n]))
-    return re.sub(r"(?i)^(yes|no|true|false)\b[,;].*", r"\1", text)
+            cases = word != "for" or re.search(r"\b(?:and|or|if|else|for)\b", rest[3:])  # 11 for n = 5 is 11
+            changed = word in ("and", "or") and more or word == "times"
+            changed = changed or word in NO_NOUNS and cases and not re.match(r"more(?! than)", rest)
+            return unmarked(text) if changed else found
+    return re.sub(r"(?i)^(yes|no|true|false)\b[,;].*", r"\1", unmarked(text))
 
 
-def formula_run(text, at):
-    """The formula at this place with its sign, those joined to it, and what changes its meaning."""
-    parts, gap = [], None
-    while not gap or gap[0].strip() and text[at : at + 1] == START:
-        before = text[:at]
-        sign = re.search(r"(?:^|[^\w\s]\s*|\s)(?:[-–—−]|minus|negative)\s*$", before)
-        sign = sign and before[-3:] != "\n- "
-        stop = text.find(END, at)
-        parts.append("-" * bool(sign) + unmarked(text[at + 1 : stop]))
-        gap = CONNECTOR.match(text, stop + 1)
-        more = SIGN.match(text, gap.end())
-        at = more.end() if more else gap.end()
-    rest = text[stop + 1 :].strip()
-    word = re.match(r"[^\s.,;]*", rest)[0].lower()
-    cases = word != "for" or re.search(r"\b(?:and|or|if|else)\b", rest[3:])  # 11 for n = 5 is 11
-    changed = word in SCALES or word in ("or", "times", "percent", "cents") or word[:1] in ("%", "\\", "¢")
-    return ", ".join(parts) + (f" {unmarked(rest)}" if changed or word in NO_NOUNS and cases else "")
-
-
-def is_bare(text):
-    """A response that is nothing but an answer."""
-    if is_formula(text):
-        return not re.search(r"[A-Za-z]{2,},? +[a-z]{2,}\b", text) or len(text.split()) <= 3
-    few = 0 < len(text.strip(",:").split()) <= 6
-    return few and not re.search(r"\d", text) and not ANSWER.search(text)
+def is_article(words):
+    return words[0] in ("a", "A") and bool(words[1:]) and words[1][:2].isalpha()
 
 
 def ending(sentence):
@@ -673,61 +599,51 @@ def ending(sentence):
     bold = re.search(r"\*\*([^*]+)\*\*\W*$", sentence)
     if bold and not bold[1].rstrip().endswith(":"):
         return unmarked(bold[1])
-    sentence = CLAUSE.sub("", BOLD.sub("", ASIDE.sub("", sentence)))
+    sentence = BOLD.sub("", ASIDE.sub("", sentence))
     subject = SUBJECT.match(sentence)
-    sentence = subject[1] if subject else sentence
-    verbs = [*VERB.finditer(sentence)]
-    if verbs and not NEGATED.search(sentence[: verbs[-1].end()]):
-        found = announced(sentence[verbs[-1].end() :])
-        if found and (is_formula(found) or not re.search(r"\d", found) or NO_NOUNS & {*found.split()}):
-            return found
-    words = re.findall(r"[^\s\x02]*\x02[^\x03]*\x03\S*|\S+", sentence)[-14:]
-    for n, word in enumerate(words):
-        if not ORDINARY.match(word) and not NEGATED.search(" ".join(words[:n])):
-            found = unmarked(" ".join(words[n:]))
-            if is_formula(found) or n == len(words) - 1 and START in word and word.rstrip(".")[-1:] == END:
-                return found
-    text = unmarked(" ".join(words))
-    numbers = [number for number in NUMBER.finditer(text) if not NEGATED.search(text[: number.start()])]
-    return beginning(text[numbers[-1].start() :]) if numbers else None
+    words, n, found = WORD.findall(subject[1] if subject else sentence)[-24:], 0, None
+    while n < len(words):
+        plain = ORDINARY.match(words[n]) or is_article(words[n:])
+        stops = () if plain else range(len(words), n, -1)
+        stop = next((stop for stop in stops if stop == n + 1 and START in words[n]
+                     or is_formula(unmarked(" ".join(words[n:stop])))), None)
+        if stop and not NEGATED.search(" ".join(words[:n])):
+            found = beginning(" ".join(words[n:]))
+        n = stop or n + 1
+    return found
 
 
 def is_formula(text):
     """Does a text say something as a formula? A lone word does not."""
-    if CLOCK.fullmatch(plain_words(clean(text[:300]))):
-        return True
     if len(text) > 300 or not re.search(r"[\d=<>^+]|\\[a-z]|[π√∞]|^[a-z]$|^[a-z] ?- ?[a-z]$", text):
         return False
     plain = re.sub(r"\\(?:text|mbox|mathrm)\s*\{[^{}]*\}", "", text)
     if PROSE.search(plain) and not NUMBER_AND_NOUN.fullmatch(text):
         return False
-    return read(text).thing[0] not in ("text", "too complex")
-
-
-def text_of(response):
-    """For problems whose answer is text: a box, what a phrase announces, or the whole final part."""
-    final = SPECIAL.sub("", split_reasoning(response)[1]).strip()
-    return boxed(final) or (told(final) if len(final.split()) > 3 else None) or final or None
+    kind = read(text).tree[0]
+    clock = kind == "text" and CLOCK.fullmatch(plain_words(clean(text)))
+    return bool(clock) or kind not in ("text", "too complex")
 
 
 # ------------------------------------------------------------------------------------------------------------
-# Equality of answers: a text is cleaned (one spelling), parsed (a tree) and settled (its numbers evaluated: a
-# thing), and things are compared part by part. Numbers are computed, never simplified or solved: rational
-# ones exactly, others to 11 digits, expressions with variables at four fixed points (polynomials exactly).
+# Equality of answers: a text is cleaned (one spelling), then parsed into a tree whose numbers are computed on
+# the way, and trees are compared part by part. Nothing is simplified or solved but linear inequalities:
+# rational numbers are exact, others go to 11 digits, expressions in variables have a value at four points.
 #
-#   ("value", value, decimals)      a number or expression, written with so many decimals   5, 2.50, x^2 + 1
-#   ("percent", value)              20%
-#   ("tuple", brackets, things)  ("list", things)  ("set", things)  ("matrix", width, things)
-#   ("reals", ends, members)        a set of real numbers, see `combined`                   (0, 1) U (2, 3)
-#   ("equation", label, thing, keys, loose)    or an inequality: its thing is a set of reals    x = 5, x > 2
-#   ("choice", letter, thing or None)  ("text", words)                                      (C) 12, even
+#   ("value", number, decimals)    Fraction, complex or a list of four; written with so many decimals: 2.50
+#   ("percent", number)            20%
+#   ("tuple", brackets, trees)     ("list", trees)    ("set", trees)    ("matrix", width, trees)
+#   ("reals", cuts)                a set of real numbers, see `combined`: (0, 1) U (2, 3)
+#   ("equation", label, tree, key, loose)    x = 5; of an inequality the tree is a set of reals: x > 2
+#   ("choice", letter, tree or None)         (C) 12
+#   ("text", words)                          even
 #
 # Where graders differ: a decimal is not an endless number however many of its digits it gives (0.333333 is
 # not 1/3), unless the reference is the rounded one; 45 degrees is 45, not pi/4: another unit, another answer.
 
 CHARACTERS, TOKENS, DEPTH, BITS, STEPS = 1000, 400, 40, 20_000, 6000  # more and an answer is "too complex"
 LEFT = [0]  # steps that the reading under way may still take
-Reading = namedtuple("Reading", "text thing units")
+Reading = namedtuple("Reading", "text tree units")
 
 
 class TooComplex(Exception):
@@ -749,22 +665,19 @@ def same(reference, answer, forgiving=True):
     gold, given = read(reference), read(answer)
     if gold.text == given.text:
         return True
-    if not units_agree(gold.units, given.units, forgiving):
-        return False
-    kinds = gold.thing[0], given.thing[0]
-    if "text" in kinds and (kinds == ("text", "text") or not re.search(r"\d", gold.text)):
-        return plain_words(gold.text) == plain_words(given.text) or alike(gold.thing, given.thing, forgiving)
-    return alike(gold.thing, given.thing, forgiving)
+    kinds = gold.tree[0], given.tree[0]
+    words = "text" in kinds and (kinds[0] == kinds[1] or not re.search(r"\d", gold.text))
+    if words and plain_words(gold.text) == plain_words(given.text):
+        return True
+    return units_agree(gold.units, given.units, forgiving) and alike(gold.tree, given.tree, forgiving)
 
 
 def groups_of(answers):
     """A number for each answer: those that are the same share one, over others if need be; None has none."""
     groups = []
     for answer in dict.fromkeys(answer for answer in answers if answer is not None):
-        def equal(other, answer=answer):
-            return same(other, answer, False) or same(answer, other, False)
-
-        joined = [group for group in groups if any(map(equal, group))]
+        joined = [group for group in groups
+                  if any(same(other, answer, False) or same(answer, other, False) for other in group)]
         groups = [group for group in groups if group not in joined] + [[*chain(*joined), answer]]
     groups.sort(key=lambda group: answers.index(group[0]))
     numbers = {answer: n for n, group in enumerate(groups) for answer in group}
@@ -773,45 +686,46 @@ def groups_of(answers):
 
 def repeats(answer, prompt):
     """Is the answer a formula of the question, handed back as it stands?"""
-    formulas = re.findall(f"{START}(.*?){END}", with_marks(prompt)) if "$" in prompt or "\\" in prompt else []
-    spelling = re.compile(r"\\left|\\right|(?<=\\)[dt](?=frac)| ")
-    answer, *formulas = (spelling.sub("", clean(part)) for part in (answer, *formulas))
+    formulas = re.findall(f"{START}(.*?){END}", with_marks(prompt)) if re.search(r"[$\\]", prompt) else []
+    answer, *formulas = (re.sub(r"\\left|\\right|(?<=\\)[dt](?=frac)| ", "", clean(part))
+                         for part in (answer, *formulas))
     return answer in formulas and not re.fullmatch(r"[-+]?[\w.,]*|[(\[{].*", answer)
 
 
 @lru_cache(maxsize=2000)
 def read(raw):
-    """What a text says: the text in one spelling, a thing to compare, and the units it is measured in."""
+    """What a text says: the text in one spelling, its tree, and the units it is measured in."""
     text, LEFT[0] = clean(raw), STEPS
     money = {"dollar"} if re.search(r"\\\$|^[^$]*\$[^$]*$|\bUSD\b", raw[:CHARACTERS]) else set()
     try:
         if len(text) > CHARACTERS:
             raise TooComplex
-        thing, words = special(text) or formula(text)
-        return Reading(text, thing, frozenset(money | known_units(words)))
+        tree, words = special(text) or formula(text)
+        return Reading(text, tree, frozenset(money | known_units(words)))
     except (TooComplex, OverflowError, RecursionError):
         return Reading(text, ("too complex", text), frozenset())
     except (Unreadable, ZeroDivisionError):
-        head, sign, tail = text.rpartition("=")
-        named = head.count("{") == head.count("}") and not re.search(r"[<>,;!≠]|\\n", head)
-        if sign and tail.strip() and named and not NO_NOUNS & {*re.findall("[a-z]+", head)}:
-            return read(tail)._replace(text=text)  # \arg z = 5
         inner = told(raw)
         if inner and len(inner) < len(raw) and clean(inner) != text:
             return read(inner)  # the text is prose that announces its answer
+        head, tail = EQUALS.fullmatch(text).groups() if EQUALS.fullmatch(text) else ("{", "")
+        named = head.count("{") == head.count("}") and not re.search(r"[<>,;!≠]|\\n", head)
+        if named and not NO_NOUNS & {*re.findall("[a-z]+", head)}:
+            return read(tail)._replace(text=text)  # \arg z = 5, the area is 5
         return Reading(text, ("text", plain_words(text)), frozenset())
 
 
 def formula(text):
-    """(thing, words after numbers) of a formula. A ± stands for two answers."""
-    signs = ("+-", "-+") if re.search("[±∓]", text) else ("+-",)
-    parsers = [Parser(text.replace("±", upper).replace("∓", lower)) for upper, lower in signs]
-    nodes = [parser.answer() for parser in parsers]
-    if len(nodes) > 1:
-        items = [item for node in nodes for item in (node[1] if node[0] in ("list", "set") else [node])]
-        distinct = [item for n, item in enumerate(items) if item not in items[:n]]
-        nodes[0] = ("set" if nodes[0][0] == "set" else "list", distinct)
-    return settle(nodes[0]), parsers[0].words
+    """(tree, words after numbers) of a formula. A ± stands for two answers."""
+    tokens, trees = tokens_of(text), []
+    for upper, lower in (("+", "-"), ("-", "+"))[: 1 + bool({"±", "∓"} & {*tokens})]:
+        parser = Parser([{"±": upper, "∓": lower}.get(token, token) for token in tokens])
+        trees.append(parser.answer())
+    if len(trees) == 1:
+        return trees[0], parser.words
+    items = [item for tree in trees for item in (tree[1] if tree[0] in ("list", "set") else [tree])]
+    distinct = [item for n, item in enumerate(items) if item not in items[:n]]
+    return ("set", distinct) if trees[0][0] == "set" else settled_list(distinct), parser.words
 
 
 def special(text):
@@ -821,17 +735,23 @@ def special(text):
     choice = CHOICE.fullmatch(text)
     if choice:
         content = choice[2] or choice[4] or choice[5]
-        return ("choice", choice[1] or choice[3], content and read(content).thing), []
+        return ("choice", choice[1] or choice[3], content and read(content).tree), []
     words = plain_words(text)
     clock = CLOCK.fullmatch(words)
-    # 12:30; 11:21 is a ratio
-    if clock and (clock[3] or clock[2] and math.gcd(int(clock[1]), int(clock[2])) > 1):
+    if clock and (clock[3] or clock[2] and math.gcd(int(clock[1]), int(clock[2])) > 1):  # 11:21 is a ratio
         return ("text", f"{int(clock[1])}:{int(clock[2] or 0)} {clock[3]}"), []
     if re.fullmatch(r"(?:there (?:is|are) )?no (?:real )?solutions?(?: exists?)?|empty set|无解", words):
-        return ("reals", *NOTHING), []
+        return NOTHING, []
     if re.fullmatch(r"(?:(?:all|any|set of(?: all)?) ?)?(?:the )?real(?:s| numbers?)", words):
-        return ("reals", *LINE), []
+        return LINE, []
     return None
+
+
+EQUALS = re.compile(r"(.*)(?:=|\b(?:is|are|equals)\b(?= *(?:[-\d\\(]|infinity)))(.*\S.*)")
+CHOICE = re.compile(
+    r'\(? *([A-J]) *\)(?!\s*"?(?:(?:or|and|if|for|when|[a-z]|\w+llion|thousand|hundred|dozen)\b|[,^!*/_+±]'
+    r"|\\(?:pm|cup|cap)))[\s:.]*(.*)|([A-J])(?:[.)] *(.*)|: (.+))", re.S)  # fmt: skip
+CLOCK = re.compile(r"([01]?[0-9]|2[0-4])(?::([0-5][0-9]))?(?: ?([ap])\.? ?m\.?)?")
 
 
 def plain_words(text):
@@ -839,22 +759,35 @@ def plain_words(text):
     if re.search(r"[\\^_=<>]", plain):
         return re.sub(r"\s", "", plain)
     plain = re.sub(r"[\s{}\",]+", " ", plain).strip(" .,;:'").casefold()
-    plain = re.sub(r"(?<=\d)(?:st|nd|rd|th)\b", "", plain)
-    plain = re.sub(r"(?<=[a-z])[!?]+$", "", plain)
+    plain = re.sub(r"(?<=\d)(?:st|nd|rd|th)\b|(?<=[a-z])[!?]+$", "", plain)
     plain = {"dne": "undefined", "does not exist": "undefined"}.get(plain, plain)
     negated = re.search(r"\b(?:not|never|neither|n?or|and|if|cannot|\w+n't)\b", plain)
     subject = not negated and re.match(r"[a-z ]*\b(?:is|are) (?=[a-z])", plain)
     return re.sub(r"^(?:the|an?) (?=\w)", "", plain[subject.end() :] if subject else plain)
 
 
+UNIT_NAMES = (
+    "mm millimeter millimetre|cm centimeter centimetre|m meter metre|km kilometer kilometre|in inch inches|"
+    "ft foot feet|yd yard|mi mile|mg milligram|g gram|kg kilogram|lb lbs pound|oz ounce|s sec second|"
+    "ms millisecond|min minute|h hr hrs hour|day|week|month|year yr yrs|ml milliliter|l liter litre|cent|"
+    "dollar usd|°|rad radian|mi/h mph|km/h kmh kph|m/s mps"
+)
+UNITS = {  # each spelling of a unit -> the unit
+    name + plural: names.split()[0]
+    for names in UNIT_NAMES.split("|")
+    for name in names.split()
+    for plural in ("", "s")[: 1 + (len(name) > 2)]
+}  # fmt: skip
+
+
 def known_units(words):
     """mi and h of miles per hour, cm and cm^2; none if a word is no unit; bases and moduli as they are."""
     words = [word for word in words if word not in ("square", "sq", "cubic", "cu", "per")]
     marks = {word for word in words if word.startswith(("base", "mod"))}
-    parts = [(word.partition("^")[0], word) for word in words if word not in marks]
-    if not all(unit in UNITS for unit, _ in parts):
+    parts = [word.partition("^") for word in words if word not in marks]
+    if not all(unit in UNITS for unit, *_ in parts):
         return marks
-    return marks | {part + word[len(unit) :] for unit, word in parts for part in UNITS[unit].split("/")}
+    return marks | {part + sign + power for unit, sign, power in parts for part in UNITS[unit].split("/")}
 
 
 def units_agree(gold, given, forgiving):
@@ -867,34 +800,8 @@ def units_agree(gold, given, forgiving):
     return excused and (not gold or not given or sloppy)
 
 
-UNIT_NAMES = (
-    "mm millimeter millimetre|cm centimeter centimetre|m meter metre|km kilometer kilometre|in inch inches"
-    "|ft foot feet|yd yard|mi mile|mg milligram|g gram|kg kilogram|lb lbs pound|oz ounce|s sec second"
-    "|ms millisecond|min minute"
-    "|h hr hrs hour|day|week|month|year yr yrs|ml milliliter|l liter litre|cent|dollar usd|°|rad radian"
-    "|mi/h mph|km/h kmh kph|m/s mps"
-)
-UNITS = {
-    name + plural: names.split()[0]
-    for names in UNIT_NAMES.split("|")
-    for name in names.split()
-    for plural in ("", "s")[: 1 + (len(name) > 2)]
-}
-TO_TWENTY = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
-    "seventeen eighteen nineteen twenty"
-)
-NUMBER_WORDS = {word: str(n) for n, word in enumerate(TO_TWENTY.split())}
-NO_CONTENT = r"(?:(?:or|and|if|for|when|[a-z]|\w+llion|thousand|hundred|dozen)\b|[,^!*/_+±]|\\(?:pm|cup|cap))"
-CHOICE = re.compile(rf'\(? *([A-J]) *\)(?!\s*"?{NO_CONTENT})[\s:.]*(.*)|([A-J])(?:[.)] *(.*)|: (.+))', re.S)
-CLOCK = re.compile(r"([01]?[0-9]|2[0-4])(?::([0-5][0-9]))?(?: ?([ap])\.? ?m\.?)?")
-
-# ------------------------------------------------------------------------------------------------------------
-# Comparison
-
-
 def alike(a, b, forgiving):
-    """Do two things say the same? `a` is the reference, if one is. One kind may be seen as the other."""
+    """Do two trees say the same? `a` is the reference, if one is. One kind may be seen as the other."""
     if a == b:
         return True
     if a[0] == b[0]:
@@ -904,24 +811,21 @@ def alike(a, b, forgiving):
     )
 
 
-def views(thing, wanted, forgiving, gold):
-    """What a thing also stands for beside a thing of the wanted kind."""
-    kind, inner = thing[:2]
+def views(tree, wanted, forgiving, gold):
+    """What a tree also stands for beside one of the wanted kind."""
+    kind, inner = tree[:2]
     if kind == "percent":
         yield from [("value", inner, 0)] * (abs(inner) >= 1 or gold and forgiving)
         yield from [("value", inner / 100, 0)] * forgiving
     elif kind == "choice":
-        yield ("value", value_of(("var", inner)), 0)
-        yield from filter(None, thing[2:])
-    elif kind == "equation" and (inner or not gold and thing[4] and wanted == "value"):
-        yield from filter(None, thing[2:3])
-    elif kind == "tuple" and wanted == "reals":
-        yield from [("reals", *numbers) for numbers in [interval(*thing[1:])] if numbers]
+        yield variable(inner)
+        yield from filter(None, tree[2:])
+    elif kind == "equation" and (inner or not gold and tree[4] and wanted == "value"):
+        yield from filter(None, tree[2:3])
     elif kind == "set" and len(inner) == 1 and wanted in ("value", "percent", "equation"):
         yield inner[0]
-    elif kind == "set" and wanted == "reals" and are_real(inner):
-        points = [((item[1],), (False, True, False)) for item in inner]
-        yield ("reals", *reduce(partial(combined, operator.or_), points))
+    elif wanted == "reals" and kind in ("tuple", "set"):
+        yield from filter(None, [reals_of(tree)])
     elif kind == "list" and wanted == "set":
         yield ("set", [*map(unlabelled, inner)])
     elif kind == "list" and wanted in ("tuple", "matrix"):
@@ -929,16 +833,16 @@ def views(thing, wanted, forgiving, gold):
         if len({label.split("_")[0] for label in labels}) == len(inner):
             yield ("tuple", "()", [*map(unlabelled, sorted(inner, key=lambda item: item[1]))])
         yield from [("tuple", "()", [*map(unlabelled, inner)])] * forgiving
-    elif kind == "matrix" and wanted == "tuple" and (inner == 1 or inner == len(thing[2]) and forgiving):
-        yield ("tuple", "()", thing[2])
+    elif kind == "matrix" and wanted == "tuple" and (inner == 1 or inner == len(tree[2]) and forgiving):
+        yield ("tuple", "()", tree[2])
 
 
-def labels_of(things):
-    return {thing[1] for thing in things if thing[0] == "equation" and thing[1]}
+def labels_of(trees):
+    return {tree[1] for tree in trees if tree[0] == "equation" and tree[1]}
 
 
-def unlabelled(thing):
-    return thing[2] if labels_of([thing]) else thing
+def unlabelled(tree):
+    return tree[2] if labels_of([tree]) else tree
 
 
 def all_alike(these, those, forgiving):
@@ -967,110 +871,103 @@ def alike_sets(a, b, forgiving):
     return each and all(any(fit(item, other) for item in a[1]) for other in b[1])
 
 
-def rounds_to(gold, given, forgiving):
+def alike_values(a, b, forgiving):
+    return agree(a[1], b[1]) or forgiving and rounds_to(*a[1:], b)
+
+
+def rounds_to(value, places, given):
     """Is the reference a rounded decimal, and the answer the endless number that it was? 0.33 and 1/3."""
-    (value, places), number = gold[1:], given[1]
-    if not (forgiving and places and isinstance(value, Fraction) and is_real(number)) or given[2]:
+    number = given[1]
+    if not places or given[2] or not isinstance(value, Fraction) or not is_real(given) or abs(number) > 10**9:
         return False
-    if abs(number) > 10**9:
-        return False
-    endless = not isinstance(number, Fraction) or (10**60 * number).denominator != 1
     precise = abs(value * 10**places) >= (10 if places > 1 else 100)
+    endless = not isinstance(number, Fraction) or (10**60 * number).denominator != 1
     return precise and endless and abs(Fraction(number.real) - value) * 2 * 10**places <= 1
 
 
 def alike_equations(a, b, forgiving):
-    if any(agree(key, other) for key in a[3] for other in b[3]):
+    keys = a[3] and b[3] and len(a[3]) == len(b[3]) and zip(a[3], b[3])
+    if keys and all(op == other and agree(gap, theirs) for (op, gap), (other, theirs) in keys):
         return True
     functions = all(re.fullmatch(r"y|\w\(\w\)", label or "") for label in (a[1], b[1]))
     return bool(a[1] and b[1] and (a[1] == b[1] or functions)) and alike(a[2], b[2], forgiving)
 
 
 COMPARE = {
-    "value": lambda a, b, forgiving: agree(a[1], b[1]) or rounds_to(a, b, forgiving),
+    "value": alike_values, "list": alike_lists, "set": alike_sets, "equation": alike_equations,
     "percent": lambda a, b, forgiving: agree(a[1], b[1]),
+    "choice": lambda a, b, forgiving: a[1] == b[1],
+    "reals": lambda a, b, forgiving: len(a[1]) == len(b[1]) and all(
+        side == other and agree(end, x) for (end, side), (x, other) in zip(a[1], b[1])),
     "tuple": lambda a, b, forgiving: a[1] == b[1] and all_alike(a[2], b[2], forgiving),
     "matrix": lambda a, b, forgiving: a[1] == b[1] and all_alike(a[2], b[2], forgiving),
-    "reals": lambda a, b, forgiving: a[2] == b[2] and agree([*a[1]], [*b[1]]),
-    "choice": lambda a, b, forgiving: a[1] == b[1],
-    "list": alike_lists, "set": alike_sets, "equation": alike_equations,
 }  # fmt: skip
 
 # ------------------------------------------------------------------------------------------------------------
-# One spelling
+# One spelling, of what a token table cannot say
 
 MARKS = {  # superscripts and subscripts
     sign: ("[" + marks + "]+", str.maketrans(marks, "0123456789-+n"))
     for sign, marks in (("^", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺ⁿ"), ("_", "₀₁₂₃₄₅₆₇₈₉₋₊ₙ"))
 }
-UNICODE = str.maketrans({
-    "−": "-", "–": "-", "—": "-", "×": "*", "·": "*", "⋅": "*", "∙": "*", "÷": "/", "⁄": "/", "∕": "/",
-    "≤": "<=",
-    "≥": ">=", "⩽": "<=", "⩾": ">=", "≠": "!=", "∞": r"\infty ", "π": r"\pi ", "√": r"\sqrt ", "º": "°",
-    "½": r"\frac{1}{2}", "⅓": r"\frac{1}{3}", "⅔": r"\frac{2}{3}", "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}",
-    "…": "...", "’": "'", "′": "'", "“": "", "”": "", "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}",
-    "∅": r"\emptyset ",
-    "∖": r"\setminus ", "θ": r"\theta ", "α": r"\alpha ", "β": r"\beta ", "λ": r"\lambda ", "φ": r"\phi ",
-    "⟨": "(", "⟩": ")", "≡": "=", "∛": r"\cbrt ", "⇒": r"\Rightarrow ", "→": r"\Rightarrow ", "¢": " cents ",
-    "£": "", "€": "", "¥": "", "、": ",", "。": ".", "\u00a0": " ", "\u2009": " ", "\u202f": " ", "\u200b": "",
-} | {chr(0xFF01 + n): chr(0x21 + n) for n in range(94)})  # fmt: skip
+UNICODE = str.maketrans({sign: text for text, signs in {
+    "-": "−–—", "*": "×·⋅∙", "/": "÷⁄∕", "<=": "≤⩽", ">=": "≥⩾", "!=": "≠", "=": "≡", r"\infty ": "∞",
+    r"\pi ": "π", r"\sqrt ": "√", r"\cbrt ": "∛", "°": "º", r"\frac{1}{2}": "½", r"\frac{1}{3}": "⅓",
+    r"\frac{2}{3}": "⅔", r"\frac{1}{4}": "¼", r"\frac{3}{4}": "¾", "...": "…", "'": "’′", r"\mathbb{R}": "ℝ",
+    r"\mathbb{Z}": "ℤ", r"\emptyset ": "∅", r"\setminus ": "∖", r"\theta ": "θ", r"\alpha ": "α",
+    r"\beta ": "β", r"\lambda ": "λ", r"\phi ": "φ", "(": "⟨", ")": "⟩", r"\Rightarrow ": "⇒→",
+    " cents ": "¢", "": "“”£€¥\u200b", ",": "、", ".": "。", " ": "\u00a0\u2009\u202f",
+}.items() for sign in signs} | {chr(0xFF01 + n): chr(0x21 + n) for n in range(94)})  # fmt: skip
 BOLD = re.compile(r"(?<![\w)])\*\*|\*\*(?![\w(])")  # 2**3 stays
-REWRITES = [  # spellings made equal before the parser sees them, in this order
-    (re.compile(pattern), replacement)
-    for pattern, replacement in [
-        (r"\\(?:text)?color *\{[^{}]*\}|\bUSD\b", " "),
-        (r"\\\\\s*\[[\d.]+ *\w+\]", r"\\\\ "),  # \\[4pt]
-        (r"(?:\\left *)?\\\{ *(?=\\begin)", ""),
-        (r"^(?:\\left)?\|([a-z])(?:\\right)?\| *(<=?|\\l(?:t|eq?)(?:slant)?(?![a-z])) *([^<>=]+)$",
-         r"-(\3) \2 \1 \2 \3"),
-        (r"& *(?=[=<>]|\\[lg]e)", " "),  # x &= 1
-        (r"\\(?:[mh]box|text(?:bf|it|rm|sf|normal)?|emph|math(?:rm|bf)|operatorname\*?) *"
-         r"\{([^{}]*(?:\{[^{}]*\}[^{}]*)*)\}", lambda m: marked(m[1])),
-        (r"(?<=\d)(?: *\{ *, *\}|,\\[!,;: ]) *(?=\d{3}(?!\d))", ""),  # 10{,}080
-        (r"(?<=\d)\{ *, *\}(?=\d)", "."),
-        (r"(?<![\d.,_^])\d{1,3}(?:(?:\\[,;:! ]|[ ~'])\d{3})+(?![\d,])", lambda m: re.sub(r"\D", "", m[0])),
-        (r"(?<!\\)\\[!,;:> ]|~|\\?\$|\\q?quad(?![a-z])", " "),
-        (r"^(?![(\[{]|\\\{).*", lambda m: THOUSANDS.sub(lambda n: n[0].replace(",", ""), m[0])),
-        (r"(?<=[\w})]) *(?:[,;(]|where|for|with)[ (]*[j-t] *(?:\\in(?![a-z])|∈) *(?:\\\w+)* *\{? *[\"ZNQR]+"
-         r" *\}?(?:[_^]\{?[^{}\\]*\}?)? *\)?\s*$", ""),  # , k in Z
-        (r"\\(?:mathbb|Bbb) *\{? *R *\}?", r"\\reals "),
-        (r"\\reals *- *(?=(?:\\left *)?\\\{)", r"\\reals \\setminus "),
-        (r"\\(?:mathbb|Bbb) *\{? *([A-Z]) *\}?", r"\\set\1 "),
-        (r'(?<=\S)[\s,;("]+(?:since|because|or about|about|approximately)\b.*$', ""),  # 27 (since 3^3)
-        (r'^\s*[({]?(\d+)[)}]? *(?:_ *\{?|(?=\(?[ "]*(?:in )?"?base))[( "]*(?:in )?"?(?:base[ -]*)?"?'
-         r"(?:([12]?\d|3[0-6])|(" + "|".join(NUMBER_WORDS) + r"))[ )}]*$",
-         lambda m: f'{m[1]} "base{m[2] or NUMBER_WORDS[m[3]]}'),  # 52_8
-        (r'\(? *\\?"?\b[pb]?mod(?![a-z]) *\}? *\{? *(\d+) *\}? *\)?\s*$', r' "mod\1'),
-        (r'(?<=[\d})]) *\(( *"?(?!mod)[a-z-]{3,})+ *\)\s*$', ""),  # 12 (ways)
-        (r'\\frac *\{ *"(\w+) *\} *\{ *"(\w+) *\}', r'"\1/"\2'),
-        (r"(?<=[\d}]) *([a-z]+) */ *([a-z]+)(?=(?:\^\{?2\}?)?$)", lambda m: speed(m)),  # 60 m/s
-        (r"\\frac *\{ *d *([a-z]) *\} *\{ *d *[a-z] *\}", r"\1'"),
-        (r'(?<=\d) *"?to *(?=\d)|\{:\}', ":"),
-        (r"\^ *\{? *\\(?:circ|degree)(?![a-zA-Z]) *\}?|(?<=\d)\^\{?o\}?(?![a-z])"
-         r"|\\(?:text)?degree(?![a-zA-Z])", "°"),
-        (r'° *\{? *"?[CF] *\}?\s*$', "°"),
-        (r"(\d*\.\d*)\\(?:overline|bar|dot) *\{? *(\d+) *\}?", lambda m: repeating(m)),
-        (r"(?<![\w.])(\d+\.\d*)\((\d+)\)(?!\w)", lambda m: repeating(m)),
-        (r"(\d*\.\d{0,20}?)(\d{1,12}?)\2+(?:\.\.\.|\\[lc]?dots(?![a-z]))", lambda m: repeating(m)),
-        (r"(?:(=) *)?(-?\d*\.\d+)(?:\.\.\.|\\[lc]?dots(?![a-z]))",
-         lambda m: "≈"[: bool(m[1])] + m[2]),  # = 1.4...
-        (r"(?<![\d./^_a-zA-Z}])(\d+) +(\d+) */ *(\d+)(?![\d/])", r"\1\\frac{\2}{\3}"),
-        (r"(?:\{ *\})?[_^] *\{?(\w+)\}? *C *_ *\{?(\w+)\}?|\bC_\{?(\w+)\}?\^\{?(\w+)\}?"
-         r"|\bC\((\w+), *(\w+)\)(?! *=)",
-         r"\\binom{\1\3\5}{\2\4\6}"),
-        (r'(?<=[a-z])-(?="?(?:hal[fv]|third|quarter|(?:four|fif|six|seven|eigh|nin|ten)th))', " "),
-        (r"\*\*", "^"),
-        (r"\\not *=", "!="),
-        (r'(?i)^ *an? (?="?(?:half|third|quarter|(?:four|fif|six|seven|eigh|nin|ten)th|dozen)\b)', "1 "),
-        (r"\b[fgh] *\^ *\{? *-1 *\}? *\((?=[a-z]\) *=)", "F("),  # f^{-1}(x) = ... is a function as any other
-        (r'(?<=[a-z])\.(?= *"?[a-z])', ""),  # sq. cm
-        (r"\\pm(?![a-z])|\+/-|^\+-", "±"),
-        (r"\\mp(?![a-z])", "∓"),
-        (r'(?i)^[ "]*(?:(?:about|exactly|approximately|approx\.?|roughly) |(?:the|an) (?=[a-z])|=|≈'
-         r'|\\approx)', ""),
-        (r"\s+", " "),
-    ]
-]  # fmt: skip
+PART = r"(?:hal[fv]|third|quarter|(?:four|fif|six|seven|eigh|nin|ten)th)"
+DOTS = r"(?:\.\.\.|\\[lc]?dots(?![a-z]))"
+REWRITES = [(re.compile(pattern), replacement) for pattern, replacement in [
+    # what is seen but not said
+    (r"\\(?:text)?color *\{[^{}]*\}|\bUSD\b|(?:\\left *)?\\\{ *(?=\\begin)", " "),
+    (r"\\\\\s*\[[\d.]+ *\w+\]", r"\\\\ "),  # \\[4pt]
+    (r"& *(?=[=<>]|\\[lg]e)", " "),  # x &= 1
+    # words, and digits in groups of three
+    (r"\\(?:[mh]box|text(?:bf|it|rm|sf|normal)?|emph|math(?:rm|bf)|operatorname\*?) *"
+     r"\{([^{}]*(?:\{[^{}]*\}[^{}]*)*)\}", lambda m: marked(m[1])),
+    (r"(?<=\d)(?: *\{ *, *\}|,\\[!,;: ]) *(?=\d{3}(?!\d))", ""),  # 10{,}080
+    (r"(?<=\d)\{ *, *\}(?=\d)", "."),
+    (r"(?<![\d.,_^])\d{1,3}(?:(?:\\[,;:! ]|[ ~'])\d{3})+(?![\d,])", lambda m: re.sub(r"\D", "", m[0])),
+    (r"(?<!\\)\\[!,;:> ]|~|\\?\$|\\q?quad(?![a-z])", " "),
+    (r"^(?![(\[{]|\\\{).*", lambda m: THOUSANDS.sub(lambda n: n[0].replace(",", ""), m[0])),
+    # remarks
+    (r"(?<=[\w})]) *(?:[,;(]|where|for|with)[ (]*[j-t] *(?:\\in(?![a-z])|∈) *(?:\\\w+)* *\{? *[\"ZNQR]+"
+     r" *\}?(?:[_^]\{?[^{}\\]*\}?)? *\)?\s*$", ""),  # , k in Z
+    (r'(?<=\S)[\s,;("]+(?:since|because|or about|about|approximately)\b.*$', ""),  # 27 (since 3^3)
+    (r'(?<=[\d})]) *\(( *"?(?!mod)[a-z-]{3,})+ *\)\s*$', ""),  # 12 (ways)
+    (r'(?i)^[ "]*(?:(?:about|exactly|approximately|approx\.?|roughly) |(?:the|an) (?=[a-z])|=|≈|\\approx)',
+     ""),
+    # 52_8, 3 (mod 7), 60 m/s, 25 °C
+    (r'^\s*[({]?(\d+)[)}]? *(?:_ *\{?|(?=\(?[ "]*(?:in )?"?base))[( "]*(?:in )?"?(?:base[ -]*)?"?'
+     r"([a-z]+|[12]?\d|3[0-6])[ )}]*$", lambda m: based(m)),
+    (r'\(? *\\?"?\b[pb]?mod(?![a-z]) *\}? *\{? *(\d+) *\}? *\)?\s*$', r' "mod\1'),
+    (r'\\frac *\{ *"(\w+) *\} *\{ *"(\w+) *\}', r'"\1/"\2'),
+    (r"(?<=[\d}]) *([a-z]+) */ *([a-z]+)(?=(?:\^\{?2\}?)?$)", lambda m: speed(m)),
+    (r"(?:\^ *\{? *\\(?:circ|degree)(?![a-zA-Z]) *\}?|(?<=\d)\^\{?o\}?(?![a-z])"
+     r'|\\(?:text)?degree(?![a-zA-Z])|°)(?: *\{? *"?[CF] *\}?\s*$)?', "°"),
+    # numbers
+    (r'(?<=\d) *"?to *(?=\d)|\{:\}', ":"),
+    (r"(?<![\w.])(\d*\.\d*)(?:\\(?:overline|bar|dot) *\{? *(\d+) *\}?|\((\d+)\)(?!\w))",
+     lambda m: repeating(m)),
+    (rf"(\d*\.\d{{0,20}}?)(\d{{1,12}}?)\2+{DOTS}", lambda m: repeating(m)),
+    (rf"(?:(=) *)?(-?\d*\.\d+){DOTS}", lambda m: "≈"[: bool(m[1])] + m[2]),  # = 1.4...
+    (r"(?<![\d./^_a-zA-Z}])(\d+) +(\d+) */ *(\d+)(?![\d/])", r"\1\\frac{\2}{\3}"),
+    (r"(?:\{ *\})?[_^] *\{?(\w+)\}? *C *_ *\{?(\w+)\}?|\bC_\{?(\w+)\}?\^\{?(\w+)\}?"
+     r"|\bC\((\w+), *(\w+)\)(?! *=)", r"\\binom{\1\3\5}{\2\4\6}"),
+    (rf'(?<=[a-z])-(?="?{PART})', " "),  # two-thirds
+    (rf'(?i)^ *an? (?="?(?:{PART}|dozen)\b)', "1 "),
+    # names
+    (r"\\frac *\{ *d *([a-z]) *\} *\{ *d *[a-z] *\}", r"\1'"),
+    (r'\^ *\{? *"?(st|nd|rd|th)\b *\}?', r' "\1'),
+    (r"\^ *\{? *(?:\\prime|')(?![a-z]) *\}?", "'"),
+    (r"\b[fgh] *\^ *\{? *-1 *\}? *\((?=[a-z]\) *=)", "F("),  # f^{-1}(x) = ... is a function as any other
+    (r'(?<=[a-z])\.(?= *"?[a-z])', ""),  # sq. cm
+    (r"\s+", " "),
+]]  # fmt: skip
 THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?!\d|,\d)")
 ESCAPED_TWICE, COMMAND = re.compile(r"(?<!\\)\\\\[a-zA-Z]{2}"), re.compile(r"(?<!\\)\\[a-zA-Z]{2}")
 
@@ -1112,29 +1009,31 @@ def marked(inner):
     return " " + re.sub(r"(?<!\\)\b[A-Za-z]+(?![A-Za-z])", mark, inner.replace("~", " ")) + " "
 
 
+def based(match):
+    base = NUMBER_WORDS.get(match[2], match[2])
+    return f'{match[1]} "base{base}' if base.isdigit() else match[0]
+
+
 def speed(match):
     return f' "{match[1]}/"{match[2]}' if {match[1], match[2]} <= UNITS.keys() else match[0]
 
 
 def repeating(match):
     """0.1 and 6 -> the fraction 1/6, as text."""
-    start, period = match.groups()
+    start, period = filter(None, match.groups())
     nines, places = 10 ** len(period) - 1, len(start) - start.index(".") - 1
     return f"({int(start.replace('.', '') or 0) * nines + int(period)}/{10**places * nines})"
 
-
 # ------------------------------------------------------------------------------------------------------------
-# The parser: LaTeX or plain text -> nested tuples. Recursive descent over tokens, no evaluation of text.
-#
-#   ("num", Fraction, decimals)  ("var", name)  ("const", "pi"|"e"|"i"|"inf")  ("add"|"mul"|"div"|"pow", a, b)
-#   ("neg", a)  ("pct", a)  ("fn", name, a, ...)  ("rel", ops, sides)  ("ratio", parts)
-#   ("seq", "(]", items)  ("list"|"set", items)  ("mat", rows)  ("union"|"cap"|"minus", a, b)  ("reals",)
-#   ("empty",)
-
+# The parser: LaTeX or plain text -> a tree, by recursive descent over tokens. No text is ever run as code.
 
 
 def word_set(text):
     return set(text.split())
+
+
+def by_name(spellings):
+    return {name: sign for sign, names in spellings.items() for name in names.split()}
 
 
 TRIGONOMETRIC = {"sin", "cos", "tan", "cot", "sec", "csc"}
@@ -1145,65 +1044,60 @@ GREEK = word_set(
     "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma "
     "tau upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega ell hbar"
 )
-
-
-def by_name(spellings):
-    return {name: sign for sign, names in spellings.items() for name in names.split()}
-
-
 NAMES = by_name({  # of commands
     "<=": "le leq leqslant leqq", "<": "lt", ">=": "ge geq geqslant geqq", ">": "gt", "!=": "ne neq",
-    "=": "equiv coloneqq", "≈": "approx simeq sim", "∈": "in", "∪": "cup bigcup", "∩": "cap",
-    "/": "div", "(": "langle", ")": "rangle", "[": "lbrack", "]": "rbrack", "\\{": "lbrace", "\\}": "rbrace",
-    "|": "lvert rvert vert mid lVert rVert", ",": "lor vee", "...": "ldots cdots dots", "i": "imath",
-    "'": "prime", "\\\\": "cr", "\\emptyset": "varnothing", "\\setminus": "backslash", "%": "%", ":": "colon",
-    "\\tan": "tg", "\\cot": "ctg cotg", "\\csc": "cosec", "\\arcsin": "asin", "\\arccos": "acos",
-    "\\arctan": "atan arctg", "\\frac": "dfrac tfrac cfrac nicefrac sfrac", "\\binom": "dbinom tbinom",
-    '"angstrom': "AA", "*": "times cdot ast", "\\Rightarrow": "implies",
-    "": "boxed fbox displaystyle textstyle limits nolimits rm bf it large Large small quad qquad boldsymbol "
-        "bm mathit mathcal mathsf underline vec overrightarrow left right middle big Big bigg Bigg bigl bigr "
-        "Bigl Bigr biggl biggr "
-        "( ) [ ] , ! ; : > $ blacksquare square qed left. right. middle.",
+    "=": "equiv coloneqq", "≈": "approx simeq sim", "∈": "in", "∪": "cup bigcup", "∩": "cap", "±": "pm",
+    "∓": "mp", "/": "div", "(": "langle", ")": "rangle", "[": "lbrack", "]": "rbrack", "\\{": "lbrace",
+    "\\}": "rbrace", "|": "lvert rvert vert mid lVert rVert", ",": "lor vee", "...": "ldots cdots dots",
+    "i": "imath", "'": "prime", "\\\\": "cr", "\\emptyset": "varnothing", "\\setminus": "backslash", "%": "%",
+    ":": "colon", "\\tan": "tg", "\\cot": "ctg cotg", "\\csc": "cosec", "\\arcsin": "asin",
+    "\\arccos": "acos", "\\arctan": "atan arctg", "\\frac": "dfrac tfrac cfrac nicefrac sfrac",
+    "\\binom": "dbinom tbinom", "*": "times cdot ast", "\\Rightarrow": "implies", '"angstrom': "AA",
+    "\\mathbb": "Bbb", "": "boxed fbox displaystyle textstyle limits nolimits rm bf it large Large small "
+        "quad qquad boldsymbol bm mathit mathcal mathsf underline vec overrightarrow left right middle big "
+        "Big bigg Bigg bigl bigr Bigl Bigr biggl biggr ( ) [ ] , ! ; : > $ left. right. middle.",
 })  # fmt: skip
-PLAIN_WORDS = by_name({
-    ",": "and or", "-": "minus negative", "=": "is are equals", "\\infty": "infinity inf infty oo",
-    "°": "degrees degree deg", "%": "percent pct", "*": "times", "\\sqrt": "sqrt", "\\cbrt": "cbrt",
-    "\\pi": "pi", "∪": "union U",
-    "\\abs": "abs", "\\floor": "floor", "\\ceil": "ceil", "\\gcd": "gcd", "\\lcm": "lcm", "\\max": "max",
-    "\\binom": "binom", "\\frac": "frac", "\\emptyset": "emptyset",
+PLAIN = by_name({  # words and signs of plain text
+    ",": "and or", "-": "minus negative", "=": "is are equals == :=", "°": "degrees degree deg",
+    "\\infty": "infinity inf infty oo", "%": "percent pct", "*": "times", "\\sqrt": "sqrt", "\\cbrt": "cbrt",
+    "\\pi": "pi", "∪": "union", "\\abs": "abs", "\\floor": "floor", "\\ceil": "ceil", "\\gcd": "gcd",
+    "\\lcm": "lcm", "\\max": "max", "\\binom": "binom", "\\frac": "frac", "\\emptyset": "emptyset",
+    "\\Rightarrow": "=>", "^": "**", "±": "+/-",
 })  # fmt: skip
 NO_NOUNS = word_set(  # words that change what is said of the number before them
     "if for where with when unless except not no none nor neither never cannot more less fewer greater than "
-    "least most "
-    "over under above "
-    "below between from only but plus divided squared cubed factorial choose either else otherwise"
+    "least most over under above below between from only but plus divided squared cubed factorial choose "
+    "either else otherwise"
 )
-SMALL_WORDS = word_set("yes no odd sq of to per the in dne st nd rd th one six ten two")
-SCALES = {"dozen": 12, "hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9,
-          "trillion": 10**12}
+TO_TWENTY = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
+    "seventeen eighteen nineteen twenty"
+)
+NUMBER_WORDS = {word: str(n) for n, word in enumerate(TO_TWENTY.split())}
 PARTS = "half third quarter fifth sixth seventh eighth ninth tenth"
-SCALES |= {part: Fraction(1, n) for n, part in enumerate(PARTS.split(), 2)}
-SCALES |= {"fourth": Fraction(1, 4), "halve": Fraction(1, 2)}
+SCALES = {part: Fraction(1, n) for n, part in enumerate(PARTS.split(), 2)} | {
+    "fourth": Fraction(1, 4), "halve": Fraction(1, 2), "dozen": 12, "hundred": 100, "thousand": 1000,
+    "million": 10**6, "billion": 10**9, "trillion": 10**12}  # fmt: skip
+WORDS = UNITS.keys() | SCALES.keys() | NO_NOUNS | word_set("yes no odd sq of to per the in dne st nd rd th")
 TOKEN = re.compile(
     r'(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]+(?![\w.]))?|[0-9]+\.(?!\d)'
-    r'|\\(?:left|right|middle)\s*\.'
-    r'|"[A-Za-z]+[0-9]*|[A-Za-z]+|\\[A-Za-z]+|\\.|<=|>=|!=|=>|==|:=|\.\.\.|\S',
+    r'|\\(?:left|right|middle)\s*\.|\\not *='
+    r'|"[A-Za-z]+[0-9]*|[A-Za-z]+|\\[A-Za-z]+|\\.|<=|>=|!=|=>|==|:=|\*\*|\+/-|\.\.\.|\S',
     re.S,
-)
+)  # fmt: skip
 RELATIONS = {"=", "<", ">", "<=", ">=", "!=", "≈", "∈"}
 OPERATORS = {  # how strongly they bind
     "\\over": ("div", 0), "\\choose": ("binom", 0), "∪": ("union", 1), "∩": ("cap", 1),
-    "\\setminus": ("minus", 1),
-    ":": ("ratio", 2), "+": ("add", 4), "-": ("add", 4), "*": ("mul", 5), "/": ("div", 5),
+    "\\setminus": ("setminus", 1), "+": ("add", 4), "-": ("minus", 4), "*": ("mul", 5), "/": ("div", 5),
 }  # fmt: skip
-CLOSING = {"", "...", "\\}", "\\\\", "\\rfloor", "\\rceil", "\\end"}
-NO_FACTOR = RELATIONS | OPERATORS.keys() | set("^_!%°',;)]}&") | CLOSING
-CONTAINERS = word_set("rel seq list set mat union cap minus ratio reals empty")
-CONSTANTS = {"pi": ("const", "pi"), "infty": ("const", "inf"), "emptyset": ("empty",), "reals": ("reals",)}
-CONSTANTS |= {"set" + letter: ("var", "set " + letter) for letter in "CNPQZ"}
-CONSTANTS |= {name: ("var", name) for name in GREEK}
+NO_FACTOR = RELATIONS | OPERATORS.keys() | set("^_!%°':,;)]}&") | {
+    "", "...", "\\}", "\\\\", "\\rfloor", "\\rceil", "\\end"}  # fmt: skip
 NO_ARGUMENT = NO_FACTOR | {"(", "[", "|"} | {"\\" + name for name in FUNCTIONS}
-ONE = ("num", Fraction(1), 0)
+NAME = r"(?:[A-Za-z]+|\\(?!pi\b)[a-zA-Z]+)(?: ')*(?: _ (?:\{ [^{}]* \}|\S+))?(?: ')*"
+LABEL = re.compile(  # x, f(x), AB^2, |v|, sin x, floor(10x): names for an answer, not to be solved for
+    rf"{NAME}(?: \( [^()]* \))?|[\[(] {NAME} [\])]|[A-Z]{{2,}} \^ (?:2|\{{ 2 \}})|\| {NAME} \|"
+    rf"|\\(?:{'|'.join(TRIGONOMETRIC)}) {NAME}|\\lfloor .* \\rfloor|\\lceil .* \\rceil"
+)
 
 
 def tokens_of(text):
@@ -1211,15 +1105,18 @@ def tokens_of(text):
     for match in TOKEN.finditer(text):
         token, before = match[0], text[match.start() - 1 : match.start()]
         if token[0] == "\\":
-            token = NAMES.get(token[1:].replace(" ", ""), token)
+            token = "!=" if token[1:4] == "not" else NAMES.get(token[1:].replace(" ", ""), token)
             tokens += [token] * bool(token)
         elif token[0] == '"' and len(token) > 1:
             lower = token[1:].lower()
-            tokens.append(NUMBER_WORDS.get(lower) or PLAIN_WORDS.get(lower) or '"' + lower)
+            tokens.append(NUMBER_WORDS.get(lower) or PLAIN.get(lower) or '"' + lower)
         elif token.isascii() and token.isalpha() and len(token) > 1:
             tokens += letters(token, glued=before.isalnum() or before in ")}" and before)
         else:
-            tokens.append({"=>": "\\Rightarrow", "==": "=", ":=": "="}.get(token, token))
+            union = token == "U" and tokens[-1:] in ([")"], ["]"])
+            tokens.append("∪" if union else PLAIN.get(token, token))
+    while "\\Rightarrow" in tokens:
+        del tokens[: tokens.index("\\Rightarrow") + 1]
     if len(tokens) > TOKENS:
         raise TooComplex
     return tokens
@@ -1230,21 +1127,23 @@ def letters(word, glued):
     lower = word.lower()
     if lower in NUMBER_WORDS and not glued:
         return [NUMBER_WORDS[lower]]
-    if lower in PLAIN_WORDS or word in FUNCTIONS | GREEK and word not in UNITS:
-        return [PLAIN_WORDS.get(lower) or "\\" + word]
-    if len(word) > 3 and not glued or any(lower in words for words in (UNITS, NO_NOUNS, SMALL_WORDS, SCALES)):
+    if lower in PLAIN or word in FUNCTIONS | GREEK and word not in UNITS:
+        return [PLAIN.get(lower) or "\\" + word]
+    if len(word) > 3 and not glued or lower in WORDS or lower in NUMBER_WORDS:
         return ['"' + lower]
     return [word] if word.isupper() else list(word)  # AB, II: one name
 
 
-class Parser:
-    """Recursive descent: each method reads one thing from the tokens and returns its tree."""
+Side = namedtuple("Side", "tree text names inside")  # of a relation; what stands between its bars
 
-    def __init__(self, text):
-        self.tokens, self.words = tokens_of(text) + [""], []
+
+class Parser:
+    """Each method reads one thing from the tokens and returns its tree."""
+
+    def __init__(self, tokens):
+        self.tokens, self.words, self.names, self.bound, self.inside = [*tokens, ""], [], [], {}, {}
         self.at = self.depth = self.bars = self.trig = 0
-        while "\\Rightarrow" in self.tokens:
-            del self.tokens[: self.tokens.index("\\Rightarrow") + 1]
+        self.powered = False  # does the factor just read end in an exponent?
 
     @property
     def next(self):
@@ -1258,83 +1157,82 @@ class Parser:
         return self.tokens[self.at - 1]
 
     def need(self, *expected):
-        if self.take(*expected) is None:
-            raise Unreadable(f"{' or '.join(expected)} expected at {self.next!r}")
-        return self.tokens[self.at - 1]
+        token = self.take(*expected)
+        if token is None:
+            raise Unreadable(self.next)
+        return token
 
     def answer(self):
         items = self.items(",", ";", "\\\\")
         if self.next != "":
-            raise Unreadable(f"cannot read {self.next!r}")
-        return items[0] if len(items) == 1 else ("list", items)
+            raise Unreadable(self.next)
+        return settled_list(items)
 
     def items(self, *separators, bars=0):
         """Relations separated by commas, semicolons, "and" or "or". In {x | ...} a bar ends it."""
-        separators, found, outside, self.bars = separators or (",", ";"), [], self.bars, bars
-        self.depth += 1
-        if self.depth > DEPTH:
-            raise TooComplex
-        while not found or self.take(*separators):
-            while found and self.take(*separators):
+        found, outside, self.bars = [], self.bars, bars
+        while not found or self.take(*(separators or ",;")):
+            while found and self.take(*(separators or ",;")):
                 pass  # ", and"
             found.append(self.relation())
-        self.depth, self.bars = self.depth - 1, outside
+        self.bars = outside
         return found
 
     def relation(self):
-        if self.next[:1] == '"':  # the area of ABC =
-            end = self.tokens.index("=", self.at) if "=" in self.tokens[self.at :] else 0
-            skipped = self.tokens[self.at : end]
-            if not end or any(token in ",;<>\\\\" or token[1:] in NO_NOUNS for token in skipped):
-                raise Unreadable("words")
-            self.at = end + 1
-        start, ops, sides = self.at, [], [self.expression()]
-        label = "".join(token for token in self.tokens[start : self.at] if token not in "{}")
+        ops, sides = [], [self.side()]
         while self.next in RELATIONS:
             ops.append(self.take())
-            sides.append(self.expression())
-        return ("rel", tuple(ops), sides, label) if ops else sides[0]
+            sides.append(self.side())
+        return related(ops, sides) if ops else sides[0].tree
+
+    def side(self):
+        start, before, parts = self.at, len(self.names), [self.expression()]
+        while not self.bars and self.take(":"):
+            parts.append(self.expression())
+        tree, tokens = parts[0], self.tokens[start : self.at]
+        if len(parts) > 1:  # 3:4 is 3/4; 3:4:5 is 6:8:10
+            ratios = [compute("div", part, parts[0]) for part in parts]
+            tree = ("tuple", ":", ratios) if len(parts) > 2 else compute("div", *parts)
+        return Side(tree, " ".join(tokens), set(self.names[before:]), self.inside.get((start, self.at)))
 
     def expression(self, least=0):
         """Operators that bind at least so much, the strongest first."""
         sign = self.take("+", "-")
-        node = last = signed(sign, self.expression(5)) if sign else self.power()
+        node, fresh = signed(sign, self.expression(5)) if sign else self.power(), not sign
         while True:
             name, binding = OPERATORS.get(self.next, ("mul", 5))
-            if binding < least or self.next == ":" and self.bars:
+            if binding < least:
                 return node
             if self.next in OPERATORS:
-                op, signs = self.take(), self.take("+", "-") if binding == 5 else None
-                right = last = signed(signs, self.expression(binding + 1))
-                node = joined(name, node, signed("-", right) if op == "-" else right)
-                last = right if op == "*" else None
+                self.take()
+                sign = self.take("+", "-") if binding == 5 else None
+                node, fresh = joined(name, node, signed(sign, self.expression(binding + 1))), False
             elif self.take("%"):
-                node = ("pct", node)
+                node = ("percent", node[1]) if is_number(node) else compute("pct", node)
             elif self.next[:1] == '"' and self.nouns(node):
                 while self.words and self.words[-1] in SCALES:
-                    node = joined("mul", node, ("num", Fraction(SCALES[self.words.pop()]), 0))
+                    node = compute("mul", node, number(SCALES[self.words.pop()]))
             elif self.next in NO_FACTOR or self.next[0] == '"' or self.next == "|" and self.bars:
                 return node
             else:
-                node, last = self.adjacent(node, last)
+                node, fresh = self.adjacent(node, fresh), False
 
-    def adjacent(self, node, last):
-        """(product, its last factor) where no sign stands between: 2x, but 3 1/2 is a sum."""
-        after = self.tokens[self.at - 1]
-        number = self.next[0] in "0123456789." and after not in "!)}" and not (last and last[0] == "pow")
-        if after[:1] == '"' or number:
+    def adjacent(self, node, fresh):
+        """A product where no sign stands between: 2x. But 3 1/2 is a sum."""
+        before = self.tokens[self.at - 1]
+        if before[:1] == '"' or self.next[0] in "0123456789." and before not in "!)}" and not self.powered:
             raise Unreadable("a number after a factor")
+        whole = fresh and before.isdigit() and not self.powered and self.next == "\\frac"
         factor = self.power()
-        mixed = node is last and node[0] == "num" and node[2] == 0 and factor[0] == "div"
-        if mixed and factor[1][0] == factor[2][0] == "num" and factor[1][1] < factor[2][1]:
-            return ("add", node, factor if node[1] >= 0 else signed("-", factor)), None
-        return joined("mul", node, factor), factor
+        mixed = whole and is_number(node) and isinstance(factor[1], Fraction) and 0 < factor[1] < 1
+        return joined("add" if mixed else "mul", node, factor)
 
     def nouns(self, node):
         """Units and nouns after a number are noted and dropped."""
         known = UNITS.keys() | SCALES.keys() | {"square", "units"}
-        unknown = variables(node) and self.next[1:] not in known
-        if self.next[1:] in NO_NOUNS or node[0] in CONTAINERS | {"var"} or unknown:
+        if node[0] not in ("value", "percent") or self.next[1:] in NO_NOUNS:
+            return False
+        if not is_number(node) and (self.next[1:] not in known or self.tokens[self.at - 1].isalpha()):
             return False
         while self.next[:1] == '"' and self.next[1:] not in NO_NOUNS:
             word = self.take()[1:]
@@ -1348,24 +1246,17 @@ class Parser:
         return True
 
     def power(self):
-        node = self.atom()
+        node, powered = self.atom(), False
         while True:
-            following = "".join(self.tokens[self.at + 1 : self.at + 3])
-            if self.next == "^" and re.fullmatch(r'"(?:st|nd|rd|th).*|\{"(?:st|nd|rd|th)', following):
-                self.at += 4 if following[0] == "{" else 2  # 7^{th}
-            elif node[0] == "var" and (self.next == "'" or self.next == "^" and following[:1] == "'"):
-                self.at += 1 if self.next == "'" else 2
-                node = ("var", node[1] + "'")
-            elif node[0] == "var" and self.take("_"):
-                node = ("var", f"{node[1]}_{self.raw_group() if self.next == '{' else self.take() or ''}")
-            elif self.take("^"):
-                node = ("pow", node, self.exponent())
+            if self.take("^"):
+                node, powered = compute("pow", node, self.exponent()), True
             elif self.take("!"):
-                node = ("fn", "factorial", node)
+                node, powered = compute("factorial", node), False
             elif self.take("°"):
-                node = joined("mul", node, ("const", "degree")) if self.trig else node
+                node = compute("mul", node, number(complex(math.pi / 180))) if self.trig else node
                 self.words.append("°")
             else:
+                self.powered = powered
                 return node
 
     def exponent(self):
@@ -1390,78 +1281,86 @@ class Parser:
             exponent = token.lower().partition("e")[2]
             if exponent and abs(int(exponent)) > BITS // 4:
                 raise TooComplex
-            node = ("num", Fraction(token), 0 if exponent else len(token.partition(".")[2]))
+            node = ("value", Fraction(token), 0 if exponent else len(token.partition(".")[2]))
         elif token in ("(", "[", "{", "\\{"):
             node = self.bracket(token)
         elif token == "|":
-            self.bars += 1
-            node = ("fn", "abs", self.expression())
-            self.bars -= 1
+            start, self.bars = self.at - 1, self.bars + 1
+            inner, self.bars = self.expression(), self.bars - 1
             self.need("|")
+            node = compute("abs", inner)
+            self.inside[start, self.at] = inner
+        elif token.isalpha() or token[1:] in GREEK:
+            node = self.letter(token)
         elif token[0] == "\\" and len(token) > 1:
             node = self.command(token[1:])
-        elif token.isalpha():
-            node = self.letter(token)
         else:
             raise Unreadable(f"a value expected at {token!r}")
         self.depth -= 1
         return node
 
-    def letter(self, token):
+    def letter(self, name):
         """A constant, a variable, or a function with its arguments as a name: f(x), P(X = 1) before "="."""
+        if name in self.bound:
+            return self.bound[name]
+        if name in CONSTANTS and self.next not in ("_", "'"):
+            return CONSTANTS[name]
+        while self.take("'"):
+            name += "'"
+        if self.take("_"):
+            name += "_" + (self.raw_group() if self.next == "{" else self.take() or "")
         depth, end = 0, self.at
-        while self.next == "(" and end < len(self.tokens) and (depth or end == self.at):
+        while self.next == "(" and end < len(self.tokens) - 1 and (depth or end == self.at):
             depth += (self.tokens[end] == "(") - (self.tokens[end] == ")")
             end += 1
-        before_equals = self.tokens[min(end, len(self.tokens) - 1)] == "="
-        before_equals = before_equals and (token.isupper() or token in "pqyuvrs")
-        if end == self.at or depth or token not in "fghFGH" and not before_equals:
-            return ("const" if token in "ie" else "var", token)
-        name, self.at = token + "".join(self.tokens[self.at : end]), end
-        return ("var", name)
+        before_equals = self.tokens[end] == "=" and (name.isupper() or name[0] in "pqyuvrs" or "'" in name)
+        if end > self.at and not depth and (name in "fghFGH" or before_equals):
+            name, self.at = name + "".join(self.tokens[self.at : end]), end
+        self.names.append(name)
+        return variable(name)
 
     def bracket(self, opening):
-        braces = {"{": "}", "\\{": "\\}"}.get(opening)
-        if braces and self.take(braces):
-            return ("empty",)
-        rest = set(self.tokens[self.at :])
-        items = self.items(bars=int(bool(braces and {"|", ":"} & rest and RELATIONS & rest)))
-        closing = self.need(braces, "|", ":") if braces else self.need(")", "]")
-        if braces and closing != braces:
-            items = described(items, self.items())
-            self.need(braces)
-            return items
-        if opening == "[" and all(item[:2] == ("seq", "[]") for item in items):
-            return ("mat", [item[2] for item in items])
+        start, closing = self.at, {"{": "}", "\\{": "\\}"}.get(opening, ")")
+        if closing != ")" and self.take(closing):
+            return NOTHING
+        rest = {*self.tokens[self.at :]}
+        items = self.items(bars=int(closing != ")" and bool({"|", ":"} & rest and RELATIONS & rest)))
+        if closing != ")" and self.take("|", ":"):
+            named = re.fullmatch(NAME, " ".join(self.tokens[start : self.at - 1]))
+            items = [described(items, named, self.items())]
+            self.need(closing)
+            return items[0]
+        brackets = opening + self.need(closing, "]" if closing == ")" else closing)
+        if opening == "[" and all(item[:2] == ("tuple", "[]") for item in items):
+            return matrix([item[2] for item in items])
         if opening == "\\{" or opening == "{" and len(items) > 1:
             return ("set", items)
-        if len(items) > 1:
-            return ("seq", opening + closing, items)
-        if opening + closing not in ("()", "[]", "{}"):
+        if len(items) == 1 and brackets in ("(]", "[)"):
             raise Unreadable("brackets that do not match")
-        return items[0]
+        return ("tuple", brackets, items) if len(items) > 1 else items[0]
 
     def command(self, name):
-        if name in CONSTANTS:
-            return CONSTANTS[name]
-        if name == "begin":
-            return self.environment()
         if name in FUNCTIONS:
             return self.function(name)
+        if name == "mathbb":
+            name = self.raw_group() if self.next == "{" else self.take()
+            return LINE if name == "R" else variable(f"set {name}")
         if name in ("frac", "binom"):
-            arguments = self.group(True), self.group(True)
-            return ("div", *arguments) if name == "frac" else ("fn", name, *arguments)
+            return compute("div" if name == "frac" else name, self.group(True), self.group(True))
         if name in ("sqrt", "cbrt"):
-            degree = ("num", Fraction(2 if name == "sqrt" else 3), 0)
+            degree = number(2 if name == "sqrt" else 3)
             if self.take("["):
                 degree = self.expression()
                 self.need("]")
-            return ("pow", self.group(), ("div", ONE, degree))
+            return compute("pow", self.group(), compute("div", number(1), degree))
         if name in ("lfloor", "lceil"):
             inner = self.expression()
             self.need("\\rfloor", "\\rceil")
-            return ("fn", name[1:], inner)
-        raise Unreadable(f"unknown command {name}")
+            return compute(name[1:], inner)
+        read = {"begin": self.environment, "sum": partial(self.sum, "add"), "prod": partial(self.sum, "mul")}
+        if name not in CONSTANTS | read.keys():
+            raise Unreadable(f"unknown command {name}")
+        return CONSTANTS.get(name) or read[name]()
 
     def function(self, name):
         """sin x, sin^2 x, sin 2x, log_2 8, ln|x|, max(a, b)."""
@@ -1475,14 +1374,29 @@ class Parser:
         else:
             arguments = [signed(self.take("-"), self.power())]
             while self.next not in NO_ARGUMENT and self.next[0] not in '"0123456789':
-                arguments = [("mul", *arguments, self.power())]
+                arguments = [compute("mul", *arguments, self.power())]
         self.trig -= name in TRIGONOMETRIC
-        if exponent == ("num", Fraction(-1), 0) and name in TRIGONOMETRIC:
-            return ("fn", "arc" + name, *arguments)
-        node = ("fn", name, *arguments)
+        if name in TRIGONOMETRIC and exponent and exponent[1] == -1:
+            return compute("arc" + name, *arguments)
+        node = compute(name, *arguments)
         if name == "log" and base:
-            node = ("div", ("fn", "ln", *arguments), ("fn", "ln", base))
-        return ("pow", node, exponent) if exponent else node
+            node = compute("div", compute("ln", *arguments), compute("ln", base))
+        return compute("pow", node, exponent) if exponent else node
+
+    def sum(self, name):
+        """A sum or product from one number to another: its term is read once for each."""
+        self.need("_"), self.need("{")
+        letter, _, low = self.take(), self.need("="), self.expression()
+        self.need("}"), self.need("^")
+        high, start, total = self.group(), self.at, number(int(name == "mul"))
+        if not isinstance(low[1], Fraction) or not isinstance(high[1], Fraction) or low[1] > high[1]:
+            raise Unreadable("a sum without an end")
+        for n in range(int(low[1]), int(high[1]) + 1):
+            self.at, self.bound[letter] = start, number(n)
+            total = compute(name, total, self.expression(5))
+            spend(20)
+        self.bound.pop(letter, None)
+        return total
 
     def raw_group(self):
         self.need("{")
@@ -1494,273 +1408,228 @@ class Parser:
     def environment(self):
         """A matrix; or, where its cells are relations, a list."""
         name, rows = self.raw_group(), [[]]
-        if name == "vmatrix":
-            raise Unreadable("a determinant")
         if name == "array":
             self.raw_group()  # the columns
-        while self.next not in ("\\end", ""):
+        while not self.take("\\end"):
             if self.take("\\\\"):
                 rows.append([])
             elif not self.take("&"):
                 rows[-1].append(self.items())
-        self.need("\\end")
         self.raw_group()
         rows = [row for row in rows if row]
         cells = [item for row in rows for cell in row for item in cell]
-        if not cells or name == "cases" and all(len(row) > 1 for row in rows):
-            raise Unreadable("values, each with its condition, or no rows at all")
-        if any(item[0] == "rel" for item in cells) or len(cells) == 1:
-            return cells[0] if len(cells) == 1 else ("list", cells)
-        return ("mat", [[cell[0] for cell in row] for row in rows])
+        if not cells or name == "vmatrix" or name == "cases" and all(len(row) > 1 for row in rows):
+            raise Unreadable("no rows, a determinant, or values, each with its condition")
+        if len(cells) == 1 or any(item[0] == "equation" for item in cells):
+            return settled_list(cells)
+        return matrix([[cell[0] for cell in row] for row in rows])
 
-
-def described(items, conditions):
+def described(items, named, conditions):
     """{x | conditions}, {(x, y) | ...}: the conditions say it all. {2k pi | k in Z}: k does not matter."""
-    head = items[0][2][0] if items[0][:2] == ("rel", ("∈",)) else items[0]
-    members = [condition[2][1] for condition in conditions if condition[:2] == ("rel", ("∈",))]
-    if members == [("var", "set Z")] * len(conditions):
+    head = items[0]
+    if all(one[0] == "equation" and one[2] == variable("set Z") for one in conditions):
         return head
-    if len(items) > 1 or head[0] not in ("var", "seq"):
+    if len(items) > 1 or not named and head[0] not in ("equation", "tuple"):
         raise Unreadable("a set of values with conditions")
-    conditions = [items[0]] * (head != items[0] and items[0][2][1] != ("reals",)) + conditions
-    return conditions[0] if len(conditions) == 1 else ("list", conditions)
+    return settled_list([head] * (head[0] == "equation" and head[2] != LINE) + conditions)
+
+
+def matrix(rows):
+    if len({*map(len, rows)}) != 1:
+        raise Unreadable("rows of different lengths")
+    return ("matrix", len(rows[0]), [cell for row in rows for cell in row])
 
 
 def signed(sign, node):
-    if sign == "-" and node[0] == "num":
-        return ("num", -node[1], node[2])
     if sign != "-":
         return node
-    return joined("mul", ("num", Fraction(-1), 0), node) if node[0] == "mat" else ("neg", node)
+    if node[0] == "matrix":
+        return (*node[:2], [signed("-", cell) for cell in node[2]])
+    return (node[0], -node[1], *node[2:]) if is_number(node) else compute("neg", node)
 
 
 def joined(name, a, b):
-    if name == "ratio":
-        return ("ratio", [*(a[1] if a[0] == "ratio" else [a]), b])
-    if name in ("union", "cap", "minus") or not {a[0], b[0]} & (CONTAINERS | {"mat"}):
-        return ("fn", "binom", a, b) if name == "binom" else (name, a, b)
+    """Two trees with an operator between them."""
+    if name == "minus" and a[0] == "reals" and b[0] != "value":
+        name = "setminus"
+    if name in COMBINE:
+        sets = reals_of(a), reals_of(b)
+        if None in sets:
+            raise Unreadable("not sets of numbers")
+        return combined(COMBINE[name], *sets)
     for one, other in ((a, b), (b, a)):
-        if name == "mul" and one[0] == "mat" and other[0] not in CONTAINERS:
-            return ("mat", [[("mul", other, cell) for cell in row] for row in one[1]])
-    raise Unreadable("calculation with things that are not numbers")
+        if name == "mul" and one[0] == "matrix" and other[0] == "value":
+            return (*one[:2], [compute("mul", other, cell) for cell in one[2]])
+    return compute(name, a, b)
 
 
-def children(node):
-    for part in node[1:]:
-        for item in part if isinstance(part, list) else [part]:
-            if isinstance(item, list):
-                yield from item
-            elif isinstance(item, tuple):
-                yield item
+def settled_list(trees):
+    """x > 1, x < 3: an interval. x < 1, x > 3: no number is both, so a union. 1/2 or 50%: one number."""
+    first, last = trees[0], trees[-1]
+    sets = [tree[2] for tree in trees if tree[:2] == ("equation", first[1]) and tree[2]]
+    if len(sets) == len(trees) > 1 and all(one[0] == "reals" for one in sets):
+        both = reduce(partial(combined, operator.and_), sets)
+        together = both if both != NOTHING else reduce(partial(combined, operator.or_), sets)
+        return ("equation", first[1], together, None, False)
+    if last[0] == "equation" and last[4] and len(labels_of(trees)) == len(trees) - 1:
+        return last  # m = 3, n = 7, and m + n = 10
+    other_ways = all(map(is_value, trees)) and any(tree != first for tree in trees)
+    one = other_ways and all(alike(tree, first, True) for tree in trees)
+    return first if one or len(trees) == 1 else ("list", trees)
 
 
-def variables(node):
-    return {node[1]} if node[0] == "var" else set().union(*map(variables, children(node)))
+def related(ops, sides):
+    """The tree of a chain of relations."""
+    if not set(ops) <= {"=", "≈", "∈"}:
+        return inequality(ops, sides)
+    if "≈" in ops and (len(ops) > 1 or not is_label(sides[0])):
+        cut = ops.index("≈")  # the exact value, not what it is about
+        return related(ops[:cut], sides[: cut + 1]) if cut else sides[0].tree
+    first, last = sides[0], sides[-1]
+    named = label_of(first)
+    if not is_value(last.tree) or first.tree[0] == "tuple" or "∈" in ops or ":" in last.text:
+        return ("equation", named, last.tree, None, False)
+    if is_label(last) and not is_label(first):
+        first, last, named = last, first, label_of(last)
+    if not is_value(first.tree):
+        raise Unreadable("an equation of things that are not numbers")
+    if is_number(first.tree) and is_number(last.tree) or agree(first.tree[1], last.tree[1]):
+        return last.tree  # a calculation: its last part is the answer
+    key = [("=", proportions(compute("minus", first.tree, last.tree)))]
+    loose = len(first.names) > 1 and last.tree[1] != 0  # beside a reference of 5, a + b = 5 will do
+    return ("equation", named if is_label(first) else None, last.tree, key, loose)
 
 
-def has_i(node):
-    return node == ("const", "i") or any(map(has_i, children(node)))
+def inequality(ops, sides):
+    if not set(ops) <= {"<", ">", "<=", ">=", "!="}:
+        raise Unreadable("relations that do not go together")
+    links = [(op, a, b) if op[0] != ">" else (op.replace(">", "<"), b, a)
+             for op, a, b in zip(ops, sides, sides[1:])]
+    names = set().union(*(side.names for side in sides))
+    numbers = [solution(link, point_of(min(names))) if len(names) == 1 else None for link in links]
+    if None not in numbers:
+        return ("equation", *names, reduce(partial(combined, operator.and_), numbers), None, False)
+    keys = [(op, proportions(compute("minus", b.tree, a.tree), op != "!=")) for op, a, b in links]
+    return ("equation", None, None, sorted(keys, key=str), False)
+
+
+def label_of(side):
+    return re.sub(r"[ {}]", "", side.text)
+
+
+def is_label(side):
+    return isinstance(side.tree[1], list) and bool(LABEL.fullmatch(side.text))
+
+
+CONSTANTS = {"pi": ("value", complex(math.pi), 0), "e": ("value", complex(math.e), 0), "i": ("value", 1j, 0),
+             "infty": ("value", math.inf, 0), "emptyset": ("reals", ())}  # fmt: skip
 
 
 # ------------------------------------------------------------------------------------------------------------
-# From trees to things
+# Sets of real numbers: ("reals", cuts) holds what lies after an odd number of its cuts. A cut is just before
+# a number (x, 0) or just after it (x, 1): [0, 1) is ("reals", ((0, 0), (1, 0))).
 
-
-def settle(node):
-    """What a tree says, its numbers evaluated."""
-    kind, inner = node[0], node[1] if len(node) > 1 else None
-    if kind == "rel":
-        equation = set(node[1]) <= {"=", "≈", "∈"}
-        return settled_equation(*node[1:]) if equation else settled_inequality(*node[1:])
-    if kind in COMBINE or kind in ("reals", "empty"):
-        return ("reals", *set_of(node))
-    if kind == "set":
-        return ("set", [settle(item) for item in inner])
-    if kind == "list":
-        return settled_list([settle(item) for item in inner])
-    if kind == "seq":
-        return ("tuple", inner, [settle(item) for item in node[2]])
-    if kind == "mat" and len(set(map(len, inner))) == 1:
-        return ("matrix", len(inner[0]), [settle(cell) for row in inner for cell in row])
-    if kind == "ratio" and len(inner) > 2:  # 3:4:5 is 6:8:10; 3:4 is 3/4
-        return ("tuple", ":", [settle(("div", part, inner[0])) for part in inner])
-    if kind == "pct" and not variables(inner):
-        return ("percent", value_of(inner))
-    return ("value", value_of(("div", *inner) if kind == "ratio" else node), node[2] if kind == "num" else 0)
-
-
-def settled_list(things):
-    """x > 1, x < 3: an interval. x < 1, x > 3: no number is both, so a union. 1/2 or 50%: one number."""
-    label = things[0][1]
-    relations = [thing for thing in things if thing[0] == "equation" and thing[1] == label and thing[2]]
-    sets = [thing[2][1:] for thing in relations if thing[2][0] == "reals"]
-    if len(sets) == len(things):
-        both = reduce(partial(combined, operator.and_), sets)
-        together = both if both[1] != (False,) else reduce(partial(combined, operator.or_), sets)
-        return ("equation", things[0][1], ("reals", *together), [], False)
-    if things[-1][0] == "equation" and things[-1][4] and len(labels_of(things)) == len(things) - 1:
-        return things[-1]  # m = 3, n = 7, and m + n = 10
-    other_ways = len(set(map(str, things))) > 1 and {thing[0] for thing in things} <= {"value", "percent"}
-    one = other_ways and all(alike(thing, things[0], True) for thing in things)
-    return things[0] if one else ("list", things)
-
-
-def settled_equation(ops, sides, label):
-    if "≈" in ops and (len(ops) > 1 or not is_label(sides[0])):
-        cut = ops.index("≈")  # the exact value, not what it is about
-        return settle(("rel", ops[:cut], sides[: cut + 1], label) if cut else sides[0])
-    first, last = sides[0], sides[-1]
-    if last[0] in CONTAINERS or first[0] == "seq" or "∈" in ops:
-        return ("equation", label, settle(last), [], False)
-    if is_label(last) and not is_label(first):
-        first, last, label = last, first, last[1]
-    if not variables(first) | variables(last) or agree(value_of(first), value_of(last)):
-        return settle(last)  # a calculation: its last part is the answer
-    thing, keys = settle(last), [proportions(("add", first, ("neg", last)))]
-    loose = len(variables(first)) > 1 and thing[1] != 0  # beside a reference of 5, a + b = 5 will do
-    return ("equation", label if is_label(first) else None, thing, keys, loose)
-
-
-def settled_inequality(ops, sides, label):
-    links = [(op, a, b) if op[0] != ">" else (op.replace(">", "<"), b, a)
-             for op, a, b in zip(ops, sides, sides[1:])]
-    if not set(ops) <= {"<", ">", "<=", ">=", "!="}:
-        raise Unreadable("relations that do not go together")
-    solved = [solution(*link, sides[1] if len(sides) == 3 else None) for link in links]
-    if None in solved or len({name for name, _ in solved}) > 1:
-        gaps = [[op, *proportions(("add", b, ("neg", a)), positive=op != "!=")] for op, a, b in links]
-        return ("equation", None, None, [sorted(gaps, key=str)], False)
-    numbers = reduce(partial(combined, operator.and_), [numbers for _, numbers in solved])
-    return ("equation", solved[0][0], ("reals", *numbers), [], False)
-
-
-def is_label(node):
-    """x, f(x), AB^2, |v|, sin x, floor(10x): names for an answer, not equations to be solved."""
-    if node[0] == "pow":
-        return node[1][0] == "var" and node[1][1].isupper() and len(node[1][1]) > 1
-    function = node[1] if node[0] == "fn" else ""
-    named = function in ("floor", "ceil") or function in ("abs", *TRIGONOMETRIC) and is_label(node[2])
-    return node[0] == "var" or named
-
-
-# A set of real numbers is (ends, members): its ends in order, and whether it holds what lies before, at and
-# after each.
-# [0, 1) is ((0, 1), (False, True, True, False, False)).
-
-LINE, NOTHING = ((), (True,)), ((), (False,))
-COMBINE = {"union": operator.or_, "cap": operator.and_, "minus": operator.gt}  # True > False: only in one
+LINE, NOTHING = ("reals", ((-math.inf, 1), (math.inf, 0))), ("reals", ())
+COMBINE = {"union": operator.or_, "cap": operator.and_, "setminus": operator.gt}  # True > False: only in one
 
 
 def combined(both, a, b):
     """Union, intersection or difference of two sets."""
-    ends = sorted({*a[0], *b[0]}, key=lambda end: end.real)
-    members = [both(*pair) for pair in zip(sampled(a, ends), sampled(b, ends))]
-    kept = [n for n in range(len(ends)) if len(set(members[2 * n : 2 * n + 3])) > 1]
-    around = [m for n in kept for m in members[2 * n + 1 : 2 * n + 3]]
-    return tuple(ends[n] for n in kept), (members[0], *around)
+    spend(3 * len(a[1] + b[1]))
+    cuts = []
+    for cut in sorted({*a[1], *b[1]}):
+        if both(bisect(a[1], cut) % 2, bisect(b[1], cut) % 2) != len(cuts) % 2:
+            cuts.append(cut)
+    return "reals", tuple(cuts)
 
 
-def sampled(one, ends):
-    """Whether the set holds what lies before, at and after each of all these ends."""
-    members, n = [one[1][0]], 0
-    for end in ends:
-        own = n < len(one[0]) and one[0][n] == end
-        members += one[1][2 * n + 1 : 2 * n + 3] if own else members[-1:] * 2
-        n += own
-    return members
+def real(tree):
+    return tree[1] if isinstance(tree[1], Fraction) else tree[1].real
 
 
-def ray(end, closed, up):
-    """All numbers above an end, or below."""
-    if abs(end) == math.inf:
-        return LINE if (end.real < 0) == up else NOTHING
-    return (end,), (not up, closed, up)
+def reals_of(tree):
+    """The real numbers of (a, b] or {1, 2}, or None."""
+    items = [tree] if tree[0] == "value" else tree[1]
+    if tree[0] in ("set", "value") and all(map(is_real, items)):
+        points = [("reals", ((real(item), 0), (real(item), 1))) for item in items]
+        return reduce(partial(combined, operator.or_), points)
+    if tree[0] == "tuple" and len(tree[2]) == 2 == len(tree[1]) and all(map(is_real, tree[2])):
+        low, high = map(real, tree[2])
+        return ("reals", ((low, tree[1][0] == "("), (high, tree[1][1] == "]"))) if low < high else None
+    if tree[0] == "equation" and tree[1]:
+        return reals_of(tree[2])
+    return tree if tree[0] == "reals" else None
 
 
-def set_of(node):
-    if node[0] in ("reals", "empty"):
-        return LINE if node[0] == "reals" else NOTHING
-    if node[0] in COMBINE:
-        return combined(COMBINE[node[0]], *map(set_of, node[1:]))
-    thing = settle(node if node[0] in CONTAINERS else ("set", [node]))
-    found = thing if thing[0] == "reals" else next(views(thing, "reals", False, False), thing)
-    if found[0] != "reals":
-        raise Unreadable("not a set of numbers")
-    return found[1:]
-
-
-def interval(brackets, items):
-    """The numbers of (a, b], or None."""
-    if len(items) == len(brackets) == 2 and are_real(items):
-        low, high = items[0][1], items[1][1]
-        if low.real < high.real:
-            above, below = ray(low, brackets[0] == "[", True), ray(high, brackets[1] == "]", False)
-            return combined(operator.and_, above, below)
-    return None
-
-
-def solution(op, left, right, middle):
-    """(variable, the numbers for which left op right), or None where that would have to be solved for."""
-    for side, other in ((left, right), (right, left)):
-        if side[0] == "var" and not variables(other) and middle in (None, side):
-            end = value_of(other)
-            hole = ((end,), (True, False, True))
-            return side[1], hole if op == "!=" else ray(end, op == "<=", side is right)
-    return None
+def solution(link, points):
+    """The numbers for which a linear inequality in one variable holds, or None."""
+    op, left, right = link
+    for side, other, swap in ((left, right, False), (right, left, True)):
+        if side.inside and op != "!=":  # |a| < b: a < b and -a < b; b < |a|: b < a or b < -a
+            halves = [(op, *((other, half) if swap else (half, other))) for half in (
+                side._replace(tree=tree, inside=None) for tree in (side.inside, signed("-", side.inside)))]
+            sets = [solution(half, points) for half in halves]
+            return None if None in sets else combined(operator.or_ if swap else operator.and_, *sets)
+    if math.inf in (abs(side.tree[1]) for side in (left, right) if is_number(side.tree)):
+        a, b = (side.tree[1] if is_number(side.tree) else 0 for side in (left, right))
+        return LINE if a.real < b.real else NOTHING
+    gaps = compute("minus", left.tree, right.tree)[1]
+    if not isinstance(gaps, list) or not all(gap is not None and is_real(("value", gap)) for gap in gaps):
+        return None
+    slope = (gaps[1] - gaps[0]) / (points[1] - points[0])
+    if not slope or not all(agree(gap, gaps[0] + slope * (x - points[0])) for gap, x in zip(gaps, points)):
+        return None
+    end = real(("value", points[0] - gaps[0] / slope))
+    if op == "!=":
+        return combined(operator.gt, LINE, ("reals", ((end, 0), (end, 1))))
+    below = ("reals", ((-math.inf, 1), (end, (op == "<=") == (slope.real > 0))))
+    return below if slope.real > 0 else combined(operator.gt, LINE, below)
 
 
 # ------------------------------------------------------------------------------------------------------------
-# Values of expressions: a Fraction where exact, else complex; with variables a list of values at four points
+# Numbers: a Fraction where exact, else complex; with variables a list of values at four points (None: none)
+
+
+def number(value):
+    return ("value", value if isinstance(value, complex) else Fraction(value), 0)
+
+
+def is_value(tree):
+    return tree[0] in ("value", "percent")
+
+
+def is_number(tree):
+    return is_value(tree) and not isinstance(tree[1], list)
+
+
+def is_real(tree):
+    return tree[0] == "value" and is_number(tree) and (
+        not tree[1].imag or abs(tree[1].imag) <= 1e-12 * abs(tree[1].real))
 
 
 def agree(a, b):
     """Equal up to the rounding of floating point; a long decimal is not the endless number it is near."""
     if isinstance(a, list) or isinstance(b, list):
-        return type(a) is type(b) and len(a) == len(b) and all(map(agree, a, b))
+        pairs = zip(points_of(a), points_of(b))
+        return all(p is q is None or None not in (p, q) and agree(p, q) for p, q in pairs)
     exact = [value for value in (a, b) if isinstance(value, Fraction)]
-    if a == b or len(exact) == 2 or not isinstance(a, NUMBERS) or not isinstance(b, NUMBERS):
+    if a == b or len(exact) == 2:
         return a == b
     if exact and (exact[0].denominator > 10**6 or abs(exact[0]) > 10**9):
         return False
     return abs(a - b) <= 1e-11 * abs(a) < math.inf
 
 
-def are_real(things):
-    return all(thing[0] == "value" and is_real(thing[1]) for thing in things)
+def points_of(value):
+    """The value at each point; where some are real, only these count."""
+    values = value if isinstance(value, list) else [value] * 4
+    real = [value if value is not None and is_real(("value", value)) else None for value in values]
+    return real if any(value is not None for value in real) else values
 
 
-def is_real(value):
-    return not isinstance(value, list) and (not value.imag or abs(value.imag) <= 1e-12 * abs(value.real))
-
-
-def value_of(node):
-    if node in (INFINITY, ("neg", INFINITY)):
-        return math.inf if node == INFINITY else -math.inf
-    if not variables(node):
-        return evaluate(node, 0)
-    values = values_of(node)
-    if not has_i(node) and any(map(is_real, filter(None, values))):
-        values = [value if value is not None and is_real(value) else None for value in values]
-    return values[0] if all(agree(values[0], value) for value in values) else values
-
-
-def values_of(node):
-    """The values at four points, None where there is none."""
-    values = []
-    for k in range(4):
-        try:
-            values.append(evaluate(node, k))
-        except (ZeroDivisionError, TooComplex):
-            spend(0)
-            values.append(None)
-    if values.count(None) > 2:
-        raise TooComplex
-    return values
-
-
-def proportions(node, positive=False):
+def proportions(tree, positive=False):
     """The values of an expression divided by the first (or its size): the same for (positive) multiples."""
-    values = values_of(node)
+    values = tree[1] if isinstance(tree[1], list) else [tree[1]]
     unit = next((value for value in values if value), None)
     if not unit:
         raise TooComplex
@@ -1777,51 +1646,62 @@ INTEGERS = {"n": (5, 8, 13, 21), "k": (2, 3, 4, 6), "m": (3, 7, 9, 17)}
 
 
 @lru_cache(maxsize=1000)
-def point(name, k):
-    """The k-th value of a variable: within (0, 1), above 2, negative, large; natural for n, k and m."""
-    if name in INTEGERS:
-        return Fraction(INTEGERS[name][k])
-    h = zlib.crc32(name.encode(errors="replace")) * 2654435761 >> 7 * k
-    low, digits, scale = ((0, 8998, 9001), (2, 49999, 7001), (0, 39999, -9007), (20, 99989, 997))[k]
-    return low + Fraction(1 + h % digits, scale)
+def point_of(name):
+    """The values of a variable: in (0, 1), above 2, negative, large; natural for n, k and m."""
+    draw = random.Random(name).randint
+    return [*map(Fraction, INTEGERS.get(name) or (
+        Fraction(draw(1, 9000), 9001), 2 + Fraction(draw(1, 49999), 7001),
+        -Fraction(draw(1, 39999), 9007), 20 + Fraction(draw(1, 99989), 997)))]
 
 
-def evaluate(node, k):
-    """The value of an expression with its variables at their k-th points."""
+def variable(name):
+    return ("value", point_of(name), 0)
+
+
+def compute(name, *trees):
+    """The value of an operation on numbers, or on expressions at each of their points."""
+    if not all(map(is_value, trees)) or any(is_number(tree) and abs(tree[1]) == math.inf for tree in trees):
+        raise Unreadable("calculation with what is no number")
+    numbers = [tree[1] if tree[0] == "value" else tree[1] / 100 for tree in trees]
+    if not any(isinstance(n, list) for n in numbers):
+        return ("value", computed(name, numbers), 0)
+    values = []
+    for k in range(4):
+        at = [n[k] if isinstance(n, list) else n for n in numbers]
+        try:
+            values.append(None if None in at else computed(name, at))
+        except (ZeroDivisionError, TooComplex):
+            spend(0)
+            values.append(None)
+    if values.count(None) > 2:
+        raise TooComplex
+    return ("value", values, 0)
+
+
+def computed(name, numbers):
     spend(1)
-    kind, inner = node[0], node[1] if len(node) > 1 else None
-    if kind in ("num", "var"):
-        return inner if kind == "num" else point(inner, k)
-    if kind == "const" and inner in CONSTANT_VALUES:
-        return CONSTANT_VALUES[inner]
-    name = inner if kind == "fn" else kind
-    if name not in OPERATIONS:
-        raise Unreadable(f"no value: {name}")
-    values = [evaluate(part, k) for part in children(node)]
     if name in OF_INTEGERS:
-        if not all(isinstance(n, Fraction) and n.denominator == 1 and abs(n) <= 1500 for n in values):
-            raise TooComplex
         spend(100)
-        values = map(int, values)
+        if not all(isinstance(n, Fraction) and n.denominator == 1 and abs(n) <= 1500 for n in numbers):
+            raise TooComplex
+        numbers = [*map(int, numbers)]
     elif name in OF_FLOATS:
-        values = [complex(x) for x in values]
-        if abs(values[0]) > 10**6 and name not in ("ln", "log", "lg"):
+        numbers = [*map(complex, numbers)]
+        if abs(numbers[0]) > 10**6 and name not in ("ln", "log", "lg"):
             raise TooComplex
     try:
-        value = OPERATIONS[name](*values)
+        value = OPERATIONS[name](*numbers)
     except (ValueError, TypeError):  # ln 0, floor of a complex number
         raise TooComplex from None
-    value = Fraction(value) if isinstance(value, int) else value
-    if isinstance(value, Fraction):
+    if isinstance(value, (int, Fraction)):
+        value = Fraction(value)
         bits = value.numerator.bit_length() + value.denominator.bit_length()
-        spend(bits * bits // 10**6)
-        if bits > BITS:
-            raise TooComplex
-    elif not abs(value) < math.inf or name in TRIGONOMETRIC and abs(value) > 1e12:
+        spend(bits * bits // 10**6 if bits <= BITS else STEPS)
+        return value
+    if not abs(value) < math.inf or name in TRIGONOMETRIC and abs(value) > 1e12:
         raise ZeroDivisionError  # tan of a right angle
-    elif name in ("add", *TRIGONOMETRIC) and abs(value) < 1e-13 * (abs(values[0]) if name == "add" else 1):
-        return Fraction(0)  # nothing but rounding is left; sin pi
-    return value
+    size = {"add": abs(numbers[0]), "minus": abs(numbers[0])}.get(name, name in TRIGONOMETRIC)
+    return Fraction(0) if abs(value) < 1e-13 * size else value  # nothing but rounding is left; sin pi
 
 
 def power(a, b):
@@ -1835,19 +1715,17 @@ def power(a, b):
     return complex(a) ** complex(b)
 
 
-NUMBERS = (Fraction, complex, float, int)
-INFINITY = ("const", "inf")
-CONSTANT_VALUES = {"pi": complex(math.pi), "e": complex(math.e), "i": 1j, "degree": complex(math.pi / 180)}
 OF_INTEGERS = {"factorial": math.factorial, "binom": math.comb, "gcd": math.gcd, "lcm": math.lcm}
 OF_FLOATS = {name: getattr(cmath, name) for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh", "exp")} | {
     "ln": cmath.log, "log": cmath.log10, "lg": cmath.log10,
     "arcsin": cmath.asin, "arccos": cmath.acos, "arctan": cmath.atan,
     "cot": lambda x: 1 / cmath.tan(x), "sec": lambda x: 1 / cmath.cos(x), "csc": lambda x: 1 / cmath.sin(x),
-    "arccot": lambda x: cmath.atan(1 / x),
+    "arccot": lambda x: cmath.atan(1 / x), "arcsec": lambda x: cmath.acos(1 / x),
+    "arccsc": lambda x: cmath.asin(1 / x),
 }  # fmt: skip
 OPERATIONS = OF_INTEGERS | OF_FLOATS | {
-    "add": operator.add, "mul": operator.mul, "div": operator.truediv, "neg": operator.neg, "pow": power,
-    "pct": lambda x: x / 100, "abs": abs,
+    "add": operator.add, "minus": operator.sub, "mul": operator.mul, "div": operator.truediv, "pow": power,
+    "neg": operator.neg, "pct": lambda x: x / 100, "abs": abs,
     "max": partial(max, key=lambda x: x.real), "min": partial(min, key=lambda x: x.real),
     "floor": lambda x: math.floor(x.real), "ceil": lambda x: math.ceil(x.real),
 }  # fmt: skip
