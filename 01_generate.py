@@ -18,11 +18,11 @@ queries of the rows it belongs to, and adds up a row's shares: no key is copied,
 come from the raw logits. A row lives one step longer than its last token, which gives the vector at that
 token too.
 
-A finished run that lacks something, a file or vectors of --layers and --extra, gets it by one pass over the
-token ids in tokens.pt; what it has stays as it is. --extra last10,special writes extra.pt, of the final
-layer: {"keys": [R], "last10": [R, 10, d] zero padded in front, "last10_len": [R], "special": [S, d],
-"special_offsets": [R + 1], "special_tokens": [S]}; special are the tokens that end a `return` or the colon of
-a `def` line.
+A finished run that lacks vectors, lost with hidden.pt or asked for by --layers and --extra, gets them by one
+pass over the token ids in tokens.pt; what it has stays as it is. If tokens.pt or rollouts.jsonl is lost,
+it is sampled again. --extra last10,special writes extra.pt, of the final layer: {"keys": [R],
+"last10": [R, 10, d] zero padded in front, "last10_len": [R], "special": [S, d], "special_offsets": [R + 1],
+"special_tokens": [S]}; special are the tokens that end a `return` or the colon of a `def` line.
 
 --responses FILE, instead of sampling: rows {"id" or "prompt" or "messages", "responses": [text, ...]} or
 {..., "response": text}, joined to the problems by id, else by the text of the prompt; a problem's answers are
@@ -53,7 +53,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter, defaultdict, deque
+from collections import defaultdict, deque
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -97,6 +97,11 @@ def parse(argv=None):
     args = parser.parse_args(argv)
     if args.greedy:
         args.n, args.temperature, args.seed = 1, 0.0, 0
+    check_arguments(args)
+    return args
+
+
+def check_arguments(args):
     given = lambda name, default: default if getattr(args, name) is None else getattr(args, name)
     for wrong, message in (
         (min(args.n, given("slots", 1), given("limit", 1)) < 1, "-n, --slots and --limit must be at least 1"),
@@ -113,7 +118,6 @@ def parse(argv=None):
     ):
         if wrong:
             common.die(message)
-    return args
 
 
 if __name__ == "__main__":
@@ -168,7 +172,7 @@ def nucleus(p, top_p):
     return p >= p.where(before < top_p, 2).amin(-1, keepdim=True)
 
 
-def choose_tokens(logits, sampling, rows, tokens, width=None, wait=True):
+def choose_tokens(logits, sampling, rows, tokens, width, wait=True):
     """The next tokens [B]: argmax p / E, which draws from p. logits [B, V] float32.
 
     Top-p finds its tokens among the `width` likeliest. Rows in which these hold too little are asked again,
@@ -177,24 +181,20 @@ def choose_tokens(logits, sampling, rows, tokens, width=None, wait=True):
     if sampling["temperature"] == 0:
         return logits.argmax(-1)
     logits, top_k, top_p = logits / sampling["temperature"], sampling["top_k"], sampling["top_p"]
-    vocab, width, ids, sure = logits.shape[-1], width or WIDE, None, None
-    if top_k or top_p < 1:
-        x, ids = logits.topk(min(top_k or width, vocab))
-        p = (x - (x if top_k else logits).logsumexp(-1, keepdim=True)).exp_()
-    else:
-        p = logits.softmax(-1)
+    if not top_k and top_p == 1:
+        return logits.softmax(-1).div_(exponential(rows, tokens)).argmax(-1)
+    x, ids = logits.topk(min(top_k or width, logits.shape[-1]))
+    p = (x - (x if top_k else logits).logsumexp(-1, keepdim=True)).exp_()
     if top_p < 1:
-        kept = nucleus(p, top_p)
-        sure = None if top_k or width >= vocab else ~kept[:, -1]
-        p = p * kept
-    chosen = p.div_(exponential(rows, tokens if ids is None else tokens[ids])).argmax(-1)
-    if ids is not None:
-        chosen = ids.gather(1, chosen[:, None])[:, 0]
-    if sure is not None:
-        chosen = chosen.where(sure, -1)
-        if wait and not sure.all():
-            more = logits[~sure], sampling | {"temperature": 1}, rows[~sure], tokens, 16 * width
-            chosen[~sure] = choose_tokens(*more)
+        p *= nucleus(p, top_p)
+    chosen = ids.gather(1, (p / exponential(rows, tokens[ids])).argmax(-1, keepdim=True))[:, 0]
+    if top_k or width >= logits.shape[-1]:
+        return chosen
+    beyond = p[:, -1] > 0  # the nucleus may go on there
+    chosen = chosen.masked_fill(beyond, -1)
+    if wait and beyond.any():
+        more = logits[beyond], sampling | {"temperature": 1}, rows[beyond], tokens, 16 * width
+        chosen[beyond] = choose_tokens(*more)
     return chosen
 
 
@@ -229,14 +229,13 @@ def causal_attention(module, q, k, v, mask=None, scaling=None, sliding_window=No
     return out[:, :, first:, :width].transpose(1, 2), None
 
 
-def page_attention(q, k, v, scaling, low, high):
+def page_attention(q, k, v, scaling, hidden):
     """Each page by itself: shares [E, G, m, D] and the log of their weights [E, G, m].
 
-    q [E, G, m, D], k and v [E, G, P, D]; of a page's P keys those from low to high count, [E, 1] or [E, m].
+    q [E, G, m, D], k and v [E, G, P, D]; hidden: keys that do not count, [E, m / g, P], as each stands for g.
     """
-    i = torch.arange(k.shape[2], device=k.device)
-    valid = (i >= low[..., None]) & (i < high[..., None])  # [E, 1 or m, P]
-    scores = (q @ k.mT).float().mul_(scaling).masked_fill_(~valid[:, None], -1e30)
+    scores = (q @ k.mT).float().mul_(scaling)
+    scores.unflatten(2, (hidden.shape[1], -1)).masked_fill_(hidden[:, None, :, None], -1e30)
     top = scores.amax(-1, keepdim=True)
     weights = scores.sub_(top).exp_()
     total = weights.sum(-1, keepdim=True)
@@ -266,72 +265,60 @@ def never_waits(model, ids):
 class Engine:
     """Rows, pages, the decode loop. Row r of a [slots, ...] tensor is a running rollout; these come first."""
 
-    TOKEN, POSITION, BASE, LEFT, LIVE, STOPPED, KEY = range(7)  # columns of `state`, int64 [slots, 7]
+    TOKEN, POSITION, BASE, LEFT, LIVE, STOPPED, KEY, SAMPLE = range(8)  # columns of `state`, int64 [slots, 8]
 
-    def __init__(self, model, layers, sampling, n, slots, max_prompt, max_new, **sizes):
+    def __init__(self, model, layers, sampling, n, slots, max_prompt, max_new, page=None, look_every=None,
+                 budget=None, wave=None):  # fmt: skip
         self.model, self.sampling, self.device, self.n, self.slots = model, sampling, model.device, n, slots
         self.cuda = self.device.type == "cuda"
         self.waits = not self.cuda  # a step may wait for the device
         self.unsure = False  # a row needs a wider look (see choose_tokens)
-        self.wave = sizes.get("wave") or n  # rollouts of a prompt that start together
-        self.page = sizes.get("page") or (128 if self.cuda else 32)  # tokens in one
-        self.look_every = sizes.get("look_every") or (8 if self.cuda else 1)  # steps between two looks
-        self.max_new, self.rows, self.count, self.graphs = max_new, [], 0, {}
+        self.page = page or (128 if self.cuda else 32)  # tokens in one
+        self.look_every = look_every or (8 if self.cuda else 1)  # steps between two looks
+        self.rows, self.prompts, self.graphs, self.count = [], {}, {}, 0
         use_attention(model, "paged", self.attend)
-        width = model.config.get_text_config().hidden_size
-        self.current = torch.zeros(slots, len(layers), width, dtype=model.dtype, device=self.device)
-        self.filling, self.shapes = [], {}  # the pages that a prompt's forward fills; None in a decode step
+        self.filling = []  # the pages that a prompt's forward fills; None in a decode step
+        self.shapes, self.windows = {}, {None}  # of the layers' attention, as `attend` finds them
         with torch.inference_mode():
-            logits = model(input_ids=self.tensor([[0]]), use_cache=False).logits  # and `attend` notes shapes
-        self.make_pages(max_prompt, sizes.get("budget") or free_memory(self.device))
-        self.make_state(logits.shape[-1], max_prompt)
+            logits = model(input_ids=self.tensor([[0]]), use_cache=False).logits
+        self.make_pages(max_prompt, max_new, budget or free_memory(self.device), wave or n)
+        self.make_state(logits.shape[-1], len(layers), max_prompt + max_new + 1)
         self.graph_memory = torch.cuda.graph_pool_handle() if self.cuda else None
         self.recorded = self.cuda and never_waits(model, self.tensor([[0]]))
         self.hooks = watch_layers(model, layers, self.keep_vector)
 
-    def make_pages(self, max_prompt, budget):
+    def make_pages(self, max_prompt, max_new, budget, wave):
         """Page 0 is nobody's, [1, split) belong to single rows, [split, n_pages) to prompts."""
-        a_prompt, a_row = -(-max_prompt // self.page), -(-(self.max_new + 1 + self.look_every) // self.page)
+        a_prompt, a_row = -(-max_prompt // self.page), -(-(max_new + 1 + self.look_every) // self.page)
         size = sum(2 * heads * self.page * d * dtype.itemsize for heads, d, dtype in self.shapes.values())
         room = budget // size - 1
         if room < a_prompt + a_row:
             need = (a_prompt + a_row) * self.page
             common.die(f"{budget >> 20} MB do not hold a rollout of {need} tokens; lower --max-new-tokens")
-        at_once = min(self.slots, 4 * -(-self.slots // self.wave) + 4)  # prompts that have running rows
+        at_once = min(self.slots, 4 * -(-self.slots // wave) + 4)  # prompts that have running rows
         prompts = max(a_prompt, min(room // 4, room - a_row, a_prompt * at_once))
         self.split = 1 + min(self.slots * a_row, room - prompts)
-        n_pages = self.split + prompts
-        make = torch.zeros if self.cuda else torch.empty  # a CPU's memory is taken only as it is touched
-        pool = lambda g, d, dtype: make(n_pages, g, self.page, d, dtype=dtype, device=self.device)
+        n_pages = self.split + prompts  # a CPU's memory is taken only as it is touched
+        pool = lambda g, d, dtype: torch.empty(n_pages, g, self.page, d, dtype=dtype, device=self.device)
         self.keys, self.values = ({i: pool(*shape) for i, shape in self.shapes.items()} for _ in range(2))
-        self.free, self.clean = np.ones(n_pages, bool), np.full(n_pages, self.cuda)
+        self.free, self.a_row, self.widths = np.ones(n_pages, bool), a_row, (a_row, a_prompt)
         self.take(0, 1, 1)
-        notes = {  # what the host says about rows and pages; `sync` sends it to the device
-            "own": np.zeros((self.slots, a_row), np.int64),  # a row's pages, in order; 0: none
-            "shared": np.full((self.slots, a_prompt), -1),  # its prompt's, as page * n + sample; -1: none
-            "members": np.zeros((n_pages, self.n), np.int64),  # a prompt's: rows by sample; an own: its row
-            "start": np.full(n_pages, FAR),  # the position of a page's first token; FAR: free
-            "end": np.full(n_pages, FAR),  # one after a prompt's last token; FAR: a row still writes
-        }
-        self.note = notes
-        self.sent = {name: torch.from_numpy(x) for name, x in notes.items()}  # the same memory
-        self.map = {name: x.to(self.device) for name, x in self.sent.items()}  # on a CPU still the same
+        # A row's pages in order, and from column a_row on its prompt's; 0: none
+        self.table = np.zeros((self.slots, a_row + a_prompt), np.int64)
+        self.sent = torch.from_numpy(self.table).to(self.device)  # on a CPU the same memory
 
-    def make_state(self, vocab, max_prompt):
+    def make_state(self, vocab, layers, room):
         zeros = lambda *shape, dtype=torch.int64: torch.zeros(*shape, dtype=dtype, device=self.device)
-        slots, kept = self.current.shape[0], self.current.shape[1:]
-        self.state = zeros(slots, 7)
-        self.hidden = zeros(slots, 2, *kept, dtype=self.current.dtype)  # at the last token, at the ending one
-        penalty = self.sampling["repetition_penalty"]
-        self.past = zeros(slots, max_prompt + self.max_new + 1) if penalty != 1 else None
+        slots, width, dtype = self.slots, self.model.config.get_text_config().hidden_size, self.model.dtype
+        self.penalty = self.sampling["repetition_penalty"]
+        self.state, self.past = zeros(slots, 8), zeros(slots, room if self.penalty != 1 else 0)
+        self.current = zeros(slots, layers, width, dtype=dtype)
+        self.hidden = zeros(slots, layers, 2, width, dtype=dtype)  # at the last token, at the ending one
         self.stop_ids = self.tensor(self.sampling["stop_ids"])
         self.token_hashes = scramble(torch.arange(1, vocab + 1, device=self.device) * STRIDE)
-        steps = (self.look_every, slots)  # what the host finds at its next look
-        self.tick = zeros(1)
+        steps, self.tick = (self.look_every, slots), zeros(1)  # what the host finds at its next look:
         self.tokens, self.sampled = zeros(*steps), zeros(*steps, dtype=torch.bool)
         self.stats = zeros(*steps, TOP + 2, dtype=torch.float16)
-        self.row_ids = np.empty((slots, self.max_new), np.int32)  # and what it has found so far
-        self.row_stats = np.empty((slots, self.max_new, TOP + 2), np.float16)
 
     def tensor(self, values):
         return torch.tensor(values, dtype=torch.int64, device=self.device)
@@ -348,6 +335,7 @@ class Engine:
         if self.filling is None:
             return self.attend_pages(layer, q, k, v, scaling, sliding_window, s_aux), None
         self.shapes[layer] = (k.shape[1], k.shape[3], k.dtype)
+        self.windows.add(sliding_window)
         if self.filling:
             for pool, x in ((self.keys, k), (self.values, v)):
                 x = F.pad(x[0], (0, 0, 0, -x.shape[2] % self.page))  # [G, pages * P, D]
@@ -357,71 +345,69 @@ class Engine:
     def attend_pages(self, layer, q, k, v, scaling, window, sinks):
         """Each row's newest token over the row's pages: q [B, H, 1, D], k, v [B, G, 1, D] -> [B, 1, H, D]."""
         plan, keys, values = self.plan, self.keys[layer], self.values[layer]
-        keys[plan["page"], :, plan["offset"]] = k[:, :, 0]
-        values[plan["page"], :, plan["offset"]] = v[:, :, 0]
+        keys[plan.page, :, plan.offset] = k[:, :, 0]
+        values[plan.page, :, plan.offset] = v[:, :, 0]
         q = q.view(len(q), k.shape[1], -1, q.shape[-1])  # [B, G, g, D]: the g heads that read the same keys
-        group, own, shared = q.shape[2], plan["own"], plan["shared"]
-        bounds, shared_bounds = self.bounds(window)
-        shares, weights = page_attention(q[plan["owner"]], keys[own], values[own], scaling, *bounds)
-        if shared.stop > shared.start:
-            together = q[plan["members"]].transpose(1, 2).flatten(2, 3)  # [E, G, n * g, D]
-            low, high = (x.repeat_interleave(group, 1) for x in shared_bounds)
-            parts = page_attention(together, keys[shared], values[shared], scaling, low, high)
-            parts = (x.unflatten(2, (self.n, group)).transpose(1, 2).flatten(0, 1) for x in parts)
+        own, shared, (hidden, shared_hidden) = plan.own, plan.shared, plan.hidden[window]
+        shares, weights = page_attention(q[plan.owner], keys[own], values[own], scaling, hidden)
+        if len(plan.members):
+            together = q[plan.members].transpose(1, 2).flatten(2, 3)  # [E, G, n * g, D]
+            parts = page_attention(together, keys[shared], values[shared], scaling, shared_hidden)
+            parts = (x.unflatten(2, (self.n, -1)).transpose(1, 2).flatten(0, 1) for x in parts)
             shares, weights = (torch.cat(pair) for pair in zip((shares, weights), parts))
-        logs = weights[plan["entries"]]  # [B, entries, G, g]
+        logs = weights[plan.entries]  # [B, entries, G, g]
         total = logs.logsumexp(1)
         if sinks is not None:
-            total = total.logaddexp(sinks.float().view(1, -1, group))
-        out = torch.einsum("begh,beghd->bghd", (logs - total[:, None]).exp(), shares[plan["entries"]])
+            total = total.logaddexp(sinks.float().view(1, *total.shape[1:]))
+        out = torch.einsum("begh,beghd->bghd", (logs - total[:, None]).exp(), shares[plan.entries])
         return out.to(v.dtype).flatten(1, 2)[:, None]
 
     def make_plan(self, n):
-        """Which page each row writes, and which pages' shares it adds up: for all layers of a step."""
-        own, first, last, columns, shared_columns = self.extent
-        m, state = self.map, self.state[:n]
-        where = state[:, self.POSITION] - state[:, self.BASE]
-        shared = m["shared"][:n, :shared_columns]
-        shares = (shared - first * self.n + own).where(shared >= 0, 0)
-        self.plan = {
-            "page": m["own"][:n].gather(1, (where // self.page)[:, None])[:, 0],  # [n]
-            "offset": where % self.page,
-            "own": slice(0, own),
-            "shared": slice(first, last),
-            "owner": m["members"][:own, 0],  # [E]
-            "members": m["members"][first:last],  # [E, n]
-            # Shares are numbered: own pages, then the prompts' pages times samples
-            "entries": torch.cat([m["own"][:n, :columns], shares], 1),
-        }
-        self.known_bounds = {}
-
-    def bounds(self, window):
-        """(low, high) of the keys that count: in own pages [E, 1], and by sample in prompts' pages [E, n]."""
-        if window not in self.known_bounds:
-            plan, reach = self.plan, []
-            for pages, rows in ((plan["own"], plan["owner"][:, None]), (plan["shared"], plan["members"])):
-                start, end = self.map["start"][pages, None], self.map["end"][pages, None]
-                now = self.state[:, self.POSITION][rows] + 1
-                low, high = now - (window or FAR) - start, now.minimum(end) - start
-                reach.append([x.clamp(0, self.page) for x in (low, high)])
-            self.known_bounds[window] = reach
-        return self.known_bounds[window]
+        """For all layers of a step: the page that each row writes; by page its readers and the keys hidden
+        from them; the shares that a row adds up, numbered by own pages, then by prompts' pages times samples.
+        """
+        owned, last, columns, prompt_columns = self.extent
+        count, row = last - self.split, torch.arange(n, device=self.device)[:, None]
+        position, base, sample = (self.state[:n, i] for i in (self.POSITION, self.BASE, self.SAMPLE))
+        own, shared = self.sent[:n, :columns], self.sent[:n, self.a_row :][:, :prompt_columns]
+        first = lambda columns: torch.arange(columns, device=self.device) * self.page
+        owner, start = row.new_zeros(owned), row.new_full((owned,), FAR)
+        owner[own] = row.expand_as(own)
+        start[own] = base[:, None] + first(columns)
+        start[0] = FAR
+        place = (shared - self.split).where(shared > 0, count)  # nobody's is one after the last
+        members, begin = row.new_zeros(count + 1, self.n), row.new_full((count + 1,), FAR)
+        members[place, sample[:, None]] = row.expand_as(place)
+        begin[place] = first(prompt_columns).expand_as(place)
+        self.plan = SimpleNamespace(
+            page=self.sent[:n].gather(1, (position - base)[:, None] // self.page)[:, 0],
+            offset=(position - base) % self.page,
+            own=slice(0, owned), owner=owner,  # [E]
+            shared=slice(self.split, last), members=members[:-1],  # [E, n]
+            entries=torch.cat([own, (owned + place * self.n + sample[:, None]).where(shared > 0, 0)], 1),
+            hidden={window: [] for window in self.windows},
+        )  # fmt: skip
+        kinds = (owner[:, None], start, position), (members[:-1], begin[:-1], base - 1)
+        for rows, place, newest in kinds:
+            at = place[:, None, None] + torch.arange(self.page, device=self.device)  # [E, 1, P]
+            for window, hidden in self.plan.hidden.items():
+                oldest = position - (window or FAR)
+                hidden.append((at > newest[rows][..., None]) | (at <= oldest[rows][..., None]))  # [E, m, P]
 
     @torch.inference_mode()
-    def step(self, n, width=None):
+    def step(self, n, width):
         """A token for each of the first n rows; a row whose token is not sure stays (see choose_tokens)."""
         self.make_plan(n)
-        state, past = self.state[:n], self.past[:n] if self.past is not None else None
-        token, position, base, left, live, stopped, key = state.unbind(1)
+        state, past, hidden, current = (x[:n] for x in (self.state, self.past, self.hidden, self.current))
+        token, position, base, left, live, stopped, key, _ = state.unbind(1)
         live, stopped = live.bool(), stopped.bool()
         out = self.model(input_ids=token[:, None], position_ids=position[:, None], use_cache=False)
         logits = out.logits[:, -1].float()  # [n, V]
-        current, hidden = self.current[:n], self.hidden[:n]
-        hidden[:, 0] = current.where((live & ~stopped)[:, None, None], hidden[:, 0])
-        hidden[:, 1] = current.where(live[:, None, None], hidden[:, 1])
+        for place, rows in enumerate((live & ~stopped, live)):
+            hidden[:, :, place] = current.where(rows[:, None, None], hidden[:, :, place])
         going = live & ~stopped & (left > 0)  # the others have just had their one step more
         noise = scramble(key + (position - base) * STRIDE)[:, None]
-        scores = logits if past is None else penalise(logits, past, self.sampling["repetition_penalty"])
+        scores = logits if self.penalty == 1 else penalise(logits, past, self.penalty)
         chosen = choose_tokens(scores, self.sampling, noise, self.token_hashes, width, self.waits)
         if dist.is_initialized():
             dist.broadcast(chosen, 0)  # the processes of --tp must never disagree
@@ -431,7 +417,7 @@ class Engine:
         for log, x in ((self.tokens, chosen), (self.stats, stats), (self.sampled, sure)):
             log[:, :n].index_copy_(0, self.tick, x[None].to(log.dtype))
         self.tick += 1
-        if past is not None:
+        if self.penalty != 1:
             past.scatter_(1, position[:, None] + 1, chosen[:, None])
         ends = (chosen[:, None] == self.stop_ids).any(1)  # isin sorts where stop ids are many, and waits
         state[:, self.STOPPED] = stopped | ends & sure
@@ -443,63 +429,45 @@ class Engine:
     def steps(self):
         """The steps up to the next look; on a GPU as replays of a CUDA graph."""
         n, step = len(self.rows), self.step
-        if self.recorded:  # few shapes: rows, columns and prompts' pages are rounded up to powers of two
-            up = lambda x, most: min(1 << max(x - 1, 0).bit_length(), most)
-            n, columns = up(n, self.slots), up(self.extent[3], self.note["own"].shape[1])
-            last = self.split + up(self.extent[2] - self.split, len(self.free) - self.split)
-            self.extent = (self.split, self.split, last, columns, self.note["shared"].shape[1])
-            shape = n, columns, last
+        if self.recorded:  # few shapes: all that grows is rounded up to powers of two
+            prompts = self.extent[1] - self.split
+            sizes = n, self.extent[0], prompts, *self.extent[2:]
+            most = self.slots, self.split, len(self.free) - self.split, *self.widths
+            up = (min(1 << (max(x, 1) - 1).bit_length(), limit) for x, limit in zip(sizes, most))
+            n, owned, prompts, *columns = up
+            self.extent = owned, self.split + prompts, *columns
+            shape = n, *self.extent
             if shape not in self.graphs:
                 self.graphs[shape] = self.record(n)
-            step = lambda _: self.graphs[shape].replay()
+            step = lambda *_: self.graphs[shape].replay()
         for i in range(self.look_every):
             if i == 0 and self.unsure:
                 self.step(n, FAR)
             else:
-                step(n)
+                step(n, WIDE)
 
     def record(self, n):
         """A step of n rows as a CUDA graph. Not yet run on a GPU."""
-        state = self.state.clone()
-        self.state[:, self.LIVE] = 0  # so the dry runs change nothing that counts
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(2):
-                self.step(n)
-                self.tick.zero_()
-        torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
+        state, graph = self.state.clone(), torch.cuda.CUDAGraph()
+        self.state[:, self.LIVE] = 0  # so the dry run changes nothing that counts
+        self.step(n, WIDE)
         with torch.cuda.graph(graph, pool=self.graph_memory):  # one for all: only one of them runs at a time
-            self.step(n)
+            self.step(n, WIDE)
+        self.tick.zero_()
         self.state.copy_(state)
         return graph
 
     # --- between steps, on the host
 
-    def run(self, jobs, held=()):
-        """Make the rollouts of `jobs` (see `make_jobs`); after every look yield the list of those that ended.
-
-        `held` are jobs that may come later (`start`) or never (`let_go`): their prompts are kept.
-        """
-        self.queue, self.prompts = deque(jobs), {}
-        self.waiting = Counter(job["problem"] for job in [*jobs, *held])
+    def run(self, queue):
+        """Make the rollouts of a deque of jobs (see `make_jobs`), to which others may come meanwhile."""
+        self.queue = queue
         while self.queue or self.rows:
             self.admit()
             self.extend()
             self.sync()
             self.steps()
-            yield self.collect()
-
-    def start(self, held):
-        """These next: what has begun ends first."""
-        self.queue.extendleft(reversed(held))
-
-    def let_go(self, problem, count):
-        """That many of a problem's held jobs will not come."""
-        self.waiting[problem] -= count
-        if problem in self.prompts and not self.prompts[problem].users and not self.waiting[problem]:
-            self.drop_prompt(problem)
+            yield from self.collect()
 
     def take(self, low, high, count):
         """The first `count` free pages of [low, high), or None when there are too few."""
@@ -507,139 +475,110 @@ class Engine:
         if len(pages) < count:
             return None
         self.free[pages] = False
-        dirty = pages[~self.clean[pages]]  # a masked key may be anything, but its value must be a number
-        for values in self.values.values() if len(dirty) else ():
-            values[dirty] = 0
-        self.clean[pages] = True
+        for values in self.values.values():  # a masked key may be anything, but its value must be a number
+            values[pages] = 0
         return pages.tolist()
 
     def admit(self):
         """Fill the free slots from the queue while there are pages, one in hand for each running row."""
         new = []
         while self.queue and len(self.rows) < self.slots and self.free[1 : self.split].sum() > len(self.rows):
-            job = self.queue[0]
-            prompt = self.prompts.get(job["problem"]) or self.read_prompt(job)
-            page = prompt and self.take(1, self.split, 1)
-            if not page:
+            job, r = self.queue[0], len(self.rows)
+            if job["problem"] not in self.prompts and not self.read_prompt(job):
                 break
-            row = SimpleNamespace(job=job, prompt=prompt, pages=[], count=0)
-            r, base = len(self.rows), len(job["prompt"]) - 1
-            self.queue.popleft()
-            self.waiting[job["problem"]] -= 1
-            prompt.users += 1
+            ids, stats = np.empty(job["limit"], np.int32), np.empty((job["limit"], TOP + 2), np.float16)
+            row = SimpleNamespace(job=self.queue.popleft(), pages=[], count=0, ids=ids, stats=stats)
             self.rows.append(row)
-            self.note["own"][r], self.note["shared"][r] = 0, -1
-            self.note["shared"][r, : len(prompt.pages)] = np.array(prompt.pages, int) * self.n + job["sample"]
-            self.note["members"][prompt.pages, job["sample"]] = r
-            self.give_page(row, r, page[0])
-            new.append([job["prompt"][-1], base, base, job["limit"], 1, 0, job["key"]])
-            if self.past is not None:
+            self.give_page(r)
+            prompt, base = self.prompts[job["problem"]], len(job["prompt"]) - 1
+            self.table[r, self.a_row :][: len(prompt)] = prompt
+            new.append([job["prompt"][-1], base, base, job["limit"], 1, 0, job["key"], job["sample"]])
+            if self.penalty != 1:
                 self.past[r] = job["prompt"][-1]
                 self.past[r, : base + 1] = self.tensor(job["prompt"])
         if new:
             self.state[len(self.rows) - len(new) : len(self.rows)] = self.tensor(new)
+        self.drop_prompts({self.queue[i]["problem"] for i in range(min(self.slots, len(self.queue)))})
 
     @torch.inference_mode()
     def read_prompt(self, job):
-        """A prompt's keys and values, once for all its rollouts; None while there is no room for them."""
+        """A prompt's keys and values, once for all its rollouts; False while there is no room for them."""
         ids = job["prompt"][:-1]
-        pages = self.take(self.split, len(self.free), -(-len(ids) // self.page))
+        room = self.split, len(self.free), -(-len(ids) // self.page)
+        pages = self.take(*room)
         if pages is None:
-            for problem in [problem for problem, prompt in self.prompts.items() if not prompt.users]:
-                self.drop_prompt(problem)
-            return None if self.rows else self.read_prompt(job)
-        if ids:
+            self.drop_prompts()
+            pages = self.take(*room)
+        if ids and pages:
             self.filling = pages
             self.model(input_ids=self.tensor([ids]), use_cache=False, logits_to_keep=1)
-        self.note["start"][pages], self.note["end"][pages] = np.arange(len(pages)) * self.page, len(ids)
-        self.note["members"][pages] = 0
-        self.prompts[job["problem"]] = SimpleNamespace(pages=pages, users=0)
-        return self.prompts[job["problem"]]
+        if pages is not None:
+            self.prompts[job["problem"]] = pages
+        return pages is not None
 
-    def drop_prompt(self, problem):
-        self.give_back(self.prompts.pop(problem).pages)
+    def drop_prompts(self, kept=()):
+        """Free the pages of the prompts that no row needs, but for those in `kept`."""
+        for problem in self.prompts.keys() - {row.job["problem"] for row in self.rows} - set(kept):
+            self.free[self.prompts.pop(problem)] = True
 
-    def give_back(self, pages):
-        self.free[pages], self.note["start"][pages], self.note["end"][pages] = True, FAR, FAR
-
-    def give_page(self, row, r, page):
-        self.note["own"][r, len(row.pages)] = page
-        self.note["members"][page] = r
-        self.note["start"][page] = len(row.job["prompt"]) - 1 + len(row.pages) * self.page
-        row.pages.append(page)
+    def give_page(self, r):
+        page = self.take(1, self.split, 1)
+        if page:
+            self.table[r, len(self.rows[r].pages)] = page[0]
+            self.rows[r].pages += page
+        return page
 
     def extend(self):
         """Pages for what rows write until the next look; if there are none, the shortest row starts again."""
         r = 0
         while r < len(self.rows):
-            row = self.rows[r]
-            if len(row.pages) * self.page >= row.count + self.look_every:
+            if len(self.rows[r].pages) * self.page >= self.rows[r].count + self.look_every:
                 r += 1
-            elif page := self.take(1, self.split, 1):
-                self.give_page(row, r, page[0])
-            else:
+            elif not self.give_page(r):
                 shortest = min(range(len(self.rows)), key=lambda r: self.rows[r].count)
-                job = self.rows[shortest].job
-                self.queue.appendleft(job)
-                self.waiting[job["problem"]] += 1
+                self.queue.appendleft(self.rows[shortest].job)
                 self.retire(shortest)
                 r = 0
 
     def retire(self, r):
         """Give a row's pages back, and let the last row move into its place."""
-        row, last, note = self.rows[r], len(self.rows) - 1, self.note
-        problem = row.job["problem"]
-        self.give_back(row.pages)
-        note["members"][row.pages], note["members"][row.prompt.pages, row.job["sample"]] = 0, 0
-        row.prompt.users -= 1
-        if not row.prompt.users and not self.waiting[problem] and problem in self.prompts:
-            self.drop_prompt(problem)
-        mover = self.rows.pop()
-        if r != last:
-            self.rows[r] = mover
-            for x in (note["own"], note["shared"], self.state, self.hidden, self.past):
-                if x is not None:
-                    x[r] = x[last]
-            for x in (self.row_ids, self.row_stats):
-                x[r, : mover.count] = x[last, : mover.count]
-            note["members"][mover.pages], note["members"][mover.prompt.pages, mover.job["sample"]] = r, r
-        note["own"][last], note["shared"][last] = 0, -1
-        self.state[last, self.LIVE] = 0
+        self.free[self.rows[r].pages] = True
+        self.rows[r] = self.rows[-1]
+        self.rows.pop()
+        last = len(self.rows)
+        for x in (self.table, self.state, self.hidden, self.past):
+            x[r] = x[last]
+        self.table[last], self.state[last, self.LIVE] = 0, 0
 
     def sync(self):
-        """Send the notes to the device; `extent` is how far they reach."""
-        own, prompts = (np.flatnonzero(~x) for x in (self.free[: self.split], self.free[self.split :]))
-        last = self.split + (int(prompts[-1]) + 1 if len(prompts) else 0)
-        columns = max(len(row.pages) for row in self.rows), max(len(row.prompt.pages) for row in self.rows)
-        self.extent = (int(own[-1]) + 1, self.split, last, *columns)
-        for name, x in self.map.items() if self.device.type != "cpu" else ():
-            x.copy_(self.sent[name], non_blocking=True)
+        """Send the table to the device; `extent` says how far it reaches: pages and columns."""
+        own, prompts = self.table[:, : self.a_row], self.table[:, self.a_row :]
+        columns = [int((x > 0).sum(1).max()) for x in (own, prompts)]
+        self.extent = int(own.max()) + 1, max(int(prompts.max()) + 1, self.split), *columns
+        if self.device.type != "cpu":
+            self.sent.copy_(torch.from_numpy(self.table), non_blocking=True)
         self.filling = None
         self.tick.zero_()
 
     def collect(self):
         """Gather the tokens of the last steps; retire the rows that ended and return their rollouts."""
-        rows = self.rows
-        logs = self.tokens, self.stats, self.sampled
+        rows, logs = self.rows, (self.tokens, self.stats, self.sampled)
         tokens, stats, sampled = (x[:, : len(rows)].cpu().numpy() for x in logs)
-        for j in range(self.look_every):
-            going = np.flatnonzero(sampled[j])
-            at = [rows[r].count for r in going]
-            self.row_ids[going, at], self.row_stats[going, at] = tokens[j, going], stats[j, going]
-            for r in going:
-                rows[r].count += 1
+        for j, r in zip(*np.nonzero(sampled)):
+            row = rows[r]
+            row.ids[row.count], row.stats[row.count] = tokens[j, r], stats[j, r]
+            row.count += 1
         self.count += int(sampled.sum())
         state, ended = self.state[: len(rows)].cpu().numpy().copy(), []
         self.unsure = bool((state[:, self.LIVE] > sampled[-1]).any())
         for r in np.flatnonzero(state[:, self.LIVE] == 0)[::-1]:  # from the back: only running rows move
             row = rows[r]
-            ended.append({
-                **{name: row.job[name] for name in ("problem", "sample")},
-                "ids": self.row_ids[r, : row.count].copy(),
-                "stats": self.row_stats[r, : row.count].copy(),
-                "hidden": self.hidden[r].transpose(0, 1).flatten(0, 1).cpu().clone(),  # [layers * 2, d]
+            ended.append(row.job | {
+                "ids": torch.tensor(row.ids[: row.count]),
+                "stats": torch.tensor(row.stats[: row.count]),
+                "hidden": self.hidden[r].flatten(0, 1).cpu().clone(),  # [layers * 2, d]
                 "finish": "stop" if state[r, self.STOPPED] else "length",
-            })
+            })  # fmt: skip
             self.retire(r)
         return ended
 
@@ -647,7 +586,7 @@ class Engine:
         """Let go of the memory, though transformers keeps the attention function."""
         for hook in self.hooks:
             hook.remove()
-        self.keys, self.values, self.graphs, self.plan = {}, {}, {}, {}
+        self.keys, self.values, self.graphs, self.plan = {}, {}, {}, None
 
 
 def free_memory(device):
@@ -666,47 +605,28 @@ def out_of_memory(error):
     return isinstance(error, MemoryError) or any(text in str(error) for text in texts)
 
 
-def sample_rollouts(args, model, jobs, sampling, layers, stop=None):
-    """Rollouts as they end; when memory runs out, the unfinished ones begin again with fewer slots."""
-    slots, begin = min(args.slots or default_slots(model), len(jobs)), time.time()
-    longest, limit = max(len(job["prompt"]) for job in jobs), max(job["limit"] for job in jobs)
-    with progress_bar("generate", args, len(jobs)) as bar:
-        todo, held = {(job["problem"], job["sample"]): job for job in jobs}, {}
-        for key in [key for key in todo if stop and key[1]]:  # all but the first wave, which is one rollout
-            held.setdefault(key[0], deque()).append(todo.pop(key))
-        while todo:
-            engine = None
-            try:
-                engine = Engine(model, layers, sampling, args.n, slots, longest, limit, wave=stop and 1)
-                for ended in engine.run(todo.values(), [job for jobs in held.values() for job in jobs]):
-                    speed = engine.count / (time.time() - begin)
-                    busy = f"{speed:.0f} tokens/s, {len(engine.rows)}/{slots} slots busy"
-                    bar.set_postfix_str(busy, refresh=False)
-                    bar.update(len(ended))
-                    for rollout in ended:
-                        del todo[rollout["problem"], rollout["sample"]]
-                    for job in next_waves(stop, engine, ended, held) if stop else ():
-                        todo[job["problem"], job["sample"]] = job
-                    bar.total = bar.n + len(todo) + sum(map(len, held.values()))
-                    yield from ended
-            except (RuntimeError, MemoryError) as error:
-                if not out_of_memory(error):
-                    raise
-                if slots == 1:
-                    common.die("too little memory for one rollout; lower --max-new-tokens or --dtype")
-                slots //= 2
-                bar.write(f"out of memory: going on with {slots} slots", file=sys.stderr)
-            if engine is not None:
-                engine.close()
-
-
-def default_slots(model):
-    return 256 if model.device.type == "cuda" else 128
-
-
-def progress_bar(what, args, total):
-    desc = f"{what} {common.run_folder('', '', args.dataset, args.seed)}"
-    return common.progress(total=total, desc=desc, unit="rollout", disable=not is_writer())
+def sample_rollouts(model, sampling, layers, n, slots, queue, sizes, bar):
+    """Rollouts of `queue` as they end; when memory runs out, the others begin again with fewer slots."""
+    begin = time.time()
+    while queue:
+        engine = None
+        try:
+            engine = Engine(model, layers, sampling, n, slots, **sizes)
+            for rollout in engine.run(queue):
+                speed = engine.count / (time.time() - begin)
+                busy = f"{speed:.0f} tokens/s, {len(engine.rows)}/{slots} slots busy"
+                bar.set_postfix_str(busy, refresh=False)
+                yield rollout
+        except (RuntimeError, MemoryError) as error:
+            if not out_of_memory(error):
+                raise
+            if slots == 1:
+                common.die("too little memory for one rollout; lower --max-new-tokens or --dtype")
+            slots //= 2
+            bar.write(f"out of memory: going on with {slots} slots", file=sys.stderr)
+            queue.extendleft(row.job for row in reversed(engine.rows if engine else []))
+        if engine:
+            engine.close()
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -721,58 +641,34 @@ def settle_stop(args):
     args.stop = args.stop or common.stop_threshold(curve)
 
 
-def make_stop(args, config, tokenizer, names, problems, expected):
-    """What `next_waves` works with; expected: {problem: rollouts}, which it lowers where sampling stops."""
-    scorer, config = common.load_scorer(args.scorer), config.get_text_config()
-    n_layers, votes = config.num_hidden_layers, args.stop_rule == "weighted-vote"
+def make_stop(args, config, names, problems):
+    """What `rate` and `is_sure` work with; names: of the layers whose vectors there are."""
+    scorer, n_layers = common.load_scorer(args.scorer), config.num_hidden_layers
     common.check_scorer_fits(scorer, {"model": args.model, "n_layers": n_layers}, args.scorer)
     vectors = [common.vector_key(f"{layer}/{token}", n_layers) for layer in names for token in common.TOKENS]
     if len(scorer.shape) > 1 or (vector := common.vector_key(scorer.vector, n_layers)) not in vectors:
         told = f"--stop needs one vector of those that --layers {args.layers} keeps"
         common.die(f"{args.scorer} reads {scorer.vector}; {told}")
+    votes = args.stop_rule == "weighted-vote"
     if votes and any(problem["kind"] == "code" for problem in problems):
         common.die("--stop-rule weighted-vote: programs have no answers to vote on; take best-of-n")
+    judge, column = importlib.import_module("02_label") if votes else None, vectors.index(vector)
     return SimpleNamespace(
-        scorer=scorer, column=vectors.index(vector), threshold=args.stop, vocab=config.vocab_size,
-        judge=importlib.import_module("02_label") if votes else None, tokenizer=tokenizer, problems=problems,
-        ends=common.waves(args.n), expected=expected, seen=defaultdict(dict),
-    )  # fmt: skip
+        scorer=scorer, column=column, threshold=args.stop, vocab=config.vocab_size, judge=judge
+    )
 
 
-def next_waves(stop, engine, ended, held):
-    """Rate what has ended; where a wave is complete and the rule not sure, start the next. -> its jobs"""
-    jobs = []
-    for rollout in ended:
-        i = rollout["problem"]
-        stop.seen[i][rollout["sample"]] = rate(stop, rollout)
-        count = len(stop.seen[i])
-        if count not in stop.ends or not held.get(i):
-            continue
-        if agree(is_sure(stop, [stop.seen[i][sample] for sample in range(count)])):
-            stop.expected[i] = count
-            engine.let_go(i, len(held.pop(i)))
-        else:
-            jobs += [held[i].popleft() for _ in range(stop.ends[stop.ends.index(count) + 1] - count)]
-    engine.start(jobs)
-    return jobs
+def rate(stop, problem, rollout):
+    """Its probability and answer, from the rollout alone: what else is in the batch must not matter."""
+    conf = common.confidence(rollout["stats"].numpy(), stop.vocab)
+    features = common.rollout_features(conf, len(rollout["ids"]))[None]
+    logits = stop.scorer(rollout["hidden"][stop.column][None], features)
+    extract = stop.judge and (stop.judge.text_of if problem["kind"] == "text" else stop.judge.answer_of)
+    return stop.scorer.probability(logits).item(), extract and extract(rollout["text"])
 
 
-def rate(stop, rollout):
-    """(probability, answer) of a rollout, by itself: what else is in the batch must not matter."""
-    features, answer = None, None
-    if stop.scorer.takes_features:
-        conf = common.confidence(rollout["stats"], stop.vocab)
-        features = common.rollout_features(conf, len(rollout["ids"]))[None]
-    p = stop.scorer.probability(stop.scorer(rollout["hidden"][stop.column][None], features)).item()
-    if stop.judge:
-        problem = stop.problems[rollout["problem"]]
-        extract = stop.judge.text_of if problem["kind"] == "text" else stop.judge.answer_of
-        answer = extract(text_of(stop.tokenizer, common.encode_prompt(stop.tokenizer, problem), rollout))
-    return p, answer
-
-
-def is_sure(stop, rated):
-    p, answers = zip(*rated)
+def is_sure(stop, rollouts):
+    p, answers = zip(*(row["rating"] for row in sorted(rollouts, key=lambda row: row["sample"])))
     numbers = stop.judge and stop.judge.groups_of(answers)
     groups = stop.judge and np.array([-1 if number is None else number for number in numbers])
     return bool(common.sureness(np.array(p), groups)[0] >= stop.threshold)
@@ -783,29 +679,27 @@ def is_sure(stop, rated):
 
 
 @torch.inference_mode()
-def read_rollouts(args, model, tokenizer, jobs, layers, stop_ids, extra):
+def read_rollouts(model, tokenizer, jobs, layers, stop_ids, extra):
     """Rollouts of `jobs` with given "tokens": batches of similar length, at most so many tokens at once."""
     budget = 16384 if model.device.type == "cuda" else 2048
     use_attention(model, "whole", causal_attention)
     outputs = {}
     hooks = watch_layers(model, [*layers, len(model.get_decoder().layers)], outputs.__setitem__)
     size = lambda job: len(job["prompt"]) + len(job["tokens"])
-    with progress_bar("read", args, len(jobs)) as bar:
-        for start in range(0, len(jobs), 256):  # sorted as a whole, no problem would end before the last
-            queue = sorted(jobs[start : start + 256], key=size)
-            while queue:
-                batch = [queue.pop()]
-                while queue and size(batch[0]) * (len(batch) + 1) <= budget:
-                    batch.append(queue.pop())
-                yield from read_batch(model, tokenizer, batch, outputs, stop_ids, extra)
-                bar.update(len(batch))
+    for start in range(0, len(jobs), 256):  # sorted as a whole, no problem would end before the last
+        queue = sorted(jobs[start : start + 256], key=size)
+        while queue:
+            batch = [queue.pop()]
+            while queue and size(batch[0]) * (len(batch) + 1) <= budget:
+                batch.append(queue.pop())
+            yield from read_batch(model, tokenizer, batch, outputs, stop_ids, extra)
     for hook in hooks:
         hook.remove()
 
 
 def read_batch(model, tokenizer, batch, outputs, stop_ids, extra):
-    texts = [job["prompt"] + job["tokens"] for job in batch]
-    ids = torch.nn.utils.rnn.pad_sequence(list(map(torch.tensor, texts)), batch_first=True).to(model.device)
+    texts = [torch.tensor(job["prompt"] + job["tokens"]) for job in batch]
+    ids = torch.nn.utils.rnn.pad_sequence(texts, batch_first=True).to(model.device)
     newest = model(input_ids=ids, use_cache=False, logits_to_keep=1).logits[:, -1].float()
     *kept, final = (outputs[column] for column in sorted(outputs))  # each [B, T, d]
     head = model.get_output_embeddings()
@@ -818,23 +712,23 @@ def read_batch(model, tokenizer, batch, outputs, stop_ids, extra):
         pieces = zip(final[b, first - 1 : end].split(1024), tokens.split(1024), strict=True)
         stats = [token_stats(head(x).float(), y).half() for x, y in pieces]
         hidden = [x[b, end - (stopped and token == "last")] for x in kept for token in common.TOKENS]
-        yield {
-            **{name: job[name] for name in ("problem", "sample")},
-            "ids": tokens.int().cpu().numpy(),
-            "stats": torch.cat(stats).cpu().numpy(),
+        yield job | {
+            "ids": tokens.int().cpu(),
+            "stats": torch.cat(stats).cpu(),
             "hidden": torch.stack(hidden).cpu() if hidden else torch.empty(0, final.shape[-1]),
             "finish": "stop" if stopped else "length",
             "extra": extra_vectors(tokenizer, job["tokens"], final[b, first : end + 1].cpu(), extra),
         }
 
 
-def empty_rollout(job, tokenizer, shape, dtype, extra):
+def empty_rollout(job, tokenizer, model, layers, need):
     """Of a prompt that leaves no room for an answer."""
-    return {
-        **{name: job[name] for name in ("problem", "sample")},
-        **{"ids": np.empty(0, np.int32), "stats": np.empty((0, TOP + 2), np.float16), "finish": "length"},
-        "hidden": torch.zeros(shape, dtype=dtype),
-        "extra": extra_vectors(tokenizer, [], torch.zeros(0, shape[-1], dtype=dtype), extra),
+    none = torch.zeros(0, model.config.get_text_config().hidden_size, dtype=model.dtype)
+    return job | {
+        **{"ids": torch.zeros(0, dtype=torch.int32), "stats": torch.zeros(0, TOP + 2, dtype=torch.float16)},
+        "hidden": none.new_zeros(len(common.TOKENS) * len(layers), none.shape[1]),
+        "extra": extra_vectors(tokenizer, [], none, need["extra"]),
+        **{"finish": "length", "text": ""},
     }
 
 
@@ -867,35 +761,35 @@ def extra_vectors(tokenizer, ids, final, wanted):
 
 
 def make_jobs(args, config, tokenizer, problems, stop_ids, given):
-    """(jobs in order, {id: why} of problems that get no tokens). given: as of read_responses, or None."""
-    context = context_of(config)
-    jobs, skipped, vocab = [], {}, config.get_text_config().vocab_size
+    """(the jobs of each problem, {id: why} of those without tokens). given: as of read_responses, or None."""
+    context, vocab = context_of(config), config.get_text_config().vocab_size
+    jobs, skipped = [], {}
     for i, problem in enumerate(problems):
-        prompt = list(common.encode_prompt(tokenizer, problem))
+        jobs.append([])
         for sample, (row, text, tokens) in enumerate(given[i] if given else [({}, None, None)] * args.n):
-            if "messages" in row:
-                prompt = list(common.encode_prompt(tokenizer, problem | {"messages": row["messages"]}))
+            if sample == 0 or "messages" in row:
+                prompt = list(common.encode_prompt(tokenizer, problem | row))
             limit = min(args.max_new_tokens or context, context - len(prompt)) if prompt else 0
             if limit <= 0:
                 skipped[problem["id"]] = f"a prompt of {len(prompt)} tokens in a context of {context}"
-            key = noise_key(args.seed, problem["id"], sample)
-            job = {"problem": i, "sample": sample, "prompt": prompt, "limit": max(0, limit), "key": key}
+            job = {"problem": i, "sample": sample, "prompt": prompt, "limit": max(0, limit)}
+            job["key"] = noise_key(args.seed, problem["id"], sample)
             if given:
-                opened = opened_reasoning(tokenizer, prompt)
-                tokens = tokens or encode_response(tokenizer, row, text, stop_ids, opened)
+                tokens = tokens or encode_response(tokenizer, row, text, stop_ids, prompt)
                 if any(not 0 <= token < vocab for token in tokens):
                     told = f"problem {problem['id']}: tokens beyond this model's {vocab}"
                     common.die(f"{told}; which model made them?")
                 job["tokens"] = tokens[: job["limit"]]
-            jobs.append(job)
+            jobs[i].append(job)
     return jobs, skipped
 
 
 def read_responses(path, problems):
-    """{problem number: [(row of the file, text, token ids or None), ...]}; each problem must have some."""
+    """{problem number: [(what its row says, text, token ids or None), ...]}; each problem must have some."""
     by_id = {problem["id"]: i for i, problem in enumerate(problems)}
     by_prompt = {problem["prompt"]: i for i, problem in enumerate(problems)}
     found = defaultdict(list)
+    whole = lambda ids: ids is None or isinstance(ids, list) and all(isinstance(i, int) for i in ids)
     for number, row in enumerate(common.read_jsonl(path), 1):
         texts, tokens = row.get("responses"), row.get("tokens")
         if "response" in row:
@@ -903,31 +797,28 @@ def read_responses(path, problems):
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             common.die(f"{path}:{number}: 'responses' must be a list of texts, or 'response' one text")
         tokens = tokens or [None] * len(texts)
-        whole = lambda ids: ids is None or isinstance(ids, list) and all(isinstance(i, int) for i in ids)
         if not isinstance(tokens, list) or len(tokens) != len(texts) or not all(map(whole, tokens)):
             common.die(f"{path}:{number}: 'tokens' must be a list of token ids for each response")
         if not isinstance(row.get("sample", 0), int):
             common.die(f"{path}:{number}: 'sample' must be a whole number")
+        prompt = str(row.get("prompt"))
         if "messages" in row:
             row["messages"] = common.plain_messages(row["messages"], f"{path}:{number}")
-        prompt = row["messages"][-1]["content"] if "messages" in row else str(row.get("prompt"))
+            prompt = row["messages"][-1]["content"]
+        about = {name: row[name] for name in ("messages", "finish", "sample") if name in row}
         i = by_id.get(str(row.get("id")), by_prompt.get(prompt))
-        found[i] += [(row, *pair) for pair in zip(texts, tokens, strict=True)]
-    strangers = len(found.pop(None, []))
-    if strangers:
+        found[i] += [(about, *pair) for pair in zip(texts, tokens, strict=True)]
+    if strangers := len(found.pop(None, [])):
         print(f"{path}: {strangers} responses to none of these problems are left out", file=sys.stderr)
-    missing = [problem["id"] for i, problem in enumerate(problems) if not found.get(i)]
-    if missing:
+    if missing := [problem["id"] for i, problem in enumerate(problems) if not found.get(i)]:
         count = f"{len(missing)} of {len(problems)} problems"
         common.die(f"{path}: no responses to {count}, such as {missing[0]!r}")
     return {i: sorted(rows, key=lambda item: item[0].get("sample", 0)) for i, rows in found.items()}
 
 
 def read_run(folder, problems):
-    """The same for a run folder's rollouts, by their tokens; rollouts.jsonl or hidden.pt may be missing."""
-    stored, there = common.load_pt(folder / "tokens.pt"), (folder / "rollouts.jsonl").is_file()
-    rows = common.each_rollout(folder) if there else ()
-    keys = common.keys_of(rows) if there else common.load_pt(folder / "hidden.pt")["keys"]
+    """The same for a run folder's rollouts, by their tokens."""
+    stored, keys = common.load_pt(folder / "tokens.pt"), common.keys_of(common.each_rollout(folder))
     tokens = stored["ids"].tensor_split(stored["offsets"][1:-1])
     if len(tokens) != len(keys):
         told = f"{folder}: tokens.pt holds {len(tokens)} rollouts, there are {len(keys)}"
@@ -938,7 +829,8 @@ def read_run(folder, problems):
     return found
 
 
-def encode_response(tokenizer, row, text, stop_ids, opened):
+def encode_response(tokenizer, row, text, stop_ids, prompt):
+    opened = opened_reasoning(tokenizer, prompt)
     text = text.removeprefix(opened if text.startswith(opened) else opened.strip())  # the prompt has it
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     if row.get("finish") == "length" or (ids and ids[-1] in stop_ids) or not stop_ids:
@@ -951,11 +843,11 @@ def opened_reasoning(tokenizer, prompt):
     return (re.search(r"<think>\s*$", tokenizer.decode(prompt[-16:])) or [""])[0]
 
 
-def text_of(tokenizer, prompt, rollout):
+def text_of(tokenizer, rollout):
     """Without the token that ended it; markers inside, such as </think>, stay."""
     ids = rollout["ids"][:-1] if rollout["finish"] == "stop" else rollout["ids"]
     text = tokenizer.decode(ids.tolist(), skip_special_tokens=False, clean_up_tokenization_spaces=False)
-    return (opened_reasoning(tokenizer, prompt) if prompt else "") + text
+    return (opened_reasoning(tokenizer, rollout["prompt"]) if rollout["prompt"] else "") + text
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -963,6 +855,10 @@ def text_of(tokenizer, prompt, rollout):
 
 MUST_AGREE = ("n", "seed", "limit", "max_new_tokens", "temperature", "top_k", "top_p", "repetition_penalty",
               "dtype", "revision", "stop")  # fmt: skip
+
+
+def hash_of(content):
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def hash_model(name, revision):
@@ -975,20 +871,15 @@ def hash_model(name, revision):
         except ValueError:  # no such folder and no possible name: loading it will say so
             path = None
         return Path(path).parent.name if isinstance(path, str) else None  # the Hub's commit
-    digest = hashlib.sha256()
-    kinds = (".json", ".safetensors", ".bin", ".jinja", ".model")
+    seen, kinds = b"", (".json", ".safetensors", ".bin", ".jinja", ".model")
     for path in sorted(path for path in Path(name).iterdir() if path.suffix in kinds):
+        size = path.stat().st_size
+        seen += f"{path.name} {size}".encode()
         with open(path, "rb") as file:
-            size = path.stat().st_size
-            digest.update(f"{path.name} {size}".encode())
             for place in range(0, size, max(1 << 16, size // 16)):
                 file.seek(place)
-                digest.update(file.read(1 << 16))
-    return digest.hexdigest()[:16]
-
-
-def hash_of(content):
-    return hashlib.sha256(content).hexdigest()[:16]
+                seen += file.read(1 << 16)
+    return hash_of(seen)
 
 
 def identity(args, problems):
@@ -1019,56 +910,45 @@ def check_same_run(folder, now, args):
             common.die(f"{made}; choose another --out, or remove that folder")
 
 
-def layer_names(text, n_layers):
+def layer_names(names, n_layers):
     """--layers as a list of names, each checked, one for each layer."""
-    names = map(str, range(n_layers + 1)) if text == "all" else filter(None, text.split(","))
-    return list({common.layer_index(name, n_layers): name for name in names}.values())
+    every = ",".join(map(str, range(n_layers + 1)))
+    names = names.replace("all", every).split(",")
+    return list({common.layer_index(name, n_layers): name for name in names if name}.values())
 
 
 def lacking(args, folder):
     """What a run folder needs, None if it has all: which layers, which of --extra; `whole`: all files."""
     there = lambda name: (folder / name).is_file()
-    if not there("rollouts.jsonl") or not there("meta.json"):
+    if not all(map(there, ("meta.json", "tokens.pt", "rollouts.jsonl"))):
         return {"whole": True, "layers": args.layers, "extra": []}
-    if not there("tokens.pt"):
-        return {"whole": False, "layers": "", "extra": []}
     meta = common.read_meta(folder)
     have = common.load_pt(folder / "hidden.pt")["vectors"] if there("hidden.pt") else []
     held = common.load_pt(folder / "extra.pt") if there("extra.pt") else {}
     index = lambda name: common.layer_index(name.split("/")[0], meta["n_layers"])
-    asked = {index(name): name for name in [*layer_names(args.layers, meta["n_layers"]), *meta["layers"]]}
-    layers = ",".join(asked[i] for i in asked if i not in set(map(index, have)))
-    wanted = {*args.extra.split(","), *meta["arguments"]["extra"].split(",")} - {""}
-    extra = sorted(name for name in wanted if name not in held)
-    return {"whole": False, "layers": layers, "extra": extra} if layers or extra else None
-
-
-def can_replay(folder, need):
-    """Are the tokens known? Where there are parts of sampling, that goes on."""
-    there = lambda name: (folder / name).is_file()
-    merged = there("meta.json") and there("hidden.pt") and not any((folder / "parts").glob("*.pt"))
-    return there("tokens.pt") and (merged or not need["whole"])
+    asked = layer_names(",".join([args.layers, *meta["layers"]]), meta["n_layers"])
+    layers = [name for name in asked if index(name) not in set(map(index, have))]
+    wanted = {*args.extra.split(","), *meta["arguments"]["extra"].split(",")} - {"", *held}
+    need = {"whole": False, "layers": ",".join(layers), "extra": sorted(wanted)}
+    return need if layers or wanted else None
 
 
 def prepare(run, model, need, sampling, skipped, jobs):
-    """meta.json, problems.jsonl, and no parts that hold something else."""
+    """meta.json and problems.jsonl, and no parts of anything else that was needed once."""
     for id, why in skipped.items():
         print(f"problem {id} gets no tokens: {why}", file=sys.stderr)
-    if not (run.folder / "meta.json").is_file():
-        clear(run.folder / "parts")
-        run.now["model"] = hash_model(run.args.model, run.args.revision)  # known by now, if it was not before
-        common.write_jsonl(run.folder / "problems.jsonl", run.problems)
-        common.write_json(run.folder / "meta.json", describe(run, model, sampling, skipped, jobs))
-    elif not need["whole"]:
+    if (run.folder / "meta.json").is_file():
         meta = common.read_meta(run.folder)
-        if meta.get("added") != need:
-            clear(run.folder / "parts")
-        known = {common.layer_index(name, meta["n_layers"]) for name in meta["layers"]}
-        names = layer_names(need["layers"], meta["n_layers"])
-        meta["layers"] += [name for name in names if common.layer_index(name, meta["n_layers"]) not in known]
+        meta["layers"] = layer_names(",".join([need["layers"], *meta["layers"]]), meta["n_layers"])
         extra = {*need["extra"], *meta["arguments"]["extra"].split(",")} - {""}
         meta["arguments"]["extra"] = ",".join(sorted(extra))
-        common.write_json(run.folder / "meta.json", meta | {"added": need})
+    else:
+        run.now["model"] = hash_model(run.args.model, run.args.revision)  # by now it is known
+        common.write_jsonl(run.folder / "problems.jsonl", run.problems)
+        meta = describe(run, model, sampling, skipped, jobs)
+    if meta.get("needed") != need:
+        clear(run.folder / "parts")
+        common.write_json(run.folder / "meta.json", meta | {"needed": need})
 
 
 def describe(run, model, sampling, skipped, jobs):
@@ -1080,7 +960,7 @@ def describe(run, model, sampling, skipped, jobs):
     versions = {module.__name__: module.__version__ for module in (torch, transformers, np)}
     return {
         **{name: getattr(args, name) for name in ("model", "revision", "dataset", "seed")},
-        "n": max(job["sample"] for job in jobs) + 1,
+        "n": max(len(rollouts) for rollouts in jobs),
         "ids": common.hash_of_ids(run.problems),
         "command": shlex.join(["python", "01_generate.py", *sys.argv[1:]]),
         "model_type": model.config.model_type,
@@ -1092,9 +972,9 @@ def describe(run, model, sampling, skipped, jobs):
         "sampling": sampling,
         "stop": args.scorer and {"rule": args.stop_rule, "threshold": args.stop, "scorer": run.now["scorer"]},
         "skipped": skipped,
-        "arguments": vars(args) | {"max_new_tokens": max(job["limit"] for job in jobs)},  # the cap in force
+        "arguments": vars(args) | {"max_new_tokens": max(job["limit"] for jobs in jobs for job in jobs)},
         "identity": run.now,
-        "slots": args.slots or default_slots(model),
+        "slots": args.slots,
         "dtype": str(model.dtype).removeprefix("torch."),
         "device": torch.cuda.get_device_name(model.device) if gpu else str(model.device),
         "versions": versions | {"python": platform.python_version()},
@@ -1117,23 +997,14 @@ def git_commit():
 
 
 def part_path(folder, number):
+    """All rollouts of one problem in one file: being there means that the problem is done."""
     return folder / "parts" / f"{number}.pt"
 
 
-def write_part(path, problem, rollouts):
-    """All rollouts of one problem in one file: being there means that the problem is done."""
-    extra = rollouts[0].get("extra", {})
-    part = {
-        "id": problem["id"],
-        "responses": [rollout["text"] for rollout in rollouts],
-        "finish": [rollout["finish"] for rollout in rollouts],
-        "lengths": [len(rollout["ids"]) for rollout in rollouts],
-        "ids": torch.from_numpy(np.concatenate([rollout["ids"] for rollout in rollouts])),
-        "stats": torch.from_numpy(np.concatenate([rollout["stats"] for rollout in rollouts])),
-        "hidden": torch.stack([rollout["hidden"] for rollout in rollouts]),
-        "extra": {name: torch.cat([rollout["extra"][name] for rollout in rollouts]) for name in extra},
-    }
-    common.save_pt(path, part)
+def write_part(path, rollouts):
+    kept = ("sample", "text", "finish", "ids", "stats", "hidden", "extra")
+    rows = sorted(rollouts, key=lambda rollout: rollout["sample"])
+    common.save_pt(path, [{name: row[name] for name in kept if name in row} for row in rows])
 
 
 def merge(run, need):
@@ -1148,7 +1019,8 @@ def merge(run, need):
                 return False
             for stale in run.folder.glob(".*.tmp"):  # of a merge that was killed
                 stale.unlink()
-            write_run(run.folder, need, [common.load_pt(path) for path in parts])
+            ids, loaded = [problem["id"] for problem in run.problems], map(common.load_pt, parts)
+            write_run(run.folder, need, [row | {"id": id} for id, part in zip(ids, loaded) for row in part])
         clear(run.folder / "parts")  # all of it is in the files now
     return True
 
@@ -1160,17 +1032,20 @@ def clear(parts):
         parts.rmdir()
 
 
-def write_run(folder, need, parts):
-    """What `need` names, out of all parts; what a finished run already has stays as it is."""
-    meta, both = common.read_meta(folder), lambda name: torch.cat([part[name] for part in parts])
+def write_run(folder, need, rollouts):
+    """What `need` names; vectors that a finished run already has stay as they are."""
+    meta, both = common.read_meta(folder), lambda name: torch.cat([row[name] for row in rollouts])
     total = lambda counts: torch.tensor([0, *counts]).cumsum(0)
-    keys = [(part["id"], sample) for part in parts for sample in range(len(part["lengths"]))]
-    offsets, stats = total(length for part in parts for length in part["lengths"]), both("stats")
-    if need["whole"] or not (folder / "tokens.pt").is_file():
-        common.save_pt(folder / "tokens.pt", {"offsets": offsets, "ids": both("ids"), "stats": stats})
+    keys = [(row["id"], row["sample"]) for row in rollouts]
+    if need["whole"]:
+        (folder / "rollouts.jsonl").unlink(missing_ok=True)  # not finished until it is written
+        offsets = total(len(row["ids"]) for row in rollouts)
+        tokens = {"offsets": offsets, "ids": both("ids"), "stats": both("stats")}
+        common.save_pt(folder / "tokens.pt", tokens)
     if need["layers"]:
-        names, hidden = layer_names(need["layers"], meta["n_layers"]), both("hidden")
+        names, hidden = layer_names(need["layers"], meta["n_layers"]), [row["hidden"] for row in rollouts]
         vectors = [f"{layer}/{token}" for layer in names for token in common.TOKENS]
+        hidden = torch.stack(hidden)
         if not need["whole"] and (folder / "hidden.pt").is_file():
             old = common.load_pt(folder / "hidden.pt")
             vectors = [*old["vectors"], *vectors]
@@ -1178,27 +1053,27 @@ def write_run(folder, need, parts):
         common.save_pt(folder / "hidden.pt", {"keys": keys, "vectors": vectors, "hidden": hidden})
     if need["extra"]:
         old = common.load_pt(folder / "extra.pt") if (folder / "extra.pt").is_file() else {}
-        extra = {name: torch.cat([part["extra"][name] for part in parts]) for name in parts[0]["extra"]}
+        extra = {name: torch.cat([row["extra"][name] for row in rollouts]) for name in rollouts[0]["extra"]}
         if "special" in extra:
             extra["special_offsets"] = total(extra.pop("special_counts").tolist())
         common.save_pt(folder / "extra.pt", {"keys": keys, **old, **extra})
     if need["whole"]:
-        texts = [pair for part in parts for pair in zip(part["responses"], part["finish"], strict=True)]
-        write_rollouts(folder, meta, keys, texts, offsets.tolist(), stats)
+        write_rollouts(folder, meta, rollouts)
 
 
-def write_rollouts(folder, meta, keys, texts, offsets, stats):
+def write_rollouts(folder, meta, rollouts):
     rows = (
         {
-            **{"id": key[0], "sample": key[1], "response": text, "n_tokens": b - a, "finish": finish},
-            "conf": common.confidence(stats[a:b].numpy(), meta["vocab_size"]),
+            **{"id": row["id"], "sample": row["sample"], "response": row["text"]},
+            **{"n_tokens": len(row["ids"]), "finish": row["finish"]},
+            "conf": common.confidence(row["stats"].numpy(), meta["vocab_size"]),
         }
-        for key, (text, finish), a, b in zip(keys, texts, offsets[:-1], offsets[1:], strict=True)
+        for row in rollouts
     )
     common.write_jsonl(folder / "rollouts.jsonl", rows)
-    if cut := sum(finish == "length" for _, finish in texts):
+    if cut := sum(row["finish"] == "length" for row in rollouts):
         cap = f"{meta['arguments']['max_new_tokens']} tokens or where the context ends"
-        print(f"{folder}: {cut} of {len(texts)} rollouts were cut, at {cap}", file=sys.stderr)
+        print(f"{folder}: {cut} of {len(rollouts)} rollouts were cut, at {cap}", file=sys.stderr)
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -1226,8 +1101,6 @@ def split_model(model, device):
 
     if not set(model.tp_plan) - {"lm_head"}:
         common.die(f"--tp: transformers has no plan to split a {model.config.model_type} model")
-    if device.startswith("cuda"):
-        torch.cuda.set_device(device)
     style = lambda name: model.tp_plan.get(re.sub(r"\.\d+(?=\.|$)", ".*", name))
     weights = {name: style(name) or style(name.rpartition(".")[0]) for name, _ in model.named_parameters()}
     plan = weights | {name: style(name) for name, _ in model.named_modules()}  # then their users
@@ -1293,16 +1166,16 @@ def print_plan(args, runs, config):
     context, usual = context_of(config), usual_length(runs[0].folder)
     cap = min(args.max_new_tokens or context, context)
     caps = sorted({cap, context if context < FAR else cap})
-    # Of a token its id, its statistics and some four letters
-    disk = lambda each: (each * (8 + 2 * (TOP + 2)) + width) / 1e9
-    cells = []
+    disk = lambda each: (each * (8 + 2 * (TOP + 2)) + width) / 1e9  # an id, statistics, some four letters
+    rows = []
     for run in runs:
         count = len(run.problems) * run.args.n
-        cells.append([run.folder, len(run.problems), f"{count:,}", f"{count * usual:,.0f}" if usual else "?"])
-        cells[-1] += [f"{count * each:,} ({count * disk(each):.1f} GB)" for each in caps]
+        usually = f"{count * usual:,.0f}" if usual else "?"
+        costs = [f"{count * each:,} ({count * disk(each):.1f} GB)" for each in caps]
+        rows.append([run.folder, len(run.problems), f"{count:,}", usually, *costs])
     caps = [f"at {each:,} each (disk)" for each in caps]
     header = ["to make", "problems", "rollouts", "tokens as before", *caps]
-    print(common.table(header, cells), file=sys.stderr)
+    print(common.table(header, rows), file=sys.stderr)
     print(f"a rollout is cut at {cap:,} tokens (--max-new-tokens; 0 is the model's context)", file=sys.stderr)
     needs = f"{weights / 1e9:.1f} GB of weights and {per_token / 1024:.0f} KB a token of a running rollout"
     print(f"{args.model} on {common.pick_device(args.device)}: {needs}", file=sys.stderr)
@@ -1333,52 +1206,61 @@ def usual_length(folder):
 def make_parts(run, model, tokenizer, need):
     """This worker's share of the problems: a part file as each one ends."""
     args, folder, problems = run.args, run.folder, run.problems
+    args.slots = args.slots or (256 if model.device.type == "cuda" else 128)
     sampling = common.sampling_defaults(model, tokenizer)
     sampling |= {name: x for name in sampling if (x := getattr(args, name, None)) is not None}
-    rows, replay = None, can_replay(folder, need) and not args.responses
-    if args.responses or replay:
-        rows = read_run(folder, problems) if replay else read_responses(args.responses, problems)
-    jobs, skipped = make_jobs(args, model.config, tokenizer, problems, sampling["stop_ids"], rows)
+    given = None if need["whole"] else read_run(folder, problems)
+    if args.responses:
+        given = read_responses(args.responses, problems)
+    jobs, skipped = make_jobs(args, model.config, tokenizer, problems, sampling["stop_ids"], given)
     if is_writer():
         prepare(run, model, need, sampling, skipped, jobs)
-    there = [] if need["whole"] else common.each_rollout(folder)
-    texts = {(row["id"], row["sample"]): row["response"] for row in there}
-    if rows is None and texts:  # the very rollouts that there are
-        jobs = [job for job in jobs if (problems[job["problem"]]["id"], job["sample"]) in texts]
     rank, world = worker(args)
     mine = agree([i for i in range(len(problems))[rank::world] if not part_path(folder, i).is_file()])
-    jobs = {(job["problem"], job["sample"]): job for job in jobs if job["problem"] in set(mine)}
-    expected, done = Counter(problem for problem, _ in jobs), defaultdict(list)
-    n_layers = model.config.get_text_config().num_hidden_layers
-    names = layer_names(need["layers"], n_layers)
-    layers = [common.layer_index(name, n_layers) for name in names]
-    stop = None
-    if need["whole"] and args.scorer:
-        stop = make_stop(args, model.config, tokenizer, names, problems, expected)
-    todo = list(jobs.values())
-    for rollout in rollouts_of(args, model, tokenizer, todo, sampling, layers, need["extra"], stop):
-        i, sample = rollout["problem"], rollout["sample"]
-        rollout["text"] = text_of(tokenizer, jobs[i, sample]["prompt"], rollout)
-        if texts.get((problems[i]["id"], sample), rollout["text"]) != rollout["text"]:
-            told = f"{folder}: its tokens are lost, sampling gives others here"
-            common.die(f"{told}; remove the folder and run again")
-        done[i].append(rollout)
-        if len(done[i]) == expected[i] and is_writer():
-            ended = sorted(done.pop(i), key=lambda rollout: rollout["sample"])
-            write_part(part_path(folder, i), problems[i], ended)
+    jobs = {i: jobs[i] for i in mine}
+    options = {"total": sum(map(len, jobs.values())), "unit": "rollout", "disable": not is_writer()}
+    with common.progress(desc=f"{'read' if given else 'generate'} {folder}", **options) as bar:
+        for i, rollouts in ended_problems(run, model, tokenizer, need, sampling, jobs, bar):
+            if is_writer():
+                write_part(part_path(folder, i), rollouts)
 
 
-def rollouts_of(args, model, tokenizer, jobs, sampling, layers, extra, stop=None):
-    """All rollouts of `jobs`, in the order in which they end."""
-    shape = len(common.TOKENS) * len(layers), model.config.get_text_config().hidden_size
-    possible = [job for job in jobs if job["limit"]]
-    for job in jobs:
-        if not job["limit"]:
-            yield empty_rollout(job, tokenizer, shape, model.dtype, extra)
-    if possible and "tokens" in possible[0]:
-        yield from read_rollouts(args, model, tokenizer, possible, layers, sampling["stop_ids"], extra)
-    elif possible:
-        yield from sample_rollouts(args, model, possible, sampling, layers, stop)
+def ended_problems(run, model, tokenizer, need, sampling, jobs, bar):
+    """(number, rollouts) of each problem of `jobs` as it ends."""
+    args, config = run.args, model.config.get_text_config()
+    names = layer_names(need["layers"], config.num_hidden_layers)
+    layers = [common.layer_index(name, config.num_hidden_layers) for name in names]
+    stop = make_stop(args, config, names, run.problems) if need["whole"] and args.scorer else None
+    cuts = [0, *common.waves(args.n)] if stop else [0, FAR]
+    done, held = defaultdict(list), {}  # what has ended, and the waves that have not begun
+    for i in jobs:
+        room = [job for job in jobs[i] if job["limit"]]
+        done[i] = [empty_rollout(job, tokenizer, model, names, need) for job in jobs[i] if not job["limit"]]
+        held[i] = deque(room[a:b] for a, b in zip(cuts, cuts[1:]))
+        if not room:
+            yield i, done[i]
+    queue = deque(job for waves in held.values() for job in waves.popleft())
+    if queue and "tokens" in queue[0]:
+        source = read_rollouts(model, tokenizer, list(queue), layers, sampling["stop_ids"], need["extra"])
+    else:
+        sizes = [(len(job["prompt"]), job["limit"]) for i in jobs for job in jobs[i] if job["limit"]]
+        slots = min(args.slots, len(sizes))
+        longest = dict(zip(("max_prompt", "max_new"), map(max, zip(*sizes))), wave=1 if stop else None)
+        source = sample_rollouts(model, sampling, layers, args.n, slots, queue, longest, bar)
+    for rollout in source:
+        i, text = rollout["problem"], text_of(tokenizer, rollout)
+        done[i].append(rollout | {"text": text})
+        bar.update()
+        if stop:
+            done[i][-1]["rating"] = rate(stop, run.problems[i], done[i][-1])
+        waiting = sum(map(len, held[i]))
+        if len(done[i]) + waiting < len(jobs[i]):
+            continue  # others of the wave still run
+        if waiting and not agree(is_sure(stop, done[i])):
+            queue.extendleft(reversed(held[i].popleft()))
+        else:
+            bar.total -= waiting
+            yield i, done.pop(i)
 
 
 def main(args):

@@ -22,6 +22,7 @@ import resource
 import subprocess
 import sys
 import time
+from collections import deque
 from pathlib import Path
 
 import numpy as np
@@ -228,8 +229,7 @@ def by_ours(model, work, slots, keep):
         engine.steps = counted
         made = sum(
             len(rollout["ids"])
-            for ended in engine.run([dict(job, limit=min(4, job["limit"])) if part is not jobs else job for job in part])
-            for rollout in ended
+            for rollout in engine.run(deque(dict(job, limit=min(4, job["limit"])) if part is not jobs else job for job in part))
         )
         found = clock.stop(steps=steps, batch=slots)
         engine.close()
