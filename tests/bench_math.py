@@ -1,9 +1,9 @@
-"""Speed of the maths judge, in processor time: ordinary answers to ordinary problems on one core, extraction, equality and groups together.
+"""Speed of the maths judge in processor time: ordinary answers on one core; extraction, equality and groups.
 
     python tests/bench.py math [--answers 10000]
 
-A table by kind of answer and, last, one JSON object. Where Math-Verify is installed, it judges a part of the same answers,
-interleaved with ours, and the ratio is given.
+A table by kind of answer and, last, one JSON object. Where Math-Verify is installed, it judges a part of the same
+answers, interleaved with ours, and the ratio is given.
 """
 
 import argparse
@@ -11,90 +11,66 @@ import importlib
 import json
 import random
 import time
+from collections import defaultdict
 
 import common
 
-KINDS = {  # a reference and right answers to vary; wrong ones are another problem's
-    "integers": lambda n: (str(n), [f"{n:,}", f"{n}.0", f"x = {n}", f"{n} \\text{{ units}}"]),
-    "fractions": lambda n: (f"\\frac{{{n}}}{{7}}", [f"{n}/7", f"\\dfrac{{{n}}}7", f"\\frac{{{2 * n}}}{{14}}"]),
-    "decimals": lambda n: (f"{n}.25", [f"\\frac{{{4 * n + 1}}}{{4}}", f"{n}.250", f"{n}\\frac14"]),
-    "tuples": lambda n: (f"({n}, -3)", [f"({n},-3)", f"\\left({n}.0, -3\\right)", f"(x,y)=({n},-3)"]),
-    "intervals": lambda n: (f"[{n},\\infty)", [f"x \\ge {n}", f"{n} \\le x", f"x \\in [{n}, \\infty)"]),
-    "polynomials": lambda n: (f"x^2+{n}x", [f"x(x+{n})", f"{n}x+x^2", f"x^{{2}} + {n} x"]),
-    "roots": lambda n: (f"{n}\\sqrt{{3}}", [f"\\sqrt{{{3 * n * n}}}", f"{n} \\cdot \\sqrt3", f"\\sqrt{{3}}\\cdot {n}"]),
-    "text": lambda n: (f"\\text{{row {n}}}", [f"row {n}", f"Row {n}."]),
-}
-SHARES = {
-    "integers": 62,
-    "fractions": 12,
-    "decimals": 4,
-    "tuples": 4,
-    "intervals": 3,
-    "polynomials": 6,
-    "roots": 7,
-    "text": 2,
+KINDS = {  # share in MATH-500, a reference and right answers to vary (N; M is 2N); wrong ones are another problem's
+    "integers": (62, "N", ["N.0", "x = N", "N \\text{ units}"]),
+    "fractions": (12, "\\frac{N}{7}", ["N/7", "\\dfrac{N}7", "\\frac{M}{14}"]),
+    "decimals": (4, "N.25", ["N + \\frac{1}{4}", "N.250", "N\\frac14"]),
+    "tuples": (4, "(N, -3)", ["(N,-3)", "\\left(N.0, -3\\right)", "(x,y)=(N,-3)"]),
+    "intervals": (3, "[N,\\infty)", ["x \\ge N", "N \\le x", "x \\in [N, \\infty)"]),
+    "polynomials": (6, "x^2+Nx", ["x(x+N)", "Nx+x^2", "x^{2} + N x"]),
+    "roots": (7, "N\\sqrt{3}", ["\\frac{3\\cdot N}{\\sqrt{3}}", "N \\cdot \\sqrt3", "\\sqrt{3}\\cdot N"]),
+    "text": (2, "\\text{row N}", ["row N", "Row N."]),
 }
 FORMS = (
-    "We compute step by step, 3 + 4 = 7.\n\nTherefore the answer is $\\boxed{%s}$.",
-    "So \\boxed{%s}",
+    "We compute step by step, 3 + 4 = 7.\n\nTherefore the answer is $\\boxed{%s}$.", "So \\boxed{%s}",
     "The answer is $%s$.",
-)
+)  # fmt: skip
 
 
 def make_answers(count, seed=0):
     """(kind, reference, response, right?) in the proportions of MATH-500."""
-    rng = random.Random(seed)
-    for kind in rng.choices([*SHARES], [*SHARES.values()], k=count):
-        n = rng.randint(2, 5000)
-        reference, spellings = KINDS[kind](n)
-        right = rng.random() < 0.6
-        answer = rng.choice([reference, *spellings] if right else KINDS[kind](n + rng.randint(1, 9))[1])
-        yield kind, reference, rng.choice(FORMS) % answer, right
+    rng, shares = random.Random(seed), [share for share, *_ in KINDS.values()]
+    for kind in rng.choices([*KINDS], shares, k=count):
+        n, right, (_, reference, spellings) = rng.randint(2, 5000), rng.random() < 0.6, KINDS[kind]
+        given = n if right else n + rng.randint(1, 9)
+        answer = rng.choice([reference] * right + spellings).replace("N", str(given)).replace("M", str(2 * given))
+        yield kind, reference.replace("N", str(n)), rng.choice(FORMS) % answer, right
 
 
 def main(argv):
-    parser = argparse.ArgumentParser(
-        prog="bench.py math", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog="bench.py math", description=__doc__, formatter_class=raw)
     parser.add_argument("--answers", type=int, default=10_000)
     options = parser.parse_args(argv)
     judge, verify = importlib.import_module("02_label"), math_verify()
-    seconds, theirs, counts, wrong = {}, {}, {}, 0
+    ours, theirs, wrong = defaultdict(list), defaultdict(list), 0
     for n, (kind, reference, response, right) in enumerate(make_answers(options.answers)):
         start = time.process_time()
         answer = judge.answer_of(response)
         found = judge.verdict({"kind": "math", "prompt": "", "answer": reference}, answer)
         judge.groups_of([answer])
-        seconds[kind] = seconds.get(kind, 0) + time.process_time() - start
-        counts[kind] = counts.get(kind, 0) + 1
+        ours[kind].append(time.process_time() - start)
         wrong += found[0] != right
         if verify and n % 10 == 0:
             start = time.process_time()
             verify(reference, response)
-            theirs.setdefault(kind, []).append(time.process_time() - start)
-    total, each = sum(seconds.values()), {kind: 1000 * seconds[kind] / counts[kind] for kind in counts}
-    rows = [
-        [
-            kind,
-            counts[kind],
-            f"{each[kind]:.3f}",
-            f"{1000 * sum(theirs[kind]) / len(theirs[kind]):.2f}" if kind in theirs else None,
-        ]
-        for kind in counts
-    ]
+            theirs[kind].append(time.process_time() - start)
+    rows = [[kind, len(ours[kind]), f"{mean(ours[kind]):.3f}", mean(theirs[kind])] for kind in ours]
     print(common.table(["answers", "count", "ms each", "Math-Verify ms"], rows))
-    print(f"{options.answers} answers in {total:.2f} s on one core, {wrong} judged otherwise than they were made")
-    result = {
-        "answers": options.answers,
-        "seconds": round(total, 3),
-        "ms_each": round(1000 * total / options.answers, 4),
-        "misjudged": wrong,
-    }
-    if theirs:
-        samples = [value for values in theirs.values() for value in values]
-        result |= {"math_verify_ms_each": round(1000 * sum(samples) / len(samples), 3)}
-        result |= {"ratio": round(result["math_verify_ms_each"] / result["ms_each"], 1)}
-    print(json.dumps(result))
+    everything, others = sum(ours.values(), []), sum(theirs.values(), [])
+    print(f"{options.answers} answers in {sum(everything):.2f} s on one core, {wrong} judged otherwise than made")
+    result = {"answers": options.answers, "seconds": round(sum(everything), 3), "ms_each": mean(everything)}
+    if others:
+        result |= {"math_verify_ms_each": mean(others), "ratio": round(mean(others) / mean(everything), 1)}
+    print(json.dumps(result | {"misjudged": wrong}))
+
+
+def mean(seconds):
+    return round(1000 * sum(seconds) / len(seconds), 4) if seconds else None
 
 
 def math_verify():
