@@ -1,7 +1,8 @@
-"""What two or more of the numbered scripts share: files, run folders, problems, prompts, models, statistics, scorers, selection.
+"""What the numbered scripts share, in reading order; not a program.
 
-Not a program. `sandbox_exec.py` does not use it; each numbered script imports from here and never from another script.
-torch and transformers are imported inside the functions that need them, so that `-h` and plain text work stay instant.
+Programs, files, run folders; the one vector; token statistics; problems (data sets by name: `SETS`); prompts;
+models; scorers; selection; stopping; `sample()`, answers in your own code; tables. torch and transformers are
+imported inside the functions that need them, so that `-h` and plain text work stay instant.
 """
 
 import glob
@@ -16,59 +17,54 @@ import random
 import re
 import select
 import signal
-import ssl
 import sys
 import threading
-import time
 import zlib
 from contextlib import contextmanager, suppress
 from datetime import date
-from functools import cache, partial
-from http.client import HTTPException
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
-from urllib.error import HTTPError
-from urllib.parse import urlencode, urlsplit
-from urllib.request import Request, getproxies, urlopen
 
-# Threads that wait spin for microseconds, then give their core away: on a busy CPU endless spinning makes small models ten
-# times slower, on an idle one not spinning at all makes them two times slower. Read by OpenMP when torch starts.
+# Threads that wait spin for microseconds, then give their core away: endless spinning makes small models ten
+# times slower on a busy CPU, no spinning two times slower on an idle one. Read when torch starts.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
 import numpy as np
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 # Programs: how they end, and how far they are
 
 
 def die(message):
-    """End with one line for a person and exit code 2: bad input is theirs to mend, a traceback is a bug of ours."""
+    """One line for a person and exit code 2: bad input is theirs to mend, a traceback is a bug of ours."""
     print(f"error: {message}", file=sys.stderr)
     raise SystemExit(2)
 
 
 def entry(main, kept):
-    """Run a program's main. Ctrl-C is one line that says what is `kept` and exit code 130; `... | head` ends quietly."""
+    """Run main. Ctrl-C: one line that says what is `kept`, exit code 130; `... | head` ends quietly."""
     interruptible(kept)
     try:
         main()
         sys.stdout.flush()
-    except _Stopped:  # `with` has tidied up; taking torch down takes seconds on a busy machine, and no timer runs then
-        os._exit(130)
+    except SystemExit as end:
+        if end.code == 130:  # `with` has tidied up; taking torch down takes seconds on a busy machine
+            os._exit(130)
+        raise
     except BrokenPipeError:
         printed_to = select.poll()
-        [printed_to.register(output, 0) for output in (1, 2)]
-        if not printed_to.poll(0):  # nobody closed them: another pipe broke, which is a bug
+        printed_to.register(1, 0)
+        if not printed_to.poll(0):  # nobody closed it: another pipe broke, which is a bug
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still to print goes nowhere
-        os.dup2(1, 2)
         raise SystemExit(128 + signal.SIGPIPE) from None
 
 
 def interruptible(kept):
-    """From here on Ctrl-C ends this process as `entry` says; for a script that does slow things before its main."""
+    """From here on Ctrl-C ends this process as `entry` says; for slow things before a script's main."""
     program = os.getpid()
 
     def stop(*_):
@@ -79,16 +75,10 @@ def interruptible(kept):
             print(f"\nstopped: {kept}", file=sys.stderr)
         for child in multiprocessing.active_children():
             child.kill()
-        end = threading.Timer(1, os._exit, [130])  # what tidies up after itself gets this long
-        end.daemon = True
-        end.start()
-        raise _Stopped(130)
+        threading.Timer(1, os._exit, [130]).start()  # what tidies up after itself gets this long
+        raise SystemExit(130)
 
     signal.signal(signal.SIGINT, stop)
-
-
-class _Stopped(SystemExit):
-    """Ctrl-C, on its way out."""
 
 
 def progress(items=None, total=None, desc=None, unit="it", **options):
@@ -98,25 +88,26 @@ def progress(items=None, total=None, desc=None, unit="it", **options):
     if sys.stderr.isatty():
         width = min(110, os.get_terminal_size(sys.stderr.fileno()).columns or 110)
         return tqdm(items, desc, total, unit=unit, ncols=width, delay=1, **options)
-    plain = "{desc}: {n_fmt}/{total_fmt} " + unit + "s [{elapsed}<{remaining}, {rate_fmt}]"
-    write = lambda text: text.strip() and print(text.strip(), file=sys.stderr, flush=True)  # whole lines for tqdm's \r
-    lines = SimpleNamespace(write=write, flush=lambda: None)
-    return tqdm(items, desc, total, unit=unit, file=lines, bar_format=plain, leave=False, delay=60, mininterval=60, miniters=0, **options)
+    write = lambda text: text.strip() and print(text.strip(), file=sys.stderr, flush=True)  # lines for \r
+    options |= {"file": SimpleNamespace(write=write, flush=lambda: None), "leave": False, "miniters": 0}
+    options["bar_format"] = "{desc}: {n_fmt}/{total_fmt} " + unit + "s [{elapsed}<{remaining}, {rate_fmt}]"
+    return tqdm(items, desc, total, unit=unit, delay=60, mininterval=60, **options)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 # Files
 
 
 @contextmanager
 def atomic(path, mode="w"):
     """Write a file whole: readers see the old file or the new one, never a part, whenever we are killed."""
-    path, host = Path(path), platform.node()
-    temporary = path.with_name(f".{path.name}.{host}.{os.getpid()}.tmp")
+    path = Path(path)
+    ours = f".{path.name}.{platform.node()}."
+    temporary = path.with_name(f"{ours}{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        for left in path.parent.glob(f".{glob.escape(path.name)}.{host}.*.tmp"):
-            if not _runs(int(left.name.split(".")[-2])):  # killed while it wrote
+        for left in path.parent.glob(f"{glob.escape(ours)}*.tmp"):
+            if not Path("/proc", left.name.split(".")[-2]).exists():  # killed while it wrote
                 left.unlink(missing_ok=True)
         with open(temporary, mode, encoding=None if "b" in mode else "utf-8") as file:
             yield file
@@ -124,21 +115,13 @@ def atomic(path, mode="w"):
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except (OSError, RuntimeError) as error:
-        cause = error if isinstance(error, OSError) else error.__context__  # torch.save hides a full disk behind its own
+        cause = error if isinstance(error, OSError) else error.__context__  # torch.save hides a full disk
         if not isinstance(cause, OSError):
             raise
-        die(f"cannot write {path}: {cause.strerror or cause}; make room or choose another folder, then run again")
+        die(f"cannot write {path}: {cause.strerror or cause}; make room or choose another place, run again")
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
-
-
-def _runs(pid):
-    try:
-        os.kill(pid, 0)
-    except OSError as error:
-        return isinstance(error, PermissionError)
-    return True
 
 
 def write_json(path, value):
@@ -152,18 +135,23 @@ def write_jsonl(path, rows):
             file.write(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n")
 
 
+def save_pt(path, value):
+    import torch
+
+    with atomic(path, "wb") as file:
+        torch.save(value, file)
+
+
 @contextmanager
 def reading(path):
     """A text file, .gz too; whatever is wrong with it is one line."""
     try:
         with (gzip.open if str(path).endswith(".gz") else open)(path, "rt", encoding="utf-8-sig") as file:
             yield file
-    except (UnicodeDecodeError, gzip.BadGzipFile, EOFError, zlib.error) as error:
-        die(f"{path}: not a readable UTF-8 text file ({error})")
-    except (ValueError, RecursionError) as error:
-        die(f"{path}: not JSON ({error})")
-    except OSError as error:  # missing, a folder, no right to read
-        die(f"{path}: {str(error.strerror).lower()}")
+    except OSError as error:  # missing, a folder, no right to read, not compressed
+        die(f"{path}: {str(error.strerror or error).lower()}")
+    except (ValueError, RecursionError, EOFError, zlib.error) as error:
+        die(f"{path}: not JSON in UTF-8 text ({error})")
 
 
 def read_json(path):
@@ -172,43 +160,33 @@ def read_json(path):
 
 
 def read_jsonl(path, needs=()):
-    """The rows of a .jsonl file (.gz too); a bad line is named by its number. `needs`: fields every row must have, "this or that"."""
+    """The rows of a .jsonl file (.gz too). `needs`: fields every row must have, "this or that"."""
     return list(each_of_jsonl(path, needs))
 
 
 def each_of_jsonl(path, needs=()):
-    """The same, one at a time."""
     with reading(path) as file:
-        yield from (_parse_line(f"{path}:{number}", line, needs) for number, line in enumerate(file, 1) if line.strip())
+        for number, line in enumerate(file, 1):
+            if line.strip():
+                yield parse_object(line, f"{path}:{number}", needs)
 
 
-def _not_finite(name):
-    raise ValueError(f"{name} is no number in JSON")
+DECODER = json.JSONDecoder(parse_constant=int)  # refuses NaN and Infinity, which are no JSON
 
 
-DECODER = json.JSONDecoder(parse_constant=_not_finite)
-
-
-def _parse_line(where, line, needs):
+def parse_object(text, where, needs=()):
     try:
-        row = DECODER.decode(line)
+        row = DECODER.decode(text)
+        if "\\u" in text:
+            json.dumps(row, ensure_ascii=False).encode()  # refuses half of a surrogate pair
     except (ValueError, RecursionError) as error:
         die(f"{where}: not JSON ({error})")
     if not isinstance(row, dict):
-        die(f"{where}: a JSON object is expected, not {line.strip()[:40]}")
-    if re.search(r"\\u[dD][89a-fA-F]", line) and re.search("[\ud800-\udfff]", json.dumps(row, ensure_ascii=False)):
-        die(f"{where}: not valid Unicode (half of a surrogate pair)")
-    missing = [field for field in needs if not any(name in row for name in field.split(" or "))]
-    if missing:
-        die(f"{where}: the field {missing[0]!r} is missing")
+        die(f"{where}: a JSON object is expected, not {text.strip()[:40]}")
+    for field in needs:
+        if not any(name in row for name in field.split(" or ")):
+            die(f"{where}: the field {field!r} is missing")
     return row
-
-
-def save_pt(path, value):
-    import torch
-
-    with atomic(path, "wb") as file:
-        torch.save(value, file)
 
 
 def load_pt(path):
@@ -219,23 +197,23 @@ def load_pt(path):
         open(path, "rb").close()
         return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except OSError as error:  # missing, no right to read
-        die(f"{path}: {str(error.strerror or error).lower()}{_how_to_mend(path)}")
-    except Exception as error:  # torch raises half a dozen types for a torn or foreign file; all mean the same to a person
+        die(f"{path}: {str(error.strerror or error).lower()}{how_to_mend(path)}")
+    except Exception as error:  # torch raises half a dozen types for a torn or foreign file
         if isinstance(error, MemoryError) or "memory" in str(error).lower():
-            die(f"{path}: not enough memory to read it; free some, then run again ({str(error).splitlines()[0]})")
-        die(f"{path}: not a file this project wrote, or damaged ({type(error).__name__}){_how_to_mend(path)}")
+            die(f"{path}: not enough memory to read it; free some, run again ({str(error).splitlines()[0]})")
+        die(f"{path}: not a file this project wrote, or damaged ({type(error).__name__}){how_to_mend(path)}")
 
 
-def _how_to_mend(path):
+def how_to_mend(path):
     """The command that made a run makes what is missing in it again."""
-    meta = Path(path).parent / "meta.json"
-    if not meta.is_file():
-        return "; delete it and run its step again" if Path(path).exists() else ""
-    delete = f"delete {path} and " if Path(path).exists() else ""
-    return f"; {delete}run again: {read_meta(meta.parent).get('command', '01_generate.py with the arguments in meta.json')}"
+    path, run = Path(path), Path(path).parent
+    if not (run / "meta.json").is_file():
+        return "; delete it and run its step again" if path.exists() else ""
+    command = read_meta(run).get("command", "01_generate.py with the arguments in meta.json")
+    return f"; {f'delete {path} and ' if path.exists() else ''}run again: {command}"
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 # Run folders: one model, one problem set, one seed
 
 
@@ -251,10 +229,19 @@ def read_meta(run):
         die(f"{run}: not a run folder (no meta.json); make one with 01_generate.py")
     meta = read_json(path)
     needs = {"model": str, "dataset": str, "seed": int, "n_layers": int, "vocab_size": int}
-    missing = [name for name, kind in needs.items() if not isinstance(meta, dict) or not isinstance(meta.get(name), kind)]
-    if missing:
-        die(f"{path}: not what 01_generate.py wrote (no {missing[0]!r}); put the run's own back, or make the run again elsewhere")
+    if not isinstance(meta, dict) or not all(isinstance(meta.get(name), needs[name]) for name in needs):
+        die(f"{path}: not what 01_generate.py wrote; put the run's own back, or make the run again elsewhere")
     return meta
+
+
+def model_name(meta):
+    """The name that vectors of one model share: a Hub id and a folder give their last part."""
+    return Path(str(meta["model"]).rstrip("/")).name
+
+
+def model_content(meta):
+    """What 01 wrote down of the model's files: a Hub commit or a hash; None where it could not."""
+    return meta.get("identity", {}).get("model")
 
 
 def hash_of_ids(problems):
@@ -271,7 +258,7 @@ def each_rollout(run):
     path = Path(run) / "rollouts.jsonl"
     if not path.is_file():
         read_meta(run)  # ends here where there is no run at all
-        die(f"{run}: generation is not finished (no rollouts.jsonl){_how_to_mend(path)}")
+        die(f"{run}: generation is not finished (no rollouts.jsonl){how_to_mend(path)}")
     yield from each_of_jsonl(path, needs=("id", "sample", "response"))
 
 
@@ -292,40 +279,42 @@ def warn_of_old_labels(run):
     """An answer may have been edited since; a copy of a run may look so too, hence no error."""
     labels, problems = Path(run) / "labels.jsonl", Path(run) / "problems.jsonl"
     if labels.is_file() and problems.is_file() and problems.stat().st_mtime > labels.stat().st_mtime:
-        print(f"warning: {labels} is older than problems.jsonl; was an answer edited? 02_label.py {run} judges again", file=sys.stderr)
-
-
-def align(rows, keys, source):
-    """Join by key: `rows` in the order of `keys`; anything but the same keys, once each, is an error with both numbers."""
-    by_key = {(row["id"], row["sample"]): row for row in rows}
-    if len(by_key) != len(rows):
-        die(f"{source}: {len(rows)} rows but only {len(by_key)} different (id, sample) keys")
-    if keys is None:
-        return rows
-    if set(by_key) != set(keys) or len(keys) != len(rows):
-        extra = next(iter(set(by_key) ^ set(keys)), "a key twice")
-        die(f"{source}: {len(rows)} rows for a run of {len(keys)} rollouts, keys differ at {extra}; run its step again")
-    return [by_key[key] for key in keys]
+        told = f"{labels} is older than problems.jsonl; was an answer edited?"
+        print(f"warning: {told} 02_label.py {run} judges again", file=sys.stderr)
 
 
 def keys_of(rows):
     return [(row["id"], row["sample"]) for row in rows]
 
 
+def align(rows, keys, source):
+    """`rows` in the order of `keys`; anything but the same keys, once each, is an error with both numbers."""
+    by_key = dict(zip(keys_of(rows), rows))
+    if len(by_key) != len(rows):
+        die(f"{source}: {len(rows)} rows but only {len(by_key)} different (id, sample) keys")
+    if keys is None:
+        return rows
+    if by_key.keys() != set(keys) or len(keys) != len(rows):
+        odd = next(iter(by_key.keys() ^ set(keys)), "a key twice")
+        told = f"{len(rows)} rows for a run of {len(keys)} rollouts, keys differ at {odd}"
+        die(f"{source}: {told}; run its step again")
+    return [by_key[key] for key in keys]
+
+
 def check_same_problems(run, rollouts):
     """Every problem has rollouts and every rollout a problem, and meta.json is about these problems."""
     problems = read_jsonl(Path(run) / "problems.jsonl", needs=("id", "kind", "prompt"))
-    if read_meta(run).get("ids", hash_of_ids(problems)) != hash_of_ids(problems):
-        die(f"{run}: meta.json is of another run, problems.jsonl has other ids than it says; put the run's own back")
-    known = {row["id"] for row in problems}
-    seen = {row["id"] for row in rollouts}
-    if seen - known:
-        die(f"{run}: {len(seen - known)} ids of rollouts.jsonl are not in problems.jsonl, such as {min(seen - known)!r}")
-    if known - seen:
-        die(f"{run}: {len(known - seen)} of {len(known)} problems have no rollouts, such as {min(known - seen)!r}")
+    ids = hash_of_ids(problems)
+    if read_meta(run).get("ids", ids) != ids:
+        die(f"{run}: meta.json is of another run, of other ids than problems.jsonl; put the run's own back")
+    known, seen = ({row["id"] for row in rows} for rows in (problems, rollouts))
+    if odd := seen - known:
+        die(f"{run}: {len(odd)} ids of rollouts.jsonl are not in problems.jsonl, such as {min(odd)!r}")
+    if odd := known - seen:
+        die(f"{run}: {len(odd)} of {len(known)} problems have no rollouts, such as {min(odd)!r}")
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 # The one vector: layer/token
 
 TOKENS = ("last", "eos")
@@ -333,23 +322,24 @@ DEFAULT_VECTOR = "penultimate/eos"
 
 
 def layer_index(name, n_layers):
-    """The index in transformers' `hidden_states` (0 embeddings, L the last block after the final norm) of a layer name."""
+    """Its place in transformers' `hidden_states`: 0 the embeddings, L the last block after the final norm."""
     name = str(name)
-    index = {"penultimate": n_layers - 1, "final": n_layers}.get(name)
-    if index is None and re.fullmatch(r"0?\.\d+", name):
+    index = {"penultimate": n_layers - 1, "final": n_layers}.get(name, -1)
+    if re.fullmatch(r"0?\.\d+", name):
         index = math.floor(float(name) * n_layers + 1e-9)  # .3 * 10 is 2.9999999999999996
-    if index is None and re.fullmatch(r"-?\d+", name):
+    if re.fullmatch(r"-?\d+", name):
         index = int(name) + (n_layers + 1 if int(name) < 0 else 0)
-    if index is None or not 0 <= index <= n_layers:
-        die(f"unknown layer {name!r}: use penultimate, final, a number from {-n_layers - 1} to {n_layers}, a fraction such as .75, or all")
+    if not 0 <= index <= n_layers:
+        numbers = f"a number from {-n_layers - 1} to {n_layers}, a fraction such as .75"
+        die(f"unknown layer {name!r}: use penultimate, final, {numbers}, or all")
     return index
 
 
 def vector_key(name, n_layers):
     """'penultimate/eos' -> (L-1, 'eos'), so that two spellings of one vector are recognised."""
     layer, _, token = name.partition("/")
-    if token not in TOKENS and not re.fullmatch(r"(last|special)\d+", token):
-        die(f"unknown vector {name!r}: write layer/token, with token {' or '.join(TOKENS)}, such as {DEFAULT_VECTOR}")
+    if not re.fullmatch(r"last\d*|eos|special\d+", token):
+        die(f"unknown vector {name!r}: write layer/token, token {' or '.join(TOKENS)}, as {DEFAULT_VECTOR}")
     return layer_index(layer, n_layers), token
 
 
@@ -362,37 +352,55 @@ def watch_layers(model, layers, keep):
         if index == len(body.layers):
             hooks.append(body.norm.register_forward_hook(lambda _, __, out, c=column: keep(c, out)))
         else:  # what enters block `index` is what block `index - 1` gave; index 0: the embeddings
-            hooks.append(body.layers[index].register_forward_pre_hook(lambda _, args, c=column: keep(c, args[0])))
+            before = lambda _, args, c=column: keep(c, args[0])
+            hooks.append(body.layers[index].register_forward_pre_hook(before))
     return hooks
+
+
+def open_hidden(run, vector):
+    """(hidden.pt, columns of a vector in it): one; of `all/eos` every layer held at that token, in order."""
+    path, meta = Path(run) / "hidden.pt", read_meta(run)
+    stored, n_layers = load_pt(path), meta["n_layers"]
+    keys, width = set(map(tuple, stored["keys"])), stored["hidden"].shape[-1]
+    if meta.get("width", width) != width:
+        die(f"{run}: meta.json is of another run, of vectors {meta['width']} wide; hidden.pt has {width}")
+    if not len(keys) == len(stored["keys"]) == len(stored["hidden"]):
+        die(f"{path}: {len(keys)} different keys, {len(stored['hidden'])} vectors; run 01_generate.py again")
+    held = {vector_key(name, n_layers): column for column, name in enumerate(stored["vectors"])}
+    if vector.startswith("all/"):
+        wanted = [key for key in sorted(held) if f"all/{key[1]}" == vector]
+    else:
+        wanted = [vector_key(vector, n_layers)]
+    if not held.keys() >= {*wanted} or vector.startswith("all/") and len(wanted) < 3:
+        told = f"no vector {vector!r}, only {', '.join(stored['vectors'])}"
+        die(f"{path}: {told}; 01_generate.py --layers {vector.partition('/')[0]} captures it")
+    return stored, [held[key] for key in wanted]
 
 
 def read_vectors(run, vector=DEFAULT_VECTOR):
     """(keys, hidden [R, d] memory-mapped in the model's dtype) of one named vector of a run."""
-    path, meta = Path(run) / "hidden.pt", read_meta(run)
-    stored, n_layers = load_pt(path), meta["n_layers"]
-    if meta.get("width", stored["hidden"].shape[-1]) != stored["hidden"].shape[-1]:
-        die(f"{run}: meta.json is of another run, of vectors {meta['width']} wide; hidden.pt has {stored['hidden'].shape[-1]}")
-    have = [vector_key(name, n_layers) for name in stored["vectors"]]
-    wanted = vector_key(vector, n_layers)
-    if wanted not in have:
-        die(f"{path}: no vector {vector!r}; it holds {', '.join(stored['vectors'])} (01_generate.py --layers captures others)")
-    keys = [tuple(key) for key in stored["keys"]]
-    if len(keys) != len(stored["hidden"]) or len(set(keys)) != len(keys):
-        die(f"{path}: {len(keys)} keys ({len(set(keys))} different) for {len(stored['hidden'])} vectors; run 01_generate.py again")
-    return keys, stored["hidden"][:, have.index(wanted)]
+    stored, (column,) = open_hidden(run, vector)
+    return [tuple(key) for key in stored["keys"]], stored["hidden"][:, column]
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+def captured_layers(run, vector):
+    """`all/eos` -> the names of every layer's vector captured at that token, from the first to the last."""
+    stored, columns = open_hidden(run, vector)
+    return [stored["vectors"][column] for column in columns]
+
+
+# ------------------------------------------------------------------------------------------------------------
 # Token statistics: what the paper calls confidence, from the raw log-probabilities of each step
 
 TOP_K, TAIL, WINDOW = 10, 2048, 1024
 STATISTICS = ("mean", "median", "variance", "gap", "entropy", "self_certainty", "likelihood")
 AGGREGATIONS = ("avg", "tail", "lowest", "bottom10")
 LOWER_IS_BETTER = ("entropy",)
+RULES = tuple(f"{name}/{way}" for name in STATISTICS for way in AGGREGATIONS)
 
 
 def token_stats(logits, tokens):
-    """What is kept of a step: ten largest log-probabilities, the token's own, the vocabulary's mean. -> [B, 12]"""
+    """Of a step: the ten largest log-probabilities, the token's own, the vocabulary's mean. -> [B, 12]"""
     import torch
 
     log_p = logits.log_softmax(-1)
@@ -401,7 +409,7 @@ def token_stats(logits, tokens):
 
 
 def token_statistics(stats, vocab_size):
-    """stats [T, 12]: the 10 largest log-probabilities (descending), the sampled token's, the vocabulary's mean -> [T, 7]."""
+    """token_stats of a trace [T, 12] -> [T, 7], the columns as in STATISTICS."""
     stats = np.asarray(stats, dtype=np.float64)
     top, sampled, vocab_mean = stats[:, :TOP_K], stats[:, TOP_K], stats[:, TOP_K + 1]
     p = np.exp(top)
@@ -419,123 +427,100 @@ def token_statistics(stats, vocab_size):
 
 
 def confidence(stats, vocab_size, window=WINDOW, tail=TAIL):
-    """{"mean/avg": ..., ...}: every statistic aggregated over one trace in each of the four ways; None for an empty one."""
+    """{rule: value}: every statistic of a trace, aggregated in each of the four ways; None for no tokens."""
     if len(stats) == 0:
-        return {f"{name}/{way}": None for name in STATISTICS for way in AGGREGATIONS}
+        return dict.fromkeys(RULES)
     values = token_statistics(stats, vocab_size)  # [T, 7]
     sign = np.array([-1.0 if name in LOWER_IS_BETTER else 1.0 for name in STATISTICS])
     width = min(window, len(values))
     total = np.vstack([np.zeros(len(STATISTICS)), np.cumsum(values * sign, 0)])
-    windows = np.sort((total[width:] - total[:-width]) / width, 0)  # full windows, stride 1, least confident first
+    windows = np.sort((total[width:] - total[:-width]) / width, 0)  # full, stride 1, least confident first
     ways = {
         "avg": values.mean(0),
         "tail": values[-tail:].mean(0),
         "lowest": windows[0] * sign,
         "bottom10": windows[: max(1, len(windows) // 10)].mean(0) * sign,
     }
-    return {f"{name}/{way}": float(ways[way][i]) for i, name in enumerate(STATISTICS) for way in AGGREGATIONS}
+    return dict(zip(RULES, np.stack([ways[way] for way in AGGREGATIONS], 1).flatten().tolist()))
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+def rollout_features(conf, n_tokens):
+    """float32 [29], what SCaTR+ reads beside the vector: a rollout's 28 statistics (NaN: none) and length."""
+    values = [math.nan if conf.get(rule) is None else conf[rule] for rule in RULES]
+    return np.array([*values, n_tokens], dtype=np.float32)
+
+
+def read_features(run, keys):
+    """float32 [R, 29] in the order of `keys`."""
+    import torch
+
+    features = lambda row: rollout_features(row.get("conf") or {}, row.get("n_tokens", math.nan))
+    rows = [{"id": row["id"], "sample": row["sample"], "x": features(row)} for row in each_rollout(run)]
+    return torch.tensor(np.stack([row["x"] for row in align(rows, keys, Path(run) / "rollouts.jsonl")]))
+
+
+# ------------------------------------------------------------------------------------------------------------
 # Problems: data sets by name, files by path
-#
-# A set by name: how many problems, how one becomes ours, and where they come from, the first that can be had: (repository,
-# .jsonl files) through huggingface_hub, or (repository, config, split, where), what the Hub has only as parquet, from the
-# dataset server, page by page into the assets folder of the Hub's cache: a stopped download goes on where it was.
-# HF_HUB_OFFLINE=1 uses the caches alone; HF_ENDPOINT and HF_DATASETS_SERVER name other servers.
 
 
-def humaneval_problem(row):
-    prompt, name = row["prompt"], re.findall(r"^def (\w+)", row["prompt"], re.M)[-1]
-    number = row["task_id"].split("/")[1]  # copies write Python/0
-    return {"id": f"HumanEval/{number}", "kind": "code", "prompt": prompt, "tests": row["test"], "style": "check",
-            "entry_point": name, "prelude": prompt, "solution": prompt + row["canonical_solution"]}
+def code_problem(row, prompt, style, **more):
+    """Where the prompt is a program that the solution goes on with."""
+    return {"id": row["task_id"], "kind": "code", "prompt": prompt, "tests": row["test"], "style": style,
+            "entry_point": row["entry_point"], "prelude": prompt, **more,
+            "solution": prompt + row["canonical_solution"]}  # fmt: skip
 
 
 def kodcode_problem(row):
-    """Only rows whose tests are about one function: its name is in the tests and often not in the question."""
+    """Only rows whose tests are about one function: its name is in the tests, often not in the question."""
     if len(row["test_info"] or ()) != 1:
         return None
-    declaration = row["test_info"][0]["function_declaration"].strip()
+    function = row["test_info"][0]
+    declaration = function["function_declaration"].strip()
     prompt = f"{row['question'].strip()}\n\nDeclare the function so:\n\n```python\n{declaration}\n```"
-    return {"id": row["question_id"], "kind": "code", "prompt": prompt, "tests": row["test"], "style": "pytest",
-            "entry_point": row["test_info"][0]["function_name"], "declaration": declaration, "solution": row["solution"]}
+    return {"id": row["question_id"], "kind": "code", "prompt": prompt, "declaration": declaration,
+            "tests": row["test"], "style": "pytest", "entry_point": function["function_name"],
+            "solution": row["solution"]}  # fmt: skip
 
 
-def bigcodebench_problem(row):
-    prompt = row["complete_prompt"]  # imports, signature, docstring: a program by itself
-    return {"id": row["task_id"], "kind": "code", "prompt": prompt, "tests": row["test"], "style": "unittest",
-            "beside": True,  # the tests patch what the program imports
-            "entry_point": row["entry_point"], "prelude": prompt, "solution": prompt + row["canonical_solution"]}
-
-
-def math500_problem(row):
-    return {"id": row["unique_id"], "kind": "math", "prompt": row["problem"], "answer": row["answer"]}
-
-
-def aime_problem(row, year):
-    """Answers are integers from 0 to 999, written 33, 033 or 204^\\circ; each copy names the fields in its own way."""
-    row = {key.lower(): value for key, value in row.items()}
-    place = re.search(r"(\d{4})[-_](?:AIME_)?(I+)[-_](?:Problems/Problem_)?(\d+)", f"{row.get('id')} {row.get('url')}")
-    prompt = row.get("problem") or row.get("question") or row["prompt"][0]["content"]
-    answer = re.search(r"\d+", str(row["answer" if "answer" in row else "label"]))[0]
-    name = "-".join(place.groups()) if place else f"{year}-{row['row_idx'] + 1}"
-    return {"id": name, "kind": "math", "prompt": prompt, "answer": str(int(answer))}
+def math_problem(name, prompt, answer):
+    return {"id": str(name), "kind": "math", "prompt": prompt, "answer": str(answer)}
 
 
 def openthoughts_math_problem(row):
     """Only rows whose reference ends in a boxed number, as in the paper's own 500."""
-    text = row["ground_truth_solution"] or ""
-    boxed = re.match(r"\s*\{\s*\$?(-?\d+(?:\.\d+)?)\$?\s*\}", text.rpartition("\\boxed")[2])
-    return boxed and {"id": f"math/{row['row_idx']}", "kind": "math", "prompt": row["problem"], "answer": boxed[1]}
-
-
-CALLS = """\
-def check(candidate):
-    call = getattr(candidate(), {name!r}) if isinstance(candidate, type) else candidate
-    for arguments, expected in {cases!r}:
-        result = call(*arguments)
-        result = list(result) if isinstance(result, tuple) else result  # the cases are JSON, which has no tuples
-        assert result == expected or [result] == expected
-"""
+    last = (row["ground_truth_solution"] or "").rpartition("\\boxed")[2]
+    number = re.match(r"\s*\{\s*\$?(-?\d+(?:\.\d+)?)\$?\s*\}", last)
+    return number and math_problem(f"math/{row['row_idx']}", row["problem"], number[1])
 
 
 def openthoughts_code_problem(row):
-    """Only rows with test cases: texts in and out, or arguments and result where the cases name a function."""
+    """Only rows with texts to read and to print; those that name a function instead are few."""
     cases = json.loads(row["test_cases"] or "{}")
-    inputs, outputs, name = cases.get("inputs"), cases.get("outputs"), cases.get("fn_name")
-    if not inputs or not outputs or len(inputs) != len(outputs) or (name and not all(isinstance(x, list) for x in inputs)):
+    inputs, outputs = cases.get("inputs"), cases.get("outputs")
+    if not inputs or not outputs or len(inputs) != len(outputs) or cases.get("fn_name"):
         return None
-    problem = {"id": f"code/{row['row_idx']}", "kind": "code"}
-    if name:
-        starter = row["starter_code"] or f"def {name}("
-        prompt = f"{row['problem'].strip()}\n\nStart from this code:\n\n```python\n{starter}\n```"
-        tests = CALLS.format(name=name, cases=list(zip(inputs, outputs)))
-        entry_point = "Solution" if "class Solution" in starter else name
-        return problem | {"prompt": prompt, "tests": tests, "style": "check", "entry_point": entry_point}
-    prompt = f"{row['problem'].strip()}\n\nThe program reads standard input and writes to standard output."
     as_text = lambda value: "\n".join(map(str, value)) if isinstance(value, list) else str(value)
     tests = {"inputs": [*map(as_text, inputs)], "outputs": [*map(as_text, outputs)]}
-    return problem | {"prompt": prompt, "tests": tests, "style": "stdio"}
+    prompt = f"{row['problem'].strip()}\n\nThe program reads standard input and writes to standard output."
+    name = f"code/{row['row_idx']}"
+    return {"id": name, "kind": "code", "prompt": prompt, "tests": tests, "style": "stdio"}
 
 
-KODCODE, THOUGHTS = "KodCode/KodCode-Light-RL-10K", "open-thoughts/OpenThoughts-114k"
-SETS = {
-    "humaneval": (164, humaneval_problem,
-                  ("openai/openai_humaneval", "openai_humaneval", "test"),
-                  ("bigcode/humanevalpack", "data/python/data/humanevalpack.jsonl")),
-    "kodcode": (1000, kodcode_problem, (KODCODE, "default", "train")),
-    "bigcodebench-hard": (148, bigcodebench_problem, ("bigcode/bigcodebench-hard", "default", "v0.1.4")),
-    "math500": (500, math500_problem,
-                ("HuggingFaceH4/MATH-500", "test.jsonl"), ("HuggingFaceH4/MATH-500", "default", "test")),
-    "aime24": (30, partial(aime_problem, year=2024),
-               ("Maxwell-Jia/AIME_2024", "default", "train"), ("HuggingFaceH4/aime_2024", "default", "train"),
-               ("zhuzilin/aime-2024", "aime-2024.jsonl")),
-    "aime25": (30, partial(aime_problem, year=2025),
-               ("opencompass/AIME2025", "aime2025-I.jsonl", "aime2025-II.jsonl"),
-               ("MathArena/aime_2025", "default", "train")),
-    "openthoughts-math": (500, openthoughts_math_problem, (THOUGHTS, "metadata", "train", "\"domain\"='math'")),
-    "openthoughts-code": (500, openthoughts_code_problem, (THOUGHTS, "metadata", "train", "\"domain\"='code'")),
+THOUGHTS = "open-thoughts/OpenThoughts-114k", "metadata", "train"
+SETS = {  # how many problems, how a row becomes one; where on the Hub: repository, config, split, which rows
+    "humaneval": (164, lambda row: code_problem(row, row["prompt"], "check"),
+                  "openai/openai_humaneval", "openai_humaneval", "test"),
+    "kodcode": (1000, kodcode_problem, "KodCode/KodCode-Light-RL-10K", "default", "train"),
+    "bigcodebench-hard": (148, lambda row: code_problem(row, row["complete_prompt"], "unittest", beside=True),
+                          "bigcode/bigcodebench-hard", "default", "v0.1.4"),  # tests that patch its imports
+    "math500": (500, lambda row: math_problem(row["unique_id"], row["problem"], row["answer"]),
+                "HuggingFaceH4/MATH-500", "default", "test"),
+    "aime24": (30, lambda row: math_problem(row["ID"], row["Problem"], row["Answer"]),
+               "Maxwell-Jia/AIME_2024", "default", "train"),
+    "aime25": (30, lambda row: math_problem(f"2025-{row['problem_idx']}", row["problem"], row["answer"]),
+               "MathArena/aime_2025", "default", "train"),
+    "openthoughts-math": (500, openthoughts_math_problem, *THOUGHTS, "\"domain\"='math'"),
+    "openthoughts-code": (500, openthoughts_code_problem, *THOUGHTS, "\"domain\"='code'"),
 }  # fmt: skip
 DATASETS = {name: (name,) for name in SETS} | {
     "aime": ("aime24", "aime25"),  # the paper's tables have them apart
@@ -545,223 +530,173 @@ DATASETS = {name: (name,) for name in SETS} | {
 
 def load_problems(dataset, limit=None):
     """Problem rows of a data set's name or of a file of a person's own; the first `limit` of them."""
-    names, rows = DATASETS.get(str(dataset), ()), []
-    if len(names) > 1:
-        print(f"{dataset}: {' and '.join(names)} as one set; each is a data set by itself, too", file=sys.stderr)
-    for name in names:
-        if limit is None or len(rows) < limit:
-            rows += fetch(name, limit and limit - len(rows))
+    names = DATASETS.get(str(dataset), ())
     if not names and not Path(dataset).is_file():
         die(f"unknown data set {str(dataset)!r}: no such file, and the known names are {', '.join(DATASETS)}")
-    rows = (rows or read_problem_file(Path(dataset)))[:limit]
+    if len(names) > 1:
+        print(f"{dataset}: {' and '.join(names)} as one set; each is one by itself, too", file=sys.stderr)
+    rows = [] if names else read_problem_file(Path(dataset))
+    for name in names:
+        rows += fetch(name, limit and limit - len(rows)) if limit is None or len(rows) < limit else []
+    ids = {row["id"] for row in rows}
     if not rows:
         die(f"{dataset}: no problems")
-    ids = [row["id"] for row in rows]
-    if len(set(ids)) != len(ids):
-        die(f"{dataset}: {len(ids)} problems but only {len(set(ids))} different ids")
-    return rows
+    if len(ids) != len(rows):
+        die(f"{dataset}: {len(rows)} problems but only {len(ids)} different ids")
+    return rows[:limit]
 
 
 def fetch(name, limit):
-    """The first `limit` problems of one set. Where a source has more than the set, they come from seeded random pages."""
-    size, to_problem, *sources = SETS[name]
-    reasons, wanted = [], min(size, limit or size)
-    for repo, *place in sources:
-        try:
-            rows = hub_rows(repo, place) if place[0].endswith(".jsonl") else server_rows(size, repo, *place)
-            problems = list(islice(filter(None, map(to_problem, rows)), wanted))
-            if len(problems) < wanted:
-                raise Unavailable(f"{len(problems)} problems instead of {wanted}")
-        except (Unavailable, KeyError, OSError) as error:  # KeyError: the source names its fields in a new way
-            reasons.append(f"https://huggingface.co/datasets/{repo} ({error})")
-            continue
-        print(f"{name}: {wanted} problems from {repo}", file=sys.stderr)
-        return problems
-    die(f"the data set {name} cannot be had: {'; '.join(reasons)}; or pass a .jsonl file of the problems instead")
+    """The first `limit` problems of one set."""
+    from huggingface_hub.errors import HTTPError
 
-
-class Unavailable(Exception):
-    """A source cannot be had; the set's next one is tried, and the reasons reach the person if none works."""
-
-
-def unreachable(server):
-    """Why a server is not to be asked, known within seconds, or None: the libraries' own retries take half a minute."""
-    from huggingface_hub.constants import is_offline_mode
-
-    if is_offline_mode():
-        return "HF_HUB_OFFLINE is set"
-    thread, said = _call(server)
-    thread.join(5)  # looking up the name has no timeout of its own
-    return said[0] and f"{urlsplit(server).netloc} cannot be reached ({said[0]})"
-
-
-@cache
-def _call(server):
-    """(the thread that asks a server for a sign of life, [what is wrong with it or None])"""
-    said = ["no answer"]
-
-    def ask():
-        try:
-            said[0] = None if getproxies() else urlopen(Request(f"{server}/api/", method="HEAD"), timeout=4).close()
-        except (OSError, HTTPException) as error:
-            cause = getattr(error, "reason", error)
-            answers = isinstance(error, HTTPError) or isinstance(cause, (ssl.SSLError, ConnectionResetError, HTTPException))
-            said[0] = None if answers else _reason(cause)
-
-    thread = threading.Thread(target=ask, daemon=True)
-    thread.start()
-    return thread, said
-
-
-def _reason(error):
-    return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}".rstrip(": ")
-
-
-def hub_rows(repo, files):
-    """The rows of .jsonl files of a data set on the Hub."""
-    from huggingface_hub import constants, hf_hub_download
-    from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError
-    from huggingface_hub.errors import HTTPError as HubError
-
-    alone = unreachable(constants.ENDPOINT)
+    size, to_problem, repo, *place = SETS[name]
+    wanted = min(size, limit or size)
     try:
-        paths = [hf_hub_download(repo, file, repo_type="dataset", local_files_only=bool(alone)) for file in files]
-    except GatedRepoError:
-        raise Unavailable("its terms must be accepted on that page, then `hf auth login`") from None
-    except LocalEntryNotFoundError as error:
-        raise Unavailable(f"not in the cache, and {alone or _reason(error.__cause__)}") from None
-    except (HubError, OSError) as error:  # the second covers a full disk and no right to write
-        raise Unavailable(_reason(error)) from None
-    return ({**row, "row_idx": n} for n, row in enumerate(row for path in paths for row in read_jsonl(path)))
+        problems = list(islice(filter(None, map(to_problem, hub_rows(size, repo, *place))), wanted))
+        reason = f"{len(problems)} problems instead of {wanted}"
+    except (HTTPError, OSError, ValueError, KeyError) as error:  # KeyError: fields have new names
+        problems, reason = [], reason_of(error)
+    if len(problems) != wanted:
+        told = f"https://huggingface.co/datasets/{repo} ({reason})"
+        die(f"data set {name} cannot be had: {told}; pass a .jsonl file of its problems, or try again later")
+    print(f"{name}: {wanted} problems from {repo}", file=sys.stderr)
+    return problems
 
 
-def server_rows(size, repo, config, split, where=""):
-    """The rows of a data set on the Hub as the dataset server gives them; of more than `size` whole pages in a seeded order."""
-    from huggingface_hub import cached_assets_path
-
-    query = {"dataset": repo, "config": config, "split": split} | ({"where": where} if where else {})
-    folder = cached_assets_path("scatr", namespace=repo, subfolder=re.sub(r"\W+", "-", f"{config} {split} {where}"))
-    first = _server_page(folder, query, 0)
-    offsets = list(range(0, first["num_rows_total"], PAGE))
-    if first["num_rows_total"] > size:
-        random.Random(PICK_SEED).shuffle(offsets)
-    for offset in progress(offsets, desc=repo, unit="page", disable=all((folder / f"{o}.json").is_file() for o in offsets)):
-        page = _server_page(folder, query, offset)
-        if any(page[field] != first[field] for field in ("revision", "num_rows_total")):
-            raise Unavailable(f"changed while it was being downloaded; delete {folder} and run again")
-        yield from (row["row"] | {"row_idx": row["row_idx"]} for row in page["rows"])
+def reason_of(error):
+    if getattr(getattr(error, "response", None), "status_code", None) in (401, 403, 404):
+        return "not there, or its terms must be accepted on that page, then `hf auth login`"
+    return f"{type(error).__name__}: {str(error).strip()}".splitlines()[0]
 
 
-PICK_SEED = 42
 PAGE = 100  # rows; the most the dataset server gives at once
 
 
-def _server_page(folder, query, offset):
+def hub_rows(size, repo, config, split, where=""):
+    """Rows from the Hub's dataset server, page by page, kept in the Hub's cache: a stopped download goes on.
+
+    Of more than `size` rows whole pages in a seeded order. HF_HUB_OFFLINE=1 uses the cache alone.
+    """
+    from huggingface_hub import cached_assets_path
+
+    query = {"dataset": repo, "config": config, "split": split} | ({"where": where} if where else {})
+    kind = re.sub(r"\W+", "-", f"{config} {split} {where}")
+    folder = cached_assets_path("scatr", namespace=repo, subfolder=kind)
+    first = hub_page(folder, query, 0)
+    offsets = list(range(0, first["num_rows_total"], PAGE))
+    if first["num_rows_total"] > size:
+        random.Random(42).shuffle(offsets)
+    for offset in progress(offsets, desc=repo, unit="page"):
+        page = hub_page(folder, query, offset)
+        if any(page[field] != first[field] for field in ("revision", "num_rows_total")):
+            raise ValueError(f"changed while it was being downloaded; delete {folder} and run again")
+        yield from (row["row"] | {"row_idx": row["row_idx"]} for row in page["rows"])
+
+
+def hub_page(folder, query, offset):
+    from huggingface_hub.utils import build_hf_headers, hf_raise_for_status, http_backoff
+
     path = folder / f"{offset}.json"
     if path.is_file():
         return read_json(path)
     server = os.environ.get("HF_DATASETS_SERVER", "https://datasets-server.huggingface.co")
     if alone := unreachable(server):
-        raise Unavailable(f"not in the cache, and {alone}")
-    way = "filter" if "where" in query else "rows"
-    page = _get_json(f"{server}/{way}?{urlencode(query | {'offset': offset, 'length': PAGE})}")
-    expected = min(PAGE, page["num_rows_total"] - offset)
-    if len(page["rows"]) != expected or any(row["truncated_cells"] for row in page["rows"]):
-        raise Unavailable(f"the server gives {len(page['rows'])} of {expected} rows at {offset}, or cells cut short")
+        raise OSError(f"not in the cache, and {alone}")
+    url, page = f"{server}/{'filter' if 'where' in query else 'rows'}", {"offset": offset, "length": PAGE}
+    response = http_backoff("GET", url, params=query | page, headers=build_hf_headers(), timeout=60)
+    hf_raise_for_status(response)
+    page = response.json() | {"revision": response.headers.get("X-Revision")}
+    rows, expected = page["rows"], min(PAGE, page["num_rows_total"] - offset)
+    if len(rows) != expected or any(row["truncated_cells"] for row in rows):
+        raise ValueError(f"the server gives {len(rows)} of {expected} rows at {offset}, or cells cut short")
     write_json(path, page)
     return page
 
 
-def _get_json(url, tries=6):
-    """GET with the person's Hub token; 429 and 5xx are tried again after the wait the server asks for, no others."""
-    from huggingface_hub import get_token
-    from tqdm import tqdm
+@cache
+def unreachable(server):
+    """Why a server is not to be asked, or None, in seconds: the libraries' own retries take half a minute."""
+    from huggingface_hub.errors import HTTPError
+    from huggingface_hub.utils import get_session
 
-    headers = {"Authorization": f"Bearer {get_token()}"} if get_token() else {}
-    for attempt in range(tries):
-        wait = 2**attempt
+    said = ["no answer"]
+
+    def ask():
         try:
-            with urlopen(Request(url, headers=headers), timeout=60) as response:
-                return json.load(response) | {"revision": response.headers.get("X-Revision")}
-        except HTTPError as error:
-            reason = f"{error.code} {error.headers.get('X-Error-Code', error.reason)}"
-            if error.code in (401, 403, 404):
-                raise Unavailable(f"{reason}: not there, or accept its terms on that page and `hf auth login`") from None
-            if error.code not in (429, 500, 502, 503, 504) or "TooBigContent" in reason:
-                raise Unavailable(reason) from None
-            asked = error.headers.get("Retry-After", "")
-            wait = int(asked) if asked.isdigit() else wait
-        except (OSError, HTTPException, ValueError) as error:  # no connection, cut off, or half a page
-            reason = _reason(error)
-        if attempt + 1 < tries:
-            tqdm.write(f"{urlsplit(url).netloc}: {reason}; trying again in {wait} s", file=sys.stderr)
-            time.sleep(wait)
-    raise Unavailable(f"{reason} after {tries} attempts (pages already here are kept)")
+            get_session().head(f"{server}/api/", timeout=4)
+            said[0] = None
+        except (HTTPError, OSError) as error:
+            said[0] = reason_of(error)
 
-
-def read_problem_file(path):
-    """JSON lines or a JSON list, also .gz: {"prompt", "answer"}, or for code {"prompt", "tests", "entry_point"}."""
-    with reading(path) as file:
-        rows = json.load(file) if file.read(1000).lstrip()[:1] == "[" and file.seek(0) == 0 else None
-    needs = ("prompt or messages",)
-    if rows is None:
-        rows = read_jsonl(path, needs)
-    else:  # one by one, as if they were lines
-        rows = [_parse_line(f"{path}, problem {n + 1}", json.dumps(row), needs) for n, row in enumerate(rows)]
-    return [normalise_problem(row, f"{path}, problem {n + 1}", n) for n, row in enumerate(rows)]
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(5)  # looking up the name has no timeout of its own
+    return said[0] and f"{server} cannot be reached ({said[0]})"
 
 
 KINDS = ("code", "math", "text")
+STYLES = {  # what tests of each look like, in this order
+    "check": r"^def check\(", "unittest": r"\bTestCase\b", "pytest": r"^def test_", "assert": "", "stdio": "",
+}  # fmt: skip
+
+
+def read_problem_file(path):
+    """JSON lines or a JSON list, also .gz: {"prompt", "answer"}, or {"prompt", "tests", "entry_point"}."""
+    with reading(path) as file:
+        is_list = file.read(1000).lstrip().startswith("[")
+    rows = read_json(path) if is_list else read_jsonl(path, needs=("prompt or messages",))
+    where = [f"{path}, problem {n + 1}" for n in range(len(rows))]
+    if is_list:
+        rows = [parse_object(json.dumps(row), place) for row, place in zip(rows, where)]
+    return [normalise_problem(row, place, n) for n, (row, place) in enumerate(zip(rows, where))]
 
 
 def normalise_problem(row, where, number):
-    """Fill in what a person may leave out, or empty: the id, and the kind and style from what is there to judge with."""
-    row = {"id": number, **{key: value for key, value in row.items() if value not in (None, "") and (value or key != "tests")}}
-    row.setdefault("kind", "code" if "tests" in row else "math" if "answer" in row else "text")
-    row["id"] = str(row["id"])
+    """Fill in what a person may leave out, or empty: id, kind and style, from what is there to judge with."""
+    given = {key: x for key, x in row.items() if x not in (None, "") and not (key == "tests" and not x)}
+    kind = "code" if "tests" in given else "math" if "answer" in given else "text"
+    row = {"id": number, "kind": kind} | given
     if row["kind"] not in KINDS:
         die(f"{where}: kind {row['kind']!r} is none of {', '.join(KINDS)}")
     if "messages" in row:
         row["messages"] = plain_messages(row["messages"], where)
         row.setdefault("prompt", row["messages"][-1]["content"])
-    if not isinstance(row.get("prompt"), str) or not row["prompt"].strip():
-        die(f"{where}: the field 'prompt' must be text")
-    for name in ("entry_point", "prelude", "solution"):
-        if not isinstance(row.get(name, ""), str):
+    row |= {name: str(row[name]) for name in ("id", "answer") if name in row}
+    for name in ("prompt", "entry_point", "prelude", "solution"):
+        text = row.get(name, "" if name == "prompt" else "left out")
+        if not isinstance(text, str) or not text.strip():
             die(f"{where}: the field {name!r} must be text")
-    if "answer" in row:
-        row["answer"] = str(row["answer"])
     if "tests" in row:
-        row["tests"], row["style"] = _normalise_tests(row["tests"], row.get("style"), where)
+        row["tests"], row["style"] = normalise_tests(row["tests"], row.get("style"), where)
     return row
 
 
 def plain_messages(messages, where):
     """Chat messages with their content as text, which APIs also give in parts."""
     plain = lambda content: content if isinstance(content, str) else "".join(part["text"] for part in content)
-    try:
+    with suppress(TypeError, KeyError):
         found = [{"role": message["role"], "content": plain(message["content"])} for message in messages]
-    except (TypeError, KeyError):
-        found = []
-    if not found:
-        die(f"{where}: 'messages' must be a list of {{\"role\": ..., \"content\": text}}")
-    return found
+        if found:
+            return found
+    die(f"{where}: 'messages' must be a list of {{\"role\": ..., \"content\": text}}")
 
 
-def _normalise_tests(tests, style, where):
+def normalise_tests(tests, style, where):
     texts = lambda value: isinstance(value, list) and all(isinstance(text, str) for text in value)
     if texts(tests):
         tests = "\n".join(tests)
     pairs = isinstance(tests, dict) and texts(tests.get("inputs")) and texts(tests.get("outputs"))
     if not isinstance(tests, str) and not (pairs and len(tests["inputs"]) == len(tests["outputs"])):
-        die(f'{where}: \'tests\' must be Python text, or {{"inputs": [text, ...], "outputs": [text, ...]}} of one length')
-    looks = [("check", r"^def check\("), ("unittest", r"\bTestCase\b"), ("pytest", r"^def test_"), ("assert", "")]
-    if style not in (None, "auto", "stdio", *dict(looks)):
-        die(f"{where}: style {style!r} is none of {', '.join(dict(looks))}, stdio")
-    return tests, style or ("stdio" if pairs else next(name for name, sign in looks if re.search(sign, tests, re.M)))
+        told = '{"inputs": [text, ...], "outputs": [text, ...]} of one length'
+        die(f"{where}: 'tests' must be Python text, or {told}")
+    if style not in (None, "auto", *STYLES):
+        die(f"{where}: style {style!r} is none of {', '.join(STYLES)}")
+    found = "stdio" if pairs else next(name for name, sign in STYLES.items() if re.search(sign, tests, re.M))
+    return tests, style or found
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 # Prompts and answers
 
 TODAY = date(2025, 8, 5)  # the day that templates are told it is
@@ -772,32 +707,20 @@ SYSTEM = {
 }
 
 
-def messages_for(problem):
-    if "messages" in problem:
-        return problem["messages"]
-    system = SYSTEM[problem["kind"]]
-    user = {"role": "user", "content": problem["prompt"]}
-    return [{"role": "system", "content": system}, user] if system else [user]
-
-
 def encode_prompt(tokenizer, problem, thinking=True):
     """Token ids of the prompt as the model's own chat template writes it; plain text where it has none."""
     from jinja2 import TemplateError
 
-    messages = messages_for(problem)
+    told = {"system": SYSTEM[problem["kind"]], "user": problem["prompt"]}
+    plain = [{"role": role, "content": text} for role, text in told.items() if text]
+    messages = problem.get("messages", plain)
     if tokenizer.chat_template is None:
         return tokenizer("\n\n".join(message["content"] for message in messages))["input_ids"]
-    render = partial(
-        tokenizer.apply_chat_template,
-        chat_template=stop_clock(tokenizer.get_chat_template()),
-        add_generation_prompt=True,
-        return_dict=True,
-        enable_thinking=thinking,  # Qwen3; a template takes what it knows
-        reasoning_effort="high" if thinking else "low",  # gpt-oss
-    )
-    for form in (messages, without_system(messages)):  # some templates, Gemma's for one, refuse a system message
+    options = {"chat_template": stop_clock(tokenizer.get_chat_template()), "add_generation_prompt": True}
+    options |= {"enable_thinking": thinking, "reasoning_effort": "high" if thinking else "low"}  # as they ask
+    for form in (messages, without_system(messages)):  # some templates, as Gemma's, refuse a system message
         try:
-            return render(form)["input_ids"]
+            return tokenizer.apply_chat_template(form, return_dict=True, **options)["input_ids"]
         except TemplateError as error:
             refused = error
     die(f"the model's chat template does not work: {refused}")
@@ -812,67 +735,59 @@ def without_system(messages):
 
 
 def stop_clock(template):
-    """The template with a fixed date where it asks for today's (gpt-oss): vectors must not change with the day.
-
-    The date goes into the text because transformers passes no functions to templates, so `strftime_now` stays its own.
-    """
-    return re.sub(r"strftime_now\(\s*(['\"])(.*?)\1\s*\)", lambda call: repr(TODAY.strftime(call[2])), template)
+    """The template with a fixed date where it asks for today's (gpt-oss): vectors must not change daily."""
+    fixed = lambda call: repr(TODAY.strftime(call[2]))
+    return re.sub(r"strftime_now\(\s*(['\"])(.*?)\1\s*\)", fixed, template)
 
 
 def sampling_defaults(model, tokenizer):
     """How the model's authors sample it and where it ends.
 
-    What generation_config.json leaves out (OLMo-2: everything) is plain sampling, not the top-k of 50 of `generate`.
+    What generation_config.json leaves out (OLMo-2: all) is plain sampling, not the top-k of 50 of `generate`.
     """
     config = model.generation_config
-    plain = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "repetition_penalty": 1.0}
-    given = {name: getattr(config, name, None) for name in plain}
-    sampling = plain | {name: value for name, value in given.items() if value is not None}
+    sampling = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "repetition_penalty": 1.0}
+    given = {name: getattr(config, name, None) for name in sampling}
     eos = config.eos_token_id
     stop_ids = {tokenizer.eos_token_id, *(eos if isinstance(eos, list) else [eos])} - {None}
-    if tokenizer.convert_tokens_to_ids("<|channel|>") not in (None, tokenizer.unk_token_id):
-        stop_ids.discard(tokenizer.convert_tokens_to_ids("<|end|>"))  # gpt-oss: ends a message, the analysis too
+    if tokenizer.convert_tokens_to_ids("<|channel|>") not in (None, tokenizer.unk_token_id):  # gpt-oss
+        stop_ids.discard(tokenizer.convert_tokens_to_ids("<|end|>"))  # ends a message, the analysis too
+    sampling |= {name: value for name, value in given.items() if value is not None}
     return sampling | {"stop_ids": sorted(stop_ids)}
 
 
 def split_reasoning(text):
-    """(reasoning, answer) of a response: <think> and gpt-oss channels; cut short while reasoning, the answer is ''."""
+    """(reasoning, answer) of a response, by <think> or gpt-oss's channels; cut while reasoning: no answer."""
     final = list(re.finditer(r"<\|channel\|>final[^<]*(?:<\|constrain\|>[^<]*)?<\|message\|>", text))
     if final:
         return text[: final[-1].start()], re.split(r"<\|(?:return|end|call)\|>", text[final[-1].end() :])[0]
-    if "<|channel|>" in text:
-        return text, ""
-    if re.match(r"(analysis|commentary)[^\W_]", text):  # channels with special tokens skipped: 'analysisWe ...'
-        reasoning, final, answer = text.rpartition("assistantfinal")
-        return (reasoning, answer) if final else (text, "")
-    if "</think>" in text:
-        reasoning, _, answer = text.rpartition("</think>")
-        return reasoning, answer
-    if text.lstrip().startswith("<think>"):
-        return text, ""
-    return "", text
+    skipped = re.match(r"(analysis|commentary)[^\W_]", text)  # channels without their tokens: 'analysisWe'
+    for end, begun in (("assistantfinal", skipped), ("</think>", True)):
+        reasoning, found, answer = text.rpartition(end)
+        if begun and found:
+            return reasoning, answer
+    cut = "<|channel|>" in text or skipped or text.lstrip().startswith("<think>")
+    return (text, "") if cut else ("", text)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 # Models
 
 
 def pick_device(name=None):
-    """The first kind of device there is; workers that torchrun or srun starts on one machine take its GPUs in turn."""
+    """The first kind of device there is; workers of torchrun or srun on one machine take its GPUs in turn."""
     import torch
 
-    if name not in (None, "cuda"):
-        try:
-            torch.empty(0, device=name)
-        except (RuntimeError, AssertionError) as error:  # no such device, or torch is built without it
-            die(f"--device {name}: {str(error).splitlines()[0]}")
-        return name
-    if torch.cuda.is_available():
-        worker = int(os.environ.get("LOCAL_RANK") or os.environ.get("SLURM_LOCALID") or 0)
-        return f"cuda:{worker % torch.cuda.device_count()}"
-    if name == "cuda":
-        die("--device cuda: torch sees no CUDA device here")
-    return "mps" if torch.backends.mps.is_available() else "cpu"
+    if name is None or name == "cuda":
+        if torch.cuda.is_available():
+            worker = int(os.environ.get("LOCAL_RANK") or os.environ.get("SLURM_LOCALID") or 0)
+            return f"cuda:{worker % torch.cuda.device_count()}"
+        name = name or ("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError) as error:  # no such device, or torch is built without it
+        die(f"--device {name}: {str(error).splitlines()[0]}")
+    return name
 
 
 def device_name(device):
@@ -880,11 +795,12 @@ def device_name(device):
     import torch
 
     device = torch.device(device)
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device.type}, {torch.get_num_threads()} threads"
+    on_cpu = f"{device.type}, {torch.get_num_threads()} threads"
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else on_cpu
 
 
 def pick_dtype(dtype, device):
-    """What transformers takes: "auto" is the type of the model's files, but on a CPU float32; bfloat16 is slow and noisy there."""
+    """"auto" is the type of the model's files, but on a CPU float32; bfloat16 is slow and noisy there."""
     import torch
 
     if dtype == "auto":
@@ -893,26 +809,21 @@ def pick_dtype(dtype, device):
 
 
 def load_model(name, device=None, dtype="auto", revision=None, trust_remote_code=False, move=True):
-    """(model in eval mode on its device, tokenizer) from a folder or a Hub id; a mistake in the name is one line.
-
-    move=False leaves it in main memory, in the type it would have on the device.
-    """
+    """(model in eval mode on its device, with move=False in main memory; tokenizer) of a folder or Hub id."""
     import torch
-    import transformers
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM, AutoTokenizer, Mxfp4Config, logging
 
     if not sys.stderr.isatty():
-        transformers.utils.logging.disable_progress_bar()  # a log wants no bar of loading
+        logging.disable_progress_bar()  # a log wants no bar of loading
     device = pick_device(device)
     config = load_config(name, revision, trust_remote_code)
     options = {"revision": revision, "trust_remote_code": trust_remote_code}
-    if (getattr(config, "quantization_config", None) or {}).get("quant_method") == "mxfp4":  # gpt-oss as it is published
-        from transformers import Mxfp4Config
-
-        options["quantization_config"] = Mxfp4Config(dequantize=True)  # its 4-bit kernels are one more package
     with loading(name) as more:
-        tokenizer = AutoTokenizer.from_pretrained(name, **options, **more())
-        model = AutoModelForCausalLM.from_pretrained(name, dtype=pick_dtype(dtype, device), **options, **more())
+        options |= more()
+        tokenizer = AutoTokenizer.from_pretrained(name, **options)
+        if (getattr(config, "quantization_config", None) or {}).get("quant_method") == "mxfp4":
+            options["quantization_config"] = Mxfp4Config(dequantize=True)  # gpt-oss: saves a package
+        model = AutoModelForCausalLM.from_pretrained(name, dtype=pick_dtype(dtype, device), **options)
     if not tokenizer("a")["input_ids"]:
         die(f"model {name!r}: its tokenizer makes nothing of the letter a; are the tokenizer's files there?")
     if device.startswith("cuda"):
@@ -924,80 +835,52 @@ def load_config(name, revision=None, trust_remote_code=False):
     with loading(name) as more:
         from transformers import AutoConfig
 
-        return AutoConfig.from_pretrained(name, revision=revision, trust_remote_code=trust_remote_code, **more())
+        options = {"revision": revision, "trust_remote_code": trust_remote_code}
+        return AutoConfig.from_pretrained(name, **options, **more())
 
 
 def context_of(config):
-    return getattr(config.get_text_config(), "max_position_embeddings", None) or 1 << 40  # further than any row reaches
+    return getattr(config.get_text_config(), "max_position_embeddings", None) or 1 << 40  # no row gets there
 
 
 @contextmanager
 def loading(name):
-    """Gives the options by which from_pretrained does not ask a Hub that is out of reach; what goes wrong is one line."""
+    """Gives the options by which from_pretrained asks no Hub out of reach; what goes wrong is one line."""
     from huggingface_hub import constants
     from safetensors import SafetensorError
 
     local = Path(name).is_dir()
-    alone = lambda: None if local else unreachable(constants.ENDPOINT)
     if not local and not re.fullmatch(r"[\w-]+|\w[\w.-]*/\w[\w.-]*", str(name)):
         die(f"model {name!r}: neither a folder here nor a Hub id such as Qwen/Qwen3-1.7B")
-    if not local:
-        _call(constants.ENDPOINT)  # it may answer while transformers is imported
+    alone = None if local else unreachable(constants.ENDPOINT)
     try:
-        yield lambda: {"local_files_only": bool(alone())}
+        yield lambda: {"local_files_only": bool(alone)}
     except (OSError, ValueError, ImportError, RuntimeError, SafetensorError) as error:
-        if isinstance(error, OSError) and alone():
-            die(f"model {name!r}: no folder here, not in the cache, and {alone()}")
+        if isinstance(error, OSError) and alone:
+            die(f"model {name!r}: no folder here, not in the cache, and {alone}")
         die(f"model {name!r} cannot be loaded: {str(error).strip().splitlines()[0]}")
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 # Scorers: rebuilt from scorer.pt
 
 EXTRA_INPUTS = ("last10", "special")  # of extra.pt: the last ten tokens, and those that end a step
 SPECIAL_KEPT = 32  # of an answer's special tokens the last this many are shown to a scorer
 
 
-def model_name(meta):
-    """The name that vectors of one model share: a Hub id and a folder give their last part."""
-    return Path(str(meta["model"]).rstrip("/")).name
-
-
-def model_content(meta):
-    """What 01 wrote down of the model's files: a Hub commit or a hash; None where it could not."""
-    return meta.get("identity", {}).get("model")
-
-
 def read_inputs(run, vector=DEFAULT_VECTOR):
-    """(keys, fetch): fetch(rows) gives float32 [rows, d], of several vectors [rows, S, d].
+    """(keys, fetch): fetch(slice or list) gives float32 [rows, d], of several vectors [rows, S, d].
 
-    rows: a slice or a list. vector: one name; `all/eos` for every layer captured at that token, in order;
-    `last10` or `special` of extra.pt, where positions that do not exist are all zero.
+    vector: a name; `all/eos`, every layer at that token; `last10` or `special` of extra.pt, absent: zero.
     """
     if vector in EXTRA_INPUTS:
-        return _read_extra(Path(run) / "extra.pt", vector)
-    if not vector.startswith("all/"):
-        keys, hidden = read_vectors(run, vector)
-        return keys, lambda rows: hidden[rows].float()
-    names = captured_layers(run, vector)
-    keys, _ = read_vectors(run, names[0])
-    stored = load_pt(Path(run) / "hidden.pt")
-    columns = [stored["vectors"].index(name) for name in names]
-    return keys, lambda rows: stored["hidden"][rows][:, columns].float()
+        return read_extra(Path(run) / "extra.pt", vector)
+    stored, columns = open_hidden(run, vector)
+    columns = columns if vector.startswith("all/") else columns[0]
+    return [tuple(key) for key in stored["keys"]], lambda rows: stored["hidden"][rows][:, columns].float()
 
 
-def captured_layers(run, vector):
-    """`all/eos` -> the names of every layer's vector captured at that token, from the first to the last."""
-    token, path = vector.partition("/")[2], Path(run) / "hidden.pt"
-    names = {vector_key(name, read_meta(run)["n_layers"]): name for name in load_pt(path)["vectors"]}
-    found = [names[key] for key in sorted(names) if key[1] == token]
-    if not vector.startswith("all/") or len(found) < 3:
-        told = f"{vector!r} gives {len(found)} layers, too few to compare"
-        die(f"{path}: {told}; write all/eos, and 01_generate.py --layers all")
-    return found
-
-
-def _read_extra(path, name):
+def read_extra(path, name):
     import torch
 
     stored = load_pt(path) if path.is_file() else {}
@@ -1009,50 +892,26 @@ def _read_extra(path, name):
     ends = stored["special_offsets"].tolist()
 
     def fetch(rows):
-        rows = range(len(keys))[rows] if isinstance(rows, slice) else [int(row) for row in rows]
-        spans = [(max(ends[row], ends[row + 1] - SPECIAL_KEPT), ends[row + 1]) for row in rows]
-        x = torch.zeros(len(spans), SPECIAL_KEPT, stored["special"].shape[-1])
-        for row, (start, end) in enumerate(spans):
-            x[row, SPECIAL_KEPT - (end - start) :] = stored["special"][start:end].float()
+        rows = range(len(keys))[rows] if isinstance(rows, slice) else rows
+        x = torch.zeros(len(rows), SPECIAL_KEPT, stored["special"].shape[-1])
+        for place, row in enumerate(rows):
+            kept = stored["special"][ends[row] : ends[row + 1]][-SPECIAL_KEPT:]
+            x[place, SPECIAL_KEPT - len(kept) :] = kept.float()
         return x
 
     return keys, fetch
 
 
-def rollout_features(conf, n_tokens):
-    """float32 [29], what SCaTR+ is shown beside the vector: the 28 statistics in their order, and the length.
-
-    conf: one rollout's `conf` as 01 writes it, or confidence(...). A statistic that is missing is NaN.
-    """
-    names = [f"{name}/{way}" for name in STATISTICS for way in AGGREGATIONS]
-    values = [math.nan if conf.get(name) is None else conf[name] for name in names]
-    return np.array([*values, n_tokens], dtype=np.float32)
-
-
-def read_features(run, keys):
-    """float32 [R, 29] in the order of `keys`."""
-    import torch
-
-    found = {}
-    for row in each_rollout(run):
-        values = rollout_features(row.get("conf") or {}, row.get("n_tokens", math.nan))
-        found[row["id"], row["sample"]] = values
-    odd = sorted(found.keys() ^ set(keys))
-    if odd:
-        die(f"{run}: rollouts.jsonl and hidden.pt differ, first at {odd[0]}; run 01_generate.py again")
-    return torch.from_numpy(np.stack([found[key] for key in keys]))
-
-
 def build_scorer(design, config, shape, features=0):
-    """The untrained module of a design: one logit a row; `shape` of a rollout's input: (d,) or (positions, d).
+    """The untrained module of a design, one logit a row, for inputs of a shape: (d,) or (positions, d).
 
     features: the last so many of the d are token statistics.
     """
     if design.startswith("transformer"):
-        return _transformer(config, *shape)
+        return transformer(config, *shape)
     knobs = [config[name] for name in ("hidden", "dropout", "input_dropout", "batch_norm")]
     of_vector = mlp(shape[-1] - features, *knobs)
-    return _two_towers(of_vector, mlp(features, *knobs)) if features else of_vector
+    return two_towers(of_vector, mlp(features, *knobs)) if features else of_vector
 
 
 def mlp(width, hidden, dropout=0.0, input_dropout=0.0, batch_norm=False):
@@ -1067,47 +926,44 @@ def mlp(width, hidden, dropout=0.0, input_dropout=0.0, batch_norm=False):
     return nn.Sequential(*layers, nn.Linear(width, 1), nn.Flatten(0))
 
 
-def _two_towers(of_vector, of_features):
+def two_towers(of_vector, of_features):
+    """The sum of two logits, one from the vector and one from the statistics.
+
+    While it trains, half of the rows lose the vector's: each tower has to judge alone, and what the two share
+    on one data set only is not learned.
+    """
     import torch
     from torch import nn
 
     class TwoTowers(nn.Module):
-        """The sum of two logits, one from the vector and one from the statistics.
-
-        While it trains, half of the rows lose the vector's: each tower has to judge alone, and what the two
-        have in common on one data set only is not learned.
-        """
-
         def __init__(self):
             super().__init__()
             self.of_vector, self.of_features = of_vector, of_features
-            self.width = of_vector[1].in_features
 
         def forward(self, x):  # [B, d + 29]
-            logits = self.of_vector(x[:, : self.width])
+            width = self.of_vector[1].in_features
+            logits = self.of_vector(x[:, :width])
             if self.training:
                 logits = logits * (torch.rand_like(logits) < 0.5)
-            return logits + self.of_features(x[:, self.width :])
+            return logits + self.of_features(x[:, width:])
 
     return TwoTowers()
 
 
-def _transformer(config, positions, width):
+def transformer(config, positions, width):
+    """Over positions; all-zero ones are absent, a learned first one gives the logit."""
     import torch
     from torch import nn
 
-    class Encoder(nn.Module):
-        """A transformer over positions; all-zero ones are absent, a learned first one gives the logit."""
+    size, dropout = config["width"], config["dropout"]
 
+    class Encoder(nn.Module):
         def __init__(self):
             super().__init__()
-            size = config["width"]
             enter = nn.Dropout(config["input_dropout"]), nn.Linear(width, size), nn.LayerNorm(size)
             self.enter = nn.Sequential(*enter)
             self.place = nn.Parameter(torch.randn(positions + 1, size) * 0.02)
-            layer = nn.TransformerEncoderLayer(
-                size, 4, 2 * size, config["dropout"], batch_first=True, norm_first=True
-            )
+            layer = nn.TransformerEncoderLayer(size, 4, 2 * size, dropout, batch_first=True, norm_first=True)
             self.encoder = nn.TransformerEncoder(layer, config["depth"], enable_nested_tensor=False)
             self.leave = nn.Sequential(nn.LayerNorm(size), nn.Linear(size, 1), nn.Flatten(0))
 
@@ -1123,8 +979,8 @@ class Scorer:
     """scorer.pt as a function: vectors [R, d] or [R, S, d] of any float type -> logits [R], higher is better.
 
     One that `.takes_features` (SCaTR+) also needs features [R, 29], rows of rollout_features(conf, n_tokens);
-    others ignore them, so that one call serves both. `.checkpoint` holds all that is known about it. The logits
-    of its members are averaged; the parts of an ensemble, one a layer, are mixed.
+    others ignore them. `.checkpoint` is all that is known about it. The logits of its members are averaged,
+    the parts of an ensemble, one a layer, mixed.
     """
 
     def __init__(self, checkpoint, device="cpu"):
@@ -1150,8 +1006,7 @@ class Scorer:
             if self.parts:
                 logits = torch.stack([part(hidden[:, i]) for i, part in enumerate(self.parts)], 1)
                 return mixture(logits, self.checkpoint["weights"].to(self.device))
-            x = hidden.to(self.device).float()  # widened first: bfloat16 rounds
-            x = standardise(x, self.checkpoint["scale"])
+            x = standardise(hidden.to(self.device).float(), self.checkpoint["scale"])  # bfloat16 would round
             if self.takes_features:
                 x = with_features(x, torch.as_tensor(features), self.checkpoint["feature_scale"])
             return torch.stack([module(x) for module in self.modules]).mean(0)
@@ -1213,41 +1068,39 @@ def score_run(scorer, run, path="the scorer", chunk=4096):
 
     check_scorer_fits(scorer, read_meta(run), path)
     keys, fetch = read_inputs(run, scorer.vector)
-    features = read_features(run, keys) if scorer.takes_features else None
-    logits = torch.empty(len(keys))
+    features, logits = read_features(run, keys) if scorer.takes_features else None, torch.empty(len(keys))
     for start in range(0, len(keys), chunk):
-        x = fetch(slice(start, start + chunk))
+        rows = slice(start, min(start + chunk, len(keys)))
+        x = fetch(rows)
         if tuple(x.shape[1:]) != scorer.shape:
             made_for = f"vectors {scorer.vector} of shape {scorer.shape}"
             die(f"{path}: made for {made_for}, {run} has {tuple(x.shape[1:])}")
-        rows = slice(start, start + len(x))
-        logits[rows] = scorer(x, features[rows] if scorer.takes_features else None).cpu()
+        logits[rows] = scorer(x, None if features is None else features[rows]).cpu()
     bad = [keys[i] for i in (~logits.isfinite()).nonzero().flatten().tolist()]
     if bad:
-        told = f"{len(bad)} rollouts have vectors that are not finite, such as {bad[:3]}"
-        die(f"{run}: {told}; generate them again")
+        die(f"{run}: {len(bad)} vectors are not finite, of rollouts such as {bad[:3]}; generate them again")
     return keys, logits
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 # Selection
 
 
 def best_of_n(scores):
-    """Index of the highest score along the last axis; ties go to the first, that is the lowest sample number."""
+    """Index of the highest score along the last axis; ties go to the first, the lowest sample number."""
     return np.argmax(scores, -1)
 
 
 def group_totals(groups, weights):
-    """[..., N]: for each rollout the sum of the weights of all rollouts with its answer; -inf where it has no answer (-1)."""
+    """[..., N]: the summed weights of all rollouts with a rollout's answer; -inf where it has none (-1)."""
     same = groups[..., :, None] == groups[..., None, :]  # [..., N, N]
     return np.where(groups >= 0, (same * weights[..., None, :]).sum(-1), -np.inf)
 
 
 def weighted_vote(groups, weights, scores):
-    """Index of the rollout that stands for the answer with the largest sum of weights: the best-scored one that gives it.
+    """Index of the rollout that stands for the answer with the largest sum of weights: its best-scored one.
 
-    groups [..., N]: the equality class of each answer as 02 judged it, -1 where there is no answer (it votes for nothing).
+    groups [..., N]: the class of each answer as 02 judged it, -1 where there is none (it votes for nothing).
     Tied answers: the one with the better best score. No answer at all: best-of-N.
     """
     totals = group_totals(groups, weights)
@@ -1257,22 +1110,21 @@ def weighted_vote(groups, weights, scores):
 
 
 def first_of_subset(total, n):
-    """[total]: the chance that the r-th best of `total` rollouts is the best of a random n-subset (r from 0)."""
+    """[total]: the chance that the r-th best of `total` is the best of a random n-subset (r from 0)."""
     n = min(n, total)
     return np.array([math.comb(total - 1 - r, n - 1) / math.comb(total, n) for r in range(total)])
 
 
 def auroc(right, scores):
-    """The chance that a right answer scores above a wrong one, ties half; None with a single class. right: bool [R]."""
-    wins = right.sum() * (~right).sum()
-    if wins == 0:
+    """The chance that a right answer (bool [R]) scores above a wrong one, ties half; None with one class."""
+    if right.all() or not right.any():
         return None
-    _, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
-    mean_rank = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
-    return float((mean_rank[right].sum() - right.sum() * (right.sum() + 1) / 2) / wins)
+    wrong = np.sort(scores[~right])
+    below, up_to = (np.searchsorted(wrong, scores[right], side) for side in ("left", "right"))
+    return float((below + up_to).mean() / 2 / len(wrong))
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 # Stopping: a problem's rollouts start in waves; after each a rule says how sure it is, until that is enough
 
 STOP_RULES = ("best-of-n", "weighted-vote")
@@ -1293,7 +1145,7 @@ def sureness(p, groups=None):
     """How sure a rule is of its pick so far: p, groups [..., k] -> (sure [...] in [0, 1], pick [...]).
 
     Best-of-n: the best probability. Weighted vote, where groups are given: the chance that the leading answer
-    stays ahead of the second, that of a Beta(1 + weight of the first, 1 + weight of the second) above one half.
+    stays ahead of the second: of a Beta(1 + weight of the first, 1 + weight of the second) above one half.
     """
     if groups is None:
         return p.max(-1), best_of_n(p)
@@ -1308,9 +1160,9 @@ def sureness(p, groups=None):
 def stop_curve(p, labels, tokens, groups=None, thresholds=None):
     """Sampling that stops, replayed on rollouts [P, N] that are all there; p is -1 where a problem has fewer.
 
-    -> {"threshold": [T], "right", "rollouts" and "tokens": [T, P], "error": [T]}, expectations over the orders in
-    which the rollouts may come: best-of-n in closed form, votes over seeded orders, with the standard error of
-    their accuracy. Without `thresholds` a grid of them; its last is NEVER, which takes all rollouts.
+    -> {"threshold": [T], "right", "rollouts", "tokens": [T, P], "error": [T]}, expectations over the orders
+    of the rollouts: best-of-n in closed form, votes over seeded orders, with the standard error of their
+    accuracy. Without `thresholds` a grid of them; its last is NEVER, which takes all rollouts.
     """
     if thresholds is None:
         parts = [(p[:, :end], None if groups is None else groups[:, :end]) for end in waves(p.shape[1])]
@@ -1319,14 +1171,13 @@ def stop_curve(p, labels, tokens, groups=None, thresholds=None):
     if groups is None:
         replay, error = replay_best(p, labels, tokens, thresholds), np.zeros(len(thresholds))
     else:
-        replay = replay_vote(p, groups, labels, tokens, thresholds)
-        error = replay[:, 0].mean(-1).std(0, ddof=1) / math.sqrt(ORDERS)
-    right, rollouts, spent = replay.mean(0)
-    return {"threshold": thresholds, "right": right, "rollouts": rollouts, "tokens": spent, "error": error}
+        orders = replay_votes(p, groups, labels, tokens, thresholds)
+        replay, error = orders.mean(0), orders[:, 0].mean(-1).std(0, ddof=1) / math.sqrt(ORDERS)
+    return dict(zip(("right", "rollouts", "tokens"), replay)) | {"threshold": thresholds, "error": error}
 
 
 def replay_best(p, labels, tokens, thresholds):
-    """[1, 3, T, P]: of each threshold and problem the chance to be right, rollouts and tokens; exact."""
+    """[3, T, P]: of each threshold and problem the chance to be right, rollouts and tokens; exact."""
     order = np.argsort(-p, 1, kind="stable")
     labels, tokens = (np.take_along_axis(x, order, 1) for x in (labels, tokens))
     totals, hits = (p >= 0).sum(1), ((p >= thresholds[:, None, None]) & (p >= 0)).sum(-1)  # [P], [T, P]
@@ -1337,12 +1188,12 @@ def replay_best(p, labels, tokens, thresholds):
         picked, sampled = weights[:, :, 0], weights[:, :, 1]
         spent = (sampled * tokens[rows, :n]).sum(-1)
         found[:, :, rows] = (picked * labels[rows, :n]).sum(-1), sampled.sum(-1), spent
-    return found[None]
+    return found
 
 
 @cache
 def stop_weights(total, hits):
-    """Chances of the r-th best rollout, `hits` of `total` at the threshold: to be picked, to be sampled at all.
+    """Chances of the r-th best rollout, `hits` of `total` at the threshold, to be picked and to be sampled.
 
     Counts the orders: a wave from s to e is the first with a hit, and the r-th best is the best one in it.
     """
@@ -1360,18 +1211,18 @@ def stop_weights(total, hits):
     return picked, sampled
 
 
-def replay_vote(p, groups, labels, tokens, thresholds):
+def replay_votes(p, groups, labels, tokens, thresholds):
     """[ORDERS, 3, T, P]: the same for a weighted vote, over random orders."""
     rng, ends, found = np.random.default_rng(0), waves(p.shape[1]), []
     for _ in range(ORDERS):
         order = np.argsort(rng.random(p.shape) + (p < 0), 1)  # what is not there comes last
         q, g, right, cost = (np.take_along_axis(x, order, 1) for x in (p, groups, labels, tokens))
-        sure, picks = zip(*(sureness(q[:, :end], g[:, :end]) for end in ends))
-        sure = np.stack([*sure[:-1], np.full(len(p), np.inf)])  # [W, P]
+        sure, picks = map(np.array, zip(*(sureness(q[:, :end], g[:, :end]) for end in ends)))  # [W, P]
+        sure[-1] = np.inf
         first = (sure[:, None] >= thresholds[:, None]).argmax(0)  # [T, P], the wave
-        picked = np.take_along_axis(right, np.stack(picks, 1), 1)  # [P, W]
         so_far = (np.cumsum(x, 1)[:, np.array(ends) - 1] for x in (q >= 0, cost))
-        found.append([np.take_along_axis(x.T, first, 0) for x in (picked, *so_far)])
+        each = (np.take_along_axis(right, picks.T, 1), *so_far)  # [P, W]
+        found.append([np.take_along_axis(x.T, first, 0) for x in each])
     return np.array(found)
 
 
@@ -1393,28 +1244,27 @@ def stop_threshold(rows, price=1.0):
     return min((tokens, rollouts, t) for t, _, below, rollouts, tokens in rows if below <= price)[2]
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 # Answers in your own code
 
 
 def sample(model, tokenizer, prompt, n=16, scorer=None, max_new_tokens=4096, **sampling):
     """n answers, best first: [{"text", "score", "p", "tokens", "finish", "hidden", "conf"}]; p: to be right.
 
-    prompt: a text, or a problem such as {"kind": "math", "prompt": ...}, whose kind says what the model is told
-    beside it. It is sampled as its authors set it, unless temperature=, top_k=, top_p= or repetition_penalty= say
-    otherwise; torch.manual_seed makes it repeatable. No scorer: no score, no p, and the order of sampling.
+    prompt: a text, or a problem such as {"kind": "math", "prompt": ...}, the kind says what it is told.
+    Sampled as its authors do, unless temperature=, top_k=, top_p= or repetition_penalty= say otherwise;
+    torch.manual_seed makes it repeatable. No scorer: no score, no p, and the order of sampling.
     """
     import torch
 
     problem = normalise_problem({"prompt": prompt} if isinstance(prompt, str) else prompt, "prompt", 0)
     ids, config = list(encode_prompt(tokenizer, problem)), model.config.get_text_config()
-    limit = min(max_new_tokens, context_of(config) - len(ids))
+    limit, n_layers = min(max_new_tokens, context_of(config) - len(ids)), config.num_hidden_layers
     if not ids or limit < 1:
         die(f"a prompt of {len(ids)} tokens has no room for an answer in a context of {context_of(config)}")
     if scorer:
-        meta = {"model": model.name_or_path, "n_layers": config.num_hidden_layers}
-        check_scorer_fits(scorer, meta, "the scorer")
-    layer, token = vector_key(scorer.vector if scorer else DEFAULT_VECTOR, config.num_hidden_layers)
+        check_scorer_fits(scorer, {"model": model.name_or_path, "n_layers": n_layers}, "the scorer")
+    layer, token = vector_key(scorer.vector if scorer else DEFAULT_VECTOR, n_layers)
     answers = generate_rows(model, ids, n, limit, layer, sampling_defaults(model, tokenizer) | sampling)
     for answer in answers:
         kept = answer["tokens"][:-1] if answer["finish"] == "stop" else answer["tokens"]
@@ -1430,45 +1280,46 @@ def sample(model, tokenizer, prompt, n=16, scorer=None, max_new_tokens=4096, **s
 
 
 def generate_rows(model, ids, n, limit, layer, sampling):
-    """n rollouts of a prompt by model.generate: {"tokens", "finish", "hidden" [2, d] at last and eos, "stats"}.
+    """n rollouts by model.generate: {"tokens", "finish", "hidden" [2, d] at last and eos, "stats"}.
 
-    Hooks keep the newest vector of each row, and the raw logits of the step. A row lives one step longer than its
-    last token, as in 01_generate.py, for the vector at that token: so `generate` is not told of the end tokens.
+    Hooks keep each row's newest vector and raw logits. A row lives one step longer than its last token, as in
+    01_generate.py, for the vector at that token: so `generate` is not told of the end tokens.
     """
     import torch
 
     width, device, newest, stats = model.config.get_text_config().hidden_size, model.device, {}, []
+    stop_ids, prompt = (torch.tensor(x, device=device) for x in (sampling["stop_ids"], [ids] * n))
     hooks = watch_layers(model, [layer], lambda _, out: newest.update(hidden=out[:, -1]))
     keep_logits = lambda _, __, out: newest.update(logits=out.logits[:, -1].float())
     hooks.append(model.register_forward_hook(keep_logits))
+    length = torch.full_like(prompt[:, 0], limit)  # in tokens, until the row stops
+    stopped = length < 0
     hidden = torch.zeros(n, 2, width, dtype=model.dtype, device=device)
-    live, count = torch.ones(n, dtype=bool, device=device), torch.zeros(n, dtype=int, device=device)
-    stopped, stop_ids = ~live, torch.tensor(sampling["stop_ids"], device=device)
 
-    def after_step(tokens, *_, **__):
-        for place, rows in enumerate((live & ~stopped, live)):
+    def after_step(tokens, *_, **__):  # newest: at the token before the newest one
+        step = len(stats)
+        for place, rows in enumerate(((step <= length) & ~stopped, step <= length)):
             hidden[:, place] = newest["hidden"].where(rows[:, None], hidden[:, place])
         stats.append(token_stats(newest["logits"], tokens[:, -1]).half())
-        live.logical_and_(~stopped & (count < limit))  # the others have just had their one step more
-        count.add_(live)
-        stopped.logical_or_(live & torch.isin(tokens[:, -1], stop_ids))
-        return ~live
+        ends = (step < length) & torch.isin(tokens[:, -1], stop_ids)
+        length.masked_fill_(ends, step + 1)
+        stopped.logical_or_(ends)
+        return step >= length
 
     knobs = ("temperature", "top_k", "top_p", "repetition_penalty") if sampling["temperature"] else ()
     options = {name: sampling[name] for name in knobs} | {"do_sample": bool(knobs), "num_beams": 1}
-    prompt = torch.tensor([ids] * n, device=device)
     options |= {"max_new_tokens": limit + 1, "stopping_criteria": [after_step], "eos_token_id": None}
     try:
         tokens = model.generate(prompt, attention_mask=torch.ones_like(prompt), **options)
     finally:
-        for hook in hooks:
-            hook.remove()
-    finish, tokens = ["stop" if end else "length" for end in stopped.tolist()], tokens[:, len(ids) :].tolist()
-    rows = zip(tokens, finish, hidden, torch.stack(stats, 1).cpu(), count.tolist())
-    return [{"tokens": t[:k], "finish": end, "hidden": h, "stats": s[:k]} for t, end, h, s, k in rows]
+        [hook.remove() for hook in hooks]
+    tokens, stats = tokens[:, len(ids) :].tolist(), torch.stack(stats, 1).cpu()
+    rows = zip(tokens, stopped.tolist(), hidden, stats, length.tolist())
+    return [{"tokens": t[:k], "finish": "stop" if end else "length", "hidden": h, "stats": s[:k]}
+            for t, end, h, s, k in rows]  # fmt: skip
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 # Tables for people
 
 
@@ -1476,10 +1327,13 @@ def table(header, rows):
     """Aligned text: the first column to the left, the others to the right; None is an empty cell."""
     cells = [["" if cell is None else str(cell) for cell in row] for row in [header, *rows]]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = ["  ".join(c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))).rstrip() for row in cells]
-    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
+    cells.insert(1, ["-" * width for width in widths])
+    return "\n".join(
+        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in cells
+    )
 
 
 def markdown_table(header, rows):
     lines = [header, ["---", *["--:"] * (len(header) - 1)], *rows]
-    return "\n".join("| " + " | ".join("" if cell is None else str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
+    cells = [["" if cell is None else str(cell).replace("|", "\\|") for cell in line] for line in lines]
+    return "\n".join(f"| {' | '.join(line)} |" for line in cells)

@@ -81,6 +81,16 @@ def make_run(path, problems=12, n=4, width=8, seed=0, kind="math", signal=2.0, l
     return path
 
 
+def dies(capsys, function, *args, **options):
+    """The one line with which `function` ends the program."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as stop:
+        function(*args, **options)
+    message = capsys.readouterr().err.strip().splitlines()[-1]
+    assert stop.value.code == 2 and message.startswith("error: "), message
+    return message
+
+
 def last_json(done):
     """The JSON line that ends a script's output."""
     return json.loads(done.stdout.strip().splitlines()[-1])

@@ -13,20 +13,9 @@ from contextlib import suppress
 import numpy as np
 import pytest
 import torch
-from conftest import ROOT, make_run
+from conftest import ROOT, dies, make_run
 
 import common
-
-
-def dies(capsys, function, *args, **options):
-    """The one line with which `function` ends the program."""
-    with pytest.raises(SystemExit) as stop:
-        function(*args, **options)
-    assert stop.value.code == 2
-    message = capsys.readouterr().err.strip()
-    assert message.startswith("error: ") and "\n" not in message
-    return message
-
 
 PROGRAM = """
 import common, os, sys, time
@@ -125,7 +114,7 @@ def test_a_bar_on_a_terminal_is_at_most_110_columns():
     import struct
     import termios
 
-    program = "import common\nfor _ in common.progress(range(3), desc='d' * 200): common.time.sleep(0.6)"
+    program = "import common, time\nfor _ in common.progress(range(3), desc='d' * 200): time.sleep(0.6)"
     main, side = pty.openpty()
     fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 200, 0, 0))
     process = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stdout=side, stderr=side)
@@ -192,7 +181,7 @@ def test_a_malformed_line_is_named(tmp_path, capsys):
     damaged = bytearray(gzip.compress(b'{"prompt": "1+1"}\n' * 99))
     damaged[10:14] = b"\xff" * 4
     (tmp_path / "d.jsonl.gz").write_bytes(damaged)
-    assert "not a readable" in dies(capsys, common.read_jsonl, tmp_path / "d.jsonl.gz")
+    assert "not JSON in UTF-8" in dies(capsys, common.read_jsonl, tmp_path / "d.jsonl.gz")
 
 
 def test_what_windows_and_gzip_write_is_read(tmp_path):
