@@ -56,8 +56,7 @@ COSTS = {  # in NAME.cost.json: (column, its unit, does its ratio to SCaTR's sta
     "flops_per_rollout": ("MFLOPs a rollout", 1e6, True),
 }  # fmt: skip
 
-# ------------------------------------------------------------------------------------------------------------
-# A labelled run as arrays [P problems, N rollouts]; a problem with fewer rollouts is padded at the end
+# ---- A labelled run as arrays [P problems, N rollouts]; a problem with fewer rollouts is padded at the end
 
 
 @dataclass(eq=False)  # compared and hashed by identity: its subsets are cached
@@ -74,22 +73,21 @@ class Run:
 
 
 def load_group(paths, window=common.WINDOW, tail=common.TAIL):
-    """Repetitions of one model and data set -> (runs, problems left out of all, the greedy run or None).
+    """Repetitions of one model and data set, and a labelled folder `greedy` beside them
 
-    The greedy one is a labelled folder `greedy` beside them.
+    -> (runs, the greedy run or None, problems left out of all).
     """
-    greedy, several = paths[0].resolve().parent / "greedy", len(paths)
-    if (greedy / "labels.jsonl").is_file() and greedy not in [path.resolve() for path in paths]:
-        paths = [*paths, greedy]
-    labels = {path: common.read_labels(path) for path in paths}
+    beside = paths[0].resolve().parent / "greedy"
+    greedy = [beside] if (beside / "labels.jsonl").is_file() and beside not in map(Path.resolve, paths) else []
+    labels = {path: common.read_labels(path) for path in [*paths, *greedy]}
     left_out = {row["id"] for rows in labels.values() for row in rows if row["label"] is None}
-    runs = [load_run(path, labels[path], left_out, window, tail) for path in paths]
-    say = lambda run: f"{run.path} has {len(run.ids)} judged problems, N={run.meta.get('n')}"
-    for run in runs[1:several]:
-        if run.ids != runs[0].ids or run.meta.get("n") != runs[0].meta.get("n"):
-            common.die(f"{say(run)}, {say(runs[0])}: not the same ones; report them apart")
-    greedy = next((run for run in runs[several:] if run.ids == runs[0].ids), None)
-    return runs[:several], left_out, greedy
+    loaded = [load_run(path, rows, left_out, window, tail) for path, rows in labels.items()]
+    runs, facts = loaded[: len(paths)], lambda run: (run.ids, run.meta.get("n"))
+    for run in runs[1:]:
+        if facts(run) != facts(runs[0]):
+            of = [f"{r.path} has {len(r.ids)} judged problems, N={r.meta.get('n')}" for r in (run, runs[0])]
+            common.die(f"{', '.join(of)}: not the same ones; report them apart")
+    return runs, next((run for run in loaded[len(paths) :] if run.ids == runs[0].ids), None), left_out
 
 
 def load_run(path, labels, left_out, window, tail):
@@ -102,10 +100,10 @@ def load_run(path, labels, left_out, window, tail):
             places.setdefault(problem, []).append(place)
     if not places:
         common.die(f"{path}: no problem has all its labels; 05 needs labelled runs (04 selects without)")
+    shape = len(places), max(map(len, places.values()))
 
     def spread(values, empty=0.0):
-        """[P, N] of a value for each rollout."""
-        array, values = np.full((len(places), max(map(len, places.values()))), empty), np.array(values, float)
+        array, values = np.full(shape, empty), np.array(values, dtype=float)
         for row, some in zip(array, places.values()):
             row[: len(some)] = values[some]
         return array
@@ -165,21 +163,20 @@ def read_scores(file, keys, spread):
     return {"score": score, "p": None if None in p else spread(p), "cost": cost}
 
 
-# ------------------------------------------------------------------------------------------------------------
-# Expected correctness of each problem, [P], when n of its rollouts are drawn and a method picks one
+# ---- Picks, [2, S, P]: is what a method picks in S subsets of n rollouts right, is it cut
 
 
 def pick_by_score(run, scores, n):
-    """Exact over all n-subsets; ties go to the lowest sample number."""
+    """The exact expectation over all n-subsets, as if there were one; ties go to the lowest sample number."""
     order, totals = np.argsort(-scores, 1, kind="stable"), run.valid.sum(1)
-    ranked, chances = np.take_along_axis(run.labels, order, 1), np.zeros(scores.shape)
+    chances = np.zeros(scores.shape)  # of the r-th best rollout to be picked
     for total in set(totals.tolist()):
         chances[totals == total, :total] = common.first_of_subset(total, n)
-    return (ranked * chances).sum(1)
+    return np.array([[(np.take_along_axis(x, order, 1) * chances).sum(1)] for x in (run.labels, run.cut)])
 
 
 def pick_by_vote(run, ballot, scores, n):
-    """[2, S, P]: is what S subsets of n pick right, is it cut; all subsets if few, else SUBSETS."""
+    """All subsets if they are fewer than SUBSETS, else that many."""
     found = []
     for columns in subsets_of(run, n):
         whole = (run.groups, scores, run.valid, run.labels, run.cut)
@@ -189,15 +186,11 @@ def pick_by_vote(run, ballot, scores, n):
     return np.swapaxes(found, 0, 1)
 
 
-def has_few_subsets(run, n):
-    return n >= run.valid.shape[1] or (run.valid.all() and math.comb(run.valid.shape[1], n) <= SUBSETS)
-
-
 @functools.lru_cache(maxsize=64)
 def subsets_of(run, n):
     """[S, P, n] columns: the same subsets for every vote, so that votes are compared on the same draws."""
     problems, top = run.labels.shape
-    if has_few_subsets(run, n):
+    if n >= top or (run.valid.all() and math.comb(top, n) < SUBSETS):
         some = np.array(list(itertools.combinations(range(top), min(n, top))))
         return np.broadcast_to(some[:, None], (len(some), problems, some.shape[1]))
     noise = np.random.default_rng(SEED).random((SUBSETS, problems, top))
@@ -227,24 +220,22 @@ def rank_of(scores):
 
 def top_share(share):
     """Confidence as the weight of the best share of the rollouts (DeepConf, offline)."""
-    kept = lambda scores, valid: rank_of(scores) < np.ceil(share * valid.sum(-1, keepdims=True))
-    return lambda scores, valid: np.where(valid & kept(scores, valid), scores, 0)
+    kept = lambda scores, valid: valid & (rank_of(scores) < np.ceil(share * valid.sum(-1, keepdims=True)))
+    return weighted(lambda scores, valid: np.where(kept(scores, valid), scores, 0))
 
-
-borda = lambda scores, valid: (valid.sum(-1, keepdims=True) - rank_of(scores)) * valid
 
 # name: (the score it uses, its ballot)
 VOTES = {
     "majority vote": ("mean/tail", majority),
-    "Borda vote, self-certainty": ("self_certainty/avg", weighted(borda)),
-    "top 10% by confidence, vote": ("mean/tail", weighted(top_share(0.1))),
-    "top 90% by confidence, vote": ("mean/tail", weighted(top_share(0.9))),
-    "confidence-weighted vote": ("mean/tail", weighted(top_share(1.0))),
+    "Borda vote, self-certainty": ("self_certainty/avg", weighted(
+        lambda scores, valid: (valid.sum(-1, keepdims=True) - rank_of(scores)) * valid)),
+    "top 10% by confidence, vote": ("mean/tail", top_share(0.1)),
+    "top 90% by confidence, vote": ("mean/tail", top_share(0.9)),
+    "confidence-weighted vote": ("mean/tail", top_share(1.0)),
 }
 MINOR = [*VOTES][1:-1]  # not in the short tables
 
-# ------------------------------------------------------------------------------------------------------------
-# Rows: a dict for each method, as in results.json
+# ---- Rows: a dict for each method, as in results.json
 
 KINDS = ("random", "greedy", "length", "confidence", "scorer", "vote", "oracle")  # in the table's order
 # what score files are called before the dot, in the table's order; other people's come before them
@@ -260,36 +251,42 @@ def make_rows(runs, greedy=None):
     """All methods that every run has, and the greedy run's one rollout a problem."""
     top, votable = max(run.labels.shape[1] for run in runs), all((run.groups >= 0).any() for run in runs)
     ns = [n for n in (1, 2, 4, 8, 12, 16, 32, 64, 128) if n < top] + [top]
-    each = lambda pick: {(i, "", ""): [pick(run, n) for n in ns] for i, run in enumerate(runs)}
-    random = each(lambda run, n: run.labels.sum(1) / run.valid.sum(1))
-    oracle = each(lambda run, n: pick_by_score(run, np.where(run.valid, run.labels, -np.inf), n))
-    cut, tokens = (mean_of(x) for x in zip(*[(r.cut[r.valid].mean(), r.tokens.sum(1).mean()) for r in runs]))
-    rows = [row_of("random", "random", ns, random, cut=cut), row_of("oracle", "oracle", ns, oracle)]
+    plain = lambda pick: {(i, "", ""): [np.array(pick(run, n)) for n in ns] for i, run in enumerate(runs)}
+    random = plain(lambda run, n: [[x.sum(1) / run.valid.sum(1)] for x in (run.labels, run.cut)])
+    oracle = plain(lambda run, n: pick_by_score(run, np.where(run.valid, run.labels, -np.inf), n))
+    rows = [row_of("random", "random", ns, random), row_of("oracle", "oracle", ns, oracle, cut=None)]
+    rows[0]["cut"] = mean_of([run.cut[run.valid].mean() for run in runs])
     for method in set.intersection(*[set(run.files) for run in runs]):
         rows.append(score_row(runs, ns, method))
         if votable and all(file.get("p") is not None for *_, file in files_of(runs, method)):
-            name, ballot = f"{label_of(method)}, weighted vote", weighted(lambda p, valid: p * valid)
-            rows.append(vote_row(runs, ns, name, method, ballot, "p") | {"scores": method})
-    if votable:
-        rows += [vote_row(runs, ns, name, rule, ballot) for name, (rule, ballot) in VOTES.items()]
+            name, short, calibration = names_of(method)
+            row = vote_row(runs, ns, f"{name}, weighted vote", method, weighted(lambda p, valid: p * valid), "p")
+            short = f"{short}, weighted vote" if method.startswith("scatr") else None
+            rows.append(row | {"scores": method, "short": short, "calibration": calibration})
+    for name, (rule, ballot) in VOTES.items() if votable else ():
+        rows.append(vote_row(runs, ns, name, rule, ballot) | {"short": None if name in MINOR else name})
+    rows = [row | {"tokens": mean_of([run.tokens.sum(1).mean() for run in runs])} for row in rows]
     if greedy:
-        curves, facts = {(0, "", ""): [greedy.labels[:, 0]] * len(ns)}, {"tokens": greedy.tokens.mean()}
-        rows.append(row_of("greedy", "greedy", ns, curves, cut=greedy.cut.mean()) | facts)
-    return sorted(({"tokens": tokens} | row for row in rows), key=row_order)
+        picks = {(0, "", ""): [np.array([[greedy.labels[:, 0]], [greedy.cut[:, 0]]])] * len(ns)}
+        rows.append(row_of("greedy", "greedy", ns, picks, tokens=greedy.tokens.mean()))
+    return sorted(rows, key=row_order)
 
 
-def row_of(name, kind, ns, curves, **facts):
-    """curves: (evaluation run, calibration run, scorer seed) -> [T, P] expected correctness with ns rollouts."""
-    each = np.array([*curves.values()])  # [runs, T, P]
-    right, counts = each.mean(0), [len(set(part)) for part in zip(*curves)]
-    std = each.mean(2).std(0, ddof=1).tolist() if len(each) > 1 else [None] * len(ns)
-    by_n = lambda values: dict(zip(map(str, ns), values))
+def row_of(name, kind, ns, picks, **facts):
+    """picks: (evaluation run, calibration run, scorer seed) -> with each of ns rollouts [2, S, P]"""
+    right = np.array([[pick[0].mean(0) for pick in each] for each in picks.values()])  # [runs, T, P]
+    drawn = {str(n): [pick[i][0] for pick in picks.values()] for i, n in enumerate(ns)}
+    errors = {n: mean_of(map(subset_error, some)) for n, some in drawn.items() if len(some[0]) == SUBSETS}
+    std = right.mean(2).std(0, ddof=1).tolist() if len(right) > 1 else [None] * len(ns)
+    counts = zip([len(set(part)) for part in zip(*picks)], ("eval", "cal", "seeds"))
+    mean, by_n = right.mean(0), lambda values: dict(zip(map(str, ns), values))
     return {
-        "method": name, "kind": kind, "scores": "", "best_of_n": False, "right": right[-1],
-        "accuracy": float(right[-1].mean()), "std": std[-1], "runs": len(each),
-        "over": " × ".join(f"{n} {what}" for n, what in zip(counts, ("eval", "cal", "seeds")) if n > 1),
-        "correct": float(right[-1].sum()), "problems": len(right[-1]), "cut": None,
-        "best_of": [], "against": {}, "curve": by_n(right.mean(1).tolist()), "curve_std": by_n(std), "curve_subset_error": {}, **facts,
+        "method": name, "kind": kind, "short": name, "calibration": "", "scores": "", "right": mean[-1],
+        "accuracy": float(mean[-1].mean()), "std": std[-1], "runs": len(right),
+        "over": " × ".join(f"{count} {what}" for count, what in counts if count > 1),
+        "correct": float(mean[-1].sum()), "problems": len(mean[-1]),
+        "cut": mean_of([each[-1][1].mean() for each in picks.values()]), "best_of": [], "against": {},
+        "curve": by_n(mean.mean(1).tolist()), "curve_std": by_n(std), "curve_subset_error": errors, **facts,
     }  # fmt: skip
 
 
@@ -300,10 +297,12 @@ def row_order(row):
     return KINDS.index(row["kind"]), [*VOTES, *RULES, name].index(name), rank, row["scores"]
 
 
-def label_of(method):
-    """scatr.math_a -> SCaTR (math_a)"""
-    name, _, calibration = method.partition(".")
-    return FAMILIES.get(name, name) + (f" ({calibration})" if calibration else "")
+def names_of(method):
+    """scatr.math_a -> SCaTR (math_a); its name in the summary, SCaTR, and the calibration set there, math_a"""
+    family, _, calibration = method.partition(".")
+    short = FAMILIES.get(family, family)
+    name = f"{short} ({calibration})" if calibration else short
+    return (name, short, calibration) if family in CALIBRATED else (name, name, "")
 
 
 def files_of(runs, method):
@@ -316,44 +315,50 @@ def files_of(runs, method):
 
 def score_row(runs, ns, method):
     """Best-of-N by a confidence rule, by length, or by a scorer's files."""
-    curves, quality, bins, costs = {}, [], np.zeros((BINS, 3)), []
-    for key, run, file in files_of(runs, method):
-        scores, p, right = file["score"], file.get("p"), run.labels[run.valid] > 0
-        curves[key] = [pick_by_score(run, scores, n) for n in ns]
-        cut = run.cut[np.arange(len(scores)), common.best_of_n(scores)].mean()
-        found = np.zeros((BINS, 3)) if p is None else calibration_bins(right, p[run.valid])
-        bins, error = bins + found, None if p is None else calibration_error(found)
-        quality.append((cut, common.auroc(right, scores[run.valid]), auroc_within(run, scores), error))
-        costs.append(file.get("cost"))
+    files = list(files_of(runs, method))
+    picks = {key: [pick_by_score(run, file["score"], n) for n in ns] for key, run, file in files}
+    *means, bins = zip(*[quality_of(run, file) for _, run, file in files])
+    facts = dict(zip(("auroc", "auroc_within", "ece"), map(mean_of, means))) | {"scores": method}
+    facts["reliability"] = np.sum(bins, 0).tolist() if np.any(bins) else None
     kind = "confidence" if method in RULES else "length" if method in LENGTHS else "scorer"
-    facts = dict(zip(("cut", "auroc", "auroc_within", "ece"), map(mean_of, zip(*quality))))
-    facts |= {"scores": method, "best_of_n": True, "reliability": bins.tolist() if bins.any() else None}
-    name = f"{label_of(method)}, best-of-N" if kind == "scorer" else method
-    return row_of(name, kind, ns, curves, **facts, **cost_of(list(filter(None, costs)), rollouts_of(runs)))
+    name, short, facts["calibration"] = names_of(method)
+    facts["short"] = short if kind == "scorer" else None
+    if costs := [file["cost"] for *_, file in files if file.get("cost")]:
+        cost = {key: mean_of([cost.get(key) for cost in costs]) for key in COSTS}
+        cost["ms_per_problem"] = cost["ms_per_rollout"] and cost["ms_per_rollout"] * rollouts_of(runs)
+        cost["device"] = ", ".join(sorted({each["device"] for each in costs if each.get("device")}))
+        facts |= {"cost": cost, "made_by": sorted({each["command"] for each in costs if "command" in each})}
+    return row_of(f"{name}, best-of-N" if kind == "scorer" else method, kind, ns, picks, **facts)
 
 
-def cost_of(costs, rollouts):
-    """What a method's files cost, on average."""
-    mean = {key: mean_of([cost.get(key) for cost in costs]) for key in COSTS}
-    mean["ms_per_problem"] = mean["ms_per_rollout"] and mean["ms_per_rollout"] * rollouts
-    mean["device"] = ", ".join(sorted({cost["device"] for cost in costs if cost.get("device")}))
-    return {"cost": mean, "made_by": sorted({c["command"] for c in costs if "command" in c})} if costs else {}
+def quality_of(run, file):
+    """AUROC of all rollouts, mean AUROC inside the problems; of probabilities the expected calibration error,
+
+    and [BINS, 3]: of each bin the sum of the probabilities, of the right answers, and their number.
+    """
+    score, p, right, bins, error = file["score"], file.get("p"), run.labels > 0, np.zeros((BINS, 3)), None
+    within = [common.auroc(a[there], b[there]) for a, b, there in zip(right, score, run.valid)]
+    if p is not None:
+        p, labels = p[run.valid], run.labels[run.valid]
+        bin_of = np.minimum((p * BINS).astype(int), BINS - 1)
+        bins = np.stack([np.bincount(bin_of, of, BINS) for of in (p, labels, np.ones_like(p))], 1)
+        error = np.abs(bins[:, 0] - bins[:, 1]).sum() / len(p)
+    return common.auroc(right[run.valid], score[run.valid]), mean_of(within), error, bins
 
 
 def vote_row(runs, ns, name, method, ballot, of="score"):
     files = files_of(runs, method)
     picks = {key: [pick_by_vote(run, ballot, file[of], n) for n in ns] for key, run, file in files}
-    curves = {key: [right.mean(0) for right, _ in pick] for key, pick in picks.items()}
-    errors = {str(n): mean_of([subset_error(pick[i][0]) for pick in picks.values()])
-              for i, n in enumerate(ns) if not all(has_few_subsets(run, n) for run in runs)}  # fmt: skip
-    cut = mean_of([pick[-1][1].mean() for pick in picks.values()])
-    return row_of(name, "vote", ns, curves, cut=cut, curve_subset_error=errors)
+    return row_of(name, "vote", ns, picks)
+
+
+def rollouts_of(runs):
+    return mean_of([run.valid.sum(1).mean() for run in runs])
 
 
 def subset_error(credits):
     """Standard error of the mean of credits [S, P], drawn S times and independently for each problem."""
-    draws, problems = credits.shape
-    return float(np.sqrt((credits.var(0, ddof=1) / draws).sum()) / problems) if draws > 1 else 0.0
+    return float(np.sqrt((credits.var(0, ddof=1) / len(credits)).sum()) / credits.shape[1])
 
 
 def mean_of(values):
@@ -361,29 +366,7 @@ def mean_of(values):
     return float(np.mean(values)) if values else None
 
 
-def rollouts_of(runs):
-    return mean_of([run.valid.sum() / len(run.ids) for run in runs])
-
-
-def auroc_within(run, scores):
-    """AUROC inside each problem, averaged over the problems that have both classes."""
-    problems = zip(run.labels > 0, scores, run.valid)
-    return mean_of([common.auroc(right[there], row[there]) for right, row, there in problems])
-
-
-def calibration_bins(right, p):
-    """[BINS, 3]: of each bin the sum of the probabilities, of the right answers, and their number."""
-    bin_of = np.minimum((p * BINS).astype(int), BINS - 1)
-    return np.stack([np.bincount(bin_of, of, BINS) for of in (p, right, np.ones_like(p))], 1)
-
-
-def calibration_error(bins):
-    """Expected: |mean probability - share right|, weighted over the bins."""
-    return float(np.abs(bins[:, 0] - bins[:, 1]).sum() / bins[:, 2].sum())
-
-
-# ------------------------------------------------------------------------------------------------------------
-# Comparison: Δ and gap closed
+# ---- Comparison: Δ and gap closed
 
 
 def compare(rows):
@@ -400,21 +383,17 @@ def compare(rows):
     return [{key: value for key, value in row.items() if key != "right"} for row in rows]
 
 
+# [DRAWS, P]: how often each problem is drawn
+draws_of = functools.cache(lambda n: np.random.default_rng(SEED).multinomial(n, [1 / n] * n, DRAWS))
+
+
 def with_interval(difference):
     """The mean over problems of paired differences [P], with a 95 % bootstrap interval."""
-    draws = draws_of(len(difference)) @ difference / len(difference)
-    low, high = np.percentile(draws, [2.5, 97.5])
+    low, high = np.percentile(draws_of(len(difference)) @ difference / len(difference), [2.5, 97.5])
     return {"delta": float(difference.mean()), "low": float(low), "high": float(high)}
 
 
-@functools.lru_cache(maxsize=4)
-def draws_of(problems):
-    """[DRAWS, P]: how often each problem is drawn."""
-    return np.random.default_rng(SEED).multinomial(problems, [1 / problems] * problems, DRAWS)
-
-
-# ------------------------------------------------------------------------------------------------------------
-# Stopping: what sampling that ends when the scorer is sure would have cost and lost, replayed
+# ---- Stopping: what sampling that ends when the scorer is sure would have cost and lost, replayed
 
 
 def stopping(runs, rows, price):
@@ -424,21 +403,15 @@ def stopping(runs, rows, price):
     """
     found = []
     for r in [] if any(run.meta.get("stop") for run in runs) else [r for r in rows if r["scores"]]:
-        files = files_of(runs, r["scores"])
-        replays = [replay(run, file, r["kind"] == "vote", price) for _, run, file in files]
-        found += [summary_of(r, replays) | {"price": price}] if all(replays) else []
+        curves, votes = [], r["kind"] == "vote"
+        for _, run, file in files_of(runs, r["scores"]):
+            if chosen := (file.get("cost", {}).get("stop") or {}).get(common.STOP_RULES[votes]):
+                p, groups = np.where(run.valid, file["p"], -1), run.groups if votes else None
+                grid = np.linspace(0.5, 1, 31) if votes else np.quantile(p[run.valid], np.linspace(0, 1, 31))
+                thresholds = np.array([common.stop_threshold(chosen, price), *grid, common.NEVER])
+                curves.append(common.stop_curve(p, run.labels, run.tokens, groups, thresholds))
+        found += [summary_of(r, curves) | {"price": price}] if len(curves) == r["runs"] else []
     return found
-
-
-def replay(run, file, votes, price):
-    """The curve of one score file, its first point the chosen threshold; None where its scorer chose none."""
-    rows = (file.get("cost", {}).get("stop") or {}).get(common.STOP_RULES[votes])
-    if not rows or file["p"] is None:
-        return None
-    grid = np.linspace(0.5, 1, 31) if votes else np.quantile(file["p"][run.valid], np.linspace(0, 1, 31))
-    thresholds = np.array([common.stop_threshold(rows, price), *grid, common.NEVER])
-    p, groups = np.where(run.valid, file["p"], -1), run.groups if votes else None
-    return common.stop_curve(p, run.labels, run.tokens, groups, thresholds)
 
 
 def summary_of(r, replays):
@@ -456,8 +429,7 @@ def summary_of(r, replays):
         "fixed": float(np.interp(share[0], sizes, fixed)), "fixed_curve": [*zip(sizes, fixed)],
     }  # fmt: skip
 
-# ------------------------------------------------------------------------------------------------------------
-# The paper's numbers (Shyamal et al., SCaTR; tables "Best-of-N results for math domain", "for coding domain",
+# ---- The paper's numbers (Shyamal et al., SCaTR; tables "Best-of-N results for math domain", "for coding domain",
 # "Comparison of SCaTR with ReasonFlux models"). It says AIME; its problems are those of 2025.
 
 PAPER_COLUMNS = (
@@ -494,8 +466,7 @@ def paper_numbers(*sets):
     return {name: number.replace("±", " ± ") for name, number in found if number != "-"}
 
 
-# ------------------------------------------------------------------------------------------------------------
-# Tables: for the screen, in Markdown and in LaTeX
+# ---- Tables: for the screen, in Markdown and in LaTeX
 
 
 class Best(str):
@@ -511,10 +482,6 @@ class Table:
     def cells(self, write=str, bold=str):
         one = lambda cell: bold(write(cell)) if isinstance(cell, Best) else write(str(cell or ""))
         return [[one(cell) for cell in row] for row in (self.header, *self.rows)]
-
-    def text(self):
-        header, *rows = self.cells()
-        return common.table(header, rows)
 
     def markdown(self):
         header, *rows = self.cells(bold="**{}**".format)
@@ -537,12 +504,8 @@ def best_bold(cells):
     return [Best(cell) if cell and value(cell) == max(map(value, cells)) else cell for cell in cells]
 
 
-def percent(value, digits=1):
-    return None if value is None else f"{round(100 * value, digits) + 0.0:.{digits}f}"  # + 0.0: no "-0.0"
-
-
-def points(value):
-    return f"{round(100 * value, 1) + 0.0:+.1f}"
+def percent(value, digits=1, sign=""):
+    return None if value is None else f"{round(100 * value, digits) + 0.0:{sign}.{digits}f}"  # no "-0.0"
 
 
 def with_spread(result):
@@ -567,7 +530,7 @@ def methods_table(results):
         row = [name, with_spread(r), r["over"], f"{r['correct']:.1f}/{r['problems']}".replace(".0/", "/")]
         for reference, to in r["against"].items():
             closed = (percent(to["gap_closed"], 0) or "–") if r["kind"] in ("scorer", "vote") else None
-            gain = [points(to["delta"]), f"[{percent(to['low'])}, {percent(to['high'])}]", closed]
+            gain = [percent(to["delta"], sign="+"), f"[{percent(to['low'])}, {percent(to['high'])}]", closed]
             row += [None] * 3 if reference in r["best_of"] else gain
         rows.append([*row, percent(r["cut"]), number(r["tokens"])])
     header += [name for to in REFERENCES for name in (f"Δ to {to}", "95% interval", "gap closed %")]
@@ -603,7 +566,7 @@ def cost_table(results):
     rows, found = [], [r for r in results if "cost" in r]
     scatr = next((r["cost"] for r in found if r["scores"].startswith("scatr.")), dict.fromkeys([*COSTS, "device"]))
     for r in found:
-        cost, row = r["cost"], [label_of(r["scores"])]
+        cost, row = r["cost"], [names_of(r["scores"])[0]]
         for key, (_, unit, compared) in COSTS.items():
             row.append(number(cost[key], unit))
             if compared:
@@ -620,7 +583,7 @@ def stopping_table(found):
     for r in found:
         drawn = f" (± {percent(r['error'], 2)})" if r["error"] else ""
         rows.append([
-            r["method"], f"{r['threshold']:.3f}", with_spread(r) + drawn, percent(r["all"]), points(r["delta"]),
+            r["method"], f"{r['threshold']:.3f}", with_spread(r) + drawn, percent(r["all"]), percent(r["delta"], sign="+"),
             f"[{percent(r['low'])}, {percent(r['high'])}]", f"{r['rollouts']:.1f}", number(r["tokens"]),
             percent(r["share"]), percent(r["fixed"]),
         ])  # fmt: skip
@@ -630,57 +593,43 @@ def stopping_table(found):
     return Table(title.format(**found[0]) if found else "", header, rows)
 
 
-def roles_of(rows, wanted):
-    """{name in the summary: row} of what was calibrated on one set, and of what needs none."""
-    roles = {}
-    for r in rows:
-        family, _, calibration = r["scores"].partition(".")
-        vote = ", weighted vote" if family and r["kind"] == "vote" else ""
-        if r["kind"] == "confidence":
-            roles |= {f"best of {name}": r for name in r["best_of"]}
-        elif family in CALIBRATED and calibration == wanted and (not vote or "scatr" in family):
-            roles[FAMILIES[family] + vote] = r
-        elif not (family in CALIBRATED or vote or r["kind"] == "length" or r["method"] in MINOR):
-            roles[r["method"].removesuffix(", best-of-N")] = r
-    return roles
-
-
 def summary_table(groups):
     """A row for each model, calibration and test set, as in the paper, whose numbers stand below."""
     lines, kinds = [], {}  # ([model, calibration set, test], {column: cell})
     for group in groups:
-        families = [r["scores"].partition(".") for r in group["rows"]]
-        for wanted in sorted({name for family, _, name in families if family in CALIBRATED}) or [""]:
-            roles, sets = roles_of(group["rows"], wanted), [group["model"], wanted, group["dataset"]]
-            kinds |= {name: KINDS.index(r["kind"]) for name, r in roles.items()}
+        for wanted in sorted({r["calibration"] for r in group["rows"]} - {""}) or [""]:
+            roles = {f"best of {name}": r for r in group["rows"] for name in r["best_of"]}
+            roles |= {r["short"]: r for r in group["rows"] if r["calibration"] in ("", wanted) and r["short"]}
+            sets, kinds = [group["model"], wanted, group["dataset"]], kinds | roles
             cells = {name: with_spread(r) for name, r in roles.items()} | {"cut %": percent(group["cut"])}
             if own := roles.get("SCaTR") or roles.get("LoRA verifier"):
                 (paper, both), cells["over"] = own["against"].values(), own["over"]
-                cells |= {"Δ": points(paper["delta"]), "Δ to all 28": points(both["delta"])}
+                cells |= {"Δ": percent(paper["delta"], sign="+"), "Δ to all 28": percent(both["delta"], sign="+")}
                 cells["gap closed %"] = percent(paper["gap_closed"]) or "–"
             stopped = {r["scores"]: r for r in group["stopping"] if r["kind"] == "scorer"}
             if r := stopped.get(f"scatr+.{wanted}") or stopped.get(f"scatr.{wanted}"):
                 sure = f"{percent(r['accuracy'])} for {percent(r['share'], 0)} %"
-                cells[f"{FAMILIES[r['scores'].partition('.')[0]]}, stopped when sure"] = sure
-            lines.append((sets, cells))
-            if theirs := paper_numbers(*sets):
-                lines.append((["the paper", *sets[1:]], theirs))
-    names = [name for name in sorted(kinds, key=kinds.get) if name != "oracle"]
-    theirs = [name for name in PAPER_COLUMNS if name not in kinds]
+                cells[f"{names_of(r['scores'])[1]}, stopped when sure"] = sure
+            lines += [(sets, cells)]
+            lines += [(["the paper", *sets[1:]], theirs)] if (theirs := paper_numbers(*sets)) else []
+    names = sorted([name for name in kinds if name != "oracle"], key=lambda name: KINDS.index(kinds[name]["kind"]))
     last = [name for name in LAST if any(name in cells for _, cells in lines)]
     rows = [[*sets, *best_bold([*map(cells.get, names)]), *map(cells.get, last)] for sets, cells in lines]
     return Table("Summary", ["model", "calibration set", "test", *names, *last], rows)
 
 
 def screen(summary):
-    """A method a row, a pair of sets (and the paper's) a column; blocks of WIDTH columns, as many as they need."""
+    """A method a row, a pair of sets (and the paper's) a column; blocks of WIDTH columns, as many as needed."""
     models, pairs, blocks = {row[0] for row in summary.rows} - {"the paper"}, [], []
+    lines = lambda columns: [line for line in zip(*columns) if line[0] != "over"]
+    turned = lambda columns: common.table(lines(columns)[0], lines(columns)[1:])
     for model, calibration, test, *cells in summary.rows:
+        title = f"{calibration} → {test}" if calibration else test
+        title = "paper" if model == "the paper" else f"{model}: {title}" if len(models) > 1 else title
         if model == "the paper":
-            pairs[-1].append(["paper", *cells])
+            pairs[-1].append([title, *cells])
         else:
-            title = f"{calibration} → {test}" if calibration else test
-            pairs.append([[f"{model}: {title}" if len(models) > 1 else title, *cells]])
+            pairs.append([[title, *cells]])
     for pair in pairs:
         if not blocks or len(turned([*blocks[-1], *pair]).splitlines()[1]) > WIDTH:
             blocks.append([["picks by", *summary.header[3:]]])
@@ -688,93 +637,86 @@ def screen(summary):
     return "\n\n".join(map(turned, blocks))
 
 
-def turned(columns):
-    header, *rows = [line for line in zip(*columns) if line[0] != "over"]
-    return common.table(header, rows)
-
-
 def study_tables(paths):
     """A row a measure, model and pair, a column a layer, fraction or design. paths: files or folders."""
-    files, studies = [sorted(path.glob("*.json")) if path.is_dir() else [path] for path in map(Path, paths)], {}
+    files, studies, tables = [sorted(Path(x).glob("*.json")) or [Path(x)] for x in paths], {}, []
     for file in itertools.chain(*files):
         study = common.read_json(file)
         if not isinstance(study, dict) or study.get("format") != 1 or not study.get("rows"):
             common.die(f"{file}: not a study of 03_train_scorer.py")
         studies.setdefault(study["study"], []).append(study)
-    return [study_table(name, several) for name, several in studies.items()]
-
-
-def study_table(name, studies):
-    each, rows = [row for study in studies for row in study["rows"]], []
-    columns, measures = ([*dict.fromkeys(x)] for x in
-                         ((row["row"] for row in each), (name for row in each for name in row["measures"])))
     write = lambda x: x and f"{x['mean']:.1f}" + ("" if x["std"] is None else f" ± {x['std']:.1f}")
-    for measure, study in itertools.product(measures, studies):
-        shown = {row["row"]: write(row["measures"].get(measure)) for row in study["rows"]}
-        sets = ["+".join(study["calibration"]), "+".join(study["evaluation"])]
-        if any(shown.values()):
-            rows.append([measure, study["model"], *sets, *best_bold([*map(shown.get, columns)])])
-    return Table(f"Study: {name}", ["measure, %", "model", "calibration set", "test", *columns], rows)
+    for name, several in studies.items():
+        each, rows = [row for study in several for row in study["rows"]], []
+        columns = [*dict.fromkeys(row["row"] for row in each)]
+        measures = dict.fromkeys(measure for row in each for measure in row["measures"])
+        for measure, study in itertools.product(measures, several):
+            shown = {row["row"]: write(row["measures"].get(measure)) for row in study["rows"]}
+            sets = ["+".join(study["calibration"]), "+".join(study["evaluation"])]
+            if any(shown.values()):
+                rows.append([measure, study["model"], *sets, *best_bold([*map(shown.get, columns)])])
+        header = ["measure, %", "model", "calibration set", "test", *columns]
+        tables.append(Table(f"Study: {name}", header, rows))
+    return tables
 
-# ------------------------------------------------------------------------------------------------------------
-# The report
+
+# ---- The report
 
 SHORT_NOTE = """\
-±: standard deviation over what varies for the row, at most {over} (column "over" of the report).
+±: standard deviation over what varies for the row, at most {over} (column "over" in report.md).
 Δ, gap closed: SCaTR's, above the best confidence rule of the paper's 20 (of all 28), picked with hindsight.
 Stopped when sure: right % for so much of all tokens."""
 NOTE = __doc__.partition("What the numbers are. ")[2].strip()
 
 
 def report(args):
-    pyplot, studies, paths = load_pyplot() if args.plots else None, study_tables(args.studies), {}
+    if args.plots:
+        try:
+            import matplotlib.pyplot as plt
+        except ImportError:
+            common.die("--plots needs matplotlib: pip install matplotlib")
+    studies, paths = study_tables(args.studies), {}
     if len({os.path.realpath(path) for path in args.runs}) < len(args.runs):
         common.die("a run is given twice; each counts as a repetition of its own")
     for path in map(Path, args.runs):
         meta = common.read_meta(path)
         paths.setdefault((common.model_name(meta), dataset_name(meta)), []).append(path)
-    loaded = (load_group(some, args.window, args.tail) for some in paths.values())
-    groups = [report_group(*some, args.price) for some in loaded]
-    summary, out = summary_table(groups), Path(args.out or os.path.commonpath([*map(os.path.abspath, args.runs)]))
-    tables = {"": [summary, *studies]} | {group["title"]: tables_of(group) for group in groups}
-    figures = plot(pyplot, out, groups, studies) if args.plots else {}
+    groups = [report_group(*load_group(some, args.window, args.tail), args.price) for some in paths.values()]
+    summary, tables = summary_table(groups), {}
+    for group in groups:
+        of_rows = [write(group["rows"]) for write in (methods_table, curves_table, confidence_table, cost_table)]
+        several = [*of_rows[:2], stopping_table(group["stopping"]), *of_rows[2:]]
+        tables[group["title"]] = [table for table in several if table.rows]
+    out = Path(args.out or os.path.commonpath([*map(os.path.abspath, args.runs)]))
+    figures = plot(plt, out, groups, studies) if args.plots else []
     facts = {"command": the_command(), "window": args.window, "tail": args.tail, "groups": groups}
     common.write_json(out / "results.json", facts)
-    texts = {"report.md": markdown(groups, tables, figures)}
-    if args.latex:
-        several = [table.latex() for table in itertools.chain(*tables.values())]
-        texts["tables.tex"] = "\n".join(["% needs \\usepackage{booktabs}\n", *several])
-    for name, text in texts.items():
-        with common.atomic(out / name) as file:
-            file.write(text)
+    with common.atomic(out / "report.md") as file:
+        file.write(markdown(groups, {"": [summary, *studies]} | tables, figures))
+    with common.atomic(out / "tables.tex") as file:
+        every = itertools.chain([summary, *studies], *tables.values())
+        file.write("\n".join(["% needs \\usepackage{booktabs}\n", *map(Table.latex, every)]))
     over = max((r["over"] for group in groups for r in group["rows"]), key=len) or "nothing here"
     notes = [note for group in groups for note in notes_of(group)]
-    shown = [f"{study.title}\n\n{study.text()}\n" for study in studies]
-    print(*tables, screen(summary), "", *notes, SHORT_NOTE.format(over=over), *shown, sep="\n")
-    accuracies = lambda group: {name: r["accuracy"] for name, r in shown_rows(group["rows"])}
-    shown = {group["title"]: accuracies(group) for group in groups}
-    last = json.dumps({"report": str(out / "report.md"), "accuracy": shown})
-    print(last if args.json else f"report: {out / 'report.md'}")
+    shown = [f"{study.title}\n\n{common.table(study.header, study.rows)}\n" for study in studies]
+    print(*tables, "", screen(summary), "", *notes, SHORT_NOTE.format(over=over), *shown, sep="\n")
+    names = {"report": str(out / "report.md"), "results": str(out / "results.json")}
+    print(json.dumps(names) if args.json else f"report: {names['report']}")
 
 
-def tables_of(group):
-    rows = group["rows"]
-    tables = [methods_table(rows), curves_table(rows), stopping_table(group["stopping"])]
-    return [table for table in [*tables, confidence_table(rows), cost_table(rows)] if table.rows]
-
-
-def report_group(runs, left_out, greedy, price):
+def report_group(runs, greedy, left_out, price):
     rows, meta, methods = compare(make_rows(runs, greedy)), runs[0].meta, [set(run.files) for run in runs]
     share = lambda run, chosen: run.labels[chosen & run.valid].mean() if (chosen & run.valid).any() else None
     group = {
         "model": common.model_name(meta), "dataset": dataset_name(meta), "problems": len(runs[0].ids),
-        "rollouts_per_problem": rollouts_of(runs), "runs": [str(run.path) for run in runs],
+        "rollouts_per_problem": rollouts_of(runs),
+        "runs": [str(run.path) for run in runs], "metas": [run.meta for run in runs],
         "left_out": sorted(left_out),
         "not_in_every_run": sorted(set.union(*methods) - set.intersection(*methods)),
         "cut": rows[0]["cut"], "right_if_cut": mean_of([share(run, run.cut > 0) for run in runs]),
         "right_if_ended": mean_of([share(run, run.cut == 0) for run in runs]),
         "limit": meta.get("max_new_tokens") or meta.get("arguments", {}).get("max_new_tokens"),
-        "metas": [run.meta for run in runs], "rows": rows, "stopping": stopping(runs, rows, price),
+        "rows": rows, "stopping": stopping(runs, rows, price),
     }  # fmt: skip
     title = "{model} on {dataset}: {problems} problems, N={rollouts_per_problem:.4g}".format(**group)
     return {"title": title + (f", {len(runs)} runs" if len(runs) > 1 else ""), **group}
@@ -798,52 +740,35 @@ def notes_of(group):
 
 
 def markdown(groups, tables, figures):
-    """report.md: the tables, the figures, and what made them."""
-    parts = ["# Report", f"Made by `{the_command()}`."]
-    for group in [{"title": ""}, *groups]:
-        title, facts = group["title"], ("model", "revision", "dataset", "seed", "n", "git")
-        parts += [f"## {title}", *notes_of(group)] if title else []
-        parts += map(Table.markdown, tables[title])
-        parts += [f"![{name}]({name})" for name in figures.get(title, [])]
-        runs = zip(group.get("runs", []), group.get("metas", []))
-        made = [f"`{run}`: {json.dumps({key: meta.get(key) for key in facts})}" for run, meta in runs]
-        commands = itertools.chain(*[r.get("made_by", []) for r in group.get("rows", [])])
-        parts.append("\n".join(f"- {line}" for line in [*made, *(f"`{c}`" for c in sorted({*commands}))]))
-    return "\n\n".join([*filter(None, parts), NOTE]) + "\n"
-
-# ------------------------------------------------------------------------------------------------------------
-# Figures: (name, draw); draw(axes, what it shows) -> the axes' settings, None where there is nothing to show
+    """report.md: the tables, what made them, the figures."""
+    parts = ["# Report", f"Made by `{the_command()}`.", *map(Table.markdown, tables[""])]
+    for group in groups:
+        parts += [f"## {group['title']}", *notes_of(group), *map(Table.markdown, tables[group["title"]])]
+        commands = sorted({command for r in group["rows"] for command in r.get("made_by", [])})
+        parts.append("\n".join([*(f"- {run}" for run in group["runs"]), *(f"- `{c}`" for c in commands)]))
+    return "\n\n".join([*parts, *(f"![{name}]({name})" for name in figures), NOTE]) + "\n"
 
 
-def load_pyplot():
-    try:
-        import matplotlib
-    except ImportError:
-        common.die("--plots needs matplotlib: pip install matplotlib")
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    return pyplot
+# ---- Figures: (name, draw); draw(axes, what it shows) -> the axes' settings, None where there is nothing to show
 
 
-def plot(pyplot, out, groups, studies):
-    """{title: names of the PNG files}"""
-    wanted = [(group["title"], f"{name}-{i}.png", draw, group)
-              for (i, group), (name, draw) in itertools.product(enumerate(groups, 1), FIGURES)]  # fmt: skip
-    wanted += [("", f"{table.title.split(': ')[1]}-{i}.png", draw_study, (table, row))
-               for table in studies for i, row in enumerate(table.rows, 1)]  # fmt: skip
-    figures = {}
-    for title, name, draw, what in wanted:
-        canvas, axes = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
+def plot(plt, out, groups, studies):
+    """-> names of the PNG files"""
+    wanted, names = [(f"{name}-{i}.png", draw, group) for i, group in enumerate(groups, 1) for name, draw in FIGURES], []
+    wanted += [(f"{study.title.split()[1]}-{i}.png", draw_study, (study.header, row))
+               for study in studies for i, row in enumerate(study.rows, 1)]  # fmt: skip
+    plt.switch_backend("Agg")
+    for name, draw, what in wanted:
+        canvas, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
         if settings := draw(axes, what):
-            axes.set(**{"title": title, "ylabel": "accuracy %"} | settings)
+            axes.set(**{"ylabel": "accuracy %"} | settings)
             if axes.get_legend_handles_labels()[0]:
                 canvas.legend(loc="outside right upper", fontsize="small")
             with common.atomic(out / name, "wb") as file:
                 canvas.savefig(file, format="png", dpi=150)
-            figures.setdefault(title, []).append(name)
-        pyplot.close(canvas)
-    return figures
+            names.append(name)
+        plt.close(canvas)
+    return names
 
 
 def draw_curves(axes, group):
@@ -855,7 +780,7 @@ def draw_curves(axes, group):
             axes.errorbar(ns, values, spread if any(spread) else None, fmt=style, capsize=2, label=name)
     axes.set_xscale("log")
     axes.minorticks_off()
-    return {"xticks": ns, "xticklabels": ns, "xlabel": "rollouts a problem"}
+    return {"title": group["title"], "xticks": ns, "xticklabels": ns, "xlabel": "rollouts a problem"}
 
 
 def draw_stopping(axes, group):
@@ -864,7 +789,7 @@ def draw_stopping(axes, group):
         (line,) = axes.plot(*100 * np.array(r["curve"]).T, label=r["method"])
         axes.plot(*100 * np.array(r["fixed_curve"]).T, ":", color=line.get_color())
         axes.plot(100 * r["share"], 100 * r["accuracy"], "o", color=line.get_color())
-    return {"xlabel": "% of the tokens of all rollouts"} if group["stopping"] else None
+    return group["stopping"] and {"title": group["title"], "xlabel": "% of the tokens of all rollouts"}
 
 
 def draw_reliability(axes, group):
@@ -873,25 +798,24 @@ def draw_reliability(axes, group):
     axes.plot([0, 1], [0, 1], "--", color="grey")
     for r in rows:
         found = [(p / count, right / count) for p, right, count in r["reliability"] if count]
-        axes.plot(*zip(*found), marker="o", label=f"{label_of(r['scores'])}, error {r['ece']:.3f}")
-    return {"xlabel": "probability given", "ylabel": "share that is right"} if rows else None
+        axes.plot(*zip(*found), marker="o", label=f"{names_of(r['scores'])[0]}, error {r['ece']:.3f}")
+    return rows and {"title": group["title"], "xlabel": "probability given", "ylabel": "share that is right"}
 
 
 def draw_rules(wanted, axes, group):
     """Bars of these rules beside SCaTR, between random and the oracle."""
-    ours = lambda r: r["best_of_n"] and r["scores"].startswith("scatr")
-    rows = [r for r in group["rows"] if r["method"] in wanted or ours(r)]
+    rows = [r for r in group["rows"] if r["method"] in wanted or r["short"] in ("SCaTR", "SCaTR+")]
     bars(axes, [(r["method"], 100 * r["accuracy"], 100 * (r["std"] or 0)) for r in rows])
     for style, r in zip(":-", (group["rows"][0], group["rows"][-1])):  # random, oracle
         axes.axhline(100 * r["accuracy"], color="black", linestyle=style, label=r["method"])
-    return {"ylabel": "accuracy %"}
+    return {"title": group["title"]}
 
 
 def draw_study(axes, what):
-    table, row = what
-    cells = [(name, *map(float, (cell or "0").split(" ± ")), 0) for name, cell in zip(table.header[4:], row[4:])]
-    bars(axes, [cell[:3] for cell in cells])
-    return {"title": "{1}: {2} → {3}, {0} %".format(*row), "ylabel": "%"}
+    header, (measure, model, calibration, test, *cells) = what
+    heights = [[*map(float, (cell or "0").split(" ± ")), 0][:2] for cell in cells]
+    bars(axes, [(name, *height) for name, height in zip(header[4:], heights)])
+    return {"title": f"{model}: {calibration} → {test}, {measure} %", "ylabel": "%"}
 
 
 def bars(axes, rows):
@@ -908,15 +832,12 @@ FIGURES = [
     ("aggregations", functools.partial(draw_rules, RULES[:4])),
 ]  # fmt: skip
 
-# ------------------------------------------------------------------------------------------------------------
-# Learned verifiers: what they share. One rollout at a time, since a long one fills a GPU: nothing is padded
+# ---- Learned verifiers: what they share. One rollout at a time, since a long one fills a GPU: nothing is padded
 
 
 def states_of(model, ids):
     """[T, d]: what the head reads."""
-    import torch
-
-    ids = torch.tensor([ids], device=model.device)
+    ids = model.get_input_embeddings().weight.new_tensor([ids], dtype=int)
     return model.base_model(input_ids=ids, use_cache=False).last_hidden_state[0]
 
 
@@ -925,32 +846,25 @@ def next_logits(model, ids):
     return model.get_output_embeddings()(states_of(model, ids)[-1]).float()
 
 
-def with_probability(logit):
-    return logit.item(), logit.sigmoid().item()
-
-
-def fit_answer(tokenizer, answer, keep, model, write):
-    """Token ids of write(text) with the last `keep` tokens of an answer, fewer where the context is short."""
+def fit_answer(model, tokenizer, keep, write, problem, answer):
+    """Token ids of write(problem, text) with the last `keep` tokens of an answer, fewer in a short context."""
     answer = re.sub(r"<\|(?:start|channel)\|>\w*|<\|\w+\|>", " ", answer)  # gpt-oss's channels
     context = common.context_of(model.config)
     tokens = tokenizer(answer, add_special_tokens=False)["input_ids"][-keep:]
-    while len(ids := write(tokenizer.decode(tokens, skip_special_tokens=True))) > context and tokens:
+    while len(ids := write(problem, tokenizer.decode(tokens, skip_special_tokens=True))) > context and tokens:
         tokens = tokens[len(ids) - context :]
     return ids[-context:]
 
 
 def has_channels(tokenizer):
-    """gpt-oss"""
-    return tokenizer.convert_tokens_to_ids("<|channel|>") not in (None, tokenizer.unk_token_id)
+    return "<|channel|>" in tokenizer.added_tokens_encoder  # gpt-oss
 
 
 def direct_prompt(tokenizer, question):
     """Token ids of a question whose very next token is the answer: no reasoning before it."""
-    ids, skip = [*common.encode_prompt(tokenizer, {"kind": "text", "prompt": question}, thinking=False)], ""
-    if has_channels(tokenizer):
-        skip = "<|channel|>final<|message|>"
-    elif tokenizer.decode(ids[-16:]).rstrip().endswith("<think>"):
-        skip = "\n</think>\n\n"
+    ids = [*common.encode_prompt(tokenizer, {"kind": "text", "prompt": question}, thinking=False)]
+    thinks = tokenizer.decode(ids[-16:]).rstrip().endswith("<think>")
+    skip = "<|channel|>final<|message|>" if has_channels(tokenizer) else "\n</think>\n\n" if thinks else ""
     return ids + tokenizer(skip, add_special_tokens=False)["input_ids"]
 
 
@@ -973,8 +887,8 @@ def load_model_of(runs, args):
 def size_of(model):
     """What the costs of running it follow from."""
     config = model.config.get_text_config()
-    experts = getattr(config, "num_experts", None) or getattr(config, "num_local_experts", None) or 1
-    share = (getattr(config, "num_experts_per_tok", None) or 1) / experts  # of [experts, in, out]
+    get = lambda *names: next((value for name in names if (value := getattr(config, name, None))), 1)
+    share = get("num_experts_per_tok") / get("num_experts", "num_local_experts")  # of [experts, in, out]
     embeddings = model.get_input_embeddings().weight
     weights = [p for p in model.base_model.parameters() if p.ndim > 1 and p is not embeddings]
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -991,51 +905,40 @@ def flops(size, n, trained=None):
 
     Backward is twice the forward, but nobody computes the gradients of weights that are not trained.
     """
-    products, attention = 2 * size["used"] * n, 4 * size["attention"] * n * (n + 1) / 2
+    products, attention = 2 * size["used"] * n, 2 * size["attention"] * n * (n + 1)
     return products + attention if trained is None else 2 * products + 2 * trained * n + 3 * attention
-
-
-def named(method, args, defaults):
-    """With every setting that is not the default, so that other settings never overwrite its scores."""
-    others = [f"{key}={getattr(args, key)}" for key in defaults if getattr(args, key) != defaults[key]]
-    return ",".join([method, *others])
 
 
 def is_newer(path, *made_of):
     return path.is_file() and path.stat().st_mtime > max(Path(x).stat().st_mtime for x in made_of)
 
 
-def score_rollouts(run, name, made_of, load, at_once=256):
+def score_rollouts(run, name, load, *made_of, at_once=256):
     """scores/NAME.jsonl and what it cost, unless they are newer than the rollouts and what else they are made of.
 
-    load() -> (encode, judge, cost): encode(problem, response) -> token ids, judge(ids) -> (score, p).
+    load() -> (encode, judge, cost): encode(problem, response) -> token ids, judge(ids) -> logit of being right.
     What is known is written every `at_once` rollouts: a killed run goes on from there.
     """
     import torch
 
-    run, made_of, done = Path(run), [*made_of, Path(run) / "rollouts.jsonl"], {"seconds": 0.0, "flops": 0, "pairs": []}
-    cost_file, partial = (run / "scores" / f"{name}.{kind}.json" for kind in ("cost", "partial"))
-    if (run / "scores" / f"{name}.jsonl").is_file() and is_newer(cost_file, *made_of):
+    made_of, folder = [*made_of, run / "rollouts.jsonl"], run / "scores"
+    partial, cost_file = folder / f"{name}.partial.json", folder / f"{name}.cost.json"
+    if (folder / f"{name}.jsonl").is_file() and is_newer(cost_file, *made_of):
         return print(f"{run}: scored by {name} before")
-    rollouts = common.read_rollouts(run)
+    rollouts, (encode, judge, cost) = common.read_rollouts(run), load()
     common.check_same_problems(run, rollouts)
     problems = {row["id"]: row for row in common.read_jsonl(run / "problems.jsonl")}
-    if is_newer(partial, *made_of):
-        done = common.read_json(partial)
-    (encode, judge, cost), known = load(), len(done["pairs"])
-    with common.progress(total=len(rollouts), initial=known, desc=f"{name} {run}", unit="rollout") as bar:
-        for row in rollouts[known:]:
-            started, ids = time.perf_counter(), encode(problems[row["id"]], row["response"])
-            with torch.inference_mode():
-                done["pairs"].append(judge(ids))
-            done["seconds"] += time.perf_counter() - started
-            done["flops"] += flops(cost, len(ids))
-            bar.update()
-            if len(done["pairs"]) % at_once == 0:
-                common.write_json(partial, done)
-    write_scores(run, name, rollouts, done["pairs"])
-    cost["ms_per_rollout"] = 1000 * done["seconds"] / len(rollouts)
-    cost["flops_per_rollout"] = done["flops"] / len(rollouts)
+    done = common.read_json(partial) if is_newer(partial, *made_of) else []
+    for row in common.progress(rollouts[len(done) :], desc=f"{name} {run}", unit="rollout"):
+        started, ids = time.perf_counter(), encode(problems[row["id"]], row["response"])
+        with torch.inference_mode():
+            logit = judge(ids)
+        done.append([logit.item(), logit.sigmoid().item(), time.perf_counter() - started, flops(cost, len(ids))])
+        if len(done) % at_once == 0:
+            common.write_json(partial, done)
+    *pairs, seconds, operations = zip(*done)
+    write_scores(run, name, rollouts, zip(*pairs))
+    cost["ms_per_rollout"], cost["flops_per_rollout"] = 1000 * np.mean(seconds), np.mean(operations)
     common.write_json(cost_file, cost | {"command": the_command()})
     partial.unlink(missing_ok=True)
     print(f"{run}: {len(rollouts)} rollouts scored by {name}, {cost['ms_per_rollout']:.1f} ms each")
@@ -1045,11 +948,10 @@ def write_scores(run, name, rollouts, pairs):
     """pairs: (score, p) of each."""
     rows = [{"id": row["id"], "sample": row["sample"], "score": score, "p": p}
             for row, (score, p) in zip(rollouts, pairs, strict=True)]  # fmt: skip
-    common.write_jsonl(Path(run) / "scores" / f"{name}.jsonl", rows)
+    common.write_jsonl(run / "scores" / f"{name}.jsonl", rows)
 
 
-# ------------------------------------------------------------------------------------------------------------
-# LoRA verifier: the model that made the rollouts learns to say yes or no after them
+# ---- LoRA verifier: the model that made the rollouts learns to say yes or no after them
 
 RANK, ALPHA, DROPOUT = 16, 32, 0.05
 BATCH, WARM_UP, CLIP = 16, 100, 1.0  # rollouts a step, steps to the full rate, norm of the gradient
@@ -1063,10 +965,12 @@ Is this answer correct (yes/no)?"""
 
 def lora(args):
     """Adapters for each seed, and scores by them. A killed training starts over, and ends the same."""
-    run, meta = Path(args.run), common.read_meta(args.run)
+    run, dataset = Path(args.run), dataset_name(common.read_meta(args.run))
     verifier = functools.cache(lambda: load_verifier(args))
+    others = [f",{key}={getattr(args, key)}" for key in LORA if getattr(args, key) != LORA[key]]
+    settings = "".join(others)  # in all names, so that none overwrites what others made
     for seed in args.seed:
-        path = run / f"{named('lora', args, LORA)}@{seed}.pt"
+        path = run / f"lora{settings}@{seed}.pt"
         if is_newer(path, run / "labels.jsonl", run / "rollouts.jsonl"):
             print(f"{path}: trained before")
         else:
@@ -1078,23 +982,19 @@ def lora(args):
             (model, adapters, encode, words), saved = verifier(), common.load_pt(path)
             for name, pair in saved["adapters"].items():
                 adapters[name].load_state_dict(dict(zip(("down", "up"), pair)), strict=False)
-            judge = lambda ids: with_probability(-next_logits(model, ids)[words].diff()[0])
+            judge = lambda ids: -next_logits(model, ids)[words].diff()
             return encode, judge, saved["cost"] | size_of(model)
 
-        name = f"{named(f'lora.{dataset_name(meta)}', args, LORA)}@{run.name}-{seed}"
-        for other in args.eval:
-            score_rollouts(other, name, [path], load)
+        for other in map(Path, args.eval):
+            score_rollouts(other, f"lora.{dataset}{settings}@{run.name}-{seed}", load, path)
 
 
 def load_verifier(args):
     model, tokenizer = load_model_of([args.run, *args.eval], args)
     keep = args.last_tokens or (4096 if has_channels(tokenizer) else 16384)
-
-    def encode(problem, response):
-        question = lambda answer: QUESTION.format(problem=problem["prompt"], answer=answer)
-        write = lambda answer: direct_prompt(tokenizer, question(answer))
-        return fit_answer(tokenizer, response, keep, model, write)
-
+    ask = lambda problem, answer: QUESTION.format(problem=problem["prompt"], answer=answer)
+    write = lambda problem, answer: direct_prompt(tokenizer, ask(problem, answer))
+    encode = functools.partial(fit_answer, model, tokenizer, keep, write)
     return model, add_adapters(model), encode, first_tokens(tokenizer, "yes", "no")
 
 
@@ -1103,33 +1003,30 @@ def read_examples(run, limit):
     problems = {row["id"]: row for row in common.read_jsonl(run / "problems.jsonl", needs=("id", "prompt"))}
     rollouts = common.read_rollouts(run)
     labels = [row["label"] for row in common.read_labels(run, common.keys_of(rollouts))]
-    examples = [(problems[row["id"]], row["response"], label)
-                for row, label in zip(rollouts, labels) if label is not None]  # fmt: skip
+    judged = [i for i, label in enumerate(labels) if label is not None]
     if limit:
-        drawn = np.random.default_rng(SEED).permutation(len(examples))[:limit]
-        examples = [examples[i] for i in sorted(drawn)]
-    right = sum(label for *_, label in examples)
-    print(f"{run}: {len(examples)} of {len(labels)} rollouts to learn from, {right} right")
-    if right in (0, len(examples)):
-        common.die(f"{run}: {right} of {len(examples)} rollouts are right; a verifier needs both")
-    return examples
+        judged = sorted(judged[i] for i in np.random.default_rng(SEED).permutation(len(judged))[:limit])
+    right = sum(labels[i] for i in judged)
+    print(f"{run}: {len(judged)} of {len(labels)} rollouts to learn from, {right} right")
+    if right in (0, len(judged)):
+        common.die(f"{run}: {right} of {len(judged)} rollouts are right; a verifier needs both")
+    return [(problems[rollouts[i]["id"]], rollouts[i]["response"], labels[i]) for i in judged]
 
 
 def add_adapters(model):
     """{name: linear layer of the blocks}, each with weights of its own; not experts kept as 3-D parameters."""
-    import torch
-    from torch import nn
+    from torch import empty, nn
 
     def adapted(layer, inputs, output):
-        """W x + B A x alpha / rank"""
+        """W x + B A x alpha / rank; in float32, since bfloat16 would round small steps away"""
         low = nn.functional.dropout(inputs[0], DROPOUT, layer.training) @ layer.down.mT.to(output.dtype)
         return output + low @ layer.up.mT.to(output.dtype) * (ALPHA / RANK)
 
     layers = model.requires_grad_(False).base_model.named_modules()
     adapters = {name: layer for name, layer in layers if isinstance(layer, nn.Linear)}
-    for layer in adapters.values():  # float32, since bfloat16 would round small steps away
-        layer.down = nn.Parameter(torch.empty(RANK, layer.in_features, device=layer.weight.device))
-        layer.up = nn.Parameter(torch.empty(layer.out_features, RANK, device=layer.weight.device))
+    for layer in adapters.values():
+        layer.down = nn.Parameter(empty(RANK, layer.in_features, device=layer.weight.device))
+        layer.up = nn.Parameter(empty(layer.out_features, RANK, device=layer.weight.device))
         layer.register_forward_hook(adapted)
     return adapters
 
@@ -1150,19 +1047,19 @@ def train_adapters(model, adapters, encode, words, examples, args, seed):
     import torch
 
     parameters, size, operations = start_adapters(adapters, seed), size_of(model), 0
-    trained, batches = sum(p.numel() for p in parameters), math.ceil(len(examples) / BATCH)
     optimizer, started = torch.optim.AdamW(parameters, weight_decay=0.0), time.perf_counter()
-    checkpoint_activations(model.train())
+    trained, batches = sum(p.numel() for p in parameters), math.ceil(len(examples) / BATCH)
+    save_memory(model.train())
     with common.progress(total=args.epochs * batches, desc=f"train lora@{seed}", unit="step") as bar:
         for epoch, place in itertools.product(range(args.epochs), range(batches)):
-            order = np.random.default_rng([seed, epoch]).permutation(len(examples))
-            optimizer.param_groups[0]["lr"] = args.lr * rate_at(epoch * batches + place, args.epochs * batches)
-            batch, loss = [examples[i] for i in order[place * BATCH :][:BATCH]], 0.0
+            order, loss = np.random.default_rng([seed, epoch]).permutation(len(examples)), 0.0
+            batch = [examples[i] for i in order[place * BATCH :][:BATCH]]
             for problem, response, label in batch:
                 ids = encode(problem, response)
                 loss += learn_from(model, ids, words[1 - label], len(batch))
                 operations += flops(size, len(ids), trained)
             torch.nn.utils.clip_grad_norm_(parameters, CLIP)
+            optimizer.param_groups[0]["lr"] = args.lr * rate_at(bar.n, bar.total)
             optimizer.step()
             optimizer.zero_grad()
             bar.set_postfix(loss=f"{loss:.3f}")
@@ -1175,10 +1072,9 @@ def train_adapters(model, adapters, encode, words, examples, args, seed):
     return {"rank": RANK, "alpha": ALPHA, "adapters": pairs, "cost": cost}
 
 
-def checkpoint_activations(model):
+def save_memory(model):
     """Keep the blocks' inputs only and compute the rest again in the backward pass: a long answer fits."""
-    enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
-    enable({"use_reentrant": False})
+    getattr(model, "activation_checkpointing_enable", model.gradient_checkpointing_enable)({"use_reentrant": False})
 
 
 def rate_at(step, steps):
@@ -1189,27 +1085,24 @@ def rate_at(step, steps):
 
 def learn_from(model, ids, word, batch):
     """Add the gradient of one of `batch` rollouts -> its part of the loss."""
-    from torch.nn.functional import log_softmax
-
-    loss = -log_softmax(next_logits(model, ids), 0)[word] / batch
+    loss = -next_logits(model, ids).log_softmax(0)[word] / batch
     loss.backward()
     return loss.item()
 
 
-# ------------------------------------------------------------------------------------------------------------
-# Process reward models, without code from the Hub
+# ---- Process reward models, without code from the Hub
 
 STEP_END = "<extra_0>"
-PRM = {"last_tokens": 2048}  # the setting by default
+PRM_TOKENS = 2048  # the last of an answer that are read
 
 
 def prm(args):
     # of the kind with a score at each step (ReasonFlux-PRM-7B), or one at the end (ReasonFlux-PRM-1.5B)?
     steps = "Qwen2ForProcessRewardModel" in (common.load_config(args.prm).architectures or ())
-    name = named(f"prm.{common.model_name({'model': args.prm})}", args, PRM)
+    name = f"prm.{common.model_name({'model': args.prm})}"
     load = functools.cache(lambda: (load_step_prm if steps else load_final_prm)(args))
-    for run in args.runs:
-        score_rollouts(run, name, [], load)
+    for run in map(Path, args.runs):
+        score_rollouts(run, name, load)
 
 
 def load_final_prm(args):
@@ -1224,13 +1117,9 @@ def load_final_prm(args):
     with common.loading(args.prm):
         head.load_state_dict(common.load_pt(file))
     head.to(model.device)
-
-    def encode(problem, response):
-        write = lambda answer: tokenizer(f"{problem['prompt']}\n{answer}")["input_ids"]
-        return fit_answer(tokenizer, response, args.last_tokens, model, write)
-
-    judge = lambda ids: with_probability(head(states_of(model, ids)[-1].float()))
-    return encode, judge, size_of(model)
+    write = lambda problem, answer: tokenizer(f"{problem['prompt']}\n{answer}")["input_ids"]
+    encode = functools.partial(fit_answer, model, tokenizer, PRM_TOKENS, write)
+    return encode, lambda ids: head(states_of(model, ids)[-1].float()), size_of(model)
 
 
 def load_step_prm(args):
@@ -1252,29 +1141,23 @@ def load_step_prm(args):
         model, loaded = StepRewardModel.from_pretrained(args.prm, dtype=dtype, output_loading_info=True)
     if loaded["missing_keys"]:
         common.die(f"--prm {args.prm}: its files lack {', '.join(sorted(loaded['missing_keys'])[:3])}")
-    mark = tokenizer.convert_tokens_to_ids(STEP_END)
-    if mark in (None, tokenizer.unk_token_id):
-        common.die(f"--prm {args.prm}: its tokenizer has no {STEP_END}, where the steps are scored")
     model.to(device).eval().score.float()
+    mark = tokenizer.convert_tokens_to_ids(STEP_END)
 
-    def encode(problem, response):
-        def write(answer):
-            steps = [step for step in answer.replace(STEP_END, "").split("\n\n") if step.strip()] or [""]
-            roles = {"user": problem["prompt"], "assistant": STEP_END.join([*steps, ""])}
-            talk = [{"role": role, "content": content} for role, content in roles.items()]
-            return tokenizer.apply_chat_template(talk, return_dict=True)["input_ids"]
-
-        return fit_answer(tokenizer, response, args.last_tokens, model, write)
+    def write(problem, answer):
+        steps = [step for step in answer.replace(STEP_END, "").split("\n\n") if step.strip()] or [""]
+        roles = {"user": problem["prompt"], "assistant": STEP_END.join([*steps, ""])}
+        talk = [{"role": role, "content": content} for role, content in roles.items()]
+        return tokenizer.apply_chat_template(talk, return_dict=True)["input_ids"]
 
     def judge(ids):
         steps = states_of(model, ids)[torch.tensor(ids) == mark].float()
-        return (model.score(steps).softmax(-1)[:, 1].mean().item(),) * 2
+        return model.score(steps).softmax(-1)[:, 1].mean().double().logit(eps=1e-9)  # finite also at 1
 
-    return encode, judge, size_of(model)
+    return functools.partial(fit_answer, model, tokenizer, PRM_TOKENS, write), judge, size_of(model)
 
 
-# ------------------------------------------------------------------------------------------------------------
-# Domain routing: the model that answers also says whether a problem is one of maths or of code
+# ---- Domain routing: the model that answers also says whether a problem is one of maths or of code
 
 DOMAINS = ("math", "code")
 ROUTER = """Is the following a mathematics problem or a programming task?
@@ -1291,8 +1174,6 @@ def route(args):
     model, tokenizer = load_model_of(args.runs, args)
     for run in map(Path, args.runs):
         domains, rollouts = name_domains(run, model, tokenizer), common.read_rollouts(run)
-        for old in (run / "scores").glob("routed@*"):
-            old.unlink()  # of an earlier call with more scorers
         for i, pair in enumerate(zip(args.math, args.code)):
             picked = {}
             for domain, path in zip(DOMAINS, pair):
@@ -1317,7 +1198,7 @@ def name_domains(run, model, tokenizer):
     return domains
 
 
-# ------------------------------------------------------------------------------------------------------------
+# ---- Commands
 
 
 def the_command():
@@ -1330,29 +1211,27 @@ def positive(text):
     return int(text)
 
 
-FLAG, MANY, COUNT = {"action": "store_true"}, {"nargs": "+", "metavar": "RUN"}, {"type": positive}
+FLAG, RUNS, FILES = {"action": "store_true"}, {"nargs": "+", "metavar": "RUN"}, {"nargs": "+", "metavar": "PT"}
 OPTIONS = (  # of which commands, the option, what it says, the rest
-    ("report", "runs", "labelled run folders", MANY),
+    ("report", "runs", "labelled run folders", RUNS),
     ("report", "--out", "folder for the report (default: the run, or what the runs have in common)", {}),
-    ("report", "--window", "tokens in a confidence window", COUNT | {"default": common.WINDOW}),
-    ("report", "--tail", "tokens in the tail", COUNT | {"default": common.TAIL}),
+    ("report", "--window", "tokens in a confidence window", {"type": positive, "default": common.WINDOW}),
+    ("report", "--tail", "tokens in the tail", {"type": positive, "default": common.TAIL}),
     ("report", "--price", "points that stopping early may cost", {"type": float, "default": 1.0}),
-    ("report", "--studies", "files or folders of 03_train_scorer.py --study", MANY | {"metavar": "JSON", "default": []}),
-    ("report", "--latex", "also tables.tex: all tables with booktabs, the best in bold", FLAG),
+    ("report", "--studies", "what 03_train_scorer.py --study wrote, files or folders", FILES | {"default": []}),
     ("report", "--plots", "also PNG figures: curves, reliability, bars; needs matplotlib", FLAG),
     ("report", "--json", "a last line of JSON, for programs", FLAG),
     ("lora", "run", "labelled run to learn from; keeps the adapters, lora@SEED.pt", {"metavar": "RUN_CAL"}),
-    ("lora", "--eval", "runs of the same model to score", MANY | {"default": []}),
-    ("lora", "--seed", "one verifier each; the paper's: 32 42 52", {"nargs": "+", "type": int, "default": [32]}),
-    ("lora", "--epochs", "the paper: 6 for small sets", COUNT | {"default": LORA["epochs"]}),
+    ("lora", "--eval", "runs of the same model to score", RUNS | {"default": []}),
+    ("lora", "--seed", "one verifier each; the paper: 32 42 52", {"nargs": "+", "type": int, "default": [32]}),
+    ("lora", "--epochs", "the paper: 6 for small sets", {"type": positive, "default": LORA["epochs"]}),
     ("lora", "--lr", "highest learning rate; tiny models need more", {"type": float, "default": LORA["lr"]}),
-    ("lora", "--last-tokens", "read the last this many of an answer (16384; gpt-oss 4096)", COUNT),
-    ("lora", "--limit", "learn from this many rollouts, drawn at random (all)", COUNT),
-    ("prm route", "runs", "run folders; to route, of one model", MANY),
+    ("lora", "--last-tokens", "read of an answer (default: 16384, gpt-oss 4096)", {"type": positive}),
+    ("lora", "--limit", "learn from this many rollouts, drawn at random (all)", {"type": positive}),
+    ("prm route", "runs", "run folders; to route, of one model", RUNS),
     ("prm", "--prm", "Hub id or folder: reward_head.pt, or Qwen2ForProcessRewardModel", {"required": True}),
-    ("prm", "--last-tokens", "read of an answer", COUNT | {"default": PRM["last_tokens"]}),
-    ("route", "--math", "scorers calibrated on maths, one a seed", MANY | {"required": True, "metavar": "PT"}),
-    ("route", "--code", "scorers calibrated on code, as many", MANY | {"required": True, "metavar": "PT"}),
+    ("route", "--math", "scorers calibrated on maths, one a seed", FILES | {"required": True}),
+    ("route", "--code", "scorers calibrated on code, as many", FILES | {"required": True}),
     ("lora prm route", "--device", "cpu, cuda, cuda:1, mps (the GPU if there is one)", {}),
     ("lora route", "--model", "the model's Hub id or folder, if no longer where meta.json says", {}),
 )

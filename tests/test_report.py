@@ -187,25 +187,19 @@ def test_standard_error_of_drawn_subsets():
 
 
 def test_scores_as_such(tmp_path):
-    p = np.array([0.25, 0.25, 0.95, 0.95])  # two bins: |.25 - .5| on two of four, |.95 - 1| on the others
-    assert report.calibration_error(report.calibration_bins(np.array([True, False, True, True]), p)) == pytest.approx((0.5 + 0.1) / 4)
+    """Reliability counts every rollout once; the calibration error and AUROC inside problems by hand."""
     path, problems = random_run(tmp_path / "run", 5, ragged=True)
-    run, each = load(path), []
+    row, each = next(row for row in rows_of(path) if row["method"] == "mine, best-of-N"), []
+    everything = [r for rows in problems.values() for r in rows]
+    for b, found in enumerate(row["reliability"]):
+        inside = [r for r in everything if b / 10 <= r["p"] < (b + 1) / 10]
+        assert found == pytest.approx([sum(r["p"] for r in inside), sum(r["label"] for r in inside), len(inside)])
+    error = sum(abs(p - right) for p, right, _ in row["reliability"]) / len(everything)
     for rows in problems.values():
-        pairs = [(a["score"] > b["score"]) + 0.5 * (a["score"] == b["score"]) for a in rows for b in rows if a["label"] > b["label"]]
+        pairs = [(a["score"] > b["score"]) + 0.5 * (a["score"] == b["score"])
+                 for a in rows for b in rows if a["label"] > b["label"]]  # fmt: skip
         each += [np.mean(pairs)] if pairs else []
-    assert report.auroc_within(run, run.files["mine"]["1"]["score"]) == pytest.approx(np.mean(each))
-
-
-def test_reliability_counts_every_rollout_once(tmp_path):
-    path, p, right = make_run(tmp_path / "run", problems=10), [], []
-    for seed in (1, 2):
-        p += [row["p"] for row in add_scores(path, f"scatr.cal@{seed}", seed)]
-        right += [row["label"] for row in common.read_labels(path)]
-    run_command(path)
-    for b, found in enumerate(results_of(path)["SCaTR (cal), best-of-N"]["reliability"]):
-        inside = [i for i in range(80) if b / 10 <= p[i] < (b + 1) / 10]
-        assert found == pytest.approx([sum(p[i] for i in inside), sum(right[i] for i in inside), len(inside)])
+    assert [row["ece"], row["auroc_within"]] == pytest.approx([error, np.mean(each)])
 
 
 def test_windows_are_recomputed_from_tokens(tmp_path):
@@ -253,7 +247,7 @@ def test_rows_vary_over_calibration_runs_evaluation_runs_and_seeds(tmp_path, cap
 def test_two_references_and_the_paired_interval(tmp_path):
     """For a difference of fixed size on every problem the interval has no width, however much accuracies vary."""
     base, key = np.random.default_rng(0).random(30) * 0.5, (0, "", "")
-    rows = [report.row_of(name, kind, [5], {key: [values]}) for name, kind, values in (
+    rows = [report.row_of(name, kind, [5], {key: [np.array([[values], [base * 0]])]}) for name, kind, values in (
         ("gap/avg", "confidence", base - 0.05), ("mean/avg", "confidence", base), ("self_certainty/avg", "confidence", base + 0.1),
         ("better", "scorer", base + 0.25), ("oracle", "oracle", base + 0.5))]  # fmt: skip
     found = {row["method"]: row for row in report.compare([dict(row, best_of=[], against={}) for row in rows])}
@@ -261,7 +255,7 @@ def test_two_references_and_the_paired_interval(tmp_path):
     paper, all_rules = found["better"]["against"].values()
     assert [paper[key] for key in ("delta", "low", "high", "gap_closed")] == pytest.approx([0.25, 0.25, 0.25, 0.5])
     assert [all_rules[key] for key in ("delta", "low", "high", "gap_closed")] == pytest.approx([0.15, 0.15, 0.15, 0.375])
-    rows[-1] = report.row_of("oracle", "oracle", [5], {key: [base + 0.1 + 1.9 / 30]})  # under two problems above the best rule
+    rows[-1] = report.row_of("oracle", "oracle", [5], {key: [np.array([[base + 0.1 + 1.9 / 30], [base]])]})  # under two problems above the best rule
     found = {row["method"]: row for row in report.compare([dict(row, best_of=[], against={}) for row in rows])}
     paper, all_rules = found["better"]["against"].values()
     assert paper["gap_closed"] is not None and all_rules["gap_closed"] is None
@@ -343,7 +337,7 @@ def test_the_screen_is_one_short_table(tmp_path, capsys):
         common.write_json(next(path.glob("scores/scatr+*.jsonl")).with_suffix(".cost.json"), cost)
     run_command(*paths[:2], "--out", tmp_path / "out")
     lines = capsys.readouterr().out.splitlines()
-    assert lines[1:3] == ["Qwen3-1.7B on humaneval: 10 problems, N=4", "Qwen3-1.7B on kodcode: 10 problems, N=4"]
+    assert lines[:2] == ["Qwen3-1.7B on humaneval: 10 problems, N=4", "Qwen3-1.7B on kodcode: 10 problems, N=4"]
     table = lines[3 : lines.index("", 3)]
     assert table[0].split("  ")[0] == "picks by" and "kodcode → humaneval" in table[0] and "humaneval → kodcode" in table[0]
     names = ["random", "best of the paper's 20", "best of all 28", "logistic regression", "LoRA verifier", "SCaTR", "SCaTR+", "oracle"]
@@ -361,7 +355,7 @@ def test_the_screen_is_one_short_table(tmp_path, capsys):
     out = capsys.readouterr().out
     last = json.loads(out.splitlines()[-1])
     assert last["report"] == str(tmp_path / "out" / "report.md")
-    assert last["accuracy"]["Qwen3-1.7B on humaneval: 10 problems, N=4"]["oracle"] == rows["oracle"]["accuracy"]
+    assert last["results"] == str(tmp_path / "out" / "results.json")
     assert out.count("picks by") == 2 and max(map(len, out.splitlines()[:-1])) <= 110 and out.count("SCaTR, weighted vote") == 2
 
 
@@ -374,7 +368,7 @@ def test_runs_and_models_together_are_the_papers_table(tmp_path):
             add_scores(path, name, seed=len(name) + int(name[-1]))
     for seed, name in enumerate(("prm.ReasonFlux-PRM-1.5B", "prm.big")):
         add_scores(paths[1], name, seed)
-    run_command(*paths, "--out", tmp_path / "all", "--latex")
+    run_command(*paths, "--out", tmp_path / "all")
     lines = (tmp_path / "all" / "report.md").read_text().split("### Summary")[1].split("\n\n")[1].splitlines()
     header, _, *table = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     column = lambda row, name: table[row][header.index(name)].strip("*")
@@ -474,7 +468,7 @@ def test_figures_or_one_line(tmp_path, run_script):
 
 
 def test_numbers_and_names_as_people_write_them():
-    assert report.percent(-0.0001) == "0.0" and report.points(-0.023) == "-2.3" and report.points(0.1) == "+10.0"
+    assert [report.percent(x, sign="+") for x in (-0.0001, -0.023, 0.1)] == ["+0.0", "-2.3", "+10.0"]
     assert [report.number(n) for n in (0.123456, 7, 14_848, None)] == ["0.123", "7", "14,848", None]
     assert common.markdown_table(["a|b"], [["c"]]).splitlines()[0] == r"| a\|b |"
     assert r"a\textasciicircum{}b\textasciitilde{}c\_d \\" in report.Table("", ["a^b~c_d"], []).latex()

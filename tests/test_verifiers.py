@@ -206,8 +206,8 @@ def test_gradients_are_those_of_the_mean_and_do_not_change_by_recomputing(tiny, 
             loss = torch.nn.functional.cross_entropy(last, torch.arange(4))
             loss.backward()
         else:
-            if how == "recomputed":
-                verifiers.checkpoint_activations(model.train())
+            model.train(how == "recomputed")
+            verifiers.save_memory(model)  # in training alone
             loss = sum(verifiers.learn_from(model, ids, i, 4) for i, ids in enumerate(sequences))
         found.append((float(loss), torch.cat([layer.up.grad.flatten() for layer in adapters.values()])))
     for loss, gradient in found[1:]:
@@ -260,8 +260,9 @@ def test_prompts_ask_for_the_word_at_once():
 
 def test_answers_are_cut_from_the_left_to_k_tokens_and_to_the_context(tiny):
     model, tokenizer = common.load_model(str(tiny))
-    write = lambda answer: tokenizer(f"problem {answer} end")["input_ids"]
-    cut = lambda answer, k: tokenizer.decode(verifiers.fit_answer(tokenizer, answer, k, model, write))
+    write = lambda problem, answer: tokenizer(f"{problem} {answer} end")["input_ids"]
+    fit = lambda answer, k: verifiers.fit_answer(model, tokenizer, k, write, "problem", answer)
+    cut = lambda answer, k: tokenizer.decode(fit(answer, k))
     assert cut("0123456789", 4) == "problem 6789 end" and cut("", 16384) == "problem  end"
     channels = cut("<|channel|>analysis<|message|>so<|end|><|im_end|>", 100)
     assert channels.split() == ["problem", "so", "end"]
@@ -291,9 +292,9 @@ def test_scoring_goes_on_where_it_was_killed(tmp_path):
             if len(seen) == stop:
                 raise KeyboardInterrupt
             seen.append(ids)
-            return float(sum(ids)), 0.5
+            return torch.tensor(float(sum(ids)))
 
-        verifiers.score_rollouts(run, "it", [], lambda: (encode, judge, dict(size)), at_once=8)
+        verifiers.score_rollouts(run, "it", lambda: (encode, judge, dict(size)), at_once=8)
 
     with pytest.raises(KeyboardInterrupt):
         score(20)
@@ -323,19 +324,20 @@ def make_final_prm(folder):
     return folder
 
 
-def test_prm_with_a_head_on_the_last_token(tmp_path):
+def test_prm_with_a_head_on_the_last_token(tmp_path, monkeypatch):
+    monkeypatch.setattr(verifiers, "PRM_TOKENS", 6)
     run, prm = make_run(tmp_path / "run", problems=5), make_final_prm(tmp_path / "Final-1.5B")
-    run_command("prm", run, "--prm", prm, "--last-tokens", 6)
+    run_command("prm", run, "--prm", prm)
     tokenizer = hf.AutoTokenizer.from_pretrained(prm)
     model = hf.AutoModelForCausalLM.from_pretrained(prm, dtype=torch.float32)
     head, prompts = torch.load(prm / "reward_head.pt"), prompts_of(run)
-    for row, score in zip(common.read_rollouts(run), scores_of(run, "prm.Final-1.5B,last_tokens=6")):
+    for row, score in zip(common.read_rollouts(run), scores_of(run, "prm.Final-1.5B")):
         ids = tokenizer(prompts[row["id"]] + "\n" + row["response"][-6:], return_tensors="pt")
         with torch.no_grad():
             state = model(**ids, output_hidden_states=True).hidden_states[-1][0, -1]
         assert score["score"] == pytest.approx(float(head["weight"] @ state + head["bias"]), abs=1e-4)
         assert score["p"] == pytest.approx(sigmoid(score["score"]), abs=1e-6)
-    cost = common.read_json(run / "scores" / "prm.Final-1.5B,last_tokens=6.cost.json")
+    cost = common.read_json(run / "scores" / "prm.Final-1.5B.cost.json")
     assert cost["parameters"] == sum(p.numel() for p in model.parameters()) and cost["ms_per_rollout"] > 0
 
 
@@ -373,7 +375,8 @@ def test_prm_with_a_score_at_each_step(tmp_path):
             states = model.eval()(ids).last_hidden_state[0]
             steps = head(states[ids[0] == tokenizer.convert_tokens_to_ids("<extra_0>")]).softmax(-1)[:, 1]
         assert len(steps) == answer.count("<extra_0>")
-        assert score["score"] == pytest.approx(float(steps.mean()), abs=1e-5)
+        assert score["p"] == pytest.approx(float(steps.mean()), abs=1e-5)
+        assert sigmoid(score["score"]) == pytest.approx(score["p"], abs=1e-6)
     assert not (prm / "it ran").exists()
 
 
