@@ -1,8 +1,8 @@
 """Train a scorer on checked rollouts: hidden.pt and labels.jsonl of one or more run folders -> scorer.pt.
 
     python 03_train_scorer.py runs/model/humaneval/32 -o scorer.pt
-    python 03_train_scorer.py runs/model/humaneval/32 --seed 32 42 52 -o 'scorers/scatr@{seed}.pt'
     python 03_train_scorer.py runs/model/humaneval/32 --inputs vector+stats -o scorer+.pt   # SCaTR+
+    python 03_train_scorer.py runs/model/*/32 --seed 32 42 52 -o '{run}/scatr.{name}-{seed}.pt'  # each run's own
     python 03_train_scorer.py runs/model/humaneval/32 --study layers --eval runs/model/kodcode/32
 
 The paper's random search: 100 small MLPs, problems split 75/25, the lowest validation loss wins. Several runs
@@ -19,7 +19,7 @@ The paper's tables. C: three calibration runs of one data set, D: of another, E:
     scorer design      03 C --study designs   --layers all --extra both        900 x (4 + number of layers)
     mixed domains      03 C D --study mixed                                                             2,700
     same data set      03 C --study halves                                                              1,800
-    what might help    03 C --study options                                                             7,400
+    what might help    03 C --study options                                                             5,500
 
 01 with a finished run's arguments and these adds vectors to it. A search that two tables share, or that
 run_all.sh has done, is done once. Inputs are checked and hours estimated before anything trains. A row is the
@@ -31,6 +31,7 @@ import hashlib
 import itertools
 import json
 import math
+import multiprocessing
 import os
 import random
 import shlex
@@ -39,7 +40,6 @@ import statistics
 import sys
 import threading
 import time
-import zipfile
 from collections import namedtuple
 from datetime import date
 from functools import cache
@@ -73,64 +73,94 @@ DESIGNS = {  # what each is shown unless --vector says otherwise
     "transformer-last10": "last10",
     "transformer-special": "special",
     "logistic": common.DEFAULT_VECTOR,
-    "ridge": common.DEFAULT_VECTOR,
 }
+OVER_LAYERS = ("best-layer", "ensemble")
 
 
-def draw_configs(n, count, seed, design="mlp", paper_space=False):
-    """`count` different configurations for n training rollouts, numbered in the order drawn."""
+def draw_configs(n, job):
+    """`job.configs` different configurations for n training rollouts, numbered in the order drawn."""
     choices = next(choices for below, choices in SPACES if n < below)
-    choices = (SMALL, *choices[1:]) if paper_space else choices
-    knobs = dict(zip(KNOBS, LINEAR if design in ("logistic", "ridge") else choices, strict=True))
-    if design.startswith("transformer"):
+    choices = (SMALL, *choices[1:]) if job.paper_space else choices
+    knobs = dict(zip(KNOBS, LINEAR if job.design == "logistic" else choices, strict=True))
+    if job.design.startswith("transformer"):
         knobs = {**{k: v for k, v in knobs.items() if k not in ("hidden", "batch_norm")}, **TRANSFORMER}
     grid = [dict(zip(knobs, values, strict=True)) for values in itertools.product(*knobs.values())]
-    random.Random(seed).shuffle(grid)
-    return [{"number": number, **config} for number, config in enumerate(grid[:count])]
+    random.Random(job.seed).shuffle(grid)
+    return [{"number": number, **config} for number, config in enumerate(grid[: job.configs])]
+
+
+# ------------------------------------------------------------------------------------------------------------
+# A job: the arguments for one calibration set (its runs) and one seed
+
+
+def jobs_of(args, sets, **changes):
+    return [settle(changed(args, runs=runs, seed=seed, **changes)) for runs in sets for seed in args.seed]
+
+
+def changed(args, **changes):
+    return argparse.Namespace(**{**vars(args), **changes})
+
+
+def settle(job):
+    job.vector = job.vector or DESIGNS[job.design]
+    job.standardise |= job.design == "logistic"
+    job.device = common.pick_device(job.device) if job.device != "cpu" else "cpu"
+    return job
+
+
+def path_of(job):
+    names = "+".join("{0.parent.name}@{0.name}".format(Path(run).resolve()) for run in job.runs)
+    known = {"run": job.runs[0], "name": names, "seed": job.seed, "design": job.design}
+    path = str(job.out)
+    for name, value in known.items():
+        path = path.replace(f"{{{name}}}", str(value))
+    return Path(path.replace("{mark}", fingerprint(job)[:12]) if "{mark}" in path else path)
 
 
 # ------------------------------------------------------------------------------------------------------------
 # What it learns from
 
-# n labelled rollouts: x float32 [n, d] or [n, positions, d], features [n, 29] or [n, 0], y [n] 0 or 1; lists:
-# problem (data set, id) and keys (run, id, sample)
-Data = namedtuple("Data", "x features y problem keys")
+# n rollouts. Tensors: x [n, d] or [n, positions, d], features [n, 29] or [n, 0], y (0, 1 or NaN: not judged),
+# tokens and group (-1: no answer) [n]. Lists: problem (data set, id) and keys (run, id, sample)
+Data = namedtuple("Data", "x features y tokens group problem keys")
 
-# One search: one seed's data, split, scaled and on its device; train and valid are rows, problem is numbers
-Task = namedtuple("Task", "seed data x y problem train valid scale feature_scale pos_weight configs")
+# One search. x is scaled; what is trained on is on the device; train and valid are rows, problem is numbers
+Task = namedtuple("Task", "job data x y problem train valid scale feature_scale pos_weight configs")
 
 
-def load_data(args):
+def load_data(job):
     import torch
 
-    check_same_model(args.runs)
-    xs, features, ys, problems, keys, unjudged = [], [], [], [], [], 0
-    for run in args.runs:
-        run_keys, fetch = common.read_inputs(run, args.vector)
-        labels = [row["label"] for row in common.read_labels(run, run_keys)]
-        rows = [i for i, label in enumerate(labels) if label is not None]
-        unjudged += len(labels) - len(rows)
-        xs.append(fetch(rows))
-        stats = args.inputs == "vector+stats"
-        features.append(common.read_features(run, run_keys)[rows] if stats else torch.empty(len(rows), 0))
-        ys += [float(labels[i]) for i in rows]
-        problems += [(data_set(run), run_keys[i][0]) for i in rows]
-        keys += [(str(run), *run_keys[i]) for i in rows]
-    if len({x.shape[1:] for x in xs}) > 1:
-        common.die(f"{where(args)}: vectors of different widths {[tuple(x.shape[1:]) for x in xs]}")
-    if unjudged:
-        print(f"{unjudged} of {unjudged + len(keys)} rollouts could not be judged (label null): left out")
-    data = Data(torch.cat(xs), torch.cat(features), torch.tensor(ys), problems, keys)
-    check_data(data, args)
-    return data
+    parts = [load_run(run, job) for run in job.runs]
+    widths = sorted({tuple(part.x.shape[1:]) for part in parts})
+    if len(widths) > 1:
+        common.die(f"{where(job)}: vectors of different widths {widths}")
+    columns = list(zip(*parts))
+    return Data(*map(torch.cat, columns[:5]), *(list(itertools.chain(*column)) for column in columns[5:]))
+
+
+def load_run(run, job):
+    import torch
+
+    keys, fetch = common.read_inputs(run, job.vector)
+    sizes = [{name: row.get(name) for name in ("id", "sample", "n_tokens")} for row in common.each_rollout(run)]
+    sizes, labels = common.align(sizes, keys, run), common.read_labels(run, keys)
+    features = common.read_features(run, keys) if job.inputs != "vector" else torch.empty(len(keys), 0)
+    facts = column(labels, "label"), column(sizes, "n_tokens", 0), column(labels, "group", -1)
+    problem, keys = [(data_set(run), key[0]) for key in keys], [(str(run), *key) for key in keys]
+    return Data(fetch(slice(None)), features, *map(torch.from_numpy, facts), problem, keys)
+
+
+def column(rows, name, missing=math.nan):
+    return np.array([missing if row.get(name) is None else row[name] for row in rows], dtype=np.float32)
 
 
 def data_set(run):
     return str(common.read_meta(run).get("dataset", run))
 
 
-def where(args):
-    return ", ".join(map(str, args.runs))
+def short_name(run):
+    return Path(data_set(run)).name.split(".json")[0]
 
 
 def check_same_model(runs):
@@ -141,23 +171,8 @@ def check_same_model(runs):
         common.die(f"{told}; a scorer is for one model")
 
 
-def check_data(data, args):
-    count, right = len(set(data.problem)), int(data.y.sum())
-    if right in (0, len(data.y)):
-        common.die(f"{where(args)}: {right} of {len(data.y)} labelled rollouts are right; we need both kinds")
-    if count < 4:
-        common.die(f"{where(args)}: labelled rollouts of {count} problem(s); the split needs 4")
-    broken = (~data.x.isfinite().flatten(1).all(1)).nonzero().flatten().tolist()
-    if broken:
-        told = f"{len(broken)} vectors are not finite, such as {[data.keys[i] for i in broken[:3]]}"
-        common.die(f"{where(args)}: {told}; generate them again")
-    if not data.features.isfinite().any(0).all():
-        common.die(f"{where(args)}: no token statistics in rollouts.jsonl; 01_generate.py writes them")
-
-
-def part_of(data, rows):
-    columns = ([column[row] for row in rows] for column in (data.problem, data.keys))
-    return Data(data.x[rows], data.features[rows], data.y[rows], *columns)
+def where(job):
+    return ", ".join(map(str, job.runs))
 
 
 def halves(problems, seed):
@@ -167,23 +182,39 @@ def halves(problems, seed):
     return set(names[: len(names) // 2]), set(names[len(names) // 2 :])
 
 
-def choose(data, args, seed):
-    """What --half, --balance, --fraction (of the problems) and --rollouts (the first of each) leave."""
-    problems = sorted(set(data.problem) if args.half is None else halves(data.problem, seed)[args.half])
-    if args.balance:
+def choose(data, job):
+    """Judged rollouts that job.half, .balance (as many problems a data set), .fraction and .rollouts leave."""
+    problems = sorted(set(data.problem) if job.half is None else halves(data.problem, job.seed)[job.half])
+    if job.balance:
         sets = [[p for p in problems if p[0] == name] for name in sorted({name for name, _ in problems})]
-        rng, fewest = random.Random(f"balance {seed}"), min(map(len, sets))
+        rng, fewest = random.Random(f"balance {job.seed}"), min(map(len, sets))
         problems = [p for own in sets for p in rng.sample(own, fewest)]
-    if args.fraction < 1:
-        count = min(len(problems), max(4, round(args.fraction * len(problems))))  # fewer cannot be split
-        problems = random.Random(f"fraction {seed}").sample(problems, count)
-    kept, seen, rows = set(problems), {}, []
-    for row in sorted(range(len(data.keys)), key=lambda i: data.keys[i][2]):
-        place = data.keys[row][:2]  # (run, id)
-        seen[place] = seen.get(place, 0) + 1
-        if data.problem[row] in kept and seen[place] <= (args.rollouts or math.inf):
-            rows.append(row)
-    return data if len(rows) == len(data.keys) else part_of(data, sorted(rows))
+    if job.fraction < 1:
+        count = min(len(problems), max(4, round(job.fraction * len(problems))))  # fewer cannot be split
+        problems = random.Random(f"fraction {job.seed}").sample(problems, count)
+    kept, samples, judged = set(problems), job.rollouts or math.inf, data.y.isfinite().tolist()
+    of = zip(data.problem, data.keys, judged)
+    rows = [i for i, (p, key, known) in enumerate(of) if known and p in kept and key[2] < samples]
+    return data if len(rows) == len(data.keys) else part_of(data, rows)
+
+
+def part_of(data, rows):
+    return Data(*(x[rows] for x in data[:5]), *([column[row] for row in rows] for column in data[5:]))
+
+
+def check_data(data, job):
+    count, right = len(set(data.problem)), int(data.y.sum())
+    broken = [data.keys[i] for i in (~data.x.isfinite().flatten(1).all(1)).nonzero().flatten().tolist()]
+    told = None
+    if right in (0, len(data.y)):
+        told = f"{right} of {len(data.y)} labelled rollouts are right; we need both kinds"
+    elif count < 4:
+        told = f"labelled rollouts of {count} problem(s); the split needs 4"
+    elif broken:
+        told = f"{len(broken)} vectors are not finite, such as {broken[:3]}; generate them again"
+    elif not data.features.isfinite().any(0).all():
+        told = "no token statistics in rollouts.jsonl; 01_generate.py writes them"
+    return told and common.die(f"{where(job)}: {told}")
 
 
 def split_by_problem(data, seed):
@@ -197,25 +228,21 @@ def split_by_problem(data, seed):
             return sides
 
 
-def make_task(data, args, seed):
+def make_task(data, job):
     import torch
 
-    data = choose(data, args, seed)
-    check_data(data, args)
-    train, valid = split_by_problem(data, seed)
-    scale, feature_scale = fit_scale(data.x[train]) if args.standardise else None, None
-    if data.features.shape[1]:
-        feature_scale = fit_scale(data.features[train])
-    if scale is None:
-        warn_of_massive_dimensions(data.x[train])
+    data = choose(data, job)
+    check_data(data, job)
+    train, valid = split_by_problem(data, job.seed)
+    scale = fit_scale(data.x[train]) if job.standardise else warn_of_massive_dimensions(data.x[train])
+    feature_scale = fit_scale(data.features[train]) if job.inputs != "vector" else None
     x = common.standardise(data.x, scale)
     x = common.with_features(x, data.features, feature_scale) if feature_scale else x
     number = {problem: i for i, problem in enumerate(dict.fromkeys(data.problem))}
     tensors = (x, data.y, *map(torch.tensor, ([number[p] for p in data.problem], train, valid)))
-    right = float(data.y[train].sum())
-    configs = draw_configs(len(train), args.configs, seed, args.design, args.paper_space)
-    return Task(seed, data, *(tensor.to(args.device) for tensor in tensors), scale, feature_scale,
-                (len(train) - right) / right, configs)  # fmt: skip
+    tensors = [tensor.to(job.device) for tensor in tensors]
+    right, configs = data.y[train].sum().item(), draw_configs(len(train), job)
+    return Task(job, data, *tensors, scale, feature_scale, (len(train) - right) / right, configs)
 
 
 def fit_scale(x):
@@ -237,64 +264,43 @@ def warn_of_massive_dimensions(x, limit=50):
 
 
 # ------------------------------------------------------------------------------------------------------------
-# Objectives beside torch's: logits [B], labels [B], problem numbers [B] -> loss; they rank within a problem
-
+# Training
 
 def pairwise(logits, y, problem):
     """-log of the chance that a right answer beats a wrong one of its problem (RankNet)."""
     from torch.nn.functional import softplus
 
-    pairs = same_problem(problem) * y[:, None] * (1 - y)  # [right, wrong]
+    pairs = (problem[:, None] == problem) * y[:, None] * (1 - y)  # [right, wrong]
     return (pairs * softplus(logits - logits[:, None])).sum() / pairs.sum().clamp(min=1)
 
 
-def listwise(logits, y, problem):
-    """-log of the share that a right answer has in the softmax over its problem's rollouts."""
-    same = same_problem(problem)
-    share = logits - logits.expand_as(same).masked_fill(same == 0, -math.inf).logsumexp(-1)
-    counted = y * (same @ (1 - y)).clamp(max=1)  # right answers of problems with wrong ones too
-    return -(counted * share).sum() / counted.sum().clamp(min=1)
+# Objectives beside torch's: logits [B], labels [B], problem numbers [B] -> loss; they rank within a problem
+LOSSES = {"pairwise": pairwise}
 
 
-def centred(logits, y, problem):
-    """Squared error after a problem's mean is taken off both: what problems differ in is no signal."""
-    same, error = same_problem(problem), logits - y
-    return (error - same @ error / same.sum(-1)).square().mean()
-
-
-def same_problem(problem):
-    return (problem[:, None] == problem).float()
-
-
-RANKING = {"pairwise": pairwise, "listwise": listwise, "centred": centred}
-
-
-# ------------------------------------------------------------------------------------------------------------
-# Training
-
-
-def train(task, config, args, board=None, epochs=EPOCHS):
-    """Train one configuration -> its losses on the validation part, and the weights of its best epoch.
+def train(task, config, board=None, epochs=EPOCHS):
+    """Train one configuration -> (its row in the table of trials, the weights of its best epoch).
 
     board: [configurations, rungs], the best losses of a search's trials by each rung, for --search halving.
     """
     import torch
     from torch import nn
 
-    started, seed, device = time.time(), task.seed * 1_000_003 + config["number"], task.x.device
+    job, device, started = task.job, task.x.device, time.time()
+    seed = job.seed * 1_000_003 + config["number"]
     torch.manual_seed(seed)  # of the first weights and the dropout; the order of rows has its own
     orders = torch.Generator().manual_seed(seed)
     width = task.data.features.shape[1]
-    model = common.build_scorer(args.design, config, tuple(task.x.shape[1:]), width).to(device)
+    model = common.build_scorer(job.design, config, tuple(task.x.shape[1:]), width).to(device)
     rate, decay = config["lr"], config["weight_decay"]
     optimiser = torch.optim.Adam(model.parameters(), lr=rate, weight_decay=decay, fused=True)
     scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimiser, factor=0.5, patience=PLATEAU)
     bce = nn.BCEWithLogitsLoss(pos_weight=torch.tensor(task.pos_weight, device=device))
-    loss_of = RANKING.get(args.loss, lambda logits, y, problem: bce(logits, y))
-    record = {"config": config, "losses": [], "best": math.inf, "best_epoch": 0, "ended": "finished"}
+    loss_of = LOSSES.get(job.loss, lambda logits, y, problem: bce(logits, y))
+    row, state = {**config, "losses": [], "val_loss": math.inf, "best_epoch": 0, "ended": "finished"}, {}
     for epoch in range(1, epochs + 1):
         model.train()
-        for rows in batches(task, config["batch_size"], orders, together=args.loss in RANKING):
+        for rows in batches(task, config["batch_size"], orders):
             optimiser.zero_grad()
             loss_of(model(task.x[rows]), task.y[rows], task.problem[rows]).backward()
             nn.utils.clip_grad_norm_(model.parameters(), CLIP)
@@ -304,224 +310,207 @@ def train(task, config, args, board=None, epochs=EPOCHS):
             logits = torch.cat([model(task.x[rows]) for rows in task.valid.split(1024)])
             loss = loss_of(logits, task.y[task.valid], task.problem[task.valid]).item()
         scheduler.step(loss)
-        record["losses"].append(loss)
-        if loss < record["best"]:
-            state = {name: value.to("cpu", copy=True) for name, value in model.state_dict().items()}
-            record.update(best=loss, best_epoch=epoch, state=state)
-        if not math.isfinite(loss) or epoch - record["best_epoch"] >= PATIENCE:
+        row["losses"].append(loss)
+        if loss < row["val_loss"]:
+            row.update(val_loss=loss, best_epoch=epoch)
+            state = {name: value.cpu().numpy().copy() for name, value in model.state_dict().items()}
+        if not math.isfinite(loss) or epoch - row["best_epoch"] >= PATIENCE:
             break
-        if board is not None and epoch in RUNGS and is_hopeless(record, epoch, task.configs, board):
-            record["ended"] = "dropped"
+        if board is not None and epoch in RUNGS and is_hopeless(row, task.configs, board):
+            row["ended"] = "dropped"
             break
     if board is not None:
         rungs = board[config["number"]]
         rungs[np.isnan(rungs)] = math.inf  # it will not get there; those after it wait for every rung
     weights = sum(p.numel() for p in model.parameters() if p.ndim > 1)
-    return {**record, "weights": weights, "seconds": time.time() - started}
+    return {**row, "epochs": len(row["losses"]), "weights": weights, "seconds": time.time() - started}, state
 
 
-def batches(task, size, generator, together):
-    """The training rows in a new order, cut; the rows of a problem stay `together` for objectives that rank.
+def batches(task, size, generator):
+    """The training rows in a new order, cut; objectives that rank get the rows of a problem side by side.
 
     A last batch of one row joins the one before: batch norm needs two.
     """
     import torch
 
     order = task.train[torch.randperm(len(task.train), generator=generator).to(task.train.device)]
-    if together:
+    if task.job.loss in LOSSES:
         places = torch.randperm(int(task.problem.max()) + 1, generator=generator).to(order.device)
         order = order[places[task.problem[order]].argsort(stable=True)]
     cuts = list(range(size, len(order), size))
     return order.tensor_split(cuts[:-1] if cuts and len(order) - cuts[-1] == 1 else cuts)
 
 
-def is_hopeless(record, epoch, configs, board):
+def is_hopeless(row, configs, board):
     """Is it in the worse half of those of its learning rate that were drawn before it and got to this rung?
 
     It waits for those that other processes still train: the answer is the same however many there are.
     """
-    number, rate, rung = record["config"]["number"], record["config"]["lr"], RUNGS.index(epoch)
-    rivals = [config["number"] for config in configs[:number] if config["lr"] == rate]
-    board[number, rung] = record["best"]
+    number, rung = row["number"], RUNGS.index(len(row["losses"]))
+    rivals = [config["number"] for config in configs[:number] if config["lr"] == row["lr"]]
+    board[number, rung] = row["val_loss"]
     while np.isnan(board[rivals, rung]).any():
         time.sleep(0.005)
     reached = [best for best in board[rivals, rung] if best < math.inf]
-    return sum(best <= record["best"] for best in reached) >= (len(reached) + 2) // 2
+    return sum(best <= row["val_loss"] for best in reached) >= (len(reached) + 2) // 2
 
 
 # ------------------------------------------------------------------------------------------------------------
 # The search: trials in the order drawn, given to processes
 
 
-def search(tasks, args):
-    """Yield (task, its records in the order drawn) as they end; only the best `--top` keep their weights."""
+def search(tasks):
+    """Yield (task, its rows of trials, [the weights of the best `--top`]) as searches end."""
+    job, rows, kept = tasks[0].job, [[] for _ in tasks], [{} for _ in tasks]
     trials = [(place, config) for place, task in enumerate(tasks) for config in task.configs]
-    if args.search == "halving":  # all searches side by side: a trial seldom waits for the one before it
-        trials.sort(key=lambda trial: trial[1]["number"])
-    found = [[] for _ in tasks]
-    name = f"train {args.design} on {args.vector}"
-    with common.progress(total=len(trials), desc=name, unit="trial") as bar:
-        for place, record in train_all(trials, tasks, args):
-            bar.update()
-            found[place].append(record)
-            for worse in sorted(found[place], key=rank)[args.top :]:
-                worse.pop("state", None)
-            if len(found[place]) == len(tasks[place].configs):
-                yield tasks[place], sorted(found[place], key=lambda record: record["config"]["number"])
+    if job.search == "halving":  # the searches of a run side by side: a trial seldom waits for the one before it
+        trials.sort(key=lambda trial: (tasks[trial[0]].job.runs, trial[1]["number"]))
+    name = f"train {job.design} on {job.vector}"
+    for place, row, state in common.progress(train_all(trials, tasks), len(trials), name, "trial"):
+        rows[place].append(row)
+        kept[place][row["number"]] = state
+        best = sorted((r for r in rows[place] if r["best_epoch"]), key=lambda r: r["val_loss"])[: job.top]
+        kept[place] = {r["number"]: kept[place][r["number"]] for r in best}
+        if len(rows[place]) == len(tasks[place].configs):
+            yield tasks[place], rows[place], kept[place]
 
 
-def rank(record):
-    return record["best"], record["config"]["number"]
-
-
-def train_all(trials, tasks, args):
-    """Yield (task number, record) as they come; on a CPU from a process a core, each of one thread."""
-    from concurrent.futures import ProcessPoolExecutor, as_completed
+def train_all(trials, tasks):
+    """Yield (task number, row, weights) in order; on a CPU from a process a core, each of one thread."""
+    from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
-    from multiprocessing import get_context
 
     import torch
 
-    cpu = tasks[0].x.device.type == "cpu"
-    context = get_context("fork" if cpu and sys.platform == "linux" else "spawn")  # forked ones copy no data
-    boards = context.RawArray("d", len(tasks) * max(len(task.configs) for task in tasks) * len(RUNGS))
+    job, on_cpu = tasks[0].job, str(tasks[0].job.device) == "cpu"
+    torch.optim.Adam([torch.zeros(1)])  # loads here what else each process would load at its first step
+    context = multiprocessing.get_context("fork" if on_cpu and sys.platform == "linux" else "spawn")
+    boards = context.RawArray("d", len(tasks) * job.configs * len(RUNGS))
     np.frombuffer(boards)[:] = math.nan
-    work, processes = (tasks, args, boards, os.getpid()), min(workers(args), len(trials))
+    processes = min(workers(job), len(trials))
     if processes == 1:
-        set_up(*work)
+        set_up(tasks, boards)
         yield from map(train_one, trials)
         return
-    with ProcessPoolExecutor(processes, context, set_up, work) as pool:
+    with ProcessPoolExecutor(processes, context, set_up, (tasks, boards)) as pool:
         try:
-            for done in as_completed([pool.submit(train_apart, trial) for trial in trials]):
-                place, record, state = done.result()
-                state = {name: torch.from_numpy(value) for name, value in state.items()}
-                yield place, {**record, "state": state}
+            yield from pool.map(train_one, trials)
         except BrokenProcessPool:
             common.die("a search process was killed, it seems for want of memory: take fewer --workers")
 
 
-def workers(args):
+def workers(job):
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return args.workers or (cores if str(args.device) == "cpu" else 1)
+    return job.workers or (cores if str(job.device) == "cpu" else 1)
 
 
 WORK = {}
 
 
-def set_up(tasks, args, boards, parent):
+def set_up(tasks, boards):
     import torch
 
-    boards = np.frombuffer(boards).reshape(len(tasks), -1, len(RUNGS))
-    WORK.update(tasks=tasks, args=args, boards=boards if args.search == "halving" else [None] * len(tasks))
-    if str(args.device) == "cpu":
+    halving = tasks[0].job.search == "halving"
+    boards = np.frombuffer(boards).reshape(len(tasks), -1, len(RUNGS)) if halving else [None] * len(tasks)
+    WORK.update(tasks=tasks, boards=boards)
+    if str(tasks[0].job.device) == "cpu":
         torch.set_num_threads(1)  # more would change the last bits, and are slower than a process each
-    if os.getpid() != parent:
+    if multiprocessing.parent_process():
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to hear
-        threading.Thread(target=end_with, args=[parent], daemon=True).start()
+        threading.Thread(target=end_with_parent, daemon=True).start()
 
 
-def end_with(parent):
-    while os.getppid() == parent:
-        time.sleep(0.5)
+def end_with_parent():
+    multiprocessing.parent_process().join()
     os._exit(1)  # a killed search leaves no process behind
 
 
 def train_one(trial):
     place, config = trial
-    return place, train(WORK["tasks"][place], config, WORK["args"], WORK["boards"][place])
-
-
-def train_apart(trial):
-    place, record = train_one(trial)
-    state = record.pop("state", {})  # tensors would travel as open files, too many of them
-    return place, record, {name: value.numpy() for name, value in state.items()}
+    return place, *train(WORK["tasks"][place], config, WORK["boards"][place])
 
 
 # ------------------------------------------------------------------------------------------------------------
 # scorer.pt
 
 
-def make_scorers(args):
-    """{seed: path}: one scorer a seed, their searches sharing the processes; finished ones are left alone."""
-    paths = {seed: find_finished(args, seed) for seed in args.seed}
-    for path in filter(None, paths.values() if not args.study else ()):
+def make_scorers(jobs):
+    """Each job's path: searches share the processes; what was finished before is left alone."""
+    paths = [find_finished(job) for job in jobs]
+    missing = [job for job, path in zip(jobs, paths) if path is None]
+    for path in filter(None, () if jobs[0].study else paths):
         print(f"{path}: finished before, with these arguments and inputs")
-    missing = [seed for seed, path in paths.items() if path is None]
-    if missing:
-        make = combine_layers if args.design in ("best-layer", "ensemble") else train_scorers
-        for seed, checkpoint in make(args, missing):
-            paths[seed] = path_of(args, seed)
-            common.save_pt(paths[seed], {**checkpoint, "fingerprint": fingerprint(args, seed)})
-            describe(paths[seed], checkpoint)
-    return paths
+    for job, checkpoint in (combine_layers if jobs[0].design in OVER_LAYERS else train_scorers)(missing):
+        path, cost = path_of(job), checkpoint["cost"]
+        common.save_pt(path, {**checkpoint, "fingerprint": fingerprint(job)})
+        told = f"{len(checkpoint['trials'])} trials in {cost['search_seconds']:.0f} s of computing"
+        print(f"{path}: validation loss {checkpoint['val_loss']:.4f}, {cost['parameters']:,} parameters; {told}")
+    return [path or path_of(job) for path, job in zip(paths, jobs)]
 
 
-def train_scorers(args, seeds):
-    data = load_data(args)
-    right, count = int(data.y.sum()), len(data.y)
-    told = f"{count} rollouts of {len(set(data.problem))} problems"
-    print(f"{args.vector}: {told}, {right} right ({100 * right / count:.1f} %)")
-    for task, records in search([make_task(data, args, seed) for seed in seeds], args):
-        yield task.seed, make_checkpoint(task, records, args)
+def train_scorers(jobs):
+    tasks = []
+    for _, own in itertools.groupby(jobs, lambda job: (job.runs, job.vector)):
+        own = list(own)
+        data = load_data(own[0])
+        tasks += [make_task(data, job) for job in own]
+        unknown, right = int(data.y.isnan().sum()), 100 * np.nanmean(data.y)
+        told = f"{len(data.y)} rollouts of {len(set(data.problem))} problems, {right:.1f} % right"
+        told += f"; {unknown} could not be judged (label null): left out" if unknown else ""
+        print(f"{where(own[0])}, {own[0].vector}: {told}")
+    for task, rows, kept in search(tasks) if tasks else ():
+        yield task.job, make_checkpoint(task, rows, kept)
 
 
-def make_checkpoint(task, records, args):
+def make_checkpoint(task, rows, kept):
     import torch
 
-    meta, data = common.read_meta(args.runs[0]), task.data
-    best = sorted((record for record in records if math.isfinite(record["best"])), key=rank)[: args.top]
-    if not best:
-        common.die(f"none of {len(records)} configurations reached a finite loss; try --standardise")
+    job, data, configs = task.job, task.data, {config["number"]: config for config in task.configs}
+    meta, valid = common.read_meta(job.runs[0]), part_of(data, task.valid.tolist())
+    if not kept:
+        common.die(f"none of {len(rows)} configurations reached a finite loss; try --standardise")
+    tensors = lambda state: {name: torch.from_numpy(value) for name, value in state.items()}
     checkpoint = {
-        "format": 2, "design": args.design, "vector": args.vector, "shape": list(data.x.shape[1:]),
-        "inputs": args.inputs, "scale": task.scale, "feature_scale": task.feature_scale,
+        "format": 2, "design": job.design, "vector": job.vector, "shape": list(data.x.shape[1:]),
+        "inputs": job.inputs, "scale": task.scale, "feature_scale": task.feature_scale,
         "model": common.model_name(meta), "model_content": common.model_content(meta),
         "layers_of_model": meta["n_layers"], "calibration": [1.0, 0.0],
-        "members": [{"config": record["config"], "state": record["state"]} for record in best],
-        "seed": task.seed, "val_loss": best[0]["best"], "pos_weight": task.pos_weight,
-        "trials": [trial_row(record) for record in records],
-        "arguments": {k: v for k, v in vars(args).items() if isinstance(v, (str, int, float, list))},
-        "runs": list(map(str, args.runs)), "n_rollouts": len(data.y), "problems": sorted(set(data.problem)),
+        "members": [{"config": configs[n], "state": tensors(state)} for n, state in kept.items()],
+        "seed": job.seed, "val_loss": min(row["val_loss"] for row in rows), "pos_weight": task.pos_weight,
+        "trials": rows, "problems": sorted(set(data.problem)),
+        "arguments": {k: v for k, v in vars(job).items() if isinstance(v, (str, int, float, list))},
+        "runs": list(map(str, job.runs)), "n_rollouts": len(data.y),
     }  # fmt: skip
-    valid = part_of(data, task.valid.tolist())
-    logits, right = common.Scorer(checkpoint)(valid.x, valid.features).numpy(), valid.y.numpy()
-    if args.loss in RANKING:
-        checkpoint["calibration"] = fit_sigmoid(logits, right)
-    p = common.Scorer(checkpoint).probability(torch.from_numpy(logits)).numpy()
-    checkpoint["stop"] = stop_curves(valid, p, args)
-    places = task.x.shape[1] if args.design.startswith("transformer") else 1  # each passes all the weights
+    logits = common.Scorer(checkpoint)(valid.x, valid.features)
+    if job.loss in LOSSES:
+        checkpoint["calibration"] = fit_sigmoid(logits.numpy(), valid.y.numpy())
+    checkpoint["stop"] = stop_curves(valid, common.Scorer(checkpoint).probability(logits))
+    checkpoint["val_auroc"] = common.auroc(valid.y.numpy() > 0, logits.numpy())
+    places = task.x.shape[1] if job.design.startswith("transformer") else 1  # each passes all the weights
     passes = 2 * places * (3 * len(task.train) + len(task.valid))  # a backward pass is two forward ones
-    flops = sum(passes * record["weights"] * len(record["losses"]) for record in records)
-    cost = costs(checkpoint, data, sum(record["seconds"] for record in records), flops)
-    return {**checkpoint, "val_auroc": common.auroc(right > 0, logits), "cost": cost}
+    spent = sum(row["seconds"] for row in rows), sum(passes * row["weights"] * row["epochs"] for row in rows)
+    return {**checkpoint, "cost": costs(checkpoint, data, *spent)}
 
 
-def stop_curves(valid, p, args):
+def stop_curves(valid, p):
     """{rule: common.stop_rows} of sampling that stops, on validation problems, new to the weights."""
-    facts, places = {}, {}
-    for run in args.runs:
-        rollouts = common.read_rollouts(run)
-        for row, label in zip(rollouts, common.read_labels(run, common.keys_of(rollouts))):
-            group = -1 if label.get("group") is None else label["group"]
-            facts[str(run), row["id"], row["sample"]] = row.get("n_tokens", 0), group
-    for i in sorted(range(len(valid.keys)), key=lambda i: valid.keys[i]):
-        places.setdefault(valid.keys[i][:2], []).append(i)
-    arrays = np.zeros((4, len(places), max(map(len, places.values()))))
-    arrays[0], arrays[3] = -1, -1  # no rollout, no answer
-    for row, own in enumerate(places.values()):
-        arrays[:, row, : len(own)] = np.transpose([(p[i], valid.y[i], *facts[valid.keys[i]]) for i in own])
-    curves = {"best-of-n": common.stop_rows(*arrays[:3])}
-    if (arrays[3] >= 0).any():
-        curves["weighted-vote"] = common.stop_rows(*arrays[:3], arrays[3].astype(int))
+    places = by_problem(valid.keys)
+    table = np.zeros((4, len(places), max(map(len, places.values()))))
+    table[[0, 3]] = -1  # no rollout, no answer
+    for i, own in enumerate(places.values()):
+        table[:, i, : len(own)] = np.stack([p[own], valid.y[own], valid.tokens[own], valid.group[own]])
+    curves = {"best-of-n": common.stop_rows(*table[:3])}
+    if (valid.group >= 0).any():
+        curves["weighted-vote"] = common.stop_rows(*table[:3], table[3].astype(int))
     return curves
 
 
-def trial_row(record):
-    finite = lambda value: round(value, 6) if math.isfinite(value) else None
-    facts = {"val_loss": finite(record["best"]), "best_epoch": record["best_epoch"], "ended": record["ended"],
-             "epochs": len(record["losses"]), "seconds": round(record["seconds"], 3)}  # fmt: skip
-    return {**record["config"], **facts, "losses": [finite(value) for value in record["losses"]]}
+def by_problem(keys):
+    """{key without its sample: places of its rollouts, in their order}"""
+    places = {}
+    for place in sorted(range(len(keys)), key=lambda i: keys[i]):
+        places.setdefault(keys[place][:-1], []).append(place)
+    return places
 
 
 def fit_sigmoid(logits, y):
@@ -536,11 +525,8 @@ def fit_sigmoid(logits, y):
 
 
 def costs(checkpoint, data, seconds, flops):
-    """What the search took, and scoring a problem's rollouts takes where 05's verifiers run by default.
-
-    FLOPs are those of the weights.
-    """
-    device, n = common.pick_device(), round(len(data.y) / len({key[:2] for key in data.keys}))
+    """What the search took (FLOPs of the weights), and scoring a problem where 05's verifiers run by default."""
+    device, n = common.pick_device(), round(len(data.y) / len(by_problem(data.keys)))
     scorer, times = common.Scorer(checkpoint, device), []
     sizes = [p.numel() for module in scorer.modules for p in module.parameters()]
     for _ in range(60):
@@ -551,50 +537,32 @@ def costs(checkpoint, data, seconds, flops):
             "scoring_ms": statistics.median(times[10:]), "device": common.device_name(device)}  # fmt: skip
 
 
-def describe(path, checkpoint):
-    cost, auroc = checkpoint["cost"], checkpoint["val_auroc"]
-    auroc = "" if auroc is None else f", AUROC {auroc:.3f}"
-    print(f"{path}: validation loss {checkpoint['val_loss']:.4f}{auroc}; {cost['parameters']:,} parameters\n"
-          f"  {len(checkpoint['trials'])} trials in {cost['search_seconds']:.0f} s of computing, "
-          f"{cost['search_flops']:.2g} FLOPs; {cost['rollouts_scored']} rollouts scored "
-          f"in {cost['scoring_ms']:.2f} ms")
-
-
 # ------------------------------------------------------------------------------------------------------------
 # Made before? A scorer carries the fingerprint of its arguments, and of the labels and values it was shown
 
+KEPT = "{design}.{name}-{seed}.{mark}.pt"  # the file of a study's scorer
 DECIDE = ("design", "inputs", "search", "configs", "paper_space", "loss", "standardise", "top", "fraction",
           "rollouts", "half", "balance")  # fmt: skip
 
 
-def path_of(args, seed):
-    if not args.study and args.store is None:
-        return Path(args.out.replace("{seed}", str(seed)))
-    names = "+".join(f"{short_name(run)}@{Path(run).name}" for run in args.runs)
-    return Path(args.store) / f"{args.design}.{names}-{seed}.{fingerprint(args, seed)[-12:]}.pt"
-
-
-def find_finished(args, seed):
+def find_finished(job):
     """The path of the scorer that these arguments and inputs make, or None; a study's also beside the run."""
-    beside = sorted(Path(args.runs[0]).glob("*@*.pt")) if args.store else []  # as run_all.sh names them
-    mark = fingerprint(args, seed).encode()
-    return next((path for path in (path_of(args, seed), *beside) if mark in pickle_of(path)), None)
+    beside = Path(job.runs[0]).glob("*@*.pt") if job.study else ()  # as run_all.sh names them
+    there = (path for path in (path_of(job), *beside) if path.is_file())
+    return next((path for path in there if made_by(path, path.stat().st_mtime_ns) == fingerprint(job)), None)
 
 
-def pickle_of(path):
-    """What a scorer.pt holds but its numbers, without loading them."""
-    if not zipfile.is_zipfile(path):
-        return b""
-    with zipfile.ZipFile(path) as archive:
-        return b"".join(archive.read(name) for name in archive.namelist() if name.endswith("data.pkl"))
+@cache
+def made_by(path, written):
+    return common.load_pt(path).get("fingerprint")
 
 
-def fingerprint(args, seed):
-    by_name = args.vector in common.EXTRA_INPUTS or args.vector.startswith("all/")
-    layers = common.read_meta(args.runs[0])["n_layers"]
-    vector = args.vector if by_name else common.vector_key(args.vector, layers)
-    content = [content_of(str(run), args.vector, args.inputs) for run in args.runs]
-    return digest([seed, vector, [str(getattr(args, name)) for name in DECIDE], content])
+def fingerprint(job):
+    by_name = job.vector in common.EXTRA_INPUTS or job.vector.startswith("all/")
+    layers = common.read_meta(job.runs[0])["n_layers"]
+    vector = job.vector if by_name else common.vector_key(job.vector, layers)
+    content = [content_of(str(run), job.vector, job.inputs) for run in job.runs]
+    return digest([job.seed, vector, [str(getattr(job, name)) for name in DECIDE], content])
 
 
 @cache
@@ -616,65 +584,54 @@ def digest(value):
 # The paper's designs over layers, from one scorer a layer that stays as it is
 
 
-def searches_of(args):
-    """The searches a design consists of, as arguments: its own, or one a layer."""
-    if args.design not in ("best-layer", "ensemble"):
-        return [args]
-    store = args.store or Path(args.out).parent / "layers"
-    layers = common.captured_layers(args.runs[0], args.vector)
-    return [changed(args, design="mlp", vector=layer, top=1, store=store) for layer in layers]
+def searches_of(job):
+    """The searches a job consists of: itself, or one a layer."""
+    if job.design not in OVER_LAYERS:
+        return [job]
+    out = Path(job.out).parent / ("" if job.study else "layers") / KEPT
+    layers = common.captured_layers(job.runs[0], job.vector)
+    return [changed(job, design="mlp", vector=layer, top=1, out=out) for layer in layers]
 
 
-def combine_layers(args, seeds):
+def combine_layers(jobs):
     import torch
 
-    layers, data = [make_scorers(own) for own in searches_of(args)], load_data(args)
-    for seed in seeds:
-        parts = [common.load_scorer(found[seed]) for found in layers]
+    for job in jobs:
+        parts, data = [common.load_scorer(path) for path in make_scorers(searches_of(job))], load_data(job)
         facts = [part.checkpoint for part in parts]
-        spent = [sum(part["cost"][name] for part in facts) for name in ("search_seconds", "search_flops")]
-        trials = [{"layer": part["vector"], **trial} for part in facts for trial in part["trials"]]
-        if args.design == "best-layer":
+        if job.design == "best-layer":
             best = min(range(len(facts)), key=lambda i: facts[i]["val_loss"])
-            checkpoint, shown = facts[best], data._replace(x=data.x[:, best])
+            checkpoint, data = facts[best], data._replace(x=data.x[:, best])
         else:
-            own = choose(data, args, seed)
-            valid = part_of(own, split_by_problem(own, seed)[1])
+            own = choose(data, job)
+            valid = part_of(own, split_by_problem(own, job.seed)[1])
             logits = torch.stack([part(valid.x[:, i]) for i, part in enumerate(parts)], 1)  # [V, layers]
             weights, loss = fit_mixture(logits.sigmoid(), valid.y, facts[0]["pos_weight"])
-            whole = {"design": "ensemble", "vector": args.vector, "shape": list(data.x.shape[1:])}
-            mixed = {"members": [], "stop": {}, "parts": facts, "weights": weights, "val_loss": loss}
-            checkpoint, shown = {**facts[0], **whole, **mixed}, data
-            found = common.Scorer(checkpoint)(valid.x).numpy()
-            checkpoint["val_auroc"] = common.auroc(valid.y.numpy() > 0, found)
-        yield seed, {**checkpoint, "trials": trials, "cost": costs(checkpoint, shown, *spent)}
+            auroc = common.auroc(valid.y.numpy() > 0, common.mixture(logits, weights).numpy())
+            whole = {"design": "ensemble", "vector": job.vector, "shape": list(data.x.shape[1:]), "members": []}
+            found = {"parts": facts, "weights": weights, "val_loss": loss, "val_auroc": auroc, "stop": {}}
+            checkpoint = {**facts[0], **whole, **found}
+        spent = [sum(part["cost"][name] for part in facts) for name in ("search_seconds", "search_flops")]
+        trials = [{"layer": part["vector"], **trial} for part in facts for trial in part["trials"]]
+        yield job, {**checkpoint, "trials": trials, "cost": costs(checkpoint, data, *spent)}
 
 
 def fit_mixture(p, y, pos_weight):
-    """p [V, layers] -> (weights, adding up to 1, whose mixture of columns has the lowest loss; that loss)."""
+    """p [V, layers] -> (weights, adding up to 1, whose mixture of columns has the lowest loss; that loss), by EM."""
     import torch
 
-    p, free = p.clone().double(), torch.zeros(p.shape[1], dtype=torch.double, requires_grad=True)
-    optimiser = torch.optim.LBFGS([free], max_iter=200, line_search_fn="strong_wolfe")
-
-    def loss():
-        optimiser.zero_grad()
-        mixed = (p @ free.softmax(0)).clamp(1e-7, 1 - 1e-7)
-        value = -(pos_weight * y * mixed.log() + (1 - y) * (1 - mixed).log()).mean()
-        value.backward()
-        return value
-
-    optimiser.step(loss)
-    return free.detach().softmax(0).float(), loss().item()
-
-
-def changed(args, **changes):
-    return argparse.Namespace(**{**vars(args), **changes})
+    right = y[:, None] > 0
+    p, count = p.double().clamp(1e-7, 1 - 1e-7), 1 + (pos_weight - 1) * right.double()
+    told = torch.where(right, p, 1 - p)  # [V, layers], the chance each gave to what is true
+    weights = torch.full((p.shape[1],), 1 / p.shape[1], dtype=torch.double)
+    for _ in range(2000):
+        share = told * weights
+        weights = (count * share / share.sum(1, keepdim=True)).sum(0) / count.sum()
+    return weights.float(), -(count[:, 0] * (told @ weights).log()).mean().item()
 
 
 # ------------------------------------------------------------------------------------------------------------
 # Studies: rows, each a name and what it changes; `sets`: its calibration sets, if not each RUN alone
-
 
 STUDIES = ("layers", "fraction", "rollouts", "designs", "mixed", "halves", "options")
 
@@ -683,20 +640,19 @@ def study_rows(args):
     token = (args.vector or common.DEFAULT_VECTOR).partition("/")[2]
     n = min(common.read_meta(run).get("n", 16) for run in args.runs)
     layers = {f"{share}L": f"{share}/{token}" for share in (".15", ".3", ".45", ".6", ".75", ".9")}
-    layers["L-1"] = f"penultimate/{token}"
     rows = {
-        "layers": {row: {"vector": vector} for row, vector in layers.items()},
+        "layers": {row: {"vector": name} for row, name in (layers | {"L-1": f"penultimate/{token}"}).items()},
         "fraction": {f"{share:.0%}": {"fraction": share} for share in (1.0, 0.5, 0.25, 0.1)},
         "rollouts": {f"N={k}": {"rollouts": k if k < n else None} for k in (16, 12, 8, 4)},
         "designs": {design: {"design": design, "vector": None} for design in DESIGNS},
-        "mixed": None,
+        "mixed": mixed_rows(args) if args.study == "mixed" else None,
         "halves": {"other data set": {}, "same data set": {"sets": [[run] for run in args.eval], "half": 0}},
         "options": {"default": {}, "halving": {"search": "halving"}, "top 5": {"top": 5},
                     "standardise": {"standardise": True}, "vector+stats": {"inputs": "vector+stats"},
-                    **{loss: {"loss": loss} for loss in RANKING},
-                    "logistic": {"design": "logistic"}, "ridge": {"design": "ridge"}},
+                    **{loss: {"loss": loss} for loss in LOSSES},
+                    "logistic": {"design": "logistic"}},
     }  # fmt: skip
-    return rows[args.study] or mixed_rows(args)
+    return rows[args.study]
 
 
 def mixed_rows(args):
@@ -711,94 +667,96 @@ def mixed_rows(args):
     return {"mixed": {"sets": list(map(list, zip(*runs.values()))), "balance": True}, **alone}
 
 
-def short_name(run):
-    return Path(data_set(run)).name.split(".json")[0]
-
-
 def run_study(args):
     """Train what is missing, evaluate all, print the tables and keep their numbers."""
     plan, results = study_plan(args), {}
     announce(plan, args)
-    for name, sets in plan.items():
-        made = [(seed, path) for own in sets for seed, path in make_scorers(own).items()]
-        found = [evaluate(path, args, seed) for seed, path in made]
-        results[name] = {measure: np.array([own[measure] for own in found]) for measure in found[0]}
+    for name, jobs in plan.items():
+        results[name] = [evaluate(path, job, args) for path, job in zip(make_scorers(jobs), jobs)]
     report = study_report(results, args)
+    sides = ("+".join(report[side]) for side in ("calibration", "evaluation"))
+    name = f"{args.study}.{report['model']}.{'-'.join(sides)}.{digest(report['settings'])[:8]}.json"
+    common.write_json(Path(args.out) / name, report)
     print_study(report)
-    path = study_path(report, Path(args.out))
-    common.write_json(path, report)
-    print(json.dumps(report) if args.json else f"\n{path}")
+    print(json.dumps(report) if args.json else f"\n{Path(args.out) / name}")
 
 
 def study_plan(args):
-    """{row: [the arguments of each calibration set]}, after a look at all that it will read."""
-    check_same_model([*args.runs, *args.eval])
-    both = {data_set(run) for run in args.runs} & {data_set(run) for run in args.eval}
+    """{row: its jobs}, after a look at all that they will read."""
+    both = set(map(data_set, args.runs)) & set(map(data_set, args.eval))
     if both:
         common.die(f"{', '.join(both)} is in both RUN and --eval: what was learned from proves nothing")
-    plan, shown = {}, set()
-    for name, change in study_rows(args).items():
-        sets = change.pop("sets", [[run] for run in args.runs])
-        store = Path(args.out) / "scorers"
-        plan[name] = [settle(changed(args, runs=runs, store=store, **change)) for runs in sets]
-        shown |= {(str(run), own.vector, own.inputs) for own in plan[name] for run in (*own.runs, *args.eval)}
-    for run, vector, inputs in sorted(shown):
-        content_of(run, vector, inputs)
+    usual = {"sets": [[run] for run in args.runs], "out": Path(args.out) / "scorers" / KEPT}
+    plan = {name: jobs_of(args, **{**usual, **change}) for name, change in study_rows(args).items()}
+    jobs = list(itertools.chain(*plan.values()))
+    for run, *shown in sorted({(run, job.vector, job.inputs) for job in jobs for run in job.runs + args.eval}):
+        content_of(run, *shown)
     return plan
 
 
 def announce(plan, args):
     """How much is to be trained, and about how long that takes, by an epoch of two trials of each row."""
-    trials, seconds, seen = 0, 0.0, set()
-    for sets in plan.values():
-        searches = [(part, seed) for own in sets for part in searches_of(own) for seed in args.seed]
-        missing = {fingerprint(*search): search[0] for search in searches if not find_finished(*search)}
-        missing = [part for mark, part in missing.items() if mark not in seen and not seen.add(mark)]
+    trials, hours, seen = 0, 0.0, set()
+    for jobs in plan.values():
+        searches = {fingerprint(part): part for job in jobs for part in searches_of(job)}
+        missing = [part for mark, part in searches.items() if mark not in seen and not find_finished(part)]
+        seen |= set(searches)
         if missing:
-            task, started = make_task(load_data(missing[0]), missing[0], args.seed[0]), time.time()
+            task, started = make_task(load_data(missing[0]), missing[0]), time.time()
             for config in task.configs[:2]:
-                train(task, config, missing[0], epochs=1)
-            epochs = 11 if missing[0].search == "halving" else 25  # as trials usually have
-            trials += len(missing) * len(task.configs)
-            seconds += len(missing) * len(task.configs) * epochs * (time.time() - started) / 2
-    told = f"about {seconds / 3600 / workers(args):.1f} hours with {workers(args)} processes"
+                train(task, config, epochs=1)
+            epochs, count = 11 if missing[0].search == "halving" else 25, len(missing) * len(task.configs)
+            trials, hours = trials + count, hours + count * epochs * (time.time() - started) / 2 / 3600
+    processes = workers(jobs[0])
+    told = f"about {hours / processes:.1f} hours with {processes} processes"
     print(f"study of {args.study}: {trials:,} trials to train, {told}", flush=True)
 
 
-
-def evaluate(path, args, seed):
-    """{measure: percent of each problem of the --eval runs, NaN where it has no say}; AUROC: of each run."""
-    scorer = common.load_scorer(path)
-    runs = [evaluate_run(scorer, run, path, args, seed) for run in args.eval]
-    return {measure: 100 * np.concatenate([run[measure] for run in runs]) for measure in runs[0]}
-
-
-def evaluate_run(scorer, run, path, args, seed):
-    keys, logits = common.score_run(scorer, run, path)
-    labels, scores, p = common.read_labels(run, keys), logits.numpy(), scorer.probability(logits).numpy()
-    right = np.array([math.nan if row["label"] is None else row["label"] for row in labels])
-    group = np.array([-1 if row.get("group") is None else row["group"] for row in labels])
-    places = {}
-    for place in sorted(range(len(keys)), key=lambda i: keys[i]):
-        places.setdefault(keys[place][0], []).append(place)
-    kept = halves(places, seed)[1] if args.study == "halves" else places  # the half that was not learned from
-    counts = {key: own for key, own in places.items() if key in kept and np.isfinite(right[own]).all()}
-    if not counts:
-        common.die(f"{run}: no problem has all its rollouts judged, so nothing to evaluate on")
-    rows = {key: measure(scores[i], p[i], right[i], group[i], args.n) for key, i in counts.items()}
-    every = np.concatenate(list(counts.values()))
-    auroc = common.auroc(right[every] > 0, scores[every])
-    of = lambda name: np.array([rows[key][name] if key in rows else math.nan for key in places])
-    names = next(iter(rows.values()))
-    return {"AUROC": np.array([math.nan if auroc is None else auroc]), **{name: of(name) for name in names}}
+def evaluate(path, job, args):
+    """{(run, problem): {measure: percent}}; the AUROC of a run as a whole stands under (run,)."""
+    scorer, found = common.load_scorer(path), {}
+    for run in args.eval:
+        keys, logits = common.score_run(scorer, run, path)
+        labels, scores, p = common.read_labels(run, keys), logits.numpy(), scorer.probability(logits).numpy()
+        right, group, places = column(labels, "label"), column(labels, "group", -1), by_problem(keys)
+        kept = halves(places, job.seed)[1] if args.study == "halves" else places  # the half not learned from
+        judged = {key: own for key, own in places.items() if key in kept and np.isfinite(right[own]).all()}
+        if not judged:
+            common.die(f"{run}: no problem has all its rollouts judged, so nothing to evaluate on")
+        every = np.concatenate(list(judged.values()))
+        found[(run,)] = {"AUROC": common.auroc(right[every] > 0, scores[every])}
+        found |= {(run, *key): measure(scores[i], p[i], right[i], group[i], args.n) for key, i in judged.items()}
+    return found
 
 
 def measure(scores, p, right, group, ns):
     """Of a problem, its rollouts in order: AUROC, the expected accuracy of best of n, and of the vote."""
-    ranked, auroc = right[np.argsort(-scores, kind="stable")], common.auroc(right > 0, scores)
-    vote = right[common.weighted_vote(group, p, scores)] if (group >= 0).any() else math.nan
+    ranked = right[np.argsort(-scores, kind="stable")]
+    vote = right[common.weighted_vote(group, p, scores)] if (group >= 0).any() else None
     best = {f"best of {n}": common.first_of_subset(len(right), n) @ ranked for n in ns}
-    return {"within a problem": math.nan if auroc is None else auroc, **best, "weighted vote": vote}
+    return {"within a problem": common.auroc(right > 0, scores), **best, "weighted vote": vote}
+
+
+def study_report(results, args):
+    """What is kept of {row: [what `evaluate` found of each scorer]}; a measure without a value is left out."""
+    keys = list(dict.fromkeys(key for found in itertools.chain(*results.values()) for key in found))
+    names = dict.fromkeys(name for values in next(iter(results.values()))[0].values() for name in values)
+    rows = {row: {"row": row, "measures": {}} for row in results}
+    for name, row in itertools.product(names, results):
+        first, values = (np.array([[found.get(key, {}).get(name) for key in keys] for found in results[own]],
+                                  dtype=float) * 100 for own in (next(iter(results)), row))  # fmt: skip
+        if np.isfinite(values).any():
+            means = np.nanmean(values, 1)  # [scorers]
+            facts = {"mean": means.mean(), "std": means.std(ddof=1) if len(means) > 1 else None}
+            rows[row]["measures"][name] = {**facts, "values": means.tolist(), **compare(values, first)}
+    sides = {"calibration": args.runs, "evaluation": args.eval}
+    settings = {name: getattr(args, name) for name in (*DECIDE, "vector", "seed", "n", "runs", "eval")}
+    return {
+        "format": 1, "study": args.study, "command": shlex.join(["python", *sys.argv]), "settings": settings,
+        "date": str(date.today()), "model": common.model_name(common.read_meta(args.runs[0])),
+        **{side: list(dict.fromkeys(map(short_name, runs))) for side, runs in sides.items()},
+        "problems": len(keys) - len(args.eval), "rows": list(rows.values()),
+    }  # fmt: skip
 
 
 def compare(values, first):
@@ -812,39 +770,6 @@ def compare(values, first):
     return {"difference": paired.mean(), "standard_error": error}
 
 
-def study_report(results, args):
-    """What is kept of {row: {measure: [scorers, P]}}; a measure without a value anywhere is left out."""
-    first, rows = next(iter(results.values())), []
-    for name, found in results.items():
-        row = {"row": name, "problems": 0, "scorers": len(found["AUROC"]), "measures": {}}
-        for label, values in found.items():
-            if np.isfinite(values).any():
-                means = np.nanmean(values, 1)
-                facts = {"mean": means.mean(), "std": means.std(ddof=1) if len(means) > 1 else None}
-                row["measures"][label] = {**facts, "values": means.tolist(), **compare(values, first[label])}
-        row["problems"] = int(np.isfinite(found[f"best of {args.n[0]}"][0]).sum())
-        rows.append(row)
-    sides = {"calibration": args.runs, "evaluation": args.eval}
-    return {
-        "format": 1, "study": args.study, "command": shlex.join(["python", *sys.argv]),
-        "date": str(date.today()), "model": common.model_name(common.read_meta(args.runs[0])),
-        "n": args.n, "problems": rows[0]["problems"],
-        **{side: list(dict.fromkeys(map(short_name, runs))) for side, runs in sides.items()},
-        **{f"{side}_runs": list(map(str, runs)) for side, runs in sides.items()},
-        "settings": {name: getattr(args, name) for name in (*DECIDE, "vector", "seed", "n")}, "rows": rows,
-    }  # fmt: skip
-
-
-def study_path(report, folder):
-    """A file a study, model and pair of data sets; one made with other settings or runs keeps its own."""
-    made_by = [report[key] for key in ("settings", "calibration_runs", "evaluation_runs")]
-    path = folder / ".".join([report["study"], report["model"], "-".join(
-        "+".join(report[side]) for side in ("calibration", "evaluation")), "json"])  # fmt: skip
-    there = common.read_json(path) if path.is_file() else report
-    same = made_by == [there[key] for key in ("settings", "calibration_runs", "evaluation_runs")]
-    return path if same else path.with_suffix(f".{digest(made_by)[:8]}.json")
-
-
 def print_study(report):
     rows = report["rows"]
     spread = lambda m: f"{m['mean']:.1f}" + ("" if m["std"] is None else f" ± {m['std']:.1f}")
@@ -852,29 +777,22 @@ def print_study(report):
     for title, shown, cell in ((report["study"], rows, spread),
                                (f"difference to {rows[0]['row']!r}", rows[1:], change)):  # fmt: skip
         cells = [[row["row"], *map(cell, row["measures"].values())] for row in shown]
-        print("\n" + common.table([title, *(f"{label} %" for label in rows[0]["measures"])], cells))
+        print("\n" + common.table([title, *(f"{name} %" for name in rows[0]["measures"])], cells))
 
 
 # ------------------------------------------------------------------------------------------------------------
 
 
 def main(argv=None):
-    args = settle(parse_args(argv))
+    args = parse_args(argv)
+    check_same_model([*args.runs, *args.eval])
     if args.study:
-        run_study(args)
-    else:
-        paths = make_scorers(args)
-        if args.json:
-            print(json.dumps({"scorers": {seed: str(path) for seed, path in paths.items()}}))
-
-
-def settle(args):
-    """Fill in what a design decides: its input, and for the linear ones their scale and objective."""
-    args.vector = args.vector or (None if args.study and not args.store else DESIGNS[args.design])
-    args.standardise |= args.design in ("logistic", "ridge")
-    args.loss = {"logistic": "bce", "ridge": "centred"}.get(args.design, args.loss)
-    args.device = common.pick_device(args.device) if args.device != "cpu" else "cpu"
-    return args
+        return run_study(args)
+    sets = [[run] for run in args.runs] if "{run}" in args.out else [args.runs]
+    jobs = jobs_of(args, sets)
+    paths = make_scorers(jobs)
+    if args.json:
+        print(json.dumps({"scorers": list(map(str, paths))}))
 
 
 def parse_args(argv=None):
@@ -882,30 +800,30 @@ def parse_args(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     add = parser.add_argument
     add("runs", nargs="+", metavar="RUN", help="labelled run folders; several are one mixed calibration set")
-    add("-o", "--out", help="scorer to write, {seed}: its seed (scorer.pt); a study: a folder (studies)")
+    add("-o", "--out", help="scorer to write (scorer.pt), or a study's folder (studies). {seed}: its seed; {run}: "
+        "its RUN, so that each has a scorer of its own; {name}: that as SET@SEED")  # fmt: skip
     add("--seed", type=int, nargs="+", default=[32], help="of split, search and training (paper: 32 42 52)")
     add("--inputs", choices=("vector", "vector+stats"), default="vector", help="vector+stats, SCaTR+: show a "
         "scorer the 28 token statistics and the length too")  # fmt: skip
-    add("--design", choices=DESIGNS, default="mlp", help="default: mlp; logistic and ridge are linear rivals")
+    add("--design", choices=DESIGNS, default="mlp", help="default: mlp")
     add("--vector", help=f"layer/token, all/token for designs over layers (default: {common.DEFAULT_VECTOR})")
     add("--search", choices=("paper", "halving"), default="paper", help="halving ends hopeless trials early")
     add("--configs", type=int, default=100, help="configurations to try (default: 100)")
     add("--paper-space", action="store_true", help="the paper's four shapes above 5,000 rollouts too")
-    add("--loss", choices=("bce", *RANKING), default="bce", help="bce, or one that ranks within a problem")
+    add("--loss", choices=("bce", *LOSSES), default="bce", help="bce, or one that ranks within a problem")
     add("--standardise", action="store_true", help="dimensions to mean 0, deviation 1 of the training part")
     add("--top", type=int, default=1, help="score with the mean of so many best configurations (default: 1)")
     add("--fraction", type=float, default=1.0, help="calibrate on this share of the problems")
     add("--rollouts", type=int, help="calibrate on the first so many rollouts of each problem")
-    add("--half", type=int, choices=(0, 1), help="calibrate on one half of the problems, drawn by the seed")
-    add("--balance", action="store_true", help="calibrate on as many problems of each data set")
     add("--study", choices=STUDIES, help="train and compare scorers that differ in one thing")
     add("--eval", nargs="+", default=[], metavar="RUN", help="labelled runs to evaluate a study on")
     add("-n", type=int, nargs="+", default=[4, 8, 12, 16], help="a study: rollouts to choose from")
     add("--device", help="cpu, cuda, cuda:1, mps (default: the GPU if there is one)")
     add("--workers", type=int, help="processes (default: a CPU's cores; on a GPU, which they share, 1)")
     add("--json", action="store_true", help="a last line of JSON, for programs")
+    parser.set_defaults(half=None, balance=False)  # what only studies change
     args = parser.parse_args(argv)
-    args.out, args.store = args.out or ("studies" if args.study else "scorer.pt"), None
+    args.out = args.out or ("studies" if args.study else "scorer.pt")
     if len(args.seed) > 1 and not args.study and "{seed}" not in args.out:
         parser.error("several seeds need {seed} in -o, such as -o 'scorers/scatr@{seed}.pt'")
     if args.study and (not args.eval or (args.study == "halves" and len(args.eval) > 1)):
@@ -913,8 +831,8 @@ def parse_args(argv=None):
     counts = (args.configs, args.top, args.rollouts or 1, args.workers or 1, *args.n)
     if min(counts) < 1 or not 0 < args.fraction <= 1:
         parser.error("--configs, --top, --rollouts, --workers, -n: 1 or more; --fraction: above 0 to 1")
-    if args.inputs != "vector" and args.design not in ("mlp", "logistic", "ridge"):
-        parser.error("--inputs vector+stats is for the designs mlp, logistic and ridge")
+    if args.inputs != "vector" and args.design not in ("mlp", "logistic"):
+        parser.error("--inputs vector+stats is for the designs mlp and logistic")
     if args.design == "ensemble" and args.loss != "bce":
         parser.error("--design ensemble mixes probabilities, so it takes --loss bce")
     return args

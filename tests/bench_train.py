@@ -43,13 +43,13 @@ def draw_rollouts(world, problems, n, seed):
     keys = [("bench", f"p{i}", j) for i in range(problems) for j in range(n)]
     x = torch.tensor((topic + own).reshape(-1, len(direction)), dtype=torch.bfloat16).float()
     y = torch.tensor(label.reshape(-1)).float()
-    return trainer.Data(x, torch.empty(len(x), 0), y, [key[:2] for key in keys], keys)
+    return trainer.Data(x, torch.empty(len(x), 0), y, y, y, [key[:2] for key in keys], keys)
 
 
 def plain_loop(task, config, epochs):
     """What one would write: nn.Dropout, autograd, torch's Adam and scheduler, the loss read at each step."""
     device = task.x.device
-    torch.manual_seed(task.seed * 1_000_003 + config["number"])
+    torch.manual_seed(task.job.seed * 1_000_003 + config["number"])
     module = common.build_scorer("mlp", config, tuple(task.x.shape[1:])).to(device)
     optimiser = torch.optim.Adam(module.parameters(), lr=config["lr"], weight_decay=config["weight_decay"])
     scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimiser, factor=0.5, patience=3)
@@ -76,29 +76,28 @@ def plain_loop(task, config, epochs):
         losses.append(value)
         if value < best:
             best, stale = value, 0
-            best_state = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+            best_state = {name: tensor.cpu().numpy().copy() for name, tensor in module.state_dict().items()}
         else:
             stale += 1
             if stale == 10:
                 break
-    return {"best": best, "config": config, "state": best_state, "losses": losses}
+    return {"val_loss": best, **config, "losses": losses}, best_state
 
 
-def take_turns(task, args, epochs):
-    """{method: (seconds, records)} of one search, configuration by configuration."""
-    board = np.full((len(task.configs), len(trainer.RUNGS)), math.nan)
+def take_turns(task, epochs):
+    """{method: (seconds, (row, weights) of the best)} of one search, configuration by configuration."""
+    board, found = np.full((len(task.configs), len(trainer.RUNGS)), math.nan), {}
     train = {"naive": lambda config: plain_loop(task, config, epochs),
-             "paper": lambda config: trainer.train(task, config, args, None, epochs),
-             "halving": lambda config: trainer.train(task, config, args, board, epochs)}  # fmt: skip
-    found = {name: [0.0, []] for name in METHODS}
-    for config in tqdm(task.configs, desc=f"seed {task.seed}", unit="configuration"):
+             "paper": lambda config: trainer.train(task, config, None, epochs),
+             "halving": lambda config: trainer.train(task, config, board, epochs)}  # fmt: skip
+    for config in tqdm(task.configs, desc=f"seed {task.job.seed}", unit="configuration"):
         for name in METHODS:
             started = clock(task.x.device)
-            found[name][1].append(train[name](config))
-            found[name][0] += clock(task.x.device) - started
-            for record in sorted(found[name][1], key=trainer.rank)[1:]:
-                record.pop("state", None)
-    return {name: (seconds, sorted(records, key=trainer.rank)) for name, (seconds, records) in found.items()}
+            trial = train[name](config)
+            seconds, spent, best = found.get(name, (0.0, 0, trial))
+            found[name] = (seconds + clock(task.x.device) - started, spent + len(trial[0]["losses"]),
+                           min(best, trial, key=lambda trial: trial[0]["val_loss"]))  # fmt: skip
+    return found
 
 
 METHODS = ("naive", "paper", "halving")
@@ -111,16 +110,16 @@ def clock(device):
     return time.perf_counter()
 
 
-def judge(task, record, test, n):
+def judge(task, row, state, test, n):
     """AUROC and best-of-n accuracy on test rollouts of the scorer a search chose."""
-    module = common.build_scorer("mlp", record["config"], tuple(task.x.shape[1:])).to(task.x.device).eval()
-    module.load_state_dict(record["state"])
+    module = common.build_scorer("mlp", row, tuple(task.x.shape[1:])).to(task.x.device).eval()
+    module.load_state_dict({name: torch.from_numpy(value) for name, value in state.items()})
     with torch.inference_mode():
         logits = module(test.x.to(task.x.device)).cpu().numpy()
     right = test.y.numpy()
     picked = logits.reshape(-1, n).argmax(1)
     best_of_n = float(right.reshape(-1, n)[range(len(picked)), picked].mean())
-    return {"val_loss": record["best"], "auroc": common.auroc(right > 0, logits), "accuracy": best_of_n}
+    return {"val_loss": row["val_loss"], "auroc": common.auroc(right > 0, logits), "accuracy": best_of_n}
 
 
 def time_searches(args):
@@ -128,13 +127,11 @@ def time_searches(args):
     d, problems, n = 2048, 164, 16
     world, rows, cells = make_world(d), [], []
     test = draw_rollouts(world, 500, n, seed=999)
-    settings = settings_of(args)
     header = ["seed, search", "seconds", "epochs", "validation loss", "test AUROC", f"best of {n} %"]
-    for seed in args.seeds:
-        task = trainer.make_task(draw_rollouts(world, problems, n, seed), settings, seed)
-        for name, (seconds, records) in take_turns(task, settings, args.epochs).items():
-            epochs = sum(len(record["losses"]) for record in records)
-            chosen = judge(task, records[0], test, n)
+    for job in jobs_of(args):
+        seed, task = job.seed, trainer.make_task(draw_rollouts(world, problems, n, job.seed), job)
+        for name, (seconds, epochs, best) in take_turns(task, args.epochs).items():
+            chosen = judge(task, *best, test, n)
             rows.append({"seed": seed, "search": name, "seconds": seconds, "epochs": epochs, **chosen})
             shown = [f"{chosen['val_loss']:.4f}", f"{chosen['auroc']:.4f}", f"{100 * chosen['accuracy']:.1f}"]
             cells.append([f"{seed} {name}", f"{seconds:.1f}", epochs, *shown])
@@ -161,19 +158,18 @@ def ratios(rows):
     return report
 
 
-def settings_of(args, *options):
+def jobs_of(args, *options):
     command = ["bench", "--configs", str(args.configs), "--device", args.device, *options]
-    return trainer.settle(trainer.parse_args(command))
+    args = trainer.parse_args([*command, "-o", "{seed}", "--seed", *map(str, args.seeds)])
+    return trainer.jobs_of(args, [args.runs])
 
 
 def time_processes(args):
     """Seconds by the clock of one search with halving and without, by one process and by args.cores."""
-    world, found = make_world(512), {}
-    data = draw_rollouts(world, 40, 8, seed=32)
+    data, found = draw_rollouts(make_world(512), 40, 8, seed=32), {}
     for method, workers in itertools.product(METHODS[1:], (1, args.cores)):
-        settings = settings_of(args, "--search", method, "--workers", str(workers))
-        started = time.perf_counter()
-        list(trainer.search([trainer.make_task(data, settings, seed) for seed in args.seeds], settings))
+        jobs, started = jobs_of(args, "--search", method, "--workers", str(workers)), time.perf_counter()
+        list(trainer.search([trainer.make_task(data, job) for job in jobs]))
         found[f"{method}, {workers} processes"] = time.perf_counter() - started
     print(common.table(["search", "seconds"], [[name, f"{seconds:.1f}"] for name, seconds in found.items()]))
     return found

@@ -7,7 +7,6 @@ import json
 import math
 import threading
 import time
-from argparse import Namespace
 
 import numpy as np
 import pytest
@@ -23,10 +22,11 @@ MLP = {"number": 0, "hidden": [16, 8], "lr": 1e-3, "dropout": 0.0, "input_dropou
 
 @pytest.fixture(autouse=True)
 def small_models(monkeypatch, request):
-    """The space's knobs on layers that train in a blink; the test of the space itself sees the real one."""
-    if "the_space" not in request.node.name:
+    """Layers that train in a blink, and little patience; tests of the space and of training see the real ones."""
+    if "the_space" not in request.node.name and "training" not in request.node.name:
         tiny = tuple((below, ([[24, 12], [32, 16, 8]], *choices[1:])) for below, choices in trainer.SPACES)
         monkeypatch.setattr(trainer, "SPACES", tiny)
+        monkeypatch.setattr(trainer, "PATIENCE", 2)
 
 
 def make_data(problems=40, n=4, d=12, seed=0, signal=1.5):
@@ -35,17 +35,18 @@ def make_data(problems=40, n=4, d=12, seed=0, signal=1.5):
     x = rng.normal(size=(problems * n, d)) + signal * label.reshape(-1, 1) * (np.arange(d) < 3)
     keys = [("run", f"p{i}", j) for i in range(problems) for j in range(n)]
     x, y = torch.tensor(x).float(), torch.tensor(label.reshape(-1)).float()
-    return trainer.Data(x, torch.empty(len(x), 0), y, [("set", key[1]) for key in keys], keys)
+    return trainer.Data(x, torch.empty(len(x), 0), y, y, y, [("set", key[1]) for key in keys], keys)
 
 
-def settings(**changes):
-    """03's arguments, as its command line makes them."""
-    args = trainer.settle(trainer.parse_args(["run", "--configs", "3", "--workers", "1", "--device", "cpu"]))
-    return trainer.settle(Namespace(**{**vars(args), **changes}))
+def make_job(*runs, **changes):
+    """03's arguments for one search, as its command line makes them."""
+    args = trainer.parse_args(["run", "--configs", "3", "--workers", "1", "--device", "cpu"])
+    (job,) = trainer.jobs_of(args, [list(runs or args.runs)], **changes)
+    return job
 
 
 def make_task(configs, data=None, **changes):
-    task = trainer.make_task(data or make_data(), settings(**changes), 32)
+    task = trainer.make_task(data or make_data(), make_job(**changes))
     return task._replace(configs=[{**MLP, "number": i, **config} for i, config in enumerate(configs)])
 
 
@@ -64,6 +65,15 @@ def refusal(capsys, *argv):
     return capsys.readouterr().err
 
 
+def right_of(run, keys=None):
+    return np.array([row["label"] for row in common.read_labels(run, keys)]) > 0
+
+
+def auroc_of(scorer, run):
+    keys, logits = common.score_run(scorer, run)
+    return common.auroc(right_of(run, keys), logits.numpy())
+
+
 # ------------------------------------------------------------------------------------------------------------
 # The search itself
 
@@ -78,22 +88,26 @@ SHAPES = [(512, 256), (512, 256, 128), (1024, 512), (1024, 512, 256)]
 WIDER = [(1024, 512), (2048, 1024), (1024, 512, 256), (2048, 1024, 512)]
 
 
+def draw(n, **changes):
+    return trainer.draw_configs(n, make_job(**{"configs": 100, **changes}))
+
+
 @pytest.mark.parametrize("n", SPACE)
 def test_the_space_is_the_papers(n):
     knobs = ("dropout", "input_dropout", "batch_size", "weight_decay", "batch_norm")
     for paper_space, shapes in ((False, WIDER if n >= 5000 else SHAPES), (True, SHAPES)):
-        drawn = trainer.draw_configs(n, 100, 32, paper_space=paper_space)
+        drawn = draw(n, paper_space=paper_space)
         assert tuple({c[knob] for c in drawn} for knob in knobs) == SPACE[n]
         assert {tuple(c["hidden"]) for c in drawn} == set(shapes)
         assert {c["lr"] for c in drawn} == {1e-4, 5e-4, 1e-3}
-
-
-def test_drawn_configurations_differ_and_follow_the_seed():
-    small, middle, large = (trainer.draw_configs(n, 100, 32) for n in (999, 1000, 5000))
-    for drawn in (small, middle, large):
-        assert len({str({**c, "number": 0}) for c in drawn}) == 100
+        assert len({str({**c, "number": 0}) for c in drawn}) == 100, "all differ"
         assert [c["number"] for c in drawn] == list(range(100))
-    assert trainer.draw_configs(999, 7, 32) == small[:7] and trainer.draw_configs(999, 7, 42) != small[:7]
+
+
+def test_drawn_configurations_follow_the_seed():
+    job = make_job(configs=7)
+    job.seed = 42
+    assert draw(999, configs=7) == draw(999)[:7] != trainer.draw_configs(999, job)
 
 
 def test_the_split_is_by_problem_three_to_one_and_training_has_both_labels():
@@ -108,12 +122,6 @@ def test_the_split_is_by_problem_three_to_one_and_training_has_both_labels():
             assert set(data.y[sides[0]].tolist()) == {0.0, 1.0}
 
 
-def test_training_ends_after_100_epochs():
-    task = make_task([{"lr": 1e-5}])
-    record = trainer.train(task, task.configs[0], settings())
-    assert len(record["losses"]) == 100 and record["best_epoch"] > 90, "it would have gone on"
-
-
 def test_the_weight_of_right_answers_is_wrong_to_right_of_the_training_part():
     task = make_task([], make_data(problems=12))
     of_part, of_all = ((len(y) - y.sum().item()) / y.sum().item() for y in (task.y[task.train], task.y))
@@ -122,16 +130,16 @@ def test_the_weight_of_right_answers_is_wrong_to_right_of_the_training_part():
 
 def test_a_problem_of_two_runs_of_one_data_set_stays_on_one_side(tmp_path):
     a, b = make_run(tmp_path / "a", seed=1), make_run(tmp_path / "b", seed=2)
-    data = trainer.load_data(settings(runs=[a, b]))
+    data = trainer.load_data(make_job(a, b))
     assert len(data.y) == 96 and len(set(data.problem)) == 12 and len(set(data.keys)) == 96
     meta = common.read_json(b / "meta.json")
     common.write_json(b / "meta.json", {**meta, "dataset": "another"})
-    assert len(set(trainer.load_data(settings(runs=[a, b])).problem)) == 24
+    assert len(set(trainer.load_data(make_job(a, b)).problem)) == 24
 
 
 def plain_training(task, config, orders):
     """The paper's training as torch's own parts do it, without dropout; losses of each epoch."""
-    torch.manual_seed(task.seed * 1_000_003 + config["number"])
+    torch.manual_seed(32 * 1_000_003 + config["number"])
     module = common.build_scorer("mlp", config, tuple(task.x.shape[1:]))
     optimiser = torch.optim.Adam(module.parameters(), lr=config["lr"], weight_decay=config["weight_decay"])
     scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimiser, factor=0.5, patience=3)
@@ -154,131 +162,124 @@ def plain_training(task, config, orders):
 
 @pytest.mark.parametrize("batch_norm", [False, True])
 def test_training_is_torchs_adam_clipping_plateau_and_early_stop(batch_norm):
-    config = {"batch_norm": batch_norm, "lr": 1e-2, "weight_decay": 1e-2}
-    task = make_task([config])
-    record = trainer.train(task, task.configs[0], settings())
+    task = make_task([{"batch_norm": batch_norm, "lr": 1e-2, "weight_decay": 1e-2}])
+    row, state = trainer.train(task, task.configs[0])
     plain = plain_training(task, task.configs[0], torch.Generator().manual_seed(32 * 1_000_003))
     assert 12 < len(plain) < 100, "the schedule and the stop must both have had their say"
-    assert len(record["losses"]) == len(plain)
-    np.testing.assert_allclose(record["losses"], plain, rtol=2e-3)
-    assert record["best_epoch"] == 1 + int(np.argmin(plain))
+    assert len(row["losses"]) == row["epochs"] == len(plain)
+    np.testing.assert_allclose(row["losses"], plain, rtol=2e-3)
+    assert row["best_epoch"] == 1 + int(np.argmin(plain))
     module = common.build_scorer("mlp", task.configs[0], (12,)).eval()
-    module.load_state_dict(record["state"])
+    module.load_state_dict({name: torch.tensor(value) for name, value in state.items()})
     criterion = torch.nn.BCEWithLogitsLoss(pos_weight=torch.tensor(task.pos_weight))
     value = criterion(module(task.x[task.valid]), task.y[task.valid]).item()
-    assert value == pytest.approx(record["best"], rel=1e-4), "the weights kept are those of the best epoch"
+    assert value == pytest.approx(row["val_loss"], rel=1e-4), "the weights kept are those of the best epoch"
 
 
-def test_dropout_masks_and_the_order_of_rows_are_new_in_every_epoch(monkeypatch):
-    orders, inputs = [], []
-    task, usual = make_task([{"dropout": 0.5, "input_dropout": 0.5}]), trainer.batches
-    monkeypatch.setattr(trainer, "batches", lambda *a, **k: orders.append(found := usual(*a, **k)) or found)
+def test_training_ends_after_100_epochs():
+    task = make_task([{"lr": 1e-5, "batch_size": 64}])
+    row, _ = trainer.train(task, task.configs[0])
+    assert len(row["losses"]) == 100 and row["best_epoch"] > 90, "it would have gone on"
+
+
+@pytest.mark.parametrize("loss", ["bce", *trainer.LOSSES])
+def test_the_order_of_rows_is_new_in_every_epoch_and_ranking_sees_whole_problems(monkeypatch, loss):
+    task, orders, usual = make_task([{}], make_data(problems=12), loss=loss), [], trainer.batches
+    monkeypatch.setattr(trainer, "batches", lambda *a: orders.append(found := usual(*a)) or found)
+    row, _ = trainer.train(task, task.configs[0], epochs=2)
+    first, second = (torch.cat(own).tolist() for own in orders)
+    assert first != second and sorted(first) == sorted(second) == task.train.tolist()
+    whole = all(len(set(task.problem[first[i : i + 4]].tolist())) == 1 for i in range(0, len(first), 4))
+    assert whole == (loss != "bce") and math.isfinite(row["val_loss"])
+
+
+def test_dropout_masks_are_new_in_every_epoch():
+    task, masks = make_task([{"dropout": 0.5, "input_dropout": 0.5}]), []
 
     def keep(module, _, y):
         if isinstance(module, torch.nn.Dropout) and module.training:
-            inputs.append((y == 0).float())
+            masks.append((y == 0).float())
 
     hook = torch.nn.modules.module.register_module_forward_hook(keep)
-    trainer.train(task, task.configs[0], settings(), epochs=2)
+    trainer.train(task, task.configs[0], epochs=2)
     hook.remove()
-    first, second = (torch.cat(own) for own in orders)
-    assert first.tolist() != second.tolist()
-    assert sorted(first.tolist()) == sorted(second.tolist()) == task.train.tolist()
-    shares = torch.stack([mask.mean() for mask in inputs[::3]])  # of the input
+    shares = torch.stack([mask.mean() for mask in masks[::3]])  # of the input
     assert shares.mean().item() == pytest.approx(0.5, abs=0.05)
-    assert not torch.equal(inputs[0], inputs[len(inputs) // 2]), "the first batch of each epoch"
+    assert not torch.equal(masks[0], masks[len(masks) // 2]), "the first batch of each epoch"
 
 
 @pytest.mark.parametrize("n, sizes", [(33, [33]), (65, [32, 33]), (66, [32, 32, 2]), (1, [1])])
 def test_no_batch_has_a_single_row(n, sizes):
     task = make_task([])._replace(train=torch.arange(n))
-    assert [len(rows) for rows in trainer.batches(task, 32, torch.Generator(), together=False)] == sizes
+    assert [len(rows) for rows in trainer.batches(task, 32, torch.Generator())] == sizes
 
 
 def test_halving_drops_trials_but_never_the_one_that_leads():
-    configs = [{"hidden": [8], "dropout": 0.1 * (i % 5), "weight_decay": 10.0 ** -(i % 4)} for i in range(12)]
-    task, board = make_task(configs), np.full((12, len(trainer.RUNGS)), math.nan)
-    full = [trainer.train(task, config, settings()) for config in task.configs]
-    halved = [trainer.train(task, config, settings(), board) for config in task.configs]
-    dropped = [record for record in halved if record["ended"] == "dropped"]
-    assert len(dropped) >= 4 and {len(record["losses"]) for record in dropped} <= set(trainer.RUNGS)
-    assert sum(len(r["losses"]) for r in halved) < 0.6 * sum(len(r["losses"]) for r in full)
+    configs = [{"hidden": [8], "dropout": 0.1 * (i % 5), "weight_decay": 10.0 ** -(i % 4)} for i in range(10)]
+    configs = [{**config, "batch_size": 64} for config in configs]
+    task, board = make_task(configs), np.full((10, len(trainer.RUNGS)), math.nan)
+    full = [trainer.train(task, config)[0] for config in task.configs]
+    halved = [trainer.train(task, config, board)[0] for config in task.configs]
+    dropped = [row for row in halved if row["ended"] == "dropped"]
+    assert len(dropped) >= 3 and {row["epochs"] for row in dropped} <= set(trainer.RUNGS)
+    assert sum(row["epochs"] for row in halved) < 0.7 * sum(row["epochs"] for row in full)
     for one, other in zip(full, halved, strict=True):  # what was trained is not another training
         assert one["losses"][: len(other["losses"])] == other["losses"]
     for rung in trainer.RUNGS:
-        reached = [record for record in halved if len(record["losses"]) >= rung]
-        leader = min(reached, key=lambda record: min(record["losses"][:rung]), default=None)
-        assert leader is None or not (leader["ended"] == "dropped" and len(leader["losses"]) == rung)
+        reached = [row for row in halved if row["epochs"] >= rung]
+        leader = min(reached, key=lambda row: min(row["losses"][:rung]), default=None)
+        assert leader is None or not (leader["ended"] == "dropped" and leader["epochs"] == rung)
 
 
 def test_a_trial_is_in_the_worse_half_of_those_before_it_of_its_rate_that_got_there():
     configs = [{"number": i, "lr": lr} for i, lr in enumerate([1e-3, 1e-4, 1e-3, 1e-3, 1e-3, 1e-3])]
     board = np.full((6, 4), math.nan)
     board[:, 0] = [0.5, 0.1, math.inf, 0.6, math.nan, math.nan]  # the third ended before this rung
+    row = lambda number, best: {**configs[number], "val_loss": best, "losses": [0, best]}
     for best, hopeless in ((0.4, False), (0.55, False), (0.6, True), (0.7, True)):
-        assert trainer.is_hopeless({"config": configs[4], "best": best}, 2, configs, board) == hopeless
+        assert trainer.is_hopeless(row(4, best), configs, board) == hopeless
         assert board[4, 0] == best
     board[:, 0] = math.nan
-    assert not trainer.is_hopeless({"config": configs[0], "best": 9.0}, 2, configs, board), "nobody before it"
-
-
-def test_a_trial_waits_for_those_before_it():
-    configs, board = [{"number": i, "lr": 1e-3} for i in range(3)], np.full((3, 4), math.nan)
-    board[0, 0] = 0.5
-    timer = threading.Timer(0.3, board.__setitem__, [(1, 0), 0.6])
-    timer.start()
-    started = time.monotonic()
-    assert trainer.is_hopeless({"config": configs[2], "best": 0.65}, 2, configs, board), "both are better"
-    assert time.monotonic() - started > 0.25
+    assert not trainer.is_hopeless(row(0, 9.0), configs, board), "nobody before it"
+    board[0, 0], started = 0.5, time.monotonic()
+    threading.Timer(0.3, lambda: board.__setitem__(([2, 3], 0), [0.6, math.inf])).start()
+    assert trainer.is_hopeless(row(4, 0.65), configs, board), "both are better"
+    assert time.monotonic() - started > 0.25, "it waited for those before it"
 
 
 def test_a_trial_that_stops_at_a_rung_keeps_nobody_waiting(monkeypatch):
     monkeypatch.setattr(trainer, "RUNGS", (1,))
     monkeypatch.setattr(trainer, "PATIENCE", 0)
     task, board = make_task([{}]), np.full((1, 1), math.nan)
-    assert len(trainer.train(task, task.configs[0], settings(), board)["losses"]) == 1
+    assert trainer.train(task, task.configs[0], board)[0]["epochs"] == 1
     assert not np.isnan(board).any()
 
 
 @pytest.mark.parametrize("search", ["paper", "halving"])
-def test_the_result_does_not_depend_on_the_number_of_processes(tmp_path, run_script, search):
-    run = make_run(tmp_path / "run", problems=16)
-    for workers in (1, 3):
-        run_script("03_train_scorer.py", run, "-o", tmp_path / f"{workers}-{{seed}}.pt", "--workers", workers,
-                   "--configs", 2, "--seed", 32, 42, "--search", search)  # fmt: skip
-    for seed in (32, 42):
-        one, three = (common.load_scorer(tmp_path / f"{workers}-{seed}.pt").checkpoint for workers in (1, 3))
-        for name, tensor in one["members"][0]["state"].items():
-            assert torch.equal(tensor, three["members"][0]["state"][name])
-        assert [t["losses"] for t in one["trials"]] == [t["losses"] for t in three["trials"]]
+def test_runs_of_their_own_and_any_number_of_processes_make_the_same_scorers(tmp_path, search):
+    runs = [make_run(tmp_path / name / "32", problems=8, seed=seed) for seed, name in enumerate("ab")]
+    options = ["--configs", "2", "--search", search]
+    out = ["-o", "{run}/all.{name}-{seed}.pt", "--seed", "32", "42", "--workers", "3"]
+    trainer.main([*map(str, runs), *options, *out])
+    for run, seed in itertools.product(runs, (32, 42)):
+        alone = train_run(run, *options, "--seed", seed).checkpoint
+        made = common.load_scorer(run / f"all.{run.parent.name}@32-{seed}.pt").checkpoint
+        assert made["runs"] == [str(run)]
+        for name, tensor in alone["members"][0]["state"].items():
+            assert torch.equal(tensor, made["members"][0]["state"][name])
+        assert [t["losses"] for t in alone["trials"]] == [t["losses"] for t in made["trials"]]
 
 
 # ------------------------------------------------------------------------------------------------------------
 # Objectives
 
 
-def test_objectives_are_their_definitions():
+def test_an_objective_is_its_definition():
     logits, y = torch.tensor([1.0, -0.5, 0.25, 2.0, 0.0]), torch.tensor([1.0, 0.0, 0.0, 1.0, 1.0])
     problem = torch.tensor([0, 0, 0, 1, 1])  # the second problem has right answers only
     softplus = lambda v: math.log1p(math.exp(v))
     pairs = (softplus(-1.5) + softplus(-0.75)) / 2
     assert trainer.pairwise(logits, y, problem).item() == pytest.approx(pairs)
-    share = math.exp(1) / (math.exp(1) + math.exp(-0.5) + math.exp(0.25))
-    assert trainer.listwise(logits, y, problem).item() == pytest.approx(-math.log(share))
-    error = logits - y
-    error = torch.cat([error[:3] - error[:3].mean(), error[3:] - error[3:].mean()])
-    assert trainer.centred(logits, y, problem).item() == pytest.approx(error.square().mean().item())
-
-
-@pytest.mark.parametrize("loss", ["bce", *trainer.RANKING])
-def test_ranking_objectives_see_whole_problems_in_a_batch(monkeypatch, loss):
-    task, seen, usual = make_task([{}], make_data(problems=12)), [], trainer.batches
-    monkeypatch.setattr(trainer, "batches", lambda *a, **k: seen.append(found := usual(*a, **k)) or found)
-    record = trainer.train(task, task.configs[0], settings(loss=loss), epochs=1)
-    order = torch.cat(seen[0])
-    assert sorted(order.tolist()) == task.train.tolist() and order.tolist() != task.train.tolist()
-    whole = all(len(set(task.problem[order[i : i + 4]].tolist())) == 1 for i in range(0, len(order), 4))
-    assert whole == (loss != "bce") and math.isfinite(record["best"])
 
 
 def test_ranking_scores_are_calibrated_before_they_are_probabilities(tmp_path):
@@ -295,33 +296,30 @@ def test_ranking_scores_are_calibrated_before_they_are_probabilities(tmp_path):
 # scorer.pt
 
 
-def test_a_scorer_rebuilds_itself_and_knows_what_it_is(tmp_path, capsys):
+def test_a_scorer_rebuilds_itself_and_knows_what_it_is(tmp_path):
     run = make_run(tmp_path / "run", problems=40)
     scorer = train_run(run, "--configs", 3, "--standardise", "--top", 2)
-    facts = scorer.checkpoint
+    facts, cost = scorer.checkpoint, scorer.checkpoint["cost"]
     assert (scorer.model, scorer.vector, scorer.shape, facts["seed"]) == ("tiny", "penultimate/eos", (8,), 32)
     assert [t["number"] for t in facts["trials"]] == [0, 1, 2]
-    assert facts["val_loss"] == pytest.approx(min(t["val_loss"] for t in facts["trials"]), abs=1e-6)
-    keys, logits = common.score_run(scorer, run)
+    assert facts["val_loss"] == min(t["val_loss"] for t in facts["trials"])
+    _, logits = common.score_run(scorer, run)
     _, hidden = common.read_vectors(run)
     mean, deviation = facts["scale"]
-    x = (hidden.float() - mean) / deviation
     modules = [common.mlp(8, m["config"]["hidden"]).eval() for m in facts["members"]]
     for module, member in zip(modules, facts["members"], strict=True):
         module.load_state_dict(member["state"])
     with torch.no_grad():
-        torch.testing.assert_close(logits, (modules[0](x) + modules[1](x)) / 2)
-    labels = np.array([row["label"] for row in common.read_labels(run, keys)])
-    assert common.auroc(labels > 0, logits.numpy()) > 0.85, "the planted signal is found"
+        of_each = [module((hidden.float() - mean) / deviation) for module in modules]
+    torch.testing.assert_close(logits, sum(of_each) / 2)
+    assert auroc_of(scorer, run) > 0.85, "the planted signal is found"
     widened = scorer(hidden.double())  # before any arithmetic
     torch.testing.assert_close(widened, scorer(hidden), atol=1e-6, rtol=1e-6)
-    cost = facts["cost"]
     assert cost["parameters"] == sum(p.numel() for module in modules for p in module.parameters())
     assert cost["rollouts_scored"] == 4 and cost["scoring_ms"] > 0
-    sides = [len(rows) for rows in trainer.split_by_problem(trainer.load_data(settings(runs=[run])), 32)]
+    sides = [len(rows) for rows in trainer.split_by_problem(trainer.load_data(make_job(run)), 32)]
     of_trial = lambda t: sum(a * b for a, b in itertools.pairwise([8, *t["hidden"], 1])) * t["epochs"]
     assert cost["search_flops"] == 2 * (3 * sides[0] + sides[1]) * sum(map(of_trial, facts["trials"]))
-    assert "FLOPs" in capsys.readouterr().out
 
 
 def test_a_scorer_of_vector_and_statistics_is_fed_without_a_flag(tmp_path, run_script):
@@ -332,10 +330,8 @@ def test_a_scorer_of_vector_and_statistics_is_fed_without_a_flag(tmp_path, run_s
     rows[5]["conf"] = {name: None for name in rows[5]["conf"]}  # a rollout without tokens
     common.write_jsonl(run / "rollouts.jsonl", rows[::-1])
     scorer = train_run(run, "--configs", 2, "--inputs", "vector+stats")
-    keys, logits = common.score_run(scorer, run)
-    right = np.array([row["label"] for row in common.read_labels(run, keys)]) > 0
-    assert common.auroc(right, logits.numpy()) > 0.8
-    _, hidden = common.read_vectors(run)
+    assert auroc_of(scorer, run) > 0.8
+    logits, (_, hidden) = common.score_run(scorer, run)[1], common.read_vectors(run)
     features = np.stack([common.rollout_features(row["conf"], row["n_tokens"]) for row in rows])
     assert np.isnan(features[5][:28]).all() and features.shape == (120, 29)
     torch.testing.assert_close(scorer(hidden, features), logits)
@@ -408,36 +404,37 @@ def test_finished_scorers_are_left_alone_until_something_changes(tmp_path, capsy
 def test_rollouts_that_could_not_be_judged_are_counted_and_left_out(tmp_path, capsys):
     run = make_run(tmp_path / "run")
     rows = relabel(run, lambda i, row: row["label"] if i >= 6 else None)
-    data = trainer.load_data(settings(runs=[run]))
-    assert "6 of 48 rollouts could not be judged" in capsys.readouterr().out
+    train_run(run, "--configs", 1)
+    assert "6 could not be judged" in capsys.readouterr().out
+    data = trainer.choose(trainer.load_data(make_job(run)), make_job(run))
     assert data.keys == [(str(run), row["id"], row["sample"]) for row in rows[6:]]
     assert data.y.tolist() == [row["label"] for row in rows[6:]]
+    assert data.group.tolist() == [row["group"] for row in rows[6:]]
+    assert data.tokens.tolist() == [row["n_tokens"] for row in common.read_rollouts(run)][6:]
 
 
 def test_vectors_are_widened_and_of_the_layer_and_token_asked_for(tmp_path):
     run = make_run(tmp_path / "run")
-    stored = common.load_pt(run / "hidden.pt")
-    data = trainer.load_data(settings(runs=[run], vector="-2/last"))  # of 5 layers: the penultimate one
-    assert data.x.dtype == torch.float32 and torch.equal(data.x, stored["hidden"][:, 0].float())
+    data = trainer.load_data(make_job(run, vector="-2/last"))  # of 5 layers: the penultimate one
+    stored = common.load_pt(run / "hidden.pt")["hidden"]
+    assert data.x.dtype == torch.float32 and torch.equal(data.x, stored[:, 0].float())
 
 
 def test_bad_calibration_sets_are_one_line(tmp_path, capsys):
-    one_class, few, broken = (make_run(tmp_path / name) for name in ("one_class", "few", "broken"))
-    relabel(one_class, lambda i, row: 1)
-    assert "48 of 48 labelled rollouts are right" in refusal(capsys, one_class)
-    relabel(few, lambda i, row: row["label"] if i < 12 else None)
-    assert "3 problem(s)" in refusal(capsys, few)
-    spoil(broken, 7, math.inf)
-    assert "'p1', 3)" in refusal(capsys, broken)
-    good, model, layers, width = (make_run(tmp_path / name, **change) for name, change in
-                                  (("good", {}), ("model", {"model": "other"}), ("layers", {"n_layers": 9}),
-                                   ("width", {"width": 6})))  # fmt: skip
-    for other, named in ((model, "'other'"), (layers, "9 layers"), (width, "(6,)")):
-        assert named in refusal(capsys, good, other)
-    assert "{seed}" in refusal(capsys, good, "--seed", 32, 42)
-    (broken / "labels.jsonl").unlink()
-    assert "02_label.py" in refusal(capsys, good, broken)
-    assert "01_generate.py" in refusal(capsys, good, tmp_path / "nowhere")
+    changes = {"model": {"model": "other"}, "layers": {"n_layers": 9}, "width": {"width": 6}}
+    names = ("good", "one_class", "few", "broken", *changes)
+    runs = {name: make_run(tmp_path / name, **changes.get(name, {})) for name in names}
+    relabel(runs["one_class"], lambda i, row: 1)
+    relabel(runs["few"], lambda i, row: row["label"] if i < 12 else None)
+    spoil(runs["broken"], 7, math.inf)
+    cases = [("one_class", "48 of 48 labelled rollouts are right"), ("few", "3 problem(s)"), ("broken", "'p1', 3)"),
+             ("good model", "'other'"), ("good layers", "9 layers"), ("good width", "(6,)")]  # fmt: skip
+    for told, words in cases:
+        assert words in refusal(capsys, *(runs[name] for name in told.split())), told
+    assert "{seed}" in refusal(capsys, runs["good"], "--seed", 32, 42)
+    (runs["broken"] / "labels.jsonl").unlink()
+    assert "02_label.py" in refusal(capsys, runs["good"], runs["broken"])
+    assert "01_generate.py" in refusal(capsys, runs["good"], tmp_path / "nowhere")
 
 
 def test_massive_dimensions_are_warned_of_and_standardising_saves_the_day(tmp_path, capsys):
@@ -459,12 +456,12 @@ def test_constant_dimensions_survive_standardising():
     assert (scaled[:, 3] == 0).all()
 
 
-def test_parts_of_the_calibration_set(tmp_path):
+def test_parts_of_the_calibration_set():
     data = make_data(problems=20, n=4)
-    first, second = (trainer.choose(data, settings(half=half), 32) for half in (0, 1))
+    first, second = (trainer.choose(data, make_job(half=half)) for half in (0, 1))
     assert len(set(first.problem)) == len(set(second.problem)) == 10
     assert not set(first.problem) & set(second.problem)
-    some = trainer.choose(data, settings(fraction=0.25, rollouts=2), 32)
+    some = trainer.choose(data, make_job(fraction=0.25, rollouts=2))
     assert len(set(some.problem)) == 5 and {key[2] for key in some.keys} == {0, 1} and len(some.y) == 10
     place = [data.keys.index(key) for key in some.keys]
     assert torch.equal(some.x, data.x[place]) and torch.equal(some.y, data.y[place])
@@ -495,27 +492,24 @@ def layered(tmp_path_factory):
     return run
 
 
-@pytest.mark.parametrize("design", [design for design in trainer.DESIGNS if design != "mlp"])
+@pytest.mark.parametrize("design", [d for d in trainer.DESIGNS if d not in ("mlp", "ensemble")])
 def test_every_design_trains_and_rebuilds_itself(layered, tmp_path, design):
-    scorer = train_run(layered, "--design", design, "--configs", 1, out=tmp_path / "scorer.pt")
-    keys, logits = common.score_run(scorer, layered, chunk=7)
-    same = common.score_run(scorer, layered)[1]
-    torch.testing.assert_close(logits, same, atol=1e-5, rtol=1e-5)
-    right = np.array([row["label"] for row in common.read_labels(layered, keys)]) > 0
+    options = ["--vector", "2/eos"] if design == "logistic" else []
+    scorer = train_run(layered, "--design", design, "--configs", 1, *options, out=tmp_path / "scorer.pt")
+    _, logits = common.score_run(scorer, layered, chunk=7)
+    torch.testing.assert_close(logits, common.score_run(scorer, layered)[1], atol=1e-5, rtol=1e-5)
     if design == "best-layer":
         assert scorer.vector == "2/eos" and scorer.shape == (8,)
-    if design in ("best-layer", "ensemble", "transformer-last10"):
-        assert common.auroc(right, logits.numpy()) > 0.8
+    if design in ("best-layer", "transformer-last10"):
+        assert auroc_of(scorer, layered) > 0.8
 
 
-def test_linear_rivals_find_a_linear_truth():
-    data = make_data(problems=80, n=8, signal=1.0)
-    for design in ("logistic", "ridge"):
-        args = settings(design=design)
-        task = trainer.make_task(data, args, 32)
-        best = min((trainer.train(task, config, args) for config in task.configs), key=trainer.rank)
-        weight = best["state"]["1.weight"][0] / task.scale[1]
-        assert weight[:3].min() > 3 * weight[3:].abs().max()
+def test_the_linear_rival_finds_a_linear_truth():
+    task = trainer.make_task(make_data(problems=80, n=8, signal=1.0), make_job(design="logistic"))
+    trained = [trainer.train(task, config) for config in task.configs]
+    _, state = min(trained, key=lambda trial: trial[0]["val_loss"])
+    weight = torch.tensor(state["1.weight"][0]) / task.scale[1]
+    assert weight[:3].min() > 3 * weight[3:].abs().max()
 
 
 def test_absent_positions_change_nothing():
@@ -535,9 +529,31 @@ def test_absent_positions_change_nothing():
 def test_missing_layers_and_extra_vectors_name_the_command(tmp_path, capsys):
     run = make_run(tmp_path / "run")
     assert "--extra last10" in refusal(capsys, run, "--design", "transformer-last10")
-    vectors = ["penultimate/last", "penultimate/eos", "final/last", "3/last"]
-    common.save_pt(run / "hidden.pt", {**common.load_pt(run / "hidden.pt"), "vectors": vectors})
     assert "--layers all" in refusal(capsys, run, "--design", "ensemble")
+
+
+def test_an_ensemble_is_the_mixture_of_frozen_layers_that_fits_the_validation_part_best(layered, tmp_path):
+    scorer = train_run(layered, "--design", "ensemble", "--configs", 1, out=tmp_path / "e.pt")
+    weights, parts = scorer.checkpoint["weights"], scorer.parts
+    assert weights.sum().item() == pytest.approx(1) and (weights >= 0).all() and len(parts) == 6
+    data = trainer.load_data(make_job(layered, vector="all/eos"))
+    alone = {own.vector: own for own in map(common.load_scorer, (tmp_path / "layers").glob("*.pt"))}
+    assert len(alone) == 6, "each layer's scorer is one of its own, made as any other"
+    p = torch.stack([part(data.x[:, i]) for i, part in enumerate(parts)], 1).sigmoid()
+    for i, part in enumerate(parts):
+        assert torch.equal(alone[part.vector](data.x[:, i]), part(data.x[:, i]))
+    torch.testing.assert_close(scorer(data.x).sigmoid(), p @ weights)
+    train, valid = trainer.split_by_problem(data, 32)
+    right = data.y[train].sum().item()
+
+    def loss(w):
+        mixed, y = p[valid] @ w, data.y[valid]
+        return -((len(train) - right) / right * y * mixed.log() + (1 - y) * (1 - mixed).log()).mean().item()
+
+    assert scorer.checkpoint["val_loss"] == pytest.approx(loss(weights), abs=1e-5)
+    others = [torch.eye(6)[i] * 0.05 + weights * 0.95 for i in range(6)]
+    assert all(loss(weights) <= loss(other) + 1e-6 for other in others)
+    assert (scorer(200 * torch.randn(4, 6, 8)).abs() < 1e6).all(), "no infinite logit where a sigmoid is 1"
 
 
 def make_set(path, name, **options):
@@ -548,106 +564,112 @@ def make_set(path, name, **options):
     return run
 
 
-def study(capsys, *argv):
-    trainer.content_of.cache_clear()
-    trainer.main([*map(str, argv), "--json", "--workers", "1", "--configs", "1"])
-    told = capsys.readouterr()
-    return json.loads(told.out.splitlines()[-1]), told.out
+@pytest.fixture
+def study(tmp_path, capsys):
+    """study(name, runs, evaluation runs, options) -> (the report, all it printed)"""
+
+    def run(name, runs, evals, *options):
+        trainer.content_of.cache_clear()
+        command = [*runs, "--eval", *evals, "-o", tmp_path / "s", "--study", name, *options]
+        trainer.main([*map(str, command), "--json", "--workers", "1", "--configs", "1"])
+        told = capsys.readouterr().out
+        return json.loads(told.splitlines()[-1]), told
+
+    return run
 
 
-def test_a_study_evaluates_exactly_and_trains_nothing_twice(tmp_path, capsys):
+def scorers_of(tmp_path, pattern):
+    return sorted((tmp_path / "s/scorers").glob(pattern))
+
+
+def test_a_study_evaluates_exactly_and_trains_nothing_twice(tmp_path, study):
     cal = make_set(tmp_path / "cal", "c", problems=20)
     other = make_set(tmp_path / "eval", "e", problems=10, seed=1)
-    command = [cal, "--eval", other, "-o", tmp_path / "s", "-n", 1, 4, "--design", "logistic", "--seed", 1, 2]
-    report, told = study(capsys, *command, "--study", "rollouts")
+    options = ["-n", 1, 4, "--design", "logistic", "--seed", 1, 2]
+    report, told = study("rollouts", [cal], [other], *options)
     assert "study of rollouts: 2 trials to train" in told, "of four samples: all are one search"
     assert [row["row"] for row in report["rows"]] == ["N=16", "N=12", "N=8", "N=4"]
-    labels = [row["label"] for row in common.read_labels(other)]
     for row in report["rows"]:
         found = row["measures"]["best of 1"]
-        assert found["mean"] == pytest.approx(100 * np.mean(labels)), "the best of one is a random one"
-        assert len(found["values"]) == row["scorers"] == 2 and row["problems"] == 10
-    (path,) = (tmp_path / "s/scorers").glob("logistic.c@cal-1.*.pt")
+        assert found["mean"] == pytest.approx(100 * right_of(other).mean()), "the best of one is a random one"
+        assert len(found["values"]) == 2
+    (path,) = scorers_of(tmp_path, "logistic.*@cal-1.*.pt")
     keys, logits = common.score_run(common.load_scorer(path), other)
-    picked = torch.tensor(labels).view(10, 4)[range(10), logits.view(10, 4).argmax(1)]
+    picked = right_of(other, keys).reshape(10, 4)[range(10), logits.view(10, 4).argmax(1)]
     value = report["rows"][3]["measures"]["best of 4"]["values"][0]
-    assert value == pytest.approx(100 * picked.float().mean().item())
-    assert common.read_json(tmp_path / "s/rollouts.tiny.c-e.json") == report
-    facts = [report[key] for key in ("study", "model", "calibration", "evaluation", "n", "calibration_runs")]
-    assert facts == ["rollouts", "tiny", ["c"], ["e"], [1, 4], [str(cal)]]
-    assert report["settings"]["configs"] == 1
-    again, told = study(capsys, *command, "--study", "rollouts")
+    assert value == pytest.approx(100 * picked.mean())
+    (file,) = (tmp_path / "s").glob("rollouts.tiny.c-e.*.json")
+    assert common.read_json(file) == report
+    facts = [report[key] for key in ("study", "model", "calibration", "evaluation", "problems")]
+    assert facts == ["rollouts", "tiny", ["c"], ["e"], 10]
+    assert report["settings"]["configs"] == 1 and report["settings"]["runs"] == [str(cal)]
+    again, told = study("rollouts", [cal], [other], *options)
     assert "0 trials to train" in told and again == report
-    told = study(capsys, *command, "--study", "fraction")[1]
+    told = study("fraction", [cal], [other], *options)[1]
     assert "6 trials to train" in told, "100 % is trained already"
 
 
-def test_a_study_takes_the_scorers_beside_the_run_and_keeps_them_when_vectors_are_added(tmp_path, capsys):
+def test_a_study_takes_the_scorers_beside_the_run_and_keeps_them_when_vectors_are_added(tmp_path, study):
     cal, other = make_set(tmp_path / "cal", "c"), make_set(tmp_path / "eval", "e", seed=1)
     made = train_run(cal, "--configs", 1, out=cal / "scatr.c@32-32.pt")
     stored = common.load_pt(cal / "hidden.pt")
-    names = [*stored["vectors"], "1/eos"]
     hidden = torch.cat([stored["hidden"], stored["hidden"][:, :1]], 1).clone()
+    names = [*stored["vectors"], "1/eos"]
     common.save_pt(cal / "hidden.pt", {**stored, "vectors": names, "hidden": hidden})
-    report, told = study(capsys, cal, "--eval", other, "-o", tmp_path / "s", "-n", 4, "--study", "fraction")
+    report, told = study("fraction", [cal], [other], "-n", 4)
     assert "study of fraction: 3 trials to train" in told
-    right = np.array([row["label"] for row in common.read_labels(other)]) > 0
-    auroc = common.auroc(right, common.score_run(made, other)[1].numpy())
-    assert report["rows"][0]["measures"]["AUROC"]["mean"] == pytest.approx(100 * auroc)
+    auroc = report["rows"][0]["measures"]["AUROC"]["mean"]
+    assert auroc == pytest.approx(100 * auroc_of(made, other))
 
 
-def test_no_study_overwrites_another_pairs_or_settings(tmp_path, capsys):
-    sets = [make_set(tmp_path / name, name, seed=seed) for seed, name in enumerate("abc")]
-    common_options = ["-o", tmp_path / "s", "-n", 4, "--study", "rollouts"]
-    first = study(capsys, sets[0], "--eval", sets[1], *common_options)[0]
-    study(capsys, sets[0], "--eval", sets[2], *common_options)
-    study(capsys, sets[0], "--eval", sets[1], "--standardise", *common_options)
-    names = sorted(path.name for path in (tmp_path / "s").glob("*.json"))
-    assert len(names) == 3 and names[-1] == "rollouts.tiny.a-c.json" and "rollouts.tiny.a-b.json" in names
-    assert common.read_json(tmp_path / "s/rollouts.tiny.a-b.json") == first
+def test_no_study_overwrites_another_pairs_or_settings(tmp_path, study):
+    a, b, c = (make_set(tmp_path / name, name, seed=seed) for seed, name in enumerate("abc"))
+    for evals, options in (([b], []), ([c], []), ([b], ["--standardise"])):
+        study("rollouts", [a], evals, "-n", 4, *options)
+    names = sorted(path.name.split(".json")[0].rpartition(".")[0] for path in (tmp_path / "s").glob("*.json"))
+    assert names == ["rollouts.tiny.a-b"] * 2 + ["rollouts.tiny.a-c"]
 
 
 def test_a_study_looks_at_all_its_inputs_before_it_trains(tmp_path, capsys, layered):
     other, cal = make_set(tmp_path / "eval", "e"), make_set(tmp_path / "cal", "c")
-    refused = lambda *argv: refusal(capsys, *argv, "-o", tmp_path / "s", "--configs", 1)
-    assert "'all/eos' gives 2 layers" in refused(cal, "--study", "designs", "--eval", other)
-    assert "no vector '.15/eos'" in refused(cal, "--study", "layers", "--eval", other)
-    assert "'all/eos' gives 2 layers" in refused(layered, "--study", "designs", "--eval", other)
-    (other / "labels.jsonl").unlink()
-    assert "02_label.py" in refused(cal, "--study", "fraction", "--eval", other)
-    assert "in both RUN and --eval" in refused(cal, "--study", "fraction", "--eval", cal)
-    assert "not 1 of c" in refused(cal, "--study", "mixed", "--eval", layered)
+    for run, name, evals, words in (
+        (cal, "designs", other, "'all/eos' gives 2 layers"), (cal, "layers", other, "no vector '.15/eos'"),
+        (layered, "designs", other, "'all/eos' gives 2 layers"), (cal, "mixed", layered, "not 1 of c"),
+        (cal, "fraction", cal, "in both RUN and --eval"), (cal, "fraction", None, "02_label.py"),
+    ):  # fmt: skip
+        if evals is None:
+            (other / "labels.jsonl").unlink()
+        command = run, "--study", name, "--eval", evals or other, "-o", tmp_path / "s", "--configs", 1
+        assert words in refusal(capsys, *command)
     assert not (tmp_path / "s").exists()
 
 
-def test_mixed_is_half_and_half_by_problems_over_the_sets(tmp_path, capsys):
+def test_mixed_is_half_and_half_by_problems_over_the_sets(tmp_path, study):
     runs = [make_set(tmp_path / f"{name}{k}", name, problems=count, seed=k)
             for name, count in (("few", 8), ("many", 20)) for k in (1, 2)]  # fmt: skip
-    other = make_set(tmp_path / "eval", "e", seed=9)
-    report, _ = study(capsys, *runs, "--eval", other, "-o", tmp_path / "s", "-n", 4, "--study", "mixed")
-    assert [(row["row"], row["scorers"]) for row in report["rows"]] == [("mixed", 2), ("few", 2), ("many", 2)]
-    paths = sorted((tmp_path / "s/scorers").glob("mlp.few@few*+many@many*.pt"))
-    assert [path.name.split("-32.")[0] for path in paths] == [f"mlp.few@few{k}+many@many{k}" for k in (1, 2)]
+    report, _ = study("mixed", runs, [make_set(tmp_path / "eval", "e", seed=9)], "-n", 4)
+    found = [(row["row"], len(row["measures"]["AUROC"]["values"])) for row in report["rows"]]
+    assert found == [("mixed", 2), ("few", 2), ("many", 2)]
+    paths = scorers_of(tmp_path, "mlp.*@few*+*@many*.pt")
+    assert [path.name.split("-32.")[0][-6:] for path in paths] == ["@many1", "@many2"]
     for path in paths:
         problems = common.load_scorer(path).checkpoint["problems"]
         assert [sum(name == f"sets/{own}.jsonl" for name, _ in problems) for own in ("few", "many")] == [8, 8]
 
 
 def test_a_study_measures_what_it_says(tmp_path):
-    run = make_run(tmp_path / "run", problems=60, n=6, signal=0.5)
+    run = make_run(tmp_path / "run", problems=30, n=6, signal=0.5)
     scorer = train_run(run, "--design", "logistic", "--configs", 1)
     rows = relabel(run, lambda i, row: row["label"] if i else None)  # its problem is left out whole
     args = trainer.parse_args([str(run), "--study", "options", "--eval", str(run), "-n", "2", "6"])
-    found = trainer.evaluate(run / "scorer.pt", args, 32)
-    logits = common.score_run(scorer, run)[1].view(60, 6).numpy()
-    right = np.array([row["label"] == 1 for row in rows]).reshape(60, 6)
-    names = [row["id"] for row in rows[::6]]
-    order = [sorted(names).index(name) for name in names]  # of the columns
-    assert np.isnan(found["best of 2"][order]).tolist() == [True] + 59 * [False]
-    for place, score, label, group in zip(order[1:], logits[1:], right[1:], np.split(np.array(rows), 60)[1:]):
-        within = common.auroc(label, score)
-        value = {name: found[name][place] / 100 for name in list(found)[1:]}
-        assert value["within a problem"] == pytest.approx(math.nan if within is None else within, nan_ok=True)
+    found = trainer.evaluate(run / "scorer.pt", make_job(run), args)
+    logits = common.score_run(scorer, run)[1].view(30, 6).numpy()
+    right = np.array([row["label"] == 1 for row in rows]).reshape(30, 6)
+    assert set(found) == {(str(run),), *((str(run), row["id"]) for row in rows[6:])}
+    assert found[(str(run),)]["AUROC"] == pytest.approx(common.auroc(right[1:].ravel(), logits[1:].ravel()))
+    for score, label, group in list(zip(logits, right, np.split(np.array(rows), 30)))[1:]:
+        value = found[str(run), group[0]["id"]]
+        assert value["within a problem"] == common.auroc(label, score)
         pairs = [label[max(pair, key=lambda i: score[i])] for pair in itertools.combinations(range(6), 2)]
         assert value["best of 2"] == pytest.approx(np.mean(pairs))
         assert value["best of 6"] == label[score.argmax()]
@@ -656,7 +678,6 @@ def test_a_study_measures_what_it_says(tmp_path):
             weight[row["group"]] = weight.get(row["group"], 0) + 1 / (1 + math.exp(-logit))
         voted = [i for i in range(6) if group[i]["group"] == max(weight, key=weight.get)]
         assert value["weighted vote"] == label[max(voted, key=lambda i: score[i])]
-    assert found["AUROC"] == pytest.approx(100 * common.auroc(right[1:].ravel(), logits[1:].ravel()))
 
 
 def test_errors_of_a_study_are_those_of_drawing_problems_and_scorers_again():
@@ -672,39 +693,12 @@ def test_errors_of_a_study_are_those_of_drawing_problems_and_scorers_again():
     assert trainer.compare(first, first) == {"difference": 0, "standard_error": 0}
 
 
-def test_the_study_of_halves_never_evaluates_on_a_training_problem(tmp_path, capsys):
+def test_the_study_of_halves_never_evaluates_on_a_training_problem(tmp_path, study):
     cal, other = make_set(tmp_path / "cal", "c"), make_set(tmp_path / "eval", "e", seed=1)
     trained, held_out = trainer.halves([f"p{i}" for i in range(12)], 32)
     relabel(other, lambda i, row: 1 if row["id"] in held_out else row["label"])
-    report, _ = study(capsys, cal, "--study", "halves", "--eval", other, "-o", tmp_path / "s", "-n", 1)
-    found = [(row["problems"], row["measures"]["best of 1"]["mean"]) for row in report["rows"]]
+    report, _ = study("halves", [cal], [other], "-n", 1)
+    found = [(report["problems"], row["measures"]["best of 1"]["mean"]) for row in report["rows"]]
     assert found == [(6, 100.0)] * 2, "the half with right answers only"
-    (path,) = (tmp_path / "s/scorers").glob("mlp.e@*.pt")
+    (path,) = scorers_of(tmp_path, "mlp.*@eval-*.pt")
     assert {name for _, name in common.load_scorer(path).checkpoint["problems"]} == trained
-
-
-def test_an_ensemble_is_the_mixture_of_frozen_layers_that_fits_the_validation_part_best(layered, tmp_path):
-    scorer = train_run(layered, "--design", "ensemble", "--configs", 1, out=tmp_path / "e.pt")
-    weights, parts = scorer.checkpoint["weights"], scorer.parts
-    assert weights.sum().item() == pytest.approx(1) and (weights >= 0).all() and len(parts) == 6
-    keys, fetch = common.read_inputs(layered, "all/eos")
-    x = fetch(slice(None))
-    y = torch.tensor([float(row["label"]) for row in common.read_labels(layered, keys)])
-    alone = {path.name: common.load_scorer(path) for path in (tmp_path / "layers").glob("*.pt")}
-    assert len(alone) == 6, "each layer's scorer is one of its own, made as any other"
-    p = torch.stack([part(x[:, i]) for i, part in enumerate(parts)], 1).sigmoid()
-    for part in parts:
-        (same,) = [other for other in alone.values() if other.vector == part.vector]
-        assert torch.equal(same(x[:, 0]), part(x[:, 0]))
-    torch.testing.assert_close(scorer(x).sigmoid(), p @ weights)
-    args = settings(runs=[layered], design="ensemble", vector="all/eos")
-    task = trainer.make_task(trainer.load_data(args), args, 32)
-
-    def loss(w):
-        mixed, right = p[task.valid] @ w, y[task.valid]
-        return -(task.pos_weight * right * mixed.log() + (1 - right) * (1 - mixed).log()).mean().item()
-
-    assert scorer.checkpoint["val_loss"] == pytest.approx(loss(weights), abs=1e-5)
-    others = [torch.eye(6)[i] * 0.05 + weights * 0.95 for i in range(6)]
-    assert all(loss(weights) <= loss(other) + 1e-6 for other in others)
-    assert (scorer(200 * torch.randn(4, 6, 8)).abs() < 1e6).all(), "no infinite logit where a sigmoid is 1"
