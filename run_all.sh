@@ -81,17 +81,16 @@ take_turns() { # one at a time works on a model's runs; a killed one's lock is f
 
 generate() { step 01_generate.py "$model" "$@" -n "$N" --out "$OUT" ${LIMIT:+--limit "$LIMIT"} ${FLAGS_01:-} >/dev/null; }
 
-train() { # RUN: three kinds of scorers, kept beside it
+train() { # RUNS: three kinds of scorers for each, kept beside it
     local method
     for method in scatr "scatr+ --inputs vector+stats" "logistic --design logistic"; do
-        set -- "$1" $method
-        step 03_train_scorer.py "$1" "${@:3}" --seed $SEEDS -o "$(scorer "$1" "$2" '{seed}')" ${FLAGS_03:-} >>"$log"
+        step 03_train_scorer.py "$@" ${method#"${method%% *}"} --seed $SEEDS -o "{run}/${method%% *}.{name}-{seed}.pt" ${FLAGS_03:-} >>"$log"
     done
 }
 
 if [ $# -eq 0 ]; then
     set -- "$here/demo/model" "$here/demo/"{math_a,math_b,code_a,code_b}.jsonl
-    FLAGS_03=${FLAGS_03:---configs 4 --search halving} # four of the paper's hundred configurations: a minute instead of half an hour
+    FLAGS_03=${FLAGS_03:---configs 2 --rollouts 8} # the paper: 100 configurations, all rollouts
     FLAGS_05=${FLAGS_05:---window 16 --tail 16} # the demo's answers are some 40 tokens long
 fi
 
@@ -127,9 +126,11 @@ say 2 label "${names[@]}"
 step 02_label.py "${runs[@]}" ${FLAGS_02:-} >>"$log"
 
 say 3 "train scorers" "${cals[@]}"
+learned=()
 for name in "${cals[@]}"; do for seed in "${seeds[@]}"; do
-    if has_labels "$base/$name/$seed"; then train "$base/$name/$seed"; fi
+    if has_labels "$base/$name/$seed"; then learned+=("$base/$name/$seed"); fi
 done; done
+[ ${#learned[@]} -eq 0 ] || train "${learned[@]}"
 
 say 4 select "${evals[@]}"
 for ((i = 0; i < ${#evals[@]}; i++)); do for seed in "${seeds[@]}"; do
