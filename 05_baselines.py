@@ -6,9 +6,9 @@
     python 05_baselines.py prm RUN --prm NAME       process reward model, as Gen-Verse/ReasonFlux-PRM-1.5B
     python 05_baselines.py route RUN --math M.pt --code C.pt  the model names the domain, its scorer picks
 
-The first two print one short table and write report.md (the rest, for people) and results.json (for programs);
-the others write scores/NAME.jsonl, and what it cost into NAME.cost.json: rows of the next report. A row of your
-own: scores/NAME.jsonl, {"id", "sample", "score"} a line, higher is better, with "p" in [0, 1] for votes.
+The first two print one short table and write report.md, tables.tex (the rest) and results.json (for
+programs); the others write scores/NAME.jsonl and NAME.cost.json, what it cost: rows of the next report. A row
+of your own: scores/NAME.jsonl, {"id", "sample", "score"} a line, higher is better, with "p" in [0, 1] if votes may use it.
 
 Runs of one model and data set are repetitions. A score file METHOD.CALSET@CALRUN-SEED.jsonl is one of its
 method's: a row is the mean over evaluation runs x calibration runs x scorer seeds, ± its standard deviation
@@ -77,8 +77,8 @@ def load_group(paths, window=common.WINDOW, tail=common.TAIL):
 
     -> (runs, the greedy run or None, problems left out of all).
     """
-    beside = paths[0].resolve().parent / "greedy"
-    greedy = [beside] if (beside / "labels.jsonl").is_file() and beside not in map(Path.resolve, paths) else []
+    beside = {paths[0].resolve().parent / "greedy"} - {path.resolve() for path in paths}
+    greedy = [path for path in beside if (path / "labels.jsonl").is_file()]
     labels = {path: common.read_labels(path) for path in [*paths, *greedy]}
     left_out = {row["id"] for rows in labels.values() for row in rows if row["label"] is None}
     loaded = [load_run(path, rows, left_out, window, tail) for path, rows in labels.items()]
@@ -139,13 +139,10 @@ def confidence_of(run, rollouts, window, tail):
         values = [common.confidence(stats[a:b], run.meta["vocab_size"], window, tail) for a, b in pairs]
     if None in values:
         common.die(f"{run.path}: rollouts.jsonl has no token statistics; 01 --responses computes them")
-    scores = {}
-    for rule in RULES:
-        sign = -1 if rule.split("/")[0] in common.LOWER_IS_BETTER else 1
-        column = np.array([math.nan if value[rule] is None else sign * value[rule] for value in values])
-        lowest = np.fmin.reduce(column, initial=0)  # a rollout without tokens ranks below all others
-        scores[rule] = np.nan_to_num(column, nan=lowest - 1)
-    return scores
+    matrix = np.array([[value[rule] for rule in RULES] for value in values], dtype=float)  # None becomes nan
+    matrix *= [-1 if rule.split("/")[0] in common.LOWER_IS_BETTER else 1 for rule in RULES]
+    lowest = np.fmin.reduce(matrix, initial=0) - 1  # a rollout without tokens ranks below all others
+    return dict(zip(RULES, np.where(np.isnan(matrix), lowest, matrix).T))
 
 
 def read_scores(file, keys, spread):
@@ -260,7 +257,8 @@ def make_rows(runs, greedy=None):
         rows.append(score_row(runs, ns, method))
         if votable and all(file.get("p") is not None for *_, file in files_of(runs, method)):
             name, short, calibration = names_of(method)
-            row = vote_row(runs, ns, f"{name}, weighted vote", method, weighted(lambda p, valid: p * valid), "p")
+            ballot = weighted(lambda p, valid: p * valid)
+            row = vote_row(runs, ns, f"{name}, weighted vote", method, ballot, "p")
             short = f"{short}, weighted vote" if method.startswith("scatr") else None
             rows.append(row | {"scores": method, "short": short, "calibration": calibration})
     for name, (rule, ballot) in VOTES.items() if votable else ():
@@ -298,7 +296,7 @@ def row_order(row):
 
 
 def names_of(method):
-    """scatr.math_a -> SCaTR (math_a); its name in the summary, SCaTR, and the calibration set there, math_a"""
+    """scatr.math_a -> SCaTR (math_a); in the summary SCaTR, calibrated on math_a"""
     family, _, calibration = method.partition(".")
     short = FAMILIES.get(family, family)
     name = f"{short} ({calibration})" if calibration else short
@@ -429,8 +427,8 @@ def summary_of(r, replays):
         "fixed": float(np.interp(share[0], sizes, fixed)), "fixed_curve": [*zip(sizes, fixed)],
     }  # fmt: skip
 
-# ---- The paper's numbers (Shyamal et al., SCaTR; tables "Best-of-N results for math domain", "for coding domain",
-# "Comparison of SCaTR with ReasonFlux models"). It says AIME; its problems are those of 2025.
+# ---- The paper's numbers (Shyamal et al., SCaTR; tables "Best-of-N results for math domain", "for coding
+# domain", "Comparison of SCaTR with ReasonFlux models"). It says AIME; its problems are those of 2025.
 
 PAPER_COLUMNS = (
     "SCaTR", "best of the paper's 20", "LoRA verifier", "PRM (ReasonFlux-PRM-1.5B)", "SCaTR, weighted vote",
@@ -508,6 +506,9 @@ def percent(value, digits=1, sign=""):
     return None if value is None else f"{round(100 * value, digits) + 0.0:{sign}.{digits}f}"  # no "-0.0"
 
 
+points = functools.partial(percent, sign="+")
+
+
 def with_spread(result):
     return percent(result["accuracy"]) + (f" ± {percent(result['std'])}" if result["std"] is not None else "")
 
@@ -524,13 +525,13 @@ def shown_rows(rows):
             yield "".join(f"best of {name}: " for name in r["best_of"]) + r["method"], r
 
 
-def methods_table(results):
+def methods_table(group):
     header, rows = ["method", "accuracy %", "over", "right/problems"], []
-    for name, r in shown_rows(results):
+    for name, r in shown_rows(group["rows"]):
         row = [name, with_spread(r), r["over"], f"{r['correct']:.1f}/{r['problems']}".replace(".0/", "/")]
         for reference, to in r["against"].items():
             closed = (percent(to["gap_closed"], 0) or "–") if r["kind"] in ("scorer", "vote") else None
-            gain = [percent(to["delta"], sign="+"), f"[{percent(to['low'])}, {percent(to['high'])}]", closed]
+            gain = [points(to["delta"]), f"[{percent(to['low'])}, {percent(to['high'])}]", closed]
             row += [None] * 3 if reference in r["best_of"] else gain
         rows.append([*row, percent(r["cut"]), number(r["tokens"])])
     header += [name for to in REFERENCES for name in (f"Δ to {to}", "95% interval", "gap closed %")]
@@ -539,9 +540,9 @@ def methods_table(results):
     return Table("Methods", [*header, "cut %", "tokens a problem"], rows)
 
 
-def curves_table(results):
-    header, rows = ["method", *[f"N={n}" for n in results[0]["curve"]]], []
-    for name, r in shown_rows(results):
+def curves_table(group):
+    header, rows = ["method", *[f"N={n}" for n in group["rows"][0]["curve"]]], []
+    for name, r in shown_rows(group["rows"]):
         errors = {n: f" (± {percent(error, 2)})" for n, error in r["curve_subset_error"].items()}
         scores = [None if r.get(key) is None else f"{r[key]:.3f}" for key in ("auroc", "auroc_within", "ece")]
         curve = [percent(x) + errors.get(n, "") for n, x in r["curve"].items()]
@@ -550,9 +551,9 @@ def curves_table(results):
     return Table(title, [*header, "AUROC", "within a problem", "calibration error", "cut %"], rows)
 
 
-def confidence_table(results):
+def confidence_table(group):
     """Statistics by aggregations, the best bold; cut: the mean of the row's four."""
-    by_name, rows = {r["method"]: r for r in results}, []
+    by_name, rows = {r["method"]: r for r in group["rows"]}, []
     for name in common.STATISTICS:
         rules = [by_name[f"{name}/{way}"] for way in common.AGGREGATIONS]
         cells = [Best(with_spread(r)) if r["best_of"] else with_spread(r) for r in rules]
@@ -561,10 +562,11 @@ def confidence_table(results):
     return Table("Confidence rules: the paper's five statistics, and two more", header, rows)
 
 
-def cost_table(results):
+def cost_table(group):
     """Ratios are to the first SCaTR row, of time only where it was measured on the same device."""
-    rows, found = [], [r for r in results if "cost" in r]
-    scatr = next((r["cost"] for r in found if r["scores"].startswith("scatr.")), dict.fromkeys([*COSTS, "device"]))
+    rows, found = [], [r for r in group["rows"] if "cost" in r]
+    first = (r["cost"] for r in found if r["scores"].startswith("scatr."))
+    scatr = next(first, dict.fromkeys([*COSTS, "device"]))
     for r in found:
         cost, row = r["cost"], [names_of(r["scores"])[0]]
         for key, (_, unit, compared) in COSTS.items():
@@ -573,24 +575,24 @@ def cost_table(results):
                 ratio = cost[key] and scatr[key] and f"{number(cost[key] / scatr[key])}×"
                 row.append("–" if key.startswith("ms") and cost["device"] != scatr["device"] else ratio)
         rows.append([*row, cost["device"] or "–", with_spread(r), percent(r["cut"])])
-    header = [name for column, _, compared in COSTS.values() for name in (column, "× SCaTR's")[: 1 + compared]]
+    header = [name for column, _, both in COSTS.values() for name in (column, "× SCaTR's")[: 1 + both]]
     header = ["cost", *header, "measured on", "accuracy %", "cut %"]
     return Table("Costs: minutes and ms measured on the device named, FLOPs computed", header, rows)
 
 
-def stopping_table(found):
+def stopping_table(group):
     rows = []
-    for r in found:
+    for r in group["stopping"]:
         drawn = f" (± {percent(r['error'], 2)})" if r["error"] else ""
         rows.append([
-            r["method"], f"{r['threshold']:.3f}", with_spread(r) + drawn, percent(r["all"]), percent(r["delta"], sign="+"),
-            f"[{percent(r['low'])}, {percent(r['high'])}]", f"{r['rollouts']:.1f}", number(r["tokens"]),
-            percent(r["share"]), percent(r["fixed"]),
+            r["method"], f"{r['threshold']:.3f}", with_spread(r) + drawn, percent(r["all"]),
+            points(r["delta"]), f"[{percent(r['low'])}, {percent(r['high'])}]", f"{r['rollouts']:.1f}",
+            number(r["tokens"]), percent(r["share"]), percent(r["fixed"]),
         ])  # fmt: skip
     header = ["method, stopped", "when sure by", "accuracy %", "all rollouts: %", "Δ", "95% interval",
               "rollouts", "tokens a problem", "% of all tokens", "% of a fixed N of that cost"]  # fmt: skip
-    title = "Sampling that stops, at most {price:g} points below where it was calibrated (±: of drawn orders)"
-    return Table(title.format(**found[0]) if found else "", header, rows)
+    price = f"{group['price']:g} points below at most where calibrated"
+    return Table(f"Sampling that stops, {price} (±: of drawn orders)", header, rows)
 
 
 def summary_table(groups):
@@ -604,7 +606,7 @@ def summary_table(groups):
             cells = {name: with_spread(r) for name, r in roles.items()} | {"cut %": percent(group["cut"])}
             if own := roles.get("SCaTR") or roles.get("LoRA verifier"):
                 (paper, both), cells["over"] = own["against"].values(), own["over"]
-                cells |= {"Δ": percent(paper["delta"], sign="+"), "Δ to all 28": percent(both["delta"], sign="+")}
+                cells |= {"Δ": points(paper["delta"]), "Δ to all 28": points(both["delta"])}
                 cells["gap closed %"] = percent(paper["gap_closed"]) or "–"
             stopped = {r["scores"]: r for r in group["stopping"] if r["kind"] == "scorer"}
             if r := stopped.get(f"scatr+.{wanted}") or stopped.get(f"scatr.{wanted}"):
@@ -612,24 +614,23 @@ def summary_table(groups):
                 cells[f"{names_of(r['scores'])[1]}, stopped when sure"] = sure
             lines += [(sets, cells)]
             lines += [(["the paper", *sets[1:]], theirs)] if (theirs := paper_numbers(*sets)) else []
-    names = sorted([name for name in kinds if name != "oracle"], key=lambda name: KINDS.index(kinds[name]["kind"]))
+    names = sorted(kinds, key=lambda name: KINDS.index(kinds[name]["kind"]))
+    names = [name for name in names if name not in LAST]
     last = [name for name in LAST if any(name in cells for _, cells in lines)]
     rows = [[*sets, *best_bold([*map(cells.get, names)]), *map(cells.get, last)] for sets, cells in lines]
     return Table("Summary", ["model", "calibration set", "test", *names, *last], rows)
 
 
 def screen(summary):
-    """A method a row, a pair of sets (and the paper's) a column; blocks of WIDTH columns, as many as needed."""
+    """A method a row, a pair of sets (and the paper's) a column; in blocks of WIDTH columns."""
     models, pairs, blocks = {row[0] for row in summary.rows} - {"the paper"}, [], []
     lines = lambda columns: [line for line in zip(*columns) if line[0] != "over"]
     turned = lambda columns: common.table(lines(columns)[0], lines(columns)[1:])
     for model, calibration, test, *cells in summary.rows:
         title = f"{calibration} → {test}" if calibration else test
         title = "paper" if model == "the paper" else f"{model}: {title}" if len(models) > 1 else title
-        if model == "the paper":
-            pairs[-1].append([title, *cells])
-        else:
-            pairs.append([[title, *cells]])
+        pairs += [] if model == "the paper" else [[]]
+        pairs[-1].append([title, *cells])
     for pair in pairs:
         if not blocks or len(turned([*blocks[-1], *pair]).splitlines()[1]) > WIDTH:
             blocks.append([["picks by", *summary.header[3:]]])
@@ -682,12 +683,10 @@ def report(args):
         meta = common.read_meta(path)
         paths.setdefault((common.model_name(meta), dataset_name(meta)), []).append(path)
     groups = [report_group(*load_group(some, args.window, args.tail), args.price) for some in paths.values()]
-    summary, tables = summary_table(groups), {}
-    for group in groups:
-        of_rows = [write(group["rows"]) for write in (methods_table, curves_table, confidence_table, cost_table)]
-        several = [*of_rows[:2], stopping_table(group["stopping"]), *of_rows[2:]]
-        tables[group["title"]] = [table for table in several if table.rows]
+    summary = summary_table(groups)
     out = Path(args.out or os.path.commonpath([*map(os.path.abspath, args.runs)]))
+    writers = (methods_table, curves_table, stopping_table, confidence_table, cost_table)
+    tables = {x["title"]: [table for write in writers if (table := write(x)).rows] for x in groups}
     figures = plot(plt, out, groups, studies) if args.plots else []
     facts = {"command": the_command(), "window": args.window, "tail": args.tail, "groups": groups}
     common.write_json(out / "results.json", facts)
@@ -700,8 +699,8 @@ def report(args):
     notes = [note for group in groups for note in notes_of(group)]
     shown = [f"{study.title}\n\n{common.table(study.header, study.rows)}\n" for study in studies]
     print(*tables, "", screen(summary), "", *notes, SHORT_NOTE.format(over=over), *shown, sep="\n")
-    names = {"report": str(out / "report.md"), "results": str(out / "results.json")}
-    print(json.dumps(names) if args.json else f"report: {names['report']}")
+    files = {"report": str(out / "report.md"), "results": str(out / "results.json")}
+    print(json.dumps(files) if args.json else f"report: {files['report']}")
 
 
 def report_group(runs, greedy, left_out, price):
@@ -716,7 +715,7 @@ def report_group(runs, greedy, left_out, price):
         "cut": rows[0]["cut"], "right_if_cut": mean_of([share(run, run.cut > 0) for run in runs]),
         "right_if_ended": mean_of([share(run, run.cut == 0) for run in runs]),
         "limit": meta.get("max_new_tokens") or meta.get("arguments", {}).get("max_new_tokens"),
-        "rows": rows, "stopping": stopping(runs, rows, price),
+        "rows": rows, "price": price, "stopping": stopping(runs, rows, price),
     }  # fmt: skip
     title = "{model} on {dataset}: {problems} problems, N={rollouts_per_problem:.4g}".format(**group)
     return {"title": title + (f", {len(runs)} runs" if len(runs) > 1 else ""), **group}
@@ -749,12 +748,13 @@ def markdown(groups, tables, figures):
     return "\n\n".join([*parts, *(f"![{name}]({name})" for name in figures), NOTE]) + "\n"
 
 
-# ---- Figures: (name, draw); draw(axes, what it shows) -> the axes' settings, None where there is nothing to show
+# ---- Figures: draw(axes, what it shows) -> the axes' settings, none where there is nothing to show
 
 
 def plot(plt, out, groups, studies):
     """-> names of the PNG files"""
-    wanted, names = [(f"{name}-{i}.png", draw, group) for i, group in enumerate(groups, 1) for name, draw in FIGURES], []
+    numbered, names = enumerate(groups, 1), []
+    wanted = [(f"{name}-{i}.png", draw, group) for i, group in numbered for name, draw in FIGURES]
     wanted += [(f"{study.title.split()[1]}-{i}.png", draw_study, (study.header, row))
                for study in studies for i, row in enumerate(study.rows, 1)]  # fmt: skip
     plt.switch_backend("Agg")
@@ -832,7 +832,7 @@ FIGURES = [
     ("aggregations", functools.partial(draw_rules, RULES[:4])),
 ]  # fmt: skip
 
-# ---- Learned verifiers: what they share. One rollout at a time, since a long one fills a GPU: nothing is padded
+# ---- Learned verifiers: what they share. One rollout at a time, since a long one fills a GPU
 
 
 def states_of(model, ids):
@@ -847,7 +847,7 @@ def next_logits(model, ids):
 
 
 def fit_answer(model, tokenizer, keep, write, problem, answer):
-    """Token ids of write(problem, text) with the last `keep` tokens of an answer, fewer in a short context."""
+    """Token ids of write(problem, text) with an answer's last `keep` tokens, fewer in a short context."""
     answer = re.sub(r"<\|(?:start|channel)\|>\w*|<\|\w+\|>", " ", answer)  # gpt-oss's channels
     context = common.context_of(model.config)
     tokens = tokenizer(answer, add_special_tokens=False)["input_ids"][-keep:]
@@ -914,9 +914,9 @@ def is_newer(path, *made_of):
 
 
 def score_rollouts(run, name, load, *made_of, at_once=256):
-    """scores/NAME.jsonl and what it cost, unless they are newer than the rollouts and what else they are made of.
+    """scores/NAME.jsonl and what it cost, unless they are newer than the rollouts and `made_of`.
 
-    load() -> (encode, judge, cost): encode(problem, response) -> token ids, judge(ids) -> logit of being right.
+    load() -> (encode, judge, cost): encode(problem, response) -> token ids, judge(ids) -> logit to be right.
     What is known is written every `at_once` rollouts: a killed run goes on from there.
     """
     import torch
@@ -933,7 +933,8 @@ def score_rollouts(run, name, load, *made_of, at_once=256):
         started, ids = time.perf_counter(), encode(problems[row["id"]], row["response"])
         with torch.inference_mode():
             logit = judge(ids)
-        done.append([logit.item(), logit.sigmoid().item(), time.perf_counter() - started, flops(cost, len(ids))])
+        pair, seconds = [logit.item(), logit.sigmoid().item()], time.perf_counter() - started
+        done.append([*pair, seconds, flops(cost, len(ids))])
         if len(done) % at_once == 0:
             common.write_json(partial, done)
     *pairs, seconds, operations = zip(*done)
@@ -1014,7 +1015,7 @@ def read_examples(run, limit):
 
 
 def add_adapters(model):
-    """{name: linear layer of the blocks}, each with weights of its own; not experts kept as 3-D parameters."""
+    """{name: linear layer of the blocks}, each with new weights; not experts kept as 3-D parameters."""
     from torch import empty, nn
 
     def adapted(layer, inputs, output):
@@ -1074,7 +1075,8 @@ def train_adapters(model, adapters, encode, words, examples, args, seed):
 
 def save_memory(model):
     """Keep the blocks' inputs only and compute the rest again in the backward pass: a long answer fits."""
-    getattr(model, "activation_checkpointing_enable", model.gradient_checkpointing_enable)({"use_reentrant": False})
+    enable = getattr(model, "activation_checkpointing_enable", model.gradient_checkpointing_enable)
+    enable({"use_reentrant": False})
 
 
 def rate_at(step, steps):
@@ -1123,7 +1125,7 @@ def load_final_prm(args):
 
 
 def load_step_prm(args):
-    """Qwen2 with a two-layer head, read at the mark behind each paragraph: the mean chance that it is good."""
+    """Qwen2 with a two-layer head, read at the mark behind each paragraph: the mean chance to be good."""
     import torch
     from transformers import AutoTokenizer, Qwen2Model, Qwen2PreTrainedModel
 
@@ -1211,27 +1213,26 @@ def positive(text):
     return int(text)
 
 
-FLAG, RUNS, FILES = {"action": "store_true"}, {"nargs": "+", "metavar": "RUN"}, {"nargs": "+", "metavar": "PT"}
+MANY, FLAG = {"nargs": "+"}, {"action": "store_true"}
 OPTIONS = (  # of which commands, the option, what it says, the rest
-    ("report", "runs", "labelled run folders", RUNS),
+    ("report prm route", "runs", "run folders, labelled for the report", MANY | {"metavar": "RUN"}),
     ("report", "--out", "folder for the report (default: the run, or what the runs have in common)", {}),
     ("report", "--window", "tokens in a confidence window", {"type": positive, "default": common.WINDOW}),
     ("report", "--tail", "tokens in the tail", {"type": positive, "default": common.TAIL}),
     ("report", "--price", "points that stopping early may cost", {"type": float, "default": 1.0}),
-    ("report", "--studies", "what 03_train_scorer.py --study wrote, files or folders", FILES | {"default": []}),
+    ("report", "--studies", "files or folders of 03_train_scorer.py --study", MANY | {"default": []}),
     ("report", "--plots", "also PNG figures: curves, reliability, bars; needs matplotlib", FLAG),
     ("report", "--json", "a last line of JSON, for programs", FLAG),
     ("lora", "run", "labelled run to learn from; keeps the adapters, lora@SEED.pt", {"metavar": "RUN_CAL"}),
-    ("lora", "--eval", "runs of the same model to score", RUNS | {"default": []}),
-    ("lora", "--seed", "one verifier each; the paper: 32 42 52", {"nargs": "+", "type": int, "default": [32]}),
+    ("lora", "--eval", "runs of the same model to score", MANY | {"metavar": "RUN", "default": []}),
+    ("lora", "--seed", "one verifier each; the paper: 32 42 52", MANY | {"type": int, "default": [32]}),
     ("lora", "--epochs", "the paper: 6 for small sets", {"type": positive, "default": LORA["epochs"]}),
     ("lora", "--lr", "highest learning rate; tiny models need more", {"type": float, "default": LORA["lr"]}),
     ("lora", "--last-tokens", "read of an answer (default: 16384, gpt-oss 4096)", {"type": positive}),
     ("lora", "--limit", "learn from this many rollouts, drawn at random (all)", {"type": positive}),
-    ("prm route", "runs", "run folders; to route, of one model", RUNS),
     ("prm", "--prm", "Hub id or folder: reward_head.pt, or Qwen2ForProcessRewardModel", {"required": True}),
-    ("route", "--math", "scorers calibrated on maths, one a seed", FILES | {"required": True}),
-    ("route", "--code", "scorers calibrated on code, as many", FILES | {"required": True}),
+    ("route", "--math", "scorers calibrated on maths, one a seed", MANY | {"required": True}),
+    ("route", "--code", "scorers calibrated on code, as many", MANY | {"required": True}),
     ("lora prm route", "--device", "cpu, cuda, cuda:1, mps (the GPU if there is one)", {}),
     ("lora route", "--model", "the model's Hub id or folder, if no longer where meta.json says", {}),
 )

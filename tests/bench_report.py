@@ -1,4 +1,4 @@
-"""The report of a large run: 16,000 rollouts x 28 confidence rules x votes x curves x 1,000 bootstrap draws, on one core.
+"""The report of a large run: 16,000 rollouts x 28 confidence rules x votes x curves x 1,000 draws, on one core.
 
 python tests/bench.py report [--problems 1000] [--rollouts 16] [--repeats 3]
 """
@@ -14,38 +14,31 @@ from pathlib import Path
 
 import numpy as np
 from conftest import ROOT, make_run
+from test_report import add_scores
 
 import common
 
 
 def main(argv):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--problems", type=int, default=1000)
-    parser.add_argument("--rollouts", type=int, default=16)
-    parser.add_argument("--repeats", type=int, default=3)
-    args = parser.parse_args(argv)
+    plain = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=plain)
+    for option, default in (("--problems", 1000), ("--rollouts", 16), ("--repeats", 3)):
+        parser.add_argument(option, type=int, default=default)
+    args, found = parser.parse_args(argv), []
     with tempfile.TemporaryDirectory() as folder:
         run = make_run(Path(folder) / "run", problems=args.problems, n=args.rollouts)
-        labels, rng = common.read_labels(run), np.random.default_rng(0)
         for seed in range(9):  # the paper's nine scorers
-            logits = rng.normal(size=len(labels)) + [row["label"] for row in labels]
-            rows = [{"id": r["id"], "sample": r["sample"], "score": x, "p": 1 / (1 + np.exp(-x))} for r, x in zip(labels, logits)]
-            common.write_jsonl(run / "scores" / f"scatr.cal@{seed}.jsonl", rows)
-        command = ["taskset", "-c", "0", sys.executable, str(ROOT / "05_baselines.py"), str(run)]
-        seconds, cpu = [], []
+            add_scores(run, f"scatr.cal@{seed}", seed)
         for _ in range(args.repeats):
-            start, cpu_start = time.perf_counter(), cpu_of_children()
+            start, cpu = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
+            command = ["taskset", "-c", "0", sys.executable, str(ROOT / "05_baselines.py"), str(run)]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-            seconds.append(time.perf_counter() - start)
-            cpu.append(cpu_of_children() - cpu_start)
-    rollouts = args.problems * args.rollouts
-    rows = [["rollouts", rollouts], ["score files", 9], ["seconds, median", f"{np.median(seconds):.2f}"],
-            ["CPU seconds, median (what counts on a busy machine)", f"{np.median(cpu):.2f}"]]  # fmt: skip
+            now = resource.getrusage(resource.RUSAGE_CHILDREN)
+            used = now.ru_utime + now.ru_stime - cpu.ru_utime - cpu.ru_stime
+            found.append((time.perf_counter() - start, used))
+    seconds, cpu = map(float, np.median(found, 0))
+    rows = [["rollouts", args.problems * args.rollouts], ["score files", 9], ["seconds, median", f"{seconds:.2f}"],
+            ["CPU seconds, median (what counts on a busy machine)", f"{cpu:.2f}"]]  # fmt: skip
     print(common.table([f"report of {args.problems} problems on one core", ""], rows))
-    print(json.dumps({"rollouts": rollouts, "seconds_median": float(np.median(seconds)), "cpu_seconds_median": float(np.median(cpu)),
-                      "seconds": seconds, "cpu_seconds": cpu}))  # fmt: skip
-
-
-def cpu_of_children():
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    facts = {"rollouts": rows[0][1], "seconds_median": seconds, "cpu_seconds_median": cpu}
+    print(json.dumps(facts | {"seconds_and_cpu_seconds": found}))

@@ -1,4 +1,4 @@
-"""LoRA verifier, process reward models, domain routing: tiny models of each kind, against plain forward passes."""
+"""LoRA verifier, reward models, domain routing: tiny models of each kind, against plain forward passes."""
 
 import importlib
 import math
@@ -225,7 +225,7 @@ def test_flops_are_those_of_the_products(tiny):
     """The formula against torch's own counter, which counts attention over whole squares."""
     model, adapters = with_adapters(tiny)
     head = 2 * 2 * model.get_output_embeddings().weight.numel()  # left out: it runs for the last token only
-    first = 2 * 40 * (32 * (32 + 16 + 16) + 3 * 32 * 16)  # the gradient for the embeddings, which nobody needs
+    first = 2 * 40 * (32 * (32 + 16 + 16) + 3 * 32 * 16)  # the gradient for the embeddings, never needed
     trained = sum(layer.down.numel() + layer.up.numel() for layer in adapters.values())
     for step, more in ((None, 0), (trained, first - head)):
         size = verifiers.size_of(model)
@@ -342,14 +342,14 @@ def test_prm_with_a_head_on_the_last_token(tmp_path, monkeypatch):
 
 
 def make_step_prm(folder, drop=()):
-    """As published: remote code named in config.json, which must not run, and the head in the model's file."""
+    """As published: remote code named in config.json must not run; the head is in the model's file."""
     torch.manual_seed(2)
     model = hf.Qwen2Model(hf.Qwen2Config(**SIZE))
     save_model(folder, model)
     head = torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.ReLU(), torch.nn.Linear(32, 2))
     parts = (("model", model), ("score", head))
-    weights = {f"{part}.{k}": v.contiguous() for part, module in parts for k, v in module.state_dict().items()}
-    kept = {k: v for k, v in weights.items() if k not in drop}
+    weights = {f"{part}.{k}": v for part, module in parts for k, v in module.state_dict().items()}
+    kept = {k: v.contiguous() for k, v in weights.items() if k not in drop}
     save_file(kept, folder / "model.safetensors", {"format": "pt"})
     auto = {"AutoModel": "modeling_rm.Qwen2ForProcessRewardModel", "AutoConfig": "modeling_rm.Config"}
     facts = {"architectures": ["Qwen2ForProcessRewardModel"], "auto_map": auto}
