@@ -41,6 +41,7 @@ from common import split_reasoning
 
 CPU_S = 10  # seconds of processor time for one program and its tests
 
+
 # ------------------------------------------------------------------------------------------------------------
 # The judge
 
@@ -63,14 +64,10 @@ def main():
 
 def label_run(run, options):
     """Write the run's labels.jsonl, or find it written; return the counts for the table."""
-    if not run.is_dir():
-        common.die(f"{run}: no such run folder; make one with 01_generate.py")
     rollouts, inputs = common.read_rollouts(run), [run / "rollouts.jsonl", run / "problems.jsonl"]
     keys = common.keys_of(common.align(rollouts, None, inputs[0]))
     common.check_same_problems(run, rollouts)
     problems = {row["id"]: row for row in common.read_jsonl(inputs[1])}
-    if not rollouts:
-        common.die(f"{run}: rollouts.jsonl is empty; run 01_generate.py again")
     labels, kept = run / "labels.jsonl", run / ".labels.unfinished.jsonl"
     newest = max(path.stat().st_mtime for path in inputs)
     if options.again or not labels.is_file() or labels.stat().st_mtime < newest:
@@ -204,6 +201,7 @@ def announce(banner):
 def summary(run, problems, labels):
     judged = [row for row in labels if row["label"] is not None]
     right, solved = sum(row["label"] for row in judged), {row["id"] for row in judged if row["label"]}
+    percent = lambda part, whole: round(100 * part / whole, 2) if whole else None
     reasons = [row["reason"][:100] if row["label"] is None else row["reason"].partition(":")[0]
                for row in labels]
     return {
@@ -214,10 +212,6 @@ def summary(run, problems, labels):
         "no_answer": sum(row["reason"].endswith(("no answer", "no code")) for row in labels),
         "reasons": dict(Counter(reasons).most_common()),
     }  # fmt: skip
-
-
-def percent(part, whole):
-    return round(100 * part / whole, 2) if whole else None
 
 
 def report(summaries, options):
@@ -404,27 +398,21 @@ FORMULA = re.compile(
 LINES = re.compile(
     r"\s*\\begin\{(?:align|gather|equation)(?:ed)?\*?\}(?:.*\\\\)?(.*?\w.*?)(?:\\\\)?\s*\\end\{", re.S)
 ANSWER = re.compile(  # what announces an answer
-    r"####|<answer>|(?:^|\n)\W{0,20}A(?:ns)?:|(?<!\w)(?:answers?|(?:correct|right) (?:option|choice))\b"
+    r"####|<answer>|(?:^|\n)\W{0,20}A(?:ns)?:|(?<!\w)answers?\b"
     r"(?:(?!\b(?:not|never)\b|n't\b|cannot)[^\n.:=$]|\.\d){0,60}?(?:\bis\b|\bare\b|\bbe\b|[:=→]|\n| - )"
-    r"|\b(?:option|choice)\s+(?=[*$\x02]*\(?[A-J]\b)"
-    r"|答案(?:应该)?(?:是|为|：|:)+|[选答](?:择|：|:)*(?=[\s*]*[A-J\d\x02$(-])", re.I,
-)  # fmt: skip
-RESULT = re.compile(
-    r"(?<!\w)results?\b(?:[^\n.:=$]|\.\d){0,40}?(?:\bis\b|[:=])"
-    r"|(?:是|为|有|：|等于|了|需要|得)(?=[\s*]*[\d\x02$(-])", re.I
+    r"|\b(?:option|choice)\s+(?=[*$\x02]*\(?[A-J]\b)|答案(?:应该)?(?:是|为|：|:)+"
+    r"|[选答是为有了得于要：][择：:]*(?=[\s*]*[A-J\d\x02$(-])", re.I,
 )  # fmt: skip
 LEAD_IN = re.compile(
     r"(?:\n *- |[\s:*_=#>,}]|(?:therefore|thus|then|hence|so|simply|just|indeed|option|choice|equal to"
-    r"|it (?:is|equals)|it's|there (?:is|are)|finally"
-    r"|(?:we|this) (?:have|get|find|obtain|conclude|gives?(?: us)?)|comes out to)\b"
+    r"|finally|it (?:is|equals)|it's|there (?:is|are)|we (?:have|get|find|obtain))\b"
     r"|not\b *[-$\d\\(\x02][^,.;\n]*?(?:[,;]|\bbut\b)"
     r"|(?:(?:the|an?|ordered|pair|point|interval|triple|vector|set|number|value|of|coordinates) +)+"
     r"(?=[\d(\[\\\x02$-]))*", re.I,
 )  # fmt: skip
 NOT_ANSWERS = re.compile(
-    r"(?:[Cc]orrect|[Rr]ight|[Ww]rong|[Ii]ncorrect|clear|obvious|obtained|given|found|shown|as follows|below"
-    r"|above|unique|not (?:known|clear)|in (?:the )?(?:form|simplest|box)|that|what|to|of|we|you|and)\b(?!\))"
-    r"[^\d\x02]*$"
+    r"(?:(?i:(?:in)?correct|right|wrong)|clear|obvious|obtained|given|found|shown|as follows|below|above"
+    r"|unique|not (?:known|clear)|in (?:the )?(?:form|simplest|box)|that|what|to|of|we|you|and)\b(?!\))[^\d\x02]*$"
 )
 SENTENCE_END = re.compile(
     r"</answer>|(?<!\.)\.(?=\s|$|\*)|[。，]|\n|(?<=[\d\x03])\s*[\u4e00-\u9fff]"
@@ -434,7 +422,8 @@ SENTENCE_END = re.compile(
 )
 SENTENCE = re.compile(r"(?<=[.!?:])(?<!\\[!:])[\s*]+(?=\S)(?![^\x02]{0,300}\x03)|\n|[。；]")
 SPECIAL = re.compile(
-    r"<\|[^|<>]{1,40}\|>|</?s>|<eos>|<end_of_turn>|\n(?:I hope this|Let me know|Feel free)[^\n]*$")
+    r"<\|[^|<>]{1,40}\|>|<(?:/?s|eos|end_of_turn)>|\n(?:I hope this|Let me know|Feel free)[^\n]*$"
+)
 MARK_OF_END = r"(?:(?:black)?square|qed|checkmark)"
 QED = re.compile(rf"\$\s*\\{MARK_OF_END}\s*\$|\\{MARK_OF_END}(?![a-z])|[∎■□✓✔✅]")
 CHATTER = re.compile(
@@ -498,11 +487,12 @@ def told(text):
     if found:
         return found
     text = with_marks(text[-TAIL:])
-    phrases = [phrase for kind in (RESULT, ANSWER) for phrase in [*kind.finditer(text)][-3:]]
+    phrases = [*ANSWER.finditer(text)][-5:]
     return next(filter(None, (announced(text[phrase.end() :]) for phrase in reversed(phrases))), None)
 
 
 def with_marks(text):
+
     def mark(formula):
         inner = next(group for group in formula.groups() if group is not None)
         last_line = LINES.match(inner)
@@ -802,13 +792,32 @@ def units_agree(gold, given, forgiving):
 
 def alike(a, b, forgiving):
     """Do two trees say the same? `a` is the reference, if one is. One kind may be seen as the other."""
-    if a == b:
-        return True
-    if a[0] == b[0]:
-        return a[0] in COMPARE and COMPARE[a[0]](a, b, forgiving)
-    return any(alike(view, b, forgiving) for view in views(a, b[0], forgiving, gold=True)) or any(
-        alike(a, view, forgiving) for view in views(b, a[0], forgiving, gold=False)
-    )
+    fit = partial(alike, forgiving=forgiving)
+    (kind, x, *rest), (other, y, *others) = a, b
+    if a == b or kind != other:
+        return a == b or any(fit(view, b) for view in views(a, other, forgiving, gold=True)) or any(
+            fit(a, view) for view in views(b, kind, forgiving, gold=False))  # fmt: skip
+    if kind in ("tuple", "matrix"):
+        return x == y and len(rest[0]) == len(others[0]) and all(map(fit, rest[0], others[0]))
+    if kind == "list" and lettered([*map(label_of, x)]) != lettered([*map(label_of, y)]):
+        return len(x) == len(y) and all(map(fit, x, y))  # x = 1, y = 2 beside 1, 2: in this order
+    if kind in ("list", "set"):
+        pairs = {(n, m) for n, p in enumerate(x) for m, q in enumerate(y)
+                 if (p[0] == "set") == (q[0] == "set") and fit(p, q)}  # fmt: skip
+        every = len({n for n, _ in pairs}) == len(x) and len({m for _, m in pairs}) == len(y)
+        return every and (kind == "set" or len(x) == len(y))
+    if kind == "reals":
+        return len(x) == len(y) and all(side == t and agree(end, s) for (end, side), (s, t) in zip(x, y))
+    if kind == "equation":
+        keys = [tree[3] or [] for tree in (a, b)]
+        functions = all(re.fullmatch(r"y|\w\(\w\)", label or "") for label in (x, y))
+        if x and y and (x == y or functions) and fit(rest[0], others[0]):
+            return True
+        pairs = len(keys[0]) == len(keys[1]) and [*zip(*keys)]
+        return bool(pairs) and all(p[0] == q[0] and agree(p[1], q[1]) for p, q in pairs)
+    if kind in ("value", "percent"):
+        return agree(x, y) or kind == "value" and forgiving and rounds_to(x, rest[0], b)
+    return kind == "choice" and x == y
 
 
 def views(tree, wanted, forgiving, gold):
@@ -826,53 +835,23 @@ def views(tree, wanted, forgiving, gold):
         yield inner[0]
     elif wanted == "reals" and kind in ("tuple", "set"):
         yield from filter(None, [reals_of(tree)])
-    elif kind == "list" and wanted == "set":
-        yield ("set", [*map(unlabelled, inner)])
-    elif kind == "list" and wanted in ("tuple", "matrix"):
-        labels = labels_of(inner)  # x = 1, y = 2 is the point (1, 2), by the letters or as written
-        if len({label.split("_")[0] for label in labels}) == len(inner):
-            yield ("tuple", "()", [*map(unlabelled, sorted(inner, key=lambda item: item[1]))])
-        yield from [("tuple", "()", [*map(unlabelled, inner)])] * forgiving
+    elif kind == "list" and wanted in ("set", "tuple", "matrix"):
+        items = [item[2] if label_of(item) else item for item in inner]
+        yield from [("set", items)] * (wanted == "set")
+        if lettered([*map(label_of, inner)]):  # x = 1, y = 2 is (1, 2), by the letters or as written
+            yield ("tuple", "()", [item[2] for item in sorted(inner, key=label_of)])
+        yield from [("tuple", "()", items)] * forgiving
     elif kind == "matrix" and wanted == "tuple" and (inner == 1 or inner == len(tree[2]) and forgiving):
         yield ("tuple", "()", tree[2])
 
 
-def labels_of(trees):
-    return {tree[1] for tree in trees if tree[0] == "equation" and tree[1]}
+def label_of(tree):
+    return tree[0] == "equation" and tree[1] or ""
 
 
-def unlabelled(tree):
-    return tree[2] if labels_of([tree]) else tree
-
-
-def all_alike(these, those, forgiving):
-    return len(these) == len(those) and all(map(partial(alike, forgiving=forgiving), these, those))
-
-
-def alike_lists(a, b, forgiving):
-    """In any order; but x = 1, y = 2 beside 1, 2 in this one."""
-    labels = [{label.split("_")[0] for label in labels_of(one[1])} for one in (a, b)]
-    if set() in labels and len(a[1]) in map(len, labels):
-        return all_alike(a[1], b[1], forgiving)
-    left = list(b[1])
-    for item in a[1]:
-        match = next((n for n, other in enumerate(left) if alike(item, other, forgiving)), None)
-        if match is None:
-            return False
-        del left[match]
-    return not left
-
-
-def alike_sets(a, b, forgiving):
-    def fit(item, other):
-        return (item[0] == "set") == (other[0] == "set") and alike(item, other, forgiving)
-
-    each = all(any(fit(item, other) for other in b[1]) for item in a[1])
-    return each and all(any(fit(item, other) for item in a[1]) for other in b[1])
-
-
-def alike_values(a, b, forgiving):
-    return agree(a[1], b[1]) or forgiving and rounds_to(*a[1:], b)
+def lettered(labels):
+    """Is each of these named, by another letter? x, y; not x_1, x_2."""
+    return all(labels) and len({label.split("_")[0] for label in labels}) == len(labels)
 
 
 def rounds_to(value, places, given):
@@ -884,24 +863,6 @@ def rounds_to(value, places, given):
     endless = not isinstance(number, Fraction) or (10**60 * number).denominator != 1
     return precise and endless and abs(Fraction(number.real) - value) * 2 * 10**places <= 1
 
-
-def alike_equations(a, b, forgiving):
-    keys = a[3] and b[3] and len(a[3]) == len(b[3]) and zip(a[3], b[3])
-    if keys and all(op == other and agree(gap, theirs) for (op, gap), (other, theirs) in keys):
-        return True
-    functions = all(re.fullmatch(r"y|\w\(\w\)", label or "") for label in (a[1], b[1]))
-    return bool(a[1] and b[1] and (a[1] == b[1] or functions)) and alike(a[2], b[2], forgiving)
-
-
-COMPARE = {
-    "value": alike_values, "list": alike_lists, "set": alike_sets, "equation": alike_equations,
-    "percent": lambda a, b, forgiving: agree(a[1], b[1]),
-    "choice": lambda a, b, forgiving: a[1] == b[1],
-    "reals": lambda a, b, forgiving: len(a[1]) == len(b[1]) and all(
-        side == other and agree(end, x) for (end, side), (x, other) in zip(a[1], b[1])),
-    "tuple": lambda a, b, forgiving: a[1] == b[1] and all_alike(a[2], b[2], forgiving),
-    "matrix": lambda a, b, forgiving: a[1] == b[1] and all_alike(a[2], b[2], forgiving),
-}  # fmt: skip
 
 # ------------------------------------------------------------------------------------------------------------
 # One spelling, of what a token table cannot say
@@ -1023,6 +984,7 @@ def repeating(match):
     start, period = filter(None, match.groups())
     nines, places = 10 ** len(period) - 1, len(start) - start.index(".") - 1
     return f"({int(start.replace('.', '') or 0) * nines + int(period)}/{10**places * nines})"
+
 
 # ------------------------------------------------------------------------------------------------------------
 # The parser: LaTeX or plain text -> a tree, by recursive descent over tokens. No text is ever run as code.
@@ -1424,6 +1386,7 @@ class Parser:
             return settled_list(cells)
         return matrix([[cell[0] for cell in row] for row in rows])
 
+
 def described(items, named, conditions):
     """{x | conditions}, {(x, y) | ...}: the conditions say it all. {2k pi | k in Z}: k does not matter."""
     head = items[0]
@@ -1471,7 +1434,7 @@ def settled_list(trees):
         both = reduce(partial(combined, operator.and_), sets)
         together = both if both != NOTHING else reduce(partial(combined, operator.or_), sets)
         return ("equation", first[1], together, None, False)
-    if last[0] == "equation" and last[4] and len(labels_of(trees)) == len(trees) - 1:
+    if last[0] == "equation" and last[4] and sum(bool(label_of(tree)) for tree in trees) == len(trees) - 1:
         return last  # m = 3, n = 7, and m + n = 10
     other_ways = all(map(is_value, trees)) and any(tree != first for tree in trees)
     one = other_ways and all(alike(tree, first, True) for tree in trees)
@@ -1486,11 +1449,11 @@ def related(ops, sides):
         cut = ops.index("≈")  # the exact value, not what it is about
         return related(ops[:cut], sides[: cut + 1]) if cut else sides[0].tree
     first, last = sides[0], sides[-1]
-    named = label_of(first)
+    named = name_of(first)
     if not is_value(last.tree) or first.tree[0] == "tuple" or "∈" in ops or ":" in last.text:
         return ("equation", named, last.tree, None, False)
     if is_label(last) and not is_label(first):
-        first, last, named = last, first, label_of(last)
+        first, last, named = last, first, name_of(last)
     if not is_value(first.tree):
         raise Unreadable("an equation of things that are not numbers")
     if is_number(first.tree) and is_number(last.tree) or agree(first.tree[1], last.tree[1]):
@@ -1513,7 +1476,7 @@ def inequality(ops, sides):
     return ("equation", None, None, sorted(keys, key=str), False)
 
 
-def label_of(side):
+def name_of(side):
     return re.sub(r"[ {}]", "", side.text)
 
 

@@ -162,7 +162,7 @@ def test_bad_input_is_one_line(tmp_path, run_script, name):
     file, content, said = BAD[name]
     (run / file).write_text(content) if content else (run / file).unlink()
     assert said in run_script("02_label.py", run, code=2).stderr
-    assert "no such run folder" in run_script("02_label.py", tmp_path / "nowhere", code=2).stderr
+    assert "not a run folder" in run_script("02_label.py", tmp_path / "nowhere", code=2).stderr
 
 
 def test_help_is_quick():
