@@ -1,21 +1,21 @@
 #!/usr/bin/env python3
 """Run untrusted (model-written) Python against tests: a verdict nobody can forge, a machine nobody can hurt.
 
-    python sandbox_exec.py program.py tests.py        # one verdict, and what protects this machine (Linux)
-    python sandbox_exec.py program.py tests.json      # {"inputs": [...], "outputs": [...]}: standard input, output
+    python sandbox_exec.py program.py tests.py       # one verdict, and what protects this machine (Linux)
+    python sandbox_exec.py program.py tests.json     # {"inputs": [...], "outputs": [...]}: standard input, output
 
     from sandbox_exec import run_tests, Pool
     run_tests("def f(x): return x * x", "assert f(3) == 9").passed                               # True
-    with Pool() as pool:                              # one warm fork server a core; several threads may use it
-        for key, result in pool.imap_unordered([("a", {"code": ..., "tests": ...}), ...]):       # as they finish
+    with Pool() as pool:                             # one warm fork server a core; several threads may use it
+        for key, result in pool.imap_unordered([("a", {"code": ..., "tests": ...}), ...]):     # as they finish
             print(key, result.passed, result.reason)
 
 A job is the keyword arguments of `run_tests`:
 
     code         the program to judge, text (None or blank: verdict `no code`)
     tests        text of the tests (asserts, pytest's functions, unittest's classes), or {"inputs": [...],
-                 "outputs": [...]}: what is printed must be equal line by line, up to trailing blanks and how a
-                 number is written, and the exit status 0; with "fn_name": that is called, inputs are JSON
+                 "outputs": [...]}: what is printed must be equal line by line, up to trailing blanks and how
+                 a number is written, and the exit status 0; with "fn_name": that is called, inputs are JSON
     style        "check": the tests define check(candidate), called with the entry point; "auto": if they do
     entry_point  name of the function under test; needed by "check", useful elsewhere
     prelude      trusted code of the problem statement, run in front of the program and of the tests
@@ -24,16 +24,17 @@ A job is the keyword arguments of `run_tests`:
     wall_s       seconds that it may sleep, default 2 * cpu_s; waiting for a busy processor is not counted
     memory_mb    for each process; the whole tree may hold 1.5 times as much
 
-`result.reason` is `passed`, `failed: <which assert or exception>`, `timeout`, `memory`, `killed`, `no code`,
-`syntax`, `not judged: passes only beside its tests`, or `error: <what the sandbox could not do>`; `passed` is
-True, False or, for the last two, None.
+`result.reason` is `passed`, `failed: <which assert or exception>`, `timeout`, `memory`, `killed`, `no
+code`, `syntax`, `not judged: passes only beside its tests`, or `error: <what the sandbox could not do>`;
+`passed` is True, False or, for the last two, None.
 
-The rule. A pass is believed only from a judge that the program cannot touch, a failure only from a run in which
-everything can cross. So the tests run in the judge, the program in a process of its own. If they pass there,
-`passed`. If they fail and only plain data crossed (and they touch nothing of the process they run in), `failed`.
-Else the program runs once more with its tests beside it in one process, where it could forge a pass but nothing
-is in the way of an honest one: fails there too, `failed`; passes there, `not judged`. With `beside` that pass
-counts, as `passed: beside its tests`: worth what a program is worth that nobody asked to cheat.
+The rule. A pass is believed only from a judge that the program cannot touch, a failure only from a run in
+which everything can cross. So the tests run in the judge, the program in a process of its own. If they pass
+there, `passed`. If they fail and only plain data crossed (and they touch nothing of the process they run
+in), `failed`. Else the program runs once more with its tests beside it in one process, where it could forge
+a pass but nothing is in the way of an honest one: fails there too, `failed`; passes there, `not judged`.
+With `beside` that pass counts, as `passed: beside its tests`: worth what a program is worth that nobody
+asked to cheat.
 
                           caller    one thread a server; secrets, expected outputs of stdio jobs
       control socket, stdin |       one G and one F for each server
@@ -48,27 +49,29 @@ counts, as `passed: beside its tests`: worth what a program is worth that nobody
                    J ------- S ------'
 
     caller -> F -> caller: a JSON line, with the job's descriptors; J -> caller: "!" once more than plain data
-    crosses, then [reason, detail] as JSON. J <-> S: a pickle with its length in front, either way. J's reader is
-    written in Python, makes plain data only, looks names up in tables (VALUES; exceptions of loaded modules).
+    crosses, then [reason, detail] as JSON. J <-> S: a pickle with its length in front, either way. J's reader
+    is written in Python, makes plain data, looks names up in tables (VALUES; exceptions of loaded modules).
       message = ("ask", verb, args)             verb: call get set op method read await ..., see VERBS
-              | ("ok" | "raise", value, [(n, items)...])       n: n-th container in the ask's args, if it changed
+              | ("ok" | "raise", value, [(n, items)...])     n: n-th container in the ask's args, if it changed
               | ("ready", names) | ("syntax" | "raised", text, ...)       S's first, once it has the program
     What is no plain data is one of pickle's persistent ids:
               ("arg", n) | ("class", module, name, ancestor) | ("made", maker, args...)
               | ("mine", number, description or None, items) | ("yours", number, items)         a handle
 
-Rules of J: a handle is never equal to plain data. What a function returned as a handle is read once, into a list
-or dict that serves len, in, [], for, items; operators work on instances of classes that the tests name (with a
-capital). S may call what the tests gave it, and read public attributes of objects of the tests' classes. A
-malformed message is the program's failure. A pass needs an assert that ran and an answer of the program.
+Rules of J: a handle is never equal to plain data. What a function returned as a handle is read once, into a
+list or dict that serves len, in, [], for, items; operators work on instances of classes that the tests name
+(with a capital). S may call what the tests gave it, and read public attributes of objects of the tests'
+classes. A malformed message is the program's failure. A pass needs an assert that ran and an answer of the
+program.
 
-Layers: as many as the machine has stand around S and J; `pool.banner` says which. A Pool starts only where the
-verdict is sound: where the program cannot write what judge or caller read later (a private root, Landlock, or
-another user), unless the caller writes `unsafe=True`. `Pool(require="namespaces")` refuses to work with less.
+Layers: as many as the machine has stand around S and J; `pool.banner` says which. A Pool starts only where
+the verdict is sound: where the program cannot write what judge or caller read later (a private root,
+Landlock, or another user), unless the caller writes `unsafe=True`. `Pool(require="namespaces")` refuses to
+work with less.
 
-Not covered: bugs of the kernel, side channels, reading /usr and the Python installation, a class that the tests
-name and that lies about its own instances, files that tests leave in the folder both share. No sockets, ever.
-"""
+Not covered: bugs of the kernel, side channels, reading /usr and the Python installation, a class that the
+tests name and that lies about its own instances, files that tests leave in the folder both share. No
+sockets, ever."""
 # ruff: noqa: SIM905
 import abc
 import ast
@@ -153,7 +156,7 @@ def shared_pool(_pid):
 
 
 class Pool(contextlib.AbstractContextManager):
-    """`workers` fork servers (default: one a core); `require` is one of LEVELS; `disable`: layers not to use."""
+    """`workers` fork servers (default: one a core); `require`: one of LEVELS; `disable`: layers not to use."""
 
     def __init__(self, workers=None, *, require="rlimits", disable=(), unsafe=False):
         unknown = set(disable) - {*LAYERS, "pytest"}
@@ -170,8 +173,8 @@ class Pool(contextlib.AbstractContextManager):
             if missing := [name for name in LEVELS[require] if name not in protected]:
                 raise RuntimeError(f"{require!r} needs {', '.join(missing)}, not found; {self.banner}")
             if "verdict" not in protected and not unsafe:
-                raise RuntimeError("a program could write what its judge reads later, so verdicts would not be "
-                                   f"sound; unsafe=True runs all the same; {self.banner}")
+                raise RuntimeError("a program could write what its judge reads later, so verdicts would not "
+                                   f"be sound; unsafe=True runs all the same; {self.banner}")
         except BaseException:
             self.close()
             raise
@@ -263,8 +266,8 @@ def judge_tests(run, job, beside):
 
 
 def calls_of(name, inputs, outputs):
-    """LiveCodeBench's functional problems as tests: arguments as JSON, one a line; or a method of Solution."""
-    given = [text if not isinstance(text, str) else [json.loads(line) for line in text.split("\n") if line.strip()]
+    """LiveCodeBench's functional problems as tests: arguments as JSON, one a line; may be Solution's."""
+    given = [[json.loads(line) for line in text.split("\n") if line.strip()] if isinstance(text, str) else text
              for text in inputs]
     wanted = [json.loads(text) if isinstance(text, str) else text for text in outputs]
     return (f"import solution\ncalled = getattr(solution, 'Solution', None)\n"
@@ -296,7 +299,7 @@ NUMBER = re.compile(r"[+-]?(\d{1,5000}(\.\d{0,5000})?|\.\d{1,5000})([eE][+-]?\d{
 
 
 def same_lines(printed, wanted):
-    """Equal; or lines of numbers, one of which is no integer, that are equal as numbers: 0.50 is .5, 2.0 is 2."""
+    """Equal; or lines of numbers, one of which is no integer, that are equal as numbers: 0.50 is .5."""
     def is_same(ours, theirs):
         pairs = list(itertools.zip_longest(ours.split(), theirs.split(), fillvalue=""))
         return ours == theirs or bool(re.search("[.eE]", ours + theirs)) and all(
@@ -329,7 +332,7 @@ class Server:
         self.start()
 
     def start(self):
-        """Layers are probed by using them: a server that cannot set one up says so, and is started without."""
+        """Layers are probed by using them: a server that lacks one says so, and is started without."""
         while True:
             self.socket, theirs = socket.socketpair()
             with theirs, memory_file(this_file_compiled()) as code:
@@ -350,7 +353,7 @@ class Server:
             self.disabled.add(hello["failed"])
 
     def end(self):
-        """Closing both is the order to end, and to end all that was started; the guard sees to it in seconds."""
+        """Closing both is the order to end, and to end all that was started; the guard sees to it."""
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)                         # wakes a thread that reads it
         self.socket.close()
@@ -362,7 +365,7 @@ class Server:
             self.process.wait()
 
     def run(self, header, contents):
-        """(status, the verdict, or what the files hold then) of one run; of a second if something of ours died.
+        """(status, the verdict, or what the files hold then) of a run; of a second if something of ours died.
         A verdict crosses on a socket, which nobody can open: not F, nor a program through /proc."""
         is_stdio = header["mode"] == "stdio"
         for _ in range(2):
@@ -392,13 +395,15 @@ class Server:
             with contextlib.suppress(RuntimeError, OSError):
                 self.start()
                 break
+        if self.is_closed:                        # meanwhile
+            self.end()
         return new_status(SERVER_DIED if "signals" in (self.protected or ["signals"]) else "killed")
 
 
 @functools.cache
 def this_file_compiled():
     """A server that compiled it would keep megabytes of memory for that, which each fork would have, too."""
-    source = "".join(linecache.getlines(__file__, globals()))      # also from an archive; asserts hold under -O
+    source = "".join(linecache.getlines(__file__, globals()))     # from an archive, too; asserts hold
     return marshal.dumps(compile(source, __file__, "exec", dont_inherit=True, optimize=0))
 
 
@@ -452,11 +457,11 @@ def receive(sock):
 
 # ------------------------------------------------------------------------------------- G and F: the servers
 
-cage = proc_fd = None                             # of this server and its forks; /proc, which a private root lacks
+cage = proc_fd = None                             # of this server and its forks; /proc, for a root without
 
 
 def guard(fd, disabled):
-    """G: become the parent of all orphans below, start F, wait until it or the caller is gone, kill the rest."""
+    """G: become the parent of all orphans below, start F, wait until it or the caller is gone, kill all."""
     global cage
     cage = Cage(set(disabled))
     libc("prctl", SUBREAPER, 1)
@@ -485,8 +490,8 @@ def guard(fd, disabled):
 
 
 def serve(fd, guard_end):
-    """F: fork a program (and once in a while a judge) per job. This process never reads a program, a test or a
-    verdict, for whatever it has in memory, its forks have too."""
+    """F: fork a program (and once in a while a judge) per job. This process never reads a program, a test or
+    a verdict, for whatever it has in memory, its forks have too."""
     control = socket.socket(fileno=high_fd(fd))
     cage.guard = high_fd(guard_end.detach())
     try:
@@ -608,7 +613,7 @@ class Judge:
             raise LayerFailed(hello["failed"], hello["why"])
 
     def hear(self):
-        """Whether it is clean, and the program gone too early; None if it died. Old or unclean, it is ended."""
+        """Whether it is clean, and the program gone early; None if it died. Old or unclean, it is ended."""
         said, _ = receive(self.socket) or (None, [])
         self.jobs += 1
         if not said or not said["clean"] or self.jobs >= JUDGE_JOBS:
@@ -674,7 +679,7 @@ def proc(path, read=lambda fd: os.read(fd, 4096)):
 
 
 def usage(roots):
-    """(seconds of cpu, seconds in a processor's queue, resident bytes, number) of processes and descendants."""
+    """(seconds of cpu, seconds in a processor's queue, resident bytes, number) of all in these trees."""
     cpu = waited = memory = 0
     pids = [pid for root in roots for pid in (root, *tree(root))]
     for pid in pids:
@@ -845,16 +850,17 @@ ROOTS = {list: root_of(list, lambda v, new: list.__setitem__(v, slice(None), new
          ORDERED: root_of(ORDERED, refill_pairs(ORDERED)), dict: root_of(dict, refill_pairs(dict)),
          set: root_of(set, lambda v, new: (set.clear(v), set.update(v, new))),
          DEQUE: root_of(DEQUE, lambda v, new: (DEQUE.clear(v), DEQUE.extend(v, new))),
-         bytearray: (lambda v: [bytes(memoryview(v))], lambda v, new: bytearray.__setitem__(v, slice(None), *new))}
+         bytearray: (lambda v: [bytes(memoryview(v))],
+                     lambda v, new: bytearray.__setitem__(v, slice(None), *new))}
 ROOT_TYPES = tuple(ROOTS)
 PLAIN = {*FLAT, *ROOTS, collections.Counter, collections.defaultdict, tuple, frozenset}
-VIEWS = {type({}.keys()): (list, lambda items: dict.fromkeys(items).keys()),         # (to plain data, from it)
+VIEWS = {type({}.keys()): (list, lambda items: dict.fromkeys(items).keys()),       # (to plain data, from it)
          type({}.items()): (list, lambda items: dict(items).items()),
          type({}.values()): (list, lambda items: dict(enumerate(items)).values()),
          memoryview: (bytes, memoryview), types.MappingProxyType: (dict, types.MappingProxyType),
          type(...): (repr, lambda _: ...), type(NotImplemented): (repr, lambda _: NotImplemented)}
 FUNCTIONS = types.FunctionType, types.BuiltinFunctionType, types.MethodType
-# What S may name to J: any class of these modules, and these; exceptions of the standard library, if J has them.
+# What S may name to J: any class of these modules, and these; exceptions of the standard library.
 VALUE_MODULES = set("collections datetime decimal fractions uuid array pathlib ipaddress zoneinfo".split())
 VALUES = set("bool int float complex str bytes bytearray list tuple dict set frozenset range slice "
              "array._array_reconstructor re._compile re.Pattern types.SimpleNamespace types.NoneType "
@@ -862,7 +868,7 @@ VALUES = set("bool int float complex str bytes bytearray list tuple dict set fro
 MODULES = set("abc array bisect calendar cmath collections contextlib copy dataclasses datetime decimal enum "
               "fractions functools heapq itertools json math numbers numpy operator pathlib random re "
               "statistics string textwrap time types typing uuid".split())
-STANDARD = {"numpy", *sys.stdlib_module_names} - {"unittest", "test", "bdb", "doctest", "asyncio", "concurrent"}
+STANDARD = {"numpy", *sys.stdlib_module_names} - set("unittest test bdb doctest asyncio concurrent".split())
 OURS = {"solution", "tests", "__main__", "sandbox_exec", None}
 ODD = StopIteration, StopAsyncIteration, GeneratorExit, KeyboardInterrupt  # mean something where they arrive
 TYPES = {id(value): name for name, value in vars(types).items() if isinstance(value, type)}
@@ -881,7 +887,7 @@ HELD = dunders("len iter getitem contains reversed")                       # ser
 STEPS = dunders("next anext aiter await")
 OPERATIONS = ARITHMETIC | HELD | STEPS | dunders(
     "bool hash eq call enter exit aenter aexit str repr format setitem delitem missing copy deepcopy fspath")
-ON_VALUES = OPERATIONS - {"__eq__", "__hash__", "__bool__", *COMPARISONS}  # of subclasses of list, int, str...
+ON_VALUES = OPERATIONS - {"__eq__", "__hash__", "__bool__", *COMPARISONS}  # of subclasses of int, str...
 
 
 class StandIn:
@@ -917,8 +923,9 @@ def forward(name, root=None):
             return getattr(root, name)(self, *args, **kwargs)
         if name in ("__exit__", "__aexit__"):
             args = *args[:2], None
-        is_operation = name in OPERATIONS
-        return peer.ask("op", self, name, *args) if is_operation else peer.ask("method", self, name, args, kwargs)
+        if name in OPERATIONS:
+            return peer.ask("op", self, name, *args)
+        return peer.ask("method", self, name, args, kwargs)
     return method
 
 
@@ -1254,7 +1261,7 @@ def describe_export(value):
 
 
 def describe_class(value):
-    """Name, doc, operations of its objects; bases: classes of ours, one that holds a value, one of a library."""
+    """Name, doc, operations of its objects; bases: of ours, one that holds a value, one of a library."""
     ours = [base for base in value.__mro__ if base.__module__ in OURS]
     roots = [base for base in value.__mro__ if base in BASES or base in ROOTS
              or issubclass(base, BaseException) and peer.name_of(base)][:1]
@@ -1376,19 +1383,19 @@ def is_plain(value):
     return type(value) in FLAT or type(value) in PLAIN and all(map(is_plain, content(value)))
 
 
-peer = None                                       # of this process: J has one for each job, S one for its life
+peer = None                                       # of this process: J has one for each job, S one
 
 
 # ------------------------------------------------------------------------------------- J: the judge
 
 SIMPLE_IMPORTS = MODULES | {"solution", "pytest", "unittest", "io", "contextlib", "__future__"}
-NOT_SIMPLE = set("setattr delattr exec eval globals vars monkeypatch mock patch seed setrecursionlimit getcontext "
-                 "setcontext simplefilter filterwarnings modules environ builtins __builtins__ __dict__ "
-                 "__import__ import_module chdir seterr set_printoptions open capsys capfd caplog recwarn "
-                 "tmp_path tmpdir input redirect_stdout redirect_stderr assertLogs assertWarns warns stdin "
-                 "stdout".split())
+NOT_SIMPLE = set("setattr delattr exec eval globals vars monkeypatch mock patch seed setrecursionlimit "
+                 "getcontext setcontext simplefilter filterwarnings modules environ builtins __builtins__ "
+                 "__dict__ __import__ import_module chdir seterr set_printoptions open capsys capfd caplog "
+                 "recwarn tmp_path tmpdir input redirect_stdout redirect_stderr assertLogs assertWarns warns "
+                 "stdin stdout".split())
 REACHING = NOT_SIMPLE | {"sleep", "reload", "signature", "isfunction"}     # may need the program's process
-DATA_NAMES = {"all", "any", "equals"}.union(*map(dir, [str, bytes, list, dict, set, int, float, complex, DEQUE]))
+DATA_NAMES = {"all", "any", "equals"}.union(*map(dir, [str, bytes, list, dict, set, float, complex, DEQUE]))
 SERVED = {"_io", "_sqlite3", "sqlite3"}           # modules of objects whose methods S may call
 OWN = {name: getattr(builtins, name) for name in ("input", "print", "open")}
 CHANCE = random.SystemRandom()                    # S has a copy of any other generator
@@ -1527,12 +1534,13 @@ class Counting(ast.NodeTransformer):
         if isinstance(node, ast.Assert) or isinstance(node, ast.If) and any(
                 isinstance(inner, ast.Raise) for inner in node.body):
             node.test = self.wrap(node.test)
-        name = str(getattr(node.func, "attr", getattr(node.func, "id", ""))) if isinstance(node, ast.Call) else ""
+        called = getattr(node, "func", None)
+        name = str(getattr(called, "attr", getattr(called, "id", "")))
         return self.wrap(node) if name.startswith("assert") or name in ("raises", "warns", "fail") else node
 
 
 def is_simple(tree):
-    """Whether tests can be trusted to leave nothing in the process that runs them, and to need nothing of it."""
+    """Whether tests can be trusted to leave nothing in the process that runs them, and need nothing of it."""
     imports, changed = {}, set()
     for node in ast.walk(tree):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -1571,7 +1579,7 @@ def explain(problem):
         return str(problem), ""
     if isinstance(problem, MemoryError):
         return "memory", ""
-    if isinstance(problem, ModuleNotFoundError) and not from_program and problem.name not in (None, "solution"):
+    if isinstance(problem, ModuleNotFoundError) and not from_program and problem.name not in OURS:
         return f"error: the tests need {problem.name!r}, which is not installed", ""
     if not frames and not from_program and peer is not None:   # nothing that the tests or the program did
         return f"error: the judge failed: {told[:300]}", ""
@@ -1629,9 +1637,11 @@ class Examiner(Peer):
 
     def read(self, things=()):
         message = self.checked(super().read, things)
-        if type(message) is not tuple or message[:1] == ("ask",) and (len(message), type(message[-1])) != (3, tuple):
-            self.end("the program's answer is malformed")
-        return message or self.end("the program sent no answer")
+        is_ask = type(message) is tuple and message[:1] == ("ask",)
+        if type(message) is not tuple or not message or is_ask and not (
+                len(message) == 3 and type(message[2]) is tuple and message[2]):
+            self.end("the program sent no answer")
+        return message
 
     def accept(self, message, things, verb):
         outcome, value = self.checked(super().accept, message, things, verb)
@@ -1641,8 +1651,8 @@ class Examiner(Peer):
                 self.note_opaque()
                 value = RuntimeError(f"the program raised {type(value).__name__}")
             self.raised[id(value)] = value
-        is_answer = type(value) is not Function if verb == "get" else verb not in ("mirror", "reload", "world")
-        self.answers += is_answer
+        says_nothing = type(value) is Function if verb == "get" else verb in ("mirror", "reload", "world")
+        self.answers += not says_nothing
         return outcome, value
 
     # ---- what may be named, packed and made
@@ -1681,13 +1691,14 @@ class Examiner(Peer):
     # ---- what S may ask
 
     def perform(self, verb, *args):
-        """S may call what it was handed, use public attributes of objects of the tests' classes, and iterate."""
+        """S may call what it was handed, use public attributes of objects of the tests' classes, iterate."""
         if verb == "tell":
             return self.hear(*args)
         thing, name = args[0], args[1] if len(args) > 1 and type(args[1]) is str else ""
         kind = thing if isinstance(thing, type) else type(thing)
-        of_tests, of_mock = kind.__module__ == "tests" and not is_test_case(kind), kind.__module__ == "unittest.mock"
-        of_library, is_public = kind.__module__ in SERVED, not name.startswith("_")
+        module, is_public = kind.__module__, not name.startswith("_")
+        of_tests, of_mock = module == "tests" and not is_test_case(kind), module == "unittest.mock"
+        of_library = module in SERVED
         may_use = is_public and (of_tests or of_library or of_mock and not (
             name.startswith("assert") or hasattr(sys.modules["unittest.mock"].NonCallableMock, name)))
         is_operation = name in OPERATIONS and (of_tests or of_mock or of_library)
@@ -1740,8 +1751,9 @@ class Examiner(Peer):
     def attribute(self, thing, name):
         if type(thing) is Function:               # its call is all that is certain
             self.note_opaque()
-        value, is_stranger = super().ask("get", thing, name), not self.trusts(thing)
-        if isinstance(thing, StandInObject) and is_stranger and name in DATA_NAMES and id(value) in self.stand_in_ids:
+        value = super().ask("get", thing, name)
+        is_stranger = isinstance(thing, StandInObject) and not self.trusts(thing)
+        if is_stranger and name in DATA_NAMES and id(value) in self.stand_in_ids:
             return getattr(self.held(thing), name)             # a method that lists or numbers have is theirs
         if isinstance(thing, ROOT_TYPES) and type(value) is Function:
             return lambda *args, **kwargs: self.ask("method", thing, name, args, kwargs)
@@ -1762,7 +1774,7 @@ class Examiner(Peer):
             return thing is rest[0] or NotImplemented if is_handle or not is_plain(rest[0]) else False
         if name == "__iter__" and hasattr(type(thing), "__next__"):
             return thing
-        if name in HELD and not is_trusted and not isinstance(thing, type):
+        if name in HELD and not is_trusted:
             return getattr(self.held(thing), name)(*rest)
         if name == "__hash__" and not is_trusted:
             return object.__hash__(thing)
@@ -1789,8 +1801,8 @@ def is_test_case(kind):
 
 
 # ------------------------------------------------------------------------------------- running tests
-# Functions, asserts, raises and approx are run here, as quickly as that goes; unittest's classes by unittest; all
-# that needs more by the real pytest, and without it nobody can judge.
+# Functions, asserts, raises and approx are run here, as quickly as that goes; unittest's classes by unittest;
+# all that needs more by the real pytest, and without it nobody can judge.
 
 HOOKS = {"pytestmark", "setup_module", "teardown_module", "setup_function", "teardown_function"}
 
@@ -1828,7 +1840,7 @@ def run_small(module, code, checked):
     if checked:
         module.check(vars(module)[checked])
     own = [thing for thing in list(vars(module).values()) if getattr(thing, "__module__", None) == "tests"]
-    functions = [thing for thing in own if isinstance(thing, types.FunctionType) and thing.__name__[:4] == "test"]
+    functions = [thing for thing in own if type(thing) is types.FunctionType and thing.__name__[:4] == "test"]
     classes = [thing for thing in own if isinstance(thing, type)]
     if (vars(module).keys() & HOOKS or any(inspect.signature(function).parameters for function in functions)
             or any(kind.__name__[:4] == "Test" and not is_test_case(kind) for kind in classes)):
@@ -1925,7 +1937,7 @@ def raising(expected, match):
 
 
 class Approx:
-    """Equal to within 1e-6 of what is expected, or 1e-12; also inside lists, tuples, dictionaries and arrays."""
+    """Equal to within 1e-6 of what is expected, or 1e-12; also inside lists, tuples, dicts and arrays."""
     __array_ufunc__ = __hash__ = None
 
     def __init__(self, expected, rel=None, abs=None, nan_ok=False):
@@ -1955,19 +1967,19 @@ MS_NOSUID, MS_NODEV, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 0x1000, 0x4000, 0x40000
 PDEATHSIG, DUMPABLE, SUBREAPER, NO_NEW_PRIVS = 1, 4, 36, 38        # prctl
 X86 = os.uname().machine == "x86_64"
 DEVICES = [f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom")]
-# Numbers of system calls: name, x86-64, aarch64 ("-": has none). What needs a capability is not among them, for no
-# program has one. Refused with EPERM, as nothing legitimate needs them:
+# Numbers of system calls: name, x86-64, aarch64 ("-": has none). What needs a capability is not among them,
+# for no program has one. Refused with EPERM, as nothing legitimate needs them:
 REFUSED = """ptrace 101 117, process_vm_readv 310 270, process_vm_writev 311 271, kcmp 312 272, pidfd_getfd 438 438,
-  bpf 321 280, perf_event_open 298 241, userfaultfd 323 282, add_key 248 217, request_key 249 218, keyctl 250 219,
-  open_by_handle_at 304 265, fanotify_init 300 262, personality 135 92, setns 308 268, unshare 272 97, syslog 103 116,
-  sched_setparam 142 118, sched_setscheduler 144 119, sched_setattr 314 274, ioprio_set 251 30, modify_ldt 154 -,
-  shmget 29 194, shmctl 31 195, shmat 30 196, semget 64 190, semctl 66 191, semop 65 193, semtimedop 220 192,
-  msgget 68 186, msgctl 71 187, msgsnd 69 189, msgrcv 70 188, mq_open 240 180, mq_unlink 241 181, setxattr 188 5,
-  lsetxattr 189 6, fsetxattr 190 7, removexattr 197 14, lremovexattr 198 15, fremovexattr 199 16, move_pages 279 239,
-  migrate_pages 256 238, mbind 237 235"""
+  bpf 321 280, perf_event_open 298 241, userfaultfd 323 282, add_key 248 217, request_key 249 218, keyctl
+  250 219, open_by_handle_at 304 265, fanotify_init 300 262, personality 135 92, setns 308 268, unshare 272
+  97, syslog 103 116, sched_setparam 142 118, sched_setscheduler 144 119, sched_setattr 314 274, ioprio_set
+  251 30, modify_ldt 154 -, shmget 29 194, shmctl 31 195, shmat 30 196, semget 64 190, semctl 66 191, semop
+  65 193, semtimedop 220 192, msgget 68 186, msgctl 71 187, msgsnd 69 189, msgrcv 70 188, mq_open 240 180,
+  mq_unlink 241 181, setxattr 188 5, lsetxattr 189 6, fsetxattr 190 7, removexattr 197 14, lremovexattr 198
+  15, fremovexattr 199 16, move_pages 279 239, migrate_pages 256 238, mbind 237 235"""
 # As if the kernel did not have them: the C library takes another way (memfd pages would escape every limit).
 ABSENT = "clone3 435 435, io_uring_setup 425 425, memfd_create 319 279, memfd_secret 447 447"
-# Without a private root: Landlock does not rule over these; success is pretended, so that shutil.copy() works.
+# Without a private root: Landlock does not rule over these; success is pretended, so that copying works.
 ALWAYS_PRETENDED = "setpriority 141 140"            # would slow down the whole account
 PRETENDED = """chmod 90 -, fchmodat 268 53, fchmodat2 452 452, chown 92 -, lchown 94 -, fchownat 260 54,
   utime 132 -, utimes 235 -, futimesat 261 -, utimensat 280 88"""
@@ -2041,7 +2053,7 @@ class Cage:
                 raise LayerFailed(layer, problem) from None
 
     def enter_namespaces(self):
-        """An ordinary user needs the user namespace first; root makes the others, becomes one, and then it."""
+        """An ordinary user needs the user namespace first; root makes the others, becomes one, then it."""
         others = NEWNS | NEWNET | NEWIPC
         if self.is_root:
             libc("unshare", others)
@@ -2049,7 +2061,8 @@ class Cage:
             self.drop_uid()
         uid, gid = os.getuid(), os.getgid()
         libc("unshare", NEWUSER if self.is_root else NEWUSER | others)
-        for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+        maps = {"setgroups": "deny", "uid_map": f"{uid} {uid} 1", "gid_map": f"{gid} {gid} 1"}
+        for name, text in maps.items():
             fd = os.open(f"self/{name}", os.O_WRONLY, dir_fd=proc_fd)
             os.write(fd, text.encode())
             os.close(fd)
@@ -2071,7 +2084,7 @@ class Cage:
         libc("prctl", DUMPABLE, 1, 0, 0, 0)
 
     def readable(self):
-        """What a program may read: the system's libraries and this Python; nothing that holds the user's home."""
+        """What a program may read: the system's libraries, this Python; nothing that holds the user's home."""
         packages = [path for path in sys.path if os.path.basename(path) in ("site-packages", "dist-packages")]
         paths = {"/usr", "/lib", "/lib32", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/localtime", sys.prefix,
                  sys.base_prefix, sys.exec_prefix, *packages}
@@ -2080,7 +2093,7 @@ class Cage:
                       if os.path.exists(path) and not home.startswith(os.path.realpath(path) + "/"))
 
     def make_root(self):
-        """A root of its own: a tmpfs with read-only views of the readable paths, a scratch folder, and no /proc."""
+        """A root of its own: a tmpfs with read-only views of what is readable, a scratch folder, no /proc."""
         views = [(path, os.path.realpath(path)) for path in self.readable() + DEVICES]
         mount(None, "/", None, MS_REC | MS_PRIVATE)
         mount("tmpfs", "/tmp", "tmpfs", MS_NOSUID, "size=4m,mode=755")
@@ -2125,7 +2138,7 @@ class Cage:
             os.close(fd)
 
     def settle(self):
-        """Note what a fork starts with; keep the collector from touching, and so copying, every page of it."""
+        """Note what a fork starts with; keep the collector from touching, and so copying, its pages."""
         self.base_rss = int((proc("self/statm").split() or [0, 0])[1]) * resource.getpagesize()
         gc.collect()
         gc.freeze()
@@ -2134,7 +2147,7 @@ class Cage:
         if not self.private:
             return os.fork()
         pid = LIBC_WITH_GIL.syscall(CLONE, ctypes.c_long(NEWPID | signal.SIGCHLD), 0, 0, 0, 0)
-        if pid == 0:                              # CPython's fork hooks renew locks that no thread here can hold
+        if pid == 0:                              # CPython's fork hooks renew locks that no thread here holds
             random.seed()
             return 0
         if pid < 0:
@@ -2184,8 +2197,8 @@ class Cage:
         libc(SECCOMP, 1, 4, struct.pack("<HxxxxxxQ", len(program) // 8, ctypes.addressof(array)))
 
     def make_filters(self):
-        """Classic BPF over (number, architecture, arguments) of a call: one for this server and so for all forks,
-        and one, short because installing takes its time, that forbids the forks what the server does."""
+        """Classic BPF over (number, architecture, arguments) of a call: one for this server and so for all, and
+        one, short because installing takes its time, that forbids the forks what the server does."""
         load, equal, at_least, any_bit, give = 0x20, 0x15, 0x35, 0x45, 0x06
         allow, deny, absent = 0x7FFF0000, 0x50000 | errno.EPERM, 0x50000 | errno.ENOSYS
 
@@ -2199,14 +2212,15 @@ class Cage:
         for_all = [*answers(REFUSED, deny), *answers(ABSENT, absent), *answers(ALWAYS_PRETENDED, 0x50000),
                    *answers(NO_SOCKETS, 0x50000 | errno.EACCES),
                    (equal, 0, 4, PRLIMIT), (load, 0, 0, 16), (equal, 1, 0, 0), *finish,
-                   (equal, 0, 4, IOCTL), (load, 0, 0, 24), (equal, 1, 0, TIOCSTI), (equal, 0, 1, TIOCLINUX), *finish]
+                   (equal, 0, 4, IOCTL), (load, 0, 0, 24), (equal, 1, 0, TIOCSTI), (equal, 0, 1, TIOCLINUX),
+                   *finish]
         for_forks = [(equal, 0, 4, CLONE), (load, 0, 0, 16), (any_bit, 0, 1, NEW_ANYTHING), *finish]
         if not self.private:
             for_forks += answers(PRETENDED, 0x50000) + answers(GROUPS, deny)
             for_forks += answers("truncate 76 45", deny) if self.abi < 3 else []
             for number in numbers(KILLS) if self.abi < 6 else ():
-                for_forks += [(equal, 0, 5, number), (load, 0, 0, 16), (equal, 2, 0, OWN_PID), (equal, 1, 0, 0),
-                              *finish]
+                for_forks += [(equal, 0, 5, number), (load, 0, 0, 16), (equal, 2, 0, OWN_PID),
+                              (equal, 1, 0, 0), *finish]
         return [b"".join(struct.pack("<HBBI", *step) for step in [*start, *steps, finish[1]])
                 for steps in (for_all, for_forks)]
 
@@ -2215,7 +2229,7 @@ class Cage:
             empty(folder)
 
     def scratch_is_full(self):
-        """As `du` counts, which finds its way through any tree; F is inside the folder, wherever that went."""
+        """As `du` counts, which finds its way through any tree; F is in the folder, wherever it went."""
         for count, most in (("--inodes", SCRATCH_FILES), ("--block-size=1M", SCRATCH_MB)):
             with contextlib.suppress(OSError, IndexError, subprocess.TimeoutExpired):
                 used = subprocess.run(["du", "-s", count], capture_output=True, timeout=5).stdout.split()[0]
@@ -2284,7 +2298,7 @@ def set_limit(which, value, soft=False):
 
 
 def empty(folder):
-    """By its descriptor, for its path may have become a link; trees are left to `rm`, at home in deep ones."""
+    """By its descriptor, its path may have become a link; trees are left to `rm`, at home in deep ones."""
     os.fchmod(folder, 0o700)
     while entries := os.listdir(folder):
         trees = []
@@ -2307,9 +2321,9 @@ def main():
     parser.add_argument("tests", help='file with tests, or .json with {"inputs": [...], "outputs": [...]}')
     parser.add_argument("--entry-point", help="name of the function under test (check(candidate) needs it)")
     parser.add_argument("--prelude", help="file with trusted code to run in front of both")
-    parser.add_argument("--unsafe", action="store_true", help="run even where a program could reach its judge")
+    parser.add_argument("--unsafe", action="store_true", help="even where a program could reach its judge")
     parser.add_argument("--beside", action="store_true", help="for tests that patch the program's imports")
-    parser.add_argument("--require", default="rlimits", choices=LEVELS, help="refuse to run with less protection")
+    parser.add_argument("--require", default="rlimits", choices=LEVELS, help="refuse to work with less")
     args = parser.parse_args()
     try:
         code, tests, prelude = [open(path, encoding="utf-8").read() if path else "" for path in

@@ -46,7 +46,6 @@ VERDICTS = [
     ("1 / 0\n" + SQUARE, CHECK, "failed: ZeroDivisionError: division by zero, while the program was loaded"),
     ("def f(x): return x *\n", CHECK, "syntax"),
     ("", CHECK, "no code"),
-    (" \n\t\n", CHECK, "no code"),
     (None, CHECK, "no code"),
     (SQUARE, "x = f(3)\n", "error: the tests have no assert"),
     (SQUARE, "if f(3) == 0:\n    assert False\n", "failed: the tests ran no assert"),
@@ -54,7 +53,6 @@ VERDICTS = [
     (SQUARE, "import no_such_package\nassert f(3) == 9\n", "error: the tests need 'no_such_package', which is not installed"),
     (SQUARE, "assert f(3) ==\n", "error: the tests or the prelude do not parse"),
     (SQUARE, {"inputs": ["1"], "outputs": []}, "error: tests must be text or"),
-    (SQUARE, None, "error: tests must be text or"),
     ("class A: pass\n", "from solution import A\nclass B(A): pass\nassert B()\n", "not judged: passes only beside its tests"),
     ("import sys\nclass V:\n    def __init__(self, x): self.x = x\n    def __eq__(self, o): return self.x == o\n",
      "from solution import V\nassert V(3) == 3\n", "not judged: passes only beside its tests"),
@@ -62,14 +60,11 @@ VERDICTS = [
     ("def f(x): return bytearray(1 << 40)\n", CHECK, "memory"),
     ("import os\ndef f(x): os.abort()\n", CHECK, "killed"),
     ("def f(x): return 'x' * (100 << 20)\n", CHECK, "failed: ValueError: more data than may cross at once, in: assert candidate(3)"),
-    ("import sys\ndef f(x): sys.exit(0)\n", CHECK, "failed: SystemExit: 0, in: assert candidate(3) == 9"),
     ("import os\ndef f(x): os._exit(0)\n", CHECK, "failed: the program ended (exit status 0) before it answered"),
     ("print(int(input()) ** 2)\n", stdio(("3", "9"), ("4", "16\n")), "passed"),
     ("print(int(input()) * 2)\n", stdio(("2", "4"), ("3", "9")), "failed: input 2 of 2: wrong output"),
     ("print(1)\nraise ValueError('no')\n", stdio(("", "1")), "failed: input 1 of 1: exit status 1 ValueError: no"),
-    ("print(1)\nimport sys\nsys.exit(3)\n", stdio(("", "1")), "failed: input 1 of 1: exit status 3"),
     ("print(1\n", stdio(("", "1")), "syntax"),
-    ("x = bytearray(1 << 40)\n", stdio(("", "")), "memory"),
     ("print('0.50 2.0')\n", stdio(("", ".5 2")), "passed"),
     ("print('0.5  0.25')\nprint('1  2')\n", stdio(("", ".5 .25\n1 2")), "failed: input 1 of 1: wrong output"),
     ("print('\u0669.0')\n", stdio(("", "9.0")), "failed: input 1 of 1: wrong output"),
@@ -89,7 +84,6 @@ def test_verdict_and_reason(pool, code, tests, reason):
 
 STYLES = {                                                       # those named real need the package, the others work without
     "pytest that imports": (SQUARE, "from solution import f\ndef test_f():\n    assert f(3) == 9\n"),
-    "pytest, names in scope": (SQUARE, "def test_f():\n    assert f(3) == 9\n"),
     "pytest, module": (SQUARE, "import solution\ndef test_f():\n    assert solution.f(3) == 9\n"),
     "raises, approx": (
         "def f(x):\n    if x < 0: raise ValueError('negative')\n    return x ** .5\n",
@@ -104,12 +98,6 @@ STYLES = {                                                       # those named r
         "def test_raises():\n    with pytest.raises(ValueError, match='neg'):\n        f(-1)\n"
         "class TestIt:\n    def test_m(self):\n        assert f(9) == 3\n"
         "@pytest.fixture\ndef four():\n    yield 4\ndef test_four(four):\n    assert f(four) == 2\n",
-    ),
-    "real pytest": (
-        SQUARE,
-        "import pytest\nfrom solution import f\n@pytest.mark.skip(reason='x')\ndef test_skipped():\n    assert False\n"
-        "def test_skip():\n    pytest.skip('later')\n@pytest.mark.parametrize('x', [3, pytest.param(4, marks=pytest.mark.xfail)])\n"
-        "def test_x(x):\n    assert f(x) == 9\n",
     ),
     "real fixtures": (
         "def f(x):\n    print('got', x)\n    return x * x\n",
@@ -153,24 +141,16 @@ def test_prelude_stands_in_front_of_program_and_tests(pool):
 
 
 LEGITIMATE = {
-    "threads": "import threading\ndef f(x):\n    out = []\n    ts = [threading.Thread(target=out.append, args=(x,)) for _ in range(9)]\n"
-               "    [t.start() for t in ts]; [t.join() for t in ts]\n    return x * x if len(out) == 9 else 0\n",
     "multiprocessing": "import multiprocessing\ndef g(x): return x * x\ndef f(x):\n"
                        "    with multiprocessing.Pool(2) as pool: return pool.map(g, [x])[0]\n",
-    "tempfile": "import tempfile, os\ndef f(x):\n    with tempfile.TemporaryDirectory() as d:\n        p = os.path.join(d, 'a')\n"
-                "        open(p, 'w').write(str(x * x))\n        return int(open(p).read())\n",
-    "asyncio": "import asyncio\nasync def g(x):\n    await asyncio.sleep(.01)\n    return x * x\ndef f(x): return asyncio.run(g(x))\n",
     "deep recursion": "import sys\nsys.setrecursionlimit(50000)\ndef g(n): return 0 if n == 0 else 1 + g(n - 1)\n"
                       "def f(x): return x * x if g(20000) == 20000 else 0\n",
     "big integers": "import sys\nsys.set_int_max_str_digits(0)\ndef f(x): return x * x + len(str(7 ** 9999)) - 8451\n",
-    "unicode": "def größe(x): return x * x\ndef f(x): return größe(x) if 'héllo 中文 🎉'[0] == 'h' else 0\n",
-    "two seconds": "import time\ndef f(x):\n    while time.process_time() < 2: pass\n    return x * x\n",
     "standard library": "import collections, csv, decimal, fractions, functools, hashlib, heapq, io, itertools, json, random, re, sqlite3, "
                         "statistics, string, typing, uuid, xml.dom, zlib, ssl, socket, ctypes, unittest, logging, pathlib, subprocess\n"
                         "def f(x): return int(sqlite3.connect(':memory:').execute('select ? * ?', (x, x)).fetchone()[0])\n",
     "subprocess": "import subprocess, sys\ndef f(x):\n"
                   "    return int(subprocess.run([sys.executable, '-c', f'print(({x}) ** 2)'], capture_output=True, text=True).stdout)\n",
-    "prints a lot": "def f(x):\n    for i in range(20000): print(i, x)\n    return x * x\n",
     "own alarm": "import signal\ndef f(x):\n    class T(Exception): pass\n    def h(*a): raise T\n    signal.signal(signal.SIGALRM, h)\n"
                  "    try:\n        signal.setitimer(signal.ITIMER_REAL, .02)\n        while True: pass\n    except T: return x * x\n",
     "future and main guard": "from __future__ import annotations\ndef f(x: int | None): return x * x\n"
@@ -219,16 +199,12 @@ CROSSING = {  # what the tests and the program hand each other: program, tests, 
                     "decimal.Decimal('1.5'), datetime.date(2020, 1, 2))\nassert f()[1].maxlen == 3\n", ("deque([1], 3)", "deque([1], 4)")),
     "in place": ("def f(l, d): l.sort(); d['n'] = l; return l\n",
                  "l, d = [3, 1, 2], {}\nassert f(l, d) is l and l == [1, 2, 3] and d['n'] is l\n", ("l.sort()", "l = sorted(l)")),
-    "cycles": ("def f():\n    l = [1]; l.append(l); return l\n", "r = f()\nassert r[1] is r and r[0] == 1\n", ("l.append(l)", "l.append([1])")),
     "callback": ("def f(g, xs): return [g(x) for x in xs]\n",
                  "seen = []\ndef g(x):\n    seen.append(x)\n    return x + 1\nassert f(g, [1, 2]) == [2, 3] and seen == [1, 2]\n",
                  ("g(x) for", "x + 1 for")),
     "class of the tests": ("def f(t): return 0 if t is None else 1 + max(f(t.left), f(t.right))\n",
                            "class Tree:\n    def __init__(self, left=None, right=None): self.left, self.right = left, right\n"
                            "assert f(Tree(Tree(), Tree(None, Tree()))) == 3\n", ("max", "min")),
-    "linked list": ("def f(n):\n    p = None\n    while n: n.next, p, n = p, n, n.next\n    return p\n",
-                    "class N:\n    def __init__(self, v, next=None): self.v, self.next = v, next\na = N(1, N(2))\nr = f(a)\n"
-                    "assert (r.v, r.next.v, r.next.next) == (2, 1, None) and r.next is a\n", ("n.next, p, n = p, n, n.next", "n, p = n.next, n")),
     "own exception": ("class Bad(ValueError):\n    def __init__(self, v): super().__init__(f'bad {v}'); self.v = v\n"
                       "def f(x): raise Bad(x)\n",
                       "import pytest\nfrom solution import f, Bad\ndef test():\n    with pytest.raises(Bad) as e: f(7)\n"
@@ -249,24 +225,12 @@ CROSSING = {  # what the tests and the program hand each other: program, tests, 
                   "from solution import V\na, b = V(1, 2), V(3, 4)\nassert a + b == V(4, 6) and 2 * a == V(2, 4) and a < b and len(a) == 2\n"
                   "assert 2 in a and 7 not in a and a[1] == 2 and list(b) == [3, 4] and a != b and sorted([b, a])[0] == a\n",
                   ("a + b for", "a - b for")),
-    "state, properties, context": (
-        "class Stack:\n    count = 0\n    def __init__(self): self.items = []; Stack.count += 1\n    def push(self, x): self.items.append(x); return self\n"
-        "    @property\n    def top(self): return self.items[-1]\n    def __enter__(self): return self\n    def __exit__(self, *a): self.items.clear()\n",
-        "from solution import Stack\nwith Stack() as s:\n    s.push(1).push(2)\n    assert s.top == 2 and s.items == [1, 2]\n"
-        "assert s.items == [] and Stack.count == 1 and not hasattr(s, 'bottom')\n", ("self.items[-1]", "self.items[0]")),
-    "iterators": ("def f(it): return next(it) * 10, zip(it, 'ab')\n", "a, b = f(map(int, '123'))\nassert a == 10 and list(b) == [(2, 'a'), (3, 'b')]\n", ("'ab'", "'ba'")),
     "objects of the library": ("import re, json\ndef f(s): return re.match('a+', s)\ndef g(s): json.loads(s)\n",
                                "import json, pytest\nfrom solution import f, g\ndef test():\n    assert f('aab').group() == 'aa' and f('aab').span() == (0, 2)\n"
                                "    with pytest.raises(json.JSONDecodeError): g('{')\n", ("'a+'", "'a'")),
-    "a name like a test's": ("def test_it(x): return x * x\n", "from solution import test_it\ndef test_a():\n    assert test_it(3) == 9\n", ("x * x", "x")),
-    "functions of the library": ("import math\ndef f(): return len, math.sqrt\n", "a, b = f()\nassert a([1, 2]) == 2 and b(4) == 2\n", ("len", "sum")),
     "subclasses of containers": ("class D(dict):\n    def __missing__(self, k): return k\nclass L(list):\n    def total(self): return sum(self)\ndef f(): return D(a=1), L([1, 2])\n",
                                  "d, l = f()\nassert d == {'a': 1} and d['z'] == 'z' and 'a' in d and 'z' not in d and l == [1, 2] and l.total() == 3 and 2 in l\n",
                                  ("D(a=1)", "D(a=2)")),
-    "lists, nearly": ("class L(list): pass\ndef f(): return L([.1 + .2, [2]])\n",
-                               "import pytest\nassert f() == [pytest.approx(.3), [2]] and L(f()[:1]) == pytest.approx([.3])\n", ("[2]", "[3]")),
-    "generic classes": ("from typing import *\nT = TypeVar('T')\nclass S(Generic[T]):\n    def __init__(self): self.items = []\n",
-                        "from solution import S\nassert S[int]().items == []\n", ("= []", "= [0]")),
     "own sequences": ("class S:\n    def __init__(self, items): self.items = items\n    def __len__(self): return len(self.items)\n    def __iter__(self): return iter(self.items)\n"
                       "    def __getitem__(self, i): return self.items[i]\n    def pop(self): return self.items.pop()\ndef f(n): return S(list(range(n)))\n",
                       "s = f(3)\nassert len(s) == 3 and list(s) == [0, 1, 2] and [a for a, b in zip(s, 'ab')] == [0, 1] and s.pop() == 2\n"
@@ -274,11 +238,8 @@ CROSSING = {  # what the tests and the program hand each other: program, tests, 
                       ("range(n)", "range(1, n + 1)")),
     "generators": ("def f(n):\n    for i in range(n): yield i * i\n",
                    "import types\ng = f(4)\nassert isinstance(g, types.GeneratorType) and next(g) == 0 and list(g) == [1, 4, 9]\n", ("i * i", "i")),
-    "coroutines": ("async def f(x): return x * x\n", "import asyncio\nassert asyncio.run(f(3)) == 9\n", ("x * x", "x")),
     "captured output": ("def f(x): print('hi', x)\n", "import io, contextlib\nb = io.StringIO()\nwith contextlib.redirect_stdout(b): f(3)\n"
                         "assert b.getvalue() == 'hi 3\\n'\n", ("'hi'", "'ho'")),
-    "given input": ("def f(): return int(input('n? ')) ** 2\n",
-                    "def test(monkeypatch):\n    monkeypatch.setattr('builtins.input', lambda _: '3')\n    assert f() == 9\n", ("** 2", "** 3")),
     "library values": ("import array, collections, io, types\ndef f(): return {1: 2}.keys(), collections.ChainMap({'a': 1}), types.SimpleNamespace(a=1), array.array('i', [1, 2]), io.StringIO('abc')\n",
                        "import array, types\nk, c, n, a, s = f()\nassert k == {1} and c == {'a': 1} and n == types.SimpleNamespace(a=1) and a == array.array('i', [1, 2]) and s.read() == 'abc'\n",
                        ("'abc'", "'abd'")),
@@ -288,8 +249,6 @@ CROSSING = {  # what the tests and the program hand each other: program, tests, 
     "seeds": ("import random\ndef f(): return random.random()\n", "import random\nrandom.seed(1); a = f(); random.seed(1)\nassert a == f() == 0.13436424411240122\n", ("random()\n", "random() / 2\n")),
     "environment": ("import os\ndef f(): return os.environ['A'], os.path.basename(os.getcwd())\n",
                     "import os\nos.environ['A'] = '1'; os.mkdir('d'); os.chdir('d')\nassert f() == ('1', 'd')\n", ("['A']", "['HOME']")),
-    "copies": ("class A:\n    def __init__(self, x): self.x = x\n    def __eq__(self, o): return self.x == o.x\n",
-               "import copy, pickle\nfrom solution import A\na = A([1])\nassert copy.deepcopy(a) == a == copy.copy(a) and copy.copy(a).x == [1]\n", ("self.x = x", "self.x = [x]")),
     "asynchronous": ("async def f(n, g):\n    for i in range(n): yield await g(i)\n",
                      "import asyncio\nasync def g(x): return x * x\nasync def main(): return [x async for x in f(3, g)]\nassert asyncio.run(main()) == [0, 1, 4]\n", ("await g(i)", "i")),
     "callback of a thread": ("import threading\ndef f(g): threading.Timer(.05, g, [3]).start()\n",
@@ -298,7 +257,6 @@ CROSSING = {  # what the tests and the program hand each other: program, tests, 
                         "from unittest.mock import patch\nimport solution\nwith patch('solution.helper', return_value=5): assert solution.f() == 6\nassert solution.f() == 2\n", ("+ 1", "+ 2")),
     "warnings and logs": ("import logging, warnings\ndef f(): logging.getLogger('a').info('hi'); warnings.warn('old')\n",
                           "import unittest\nclass T(unittest.TestCase):\n    def test(self):\n        with self.assertLogs('a', 'INFO') as c, self.assertWarns(UserWarning): f()\n        self.assertEqual(c.output, ['INFO:a:hi'])\n", ("'hi'", "'ho'")),
-    "helper of the program": ("def enc(s): return s[::-1]\ndef f(s): return s[::-1]\n", "assert f(enc('abc')) == 'abc'\n", ("def f(s): return s[::-1]", "def f(s): return s")),
 }  # fmt: skip
 
 
@@ -390,18 +348,15 @@ def test_death_of_our_own_processes_is_no_verdict(who, monkeypatch):
     """What dies once costs a repetition; what dies each time cannot judge, or not without a run beside the tests."""
     run, deaths = sandbox_exec.Server.exchange, []
 
-    def kill(server):
-        server, *forks = sandbox_exec.tree(server.process.pid)
+    def kill(guard):
+        server, *forks = sandbox_exec.tree(guard)
         sandbox_exec.kill({"guard": guard, "server": server, "judge": min(forks), "program": max(forks)}[who])
 
     def run_and_be_killed(server, *args):
-        nonlocal guard
-        guard = server.process.pid
         if deaths:
-            threading.Timer(deaths.pop(), kill, [server]).start()
+            threading.Timer(deaths.pop(), kill, [server.process.pid]).start()
         return run(server, *args)
 
-    guard = None
     monkeypatch.setattr(sandbox_exec.Server, "exchange", run_and_be_killed)
     slow = SQUARE.replace("return", "import time; time.sleep(.5); return")
     twice = {"judge": "not judged: passes only", "program": "killed"}.get(who, "error: the server")
@@ -421,12 +376,6 @@ def test_a_pool_may_be_used_from_several_threads(pool):
     [thread.start() for thread in threads]
     [thread.join(60) for thread in threads]
     assert seen == ["passed"] * 40
-    slow = {"code": "import time\ndef f(x): time.sleep(x)\n", "tests": "assert f(.3) is None\n"}
-    loop = pool.imap_unordered((n, slow if n else {"code": "", "tests": ""}) for n in range(3))
-    assert next(loop)[0] == 0
-    next(loop)                                                   # one server is free again, the other still at work
-    assert judge(pool, SQUARE).reason == "passed"
-    loop.close()
 
 
 PATCHES = {  # tests that reach into the program: what it is worth where they say beside, and where they do not
@@ -485,7 +434,7 @@ def test_how_the_caller_was_started_does_not_matter(tmp_path):
         archive.write(sandbox_exec.__file__, "sandbox_exec.py")
     (tmp_path / "here").mkdir()
     (tmp_path / "here" / "tempfile.py").write_text("raise SystemExit('not the library')")
-    any_value = "import os, struct\nd = b'\\x80\\x04(\\x8c\\x02ok\\x8c\\x0dunittest.mock\\x8c\\x03ANY\\x93]]t.'\ndef f(x): os.write(3, struct.pack('<Q', len(d)) + d); os.read(3, 9)\n"
+    any_value = "import os, struct\nd = b'\\x80\\x04(\\x8c\\x02ok\\x8c\\x0dunittest.mock\\x8c\\x03ANY\\x93]t.'\ndef f(x): os.write(3, struct.pack('<Q', len(d)) + d); os.read(3, 9)\n"
     (tmp_path / "caller.py").write_text("import sys\nsys.path.insert(0, '../all.zip')\nfrom sandbox_exec import run_tests\n"
                                         f"print(*[run_tests(code, 'assert f(3) == 9').verdict for code in ({SQUARE!r}, {any_value!r})])\n")  # fmt: skip
     for flags in ([], ["-O"]):

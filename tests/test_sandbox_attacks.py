@@ -10,7 +10,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -40,54 +39,37 @@ def send(*m): raw(frame(*m))
 """  # the program's own end of the connection, by hand
 FORGERIES = {  # name: program, tests; none may pass
     "always equal": (ALWAYS + "def f(x): return E()\n", CHECK),
-    "always equal, nested": (ALWAYS + "def f(x): return [E(), {'a': E()}]\n", "assert f(1) == [1, {'a': 2}]\n"),
     "equal int": ("class E(int):\n    def __eq__(self, o): return True\n    __hash__ = int.__hash__\ndef f(x): return E(0)\n", CHECK),
-    "equal str": ("class E(str):\n    def __eq__(self, o): return True\n    __hash__ = str.__hash__\ndef f(x): return E('')\n", "assert f(1) == 'one'\n"),
     "equal list": ("class E(list):\n    def __eq__(self, o): return True\ndef f(x): return E()\n", "assert f(1) == [1]\n"),
-    "equal dict": ("class E(dict):\n    def __eq__(self, o): return True\ndef f(x): return E()\n", "assert f(1) == {1: 2}\n"),
     "equal class": ("class M(type):\n    def __eq__(self, o): return True\n    __hash__ = type.__hash__\nclass f(metaclass=M):\n    def __init__(self, x): pass\n", CHECK),
-    "equal callable": (ALWAYS + "f = E()\n", CHECK),
-    "difference of nothing": (ALWAYS + "def f(x): return E()\n", "assert abs(f(2) - 1.41421356) < 1e-6\n"),
     "class for function": (ALWAYS.replace("class E:", "class f:\n    def __init__(self, *a): pass\n    def __abs__(self): return 0.0"),
                            "assert abs(f(2) - 1.41421356) < 1e-6\n"),
     "capital class for function": (ALWAYS.replace("class E:", "class F:\n    def __init__(self, *a): pass\n    def __abs__(self): return 0.0")
                                    .replace("return 0.0\n    __r", "return F()\n    __r"), "assert abs(F(2) - 1.41421356) < 1e-6\n"),
-    "greater than all": (ALWAYS + "def f(x): return E()\n", "assert 5 < f(3) < 20\n"),
-    "operand recorded": ("SEEN = []\nclass E:\n    def __sub__(self, o): SEEN.append(o)\ndef f(x): return SEEN[-1] if SEEN else E()\n",
-                         "try: f(3) - 9\nexcept TypeError: pass\nassert f(3) == 9\n"),
     "operand recorded by a class": ("SEEN = []\nclass f:\n    def __new__(cls, x): return SEEN[-1] if SEEN else object.__new__(cls)\n    def __sub__(self, o): SEEN.append(o)\n",
                                     "try: f(3) - 9\nexcept TypeError: pass\nassert f(3) == 9\n"),
     "plain difference": ("class F:\n    def __init__(self, x): pass\n    def __sub__(self, o): return 0.0\n", "from solution import F\nassert abs(F(2) - 1.41421356) < 1e-6\n"),
     "class that contains all": ("class F:\n    def __init__(self, x): pass\n    def __contains__(self, o): return True\n", "from solution import F\nassert 9 in F(3)\n"),
-    "contains all": (ALWAYS + "def f(x): return E()\n", "assert 9 in f(3)\n"),
     "starts with all": ("class E:\n    def startswith(self, x): return True\ndef f(x): return E()\n", "assert f(3).startswith('Hello')\n"),
     "approximately all": (ALWAYS + "def f(x): return E()\n", "import pytest\ndef test():\n    assert f(2) == pytest.approx(1.41421356)\n"),
     "unittest's sets": ("class E:\n    def difference(self, o):\n        self.o = o\n        return set()\n    def __iter__(self): return iter(self.o)\ndef f(x): return E()\n",
                         "import unittest\nclass T(unittest.TestCase):\n    def test(self): self.assertSetEqual(f(3), {1, 2})\n"),
     "many of none": (NONE + "    def __iter__(self): return iter(())\ndef f(): return E()\n",
                      "def test():\n    got = f()\n    assert len(got) == 2\n    for a, b in zip(got, [1, 2]): assert a == b\n"),
-    "many of none, generated": (NONE + "    def __iter__(self): yield from ()\ndef f(): return E()\n", "got = f()\nassert len(got) == 2 and all(a == b for a, b in zip(got, [1, 2]))\n"),
     "many of none by index": (NONE + "    def __getitem__(self, i): raise IndexError\ndef f(): return E()\n", "got = f()\nassert len(got) == 2 and all(a == b for a, b in zip(got, [1, 2]))\n"),
-    "many of none, a list": (NONE.replace("E:", "E(list):") + "def f(): return E()\n", "got = f()\nassert len(got) == 2 and all(a == b for a, b in zip(got, [1, 2]))\n"),
-    "unittest's equal": (ALWAYS + "def f(x): return E()\n", "import unittest\nclass T(unittest.TestCase):\n    def test(self): self.assertEqual(f(3), 9)\n"),
     "almost equal": (ALWAYS + "def f(x): return E()\n", "import unittest\nclass T(unittest.TestCase):\n    def test(self): self.assertAlmostEqual(f(2), 1.41421356)\n"),
     "equality not implemented": ("class P:\n    def __eq__(self, o): return NotImplemented\n", "from solution import P\nassert P() == P()\n"),
     "equality of truthy objects": ("class Yes: pass\nclass P:\n    def __init__(self, x): pass\n    def __eq__(self, o): return Yes()\n",
                                    "from solution import P\nassert P(1) == P(1)\n"),
     "patched tests": ("def f(c):\n    try: c.verify = lambda *a: True\n    except Exception: pass\n    try: type(c).verify = lambda *a: True\n    except Exception: pass\n    return 0\n",
                       "class Checker:\n    def verify(self, got): assert got == 9\nc = Checker()\nc.verify(f(c))\nassert c\n"),
-    "library function by name": (INSIDE + "def f(apply):\n    inside()['peer'].by_name, inside()['library_name'] = (object,), lambda v: ('builtins', 'exec')\n"
+    "library function by name": (INSIDE + "def f(apply):\n    inside()['peer'].name_of = lambda v: ('builtins', 'exec')\n"
                                  "    try: apply(exec, 'import builtins; builtins.abs = lambda x: 0', {})\n    except Exception: pass\n    return 0\n",
                                  "def apply(g, *args): return g(*args)\ngot = f(apply)\nassert abs(got - 9) < 1\n"),
     "globals by the protocol": (INSIDE + "def f(g, x):\n    for name in ('__globals__', '__dict__', '__code__'):\n        try: return inside()['peer'].ask('get', g, name)['WANTED'][x]\n"
                                 "        except Exception: pass\n    return 0\n", "WANTED = {3: 9}\ndef g(v): return v\nassert f(g, 3) == WANTED[3]\n"),
-    "class of a getter": ("def f(get, g):\n    try: return type(get)('__globals__')(g)['WANTED']\n    except Exception: return 0\n",
-                          "import operator\nWANTED = 9\ndef g(v): return v\nassert f(operator.attrgetter('x'), g) == WANTED\n"),
-    "private by the protocol": (INSIDE + "def f(t):\n    try: return inside()['peer'].ask('get', t, '_wanted')\n    except Exception: return 0\n",
-                                "class T: _wanted = 9\nassert f(T()) == 9\n"),
     "helper imported from the program": ("def helper(x): return 0\ndef f(x): return 0\n",
                                          "from solution import helper\ndef check(candidate):\n    assert candidate(3) == 9 and helper(3) == -6\n"),
-    "mock.ANY": ("from unittest.mock import ANY\ndef f(x): return ANY\n", CHECK),
     "numpy's truth": ("import numpy as np\ndef f(x): return np.array([])\n", "assert bool((f(3) == 9).any())\n"),
     "patched unittest": ("import unittest\nfor n in dir(unittest.TestCase):\n    if n.startswith('assert'): setattr(unittest.TestCase, n, lambda *a, **k: None)\n"
                          "unittest.TestCase.run = lambda s, r=None: r\ndef f(x): return 0\n",
@@ -96,16 +78,10 @@ FORGERIES = {  # name: program, tests; none may pass
                          "import math\nassert f(16) == math.sqrt(16) and abs(f(4) - 2) < .1\n"),
     "shadowed builtins": ("def all(x): return True\ndef abs(x): return 0\ndef sorted(x): return []\ndef f(x): return 0\n",
                           "from solution import *\ndef test():\n    assert all(f(x) == x for x in [3]) and abs(f(3) - 9) < 1 and sorted([1]) == []\n"),
-    "shadowed modules": ("class math:\n    def isclose(*a): return True\nclass np:\n    def allclose(*a): return True\ndef f(x): return 0\n",
-                         "from solution import *\ndef test():\n    assert math.isclose(f(2), 1.414)\n"),
-    "tests of its own": ("def f(x): return 0\ndef check(c): return None\ndef test_a(): pass\n", "from solution import *\ndef test_a(): assert f(3) == 9\n"),
     "conftest": ("open('conftest.py', 'w').write('raise SystemExit(0)')\nopen('pytest.py', 'w').write('')\ndef f(x): return 0\n",
                  "from solution import f\nimport pytest\ndef test_a(): assert f(3) == 9\n"),
     "frames and constants": ("import sys, gc\ndef f(x):\n    fr = sys._getframe()\n    while fr:\n        for c in fr.f_code.co_consts:\n            if c in (9, 49, 'nine'): return c\n"
                              "        fr = fr.f_back\n    for o in gc.get_objects():\n        if type(o) is tuple and o[:2] == (3, 9): return 9\n    return 0\n", CHECK),
-    "globals of a callback": ("def f(g, x):\n    import operator\n    for get in (getattr, lambda g, n: operator.attrgetter(n)(g)):\n        try: return get(g, '__globals__')['WANTED'][x]\n"
-                              "        except Exception: pass\n    return 0\n", "WANTED = {3: 9}\ndef g(v): return v\nassert f(g, 3) == WANTED[3]\n"),
-    "frame of a generator": ("def f(g):\n    try: return g.gi_frame.f_globals['WANTED']\n    except Exception: return 0\n", "WANTED = 9\nassert f(i for i in [1]) == WANTED\n"),
     "class of an argument": ("def f(t):\n    try: return type(t).__init__.__globals__['WANTED']\n    except Exception: pass\n    try: return t.__class__.__init__.__globals__['WANTED']\n"
                              "    except Exception: return 0\n", "WANTED = 9\nclass T:\n    def __init__(self): pass\nassert f(T()) == WANTED\n"),
     "early stop of map": ("def f(x): raise StopIteration\n", "assert all(map(lambda c: f(c[0]) == c[1], [(3, 9)]))\n"),
@@ -113,25 +89,19 @@ FORGERIES = {  # name: program, tests; none may pass
     "pytest's skip": ("class Skipped(BaseException): pass\nSkipped.__module__ = '_pytest.outcomes'\ndef f(x): raise Skipped('x')\n",
                       "def test_a(): assert f\ndef test_b(): assert f(3) == 9\n"),
     "exit in function": ("import os\ndef f(x): os._exit(0)\n", CHECK),
-    "exit when expected to raise": ("import os\ndef f(x): os._exit(0)\n", "import pytest\ndef test():\n    with pytest.raises(BaseException): f(-1)\n"),
     "exit swallowed": ("import os\ndef f(x): os._exit(0)\n", "def test():\n    assert f\n    try: f(1)\n    except: pass\n"),
     "sys.exit at import": ("import sys\nprint('passed')\nsys.exit(0)\n", CHECK),
-    "exec of true": ("import os\nos.execv('/bin/sh', ['sh', '-c', 'echo passed'])\n", CHECK),
-    "atexit": ("import atexit, os\natexit.register(os._exit, 0)\ndef f(x): return 0\n", CHECK),
-    "thread that exits": ("import threading, os, time\nthreading.Timer(.2, os._exit, [0]).start()\ndef f(x):\n    time.sleep(1)\n    return 0\n", CHECK),
-    "kills itself": ("import os\ndef f(x): os.kill(os.getpid(), 9)\n", CHECK),
-    "closes everything": ("import os\ndef f(x): os.closerange(0, 100)\n", CHECK),
     "verdict into every descriptor": ("import os, json\ndef f(x):\n    for fd in range(64):\n        for m in (b'passed\\n', json.dumps({'reason': 'passed', 'detail': '', 'flags': [], 'clean': True, 'gone': False}).encode() + b'\\n'):\n"
                                       "            try: os.write(fd, m)\n            except OSError: pass\n    os._exit(0)\n", CHECK),
-    "skip, numbered None": (SEND + "def f(x): send('raise', H('yours', None, None), [], [])\n", "def test_a(): assert f\ndef test_b(): assert f(3) == 9\n"),
-    "skip, by name": (SEND + "def f(x): send('raise', H('exception', H('class', 'unittest.case', 'SkipTest', 'Exception'), [], {}, None), [], [])\n",
+    "skip, numbered None": (SEND + "def f(x): send('raise', H('yours', None, None), [])\n", "def test_a(): assert f\ndef test_b(): assert f(3) == 9\n"),
+    "skip, by name": (SEND + "def f(x): send('raise', H('made', 'exception', H('class', 'unittest.case', 'SkipTest', 'Exception'), [], {}, None), [])\n",
                       "import unittest\nclass T(unittest.TestCase):\n    def test_a(self): self.assertTrue(f)\n    def test_b(self): self.assertEqual(f(3), 9)\n"),
-    "library object by name": (SEND + "def f(x): raw(b'\\x80\\x04(\\x8c\\x02ok\\x8c\\x0dunittest.mock\\x8c\\x03ANY\\x93]]t.')\n", CHECK),
-    "call by pickle": (SEND + "class X:\n    def __reduce__(s): return eval, ('9',)\ndef f(x): send('ok', X(), [], [])\n", CHECK),
-    "class changed by pickle": (SEND + "def f(x): raw(b'\\x80\\x04(\\x8c\\x02ok\\x8c\\x09fractions\\x8c\\x08Fraction\\x93}(\\x8c\\x06__eq__\\x8c\\x01xub]]t.')\n",
+    "library object by name": (SEND + "def f(x): raw(b'\\x80\\x04(\\x8c\\x02ok\\x8c\\x0dunittest.mock\\x8c\\x03ANY\\x93]t.')\n", CHECK),
+    "call by pickle": (SEND + "class X:\n    def __reduce__(s): return eval, ('9',)\ndef f(x): send('ok', X(), [])\n", CHECK),
+    "class changed by pickle": (SEND + "def f(x): raw(b'\\x80\\x04(\\x8c\\x02ok\\x8c\\x09fractions\\x8c\\x08Fraction\\x93}(\\x8c\\x06__eq__\\x8c\\x01xub]t.')\n",
                                 "from fractions import Fraction\nassert f(3) == Fraction(9)\n"),
-    "file by name": (SEND + "def f(x): send('ok', H('file', '/etc/passwd', 'r'), [], [])\n", CHECK),
-    "answers ahead of time": (SEND + "import threading\ndef spam():\n    while True: send('ok', 9, [], [])\nthreading.Thread(target=spam, daemon=True).start()\ndef f(x): return 0\n", CHECK),
+    "file by name": (SEND + "def f(x): send('ok', H('class', 'pathlib', 'io.FileIO', ''), [])\n", CHECK),
+    "answers ahead of time": (SEND + "import threading\ndef spam():\n    while True: send('ok', 9, [])\nthreading.Thread(target=spam, daemon=True).start()\ndef f(x): return 0\n", CHECK),
     "type() in the judge": ("def f(apply): return apply(apply(type, 'E', (), {'__eq__': lambda *a: True}))\n", "def apply(g, *args): return g(*args)\nassert f(apply) == 9\n"),
     "verdict raised": ("def f(make):\n    try: make(type('K', (), {}))\n    except BaseException as e: raise BaseException.__new__(type(e), 'passed')\n",
                        "def make(base):\n    class X(base): pass\n    return X\nassert f(make) == 9\n"),
@@ -145,8 +115,6 @@ FORGERIES = {  # name: program, tests; none may pass
                                  "        try: set()\n        except Exception: pass\n    return 1\n",
                                  "from unittest.mock import Mock\nm = Mock()\nassert f(m) == 1\nm.assert_called_once_with(3)\n"),
     "endless message": (SEND + "def f(x):\n    while True: os.write(3, b'\\x00' * 65536)\n", CHECK),
-    "redefined helper": ("def helper(x): return 0\ndef f(x): return 0\n", "def check(candidate):\n    assert helper(candidate(3)) == 0\n"),
-    "patched pickle": ("import pickle\npickle.Pickler.dump = lambda *a: None\ndef f(x): return 0\n", CHECK),
     "nested too deep": ("def f(x):\n    l = []\n    for _ in range(10 ** 6): l = [l]\n    return l\n", CHECK),
     "billion laughs": ("def f(x):\n    l = [9]\n    for _ in range(40): l = [l, l]\n    return l\n", CHECK),
     "huge answer": ("def f(x): return 'x' * (100 << 20)\n", CHECK),
@@ -182,15 +150,15 @@ def test_no_verdict_is_forged(pool):
 GARBAGE = """
 import random
 R = random.Random({seed})
-WORDS = 'arg yours mine view class array exception member file object function iterator coroutine'.split()
+WORDS = 'arg yours mine class made array exception member dict_keys memoryview object function'.split()
 LEAVES = [0, 1, -1, 2, None, True, 1e999, '', 'x', b'ff', '<i8', 'O', 'builtins', 'int', 'type', 'ValueError', 'range', '__eq__', 'tests', 'os', 'system']
 def tree(depth):
     if depth == 0 or R.random() < .2: return R.choice(LEAVES)
     return R.choice([list, tuple, lambda t: H(R.choice(WORDS), *t), lambda t: {0: t}])([tree(depth - 1) for _ in range(R.randrange(5))])
 def f(x):
     for _ in range(R.randrange(1, 6)):
-        data = bytearray(frame(*R.choice([('ok', tree(4), [], []), ('raise', tree(4), [], []), ('ok', tree(2), tree(3), tree(2)), (tree(3), tree(1)),
-                                          ('ask', R.choice(['call', 'get', 'set', 'op', 'next', 'await', 'io', 'thaw']), (tree(3), tree(2)), tree(1))])))
+        data = bytearray(frame(*R.choice([('ok', tree(4), []), ('raise', tree(4), []), ('ok', tree(2), tree(3)), (tree(3), tree(1)),
+                                          ('ask', R.choice(['call', 'get', 'set', 'op', 'await', 'tell']), (tree(3), tree(2)))])))
         for _ in range(R.randrange(3)): data[R.randrange(len(data))] = R.randrange(256)
         os.write(3, struct.pack('<Q', len(data)) + data)
     os._exit(0)
@@ -353,14 +321,11 @@ def test_daemons_are_gone_when_the_verdict_is_there(pool):
 BOMBS = {
     "fork": "import os\ndef f(x):\n    while True:\n        try: os.fork()\n        except OSError: pass\n",
     "fork a hundred": "import os, time\ndef f(x):\n    for _ in range(100 * (x == 3)):\n        if os.fork() == 0: time.sleep(9)\n    return x * x\n",
-    "threads": "import threading, time\ndef f(x):\n    while True: threading.Thread(target=time.sleep, args=(99,)).start()\n",
     "processes that hold memory": "import os, time\ndef f(x):\n    for _ in range(9):\n        if os.fork() == 0:\n            b = bytearray(400 << 20); b[::4096] = b'x' * len(b[::4096]); time.sleep(99)\n    time.sleep(99)\n",
-    "memory, caught": "def f(x):\n    l = []\n    while True:\n        try: l.append(bytearray(1 << 24))\n        except MemoryError: pass\n",
     "shared memory": "import mmap\ndef f(x):\n    l = [mmap.mmap(-1, 64 << 20) for _ in range(60)]\n    for m in l: m[::4096] = b'x' * len(m[::4096])\n",
     "output": "import os\ndef f(x):\n    while True: os.write(1, b'x' * 65536); print('x' * 65536)\n",
     "files": "def f(x):\n    for i in range(10 ** 6):\n        with open(f'f{i % 9999}', 'wb') as h: h.write(bytes(1 << 20))\n",
     "recursion": "import sys\nsys.setrecursionlimit(10 ** 9)\ndef f(x): return f(x + 1) + 1\n",
-    "parser": "def f(x): return " + "-" * 300_000 + "x\n",
 }  # fmt: skip
 
 
@@ -444,12 +409,6 @@ def test_scratch_folder_without_namespaces(tmp_path, monkeypatch):
         assert judge(pool, link).passed is not None
         assert (tmp_path / "kept" / "file").exists()
     assert (tmp_path / "kept" / "file").read_text() == "x"
-
-
-def test_a_program_slows_nobody_down(pool):
-    before = os.getpriority(os.PRIO_PROCESS, 0)
-    assert judge(pool, "import os\ndef f(x):\n    os.setpriority(os.PRIO_USER, 0, 19)\n    return x * x\n").reason == "passed"
-    assert os.getpriority(os.PRIO_PROCESS, 0) == before
 
 
 def running(pid):
@@ -549,16 +508,3 @@ def runs(python, how):
     except OSError:
         return False
 
-
-def test_pools_side_by_side(pool):
-    """Two pools at once, from two threads, do not see each other's processes or limits."""
-    seen = []
-
-    def work():
-        with Pool(1) as mine:
-            seen.extend(result.reason for _, result in mine.imap_unordered((n, {"code": SQUARE, "tests": CHECK, "entry_point": "f"}) for n in range(20)))
-
-    threads = [threading.Thread(target=work) for _ in range(2)]
-    [thread.start() for thread in threads]
-    [thread.join() for thread in threads]
-    assert seen == ["passed"] * 40
