@@ -388,80 +388,70 @@ def with_wanted_name(code, tree, problem):
 START, END, TAIL = "\x02", "\x03", 8000  # only this many characters from the end are searched for phrases
 BOX, BRACE = re.compile(r"\\(?:boxed|fbox)\b\s*"), re.compile(r"\\.|[{}]", re.S)
 JOINS_BOXES = re.compile(
-    r"[\s$,;.、和]*(?:(?:and|or|\\text *\{ *(?:and|or) *\})[\s$]*)?(?:[a-zA-Z](?:_\{?\w\}?)? *= *)?"
-)
+    r"[\s$,;.、和]*(?:(?:and|or|\\text *\{ *(?:and|or) *\})[\s$]*)?(?:[a-zA-Z](?:_\{?\w\}?)? *= *)?")
 FORMULA = re.compile(
     r"\$\$([^$]{1,2000})\$\$|\$ ([^$]+) \$|\$(?! )([^$]+)(?<! )\$(?!\d)|\\\(((?:(?!\\\().){1,2000}?)\\\)"
     r"|\\\[((?:(?!\\\[).){1,2000}?)\\\]"
-    r"|(\\begin\{(align|gather|equation|[pb]matrix)\*?\}.{1,2000}?\\end\{\7\*?\})", re.S,
-)  # fmt: skip
+    r"|(\\begin\{(align|gather|equation|[pb]matrix)\*?\}.{1,2000}?\\end\{\7\*?\})", re.S)
 LINES = re.compile(
     r"\s*\\begin\{(?:align|gather|equation)(?:ed)?\*?\}(?:.*\\\\)?(.*?\w.*?)(?:\\\\)?\s*\\end\{", re.S)
 ANSWER = re.compile(  # what announces an answer
-    r"####|<answer>|(?:^|\n)\W{0,20}A(?:ns)?:|(?<!\w)answers?\b"
+    r"####|<answer>|(?:^|\n)\W{0,20}A(?:ns)?:|(?<!\w)(?:answer|result)s?\b"
     r"(?:(?!\b(?:not|never)\b|n't\b|cannot)[^\n.:=$]|\.\d){0,60}?(?:\bis\b|\bare\b|\bbe\b|[:=→]|\n| - )"
     r"|\b(?:option|choice)\s+(?=[*$\x02]*\(?[A-J]\b)|答案(?:应该)?(?:是|为|：|:)+"
-    r"|[选答是为有了得于要：][择：:]*(?=[\s*]*[A-J\d\x02$(-])", re.I,
+    r"|[选答是为有共了得于要：][择：:]*(?=[\s*]*[A-J\d\x02$(-])", re.I,
 )  # fmt: skip
 LEAD_IN = re.compile(
     r"(?:\n *- |[\s:*_=#>,}]|(?:therefore|thus|then|hence|so|simply|just|indeed|option|choice|equal to"
     r"|finally|it (?:is|equals)|it's|there (?:is|are)|we (?:have|get|find|obtain))\b"
-    r"|not\b *[-$\d\\(\x02][^,.;\n]*?(?:[,;]|\bbut\b)"
+    r"|not\b *[-$\d\\(\x02][^,.;\n]*?(?:[,;](?: *but\b)?|\bbut\b)"
     r"|(?:(?:the|an?|ordered|pair|point|interval|triple|vector|set|number|value|of|coordinates) +)+"
-    r"(?=[\d(\[\\\x02$-]))*", re.I,
-)  # fmt: skip
+    r"(?=[\d(\[\\\x02$-]))*", re.I)
 NOT_ANSWERS = re.compile(
     r"(?:(?i:(?:in)?correct|right|wrong)|clear|obvious|obtained|given|found|shown|as follows|below|above"
-    r"|unique|not (?:known|clear)|in (?:the )?(?:form|simplest|box)|that|what|to|of|we|you|and)\b(?!\))[^\d\x02]*$"
-)
+    r"|unique|not (?:known|clear)|in (?:the )?(?:form|simplest|box)|that|what|to|of|we|you|and)\b(?!\))"
+    r"[^\d\x02]*$")
 SENTENCE_END = re.compile(
     r"</answer>|(?<!\.)\.(?=\s|$|\*)|[。，]|\n|(?<=[\d\x03])\s*[\u4e00-\u9fff]"
     r"|[,;]?\s+\(?(?:since|because|which|where|as|when|so|but|and (?:we|this|it)|i\.e\.|that is"
     r"|or (?:about|roughly|approximately)|rather than|instead of|is (?:the|correct|right))(?!\w)"
-    r"|\s+\((?:or|about)\b|,\s+(?:not|no|wait)\b"
-)
+    r"|\s+\((?:or|about)\b|,\s+(?:not|no|wait)\b")
 SENTENCE = re.compile(r"(?<=[.!?:])(?<!\\[!:])[\s*]+(?=\S)(?![^\x02]{0,300}\x03)|\n|[。；]")
 SPECIAL = re.compile(
-    r"<\|[^|<>]{1,40}\|>|<(?:/?s|eos|end_of_turn)>|\n(?:I hope this|Let me know|Feel free)[^\n]*$"
-)
+    r"<\|[^|<>]{1,40}\|>|<(?:/?s|eos|end_of_turn)>|\n(?:I hope this|Let me know|Feel free)[^\n]*$")
 MARK_OF_END = r"(?:(?:black)?square|qed|checkmark)"
 QED = re.compile(rf"\$\s*\\{MARK_OF_END}\s*\$|\\{MARK_OF_END}(?![a-z])|[∎■□✓✔✅]")
 CHATTER = re.compile(
     r"\W*(?:I hope|Let me know|Feel free|Note|This (?:match|agree|is because|work|confirm|satisf)|Check|Verif"
-    r"|Please|If you)|.*:$"
-)
+    r"|Please|If you)|.*:$")
 ASIDE = re.compile(  # at the end: "(since x > 0)" and "because x > 0" are not the answer
     r"(?<=[\d\x03)}\]%π]),?\s+(?:\((?:or|about)|\(?(?:since|because|as|where|which|when|at|attained|achieved"
     r"|approximately|rejecting|discarding))\b(?![^\n]*\b(?:so|thus|then|hence|therefore|we)\b)[^\n]*$"
 )
 SUBJECT = re.compile(
     r"(.*?[\d\x03]\S*) (?:is|are) "
-    r"(?:indeed|also|our|my|the (?:final |correct |right )?(?:answer|result|number|value|solution)s?)\b"
-)
+    r"(?:indeed|also|our|my|the (?:final |correct |right )?(?:answer|result|number|value|solution)s?)\b")
 NEGATED = re.compile(
     r"(?i)(?:\b(?:not|cannot|never|neither|(?:at|more|less|fewer|greater) (?:least|most|than))|n't)"
-    r"(?: \w+){0,2} *$"
-)
+    r"(?: \w+){0,2} *$")
 RETRACTED = re.compile(r"\b(?:wait|actually|correction|scratch that|sorry|oops)\b", re.I)
 PROSE = re.compile(  # words that no formula has
     r"(?<![A-Za-z\\{])(?:(?!and\b|sqrt|sin|cos|tan|log|minus|negative|infinity|degrees?\b|percent|text|mod"
-    r"|pi\b)(?:[a-z]{3}|[A-Z][a-z]{2})|(?:an|as|at|by|he|if|is|it|of|on|so|we)\b)"
+    r"|pi\b)(?:[a-z]{3}|[A-Z][a-z]{2})|(?:an|as|at|by|he|if|in|is|it|of|on|so|we)\b)"
 )
 NUMBER_AND_NOUN = re.compile(
-    r"[^A-Za-z]*[\d%](?: (?!and\b|or\b)[A-Za-z/]+)*(?: \d+(?<=base \d))?\.?"
-    r"|(?:\\[a-z]+|[^A-Za-z])*[\d}π](?: (?!and\b|or\b)[A-Za-z]+){1,3}\.?"
-)
+    r"[^A-Za-z]*[\d%](?: (?!(?:and|or|in|to|of|the|as|at)\b)[A-Za-z/]+)*(?: \d+(?<=base \d))?\.?"
+    r"|(?:\\[a-z]+|[^A-Za-z])*[\d}π](?: (?!(?:and|or|in|to|of|the|as|at)\b)[A-Za-z]+){1,3}\.?")
 ORDINARY = re.compile(
-    r"(?![-–−]$|sqrt|minus|negative|sin|cos|tan|log|ln|pi)(?:\(?[A-Za-z]{2}|[^\w\x03$\\(\[{]*$)"
-)
+    r"(?![-–−]$|sqrt|minus|negative|sin|cos|tan|log|ln|pi)(?:\(?[A-Za-z]{2}|[^\w\x03$\\(\[{]*$)")
 WORD = re.compile(r"[^\s\x02]*\x02[^\x03]*\x03[^\s\x02]*|\S+")
 
 
 def answer_of(response):
     """The answer a response gives, as it is written there, or None. It never sees the reference.
 
-    In this order: the last box of the part after the reasoning, what "the answer is" announces, the whole of
-    a short response, the end of its last sentence that says something.
+    In this order: the last box of the part after the reasoning, what "the answer is" announces, the last
+    formula of the last sentence that has one, the whole of a short response.
     """
     reasoning, final = split_reasoning(response)
     final = QED.sub("", SPECIAL.sub("", once_escaped(final[-100_000:]))).strip()
@@ -487,7 +477,7 @@ def told(text):
     if found:
         return found
     text = with_marks(text[-TAIL:])
-    phrases = [*ANSWER.finditer(text)][-5:]
+    phrases = sorted([*ANSWER.finditer(text)][-5:], key=lambda phrase: "result" not in phrase[0].lower())
     return next(filter(None, (announced(text[phrase.end() :]) for phrase in reversed(phrases))), None)
 
 
@@ -573,7 +563,7 @@ def beginning(text):
             word = rest.partition(" ")[0].lower().strip("(,.;")
             more = re.search(r"\d|\b(?:none|more|less|fewer|greater)\b", rest)
             cases = word != "for" or re.search(r"\b(?:and|or|if|else|for)\b", rest[3:])  # 11 for n = 5 is 11
-            changed = word in ("and", "or") and more or word == "times"
+            changed = word in ("and", "or") and more or re.match(r"times\b|of (?:[a-z]\b|[\d\\])", rest)
             changed = changed or word in NO_NOUNS and cases and not re.match(r"more(?! than)", rest)
             return unmarked(text) if changed else found
     return re.sub(r"(?i)^(yes|no|true|false)\b[,;].*", r"\1", unmarked(text))
@@ -598,7 +588,8 @@ def ending(sentence):
         stop = next((stop for stop in stops if stop == n + 1 and START in words[n]
                      or is_formula(unmarked(" ".join(words[n:stop])))), None)
         if stop and not NEGATED.search(" ".join(words[:n])):
-            found = beginning(" ".join(words[n:]))
+            run = beginning(" ".join(words[n:]))
+            found = found if found and re.fullmatch("[A-Za-z]", run) else run  # there are 5 such integers n
         n = stop or n + 1
     return found
 
@@ -760,8 +751,7 @@ UNIT_NAMES = (
     "mm millimeter millimetre|cm centimeter centimetre|m meter metre|km kilometer kilometre|in inch inches|"
     "ft foot feet|yd yard|mi mile|mg milligram|g gram|kg kilogram|lb lbs pound|oz ounce|s sec second|"
     "ms millisecond|min minute|h hr hrs hour|day|week|month|year yr yrs|ml milliliter|l liter litre|cent|"
-    "dollar usd|°|rad radian|mi/h mph|km/h kmh kph|m/s mps"
-)
+    "dollar usd|°|rad radian|mi/h mph|km/h kmh kph|m/s mps")
 UNITS = {  # each spelling of a unit -> the unit
     name + plural: names.split()[0]
     for names in UNIT_NAMES.split("|")
@@ -1004,8 +994,7 @@ FUNCTIONS = TRIGONOMETRIC | word_set(
 )
 GREEK = word_set(
     "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma "
-    "tau upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega ell hbar"
-)
+    "tau upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega ell hbar")
 NAMES = by_name({  # of commands
     "<=": "le leq leqslant leqq", "<": "lt", ">=": "ge geq geqslant geqq", ">": "gt", "!=": "ne neq",
     "=": "equiv coloneqq", "≈": "approx simeq sim", "∈": "in", "∪": "cup bigcup", "∩": "cap", "±": "pm",
@@ -1033,8 +1022,7 @@ NO_NOUNS = word_set(  # words that change what is said of the number before them
 )
 TO_TWENTY = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
-    "seventeen eighteen nineteen twenty"
-)
+    "seventeen eighteen nineteen twenty")
 NUMBER_WORDS = {word: str(n) for n, word in enumerate(TO_TWENTY.split())}
 PARTS = "half third quarter fifth sixth seventh eighth ninth tenth"
 SCALES = {part: Fraction(1, n) for n, part in enumerate(PARTS.split(), 2)} | {
@@ -1045,8 +1033,7 @@ TOKEN = re.compile(
     r'(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]+(?![\w.]))?|[0-9]+\.(?!\d)'
     r'|\\(?:left|right|middle)\s*\.|\\not *='
     r'|"[A-Za-z]+[0-9]*|[A-Za-z]+|\\[A-Za-z]+|\\.|<=|>=|!=|=>|==|:=|\*\*|\+/-|\.\.\.|\S',
-    re.S,
-)  # fmt: skip
+    re.S)
 RELATIONS = {"=", "<", ">", "<=", ">=", "!=", "≈", "∈"}
 OPERATORS = {  # how strongly they bind
     "\\over": ("div", 0), "\\choose": ("binom", 0), "∪": ("union", 1), "∩": ("cap", 1),

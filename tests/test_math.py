@@ -187,6 +187,8 @@ GIVES = r"""
   @ Therefore, Hillary has 7 nickels and nothing else. @ Hillary has 7 nickels and nothing else.
   @ Tom is 7 years old. @ She needs 7 more minutes to finish. @ Answer: 7?
   @ It takes 7 days to finish the job. @ The remainder is 7 when divided by 11. @ The maximum is 7, at x = 2.
+  @ The answer is not 5, but 7. @ Therefore, there are 7 such integers $n$. @ John ate 7 of them.
+90^\circ @ The total is $90^\circ$ in all. ‖ p - q @ The value is therefore $p - q$ when simplified.
 -3 @ So x = $-3$ ‖ 1234 @ There are 1 234 of them.
 18 @ So she earns **$18**. @ 18 is indeed 8 + 8 + 6. @ The answer is **$18**. @ So 18 is the answer.
 73 @ m + n = 65 + 8 = 73. ‖ x=2 @ Hence x = 2. ‖ \text{Evelyn} @ Hence $x = \text{Evelyn}$
