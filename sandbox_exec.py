@@ -2,13 +2,13 @@
 """Run untrusted (model-written) Python against tests: a verdict nobody can forge, a machine nobody can hurt.
 
     python sandbox_exec.py program.py tests.py       # one verdict, and what protects this machine (Linux)
-    python sandbox_exec.py program.py tests.json     # {"inputs": [...], "outputs": [...]}: standard input, output
+    python sandbox_exec.py program.py tests.json     # {"inputs": [...], "outputs": [...]}: what is printed
 
     from sandbox_exec import run_tests, Pool
     run_tests("def f(x): return x * x", "assert f(3) == 9").passed                               # True
     with Pool() as pool:                             # one warm fork server a core; several threads may use it
-        for key, result in pool.imap_unordered([("a", {"code": ..., "tests": ...}), ...]):     # as they finish
-            print(key, result.passed, result.reason)
+        for key, result in pool.imap_unordered([("a", {"code": ..., "tests": ...}), ...]):
+            print(key, result.passed, result.reason)    # as they finish
 
 A job is the keyword arguments of `run_tests`:
 
@@ -52,7 +52,7 @@ asked to cheat.
     crosses, then [reason, detail] as JSON. J <-> S: a pickle with its length in front, either way. J's reader
     is written in Python, makes plain data, looks names up in tables (VALUES; exceptions of loaded modules).
       message = ("ask", verb, args)             verb: call get set op method read await ..., see VERBS
-              | ("ok" | "raise", value, [(n, items)...])     n: n-th container in the ask's args, if it changed
+              | ("ok" | "raise", value, [(n, items)...])     n: n-th container in the ask's args, if changed
               | ("ready", names) | ("syntax" | "raised", text, ...)       S's first, once it has the program
     What is no plain data is one of pickle's persistent ids:
               ("arg", n) | ("class", module, name, ancestor) | ("made", maker, args...)
@@ -123,6 +123,7 @@ LEVELS = {"rlimits": (), "seccomp": ("network", "signals"), "landlock": ("networ
           "namespaces": ("network", "signals", "files", "namespaces")}
 CPU_S, MEMORY_MB, TREE_FACTOR, JUDGE_MEMORY_MB, JUDGE_JOBS, FRAME_LIMIT = 10, 1024, 1.5, 2048, 500, 64 << 20
 FILE_MB, SCRATCH_MB, SCRATCH_FILES, OPEN_FILES, PROCESSES, STACK_MB = 64, 256, 20000, 256, 64, 64
+STATUS = {"died": None, "limit": None, "signal": 0, "exit": None, "cpu": 0.0, "wall": 0.0, "rss": 0}
 JUDGE_DIED, SERVER_DIED = "error: the judge died", "error: the server of this job died or hung"
 
 
@@ -156,7 +157,7 @@ def shared_pool(_pid):
 
 
 class Pool(contextlib.AbstractContextManager):
-    """`workers` fork servers (default: one a core); `require`: one of LEVELS; `disable`: layers not to use."""
+    """`workers` fork servers (default: one a core); `require`: one of LEVELS; `disable`: of the LAYERS."""
 
     def __init__(self, workers=None, *, require="rlimits", disable=(), unsafe=False):
         unknown = set(disable) - {*LAYERS, "pytest"}
@@ -267,8 +268,8 @@ def judge_tests(run, job, beside):
 
 def calls_of(name, inputs, outputs):
     """LiveCodeBench's functional problems as tests: arguments as JSON, one a line; may be Solution's."""
-    given = [[json.loads(line) for line in text.split("\n") if line.strip()] if isinstance(text, str) else text
-             for text in inputs]
+    given = [[json.loads(line) for line in text.splitlines() if line.strip()] if isinstance(text, str)
+             else text for text in inputs]
     wanted = [json.loads(text) if isinstance(text, str) else text for text in outputs]
     return (f"import solution\ncalled = getattr(solution, 'Solution', None)\n"
             f"called = getattr(called() if called else solution, {name!r})\n"
@@ -397,7 +398,7 @@ class Server:
                 break
         if self.is_closed:                        # meanwhile
             self.end()
-        return new_status(SERVER_DIED if "signals" in (self.protected or ["signals"]) else "killed")
+        return {**STATUS, "died": SERVER_DIED if "signals" in (self.protected or ["signals"]) else "killed"}
 
 
 @functools.cache
@@ -513,13 +514,9 @@ def serve(fd, guard_end):
         send(control, {"failed": failure.layer, "why": str(failure)})
 
 
-def new_status(died=None):
-    return {"died": died, "limit": None, "signal": 0, "exit": None, "cpu": 0.0, "wall": 0.0, "rss": 0}
-
-
 def run_job(job, fds, judge, control):
     """Fork the program, hand the tests to the judge, watch both; then nothing of the job is left."""
-    started, status = time.monotonic(), new_status()
+    started, status = time.monotonic(), dict(STATUS)
     try:
         program, awaited = start_job(job, fds, judge)
     except (OSError, LayerFailed) as problem:
@@ -894,7 +891,7 @@ class StandIn:
     """What stand-ins for objects and for classes have in common."""
 
     def __getattr__(self, name):
-        if name.startswith("__") and name.endswith("__") and name != "__annotations__":
+        if name.startswith("__") and name.endswith("__"):
             raise AttributeError(name)
         return peer.ask("get", self, name)
 
@@ -1095,10 +1092,6 @@ class Peer:
             dtype = value.dtype.descr if value.dtype.names else value.dtype.str
             items = list(value.flat) if value.dtype.hasobject else value.tobytes()
             return "made", "array", dtype, getattr(value, "shape", None), is_numpy(value, "ndarray"), items
-        if kind is types.ModuleType:
-            return ("class", value.__name__, "") if value.__name__ in MODULES else self.export(value)
-        if kind.__module__ == "typing" and getattr(typing, str(getattr(value, "_name", None)), None) is value:
-            return "class", "typing", value._name  # List; List[int] is a handle
         named = self.name_of(value if isinstance(value, (type, *FUNCTIONS)) else kind)
         if named and isinstance(value, enum.Enum):
             return "made", "member", kind, value.value
@@ -1150,7 +1143,7 @@ class Peer:
     def load_class(self, module, name, _ancestor=""):
         if module == "":
             return self.prelude[name]
-        return functools.reduce(getattr, name.split(".") if name else [], importlib.import_module(module))
+        return functools.reduce(getattr, name.split("."), importlib.import_module(module))
 
 
 def make_array(dtype, shape, is_array, items):
@@ -1459,12 +1452,17 @@ def read_tests(prelude, tests):
     nodes, simple, counting = list(ast.walk(tests)), is_simple(tests) and is_simple(prelude), Counting()
     reaches = not simple or bool(words_of(tests) & REACHING)
     code = compile(counting.visit(tests), "tests.py", "exec", dont_inherit=True)
-    imports = [node for node in nodes if isinstance(node, ast.ImportFrom) and node.module == "solution"]
+    asked_for, others = [], [node for node in nodes if isinstance(node, (ast.ClassDef, ast.FunctionDef))]
+    for node in nodes:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            (asked_for if getattr(node, "module", "") == "solution" else others).extend(node.names)
+    assigned = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     return types.SimpleNamespace(
         leave_nothing=simple, reaches=reaches, asserts=counting.seen, code=code,
         has_check=any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in tests.body),
         names={node.id for node in nodes if isinstance(node, ast.Name)},
-        imported={alias.name for node in imports for alias in node.names},
+        imported={alias.name for alias in asked_for},
+        others=assigned | {getattr(node, "asname", None) or node.name for node in others},
         prelude=compile(prelude, "prelude.py", "exec", dont_inherit=True))
 
 
@@ -1487,13 +1485,16 @@ def test_module(prelude, entry_point, tests):
     for name in offered:
         if name not in vars(module) and name in tests.names | asked_for:
             library = {"np": "numpy"}.get(name, name)
-            is_taken = name not in asked_for and (name in vars(builtins) or library in MODULES)
-            value = getattr(solution, name)       # what shadows a builtin or a module is not believed
-            if is_taken and not isinstance(value, types.ModuleType):
+            ours = None if name in asked_for else (
+                importlib.import_module(library) if library in MODULES else
+                getattr(typing, name) if name in typing.__all__ else vars(builtins).get(name))
+            if ours is not None:                  # what shadows these is not believed
                 peer.note_opaque()
-            if not is_taken or library in MODULES:
-                vars(module)[name] = importlib.import_module(library) if is_taken else value
-            given += [] if is_taken else [name]
+            else:
+                given.append(name)
+            vars(module)[name] = value = getattr(solution, name) if ours is None else ours
+            if name in tests.others - asked_for:  # the name means something else to them
+                peer.named -= {value} if isinstance(value, StandInClass) else set()
     types.ModuleType.__setattr__(solution, "__all__", given)
     return module
 
@@ -1602,7 +1603,7 @@ class Examiner(Peer):
     def __init__(self, channel, caller):
         super().__init__(channel)
         self.caller, self.gone, self.serving, self.raised = caller, None, 1, {}
-        self.named, self.views = set(), {}        # classes that the tests name; what other objects hold
+        self.named, self.views = set(), {}        # classes of it that the tests name; what other objects hold
         self.answers, self.reaches, self.opaque = 0, False, False
         self.world, self.stdin = (os.getcwd(), dict(os.environ)), sys.stdin
 
@@ -1664,10 +1665,6 @@ class Examiner(Peer):
         """Nothing is imported because S says so, but for types of data."""
         if module == "":
             return self.prelude[name]
-        if not name and module in MODULES:
-            return importlib.import_module(module)
-        if module == "typing" and name in typing.__all__:
-            return getattr(typing, name)
         if module.partition("._")[0] in VALUE_MODULES | {"re", "time", "http"}:
             importlib.import_module(module)
         found = sys.modules.get(module)
@@ -1969,7 +1966,8 @@ X86 = os.uname().machine == "x86_64"
 DEVICES = [f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom")]
 # Numbers of system calls: name, x86-64, aarch64 ("-": has none). What needs a capability is not among them,
 # for no program has one. Refused with EPERM, as nothing legitimate needs them:
-REFUSED = """ptrace 101 117, process_vm_readv 310 270, process_vm_writev 311 271, kcmp 312 272, pidfd_getfd 438 438,
+REFUSED = """
+  ptrace 101 117, process_vm_readv 310 270, process_vm_writev 311 271, kcmp 312 272, pidfd_getfd 438 438,
   bpf 321 280, perf_event_open 298 241, userfaultfd 323 282, add_key 248 217, request_key 249 218, keyctl
   250 219, open_by_handle_at 304 265, fanotify_init 300 262, personality 135 92, setns 308 268, unshare 272
   97, syslog 103 116, sched_setparam 142 118, sched_setscheduler 144 119, sched_setattr 314 274, ioprio_set
@@ -2084,7 +2082,7 @@ class Cage:
         libc("prctl", DUMPABLE, 1, 0, 0, 0)
 
     def readable(self):
-        """What a program may read: the system's libraries, this Python; nothing that holds the user's home."""
+        """What a program may read: the system's libraries, this Python; nothing that holds the home."""
         packages = [path for path in sys.path if os.path.basename(path) in ("site-packages", "dist-packages")]
         paths = {"/usr", "/lib", "/lib32", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/localtime", sys.prefix,
                  sys.base_prefix, sys.exec_prefix, *packages}
@@ -2197,7 +2195,7 @@ class Cage:
         libc(SECCOMP, 1, 4, struct.pack("<HxxxxxxQ", len(program) // 8, ctypes.addressof(array)))
 
     def make_filters(self):
-        """Classic BPF over (number, architecture, arguments) of a call: one for this server and so for all, and
+        """Classic BPF over (number, architecture, arguments) of a call: one for this server, so for all, and
         one, short because installing takes its time, that forbids the forks what the server does."""
         load, equal, at_least, any_bit, give = 0x20, 0x15, 0x35, 0x45, 0x06
         allow, deny, absent = 0x7FFF0000, 0x50000 | errno.EPERM, 0x50000 | errno.ENOSYS

@@ -57,6 +57,7 @@ VERDICTS = [
     ("import sys\nclass V:\n    def __init__(self, x): self.x = x\n    def __eq__(self, o): return self.x == o\n",
      "from solution import V\nassert V(3) == 3\n", "not judged: passes only beside its tests"),
     ("class V:\n    def __init__(self, x): self.x = x\n", "from solution import V\nassert V(3) == 3\n", "failed: assert V(3) == 3"),
+    ("MEMO = {}\ndef f(x): return x * x\n", "MEMO = [1]\nassert f(3) == 9\n", "passed"),
     ("def f(x): return bytearray(1 << 40)\n", CHECK, "memory"),
     ("import os\ndef f(x): os.abort()\n", CHECK, "killed"),
     ("def f(x): return 'x' * (100 << 20)\n", CHECK, "failed: ValueError: more data than may cross at once, in: assert candidate(3)"),
