@@ -8,7 +8,7 @@
 
 The first two print one short table and write report.md, tables.tex (the rest) and results.json (for
 programs); the others write scores/NAME.jsonl and NAME.cost.json, what it cost: rows of the next report. A row
-of your own: scores/NAME.jsonl, {"id", "sample", "score"} a line, higher is better, with "p" in [0, 1] if votes may use it.
+of your own: scores/NAME.jsonl, {"id", "sample", "score"} a line, higher is better, and "p" for votes.
 
 Runs of one model and data set are repetitions. A score file METHOD.CALSET@CALRUN-SEED.jsonl is one of its
 method's: a row is the mean over evaluation runs x calibration runs x scorer seeds, ± its standard deviation
@@ -36,7 +36,7 @@ import re
 import shlex
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -69,7 +69,7 @@ class Run:
     groups: np.ndarray  # [P, N] equality class of the answer, -1: none
     tokens: np.ndarray  # [P, N]
     cut: np.ndarray  # [P, N] 1 where it ended at the length limit
-    files: dict = field(default_factory=dict)  # method -> name of its file -> {"score", "p", "cost"}
+    files: dict | None = None  # method -> name of its file -> {"score", "p", "cost"}
 
 
 def load_group(paths, window=common.WINDOW, tail=common.TAIL):
@@ -210,9 +210,7 @@ def weighted(weights_of):
     return lambda groups, scores, valid: winner(groups, scores, valid)[:, None] == np.arange(groups.shape[1])
 
 
-def rank_of(scores):
-    """0 for the best of its problem."""
-    return np.argsort(np.argsort(-scores, -1, kind="stable"), -1, kind="stable")
+rank_of = lambda scores: np.argsort(np.argsort(-scores, -1, kind="stable"), -1, kind="stable")  # 0: the best
 
 
 def top_share(share):
@@ -251,23 +249,26 @@ def make_rows(runs, greedy=None):
     plain = lambda pick: {(i, "", ""): [np.array(pick(run, n)) for n in ns] for i, run in enumerate(runs)}
     random = plain(lambda run, n: [[x.sum(1) / run.valid.sum(1)] for x in (run.labels, run.cut)])
     oracle = plain(lambda run, n: pick_by_score(run, np.where(run.valid, run.labels, -np.inf), n))
-    rows = [row_of("random", "random", ns, random), row_of("oracle", "oracle", ns, oracle, cut=None)]
-    rows[0]["cut"] = mean_of([run.cut[run.valid].mean() for run in runs])
-    for method in set.intersection(*[set(run.files) for run in runs]):
-        rows.append(score_row(runs, ns, method))
-        if votable and all(file.get("p") is not None for *_, file in files_of(runs, method)):
+    oracle = row_of("oracle", "oracle", ns, oracle, cut=None)
+    cut = mean_of([run.cut[run.valid].mean() for run in runs])
+    rows = [row_of("random", "random", ns, random, cut=cut)]
+    if greedy:
+        picks = {(0, "", ""): [np.array([[greedy.labels[:, 0]], [greedy.cut[:, 0]]])] * len(ns)}
+        rows.append(row_of("greedy", "greedy", ns, picks, tokens=greedy.tokens.mean()))
+    shared, ours = set.intersection(*[set(run.files) for run in runs]), list(FAMILIES)
+    rank = lambda family: ours.index(family) if family in FAMILIES else -1  # ours last, next to the votes
+    others = sorted(shared - {*RULES, *LENGTHS}, key=lambda name: (rank(name.partition(".")[0]), name))
+    rows += [score_row(runs, ns, method) for method in (*LENGTHS, *RULES, *others)]
+    for name, (rule, ballot) in VOTES.items() if votable else ():
+        rows.append(vote_row(runs, ns, name, rule, ballot) | {"short": None if name in MINOR else name})
+    for method in others if votable else ():
+        if all(file["p"] is not None for *_, file in files_of(runs, method)):
             name, short, calibration = names_of(method)
             ballot = weighted(lambda p, valid: p * valid)
             row = vote_row(runs, ns, f"{name}, weighted vote", method, ballot, "p")
             short = f"{short}, weighted vote" if method.startswith("scatr") else None
             rows.append(row | {"scores": method, "short": short, "calibration": calibration})
-    for name, (rule, ballot) in VOTES.items() if votable else ():
-        rows.append(vote_row(runs, ns, name, rule, ballot) | {"short": None if name in MINOR else name})
-    rows = [row | {"tokens": mean_of([run.tokens.sum(1).mean() for run in runs])} for row in rows]
-    if greedy:
-        picks = {(0, "", ""): [np.array([[greedy.labels[:, 0]], [greedy.cut[:, 0]]])] * len(ns)}
-        rows.append(row_of("greedy", "greedy", ns, picks, tokens=greedy.tokens.mean()))
-    return sorted(rows, key=row_order)
+    return [{"tokens": mean_of([run.tokens.sum(1).mean() for run in runs])} | row for row in [*rows, oracle]]
 
 
 def row_of(name, kind, ns, picks, **facts):
@@ -286,13 +287,6 @@ def row_of(name, kind, ns, picks, **facts):
         "cut": mean_of([each[-1][1].mean() for each in picks.values()]), "best_of": [], "against": {},
         "curve": by_n(mean.mean(1).tolist()), "curve_std": by_n(std), "curve_subset_error": errors, **facts,
     }  # fmt: skip
-
-
-def row_order(row):
-    """As KINDS has them; of one kind ours last, next to the oracle."""
-    name, family = row["method"], row["scores"].partition(".")[0]
-    rank = [*FAMILIES].index(family) if family in FAMILIES else -1
-    return KINDS.index(row["kind"]), [*VOTES, *RULES, name].index(name), rank, row["scores"]
 
 
 def names_of(method):
@@ -330,10 +324,7 @@ def score_row(runs, ns, method):
 
 
 def quality_of(run, file):
-    """AUROC of all rollouts, mean AUROC inside the problems; of probabilities the expected calibration error,
-
-    and [BINS, 3]: of each bin the sum of the probabilities, of the right answers, and their number.
-    """
+    """AUROC, its mean inside problems, expected calibration error, and of each bin [sum of p, right, all]."""
     score, p, right, bins, error = file["score"], file.get("p"), run.labels > 0, np.zeros((BINS, 3)), None
     within = [common.auroc(a[there], b[there]) for a, b, there in zip(right, score, run.valid)]
     if p is not None:
@@ -350,10 +341,6 @@ def vote_row(runs, ns, name, method, ballot, of="score"):
     return row_of(name, "vote", ns, picks)
 
 
-def rollouts_of(runs):
-    return mean_of([run.valid.sum(1).mean() for run in runs])
-
-
 def subset_error(credits):
     """Standard error of the mean of credits [S, P], drawn S times and independently for each problem."""
     return float(np.sqrt((credits.var(0, ddof=1) / len(credits)).sum()) / credits.shape[1])
@@ -362,6 +349,9 @@ def subset_error(credits):
 def mean_of(values):
     values = [value for value in values if value is not None]
     return float(np.mean(values)) if values else None
+
+
+rollouts_of = lambda runs: mean_of([run.valid.sum(1).mean() for run in runs])  # a problem
 
 
 # ---- Comparison: Δ and gap closed
@@ -395,12 +385,9 @@ def with_interval(difference):
 
 
 def stopping(runs, rows, price):
-    """A dict for each scorer and rule, at the threshold that its calibration run chose.
-
-    Runs that are themselves the outcome of stopping (01 --stop) have no other rollouts to compare with.
-    """
-    found = []
-    for r in [] if any(run.meta.get("stop") for run in runs) else [r for r in rows if r["scores"]]:
+    """A dict for each scorer and rule, at the threshold that its calibration run chose."""
+    found, stopped = [], any(run.meta.get("stop") for run in runs)  # such runs have no other rollouts
+    for r in [] if stopped else [r for r in rows if r["scores"]]:
         curves, votes = [], r["kind"] == "vote"
         for _, run, file in files_of(runs, r["scores"]):
             if chosen := (file.get("cost", {}).get("stop") or {}).get(common.STOP_RULES[votes]):
@@ -506,11 +493,9 @@ def percent(value, digits=1, sign=""):
     return None if value is None else f"{round(100 * value, digits) + 0.0:{sign}.{digits}f}"  # no "-0.0"
 
 
-points = functools.partial(percent, sign="+")
-
-
-def with_spread(result):
-    return percent(result["accuracy"]) + (f" ± {percent(result['std'])}" if result["std"] is not None else "")
+points = lambda value: percent(value, sign="+")
+with_spread = lambda r: percent(r["accuracy"]) + ("" if r["std"] is None else f" ± {percent(r['std'])}")
+interval = lambda r: f"[{percent(r['low'])}, {percent(r['high'])}]"
 
 
 def number(value, unit=1):
@@ -531,7 +516,7 @@ def methods_table(group):
         row = [name, with_spread(r), r["over"], f"{r['correct']:.1f}/{r['problems']}".replace(".0/", "/")]
         for reference, to in r["against"].items():
             closed = (percent(to["gap_closed"], 0) or "–") if r["kind"] in ("scorer", "vote") else None
-            gain = [points(to["delta"]), f"[{percent(to['low'])}, {percent(to['high'])}]", closed]
+            gain = [points(to["delta"]), interval(to), closed]
             row += [None] * 3 if reference in r["best_of"] else gain
         rows.append([*row, percent(r["cut"]), number(r["tokens"])])
     header += [name for to in REFERENCES for name in (f"Δ to {to}", "95% interval", "gap closed %")]
@@ -586,8 +571,8 @@ def stopping_table(group):
         drawn = f" (± {percent(r['error'], 2)})" if r["error"] else ""
         rows.append([
             r["method"], f"{r['threshold']:.3f}", with_spread(r) + drawn, percent(r["all"]),
-            points(r["delta"]), f"[{percent(r['low'])}, {percent(r['high'])}]", f"{r['rollouts']:.1f}",
-            number(r["tokens"]), percent(r["share"]), percent(r["fixed"]),
+            points(r["delta"]), interval(r), f"{r['rollouts']:.1f}", number(r["tokens"]),
+            percent(r["share"]), percent(r["fixed"]),
         ])  # fmt: skip
     header = ["method, stopped", "when sure by", "accuracy %", "all rollouts: %", "Δ", "95% interval",
               "rollouts", "tokens a problem", "% of all tokens", "% of a fixed N of that cost"]  # fmt: skip
@@ -663,6 +648,8 @@ def study_tables(paths):
 
 # ---- The report
 
+dataset_name = lambda meta: Path(meta["dataset"]).name.split(".json")[0]
+the_command = lambda: shlex.join(["python", "05_baselines.py", *sys.argv[1:]])
 SHORT_NOTE = """\
 ±: standard deviation over what varies for the row, at most {over} (column "over" in report.md).
 Δ, gap closed: SCaTR's, above the best confidence rule of the paper's 20 (of all 28), picked with hindsight.
@@ -719,10 +706,6 @@ def report_group(runs, greedy, left_out, price):
     }  # fmt: skip
     title = "{model} on {dataset}: {problems} problems, N={rollouts_per_problem:.4g}".format(**group)
     return {"title": title + (f", {len(runs)} runs" if len(runs) > 1 else ""), **group}
-
-
-def dataset_name(meta):
-    return Path(meta["dataset"]).name.split(".json")[0]
 
 
 def notes_of(group):
@@ -846,18 +829,18 @@ def next_logits(model, ids):
     return model.get_output_embeddings()(states_of(model, ids)[-1]).float()
 
 
+has_channels = lambda tokenizer: "<|channel|>" in tokenizer.added_tokens_encoder  # gpt-oss
+time_of = lambda path: path.stat().st_mtime
+is_newer = lambda path, *others: path.is_file() and time_of(path) > max(map(time_of, others))
+
+
 def fit_answer(model, tokenizer, keep, write, problem, answer):
     """Token ids of write(problem, text) with an answer's last `keep` tokens, fewer in a short context."""
     answer = re.sub(r"<\|(?:start|channel)\|>\w*|<\|\w+\|>", " ", answer)  # gpt-oss's channels
     context = common.context_of(model.config)
-    tokens = tokenizer(answer, add_special_tokens=False)["input_ids"][-keep:]
-    while len(ids := write(problem, tokenizer.decode(tokens, skip_special_tokens=True))) > context and tokens:
-        tokens = tokens[len(ids) - context :]
-    return ids[-context:]
-
-
-def has_channels(tokenizer):
-    return "<|channel|>" in tokenizer.added_tokens_encoder  # gpt-oss
+    room = min(keep, context - len(write(problem, "")))
+    tokens = tokenizer(answer, add_special_tokens=False)["input_ids"][-room:] if room > 0 else []
+    return write(problem, tokenizer.decode(tokens, skip_special_tokens=True))[-context:]
 
 
 def direct_prompt(tokenizer, question):
@@ -901,16 +884,9 @@ def size_of(model):
 
 
 def flops(size, n, trained=None):
-    """Of a forward pass over n tokens, or of one and its backward pass where `trained` weights learn.
-
-    Backward is twice the forward, but nobody computes the gradients of weights that are not trained.
-    """
+    """Of a forward pass over n tokens; and a backward one, if so many `trained` weights need gradients."""
     products, attention = 2 * size["used"] * n, 2 * size["attention"] * n * (n + 1)
     return products + attention if trained is None else 2 * products + 2 * trained * n + 3 * attention
-
-
-def is_newer(path, *made_of):
-    return path.is_file() and path.stat().st_mtime > max(Path(x).stat().st_mtime for x in made_of)
 
 
 def score_rollouts(run, name, load, *made_of, at_once=256):
@@ -1113,12 +1089,10 @@ def load_final_prm(args):
     from transformers.utils import cached_file
 
     with common.loading(args.prm) as more:
-        file = cached_file(args.prm, "reward_head.pt", **more())
-    model, tokenizer = common.load_model(args.prm, args.device)
-    head = torch.nn.Linear(model.config.hidden_size, 1)
-    with common.loading(args.prm):
-        head.load_state_dict(common.load_pt(file))
-    head.to(model.device)
+        weights = common.load_pt(cached_file(args.prm, "reward_head.pt", **more()))
+        model, tokenizer = common.load_model(args.prm, args.device)
+        head = torch.nn.Linear(model.config.hidden_size, 1, device=model.device)
+        head.load_state_dict(weights)
     write = lambda problem, answer: tokenizer(f"{problem['prompt']}\n{answer}")["input_ids"]
     encode = functools.partial(fit_answer, model, tokenizer, PRM_TOKENS, write)
     return encode, lambda ids: head(states_of(model, ids)[-1].float()), size_of(model)
@@ -1170,12 +1144,24 @@ Answer with one word, math or code."""
 
 
 def route(args):
+    import torch
+
     if len(args.math) != len(args.code):
         common.die(f"--math and --code: {len(args.math)} and {len(args.code)} scorers; give them in pairs")
     scorers = {path: common.load_scorer(path) for path in (*args.math, *args.code)}
     model, tokenizer = load_model_of(args.runs, args)
+    words = first_tokens(tokenizer, *DOMAINS)
     for run in map(Path, args.runs):
-        domains, rollouts = name_domains(run, model, tokenizer), common.read_rollouts(run)
+        problems, domains = common.read_jsonl(run / "problems.jsonl", needs=("id", "kind", "prompt")), {}
+        with torch.inference_mode():
+            for row in problems:  # the likelier of the two words as the answer's first
+                logits = next_logits(model, direct_prompt(tokenizer, ROUTER.format(problem=row["prompt"])))
+                domains[row["id"]] = DOMAINS[logits[words].argmax()]
+        right = [domains[row["id"]] == row["kind"] for row in problems if row["kind"] in DOMAINS]
+        print(f"{run}: domains right %: {percent(mean_of(right))} ({sum(right)}/{len(right)})")
+        rollouts = common.read_rollouts(run)
+        for old in (run / "scores").glob("routed@*"):
+            old.unlink()  # of an earlier call with more scorers
         for i, pair in enumerate(zip(args.math, args.code)):
             picked = {}
             for domain, path in zip(DOMAINS, pair):
@@ -1185,26 +1171,7 @@ def route(args):
             write_scores(run, f"routed@{i}", rollouts, [picked[key] for key in common.keys_of(rollouts)])
 
 
-def name_domains(run, model, tokenizer):
-    """{problem: the likelier of the two words as the answer's first}"""
-    import torch
-
-    problems = common.read_jsonl(run / "problems.jsonl", needs=("id", "kind", "prompt"))
-    words, domains = first_tokens(tokenizer, *DOMAINS), {}
-    with torch.inference_mode():
-        for row in problems:
-            logits = next_logits(model, direct_prompt(tokenizer, ROUTER.format(problem=row["prompt"])))
-            domains[row["id"]] = DOMAINS[logits[words].argmax()]
-    right = [domains[row["id"]] == row["kind"] for row in problems if row["kind"] in DOMAINS]
-    print(f"{run}: domains right %: {percent(mean_of(right))} ({sum(right)}/{len(right)})")
-    return domains
-
-
 # ---- Commands
-
-
-def the_command():
-    return shlex.join(["python", "05_baselines.py", *sys.argv[1:]])
 
 
 def positive(text):

@@ -91,7 +91,7 @@ def sigmoid(x):
 # ------------------------------------------------------------------------------------------------------------
 # LoRA
 
-LEARN = ["--lr", "2e-2", "--epochs", "5"]  # of 32 rollouts: 10 steps
+LEARN = ["--lr", "2e-2", "--epochs", "5"]  # of 16 rollouts: 5 steps
 SETTINGS = "epochs=5,lr=0.02"  # those that are not the default ones are in the names
 SCORES, ADAPTERS = f"lora.made_up,{SETTINGS}@32-32", f"lora,{SETTINGS}@32.pt"
 
@@ -100,7 +100,7 @@ SCORES, ADAPTERS = f"lora.made_up,{SETTINGS}@32-32", f"lora,{SETTINGS}@32.pt"
 def trained(tiny, tmp_path_factory):
     """A calibration run with adapters, another with their scores: answers say True or False, and are."""
     folder = tmp_path_factory.mktemp("runs")
-    cal, test = [make_run(folder / name / "32", problems=8, seed=seed, model=str(tiny))
+    cal, test = [make_run(folder / name / "32", problems=4, seed=seed, model=str(tiny))
                  for name, seed in (("cal", 1), ("test", 2))]  # fmt: skip
     run_command("lora", cal, "--eval", test, *LEARN)
     return cal, test
@@ -141,12 +141,12 @@ def test_lora_is_not_done_twice_and_other_settings_go_beside_it(trained, capsys)
     files = [cal / ADAPTERS, run / "scores" / f"{SCORES}.jsonl"]
     before = [(file.stat().st_mtime_ns, file.read_bytes()) for file in files]
     run_command("lora", cal, "--eval", run, *LEARN)
-    run_command("lora", cal, "--eval", run, "--limit", 16)
+    run_command("lora", cal, "--eval", run, "--limit", 8)
     assert [(file.stat().st_mtime_ns, file.read_bytes()) for file in files] == before
-    assert (cal / "lora,limit=16@32.pt").is_file()
-    assert len(scores_of(run, "lora.made_up,limit=16@32-32")) == 32
+    assert (cal / "lora,limit=8@32.pt").is_file()
+    assert len(scores_of(run, "lora.made_up,limit=8@32-32")) == 16
     run_command(run)
-    rows = {f"LoRA verifier (made_up,{name}), best-of-N" for name in ("limit=16", SETTINGS)}
+    rows = {f"LoRA verifier (made_up,{name}), best-of-N" for name in ("limit=8", SETTINGS)}
     assert rows <= {*results_of(run)}
     os.utime(cal / ADAPTERS)  # newer adapters: other scores
     run_command("lora", cal, "--eval", run, *LEARN)
@@ -175,8 +175,8 @@ def test_a_stopped_training_ends_as_an_uninterrupted_one(trained, tmp_path, monk
     for name, pair in whole["adapters"].items():
         assert all(torch.equal(a, b) for a, b in zip(pair, second["adapters"][name]))
     assert whole["cost"]["train_flops"] == second["cost"]["train_flops"]
-    epochs = [seen[20:][i : i + 32] for i in range(0, 160, 32)]
-    assert len(seen) == 180 and all(sorted(epoch) == sorted(epochs[0]) for epoch in epochs)
+    epochs = [seen[20:][i : i + 16] for i in range(0, 80, 16)]
+    assert len(seen) == 100 and all(sorted(epoch) == sorted(epochs[0]) for epoch in epochs)
     assert epochs[0] != epochs[1]
 
 
