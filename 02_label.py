@@ -1501,8 +1501,7 @@ def reals_of(tree):
     """The real numbers of (a, b] or {1, 2}, or None."""
     items = [tree] if tree[0] == "value" else tree[1]
     if tree[0] in ("set", "value") and all(map(is_real, items)):
-        points = [("reals", ((real(item), 0), (real(item), 1))) for item in items]
-        return reduce(partial(combined, operator.or_), points)
+        return ("reals", tuple((x, after) for x in sorted({*map(real, items)}) for after in (0, 1)))
     if tree[0] == "tuple" and len(tree[2]) == 2 == len(tree[1]) and all(map(is_real, tree[2])):
         low, high = map(real, tree[2])
         return ("reals", ((low, tree[1][0] == "("), (high, tree[1][1] == "]"))) if low < high else None

@@ -345,7 +345,8 @@ HOPELESS = {
     "sum": "+".join(rf"\sqrt{{{n}}}" for n in range(2, 99)),
     "product": "".join(f"(x+{n})" for n in range(2, 99)),
     "powers": "+".join(f"x^{{{n}}}" for n in range(9000, 9099)), "signs": r"\pm 1" * 100,
-    "huge sine": r"\sin(10^{10000})", "list": ",".join(map(str, range(190))), "carets": "x" + "^x" * 190,
+    "huge sine": r"\sin(10^{10000})", "list": ",".join(map(str, range(190))),
+    "set": r"\{" + ",".join(map(str, range(190))) + r"\}", "carets": "x" + "^x" * 190,
     "functions": "f(" * 190 + "x" + ")" * 190,
     "minuses": "-" * 380 + "1", "repeating": "0." + "1" * 900 + "2...", "spaces": " " * 1_000_000 + "5",
     "equations": "1" + "=1" * 190,
@@ -371,7 +372,7 @@ def test_never_hangs(name):
     for form in ("%s", "$\\boxed{%s}$", "The answer is %s"):
         start = time.process_time()
         answer = judge.answer_of(form.replace("%s", HOPELESS[name]))
-        judge.groups_of([answer, "5", "6"])
+        judge.groups_of([answer, "5", "x>2"])
         accepted = answer is not None and judge.verdict(five, answer)[0]
         assert time.process_time() - start < 0.5  # 20 ms on a quiet machine, on which 50 are the goal
         assert not accepted or re.fullmatch(r"[\\boxed{]*5}*", answer), answer
