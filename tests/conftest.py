@@ -1,9 +1,11 @@
 """What several test files share: the numbered scripts as programs, and small run folders made up on the spot."""
 
+import importlib
 import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -45,6 +47,26 @@ def run_script():
         if code == 2:
             assert done.stderr.strip().splitlines()[-1].startswith("error: "), done.stderr
         return done
+
+    return run
+
+
+@pytest.fixture
+def run_here(capsys, monkeypatch):
+    """As run_script, within this process: a new one imports torch, which takes longer than most tests."""
+
+    def run(script, *args, code=0):
+        monkeypatch.setattr(sys, "argv", [script, *map(str, args)])
+        capsys.readouterr()
+        ended = 0
+        try:
+            importlib.import_module(Path(script).stem).main()
+        except SystemExit as stop:
+            ended = stop.code
+        stdout, stderr = capsys.readouterr()
+        assert ended == code, stdout + stderr
+        assert code != 2 or stderr.splitlines()[-1].startswith("error: "), stderr
+        return SimpleNamespace(stdout=stdout, stderr=stderr)
 
     return run
 

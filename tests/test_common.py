@@ -131,57 +131,51 @@ def test_a_bar_on_a_terminal_is_at_most_110_columns():
 def test_a_killed_write_leaves_the_old_file_whole(tmp_path):
     path = tmp_path / "rows.jsonl"
     common.write_jsonl(path, [{"old": 1}])
-    writer = (
-        "import common, itertools, sys\n"
-        "def rows():\n"
-        "    for i in itertools.count():\n"
-        "        if i == 20000: print('writing', flush=True)\n"
-        "        yield {'new': i}\n"
-        f"common.write_jsonl({str(path)!r}, rows())\n"
-    )
+    rows = "({'new': i, 'x': print('writing', flush=True) if i == 20000 else 0} for i in itertools.count())"
+    writer = f"import common, itertools; common.write_jsonl({str(path)!r}, {rows})"
     process = subprocess.Popen([sys.executable, "-c", writer], cwd=ROOT, stdout=subprocess.PIPE)
     assert process.stdout.readline() == b"writing\n"  # it is in the middle of the file now
-    time.sleep(0.05)
-    process.send_signal(signal.SIGKILL)
+    process.kill()
     process.wait()
     assert common.read_jsonl(path) == [{"old": 1}]
     common.write_jsonl(path, [{"new": 2}])
-    assert common.read_jsonl(path) == [{"new": 2}]
+    assert common.read_jsonl(path) == [{"new": 2}] and len(list(tmp_path.iterdir())) == 1
 
 
-@pytest.mark.parametrize(
-    "write", ["common.write_jsonl(path, ({'x': 'y' * 1000} for _ in range(10000)))", "import torch; common.save_pt(path, torch.zeros(100000))"]
-)
+@pytest.mark.parametrize("write", [
+    "common.write_jsonl(path, ({'x': 'y' * 1000} for _ in range(10000)))",
+    "import torch; common.save_pt(path, torch.zeros(100000))",
+])  # fmt: skip
 def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path, write):
+    """64 KB a file: writing fails as on a full disk."""
     path = tmp_path / "rows.jsonl"
     common.write_jsonl(path, [{"old": 1}])
     writer = f"import common; path = {str(path)!r}; {write}"
-    limited = f"ulimit -f 64; trap '' XFSZ; exec {sys.executable} -c \"{writer}\""  # 64 KB a file: writing fails as on a full disk
+    limited = f"ulimit -f 64; trap '' XFSZ; exec {sys.executable} -c \"{writer}\""
     done = subprocess.run(["bash", "-c", limited], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 2 and done.stderr.startswith("error: cannot write") and done.stderr.count("\n") == 1
     assert common.read_jsonl(path) == [{"old": 1}]
     assert [p.name for p in tmp_path.iterdir()] == ["rows.jsonl"]
 
 
-def test_a_malformed_line_is_named(tmp_path, capsys):
-    path = tmp_path / "a.jsonl"
-    path.write_text('{"id": 1}\n\n{"id": 2\n')
-    assert f"{path}:3" in dies(capsys, common.read_jsonl, path)
-    path.write_text('{"id": 1}\n[2]\n')
-    assert f"{path}:2" in dies(capsys, common.read_jsonl, path)
-    path.write_text('{"id": 1}\n{"no": 2}\n')
-    assert "'id'" in dies(capsys, common.read_jsonl, path, needs=("id",))
-    path.write_bytes(b'{"id": "\xff"}\n')
-    assert "UTF-8" in dies(capsys, common.read_jsonl, path)
-    assert "no such file" in dies(capsys, common.read_jsonl, tmp_path / "missing.jsonl")
-    assert "is a directory" in dies(capsys, common.read_jsonl, tmp_path)
-    assert "is a directory" in dies(capsys, common.read_json, tmp_path)
-    path.write_text('{"prompt": "\\ud800"}\n')
-    assert "surrogate" in dies(capsys, common.read_jsonl, path)
-    damaged = bytearray(gzip.compress(b'{"prompt": "1+1"}\n' * 99))
-    damaged[10:14] = b"\xff" * 4
-    (tmp_path / "d.jsonl.gz").write_bytes(damaged)
-    assert "not JSON in UTF-8" in dies(capsys, common.read_jsonl, tmp_path / "d.jsonl.gz")
+@pytest.mark.parametrize("content, says", [
+    (b'{"id": 1}\n\n{"id": 2\n', ":3: not JSON"),
+    (b'{"id": 1}\n[2]\n', ":2: a JSON object is expected, not [2]"),
+    (b'{"id": 1}\n{"no": 2}\n', ":2: the field 'id' is missing"),
+    (b'{"id": "\xff"}\n', "not JSON in UTF-8"),
+    (b'{"id": "\\ud800"}\n', ":1: not JSON ('utf-8' codec can't encode"),  # half of a surrogate pair
+    (gzip.compress(b'{"id": 1}\n' * 99)[:10] + b"\xff" * 9, "not JSON in UTF-8"),
+    (None, "no such file"),
+    ("folder", "is a directory"),
+])  # fmt: skip
+def test_what_cannot_be_read_is_named(content, says, tmp_path, capsys):
+    path = tmp_path / ("a.jsonl.gz" if content and content[:1] == b"\x1f" else "a.jsonl")
+    if content == "folder":
+        path.mkdir()
+    elif content:
+        path.write_bytes(content)
+    message = dies(capsys, common.read_jsonl, path, needs=("id",))
+    assert message.startswith(f"error: {path}") and says in message
 
 
 def test_what_windows_and_gzip_write_is_read(tmp_path):
@@ -227,12 +221,6 @@ def test_the_windows_of_design_are_the_defaults():
     assert found["likelihood/tail"] == pytest.approx(likelihood[-2048:].mean())
     assert found["likelihood/lowest"] == pytest.approx(windows.min())
     assert found["likelihood/bottom10"] == pytest.approx(np.sort(windows)[: len(windows) // 10].mean())
-
-
-def test_gzip_is_read(tmp_path):
-    with gzip.open(tmp_path / "a.jsonl.gz", "wt") as file:
-        file.write(json.dumps({"id": "ä"}))
-    assert common.read_jsonl(tmp_path / "a.jsonl.gz") == [{"id": "ä"}]
 
 
 def test_numbers_in_json_are_finite(tmp_path):
@@ -387,21 +375,6 @@ def test_statistics_by_their_definitions(length):
 
 def test_an_empty_trace_has_no_confidence():
     assert set(common.confidence(np.zeros((0, 12)), 50).values()) == {None}
-
-
-def test_problem_files(tmp_path, capsys):
-    path = tmp_path / "mine.jsonl"
-    path.write_text('{"prompt": "1+1", "answer": 2}\n{"prompt": "f", "tests": "assert f()", "entry_point": "f"}\n{"prompt": "hi", "id": 7}\n')
-    rows = common.load_problems(str(path))
-    assert [(row["id"], row["kind"]) for row in rows] == [("0", "math"), ("1", "code"), ("7", "text")]
-    assert rows[0]["answer"] == "2" and len(common.load_problems(path, limit=2)) == 2
-    (tmp_path / "mine.json").write_text(json.dumps([{"prompt": "1+1", "answer": "2"}]))
-    assert common.load_problems(tmp_path / "mine.json")[0]["kind"] == "math"
-    path.write_text('{"prompt": "a", "id": "x"}\n{"prompt": "b", "id": "x"}\n')
-    assert "2 problems but only 1 different ids" in dies(capsys, common.load_problems, path)
-    path.write_text("\n")
-    assert "no problems" in dies(capsys, common.load_problems, path)
-    assert "known names are" in dies(capsys, common.load_problems, "no-such-set")
 
 
 def test_votes_and_ties():

@@ -3,6 +3,7 @@
 A Python that imports torch takes seconds: what a run_all.sh makes is looked at from many sides.
 """
 
+import fcntl
 import os
 import re
 import signal
@@ -81,19 +82,24 @@ def test_what_scrolls_by_is_a_line_a_step(finished):
     assert len(stdout.splitlines()) < 80  # on a slow machine stderr has a line a minute more
 
 
-def test_a_second_run_finds_everything_finished(finished):
+def test_a_second_one_waits_for_the_first_and_makes_nothing_again(finished):
+    """The first is a lock on the runs of the model, as a run_all.sh at work holds it."""
     out, first, _ = finished
     times = {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.name in MADE or path.suffix == ".pt"}
-    again, said = run_all(out)
-    assert "Loading" not in said  # no model, no search
+    held = os.open(out / "model", os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    second = run_all(out, check=False)
+    assert "another run_all.sh is at work" in second.stderr.readline()
+    os.close(held)
+    again, said = second.communicate()
+    assert second.returncode == 0 and again == first and "Loading" not in said  # no model, no search
     assert {path: path.stat().st_mtime_ns for path in times} == times
-    assert again == first
 
 
 def test_killed_anywhere_it_ends_as_if_it_had_not_been(finished, tmp_path):
-    """Kill the whole tree when the first parts, labels and scorers appear; the last run finishes with the same files."""
+    """Kill the whole tree when the first parts, runs and scorers appear; the last run ends with the same files."""
     model, *sets = [ROOT / "demo" / name for name in ("model", "math_a.jsonl", "math_b.jsonl")]
-    for sign in ("parts/*.pt", "rollouts.jsonl", "labels.jsonl", "*@*.pt"):
+    for sign in ("parts/*.pt", "rollouts.jsonl", "*@*.pt"):
         process = run_all(tmp_path, model, *sets, check=False)
         while process.poll() is None and not list(tmp_path.rglob(sign)):
             time.sleep(0.01)
@@ -108,7 +114,7 @@ def test_killed_anywhere_it_ends_as_if_it_had_not_been(finished, tmp_path):
 
 def test_several_samplings_of_both_sets_are_crossed(tmp_path):
     sets = [ROOT / "demo" / name for name in ("code_a.jsonl", "code_b.jsonl")]
-    stdout, _ = run_all(tmp_path, ROOT / "demo" / "model", *sets, SETS="2", BOTH="0", LIMIT="4")
+    stdout, _ = run_all(tmp_path, ROOT / "demo" / "model", *sets, SETS="2", BOTH="0", LIMIT="4", N="2")
     results = common.read_json(next(tmp_path.rglob("results.json")))["groups"]
     assert len(results) == 1 and results[0]["dataset"] == "code_b"
     rows = {row["method"]: row for row in results[0]["rows"]}
@@ -116,18 +122,6 @@ def test_several_samplings_of_both_sets_are_crossed(tmp_path):
     assert scatr["runs"] == 8 and scatr["std"] is not None and "±" in stdout  # 2 calibration runs x 2 evaluation runs x 2 seeds
     assert rows["oracle"]["runs"] == 2
     assert not list(tmp_path.rglob("code_b/*/scatr*.pt"))  # the other direction was left out
-
-
-def test_a_second_one_waits_for_the_first_and_does_nothing_again(tmp_path):
-    model, *sets = [ROOT / "demo" / name for name in ("model", "math_a.jsonl", "math_b.jsonl")]
-    small = {"SEEDS": "32", "LIMIT": "4", "BOTH": "0"}
-    first = run_all(tmp_path, model, *sets, check=False, **small)
-    while not (tmp_path / "model" / "math_a").exists():
-        time.sleep(0.05)
-    stdout, stderr = run_all(tmp_path, model, *sets, **small)
-    assert first.poll() == 0, first.communicate()
-    assert "another run_all.sh is at work" in stderr and stdout == first.communicate()[0]
-    assert "Loading" not in stderr  # it made nothing: no model was loaded
 
 
 def test_ctrl_c_ends_all_of_it_with_one_line(tmp_path):
@@ -140,19 +134,6 @@ def test_ctrl_c_ends_all_of_it_with_one_line(tmp_path):
     assert process.returncode == 130 and stderr.count("stopped: ") == 1 and "Traceback" not in stderr, stderr
 
 
-@pytest.mark.parametrize("name, flags, says", [
-    ("FLAGS_02", "--bogus", "FLAGS_02: unrecognized arguments: --bogus"),
-    ("FLAGS_03", "--configs x", "FLAGS_03: argument --configs: invalid int value"),
-    ("FLAGS_04", "--chunk 0", "FLAGS_04: --chunk: give at least 1 rollout"),
-    ("FLAGS_05", "--window 0", "FLAGS_05: --window: give a number above 0"),
-])  # fmt: skip
-def test_flags_of_later_steps_are_checked_before_the_first(tmp_path, name, flags, says):
-    process = run_all(tmp_path / "out", check=False, **{name: flags})
-    stdout, stderr = process.communicate()
-    assert process.returncode == 2 and stderr.startswith(f"error: {says}") and stderr.count("\n") == 1, stderr
-    assert not (tmp_path / "out").exists()
-
-
 def test_without_answers_it_still_selects(tmp_path):
     rows = common.read_jsonl(ROOT / "demo" / "math_b.jsonl")[:6]
     common.write_jsonl(tmp_path / "open.jsonl", [{key: row[key] for key in ("id", "kind", "prompt")} for row in rows])
@@ -162,33 +143,31 @@ def test_without_answers_it_still_selects(tmp_path):
     assert {row["strategy"] for row in chosen} == {"best-of-n", "weighted-vote"} and "label" not in chosen[0]
 
 
-@pytest.mark.parametrize(
-    "args, words",
-    [
-        (("no/such/folder", "{sets}/math_a.jsonl", "{sets}/math_b.jsonl"), "no/such/folder"),
-        (("{sets}/model", "{sets}/math_a.jsonl", "nonsense"), "known names are"),
-        (("{sets}/model", "{tmp}/broken.jsonl", "{sets}/math_b.jsonl"), "broken.jsonl:2"),
-        (("{sets}/model", "{tmp}/empty.jsonl", "{sets}/math_b.jsonl"), "no problems"),
-        (("{sets}/model", "{sets}/math_a.jsonl"), "give MODEL A B"),
-        (("{sets}/model", "{sets}/math_a.jsonl", "{sets}/math_a.jsonl"), "proves nothing"),
-    ],
-)
-def test_bad_input_is_one_line_and_exit_code_2(tmp_path, args, words):
+@pytest.mark.parametrize("args, words", [
+    (("no/such/folder", "{sets}/math_a.jsonl", "{sets}/math_b.jsonl"), "no/such/folder"),
+    (("{sets}/model", "{sets}/math_a.jsonl", "nonsense"), "known names are"),
+    (("{sets}/model", "{tmp}/broken.jsonl", "{sets}/math_b.jsonl"), "broken.jsonl:2"),
+    (("{sets}/model", "{sets}/math_a.jsonl"), "give MODEL A B"),
+    (("{sets}/model", "{sets}/math_a.jsonl", "{sets}/math_a.jsonl"), "proves nothing"),
+    (("N=0",), "whole numbers"),
+    (("SETS=08",), "whole numbers"),  # the steps would read it in another way
+    (("SEEDS=032",), "whole numbers"),
+    (("SEEDS=32 32",), "whole numbers"),
+    (("SEEDS= ",), "whole numbers"),
+    (("LIMIT=x",), "whole numbers"),
+    (("FLAGS_02=--bogus",), "FLAGS_02: unrecognized arguments: --bogus"),
+    (("FLAGS_03=--configs x",), "FLAGS_03: argument --configs: invalid int value"),
+    (("FLAGS_04=--chunk 0",), "FLAGS_04: --chunk: give at least 1 rollout"),
+    (("FLAGS_05=--window 0",), "FLAGS_05: --window: give a number above 0"),
+])  # fmt: skip
+def test_bad_input_is_one_line_and_exit_code_2_before_any_work(tmp_path, args, words):
     (tmp_path / "broken.jsonl").write_text('{"prompt": "1+1", "answer": "2"}\n{"prompt": \n')
-    (tmp_path / "empty.jsonl").write_text("")
-    args = [arg.format(sets=ROOT / "demo", tmp=tmp_path) for arg in args]
-    process = run_all(tmp_path / "out", *args, check=False)
+    settings = dict(arg.split("=", 1) for arg in args if "=" in arg)
+    args = [arg.format(sets=ROOT / "demo", tmp=tmp_path) for arg in args if "=" not in arg]
+    process = run_all(tmp_path / "out", *args, check=False, **settings)
     _, stderr = process.communicate()
-    assert process.returncode == 2 and "Traceback" not in stderr
+    assert process.returncode == 2 and "Traceback" not in stderr and not (tmp_path / "out").exists(), stderr
     assert [line for line in stderr.splitlines() if line.startswith("error: ") and words in line], stderr
-    assert not (tmp_path / "out").exists()  # found before any work
-
-
-@pytest.mark.parametrize("name, value", [("N", "0"), ("SETS", "08"), ("SEEDS", "032"), ("SEEDS", "32 32"), ("SEEDS", " "), ("LIMIT", "x")])
-def test_numbers_that_the_steps_would_read_in_another_way_are_refused(tmp_path, name, value):
-    process = run_all(tmp_path / "out", check=False, **{name: value})
-    _, stderr = process.communicate()
-    assert process.returncode == 2 and "whole numbers" in stderr and not (tmp_path / "out").exists(), stderr
 
 
 @pytest.mark.parametrize("script", ["01_generate.py", "02_label.py", "03_train_scorer.py", "04_select.py", "05_baselines.py", "sandbox_exec.py"])
