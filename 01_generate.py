@@ -679,7 +679,7 @@ def is_sure(stop, rollouts):
 
 
 @torch.inference_mode()
-def read_rollouts(model, tokenizer, jobs, layers, stop_ids, extra):
+def force_rollouts(model, tokenizer, jobs, layers, stop_ids, extra):
     """Rollouts of `jobs` with given "tokens": batches of similar length, at most so many tokens at once."""
     budget = 16384 if model.device.type == "cuda" else 2048
     use_attention(model, "whole", causal_attention)
@@ -857,10 +857,6 @@ MUST_AGREE = ("n", "seed", "limit", "max_new_tokens", "temperature", "top_k", "t
               "dtype", "revision", "stop")  # fmt: skip
 
 
-def hash_of(content):
-    return hashlib.sha256(content).hexdigest()[:16]
-
-
 def hash_model(name, revision):
     """Changes when the model does: tomorrow a folder may hold other weights. Reads a little of each file."""
     from huggingface_hub import try_to_load_from_cache
@@ -879,16 +875,16 @@ def hash_model(name, revision):
             for place in range(0, size, max(1 << 16, size // 16)):
                 file.seek(place)
                 seen += file.read(1 << 16)
-    return hash_of(seen)
+    return common.hash_of(seen)
 
 
 def identity(args, problems):
     """What a run folder may be gone on with by: the same content and the same arguments."""
-    rows = lambda rows: hash_of(repr(rows).encode())
+    rows = lambda rows: common.hash_of(repr(rows).encode())
     return {
         **{name: getattr(args, name) for name in MUST_AGREE},
         "stop_rule": args.scorer and args.stop_rule,
-        "scorer": args.scorer and hash_of(Path(args.scorer).read_bytes()),
+        "scorer": args.scorer and common.hash_of(Path(args.scorer).read_bytes()),
         "model": hash_model(args.model, args.revision),
         "data set": rows(problems),
         "responses": args.responses and rows(common.read_jsonl(args.responses)),
@@ -1241,7 +1237,7 @@ def ended_problems(run, model, tokenizer, need, sampling, jobs, bar):
             yield i, done[i]
     queue = deque(job for waves in held.values() for job in waves.popleft())
     if queue and "tokens" in queue[0]:
-        source = read_rollouts(model, tokenizer, list(queue), layers, sampling["stop_ids"], need["extra"])
+        source = force_rollouts(model, tokenizer, list(queue), layers, sampling["stop_ids"], need["extra"])
     else:
         sizes = [(len(job["prompt"]), job["limit"]) for i in jobs for job in jobs[i] if job["limit"]]
         slots = min(args.slots, len(sizes))

@@ -3,8 +3,7 @@
     python 04_select.py RUN --scorer scorer.pt
     python 04_select.py RUN --scorer dir/scatr@*.pt      each scorer gets its own scores and selection
 
-Reads hidden.pt, rollouts.jsonl and labels.jsonl, whose `group` says which answers are equal (without it there is
-no vote). Writes
+Reads hidden.pt, rollouts.jsonl and labels.jsonl, whose `group` says which answers are equal, for votes. Makes
     scores/SCORER.jsonl   {"id", "sample", "score": logit, "p": probability}, and SCORER.cost.json for 05
     selected.jsonl        {"id", "scorer", "strategy", "sample", "score", "response", "label"?}
 Strategies: best-of-n, the highest score, ties to the lowest sample number; weighted-vote (where answers have
@@ -13,7 +12,6 @@ copied beside the selection after it is made, and shown as accuracy.
 """
 
 import argparse
-import hashlib
 import json
 import shlex
 import sys
@@ -40,12 +38,11 @@ def main():
 
 def outputs_of(run, scorer_path):
     """The paths of its scores and of what they cost."""
-    stem = Path(scorer_path).stem
-    return run / "scores" / f"{stem}.jsonl", run / "scores" / f"{stem}.cost.json"
+    return [run / "scores" / (Path(scorer_path).stem + end) for end in (".jsonl", ".cost.json")]
 
 
 def up_to_date(run, scorers):
-    """As make does it, outputs are younger than inputs; and scores and selection are by these very scorers."""
+    """As make does it, outputs are younger than inputs; and scores and selection are by these scorers."""
     inputs = [run / name for name in ("hidden.pt", "rollouts.jsonl", "labels.jsonl")] + [*map(Path, scorers)]
     outputs = [run / "selected.jsonl"] + [path for scorer in scorers for path in outputs_of(run, scorer)]
     if not all(path.exists() for path in [*outputs, *inputs[3:]]):
@@ -54,13 +51,13 @@ def up_to_date(run, scorers):
     costs = [common.read_json(outputs_of(run, scorer)[1]) for scorer in scorers]
     by = [cost.get("scorer") if isinstance(cost, dict) else None for cost in costs]
     selected = {row["scorer"] for row in common.read_jsonl(run / "selected.jsonl", needs=("scorer",))}
-    same = by == [*map(content_of, scorers)] and selected == {Path(path).stem for path in scorers}
+    same = by == [*map(identity_of, scorers)] and selected == {Path(path).stem for path in scorers}
     return same and max(changed) < min(made)
 
 
-def content_of(path):
-    """Another scorer of the same name may be older than the scores of the first."""
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16]
+def identity_of(scorer_path):
+    """By it another scorer of the same name is known, which may be older than the scores of the first."""
+    return common.hash_of(Path(scorer_path).read_bytes())
 
 
 def score(run, scorer_path, keys, chunk):
@@ -79,10 +76,10 @@ def score(run, scorer_path, keys, chunk):
 def cost_of(scorer_path, facts):
     """What 03 measured, in the words that 05 has for each scorer's cost; which scorer, and where it stops."""
     cost, command = facts.get("cost") or {}, shlex.join(["python", "04_select.py", *sys.argv[1:]])
-    found = {"command": command, "scorer": content_of(scorer_path), "stop": facts.get("stop")}
-    found |= {name: cost.get(name) for name in ("parameters", "device")}
-    found |= {"trained_parameters": cost.get("parameters"), "train_seconds": cost.get("search_seconds")}
-    found |= {"train_flops": cost.get("search_flops")}
+    found = {"command": command, "scorer": identity_of(scorer_path), "stop": facts.get("stop")}
+    found |= {"parameters": cost.get("parameters"), "trained_parameters": cost.get("parameters"),
+              "train_seconds": cost.get("search_seconds"), "train_flops": cost.get("search_flops"),
+              "device": cost.get("device")}  # fmt: skip
     if cost.get("scoring_ms"):
         found["ms_per_rollout"] = cost["scoring_ms"] / cost["rollouts_scored"]
         found["flops_per_rollout"] = 2 * cost["parameters"]

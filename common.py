@@ -244,9 +244,13 @@ def model_content(meta):
     return meta.get("identity", {}).get("model")
 
 
+def hash_of(content):
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
 def hash_of_ids(problems):
     """What meta.json and problems.jsonl of one run share, also after an answer was mended."""
-    return hashlib.sha256(json.dumps(sorted(row["id"] for row in problems)).encode()).hexdigest()[:16]
+    return hash_of(json.dumps(sorted(row["id"] for row in problems)).encode())
 
 
 def read_rollouts(run):
