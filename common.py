@@ -668,8 +668,7 @@ def normalise_problem(row, where, number):
         row.setdefault("prompt", row["messages"][-1]["content"])
     row |= {name: str(row[name]) for name in ("id", "answer") if name in row}
     for name in ("prompt", "entry_point", "prelude", "solution"):
-        text = row.get(name, "" if name == "prompt" else "left out")
-        if not isinstance(text, str) or not text.strip():
+        if (name in row or name == "prompt") and not (isinstance(row.get(name), str) and row[name].strip()):
             die(f"{where}: the field {name!r} must be text")
     if "tests" in row:
         row["tests"], row["style"] = normalise_tests(row["tests"], row.get("style"), where)
