@@ -28,6 +28,7 @@ memory. Minutes and ms are measured, on the device named; LoRA and PRM read one 
 
 import argparse
 import functools
+import hashlib
 import itertools
 import json
 import math
@@ -830,8 +831,8 @@ def next_logits(model, ids):
 
 
 has_channels = lambda tokenizer: "<|channel|>" in tokenizer.added_tokens_encoder  # gpt-oss
-time_of = lambda path: path.stat().st_mtime
-is_newer = lambda path, *others: path.is_file() and time_of(path) > max(map(time_of, others))
+mark_of = lambda *files: hashlib.sha256(b"\n".join(file.read_bytes() for file in files)).hexdigest()
+is_made_of = lambda mark, path, read: path.is_file() and read(path).get("made_of") == mark
 
 
 def fit_answer(model, tokenizer, keep, write, problem, answer):
@@ -890,21 +891,21 @@ def flops(size, n, trained=None):
 
 
 def score_rollouts(run, name, load, *made_of, at_once=256):
-    """scores/NAME.jsonl and what it cost, unless they are newer than the rollouts and `made_of`.
+    """scores/NAME.jsonl and what it cost, unless they are there, of the same rollouts and `made_of`.
 
     load() -> (encode, judge, cost): encode(problem, response) -> token ids, judge(ids) -> logit to be right.
     What is known is written every `at_once` rollouts: a killed run goes on from there.
     """
     import torch
 
-    made_of, folder = [*made_of, run / "rollouts.jsonl"], run / "scores"
+    mark, folder = mark_of(*made_of, run / "rollouts.jsonl"), run / "scores"
     partial, cost_file = folder / f"{name}.partial.json", folder / f"{name}.cost.json"
-    if (folder / f"{name}.jsonl").is_file() and is_newer(cost_file, *made_of):
+    if (folder / f"{name}.jsonl").is_file() and is_made_of(mark, cost_file, common.read_json):
         return print(f"{run}: scored by {name} before")
     rollouts, (encode, judge, cost) = common.read_rollouts(run), load()
     common.check_same_problems(run, rollouts)
     problems = {row["id"]: row for row in common.read_jsonl(run / "problems.jsonl")}
-    done = common.read_json(partial) if is_newer(partial, *made_of) else []
+    done = common.read_json(partial)["done"] if is_made_of(mark, partial, common.read_json) else []
     for row in common.progress(rollouts[len(done) :], desc=f"{name} {run}", unit="rollout"):
         started, ids = time.perf_counter(), encode(problems[row["id"]], row["response"])
         with torch.inference_mode():
@@ -912,11 +913,11 @@ def score_rollouts(run, name, load, *made_of, at_once=256):
         pair, seconds = [logit.item(), logit.sigmoid().item()], time.perf_counter() - started
         done.append([*pair, seconds, flops(cost, len(ids))])
         if len(done) % at_once == 0:
-            common.write_json(partial, done)
+            common.write_json(partial, {"made_of": mark, "done": done})
     *pairs, seconds, operations = zip(*done)
     write_scores(run, name, rollouts, zip(*pairs))
     cost["ms_per_rollout"], cost["flops_per_rollout"] = 1000 * np.mean(seconds), np.mean(operations)
-    common.write_json(cost_file, cost | {"command": the_command()})
+    common.write_json(cost_file, cost | {"made_of": mark, "command": the_command()})
     partial.unlink(missing_ok=True)
     print(f"{run}: {len(rollouts)} rollouts scored by {name}, {cost['ms_per_rollout']:.1f} ms each")
 
@@ -946,14 +947,15 @@ def lora(args):
     verifier = functools.cache(lambda: load_verifier(args))
     others = [f",{key}={getattr(args, key)}" for key in LORA if getattr(args, key) != LORA[key]]
     settings = "".join(others)  # in all names, so that none overwrites what others made
+    mark = mark_of(run / "labels.jsonl", run / "rollouts.jsonl")
     for seed in args.seed:
         path = run / f"lora{settings}@{seed}.pt"
-        if is_newer(path, run / "labels.jsonl", run / "rollouts.jsonl"):
+        if is_made_of(mark, path, common.load_pt):
             print(f"{path}: trained before")
         else:
             examples = read_examples(run, args.limit)  # before the model: nothing to learn from ends it here
             saved = train_adapters(*verifier(), examples, args, seed)
-            common.save_pt(path, saved | {"format": 1, "command": the_command()})
+            common.save_pt(path, saved | {"format": 1, "made_of": mark, "command": the_command()})
 
         def load(path=path):
             (model, adapters, encode, words), saved = verifier(), common.load_pt(path)

@@ -148,9 +148,10 @@ def test_lora_is_not_done_twice_and_other_settings_go_beside_it(trained, capsys)
     run_command(run)
     rows = {f"LoRA verifier (made_up,{name}), best-of-N" for name in ("limit=8", SETTINGS)}
     assert rows <= {*results_of(run)}
-    os.utime(cal / ADAPTERS)  # newer adapters: other scores
+    for file in (cal / "labels.jsonl", run / "rollouts.jsonl"):
+        os.utime(file)  # as in a copy of a run
     run_command("lora", cal, "--eval", run, *LEARN)
-    assert files[1].stat().st_mtime_ns > before[1][0] and files[1].read_bytes() == before[1][1]
+    assert [(file.stat().st_mtime_ns, file.read_bytes()) for file in files] == before
 
 
 def test_a_stopped_training_ends_as_an_uninterrupted_one(trained, tmp_path, monkeypatch):
@@ -308,7 +309,7 @@ def test_scoring_goes_on_where_it_was_killed(tmp_path):
     assert cost["ms_per_rollout"] > 0
     score()
     assert len(seen) == 44  # finished: nothing is judged
-    os.utime(run / "rollouts.jsonl")
+    change(run, "rollouts", lambda row: row | {"response": "another"})
     score()
     assert len(seen) == 84
 
