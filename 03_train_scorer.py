@@ -2,7 +2,7 @@
 
     python 03_train_scorer.py runs/model/humaneval/32 -o scorer.pt
     python 03_train_scorer.py runs/model/humaneval/32 --inputs vector+stats -o scorer+.pt   # SCaTR+
-    python 03_train_scorer.py runs/model/*/32 --seed 32 42 52 -o '{run}/scatr.{name}-{seed}.pt'  # each run's own
+    python 03_train_scorer.py runs/model/*/32 --seed 32 42 52 -o '{run}/scatr.{name}-{seed}.pt'   # one a run
     python 03_train_scorer.py runs/model/humaneval/32 --study layers --eval runs/model/kodcode/32
 
 The paper's random search: 100 small MLPs, problems split 75/25, the lowest validation loss wins. Several runs
@@ -36,7 +36,6 @@ import os
 import random
 import shlex
 import signal
-import statistics
 import sys
 import threading
 import time
@@ -94,27 +93,28 @@ def draw_configs(n, job):
 
 
 def jobs_of(args, sets, **changes):
-    return [settle(changed(args, runs=runs, seed=seed, **changes)) for runs in sets for seed in args.seed]
+    jobs = []
+    for runs, seed in itertools.product(sets, args.seed):
+        job = changed(args, runs=list(map(str, runs)), seed=seed, **changes)
+        job.vector = job.vector or DESIGNS[job.design]
+        job.standardise |= job.design == "logistic"
+        job.device = common.pick_device(job.device) if job.device != "cpu" else "cpu"
+        jobs.append(job)
+    return jobs
 
 
 def changed(args, **changes):
     return argparse.Namespace(**{**vars(args), **changes})
 
 
-def settle(job):
-    job.vector = job.vector or DESIGNS[job.design]
-    job.standardise |= job.design == "logistic"
-    job.device = common.pick_device(job.device) if job.device != "cpu" else "cpu"
-    return job
-
-
 def path_of(job):
-    names = "+".join("{0.parent.name}@{0.name}".format(Path(run).resolve()) for run in job.runs)
-    known = {"run": job.runs[0], "name": names, "seed": job.seed, "design": job.design}
+    runs = [Path(run).resolve() for run in job.runs]
+    known = {"run": job.runs[0], "name": "+".join(f"{run.parent.name}@{run.name}" for run in runs),
+             "seed": job.seed, "design": job.design, "mark": fingerprint(job)[:12]}  # fmt: skip
     path = str(job.out)
     for name, value in known.items():
         path = path.replace(f"{{{name}}}", str(value))
-    return Path(path.replace("{mark}", fingerprint(job)[:12]) if "{mark}" in path else path)
+    return Path(path)
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -129,26 +129,23 @@ Task = namedtuple("Task", "job data x y problem train valid scale feature_scale 
 
 
 def load_data(job):
+    """All rollouts of a job's runs."""
     import torch
 
-    parts = [load_run(run, job) for run in job.runs]
-    widths = sorted({tuple(part.x.shape[1:]) for part in parts})
+    parts = []
+    for run in job.runs:
+        keys, fetch = common.read_inputs(run, job.vector)
+        sizes = ({k: row.get(k) for k in ("id", "sample", "n_tokens")} for row in common.each_rollout(run))
+        sizes, labels = common.align(list(sizes), keys, run), common.read_labels(run, keys)
+        features = common.read_features(run, keys) if job.inputs != "vector" else torch.empty(len(keys), 0)
+        facts = column(labels, "label"), column(sizes, "n_tokens", 0), column(labels, "group", -1)
+        names = [(data_set(run), key[0]) for key in keys], [(run, *key) for key in keys]
+        parts.append((fetch(slice(None)), features, *map(torch.from_numpy, facts), *names))
+    widths = sorted({tuple(part[0].shape[1:]) for part in parts})
     if len(widths) > 1:
-        common.die(f"{where(job)}: vectors of different widths {widths}")
+        common.die(f"{', '.join(job.runs)}: vectors of different widths {widths}")
     columns = list(zip(*parts))
     return Data(*map(torch.cat, columns[:5]), *(list(itertools.chain(*column)) for column in columns[5:]))
-
-
-def load_run(run, job):
-    import torch
-
-    keys, fetch = common.read_inputs(run, job.vector)
-    sizes = [{name: row.get(name) for name in ("id", "sample", "n_tokens")} for row in common.each_rollout(run)]
-    sizes, labels = common.align(sizes, keys, run), common.read_labels(run, keys)
-    features = common.read_features(run, keys) if job.inputs != "vector" else torch.empty(len(keys), 0)
-    facts = column(labels, "label"), column(sizes, "n_tokens", 0), column(labels, "group", -1)
-    problem, keys = [(data_set(run), key[0]) for key in keys], [(str(run), *key) for key in keys]
-    return Data(fetch(slice(None)), features, *map(torch.from_numpy, facts), problem, keys)
 
 
 def column(rows, name, missing=math.nan):
@@ -171,10 +168,6 @@ def check_same_model(runs):
         common.die(f"{told}; a scorer is for one model")
 
 
-def where(job):
-    return ", ".join(map(str, job.runs))
-
-
 def halves(problems, seed):
     """Two sets of problems, the same for everybody who asks with this seed."""
     names = sorted(set(problems))
@@ -183,7 +176,7 @@ def halves(problems, seed):
 
 
 def choose(data, job):
-    """Judged rollouts that job.half, .balance (as many problems a data set), .fraction and .rollouts leave."""
+    """Judged rollouts that job.half, balance (of problems a data set), fraction and rollouts leave."""
     problems = sorted(set(data.problem) if job.half is None else halves(data.problem, job.seed)[job.half])
     if job.balance:
         sets = [[p for p in problems if p[0] == name] for name in sorted({name for name, _ in problems})]
@@ -192,9 +185,8 @@ def choose(data, job):
     if job.fraction < 1:
         count = min(len(problems), max(4, round(job.fraction * len(problems))))  # fewer cannot be split
         problems = random.Random(f"fraction {job.seed}").sample(problems, count)
-    kept, samples, judged = set(problems), job.rollouts or math.inf, data.y.isfinite().tolist()
-    of = zip(data.problem, data.keys, judged)
-    rows = [i for i, (p, key, known) in enumerate(of) if known and p in kept and key[2] < samples]
+    kept, most, judged = set(problems), job.rollouts or math.inf, data.y.isfinite().tolist()
+    rows = [i for i, key in enumerate(data.keys) if judged[i] and data.problem[i] in kept and key[2] < most]
     return data if len(rows) == len(data.keys) else part_of(data, rows)
 
 
@@ -205,16 +197,14 @@ def part_of(data, rows):
 def check_data(data, job):
     count, right = len(set(data.problem)), int(data.y.sum())
     broken = [data.keys[i] for i in (~data.x.isfinite().flatten(1).all(1)).nonzero().flatten().tolist()]
-    told = None
-    if right in (0, len(data.y)):
-        told = f"{right} of {len(data.y)} labelled rollouts are right; we need both kinds"
-    elif count < 4:
-        told = f"labelled rollouts of {count} problem(s); the split needs 4"
-    elif broken:
-        told = f"{len(broken)} vectors are not finite, such as {broken[:3]}; generate them again"
-    elif not data.features.isfinite().any(0).all():
-        told = "no token statistics in rollouts.jsonl; 01_generate.py writes them"
-    return told and common.die(f"{where(job)}: {told}")
+    for wrong, told in (
+        (right in (0, len(data.y)), f"{right} of {len(data.y)} labelled rollouts are right; both are needed"),
+        (count < 4, f"labelled rollouts of {count} problem(s); the split needs 4"),
+        (broken, f"{len(broken)} vectors are not finite, such as {broken[:3]}; generate them again"),
+        (not data.features.isfinite().any(0).all(), "no token statistics; 01_generate.py writes them"),
+    ):
+        if wrong:
+            common.die(f"{', '.join(job.runs)}: {told}")
 
 
 def split_by_problem(data, seed):
@@ -240,9 +230,9 @@ def make_task(data, job):
     x = common.with_features(x, data.features, feature_scale) if feature_scale else x
     number = {problem: i for i, problem in enumerate(dict.fromkeys(data.problem))}
     tensors = (x, data.y, *map(torch.tensor, ([number[p] for p in data.problem], train, valid)))
-    tensors = [tensor.to(job.device) for tensor in tensors]
     right, configs = data.y[train].sum().item(), draw_configs(len(train), job)
-    return Task(job, data, *tensors, scale, feature_scale, (len(train) - right) / right, configs)
+    return Task(job, data, *(tensor.to(job.device) for tensor in tensors), scale, feature_scale,
+                (len(train) - right) / right, configs)  # fmt: skip
 
 
 def fit_scale(x):
@@ -266,6 +256,7 @@ def warn_of_massive_dimensions(x, limit=50):
 # ------------------------------------------------------------------------------------------------------------
 # Training
 
+
 def pairwise(logits, y, problem):
     """-log of the chance that a right answer beats a wrong one of its problem (RankNet)."""
     from torch.nn.functional import softplus
@@ -287,10 +278,9 @@ def train(task, config, board=None, epochs=EPOCHS):
     from torch import nn
 
     job, device, started = task.job, task.x.device, time.time()
-    seed = job.seed * 1_000_003 + config["number"]
+    seed, width = job.seed * 1_000_003 + config["number"], task.data.features.shape[1]
     torch.manual_seed(seed)  # of the first weights and the dropout; the order of rows has its own
     orders = torch.Generator().manual_seed(seed)
-    width = task.data.features.shape[1]
     model = common.build_scorer(job.design, config, tuple(task.x.shape[1:]), width).to(device)
     rate, decay = config["lr"], config["weight_decay"]
     optimiser = torch.optim.Adam(model.parameters(), lr=rate, weight_decay=decay, fused=True)
@@ -319,9 +309,8 @@ def train(task, config, board=None, epochs=EPOCHS):
         if board is not None and epoch in RUNGS and is_hopeless(row, task.configs, board):
             row["ended"] = "dropped"
             break
-    if board is not None:
-        rungs = board[config["number"]]
-        rungs[np.isnan(rungs)] = math.inf  # it will not get there; those after it wait for every rung
+    if board is not None:  # it gets to no other rung; those drawn after it wait for every one
+        np.nan_to_num(board[config["number"]], copy=False, nan=math.inf, posinf=math.inf)
     weights = sum(p.numel() for p in model.parameters() if p.ndim > 1)
     return {**row, "epochs": len(row["losses"]), "weights": weights, "seconds": time.time() - started}, state
 
@@ -360,69 +349,62 @@ def is_hopeless(row, configs, board):
 
 
 def search(tasks):
-    """Yield (task, its rows of trials, [the weights of the best `--top`]) as searches end."""
-    job, rows, kept = tasks[0].job, [[] for _ in tasks], [{} for _ in tasks]
+    """Yield (task, its rows of trials, {number: weights} of the best `--top`) as searches end."""
+    job, rows, states = tasks[0].job, [[] for _ in tasks], [{} for _ in tasks]
     trials = [(place, config) for place, task in enumerate(tasks) for config in task.configs]
-    if job.search == "halving":  # the searches of a run side by side: a trial seldom waits for the one before it
+    if job.search == "halving":  # a run's searches side by side: a trial seldom waits for another
         trials.sort(key=lambda trial: (tasks[trial[0]].job.runs, trial[1]["number"]))
     name = f"train {job.design} on {job.vector}"
     for place, row, state in common.progress(train_all(trials, tasks), len(trials), name, "trial"):
         rows[place].append(row)
-        kept[place][row["number"]] = state
-        best = sorted((r for r in rows[place] if r["best_epoch"]), key=lambda r: r["val_loss"])[: job.top]
-        kept[place] = {r["number"]: kept[place][r["number"]] for r in best}
+        states[place][row["number"]] = state
+        best = sorted(filter(lambda row: row["best_epoch"], rows[place]), key=lambda row: row["val_loss"])
+        states[place] = {row["number"]: states[place][row["number"]] for row in best[: job.top]}
         if len(rows[place]) == len(tasks[place].configs):
-            yield tasks[place], rows[place], kept[place]
+            yield tasks[place], rows[place], states[place]
 
 
 def train_all(trials, tasks):
     """Yield (task number, row, weights) in order; on a CPU from a process a core, each of one thread."""
-    from concurrent.futures import ProcessPoolExecutor
-    from concurrent.futures.process import BrokenProcessPool
+    from concurrent.futures import ProcessPoolExecutor, process
 
     import torch
 
-    job, on_cpu = tasks[0].job, str(tasks[0].job.device) == "cpu"
+    job = tasks[0].job
     torch.optim.Adam([torch.zeros(1)])  # loads here what else each process would load at its first step
-    context = multiprocessing.get_context("fork" if on_cpu and sys.platform == "linux" else "spawn")
-    boards = context.RawArray("d", len(tasks) * job.configs * len(RUNGS))
-    np.frombuffer(boards)[:] = math.nan
-    processes = min(workers(job), len(trials))
-    if processes == 1:
-        set_up(tasks, boards)
+    fork = job.device == "cpu" and sys.platform == "linux"  # copies no data
+    context = multiprocessing.get_context("fork" if fork else "spawn")
+    board = context.RawArray("d", [math.nan] * len(tasks) * job.configs * len(RUNGS))
+    if min(workers(job), len(trials)) == 1:
+        set_up(tasks, board)
         yield from map(train_one, trials)
         return
-    with ProcessPoolExecutor(processes, context, set_up, (tasks, boards)) as pool:
+    with ProcessPoolExecutor(min(workers(job), len(trials)), context, set_up, (tasks, board)) as pool:
         try:
             yield from pool.map(train_one, trials)
-        except BrokenProcessPool:
+        except process.BrokenProcessPool:
             common.die("a search process was killed, it seems for want of memory: take fewer --workers")
 
 
 def workers(job):
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return job.workers or (cores if str(job.device) == "cpu" else 1)
+    return job.workers or (cores if job.device == "cpu" else 1)
 
 
 WORK = {}
 
 
-def set_up(tasks, boards):
+def set_up(tasks, board):
     import torch
 
-    halving = tasks[0].job.search == "halving"
-    boards = np.frombuffer(boards).reshape(len(tasks), -1, len(RUNGS)) if halving else [None] * len(tasks)
-    WORK.update(tasks=tasks, boards=boards)
-    if str(tasks[0].job.device) == "cpu":
+    boards = np.frombuffer(board).reshape(len(tasks), -1, len(RUNGS))
+    WORK.update(tasks=tasks, boards=boards if tasks[0].job.search == "halving" else [None] * len(tasks))
+    if tasks[0].job.device == "cpu":
         torch.set_num_threads(1)  # more would change the last bits, and are slower than a process each
     if multiprocessing.parent_process():
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to hear
-        threading.Thread(target=end_with_parent, daemon=True).start()
-
-
-def end_with_parent():
-    multiprocessing.parent_process().join()
-    os._exit(1)  # a killed search leaves no process behind
+        parent = multiprocessing.parent_process()  # a killed search leaves no process behind
+        threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
 
 
 def train_one(trial):
@@ -441,10 +423,10 @@ def make_scorers(jobs):
     for path in filter(None, () if jobs[0].study else paths):
         print(f"{path}: finished before, with these arguments and inputs")
     for job, checkpoint in (combine_layers if jobs[0].design in OVER_LAYERS else train_scorers)(missing):
-        path, cost = path_of(job), checkpoint["cost"]
+        path, cost, auroc = path_of(job), checkpoint["cost"], checkpoint["val_auroc"] or math.nan
         common.save_pt(path, {**checkpoint, "fingerprint": fingerprint(job)})
         told = f"{len(checkpoint['trials'])} trials in {cost['search_seconds']:.0f} s of computing"
-        print(f"{path}: validation loss {checkpoint['val_loss']:.4f}, {cost['parameters']:,} parameters; {told}")
+        print(f"{path}: validation loss {checkpoint['val_loss']:.4f}, AUROC {auroc:.3f}; {told}")
     return [path or path_of(job) for path, job in zip(paths, jobs)]
 
 
@@ -454,32 +436,30 @@ def train_scorers(jobs):
         own = list(own)
         data = load_data(own[0])
         tasks += [make_task(data, job) for job in own]
-        unknown, right = int(data.y.isnan().sum()), 100 * np.nanmean(data.y)
-        told = f"{len(data.y)} rollouts of {len(set(data.problem))} problems, {right:.1f} % right"
+        unknown, told = int(data.y.isnan().sum()), f"{np.nanmean(data.y):.1%} of {len(data.y)} rollouts right"
         told += f"; {unknown} could not be judged (label null): left out" if unknown else ""
-        print(f"{where(own[0])}, {own[0].vector}: {told}")
-    for task, rows, kept in search(tasks) if tasks else ():
-        yield task.job, make_checkpoint(task, rows, kept)
+        print(f"{', '.join(own[0].runs)}, {own[0].vector}: {told}")
+    for task, rows, states in search(tasks) if tasks else ():
+        yield task.job, make_checkpoint(task, rows, states)
 
 
-def make_checkpoint(task, rows, kept):
+def make_checkpoint(task, rows, states):
     import torch
 
     job, data, configs = task.job, task.data, {config["number"]: config for config in task.configs}
     meta, valid = common.read_meta(job.runs[0]), part_of(data, task.valid.tolist())
-    if not kept:
+    if not states:
         common.die(f"none of {len(rows)} configurations reached a finite loss; try --standardise")
     tensors = lambda state: {name: torch.from_numpy(value) for name, value in state.items()}
     checkpoint = {
         "format": 2, "design": job.design, "vector": job.vector, "shape": list(data.x.shape[1:]),
         "inputs": job.inputs, "scale": task.scale, "feature_scale": task.feature_scale,
         "model": common.model_name(meta), "model_content": common.model_content(meta),
-        "layers_of_model": meta["n_layers"], "calibration": [1.0, 0.0],
-        "members": [{"config": configs[n], "state": tensors(state)} for n, state in kept.items()],
-        "seed": job.seed, "val_loss": min(row["val_loss"] for row in rows), "pos_weight": task.pos_weight,
-        "trials": rows, "problems": sorted(set(data.problem)),
+        "layers_of_model": meta["n_layers"], "calibration": [1.0, 0.0], "seed": job.seed, "runs": job.runs,
+        "members": [{"config": configs[number], "state": tensors(states[number])} for number in states],
+        "val_loss": min(row["val_loss"] for row in rows), "pos_weight": task.pos_weight, "trials": rows,
         "arguments": {k: v for k, v in vars(job).items() if isinstance(v, (str, int, float, list))},
-        "runs": list(map(str, job.runs)), "n_rollouts": len(data.y),
+        "n_rollouts": len(data.y), "problems": sorted(set(data.problem)),
     }  # fmt: skip
     logits = common.Scorer(checkpoint)(valid.x, valid.features)
     if job.loss in LOSSES:
@@ -525,16 +505,16 @@ def fit_sigmoid(logits, y):
 
 
 def costs(checkpoint, data, seconds, flops):
-    """What the search took (FLOPs of the weights), and scoring a problem where 05's verifiers run by default."""
+    """What the search took (FLOPs of the weights), and scoring a problem where 05 runs its verifiers."""
     device, n = common.pick_device(), round(len(data.y) / len(by_problem(data.keys)))
     scorer, times = common.Scorer(checkpoint, device), []
-    sizes = [p.numel() for module in scorer.modules for p in module.parameters()]
     for _ in range(60):
         started = time.perf_counter()
         scorer(data.x[:n], data.features[:n]).tolist()
         times.append(1e3 * (time.perf_counter() - started))
-    return {"parameters": sum(sizes), "search_seconds": seconds, "search_flops": flops, "rollouts_scored": n,
-            "scoring_ms": statistics.median(times[10:]), "device": common.device_name(device)}  # fmt: skip
+    size = sum(p.numel() for module in scorer.modules for p in module.parameters())
+    return {"parameters": size, "search_seconds": seconds, "search_flops": flops, "rollouts_scored": n,
+            "scoring_ms": float(np.median(times[10:])), "device": common.device_name(device)}  # fmt: skip
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -608,8 +588,8 @@ def combine_layers(jobs):
             logits = torch.stack([part(valid.x[:, i]) for i, part in enumerate(parts)], 1)  # [V, layers]
             weights, loss = fit_mixture(logits.sigmoid(), valid.y, facts[0]["pos_weight"])
             auroc = common.auroc(valid.y.numpy() > 0, common.mixture(logits, weights).numpy())
-            whole = {"design": "ensemble", "vector": job.vector, "shape": list(data.x.shape[1:]), "members": []}
-            found = {"parts": facts, "weights": weights, "val_loss": loss, "val_auroc": auroc, "stop": {}}
+            whole = {"design": "ensemble", "vector": job.vector, "shape": list(data.x.shape[1:]), "stop": {}}
+            found = {"parts": facts, "weights": weights, "val_loss": loss, "val_auroc": auroc, "members": []}
             checkpoint = {**facts[0], **whole, **found}
         spent = [sum(part["cost"][name] for part in facts) for name in ("search_seconds", "search_flops")]
         trials = [{"layer": part["vector"], **trial} for part in facts for trial in part["trials"]]
@@ -617,7 +597,7 @@ def combine_layers(jobs):
 
 
 def fit_mixture(p, y, pos_weight):
-    """p [V, layers] -> (weights, adding up to 1, whose mixture of columns has the lowest loss; that loss), by EM."""
+    """p [V, layers] -> (weights, adding up to 1, whose mixture has the lowest loss; that loss), by EM."""
     import torch
 
     right = y[:, None] > 0
@@ -677,7 +657,12 @@ def run_study(args):
     sides = ("+".join(report[side]) for side in ("calibration", "evaluation"))
     name = f"{args.study}.{report['model']}.{'-'.join(sides)}.{digest(report['settings'])[:8]}.json"
     common.write_json(Path(args.out) / name, report)
-    print_study(report)
+    rows, measures = report["rows"], [f"{measure} %" for measure in report["rows"][0]["measures"]]
+    spread = lambda m: f"{m['mean']:.1f}" + ("" if m["std"] is None else f" ± {m['std']:.1f}")
+    change = lambda m: f"{m['difference']:+.1f} ± {m['standard_error']:.1f}"
+    for title, cell in ((args.study, spread), (f"difference to {rows[0]['row']!r}", change)):
+        cells = [[row["row"], *map(cell, row["measures"].values())] for row in rows]
+        print("\n" + common.table([title, *measures], cells))
     print(json.dumps(report) if args.json else f"\n{Path(args.out) / name}")
 
 
@@ -689,7 +674,8 @@ def study_plan(args):
     usual = {"sets": [[run] for run in args.runs], "out": Path(args.out) / "scorers" / KEPT}
     plan = {name: jobs_of(args, **{**usual, **change}) for name, change in study_rows(args).items()}
     jobs = list(itertools.chain(*plan.values()))
-    for run, *shown in sorted({(run, job.vector, job.inputs) for job in jobs for run in job.runs + args.eval}):
+    read = {(run, job.vector, job.inputs) for job in jobs for run in (*job.runs, *args.eval)}
+    for run, *shown in sorted(read):
         content_of(run, *shown)
     return plan
 
@@ -713,7 +699,7 @@ def announce(plan, args):
 
 
 def evaluate(path, job, args):
-    """{(run, problem): {measure: percent}}; the AUROC of a run as a whole stands under (run,)."""
+    """{(run, problem): {measure: value}}; the AUROC of a run as a whole stands under (run,)."""
     scorer, found = common.load_scorer(path), {}
     for run in args.eval:
         keys, logits = common.score_run(scorer, run, path)
@@ -725,7 +711,8 @@ def evaluate(path, job, args):
             common.die(f"{run}: no problem has all its rollouts judged, so nothing to evaluate on")
         every = np.concatenate(list(judged.values()))
         found[(run,)] = {"AUROC": common.auroc(right[every] > 0, scores[every])}
-        found |= {(run, *key): measure(scores[i], p[i], right[i], group[i], args.n) for key, i in judged.items()}
+        for key, i in judged.items():
+            found[(run, *key)] = measure(scores[i], p[i], right[i], group[i], args.n)
     return found
 
 
@@ -738,7 +725,7 @@ def measure(scores, p, right, group, ns):
 
 
 def study_report(results, args):
-    """What is kept of {row: [what `evaluate` found of each scorer]}; a measure without a value is left out."""
+    """What is kept of {row: [`evaluate` of each scorer]}; a measure without a value is left out."""
     keys = list(dict.fromkeys(key for found in itertools.chain(*results.values()) for key in found))
     names = dict.fromkeys(name for values in next(iter(results.values()))[0].values() for name in values)
     rows = {row: {"row": row, "measures": {}} for row in results}
@@ -770,16 +757,6 @@ def compare(values, first):
     return {"difference": paired.mean(), "standard_error": error}
 
 
-def print_study(report):
-    rows = report["rows"]
-    spread = lambda m: f"{m['mean']:.1f}" + ("" if m["std"] is None else f" ± {m['std']:.1f}")
-    change = lambda m: f"{m['difference']:+.1f} ± {m['standard_error']:.1f}"
-    for title, shown, cell in ((report["study"], rows, spread),
-                               (f"difference to {rows[0]['row']!r}", rows[1:], change)):  # fmt: skip
-        cells = [[row["row"], *map(cell, row["measures"].values())] for row in shown]
-        print("\n" + common.table([title, *(f"{name} %" for name in rows[0]["measures"])], cells))
-
-
 # ------------------------------------------------------------------------------------------------------------
 
 
@@ -789,8 +766,7 @@ def main(argv=None):
     if args.study:
         return run_study(args)
     sets = [[run] for run in args.runs] if "{run}" in args.out else [args.runs]
-    jobs = jobs_of(args, sets)
-    paths = make_scorers(jobs)
+    paths = make_scorers(jobs_of(args, sets))
     if args.json:
         print(json.dumps({"scorers": list(map(str, paths))}))
 
@@ -800,8 +776,8 @@ def parse_args(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     add = parser.add_argument
     add("runs", nargs="+", metavar="RUN", help="labelled run folders; several are one mixed calibration set")
-    add("-o", "--out", help="scorer to write (scorer.pt), or a study's folder (studies). {seed}: its seed; {run}: "
-        "its RUN, so that each has a scorer of its own; {name}: that as SET@SEED")  # fmt: skip
+    add("-o", "--out", help="scorer to write (scorer.pt), or a study's folder (studies). {seed}: its seed; "
+        "{run}: its RUN, so that each has a scorer of its own; {name}: that as SET@SEED")  # fmt: skip
     add("--seed", type=int, nargs="+", default=[32], help="of split, search and training (paper: 32 42 52)")
     add("--inputs", choices=("vector", "vector+stats"), default="vector", help="vector+stats, SCaTR+: show a "
         "scorer the 28 token statistics and the length too")  # fmt: skip

@@ -47,7 +47,7 @@ def draw_rollouts(world, problems, n, seed):
 
 
 def plain_loop(task, config, epochs):
-    """What one would write: nn.Dropout, autograd, torch's Adam and scheduler, the loss read at each step."""
+    """What one would write: torch's Adam and scheduler as they are, the loss read at each step."""
     device = task.x.device
     torch.manual_seed(task.job.seed * 1_000_003 + config["number"])
     module = common.build_scorer("mlp", config, tuple(task.x.shape[1:])).to(device)
@@ -55,12 +55,11 @@ def plain_loop(task, config, epochs):
     scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimiser, factor=0.5, patience=3)
     criterion = nn.BCEWithLogitsLoss(pos_weight=torch.tensor(task.pos_weight, device=device))
     x, y, x_valid, y_valid = task.x[task.train], task.y[task.train], task.x[task.valid], task.y[task.valid]
-    best, best_state, stale, losses = math.inf, None, 0, []
-    for _ in range(epochs):
+    losses, state = [], None
+    while len(losses) < epochs and len(losses) - np.argmin(losses or [0]) <= 10:
         module.train()
         total = 0.0
-        order = torch.randperm(len(x), device=device)
-        for rows in order.split(config["batch_size"]):
+        for rows in torch.randperm(len(x), device=device).split(config["batch_size"]):
             if len(rows) == 1 and len(x) > 1:  # batch norm cannot
                 continue
             optimiser.zero_grad()
@@ -71,17 +70,11 @@ def plain_loop(task, config, epochs):
             total += loss.item()
         module.eval()
         with torch.no_grad():
-            value = criterion(module(x_valid), y_valid).item()
-        scheduler.step(value)
-        losses.append(value)
-        if value < best:
-            best, stale = value, 0
-            best_state = {name: tensor.cpu().numpy().copy() for name, tensor in module.state_dict().items()}
-        else:
-            stale += 1
-            if stale == 10:
-                break
-    return {"val_loss": best, **config, "losses": losses}, best_state
+            losses.append(criterion(module(x_valid), y_valid).item())
+        scheduler.step(losses[-1])
+        if losses[-1] == min(losses):
+            state = {name: value.cpu().numpy().copy() for name, value in module.state_dict().items()}
+    return {"val_loss": min(losses), **config, "losses": losses}, state
 
 
 def take_turns(task, epochs):
@@ -117,44 +110,35 @@ def judge(task, row, state, test, n):
     with torch.inference_mode():
         logits = module(test.x.to(task.x.device)).cpu().numpy()
     right = test.y.numpy()
-    picked = logits.reshape(-1, n).argmax(1)
-    best_of_n = float(right.reshape(-1, n)[range(len(picked)), picked].mean())
-    return {"val_loss": row["val_loss"], "auroc": common.auroc(right > 0, logits), "accuracy": best_of_n}
+    best_of_n = right.reshape(-1, n)[range(len(right) // n), logits.reshape(-1, n).argmax(1)].mean()
+    return {"val_loss": row["val_loss"], "auroc": common.auroc(right > 0, logits), "accuracy": float(best_of_n)}
 
 
 def time_searches(args):
     """A row a seed and search, printed as they come."""
-    d, problems, n = 2048, 164, 16
-    world, rows, cells = make_world(d), [], []
+    problems, n = 164, 16
+    world, rows = make_world(2048), []
     test = draw_rollouts(world, 500, n, seed=999)
-    header = ["seed, search", "seconds", "epochs", "validation loss", "test AUROC", f"best of {n} %"]
     for job in jobs_of(args):
-        seed, task = job.seed, trainer.make_task(draw_rollouts(world, problems, n, job.seed), job)
+        task = trainer.make_task(draw_rollouts(world, problems, n, job.seed), job)
         for name, (seconds, epochs, best) in take_turns(task, args.epochs).items():
-            chosen = judge(task, *best, test, n)
-            rows.append({"seed": seed, "search": name, "seconds": seconds, "epochs": epochs, **chosen})
-            shown = [f"{chosen['val_loss']:.4f}", f"{chosen['auroc']:.4f}", f"{100 * chosen['accuracy']:.1f}"]
-            cells.append([f"{seed} {name}", f"{seconds:.1f}", epochs, *shown])
-        print(common.table(header, cells), flush=True)
+            facts = {"seed": job.seed, "search": name, "seconds": seconds, "epochs": epochs}
+            rows.append({**facts, **judge(task, *best, test, n)})
+        cells = [[f"{x:.4g}" if isinstance(x, float) else x for x in row.values()] for row in rows]
+        print(common.table(list(rows[0]), cells), flush=True)
     return rows
 
 
 def ratios(rows):
     """What seconds and chosen scorers come to; differences to the naive loop with errors over seeds."""
     of = lambda name, field: np.array([row[field] for row in rows if row["search"] == name])
-    seconds, epochs = ({name: of(name, field).sum() for name in METHODS} for field in ("seconds", "epochs"))
-    of_an_epoch = {name: seconds[name] / epochs[name] for name in METHODS}
-    report = {
-        "ratio_vs_naive": seconds["naive"] / seconds["paper"],
-        "ratio_halving_vs_naive": seconds["naive"] / seconds["halving"],
-        "ratio_per_epoch": of_an_epoch["naive"] / of_an_epoch["paper"],
-    }
-    for field in ("val_loss", "auroc", "accuracy"):
-        report[field] = {name: of(name, field).mean() for name in METHODS}
-        for name in METHODS[1:]:
-            paired = of(name, field) - of("naive", field)
-            error = paired.std(ddof=1) / math.sqrt(len(paired)) if len(paired) > 1 else None
-            report[field][f"{name}_difference"] = {"mean": paired.mean(), "standard_error": error}
+    an_epoch = {name: of(name, "seconds").sum() / of(name, "epochs").sum() for name in METHODS}
+    report = {"ratio_per_epoch": an_epoch["naive"] / an_epoch["paper"]}
+    for name, field in itertools.product(METHODS[1:], ("val_loss", "auroc", "accuracy")):
+        paired = of(name, field) - of("naive", field)
+        error = paired.std(ddof=1) / math.sqrt(len(paired)) if len(paired) > 1 else None
+        report[f"ratio_{name}"] = of("naive", "seconds").sum() / of(name, "seconds").sum()
+        report[f"{field}_{name}_minus_naive"] = {"mean": paired.mean(), "standard_error": error}
     return report
 
 
@@ -171,7 +155,6 @@ def time_processes(args):
         jobs, started = jobs_of(args, "--search", method, "--workers", str(workers)), time.perf_counter()
         list(trainer.search([trainer.make_task(data, job) for job in jobs]))
         found[f"{method}, {workers} processes"] = time.perf_counter() - started
-    print(common.table(["search", "seconds"], [[name, f"{seconds:.1f}"] for name, seconds in found.items()]))
     return found
 
 
@@ -191,8 +174,7 @@ def main(argv=None):
     args.epochs = args.epochs or (100 if args.full else 2)
     torch.set_num_threads(1)
     report = ratios(time_searches(args)) | ({"processes": time_processes(args)} if args.cores else {})
-    settings = {name: getattr(args, name) for name in ("full", "configs", "epochs", "seeds", "device")}
-    print(json.dumps({**settings, **report}))
+    print(json.dumps({**vars(args), **report}))
 
 
 if __name__ == "__main__":

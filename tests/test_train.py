@@ -102,12 +102,8 @@ def test_the_space_is_the_papers(n):
         assert {c["lr"] for c in drawn} == {1e-4, 5e-4, 1e-3}
         assert len({str({**c, "number": 0}) for c in drawn}) == 100, "all differ"
         assert [c["number"] for c in drawn] == list(range(100))
-
-
-def test_drawn_configurations_follow_the_seed():
-    job = make_job(configs=7)
-    job.seed = 42
-    assert draw(999, configs=7) == draw(999)[:7] != trainer.draw_configs(999, job)
+    other = trainer.changed(make_job(configs=7), seed=42)
+    assert draw(n, configs=7) == draw(n)[:7] != trainer.draw_configs(n, other)
 
 
 def test_the_split_is_by_problem_three_to_one_and_training_has_both_labels():
@@ -215,9 +211,9 @@ def test_no_batch_has_a_single_row(n, sizes):
 
 
 def test_halving_drops_trials_but_never_the_one_that_leads():
-    configs = [{"hidden": [8], "dropout": 0.1 * (i % 5), "weight_decay": 10.0 ** -(i % 4)} for i in range(10)]
-    configs = [{**config, "batch_size": 64} for config in configs]
-    task, board = make_task(configs), np.full((10, len(trainer.RUNGS)), math.nan)
+    usual = {"hidden": [8], "batch_size": 64, "lr": 1e-2}
+    configs = [{**usual, "dropout": 0.1 * (i % 5), "weight_decay": 10.0 ** -(i % 4)} for i in range(8)]
+    task, board = make_task(configs), np.full((8, len(trainer.RUNGS)), math.nan)
     full = [trainer.train(task, config)[0] for config in task.configs]
     halved = [trainer.train(task, config, board)[0] for config in task.configs]
     dropped = [row for row in halved if row["ended"] == "dropped"]
@@ -261,13 +257,13 @@ def test_runs_of_their_own_and_any_number_of_processes_make_the_same_scorers(tmp
     options = ["--configs", "2", "--search", search]
     out = ["-o", "{run}/all.{name}-{seed}.pt", "--seed", "32", "42", "--workers", "3"]
     trainer.main([*map(str, runs), *options, *out])
-    for run, seed in itertools.product(runs, (32, 42)):
-        alone = train_run(run, *options, "--seed", seed).checkpoint
-        made = common.load_scorer(run / f"all.{run.parent.name}@32-{seed}.pt").checkpoint
-        assert made["runs"] == [str(run)]
-        for name, tensor in alone["members"][0]["state"].items():
-            assert torch.equal(tensor, made["members"][0]["state"][name])
-        assert [t["losses"] for t in alone["trials"]] == [t["losses"] for t in made["trials"]]
+    found = {(run, seed): common.load_pt(run / f"all.{run.parent.name}@32-{seed}.pt")
+             for run, seed in itertools.product(runs, (32, 42))}  # fmt: skip
+    assert all((made["runs"], made["seed"]) == ([str(run)], seed) for (run, seed), made in found.items())
+    alone, made = train_run(runs[1], *options, "--seed", 42).checkpoint, found[runs[1], 42]
+    for name, tensor in alone["members"][0]["state"].items():
+        assert torch.equal(tensor, made["members"][0]["state"][name])
+    assert [t["losses"] for t in alone["trials"]] == [t["losses"] for t in made["trials"]]
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -322,7 +318,7 @@ def test_a_scorer_rebuilds_itself_and_knows_what_it_is(tmp_path):
     assert cost["search_flops"] == 2 * (3 * sides[0] + sides[1]) * sum(map(of_trial, facts["trials"]))
 
 
-def test_a_scorer_of_vector_and_statistics_is_fed_without_a_flag(tmp_path, run_script):
+def test_a_scorer_of_vector_and_statistics_is_fed_without_a_flag(tmp_path, monkeypatch):
     run = make_run(tmp_path / "run", problems=30, signal=0.0)
     rows = common.read_jsonl(run / "rollouts.jsonl")
     for row, label in zip(rows, common.read_labels(run), strict=True):
@@ -339,7 +335,8 @@ def test_a_scorer_of_vector_and_statistics_is_fed_without_a_flag(tmp_path, run_s
     torch.testing.assert_close(scorer(hidden[5:6], np.append(mean[:28], features[5, 28])[None]), logits[5:6])
     with pytest.raises(TypeError, match="rollout_features"):
         scorer(hidden)
-    run_script("04_select.py", run, "--scorer", run / "scorer.pt")
+    monkeypatch.setattr("sys.argv", ["04_select.py", str(run), "--scorer", str(run / "scorer.pt")])
+    importlib.import_module("04_select").main()
     scores = [row["score"] for row in common.read_jsonl(run / "scores/scorer.jsonl")]
     assert scores == pytest.approx(logits.tolist()[::-1], abs=1e-5)
 
@@ -633,8 +630,8 @@ def test_no_study_overwrites_another_pairs_or_settings(tmp_path, study):
 def test_a_study_looks_at_all_its_inputs_before_it_trains(tmp_path, capsys, layered):
     other, cal = make_set(tmp_path / "eval", "e"), make_set(tmp_path / "cal", "c")
     for run, name, evals, words in (
-        (cal, "designs", other, "'all/eos' gives 2 layers"), (cal, "layers", other, "no vector '.15/eos'"),
-        (layered, "designs", other, "'all/eos' gives 2 layers"), (cal, "mixed", layered, "not 1 of c"),
+        (cal, "designs", other, "no vector 'all/eos'"), (cal, "layers", other, "no vector '.15/eos'"),
+        (layered, "designs", other, "no vector 'all/eos'"), (cal, "mixed", layered, "not 1 of c"),
         (cal, "fraction", cal, "in both RUN and --eval"), (cal, "fraction", None, "02_label.py"),
     ):  # fmt: skip
         if evals is None:
