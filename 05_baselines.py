@@ -652,7 +652,7 @@ def study_tables(paths):
 dataset_name = lambda meta: Path(meta["dataset"]).name.split(".json")[0]
 the_command = lambda: shlex.join(["python", "05_baselines.py", *sys.argv[1:]])
 SHORT_NOTE = """\
-±: standard deviation over what varies for the row, at most {over} (column "over" in report.md).
+±: standard deviation over what varies for the row, at most {over} (report.md: "over").
 Δ, gap closed: SCaTR's, above the best confidence rule of the paper's 20 (of all 28), picked with hindsight.
 Stopped when sure: right % for so much of all tokens."""
 NOTE = __doc__.partition("What the numbers are. ")[2].strip()

@@ -372,6 +372,14 @@ def test_the_screen_is_one_short_table(tmp_path, capsys):
     assert text.count("picks by") == 2 and max(map(len, text.splitlines()[:-1])) <= 110
 
 
+def test_the_papers_column_stays_with_its_pair():
+    """Where the pair alone would have fitted into the block, but not the paper's column beside it."""
+    rows = [[model, x * 20, y * 20, cell] for x, y in ("ab", "cd")
+            for model, cell in (("m", "1.0"), ("the paper", "9.0 ± 1.0"))]  # fmt: skip
+    blocks = report.screen(report.Table("", ["model", "calibration set", "test", "SCaTR"], rows)).split("\n\n")
+    assert [re.split("  +", block.splitlines()[2]) for block in blocks] == [["SCaTR", "1.0", "9.0 ± 1.0"]] * 2
+
+
 def test_runs_and_models_together_are_the_papers_table(tmp_path):
     """A line a model, test and calibration set, the paper's below; a column a reward model; LaTeX."""
     models = ("small", "gpt-oss-20b")
