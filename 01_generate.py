@@ -7,38 +7,34 @@
     python 01_generate.py Qwen/Qwen3-1.7B own.jsonl --responses own.jsonl           # answers made elsewhere
 
 Reads a causal language model of transformers (a folder or a Hub id) and problems (a data set name or a file).
-Writes runs/<model>/<dataset>/<seed>/ with meta.json, problems.jsonl, rollouts.jsonl, hidden.pt and tokens.pt;
-while it runs, parts/ holds one file per finished problem: killed and started again it goes on with the
-others. More workers (torchrun or srun) take turns at the problems. The last lines printed are the run
-folders, one a data set.
+Writes runs/<model>/<dataset>/<seed>/ with meta.json, problems.jsonl, rollouts.jsonl, hidden.pt and tokens.pt,
+and prints these folders last. A finished problem is a file in parts/: killed and started again it goes on
+with the others. More workers (torchrun or srun) take turns at the problems.
 
 How: one decode loop over a batch of rows. A prompt is computed once for all its rollouts; a row that ends
 makes room for the next. Keys and values lie in pages; attention takes these as they lie, each with the
-queries of the rows it belongs to, and adds up a row's shares: no key is copied, no padding read. Statistics
-come from the raw logits. A row lives one step longer than its last token, which gives the vector at that
-token too.
+queries of the rows that read it, and adds up a row's shares: no key is copied, no padding read. Statistics
+come from the raw logits. A row lives one step longer than its last token, for the vector at that token.
 
 A finished run that lacks vectors, lost with hidden.pt or asked for by --layers and --extra, gets them by one
-pass over the token ids in tokens.pt; what it has stays as it is. If tokens.pt or rollouts.jsonl is lost,
-it is sampled again. --extra last10,special writes extra.pt, of the final layer: {"keys": [R],
-"last10": [R, 10, d] zero padded in front, "last10_len": [R], "special": [S, d], "special_offsets": [R + 1],
-"special_tokens": [S]}; special are the tokens that end a `return` or the colon of a `def` line.
+pass over the token ids in tokens.pt. If tokens.pt or rollouts.jsonl is lost, it is sampled again.
+--extra last10,special writes extra.pt, of the final layer: {"keys": [R], "last10": [R, 10, d] zero padded in
+front, "last10_len": [R], "special": [S, d], "special_offsets": [R + 1], "special_tokens": [S]}; special are
+the tokens that end a `return` or the colon of a `def` line.
 
 --responses FILE, instead of sampling: rows {"id" or "prompt" or "messages", "responses": [text, ...]} or
 {..., "response": text}, joined to the problems by id, else by the text of the prompt; a problem's answers are
 numbered from 0 in the order of their "sample", if any, and of the file. A response counts as finished unless
-its row says "finish": "length"; "tokens" (lists of token ids, the ending one included) spare the tokenizer's
-guess.
+its row says "finish": "length"; "tokens" (lists of ids with the ending one) spare the tokenizer's guess.
 
 --scorer scorer.pt --stop: a problem gets 1, 2, 3, 5, 8, 12, 16 rollouts, until the best probability among
 them reaches a threshold: the one that 03 found on the calibration run to cost at most a point of accuracy, or
 --stop 0.95. By --stop-rule weighted-vote, until the leading answer will hardly be overtaken
-(common.sureness). Decisions depend on the problem's own rollouts alone, so a killed run goes on to the same
-end; reference answers and tests are never looked at. (The vote takes its answers from 02_label.py: the one
-time that a script uses another.)
+(common.sureness; the vote takes answers from 02_label.py: the one time that a script uses another). Decisions
+depend on the problem's own rollouts alone, never on references, so a killed run goes on to the same end.
 
-A prompt that has no tokens, or leaves no room for an answer in the model's context, gets rollouts of no
-tokens with finish "length" and vectors of zeros; meta.json lists its id and the reason under "skipped".
+A prompt without tokens, or without room for an answer in the model's context, gets rollouts of no tokens with
+finish "length" and vectors of zeros; meta.json lists its id and the reason under "skipped".
 """
 
 import argparse
@@ -51,7 +47,6 @@ import re
 import shlex
 import subprocess
 import sys
-import tempfile
 import time
 from collections import defaultdict, deque
 from contextlib import suppress
@@ -97,11 +92,7 @@ def parse(argv=None):
     args = parser.parse_args(argv)
     if args.greedy:
         args.n, args.temperature, args.seed = 1, 0.0, 0
-    check_arguments(args)
-    return args
-
-
-def check_arguments(args):
+    args.extra = sorted({*args.extra.split(",")} - {""})
     given = lambda name, default: default if getattr(args, name) is None else getattr(args, name)
     for wrong, message in (
         (min(args.n, given("slots", 1), given("limit", 1)) < 1, "-n, --slots and --limit must be at least 1"),
@@ -109,7 +100,7 @@ def check_arguments(args):
         (not 0 <= given("temperature", 0) < np.inf, "--temperature must be at least 0"),
         (not 0 < given("top_p", 1) <= 1, "--top-p must be above 0 and at most 1"),
         (not 0 < given("repetition_penalty", 1) < np.inf, "--repetition-penalty must be above 0"),
-        (not {*args.extra.split(",")} <= {"", "last10", "special"}, "--extra: last10, special or both"),
+        (not {*args.extra} <= {"last10", "special"}, "--extra: last10, special or both"),
         (args.responses and len(args.datasets) > 1, "--responses: give the one data set that they answer"),
         ((args.stop is None) != (args.scorer is None), "--stop needs --scorer, which serves nothing else"),
         (not 0 <= given("stop", 0) < 1, "--stop is at least 0 and below 1"),
@@ -118,6 +109,7 @@ def check_arguments(args):
     ):
         if wrong:
             common.die(message)
+    return args
 
 
 if __name__ == "__main__":
@@ -172,11 +164,10 @@ def nucleus(p, top_p):
     return p >= p.where(before < top_p, 2).amin(-1, keepdim=True)
 
 
-def choose_tokens(logits, sampling, rows, tokens, width, wait=True):
+def choose_tokens(logits, sampling, rows, tokens, width=WIDE):
     """The next tokens [B]: argmax p / E, which draws from p. logits [B, V] float32.
 
-    Top-p finds its tokens among the `width` likeliest. Rows in which these hold too little are asked again,
-    with more; wait=False, as a GPU would have to wait to know whether there are any: those rows get -1.
+    Top-p finds its tokens among the `width` likeliest; rows in which these hold too little look at more.
     """
     if sampling["temperature"] == 0:
         return logits.argmax(-1)
@@ -191,8 +182,7 @@ def choose_tokens(logits, sampling, rows, tokens, width, wait=True):
     if top_k or width >= logits.shape[-1]:
         return chosen
     beyond = p[:, -1] > 0  # the nucleus may go on there
-    chosen = chosen.masked_fill(beyond, -1)
-    if wait and beyond.any():
+    if beyond.any():
         more = logits[beyond], sampling | {"temperature": 1}, rows[beyond], tokens, 16 * width
         chosen[beyond] = choose_tokens(*more)
     return chosen
@@ -209,8 +199,7 @@ def use_attention(model, name, function):
     try:
         model.set_attn_implementation(name)
     except ValueError as error:
-        why = str(error).splitlines()[0]
-        common.die(f"{type(model).__name__} does not take an attention function: {why}")
+        common.die(f"{type(model).__name__} takes no attention function: {str(error).splitlines()[0]}")
 
 
 def causal_attention(module, q, k, v, mask=None, scaling=None, sliding_window=None, s_aux=None, **_):
@@ -242,88 +231,55 @@ def page_attention(q, k, v, scaling, hidden):
     return (weights.to(v.dtype) @ v).float().div_(total), (top + total.log())[..., 0]
 
 
-def never_waits(model, ids):
-    """Does the forward pass leave the host free, as a CUDA graph needs? Growing rotary embeddings do not."""
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        with torch.inference_mode():
-            model(input_ids=ids, position_ids=ids, use_cache=False)
-    except RuntimeError as error:
-        if "synchronizing" not in str(error):
-            raise
-        print(f"without CUDA graphs, so slower: {type(model).__name__} waits for the GPU", file=sys.stderr)
-        return False
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-    return True
-
-
 # ------------------------------------------------------------------------------------------------------------
 # The engine
 
 
 class Engine:
-    """Rows, pages, the decode loop. Row r of a [slots, ...] tensor is a running rollout; these come first."""
+    """Rows, pages, the decode loop. Row r of `table`, which the device is shown, is a running rollout."""
 
-    TOKEN, POSITION, BASE, LEFT, LIVE, STOPPED, KEY, SAMPLE = range(8)  # columns of `state`, int64 [slots, 8]
+    TOKEN, POSITION, BASE, KEY, SAMPLE, PAGES = range(6)  # columns of `table`; pages take all that are left
 
-    def __init__(self, model, layers, sampling, n, slots, max_prompt, max_new, page=None, look_every=None,
-                 budget=None, wave=None):  # fmt: skip
+    def __init__(self, model, layers, sampling, n, slots, max_prompt, max_new, page=0, budget=0):
         self.model, self.sampling, self.device, self.n, self.slots = model, sampling, model.device, n, slots
-        self.cuda = self.device.type == "cuda"
-        self.waits = not self.cuda  # a step may wait for the device
-        self.unsure = False  # a row needs a wider look (see choose_tokens)
-        self.page = page or (128 if self.cuda else 32)  # tokens in one
-        self.look_every = look_every or (8 if self.cuda else 1)  # steps between two looks
-        self.rows, self.prompts, self.graphs, self.count = [], {}, {}, 0
+        self.page = page or (128 if self.device.type == "cuda" else 32)  # tokens in one
+        self.rows, self.prompts, self.count = [], {}, 0
         use_attention(model, "paged", self.attend)
         self.filling = []  # the pages that a prompt's forward fills; None in a decode step
         self.shapes, self.windows = {}, {None}  # of the layers' attention, as `attend` finds them
         with torch.inference_mode():
-            logits = model(input_ids=self.tensor([[0]]), use_cache=False).logits
-        self.make_pages(max_prompt, max_new, budget or free_memory(self.device), wave or n)
-        self.make_state(logits.shape[-1], len(layers), max_prompt + max_new + 1)
-        self.graph_memory = torch.cuda.graph_pool_handle() if self.cuda else None
-        self.recorded = self.cuda and never_waits(model, self.tensor([[0]]))
+            vocab = model(input_ids=self.tensor([[0]]), use_cache=False).logits.shape[-1]
+        self.make_pages(max_prompt, max_new, budget or free_memory(self.device))
+        self.token_hashes = scramble(torch.arange(1, vocab + 1, device=self.device) * STRIDE)
+        self.penalty = sampling["repetition_penalty"]
+        self.past = np.zeros((slots, max_prompt + max_new + 1 if self.penalty != 1 else 0), np.int64)
+        width = model.config.get_text_config().hidden_size
+        self.current = torch.zeros(slots, len(layers), width, dtype=model.dtype, device=self.device)
         self.hooks = watch_layers(model, layers, self.keep_vector)
 
-    def make_pages(self, max_prompt, max_new, budget, wave):
+    def make_pages(self, max_prompt, max_new, budget):
         """Page 0 is nobody's, [1, split) belong to single rows, [split, n_pages) to prompts."""
-        a_prompt, a_row = -(-max_prompt // self.page), -(-(max_new + 1 + self.look_every) // self.page)
+        a_prompt, a_row = -(-max_prompt // self.page), -(-(max_new + 1) // self.page)
         size = sum(2 * heads * self.page * d * dtype.itemsize for heads, d, dtype in self.shapes.values())
         room = budget // size - 1
         if room < a_prompt + a_row:
             need = (a_prompt + a_row) * self.page
             common.die(f"{budget >> 20} MB do not hold a rollout of {need} tokens; lower --max-new-tokens")
-        at_once = min(self.slots, 4 * -(-self.slots // wave) + 4)  # prompts that have running rows
-        prompts = max(a_prompt, min(room // 4, room - a_row, a_prompt * at_once))
+        prompts = max(a_prompt, min(room // 4, room - a_row, a_prompt * self.slots))
         self.split = 1 + min(self.slots * a_row, room - prompts)
         n_pages = self.split + prompts  # a CPU's memory is taken only as it is touched
         pool = lambda g, d, dtype: torch.empty(n_pages, g, self.page, d, dtype=dtype, device=self.device)
         self.keys, self.values = ({i: pool(*shape) for i, shape in self.shapes.items()} for _ in range(2))
-        self.free, self.a_row, self.widths = np.ones(n_pages, bool), a_row, (a_row, a_prompt)
+        self.free = np.ones(n_pages, bool)
         self.take(0, 1, 1)
-        # A row's pages in order, and from column a_row on its prompt's; 0: none
-        self.table = np.zeros((self.slots, a_row + a_prompt), np.int64)
-        self.sent = torch.from_numpy(self.table).to(self.device)  # on a CPU the same memory
-
-    def make_state(self, vocab, layers, room):
-        zeros = lambda *shape, dtype=torch.int64: torch.zeros(*shape, dtype=dtype, device=self.device)
-        slots, width, dtype = self.slots, self.model.config.get_text_config().hidden_size, self.model.dtype
-        self.penalty = self.sampling["repetition_penalty"]
-        self.state, self.past = zeros(slots, 8), zeros(slots, room if self.penalty != 1 else 0)
-        self.current = zeros(slots, layers, width, dtype=dtype)
-        self.hidden = zeros(slots, layers, 2, width, dtype=dtype)  # at the last token, at the ending one
-        self.stop_ids = self.tensor(self.sampling["stop_ids"])
-        self.token_hashes = scramble(torch.arange(1, vocab + 1, device=self.device) * STRIDE)
-        steps, self.tick = (self.look_every, slots), zeros(1)  # what the host finds at its next look:
-        self.tokens, self.sampled = zeros(*steps), zeros(*steps, dtype=torch.bool)
-        self.stats = zeros(*steps, TOP + 2, dtype=torch.float16)
+        self.table = np.zeros((self.slots, self.PAGES + a_row + a_prompt), np.int64)
+        self.own = self.table[:, self.PAGES :][:, :a_row]  # a row's pages in order; 0: none
+        self.shared = self.table[:, self.PAGES + a_row :]  # its prompt's
 
     def tensor(self, values):
-        return torch.tensor(values, dtype=torch.int64, device=self.device)
+        return torch.as_tensor(values, dtype=torch.int64, device=self.device)
 
-    # --- one step, on the device: nothing here waits for it
+    # --- one step, on the device
 
     def keep_vector(self, column, out):
         if self.filling is None:
@@ -362,25 +318,23 @@ class Engine:
         out = torch.einsum("begh,beghd->bghd", (logs - total[:, None]).exp(), shares[plan.entries])
         return out.to(v.dtype).flatten(1, 2)[:, None]
 
-    def make_plan(self, n):
+    def make_plan(self, position, base, sample):
         """For all layers of a step: the page that each row writes; by page its readers and the keys hidden
         from them; the shares that a row adds up, numbered by own pages, then by prompts' pages times samples.
         """
-        owned, last, columns, prompt_columns = self.extent
-        count, row = last - self.split, torch.arange(n, device=self.device)[:, None]
-        position, base, sample = (self.state[:n, i] for i in (self.POSITION, self.BASE, self.SAMPLE))
-        own, shared = self.sent[:n, :columns], self.sent[:n, self.a_row :][:, :prompt_columns]
+        own, shared = (self.tensor(x[: len(base), : (x > 0).sum(1).max()]) for x in (self.own, self.shared))
+        owned, last = int(self.own.max()) + 1, max(int(self.shared.max()) + 1, self.split)
+        count, row = last - self.split, torch.arange(len(base), device=self.device)[:, None]
         first = lambda columns: torch.arange(columns, device=self.device) * self.page
         owner, start = row.new_zeros(owned), row.new_full((owned,), FAR)
-        owner[own] = row.expand_as(own)
-        start[own] = base[:, None] + first(columns)
+        owner[own], start[own] = row.expand_as(own), base[:, None] + first(own.shape[1])
         start[0] = FAR
         place = (shared - self.split).where(shared > 0, count)  # nobody's is one after the last
         members, begin = row.new_zeros(count + 1, self.n), row.new_full((count + 1,), FAR)
         members[place, sample[:, None]] = row.expand_as(place)
-        begin[place] = first(prompt_columns).expand_as(place)
+        begin[place] = first(shared.shape[1]).expand_as(place)
         self.plan = SimpleNamespace(
-            page=self.sent[:n].gather(1, (position - base)[:, None] // self.page)[:, 0],
+            page=own.gather(1, (position - base)[:, None] // self.page)[:, 0],
             offset=(position - base) % self.page,
             own=slice(0, owned), owner=owner,  # [E]
             shared=slice(self.split, last), members=members[:-1],  # [E, n]
@@ -395,67 +349,21 @@ class Engine:
                 hidden.append((at > newest[rows][..., None]) | (at <= oldest[rows][..., None]))  # [E, m, P]
 
     @torch.inference_mode()
-    def step(self, n, width):
-        """A token for each of the first n rows; a row whose token is not sure stays (see choose_tokens)."""
-        self.make_plan(n)
-        state, past, hidden, current = (x[:n] for x in (self.state, self.past, self.hidden, self.current))
-        token, position, base, left, live, stopped, key, _ = state.unbind(1)
-        live, stopped = live.bool(), stopped.bool()
+    def step(self):
+        """The next token of each row [n] and its statistics [n, 12]; hooks keep the vector it came from."""
+        n, self.filling = len(self.rows), None
+        token, position, base, key, sample = self.tensor(self.table[:n, : self.PAGES]).unbind(1)
+        self.make_plan(position, base, sample)
         out = self.model(input_ids=token[:, None], position_ids=position[:, None], use_cache=False)
-        logits = out.logits[:, -1].float()  # [n, V]
-        for place, rows in enumerate((live & ~stopped, live)):
-            hidden[:, :, place] = current.where(rows[:, None, None], hidden[:, :, place])
-        going = live & ~stopped & (left > 0)  # the others have just had their one step more
+        scores = logits = out.logits[:, -1].float()  # [n, V]
+        if self.penalty != 1:
+            past = self.past[:n, : self.table[:n, self.POSITION].max() + 1]
+            scores = penalise(logits, self.tensor(past), self.penalty)
         noise = scramble(key + (position - base) * STRIDE)[:, None]
-        scores = logits if self.penalty == 1 else penalise(logits, past, self.penalty)
-        chosen = choose_tokens(scores, self.sampling, noise, self.token_hashes, width, self.waits)
+        chosen = choose_tokens(scores, self.sampling, noise, self.token_hashes)
         if dist.is_initialized():
             dist.broadcast(chosen, 0)  # the processes of --tp must never disagree
-        sure = going & (chosen >= 0)
-        chosen = chosen.where(sure, token)
-        stats = token_stats(logits, chosen)
-        for log, x in ((self.tokens, chosen), (self.stats, stats), (self.sampled, sure)):
-            log[:, :n].index_copy_(0, self.tick, x[None].to(log.dtype))
-        self.tick += 1
-        if self.penalty != 1:
-            past.scatter_(1, position[:, None] + 1, chosen[:, None])
-        ends = (chosen[:, None] == self.stop_ids).any(1)  # isin sorts where stop ids are many, and waits
-        state[:, self.STOPPED] = stopped | ends & sure
-        state[:, self.LIVE] = going
-        state[:, self.TOKEN] = chosen
-        state[:, self.POSITION] += sure
-        state[:, self.LEFT] -= sure.long()
-
-    def steps(self):
-        """The steps up to the next look; on a GPU as replays of a CUDA graph."""
-        n, step = len(self.rows), self.step
-        if self.recorded:  # few shapes: all that grows is rounded up to powers of two
-            prompts = self.extent[1] - self.split
-            sizes = n, self.extent[0], prompts, *self.extent[2:]
-            most = self.slots, self.split, len(self.free) - self.split, *self.widths
-            up = (min(1 << (max(x, 1) - 1).bit_length(), limit) for x, limit in zip(sizes, most))
-            n, owned, prompts, *columns = up
-            self.extent = owned, self.split + prompts, *columns
-            shape = n, *self.extent
-            if shape not in self.graphs:
-                self.graphs[shape] = self.record(n)
-            step = lambda *_: self.graphs[shape].replay()
-        for i in range(self.look_every):
-            if i == 0 and self.unsure:
-                self.step(n, FAR)
-            else:
-                step(n, WIDE)
-
-    def record(self, n):
-        """A step of n rows as a CUDA graph. Not yet run on a GPU."""
-        state, graph = self.state.clone(), torch.cuda.CUDAGraph()
-        self.state[:, self.LIVE] = 0  # so the dry run changes nothing that counts
-        self.step(n, WIDE)
-        with torch.cuda.graph(graph, pool=self.graph_memory):  # one for all: only one of them runs at a time
-            self.step(n, WIDE)
-        self.tick.zero_()
-        self.state.copy_(state)
-        return graph
+        return chosen.cpu().numpy(), token_stats(logits, chosen).half().cpu().numpy()
 
     # --- between steps, on the host
 
@@ -465,9 +373,7 @@ class Engine:
         while self.queue or self.rows:
             self.admit()
             self.extend()
-            self.sync()
-            self.steps()
-            yield from self.collect()
+            yield from self.collect(*self.step())
 
     def take(self, low, high, count):
         """The first `count` free pages of [low, high), or None when there are too few."""
@@ -475,29 +381,26 @@ class Engine:
         if len(pages) < count:
             return None
         self.free[pages] = False
-        for values in self.values.values():  # a masked key may be anything, but its value must be a number
+        for values in self.values.values():  # a hidden key may be anything, but its value must be a number
             values[pages] = 0
         return pages.tolist()
 
     def admit(self):
         """Fill the free slots from the queue while there are pages, one in hand for each running row."""
-        new = []
         while self.queue and len(self.rows) < self.slots and self.free[1 : self.split].sum() > len(self.rows):
             job, r = self.queue[0], len(self.rows)
             if job["problem"] not in self.prompts and not self.read_prompt(job):
                 break
-            ids, stats = np.empty(job["limit"], np.int32), np.empty((job["limit"], TOP + 2), np.float16)
-            row = SimpleNamespace(job=self.queue.popleft(), pages=[], count=0, ids=ids, stats=stats)
-            self.rows.append(row)
+            self.rows.append(SimpleNamespace(job=job, pages=[], ids=[], stats=[], finish=None))
+            self.queue.popleft()
+            prompt, base = job["prompt"], len(job["prompt"]) - 1
+            self.table[r] = 0
+            self.table[r, : self.PAGES] = prompt[-1], base, base, job["key"], job["sample"]
+            self.shared[r, : len(self.prompts[job["problem"]])] = self.prompts[job["problem"]]
             self.give_page(r)
-            prompt, base = self.prompts[job["problem"]], len(job["prompt"]) - 1
-            self.table[r, self.a_row :][: len(prompt)] = prompt
-            new.append([job["prompt"][-1], base, base, job["limit"], 1, 0, job["key"], job["sample"]])
             if self.penalty != 1:
-                self.past[r] = job["prompt"][-1]
-                self.past[r, : base + 1] = self.tensor(job["prompt"])
-        if new:
-            self.state[len(self.rows) - len(new) : len(self.rows)] = self.tensor(new)
+                self.past[r] = prompt[-1]
+                self.past[r, : base + 1] = prompt
         self.drop_prompts({self.queue[i]["problem"] for i in range(min(self.slots, len(self.queue)))})
 
     @torch.inference_mode()
@@ -509,12 +412,13 @@ class Engine:
         if pages is None:
             self.drop_prompts()
             pages = self.take(*room)
-        if ids and pages:
+        if pages is None:
+            return False
+        if ids:
             self.filling = pages
             self.model(input_ids=self.tensor([ids]), use_cache=False, logits_to_keep=1)
-        if pages is not None:
-            self.prompts[job["problem"]] = pages
-        return pages is not None
+        self.prompts[job["problem"]] = pages
+        return True
 
     def drop_prompts(self, kept=()):
         """Free the pages of the prompts that no row needs, but for those in `kept`."""
@@ -524,18 +428,18 @@ class Engine:
     def give_page(self, r):
         page = self.take(1, self.split, 1)
         if page:
-            self.table[r, len(self.rows[r].pages)] = page[0]
+            self.own[r, len(self.rows[r].pages)] = page[0]
             self.rows[r].pages += page
         return page
 
     def extend(self):
-        """Pages for what rows write until the next look; if there are none, the shortest row starts again."""
+        """A page for each row whose last one is full; if there is none, the shortest row starts again."""
         r = 0
         while r < len(self.rows):
-            if len(self.rows[r].pages) * self.page >= self.rows[r].count + self.look_every:
+            if len(self.rows[r].pages) * self.page > len(self.rows[r].ids) or self.give_page(r):
                 r += 1
-            elif not self.give_page(r):
-                shortest = min(range(len(self.rows)), key=lambda r: self.rows[r].count)
+            else:
+                shortest = min(range(len(self.rows)), key=lambda r: len(self.rows[r].ids))
                 self.queue.appendleft(self.rows[shortest].job)
                 self.retire(shortest)
                 r = 0
@@ -545,48 +449,43 @@ class Engine:
         self.free[self.rows[r].pages] = True
         self.rows[r] = self.rows[-1]
         self.rows.pop()
-        last = len(self.rows)
-        for x in (self.table, self.state, self.hidden, self.past):
-            x[r] = x[last]
-        self.table[last], self.state[last, self.LIVE] = 0, 0
+        for x in (self.table, self.past, self.current):
+            x[r] = x[len(self.rows)]
+        self.table[len(self.rows)] = 0
 
-    def sync(self):
-        """Send the table to the device; `extent` says how far it reaches: pages and columns."""
-        own, prompts = self.table[:, : self.a_row], self.table[:, self.a_row :]
-        columns = [int((x > 0).sum(1).max()) for x in (own, prompts)]
-        self.extent = int(own.max()) + 1, max(int(prompts.max()) + 1, self.split), *columns
-        if self.device.type != "cpu":
-            self.sent.copy_(torch.from_numpy(self.table), non_blocking=True)
-        self.filling = None
-        self.tick.zero_()
-
-    def collect(self):
-        """Gather the tokens of the last steps; retire the rows that ended and return their rollouts."""
-        rows, logs = self.rows, (self.tokens, self.stats, self.sampled)
-        tokens, stats, sampled = (x[:, : len(rows)].cpu().numpy() for x in logs)
-        for j, r in zip(*np.nonzero(sampled)):
-            row = rows[r]
-            row.ids[row.count], row.stats[row.count] = tokens[j, r], stats[j, r]
-            row.count += 1
-        self.count += int(sampled.sum())
-        state, ended = self.state[: len(rows)].cpu().numpy().copy(), []
-        self.unsure = bool((state[:, self.LIVE] > sampled[-1]).any())
-        for r in np.flatnonzero(state[:, self.LIVE] == 0)[::-1]:  # from the back: only running rows move
-            row = rows[r]
-            ended.append(row.job | {
-                "ids": torch.tensor(row.ids[: row.count]),
-                "stats": torch.tensor(row.stats[: row.count]),
-                "hidden": self.hidden[r].flatten(0, 1).cpu().clone(),  # [layers * 2, d]
-                "finish": "stop" if state[r, self.STOPPED] else "length",
-            })  # fmt: skip
-            self.retire(r)
+    def collect(self, tokens, stats):
+        """Note the tokens of a step; retire the rows that have ended and return their rollouts."""
+        n, ended = len(self.rows), []
+        self.table[:n, self.TOKEN] = tokens
+        self.table[:n, self.POSITION] += 1
+        if self.penalty != 1:
+            self.past[np.arange(n), self.table[:n, self.POSITION]] = tokens
+        for r in reversed(range(n)):  # from the back: only rows that were looked at move
+            row, newest = self.rows[r], self.current[r]  # [layers, d]
+            if row.finish:  # it has just had its one step more
+                vectors = torch.stack([row.last if row.finish == "stop" else newest, newest], 1)
+                ended.append(row.job | {
+                    "ids": torch.tensor(row.ids, dtype=torch.int32),
+                    "stats": torch.from_numpy(np.stack(row.stats)),
+                    "hidden": vectors.flatten(0, 1).cpu(),  # [layers * 2, d]
+                    "finish": row.finish,
+                })  # fmt: skip
+                self.retire(r)
+                continue
+            row.ids.append(int(tokens[r]))
+            row.stats.append(stats[r])
+            if row.ids[-1] in self.sampling["stop_ids"]:
+                row.finish, row.last = "stop", newest.clone()
+            elif len(row.ids) == row.job["limit"]:
+                row.finish = "length"
+        self.count += n - len(ended)
         return ended
 
     def close(self):
         """Let go of the memory, though transformers keeps the attention function."""
         for hook in self.hooks:
             hook.remove()
-        self.keys, self.values, self.graphs, self.plan = {}, {}, {}, None
+        self.keys, self.values, self.plan = {}, {}, None
 
 
 def free_memory(device):
@@ -600,22 +499,20 @@ def free_memory(device):
     return int(free)
 
 
-def out_of_memory(error):
-    texts = ("out of memory", "can't allocate memory")  # of CUDA and MPS, and of a CPU
-    return isinstance(error, MemoryError) or any(text in str(error) for text in texts)
+def out_of_memory(error):  # as CUDA and MPS say it, and a CPU
+    said = re.search("out of memory|can't allocate memory", str(error))
+    return isinstance(error, MemoryError) or said is not None
 
 
-def sample_rollouts(model, sampling, layers, n, slots, queue, sizes, bar):
+def sample_rollouts(model, layers, sampling, n, slots, longest, queue, bar):
     """Rollouts of `queue` as they end; when memory runs out, the others begin again with fewer slots."""
-    begin = time.time()
     while queue:
-        engine = None
+        engine, begin = None, time.time()
         try:
-            engine = Engine(model, layers, sampling, n, slots, **sizes)
+            engine = Engine(model, layers, sampling, n, slots, *longest)
             for rollout in engine.run(queue):
-                speed = engine.count / (time.time() - begin)
-                busy = f"{speed:.0f} tokens/s, {len(engine.rows)}/{slots} slots busy"
-                bar.set_postfix_str(busy, refresh=False)
+                speed = f"{engine.count / (time.time() - begin):.0f} tokens/s"
+                bar.set_postfix_str(f"{speed}, {len(engine.rows)}/{slots} slots busy", refresh=False)
                 yield rollout
         except (RuntimeError, MemoryError) as error:
             if not out_of_memory(error):
@@ -627,51 +524,6 @@ def sample_rollouts(model, sampling, layers, n, slots, queue, sizes, bar):
             queue.extendleft(row.job for row in reversed(engine.rows if engine else []))
         if engine:
             engine.close()
-
-
-# ------------------------------------------------------------------------------------------------------------
-# Sampling that stops when it is sure
-
-
-def settle_stop(args):
-    """Make a bare --stop the threshold that 03 found, before anything is compared with it."""
-    curve = common.load_scorer(args.scorer).checkpoint.get("stop", {}).get(args.stop_rule)
-    if not args.stop and not curve:
-        common.die(f"{args.scorer}: no threshold for {args.stop_rule} in it; give one, such as --stop 0.95")
-    args.stop = args.stop or common.stop_threshold(curve)
-
-
-def make_stop(args, config, names, problems):
-    """What `rate` and `is_sure` work with; names: of the layers whose vectors there are."""
-    scorer, n_layers = common.load_scorer(args.scorer), config.num_hidden_layers
-    common.check_scorer_fits(scorer, {"model": args.model, "n_layers": n_layers}, args.scorer)
-    vectors = [common.vector_key(f"{layer}/{token}", n_layers) for layer in names for token in common.TOKENS]
-    if len(scorer.shape) > 1 or (vector := common.vector_key(scorer.vector, n_layers)) not in vectors:
-        told = f"--stop needs one vector of those that --layers {args.layers} keeps"
-        common.die(f"{args.scorer} reads {scorer.vector}; {told}")
-    votes = args.stop_rule == "weighted-vote"
-    if votes and any(problem["kind"] == "code" for problem in problems):
-        common.die("--stop-rule weighted-vote: programs have no answers to vote on; take best-of-n")
-    judge, column = importlib.import_module("02_label") if votes else None, vectors.index(vector)
-    return SimpleNamespace(
-        scorer=scorer, column=column, threshold=args.stop, vocab=config.vocab_size, judge=judge
-    )
-
-
-def rate(stop, problem, rollout):
-    """Its probability and answer, from the rollout alone: what else is in the batch must not matter."""
-    conf = common.confidence(rollout["stats"].numpy(), stop.vocab)
-    features = common.rollout_features(conf, len(rollout["ids"]))[None]
-    logits = stop.scorer(rollout["hidden"][stop.column][None], features)
-    extract = stop.judge and (stop.judge.text_of if problem["kind"] == "text" else stop.judge.answer_of)
-    return stop.scorer.probability(logits).item(), extract and extract(rollout["text"])
-
-
-def is_sure(stop, rollouts):
-    p, answers = zip(*(row["rating"] for row in sorted(rollouts, key=lambda row: row["sample"])))
-    numbers = stop.judge and stop.judge.groups_of(answers)
-    groups = stop.judge and np.array([-1 if number is None else number for number in numbers])
-    return bool(common.sureness(np.array(p), groups)[0] >= stop.threshold)
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -710,26 +562,22 @@ def read_batch(model, tokenizer, batch, outputs, stop_ids, extra):
         stopped = len(tokens) > 0 and int(tokens[-1]) in stop_ids
         end = first + len(tokens) - 1
         pieces = zip(final[b, first - 1 : end].split(1024), tokens.split(1024), strict=True)
-        stats = [token_stats(head(x).float(), y).half() for x, y in pieces]
         hidden = [x[b, end - (stopped and token == "last")] for x in kept for token in common.TOKENS]
         yield job | {
             "ids": tokens.int().cpu(),
-            "stats": torch.cat(stats).cpu(),
+            "stats": torch.cat([token_stats(head(x).float(), y).half() for x, y in pieces]).cpu(),
             "hidden": torch.stack(hidden).cpu() if hidden else torch.empty(0, final.shape[-1]),
             "finish": "stop" if stopped else "length",
             "extra": extra_vectors(tokenizer, job["tokens"], final[b, first : end + 1].cpu(), extra),
         }
 
 
-def empty_rollout(job, tokenizer, model, layers, need):
+def empty_rollout(job, tokenizer, model, layers, extra):
     """Of a prompt that leaves no room for an answer."""
     none = torch.zeros(0, model.config.get_text_config().hidden_size, dtype=model.dtype)
-    return job | {
-        **{"ids": torch.zeros(0, dtype=torch.int32), "stats": torch.zeros(0, TOP + 2, dtype=torch.float16)},
-        "hidden": none.new_zeros(len(common.TOKENS) * len(layers), none.shape[1]),
-        "extra": extra_vectors(tokenizer, [], none, need["extra"]),
-        **{"finish": "length", "text": ""},
-    }
+    stats, hidden = none.new_zeros(0, TOP + 2).half(), none.new_zeros(2 * len(layers), none.shape[1])
+    found = {"ids": torch.zeros(0, dtype=torch.int32), "stats": stats, "hidden": hidden, "text": ""}
+    return job | found | {"finish": "length", "extra": extra_vectors(tokenizer, [], none, extra)}
 
 
 SPECIAL = re.compile(r"\breturn\b|^[ \t]*(?:async )?def .*:(?=[ \t]*(?:#.*)?$)", re.MULTILINE)
@@ -757,76 +605,73 @@ def extra_vectors(tokenizer, ids, final, wanted):
 
 
 # ------------------------------------------------------------------------------------------------------------
-# Jobs: one for each rollout
+# Jobs, one for each rollout; given: of each problem [(the row of a file, text, token ids or None), ...]
 
 
 def make_jobs(args, config, tokenizer, problems, stop_ids, given):
-    """(the jobs of each problem, {id: why} of those without tokens). given: as of read_responses, or None."""
+    """(the jobs of each problem, {id: why} of problems without tokens); given: None where one samples."""
     context, vocab = context_of(config), config.get_text_config().vocab_size
-    jobs, skipped = [], {}
+    jobs, skipped = [[] for _ in problems], {}
     for i, problem in enumerate(problems):
-        jobs.append([])
         for sample, (row, text, tokens) in enumerate(given[i] if given else [({}, None, None)] * args.n):
             if sample == 0 or "messages" in row:
-                prompt = list(common.encode_prompt(tokenizer, problem | row))
-            limit = min(args.max_new_tokens or context, context - len(prompt)) if prompt else 0
-            if limit <= 0:
+                chat = {name: row[name] for name in row if name == "messages"}
+                prompt = list(common.encode_prompt(tokenizer, problem | chat))
+            limit = max(0, min(args.max_new_tokens or context, context - len(prompt))) if prompt else 0
+            if not limit:
                 skipped[problem["id"]] = f"a prompt of {len(prompt)} tokens in a context of {context}"
-            job = {"problem": i, "sample": sample, "prompt": prompt, "limit": max(0, limit)}
-            job["key"] = noise_key(args.seed, problem["id"], sample)
+            key = noise_key(args.seed, problem["id"], sample)
+            job = {"problem": i, "sample": sample, "prompt": prompt, "limit": limit, "key": key}
             if given:
                 tokens = tokens or encode_response(tokenizer, row, text, stop_ids, prompt)
+                job["tokens"] = tokens[:limit]
                 if any(not 0 <= token < vocab for token in tokens):
-                    told = f"problem {problem['id']}: tokens beyond this model's {vocab}"
-                    common.die(f"{told}; which model made them?")
-                job["tokens"] = tokens[: job["limit"]]
+                    common.die(f"{problem['id']}: tokens beyond this model's {vocab}; which model made them?")
             jobs[i].append(job)
     return jobs, skipped
 
 
 def read_responses(path, problems):
-    """{problem number: [(what its row says, text, token ids or None), ...]}; each problem must have some."""
-    by_id = {problem["id"]: i for i, problem in enumerate(problems)}
-    by_prompt = {problem["prompt"]: i for i, problem in enumerate(problems)}
-    found = defaultdict(list)
-    whole = lambda ids: ids is None or isinstance(ids, list) and all(isinstance(i, int) for i in ids)
+    """`given` of a --responses file; each problem must have some."""
+    ids, found = {problem["id"] for problem in problems}, defaultdict(list)
+    by_prompt = {problem["prompt"]: problem["id"] for problem in problems}
+    list_of = lambda x, kind: isinstance(x, list) and all(type(y) is kind for y in x)
     for number, row in enumerate(common.read_jsonl(path), 1):
-        texts, tokens = row.get("responses"), row.get("tokens")
+        where, texts, tokens = f"{path}:{number}", row.get("responses"), row.get("tokens")
         if "response" in row:
             texts, tokens = [row["response"]], [tokens]
-        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            common.die(f"{path}:{number}: 'responses' must be a list of texts, or 'response' one text")
+        if not list_of(texts, str):
+            common.die(f"{where}: 'responses' must be a list of texts, or 'response' one text")
         tokens = tokens or [None] * len(texts)
-        if not isinstance(tokens, list) or len(tokens) != len(texts) or not all(map(whole, tokens)):
-            common.die(f"{path}:{number}: 'tokens' must be a list of token ids for each response")
-        if not isinstance(row.get("sample", 0), int):
-            common.die(f"{path}:{number}: 'sample' must be a whole number")
-        prompt = str(row.get("prompt"))
+        if not (isinstance(tokens, list) and len(tokens) == len(texts)
+                and all(ids is None or list_of(ids, int) for ids in tokens)):  # fmt: skip
+            common.die(f"{where}: 'tokens' must be a list of token ids for each response")
+        if type(row.get("sample", 0)) is not int:
+            common.die(f"{where}: 'sample' must be a whole number")
         if "messages" in row:
-            row["messages"] = common.plain_messages(row["messages"], f"{path}:{number}")
-            prompt = row["messages"][-1]["content"]
-        about = {name: row[name] for name in ("messages", "finish", "sample") if name in row}
-        i = by_id.get(str(row.get("id")), by_prompt.get(prompt))
-        found[i] += [(about, *pair) for pair in zip(texts, tokens, strict=True)]
+            row["messages"] = common.plain_messages(row["messages"], where)
+            row["prompt"] = row["messages"][-1]["content"]
+        id = str(row.get("id"))
+        id = id if id in ids else by_prompt.get(str(row.get("prompt")))
+        found[id] += [(row, *pair) for pair in zip(texts, tokens)]
     if strangers := len(found.pop(None, [])):
         print(f"{path}: {strangers} responses to none of these problems are left out", file=sys.stderr)
-    if missing := [problem["id"] for i, problem in enumerate(problems) if not found.get(i)]:
-        count = f"{len(missing)} of {len(problems)} problems"
-        common.die(f"{path}: no responses to {count}, such as {missing[0]!r}")
-    return {i: sorted(rows, key=lambda item: item[0].get("sample", 0)) for i, rows in found.items()}
+    given = [sorted(found[problem["id"]], key=lambda item: item[0].get("sample", 0)) for problem in problems]
+    if lost := [problem["id"] for problem, answers in zip(problems, given) if not answers]:
+        common.die(f"{path}: no responses to {len(lost)} of {len(problems)} problems, such as {lost[0]!r}")
+    return given
 
 
 def read_run(folder, problems):
-    """The same for a run folder's rollouts, by their tokens."""
+    """`given` of a run folder's own tokens."""
     stored, keys = common.load_pt(folder / "tokens.pt"), common.keys_of(common.each_rollout(folder))
     tokens = stored["ids"].tensor_split(stored["offsets"][1:-1])
     if len(tokens) != len(keys):
-        told = f"{folder}: tokens.pt holds {len(tokens)} rollouts, there are {len(keys)}"
-        common.die(f"{told}; delete it and run again")
-    numbers, found = {problem["id"]: i for i, problem in enumerate(problems)}, defaultdict(list)
-    for (id, _), ids in zip(keys, tokens, strict=True):
-        found[numbers[id]].append(({}, "", ids.tolist()))
-    return found
+        common.die(f"{folder}: tokens.pt has {len(tokens)} of {len(keys)} rollouts; delete it and run again")
+    found = defaultdict(list)
+    for (id, _), ids in zip(keys, tokens):
+        found[id].append(({}, "", ids.tolist()))
+    return [found[problem["id"]] for problem in problems]
 
 
 def encode_response(tokenizer, row, text, stop_ids, prompt):
@@ -847,14 +692,54 @@ def text_of(tokenizer, rollout):
     """Without the token that ended it; markers inside, such as </think>, stay."""
     ids = rollout["ids"][:-1] if rollout["finish"] == "stop" else rollout["ids"]
     text = tokenizer.decode(ids.tolist(), skip_special_tokens=False, clean_up_tokenization_spaces=False)
-    return (opened_reasoning(tokenizer, rollout["prompt"]) if rollout["prompt"] else "") + text
+    return opened_reasoning(tokenizer, rollout["prompt"]) + text
 
 
 # ------------------------------------------------------------------------------------------------------------
-# The run folder: what made it, and what it lacks
+# Sampling that stops when it is sure
 
-MUST_AGREE = ("n", "seed", "limit", "max_new_tokens", "temperature", "top_k", "top_p", "repetition_penalty",
-              "dtype", "revision", "stop")  # fmt: skip
+
+def settle_stop(args):
+    """Make a bare --stop the threshold that 03 found, before anything is compared with it."""
+    curve = common.load_scorer(args.scorer).checkpoint.get("stop", {}).get(args.stop_rule)
+    if not args.stop and not curve:
+        common.die(f"{args.scorer}: no threshold for {args.stop_rule} in it; give one, such as --stop 0.95")
+    args.stop = args.stop or common.stop_threshold(curve)
+
+
+def make_stop(args, config, names, problems):
+    """What `is_sure` works with; names: of the layers whose vectors there are."""
+    scorer, n_layers = common.load_scorer(args.scorer), config.num_hidden_layers
+    common.check_scorer_fits(scorer, {"model": args.model, "n_layers": n_layers}, args.scorer)
+    vectors = [common.vector_key(f"{layer}/{token}", n_layers) for layer in names for token in common.TOKENS]
+    if len(scorer.shape) > 1 or (vector := common.vector_key(scorer.vector, n_layers)) not in vectors:
+        common.die(f"{args.scorer} reads {scorer.vector}; --stop needs one that --layers {args.layers} keeps")
+    votes = args.stop_rule == "weighted-vote"
+    if votes and any(problem["kind"] == "code" for problem in problems):
+        common.die("--stop-rule weighted-vote: programs have no answers to vote on; take best-of-n")
+    judge, column = importlib.import_module("02_label") if votes else None, vectors.index(vector)
+    return SimpleNamespace(scorer=scorer, column=column, sure=args.stop, judge=judge, vocab=config.vocab_size)
+
+
+def is_sure(stop, problem, rollouts):
+    """Is the rule? Each rollout is rated once and by itself: what else is in the batch must not matter."""
+    extract = stop.judge and (stop.judge.text_of if problem["kind"] == "text" else stop.judge.answer_of)
+    for row in rollouts:
+        if "p" not in row:
+            conf = common.confidence(row["stats"].numpy(), stop.vocab)
+            features = common.rollout_features(conf, len(row["ids"]))[None]
+            logits = stop.scorer(row["hidden"][stop.column][None], features)
+            row["p"], row["answer"] = stop.scorer.probability(logits).item(), extract and extract(row["text"])
+    rollouts = sorted(rollouts, key=lambda row: row["sample"])
+    numbers = stop.judge and stop.judge.groups_of([row["answer"] for row in rollouts])
+    groups = stop.judge and np.array([-1 if number is None else number for number in numbers])
+    return bool(common.sureness(np.array([row["p"] for row in rollouts]), groups)[0] >= stop.sure)
+
+
+# ------------------------------------------------------------------------------------------------------------
+# The run folder: what made it, what it lacks, the parts and what they are merged into
+
+MUST_AGREE = "n seed limit max_new_tokens temperature top_k top_p repetition_penalty dtype revision stop"
 
 
 def hash_model(name, revision):
@@ -862,10 +747,9 @@ def hash_model(name, revision):
     from huggingface_hub import try_to_load_from_cache
 
     if not Path(name).is_dir():
-        try:
+        path = None
+        with suppress(ValueError):  # no possible name: loading it will say so
             path = try_to_load_from_cache(name, "config.json", revision=revision)
-        except ValueError:  # no such folder and no possible name: loading it will say so
-            path = None
         return Path(path).parent.name if isinstance(path, str) else None  # the Hub's commit
     seen, kinds = b"", (".json", ".safetensors", ".bin", ".jinja", ".model")
     for path in sorted(path for path in Path(name).iterdir() if path.suffix in kinds):
@@ -882,7 +766,7 @@ def identity(args, problems):
     """What a run folder may be gone on with by: the same content and the same arguments."""
     rows = lambda rows: common.hash_of(repr(rows).encode())
     return {
-        **{name: getattr(args, name) for name in MUST_AGREE},
+        **{name: getattr(args, name) for name in MUST_AGREE.split()},
         "stop_rule": args.scorer and args.stop_rule,
         "scorer": args.scorer and common.hash_of(Path(args.scorer).read_bytes()),
         "model": hash_model(args.model, args.revision),
@@ -902,14 +786,13 @@ def check_same_run(folder, now, args):
     for name, value in now.items():
         unknown = name == "model" and None in (before.get(name), value)  # of the Hub, not in the cache
         if before.get(name) != value and not unknown:
-            made = f"{folder} was made with {name} {before.get(name)}, not {value}"
-            common.die(f"{made}; choose another --out, or remove that folder")
+            other = "choose another --out, or remove that folder"
+            common.die(f"{folder} was made with {name} {before.get(name)}, not {value}; {other}")
 
 
 def layer_names(names, n_layers):
     """--layers as a list of names, each checked, one for each layer."""
-    every = ",".join(map(str, range(n_layers + 1)))
-    names = names.replace("all", every).split(",")
+    names = names.replace("all", ",".join(map(str, range(n_layers + 1)))).split(",")
     return list({common.layer_index(name, n_layers): name for name in names if name}.values())
 
 
@@ -924,7 +807,7 @@ def lacking(args, folder):
     index = lambda name: common.layer_index(name.split("/")[0], meta["n_layers"])
     asked = layer_names(",".join([args.layers, *meta["layers"]]), meta["n_layers"])
     layers = [name for name in asked if index(name) not in set(map(index, have))]
-    wanted = {*args.extra.split(","), *meta["arguments"]["extra"].split(",")} - {"", *held}
+    wanted = {*args.extra, *meta.get("extra", [])} - {*held}
     need = {"whole": False, "layers": ",".join(layers), "extra": sorted(wanted)}
     return need if layers or wanted else None
 
@@ -936,8 +819,7 @@ def prepare(run, model, need, sampling, skipped, jobs):
     if (run.folder / "meta.json").is_file():
         meta = common.read_meta(run.folder)
         meta["layers"] = layer_names(",".join([need["layers"], *meta["layers"]]), meta["n_layers"])
-        extra = {*need["extra"], *meta["arguments"]["extra"].split(",")} - {""}
-        meta["arguments"]["extra"] = ",".join(sorted(extra))
+        meta["extra"] = sorted({*need["extra"], *meta.get("extra", [])})
     else:
         run.now["model"] = hash_model(run.args.model, run.args.revision)  # by now it is known
         common.write_jsonl(run.folder / "problems.jsonl", run.problems)
@@ -952,44 +834,25 @@ def describe(run, model, sampling, skipped, jobs):
     import transformers
 
     args, config = run.args, model.config.get_text_config()
-    gpu = model.device.type == "cuda"
-    versions = {module.__name__: module.__version__ for module in (torch, transformers, np)}
-    return {
-        **{name: getattr(args, name) for name in ("model", "revision", "dataset", "seed")},
-        "n": max(len(rollouts) for rollouts in jobs),
-        "ids": common.hash_of_ids(run.problems),
-        "command": shlex.join(["python", "01_generate.py", *sys.argv[1:]]),
-        "model_type": model.config.model_type,
-        "architecture": type(model).__name__,
-        "n_layers": config.num_hidden_layers,
-        "width": config.hidden_size,
-        "vocab_size": config.vocab_size,
-        "layers": layer_names(args.layers, config.num_hidden_layers),
-        "sampling": sampling,
+    here, versions = Path(__file__).resolve().parent, {"python": platform.python_version()}
+    git = f"git -C {shlex.quote(str(here))} describe --always --dirty --abbrev=12"
+    failed, commit = subprocess.getstatusoutput(git)
+    facts = {
+        "n_layers": config.num_hidden_layers, "width": config.hidden_size, "vocab_size": config.vocab_size,
+        "model_type": model.config.model_type, "architecture": type(model).__name__,
+        "dtype": str(model.dtype).removeprefix("torch."), "device": common.device_name(model.device),
+        "layers": layer_names(args.layers, config.num_hidden_layers), "sampling": sampling,
+        "n": max(map(len, jobs)), "skipped": skipped, "ids": common.hash_of_ids(run.problems),
+        "command": shlex.join(["python", "01_generate.py", *sys.argv[1:]]), "identity": run.now,
+    }  # fmt: skip
+    return facts | {
+        **{name: getattr(args, name) for name in ("model", "revision", "dataset", "seed", "slots")},
         "stop": args.scorer and {"rule": args.stop_rule, "threshold": args.stop, "scorer": run.now["scorer"]},
-        "skipped": skipped,
-        "arguments": vars(args) | {"max_new_tokens": max(job["limit"] for jobs in jobs for job in jobs)},
-        "identity": run.now,
-        "slots": args.slots,
-        "dtype": str(model.dtype).removeprefix("torch."),
-        "device": torch.cuda.get_device_name(model.device) if gpu else str(model.device),
-        "versions": versions | {"python": platform.python_version()},
-        "git": git_commit(),
+        "arguments": vars(args) | {"max_new_tokens": max(job["limit"] for some in jobs for job in some)},
+        "versions": versions | {module.__name__: module.__version__ for module in (torch, transformers, np)},
+        "git": None if failed else commit,
         "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
-
-
-def git_commit():
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
-    options = {"cwd": Path(__file__).resolve().parent, "capture_output": True, "text": True, "check": True}
-    try:
-        return subprocess.run(command, **options).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return None
-
-
-# ------------------------------------------------------------------------------------------------------------
-# The run folder: parts, and what they are merged into
 
 
 def part_path(folder, number):
@@ -1005,19 +868,20 @@ def write_part(path, rollouts):
 
 def merge(run, need):
     """The files, rollouts.jsonl last: it means finished. False while other workers are at their problems."""
-    parts = [part_path(run.folder, i) for i in range(len(run.problems))]
+    parts = {problem["id"]: part_path(run.folder, i) for i, problem in enumerate(run.problems)}
     with open(run.folder / "meta.json") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # workers that finish together; a killed one lets go
-        if lacking(run.args, run.folder) == need:  # nobody else has done it
-            if missing := sum(not path.is_file() for path in parts):
-                others = f"{missing} of {len(parts)} problems are with other workers"
-                print(f"{others}; the last to end merges", file=sys.stderr)
-                return False
-            for stale in run.folder.glob(".*.tmp"):  # of a merge that was killed
-                stale.unlink()
-            ids, loaded = [problem["id"] for problem in run.problems], map(common.load_pt, parts)
-            write_run(run.folder, need, [row | {"id": id} for id, part in zip(ids, loaded) for row in part])
-        clear(run.folder / "parts")  # all of it is in the files now
+        if lacking(run.args, run.folder) != need:
+            return True  # somebody else has done it
+        if missing := sum(not path.is_file() for path in parts.values()):
+            told = f"{missing} of {len(parts)} problems are with other workers; the last to end merges"
+            print(told, file=sys.stderr)
+            return False
+        for stale in run.folder.glob(".*.tmp"):  # of a merge that was killed
+            stale.unlink()
+        rows = (row | {"id": id} for id, path in parts.items() for row in common.load_pt(path))
+        write_run(run.folder, need, list(rows))
+        clear(run.folder / "parts")
     return True
 
 
@@ -1030,46 +894,40 @@ def clear(parts):
 
 def write_run(folder, need, rollouts):
     """What `need` names; vectors that a finished run already has stay as they are."""
-    meta, both = common.read_meta(folder), lambda name: torch.cat([row[name] for row in rollouts])
-    total = lambda counts: torch.tensor([0, *counts]).cumsum(0)
+    meta, total = common.read_meta(folder), lambda counts: torch.tensor([0, *counts]).cumsum(0)
     keys = [(row["id"], row["sample"]) for row in rollouts]
+    old = lambda name: common.load_pt(folder / name) if (folder / name).is_file() else {}
     if need["whole"]:
-        (folder / "rollouts.jsonl").unlink(missing_ok=True)  # not finished until it is written
-        offsets = total(len(row["ids"]) for row in rollouts)
-        tokens = {"offsets": offsets, "ids": both("ids"), "stats": both("stats")}
+        for name in ("rollouts.jsonl", "hidden.pt"):  # not finished until the first is written
+            (folder / name).unlink(missing_ok=True)
+        tokens = {name: torch.cat([row[name] for row in rollouts]) for name in ("ids", "stats")}
+        tokens["offsets"] = total(len(row["ids"]) for row in rollouts)
         common.save_pt(folder / "tokens.pt", tokens)
     if need["layers"]:
-        names, hidden = layer_names(need["layers"], meta["n_layers"]), [row["hidden"] for row in rollouts]
+        names, before = layer_names(need["layers"], meta["n_layers"]), old("hidden.pt")
         vectors = [f"{layer}/{token}" for layer in names for token in common.TOKENS]
-        hidden = torch.stack(hidden)
-        if not need["whole"] and (folder / "hidden.pt").is_file():
-            old = common.load_pt(folder / "hidden.pt")
-            vectors = [*old["vectors"], *vectors]
-            hidden = torch.cat([old["hidden"], hidden.to(old["hidden"].dtype)], 1)
+        hidden = torch.stack([row["hidden"] for row in rollouts])
+        if before:
+            vectors = [*before["vectors"], *vectors]
+            hidden = torch.cat([before["hidden"], hidden.to(before["hidden"].dtype)], 1)
         common.save_pt(folder / "hidden.pt", {"keys": keys, "vectors": vectors, "hidden": hidden})
     if need["extra"]:
-        old = common.load_pt(folder / "extra.pt") if (folder / "extra.pt").is_file() else {}
         extra = {name: torch.cat([row["extra"][name] for row in rollouts]) for name in rollouts[0]["extra"]}
         if "special" in extra:
             extra["special_offsets"] = total(extra.pop("special_counts").tolist())
-        common.save_pt(folder / "extra.pt", {"keys": keys, **old, **extra})
+        common.save_pt(folder / "extra.pt", {"keys": keys, **old("extra.pt"), **extra})
     if need["whole"]:
-        write_rollouts(folder, meta, rollouts)
+        lines = (line_of(row, meta["vocab_size"]) for row in rollouts)
+        common.write_jsonl(folder / "rollouts.jsonl", lines)
+        if cut := sum(row["finish"] == "length" for row in rollouts):
+            cap = f"at {meta['arguments']['max_new_tokens']} tokens or where the context ends"
+            print(f"{folder}: {cut} of {len(rollouts)} rollouts were cut, {cap}", file=sys.stderr)
 
 
-def write_rollouts(folder, meta, rollouts):
-    rows = (
-        {
-            **{"id": row["id"], "sample": row["sample"], "response": row["text"]},
-            **{"n_tokens": len(row["ids"]), "finish": row["finish"]},
-            "conf": common.confidence(row["stats"].numpy(), meta["vocab_size"]),
-        }
-        for row in rollouts
-    )
-    common.write_jsonl(folder / "rollouts.jsonl", rows)
-    if cut := sum(row["finish"] == "length" for row in rollouts):
-        cap = f"{meta['arguments']['max_new_tokens']} tokens or where the context ends"
-        print(f"{folder}: {cut} of {len(rollouts)} rollouts were cut, at {cap}", file=sys.stderr)
+def line_of(row, vocab_size):
+    conf = common.confidence(row["stats"].numpy(), vocab_size)
+    given = {"id": row["id"], "sample": row["sample"], "response": row["text"]}
+    return given | {"n_tokens": len(row["ids"]), "finish": row["finish"], "conf": conf}
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -1098,10 +956,10 @@ def split_model(model, device):
     if not set(model.tp_plan) - {"lm_head"}:
         common.die(f"--tp: transformers has no plan to split a {model.config.model_type} model")
     style = lambda name: model.tp_plan.get(re.sub(r"\.\d+(?=\.|$)", ".*", name))
-    weights = {name: style(name) or style(name.rpartition(".")[0]) for name, _ in model.named_parameters()}
-    plan = weights | {name: style(name) for name, _ in model.named_modules()}  # then their users
-    world = int(os.environ["WORLD_SIZE"])
-    mesh = init_device_mesh(torch.device(device).type, (world,), mesh_dim_names=("tp",))
+    plan = {name: style(name) or style(name.rpartition(".")[0]) for name, _ in model.named_parameters()}
+    plan |= {name: style(name) for name, _ in model.named_modules()}  # weights first, then their users
+    world = (int(os.environ["WORLD_SIZE"]),)
+    mesh = init_device_mesh(torch.device(device).type, world, mesh_dim_names=("tp",))
     apply_tensor_parallelism(model, mesh, {name: kind for name, kind in plan.items() if kind}).to(device)
 
 
@@ -1115,16 +973,6 @@ def agree(value):
     if dist.is_initialized():
         dist.broadcast_object_list(box, 0)
     return box[0]
-
-
-def open_model(args):
-    place = args.device, args.dtype, args.revision, args.trust_remote_code
-    model, tokenizer = common.load_model(args.model, *place, move=not args.tp)
-    if args.tp:
-        split_model(model, common.pick_device(args.device))
-    if sum(x.numel() for x in model.parameters()) < 5_000_000:
-        torch.set_num_threads(1)  # sharing out such small products costs more than it saves
-    return model, tokenizer
 
 
 def find_run(args, dataset):
@@ -1146,11 +994,8 @@ def check_before_loading(args, runs, config):
     if not args.max_new_tokens and context_of(config) == FAR:
         common.die("--max-new-tokens 0 is the model's context, and this model names none; give a number")
     for run in runs:
-        try:
-            (run.folder / "parts").mkdir(parents=True, exist_ok=True)
-            tempfile.TemporaryFile(dir=run.folder / "parts").close()
-        except OSError as error:
-            common.die(f"cannot write to {run.folder}: {error.strerror}; choose another --out")
+        with common.atomic(run.folder / "parts" / "try"):
+            pass  # an --out that cannot be written is said now
     new = [run for run in runs if lacking(run.args, run.folder)["whole"]]
     if new and os.environ.get("RANK", "0") == "0" and worker(args)[0] == 0 and not args.responses:
         print_plan(args, new, config)
@@ -1158,45 +1003,23 @@ def check_before_loading(args, runs, config):
 
 def print_plan(args, runs, config):
     """What is about to be made and what it takes, at the cap in force and at the model's context."""
-    weights, per_token, width = memory_of(config, args)
-    context, usual = context_of(config), usual_length(runs[0].folder)
-    cap = min(args.max_new_tokens or context, context)
-    caps = sorted({cap, context if context < FAR else cap})
-    disk = lambda each: (each * (8 + 2 * (TOP + 2)) + width) / 1e9  # an id, statistics, some four letters
-    rows = []
-    for run in runs:
-        count = len(run.problems) * run.args.n
-        usually = f"{count * usual:,.0f}" if usual else "?"
-        costs = [f"{count * each:,} ({count * disk(each):.1f} GB)" for each in caps]
-        rows.append([run.folder, len(run.problems), f"{count:,}", usually, *costs])
-    caps = [f"at {each:,} each (disk)" for each in caps]
-    header = ["to make", "problems", "rollouts", "tokens as before", *caps]
-    print(common.table(header, rows), file=sys.stderr)
-    print(f"a rollout is cut at {cap:,} tokens (--max-new-tokens; 0 is the model's context)", file=sys.stderr)
-    needs = f"{weights / 1e9:.1f} GB of weights and {per_token / 1024:.0f} KB a token of a running rollout"
-    print(f"{args.model} on {common.pick_device(args.device)}: {needs}", file=sys.stderr)
-
-
-def memory_of(config, args):
-    """Bytes of the weights, of one token's keys and values, and of the vectors kept of a rollout."""
-    from transformers import AutoModelForCausalLM
-
-    text = config.get_text_config()
-    dtype = common.pick_dtype(args.dtype, common.pick_device(args.device))
-    size = (dtype if dtype != "auto" else text.dtype or torch.float32).itemsize
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config, trust_remote_code=args.trust_remote_code)
+    text, device = config.get_text_config(), common.pick_device(args.device)
+    dtype, layers = common.pick_dtype(args.dtype, device), text.num_hidden_layers
+    size = (text.dtype or torch.float32 if dtype == "auto" else dtype).itemsize
     heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
     head = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
-    vectors = len(common.TOKENS) * len(layer_names(args.layers, text.num_hidden_layers))
-    weights = sum(x.numel() for x in model.parameters()) * size
-    return weights, 2 * text.num_hidden_layers * heads * head * size, vectors * text.hidden_size * size
-
-
-def usual_length(folder):
-    """Mean tokens of a rollout in this model's finished runs beside `folder`; None before the first."""
-    offsets = [common.load_pt(path)["offsets"] for path in folder.parent.parent.glob("*/*/tokens.pt")]
-    return sum(int(x[-1]) for x in offsets) / sum(len(x) - 1 for x in offsets) if offsets else None
+    kept = len(common.TOKENS) * len(layer_names(args.layers, layers)) * text.hidden_size * size
+    disk = lambda each: (each * (8 + 2 * (TOP + 2)) + kept) / 1e9  # an id, statistics, some four letters
+    context = context_of(config)
+    cap = min(args.max_new_tokens or context, context)
+    caps = sorted({cap, context if context < FAR else cap})
+    costs = lambda count: [f"{count:,}", *(f"{count * x:,} ({count * disk(x):.1f} GB)" for x in caps)]
+    rows = [[run.folder, len(run.problems), *costs(len(run.problems) * args.n)] for run in runs]
+    header = ["to make", "problems", "rollouts", *(f"tokens, {each:,} each (disk)" for each in caps)]
+    print(common.table(header, rows), file=sys.stderr)
+    print(f"a rollout is cut at {cap:,} tokens (--max-new-tokens; 0 is the model's context)", file=sys.stderr)
+    needs = f"{2 * layers * heads * head * size / 1024:.0f} KB a token of a running rollout"
+    print(f"{args.model} on {device}: weights, and {needs}", file=sys.stderr)
 
 
 def make_parts(run, model, tokenizer, need):
@@ -1205,9 +1028,8 @@ def make_parts(run, model, tokenizer, need):
     args.slots = args.slots or (256 if model.device.type == "cuda" else 128)
     sampling = common.sampling_defaults(model, tokenizer)
     sampling |= {name: x for name in sampling if (x := getattr(args, name, None)) is not None}
-    given = None if need["whole"] else read_run(folder, problems)
-    if args.responses:
-        given = read_responses(args.responses, problems)
+    given = args.responses and read_responses(args.responses, problems)
+    given = given or (None if need["whole"] else read_run(folder, problems))
     jobs, skipped = make_jobs(args, model.config, tokenizer, problems, sampling["stop_ids"], given)
     if is_writer():
         prepare(run, model, need, sampling, skipped, jobs)
@@ -1226,13 +1048,13 @@ def ended_problems(run, model, tokenizer, need, sampling, jobs, bar):
     args, config = run.args, model.config.get_text_config()
     names = layer_names(need["layers"], config.num_hidden_layers)
     layers = [common.layer_index(name, config.num_hidden_layers) for name in names]
-    stop = make_stop(args, config, names, run.problems) if need["whole"] and args.scorer else None
+    stop = need["whole"] and args.scorer and make_stop(args, config, names, run.problems)
     cuts = [0, *common.waves(args.n)] if stop else [0, FAR]
-    done, held = defaultdict(list), {}  # what has ended, and the waves that have not begun
+    done, held = {}, {}  # what has ended, and the waves that have not begun
     for i in jobs:
-        room = [job for job in jobs[i] if job["limit"]]
-        done[i] = [empty_rollout(job, tokenizer, model, names, need) for job in jobs[i] if not job["limit"]]
+        room, none = ([job for job in jobs[i] if bool(job["limit"]) is some] for some in (True, False))
         held[i] = deque(room[a:b] for a, b in zip(cuts, cuts[1:]))
+        done[i] = [empty_rollout(job, tokenizer, model, names, need["extra"]) for job in none]
         if not room:
             yield i, done[i]
     queue = deque(job for waves in held.values() for job in waves.popleft())
@@ -1240,19 +1062,17 @@ def ended_problems(run, model, tokenizer, need, sampling, jobs, bar):
         source = force_rollouts(model, tokenizer, list(queue), layers, sampling["stop_ids"], need["extra"])
     else:
         sizes = [(len(job["prompt"]), job["limit"]) for i in jobs for job in jobs[i] if job["limit"]]
-        slots = min(args.slots, len(sizes))
-        longest = dict(zip(("max_prompt", "max_new"), map(max, zip(*sizes))), wave=1 if stop else None)
-        source = sample_rollouts(model, sampling, layers, args.n, slots, queue, longest, bar)
+        longest, slots = tuple(map(max, zip(*sizes))), min(args.slots, len(sizes))
+        source = sample_rollouts(model, layers, sampling, args.n, slots, longest, queue, bar)
     for rollout in source:
-        i, text = rollout["problem"], text_of(tokenizer, rollout)
-        done[i].append(rollout | {"text": text})
+        i = rollout["problem"]
+        rollout["text"] = text_of(tokenizer, rollout)
+        done[i].append(rollout)
         bar.update()
-        if stop:
-            done[i][-1]["rating"] = rate(stop, run.problems[i], done[i][-1])
         waiting = sum(map(len, held[i]))
         if len(done[i]) + waiting < len(jobs[i]):
             continue  # others of the wave still run
-        if waiting and not agree(is_sure(stop, done[i])):
+        if waiting and not agree(is_sure(stop, run.problems[i], done[i])):
             queue.extendleft(reversed(held[i].popleft()))
         else:
             bar.total -= waiting
@@ -1271,7 +1091,12 @@ def main(args):
     if unfinished:
         config = common.load_config(args.model, args.revision, args.trust_remote_code)
         check_before_loading(args, unfinished, config)
-        model, tokenizer = open_model(args)
+        place = args.device, args.dtype, args.revision, args.trust_remote_code
+        model, tokenizer = common.load_model(args.model, *place, move=not args.tp)
+        if args.tp:
+            split_model(model, common.pick_device(args.device))
+        if model.num_parameters() < 5_000_000:
+            torch.set_num_threads(1)  # sharing out such small products costs more than it saves
     for run in runs:
         while need := agree(lacking(run.args, run.folder)):
             make_parts(run, model, tokenizer, need)
@@ -1287,7 +1112,6 @@ def main(args):
         dist.barrier()  # threads may abort one whose interpreter ends under them
         time.sleep(1)
         sys.stdout.flush()
-        sys.stderr.flush()
         os._exit(0)
 
 

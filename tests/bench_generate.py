@@ -4,15 +4,15 @@
     python tests/bench.py generate --scale 0.1     # a tenth of the lengths, for a look
     python tests/bench.py generate --model FOLDER --top-p 0.9 --prompts 6 --length 200 --slots 96 --threads 1
 
-Work: 16 rollouts of each of 16 prompts, their lengths drawn from a long-tailed distribution, or all --length, and imposed on
-every side. Without --model random weights, nothing to download. Every side runs in a process of its own, one after the other, `--rounds` times; the best
-counts. On a CPU ours takes three turns with and without keeping vectors and statistics, which differ by less than the noise.
-`generate` runs in the fixed batch that a pilot of 32 steps finds fastest, with hooks and statistics as good as ours;
+Work: 16 rollouts of each of 16 prompts, of long-tailed lengths or all --length, imposed on every side. Without --model
+random weights, nothing to download. Every side runs in a process of its own, `--rounds` times; the best counts. On a CPU
+ours takes three turns with and without keeping vectors and statistics, which differ by less than the noise. `generate`
+runs in the fixed batch that a pilot of 32 steps finds fastest, with hooks and statistics as good as ours;
 `generate_batch` (continuous batching) keeps neither. On a CPU speed is by processor time, which neighbours disturb less.
-forward_fraction (CPU): of the tokens per CPU second of the model's bare forward pass, one token of as many rows with nothing
-before it, no sampling and nothing kept, measured before and after in the same process; ours makes this part of them.
-bandwidth_fraction (GPU): the time to read the weights once and the rows' keys and values once a step at the speed of a large
-copy, divided by the time the steps took.
+forward_fraction (CPU): ours in parts of the tokens per CPU second of the bare forward pass, one token of as many rows
+with nothing before it, no sampling and nothing kept, measured before and after in the same process.
+bandwidth_fraction (GPU): the time to read the weights once and the rows' keys and values once a step at the speed of a
+large copy, divided by the time the steps took.
 """
 
 import argparse
@@ -208,30 +208,19 @@ PLAIN = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "repetition_penalty": 1.0
 
 
 def by_ours(model, work, slots, keep):
-    import torch
-
     generate = importlib.import_module("01_generate")
     if not keep:
-        generate.token_stats = lambda logits, tokens: torch.zeros(len(logits), 12, device=logits.device)
+        generate.token_stats = lambda logits, tokens: logits.new_zeros(len(logits), 12)
     layers = [model.config.num_hidden_layers - 1, model.config.num_hidden_layers] if keep else []
-    jobs = [{"problem": i // 16, "sample": i % 16, "prompt": prompt, "limit": length, "key": i << 32} for i, (prompt, length) in enumerate(work)]
-    longest = max(length for _, length in work)
-    for part in (jobs[:1], jobs):  # the first to warm up
+    job = lambda i, prompt, length: {"problem": i // 16, "sample": i % 16, "prompt": prompt, "limit": length, "key": i << 32}
+    jobs = [job(i, *row) for i, row in enumerate(work)]
+    for part in ([jobs[0] | {"limit": 4}], jobs):  # the first to warm up
         clock = Clock(model)
-        engine = generate.Engine(model, layers, PLAIN, 16, slots, 200, longest)
-        steps, run = 0, engine.steps
-
-        def counted(engine=engine, run=run):
-            nonlocal steps
-            steps += engine.look_every
-            run()
-
-        engine.steps = counted
-        made = sum(
-            len(rollout["ids"])
-            for rollout in engine.run(deque(dict(job, limit=min(4, job["limit"])) if part is not jobs else job for job in part))
-        )
-        found = clock.stop(steps=steps, batch=slots)
+        engine = generate.Engine(model, layers, PLAIN, 16, slots, 200, max(length for _, length in work))
+        steps, step = [], engine.step
+        engine.step = lambda steps=steps, step=step: (steps.append(1), step())[1]
+        made = sum(len(rollout["ids"]) for rollout in engine.run(deque(part)))
+        found = clock.stop(steps=len(steps), batch=slots)
         engine.close()
     assert made == sum(length for _, length in work)
     return found

@@ -1,9 +1,9 @@
-"""The five families of models the README names, each as a tiny model with its own classes, template, special tokens and stop ids.
-
-The models are trained for a second each to answer as their family does, with its reasoning and its channels; everything
-after that is the real programs.
+"""The five families of models that the README names, each as a tiny model with its own classes, template,
+special tokens and stop ids, trained for a second to answer as its family does, with its reasoning and its
+channels; everything after that is the real programs.
 """
 
+import importlib
 import io
 import os
 import random
@@ -34,11 +34,12 @@ import common
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ----------------------------------------------------------------------------------------------------
 # The families: templates with the features of the real ones, in our words
 
 CHATML = """\
-{%- if messages[0].role != 'system' and default_system %}{% set messages = [{'role': 'system', 'content': default_system}] + messages %}{% endif %}
+{%- if messages[0].role != 'system' and default_system %}
+{%- set messages = [{'role': 'system', 'content': default_system}] + messages %}{% endif %}
 {%- for message in messages %}<|im_start|>{{ message.role }}
 {{ message.content }}<|im_end|>
 {% endfor %}
@@ -61,42 +62,44 @@ HARMONY = """\
 {%- endmacro %}
 {{- "<|start|>system<|message|>" + system_message() + "<|end|>" }}
 {%- for message in messages %}
-{%- if message.role == "system" %}{{ "<|start|>developer<|message|># Instructions\\n\\n" + message.content + "<|end|>" }}
+{%- if message.role == "system" %}
+{{- "<|start|>developer<|message|># Instructions\\n\\n" + message.content + "<|end|>" }}
 {%- else %}{{ "<|start|>" + message.role + "<|message|>" + message.content + "<|end|>" }}{% endif %}
 {%- endfor %}
 {%- if add_generation_prompt %}{{ "<|start|>assistant" }}{% endif %}"""
 
 THINK = "<think>\nsum of {a} and {b}\n</think>\n\nIt is \\boxed{{{c}}}.<|im_end|>"
-ANALYSIS = "<|channel|>analysis<|message|>sum of {a} and {b}<|end|><|start|>assistant<|channel|>final<|message|>It is \\boxed{{{c}}}.<|return|>"
-SIZE = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
-        "max_position_embeddings": 512, "initializer_range": 0.1}
+FINAL = "<|start|>assistant<|channel|>final<|message|>It is \\boxed{{{c}}}.<|return|>"
+ANALYSIS = "<|channel|>analysis<|message|>sum of {a} and {b}<|end|>" + FINAL
+BARE = "It is {a} + {b}, so \\boxed{{{c}}}."
+SIZE = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "max_position_embeddings": 512, "initializer_range": 0.1}  # fmt: skip
 EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 32}
-QWEN = {"special": ["<|endoftext|>", "<|im_start|>", "<|im_end|>"], "plain": ["<think>", "</think>"], "eos": "<|im_end|>", "pad": "<|endoftext|>",
-        "stop": ["<|im_end|>", "<|endoftext|>"], "template": CHATML}
+WARM = {"do_sample": True, "temperature": 0.6, "top_p": 0.95, "top_k": 20}
+QWEN = {"special": ["<|endoftext|>", "<|im_start|>", "<|im_end|>"], "plain": ["<think>", "</think>"],
+        "eos": "<|im_end|>", "pad": "<|endoftext|>", "stop": ["<|im_end|>", "<|endoftext|>"],
+        "template": CHATML, "answer": THINK, "sampling": WARM}  # fmt: skip
+CHANNELS = "startoftext endoftext return constrain channel start end message call"
 
 FAMILIES = {
-    "qwen3": QWEN | {
-        "config": Qwen3Config, "size": SIZE | {"head_dim": 8}, "answer": THINK, "tie": True,
-        "sampling": {"do_sample": True, "temperature": 0.6, "top_p": 0.95, "top_k": 20},
-    },
-    "qwen3moe": QWEN | {
-        "config": Qwen3MoeConfig, "size": SIZE | EXPERTS | {"head_dim": 8, "num_experts": 4}, "answer": THINK,
-        "sampling": {"do_sample": True, "temperature": 0.6, "top_p": 0.95, "top_k": 20},
-    },
+    "qwen3": QWEN | {"config": Qwen3Config, "size": SIZE | {"head_dim": 8}, "tie": True},
+    "qwen3moe": QWEN | {"config": Qwen3MoeConfig, "size": SIZE | EXPERTS | {"head_dim": 8, "num_experts": 4}},
     "qwen2": QWEN | {
-        "plain": [], "config": Qwen2Config, "size": SIZE, "answer": "It is {a} + {b}, so \\boxed{{{c}}}.<|im_end|>",
+        "plain": [], "config": Qwen2Config, "size": SIZE, "answer": BARE + "<|im_end|>",
         "template": "{% set default_system = 'You are a helper.' %}" + CHATML,
-        "sampling": {"do_sample": True, "temperature": 0.7, "top_p": 0.8, "top_k": 20, "repetition_penalty": 1.05},
+        "sampling": WARM | {"temperature": 0.7, "top_p": 0.8, "repetition_penalty": 1.05},
     },
     "olmo2": {
-        "special": ["<|endoftext|>", "<|pad|>"], "plain": [], "eos": "<|endoftext|>", "pad": "<|pad|>", "stop": "<|endoftext|>", "template": OLMO,
-        "config": Olmo2Config, "size": SIZE, "answer": "It is {a} + {b}, so \\boxed{{{c}}}.<|endoftext|>", "sampling": {},
+        "special": ["<|endoftext|>", "<|pad|>"], "plain": [], "eos": "<|endoftext|>", "pad": "<|pad|>",
+        "stop": ["<|endoftext|>"], "template": OLMO, "config": Olmo2Config, "size": SIZE,
+        "answer": BARE + "<|endoftext|>", "sampling": {},
     },
     "gpt-oss": {
-        "special": ["<|startoftext|>", "<|endoftext|>", "<|return|>", "<|constrain|>", "<|channel|>", "<|start|>", "<|end|>", "<|message|>", "<|call|>"],
-        "plain": [], "eos": "<|return|>", "pad": "<|endoftext|>", "stop": ["<|return|>", "<|endoftext|>", "<|call|>"], "template": HARMONY,
-        "config": GptOssConfig, "answer": ANALYSIS, "sampling": {"do_sample": True},
-        "size": SIZE | {"head_dim": 8, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 16},
+        "special": [f"<|{name}|>" for name in CHANNELS.split()], "plain": [], "eos": "<|return|>",
+        "pad": "<|endoftext|>", "template": HARMONY, "stop": ["<|return|>", "<|endoftext|>", "<|call|>"],
+        "config": GptOssConfig, "answer": ANALYSIS,
+        "sampling": {"do_sample": True}, "size": SIZE
+        | {"head_dim": 8, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 16},
     },
 }  # fmt: skip
 
@@ -115,21 +118,24 @@ def make_tokenizer(family):
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    texts = [common.SYSTEM["math"], family["answer"], "user assistant system developer # Instructions Current date: 2025-08-05 Reasoning: high"]
+    words = "user assistant system developer # Instructions Current date: 2025-08-05 Reasoning: high"
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    tokenizer.train_from_iterator(texts * 3, trainers.BpeTrainer(vocab_size=340, initial_alphabet=alphabet, show_progress=False))
+    trainer = trainers.BpeTrainer(vocab_size=340, initial_alphabet=alphabet, show_progress=False)
+    tokenizer.train_from_iterator([common.SYSTEM["math"], family["answer"], words] * 3, trainer)
     tokenizer.add_special_tokens(family["special"])
     tokenizer.add_tokens([AddedToken(token, normalized=False) for token in family["plain"]])
     bos = "<|startoftext|>" if "<|startoftext|>" in family["special"] else "<|endoftext|>"
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=family["eos"], pad_token=family["pad"], bos_token=bos,
-                                   chat_template=family["template"])
+    special = {"eos_token": family["eos"], "pad_token": family["pad"], "bos_token": bos}
+    template = family["template"]
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special, chat_template=template)
 
 
 def make_model(family, tokenizer, steps=50):
-    """Trained on its family's way to answer sums, wrong in a third of the cases so that there is something to select."""
+    """Trained on its family's way to answer sums, wrong in a third of the cases, for something to select."""
     torch.manual_seed(0)
-    config = family["config"](vocab_size=len(tokenizer), tie_word_embeddings=family.get("tie", False), **family["size"],
-                              pad_token_id=tokenizer.pad_token_id, bos_token_id=None, eos_token_id=tokenizer.eos_token_id)
+    ids = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id}
+    size = family["size"] | {"vocab_size": len(tokenizer), "tie_word_embeddings": family.get("tie", False)}
+    config = family["config"](**size, **ids, bos_token_id=None)
     model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").train()
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-2)
     draw = random.Random(0)
@@ -137,13 +143,15 @@ def make_model(family, tokenizer, steps=50):
         rows = [document(tokenizer, family, a, b, draw) for a, b in sums(draw.random(), 12)]
         width = max(len(ids) for ids, _ in rows)
         ids = torch.tensor([ids + [tokenizer.pad_token_id] * (width - len(ids)) for ids, _ in rows])
-        labels = torch.tensor([[-100] * start + ids[start:] + [-100] * (width - len(ids)) for ids, start in rows])
-        model(input_ids=ids, attention_mask=(torch.arange(width) < torch.tensor([[len(r)] for r, _ in rows])).long(), labels=labels).loss.backward()
+        labels = [[-100] * start + ids[start:] + [-100] * (width - len(ids)) for ids, start in rows]
+        mask = (torch.arange(width) < torch.tensor([[len(r)] for r, _ in rows])).long()
+        model(input_ids=ids, attention_mask=mask, labels=torch.tensor(labels)).loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
         optimiser.zero_grad()
     stop = tokenizer.convert_tokens_to_ids(family["stop"])
-    model.generation_config = GenerationConfig(eos_token_id=stop, pad_token_id=tokenizer.pad_token_id, **family["sampling"])
+    pad = tokenizer.pad_token_id
+    model.generation_config = GenerationConfig(eos_token_id=stop, pad_token_id=pad, **family["sampling"])
     return model.eval()
 
 
@@ -151,7 +159,8 @@ def document(tokenizer, family, a, b, draw):
     """(token ids of prompt and answer, where the answer begins)."""
     prompt = common.encode_prompt(tokenizer, common.normalise_problem(question(a, b), "here", 0))
     c = a + b if draw.random() < 0.67 else a + b + 1
-    return prompt + tokenizer(family["answer"].format(a=a, b=b, c=c), add_special_tokens=False)["input_ids"], len(prompt)
+    answer = family["answer"].format(a=a, b=b, c=c)
+    return prompt + tokenizer(answer, add_special_tokens=False)["input_ids"], len(prompt)
 
 
 @pytest.fixture(scope="session")
@@ -166,16 +175,16 @@ def made(tmp_path_factory):
     return folders
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ----------------------------------------------------------------------------------------------------
 # Prompts, sampling, where it ends
 
+CHAT = "<|im_start|>system\n{system}<|im_end|>\n<|im_start|>user\n{question}<|im_end|>\n"
 PROMPTS = {  # what stands around the question
-    "qwen3": "<|im_start|>system\n{system}<|im_end|>\n<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n",
-    "qwen3moe": "<|im_start|>system\n{system}<|im_end|>\n<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n",
-    "qwen2": "<|im_start|>system\n{system}<|im_end|>\n<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n",
+    **dict.fromkeys(("qwen3", "qwen3moe", "qwen2"), CHAT + "<|im_start|>assistant\n"),
     "olmo2": "<|endoftext|><|system|>\n{system}\n<|user|>\n{question}\n<|assistant|>\n",
-    "gpt-oss": "<|start|>system<|message|>Current date: 2025-08-05\n\nReasoning: high<|end|><|start|>developer<|message|># Instructions\n\n"
-    "{system}<|end|><|start|>user<|message|>{question}<|end|><|start|>assistant",
+    "gpt-oss": "<|start|>system<|message|>Current date: 2025-08-05\n\nReasoning: high<|end|>"
+    "<|start|>developer<|message|># Instructions\n\n{system}<|end|><|start|>user<|message|>{question}<|end|>"
+    "<|start|>assistant",
 }
 
 
@@ -187,8 +196,7 @@ def test_prompt_sampling_and_stop_ids(name, made):
     assert tokenizer.decode(ids) == PROMPTS[name].format(system=common.SYSTEM["math"], question="1+2=?")
     assert all(isinstance(token, int) for token in ids) and str(date.today()) not in tokenizer.decode(ids)
 
-    family = FAMILIES[name]
-    stop = [family["stop"]] if isinstance(family["stop"], str) else family["stop"]
+    family, stop = FAMILIES[name], FAMILIES[name]["stop"]
     plain = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "repetition_penalty": 1.0}
     own = {key: value for key, value in family["sampling"].items() if key in plain}
     wanted = plain | own | {"stop_ids": sorted(tokenizer.convert_tokens_to_ids(stop))}
@@ -202,11 +210,14 @@ def test_prompt_sampling_and_stop_ids(name, made):
     assert common.sampling_defaults(model, tokenizer)["stop_ids"] == [tokenizer.eos_token_id]
 
 
+REFUSES = "{% if messages[0].role == 'system' %}{{ raise_exception('no') }}{% endif %}"
+
+
 @pytest.mark.parametrize("template, prompt", [
     (None, "{system}\n\nWrite f."),
-    ("{% if messages[0].role == 'system' %}{{ raise_exception('no') }}{% endif %}{{ messages[0].content }}", "{system}\n\nWrite f."),
+    (REFUSES + "{{ messages[0].content }}", "{system}\n\nWrite f."),
     ("{% for m in messages if m.role == 'user' %}U: {{ m.content }}{% endfor %}", "U: Write f."),
-    ("{{ strftime_now( '%d %b %Y' ) }} {{ strftime_now(\"%A, it's %Y\") }}", "05 Aug 2025 Tuesday, it's 2025"),
+    ("{{ strftime_now( '%d %b %Y' ) }} {{ strftime_now(\"%A, it's\") }}", "05 Aug 2025 Tuesday, it's"),
     ("{% if strftime_now is defined %}{{ enable_thinking }} {{ reasoning_effort }}{% endif %}", "True high"),
 ])  # fmt: skip
 def test_templates_of_other_models(template, prompt):
@@ -216,48 +227,50 @@ def test_templates_of_other_models(template, prompt):
 
 
 def test_the_turns_of_a_chat_stay_turns_where_a_system_message_is_refused():
-    template = "{% if messages[0].role == 'system' %}{{ raise_exception('no') }}{% endif %}{% for m in messages %}{{ m.role[0] }}: {{ m.content }}; {% endfor %}"
+    template = REFUSES + "{% for m in messages %}{{ m.role[0] }}: {{ m.content }}; {% endfor %}"
     tokenizer = make_tokenizer(FAMILIES["qwen3"] | {"template": template})
-    messages = [{"role": role, "content": text} for role, text in (("system", "S"), ("user", "A"), ("assistant", "B"), ("user", "C"))]
+    turns = ("system", "S"), ("user", "A"), ("assistant", "B"), ("user", "C")
+    messages = [{"role": role, "content": text} for role, text in turns]
     chat = {"id": "0", "kind": "text", "prompt": "C", "messages": messages}
     assert tokenizer.decode(common.encode_prompt(tokenizer, chat)).strip() == "u: S\n\nA; a: B; u: C;"
 
 
-@pytest.mark.parametrize("text, reasoning, answer", [
-    ("It is 4.", "", "It is 4."),
+THOUGHT = "<|channel|>analysis<|message|>hm<|end|><|start|>assistant"
+
+
+@pytest.mark.parametrize("reasoning, between, answer", [
+    ("", "", "It is 4."),
     ("", "", ""),
-    ("<think>\nhm\n</think>\n\nIt is 4.", "<think>\nhm\n", "\n\nIt is 4."),
-    ("<think>\n\n</think>\n\nIt is 4.", "<think>\n\n", "\n\nIt is 4."),
-    ("hm</think>It is 4.", "hm", "It is 4."),  # the template opened it
-    ("<think>a</think>b</think>It is 4.", "<think>a</think>b", "It is 4."),
-    ("<think>\nhm, \\boxed{4}", "<think>\nhm, \\boxed{4}", ""),
-    ("\n<think>hm", "\n<think>hm", ""),
-    ("<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>It is 4.",
-     "<|channel|>analysis<|message|>hm<|end|><|start|>assistant", "It is 4."),
-    ("<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final <|constrain|>json<|message|>4<|return|>",
-     "<|channel|>analysis<|message|>hm<|end|><|start|>assistant", "4"),
-    ("<|channel|>final<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>b<|call|>c",
-     "<|channel|>final<|message|>a<|end|><|start|>assistant", "b"),
-    ("<|channel|>analysis<|message|>the final answer is \\boxed{4}", "<|channel|>analysis<|message|>the final answer is \\boxed{4}", ""),
-    ("<|channel|>commentary to=python<|message|>x<|call|>", "<|channel|>commentary to=python<|message|>x<|call|>", ""),
-    ("analysisWe add. assistantfinalIt is 4.", "analysisWe add. ", "It is 4."),
-    ("analysis2+2assistantcommentaryso assistantfinalIt is 4.", "analysis2+2assistantcommentaryso ", "It is 4."),
-    ("analysisWe add, and then", "analysisWe add, and then", ""),
-    ("analysis of the sum: 4", "", "analysis of the sum: 4"),
-    ("My assistantfinal words: 4", "", "My assistantfinal words: 4"),
+    ("<think>\nhm\n", "</think>", "\n\nIt is 4."),
+    ("<think>\n\n", "</think>", "\n\nIt is 4."),
+    ("hm", "</think>", "It is 4."),  # the template opened it
+    ("<think>a</think>b", "</think>", "It is 4."),
+    ("<think>\nhm, \\boxed{4}", "", ""),
+    ("\n<think>hm", "", ""),
+    (THOUGHT, "<|channel|>final<|message|>", "It is 4."),
+    (THOUGHT, "<|channel|>final <|constrain|>json<|message|>", "4"),
+    ("<|channel|>final<|message|>a<|end|><|start|>assistant", "<|channel|>final<|message|>", "b"),
+    ("<|channel|>analysis<|message|>the final answer is \\boxed{4}", "", ""),
+    ("<|channel|>commentary to=python<|message|>x<|call|>", "", ""),
+    ("analysisWe add. ", "assistantfinal", "It is 4."),
+    ("analysis2+2assistantcommentaryso ", "assistantfinal", "It is 4."),
+    ("analysisWe add, and then", "", ""),
+    ("", "", "analysis of the sum: 4"),
+    ("", "", "My assistantfinal words: 4"),
 ])  # fmt: skip
-def test_split_reasoning(text, reasoning, answer):
-    assert common.split_reasoning(text) == (reasoning, answer)
+def test_split_reasoning(reasoning, between, answer):
+    for end in ("", "<|return|>", "<|call|>c") if "channel" in between else ("",):
+        assert common.split_reasoning(reasoning + between + answer + end) == (reasoning, answer)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ----------------------------------------------------------------------------------------------------
 # The five programs, as a person types them
 
 N = 4
 
 
 def program(script, *arguments):
-    """Run a script as `python script arguments` does, in this process: 25 times torch and transformers to import is a minute."""
+    """As `python script arguments`, in this process: to import torch 25 times is a minute."""
     out = io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out):
         patch.setattr(sys, "argv", [script, *map(str, arguments)])
@@ -269,10 +282,11 @@ def program(script, *arguments):
 def runs(made, tmp_path_factory):
     """name -> run folder after all five programs."""
     folder = tmp_path_factory.mktemp("families")
-    common.write_jsonl(folder / "sums.jsonl", [question(a, b) for a in range(5) for b in range(5)])
+    common.write_jsonl(folder / "sums.jsonl", [question(a, b) for a in range(4) for b in range(4)])
     found = {}
     for name, model in made.items():
-        found[name] = run = Path(program("01_generate.py", model, folder / "sums.jsonl", "-n", N, "--max-new-tokens", 60, "--out", folder / "runs")[-1])
+        arguments = model, folder / "sums.jsonl", "-n", N, "--max-new-tokens", 50, "--out", folder / "runs"
+        found[name] = run = Path(program("01_generate.py", *arguments)[-1])
         program("02_label.py", run)
         program("03_train_scorer.py", run, "--configs", 2, "--workers", 1, "-o", run / "scatr.pt")
         program("04_select.py", run, "--scorer", run / "scatr.pt")
@@ -282,29 +296,31 @@ def runs(made, tmp_path_factory):
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_five_steps(name, made, runs):
-    """What holds of every rollout, whatever this processor's last bits made of the model and so of the text."""
-    rollouts, labels, family = common.read_rollouts(runs[name]), common.read_labels(runs[name]), FAMILIES[name]
-    assert len(rollouts) == len(labels) == 25 * N
+    """What holds of every rollout, whatever this processor's last bits made of the model and its texts."""
+    run, family = runs[name], FAMILIES[name]
+    rollouts, labels = common.read_rollouts(run), common.read_labels(run)
+    assert len(rollouts) == len(labels) == 16 * N
     tokenizer = common.load_model(str(made[name]), device="cpu")[1]
-    tokens = common.load_pt(runs[name] / "tokens.pt")
-    stops = set(tokenizer.convert_tokens_to_ids([family["stop"]] if isinstance(family["stop"], str) else family["stop"]))
+    tokens, stops = common.load_pt(run / "tokens.pt"), {*tokenizer.convert_tokens_to_ids(family["stop"])}
+    tokens = tokens["ids"].tensor_split(tokens["offsets"][1:-1])
     form = re.escape(family["answer"].format(a="A", b="A", c="C")).replace("A", r"\d").replace("C", r"(\d)")
     form = re.compile(re.sub(r"<\\\|\w+\\\|>$", "", form))  # the token that ends it is not in the text
     well_formed = []
-    for row, label, ids in zip(rollouts, labels, tokens["ids"].tensor_split(tokens["offsets"][1:-1]), strict=True):
+    for row, label, ids in zip(rollouts, labels, tokens, strict=True):
         *before, last = ids.tolist()
         stopped = row["finish"] == "stop"
-        assert stopped == (last in stops) and not stops & {*before} and (stopped or len(ids) == 60), row
+        assert stopped == (last in stops) and not stops & {*before} and (stopped or len(ids) == 50), row
         assert row["response"] == tokenizer.decode(ids[:-1] if stopped else ids)
         if stopped and (found := form.fullmatch(row["response"])):  # gpt-oss went on after its analysis
             reasoning, answer = common.split_reasoning(row["response"])
-            assert "boxed" in answer and "boxed" not in reasoning and bool(reasoning) == bool(re.search("think|channel", row["response"]))
-            assert label["label"] == (int(found[1]) == eval(row["id"])), (row, label)  # the id of a sum is the sum
+            assert "boxed" in answer and "boxed" not in reasoning
+            assert bool(reasoning) == bool(re.search("think|channel", row["response"]))
+            assert label["label"] == (int(found[1]) == eval(row["id"])), (row, label)  # a sum's id is the sum
             well_formed.append(label["label"])
-    assert {*well_formed} == {0, 1}  # of a hundred answers, a third wrong by training
-    selected = common.read_jsonl(runs[name] / "selected.jsonl")
-    assert {row["strategy"] for row in selected} == {"best-of-n", "weighted-vote"} and len(selected) == 50
-    assert "scatr" in (runs[name] / "report.md").read_text().lower() and (runs[name] / "results.json").is_file()
+    assert {*well_formed} == {0, 1}  # of 64 answers, a third wrong by training
+    selected = common.read_jsonl(run / "selected.jsonl")
+    assert {row["strategy"] for row in selected} == {"best-of-n", "weighted-vote"} and len(selected) == 32
+    assert "scatr" in (run / "report.md").read_text().lower() and (run / "results.json").is_file()
 
 
 def from_readme(language, words):
@@ -319,8 +335,9 @@ SNIPPET = from_readme("python", "load_scorer")
 @pytest.mark.parametrize("name", ["qwen3", "gpt-oss"])
 def test_scorer_in_a_loop_of_ones_own(name, runs, made, capsys):
     """What people paste runs; that its scores are right is for test_stop.py."""
-    code = SNIPPET
-    for paper, here in (("Qwen/Qwen3-1.7B", made[name]), ("scorer.pt", runs[name] / "scatr.pt"), ("17 * 23", "1+2"), ("4096", "60")):
+    code, scorer = SNIPPET, runs[name] / "scatr.pt"
+    own = ("Qwen/Qwen3-1.7B", made[name]), ("scorer.pt", scorer), ("17 * 23", "1+2"), ("4096", "50")
+    for paper, here in own:
         assert paper in code
         code = code.replace(paper, str(here))
     space = {}
@@ -331,7 +348,7 @@ def test_scorer_in_a_loop_of_ones_own(name, runs, made, capsys):
     assert capsys.readouterr().out.strip().endswith(space["answers"][0]["text"].strip())
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ----------------------------------------------------------------------------------------------------
 # Many workers
 
 SLURM = from_readme("bash", "#SBATCH")
@@ -345,44 +362,38 @@ SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_LOCALID=0 exec "$@"
 def generated_by_one(made, tmp_path):
     common.write_jsonl(tmp_path / "sums.jsonl", [question(a, b) for a in range(2) for b in range(3)])
     arguments = [made["qwen2"], tmp_path / "sums.jsonl", "-n", N, "--max-new-tokens", 30]
-    folder = Path(program("01_generate.py", *arguments, "--out", tmp_path / "one")[-1])
-    return arguments, tokens_of(folder)
+    return arguments, tokens_of(Path(program("01_generate.py", *arguments, "--out", tmp_path / "one")[-1]))
 
 
 def tokens_of(run):
-    """What was sampled. (The statistics hang in their last digit on how many rows were computed together.)"""
-    return [(row["id"], row["sample"], row["response"], row["finish"]) for row in common.read_rollouts(run)]
+    """What was sampled. (The statistics hang in their last digit on what else was in the batch.)"""
+    fields = ("id", "sample", "response", "finish")
+    return [tuple(row[name] for name in fields) for row in common.read_rollouts(run)]
 
 
 def start(*command, **env):
     env = os.environ | {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"} | env
-    done = subprocess.run([*map(str, command)], cwd=ROOT, capture_output=True, text=True, env=env, timeout=300)
+    done = subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
-    return done
 
 
 def test_slurm_script(generated_by_one, tmp_path):
-    """The jobs one after the other, as an array without a machine would run them; `srun` sets what SLURM sets."""
+    """The jobs of an array one after the other; `srun` sets what SLURM sets."""
     arguments, wanted = generated_by_one
     script = SLURM.replace(".venv/bin/python", sys.executable)
-    script = script.replace("Qwen/Qwen3-1.7B kodcode --seed 32", " ".join(map(str, [*arguments, "--out", tmp_path / "jobs"])))
+    own = " ".join(map(str, [*arguments, "--out", tmp_path / "jobs"]))
+    script = script.replace("Qwen/Qwen3-1.7B kodcode --seed 32", own)
     (tmp_path / "job.sh").write_text(script)
     (tmp_path / "srun").write_text(SRUN)
     (tmp_path / "srun").chmod(0o755)
     folder = tmp_path / "jobs" / "qwen2" / "sums" / "32"
-    array = {"SLURM_SUBMIT_DIR": str(ROOT), "SLURM_ARRAY_TASK_MIN": "0", "SLURM_ARRAY_TASK_COUNT": "2", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    array = {"SLURM_SUBMIT_DIR": str(ROOT), "SLURM_ARRAY_TASK_MIN": "0", "SLURM_ARRAY_TASK_COUNT": "2"}
+    array["PATH"] = f"{tmp_path}:{os.environ['PATH']}"
     start("bash", tmp_path / "job.sh", SLURM_ARRAY_TASK_ID="1", **array)
     assert sorted(path.name for path in (folder / "parts").iterdir()) == ["1.pt", "3.pt", "5.pt"]
     assert not (folder / "rollouts.jsonl").exists()
     start("bash", tmp_path / "job.sh", SLURM_ARRAY_TASK_ID="0", **array)
     assert tokens_of(folder) == wanted
-
-
-def test_torchrun(generated_by_one, tmp_path):
-    arguments, wanted = generated_by_one
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", 2]
-    start(*launch, "01_generate.py", *arguments, "--out", tmp_path / "two")
-    assert tokens_of(tmp_path / "two" / "qwen2" / "sums" / "32") == wanted
 
 
 @pytest.mark.parametrize("env, device", [
@@ -400,16 +411,21 @@ def test_workers_of_one_machine_take_its_gpus_in_turn(env, device, monkeypatch):
     assert common.pick_device() == common.pick_device("cuda") == device and common.pick_device("cpu") == "cpu"
 
 
+ARRAY = {"ID": "5", "MIN": "1", "STEP": "2", "COUNT": "3"}
+ARRAY = {f"SLURM_ARRAY_TASK_{name}": value for name, value in ARRAY.items()}
+SRUN_OF = {"SLURM_PROCID": "2", "SLURM_STEP_NUM_TASKS": "4", "SLURM_NTASKS": "4"}
+
+
 @pytest.mark.parametrize("env, place", [
     ({}, (0, 1)),
     ({"RANK": "2", "WORLD_SIZE": "4"}, (2, 4)),
-    ({"SLURM_PROCID": "2", "SLURM_STEP_NUM_TASKS": "4", "SLURM_NTASKS": "4"}, (2, 4)),
+    (SRUN_OF, (2, 4)),
     ({"SLURM_PROCID": "0", "SLURM_NTASKS": "4"}, (0, 1)),  # a batch script by itself: nobody else was started
-    ({"SLURM_ARRAY_TASK_ID": "5", "SLURM_ARRAY_TASK_MIN": "1", "SLURM_ARRAY_TASK_STEP": "2", "SLURM_ARRAY_TASK_COUNT": "3"}, (2, 3)),
-    ({"SLURM_ARRAY_TASK_ID": "1", "SLURM_ARRAY_TASK_COUNT": "2", "SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "3"}, (4, 6)),
-])
+    (ARRAY, (2, 3)),
+    ({"SLURM_ARRAY_TASK_ID": "1", "SLURM_ARRAY_TASK_COUNT": "2"} | SRUN_OF, (6, 8)),
+])  # fmt: skip
 def test_which_worker_of_how_many(env, place, monkeypatch):
-    worker = runpy.run_path(str(ROOT / "01_generate.py"))["worker"]
+    worker = importlib.import_module("01_generate").worker
     for name in [name for name in os.environ if name.startswith("SLURM_") or name in ("RANK", "WORLD_SIZE")]:
         monkeypatch.delenv(name)
     for name, value in env.items():

@@ -1,13 +1,13 @@
-"""Sampling that stops when sure: the rule, its replay against all orders one by one, 01 --stop; common.sample."""
+"""Sampling that stops when sure: the rule, its replay against all orders, 01 --stop; common.sample."""
 
+import importlib
 import itertools
 import random
-import subprocess
-import sys
-import time
 from collections import Counter
+from contextlib import suppress
 from fractions import Fraction
 from math import comb
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,9 +16,10 @@ from conftest import ROOT, make_run
 
 import common
 
+generate = importlib.import_module("01_generate")
 MODEL = str(ROOT / "demo" / "model")
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ----------------------------------------------------------------------------------------------------
 # The rule and its replay
 
 
@@ -34,19 +35,15 @@ def beta_above_half(a, b):
 
 @pytest.mark.parametrize("first, second, third", [(1, 0, 0), (3, 0, 0), (2, 2, 1), (5, 2, 2), (7, 6, 3)])
 def test_a_vote_is_as_sure_as_the_beta_bound_on_its_two_leading_answers(first, second, third):
-    groups = np.array(
-        [4] * first + [1] * second + [2] * third + [-1, -1]
-    )  # two without an answer vote for nothing
-    p = np.append(np.ones(len(groups) - 2), [1, 1])
-    sure, pick = common.sureness(p, groups)
+    groups = np.array([4] * first + [1] * second + [2] * third + [-1, -1])  # no answer votes for nothing
+    sure, pick = common.sureness(np.ones(len(groups)), groups)
     assert groups[pick] == (4 if first > second else groups[0])
     assert sure == pytest.approx(float(beta_above_half(first, second)), abs=1e-9)
 
 
 def test_weights_and_not_heads_count_and_no_answer_is_never_sure():
-    light, heavy = (
-        common.sureness(np.array([weight] * 3 + [0.5]), np.array([0, 0, 0, 1]))[0] for weight in (0.3, 0.9)
-    )
+    votes = np.array([0, 0, 0, 1])
+    light, heavy = (common.sureness(np.array([w] * 3 + [0.5]), votes)[0] for w in (0.3, 0.9))
     assert 0.5 < light < heavy < common.sureness(np.array([0.9] * 4), np.array([0] * 4))[0] < 1
     sure, pick = common.sureness(np.array([[0.2, 0.9]]), np.array([[-1, -1]]))
     assert sure[0] == pytest.approx(0.5) and pick[0] == 1
@@ -61,10 +58,8 @@ def one_order(p, labels, tokens, groups, threshold):
 
 
 def all_orders(arrays, threshold):
-    count = len(arrays[0])
-    runs = [
-        [x if x is None else x[list(order)] for x in arrays] for order in itertools.permutations(range(count))
-    ]
+    orders = map(list, itertools.permutations(range(len(arrays[0]))))
+    runs = ([x if x is None else x[order] for x in arrays] for order in orders)
     return np.mean([one_order(*run, threshold) for run in runs], 0)
 
 
@@ -95,12 +90,8 @@ def test_a_vote_is_replayed_within_the_error_that_it_states(monkeypatch):
     groups[:2] = groups[:2] * 0 + [0, 0, 1, 0, 1, 0]  # answers that agree, so that some orders stop
     thresholds = np.array([0.6, 0.7, common.NEVER])
     curve = common.stop_curve(p, labels, tokens, groups, thresholds)
-    exact = np.array(
-        [
-            [all_orders([x[i, p[i] >= 0] for x in (p, labels, tokens, groups)], t) for i in range(4)]
-            for t in thresholds
-        ]
-    )
+    there = [[x[i, p[i] >= 0] for x in (p, labels, tokens, groups)] for i in range(4)]
+    exact = np.array([[all_orders(problem, t) for problem in there] for t in thresholds])
     right, rollouts, _ = exact.mean(1).T
     assert rollouts[0] < rollouts[1] < rollouts[2]
     assert curve["error"][0] > 0 and (abs(curve["right"].mean(1) - right) <= 4 * curve["error"] + 1e-9).all()
@@ -120,13 +111,12 @@ def test_the_threshold_is_the_cheapest_that_is_surely_within_the_price_of_the_be
         within = lost.mean(1) + lost.std(1) / 40**0.5 <= price / 100 + 1e-12
         assert within[chosen] and curve["tokens"].mean(1)[chosen] == curve["tokens"].mean(1)[within].min()
         assert accuracy[chosen] >= accuracy[-1] - price / 100  # the last is all rollouts
-        assert rows[chosen][1:] == pytest.approx(
-            [100 * accuracy[chosen], rows[chosen][2], rows[chosen][4] / 10, rows[chosen][4]]
-        )
+        _, right, _, rollouts, spent = rows[chosen]
+        assert right == pytest.approx(100 * accuracy[chosen]) and rollouts == pytest.approx(spent / 10)
     assert common.stop_threshold(rows, 30) < common.stop_threshold(rows, 0)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ----------------------------------------------------------------------------------------------------
 # 03 finds the thresholds on its validation problems, 04 hands them on, 05 replays
 
 
@@ -135,46 +125,31 @@ def calibrated(tmp_path_factory, run_script):
     """(folder, calibration run, its scorer's path)"""
     base = tmp_path_factory.mktemp("calibrated")
     run = make_run(base / "cal", problems=24, n=5, signal=1.0)
-    run_script(
-        "03_train_scorer.py", run, "--design", "logistic", "--configs", 2, "-o", base / "scatr.cal@0-32.pt"
-    )
-    return base, run, base / "scatr.cal@0-32.pt"
+    path = base / "scatr.cal@0-32.pt"
+    run_script("03_train_scorer.py", run, "--design", "logistic", "--configs", 2, "-o", path)
+    return base, run, path
 
 
 def test_thresholds_are_found_on_problems_that_the_weights_have_not_seen(calibrated):
     _, run, path = calibrated
     scorer = common.load_scorer(path)
     keys, logits = common.score_run(scorer, run)
-    rows = [
-        (key[0], p, label["label"])
-        for key, p, label in zip(keys, scorer.probability(logits).tolist(), common.read_labels(run, keys))
-    ]
-    whole, halves = scorer.checkpoint["stop"]["best-of-n"][-1], {}
-    assert (
-        set(scorer.checkpoint["stop"]) == set(common.STOP_RULES)
-        and whole[0] == common.NEVER
-        and whole[3] == 5
-    )
-    for problem in dict.fromkeys(row[0] for row in rows):
-        halves[problem] = max((row for row in rows if row[0] == problem), key=lambda row: row[1])[2]
-    assert whole[1] == pytest.approx(100 * np.mean([halves[problem] for problem in validation_problems(run)]))
-
-
-def validation_problems(run):
-    """The quarter that 03 holds back for seed 32: see split_by_problem there."""
-    names = [
-        (common.read_meta(run)["dataset"], row["id"]) for row in common.read_jsonl(run / "problems.jsonl")
-    ]
-    random.Random("split 32").shuffle(names)
-    return [name for _, name in names[round(0.75 * len(names)) :]]
+    p, labels = scorer.probability(logits).tolist(), common.read_labels(run, keys)
+    whole, best = scorer.checkpoint["stop"]["best-of-n"][-1], {}
+    assert set(scorer.checkpoint["stop"]) == set(common.STOP_RULES)
+    assert whole[0] == common.NEVER and whole[3] == 5
+    for _, id, label in sorted((chance, row["id"], row["label"]) for chance, row in zip(p, labels)):
+        best[id] = label  # the last one is the best
+    names = [(common.read_meta(run)["dataset"], id) for id in dict.fromkeys(key[0] for key in keys)]
+    random.Random("split 32").shuffle(names)  # 03 holds back a quarter: see split_by_problem there
+    held_back = [name for _, name in names[round(0.75 * len(names)) :]]
+    assert whole[1] == pytest.approx(100 * np.mean([best[problem] for problem in held_back]))
 
 
 def stopping_of(run, out, run_script, *flags):
     run_script("05_baselines.py", run, "--out", out, *flags)
-    return {
-        row["method"].split(", ")[1]: row
-        for row in common.read_json(out / "results.json")["groups"][0]["stopping"]
-    }
+    rows = common.read_json(out / "results.json")["groups"][0]["stopping"]
+    return {row["method"].split(", ")[1]: row for row in rows}
 
 
 def test_the_report_replays_stopping_and_its_decisions_see_no_label(calibrated, run_script):
@@ -182,28 +157,19 @@ def test_the_report_replays_stopping_and_its_decisions_see_no_label(calibrated, 
     run = make_run(base / "eval", problems=9, n=5, signal=1.0, seed=1)
     run_script("04_select.py", run, "--scorer", path)
     found = stopping_of(run, base / "report", run_script)
-    assert (
-        set(found) == {"best-of-N", "weighted vote"}
-        and "Sampling that stops" in (base / "report" / "report.md").read_text()
-    )
+    assert set(found) == {"best-of-N", "weighted vote"}
+    assert "Sampling that stops" in (base / "report" / "report.md").read_text()
     scores = common.read_jsonl(run / "scores" / "scatr.cal@0-32.jsonl")
     labels, rollouts = common.read_jsonl(run / "labels.jsonl"), common.read_rollouts(run)
-    columns = (
-        [row["p"] for row in scores],
-        [row["label"] for row in labels],
-        [row["n_tokens"] for row in rollouts],
-    )
-    p, right, tokens = (np.reshape(column, (9, 5)) * 1.0 for column in columns)
+    columns = (scores, "p"), (labels, "label"), (rollouts, "n_tokens")
+    p, right, tokens = (np.reshape([row[name] for row in rows], (9, 5)) * 1.0 for rows, name in columns)
     threshold = common.stop_threshold(common.load_scorer(path).checkpoint["stop"]["best-of-n"])
     exact = np.mean([all_orders([p[i], right[i], tokens[i], None], threshold) for i in range(9)], 0)
-    best = found["best-of-N"]
-    assert [best[name] for name in ("threshold", "accuracy", "rollouts", "tokens")] == pytest.approx(
-        [threshold, *exact]
-    )
+    best, names = found["best-of-N"], ("threshold", "accuracy", "rollouts", "tokens")
+    assert [best[name] for name in names] == pytest.approx([threshold, *exact])
     assert best["all"] == pytest.approx(np.mean(right[np.arange(9), p.argmax(1)])) and 0 < best["share"] < 1
-    common.write_jsonl(
-        run / "labels.jsonl", [row | {"label": other["label"]} for row, other in zip(labels, labels[::-1])]
-    )
+    swapped = [row | {"label": other["label"]} for row, other in zip(labels, labels[::-1])]
+    common.write_jsonl(run / "labels.jsonl", swapped)
     shuffled = stopping_of(run, base / "shuffled", run_script)
     for rule, name in itertools.product(found, ("threshold", "rollouts", "tokens", "share")):
         assert shuffled[rule][name] == found[rule][name]
@@ -212,7 +178,7 @@ def test_the_report_replays_stopping_and_its_decisions_see_no_label(calibrated, 
     assert dear["tokens"] < best["tokens"] and dear["price"] == 30
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ----------------------------------------------------------------------------------------------------
 # Answers in your own code
 
 
@@ -228,17 +194,11 @@ def linear_scorer(vector, width, n_layers, features=False, model="model"):
         torch.manual_seed(0)
         state = common.build_scorer("mlp", config, (width + 29 * features,), 29 * features).state_dict()
     checkpoint = {"design": "mlp", "vector": vector, "shape": [width], "model": model, "model_content": None}
-    checkpoint |= {
-        "layers_of_model": n_layers,
-        "scale": None,
-        "calibration": [1.0, 0.0],
-        "members": [{"config": config, "state": state}],
-    }
-    checkpoint |= (
-        {"inputs": "vector+stats", "feature_scale": [torch.zeros(29), torch.full((29,), 10.0)]}
-        if features
-        else {}
-    )
+    checkpoint |= {"layers_of_model": n_layers, "scale": None, "calibration": [1.0, 0.0]}
+    checkpoint |= {"members": [{"config": config, "state": state}]}
+    if features:
+        scale = [torch.zeros(29), torch.full((29,), 10.0)]
+        checkpoint |= {"inputs": "vector+stats", "feature_scale": scale}
     return common.Scorer(checkpoint)
 
 
@@ -246,8 +206,8 @@ PROBLEM = {"kind": "math", "prompt": "What is 17 * 23?"}
 
 
 def forced(model, tokenizer, tokens):
-    """(logits [T, V], hidden states, each [T, d]) of an independent pass over the prompt and an answer; T counts from
-    the position that the first token of the answer is sampled from."""
+    """(logits [T, V], hidden states, each [T, d]) of an independent pass over the prompt and an answer, from
+    the position on that the first token of the answer is sampled from."""
     prompt = list(common.encode_prompt(tokenizer, PROBLEM))
     with torch.no_grad():
         out = model(torch.tensor([prompt + tokens]), output_hidden_states=True, use_cache=False)
@@ -263,17 +223,13 @@ def test_sample_gives_the_scorers_vector_of_every_answer_the_cut_ones_too(demo_m
     torch.manual_seed(0)
     answers = common.sample(model, tokenizer, PROBLEM, 8, scorer, max_new_tokens=40, temperature=1.6)
     assert {answer["finish"] for answer in answers} == {"stop", "length"}
-    assert [answer["score"] for answer in answers] == sorted(
-        (answer["score"] for answer in answers), reverse=True
-    )
+    scores = [answer["score"] for answer in answers]
+    assert scores == sorted(scores, reverse=True)
     stop_ids = common.sampling_defaults(model, tokenizer)["stop_ids"]
     for answer in answers:
         tokens, stopped = answer["tokens"], answer["finish"] == "stop"
-        assert (
-            len(tokens) == 40
-            or stopped
-            and [t in stop_ids for t in tokens] == [False] * (len(tokens) - 1) + [True]
-        )
+        ends = [t in stop_ids for t in tokens]
+        assert not any(ends[:-1]) and ends[-1] == stopped and (stopped or len(tokens) == 40)
         assert answer["text"] == tokenizer.decode(tokens[:-1] if stopped else tokens)
         logits, states = forced(model, tokenizer, tokens)
         expected = states[layer][-2 if stopped and token == "last" else -1]
@@ -286,12 +242,11 @@ def test_sample_gives_the_scorers_vector_of_every_answer_the_cut_ones_too(demo_m
 
 
 def test_sample_takes_a_text_repeats_itself_and_works_without_a_scorer(demo_model):
-    torch.manual_seed(1)
-    answers = common.sample(*demo_model, "What is 2 + 2?", n=3, max_new_tokens=5)
-    torch.manual_seed(1)
-    assert [x["tokens"] for x in common.sample(*demo_model, "What is 2 + 2?", n=3, max_new_tokens=5)] == [
-        x["tokens"] for x in answers
-    ]
+    answers, again = (
+        (torch.manual_seed(1), common.sample(*demo_model, "What is 2 + 2?", n=3, max_new_tokens=5))[1]
+        for _ in range(2)
+    )
+    assert [x["tokens"] for x in again] == [x["tokens"] for x in answers]
     assert len(answers) == 3 and not any("p" in answer or "score" in answer for answer in answers)
     greedy = common.sample(*demo_model, PROBLEM, n=2, max_new_tokens=5, temperature=0)
     logits, _ = forced(*demo_model, greedy[0]["tokens"])
@@ -299,169 +254,141 @@ def test_sample_takes_a_text_repeats_itself_and_works_without_a_scorer(demo_mode
 
 
 def test_sample_refuses_another_models_scorer_and_a_prompt_without_room(demo_model, capsys):
-    model, tokenizer = demo_model
-    other = linear_scorer(
-        "penultimate/eos", model.config.hidden_size, model.config.num_hidden_layers, model="other"
-    )
-    for arguments, told in [((PROBLEM, 2, other), "'other'"), (("and " * 9000, 2), "has no room for an answer")]:
+    (model, tokenizer), vector = demo_model, "penultimate/eos"
+    other = linear_scorer(vector, model.config.hidden_size, model.config.num_hidden_layers, model="other")
+    long = "and " * 9000
+    for arguments, told in [((PROBLEM, 2, other), "'other'"), ((long, 2), "has no room for an answer")]:
         with pytest.raises(SystemExit):
             common.sample(model, tokenizer, *arguments)
         assert told in capsys.readouterr().err
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ----------------------------------------------------------------------------------------------------
 # Live: 01 --scorer --stop
 
-SIZES = ("-n", 6, "--limit", 8, "--max-new-tokens", 48, "--slots", 5)
+SIZES = ("-n", 6, "--max-new-tokens", 48, "--device", "cpu")
+
+
+def run_01(problems, out, *flags):
+    """01 in this process: importing torch and transformers a dozen times is a minute."""
+    common.write_jsonl(out / "problems.jsonl", problems)
+    command = [MODEL, out / "problems.jsonl", *SIZES, "--out", out, *flags]
+    generate.main(generate.parse([str(x) for x in command]))
+    return out / "model" / "problems" / "32"
+
+
+def between(values, low, high):
+    """A number in the widest gap of the values at that part of their range: not at a value's last bits."""
+    ranked = np.unique(np.round(values, 6))
+    gap = max(range(int(low * len(ranked)), int(high * len(ranked))), key=lambda i: ranked[i + 1] - ranked[i])
+    return float(ranked[gap] + ranked[gap + 1]) / 2
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory, run_script):
-    """{"scorer": path, "problems": path, "full": a run of all rollouts, "p": its probabilities, "stop": a threshold among them}"""
+def runs(tmp_path_factory):
+    """A run of all rollouts, a scorer, its probabilities, a threshold, and the run that stops there."""
     base = tmp_path_factory.mktemp("stop")
     problems = common.read_jsonl(ROOT / "demo" / "math_a.jsonl")[:8]
-    common.write_jsonl(base / "problems.jsonl", problems)
-    run_script("01_generate.py", MODEL, base / "problems.jsonl", *SIZES, "--out", base / "full")
-    full = base / "full" / "model" / "problems" / "32"
+    full = run_01(problems, base / "full")
     config = common.read_meta(full)
     scorer = linear_scorer("penultimate/eos", config["width"], config["n_layers"], features=True)
     common.save_pt(base / "scorer.pt", scorer.checkpoint)
     keys, logits = common.score_run(scorer, full)
-    p = dict(zip(keys, scorer.probability(logits).tolist()))
-    ranked = sorted(p.values())
-    middle = len(ranked) * 2 // 3
-    gap = max(
-        range(middle - 5, middle + 5), key=lambda i: ranked[i + 1] - ranked[i]
-    )  # not at a rollout's own last bit
-    return {
-        "base": base,
-        "problems": problems,
-        "full": full,
-        "p": p,
-        "stop": (ranked[gap] + ranked[gap + 1]) / 2,
-    }
-
-
-def stopped(runs, out, run_script, *flags, problems=None):
-    path = runs["base"] / out / "problems.jsonl"
-    common.write_jsonl(path, problems or runs["problems"])
-    stop = ("--scorer", runs["base"] / "scorer.pt", "--stop", runs["stop"])
-    run_script("01_generate.py", MODEL, path, *SIZES, "--out", path.parent, *stop, *flags)
-    return path.parent / "model" / "problems" / "32"
-
-
-@pytest.fixture(scope="module")
-def live(runs, run_script):
-    return stopped(runs, "live", run_script)
+    p = np.reshape(scorer.probability(logits).tolist(), (8, 6))
+    threshold = between(p.flatten(), 0.55, 0.75)
+    stop = ("--scorer", base / "scorer.pt", "--stop", threshold, "--slots", 5)
+    live = run_01(problems, base / "live", *stop)
+    return SimpleNamespace(base=base, problems=problems, full=full, keys=keys, p=p, threshold=threshold,
+                           stop=stop, live=live)  # fmt: skip
 
 
 def assert_same_run(run, other):
-    """The same rollouts; vectors to float32's precision, as they may differ by their last bits with the batch."""
-    rows, others = (
-        [(*key, row["response"]) for key, row in zip(common.keys_of(rows), rows)]
-        for rows in map(common.read_rollouts, (run, other))
-    )
-    assert rows == others
+    """The same rollouts; vectors to float32's precision: their last bits differ with the batch."""
+    fields = lambda one: [(r["id"], r["sample"], r["response"]) for r in common.read_rollouts(one)]
+    assert fields(run) == fields(other)
     vectors, others = (common.load_pt(one / "hidden.pt")["hidden"] for one in (run, other))
     assert torch.allclose(vectors, others, atol=1e-4)
 
 
-def test_live_stopping_is_the_replay_in_the_order_of_the_samples(runs, live):
-    rollouts = common.read_rollouts(live)
-    expected = []
-    for problem in runs["problems"]:
-        p = np.array([runs["p"][problem["id"], sample] for sample in range(6)])
-        _, end, _ = one_order(p, p, p, None, runs["stop"])
-        expected += [(problem["id"], sample) for sample in range(end)]
-    assert common.keys_of(rollouts) == expected
-    assert len(set(Counter(key[0] for key in expected).values())) > 2  # some stop early, some late
-    texts = {(row["id"], row["sample"]): row["response"] for row in common.read_rollouts(runs["full"])}
+def test_live_stopping_is_the_replay_in_the_order_of_the_samples(runs):
+    ends = [one_order(p, p, p, None, runs.threshold)[1] for p in runs.p]
+    assert len(set(ends)) > 2  # some stop early, some late
+    rollouts = common.read_rollouts(runs.live)
+    kept = [(problem["id"], sample) for problem, end in zip(runs.problems, ends) for sample in range(end)]
+    assert common.keys_of(rollouts) == kept
+    texts = {(row["id"], row["sample"]): row["response"] for row in common.read_rollouts(runs.full)}
     assert all(row["response"] == texts[row["id"], row["sample"]] for row in rollouts)
-    meta = common.read_meta(live)
-    assert (
-        meta["n"] == 6 and meta["stop"]["rule"] == "best-of-n" and meta["stop"]["threshold"] == runs["stop"]
-    )
+    meta = common.read_meta(runs.live)
+    assert meta["n"] == 6 and meta["stop"]["threshold"] == runs.threshold
 
 
 def test_live_votes_group_answers_as_02_does(runs, run_script):
-    run_script("02_label.py", runs["full"])
-    labels = common.read_labels(runs["full"])
-    group = {(row["id"], row["sample"]): -1 if row["group"] is None else row["group"] for row in labels}
-    arrays = [
-        np.array([[of[row["id"], sample] for sample in range(6)] for row in runs["problems"]])
-        for of in (runs["p"], group)
-    ]
-    sure = [common.sureness(*(x[:, :end] for x in arrays))[0] for end in common.waves(6)]
-    ranked = np.unique(np.round(sure, 6))
-    gap = max(range(len(ranked) // 3, 2 * len(ranked) // 3), key=lambda i: ranked[i + 1] - ranked[i])
-    threshold = (ranked[gap] + ranked[gap + 1]) / 2
-    run = stopped(runs, "votes", run_script, "--stop-rule", "weighted-vote", "--stop", threshold)
+    run_script("02_label.py", runs.full)
+    groups = [row["group"] for row in common.read_labels(runs.full, runs.keys)]
+    groups = np.reshape([-1 if group is None else group for group in groups], (8, 6))
+    sure = [common.sureness(runs.p[:, :end], groups[:, :end])[0] for end in common.waves(6)]
+    threshold = between(np.concatenate(sure), 0.33, 0.66)
+    votes = (*runs.stop, "--stop-rule", "weighted-vote", "--stop", threshold)
+    run = run_01(runs.problems, runs.base / "votes", *votes)
     counts = Counter(row["id"] for row in common.read_rollouts(run))
-    for i, problem in enumerate(runs["problems"]):
-        p, groups = (x[i] for x in arrays)
-        assert counts[problem["id"]] == one_order(p, p, p, groups, threshold)[1]
-    assert len(set(counts.values())) > 1
+    ends = [one_order(p, p, p, group, threshold)[1] for p, group in zip(runs.p, groups)]
+    assert [counts[problem["id"]] for problem in runs.problems] == ends and len(set(ends)) > 1
 
 
-def test_a_stopped_run_goes_through_the_other_steps(runs, live, run_script):
-    run_script("02_label.py", live)
-    run_script("04_select.py", live, "--scorer", runs["base"] / "scorer.pt")
-    best = [row for row in common.read_jsonl(live / "selected.jsonl") if row["strategy"] == "best-of-n"]
-    counts = Counter(row["id"] for row in common.read_rollouts(live))
-    for row in best:
-        assert row["sample"] == int(
-            np.argmax([runs["p"][row["id"], sample] for sample in range(counts[row["id"]])])
-        )
-    run_script("05_baselines.py", live, "--out", runs["base"] / "report")
-    run_script("03_train_scorer.py", live, "--configs", 1, "-o", runs["base"] / "of_stopped.pt")
+def test_a_stopped_run_goes_through_the_other_steps(runs, run_script):
+    run_script("02_label.py", runs.live)
+    run_script("04_select.py", runs.live, "--scorer", runs.base / "scorer.pt")
+    selected = common.read_jsonl(runs.live / "selected.jsonl")
+    counts = Counter(row["id"] for row in common.read_rollouts(runs.live))
+    best = [int(p[: counts[problem["id"]]].argmax()) for problem, p in zip(runs.problems, runs.p)]
+    assert [row["sample"] for row in selected if row["strategy"] == "best-of-n"] == best
+    run_script("05_baselines.py", runs.live, "--out", runs.base / "report")
+    run_script("03_train_scorer.py", runs.live, "--configs", 1, "-o", runs.base / "of_stopped.pt")
 
 
-def test_decisions_see_no_reference_answer(runs, live, run_script):
-    wrong = [problem | {"answer": "-1"} for problem in runs["problems"]]
-    assert_same_run(stopped(runs, "wrong", run_script, problems=wrong), live)
+def test_decisions_see_no_reference_answer(runs):
+    wrong = [problem | {"answer": "-1"} for problem in runs.problems]
+    assert_same_run(run_01(wrong, runs.base / "wrong", *runs.stop), runs.live)
 
 
-def test_a_killed_stopping_run_goes_on_to_the_same_end(runs, live, run_script):
-    path = runs["base"] / "killed" / "problems.jsonl"
-    common.write_jsonl(path, runs["problems"])
-    stop = ("--scorer", runs["base"] / "scorer.pt", "--stop", runs["stop"], "--slots", 1)
-    command = [sys.executable, ROOT / "01_generate.py", MODEL, path, *SIZES, "--out", path.parent, *stop]
-    run = path.parent / "model" / "problems" / "32"
-    process = subprocess.Popen(list(map(str, command)), stderr=subprocess.DEVNULL)
-    while not list(run.glob("parts/[0-9]*.pt")):
-        assert process.poll() is None
-        time.sleep(0.01)
-    process.kill()
-    process.wait()
-    assert 0 < len(list(run.glob("parts/[0-9]*.pt"))) < 8 and not (run / "rollouts.jsonl").exists()
-    assert_same_run(stopped(runs, "killed", run_script), live)
+def test_a_killed_stopping_run_goes_on_to_the_same_end(runs, monkeypatch):
+    written, write_part = [], generate.write_part
+
+    def killed(path, rollouts):
+        if len(written) == 3:
+            raise KeyboardInterrupt
+        written.append(path)
+        write_part(path, rollouts)
+
+    monkeypatch.setattr(generate, "write_part", killed)
+    with suppress(KeyboardInterrupt):
+        run_01(runs.problems, runs.base / "killed", *runs.stop, "--slots", 1)
+    monkeypatch.setattr(generate, "write_part", write_part)
+    assert len(written) == 3 and not (written[0].parent.parent / "rollouts.jsonl").exists()
+    before = [path.stat().st_mtime_ns for path in written]
+    monkeypatch.setattr(generate, "clear", lambda parts: None)
+    assert_same_run(run_01(runs.problems, runs.base / "killed", *runs.stop), runs.live)
+    assert [path.stat().st_mtime_ns for path in written] == before
 
 
-@pytest.mark.parametrize(
-    "flags, told",
-    [
-        (["--stop", "0.9"], "--stop needs --scorer"),
-        (["--scorer", "SCORER"], "--stop needs --scorer"),
-        (["--scorer", "SCORER", "--stop", "1.5"], "--stop is at least 0 and below 1"),
-        (["--scorer", "SCORER", "--stop"], "no threshold for best-of-n in it"),
-        (
-            ["--scorer", "SCORER", "--stop", "0.9", "--stop-rule", "weighted-vote", "CODE"],
-            "programs have no answers",
-        ),
-        (
-            ["--scorer", "SCORER", "--stop", "0.9", "--layers", "final"],
-            "reads penultimate/eos; --stop needs one vector",
-        ),
-    ],
-)
-def test_what_stopping_cannot_do_is_one_line(runs, run_script, flags, told):
-    problems = ROOT / "demo" / "code_a.jsonl" if "CODE" in flags else runs["base"] / "problems.jsonl"
-    flags = [runs["base"] / "scorer.pt" if flag == "SCORER" else flag for flag in flags if flag != "CODE"]
-    done = run_script("01_generate.py", MODEL, problems, "--out", runs["base"] / "no", *flags, code=2)
-    assert told in done.stderr
+@pytest.mark.parametrize("flags, told", [
+    (["--stop", "0.9"], "--stop needs --scorer"),
+    (["--scorer", "SCORER"], "--stop needs --scorer"),
+    (["--scorer", "SCORER", "--stop", "1.5"], "--stop is at least 0 and below 1"),
+    (["--scorer", "SCORER", "--stop"], "no threshold for best-of-n in it"),
+    (["--scorer", "SCORER", "--stop", "0.9", "--stop-rule", "weighted-vote", "CODE"], "programs have no"),
+    (["--scorer", "SCORER", "--stop", "0.9", "--layers", "final"], "reads penultimate/eos; --stop needs"),
+])  # fmt: skip
+def test_what_stopping_cannot_do_is_one_line(runs, flags, told, tmp_path, capsys):
+    code = {"kind": "code", "prompt": "Write f.", "tests": "assert f()"}
+    problems = [code] if "CODE" in flags else runs.problems
+    flags = [runs.base / "scorer.pt" if flag == "SCORER" else flag for flag in flags if flag != "CODE"]
+    with pytest.raises(SystemExit) as stop:
+        run_01(problems, tmp_path, *flags)
+    assert stop.value.code == 2 and told in capsys.readouterr().err.splitlines()[-1]
 
 
-def test_a_folder_is_gone_on_with_by_the_same_rule_alone(runs, live, run_script):
-    path, out = runs["base"] / "live" / "problems.jsonl", runs["base"] / "live"
-    done = run_script("01_generate.py", MODEL, path, *SIZES, "--out", out, code=2)
-    assert "was made with stop" in done.stderr
+def test_a_folder_is_gone_on_with_by_the_same_rule_alone(runs, capsys):
+    with pytest.raises(SystemExit):
+        run_01(runs.problems, runs.base / "live")
+    assert "was made with stop" in capsys.readouterr().err
