@@ -401,7 +401,7 @@ class Engine:
             if self.penalty != 1:
                 self.past[r] = prompt[-1]
                 self.past[r, : base + 1] = prompt
-        self.drop_prompts({self.queue[i]["problem"] for i in range(min(self.slots, len(self.queue)))})
+        self.drop_prompts()
 
     @torch.inference_mode()
     def read_prompt(self, job):
@@ -420,9 +420,9 @@ class Engine:
         self.prompts[job["problem"]] = pages
         return True
 
-    def drop_prompts(self, kept=()):
-        """Free the pages of the prompts that no row needs, but for those in `kept`."""
-        for problem in self.prompts.keys() - {row.job["problem"] for row in self.rows} - set(kept):
+    def drop_prompts(self):
+        """Free the pages of the prompts that no row reads."""
+        for problem in self.prompts.keys() - {row.job["problem"] for row in self.rows}:
             self.free[self.prompts.pop(problem)] = True
 
     def give_page(self, r):
