@@ -380,8 +380,10 @@ def train_all(trials, tasks):
         yield from map(train_one, trials)
         return
     with ProcessPoolExecutor(min(workers(job), len(trials)), context, set_up, (tasks, board)) as pool:
+        futures = [pool.submit(train_one, trial) for trial in trials]  # pool.map tells of Ctrl-C in tracebacks
         try:
-            yield from pool.map(train_one, trials)
+            while futures:
+                yield futures.pop(0).result()
         except process.BrokenProcessPool:
             common.die("a search process was killed, it seems for want of memory: take fewer --workers")
 

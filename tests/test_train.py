@@ -401,12 +401,13 @@ def test_finished_scorers_are_left_alone_until_something_changes(tmp_path, capsy
 def test_rollouts_that_could_not_be_judged_are_counted_and_left_out(tmp_path, capsys):
     run = make_run(tmp_path / "run")
     rows = relabel(run, lambda i, row: row["label"] if i >= 6 else None)
+    common.write_jsonl(run / "labels.jsonl", [*rows[:-1], {**rows[-1], "group": None}])  # no answer
     train_run(run, "--configs", 1)
     assert "6 could not be judged" in capsys.readouterr().out
     data = trainer.choose(trainer.load_data(make_job(run)), make_job(run))
     assert data.keys == [(str(run), row["id"], row["sample"]) for row in rows[6:]]
     assert data.y.tolist() == [row["label"] for row in rows[6:]]
-    assert data.group.tolist() == [row["group"] for row in rows[6:]]
+    assert data.group.tolist() == [*(row["group"] for row in rows[6:-1]), -1]
     assert data.tokens.tolist() == [row["n_tokens"] for row in common.read_rollouts(run)][6:]
 
 
