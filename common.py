@@ -497,17 +497,33 @@ def openthoughts_math_problem(row):
     return number and math_problem(f"math/{row['row_idx']}", row["problem"], number[1])
 
 
+CALLS = """\
+def check(candidate):
+    call = getattr(candidate(), {name!r}) if isinstance(candidate, type) else candidate
+    for arguments, expected in {cases!r}:
+        result = call(*arguments)
+        result = list(result) if isinstance(result, tuple) else result  # the cases are JSON, which has no tuples
+        assert result == expected or [result] == expected
+"""
+
+
 def openthoughts_code_problem(row):
-    """Only rows with texts to read and to print; those that name a function instead are few."""
+    """Only rows with test cases: texts to read and to print, or arguments and result where they name a function."""
     cases = json.loads(row["test_cases"] or "{}")
-    inputs, outputs = cases.get("inputs"), cases.get("outputs")
-    if not inputs or not outputs or len(inputs) != len(outputs) or cases.get("fn_name"):
+    inputs, outputs, name = cases.get("inputs"), cases.get("outputs"), cases.get("fn_name")
+    problem = {"id": f"code/{row['row_idx']}", "kind": "code"}
+    if not inputs or not outputs or len(inputs) != len(outputs):
         return None
+    if name:
+        starter = row["starter_code"] or f"def {name}("
+        prompt = f"{row['problem'].strip()}\n\nStart from this code:\n\n```python\n{starter}\n```"
+        tests = CALLS.format(name=name, cases=list(zip(inputs, outputs)))
+        entry_point = "Solution" if "class Solution" in starter else name
+        return problem | {"prompt": prompt, "tests": tests, "style": "check", "entry_point": entry_point}
+    prompt = f"{row['problem'].strip()}\n\nThe program reads standard input and writes to standard output."
     as_text = lambda value: "\n".join(map(str, value)) if isinstance(value, list) else str(value)
     tests = {"inputs": [*map(as_text, inputs)], "outputs": [*map(as_text, outputs)]}
-    prompt = f"{row['problem'].strip()}\n\nThe program reads standard input and writes to standard output."
-    name = f"code/{row['row_idx']}"
-    return {"id": name, "kind": "code", "prompt": prompt, "tests": tests, "style": "stdio"}
+    return problem | {"prompt": prompt, "tests": tests, "style": "stdio"}
 
 
 THOUGHTS = "open-thoughts/OpenThoughts-114k", "metadata", "train"

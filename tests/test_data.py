@@ -51,8 +51,9 @@ def openthoughts_row(i):
         return row | {"ground_truth_solution": f"First \\boxed{{99}}, so the answer is $\\boxed{{{box}}}$."}
     if row["domain"] == "math" or i % 11 == 0:
         return row | {"test_cases": json.dumps({"inputs": ["1"], "outputs": None})}
-    if i % 9 == 0:
-        return row | {"test_cases": json.dumps({"fn_name": "add", "inputs": [[1, i]], "outputs": [[1 + i]]})}
+    if i % 3 == 0:
+        cases, method = {"fn_name": "add", "inputs": [[1, i]], "outputs": [[1 + i]]}, "class Solution:\n    def add("
+        return row | {"test_cases": json.dumps(cases), "starter_code": None if i % 9 else method}
     cases = {"inputs": [f"{i}\n", ["1", "2"]], "outputs": [f"{i}\n", [3]]}
     return row | {"test_cases": json.dumps(cases if i % 7 else {})}
 
@@ -186,7 +187,7 @@ NAMES = {
     "bigcodebench-hard": (148, "BigCodeBench/0", {"unittest"}),
     "math500": (500, "test/algebra/0.json", {None}),
     "aime": (60, "2024-I-1", {None}),
-    "openthoughts": (1000, None, {None, "stdio"}),
+    "openthoughts": (1000, None, {None, "stdio", "check"}),
 }
 
 
@@ -236,22 +237,27 @@ def test_openthoughts_keeps_what_can_be_judged(server, load):
     answers = {problem["answer"] for problem in problems[:500]}
     assert all(re.fullmatch(r"-?\d+(\.\d+)?", answer) for answer in answers)
     assert "2.5" in answers and "99" not in answers  # the last box counts
-    assert all(int(problem["id"][5:]) % 9 for problem in problems[500:])  # texts in and out, no calls
-    tests = problems[500]["tests"]
-    assert tests["inputs"][1] == "1\n2" and tests["outputs"][1] == "3" and "standard input" in problems[500]["prompt"]
+    reads = next(problem for problem in problems[500:] if problem["style"] == "stdio")
+    assert reads["tests"] == {"inputs": [reads["tests"]["inputs"][0], "1\n2"], "outputs": [reads["tests"]["inputs"][0], "3"]}
+    assert "standard input" in reads["prompt"]
     asked = pages(server, "/filter.*math")
     assert asked[0] == 0 and len(asked) < 15 and asked[1:] != sorted(asked[1:])  # random pages, and not all of them
 
 
 def test_the_judge_takes_what_the_sets_give(load, tmp_path):
     """Reference solutions pass and stubs fail, in each form of tests that a set has."""
-    problems = [load(name, limit=6)[5] for name in ("humaneval", "kodcode", "bigcodebench-hard", "openthoughts-code")]
-    problems[3]["solution"] = "import sys\nprint(sum(map(int, sys.stdin.read().split())))"  # it comes without
+    problems = [load(name, limit=6)[5] for name in ("humaneval", "kodcode", "bigcodebench-hard")]
+    programs = {  # OpenThoughts' come without: to read and print, a function, a method
+        None: "import sys\nprint(sum(map(int, sys.stdin.read().split())))", "add": "def add(a, b): return a + b",
+        "Solution": "class Solution:\n    def add(self, a, b): return a + b",
+    }  # fmt: skip
+    thoughts = {problem.get("entry_point"): problem for problem in load("openthoughts-code")}
+    problems += [thoughts[name] | {"solution": program} for name, program in programs.items()]
     common.write_jsonl(tmp_path / "all.jsonl", problems)
     command = [sys.executable, "02_label.py", tmp_path / "all.jsonl", "--self-check", "--json"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     result = json.loads(done.stdout.splitlines()[-1])
-    assert (result["solutions"], result["stubs"], result["failures"]) == (4, 4, 0), done.stdout + done.stderr
+    assert (result["solutions"], result["stubs"], result["failures"]) == (6, 6, 0), done.stdout + done.stderr
 
 
 # ---------------------------------------------------------------------------------------------------------------------
