@@ -44,8 +44,15 @@ say() { local IFS=,; local names="${*:3}"; echo "[$1/5] $2: ${names//,/, }" >&2;
 name_of() { local name; name=$(basename "$1"); echo "${name%%.json*}"; } # the run folder's, as 01 names it
 has_labels() { grep -q '"label": [01]' "$1/labels.jsonl"; }
 
-generate() {
-    step 01_generate.py "$model" "$@" -n "$N" --out "$OUT" ${LIMIT:+--limit "$LIMIT"} ${FLAGS_01:-} >/dev/null
+generate() { # the demo's model is too small to fill more than a core: there each has a worker of its own
+    local rank flags=("$@" -n "$N" --out "$OUT" ${LIMIT:+--limit "$LIMIT"} ${FLAGS_01:-})
+    for ((rank = 1; rank < workers; rank++)); do
+        WORLD_SIZE=$workers RANK=$rank step 01_generate.py "$model" "${flags[@]}" >/dev/null 2>&1 &
+    done
+    [ "$workers" = 1 ] || export WORLD_SIZE=$workers RANK=0 OMP_NUM_THREADS=1
+    step 01_generate.py "$model" "${flags[@]}" >/dev/null
+    wait
+    [ "$workers" = 1 ] || unset WORLD_SIZE RANK
 }
 
 check() { # SCRIPT FLAGS ARGUMENTS: are a later step's flags right? Then all it says is that there is no run
@@ -63,13 +70,14 @@ esac
 if [ $# -eq 1 ] || [ $# -gt 0 -a $(($# % 2)) -eq 0 ]; then
     fail "give MODEL A B, or nothing for the demo (bash run_all.sh -h)"
 fi
-N=${N:-16} SETS=${SETS:-1} BOTH=${BOTH:-1} OUT=${OUT:-runs} SEEDS=${SEEDS:-32 42 52}
+workers=1 N=${N:-16} SETS=${SETS:-1} BOTH=${BOTH:-1} OUT=${OUT:-runs} SEEDS=${SEEDS:-32 42 52}
 [[ "$N $SETS ${LIMIT:-1}  $SEEDS" =~ ^([1-9][0-9]*\ ){3}(\ +[1-9][0-9]*)+\ *$ ]] ||
     fail "N, SETS, SEEDS and LIMIT are whole numbers from 1, not '$N', '$SETS', '$SEEDS' and '${LIMIT:-}'"
 [ -z "$(printf '%s\n' $SEEDS | sort | uniq -d)" ] || fail "SEEDS are different whole numbers, not '$SEEDS'"
 [[ $BOTH =~ ^[01]$ ]] || fail "BOTH is 1, both directions, or 0, not '$BOTH'"
 if [ $# -eq 0 ]; then
     set -- "$here/demo/model" "$here/demo/"{math_a,math_b,code_a,code_b}.jsonl
+    workers=$(nproc) && workers=$((workers < 4 ? workers : 4))
     FLAGS_03=${FLAGS_03:---configs 2 --rollouts 8} # the paper: 100 configurations, all rollouts
     FLAGS_05=${FLAGS_05:---window 16 --tail 16} # the demo's answers are some 40 tokens long
 fi
@@ -92,7 +100,7 @@ check 04_select.py "${FLAGS_04:-}" --scorer no-such-run.pt
 check 05_baselines.py "${FLAGS_05:-}"
 
 mkdir -p "$base" 2>/dev/null && [ -w "$base" ] || fail "cannot write to $base; choose another OUT"
-trap 'rmdir "$base" "$OUT" 2>/dev/null || true' EXIT # where nothing came of it
+trap 'kill $(jobs -p) 2>/dev/null || true; rmdir "$base" "$OUT" 2>/dev/null || true' EXIT # nothing came of it
 exec 9<"$base"
 flock -n 9 || { # one at a time works on a model's runs; a killed one's lock is free
     echo "another run_all.sh is at work in $base: waiting for it; what it has made is not made again" >&2
@@ -101,7 +109,7 @@ flock -n 9 || { # one at a time works on a model's runs; a killed one's lock is 
 
 say 1 generate "${names[@]}"
 for seed in "${seeds[@]}"; do generate "${sets[@]}" --seed "$seed"; done
-generate "${evaluated[@]}" --greedy
+workers=1 generate "${evaluated[@]}" --greedy
 for name in "${names[@]}"; do runs+=("${seeds[@]/#/$base/$name/}"); done
 for name in "${evals[@]}"; do runs+=("$base/$name/greedy"); done
 for run in "${runs[@]}"; do
