@@ -1259,8 +1259,11 @@ def stop_rows(p, labels, tokens, groups=None):
 
 
 def stop_threshold(rows, price=1.0):
-    """The cheapest of `stop_rows` at most `price` points below the best, and so below all N rollouts."""
-    return min((tokens, rollouts, t) for t, _, below, rollouts, tokens in rows if below <= price)[2]
+    """The cheapest of `stop_rows` at most `price` points below the best, and so below all N rollouts.
+
+    Never under one half: few problems cannot show that an answer likelier wrong than right is safe to take.
+    """
+    return max(0.5, min((tokens, rollouts, t) for t, _, below, rollouts, tokens in rows if below <= price)[2])
 
 
 # ------------------------------------------------------------------------------------------------------------
