@@ -49,7 +49,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict, deque
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -100,6 +100,7 @@ def parse(argv=None):
         (not 0 <= given("temperature", 0) < np.inf, "--temperature must be at least 0"),
         (not 0 < given("top_p", 1) <= 1, "--top-p must be above 0 and at most 1"),
         (not 0 < given("repetition_penalty", 1) < np.inf, "--repetition-penalty must be above 0"),
+        (not args.layers.strip(", "), "--layers: name one at least"),
         (not {*args.extra} <= {"last10", "special"}, "--extra: last10, special or both"),
         (args.responses and len(args.datasets) > 1, "--responses: give the one data set that they answer"),
         ((args.stop is None) != (args.scorer is None), "--stop needs --scorer, which serves nothing else"),
@@ -816,6 +817,19 @@ def prepare(run, model, need, sampling, skipped, jobs):
     """meta.json and problems.jsonl, and no parts of anything else that was needed once."""
     for id, why in skipped.items():
         print(f"problem {id} gets no tokens: {why}", file=sys.stderr)
+    with alone(run.folder):
+        write_meta(run, model, need, sampling, skipped, jobs)
+
+
+@contextmanager
+def alone(folder):
+    """One worker at a time; a killed one lets go."""
+    with open(folder / ".lock", "a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def write_meta(run, model, need, sampling, skipped, jobs):
     if (run.folder / "meta.json").is_file():
         meta = common.read_meta(run.folder)
         meta["layers"] = layer_names(",".join([need["layers"], *meta["layers"]]), meta["n_layers"])
@@ -869,8 +883,7 @@ def write_part(path, rollouts):
 def merge(run, need):
     """The files, rollouts.jsonl last: it means finished. False while other workers are at their problems."""
     parts = {problem["id"]: part_path(run.folder, i) for i, problem in enumerate(run.problems)}
-    with open(run.folder / "meta.json") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # workers that finish together; a killed one lets go
+    with alone(run.folder):
         if lacking(run.args, run.folder) != need:
             return True  # somebody else has done it
         if missing := sum(not path.is_file() for path in parts.values()):
@@ -882,6 +895,7 @@ def merge(run, need):
         rows = (row | {"id": id} for id, path in parts.items() for row in common.load_pt(path))
         write_run(run.folder, need, list(rows))
         clear(run.folder / "parts")
+        (run.folder / ".lock").unlink(missing_ok=True)
     return True
 
 

@@ -9,6 +9,7 @@ of one problem that are equal share a group number (null: no answer, or code), s
 
 To judge maths elsewhere, copy this file and common.py's split_reasoning:
 
+    import importlib
     judge = importlib.import_module("02_label")
     answer = judge.answer_of("Adding up, the answer is $x = \\frac{1}{2}$.")     # it never sees the reference
     judge.same("0.5", answer)                                                    # True
@@ -57,6 +58,10 @@ def main():
     add("--again", action="store_true", help="judge once more what is judged already")
     add("--json", action="store_true", help="a last line of JSON, for programs")
     options = parser.parse_args()
+    if not 0 < options.timeout < math.inf:
+        common.die(f"--timeout {options.timeout}: give seconds above 0")
+    if options.workers is not None and options.workers < 1:
+        common.die(f"--workers {options.workers}: give at least 1")
     if options.self_check:
         raise SystemExit(int(any([self_check(dataset, options) for dataset in options.targets])))
     report([label_run(Path(run), options) for run in options.targets], options)

@@ -804,6 +804,8 @@ def parse_args(argv=None):
     args.out = args.out or ("studies" if args.study else "scorer.pt")
     if len(args.seed) > 1 and not args.study and "{seed}" not in args.out:
         parser.error("several seeds need {seed} in -o, such as -o 'scorers/scatr@{seed}.pt'")
+    if not args.study and Path(args.out).is_dir():
+        parser.error(f"-o {args.out} is a folder; name a file in it, such as {args.out}/scorer.pt")
     if args.study and (not args.eval or (args.study == "halves" and len(args.eval) > 1)):
         parser.error("--study needs --eval RUN, labelled runs to evaluate on (one for the study of halves)")
     counts = (args.configs, args.top, args.rollouts or 1, args.workers or 1, *args.n)

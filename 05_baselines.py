@@ -46,7 +46,7 @@ import common
 
 SUBSETS, DRAWS, SEED = 128, 1000, 0  # random subsets of a vote, bootstrap draws, and their seed
 BINS = 10  # of the probabilities, equally wide, for their calibration
-RULES = [f"{name}/{way}" for name in common.STATISTICS for way in common.AGGREGATIONS]
+RULES = common.RULES
 REFERENCES = {"the paper's 20": RULES[:20], "all 28": RULES}  # the paper's five statistics stand first
 LENGTHS = {"longest": 1, "shortest": -1}
 CUT, WIDTH = 0.05, 110  # share of cut rollouts from which a line says so; columns of the screen
@@ -1178,8 +1178,14 @@ def route(args):
 
 def positive(text):
     if not text.isdigit() or int(text) < 1:
-        common.die(f"give a whole number above 0, not {text}")
+        raise argparse.ArgumentTypeError(f"give a whole number above 0, not {text}")
     return int(text)
+
+
+def price_of(text):
+    if not text.replace(".", "", 1).isdecimal():
+        raise argparse.ArgumentTypeError(f"give a number of points from 0, not {text}")
+    return float(text)
 
 
 MANY, FLAG = {"nargs": "+"}, {"action": "store_true"}
@@ -1188,7 +1194,7 @@ OPTIONS = (  # of which commands, the option, what it says, the rest
     ("report", "--out", "folder for the report (default: the run, or what the runs have in common)", {}),
     ("report", "--window", "tokens in a confidence window", {"type": positive, "default": common.WINDOW}),
     ("report", "--tail", "tokens in the tail", {"type": positive, "default": common.TAIL}),
-    ("report", "--price", "points that stopping early may cost", {"type": float, "default": 1.0}),
+    ("report", "--price", "points that stopping early may cost", {"type": price_of, "default": 1.0}),
     ("report", "--studies", "files or folders of 03_train_scorer.py --study", MANY | {"default": []}),
     ("report", "--plots", "also PNG figures: curves, reliability, bars; needs matplotlib", FLAG),
     ("report", "--json", "a last line of JSON, for programs", FLAG),

@@ -514,6 +514,8 @@ def openthoughts_code_problem(row):
     problem = {"id": f"code/{row['row_idx']}", "kind": "code"}
     if not inputs or not outputs or len(inputs) != len(outputs):
         return None
+    if name and not all(isinstance(given, list) for given in inputs):
+        return None
     if name:
         starter = row["starter_code"] or f"def {name}("
         prompt = f"{row['problem'].strip()}\n\nStart from this code:\n\n```python\n{starter}\n```"

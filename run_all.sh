@@ -45,14 +45,15 @@ name_of() { local name; name=$(basename "$1"); echo "${name%%.json*}"; } # the r
 has_labels() { grep -q '"label": [01]' "$1/labels.jsonl"; }
 
 generate() { # the demo's model is too small to fill more than a core: there each has a worker of its own
-    local rank flags=("$@" -n "$N" --out "$OUT" ${LIMIT:+--limit "$LIMIT"} ${FLAGS_01:-})
+    local rank pid pids=() command=("$PYTHON" "$here/01_generate.py" "$model" "$@" -n "$N" --out "$OUT")
+    command+=(${LIMIT:+--limit "$LIMIT"} ${FLAGS_01:-})
+    [ "$workers" = 1 ] || local -x WORLD_SIZE=$workers RANK=0 OMP_NUM_THREADS=1
     for ((rank = 1; rank < workers; rank++)); do
-        WORLD_SIZE=$workers RANK=$rank step 01_generate.py "$model" "${flags[@]}" >/dev/null 2>&1 &
+        RANK=$rank "${command[@]}" >/dev/null 2>>"$log" &
+        pids+=($!)
     done
-    [ "$workers" = 1 ] || export WORLD_SIZE=$workers RANK=0 OMP_NUM_THREADS=1
-    step 01_generate.py "$model" "${flags[@]}" >/dev/null
-    wait
-    [ "$workers" = 1 ] || unset WORLD_SIZE RANK
+    "${command[@]}" >/dev/null
+    for pid in "${pids[@]}"; do wait "$pid" || fail "a worker of 01 ended too early; see $log"; done
 }
 
 check() { # SCRIPT FLAGS ARGUMENTS: are a later step's flags right? Then all it says is that there is no run
@@ -77,7 +78,7 @@ workers=1 N=${N:-16} SETS=${SETS:-1} BOTH=${BOTH:-1} OUT=${OUT:-runs} SEEDS=${SE
 [[ $BOTH =~ ^[01]$ ]] || fail "BOTH is 1, both directions, or 0, not '$BOTH'"
 if [ $# -eq 0 ]; then
     set -- "$here/demo/model" "$here/demo/"{math_a,math_b,code_a,code_b}.jsonl
-    workers=$(nproc) && workers=$((workers < 4 ? workers : 4))
+    workers=$(nproc --all) && workers=$((workers < 4 ? workers : 4))
     FLAGS_03=${FLAGS_03:---configs 2 --rollouts 8} # the paper: 100 configurations, all rollouts
     FLAGS_05=${FLAGS_05:---window 16 --tail 16} # the demo's answers are some 40 tokens long
 fi

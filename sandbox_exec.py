@@ -217,8 +217,9 @@ def judge(server, code, tests, style="auto", entry_point=None, prelude="", besid
     is_stdio, spent = isinstance(tests, dict), collections.Counter()
     if not (code or "").strip():
         return Result("no code")
-    cases = [list(tests.get(name) or ()) for name in ("inputs", "outputs")] if is_stdio else [[], []]
-    if not isinstance(tests, (str, dict)) or is_stdio and not cases[0] or len(cases[0]) != len(cases[1]):
+    cases = [tests.get(name) or [] for name in ("inputs", "outputs")] if is_stdio else [[], []]
+    if (not isinstance(tests, (str, dict)) or not all(isinstance(texts, (list, tuple)) for texts in cases)
+            or is_stdio and not cases[0] or len(cases[0]) != len(cases[1])):
         return Result("error: tests must be text or {'inputs': [...], 'outputs': [...]} of equal length")
     if is_stdio and tests.get("fn_name"):
         tests, style, is_stdio = calls_of(tests["fn_name"], *cases), "auto", False
