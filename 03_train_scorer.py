@@ -380,7 +380,7 @@ def train_all(trials, tasks):
         yield from map(train_one, trials)
         return
     with ProcessPoolExecutor(min(workers(job), len(trials)), context, set_up, (tasks, board)) as pool:
-        futures = [pool.submit(train_one, trial) for trial in trials]  # pool.map tells of Ctrl-C in tracebacks
+        futures = [pool.submit(train_one, trial) for trial in trials]  # pool.map: tracebacks at Ctrl-C
         try:
             while futures:
                 yield futures.pop(0).result()

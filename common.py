@@ -502,13 +502,13 @@ def check(candidate):
     call = getattr(candidate(), {name!r}) if isinstance(candidate, type) else candidate
     for arguments, expected in {cases!r}:
         result = call(*arguments)
-        result = list(result) if isinstance(result, tuple) else result  # the cases are JSON, which has no tuples
+        result = list(result) if isinstance(result, tuple) else result  # JSON has no tuples
         assert result == expected or [result] == expected
 """
 
 
 def openthoughts_code_problem(row):
-    """Only rows with test cases: texts to read and to print, or arguments and result where they name a function."""
+    """Only rows with test cases: texts to read and to print, or a function's arguments and results."""
     cases = json.loads(row["test_cases"] or "{}")
     inputs, outputs, name = cases.get("inputs"), cases.get("outputs"), cases.get("fn_name")
     problem = {"id": f"code/{row['row_idx']}", "kind": "code"}
