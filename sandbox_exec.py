@@ -778,6 +778,7 @@ def run_beside():
         sys.modules["__main__"] = module
         with open("solution.py", "w", encoding="utf-8", errors="surrogatepass") as copy:
             copy.write(job["prelude"] + "\n" + job["code"])
+        tests = None
         try:
             sys.path.insert(0, os.getcwd())
             execute()
@@ -788,7 +789,7 @@ def run_beside():
         except SyntaxError as problem:
             answer = "syntax", str(problem)
         except BaseException as problem:
-            answer = explain(problem)
+            answer = explain(problem, from_program=not tests)
         caller.send(as_bytes(answer))
         os._exit(0)
 
@@ -1093,7 +1094,7 @@ class Peer:
             dtype = value.dtype.descr if value.dtype.names else value.dtype.str
             items = list(value.flat) if value.dtype.hasobject else value.tobytes()
             return "made", "array", dtype, getattr(value, "shape", None), is_numpy(value, "ndarray"), items
-        named = self.name_of(value if isinstance(value, (type, *FUNCTIONS)) else kind)
+        named = self.name_of(value if hasattr(value, "__qualname__") else kind)      # Cython's functions, too
         if named and isinstance(value, enum.Enum):
             return "made", "member", kind, value.value
         if named and isinstance(value, type):
@@ -1432,6 +1433,8 @@ def examine(job, channel, caller):
         peer.reaches = tests.reaches
         if tests.reaches:
             peer.note_opaque()
+        if tests.missing:
+            raise Verdict(f"error: the tests need {tests.missing!r}, which is not installed")
         peer.write((job["prelude"], job["code"], job["entry_point"], tests.reaches))
         reason, detail = run_all(job, tests, test_module(job["prelude"], job["entry_point"], tests))
         if reason == "passed" and not peer.answers:
@@ -1458,8 +1461,13 @@ def read_tests(prelude, tests):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             (asked_for if getattr(node, "module", "") == "solution" else others).extend(node.names)
     assigned = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    needed = [(getattr(node, "module", None) or alias.name).partition(".")[0]
+              for node in (*prelude.body, *tests.body) if isinstance(node, (ast.Import, ast.ImportFrom))
+              for alias in node.names]
+    lacks = lambda name: name not in OURS | {"pytest"} and not importlib.util.find_spec(name)
     return types.SimpleNamespace(
         leave_nothing=simple, reaches=reaches, asserts=counting.seen, code=code,
+        missing=next(filter(lacks, needed), None),
         has_check=any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in tests.body),
         names={node.id for node in nodes if isinstance(node, ast.Name)},
         imported={alias.name for alias in asked_for},
@@ -1572,11 +1580,11 @@ def mirror_functions():
         peer.ask("reload") or module if isinstance(module, RemoteModule) else reload(module))
 
 
-def explain(problem):
+def explain(problem, from_program=False):
     """(reason, detail) that goes with what the tests raised."""
     frames = [frame for frame in traceback.extract_tb(problem.__traceback__) if frame.filename == "tests.py"]
     line = f": {frames[-1].line}" if frames and frames[-1].line else ""
-    from_program, told = peer is not None and id(problem) in peer.raised, describe(problem)
+    from_program, told = from_program or bool(peer) and id(problem) in peer.raised, describe(problem)
     if type(problem) is Verdict:
         return str(problem), ""
     if isinstance(problem, MemoryError):

@@ -51,6 +51,12 @@ VERDICTS = [
     (SQUARE, "if f(3) == 0:\n    assert False\n", "failed: the tests ran no assert"),
     (SQUARE, "assert 1 + 1 == 2\n", "error: the tests ask nothing of the program"),
     (SQUARE, "import no_such_package\nassert f(3) == 9\n", "error: the tests need 'no_such_package', which is not installed"),
+    ("import no_such_package\n" + SQUARE, "import no_such_package\nassert f(3) == 9\n",
+     "error: the tests need 'no_such_package', which is not installed"),
+    ("import no_such_package\n" + SQUARE, "assert f(3) == 9\n",
+     "failed: ModuleNotFoundError: No module named 'no_such_package', while the program was loaded"),
+    ("import no_such_package\n" + SQUARE, "import os\nos.environ['A'] = ''\nassert f(3) == 9\n",  # beside, too
+     "failed: ModuleNotFoundError: No module named 'no_such_package'"),
     (SQUARE, "assert f(3) ==\n", "error: the tests or the prelude do not parse"),
     (SQUARE, {"inputs": ["1"], "outputs": []}, "error: tests must be text or"),
     ("class A: pass\n", "from solution import A\nclass B(A): pass\nassert B()\n", "not judged: passes only beside its tests"),
