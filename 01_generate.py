@@ -895,7 +895,6 @@ def merge(run, need):
         rows = (row | {"id": id} for id, path in parts.items() for row in common.load_pt(path))
         write_run(run.folder, need, list(rows))
         clear(run.folder / "parts")
-        (run.folder / ".lock").unlink(missing_ok=True)
     return True
 
 
@@ -1119,6 +1118,7 @@ def main(args):
         else:
             if is_writer():
                 clear(run.folder / "parts")  # of a merge that was killed
+                (run.folder / ".lock").unlink(missing_ok=True)
                 if not (run.folder / "problems.jsonl").is_file():
                     common.write_jsonl(run.folder / "problems.jsonl", run.problems)
                 print(run.folder)

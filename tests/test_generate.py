@@ -677,19 +677,20 @@ def test_more_vectors_of_a_run_are_those_of_a_full_forward_pass(folder, tmp_path
 
 
 @pytest.mark.parametrize("gone", [
-    "hidden.pt", "tokens.pt", "rollouts.jsonl", "problems.jsonl", "hidden.pt tokens.pt",
+    "", "hidden.pt", "tokens.pt", "rollouts.jsonl", "problems.jsonl", "hidden.pt tokens.pt",
 ])  # fmt: skip
 def test_what_a_finished_run_has_lost_is_made_again(folder, whole, tmp_path, gone):
     run = shutil.copytree(whole, tmp_path / "model" / "p" / "32")
     before = times(run)
     for name in gone.split():
         (run / name).unlink()
+    (run / ".lock").touch()  # as a kill just after the last file leaves it
     run_here(folder, tmp_path)
     assert_same_run(whole, run)
     assert sorted(times(run)) == sorted(before) and not (run / "parts").exists()
     changed = {name for name, when in times(run).items() if when != before[name]} - {"meta.json"}
     sampled = {"tokens.pt", "rollouts.jsonl"} & {*gone.split()}
-    assert changed == ({"tokens.pt", "rollouts.jsonl", "hidden.pt"} if sampled else {gone})
+    assert changed == ({"tokens.pt", "rollouts.jsonl", "hidden.pt"} if sampled else {*gone.split()})
     assert common.read_jsonl(run / "problems.jsonl") == common.read_jsonl(whole / "problems.jsonl")
 
 
