@@ -203,15 +203,44 @@ def use_attention(model, name, function):
         common.die(f"{type(model).__name__} takes no attention function: {str(error).splitlines()[0]}")
 
 
+@torch.inference_mode()
+def probe(model, length):
+    """What its layers ask of attention, seen on a few tokens: [(layer, keys, values, window), ...], and the output.
+
+    A model that asks for more than is done here would be answered wrong in silence, so it is refused.
+    """
+    asked, odd = [], set()
+
+    def ask(module, q, k, v, mask=None, scaling=None, sliding_window=None, s_aux=None, **more):
+        tensors = {name for name, x in more.items() if isinstance(x, torch.Tensor)} - {"position_ids"}
+        odd.update(tensors, {"softcap"} if more.get("softcap") else ())
+        asked.append((getattr(module, "layer_idx", None), k, v, sliding_window))
+        return causal_attention(module, q, k, v, mask, scaling, sliding_window, s_aux)
+
+    use_attention(model, "probe", ask)
+    ids, text = torch.arange(8, device=model.device)[None], model.config.get_text_config()
+    out = model(input_ids=ids, use_cache=False, output_hidden_states=True)
+    window, kinds = getattr(text, "sliding_window", None), getattr(text, "layer_types", None)
+    masked = "sliding" in str(kinds or "sliding") and {window for *_, window in asked} == {None}
+    for wrong, why in (
+        (odd, f"its attention takes {', '.join(sorted(odd))}, too"),
+        (masked and (window or length) < length, "its sliding window is a mask"),
+        (any(x.ndim > 3 for x in out.hidden_states), "it has several hidden vectors a token"),
+    ):
+        if wrong:
+            common.die(f"{type(model).__name__} cannot be run here: {why}")
+    return asked, out
+
+
 def causal_attention(module, q, k, v, mask=None, scaling=None, sliding_window=None, s_aux=None, **_):
     """Each sequence over itself, padding on the right: q [B, H, T, D], k, v [B, G, T, D] -> [B, T, H, D]."""
     # Each head its own keys: with grouped heads beside a mask CUDA would make all scores, [B, H, T, T]
     k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
-    width, first, mask = q.shape[-1], 0, None
+    width, first, mask = v.shape[-1], 0, None
     if s_aux is not None:  # a token in front, its value 0, its score the sink: a dimension more (8: speed)
         q, k, v = (F.pad(x, (0, 8, 1, 0)) for x in (q, k, v))
-        q[..., width] = (s_aux / scaling)[:, None].to(q.dtype)
-        k[:, :, 0, width], first = 1, 1
+        q[..., -8] = (s_aux / scaling)[:, None].to(q.dtype)
+        k[:, :, 0, -8], first = 1, 1
     if sliding_window is not None and q.shape[2] - first > sliding_window:
         i = torch.arange(q.shape[2], device=q.device)
         mask = (i[:, None] >= i) & ((i[:, None] - i < sliding_window) | (i < first))
@@ -245,23 +274,27 @@ class Engine:
         self.model, self.sampling, self.device, self.n, self.slots = model, sampling, model.device, n, slots
         self.page = page or (128 if self.device.type == "cuda" else 32)  # tokens in one
         self.rows, self.prompts, self.count = [], {}, 0
-        use_attention(model, "paged", self.attend)
         self.filling = []  # the pages that a prompt's forward fills; None in a decode step
-        self.shapes, self.windows = {}, {None}  # of the layers' attention, as `attend` finds them
-        with torch.inference_mode():
-            vocab = model(input_ids=self.tensor([[0]]), use_cache=False).logits.shape[-1]
+        self.hooks = watch_layers(model, layers, self.keep_vector)
+        asked, out = probe(model, max_prompt + max_new)
+        if [layer for layer, *_ in asked] != list(range(model.config.get_text_config().num_hidden_layers)):
+            told = "not all of its layers are attention, once each; it can only read answers, by --responses"
+            common.die(f"{type(model).__name__} cannot sample here: {told}")
+        use_attention(model, "paged", self.attend)
+        self.shapes = {layer: [(*x.shape[1::2], x.dtype) for x in (k, v)] for layer, k, v, _ in asked}
+        self.windows = {None, *(window for *_, window in asked)}
         self.make_pages(max_prompt, max_new, budget or free_memory(self.device))
-        self.token_hashes = scramble(torch.arange(1, vocab + 1, device=self.device) * STRIDE)
+        self.token_hashes = scramble(torch.arange(1, out.logits.shape[-1] + 1, device=self.device) * STRIDE)
         self.penalty = sampling["repetition_penalty"]
         self.past = np.zeros((slots, max_prompt + max_new + 1 if self.penalty != 1 else 0), np.int64)
         width = model.config.get_text_config().hidden_size
         self.current = torch.zeros(slots, len(layers), width, dtype=model.dtype, device=self.device)
-        self.hooks = watch_layers(model, layers, self.keep_vector)
 
     def make_pages(self, max_prompt, max_new, budget):
         """Page 0 is nobody's, [1, split) belong to single rows, [split, n_pages) to prompts."""
         a_prompt, a_row = -(-max_prompt // self.page), -(-(max_new + 1) // self.page)
-        size = sum(2 * heads * self.page * d * dtype.itemsize for heads, d, dtype in self.shapes.values())
+        shapes = [shape for both in self.shapes.values() for shape in both]
+        size = sum(heads * self.page * d * dtype.itemsize for heads, d, dtype in shapes)
         room = budget // size - 1
         if room < a_prompt + a_row:
             need = (a_prompt + a_row) * self.page
@@ -270,7 +303,7 @@ class Engine:
         self.split = 1 + min(self.slots * a_row, room - prompts)
         n_pages = self.split + prompts  # a CPU's memory is taken only as it is touched
         pool = lambda g, d, dtype: torch.empty(n_pages, g, self.page, d, dtype=dtype, device=self.device)
-        self.keys, self.values = ({i: pool(*shape) for i, shape in self.shapes.items()} for _ in range(2))
+        self.keys, self.values = ({i: pool(*both[x]) for i, both in self.shapes.items()} for x in (0, 1))
         self.free = np.ones(n_pages, bool)
         self.take(0, 1, 1)
         self.table = np.zeros((self.slots, self.PAGES + a_row + a_prompt), np.int64)
@@ -291,8 +324,6 @@ class Engine:
         layer = module.layer_idx
         if self.filling is None:
             return self.attend_pages(layer, q, k, v, scaling, sliding_window, s_aux), None
-        self.shapes[layer] = (k.shape[1], k.shape[3], k.dtype)
-        self.windows.add(sliding_window)
         if self.filling:
             for pool, x in ((self.keys, k), (self.values, v)):
                 x = F.pad(x[0], (0, 0, 0, -x.shape[2] % self.page))  # [G, pages * P, D]
@@ -534,39 +565,43 @@ def sample_rollouts(model, layers, sampling, n, slots, longest, queue, bar):
 @torch.inference_mode()
 def force_rollouts(model, tokenizer, jobs, layers, stop_ids, extra):
     """Rollouts of `jobs` with given "tokens": batches of similar length, at most so many tokens at once."""
-    budget = 16384 if model.device.type == "cuda" else 2048
+    budget, head = 16384 if model.device.type == "cuda" else 2048, model.get_output_embeddings()
+    size = lambda job: len(job["prompt"]) + len(job["tokens"])
+    out = probe(model, max(map(size, jobs)))[1]
+    final, logits = head(out.hidden_states[-1]).double().flatten(), out.logits.double().flatten()
+    scale = (logits @ final / (final @ final)).item()  # some multiply their logits
+    if not torch.allclose(final * scale, logits, atol=1e-2, rtol=1e-2):
+        common.die(f"{type(model).__name__} changes its logits after the last layer: it cannot read tokens")
+    scale = 1 if abs(scale - 1) < 1e-3 else scale
     use_attention(model, "whole", causal_attention)
     outputs = {}
     hooks = watch_layers(model, [*layers, len(model.get_decoder().layers)], outputs.__setitem__)
-    size = lambda job: len(job["prompt"]) + len(job["tokens"])
     for start in range(0, len(jobs), 256):  # sorted as a whole, no problem would end before the last
         queue = sorted(jobs[start : start + 256], key=size)
         while queue:
             batch = [queue.pop()]
             while queue and size(batch[0]) * (len(batch) + 1) <= budget:
                 batch.append(queue.pop())
-            yield from read_batch(model, tokenizer, batch, outputs, stop_ids, extra)
+            texts = [torch.tensor(job["prompt"] + job["tokens"]) for job in batch]
+            ids = torch.nn.utils.rnn.pad_sequence(texts, batch_first=True).to(model.device)
+            model.get_decoder()(input_ids=ids, use_cache=False)
+            kept = [outputs[column] for column in sorted(outputs)]  # each [B, T, d]
+            yield from read_batch(tokenizer, batch, kept, lambda x: head(x).float() * scale, stop_ids, extra)
     for hook in hooks:
         hook.remove()
 
 
-def read_batch(model, tokenizer, batch, outputs, stop_ids, extra):
-    texts = [torch.tensor(job["prompt"] + job["tokens"]) for job in batch]
-    ids = torch.nn.utils.rnn.pad_sequence(texts, batch_first=True).to(model.device)
-    newest = model(input_ids=ids, use_cache=False, logits_to_keep=1).logits[:, -1].float()
-    *kept, final = (outputs[column] for column in sorted(outputs))  # each [B, T, d]
-    head = model.get_output_embeddings()
-    if not torch.allclose(head(final[:, -1]).float(), newest, atol=1e-2, rtol=1e-2):
-        common.die(f"{type(model).__name__} changes its logits after the last layer: it cannot read tokens")
+def read_batch(tokenizer, batch, outputs, logits_of, stop_ids, extra):
+    *kept, final = outputs
     for b, job in enumerate(batch):
-        first, tokens = len(job["prompt"]), ids.new_tensor(job["tokens"])
+        first, tokens = len(job["prompt"]), torch.tensor(job["tokens"], device=final.device)
         stopped = len(tokens) > 0 and int(tokens[-1]) in stop_ids
         end = first + len(tokens) - 1
         pieces = zip(final[b, first - 1 : end].split(1024), tokens.split(1024), strict=True)
         hidden = [x[b, end - (stopped and token == "last")] for x in kept for token in common.TOKENS]
         yield job | {
             "ids": tokens.int().cpu(),
-            "stats": torch.cat([token_stats(head(x).float(), y).half() for x, y in pieces]).cpu(),
+            "stats": torch.cat([token_stats(logits_of(x), y).half() for x, y in pieces]).cpu(),
             "hidden": torch.stack(hidden).cpu() if hidden else torch.empty(0, final.shape[-1]),
             "finish": "stop" if stopped else "length",
             "extra": extra_vectors(tokenizer, job["tokens"], final[b, first : end + 1].cpu(), extra),
@@ -1019,8 +1054,9 @@ def print_plan(args, runs, config):
     text, device = config.get_text_config(), common.pick_device(args.device)
     dtype, layers = common.pick_dtype(args.dtype, device), text.num_hidden_layers
     size = (text.dtype or torch.float32 if dtype == "auto" else dtype).itemsize
-    heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
-    head = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
+    shape = text.to_dict()  # of the first layer, where they differ
+    heads = shape.get("num_key_value_heads") or text.num_attention_heads
+    head = shape.get("head_dim") or text.hidden_size // text.num_attention_heads
     kept = len(common.TOKENS) * len(layer_names(args.layers, layers)) * text.hidden_size * size
     disk = lambda each: (each * (8 + 2 * (TOP + 2)) + kept) / 1e9  # an id, statistics, some four letters
     context = context_of(config)

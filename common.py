@@ -861,7 +861,11 @@ def load_config(name, revision=None, trust_remote_code=False):
 
 
 def context_of(config):
-    return getattr(config.get_text_config(), "max_position_embeddings", None) or 1 << 40  # no row gets there
+    """In tokens. Beyond longrope's first one (Phi-4-mini: 4,096) a row would turn its whole batch's positions."""
+    text = config.get_text_config()
+    rope = getattr(text, "rope_parameters", None) or {}
+    limits = [rope["original_max_position_embeddings"]] if rope.get("rope_type") == "longrope" else []
+    return min([getattr(text, "max_position_embeddings", None) or 1 << 40, *limits])  # no row gets there
 
 
 @contextmanager

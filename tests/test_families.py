@@ -11,6 +11,7 @@ import re
 import runpy
 import subprocess
 import sys
+from collections import deque
 from contextlib import redirect_stdout
 from datetime import date
 from pathlib import Path
@@ -18,8 +19,10 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from conftest import dies
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
+    CONFIG_MAPPING,
     AutoModelForCausalLM,
     GenerationConfig,
     GptOssConfig,
@@ -346,6 +349,98 @@ def test_scorer_in_a_loop_of_ones_own(name, runs, made, capsys):
     scores = [answer["score"] for answer in space["answers"]]
     assert len(scores) == 16 and scores == sorted(scores, reverse=True) and scores[0] > scores[-1]
     assert capsys.readouterr().out.strip().endswith(space["answers"][0]["text"].strip())
+
+
+# ----------------------------------------------------------------------------------------------------
+# Other architectures: the tokens, vectors and statistics of transformers' own generate and forward pass, or one
+# line that says no. Windows, scalings and rotations are small enough to matter within some thirty tokens.
+
+OTHER = SIZE | {"num_hidden_layers": 4, "initializer_range": 0.15, "vocab_size": 300, "pad_token_id": 0}
+HALVES = {"layer_types": ["sliding_attention", "full_attention"] * 2, "sliding_window": 6}
+ROPE = {"rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 16}
+LONG = {"rope_type": "longrope", "short_factor": [1.0, 1.1, 1.2, 1.3], "long_factor": [2.0, 3.0, 4.0, 5.0]}
+LATENT = {"num_key_value_heads": 4, "q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8,
+          "qk_nope_head_dim": 8, "v_head_dim": 12, "head_dim": 8, "n_routed_experts": 4, "n_group": 1,
+          "topk_group": 1, "n_shared_experts": 1, "first_k_dense_replace": 1} | EXPERTS  # fmt: skip
+PER_LAYER = {"hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 300, "head_dim": 8} | HALVES
+SAME = {
+    "llama": {"rope_parameters": ROPE | {"rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0}},
+    "qwen2": {"rope_parameters": ROPE | {"rope_type": "yarn"}},
+    "mistral": {"sliding_window": 6, "head_dim": 8},
+    "smollm3": {"no_rope_layer_interval": 2},
+    "phi3": {"rope_parameters": ROPE | LONG, "original_max_position_embeddings": 40, "sliding_window": 6},
+    "granite": {"logits_scaling": 8.0, "embedding_multiplier": 12.0, "attention_multiplier": 0.2},
+    "gemma3_text": {"head_dim": 8, "query_pre_attn_scalar": 16} | HALVES,
+    "gemma4_text": PER_LAYER | {"global_head_dim": 16, "num_kv_shared_layers": 2},
+    "olmo3": HALVES,
+    "glm4": {"head_dim": 8},
+    "deepseek_v3": LATENT,
+    "cohere2": {"logit_scale": 0.2} | HALVES,
+}
+LINEAR = {"linear_num_value_heads": 4, "linear_num_key_heads": 2, "linear_key_head_dim": 8, "head_dim": 8,
+          "linear_value_head_dim": 8, "layer_types": ["linear_attention", "full_attention"] * 2}  # fmt: skip
+REFUSED = {
+    "gemma2": ({"head_dim": 8}, "softcap"),
+    "phimoe": ({"sliding_window": 6, "num_local_experts": 4}, "its sliding window is a mask"),
+    "gemma3n_text": (PER_LAYER | {"laurel_rank": 4, "num_kv_shared_layers": 0,
+                                  "activation_sparsity_pattern": [0.0] * 4}, "several hidden vectors"),
+    "qwen3_5_text": (LINEAR, "not all of its layers are attention"),
+    "gpt2": ({}, "has no `layers`"),
+}  # fmt: skip
+
+
+def random_model(name, options):
+    torch.manual_seed(0)
+    config = CONFIG_MAPPING[name](**OTHER | options)
+    model = AutoModelForCausalLM.from_config(config).float().eval()
+    model.generation_config.eos_token_id = None
+    return model
+
+
+def rollouts(model, jobs, layers, new=20):
+    """The same by both ways: as they are sampled, greedily, and read as given tokens."""
+    generate = importlib.import_module("01_generate")
+    plain = {"temperature": 0, "top_k": 0, "top_p": 1.0, "repetition_penalty": 1.0, "stop_ids": []}
+    engine = generate.Engine(model, layers, plain, 1, 3, 20, new, page=8)
+    yield from engine.run(deque(jobs))
+    engine.close()
+    yield from generate.force_rollouts(model, None, jobs, layers, [], [])
+
+
+def greedy_answer(model, prompt, new=20):
+    """(tokens, hidden states, logits), by transformers alone."""
+    model.set_attn_implementation("eager")
+    ids = torch.tensor([prompt])
+    ids = model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=new)
+    with torch.no_grad():
+        out = model(ids, output_hidden_states=True, use_cache=False)
+    return ids[0, len(prompt) :].tolist(), [x[0] for x in out.hidden_states], out.logits[0]
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_an_architecture_gives_what_transformers_gives(name):
+    model, layers = random_model(name, SAME[name]), (0, 3, 4)
+    assert common.context_of(model.config) == (40 if name == "phi3" else 512)
+    prompts = [list(range(12, 12 + length)) for length in (1, 9, 20)]
+    want = [greedy_answer(model, prompt) for prompt in prompts]
+    jobs = [{"problem": i, "sample": 0, "prompt": prompt, "limit": 20, "key": i, "tokens": want[i][0]}
+            for i, prompt in enumerate(prompts)]  # fmt: skip
+    found = list(rollouts(model, jobs, layers))
+    assert len(found) == 6
+    for row in found:
+        tokens, states, logits = want[row["problem"]]
+        assert row["ids"].tolist() == tokens
+        vectors = torch.stack([states[layer][-1] for layer in layers for _ in common.TOKENS])
+        torch.testing.assert_close(row["hidden"], vectors, atol=1e-4, rtol=1e-4)
+        stats = common.token_stats(logits[len(row["prompt"]) - 1 : -1], torch.tensor(tokens))
+        torch.testing.assert_close(row["stats"].float(), stats, atol=2e-3, rtol=2e-3)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_an_architecture_that_would_be_wrong_is_refused_in_one_line(name, capsys):
+    options, told = REFUSED[name]
+    model = random_model(name, options)
+    assert told in dies(capsys, lambda: next(rollouts(model, [], (0, 4))))
 
 
 # ----------------------------------------------------------------------------------------------------
