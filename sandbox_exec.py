@@ -163,7 +163,7 @@ class Pool(contextlib.AbstractContextManager):
         unknown = set(disable) - {*LAYERS, "pytest"}
         if unknown or require not in LEVELS:
             raise ValueError(f"unknown: {unknown or require!r}; layers: {LAYERS}, levels: {tuple(LEVELS)}")
-        workers = workers or os.cpu_count() or 1
+        workers = workers or len(os.sched_getaffinity(0))      # a batch job has few of a large machine
         self.threads = concurrent.futures.ThreadPoolExecutor(workers)
         self.servers, self.idle = [], queue.SimpleQueue()
         try:

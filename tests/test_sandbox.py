@@ -131,6 +131,13 @@ def test_styles_pass_and_can_fail(name, pool):
     assert judge(pool, "def f(x):\n    return x + 1\n", tests).passed is False
 
 
+def test_a_server_for_each_core_that_it_may_use():
+    told = "import os, sandbox_exec; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); pool = sandbox_exec.Pool()"
+    command = [sys.executable, "-c", f"{told}; print(len(pool.servers)); pool.close()"]
+    done = subprocess.run(command, cwd=os.path.dirname(sandbox_exec.__file__), capture_output=True)
+    assert done.stdout == b"1\n", done.stderr
+
+
 def test_without_pytest_nothing_is_called_wrong():
     with Pool(1, disable=["pytest"]) as pool:
         for name, (code, tests) in STYLES.items():
