@@ -6,37 +6,35 @@
     python 05_baselines.py prm RUN --prm NAME       process reward model, as Gen-Verse/ReasonFlux-PRM-1.5B
     python 05_baselines.py route RUN --math M.pt --code C.pt  the model names the domain, its scorer picks
 
-The first two print one short table and write report.md, tables.tex (the rest) and results.json (for
-programs); the others write scores/NAME.jsonl and NAME.cost.json, what it cost: rows of the next report. A row
-of your own: scores/NAME.jsonl, {"id", "sample", "score"} a line, higher is better, and "p" for votes.
+The first two print a short table and write report.md, tables.tex and results.json; the others write
+scores/NAME.jsonl and NAME.cost.json, rows of the next report. A row of your own is such a file, of lines
+{"id", "sample", "score"}, higher is better, and "p" for votes. METHOD.CALSET@CALRUN-SEED.jsonl is one of its
+method's: a row is the mean over evaluation runs (of one model and data set) x calibration runs x scorer
+seeds, ± the standard deviation (ddof=1) over those that vary ("over"). A labelled folder `greedy` beside a
+run is a row.
 
-Runs of one model and data set are repetitions. A score file METHOD.CALSET@CALRUN-SEED.jsonl is one of its
-method's: a row is the mean over evaluation runs x calibration runs x scorer seeds, ± its standard deviation
-(ddof=1) over those that vary for this row ("over"). A labelled folder `greedy` beside a run is a row.
-
-What the numbers are. Random, best-of-n by any score and oracle at n < N rollouts: the exact expectation over
-all n-subsets; votes: exact where these are few, else the mean over seeded random ones with its standard
-error. Tied answers share the credit of a majority. Δ: points above the best confidence rule, of the paper's
-20 and of all 28, picked with hindsight on these labels (which favours it), with a paired bootstrap interval
-over problems. Gap closed: Δ as a share of the distance from that rule to the oracle, a dash where this is
-under two problems; in the summary to the paper's. Cut: the share of a row's picks (random: of all rollouts)
-that ended at the length limit. A problem with a label that could not be judged is in no row. FLOPs are
-computed, all by one formula: forward 2 a weight and token and 4 a pair of tokens, layer and attention
-dimension; training twice that, and 2 a token and trained weight; nothing for what is computed again to save
-memory. Minutes and ms are measured, on the device named; LoRA and PRM read one rollout at a time.
+What the numbers are. Random, best-of-n and oracle at n < N rollouts: the exact expectation over all
+n-subsets; votes: exact where these are few, else the mean over seeded random ones with its standard error.
+Tied answers share the credit of a majority. Δ: points above the best confidence rule, of the paper's 20 and
+of all 28, picked with hindsight on these labels (which favours it), with a paired bootstrap interval over
+problems. Gap closed: Δ as a share of the distance from that rule to the oracle, a dash where this is under
+two problems. Cut: the share of a row's picks (random: of all rollouts) that ended at the length limit. A
+problem with a label that could not be judged is in no row. FLOPs are computed by one formula: forward 2 a
+weight and token and 4 a pair of tokens, layer and attention dimension; training twice that, and 2 a token
+and trained weight; nothing for what is computed again to save memory. Minutes and ms are measured, on the
+device named, their ratios on one device only; LoRA and PRM read one rollout at a time.
 """
 
 import argparse
 import functools
-import hashlib
 import itertools
-import json
 import math
 import os
 import re
 import shlex
 import sys
 import time
+from collections import namedtuple
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,50 +43,46 @@ import numpy as np
 import common
 
 SUBSETS, DRAWS, SEED = 128, 1000, 0  # random subsets of a vote, bootstrap draws, and their seed
-BINS = 10  # of the probabilities, equally wide, for their calibration
 RULES = common.RULES
 REFERENCES = {"the paper's 20": RULES[:20], "all 28": RULES}  # the paper's five statistics stand first
 LENGTHS = {"longest": 1, "shortest": -1}
 CUT, WIDTH = 0.05, 110  # share of cut rollouts from which a line says so; columns of the screen
-COSTS = {  # in NAME.cost.json: (column, its unit, does its ratio to SCaTR's stand beside it)
-    "parameters": ("parameters", 1, False), "trained_parameters": ("trained", 1, False),
-    "train_seconds": ("training min", 60, False), "train_flops": ("training TFLOPs", 1e12, True),
-    "ms_per_rollout": ("ms a rollout", 1, False), "ms_per_problem": ("ms a problem", 1, True),
-    "flops_per_rollout": ("MFLOPs a rollout", 1e6, True),
+COSTS = {  # in NAME.cost.json: (column, its unit)
+    "parameters": ("parameters", 1), "trained_parameters": ("trained", 1),
+    "train_seconds": ("training min", 60), "train_flops": ("training TFLOPs", 1e12),
+    "ms_per_rollout": ("ms a rollout", 1), "ms_per_problem": ("ms a problem", 1),
+    "flops_per_rollout": ("MFLOPs a rollout", 1e6),
 }  # fmt: skip
 
 # ---- A labelled run as arrays [P problems, N rollouts]; a problem with fewer rollouts is padded at the end
 
 
-@dataclass(eq=False)  # compared and hashed by identity: its subsets are cached
+@dataclass(eq=False)  # hashed by identity: its subsets are cached
 class Run:
     path: Path
     meta: dict
-    ids: list  # [P] problem ids
-    valid: np.ndarray  # [P, N] False where padded
-    labels: np.ndarray  # [P, N] 0, 1
-    groups: np.ndarray  # [P, N] equality class of the answer, -1: none
-    tokens: np.ndarray  # [P, N]
-    cut: np.ndarray  # [P, N] 1 where it ended at the length limit
-    files: dict | None = None  # method -> name of its file -> {"score", "p", "cost"}
+    ids: list  # of the problems
+    valid: np.ndarray  # False where padded
+    labels: np.ndarray
+    groups: np.ndarray  # of equal answers, -1: none
+    tokens: np.ndarray
+    cut: np.ndarray  # 1: at the length limit
+    files: dict  # method -> name of its file -> {"score": [P, N], "p": the same or None, "cost": {}}
 
 
-def load_group(paths, window=common.WINDOW, tail=common.TAIL):
-    """Repetitions of one model and data set, and a labelled folder `greedy` beside them
-
-    -> (runs, the greedy run or None, problems left out of all).
-    """
-    beside = {paths[0].resolve().parent / "greedy"} - {path.resolve() for path in paths}
-    greedy = [path for path in beside if (path / "labels.jsonl").is_file()]
-    labels = {path: common.read_labels(path) for path in [*paths, *greedy]}
+def load_group(paths, window, tail):
+    """Repetitions of one model and data set, `greedy` beside them or None, the problems left out of all."""
+    greedy = paths[0].resolve().parent / "greedy"
+    folders = [*paths, greedy] if (greedy / "labels.jsonl").is_file() else paths
+    labels = {path: common.read_labels(path) for path in folders}
     left_out = {row["id"] for rows in labels.values() for row in rows if row["label"] is None}
-    loaded = [load_run(path, rows, left_out, window, tail) for path, rows in labels.items()]
-    runs, facts = loaded[: len(paths)], lambda run: (run.ids, run.meta.get("n"))
-    for run in runs[1:]:
-        if facts(run) != facts(runs[0]):
-            of = [f"{r.path} has {len(r.ids)} judged problems, N={r.meta.get('n')}" for r in (run, runs[0])]
+    first, *more = [load_run(path, rows, left_out, window, tail) for path, rows in labels.items()]
+    runs = [first, *more[: len(paths) - 1]]
+    for run in runs:
+        if (run.ids, run.meta.get("n")) != (first.ids, first.meta.get("n")):
+            of = [f"{r.path} has {len(r.ids)} judged problems, N={r.meta.get('n')}" for r in (run, first)]
             common.die(f"{', '.join(of)}: not the same ones; report them apart")
-    return runs, next((run for run in loaded[len(paths) :] if run.ids == runs[0].ids), None), left_out
+    return runs, next((run for run in more[len(paths) - 1 :] if run.ids == first.ids), None), left_out
 
 
 def load_run(path, labels, left_out, window, tail):
@@ -101,27 +95,24 @@ def load_run(path, labels, left_out, window, tail):
             places.setdefault(problem, []).append(place)
     if not places:
         common.die(f"{path}: no problem has all its labels; 05 needs labelled runs (04 selects without)")
-    shape = len(places), max(map(len, places.values()))
-
-    def spread(values, empty=0.0):
-        array, values = np.full(shape, empty), np.array(values, dtype=float)
-        for row, some in zip(array, places.values()):
-            row[: len(some)] = values[some]
-        return array
-
+    index = np.full((len(places), max(map(len, places.values()))), len(keys))  # behind the last: padding
+    for row, some in zip(index, places.values()):
+        row[: len(some)] = some
+    spread = lambda values, empty=0.0: np.array([*values, empty], dtype=float)[index]
     rows = [rollout | label for rollout, label in zip(rollouts, labels)]
-    column = lambda read, empty=0.0: spread([read(row) for row in rows], empty)
     run = Run(
         path, common.read_meta(path), list(places),
-        valid=column(lambda row: 1) > 0,
-        labels=column(lambda row: row["label"] or 0),
-        groups=column(lambda row: -1 if row.get("group") is None else row["group"], -1.0).astype(int),
-        tokens=column(lambda row: row["n_tokens"]),
-        cut=column(lambda row: row.get("finish") == "length"),
+        valid=index < len(keys),
+        labels=spread(row["label"] or 0 for row in rows),
+        groups=spread((-1 if row.get("group") is None else row["group"] for row in rows), -1).astype(int),
+        tokens=spread(row["n_tokens"] for row in rows),
+        cut=spread(row.get("finish") == "length" for row in rows),
+        files={},
     )  # fmt: skip
     scores = confidence_of(run, rows, window, tail)
     scores |= {name: [sign * row["n_tokens"] for row in rows] for name, sign in LENGTHS.items()}
-    run.files = {name: {"": {"score": spread(values, -np.inf)}} for name, values in scores.items()}
+    for name, values in scores.items():
+        run.files[name] = {"": {"score": spread(values, -np.inf), "p": None, "cost": {}}}
     for file in sorted((path / "scores").glob("*.jsonl")):
         method, _, name = file.stem.partition("@")
         if method in LENGTHS:
@@ -131,12 +122,11 @@ def load_run(path, labels, left_out, window, tail):
 
 
 def confidence_of(run, rollouts, window, tail):
-    """{rule: a score for each rollout}: as 01 stored them, or from tokens.pt for another window or tail."""
+    """{rule: a score for each rollout}; from tokens.pt where window or tail are not those of 01."""
     values = [row.get("conf") for row in rollouts]
     if (window, tail) != (common.WINDOW, common.TAIL):
         tokens = common.load_pt(run.path / "tokens.pt")
-        offsets, stats = tokens["offsets"].tolist(), tokens["stats"].numpy()
-        pairs = itertools.pairwise(offsets)
+        pairs, stats = itertools.pairwise(tokens["offsets"].tolist()), tokens["stats"].numpy()
         values = [common.confidence(stats[a:b], run.meta["vocab_size"], window, tail) for a, b in pairs]
     if None in values:
         common.die(f"{run.path}: rollouts.jsonl has no token statistics; 01 --responses computes them")
@@ -147,7 +137,6 @@ def confidence_of(run, rollouts, window, tail):
 
 
 def read_scores(file, keys, spread):
-    """{"score": [P, N], "p": the same or None, "cost": {}}"""
     rows = common.align(common.read_jsonl(file, needs=("id", "sample", "score")), keys, file)
     number = lambda x, low, high: isinstance(x, (int, float)) and low <= x <= high
     for row in rows:
@@ -157,7 +146,7 @@ def read_scores(file, keys, spread):
     cost = common.read_json(path) if path.is_file() else {}
     if not isinstance(cost, dict) or not all(number(cost.get(key) or 0, 0, 1e300) for key in COSTS):
         common.die(f"{path}: not what a scorer cost (numbers named {', '.join(COSTS)}, or absent); delete it")
-    score = spread([row["score"] for row in rows], -np.inf)
+    score = spread((row["score"] for row in rows), -np.inf)
     return {"score": score, "p": None if None in p else spread(p), "cost": cost}
 
 
@@ -165,16 +154,15 @@ def read_scores(file, keys, spread):
 
 
 def pick_by_score(run, scores, n):
-    """The exact expectation over all n-subsets, as if there were one; ties go to the lowest sample number."""
+    """The exact expectation over all n-subsets, as if there were one."""
     order, totals = np.argsort(-scores, 1, kind="stable"), run.valid.sum(1)
     chances = np.zeros(scores.shape)  # of the r-th best rollout to be picked
     for total in set(totals.tolist()):
         chances[totals == total, :total] = common.first_of_subset(total, n)
-    return np.array([[(np.take_along_axis(x, order, 1) * chances).sum(1)] for x in (run.labels, run.cut)])
+    return [[(np.take_along_axis(x, order, 1) * chances).sum(1)] for x in (run.labels, run.cut)]
 
 
 def pick_by_vote(run, ballot, scores, n):
-    """All subsets if they are fewer than SUBSETS, else that many."""
     found = []
     for columns in subsets_of(run, n):
         whole = (run.groups, scores, run.valid, run.labels, run.cut)
@@ -186,7 +174,7 @@ def pick_by_vote(run, ballot, scores, n):
 
 @functools.lru_cache(maxsize=64)
 def subsets_of(run, n):
-    """[S, P, n] columns: the same subsets for every vote, so that votes are compared on the same draws."""
+    """[S, P, n] columns: all subsets or, if these are not fewer, SUBSETS of them, the same for every vote."""
     problems, top = run.labels.shape
     if n >= top or (run.valid.all() and math.comb(top, n) < SUBSETS):
         some = np.array(list(itertools.combinations(range(top), min(n, top))))
@@ -207,8 +195,12 @@ def majority(groups, scores, valid):
 
 def weighted(weights_of):
     """weights_of(scores, valid): what each rollout's vote counts."""
-    winner = lambda groups, scores, valid: common.weighted_vote(groups, weights_of(scores, valid), scores)
-    return lambda groups, scores, valid: winner(groups, scores, valid)[:, None] == np.arange(groups.shape[1])
+
+    def ballot(groups, scores, valid):
+        winner = common.weighted_vote(groups, weights_of(scores, valid), scores)
+        return winner[:, None] == np.arange(groups.shape[1])
+
+    return ballot
 
 
 rank_of = lambda scores: np.argsort(np.argsort(-scores, -1, kind="stable"), -1, kind="stable")  # 0: the best
@@ -220,11 +212,11 @@ def top_share(share):
     return weighted(lambda scores, valid: np.where(kept(scores, valid), scores, 0))
 
 
-# name: (the score it uses, its ballot)
-VOTES = {
+borda = weighted(lambda scores, valid: (valid.sum(-1, keepdims=True) - rank_of(scores)) * valid)
+by_probability = weighted(lambda p, valid: p * valid)
+VOTES = {  # name: (the score it uses, its ballot)
     "majority vote": ("mean/tail", majority),
-    "Borda vote, self-certainty": ("self_certainty/avg", weighted(
-        lambda scores, valid: (valid.sum(-1, keepdims=True) - rank_of(scores)) * valid)),
+    "Borda vote, self-certainty": ("self_certainty/avg", borda),
     "top 10% by confidence, vote": ("mean/tail", top_share(0.1)),
     "top 90% by confidence, vote": ("mean/tail", top_share(0.9)),
     "confidence-weighted vote": ("mean/tail", top_share(1.0)),
@@ -233,7 +225,6 @@ MINOR = [*VOTES][1:-1]  # not in the short tables
 
 # ---- Rows: a dict for each method, as in results.json
 
-KINDS = ("random", "greedy", "length", "confidence", "scorer", "vote", "oracle")  # in the table's order
 # what score files are called before the dot, in the table's order; other people's come before them
 FAMILIES = {
     "logistic": "logistic regression", "lora": "LoRA verifier", "prm": "PRM",
@@ -247,29 +238,37 @@ def make_rows(runs, greedy=None):
     """All methods that every run has, and the greedy run's one rollout a problem."""
     top, votable = max(run.labels.shape[1] for run in runs), all((run.groups >= 0).any() for run in runs)
     ns = [n for n in (1, 2, 4, 8, 12, 16, 32, 64, 128) if n < top] + [top]
-    plain = lambda pick: {(i, "", ""): [np.array(pick(run, n)) for n in ns] for i, run in enumerate(runs)}
-    random = plain(lambda run, n: [[x.sum(1) / run.valid.sum(1)] for x in (run.labels, run.cut)])
-    oracle = plain(lambda run, n: pick_by_score(run, np.where(run.valid, run.labels, -np.inf), n))
-    oracle = row_of("oracle", "oracle", ns, oracle, cut=None)
-    cut = mean_of([run.cut[run.valid].mean() for run in runs])
-    rows = [row_of("random", "random", ns, random, cut=cut)]
+    tokens = mean_of(run.tokens.sum(1).mean() for run in runs)
+
+    def row(name, kind, pick, method=RULES[0], **facts):  # a rule has one file a run, as what needs no scores
+        picks = {key: [np.array(pick(run, file, n)) for n in ns] for key, run, file in files_of(runs, method)}
+        return row_of(name, kind, ns, picks, tokens=tokens, **facts)
+
+    vote = lambda ballot, by: lambda run, file, n: pick_by_vote(run, ballot, file[by], n)
+    by_score = lambda run, file, n: pick_by_score(run, file["score"], n)
+    by_label = lambda run, _, n: pick_by_score(run, np.where(run.valid, run.labels, -np.inf), n)
+    blindly = lambda run, _, n: [[x.sum(1) / run.valid.sum(1)] for x in (run.labels, run.cut)]
+    cut = mean_of(run.cut[run.valid].mean() for run in runs)
+    rows, votes = [row("random", "random", blindly, cut=cut)], []
     if greedy:
         picks = {(0, "", ""): [np.array([[greedy.labels[:, 0]], [greedy.cut[:, 0]]])] * len(ns)}
         rows.append(row_of("greedy", "greedy", ns, picks, tokens=greedy.tokens.mean()))
-    shared, ours = set.intersection(*[set(run.files) for run in runs]), list(FAMILIES)
-    rank = lambda family: ours.index(family) if family in FAMILIES else -1  # ours last, next to the votes
-    others = sorted(shared - {*RULES, *LENGTHS}, key=lambda name: (rank(name.partition(".")[0]), name))
-    rows += [score_row(runs, ns, method) for method in (*LENGTHS, *RULES, *others)]
+    for method in (*LENGTHS, *RULES):
+        kind, quality = "confidence" if method in RULES else "length", quality_of(runs, method)
+        rows.append(row(method, kind, by_score, method, short=None, scores=method, **quality))
     for name, (rule, ballot) in VOTES.items() if votable else ():
-        rows.append(vote_row(runs, ns, name, rule, ballot) | {"short": None if name in MINOR else name})
-    for method in others if votable else ():
-        if all(file["p"] is not None for *_, file in files_of(runs, method)):
-            name, short, calibration = names_of(method)
-            ballot = weighted(lambda p, valid: p * valid)
-            row = vote_row(runs, ns, f"{name}, weighted vote", method, ballot, "p")
-            short = f"{short}, weighted vote" if method.startswith("scatr") else None
-            rows.append(row | {"scores": method, "short": short, "calibration": calibration})
-    return [{"tokens": mean_of([run.tokens.sum(1).mean() for run in runs])} | row for row in [*rows, oracle]]
+        votes.append(row(name, "vote", vote(ballot, "score"), rule, short=None if name in MINOR else name))
+    rank = {family: place for place, family in enumerate(FAMILIES)}  # ours last, next to the votes
+    shared = set.intersection(*[set(run.files) for run in runs]) - {*RULES, *LENGTHS}
+    for method in sorted(shared, key=lambda method: (rank.get(method.partition(".")[0], -1), method)):
+        name, short, calibration = names_of(method)
+        facts = {"scores": method, "calibration": calibration}
+        more = quality_of(runs, method) | cost_of(runs, method) | facts
+        rows.append(row(f"{name}, best-of-N", "scorer", by_score, method, short=short, **more))
+        if votable and all(file["p"] is not None for *_, file in files_of(runs, method)):
+            facts["short"] = f"{short}, weighted vote" if method.startswith("scatr") else None
+            votes.append(row(f"{name}, weighted vote", "vote", vote(by_probability, "p"), method, **facts))
+    return [*rows, *votes, row("oracle", "oracle", by_label, cut=None)]
 
 
 def row_of(name, kind, ns, picks, **facts):
@@ -285,7 +284,7 @@ def row_of(name, kind, ns, picks, **facts):
         "accuracy": float(mean[-1].mean()), "std": std[-1], "runs": len(right),
         "over": " × ".join(f"{count} {what}" for count, what in counts if count > 1),
         "correct": float(mean[-1].sum()), "problems": len(mean[-1]),
-        "cut": mean_of([each[-1][1].mean() for each in picks.values()]), "best_of": [], "against": {},
+        "cut": mean_of(each[-1][1].mean() for each in picks.values()), "best_of": [], "against": {},
         "curve": by_n(mean.mean(1).tolist()), "curve_std": by_n(std), "curve_subset_error": errors, **facts,
     }  # fmt: skip
 
@@ -299,47 +298,37 @@ def names_of(method):
 
 
 def files_of(runs, method):
-    """(key of the curve, run, the file) of each file that every run has; its name is CALRUN-SEED."""
+    """(key of the picks, run, the file) of each file that every run has; its name is CALRUN-SEED."""
     names = set.intersection(*[set(run.files[method]) for run in runs])
     for (i, run), name in itertools.product(enumerate(runs), sorted(names)):
         calibration, _, seed = name.rpartition("-")
         yield (i, calibration, seed), run, run.files[method][name]
 
 
-def score_row(runs, ns, method):
-    """Best-of-N by a confidence rule, by length, or by a scorer's files."""
-    files = list(files_of(runs, method))
-    picks = {key: [pick_by_score(run, file["score"], n) for n in ns] for key, run, file in files}
-    *means, bins = zip(*[quality_of(run, file) for _, run, file in files])
-    facts = dict(zip(("auroc", "auroc_within", "ece"), map(mean_of, means))) | {"scores": method}
-    facts["reliability"] = np.sum(bins, 0).tolist() if np.any(bins) else None
-    kind = "confidence" if method in RULES else "length" if method in LENGTHS else "scorer"
-    name, short, facts["calibration"] = names_of(method)
-    facts["short"] = short if kind == "scorer" else None
-    if costs := [file["cost"] for *_, file in files if file.get("cost")]:
-        cost = {key: mean_of([cost.get(key) for cost in costs]) for key in COSTS}
-        cost["ms_per_problem"] = cost["ms_per_rollout"] and cost["ms_per_rollout"] * rollouts_of(runs)
-        cost["device"] = ", ".join(sorted({each["device"] for each in costs if each.get("device")}))
-        facts |= {"cost": cost, "made_by": sorted({each["command"] for each in costs if "command" in each})}
-    return row_of(f"{name}, best-of-N" if kind == "scorer" else method, kind, ns, picks, **facts)
+SCORES_AS_SUCH = {"auroc": "AUROC", "auroc_within": "within a problem", "ece": "calibration error"}
 
 
-def quality_of(run, file):
-    """AUROC, its mean inside problems, expected calibration error, and of each bin [sum of p, right, all]."""
-    score, p, right, bins, error = file["score"], file.get("p"), run.labels > 0, np.zeros((BINS, 3)), None
-    within = [common.auroc(a[there], b[there]) for a, b, there in zip(right, score, run.valid)]
-    if p is not None:
-        p, labels = p[run.valid], run.labels[run.valid]
-        bin_of = np.minimum((p * BINS).astype(int), BINS - 1)
-        bins = np.stack([np.bincount(bin_of, of, BINS) for of in (p, labels, np.ones_like(p))], 1)
-        error = np.abs(bins[:, 0] - bins[:, 1]).sum() / len(p)
-    return common.auroc(right[run.valid], score[run.valid]), mean_of(within), error, bins
+def quality_of(runs, method):
+    """AUROC, its mean inside problems, and the expected calibration error over ten bins."""
+    found = []
+    for _, run, file in files_of(runs, method):
+        right, score, p, there = run.labels > 0, file["score"], file["p"], run.valid
+        within = [common.auroc(a[few], b[few]) for a, b, few in zip(right, score, there)]
+        found.append([common.auroc(right[there], score[there]), mean_of(within), None])
+        if p is not None:
+            bins = np.minimum(p[there] * 10, 9).astype(int)
+            found[-1][2] = np.abs(np.bincount(bins, (p - right)[there])).sum() / there.sum()
+    return dict(zip(SCORES_AS_SUCH, map(mean_of, zip(*found))))
 
 
-def vote_row(runs, ns, name, method, ballot, of="score"):
-    files = files_of(runs, method)
-    picks = {key: [pick_by_vote(run, ballot, file[of], n) for n in ns] for key, run, file in files}
-    return row_of(name, "vote", ns, picks)
+def cost_of(runs, method):
+    costs = [file["cost"] for *_, file in files_of(runs, method) if file["cost"]]
+    if not costs:
+        return {}
+    cost = {key: mean_of(each.get(key) for each in costs) for key in COSTS}
+    cost["ms_per_problem"] = cost["ms_per_rollout"] and cost["ms_per_rollout"] * rollouts_of(runs)
+    cost["device"] = ", ".join(sorted({each["device"] for each in costs if each.get("device")}))
+    return {"cost": cost, "made_by": sorted({each["command"] for each in costs if "command" in each})}
 
 
 def subset_error(credits):
@@ -352,19 +341,18 @@ def mean_of(values):
     return float(np.mean(values)) if values else None
 
 
-rollouts_of = lambda runs: mean_of([run.valid.sum(1).mean() for run in runs])  # a problem
+rollouts_of = lambda runs: mean_of(run.valid.sum(1).mean() for run in runs)  # a problem
 
 
 # ---- Comparison: Δ and gap closed
 
 
 def compare(rows):
-    """Each row's `against`: points above each reference with their interval, and the gap closed."""
-    oracle = next(row for row in rows if row["kind"] == "oracle")
+    """Each row's `against`: what it gains over each reference."""
     for reference, rules in REFERENCES.items():
         best = max((row for row in rows if row["method"] in rules), key=lambda row: row["accuracy"])
         best["best_of"].append(reference)
-        gap = oracle["accuracy"] - best["accuracy"]
+        gap = rows[-1]["accuracy"] - best["accuracy"]  # the last is the oracle
         for row in rows:
             found = with_interval(row["right"] - best["right"])
             closed = found["delta"] / gap if gap * row["problems"] >= 2 else None  # else noise
@@ -387,23 +375,25 @@ def with_interval(difference):
 
 def stopping(runs, rows, price):
     """A dict for each scorer and rule, at the threshold that its calibration run chose."""
-    found, stopped = [], any(run.meta.get("stop") for run in runs)  # such runs have no other rollouts
-    for r in [] if stopped else [r for r in rows if r["scores"]]:
+    if any(run.meta.get("stop") for run in runs):
+        return []  # they have no other rollouts
+    found = []
+    for r in rows:
         curves, votes = [], r["kind"] == "vote"
-        for _, run, file in files_of(runs, r["scores"]):
-            if chosen := (file.get("cost", {}).get("stop") or {}).get(common.STOP_RULES[votes]):
+        for _, run, file in files_of(runs, r["scores"]) if r["scores"] else ():
+            if chosen := (file["cost"].get("stop") or {}).get(common.STOP_RULES[votes]):
                 p, groups = np.where(run.valid, file["p"], -1), run.groups if votes else None
                 grid = np.linspace(0.5, 1, 31) if votes else np.quantile(p[run.valid], np.linspace(0, 1, 31))
                 thresholds = np.array([common.stop_threshold(chosen, price), *grid, common.NEVER])
                 curves.append(common.stop_curve(p, run.labels, run.tokens, groups, thresholds))
-        found += [summary_of(r, curves) | {"price": price}] if len(curves) == r["runs"] else []
+        found += [stopped_row(r, curves) | {"price": price}] if len(curves) == r["runs"] else []
     return found
 
 
-def summary_of(r, replays):
-    mean = lambda key: np.mean([curve[key] for curve in replays], 0)
+def stopped_row(r, curves):
+    mean = lambda key: np.mean([curve[key] for curve in curves], 0)
     right, rollouts, tokens = mean("right"), mean("rollouts"), mean("tokens")  # [T, P]
-    each, share = [curve["right"][0].mean() for curve in replays], tokens.mean(1) / tokens[-1].mean()  # [T]
+    each, share = [curve["right"][0].mean() for curve in curves], tokens.mean(1) / tokens[-1].mean()  # [T]
     sizes, fixed = [int(n) / max(map(int, r["curve"])) for n in r["curve"]], [*r["curve"].values()]
     return {
         "method": r["method"], "kind": r["kind"], "scores": r["scores"],
@@ -415,15 +405,14 @@ def summary_of(r, replays):
         "fixed": float(np.interp(share[0], sizes, fixed)), "fixed_curve": [*zip(sizes, fixed)],
     }  # fmt: skip
 
-# ---- The paper's numbers (Shyamal et al., SCaTR; tables "Best-of-N results for math domain", "for coding
-# domain", "Comparison of SCaTR with ReasonFlux models"). It says AIME; its problems are those of 2025.
+
+# ---- The paper's numbers, of its tables "Best-of-N results for math domain", "for coding domain" and
+# "Comparison of SCaTR with ReasonFlux models". It says AIME; its problems are those of 2025.
 
 PAPER_COLUMNS = (
     "SCaTR", "best of the paper's 20", "LoRA verifier", "PRM (ReasonFlux-PRM-1.5B)", "SCaTR, weighted vote",
     "oracle", "PRM (ReasonFlux-PRM-7B)",
 )  # fmt: skip
-LAST = ("oracle", "SCaTR, stopped when sure", "SCaTR+, stopped when sure",
-        "over", "Δ", "Δ to all 28", "gap closed %", "cut %")  # fmt: skip
 PAPER = """\
 gpt-oss-20b math500 aime25: 89.8±2.9 93.3±0.0 94.8±2.4 92.2±1.9 94.0±1.3 97.8
 gpt-oss-20b aime25 math500: 95.0±0.5 94.6±0.9 94.8±0.3 95.5±0.3 96.1±0.3 97.7
@@ -446,7 +435,7 @@ Qwen2.5-14B-Instruct openthoughts math500: 80.4±0.7 - - 79.2±0.4 - - 85.7±0.5
 
 
 def paper_numbers(*sets):
-    """{column: "67.1 ± 12.2"} where the paper has this model, calibration and test set, else {}."""
+    """{column: "67.1 ± 12.2"} where the paper has these sets, else {}."""
     lines = dict(line.lower().split(": ") for line in PAPER.splitlines())
     found = zip(PAPER_COLUMNS, lines.get(" ".join(sets).lower(), "").split())
     return {name: number.replace("±", " ± ") for name, number in found if number != "-"}
@@ -454,34 +443,41 @@ def paper_numbers(*sets):
 
 # ---- Tables: for the screen, in Markdown and in LaTeX
 
+SETS = ("model", "calibration set", "test")
+LAST = ("oracle", "SCaTR, stopped when sure", "SCaTR+, stopped when sure",
+        "over", "Δ", "Δ to all 28", "gap closed %", "cut %")  # fmt: skip
+
 
 class Best(str):
     """A cell in bold."""
 
 
-@dataclass
-class Table:
-    title: str
-    header: list
-    rows: list
+Table = namedtuple("Table", "title rows")  # a row: {column: cell}
+LATEX = str.maketrans({sign: "\\" + sign for sign in "%_&#${}"} | {
+    "\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "–": "--",
+    "→": r"$\to$", "±": r"$\pm$", "Δ": r"$\Delta$", "×": r"$\times$"})  # fmt: skip
 
-    def cells(self, write=str, bold=str):
-        one = lambda cell: bold(write(cell)) if isinstance(cell, Best) else write(str(cell or ""))
-        return [[one(cell) for cell in row] for row in (self.header, *self.rows)]
 
-    def markdown(self):
-        header, *rows = self.cells(bold="**{}**".format)
-        return f"### {self.title}\n\n{common.markdown_table(header, rows)}"
+def grid(table):
+    """(header, rows)"""
+    header = [*dict.fromkeys(column for row in table.rows for column in row)]
+    return header, [[row.get(column) for column in header] for row in table.rows]
 
-    def latex(self):
-        signs = {sign: "\\" + sign for sign in "%_&#${}"} | {"\\": r"\textbackslash{}", "–": "--"}
-        signs |= {"^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "→": r"$\to$"}
-        signs |= {"±": r"$\pm$", "Δ": r"$\Delta$", "×": r"$\times$"}
-        lines = self.cells(lambda text: text.translate(str.maketrans(signs)), r"\textbf{{{}}}".format)
-        header, *body = [" & ".join(line) + r" \\" for line in lines]
-        begin = rf"\begin{{tabular}}{{l{'r' * (len(self.header) - 1)}}}"
-        lines = [f"% {self.title}", begin, r"\toprule", header, r"\midrule", *body, r"\bottomrule"]
-        return "\n".join([*lines, r"\end{tabular}", ""])
+
+def in_markdown(table):
+    header, rows = grid(table)
+    rows = [[f"**{cell}**" if isinstance(cell, Best) else cell for cell in row] for row in rows]
+    return f"### {table.title}\n\n{common.markdown_table(header, rows)}"
+
+
+def in_latex(table):
+    header, rows = grid(table)
+    text = lambda cell: str(cell or "").translate(LATEX)
+    write = lambda cell: rf"\textbf{{{text(cell)}}}" if isinstance(cell, Best) else text(cell)
+    first, *body = [" & ".join(map(write, row)) + r" \\" for row in (header, *rows)]
+    begin = rf"\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}"
+    end = "\\bottomrule\n\\end{tabular}\n"
+    return "\n".join([f"% {table.title}", begin, r"\toprule", first, r"\midrule", *body, end])
 
 
 def best_bold(cells):
@@ -504,130 +500,133 @@ def number(value, unit=1):
     return value and (f"{value / unit:,.0f}" if value >= 100 * unit else f"{value / unit:.3g}")
 
 
-def shown_rows(rows):
-    """(name, row) of all but the confidence rules that are no best one."""
-    for r in rows:
+def shown_rows(group):
+    """(name, row) of all, and of confidence rules of the best."""
+    for r in group["rows"]:
         if r["kind"] != "confidence" or r["best_of"]:
             yield "".join(f"best of {name}: " for name in r["best_of"]) + r["method"], r
 
 
 def methods_table(group):
-    header, rows = ["method", "accuracy %", "over", "right/problems"], []
-    for name, r in shown_rows(group["rows"]):
-        row = [name, with_spread(r), r["over"], f"{r['correct']:.1f}/{r['problems']}".replace(".0/", "/")]
-        for reference, to in r["against"].items():
-            closed = (percent(to["gap_closed"], 0) or "–") if r["kind"] in ("scorer", "vote") else None
-            gain = [points(to["delta"]), interval(to), closed]
-            row += [None] * 3 if reference in r["best_of"] else gain
-        rows.append([*row, percent(r["cut"]), number(r["tokens"])])
-    header += [name for to in REFERENCES for name in (f"Δ to {to}", "95% interval", "gap closed %")]
-    for row, cell in zip(rows, best_bold([row[1] for row in rows[:-1]])):  # the last is the oracle
-        row[1] = cell
-    return Table("Methods", [*header, "cut %", "tokens a problem"], rows)
+    rows = []
+    for name, r in shown_rows(group):
+        right = f"{r['correct']:.1f}/{r['problems']}".replace(".0/", "/")
+        row = {"method": name, "accuracy %": with_spread(r), "over": r["over"], "right/problems": right}
+        for to, gain in r["against"].items():
+            itself, voted = to in r["best_of"], r["kind"] in ("scorer", "vote")
+            row[f"Δ to {to} [95 %]"] = None if itself else f"{points(gain['delta'])} {interval(gain)}"
+            row[f"gap closed to {to}, %"] = (percent(gain["gap_closed"], 0) or "–") if voted else None
+        rows.append(row | {"cut %": percent(r["cut"]), "tokens a problem": number(r["tokens"])})
+    cells = best_bold([row["accuracy %"] for row in rows[:-1]])  # the last is the oracle
+    return Table("Methods", [row | {"accuracy %": cell} for row, cell in zip(rows, cells)] + rows[-1:])
 
 
 def curves_table(group):
-    header, rows = ["method", *[f"N={n}" for n in group["rows"][0]["curve"]]], []
-    for name, r in shown_rows(group["rows"]):
+    rows = []
+    for name, r in shown_rows(group):
         errors = {n: f" (± {percent(error, 2)})" for n, error in r["curve_subset_error"].items()}
-        scores = [None if r.get(key) is None else f"{r[key]:.3f}" for key in ("auroc", "auroc_within", "ece")]
-        curve = [percent(x) + errors.get(n, "") for n, x in r["curve"].items()]
-        rows.append([name, *curve, *scores, percent(r["cut"])])
-    title = "Fewer rollouts (±: standard error of drawn subsets), and the scores as such"
-    return Table(title, [*header, "AUROC", "within a problem", "calibration error", "cut %"], rows)
+        row = {"method": name} | {f"N={n}": percent(x) + errors.get(n, "") for n, x in r["curve"].items()}
+        for key, column in SCORES_AS_SUCH.items():
+            row[column] = None if r.get(key) is None else f"{r[key]:.3f}"
+        rows.append(row | {"cut %": percent(r["cut"])})
+    return Table("Fewer rollouts (±: standard error of drawn subsets), and the scores as such", rows)
 
 
 def confidence_table(group):
     """Statistics by aggregations, the best bold; cut: the mean of the row's four."""
     by_name, rows = {r["method"]: r for r in group["rows"]}, []
     for name in common.STATISTICS:
-        rules = [by_name[f"{name}/{way}"] for way in common.AGGREGATIONS]
-        cells = [Best(with_spread(r)) if r["best_of"] else with_spread(r) for r in rules]
-        rows.append([name, *cells, percent(mean_of([r["cut"] for r in rules]))])
-    header = ["statistic", *common.AGGREGATIONS, "cut %"]
-    return Table("Confidence rules: the paper's five statistics, and two more", header, rows)
+        rules = {way: by_name[f"{name}/{way}"] for way in common.AGGREGATIONS}
+        cells = {way: (Best if r["best_of"] else str)(with_spread(r)) for way, r in rules.items()}
+        cut = mean_of([r["cut"] for r in rules.values()])
+        rows.append({"statistic": name} | cells | {"cut %": percent(cut)})
+    return Table("Confidence rules: the paper's five statistics, and two more", rows)
 
 
 def cost_table(group):
-    """Ratios are to the first SCaTR row, of time only where it was measured on the same device."""
-    rows, found = [], [r for r in group["rows"] if "cost" in r]
-    first = (r["cost"] for r in found if r["scores"].startswith("scatr."))
-    scatr = next(first, dict.fromkeys([*COSTS, "device"]))
+    found, rows = [r for r in group["rows"] if "cost" in r], []
+    scatr = next((r["cost"] for r in found if r["scores"].startswith("scatr.")), {})
     for r in found:
-        cost, row = r["cost"], [names_of(r["scores"])[0]]
-        for key, (_, unit, compared) in COSTS.items():
-            row.append(number(cost[key], unit))
-            if compared:
-                ratio = cost[key] and scatr[key] and f"{number(cost[key] / scatr[key])}×"
-                row.append("–" if key.startswith("ms") and cost["device"] != scatr["device"] else ratio)
-        rows.append([*row, cost["device"] or "–", with_spread(r), percent(r["cut"])])
-    header = [name for column, _, both in COSTS.values() for name in (column, "× SCaTR's")[: 1 + both]]
-    header = ["cost", *header, "measured on", "accuracy %", "cut %"]
-    return Table("Costs: minutes and ms measured on the device named, FLOPs computed", header, rows)
+        cost, row = r["cost"], {"cost": names_of(r["scores"])[0]}
+        for key, (column, unit) in COSTS.items():
+            row[column], usual = number(cost[key], unit), scatr.get(key)
+            timed = key.startswith(("ms_", "train_seconds"))
+            if cost[key] and usual and not (timed and cost["device"] != scatr["device"]):
+                row[column] += f" ({number(cost[key] / usual)}×)"
+        row |= {"measured on": cost["device"] or "–", "accuracy %": with_spread(r)}
+        rows.append(row | {"cut %": percent(r["cut"])})
+    return Table("Costs (×: SCaTR's): minutes and ms measured on the device named, FLOPs computed", rows)
 
 
 def stopping_table(group):
     rows = []
     for r in group["stopping"]:
         drawn = f" (± {percent(r['error'], 2)})" if r["error"] else ""
-        rows.append([
-            r["method"], f"{r['threshold']:.3f}", with_spread(r) + drawn, percent(r["all"]),
-            points(r["delta"]), interval(r), f"{r['rollouts']:.1f}", number(r["tokens"]),
-            percent(r["share"]), percent(r["fixed"]),
-        ])  # fmt: skip
-    header = ["method, stopped", "when sure by", "accuracy %", "all rollouts: %", "Δ", "95% interval",
-              "rollouts", "tokens a problem", "% of all tokens", "% of a fixed N of that cost"]  # fmt: skip
+        rows.append({
+            "method, stopped": r["method"], "when sure by": f"{r['threshold']:.3f}",
+            "accuracy %": with_spread(r) + drawn, "all rollouts: %": percent(r["all"]),
+            "Δ [95 %]": f"{points(r['delta'])} {interval(r)}", "rollouts": f"{r['rollouts']:.1f}",
+            "tokens a problem": number(r["tokens"]), "% of all tokens": percent(r["share"]),
+            "% of a fixed N of that cost": percent(r["fixed"]),
+        })  # fmt: skip
     price = f"{group['price']:g} points below at most where calibrated"
-    return Table(f"Sampling that stops, {price} (±: of drawn orders)", header, rows)
+    return Table(f"Sampling that stops, {price} (±: of drawn orders)", rows)
 
 
 def summary_table(groups):
     """A row for each model, calibration and test set, as in the paper, whose numbers stand below."""
-    lines, kinds = [], {}  # ([model, calibration set, test], {column: cell})
+    rows, names = [], {}  # the columns of methods
     for group in groups:
         for wanted in sorted({r["calibration"] for r in group["rows"]} - {""}) or [""]:
-            roles = {f"best of {name}": r for r in group["rows"] for name in r["best_of"]}
-            roles |= {r["short"]: r for r in group["rows"] if r["calibration"] in ("", wanted) and r["short"]}
-            sets, kinds = [group["model"], wanted, group["dataset"]], kinds | roles
+            roles = {}
+            for r in group["rows"]:
+                roles |= {f"best of {name}": r for name in r["best_of"]}
+                roles |= {r["short"]: r} if r["short"] and r["calibration"] in ("", wanted) else {}
+            names |= dict.fromkeys(name for name in roles if name not in LAST)
             cells = {name: with_spread(r) for name, r in roles.items()} | {"cut %": percent(group["cut"])}
-            if own := roles.get("SCaTR") or roles.get("LoRA verifier"):
-                (paper, both), cells["over"] = own["against"].values(), own["over"]
-                cells |= {"Δ": points(paper["delta"]), "Δ to all 28": points(both["delta"])}
-                cells["gap closed %"] = percent(paper["gap_closed"]) or "–"
+            if own := roles.get("SCaTR"):
+                paper, both = own["against"].values()
+                cells |= {"over": own["over"], "gap closed %": percent(paper["gap_closed"]) or "–",
+                          "Δ": points(paper["delta"]), "Δ to all 28": points(both["delta"])}  # fmt: skip
             stopped = {r["scores"]: r for r in group["stopping"] if r["kind"] == "scorer"}
             if r := stopped.get(f"scatr+.{wanted}") or stopped.get(f"scatr.{wanted}"):
-                sure = f"{percent(r['accuracy'])} for {percent(r['share'], 0)} %"
-                cells[f"{names_of(r['scores'])[1]}, stopped when sure"] = sure
-            lines += [(sets, cells)]
-            lines += [(["the paper", *sets[1:]], theirs)] if (theirs := paper_numbers(*sets)) else []
-    names = sorted(kinds, key=lambda name: KINDS.index(kinds[name]["kind"]))
-    names = [name for name in names if name not in LAST]
-    last = [name for name in LAST if any(name in cells for _, cells in lines)]
-    rows = [[*sets, *best_bold([*map(cells.get, names)]), *map(cells.get, last)] for sets, cells in lines]
-    return Table("Summary", ["model", "calibration set", "test", *names, *last], rows)
+                name = f"{names_of(r['scores'])[1]}, stopped when sure"
+                cells[name] = f"{percent(r['accuracy'])} for {percent(r['share'], 0)} %"
+            sets = dict(zip(SETS, (group["model"], wanted, group["dataset"])))
+            theirs = paper_numbers(*sets.values())
+            rows += [sets | cells, sets | {"model": "the paper"} | theirs][: 1 + bool(theirs)]
+    columns = [*SETS, *names, *(name for name in LAST if any(name in row for row in rows))]
+    for row in rows:
+        row |= zip(names, best_bold([*map(row.get, names)]))
+    return Table("Summary", [{name: row.get(name) for name in columns} for row in rows])
 
 
 def screen(summary):
     """A method a row, a pair of sets (and the paper's) a column; in blocks of WIDTH columns."""
-    models, pairs, blocks = {row[0] for row in summary.rows} - {"the paper"}, [], []
-    lines = lambda columns: [line for line in zip(*columns) if line[0] != "over"]
-    turned = lambda columns: common.table(lines(columns)[0], lines(columns)[1:])
-    for model, calibration, test, *cells in summary.rows:
-        title = f"{calibration} → {test}" if calibration else test
-        title = "paper" if model == "the paper" else f"{model}: {title}" if len(models) > 1 else title
-        pairs += [] if model == "the paper" else [[]]
-        pairs[-1].append([title, *cells])
+    models, pairs, blocks = {row["model"] for row in summary.rows} - {"the paper"}, [], []
+    names = [name for name in summary.rows[0] if name not in (*SETS, "over")]
+    for row in summary.rows:
+        cells, title = [*map(row.get, names)], " → ".join(row[name] for name in SETS[1:] if row[name])
+        if row["model"] == "the paper":
+            pairs[-1].append(["paper", *cells])
+        else:
+            pairs.append([[f"{row['model']}: {title}" if len(models) > 1 else title, *cells]])
+
+    def write(columns):
+        header, *rows = zip(["picks by", *names], *columns)
+        return common.table(header, rows)
+
     for pair in pairs:
-        if not blocks or len(turned([*blocks[-1], *pair]).splitlines()[1]) > WIDTH:
-            blocks.append([["picks by", *summary.header[3:]]])
+        if not blocks or len(write([*blocks[-1], *pair]).splitlines()[1]) > WIDTH:
+            blocks.append([])
         blocks[-1] += pair
-    return "\n\n".join(map(turned, blocks))
+    return "\n\n".join(map(write, blocks))
 
 
 def study_tables(paths):
     """A row a measure, model and pair, a column a layer, fraction or design. paths: files or folders."""
-    files, studies, tables = [sorted(Path(x).glob("*.json")) or [Path(x)] for x in paths], {}, []
-    for file in itertools.chain(*files):
+    studies, tables = {}, []
+    for file in itertools.chain(*(sorted(Path(path).glob("*.json")) or [path] for path in paths)):
         study = common.read_json(file)
         if not isinstance(study, dict) or study.get("format") != 1 or not study.get("rows"):
             common.die(f"{file}: not a study of 03_train_scorer.py")
@@ -635,15 +634,15 @@ def study_tables(paths):
     write = lambda x: x and f"{x['mean']:.1f}" + ("" if x["std"] is None else f" ± {x['std']:.1f}")
     for name, several in studies.items():
         each, rows = [row for study in several for row in study["rows"]], []
-        columns = [*dict.fromkeys(row["row"] for row in each)]
+        columns = dict.fromkeys(row["row"] for row in each)
         measures = dict.fromkeys(measure for row in each for measure in row["measures"])
         for measure, study in itertools.product(measures, several):
             shown = {row["row"]: write(row["measures"].get(measure)) for row in study["rows"]}
-            sets = ["+".join(study["calibration"]), "+".join(study["evaluation"])]
+            sets = study["model"], "+".join(study["calibration"]), "+".join(study["evaluation"])
             if any(shown.values()):
-                rows.append([measure, study["model"], *sets, *best_bold([*map(shown.get, columns)])])
-        header = ["measure, %", "model", "calibration set", "test", *columns]
-        tables.append(Table(f"Study: {name}", header, rows))
+                cells = dict(zip(columns, best_bold([*map(shown.get, columns)])))
+                rows.append({"measure, %": measure} | dict(zip(SETS, sets)) | cells)
+        tables.append(Table(f"Study: {name}", rows))
     return tables
 
 
@@ -651,11 +650,11 @@ def study_tables(paths):
 
 dataset_name = lambda meta: Path(meta["dataset"]).name.split(".json")[0]
 the_command = lambda: shlex.join(["python", "05_baselines.py", *sys.argv[1:]])
+TABLES = (methods_table, curves_table, stopping_table, confidence_table, cost_table)
 SHORT_NOTE = """\
 ±: standard deviation over what varies for the row, at most {over} (report.md: "over").
 Δ, gap closed: SCaTR's, above the best confidence rule of the paper's 20 (of all 28), picked with hindsight.
 Stopped when sure: right % for so much of all tokens."""
-NOTE = __doc__.partition("What the numbers are. ")[2].strip()
 
 
 def report(args):
@@ -670,66 +669,61 @@ def report(args):
     for path in map(Path, args.runs):
         meta = common.read_meta(path)
         paths.setdefault((common.model_name(meta), dataset_name(meta)), []).append(path)
-    groups = [report_group(*load_group(some, args.window, args.tail), args.price) for some in paths.values()]
-    summary = summary_table(groups)
+    groups = [report_group(*names, some, args) for names, some in paths.items()]
     out = Path(args.out or os.path.commonpath([*map(os.path.abspath, args.runs)]))
-    writers = (methods_table, curves_table, stopping_table, confidence_table, cost_table)
-    tables = {x["title"]: [table for write in writers if (table := write(x)).rows] for x in groups}
-    figures = plot(plt, out, groups, studies) if args.plots else []
+    summary, figures = summary_table(groups), plot(plt, out, groups, studies) if args.plots else []
     facts = {"command": the_command(), "window": args.window, "tail": args.tail, "groups": groups}
     common.write_json(out / "results.json", facts)
-    with common.atomic(out / "report.md") as file:
-        file.write(markdown(groups, {"": [summary, *studies]} | tables, figures))
-    with common.atomic(out / "tables.tex") as file:
-        every = itertools.chain([summary, *studies], *tables.values())
-        file.write("\n".join(["% needs \\usepackage{booktabs}\n", *map(Table.latex, every)]))
+    write_report(out, groups, [summary, *studies], figures)
     over = max((r["over"] for group in groups for r in group["rows"]), key=len) or "nothing here"
-    notes = [note for group in groups for note in notes_of(group)]
-    shown = [f"{study.title}\n\n{common.table(study.header, study.rows)}\n" for study in studies]
-    print(*tables, "", screen(summary), "", *notes, SHORT_NOTE.format(over=over), *shown, sep="\n")
-    files = {"report": str(out / "report.md"), "results": str(out / "results.json")}
-    print(json.dumps(files) if args.json else f"report: {files['report']}")
+    shown = [f"{study.title}\n\n{common.table(*grid(study))}\n" for study in studies]
+    titles, notes = [group["title"] for group in groups], sum((group["notes"] for group in groups), [])
+    print(*titles, "", screen(summary), "", *notes, SHORT_NOTE.format(over=over), *shown, sep="\n")
+    print(f"report: {out / 'report.md'}")
 
 
-def report_group(runs, greedy, left_out, price):
-    rows, meta, methods = compare(make_rows(runs, greedy)), runs[0].meta, [set(run.files) for run in runs]
-    share = lambda run, chosen: run.labels[chosen & run.valid].mean() if (chosen & run.valid).any() else None
-    group = {
-        "model": common.model_name(meta), "dataset": dataset_name(meta), "problems": len(runs[0].ids),
-        "rollouts_per_problem": rollouts_of(runs),
+def report_group(model, dataset, paths, args):
+    runs, greedy, left_out = load_group(paths, args.window, args.tail)
+    rows, where, problems = compare(make_rows(runs, greedy)), f"{model} on {dataset}", len(runs[0].ids)
+    repeated = f", {len(runs)} runs" if len(runs) > 1 else ""
+    return {
+        "title": f"{where}: {problems} problems, N={rollouts_of(runs):.4g}{repeated}",
+        "model": model, "dataset": dataset, "problems": problems, "cut": rows[0]["cut"],
         "runs": [str(run.path) for run in runs], "metas": [run.meta for run in runs],
-        "left_out": sorted(left_out),
-        "not_in_every_run": sorted(set.union(*methods) - set.intersection(*methods)),
-        "cut": rows[0]["cut"], "right_if_cut": mean_of([share(run, run.cut > 0) for run in runs]),
-        "right_if_ended": mean_of([share(run, run.cut == 0) for run in runs]),
-        "limit": meta.get("max_new_tokens") or meta.get("arguments", {}).get("max_new_tokens"),
-        "rows": rows, "price": price, "stopping": stopping(runs, rows, price),
+        "notes": [f"{where}: {note}" for note in notes_of(runs, left_out, rows[0]["cut"])],
+        "rows": rows, "price": args.price, "stopping": stopping(runs, rows, args.price),
     }  # fmt: skip
-    title = "{model} on {dataset}: {problems} problems, N={rollouts_per_problem:.4g}".format(**group)
-    return {"title": title + (f", {len(runs)} runs" if len(runs) > 1 else ""), **group}
 
 
-def notes_of(group):
-    """What a reader must know before believing the numbers of a group, a line each."""
-    where = group["title"].split(":")[0]
-    if group["left_out"]:
-        yield f"{where}: {len(group['left_out'])} problems left out of all rows: a label could not be judged"
-    if group["not_in_every_run"]:
-        yield f"{where}: no row for {', '.join(group['not_in_every_run'])}: not in every run"
-    if group["cut"] > CUT:
-        share, cut, ended = (percent(group[key]) for key in ("cut", "right_if_cut", "right_if_ended"))
-        yield f"{where}: {share} % of the rollouts were cut at {group['limit']} tokens; {cut} % of"
-        yield f"  them are right, {ended} % of the others: with room all would rise (01 --max-new-tokens 0)"
+def notes_of(runs, left_out, share):
+    """What a reader must know before believing the numbers."""
+    if left_out:
+        yield f"{len(left_out)} problems left out of all rows: a label could not be judged"
+    methods = [set(run.files) for run in runs]
+    if missing := set.union(*methods) - set.intersection(*methods):
+        yield f"no row for {', '.join(sorted(missing))}: not in every run"
+    if share > CUT:
+        right = [[run.labels[run.valid & (run.cut == x)] for run in runs] for x in (1, 0)]
+        cut, ended = (percent(mean_of(x.mean() for x in some if x.size)) for some in right)
+        limit = runs[0].meta.get("arguments", {}).get("max_new_tokens")
+        told = f"{percent(share)} % of the rollouts were cut at {limit} tokens; {cut} % of\n  them are right,"
+        yield f"{told} {ended} % of the others: with room all would rise (01 --max-new-tokens 0)"
 
 
-def markdown(groups, tables, figures):
-    """report.md: the tables, what made them, the figures."""
-    parts = ["# Report", f"Made by `{the_command()}`.", *map(Table.markdown, tables[""])]
+def write_report(out, groups, tables, figures):
+    """report.md and tables.tex: the tables, what made them, the figures."""
+    parts = ["# Report", f"Made by `{the_command()}`.", *map(in_markdown, tables)]
     for group in groups:
-        parts += [f"## {group['title']}", *notes_of(group), *map(Table.markdown, tables[group["title"]])]
-        commands = sorted({command for r in group["rows"] for command in r.get("made_by", [])})
-        parts.append("\n".join([*(f"- {run}" for run in group["runs"]), *(f"- `{c}`" for c in commands)]))
-    return "\n\n".join([*parts, *(f"![{name}]({name})" for name in figures), NOTE]) + "\n"
+        some = [table for write in TABLES if (table := write(group)).rows]
+        commands = sorted({f"`{command}`" for r in group["rows"] for command in r.get("made_by", [])})
+        sources = "\n".join(f"- {line}" for line in [*group["runs"], *commands])
+        parts += [f"## {group['title']}", *group["notes"], *map(in_markdown, some), sources]
+        tables = [*tables, *some]
+    parts += [*(f"![{name}]({name})" for name in figures), __doc__.partition("What the numbers are. ")[2]]
+    tex = ["% needs \\usepackage{booktabs}\n", *map(in_latex, tables)]
+    for name, text in (("report.md", "\n\n".join(parts)), ("tables.tex", "\n".join(tex))):
+        with common.atomic(out / name) as file:
+            file.write(text)
 
 
 # ---- Figures: draw(axes, what it shows) -> the axes' settings, none where there is nothing to show
@@ -737,10 +731,11 @@ def markdown(groups, tables, figures):
 
 def plot(plt, out, groups, studies):
     """-> names of the PNG files"""
-    numbered, names = enumerate(groups, 1), []
-    wanted = [(f"{name}-{i}.png", draw, group) for i, group in numbered for name, draw in FIGURES]
-    wanted += [(f"{study.title.split()[1]}-{i}.png", draw_study, (study.header, row))
-               for study in studies for i, row in enumerate(study.rows, 1)]  # fmt: skip
+    names, numbered = [], [*enumerate(groups, 1)]
+    wanted = [(f"{name}-{i}.png", draw, group) for i, group in numbered for name, draw in FIGURES.items()]
+    for study in studies:
+        name = study.title.split()[1]
+        wanted += [(f"{name}-{i}.png", draw_study, row) for i, row in enumerate(study.rows, 1)]
     plt.switch_backend("Agg")
     for name, draw, what in wanted:
         canvas, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
@@ -757,7 +752,7 @@ def plot(plt, out, groups, studies):
 
 def draw_curves(axes, group):
     ns = [int(n) for n in group["rows"][0]["curve"]]
-    for name, r in shown_rows(group["rows"]):
+    for name, r in shown_rows(group):
         if r["kind"] != "length" and r["method"] not in MINOR:
             values, spread = ([100 * (x or 0) for x in r[key].values()] for key in ("curve", "curve_std"))
             style = {"random": "k:", "oracle": "k--"}.get(r["kind"], ".-")
@@ -776,16 +771,6 @@ def draw_stopping(axes, group):
     return group["stopping"] and {"title": group["title"], "xlabel": "% of the tokens of all rollouts"}
 
 
-def draw_reliability(axes, group):
-    """How often answers with a given probability are right."""
-    rows = [r for r in group["rows"] if r.get("reliability")]
-    axes.plot([0, 1], [0, 1], "--", color="grey")
-    for r in rows:
-        found = [(p / count, right / count) for p, right, count in r["reliability"] if count]
-        axes.plot(*zip(*found), marker="o", label=f"{names_of(r['scores'])[0]}, error {r['ece']:.3f}")
-    return rows and {"title": group["title"], "xlabel": "probability given", "ylabel": "share that is right"}
-
-
 def draw_rules(wanted, axes, group):
     """Bars of these rules beside SCaTR, between random and the oracle."""
     rows = [r for r in group["rows"] if r["method"] in wanted or r["short"] in ("SCaTR", "SCaTR+")]
@@ -795,10 +780,10 @@ def draw_rules(wanted, axes, group):
     return {"title": group["title"]}
 
 
-def draw_study(axes, what):
-    header, (measure, model, calibration, test, *cells) = what
+def draw_study(axes, row):
+    measure, model, calibration, test, *cells = row.values()
     heights = [[*map(float, (cell or "0").split(" ± ")), 0][:2] for cell in cells]
-    bars(axes, [(name, *height) for name, height in zip(header[4:], heights)])
+    bars(axes, [(name, *height) for name, height in zip([*row][4:], heights)])
     return {"title": f"{model}: {calibration} → {test}, {measure} %", "ylabel": "%"}
 
 
@@ -809,12 +794,12 @@ def bars(axes, rows):
     axes.tick_params(axis="x", rotation=30)
 
 
-FIGURES = [
-    ("curves", draw_curves), ("stopping", draw_stopping), ("reliability", draw_reliability),
+FIGURES = {
+    "curves": draw_curves, "stopping": draw_stopping,
     # the paper's five statistics over the tail, and its confidence in the four aggregations
-    ("statistics", functools.partial(draw_rules, [f"{name}/tail" for name in common.STATISTICS[:5]])),
-    ("aggregations", functools.partial(draw_rules, RULES[:4])),
-]  # fmt: skip
+    "statistics": functools.partial(draw_rules, [f"{name}/tail" for name in common.STATISTICS[:5]]),
+    "aggregations": functools.partial(draw_rules, RULES[:4]),
+}  # fmt: skip
 
 # ---- Learned verifiers: what they share. One rollout at a time, since a long one fills a GPU
 
@@ -831,15 +816,20 @@ def next_logits(model, ids):
 
 
 has_channels = lambda tokenizer: "<|channel|>" in tokenizer.added_tokens_encoder  # gpt-oss
-mark_of = lambda *files: hashlib.sha256(b"\n".join(file.read_bytes() for file in files)).hexdigest()
-is_made_of = lambda mark, path, read: path.is_file() and read(path).get("made_of") == mark
+mark_of = lambda *files: common.hash_of(b"\n".join(file.read_bytes() for file in files))
 
 
-def fit_answer(model, tokenizer, keep, write, problem, answer):
-    """Token ids of write(problem, text) with an answer's last `keep` tokens, fewer in a short context."""
+def kept(path, mark, read=common.read_json):
+    """What a file holds if it was made of the marked files, else {}."""
+    found = read(path) if path.is_file() else {}
+    return found if found.get("made_of") == mark else {}
+
+
+def fit_answer(model, tokenizer, last, write, problem, answer):
+    """Token ids of write(problem, text) with an answer's last tokens, as many as the context has room for."""
     answer = re.sub(r"<\|(?:start|channel)\|>\w*|<\|\w+\|>", " ", answer)  # gpt-oss's channels
     context = common.context_of(model.config)
-    room = min(keep, context - len(write(problem, "")))
+    room = min(last, context - len(write(problem, "")))
     tokens = tokenizer(answer, add_special_tokens=False)["input_ids"][-room:] if room > 0 else []
     return write(problem, tokenizer.decode(tokens, skip_special_tokens=True))[-context:]
 
@@ -853,7 +843,6 @@ def direct_prompt(tokenizer, question):
 
 
 def first_tokens(tokenizer, *words):
-    """Of words that must differ in it: yes and no, math and code."""
     ids = [tokenizer(word, add_special_tokens=False)["input_ids"][0] for word in words]
     if ids[0] == ids[1]:
         common.die(f"{words} begin with one token, {tokenizer.decode(ids[0])!r}: this model cannot choose")
@@ -870,10 +859,9 @@ def load_model_of(runs, args):
 
 def size_of(model):
     """What the costs of running it follow from."""
-    config = model.config.get_text_config()
+    config, embeddings = model.config.get_text_config(), model.get_input_embeddings().weight
     get = lambda *names: next((value for name in names if (value := getattr(config, name, None))), 1)
     share = get("num_experts_per_tok") / get("num_experts", "num_local_experts")  # of [experts, in, out]
-    embeddings = model.get_input_embeddings().weight
     weights = [p for p in model.base_model.parameters() if p.ndim > 1 and p is not embeddings]
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     return {
@@ -891,49 +879,39 @@ def flops(size, n, trained=None):
 
 
 def score_rollouts(run, name, load, *made_of, at_once=256):
-    """scores/NAME.jsonl and what it cost, unless they are there, of the same rollouts and `made_of`.
+    """scores/NAME.jsonl and what it cost, of the rollouts and `made_of`, so far as they are not there.
 
     load() -> (encode, judge, cost): encode(problem, response) -> token ids, judge(ids) -> logit to be right.
-    What is known is written every `at_once` rollouts: a killed run goes on from there.
     """
     import torch
 
-    mark, folder = mark_of(*made_of, run / "rollouts.jsonl"), run / "scores"
-    partial, cost_file = folder / f"{name}.partial.json", folder / f"{name}.cost.json"
-    if (folder / f"{name}.jsonl").is_file() and is_made_of(mark, cost_file, common.read_json):
+    mark, path = mark_of(*made_of, run / "rollouts.jsonl"), run / "scores" / f"{name}.jsonl"
+    cost_file, rollouts = path.with_name(f"{name}.cost.json"), common.read_rollouts(run)
+    rows = common.read_jsonl(path) if path.is_file() and kept(cost_file, mark) else []
+    if len(rows) == len(rollouts):
         return print(f"{run}: scored by {name} before")
-    rollouts, (encode, judge, cost) = common.read_rollouts(run), load()
     common.check_same_problems(run, rollouts)
     problems = {row["id"]: row for row in common.read_jsonl(run / "problems.jsonl")}
-    done = common.read_json(partial)["done"] if is_made_of(mark, partial, common.read_json) else []
-    for row in common.progress(rollouts[len(done) :], desc=f"{name} {run}", unit="rollout"):
+    encode, judge, cost = load()
+    for row in common.progress(rollouts[len(rows) :], desc=f"{name} {run}", unit="rollout"):
         started, ids = time.perf_counter(), encode(problems[row["id"]], row["response"])
         with torch.inference_mode():
             logit = judge(ids)
-        pair, seconds = [logit.item(), logit.sigmoid().item()], time.perf_counter() - started
-        done.append([*pair, seconds, flops(cost, len(ids))])
-        if len(done) % at_once == 0:
-            common.write_json(partial, {"made_of": mark, "done": done})
-    *pairs, seconds, operations = zip(*done)
-    write_scores(run, name, rollouts, zip(*pairs))
-    cost["ms_per_rollout"], cost["flops_per_rollout"] = 1000 * np.mean(seconds), np.mean(operations)
-    common.write_json(cost_file, cost | {"made_of": mark, "command": the_command()})
-    partial.unlink(missing_ok=True)
-    print(f"{run}: {len(rollouts)} rollouts scored by {name}, {cost['ms_per_rollout']:.1f} ms each")
-
-
-def write_scores(run, name, rollouts, pairs):
-    """pairs: (score, p) of each."""
-    rows = [{"id": row["id"], "sample": row["sample"], "score": score, "p": p}
-            for row, (score, p) in zip(rollouts, pairs, strict=True)]  # fmt: skip
-    common.write_jsonl(run / "scores" / f"{name}.jsonl", rows)
+        found = {"score": logit.item(), "p": logit.sigmoid().item(), "flops": flops(cost, len(ids))}
+        found["ms"] = 1000 * (time.perf_counter() - started)
+        rows.append({"id": row["id"], "sample": row["sample"]} | found)
+        if len(rows) % at_once == 0 or len(rows) == len(rollouts):  # a killed run goes on from there
+            common.write_jsonl(path, rows)
+            cost |= {f"{key}_per_rollout": np.mean([row[key] for row in rows]) for key in ("ms", "flops")}
+            common.write_json(cost_file, cost | {"made_of": mark, "command": the_command()})
+    print(f"{run}: {len(rows)} rollouts scored by {name}, {cost['ms_per_rollout']:.1f} ms each")
 
 
 # ---- LoRA verifier: the model that made the rollouts learns to say yes or no after them
 
 RANK, ALPHA, DROPOUT = 16, 32, 0.05
 BATCH, WARM_UP, CLIP = 16, 100, 1.0  # rollouts a step, steps to the full rate, norm of the gradient
-LORA = {"epochs": 1, "lr": 2e-5, "last_tokens": None, "limit": None}  # the settings by default
+USUAL = {"epochs": 1, "lr": 2e-5}
 QUESTION = """\
 Determine the correctness of the following answer:
 Problem: {problem}
@@ -944,25 +922,23 @@ Is this answer correct (yes/no)?"""
 def lora(args):
     """Adapters for each seed, and scores by them. A killed training starts over, and ends the same."""
     run, dataset = Path(args.run), dataset_name(common.read_meta(args.run))
-    verifier = functools.cache(lambda: load_verifier(args))
-    others = [f",{key}={getattr(args, key)}" for key in LORA if getattr(args, key) != LORA[key]]
-    settings = "".join(others)  # in all names, so that none overwrites what others made
+    verifier, examples = functools.cache(lambda: load_verifier(args)), read_examples(run)
+    told = {"epochs": args.epochs, "lr": args.lr}.items() - USUAL.items()  # in all names
+    settings = "".join(f",{name}={value}" for name, value in sorted(told))
     mark = mark_of(run / "labels.jsonl", run / "rollouts.jsonl")
     for seed in args.seed:
         path = run / f"lora{settings}@{seed}.pt"
-        if is_made_of(mark, path, common.load_pt):
+        if saved := kept(path, mark, common.load_pt):
             print(f"{path}: trained before")
         else:
-            examples = read_examples(run, args.limit)  # before the model: nothing to learn from ends it here
             saved = train_adapters(*verifier(), examples, args, seed)
             common.save_pt(path, saved | {"format": 1, "made_of": mark, "command": the_command()})
 
-        def load(path=path):
-            (model, adapters, encode, words), saved = verifier(), common.load_pt(path)
+        def load(saved=saved):
+            model, adapters, encode, words = verifier()
             for name, pair in saved["adapters"].items():
                 adapters[name].load_state_dict(dict(zip(("down", "up"), pair)), strict=False)
-            judge = lambda ids: -next_logits(model, ids)[words].diff()
-            return encode, judge, saved["cost"] | size_of(model)
+            return encode, lambda ids: -next_logits(model, ids)[words].diff(), saved["cost"] | size_of(model)
 
         for other in map(Path, args.eval):
             score_rollouts(other, f"lora.{dataset}{settings}@{run.name}-{seed}", load, path)
@@ -970,26 +946,25 @@ def lora(args):
 
 def load_verifier(args):
     model, tokenizer = load_model_of([args.run, *args.eval], args)
-    keep = args.last_tokens or (4096 if has_channels(tokenizer) else 16384)
     ask = lambda problem, answer: QUESTION.format(problem=problem["prompt"], answer=answer)
     write = lambda problem, answer: direct_prompt(tokenizer, ask(problem, answer))
-    encode = functools.partial(fit_answer, model, tokenizer, keep, write)
+    last = 4096 if has_channels(tokenizer) else 16384
+    encode = functools.partial(fit_answer, model, tokenizer, last, write)
     return model, add_adapters(model), encode, first_tokens(tokenizer, "yes", "no")
 
 
-def read_examples(run, limit):
-    """[(problem, response, label)] of the judged rollouts; `limit`: that many, the same for all seeds."""
+def read_examples(run):
+    """[(problem, response, label)] of the judged rollouts."""
     problems = {row["id"]: row for row in common.read_jsonl(run / "problems.jsonl", needs=("id", "prompt"))}
     rollouts = common.read_rollouts(run)
     labels = [row["label"] for row in common.read_labels(run, common.keys_of(rollouts))]
-    judged = [i for i, label in enumerate(labels) if label is not None]
-    if limit:
-        judged = sorted(judged[i] for i in np.random.default_rng(SEED).permutation(len(judged))[:limit])
-    right = sum(labels[i] for i in judged)
-    print(f"{run}: {len(judged)} of {len(labels)} rollouts to learn from, {right} right")
-    if right in (0, len(judged)):
-        common.die(f"{run}: {right} of {len(judged)} rollouts are right; a verifier needs both")
-    return [(problems[rollouts[i]["id"]], rollouts[i]["response"], labels[i]) for i in judged]
+    found = [(problems[row["id"]], row["response"], label) for row, label in zip(rollouts, labels)
+             if label is not None]  # fmt: skip
+    right = sum(label for *_, label in found)
+    print(f"{run}: {len(found)} of {len(labels)} rollouts to learn from, {right} right")
+    if right in (0, len(found)):
+        common.die(f"{run}: {right} of {len(found)} rollouts are right; a verifier needs both")
+    return found
 
 
 def add_adapters(model):
@@ -1072,17 +1047,15 @@ def learn_from(model, ids, word, batch):
 
 # ---- Process reward models, without code from the Hub
 
-STEP_END = "<extra_0>"
-PRM_TOKENS = 2048  # the last of an answer that are read
+STEP_END, PRM_TOKENS = "<extra_0>", 2048  # the last of an answer that are read
 
 
 def prm(args):
     # of the kind with a score at each step (ReasonFlux-PRM-7B), or one at the end (ReasonFlux-PRM-1.5B)?
     steps = "Qwen2ForProcessRewardModel" in (common.load_config(args.prm).architectures or ())
-    name = f"prm.{common.model_name({'model': args.prm})}"
     load = functools.cache(lambda: (load_step_prm if steps else load_final_prm)(args))
     for run in map(Path, args.runs):
-        score_rollouts(run, name, load)
+        score_rollouts(run, f"prm.{common.model_name({'model': args.prm})}", load)
 
 
 def load_final_prm(args):
@@ -1161,70 +1134,55 @@ def route(args):
                 domains[row["id"]] = DOMAINS[logits[words].argmax()]
         right = [domains[row["id"]] == row["kind"] for row in problems if row["kind"] in DOMAINS]
         print(f"{run}: domains right %: {percent(mean_of(right))} ({sum(right)}/{len(right)})")
-        rollouts = common.read_rollouts(run)
-        for old in (run / "scores").glob("routed@*"):
-            old.unlink()  # of an earlier call with more scorers
         for i, pair in enumerate(zip(args.math, args.code)):
             picked = {}
             for domain, path in zip(DOMAINS, pair):
                 keys, logits = common.score_run(scorers[path], run, path)
-                found = zip(keys, zip(logits.tolist(), scorers[path].probability(logits).tolist()))
-                picked |= {key: both for key, both in found if domains[key[0]] == domain}
-            write_scores(run, f"routed@{i}", rollouts, [picked[key] for key in common.keys_of(rollouts)])
+                found = zip(keys, logits.tolist(), scorers[path].probability(logits).tolist())
+                picked |= {(id, sample): {"id": id, "sample": sample, "score": score, "p": p}
+                           for (id, sample), score, p in found if domains[id] == domain}  # fmt: skip
+            common.write_jsonl(run / "scores" / f"routed@{i}.jsonl", map(picked.get, keys))
 
 
 # ---- Commands
 
-
-def positive(text):
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"give a whole number above 0, not {text}")
-    return int(text)
-
-
-def price_of(text):
-    if not text.replace(".", "", 1).isdecimal():
-        raise argparse.ArgumentTypeError(f"give a number of points from 0, not {text}")
-    return float(text)
-
-
-MANY, FLAG = {"nargs": "+"}, {"action": "store_true"}
-OPTIONS = (  # of which commands, the option, what it says, the rest
-    ("report prm route", "runs", "run folders, labelled for the report", MANY | {"metavar": "RUN"}),
-    ("report", "--out", "folder for the report (default: the run, or what the runs have in common)", {}),
-    ("report", "--window", "tokens in a confidence window", {"type": positive, "default": common.WINDOW}),
-    ("report", "--tail", "tokens in the tail", {"type": positive, "default": common.TAIL}),
-    ("report", "--price", "points that stopping early may cost", {"type": price_of, "default": 1.0}),
-    ("report", "--studies", "files or folders of 03_train_scorer.py --study", MANY | {"default": []}),
-    ("report", "--plots", "also PNG figures: curves, reliability, bars; needs matplotlib", FLAG),
-    ("report", "--json", "a last line of JSON, for programs", FLAG),
-    ("lora", "run", "labelled run to learn from; keeps the adapters, lora@SEED.pt", {"metavar": "RUN_CAL"}),
-    ("lora", "--eval", "runs of the same model to score", MANY | {"metavar": "RUN", "default": []}),
-    ("lora", "--seed", "one verifier each; the paper: 32 42 52", MANY | {"type": int, "default": [32]}),
-    ("lora", "--epochs", "the paper: 6 for small sets", {"type": positive, "default": LORA["epochs"]}),
-    ("lora", "--lr", "highest learning rate; tiny models need more", {"type": float, "default": LORA["lr"]}),
-    ("lora", "--last-tokens", "read of an answer (default: 16384, gpt-oss 4096)", {"type": positive}),
-    ("lora", "--limit", "learn from this many rollouts, drawn at random (all)", {"type": positive}),
-    ("prm", "--prm", "Hub id or folder: reward_head.pt, or Qwen2ForProcessRewardModel", {"required": True}),
-    ("route", "--math", "scorers calibrated on maths, one a seed", MANY | {"required": True}),
-    ("route", "--code", "scorers calibrated on code, as many", MANY | {"required": True}),
-    ("lora prm route", "--device", "cpu, cuda, cuda:1, mps (the GPU if there is one)", {}),
-    ("lora route", "--model", "the model's Hub id or folder, if no longer where meta.json says", {}),
-)
 COMMANDS = {"report": report, "lora": lora, "prm": prm, "route": route}
 
 
 def main():
     words = sys.argv[1:]
     command = words.pop(0) if words and words[0] in COMMANDS else "report"
-    name = f"{Path(sys.argv[0]).name}{'' if command == 'report' else ' ' + command}"
     plain = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(name, description=__doc__, formatter_class=plain)
-    for commands, option, text, more in OPTIONS:
-        if command in commands.split():
-            default = " (default: %(default)s)" if more.get("default") else ""
-            parser.add_argument(option, help=text + default, **more)
-    COMMANDS[command](parser.parse_args(words))
+    parser = argparse.ArgumentParser(f"05_baselines.py {command}", description=__doc__, formatter_class=plain)
+    add, many = parser.add_argument, {"nargs": "+", "metavar": "RUN"}
+    if command != "lora":
+        add("runs", **many, help="run folders, labelled for the report")
+    if command == "report":
+        add("--out", help="folder for the report (default: the run, or what the runs have in common)")
+        add("--window", type=int, default=common.WINDOW, help="tokens in a confidence window (%(default)s)")
+        add("--tail", type=int, default=common.TAIL, help="tokens in the tail (%(default)s)")
+        add("--price", type=float, default=1.0, help="points that stopping early may cost (%(default)s)")
+        add("--studies", nargs="+", default=[], help="files or folders of 03_train_scorer.py --study")
+        add("--plots", action="store_true", help="also PNG figures: curves, bars; needs matplotlib")
+    if command == "lora":
+        add("run", metavar="RUN_CAL", help="labelled run to learn from; keeps the adapters, lora@SEED.pt")
+        add("--eval", **many, default=[], help="runs of the same model to score")
+        add("--seed", type=int, nargs="+", default=[32], help="one verifier each; the paper: 32 42 52")
+        add("--epochs", type=int, default=USUAL["epochs"], help="the paper: 6 for small sets (%(default)s)")
+        add("--lr", type=float, default=USUAL["lr"], help="highest rate; tiny models need more (%(default)s)")
+    if command == "prm":
+        add("--prm", required=True, help="Hub id or folder: reward_head.pt, or Qwen2ForProcessRewardModel")
+    if command == "route":
+        for domain in DOMAINS:
+            add(f"--{domain}", nargs="+", required=True, help=f"scorers calibrated on {domain}, one a seed")
+    if command != "report":
+        add("--device", help="cpu, cuda, cuda:1, mps (the GPU if there is one)")
+        add("--model", help="LoRA, routing: where the runs' model is, if no longer where meta.json says")
+    args = parser.parse_args(words)
+    given = {"window": 1, "tail": 1, "epochs": 1, "price": 0} | vars(args)
+    if min(given["window"], given["tail"], given["epochs"]) < 1 or not given["price"] >= 0:
+        parser.error("--window, --tail, --epochs: 1 or more; --price: 0 or more")
+    COMMANDS[command](args)
 
 
 if __name__ == "__main__":

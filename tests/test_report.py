@@ -3,7 +3,6 @@
 import importlib
 import importlib.util
 import itertools
-import json
 import os
 import re
 import sys
@@ -54,8 +53,8 @@ def add_scores(path, name, seed=0, cost=None):
     return rows
 
 
-def load(path, *window_and_tail):
-    return report.load_group([path], *window_and_tail)[0][0]
+def load(path, window=common.WINDOW, tail=common.TAIL):
+    return report.load_group([path], window, tail)[0][0]
 
 
 def rows_of(path):
@@ -195,19 +194,19 @@ def test_drawn_subsets_come_near_and_state_their_error(tmp_path, monkeypatch):
 
 
 def test_scores_as_such(tmp_path):
-    """Reliability counts every rollout once; the calibration error and AUROC inside problems by hand."""
+    """The calibration error over ten bins, and AUROC inside problems, by hand."""
     path, problems = random_run(tmp_path / "run", 5, ragged=True)
-    row, each = rows_of(path)["mine, best-of-N"], []
+    row, errors, within = rows_of(path)["mine, best-of-N"], [], []
     everything = [r for rows in problems.values() for r in rows]
-    for b, found in enumerate(row["reliability"]):
+    for b in range(10):
         inside = [r for r in everything if b / 10 <= r["p"] < (b + 1) / 10]
-        assert found == pytest.approx([sum(r[key] for r in inside) for key in ("p", "label")] + [len(inside)])
-    error = sum(abs(p - right) for p, right, _ in row["reliability"]) / len(everything)
+        errors.append(abs(sum(r["p"] - r["label"] for r in inside)))
     for rows in problems.values():
         pairs = [(a["score"] > b["score"]) + 0.5 * (a["score"] == b["score"])
                  for a in rows for b in rows if a["label"] > b["label"]]  # fmt: skip
-        each += [np.mean(pairs)] if pairs else []
-    assert [row["ece"], row["auroc_within"]] == pytest.approx([error, np.mean(each)])
+        within += [np.mean(pairs)] if pairs else []
+    assert row["ece"] == pytest.approx(sum(errors) / len(everything))
+    assert row["auroc_within"] == pytest.approx(np.mean(within))
 
 
 def test_windows_are_recomputed_from_tokens(tmp_path):
@@ -296,9 +295,7 @@ def test_what_one_run_cannot_judge_is_left_out_of_all(tmp_path, capsys):
         add_scores(path, "mine")
     add_scores(paths[0], "extra")
     run_command(*paths)
-    group, out = common.read_json(tmp_path / "set" / "results.json")["groups"][0], capsys.readouterr().out
-    rows, left_out = {row["method"]: row for row in group["rows"]}, ["p1", "p3", "p5"]
-    assert group["left_out"] == left_out and group["not_in_every_run"] == ["extra"]
+    rows, out, left_out = results_of(tmp_path / "set"), capsys.readouterr().out, ["p1", "p3", "p5"]
     assert {row["problems"] for row in rows.values()} == {5} and "extra, best-of-N" not in rows
     mean = lambda rows, key: np.mean([row[key] for row in rows if row["id"] not in left_out])
     means = [mean(common.read_labels(path), "label") for path in paths]
@@ -365,18 +362,16 @@ def test_the_screen_is_one_short_table(tmp_path, capsys):
     assert [cells["Δ"][0], cells["Δ to all 28"][0]] == shown
     shown = f"{100 * stopped['accuracy']:.1f} for {100 * stopped['share']:.0f} %"
     assert cells["SCaTR+, stopped when sure"][0] == shown
-    run_command(*paths, "--out", out, "--json")
+    run_command(*paths, "--out", out)
     text = capsys.readouterr().out
-    last = {"report": str(out / "report.md"), "results": str(out / "results.json")}
-    assert json.loads(text.splitlines()[-1]) == last
     assert text.count("picks by") == 2 and max(map(len, text.splitlines()[:-1])) <= 110
 
 
 def test_the_papers_column_stays_with_its_pair():
     """Where the pair alone would have fitted into the block, but not the paper's column beside it."""
-    rows = [[model, x * 20, y * 20, cell] for x, y in ("ab", "cd")
+    rows = [dict(zip((*report.SETS, "SCaTR"), (model, x * 20, y * 20, cell))) for x, y in ("ab", "cd")
             for model, cell in (("m", "1.0"), ("the paper", "9.0 ± 1.0"))]  # fmt: skip
-    blocks = report.screen(report.Table("", ["model", "calibration set", "test", "SCaTR"], rows)).split("\n\n")
+    blocks = report.screen(report.Table("", rows)).split("\n\n")
     assert [re.split("  +", block.splitlines()[2]) for block in blocks] == [["SCaTR", "1.0", "9.0 ± 1.0"]] * 2
 
 
@@ -435,12 +430,12 @@ def test_costs_by_rollout_and_problem_with_ratios(tmp_path, run_script):
     run_command(path)
     text = (path / "report.md").read_text()
     assert all(f"- `make {name}`" in text for name in costs)
-    lines = text.split("### Costs")[1].split("\n\n")[1].splitlines()[2:]
-    assert [[cell.strip() for cell in line.strip("|").split("|")][:-2] for line in lines] == [
-        ["LoRA verifier (cal)", "1,700,000,000", "", "50", "20,000", "5,000×", "50", "250", "200×",
-         "4,000", "200×", "H200"],
-        ["PRM (It)", "1,540,000,000", "", "", "", "", "100", "500", "–", "8,000,000", "400,000×", "cpu"],
-        ["SCaTR (cal)", "6,000,000", "", "2", "4", "1×", "0.25", "1.25", "1×", "20", "1×", "H200"],
+    assert [[*row.values()][:-2] for row in table_of(path, "Costs")] == [
+        ["LoRA verifier (cal)", "1,700,000,000 (283×)", "", "50 (25×)", "20,000 (5,000×)", "50 (200×)",
+         "250 (200×)", "4,000 (200×)", "H200"],
+        ["PRM (It)", "1,540,000,000 (257×)", "", "", "", "100", "500", "8,000,000 (400,000×)", "cpu"],
+        ["SCaTR (cal)", "6,000,000 (1×)", "", "2 (1×)", "4 (1×)", "0.25 (1×)", "1.25 (1×)", "20 (1×)",
+         "H200"],
     ]  # fmt: skip
     path = make_run(tmp_path / "by 04")
     cost = {"parameters": 9, "search_seconds": 120.0, "search_flops": 7e12, "rollouts_scored": 5,
@@ -449,8 +444,9 @@ def test_costs_by_rollout_and_problem_with_ratios(tmp_path, run_script):
     run_script("04_select.py", path, "--scorer", scorer)
     run_command(path)
     (row,), wanted = table_of(path, "Costs"), {
-        "parameters": "9", "trained": "9", "training min": "2", "training TFLOPs": "7", "ms a rollout": "0.1",
-        "MFLOPs a rollout": "1.8e-05", "measured on": "cpu, 2 threads"}  # fmt: skip
+        "parameters": "9 (1×)", "trained": "9 (1×)", "training min": "2 (1×)", "training TFLOPs": "7 (1×)",
+        "ms a rollout": "0.1 (1×)", "MFLOPs a rollout": "1.8e-05 (1×)", "measured on": "cpu, 2 threads",
+    }  # fmt: skip
     assert {key: row[key] for key in wanted} == wanted
 
 
@@ -484,7 +480,7 @@ def test_studies_in_the_papers_shape_and_figures(tmp_path, capsys):
     text = (path / "report.md").read_text()
     assert "| best of 4 | m | a | b | 50.0 ± 1.4 | **55.0** |  |" in text
     assert "| best of 4 | m | b | a | **40.0** | 30.0 | 35.0 |" in text
-    names = ["layers-1", "layers-3", "fraction-1", "curves-1", "reliability-1", "statistics-1", "aggregations-1"]
+    names = ["layers-1", "layers-3", "fraction-1", "curves-1", "statistics-1", "aggregations-1"]
     for name in names if figures else ():
         assert (path / f"{name}.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and f"![{name}.png]" in text
     common.write_json(folder / "0.json", {})
@@ -504,7 +500,7 @@ def test_numbers_and_names_as_people_write_them():
     assert [report.points(x) for x in (-0.0001, -0.023, 0.1)] == ["+0.0", "-2.3", "+10.0"]
     assert [report.number(n) for n in (0.123456, 7, 14_848, None)] == ["0.123", "7", "14,848", None]
     assert common.markdown_table(["a|b"], [["c"]]).splitlines()[0] == r"| a\|b |"
-    assert r"a\textasciicircum{}b\textasciitilde{}c\_d \\" in report.Table("", ["a^b~c_d"], []).latex()
+    assert r"a\textasciicircum{}b\textasciitilde{}c\_d \\" in report.in_latex(report.Table("", [{"a^b~c_d": ""}]))
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -546,7 +542,8 @@ def test_runs_that_do_not_belong_together_are_refused(tmp_path, capsys):
         ([a, f"{a}/"], "twice"),
         ([a, b], "has 4 judged problems, N=2, "),
         ([a, c], "has 3 judged problems, N=4, "),
-        ([a, "--window", "0"], "above 0"),
+        ([a, "--window", "0"], "1 or more"),
+        ([a, "--price", "-1"], "0 or more"),
         (["."], "not a run"),
     ):
         assert said in refused(capsys, *words)

@@ -158,7 +158,7 @@ def test_without_answers_it_still_selects(tmp_path):
     (("FLAGS_02=--bogus",), "FLAGS_02: unrecognized arguments: --bogus"),
     (("FLAGS_03=--configs x",), "FLAGS_03: argument --configs: invalid int value"),
     (("FLAGS_04=--chunk 0",), "FLAGS_04: --chunk: give at least 1 rollout"),
-    (("FLAGS_05=--window 0",), "FLAGS_05: argument --window: give a whole number above 0, not 0"),
+    (("FLAGS_05=--window 0",), "FLAGS_05: --window, --tail, --epochs: 1 or more"),
 ])  # fmt: skip
 def test_bad_input_is_one_line_and_exit_code_2_before_any_work(tmp_path, args, words):
     (tmp_path / "broken.jsonl").write_text('{"prompt": "1+1", "answer": "2"}\n{"prompt": \n')
