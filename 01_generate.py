@@ -1029,7 +1029,8 @@ def find_run(args, dataset):
     if args.responses:
         answers = ("response", "responses", "tokens")  # where one file holds both
         problems = [{name: x for name, x in problem.items() if name not in answers} for problem in problems]
-    folder = common.run_folder(args.out, args.model, dataset, "greedy" if args.greedy else args.seed)
+    folder = Path(args.out) / common.model_name(vars(args)) / common.short_name(dataset)
+    folder /= "greedy" if args.greedy else str(args.seed)
     now = identity(args, problems)
     check_same_run(folder, now, args)
     given = {name: value for name, value in vars(args).items() if name != "datasets"} | {"dataset": dataset}

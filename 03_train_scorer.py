@@ -157,7 +157,7 @@ def data_set(run):
 
 
 def short_name(run):
-    return Path(data_set(run)).name.split(".json")[0]
+    return common.short_name(data_set(run))
 
 
 def check_same_model(runs):
@@ -456,7 +456,7 @@ def make_checkpoint(task, rows, states):
     checkpoint = {
         "format": 2, "design": job.design, "vector": job.vector, "shape": list(data.x.shape[1:]),
         "inputs": job.inputs, "scale": task.scale, "feature_scale": task.feature_scale,
-        "model": common.model_name(meta), "model_content": common.model_content(meta),
+        "model": common.model_name(meta), "model_content": meta.get("identity", {}).get("model"),
         "layers_of_model": meta["n_layers"], "calibration": [1.0, 0.0], "seed": job.seed, "runs": job.runs,
         "members": [{"config": configs[number], "state": tensors(states[number])} for number in states],
         "val_loss": min(row["val_loss"] for row in rows), "pos_weight": task.pos_weight, "trials": rows,
@@ -571,7 +571,8 @@ def searches_of(job):
     if job.design not in OVER_LAYERS:
         return [job]
     out = Path(job.out).parent / ("" if job.study else "layers") / KEPT
-    layers = common.captured_layers(job.runs[0], job.vector)
+    stored, columns = common.open_hidden(job.runs[0], job.vector)
+    layers = [stored["vectors"][column] for column in columns]
     return [changed(job, design="mlp", vector=layer, top=1, out=out) for layer in layers]
 
 

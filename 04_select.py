@@ -26,7 +26,8 @@ def main():
     args = parse_args()
     for run in map(Path, args.runs):
         if up_to_date(run, args.scorer) and not args.force:
-            common.warn_of_old_labels(run)
+            if (run / "labels.jsonl").exists():
+                common.read_labels(run)  # warns of an answer edited since
             print(f"{run}: the scores are newer than the run and its scorers (--force scores again)")
         else:
             keys = common.keys_of(common.each_rollout(run))

@@ -467,7 +467,7 @@ def grid(table):
 def in_markdown(table):
     header, rows = grid(table)
     rows = [[f"**{cell}**" if isinstance(cell, Best) else cell for cell in row] for row in rows]
-    return f"### {table.title}\n\n{common.markdown_table(header, rows)}"
+    return f"### {table.title}\n\n{common.table(header, rows, markdown=True)}"
 
 
 def in_latex(table):
@@ -648,7 +648,7 @@ def study_tables(paths):
 
 # ---- The report
 
-dataset_name = lambda meta: Path(meta["dataset"]).name.split(".json")[0]
+dataset_name = lambda meta: common.short_name(meta["dataset"])
 the_command = lambda: shlex.join(["python", "05_baselines.py", *sys.argv[1:]])
 TABLES = (methods_table, curves_table, stopping_table, confidence_table, cost_table)
 SHORT_NOTE = """\
@@ -1063,8 +1063,8 @@ def load_final_prm(args):
     import torch
     from transformers.utils import cached_file
 
-    with common.loading(args.prm) as more:
-        weights = common.load_pt(cached_file(args.prm, "reward_head.pt", **more()))
+    with common.loading(args.prm) as options:
+        weights = common.load_pt(cached_file(args.prm, "reward_head.pt", **options))
         model, tokenizer = common.load_model(args.prm, args.device)
         head = torch.nn.Linear(model.config.hidden_size, 1, device=model.device)
         head.load_state_dict(weights)

@@ -1,13 +1,13 @@
 """What the numbered scripts share, in reading order; not a program.
 
 Programs, files, run folders; the one vector; token statistics; problems (data sets by name: `SETS`); prompts;
-models; scorers; selection; stopping; `sample()`, answers in your own code; tables. torch and transformers are
-imported inside the functions that need them, so that `-h` and plain text work stay instant.
+models; scorers; selection; stopping; `sample()`, answers in your own code; tables.
 """
 
 import glob
 import gzip
 import hashlib
+import importlib
 import json
 import math
 import multiprocessing
@@ -23,7 +23,6 @@ import zlib
 from contextlib import contextmanager, suppress
 from datetime import date
 from functools import cache
-from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -34,8 +33,17 @@ os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
 import numpy as np
 
-# ------------------------------------------------------------------------------------------------------------
-# Programs: how they end, and how far they are
+
+class Torch:
+    """The package, imported when it is first used: -h and plain text stay instant."""
+
+    def __getattr__(self, name):
+        return getattr(importlib.import_module("torch"), name)
+
+
+torch = Torch()
+
+# ---- Programs: how they end, and how far they are ----------------------------------------------------------
 
 
 def die(message):
@@ -94,8 +102,7 @@ def progress(items=None, total=None, desc=None, unit="it", **options):
     return tqdm(items, desc, total, unit=unit, delay=60, mininterval=60, **options)
 
 
-# ------------------------------------------------------------------------------------------------------------
-# Files
+# ---- Files -------------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -136,8 +143,6 @@ def write_jsonl(path, rows):
 
 
 def save_pt(path, value):
-    import torch
-
     with atomic(path, "wb") as file:
         torch.save(value, file)
 
@@ -191,8 +196,6 @@ def parse_object(text, where, needs=()):
 
 def load_pt(path):
     """Plain tensors and containers only (no code runs), memory-mapped: what is not touched is not read."""
-    import torch
-
     try:
         open(path, "rb").close()
         return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
@@ -206,21 +209,20 @@ def load_pt(path):
 
 def how_to_mend(path):
     """The command that made a run makes what is missing in it again."""
-    path, run = Path(path), Path(path).parent
-    if not (run / "meta.json").is_file():
-        return "; delete it and run its step again" if path.exists() else ""
-    command = read_meta(run).get("command", "01_generate.py with the arguments in meta.json")
-    return f"; {f'delete {path} and ' if path.exists() else ''}run again: {command}"
+    path = Path(path)
+    delete = f"delete {path} and " if path.exists() else ""
+    if (path.parent / "meta.json").is_file():
+        command = read_meta(path.parent).get("command", "01_generate.py with the arguments in meta.json")
+        return f"; {delete}run again: {command}"
+    return delete and f"; {delete}run its step again"
 
 
-# ------------------------------------------------------------------------------------------------------------
-# Run folders: one model, one problem set, one seed
+# ---- Run folders: one model, one problem set, one seed -----------------------------------------------------
 
 
-def run_folder(out, model, dataset, seed):
-    """runs/<model>/<dataset>/<seed>; a Hub id or a path gives its last part, a file its stem."""
-    stem = Path(str(dataset)).name.split(".json")[0]
-    return Path(out) / Path(str(model).rstrip("/")).resolve().name / stem / str(seed)
+def short_name(dataset):
+    """Of a data set: its name, or its file's without the ending."""
+    return Path(str(dataset)).name.split(".json")[0]
 
 
 def read_meta(run):
@@ -237,11 +239,6 @@ def read_meta(run):
 def model_name(meta):
     """The name that vectors of one model share: a Hub id and a folder give their last part."""
     return Path(str(meta["model"]).rstrip("/")).name
-
-
-def model_content(meta):
-    """What 01 wrote down of the model's files: a Hub commit or a hash; None where it could not."""
-    return meta.get("identity", {}).get("model")
 
 
 def hash_of(content):
@@ -272,19 +269,13 @@ def read_labels(run, keys=None):
     if not path.is_file():
         die(f"{run}: no labels.jsonl; run 02_label.py {run} first")
     rows = read_jsonl(path, needs=("id", "sample", "label"))
-    strange = [row["label"] for row in rows if row["label"] not in (0, 1, None)]
-    if strange:
+    if strange := [row["label"] for row in rows if row["label"] not in (0, 1, None)]:
         die(f"{path}: a label is 0, 1 or null, not {strange[0]!r} ({len(strange)} rows)")
-    warn_of_old_labels(run)
-    return align(rows, keys, path)
-
-
-def warn_of_old_labels(run):
-    """An answer may have been edited since; a copy of a run may look so too, hence no error."""
-    labels, problems = Path(run) / "labels.jsonl", Path(run) / "problems.jsonl"
-    if labels.is_file() and problems.is_file() and problems.stat().st_mtime > labels.stat().st_mtime:
-        told = f"{labels} is older than problems.jsonl; was an answer edited?"
+    problems = Path(run) / "problems.jsonl"
+    if problems.is_file() and problems.stat().st_mtime > path.stat().st_mtime:  # or a copy's: no error
+        told = f"{path} is older than problems.jsonl; was an answer edited?"
         print(f"warning: {told} 02_label.py {run} judges again", file=sys.stderr)
+    return align(rows, keys, path)
 
 
 def keys_of(rows):
@@ -318,11 +309,12 @@ def check_same_problems(run, rollouts):
         die(f"{run}: {len(odd)} of {len(known)} problems have no rollouts, such as {min(odd)!r}")
 
 
-# ------------------------------------------------------------------------------------------------------------
-# The one vector: layer/token
+# ---- The one vector: layer/token ---------------------------------------------------------------------------
 
 TOKENS = ("last", "eos")
 DEFAULT_VECTOR = "penultimate/eos"
+EXTRA_INPUTS = ("last10", "special")  # of extra.pt: the last ten tokens, and those that end a step
+SPECIAL_KEPT = 32  # of an answer's special tokens the last this many are shown to a scorer
 
 
 def layer_index(name, n_layers):
@@ -342,7 +334,7 @@ def layer_index(name, n_layers):
 def vector_key(name, n_layers):
     """'penultimate/eos' -> (L-1, 'eos'), so that two spellings of one vector are recognised."""
     layer, _, token = name.partition("/")
-    if not re.fullmatch(r"last\d*|eos|special\d+", token):
+    if token not in TOKENS:
         die(f"unknown vector {name!r}: write layer/token, token {' or '.join(TOKENS)}, as {DEFAULT_VECTOR}")
     return layer_index(layer, n_layers), token
 
@@ -371,30 +363,39 @@ def open_hidden(run, vector):
     if not len(keys) == len(stored["keys"]) == len(stored["hidden"]):
         die(f"{path}: {len(keys)} different keys, {len(stored['hidden'])} vectors; run 01_generate.py again")
     held = {vector_key(name, n_layers): column for column, name in enumerate(stored["vectors"])}
-    if vector.startswith("all/"):
-        wanted = [key for key in sorted(held) if f"all/{key[1]}" == vector]
-    else:
-        wanted = [vector_key(vector, n_layers)]
-    if not held.keys() >= {*wanted} or vector.startswith("all/") and len(wanted) < 3:
+    layer, _, token = vector.partition("/")
+    every = [key for key in sorted(held) if key[1] == token]
+    wanted = every if layer == "all" else [vector_key(vector, n_layers)]
+    if not held.keys() >= {*wanted} or layer == "all" and len(wanted) < 3:
         told = f"no vector {vector!r}, only {', '.join(stored['vectors'])}"
-        die(f"{path}: {told}; 01_generate.py --layers {vector.partition('/')[0]} captures it")
+        die(f"{path}: {told}; 01_generate.py --layers {layer} captures it")
     return stored, [held[key] for key in wanted]
 
 
-def read_vectors(run, vector=DEFAULT_VECTOR):
-    """(keys, hidden [R, d] memory-mapped in the model's dtype) of one named vector of a run."""
-    stored, (column,) = open_hidden(run, vector)
-    return [tuple(key) for key in stored["keys"]], stored["hidden"][:, column]
+def read_inputs(run, vector=DEFAULT_VECTOR):
+    """(keys, fetch): fetch(slice or list) gives float32 [rows, d], of several vectors [rows, S, d].
+
+    vector: a name; `all/eos`, every layer at that token; `last10` or `special` of extra.pt, absent: zero.
+    """
+    path = Path(run) / "extra.pt"
+    if vector not in EXTRA_INPUTS:
+        stored, columns = open_hidden(run, vector)
+        columns = columns if vector.startswith("all/") else columns[0]
+        fetch = lambda rows: stored["hidden"][rows][:, columns].float()
+    elif vector not in (stored := load_pt(path) if path.is_file() else {}):
+        die(f"{path}: {vector!r} is not there; 01_generate.py --extra {vector} captures these vectors")
+    elif vector == "last10":
+        fetch = lambda rows: stored["last10"][rows].float()
+    else:
+        each = stored["special"].tensor_split(stored["special_offsets"][1:-1])  # [R] of [any, d]
+        take = lambda rows: each[rows] if isinstance(rows, slice) else [each[row] for row in rows]
+        front = (0, 0, SPECIAL_KEPT, 0)
+        pad = lambda x: torch.nn.functional.pad(x.float(), front)[-SPECIAL_KEPT:]
+        fetch = lambda rows: torch.stack([*map(pad, take(rows))])
+    return [tuple(key) for key in stored["keys"]], fetch
 
 
-def captured_layers(run, vector):
-    """`all/eos` -> the names of every layer's vector captured at that token, from the first to the last."""
-    stored, columns = open_hidden(run, vector)
-    return [stored["vectors"][column] for column in columns]
-
-
-# ------------------------------------------------------------------------------------------------------------
-# Token statistics: what the paper calls confidence, from the raw log-probabilities of each step
+# ---- Token statistics: what the paper calls confidence, from the raw log-probabilities of each step --------
 
 TOP_K, TAIL, WINDOW = 10, 2048, 1024
 STATISTICS = ("mean", "median", "variance", "gap", "entropy", "self_certainty", "likelihood")
@@ -405,8 +406,6 @@ RULES = tuple(f"{name}/{way}" for name in STATISTICS for way in AGGREGATIONS)
 
 def token_stats(logits, tokens):
     """Of a step: the ten largest log-probabilities, the token's own, the vocabulary's mean. -> [B, 12]"""
-    import torch
-
     log_p = logits.log_softmax(-1)
     kept = [log_p.topk(TOP_K).values, log_p.gather(1, tokens[:, None]), log_p.mean(-1, keepdim=True)]
     return torch.cat(kept, 1).clamp(-65504)  # float16's lowest
@@ -439,13 +438,9 @@ def confidence(stats, vocab_size, window=WINDOW, tail=TAIL):
     width = min(window, len(values))
     total = np.vstack([np.zeros(len(STATISTICS)), np.cumsum(values * sign, 0)])
     windows = np.sort((total[width:] - total[:-width]) / width, 0)  # full, stride 1, least confident first
-    ways = {
-        "avg": values.mean(0),
-        "tail": values[-tail:].mean(0),
-        "lowest": windows[0] * sign,
-        "bottom10": windows[: max(1, len(windows) // 10)].mean(0) * sign,
-    }
-    return dict(zip(RULES, np.stack([ways[way] for way in AGGREGATIONS], 1).flatten().tolist()))
+    lowest, bottom10 = windows[0] * sign, windows[: max(1, len(windows) // 10)].mean(0) * sign
+    ways = values.mean(0), values[-tail:].mean(0), lowest, bottom10  # as in AGGREGATIONS
+    return dict(zip(RULES, np.stack(ways, 1).flatten().tolist()))
 
 
 def rollout_features(conf, n_tokens):
@@ -456,15 +451,12 @@ def rollout_features(conf, n_tokens):
 
 def read_features(run, keys):
     """float32 [R, 29] in the order of `keys`."""
-    import torch
-
     features = lambda row: rollout_features(row.get("conf") or {}, row.get("n_tokens", math.nan))
     rows = [{"id": row["id"], "sample": row["sample"], "x": features(row)} for row in each_rollout(run)]
     return torch.tensor(np.stack([row["x"] for row in align(rows, keys, Path(run) / "rollouts.jsonl")]))
 
 
-# ------------------------------------------------------------------------------------------------------------
-# Problems: data sets by name, files by path
+# ---- Problems: data sets by name, files by path ------------------------------------------------------------
 
 
 def code_problem(row, prompt, style, **more):
@@ -499,9 +491,8 @@ def openthoughts_math_problem(row):
 
 CALLS = """\
 def check(candidate):
-    call = getattr(candidate(), {name!r}) if isinstance(candidate, type) else candidate
     for arguments, expected in {cases!r}:
-        result = call(*arguments)
+        result = {call}(*arguments)
         result = list(result) if isinstance(result, tuple) else result  # JSON has no tuples
         assert result == expected or [result] == expected
 """
@@ -509,23 +500,21 @@ def check(candidate):
 
 def openthoughts_code_problem(row):
     """Only rows with test cases: texts to read and to print, or a function's arguments and results."""
-    cases = json.loads(row["test_cases"] or "{}")
-    inputs, outputs, name = cases.get("inputs"), cases.get("outputs"), cases.get("fn_name")
-    problem = {"id": f"code/{row['row_idx']}", "kind": "code"}
-    if not inputs or not outputs or len(inputs) != len(outputs):
+    cases, problem = json.loads(row["test_cases"] or "{}"), row["problem"].strip()
+    inputs, outputs, name = (cases.get(field) for field in ("inputs", "outputs", "fn_name"))
+    if not inputs or len(inputs) != len(outputs or ()) or name and not all(type(x) is list for x in inputs):
         return None
-    if name and not all(isinstance(given, list) for given in inputs):
-        return None
-    if name:
-        starter = row["starter_code"] or f"def {name}("
-        prompt = f"{row['problem'].strip()}\n\nStart from this code:\n\n```python\n{starter}\n```"
-        tests = CALLS.format(name=name, cases=list(zip(inputs, outputs)))
-        entry_point = "Solution" if "class Solution" in starter else name
-        return problem | {"prompt": prompt, "tests": tests, "style": "check", "entry_point": entry_point}
-    prompt = f"{row['problem'].strip()}\n\nThe program reads standard input and writes to standard output."
-    as_text = lambda value: "\n".join(map(str, value)) if isinstance(value, list) else str(value)
-    tests = {"inputs": [*map(as_text, inputs)], "outputs": [*map(as_text, outputs)]}
-    return problem | {"prompt": prompt, "tests": tests, "style": "stdio"}
+    made = {"id": f"code/{row['row_idx']}", "kind": "code"}
+    if not name:
+        as_text = lambda value: "\n".join(map(str, value)) if isinstance(value, list) else str(value)
+        made["prompt"] = f"{problem}\n\nThe program reads standard input and writes to standard output."
+        tests = {"inputs": [*map(as_text, inputs)], "outputs": [*map(as_text, outputs)]}
+        return made | {"tests": tests, "style": "stdio"}
+    starter = row["starter_code"] or f"def {name}("
+    made["prompt"] = f"{problem}\n\nStart from this code:\n\n```python\n{starter}\n```"
+    method = "class Solution" in starter
+    tests = CALLS.format(call=f"candidate().{name}" if method else "candidate", cases=[*zip(inputs, outputs)])
+    return made | {"tests": tests, "style": "check", "entry_point": "Solution" if method else name}
 
 
 THOUGHTS = "open-thoughts/OpenThoughts-114k", "metadata", "train"
@@ -557,7 +546,7 @@ def load_problems(dataset, limit=None):
         die(f"unknown data set {str(dataset)!r}: no such file, and the known names are {', '.join(DATASETS)}")
     if len(names) > 1:
         print(f"{dataset}: {' and '.join(names)} as one set; each is one by itself, too", file=sys.stderr)
-    rows = [] if names else read_problem_file(Path(dataset))
+    rows = [] if names else [*read_problem_file(dataset)]
     for name in names:
         rows += fetch(name, limit and limit - len(rows)) if limit is None or len(rows) < limit else []
     ids = {row["id"] for row in rows}
@@ -569,21 +558,32 @@ def load_problems(dataset, limit=None):
 
 
 def fetch(name, limit):
-    """The first `limit` problems of one set."""
+    """The first `limit` problems of one set; of a larger one, pages in a seeded order."""
     from huggingface_hub.errors import HTTPError
 
-    size, to_problem, repo, *place = SETS[name]
-    wanted = min(size, limit or size)
+    size, to_problem, *place = SETS[name]
+    problems, wanted = [], min(size, limit or size)
     try:
-        problems = list(islice(filter(None, map(to_problem, hub_rows(size, repo, *place))), wanted))
+        first = hub_page(0, *place)
+        offsets = list(range(0, first["num_rows_total"], PAGE))
+        if first["num_rows_total"] > size:
+            random.Random(42).shuffle(offsets)
+        for offset in progress(offsets, desc=place[0], unit="page"):
+            page = hub_page(offset, *place)
+            if any(page[field] != first[field] for field in ("revision", "num_rows_total")):
+                raise ValueError("changed while it was being downloaded; delete its pages in the cache")
+            rows = (row["row"] | {"row_idx": row["row_idx"]} for row in page["rows"])
+            problems += filter(None, map(to_problem, rows))
+            if len(problems) >= wanted:
+                break
         reason = f"{len(problems)} problems instead of {wanted}"
     except (HTTPError, OSError, ValueError, KeyError) as error:  # KeyError: fields have new names
         problems, reason = [], reason_of(error)
-    if len(problems) != wanted:
-        told = f"https://huggingface.co/datasets/{repo} ({reason})"
+    if len(problems) < wanted:
+        told = f"https://huggingface.co/datasets/{place[0]} ({reason})"
         die(f"data set {name} cannot be had: {told}; pass a .jsonl file of its problems, or try again later")
-    print(f"{name}: {wanted} problems from {repo}", file=sys.stderr)
-    return problems
+    print(f"{name}: {wanted} problems from {place[0]}", file=sys.stderr)
+    return problems[:wanted]
 
 
 def reason_of(error):
@@ -595,38 +595,21 @@ def reason_of(error):
 PAGE = 100  # rows; the most the dataset server gives at once
 
 
-def hub_rows(size, repo, config, split, where=""):
-    """Rows from the Hub's dataset server, page by page, kept in the Hub's cache: a stopped download goes on.
-
-    Of more than `size` rows whole pages in a seeded order. HF_HUB_OFFLINE=1 uses the cache alone.
-    """
+def hub_page(offset, repo, config, split, where=""):
+    """Of the Hub's dataset server, kept in the Hub's cache: a stopped download goes on, and works offline."""
     from huggingface_hub import cached_assets_path
-
-    query = {"dataset": repo, "config": config, "split": split} | ({"where": where} if where else {})
-    kind = re.sub(r"\W+", "-", f"{config} {split} {where}")
-    folder = cached_assets_path("scatr", namespace=repo, subfolder=kind)
-    first = hub_page(folder, query, 0)
-    offsets = list(range(0, first["num_rows_total"], PAGE))
-    if first["num_rows_total"] > size:
-        random.Random(42).shuffle(offsets)
-    for offset in progress(offsets, desc=repo, unit="page"):
-        page = hub_page(folder, query, offset)
-        if any(page[field] != first[field] for field in ("revision", "num_rows_total")):
-            raise ValueError(f"changed while it was being downloaded; delete {folder} and run again")
-        yield from (row["row"] | {"row_idx": row["row_idx"]} for row in page["rows"])
-
-
-def hub_page(folder, query, offset):
     from huggingface_hub.utils import build_hf_headers, hf_raise_for_status, http_backoff
 
-    path = folder / f"{offset}.json"
+    kind = re.sub(r"\W+", "-", f"{config} {split} {where}")
+    path = cached_assets_path("scatr", namespace=repo, subfolder=kind) / f"{offset}.json"
     if path.is_file():
         return read_json(path)
     server = os.environ.get("HF_DATASETS_SERVER", "https://datasets-server.huggingface.co")
     if alone := unreachable(server):
         raise OSError(f"not in the cache, and {alone}")
-    url, page = f"{server}/{'filter' if 'where' in query else 'rows'}", {"offset": offset, "length": PAGE}
-    response = http_backoff("GET", url, params=query | page, headers=build_hf_headers(), timeout=60)
+    query = {"dataset": repo, "config": config, "split": split, "offset": offset, "length": PAGE}
+    url, query = (f"{server}/filter", query | {"where": where}) if where else (f"{server}/rows", query)
+    response = http_backoff("GET", url, params=query, headers=build_hf_headers(), timeout=60)
     hf_raise_for_status(response)
     page = response.json() | {"revision": response.headers.get("X-Revision")}
     rows, expected = page["rows"], min(PAGE, page["num_rows_total"] - offset)
@@ -653,7 +636,7 @@ def unreachable(server):
 
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()
-    thread.join(5)  # looking up the name has no timeout of its own
+    thread.join(4)  # looking up the name has no timeout of its own
     return said[0] and f"{server} cannot be reached ({said[0]})"
 
 
@@ -668,15 +651,14 @@ def read_problem_file(path):
     with reading(path) as file:
         is_list = file.read(1000).lstrip().startswith("[")
     rows = read_json(path) if is_list else read_jsonl(path, needs=("prompt or messages",))
-    where = [f"{path}, problem {n + 1}" for n in range(len(rows))]
-    if is_list:
-        rows = [parse_object(json.dumps(row), place) for row, place in zip(rows, where)]
-    return [normalise_problem(row, place, n) for n, (row, place) in enumerate(zip(rows, where))]
+    for n, row in enumerate(rows):
+        where = f"{path}, problem {n + 1}"
+        yield normalise_problem(parse_object(json.dumps(row), where) if is_list else row, where, n)
 
 
 def normalise_problem(row, where, number):
     """Fill in what a person may leave out, or empty: id, kind and style, from what is there to judge with."""
-    given = {key: x for key, x in row.items() if x not in (None, "") and not (key == "tests" and not x)}
+    given = {key: x for key, x in row.items() if x not in (None, "", [], {})}
     kind = "code" if "tests" in given else "math" if "answer" in given else "text"
     row = {"id": number, "kind": kind} | given
     if row["kind"] not in KINDS:
@@ -688,8 +670,19 @@ def normalise_problem(row, where, number):
     for name in ("prompt", "entry_point", "prelude", "solution"):
         if (name in row or name == "prompt") and not (isinstance(row.get(name), str) and row[name].strip()):
             die(f"{where}: the field {name!r} must be text")
-    if "tests" in row:
-        row["tests"], row["style"] = normalise_tests(row["tests"], row.get("style"), where)
+    if "tests" not in row:
+        return row
+    texts = lambda value: isinstance(value, list) and all(isinstance(text, str) for text in value)
+    row["tests"] = tests = "\n".join(row["tests"]) if texts(row["tests"]) else row["tests"]
+    pairs = isinstance(tests, dict) and texts(tests.get("inputs")) and texts(tests.get("outputs"))
+    if not isinstance(tests, str) and not (pairs and len(tests["inputs"]) == len(tests["outputs"])):
+        told = '{"inputs": [text, ...], "outputs": [text, ...]} of one length'
+        die(f"{where}: 'tests' must be Python text, or {told}")
+    if row.get("style", "auto") not in ("auto", *STYLES):
+        die(f"{where}: style {row['style']!r} is none of {', '.join(STYLES)}")
+    if row.get("style", "auto") == "auto":
+        fits = (name for name, sign in STYLES.items() if re.search(sign, tests, re.M))
+        row["style"] = "stdio" if pairs else next(fits)
     return row
 
 
@@ -703,22 +696,7 @@ def plain_messages(messages, where):
     die(f"{where}: 'messages' must be a list of {{\"role\": ..., \"content\": text}}")
 
 
-def normalise_tests(tests, style, where):
-    texts = lambda value: isinstance(value, list) and all(isinstance(text, str) for text in value)
-    if texts(tests):
-        tests = "\n".join(tests)
-    pairs = isinstance(tests, dict) and texts(tests.get("inputs")) and texts(tests.get("outputs"))
-    if not isinstance(tests, str) and not (pairs and len(tests["inputs"]) == len(tests["outputs"])):
-        told = '{"inputs": [text, ...], "outputs": [text, ...]} of one length'
-        die(f"{where}: 'tests' must be Python text, or {told}")
-    if style not in (None, "auto", *STYLES):
-        die(f"{where}: style {style!r} is none of {', '.join(STYLES)}")
-    found = "stdio" if pairs else next(name for name, sign in STYLES.items() if re.search(sign, tests, re.M))
-    return tests, style or found
-
-
-# ------------------------------------------------------------------------------------------------------------
-# Prompts and answers
+# ---- Prompts and answers -----------------------------------------------------------------------------------
 
 TODAY = date(2025, 8, 5)  # the day that templates are told it is
 SYSTEM = {
@@ -737,28 +715,20 @@ def encode_prompt(tokenizer, problem, thinking=True):
     messages = problem.get("messages", plain)
     if tokenizer.chat_template is None:
         return tokenizer("\n\n".join(message["content"] for message in messages))["input_ids"]
-    options = {"chat_template": stop_clock(tokenizer.get_chat_template()), "add_generation_prompt": True}
-    options |= {"enable_thinking": thinking, "reasoning_effort": "high" if thinking else "low"}  # as they ask
-    for form in (messages, without_system(messages)):  # some templates, as Gemma's, refuse a system message
+    fixed = lambda call: repr(TODAY.strftime(call[2]))  # for today's, which gpt-oss asks for
+    template = re.sub(r"strftime_now\(\s*(['\"])(.*?)\1\s*\)", fixed, tokenizer.get_chat_template())
+    options = {"chat_template": template, "add_generation_prompt": True, "enable_thinking": thinking}
+    options["reasoning_effort"] = "high" if thinking else "low"
+    forms = [messages]
+    if len(messages) > 1 and messages[0]["role"] == "system":  # as Gemma's, which refuse one
+        told = "\n\n".join(message["content"] for message in messages[:2])
+        forms.append([messages[1] | {"content": told}, *messages[2:]])
+    for form in forms:
         try:
             return tokenizer.apply_chat_template(form, return_dict=True, **options)["input_ids"]
         except TemplateError as error:
             refused = error
     die(f"the model's chat template does not work: {refused}")
-
-
-def without_system(messages):
-    """The system message as the beginning of the one after it; the turns of a chat stay turns."""
-    if len(messages) < 2 or messages[0]["role"] != "system":
-        return messages
-    system, first, *rest = messages
-    return [first | {"content": f"{system['content']}\n\n{first['content']}"}, *rest]
-
-
-def stop_clock(template):
-    """The template with a fixed date where it asks for today's (gpt-oss): vectors must not change daily."""
-    fixed = lambda call: repr(TODAY.strftime(call[2]))
-    return re.sub(r"strftime_now\(\s*(['\"])(.*?)\1\s*\)", fixed, template)
 
 
 def sampling_defaults(model, tokenizer):
@@ -791,14 +761,11 @@ def split_reasoning(text):
     return (text, "") if cut else ("", text)
 
 
-# ------------------------------------------------------------------------------------------------------------
-# Models
+# ---- Models ------------------------------------------------------------------------------------------------
 
 
 def pick_device(name=None):
     """The first kind of device there is; workers of torchrun or srun on one machine take its GPUs in turn."""
-    import torch
-
     if name is None or name == "cuda":
         if torch.cuda.is_available():
             worker = int(os.environ.get("LOCAL_RANK") or os.environ.get("SLURM_LOCALID") or 0)
@@ -813,8 +780,6 @@ def pick_device(name=None):
 
 def device_name(device):
     """What a time is said to be measured on."""
-    import torch
-
     device = torch.device(device)
     on_cpu = f"{device.type}, {torch.get_num_threads()} threads"
     return torch.cuda.get_device_name(device) if device.type == "cuda" else on_cpu
@@ -822,25 +787,62 @@ def device_name(device):
 
 def pick_dtype(dtype, device):
     """"auto" is the type of the model's files, but on a CPU float32; bfloat16 is slow and noisy there."""
-    import torch
+    return getattr(torch, dtype) if dtype != "auto" else torch.float32 if device == "cpu" else "auto"
 
-    if dtype == "auto":
-        return torch.float32 if device == "cpu" else "auto"
-    return getattr(torch, dtype)
+
+def find_model(name, revision=None):
+    """The option by which from_pretrained asks no Hub out of reach; ends here where there is no such model.
+
+    Within seconds, and before slow imports.
+    """
+    from huggingface_hub import constants, try_to_load_from_cache
+
+    if Path(name).is_dir():
+        return {}
+    if not re.fullmatch(r"[\w-]+|\w[\w.-]*/\w[\w.-]*", str(name)):
+        die(f"model {name!r}: neither a folder here nor a Hub id such as Qwen/Qwen3-1.7B")
+    alone = unreachable(constants.ENDPOINT)
+    if alone and not isinstance(try_to_load_from_cache(name, "config.json", revision=revision), str):
+        die(f"model {name!r}: no folder here, not in the cache, and {alone}")
+    return {"local_files_only": bool(alone)}
+
+
+@contextmanager
+def loading(name, revision=None, trust_remote_code=False):
+    """Gives the options of from_pretrained; what goes wrong is one line."""
+    options = find_model(name, revision) | {"revision": revision, "trust_remote_code": trust_remote_code}
+    from safetensors import SafetensorError
+
+    try:
+        yield options
+    except (OSError, ValueError, ImportError, RuntimeError, SafetensorError) as error:
+        die(f"model {name!r} cannot be loaded: {str(error).strip().splitlines()[0]}")
+
+
+def load_config(name, revision=None, trust_remote_code=False):
+    with loading(name, revision, trust_remote_code) as options:
+        from transformers import AutoConfig
+
+        return AutoConfig.from_pretrained(name, **options)
+
+
+def context_of(config):
+    """In tokens. Beyond longrope's first one (Phi-4-mini: 4,096) a row would turn its batch's positions."""
+    text = config.get_text_config()
+    rope = getattr(text, "rope_parameters", None) or {}
+    limits = [rope["original_max_position_embeddings"]] if rope.get("rope_type") == "longrope" else []
+    return min([getattr(text, "max_position_embeddings", None) or 1 << 40, *limits])  # no row gets there
 
 
 def load_model(name, device=None, dtype="auto", revision=None, trust_remote_code=False, move=True):
     """(model in eval mode on its device, with move=False in main memory; tokenizer) of a folder or Hub id."""
-    import torch
+    config = load_config(name, revision, trust_remote_code)
     from transformers import AutoModelForCausalLM, AutoTokenizer, Mxfp4Config, logging
 
     if not sys.stderr.isatty():
         logging.disable_progress_bar()  # a log wants no bar of loading
     device = pick_device(device)
-    config = load_config(name, revision, trust_remote_code)
-    options = {"revision": revision, "trust_remote_code": trust_remote_code}
-    with loading(name) as more:
-        options |= more()
+    with loading(name, revision, trust_remote_code) as options:
         tokenizer = AutoTokenizer.from_pretrained(name, **options)
         if (getattr(config, "quantization_config", None) or {}).get("quant_method") == "mxfp4":
             options["quantization_config"] = Mxfp4Config(dequantize=True)  # gpt-oss: saves a package
@@ -852,79 +854,7 @@ def load_model(name, device=None, dtype="auto", revision=None, trust_remote_code
     return (model.to(device) if move else model).eval(), tokenizer
 
 
-def load_config(name, revision=None, trust_remote_code=False):
-    with loading(name) as more:
-        from transformers import AutoConfig
-
-        options = {"revision": revision, "trust_remote_code": trust_remote_code}
-        return AutoConfig.from_pretrained(name, **options, **more())
-
-
-def context_of(config):
-    """In tokens. Beyond longrope's first one (Phi-4-mini: 4,096) a row would turn its whole batch's positions."""
-    text = config.get_text_config()
-    rope = getattr(text, "rope_parameters", None) or {}
-    limits = [rope["original_max_position_embeddings"]] if rope.get("rope_type") == "longrope" else []
-    return min([getattr(text, "max_position_embeddings", None) or 1 << 40, *limits])  # no row gets there
-
-
-@contextmanager
-def loading(name):
-    """Gives the options by which from_pretrained asks no Hub out of reach; what goes wrong is one line."""
-    from huggingface_hub import constants
-    from safetensors import SafetensorError
-
-    local = Path(name).is_dir()
-    if not local and not re.fullmatch(r"[\w-]+|\w[\w.-]*/\w[\w.-]*", str(name)):
-        die(f"model {name!r}: neither a folder here nor a Hub id such as Qwen/Qwen3-1.7B")
-    alone = None if local else unreachable(constants.ENDPOINT)
-    try:
-        yield lambda: {"local_files_only": bool(alone)}
-    except (OSError, ValueError, ImportError, RuntimeError, SafetensorError) as error:
-        if isinstance(error, OSError) and alone:
-            die(f"model {name!r}: no folder here, not in the cache, and {alone}")
-        die(f"model {name!r} cannot be loaded: {str(error).strip().splitlines()[0]}")
-
-
-# ------------------------------------------------------------------------------------------------------------
-# Scorers: rebuilt from scorer.pt
-
-EXTRA_INPUTS = ("last10", "special")  # of extra.pt: the last ten tokens, and those that end a step
-SPECIAL_KEPT = 32  # of an answer's special tokens the last this many are shown to a scorer
-
-
-def read_inputs(run, vector=DEFAULT_VECTOR):
-    """(keys, fetch): fetch(slice or list) gives float32 [rows, d], of several vectors [rows, S, d].
-
-    vector: a name; `all/eos`, every layer at that token; `last10` or `special` of extra.pt, absent: zero.
-    """
-    if vector in EXTRA_INPUTS:
-        return read_extra(Path(run) / "extra.pt", vector)
-    stored, columns = open_hidden(run, vector)
-    columns = columns if vector.startswith("all/") else columns[0]
-    return [tuple(key) for key in stored["keys"]], lambda rows: stored["hidden"][rows][:, columns].float()
-
-
-def read_extra(path, name):
-    import torch
-
-    stored = load_pt(path) if path.is_file() else {}
-    if name not in stored:
-        die(f"{path}: {name!r} is not there; 01_generate.py --extra {name} captures these vectors")
-    keys = [tuple(key) for key in stored["keys"]]
-    if name == "last10":
-        return keys, lambda rows: stored["last10"][rows].float()
-    ends = stored["special_offsets"].tolist()
-
-    def fetch(rows):
-        rows = range(len(keys))[rows] if isinstance(rows, slice) else rows
-        x = torch.zeros(len(rows), SPECIAL_KEPT, stored["special"].shape[-1])
-        for place, row in enumerate(rows):
-            kept = stored["special"][ends[row] : ends[row + 1]][-SPECIAL_KEPT:]
-            x[place, SPECIAL_KEPT - len(kept) :] = kept.float()
-        return x
-
-    return keys, fetch
+# ---- Scorers: rebuilt from scorer.pt -----------------------------------------------------------------------
 
 
 def build_scorer(design, config, shape, features=0):
@@ -941,8 +871,7 @@ def build_scorer(design, config, shape, features=0):
 
 def mlp(width, hidden, dropout=0.0, input_dropout=0.0, batch_norm=False):
     """Input dropout; a hidden size: linear, (batch norm,) ReLU, dropout; one logit. No size: linear."""
-    from torch import nn
-
+    nn = torch.nn
     layers = [nn.Dropout(input_dropout)]
     for size in hidden:
         norm = [nn.BatchNorm1d(size)] if batch_norm else []
@@ -957,47 +886,36 @@ def two_towers(of_vector, of_features):
     While it trains, half of the rows lose the vector's: each tower has to judge alone, and what the two share
     on one data set only is not learned.
     """
-    import torch
-    from torch import nn
 
-    class TwoTowers(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.of_vector, self.of_features = of_vector, of_features
-
+    class TwoTowers(torch.nn.ModuleDict):
         def forward(self, x):  # [B, d + 29]
-            width = self.of_vector[1].in_features
-            logits = self.of_vector(x[:, :width])
+            width = self["of_vector"][1].in_features
+            logits = self["of_vector"](x[:, :width])
             if self.training:
                 logits = logits * (torch.rand_like(logits) < 0.5)
-            return logits + self.of_features(x[:, width:])
+            return logits + self["of_features"](x[:, width:])
 
-    return TwoTowers()
+    return TwoTowers({"of_vector": of_vector, "of_features": of_features})
 
 
 def transformer(config, positions, width):
     """Over positions; all-zero ones are absent, a learned first one gives the logit."""
-    import torch
-    from torch import nn
+    nn, size, dropout = torch.nn, config["width"], config["dropout"]
 
-    size, dropout = config["width"], config["dropout"]
-
-    class Encoder(nn.Module):
-        def __init__(self):
-            super().__init__()
-            enter = nn.Dropout(config["input_dropout"]), nn.Linear(width, size), nn.LayerNorm(size)
-            self.enter = nn.Sequential(*enter)
-            self.place = nn.Parameter(torch.randn(positions + 1, size) * 0.02)
-            layer = nn.TransformerEncoderLayer(size, 4, 2 * size, dropout, batch_first=True, norm_first=True)
-            self.encoder = nn.TransformerEncoder(layer, config["depth"], enable_nested_tensor=False)
-            self.leave = nn.Sequential(nn.LayerNorm(size), nn.Linear(size, 1), nn.Flatten(0))
-
+    class Encoder(nn.ModuleDict):
         def forward(self, x):  # [B, positions, d]
             absent = nn.functional.pad((x == 0).all(-1), (1, 0))  # the learned position is always there
-            x = nn.functional.pad(self.enter(x), (0, 0, 1, 0)) + self.place
-            return self.leave(self.encoder(x, src_key_padding_mask=absent)[:, 0])
+            x = nn.functional.pad(self["enter"](x), (0, 0, 1, 0)) + self.place
+            return self["leave"](self["encoder"](x, src_key_padding_mask=absent)[:, 0])
 
-    return Encoder()
+    model = Encoder()
+    enter = nn.Dropout(config["input_dropout"]), nn.Linear(width, size), nn.LayerNorm(size)
+    model["enter"] = nn.Sequential(*enter)
+    model.place = nn.Parameter(torch.randn(positions + 1, size) * 0.02)
+    layer = nn.TransformerEncoderLayer(size, 4, 2 * size, dropout, batch_first=True, norm_first=True)
+    model["encoder"] = nn.TransformerEncoder(layer, config["depth"], enable_nested_tensor=False)
+    model["leave"] = nn.Sequential(nn.LayerNorm(size), nn.Linear(size, 1), nn.Flatten(0))
+    return model
 
 
 class Scorer:
@@ -1023,8 +941,6 @@ class Scorer:
             self.modules.append(module.eval().to(device))
 
     def __call__(self, hidden, features=None):
-        import torch
-
         if self.takes_features and features is None:
             raise TypeError("this scorer is called as scorer(hidden, features): see common.rollout_features")
         with torch.inference_mode():
@@ -1044,8 +960,7 @@ class Scorer:
 
 def mixture(logits, weights):
     """[R, parts] -> [R]: the logit of the mixed probability; a sigmoid is exactly 1 from 17.5 on."""
-    from torch.nn.functional import logsigmoid
-
+    logsigmoid = torch.nn.functional.logsigmoid
     yes, no = (logsigmoid(sign * logits).add(weights.log()).logsumexp(1) for sign in (1, -1))
     return yes - no
 
@@ -1061,10 +976,7 @@ def standardise(x, scale):
 
 def with_features(x, features, scale):
     """[R, d] and [R, 29] -> [R, d + 29]: the statistics standardised, a missing one at the training mean."""
-    import torch
-
-    mean, deviation = scale
-    return torch.cat([x, ((features - mean) / deviation).nan_to_num(0.0).to(x)], 1)
+    return torch.cat([x, standardise(features, scale).nan_to_num(0.0).to(x)], 1)
 
 
 def load_scorer(path, device="cpu"):
@@ -1081,7 +993,7 @@ def check_scorer_fits(scorer, meta, path):
     if made_for != given:
         told = [f"{name!r} ({layers} layers)" for name, layers in (made_for, given)]
         die(f"{path}: made for the model {told[0]}, the run is of {told[1]}; train one on a run of it")
-    files, run_files = scorer.checkpoint["model_content"], model_content(meta)
+    files, run_files = scorer.checkpoint["model_content"], meta.get("identity", {}).get("model")
     if None not in (files, run_files) and files != run_files:  # a Hub id and a copy differ too, so no error
         told = f"{path} was made with {scorer.model} as {files}, the run with {run_files}"
         print(f"warning: {told}; are the weights the same?", file=sys.stderr)
@@ -1089,8 +1001,6 @@ def check_scorer_fits(scorer, meta, path):
 
 def score_run(scorer, run, path="the scorer", chunk=4096):
     """(keys, logits [R]) of a whole run, `chunk` rollouts in memory at a time."""
-    import torch
-
     check_scorer_fits(scorer, read_meta(run), path)
     keys, fetch = read_inputs(run, scorer.vector)
     features, logits = read_features(run, keys) if scorer.takes_features else None, torch.empty(len(keys))
@@ -1101,14 +1011,12 @@ def score_run(scorer, run, path="the scorer", chunk=4096):
             made_for = f"vectors {scorer.vector} of shape {scorer.shape}"
             die(f"{path}: made for {made_for}, {run} has {tuple(x.shape[1:])}")
         logits[rows] = scorer(x, None if features is None else features[rows]).cpu()
-    bad = [keys[i] for i in (~logits.isfinite()).nonzero().flatten().tolist()]
-    if bad:
+    if bad := [keys[i] for i in (~logits.isfinite()).nonzero().flatten().tolist()]:
         die(f"{run}: {len(bad)} vectors are not finite, of rollouts such as {bad[:3]}; generate them again")
     return keys, logits
 
 
-# ------------------------------------------------------------------------------------------------------------
-# Selection
+# ---- Selection ---------------------------------------------------------------------------------------------
 
 
 def best_of_n(scores):
@@ -1149,8 +1057,7 @@ def auroc(right, scores):
     return float((below + up_to).mean() / 2 / len(wrong))
 
 
-# ------------------------------------------------------------------------------------------------------------
-# Stopping: a problem's rollouts start in waves; after each a rule says how sure it is, until that is enough
+# ---- Stopping: rollouts start in waves; after each a rule says how sure it is, until that is enough --------
 
 STOP_RULES = ("best-of-n", "weighted-vote")
 ORDERS = 32  # random orders of a problem's rollouts that the replay of a vote averages over
@@ -1204,15 +1111,13 @@ def stop_curve(p, labels, tokens, groups=None, thresholds=None):
 def replay_best(p, labels, tokens, thresholds):
     """[3, T, P]: of each threshold and problem the chance to be right, rollouts and tokens; exact."""
     order = np.argsort(-p, 1, kind="stable")
-    labels, tokens = (np.take_along_axis(x, order, 1) for x in (labels, tokens))
-    totals, hits = (p >= 0).sum(1), ((p >= thresholds[:, None, None]) & (p >= 0)).sum(-1)  # [P], [T, P]
+    p, labels, tokens = (np.take_along_axis(x, order, 1) for x in (p, labels, tokens))
     found = np.empty((3, len(thresholds), len(p)))
-    for n in set(totals.tolist()):
-        rows = totals == n
-        weights = np.array([stop_weights(n, h) for h in range(n + 1)])[hits[:, rows]]  # [T, rows, 2, n]
-        picked, sampled = weights[:, :, 0], weights[:, :, 1]
-        spent = (sampled * tokens[rows, :n]).sum(-1)
-        found[:, :, rows] = (picked * labels[rows, :n]).sum(-1), sampled.sum(-1), spent
+    for i, total in enumerate((p >= 0).sum(1).tolist()):
+        hits = (p[i, :total] >= thresholds[:, None]).sum(1)
+        picked, sampled = np.stack([stop_weights(total, h) for h in hits.tolist()], 1)  # [T, total]
+        chances = picked * labels[i, :total], sampled, sampled * tokens[i, :total]
+        found[:, :, i] = [x.sum(-1) for x in chances]
     return found
 
 
@@ -1222,17 +1127,16 @@ def stop_weights(total, hits):
 
     Counts the orders: a wave from s to e is the first with a hit, and the r-th best is the best one in it.
     """
-    spans = list(zip([0, *waves(total)], waves(total)))
+    spans, perm = list(zip([0, *waves(total)], waves(total))), math.perm
     picked, sampled = np.zeros(total), np.zeros(total)
     picked[0] = hits == 0
     for r in range(total):
         others = hits - (r < hits)  # none of them may come before the wave that r is in
-        ways = sum((e - s) * math.perm(total - s - 1, others) for s, e in spans)
-        sampled[r] = ways / math.perm(total, others + 1)
+        sampled[r] = sum((e - s) * perm(total - s - 1, others) for s, e in spans) / perm(total, others + 1)
         if r < hits:  # the r better ones come after that wave, the others in it or after it
-            after = ((s, e, math.perm(total - e, r)) for s, e in spans if r <= total - e)
-            ways = sum((e - s) * better * math.perm(total - s - 1 - r, others - r) for s, e, better in after)
-            picked[r] = ways / math.perm(total, hits)
+            ways = ((e - s) * perm(total - e, r) * perm(total - s - 1 - r, others - r)
+                    for s, e in spans if r <= total - e)  # fmt: skip
+            picked[r] = sum(ways) / perm(total, hits)
     return picked, sampled
 
 
@@ -1272,8 +1176,7 @@ def stop_threshold(rows, price=1.0):
     return max(0.5, min((tokens, rollouts, t) for t, _, below, rollouts, tokens in rows if below <= price)[2])
 
 
-# ------------------------------------------------------------------------------------------------------------
-# Answers in your own code
+# ---- Answers in your own code ------------------------------------------------------------------------------
 
 
 def sample(model, tokenizer, prompt, n=16, scorer=None, max_new_tokens=4096, **sampling):
@@ -1283,8 +1186,6 @@ def sample(model, tokenizer, prompt, n=16, scorer=None, max_new_tokens=4096, **s
     Sampled as its authors do, unless temperature=, top_k=, top_p= or repetition_penalty= say otherwise;
     torch.manual_seed makes it repeatable. No scorer: no score, no p, and the order of sampling.
     """
-    import torch
-
     problem = normalise_problem({"prompt": prompt} if isinstance(prompt, str) else prompt, "prompt", 0)
     ids, config = list(encode_prompt(tokenizer, problem)), model.config.get_text_config()
     limit, n_layers = min(max_new_tokens, context_of(config) - len(ids)), config.num_hidden_layers
@@ -1293,12 +1194,19 @@ def sample(model, tokenizer, prompt, n=16, scorer=None, max_new_tokens=4096, **s
     if scorer:
         check_scorer_fits(scorer, {"model": model.name_or_path, "n_layers": n_layers}, "the scorer")
     layer, token = vector_key(scorer.vector if scorer else DEFAULT_VECTOR, n_layers)
-    answers = generate_rows(model, ids, n, limit, layer, sampling_defaults(model, tokenizer) | sampling)
-    for answer in answers:
-        kept = answer["tokens"][:-1] if answer["finish"] == "stop" else answer["tokens"]
-        answer["text"] = tokenizer.decode(kept, skip_special_tokens=False, clean_up_tokenization_spaces=False)
-        answer["hidden"] = answer["hidden"][TOKENS.index(token)]
-        answer["conf"] = confidence(answer.pop("stats").numpy(), config.vocab_size)
+    sampling = sampling_defaults(model, tokenizer) | sampling
+    drawn, vectors, stats = generate_rows(model, ids, n, limit, layer, sampling)
+    answers = []
+    for row, tokens in enumerate(drawn):
+        ends = (i for i, token_id in enumerate(tokens[:limit]) if token_id in sampling["stop_ids"])
+        end = next(ends, limit)
+        tokens, kept = tokens[: min(end + 1, limit)], tokens[:end]
+        text = tokenizer.decode(kept, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        answers.append({
+            "text": text, "tokens": tokens, "finish": "stop" if end < limit else "length",
+            "hidden": vectors[len(kept) if token == "last" else len(tokens)][row],
+            "conf": confidence(stats[row, : len(tokens)].numpy(), config.vocab_size),
+        })  # fmt: skip
     if scorer:
         features = np.stack([rollout_features(answer["conf"], len(answer["tokens"])) for answer in answers])
         logits = scorer(torch.stack([answer["hidden"] for answer in answers]), features).cpu()
@@ -1308,31 +1216,19 @@ def sample(model, tokenizer, prompt, n=16, scorer=None, max_new_tokens=4096, **s
 
 
 def generate_rows(model, ids, n, limit, layer, sampling):
-    """n rollouts by model.generate: {"tokens", "finish", "hidden" [2, d] at last and eos, "stats"}.
+    """model.generate: tokens [n, T], by step the vectors [n, d] each came from, and statistics [n, T, 12].
 
-    Hooks keep each row's newest vector and raw logits. A row lives one step longer than its last token, as in
-    01_generate.py, for the vector at that token: so `generate` is not told of the end tokens.
+    A row lives one step longer than its last token, as in 01_generate.py, for the vector at that token: so
+    `generate` is not told of the end tokens.
     """
-    import torch
+    stop_ids, prompt = (torch.tensor(x, device=model.device) for x in (sampling["stop_ids"], [ids] * n))
+    vectors, logits, stats = [], [], []
+    hooks = watch_layers(model, [layer], lambda _, out: vectors.append(out[:, -1].clone()))
+    hooks.append(model.register_forward_hook(lambda _, __, out: logits.append(out.logits[:, -1].float())))
 
-    width, device, newest, stats = model.config.get_text_config().hidden_size, model.device, {}, []
-    stop_ids, prompt = (torch.tensor(x, device=device) for x in (sampling["stop_ids"], [ids] * n))
-    hooks = watch_layers(model, [layer], lambda _, out: newest.update(hidden=out[:, -1]))
-    keep_logits = lambda _, __, out: newest.update(logits=out.logits[:, -1].float())
-    hooks.append(model.register_forward_hook(keep_logits))
-    length = torch.full_like(prompt[:, 0], limit)  # in tokens, until the row stops
-    stopped = length < 0
-    hidden = torch.zeros(n, 2, width, dtype=model.dtype, device=device)
-
-    def after_step(tokens, *_, **__):  # newest: at the token before the newest one
-        step = len(stats)
-        for place, rows in enumerate(((step <= length) & ~stopped, step <= length)):
-            hidden[:, place] = newest["hidden"].where(rows[:, None], hidden[:, place])
-        stats.append(token_stats(newest["logits"], tokens[:, -1]).half())
-        ends = (step < length) & torch.isin(tokens[:, -1], stop_ids)
-        length.masked_fill_(ends, step + 1)
-        stopped.logical_or_(ends)
-        return step >= length
+    def after_step(tokens, *_, **__):
+        stats.append(token_stats(logits.pop(), tokens[:, -1]).half())
+        return torch.isin(tokens[:, len(ids) : -1], stop_ids).any(1)
 
     knobs = ("temperature", "top_k", "top_p", "repetition_penalty") if sampling["temperature"] else ()
     options = {name: sampling[name] for name in knobs} | {"do_sample": bool(knobs), "num_beams": 1}
@@ -1341,27 +1237,20 @@ def generate_rows(model, ids, n, limit, layer, sampling):
         tokens = model.generate(prompt, attention_mask=torch.ones_like(prompt), **options)
     finally:
         [hook.remove() for hook in hooks]
-    tokens, stats = tokens[:, len(ids) :].tolist(), torch.stack(stats, 1).cpu()
-    rows = zip(tokens, stopped.tolist(), hidden, stats, length.tolist())
-    return [{"tokens": t[:k], "finish": "stop" if end else "length", "hidden": h, "stats": s[:k]}
-            for t, end, h, s, k in rows]  # fmt: skip
+    return tokens[:, len(ids) :].tolist(), vectors, torch.stack(stats, 1).cpu()
 
 
-# ------------------------------------------------------------------------------------------------------------
-# Tables for people
+# ---- Tables for people -------------------------------------------------------------------------------------
 
 
-def table(header, rows):
+def table(header, rows, markdown=False):
     """Aligned text: the first column to the left, the others to the right; None is an empty cell."""
     cells = [["" if cell is None else str(cell) for cell in row] for row in [header, *rows]]
+    if markdown:
+        cells = [[cell.replace("|", "\\|") for cell in row] for row in cells]
+        cells.insert(1, ["---", *["--:"] * (len(header) - 1)])
+        return "\n".join(f"| {' | '.join(row)} |" for row in cells)
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     cells.insert(1, ["-" * width for width in widths])
-    return "\n".join(
-        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in cells
-    )
-
-
-def markdown_table(header, rows):
-    lines = [header, ["---", *["--:"] * (len(header) - 1)], *rows]
-    cells = [["" if cell is None else str(cell).replace("|", "\\|") for cell in line] for line in lines]
-    return "\n".join(f"| {' | '.join(line)} |" for line in cells)
+    lines = ([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])] for row in cells)
+    return "\n".join("  ".join(line).rstrip() for line in lines)

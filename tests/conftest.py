@@ -103,6 +103,12 @@ def make_run(path, problems=12, n=4, width=8, seed=0, kind="math", signal=2.0, l
     return path
 
 
+def read_vectors(run, vector=common.DEFAULT_VECTOR):
+    """(keys, hidden [R, d] in the model's dtype) of one vector of a run."""
+    stored, (column,) = common.open_hidden(run, vector)
+    return [tuple(key) for key in stored["keys"]], stored["hidden"][:, column]
+
+
 def dies(capsys, function, *args, **options):
     """The one line with which `function` ends the program."""
     capsys.readouterr()

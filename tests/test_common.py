@@ -13,7 +13,7 @@ from contextlib import suppress
 import numpy as np
 import pytest
 import torch
-from conftest import ROOT, dies, make_run
+from conftest import ROOT, dies, make_run, read_vectors
 
 import common
 
@@ -192,7 +192,7 @@ def test_messages_may_stand_for_the_prompt(tmp_path, capsys):
     common.write_jsonl(tmp_path / "m.jsonl", [{"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": parts}]}])
     problem = common.load_problems(tmp_path / "m.jsonl")[0]
     assert problem["prompt"] == "1+1" and problem["messages"][1] == {"role": "user", "content": "1+1"}
-    for messages in ("hello", [], [{"role": "user"}], [{"role": "user", "content": None}], [7]):
+    for messages in ("hello", [{"role": "user"}], [{"role": "user", "content": None}], [7]):
         common.write_jsonl(tmp_path / "m.jsonl", [{"prompt": "x", "messages": messages}])
         assert "'messages' must be a list" in dies(capsys, common.load_problems, tmp_path / "m.jsonl")
 
@@ -274,14 +274,14 @@ def test_layer_names(capsys):
 def test_vectors_are_found_under_any_spelling(tmp_path, capsys):
     run = make_run(tmp_path / "run")  # 5 layers
     stored = common.load_pt(run / "hidden.pt")
-    keys, hidden = common.read_vectors(run)
+    keys, hidden = read_vectors(run)
     assert keys == common.keys_of(common.read_rollouts(run))
     assert torch.equal(hidden, stored["hidden"][:, 1]) and hidden.dtype == torch.bfloat16
-    assert torch.equal(common.read_vectors(run, "4/eos")[1], hidden)
-    assert not torch.equal(common.read_vectors(run, "final/eos")[1], hidden)
-    assert "penultimate/last" in dies(capsys, common.read_vectors, run, "2/eos")
+    assert torch.equal(read_vectors(run, "4/eos")[1], hidden)
+    assert not torch.equal(read_vectors(run, "final/eos")[1], hidden)
+    assert "penultimate/last" in dies(capsys, read_vectors, run, "2/eos")
     common.save_pt(run / "hidden.pt", {**stored, "keys": [tuple(stored["keys"][0])] * len(keys)})
-    dies(capsys, common.read_vectors, run)
+    dies(capsys, read_vectors, run)
 
 
 def test_no_run_is_told_from_an_unfinished_one(tmp_path, capsys):
@@ -296,9 +296,9 @@ def test_meta_json_of_nothing_or_of_another_run_is_one_line(tmp_path, capsys):
     meta = common.read_meta(run)
     for content in ({}, [], None, meta | {"n_layers": "5"}, {name: x for name, x in meta.items() if name != "model"}):
         common.write_json(run / "meta.json", content)
-        assert "not what 01_generate.py wrote" in dies(capsys, common.read_vectors, run)
+        assert "not what 01_generate.py wrote" in dies(capsys, read_vectors, run)
     common.write_json(run / "meta.json", meta | {"width": 9})
-    assert "of another run" in dies(capsys, common.read_vectors, run)
+    assert "of another run" in dies(capsys, read_vectors, run)
     common.write_json(run / "meta.json", meta | {"ids": common.hash_of_ids([{"id": "p1"}])})
     assert "of another run" in dies(capsys, common.check_same_problems, run, common.read_rollouts(run))
 
@@ -333,8 +333,8 @@ def test_what_is_torn_or_gone_is_named_with_the_command_that_makes_it(tmp_path, 
     common.write_json(run / "meta.json", common.read_meta(run) | {"command": "python 01_generate.py MODEL DATASET"})
     whole = (run / "hidden.pt").read_bytes()
     (run / "hidden.pt").write_bytes(whole[:-100])
-    assert dies(capsys, common.read_vectors, run).endswith("hidden.pt and run again: python 01_generate.py MODEL DATASET")
-    for name, read in (("hidden.pt", common.read_vectors), ("rollouts.jsonl", common.read_rollouts)):
+    assert dies(capsys, read_vectors, run).endswith("hidden.pt and run again: python 01_generate.py MODEL DATASET")
+    for name, read in (("hidden.pt", read_vectors), ("rollouts.jsonl", common.read_rollouts)):
         (run / name).unlink()
         assert dies(capsys, read, run).endswith("; run again: python 01_generate.py MODEL DATASET")
 

@@ -18,6 +18,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from conftest import read_vectors
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import (
     AutoModelForCausalLM,
@@ -401,7 +402,7 @@ def test_the_run_folder(whole):
         assert row["n_tokens"] == len(ids) == len(stats) and stats.shape[1] == 12
         assert row["conf"] == common.confidence(stats.numpy(), VOCAB), "the same numbers from the file"
     for vector in ("penultimate/last", "penultimate/eos", "final/last", "-1/eos", "1/eos"):
-        assert common.read_vectors(whole, vector)[0] == keys
+        assert read_vectors(whole, vector)[0] == keys
     stopped = [i for i, row in enumerate(rollouts) if row["finish"] == "stop"]
     cut = [i for i, row in enumerate(rollouts) if row["finish"] == "length" and row["n_tokens"]]
     last, eos = hidden["hidden"][:, 0], hidden["hidden"][:, 1]
@@ -668,7 +669,7 @@ def test_more_vectors_of_a_run_are_those_of_a_full_forward_pass(folder, tmp_path
         eos = len(prompt) + len(ids) - 1
         for layer in range(3):
             for token, place in (("last", eos - (rows[r]["finish"] == "stop")), ("eos", eos)):
-                close(common.read_vectors(run, f"{layer}/{token}")[1][r], states[layer][place])
+                close(read_vectors(run, f"{layer}/{token}")[1][r], states[layer][place])
         count = min(10, len(ids))
         assert extra["last10_len"][r] == count and (extra["last10"][r, : 10 - count] == 0).all()
         close(extra["last10"][r, 10 - count :], states[-1][len(prompt) :][-10:])

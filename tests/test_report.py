@@ -499,7 +499,7 @@ def test_without_matplotlib_one_line_before_any_work(tmp_path, run_script):
 def test_numbers_and_names_as_people_write_them():
     assert [report.points(x) for x in (-0.0001, -0.023, 0.1)] == ["+0.0", "-2.3", "+10.0"]
     assert [report.number(n) for n in (0.123456, 7, 14_848, None)] == ["0.123", "7", "14,848", None]
-    assert common.markdown_table(["a|b"], [["c"]]).splitlines()[0] == r"| a\|b |"
+    assert common.table(["a|b"], [["c"]], markdown=True).splitlines()[0] == r"| a\|b |"
     assert r"a\textasciicircum{}b\textasciitilde{}c\_d \\" in report.in_latex(report.Table("", [{"a^b~c_d": ""}]))
 
 

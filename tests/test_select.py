@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 import torch
-from conftest import ROOT, last_json, make_run
+from conftest import ROOT, last_json, make_run, read_vectors
 
 import common
 
@@ -36,7 +36,7 @@ def selected(run):
 
 def test_scores_and_selection_by_hand(run, tmp_path, run_here):
     done = run_here("04_select.py", run, "--scorer", first_dimension_scorer(tmp_path / "first.pt"), "--chunk", 7, "--json")
-    keys, hidden = common.read_vectors(run)
+    keys, hidden = read_vectors(run)
     logits = hidden[:, 0].float().numpy()
     scores = common.read_jsonl(run / "scores" / "first.jsonl")
     assert common.keys_of(scores) == keys

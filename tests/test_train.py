@@ -11,7 +11,7 @@ import time
 import numpy as np
 import pytest
 import torch
-from conftest import make_run
+from conftest import make_run, read_vectors
 
 import common
 
@@ -300,7 +300,7 @@ def test_a_scorer_rebuilds_itself_and_knows_what_it_is(tmp_path):
     assert [t["number"] for t in facts["trials"]] == [0, 1, 2]
     assert facts["val_loss"] == min(t["val_loss"] for t in facts["trials"])
     _, logits = common.score_run(scorer, run)
-    _, hidden = common.read_vectors(run)
+    _, hidden = read_vectors(run)
     mean, deviation = facts["scale"]
     modules = [common.mlp(8, m["config"]["hidden"]).eval() for m in facts["members"]]
     for module, member in zip(modules, facts["members"], strict=True):
@@ -327,7 +327,7 @@ def test_a_scorer_of_vector_and_statistics_is_fed_without_a_flag(tmp_path, monke
     common.write_jsonl(run / "rollouts.jsonl", rows[::-1])
     scorer = train_run(run, "--configs", 2, "--inputs", "vector+stats")
     assert auroc_of(scorer, run) > 0.8
-    logits, (_, hidden) = common.score_run(scorer, run)[1], common.read_vectors(run)
+    logits, (_, hidden) = common.score_run(scorer, run)[1], read_vectors(run)
     features = np.stack([common.rollout_features(row["conf"], row["n_tokens"]) for row in rows])
     assert np.isnan(features[5][:28]).all() and features.shape == (120, 29)
     torch.testing.assert_close(scorer(hidden, features), logits)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 import transformers as hf
-from conftest import make_run
+from conftest import make_run, read_vectors
 from safetensors.torch import save_file
 from test_report import change, refused, results_of, run_command
 from test_select import first_dimension_scorer
@@ -426,7 +426,7 @@ def test_each_problem_goes_to_the_scorer_of_the_likelier_domain(tmp_path, tiny, 
         right = sum(domain == kind for domain in domains.values())
         assert (domains["p0"], domains["p1"]) == ("math", "code")
         assert f"{run}: domains right %: {100 * right / 6:.1f} ({right}/6)" in said
-        keys, vector = common.read_vectors(run)[0], common.read_vectors(run)[1][:, 0].float().numpy()
+        keys, vector = read_vectors(run)[0], read_vectors(run)[1][:, 0].float().numpy()
         maths = np.array([domains[problem] == "math" for problem, _ in keys])
         for name, factor in (("routed@0", 2 - maths), ("routed@1", 1 + maths)):
             rows, expected = scores_of(run, name), factor * vector
