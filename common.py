@@ -620,22 +620,28 @@ def hub_page(offset, repo, config, split, where=""):
 
 
 @cache
-def unreachable(server):
-    """Why a server is not to be asked, or None, in seconds: the libraries' own retries take half a minute."""
+def ask(server):
+    """Begin to ask a server for a sign of life -> (the thread that does, [what is wrong])."""
     from huggingface_hub.errors import HTTPError
     from huggingface_hub.utils import get_session
 
     said = ["no answer"]
 
-    def ask():
+    def head():
         try:
             get_session().head(f"{server}/api/", timeout=4)
             said[0] = None
         except (HTTPError, OSError) as error:
             said[0] = reason_of(error)
 
-    thread = threading.Thread(target=ask, daemon=True)
+    thread = threading.Thread(target=head, daemon=True)
     thread.start()
+    return thread, said
+
+
+def unreachable(server):
+    """Why a server is not to be used, or None, in seconds: the libraries' own retries take half a minute."""
+    thread, said = ask(server)
     thread.join(4)  # looking up the name has no timeout of its own
     return said[0] and f"{server} cannot be reached ({said[0]})"
 
@@ -790,18 +796,24 @@ def pick_dtype(dtype, device):
     return getattr(torch, dtype) if dtype != "auto" else torch.float32 if device == "cpu" else "auto"
 
 
+def hub():
+    from huggingface_hub import constants
+
+    return constants.ENDPOINT
+
+
 def find_model(name, revision=None):
     """The option by which from_pretrained asks no Hub out of reach; ends here where there is no such model.
 
     Within seconds, and before slow imports.
     """
-    from huggingface_hub import constants, try_to_load_from_cache
+    from huggingface_hub import try_to_load_from_cache
 
     if Path(name).is_dir():
         return {}
     if not re.fullmatch(r"[\w-]+|\w[\w.-]*/\w[\w.-]*", str(name)):
         die(f"model {name!r}: neither a folder here nor a Hub id such as Qwen/Qwen3-1.7B")
-    alone = unreachable(constants.ENDPOINT)
+    alone = unreachable(hub())
     if alone and not isinstance(try_to_load_from_cache(name, "config.json", revision=revision), str):
         die(f"model {name!r}: no folder here, not in the cache, and {alone}")
     return {"local_files_only": bool(alone)}

@@ -347,8 +347,10 @@ def test_a_hub_out_of_reach_is_asked_once_and_said_in_one_line(what, way, silent
     """Seconds instead of minutes: counted in attempts, as a busy machine makes any time long."""
     address = f"http://127.0.0.1:{silent.getsockname()[1] if way == 'silent' else 9}"
     env = os.environ | {"HF_HOME": str(tmp_path), "HF_ENDPOINT": address, "HF_DATASETS_SERVER": address}
-    done = subprocess.run([sys.executable, "-c", f"import common; common.{what}"], cwd=ROOT, env=env, capture_output=True, text=True)
+    program = f"import common, sys\ntry: common.{what}\nfinally: print('transformers' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=env, capture_output=True, text=True)
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and "cannot be reached" in done.stderr, done.stderr
+    assert done.stdout == "False\n"  # which takes long to import where a machine is busy
     asked = []
     with suppress(BlockingIOError):
         while True:
