@@ -21,7 +21,6 @@ Model-written programs run in the sandbox only; model-written formulas are parse
 import argparse
 import ast
 import cmath
-import hashlib
 import json
 import math
 import operator
@@ -41,6 +40,7 @@ import common
 from common import split_reasoning
 
 CPU_S = 10  # seconds of processor time for one program and its tests
+say_once = lru_cache(print)  # in a command, however many runs it labels
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -73,57 +73,50 @@ def label_run(run, options):
     keys = common.keys_of(common.align(rollouts, None, inputs[0]))
     common.check_same_problems(run, rollouts)
     problems = {row["id"]: row for row in common.read_jsonl(inputs[1])}
-    labels, kept = run / "labels.jsonl", run / ".labels.unfinished.jsonl"
-    newest = max(path.stat().st_mtime for path in inputs)
-    if options.again or not labels.is_file() or labels.stat().st_mtime < newest:
-        digest = hashlib.sha256(b"".join(path.read_bytes() for path in inputs)).hexdigest()
-        stamp = {"inputs": digest, "timeout": options.timeout}
-        rows = judge_all(run, kept, stamp, problems, rollouts, options)
+    labels, written = run / "labels.jsonl", [path.stat().st_mtime for path in inputs]
+    if options.again or not labels.is_file() or labels.stat().st_mtime < max(written):
+        kept = run / ".labels.unfinished.jsonl"
+        rows = judge_all(kept, [options.timeout, *written], problems, rollouts, options)
         common.write_jsonl(labels, common.align(rows, keys, run))
-        kept.unlink(missing_ok=True)
+        kept.unlink()
     return summary(run, problems, common.read_labels(run, keys))
 
 
-def judge_all(run, kept, stamp, problems, rollouts, options):
+def judge_all(kept, stamp, problems, rollouts, options):
     """Labels of all rollouts. Those of a finished problem are kept: a killed run goes on from there."""
-    done = [] if options.again else kept_labels(kept, stamp)
-    if not done:
-        common.write_jsonl(kept, [stamp])
-    left, known = {}, {label["id"] for label in done}
+    lines = kept.read_text(encoding="utf-8", errors="replace").split("\n") if kept.is_file() else []
+    judged = [json.loads(line) for line in lines[:-1]]  # the last one may be torn
+    judged = judged[1:] if judged[:1] == [stamp] and not options.again else []
+    common.write_jsonl(kept, [stamp, *judged])
+    left, known = {}, {label["id"] for labels in judged for label in labels}
     for row in rollouts:
         if row["id"] not in known:
             left.setdefault(row["id"], []).append(row)
-    judged = judge_problems(problems, left, options)
+    new = judge_problems(problems, left, options)
     with open(kept, "a", encoding="utf-8") as file:
-        for labels in common.progress(judged, len(left), f"label {run}", "problem"):
-            file.write(json.dumps(labels) + "\n")
-            file.flush()
-            done += labels
-    return done
-
-
-def kept_labels(path, stamp):
-    """What an interrupted run of the same inputs has judged; a torn last line does not count."""
-    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1] if path.is_file() else []
-    ours = lines and json.loads(lines[0]) == stamp
-    return [label for line in lines[1:] for label in json.loads(line)] if ours else []
+        for labels in common.progress(new, len(left), f"label {kept.parent}", "problem"):
+            print(json.dumps(labels), file=file, flush=True)
+            judged.append(labels)
+    return [*chain(*judged)]
 
 
 def judge_problems(problems, rollouts, options):
     """The labels of each problem as it is done: answers, then programs; equal programs run once."""
-    code = {key: rows for key, rows in rollouts.items() if is_code(problems[key])}
-    yield from (judge_answers(problems[key], rows) for key, rows in rollouts.items() if key not in code)
-    programs = {key: [extract_code(row["response"], problems[key]) for row in rows]
-                for key, rows in code.items()}
+    programs, found = {}, {}
+    for key, rows in rollouts.items():
+        if is_code(problems[key]):
+            programs[key] = [extract_code(row["response"], problems[key]) for row in rows]
+        else:
+            yield judge_answers(problems[key], rows)
     jobs = [((key, program), job_of(problems[key], program, options))
             for key in programs for program in dict.fromkeys(programs[key])]
-    waiting, found = Counter(key for (key, _), _ in jobs), {}
+    waiting = Counter(key for (key, _), _ in jobs)
     for (key, program), result in run_all(jobs, options):
         found[key, program] = result.passed if result.passed is None else int(result.passed), result.reason
         waiting[key] -= 1
         if not waiting[key]:
             yield [label_row(row, None, None, *found[key, program])
-                   for row, program in zip(code[key], programs[key])]
+                   for row, program in zip(rollouts[key], programs[key])]
 
 
 def is_code(problem):
@@ -136,7 +129,7 @@ def judge_answers(problem, rows):
         return [label_row(row, None, None, None, "no tests") for row in rows]
     extract, group = (text_of, text_groups) if problem["kind"] == "text" else (answer_of, groups_of)
     answers = [extract(row["response"]) for row in rows]
-    verdicts = {answer: verdict(problem, answer) for answer in dict.fromkeys(answers)}
+    verdicts = {answer: verdict(problem, answer) for answer in {*answers}}
     return [label_row(row, answer, number, *verdicts[answer])
             for row, answer, number in zip(rows, answers, group(answers))]
 
@@ -193,14 +186,8 @@ def run_all(jobs, options):
     except (RuntimeError, OSError) as error:
         common.die(f"programs cannot be judged on this machine: {error}")
     with pool:
-        announce(pool.banner)
+        say_once(textwrap.fill(pool.banner, 110), file=sys.stderr)
         yield from pool.imap_unordered(jobs)
-
-
-@lru_cache
-def announce(banner):
-    """Once a command, however many runs it labels."""
-    print(textwrap.fill(banner, 110), file=sys.stderr)
 
 
 def summary(run, problems, labels):
@@ -224,8 +211,7 @@ def report(summaries, options):
     header = [name.replace("_percent", " %").replace("_", " ") for name in columns]
     print(common.table(header, [[line[name] for name in columns] for line in summaries]))
     for line in summaries:
-        counts = ", ".join(f"{count} {reason}" for reason, count in line["reasons"].items())
-        print(f"{line['run']}: {counts}")
+        print(f"{line['run']}:", ", ".join(f"{count} {reason}" for reason, count in line["reasons"].items()))
         if line["not_judged"] == line["rollouts"]:
             print(f"{line['run']}: nothing to judge: no answers or tests; 04 can still select")
     if options.json:
@@ -237,26 +223,26 @@ def self_check(dataset, options):
     path = Path(dataset)
     problems = common.read_jsonl(path / "problems.jsonl") if path.is_dir() else common.load_problems(dataset)
     code = {row["id"]: row for row in problems if is_code(row)}
-    solved = {key: row["solution"] for key, row in code.items() if "solution" in row}
+    solutions = {key: row["solution"] for key, row in code.items() if "solution" in row}
     answers = [row for row in problems if row["kind"] != "code" and row.get("answer") is not None]
-    jobs = [((key, "solution"), job_of(code[key], solution, options)) for key, solution in solved.items()]
-    jobs += [((key, "stub"), job_of(row, stub_of(row), options)) for key, row in code.items()]
+    jobs = [((key, "solution"), job_of(code[key], solution, options)) for key, solution in solutions.items()]
+    stub = "def {}(*args, **kwargs):\n    pass\n"  # the wanted name for what does nothing; it must fail
+    jobs += [((key, "stub"), job_of(row, stub.format(row.get("entry_point", "main")), options))
+             for key, row in code.items()]
     failures = [f"{row['id']}: the answer {row['answer']!r} is not equal to itself"
                 for row in answers if not equals_itself(row)]
     results = common.progress(run_all(jobs, options), len(jobs), f"check {dataset}", "program")
     for (key, what), result in results:
         # a stub that cannot be judged is none, where the tests work for the solution
-        unjudged_stub = what == "stub" and result.passed is None and key in solved
+        unjudged_stub = what == "stub" and result.passed is None and key in solutions
         if result.passed is not (what == "solution") and not unjudged_stub:
             failures.append(f"{key}: its {what}: {result.reason}")
     print("".join(line + "\n" for line in sorted(failures)), end="")
-    counts = {"problems": len(problems), "solutions": len(solved), "stubs": len(code)}
-    counts["answers"] = len(answers)
-    print(f"{dataset}: {len(solved)} reference solutions, {len(code)} stubs and {len(answers)} answers "
-          f"checked, {len(failures)} failures; {len(code) - len(solved)} problems have tests but no "
-          f"reference solution, {len(problems) - len(code) - len(answers)} nothing to check")
+    counts = {"problems": len(problems), "solutions": len(solutions), "stubs": len(code),
+              "answers": len(answers), "failures": len(failures)}  # fmt: skip
+    print(f"{dataset}:", ", ".join(f"{count} {name}" for name, count in counts.items()))
     if options.json:
-        print(json.dumps({"dataset": str(dataset), **counts, "failures": len(failures)}))
+        print(json.dumps({"dataset": str(dataset), **counts}))
     return failures
 
 
@@ -265,20 +251,6 @@ def equals_itself(problem):
     extract = text_of if problem["kind"] == "text" else answer_of
     answer = extract(f"Therefore the answer is $\\boxed{{{problem['answer']}}}$.")
     return verdict({**problem, "prompt": ""}, answer)[0] == 1
-
-
-def stub_of(problem):
-    """The reference solution with empty functions; it must fail."""
-    tree = parsed(problem["solution"]) if "solution" in problem else None
-    if tree is None:
-        name = problem.get("entry_point")
-        return f"def {name}(*args, **kwargs):\n    pass\n" if name else "pass\n"
-    if isinstance(problem["tests"], dict):
-        return "pass\n"
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            node.body = [ast.Pass()]
-    return ast.unparse(tree) + "\n"
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -362,19 +334,16 @@ def assigned(tree):
 
 def as_body(code, problem):
     """prompt + completion, where the prompt opens a function and the completion is its body."""
-    prelude = problem.get("prelude", "")
-    if problem.get("entry_point") not in defined(parsed(prelude + "\n    pass\n") or ast.parse("")):
+    prelude = problem.get("prelude", "").rstrip("\n") + "\n"
+    if problem.get("entry_point") not in defined(parsed(prelude + "    pass\n") or ast.parse("")):
         return None
-    tree, indent = parsed(code), ""
-    if tree is None and not code.lstrip("\n").startswith((" ", "\t")):
+    alone = parsed(code)  # at the margin a body has a return outside of functions
+    loose = [top for top in alone.body if not hasattr(top, "name")] if alone else []
+    if alone and not any(isinstance(node, ast.Return) for top in loose for node in ast.walk(top)):
         return None
-    if tree:
-        loose = [node for top in tree.body if not hasattr(top, "name") for node in ast.walk(top)]
-        if not any(isinstance(node, ast.Return) for node in loose):
-            return None
-        indent = "    "
-    program = prelude.rstrip("\n") + "\n" + textwrap.indent(code, indent) + "\n"
-    return program if parsed(program) else None
+    indented = code.lstrip("\n").startswith((" ", "\t"))
+    program = prelude + textwrap.indent(code, "    " * bool(alone)) + "\n"
+    return program if (alone or indented) and parsed(program) else None
 
 
 def with_wanted_name(code, tree, problem):
@@ -392,8 +361,7 @@ def with_wanted_name(code, tree, problem):
 
 START, END, TAIL = "\x02", "\x03", 8000  # only this many characters from the end are searched for phrases
 BOX, BRACE = re.compile(r"\\(?:boxed|fbox)\b\s*"), re.compile(r"\\.|[{}]", re.S)
-JOINS_BOXES = re.compile(
-    r"[\s$,;.、和]*(?:(?:and|or|\\text *\{ *(?:and|or) *\})[\s$]*)?(?:[a-zA-Z](?:_\{?\w\}?)? *= *)?")
+JOINS_BOXES = re.compile(r"[\s$,;.、和]*(?:(?:and|or)[\s$]*)?(?:[a-zA-Z](?:_\{?\w\}?)? *= *)?")
 FORMULA = re.compile(
     r"\$\$([^$]{1,2000})\$\$|\$ ([^$]+) \$|\$(?! )([^$]+)(?<! )\$(?!\d)|\\\(((?:(?!\\\().){1,2000}?)\\\)"
     r"|\\\[((?:(?!\\\[).){1,2000}?)\\\]"
@@ -402,54 +370,57 @@ LINES = re.compile(
     r"\s*\\begin\{(?:align|gather|equation)(?:ed)?\*?\}(?:.*\\\\)?(.*?\w.*?)(?:\\\\)?\s*\\end\{", re.S)
 ANSWER = re.compile(  # what announces an answer
     r"####|<answer>|(?:^|\n)\W{0,20}A(?:ns)?:|(?<!\w)(?:answer|result)s?\b"
-    r"(?:(?!\b(?:not|never)\b|n't\b|cannot)[^\n.:=$]|\.\d){0,60}?(?:\bis\b|\bare\b|\bbe\b|[:=→]|\n| - )"
+    r"(?:(?!\b(?:not|never|cannot)\b|n't\b)[^\n.:=$]|\.\d){0,60}?(?:\b(?:is|are|be)\b|[:=→]|\n| - )"
     r"|\b(?:option|choice)\s+(?=[*$\x02]*\(?[A-J]\b)|答案(?:应该)?(?:是|为|：|:)+"
-    r"|[选答是为有共了得于要：][择：:]*(?=[\s*]*[A-J\d\x02$(-])", re.I,
-)  # fmt: skip
+    r"|(?<!不)[选答是为有共了得于要：][择：:]*(?=[\s*]*[A-J\d\x02$(-])", re.I)  # fmt: skip
 LEAD_IN = re.compile(
     r"(?:\n *- |[\s:*_=#>,}]|(?:therefore|thus|then|hence|so|simply|just|indeed|option|choice|equal to"
-    r"|finally|it (?:is|equals)|it's|there (?:is|are)|we (?:have|get|find|obtain))\b"
+    r"|it (?:is|equals)|it's|there (?:is|are)|we (?:have|get|find|obtain))\b"
     r"|not\b *[-$\d\\(\x02][^,.;\n]*?(?:[,;](?: *but\b)?|\bbut\b)"
-    r"|(?:(?:the|an?|ordered|pair|point|interval|triple|vector|set|number|value|of|coordinates) +)+"
+    r"|(?:(?:the|an?|ordered|pair|point|interval|vector|set|number|value|of|total|coordinates) +)+"
     r"(?=[\d(\[\\\x02$-]))*", re.I)
 NOT_ANSWERS = re.compile(
-    r"(?:(?i:(?:in)?correct|right|wrong)|clear|obvious|obtained|given|found|shown|as follows|below|above"
-    r"|unique|not (?:known|clear)|in (?:the )?(?:form|simplest|box)|that|what|to|of|we|you|and)\b(?!\))"
-    r"[^\d\x02]*$")
+    r"(?:(?i:(?:in)?correct|right|wrong)|clear|obvious|given|found|shown|as follows|below|above|in the|that"
+    r"|what|to|of|we|you|and)\b(?!\))[^\d\x02]*$")
+REASON = "since|because|where|which|when|as"
 SENTENCE_END = re.compile(
-    r"</answer>|(?<!\.)\.(?=\s|$|\*)|[。，]|\n|(?<=[\d\x03])\s*[\u4e00-\u9fff]"
-    r"|[,;]?\s+\(?(?:since|because|which|where|as|when|so|but|and (?:we|this|it)|i\.e\.|that is"
-    r"|or (?:about|roughly|approximately)|rather than|instead of|is (?:the|correct|right))(?!\w)"
-    r"|\s+\((?:or|about)\b|,\s+(?:not|no|wait)\b")
+    r"</answer>|(?<!\.)\.(?=\s|$|\*)|[。，]|\n|(?<=[\d\x03])\s*(?!或|和)[\u4e00-\u9fff]"
+    rf"|[,;]?\s+\(?(?:{REASON}|so|but|and (?:we|this|it)|i\.e\.|that is|or (?:about|roughly|approximately)"
+    r"|rather than|instead of|is (?:the|correct|right))(?!\w)"
+    r"|\s+\((?:or|about|not)\b|,\s+(?:not|no|wait)\b|(?<=[\d\x03])\s+(?=\([\d./]+\\?%?\)\W*$)")
 SENTENCE = re.compile(r"(?<=[.!?:])(?<!\\[!:])[\s*]+(?=\S)(?![^\x02]{0,300}\x03)|\n|[。；]")
-SPECIAL = re.compile(
-    r"<\|[^|<>]{1,40}\|>|<(?:/?s|eos|end_of_turn)>|\n(?:I hope this|Let me know|Feel free)[^\n]*$")
-MARK_OF_END = r"(?:(?:black)?square|qed|checkmark)"
-QED = re.compile(rf"\$\s*\\{MARK_OF_END}\s*\$|\\{MARK_OF_END}(?![a-z])|[∎■□✓✔✅]")
+SPECIAL = re.compile(r"<\|[^|<>]{1,40}\|>|<(?:/?s|eos|end_of_turn)>")
+QED = re.compile(r"\$\s*\\(?:black)?square\s*\$|\\(?:(?:black)?square|qed)(?![a-z])|[∎■□✓✔✅]")
 CHATTER = re.compile(
-    r"\W*(?:I hope|Let me know|Feel free|Note|This (?:match|agree|is because|work|confirm|satisf)|Check|Verif"
-    r"|Please|If you)|.*:$")
+    r"\W*(?:I hope|Let me know|Feel free|Note|This (?:match|confirm|satisf)|Check|Verif|Please|If you)|.*:$")
 ASIDE = re.compile(  # at the end: "(since x > 0)" and "because x > 0" are not the answer
-    r"(?<=[\d\x03)}\]%π]),?\s+(?:\((?:or|about)|\(?(?:since|because|as|where|which|when|at|attained|achieved"
-    r"|approximately|rejecting|discarding))\b(?![^\n]*\b(?:so|thus|then|hence|therefore|we)\b)[^\n]*$"
-)
+    rf"(?<=[\d\x03)}}\]%π]),?\s+(?:\((?:or|about)|\(?(?:{REASON}|and (?:it|this)|at|attained|achieved"
+    r"|approximately|rejecting|discarding))\b(?![^\n]*\b(?:so|thus|then|hence|therefore|we)\b)[^\n]*$")
 SUBJECT = re.compile(
-    r"(.*?[\d\x03]\S*) (?:is|are) "
-    r"(?:indeed|also|our|my|the (?:final |correct |right )?(?:answer|result|number|value|solution)s?)\b")
+    r"(.*?[\d\x03]\S*) (?:is|are) (?:indeed|our|my|the (?:\w+ )?(?:answer|result|number|value|solution)s?)\b")
 NEGATED = re.compile(
     r"(?i)(?:\b(?:not|cannot|never|neither|(?:at|more|less|fewer|greater) (?:least|most|than))|n't)"
     r"(?: \w+){0,2} *$")
-RETRACTED = re.compile(r"\b(?:wait|actually|correction|scratch that|sorry|oops)\b", re.I)
+REJECTED = re.compile(r"\S+ (?:is|are|was)(?:n't| not| wrong| incorrect| invalid| rejected)\b")
+RETRACTED = re.compile(r"\b(?:wait|actually|correction|sorry)\b", re.I)
 PROSE = re.compile(  # words that no formula has
-    r"(?<![A-Za-z\\{])(?:(?!and\b|sqrt|sin|cos|tan|log|minus|negative|infinity|degrees?\b|percent|text|mod"
-    r"|pi\b)(?:[a-z]{3}|[A-Z][a-z]{2})|(?:an|as|at|by|he|if|in|is|it|of|on|so|we)\b)"
-)
+    r"(?<![A-Za-z\\{])(?:(?!and\b|sqrt|sin|cos|tan|log|minus|negative|infinity|degrees?\b|percent|mod|pi\b)"
+    r"(?:[a-z]{3}|[A-Z][a-z]{2})|(?:an|as|at|by|he|if|in|is|it|of|on|so|we)\b)")
 NUMBER_AND_NOUN = re.compile(
-    r"[^A-Za-z]*[\d%](?: (?!(?:and|or|in|to|of|the|as|at)\b)[A-Za-z/]+)*(?: \d+(?<=base \d))?\.?"
-    r"|(?:\\[a-z]+|[^A-Za-z])*[\d}π](?: (?!(?:and|or|in|to|of|the|as|at)\b)[A-Za-z]+){1,3}\.?")
+    r"(?:\\[a-z]+|[^A-Za-z])*[\d%}π](?: (?!(?:and|or|in|to|of|the|as|at)\b)[A-Za-z/]+)*"
+    r"(?: \d+(?<=base \d))?\.?")
 ORDINARY = re.compile(
     r"(?![-–−]$|sqrt|minus|negative|sin|cos|tan|log|ln|pi)(?:\(?[A-Za-z]{2}|[^\w\x03$\\(\[{]*$)")
 WORD = re.compile(r"[^\s\x02]*\x02[^\x03]*\x03[^\s\x02]*|\S+")
+CHANGING = (  # words that change what is said of the number before them
+    "if|for|where|with|when|unless|except|not|no|none|nor|neither|never|cannot|more|less|fewer|greater|than|"
+    "least|most|over|under|above|below|between|from|only|but|plus|divided|squared|cubed|factorial|choose|"
+    "either|else|otherwise")
+NO_NOUNS = {*CHANGING.split("|")}
+CHANGES = re.compile(
+    r"(?i)\W*(?:(?:and|or)\b.*(?:\d|\b(?:none|more|less|fewer|greater)\b)|times\b|of (?:[a-z]\b|[\d\\])"
+    rf"|for\b.*\b(?:and|or|if|else|for)\b|more than\b|(?!(?:for|more)\b|over [a-z])"
+    rf"(?:{CHANGING})\b)")
 
 
 def answer_of(response):
@@ -466,6 +437,8 @@ def answer_of(response):
     text = with_marks(final[-TAIL:])
     sentences = [part for part in SENTENCE.split(text)[-8:] if not CHATTER.match(part)]
     bare = unmarked(text[LEAD_IN.match(text).end() :])
+    if re.fullmatch(r"\(?[A-J][.):] \S.{,60}", bare):
+        return bare  # B. 12
     few = 0 < len(bare.split()) <= 6 and not re.search(r"\d", bare) and not ANSWER.search(bare)
     return next(filter(None, map(ending, reversed(sentences))), bare if few else None)
 
@@ -501,7 +474,7 @@ def with_marks(text):
 def unmarked(text):
     text = re.sub(rf"{END}\s*{START}", ", ", BOLD.sub("", text))
     text = re.sub(f"[ {START}{END}]+", " ", text).strip(' *_`"\n')
-    return text if text.endswith("...") else text.rstrip(" .,;:?*_")
+    return text if text.endswith("...") else text.rstrip(" .,;:?*_\\")
 
 
 def boxed(text):
@@ -564,18 +537,12 @@ def beginning(text):
     for n in range(len(words), 0, -1):
         found, rest = unmarked(" ".join(words[:n])), unmarked(" ".join(words[n:]))
         if not is_article(words) and (is_formula(found) or n == 1 and START in words[0]):
-            rest = re.sub(r"\\text *\{", "", rest).strip()
-            word = rest.partition(" ")[0].lower().strip("(,.;")
-            more = re.search(r"\d|\b(?:none|more|less|fewer|greater)\b", rest)
-            cases = word != "for" or re.search(r"\b(?:and|or|if|else|for)\b", rest[3:])  # 11 for n = 5 is 11
-            changed = word in ("and", "or") and more or re.match(r"times\b|of (?:[a-z]\b|[\d\\])", rest)
-            changed = changed or word in NO_NOUNS and cases and not re.match(r"more(?! than)", rest)
-            return unmarked(text) if changed else found
+            return unmarked(text) if CHANGES.match(re.sub(r"\\text *\{", "", rest)) else found
     return re.sub(r"(?i)^(yes|no|true|false)\b[,;].*", r"\1", unmarked(text))
 
 
 def is_article(words):
-    return words[0] in ("a", "A") and bool(words[1:]) and words[1][:2].isalpha()
+    return re.match("[aA] [A-Za-z]{2}", " ".join(words[:2]))
 
 
 def ending(sentence):
@@ -588,12 +555,12 @@ def ending(sentence):
     subject = SUBJECT.match(sentence)
     words, n, found = WORD.findall(subject[1] if subject else sentence)[-24:], 0, None
     while n < len(words):
-        plain = ORDINARY.match(words[n]) or is_article(words[n:])
-        stops = () if plain else range(len(words), n, -1)
+        stops = () if ORDINARY.match(words[n]) or is_article(words[n:]) else range(len(words), n, -1)
         stop = next((stop for stop in stops if stop == n + 1 and START in words[n]
                      or is_formula(unmarked(" ".join(words[n:stop])))), None)
-        if stop and not NEGATED.search(" ".join(words[:n])):
-            run = beginning(" ".join(words[n:]))
+        text = " ".join(words[n:])
+        if stop and not NEGATED.search(" ".join(words[:n])) and not REJECTED.match(text):
+            run = beginning(text)
             found = found if found and re.fullmatch("[A-Za-z]", run) else run  # there are 5 such integers n
         n = stop or n + 1
     return found
@@ -606,9 +573,8 @@ def is_formula(text):
     plain = re.sub(r"\\(?:text|mbox|mathrm)\s*\{[^{}]*\}", "", text)
     if PROSE.search(plain) and not NUMBER_AND_NOUN.fullmatch(text):
         return False
-    kind = read(text).tree[0]
-    clock = kind == "text" and CLOCK.fullmatch(plain_words(clean(text)))
-    return bool(clock) or kind not in ("text", "too complex")
+    kind, words = read(text).tree[:2]
+    return kind not in ("text", "too complex") or kind == "text" and bool(CLOCK.fullmatch(words))
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -649,11 +615,9 @@ def same(reference, answer, forgiving=True):
     for (1, 2)). Not `forgiving`, it is a relation that does not lead from 20 over 20% to 0.2, as votes need.
     """
     gold, given = read(reference), read(answer)
-    if gold.text == given.text:
-        return True
     kinds = gold.tree[0], given.tree[0]
     words = "text" in kinds and (kinds[0] == kinds[1] or not re.search(r"\d", gold.text))
-    if words and plain_words(gold.text) == plain_words(given.text):
+    if gold.text == given.text or words and plain_words(gold.text) == plain_words(given.text):
         return True
     return units_agree(gold.units, given.units, forgiving) and alike(gold.tree, given.tree, forgiving)
 
@@ -672,7 +636,7 @@ def groups_of(answers):
 
 def repeats(answer, prompt):
     """Is the answer a formula of the question, handed back as it stands?"""
-    formulas = re.findall(f"{START}(.*?){END}", with_marks(prompt)) if re.search(r"[$\\]", prompt) else []
+    formulas = re.findall(f"{START}(.*?){END}", with_marks(prompt))
     answer, *formulas = (re.sub(r"\\left|\\right|(?<=\\)[dt](?=frac)| ", "", clean(part))
                          for part in (answer, *formulas))
     return answer in formulas and not re.fullmatch(r"[-+]?[\w.,]*|[(\[{].*", answer)
@@ -720,23 +684,21 @@ def special(text):
         return ("value", Fraction(text), 0), []
     choice = CHOICE.fullmatch(text)
     if choice:
-        content = choice[2] or choice[4] or choice[5]
+        content = choice[2] or choice[4]
         return ("choice", choice[1] or choice[3], content and read(content).tree), []
     words = plain_words(text)
     clock = CLOCK.fullmatch(words)
     if clock and (clock[3] or clock[2] and math.gcd(int(clock[1]), int(clock[2])) > 1):  # 11:21 is a ratio
-        return ("text", f"{int(clock[1])}:{int(clock[2] or 0)} {clock[3]}"), []
+        return ("text", f"{int(clock[1])}:{clock[2] or '00'}" + f" {clock[3]}m" * bool(clock[3])), []
     if re.fullmatch(r"(?:there (?:is|are) )?no (?:real )?solutions?(?: exists?)?|empty set|无解", words):
         return NOTHING, []
-    if re.fullmatch(r"(?:(?:all|any|set of(?: all)?) ?)?(?:the )?real(?:s| numbers?)", words):
-        return LINE, []
-    return None
+    return (LINE, []) if re.fullmatch(r"(?:(?:all|the|set of) )*real(?:s| numbers?)", words) else None
 
 
 EQUALS = re.compile(r"(.*)(?:=|\b(?:is|are|equals)\b(?= *(?:[-\d\\(]|infinity)))(.*\S.*)")
 CHOICE = re.compile(
     r'\(? *([A-J]) *\)(?!\s*"?(?:(?:or|and|if|for|when|[a-z]|\w+llion|thousand|hundred|dozen)\b|[,^!*/_+±]'
-    r"|\\(?:pm|cup|cap)))[\s:.]*(.*)|([A-J])(?:[.)] *(.*)|: (.+))", re.S)  # fmt: skip
+    r"|\\(?:pm|cup|cap)))[\s:.]*(.*)|([A-J])(?:[.)] *|: )(.*)", re.S)
 CLOCK = re.compile(r"([01]?[0-9]|2[0-4])(?::([0-5][0-9]))?(?: ?([ap])\.? ?m\.?)?")
 
 
@@ -794,7 +756,7 @@ def alike(a, b, forgiving):
             fit(a, view) for view in views(b, kind, forgiving, gold=False))  # fmt: skip
     if kind in ("tuple", "matrix"):
         return x == y and len(rest[0]) == len(others[0]) and all(map(fit, rest[0], others[0]))
-    if kind == "list" and lettered([*map(label_of, x)]) != lettered([*map(label_of, y)]):
+    if kind == "list" and lettered(x) != lettered(y):
         return len(x) == len(y) and all(map(fit, x, y))  # x = 1, y = 2 beside 1, 2: in this order
     if kind in ("list", "set"):
         pairs = {(n, m) for n, p in enumerate(x) for m, q in enumerate(y)
@@ -804,10 +766,10 @@ def alike(a, b, forgiving):
     if kind == "reals":
         return len(x) == len(y) and all(side == t and agree(end, s) for (end, side), (s, t) in zip(x, y))
     if kind == "equation":
-        keys = [tree[3] or [] for tree in (a, b)]
         functions = all(re.fullmatch(r"y|\w\(\w\)", label or "") for label in (x, y))
         if x and y and (x == y or functions) and fit(rest[0], others[0]):
             return True
+        keys = [tree[3] or [] for tree in (a, b)]
         pairs = len(keys[0]) == len(keys[1]) and [*zip(*keys)]
         return bool(pairs) and all(p[0] == q[0] and agree(p[1], q[1]) for p, q in pairs)
     if kind in ("value", "percent"):
@@ -833,7 +795,7 @@ def views(tree, wanted, forgiving, gold):
     elif kind == "list" and wanted in ("set", "tuple", "matrix"):
         items = [item[2] if label_of(item) else item for item in inner]
         yield from [("set", items)] * (wanted == "set")
-        if lettered([*map(label_of, inner)]):  # x = 1, y = 2 is (1, 2), by the letters or as written
+        if lettered(inner):  # x = 1, y = 2 is (1, 2), by the letters or as written
             yield ("tuple", "()", [item[2] for item in sorted(inner, key=label_of)])
         yield from [("tuple", "()", items)] * forgiving
     elif kind == "matrix" and wanted == "tuple" and (inner == 1 or inner == len(tree[2]) and forgiving):
@@ -844,9 +806,10 @@ def label_of(tree):
     return tree[0] == "equation" and tree[1] or ""
 
 
-def lettered(labels):
+def lettered(trees):
     """Is each of these named, by another letter? x, y; not x_1, x_2."""
-    return all(labels) and len({label.split("_")[0] for label in labels}) == len(labels)
+    letters = {label_of(tree).split("_")[0] for tree in trees}
+    return "" not in letters and len(letters) == len(trees)
 
 
 def rounds_to(value, places, given):
@@ -872,7 +835,7 @@ UNICODE = str.maketrans({sign: text for text, signs in {
     r"\frac{2}{3}": "⅔", r"\frac{1}{4}": "¼", r"\frac{3}{4}": "¾", "...": "…", "'": "’′", r"\mathbb{R}": "ℝ",
     r"\mathbb{Z}": "ℤ", r"\emptyset ": "∅", r"\setminus ": "∖", r"\theta ": "θ", r"\alpha ": "α",
     r"\beta ": "β", r"\lambda ": "λ", r"\phi ": "φ", "(": "⟨", ")": "⟩", r"\Rightarrow ": "⇒→",
-    " cents ": "¢", "": "“”£€¥\u200b", ",": "、", ".": "。", " ": "\u00a0\u2009\u202f",
+    " cents ": "¢", "": "“”£€¥\u200b", ",": "、或和", ":": "∶", ".": "。", " ": "\u00a0\u2009\u202f",
 }.items() for sign in signs} | {chr(0xFF01 + n): chr(0x21 + n) for n in range(94)})  # fmt: skip
 BOLD = re.compile(r"(?<![\w)])\*\*|\*\*(?![\w(])")  # 2**3 stays
 PART = r"(?:hal[fv]|third|quarter|(?:four|fif|six|seven|eigh|nin|ten)th)"
@@ -881,9 +844,9 @@ REWRITES = [(re.compile(pattern), replacement) for pattern, replacement in [
     # what is seen but not said
     (r"\\(?:text)?color *\{[^{}]*\}|\bUSD\b|(?:\\left *)?\\\{ *(?=\\begin)", " "),
     (r"\\\\\s*\[[\d.]+ *\w+\]", r"\\\\ "),  # \\[4pt]
-    (r"& *(?=[=<>]|\\[lg]e)", " "),  # x &= 1
+    (r"& *(?=[=<>])", " "),  # x &= 1
     # words, and digits in groups of three
-    (r"\\(?:[mh]box|text(?:bf|it|rm|sf|normal)?|emph|math(?:rm|bf)|operatorname\*?) *"
+    (r"\\(?:[mh]box|text(?:bf|it|rm|normal)?|emph|math(?:rm|bf)|operatorname\*?) *"
      r"\{([^{}]*(?:\{[^{}]*\}[^{}]*)*)\}", lambda m: marked(m[1])),
     (r"(?<=\d)(?: *\{ *, *\}|,\\[!,;: ]) *(?=\d{3}(?!\d))", ""),  # 10{,}080
     (r"(?<=\d)\{ *, *\}(?=\d)", "."),
@@ -891,18 +854,18 @@ REWRITES = [(re.compile(pattern), replacement) for pattern, replacement in [
     (r"(?<!\\)\\[!,;:> ]|~|\\?\$|\\q?quad(?![a-z])", " "),
     (r"^(?![(\[{]|\\\{).*", lambda m: THOUSANDS.sub(lambda n: n[0].replace(",", ""), m[0])),
     # remarks
-    (r"(?<=[\w})]) *(?:[,;(]|where|for|with)[ (]*[j-t] *(?:\\in(?![a-z])|∈) *(?:\\\w+)* *\{? *[\"ZNQR]+"
+    (r"(?<=[\w})]) *[,;(][ (]*[j-t] *(?:\\in(?![a-z])|∈) *(?:\\\w+)* *\{? *[\"ZNQR]+"
      r" *\}?(?:[_^]\{?[^{}\\]*\}?)? *\)?\s*$", ""),  # , k in Z
-    (r'(?<=\S)[\s,;("]+(?:since|because|or about|about|approximately)\b.*$', ""),  # 27 (since 3^3)
-    (r'(?<=[\d})]) *\(( *"?(?!mod)[a-z-]{3,})+ *\)\s*$', ""),  # 12 (ways)
-    (r'(?i)^[ "]*(?:(?:about|exactly|approximately|approx\.?|roughly) |(?:the|an) (?=[a-z])|=|≈|\\approx)',
-     ""),
+    (r'(?<=\S)[\s,;("]+(?:since|because|approximately)\b.*$', ""),  # 27 (since 3^3)
+    (r'(?<=[\d})]) *\(( *"?(?:[a-z]{4,}|one|two|six|ten))+ *\)\s*$', ""),  # 12 (ways)
+    (r'(?i)^[ "]*(?:(?:about|exactly|approximately|roughly) |(?:the|an) (?=[a-z])|[=≈]|\\approx)', ""),
     # 52_8, 3 (mod 7), 60 m/s, 25 °C
     (r'^\s*[({]?(\d+)[)}]? *(?:_ *\{?|(?=\(?[ "]*(?:in )?"?base))[( "]*(?:in )?"?(?:base[ -]*)?"?'
      r"([a-z]+|[12]?\d|3[0-6])[ )}]*$", lambda m: based(m)),
     (r'\(? *\\?"?\b[pb]?mod(?![a-z]) *\}? *\{? *(\d+) *\}? *\)?\s*$', r' "mod\1'),
     (r'\\frac *\{ *"(\w+) *\} *\{ *"(\w+) *\}', r'"\1/"\2'),
-    (r"(?<=[\d}]) *([a-z]+) */ *([a-z]+)(?=(?:\^\{?2\}?)?$)", lambda m: speed(m)),
+    (r"(?<=[\d}]) *(mi|k?m|ft) */ *(hr?|s)(?=(?:\^\{?2\}?)?$)", r' "\1/"\2'),
+    (r"^(-?[\d.,]+) ([mghsl])$", r'\1 "\2'),  # 150 g
     (r"(?:\^ *\{? *\\(?:circ|degree)(?![a-zA-Z]) *\}?|(?<=\d)\^\{?o\}?(?![a-z])"
      r'|\\(?:text)?degree(?![a-zA-Z])|°)(?: *\{? *"?[CF] *\}?\s*$)?', "°"),
     # numbers
@@ -919,7 +882,6 @@ REWRITES = [(re.compile(pattern), replacement) for pattern, replacement in [
     # names
     (r"\\frac *\{ *d *([a-z]) *\} *\{ *d *[a-z] *\}", r"\1'"),
     (r'\^ *\{? *"?(st|nd|rd|th)\b *\}?', r' "\1'),
-    (r"\^ *\{? *(?:\\prime|')(?![a-z]) *\}?", "'"),
     (r"\b[fgh] *\^ *\{? *-1 *\}? *\((?=[a-z]\) *=)", "F("),  # f^{-1}(x) = ... is a function as any other
     (r'(?<=[a-z])\.(?= *"?[a-z])', ""),  # sq. cm
     (r"\s+", " "),
@@ -970,10 +932,6 @@ def based(match):
     return f'{match[1]} "base{base}' if base.isdigit() else match[0]
 
 
-def speed(match):
-    return f' "{match[1]}/"{match[2]}' if {match[1], match[2]} <= UNITS.keys() else match[0]
-
-
 def repeating(match):
     """0.1 and 6 -> the fraction 1/6, as text."""
     start, period = filter(None, match.groups())
@@ -985,60 +943,50 @@ def repeating(match):
 # The parser: LaTeX or plain text -> a tree, by recursive descent over tokens. No text is ever run as code.
 
 
-def word_set(text):
-    return set(text.split())
-
-
 def by_name(spellings):
     return {name: sign for sign, names in spellings.items() for name in names.split()}
 
 
 TRIGONOMETRIC = {"sin", "cos", "tan", "cot", "sec", "csc"}
-FUNCTIONS = TRIGONOMETRIC | word_set(
-    "arcsin arccos arctan arccot sinh cosh tanh exp ln lg log abs floor ceil gcd lcm max min"
-)
-GREEK = word_set(
-    "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma "
-    "tau upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega ell hbar")
+FUNCTIONS = TRIGONOMETRIC | {
+    "arcsin", "arccos", "arctan", "arccot", "sinh", "cosh", "tanh", "exp", "ln", "lg", "log", "abs", "floor",
+    "ceil", "gcd", "lcm", "max", "min"}  # fmt: skip
+GREEK = by_name({
+    "": "alpha beta gamma delta epsilon varepsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau "
+        "upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega ell"})  # fmt: skip
 NAMES = by_name({  # of commands
     "<=": "le leq leqslant leqq", "<": "lt", ">=": "ge geq geqslant geqq", ">": "gt", "!=": "ne neq",
-    "=": "equiv coloneqq", "≈": "approx simeq sim", "∈": "in", "∪": "cup bigcup", "∩": "cap", "±": "pm",
-    "∓": "mp", "/": "div", "(": "langle", ")": "rangle", "[": "lbrack", "]": "rbrack", "\\{": "lbrace",
-    "\\}": "rbrace", "|": "lvert rvert vert mid lVert rVert", ",": "lor vee", "...": "ldots cdots dots",
-    "i": "imath", "'": "prime", "\\\\": "cr", "\\emptyset": "varnothing", "\\setminus": "backslash", "%": "%",
-    ":": "colon", "\\tan": "tg", "\\cot": "ctg cotg", "\\csc": "cosec", "\\arcsin": "asin",
-    "\\arccos": "acos", "\\arctan": "atan arctg", "\\frac": "dfrac tfrac cfrac nicefrac sfrac",
-    "\\binom": "dbinom tbinom", "*": "times cdot ast", "\\Rightarrow": "implies", '"angstrom': "AA",
-    "\\mathbb": "Bbb", "": "boxed fbox displaystyle textstyle limits nolimits rm bf it large Large small "
-        "quad qquad boldsymbol bm mathit mathcal mathsf underline vec overrightarrow left right middle big "
-        "Big bigg Bigg bigl bigr Bigl Bigr biggl biggr ( ) [ ] , ! ; : > $ left. right. middle.",
+    "=": "equiv", "≈": "approx simeq sim", "∈": "in", "∪": "cup bigcup", "∩": "cap", "±": "pm", "∓": "mp",
+    "/": "div", "(": "langle", ")": "rangle", "[": "lbrack", "]": "rbrack", "\\{": "lbrace", "\\}": "rbrace",
+    "|": "lvert rvert vert mid lVert rVert", ",": "lor vee", "...": "ldots cdots dots", "i": "imath",
+    "'": "prime", "\\\\": "cr", "\\emptyset": "varnothing", "\\setminus": "backslash", "%": "%", ":": "colon",
+    "\\tan": "tg", "\\cot": "ctg cotg", "\\csc": "cosec", "\\arcsin": "asin", "\\arccos": "acos",
+    "\\arctan": "atan arctg", "\\frac": "dfrac tfrac cfrac nicefrac sfrac", "\\binom": "dbinom tbinom",
+    "*": "times cdot ast", "\\Rightarrow": "implies", '"angstrom': "AA", "\\mathbb": "Bbb",
+    "": "boxed fbox displaystyle textstyle limits nolimits rm bf it large Large quad qquad boldsymbol bm "
+        "mathit mathcal mathsf underline vec overrightarrow left right middle big Big bigg Bigg bigl bigr "
+        "Bigl Bigr biggl biggr ( ) [ ] , ! ; : > $",
 })  # fmt: skip
 PLAIN = by_name({  # words and signs of plain text
-    ",": "and or", "-": "minus negative", "=": "is are equals == :=", "°": "degrees degree deg",
+    ",": "and or", "-": "minus negative", "=": "is are equals ==", "°": "degrees degree deg",
     "\\infty": "infinity inf infty oo", "%": "percent pct", "*": "times", "\\sqrt": "sqrt", "\\cbrt": "cbrt",
     "\\pi": "pi", "∪": "union", "\\abs": "abs", "\\floor": "floor", "\\ceil": "ceil", "\\gcd": "gcd",
     "\\lcm": "lcm", "\\max": "max", "\\binom": "binom", "\\frac": "frac", "\\emptyset": "emptyset",
     "\\Rightarrow": "=>", "^": "**", "±": "+/-",
 })  # fmt: skip
-NO_NOUNS = word_set(  # words that change what is said of the number before them
-    "if for where with when unless except not no none nor neither never cannot more less fewer greater than "
-    "least most over under above below between from only but plus divided squared cubed factorial choose "
-    "either else otherwise"
-)
 TO_TWENTY = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
-    "seventeen eighteen nineteen twenty")
-NUMBER_WORDS = {word: str(n) for n, word in enumerate(TO_TWENTY.split())}
-PARTS = "half third quarter fifth sixth seventh eighth ninth tenth"
-SCALES = {part: Fraction(1, n) for n, part in enumerate(PARTS.split(), 2)} | {
+    "zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|"
+    "seventeen|eighteen|nineteen|twenty")
+NUMBER_WORDS = {word: str(n) for n, word in enumerate(TO_TWENTY.split("|"))}
+PARTS = "half|third|quarter|fifth|sixth|seventh|eighth|ninth|tenth"
+SCALES = {part: Fraction(1, n) for n, part in enumerate(PARTS.split("|"), 2)} | {
     "fourth": Fraction(1, 4), "halve": Fraction(1, 2), "dozen": 12, "hundred": 100, "thousand": 1000,
     "million": 10**6, "billion": 10**9, "trillion": 10**12}  # fmt: skip
-WORDS = UNITS.keys() | SCALES.keys() | NO_NOUNS | word_set("yes no odd sq of to per the in dne st nd rd th")
+WORDS = UNITS.keys() | SCALES.keys() | NUMBER_WORDS.keys() | NO_NOUNS | {
+    "yes", "no", "odd", "sq", "of", "to", "per", "the", "in", "dne", "st", "nd", "rd", "th"}  # fmt: skip
 TOKEN = re.compile(
-    r'(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]+(?![\w.]))?|[0-9]+\.(?!\d)'
-    r'|\\(?:left|right|middle)\s*\.|\\not *='
-    r'|"[A-Za-z]+[0-9]*|[A-Za-z]+|\\[A-Za-z]+|\\.|<=|>=|!=|=>|==|:=|\*\*|\+/-|\.\.\.|\S',
-    re.S)
+    r"(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]+(?![\w.]))?|\\not *="
+    r'|"[A-Za-z]+[0-9]*|[A-Za-z]+|\\[A-Za-z]+|\\.|<=|>=|!=|=>|==|\*\*|\+/-|\.\.\.|\S', re.S)  # fmt: skip
 RELATIONS = {"=", "<", ">", "<=", ">=", "!=", "≈", "∈"}
 OPERATORS = {  # how strongly they bind
     "\\over": ("div", 0), "\\choose": ("binom", 0), "∪": ("union", 1), "∩": ("cap", 1),
@@ -1050,8 +998,9 @@ NO_ARGUMENT = NO_FACTOR | {"(", "[", "|"} | {"\\" + name for name in FUNCTIONS}
 NAME = r"(?:[A-Za-z]+|\\(?!pi\b)[a-zA-Z]+)(?: ')*(?: _ (?:\{ [^{}]* \}|\S+))?(?: ')*"
 LABEL = re.compile(  # x, f(x), AB^2, |v|, sin x, floor(10x): names for an answer, not to be solved for
     rf"{NAME}(?: \( [^()]* \))?|[\[(] {NAME} [\])]|[A-Z]{{2,}} \^ (?:2|\{{ 2 \}})|\| {NAME} \|"
-    rf"|\\(?:{'|'.join(TRIGONOMETRIC)}) {NAME}|\\lfloor .* \\rfloor|\\lceil .* \\rceil"
-)
+    rf"|\\(?:{'|'.join(TRIGONOMETRIC)}) {NAME}|\\lfloor .* \\rfloor|\\lceil .* \\rceil")
+CONSTANTS = {"pi": ("value", complex(math.pi), 0), "e": ("value", complex(math.e), 0), "i": ("value", 1j, 0),
+             "infty": ("value", math.inf, 0), "emptyset": ("reals", ())}  # fmt: skip
 
 
 def tokens_of(text):
@@ -1059,7 +1008,7 @@ def tokens_of(text):
     for match in TOKEN.finditer(text):
         token, before = match[0], text[match.start() - 1 : match.start()]
         if token[0] == "\\":
-            token = "!=" if token[1:4] == "not" else NAMES.get(token[1:].replace(" ", ""), token)
+            token = "!=" if token[1:4] == "not" else NAMES.get(token[1:], token)
             tokens += [token] * bool(token)
         elif token[0] == '"' and len(token) > 1:
             lower = token[1:].lower()
@@ -1081,21 +1030,21 @@ def letters(word, glued):
     lower = word.lower()
     if lower in NUMBER_WORDS and not glued:
         return [NUMBER_WORDS[lower]]
-    if lower in PLAIN or word in FUNCTIONS | GREEK and word not in UNITS:
+    if lower in PLAIN or word in FUNCTIONS | GREEK.keys() and word not in UNITS:
         return [PLAIN.get(lower) or "\\" + word]
-    if len(word) > 3 and not glued or lower in WORDS or lower in NUMBER_WORDS:
+    if len(word) > 3 and not glued or lower in WORDS:
         return ['"' + lower]
     return [word] if word.isupper() else list(word)  # AB, II: one name
 
 
-Side = namedtuple("Side", "tree text names inside")  # of a relation; what stands between its bars
+Side = namedtuple("Side", "tree text names")  # of a relation
 
 
 class Parser:
     """Each method reads one thing from the tokens and returns its tree."""
 
     def __init__(self, tokens):
-        self.tokens, self.words, self.names, self.bound, self.inside = [*tokens, ""], [], [], {}, {}
+        self.tokens, self.words, self.names = [*tokens, ""], [], []
         self.at = self.depth = self.bars = self.trig = 0
         self.powered = False  # does the factor just read end in an exponent?
 
@@ -1143,11 +1092,11 @@ class Parser:
         start, before, parts = self.at, len(self.names), [self.expression()]
         while not self.bars and self.take(":"):
             parts.append(self.expression())
-        tree, tokens = parts[0], self.tokens[start : self.at]
+        tree = parts[0]
         if len(parts) > 1:  # 3:4 is 3/4; 3:4:5 is 6:8:10
             ratios = [compute("div", part, parts[0]) for part in parts]
             tree = ("tuple", ":", ratios) if len(parts) > 2 else compute("div", *parts)
-        return Side(tree, " ".join(tokens), set(self.names[before:]), self.inside.get((start, self.at)))
+        return Side(tree, " ".join(self.tokens[start : self.at]), set(self.names[before:]))
 
     def expression(self, least=0):
         """Operators that bind at least so much, the strongest first."""
@@ -1183,11 +1132,10 @@ class Parser:
 
     def nouns(self, node):
         """Units and nouns after a number are noted and dropped."""
-        known = UNITS.keys() | SCALES.keys() | {"square", "units"}
-        if node[0] not in ("value", "percent") or self.next[1:] in NO_NOUNS:
+        known = self.next[1:] in UNITS.keys() | SCALES.keys() | {"square", "units"}
+        if not is_value(node) or not is_number(node) and (not known or self.tokens[self.at - 1].isalpha()):
             return False
-        if not is_number(node) and (self.next[1:] not in known or self.tokens[self.at - 1].isalpha()):
-            return False
+        start = self.at
         while self.next[:1] == '"' and self.next[1:] not in NO_NOUNS:
             word = self.take()[1:]
             self.words.append(word[:-1] if word[:-1] in SCALES else word)
@@ -1197,7 +1145,7 @@ class Parser:
                 self.words.append(f"{self.words[-1]}^{self.exponent()[1:2]}")
             if self.next in ("/", "*") and self.tokens[self.at + 1][:1] == '"':
                 self.take()
-        return True
+        return self.at > start
 
     def power(self):
         node, powered = self.atom(), False
@@ -1239,11 +1187,9 @@ class Parser:
         elif token in ("(", "[", "{", "\\{"):
             node = self.bracket(token)
         elif token == "|":
-            start, self.bars = self.at - 1, self.bars + 1
-            inner, self.bars = self.expression(), self.bars - 1
+            self.bars += 1
+            node, self.bars = compute("abs", self.expression()), self.bars - 1
             self.need("|")
-            node = compute("abs", inner)
-            self.inside[start, self.at] = inner
         elif token.isalpha() or token[1:] in GREEK:
             node = self.letter(token)
         elif token[0] == "\\" and len(token) > 1:
@@ -1255,8 +1201,6 @@ class Parser:
 
     def letter(self, name):
         """A constant, a variable, or a function with its arguments as a name: f(x), P(X = 1) before "="."""
-        if name in self.bound:
-            return self.bound[name]
         if name in CONSTANTS and self.next not in ("_", "'"):
             return CONSTANTS[name]
         while self.take("'"):
@@ -1296,6 +1240,8 @@ class Parser:
     def command(self, name):
         if name in FUNCTIONS:
             return self.function(name)
+        if name == "begin":
+            return self.environment()
         if name == "mathbb":
             name = self.raw_group() if self.next == "{" else self.take()
             return LINE if name == "R" else variable(f"set {name}")
@@ -1311,10 +1257,9 @@ class Parser:
             inner = self.expression()
             self.need("\\rfloor", "\\rceil")
             return compute(name[1:], inner)
-        read = {"begin": self.environment, "sum": partial(self.sum, "add"), "prod": partial(self.sum, "mul")}
-        if name not in CONSTANTS | read.keys():
+        if name not in CONSTANTS:
             raise Unreadable(f"unknown command {name}")
-        return CONSTANTS.get(name) or read[name]()
+        return CONSTANTS[name]
 
     def function(self, name):
         """sin x, sin^2 x, sin 2x, log_2 8, ln|x|, max(a, b)."""
@@ -1336,21 +1281,6 @@ class Parser:
         if name == "log" and base:
             node = compute("div", compute("ln", *arguments), compute("ln", base))
         return compute("pow", node, exponent) if exponent else node
-
-    def sum(self, name):
-        """A sum or product from one number to another: its term is read once for each."""
-        self.need("_"), self.need("{")
-        letter, _, low = self.take(), self.need("="), self.expression()
-        self.need("}"), self.need("^")
-        high, start, total = self.group(), self.at, number(int(name == "mul"))
-        if not isinstance(low[1], Fraction) or not isinstance(high[1], Fraction) or low[1] > high[1]:
-            raise Unreadable("a sum without an end")
-        for n in range(int(low[1]), int(high[1]) + 1):
-            self.at, self.bound[letter] = start, number(n)
-            total = compute(name, total, self.expression(5))
-            spend(20)
-        self.bound.pop(letter, None)
-        return total
 
     def raw_group(self):
         self.need("{")
@@ -1398,9 +1328,7 @@ def matrix(rows):
 def signed(sign, node):
     if sign != "-":
         return node
-    if node[0] == "matrix":
-        return (*node[:2], [signed("-", cell) for cell in node[2]])
-    return (node[0], -node[1], *node[2:]) if is_number(node) else compute("neg", node)
+    return (node[0], -node[1], *node[2:]) if is_number(node) else joined("mul", number(-1), node)
 
 
 def joined(name, a, b):
@@ -1441,11 +1369,11 @@ def related(ops, sides):
         cut = ops.index("≈")  # the exact value, not what it is about
         return related(ops[:cut], sides[: cut + 1]) if cut else sides[0].tree
     first, last = sides[0], sides[-1]
-    named = name_of(first)
+    if is_value(last.tree) and is_value(first.tree) and is_label(last) and not is_label(first):
+        first, last = last, first
+    named = re.sub(r"[ {}]", "", first.text)
     if not is_value(last.tree) or first.tree[0] == "tuple" or "∈" in ops or ":" in last.text:
         return ("equation", named, last.tree, None, False)
-    if is_label(last) and not is_label(first):
-        first, last, named = last, first, name_of(last)
     if not is_value(first.tree):
         raise Unreadable("an equation of things that are not numbers")
     if is_number(first.tree) and is_number(last.tree) or agree(first.tree[1], last.tree[1]):
@@ -1468,16 +1396,8 @@ def inequality(ops, sides):
     return ("equation", None, None, sorted(keys, key=str), False)
 
 
-def name_of(side):
-    return re.sub(r"[ {}]", "", side.text)
-
-
 def is_label(side):
     return isinstance(side.tree[1], list) and bool(LABEL.fullmatch(side.text))
-
-
-CONSTANTS = {"pi": ("value", complex(math.pi), 0), "e": ("value", complex(math.e), 0), "i": ("value", 1j, 0),
-             "infty": ("value", math.inf, 0), "emptyset": ("reals", ())}  # fmt: skip
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -1519,10 +1439,10 @@ def solution(link, points):
     """The numbers for which a linear inequality in one variable holds, or None."""
     op, left, right = link
     for side, other, swap in ((left, right, False), (right, left, True)):
-        if side.inside and op != "!=":  # |a| < b: a < b and -a < b; b < |a|: b < a or b < -a
-            halves = [(op, *((other, half) if swap else (half, other))) for half in (
-                side._replace(tree=tree, inside=None) for tree in (side.inside, signed("-", side.inside)))]
-            sets = [solution(half, points) for half in halves]
+        if op != "!=" and re.fullmatch(r"\| [^|]+ \|", side.text):  # |a| < b: a < b and -a < b; b < |a|: or
+            inner = Parser(side.text.split()[1:-1]).side()
+            halves = inner, inner._replace(tree=signed("-", inner.tree))
+            sets = [solution((op, other, half) if swap else (op, half, other), points) for half in halves]
             return None if None in sets else combined(operator.or_ if swap else operator.and_, *sets)
     if math.inf in (abs(side.tree[1]) for side in (left, right) if is_number(side.tree)):
         a, b = (side.tree[1] if is_number(side.tree) else 0 for side in (left, right))
@@ -1654,7 +1574,7 @@ def computed(name, numbers):
         return value
     if not abs(value) < math.inf or name in TRIGONOMETRIC and abs(value) > 1e12:
         raise ZeroDivisionError  # tan of a right angle
-    size = {"add": abs(numbers[0]), "minus": abs(numbers[0])}.get(name, name in TRIGONOMETRIC)
+    size = abs(numbers[0]) if name in ("add", "minus") else name in TRIGONOMETRIC
     return Fraction(0) if abs(value) < 1e-13 * size else value  # nothing but rounding is left; sin pi
 
 
@@ -1679,7 +1599,7 @@ OF_FLOATS = {name: getattr(cmath, name) for name in ("sin", "cos", "tan", "sinh"
 }  # fmt: skip
 OPERATIONS = OF_INTEGERS | OF_FLOATS | {
     "add": operator.add, "minus": operator.sub, "mul": operator.mul, "div": operator.truediv, "pow": power,
-    "neg": operator.neg, "pct": lambda x: x / 100, "abs": abs,
+    "pct": lambda x: x / 100, "abs": abs,
     "max": partial(max, key=lambda x: x.real), "min": partial(min, key=lambda x: x.real),
     "floor": lambda x: math.floor(x.real), "ceil": lambda x: math.ceil(x.real),
 }  # fmt: skip

@@ -31,7 +31,8 @@ an answer taken back ~ 5 ~ The final answer is 5, no wait, 6. ~ So x = 5.¶¶But
   ~ The final answer is 5. Wait, no: it is 6. ~ \boxed{5}. Actually, that's wrong, so \boxed{6}.
 a condition ~ 5 ~ 5 if n is even ~ \boxed{5 \text{ if } x > 0} ~ The answer is 5 if n is even and 6 otherwise.
   ~ 5 for n = 1 and 6 for n = 2 ~ 5 unless x is 0 ~ The answer is $5$ if $x > 0$.
-a negation ~ 5 ~ The answer is not 5. ~ The answer cannot be 5, so there is none. ~ \boxed{\text{not } 5}
+a negation ~ C ~ 答案是A，不是C。
+a negation ~ 5 ~ 5 is not the answer. ~ No solution, since 5 is not valid. ~ The answer is not 5. ~ The answer cannot be 5, so there is none. ~ \boxed{\text{not } 5}
   ~ not 5
 a comparison ~ 5 ~ The answer is at least 5. ~ There are more than 5. ~ \boxed{\text{at most }5}
   ~ The answer is $5$ or more.
@@ -168,8 +169,8 @@ x<-1 ≠ \{x : x < -1 \text{ or } x > 2\} ~ \{x \in \mathbb{Z} : x < -1\} ~ \{x 
 \{x^2 \mid x > 0\} ≠ \{x | x > 0\} ‖ \{2n : n = 1,2,3\} ≠ n = 1,2,3
 2x ≠ 2x if x>0, -2x if x<0 ~ 2x \text{ for } x \geq 0, \; -2x \text{ for } x<0
 \{2,\infty\} ≠ \{ \infty | 1 = 2, 5 \}
-55 ~ \sum_{k=1}^{10} k ~ \sum\limits_{n=1}^{5} n^2 ≠ \sum_{k=1}^{10} 2k ~ \prod_{k=1}^{5} k ~ \sum_{k=1}^{n} k
-120 ~ \prod_{k=1}^5 k
+a^2-b^2 ~ (a+b)(a-b) ≠ (a+b)(a+b) ‖ a+b ≠ (a+b)(a-b) ~ (a+b)(abc) ‖ 10 ~ 10 (ten) ~ 10 (ways)
+150\text{ grams} ~ 150 g ≠ 150 m ‖ 2.5\text{ hours} ~ 2.5 h ‖ 5m ≠ 5
 (-\infty,2) ~ x<2 ~ 2x<4 ~ -x>-2 ~ 4-2x>0 ≠ [-\infty,2) ~ (-\infty,2] ~ 2x<5 ~ x^2<4 ~ -x<-2
 [-1,5] ~ |x-2| \le 3 ~ -2\le 2x\le 10 ≠ |x-2|<3 ~ |x-2|\ge3
 (-\infty,-1]\cup[5,\infty) ~ |x-2| \ge 3 ≠ |x-2|>3
@@ -202,7 +203,8 @@ x^2-1 @ (x-1)(x+1) @ The polynomial is $p(x) = x^2 - 1$. @ Therefore, $$f(x)=x^2
   @ \begin{align*}¶x &= 6 \cdot 7 \\¶&= 42.¶\end{align*}
   @ The answer is 42. The other options 12 and 14 are wrong.
 \text{(D)} @ The correct choice is therefore $\textbf{(D)}$. ‖ (5,3) @ So x = 5 and y = 3.
-\frac{1}{2} @ So the probability is 1/2, or 50%. @ \\boxed{\\frac{1}{2}}
+2,3 @ 方程的解为 $x=2$ 或 $x=3$。
+\frac{1}{2} @ So the probability is 1/2, or 50%. @ So the result is 1/2 (0.5). @ \\boxed{\\frac{1}{2}}
   @ The probability is 1/2, approximately 0.5. @ one half @ So it is 1/2 = 0.5 = 50%.
 (2,5) @ The answer is between 2 and 5, i.e. $(2,5)$.
 [1,5) @ The solution set is $[1,5)$. @ The inequality holds for $1 \le x < 5$.
@@ -230,7 +232,9 @@ x^2+2x+1 @ We get $(x+1)^2 = x^2+2x+1$. ‖ 1.5\times10^{8} @ It is about 1.5 ×
 17 @ Therefore, $a + b = 17$, where $a = 8$ and $b = 9$. @ So we have 17 = n. @ Tom is 17 years old.
   @ It takes 17 days to finish the job. ‖ 3:2 @ The ratio of boys to girls is 3 to 2.
 \text{(C)} @ 故选：C @ 因此，选C。 @ Therefore, option C is correct. @ So choice (C) is the right one.
-11 @ The answer is $11$ for $n = 5$. @ so AB^2 = 11. @ Thus $\lfloor 100r \rfloor = 11$.
+\text{B} @ B. 12 @ (B) 12 ‖ 4:30 @ 4:30 @ It starts at 4:30. ‖ \text{6:00 PM} @ so at 6 p.m.
+11 @ The answer is $11$ for $n = 5$. @ The answer is 11 (not 12). @ It leaves 11 eggs left over after lunch.
+  @ The answer is \boxed{\ 11\ }. @ Therefore the least value is $11$ and it is reached at $x=0$. @ so AB^2 = 11. @ Thus $\lfloor 100r \rfloor = 11$.
   @ we get 5 + 6 = 11 and are done.
 """
 
