@@ -371,7 +371,7 @@ LINES = re.compile(
 ANSWER = re.compile(  # what announces an answer
     r"####|<answer>|(?:^|\n)\W{0,20}A(?:ns)?:|(?<!\w)(?:answer|result)s?\b"
     r"(?:(?!\b(?:not|never|cannot)\b|n't\b)[^\n.:=$]|\.\d){0,60}?(?:\b(?:is|are|be)\b|[:=→]|\n| - )"
-    r"|\b(?:option|choice)\s+(?=[*$\x02]*\(?[A-J]\b)|答案(?:应该)?(?:是|为|：|:)+"
+    r"|\b(?:option|choice|choose|select)\s+(?=[*$\x02]*\(?[A-J]\b)|答案(?:应该)?(?:是|为|：|:)+"
     r"|(?<!不)[选答是为有共了得于要：][择：:]*(?=[\s*]*[A-J\d\x02$(-])", re.I)  # fmt: skip
 LEAD_IN = re.compile(
     r"(?:\n *- |[\s:*_=#>,}]|(?:therefore|thus|then|hence|so|simply|just|indeed|option|choice|equal to"
@@ -418,7 +418,7 @@ CHANGING = (  # words that change what is said of the number before them
     "either|else|otherwise")
 NO_NOUNS = {*CHANGING.split("|")}
 CHANGES = re.compile(
-    r"(?i)\W*(?:(?:and|or)\b.*(?:\d|\b(?:none|more|less|fewer|greater)\b)|times\b|of (?:[a-z]\b|[\d\\])"
+    r"(?i)\W*(?:(?:and|or)\b.*(?:\d|\b(?:none|more|less|fewer|greater)\b)|times\b|of (?:(?!a )[a-z]\b|[\d\\])"
     rf"|for\b.*\b(?:and|or|if|else|for)\b|more than\b|(?!(?:for|more)\b|over [a-z])"
     rf"(?:{CHANGING})\b)")
 
@@ -512,7 +512,7 @@ def closing_brace(text, start):
 def announced(tail):
     """The answer at the start of the text that follows "the answer is"."""
     tail = tail[LEAD_IN.match(tail[:1000]).end() :][:1000]
-    end = next((end for end in SENTENCE_END.finditer(tail) if not within_formula(tail, end.start())), None)
+    end = next((end for end in SENTENCE_END.finditer(tail) if not within_formula(tail[: end.start()])), None)
     sentence, rest = (tail[: end.start()], tail[end.start() :].partition("\n\n")[0]) if end else (tail, "")
     retracted = RETRACTED.search(tail.partition("\n\n")[0])
     if retracted:
@@ -526,9 +526,8 @@ def announced(tail):
     return value[1] if value else found  # m + n, where ..., so m + n = 204
 
 
-def within_formula(text, at):
-    in_braces = text.count("{", 0, at) > text.count("}", 0, at)
-    return in_braces or text.rfind(START, 0, at) > text.rfind(END, 0, at)
+def within_formula(before):
+    return before.count("{") > before.count("}") or before.rfind(START) > before.rfind(END)
 
 
 def beginning(text):
@@ -799,7 +798,7 @@ def views(tree, wanted, forgiving, gold):
             yield ("tuple", "()", [item[2] for item in sorted(inner, key=label_of)])
         yield from [("tuple", "()", items)] * forgiving
     elif kind == "matrix" and wanted == "tuple" and (inner == 1 or inner == len(tree[2]) and forgiving):
-        yield ("tuple", "()", tree[2])
+        yield from [("tuple", "()", tree[2]), ("tuple", "[]", tree[2])]
 
 
 def label_of(tree):
@@ -840,12 +839,17 @@ UNICODE = str.maketrans({sign: text for text, signs in {
 BOLD = re.compile(r"(?<![\w)])\*\*|\*\*(?![\w(])")  # 2**3 stays
 PART = r"(?:hal[fv]|third|quarter|(?:four|fif|six|seven|eigh|nin|ten)th)"
 DOTS = r"(?:\.\.\.|\\[lc]?dots(?![a-z]))"
+ONES = "one|two|three|four|five|six|seven|eight|nine"
+TENS = "twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
+TEENS = "ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen|eighteen|nineteen"
+NUMBER_WORDS = {word: str(n) for n, word in enumerate(f"zero|{ONES}|{TEENS}".split("|"))}
 REWRITES = [(re.compile(pattern), replacement) for pattern, replacement in [
     # what is seen but not said
     (r"\\(?:text)?color *\{[^{}]*\}|\bUSD\b|(?:\\left *)?\\\{ *(?=\\begin)", " "),
     (r"\\\\\s*\[[\d.]+ *\w+\]", r"\\\\ "),  # \\[4pt]
     (r"& *(?=[=<>])", " "),  # x &= 1
     # words, and digits in groups of three
+    (rf"(?i)\b({TENS})(?:[- ]({ONES}))?\b", lambda m: tens(m)),
     (r"\\(?:[mh]box|text(?:bf|it|rm|normal)?|emph|math(?:rm|bf)|operatorname\*?) *"
      r"\{([^{}]*(?:\{[^{}]*\}[^{}]*)*)\}", lambda m: marked(m[1])),
     (r"(?<=\d)(?: *\{ *, *\}|,\\[!,;: ]) *(?=\d{3}(?!\d))", ""),  # 10{,}080
@@ -927,6 +931,12 @@ def marked(inner):
     return " " + re.sub(r"(?<!\\)\b[A-Za-z]+(?![A-Za-z])", mark, inner.replace("~", " ")) + " "
 
 
+def tens(match):
+    """forty-two -> 42"""
+    ten, one = (word.lower() for word in match.groups("zero"))
+    return str(10 * TENS.split("|").index(ten) + 20 + int(NUMBER_WORDS[one]))
+
+
 def based(match):
     base = NUMBER_WORDS.get(match[2], match[2])
     return f'{match[1]} "base{base}' if base.isdigit() else match[0]
@@ -974,10 +984,6 @@ PLAIN = by_name({  # words and signs of plain text
     "\\lcm": "lcm", "\\max": "max", "\\binom": "binom", "\\frac": "frac", "\\emptyset": "emptyset",
     "\\Rightarrow": "=>", "^": "**", "±": "+/-",
 })  # fmt: skip
-TO_TWENTY = (
-    "zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|"
-    "seventeen|eighteen|nineteen|twenty")
-NUMBER_WORDS = {word: str(n) for n, word in enumerate(TO_TWENTY.split("|"))}
 PARTS = "half|third|quarter|fifth|sixth|seventh|eighth|ninth|tenth"
 SCALES = {part: Fraction(1, n) for n, part in enumerate(PARTS.split("|"), 2)} | {
     "fourth": Fraction(1, 4), "halve": Fraction(1, 2), "dozen": 12, "hundred": 100, "thousand": 1000,
@@ -1350,7 +1356,8 @@ def settled_list(trees):
     """x > 1, x < 3: an interval. x < 1, x > 3: no number is both, so a union. 1/2 or 50%: one number."""
     first, last = trees[0], trees[-1]
     sets = [tree[2] for tree in trees if tree[:2] == ("equation", first[1]) and tree[2]]
-    if len(sets) == len(trees) > 1 and all(one[0] == "reals" for one in sets):
+    if len(sets) == len(trees) > 1 and any(one[0] == "reals" for one in sets) and all(map(reals_of, sets)):
+        sets = [*map(reals_of, sets)]
         both = reduce(partial(combined, operator.and_), sets)
         together = both if both != NOTHING else reduce(partial(combined, operator.or_), sets)
         return ("equation", first[1], together, None, False)

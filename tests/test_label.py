@@ -28,6 +28,7 @@ ECHO = {"id": "echo", "kind": "code", "prompt": "Echo.", "style": "stdio",
 HALF = {"id": "half", "kind": "math", "prompt": "Half of 1?", "answer": "\\frac12"}
 OPEN = {"id": "open", "kind": "math", "prompt": "Pick a number."}
 CITY = {"id": "city", "kind": "text", "prompt": "Capital of France?", "answer": "Paris"}
+PLUS = "```py\ndef plus(a, b):\n    return a + b\n```"
 GOOD = "```python\nimport math\n\ndef area(r):\n    return math.pi * r ** 2\n```"
 
 
@@ -63,7 +64,7 @@ def mixed(tmp_path):
         "half": ["\\boxed{0.5}", "\\boxed{50\\%}", "It is 3.", "\\boxed{9^{9^9}}", ""],
         "disc": [GOOD, "    return math.pi * r * r\n", "```py\ndef area(r): return r\n```", "I cannot."],
         "open": ["\\boxed{7}", "The answer is 7.0.", "8"], "city": ["Paris.", "\\boxed{paris}", "Rome"],
-        "add": ["```py\ndef add(a, b):\n    return a + b\n```", "```py\nimport os; os._exit(0)\n```"]})  # fmt: skip
+        "add": [PLUS, "```py\nimport os; os._exit(0)\n```"]})  # fmt: skip
 
 
 def test_a_run_is_labelled_row_by_row(mixed, run_script):
@@ -188,9 +189,9 @@ EXTRACTED = {  # response -> a line that the program must hold, and one that it 
     "fence in output tags": (f"<output>\n{FENCED}\n</output>", "return 3", "output"),
     "unclosed in output tags": (f"<output>\n```python\n{SOLUTION}</output>", "return 3", "output"),
     "fence on the line of the tag": (f"<output>{FENCED}</output>", "return 3", "output"),
-    "fence on the line of the words": (f"Use ```f```: the **answer:** ```py\n{SOLUTION}```\nSo.", "return 3", "So"),
+    "fence on the line of the words": (f"Use ```f```: **so:** ```py\n{SOLUTION}```\nSo.", "return 3", "So"),
     "fence in a quotation": ("> ```python\n> " + SOLUTION.replace("\n", "\n> ") + "```", "return 3", ">"),
-    "after reasoning": (f"<think>```\ndef area(r):\n    return 1\n```</think>\n{FENCED}", "return 3", "return 1"),
+    "after reasoning": (f"<think>```\ndef area(r): return 1\n```</think>\n{FENCED}", "return 3", "return 1"),
     "final channel": ("<|channel|>analysis<|message|>```\ndef area(r): return 1\n```<|end|><|start|>assistant"
                       f"<|channel|>final<|message|>{FENCED}<|return|>", "return 3", "return 1"),
     "example afterwards": (FENCED + "\nFor example:\n```python\nprint(area(2))\n```", "return 3", "print"),
@@ -203,8 +204,8 @@ EXTRACTED = {  # response -> a line that the program must hold, and one that it 
     "body in a fence": ("```python\n    return 3 * r\n```", "def area", "```"),
     "body at the margin": ("```python\nx = 3 * r\nreturn x\n```", "    return x", "\nreturn"),
     "end token": (FENCED + "<|im_end|>", "return 3", "<|"),
-    "variables afterwards": (FENCED.replace("area", "disc") + "\nSo:\n```\nlst = [1, 2]\n```", "return 3", "lst"),
-    "a class before variables": ("```\nclass Disc:\n    pass\n```\n```\nd = Disc()\n```", "class Disc", "d ="),
+    "variables afterwards": (FENCED.replace("area", "disc") + "\n```\nlst = [1]\n```", "return 3", "lst"),
+    "a class before variables": ("```\nclass Disc:\n    pass\n```\n```\nd = 1\n```", "class Disc", "d ="),
     "a use of the name afterwards": (FENCED + "\n```python\narea = area(2)\n```", "return 3", "area(2)"),
 }  # fmt: skip
 
@@ -218,17 +219,17 @@ def test_code_is_found(name):
 
 
 @pytest.mark.parametrize("response", [
-    "", "<think>```python\ndef area(r): return 1\n```", "I do not know.", "Hello", "Answer: 5", "```python\n```"])
+    "", "<think>```py\ndef area(r): return 1\n```", "I do not know.", "Hello", "Answer: 5", "```python\n```"])
 def test_no_code_is_none(response):
     assert judge.extract_code(response, DISC) is None
 
 
 def test_a_single_function_may_have_another_name():
-    code = judge.extract_code("```python\ndef plus(a, b):\n    return a + b\n```", ADD)
+    code = judge.extract_code(PLUS, ADD)
     scope = {}
     exec(code, scope)
     assert scope["add_two"](2, 3) == 5
-    two = "```python\ndef plus(a, b):\n    return a + b\ndef minus(a, b):\n    return a - b\n```"
+    two = PLUS.replace("+ b", "+ b\ndef minus(a, b):\n    return a - b")
     assert "add_two" not in judge.extract_code(two, ADD)
     named = judge.extract_code("```python\ndef disc(r):\n    return r\n```", DISC)
     assert "area =" not in named  # the prompt asks for that name

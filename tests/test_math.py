@@ -32,7 +32,8 @@ an answer taken back ~ 5 ~ The final answer is 5, no wait, 6. ~ So x = 5.¶¶But
 a condition ~ 5 ~ 5 if n is even ~ \boxed{5 \text{ if } x > 0} ~ The answer is 5 if n is even and 6 otherwise.
   ~ 5 for n = 1 and 6 for n = 2 ~ 5 unless x is 0 ~ The answer is $5$ if $x > 0$.
 a negation ~ C ~ 答案是A，不是C。
-a negation ~ 5 ~ 5 is not the answer. ~ No solution, since 5 is not valid. ~ The answer is not 5. ~ The answer cannot be 5, so there is none. ~ \boxed{\text{not } 5}
+a negation ~ 5 ~ 5 is not the answer. ~ No solution, since 5 is not valid.
+  ~ The answer is not 5. ~ The answer cannot be 5, so there is none. ~ \boxed{\text{not } 5}
   ~ not 5
 a comparison ~ 5 ~ The answer is at least 5. ~ There are more than 5. ~ \boxed{\text{at most }5}
   ~ The answer is $5$ or more.
@@ -170,7 +171,9 @@ x<-1 ≠ \{x : x < -1 \text{ or } x > 2\} ~ \{x \in \mathbb{Z} : x < -1\} ~ \{x 
 2x ≠ 2x if x>0, -2x if x<0 ~ 2x \text{ for } x \geq 0, \; -2x \text{ for } x<0
 \{2,\infty\} ≠ \{ \infty | 1 = 2, 5 \}
 a^2-b^2 ~ (a+b)(a-b) ≠ (a+b)(a+b) ‖ a+b ≠ (a+b)(a-b) ~ (a+b)(abc) ‖ 10 ~ 10 (ten) ~ 10 (ways)
-150\text{ grams} ~ 150 g ≠ 150 m ‖ 2.5\text{ hours} ~ 2.5 h ‖ 5m ≠ 5
+150\text{ grams} ~ 150 g ≠ 150 m ‖ 2.5\text{ hours} ~ 2.5 h ‖ 5m ≠ 5 ‖ 21 ~ twenty-one ~ \text{Twenty-one}
+19 ≠ twenty-one ‖ 40 ~ forty ~ \$40 ≠ forty-two ~ 4
+[2,\infty)\cup\{0\} ~ x \ge 2 \text{ or } x = 0 ≠ x \ge 2 \text{ or } x = 1
 (-\infty,2) ~ x<2 ~ 2x<4 ~ -x>-2 ~ 4-2x>0 ≠ [-\infty,2) ~ (-\infty,2] ~ 2x<5 ~ x^2<4 ~ -x<-2
 [-1,5] ~ |x-2| \le 3 ~ -2\le 2x\le 10 ≠ |x-2|<3 ~ |x-2|\ge3
 (-\infty,-1]\cup[5,\infty) ~ |x-2| \ge 3 ≠ |x-2|>3
@@ -232,9 +235,12 @@ x^2+2x+1 @ We get $(x+1)^2 = x^2+2x+1$. ‖ 1.5\times10^{8} @ It is about 1.5 ×
 17 @ Therefore, $a + b = 17$, where $a = 8$ and $b = 9$. @ So we have 17 = n. @ Tom is 17 years old.
   @ It takes 17 days to finish the job. ‖ 3:2 @ The ratio of boys to girls is 3 to 2.
 \text{(C)} @ 故选：C @ 因此，选C。 @ Therefore, option C is correct. @ So choice (C) is the right one.
-\text{B} @ B. 12 @ (B) 12 ‖ 4:30 @ 4:30 @ It starts at 4:30. ‖ \text{6:00 PM} @ so at 6 p.m.
+\text{B} @ I choose B. @ B. 12 @ (B) 12 ‖ 4:30 @ 4:30 @ It starts at 4:30. ‖ \text{6:00 PM} @ so at 6 p.m.
+\frac34 @ She used 3/4 of a cup. ‖ 42 @ The answer is forty-two.
 11 @ The answer is $11$ for $n = 5$. @ The answer is 11 (not 12). @ It leaves 11 eggs left over after lunch.
-  @ The answer is \boxed{\ 11\ }. @ Therefore the least value is $11$ and it is reached at $x=0$. @ so AB^2 = 11. @ Thus $\lfloor 100r \rfloor = 11$.
+  @ The answer is \boxed{\ 11\ }.
+  @ Therefore the least value is $11$ and it is reached at $x=0$. @ so AB^2 = 11.
+  @ Thus $\lfloor 100r \rfloor = 11$.
   @ we get 5 + 6 = 11 and are done.
 """
 
@@ -275,7 +281,8 @@ def test_prose_changes_no_verdict(prose):
     """Every pair of the table once more, within a response."""
     plain = [pair for pair in pairs() if not re.search(r"oxed|\*\*|\$", pair[1])]
     found = [(*pair, judge.answer_of(prose % pair[1])) for pair in plain]
-    assert not [case for case in found if (case[3] is not None and judge.same(case[0], case[3])) is not case[2]]
+    right = [case[3] is not None and judge.same(case[0], case[3]) for case in found]
+    assert not [case for case, same in zip(found, right) if same is not case[2]]
 
 
 @pytest.mark.parametrize("response", ["", "  \n", "So,", "<think>", "<think>it is 5", "<|im_end|>",
@@ -284,7 +291,8 @@ def test_no_answer_is_none(response):
     assert judge.answer_of(response) is None
 
 
-MUTATIONS = r"""\text{not } R ~ \text{at least } R ~ R \text{ if } x > 0 ~ R \text{ or } 77 ~ R, 77 ~ \sqrt{R + 1}
+MUTATIONS = r"""
+\text{not } R ~ \text{at least } R ~ R \text{ if } x > 0 ~ R \text{ or } 77 ~ R, 77 ~ \sqrt{R + 1}
   ~ (R)i + 1 ~ x > R ~ R + 1 ~ R \text{ million} ~ [R, 0) ~ (R)^2 + 3 ~ R + z ~ R_{17}"""
 REFERENCES = r"""
 5 ~ -3 ~ 0.15 ~ \frac{3}{4} ~ 3\sqrt{13} ~ \frac{\pi}{2} ~ 6-5i ~ x^2+3x-6 ~ (3, \frac{\pi}{2}) ~ 1,-2 ~ [2,7)
@@ -312,7 +320,8 @@ def test_comparing_takes_no_steps():
     texts = [*next(table(REFERENCES)), "x>2", "1,2,3"]
     assert all(judge.read(text) for text in texts)
     judge.LEFT[0] = -1
-    assert all(judge.same(a, b) is (a == b) or {a, b} == {"\\{1, 2, 3\\}", "1,2,3"} for a in texts for b in texts)
+    equal = {"\\{1, 2, 3\\}", "1,2,3"}
+    assert all(judge.same(a, b) is (a == b or {a, b} == equal) for a in texts for b in texts)
 
 
 def test_the_reference_may_be_prose():
@@ -393,9 +402,9 @@ def test_never_hangs(name):
 def test_random_formulas_raise_nothing():
     """2,000 here; other seeds are worth a try after a change of the parser."""
     parts = re.findall(r"\S+", r"""
-        \frac \sqrt { } ( ) [ ] \{ \} 1 2 10 0 0.5 x n i e \pi \infty + - * / ^ _ ! % = < \le \ne \in , ; : | \cup
-        \setminus \mathbb{R} \pm \begin{pmatrix} \end{pmatrix} & \\ \text{cm} \text{if} million half ° ' \sin \ln
-        \log_2 \binom ② ½ ² √ f( and or $ ** 1,000 5% \sum_{k=1}^{3} \sec^{-1}""")
+        \frac \sqrt { } ( ) [ ] \{ \} 1 2 10 0 0.5 x n i e \pi \infty + - * / ^ _ ! % = < \le \ne \in , ; : |
+        \cup \setminus \mathbb{R} \pm \begin{pmatrix} \end{pmatrix} & \\ \text{cm} \text{if} million half ° '
+        \sin \ln \log_2 \binom ② ½ ² √ f( and or $ ** 1,000 5% \sum_{k=1}^{3} \sec^{-1}""")
     for seed in range(2000):
         rng = random.Random(seed)
         text = rng.choice(["", " "]).join(rng.choices(parts, k=rng.randint(1, 12)))
