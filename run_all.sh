@@ -39,7 +39,8 @@ find_python() {
     echo "$here/.venv/bin/python"
 }
 
-step() { "$PYTHON" "$here/$1" "${@:2}"; }
+run() { "$@" & wait $!; } # bash hears of a signal while it waits for a job, not while one is in front of it
+step() { run "$PYTHON" "$here/$1" "${@:2}"; }
 say() { local IFS=,; local names="${*:3}"; echo "[$1/5] $2: ${names//,/, }" >&2; }
 name_of() { local name; name=$(basename "$1"); echo "${name%%.json*}"; } # the run folder's, as 01 names it
 has_labels() { grep -q '"label": [01]' "$1/labels.jsonl"; }
@@ -52,7 +53,7 @@ generate() { # the demo's model is too small to fill more than a core: there eac
         RANK=$rank "${command[@]}" >/dev/null 2>>"$log" &
         pids+=($!)
     done
-    "${command[@]}" >/dev/null
+    run "${command[@]}" >/dev/null
     for pid in "${pids[@]}"; do wait "$pid" || fail "a worker of 01 ended too early; see $log"; done
 }
 
@@ -100,12 +101,21 @@ check 03_train_scorer.py "${FLAGS_03:-}" -o no-such-run.pt
 check 04_select.py "${FLAGS_04:-}" --scorer no-such-run.pt
 check 05_baselines.py "${FLAGS_05:-}"
 
+stop() { # a step that has not ended a second and a half after Ctrl-C, which a job may not hear yet, is killed
+    trap '' INT TERM
+    kill -INT $(jobs -p) 2>/dev/null || true
+    for _ in {1..15}; do kill -0 $(jobs -rp) 2>/dev/null || break; sleep 0.1; done
+    kill -KILL $(jobs -p) 2>/dev/null || true
+    exit "$1"
+}
+trap 'stop 130' INT
+trap 'stop 143' TERM
 mkdir -p "$base" 2>/dev/null && [ -w "$base" ] || fail "cannot write to $base; choose another OUT"
 trap 'kill $(jobs -p) 2>/dev/null || true; rmdir "$base" "$OUT" 2>/dev/null || true' EXIT # nothing came of it
 exec 9<"$base"
 flock -n 9 || { # one at a time works on a model's runs; a killed one's lock is free
     echo "another run_all.sh is at work in $base: waiting for it; what it has made is not made again" >&2
-    flock 9
+    run flock 9
 }
 
 say 1 generate "${names[@]}"
@@ -139,14 +149,15 @@ for i in "${!evals[@]}"; do
         [ ! -f "$file" ] || scorers+=("$file")
     done; done; done
     [ ${#scorers[@]} -gt 0 ] || { echo "$cal: nothing to learn from, none for ${evals[i]}" >&2; continue; }
-    for run in "${seeds[@]/#/$base/${evals[i]}/}"; do
-        if has_labels "$run"; then # 05 shows what 04 does, and more
-            step 04_select.py "$run" --scorer "${scorers[@]}" ${FLAGS_04:-} >>"$log"; judged+=("$run")
-        else
-            step 04_select.py "$run" --scorer "${scorers[@]}" ${FLAGS_04:-}
-            echo "$run: nothing to judge by, so no comparison; the answers chosen are in selected.jsonl"
-        fi
-    done
+    chosen=("${seeds[@]/#/$base/${evals[i]}/}") labelled=()
+    for run in "${chosen[@]}"; do if has_labels "$run"; then labelled+=("$run"); fi; done
+    if [ ${#labelled[@]} -gt 0 ]; then # 05 shows what 04 does, and more
+        step 04_select.py "${chosen[@]}" --scorer "${scorers[@]}" ${FLAGS_04:-} >>"$log"
+        judged+=("${labelled[@]}")
+    else
+        step 04_select.py "${chosen[@]}" --scorer "${scorers[@]}" ${FLAGS_04:-}
+        echo "${chosen[*]}: nothing to judge by, so no comparison; the answers chosen are in selected.jsonl"
+    fi
 done
 
 [ ${#judged[@]} -gt 0 ] || exit 0
