@@ -12,9 +12,9 @@ and prints these folders last. A finished problem is a file in parts/: killed an
 with the others. More workers (torchrun or srun) take turns at the problems.
 
 How: one decode loop over a batch of rows. A prompt is computed once for all its rollouts; a row that ends
-makes room for the next. Keys and values lie in pages; attention takes these as they lie, each with the
-queries of the rows that read it, and adds up a row's shares: no key is copied, no padding read. Statistics
-come from the raw logits. A row lives one step longer than its last token, for the vector at that token.
+makes room for the next. Keys and values lie in pages, each read where it lies with the queries of all rows
+that need it. Statistics come from the raw logits; a row lives one step longer than its last token, for the
+vector at that token.
 
 A finished run that lacks vectors, lost with hidden.pt or asked for by --layers and --extra, gets them by one
 pass over the token ids in tokens.pt. If tokens.pt or rollouts.jsonl is lost, it is sampled again.
@@ -23,15 +23,14 @@ front, "last10_len": [R], "special": [S, d], "special_offsets": [R + 1], "specia
 the tokens that end a `return` or the colon of a `def` line.
 
 --responses FILE, instead of sampling: rows {"id" or "prompt" or "messages", "responses": [text, ...]} or
-{..., "response": text}, joined to the problems by id, else by the text of the prompt; a problem's answers are
-numbered from 0 in the order of their "sample", if any, and of the file. A response counts as finished unless
-its row says "finish": "length"; "tokens" (lists of ids with the ending one) spare the tokenizer's guess.
+{..., "response": text}, joined to the problems by id, else by the prompt's text, and ordered by "sample", if
+there is one. A response counts as finished unless its row says "finish": "length"; "tokens" (lists of ids
+with the ending one) spare the tokenizer's guess.
 
 --scorer scorer.pt --stop: a problem gets 1, 2, 3, 5, 8, 12, 16 rollouts, until the best probability among
-them reaches a threshold: the one that 03 found on the calibration run to cost at most a point of accuracy, or
---stop 0.95. By --stop-rule weighted-vote, until the leading answer will hardly be overtaken
-(common.sureness; the vote takes answers from 02_label.py: the one time that a script uses another). Decisions
-depend on the problem's own rollouts alone, never on references, so a killed run goes on to the same end.
+them (by --stop-rule weighted-vote: that of the leading answer, common.sureness) reaches a threshold: 03's,
+which costs at most a point of accuracy on the calibration run, or that of --stop 0.95. References are never
+looked at. Votes take answers from 02_label.py: the one time that a script uses another.
 
 A prompt without tokens, or without room for an answer in the model's context, gets rollouts of no tokens with
 finish "length" and vectors of zeros; meta.json lists its id and the reason under "skipped".
@@ -50,6 +49,7 @@ import sys
 import time
 from collections import defaultdict, deque
 from contextlib import contextmanager, suppress
+from itertools import zip_longest
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -60,14 +60,13 @@ from common import context_of, token_stats, watch_layers
 
 
 def parse(argv=None):
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     add, models = parser.add_argument, "; default: what the model's authors set"
     add("model", help="a folder, or a Hub id such as Qwen/Qwen3-1.7B")
     add("datasets", nargs="+", metavar="dataset", help="names such as humaneval, or .jsonl files")
     add("-n", type=int, default=16, help="rollouts a problem (default 16)")
     add("--seed", type=int, default=32, help="of the sampling noise (default 32)")
-    add("--out", default="runs", help="where run folders go (default runs)")
+    add("--out", default="runs", help="where run folders go (runs)")
     add("--limit", type=int, help="only the first this many problems")
     add("--max-new-tokens", type=int, default=8192, help="a rollout is cut here (8192); 0: at the context")
     add("--layers", default="penultimate,final", help="vectors to keep: names, numbers, .75 of all, all")
@@ -79,32 +78,30 @@ def parse(argv=None):
     add("--repetition-penalty", type=float, help="1: none" + models)
     add("--responses", metavar="FILE", help="vectors and statistics of these answers, made elsewhere")
     add("--scorer", metavar="PT", help="with --stop: what 03_train_scorer.py made on a run of this model")
-    rules, sure = common.STOP_RULES, "stop sampling a problem at this sureness (default: as 03 found)"
-    add("--stop", type=float, nargs="?", const=0.0, metavar="SURE", help=sure)
-    add("--stop-rule", choices=rules, default=rules[0], help="sure of what (%(default)s)")
-    add("--slots", type=int, help="rollouts that run at the same time (default 256 on a GPU, 128 on a CPU)")
+    add("--stop", type=float, nargs="?", const=0.0, metavar="SURE", help="stop when this sure (as 03 found)")
+    add("--stop-rule", choices=common.STOP_RULES, default="best-of-n", help="sure of what (%(default)s)")
+    add("--slots", type=int, help="rollouts that run at the same time (256 on a GPU, 128 on a CPU)")
     add("--tp", action="store_true", help="split the model over the processes of torchrun, not the problems")
     add("--device", help="cuda, mps or cpu (default: the first there is)")
-    dtypes = ["auto", "float32", "bfloat16", "float16"]
-    add("--dtype", default="auto", choices=dtypes, help="of weights and vectors")
+    add("--dtype", default="auto", choices=("auto", "float32", "bfloat16", "float16"), help="of the weights")
     add("--revision", help="of the model on the Hub")
     add("--trust-remote-code", action="store_true", help="run Python code that comes with the model")
     args = parser.parse_args(argv)
     if args.greedy:
         args.n, args.temperature, args.seed = 1, 0.0, 0
     args.extra = sorted({*args.extra.split(",")} - {""})
-    given = lambda name, default: default if getattr(args, name) is None else getattr(args, name)
+    given = SimpleNamespace(**{name: 1 if value is None else value for name, value in vars(args).items()})
     for wrong, message in (
-        (min(args.n, given("slots", 1), given("limit", 1)) < 1, "-n, --slots and --limit must be at least 1"),
-        (args.max_new_tokens < 0 or given("top_k", 0) < 0, "--max-new-tokens and --top-k must be at least 0"),
-        (not 0 <= given("temperature", 0) < np.inf, "--temperature must be at least 0"),
-        (not 0 < given("top_p", 1) <= 1, "--top-p must be above 0 and at most 1"),
-        (not 0 < given("repetition_penalty", 1) < np.inf, "--repetition-penalty must be above 0"),
+        (min(given.n, given.slots, given.limit) < 1, "-n, --slots and --limit must be at least 1"),
+        (min(given.max_new_tokens, given.top_k) < 0, "--max-new-tokens and --top-k must be at least 0"),
+        (not 0 <= given.temperature < np.inf, "--temperature must be at least 0"),
+        (not 0 < given.top_p <= 1, "--top-p must be above 0 and at most 1"),
+        (not 0 < given.repetition_penalty < np.inf, "--repetition-penalty must be above 0"),
         (not args.layers.strip(", "), "--layers: name one at least"),
         (not {*args.extra} <= {"last10", "special"}, "--extra: last10, special or both"),
         (args.responses and len(args.datasets) > 1, "--responses: give the one data set that they answer"),
         ((args.stop is None) != (args.scorer is None), "--stop needs --scorer, which serves nothing else"),
-        (not 0 <= given("stop", 0) < 1, "--stop is at least 0 and below 1"),
+        (not 0 <= (args.stop or 0) < 1, "--stop is at least 0 and below 1"),
         (args.scorer and args.responses, "--stop goes without --responses"),
         (args.tp and "WORLD_SIZE" not in os.environ, "--tp needs torchrun --nproc-per-node 2 ..."),
     ):
@@ -129,8 +126,7 @@ FAR = 1 << 40  # a position that no row reaches
 WIDE = 256  # of the most likely tokens top-p looks at this many first
 STRIDE = 0x1E3779B97F4A7C15  # between the inputs of `scramble`: odd, with bits everywhere
 
-# ------------------------------------------------------------------------------------------------------------
-# Sampling: noise is a function of (seed, problem, sample, step, token) and of nothing else
+# ---- Sampling: noise is a function of (seed, problem, sample, step, token) and of nothing else
 
 
 def noise_key(seed, problem_id, sample):
@@ -191,8 +187,7 @@ def choose_tokens(logits, sampling, rows, tokens, width=WIDE):
     return chosen
 
 
-# ------------------------------------------------------------------------------------------------------------
-# Attention
+# ---- Attention
 
 
 def use_attention(model, name, function):
@@ -207,7 +202,7 @@ def use_attention(model, name, function):
 
 @torch.inference_mode()
 def probe(model, length):
-    """What its layers ask of attention, seen on a few tokens: [(layer, keys, values, window), ...], and the output.
+    """What its layers ask of attention, seen on a few tokens: [(layer, keys, values, window), ...]; the output.
 
     A model that asks for more than is done here would be answered wrong in silence, so it is refused.
     """
@@ -263,14 +258,11 @@ def page_attention(q, k, v, scaling, hidden):
     return (weights.to(v.dtype) @ v).float().div_(total), (top + total.log())[..., 0]
 
 
-# ------------------------------------------------------------------------------------------------------------
-# The engine
+# ---- The engine
 
 
 class Engine:
-    """Rows, pages, the decode loop. Row r of `table`, which the device is shown, is a running rollout."""
-
-    TOKEN, POSITION, BASE, KEY, SAMPLE, PAGES = range(6)  # columns of `table`; pages take all that are left
+    """Rows, pages, the decode loop. A row is a running rollout: its job, tokens, statistics and pages."""
 
     def __init__(self, model, layers, sampling, n, slots, max_prompt, max_new, page=0, budget=0):
         self.model, self.sampling, self.device, self.n, self.slots = model, sampling, model.device, n, slots
@@ -287,8 +279,7 @@ class Engine:
         self.windows = {None, *(window for *_, window in asked)}
         self.make_pages(max_prompt, max_new, budget or free_memory(self.device))
         self.token_hashes = scramble(torch.arange(1, out.logits.shape[-1] + 1, device=self.device) * STRIDE)
-        self.penalty = sampling["repetition_penalty"]
-        self.past = np.zeros((slots, max_prompt + max_new + 1 if self.penalty != 1 else 0), np.int64)
+        self.penalty, self.longest = sampling["repetition_penalty"], max_prompt + max_new + 1
         width = model.config.get_text_config().hidden_size
         self.current = torch.zeros(slots, len(layers), width, dtype=model.dtype, device=self.device)
 
@@ -308,9 +299,6 @@ class Engine:
         self.keys, self.values = ({i: pool(*both[x]) for i, both in self.shapes.items()} for x in (0, 1))
         self.free = np.ones(n_pages, bool)
         self.take(0, 1, 1)
-        self.table = np.zeros((self.slots, self.PAGES + a_row + a_prompt), np.int64)
-        self.own = self.table[:, self.PAGES :][:, :a_row]  # a row's pages in order; 0: none
-        self.shared = self.table[:, self.PAGES + a_row :]  # its prompt's
 
     def tensor(self, values):
         return torch.as_tensor(values, dtype=torch.int64, device=self.device)
@@ -356,8 +344,11 @@ class Engine:
         """For all layers of a step: the page that each row writes; by page its readers and the keys hidden
         from them; the shares that a row adds up, numbered by own pages, then by prompts' pages times samples.
         """
-        own, shared = (self.tensor(x[: len(base), : (x > 0).sum(1).max()]) for x in (self.own, self.shared))
-        owned, last = int(self.own.max()) + 1, max(int(self.shared.max()) + 1, self.split)
+        pages = [(row.pages, self.prompts[row.problem]) for row in self.rows]
+        tables = [np.array([*zip_longest(*lists, fillvalue=0)], np.int64).reshape(-1, len(lists)).T
+                  for lists in zip(*pages)]  # fmt: skip
+        own, shared = map(self.tensor, tables)  # 0: none
+        owned, last = int(tables[0].max()) + 1, max(int(tables[1].max(initial=0)) + 1, self.split)
         count, row = last - self.split, torch.arange(len(base), device=self.device)[:, None]
         first = lambda columns: torch.arange(columns, device=self.device) * self.page
         owner, start = row.new_zeros(owned), row.new_full((owned,), FAR)
@@ -385,13 +376,17 @@ class Engine:
     @torch.inference_mode()
     def step(self):
         """The next token of each row [n] and its statistics [n, 12]; hooks keep the vector it came from."""
-        n, self.filling = len(self.rows), None
-        token, position, base, key, sample = self.tensor(self.table[:n, : self.PAGES]).unbind(1)
+        self.filling, rows = None, []
+        for row in self.rows:
+            base = len(row.prompt) - 1
+            rows.append(((row.ids or row.prompt)[-1], base + len(row.ids), base, row.key, row.sample))
+        token, position, base, key, sample = self.tensor(rows).unbind(1)
         self.make_plan(position, base, sample)
         out = self.model(input_ids=token[:, None], position_ids=position[:, None], use_cache=False)
         scores = logits = out.logits[:, -1].float()  # [n, V]
         if self.penalty != 1:
-            past = self.past[:n, : self.table[:n, self.POSITION].max() + 1]
+            most = max(position for _, position, *_ in rows) + 1
+            past = np.stack([row.past[:most] for row in self.rows])
             scores = penalise(logits, self.tensor(past), self.penalty)
         noise = scramble(key + (position - base) * STRIDE)[:, None]
         chosen = choose_tokens(scores, self.sampling, noise, self.token_hashes)
@@ -422,30 +417,24 @@ class Engine:
     def admit(self):
         """Fill the free slots from the queue while there are pages, one in hand for each running row."""
         while self.queue and len(self.rows) < self.slots and self.free[1 : self.split].sum() > len(self.rows):
-            job, r = self.queue[0], len(self.rows)
+            job = self.queue[0]
             if job["problem"] not in self.prompts and not self.read_prompt(job):
                 break
-            self.rows.append(SimpleNamespace(job=job, pages=[], ids=[], stats=[], finish=None))
             self.queue.popleft()
-            prompt, base = job["prompt"], len(job["prompt"]) - 1
-            self.table[r] = 0
-            self.table[r, : self.PAGES] = prompt[-1], base, base, job["key"], job["sample"]
-            self.shared[r, : len(self.prompts[job["problem"]])] = self.prompts[job["problem"]]
-            self.give_page(r)
+            row = SimpleNamespace(**job, job=job, pages=[], ids=[], stats=[], finish=None)
             if self.penalty != 1:
-                self.past[r] = prompt[-1]
-                self.past[r, : base + 1] = prompt
+                row.past = np.full(self.longest, job["prompt"][-1])
+                row.past[: len(job["prompt"])] = job["prompt"]
+            self.rows.append(row)
+            self.give_page(row)
         self.drop_prompts()
 
     @torch.inference_mode()
     def read_prompt(self, job):
         """A prompt's keys and values, once for all its rollouts; False while there is no room for them."""
+        self.drop_prompts()
         ids = job["prompt"][:-1]
-        room = self.split, len(self.free), -(-len(ids) // self.page)
-        pages = self.take(*room)
-        if pages is None:
-            self.drop_prompts()
-            pages = self.take(*room)
+        pages = self.take(self.split, len(self.free), -(-len(ids) // self.page))
         if pages is None:
             return False
         if ids:
@@ -456,45 +445,32 @@ class Engine:
 
     def drop_prompts(self):
         """Free the pages of the prompts that no row reads."""
-        for problem in self.prompts.keys() - {row.job["problem"] for row in self.rows}:
+        for problem in self.prompts.keys() - {row.problem for row in self.rows}:
             self.free[self.prompts.pop(problem)] = True
 
-    def give_page(self, r):
+    def give_page(self, row):
         page = self.take(1, self.split, 1)
-        if page:
-            self.own[r, len(self.rows[r].pages)] = page[0]
-            self.rows[r].pages += page
+        row.pages += page or []
         return page
 
     def extend(self):
         """A page for each row whose last one is full; if there is none, the shortest row starts again."""
-        r = 0
-        while r < len(self.rows):
-            if len(self.rows[r].pages) * self.page > len(self.rows[r].ids) or self.give_page(r):
-                r += 1
-            else:
+        while full := [row for row in self.rows if len(row.pages) * self.page <= len(row.ids)]:
+            if not all(self.give_page(row) for row in full):
                 shortest = min(range(len(self.rows)), key=lambda r: len(self.rows[r].ids))
                 self.queue.appendleft(self.rows[shortest].job)
                 self.retire(shortest)
-                r = 0
 
     def retire(self, r):
         """Give a row's pages back, and let the last row move into its place."""
         self.free[self.rows[r].pages] = True
         self.rows[r] = self.rows[-1]
         self.rows.pop()
-        for x in (self.table, self.past, self.current):
-            x[r] = x[len(self.rows)]
-        self.table[len(self.rows)] = 0
 
     def collect(self, tokens, stats):
         """Note the tokens of a step; retire the rows that have ended and return their rollouts."""
-        n, ended = len(self.rows), []
-        self.table[:n, self.TOKEN] = tokens
-        self.table[:n, self.POSITION] += 1
-        if self.penalty != 1:
-            self.past[np.arange(n), self.table[:n, self.POSITION]] = tokens
-        for r in reversed(range(n)):  # from the back: only rows that were looked at move
+        ended = []
+        for r in reversed(range(len(self.rows))):  # from the back: only rows that were looked at move
             row, newest = self.rows[r], self.current[r]  # [layers, d]
             if row.finish:  # it has just had its one step more
                 vectors = torch.stack([row.last if row.finish == "stop" else newest, newest], 1)
@@ -508,11 +484,13 @@ class Engine:
                 continue
             row.ids.append(int(tokens[r]))
             row.stats.append(stats[r])
+            if self.penalty != 1:
+                row.past[len(row.prompt) + len(row.ids) - 1] = tokens[r]
             if row.ids[-1] in self.sampling["stop_ids"]:
                 row.finish, row.last = "stop", newest.clone()
-            elif len(row.ids) == row.job["limit"]:
+            elif len(row.ids) == row.limit:
                 row.finish = "length"
-        self.count += n - len(ended)
+        self.count += len(tokens) - len(ended)
         return ended
 
     def close(self):
@@ -534,8 +512,7 @@ def free_memory(device):
 
 
 def out_of_memory(error):  # as CUDA and MPS say it, and a CPU
-    said = re.search("out of memory|can't allocate memory", str(error))
-    return isinstance(error, MemoryError) or said is not None
+    return isinstance(error, MemoryError) or bool(re.search("out of memory|can't allocate mem", str(error)))
 
 
 def sample_rollouts(model, layers, sampling, n, slots, longest, queue, bar):
@@ -560,23 +537,21 @@ def sample_rollouts(model, layers, sampling, n, slots, longest, queue, bar):
             engine.close()
 
 
-# ------------------------------------------------------------------------------------------------------------
-# Rollouts whose tokens are known: one teacher-forced pass
+# ---- Rollouts whose tokens are known: one teacher-forced pass
 
 
 @torch.inference_mode()
 def force_rollouts(model, tokenizer, jobs, layers, stop_ids, extra):
     """Rollouts of `jobs` with given "tokens": batches of similar length, at most so many tokens at once."""
     budget, head = 16384 if model.device.type == "cuda" else 2048, model.get_output_embeddings()
-    size = lambda job: len(job["prompt"]) + len(job["tokens"])
-    out = probe(model, max(map(size, jobs)))[1]
-    final, logits = head(out.hidden_states[-1]).double().flatten(), out.logits.double().flatten()
+    size, outputs = lambda job: len(job["prompt"]) + len(job["tokens"]), {}
+    _, seen = probe(model, max(map(size, jobs)))
+    final, logits = head(seen.hidden_states[-1]).double().flatten(), seen.logits.double().flatten()
     scale = (logits @ final / (final @ final)).item()  # some multiply their logits
     if not torch.allclose(final * scale, logits, atol=1e-2, rtol=1e-2):
         common.die(f"{type(model).__name__} changes its logits after the last layer: it cannot read tokens")
-    scale = 1 if abs(scale - 1) < 1e-3 else scale
+    logits_of = lambda x: head(x).float() * (1 if abs(scale - 1) < 1e-3 else scale)
     use_attention(model, "whole", causal_attention)
-    outputs = {}
     hooks = watch_layers(model, [*layers, len(model.get_decoder().layers)], outputs.__setitem__)
     for start in range(0, len(jobs), 256):  # sorted as a whole, no problem would end before the last
         queue = sorted(jobs[start : start + 256], key=size)
@@ -587,14 +562,13 @@ def force_rollouts(model, tokenizer, jobs, layers, stop_ids, extra):
             texts = [torch.tensor(job["prompt"] + job["tokens"]) for job in batch]
             ids = torch.nn.utils.rnn.pad_sequence(texts, batch_first=True).to(model.device)
             model.get_decoder()(input_ids=ids, use_cache=False)
-            kept = [outputs[column] for column in sorted(outputs)]  # each [B, T, d]
-            yield from read_batch(tokenizer, batch, kept, lambda x: head(x).float() * scale, stop_ids, extra)
+            *kept, final = (outputs[column] for column in sorted(outputs))  # each [B, T, d]
+            yield from read_batch(tokenizer, batch, kept, final, logits_of, stop_ids, extra)
     for hook in hooks:
         hook.remove()
 
 
-def read_batch(tokenizer, batch, outputs, logits_of, stop_ids, extra):
-    *kept, final = outputs
+def read_batch(tokenizer, batch, kept, final, logits_of, stop_ids, extra):
     for b, job in enumerate(batch):
         first, tokens = len(job["prompt"]), torch.tensor(job["tokens"], device=final.device)
         stopped = len(tokens) > 0 and int(tokens[-1]) in stop_ids
@@ -642,8 +616,7 @@ def extra_vectors(tokenizer, ids, final, wanted):
     return found
 
 
-# ------------------------------------------------------------------------------------------------------------
-# Jobs, one for each rollout; given: of each problem [(the row of a file, text, token ids or None), ...]
+# ---- Jobs, one for each rollout; given: of each problem [(the row of a file, text, token ids or None), ...]
 
 
 def make_jobs(args, config, tokenizer, problems, stop_ids, given):
@@ -671,26 +644,27 @@ def make_jobs(args, config, tokenizer, problems, stop_ids, given):
 
 def read_responses(path, problems):
     """`given` of a --responses file; each problem must have some."""
-    ids, found = {problem["id"] for problem in problems}, defaultdict(list)
-    by_prompt = {problem["prompt"]: problem["id"] for problem in problems}
-    list_of = lambda x, kind: isinstance(x, list) and all(type(y) is kind for y in x)
+    found, ids = defaultdict(list), {problem["prompt"]: problem["id"] for problem in problems}
+    ids |= {problem["id"]: problem["id"] for problem in problems}
+    list_of = lambda x, *kinds: isinstance(x, list) and all(type(y) in kinds for y in x)
     for number, row in enumerate(common.read_jsonl(path), 1):
-        where, texts, tokens = f"{path}:{number}", row.get("responses"), row.get("tokens")
+        texts, tokens = row.get("responses"), row.get("tokens")
         if "response" in row:
             texts, tokens = [row["response"]], [tokens]
-        if not list_of(texts, str):
-            common.die(f"{where}: 'responses' must be a list of texts, or 'response' one text")
-        tokens = tokens or [None] * len(texts)
-        if not (isinstance(tokens, list) and len(tokens) == len(texts)
-                and all(ids is None or list_of(ids, int) for ids in tokens)):  # fmt: skip
-            common.die(f"{where}: 'tokens' must be a list of token ids for each response")
-        if type(row.get("sample", 0)) is not int:
-            common.die(f"{where}: 'sample' must be a whole number")
+        tokens = tokens or [None] * len(texts or "")
+        for right, told in (
+            (list_of(texts, str), "'responses' must be a list of texts, or 'response' one text"),
+            (list_of(tokens, list, type(None)) and len(tokens) == len(texts)
+             and all(list_of(ids or [], int) for ids in tokens),
+             "'tokens' must be a list of token ids for each response"),
+            (type(row.get("sample", 0)) is int, "'sample' must be a whole number"),
+        ):  # fmt: skip
+            if not right:
+                common.die(f"{path}:{number}: {told}")
         if "messages" in row:
-            row["messages"] = common.plain_messages(row["messages"], where)
+            row["messages"] = common.plain_messages(row["messages"], f"{path}:{number}")
             row["prompt"] = row["messages"][-1]["content"]
-        id = str(row.get("id"))
-        id = id if id in ids else by_prompt.get(str(row.get("prompt")))
+        id = ids.get(str(row.get("id"))) or ids.get(str(row.get("prompt")))
         found[id] += [(row, *pair) for pair in zip(texts, tokens)]
     if strangers := len(found.pop(None, [])):
         print(f"{path}: {strangers} responses to none of these problems are left out", file=sys.stderr)
@@ -733,8 +707,7 @@ def text_of(tokenizer, rollout):
     return opened_reasoning(tokenizer, rollout["prompt"]) + text
 
 
-# ------------------------------------------------------------------------------------------------------------
-# Sampling that stops when it is sure
+# ---- Sampling that stops when it is sure
 
 
 def settle_stop(args):
@@ -774,8 +747,7 @@ def is_sure(stop, problem, rollouts):
     return bool(common.sureness(np.array([row["p"] for row in rollouts]), groups)[0] >= stop.sure)
 
 
-# ------------------------------------------------------------------------------------------------------------
-# The run folder: what made it, what it lacks, the parts and what they are merged into
+# ---- The run folder: what made it, what it lacks, the parts and what they are merged into
 
 MUST_AGREE = "n seed limit max_new_tokens temperature top_k top_p repetition_penalty dtype revision stop"
 
@@ -850,14 +822,6 @@ def lacking(args, folder):
     return need if layers or wanted else None
 
 
-def prepare(run, model, need, sampling, skipped, jobs):
-    """meta.json and problems.jsonl, and no parts of anything else that was needed once."""
-    for id, why in skipped.items():
-        print(f"problem {id} gets no tokens: {why}", file=sys.stderr)
-    with alone(run.folder):
-        write_meta(run, model, need, sampling, skipped, jobs)
-
-
 @contextmanager
 def alone(folder):
     """One worker at a time; a killed one lets go."""
@@ -867,6 +831,7 @@ def alone(folder):
 
 
 def write_meta(run, model, need, sampling, skipped, jobs):
+    """meta.json and problems.jsonl, and no parts of anything else that was needed once."""
     if (run.folder / "meta.json").is_file():
         meta = common.read_meta(run.folder)
         meta["layers"] = layer_names(",".join([need["layers"], *meta["layers"]]), meta["n_layers"])
@@ -885,30 +850,23 @@ def describe(run, model, sampling, skipped, jobs):
     import transformers
 
     args, config = run.args, model.config.get_text_config()
-    here, versions = Path(__file__).resolve().parent, {"python": platform.python_version()}
-    git = f"git -C {shlex.quote(str(here))} describe --always --dirty --abbrev=12"
-    failed, commit = subprocess.getstatusoutput(git)
-    facts = {
+    git = ["git", "-C", Path(__file__).resolve().parent, "describe", "--always", "--dirty", "--abbrev=12"]
+    versions = {module.__name__: module.__version__ for module in (torch, transformers, np)}
+    commit = ""
+    with suppress(OSError):  # no git
+        commit = subprocess.run(git, capture_output=True, text=True).stdout.strip()
+    return {name: getattr(args, name) for name in ("model", "revision", "dataset", "seed", "slots")} | {
         "n_layers": config.num_hidden_layers, "width": config.hidden_size, "vocab_size": config.vocab_size,
         "model_type": model.config.model_type, "architecture": type(model).__name__,
         "dtype": str(model.dtype).removeprefix("torch."), "device": common.device_name(model.device),
         "layers": layer_names(args.layers, config.num_hidden_layers), "sampling": sampling,
         "n": max(map(len, jobs)), "skipped": skipped, "ids": common.hash_of_ids(run.problems),
         "command": shlex.join(["python", "01_generate.py", *sys.argv[1:]]), "identity": run.now,
-    }  # fmt: skip
-    return facts | {
-        **{name: getattr(args, name) for name in ("model", "revision", "dataset", "seed", "slots")},
         "stop": args.scorer and {"rule": args.stop_rule, "threshold": args.stop, "scorer": run.now["scorer"]},
         "arguments": vars(args) | {"max_new_tokens": max(job["limit"] for some in jobs for job in some)},
-        "versions": versions | {module.__name__: module.__version__ for module in (torch, transformers, np)},
-        "git": None if failed else commit,
+        "versions": versions | {"python": platform.python_version()}, "git": commit or None,
         "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-    }
-
-
-def part_path(folder, number):
-    """All rollouts of one problem in one file: being there means that the problem is done."""
-    return folder / "parts" / f"{number}.pt"
+    }  # fmt: skip
 
 
 def write_part(path, rollouts):
@@ -919,18 +877,18 @@ def write_part(path, rollouts):
 
 def merge(run, need):
     """The files, rollouts.jsonl last: it means finished. False while other workers are at their problems."""
-    parts = {problem["id"]: part_path(run.folder, i) for i, problem in enumerate(run.problems)}
     with alone(run.folder):
         if lacking(run.args, run.folder) != need:
             return True  # somebody else has done it
-        if missing := sum(not path.is_file() for path in parts.values()):
-            told = f"{missing} of {len(parts)} problems are with other workers; the last to end merges"
+        if missing := sum(not path.is_file() for path in run.parts):
+            told = f"{missing} of {len(run.parts)} problems are with other workers; the last to end merges"
             print(told, file=sys.stderr)
             return False
         for stale in run.folder.glob(".*.tmp"):  # of a merge that was killed
             stale.unlink()
-        rows = (row | {"id": id} for id, path in parts.items() for row in common.load_pt(path))
-        write_run(run.folder, need, list(rows))
+        both = zip(run.problems, run.parts)
+        rows = [row | {"id": problem["id"]} for problem, path in both for row in common.load_pt(path)]
+        write_run(run.folder, need, rows)
         clear(run.folder / "parts")
     return True
 
@@ -945,43 +903,38 @@ def clear(parts):
 def write_run(folder, need, rollouts):
     """What `need` names; vectors that a finished run already has stay as they are."""
     meta, total = common.read_meta(folder), lambda counts: torch.tensor([0, *counts]).cumsum(0)
-    keys = [(row["id"], row["sample"]) for row in rollouts]
+    of_all, keys = lambda name: [row[name] for row in rollouts], {"keys": common.keys_of(rollouts)}
     old = lambda name: common.load_pt(folder / name) if (folder / name).is_file() else {}
     if need["whole"]:
         for name in ("rollouts.jsonl", "hidden.pt"):  # not finished until the first is written
             (folder / name).unlink(missing_ok=True)
-        tokens = {name: torch.cat([row[name] for row in rollouts]) for name in ("ids", "stats")}
-        tokens["offsets"] = total(len(row["ids"]) for row in rollouts)
-        common.save_pt(folder / "tokens.pt", tokens)
+        tokens = {name: torch.cat(of_all(name)) for name in ("ids", "stats")}
+        common.save_pt(folder / "tokens.pt", tokens | {"offsets": total(map(len, of_all("ids")))})
     if need["layers"]:
-        names, before = layer_names(need["layers"], meta["n_layers"]), old("hidden.pt")
+        names, held = layer_names(need["layers"], meta["n_layers"]), old("hidden.pt")
         vectors = [f"{layer}/{token}" for layer in names for token in common.TOKENS]
-        hidden = torch.stack([row["hidden"] for row in rollouts])
-        if before:
-            vectors = [*before["vectors"], *vectors]
-            hidden = torch.cat([before["hidden"], hidden.to(before["hidden"].dtype)], 1)
-        common.save_pt(folder / "hidden.pt", {"keys": keys, "vectors": vectors, "hidden": hidden})
+        hidden = torch.stack(of_all("hidden"))
+        if held:
+            vectors = [*held["vectors"], *vectors]
+            hidden = torch.cat([held["hidden"], hidden.to(held["hidden"].dtype)], 1)
+        common.save_pt(folder / "hidden.pt", keys | {"vectors": vectors, "hidden": hidden})
     if need["extra"]:
-        extra = {name: torch.cat([row["extra"][name] for row in rollouts]) for name in rollouts[0]["extra"]}
+        extra = {name: torch.cat([x[name] for x in of_all("extra")]) for name in rollouts[0]["extra"]}
         if "special" in extra:
             extra["special_offsets"] = total(extra.pop("special_counts").tolist())
-        common.save_pt(folder / "extra.pt", {"keys": keys, **old("extra.pt"), **extra})
+        common.save_pt(folder / "extra.pt", keys | old("extra.pt") | extra)
     if need["whole"]:
-        lines = (line_of(row, meta["vocab_size"]) for row in rollouts)
-        common.write_jsonl(folder / "rollouts.jsonl", lines)
-        if cut := sum(row["finish"] == "length" for row in rollouts):
+        common.write_jsonl(folder / "rollouts.jsonl", (
+            {"id": row["id"], "sample": row["sample"], "response": row["text"], "n_tokens": len(row["ids"]),
+             "finish": row["finish"], "conf": common.confidence(row["stats"].numpy(), meta["vocab_size"])}
+            for row in rollouts
+        ))  # fmt: skip
+        if cut := of_all("finish").count("length"):
             cap = f"at {meta['arguments']['max_new_tokens']} tokens or where the context ends"
             print(f"{folder}: {cut} of {len(rollouts)} rollouts were cut, {cap}", file=sys.stderr)
 
 
-def line_of(row, vocab_size):
-    conf = common.confidence(row["stats"].numpy(), vocab_size)
-    given = {"id": row["id"], "sample": row["sample"], "response": row["text"]}
-    return given | {"n_tokens": len(row["ids"]), "finish": row["finish"], "conf": conf}
-
-
-# ------------------------------------------------------------------------------------------------------------
-# The program
+# ---- The program
 
 
 def worker(args):
@@ -1036,7 +989,9 @@ def find_run(args, dataset):
     now = identity(args, problems)
     check_same_run(folder, now, args)
     given = {name: value for name, value in vars(args).items() if name != "datasets"} | {"dataset": dataset}
-    return SimpleNamespace(args=argparse.Namespace(**given), folder=folder, problems=problems, now=now)
+    parts = [folder / "parts" / f"{i}.pt" for i in range(len(problems))]  # a file is a problem that is done
+    given = argparse.Namespace(**given)
+    return SimpleNamespace(args=given, folder=folder, problems=problems, now=now, parts=parts)
 
 
 def check_before_loading(args, runs, config):
@@ -1047,31 +1002,29 @@ def check_before_loading(args, runs, config):
     for run in runs:
         with common.atomic(run.folder / "parts" / "try"):
             pass  # an --out that cannot be written is said now
-    new = [run for run in runs if lacking(run.args, run.folder)["whole"]]
-    if new and os.environ.get("RANK", "0") == "0" and worker(args)[0] == 0 and not args.responses:
-        print_plan(args, new, config)
+    first = os.environ.get("RANK", "0") == "0" and worker(args)[0] == 0
+    if first and not args.responses:
+        print_plan(args, [run for run in runs if lacking(run.args, run.folder)["whole"]], config)
 
 
 def print_plan(args, runs, config):
     """What is about to be made and what it takes, at the cap in force and at the model's context."""
-    text, device = config.get_text_config(), common.pick_device(args.device)
-    dtype, layers = common.pick_dtype(args.dtype, device), text.num_hidden_layers
+    text, device, context = config.get_text_config(), common.pick_device(args.device), context_of(config)
+    dtype, shape = common.pick_dtype(args.dtype, device), text.to_dict()  # its first layer's, if they differ
     size = (text.dtype or torch.float32 if dtype == "auto" else dtype).itemsize
-    shape = text.to_dict()  # of the first layer, where they differ
-    heads = shape.get("num_key_value_heads") or text.num_attention_heads
-    head = shape.get("head_dim") or text.hidden_size // text.num_attention_heads
-    kept = len(common.TOKENS) * len(layer_names(args.layers, layers)) * text.hidden_size * size
+    layers, heads, width = text.num_hidden_layers, text.num_attention_heads, text.hidden_size
+    row = (shape.get("num_key_value_heads") or heads) * (shape.get("head_dim") or width // heads)
+    kept = len(common.TOKENS) * len(layer_names(args.layers, layers)) * width * size
     disk = lambda each: (each * (8 + 2 * (TOP + 2)) + kept) / 1e9  # an id, statistics, some four letters
-    context = context_of(config)
     cap = min(args.max_new_tokens or context, context)
     caps = sorted({cap, context if context < FAR else cap})
-    costs = lambda count: [f"{count:,}", *(f"{count * x:,} ({count * disk(x):.1f} GB)" for x in caps)]
-    rows = [[run.folder, len(run.problems), *costs(len(run.problems) * args.n)] for run in runs]
-    header = ["to make", "problems", "rollouts", *(f"tokens, {each:,} each (disk)" for each in caps)]
-    print(common.table(header, rows), file=sys.stderr)
-    print(f"a rollout is cut at {cap:,} tokens (--max-new-tokens; 0 is the model's context)", file=sys.stderr)
-    needs = f"{2 * layers * heads * head * size / 1024:.0f} KB a token of a running rollout"
-    print(f"{args.model} on {device}: weights, and {needs}", file=sys.stderr)
+    for run in runs:
+        count = len(run.problems) * args.n
+        most = (f"at {each:,} tokens each {count * each:,} ({count * disk(each):.1f} GB)" for each in caps)
+        told = f"{run.folder}: {len(run.problems)} problems, {count:,} rollouts; {', '.join(most)}"
+        print(told, file=sys.stderr)
+    memory = f"weights, and {2 * layers * row * size / 1024:.0f} KB a token of a running rollout"
+    print(f"{args.model} on {device}: {memory}; a rollout is cut at {cap:,} tokens", file=sys.stderr)
 
 
 def make_parts(run, model, tokenizer, need):
@@ -1084,15 +1037,18 @@ def make_parts(run, model, tokenizer, need):
     given = given or (None if need["whole"] else read_run(folder, problems))
     jobs, skipped = make_jobs(args, model.config, tokenizer, problems, sampling["stop_ids"], given)
     if is_writer():
-        prepare(run, model, need, sampling, skipped, jobs)
+        for id, why in skipped.items():
+            print(f"problem {id} gets no tokens: {why}", file=sys.stderr)
+        with alone(folder):
+            write_meta(run, model, need, sampling, skipped, jobs)
     rank, world = worker(args)
-    mine = agree([i for i in range(len(problems))[rank::world] if not part_path(folder, i).is_file()])
+    mine = agree([i for i in range(len(problems))[rank::world] if not run.parts[i].is_file()])
     jobs = {i: jobs[i] for i in mine}
     options = {"total": sum(map(len, jobs.values())), "unit": "rollout", "disable": not is_writer()}
     with common.progress(desc=f"{'read' if given else 'generate'} {folder}", **options) as bar:
         for i, rollouts in ended_problems(run, model, tokenizer, need, sampling, jobs, bar):
             if is_writer():
-                write_part(part_path(folder, i), rollouts)
+                write_part(run.parts[i], rollouts)
 
 
 def ended_problems(run, model, tokenizer, need, sampling, jobs, bar):
