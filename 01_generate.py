@@ -202,7 +202,7 @@ def use_attention(model, name, function):
 
 @torch.inference_mode()
 def probe(model, length):
-    """What its layers ask of attention, seen on a few tokens: [(layer, keys, values, window), ...]; the output.
+    """What layers ask of attention, on a few tokens: [(layer, keys, values, window), ...]; the output.
 
     A model that asks for more than is done here would be answered wrong in silence, so it is refused.
     """
@@ -275,28 +275,25 @@ class Engine:
             told = "not all of its layers are attention, once each; it can only read answers, by --responses"
             common.die(f"{type(model).__name__} cannot sample here: {told}")
         use_attention(model, "paged", self.attend)
-        self.shapes = {layer: [(*x.shape[1::2], x.dtype) for x in (k, v)] for layer, k, v, _ in asked}
         self.windows = {None, *(window for *_, window in asked)}
-        self.make_pages(max_prompt, max_new, budget or free_memory(self.device))
+        self.make_pages(asked, max_prompt, max_new, budget or free_memory(self.device))
         self.token_hashes = scramble(torch.arange(1, out.logits.shape[-1] + 1, device=self.device) * STRIDE)
         self.penalty, self.longest = sampling["repetition_penalty"], max_prompt + max_new + 1
         width = model.config.get_text_config().hidden_size
         self.current = torch.zeros(slots, len(layers), width, dtype=model.dtype, device=self.device)
 
-    def make_pages(self, max_prompt, max_new, budget):
+    def make_pages(self, asked, max_prompt, max_new, budget):
         """Page 0 is nobody's, [1, split) belong to single rows, [split, n_pages) to prompts."""
         a_prompt, a_row = -(-max_prompt // self.page), -(-(max_new + 1) // self.page)
-        shapes = [shape for both in self.shapes.values() for shape in both]
-        size = sum(heads * self.page * d * dtype.itemsize for heads, d, dtype in shapes)
-        room = budget // size - 1
+        room = budget // (self.page * sum(x[:, :, 0].nbytes for _, *both, _ in asked for x in both)) - 1
         if room < a_prompt + a_row:
             need = (a_prompt + a_row) * self.page
             common.die(f"{budget >> 20} MB do not hold a rollout of {need} tokens; lower --max-new-tokens")
         prompts = max(a_prompt, min(room // 4, room - a_row, a_prompt * self.slots))
         self.split = 1 + min(self.slots * a_row, room - prompts)
         n_pages = self.split + prompts  # a CPU's memory is taken only as it is touched
-        pool = lambda g, d, dtype: torch.empty(n_pages, g, self.page, d, dtype=dtype, device=self.device)
-        self.keys, self.values = ({i: pool(*both[x]) for i, both in self.shapes.items()} for x in (0, 1))
+        pool = lambda x: x.new_empty(n_pages, x.shape[1], self.page, x.shape[3])
+        self.pools = {layer: (pool(k), pool(v)) for layer, k, v, _ in asked}
         self.free = np.ones(n_pages, bool)
         self.take(0, 1, 1)
 
@@ -311,18 +308,17 @@ class Engine:
 
     def attend(self, module, q, k, v, mask=None, scaling=None, sliding_window=None, s_aux=None, **_):
         """What transformers calls in each layer: q [B, H, T, D], k, v [B, G, T, D] -> [B, T, H, D]."""
-        layer = module.layer_idx
+        pools = self.pools[module.layer_idx]
         if self.filling is None:
-            return self.attend_pages(layer, q, k, v, scaling, sliding_window, s_aux), None
-        if self.filling:
-            for pool, x in ((self.keys, k), (self.values, v)):
-                x = F.pad(x[0], (0, 0, 0, -x.shape[2] % self.page))  # [G, pages * P, D]
-                pool[layer][self.filling] = x.unflatten(1, (-1, self.page)).transpose(0, 1)
+            return self.attend_pages(*pools, q, k, v, scaling, sliding_window, s_aux), None
+        for pool, x in zip(pools, (k, v)):
+            x = F.pad(x[0], (0, 0, 0, -x.shape[2] % self.page))  # [G, pages * P, D]
+            pool[self.filling] = x.unflatten(1, (-1, self.page)).transpose(0, 1)
         return causal_attention(module, q, k, v, None, scaling, sliding_window, s_aux)
 
-    def attend_pages(self, layer, q, k, v, scaling, window, sinks):
+    def attend_pages(self, keys, values, q, k, v, scaling, window, sinks):
         """Each row's newest token over the row's pages: q [B, H, 1, D], k, v [B, G, 1, D] -> [B, 1, H, D]."""
-        plan, keys, values = self.plan, self.keys[layer], self.values[layer]
+        plan = self.plan
         keys[plan.page, :, plan.offset] = k[:, :, 0]
         values[plan.page, :, plan.offset] = v[:, :, 0]
         q = q.view(len(q), k.shape[1], -1, q.shape[-1])  # [B, G, g, D]: the g heads that read the same keys
@@ -410,7 +406,7 @@ class Engine:
         if len(pages) < count:
             return None
         self.free[pages] = False
-        for values in self.values.values():  # a hidden key may be anything, but its value must be a number
+        for _, values in self.pools.values():  # a hidden key may be anything, but its value must be a number
             values[pages] = 0
         return pages.tolist()
 
@@ -497,7 +493,7 @@ class Engine:
         """Let go of the memory, though transformers keeps the attention function."""
         for hook in self.hooks:
             hook.remove()
-        self.keys, self.values, self.plan = {}, {}, None
+        self.pools, self.plan = {}, None
 
 
 def free_memory(device):
@@ -584,12 +580,13 @@ def read_batch(tokenizer, batch, kept, final, logits_of, stop_ids, extra):
         }
 
 
-def empty_rollout(job, tokenizer, model, layers, extra):
+def empty_rollout(run, job, layers):
     """Of a prompt that leaves no room for an answer."""
-    none = torch.zeros(0, model.config.get_text_config().hidden_size, dtype=model.dtype)
+    none = torch.zeros(0, run.config.hidden_size, dtype=run.model.dtype)
     stats, hidden = none.new_zeros(0, TOP + 2).half(), none.new_zeros(2 * len(layers), none.shape[1])
     found = {"ids": torch.zeros(0, dtype=torch.int32), "stats": stats, "hidden": hidden, "text": ""}
-    return job | found | {"finish": "length", "extra": extra_vectors(tokenizer, [], none, extra)}
+    extra = extra_vectors(run.tokenizer, [], none, run.need["extra"])
+    return job | found | {"finish": "length", "extra": extra}
 
 
 SPECIAL = re.compile(r"\breturn\b|^[ \t]*(?:async )?def .*:(?=[ \t]*(?:#.*)?$)", re.MULTILINE)
@@ -619,22 +616,22 @@ def extra_vectors(tokenizer, ids, final, wanted):
 # ---- Jobs, one for each rollout; given: of each problem [(the row of a file, text, token ids or None), ...]
 
 
-def make_jobs(args, config, tokenizer, problems, stop_ids, given):
+def make_jobs(run, given):
     """(the jobs of each problem, {id: why} of problems without tokens); given: None where one samples."""
-    context, vocab = context_of(config), config.get_text_config().vocab_size
-    jobs, skipped = [[] for _ in problems], {}
-    for i, problem in enumerate(problems):
+    args, context, vocab = run.args, context_of(run.config), run.config.vocab_size
+    jobs, skipped = [[] for _ in run.problems], {}
+    for i, problem in enumerate(run.problems):
         for sample, (row, text, tokens) in enumerate(given[i] if given else [({}, None, None)] * args.n):
             if sample == 0 or "messages" in row:
-                chat = {name: row[name] for name in row if name == "messages"}
-                prompt = list(common.encode_prompt(tokenizer, problem | chat))
+                chat = {"messages": row["messages"]} if "messages" in row else {}
+                prompt = list(common.encode_prompt(run.tokenizer, problem | chat))
             limit = max(0, min(args.max_new_tokens or context, context - len(prompt))) if prompt else 0
             if not limit:
                 skipped[problem["id"]] = f"a prompt of {len(prompt)} tokens in a context of {context}"
             key = noise_key(args.seed, problem["id"], sample)
             job = {"problem": i, "sample": sample, "prompt": prompt, "limit": limit, "key": key}
             if given:
-                tokens = tokens or encode_response(tokenizer, row, text, stop_ids, prompt)
+                tokens = tokens or encode_response(run, row, text, prompt)
                 job["tokens"] = tokens[:limit]
                 if any(not 0 <= token < vocab for token in tokens):
                     common.die(f"{problem['id']}: tokens beyond this model's {vocab}; which model made them?")
@@ -686,13 +683,13 @@ def read_run(folder, problems):
     return [found[problem["id"]] for problem in problems]
 
 
-def encode_response(tokenizer, row, text, stop_ids, prompt):
-    opened = opened_reasoning(tokenizer, prompt)
+def encode_response(run, row, text, prompt):
+    opened, stop_ids, last = opened_reasoning(run.tokenizer, prompt), run.stop_ids, run.tokenizer.eos_token_id
     text = text.removeprefix(opened if text.startswith(opened) else opened.strip())  # the prompt has it
-    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+    ids = run.tokenizer(text, add_special_tokens=False)["input_ids"]
     if row.get("finish") == "length" or (ids and ids[-1] in stop_ids) or not stop_ids:
         return ids
-    return [*ids, tokenizer.eos_token_id if tokenizer.eos_token_id in stop_ids else stop_ids[0]]
+    return [*ids, last if last in stop_ids else stop_ids[0]]
 
 
 def opened_reasoning(tokenizer, prompt):
@@ -718,33 +715,34 @@ def settle_stop(args):
     args.stop = args.stop or common.stop_threshold(curve)
 
 
-def make_stop(args, config, names, problems):
-    """What `is_sure` works with; names: of the layers whose vectors there are."""
-    scorer, n_layers = common.load_scorer(args.scorer), config.num_hidden_layers
+def stop_rule(run, names):
+    """The function that says whether a problem is decided; names: of the layers whose vectors there are."""
+    args, n_layers, scorer = run.args, run.config.num_hidden_layers, common.load_scorer(run.args.scorer)
     common.check_scorer_fits(scorer, {"model": args.model, "n_layers": n_layers}, args.scorer)
     vectors = [common.vector_key(f"{layer}/{token}", n_layers) for layer in names for token in common.TOKENS]
     if len(scorer.shape) > 1 or (vector := common.vector_key(scorer.vector, n_layers)) not in vectors:
         common.die(f"{args.scorer} reads {scorer.vector}; --stop needs one that --layers {args.layers} keeps")
-    votes = args.stop_rule == "weighted-vote"
-    if votes and any(problem["kind"] == "code" for problem in problems):
+    votes, column = args.stop_rule == "weighted-vote", vectors.index(vector)
+    if votes and any(problem["kind"] == "code" for problem in run.problems):
         common.die("--stop-rule weighted-vote: programs have no answers to vote on; take best-of-n")
-    judge, column = importlib.import_module("02_label") if votes else None, vectors.index(vector)
-    return SimpleNamespace(scorer=scorer, column=column, sure=args.stop, judge=judge, vocab=config.vocab_size)
+    judge = importlib.import_module("02_label") if votes else None
 
+    def is_sure(problem, rollouts):
+        """Each rollout is rated once and by itself: what else is in the batch must not matter."""
+        rollouts, extract = sorted(rollouts, key=lambda row: row["sample"]), None
+        if votes:
+            extract = judge.text_of if problem["kind"] == "text" else judge.answer_of
+        for row in rollouts:
+            if "p" not in row:
+                conf = common.confidence(row["stats"].numpy(), run.config.vocab_size)
+                features = common.rollout_features(conf, len(row["ids"]))[None]
+                row["p"] = scorer.probability(scorer(row["hidden"][column][None], features)).item()
+                row["answer"] = extract and extract(row["text"])
+        groups = judge and judge.groups_of([row["answer"] for row in rollouts])
+        groups = groups and np.array([-1 if group is None else group for group in groups])
+        return bool(common.sureness(np.array([row["p"] for row in rollouts]), groups)[0] >= args.stop)
 
-def is_sure(stop, problem, rollouts):
-    """Is the rule? Each rollout is rated once and by itself: what else is in the batch must not matter."""
-    extract = stop.judge and (stop.judge.text_of if problem["kind"] == "text" else stop.judge.answer_of)
-    for row in rollouts:
-        if "p" not in row:
-            conf = common.confidence(row["stats"].numpy(), stop.vocab)
-            features = common.rollout_features(conf, len(row["ids"]))[None]
-            logits = stop.scorer(row["hidden"][stop.column][None], features)
-            row["p"], row["answer"] = stop.scorer.probability(logits).item(), extract and extract(row["text"])
-    rollouts = sorted(rollouts, key=lambda row: row["sample"])
-    numbers = stop.judge and stop.judge.groups_of([row["answer"] for row in rollouts])
-    groups = stop.judge and np.array([-1 if number is None else number for number in numbers])
-    return bool(common.sureness(np.array([row["p"] for row in rollouts]), groups)[0] >= stop.sure)
+    return is_sure
 
 
 # ---- The run folder: what made it, what it lacks, the parts and what they are merged into
@@ -806,14 +804,14 @@ def layer_names(names, n_layers):
     return list({common.layer_index(name, n_layers): name for name in names if name}.values())
 
 
-def lacking(args, folder):
-    """What a run folder needs, None if it has all: which layers, which of --extra; `whole`: all files."""
-    there = lambda name: (folder / name).is_file()
+def lacking(run):
+    """What the folder needs, None if it has all: which layers, which of --extra; `whole`: all files."""
+    args, there = run.args, lambda name: (run.folder / name).is_file()
     if not all(map(there, ("meta.json", "tokens.pt", "rollouts.jsonl"))):
         return {"whole": True, "layers": args.layers, "extra": []}
-    meta = common.read_meta(folder)
-    have = common.load_pt(folder / "hidden.pt")["vectors"] if there("hidden.pt") else []
-    held = common.load_pt(folder / "extra.pt") if there("extra.pt") else {}
+    meta = common.read_meta(run.folder)
+    have = common.load_pt(run.folder / "hidden.pt")["vectors"] if there("hidden.pt") else []
+    held = common.load_pt(run.folder / "extra.pt") if there("extra.pt") else {}
     index = lambda name: common.layer_index(name.split("/")[0], meta["n_layers"])
     asked = layer_names(",".join([args.layers, *meta["layers"]]), meta["n_layers"])
     layers = [name for name in asked if index(name) not in set(map(index, have))]
@@ -830,8 +828,9 @@ def alone(folder):
         yield
 
 
-def write_meta(run, model, need, sampling, skipped, jobs):
+def write_meta(run, skipped, jobs):
     """meta.json and problems.jsonl, and no parts of anything else that was needed once."""
+    need = run.need
     if (run.folder / "meta.json").is_file():
         meta = common.read_meta(run.folder)
         meta["layers"] = layer_names(",".join([need["layers"], *meta["layers"]]), meta["n_layers"])
@@ -839,17 +838,17 @@ def write_meta(run, model, need, sampling, skipped, jobs):
     else:
         run.now["model"] = hash_model(run.args.model, run.args.revision)  # by now it is known
         common.write_jsonl(run.folder / "problems.jsonl", run.problems)
-        meta = describe(run, model, sampling, skipped, jobs)
+        meta = describe(run, skipped, jobs)
     if meta.get("needed") != need:
         clear(run.folder / "parts")
         common.write_json(run.folder / "meta.json", meta | {"needed": need})
 
 
-def describe(run, model, sampling, skipped, jobs):
+def describe(run, skipped, jobs):
     """meta.json: what made this run."""
     import transformers
 
-    args, config = run.args, model.config.get_text_config()
+    args, config, model = run.args, run.config, run.model
     git = ["git", "-C", Path(__file__).resolve().parent, "describe", "--always", "--dirty", "--abbrev=12"]
     versions = {module.__name__: module.__version__ for module in (torch, transformers, np)}
     commit = ""
@@ -859,7 +858,7 @@ def describe(run, model, sampling, skipped, jobs):
         "n_layers": config.num_hidden_layers, "width": config.hidden_size, "vocab_size": config.vocab_size,
         "model_type": model.config.model_type, "architecture": type(model).__name__,
         "dtype": str(model.dtype).removeprefix("torch."), "device": common.device_name(model.device),
-        "layers": layer_names(args.layers, config.num_hidden_layers), "sampling": sampling,
+        "layers": layer_names(args.layers, config.num_hidden_layers), "sampling": run.sampling,
         "n": max(map(len, jobs)), "skipped": skipped, "ids": common.hash_of_ids(run.problems),
         "command": shlex.join(["python", "01_generate.py", *sys.argv[1:]]), "identity": run.now,
         "stop": args.scorer and {"rule": args.stop_rule, "threshold": args.stop, "scorer": run.now["scorer"]},
@@ -875,10 +874,10 @@ def write_part(path, rollouts):
     common.save_pt(path, [{name: row[name] for name in kept if name in row} for row in rows])
 
 
-def merge(run, need):
+def merge(run):
     """The files, rollouts.jsonl last: it means finished. False while other workers are at their problems."""
     with alone(run.folder):
-        if lacking(run.args, run.folder) != need:
+        if lacking(run) != run.need:
             return True  # somebody else has done it
         if missing := sum(not path.is_file() for path in run.parts):
             told = f"{missing} of {len(run.parts)} problems are with other workers; the last to end merges"
@@ -886,9 +885,8 @@ def merge(run, need):
             return False
         for stale in run.folder.glob(".*.tmp"):  # of a merge that was killed
             stale.unlink()
-        both = zip(run.problems, run.parts)
-        rows = [row | {"id": problem["id"]} for problem, path in both for row in common.load_pt(path)]
-        write_run(run.folder, need, rows)
+        parts = zip(run.problems, run.parts)
+        write_run(run, [row | {"id": one["id"]} for one, path in parts for row in common.load_pt(path)])
         clear(run.folder / "parts")
     return True
 
@@ -900,8 +898,9 @@ def clear(parts):
         parts.rmdir()
 
 
-def write_run(folder, need, rollouts):
-    """What `need` names; vectors that a finished run already has stay as they are."""
+def write_run(run, rollouts):
+    """What `run.need` names; vectors that a finished run already has stay as they are."""
+    folder, need = run.folder, run.need
     meta, total = common.read_meta(folder), lambda counts: torch.tensor([0, *counts]).cumsum(0)
     of_all, keys = lambda name: [row[name] for row in rollouts], {"keys": common.keys_of(rollouts)}
     old = lambda name: common.load_pt(folder / name) if (folder / name).is_file() else {}
@@ -986,40 +985,39 @@ def find_run(args, dataset):
         problems = [{name: x for name, x in problem.items() if name not in answers} for problem in problems]
     folder = Path(args.out) / common.model_name(vars(args)) / common.short_name(dataset)
     folder /= "greedy" if args.greedy else str(args.seed)
-    now = identity(args, problems)
+    now, given = identity(args, problems), argparse.Namespace(**vars(args), dataset=dataset)
     check_same_run(folder, now, args)
-    given = {name: value for name, value in vars(args).items() if name != "datasets"} | {"dataset": dataset}
+    del given.datasets
     parts = [folder / "parts" / f"{i}.pt" for i in range(len(problems))]  # a file is a problem that is done
-    given = argparse.Namespace(**given)
     return SimpleNamespace(args=given, folder=folder, problems=problems, now=now, parts=parts)
 
 
 def check_before_loading(args, runs, config):
     """What can be wrong is said before the weights load; then the plan, for a person to stop in time."""
-    layer_names(args.layers, config.get_text_config().num_hidden_layers)
+    layer_names(args.layers, config.num_hidden_layers)
     if not args.max_new_tokens and context_of(config) == FAR:
         common.die("--max-new-tokens 0 is the model's context, and this model names none; give a number")
     for run in runs:
         with common.atomic(run.folder / "parts" / "try"):
             pass  # an --out that cannot be written is said now
-    first = os.environ.get("RANK", "0") == "0" and worker(args)[0] == 0
-    if first and not args.responses:
-        print_plan(args, [run for run in runs if lacking(run.args, run.folder)["whole"]], config)
+    new = [run for run in runs if lacking(run)["whole"]]
+    if new and os.environ.get("RANK", "0") == "0" and worker(args)[0] == 0 and not args.responses:
+        print_plan(args, new, config)
 
 
 def print_plan(args, runs, config):
     """What is about to be made and what it takes, at the cap in force and at the model's context."""
-    text, device, context = config.get_text_config(), common.pick_device(args.device), context_of(config)
-    dtype, shape = common.pick_dtype(args.dtype, device), text.to_dict()  # its first layer's, if they differ
-    size = (text.dtype or torch.float32 if dtype == "auto" else dtype).itemsize
-    layers, heads, width = text.num_hidden_layers, text.num_attention_heads, text.hidden_size
+    device, context = common.pick_device(args.device), context_of(config)
+    dtype, shape = common.pick_dtype(args.dtype, device), config.to_dict()  # its first layer's, if they differ
+    size = (config.dtype or torch.float32 if dtype == "auto" else dtype).itemsize
+    layers, heads, width = config.num_hidden_layers, config.num_attention_heads, config.hidden_size
     row = (shape.get("num_key_value_heads") or heads) * (shape.get("head_dim") or width // heads)
     kept = len(common.TOKENS) * len(layer_names(args.layers, layers)) * width * size
     disk = lambda each: (each * (8 + 2 * (TOP + 2)) + kept) / 1e9  # an id, statistics, some four letters
     cap = min(args.max_new_tokens or context, context)
-    caps = sorted({cap, context if context < FAR else cap})
     for run in runs:
         count = len(run.problems) * args.n
+        caps = sorted({cap, context if context < FAR else cap})
         most = (f"at {each:,} tokens each {count * each:,} ({count * disk(each):.1f} GB)" for each in caps)
         told = f"{run.folder}: {len(run.problems)} problems, {count:,} rollouts; {', '.join(most)}"
         print(told, file=sys.stderr)
@@ -1027,60 +1025,61 @@ def print_plan(args, runs, config):
     print(f"{args.model} on {device}: {memory}; a rollout is cut at {cap:,} tokens", file=sys.stderr)
 
 
-def make_parts(run, model, tokenizer, need):
+def make_parts(run):
     """This worker's share of the problems: a part file as each one ends."""
-    args, folder, problems = run.args, run.folder, run.problems
-    args.slots = args.slots or (256 if model.device.type == "cuda" else 128)
-    sampling = common.sampling_defaults(model, tokenizer)
-    sampling |= {name: x for name in sampling if (x := getattr(args, name, None)) is not None}
+    args, problems, run.config = run.args, run.problems, run.model.config.get_text_config()
+    args.slots = args.slots or (256 if run.model.device.type == "cuda" else 128)
+    own = common.sampling_defaults(run.model, run.tokenizer)
+    run.sampling = own | {name: x for name in own if (x := getattr(args, name, None)) is not None}
+    run.stop_ids = own["stop_ids"]
     given = args.responses and read_responses(args.responses, problems)
-    given = given or (None if need["whole"] else read_run(folder, problems))
-    jobs, skipped = make_jobs(args, model.config, tokenizer, problems, sampling["stop_ids"], given)
+    given = given or (None if run.need["whole"] else read_run(run.folder, problems))
+    jobs, skipped = make_jobs(run, given)
     if is_writer():
         for id, why in skipped.items():
             print(f"problem {id} gets no tokens: {why}", file=sys.stderr)
-        with alone(folder):
-            write_meta(run, model, need, sampling, skipped, jobs)
+        with alone(run.folder):
+            write_meta(run, skipped, jobs)
     rank, world = worker(args)
     mine = agree([i for i in range(len(problems))[rank::world] if not run.parts[i].is_file()])
     jobs = {i: jobs[i] for i in mine}
     options = {"total": sum(map(len, jobs.values())), "unit": "rollout", "disable": not is_writer()}
-    with common.progress(desc=f"{'read' if given else 'generate'} {folder}", **options) as bar:
-        for i, rollouts in ended_problems(run, model, tokenizer, need, sampling, jobs, bar):
+    with common.progress(desc=f"{'read' if given else 'generate'} {run.folder}", **options) as bar:
+        for i, rollouts in ended_problems(run, jobs, bar):
             if is_writer():
                 write_part(run.parts[i], rollouts)
 
 
-def ended_problems(run, model, tokenizer, need, sampling, jobs, bar):
+def ended_problems(run, jobs, bar):
     """(number, rollouts) of each problem of `jobs` as it ends."""
-    args, config = run.args, model.config.get_text_config()
-    names = layer_names(need["layers"], config.num_hidden_layers)
-    layers = [common.layer_index(name, config.num_hidden_layers) for name in names]
-    stop = need["whole"] and args.scorer and make_stop(args, config, names, run.problems)
-    cuts = [0, *common.waves(args.n)] if stop else [0, FAR]
+    args, n_layers, extra = run.args, run.config.num_hidden_layers, run.need["extra"]
+    names = layer_names(run.need["layers"], n_layers)
+    layers = [common.layer_index(name, n_layers) for name in names]
+    is_sure = stop_rule(run, names) if run.need["whole"] and args.scorer else None
+    cuts = [0, *common.waves(args.n)] if is_sure else [0, FAR]
     done, held = {}, {}  # what has ended, and the waves that have not begun
     for i in jobs:
-        room, none = ([job for job in jobs[i] if bool(job["limit"]) is some] for some in (True, False))
+        room = [job for job in jobs[i] if job["limit"]]
         held[i] = deque(room[a:b] for a, b in zip(cuts, cuts[1:]))
-        done[i] = [empty_rollout(job, tokenizer, model, names, need["extra"]) for job in none]
+        done[i] = [empty_rollout(run, job, names) for job in jobs[i] if not job["limit"]]
         if not room:
             yield i, done[i]
     queue = deque(job for waves in held.values() for job in waves.popleft())
     if queue and "tokens" in queue[0]:
-        source = force_rollouts(model, tokenizer, list(queue), layers, sampling["stop_ids"], need["extra"])
+        source = force_rollouts(run.model, run.tokenizer, list(queue), layers, run.stop_ids, extra)
     else:
         sizes = [(len(job["prompt"]), job["limit"]) for i in jobs for job in jobs[i] if job["limit"]]
         longest, slots = tuple(map(max, zip(*sizes))), min(args.slots, len(sizes))
-        source = sample_rollouts(model, layers, sampling, args.n, slots, longest, queue, bar)
+        source = sample_rollouts(run.model, layers, run.sampling, args.n, slots, longest, queue, bar)
     for rollout in source:
         i = rollout["problem"]
-        rollout["text"] = text_of(tokenizer, rollout)
+        rollout["text"] = text_of(run.tokenizer, rollout)
         done[i].append(rollout)
         bar.update()
         waiting = sum(map(len, held[i]))
         if len(done[i]) + waiting < len(jobs[i]):
             continue  # others of the wave still run
-        if waiting and not agree(is_sure(stop, run.problems[i], done[i])):
+        if waiting and not agree(is_sure(run.problems[i], done[i])):
             queue.extendleft(reversed(held[i].popleft()))
         else:
             bar.total -= waiting
@@ -1095,20 +1094,22 @@ def main(args):
     runs = [find_run(args, dataset) for dataset in args.datasets]  # a wrong name ends it here
     if len({run.folder for run in runs}) < len(runs):
         common.die(f"{' '.join(args.datasets)}: two of these have one name, so one run folder; rename a file")
-    unfinished = [run for run in runs if lacking(run.args, run.folder)]
-    if unfinished:
+    loaded = None, None
+    if unfinished := [run for run in runs if lacking(run)]:
         config = common.load_config(args.model, args.revision, args.trust_remote_code)
-        check_before_loading(args, unfinished, config)
+        check_before_loading(args, unfinished, config.get_text_config())
         place = args.device, args.dtype, args.revision, args.trust_remote_code
-        model, tokenizer = common.load_model(args.model, *place, move=not args.tp)
+        loaded = common.load_model(args.model, *place, move=not args.tp)
         if args.tp:
-            split_model(model, common.pick_device(args.device))
-        if model.num_parameters() < 5_000_000:
+            split_model(loaded[0], common.pick_device(args.device))
+        if loaded[0].num_parameters() < 5_000_000:
             torch.set_num_threads(1)  # sharing out such small products costs more than it saves
     for run in runs:
-        while need := agree(lacking(run.args, run.folder)):
-            make_parts(run, model, tokenizer, need)
-            if not agree(is_writer() and merge(run, need)):
+        run.model, run.tokenizer = loaded
+        while need := agree(lacking(run)):
+            run.need = need
+            make_parts(run)
+            if not agree(is_writer() and merge(run)):
                 break
         else:
             if is_writer():

@@ -4,6 +4,7 @@ that are cut, that start in the middle, prompts that end before, at and after th
 """
 
 import importlib
+import itertools
 import os
 import shutil
 import signal
@@ -87,7 +88,7 @@ def jobs_of(new=NEW, seed=1, n=N):
 def run_engine(model, jobs, layers=(1, 2, 0), slots=7, sampling=WARM, page=8, **options):
     longest = max(map(len, PROMPTS))
     engine = generate.Engine(model, layers, sampling, N, slots, longest, NEW, page=page, **options)
-    for x in (*engine.keys.values(), *engine.values.values()):
+    for x in itertools.chain(*engine.pools.values()):
         x[1:] = float("nan")  # whatever the memory held before
     found = {(r["problem"], r["sample"]): r for r in engine.run(deque(jobs))}
     engine.drop_prompts()
