@@ -8,8 +8,8 @@
 
 Reads a causal language model of transformers (a folder or a Hub id) and problems (a data set name or a file).
 Writes runs/<model>/<dataset>/<seed>/ with meta.json, problems.jsonl, rollouts.jsonl, hidden.pt and tokens.pt,
-and prints these folders last. A finished problem is a file in parts/: killed and started again it goes on
-with the others. More workers (torchrun or srun) take turns at the problems.
+and prints these folders last. A finished problem is a file in parts/: started again it goes on with the
+others. More workers (torchrun or srun) take turns at the problems.
 
 How: one decode loop over a batch of rows. A prompt is computed once for all its rollouts; a row that ends
 makes room for the next. Keys and values lie in pages, each read where it lies with the queries of all rows
@@ -19,8 +19,8 @@ vector at that token.
 A finished run that lacks vectors, lost with hidden.pt or asked for by --layers and --extra, gets them by one
 pass over the token ids in tokens.pt. If tokens.pt or rollouts.jsonl is lost, it is sampled again.
 --extra last10,special writes extra.pt, of the final layer: {"keys": [R], "last10": [R, 10, d] zero padded in
-front, "last10_len": [R], "special": [S, d], "special_offsets": [R + 1], "special_tokens": [S]}; special are
-the tokens that end a `return` or the colon of a `def` line.
+front, "special": [S, d], "special_offsets": [R + 1]}; special are the tokens that end a `return` or the colon
+of a `def` line.
 
 --responses FILE, instead of sampling: rows {"id" or "prompt" or "messages", "responses": [text, ...]} or
 {..., "response": text}, joined to the problems by id, else by the prompt's text, and ordered by "sample", if
@@ -44,6 +44,7 @@ import os
 import platform
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -56,36 +57,36 @@ from types import SimpleNamespace
 import numpy as np
 
 import common
-from common import context_of, token_stats, watch_layers
+from common import TOKENS, context_of, die, layer_index, load_pt, read_meta, token_stats, watch_layers
 
 
 def parse(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    add, models = parser.add_argument, "; default: what the model's authors set"
-    add("model", help="a folder, or a Hub id such as Qwen/Qwen3-1.7B")
-    add("datasets", nargs="+", metavar="dataset", help="names such as humaneval, or .jsonl files")
+    add, models = parser.add_argument, " (as the model's authors set)"
+    add("model", help="a folder or a Hub id")
+    add("datasets", nargs="+", metavar="dataset", help="a name such as humaneval, or a .jsonl file")
     add("-n", type=int, default=16, help="rollouts a problem (default 16)")
     add("--seed", type=int, default=32, help="of the sampling noise (default 32)")
     add("--out", default="runs", help="where run folders go (runs)")
     add("--limit", type=int, help="only the first this many problems")
     add("--max-new-tokens", type=int, default=8192, help="a rollout is cut here (8192); 0: at the context")
     add("--layers", default="penultimate,final", help="vectors to keep: names, numbers, .75 of all, all")
-    add("--extra", default="", help="last10, special or both: more vectors, for studies of the scorer")
-    add("--greedy", action="store_true", help="one rollout a problem, temperature 0, in a folder greedy")
+    add("--extra", default="", help="last10, special or both: vectors for studies")
+    add("--greedy", action="store_true", help="one rollout, temperature 0, in a folder greedy")
     add("--temperature", type=float, help="0 takes the likeliest token" + models)
-    add("--top-k", type=int, help="sample from this many tokens; 0: from all" + models)
-    add("--top-p", type=float, help="sample from the tokens that hold this mass; 1: from all" + models)
+    add("--top-k", type=int, help="sample from so many tokens; 0: all" + models)
+    add("--top-p", type=float, help="sample from tokens of this mass; 1: all" + models)
     add("--repetition-penalty", type=float, help="1: none" + models)
-    add("--responses", metavar="FILE", help="vectors and statistics of these answers, made elsewhere")
-    add("--scorer", metavar="PT", help="with --stop: what 03_train_scorer.py made on a run of this model")
+    add("--responses", metavar="FILE", help="read these answers, made elsewhere")
+    add("--scorer", metavar="PT", help="of 03_train_scorer.py, for --stop")
     add("--stop", type=float, nargs="?", const=0.0, metavar="SURE", help="stop when this sure (as 03 found)")
     add("--stop-rule", choices=common.STOP_RULES, default="best-of-n", help="sure of what (%(default)s)")
-    add("--slots", type=int, help="rollouts that run at the same time (256 on a GPU, 128 on a CPU)")
-    add("--tp", action="store_true", help="split the model over the processes of torchrun, not the problems")
+    add("--slots", type=int, help="rollouts at the same time (256 on a GPU, 128 on a CPU)")
+    add("--tp", action="store_true", help="the processes of torchrun share one model")
     add("--device", help="cuda, mps or cpu (default: the first there is)")
     add("--dtype", default="auto", choices=("auto", "float32", "bfloat16", "float16"), help="of the weights")
     add("--revision", help="of the model on the Hub")
-    add("--trust-remote-code", action="store_true", help="run Python code that comes with the model")
+    add("--trust-remote-code", action="store_true", help="run the Python code of the model")
     args = parser.parse_args(argv)
     if args.greedy:
         args.n, args.temperature, args.seed = 1, 0.0, 0
@@ -106,7 +107,7 @@ def parse(argv=None):
         (args.tp and "WORLD_SIZE" not in os.environ, "--tp needs torchrun --nproc-per-node 2 ..."),
     ):
         if wrong:
-            common.die(message)
+            die(message)
     return args
 
 
@@ -197,7 +198,7 @@ def use_attention(model, name, function):
     try:
         model.set_attn_implementation(name)
     except ValueError as error:
-        common.die(f"{type(model).__name__} takes no attention function: {str(error).splitlines()[0]}")
+        die(f"{type(model).__name__} takes no attention function: {str(error).splitlines()[0]}")
 
 
 @torch.inference_mode()
@@ -225,7 +226,7 @@ def probe(model, length):
         (any(x.ndim > 3 for x in out.hidden_states), "it has several hidden vectors a token"),
     ):
         if wrong:
-            common.die(f"{type(model).__name__} cannot be run here: {why}")
+            die(f"{type(model).__name__} cannot be run here: {why}")
     return asked, out
 
 
@@ -267,13 +268,14 @@ class Engine:
     def __init__(self, model, layers, sampling, n, slots, max_prompt, max_new, page=0, budget=0):
         self.model, self.sampling, self.device, self.n, self.slots = model, sampling, model.device, n, slots
         self.page = page or (128 if self.device.type == "cuda" else 32)  # tokens in one
-        self.rows, self.prompts, self.count = [], {}, 0
+        self.rows, self.prompts = [], {}
+        self.tensor = lambda values: torch.as_tensor(values, dtype=torch.int64, device=self.device)
         self.filling = []  # the pages that a prompt's forward fills; None in a decode step
         self.hooks = watch_layers(model, layers, self.keep_vector)
         asked, out = probe(model, max_prompt + max_new)
         if [layer for layer, *_ in asked] != list(range(model.config.get_text_config().num_hidden_layers)):
             told = "not all of its layers are attention, once each; it can only read answers, by --responses"
-            common.die(f"{type(model).__name__} cannot sample here: {told}")
+            die(f"{type(model).__name__} cannot sample here: {told}")
         use_attention(model, "paged", self.attend)
         self.windows = {None, *(window for *_, window in asked)}
         self.make_pages(asked, max_prompt, max_new, budget or free_memory(self.device))
@@ -288,7 +290,7 @@ class Engine:
         room = budget // (self.page * sum(x[:, :, 0].nbytes for _, *both, _ in asked for x in both)) - 1
         if room < a_prompt + a_row:
             need = (a_prompt + a_row) * self.page
-            common.die(f"{budget >> 20} MB do not hold a rollout of {need} tokens; lower --max-new-tokens")
+            die(f"{budget >> 20} MB do not hold a rollout of {need} tokens; lower --max-new-tokens")
         prompts = max(a_prompt, min(room // 4, room - a_row, a_prompt * self.slots))
         self.split = 1 + min(self.slots * a_row, room - prompts)
         n_pages = self.split + prompts  # a CPU's memory is taken only as it is touched
@@ -296,9 +298,6 @@ class Engine:
         self.pools = {layer: (pool(k), pool(v)) for layer, k, v, _ in asked}
         self.free = np.ones(n_pages, bool)
         self.take(0, 1, 1)
-
-    def tensor(self, values):
-        return torch.as_tensor(values, dtype=torch.int64, device=self.device)
 
     # --- one step, on the device
 
@@ -419,8 +418,8 @@ class Engine:
             self.queue.popleft()
             row = SimpleNamespace(**job, job=job, pages=[], ids=[], stats=[], finish=None)
             if self.penalty != 1:
-                row.past = np.full(self.longest, job["prompt"][-1])
-                row.past[: len(job["prompt"])] = job["prompt"]
+                row.past = np.full(self.longest, row.prompt[-1])
+                row.past[: len(row.prompt)] = row.prompt
             self.rows.append(row)
             self.give_page(row)
         self.drop_prompts()
@@ -486,7 +485,6 @@ class Engine:
                 row.finish, row.last = "stop", newest.clone()
             elif len(row.ids) == row.limit:
                 row.finish = "length"
-        self.count += len(tokens) - len(ended)
         return ended
 
     def close(self):
@@ -507,25 +505,21 @@ def free_memory(device):
     return int(free)
 
 
-def out_of_memory(error):  # as CUDA and MPS say it, and a CPU
-    return isinstance(error, MemoryError) or bool(re.search("out of memory|can't allocate mem", str(error)))
+OUT_OF_MEMORY = re.compile("out of memory|can't allocate memory|MemoryError")  # CUDA and MPS; a CPU; Python
 
 
 def sample_rollouts(model, layers, sampling, n, slots, longest, queue, bar):
     """Rollouts of `queue` as they end; when memory runs out, the others begin again with fewer slots."""
     while queue:
-        engine, begin = None, time.time()
+        engine = None
         try:
             engine = Engine(model, layers, sampling, n, slots, *longest)
-            for rollout in engine.run(queue):
-                speed = f"{engine.count / (time.time() - begin):.0f} tokens/s"
-                bar.set_postfix_str(f"{speed}, {len(engine.rows)}/{slots} slots busy", refresh=False)
-                yield rollout
+            yield from engine.run(queue)
         except (RuntimeError, MemoryError) as error:
-            if not out_of_memory(error):
+            if not OUT_OF_MEMORY.search(repr(error)):
                 raise
             if slots == 1:
-                common.die("too little memory for one rollout; lower --max-new-tokens or --dtype")
+                die("too little memory for one rollout; lower --max-new-tokens or --dtype")
             slots //= 2
             bar.write(f"out of memory: going on with {slots} slots", file=sys.stderr)
             queue.extendleft(row.job for row in reversed(engine.rows if engine else []))
@@ -545,7 +539,7 @@ def force_rollouts(model, tokenizer, jobs, layers, stop_ids, extra):
     final, logits = head(seen.hidden_states[-1]).double().flatten(), seen.logits.double().flatten()
     scale = (logits @ final / (final @ final)).item()  # some multiply their logits
     if not torch.allclose(final * scale, logits, atol=1e-2, rtol=1e-2):
-        common.die(f"{type(model).__name__} changes its logits after the last layer: it cannot read tokens")
+        die(f"{type(model).__name__} changes its logits after the last layer: it cannot read tokens")
     logits_of = lambda x: head(x).float() * (1 if abs(scale - 1) < 1e-3 else scale)
     use_attention(model, "whole", causal_attention)
     hooks = watch_layers(model, [*layers, len(model.get_decoder().layers)], outputs.__setitem__)
@@ -570,7 +564,7 @@ def read_batch(tokenizer, batch, kept, final, logits_of, stop_ids, extra):
         stopped = len(tokens) > 0 and int(tokens[-1]) in stop_ids
         end = first + len(tokens) - 1
         pieces = zip(final[b, first - 1 : end].split(1024), tokens.split(1024), strict=True)
-        hidden = [x[b, end - (stopped and token == "last")] for x in kept for token in common.TOKENS]
+        hidden = [x[b, end - (stopped and token == "last")] for x in kept for token in TOKENS]
         yield job | {
             "ids": tokens.int().cpu(),
             "stats": torch.cat([token_stats(logits_of(x), y).half() for x, y in pieces]).cpu(),
@@ -583,10 +577,11 @@ def read_batch(tokenizer, batch, kept, final, logits_of, stop_ids, extra):
 def empty_rollout(run, job, layers):
     """Of a prompt that leaves no room for an answer."""
     none = torch.zeros(0, run.config.hidden_size, dtype=run.model.dtype)
-    stats, hidden = none.new_zeros(0, TOP + 2).half(), none.new_zeros(2 * len(layers), none.shape[1])
-    found = {"ids": torch.zeros(0, dtype=torch.int32), "stats": stats, "hidden": hidden, "text": ""}
-    extra = extra_vectors(run.tokenizer, [], none, run.need["extra"])
-    return job | found | {"finish": "length", "extra": extra}
+    return job | {
+        "ids": none.new_zeros(0).int(), "stats": none.new_zeros(0, TOP + 2).half(), "text": "",
+        "hidden": none.new_zeros(2 * len(layers), none.shape[1]), "finish": "length",
+        "extra": extra_vectors(run.tokenizer, [], none, run.need["extra"]),
+    }  # fmt: skip
 
 
 SPECIAL = re.compile(r"\breturn\b|^[ \t]*(?:async )?def .*:(?=[ \t]*(?:#.*)?$)", re.MULTILINE)
@@ -603,13 +598,10 @@ def extra_vectors(tokenizer, ids, final, wanted):
     """What extra.pt keeps of one rollout: final [T, d], the final layer at its tokens."""
     found = {}
     if "last10" in wanted:
-        count = min(10, len(final))
-        found["last10"] = F.pad(final[-10:], (0, 0, 10 - count, 0))[None]
-        found["last10_len"] = torch.tensor([count])
+        found["last10"] = F.pad(final[-10:], (0, 0, max(0, 10 - len(final)), 0))[None]
     if "special" in wanted:
         places = special_places(tokenizer, ids)
         found |= {"special": final[places].clone(), "special_counts": torch.tensor([len(places)])}
-        found["special_tokens"] = torch.tensor([ids[i] for i in places], dtype=torch.int64)
     return found
 
 
@@ -634,7 +626,7 @@ def make_jobs(run, given):
                 tokens = tokens or encode_response(run, row, text, prompt)
                 job["tokens"] = tokens[:limit]
                 if any(not 0 <= token < vocab for token in tokens):
-                    common.die(f"{problem['id']}: tokens beyond this model's {vocab}; which model made them?")
+                    die(f"{problem['id']}: tokens beyond this model's {vocab}; which model made them?")
             jobs[i].append(job)
     return jobs, skipped
 
@@ -645,21 +637,19 @@ def read_responses(path, problems):
     ids |= {problem["id"]: problem["id"] for problem in problems}
     list_of = lambda x, *kinds: isinstance(x, list) and all(type(y) in kinds for y in x)
     for number, row in enumerate(common.read_jsonl(path), 1):
-        texts, tokens = row.get("responses"), row.get("tokens")
+        where, texts, tokens = f"{path}:{number}", row.get("responses"), row.get("tokens")
         if "response" in row:
             texts, tokens = [row["response"]], [tokens]
-        tokens = tokens or [None] * len(texts or "")
-        for right, told in (
-            (list_of(texts, str), "'responses' must be a list of texts, or 'response' one text"),
-            (list_of(tokens, list, type(None)) and len(tokens) == len(texts)
-             and all(list_of(ids or [], int) for ids in tokens),
-             "'tokens' must be a list of token ids for each response"),
-            (type(row.get("sample", 0)) is int, "'sample' must be a whole number"),
-        ):  # fmt: skip
-            if not right:
-                common.die(f"{path}:{number}: {told}")
+        if not list_of(texts, str):
+            die(f"{where}: 'responses' must be a list of texts, or 'response' one text")
+        tokens = tokens or [None] * len(texts)
+        if not (list_of(tokens, list, type(None)) and len(tokens) == len(texts)
+                and all(list_of(some or [], int) for some in tokens)):  # fmt: skip
+            die(f"{where}: 'tokens' must be a list of token ids for each response")
+        if type(row.get("sample", 0)) is not int:
+            die(f"{where}: 'sample' must be a whole number")
         if "messages" in row:
-            row["messages"] = common.plain_messages(row["messages"], f"{path}:{number}")
+            row["messages"] = common.plain_messages(row["messages"], where)
             row["prompt"] = row["messages"][-1]["content"]
         id = ids.get(str(row.get("id"))) or ids.get(str(row.get("prompt")))
         found[id] += [(row, *pair) for pair in zip(texts, tokens)]
@@ -667,17 +657,16 @@ def read_responses(path, problems):
         print(f"{path}: {strangers} responses to none of these problems are left out", file=sys.stderr)
     given = [sorted(found[problem["id"]], key=lambda item: item[0].get("sample", 0)) for problem in problems]
     if lost := [problem["id"] for problem, answers in zip(problems, given) if not answers]:
-        common.die(f"{path}: no responses to {len(lost)} of {len(problems)} problems, such as {lost[0]!r}")
+        die(f"{path}: no responses to {len(lost)} of {len(problems)} problems, such as {lost[0]!r}")
     return given
 
 
 def read_run(folder, problems):
     """`given` of a run folder's own tokens."""
-    stored, keys = common.load_pt(folder / "tokens.pt"), common.keys_of(common.each_rollout(folder))
-    tokens = stored["ids"].tensor_split(stored["offsets"][1:-1])
+    stored, keys = load_pt(folder / "tokens.pt"), common.keys_of(common.each_rollout(folder))
+    tokens, found = stored["ids"].tensor_split(stored["offsets"][1:-1]), defaultdict(list)
     if len(tokens) != len(keys):
-        common.die(f"{folder}: tokens.pt has {len(tokens)} of {len(keys)} rollouts; delete it and run again")
-    found = defaultdict(list)
+        die(f"{folder}: tokens.pt has {len(tokens)} of {len(keys)} rollouts; delete it and run again")
     for (id, _), ids in zip(keys, tokens):
         found[id].append(({}, "", ids.tolist()))
     return [found[problem["id"]] for problem in problems]
@@ -707,24 +696,24 @@ def text_of(tokenizer, rollout):
 # ---- Sampling that stops when it is sure
 
 
-def settle_stop(args):
-    """Make a bare --stop the threshold that 03 found, before anything is compared with it."""
+def found_threshold(args):
+    """Of a bare --stop: the one that 03 found, by which runs are compared."""
     curve = common.load_scorer(args.scorer).checkpoint.get("stop", {}).get(args.stop_rule)
-    if not args.stop and not curve:
-        common.die(f"{args.scorer}: no threshold for {args.stop_rule} in it; give one, such as --stop 0.95")
-    args.stop = args.stop or common.stop_threshold(curve)
+    if not curve:
+        die(f"{args.scorer}: no threshold for {args.stop_rule} in it; give one, such as --stop 0.95")
+    return common.stop_threshold(curve)
 
 
 def stop_rule(run, names):
     """The function that says whether a problem is decided; names: of the layers whose vectors there are."""
     args, n_layers, scorer = run.args, run.config.num_hidden_layers, common.load_scorer(run.args.scorer)
     common.check_scorer_fits(scorer, {"model": args.model, "n_layers": n_layers}, args.scorer)
-    vectors = [common.vector_key(f"{layer}/{token}", n_layers) for layer in names for token in common.TOKENS]
+    vectors = [common.vector_key(f"{layer}/{token}", n_layers) for layer in names for token in TOKENS]
     if len(scorer.shape) > 1 or (vector := common.vector_key(scorer.vector, n_layers)) not in vectors:
-        common.die(f"{args.scorer} reads {scorer.vector}; --stop needs one that --layers {args.layers} keeps")
+        die(f"{args.scorer} reads {scorer.vector}; --stop needs one that --layers {args.layers} keeps")
     votes, column = args.stop_rule == "weighted-vote", vectors.index(vector)
     if votes and any(problem["kind"] == "code" for problem in run.problems):
-        common.die("--stop-rule weighted-vote: programs have no answers to vote on; take best-of-n")
+        die("--stop-rule weighted-vote: programs have no answers to vote on; take best-of-n")
     judge = importlib.import_module("02_label") if votes else None
 
     def is_sure(problem, rollouts):
@@ -746,9 +735,6 @@ def stop_rule(run, names):
 
 
 # ---- The run folder: what made it, what it lacks, the parts and what they are merged into
-
-MUST_AGREE = "n seed limit max_new_tokens temperature top_k top_p repetition_penalty dtype revision stop"
-
 
 def hash_model(name, revision):
     """Changes when the model does: tomorrow a folder may hold other weights. Reads a little of each file."""
@@ -773,8 +759,8 @@ def hash_model(name, revision):
 def identity(args, problems):
     """What a run folder may be gone on with by: the same content and the same arguments."""
     rows = lambda rows: common.hash_of(repr(rows).encode())
-    return {
-        **{name: getattr(args, name) for name in MUST_AGREE.split()},
+    names = "n seed limit max_new_tokens temperature top_k top_p repetition_penalty dtype revision stop"
+    return {name: getattr(args, name) for name in names.split()} | {
         "stop_rule": args.scorer and args.stop_rule,
         "scorer": args.scorer and common.hash_of(Path(args.scorer).read_bytes()),
         "model": hash_model(args.model, args.revision),
@@ -787,21 +773,21 @@ def check_same_run(folder, now, args):
     """Layers may be added to a finished run; to the parts of an unfinished one they cannot."""
     if not (folder / "meta.json").is_file():
         return
-    meta = common.read_meta(folder)
+    meta = read_meta(folder)
     before = meta.get("identity", {})
     if not (folder / "rollouts.jsonl").is_file():
         before, now = before | {"layers": meta["arguments"]["layers"]}, now | {"layers": args.layers}
     for name, value in now.items():
         unknown = name == "model" and None in (before.get(name), value)  # of the Hub, not in the cache
         if before.get(name) != value and not unknown:
-            other = "choose another --out, or remove that folder"
-            common.die(f"{folder} was made with {name} {before.get(name)}, not {value}; {other}")
+            told = f"{folder} was made with {name} {before.get(name)}, not {value}"
+            die(f"{told}; choose another --out, or remove that folder")
 
 
 def layer_names(names, n_layers):
     """--layers as a list of names, each checked, one for each layer."""
     names = names.replace("all", ",".join(map(str, range(n_layers + 1)))).split(",")
-    return list({common.layer_index(name, n_layers): name for name in names if name}.values())
+    return list({layer_index(name, n_layers): name for name in names if name}.values())
 
 
 def lacking(run):
@@ -809,10 +795,10 @@ def lacking(run):
     args, there = run.args, lambda name: (run.folder / name).is_file()
     if not all(map(there, ("meta.json", "tokens.pt", "rollouts.jsonl"))):
         return {"whole": True, "layers": args.layers, "extra": []}
-    meta = common.read_meta(run.folder)
-    have = common.load_pt(run.folder / "hidden.pt")["vectors"] if there("hidden.pt") else []
-    held = common.load_pt(run.folder / "extra.pt") if there("extra.pt") else {}
-    index = lambda name: common.layer_index(name.split("/")[0], meta["n_layers"])
+    meta = read_meta(run.folder)
+    have = load_pt(run.folder / "hidden.pt")["vectors"] if there("hidden.pt") else []
+    held = load_pt(run.folder / "extra.pt") if there("extra.pt") else {}
+    index = lambda name: layer_index(name.split("/")[0], meta["n_layers"])
     asked = layer_names(",".join([args.layers, *meta["layers"]]), meta["n_layers"])
     layers = [name for name in asked if index(name) not in set(map(index, have))]
     wanted = {*args.extra, *meta.get("extra", [])} - {*held}
@@ -832,7 +818,7 @@ def write_meta(run, skipped, jobs):
     """meta.json and problems.jsonl, and no parts of anything else that was needed once."""
     need = run.need
     if (run.folder / "meta.json").is_file():
-        meta = common.read_meta(run.folder)
+        meta = read_meta(run.folder)
         meta["layers"] = layer_names(",".join([need["layers"], *meta["layers"]]), meta["n_layers"])
         meta["extra"] = sorted({*need["extra"], *meta.get("extra", [])})
     else:
@@ -840,7 +826,7 @@ def write_meta(run, skipped, jobs):
         common.write_jsonl(run.folder / "problems.jsonl", run.problems)
         meta = describe(run, skipped, jobs)
     if meta.get("needed") != need:
-        clear(run.folder / "parts")
+        shutil.rmtree(run.folder / "parts", ignore_errors=True)
         common.write_json(run.folder / "meta.json", meta | {"needed": need})
 
 
@@ -854,10 +840,10 @@ def describe(run, skipped, jobs):
     commit = ""
     with suppress(OSError):  # no git
         commit = subprocess.run(git, capture_output=True, text=True).stdout.strip()
-    return {name: getattr(args, name) for name in ("model", "revision", "dataset", "seed", "slots")} | {
+    return {name: getattr(args, name) for name in ("model", "dataset", "seed")} | {
         "n_layers": config.num_hidden_layers, "width": config.hidden_size, "vocab_size": config.vocab_size,
-        "model_type": model.config.model_type, "architecture": type(model).__name__,
-        "dtype": str(model.dtype).removeprefix("torch."), "device": common.device_name(model.device),
+        "architecture": type(model).__name__, "dtype": str(model.dtype).removeprefix("torch."),
+        "device": common.device_name(model.device),
         "layers": layer_names(args.layers, config.num_hidden_layers), "sampling": run.sampling,
         "n": max(map(len, jobs)), "skipped": skipped, "ids": common.hash_of_ids(run.problems),
         "command": shlex.join(["python", "01_generate.py", *sys.argv[1:]]), "identity": run.now,
@@ -875,35 +861,27 @@ def write_part(path, rollouts):
 
 
 def merge(run):
-    """The files, rollouts.jsonl last: it means finished. False while other workers are at their problems."""
+    """The files, rollouts.jsonl last: it means finished. None while other workers are at their problems."""
     with alone(run.folder):
         if lacking(run) != run.need:
             return True  # somebody else has done it
         if missing := sum(not path.is_file() for path in run.parts):
             told = f"{missing} of {len(run.parts)} problems are with other workers; the last to end merges"
-            print(told, file=sys.stderr)
-            return False
+            return print(told, file=sys.stderr)
         for stale in run.folder.glob(".*.tmp"):  # of a merge that was killed
             stale.unlink()
         parts = zip(run.problems, run.parts)
-        write_run(run, [row | {"id": one["id"]} for one, path in parts for row in common.load_pt(path)])
-        clear(run.folder / "parts")
+        write_run(run, [row | {"id": one["id"]} for one, path in parts for row in load_pt(path)])
+        shutil.rmtree(run.folder / "parts", ignore_errors=True)
     return True
-
-
-def clear(parts):
-    for path in parts.glob("*"):
-        path.unlink(missing_ok=True)
-    with suppress(OSError):
-        parts.rmdir()
 
 
 def write_run(run, rollouts):
     """What `run.need` names; vectors that a finished run already has stay as they are."""
     folder, need = run.folder, run.need
-    meta, total = common.read_meta(folder), lambda counts: torch.tensor([0, *counts]).cumsum(0)
+    meta, total = read_meta(folder), lambda counts: torch.tensor([0, *counts]).cumsum(0)
     of_all, keys = lambda name: [row[name] for row in rollouts], {"keys": common.keys_of(rollouts)}
-    old = lambda name: common.load_pt(folder / name) if (folder / name).is_file() else {}
+    old = lambda name: load_pt(folder / name) if (folder / name).is_file() else {}
     if need["whole"]:
         for name in ("rollouts.jsonl", "hidden.pt"):  # not finished until the first is written
             (folder / name).unlink(missing_ok=True)
@@ -911,7 +889,7 @@ def write_run(run, rollouts):
         common.save_pt(folder / "tokens.pt", tokens | {"offsets": total(map(len, of_all("ids")))})
     if need["layers"]:
         names, held = layer_names(need["layers"], meta["n_layers"]), old("hidden.pt")
-        vectors = [f"{layer}/{token}" for layer in names for token in common.TOKENS]
+        vectors = [f"{layer}/{token}" for layer in names for token in TOKENS]
         hidden = torch.stack(of_all("hidden"))
         if held:
             vectors = [*held["vectors"], *vectors]
@@ -956,7 +934,7 @@ def split_model(model, device):
     from transformers.distributed.tensor_parallel import apply_tensor_parallelism
 
     if not set(model.tp_plan) - {"lm_head"}:
-        common.die(f"--tp: transformers has no plan to split a {model.config.model_type} model")
+        die(f"--tp: transformers has no plan to split a {model.config.model_type} model")
     style = lambda name: model.tp_plan.get(re.sub(r"\.\d+(?=\.|$)", ".*", name))
     plan = {name: style(name) or style(name.rpartition(".")[0]) for name, _ in model.named_parameters()}
     plan |= {name: style(name) for name, _ in model.named_modules()}  # weights first, then their users
@@ -996,7 +974,7 @@ def check_before_loading(args, runs, config):
     """What can be wrong is said before the weights load; then the plan, for a person to stop in time."""
     layer_names(args.layers, config.num_hidden_layers)
     if not args.max_new_tokens and context_of(config) == FAR:
-        common.die("--max-new-tokens 0 is the model's context, and this model names none; give a number")
+        die("--max-new-tokens 0 is the model's context, and this model names none; give a number")
     for run in runs:
         with common.atomic(run.folder / "parts" / "try"):
             pass  # an --out that cannot be written is said now
@@ -1008,19 +986,19 @@ def check_before_loading(args, runs, config):
 def print_plan(args, runs, config):
     """What is about to be made and what it takes, at the cap in force and at the model's context."""
     device, context = common.pick_device(args.device), context_of(config)
-    dtype, shape = common.pick_dtype(args.dtype, device), config.to_dict()  # its first layer's, if they differ
+    dtype, shape = common.pick_dtype(args.dtype, device), config.to_dict()  # the first layer's
     size = (config.dtype or torch.float32 if dtype == "auto" else dtype).itemsize
     layers, heads, width = config.num_hidden_layers, config.num_attention_heads, config.hidden_size
     row = (shape.get("num_key_value_heads") or heads) * (shape.get("head_dim") or width // heads)
-    kept = len(common.TOKENS) * len(layer_names(args.layers, layers)) * width * size
+    kept = len(TOKENS) * len(layer_names(args.layers, layers)) * width * size
     disk = lambda each: (each * (8 + 2 * (TOP + 2)) + kept) / 1e9  # an id, statistics, some four letters
     cap = min(args.max_new_tokens or context, context)
     for run in runs:
         count = len(run.problems) * args.n
-        caps = sorted({cap, context if context < FAR else cap})
-        most = (f"at {each:,} tokens each {count * each:,} ({count * disk(each):.1f} GB)" for each in caps)
-        told = f"{run.folder}: {len(run.problems)} problems, {count:,} rollouts; {', '.join(most)}"
-        print(told, file=sys.stderr)
+        print(f"{run.folder}: {len(run.problems)} problems, {count:,} rollouts", file=sys.stderr)
+        for each in sorted({cap, context if context < FAR else cap}):
+            most = f"{count * each:,} tokens, {count * disk(each):.1f} GB"
+            print(f"  at {each:,} tokens a rollout: {most}", file=sys.stderr)
     memory = f"weights, and {2 * layers * row * size / 1024:.0f} KB a token of a running rollout"
     print(f"{args.model} on {device}: {memory}; a rollout is cut at {cap:,} tokens", file=sys.stderr)
 
@@ -1054,7 +1032,7 @@ def ended_problems(run, jobs, bar):
     """(number, rollouts) of each problem of `jobs` as it ends."""
     args, n_layers, extra = run.args, run.config.num_hidden_layers, run.need["extra"]
     names = layer_names(run.need["layers"], n_layers)
-    layers = [common.layer_index(name, n_layers) for name in names]
+    layers = [layer_index(name, n_layers) for name in names]
     is_sure = stop_rule(run, names) if run.need["whole"] and args.scorer else None
     cuts = [0, *common.waves(args.n)] if is_sure else [0, FAR]
     done, held = {}, {}  # what has ended, and the waves that have not begun
@@ -1090,10 +1068,10 @@ def main(args):
     if Path(args.model).is_dir():
         args.model = str(Path(args.model).resolve())  # one name for one folder, from wherever it is called
     if args.scorer:
-        settle_stop(args)
+        args.stop = args.stop or found_threshold(args)
     runs = [find_run(args, dataset) for dataset in args.datasets]  # a wrong name ends it here
     if len({run.folder for run in runs}) < len(runs):
-        common.die(f"{' '.join(args.datasets)}: two of these have one name, so one run folder; rename a file")
+        die(f"{' '.join(args.datasets)}: two of these have one name, so one run folder; rename a file")
     loaded = None, None
     if unfinished := [run for run in runs if lacking(run)]:
         config = common.load_config(args.model, args.revision, args.trust_remote_code)
@@ -1113,7 +1091,7 @@ def main(args):
                 break
         else:
             if is_writer():
-                clear(run.folder / "parts")  # of a merge that was killed
+                shutil.rmtree(run.folder / "parts", ignore_errors=True)  # of a merge that was killed
                 (run.folder / ".lock").unlink(missing_ok=True)
                 if not (run.folder / "problems.jsonl").is_file():
                     common.write_jsonl(run.folder / "problems.jsonl", run.problems)
