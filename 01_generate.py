@@ -3,8 +3,8 @@
     python 01_generate.py demo/model demo/math_a.jsonl
     python 01_generate.py Qwen/Qwen3-1.7B humaneval kodcode -n 16 --seed 32 --max-new-tokens 0
     torchrun --nproc-per-node 4 01_generate.py Qwen/Qwen3-1.7B humaneval
-    python 01_generate.py demo/model demo/math_a.jsonl --layers all --extra last10  # more for a run
-    python 01_generate.py Qwen/Qwen3-1.7B own.jsonl --responses own.jsonl           # answers made elsewhere
+    python 01_generate.py demo/model demo/math_a.jsonl --layers all --extra last10  # more of a run
+    python 01_generate.py Qwen/Qwen3-1.7B own.jsonl --responses own.jsonl  # made elsewhere
 
 Reads a causal language model of transformers (a folder or a Hub id) and problems (a data set name or a file).
 Writes runs/<model>/<dataset>/<seed>/ with meta.json, problems.jsonl, rollouts.jsonl, hidden.pt and tokens.pt,
@@ -12,9 +12,8 @@ and prints these folders last. A finished problem is a file in parts/: started a
 others. More workers (torchrun or srun) take turns at the problems.
 
 How: one decode loop over a batch of rows. A prompt is computed once for all its rollouts; a row that ends
-makes room for the next. Keys and values lie in pages, each read where it lies with the queries of all rows
-that need it. Statistics come from the raw logits; a row lives one step longer than its last token, for the
-vector at that token.
+makes room for the next. Keys and values lie in pages, each read where it lies for all rows that need it.
+Statistics come from the raw logits; a row lives one step longer than its last token, for the vector there.
 
 A finished run that lacks vectors, lost with hidden.pt or asked for by --layers and --extra, gets them by one
 pass over the token ids in tokens.pt. If tokens.pt or rollouts.jsonl is lost, it is sampled again.
@@ -28,9 +27,9 @@ there is one. A response counts as finished unless its row says "finish": "lengt
 with the ending one) spare the tokenizer's guess.
 
 --scorer scorer.pt --stop: a problem gets 1, 2, 3, 5, 8, 12, 16 rollouts, until the best probability among
-them (by --stop-rule weighted-vote: that of the leading answer, common.sureness) reaches a threshold: 03's,
-which costs at most a point of accuracy on the calibration run, or that of --stop 0.95. References are never
-looked at. Votes take answers from 02_label.py: the one time that a script uses another.
+them (--stop-rule weighted-vote: the leading answer's, common.sureness) reaches a threshold: 03's, which costs
+at most a point of accuracy on the calibration run, or that of --stop 0.95. References are never looked at.
+Votes take answers from 02_label.py: the one time that a script uses another.
 
 A prompt without tokens, or without room for an answer in the model's context, gets rollouts of no tokens with
 finish "length" and vectors of zeros; meta.json lists its id and the reason under "skipped".
@@ -65,12 +64,12 @@ def parse(argv=None):
     add, models = parser.add_argument, " (as the model's authors set)"
     add("model", help="a folder or a Hub id")
     add("datasets", nargs="+", metavar="dataset", help="a name such as humaneval, or a .jsonl file")
-    add("-n", type=int, default=16, help="rollouts a problem (default 16)")
-    add("--seed", type=int, default=32, help="of the sampling noise (default 32)")
+    add("-n", type=int, default=16, help="rollouts a problem (16)")
+    add("--seed", type=int, default=32, help="of the sampling noise (32)")
     add("--out", default="runs", help="where run folders go (runs)")
-    add("--limit", type=int, help="only the first this many problems")
+    add("--limit", type=int, help="only so many problems")
     add("--max-new-tokens", type=int, default=8192, help="a rollout is cut here (8192); 0: at the context")
-    add("--layers", default="penultimate,final", help="vectors to keep: names, numbers, .75 of all, all")
+    add("--layers", default="penultimate,final", help="to keep: names, numbers, .75 of all, all")
     add("--extra", default="", help="last10, special or both: vectors for studies")
     add("--greedy", action="store_true", help="one rollout, temperature 0, in a folder greedy")
     add("--temperature", type=float, help="0 takes the likeliest token" + models)
@@ -83,7 +82,7 @@ def parse(argv=None):
     add("--stop-rule", choices=common.STOP_RULES, default="best-of-n", help="sure of what (%(default)s)")
     add("--slots", type=int, help="rollouts at the same time (256 on a GPU, 128 on a CPU)")
     add("--tp", action="store_true", help="the processes of torchrun share one model")
-    add("--device", help="cuda, mps or cpu (default: the first there is)")
+    add("--device", help="cuda, mps or cpu (the first there is)")
     add("--dtype", default="auto", choices=("auto", "float32", "bfloat16", "float16"), help="of the weights")
     add("--revision", help="of the model on the Hub")
     add("--trust-remote-code", action="store_true", help="run the Python code of the model")
@@ -100,10 +99,9 @@ def parse(argv=None):
         (not 0 < given.repetition_penalty < np.inf, "--repetition-penalty must be above 0"),
         (not args.layers.strip(", "), "--layers: name one at least"),
         (not {*args.extra} <= {"last10", "special"}, "--extra: last10, special or both"),
-        (args.responses and len(args.datasets) > 1, "--responses: give the one data set that they answer"),
+        (args.responses and (args.scorer or len(args.datasets) > 1), "--responses: one data set, no --stop"),
         ((args.stop is None) != (args.scorer is None), "--stop needs --scorer, which serves nothing else"),
         (not 0 <= (args.stop or 0) < 1, "--stop is at least 0 and below 1"),
-        (args.scorer and args.responses, "--stop goes without --responses"),
         (args.tp and "WORLD_SIZE" not in os.environ, "--tp needs torchrun --nproc-per-node 2 ..."),
     ):
         if wrong:
@@ -122,9 +120,7 @@ import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 
-TOP = common.TOP_K  # log-probabilities kept a token
 FAR = 1 << 40  # a position that no row reaches
-WIDE = 256  # of the most likely tokens top-p looks at this many first
 STRIDE = 0x1E3779B97F4A7C15  # between the inputs of `scramble`: odd, with bits everywhere
 
 # ---- Sampling: noise is a function of (seed, problem, sample, step, token) and of nothing else
@@ -137,7 +133,7 @@ def noise_key(seed, problem_id, sample):
 
 
 def scramble(x):
-    """The finish of splitmix64 on int64 tensors, high 32 bits: neighbouring inputs give unrelated outputs."""
+    """The finish of splitmix64 on int64, high 32 bits: neighbouring inputs give unrelated outputs."""
     for shift, factor in ((30, -0x40A7B892E31B1A47), (27, -0x6B2FB644ECCEEE15)):
         x = (x ^ ((x >> shift) & ((1 << (64 - shift)) - 1))) * factor
     return ((x ^ ((x >> 31) & ((1 << 33) - 1))) >> 32).int()
@@ -164,10 +160,10 @@ def nucleus(p, top_p):
     return p >= p.where(before < top_p, 2).amin(-1, keepdim=True)
 
 
-def choose_tokens(logits, sampling, rows, tokens, width=WIDE):
+def choose_tokens(logits, sampling, rows, tokens, width=256):
     """The next tokens [B]: argmax p / E, which draws from p. logits [B, V] float32.
 
-    Top-p finds its tokens among the `width` likeliest; rows in which these hold too little look at more.
+    Top-p looks among the `width` likeliest tokens; rows in which these hold too little look at more.
     """
     if sampling["temperature"] == 0:
         return logits.argmax(-1)
@@ -183,8 +179,8 @@ def choose_tokens(logits, sampling, rows, tokens, width=WIDE):
         return chosen
     beyond = p[:, -1] > 0  # the nucleus may go on there
     if beyond.any():
-        more = logits[beyond], sampling | {"temperature": 1}, rows[beyond], tokens, 16 * width
-        chosen[beyond] = choose_tokens(*more)
+        again = sampling | {"temperature": 1}
+        chosen[beyond] = choose_tokens(logits[beyond], again, rows[beyond], tokens, 16 * width)
     return chosen
 
 
@@ -203,9 +199,9 @@ def use_attention(model, name, function):
 
 @torch.inference_mode()
 def probe(model, length):
-    """What layers ask of attention, on a few tokens: [(layer, keys, values, window), ...]; the output.
+    """[(layer, keys, values, window), ...] of attention on a few tokens, and the output.
 
-    A model that asks for more than is done here would be answered wrong in silence, so it is refused.
+    A model that asks for more than is done here, and so would be wrong in silence, is refused.
     """
     asked, odd = [], set()
 
@@ -232,7 +228,7 @@ def probe(model, length):
 
 def causal_attention(module, q, k, v, mask=None, scaling=None, sliding_window=None, s_aux=None, **_):
     """Each sequence over itself, padding on the right: q [B, H, T, D], k, v [B, G, T, D] -> [B, T, H, D]."""
-    # Each head its own keys: with grouped heads beside a mask CUDA would make all scores, [B, H, T, T]
+    # Each head its own keys: with grouped heads and a mask CUDA would make all scores [B, H, T, T]
     k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
     width, first, mask = v.shape[-1], 0, None
     if s_aux is not None:  # a token in front, its value 0, its score the sink: a dimension more (8: speed)
@@ -273,16 +269,17 @@ class Engine:
         self.filling = []  # the pages that a prompt's forward fills; None in a decode step
         self.hooks = watch_layers(model, layers, self.keep_vector)
         asked, out = probe(model, max_prompt + max_new)
-        if [layer for layer, *_ in asked] != list(range(model.config.get_text_config().num_hidden_layers)):
-            told = "not all of its layers are attention, once each; it can only read answers, by --responses"
-            die(f"{type(model).__name__} cannot sample here: {told}")
+        text = model.config.get_text_config()
+        if [layer for layer, *_ in asked] != list(range(text.num_hidden_layers)):
+            why = "not all of its layers are attention, once each; it can only read, by --responses"
+            die(f"{type(model).__name__} cannot sample here: {why}")
         use_attention(model, "paged", self.attend)
         self.windows = {None, *(window for *_, window in asked)}
         self.make_pages(asked, max_prompt, max_new, budget or free_memory(self.device))
         self.token_hashes = scramble(torch.arange(1, out.logits.shape[-1] + 1, device=self.device) * STRIDE)
         self.penalty, self.longest = sampling["repetition_penalty"], max_prompt + max_new + 1
-        width = model.config.get_text_config().hidden_size
-        self.current = torch.zeros(slots, len(layers), width, dtype=model.dtype, device=self.device)
+        size = slots, len(layers), text.hidden_size
+        self.current = torch.zeros(size, dtype=model.dtype, device=self.device)
 
     def make_pages(self, asked, max_prompt, max_new, budget):
         """Page 0 is nobody's, [1, split) belong to single rows, [split, n_pages) to prompts."""
@@ -290,7 +287,7 @@ class Engine:
         room = budget // (self.page * sum(x[:, :, 0].nbytes for _, *both, _ in asked for x in both)) - 1
         if room < a_prompt + a_row:
             need = (a_prompt + a_row) * self.page
-            die(f"{budget >> 20} MB do not hold a rollout of {need} tokens; lower --max-new-tokens")
+            die(f"{budget >> 20} MB do not hold {need} tokens; lower --max-new-tokens")
         prompts = max(a_prompt, min(room // 4, room - a_row, a_prompt * self.slots))
         self.split = 1 + min(self.slots * a_row, room - prompts)
         n_pages = self.split + prompts  # a CPU's memory is taken only as it is touched
@@ -336,8 +333,8 @@ class Engine:
         return out.to(v.dtype).flatten(1, 2)[:, None]
 
     def make_plan(self, position, base, sample):
-        """For all layers of a step: the page that each row writes; by page its readers and the keys hidden
-        from them; the shares that a row adds up, numbered by own pages, then by prompts' pages times samples.
+        """For all layers of a step: the page that each row writes; each page's readers and keys hidden from
+        them; the shares that a row adds up: own pages, then prompts' pages times samples.
         """
         pages = [(row.pages, self.prompts[row.problem]) for row in self.rows]
         tables = [np.array([*zip_longest(*lists, fillvalue=0)], np.int64).reshape(-1, len(lists)).T
@@ -392,7 +389,7 @@ class Engine:
     # --- between steps, on the host
 
     def run(self, queue):
-        """Make the rollouts of a deque of jobs (see `make_jobs`), to which others may come meanwhile."""
+        """The rollouts of a deque of jobs (see `make_jobs`), to which others may come meanwhile."""
         self.queue = queue
         while self.queue or self.rows:
             self.admit()
@@ -410,7 +407,7 @@ class Engine:
         return pages.tolist()
 
     def admit(self):
-        """Fill the free slots from the queue while there are pages, one in hand for each running row."""
+        """Fill the free slots while there are pages, one in hand for each running row."""
         while self.queue and len(self.rows) < self.slots and self.free[1 : self.split].sum() > len(self.rows):
             job = self.queue[0]
             if job["problem"] not in self.prompts and not self.read_prompt(job):
@@ -426,7 +423,7 @@ class Engine:
 
     @torch.inference_mode()
     def read_prompt(self, job):
-        """A prompt's keys and values, once for all its rollouts; False while there is no room for them."""
+        """A prompt's keys and values, once for all its rollouts; False while there is no room."""
         self.drop_prompts()
         ids = job["prompt"][:-1]
         pages = self.take(self.split, len(self.free), -(-len(ids) // self.page))
@@ -439,7 +436,6 @@ class Engine:
         return True
 
     def drop_prompts(self):
-        """Free the pages of the prompts that no row reads."""
         for problem in self.prompts.keys() - {row.problem for row in self.rows}:
             self.free[self.prompts.pop(problem)] = True
 
@@ -449,7 +445,7 @@ class Engine:
         return page
 
     def extend(self):
-        """A page for each row whose last one is full; if there is none, the shortest row starts again."""
+        """A page for each row whose last is full; if there is none, the shortest row starts again."""
         while full := [row for row in self.rows if len(row.pages) * self.page <= len(row.ids)]:
             if not all(self.give_page(row) for row in full):
                 shortest = min(range(len(self.rows)), key=lambda r: len(self.rows[r].ids))
@@ -457,13 +453,13 @@ class Engine:
                 self.retire(shortest)
 
     def retire(self, r):
-        """Give a row's pages back, and let the last row move into its place."""
+        """Give a row's pages back; the last row moves into its place."""
         self.free[self.rows[r].pages] = True
         self.rows[r] = self.rows[-1]
         self.rows.pop()
 
     def collect(self, tokens, stats):
-        """Note the tokens of a step; retire the rows that have ended and return their rollouts."""
+        """Note the tokens of a step; retire the rows that have ended, and return them."""
         ended = []
         for r in reversed(range(len(self.rows))):  # from the back: only rows that were looked at move
             row, newest = self.rows[r], self.current[r]  # [layers, d]
@@ -488,7 +484,7 @@ class Engine:
         return ended
 
     def close(self):
-        """Let go of the memory, though transformers keeps the attention function."""
+        """Let go of the memory: transformers keeps the attention function."""
         for hook in self.hooks:
             hook.remove()
         self.pools, self.plan = {}, None
@@ -509,7 +505,7 @@ OUT_OF_MEMORY = re.compile("out of memory|can't allocate memory|MemoryError")  #
 
 
 def sample_rollouts(model, layers, sampling, n, slots, longest, queue, bar):
-    """Rollouts of `queue` as they end; when memory runs out, the others begin again with fewer slots."""
+    """Rollouts of `queue` as they end; out of memory, the others begin again with fewer slots."""
     while queue:
         engine = None
         try:
@@ -532,7 +528,7 @@ def sample_rollouts(model, layers, sampling, n, slots, longest, queue, bar):
 
 @torch.inference_mode()
 def force_rollouts(model, tokenizer, jobs, layers, stop_ids, extra):
-    """Rollouts of `jobs` with given "tokens": batches of similar length, at most so many tokens at once."""
+    """Rollouts of `jobs` with given "tokens", in batches of similar length."""
     budget, head = 16384 if model.device.type == "cuda" else 2048, model.get_output_embeddings()
     size, outputs = lambda job: len(job["prompt"]) + len(job["tokens"]), {}
     _, seen = probe(model, max(map(size, jobs)))
@@ -578,7 +574,7 @@ def empty_rollout(run, job, layers):
     """Of a prompt that leaves no room for an answer."""
     none = torch.zeros(0, run.config.hidden_size, dtype=run.model.dtype)
     return job | {
-        "ids": none.new_zeros(0).int(), "stats": none.new_zeros(0, TOP + 2).half(), "text": "",
+        "ids": none.new_zeros(0).int(), "stats": none.new_zeros(0, common.TOP_K + 2).half(), "text": "",
         "hidden": none.new_zeros(2 * len(layers), none.shape[1]), "finish": "length",
         "extra": extra_vectors(run.tokenizer, [], none, run.need["extra"]),
     }  # fmt: skip
@@ -609,7 +605,7 @@ def extra_vectors(tokenizer, ids, final, wanted):
 
 
 def make_jobs(run, given):
-    """(the jobs of each problem, {id: why} of problems without tokens); given: None where one samples."""
+    """(jobs of each problem, {id: why} of those without tokens); given: None where one samples."""
     args, context, vocab = run.args, context_of(run.config), run.config.vocab_size
     jobs, skipped = [[] for _ in run.problems], {}
     for i, problem in enumerate(run.problems):
@@ -632,7 +628,7 @@ def make_jobs(run, given):
 
 
 def read_responses(path, problems):
-    """`given` of a --responses file; each problem must have some."""
+    """`given` of a --responses file."""
     found, ids = defaultdict(list), {problem["prompt"]: problem["id"] for problem in problems}
     ids |= {problem["id"]: problem["id"] for problem in problems}
     list_of = lambda x, *kinds: isinstance(x, list) and all(type(y) in kinds for y in x)
@@ -654,7 +650,7 @@ def read_responses(path, problems):
         id = ids.get(str(row.get("id"))) or ids.get(str(row.get("prompt")))
         found[id] += [(row, *pair) for pair in zip(texts, tokens)]
     if strangers := len(found.pop(None, [])):
-        print(f"{path}: {strangers} responses to none of these problems are left out", file=sys.stderr)
+        print(f"{path}: left out {strangers} responses to other problems", file=sys.stderr)
     given = [sorted(found[problem["id"]], key=lambda item: item[0].get("sample", 0)) for problem in problems]
     if lost := [problem["id"] for problem, answers in zip(problems, given) if not answers]:
         die(f"{path}: no responses to {len(lost)} of {len(problems)} problems, such as {lost[0]!r}")
@@ -666,7 +662,7 @@ def read_run(folder, problems):
     stored, keys = load_pt(folder / "tokens.pt"), common.keys_of(common.each_rollout(folder))
     tokens, found = stored["ids"].tensor_split(stored["offsets"][1:-1]), defaultdict(list)
     if len(tokens) != len(keys):
-        die(f"{folder}: tokens.pt has {len(tokens)} of {len(keys)} rollouts; delete it and run again")
+        die(f"{folder}: tokens.pt has {len(tokens)} of {len(keys)} rollouts; delete it, run again")
     for (id, _), ids in zip(keys, tokens):
         found[id].append(({}, "", ids.tolist()))
     return [found[problem["id"]] for problem in problems]
@@ -682,14 +678,14 @@ def encode_response(run, row, text, prompt):
 
 
 def opened_reasoning(tokenizer, prompt):
-    """`<think>` if the template wrote it: the text gets it back, so that cut reasoning is seen as such."""
+    """`<think>` if the template wrote it: the text gets it back, so that cut reasoning is seen."""
     return (re.search(r"<think>\s*$", tokenizer.decode(prompt[-16:])) or [""])[0]
 
 
 def text_of(tokenizer, rollout):
-    """Without the token that ended it; markers inside, such as </think>, stay."""
+    """Without the token that ended it; markers such as </think> stay."""
     ids = rollout["ids"][:-1] if rollout["finish"] == "stop" else rollout["ids"]
-    text = tokenizer.decode(ids.tolist(), skip_special_tokens=False, clean_up_tokenization_spaces=False)
+    text = tokenizer.decode(ids.tolist(), clean_up_tokenization_spaces=False)
     return opened_reasoning(tokenizer, rollout["prompt"]) + text
 
 
@@ -697,7 +693,7 @@ def text_of(tokenizer, rollout):
 
 
 def found_threshold(args):
-    """Of a bare --stop: the one that 03 found, by which runs are compared."""
+    """Of a bare --stop."""
     curve = common.load_scorer(args.scorer).checkpoint.get("stop", {}).get(args.stop_rule)
     if not curve:
         die(f"{args.scorer}: no threshold for {args.stop_rule} in it; give one, such as --stop 0.95")
@@ -705,7 +701,7 @@ def found_threshold(args):
 
 
 def stop_rule(run, names):
-    """The function that says whether a problem is decided; names: of the layers whose vectors there are."""
+    """The function that says whether a problem is decided; names: of the layers kept."""
     args, n_layers, scorer = run.args, run.config.num_hidden_layers, common.load_scorer(run.args.scorer)
     common.check_scorer_fits(scorer, {"model": args.model, "n_layers": n_layers}, args.scorer)
     vectors = [common.vector_key(f"{layer}/{token}", n_layers) for layer in names for token in TOKENS]
@@ -737,14 +733,13 @@ def stop_rule(run, names):
 # ---- The run folder: what made it, what it lacks, the parts and what they are merged into
 
 def hash_model(name, revision):
-    """Changes when the model does: tomorrow a folder may hold other weights. Reads a little of each file."""
+    """Changes when the model does, in a folder, too: a little of each file is read."""
     from huggingface_hub import try_to_load_from_cache
 
     if not Path(name).is_dir():
-        path = None
-        with suppress(ValueError):  # no possible name: loading it will say so
-            path = try_to_load_from_cache(name, "config.json", revision=revision)
-        return Path(path).parent.name if isinstance(path, str) else None  # the Hub's commit
+        with suppress(ValueError, TypeError):  # no possible name: loading it will say so; not in the cache
+            return Path(try_to_load_from_cache(name, "config.json", revision=revision)).parent.name
+        return None
     seen, kinds = b"", (".json", ".safetensors", ".bin", ".jinja", ".model")
     for path in sorted(path for path in Path(name).iterdir() if path.suffix in kinds):
         size = path.stat().st_size
@@ -791,7 +786,7 @@ def layer_names(names, n_layers):
 
 
 def lacking(run):
-    """What the folder needs, None if it has all: which layers, which of --extra; `whole`: all files."""
+    """What the folder needs, None if it has all: layers, --extra; `whole`: all files."""
     args, there = run.args, lambda name: (run.folder / name).is_file()
     if not all(map(there, ("meta.json", "tokens.pt", "rollouts.jsonl"))):
         return {"whole": True, "layers": args.layers, "extra": []}
@@ -808,21 +803,21 @@ def lacking(run):
 
 @contextmanager
 def alone(folder):
-    """One worker at a time; a killed one lets go."""
+    """One worker at a time."""
     with open(folder / ".lock", "a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 def write_meta(run, skipped, jobs):
-    """meta.json and problems.jsonl, and no parts of anything else that was needed once."""
+    """meta.json, problems.jsonl, and no parts of what was needed once."""
     need = run.need
     if (run.folder / "meta.json").is_file():
         meta = read_meta(run.folder)
         meta["layers"] = layer_names(",".join([need["layers"], *meta["layers"]]), meta["n_layers"])
         meta["extra"] = sorted({*need["extra"], *meta.get("extra", [])})
     else:
-        run.now["model"] = hash_model(run.args.model, run.args.revision)  # by now it is known
+        run.now["model"] = hash_model(run.args.model, run.args.revision)
         common.write_jsonl(run.folder / "problems.jsonl", run.problems)
         meta = describe(run, skipped, jobs)
     if meta.get("needed") != need:
@@ -861,15 +856,13 @@ def write_part(path, rollouts):
 
 
 def merge(run):
-    """The files, rollouts.jsonl last: it means finished. None while other workers are at their problems."""
+    """The files, rollouts.jsonl last: it means finished. None while others are at their problems."""
     with alone(run.folder):
         if lacking(run) != run.need:
             return True  # somebody else has done it
         if missing := sum(not path.is_file() for path in run.parts):
-            told = f"{missing} of {len(run.parts)} problems are with other workers; the last to end merges"
+            told = f"{missing} of {len(run.parts)} problems are with others; the last to end merges"
             return print(told, file=sys.stderr)
-        for stale in run.folder.glob(".*.tmp"):  # of a merge that was killed
-            stale.unlink()
         parts = zip(run.problems, run.parts)
         write_run(run, [row | {"id": one["id"]} for one, path in parts for row in load_pt(path)])
         shutil.rmtree(run.folder / "parts", ignore_errors=True)
@@ -877,7 +870,7 @@ def merge(run):
 
 
 def write_run(run, rollouts):
-    """What `run.need` names; vectors that a finished run already has stay as they are."""
+    """What `run.need` names; vectors that are there stay as they are."""
     folder, need = run.folder, run.need
     meta, total = read_meta(folder), lambda counts: torch.tensor([0, *counts]).cumsum(0)
     of_all, keys = lambda name: [row[name] for row in rollouts], {"keys": common.keys_of(rollouts)}
@@ -915,13 +908,13 @@ def write_run(run, rollouts):
 
 
 def worker(args):
-    """(rank, world): which of how many processes this is. With --tp all of them are one worker."""
+    """(rank, world): which of how many this is. With --tp all processes are one worker."""
     env = {key: int(value) for key, value in os.environ.items() if value.isdigit()}
     if args.tp:
         return 0, 1
     if "WORLD_SIZE" in env:
         return env.get("RANK", 0), env["WORLD_SIZE"]
-    # a batch script by itself is told of tasks, too, but only srun starts them
+    # a batch script by itself is told of tasks, too
     rank, world = env.get("SLURM_PROCID", 0), env.get("SLURM_STEP_NUM_TASKS", 1)
     array = lambda name, default: env.get(f"SLURM_ARRAY_TASK_{name}", default)
     task = (array("ID", 0) - array("MIN", 0)) // array("STEP", 1)
@@ -929,7 +922,7 @@ def worker(args):
 
 
 def split_model(model, device):
-    """Each process of torchrun keeps its share of the weights, by transformers' plan for the architecture."""
+    """Each process of torchrun keeps its share, by transformers' plan."""
     from torch.distributed.device_mesh import init_device_mesh
     from transformers.distributed.tensor_parallel import apply_tensor_parallelism
 
@@ -948,7 +941,7 @@ def is_writer():
 
 
 def agree(value):
-    """The first process's value, in all processes of --tp."""
+    """The first process's value, in all of --tp."""
     box = [value]
     if dist.is_initialized():
         dist.broadcast_object_list(box, 0)
@@ -956,7 +949,7 @@ def agree(value):
 
 
 def find_run(args, dataset):
-    """What one data set asks for: arguments, run folder, problems, and what the folder must be made with."""
+    """What one data set asks for; others add config, model, tokenizer, sampling and what is needed."""
     problems = common.load_problems(dataset, args.limit)
     if args.responses:
         answers = ("response", "responses", "tokens")  # where one file holds both
@@ -971,10 +964,8 @@ def find_run(args, dataset):
 
 
 def check_before_loading(args, runs, config):
-    """What can be wrong is said before the weights load; then the plan, for a person to stop in time."""
+    """What can be wrong is said before the weights load; then the plan."""
     layer_names(args.layers, config.num_hidden_layers)
-    if not args.max_new_tokens and context_of(config) == FAR:
-        die("--max-new-tokens 0 is the model's context, and this model names none; give a number")
     for run in runs:
         with common.atomic(run.folder / "parts" / "try"):
             pass  # an --out that cannot be written is said now
@@ -984,23 +975,20 @@ def check_before_loading(args, runs, config):
 
 
 def print_plan(args, runs, config):
-    """What is about to be made and what it takes, at the cap in force and at the model's context."""
-    device, context = common.pick_device(args.device), context_of(config)
-    dtype, shape = common.pick_dtype(args.dtype, device), config.to_dict()  # the first layer's
+    """What is about to be made, at the cap in force and at the model's context."""
+    device, context, shape = common.pick_device(args.device), context_of(config), config.to_dict()
+    dtype, heads = common.pick_dtype(args.dtype, device), config.num_attention_heads
     size = (config.dtype or torch.float32 if dtype == "auto" else dtype).itemsize
-    layers, heads, width = config.num_hidden_layers, config.num_attention_heads, config.hidden_size
-    row = (shape.get("num_key_value_heads") or heads) * (shape.get("head_dim") or width // heads)
-    kept = len(TOKENS) * len(layer_names(args.layers, layers)) * width * size
-    disk = lambda each: (each * (8 + 2 * (TOP + 2)) + kept) / 1e9  # an id, statistics, some four letters
+    row = shape.get("head_dim") or config.hidden_size // heads  # of the first layer, where they differ
+    row *= 2 * config.num_hidden_layers * (shape.get("num_key_value_heads") or heads) * size
     cap = min(args.max_new_tokens or context, context)
     for run in runs:
         count = len(run.problems) * args.n
-        print(f"{run.folder}: {len(run.problems)} problems, {count:,} rollouts", file=sys.stderr)
-        for each in sorted({cap, context if context < FAR else cap}):
-            most = f"{count * each:,} tokens, {count * disk(each):.1f} GB"
-            print(f"  at {each:,} tokens a rollout: {most}", file=sys.stderr)
-    memory = f"weights, and {2 * layers * row * size / 1024:.0f} KB a token of a running rollout"
-    print(f"{args.model} on {device}: {memory}; a rollout is cut at {cap:,} tokens", file=sys.stderr)
+        caps = sorted({cap, context if context < FAR else cap})
+        most = " or ".join(f"{count * each:,} tokens at {each:,} each" for each in caps)
+        print(f"{run.folder}: {len(run.problems)} problems, {count:,} rollouts\n  {most}", file=sys.stderr)
+    told = f"weights, and {row / 1024:.0f} KB a token of a running rollout; cut at {cap:,} tokens"
+    print(f"{args.model} on {device}: {told}", file=sys.stderr)
 
 
 def make_parts(run):
@@ -1056,7 +1044,7 @@ def ended_problems(run, jobs, bar):
         bar.update()
         waiting = sum(map(len, held[i]))
         if len(done[i]) + waiting < len(jobs[i]):
-            continue  # others of the wave still run
+            continue  # its wave still runs
         if waiting and not agree(is_sure(run.problems[i], done[i])):
             queue.extendleft(reversed(held[i].popleft()))
         else:
@@ -1066,12 +1054,12 @@ def ended_problems(run, jobs, bar):
 
 def main(args):
     if Path(args.model).is_dir():
-        args.model = str(Path(args.model).resolve())  # one name for one folder, from wherever it is called
+        args.model = str(Path(args.model).resolve())  # one name, from wherever it is called
     if args.scorer:
         args.stop = args.stop or found_threshold(args)
-    runs = [find_run(args, dataset) for dataset in args.datasets]  # a wrong name ends it here
+    runs = [find_run(args, dataset) for dataset in args.datasets]
     if len({run.folder for run in runs}) < len(runs):
-        die(f"{' '.join(args.datasets)}: two of these have one name, so one run folder; rename a file")
+        die(f"{' '.join(args.datasets)}: two of these have one name; rename a file")
     loaded = None, None
     if unfinished := [run for run in runs if lacking(run)]:
         config = common.load_config(args.model, args.revision, args.trust_remote_code)
@@ -1081,7 +1069,7 @@ def main(args):
         if args.tp:
             split_model(loaded[0], common.pick_device(args.device))
         if loaded[0].num_parameters() < 5_000_000:
-            torch.set_num_threads(1)  # sharing out such small products costs more than it saves
+            torch.set_num_threads(1)  # sharing such small products costs more
     for run in runs:
         run.model, run.tokenizer = loaded
         while need := agree(lacking(run)):
@@ -1096,8 +1084,8 @@ def main(args):
                 if not (run.folder / "problems.jsonl").is_file():
                     common.write_jsonl(run.folder / "problems.jsonl", run.problems)
                 print(run.folder)
-    if dist.is_initialized():  # --tp: a process that just exits takes down those in the barrier, and torch's
-        dist.barrier()  # threads may abort one whose interpreter ends under them
+    if dist.is_initialized():  # --tp: a process that just exits takes down those in the barrier,
+        dist.barrier()  # and torch's threads may abort one that ends under them
         time.sleep(1)
         sys.stdout.flush()
         os._exit(0)
