@@ -114,7 +114,7 @@ if __name__ == "__main__":
     KEPT = "finished problems are kept in the run folder; the same command goes on with the others"
     common.interruptible(KEPT)
     if not Path(ARGS.model).is_dir():
-        common.ask(common.hub())  # answers, or stays silent, while torch is imported
+        common.ask(common.HUB)  # answers, or stays silent, while torch is imported
 
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402

@@ -320,11 +320,12 @@ SPECIAL_KEPT = 32  # of an answer's special tokens the last this many are shown 
 def layer_index(name, n_layers):
     """Its place in transformers' `hidden_states`: 0 the embeddings, L the last block after the final norm."""
     name = str(name)
-    index = {"penultimate": n_layers - 1, "final": n_layers}.get(name, -1)
-    if re.fullmatch(r"0?\.\d+", name):
-        index = math.floor(float(name) * n_layers + 1e-9)  # .3 * 10 is 2.9999999999999996
     if re.fullmatch(r"-?\d+", name):
         index = int(name) + (n_layers + 1 if int(name) < 0 else 0)
+    elif re.fullmatch(r"0?\.\d+", name):
+        index = math.floor(float(name) * n_layers + 1e-9)  # .3 * 10 is 2.9999999999999996
+    else:
+        index = {"penultimate": n_layers - 1, "final": n_layers}.get(name, -1)
     if not 0 <= index <= n_layers:
         numbers = f"a number from {-n_layers - 1} to {n_layers}, a fraction such as .75"
         die(f"unknown layer {name!r}: use penultimate, final, {numbers}, or all")
@@ -592,7 +593,8 @@ def reason_of(error):
     return f"{type(error).__name__}: {str(error).strip()}".splitlines()[0]
 
 
-PAGE = 100  # rows; the most the dataset server gives at once
+HUB = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
+PAGE = 100  # rows; the most its dataset server gives at once
 
 
 def hub_page(offset, repo, config, split, where=""):
@@ -684,11 +686,9 @@ def normalise_problem(row, where, number):
     if not isinstance(tests, str) and not (pairs and len(tests["inputs"]) == len(tests["outputs"])):
         told = '{"inputs": [text, ...], "outputs": [text, ...]} of one length'
         die(f"{where}: 'tests' must be Python text, or {told}")
-    if row.get("style", "auto") not in ("auto", *STYLES):
+    fits = (name for name, sign in STYLES.items() if re.search(sign, tests, re.M))
+    if row.setdefault("style", "stdio" if pairs else next(fits)) not in STYLES:
         die(f"{where}: style {row['style']!r} is none of {', '.join(STYLES)}")
-    if row.get("style", "auto") == "auto":
-        fits = (name for name, sign in STYLES.items() if re.search(sign, tests, re.M))
-        row["style"] = "stdio" if pairs else next(fits)
     return row
 
 
@@ -708,7 +708,6 @@ TODAY = date(2025, 8, 5)  # the day that templates are told it is
 SYSTEM = {
     "math": "Solve the problem step by step. Put the final answer, and nothing else, in \\boxed{}.",
     "code": "Solve the task in Python. Give the whole program in one ```python code block.",
-    "text": None,
 }
 
 
@@ -716,7 +715,7 @@ def encode_prompt(tokenizer, problem, thinking=True):
     """Token ids of the prompt as the model's own chat template writes it; plain text where it has none."""
     from jinja2 import TemplateError
 
-    told = {"system": SYSTEM[problem["kind"]], "user": problem["prompt"]}
+    told = {"system": SYSTEM.get(problem["kind"]), "user": problem["prompt"]}
     plain = [{"role": role, "content": text} for role, text in told.items() if text]
     messages = problem.get("messages", plain)
     if tokenizer.chat_template is None:
@@ -738,19 +737,15 @@ def encode_prompt(tokenizer, problem, thinking=True):
 
 
 def sampling_defaults(model, tokenizer):
-    """How the model's authors sample it and where it ends.
-
-    What generation_config.json leaves out (OLMo-2: all) is plain sampling, not the top-k of 50 of `generate`.
-    """
-    config = model.generation_config
-    sampling = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "repetition_penalty": 1.0}
-    given = {name: getattr(config, name, None) for name in sampling}
-    eos = config.eos_token_id
+    """How the model's authors sample it, where they say nothing plainly (not top-k 50), and where it ends."""
+    config, eos = model.generation_config, model.generation_config.eos_token_id
+    plain = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "repetition_penalty": 1.0}
+    given = {name: getattr(config, name, None) for name in plain}
     stop_ids = {tokenizer.eos_token_id, *(eos if isinstance(eos, list) else [eos])} - {None}
     if tokenizer.convert_tokens_to_ids("<|channel|>") not in (None, tokenizer.unk_token_id):  # gpt-oss
         stop_ids.discard(tokenizer.convert_tokens_to_ids("<|end|>"))  # ends a message, the analysis too
-    sampling |= {name: value for name, value in given.items() if value is not None}
-    return sampling | {"stop_ids": sorted(stop_ids)}
+    given = {name: plain[name] if value is None else value for name, value in given.items()}
+    return given | {"stop_ids": sorted(stop_ids)}
 
 
 def split_reasoning(text):
@@ -796,24 +791,15 @@ def pick_dtype(dtype, device):
     return getattr(torch, dtype) if dtype != "auto" else torch.float32 if device == "cpu" else "auto"
 
 
-def hub():
-    from huggingface_hub import constants
-
-    return constants.ENDPOINT
-
-
 def find_model(name, revision=None):
-    """The option by which from_pretrained asks no Hub out of reach; ends here where there is no such model.
-
-    Within seconds, and before slow imports.
-    """
+    """The option by which from_pretrained asks no Hub out of reach; dies where there is no such model."""
     from huggingface_hub import try_to_load_from_cache
 
     if Path(name).is_dir():
         return {}
     if not re.fullmatch(r"[\w-]+|\w[\w.-]*/\w[\w.-]*", str(name)):
         die(f"model {name!r}: neither a folder here nor a Hub id such as Qwen/Qwen3-1.7B")
-    alone = unreachable(hub())
+    alone = unreachable(HUB)
     if alone and not isinstance(try_to_load_from_cache(name, "config.json", revision=revision), str):
         die(f"model {name!r}: no folder here, not in the cache, and {alone}")
     return {"local_files_only": bool(alone)}
@@ -870,10 +856,7 @@ def load_model(name, device=None, dtype="auto", revision=None, trust_remote_code
 
 
 def build_scorer(design, config, shape, features=0):
-    """The untrained module of a design, one logit a row, for inputs of a shape: (d,) or (positions, d).
-
-    features: the last so many of the d are token statistics.
-    """
+    """Untrained, one logit a row of a shape: (positions, d), or (d,), of which the last are `features`."""
     if design.startswith("transformer"):
         return transformer(config, *shape)
     knobs = [config[name] for name in ("hidden", "dropout", "input_dropout", "batch_norm")]
@@ -893,11 +876,7 @@ def mlp(width, hidden, dropout=0.0, input_dropout=0.0, batch_norm=False):
 
 
 def two_towers(of_vector, of_features):
-    """The sum of two logits, one from the vector and one from the statistics.
-
-    While it trains, half of the rows lose the vector's: each tower has to judge alone, and what the two share
-    on one data set only is not learned.
-    """
+    """The sum of their logits. In training half of the rows lose the vector's: each has to judge alone."""
 
     class TwoTowers(torch.nn.ModuleDict):
         def forward(self, x):  # [B, d + 29]
@@ -1043,10 +1022,9 @@ def group_totals(groups, weights):
 
 
 def weighted_vote(groups, weights, scores):
-    """Index of the rollout that stands for the answer with the largest sum of weights: its best-scored one.
+    """Index of the best-scored rollout of the answer with the largest sum of weights; ties: the better best.
 
-    groups [..., N]: the class of each answer as 02 judged it, -1 where there is none (it votes for nothing).
-    Tied answers: the one with the better best score. No answer at all: best-of-N.
+    groups [..., N]: each answer's class as 02 judged it, -1 where there is none; nothing but -1: best-of-N.
     """
     totals = group_totals(groups, weights)
     best = totals.max(-1, keepdims=True)
