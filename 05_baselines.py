@@ -100,18 +100,13 @@ def load_run(path, labels, left_out, window, tail):
         row[: len(some)] = some
     spread = lambda values, empty=0.0: np.array([*values, empty], dtype=float)[index]
     rows = [rollout | label for rollout, label in zip(rollouts, labels)]
-    run = Run(
-        path, common.read_meta(path), list(places),
-        valid=index < len(keys),
-        labels=spread(row["label"] or 0 for row in rows),
-        groups=spread((-1 if row.get("group") is None else row["group"] for row in rows), -1).astype(int),
-        tokens=spread(row["n_tokens"] for row in rows),
-        cut=spread(row.get("finish") == "length" for row in rows),
-        files={},
-    )  # fmt: skip
-    scores = confidence_of(run, rows, window, tail)
-    scores |= {name: [sign * row["n_tokens"] for row in rows] for name, sign in LENGTHS.items()}
-    for name, values in scores.items():
+    labels, cut = [row["label"] or 0 for row in rows], [row.get("finish") == "length" for row in rows]
+    groups = spread((-1 if row.get("group") is None else row["group"] for row in rows), -1).astype(int)
+    lengths, valid = np.array([row["n_tokens"] for row in rows]), index < len(keys)
+    arrays = valid, spread(labels), groups, spread(lengths), spread(cut)
+    run = Run(path, common.read_meta(path), [*places], *arrays, files={})
+    scores = {name: sign * lengths for name, sign in LENGTHS.items()}
+    for name, values in (confidence_of(run, rows, window, tail) | scores).items():
         run.files[name] = {"": {"score": spread(values, -np.inf), "p": None, "cost": {}}}
     for file in sorted((path / "scores").glob("*.jsonl")):
         method, _, name = file.stem.partition("@")
@@ -122,9 +117,9 @@ def load_run(path, labels, left_out, window, tail):
 
 
 def confidence_of(run, rollouts, window, tail):
-    """{rule: a score for each rollout}; from tokens.pt where window or tail are not those of 01."""
+    """{rule: a score for each rollout}"""
     values = [row.get("conf") for row in rollouts]
-    if (window, tail) != (common.WINDOW, common.TAIL):
+    if (window, tail) != (common.WINDOW, common.TAIL):  # not those of 01
         tokens = common.load_pt(run.path / "tokens.pt")
         pairs, stats = itertools.pairwise(tokens["offsets"].tolist()), tokens["stats"].numpy()
         values = [common.confidence(stats[a:b], run.meta["vocab_size"], window, tail) for a, b in pairs]
@@ -276,16 +271,16 @@ def row_of(name, kind, ns, picks, **facts):
     right = np.array([[pick[0].mean(0) for pick in each] for each in picks.values()])  # [runs, T, P]
     drawn = {str(n): [pick[i][0] for pick in picks.values()] for i, n in enumerate(ns)}
     errors = {n: mean_of(map(subset_error, some)) for n, some in drawn.items() if len(some[0]) == SUBSETS}
-    std = right.mean(2).std(0, ddof=1).tolist() if len(right) > 1 else [None] * len(ns)
+    std = float(right[:, -1].mean(1).std(ddof=1)) if len(right) > 1 else None
     counts = zip([len(set(part)) for part in zip(*picks)], ("eval", "cal", "seeds"))
-    mean, by_n = right.mean(0), lambda values: dict(zip(map(str, ns), values))
+    mean = right.mean(0)
     return {
         "method": name, "kind": kind, "short": name, "calibration": "", "scores": "", "right": mean[-1],
-        "accuracy": float(mean[-1].mean()), "std": std[-1], "runs": len(right),
+        "accuracy": float(mean[-1].mean()), "std": std, "runs": len(right),
         "over": " × ".join(f"{count} {what}" for count, what in counts if count > 1),
         "correct": float(mean[-1].sum()), "problems": len(mean[-1]),
         "cut": mean_of(each[-1][1].mean() for each in picks.values()), "best_of": [], "against": {},
-        "curve": by_n(mean.mean(1).tolist()), "curve_std": by_n(std), "curve_subset_error": errors, **facts,
+        "curve": dict(zip(drawn, mean.mean(1).tolist())), "curve_subset_error": errors, **facts,
     }  # fmt: skip
 
 
@@ -343,12 +338,10 @@ def mean_of(values):
 
 rollouts_of = lambda runs: mean_of(run.valid.sum(1).mean() for run in runs)  # a problem
 
-
-# ---- Comparison: Δ and gap closed
+# ---- Comparison: Δ and gap closed, each row's `against`
 
 
 def compare(rows):
-    """Each row's `against`: what it gains over each reference."""
     for reference, rules in REFERENCES.items():
         best = max((row for row in rows if row["method"] in rules), key=lambda row: row["accuracy"])
         best["best_of"].append(reference)
@@ -360,12 +353,12 @@ def compare(rows):
     return [{key: value for key, value in row.items() if key != "right"} for row in rows]
 
 
-# [DRAWS, P]: how often each problem is drawn
+# how often each problem is drawn [DRAWS, P]
 draws_of = functools.cache(lambda n: np.random.default_rng(SEED).multinomial(n, [1 / n] * n, DRAWS))
 
 
 def with_interval(difference):
-    """The mean over problems of paired differences [P], with a 95 % bootstrap interval."""
+    """The mean of paired differences [P], with a 95 % bootstrap interval over problems."""
     low, high = np.percentile(draws_of(len(difference)) @ difference / len(difference), [2.5, 97.5])
     return {"delta": float(difference.mean()), "low": float(low), "high": float(high)}
 
@@ -455,35 +448,33 @@ class Best(str):
 Table = namedtuple("Table", "title rows")  # a row: {column: cell}
 LATEX = str.maketrans({sign: "\\" + sign for sign in "%_&#${}"} | {
     "\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "–": "--",
-    "→": r"$\to$", "±": r"$\pm$", "Δ": r"$\Delta$", "×": r"$\times$"})  # fmt: skip
+    "→": r"$\to$", "±": r"$\pm$", "Δ": r"$\Delta$", "×": r"$\times$",
+    "\t": " & ", "\1": r"\textbf{", "\2": "}"})  # fmt: skip
 
 
-def grid(table):
+def grid(table, bold="{}"):
     """(header, rows)"""
     header = [*dict.fromkeys(column for row in table.rows for column in row)]
-    return header, [[row.get(column) for column in header] for row in table.rows]
+    write = lambda cell: bold.format(cell) if isinstance(cell, Best) else cell
+    return header, [[write(row.get(column)) for column in header] for row in table.rows]
 
 
 def in_markdown(table):
-    header, rows = grid(table)
-    rows = [[f"**{cell}**" if isinstance(cell, Best) else cell for cell in row] for row in rows]
-    return f"### {table.title}\n\n{common.table(header, rows, markdown=True)}"
+    return f"### {table.title}\n\n{common.markdown_table(*grid(table, '**{}**'))}"
 
 
 def in_latex(table):
-    header, rows = grid(table)
-    text = lambda cell: str(cell or "").translate(LATEX)
-    write = lambda cell: rf"\textbf{{{text(cell)}}}" if isinstance(cell, Best) else text(cell)
-    first, *body = [" & ".join(map(write, row)) + r" \\" for row in (header, *rows)]
-    begin = rf"\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}"
-    end = "\\bottomrule\n\\end{tabular}\n"
-    return "\n".join([f"% {table.title}", begin, r"\toprule", first, r"\midrule", *body, end])
+    header, rows = grid(table, "\1{}\2")
+    lines = ["\t".join(cell or "" for cell in row).translate(LATEX) + r" \\" for row in (header, *rows)]
+    begin, end = rf"\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}", "\\bottomrule\n\\end{tabular}\n"
+    return "\n".join([f"% {table.title}", begin, r"\toprule", lines[0], r"\midrule", *lines[1:], end])
 
 
 def best_bold(cells):
-    """The same cells, the largest number bold."""
+    """{column: cell}, the largest number bold."""
     value = lambda cell: float(cell.split()[0]) if cell else -math.inf
-    return [Best(cell) if cell and value(cell) == max(map(value, cells)) else cell for cell in cells]
+    best = max(map(value, cells.values()), default=0)
+    return {column: Best(cell) if cell and value(cell) == best else cell for column, cell in cells.items()}
 
 
 def percent(value, digits=1, sign=""):
@@ -508,17 +499,17 @@ def shown_rows(group):
 
 
 def methods_table(group):
-    rows = []
-    for name, r in shown_rows(group):
-        right = f"{r['correct']:.1f}/{r['problems']}".replace(".0/", "/")
-        row = {"method": name, "accuracy %": with_spread(r), "over": r["over"], "right/problems": right}
+    shown, rows = [*shown_rows(group)], []
+    accuracies = best_bold({name: with_spread(r) for name, r in shown if r["kind"] != "oracle"})
+    for name, r in shown:
+        row = {"method": name, "accuracy %": accuracies.get(name, with_spread(r)), "over": r["over"]}
+        row["right/problems"] = f"{r['correct']:.1f}/{r['problems']}".replace(".0/", "/")
         for to, gain in r["against"].items():
             itself, voted = to in r["best_of"], r["kind"] in ("scorer", "vote")
             row[f"Δ to {to} [95 %]"] = None if itself else f"{points(gain['delta'])} {interval(gain)}"
             row[f"gap closed to {to}, %"] = (percent(gain["gap_closed"], 0) or "–") if voted else None
         rows.append(row | {"cut %": percent(r["cut"]), "tokens a problem": number(r["tokens"])})
-    cells = best_bold([row["accuracy %"] for row in rows[:-1]])  # the last is the oracle
-    return Table("Methods", [row | {"accuracy %": cell} for row, cell in zip(rows, cells)] + rows[-1:])
+    return Table("Methods", rows)
 
 
 def curves_table(group):
@@ -533,7 +524,6 @@ def curves_table(group):
 
 
 def confidence_table(group):
-    """Statistics by aggregations, the best bold; cut: the mean of the row's four."""
     by_name, rows = {r["method"]: r for r in group["rows"]}, []
     for name in common.STATISTICS:
         rules = {way: by_name[f"{name}/{way}"] for way in common.AGGREGATIONS}
@@ -575,7 +565,7 @@ def stopping_table(group):
 
 def summary_table(groups):
     """A row for each model, calibration and test set, as in the paper, whose numbers stand below."""
-    rows, names = [], {}  # the columns of methods
+    rows, names = [], {}
     for group in groups:
         for wanted in sorted({r["calibration"] for r in group["rows"]} - {""}) or [""]:
             roles = {}
@@ -597,7 +587,7 @@ def summary_table(groups):
             rows += [sets | cells, sets | {"model": "the paper"} | theirs][: 1 + bool(theirs)]
     columns = [*SETS, *names, *(name for name in LAST if any(name in row for row in rows))]
     for row in rows:
-        row |= zip(names, best_bold([*map(row.get, names)]))
+        row |= best_bold({name: row.get(name) for name in names})
     return Table("Summary", [{name: row.get(name) for name in columns} for row in rows])
 
 
@@ -624,7 +614,7 @@ def screen(summary):
 
 
 def study_tables(paths):
-    """A row a measure, model and pair, a column a layer, fraction or design. paths: files or folders."""
+    """A row a measure, model and pair, a column a layer, fraction or design."""
     studies, tables = {}, []
     for file in itertools.chain(*(sorted(Path(path).glob("*.json")) or [path] for path in paths)):
         study = common.read_json(file)
@@ -640,7 +630,7 @@ def study_tables(paths):
             shown = {row["row"]: write(row["measures"].get(measure)) for row in study["rows"]}
             sets = study["model"], "+".join(study["calibration"]), "+".join(study["evaluation"])
             if any(shown.values()):
-                cells = dict(zip(columns, best_bold([*map(shown.get, columns)])))
+                cells = best_bold({column: shown.get(column) for column in columns})
                 rows.append({"measure, %": measure} | dict(zip(SETS, sets)) | cells)
         tables.append(Table(f"Study: {name}", rows))
     return tables
@@ -730,7 +720,6 @@ def write_report(out, groups, tables, figures):
 
 
 def plot(plt, out, groups, studies):
-    """-> names of the PNG files"""
     names, numbered = [], [*enumerate(groups, 1)]
     wanted = [(f"{name}-{i}.png", draw, group) for i, group in numbered for name, draw in FIGURES.items()]
     for study in studies:
@@ -754,16 +743,15 @@ def draw_curves(axes, group):
     ns = [int(n) for n in group["rows"][0]["curve"]]
     for name, r in shown_rows(group):
         if r["kind"] != "length" and r["method"] not in MINOR:
-            values, spread = ([100 * (x or 0) for x in r[key].values()] for key in ("curve", "curve_std"))
             style = {"random": "k:", "oracle": "k--"}.get(r["kind"], ".-")
-            axes.errorbar(ns, values, spread if any(spread) else None, fmt=style, capsize=2, label=name)
+            axes.plot(ns, [100 * x for x in r["curve"].values()], style, label=name)
     axes.set_xscale("log")
     axes.minorticks_off()
     return {"title": group["title"], "xticks": ns, "xticklabels": ns, "xlabel": "rollouts a problem"}
 
 
 def draw_stopping(axes, group):
-    """Accuracy against the share of the tokens: stopping, the chosen threshold, and (dotted) a fixed N."""
+    """Accuracy by share of the tokens: at all thresholds, the chosen one, and (dotted) of a fixed N."""
     for r in group["stopping"]:
         (line,) = axes.plot(*100 * np.array(r["curve"]).T, label=r["method"])
         axes.plot(*100 * np.array(r["fixed_curve"]).T, ":", color=line.get_color())
@@ -805,13 +793,13 @@ FIGURES = {
 
 
 def states_of(model, ids):
-    """[T, d]: what the head reads."""
+    """What the head reads, [T, d]."""
     ids = model.get_input_embeddings().weight.new_tensor([ids], dtype=int)
     return model.base_model(input_ids=ids, use_cache=False).last_hidden_state[0]
 
 
 def next_logits(model, ids):
-    """[vocabulary], of the last position only: those of a long answer would take gigabytes."""
+    """[vocabulary], of the last position: those of a long answer would take gigabytes."""
     return model.get_output_embeddings()(states_of(model, ids)[-1]).float()
 
 
@@ -920,7 +908,7 @@ Is this answer correct (yes/no)?"""
 
 
 def lora(args):
-    """Adapters for each seed, and scores by them. A killed training starts over, and ends the same."""
+    """A killed training starts over, and ends the same."""
     run, dataset = Path(args.run), dataset_name(common.read_meta(args.run))
     verifier, examples = functools.cache(lambda: load_verifier(args)), read_examples(run)
     told = {"epochs": args.epochs, "lr": args.lr}.items() - USUAL.items()  # in all names
@@ -956,12 +944,12 @@ def load_verifier(args):
 def read_examples(run):
     """[(problem, response, label)] of the judged rollouts."""
     problems = {row["id"]: row for row in common.read_jsonl(run / "problems.jsonl", needs=("id", "prompt"))}
-    rollouts = common.read_rollouts(run)
-    labels = [row["label"] for row in common.read_labels(run, common.keys_of(rollouts))]
-    found = [(problems[row["id"]], row["response"], label) for row, label in zip(rollouts, labels)
-             if label is not None]  # fmt: skip
+    rollouts, found = common.read_rollouts(run), []
+    for row, label in zip(rollouts, common.read_labels(run, common.keys_of(rollouts))):
+        if label["label"] is not None:
+            found.append((problems[row["id"]], row["response"], label["label"]))
     right = sum(label for *_, label in found)
-    print(f"{run}: {len(found)} of {len(labels)} rollouts to learn from, {right} right")
+    print(f"{run}: {len(found)} of {len(rollouts)} rollouts to learn from, {right} right")
     if right in (0, len(found)):
         common.die(f"{run}: {right} of {len(found)} rollouts are right; a verifier needs both")
     return found
@@ -971,8 +959,7 @@ def add_adapters(model):
     """{name: linear layer of the blocks}, each with new weights; not experts kept as 3-D parameters."""
     from torch import empty, nn
 
-    def adapted(layer, inputs, output):
-        """W x + B A x alpha / rank; in float32, since bfloat16 would round small steps away"""
+    def adapted(layer, inputs, output):  # A and B in float32, since bfloat16 would round small steps away
         low = nn.functional.dropout(inputs[0], DROPOUT, layer.training) @ layer.down.mT.to(output.dtype)
         return output + low @ layer.up.mT.to(output.dtype) * (ALPHA / RANK)
 
@@ -997,7 +984,7 @@ def start_adapters(adapters, seed):
 
 
 def train_adapters(model, adapters, encode, words, examples, args, seed):
-    """Cross-entropy of the one word after the question -> the adapters, and what they cost."""
+    """Cross-entropy of the word after the question."""
     import torch
 
     parameters, size, operations = start_adapters(adapters, seed), size_of(model), 0
@@ -1027,19 +1014,19 @@ def train_adapters(model, adapters, encode, words, examples, args, seed):
 
 
 def save_memory(model):
-    """Keep the blocks' inputs only and compute the rest again in the backward pass: a long answer fits."""
+    """Activations are computed again in the backward pass: a long answer fits."""
     enable = getattr(model, "activation_checkpointing_enable", model.gradient_checkpointing_enable)
     enable({"use_reentrant": False})
 
 
 def rate_at(step, steps):
-    """Warm-up, then a straight line to zero; a short training warms up over half of its steps."""
+    """Warm-up, over half of the steps at most, then a straight line to zero."""
     warm = min(WARM_UP, max(1, steps // 2))
     return min((step + 1) / warm, (steps - step) / max(1, steps - warm))
 
 
 def learn_from(model, ids, word, batch):
-    """Add the gradient of one of `batch` rollouts -> its part of the loss."""
+    """Of one of `batch` rollouts: adds its gradient -> its part of the loss."""
     loss = -next_logits(model, ids).log_softmax(0)[word] / batch
     loss.backward()
     return loss.item()
@@ -1051,7 +1038,7 @@ STEP_END, PRM_TOKENS = "<extra_0>", 2048  # the last of an answer that are read
 
 
 def prm(args):
-    # of the kind with a score at each step (ReasonFlux-PRM-7B), or one at the end (ReasonFlux-PRM-1.5B)?
+    # with a score at each step (ReasonFlux-PRM-7B), or one at the end (ReasonFlux-PRM-1.5B)?
     steps = "Qwen2ForProcessRewardModel" in (common.load_config(args.prm).architectures or ())
     load = functools.cache(lambda: (load_step_prm if steps else load_final_prm)(args))
     for run in map(Path, args.runs):
@@ -1081,9 +1068,8 @@ def load_step_prm(args):
     class StepRewardModel(Qwen2PreTrainedModel):
         def __init__(self, config):
             super().__init__(config)
-            self.model, width = Qwen2Model(config), config.hidden_size
-            layers = torch.nn.Linear(width, width), torch.nn.ReLU(), torch.nn.Linear(width, 2)
-            self.score = torch.nn.Sequential(*layers)
+            self.model, d, linear = Qwen2Model(config), config.hidden_size, torch.nn.Linear
+            self.score = torch.nn.Sequential(linear(d, d), torch.nn.ReLU(), linear(d, 2))
             self.post_init()
 
     device = common.pick_device(args.device)
@@ -1097,8 +1083,8 @@ def load_step_prm(args):
 
     def write(problem, answer):
         steps = [step for step in answer.replace(STEP_END, "").split("\n\n") if step.strip()] or [""]
-        roles = {"user": problem["prompt"], "assistant": STEP_END.join([*steps, ""])}
-        talk = [{"role": role, "content": content} for role, content in roles.items()]
+        told = ("user", problem["prompt"]), ("assistant", STEP_END.join([*steps, ""]))
+        talk = [{"role": role, "content": content} for role, content in told]
         return tokenizer.apply_chat_template(talk, return_dict=True)["input_ids"]
 
     def judge(ids):
@@ -1128,10 +1114,10 @@ def route(args):
     words = first_tokens(tokenizer, *DOMAINS)
     for run in map(Path, args.runs):
         problems, domains = common.read_jsonl(run / "problems.jsonl", needs=("id", "kind", "prompt")), {}
-        with torch.inference_mode():
-            for row in problems:  # the likelier of the two words as the answer's first
+        for row in problems:  # the likelier of the two words as the answer's first
+            with torch.inference_mode():
                 logits = next_logits(model, direct_prompt(tokenizer, ROUTER.format(problem=row["prompt"])))
-                domains[row["id"]] = DOMAINS[logits[words].argmax()]
+            domains[row["id"]] = DOMAINS[logits[words].argmax()]
         right = [domains[row["id"]] == row["kind"] for row in problems if row["kind"] in DOMAINS]
         print(f"{run}: domains right %: {percent(mean_of(right))} ({sum(right)}/{len(right)})")
         for i, pair in enumerate(zip(args.math, args.code)):
@@ -1158,12 +1144,12 @@ def main():
     if command != "lora":
         add("runs", **many, help="run folders, labelled for the report")
     if command == "report":
-        add("--out", help="folder for the report (default: the run, or what the runs have in common)")
+        add("--out", help="folder of the report (default: the run, or what the runs have in common)")
         add("--window", type=int, default=common.WINDOW, help="tokens in a confidence window (%(default)s)")
         add("--tail", type=int, default=common.TAIL, help="tokens in the tail (%(default)s)")
-        add("--price", type=float, default=1.0, help="points that stopping early may cost (%(default)s)")
+        add("--price", type=float, default=1.0, help="points that stopping may cost (%(default)s)")
         add("--studies", nargs="+", default=[], help="files or folders of 03_train_scorer.py --study")
-        add("--plots", action="store_true", help="also PNG figures: curves, bars; needs matplotlib")
+        add("--plots", action="store_true", help="also PNG figures; needs matplotlib")
     if command == "lora":
         add("run", metavar="RUN_CAL", help="labelled run to learn from; keeps the adapters, lora@SEED.pt")
         add("--eval", **many, default=[], help="runs of the same model to score")
@@ -1172,15 +1158,14 @@ def main():
         add("--lr", type=float, default=USUAL["lr"], help="highest rate; tiny models need more (%(default)s)")
     if command == "prm":
         add("--prm", required=True, help="Hub id or folder: reward_head.pt, or Qwen2ForProcessRewardModel")
-    if command == "route":
-        for domain in DOMAINS:
-            add(f"--{domain}", nargs="+", required=True, help=f"scorers calibrated on {domain}, one a seed")
+    for domain in DOMAINS if command == "route" else ():
+        add(f"--{domain}", nargs="+", required=True, help=f"scorers calibrated on {domain}, one a seed")
     if command != "report":
         add("--device", help="cpu, cuda, cuda:1, mps (the GPU if there is one)")
-        add("--model", help="LoRA, routing: where the runs' model is, if no longer where meta.json says")
+        add("--model", help="LoRA, routing: the runs' model, if no longer where meta.json says")
     args = parser.parse_args(words)
-    given = {"window": 1, "tail": 1, "epochs": 1, "price": 0} | vars(args)
-    if min(given["window"], given["tail"], given["epochs"]) < 1 or not given["price"] >= 0:
+    least = {"window": 1, "tail": 1, "epochs": 1, "price": 0}
+    if not all(vars(args).get(name, 1) >= value for name, value in least.items()):
         parser.error("--window, --tail, --epochs: 1 or more; --price: 0 or more")
     COMMANDS[command](args)
 
