@@ -53,6 +53,7 @@ COSTS = {  # in NAME.cost.json: (column, its unit)
     "ms_per_rollout": ("ms a rollout", 1), "ms_per_problem": ("ms a problem", 1),
     "flops_per_rollout": ("MFLOPs a rollout", 1e6),
 }  # fmt: skip
+SCORES_AS_SUCH = {"auroc": "AUROC", "auroc_within": "within a problem", "ece": "calibration error"}
 
 # ---- A labelled run as arrays [P problems, N rollouts]; a problem with fewer rollouts is padded at the end
 
@@ -72,9 +73,8 @@ class Run:
 
 def load_group(paths, window, tail):
     """Repetitions of one model and data set, `greedy` beside them or None, the problems left out of all."""
-    greedy = paths[0].resolve().parent / "greedy"
-    folders = [*paths, greedy] if (greedy / "labels.jsonl").is_file() else paths
-    labels = {path: common.read_labels(path) for path in folders}
+    greedy = [file.parent for file in paths[0].resolve().parent.glob("greedy/labels.jsonl")]
+    labels = {path: common.read_labels(path) for path in [*paths, *greedy]}
     left_out = {row["id"] for rows in labels.values() for row in rows if row["label"] is None}
     first, *more = [load_run(path, rows, left_out, window, tail) for path, rows in labels.items()]
     runs = [first, *more[: len(paths) - 1]]
@@ -199,16 +199,16 @@ def weighted(weights_of):
 
 
 rank_of = lambda scores: np.argsort(np.argsort(-scores, -1, kind="stable"), -1, kind="stable")  # 0: the best
+n_of = lambda valid: valid.sum(-1, keepdims=True)
 
 
 def top_share(share):
     """Confidence as the weight of the best share of the rollouts (DeepConf, offline)."""
-    kept = lambda scores, valid: valid & (rank_of(scores) < np.ceil(share * valid.sum(-1, keepdims=True)))
+    kept = lambda scores, valid: valid & (rank_of(scores) < np.ceil(share * n_of(valid)))
     return weighted(lambda scores, valid: np.where(kept(scores, valid), scores, 0))
 
 
-borda = weighted(lambda scores, valid: (valid.sum(-1, keepdims=True) - rank_of(scores)) * valid)
-by_probability = weighted(lambda p, valid: p * valid)
+borda = weighted(lambda scores, valid: (n_of(valid) - rank_of(scores)) * valid)
 VOTES = {  # name: (the score it uses, its ballot)
     "majority vote": ("mean/tail", majority),
     "Borda vote, self-certainty": ("self_certainty/avg", borda),
@@ -226,7 +226,7 @@ FAMILIES = {
     "routed": "SCaTR, routed by domain", "mixed": "SCaTR, mixed domains",
     "scatr": "SCaTR", "scatr+": "SCaTR+",
 }  # fmt: skip
-CALIBRATED = ("logistic", "lora", "scatr", "scatr+")  # FAMILY.CALIBRATION SET
+CALIBRATED = ("logistic", "lora", "scatr", "scatr+")  # scatr.math_a: SCaTR (math_a), in the summary SCaTR
 
 
 def make_rows(runs, greedy=None):
@@ -249,20 +249,25 @@ def make_rows(runs, greedy=None):
         picks = {(0, "", ""): [np.array([[greedy.labels[:, 0]], [greedy.cut[:, 0]]])] * len(ns)}
         rows.append(row_of("greedy", "greedy", ns, picks, tokens=greedy.tokens.mean()))
     for method in (*LENGTHS, *RULES):
-        kind, quality = "confidence" if method in RULES else "length", quality_of(runs, method)
-        rows.append(row(method, kind, by_score, method, short=None, scores=method, **quality))
+        kind, facts = "confidence" if method in RULES else "length", quality_of(runs, method)
+        rows.append(row(method, kind, by_score, method, short=None, scores=method, **facts))
     for name, (rule, ballot) in VOTES.items() if votable else ():
         votes.append(row(name, "vote", vote(ballot, "score"), rule, short=None if name in MINOR else name))
     rank = {family: place for place, family in enumerate(FAMILIES)}  # ours last, next to the votes
     shared = set.intersection(*[set(run.files) for run in runs]) - {*RULES, *LENGTHS}
     for method in sorted(shared, key=lambda method: (rank.get(method.partition(".")[0], -1), method)):
-        name, short, calibration = names_of(method)
+        family, _, calibration = method.partition(".")
+        name = short = FAMILIES.get(family, family)
+        name += f" ({calibration})" if calibration else ""
+        if family not in CALIBRATED:
+            short, calibration = name, ""
         facts = {"scores": method, "calibration": calibration}
         more = quality_of(runs, method) | cost_of(runs, method) | facts
         rows.append(row(f"{name}, best-of-N", "scorer", by_score, method, short=short, **more))
         if votable and all(file["p"] is not None for *_, file in files_of(runs, method)):
             facts["short"] = f"{short}, weighted vote" if method.startswith("scatr") else None
-            votes.append(row(f"{name}, weighted vote", "vote", vote(by_probability, "p"), method, **facts))
+            pick = vote(weighted(lambda p, valid: p * valid), "p")
+            votes.append(row(f"{name}, weighted vote", "vote", pick, method, **facts))
     return [*rows, *votes, row("oracle", "oracle", by_label, cut=None)]
 
 
@@ -284,23 +289,12 @@ def row_of(name, kind, ns, picks, **facts):
     }  # fmt: skip
 
 
-def names_of(method):
-    """scatr.math_a -> SCaTR (math_a); in the summary SCaTR, calibrated on math_a"""
-    family, _, calibration = method.partition(".")
-    short = FAMILIES.get(family, family)
-    name = f"{short} ({calibration})" if calibration else short
-    return (name, short, calibration) if family in CALIBRATED else (name, name, "")
-
-
 def files_of(runs, method):
     """(key of the picks, run, the file) of each file that every run has; its name is CALRUN-SEED."""
     names = set.intersection(*[set(run.files[method]) for run in runs])
     for (i, run), name in itertools.product(enumerate(runs), sorted(names)):
         calibration, _, seed = name.rpartition("-")
         yield (i, calibration, seed), run, run.files[method][name]
-
-
-SCORES_AS_SUCH = {"auroc": "AUROC", "auroc_within": "within a problem", "ece": "calibration error"}
 
 
 def quality_of(runs, method):
@@ -368,10 +362,8 @@ def with_interval(difference):
 
 def stopping(runs, rows, price):
     """A dict for each scorer and rule, at the threshold that its calibration run chose."""
-    if any(run.meta.get("stop") for run in runs):
-        return []  # they have no other rollouts
     found = []
-    for r in rows:
+    for r in rows if not any(run.meta.get("stop") for run in runs) else ():  # those have no other rollouts
         curves, votes = [], r["kind"] == "vote"
         for _, run, file in files_of(runs, r["scores"]) if r["scores"] else ():
             if chosen := (file["cost"].get("stop") or {}).get(common.STOP_RULES[votes]):
@@ -389,7 +381,7 @@ def stopped_row(r, curves):
     each, share = [curve["right"][0].mean() for curve in curves], tokens.mean(1) / tokens[-1].mean()  # [T]
     sizes, fixed = [int(n) / max(map(int, r["curve"])) for n in r["curve"]], [*r["curve"].values()]
     return {
-        "method": r["method"], "kind": r["kind"], "scores": r["scores"],
+        **{key: r[key] for key in ("method", "kind", "scores", "short")},
         "threshold": float(mean("threshold")[0]), "error": float(mean("error")[0]),
         "accuracy": float(np.mean(each)), "std": float(np.std(each, ddof=1)) if len(each) > 1 else None,
         "all": float(right[-1].mean()), **with_interval(right[0] - right[-1]),
@@ -402,10 +394,8 @@ def stopped_row(r, curves):
 # ---- The paper's numbers, of its tables "Best-of-N results for math domain", "for coding domain" and
 # "Comparison of SCaTR with ReasonFlux models". It says AIME; its problems are those of 2025.
 
-PAPER_COLUMNS = (
-    "SCaTR", "best of the paper's 20", "LoRA verifier", "PRM (ReasonFlux-PRM-1.5B)", "SCaTR, weighted vote",
-    "oracle", "PRM (ReasonFlux-PRM-7B)",
-)  # fmt: skip
+PAPER_COLUMNS = ("SCaTR", "best of the paper's 20", "LoRA verifier", "PRM (ReasonFlux-PRM-1.5B)",
+                 "SCaTR, weighted vote", "oracle", "PRM (ReasonFlux-PRM-7B)")  # fmt: skip
 PAPER = """\
 gpt-oss-20b math500 aime25: 89.8±2.9 93.3±0.0 94.8±2.4 92.2±1.9 94.0±1.3 97.8
 gpt-oss-20b aime25 math500: 95.0±0.5 94.6±0.9 94.8±0.3 95.5±0.3 96.1±0.3 97.7
@@ -428,7 +418,6 @@ Qwen2.5-14B-Instruct openthoughts math500: 80.4±0.7 - - 79.2±0.4 - - 85.7±0.5
 
 
 def paper_numbers(*sets):
-    """{column: "67.1 ± 12.2"} where the paper has these sets, else {}."""
     lines = dict(line.lower().split(": ") for line in PAPER.splitlines())
     found = zip(PAPER_COLUMNS, lines.get(" ".join(sets).lower(), "").split())
     return {name: number.replace("±", " ± ") for name, number in found if number != "-"}
@@ -459,8 +448,7 @@ def grid(table, bold="{}"):
     return header, [[write(row.get(column)) for column in header] for row in table.rows]
 
 
-def in_markdown(table):
-    return f"### {table.title}\n\n{common.markdown_table(*grid(table, '**{}**'))}"
+in_markdown = lambda table: f"### {table.title}\n\n{common.markdown_table(*grid(table, '**{}**'))}"
 
 
 def in_latex(table):
@@ -486,8 +474,7 @@ with_spread = lambda r: percent(r["accuracy"]) + ("" if r["std"] is None else f"
 interval = lambda r: f"[{percent(r['low'])}, {percent(r['high'])}]"
 
 
-def number(value, unit=1):
-    """Three digits, none after the point above a hundred."""
+def number(value, unit=1):  # in three digits, none after the point above a hundred
     return value and (f"{value / unit:,.0f}" if value >= 100 * unit else f"{value / unit:.3g}")
 
 
@@ -537,7 +524,7 @@ def cost_table(group):
     found, rows = [r for r in group["rows"] if "cost" in r], []
     scatr = next((r["cost"] for r in found if r["scores"].startswith("scatr.")), {})
     for r in found:
-        cost, row = r["cost"], {"cost": names_of(r["scores"])[0]}
+        cost, row = r["cost"], {"cost": r["method"].removesuffix(", best-of-N")}
         for key, (column, unit) in COSTS.items():
             row[column], usual = number(cost[key], unit), scatr.get(key)
             timed = key.startswith(("ms_", "train_seconds"))
@@ -580,8 +567,8 @@ def summary_table(groups):
                           "Δ": points(paper["delta"]), "Δ to all 28": points(both["delta"])}  # fmt: skip
             stopped = {r["scores"]: r for r in group["stopping"] if r["kind"] == "scorer"}
             if r := stopped.get(f"scatr+.{wanted}") or stopped.get(f"scatr.{wanted}"):
-                name = f"{names_of(r['scores'])[1]}, stopped when sure"
-                cells[name] = f"{percent(r['accuracy'])} for {percent(r['share'], 0)} %"
+                told = f"{percent(r['accuracy'])} for {percent(r['share'], 0)} %"
+                cells[f"{r['short']}, stopped when sure"] = told
             sets = dict(zip(SETS, (group["model"], wanted, group["dataset"])))
             theirs = paper_numbers(*sets.values())
             rows += [sets | cells, sets | {"model": "the paper"} | theirs][: 1 + bool(theirs)]
@@ -762,7 +749,7 @@ def draw_stopping(axes, group):
 def draw_rules(wanted, axes, group):
     """Bars of these rules beside SCaTR, between random and the oracle."""
     rows = [r for r in group["rows"] if r["method"] in wanted or r["short"] in ("SCaTR", "SCaTR+")]
-    bars(axes, [(r["method"], 100 * r["accuracy"], 100 * (r["std"] or 0)) for r in rows])
+    draw_bars(axes, [(r["method"], 100 * r["accuracy"], 100 * (r["std"] or 0)) for r in rows])
     for style, r in zip(":-", (group["rows"][0], group["rows"][-1])):  # random, oracle
         axes.axhline(100 * r["accuracy"], color="black", linestyle=style, label=r["method"])
     return {"title": group["title"]}
@@ -771,12 +758,11 @@ def draw_rules(wanted, axes, group):
 def draw_study(axes, row):
     measure, model, calibration, test, *cells = row.values()
     heights = [[*map(float, (cell or "0").split(" ± ")), 0][:2] for cell in cells]
-    bars(axes, [(name, *height) for name, height in zip([*row][4:], heights)])
+    draw_bars(axes, [(name, *height) for name, height in zip([*row][4:], heights)])
     return {"title": f"{model}: {calibration} → {test}, {measure} %", "ylabel": "%"}
 
 
-def bars(axes, rows):
-    """rows: name, height, spread."""
+def draw_bars(axes, rows):
     names, heights, spreads = zip(*rows)
     axes.bar(names, heights, yerr=spreads, capsize=3)
     axes.tick_params(axis="x", rotation=30)
@@ -923,9 +909,8 @@ def lora(args):
             common.save_pt(path, saved | {"format": 1, "made_of": mark, "command": the_command()})
 
         def load(saved=saved):
-            model, adapters, encode, words = verifier()
-            for name, pair in saved["adapters"].items():
-                adapters[name].load_state_dict(dict(zip(("down", "up"), pair)), strict=False)
+            model, encode, words = verifier()
+            model.load_state_dict(saved["adapters"], strict=False)
             return encode, lambda ids: -next_logits(model, ids)[words].diff(), saved["cost"] | size_of(model)
 
         for other in map(Path, args.eval):
@@ -938,7 +923,7 @@ def load_verifier(args):
     write = lambda problem, answer: direct_prompt(tokenizer, ask(problem, answer))
     last = 4096 if has_channels(tokenizer) else 16384
     encode = functools.partial(fit_answer, model, tokenizer, last, write)
-    return model, add_adapters(model), encode, first_tokens(tokenizer, "yes", "no")
+    return add_adapters(model), encode, first_tokens(tokenizer, "yes", "no")
 
 
 def read_examples(run):
@@ -956,40 +941,42 @@ def read_examples(run):
 
 
 def add_adapters(model):
-    """{name: linear layer of the blocks}, each with new weights; not experts kept as 3-D parameters."""
+    """New weights beside those of the blocks' linear layers; not of experts kept as 3-D parameters."""
     from torch import empty, nn
 
     def adapted(layer, inputs, output):  # A and B in float32, since bfloat16 would round small steps away
         low = nn.functional.dropout(inputs[0], DROPOUT, layer.training) @ layer.down.mT.to(output.dtype)
         return output + low @ layer.up.mT.to(output.dtype) * (ALPHA / RANK)
 
-    layers = model.requires_grad_(False).base_model.named_modules()
-    adapters = {name: layer for name, layer in layers if isinstance(layer, nn.Linear)}
-    for layer in adapters.values():
-        layer.down = nn.Parameter(empty(RANK, layer.in_features, device=layer.weight.device))
-        layer.up = nn.Parameter(empty(layer.out_features, RANK, device=layer.weight.device))
-        layer.register_forward_hook(adapted)
-    return adapters
+    for layer in model.requires_grad_(False).base_model.modules():
+        if isinstance(layer, nn.Linear):
+            layer.down = nn.Parameter(empty(RANK, layer.in_features, device=layer.weight.device))
+            layer.up = nn.Parameter(empty(layer.out_features, RANK, device=layer.weight.device))
+            layer.register_forward_hook(adapted)
+    return model
 
 
-def start_adapters(adapters, seed):
-    """Fresh ones, which change nothing -> their parameters."""
+def start_adapters(model, seed):
+    """Fresh ones, which change nothing -> {name: parameter}, all that learns."""
     import torch
 
     torch.manual_seed(seed)
-    for layer in adapters.values():
-        torch.nn.init.kaiming_uniform_(layer.down, a=math.sqrt(5))
-        torch.nn.init.zeros_(layer.up)
-    return [parameter for layer in adapters.values() for parameter in (layer.down, layer.up)]
+    adapters = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
+    for name, weight in adapters.items():
+        if name.endswith("down"):
+            torch.nn.init.kaiming_uniform_(weight, a=math.sqrt(5))
+        else:
+            torch.nn.init.zeros_(weight)
+    return adapters
 
 
-def train_adapters(model, adapters, encode, words, examples, args, seed):
+def train_adapters(model, encode, words, examples, args, seed):
     """Cross-entropy of the word after the question."""
     import torch
 
-    parameters, size, operations = start_adapters(adapters, seed), size_of(model), 0
-    optimizer, started = torch.optim.AdamW(parameters, weight_decay=0.0), time.perf_counter()
-    trained, batches = sum(p.numel() for p in parameters), math.ceil(len(examples) / BATCH)
+    adapters, size, operations = start_adapters(model, seed), size_of(model), 0
+    optimizer, started = torch.optim.AdamW(adapters.values(), weight_decay=0.0), time.perf_counter()
+    trained, batches = sum(p.numel() for p in adapters.values()), math.ceil(len(examples) / BATCH)
     save_memory(model.train())
     with common.progress(total=args.epochs * batches, desc=f"train lora@{seed}", unit="step") as bar:
         for epoch, place in itertools.product(range(args.epochs), range(batches)):
@@ -999,7 +986,7 @@ def train_adapters(model, adapters, encode, words, examples, args, seed):
                 ids = encode(problem, response)
                 loss += learn_from(model, ids, words[1 - label], len(batch))
                 operations += flops(size, len(ids), trained)
-            torch.nn.utils.clip_grad_norm_(parameters, CLIP)
+            torch.nn.utils.clip_grad_norm_(adapters.values(), CLIP)
             optimizer.param_groups[0]["lr"] = args.lr * rate_at(bar.n, bar.total)
             optimizer.step()
             optimizer.zero_grad()
@@ -1008,9 +995,9 @@ def train_adapters(model, adapters, encode, words, examples, args, seed):
     model.eval()
     seconds = time.perf_counter() - started
     print(f"lora@{seed}: {bar.total} steps in {seconds / 60:.1f} min, {trained:,} parameters trained")
-    pairs = {name: [layer.down.detach().cpu(), layer.up.detach().cpu()] for name, layer in adapters.items()}
+    weights = {name: weight.detach().cpu() for name, weight in adapters.items()}
     cost = {"trained_parameters": trained, "train_seconds": seconds, "train_flops": operations}
-    return {"rank": RANK, "alpha": ALPHA, "adapters": pairs, "cost": cost}
+    return {"rank": RANK, "alpha": ALPHA, "adapters": weights, "cost": cost}
 
 
 def save_memory(model):
@@ -1097,10 +1084,8 @@ def load_step_prm(args):
 # ---- Domain routing: the model that answers also says whether a problem is one of maths or of code
 
 DOMAINS = ("math", "code")
-ROUTER = """Is the following a mathematics problem or a programming task?
-
-{problem}
-
+ROUTER = """Is the following a mathematics problem or a programming task?\n
+{problem}\n
 Answer with one word, math or code."""
 
 

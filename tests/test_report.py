@@ -48,8 +48,7 @@ def add_scores(path, name, seed=0, cost=None):
         score = float(rng.normal() + (row["label"] or 0))
         rows.append({"id": row["id"], "sample": row["sample"], "score": score, "p": 1 / (1 + np.exp(-score))})
     common.write_jsonl(path / "scores" / f"{name}.jsonl", rows)
-    if cost is not None:
-        common.write_json(path / "scores" / f"{name}.cost.json", cost)
+    common.write_json(path / "scores" / f"{name}.cost.json", cost or {})
     return rows
 
 
@@ -66,10 +65,10 @@ def results_of(folder, group=0):
 
 
 def table_of(folder, title):
-    """[{column: cell}] of a table of report.md; a column that occurs twice keeps its first cell."""
+    """[{column: cell}] of a table of report.md."""
     lines = (folder / "report.md").read_text().split(f"### {title}")[1].split("\n\n")[1].splitlines()
     header, _, *rows = [[cell.strip(" *") for cell in line.strip("|").split("|")] for line in lines]
-    return [{column: row[header.index(column)] for column in header} for row in rows]
+    return [dict(zip(header, row, strict=True)) for row in rows]
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -93,19 +92,20 @@ def credit_of_majority(rows):
     return np.mean([mean_of(group) for group in most]) if most else 0
 
 
-def credit_of_top(share):
-    def credit(rows):
-        order = sorted(range(len(rows)), key=lambda i: -rows[i]["mean/tail"])
-        best = order[: int(np.ceil(share * len(rows)))]
-        weights = [row["mean/tail"] * (i in best) for i, row in enumerate(rows)]
-        return credit_of_vote(rows, weights, "mean/tail")
-
-    return credit
+def ranks(rows, rule):
+    """0 for the best, ties in their order."""
+    order = sorted(range(len(rows)), key=lambda i: -rows[i][rule])
+    return [order.index(i) for i in range(len(rows))]
 
 
-def credit_of_borda(rows):
-    order = sorted(range(len(rows)), key=lambda i: -rows[i]["self_certainty/avg"])
-    return credit_of_vote(rows, [len(rows) - order.index(i) for i in range(len(rows))], "self_certainty/avg")
+def credit_of_top(share, rule="mean/tail"):
+    kept = lambda rows: [rank < np.ceil(share * len(rows)) for rank in ranks(rows, rule)]
+    weights = lambda rows: [row[rule] * is_kept for row, is_kept in zip(rows, kept(rows))]
+    return lambda rows: credit_of_vote(rows, weights(rows), rule)
+
+
+def credit_of_borda(rows, rule="self_certainty/avg"):
+    return credit_of_vote(rows, [len(rows) - rank for rank in ranks(rows, rule)], rule)
 
 
 def best(key):
@@ -196,17 +196,16 @@ def test_drawn_subsets_come_near_and_state_their_error(tmp_path, monkeypatch):
 def test_scores_as_such(tmp_path):
     """The calibration error over ten bins, and AUROC inside problems, by hand."""
     path, problems = random_run(tmp_path / "run", 5, ragged=True)
-    row, errors, within = rows_of(path)["mine, best-of-N"], [], []
-    everything = [r for rows in problems.values() for r in rows]
-    for b in range(10):
-        inside = [r for r in everything if b / 10 <= r["p"] < (b + 1) / 10]
-        errors.append(abs(sum(r["p"] - r["label"] for r in inside)))
+    everything, bins, within = sum(problems.values(), []), np.zeros(10), []
+    for r in everything:
+        bins[int(10 * r["p"])] += r["p"] - r["label"]
     for rows in problems.values():
         pairs = [(a["score"] > b["score"]) + 0.5 * (a["score"] == b["score"])
                  for a in rows for b in rows if a["label"] > b["label"]]  # fmt: skip
         within += [np.mean(pairs)] if pairs else []
-    assert row["ece"] == pytest.approx(sum(errors) / len(everything))
-    assert row["auroc_within"] == pytest.approx(np.mean(within))
+    row = rows_of(path)["mine, best-of-N"]
+    wanted = [np.abs(bins).sum() / len(everything), np.mean(within)]
+    assert [row["ece"], row["auroc_within"]] == pytest.approx(wanted)
 
 
 def test_windows_are_recomputed_from_tokens(tmp_path):
@@ -333,36 +332,41 @@ def test_cut_rollouts_are_said_and_counted(tmp_path, capsys):
 # Tables
 
 
-def test_the_screen_is_one_short_table(tmp_path, capsys):
-    """A column a pair of sets and one for the paper, at most 110 columns wide, then the report's path."""
-    paths, sets = [], ("humaneval", "kodcode", "math500", "aime25")
-    stop = {"stop": {"best-of-n": [[0.6, 60.0, 0.5, 2.0, 100.0]]}}  # a threshold, at most a point below
-    for i, (name, cal) in enumerate(zip(sets, ("kodcode", "humaneval", "aime25", "math500"))):
+@pytest.fixture
+def four_sets(tmp_path):
+    """Runs of one of the paper's models on four of its sets, with a threshold to stop, 1 point below at most."""
+    pairs, paths = ("humaneval", "kodcode", "math500", "aime25"), []
+    for i, (name, cal) in enumerate(zip(pairs, ("kodcode", "humaneval", "aime25", "math500"))):
         kind = "code" if i < 2 else "math"
         path = make_run(tmp_path / name, problems=10, seed=i, model="org/Qwen3-1.7B", kind=kind)
         paths.append(change_meta(path, dataset=name))
         for j, method in enumerate(("logistic", "scatr", "scatr+", "lora")):
-            add_scores(path, f"{method}.{cal}@32-1", j, stop if method == "scatr+" else None)
-    out = tmp_path / "out"
-    run_command(*paths[:2], "--out", out)
+            stop = {"stop": {"best-of-n": [[0.6, 60.0, 0.5, 2.0, 100.0]]}} if method == "scatr+" else None
+            add_scores(path, f"{method}.{cal}@32-1", j, stop)
+    return paths
+
+
+def test_the_screen_is_one_short_table(four_sets, tmp_path, capsys):
+    """A column a pair of sets and one for the paper, at most 110 columns wide, then the report's path."""
+    out, percent = tmp_path / "out", lambda x: f"{100 * x:.1f}"
+    run_command(*four_sets[:2], "--out", out)
     lines = capsys.readouterr().out.splitlines()
-    assert lines[:2] == [f"Qwen3-1.7B on {name}: 10 problems, N=4" for name in sets[:2]]
-    cells = [re.split("  +", line) for line in lines[3 : lines.index("", 3)]]
-    assert cells[0] == ["picks by", "kodcode → humaneval", "paper", "humaneval → kodcode", "paper"]
-    names = ["random", "best of the paper's 20", "best of all 28", "logistic regression", "LoRA verifier",
-             "SCaTR", "SCaTR+", "oracle", "SCaTR+, stopped when sure",
-             "Δ", "Δ to all 28", "gap closed %", "cut %"]  # fmt: skip
-    assert [row[0] for row in cells[2:]] == names and lines[-1] == f"report: {out / 'report.md'}"
-    cells = {row[0]: row[1:] for row in cells}
+    assert lines[:2] == [f"Qwen3-1.7B on {name}: 10 problems, N=4" for name in ("humaneval", "kodcode")]
+    header, _, *rows = [re.split("  +", line) for line in lines[3 : lines.index("", 3)]]
+    cells, names = {name: cells for name, *cells in rows}, [
+        "random", "best of the paper's 20", "best of all 28", "logistic regression", "LoRA verifier", "SCaTR",
+        "SCaTR+", "oracle", "SCaTR+, stopped when sure", "Δ", "Δ to all 28", "gap closed %", "cut %",
+    ]  # fmt: skip
+    assert header == ["picks by", "kodcode → humaneval", "paper", "humaneval → kodcode", "paper"]
+    assert [*cells] == names and lines[-1] == f"report: {out / 'report.md'}"
     scatr = results_of(out)["SCaTR (kodcode), best-of-N"]
     stopped = common.read_json(out / "results.json")["groups"][0]["stopping"][0]
-    assert cells["SCaTR"][:2] == [f"{100 * scatr['accuracy']:.1f}", "59.3 ± 8.1"]
-    assert cells["SCaTR"][3] == "67.1 ± 12.2"  # the paper's
-    shown = [f"{100 * to['delta']:+.1f}" for to in scatr["against"].values()]
-    assert [cells["Δ"][0], cells["Δ to all 28"][0]] == shown
-    shown = f"{100 * stopped['accuracy']:.1f} for {100 * stopped['share']:.0f} %"
+    assert cells["SCaTR"] == [percent(scatr["accuracy"]), "59.3 ± 8.1", cells["SCaTR"][2], "67.1 ± 12.2"]
+    gains = [f"{100 * to['delta']:+.1f}" for to in scatr["against"].values()]
+    assert [cells["Δ"][0], cells["Δ to all 28"][0]] == gains
+    shown = f"{percent(stopped['accuracy'])} for {100 * stopped['share']:.0f} %"
     assert cells["SCaTR+, stopped when sure"][0] == shown
-    run_command(*paths, "--out", out)
+    run_command(*four_sets, "--out", out)
     text = capsys.readouterr().out
     assert text.count("picks by") == 2 and max(map(len, text.splitlines()[:-1])) <= 110
 
@@ -393,10 +397,10 @@ def test_runs_and_models_together_are_the_papers_table(tmp_path):
     assert found == [*sets[:4], ("the paper", "aime25"), *sets[4:]]
     shown = lambda method: f"{100 * rows[method]['accuracy']:.1f}"
     scatr, best = rows["SCaTR (aime25), best-of-N"], "PRM (ReasonFlux-PRM-1.5B)"
+    delta, spread = scatr["against"]["the paper's 20"]["delta"], f" ± {100 * scatr['std']:.1f}"
     for row, cells in {
-        3: {"SCaTR": f"{shown('SCaTR (aime25), best-of-N')} ± {100 * scatr['std']:.1f}", "over": "2 seeds",
-            "Δ": f"{100 * [*scatr['against'].values()][0]['delta']:+.1f}", best: shown(f"{best}, best-of-N"),
-            "PRM (big)": shown("PRM (big), best-of-N"),
+        3: {"SCaTR": shown("SCaTR (aime25), best-of-N") + spread, "over": "2 seeds", "Δ": f"{100 * delta:+.1f}",
+            best: shown(f"{best}, best-of-N"), "PRM (big)": shown("PRM (big), best-of-N"),
             "confidence-weighted vote": shown("confidence-weighted vote")},
         4: {"SCaTR": "95.0 ± 0.5", best: "95.5 ± 0.3", "SCaTR, weighted vote": "96.1 ± 0.3", "PRM (big)": ""},
         0: {"PRM (big)": ""},
@@ -405,8 +409,7 @@ def test_runs_and_models_together_are_the_papers_table(tmp_path):
         assert {name: table[row][name] for name in cells} == cells
     tex, numbers = (out / "tables.tex").read_text(), [*table[3].values()][3 : [*table[3]].index("oracle")]
     assert {tex.count(rf"\{x}") for x in ("toprule", "midrule", "bottomrule", "begin{tabular}{l")} == {7}
-    numbers = [cell for cell in numbers if cell]
-    most = max(numbers, key=lambda cell: float(cell.split()[0])).replace("±", r"$\pm$")
+    most = max(filter(None, numbers), key=lambda cell: float(cell.split()[0])).replace("±", r"$\pm$")
     line = next(line for line in tex.splitlines() if line.startswith("gpt-oss-20b & aime25"))
     assert rf"\textbf{{{most}}}" in line and line.endswith(r" \\") and "± " not in tex
 
@@ -509,29 +512,28 @@ def test_numbers_and_names_as_people_write_them():
 
 def test_bad_runs_get_one_line(tmp_path, capsys):
     path = make_run(tmp_path / "run")
-    assert "not a run folder" in refused(capsys, tmp_path)
-    rows, scores = add_scores(path, "mine"), path / "scores"
+    rows, scores, meta = add_scores(path, "mine"), path / "scores" / "mine.jsonl", common.read_meta(path)
     for broken, said in [(rows[:-1], "47 rows for a run of 48")] + [
         ([row | change for row in rows], "finite number and p a probability")
         for change in ({"score": None}, {"score": 1e301}, {"p": 1.5}, {"p": "much"})
     ]:
-        common.write_jsonl(scores / "mine.jsonl", broken)
+        common.write_jsonl(scores, broken)
         assert said in refused(capsys, path)
-    (scores / "mine.jsonl").unlink()
-    add_scores(path, "longest")
+    common.write_jsonl(scores, rows)
+    common.write_jsonl(scores.with_name("longest.jsonl"), rows)
     assert "another name" in refused(capsys, path)
-    (scores / "longest.jsonl").rename(scores / "mine.jsonl")
+    scores.with_name("longest.jsonl").unlink()
     for cost in ([], {"parameters": "many"}, {"ms_per_rollout": -1}, {"train_flops": [1]}):
-        common.write_json(scores / "mine.cost.json", cost)
+        common.write_json(scores.with_name("mine.cost.json"), cost)
         assert "mine.cost.json" in refused(capsys, path)
-    common.write_json(scores / "mine.cost.json", {"command": "by hand"})
+    common.write_json(scores.with_name("mine.cost.json"), {"command": "by hand"})
     run_command(path)
     change(path, "rollouts", lambda row: {name: value for name, value in row.items() if name != "conf"})
     assert "no token statistics" in refused(capsys, path)
     (path / "labels.jsonl").unlink()
     assert "02_label.py" in refused(capsys, path)
-    for meta in ({}, []):
-        common.write_json(path / "meta.json", meta)
+    for wrong in ({}, [], meta | {"seed": "x"}):
+        common.write_json(path / "meta.json", wrong)
         assert "meta.json" in refused(capsys, path)
 
 
@@ -544,6 +546,6 @@ def test_runs_that_do_not_belong_together_are_refused(tmp_path, capsys):
         ([a, c], "has 3 judged problems, N=4, "),
         ([a, "--window", "0"], "1 or more"),
         ([a, "--price", "-1"], "0 or more"),
-        (["."], "not a run"),
+        ([tmp_path], "not a run folder"),
     ):
         assert said in refused(capsys, *words)

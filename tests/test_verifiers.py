@@ -69,10 +69,8 @@ def tiny(tmp_path_factory):
 
 
 def with_adapters(folder, **options):
-    model, _ = common.load_model(str(folder), **options)
-    adapters = verifiers.add_adapters(model)
-    verifiers.start_adapters(adapters, seed=1)
-    return model, adapters
+    model = verifiers.add_adapters(common.load_model(str(folder), **options)[0])
+    return model, verifiers.start_adapters(model, seed=1)
 
 
 def scores_of(run, name):
@@ -124,8 +122,10 @@ def test_lora_score_is_the_odds_of_yes(trained, tiny):
     """Each prompt from its words down, by the model with the adapters added into its weights by hand."""
     cal, run = trained
     model = hf.AutoModelForCausalLM.from_pretrained(tiny, dtype=torch.float32).eval()
-    for name, (down, up) in common.load_pt(cal / ADAPTERS)["adapters"].items():
-        model.model.get_submodule(name).weight.data += up @ down * (32 / 16)
+    adapters = common.load_pt(cal / ADAPTERS)["adapters"]
+    for name in {name.rpartition(".")[0] for name in adapters}:
+        up, down = (adapters[f"{name}.{part}"] for part in ("up", "down"))
+        model.get_submodule(name).weight.data += up @ down * (32 / 16)
     tokenizer, problems = hf.AutoTokenizer.from_pretrained(tiny), prompts_of(run)
     for row, score in list(zip(common.read_rollouts(run), scores_of(run, SCORES)))[:8]:
         question = (f"Determine the correctness of the following answer:\nProblem: {problems[row['id']]}\n"
@@ -173,8 +173,7 @@ def test_a_stopped_training_ends_as_an_uninterrupted_one(trained, tmp_path, monk
     assert not (again / ADAPTERS).exists()
     run_command("lora", again, *LEARN)
     whole, second = common.load_pt(cal / ADAPTERS), common.load_pt(again / ADAPTERS)
-    for name, pair in whole["adapters"].items():
-        assert all(torch.equal(a, b) for a, b in zip(pair, second["adapters"][name]))
+    assert all(torch.equal(second["adapters"][name], weight) for name, weight in whole["adapters"].items())
     assert whole["cost"]["train_flops"] == second["cost"]["train_flops"]
     epochs = [seen[20:][i : i + 16] for i in range(0, 80, 16)]
     assert len(seen) == 100 and all(sorted(epoch) == sorted(epochs[0]) for epoch in epochs)
@@ -187,10 +186,10 @@ def test_fresh_adapters_change_nothing_and_learn_alone(tiny):
         model, adapters = with_adapters(tiny, dtype=dtype)
         assert torch.equal(verifiers.next_logits(model, [1, 2, 3]), verifiers.next_logits(plain, [1, 2, 3]))
         learning = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
-        assert learning == {f"model.{name}.{part}" for name in adapters for part in ("down", "up")}
+        assert learning == set(adapters) and len(learning) == 14 * 2
         verifiers.learn_from(model, [1, 2, 3], 5, 1)
-        layer, left = adapters["layers.1.mlp.down_proj"], model.state_dict()
-        assert len(adapters) == 14 and layer.up.grad.dtype == torch.float32 and layer.up.grad.abs().sum() > 0
+        gradient, left = adapters["model.layers.1.mlp.down_proj.up"].grad, model.state_dict()
+        assert gradient.dtype == torch.float32 and gradient.abs().sum() > 0
         assert all(torch.equal(left[name], old) for name, old in plain.named_parameters())
 
 
@@ -201,7 +200,7 @@ def test_gradients_are_those_of_the_mean_and_do_not_change_by_recomputing(tiny, 
     sequences = [rng.integers(0, 250, length).tolist() for length in rng.integers(3, 40, 4)]
     for how in ("by hand", "one by one", "recomputed"):
         model, adapters = with_adapters(tiny)
-        adapters["layers.0.self_attn.q_proj"].up.data.fill_(0.01)
+        adapters["model.layers.0.self_attn.q_proj.up"].data.fill_(0.01)
         if how == "by hand":
             last = torch.stack([model(torch.tensor([ids])).logits[0, -1] for ids in sequences])
             loss = torch.nn.functional.cross_entropy(last, torch.arange(4))
@@ -210,7 +209,8 @@ def test_gradients_are_those_of_the_mean_and_do_not_change_by_recomputing(tiny, 
             model.train(how == "recomputed")
             verifiers.save_memory(model)  # in training alone
             loss = sum(verifiers.learn_from(model, ids, i, 4) for i, ids in enumerate(sequences))
-        found.append((float(loss), torch.cat([layer.up.grad.flatten() for layer in adapters.values()])))
+        gradients = [weight.grad.flatten() for name, weight in adapters.items() if name.endswith("up")]
+        found.append((float(loss), torch.cat(gradients)))
     for loss, gradient in found[1:]:
         assert loss == pytest.approx(found[0][0], abs=1e-5)
         assert torch.allclose(gradient, found[0][1], atol=1e-6)
@@ -227,7 +227,7 @@ def test_flops_are_those_of_the_products(tiny):
     model, adapters = with_adapters(tiny)
     head = 2 * 2 * model.get_output_embeddings().weight.numel()  # left out: it runs for the last token only
     first = 2 * 40 * (32 * (32 + 16 + 16) + 3 * 32 * 16)  # the gradient for the embeddings, never needed
-    trained = sum(layer.down.numel() + layer.up.numel() for layer in adapters.values())
+    trained = sum(weight.numel() for weight in adapters.values())
     for step, more in ((None, 0), (trained, first - head)):
         size = verifiers.size_of(model)
         with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
@@ -244,7 +244,8 @@ def test_of_experts_only_those_used_count_and_none_is_adapted():
     model = hf.Qwen3MoeForCausalLM(config)
     used, attention, router = 2 * 2 * (3 * 32 * 16), 2 * (2 * 32 * 32 + 2 * 32 * 16), 2 * 4 * 32  # two blocks
     assert verifiers.size_of(model)["used"] == used + attention + router
-    assert {name.split(".")[2] for name in verifiers.add_adapters(model)} == {"self_attn"}
+    adapters = verifiers.start_adapters(verifiers.add_adapters(model), seed=1)
+    assert {name.split(".")[3] for name in adapters} == {"self_attn"}
 
 
 def test_prompts_ask_for_the_word_at_once():
