@@ -41,6 +41,7 @@ from pathlib import Path
 import numpy as np
 
 import common
+from common import torch  # imported by its first use
 
 SUBSETS, DRAWS, SEED = 128, 1000, 0  # random subsets of a vote, bootstrap draws, and their seed
 RULES = common.RULES
@@ -448,7 +449,8 @@ def grid(table, bold="{}"):
     return header, [[write(row.get(column)) for column in header] for row in table.rows]
 
 
-in_markdown = lambda table: f"### {table.title}\n\n{common.markdown_table(*grid(table, '**{}**'))}"
+def in_markdown(table):
+    return f"### {table.title}\n\n{common.table(*grid(table, '**{}**'), markdown=True)}"
 
 
 def in_latex(table):
@@ -625,7 +627,6 @@ def study_tables(paths):
 
 # ---- The report
 
-dataset_name = lambda meta: common.short_name(meta["dataset"])
 the_command = lambda: shlex.join(["python", "05_baselines.py", *sys.argv[1:]])
 TABLES = (methods_table, curves_table, stopping_table, confidence_table, cost_table)
 SHORT_NOTE = """\
@@ -645,7 +646,7 @@ def report(args):
         common.die("a run is given twice; each counts as a repetition of its own")
     for path in map(Path, args.runs):
         meta = common.read_meta(path)
-        paths.setdefault((common.model_name(meta), dataset_name(meta)), []).append(path)
+        paths.setdefault((common.model_name(meta), common.short_name(meta["dataset"])), []).append(path)
     groups = [report_group(*names, some, args) for names, some in paths.items()]
     out = Path(args.out or os.path.commonpath([*map(os.path.abspath, args.runs)]))
     summary, figures = summary_table(groups), plot(plt, out, groups, studies) if args.plots else []
@@ -857,8 +858,6 @@ def score_rollouts(run, name, load, *made_of, at_once=256):
 
     load() -> (encode, judge, cost): encode(problem, response) -> token ids, judge(ids) -> logit to be right.
     """
-    import torch
-
     mark, path = mark_of(*made_of, run / "rollouts.jsonl"), run / "scores" / f"{name}.jsonl"
     cost_file, rollouts = path.with_name(f"{name}.cost.json"), common.read_rollouts(run)
     rows = common.read_jsonl(path) if path.is_file() and kept(cost_file, mark) else []
@@ -895,7 +894,7 @@ Is this answer correct (yes/no)?"""
 
 def lora(args):
     """A killed training starts over, and ends the same."""
-    run, dataset = Path(args.run), dataset_name(common.read_meta(args.run))
+    run, dataset = Path(args.run), common.short_name(common.read_meta(args.run)["dataset"])
     verifier, examples = functools.cache(lambda: load_verifier(args)), read_examples(run)
     told = {"epochs": args.epochs, "lr": args.lr}.items() - USUAL.items()  # in all names
     settings = "".join(f",{name}={value}" for name, value in sorted(told))
@@ -942,24 +941,21 @@ def read_examples(run):
 
 def add_adapters(model):
     """New weights beside those of the blocks' linear layers; not of experts kept as 3-D parameters."""
-    from torch import empty, nn
 
     def adapted(layer, inputs, output):  # A and B in float32, since bfloat16 would round small steps away
-        low = nn.functional.dropout(inputs[0], DROPOUT, layer.training) @ layer.down.mT.to(output.dtype)
+        low = torch.nn.functional.dropout(inputs[0], DROPOUT, layer.training) @ layer.down.mT.to(output.dtype)
         return output + low @ layer.up.mT.to(output.dtype) * (ALPHA / RANK)
 
     for layer in model.requires_grad_(False).base_model.modules():
-        if isinstance(layer, nn.Linear):
-            layer.down = nn.Parameter(empty(RANK, layer.in_features, device=layer.weight.device))
-            layer.up = nn.Parameter(empty(layer.out_features, RANK, device=layer.weight.device))
+        if isinstance(layer, torch.nn.Linear):
+            layer.down = torch.nn.Parameter(torch.empty(RANK, layer.in_features, device=layer.weight.device))
+            layer.up = torch.nn.Parameter(torch.empty(layer.out_features, RANK, device=layer.weight.device))
             layer.register_forward_hook(adapted)
     return model
 
 
 def start_adapters(model, seed):
     """Fresh ones, which change nothing -> {name: parameter}, all that learns."""
-    import torch
-
     torch.manual_seed(seed)
     adapters = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
     for name, weight in adapters.items():
@@ -972,8 +968,6 @@ def start_adapters(model, seed):
 
 def train_adapters(model, encode, words, examples, args, seed):
     """Cross-entropy of the word after the question."""
-    import torch
-
     adapters, size, operations = start_adapters(model, seed), size_of(model), 0
     optimizer, started = torch.optim.AdamW(adapters.values(), weight_decay=0.0), time.perf_counter()
     trained, batches = sum(p.numel() for p in adapters.values()), math.ceil(len(examples) / BATCH)
@@ -1034,7 +1028,6 @@ def prm(args):
 
 def load_final_prm(args):
     """A causal model with a linear head, reward_head.pt, on the last state; reads plain text."""
-    import torch
     from transformers.utils import cached_file
 
     with common.loading(args.prm) as options:
@@ -1049,7 +1042,6 @@ def load_final_prm(args):
 
 def load_step_prm(args):
     """Qwen2 with a two-layer head, read at the mark behind each paragraph: the mean chance to be good."""
-    import torch
     from transformers import AutoTokenizer, Qwen2Model, Qwen2PreTrainedModel
 
     class StepRewardModel(Qwen2PreTrainedModel):
@@ -1090,8 +1082,6 @@ Answer with one word, math or code."""
 
 
 def route(args):
-    import torch
-
     if len(args.math) != len(args.code):
         common.die(f"--math and --code: {len(args.math)} and {len(args.code)} scorers; give them in pairs")
     scorers = {path: common.load_scorer(path) for path in (*args.math, *args.code)}
