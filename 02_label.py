@@ -55,7 +55,6 @@ def main():
     add("--self-check", action="store_true", help="judge the data set's own reference solutions and stubs")
     add("--workers", type=int, help="programs judged at the same time (default: one a core)")
     add("--timeout", type=float, default=CPU_S, help=f"processor seconds for a program (default {CPU_S})")
-    add("--again", action="store_true", help="judge once more what is judged already")
     add("--json", action="store_true", help="a last line of JSON, for programs")
     options = parser.parse_args()
     if not 0 < options.timeout < math.inf:
@@ -74,7 +73,7 @@ def label_run(run, options):
     common.check_same_problems(run, rollouts)
     problems = {row["id"]: row for row in common.read_jsonl(inputs[1])}
     labels, written = run / "labels.jsonl", [path.stat().st_mtime for path in inputs]
-    if options.again or not labels.is_file() or labels.stat().st_mtime < max(written):
+    if not labels.is_file() or labels.stat().st_mtime < max(written):
         kept = run / ".labels.unfinished.jsonl"
         rows = judge_all(kept, [options.timeout, *written], problems, rollouts, options)
         common.write_jsonl(labels, common.align(rows, keys, run))
@@ -86,7 +85,7 @@ def judge_all(kept, stamp, problems, rollouts, options):
     """Labels of all rollouts. Those of a finished problem are kept: a killed run goes on from there."""
     lines = kept.read_text(encoding="utf-8", errors="replace").split("\n") if kept.is_file() else []
     judged = [json.loads(line) for line in lines[:-1]]  # the last one may be torn
-    judged = judged[1:] if judged[:1] == [stamp] and not options.again else []
+    judged = judged[1:] if judged[:1] == [stamp] else []
     common.write_jsonl(kept, [stamp, *judged])
     left, known = {}, {label["id"] for labels in judged for label in labels}
     for row in rollouts:
@@ -229,8 +228,12 @@ def self_check(dataset, options):
     stub = "def {}(*args, **kwargs):\n    pass\n"  # the wanted name for what does nothing; it must fail
     jobs += [((key, "stub"), job_of(row, stub.format(row.get("entry_point", "main")), options))
              for key, row in code.items()]
-    failures = [f"{row['id']}: the answer {row['answer']!r} is not equal to itself"
-                for row in answers if not equals_itself(row)]
+    failures = []
+    for row in answers:  # would it be judged right in a box?
+        extract = text_of if row["kind"] == "text" else answer_of
+        answer = extract(f"Therefore the answer is $\\boxed{{{row['answer']}}}$.")
+        if verdict({**row, "prompt": ""}, answer)[0] != 1:
+            failures.append(f"{row['id']}: the answer {row['answer']!r} is not equal to itself")
     results = common.progress(run_all(jobs, options), len(jobs), f"check {dataset}", "program")
     for (key, what), result in results:
         # a stub that cannot be judged is none, where the tests work for the solution
@@ -244,13 +247,6 @@ def self_check(dataset, options):
     if options.json:
         print(json.dumps({"dataset": str(dataset), **counts}))
     return failures
-
-
-def equals_itself(problem):
-    """Would its own reference answer, in a box, be judged right?"""
-    extract = text_of if problem["kind"] == "text" else answer_of
-    answer = extract(f"Therefore the answer is $\\boxed{{{problem['answer']}}}$.")
-    return verdict({**problem, "prompt": ""}, answer)[0] == 1
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -275,15 +271,15 @@ def extract_code(response, problem):
     def last(*tests):
         return next((pair for test in tests for pair in reversed(trees) if test(*pair)), None)
 
-    found = last(lambda _, tree: name in defined(tree), lambda _, tree: name in assigned(tree))
+    assigns = lambda name: lambda block, _: re.search(rf"^{name} *=(?!=)", block, re.M)
+    found = last(lambda _, tree: name in defined(tree), assigns(re.escape(name or "=")))
     if found:
         return found[0]
     body = next(filter(None, (as_body(block, problem) for block in reversed(blocks or [final]))), None)
     if body:
         return body
     found = last(
-        lambda block, tree: defined(tree) if name else INPUT.search(block),
-        lambda _, tree: assigned(tree), lambda *_: True)  # fmt: skip
+        lambda block, tree: defined(tree) if name else INPUT.search(block), assigns(r"\w+"), lambda *_: True)
     tree = None if blocks else parsed(final)
     found = (final, tree) if tree and is_program(tree) else found
     return with_wanted_name(*found, problem) if found else blocks[-1] if blocks else None
@@ -325,11 +321,6 @@ def is_program(tree):
 def defined(tree):
     """Names of the functions and classes at the top of a program."""
     return [node.name for node in tree.body if hasattr(node, "name")]
-
-
-def assigned(tree):
-    targets = [target for node in tree.body if isinstance(node, ast.Assign) for target in node.targets]
-    return [target.id for target in targets if isinstance(target, ast.Name)]
 
 
 def as_body(code, problem):
@@ -411,7 +402,7 @@ NUMBER_AND_NOUN = re.compile(
     r"(?: \d+(?<=base \d))?\.?")
 ORDINARY = re.compile(
     r"(?![-–−]$|sqrt|minus|negative|sin|cos|tan|log|ln|pi)(?:\(?[A-Za-z]{2}|[^\w\x03$\\(\[{]*$)")
-WORD = re.compile(r"[^\s\x02]*\x02[^\x03]*\x03[^\s\x02]*|\S+")
+ARTICLE, WORD = re.compile("[aA] [A-Za-z]{2}"), re.compile(r"[^\s\x02]*\x02[^\x03]*\x03[^\s\x02]*|\S+")
 CHANGING = (  # words that change what is said of the number before them
     "if|for|where|with|when|unless|except|not|no|none|nor|neither|never|cannot|more|less|fewer|greater|than|"
     "least|most|over|under|above|below|between|from|only|but|plus|divided|squared|cubed|factorial|choose|"
@@ -535,13 +526,9 @@ def beginning(text):
     words = WORD.findall(re.sub(r"\bI\b.*", " ", text))[:24]
     for n in range(len(words), 0, -1):
         found, rest = unmarked(" ".join(words[:n])), unmarked(" ".join(words[n:]))
-        if not is_article(words) and (is_formula(found) or n == 1 and START in words[0]):
+        if not ARTICLE.match(" ".join(words)) and (is_formula(found) or n == 1 and START in words[0]):
             return unmarked(text) if CHANGES.match(re.sub(r"\\text *\{", "", rest)) else found
     return re.sub(r"(?i)^(yes|no|true|false)\b[,;].*", r"\1", unmarked(text))
-
-
-def is_article(words):
-    return re.match("[aA] [A-Za-z]{2}", " ".join(words[:2]))
 
 
 def ending(sentence):
@@ -554,10 +541,10 @@ def ending(sentence):
     subject = SUBJECT.match(sentence)
     words, n, found = WORD.findall(subject[1] if subject else sentence)[-24:], 0, None
     while n < len(words):
-        stops = () if ORDINARY.match(words[n]) or is_article(words[n:]) else range(len(words), n, -1)
+        text = " ".join(words[n:])
+        stops = () if ORDINARY.match(words[n]) or ARTICLE.match(text) else range(len(words), n, -1)
         stop = next((stop for stop in stops if stop == n + 1 and START in words[n]
                      or is_formula(unmarked(" ".join(words[n:stop])))), None)
-        text = " ".join(words[n:])
         if stop and not NEGATED.search(" ".join(words[:n])) and not REJECTED.match(text):
             run = beginning(text)
             found = found if found and re.fullmatch("[A-Za-z]", run) else run  # there are 5 such integers n
@@ -669,7 +656,9 @@ def formula(text):
     tokens, trees = tokens_of(text), []
     for upper, lower in (("+", "-"), ("-", "+"))[: 1 + bool({"±", "∓"} & {*tokens})]:
         parser = Parser([{"±": upper, "∓": lower}.get(token, token) for token in tokens])
-        trees.append(parser.answer())
+        trees.append(settled_list(parser.items(",", ";", "\\\\")))
+        if parser.next != "":
+            raise Unreadable(parser.next)
     if len(trees) == 1:
         return trees[0], parser.words
     items = [item for tree in trees for item in (tree[1] if tree[0] in ("list", "set") else [tree])]
@@ -783,7 +772,7 @@ def views(tree, wanted, forgiving, gold):
         yield from [("value", inner, 0)] * (abs(inner) >= 1 or gold and forgiving)
         yield from [("value", inner / 100, 0)] * forgiving
     elif kind == "choice":
-        yield variable(inner)
+        yield number(point_of(inner))
         yield from filter(None, tree[2:])
     elif kind == "equation" and (inner or not gold and tree[4] and wanted == "value"):
         yield from filter(None, tree[2:3])
@@ -1071,12 +1060,6 @@ class Parser:
             raise Unreadable(self.next)
         return token
 
-    def answer(self):
-        items = self.items(",", ";", "\\\\")
-        if self.next != "":
-            raise Unreadable(self.next)
-        return settled_list(items)
-
     def items(self, *separators, bars=0):
         """Relations separated by commas, semicolons, "and" or "or". In {x | ...} a bar ends it."""
         found, outside, self.bars = [], self.bars, bars
@@ -1221,7 +1204,7 @@ class Parser:
         if end > self.at and not depth and (name in "fghFGH" or before_equals):
             name, self.at = name + "".join(self.tokens[self.at : end]), end
         self.names.append(name)
-        return variable(name)
+        return number(point_of(name))
 
     def bracket(self, opening):
         start, closing = self.at, {"{": "}", "\\{": "\\}"}.get(opening, ")")
@@ -1231,9 +1214,9 @@ class Parser:
         items = self.items(bars=int(closing != ")" and bool({"|", ":"} & rest and RELATIONS & rest)))
         if closing != ")" and self.take("|", ":"):
             named = re.fullmatch(NAME, " ".join(self.tokens[start : self.at - 1]))
-            items = [described(items, named, self.items())]
+            node = described(items, named, self.items())
             self.need(closing)
-            return items[0]
+            return node
         brackets = opening + self.need(closing, "]" if closing == ")" else closing)
         if opening == "[" and all(item[:2] == ("tuple", "[]") for item in items):
             return matrix([item[2] for item in items])
@@ -1250,7 +1233,7 @@ class Parser:
             return self.environment()
         if name == "mathbb":
             name = self.raw_group() if self.next == "{" else self.take()
-            return LINE if name == "R" else variable(f"set {name}")
+            return LINE if name == "R" else number(point_of(f"set {name}"))
         if name in ("frac", "binom"):
             return compute("div" if name == "frac" else name, self.group(True), self.group(True))
         if name in ("sqrt", "cbrt"):
@@ -1318,7 +1301,7 @@ class Parser:
 def described(items, named, conditions):
     """{x | conditions}, {(x, y) | ...}: the conditions say it all. {2k pi | k in Z}: k does not matter."""
     head = items[0]
-    if all(one[0] == "equation" and one[2] == variable("set Z") for one in conditions):
+    if all(one[0] == "equation" and one[2] == number(point_of("set Z")) for one in conditions):
         return head
     if len(items) > 1 or not named and head[0] not in ("equation", "tuple"):
         raise Unreadable("a set of values with conditions")
@@ -1472,7 +1455,7 @@ def solution(link, points):
 
 
 def number(value):
-    return ("value", value if isinstance(value, complex) else Fraction(value), 0)
+    return ("value", value if isinstance(value, (complex, list)) else Fraction(value), 0)
 
 
 def is_value(tree):
@@ -1535,17 +1518,13 @@ def point_of(name):
         -Fraction(draw(1, 39999), 9007), 20 + Fraction(draw(1, 99989), 997)))]
 
 
-def variable(name):
-    return ("value", point_of(name), 0)
-
-
 def compute(name, *trees):
     """The value of an operation on numbers, or on expressions at each of their points."""
     if not all(map(is_value, trees)) or any(is_number(tree) and abs(tree[1]) == math.inf for tree in trees):
         raise Unreadable("calculation with what is no number")
     numbers = [tree[1] if tree[0] == "value" else tree[1] / 100 for tree in trees]
     if not any(isinstance(n, list) for n in numbers):
-        return ("value", computed(name, numbers), 0)
+        return number(computed(name, numbers))
     values = []
     for k in range(4):
         at = [n[k] if isinstance(n, list) else n for n in numbers]
@@ -1556,7 +1535,7 @@ def compute(name, *trees):
             values.append(None)
     if values.count(None) > 2:
         raise TooComplex
-    return ("value", values, 0)
+    return number(values)
 
 
 def computed(name, numbers):
