@@ -367,9 +367,13 @@ ANSWER = re.compile(  # what announces an answer
 LEAD_IN = re.compile(
     r"(?:\n *- |[\s:*_=#>,}]|(?:therefore|thus|then|hence|so|simply|just|indeed|option|choice|equal to"
     r"|it (?:is|equals)|it's|there (?:is|are)|we (?:have|get|find|obtain))\b"
+    r"|(?:\x02[^\x03]{1,20}\x03|[a-z]) (?:is|equals) (?=[-\d\x02\\($])"  # the value of x is
     r"|not\b *[-$\d\\(\x02][^,.;\n]*?(?:[,;](?: *but\b)?|\bbut\b)"
     r"|(?:(?:the|an?|ordered|pair|point|interval|vector|set|number|value|of|total|coordinates) +)+"
     r"(?=[\d(\[\\\x02$-]))*", re.I)
+WHOLE_SENTENCE = re.compile(  # Answer: Janet makes $18 every day
+    r"[A-Z]\w*(?: [A-Z]\w*)* (?!(?:the|of|and|or|at|on)\b)[a-z']{2,} "
+    r"(?:[^\d\x02]*(?<!of )(?<!as )(?<!than ))?(?:\x02[^\x03]*\x03|\d[\d.,]*)[^\d\x02]*$")
 NOT_ANSWERS = re.compile(
     r"(?:(?i:(?:in)?correct|right|wrong)|clear|obvious|given|found|shown|as follows|below|above|in the|that"
     r"|what|to|of|we|you|and)\b(?!\))[^\d\x02]*$")
@@ -398,7 +402,7 @@ PROSE = re.compile(  # words that no formula has
     r"(?<![A-Za-z\\{])(?:(?!and\b|sqrt|sin|cos|tan|log|minus|negative|infinity|degrees?\b|percent|mod|pi\b)"
     r"(?:[a-z]{3}|[A-Z][a-z]{2})|(?:an|as|at|by|he|if|in|is|it|of|on|so|we)\b)")
 NUMBER_AND_NOUN = re.compile(
-    r"(?:\\[a-z]+|[^A-Za-z])*[\d%}π](?: (?!(?:and|or|in|to|of|the|as|at)\b)[A-Za-z/]+)*"
+    r"(?:\\[a-z]+|[^A-Za-z])*[\d%}π](?:[ /](?!(?:and|or|in|to|of|the|as|at)\b)[A-Za-z/]+)*"
     r"(?: \d+(?<=base \d))?\.?")
 ORDINARY = re.compile(
     r"(?![-–−]$|sqrt|minus|negative|sin|cos|tan|log|ln|pi)(?:\(?[A-Za-z]{2}|[^\w\x03$\\(\[{]*$)")
@@ -513,6 +517,8 @@ def announced(tail):
         return announced(rest[len(end[0]) :])  # between 2 and 5, i.e. (2, 5)
     if not found or NOT_ANSWERS.match(found):
         return None
+    if WHOLE_SENTENCE.match(sentence) and (last := ending(sentence)):
+        return last
     value = re.match(rf" *= *([^{END}\n]+)", rest.partition(found)[2]) if re.search("[a-z]", found) else None
     return value[1] if value else found  # m + n, where ..., so m + n = 204
 
@@ -537,7 +543,7 @@ def ending(sentence):
     bold = re.search(r"\*\*([^*]+)\*\*\W*$", sentence)
     if bold and not bold[1].rstrip().endswith(":"):
         return unmarked(bold[1])
-    sentence = BOLD.sub("", ASIDE.sub("", sentence))
+    sentence = re.sub(r"^\W*(?:When|If|For) [^,]*,(?=.*[\d\x02])", "", BOLD.sub("", ASIDE.sub("", sentence)))
     subject = SUBJECT.match(sentence)
     words, n, found = WORD.findall(subject[1] if subject else sentence)[-24:], 0, None
     while n < len(words):
@@ -859,6 +865,7 @@ REWRITES = [(re.compile(pattern), replacement) for pattern, replacement in [
     (r'\\frac *\{ *"(\w+) *\} *\{ *"(\w+) *\}', r'"\1/"\2'),
     (r"(?<=[\d}]) *(mi|k?m|ft) */ *(hr?|s)(?=(?:\^\{?2\}?)?$)", r' "\1/"\2'),
     (r"^(-?[\d.,]+) ([mghsl])$", r'\1 "\2'),  # 150 g
+    (r"(?<=\d) */ *(?=(?:day|week|month|year|hour|person)\b)", " "),  # $18/day
     (r"(?:\^ *\{? *\\(?:circ|degree)(?![a-zA-Z]) *\}?|(?<=\d)\^\{?o\}?(?![a-z])"
      r'|\\(?:text)?degree(?![a-zA-Z])|°)(?: *\{? *"?[CF] *\}?\s*$)?', "°"),
     # numbers

@@ -39,7 +39,8 @@ a comparison ~ 5 ~ The answer is at least 5. ~ There are more than 5. ~ \boxed{\
   ~ The answer is $5$ or more.
 a scale ~ 5 ~ The answer is $5$ million. ~ The answer is 5 dozen. ~ \boxed{5 \text{ thousand}}
   ~ 5 percent of x
-another answer beside it ~ 5 ~ The answer is 5 or 6. ~ The answer is 5 and 6. ~ \boxed{5} and \boxed{6}
+another answer beside it ~ 5 ~ Answer: Tom has 3 apples and 5 pears ~ Answer: Two thirds of 5
+  ~ The answer is 5 or 6. ~ The answer is 5 and 6. ~ \boxed{5} and \boxed{6}
   ~ So $x=5$ or $x=6$. ~ The answer is 5 apples and 3 oranges. ~ 5 \text{ or none}
   ~ There are two solutions, 5 and -5. ~ \pm 5 ~ 5, 6
 more than the number ~ 5 ~ The answer is 5x + 1. ~ The answer is $5\sqrt{2}$. ~ 5π ~ 5! ~ 5i ~ 5^2 ~ x_5
@@ -194,6 +195,8 @@ GIVES = r"""
   @ The answer is not 5, but 7. @ Therefore, there are 7 such integers $n$. @ John ate 7 of them.
 90^\circ @ The total is $90^\circ$ in all. ‖ p - q @ The value is therefore $p - q$ when simplified.
 -3 @ So x = $-3$ ‖ 1234 @ There are 1 234 of them.
+18 @ **Answer:** Janet makes $18 every day. @ Janet earns $18/day. @ 9 eggs * $2/egg = $18
+18 @ Answer: The value of $x$ is $18$. @ Answer: the value of x is 18 @ When x = 3, y = 18.
 18 @ So she earns **$18**. @ 18 is indeed 8 + 8 + 6. @ The answer is **$18**. @ So 18 is the answer.
 73 @ m + n = 65 + 8 = 73. ‖ x=2 @ Hence x = 2. ‖ \text{Evelyn} @ Hence $x = \text{Evelyn}$
 10 @ Thus, **10** is the answer. @ The triangle is right. We find that m = 3, n = 7, and m + n = 10.
