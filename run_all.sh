@@ -79,7 +79,7 @@ workers=1 N=${N:-16} SETS=${SETS:-1} BOTH=${BOTH:-1} OUT=${OUT:-runs} SEEDS=${SE
 [[ $BOTH =~ ^[01]$ ]] || fail "BOTH is 1, both directions, or 0, not '$BOTH'"
 if [ $# -eq 0 ]; then
     set -- "$here/demo/model" "$here/demo/"{math_a,math_b,code_a,code_b}.jsonl
-    workers=$(nproc --all) && workers=$((workers < 4 ? workers : 4))
+    workers=$(env -u OMP_NUM_THREADS nproc) && workers=$((workers < 4 ? workers : 4))
     FLAGS_03=${FLAGS_03:---configs 2 --rollouts 8} # the paper: 100 configurations, all rollouts
     FLAGS_05=${FLAGS_05:---window 16 --tail 16} # the demo's answers are some 40 tokens long
 fi
@@ -111,8 +111,11 @@ stop() { # a step that has not ended a second and a half after Ctrl-C, which a j
 trap 'stop 130' INT
 trap 'stop 143' TERM
 mkdir -p "$base" 2>/dev/null && [ -w "$base" ] || fail "cannot write to $base; choose another OUT"
-trap 'kill $(jobs -p) 2>/dev/null || true; rmdir "$base" "$OUT" 2>/dev/null || true' EXIT # nothing came of it
-exec 9<"$base"
+tidy() { # leave nothing where nothing came of it
+    [ -s "$log" ] || rm -f "$log"; rmdir "$base" "$OUT" 2>/dev/null || true
+}
+trap 'kill $(jobs -p) 2>/dev/null || true; tidy' EXIT
+exec 9>>"$log" # on NFS a folder cannot be locked
 flock -n 9 || { # one at a time works on a model's runs; a killed one's lock is free
     echo "another run_all.sh is at work in $base: waiting for it; what it has made is not made again" >&2
     run flock 9
@@ -120,7 +123,7 @@ flock -n 9 || { # one at a time works on a model's runs; a killed one's lock is 
 
 say 1 generate "${names[@]}"
 for seed in "${seeds[@]}"; do generate "${sets[@]}" --seed "$seed"; done
-workers=1 generate "${evaluated[@]}" --greedy
+generate "${evaluated[@]}" --greedy
 for name in "${names[@]}"; do runs+=("${seeds[@]/#/$base/$name/}"); done
 for name in "${evals[@]}"; do runs+=("$base/$name/greedy"); done
 for run in "${runs[@]}"; do

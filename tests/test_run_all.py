@@ -108,7 +108,7 @@ def test_a_second_one_waits_for_the_first_and_makes_nothing_again(finished):
     out, first, _ = finished
     made = [path for path in out.rglob("*") if path.name in MADE or path.suffix == ".pt"]
     times = {path: path.stat().st_mtime_ns for path in made}
-    held = os.open(out / "model", os.O_RDONLY)
+    held = os.open(out / "model" / "run_all.log", os.O_WRONLY)
     fcntl.flock(held, fcntl.LOCK_EX)
     second = run_all(out, check=False)
     assert "another run_all.sh is at work" in second.stderr.readline()
