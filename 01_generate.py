@@ -941,7 +941,7 @@ def is_writer():
 
 
 def agree(value):
-    """The first process's value, in all of --tp."""
+    """The first process's value in all of --tp."""
     box = [value]
     if dist.is_initialized():
         dist.broadcast_object_list(box, 0)
@@ -1054,7 +1054,7 @@ def ended_problems(run, jobs, bar):
 
 def main(args):
     if Path(args.model).is_dir():
-        args.model = str(Path(args.model).resolve())  # one name, from wherever it is called
+        args.model = str(Path(args.model).resolve())  # one name from wherever it is called
     if args.scorer:
         args.stop = args.stop or found_threshold(args)
     runs = [find_run(args, dataset) for dataset in args.datasets]
@@ -1079,7 +1079,7 @@ def main(args):
                 break
         else:
             if is_writer():
-                shutil.rmtree(run.folder / "parts", ignore_errors=True)  # of a merge that was killed
+                shutil.rmtree(run.folder / "parts", ignore_errors=True)  # of a killed merge
                 (run.folder / ".lock").unlink(missing_ok=True)
                 if not (run.folder / "problems.jsonl").is_file():
                     common.write_jsonl(run.folder / "problems.jsonl", run.problems)

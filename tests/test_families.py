@@ -352,8 +352,8 @@ def test_scorer_in_a_loop_of_ones_own(name, runs, made, capsys):
 
 
 # ----------------------------------------------------------------------------------------------------
-# Other architectures: the tokens, vectors and statistics of transformers' own generate and forward pass, or one
-# line that says no. Windows, scalings and rotations are small enough to matter within some thirty tokens.
+# Architectures: tokens, vectors and statistics of transformers' own generate and forward pass, or one line
+# that says no. Windows, scalings and rotations are small enough to matter within some thirty tokens.
 
 OTHER = SIZE | {"num_hidden_layers": 4, "initializer_range": 0.15, "vocab_size": 300, "pad_token_id": 0}
 HALVES = {"layer_types": ["sliding_attention", "full_attention"] * 2, "sliding_window": 6}
@@ -364,8 +364,10 @@ LATENT = {"num_key_value_heads": 4, "q_lora_rank": 16, "kv_lora_rank": 16, "qk_r
           "topk_group": 1, "n_shared_experts": 1, "first_k_dense_replace": 1} | EXPERTS  # fmt: skip
 PER_LAYER = {"hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 300, "head_dim": 8} | HALVES
 SAME = {
-    "llama": {"rope_parameters": ROPE | {"rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0}},
+    "llama": {"rope_parameters": ROPE | {"rope_type": "llama3", "low_freq_factor": 1, "high_freq_factor": 4}},
     "qwen2": {"rope_parameters": ROPE | {"rope_type": "yarn"}},
+    "qwen3_moe": EXPERTS | {"num_experts": 4, "head_dim": 8},
+    "gpt_oss": {"num_experts_per_tok": 2, "num_local_experts": 4, "head_dim": 8, "sliding_window": 12},
     "mistral": {"sliding_window": 6, "head_dim": 8},
     "smollm3": {"no_rope_layer_interval": 2},
     "phi3": {"rope_parameters": ROPE | LONG, "original_max_position_embeddings": 40, "sliding_window": 6},
@@ -393,6 +395,8 @@ def random_model(name, options):
     torch.manual_seed(0)
     config = CONFIG_MAPPING[name](**OTHER | options)
     model = AutoModelForCausalLM.from_config(config).float().eval()
+    for x in (x for parameter, x in model.named_parameters() if "sinks" in parameter or "bias" in parameter):
+        torch.nn.init.normal_(x, std=0.5)  # zeros would hide a mistake
     model.generation_config.eos_token_id = None
     return model
 

@@ -1,5 +1,5 @@
 """01_generate.py against independent computations: a full forward pass and a naive sampler, `model.generate`,
-transformers' own warpers. Tiny random models of the five families, float32 on the CPU; rows that stop early,
+transformers' own warpers. Tiny random models of three families, float32 on the CPU; rows that stop early,
 that are cut, that start in the middle, prompts that end before, at and after the edge of a page.
 """
 
@@ -24,13 +24,10 @@ from conftest import read_vectors
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import (
     AutoModelForCausalLM,
-    GPT2Config,
     GptOssConfig,
     Olmo2Config,
     PreTrainedTokenizerFast,
-    Qwen2Config,
     Qwen3Config,
-    Qwen3MoeConfig,
     TopKLogitsWarper,
     TopPLogitsWarper,
 )
@@ -48,13 +45,12 @@ SIZES = {
     **{"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 512},
     **{"initializer_range": 0.15, "bos_token_id": 1, "eos_token_id": STOPS, "pad_token_id": None},
 }
-EXPERTS = {"num_experts_per_tok": 2, "head_dim": 8}
 FAMILIES = {
     "qwen3": lambda: Qwen3Config(**SIZES, head_dim=8),
     "olmo2": lambda: Olmo2Config(**SIZES | {"num_key_value_heads": 4}),
-    "qwen2": lambda: Qwen2Config(**SIZES),
-    "gpt_oss": lambda: GptOssConfig(**SIZES, **EXPERTS, num_local_experts=4, sliding_window=12),
-    "qwen3_moe": lambda: Qwen3MoeConfig(**SIZES, **EXPERTS, num_experts=4, moe_intermediate_size=24),
+    "gpt_oss": lambda: GptOssConfig(
+        **SIZES, head_dim=8, num_experts_per_tok=2, num_local_experts=4, sliding_window=12
+    ),
 }
 PROMPTS = [torch.arange(12, 12 + length).tolist() for length in (1, 2, 8, 9, 10, 17, 26)]  # pages of 8 tokens
 
@@ -168,15 +164,6 @@ def test_vectors_statistics_and_tokens_are_those_of_a_full_forward_pass_and_a_na
         steps = generate.noise_key(1, str(problem), sample) + torch.arange(len(ids)) * generate.STRIDE
         noise = generate.exponential(generate.scramble(steps)[:, None], hashes(VOCAB))
         assert_drawn(r["ids"].long(), torch.cat(scores), WARM, noise)
-
-
-def test_greedy_is_token_for_token_that_of_generate(family):
-    found = run_engine(family.model, jobs_of(n=1), sampling=PLAIN | {"temperature": 0})
-    family.model.set_attn_implementation("eager")
-    for problem, prompt in enumerate(PROMPTS):
-        ids, cap = torch.tensor([prompt]), {"max_new_tokens": NEW - problem, "pad_token_id": 0}
-        out = family.model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, **cap)
-        assert found[problem, 0]["ids"].tolist() == out[0, len(prompt) :].tolist()
 
 
 def test_tokens_do_not_depend_on_how_the_work_is_cut(family, monkeypatch):
@@ -413,8 +400,8 @@ def test_the_run_folder(whole):
     commit = subprocess.run(describe, capture_output=True, text=True).stdout
     assert meta["git"] == (commit.strip() or None)
     assert meta["sampling"] == PLAIN | {"top_k": 50}
-    needed = "model dataset seed n arguments versions device dtype n_layers width vocab_size layers architecture"
-    assert not {*needed.split(), "created", "command", "identity", "ids"} - set(meta)
+    needed = "model dataset seed n arguments versions device dtype n_layers width vocab_size layers created"
+    assert not {*needed.split(), "architecture", "command", "identity", "ids"} - set(meta)
     assert not {"model", "revision", "slots", "temperature"} - set(meta["arguments"])
 
 
@@ -456,13 +443,6 @@ def test_other_weights_or_problems_of_the_same_name_are_refused(folder, whole, t
     assert "was made with model " in refused(capsys, other, tmp_path / "p.jsonl", *more)
     common.write_jsonl(tmp_path / "p.jsonl", [{"id": "p/0", "prompt": "2+2="}])
     assert "was made with data set " in refused(capsys, folder / "model", tmp_path / "p.jsonl", *more)
-
-
-def test_an_architecture_that_cannot_be_watched_is_one_line(capsys):
-    model = AutoModelForCausalLM.from_config(GPT2Config(vocab_size=50, n_embd=16, n_layer=2, n_head=2))
-    with pytest.raises(SystemExit) as stop:
-        generate.Engine(model, [1], PLAIN, 1, 1, 4, 4)
-    assert stop.value.code == 2 and "GPT2LMHeadModel" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])

@@ -147,17 +147,17 @@ def test_thresholds_are_found_on_problems_that_the_weights_have_not_seen(calibra
     assert whole[1] == pytest.approx(100 * np.mean([best[problem] for problem in held_back]))
 
 
-def stopping_of(run, out, run_script, *flags):
-    run_script("05_baselines.py", run, "--out", out, *flags)
+def stopping_of(run, out, run_here, *flags):
+    run_here("05_baselines.py", run, "--out", out, *flags)
     rows = common.read_json(out / "results.json")["groups"][0]["stopping"]
     return {row["method"].split(", ")[1]: row for row in rows}
 
 
-def test_the_report_replays_stopping_and_its_decisions_see_no_label(calibrated, run_script):
+def test_the_report_replays_stopping_and_its_decisions_see_no_label(calibrated, run_here):
     base, _, path = calibrated
     run = make_run(base / "eval", problems=9, n=5, signal=1.0, seed=1)
-    run_script("04_select.py", run, "--scorer", path)
-    found = stopping_of(run, base / "report", run_script)
+    run_here("04_select.py", run, "--scorer", path)
+    found = stopping_of(run, base / "report", run_here)
     assert set(found) == {"best-of-N", "weighted vote"}
     assert "Sampling that stops" in (base / "report" / "report.md").read_text()
     scores = common.read_jsonl(run / "scores" / "scatr.cal@0-32.jsonl")
@@ -171,11 +171,11 @@ def test_the_report_replays_stopping_and_its_decisions_see_no_label(calibrated, 
     assert best["all"] == pytest.approx(np.mean(right[np.arange(9), p.argmax(1)])) and 0 < best["share"] < 1
     swapped = [row | {"label": other["label"]} for row, other in zip(labels, labels[::-1])]
     common.write_jsonl(run / "labels.jsonl", swapped)
-    shuffled = stopping_of(run, base / "shuffled", run_script)
+    shuffled = stopping_of(run, base / "shuffled", run_here)
     for rule, name in itertools.product(found, ("threshold", "rollouts", "tokens", "share")):
         assert shuffled[rule][name] == found[rule][name]
     assert shuffled["best-of-N"]["accuracy"] != best["accuracy"]
-    dear = stopping_of(run, base / "dear", run_script, "--price", 30)["best-of-N"]
+    dear = stopping_of(run, base / "dear", run_here, "--price", 30)["best-of-N"]
     assert dear["tokens"] < best["tokens"] and dear["price"] == 30
 
 
@@ -323,8 +323,8 @@ def test_live_stopping_is_the_replay_in_the_order_of_the_samples(runs):
     assert meta["n"] == 6 and meta["stop"]["threshold"] == runs.threshold
 
 
-def test_live_votes_group_answers_as_02_does(runs, run_script):
-    run_script("02_label.py", runs.full)
+def test_live_votes_group_answers_as_02_does(runs, run_here):
+    run_here("02_label.py", runs.full)
     groups = [row["group"] for row in common.read_labels(runs.full, runs.keys)]
     groups = np.reshape([-1 if group is None else group for group in groups], (8, 6))
     sure = [common.sureness(runs.p[:, :end], groups[:, :end])[0] for end in common.waves(6)]
@@ -336,15 +336,15 @@ def test_live_votes_group_answers_as_02_does(runs, run_script):
     assert [counts[problem["id"]] for problem in runs.problems] == ends and len(set(ends)) > 1
 
 
-def test_a_stopped_run_goes_through_the_other_steps(runs, run_script):
-    run_script("02_label.py", runs.live)
-    run_script("04_select.py", runs.live, "--scorer", runs.base / "scorer.pt")
+def test_a_stopped_run_goes_through_the_other_steps(runs, run_here):
+    run_here("02_label.py", runs.live)
+    run_here("04_select.py", runs.live, "--scorer", runs.base / "scorer.pt")
     selected = common.read_jsonl(runs.live / "selected.jsonl")
     counts = Counter(row["id"] for row in common.read_rollouts(runs.live))
     best = [int(p[: counts[problem["id"]]].argmax()) for problem, p in zip(runs.problems, runs.p)]
     assert [row["sample"] for row in selected if row["strategy"] == "best-of-n"] == best
-    run_script("05_baselines.py", runs.live, "--out", runs.base / "report")
-    run_script("03_train_scorer.py", runs.live, "--configs", 1, "-o", runs.base / "of_stopped.pt")
+    run_here("05_baselines.py", runs.live, "--out", runs.base / "report")
+    run_here("03_train_scorer.py", runs.live, "--configs", 1, "-o", runs.base / "of_stopped.pt")
 
 
 def test_decisions_see_no_reference_answer(runs):
@@ -363,7 +363,7 @@ def test_a_killed_stopping_run_goes_on_to_the_same_end(runs, monkeypatch):
 
     monkeypatch.setattr(generate, "write_part", killed)
     with suppress(KeyboardInterrupt):
-        run_01(runs.problems, runs.base / "killed", *runs.stop, "--slots", 1)
+        run_01(runs.problems, runs.base / "killed", *runs.stop, "--slots", 3)
     monkeypatch.setattr(generate, "write_part", write_part)
     assert len(written) == 3 and not (written[0].parent.parent / "rollouts.jsonl").exists()
     again = []
