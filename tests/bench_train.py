@@ -110,8 +110,8 @@ def judge(task, row, state, test, n):
     with torch.inference_mode():
         logits = module(test.x.to(task.x.device)).cpu().numpy()
     right = test.y.numpy()
-    best_of_n = right.reshape(-1, n)[range(len(right) // n), logits.reshape(-1, n).argmax(1)].mean()
-    return {"val_loss": row["val_loss"], "auroc": common.auroc(right > 0, logits), "accuracy": float(best_of_n)}
+    best_of_n = float(right.reshape(-1, n)[range(len(right) // n), logits.reshape(-1, n).argmax(1)].mean())
+    return {"val_loss": row["val_loss"], "auroc": common.auroc(right > 0, logits), "accuracy": best_of_n}
 
 
 def time_searches(args):

@@ -1,4 +1,4 @@
-"""The demo's problems and its model: made again to the byte, held out by meaning, loadable, small, often right."""
+"""The demo's problems and its model: made again to the byte, held out by meaning, small, often right."""
 
 import json
 import os
@@ -35,10 +35,11 @@ def tokenizer():
     return AutoTokenizer.from_pretrained(DEMO / "model")
 
 
-@pytest.mark.parametrize("command, families", [(["make_demo.py", "--problems-only"], FAMILIES), (["make_real.py"], REAL)])
-def test_the_scripts_make_the_same_problem_files(command, families, tmp_path):
-    subprocess.run([sys.executable, DEMO / command[0], *command[1:], "--out", tmp_path], check=True)
-    for family in families:
+@pytest.mark.parametrize("call, files", [("make_demo.py --problems-only", FAMILIES), ("make_real.py", REAL)])
+def test_the_scripts_make_the_same_problem_files(call, files, tmp_path):
+    script, *options = call.split()
+    subprocess.run([sys.executable, DEMO / script, *options, "--out", tmp_path], check=True)
+    for family in files:
         assert (tmp_path / f"{family}.jsonl").read_bytes() == (DEMO / f"{family}.jsonl").read_bytes(), family
 
 
@@ -48,7 +49,7 @@ def test_the_script_makes_the_same_tokenizer(tokenizer):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_problems_are_held_out_by_meaning(family):
-    """What the reference solutions do, read off their text alone, is not what any training problem asks for."""
+    """What the references do, read off their text alone, is not what any training problem asks for."""
     rng = random.Random(5)
     trained = [make_demo.draw(family, rng, make_demo.TRAINING) for _ in range(4000)]
     trained = {make_demo.meaning(problem["parameter"], problem["lines"]) for problem in trained}
@@ -73,7 +74,7 @@ def test_maths_references_hold_the_answer(family):
 
 @pytest.mark.parametrize("family", ["code_a", "code_b"])
 def test_hidden_tests_pass_references_and_fail_authors_who_err(family):
-    """Fourteen asserts each, judged in the sandbox: the reference of every problem, and wrong answers to fresh ones."""
+    """Fourteen asserts each, in the sandbox: the references, and wrong answers to fresh problems."""
     jobs, rng = [], random.Random(7)
     for row in rows(family):
         assert row["tests"].count("assert ") == 14
@@ -104,7 +105,7 @@ def test_the_model_is_small_and_of_a_standard_architecture(model, tokenizer):
 
 
 def test_prompts_are_those_of_training(tokenizer):
-    """The template makes what the model was trained on, drops the system message; every text survives the tokens."""
+    """The template makes what the model was trained on, without the system message; texts survive."""
     rng = random.Random(9)
     for _ in range(200):
         prompt, answer, complaint = make_demo.document(rng)
@@ -116,7 +117,7 @@ def test_prompts_are_those_of_training(tokenizer):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_rollouts_end_and_some_are_right(family, model, tokenizer):
-    """A quick look at maths by matching the box, at code by comparing the text with the reference (a lower bound)."""
+    """A quick look: does the box match, is the code the reference's? A lower bound."""
     some = rows(family)[:40]
     prompts = [make_demo.texts_of(row["prompt"], "", None)[0] for row in some]
     batch = tokenizer(prompts, padding=True, return_tensors="pt")
@@ -124,8 +125,8 @@ def test_rollouts_end_and_some_are_right(family, model, tokenizer):
     texts = tokenizer.batch_decode(made[:, batch["input_ids"].shape[1] :])
     assert all("<|im_end|>" in text for text in texts)
     answers = [text.split("<|im_end|>")[0] for text in texts]
-    ends = [f"\n\\boxed{{{row['answer']}}}" if "answer" in row else f"\n{row['solution']}\n```" for row in some]
-    right = sum(answer.endswith(end) for answer, end in zip(answers, ends))
+    end = lambda row: f"\n\\boxed{{{row['answer']}}}" if "answer" in row else f"\n{row['solution']}\n```"
+    right = sum(answer.endswith(end(row)) for answer, row in zip(answers, some))
     assert 6 <= right <= 34, (family, right)  # misconceptions win about half of the greedy answers
 
 
@@ -140,15 +141,15 @@ def test_the_real_models_problems_are_right_and_apart(kind, problems, run_script
         assert (checked["answers"] + checked["solutions"], checked["failures"]) == (problems, 0), checked
 
 
-@pytest.mark.skipif("SCATR_REAL_MODEL" not in os.environ, reason="SCATR_REAL_MODEL names no folder of SmolLM2-135M-Instruct")
+@pytest.mark.skipif("SCATR_REAL_MODEL" not in os.environ, reason="SCATR_REAL_MODEL names no model")
 def test_the_five_steps_on_a_real_model(tmp_path):
-    """run_all.sh on a few problems: some answers are right, the vectors are those of a forward pass of transformers."""
+    """run_all.sh on a few problems: some answers are right, the vectors are those of a plain forward pass."""
     model = Path(os.environ["SCATR_REAL_MODEL"]).resolve()
     small = {"N": "4", "LIMIT": "12", "SEEDS": "32", "FLAGS_03": "--configs 2", "OUT": str(tmp_path)}
     small |= {"FLAGS_01": "--temperature .7 --top-k 40 --max-new-tokens 48"}
     small |= {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    sets = [DEMO / "word_a.jsonl", DEMO / "word_b.jsonl"]
-    done = subprocess.run(["bash", DEMO.parent / "run_all.sh", model, *sets], env=os.environ | small, text=True, capture_output=True)
+    command = ["bash", DEMO.parent / "run_all.sh", model, DEMO / "word_a.jsonl", DEMO / "word_b.jsonl"]
+    done = subprocess.run(command, env=os.environ | small, text=True, capture_output=True)
     assert done.returncode == 0 and "oracle" in done.stdout, done.stdout + done.stderr
     run = tmp_path / model.name / "word_b" / "32"
     rollouts = common.read_rollouts(run)
@@ -162,5 +163,5 @@ def test_the_five_steps_on_a_real_model(tmp_path):
         ids = tokens["ids"][tokens["offsets"][at] : tokens["offsets"][at + 1]].tolist()
         prompt = common.encode_prompt(tokenizer, problems[rollouts[at]["id"]])
         states = reference(torch.tensor([prompt + ids]), output_hidden_states=True).hidden_states
-        theirs, ours = states[-2][0, -1].float(), hidden["hidden"][at, hidden["vectors"].index("penultimate/eos")].float()
-        assert torch.cosine_similarity(theirs, ours, dim=0) > 0.9999
+        ours = hidden["hidden"][at, hidden["vectors"].index("penultimate/eos")].float()
+        assert torch.cosine_similarity(states[-2][0, -1].float(), ours, dim=0) > 0.9999

@@ -21,7 +21,7 @@ MLP = {"number": 0, "hidden": [16, 8], "lr": 1e-3, "dropout": 0.0, "input_dropou
 
 @pytest.fixture(autouse=True)
 def small_models(monkeypatch, request):
-    """Layers that train in a blink, and little patience; tests of the space and of training see the real ones."""
+    """Layers that train in a blink, little patience; tests of the space and of training see the real ones."""
     if "the_space" not in request.node.name and "training" not in request.node.name:
         tiny = tuple((below, ([[24, 12], [32, 16, 8]], *choices[1:])) for below, choices in trainer.SPACES)
         monkeypatch.setattr(trainer, "SPACES", tiny)
@@ -95,7 +95,8 @@ def test_the_space_is_the_papers(n):
         drawn = draw(paper_space=paper_space)
         knobs = ("dropout", "input_dropout", "batch_size", "weight_decay", "batch_norm")
         assert [{c[knob] for c in drawn} for knob in knobs] == others
-        assert {tuple(c["hidden"]) for c in drawn} == shapes and {c["lr"] for c in drawn} == {1e-4, 5e-4, 1e-3}
+        assert {tuple(c["hidden"]) for c in drawn} == shapes
+        assert {c["lr"] for c in drawn} == {1e-4, 5e-4, 1e-3}
         assert len({str({**c, "number": 0}) for c in drawn}) == 100, "all differ"
         assert [c["number"] for c in drawn] == list(range(100))
     other = trainer.changed(make_job(configs=7), seed=42)
@@ -174,26 +175,16 @@ def test_training_ends_after_100_epochs():
     assert len(row["losses"]) == 100 and row["best_epoch"] > 90, "it would have gone on"
 
 
-def test_the_order_of_rows_is_new_in_every_epoch_and_none_is_left_out(monkeypatch):
-    task, orders, usual = make_task([{}], make_data(problems=12)), [], trainer.batches
+def test_the_order_of_rows_and_the_dropout_are_new_in_every_epoch(monkeypatch):
+    task, orders, usual = make_task([{"dropout": 0.5, "input_dropout": 0.5}]), [], trainer.batches
     monkeypatch.setattr(trainer, "batches", lambda *a: orders.append(found := usual(*a)) or found)
-    trainer.train(task, task.configs[0], epochs=2)
-    first, second = (torch.cat(own).tolist() for own in orders)
-    assert first != second and sorted(first) == sorted(second) == task.train.tolist()
-
-
-def test_dropout_masks_are_new_in_every_epoch():
-    task, masks = make_task([{"dropout": 0.5, "input_dropout": 0.5}]), []
-
-    def keep(module, _, y):
-        if isinstance(module, torch.nn.Dropout) and module.training:
-            masks.append((y == 0).float())
-
-    hook = torch.nn.modules.module.register_module_forward_hook(keep)
+    keep = lambda module, _, y: masks.append(y == 0) if isinstance(module, torch.nn.Dropout) else None
+    masks, hook = [], torch.nn.modules.module.register_module_forward_hook(keep)
     trainer.train(task, task.configs[0], epochs=2)
     hook.remove()
-    shares = torch.stack([mask.mean() for mask in masks[::3]])  # of the input
-    assert shares.mean().item() == pytest.approx(0.5, abs=0.05)
+    first, second = (torch.cat(own).tolist() for own in orders)
+    assert first != second and sorted(first) == sorted(second) == task.train.tolist()
+    assert masks[0].float().mean().item() == pytest.approx(0.5, abs=0.15)
     assert not torch.equal(masks[0], masks[len(masks) // 2]), "the first batch of each epoch"
 
 
@@ -276,14 +267,18 @@ def test_a_scorer_rebuilds_itself_and_knows_what_it_is(tmp_path):
     module.load_state_dict(member["state"])
     with torch.no_grad():
         torch.testing.assert_close(logits, module((hidden.float() - mean) / deviation))
+    data = trainer.load_data([run], scorer.vector)
+    train, valid = trainer.split_by_problem(data, 32)
+    loss_of = torch.nn.BCEWithLogitsLoss(pos_weight=torch.tensor(facts["pos_weight"]))
+    loss = loss_of(logits[valid], data.y[valid]).item()
+    assert loss == pytest.approx(facts["val_loss"], rel=1e-4), "the weights are the best trial's"
     assert auroc_of(scorer, run) > 0.85, "the planted signal is found"
     widened = scorer(hidden.double())  # before any arithmetic
     torch.testing.assert_close(widened, scorer(hidden), atol=1e-6, rtol=1e-6)
     assert cost["parameters"] == sum(p.numel() for p in module.parameters())
     assert cost["rollouts_scored"] == 4 and cost["scoring_ms"] > 0
-    sides = [len(rows) for rows in trainer.split_by_problem(trainer.load_data([run], scorer.vector), 32)]
     of_trial = lambda t: sum(a * b for a, b in itertools.pairwise([8, *t["hidden"], 1])) * t["epochs"]
-    assert cost["search_flops"] == 2 * (3 * sides[0] + sides[1]) * sum(map(of_trial, facts["trials"]))
+    assert cost["search_flops"] == 2 * (3 * len(train) + len(valid)) * sum(map(of_trial, facts["trials"]))
 
 
 def test_a_scorer_of_vector_and_statistics_is_fed_without_a_flag(tmp_path, monkeypatch):
@@ -375,31 +370,29 @@ def test_rollouts_that_could_not_be_judged_are_counted_and_left_out(tmp_path, ca
     assert data.keys == [(run, row["id"], row["sample"]) for row in rows[6:]]
     assert data.y.tolist() == [row["label"] for row in rows[6:]]
     assert data.group.tolist() == [*(row["group"] for row in rows[6:-1]), -1]
+    assert data.x.dtype == torch.float32
+    stored = common.load_pt(run / "hidden.pt")["hidden"]  # of 5 layers -2 is the penultimate one
+    assert torch.equal(trainer.load_data([run], "-2/last").x, stored[:, 0].float())
     assert data.features[:, -1].tolist() == [row["n_tokens"] for row in common.read_rollouts(run)][6:]
 
 
-def test_vectors_are_widened_and_of_the_layer_and_token_asked_for(tmp_path):
-    run = make_run(tmp_path / "run")
-    data = trainer.load_data([run], "-2/last")  # of 5 layers: the penultimate one
-    stored = common.load_pt(run / "hidden.pt")["hidden"]
-    assert data.x.dtype == torch.float32 and torch.equal(data.x, stored[:, 0].float())
-
-
-def test_bad_calibration_sets_are_one_line(tmp_path, capsys):
+def test_bad_calibration_sets_and_arguments_are_one_line(tmp_path, capsys):
     changes = {"model": {"model": "other"}, "layers": {"n_layers": 9}, "width": {"width": 6}}
-    names = ("good", "one_class", "few", "broken", *changes)
+    names = ("good", "one_class", "few", "broken", "unlabelled", *changes)
     runs = {name: make_run(tmp_path / name, **changes.get(name, {})) for name in names}
     relabel(runs["one_class"], lambda i, row: 1)
     relabel(runs["few"], lambda i, row: row["label"] if i < 12 else None)
     spoil(runs["broken"], 7, math.inf)
-    cases = [("one_class", "48 of 48 labelled rollouts are right"), ("few", "3 problem(s)"), ("broken", "'p1', 3)"),
-             ("good model", "'other'"), ("good layers", "9 layers"), ("good width", "width 6")]  # fmt: skip
-    for told, words in cases:
-        assert words in refusal(capsys, *(runs[name] for name in told.split())), told
-    assert "{seed}" in refusal(capsys, runs["good"], "--seed", 32, 42)
-    (runs["broken"] / "labels.jsonl").unlink()
-    assert "02_label.py" in refusal(capsys, runs["good"], runs["broken"])
-    assert "01_generate.py" in refusal(capsys, runs["good"], tmp_path / "nowhere")
+    (runs["unlabelled"] / "labels.jsonl").unlink()
+    for told, words in (
+        ("one_class", "48 of 48 labelled rollouts"), ("few", "3 problem(s)"), ("broken", "'p1', 3)"),
+        ("good model", "'other'"), ("good layers", "9 layers"), ("good width", "width 6"),
+        ("good unlabelled", "02_label.py"), ("good nowhere", "01_generate.py"),
+        ("good --seed 32 42", "{seed}"), (f"good -o {tmp_path}", "folder"), ("good --fraction 0", "above 0"),
+        ("good --design transformer-last10", "--extra last10"), ("good --design ensemble", "--layers all"),
+        ("good --design ensemble --inputs vector+stats", "logistic"), ("good --study layers", "--eval"),
+    ):  # fmt: skip
+        assert words in refusal(capsys, *(runs.get(word, word) for word in told.split())), told
 
 
 def test_constant_dimensions_survive_standardising():
@@ -476,12 +469,6 @@ def test_absent_positions_change_nothing():
         torch.testing.assert_close(module(x), shorter(x[:, 3:]))
         scaled = common.standardise(x, trainer.fit_scale(x))
     assert (scaled[:, :3] == 0).all() and module(scaled).isfinite().all()
-
-
-def test_missing_layers_and_extra_vectors_name_the_command(tmp_path, capsys):
-    run = make_run(tmp_path / "run")
-    assert "--extra last10" in refusal(capsys, run, "--design", "transformer-last10")
-    assert "--layers all" in refusal(capsys, run, "--design", "ensemble")
 
 
 def test_an_ensemble_is_the_mixture_of_frozen_layers_that_fits_the_validation_part_best(layered, tmp_path):
