@@ -1,4 +1,4 @@
-"""What several test files share: the numbered scripts as programs, and small run folders made up on the spot."""
+"""What several test files share: the scripts as programs, and small run folders made up on the spot."""
 
 import importlib
 import json
@@ -17,12 +17,12 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 # What a processor's arithmetic could change; `.ci/run` runs these once more with another kind of it.
-NUMERIC = ("test_families", "test_generate", "test_train", "test_stop", "test_verifiers", "test_demo", "test_select")
+NUMERIC = "families", "generate", "train", "stop", "verifiers", "demo", "select"
 
 
 def pytest_collection_modifyitems(items):
     for item in items:
-        if item.path.stem in NUMERIC:
+        if item.path.stem.removeprefix("test_") in NUMERIC:
             item.add_marker(pytest.mark.numeric)
 
 
@@ -37,7 +37,7 @@ def torch_as_it_was():
 
 @pytest.fixture(scope="session")
 def run_script():
-    """run_script("04_select.py", *args, code=0) -> the finished process; its exit code is checked, tracebacks never pass."""
+    """run_script("04_select.py", *args, code=0) -> the process; `code` is checked, tracebacks never pass."""
 
     def run(script, *args, code=0, **options):
         command = [sys.executable, str(ROOT / script), *map(str, args)]
@@ -71,33 +71,41 @@ def run_here(capsys, monkeypatch):
     return run
 
 
-def make_run(path, problems=12, n=4, width=8, seed=0, kind="math", signal=2.0, labels=True, model="tiny", n_layers=5):
-    """A run folder as 01 and 02 leave it. The first `width` // 2 dimensions of the vector carry the label with `signal`."""
+def make_run(
+    path, problems=12, n=4, width=8, seed=0, kind="math", signal=2.0, labels=True, model="tiny", n_layers=5
+):
+    """A run folder as 01 and 02 leave it. Half of the vector's dimensions carry the label with `signal`."""
     rng = np.random.default_rng(seed)
     path.mkdir(parents=True)
     keys = [(f"p{i}", j) for i in range(problems) for j in range(n)]
     right = rng.random(len(keys)) < np.repeat(rng.uniform(0.2, 0.8, problems), n)
     vectors = ["penultimate/last", "penultimate/eos", "final/last", "final/eos"]
-    hidden = rng.normal(size=(len(keys), len(vectors), width)) + signal * (right[:, None, None] * (np.arange(width) < width // 2))
+    hidden = rng.normal(size=(len(keys), len(vectors), width))
+    hidden += signal * (right[:, None, None] * (np.arange(width) < width // 2))
     lengths = rng.integers(1, 30, len(keys))
     stats = -np.sort(rng.exponential(2, (lengths.sum(), 12)), 1).astype(np.float16)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
-    meta = {"model": model, "revision": None, "dataset": "made_up", "seed": seed, "n": n, "n_layers": n_layers, "width": width,
-            "vocab_size": 50, "layers": ["penultimate", "final"], "git": None}  # fmt: skip
+    meta = {"model": model, "revision": None, "dataset": "made_up", "seed": seed, "n": n,
+            "n_layers": n_layers, "width": width, "vocab_size": 50, "git": None,
+            "layers": ["penultimate", "final"]}  # fmt: skip
     common.write_json(path / "meta.json", meta)
-    common.write_jsonl(path / "problems.jsonl", [{"id": f"p{i}", "kind": kind, "prompt": f"What is {i}?", "answer": str(i)} for i in range(problems)])
+    common.write_jsonl(path / "problems.jsonl", [
+        {"id": f"p{i}", "kind": kind, "prompt": f"What is {i}?", "answer": str(i)} for i in range(problems)
+    ])  # fmt: skip
     common.write_jsonl(path / "rollouts.jsonl", [
         {"id": key[0], "sample": key[1], "response": f"answer {r}", "n_tokens": int(b - a), "finish": "stop",
          "conf": common.confidence(stats[a:b], 50)}
         for key, r, a, b in zip(keys, right, offsets[:-1], offsets[1:])
     ])  # fmt: skip
-    common.save_pt(path / "hidden.pt", {"keys": keys, "vectors": vectors, "hidden": torch.tensor(hidden).bfloat16()})
-    common.save_pt(path / "tokens.pt", {"offsets": torch.tensor(offsets), "ids": torch.zeros(int(lengths.sum()), dtype=torch.int32),
-                                        "stats": torch.tensor(stats)})  # fmt: skip
+    hidden, ids = torch.tensor(hidden).bfloat16(), torch.zeros(int(lengths.sum()), dtype=torch.int32)
+    common.save_pt(path / "hidden.pt", {"keys": keys, "vectors": vectors, "hidden": hidden})
+    tokens = {"offsets": torch.tensor(offsets), "ids": ids, "stats": torch.tensor(stats)}
+    common.save_pt(path / "tokens.pt", tokens)
     if labels:
         wrong_groups = rng.integers(1, 3, len(keys))
         common.write_jsonl(path / "labels.jsonl", [
-            {"id": key[0], "sample": key[1], "label": int(r), "answer": str(g), "group": int(g) if kind == "math" else None, "reason": "equal"}
+            {"id": key[0], "sample": key[1], "label": int(r), "answer": str(g),
+             "group": int(g) if kind == "math" else None, "reason": "equal"}
             for key, r, g in zip(keys, right, np.where(right, 0, wrong_groups))
         ])  # fmt: skip
     return path
