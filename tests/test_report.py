@@ -141,7 +141,7 @@ def random_run(path, seed, ragged=False, n=5):
     for name in ("rollouts", "labels"):
         change(path, name, lambda row: row if row["sample"] < few.get(row["id"], n) else None)
     labels, rollouts = common.read_labels(path), common.read_rollouts(path)
-    scores = [{"id": row["id"], "sample": row["sample"], "score": s, "p": [0.1, 0.25, 0.5, 0.5, 0.9][s + 2]}
+    scores = [{"id": row["id"], "sample": row["sample"], "score": s, "p": [0.1, 0.25, 0.35, 0.35, 0.9][s + 2]}
               for row, s in zip(labels, rng.integers(-2, 3, len(labels)).tolist())]  # fmt: skip
     common.write_jsonl(path / "scores" / "mine@1.jsonl", scores)
     for rollout, label, score in zip(rollouts, labels, scores):
@@ -193,9 +193,10 @@ def test_drawn_subsets_come_near_and_state_their_error(tmp_path, monkeypatch):
     assert report.subset_error(draws.astype(float)) == pytest.approx(np.std(means), rel=0.1)
 
 
-def test_scores_as_such(tmp_path):
+@pytest.mark.parametrize("seed", range(4))
+def test_scores_as_such(tmp_path, seed):
     """The calibration error over ten bins, and AUROC inside problems, by hand."""
-    path, problems = random_run(tmp_path / "run", 5, ragged=True)
+    path, problems = random_run(tmp_path / "run", seed, ragged=True)
     everything, bins, within = sum(problems.values(), []), np.zeros(10), []
     for r in everything:
         bins[int(10 * r["p"])] += r["p"] - r["label"]

@@ -152,6 +152,10 @@ def test_lora_is_not_done_twice_and_other_settings_go_beside_it(trained, capsys)
         os.utime(file)  # as in a copy of a run
     run_command("lora", cal, "--eval", run, *LEARN)
     assert [(file.stat().st_mtime_ns, file.read_bytes()) for file in files] == before
+    rows = [(row["id"], row["score"], row["p"]) for row in scores_of(run, SCORES)]
+    files[1].unlink()
+    run_command("lora", cal, "--eval", run, *LEARN)  # by adapters that are only loaded
+    assert [(row["id"], row["score"], row["p"]) for row in scores_of(run, SCORES)] == rows
 
 
 def test_a_stopped_training_ends_as_an_uninterrupted_one(trained, tmp_path, monkeypatch):
