@@ -245,7 +245,8 @@ def test_rows_vary_over_calibration_runs_evaluation_runs_and_seeds(tmp_path, cap
     assert (scatr["runs"], scatr["over"]) == (12, "3 eval × 2 cal × 2 seeds")
     ours = alone[:, :4]
     assert [scatr["accuracy"], scatr["std"]] == pytest.approx([ours.mean(), ours.std(ddof=1)])
-    assert {row["over"] for row in (prm, rows["majority vote"], rows["mean/avg"], rows["oracle"])} == {"3 eval"}
+    fixed = prm, rows["majority vote"], rows["mean/avg"], rows["oracle"]
+    assert {row["over"] for row in fixed} == {"3 eval"}
     assert prm["std"] == pytest.approx(alone[:, 4].std(ddof=1))
     oracle = np.std([load(path).labels.max(1).mean() for path in paths], ddof=1)
     assert rows["oracle"]["std"] == pytest.approx(oracle)
@@ -335,7 +336,7 @@ def test_cut_rollouts_are_said_and_counted(tmp_path, capsys):
 
 @pytest.fixture
 def four_sets(tmp_path):
-    """Runs of one of the paper's models on four of its sets, with a threshold to stop, 1 point below at most."""
+    """Runs of one of the paper's models on four of its sets, with a threshold to stop at."""
     pairs, paths = ("humaneval", "kodcode", "math500", "aime25"), []
     for i, (name, cal) in enumerate(zip(pairs, ("kodcode", "humaneval", "aime25", "math500"))):
         kind = "code" if i < 2 else "math"
@@ -400,8 +401,8 @@ def test_runs_and_models_together_are_the_papers_table(tmp_path):
     scatr, best = rows["SCaTR (aime25), best-of-N"], "PRM (ReasonFlux-PRM-1.5B)"
     delta, spread = scatr["against"]["the paper's 20"]["delta"], f" ± {100 * scatr['std']:.1f}"
     for row, cells in {
-        3: {"SCaTR": shown("SCaTR (aime25), best-of-N") + spread, "over": "2 seeds", "Δ": f"{100 * delta:+.1f}",
-            best: shown(f"{best}, best-of-N"), "PRM (big)": shown("PRM (big), best-of-N"),
+        3: {"SCaTR": shown("SCaTR (aime25), best-of-N") + spread, "over": "2 seeds",
+            "Δ": f"{100 * delta:+.1f}", best: shown(f"{best}, best-of-N"), "PRM (big)": shown("PRM (big), best-of-N"),
             "confidence-weighted vote": shown("confidence-weighted vote")},
         4: {"SCaTR": "95.0 ± 0.5", best: "95.5 ± 0.3", "SCaTR, weighted vote": "96.1 ± 0.3", "PRM (big)": ""},
         0: {"PRM (big)": ""},
@@ -504,7 +505,8 @@ def test_numbers_and_names_as_people_write_them():
     assert [report.points(x) for x in (-0.0001, -0.023, 0.1)] == ["+0.0", "-2.3", "+10.0"]
     assert [report.number(n) for n in (0.123456, 7, 14_848, None)] == ["0.123", "7", "14,848", None]
     assert common.table(["a|b"], [["c"]], markdown=True).splitlines()[0] == r"| a\|b |"
-    assert r"a\textasciicircum{}b\textasciitilde{}c\_d \\" in report.in_latex(report.Table("", [{"a^b~c_d": ""}]))
+    latex = report.in_latex(report.Table("", [{"a^b~c_d": ""}]))
+    assert r"a\textasciicircum{}b\textasciitilde{}c\_d \\" in latex
 
 
 # ------------------------------------------------------------------------------------------------------------
