@@ -172,7 +172,7 @@ x<-1 ≠ \{x : x < -1 \text{ or } x > 2\} ~ \{x \in \mathbb{Z} : x < -1\} ~ \{x 
 2x ≠ 2x if x>0, -2x if x<0 ~ 2x \text{ for } x \geq 0, \; -2x \text{ for } x<0
 \{2,\infty\} ≠ \{ \infty | 1 = 2, 5 \}
 a^2-b^2 ~ (a+b)(a-b) ≠ (a+b)(a+b) ‖ a+b ≠ (a+b)(a-b) ~ (a+b)(abc) ‖ 10 ~ 10 (ten) ~ 10 (ways)
-150\text{ grams} ~ 150 g ≠ 150 m ‖ 2.5\text{ hours} ~ 2.5 h ‖ 5m ≠ 5 ‖ 21 ~ twenty-one ~ \text{Twenty-one}
+150\text{ grams} ~ 150 g ≠ 150 m ‖ 2.5\text{ hours} ~ 2.5 h ‖ 5m ≠ 5 ‖ 3 m ~ 3m ~ 3\text{ m} ≠ 3\text{ cm} ‖ 21 ~ twenty-one ~ \text{Twenty-one}
 19 ≠ twenty-one ‖ 40 ~ forty ~ \$40 ≠ forty-two ~ 4
 [2,\infty)\cup\{0\} ~ x \ge 2 \text{ or } x = 0 ≠ x \ge 2 \text{ or } x = 1
 (-\infty,2) ~ x<2 ~ 2x<4 ~ -x>-2 ~ 4-2x>0 ≠ [-\infty,2) ~ (-\infty,2] ~ 2x<5 ~ x^2<4 ~ -x<-2
