@@ -835,7 +835,7 @@ def describe(run, skipped, jobs):
     commit = ""
     with suppress(OSError):  # no git
         commit = subprocess.run(git, capture_output=True, text=True).stdout.strip()
-    return {name: getattr(args, name) for name in ("model", "dataset", "seed")} | {
+    return {name: getattr(args, name) for name in ("model", "revision", "dataset", "seed")} | {
         "n_layers": config.num_hidden_layers, "width": config.hidden_size, "vocab_size": config.vocab_size,
         "architecture": type(model).__name__, "dtype": str(model.dtype).removeprefix("torch."),
         "device": common.device_name(model.device),
