@@ -714,17 +714,16 @@ def stop_rule(run, names):
 
     def is_sure(problem, rollouts):
         """Each rollout is rated once and by itself: what else is in the batch must not matter."""
-        rollouts, extract = sorted(rollouts, key=lambda row: row["sample"]), None
-        if votes:
-            extract = judge.text_of if problem["kind"] == "text" else judge.answer_of
+        rollouts = sorted(rollouts, key=lambda row: row["sample"])
+        extract, group = judge.readers_of(problem["kind"]) if votes else (None, None)
         for row in rollouts:
             if "p" not in row:
                 conf = common.confidence(row["stats"].numpy(), run.config.vocab_size)
                 features = common.rollout_features(conf, len(row["ids"]))[None]
                 row["p"] = scorer.probability(scorer(row["hidden"][column][None], features)).item()
                 row["answer"] = extract and extract(row["text"])
-        groups = judge and judge.groups_of([row["answer"] for row in rollouts])
-        groups = groups and np.array([-1 if group is None else group for group in groups])
+        groups = group and [-1 if n is None else n for n in group([row["answer"] for row in rollouts])]
+        groups = groups and np.array(groups)
         return bool(common.sureness(np.array([row["p"] for row in rollouts]), groups)[0] >= args.stop)
 
     return is_sure

@@ -126,11 +126,16 @@ def judge_answers(problem, rows):
     """Labels of one problem whose answers are compared: with the reference and, for votes, mutually."""
     if problem["kind"] == "code":
         return [label_row(row, None, None, None, "no tests") for row in rows]
-    extract, group = (text_of, text_groups) if problem["kind"] == "text" else (answer_of, groups_of)
+    extract, group = readers_of(problem["kind"])
     answers = [extract(row["response"]) for row in rows]
     verdicts = {answer: verdict(problem, answer) for answer in {*answers}}
     return [label_row(row, answer, number, *verdicts[answer])
             for row, answer, number in zip(rows, answers, group(answers))]
+
+
+def readers_of(kind):
+    """What takes the answer from a response, and what groups answers, for problems of a kind."""
+    return (text_of, text_groups) if kind == "text" else (answer_of, groups_of)
 
 
 def verdict(problem, answer):
@@ -230,8 +235,7 @@ def self_check(dataset, options):
              for key, row in code.items()]
     failures = []
     for row in answers:  # would it be judged right in a box?
-        extract = text_of if row["kind"] == "text" else answer_of
-        answer = extract(f"Therefore the answer is $\\boxed{{{row['answer']}}}$.")
+        answer = readers_of(row["kind"])[0](f"Therefore the answer is $\\boxed{{{row['answer']}}}$.")
         if verdict({**row, "prompt": ""}, answer)[0] != 1:
             failures.append(f"{row['id']}: the answer {row['answer']!r} is not equal to itself")
     results = common.progress(run_all(jobs, options), len(jobs), f"check {dataset}", "program")

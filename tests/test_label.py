@@ -67,6 +67,10 @@ def mixed(tmp_path):
         "add": [PLUS, "```py\nimport os; os._exit(0)\n```"]})  # fmt: skip
 
 
+def test_texts_of_the_same_letters_are_not_one_answer():
+    assert judge.readers_of("text")[1](["dog", "god", None, "Dog."]) == [0, 1, None, 0]
+
+
 def test_a_run_is_labelled_row_by_row(mixed, run_script):
     done = run_script("02_label.py", mixed, "--json")
     rows = labels_of(mixed)
