@@ -111,15 +111,15 @@ stop() { # a step that has not ended a second and a half after Ctrl-C, which a j
 trap 'stop 130' INT
 trap 'stop 143' TERM
 mkdir -p "$base" 2>/dev/null && [ -w "$base" ] || fail "cannot write to $base; choose another OUT"
-tidy() { # leave nothing where nothing came of it
-    [ -s "$log" ] || rm -f "$log"; rmdir "$base" "$OUT" 2>/dev/null || true
-}
-trap 'kill $(jobs -p) 2>/dev/null || true; tidy' EXIT
 exec 9>>"$log" # on NFS a folder cannot be locked
 flock -n 9 || { # one at a time works on a model's runs; a killed one's lock is free
     echo "another run_all.sh is at work in $base: waiting for it; what it has made is not made again" >&2
     run flock 9
 }
+tidy() { # leave nothing where nothing came of it
+    [ -s "$log" ] || rm -f "$log"; rmdir "$base" "$OUT" 2>/dev/null || true
+}
+trap 'kill $(jobs -p) 2>/dev/null || true; tidy' EXIT
 
 say 1 generate "${names[@]}"
 for seed in "${seeds[@]}"; do generate "${sets[@]}" --seed "$seed"; done

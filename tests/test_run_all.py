@@ -118,6 +118,19 @@ def test_a_second_one_waits_for_the_first_and_makes_nothing_again(finished):
     assert {path: path.stat().st_mtime_ns for path in times} == times
 
 
+def test_one_that_is_stopped_while_it_waits_leaves_the_lock_of_the_first(tmp_path):
+    """The log, in which nothing stands yet."""
+    log = tmp_path / "model" / "run_all.log"
+    log.parent.mkdir()
+    with open(log, "w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        second = run_all(tmp_path, check=False)
+        assert "another run_all.sh is at work" in second.stderr.readline()
+        os.kill(second.pid, signal.SIGTERM)
+        second.communicate()
+        assert second.returncode == 128 + signal.SIGTERM and os.path.samestat(os.fstat(held.fileno()), log.stat())
+
+
 def test_stopped_and_killed_anywhere_it_ends_as_if_it_had_not_been(finished, tmp_path):
     """At the first parts `kill` tells run_all.sh alone, at the first run Ctrl-C all of its processes."""
     signs = "parts/*.pt", "math_a/32/rollouts.jsonl", "*@*.pt"
