@@ -693,11 +693,11 @@ def text_of(tokenizer, rollout):
 
 
 def found_threshold(args):
-    """Of a bare --stop."""
+    """That of --stop, or 03's; a file that is no scorer is said before anything else reads it."""
     curve = common.load_scorer(args.scorer).checkpoint.get("stop", {}).get(args.stop_rule)
-    if not curve:
+    if not args.stop and not curve:
         die(f"{args.scorer}: no threshold for {args.stop_rule} in it; give one, such as --stop 0.95")
-    return common.stop_threshold(curve)
+    return args.stop or common.stop_threshold(curve)
 
 
 def stop_rule(run, names):
@@ -966,8 +966,9 @@ def check_before_loading(args, runs, config):
     """What can be wrong is said before the weights load; then the plan."""
     layer_names(args.layers, config.num_hidden_layers)
     for run in runs:
-        with common.atomic(run.folder / "parts" / "try"):
+        with common.atomic(run.folder / "try"):  # not in parts/, which another worker may be emptying
             pass  # an --out that cannot be written is said now
+        (run.folder / "try").unlink(missing_ok=True)
     new = [run for run in runs if lacking(run)["whole"]]
     if new and os.environ.get("RANK", "0") == "0" and worker(args)[0] == 0 and not args.responses:
         print_plan(args, new, config)
@@ -976,7 +977,7 @@ def check_before_loading(args, runs, config):
 def print_plan(args, runs, config):
     """What is about to be made, at the cap in force and at the model's context."""
     device, context, shape = common.pick_device(args.device), context_of(config), config.to_dict()
-    dtype, heads = common.pick_dtype(args.dtype, device), config.num_attention_heads
+    dtype, heads = common.pick_dtype(args.dtype, device), getattr(config, "num_attention_heads", 1)
     size = (config.dtype or torch.float32 if dtype == "auto" else dtype).itemsize
     row = shape.get("head_dim") or config.hidden_size // heads  # of the first layer, where they differ
     row *= 2 * config.num_hidden_layers * (shape.get("num_key_value_heads") or heads) * size
@@ -1055,7 +1056,7 @@ def main(args):
     if Path(args.model).is_dir():
         args.model = str(Path(args.model).resolve())  # one name from wherever it is called
     if args.scorer:
-        args.stop = args.stop or found_threshold(args)
+        args.stop = found_threshold(args)
     runs = [find_run(args, dataset) for dataset in args.datasets]
     if len({run.folder for run in runs}) < len(runs):
         die(f"{' '.join(args.datasets)}: two of these have one name; rename a file")

@@ -687,7 +687,7 @@ def normalise_problem(row, where, number):
         told = '{"inputs": [text, ...], "outputs": [text, ...]} of one length'
         die(f"{where}: 'tests' must be Python text, or {told}")
     fits = (name for name, sign in STYLES.items() if re.search(sign, tests, re.M))
-    if row.setdefault("style", "stdio" if pairs else next(fits)) not in STYLES:
+    if row.setdefault("style", "stdio" if pairs else next(fits)) not in tuple(STYLES):
         die(f"{where}: style {row['style']!r} is none of {', '.join(STYLES)}")
     return row
 
@@ -808,11 +808,11 @@ def find_model(name, revision=None):
 @contextmanager
 def loading(name, revision=None, trust_remote_code=False):
     """Gives the options of from_pretrained; what goes wrong is one line."""
-    options = find_model(name, revision) | {"revision": revision, "trust_remote_code": trust_remote_code}
     from safetensors import SafetensorError
 
+    options = {"revision": revision, "trust_remote_code": trust_remote_code}
     try:
-        yield options
+        yield find_model(name, revision) | options
     except (OSError, ValueError, ImportError, RuntimeError, SafetensorError) as error:
         die(f"model {name!r} cannot be loaded: {str(error).strip().splitlines()[0]}")
 

@@ -364,6 +364,11 @@ def test_a_path_that_is_no_folder_is_not_looked_for_on_the_hub(name, monkeypatch
     assert "neither a folder here nor a Hub id" in dies(capsys, common.load_config, name)
 
 
+def test_a_name_that_the_hub_refuses_is_one_line(monkeypatch, capsys):
+    monkeypatch.setattr(common, "unreachable", lambda server: "offline")
+    assert "cannot be loaded" in dies(capsys, common.load_config, "a--b")
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Files of one's own
 
@@ -400,6 +405,7 @@ def test_own_file_in_its_minimal_form(name, tmp_path):
     ("a.jsonl", '{"prompt": "x", "kind": "maths"}\n', "kind 'maths' is none of code, math, text"),
     ("a.jsonl", '{"prompt": "x", "tests": {"inputs": ["1"], "outputs": []}}\n', "problem 1: 'tests' must be"),
     ("a.jsonl", '{"prompt": "x", "tests": {"inputs": [1], "outputs": ["1"]}}\n', "problem 1: 'tests' must be"),
+    ("a.jsonl", '{"prompt": "x", "tests": "assert f()", "style": ["check"]}\n', "style ['check'] is none of"),
     ("a.jsonl", '{"prompt": "x", "tests": "assert f()", "style": "tests"}\n', "style 'tests' is none of check, unittest, pytest, assert, stdio"),
     ("a.jsonl", '{"prompt": "x", "tests": "assert f()", "prelude": ["import re"]}\n', "the field 'prelude' must be text"),
     ("a.jsonl", '{"prompt": "x", "tests": "assert f()", "solution": 7}\n', "the field 'solution' must be text"),

@@ -376,6 +376,7 @@ def test_a_killed_stopping_run_goes_on_to_the_same_end(runs, monkeypatch):
     (["--stop", "0.9"], "--stop needs --scorer"),
     (["--scorer", "SCORER"], "--stop needs --scorer"),
     (["--scorer", "SCORER", "--stop", "1.5"], "--stop is at least 0 and below 1"),
+    (["--scorer", "no-such.pt", "--stop", "0.9"], "no-such.pt: no such file"),
     (["--scorer", "SCORER", "--stop"], "no threshold for best-of-n in it"),
     (["--scorer", "SCORER", "--stop", "0.9", "--stop-rule", "weighted-vote", "CODE"], "programs have no"),
     (["--scorer", "SCORER", "--stop", "0.9", "--layers", "final"], "reads penultimate/eos; --stop needs"),
