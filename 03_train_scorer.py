@@ -95,6 +95,9 @@ def jobs_of(args, sets, **changes):
     for runs, seed in itertools.product(sets, args.seed):
         job = changed(args, runs=list(map(str, runs)), seed=seed, **changes)
         job.vector = job.vector or DESIGNS[job.design]
+        several = job.vector in common.EXTRA_INPUTS or job.vector.startswith("all/")
+        if job.design not in OVER_LAYERS and several != job.design.startswith("transformer"):
+            common.die(f"--design {job.design} takes a --vector as {DESIGNS[job.design]}, not {job.vector}")
         job.standardise |= job.design == "logistic"
         jobs.append(job)
     return jobs

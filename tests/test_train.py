@@ -391,6 +391,8 @@ def test_bad_calibration_sets_and_arguments_are_one_line(tmp_path, capsys):
         ("good --seed 32 42", "{seed}"), (f"good -o {tmp_path}", "folder"), ("good --fraction 0", "above 0"),
         ("good --design transformer-last10", "--extra last10"), ("good --design ensemble", "--layers all"),
         ("good --design ensemble --inputs vector+stats", "logistic"), ("good --study layers", "--eval"),
+        ("good --vector all/eos", "mlp takes"), ("good --vector special --design logistic", "logistic takes"),
+        ("good --vector final/eos --design transformer-final", "all/eos, not final/eos"),
     ):  # fmt: skip
         assert words in refusal(capsys, *(runs.get(word, word) for word in told.split())), told
 
