@@ -858,8 +858,8 @@ def score_rollouts(run, name, load, *made_of, at_once=256):
 
     load() -> (encode, judge, cost): encode(problem, response) -> token ids, judge(ids) -> logit to be right.
     """
-    mark, path = mark_of(*made_of, run / "rollouts.jsonl"), run / "scores" / f"{name}.jsonl"
-    cost_file, rollouts = path.with_name(f"{name}.cost.json"), common.read_rollouts(run)
+    rollouts, path = common.read_rollouts(run), run / "scores" / f"{name}.jsonl"
+    cost_file, mark = path.with_name(f"{name}.cost.json"), mark_of(*made_of, run / "rollouts.jsonl")
     rows = common.read_jsonl(path) if path.is_file() and kept(cost_file, mark) else []
     if len(rows) == len(rollouts):
         return print(f"{run}: scored by {name} before")
@@ -1095,6 +1095,7 @@ def route(args):
             domains[row["id"]] = DOMAINS[logits[words].argmax()]
         right = [domains[row["id"]] == row["kind"] for row in problems if row["kind"] in DOMAINS]
         print(f"{run}: domains right %: {percent(mean_of(right))} ({sum(right)}/{len(right)})")
+        [old.unlink() for old in (run / "scores").glob("routed@*")]  # of a call with more scorers
         for i, pair in enumerate(zip(args.math, args.code)):
             picked = {}
             for domain, path in zip(DOMAINS, pair):

@@ -388,6 +388,7 @@ def test_prm_with_a_score_at_each_step(tmp_path):
 
 def test_bad_prms_get_one_line(tmp_path, tiny, capsys):
     run = make_run(tmp_path / "run", problems=2)
+    assert "not a run folder" in refused(capsys, "prm", tmp_path / "nowhere", "--prm", tiny)
     assert "reward_head.pt" in refused(capsys, "prm", run, "--prm", tiny)
     assert "cannot be loaded" in refused(capsys, "prm", run, "--prm", tmp_path)
     prm, *_ = make_step_prm(tmp_path / "Steps", drop=["score.2.weight"])
@@ -439,4 +440,6 @@ def test_each_problem_goes_to_the_scorer_of_the_likelier_domain(tmp_path, tiny, 
             assert [row["p"] for row in rows] == pytest.approx([*map(sigmoid, expected)], abs=1e-5)
     run_command(*runs, "--out", tmp_path / "both")
     assert "SCaTR, routed by domain" in (tmp_path / "both" / "report.md").read_text()
+    run_command("route", runs[0], "--math", first, "--code", doubled)
+    assert [file.name for file in (runs[0] / "scores").glob("routed@*")] == ["routed@0.jsonl"]
     assert "in pairs" in refused(capsys, "route", runs[0], "--math", first, doubled, "--code", first)
