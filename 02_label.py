@@ -77,7 +77,7 @@ def label_run(run, options):
         kept = run / ".labels.unfinished.jsonl"
         rows = judge_all(kept, [options.timeout, *written], problems, rollouts, options)
         common.write_jsonl(labels, common.align(rows, keys, run))
-        kept.unlink()
+        kept.unlink(missing_ok=True)
     return summary(run, problems, common.read_labels(run, keys))
 
 
