@@ -720,7 +720,7 @@ def stop_rule(run, names):
             if "p" not in row:
                 conf = common.confidence(row["stats"].numpy(), run.config.vocab_size)
                 features = common.rollout_features(conf, len(row["ids"]))[None]
-                row["p"] = scorer.probability(scorer(row["hidden"][column][None], features)).item()
+                row["p"] = scorer(row["hidden"][column][None], features).sigmoid().item()
                 row["answer"] = extract and extract(row["text"])
         groups = group and [-1 if n is None else n for n in group([row["answer"] for row in rollouts])]
         groups = groups and np.array(groups)

@@ -233,6 +233,7 @@ def train(task, config, board=None, epochs=EPOCHS):
     """
     job, device, started = task.job, task.x.device, time.time()
     seed, features = job.seed * 1_000_003 + config["number"], task.x.shape[-1] - task.data.x.shape[-1]
+    torch.set_float32_matmul_precision("medium")  # oneDNN's products, of bfloat16 where it can: faster
     torch.manual_seed(seed)  # of the first weights and the dropout; the order of rows has its own
     orders = torch.Generator().manual_seed(seed)
     model = common.build_scorer(job.design, config, tuple(task.x.shape[1:]), features).to(device)
@@ -261,6 +262,7 @@ def train(task, config, board=None, epochs=EPOCHS):
             break
         if board is not None and epoch in RUNGS and is_hopeless(row, task.configs, board):
             break
+    torch.set_float32_matmul_precision("highest")
     if board is not None:  # it gets to no other rung; those drawn after it wait for every one
         np.nan_to_num(board[config["number"]], copy=False, nan=math.inf, posinf=math.inf)
     places = task.x.shape[1] if job.design.startswith("transformer") else 1  # each passes all the weights
@@ -379,8 +381,8 @@ def make_checkpoint(task, rows, state):
         "design": job.design, "vector": job.vector, "shape": list(data.x.shape[1:]),
         "inputs": job.inputs, "scale": task.scale, "feature_scale": task.feature_scale,
         "model": common.model_name(meta), "model_content": meta.get("identity", {}).get("model"),
-        "layers_of_model": meta["n_layers"], "calibration": [1.0, 0.0], "seed": job.seed, "runs": job.runs,
-        "members": [{"config": task.configs[best["number"]], "state": state}],
+        "layers_of_model": meta["n_layers"], "seed": job.seed, "runs": job.runs,
+        "config": task.configs[best["number"]], "state": state,
         "val_loss": best["val_loss"], "pos_weight": task.pos_weight, "trials": rows,
         "settings": {name: getattr(job, name) for name in DECIDE},
         "n_rollouts": len(data.y), "problems": sorted(set(data.problem)),
@@ -419,7 +421,7 @@ def costs(checkpoint):
     x, features = torch.ones(n, *scorer.shape), torch.ones(n, 29)
     times = timeit.repeat(lambda: scorer(x, features).tolist(), number=1, repeat=60)[10:]
     seconds, flops = (sum(trial[name] for trial in checkpoint["trials"]) for name in ("seconds", "flops"))
-    size = sum(p.numel() for module in scorer.modules for p in module.parameters())
+    size = sum(p.numel() for part in scorer.parts or [scorer] for p in part.module.parameters())
     return {"parameters": size, "search_seconds": seconds, "search_flops": flops, "rollouts_scored": n,
             "scoring_ms": 1e3 * float(np.median(times)), "device": common.device_name(device)}  # fmt: skip
 
@@ -500,7 +502,7 @@ def mix(parts, facts, job):
         weights = (count * share / share.sum(1, keepdim=True)).sum(0) / count.sum()
     loss, weights = -(count[:, 0] * (told @ weights).log()).mean().item(), weights.float()
     auroc = common.auroc(right[:, 0].numpy(), common.mixture(logits, weights).numpy())
-    found = {"parts": facts, "weights": weights, "val_loss": loss, "val_auroc": auroc, "members": []}
+    found = {"parts": facts, "weights": weights, "val_loss": loss, "val_auroc": auroc, "state": None}
     whole = {"design": "ensemble", "vector": job.vector, "shape": list(data.x.shape[1:]), "stop": {}}
     return {**facts[0], **whole, **found}
 
@@ -596,7 +598,7 @@ def evaluate(path, job, args):
     scorer, found = common.load_scorer(path), defaultdict(list)
     for run in args.eval:
         keys, logits = common.score_run(scorer, run, path)
-        scores, p = logits.numpy(), scorer.probability(logits).numpy()
+        scores, p = logits.numpy(), logits.sigmoid().numpy()
         (right, group), places = read_judged(run, keys), by_problem(keys)
         kept = halves(places, job.seed)[1] if args.study == "halves" else places  # not learned from
         judged = [own for key, own in places.items() if key in kept and np.isfinite(right[own]).all()]

@@ -65,7 +65,7 @@ def score(run, scorer_path, keys, chunk):
     """Write the scores of all rollouts in the order of rollouts.jsonl, and what they cost -> the rows."""
     scorer = common.load_scorer(scorer_path)
     stored_keys, logits = common.score_run(scorer, run, scorer_path, chunk)
-    columns = zip(stored_keys, logits.tolist(), scorer.probability(logits).tolist())
+    columns = zip(stored_keys, logits.tolist(), logits.sigmoid().tolist())
     rows = [{"id": key[0], "sample": key[1], "score": logit, "p": p} for key, logit, p in columns]
     rows = common.align(rows, keys, run / "hidden.pt")
     scores_path, cost_path = outputs_of(run, scorer_path)

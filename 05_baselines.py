@@ -1100,7 +1100,7 @@ def route(args):
             picked = {}
             for domain, path in zip(DOMAINS, pair):
                 keys, logits = common.score_run(scorers[path], run, path)
-                found = zip(keys, logits.tolist(), scorers[path].probability(logits).tolist())
+                found = zip(keys, logits.tolist(), logits.sigmoid().tolist())
                 picked |= {(id, sample): {"id": id, "sample": sample, "score": score, "p": p}
                            for (id, sample), score, p in found if domains[id] == domain}  # fmt: skip
             common.write_jsonl(run / "scores" / f"routed@{i}.jsonl", map(picked.get, keys))

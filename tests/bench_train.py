@@ -46,11 +46,20 @@ def draw_rollouts(world, problems, n, seed):
     return trainer.Data(x, torch.ones(len(x), 29), y, y, [key[:2] for key in keys], keys)
 
 
+def plain_module(width, config):
+    layers = [nn.Dropout(config["input_dropout"])]
+    for size in config["hidden"]:
+        norm = [nn.BatchNorm1d(size)] if config["batch_norm"] else []
+        layers += [nn.Linear(width, size), *norm, nn.ReLU(), nn.Dropout(config["dropout"])]
+        width = size
+    return nn.Sequential(*layers, nn.Linear(width, 1), nn.Flatten(0))
+
+
 def plain_loop(task, config, epochs):
-    """What one would write: torch's Adam and scheduler as they are, the loss read at each step."""
+    """What one would write: torch's dropout, Adam and precision as they are, the loss read at each step."""
     device = task.x.device
     torch.manual_seed(task.job.seed * 1_000_003 + config["number"])
-    module = common.build_scorer("mlp", config, tuple(task.x.shape[1:])).to(device)
+    module = plain_module(task.x.shape[1], config).to(device)
     optimiser = torch.optim.Adam(module.parameters(), lr=config["lr"], weight_decay=config["weight_decay"])
     scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimiser, factor=0.5, patience=3)
     criterion = nn.BCEWithLogitsLoss(pos_weight=torch.tensor(task.pos_weight, device=device))

@@ -21,8 +21,7 @@ def first_dimension_scorer(path, width=8, **changes):
     config = {"hidden": [], "dropout": 0.0, "input_dropout": 0.0, "batch_norm": False}
     checkpoint = {
         "design": "mlp", "model": "tiny", "vector": "penultimate/eos", "shape": [width], "layers_of_model": 5,
-        "scale": None, "model_content": None, "calibration": (1.0, 0.0),
-        "members": [{"config": config, "state": state}],
+        "scale": None, "model_content": None, "config": config, "state": state,
     }  # fmt: skip
     common.save_pt(path, {**checkpoint, **changes})
     return path
@@ -161,7 +160,7 @@ def test_another_scorer_of_the_same_name_is_not_taken_for_the_first(run, tmp_pat
         (tmp_path / folder).mkdir()
         scorer = first_dimension_scorer(tmp_path / folder / "scorer.pt")
         checkpoint = torch.load(scorer, weights_only=True)
-        state = checkpoint["members"][0]["state"]
+        state = checkpoint["state"]
         state[next(name for name in state if name.endswith("bias"))].fill_(offset)
         common.save_pt(scorer, checkpoint)
     found = []

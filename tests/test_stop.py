@@ -135,7 +135,7 @@ def test_thresholds_are_found_on_problems_that_the_weights_have_not_seen(calibra
     _, run, path = calibrated
     scorer = common.load_scorer(path)
     keys, logits = common.score_run(scorer, run)
-    p, labels = scorer.probability(logits).tolist(), common.read_labels(run, keys)
+    p, labels = logits.sigmoid().tolist(), common.read_labels(run, keys)
     whole, best = scorer.checkpoint["stop"]["best-of-n"][-1], {}
     assert set(scorer.checkpoint["stop"]) == set(common.STOP_RULES)
     assert whole[0] == common.NEVER and whole[3] == 5
@@ -195,8 +195,7 @@ def linear_scorer(vector, width, n_layers, features=False, model="model"):
         torch.manual_seed(0)
         state = common.build_scorer("mlp", config, (width + 29 * features,), 29 * features).state_dict()
     checkpoint = {"design": "mlp", "vector": vector, "shape": [width], "model": model, "model_content": None}
-    checkpoint |= {"layers_of_model": n_layers, "scale": None, "calibration": [1.0, 0.0]}
-    checkpoint |= {"members": [{"config": config, "state": state}]}
+    checkpoint |= {"layers_of_model": n_layers, "scale": None, "config": config, "state": state}
     if features:
         scale = [torch.zeros(29), torch.full((29,), 10.0)]
         checkpoint |= {"inputs": "vector+stats", "feature_scale": scale}
@@ -295,7 +294,7 @@ def runs(tmp_path_factory):
     scorer = linear_scorer("penultimate/eos", config["width"], config["n_layers"], features=True)
     common.save_pt(base / "scorer.pt", scorer.checkpoint)
     keys, logits = common.score_run(scorer, full)
-    p = np.reshape(scorer.probability(logits).tolist(), (8, 6))
+    p = np.reshape(logits.sigmoid().tolist(), (8, 6))
     threshold = between(p.flatten(), 0.55, 0.75)
     stop = ("--scorer", base / "scorer.pt", "--stop", threshold, "--slots", 5)
     live = run_01(problems, base / "live", *stop)

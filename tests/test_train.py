@@ -244,8 +244,8 @@ def test_runs_of_their_own_and_any_number_of_processes_make_the_same_scorers(tmp
              for run, seed in itertools.product(runs, (32, 42))}  # fmt: skip
     assert all((made["runs"], made["seed"]) == ([str(run)], seed) for (run, seed), made in found.items())
     alone, made = train_run(runs[1], *options, "--seed", 42).checkpoint, found[runs[1], 42]
-    for name, tensor in alone["members"][0]["state"].items():
-        assert torch.equal(tensor, made["members"][0]["state"][name])
+    for name, tensor in alone["state"].items():
+        assert torch.equal(tensor, made["state"][name])
     assert [t["losses"] for t in alone["trials"]] == [t["losses"] for t in made["trials"]]
 
 
@@ -262,9 +262,8 @@ def test_a_scorer_rebuilds_itself_and_knows_what_it_is(tmp_path):
     _, logits = common.score_run(scorer, run)
     _, hidden = read_vectors(run)
     mean, deviation = facts["scale"]
-    (member,) = facts["members"]
-    module = common.mlp(8, member["config"]["hidden"]).eval()
-    module.load_state_dict(member["state"])
+    module = common.mlp(8, facts["config"]["hidden"]).eval()
+    module.load_state_dict(facts["state"])
     with torch.no_grad():
         torch.testing.assert_close(logits, module((hidden.float() - mean) / deviation))
     data = trainer.load_data([run], scorer.vector)
