@@ -352,10 +352,10 @@ def make_scorers(jobs):
     for path in filter(None, () if jobs[0].study else paths):
         print(f"{path}: finished before, with these arguments and inputs")
     for job, scorer in (combine_layers if jobs[0].design in OVER_LAYERS else train_scorers)(missing):
-        path, cost, auroc = path_of(job), costs(scorer), scorer["val_auroc"] or math.nan
+        path, cost, auroc = path_of(job), costs(scorer), scorer["val_auroc"]
         common.save_pt(path, {**scorer, "cost": cost, "fingerprint": fingerprint(job)})
         told = f"{len(scorer['trials'])} trials in {cost['search_seconds']:.0f} s of computing"
-        print(f"{path}: validation loss {scorer['val_loss']:.4f}, AUROC {auroc:.3f}; {told}")
+        print(f"{path}: validation loss {scorer['val_loss']:.4f}, AUROC {auroc and round(auroc, 3)}; {told}")
     return [path or path_of(job) for path, job in zip(paths, jobs)]
 
 
@@ -445,7 +445,7 @@ def find_finished(job):
     """The path of the scorer that these arguments and inputs make, or None; a study's also beside the run."""
     beside = Path(job.runs[0]).glob("*@*.pt") if job.study else ()  # as run_all.sh names them
     for path in (path_of(job), *beside):
-        if path.is_file() and common.load_pt(path).get("fingerprint") == fingerprint(job):
+        if path.is_file() and common.load_scorer(path).checkpoint.get("fingerprint") == fingerprint(job):
             return path
 
 

@@ -970,7 +970,7 @@ def with_features(x, features, scale):
 
 def load_scorer(path, device="cpu"):
     checkpoint = load_pt(path)
-    if not isinstance(checkpoint, dict) or "vector" not in checkpoint:
+    if not isinstance(checkpoint, dict) or not checkpoint.keys() & {"state", "parts"}:
         die(f"{path}: not a scorer; 03_train_scorer.py makes one")
     return Scorer(checkpoint, device)
 

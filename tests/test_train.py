@@ -349,6 +349,9 @@ def test_finished_scorers_are_left_alone_until_something_changes(tmp_path, capsy
     capsys.readouterr()
     train_run(run, "--configs", 1)
     assert "finished before" in capsys.readouterr().out and (run / "scorer.pt").stat().st_mtime_ns == written
+    with pytest.raises(SystemExit):
+        train_run(run, "--configs", 1, out=run / "hidden.pt")
+    assert "hidden.pt: not a scorer" in capsys.readouterr().err, "and it is not overwritten"
     flip = lambda i, row: 1 - row["label"] if i == 0 else row["label"]
     for change in (lambda: None, lambda: relabel(run, flip), lambda: spoil(run, 0, 1.0)):
         change()
