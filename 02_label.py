@@ -352,61 +352,46 @@ def with_wanted_name(code, tree, problem):
 
 # ------------------------------------------------------------------------------------------------------------
 # Answers: which one does a response give? Formulas are set between START and END in place of $...$ and the
-# like, so that a sentence can be cut between them.
+# like, so that a formula is one word.
 
 START, END, TAIL = "\x02", "\x03", 8000  # only this many characters from the end are searched for phrases
 BOX, BRACE = re.compile(r"\\(?:boxed|fbox)\b\s*"), re.compile(r"\\.|[{}]", re.S)
 JOINS_BOXES = re.compile(r"[\s$,;.、和]*(?:(?:and|or)[\s$]*)?(?:[a-zA-Z](?:_\{?\w\}?)? *= *)?")
 FORMULA = re.compile(
-    r"\$\$([^$]{1,2000})\$\$|\$ ([^$]+) \$|\$(?! )([^$]+)(?<! )\$(?!\d)|\\\(((?:(?!\\\().){1,2000}?)\\\)"
-    r"|\\\[((?:(?!\\\[).){1,2000}?)\\\]"
-    r"|(\\begin\{(align|gather|equation|[pb]matrix)\*?\}.{1,2000}?\\end\{\7\*?\})", re.S)
-LINES = re.compile(
-    r"\s*\\begin\{(?:align|gather|equation)(?:ed)?\*?\}(?:.*\\\\)?(.*?\w.*?)(?:\\\\)?\s*\\end\{", re.S)
+    r"\$\$([^$]{1,2000})\$\$|\$ ([^$]+) \$|\$(?! )([^$]+)(?<! )\$(?!\d)"
+    r"|(?<!\\)\\[(\[]((?:(?!(?<!\\)\\[(\[]).){1,2000}?)(?<!\\)\\[)\]]", re.S)
 ANSWER = re.compile(  # what announces an answer
-    r"####|<answer>|(?:^|\n)\W{0,20}A(?:ns)?:|(?<!\w)(?:answer|result)s?\b"
-    r"(?:(?!\b(?:not|never|cannot)\b|n't\b)[^\n.:=$]|\.\d){0,60}?(?:\b(?:is|are|be)\b|[:=→]|\n| - )"
-    r"|\b(?:option|choice|choose|select)\s+(?=[*$\x02]*\(?[A-J]\b)|答案(?:应该)?(?:是|为|：|:)+"
-    r"|(?<!不)[选答是为有共了得于要：][择：:]*(?=[\s*]*[A-J\d\x02$(-])", re.I)  # fmt: skip
+    r"####|<answer>|(?<!\w)(?:answer|result)s?\b(?:(?!\b(?:not|never|cannot)\b|n't\b)[^\n.:=$]|\.\d){0,60}?"
+    r"(?:\b(?:is|are|be)\b|[:=→]|\n)|\b(?:option|choice|choose|select)\s+(?=[*$\x02]*\(?[A-J]\b)"
+    r"|答案 *(?:应该)? *[是为：:]+|(?<!不)[选答是为有共了得于要：][择：:]*(?=[\s*]*[A-J\d\x02$(-])", re.I)
+SENTENCE_END = re.compile(r"</answer>|(?<!\.)\.(?=\s|$|\*)|[。，；]|\n")
+SENTENCE = re.compile(r"(?<=[.!?:])(?<!\\[!:])[\s*]+(?=\S)(?![^\x02]{0,300}\x03)|\n|[。；]")
 LEAD_IN = re.compile(
-    r"(?:\n *- |[\s:*_=#>,}]|(?:therefore|thus|then|hence|so|simply|just|indeed|option|choice|equal to"
-    r"|it (?:is|equals)|it's|there (?:is|are)|we (?:have|get|find|obtain))\b"
-    r"|(?:\x02[^\x03]{1,20}\x03|[a-z]) (?:is|equals) (?=[-\d\x02\\($])"  # the value of x is
-    r"|not\b *[-$\d\\(\x02][^,.;\n]*?(?:[,;](?: *but\b)?|\bbut\b)"
-    r"|(?:(?:the|an?|ordered|pair|point|interval|vector|set|number|value|of|total|coordinates) +)+"
-    r"(?=[\d(\[\\\x02$-]))*", re.I)
-WHOLE_SENTENCE = re.compile(  # Answer: Janet makes $18 every day
-    r"[A-Z]\w*(?: [A-Z]\w*)* (?!(?:the|of|and|or|at|on)\b)[a-z']{2,} "
-    r"(?:[^\d\x02]*(?<!of )(?<!as )(?<!than ))?(?:\x02[^\x03]*\x03|\d[\d.,]*)[^\d\x02]*$")
+    r"(?:\n *- |[\s:*_=#>,}]|(?:therefore|thus|hence|so|option|choice|equal to|it (?:is|equals)|it's"
+    r"|we (?:have|get|find))\b)*", re.I)
+REASON = "since|because|where|which|when|as"
+TEXT_END = re.compile(rf"[,;]?\s+\(?(?:{REASON}|so|but|not|is (?:the|correct|right))\b|(?i:(?<=^yes)|(?<=^no)),")
 NOT_ANSWERS = re.compile(
     r"(?:(?i:(?:in)?correct|right|wrong)|clear|obvious|given|found|shown|as follows|below|above|in the|that"
     r"|what|to|of|we|you|and)\b(?!\))[^\d\x02]*$")
-REASON = "since|because|where|which|when|as"
-SENTENCE_END = re.compile(
-    r"</answer>|(?<!\.)\.(?=\s|$|\*)|[。，]|\n|(?<=[\d\x03])\s*(?!或|和)[\u4e00-\u9fff]"
-    rf"|[,;]?\s+\(?(?:{REASON}|so|but|and (?:we|this|it)|i\.e\.|that is|or (?:about|roughly|approximately)"
-    r"|rather than|instead of|is (?:the|correct|right))(?!\w)"
-    r"|\s+\((?:or|about|not)\b|,\s+(?:not|no|wait)\b|(?<=[\d\x03])\s+(?=\([\d./]+\\?%?\)\W*$)")
-SENTENCE = re.compile(r"(?<=[.!?:])(?<!\\[!:])[\s*]+(?=\S)(?![^\x02]{0,300}\x03)|\n|[。；]")
 SPECIAL = re.compile(r"<\|[^|<>]{1,40}\|>|<(?:/?s|eos|end_of_turn)>")
 QED = re.compile(r"\$\s*\\(?:black)?square\s*\$|\\(?:(?:black)?square|qed)(?![a-z])|[∎■□✓✔✅]")
 CHATTER = re.compile(
     r"\W*(?:I hope|Let me know|Feel free|Note|This (?:match|confirm|satisf)|Check|Verif|Please|If you)|.*:$")
 ASIDE = re.compile(  # at the end: "(since x > 0)" and "because x > 0" are not the answer
-    rf"(?<=[\d\x03)}}\]%π]),?\s+(?:\((?:or|about)|\(?(?:{REASON}|and (?:it|this)|at|attained|achieved"
+    rf"(?<=[\d\x03)}}\]%π]),?\s+(?:\((?:or|about|not|(?=[\d\s.+/*%\\-]+\)\W*$)\d*)|\(?(?:{REASON}|and (?:it|this)|at|attained|achieved"
     r"|approximately|rejecting|discarding))\b(?![^\n]*\b(?:so|thus|then|hence|therefore|we)\b)[^\n]*$")
-SUBJECT = re.compile(
-    r"(.*?[\d\x03]\S*) (?:is|are) (?:indeed|our|my|the (?:\w+ )?(?:answer|result|number|value|solution)s?)\b")
 NEGATED = re.compile(
-    r"(?i)(?:\b(?:not|cannot|never|neither|(?:at|more|less|fewer|greater) (?:least|most|than))|n't)"
-    r"(?: \w+){0,2} *$")
+    r"(?i)(?:(?:\b(?:not|cannot|never|neither|(?:at|more|less|fewer|greater) (?:least|most|than))|n't)"
+    r"(?: \w+){0,2}|\b(?:half|thirds?|square|cube|root|percent) of|\b(?:twice|double|times)) *$")
+SETTLED = re.compile(r"(?:is|are) (?:indeed|our|my|the (?:\w+ )?(?:answer|result|number|value|solution)s?)\b")
 REJECTED = re.compile(r"\S+ (?:is|are|was)(?:n't| not| wrong| incorrect| invalid| rejected)\b")
 RETRACTED = re.compile(r"\b(?:wait|actually|correction|sorry)\b", re.I)
 PROSE = re.compile(  # words that no formula has
     r"(?<![A-Za-z\\{])(?:(?!and\b|sqrt|sin|cos|tan|log|minus|negative|infinity|degrees?\b|percent|mod|pi\b)"
     r"(?:[a-z]{3}|[A-Z][a-z]{2})|(?:an|as|at|by|he|if|in|is|it|of|on|so|we)\b)")
 NUMBER_AND_NOUN = re.compile(
-    r"(?:\\[a-z]+|[^A-Za-z])*[\d%}π](?:[ /](?!(?:and|or|in|to|of|the|as|at)\b)[A-Za-z/]+)*"
+    r"(?:\\[a-z]+|[^A-Za-z])*[\d%}π](?:[ /](?!(?:and|or|in|to|of|the|as|at|is|are)\b)[A-Za-z/]+)*"
     r"(?: \d+(?<=base \d))?\.?")
 ORDINARY = re.compile(
     r"(?![-–−]$|sqrt|minus|negative|sin|cos|tan|log|ln|pi)(?:\(?[A-Za-z]{2}|[^\w\x03$\\(\[{]*$)")
@@ -418,7 +403,7 @@ CHANGING = (  # words that change what is said of the number before them
 NO_NOUNS = {*CHANGING.split("|")}
 CHANGES = re.compile(
     r"(?i)\W*(?:(?:and|or)\b.*(?:\d|\b(?:none|more|less|fewer|greater)\b)|times\b|of (?:(?!a )[a-z]\b|[\d\\])"
-    rf"|for\b.*\b(?:and|or|if|else|for)\b|more than\b|(?!(?:for|more)\b|over [a-z])"
+    rf"|for\b.*\b(?:and|or|if|else|for)\b|more than\b|(?!(?:for|more|but)\b|(?:when|where)\b|over [a-z])"
     rf"(?:{CHANGING})\b)")
 
 
@@ -434,10 +419,10 @@ def answer_of(response):
     if found or not final:
         return found  # cut off while reasoning, and nothing boxed yet
     text = with_marks(final[-TAIL:])
-    sentences = [part for part in SENTENCE.split(text)[-8:] if not CHATTER.match(part)]
     bare = unmarked(text[LEAD_IN.match(text).end() :])
     if re.fullmatch(r"\(?[A-J][.):] \S.{,60}", bare):
         return bare  # B. 12
+    sentences = [part for part in SENTENCE.split(text)[-8:] if not CHATTER.match(part)]
     few = 0 < len(bare.split()) <= 6 and not re.search(r"\d", bare) and not ANSWER.search(bare)
     return next(filter(None, map(ending, reversed(sentences))), bare if few else None)
 
@@ -462,11 +447,10 @@ def with_marks(text):
 
     def mark(formula):
         inner = next(group for group in formula.groups() if group is not None)
-        last_line = LINES.match(inner)
-        inner = last_line[1].strip().lstrip("&= ") if last_line else inner
         return f"{START}{' '.join(inner.split())}{END}"
 
     text = re.sub(r"(?<=\d)，(?=[-\d])", ",", text.translate(str.maketrans("（）−", "()-")))
+    text = re.sub(r"(?<=[\u4e00-\u9fff])(?=[^\u4e00-\u9fff])|(?<=[^\u4e00-\u9fff])(?=[\u4e00-\u9fff])", " ", text)
     return FORMULA.sub(mark, re.sub(rf"[{START}{END}]|[ \t]+(?=[ \t])", "", text))
 
 
@@ -509,36 +493,27 @@ def closing_brace(text, start):
 
 
 def announced(tail):
-    """The answer at the start of the text that follows "the answer is"."""
+    """The answer in the text that follows "the answer is": its first formula, or all of a short sentence."""
     tail = tail[LEAD_IN.match(tail[:1000]).end() :][:1000]
-    end = next((end for end in SENTENCE_END.finditer(tail) if not within_formula(tail[: end.start()])), None)
-    sentence, rest = (tail[: end.start()], tail[end.start() :].partition("\n\n")[0]) if end else (tail, "")
-    retracted = RETRACTED.search(tail.partition("\n\n")[0])
+    paragraph = tail.partition("\n\n")[0]
+    retracted = RETRACTED.search(paragraph)
     if retracted:
-        return ending(tail[retracted.end() :].partition("\n\n")[0])
-    found = beginning(re.sub(r"^(\W*[\d,.]*\d)!+\s*$", r"\1", sentence))  # the answer is 42! is no factorial
-    if end and end[0].endswith(("i.e.", "that is")) and read(found).tree[0] == "text":
-        return announced(rest[len(end[0]) :])  # between 2 and 5, i.e. (2, 5)
-    if not found or NOT_ANSWERS.match(found):
-        return None
-    if WHOLE_SENTENCE.match(sentence) and (last := ending(sentence)):
-        return last
-    value = re.match(rf" *= *([^{END}\n]+)", rest.partition(found)[2]) if re.search("[a-z]", found) else None
-    return value[1] if value else found  # m + n, where ..., so m + n = 204
+        return ending(paragraph[retracted.end() :])
+    ends = (end.start() for end in SENTENCE_END.finditer(tail) if not within_formula(tail[: end.start()]))
+    sentence = re.sub(r"\bI [a-z].*", "", ASIDE.sub("", tail[: next(ends, None)]))
+    sentence = re.sub(r"^(\W*[\d,.]*\d)!+\s*$", r"\1", sentence)  # the answer is 42! is no factorial
+    found = first(formulas_of(WORD.findall(sentence)[:24])) or unmarked(TEXT_END.split(sentence)[0])
+    return None if not found or NOT_ANSWERS.match(found) else found
+
+
+def first(formulas):
+    """Of several, rather not the letter that has the value."""
+    formulas = [*formulas]
+    return next((formula for formula in formulas if not re.fullmatch("[A-Za-z]", formula)), *formulas[:1] or [None])
 
 
 def within_formula(before):
     return before.count("{") > before.count("}") or before.rfind(START) > before.rfind(END)
-
-
-def beginning(text):
-    """The longest beginning of a text that is a formula, if no word that changes it follows, or all."""
-    words = WORD.findall(re.sub(r"\bI\b.*", " ", text))[:24]
-    for n in range(len(words), 0, -1):
-        found, rest = unmarked(" ".join(words[:n])), unmarked(" ".join(words[n:]))
-        if not ARTICLE.match(" ".join(words)) and (is_formula(found) or n == 1 and START in words[0]):
-            return unmarked(text) if CHANGES.match(re.sub(r"\\text *\{", "", rest)) else found
-    return re.sub(r"(?i)^(yes|no|true|false)\b[,;].*", r"\1", unmarked(text))
 
 
 def ending(sentence):
@@ -548,18 +523,24 @@ def ending(sentence):
     if bold and not bold[1].rstrip().endswith(":"):
         return unmarked(bold[1])
     sentence = re.sub(r"^\W*(?:When|If|For) [^,]*,(?=.*[\d\x02])", "", BOLD.sub("", ASIDE.sub("", sentence)))
-    subject = SUBJECT.match(sentence)
-    words, n, found = WORD.findall(subject[1] if subject else sentence)[-24:], 0, None
+    return first(reversed([*formulas_of(WORD.findall(sentence)[-24:])]))
+
+
+def formulas_of(words):
+    """The formulas among the words of a sentence, each as long as it can be; with a word that changes what is
+    said, all that follows; none that is negated."""
+    n = 0
     while n < len(words):
         text = " ".join(words[n:])
         stops = () if ORDINARY.match(words[n]) or ARTICLE.match(text) else range(len(words), n, -1)
         stop = next((stop for stop in stops if stop == n + 1 and START in words[n]
                      or is_formula(unmarked(" ".join(words[n:stop])))), None)
         if stop and not NEGATED.search(" ".join(words[:n])) and not REJECTED.match(text):
-            run = beginning(text)
-            found = found if found and re.fullmatch("[A-Za-z]", run) else run  # there are 5 such integers n
+            rest = re.sub(r"\\text *\{", "", unmarked(" ".join(words[stop:])))
+            yield unmarked(text if CHANGES.match(rest) else " ".join(words[n:stop]))
+            if SETTLED.match(rest):
+                return  # 18 is indeed 8 + 8 + 2
         n = stop or n + 1
-    return found
 
 
 def is_formula(text):
@@ -580,7 +561,7 @@ def is_formula(text):
 #
 #   ("value", number, decimals)    Fraction, complex or a list of four; written with so many decimals: 2.50
 #   ("percent", number)            20%
-#   ("tuple", brackets, trees)     ("list", trees)    ("set", trees)    ("matrix", width, trees)
+#   ("tuple", brackets, trees)     ("list", trees)    ("set", trees)    a matrix is a COLUMN of ROWs
 #   ("reals", cuts)                a set of real numbers, see `combined`: (0, 1) U (2, 3)
 #   ("equation", label, tree, key, loose)    x = 5; of an inequality the tree is a set of reals: x > 2
 #   ("choice", letter, tree or None)         (C) 12
@@ -591,6 +572,7 @@ def is_formula(text):
 
 CHARACTERS, TOKENS, DEPTH, BITS, STEPS = 1000, 400, 40, 20_000, 6000  # more and an answer is "too complex"
 LEFT = [0]  # steps that the reading under way may still take
+COLUMN, ROW = "", "["  # brackets of tuples that are parts of a matrix
 Reading = namedtuple("Reading", "text tree units")
 
 
@@ -633,10 +615,8 @@ def groups_of(answers):
 
 def repeats(answer, prompt):
     """Is the answer a formula of the question, handed back as it stands?"""
-    formulas = re.findall(f"{START}(.*?){END}", with_marks(prompt))
-    answer, *formulas = (re.sub(r"\\left|\\right|(?<=\\)[dt](?=frac)| ", "", clean(part))
-                         for part in (answer, *formulas))
-    return answer in formulas and not re.fullmatch(r"[-+]?[\w.,]*|[(\[{].*", answer)
+    formulas = [tokens_of(clean(part)) for part in re.findall(f"{START}(.*?){END}", with_marks(prompt))]
+    return tokens_of(clean(answer)) in formulas and not re.fullmatch(r"[-+]?[\w.,]*|[(\[{].*", clean(answer))
 
 
 @lru_cache(maxsize=2000)
@@ -667,6 +647,8 @@ def formula(text):
     tokens, trees = tokens_of(text), []
     for upper, lower in (("+", "-"), ("-", "+"))[: 1 + bool({"±", "∓"} & {*tokens})]:
         parser = Parser([{"±": upper, "∓": lower}.get(token, token) for token in tokens])
+        if len(tokens) > TOKENS:
+            raise TooComplex
         trees.append(settled_list(parser.items(",", ";", "\\\\")))
         if parser.next != "":
             raise Unreadable(parser.next)
@@ -753,8 +735,9 @@ def alike(a, b, forgiving):
     if a == b or kind != other:
         return a == b or any(fit(view, b) for view in views(a, other, forgiving, gold=True)) or any(
             fit(a, view) for view in views(b, kind, forgiving, gold=False))  # fmt: skip
-    if kind in ("tuple", "matrix"):
-        return x == y and len(rest[0]) == len(others[0]) and all(map(fit, rest[0], others[0]))
+    if kind == "tuple":
+        brackets = x == y or {x, y} in ({COLUMN, "()"}, {COLUMN, "[]"}, {ROW, "[]"})
+        return brackets and len(rest[0]) == len(others[0]) and all(map(fit, rest[0], others[0]))
     if kind == "list" and lettered(x) != lettered(y):
         return len(x) == len(y) and all(map(fit, x, y))  # x = 1, y = 2 beside 1, 2: in this order
     if kind in ("list", "set"):
@@ -768,9 +751,7 @@ def alike(a, b, forgiving):
         functions = all(re.fullmatch(r"y|\w\(\w\)", label or "") for label in (x, y))
         if x and y and (x == y or functions) and fit(rest[0], others[0]):
             return True
-        keys = [tree[3] or [] for tree in (a, b)]
-        pairs = len(keys[0]) == len(keys[1]) and [*zip(*keys)]
-        return bool(pairs) and all(p[0] == q[0] and agree(p[1], q[1]) for p, q in pairs)
+        return None not in (a[3], b[3]) and agree(a[3], b[3])
     if kind in ("value", "percent"):
         return agree(x, y) or kind == "value" and forgiving and rounds_to(x, rest[0], b)
     return kind == "choice" and x == y
@@ -787,18 +768,14 @@ def views(tree, wanted, forgiving, gold):
         yield from filter(None, tree[2:])
     elif kind == "equation" and (inner or not gold and tree[4] and wanted == "value"):
         yield from filter(None, tree[2:3])
-    elif kind == "set" and len(inner) == 1 and wanted in ("value", "percent", "equation"):
-        yield inner[0]
     elif wanted == "reals" and kind in ("tuple", "set"):
         yield from filter(None, [reals_of(tree)])
-    elif kind == "list" and wanted in ("set", "tuple", "matrix"):
+    elif kind == "list" and wanted in ("set", "tuple"):
         items = [item[2] if label_of(item) else item for item in inner]
         yield from [("set", items)] * (wanted == "set")
         if lettered(inner):  # x = 1, y = 2 is (1, 2), by the letters or as written
             yield ("tuple", "()", [item[2] for item in sorted(inner, key=label_of)])
         yield from [("tuple", "()", items)] * forgiving
-    elif kind == "matrix" and wanted == "tuple" and (inner == 1 or inner == len(tree[2]) and forgiving):
-        yield from [("tuple", "()", tree[2]), ("tuple", "[]", tree[2])]
 
 
 def label_of(tree):
@@ -858,8 +835,10 @@ REWRITES = [(re.compile(pattern), replacement) for pattern, replacement in [
     (r"(?<!\\)\\[!,;:> ]|~|\\?\$|\\q?quad(?![a-z])", " "),
     (r"^(?![(\[{]|\\\{).*", lambda m: THOUSANDS.sub(lambda n: n[0].replace(",", ""), m[0])),
     # remarks
-    (r"(?<=[\w})]) *[,;(][ (]*[j-t] *(?:\\in(?![a-z])|∈) *(?:\\\w+)* *\{? *[\"ZNQR]+"
-     r" *\}?(?:[_^]\{?[^{}\\]*\}?)? *\)?\s*$", ""),  # , k in Z
+    (r"(?<=[\w})]) *(?:[,;(|:]|\\mid|\\quad)[ (]*[j-t] *(?:\\in(?![a-z])|∈) *(?:\\\w+)* *\{? *[\"ZQR]+"
+     r" *\}?(?:[_^]\{?[^{}\\]*\}?)? *\)?\s*(?=\\?\}?$)", ""),  # , k in Z
+    (r"\\\{ *(?:[a-z]|\([a-z], *[a-z]\)) *(?:(?:\\in|∈) *(?:\\mathbb *\{?R\}?) *)?(?:[|:]|\\mid)(.*)\\\}$", r"\1"),
+    (r"^.*(?:\\Rightarrow|\\implies|=>)(?![a-z])", ""), (r"(?<=[)\]]) *U *(?=[(\[])", "∪"),
     (r'(?<=\S)[\s,;("]+(?:since|because|approximately)\b.*$', ""),  # 27 (since 3^3)
     (r'(?<=[\d})]) *\(( *"?(?:[a-z]{4,}|one|two|six|ten))+ *\)\s*$', ""),  # 12 (ways)
     (r'(?i)^[ "]*(?:(?:about|exactly|approximately|roughly) |(?:the|an) (?=[a-z])|[=≈]|\\approx)', ""),
@@ -889,6 +868,7 @@ REWRITES = [(re.compile(pattern), replacement) for pattern, replacement in [
     (r'\^ *\{? *"?(st|nd|rd|th)\b *\}?', r' "\1'),
     (r"\b[fgh] *\^ *\{? *-1 *\}? *\((?=[a-z]\) *=)", "F("),  # f^{-1}(x) = ... is a function as any other
     (r'(?<=[a-z])\.(?= *"?[a-z])', ""),  # sq. cm
+    (r"^ *([A-Za-z]\w*) *(?:≈|\\approx)", r"\1 ="), (r"(?<=\S) *(?:≈|\\approx(?![a-z])).*$", ""),
     (r"\s+", " "),
 ]]  # fmt: skip
 THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?!\d|,\d)")
@@ -951,518 +931,6 @@ def repeating(match):
 
 
 # ------------------------------------------------------------------------------------------------------------
-# The parser: LaTeX or plain text -> a tree, by recursive descent over tokens. No text is ever run as code.
-
-
-def by_name(spellings):
-    return {name: sign for sign, names in spellings.items() for name in names.split()}
-
-
-TRIGONOMETRIC = {"sin", "cos", "tan", "cot", "sec", "csc"}
-FUNCTIONS = TRIGONOMETRIC | {
-    "arcsin", "arccos", "arctan", "arccot", "sinh", "cosh", "tanh", "exp", "ln", "lg", "log", "abs", "floor",
-    "ceil", "gcd", "lcm", "max", "min"}  # fmt: skip
-GREEK = by_name({
-    "": "alpha beta gamma delta epsilon varepsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau "
-        "upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega ell"})  # fmt: skip
-NAMES = by_name({  # of commands
-    "<=": "le leq leqslant leqq", "<": "lt", ">=": "ge geq geqslant geqq", ">": "gt", "!=": "ne neq",
-    "=": "equiv", "≈": "approx simeq sim", "∈": "in", "∪": "cup bigcup", "∩": "cap", "±": "pm", "∓": "mp",
-    "/": "div", "(": "langle", ")": "rangle", "[": "lbrack", "]": "rbrack", "\\{": "lbrace", "\\}": "rbrace",
-    "|": "lvert rvert vert mid lVert rVert", ",": "lor vee", "...": "ldots cdots dots", "i": "imath",
-    "'": "prime", "\\\\": "cr", "\\emptyset": "varnothing", "\\setminus": "backslash", "%": "%", ":": "colon",
-    "\\tan": "tg", "\\cot": "ctg cotg", "\\csc": "cosec", "\\arcsin": "asin", "\\arccos": "acos",
-    "\\arctan": "atan arctg", "\\frac": "dfrac tfrac cfrac nicefrac sfrac", "\\binom": "dbinom tbinom",
-    "*": "times cdot ast", "\\Rightarrow": "implies", '"angstrom': "AA", "\\mathbb": "Bbb",
-    "": "boxed fbox displaystyle textstyle limits nolimits rm bf it large Large quad qquad boldsymbol bm "
-        "mathit mathcal mathsf underline vec overrightarrow left right middle big Big bigg Bigg bigl bigr "
-        "Bigl Bigr biggl biggr ( ) [ ] , ! ; : > $",
-})  # fmt: skip
-PLAIN = by_name({  # words and signs of plain text
-    ",": "and or", "-": "minus negative", "=": "is are equals ==", "°": "degrees degree deg",
-    "\\infty": "infinity inf infty oo", "%": "percent pct", "*": "times", "\\sqrt": "sqrt", "\\cbrt": "cbrt",
-    "\\pi": "pi", "∪": "union", "\\abs": "abs", "\\floor": "floor", "\\ceil": "ceil", "\\gcd": "gcd",
-    "\\lcm": "lcm", "\\max": "max", "\\binom": "binom", "\\frac": "frac", "\\emptyset": "emptyset",
-    "\\Rightarrow": "=>", "^": "**", "±": "+/-",
-})  # fmt: skip
-PARTS = "half|third|quarter|fifth|sixth|seventh|eighth|ninth|tenth"
-SCALES = {part: Fraction(1, n) for n, part in enumerate(PARTS.split("|"), 2)} | {
-    "fourth": Fraction(1, 4), "halve": Fraction(1, 2), "dozen": 12, "hundred": 100, "thousand": 1000,
-    "million": 10**6, "billion": 10**9, "trillion": 10**12}  # fmt: skip
-WORDS = UNITS.keys() | SCALES.keys() | NUMBER_WORDS.keys() | NO_NOUNS | {
-    "yes", "no", "odd", "sq", "of", "to", "per", "the", "in", "dne", "st", "nd", "rd", "th"}  # fmt: skip
-TOKEN = re.compile(
-    r"(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]+(?![\w.]))?|\\not *="
-    r'|"[A-Za-z]+[0-9]*|[A-Za-z]+|\\[A-Za-z]+|\\.|<=|>=|!=|=>|==|\*\*|\+/-|\.\.\.|\S', re.S)  # fmt: skip
-RELATIONS = {"=", "<", ">", "<=", ">=", "!=", "≈", "∈"}
-OPERATORS = {  # how strongly they bind
-    "\\over": ("div", 0), "\\choose": ("binom", 0), "∪": ("union", 1), "∩": ("cap", 1),
-    "\\setminus": ("setminus", 1), "+": ("add", 4), "-": ("minus", 4), "*": ("mul", 5), "/": ("div", 5),
-}  # fmt: skip
-NO_FACTOR = RELATIONS | OPERATORS.keys() | set("^_!%°':,;)]}&") | {
-    "", "...", "\\}", "\\\\", "\\rfloor", "\\rceil", "\\end"}  # fmt: skip
-NO_ARGUMENT = NO_FACTOR | {"(", "[", "|"} | {"\\" + name for name in FUNCTIONS}
-NAME = r"(?:[A-Za-z]+|\\(?!pi\b)[a-zA-Z]+)(?: ')*(?: _ (?:\{ [^{}]* \}|\S+))?(?: ')*"
-LABEL = re.compile(  # x, f(x), AB^2, |v|, sin x, floor(10x): names for an answer, not to be solved for
-    rf"{NAME}(?: \( [^()]* \))?|[\[(] {NAME} [\])]|[A-Z]{{2,}} \^ (?:2|\{{ 2 \}})|\| {NAME} \|"
-    rf"|\\(?:{'|'.join(TRIGONOMETRIC)}) {NAME}|\\lfloor .* \\rfloor|\\lceil .* \\rceil")
-CONSTANTS = {"pi": ("value", complex(math.pi), 0), "e": ("value", complex(math.e), 0), "i": ("value", 1j, 0),
-             "infty": ("value", math.inf, 0), "emptyset": ("reals", ())}  # fmt: skip
-
-
-def tokens_of(text):
-    tokens = []
-    for match in TOKEN.finditer(text):
-        token, before = match[0], text[match.start() - 1 : match.start()]
-        if token[0] == "\\":
-            token = "!=" if token[1:4] == "not" else NAMES.get(token[1:], token)
-            tokens += [token] * bool(token)
-        elif token[0] == '"' and len(token) > 1:
-            lower = token[1:].lower()
-            tokens.append(NUMBER_WORDS.get(lower) or PLAIN.get(lower) or '"' + lower)
-        elif token.isascii() and token.isalpha() and len(token) > 1:
-            tokens += letters(token, glued=before.isalnum() or before in ")}" and before)
-        else:
-            union = token == "U" and tokens[-1:] in ([")"], ["]"])
-            tokens.append("∪" if union else PLAIN.get(token, token))
-    while "\\Rightarrow" in tokens:
-        del tokens[: tokens.index("\\Rightarrow") + 1]
-    if len(tokens) > TOKENS:
-        raise TooComplex
-    return tokens
-
-
-def letters(word, glued):
-    """A run of letters: a name we know, a word, a function, or a product of variables."""
-    lower = word.lower()
-    if lower in NUMBER_WORDS and not glued:
-        return [NUMBER_WORDS[lower]]
-    if lower in PLAIN or word in FUNCTIONS | GREEK.keys() and word not in UNITS:
-        return [PLAIN.get(lower) or "\\" + word]
-    if len(word) > 3 and not glued or lower in WORDS:
-        return ['"' + lower]
-    return [word] if word.isupper() else list(word)  # AB, II: one name
-
-
-Side = namedtuple("Side", "tree text names")  # of a relation
-
-
-class Parser:
-    """Each method reads one thing from the tokens and returns its tree."""
-
-    def __init__(self, tokens):
-        self.tokens, self.words, self.names = [*tokens, ""], [], []
-        self.at = self.depth = self.bars = self.trig = 0
-        self.powered = False  # does the factor just read end in an exponent?
-
-    @property
-    def next(self):
-        return self.tokens[self.at]
-
-    def take(self, *expected):
-        """The next token, if it is one of those expected (any, if none is named); else None."""
-        if self.next == "" or expected and self.next not in expected:
-            return None
-        self.at += 1
-        return self.tokens[self.at - 1]
-
-    def need(self, *expected):
-        token = self.take(*expected)
-        if token is None:
-            raise Unreadable(self.next)
-        return token
-
-    def items(self, *separators, bars=0):
-        """Relations separated by commas, semicolons, "and" or "or". In {x | ...} a bar ends it."""
-        found, outside, self.bars = [], self.bars, bars
-        while not found or self.take(*(separators or ",;")):
-            while found and self.take(*(separators or ",;")):
-                pass  # ", and"
-            found.append(self.relation())
-        self.bars = outside
-        return found
-
-    def relation(self):
-        ops, sides = [], [self.side()]
-        while self.next in RELATIONS:
-            ops.append(self.take())
-            sides.append(self.side())
-        return related(ops, sides) if ops else sides[0].tree
-
-    def side(self):
-        start, before, parts = self.at, len(self.names), [self.expression()]
-        while not self.bars and self.take(":"):
-            parts.append(self.expression())
-        tree = parts[0]
-        if len(parts) > 1:  # 3:4 is 3/4; 3:4:5 is 6:8:10
-            ratios = [compute("div", part, parts[0]) for part in parts]
-            tree = ("tuple", ":", ratios) if len(parts) > 2 else compute("div", *parts)
-        return Side(tree, " ".join(self.tokens[start : self.at]), set(self.names[before:]))
-
-    def expression(self, least=0):
-        """Operators that bind at least so much, the strongest first."""
-        sign = self.take("+", "-")
-        node, fresh = signed(sign, self.expression(5)) if sign else self.power(), not sign
-        while True:
-            name, binding = OPERATORS.get(self.next, ("mul", 5))
-            if binding < least:
-                return node
-            if self.next in OPERATORS:
-                self.take()
-                sign = self.take("+", "-") if binding == 5 else None
-                node, fresh = joined(name, node, signed(sign, self.expression(binding + 1))), False
-            elif self.take("%"):
-                node = ("percent", node[1]) if is_number(node) else compute("pct", node)
-            elif self.next[:1] == '"' and self.nouns(node):
-                while self.words and self.words[-1] in SCALES:
-                    node = compute("mul", node, number(SCALES[self.words.pop()]))
-            elif self.next in NO_FACTOR or self.next[0] == '"' or self.next == "|" and self.bars:
-                return node
-            else:
-                node, fresh = self.adjacent(node, fresh), False
-
-    def adjacent(self, node, fresh):
-        """A product where no sign stands between: 2x. But 3 1/2 is a sum."""
-        before = self.tokens[self.at - 1]
-        if before[:1] == '"' or self.next[0] in "0123456789." and before not in "!)}" and not self.powered:
-            raise Unreadable("a number after a factor")
-        whole = fresh and before.isdigit() and not self.powered and self.next == "\\frac"
-        factor = self.power()
-        mixed = whole and is_number(node) and isinstance(factor[1], Fraction) and 0 < factor[1] < 1
-        return joined("add" if mixed else "mul", node, factor)
-
-    def nouns(self, node):
-        """Units and nouns after a number are noted and dropped."""
-        known = self.next[1:] in UNITS.keys() | SCALES.keys() | {"square", "units"}
-        if not is_value(node) or not is_number(node) and (not known or self.tokens[self.at - 1].isalpha()):
-            return False
-        start = self.at
-        while self.next[:1] == '"' and self.next[1:] not in NO_NOUNS:
-            word = self.take()[1:]
-            self.words.append(word[:-1] if word[:-1] in SCALES else word)
-            if self.words[-1] in SCALES:
-                break
-            if self.take("^"):
-                self.words.append(f"{self.words[-1]}^{self.exponent()[1:2]}")
-            if self.next in ("/", "*") and self.tokens[self.at + 1][:1] == '"':
-                self.take()
-        return self.at > start
-
-    def power(self):
-        node, powered = self.atom(), False
-        while True:
-            if self.take("^"):
-                node, powered = compute("pow", node, self.exponent()), True
-            elif self.take("!"):
-                node, powered = compute("factorial", node), False
-            elif self.take("°"):
-                node = compute("mul", node, number(complex(math.pi / 180))) if self.trig else node
-                self.words.append("°")
-            else:
-                self.powered = powered
-                return node
-
-    def exponent(self):
-        return signed(self.take("+", "-"), self.group() if self.next == "{" else self.power())
-
-    def group(self, digit=False):
-        """A group in braces or one thing; of \\frac and \\binom also one digit of a number: \\frac12."""
-        if digit and self.next.isdigit() and len(self.next) > 1:
-            self.tokens[self.at : self.at + 1] = [self.next[0], self.next[1:]]
-        if not self.take("{"):
-            return self.atom()
-        node = self.relation()
-        self.need("}")
-        return node
-
-    def atom(self):
-        self.depth += 1
-        if self.depth > DEPTH:
-            raise TooComplex
-        token = self.need(*[self.next] * (self.next != ""))
-        if token[0] in "0123456789" or token[0] == "." and token.strip("."):
-            exponent = token.lower().partition("e")[2]
-            if exponent and abs(int(exponent)) > BITS // 4:
-                raise TooComplex
-            node = ("value", Fraction(token), 0 if exponent else len(token.partition(".")[2]))
-        elif token in ("(", "[", "{", "\\{"):
-            node = self.bracket(token)
-        elif token == "|":
-            self.bars += 1
-            node, self.bars = compute("abs", self.expression()), self.bars - 1
-            self.need("|")
-        elif token.isalpha() or token[1:] in GREEK:
-            node = self.letter(token)
-        elif token[0] == "\\" and len(token) > 1:
-            node = self.command(token[1:])
-        else:
-            raise Unreadable(f"a value expected at {token!r}")
-        self.depth -= 1
-        return node
-
-    def letter(self, name):
-        """A constant, a variable, or a function with its arguments as a name: f(x), P(X = 1) before "="."""
-        if name in CONSTANTS and self.next not in ("_", "'"):
-            return CONSTANTS[name]
-        while self.take("'"):
-            name += "'"
-        if self.take("_"):
-            name += "_" + (self.raw_group() if self.next == "{" else self.take() or "")
-        depth, end = 0, self.at
-        while self.next == "(" and end < len(self.tokens) - 1 and (depth or end == self.at):
-            depth += (self.tokens[end] == "(") - (self.tokens[end] == ")")
-            end += 1
-        before_equals = self.tokens[end] == "=" and (name.isupper() or name[0] in "pqyuvrs" or "'" in name)
-        if end > self.at and not depth and (name in "fghFGH" or before_equals):
-            name, self.at = name + "".join(self.tokens[self.at : end]), end
-        self.names.append(name)
-        return number(point_of(name))
-
-    def bracket(self, opening):
-        start, closing = self.at, {"{": "}", "\\{": "\\}"}.get(opening, ")")
-        if closing != ")" and self.take(closing):
-            return NOTHING
-        rest = {*self.tokens[self.at :]}
-        items = self.items(bars=int(closing != ")" and bool({"|", ":"} & rest and RELATIONS & rest)))
-        if closing != ")" and self.take("|", ":"):
-            named = re.fullmatch(NAME, " ".join(self.tokens[start : self.at - 1]))
-            node = described(items, named, self.items())
-            self.need(closing)
-            return node
-        brackets = opening + self.need(closing, "]" if closing == ")" else closing)
-        if opening == "[" and all(item[:2] == ("tuple", "[]") for item in items):
-            return matrix([item[2] for item in items])
-        if opening == "\\{" or opening == "{" and len(items) > 1:
-            return ("set", items)
-        if len(items) == 1 and brackets in ("(]", "[)"):
-            raise Unreadable("brackets that do not match")
-        return ("tuple", brackets, items) if len(items) > 1 else items[0]
-
-    def command(self, name):
-        if name in FUNCTIONS:
-            return self.function(name)
-        if name == "begin":
-            return self.environment()
-        if name == "mathbb":
-            name = self.raw_group() if self.next == "{" else self.take()
-            return LINE if name == "R" else number(point_of(f"set {name}"))
-        if name in ("frac", "binom"):
-            return compute("div" if name == "frac" else name, self.group(True), self.group(True))
-        if name in ("sqrt", "cbrt"):
-            degree = number(2 if name == "sqrt" else 3)
-            if self.take("["):
-                degree = self.expression()
-                self.need("]")
-            return compute("pow", self.group(), compute("div", number(1), degree))
-        if name in ("lfloor", "lceil"):
-            inner = self.expression()
-            self.need("\\rfloor", "\\rceil")
-            return compute(name[1:], inner)
-        if name not in CONSTANTS:
-            raise Unreadable(f"unknown command {name}")
-        return CONSTANTS[name]
-
-    def function(self, name):
-        """sin x, sin^2 x, sin 2x, log_2 8, ln|x|, max(a, b)."""
-        base = self.group() if self.take("_") else None
-        exponent = signed(self.take("-"), self.group()) if self.take("^") else None
-        self.trig += name in TRIGONOMETRIC
-        opening = self.take("(", "\\{")
-        if opening:
-            arguments = self.items()
-            self.need(")" if opening == "(" else "\\}")
-        else:
-            arguments = [signed(self.take("-"), self.power())]
-            while self.next not in NO_ARGUMENT and self.next[0] not in '"0123456789':
-                arguments = [compute("mul", *arguments, self.power())]
-        self.trig -= name in TRIGONOMETRIC
-        if name in TRIGONOMETRIC and exponent and exponent[1] == -1:
-            return compute("arc" + name, *arguments)
-        node = compute(name, *arguments)
-        if name == "log" and base:
-            node = compute("div", compute("ln", *arguments), compute("ln", base))
-        return compute("pow", node, exponent) if exponent else node
-
-    def raw_group(self):
-        self.need("{")
-        start = self.at
-        while self.take() not in ("}", None):
-            pass
-        return "".join(self.tokens[start : self.at - 1]).replace('"', "")
-
-    def environment(self):
-        """A matrix; or, where its cells are relations, a list."""
-        name, rows = self.raw_group(), [[]]
-        if name == "array":
-            self.raw_group()  # the columns
-        while not self.take("\\end"):
-            if self.take("\\\\"):
-                rows.append([])
-            elif not self.take("&"):
-                rows[-1].append(self.items())
-        self.raw_group()
-        rows = [row for row in rows if row]
-        cells = [item for row in rows for cell in row for item in cell]
-        if not cells or name == "vmatrix" or name == "cases" and all(len(row) > 1 for row in rows):
-            raise Unreadable("no rows, a determinant, or values, each with its condition")
-        if len(cells) == 1 or any(item[0] == "equation" for item in cells):
-            return settled_list(cells)
-        return matrix([[cell[0] for cell in row] for row in rows])
-
-
-def described(items, named, conditions):
-    """{x | conditions}, {(x, y) | ...}: the conditions say it all. {2k pi | k in Z}: k does not matter."""
-    head = items[0]
-    if all(one[0] == "equation" and one[2] == number(point_of("set Z")) for one in conditions):
-        return head
-    if len(items) > 1 or not named and head[0] not in ("equation", "tuple"):
-        raise Unreadable("a set of values with conditions")
-    return settled_list([head] * (head[0] == "equation" and head[2] != LINE) + conditions)
-
-
-def matrix(rows):
-    if len({*map(len, rows)}) != 1:
-        raise Unreadable("rows of different lengths")
-    return ("matrix", len(rows[0]), [cell for row in rows for cell in row])
-
-
-def signed(sign, node):
-    if sign != "-":
-        return node
-    return (node[0], -node[1], *node[2:]) if is_number(node) else joined("mul", number(-1), node)
-
-
-def joined(name, a, b):
-    """Two trees with an operator between them."""
-    if name == "minus" and a[0] == "reals" and b[0] != "value":
-        name = "setminus"
-    if name in COMBINE:
-        sets = reals_of(a), reals_of(b)
-        if None in sets:
-            raise Unreadable("not sets of numbers")
-        return combined(COMBINE[name], *sets)
-    for one, other in ((a, b), (b, a)):
-        if name == "mul" and one[0] == "matrix" and other[0] == "value":
-            return (*one[:2], [compute("mul", other, cell) for cell in one[2]])
-    return compute(name, a, b)
-
-
-def settled_list(trees):
-    """x > 1, x < 3: an interval. x < 1, x > 3: no number is both, so a union. 1/2 or 50%: one number."""
-    first, last = trees[0], trees[-1]
-    sets = [tree[2] for tree in trees if tree[:2] == ("equation", first[1]) and tree[2]]
-    if len(sets) == len(trees) > 1 and any(one[0] == "reals" for one in sets) and all(map(reals_of, sets)):
-        sets = [*map(reals_of, sets)]
-        both = reduce(partial(combined, operator.and_), sets)
-        together = both if both != NOTHING else reduce(partial(combined, operator.or_), sets)
-        return ("equation", first[1], together, None, False)
-    if last[0] == "equation" and last[4] and sum(bool(label_of(tree)) for tree in trees) == len(trees) - 1:
-        return last  # m = 3, n = 7, and m + n = 10
-    other_ways = all(map(is_value, trees)) and any(tree != first for tree in trees)
-    one = other_ways and all(alike(tree, first, True) for tree in trees)
-    return first if one or len(trees) == 1 else ("list", trees)
-
-
-def related(ops, sides):
-    """The tree of a chain of relations."""
-    if not set(ops) <= {"=", "≈", "∈"}:
-        return inequality(ops, sides)
-    if "≈" in ops and (len(ops) > 1 or not is_label(sides[0])):
-        cut = ops.index("≈")  # the exact value, not what it is about
-        return related(ops[:cut], sides[: cut + 1]) if cut else sides[0].tree
-    first, last = sides[0], sides[-1]
-    if is_value(last.tree) and is_value(first.tree) and is_label(last) and not is_label(first):
-        first, last = last, first
-    named = re.sub(r"[ {}]", "", first.text)
-    if not is_value(last.tree) or first.tree[0] == "tuple" or "∈" in ops or ":" in last.text:
-        return ("equation", named, last.tree, None, False)
-    if not is_value(first.tree):
-        raise Unreadable("an equation of things that are not numbers")
-    if is_number(first.tree) and is_number(last.tree) or agree(first.tree[1], last.tree[1]):
-        return last.tree  # a calculation: its last part is the answer
-    key = [("=", proportions(compute("minus", first.tree, last.tree)))]
-    loose = len(first.names) > 1 and last.tree[1] != 0  # beside a reference of 5, a + b = 5 will do
-    return ("equation", named if is_label(first) else None, last.tree, key, loose)
-
-
-def inequality(ops, sides):
-    if not set(ops) <= {"<", ">", "<=", ">=", "!="}:
-        raise Unreadable("relations that do not go together")
-    links = [(op, a, b) if op[0] != ">" else (op.replace(">", "<"), b, a)
-             for op, a, b in zip(ops, sides, sides[1:])]
-    names = set().union(*(side.names for side in sides))
-    numbers = [solution(link, point_of(min(names))) if len(names) == 1 else None for link in links]
-    if None not in numbers:
-        return ("equation", *names, reduce(partial(combined, operator.and_), numbers), None, False)
-    keys = [(op, proportions(compute("minus", b.tree, a.tree), op != "!=")) for op, a, b in links]
-    return ("equation", None, None, sorted(keys, key=str), False)
-
-
-def is_label(side):
-    return isinstance(side.tree[1], list) and bool(LABEL.fullmatch(side.text))
-
-
-# ------------------------------------------------------------------------------------------------------------
-# Sets of real numbers: ("reals", cuts) holds what lies after an odd number of its cuts. A cut is just before
-# a number (x, 0) or just after it (x, 1): [0, 1) is ("reals", ((0, 0), (1, 0))).
-
-LINE, NOTHING = ("reals", ((-math.inf, 1), (math.inf, 0))), ("reals", ())
-COMBINE = {"union": operator.or_, "cap": operator.and_, "setminus": operator.gt}  # True > False: only in one
-
-
-def combined(both, a, b):
-    """Union, intersection or difference of two sets."""
-    spend(3 * len(a[1] + b[1]))
-    cuts = []
-    for cut in sorted({*a[1], *b[1]}):
-        if both(bisect(a[1], cut) % 2, bisect(b[1], cut) % 2) != len(cuts) % 2:
-            cuts.append(cut)
-    return "reals", tuple(cuts)
-
-
-def real(tree):
-    return tree[1] if isinstance(tree[1], Fraction) else tree[1].real
-
-
-def reals_of(tree):
-    """The real numbers of (a, b] or {1, 2}, or None."""
-    items = [tree] if tree[0] == "value" else tree[1]
-    if tree[0] in ("set", "value") and all(map(is_real, items)):
-        return ("reals", tuple((x, after) for x in sorted({*map(real, items)}) for after in (0, 1)))
-    if tree[0] == "tuple" and len(tree[2]) == 2 == len(tree[1]) and all(map(is_real, tree[2])):
-        low, high = map(real, tree[2])
-        return ("reals", ((low, tree[1][0] == "("), (high, tree[1][1] == "]"))) if low < high else None
-    if tree[0] == "equation" and tree[1]:
-        return reals_of(tree[2])
-    return tree if tree[0] == "reals" else None
-
-
-def solution(link, points):
-    """The numbers for which a linear inequality in one variable holds, or None."""
-    op, left, right = link
-    for side, other, swap in ((left, right, False), (right, left, True)):
-        if op != "!=" and re.fullmatch(r"\| [^|]+ \|", side.text):  # |a| < b: a < b and -a < b; b < |a|: or
-            inner = Parser(side.text.split()[1:-1]).side()
-            halves = inner, inner._replace(tree=signed("-", inner.tree))
-            sets = [solution((op, other, half) if swap else (op, half, other), points) for half in halves]
-            return None if None in sets else combined(operator.or_ if swap else operator.and_, *sets)
-    if math.inf in (abs(side.tree[1]) for side in (left, right) if is_number(side.tree)):
-        a, b = (side.tree[1] if is_number(side.tree) else 0 for side in (left, right))
-        return LINE if a.real < b.real else NOTHING
-    gaps = compute("minus", left.tree, right.tree)[1]
-    if not isinstance(gaps, list) or not all(gap is not None and is_real(("value", gap)) for gap in gaps):
-        return None
-    slope = (gaps[1] - gaps[0]) / (points[1] - points[0])
-    if not slope or not all(agree(gap, gaps[0] + slope * (x - points[0])) for gap, x in zip(gaps, points)):
-        return None
-    end = real(("value", points[0] - gaps[0] / slope))
-    if op == "!=":
-        return combined(operator.gt, LINE, ("reals", ((end, 0), (end, 1))))
-    below = ("reals", ((-math.inf, 1), (end, (op == "<=") == (slope.real > 0))))
-    return below if slope.real > 0 else combined(operator.gt, LINE, below)
-
-
-# ------------------------------------------------------------------------------------------------------------
 # Numbers: a Fraction where exact, else complex; with variables a list of values at four points (None: none)
 
 
@@ -1503,13 +971,13 @@ def points_of(value):
     return real if any(value is not None for value in real) else values
 
 
-def proportions(tree, positive=False):
-    """The values of an expression divided by the first (or its size): the same for (positive) multiples."""
+def proportions(tree):
+    """The values of an expression divided by the first: the same for multiples."""
     values = tree[1] if isinstance(tree[1], list) else [tree[1]]
     unit = next((value for value in values if value), None)
     if not unit:
         raise TooComplex
-    return [value if value is None else value / (abs(unit) if positive else unit) for value in values]
+    return [value if value is None else value / unit for value in values]
 
 
 def spend(steps):
@@ -1587,13 +1055,12 @@ def power(a, b):
     return complex(a) ** complex(b)
 
 
+TRIGONOMETRIC = {"sin", "cos", "tan", "cot", "sec", "csc"}
 OF_INTEGERS = {"factorial": math.factorial, "binom": math.comb, "gcd": math.gcd, "lcm": math.lcm}
 OF_FLOATS = {name: getattr(cmath, name) for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh", "exp")} | {
     "ln": cmath.log, "log": cmath.log10, "lg": cmath.log10,
     "arcsin": cmath.asin, "arccos": cmath.acos, "arctan": cmath.atan,
     "cot": lambda x: 1 / cmath.tan(x), "sec": lambda x: 1 / cmath.cos(x), "csc": lambda x: 1 / cmath.sin(x),
-    "arccot": lambda x: cmath.atan(1 / x), "arcsec": lambda x: cmath.acos(1 / x),
-    "arccsc": lambda x: cmath.asin(1 / x),
 }  # fmt: skip
 OPERATIONS = OF_INTEGERS | OF_FLOATS | {
     "add": operator.add, "minus": operator.sub, "mul": operator.mul, "div": operator.truediv, "pow": power,
@@ -1601,6 +1068,474 @@ OPERATIONS = OF_INTEGERS | OF_FLOATS | {
     "max": partial(max, key=lambda x: x.real), "min": partial(min, key=lambda x: x.real),
     "floor": lambda x: math.floor(x.real), "ceil": lambda x: math.ceil(x.real),
 }  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------------------------
+# The parser: LaTeX or plain text -> a tree, by recursive descent over tokens. No text is ever run as code.
+
+
+def by_name(spellings):
+    return {name: sign for sign, names in spellings.items() for name in names.split()}
+
+
+TRIGONOMETRIC = {"sin", "cos", "tan", "cot", "sec", "csc"}
+FUNCTIONS = OF_FLOATS.keys() | {"abs", "floor", "ceil", "gcd", "lcm", "max", "min"}
+GREEK = {*("alpha beta gamma delta epsilon varepsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau "
+           "phi varphi chi psi omega Gamma Delta Theta Lambda Sigma Phi Psi Omega ell").split()}  # fmt: skip
+NAMES = by_name({  # of commands
+    "<=": "le leq leqslant", "<": "lt", ">=": "ge geq geqslant", ">": "gt", "!=": "ne neq", "=": "equiv",
+    "∈": "in", "∪": "cup bigcup", "∩": "cap", "±": "pm", "∓": "mp", "/": "div", "*": "times cdot",
+    "(": "langle", ")": "rangle", "\\{": "lbrace", "\\}": "rbrace", "|": "lvert rvert vert mid", ",": "lor",
+    "...": "ldots cdots dots", "'": "prime", "\\\\": "cr", "\\emptyset": "varnothing", "%": "%",
+    "\\setminus": "backslash", "\\tan": "tg", "\\cot": "ctg", "\\frac": "dfrac tfrac cfrac nicefrac",
+    "\\binom": "dbinom tbinom",
+    "": "boxed fbox displaystyle limits rm bf boldsymbol mathit mathcal mathsf vec overrightarrow left right "
+        "middle big Big bigg Bigg bigl bigr Bigl Bigr ( ) [ ] , ! ; : > $",
+})  # fmt: skip
+PLAIN = by_name({  # words and signs of plain text
+    ",": "and or", "-": "minus negative", "=": "is are equals ==", "°": "degrees degree deg", "±": "+/-",
+    "\\infty": "infinity inf oo", "%": "percent pct", "*": "times", "\\sqrt": "sqrt", "\\cbrt": "cbrt",
+    "\\pi": "pi", "∪": "union", "\\abs": "abs", "\\floor": "floor", "\\ceil": "ceil", "\\gcd": "gcd",
+    "\\lcm": "lcm", "\\max": "max", "\\binom": "binom", "\\frac": "frac", "^": "**",
+})  # fmt: skip
+PARTS = "half|third|quarter|fifth|sixth|seventh|eighth|ninth|tenth"
+SCALES = {name + plural: value for plural in ("", "s") for name, value in {
+    **{part: Fraction(1, n) for n, part in enumerate(PARTS.split("|"), 2)}, "fourth": Fraction(1, 4),
+    "halve": Fraction(1, 2), "dozen": 12, "hundred": 100, "thousand": 1000, "million": 10**6,
+    "billion": 10**9, "trillion": 10**12}.items()}  # fmt: skip
+WORDS = UNITS.keys() | SCALES.keys() | NUMBER_WORDS.keys() | NO_NOUNS | {
+    "yes", "no", "odd", "sq", "of", "to", "per", "the", "in", "dne", "st", "nd", "rd", "th"}  # fmt: skip
+TOKEN = re.compile(
+    r"(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]+(?![\w.]))?|\\not *="
+    r'|"[A-Za-z]+[0-9]*|[A-Za-z]+|\\[A-Za-z]+|\\.|<=|>=|!=|==|\*\*|\+/-|\.\.\.|\S', re.S)
+RELATIONS = {"=", "<", ">", "<=", ">=", "!=", "∈"}
+OPERATORS = {  # how strongly they bind
+    "\\over": ("div", 0), "\\choose": ("binom", 0), "∪": ("union", 1), "∩": ("cap", 1),
+    "\\setminus": ("setminus", 1), "+": ("add", 4), "-": ("minus", 4), "*": ("mul", 5), "/": ("div", 5),
+}  # fmt: skip
+NO_FACTOR = RELATIONS | OPERATORS.keys() | set("^_!%°':,;)]}&") | {
+    "", "...", "\\}", "\\\\", "\\rfloor", "\\rceil", "\\end"}  # fmt: skip
+NO_ARGUMENT = NO_FACTOR | {"(", "[", "|"} | {"\\" + name for name in FUNCTIONS}
+NAME = r"(?:[A-Za-z]+|\\(?!pi\b)[a-zA-Z]+)(?: ')*(?: _ (?:\{ [^{}]* \}|\S+))?(?: ')*"
+LABEL = re.compile(  # x, f(x), AB^2, |v|, sin x, floor(10x): names for an answer, not to be solved for
+    rf"{NAME}(?: \( [^()]* \))?|[\[(] {NAME} [\])]|[A-Z]{{2,}} \^ (?:2|\{{ 2 \}})|\| {NAME} \|"
+    rf"|\\(?:{'|'.join(TRIGONOMETRIC)}) {NAME}|\\lfloor .* \\rfloor|\\lceil .* \\rceil")
+CONSTANTS = {"pi": ("value", complex(math.pi), 0), "e": ("value", complex(math.e), 0), "i": ("value", 1j, 0),
+             "infty": ("value", math.inf, 0), "emptyset": ("reals", ())}  # fmt: skip
+
+
+def tokens_of(text):
+    tokens = []
+    for match in TOKEN.finditer(text):
+        token, before = match[0], text[match.start() - 1 : match.start()]
+        if token[0] == "\\":
+            token = "!=" if token[1:4] == "not" else NAMES.get(token[1:], token)
+            tokens += [token] * bool(token)
+        elif token[0] == '"' and len(token) > 1:
+            lower = token[1:].lower()
+            tokens.append(NUMBER_WORDS.get(lower) or PLAIN.get(lower) or '"' + lower)
+        elif token.isascii() and token.isalpha() and len(token) > 1:
+            tokens += letters(token, glued=before.isalnum() or before in ")}" and before)
+        else:
+            tokens.append(PLAIN.get(token, token))
+    return tokens
+
+
+def letters(word, glued):
+    """A run of letters: a name we know, a word, a function, or a product of variables."""
+    lower = word.lower()
+    if lower in NUMBER_WORDS and not glued:
+        return [NUMBER_WORDS[lower]]
+    if lower in PLAIN or word in FUNCTIONS | GREEK and word not in UNITS:
+        return [PLAIN.get(lower) or "\\" + word]
+    if len(word) > 3 and not glued or lower in WORDS:
+        return ['"' + lower]
+    return [word] if word.isupper() else list(word)  # AB, II: one name
+
+
+Side = namedtuple("Side", "tree text names")  # of a relation
+
+
+class Parser:
+    """Each method reads one thing from the tokens and returns its tree."""
+
+    def __init__(self, tokens):
+        self.tokens, self.words, self.names = [*tokens, ""], [], []
+        self.at = self.depth = self.bars = self.trig = 0
+        self.powered = False  # does the factor just read end in an exponent?
+
+    @property
+    def next(self):
+        return self.tokens[self.at]
+
+    def take(self, *expected):
+        """The next token, if it is one of those expected (any, if none is named); else None."""
+        if self.next == "" or expected and self.next not in expected:
+            return None
+        self.at += 1
+        return self.tokens[self.at - 1]
+
+    def need(self, *expected):
+        token = self.take(*expected)
+        if token is None:
+            raise Unreadable(self.next)
+        return token
+
+    def items(self, *separators):
+        """Relations separated by commas, semicolons, "and" or "or"."""
+        found, outside, self.bars = [], self.bars, 0
+        while not found or self.take(*(separators or ",;")):
+            while found and self.take(*(separators or ",;")):
+                pass  # ", and"
+            found.append(self.relation())
+        self.bars = outside
+        return found
+
+    def relation(self):
+        ops, sides = [], [self.side()]
+        while self.next in RELATIONS:
+            ops.append(self.take())
+            sides.append(self.side())
+        return related(ops, sides) if ops else sides[0].tree
+
+    def side(self):
+        start, before, parts = self.at, len(self.names), [self.expression()]
+        while self.take(":"):
+            parts.append(self.expression())
+        tree = parts[0]
+        if len(parts) > 1:  # 3:4 is 3/4; 3:4:5 is 6:8:10
+            ratios = [compute("div", part, parts[0]) for part in parts]
+            tree = ("tuple", ":", ratios) if len(parts) > 2 else compute("div", *parts)
+        return Side(tree, " ".join(self.tokens[start : self.at]), set(self.names[before:]))
+
+    def expression(self, least=0):
+        """Operators that bind at least so much, the strongest first."""
+        sign = self.take("+", "-")
+        node, fresh = signed(sign, self.expression(5)) if sign else self.power(), not sign
+        while True:
+            name, binding = OPERATORS.get(self.next, ("mul", 5))
+            if binding < least:
+                return node
+            if self.next in OPERATORS:
+                self.take()
+                sign = self.take("+", "-") if binding == 5 else None
+                node, fresh = joined(name, node, signed(sign, self.expression(binding + 1))), False
+            elif self.take("%"):
+                node = ("percent", node[1]) if is_number(node) else compute("pct", node)
+            elif self.next[:1] == '"' and self.next[1:] in SCALES and is_number(node):
+                node = compute("mul", node, number(SCALES[self.take()[1:]]))
+            elif self.next[:1] == '"' and self.nouns(node):
+                pass
+            elif self.next in NO_FACTOR or self.next[0] == '"' or self.next == "|" and self.bars:
+                return node
+            else:
+                node, fresh = self.adjacent(node, fresh), False
+
+    def adjacent(self, node, fresh):
+        """A product where no sign stands between: 2x. But 3 1/2 is a sum."""
+        before = self.tokens[self.at - 1]
+        if before[:1] == '"' or self.next[0] in "0123456789." and before not in "!)}" and not self.powered:
+            raise Unreadable("a number after a factor")
+        whole = fresh and before.isdigit() and not self.powered and self.next == "\\frac"
+        factor = self.power()
+        mixed = whole and is_number(node) and isinstance(factor[1], Fraction) and 0 < factor[1] < 1
+        return joined("add" if mixed else "mul", node, factor)
+
+    def nouns(self, node):
+        """Units and nouns after a number are noted and dropped; after anything else, units."""
+        known = self.next[1:] in UNITS.keys() | {"square", "units"} and not self.tokens[self.at - 1].isalpha()
+        start = self.at
+        while is_value(node) and (known or is_number(node)) and self.next[:1] == '"' and (
+                self.next[1:] not in NO_NOUNS | SCALES.keys()):  # fmt: skip
+            self.words.append(self.take()[1:])
+            if self.take("^"):
+                self.words.append(f"{self.words[-1]}^{self.exponent()[1:2]}")
+            if self.next in ("/", "*") and self.tokens[self.at + 1][:1] == '"':
+                self.take()
+        return self.at > start
+
+    def power(self):
+        node, powered = self.atom(), False
+        while True:
+            if self.take("^"):
+                node, powered = compute("pow", node, self.exponent()), True
+            elif self.take("!"):
+                node, powered = compute("factorial", node), False
+            elif self.take("°"):
+                node = compute("mul", node, number(complex(math.pi / 180))) if self.trig else node
+                self.words.append("°")
+            else:
+                self.powered = powered
+                return node
+
+    def exponent(self):
+        return signed(self.take("+", "-"), self.group() if self.next == "{" else self.power())
+
+    def group(self, digit=False):
+        """A group in braces or one thing; of \\frac and \\binom also one digit of a number: \\frac12."""
+        if digit and self.next.isdigit() and len(self.next) > 1:
+            self.tokens[self.at : self.at + 1] = [self.next[0], self.next[1:]]
+        if not self.take("{"):
+            return self.atom()
+        node = self.relation()
+        self.need("}")
+        return node
+
+    def atom(self):
+        self.depth += 1
+        if self.depth > DEPTH:
+            raise TooComplex
+        token = self.need(*[self.next] * (self.next != ""))
+        if token[0] in "0123456789" or token[0] == "." and token.strip("."):
+            exponent = token.lower().partition("e")[2]
+            if exponent and abs(int(exponent)) > BITS // 4:
+                raise TooComplex
+            node = ("value", Fraction(token), 0 if exponent else len(token.partition(".")[2]))
+        elif token in ("(", "[", "{", "\\{"):
+            node = self.bracket(token)
+        elif token == "|":
+            self.bars += 1
+            node, self.bars = compute("abs", self.expression()), self.bars - 1
+            self.need("|")
+        elif token.isalpha() and token.isascii() or token[1:] in GREEK:
+            node = self.letter(token)
+        elif token[0] == "\\" and len(token) > 1:
+            node = self.command(token[1:])
+        else:
+            raise Unreadable(f"a value expected at {token!r}")
+        self.depth -= 1
+        return node
+
+    def letter(self, name):
+        """A constant, a variable, or a function with its arguments as a name: f(x), P(X = 1) before "="."""
+        if name in CONSTANTS and self.next not in ("_", "'"):
+            return CONSTANTS[name]
+        while self.take("'"):
+            name += "'"
+        if self.take("_"):
+            name += "_" + (self.raw_group() if self.next == "{" else self.take() or "")
+        called = re.match(r"\( [^()]* \)( =)?", " ".join(self.tokens[self.at : self.at + 20]))
+        named = called and called[1] and (name.isupper() or name[0] in "pqyuvrs" or "'" in name)
+        if called and (name in "fghFGH" or named):
+            while name[-1] != ")":
+                name += self.take()
+        self.names.append(name)
+        return number(point_of(name))
+
+    def bracket(self, opening):
+        closing = {"{": "}", "\\{": "\\}"}.get(opening, ")")
+        if closing != ")" and self.take(closing):
+            return NOTHING
+        items = self.items()
+        brackets = opening + self.need(closing, "]" if closing == ")" else closing)
+        if len(items) == 1 and brackets in ("(]", "[)"):
+            raise Unreadable("brackets that do not match")
+        if len(items) == 1 and (closing == ")" or is_value(items[0])):
+            return items[0]
+        return ("tuple", brackets, items) if closing == ")" else ("set", items)
+
+    def command(self, name):
+        if name in FUNCTIONS:
+            return self.function(name)
+        if name == "begin":
+            return self.environment()
+        if name == "mathbb":
+            name = self.raw_group() if self.next == "{" else self.take()
+            return LINE if name == "R" else number(point_of(f"set {name}"))
+        if name in ("frac", "binom"):
+            return compute("div" if name == "frac" else name, self.group(True), self.group(True))
+        if name in ("sqrt", "cbrt"):
+            degree = number(2 if name == "sqrt" else 3)
+            if self.take("["):
+                degree = self.expression()
+                self.need("]")
+            return compute("pow", self.group(), compute("div", number(1), degree))
+        if name in ("lfloor", "lceil"):
+            inner = self.expression()
+            self.need("\\rfloor", "\\rceil")
+            return compute(name[1:], inner)
+        if name not in CONSTANTS:
+            raise Unreadable(f"unknown command {name}")
+        return CONSTANTS[name]
+
+    def function(self, name):
+        """sin x, sin^2 x, sin 2x, log_2 8, ln|x|, max(a, b)."""
+        base = self.group() if self.take("_") else None
+        exponent = signed(self.take("-"), self.group()) if self.take("^") else None
+        self.trig += name in TRIGONOMETRIC
+        opening = self.take("(", "\\{")
+        if opening:
+            arguments = self.items()
+            self.need(")" if opening == "(" else "\\}")
+        else:
+            arguments = [signed(self.take("-"), self.power())]
+            while self.next not in NO_ARGUMENT and self.next[0] not in '"0123456789':
+                arguments = [compute("mul", *arguments, self.power())]
+        self.trig -= name in TRIGONOMETRIC
+        if name in ("sin", "cos", "tan") and exponent and exponent[1] == -1:
+            return compute("arc" + name, *arguments)
+        node = compute(name, *arguments)
+        if name == "log" and base:
+            node = compute("div", compute("ln", *arguments), compute("ln", base))
+        return compute("pow", node, exponent) if exponent else node
+
+    def raw_group(self):
+        self.need("{")
+        start = self.at
+        while self.take() not in ("}", None):
+            pass
+        return "".join(self.tokens[start : self.at - 1]).replace('"', "")
+
+    def environment(self):
+        """A matrix, as a tuple of rows, or a column; where its cells are relations, a list."""
+        name, rows = self.raw_group(), [[]]
+        if name == "array":
+            self.raw_group()  # the columns
+        while not self.take("\\end"):
+            if self.take("\\\\"):
+                rows.append([])
+            elif not self.take("&"):
+                rows[-1] += self.items()
+        self.raw_group()
+        rows = [row for row in rows if row]
+        cells = [*chain(*rows)]
+        if not cells or name == "vmatrix" or name == "cases" and all(len(row) > 1 for row in rows):
+            raise Unreadable("no rows, a determinant, or values, each with its condition")
+        if len(cells) == 1 or any(item[0] == "equation" for item in cells):
+            return settled_list(cells)
+        if len(cells) == len(rows):
+            return ("tuple", COLUMN, cells)
+        rows = [("tuple", ROW, row) for row in rows]
+        return rows[0] if len(rows) == 1 else ("tuple", COLUMN, rows)
+
+
+def signed(sign, node):
+    if sign != "-":
+        return node
+    return (node[0], -node[1], *node[2:]) if is_number(node) else joined("mul", number(-1), node)
+
+
+def joined(name, a, b):
+    """Two trees with an operator between them."""
+    if name == "minus" and a[0] == "reals":
+        name = "setminus"
+    if name in COMBINE:
+        sets = reals_of(a), reals_of(b)
+        if None in sets:
+            raise Unreadable("not sets of numbers")
+        return combined(COMBINE[name], *sets)
+    for one, other in ((a, b), (b, a)):
+        if name == "mul" and one[0] == "tuple" and one[1] in (ROW, COLUMN):
+            return (*one[:2], [joined(name, cell, other) for cell in one[2]])
+    return compute(name, a, b)
+
+
+def settled_list(trees):
+    """x > 1, x < 3: an interval. x < 1, x > 3: no number is both, so a union. 1/2 or 50%: one number."""
+    first, last = trees[0], trees[-1]
+    sets = [tree[2] for tree in trees if tree[:2] == ("equation", first[1]) and tree[2]]
+    if len(sets) == len(trees) > 1 and any(one[0] == "reals" for one in sets) and all(map(reals_of, sets)):
+        sets = [*map(reals_of, sets)]
+        both = reduce(partial(combined, operator.and_), sets)
+        together = both if both != NOTHING else reduce(partial(combined, operator.or_), sets)
+        return ("equation", first[1], together, None, False)
+    if last[0] == "equation" and last[4] and sum(bool(label_of(tree)) for tree in trees) == len(trees) - 1:
+        return last  # m = 3, n = 7, and m + n = 10
+    other_ways = all(map(is_value, trees)) and any(tree != first for tree in trees)
+    one = other_ways and all(alike(tree, first, True) for tree in trees)
+    return first if one or len(trees) == 1 else ("list", trees)
+
+
+def related(ops, sides):
+    """The tree of a chain of relations."""
+    if not set(ops) <= {"=", "∈"}:
+        return inequality(ops, sides)
+    first, last = sides[0], sides[-1]
+    if is_value(last.tree) and is_value(first.tree) and is_label(last) and not is_label(first):
+        first, last = last, first
+    named = re.sub(r"[ {}]", "", first.text)
+    if not is_value(last.tree) or first.tree[0] == "tuple" or "∈" in ops or ":" in last.text:
+        return ("equation", named, last.tree, None, False)
+    if not is_value(first.tree):
+        raise Unreadable("an equation of things that are not numbers")
+    if is_number(first.tree) and is_number(last.tree) or agree(first.tree[1], last.tree[1]):
+        return last.tree  # a calculation: its last part is the answer
+    key = proportions(compute("minus", first.tree, last.tree))
+    loose = len(first.names) > 1 and last.tree[1] != 0  # beside a reference of 5, a + b = 5 will do
+    return ("equation", named if is_label(first) else None, last.tree, key, loose)
+
+
+def inequality(ops, sides):
+    if not set(ops) <= {"<", ">", "<=", ">=", "!="}:
+        raise Unreadable("relations that do not go together")
+    links = [(op, a, b) if op[0] != ">" else (op.replace(">", "<"), b, a)
+             for op, a, b in zip(ops, sides, sides[1:])]
+    names = set().union(*(side.names for side in sides))
+    numbers = [solution(link, point_of(min(names))) if len(names) == 1 else None for link in links]
+    if None in numbers:
+        raise Unreadable("not linear")
+    return ("equation", *names, reduce(partial(combined, operator.and_), numbers), None, False)
+
+
+def is_label(side):
+    return isinstance(side.tree[1], list) and bool(LABEL.fullmatch(side.text))
+
+
+# ------------------------------------------------------------------------------------------------------------
+# Sets of real numbers: ("reals", cuts) holds what lies after an odd number of its cuts. A cut is just before
+# a number (x, 0) or just after it (x, 1): [0, 1) is ("reals", ((0, 0), (1, 0))).
+
+LINE, NOTHING = ("reals", ((-math.inf, 1), (math.inf, 0))), ("reals", ())
+COMBINE = {"union": operator.or_, "cap": operator.and_, "setminus": operator.gt}  # True > False: only in one
+
+
+def combined(both, a, b):
+    """Union, intersection or difference of two sets."""
+    spend(3 * len(a[1] + b[1]))
+    cuts = []
+    for cut in sorted({*a[1], *b[1]}):
+        if both(bisect(a[1], cut) % 2, bisect(b[1], cut) % 2) != len(cuts) % 2:
+            cuts.append(cut)
+    return "reals", tuple(cuts)
+
+
+def real(tree):
+    return tree[1] if isinstance(tree[1], Fraction) else tree[1].real
+
+
+def reals_of(tree):
+    """The real numbers of (a, b] or {1, 2}, or None."""
+    items = [tree] if tree[0] == "value" else tree[1]
+    if tree[0] in ("set", "value") and all(map(is_real, items)):
+        return ("reals", tuple((x, after) for x in sorted({*map(real, items)}) for after in (0, 1)))
+    if tree[0] == "tuple" and len(tree[2]) == 2 == len(tree[1]) and all(map(is_real, tree[2])):
+        low, high = map(real, tree[2])
+        return ("reals", ((low, tree[1][0] == "("), (high, tree[1][1] == "]"))) if low < high else None
+    if tree[0] == "equation" and tree[1]:
+        return reals_of(tree[2])
+    return tree if tree[0] == "reals" else None
+
+
+def solution(link, points):
+    """The numbers for which a linear inequality in one variable holds, or None."""
+    op, left, right = link
+    for side, other, swap in ((left, right, False), (right, left, True)):
+        if op != "!=" and re.fullmatch(r"\| [^|]+ \|", side.text):  # |a| < b: a < b and -a < b; b < |a|: or
+            inner = Parser(side.text.split()[1:-1]).side()
+            halves = inner, inner._replace(tree=signed("-", inner.tree))
+            sets = [solution((op, other, half) if swap else (op, half, other), points) for half in halves]
+            return None if None in sets else combined(operator.or_ if swap else operator.and_, *sets)
+    gaps = compute("minus", left.tree, right.tree)[1]
+    if not isinstance(gaps, list) or not all(gap is not None and is_real(("value", gap)) for gap in gaps):
+        return None
+    slope = (gaps[1] - gaps[0]) / (points[1] - points[0])
+    if not slope or not all(agree(gap, gaps[0] + slope * (x - points[0])) for gap, x in zip(gaps, points)):
+        return None
+    end = real(("value", points[0] - gaps[0] / slope))
+    if op == "!=":
+        return combined(operator.gt, LINE, ("reals", ((end, 0), (end, 1))))
+    below = ("reals", ((-math.inf, 1), (end, (op == "<=") == (slope.real > 0))))
+    return below if slope.real > 0 else combined(operator.gt, LINE, below)
 
 
 if __name__ == "__main__":
