@@ -262,31 +262,26 @@ INPUT = re.compile(r"\binput\(|\bstdin\b|\bopen\(0")
 
 
 def extract_code(response, problem):
-    """The program a response gives, or None.
-
-    The last block that defines the wanted name; else the last that is the body of the function the prompt
-    opens; else the last that defines a function or class (or, where no name is asked for, reads input),
-    before one that only uses them; else the last; else the text itself, if it is a program.
-    """
+    """The program a response gives, or None: the best of its blocks, or the text itself, if it is a program."""
     final = SPECIAL.sub("", split_reasoning(response)[1]).replace("\r\n", "\n").replace("\r", "\n")
     blocks = [block for block in code_blocks(final) if block.strip()]
-    name, trees = problem.get("entry_point"), [(block, tree) for block in blocks if (tree := parsed(block))]
+    found = [ranked(block, problem) for block in reversed(blocks or [final])]
+    rank, program = max(found, key=lambda pair: pair[0])
+    return program if blocks or rank > 3 or rank and is_program(parsed(final)) else None
 
-    def last(*tests):
-        return next((pair for test in tests for pair in reversed(trees) if test(*pair)), None)
 
-    assigns = lambda name: lambda block, _: re.search(rf"^{name} *=(?!=)", block, re.M)
-    found = last(lambda _, tree: name in defined(tree), assigns(re.escape(name or "=")))
-    if found:
-        return found[0]
-    body = next(filter(None, (as_body(block, problem) for block in reversed(blocks or [final]))), None)
-    if body:
-        return body
-    found = last(
-        lambda block, tree: defined(tree) if name else INPUT.search(block), assigns(r"\w+"), lambda *_: True)
-    tree = None if blocks else parsed(final)
-    found = (final, tree) if tree and is_program(tree) else found
-    return with_wanted_name(*found, problem) if found else blocks[-1] if blocks else None
+def ranked(block, problem):
+    """(how likely it is the program, the program): of equal ones, the last one counts."""
+    name, tree, body = problem.get("entry_point"), parsed(block), as_body(block, problem)
+    assigned = re.findall(r"^(\w+) *=(?!=)", block, re.M)
+    if tree and name in defined(tree) + assigned:
+        return 6 if name in defined(tree) else 5, block
+    if body:  # of the function that the prompt opens
+        return 4, body
+    if not tree:
+        return 0, block
+    defines = defined(tree) if name else INPUT.search(block)  # not what only uses a function
+    return 3 if defines else 2 if assigned else 1, with_wanted_name(block, tree, problem)
 
 
 def code_blocks(text):
