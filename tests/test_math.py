@@ -37,6 +37,7 @@ a negation ~ 5 ~ 5 is not the answer. ~ No solution, since 5 is not valid.
   ~ not 5
 a comparison ~ 5 ~ The answer is at least 5. ~ There are more than 5. ~ \boxed{\text{at most }5}
   ~ The answer is $5$ or more.
+a part of it ~ 5 ~ about half of 5 ~ twice 5 ~ the square root of 5
 a scale ~ 5 ~ The answer is $5$ million. ~ The answer is 5 dozen. ~ \boxed{5 \text{ thousand}}
   ~ 5 percent of x
 another answer beside it ~ 5 ~ Answer: Tom has 3 apples and 5 pears ~ Answer: Two thirds of 5
@@ -86,7 +87,7 @@ PAIRS = r"""
 \cot x ~ \frac{1}{\tan x} ~ \operatorname{ctg} x ≠ \sec x ~ \cot 2x ‖ x^{2+y} ~ x^2x^y ≠ x^{2y} ~ (2+y)^x
 \left|x-1\right| ~ \sqrt{(x-1)^2} ‖ n! ~ n(n-1)! ≠ n!! ‖ 5 ~ \text{the area is } 5 ≠ 5 to 6
 x^2-1 ~ f(x)=(x-1)(x+1) ≠ y^2-1 ~ x^2=1
-2 ~ x+1=3 \Rightarrow x=2 ≠ 2abcd ~ 2 + x cm ~ 2\cdot x ~ 2/ x ~ two-thirds ‖ x+y \le 3 ~ 2x+2y\le6
+2 ~ x+1=3 \Rightarrow x=2 ≠ 2abcd ~ 2 + x cm ~ 2\cdot x ~ 2/ x ~ two-thirds
 (-\infty,3)\cup(3,\infty) ~ x∈ℝ∖{3} ‖ \emptyset ~ \text{no solution} ~ \{\,\} ‖ (6,31,-1) ~ 6,31,-1
 AB=4, CD=5 ~ 4, 5 ‖ y_{1}=-2x^{2}+4x+3, y_{2}=3x^{2} ~ y_1=-2(x-1)^2+5, y_2=3x^2 ~ -2x^2+4x+3, 3x^2
 \{1,2,3\} ~ 1, 2, and 3 ‖ -2,1 ~ x=1 or -2 ‖ \{5\} ~ x=5 ‖ \pm 2 ~ \mp2
@@ -212,7 +213,6 @@ x^2-1 @ (x-1)(x+1) @ The polynomial is $p(x) = x^2 - 1$. @ Therefore, $$f(x)=x^2
 2,3 @ 方程的解为 $x=2$ 或 $x=3$。
 \frac{1}{2} @ So the probability is 1/2, or 50%. @ So the result is 1/2 (0.5). @ \\boxed{\\frac{1}{2}}
   @ The probability is 1/2, approximately 0.5. @ one half @ So it is 1/2 = 0.5 = 50%.
-(2,5) @ The answer is between 2 and 5, i.e. $(2,5)$.
 [1,5) @ The solution set is $[1,5)$. @ The inequality holds for $1 \le x < 5$.
 1,3 @ The solutions are $1$ and $3$. @ The solutions to the equation are $x = 1$ and $x = 3$.
 2\sqrt{5} @ d = sqrt(20) = 2*sqrt(5) ‖ 90^\circ @ ∠ABC = 90°
