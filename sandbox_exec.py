@@ -28,29 +28,24 @@ A job is the keyword arguments of `run_tests`:
 code`, `syntax`, `not judged: passes only beside its tests`, or `error: <what the sandbox could not do>`;
 `passed` is True, False or, for the last two, None.
 
-The rule. A pass is believed only from a judge that the program cannot touch, a failure only from a run in
-which everything can cross. So the tests run in the judge, the program in a process of its own. If they pass
-there, `passed`. If they fail and only plain data crossed (and they touch nothing of the process they run
-in), `failed`. Else the program runs once more with its tests beside it in one process, where it could forge
-a pass but nothing is in the way of an honest one: fails there too, `failed`; passes there, `not judged`.
-With `beside` that pass counts, as `passed: beside its tests`: worth what a program is worth that nobody
-asked to cheat.
+The rule: a pass is believed only from a judge that the program cannot touch, a failure only from a run in
+which everything can cross. So the tests run in the judge, the program in a process of its own. A pass there
+is `passed`; a failure is `failed` if only plain data crossed (and the tests touch nothing of their process).
+Else the program runs once more with its tests beside it in one process, where it could forge a pass but
+nothing hinders an honest one: fails there too, `failed`; passes there, `not judged`. With `beside` that pass
+counts, as `passed: beside its tests`: worth what a program is worth that nobody asked to cheat.
 
-                          caller    one thread a server; secrets, expected outputs of stdio jobs
-      control socket, stdin |       one G and one F for each server
-                            G       guard: only waits; when F or the caller dies it kills all that is left
-                            F       fork server: one thread, in namespaces; never reads program, test, verdict
-                    ________|________
-                   J                 S      one S a job, confined before it gets the program: no descriptor
-     judge, confined as S is,        |      but one end of a socket to J. Holds no test, no expected value.
-     for up to 500 jobs; holds the   |      (In a stdio job: files as 0, 1, 2 and no J. Beside: S has the
-     tests, tells its verdict to     |      tests and answers the caller.)
-     the caller on a job's socket    |
-                   J ------- S ------'
+      caller         one thread a server; has the secrets, and the expected outputs of stdio jobs
+        G            guard: only waits; when F or the caller dies it kills all that is left
+        F            fork server: one thread, in namespaces; never reads a program, a test, a verdict
+       / \
+      J - S          both confined. J: the judge of up to 500 jobs, holds the tests, tells its verdict to the
+                     caller on a job's own socket. S: one a job, holds the program and one end of a socket to
+                     J. (In a stdio job: files as 0, 1, 2, no J. Beside: it has the tests, and answers.)
 
-    caller -> F -> caller: a JSON line, with the job's descriptors; J -> caller: "!" once more than plain data
-    crosses, then [reason, detail] as JSON. J <-> S: a pickle with its length in front, either way. J's reader
-    is written in Python, makes plain data, looks names up in tables (VALUES; exceptions of loaded modules).
+    caller <-> F <-> J: JSON with descriptors; J -> caller: "!" once more than plain data crosses, then
+    [reason, detail] as JSON. J <-> S: a pickle with its length in front, either way. J's reader is written in
+    Python, makes plain data, and looks names up in tables (VALUES; exceptions of loaded modules).
       message = ("ask", verb, args)             verb: call get set op method read await ..., see VERBS
               | ("ok" | "raise", value, [(n, items)...])     n: n-th container in the ask's args, if changed
               | ("ready", names) | ("syntax" | "raised", text, ...)       S's first, once it has the program
@@ -65,9 +60,8 @@ classes. A malformed message is the program's failure. A pass needs an assert th
 program.
 
 Layers: as many as the machine has stand around S and J; `pool.banner` says which. A Pool starts only where
-the verdict is sound: where the program cannot write what judge or caller read later (a private root,
-Landlock, or another user), unless the caller writes `unsafe=True`. `Pool(require="namespaces")` refuses to
-work with less.
+the program cannot write what judge or caller read later (a private root, Landlock, or another user), unless
+the caller writes `unsafe=True`. `Pool(require="namespaces")` refuses to work with less.
 
 Not covered: bugs of the kernel, side channels, reading /usr and the Python installation, a class that the
 tests name and that lies about its own instances, files that tests leave in the folder both share. No
@@ -123,7 +117,6 @@ LEVELS = {"rlimits": (), "seccomp": ("network", "signals"), "landlock": ("networ
           "namespaces": ("network", "signals", "files", "namespaces")}
 CPU_S, MEMORY_MB, TREE_FACTOR, JUDGE_MEMORY_MB, JUDGE_JOBS, FRAME_LIMIT = 10, 1024, 1.5, 2048, 500, 64 << 20
 FILE_MB, SCRATCH_MB, SCRATCH_FILES, OPEN_FILES, PROCESSES, STACK_MB = 64, 256, 20000, 256, 64, 64
-STATUS = {"died": None, "limit": None, "signal": 0, "exit": None, "cpu": 0.0, "wall": 0.0, "rss": 0}
 JUDGE_DIED, SERVER_DIED = "error: the judge died", "error: the server of this job died or hung"
 
 
@@ -214,57 +207,54 @@ class Pool(contextlib.AbstractContextManager):
 def judge(server, code, tests, style="auto", entry_point=None, prelude="", beside=False, cpu_s=CPU_S,
           wall_s=None, memory_mb=MEMORY_MB):
     """One job's Result."""
-    is_stdio, spent = isinstance(tests, dict), collections.Counter()
     if not (code or "").strip():
         return Result("no code")
-    cases = [tests.get(name) or [] for name in ("inputs", "outputs")] if is_stdio else [[], []]
-    if (not isinstance(tests, (str, dict)) or not all(isinstance(texts, (list, tuple)) for texts in cases)
-            or is_stdio and not cases[0] or len(cases[0]) != len(cases[1])):
+    is_stdio, runs = isinstance(tests, dict), []
+    given, wanted = [tests.get(name) if is_stdio else [""] for name in ("inputs", "outputs")]
+    if not (isinstance(tests, (str, dict)) and isinstance(given, (list, tuple)) and given
+            and isinstance(wanted, (list, tuple)) and len(given) == len(wanted)):
         return Result("error: tests must be text or {'inputs': [...], 'outputs': [...]} of equal length")
     if is_stdio and tests.get("fn_name"):
-        tests, style, is_stdio = calls_of(tests["fn_name"], *cases), "auto", False
+        tests, style, is_stdio = calls_of(tests["fn_name"], given, wanted), "auto", False
     if style == "check" and not entry_point:
         return Result("error: tests of the style check need an entry_point")
-    limits = {"cpu": cpu_s, "asleep": wall_s or 2 * cpu_s, "memory_mb": memory_mb,
-              "preload": ["numpy"] if "numpy" in code or "numpy" in str(tests) else []}
+    limits = {"cpu_s": cpu_s, "asleep_s": wall_s or 2 * cpu_s, "memory_mb": memory_mb,
+              "numpy": "numpy" in code or "numpy" in str(tests)}
 
     def run(mode, *contents):
-        status, answer = server.run({**limits, "mode": mode}, contents)
-        spent.update(cpu=status["cpu"], wall=status["wall"], mb=max(0, status["rss"] / 2**20 - spent["mb"]))
-        return status, why_ended(status, cpu_s), answer
+        runs.append(server.run({**limits, "mode": mode}, contents))
+        return runs[-1]
 
-    job = {"code": code, "tests": tests, "style": style, "entry_point": entry_point, "prelude": prelude or ""}
-    reason, detail = judge_stdio(run, code, cases) if is_stdio else judge_tests(run, as_bytes(job), beside)
-    return Result(reason, detail, round(spent["cpu"], 3), round(spent["wall"], 3), round(spent["mb"], 1))
+    if is_stdio:
+        reason, detail = judge_stdio(run, code, given, wanted)
+    else:
+        job = {"code": code, "tests": tests, "style": style, "entry_point": entry_point,
+               "prelude": prelude or ""}
+        reason, detail = judge_tests(run, as_bytes(job), beside)
+    return Result(reason, detail, round(sum(run.cpu_s for run in runs), 3),
+                  round(sum(run.wall_s for run in runs), 3), round(max(run.memory_mb for run in runs), 1))
 
 
 def judge_tests(run, job, beside):
     """Apart first; where that fails and does not show that the program is wrong, beside."""
-    status, ended, answer = run("apart", job)
-    is_certain = not answer.startswith(b"!")
-    if status["died"]:                            # twice; that of the judge may be the program's doing
-        (reason, detail), is_certain = ended, status["died"] != JUDGE_DIED
-    elif status["limit"]:
-        reason, detail = ended
-    else:
-        reason, detail = json.loads(answer.lstrip(b"!"))
-        is_certain |= reason == "passed" or reason.startswith("error: ")
-        if reason == "gone":
-            how = f"(exit status {status['exit']}) before it answered"
-            how = "its connection" if status["exit"] is None else how
-            reason, detail = ended or (f"failed: the program ended {how}", "")
-    if is_certain:
+    apart = run("apart", job)
+    reason, detail = apart.ended or json.loads(apart.answer.lstrip(b"!"))
+    if reason == "gone":
+        end = f"failed: the program ended (exit status {apart.exit}) before it answered"
+        reason, detail = apart.why or (end, "")
+    is_certain = reason == "passed" or reason.startswith("error: ") or not apart.answer.startswith(b"!")
+    if is_certain and reason != JUDGE_DIED:       # which may be the program's doing
         return reason, detail
-    status, ended, answer = run("beside", job)
-    with contextlib.suppress(ValueError, TypeError):    # this one may say what it likes, and escapes nothing
-        word, told = json.loads(answer)
-        ended = ended or (str(word)[:500], str(told)[:1000])
-    word, told = ended or ("failed: the program ended beside its tests", "")
+    second = run("beside", job)
+    if second.why:
+        return second.why
+    word, told = "the program ended beside its tests", ""
+    with contextlib.suppress(ValueError, TypeError, RecursionError):       # it may say what it likes
+        word, told = [str(part)[:1000] for part in json.loads(second.answer)]
     if word == "passed":
         not_judged = "not judged: passes only beside its tests"
         return "passed: beside its tests" if beside else not_judged, f"apart from them: {reason}"
-    is_word = status["died"] or re.match("failed: |timeout$|memory$|killed$|syntax$", word)
-    return word if is_word else f"failed: {word}", told
+    return word if re.match("failed: |timeout$|memory$|killed$|syntax$", word) else f"failed: {word}", told
 
 
 def calls_of(name, inputs, outputs):
@@ -278,22 +268,21 @@ def calls_of(name, inputs, outputs):
             "    got = called(*given)\n    assert (list(got) if isinstance(got, tuple) else got) == wanted\n")
 
 
-def judge_stdio(run, code, cases):
-    for n, pair in enumerate(zip(*cases), 1):
-        given, wanted = ["\n".join(map(str, text)) if isinstance(text, list) else str(text) for text in pair]
-        where = f"input {n} of {len(cases[0])}"
-        status, ended, files = run("stdio", encode(given), b"", b"", as_bytes(["", code, None]))
-        if ended:
-            return ended
-        _, printed, errors, _ = files
+def judge_stdio(run, code, given, wanted):
+    for n, pair in enumerate(zip(given, wanted), 1):
+        text, right = ["\n".join(map(str, each)) if isinstance(each, list) else str(each) for each in pair]
+        done = run("stdio", encode(text), b"", b"", as_bytes(["", code, None]))
+        if done.why:
+            return done.why
+        _, printed, errors, _ = done.files
         last = errors[-2000:].decode("utf-8", "replace").strip().rpartition("\n")[2]
-        if status["exit"]:
-            word = {"MemoryError": "memory", "SyntaxError": "syntax"}.get(last.partition(":")[0])
-            told = f"failed: {where}: exit status {status['exit']} {last[:200]}".strip()
-            return word or told, last[:1000]
-        is_flood = len(printed) > 10 * len(encode(wanted)) + 2**20         # too much to take apart
-        if is_flood or not same_lines(printed.decode("utf-8", "replace"), wanted):
-            return f"failed: {where}: wrong output", repr(printed[:200])
+        if done.exit:
+            told = f"failed: input {n} of {len(given)}: exit status {done.exit} {last[:200]}".strip()
+            words = {"MemoryError": "memory", "SyntaxError": "syntax"}
+            return words.get(last.partition(":")[0], told), last[:1000]
+        is_flood = len(printed) > 10 * len(encode(right)) + 2**20          # too much to take apart
+        if is_flood or not same_lines(printed.decode("utf-8", "replace"), right):
+            return f"failed: input {n} of {len(given)}: wrong output", repr(printed[:200])
     return "passed", ""
 
 
@@ -310,20 +299,20 @@ def same_lines(printed, wanted):
     return len(printed) == len(wanted) and all(map(is_same, printed, wanted))
 
 
-def why_ended(status, cpu_s):
-    """(reason, detail) of a run that was ended, or ended on a signal; None if it ended as programs do."""
-    limit, ended_by = status["limit"], status["signal"]
-    if ended_by in (signal.SIGXCPU, signal.SIGKILL) and status["cpu"] >= cpu_s:
-        limit = "cpu"
-    if status["died"]:
-        return status["died"], ""
-    if limit in ("cpu", "wall"):
-        return "timeout", f"{limit} time: {status['cpu']:.1f} s of cpu, {status['wall']:.1f} s of wall time"
-    if limit == "memory":
-        return "memory", f"{status['rss'] / 2**20:.0f} MB in all processes"
-    if limit or ended_by:
-        return "killed", f"limit of {limit}" if limit else f"signal {ended_by}"
-    return None
+class Run(typing.NamedTuple):
+    """One run of a program: how it went, as F tells, and what was answered."""
+    ended: tuple = None                           # (reason, detail) if a limit or a death of ours ended it
+    exit: int = 0                                 # status of the process; -9: by signal 9
+    cpu_s: float = 0.0
+    wall_s: float = 0.0
+    memory_mb: float = 0.0
+    answer: bytes = b""                           # the verdict
+    files: list = ()                              # what the files it got hold then
+
+    @property
+    def why(self):
+        """(reason, detail) if it did not end as programs do."""
+        return self.ended or (("killed", f"signal {-self.exit}") if self.exit < 0 else None)
 
 
 class Server:
@@ -336,70 +325,69 @@ class Server:
     def start(self):
         """Layers are probed by using them: a server that lacks one says so, and is started without."""
         while True:
-            self.socket, theirs = socket.socketpair()
-            with theirs, memory_file(this_file_compiled()) as code:
-                fds = theirs.fileno(), code.fileno()
-                start = ("import marshal, sys\ndel sys.path[0]\nit = {'__name__': 'sandbox_exec'}\n"
-                         f"exec(marshal.load(open({fds[1]}, 'rb')), it)\n"
-                         f"it['guard']({fds[0]}, {[*self.disabled]})")   # without the caller's folder
-                self.process = subprocess.Popen([sys.executable, "-s", "-B", "-c", start], pass_fds=fds,
-                                                env=clean_environment(), stdin=subprocess.PIPE,
-                                                stdout=subprocess.DEVNULL)
-            hello, _ = receive(self.socket) or ({"failed": "rlimits", "why": "it died at once"}, [])
-            self.banner, self.protected = hello.get("banner"), hello.get("protected")
+            self.socket, theirs = packet_sockets()
+            start = ("import marshal, sys\ndel sys.path[0]\nit = {'__name__': 'sandbox_exec'}\n"
+                     "exec(marshal.load(sys.stdin.buffer), it)\n"         # without the caller's folder
+                     f"it['guard']({theirs.fileno()}, {[*self.disabled]})")
+            with theirs:
+                self.process = subprocess.Popen([sys.executable, "-s", "-B", "-c", start],
+                                                pass_fds=[theirs.fileno()], env=clean_environment(),
+                                                stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+            with contextlib.suppress(OSError), self.process.stdin as file:
+                file.write(this_file_compiled())
+            hello, _ = receive(self.socket) or ({"failed": ["rlimits", "it died at once"]}, [])
             if "failed" not in hello:
+                self.banner, self.protected = hello["banner"], hello["protected"]
                 return
             self.end()
-            if hello["failed"] in {"rlimits", *self.disabled}:
-                raise RuntimeError(f"the sandbox cannot start: {hello['failed']}: {hello['why']}")
-            self.disabled.add(hello["failed"])
+            layer, why = hello["failed"]
+            if layer in {"rlimits", *self.disabled}:
+                raise RuntimeError(f"the sandbox cannot start: {layer}: {why}")
+            self.disabled.add(layer)
 
     def end(self):
-        """Closing both is the order to end, and to end all that was started; the guard sees to it."""
+        """The end of the connection is the order to end all that was started; the guard sees to it."""
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)                         # wakes a thread that reads it
         self.socket.close()
-        self.process.stdin.close()
         try:
             self.process.wait(20)
         except subprocess.TimeoutExpired:
             end_tree(self.process.pid)
+            self.process.kill()
             self.process.wait()
 
     def run(self, header, contents):
-        """(status, the verdict, or what the files hold then) of a run; of a second if something of ours died.
-        A verdict crosses on a socket, which nobody can open: not F, nor a program through /proc."""
-        is_stdio = header["mode"] == "stdio"
+        """A Run; a second one if something of ours died. What decides crosses on a socket, which nobody can
+        open: not F, nor a program through /proc."""
         for _ in range(2):
             with contextlib.ExitStack() as closing:
                 files = [closing.enter_context(memory_file(data)) for data in contents]
                 ours, theirs = map(closing.enter_context, socket.socketpair())
-                status = self.exchange(header, files if is_stdio else [*files, theirs])
-                ours.setblocking(False)
-                answer = [read_file(file) for file in files] if is_stdio else b""
-                with contextlib.suppress(OSError):
-                    answer = answer or ours.recv(1 << 16)
-            if not status["died"]:
+                run = Run(**self.exchange(header, [*files, theirs]))
+                with contextlib.suppress(BlockingIOError):
+                    run = run._replace(answer=ours.recv(1 << 16, socket.MSG_DONTWAIT))
+                run = run._replace(files=[read_file(file) for file in files])
+            if not run.ended or not run.ended[0].startswith("error: "):
                 break
-        return status, answer
+        is_theirs = run.ended == (SERVER_DIED, "") and "signals" not in self.protected
+        return run._replace(ended=("killed", "")) if is_theirs else run
 
     def exchange(self, header, files):
-        """The status that F answers with; G, F and J are started anew if it does not."""
+        """What F answers with; G, F and J are started anew if it does not."""
         with contextlib.suppress(OSError):
-            self.socket.settimeout(60 + 20 * (header["cpu"] + header["asleep"]))         # it may be busy
+            self.socket.settimeout(60 + 20 * (header["cpu_s"] + header["asleep_s"]))     # it may be busy
             send(self.socket, header, [file.fileno() for file in files])
-            status, _ = receive(self.socket) or ({"failed": True}, [])
-            if "failed" not in status:
-                return status
-        for pause in () if self.is_closed else (0, 0.1, 1, 5):     # what ended the last one may end the next
-            self.end()
-            time.sleep(pause)
-            with contextlib.suppress(RuntimeError, OSError):
+            told, _ = receive(self.socket) or ({"failed": True}, [])
+            if "failed" not in told:
+                return told
+        self.end()
+        if not self.is_closed:
+            with contextlib.suppress(RuntimeError, OSError):               # the next job tries again
                 self.start()
-                break
         if self.is_closed:                        # meanwhile
             self.end()
-        return {**STATUS, "died": SERVER_DIED if "signals" in (self.protected or ["signals"]) else "killed"}
+        return {"ended": (SERVER_DIED, "")}
 
 
 @functools.cache
@@ -420,10 +408,7 @@ def clean_environment():
 
 def memory_file(data):
     """An anonymous file: the program cannot block on it, and the servers pass it on unread."""
-    try:
-        file = open(os.memfd_create("job"), "w+b", buffering=0)
-    except OSError:                               # in a sandbox already
-        file = tempfile.TemporaryFile(buffering=0)
+    file = open(os.memfd_create("job"), "w+b", buffering=0)
     file.write(data)
     file.seek(0)
     return file
@@ -442,19 +427,18 @@ def encode(text):
     return text.encode("utf-8", "surrogatepass")
 
 
+def packet_sockets():
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)        # a message comes whole
+
+
 def send(sock, message, fds=()):
-    socket.send_fds(sock, [as_bytes(message) + b"\n"], fds)
+    socket.send_fds(sock, [as_bytes(message)], fds)
 
 
 def receive(sock):
     """(message, descriptors); None at the end of the connection."""
-    data, fds = b"", []
-    while not data.endswith(b"\n"):
-        part, more, *_ = socket.recv_fds(sock, 1 << 16, 8)
-        if not part:
-            return None
-        data, fds = data + part, fds + list(more)
-    return json.loads(data), fds
+    data, fds, *_ = socket.recv_fds(sock, 1 << 16, 8)
+    return (json.loads(data), fds) if data else None
 
 
 # ------------------------------------------------------------------------------------- G and F: the servers
@@ -463,175 +447,157 @@ cage = proc_fd = None                             # of this server and its forks
 
 
 def guard(fd, disabled):
-    """G: become the parent of all orphans below, start F, wait until it or the caller is gone, kill all."""
+    """G: the parent of all orphans below; start F, wait until it or the caller is gone, kill all."""
     global cage
-    cage = Cage(set(disabled))
+    cage, control = Cage(set(disabled)), socket.socket(fileno=fd)
     libc("prctl", SUBREAPER, 1)
-    ours, theirs = socket.socketpair()
+    cage.guard = os.pidfd_open(os.getpid())
     server = os.fork()
     if server == 0:
-        ours.close()
         try:
-            serve(fd, theirs)
+            serve(control)
         except Exception:
             traceback.print_exc()
         finally:
+            end_all()
             os._exit(0)
-    theirs.close()
-    os.close(fd)
-    if select.select([0, ours], [], [])[0] == [0]:                         # the caller is gone: F knows too
-        select.select([ours], [], [], 3)
-    ours.close()
-    kill(server)
+    poller = select.poll()
+    poller.register(control, 0)                   # only its end, what it says is for F
+    poller.register(os.pidfd_open(server), select.POLLIN)
+    poller.poll()
+    end_all()
+
+
+def end_all():
     while end_tree(os.getpid()):
-        time.sleep(0.01)
+        time.sleep(0.001)
     if not cage.private:
         with contextlib.suppress(OSError):
             cage.empty_scratch()
             os.rmdir(cage.scratch)
 
 
-def serve(fd, guard_end):
+def serve(control):
     """F: fork a program (and once in a while a judge) per job. This process never reads a program, a test or
     a verdict, for whatever it has in memory, its forks have too."""
-    control = socket.socket(fileno=high_fd(fd))
-    cage.guard = high_fd(guard_end.detach())
     try:
         cage.enter()
         judge = Judge()
+        judge.start()
         send(control, cage.hello())
-        while job_and_files := receive(control):
+        while (job_and_files := receive(control)) is not None:
             job, fds = job_and_files
-            missing = [name for name in job["preload"]     # what it imports is imported before the fork, once
-                       if name not in sys.modules and importlib.util.find_spec(name)]
-            for name in missing:
-                importlib.import_module(name)
+            if job["numpy"] and "numpy" not in sys.modules and importlib.util.find_spec("numpy"):
+                importlib.import_module("numpy")           # once, before the fork
                 cage.settle()
                 judge.stop()
-            judge = judge if judge.pid and not exited(judge.pid) else Judge()
             send(control, run_job(job, fds, judge, control))
-        judge.stop()
     except LayerFailed as failure:
-        send(control, {"failed": failure.layer, "why": str(failure)})
+        send(control, {"failed": failure.args})
+    except ConnectionError:                       # the caller or the guard is gone
+        pass
 
 
 def run_job(job, fds, judge, control):
     """Fork the program, hand the tests to the judge, watch both; then nothing of the job is left."""
-    started, status = time.monotonic(), dict(STATUS)
+    started = time.monotonic()
     try:
         program, awaited = start_job(job, fds, judge)
     except (OSError, LayerFailed) as problem:
-        status["died"] = f"error: no process could be started ({problem})"
         judge.stop()
+        told = {"ended": ("error: no process could be started", str(problem))}
     else:
         fds.append(awaited)
-        watch(job, status, program, awaited, judge, control)
-        finish(status, program, judge if job["mode"] == "apart" else None)
+        ended, cpu, memory = watch(job, awaited, judge, control)
+        if job["mode"] == "apart":
+            ended = judge.hear(ended)
+        kill(program)                             # one that is ending by itself keeps its status
+        _, status, used = os.wait4(program, 0)
+        told = {"ended": ended, "exit": os.waitstatus_to_exitcode(status),
+                "cpu_s": max(cpu, used.ru_utime + used.ru_stime),
+                "memory_mb": max(memory, used.ru_maxrss * 1024) / 2**20}
     for fd in fds:
         os.close(fd)
     while not cage.private and end_tree(os.getpid(), spare=judge.pid):
         time.sleep(0.001)
     cage.empty_scratch()
-    status["wall"] = time.monotonic() - started
-    return status
+    return {**told, "wall_s": time.monotonic() - started}
 
 
 def start_job(job, fds, judge):
     """(the program's process, a descriptor that tells of the end)"""
     nulls = [cage.null] * 3
     if job["mode"] == "apart":
+        if not judge.pid:
+            judge.start()
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            program = cage.spawn([*nulls, theirs.fileno()], job, serve_program)
             send(judge.socket, "job", [*fds, ours.fileno()])
+            program = cage.spawn([*nulls, theirs.fileno()], job, serve_program)
         return program, os.dup(judge.socket.fileno())
-    is_stdio = job["mode"] == "stdio"
-    program = cage.spawn(fds if is_stdio else nulls + fds, job, run_script if is_stdio else run_beside)
+    if job["mode"] == "stdio":
+        program = cage.spawn(fds[:4], job, run_script)
+    else:
+        program = cage.spawn(nulls + fds, job, run_beside)
     return program, os.pidfd_open(program)
 
 
-def watch(job, status, program, awaited, judge, control):
-    """Until the judge (or, without one, the program) is done, or a limit is reached."""
-    started, judge_before, poller = time.monotonic(), None, select.poll()
+def watch(job, awaited, judge, control):
+    """(limit reached, seconds of cpu, bytes), once the judge, or without one the program, is done."""
+    started, cpu, memory, judge_before, pause, limit = time.monotonic(), 0, 0, None, 200, None
+    poller = select.poll()
     for fd in (control.fileno(), cage.guard, awaited):
         poller.register(fd, select.POLLIN)
-    pause = 200                                   # most jobs end before the first look at their processes
-    while not status["limit"]:
-        ready = {fd for fd, _ in poller.poll(pause)}
-        if ready & {control.fileno(), cage.guard}:                         # the caller or the guard is gone
-            while end_tree(os.getpid()):
-                time.sleep(0.001)
-            os._exit(1)
-        if awaited in ready:
-            return
+    while not limit:
+        ready = {fd for fd, _ in poller.poll(pause)}       # most jobs end before the first look at them
+        if ready - {awaited}:
+            raise ConnectionError
+        if ready:
+            break
         pause, wall = 50, time.monotonic() - started
-        cpu, waited, memory, processes = usage(strays(os.getpid(), judge.pid) or [program])
-        judge_now = usage([judge.pid])
+        processes = tree(os.getpid(), spare=judge.pid)
+        cpu_now, waited, memory_now = usage(processes)
+        judge_now = usage([judge.pid, *tree(judge.pid)] if judge.pid else [])
         judge_before = judge_before or judge_now
         judged, waited = judge_now[0] - judge_before[0], waited + judge_now[1] - judge_before[1]
-        status["cpu"], status["rss"] = max(status["cpu"], cpu), max(status["rss"], memory)
-        status["limit"] = ("cpu" if max(cpu, judged) > job["cpu"] else
-                           "memory" if memory > TREE_FACTOR * job["memory_mb"] * 2**20 else
-                           "processes" if processes > 2 * PROCESSES else
-                           "files" if not cage.private and cage.scratch_is_full() else
-                           "wall" if wall - cpu - judged - waited > job["asleep"] else None)
-
-
-def finish(status, program, judge):
-    """Hear the judge, reap the program; how it ended counts only if it ended by itself."""
-    said = judge and not status["limit"] and judge.hear()
-    if judge and status["limit"]:
-        judge.stop()                              # it still examines
-    elif judge and not said:
-        status["died"] = JUDGE_DIED
-    patience = time.monotonic() + 0.5
-    while said and said["gone"] and not exited(program) and time.monotonic() < patience:
-        time.sleep(0.001)
-    by_itself = exited(program)
-    kill(program)
-    _, ended, used = os.wait4(program, 0)
-    status["cpu"] = max(status["cpu"], used.ru_utime + used.ru_stime)
-    status["rss"] = max(status["rss"], used.ru_maxrss * 1024)
-    if by_itself and os.WIFSIGNALED(ended):
-        status["signal"] = os.WTERMSIG(ended)
-    elif by_itself:
-        status["exit"] = os.WEXITSTATUS(ended)
+        cpu, memory = max(cpu, cpu_now), max(memory, memory_now)
+        times = f"time: {cpu:.1f} s of cpu, {wall:.1f} s of wall time"
+        limit = (("timeout", f"cpu {times}") if max(cpu, judged) > job["cpu_s"] else
+                 ("memory", f"{memory >> 20} MB in all processes")
+                 if memory > TREE_FACTOR * job["memory_mb"] * 2**20 else
+                 ("killed", "limit of processes") if len(processes) > 2 * PROCESSES else
+                 ("killed", "limit of files") if not cage.private and cage.scratch_is_full() else
+                 ("timeout", f"wall {times}") if wall - cpu - judged - waited > job["asleep_s"] else None)
+    return limit, cpu, memory
 
 
 class Judge:
     """The fork server's end of a judge process, which serves many jobs."""
+    pid = None
 
-    def __init__(self):
-        self.jobs, (self.socket, theirs) = 0, socket.socketpair()
+    def start(self):
+        self.jobs, (self.socket, theirs) = 0, packet_sockets()
         with theirs:
-            limits = {"cpu": None, "memory_mb": JUDGE_MEMORY_MB}
-            self.pid = cage.spawn([cage.null] * 3 + [theirs.fileno()], limits, judge_jobs)
-        hello, _ = receive(self.socket) or ({"failed": "rlimits", "why": "the judge died at once"}, [])
+            fds, limits = [cage.null] * 3 + [theirs.fileno()], {"memory_mb": JUDGE_MEMORY_MB}
+            self.pid = cage.spawn(fds, limits, judge_jobs)
+        hello, _ = receive(self.socket) or ({"failed": ["rlimits", "the judge died at once"]}, [])
         if "failed" in hello:
-            raise LayerFailed(hello["failed"], hello["why"])
+            raise LayerFailed(*hello["failed"])
 
-    def hear(self):
-        """Whether it is clean, and the program gone early; None if it died. Old or unclean, it is ended."""
-        said, _ = receive(self.socket) or (None, [])
+    def hear(self, ended):
+        """What ended the job, that it died too; ended itself if it still examines, is old or unclean."""
+        said, _ = (None if ended else receive(self.socket)) or (None, [])
         self.jobs += 1
         if not said or not said["clean"] or self.jobs >= JUDGE_JOBS:
             self.stop()
-        return said
+        return ended or (None if said else (JUDGE_DIED, ""))
 
     def stop(self):
         if self.pid:
-            end_tree(self.pid)
             kill(self.pid)
             os.waitpid(self.pid, 0)
             self.socket.close()
         self.pid = None
-
-
-def exited(pid):
-    try:
-        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-    except ChildProcessError:
-        return True
 
 
 def kill(pid):
@@ -642,8 +608,8 @@ def kill(pid):
 def end_tree(pid, spare=None):
     """Kill all descendants and reap those that are ours: the one way to kill, used by caller, G and F. Again
     and again, until this finds none: what it kills may have been starting more."""
-    found = strays(pid, spare)
-    for child in [child for root in found for child in (root, *tree(root))]:
+    found = tree(pid, spare)
+    for child in found:
         kill(child)
     for child in found:
         with contextlib.suppress(ChildProcessError):
@@ -651,21 +617,17 @@ def end_tree(pid, spare=None):
     return found
 
 
-def strays(pid, spare=None):
-    """The children of a process."""
-    return [int(child) for thread in proc(f"{pid}/task", os.listdir)
-            for child in proc(f"{pid}/task/{thread}/children").split() if int(child) != spare]
-
-
-def tree(pid):
-    """All descendants of a process."""
+def tree(pid, spare=None):
+    """All descendants of a process, but for one of its children with its own."""
     found = [pid]
     for parent in found:
-        found += strays(parent)
+        for thread in proc(f"{parent}/task", os.listdir):
+            children = proc(f"{parent}/task/{thread}/children").split()
+            found += [int(child) for child in children if int(child) != spare]
     return found[1:]
 
 
-def proc(path, read=lambda fd: os.read(fd, 4096)):
+def proc(path, read=lambda fd: os.read(fd, 1 << 16)):
     """The content of a file under /proc, or what else `read` makes of it; empty if there is none."""
     with contextlib.suppress(OSError):
         fd = os.open(path if proc_fd else "/proc/" + path, os.O_RDONLY, dir_fd=proc_fd)
@@ -676,17 +638,16 @@ def proc(path, read=lambda fd: os.read(fd, 4096)):
     return b""
 
 
-def usage(roots):
-    """(seconds of cpu, seconds in a processor's queue, resident bytes, number) of all in these trees."""
+def usage(pids):
+    """(seconds of cpu, seconds in a processor's queue, resident bytes) of these processes."""
     cpu = waited = memory = 0
-    pids = [pid for root in roots for pid in (root, *tree(root))]
     for pid in pids:
         if stat := proc(f"{pid}/stat").rpartition(b")")[2].split():
             cpu += sum(map(int, stat[11:15])) / os.sysconf("SC_CLK_TCK")
             memory += max(0, int(stat[21]) * resource.getpagesize() - cage.base_rss)     # shared with F: F's
         for thread in proc(f"{pid}/task", os.listdir):
             waited += int((proc(f"{pid}/task/{thread}/schedstat").split() or [0, 0])[1]) / 1e9
-    return cpu, waited, memory, len(pids)
+    return cpu, waited, memory
 
 
 # ------------------------------------------------------------------------------------- S: the program
@@ -1969,49 +1930,53 @@ class Approx:
 
 # ------------------------------------------------------------------------------------- the layers
 
-LIBC, LIBC_WITH_GIL = ctypes.CDLL(None, use_errno=True), ctypes.PyDLL(None, use_errno=True)
+LIBC = ctypes.PyDLL(None, use_errno=True)
 NEWNS, NEWIPC, NEWUSER, NEWPID, NEWNET = 0x20000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
 MS_NOSUID, MS_NODEV, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 0x1000, 0x4000, 0x40000
 PDEATHSIG, DUMPABLE, SUBREAPER, NO_NEW_PRIVS = 1, 4, 36, 38        # prctl
 X86 = os.uname().machine == "x86_64"
 DEVICES = [f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom")]
-# Numbers of system calls: name, x86-64, aarch64 ("-": has none). What needs a capability is not among them,
-# for no program has one. Refused with EPERM, as nothing legitimate needs them:
-REFUSED = """
-  ptrace 101 117, process_vm_readv 310 270, process_vm_writev 311 271, kcmp 312 272, pidfd_getfd 438 438,
-  bpf 321 280, perf_event_open 298 241, userfaultfd 323 282, add_key 248 217, request_key 249 218, keyctl
-  250 219, open_by_handle_at 304 265, fanotify_init 300 262, personality 135 92, setns 308 268, unshare 272
-  97, syslog 103 116, sched_setparam 142 118, sched_setscheduler 144 119, sched_setattr 314 274, ioprio_set
-  251 30, modify_ldt 154 -, shmget 29 194, shmctl 31 195, shmat 30 196, semget 64 190, semctl 66 191, semop
-  65 193, semtimedop 220 192, msgget 68 186, msgctl 71 187, msgsnd 69 189, msgrcv 70 188, mq_open 240 180,
-  mq_unlink 241 181, setxattr 188 5, lsetxattr 189 6, fsetxattr 190 7, removexattr 197 14, lremovexattr 198
-  15, fremovexattr 199 16, move_pages 279 239, migrate_pages 256 238, mbind 237 235"""
-# As if the kernel did not have them: the C library takes another way (memfd pages would escape every limit).
-ABSENT = "clone3 435 435, io_uring_setup 425 425, memfd_create 319 279, memfd_secret 447 447"
-# Without a private root: Landlock does not rule over these; success is pretended, so that copying works.
-ALWAYS_PRETENDED = "setpriority 141 140"            # would slow down the whole account
-PRETENDED = """chmod 90 -, fchmodat 268 53, fchmodat2 452 452, chown 92 -, lchown 94 -, fchownat 260 54,
-  utime 132 -, utimes 235 -, futimesat 261 -, utimensat 280 88"""
-KILLS = "kill 62 129, tkill 200 130, tgkill 234 131, rt_sigqueueinfo 129 138, rt_tgsigqueueinfo 297 240"
-GROUPS = "pidfd_send_signal 424 424"
-NO_SOCKETS = "socket 41 198"
-NEW_ANYTHING, TIOCSTI, TIOCLINUX = 0x7E020000, 0x5412, 0x541C
-CLONE, PRLIMIT, IOCTL, SECCOMP, CAPSET, PIVOT_ROOT = (
-    (56, 302, 16, 317, 126, 155) if X86 else (220, 261, 29, 277, 91, 41))
+CLONE, PRLIMIT, SECCOMP, CAPSET, PIVOT_ROOT = (56, 302, 317, 126, 155) if X86 else (220, 261, 277, 91, 41)
 MOUNT_SETATTR, CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 442, 444, 445, 446
-OWN_PID = 0x7ABCDEF1                                # in the filter: to be replaced
+NEW_ANYTHING, NEWER, OWN_PID = 0x7E020000, 424, 0x7ABCDEF1          # the last: to be replaced in the filter
+
+# System calls by name and by number on x86-64 | on aarch64. What needs a capability is not among them, for no
+# program has one. Of NEWER kernels there are none at all: libraries then take another way. Refused:
+REFUSED = """
+  ptrace, syslog, process_vm_readv and _writev, kcmp      101 103 310-312 | 116-117 270-272
+  setns, unshare                                          308 272 | 268 97
+  socket                                                  41 | 198
+  add_key, request_key, keyctl, ioprio_set                248-251 | 217-219 30
+  sched_setparam, sched_setscheduler, sched_setattr       142 144 314 | 118-119 274
+  shm*, sem*, msg*: memory that outlives its program      29-31 64-71 220 | 186-197
+  mq_open, mq_unlink                                      240-241 | 180-181
+  memfd_create: pages that no limit counts                319 | 279
+  setxattr, removexattr, and for links and descriptors    188-190 197-199 | 5-7 14-16
+  bpf, perf_event_open, userfaultfd                       321 298 323 | 280 241 282"""
+# Pretended to succeed: without a private root Landlock does not rule over these, and copying needs them
+PRETENDED = """
+  chmod, fchmodat, chown, lchown, fchownat                90 268 92 94 260 | 53 54
+  utime, utimes, futimesat, utimensat                     132 235 261 280 | 88"""
+TRUNCATE, SETPRIORITY = "76 | 45", "141 | 140"     # the second is pretended always
+KILLS = "62 200 234 129 297 | 129-131 138 240"    # kill, tkill, tgkill, rt_sigqueueinfo, rt_tgsigqueueinfo
+
+
+def numbers(table):
+    """[(first, last)...] of this machine's calls in a table."""
+    sides = [re.findall(r"\b(\d+)-?(\d*)", line.rpartition("  ")[2].split("|")[not X86])
+             for line in table.strip().splitlines()]
+    return [(int(first), int(last or first)) for side in sides for first, last in side]
 
 
 class LayerFailed(Exception):
-    def __init__(self, layer, why):
-        super().__init__(f"{layer}: {why}")
-        self.layer = layer
+    """(layer, why)"""
 
 
 def libc(name, *args):
     """Call a function of the C library, or a system call by its number."""
     function, args = (LIBC.syscall, (name, *args)) if isinstance(name, int) else (getattr(LIBC, name), args)
-    result = function(*(ctypes.c_long(arg) if isinstance(arg, int) else arg for arg in args))
+    result = function(*(ctypes.c_long(arg) if isinstance(arg, int) else
+                        arg.encode() if isinstance(arg, str) else arg for arg in args))
     if result < 0:
         raise OSError(ctypes.get_errno(), f"{name}: {os.strerror(ctypes.get_errno())}")
     return result
@@ -2023,19 +1988,16 @@ class Cage:
     def __init__(self, disabled):
         self.disabled, self.is_root = disabled, os.getuid() == 0
         self.on = set(LAYERS) - disabled
-        self.home, self.ruleset, self.abi, self.base_rss = os.path.expanduser("~"), None, 0, 0
+        self.ruleset, self.abi, self.has_own_uid = None, 0, False
         self.private = "namespaces" in self.on
         self.scratch = "/job" if self.private else tempfile.mkdtemp(prefix="sandbox-")
-        self.writable = ["/dev/shm", self.scratch] if self.private else [self.scratch]
-        self.folders = []                           # open: what lies at the paths later need not be they
-        self.guard, self.has_own_uid = None, False
+        self.folder = None if self.private else os.open(self.scratch, os.O_RDONLY)
 
     def enter(self):
         global proc_fd
         set_limit(resource.RLIMIT_STACK, STACK_MB << 20, soft=True)
         set_limit(resource.RLIMIT_NOFILE, OPEN_FILES)
-        self.null = high_fd(os.open("/dev/null", os.O_RDWR))
-        proc_fd = high_fd(os.open("/proc", os.O_RDONLY))
+        proc_fd, self.null = os.open("/proc", os.O_RDONLY), os.open("/dev/null", os.O_RDWR)
         libc("prctl", SUBREAPER, 1)
         self.try_layer("namespaces", self.enter_namespaces)
         if self.is_root and not self.private:
@@ -2043,23 +2005,22 @@ class Cage:
         os.environ.update(HOME=self.scratch, TMPDIR=self.scratch)
         tempfile.tempdir = None
         os.chdir(self.scratch)
-        how = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-        self.folders = [high_fd(os.open(path, how)) for path in self.writable]
-        if "landlock" in self.on and not self.private:
+        if self.private:
+            self.folder = os.open(self.scratch, os.O_RDONLY)
+        elif "landlock" in self.on:
             replace_semaphores()
         libc("prctl", NO_NEW_PRIVS, 1, 0, 0, 0)
-        self.try_layer("landlock", self.make_ruleset)
-        for_all, self.fork_filter = self.make_filters()
-        self.try_layer("seccomp", self.filter_calls, for_all)
         libc("prctl", DUMPABLE, 0)
+        self.try_layer("landlock", self.make_ruleset)
+        self.filter = self.make_filter()
         self.settle()
 
     def try_layer(self, layer, function, *args):
         if layer in self.on:
             try:
-                function(*args)
+                return function(*args)
             except OSError as problem:
-                raise LayerFailed(layer, problem) from None
+                raise LayerFailed(layer, str(problem)) from None
 
     def enter_namespaces(self):
         """An ordinary user needs the user namespace first; root makes the others, becomes one, then it."""
@@ -2081,94 +2042,110 @@ class Cage:
     def drop_uid(self):
         """From root to a user of this server's own: uid 0 is above RLIMIT_NPROC and file modes."""
         uid = 61000 + os.getpid() % 4000
-        needed = [] if self.private else parents(os.__file__) + parents(self.scratch)
-        if any(os.stat(path).st_mode & 1 == 0 for path in needed):
+        needed = [] if self.private else [os.__file__, self.scratch]
+        above = [path[:n] for path in needed for n, letter in enumerate(path) if letter == "/" and n]
+        if not all(os.stat(folder).st_mode & 1 for folder in above):
             return                                  # only root may read this Python, or enter TMPDIR
         self.has_own_uid = True
-        for folder in self.writable:
-            os.chown(folder, uid, uid)
+        os.chown(self.scratch, uid, uid)
         os.setgroups([])
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
-        libc("prctl", DUMPABLE, 1, 0, 0, 0)
+        libc("prctl", DUMPABLE, 1, 0, 0, 0)         # else it may not write its uid_map
 
     def readable(self):
-        """What a program may read: the system's libraries, this Python; nothing that holds the home."""
+        """What a program may read: the system's libraries and this Python."""
         packages = [path for path in sys.path if os.path.basename(path) in ("site-packages", "dist-packages")]
-        paths = {"/usr", "/lib", "/lib32", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/localtime", sys.prefix,
-                 sys.base_prefix, sys.exec_prefix, *packages}
-        home = os.path.realpath(self.home) + "/"
-        return sorted(path for path in paths
-                      if os.path.exists(path) and not home.startswith(os.path.realpath(path) + "/"))
+        paths = {"/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/localtime", sys.prefix,
+                 sys.base_prefix, *packages}
+        return sorted(filter(os.path.exists, paths))
 
     def make_root(self):
         """A root of its own: a tmpfs with read-only views of what is readable, a scratch folder, no /proc."""
         views = [(path, os.path.realpath(path)) for path in self.readable() + DEVICES]
-        mount(None, "/", None, MS_REC | MS_PRIVATE)
-        mount("tmpfs", "/tmp", "tmpfs", MS_NOSUID, "size=4m,mode=755")
+        libc("mount", None, "/", None, MS_REC | MS_PRIVATE, None)
+        libc("mount", "tmpfs", "/tmp", "tmpfs", MS_NOSUID, "size=4m,mode=755")
         os.chdir("/tmp")
         os.mkdir("old")
-        libc(PIVOT_ROOT, b".", b"old")
+        libc(PIVOT_ROOT, ".", "old")
         os.chdir("/")
         for real in sorted({real for _, real in views}):
             if not os.path.exists(real):            # else inside one that is there
                 os.makedirs(real if os.path.isdir("/old" + real) else os.path.dirname(real), exist_ok=True)
                 if not os.path.isdir(real):
                     open(real, "w").close()
-                mount("/old" + real, real, None, MS_BIND | MS_REC)
-        for path, real in views:
+                libc("mount", "/old" + real, real, None, MS_BIND | MS_REC, None)
+        os.mkdir(self.scratch)
+        for path, real in [*views, ("/tmp", self.scratch), ("/dev/shm", self.scratch)]:
             if not os.path.lexists(path):
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 os.symlink(real, path)
-        for path in self.writable:
-            os.makedirs(path, exist_ok=True)
-        if not os.path.lexists("/tmp"):
-            os.symlink(self.scratch, "/tmp")
-        libc("umount2", b"/old", 2)                 # MNT_DETACH
+        libc("umount2", "/old", 2)                 # MNT_DETACH
         os.rmdir("/old")
         read_only = struct.pack("<4Q", 1 | MS_NOSUID, 0, 0, 0)
-        libc(MOUNT_SETATTR, -100, b"/", 0x8000, read_only, len(read_only))         # recursive
+        libc(MOUNT_SETATTR, -100, "/", 0x8000, read_only, len(read_only))         # recursive
         options = f"size={SCRATCH_MB}m,nr_inodes={SCRATCH_FILES},mode=1777"
-        for path in self.writable:
-            mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, options)
+        libc("mount", "tmpfs", self.scratch, "tmpfs", MS_NOSUID | MS_NODEV, options)
 
     def make_ruleset(self):
         """Landlock: read what is readable, write in the scratch folder, no TCP, no signals to others."""
         self.abi = libc(CREATE_RULESET, None, 0, 1)
         rights = (1 << (16 if self.abi >= 5 else 15 if self.abi >= 3 else 14 if self.abi >= 2 else 13)) - 1
         size = 24 if self.abi >= 6 else 16 if self.abi >= 4 else 8
-        self.ruleset = high_fd(libc(CREATE_RULESET, struct.pack("<3Q", rights, 3, 3)[:size], size, 0))
+        self.ruleset = libc(CREATE_RULESET, struct.pack("<3Q", rights, 3, 3)[:size], size, 0)
         read, on_files = 0b1101, 0b1100000000000111
         rules = dict.fromkeys(["/"] if self.private else self.readable(), read)
-        for path, allowed in [*rules.items(), *((path, rights) for path in self.writable + DEVICES)]:
-            fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        for path, allowed in {**rules, **dict.fromkeys([self.scratch, *DEVICES], rights)}.items():
+            fd = os.open(path, os.O_PATH)
             allowed &= rights if os.path.isdir(path) else rights & on_files
             libc(ADD_RULE, self.ruleset, 1, struct.pack("<Qi", allowed, fd), 0)
             os.close(fd)
 
+    def make_filter(self):
+        """Classic BPF over (number, architecture, arguments) of a call, one for all forks."""
+        load, equal, at_least, any_bit, give = 0x20, 0x15, 0x35, 0x45, 0x06
+        allow, pretend, deny, absent = [(give, 0, 0, answer) for answer in (
+            0x7FFF0000, 0x50000, 0x50000 | errno.EPERM, 0x50000 | errno.ENOSYS)]
+        steps = [(load, 0, 0, 4), (equal, 1, 0, 0xC000003E if X86 else 0xC00000B7), (give, 0, 0, 0x80000000),
+                 (load, 0, 0, 0), (at_least, 0, 1, NEWER), absent]
+
+        def answer_to(table, answer):
+            for first, last in numbers(table):
+                steps.extend([(at_least, 0, 2, first), (at_least, 1, 0, last + 1), answer])
+
+        def look_at_argument(number, *tests):
+            steps.extend([(equal, 0, len(tests) + 3, number), (load, 0, 0, 16), *tests, deny, allow])
+
+        answer_to(REFUSED, deny)
+        answer_to(SETPRIORITY, pretend)
+        look_at_argument(PRLIMIT, (equal, 1, 0, 0))
+        look_at_argument(CLONE, (any_bit, 0, 1, NEW_ANYTHING))
+        if not self.private:
+            answer_to(PRETENDED, pretend)
+            if self.abi < 3:
+                answer_to(TRUNCATE, deny)
+            for first, last in numbers(KILLS) if self.abi < 6 else ():
+                for number in range(first, last + 1):
+                    look_at_argument(number, (equal, 2, 0, OWN_PID), (equal, 1, 0, 0))
+        return b"".join(struct.pack("<HBBI", *step) for step in [*steps, allow])
+
     def settle(self):
         """Note what a fork starts with; keep the collector from touching, and so copying, its pages."""
-        self.base_rss = int((proc("self/statm").split() or [0, 0])[1]) * resource.getpagesize()
+        self.base_rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         gc.collect()
         gc.freeze()
 
     def fork(self):
         if not self.private:
             return os.fork()
-        pid = LIBC_WITH_GIL.syscall(CLONE, ctypes.c_long(NEWPID | signal.SIGCHLD), 0, 0, 0, 0)
-        if pid == 0:                              # CPython's fork hooks renew locks that no thread here holds
+        pid = self.try_layer("namespaces", libc, CLONE, NEWPID | signal.SIGCHLD, 0, 0, 0, 0)
+        if pid == 0:                                # without CPython's hooks, which renew locks nobody holds
             random.seed()
-            return 0
-        if pid < 0:
-            problem = OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-            is_full = problem.errno in (errno.EAGAIN, errno.ENOMEM)
-            raise problem if is_full else LayerFailed("namespaces", problem)
         return pid
 
     def spawn(self, fds, job, body):
         """Fork a confined process that has these descriptors, from 0 on, and no other."""
-        pid = self.fork()
-        if pid:
+        if pid := self.fork():
             return pid
         try:
             for target, fd in enumerate([fcntl.fcntl(fd, fcntl.F_DUPFD, 128) for fd in fds]):
@@ -2177,74 +2154,44 @@ class Cage:
             body()
         except LayerFailed as failure:
             if body is judge_jobs:
-                os.write(3, as_bytes({"failed": failure.layer, "why": str(failure)}) + b"\n")
+                os.write(3, as_bytes({"failed": failure.args}))
         finally:
             os._exit(71)
 
     def confine(self, descriptors, job):
         """The last steps, in an order in which none forbids the next."""
         os.setsid()
+        libc("prctl", PDEATHSIG, signal.SIGKILL)
         memory = job["memory_mb"] << 20
         set_limit(resource.RLIMIT_DATA, memory)
         set_limit(resource.RLIMIT_AS, 4 * memory)   # threads reserve much more than they use
         set_limit(resource.RLIMIT_FSIZE, FILE_MB << 20)
         set_limit(resource.RLIMIT_CORE, 0)
-        if job["cpu"]:
-            set_limit(resource.RLIMIT_CPU, int(job["cpu"]) + 2)
+        libc("prctl", DUMPABLE, int("cpu_s" in job))                # nobody looks into a judge
         if self.has_own_user():                     # else the limit would count every process of the account
             set_limit(resource.RLIMIT_NPROC, PROCESSES)
-        libc("prctl", PDEATHSIG, signal.SIGKILL)
-        libc("prctl", DUMPABLE, int(bool(job["cpu"])))              # nobody looks into a judge
         libc(CAPSET, struct.pack("<Ii", 0x20080522, 0), bytes(24))
         self.try_layer("landlock", libc, RESTRICT_SELF, self.ruleset, 0)
         os.closerange(descriptors, OPEN_FILES)
-        self.try_layer("seccomp", self.filter_calls, self.fork_filter)
-
-    def filter_calls(self, program):
-        program = program.replace(struct.pack("<I", OWN_PID), struct.pack("<I", os.getpid()))
-        array = ctypes.create_string_buffer(program)
-        libc(SECCOMP, 1, 4, struct.pack("<HxxxxxxQ", len(program) // 8, ctypes.addressof(array)))
-
-    def make_filters(self):
-        """Classic BPF over (number, architecture, arguments) of a call: one for this server, so for all, and
-        one, short because installing takes its time, that forbids the forks what the server does."""
-        load, equal, at_least, any_bit, give = 0x20, 0x15, 0x35, 0x45, 0x06
-        allow, deny, absent = 0x7FFF0000, 0x50000 | errno.EPERM, 0x50000 | errno.ENOSYS
-
-        def answers(table, answer):
-            return [step for number in numbers(table)
-                    for step in ((equal, 0, 1, number), (give, 0, 0, answer))]
-
-        start = [(load, 0, 0, 4), (equal, 1, 0, 0xC000003E if X86 else 0xC00000B7), (give, 0, 0, 0x80000000),
-                 (load, 0, 0, 0), (at_least, 0, 1, 470), (give, 0, 0, absent)]
-        finish = [(give, 0, 0, deny), (give, 0, 0, allow)]
-        for_all = [*answers(REFUSED, deny), *answers(ABSENT, absent), *answers(ALWAYS_PRETENDED, 0x50000),
-                   *answers(NO_SOCKETS, 0x50000 | errno.EACCES),
-                   (equal, 0, 4, PRLIMIT), (load, 0, 0, 16), (equal, 1, 0, 0), *finish,
-                   (equal, 0, 4, IOCTL), (load, 0, 0, 24), (equal, 1, 0, TIOCSTI), (equal, 0, 1, TIOCLINUX),
-                   *finish]
-        for_forks = [(equal, 0, 4, CLONE), (load, 0, 0, 16), (any_bit, 0, 1, NEW_ANYTHING), *finish]
-        if not self.private:
-            for_forks += answers(PRETENDED, 0x50000) + answers(GROUPS, deny)
-            for_forks += answers("truncate 76 45", deny) if self.abi < 3 else []
-            for number in numbers(KILLS) if self.abi < 6 else ():
-                for_forks += [(equal, 0, 5, number), (load, 0, 0, 16), (equal, 2, 0, OWN_PID),
-                              (equal, 1, 0, 0), *finish]
-        return [b"".join(struct.pack("<HBBI", *step) for step in [*start, *steps, finish[1]])
-                for steps in (for_all, for_forks)]
+        self.try_layer("seccomp", install_filter, self.filter)
 
     def empty_scratch(self):
-        for folder in self.folders:
-            empty(folder)
+        """By its descriptor, the path may lead elsewhere; trees are left to `find`, at home in deep ones."""
+        os.fchmod(self.folder, 0o700)
+        os.fchdir(self.folder)
+        for name in os.listdir():
+            with contextlib.suppress(OSError):
+                os.unlink(name)
+        if os.listdir():
+            subprocess.run("chmod -R u+rwx . ; find . -mindepth 1 -delete", shell=True,
+                           stderr=subprocess.DEVNULL)
 
     def scratch_is_full(self):
         """As `du` counts, which finds its way through any tree; F is in the folder, wherever it went."""
-        for count, most in (("--inodes", SCRATCH_FILES), ("--block-size=1M", SCRATCH_MB)):
-            with contextlib.suppress(OSError, IndexError, subprocess.TimeoutExpired):
-                used = subprocess.run(["du", "-s", count], capture_output=True, timeout=5).stdout.split()[0]
-                if int(used) > most:
-                    return True
-        return False
+        with contextlib.suppress(subprocess.TimeoutExpired, ValueError):
+            done = subprocess.run("du -s --inodes ; du -sm", shell=True, capture_output=True, timeout=5)
+            files, _, megabytes, _ = done.stdout.split()
+            return int(files) > SCRATCH_FILES or int(megabytes) > SCRATCH_MB
 
     def has_own_user(self):
         return self.private or self.is_root and os.getuid()
@@ -2264,6 +2211,12 @@ class Cage:
                 "protected": [name for name, how in protected.items() if how] + sorted(self.on)}
 
 
+def install_filter(program):
+    program = program.replace(struct.pack("<I", OWN_PID), struct.pack("<I", os.getpid()))
+    array = ctypes.create_string_buffer(program)
+    libc(SECCOMP, 1, 4, struct.pack("<HxxxxxxQ", len(program) // 8, ctypes.addressof(array)))
+
+
 def replace_semaphores():
     """multiprocessing's own lie in /dev/shm, the machine's here; these in memory that forks share."""
     own, kept = importlib.import_module("_multiprocessing").SemLock, []
@@ -2278,47 +2231,10 @@ def replace_semaphores():
     sys.modules["_multiprocessing"].SemLock = semaphore
 
 
-def high_fd(fd):
-    """The same above those that a fork gets."""
-    try:
-        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 100)
-    finally:
-        os.close(fd)
-
-
-def parents(path):
-    return [path[:n] for n, letter in enumerate(path) if letter == "/" and n]
-
-
-def mount(source, target, kind, flags, options=None):
-    texts = [text if text is None else text.encode() for text in (source, target, kind, options)]
-    libc("mount", *texts[:3], flags, texts[3])
-
-
-def numbers(table):
-    found = [row.split()[1 if X86 else 2] for row in table.split(",")]
-    return [int(number) for number in found if number != "-"]
-
-
 def set_limit(which, value, soft=False):
     hard = resource.getrlimit(which)[1]
     value = value if hard == resource.RLIM_INFINITY else min(value, hard)
     resource.setrlimit(which, (value, hard if soft else value))
-
-
-def empty(folder):
-    """By its descriptor, its path may have become a link; trees are left to `rm`, at home in deep ones."""
-    os.fchmod(folder, 0o700)
-    while entries := os.listdir(folder):
-        trees = []
-        for name in entries:
-            try:
-                os.unlink(name, dir_fd=folder)
-            except (IsADirectoryError, PermissionError):
-                trees.append("./" + name)
-        for command in (["chmod", "-R", "u+rwx"], ["rm", "-rf"]) if trees else ():
-            subprocess.run([*command, *trees[:1000]], stderr=subprocess.DEVNULL,
-                           preexec_fn=functools.partial(os.fchdir, folder), pass_fds=[folder])
 
 
 # ------------------------------------------------------------------------------------- by hand
