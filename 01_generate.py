@@ -15,8 +15,8 @@ How: one decode loop over a batch of rows. A prompt is computed once for all its
 makes room for the next. Keys and values lie in pages, each read where it lies for all rows that need it.
 Statistics come from the raw logits; a row lives one step longer than its last token, for the vector there.
 
-A finished run that lacks vectors, lost with hidden.pt or asked for by --layers and --extra, gets them by one
-pass over the token ids in tokens.pt. If tokens.pt or rollouts.jsonl is lost, it is sampled again.
+A finished run that lacks vectors named by --layers and --extra, or has lost hidden.pt, gets them by one pass
+over the token ids in tokens.pt. If tokens.pt or rollouts.jsonl is lost, it is sampled again.
 --extra last10,special writes extra.pt, of the final layer: {"keys": [R], "last10": [R, 10, d] zero padded in
 front, "special": [S, d], "special_offsets": [R + 1]}; special are the tokens that end a `return` or the colon
 of a `def` line.
@@ -39,6 +39,7 @@ import argparse
 import fcntl
 import hashlib
 import importlib
+import itertools
 import os
 import platform
 import re
@@ -48,18 +49,23 @@ import subprocess
 import sys
 import time
 from collections import defaultdict, deque
-from contextlib import contextmanager, suppress
-from itertools import zip_longest
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 
 import common
-from common import TOKENS, context_of, die, layer_index, load_pt, read_meta, token_stats, watch_layers
+from common import TOKENS, context_of, die, layer_index, load_pt, read_meta, token_stats, torch, watch_layers
+
+MANY, TINY = 10**9, 1e-9
+RANGES = {  # what numbers on the command line may be
+    "n": (1, MANY), "slots": (1, MANY), "limit": (1, MANY), "max_new_tokens": (0, MANY), "top_k": (0, MANY),
+    "temperature": (0, MANY), "top_p": (TINY, 1), "repetition_penalty": (TINY, MANY), "stop": (0, 1),
+}  # fmt: skip
 
 
-def parse(argv=None):
+def parse(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     add, models = parser.add_argument, " (as the model's authors set)"
     add("model", help="a folder or a Hub id")
@@ -90,35 +96,21 @@ def parse(argv=None):
     if args.greedy:
         args.n, args.temperature, args.seed = 1, 0.0, 0
     args.extra = sorted({*args.extra.split(",")} - {""})
-    given = SimpleNamespace(**{name: 1 if value is None else value for name, value in vars(args).items()})
+    for name, (low, high) in RANGES.items():
+        given = getattr(args, name)
+        if given is not None and not low <= given <= high:
+            die(f"-{'-' * (len(name) > 1)}{name.replace('_', '-')} {given}: give {low} to {high}")
     for wrong, message in (
-        (min(given.n, given.slots, given.limit) < 1, "-n, --slots and --limit must be at least 1"),
-        (min(given.max_new_tokens, given.top_k) < 0, "--max-new-tokens and --top-k must be at least 0"),
-        (not 0 <= given.temperature < np.inf, "--temperature must be at least 0"),
-        (not 0 < given.top_p <= 1, "--top-p must be above 0 and at most 1"),
-        (not 0 < given.repetition_penalty < np.inf, "--repetition-penalty must be above 0"),
         (not args.layers.strip(", "), "--layers: name one at least"),
         (not {*args.extra} <= {"last10", "special"}, "--extra: last10, special or both"),
         (args.responses and (args.scorer or len(args.datasets) > 1), "--responses: one data set, no --stop"),
         ((args.stop is None) != (args.scorer is None), "--stop needs --scorer, which serves nothing else"),
-        (not 0 <= (args.stop or 0) < 1, "--stop is at least 0 and below 1"),
         (args.tp and "WORLD_SIZE" not in os.environ, "--tp needs torchrun --nproc-per-node 2 ..."),
     ):
         if wrong:
             die(message)
     return args
 
-
-if __name__ == "__main__":
-    ARGS = parse()  # -h is answered before the slow imports
-    KEPT = "finished problems are kept in the run folder; the same command goes on with the others"
-    common.interruptible(KEPT)
-    if not Path(ARGS.model).is_dir():
-        common.ask(common.HUB)  # answers, or stays silent, while torch is imported
-
-import torch  # noqa: E402
-import torch.distributed as dist  # noqa: E402
-import torch.nn.functional as F  # noqa: E402
 
 FAR = 1 << 40  # a position that no row reaches
 STRIDE = 0x1E3779B97F4A7C15  # between the inputs of `scramble`: odd, with bits everywhere
@@ -156,7 +148,7 @@ def penalise(logits, past, penalty):
 
 def nucleus(p, top_p):
     """p [B, K], largest first -> bool: the fewest that hold `top_p` of the mass, and ties with the last."""
-    before = F.pad(p.cumsum(-1)[:, :-1], (1, 0))
+    before = torch.nn.functional.pad(p.cumsum(-1)[:, :-1], (1, 0))
     return p >= p.where(before < top_p, 2).amin(-1, keepdim=True)
 
 
@@ -194,10 +186,9 @@ def use_attention(model, name, function):
     try:
         model.set_attn_implementation(name)
     except ValueError as error:
-        die(f"{type(model).__name__} takes no attention function: {str(error).splitlines()[0]}")
+        die(f"{type(model).__name__} takes no attention function: {common.reason_of(error)}")
 
 
-@torch.inference_mode()
 def probe(model, length):
     """[(layer, keys, values, window), ...] of attention on a few tokens, and the output.
 
@@ -213,7 +204,8 @@ def probe(model, length):
 
     use_attention(model, "probe", ask)
     ids, text = torch.arange(8, device=model.device)[None], model.config.get_text_config()
-    out = model(input_ids=ids, use_cache=False, output_hidden_states=True)
+    with torch.inference_mode():
+        out = model(input_ids=ids, use_cache=False, output_hidden_states=True)
     window, kinds = getattr(text, "sliding_window", None), getattr(text, "layer_types", None)
     masked = "sliding" in str(kinds or "sliding") and {window for *_, window in asked} == {None}
     for wrong, why in (
@@ -232,13 +224,14 @@ def causal_attention(module, q, k, v, mask=None, scaling=None, sliding_window=No
     k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
     width, first, mask = v.shape[-1], 0, None
     if s_aux is not None:  # a token in front, its value 0, its score the sink: a dimension more (8: speed)
-        q, k, v = (F.pad(x, (0, 8, 1, 0)) for x in (q, k, v))
+        q, k, v = (torch.nn.functional.pad(x, (0, 8, 1, 0)) for x in (q, k, v))
         q[..., -8] = (s_aux / scaling)[:, None].to(q.dtype)
         k[:, :, 0, -8], first = 1, 1
     if sliding_window is not None and q.shape[2] - first > sliding_window:
         i = torch.arange(q.shape[2], device=q.device)
         mask = (i[:, None] >= i) & ((i[:, None] - i < sliding_window) | (i < first))
-    out = F.scaled_dot_product_attention(q, k, v, mask, is_causal=mask is None, scale=scaling)
+    attention = torch.nn.functional.scaled_dot_product_attention
+    out = attention(q, k, v, mask, is_causal=mask is None, scale=scaling)
     return out[:, :, first:, :width].transpose(1, 2), None
 
 
@@ -308,7 +301,7 @@ class Engine:
         if self.filling is None:
             return self.attend_pages(*pools, q, k, v, scaling, sliding_window, s_aux), None
         for pool, x in zip(pools, (k, v)):
-            x = F.pad(x[0], (0, 0, 0, -x.shape[2] % self.page))  # [G, pages * P, D]
+            x = torch.nn.functional.pad(x[0], (0, 0, 0, -x.shape[2] % self.page))  # [G, pages * P, D]
             pool[self.filling] = x.unflatten(1, (-1, self.page)).transpose(0, 1)
         return causal_attention(module, q, k, v, None, scaling, sliding_window, s_aux)
 
@@ -337,7 +330,7 @@ class Engine:
         them; the shares that a row adds up: own pages, then prompts' pages times samples.
         """
         pages = [(row.pages, self.prompts[row.problem]) for row in self.rows]
-        tables = [np.array([*zip_longest(*lists, fillvalue=0)], np.int64).reshape(-1, len(lists)).T
+        tables = [np.array([*itertools.zip_longest(*lists, fillvalue=0)], np.int64).reshape(-1, len(lists)).T
                   for lists in zip(*pages)]  # fmt: skip
         own, shared = map(self.tensor, tables)  # 0: none
         owned, last = int(tables[0].max()) + 1, max(int(tables[1].max(initial=0)) + 1, self.split)
@@ -365,7 +358,6 @@ class Engine:
                 oldest = position - (window or FAR)
                 hidden.append((at > newest[rows][..., None]) | (at <= oldest[rows][..., None]))  # [E, m, P]
 
-    @torch.inference_mode()
     def step(self):
         """The next token of each row [n] and its statistics [n, 12]; hooks keep the vector it came from."""
         self.filling, rows = None, []
@@ -382,8 +374,8 @@ class Engine:
             scores = penalise(logits, self.tensor(past), self.penalty)
         noise = scramble(key + (position - base) * STRIDE)[:, None]
         chosen = choose_tokens(scores, self.sampling, noise, self.token_hashes)
-        if dist.is_initialized():
-            dist.broadcast(chosen, 0)  # the processes of --tp must never disagree
+        if torch.distributed.is_initialized():
+            torch.distributed.broadcast(chosen, 0)  # the processes of --tp must never disagree
         return chosen.cpu().numpy(), token_stats(logits, chosen).half().cpu().numpy()
 
     # --- between steps, on the host
@@ -392,9 +384,11 @@ class Engine:
         """The rollouts of a deque of jobs (see `make_jobs`), to which others may come meanwhile."""
         self.queue = queue
         while self.queue or self.rows:
-            self.admit()
-            self.extend()
-            yield from self.collect(*self.step())
+            with torch.inference_mode():
+                self.admit()
+                self.extend()
+                ended = self.collect(*self.step())
+            yield from ended
 
     def take(self, low, high, count):
         """The first `count` free pages of [low, high), or None when there are too few."""
@@ -421,7 +415,6 @@ class Engine:
             self.give_page(row)
         self.drop_prompts()
 
-    @torch.inference_mode()
     def read_prompt(self, job):
         """A prompt's keys and values, once for all its rollouts; False while there is no room."""
         self.drop_prompts()
@@ -496,8 +489,8 @@ def free_memory(device):
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
     torch.cuda.empty_cache()  # what an earlier engine held
     free = torch.tensor(int(torch.cuda.mem_get_info(device)[0] * 0.8), device=device)
-    if dist.is_initialized():
-        dist.all_reduce(free, op=dist.ReduceOp.MIN)
+    if torch.distributed.is_initialized():
+        torch.distributed.all_reduce(free, op=torch.distributed.ReduceOp.MIN)
     return int(free)
 
 
@@ -526,32 +519,43 @@ def sample_rollouts(model, layers, sampling, n, slots, longest, queue, bar):
 # ---- Rollouts whose tokens are known: one teacher-forced pass
 
 
-@torch.inference_mode()
 def force_rollouts(model, tokenizer, jobs, layers, stop_ids, extra):
     """Rollouts of `jobs` with given "tokens", in batches of similar length."""
-    budget, head = 16384 if model.device.type == "cuda" else 2048, model.get_output_embeddings()
-    size, outputs = lambda job: len(job["prompt"]) + len(job["tokens"]), {}
-    _, seen = probe(model, max(map(size, jobs)))
-    final, logits = head(seen.hidden_states[-1]).double().flatten(), seen.logits.double().flatten()
+    budget, head, outputs = 16384 if model.device.type == "cuda" else 2048, model.get_output_embeddings(), {}
+    _, seen = probe(model, max(map(length_of, jobs)))
+    with torch.inference_mode():
+        final, logits = head(seen.hidden_states[-1]).double().flatten(), seen.logits.double().flatten()
     scale = (logits @ final / (final @ final)).item()  # some multiply their logits
     if not torch.allclose(final * scale, logits, atol=1e-2, rtol=1e-2):
         die(f"{type(model).__name__} changes its logits after the last layer: it cannot read tokens")
     logits_of = lambda x: head(x).float() * (1 if abs(scale - 1) < 1e-3 else scale)
     use_attention(model, "whole", causal_attention)
     hooks = watch_layers(model, [*layers, len(model.get_decoder().layers)], outputs.__setitem__)
-    for start in range(0, len(jobs), 256):  # sorted as a whole, no problem would end before the last
-        queue = sorted(jobs[start : start + 256], key=size)
-        while queue:
-            batch = [queue.pop()]
-            while queue and size(batch[0]) * (len(batch) + 1) <= budget:
-                batch.append(queue.pop())
-            texts = [torch.tensor(job["prompt"] + job["tokens"]) for job in batch]
-            ids = torch.nn.utils.rnn.pad_sequence(texts, batch_first=True).to(model.device)
+    for batch in batches(jobs, budget):
+        texts = [torch.tensor(job["prompt"] + job["tokens"]) for job in batch]
+        ids = torch.nn.utils.rnn.pad_sequence(texts, batch_first=True).to(model.device)
+        with torch.inference_mode():
             model.get_decoder()(input_ids=ids, use_cache=False)
             *kept, final = (outputs[column] for column in sorted(outputs))  # each [B, T, d]
-            yield from read_batch(tokenizer, batch, kept, final, logits_of, stop_ids, extra)
+            rollouts = list(read_batch(tokenizer, batch, kept, final, logits_of, stop_ids, extra))
+        yield from rollouts
     for hook in hooks:
         hook.remove()
+
+
+def length_of(job):
+    return len(job["prompt"]) + len(job["tokens"])
+
+
+def batches(jobs, budget):
+    """Of at most `budget` tokens; were they sorted as a whole, no problem would end before the last."""
+    for start in range(0, len(jobs), 256):
+        queue = sorted(jobs[start : start + 256], key=length_of)
+        while queue:
+            batch = [queue.pop()]
+            while queue and length_of(batch[0]) * (len(batch) + 1) <= budget:
+                batch.append(queue.pop())
+            yield batch
 
 
 def read_batch(tokenizer, batch, kept, final, logits_of, stop_ids, extra):
@@ -574,7 +578,7 @@ def empty_rollout(run, job, layers):
     """Of a prompt that leaves no room for an answer."""
     none = torch.zeros(0, run.config.hidden_size, dtype=run.model.dtype)
     return job | {
-        "ids": none.new_zeros(0).int(), "stats": none.new_zeros(0, common.TOP_K + 2).half(), "text": "",
+        "ids": none.new_zeros(0).int(), "stats": none.new_zeros(0, common.TOP_K + 2).half(),
         "hidden": none.new_zeros(2 * len(layers), none.shape[1]), "finish": "length",
         "extra": extra_vectors(run.tokenizer, [], none, run.need["extra"]),
     }  # fmt: skip
@@ -594,32 +598,33 @@ def extra_vectors(tokenizer, ids, final, wanted):
     """What extra.pt keeps of one rollout: final [T, d], the final layer at its tokens."""
     found = {}
     if "last10" in wanted:
-        found["last10"] = F.pad(final[-10:], (0, 0, max(0, 10 - len(final)), 0))[None]
+        front = (0, 0, max(0, 10 - len(final)), 0)
+        found["last10"] = torch.nn.functional.pad(final[-10:], front)[None]
     if "special" in wanted:
         places = special_places(tokenizer, ids)
         found |= {"special": final[places].clone(), "special_counts": torch.tensor([len(places)])}
     return found
 
 
-# ---- Jobs, one for each rollout; given: of each problem [(the row of a file, text, token ids or None), ...]
+# ---- Jobs, one for each rollout; given: of each problem its answers {"text", "tokens", ...}, or {} to sample
 
 
 def make_jobs(run, given):
-    """(jobs of each problem, {id: why} of those without tokens); given: None where one samples."""
+    """(jobs of each problem, {id: why} of those without tokens)"""
     args, context, vocab = run.args, context_of(run.config), run.config.vocab_size
     jobs, skipped = [[] for _ in run.problems], {}
     for i, problem in enumerate(run.problems):
-        for sample, (row, text, tokens) in enumerate(given[i] if given else [({}, None, None)] * args.n):
-            if sample == 0 or "messages" in row:
-                chat = {"messages": row["messages"]} if "messages" in row else {}
+        for sample, answer in enumerate(given[i]):
+            if sample == 0 or "messages" in answer:
+                chat = {"messages": answer["messages"]} if "messages" in answer else {}
                 prompt = list(common.encode_prompt(run.tokenizer, problem | chat))
             limit = max(0, min(args.max_new_tokens or context, context - len(prompt))) if prompt else 0
             if not limit:
                 skipped[problem["id"]] = f"a prompt of {len(prompt)} tokens in a context of {context}"
             key = noise_key(args.seed, problem["id"], sample)
             job = {"problem": i, "sample": sample, "prompt": prompt, "limit": limit, "key": key}
-            if given:
-                tokens = tokens or encode_response(run, row, text, prompt)
+            if answer:
+                tokens = answer["tokens"] or encode_response(run, answer, prompt)
                 job["tokens"] = tokens[:limit]
                 if any(not 0 <= token < vocab for token in tokens):
                     die(f"{problem['id']}: tokens beyond this model's {vocab}; which model made them?")
@@ -648,10 +653,10 @@ def read_responses(path, problems):
             row["messages"] = common.plain_messages(row["messages"], where)
             row["prompt"] = row["messages"][-1]["content"]
         id = ids.get(str(row.get("id"))) or ids.get(str(row.get("prompt")))
-        found[id] += [(row, *pair) for pair in zip(texts, tokens)]
+        found[id] += [row | {"text": text, "tokens": some} for text, some in zip(texts, tokens)]
     if strangers := len(found.pop(None, [])):
         print(f"{path}: left out {strangers} responses to other problems", file=sys.stderr)
-    given = [sorted(found[problem["id"]], key=lambda item: item[0].get("sample", 0)) for problem in problems]
+    given = [sorted(found[problem["id"]], key=lambda row: row.get("sample", 0)) for problem in problems]
     if lost := [problem["id"] for problem, answers in zip(problems, given) if not answers]:
         die(f"{path}: no responses to {len(lost)} of {len(problems)} problems, such as {lost[0]!r}")
     return given
@@ -664,15 +669,16 @@ def read_run(folder, problems):
     if len(tokens) != len(keys):
         die(f"{folder}: tokens.pt has {len(tokens)} of {len(keys)} rollouts; delete it, run again")
     for (id, _), ids in zip(keys, tokens):
-        found[id].append(({}, "", ids.tolist()))
+        found[id].append({"text": "", "tokens": ids.tolist()})
     return [found[problem["id"]] for problem in problems]
 
 
-def encode_response(run, row, text, prompt):
+def encode_response(run, answer, prompt):
     opened, stop_ids, last = opened_reasoning(run.tokenizer, prompt), run.stop_ids, run.tokenizer.eos_token_id
+    text = answer["text"]
     text = text.removeprefix(opened if text.startswith(opened) else opened.strip())  # the prompt has it
     ids = run.tokenizer(text, add_special_tokens=False)["input_ids"]
-    if row.get("finish") == "length" or (ids and ids[-1] in stop_ids) or not stop_ids:
+    if answer.get("finish") == "length" or (ids and ids[-1] in stop_ids) or not stop_ids:
         return ids
     return [*ids, last if last in stop_ids else stop_ids[0]]
 
@@ -730,6 +736,7 @@ def stop_rule(run, names):
 
 
 # ---- The run folder: what made it, what it lacks, the parts and what they are merged into
+
 
 def hash_model(name, revision):
     """Changes when the model does, in a folder, too: a little of each file is read."""
@@ -789,39 +796,18 @@ def lacking(run):
     args, there = run.args, lambda name: (run.folder / name).is_file()
     if not all(map(there, ("meta.json", "tokens.pt", "rollouts.jsonl"))):
         return {"whole": True, "layers": args.layers, "extra": []}
-    meta = read_meta(run.folder)
-    have = load_pt(run.folder / "hidden.pt")["vectors"] if there("hidden.pt") else []
-    held = load_pt(run.folder / "extra.pt") if there("extra.pt") else {}
-    index = lambda name: layer_index(name.split("/")[0], meta["n_layers"])
-    asked = layer_names(",".join([args.layers, *meta["layers"]]), meta["n_layers"])
-    layers = [name for name in asked if index(name) not in set(map(index, have))]
-    wanted = {*args.extra, *meta.get("extra", [])} - {*held}
-    need = {"whole": False, "layers": ",".join(layers), "extra": sorted(wanted)}
-    return need if layers or wanted else None
+    n_layers = read_meta(run.folder)["n_layers"]
+    names = load_pt(run.folder / "hidden.pt")["vectors"] if there("hidden.pt") else []
+    held = {layer_index(name.split("/")[0], n_layers) for name in names}
+    layers = [name for name in layer_names(args.layers, n_layers) if layer_index(name, n_layers) not in held]
+    extra = sorted({*args.extra} - {*(load_pt(run.folder / "extra.pt") if there("extra.pt") else ())})
+    return {"whole": False, "layers": ",".join(layers), "extra": extra} if layers or extra else None
 
 
-@contextmanager
-def alone(folder):
-    """One worker at a time."""
-    with open(folder / ".lock", "a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-def write_meta(run, skipped, jobs):
-    """meta.json, problems.jsonl, and no parts of what was needed once."""
-    need = run.need
-    if (run.folder / "meta.json").is_file():
-        meta = read_meta(run.folder)
-        meta["layers"] = layer_names(",".join([need["layers"], *meta["layers"]]), meta["n_layers"])
-        meta["extra"] = sorted({*need["extra"], *meta.get("extra", [])})
-    else:
-        run.now["model"] = hash_model(run.args.model, run.args.revision)
-        common.write_jsonl(run.folder / "problems.jsonl", run.problems)
-        meta = describe(run, skipped, jobs)
-    if meta.get("needed") != need:
-        shutil.rmtree(run.folder / "parts", ignore_errors=True)
-        common.write_json(run.folder / "meta.json", meta | {"needed": need})
+def part(run, i):
+    """The file of a problem that is done: of the whole run, or of what is read of a finished one's tokens."""
+    kind = "" if run.need["whole"] else "." + common.hash_of(repr(run.need).encode())
+    return run.folder / "parts" / f"{i}{kind}.pt"
 
 
 def describe(run, skipped, jobs):
@@ -839,8 +825,9 @@ def describe(run, skipped, jobs):
         "architecture": type(model).__name__, "dtype": str(model.dtype).removeprefix("torch."),
         "device": common.device_name(model.device),
         "layers": layer_names(args.layers, config.num_hidden_layers), "sampling": run.sampling,
-        "n": max(map(len, jobs)), "skipped": skipped, "ids": common.hash_of_ids(run.problems),
-        "command": shlex.join(["python", "01_generate.py", *sys.argv[1:]]), "identity": run.now,
+        "n": max(map(len, jobs)), "skipped": skipped,
+        "command": shlex.join(["python", "01_generate.py", *sys.argv[1:]]),
+        "identity": run.now | {"model": hash_model(args.model, args.revision)},
         "stop": args.scorer and {"rule": args.stop_rule, "threshold": args.stop, "scorer": run.now["scorer"]},
         "arguments": vars(args) | {"max_new_tokens": max(job["limit"] for some in jobs for job in some)},
         "versions": versions | {"python": platform.python_version()}, "git": commit or None,
@@ -855,15 +842,18 @@ def write_part(path, rollouts):
 
 
 def merge(run):
-    """The files, rollouts.jsonl last: it means finished. None while others are at their problems."""
-    with alone(run.folder):
+    """The files, rollouts.jsonl last: it means finished. False while others are at their problems."""
+    with open(run.folder / "problems.jsonl", "a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # one worker at a time
         if lacking(run) != run.need:
             return True  # somebody else has done it
-        if missing := sum(not path.is_file() for path in run.parts):
-            told = f"{missing} of {len(run.parts)} problems are with others; the last to end merges"
-            return print(told, file=sys.stderr)
-        parts = zip(run.problems, run.parts)
-        write_run(run, [row | {"id": one["id"]} for one, path in parts for row in load_pt(path)])
+        parts = [part(run, i) for i in range(len(run.problems))]
+        if missing := sum(not path.is_file() for path in parts):
+            told = f"{missing} of {len(parts)} problems are with others; the last to end merges"
+            print(told, file=sys.stderr)
+            return False
+        rows = zip(run.problems, map(load_pt, parts))
+        write_run(run, [row | {"id": problem["id"]} for problem, some in rows for row in some])
         shutil.rmtree(run.folder / "parts", ignore_errors=True)
     return True
 
@@ -936,14 +926,14 @@ def split_model(model, device):
 
 
 def is_writer():
-    return not dist.is_initialized() or dist.get_rank() == 0
+    return not torch.distributed.is_initialized() or torch.distributed.get_rank() == 0
 
 
 def agree(value):
     """The first process's value in all of --tp."""
     box = [value]
-    if dist.is_initialized():
-        dist.broadcast_object_list(box, 0)
+    if torch.distributed.is_initialized():
+        torch.distributed.broadcast_object_list(box, 0)
     return box[0]
 
 
@@ -958,37 +948,32 @@ def find_run(args, dataset):
     now, given = identity(args, problems), argparse.Namespace(**vars(args), dataset=dataset)
     check_same_run(folder, now, args)
     del given.datasets
-    parts = [folder / "parts" / f"{i}.pt" for i in range(len(problems))]  # a file is a problem that is done
-    return SimpleNamespace(args=given, folder=folder, problems=problems, now=now, parts=parts)
+    return SimpleNamespace(args=given, folder=folder, problems=problems, now=now)
 
 
-def check_before_loading(args, runs, config):
-    """What can be wrong is said before the weights load; then the plan."""
+def check_plan(args, runs, config):
+    """What can be wrong is said before the weights load; then what is about to be made."""
     layer_names(args.layers, config.num_hidden_layers)
-    for run in runs:
-        with common.atomic(run.folder / "try"):  # not in parts/, which another worker may be emptying
-            pass  # an --out that cannot be written is said now
-        (run.folder / "try").unlink(missing_ok=True)
-    new = [run for run in runs if lacking(run)["whole"]]
-    if new and os.environ.get("RANK", "0") == "0" and worker(args)[0] == 0 and not args.responses:
-        print_plan(args, new, config)
-
-
-def print_plan(args, runs, config):
-    """What is about to be made, at the cap in force and at the model's context."""
-    device, context, shape = common.pick_device(args.device), context_of(config), config.to_dict()
-    dtype, heads = common.pick_dtype(args.dtype, device), getattr(config, "num_attention_heads", 1)
-    size = (config.dtype or torch.float32 if dtype == "auto" else dtype).itemsize
-    row = shape.get("head_dim") or config.hidden_size // heads  # of the first layer, where they differ
-    row *= 2 * config.num_hidden_layers * (shape.get("num_key_value_heads") or heads) * size
-    cap = min(args.max_new_tokens or context, context)
-    for run in runs:
-        count = len(run.problems) * args.n
+    context = context_of(config)
+    if not args.max_new_tokens and context == FAR:
+        die("--max-new-tokens 0: this model names no context; give a number of tokens")
+    new = [run for run in runs if lacking(run)["whole"] and not args.responses]
+    for run in new if os.environ.get("RANK", "0") == "0" and worker(args)[0] == 0 else ():
+        count, cap = len(run.problems) * args.n, min(args.max_new_tokens or context, context)
         caps = sorted({cap, context if context < FAR else cap})
         most = " or ".join(f"{count * each:,} tokens at {each:,} each" for each in caps)
         print(f"{run.folder}: {len(run.problems)} problems, {count:,} rollouts\n  {most}", file=sys.stderr)
-    told = f"weights, and {row / 1024:.0f} KB a token of a running rollout; cut at {cap:,} tokens"
-    print(f"{args.model} on {device}: {told}", file=sys.stderr)
+
+
+def load(args):
+    """(model, tokenizer)"""
+    place = args.device, args.dtype, args.revision, args.trust_remote_code
+    model, tokenizer = common.load_model(args.model, *place, move=not args.tp)
+    if args.tp:
+        split_model(model, common.pick_device(args.device))
+    if model.num_parameters() < 5_000_000:
+        torch.set_num_threads(1)  # sharing such small products costs more
+    return model, tokenizer
 
 
 def make_parts(run):
@@ -998,22 +983,25 @@ def make_parts(run):
     own = common.sampling_defaults(run.model, run.tokenizer)
     run.sampling = own | {name: x for name in own if (x := getattr(args, name, None)) is not None}
     run.stop_ids = own["stop_ids"]
-    given = args.responses and read_responses(args.responses, problems)
-    given = given or (None if run.need["whole"] else read_run(run.folder, problems))
+    if args.responses:
+        given = read_responses(args.responses, problems)
+    else:
+        given = [[{}] * args.n] * len(problems) if run.need["whole"] else read_run(run.folder, problems)
     jobs, skipped = make_jobs(run, given)
     if is_writer():
         for id, why in skipped.items():
             print(f"problem {id} gets no tokens: {why}", file=sys.stderr)
-        with alone(run.folder):
-            write_meta(run, skipped, jobs)
+        if not (run.folder / "meta.json").is_file():
+            common.write_json(run.folder / "meta.json", describe(run, skipped, jobs))
     rank, world = worker(args)
-    mine = agree([i for i in range(len(problems))[rank::world] if not run.parts[i].is_file()])
+    mine = agree([i for i in range(len(problems))[rank::world] if not part(run, i).is_file()])
     jobs = {i: jobs[i] for i in mine}
     options = {"total": sum(map(len, jobs.values())), "unit": "rollout", "disable": not is_writer()}
-    with common.progress(desc=f"{'read' if given else 'generate'} {run.folder}", **options) as bar:
+    verb = "generate" if "tokens" not in given[0][0] else "read"
+    with common.progress(desc=f"{verb} {run.folder}", **options) as bar:
         for i, rollouts in ended_problems(run, jobs, bar):
             if is_writer():
-                write_part(run.parts[i], rollouts)
+                write_part(part(run, i), rollouts)
 
 
 def ended_problems(run, jobs, bar):
@@ -1023,21 +1011,17 @@ def ended_problems(run, jobs, bar):
     layers = [layer_index(name, n_layers) for name in names]
     is_sure = stop_rule(run, names) if run.need["whole"] and args.scorer else None
     cuts = [0, *common.waves(args.n)] if is_sure else [0, FAR]
-    done, held = {}, {}  # what has ended, and the waves that have not begun
-    for i in jobs:
-        room = [job for job in jobs[i] if job["limit"]]
-        held[i] = deque(room[a:b] for a, b in zip(cuts, cuts[1:]))
-        done[i] = [empty_rollout(run, job, names) for job in jobs[i] if not job["limit"]]
-        if not room:
-            yield i, done[i]
-    queue = deque(job for waves in held.values() for job in waves.popleft())
+    room = {i: [job for job in jobs[i] if job["limit"]] for i in jobs}
+    empty = (empty_rollout(run, job, names) for i in jobs for job in jobs[i] if not job["limit"])
+    held = {i: deque(room[i][a:b] for a, b in zip(cuts, cuts[1:])) for i in jobs}  # waves still to begin
+    queue, done = deque(job for i in jobs for job in held[i].popleft()), defaultdict(list)
     if queue and "tokens" in queue[0]:
         source = force_rollouts(run.model, run.tokenizer, list(queue), layers, run.stop_ids, extra)
     else:
-        sizes = [(len(job["prompt"]), job["limit"]) for i in jobs for job in jobs[i] if job["limit"]]
+        sizes = [(len(job["prompt"]), job["limit"]) for i in jobs for job in room[i]]
         longest, slots = tuple(map(max, zip(*sizes))), min(args.slots, len(sizes))
         source = sample_rollouts(run.model, layers, run.sampling, args.n, slots, longest, queue, bar)
-    for rollout in source:
+    for rollout in itertools.chain(empty, source):
         i = rollout["problem"]
         rollout["text"] = text_of(run.tokenizer, rollout)
         done[i].append(rollout)
@@ -1052,7 +1036,8 @@ def ended_problems(run, jobs, bar):
             yield i, done.pop(i)
 
 
-def main(args):
+def main(argv=None):
+    args = parse(argv)
     if Path(args.model).is_dir():
         args.model = str(Path(args.model).resolve())  # one name from wherever it is called
     if args.scorer:
@@ -1060,16 +1045,13 @@ def main(args):
     runs = [find_run(args, dataset) for dataset in args.datasets]
     if len({run.folder for run in runs}) < len(runs):
         die(f"{' '.join(args.datasets)}: two of these have one name; rename a file")
-    loaded = None, None
     if unfinished := [run for run in runs if lacking(run)]:
         config = common.load_config(args.model, args.revision, args.trust_remote_code)
-        check_before_loading(args, unfinished, config.get_text_config())
-        place = args.device, args.dtype, args.revision, args.trust_remote_code
-        loaded = common.load_model(args.model, *place, move=not args.tp)
-        if args.tp:
-            split_model(loaded[0], common.pick_device(args.device))
-        if loaded[0].num_parameters() < 5_000_000:
-            torch.set_num_threads(1)  # sharing such small products costs more
+        check_plan(args, unfinished, config.get_text_config())
+    for run in runs:
+        if not (run.folder / "problems.jsonl").is_file():  # shows, too, whether --out can be written
+            common.write_jsonl(run.folder / "problems.jsonl", run.problems)
+    loaded = load(args) if unfinished else (None, None)
     for run in runs:
         run.model, run.tokenizer = loaded
         while need := agree(lacking(run)):
@@ -1080,16 +1062,14 @@ def main(args):
         else:
             if is_writer():
                 shutil.rmtree(run.folder / "parts", ignore_errors=True)  # of a killed merge
-                (run.folder / ".lock").unlink(missing_ok=True)
-                if not (run.folder / "problems.jsonl").is_file():
-                    common.write_jsonl(run.folder / "problems.jsonl", run.problems)
                 print(run.folder)
-    if dist.is_initialized():  # --tp: a process that just exits takes down those in the barrier,
-        dist.barrier()  # and torch's threads may abort one that ends under them
+    if torch.distributed.is_initialized():  # --tp: a process that just exits takes down those in the barrier,
+        torch.distributed.barrier()  # and torch's threads may abort one that ends under them
         time.sleep(1)
         sys.stdout.flush()
         os._exit(0)
 
 
 if __name__ == "__main__":
-    common.entry(lambda: main(ARGS), KEPT)
+    kept = "finished problems are kept in the run folder; the same command goes on with the others"
+    common.entry(main, kept)

@@ -5,7 +5,6 @@ models; scorers; selection; stopping; `sample()`, answers in your own code; tabl
 """
 
 import glob
-import gzip
 import hashlib
 import importlib
 import json
@@ -19,7 +18,6 @@ import select
 import signal
 import sys
 import threading
-import zlib
 from contextlib import contextmanager, suppress
 from datetime import date
 from functools import cache
@@ -38,7 +36,9 @@ class Torch:
     """The package, imported when it is first used: -h and plain text stay instant."""
 
     def __getattr__(self, name):
-        return getattr(importlib.import_module("torch"), name)
+        module = importlib.import_module("torch")
+        vars(self).update(vars(module))  # so that what is asked for again is at hand
+        return getattr(module, name)
 
 
 torch = Torch()
@@ -54,14 +54,20 @@ def die(message):
 
 def entry(main, kept):
     """Run main. Ctrl-C: one line that says what is `kept`, exit code 130; `... | head` ends quietly."""
-    interruptible(kept)
+    program = os.getpid()
+
+    def stop(*_):
+        if os.getpid() == program:  # not one that was forked: the first one speaks for all, and ends them
+            if os.environ.get("RANK", "0") == "0":
+                print(f"\nstopped: {kept}", file=sys.stderr)
+            for child in multiprocessing.active_children():
+                child.kill()
+        os._exit(130)  # to take torch down takes seconds on a busy machine
+
+    signal.signal(signal.SIGINT, stop)
     try:
         main()
         sys.stdout.flush()
-    except SystemExit as end:
-        if end.code == 130:  # `with` has tidied up; taking torch down takes seconds on a busy machine
-            os._exit(130)
-        raise
     except BrokenPipeError:
         printed_to = select.poll()
         printed_to.register(1, 0)
@@ -69,24 +75,6 @@ def entry(main, kept):
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still to print goes nowhere
         raise SystemExit(128 + signal.SIGPIPE) from None
-
-
-def interruptible(kept):
-    """From here on Ctrl-C ends this process as `entry` says; for slow things before a script's main."""
-    program = os.getpid()
-
-    def stop(*_):
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        if os.getpid() != program:
-            os._exit(130)  # a process that was forked; the first one speaks for all
-        if os.environ.get("RANK", "0") == "0":
-            print(f"\nstopped: {kept}", file=sys.stderr)
-        for child in multiprocessing.active_children():
-            child.kill()
-        threading.Timer(1, os._exit, [130]).start()  # what tidies up after itself gets this long
-        raise SystemExit(130)
-
-    signal.signal(signal.SIGINT, stop)
 
 
 def progress(items=None, total=None, desc=None, unit="it", **options):
@@ -149,37 +137,40 @@ def save_pt(path, value):
 
 @contextmanager
 def reading(path):
-    """A text file, .gz too; whatever is wrong with it is one line."""
+    """A text file; whatever is wrong with it is one line."""
     try:
-        with (gzip.open if str(path).endswith(".gz") else open)(path, "rt", encoding="utf-8-sig") as file:
+        with open(path, encoding="utf-8-sig") as file:
             yield file
-    except OSError as error:  # missing, a folder, no right to read, not compressed
-        die(f"{path}: {str(error.strerror or error).lower()}")
-    except (ValueError, RecursionError, EOFError, zlib.error) as error:
+    except OSError as error:
+        die(f"{path}: {reason_of(error)}")
+    except (ValueError, RecursionError) as error:
         die(f"{path}: not JSON in UTF-8 text ({error})")
 
 
-def read_json(path):
+def read_json(path, needs=()):
+    """A JSON object. `needs`: fields it must have, "this or that"."""
     with reading(path) as file:
-        return json.load(file)
+        return parse_object(file.read(), path, needs)
 
 
 def read_jsonl(path, needs=()):
-    """The rows of a .jsonl file (.gz too). `needs`: fields every row must have, "this or that"."""
-    return list(each_of_jsonl(path, needs))
+    return list(each_row(path, needs))
 
 
-def each_of_jsonl(path, needs=()):
+def each_row(path, needs=()):
+    """The objects of a file of JSON lines, or of a JSON list, one at a time."""
     with reading(path) as file:
-        for number, line in enumerate(file, 1):
-            if line.strip():
-                yield parse_object(line, f"{path}:{number}", needs)
+        is_list = file.read(1000).lstrip().startswith("[")
+        file.seek(0)
+        for number, text in enumerate(map(json.dumps, json.load(file)) if is_list else file, 1):
+            if text.strip():
+                yield parse_object(text, f"{path}:{number}", needs)
 
 
 DECODER = json.JSONDecoder(parse_constant=int)  # refuses NaN and Infinity, which are no JSON
 
 
-def parse_object(text, where, needs=()):
+def parse_object(text, where, needs):
     try:
         row = DECODER.decode(text)
         if "\\u" in text:
@@ -199,22 +190,16 @@ def load_pt(path):
     try:
         open(path, "rb").close()
         return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except OSError as error:  # missing, no right to read
-        die(f"{path}: {str(error.strerror or error).lower()}{how_to_mend(path)}")
     except Exception as error:  # torch raises half a dozen types for a torn or foreign file
-        if isinstance(error, MemoryError) or "memory" in str(error).lower():
-            die(f"{path}: not enough memory to read it; free some, run again ({str(error).splitlines()[0]})")
-        die(f"{path}: not a file this project wrote, or damaged ({type(error).__name__}){how_to_mend(path)}")
+        die(f"{path}: {reason_of(error)[:200]}; where it is damaged, delete it and run its step again")
 
 
-def how_to_mend(path):
-    """The command that made a run makes what is missing in it again."""
-    path = Path(path)
-    delete = f"delete {path} and " if path.exists() else ""
-    if (path.parent / "meta.json").is_file():
-        command = read_meta(path.parent).get("command", "01_generate.py with the arguments in meta.json")
-        return f"; {delete}run again: {command}"
-    return delete and f"; {delete}run its step again"
+def reason_of(error):
+    """What an error says, in one line."""
+    if getattr(getattr(error, "response", None), "status_code", None) in (401, 403, 404):
+        return "not there, or its terms must be accepted on that page, then `hf auth login`"
+    system = getattr(error, "strerror", None)  # no such file, a folder, no right to read
+    return system.lower() if system else f"{type(error).__name__}: {str(error).strip()}".splitlines()[0]
 
 
 # ---- Run folders: one model, one problem set, one seed -----------------------------------------------------
@@ -229,11 +214,7 @@ def read_meta(run):
     path = Path(run) / "meta.json"
     if not path.is_file():
         die(f"{run}: not a run folder (no meta.json); make one with 01_generate.py")
-    meta = read_json(path)
-    needs = {"model": str, "dataset": str, "seed": int, "n_layers": int, "vocab_size": int}
-    if not isinstance(meta, dict) or not all(isinstance(meta.get(name), needs[name]) for name in needs):
-        die(f"{path}: not what 01_generate.py wrote; put the run's own back, or make the run again elsewhere")
-    return meta
+    return read_json(path, needs=("model", "dataset", "seed", "n_layers", "vocab_size"))
 
 
 def model_name(meta):
@@ -245,11 +226,6 @@ def hash_of(content):
     return hashlib.sha256(content).hexdigest()[:16]
 
 
-def hash_of_ids(problems):
-    """What meta.json and problems.jsonl of one run share, also after an answer was mended."""
-    return hash_of(json.dumps(sorted(row["id"] for row in problems)).encode())
-
-
 def read_rollouts(run):
     return list(each_rollout(run))
 
@@ -259,19 +235,18 @@ def each_rollout(run):
     path = Path(run) / "rollouts.jsonl"
     if not path.is_file():
         read_meta(run)  # ends here where there is no run at all
-        die(f"{run}: generation is not finished (no rollouts.jsonl){how_to_mend(path)}")
-    yield from each_of_jsonl(path, needs=("id", "sample", "response"))
+        die(f"{run}: generation is not finished (no rollouts.jsonl); run 01_generate.py again")
+    yield from each_row(path, needs=("id", "sample", "response"))
 
 
 def read_labels(run, keys=None):
     """labels.jsonl in the order of `keys`."""
-    path = Path(run) / "labels.jsonl"
+    path, problems = Path(run) / "labels.jsonl", Path(run) / "problems.jsonl"
     if not path.is_file():
         die(f"{run}: no labels.jsonl; run 02_label.py {run} first")
     rows = read_jsonl(path, needs=("id", "sample", "label"))
     if strange := [row["label"] for row in rows if row["label"] not in (0, 1, None)]:
         die(f"{path}: a label is 0, 1 or null, not {strange[0]!r} ({len(strange)} rows)")
-    problems = Path(run) / "problems.jsonl"
     if problems.is_file() and problems.stat().st_mtime > path.stat().st_mtime:  # or a copy's: no error
         told = f"{path} is older than problems.jsonl; was an answer edited?"
         print(f"warning: {told} 02_label.py {run} judges again", file=sys.stderr)
@@ -297,11 +272,8 @@ def align(rows, keys, source):
 
 
 def check_same_problems(run, rollouts):
-    """Every problem has rollouts and every rollout a problem, and meta.json is about these problems."""
+    """Every problem has rollouts and every rollout a problem."""
     problems = read_jsonl(Path(run) / "problems.jsonl", needs=("id", "kind", "prompt"))
-    ids = hash_of_ids(problems)
-    if read_meta(run).get("ids", ids) != ids:
-        die(f"{run}: meta.json is of another run, of other ids than problems.jsonl; put the run's own back")
     known, seen = ({row["id"] for row in rows} for rows in (problems, rollouts))
     if odd := seen - known:
         die(f"{run}: {len(odd)} ids of rollouts.jsonl are not in problems.jsonl, such as {min(odd)!r}")
@@ -356,13 +328,8 @@ def watch_layers(model, layers, keep):
 
 def open_hidden(run, vector):
     """(hidden.pt, columns of a vector in it): one; of `all/eos` every layer held at that token, in order."""
-    path, meta = Path(run) / "hidden.pt", read_meta(run)
-    stored, n_layers = load_pt(path), meta["n_layers"]
-    keys, width = set(map(tuple, stored["keys"])), stored["hidden"].shape[-1]
-    if meta.get("width", width) != width:
-        die(f"{run}: meta.json is of another run, of vectors {meta['width']} wide; hidden.pt has {width}")
-    if not len(keys) == len(stored["keys"]) == len(stored["hidden"]):
-        die(f"{path}: {len(keys)} different keys, {len(stored['hidden'])} vectors; run 01_generate.py again")
+    path, n_layers = Path(run) / "hidden.pt", read_meta(run)["n_layers"]
+    stored = load_pt(path)
     held = {vector_key(name, n_layers): column for column, name in enumerate(stored["vectors"])}
     layer, _, token = vector.partition("/")
     every = [key for key in sorted(held) if key[1] == token]
@@ -374,7 +341,7 @@ def open_hidden(run, vector):
 
 
 def read_inputs(run, vector=DEFAULT_VECTOR):
-    """(keys, fetch): fetch(slice or list) gives float32 [rows, d], of several vectors [rows, S, d].
+    """(keys, fetch): fetch(a slice of rows) gives float32 [rows, d], of several vectors [rows, S, d].
 
     vector: a name; `all/eos`, every layer at that token; `last10` or `special` of extra.pt, absent: zero.
     """
@@ -389,10 +356,8 @@ def read_inputs(run, vector=DEFAULT_VECTOR):
         fetch = lambda rows: stored["last10"][rows].float()
     else:
         each = stored["special"].tensor_split(stored["special_offsets"][1:-1])  # [R] of [any, d]
-        take = lambda rows: each[rows] if isinstance(rows, slice) else [each[row] for row in rows]
-        front = (0, 0, SPECIAL_KEPT, 0)
-        pad = lambda x: torch.nn.functional.pad(x.float(), front)[-SPECIAL_KEPT:]
-        fetch = lambda rows: torch.stack([*map(pad, take(rows))])
+        pad = lambda x: torch.nn.functional.pad(x.float(), (0, 0, SPECIAL_KEPT, 0))[-SPECIAL_KEPT:]
+        fetch = lambda rows: torch.stack([*map(pad, each[rows])])
     return [tuple(key) for key in stored["keys"]], fetch
 
 
@@ -547,7 +512,8 @@ def load_problems(dataset, limit=None):
         die(f"unknown data set {str(dataset)!r}: no such file, and the known names are {', '.join(DATASETS)}")
     if len(names) > 1:
         print(f"{dataset}: {' and '.join(names)} as one set; each is one by itself, too", file=sys.stderr)
-    rows = [] if names else [*read_problem_file(dataset)]
+    given = [] if names else each_row(dataset, needs=("prompt or messages",))
+    rows = [normalise_problem(row, f"{dataset}, problem {n + 1}", n) for n, row in enumerate(given)]
     for name in names:
         rows += fetch(name, limit and limit - len(rows)) if limit is None or len(rows) < limit else []
     ids = {row["id"] for row in rows}
@@ -576,21 +542,12 @@ def fetch(name, limit):
             rows = (row["row"] | {"row_idx": row["row_idx"]} for row in page["rows"])
             problems += filter(None, map(to_problem, rows))
             if len(problems) >= wanted:
-                break
-        reason = f"{len(problems)} problems instead of {wanted}"
+                print(f"{name}: {wanted} problems from {place[0]}", file=sys.stderr)
+                return problems[:wanted]
+        raise ValueError(f"{len(problems)} problems instead of {wanted}")
     except (HTTPError, OSError, ValueError, KeyError) as error:  # KeyError: fields have new names
-        problems, reason = [], reason_of(error)
-    if len(problems) < wanted:
-        told = f"https://huggingface.co/datasets/{place[0]} ({reason})"
+        told = f"https://huggingface.co/datasets/{place[0]} ({reason_of(error)})"
         die(f"data set {name} cannot be had: {told}; pass a .jsonl file of its problems, or try again later")
-    print(f"{name}: {wanted} problems from {place[0]}", file=sys.stderr)
-    return problems[:wanted]
-
-
-def reason_of(error):
-    if getattr(getattr(error, "response", None), "status_code", None) in (401, 403, 404):
-        return "not there, or its terms must be accepted on that page, then `hf auth login`"
-    return f"{type(error).__name__}: {str(error).strip()}".splitlines()[0]
 
 
 HUB = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
@@ -622,29 +579,23 @@ def hub_page(offset, repo, config, split, where=""):
 
 
 @cache
-def ask(server):
-    """Begin to ask a server for a sign of life -> (the thread that does, [what is wrong])."""
+def unreachable(server):
+    """Why a server is not to be used, or None, in seconds: the libraries' own retries take half a minute."""
     from huggingface_hub.errors import HTTPError
     from huggingface_hub.utils import get_session
 
     said = ["no answer"]
 
-    def head():
+    def ask():
         try:
             get_session().head(f"{server}/api/", timeout=4)
             said[0] = None
         except (HTTPError, OSError) as error:
             said[0] = reason_of(error)
 
-    thread = threading.Thread(target=head, daemon=True)
-    thread.start()
-    return thread, said
-
-
-def unreachable(server):
-    """Why a server is not to be used, or None, in seconds: the libraries' own retries take half a minute."""
-    thread, said = ask(server)
-    thread.join(4)  # looking up the name has no timeout of its own
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(4)  # looking up the name has no timeout of its own
     return said[0] and f"{server} cannot be reached ({said[0]})"
 
 
@@ -654,23 +605,11 @@ STYLES = {  # what tests of each look like, in this order
 }  # fmt: skip
 
 
-def read_problem_file(path):
-    """JSON lines or a JSON list, also .gz: {"prompt", "answer"}, or {"prompt", "tests", "entry_point"}."""
-    with reading(path) as file:
-        is_list = file.read(1000).lstrip().startswith("[")
-    rows = read_json(path) if is_list else read_jsonl(path, needs=("prompt or messages",))
-    for n, row in enumerate(rows):
-        where = f"{path}, problem {n + 1}"
-        yield normalise_problem(parse_object(json.dumps(row), where) if is_list else row, where, n)
-
-
 def normalise_problem(row, where, number):
     """Fill in what a person may leave out, or empty: id, kind and style, from what is there to judge with."""
     given = {key: x for key, x in row.items() if x not in (None, "", [], {})}
     kind = "code" if "tests" in given else "math" if "answer" in given else "text"
     row = {"id": number, "kind": kind} | given
-    if row["kind"] not in KINDS:
-        die(f"{where}: kind {row['kind']!r} is none of {', '.join(KINDS)}")
     if "messages" in row:
         row["messages"] = plain_messages(row["messages"], where)
         row.setdefault("prompt", row["messages"][-1]["content"])
@@ -678,17 +617,18 @@ def normalise_problem(row, where, number):
     for name in ("prompt", "entry_point", "prelude", "solution"):
         if (name in row or name == "prompt") and not (isinstance(row.get(name), str) and row[name].strip()):
             die(f"{where}: the field {name!r} must be text")
-    if "tests" not in row:
-        return row
-    texts = lambda value: isinstance(value, list) and all(isinstance(text, str) for text in value)
-    row["tests"] = tests = "\n".join(row["tests"]) if texts(row["tests"]) else row["tests"]
-    pairs = isinstance(tests, dict) and texts(tests.get("inputs")) and texts(tests.get("outputs"))
-    if not isinstance(tests, str) and not (pairs and len(tests["inputs"]) == len(tests["outputs"])):
-        told = '{"inputs": [text, ...], "outputs": [text, ...]} of one length'
-        die(f"{where}: 'tests' must be Python text, or {told}")
-    fits = (name for name, sign in STYLES.items() if re.search(sign, tests, re.M))
-    if row.setdefault("style", "stdio" if pairs else next(fits)) not in tuple(STYLES):
-        die(f"{where}: style {row['style']!r} is none of {', '.join(STYLES)}")
+    if "tests" in row:
+        texts = lambda value: isinstance(value, list) and all(isinstance(text, str) for text in value)
+        row["tests"] = tests = "\n".join(row["tests"]) if texts(row["tests"]) else row["tests"]
+        pairs = isinstance(tests, dict) and texts(tests.get("inputs")) and texts(tests.get("outputs"))
+        if not isinstance(tests, str) and not (pairs and len(tests["inputs"]) == len(tests["outputs"])):
+            told = '{"inputs": [text, ...], "outputs": [text, ...]} of one length'
+            die(f"{where}: 'tests' must be Python text, or {told}")
+        fits = (name for name, sign in STYLES.items() if re.search(sign, tests, re.M))
+        row.setdefault("style", "stdio" if pairs else next(fits))
+    for name, known in (("kind", KINDS), ("style", (None, *STYLES))):
+        if row.get(name) not in known:
+            die(f"{where}: {name} {row[name]!r} is none of {', '.join(filter(None, known))}")
     return row
 
 
@@ -740,12 +680,12 @@ def sampling_defaults(model, tokenizer):
     """How the model's authors sample it, where they say nothing plainly (not top-k 50), and where it ends."""
     config, eos = model.generation_config, model.generation_config.eos_token_id
     plain = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "repetition_penalty": 1.0}
-    given = {name: getattr(config, name, None) for name in plain}
+    own = {name: getattr(config, name, None) for name in plain}
     stop_ids = {tokenizer.eos_token_id, *(eos if isinstance(eos, list) else [eos])} - {None}
     if tokenizer.convert_tokens_to_ids("<|channel|>") not in (None, tokenizer.unk_token_id):  # gpt-oss
         stop_ids.discard(tokenizer.convert_tokens_to_ids("<|end|>"))  # ends a message, the analysis too
-    given = {name: plain[name] if value is None else value for name, value in given.items()}
-    return given | {"stop_ids": sorted(stop_ids)}
+    given = {name: value for name, value in own.items() if value is not None}
+    return plain | given | {"stop_ids": sorted(stop_ids)}
 
 
 def split_reasoning(text):
@@ -775,7 +715,7 @@ def pick_device(name=None):
     try:
         torch.empty(0, device=name)
     except (RuntimeError, AssertionError) as error:  # no such device, or torch is built without it
-        die(f"--device {name}: {str(error).splitlines()[0]}")
+        die(f"--device {name}: {reason_of(error)}")
     return name
 
 
@@ -791,30 +731,18 @@ def pick_dtype(dtype, device):
     return getattr(torch, dtype) if dtype != "auto" else torch.float32 if device == "cpu" else "auto"
 
 
-def find_model(name, revision=None):
-    """The option by which from_pretrained asks no Hub out of reach; dies where there is no such model."""
-    from huggingface_hub import try_to_load_from_cache
-
-    if Path(name).is_dir():
-        return {}
-    if not re.fullmatch(r"[\w-]+|\w[\w.-]*/\w[\w.-]*", str(name)):
-        die(f"model {name!r}: neither a folder here nor a Hub id such as Qwen/Qwen3-1.7B")
-    alone = unreachable(HUB)
-    if alone and not isinstance(try_to_load_from_cache(name, "config.json", revision=revision), str):
-        die(f"model {name!r}: no folder here, not in the cache, and {alone}")
-    return {"local_files_only": bool(alone)}
-
-
 @contextmanager
 def loading(name, revision=None, trust_remote_code=False):
-    """Gives the options of from_pretrained; what goes wrong is one line."""
+    """Gives the options of from_pretrained, which asks no Hub out of reach; what goes wrong is one line."""
     from safetensors import SafetensorError
 
-    options = {"revision": revision, "trust_remote_code": trust_remote_code}
+    alone = None if Path(name).is_dir() else unreachable(HUB)
+    options = {"revision": revision, "trust_remote_code": trust_remote_code, "local_files_only": bool(alone)}
     try:
-        yield find_model(name, revision) | options
+        yield options
     except (OSError, ValueError, ImportError, RuntimeError, SafetensorError) as error:
-        die(f"model {name!r} cannot be loaded: {str(error).strip().splitlines()[0]}")
+        what = "cannot be loaded" if Path(name).is_dir() else "is no folder here, nor to be had from the Hub"
+        die(f"model {name!r} {what}: {alone or reason_of(error)}")
 
 
 def load_config(name, revision=None, trust_remote_code=False):
@@ -1111,20 +1039,15 @@ def replay_best(p, labels, tokens, thresholds):
 
 @cache
 def stop_weights(total, hits):
-    """Chances of the r-th best rollout, `hits` of `total` at the threshold, to be picked and to be sampled.
-
-    Counts the orders: a wave from s to e is the first with a hit, and the r-th best is the best one in it.
-    """
-    spans, perm = list(zip([0, *waves(total)], waves(total))), math.perm
-    picked, sampled = np.zeros(total), np.zeros(total)
+    """Chances of the r-th best rollout to be picked and to be sampled; `hits` of `total` are sure enough."""
+    none_of = lambda total, hits, first: math.comb(total - hits, first) / math.comb(total, first)
+    picked, sampled = np.zeros((2, total))
     picked[0] = hits == 0
-    for r in range(total):
-        others = hits - (r < hits)  # none of them may come before the wave that r is in
-        sampled[r] = sum((e - s) * perm(total - s - 1, others) for s, e in spans) / perm(total, others + 1)
-        if r < hits:  # the r better ones come after that wave, the others in it or after it
-            ways = ((e - s) * perm(total - e, r) * perm(total - s - 1 - r, others - r)
-                    for s, e in spans if r <= total - e)  # fmt: skip
-            picked[r] = sum(ways) / perm(total, hits)
+    for start, end in zip([0, *waves(total)], waves(total)):
+        size = end - start
+        if chance := none_of(total, hits, start):  # all hits are still to come: this wave's best is picked
+            picked[:hits] += chance * first_of_subset(total - start, size)[:hits]
+        sampled += [size / total * none_of(total - 1, hits - (r < hits), start) for r in range(total)]
     return picked, sampled
 
 

@@ -1,7 +1,5 @@
 """Files, joins, layer names and token statistics: each rule of the run folder fails loudly when broken."""
 
-import gzip
-import json
 import os
 import platform
 import re
@@ -166,27 +164,17 @@ def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path, write):
     (b'{"id": 1}\n{"no": 2}\n', ":2: the field 'id' is missing"),
     (b'{"id": "\xff"}\n', "not JSON in UTF-8"),
     (b'{"id": "\\ud800"}\n', ":1: not JSON ('utf-8' codec can't encode"),  # half of a surrogate pair
-    pytest.param(gzip.compress(b"", mtime=0)[:10] + b"\xff" * 9, "not JSON in UTF-8", id="damaged gzip"),
     (None, "no such file"),
     ("folder", "is a directory"),
 ])  # fmt: skip
 def test_what_cannot_be_read_is_named(content, says, tmp_path, capsys):
-    path = tmp_path / ("a.jsonl.gz" if content and content[:1] == b"\x1f" else "a.jsonl")
+    path = tmp_path / "a.jsonl"
     if content == "folder":
         path.mkdir()
     elif content:
         path.write_bytes(content)
     message = dies(capsys, common.read_jsonl, path, needs=("id",))
     assert message.startswith(f"error: {path}") and says in message
-
-
-def test_what_windows_and_gzip_write_is_read(tmp_path):
-    rows, lines = [{"prompt": "1+1", "answer": "2"}], b'{"prompt": "1+1", "answer": "2"}\n'
-    (tmp_path / "bom.jsonl").write_bytes(b"\xef\xbb\xbf" + lines)
-    (tmp_path / "lines.gz").write_bytes(gzip.compress(lines))
-    (tmp_path / "list.gz").write_bytes(gzip.compress(json.dumps(rows).encode()))
-    for name in ("bom.jsonl", "lines.gz", "list.gz"):
-        assert common.load_problems(tmp_path / name)[0]["answer"] == "2"
 
 
 def test_messages_may_stand_for_the_prompt(tmp_path, capsys):
@@ -239,10 +227,7 @@ class Evil:
 
 def test_pt_files_run_no_code(tmp_path, capsys):
     torch.save(Evil(), tmp_path / "evil.pt")
-    message = dies(capsys, common.load_pt, tmp_path / "evil.pt")
-    assert "code ran" not in message
-    (tmp_path / "torn.pt").write_bytes(b"PK\x03\x04")
-    dies(capsys, common.load_pt, tmp_path / "torn.pt")
+    assert "code ran" not in dies(capsys, common.load_pt, tmp_path / "evil.pt")
 
 
 def test_joins_are_checked(tmp_path, capsys):
@@ -284,8 +269,6 @@ def test_vectors_are_found_under_any_spelling(tmp_path, capsys):
     assert torch.equal(read_vectors(run, "4/eos")[1], hidden)
     assert not torch.equal(read_vectors(run, "final/eos")[1], hidden)
     assert "penultimate/last" in dies(capsys, read_vectors, run, "2/eos")
-    common.save_pt(run / "hidden.pt", {**stored, "keys": [tuple(stored["keys"][0])] * len(keys)})
-    dies(capsys, read_vectors, run)
 
 
 def test_no_run_is_told_from_an_unfinished_one(tmp_path, capsys):
@@ -295,16 +278,11 @@ def test_no_run_is_told_from_an_unfinished_one(tmp_path, capsys):
     assert "not finished" in dies(capsys, common.read_rollouts, run)
 
 
-def test_meta_json_of_nothing_or_of_another_run_is_one_line(tmp_path, capsys):
+def test_meta_json_of_nothing_is_one_line(tmp_path, capsys):
     run = make_run(tmp_path / "run")
-    meta = common.read_meta(run)
-    for content in ({}, [], None, meta | {"n_layers": "5"}, meta | {"model": None}):
+    for content, told in (({}, "the field 'model' is missing"), ([], "a JSON object"), (None, "a JSON object")):
         common.write_json(run / "meta.json", content)
-        assert "not what 01_generate.py wrote" in dies(capsys, read_vectors, run)
-    common.write_json(run / "meta.json", meta | {"width": 9})
-    assert "of another run" in dies(capsys, read_vectors, run)
-    common.write_json(run / "meta.json", meta | {"ids": common.hash_of_ids([{"id": "p1"}])})
-    assert "of another run" in dies(capsys, common.check_same_problems, run, common.read_rollouts(run))
+        assert told in dies(capsys, read_vectors, run)
 
 
 def test_labels_older_than_an_edited_answer_are_named(tmp_path, capsys):
@@ -317,7 +295,7 @@ def test_labels_older_than_an_edited_answer_are_named(tmp_path, capsys):
     assert "labels.jsonl is older than problems.jsonl" in capsys.readouterr().err
 
 
-def test_a_lack_of_memory_or_of_rights_is_not_damage(tmp_path, capsys):
+def test_why_a_file_cannot_be_read_is_said(tmp_path, capsys):
     torch.save(torch.zeros(30_000_000), tmp_path / "whole.pt")
     program = (
         "import common, resource, torch\n"
@@ -326,22 +304,13 @@ def test_a_lack_of_memory_or_of_rights_is_not_damage(tmp_path, capsys):
         f"common.load_pt({str(tmp_path / 'whole.pt')!r})"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 2 and re.fullmatch(".* not enough memory .*\n", done.stderr), done.stderr
+    assert done.returncode == 2 and re.fullmatch("(?i)error: .* memory.*\n", done.stderr), done.stderr
     (tmp_path / "folder.pt").mkdir()
     assert "is a directory" in dies(capsys, common.load_pt, tmp_path / "folder.pt")  # root may read all else
     assert "no such file" in dies(capsys, common.load_pt, tmp_path / "none.pt")
-
-
-def test_what_is_torn_or_gone_is_named_with_the_command_that_makes_it(tmp_path, capsys):
-    run = make_run(tmp_path / "run")
-    command = "python 01_generate.py MODEL DATASET"
-    common.write_json(run / "meta.json", common.read_meta(run) | {"command": command})
-    whole = (run / "hidden.pt").read_bytes()
-    (run / "hidden.pt").write_bytes(whole[:-100])
-    assert dies(capsys, read_vectors, run).endswith(f"hidden.pt and run again: {command}")
-    for name, read in (("hidden.pt", read_vectors), ("rollouts.jsonl", common.read_rollouts)):
-        (run / name).unlink()
-        assert dies(capsys, read, run).endswith(f"; run again: {command}")
+    (tmp_path / "torn.pt").write_bytes((tmp_path / "whole.pt").read_bytes()[:-100])
+    message = dies(capsys, common.load_pt, tmp_path / "torn.pt")
+    assert "torn.pt: RuntimeError: " in message and "delete it and run its step again" in message
 
 
 def slow_confidence(stats, vocab, window, tail):

@@ -19,7 +19,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import dies
+from conftest import ROOT, dies
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
     CONFIG_MAPPING,
@@ -34,8 +34,6 @@ from transformers import (
 )
 
 import common
-
-ROOT = Path(__file__).resolve().parents[1]
 
 # ----------------------------------------------------------------------------------------------------
 # The families: templates with the features of the real ones, in our words

@@ -156,8 +156,6 @@ BAD = {  # a file of the run, what stands in it then (None: nothing), what is sa
     "strange": ("rollouts.jsonl", '{"id": "none", "sample": 0, "response": "5"}\n', "not in problems.jsonl"),
     "twice": ("rollouts.jsonl", 2 * '{"id": "half", "sample": 0, "response": "1"}\n', "2 rows but only 1"),
     "torn problems": ("problems.jsonl", "{", "problems.jsonl:1"),
-    "empty meta": ("meta.json", "{}", "meta.json"), "a list": ("meta.json", "[]", "meta.json"),
-    "another run's": ("meta.json", json.dumps(META | {"ids": "of another run"}), "meta.json"),
 }  # fmt: skip
 
 

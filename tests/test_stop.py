@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from conftest import ROOT, make_run
+from conftest import ROOT, dies, make_run
 
 import common
 
@@ -258,9 +258,7 @@ def test_sample_refuses_another_models_scorer_and_a_prompt_without_room(demo_mod
     other = linear_scorer(vector, model.config.hidden_size, model.config.num_hidden_layers, model="other")
     long = "and " * 9000
     for arguments, told in [((PROBLEM, 2, other), "'other'"), ((long, 2), "has no room for an answer")]:
-        with pytest.raises(SystemExit):
-            common.sample(model, tokenizer, *arguments)
-        assert told in capsys.readouterr().err
+        assert told in dies(capsys, common.sample, model, tokenizer, *arguments)
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -273,7 +271,7 @@ def run_01(problems, out, *flags):
     """01 in this process: importing torch and transformers a dozen times is a minute."""
     common.write_jsonl(out / "problems.jsonl", problems)
     command = [MODEL, out / "problems.jsonl", *SIZES, "--out", out, *flags]
-    generate.main(generate.parse([str(x) for x in command]))
+    generate.main([str(x) for x in command])
     return out / "model" / "problems" / "32"
 
 
@@ -374,7 +372,7 @@ def test_a_killed_stopping_run_goes_on_to_the_same_end(runs, monkeypatch):
 @pytest.mark.parametrize("flags, told", [
     (["--stop", "0.9"], "--stop needs --scorer"),
     (["--scorer", "SCORER"], "--stop needs --scorer"),
-    (["--scorer", "SCORER", "--stop", "1.5"], "--stop is at least 0 and below 1"),
+    (["--scorer", "SCORER", "--stop", "1.5"], "--stop 1.5: give 0 to 1"),
     (["--scorer", "no-such.pt", "--stop", "0.9"], "no-such.pt: no such file"),
     (["--scorer", "SCORER", "--stop"], "no threshold for best-of-n in it"),
     (["--scorer", "SCORER", "--stop", "0.9", "--stop-rule", "weighted-vote", "CODE"], "programs have no"),
@@ -384,12 +382,8 @@ def test_what_stopping_cannot_do_is_one_line(runs, flags, told, tmp_path, capsys
     code = {"kind": "code", "prompt": "Write f.", "tests": "assert f()"}
     problems = [code] if "CODE" in flags else runs.problems
     flags = [runs.base / "scorer.pt" if flag == "SCORER" else flag for flag in flags if flag != "CODE"]
-    with pytest.raises(SystemExit) as stop:
-        run_01(problems, tmp_path, *flags)
-    assert stop.value.code == 2 and told in capsys.readouterr().err.splitlines()[-1]
+    assert told in dies(capsys, run_01, problems, tmp_path, *flags)
 
 
 def test_a_folder_is_gone_on_with_by_the_same_rule_alone(runs, capsys):
-    with pytest.raises(SystemExit):
-        run_01(runs.problems, runs.base / "live")
-    assert "was made with stop" in capsys.readouterr().err
+    assert "was made with stop" in dies(capsys, run_01, runs.problems, runs.base / "live")
