@@ -814,7 +814,7 @@ def describe(run, skipped, jobs):
     """meta.json: what made this run."""
     import transformers
 
-    args, config, model = run.args, run.config, run.model
+    args, config, model, rule = run.args, run.config, run.model, run.args.scorer and run.args.stop_rule
     git = ["git", "-C", Path(__file__).resolve().parent, "describe", "--always", "--dirty", "--abbrev=12"]
     versions = {module.__name__: module.__version__ for module in (torch, transformers, np)}
     commit = ""
@@ -827,8 +827,8 @@ def describe(run, skipped, jobs):
         "layers": layer_names(args.layers, config.num_hidden_layers), "sampling": run.sampling,
         "n": max(map(len, jobs)), "skipped": skipped,
         "command": shlex.join(["python", "01_generate.py", *sys.argv[1:]]),
-        "identity": run.now | {"model": hash_model(args.model, args.revision)},
-        "stop": args.scorer and {"rule": args.stop_rule, "threshold": args.stop, "scorer": run.now["scorer"]},
+        "identity": run.identity | {"model": hash_model(args.model, args.revision)},
+        "stop": rule and {"rule": rule, "threshold": args.stop, "scorer": run.identity["scorer"]},
         "arguments": vars(args) | {"max_new_tokens": max(job["limit"] for some in jobs for job in some)},
         "versions": versions | {"python": platform.python_version()}, "git": commit or None,
         "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
@@ -945,10 +945,10 @@ def find_run(args, dataset):
         problems = [{name: x for name, x in problem.items() if name not in answers} for problem in problems]
     folder = Path(args.out) / common.model_name(vars(args)) / common.short_name(dataset)
     folder /= "greedy" if args.greedy else str(args.seed)
-    now, given = identity(args, problems), argparse.Namespace(**vars(args), dataset=dataset)
-    check_same_run(folder, now, args)
+    made_of, given = identity(args, problems), argparse.Namespace(**vars(args), dataset=dataset)
+    check_same_run(folder, made_of, args)
     del given.datasets
-    return SimpleNamespace(args=given, folder=folder, problems=problems, now=now)
+    return SimpleNamespace(args=given, folder=folder, problems=problems, identity=made_of)
 
 
 def check_plan(args, runs, config):
@@ -957,12 +957,15 @@ def check_plan(args, runs, config):
     context = context_of(config)
     if not args.max_new_tokens and context == FAR:
         die("--max-new-tokens 0: this model names no context; give a number of tokens")
-    new = [run for run in runs if lacking(run)["whole"] and not args.responses]
-    for run in new if os.environ.get("RANK", "0") == "0" and worker(args)[0] == 0 else ():
-        count, cap = len(run.problems) * args.n, min(args.max_new_tokens or context, context)
-        caps = sorted({cap, context if context < FAR else cap})
-        most = " or ".join(f"{count * each:,} tokens at {each:,} each" for each in caps)
-        print(f"{run.folder}: {len(run.problems)} problems, {count:,} rollouts\n  {most}", file=sys.stderr)
+    if args.responses or os.environ.get("RANK", "0") != "0" or worker(args)[0] != 0:
+        return
+    cap = min(args.max_new_tokens or context, context)
+    for run in runs:
+        if lacking(run)["whole"]:
+            count, caps = len(run.problems) * args.n, sorted({cap, context if context < FAR else cap})
+            most = " or ".join(f"{count * each:,} tokens at {each:,} each" for each in caps)
+            told = f"{run.folder}: {len(run.problems)} problems, {count:,} rollouts"
+            print(f"{told}\n  {most}", file=sys.stderr)
 
 
 def load(args):

@@ -280,7 +280,7 @@ def test_no_run_is_told_from_an_unfinished_one(tmp_path, capsys):
 
 def test_meta_json_of_nothing_is_one_line(tmp_path, capsys):
     run = make_run(tmp_path / "run")
-    for content, told in (({}, "the field 'model' is missing"), ([], "a JSON object"), (None, "a JSON object")):
+    for content, told in (({}, "field 'model' is missing"), ([], "a JSON object"), (None, "a JSON object")):
         common.write_json(run / "meta.json", content)
         assert told in dies(capsys, read_vectors, run)
 
