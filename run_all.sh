@@ -7,7 +7,7 @@
 #   bash run_all.sh --python             only make the environment and print its Python
 #
 # By environment: N=16 rollouts a problem, SETS=1 times that each set is sampled (the paper: 3), scorer seeds
-# SEEDS="32 42 52", LIMIT= problems of each set, OUT=runs, flags for single steps FLAGS_01 to FLAGS_05, e.g.
+# SEEDS="32 42 52", LIMIT= problems of each set, OUT=runs, flags for steps FLAGS_01, _02, _03, _05, e.g.
 #   SETS=3 FLAGS_01="--max-new-tokens 0" bash run_all.sh Qwen/Qwen3-1.7B humaneval kodcode
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -98,7 +98,6 @@ done
 PYTHON=$(find_python)
 check 02_label.py "${FLAGS_02:-}"
 check 03_train_scorer.py "${FLAGS_03:-}" -o no-such-run.pt
-check 04_select.py "${FLAGS_04:-}" --scorer no-such-run.pt
 check 05_baselines.py "${FLAGS_05:-}"
 
 stop() { # a step that has not ended a second and a half after Ctrl-C, which a job may not hear yet, is killed
@@ -155,10 +154,10 @@ for i in "${!evals[@]}"; do
     chosen=("${seeds[@]/#/$base/${evals[i]}/}") labelled=()
     for run in "${chosen[@]}"; do if has_labels "$run"; then labelled+=("$run"); fi; done
     if [ ${#labelled[@]} -gt 0 ]; then # 05 shows what 04 does, and more
-        step 04_select.py "${chosen[@]}" --scorer "${scorers[@]}" ${FLAGS_04:-} >>"$log"
+        step 04_select.py "${chosen[@]}" --scorer "${scorers[@]}" >>"$log"
         judged+=("${labelled[@]}")
     else
-        step 04_select.py "${chosen[@]}" --scorer "${scorers[@]}" ${FLAGS_04:-}
+        step 04_select.py "${chosen[@]}" --scorer "${scorers[@]}"
         echo "${chosen[*]}: nothing to judge by, so no comparison; the answers chosen are in selected.jsonl"
     fi
 done

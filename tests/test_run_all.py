@@ -18,7 +18,7 @@ from conftest import ROOT
 
 import common
 
-MADE = ("rollouts.jsonl", "hidden.pt", "tokens.pt", "labels.jsonl", "selected.jsonl")
+MADE = ("rollouts.jsonl", "hidden.pt", "tokens.pt", "labels.jsonl")
 MODEL, MATH_A, MATH_B = (ROOT / "demo" / name for name in ("model", "math_a.jsonl", "math_b.jsonl"))
 NAMES = ("math_a", "math_b", "code_a", "code_b")
 
@@ -173,7 +173,6 @@ BAD = [  # arguments and settings; what is said of them
     *[(n, "whole numbers") for n in ("N=0", "SETS=08", "SEEDS=032", "SEEDS=32,32", "SEEDS=,", "LIMIT=x")],
     ("FLAGS_02=--bogus", "FLAGS_02: unrecognized arguments: --bogus"),
     ("FLAGS_03=--configs,x", "FLAGS_03: argument --configs: invalid int value"),
-    ("FLAGS_04=--chunk,0", "FLAGS_04: --chunk: give at least 1 rollout"),
     ("FLAGS_05=--window,0", "FLAGS_05: --window"),
 ]
 

@@ -3,12 +3,11 @@
 import os
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
 import torch
-from conftest import ROOT, last_json, make_run, read_vectors
+from conftest import ROOT, make_run, read_vectors
 
 import common
 
@@ -54,7 +53,7 @@ def change(run, file, function):
 
 
 def test_scores_and_selection_by_hand(run, select):
-    done = select("--chunk", 7, "--json")
+    said = select().stdout
     keys, hidden = read_vectors(run)
     logits = hidden[:, 0].float().numpy()
     scores = common.read_jsonl(run / "scores" / "first.jsonl")
@@ -75,8 +74,7 @@ def test_scores_and_selection_by_hand(run, select):
             assert row["sample"] == keys[pick][1] and row["response"] == rollouts[pick]["response"]
             assert row["label"] == labels[pick]["label"] and row["scorer"] == "first"
         right += labels[best]["label"]
-    told = {"scorer": "first", "strategy": "best-of-n", "problems": 10, "judged": 10, "accuracy": right / 10}
-    assert last_json(done)["selected"][0] == told
+    assert said.splitlines()[2].split() == ["first", "best-of-n", "10", f"{10 * right}.0", f"({right}/10)"]
 
 
 def test_ranking_is_by_logits_where_a_sigmoid_saturates(run, select):
@@ -99,18 +97,16 @@ def test_no_label_reaches_the_selection(run, select):
     assert "not judged" in select().stdout and picks(run) == before
     assert not any("label" in row for row in selected(run).values())
     (run / "labels.jsonl").unlink()
-    select("--force")
+    select()
     assert picks(run) == {key: sample for key, sample in before.items() if key[1] == "best-of-n"}
 
 
-def test_labels_older_than_an_edited_answer_are_named_each_time(run, select):
+def test_labels_older_than_an_edited_answer_are_named(run, select):
     later = (run / "labels.jsonl").stat().st_mtime + 5
     os.utime(run / "problems.jsonl", (later, later))
-    for _ in range(2):
-        done = select()
-        assert "labels.jsonl is older than problems.jsonl" in done.stderr
-        assert f"02_label.py {run} judges again" in done.stderr
-    assert "newer than the run" in done.stdout
+    done = select()
+    assert "labels.jsonl is older than problems.jsonl" in done.stderr
+    assert f"02_label.py {run} judges again" in done.stderr
 
 
 def test_every_strategy_picks_for_every_problem(run, select):
@@ -141,33 +137,15 @@ def test_hidden_states_are_joined_by_key(run, select):
     assert selected(run) == before
 
 
-def test_a_second_run_does_nothing_until_an_input_changes(run, tmp_path, select):
-    scorers = [first_dimension_scorer(tmp_path / "one.pt"), first_dimension_scorer(tmp_path / "two.pt")]
+def test_each_scorer_gets_scores_and_a_selection(run, tmp_path, select):
+    scorers = [first_dimension_scorer(tmp_path / f"{name}.pt", scale=scale)
+               for name, scale in (("one", None), ("two", [torch.zeros(8), torch.full((8,), 0.5)]))]  # fmt: skip
     select(scorers=scorers)
-    written = os.stat(run / "selected.jsonl").st_mtime_ns
-    assert "newer" in select(scorers=scorers).stdout
-    assert os.stat(run / "selected.jsonl").st_mtime_ns == written
-    time.sleep(0.02)
-    os.utime(scorers[1])
-    select(scorers=scorers)
-    assert os.stat(run / "selected.jsonl").st_mtime_ns > written
+    one, two = ([row["score"] for row in common.read_jsonl(run / "scores" / f"{name}.jsonl")]
+                for name in ("one", "two"))  # fmt: skip
+    assert two == pytest.approx([2 * score for score in one])
     assert {row["scorer"] for row in common.read_jsonl(run / "selected.jsonl")} == {"one", "two"}
-
-
-def test_another_scorer_of_the_same_name_is_not_taken_for_the_first(run, tmp_path, select):
-    """Two scorer.pt, both older than the scores of the first."""
-    for folder, offset in (("one", 0.0), ("two", 5.0)):
-        (tmp_path / folder).mkdir()
-        scorer = first_dimension_scorer(tmp_path / folder / "scorer.pt")
-        checkpoint = torch.load(scorer, weights_only=True)
-        state = checkpoint["state"]
-        state[next(name for name in state if name.endswith("bias"))].fill_(offset)
-        common.save_pt(scorer, checkpoint)
-    found = []
-    for folder in ("one", "two"):
-        select(scorers=[tmp_path / folder / "scorer.pt"])
-        found.append([row["score"] for row in common.read_jsonl(run / "scores" / "scorer.jsonl")])
-    assert found[1] == pytest.approx([score + 5 for score in found[0]])
+    assert "2 files but only 1 names" in select(scorers=[scorers[0], scorers[0]], code=2).stderr
 
 
 @pytest.mark.parametrize(
@@ -209,11 +187,10 @@ def test_memory_is_bounded_by_the_chunk(tmp_path):
         common.save_pt(run / "hidden.pt", {"keys": common.load_pt(run / "hidden.pt")["keys"], **hidden})
         common.write_json(run / "meta.json", {**common.read_meta(run), "width": 40960})
     script = (
-        "import importlib, sys\n"
+        f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
+        "import common\n"
         "for run in ('4', '2500'):\n"
-        "    sys.argv = ['04', run, '--scorer', 'wide.pt', '--chunk', '64']\n"
-        f"    sys.path.insert(0, {str(ROOT)!r})\n"
-        "    importlib.import_module('04_select').main()\n"
+        "    common.score_run(common.load_scorer('wide.pt'), run, chunk=64)\n"
         "    print(next(line for line in open('/proc/self/status') if line.startswith('RssAnon')).split()[1])"
     )
     said = subprocess.check_output([sys.executable, "-c", script], cwd=scorer.parent, text=True)
