@@ -11,18 +11,17 @@ scores/NAME.jsonl and NAME.cost.json, rows of the next report. A row of your own
 {"id", "sample", "score"}, higher is better, and "p" for votes. METHOD.CALSET@CALRUN-SEED.jsonl is one of its
 method's: a row is the mean over evaluation runs (of one model and data set) x calibration runs x scorer
 seeds, ± the standard deviation (ddof=1) over those that vary ("over"). A labelled folder `greedy` beside a
-run is a row.
+run is a row. In reading order: runs as arrays; picks and votes; rows; Δ and gap closed; stopping; the
+paper's numbers; tables; report; figures; verifiers: LoRA, PRM, routing.
 
 What the numbers are. Random, best-of-n and oracle at n < N rollouts: the exact expectation over all
 n-subsets; votes: exact where these are few, else the mean over seeded random ones with its standard error.
 Tied answers share the credit of a majority. Δ: points above the best confidence rule, of the paper's 20 and
-of all 28, picked with hindsight on these labels (which favours it), with a paired bootstrap interval over
+of all, picked with hindsight on these labels (which favours it), with a paired bootstrap interval over
 problems. Gap closed: Δ as a share of the distance from that rule to the oracle, a dash where this is under
 two problems. Cut: the share of a row's picks (random: of all rollouts) that ended at the length limit. A
-problem with a label that could not be judged is in no row. FLOPs are computed by one formula: forward 2 a
-weight and token and 4 a pair of tokens, layer and attention dimension; training twice that, and 2 a token
-and trained weight; nothing for what is computed again to save memory. Minutes and ms are measured, on the
-device named, their ratios on one device only; LoRA and PRM read one rollout at a time.
+problem with a label that could not be judged is in no row. FLOPs are computed, minutes and ms measured on
+the device named, their ratios on one device only; LoRA and PRM read one rollout at a time.
 """
 
 import argparse
@@ -34,7 +33,7 @@ import re
 import shlex
 import sys
 import time
-from collections import namedtuple
+from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,16 +44,15 @@ from common import torch  # imported by its first use
 
 SUBSETS, DRAWS, SEED = 128, 1000, 0  # random subsets of a vote, bootstrap draws, and their seed
 RULES = common.RULES
-REFERENCES = {"the paper's 20": RULES[:20], "all 28": RULES}  # the paper's five statistics stand first
-LENGTHS = {"longest": 1, "shortest": -1}
-CUT, WIDTH = 0.05, 110  # share of cut rollouts from which a line says so; columns of the screen
+ALL = f"all {len(RULES)}"
+PAPERS = [f"{name}/{way}" for name in common.STATISTICS[:5] for way in common.AGGREGATIONS[:4]]
+REFERENCES = {"the paper's 20": PAPERS, ALL: RULES}
+CUT = 0.05  # the share of cut rollouts from which a line says so
 COSTS = {  # in NAME.cost.json: (column, its unit)
-    "parameters": ("parameters", 1), "trained_parameters": ("trained", 1),
-    "train_seconds": ("training min", 60), "train_flops": ("training TFLOPs", 1e12),
-    "ms_per_rollout": ("ms a rollout", 1), "ms_per_problem": ("ms a problem", 1),
-    "flops_per_rollout": ("MFLOPs a rollout", 1e6),
+    "parameters": ("parameters", 1), "train_seconds": ("training min", 60),
+    "train_flops": ("training TFLOPs", 1e12), "ms_per_rollout": ("ms a rollout", 1),
 }  # fmt: skip
-SCORES_AS_SUCH = {"auroc": "AUROC", "auroc_within": "within a problem", "ece": "calibration error"}
+SCORES_AS_SUCH = {"auroc": "AUROC", "auroc_within": "within a problem"}
 
 # ---- A labelled run as arrays [P problems, N rollouts]; a problem with fewer rollouts is padded at the end
 
@@ -103,29 +101,25 @@ def load_run(path, labels, left_out, window, tail):
     rows = [rollout | label for rollout, label in zip(rollouts, labels)]
     labels, cut = [row["label"] or 0 for row in rows], [row.get("finish") == "length" for row in rows]
     groups = spread((-1 if row.get("group") is None else row["group"] for row in rows), -1).astype(int)
-    lengths, valid = np.array([row["n_tokens"] for row in rows]), index < len(keys)
-    arrays = valid, spread(labels), groups, spread(lengths), spread(cut)
+    valid = index < len(keys)
+    arrays = valid, spread(labels), groups, spread(row["n_tokens"] for row in rows), spread(cut)
     run = Run(path, common.read_meta(path), [*places], *arrays, files={})
-    scores = {name: sign * lengths for name, sign in LENGTHS.items()}
-    for name, values in (confidence_of(run, rows, window, tail) | scores).items():
+    for name, values in confidence_of(run, rows, window, tail).items():
         run.files[name] = {"": {"score": spread(values, -np.inf), "p": None, "cost": {}}}
     for file in sorted((path / "scores").glob("*.jsonl")):
         method, _, name = file.stem.partition("@")
-        if method in LENGTHS:
-            common.die(f"{file}: the table has a row {method} of its own; give the file another name")
         run.files.setdefault(method, {})[name] = read_scores(file, keys, spread)
     return run
 
 
 def confidence_of(run, rollouts, window, tail):
     """{rule: a score for each rollout}"""
-    values = [row.get("conf") for row in rollouts]
-    if (window, tail) != (common.WINDOW, common.TAIL):  # not those of 01
+    values = [row.get("conf") or {} for row in rollouts]
+    known = all({*RULES} <= value.keys() for value in values)
+    if not known or (window, tail) != (common.WINDOW, common.TAIL):  # a new rule, or other windows than 01's
         tokens = common.load_pt(run.path / "tokens.pt")
         pairs, stats = itertools.pairwise(tokens["offsets"].tolist()), tokens["stats"].numpy()
         values = [common.confidence(stats[a:b], run.meta["vocab_size"], window, tail) for a, b in pairs]
-    if None in values:
-        common.die(f"{run.path}: rollouts.jsonl has no token statistics; 01 --responses computes them")
     matrix = np.array([[value[rule] for rule in RULES] for value in values], dtype=float)  # None becomes nan
     matrix *= [-1 if rule.split("/")[0] in common.LOWER_IS_BETTER else 1 for rule in RULES]
     lowest = np.fmin.reduce(matrix, initial=0) - 1  # a rollout without tokens ranks below all others
@@ -138,12 +132,9 @@ def read_scores(file, keys, spread):
     for row in rows:
         if not number(row["score"], -1e300, 1e300) or not number(row.get("p") or 0, 0, 1):
             common.die(f"{file}: a score is a finite number and p a probability, or absent; not so in {row}")
-    p, path = [row.get("p") for row in rows], file.with_name(f"{file.stem}.cost.json")
-    cost = common.read_json(path) if path.is_file() else {}
-    if not isinstance(cost, dict) or not all(number(cost.get(key) or 0, 0, 1e300) for key in COSTS):
-        common.die(f"{path}: not what a scorer cost (numbers named {', '.join(COSTS)}, or absent); delete it")
-    score = spread((row["score"] for row in rows), -np.inf)
-    return {"score": score, "p": None if None in p else spread(p), "cost": cost}
+    p, cost = [row.get("p") for row in rows], file.with_name(f"{file.stem}.cost.json")
+    return {"score": spread((row["score"] for row in rows), -np.inf), "p": None if None in p else spread(p),
+            "cost": common.read_json(cost) if cost.is_file() else {}}  # fmt: skip
 
 
 # ---- Picks, [2, S, P]: is what a method picks in S subsets of n rollouts right, is it cut
@@ -189,35 +180,15 @@ def majority(groups, scores, valid):
     return winners / np.maximum(winners.sum(1, keepdims=True), 1)
 
 
-def weighted(weights_of):
-    """weights_of(scores, valid): what each rollout's vote counts."""
-
-    def ballot(groups, scores, valid):
-        winner = common.weighted_vote(groups, weights_of(scores, valid), scores)
-        return winner[:, None] == np.arange(groups.shape[1])
-
-    return ballot
+def weighted(groups, scores, valid):
+    winner = common.weighted_vote(groups, np.where(valid, scores, 0), scores)
+    return winner[:, None] == np.arange(groups.shape[1])
 
 
-rank_of = lambda scores: np.argsort(np.argsort(-scores, -1, kind="stable"), -1, kind="stable")  # 0: the best
-n_of = lambda valid: valid.sum(-1, keepdims=True)
-
-
-def top_share(share):
-    """Confidence as the weight of the best share of the rollouts (DeepConf, offline)."""
-    kept = lambda scores, valid: valid & (rank_of(scores) < np.ceil(share * n_of(valid)))
-    return weighted(lambda scores, valid: np.where(kept(scores, valid), scores, 0))
-
-
-borda = weighted(lambda scores, valid: (n_of(valid) - rank_of(scores)) * valid)
 VOTES = {  # name: (the score it uses, its ballot)
     "majority vote": ("mean/tail", majority),
-    "Borda vote, self-certainty": ("self_certainty/avg", borda),
-    "top 10% by confidence, vote": ("mean/tail", top_share(0.1)),
-    "top 90% by confidence, vote": ("mean/tail", top_share(0.9)),
-    "confidence-weighted vote": ("mean/tail", top_share(1.0)),
+    "confidence-weighted vote": ("mean/tail", weighted),
 }
-MINOR = [*VOTES][1:-1]  # not in the short tables
 
 # ---- Rows: a dict for each method, as in results.json
 
@@ -249,13 +220,13 @@ def make_rows(runs, greedy=None):
     if greedy:
         picks = {(0, "", ""): [np.array([[greedy.labels[:, 0]], [greedy.cut[:, 0]]])] * len(ns)}
         rows.append(row_of("greedy", "greedy", ns, picks, tokens=greedy.tokens.mean()))
-    for method in (*LENGTHS, *RULES):
-        kind, facts = "confidence" if method in RULES else "length", quality_of(runs, method)
-        rows.append(row(method, kind, by_score, method, short=None, scores=method, **facts))
+    for rule in RULES:
+        facts = quality_of(runs, rule)
+        rows.append(row(rule, "confidence", by_score, rule, short=None, scores=rule, **facts))
     for name, (rule, ballot) in VOTES.items() if votable else ():
-        votes.append(row(name, "vote", vote(ballot, "score"), rule, short=None if name in MINOR else name))
+        votes.append(row(name, "vote", vote(ballot, "score"), rule))
     rank = {family: place for place, family in enumerate(FAMILIES)}  # ours last, next to the votes
-    shared = set.intersection(*[set(run.files) for run in runs]) - {*RULES, *LENGTHS}
+    shared = set.intersection(*[set(run.files) for run in runs]) - {*RULES}
     for method in sorted(shared, key=lambda method: (rank.get(method.partition(".")[0], -1), method)):
         family, _, calibration = method.partition(".")
         name = short = FAMILIES.get(family, family)
@@ -263,12 +234,11 @@ def make_rows(runs, greedy=None):
         if family not in CALIBRATED:
             short, calibration = name, ""
         facts = {"scores": method, "calibration": calibration}
-        more = quality_of(runs, method) | cost_of(runs, method) | facts
-        rows.append(row(f"{name}, best-of-N", "scorer", by_score, method, short=short, **more))
+        more = quality_of(runs, method) | cost_of(runs, method)
+        rows.append(row(f"{name}, best-of-N", "scorer", by_score, method, short=short, **facts, **more))
         if votable and all(file["p"] is not None for *_, file in files_of(runs, method)):
             facts["short"] = f"{short}, weighted vote" if method.startswith("scatr") else None
-            pick = vote(weighted(lambda p, valid: p * valid), "p")
-            votes.append(row(f"{name}, weighted vote", "vote", pick, method, **facts))
+            votes.append(row(f"{name}, weighted vote", "vote", vote(weighted, "p"), method, **facts))
     return [*rows, *votes, row("oracle", "oracle", by_label, cut=None)]
 
 
@@ -299,15 +269,12 @@ def files_of(runs, method):
 
 
 def quality_of(runs, method):
-    """AUROC, its mean inside problems, and the expected calibration error over ten bins."""
+    """AUROC, and its mean inside problems."""
     found = []
     for _, run, file in files_of(runs, method):
-        right, score, p, there = run.labels > 0, file["score"], file["p"], run.valid
+        right, score, there = run.labels > 0, file["score"], run.valid
         within = [common.auroc(a[few], b[few]) for a, b, few in zip(right, score, there)]
-        found.append([common.auroc(right[there], score[there]), mean_of(within), None])
-        if p is not None:
-            bins = np.minimum(p[there] * 10, 9).astype(int)
-            found[-1][2] = np.abs(np.bincount(bins, (p - right)[there])).sum() / there.sum()
+        found.append([common.auroc(right[there], score[there]), mean_of(within)])
     return dict(zip(SCORES_AS_SUCH, map(mean_of, zip(*found))))
 
 
@@ -316,7 +283,6 @@ def cost_of(runs, method):
     if not costs:
         return {}
     cost = {key: mean_of(each.get(key) for each in costs) for key in COSTS}
-    cost["ms_per_problem"] = cost["ms_per_rollout"] and cost["ms_per_rollout"] * rollouts_of(runs)
     cost["device"] = ", ".join(sorted({each["device"] for each in costs if each.get("device")}))
     return {"cost": cost, "made_by": sorted({each["command"] for each in costs if "command" in each})}
 
@@ -372,7 +338,7 @@ def stopping(runs, rows, price):
                 grid = np.linspace(0.5, 1, 31) if votes else np.quantile(p[run.valid], np.linspace(0, 1, 31))
                 thresholds = np.array([common.stop_threshold(chosen, price), *grid, common.NEVER])
                 curves.append(common.stop_curve(p, run.labels, run.tokens, groups, thresholds))
-        found += [stopped_row(r, curves) | {"price": price}] if len(curves) == r["runs"] else []
+        found += [stopped_row(r, curves)] if len(curves) == r["runs"] else []
     return found
 
 
@@ -424,47 +390,42 @@ def paper_numbers(*sets):
     return {name: number.replace("±", " ± ") for name, number in found if number != "-"}
 
 
-# ---- Tables: for the screen, in Markdown and in LaTeX
+# ---- Tables: rows {column: cell}, for the screen, in Markdown and in LaTeX; bold is written as in Markdown
 
 SETS = ("model", "calibration set", "test")
 LAST = ("oracle", "SCaTR, stopped when sure", "SCaTR+, stopped when sure",
-        "over", "Δ", "Δ to all 28", "gap closed %", "cut %")  # fmt: skip
+        "over", "Δ", f"Δ to {ALL}", "gap closed %", "cut %")  # fmt: skip
+LATEX = str.maketrans({sign: f"\\{sign}" for sign in "%_&#${}"} | {
+    "^": r"\^{}", "~": r"\~{}", "–": "--", "±": r"$\pm$", "Δ": r"$\Delta$", "×": r"$\times$"})  # fmt: skip
 
 
-class Best(str):
-    """A cell in bold."""
+def grid(rows):
+    """(header, cells): all columns that some row has."""
+    header = [*dict.fromkeys(itertools.chain(*rows))]
+    return header, [[row.get(column) for column in header] for row in rows]
 
 
-Table = namedtuple("Table", "title rows")  # a row: {column: cell}
-LATEX = str.maketrans({sign: "\\" + sign for sign in "%_&#${}"} | {
-    "\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "–": "--",
-    "→": r"$\to$", "±": r"$\pm$", "Δ": r"$\Delta$", "×": r"$\times$",
-    "\t": " & ", "\1": r"\textbf{", "\2": "}"})  # fmt: skip
+def in_markdown(title, rows):
+    return f"### {title}\n\n{common.table(*grid(rows), markdown=True)}"
 
 
-def grid(table, bold="{}"):
-    """(header, rows)"""
-    header = [*dict.fromkeys(column for row in table.rows for column in row)]
-    write = lambda cell: bold.format(cell) if isinstance(cell, Best) else cell
-    return header, [[write(row.get(column)) for column in header] for row in table.rows]
-
-
-def in_markdown(table):
-    return f"### {table.title}\n\n{common.table(*grid(table, '**{}**'), markdown=True)}"
-
-
-def in_latex(table):
-    header, rows = grid(table, "\1{}\2")
-    lines = ["\t".join(cell or "" for cell in row).translate(LATEX) + r" \\" for row in (header, *rows)]
+def in_latex(title, rows):
+    header, cells = grid(rows)
+    lines = [" & ".join((cell or "").translate(LATEX) for cell in row) + r" \\" for row in (header, *cells)]
+    lines = [re.sub(r"\*\*(.*?)\*\*", r"\\textbf{\1}", line) for line in lines]
     begin, end = rf"\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}", "\\bottomrule\n\\end{tabular}\n"
-    return "\n".join([f"% {table.title}", begin, r"\toprule", lines[0], r"\midrule", *lines[1:], end])
+    return "\n".join([f"% {title}", begin, r"\toprule", lines[0], r"\midrule", *lines[1:], end])
+
+
+def on_screen(header, rows):
+    return common.table(header, [[(cell or "").strip("*") for cell in row] for row in rows])
 
 
 def best_bold(cells):
     """{column: cell}, the largest number bold."""
     value = lambda cell: float(cell.split()[0]) if cell else -math.inf
     best = max(map(value, cells.values()), default=0)
-    return {column: Best(cell) if cell and value(cell) == best else cell for column, cell in cells.items()}
+    return {column: f"**{cell}**" if cell and value(cell) == best else cell for column, cell in cells.items()}
 
 
 def percent(value, digits=1, sign=""):
@@ -472,8 +433,9 @@ def percent(value, digits=1, sign=""):
 
 
 points = lambda value: percent(value, sign="+")
-with_spread = lambda r: percent(r["accuracy"]) + ("" if r["std"] is None else f" ± {percent(r['std'])}")
-interval = lambda r: f"[{percent(r['low'])}, {percent(r['high'])}]"
+gained = lambda r: f"{points(r['delta'])} [{percent(r['low'])}, {percent(r['high'])}]"
+spread = lambda mean, std: f"{mean:.1f}" + ("" if std is None else f" ± {std:.1f}")
+accuracy = lambda r: spread(100 * r["accuracy"], r["std"] and 100 * r["std"])
 
 
 def number(value, unit=1):  # in three digits, none after the point above a hundred
@@ -481,45 +443,44 @@ def number(value, unit=1):  # in three digits, none after the point above a hund
 
 
 def shown_rows(group):
-    """(name, row) of all, and of confidence rules of the best."""
-    for r in group["rows"]:
-        if r["kind"] != "confidence" or r["best_of"]:
-            yield "".join(f"best of {name}: " for name in r["best_of"]) + r["method"], r
+    """{name: row} of all, and of confidence rules of the best."""
+    shown = [r for r in group["rows"] if r["kind"] != "confidence" or r["best_of"]]
+    return {"".join(f"best of {name}: " for name in r["best_of"]) + r["method"]: r for r in shown}
 
 
 def methods_table(group):
-    shown, rows = [*shown_rows(group)], []
-    accuracies = best_bold({name: with_spread(r) for name, r in shown if r["kind"] != "oracle"})
-    for name, r in shown:
-        row = {"method": name, "accuracy %": accuracies.get(name, with_spread(r)), "over": r["over"]}
+    shown, rows = shown_rows(group), []
+    accuracies = best_bold({name: accuracy(r) for name, r in shown.items() if r["kind"] != "oracle"})
+    for name, r in shown.items():
+        row = {"method": name, "accuracy %": accuracies.get(name, accuracy(r)), "over": r["over"]}
         row["right/problems"] = f"{r['correct']:.1f}/{r['problems']}".replace(".0/", "/")
         for to, gain in r["against"].items():
-            itself, voted = to in r["best_of"], r["kind"] in ("scorer", "vote")
-            row[f"Δ to {to} [95 %]"] = None if itself else f"{points(gain['delta'])} {interval(gain)}"
-            row[f"gap closed to {to}, %"] = (percent(gain["gap_closed"], 0) or "–") if voted else None
+            row[f"Δ to {to} [95 %]"] = None if to in r["best_of"] else gained(gain)
+            closed = (percent(gain["gap_closed"], 0) or "–") if r["kind"] in ("scorer", "vote") else None
+            row[f"gap closed to {to}, %"] = closed
         rows.append(row | {"cut %": percent(r["cut"]), "tokens a problem": number(r["tokens"])})
-    return Table("Methods", rows)
+    return "Methods", rows
 
 
 def curves_table(group):
     rows = []
-    for name, r in shown_rows(group):
+    for name, r in shown_rows(group).items():
         errors = {n: f" (± {percent(error, 2)})" for n, error in r["curve_subset_error"].items()}
         row = {"method": name} | {f"N={n}": percent(x) + errors.get(n, "") for n, x in r["curve"].items()}
         for key, column in SCORES_AS_SUCH.items():
             row[column] = None if r.get(key) is None else f"{r[key]:.3f}"
         rows.append(row | {"cut %": percent(r["cut"])})
-    return Table("Fewer rollouts (±: standard error of drawn subsets), and the scores as such", rows)
+    return "Fewer rollouts (±: standard error of drawn subsets), and the scores as such", rows
 
 
 def confidence_table(group):
     by_name, rows = {r["method"]: r for r in group["rows"]}, []
     for name in common.STATISTICS:
         rules = {way: by_name[f"{name}/{way}"] for way in common.AGGREGATIONS}
-        cells = {way: (Best if r["best_of"] else str)(with_spread(r)) for way, r in rules.items()}
-        cut = mean_of([r["cut"] for r in rules.values()])
+        cells = {way: f"**{accuracy(r)}**" if r["best_of"] else accuracy(r) for way, r in rules.items()}
+        cut = mean_of(r["cut"] for r in rules.values())
         rows.append({"statistic": name} | cells | {"cut %": percent(cut)})
-    return Table("Confidence rules: the paper's five statistics, and two more", rows)
+    return "Confidence rules: the paper's five statistics, and more", rows
 
 
 def cost_table(group):
@@ -529,12 +490,12 @@ def cost_table(group):
         cost, row = r["cost"], {"cost": r["method"].removesuffix(", best-of-N")}
         for key, (column, unit) in COSTS.items():
             row[column], usual = number(cost[key], unit), scatr.get(key)
-            timed = key.startswith(("ms_", "train_seconds"))
+            timed = key in ("train_seconds", "ms_per_rollout")
             if cost[key] and usual and not (timed and cost["device"] != scatr["device"]):
                 row[column] += f" ({number(cost[key] / usual)}×)"
-        row |= {"measured on": cost["device"] or "–", "accuracy %": with_spread(r)}
+        row |= {"measured on": cost["device"] or "–", "accuracy %": accuracy(r)}
         rows.append(row | {"cut %": percent(r["cut"])})
-    return Table("Costs (×: SCaTR's): minutes and ms measured on the device named, FLOPs computed", rows)
+    return "Costs (×: SCaTR's): minutes and ms measured on the device named, FLOPs computed", rows
 
 
 def stopping_table(group):
@@ -543,13 +504,13 @@ def stopping_table(group):
         drawn = f" (± {percent(r['error'], 2)})" if r["error"] else ""
         rows.append({
             "method, stopped": r["method"], "when sure by": f"{r['threshold']:.3f}",
-            "accuracy %": with_spread(r) + drawn, "all rollouts: %": percent(r["all"]),
-            "Δ [95 %]": f"{points(r['delta'])} {interval(r)}", "rollouts": f"{r['rollouts']:.1f}",
+            "accuracy %": accuracy(r) + drawn, "all rollouts: %": percent(r["all"]),
+            "Δ [95 %]": gained(r), "rollouts": f"{r['rollouts']:.1f}",
             "tokens a problem": number(r["tokens"]), "% of all tokens": percent(r["share"]),
             "% of a fixed N of that cost": percent(r["fixed"]),
         })  # fmt: skip
     price = f"{group['price']:g} points below at most where calibrated"
-    return Table(f"Sampling that stops, {price} (±: of drawn orders)", rows)
+    return f"Sampling that stops, {price} (±: of drawn orders)", rows
 
 
 def summary_table(groups):
@@ -559,69 +520,57 @@ def summary_table(groups):
         for wanted in sorted({r["calibration"] for r in group["rows"]} - {""}) or [""]:
             roles = {}
             for r in group["rows"]:
-                roles |= {f"best of {name}": r for name in r["best_of"]}
-                roles |= {r["short"]: r} if r["short"] and r["calibration"] in ("", wanted) else {}
+                own = [r["short"]] if r["short"] and r["calibration"] in ("", wanted) else []
+                roles |= dict.fromkeys([f"best of {name}" for name in r["best_of"]] + own, r)
             names |= dict.fromkeys(name for name in roles if name not in LAST)
-            cells = {name: with_spread(r) for name, r in roles.items()} | {"cut %": percent(group["cut"])}
-            if own := roles.get("SCaTR"):
-                paper, both = own["against"].values()
-                cells |= {"over": own["over"], "gap closed %": percent(paper["gap_closed"]) or "–",
-                          "Δ": points(paper["delta"]), "Δ to all 28": points(both["delta"])}  # fmt: skip
+            sets = dict(zip(SETS, (group["model"], wanted, group["dataset"])))
+            cells = {name: accuracy(r) for name, r in roles.items()} | {"cut %": percent(group["cut"])}
+            if ours := roles.get("SCaTR"):
+                paper, both = ours["against"].values()
+                cells |= {"over": ours["over"], "gap closed %": percent(paper["gap_closed"]) or "–",
+                          "Δ": points(paper["delta"]), f"Δ to {ALL}": points(both["delta"])}  # fmt: skip
             stopped = {r["scores"]: r for r in group["stopping"] if r["kind"] == "scorer"}
             if r := stopped.get(f"scatr+.{wanted}") or stopped.get(f"scatr.{wanted}"):
                 told = f"{percent(r['accuracy'])} for {percent(r['share'], 0)} %"
                 cells[f"{r['short']}, stopped when sure"] = told
-            sets = dict(zip(SETS, (group["model"], wanted, group["dataset"])))
-            theirs = paper_numbers(*sets.values())
-            rows += [sets | cells, sets | {"model": "the paper"} | theirs][: 1 + bool(theirs)]
+            rows.append(sets | cells)
+            if theirs := paper_numbers(*sets.values()):
+                rows.append(sets | {"model": "the paper"} | theirs)
     columns = [*SETS, *names, *(name for name in LAST if any(name in row for row in rows))]
     for row in rows:
         row |= best_bold({name: row.get(name) for name in names})
-    return Table("Summary", [{name: row.get(name) for name in columns} for row in rows])
+    return [{name: row.get(name) for name in columns} for row in rows]
 
 
 def screen(summary):
-    """A method a row, a pair of sets (and the paper's) a column; in blocks of WIDTH columns."""
-    models, pairs, blocks = {row["model"] for row in summary.rows} - {"the paper"}, [], []
-    names = [name for name in summary.rows[0] if name not in (*SETS, "over")]
-    for row in summary.rows:
-        cells, title = [*map(row.get, names)], " → ".join(row[name] for name in SETS[1:] if row[name])
-        if row["model"] == "the paper":
-            pairs[-1].append(["paper", *cells])
-        else:
-            pairs.append([[f"{row['model']}: {title}" if len(models) > 1 else title, *cells]])
-
-    def write(columns):
-        header, *rows = zip(["picks by", *names], *columns)
-        return common.table(header, rows)
-
-    for pair in pairs:
-        if not blocks or len(write([*blocks[-1], *pair]).splitlines()[1]) > WIDTH:
-            blocks.append([])
-        blocks[-1] += pair
-    return "\n\n".join(map(write, blocks))
+    """The summary turned round: a method a row; four columns, of pairs of sets and of the paper, at once."""
+    models, columns = {row["model"] for row in summary} - {"the paper"}, []
+    names = [name for name in summary[0] if name not in (*SETS, "over")]
+    for row in summary:
+        pair = " → ".join(row[name] for name in SETS[1:] if row[name])
+        title = f"{row['model']}: {pair}" if len(models) > 1 else pair
+        columns.append(["paper" if row["model"] == "the paper" else title, *map(row.get, names)])
+    blocks = (zip(["picks by", *names], *columns[i : i + 4]) for i in range(0, len(columns), 4))
+    return "\n\n".join(on_screen(header, rows) for header, *rows in blocks)
 
 
 def study_tables(paths):
-    """A row a measure, model and pair, a column a layer, fraction or design."""
-    studies, tables = {}, []
+    """{title: rows}: a row a measure, model and pair, a column a layer, fraction or design."""
+    studies, tables = defaultdict(list), {}
     for file in itertools.chain(*(sorted(Path(path).glob("*.json")) or [path] for path in paths)):
         study = common.read_json(file)
         if not isinstance(study, dict) or study.get("format") != 1 or not study.get("rows"):
             common.die(f"{file}: not a study of 03_train_scorer.py")
-        studies.setdefault(study["study"], []).append(study)
-    write = lambda x: x and f"{x['mean']:.1f}" + ("" if x["std"] is None else f" ± {x['std']:.1f}")
+        studies[study["study"]].append(study)
     for name, several in studies.items():
-        each, rows = [row for study in several for row in study["rows"]], []
-        columns = dict.fromkeys(row["row"] for row in each)
-        measures = dict.fromkeys(measure for row in each for measure in row["measures"])
+        each = [row["measures"] for study in several for row in study["rows"]]
+        rows, measures = [], dict.fromkeys(itertools.chain(*each))
         for measure, study in itertools.product(measures, several):
-            shown = {row["row"]: write(row["measures"].get(measure)) for row in study["rows"]}
+            found = {row["row"]: row["measures"].get(measure) for row in study["rows"]}
+            cells = best_bold({column: x and spread(x["mean"], x["std"]) for column, x in found.items()})
             sets = study["model"], "+".join(study["calibration"]), "+".join(study["evaluation"])
-            if any(shown.values()):
-                cells = best_bold({column: shown.get(column) for column in columns})
-                rows.append({"measure, %": measure} | dict(zip(SETS, sets)) | cells)
-        tables.append(Table(f"Study: {name}", rows))
+            rows += [{"measure, %": measure} | dict(zip(SETS, sets)) | cells] if any(cells.values()) else []
+        tables[f"Study: {name}"] = rows
     return tables
 
 
@@ -629,34 +578,30 @@ def study_tables(paths):
 
 the_command = lambda: shlex.join(["python", "05_baselines.py", *sys.argv[1:]])
 TABLES = (methods_table, curves_table, stopping_table, confidence_table, cost_table)
-SHORT_NOTE = """\
-±: standard deviation over what varies for the row, at most {over} (report.md: "over").
-Δ, gap closed: SCaTR's, above the best confidence rule of the paper's 20 (of all 28), picked with hindsight.
+NOTE = """\
+±: standard deviation over what varies for the row{}.
+Δ, gap closed: SCaTR's, above the best confidence rule of the paper's 20 (of {}), picked with hindsight.
 Stopped when sure: right % for so much of all tokens."""
 
 
 def report(args):
-    if args.plots:
-        try:
-            import matplotlib.pyplot as plt
-        except ImportError:
-            common.die("--plots needs matplotlib: pip install matplotlib")
-    studies, paths = study_tables(args.studies), {}
+    plt, studies, paths = pyplot() if args.plots else None, study_tables(args.studies), defaultdict(list)
     if len({os.path.realpath(path) for path in args.runs}) < len(args.runs):
         common.die("a run is given twice; each counts as a repetition of its own")
     for path in map(Path, args.runs):
         meta = common.read_meta(path)
-        paths.setdefault((common.model_name(meta), common.short_name(meta["dataset"])), []).append(path)
+        paths[common.model_name(meta), common.short_name(meta["dataset"])].append(path)
     groups = [report_group(*names, some, args) for names, some in paths.items()]
     out = Path(args.out or os.path.commonpath([*map(os.path.abspath, args.runs)]))
-    summary, figures = summary_table(groups), plot(plt, out, groups, studies) if args.plots else []
     facts = {"command": the_command(), "window": args.window, "tail": args.tail, "groups": groups}
     common.write_json(out / "results.json", facts)
-    write_report(out, groups, [summary, *studies], figures)
-    over = max((r["over"] for group in groups for r in group["rows"]), key=len) or "nothing here"
-    shown = [f"{study.title}\n\n{common.table(*grid(study))}\n" for study in studies]
+    summary = summary_table(groups)
+    write_report(out, groups, {"Summary": summary} | studies, plot(plt, out, groups) if plt else ())
+    over = max((r["over"] for group in groups for r in group["rows"]), key=len)
     titles, notes = [group["title"] for group in groups], sum((group["notes"] for group in groups), [])
-    print(*titles, "", screen(summary), "", *notes, SHORT_NOTE.format(over=over), *shown, sep="\n")
+    shown = [f"{title}\n\n{on_screen(*grid(rows))}\n" for title, rows in studies.items()]
+    note = NOTE.format(over and f", at most {over}", ALL)
+    print(*titles, "", screen(summary), "", *notes, note, *shown, sep="\n")
     print(f"report: {out / 'report.md'}")
 
 
@@ -673,69 +618,72 @@ def report_group(model, dataset, paths, args):
     }  # fmt: skip
 
 
-def notes_of(runs, left_out, share):
+def notes_of(runs, left_out, cut):
     """What a reader must know before believing the numbers."""
     if left_out:
         yield f"{len(left_out)} problems left out of all rows: a label could not be judged"
     methods = [set(run.files) for run in runs]
     if missing := set.union(*methods) - set.intersection(*methods):
         yield f"no row for {', '.join(sorted(missing))}: not in every run"
-    if share > CUT:
-        right = [[run.labels[run.valid & (run.cut == x)] for run in runs] for x in (1, 0)]
-        cut, ended = (percent(mean_of(x.mean() for x in some if x.size)) for some in right)
-        limit = runs[0].meta.get("arguments", {}).get("max_new_tokens")
-        told = f"{percent(share)} % of the rollouts were cut at {limit} tokens; {cut} % of\n  them are right,"
-        yield f"{told} {ended} % of the others: with room all would rise (01 --max-new-tokens 0)"
+    if cut > CUT:
+        yield f"{percent(cut)} % of the rollouts were cut: with room all would rise (01 --max-new-tokens 0)"
 
 
 def write_report(out, groups, tables, figures):
     """report.md and tables.tex: the tables, what made them, the figures."""
-    parts = ["# Report", f"Made by `{the_command()}`.", *map(in_markdown, tables)]
+    parts, tex = ["# Report", f"Made by `{the_command()}`."], ["% needs \\usepackage{booktabs}\n"]
+
+    def add(tables):
+        parts.extend(in_markdown(title, rows) for title, rows in tables if rows)
+        tex.extend(in_latex(title, rows) for title, rows in tables if rows)
+
+    add(tables.items())
     for group in groups:
-        some = [table for write in TABLES if (table := write(group)).rows]
+        parts += [f"## {group['title']}", *group["notes"]]
+        add([table(group) for table in TABLES])
         commands = sorted({f"`{command}`" for r in group["rows"] for command in r.get("made_by", [])})
-        sources = "\n".join(f"- {line}" for line in [*group["runs"], *commands])
-        parts += [f"## {group['title']}", *group["notes"], *map(in_markdown, some), sources]
-        tables = [*tables, *some]
+        parts.append("\n".join(f"- {line}" for line in [*group["runs"], *commands]))
     parts += [*(f"![{name}]({name})" for name in figures), __doc__.partition("What the numbers are. ")[2]]
-    tex = ["% needs \\usepackage{booktabs}\n", *map(in_latex, tables)]
     for name, text in (("report.md", "\n\n".join(parts)), ("tables.tex", "\n".join(tex))):
         with common.atomic(out / name) as file:
             file.write(text)
 
 
-# ---- Figures: draw(axes, what it shows) -> the axes' settings, none where there is nothing to show
+# ---- Figures: draw(axes, group); one on which nothing is drawn is not written
 
 
-def plot(plt, out, groups, studies):
-    names, numbered = [], [*enumerate(groups, 1)]
-    wanted = [(f"{name}-{i}.png", draw, group) for i, group in numbered for name, draw in FIGURES.items()]
-    for study in studies:
-        name = study.title.split()[1]
-        wanted += [(f"{name}-{i}.png", draw_study, row) for i, row in enumerate(study.rows, 1)]
+def pyplot():
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        common.die("--plots needs matplotlib: pip install matplotlib")
     plt.switch_backend("Agg")
-    for name, draw, what in wanted:
+    return plt
+
+
+def plot(plt, out, groups):
+    """The names of the PNG files."""
+    names = []
+    for (i, group), (name, draw) in itertools.product(enumerate(groups, 1), FIGURES.items()):
         canvas, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
-        if settings := draw(axes, what):
-            axes.set(**{"ylabel": "accuracy %"} | settings)
-            if axes.get_legend_handles_labels()[0]:
-                canvas.legend(loc="outside right upper", fontsize="small")
-            with common.atomic(out / name, "wb") as file:
+        axes.set(title=group["title"], ylabel="accuracy %")
+        draw(axes, group)
+        if axes.has_data():
+            canvas.legend(loc="outside right upper", fontsize="small")
+            names.append(f"{name}-{i}.png")
+            with common.atomic(out / names[-1], "wb") as file:
                 canvas.savefig(file, format="png", dpi=150)
-            names.append(name)
         plt.close(canvas)
     return names
 
 
 def draw_curves(axes, group):
-    ns = [int(n) for n in group["rows"][0]["curve"]]
-    for name, r in shown_rows(group):
-        if r["kind"] != "length" and r["method"] not in MINOR:
-            style = {"random": "k:", "oracle": "k--"}.get(r["kind"], ".-")
-            axes.plot(ns, [100 * x for x in r["curve"].values()], style, label=name)
-    axes.set_xscale("log")
+    for name, r in shown_rows(group).items():
+        style = {"random": "k:", "oracle": "k--"}.get(r["kind"], ".-")
+        axes.plot([*map(int, r["curve"])], [100 * x for x in r["curve"].values()], style, label=name)
+    ns = [*group["rows"][0]["curve"]]
+    axes.set(xscale="log", xticks=[*map(int, ns)], xticklabels=ns, xlabel="rollouts a problem")
     axes.minorticks_off()
-    return {"title": group["title"], "xticks": ns, "xticklabels": ns, "xlabel": "rollouts a problem"}
 
 
 def draw_stopping(axes, group):
@@ -744,29 +692,17 @@ def draw_stopping(axes, group):
         (line,) = axes.plot(*100 * np.array(r["curve"]).T, label=r["method"])
         axes.plot(*100 * np.array(r["fixed_curve"]).T, ":", color=line.get_color())
         axes.plot(100 * r["share"], 100 * r["accuracy"], "o", color=line.get_color())
-    return group["stopping"] and {"title": group["title"], "xlabel": "% of the tokens of all rollouts"}
+    axes.set(xlabel="% of the tokens of all rollouts")
 
 
 def draw_rules(wanted, axes, group):
     """Bars of these rules beside SCaTR, between random and the oracle."""
     rows = [r for r in group["rows"] if r["method"] in wanted or r["short"] in ("SCaTR", "SCaTR+")]
-    draw_bars(axes, [(r["method"], 100 * r["accuracy"], 100 * (r["std"] or 0)) for r in rows])
+    heights, spreads = ([100 * (r[key] or 0) for r in rows] for key in ("accuracy", "std"))
+    axes.bar([r["method"] for r in rows], heights, yerr=spreads, capsize=3)
+    axes.tick_params(axis="x", rotation=30)
     for style, r in zip(":-", (group["rows"][0], group["rows"][-1])):  # random, oracle
         axes.axhline(100 * r["accuracy"], color="black", linestyle=style, label=r["method"])
-    return {"title": group["title"]}
-
-
-def draw_study(axes, row):
-    measure, model, calibration, test, *cells = row.values()
-    heights = [[*map(float, (cell or "0").split(" ± ")), 0][:2] for cell in cells]
-    draw_bars(axes, [(name, *height) for name, height in zip([*row][4:], heights)])
-    return {"title": f"{model}: {calibration} → {test}, {measure} %", "ylabel": "%"}
-
-
-def draw_bars(axes, rows):
-    names, heights, spreads = zip(*rows)
-    axes.bar(names, heights, yerr=spreads, capsize=3)
-    axes.tick_params(axis="x", rotation=30)
 
 
 FIGURES = {

@@ -92,22 +92,6 @@ def credit_of_majority(rows):
     return np.mean([mean_of(group) for group in most]) if most else 0
 
 
-def ranks(rows, rule):
-    """0 for the best, ties in their order."""
-    order = sorted(range(len(rows)), key=lambda i: -rows[i][rule])
-    return [order.index(i) for i in range(len(rows))]
-
-
-def credit_of_top(share, rule="mean/tail"):
-    kept = lambda rows: [rank < np.ceil(share * len(rows)) for rank in ranks(rows, rule)]
-    weights = lambda rows: [row[rule] * is_kept for row, is_kept in zip(rows, kept(rows))]
-    return lambda rows: credit_of_vote(rows, weights(rows), rule)
-
-
-def credit_of_borda(rows, rule="self_certainty/avg"):
-    return credit_of_vote(rows, [len(rows) - rank for rank in ranks(rows, rule)], rule)
-
-
 def best(key):
     return lambda rows: max(rows, key=key)["label"]  # max keeps the first of ties
 
@@ -116,13 +100,8 @@ CREDITS = {
     "random": lambda rows: np.mean([row["label"] for row in rows]),
     "oracle": best(lambda row: row["label"]),
     "majority vote": credit_of_majority,
-    "confidence-weighted vote": credit_of_top(1.0),
-    "top 90% by confidence, vote": credit_of_top(0.9),
-    "top 10% by confidence, vote": credit_of_top(0.1),
-    "Borda vote, self-certainty": credit_of_borda,
+    "confidence-weighted vote": lambda rows: credit_of_vote(rows, [row["mean/tail"] for row in rows], "mean/tail"),
     "entropy/avg": best(lambda row: -row["entropy/avg"]),
-    "shortest": best(lambda row: -row["n_tokens"]),
-    "longest": best(lambda row: row["n_tokens"]),
     "mine, best-of-N": best(lambda row: row["score"]),
     "mine, weighted vote": lambda rows: credit_of_vote(rows, [row["p"] for row in rows], "p"),
 }
@@ -195,18 +174,14 @@ def test_drawn_subsets_come_near_and_state_their_error(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_scores_as_such(tmp_path, seed):
-    """The calibration error over ten bins, and AUROC inside problems, by hand."""
+    """AUROC inside problems, by hand."""
     path, problems = random_run(tmp_path / "run", seed, ragged=True)
-    everything, bins, within = sum(problems.values(), []), np.zeros(10), []
-    for r in everything:
-        bins[int(10 * r["p"])] += r["p"] - r["label"]
+    within = []
     for rows in problems.values():
         pairs = [(a["score"] > b["score"]) + 0.5 * (a["score"] == b["score"])
                  for a in rows for b in rows if a["label"] > b["label"]]  # fmt: skip
         within += [np.mean(pairs)] if pairs else []
-    row = rows_of(path)["mine, best-of-N"]
-    wanted = [np.abs(bins).sum() / len(everything), np.mean(within)]
-    assert [row["ece"], row["auroc_within"]] == pytest.approx(wanted)
+    assert rows_of(path)["mine, best-of-N"]["auroc_within"] == pytest.approx(np.mean(within))
 
 
 def test_windows_are_recomputed_from_tokens(tmp_path):
@@ -219,6 +194,10 @@ def test_windows_are_recomputed_from_tokens(tmp_path):
     assert score(again, "gap/tail")[0, 0] == pytest.approx(first["gap/tail"])
     assert score(again, "entropy/lowest")[0, 0] == pytest.approx(-first["entropy/lowest"])
     assert score(stored, "gap/tail")[0, 0] == pytest.approx(rows[0]["conf"]["gap/tail"])
+    lost = lambda conf: {rule: value for rule, value in conf.items() if rule != "gap/tail"}
+    change(path, "rollouts", lambda row: row | {"conf": lost(row["conf"])})  # as if the rule were a new one
+    assert score(load(path), "gap/tail") == pytest.approx(score(stored, "gap/tail"))
+    common.write_jsonl(path / "rollouts.jsonl", rows)
     empty = lambda row: row | ({"conf": dict.fromkeys(report.RULES)} if row == rows[0] else {})
     change(path, "rollouts", empty)
     for rule in ("gap/avg", "entropy/avg"):  # a rollout without tokens ranks below all others
@@ -316,14 +295,11 @@ def test_labels_older_than_an_edited_answer_are_named_once(tmp_path, capsys):
 
 
 def test_cut_rollouts_are_said_and_counted(tmp_path, capsys):
-    path = change_meta(make_run(tmp_path / "run", problems=10), arguments={"max_new_tokens": 77})
+    path = make_run(tmp_path / "run", problems=10)
     cut_if = lambda cut: lambda row: row | {"finish": "length" if cut(row) else "stop"}
     change(path, "rollouts", cut_if(lambda row: row["id"] in ("p0", "p1")))
-    change(path, "labels", lambda row: row | {"label": 0} if row["id"] in ("p0", "p1") else row)
     run_command(path)
-    ended = np.mean([row["label"] for row in common.read_labels(path) if row["id"] not in ("p0", "p1")])
-    said = "20.0 % of the rollouts were cut at 77 tokens; 0.0 % of\n  them are right"
-    assert f"{said}, {100 * ended:.1f} % of the others" in capsys.readouterr().out
+    assert "20.0 % of the rollouts were cut: " in capsys.readouterr().out
     assert table_of(path, "Methods")[0]["cut %"] == table_of(path, "Summary")[0]["cut %"] == "20.0"
     change(path, "rollouts", cut_if(lambda row: row["id"] == "p0" and row["sample"] < 2))
     run_command(path)
@@ -373,14 +349,6 @@ def test_the_screen_is_one_short_table(four_sets, tmp_path, capsys):
     assert text.count("picks by") == 2 and max(map(len, text.splitlines()[:-1])) <= 110
 
 
-def test_the_papers_column_stays_with_its_pair():
-    """Where the pair alone would have fitted into the block, but not the paper's column beside it."""
-    rows = [dict(zip((*report.SETS, "SCaTR"), (model, x * 20, y * 20, cell))) for x, y in ("ab", "cd")
-            for model, cell in (("m", "1.0"), ("the paper", "9.0 ± 1.0"))]  # fmt: skip
-    blocks = report.screen(report.Table("", rows)).split("\n\n")
-    assert [re.split("  +", block.splitlines()[2]) for block in blocks] == [["SCaTR", "1.0", "9.0 ± 1.0"]] * 2
-
-
 def test_runs_and_models_together_are_the_papers_table(tmp_path):
     """A line a model, test and calibration set, the paper's below; a column a reward model; LaTeX."""
     models = ("small", "gpt-oss-20b")
@@ -423,12 +391,12 @@ def test_a_number_the_paper_lacks_shifts_no_other():
 
 
 def test_costs_by_rollout_and_problem_with_ratios(tmp_path, run_script):
-    keys = ("parameters", "train_seconds", "train_flops", "ms_per_rollout", "flops_per_rollout", "device")
+    keys = ("parameters", "train_seconds", "train_flops", "ms_per_rollout", "device")
     path, costs = make_run(tmp_path / "run", n=5), {
-        "scatr.cal@32-1": (5e6, 60, 3e12, 0.2, 1e7, "H200"),
-        "scatr.cal@42-1": (7e6, 180, 5e12, 0.3, 3e7, "H200"),
-        "lora.cal@32": (1.7e9, 3000, 2e16, 50.0, 4e9, "H200"),
-        "prm.It": (1.54e9, None, None, 100.0, 8e12, "cpu"),
+        "scatr.cal@32-1": (5e6, 60, 3e12, 0.2, "H200"),
+        "scatr.cal@42-1": (7e6, 180, 5e12, 0.3, "H200"),
+        "lora.cal@32": (1.7e9, 3000, 2e16, 50.0, "H200"),
+        "prm.It": (1.54e9, None, None, 100.0, "cpu"),
     }  # fmt: skip
     for seed, (name, values) in enumerate(costs.items()):
         add_scores(path, name, seed, {"command": f"make {name}", **dict(zip(keys, values))})
@@ -436,12 +404,10 @@ def test_costs_by_rollout_and_problem_with_ratios(tmp_path, run_script):
     text = (path / "report.md").read_text()
     assert all(f"- `make {name}`" in text for name in costs)
     assert [[*row.values()][:-2] for row in table_of(path, "Costs")] == [
-        ["LoRA verifier (cal)", "1,700,000,000 (283×)", "", "50 (25×)", "20,000 (5,000×)", "50 (200×)",
-         "250 (200×)", "4,000 (200×)", "H200"],
-        ["PRM (It)", "1,540,000,000 (257×)", "", "", "", "100", "500", "8,000,000 (400,000×)", "cpu"],
-        ["SCaTR (cal)", "6,000,000 (1×)", "", "2 (1×)", "4 (1×)", "0.25 (1×)", "1.25 (1×)", "20 (1×)",
-         "H200"],
-    ]  # fmt: skip
+        ["LoRA verifier (cal)", "1,700,000,000 (283×)", "50 (25×)", "20,000 (5,000×)", "50 (200×)", "H200"],
+        ["PRM (It)", "1,540,000,000 (257×)", "", "", "100", "cpu"],
+        ["SCaTR (cal)", "6,000,000 (1×)", "2 (1×)", "4 (1×)", "0.25 (1×)", "H200"],
+    ]
     path = make_run(tmp_path / "by 04")
     cost = {"parameters": 9, "search_seconds": 120.0, "search_flops": 7e12, "rollouts_scored": 5,
             "scoring_ms": 0.5, "device": "cpu, 2 threads"}  # fmt: skip
@@ -449,8 +415,8 @@ def test_costs_by_rollout_and_problem_with_ratios(tmp_path, run_script):
     run_script("04_select.py", path, "--scorer", scorer)
     run_command(path)
     (row,), wanted = table_of(path, "Costs"), {
-        "parameters": "9 (1×)", "trained": "9 (1×)", "training min": "2 (1×)", "training TFLOPs": "7 (1×)",
-        "ms a rollout": "0.1 (1×)", "MFLOPs a rollout": "1.8e-05 (1×)", "measured on": "cpu, 2 threads",
+        "parameters": "9 (1×)", "training min": "2 (1×)", "training TFLOPs": "7 (1×)",
+        "ms a rollout": "0.1 (1×)", "measured on": "cpu, 2 threads",
     }  # fmt: skip
     assert {key: row[key] for key in wanted} == wanted
 
@@ -485,7 +451,7 @@ def test_studies_in_the_papers_shape_and_figures(tmp_path, capsys):
     text = (path / "report.md").read_text()
     assert "| best of 4 | m | a | b | 50.0 ± 1.4 | **55.0** |  |" in text
     assert "| best of 4 | m | b | a | **40.0** | 30.0 | 35.0 |" in text
-    names = ["layers-1", "layers-3", "fraction-1", "curves-1", "statistics-1", "aggregations-1"]
+    names = ["curves-1", "statistics-1", "aggregations-1"]
     for name in names if figures else ():
         assert (path / f"{name}.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and f"![{name}.png]" in text
     common.write_json(folder / "0.json", {})
@@ -505,8 +471,8 @@ def test_numbers_and_names_as_people_write_them():
     assert [report.points(x) for x in (-0.0001, -0.023, 0.1)] == ["+0.0", "-2.3", "+10.0"]
     assert [report.number(n) for n in (0.123456, 7, 14_848, None)] == ["0.123", "7", "14,848", None]
     assert common.table(["a|b"], [["c"]], markdown=True).splitlines()[0] == r"| a\|b |"
-    latex = report.in_latex(report.Table("", [{"a^b~c_d": ""}]))
-    assert r"a\textasciicircum{}b\textasciitilde{}c\_d \\" in latex
+    latex = report.in_latex("", [{"a^b~c_d": ""}])
+    assert r"a\^{}b\~{}c\_d \\" in latex
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -523,16 +489,8 @@ def test_bad_runs_get_one_line(tmp_path, capsys):
         common.write_jsonl(scores, broken)
         assert said in refused(capsys, path)
     common.write_jsonl(scores, rows)
-    common.write_jsonl(scores.with_name("longest.jsonl"), rows)
-    assert "another name" in refused(capsys, path)
-    scores.with_name("longest.jsonl").unlink()
-    for cost in ([], {"parameters": "many"}, {"ms_per_rollout": -1}, {"train_flops": [1]}):
-        common.write_json(scores.with_name("mine.cost.json"), cost)
-        assert "mine.cost.json" in refused(capsys, path)
     common.write_json(scores.with_name("mine.cost.json"), {"command": "by hand"})
     run_command(path)
-    change(path, "rollouts", lambda row: {name: value for name, value in row.items() if name != "conf"})
-    assert "no token statistics" in refused(capsys, path)
     (path / "labels.jsonl").unlink()
     assert "02_label.py" in refused(capsys, path)
     for wrong in ({}, [], meta | {"seed": "x"}):
