@@ -727,13 +727,6 @@ def next_logits(model, ids):
 
 
 has_channels = lambda tokenizer: "<|channel|>" in tokenizer.added_tokens_encoder  # gpt-oss
-mark_of = lambda *files: common.hash_of(b"\n".join(file.read_bytes() for file in files))
-
-
-def kept(path, mark, read=common.read_json):
-    """What a file holds if it was made of the marked files, else {}."""
-    found = read(path) if path.is_file() else {}
-    return found if found.get("made_of") == mark else {}
 
 
 def fit_answer(model, tokenizer, last, write, problem, answer):
@@ -768,59 +761,43 @@ def load_model_of(runs, args):
     return common.load_model(args.model or metas[0]["model"], args.device, revision=revision)
 
 
-def size_of(model):
-    """What the costs of running it follow from."""
-    config, embeddings = model.config.get_text_config(), model.get_input_embeddings().weight
-    get = lambda *names: next((value for name in names if (value := getattr(config, name, None))), 1)
-    share = get("num_experts_per_tok") / get("num_experts", "num_local_experts")  # of [experts, in, out]
-    weights = [p for p in model.base_model.parameters() if p.ndim > 1 and p is not embeddings]
-    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    return {
-        "parameters": sum(p.numel() for p in model.parameters()),
-        "used": sum(p.numel() * (share if p.ndim == 3 else 1) for p in weights),  # by one token
-        "attention": config.num_hidden_layers * config.num_attention_heads * width,
-        "device": common.device_name(model.device),
-    }
+SAVED = 256  # rollouts after which scores are written, for a killed run to go on from
+facts_of = lambda model: {"parameters": model.num_parameters(), "device": common.device_name(model.device)}
+mark_of = lambda *files: common.hash_of(b"\n".join(file.read_bytes() for file in files))
 
 
-def flops(size, n, trained=None):
-    """Of a forward pass over n tokens; and a backward one, if so many `trained` weights need gradients."""
-    products, attention = 2 * size["used"] * n, 2 * size["attention"] * n * (n + 1)
-    return products + attention if trained is None else 2 * products + 2 * trained * n + 3 * attention
+def score_rollouts(run, name, encode, judge, cost, *made_of):
+    """scores/NAME.jsonl and what it cost; rows that are there, of these rollouts and `made_of`, stay.
 
-
-def score_rollouts(run, name, load, *made_of, at_once=256):
-    """scores/NAME.jsonl and what it cost, of the rollouts and `made_of`, so far as they are not there.
-
-    load() -> (encode, judge, cost): encode(problem, response) -> token ids, judge(ids) -> logit to be right.
+    encode(problem, response) -> token ids, judge(ids) -> logit to be right.
     """
     rollouts, path = common.read_rollouts(run), run / "scores" / f"{name}.jsonl"
     cost_file, mark = path.with_name(f"{name}.cost.json"), mark_of(*made_of, run / "rollouts.jsonl")
-    rows = common.read_jsonl(path) if path.is_file() and kept(cost_file, mark) else []
+    known = path.is_file() and cost_file.is_file() and common.read_json(cost_file).get("made_of") == mark
+    rows = common.read_jsonl(path) if known else []
     if len(rows) == len(rollouts):
         return print(f"{run}: scored by {name} before")
     common.check_same_problems(run, rollouts)
     problems = {row["id"]: row for row in common.read_jsonl(run / "problems.jsonl")}
-    encode, judge, cost = load()
     for row in common.progress(rollouts[len(rows) :], desc=f"{name} {run}", unit="rollout"):
         started, ids = time.perf_counter(), encode(problems[row["id"]], row["response"])
         with torch.inference_mode():
             logit = judge(ids)
-        found = {"score": logit.item(), "p": logit.sigmoid().item(), "flops": flops(cost, len(ids))}
+        found = {"score": logit.item(), "p": logit.sigmoid().item()}
         found["ms"] = 1000 * (time.perf_counter() - started)
         rows.append({"id": row["id"], "sample": row["sample"]} | found)
-        if len(rows) % at_once == 0 or len(rows) == len(rollouts):  # a killed run goes on from there
+        if len(rows) % SAVED == 0 or len(rows) == len(rollouts):
             common.write_jsonl(path, rows)
-            cost |= {f"{key}_per_rollout": np.mean([row[key] for row in rows]) for key in ("ms", "flops")}
-            common.write_json(cost_file, cost | {"made_of": mark, "command": the_command()})
-    print(f"{run}: {len(rows)} rollouts scored by {name}, {cost['ms_per_rollout']:.1f} ms each")
+            ms = float(np.mean([row["ms"] for row in rows]))
+            facts = {"ms_per_rollout": ms, "made_of": mark, "command": the_command()}
+            common.write_json(cost_file, cost | facts)
+    print(f"{run}: {len(rows)} rollouts scored by {name}, {ms:.1f} ms each")
 
 
 # ---- LoRA verifier: the model that made the rollouts learns to say yes or no after them
 
 RANK, ALPHA, DROPOUT = 16, 32, 0.05
 BATCH, WARM_UP, CLIP = 16, 100, 1.0  # rollouts a step, steps to the full rate, norm of the gradient
-USUAL = {"epochs": 1, "lr": 2e-5}
 QUESTION = """\
 Determine the correctness of the following answer:
 Problem: {problem}
@@ -831,82 +808,69 @@ Is this answer correct (yes/no)?"""
 def lora(args):
     """A killed training starts over, and ends the same."""
     run, dataset = Path(args.run), common.short_name(common.read_meta(args.run)["dataset"])
-    verifier, examples = functools.cache(lambda: load_verifier(args)), read_examples(run)
-    told = {"epochs": args.epochs, "lr": args.lr}.items() - USUAL.items()  # in all names
-    settings = "".join(f",{name}={value}" for name, value in sorted(told))
-    mark = mark_of(run / "labels.jsonl", run / "rollouts.jsonl")
-    for seed in args.seed:
-        path = run / f"lora{settings}@{seed}.pt"
-        if saved := kept(path, mark, common.load_pt):
-            print(f"{path}: trained before")
-        else:
-            saved = train_adapters(*verifier(), examples, args, seed)
-            common.save_pt(path, saved | {"format": 1, "made_of": mark, "command": the_command()})
-
-        def load(saved=saved):
-            model, encode, words = verifier()
-            model.load_state_dict(saved["adapters"], strict=False)
-            return encode, lambda ids: -next_logits(model, ids)[words].diff(), saved["cost"] | size_of(model)
-
-        for other in map(Path, args.eval):
-            score_rollouts(other, f"lora.{dataset}{settings}@{run.name}-{seed}", load, path)
-
-
-def load_verifier(args):
-    model, tokenizer = load_model_of([args.run, *args.eval], args)
+    examples, (model, tokenizer) = read_examples(run), load_model_of([run, *args.eval], args)
     ask = lambda problem, answer: QUESTION.format(problem=problem["prompt"], answer=answer)
     write = lambda problem, answer: direct_prompt(tokenizer, ask(problem, answer))
     last = 4096 if has_channels(tokenizer) else 16384
     encode = functools.partial(fit_answer, model, tokenizer, last, write)
-    return add_adapters(model), encode, first_tokens(tokenizer, "yes", "no")
+    words = first_tokens(tokenizer, "yes", "no")
+    judge = lambda ids: -next_logits(model, ids)[words].diff()
+    mark = [args.epochs, args.lr, mark_of(run / "labels.jsonl", run / "rollouts.jsonl")]
+    for seed in args.seed:
+        path, adapters = run / f"lora@{seed}.pt", add_adapters(model, seed)
+        saved = common.load_pt(path) if path.is_file() else {}
+        if saved.get("made_of") == mark:
+            print(f"{path}: trained before")
+            model.load_state_dict(saved["adapters"], strict=False)
+        else:
+            cost = train_adapters(model, adapters, encode, words, examples, args, seed)
+            weights = {name: weight.detach().cpu() for name, weight in adapters.items()}
+            saved = {"adapters": weights, "cost": cost, "made_of": mark, "command": the_command()}
+            common.save_pt(path, saved)
+        for other in map(Path, args.eval):
+            name, cost = f"lora.{dataset}@{run.name}-{seed}", saved["cost"] | facts_of(model)
+            score_rollouts(other, name, encode, judge, cost, path)
 
 
 def read_examples(run):
     """[(problem, response, label)] of the judged rollouts."""
     problems = {row["id"]: row for row in common.read_jsonl(run / "problems.jsonl", needs=("id", "prompt"))}
-    rollouts, found = common.read_rollouts(run), []
-    for row, label in zip(rollouts, common.read_labels(run, common.keys_of(rollouts))):
-        if label["label"] is not None:
-            found.append((problems[row["id"]], row["response"], label["label"]))
-    right = sum(label for *_, label in found)
-    print(f"{run}: {len(found)} of {len(rollouts)} rollouts to learn from, {right} right")
-    if right in (0, len(found)):
-        common.die(f"{run}: {right} of {len(found)} rollouts are right; a verifier needs both")
-    return found
+    rollouts = common.read_rollouts(run)
+    labels = [row["label"] for row in common.read_labels(run, common.keys_of(rollouts))]
+    right, judged = labels.count(1), len(labels) - labels.count(None)
+    print(f"{run}: {judged} of {len(rollouts)} rollouts to learn from, {right} right")
+    if right in (0, judged):
+        common.die(f"{run}: {right} of {judged} rollouts are right; a verifier needs both")
+    return [(problems[row["id"]], row["response"], label)
+            for row, label in zip(rollouts, labels) if label is not None]  # fmt: skip
 
 
-def add_adapters(model):
-    """New weights beside those of the blocks' linear layers; not of experts kept as 3-D parameters."""
+def add_adapters(model, seed):
+    """Two new weights beside each of the blocks' linear layers, which change nothing yet -> {name: weight}.
 
-    def adapted(layer, inputs, output):  # A and B in float32, since bfloat16 would round small steps away
+    Not beside experts that are kept as 3-D parameters.
+    """
+
+    def adapted(layer, inputs, output):  # in float32, since bfloat16 would round small steps away
         low = torch.nn.functional.dropout(inputs[0], DROPOUT, layer.training) @ layer.down.mT.to(output.dtype)
         return output + low @ layer.up.mT.to(output.dtype) * (ALPHA / RANK)
 
+    torch.manual_seed(seed)
     for layer in model.requires_grad_(False).base_model.modules():
         if isinstance(layer, torch.nn.Linear):
-            layer.down = torch.nn.Parameter(torch.empty(RANK, layer.in_features, device=layer.weight.device))
-            layer.up = torch.nn.Parameter(torch.empty(layer.out_features, RANK, device=layer.weight.device))
-            layer.register_forward_hook(adapted)
-    return model
+            if not hasattr(layer, "down"):
+                layer.register_forward_hook(adapted)
+            down, up = (torch.zeros(shape, device=layer.weight.device)
+                        for shape in ((RANK, layer.in_features), (layer.out_features, RANK)))  # fmt: skip
+            torch.nn.init.kaiming_uniform_(down, a=math.sqrt(5))
+            layer.down, layer.up = map(torch.nn.Parameter, (down, up))
+    return {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
 
 
-def start_adapters(model, seed):
-    """Fresh ones, which change nothing -> {name: parameter}, all that learns."""
-    torch.manual_seed(seed)
-    adapters = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
-    for name, weight in adapters.items():
-        if name.endswith("down"):
-            torch.nn.init.kaiming_uniform_(weight, a=math.sqrt(5))
-        else:
-            torch.nn.init.zeros_(weight)
-    return adapters
-
-
-def train_adapters(model, encode, words, examples, args, seed):
-    """Cross-entropy of the word after the question."""
-    adapters, size, operations = start_adapters(model, seed), size_of(model), 0
+def train_adapters(model, adapters, encode, words, examples, args, seed):
+    """Cross-entropy of the word after the question -> what it cost."""
     optimizer, started = torch.optim.AdamW(adapters.values(), weight_decay=0.0), time.perf_counter()
-    trained, batches = sum(p.numel() for p in adapters.values()), math.ceil(len(examples) / BATCH)
+    batches, seen = math.ceil(len(examples) / BATCH), []
     save_memory(model.train())
     with common.progress(total=args.epochs * batches, desc=f"train lora@{seed}", unit="step") as bar:
         for epoch, place in itertools.product(range(args.epochs), range(batches)):
@@ -915,7 +879,7 @@ def train_adapters(model, encode, words, examples, args, seed):
             for problem, response, label in batch:
                 ids = encode(problem, response)
                 loss += learn_from(model, ids, words[1 - label], len(batch))
-                operations += flops(size, len(ids), trained)
+                seen.append(len(ids))
             torch.nn.utils.clip_grad_norm_(adapters.values(), CLIP)
             optimizer.param_groups[0]["lr"] = args.lr * rate_at(bar.n, bar.total)
             optimizer.step()
@@ -924,10 +888,8 @@ def train_adapters(model, encode, words, examples, args, seed):
             bar.update()
     model.eval()
     seconds = time.perf_counter() - started
-    print(f"lora@{seed}: {bar.total} steps in {seconds / 60:.1f} min, {trained:,} parameters trained")
-    weights = {name: weight.detach().cpu() for name, weight in adapters.items()}
-    cost = {"trained_parameters": trained, "train_seconds": seconds, "train_flops": operations}
-    return {"rank": RANK, "alpha": ALPHA, "adapters": weights, "cost": cost}
+    print(f"lora@{seed}: {bar.total} steps in {seconds / 60:.1f} min")
+    return {"train_seconds": seconds, "train_flops": training_flops(model, seen)}
 
 
 def save_memory(model):
@@ -949,6 +911,20 @@ def learn_from(model, ids, word, batch):
     return loss.item()
 
 
+def training_flops(model, lengths):
+    """Of a token 2 a weight that it uses forward, 2 backward, 2 more where that learns; and attention."""
+    config, embeddings = model.config.get_text_config(), model.get_input_embeddings().weight
+    get = lambda *names: next((value for name in names if (value := getattr(config, name, None))), 1)
+    share = get("num_experts_per_tok") / get("num_experts", "num_local_experts")  # of [experts, in, out]
+    weights = [p for p in model.base_model.parameters() if p.ndim > 1 and p is not embeddings]
+    used = sum(p.numel() * (share if p.ndim == 3 else 1) for p in weights)
+    trained = sum(p.numel() for p in weights if p.requires_grad)
+    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    attention = config.num_hidden_layers * config.num_attention_heads * width
+    n = np.array(lengths, dtype=float)
+    return float((4 * used + 2 * trained) * n.sum() + 6 * attention * (n * (n + 1)).sum())
+
+
 # ---- Process reward models, without code from the Hub
 
 STEP_END, PRM_TOKENS = "<extra_0>", 2048  # the last of an answer that are read
@@ -957,9 +933,10 @@ STEP_END, PRM_TOKENS = "<extra_0>", 2048  # the last of an answer that are read
 def prm(args):
     # with a score at each step (ReasonFlux-PRM-7B), or one at the end (ReasonFlux-PRM-1.5B)?
     steps = "Qwen2ForProcessRewardModel" in (common.load_config(args.prm).architectures or ())
-    load = functools.cache(lambda: (load_step_prm if steps else load_final_prm)(args))
-    for run in map(Path, args.runs):
-        score_rollouts(run, f"prm.{common.model_name({'model': args.prm})}", load)
+    [common.read_meta(run) for run in args.runs]  # what is no run ends here, before the model is loaded
+    scorer = (load_step_prm if steps else load_final_prm)(args)
+    for run in args.runs:
+        score_rollouts(Path(run), f"prm.{common.model_name({'model': args.prm})}", *scorer)
 
 
 def load_final_prm(args):
@@ -973,7 +950,7 @@ def load_final_prm(args):
         head.load_state_dict(weights)
     write = lambda problem, answer: tokenizer(f"{problem['prompt']}\n{answer}")["input_ids"]
     encode = functools.partial(fit_answer, model, tokenizer, PRM_TOKENS, write)
-    return encode, lambda ids: head(states_of(model, ids)[-1].float()), size_of(model)
+    return encode, lambda ids: head(states_of(model, ids)[-1].float()), facts_of(model)
 
 
 def load_step_prm(args):
@@ -1006,7 +983,7 @@ def load_step_prm(args):
         steps = states_of(model, ids)[torch.tensor(ids) == mark].float()
         return model.score(steps).softmax(-1)[:, 1].mean().double().logit(eps=1e-9)  # finite also at 1
 
-    return functools.partial(fit_answer, model, tokenizer, PRM_TOKENS, write), judge, size_of(model)
+    return functools.partial(fit_answer, model, tokenizer, PRM_TOKENS, write), judge, facts_of(model)
 
 
 # ---- Domain routing: the model that answers also says whether a problem is one of maths or of code
@@ -1033,13 +1010,11 @@ def route(args):
         print(f"{run}: domains right %: {percent(mean_of(right))} ({sum(right)}/{len(right)})")
         [old.unlink() for old in (run / "scores").glob("routed@*")]  # of a call with more scorers
         for i, pair in enumerate(zip(args.math, args.code)):
-            picked = {}
-            for domain, path in zip(DOMAINS, pair):
-                keys, logits = common.score_run(scorers[path], run, path)
-                found = zip(keys, logits.tolist(), logits.sigmoid().tolist())
-                picked |= {(id, sample): {"id": id, "sample": sample, "score": score, "p": p}
-                           for (id, sample), score, p in found if domains[id] == domain}  # fmt: skip
-            common.write_jsonl(run / "scores" / f"routed@{i}.jsonl", map(picked.get, keys))
+            (keys, maths), (_, code) = (common.score_run(scorers[path], run, path) for path in pair)
+            logits = torch.where(torch.tensor([domains[id] == "math" for id, _ in keys]), maths, code)
+            found = zip(keys, logits.tolist(), logits.sigmoid().tolist())
+            rows = ({"id": key[0], "sample": key[1], "score": score, "p": p} for key, score, p in found)
+            common.write_jsonl(run / "scores" / f"routed@{i}.jsonl", rows)
 
 
 # ---- Commands
@@ -1066,15 +1041,16 @@ def main():
         add("run", metavar="RUN_CAL", help="labelled run to learn from; keeps the adapters, lora@SEED.pt")
         add("--eval", **many, default=[], help="runs of the same model to score")
         add("--seed", type=int, nargs="+", default=[32], help="one verifier each; the paper: 32 42 52")
-        add("--epochs", type=int, default=USUAL["epochs"], help="the paper: 6 for small sets (%(default)s)")
-        add("--lr", type=float, default=USUAL["lr"], help="highest rate; tiny models need more (%(default)s)")
+        add("--epochs", type=int, default=1, help="the paper: 6 for small sets (%(default)s)")
+        add("--lr", type=float, default=2e-5, help="highest rate; tiny models need more (%(default)s)")
     if command == "prm":
         add("--prm", required=True, help="Hub id or folder: reward_head.pt, or Qwen2ForProcessRewardModel")
     for domain in DOMAINS if command == "route" else ():
         add(f"--{domain}", nargs="+", required=True, help=f"scorers calibrated on {domain}, one a seed")
+    if command in ("lora", "route"):
+        add("--model", help="the runs' model, if no longer where meta.json says")
     if command != "report":
         add("--device", help="cpu, cuda, cuda:1, mps (the GPU if there is one)")
-        add("--model", help="LoRA, routing: the runs' model, if no longer where meta.json says")
     args = parser.parse_args(words)
     least = {"window": 1, "tail": 1, "epochs": 1, "price": 0}
     if not all(vars(args).get(name, 1) >= value for name, value in least.items()):
