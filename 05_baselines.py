@@ -45,7 +45,8 @@ from common import torch  # imported by its first use
 SUBSETS, DRAWS, SEED = 128, 1000, 0  # random subsets of a vote, bootstrap draws, and their seed
 RULES = common.RULES
 ALL = f"all {len(RULES)}"
-PAPERS = [f"{name}/{way}" for name in common.STATISTICS[:5] for way in common.AGGREGATIONS[:4]]
+FIVE = [*common.STATISTICS][:5]  # the paper's statistics
+PAPERS = [f"{name}/{way}" for name in FIVE for way in common.AGGREGATIONS[:4]]
 REFERENCES = {"the paper's 20": PAPERS, ALL: RULES}
 CUT = 0.05  # the share of cut rollouts from which a line says so
 COSTS = {  # in NAME.cost.json: (column, its unit)
@@ -558,9 +559,7 @@ def study_tables(paths):
     """{title: rows}: a row a measure, model and pair, a column a layer, fraction or design."""
     studies, tables = defaultdict(list), {}
     for file in itertools.chain(*(sorted(Path(path).glob("*.json")) or [path] for path in paths)):
-        study = common.read_json(file)
-        if not isinstance(study, dict) or study.get("format") != 1 or not study.get("rows"):
-            common.die(f"{file}: not a study of 03_train_scorer.py")
+        study = common.read_json(file, needs=("study", "model", "calibration", "evaluation", "rows"))
         studies[study["study"]].append(study)
     for name, several in studies.items():
         each = [row["measures"] for study in several for row in study["rows"]]
@@ -708,7 +707,7 @@ def draw_rules(wanted, axes, group):
 FIGURES = {
     "curves": draw_curves, "stopping": draw_stopping,
     # the paper's five statistics over the tail, and its confidence in the four aggregations
-    "statistics": functools.partial(draw_rules, [f"{name}/tail" for name in common.STATISTICS[:5]]),
+    "statistics": functools.partial(draw_rules, [f"{name}/tail" for name in FIVE]),
     "aggregations": functools.partial(draw_rules, RULES[:4]),
 }  # fmt: skip
 

@@ -364,7 +364,15 @@ def read_inputs(run, vector=DEFAULT_VECTOR):
 # ---- Token statistics: what the paper calls confidence, from the raw log-probabilities of each step --------
 
 TOP_K, TAIL, WINDOW = 10, 2048, 1024
-STATISTICS = ("mean", "median", "variance", "gap", "entropy", "self_certainty", "likelihood")
+STATISTICS = {  # of each step of a trace [T]; top [T, 10]: log-probabilities, p: their exponentials
+    "mean": lambda s: -s.top.mean(1),
+    "median": lambda s: -np.median(s.top, 1),
+    "variance": lambda s: s.top.var(1),
+    "gap": lambda s: s.p[:, 0] - s.p[:, 1],
+    "entropy": lambda s: -(s.q * np.log(np.maximum(s.q, 1e-300))).sum(1),  # q: p that add up to 1
+    "self_certainty": lambda s: -s.vocab_mean - s.log_vocab,  # KL(uniform || p), Kang et al. 2025
+    "likelihood": lambda s: s.sampled,
+}
 AGGREGATIONS = ("avg", "tail", "lowest", "bottom10")
 LOWER_IS_BETTER = ("entropy",)
 RULES = tuple(f"{name}/{way}" for name in STATISTICS for way in AGGREGATIONS)
@@ -380,19 +388,11 @@ def token_stats(logits, tokens):
 def token_statistics(stats, vocab_size):
     """token_stats of a trace [T, 12] -> [T, 7], the columns as in STATISTICS."""
     stats = np.asarray(stats, dtype=np.float64)
-    top, sampled, vocab_mean = stats[:, :TOP_K], stats[:, TOP_K], stats[:, TOP_K + 1]
-    p = np.exp(top)
+    top, p = stats[:, :TOP_K], np.exp(stats[:, :TOP_K])
+    sampled, vocab_mean, log_vocab = stats[:, TOP_K], stats[:, TOP_K + 1], math.log(vocab_size)
     q = p / p.sum(1, keepdims=True)
-    columns = {
-        "mean": -top.mean(1),
-        "median": -np.median(top, 1),
-        "variance": top.var(1),
-        "gap": p[:, 0] - p[:, 1],
-        "entropy": -(q * np.log(np.maximum(q, 1e-300))).sum(1),
-        "self_certainty": -vocab_mean - math.log(vocab_size),  # KL(uniform || p), Kang et al. 2025
-        "likelihood": sampled,
-    }
-    return np.stack([columns[name] for name in STATISTICS], 1)
+    steps = SimpleNamespace(top=top, p=p, q=q, sampled=sampled, vocab_mean=vocab_mean, log_vocab=log_vocab)
+    return np.stack([statistic(steps) for statistic in STATISTICS.values()], 1)
 
 
 def confidence(stats, vocab_size, window=WINDOW, tail=TAIL):

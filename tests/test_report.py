@@ -455,7 +455,7 @@ def test_studies_in_the_papers_shape_and_figures(tmp_path, capsys):
     for name in names if figures else ():
         assert (path / f"{name}.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and f"![{name}.png]" in text
     common.write_json(folder / "0.json", {})
-    assert "not a study" in refused(capsys, path, "--studies", folder / "0.json")
+    assert "'study' is missing" in refused(capsys, path, "--studies", folder / "0.json")
 
 
 def test_without_matplotlib_one_line_before_any_work(tmp_path, run_script):
@@ -481,7 +481,7 @@ def test_numbers_and_names_as_people_write_them():
 
 def test_bad_runs_get_one_line(tmp_path, capsys):
     path = make_run(tmp_path / "run")
-    rows, scores, meta = add_scores(path, "mine"), path / "scores" / "mine.jsonl", common.read_meta(path)
+    rows, scores = add_scores(path, "mine"), path / "scores" / "mine.jsonl"
     for broken, said in [(rows[:-1], "47 rows for a run of 48")] + [
         ([row | change for row in rows], "finite number and p a probability")
         for change in ({"score": None}, {"score": 1e301}, {"p": 1.5}, {"p": "much"})
@@ -493,7 +493,7 @@ def test_bad_runs_get_one_line(tmp_path, capsys):
     run_command(path)
     (path / "labels.jsonl").unlink()
     assert "02_label.py" in refused(capsys, path)
-    for wrong in ({}, [], meta | {"seed": "x"}):
+    for wrong in ({}, []):
         common.write_json(path / "meta.json", wrong)
         assert "meta.json" in refused(capsys, path)
 
