@@ -46,9 +46,8 @@ counts, as `passed: beside its tests`: worth what a program is worth that nobody
     caller <-> F <-> J: JSON with descriptors; J -> caller: "!" once more than plain data crosses, then
     [reason, detail] as JSON. J <-> S: a pickle with its length in front, either way. J's reader is written in
     Python, makes plain data, and looks names up in tables (VALUES; exceptions of loaded modules).
-      message = ("ask", verb, args)             verb: call get set op method read await ..., see VERBS
+      message = ("ask", verb, args)             verb: load (first), call get set op method read ...
               | ("ok" | "raise", value, [(n, items)...])     n: n-th container in the ask's args, if changed
-              | ("ready", names) | ("syntax" | "raised", text, ...)       S's first, once it has the program
     What is no plain data is one of pickle's persistent ids:
               ("arg", n) | ("class", module, name, ancestor) | ("made", maker, args...)
               | ("mine", number, description or None, items) | ("yours", number, items)         a handle
@@ -67,7 +66,6 @@ Not covered: bugs of the kernel, side channels, reading /usr and the Python inst
 tests name and that lies about its own instances, files that tests leave in the folder both share. No
 sockets, ever."""
 # ruff: noqa: SIM905
-import abc
 import ast
 import asyncio
 import atexit
@@ -658,13 +656,24 @@ def load_code(name, prelude, code, entry_point):
     module.__file__ = "solution.py"
 
     def execute():
-        if prelude:
-            with contextlib.suppress(SyntaxError):
-                exec(compile_prelude(prelude), module.__dict__)
-            module.__dict__.pop(entry_point, None)                         # the prelude's own is a stub
+        shared = run_prelude(prelude, module, entry_point) if prelude else []
         linecache.cache["solution.py"] = (len(code), None, code.splitlines(True), "solution.py")
         exec(compile(encode(code), "solution.py", "exec", dont_inherit=True), module.__dict__)
+        for kind in map(vars(module).get, shared):             # models like to write them down once more
+            if isinstance(kind, type):
+                kind.__module__ = "prelude"
     return module, execute
+
+
+def run_prelude(prelude, module, entry_point):
+    """The names of its classes: both sides have them, in a module of that name, so their objects are data."""
+    names, name = vars(module), module.__name__
+    sys.modules["prelude"], module.__name__ = module, "prelude"
+    with contextlib.suppress(SyntaxError):
+        exec(compile_prelude(prelude) if isinstance(prelude, str) else prelude, names)
+    module.__name__ = name
+    names.pop(entry_point, None)                  # the prelude's own is a stub
+    return [name for name, value in names.items() if getattr(value, "__module__", "") == "prelude"]
 
 
 def compile_prelude(text, flags=0):
@@ -682,53 +691,31 @@ def run_script():
     with open(3, "rb", buffering=0) as file:
         _, execute = load_code("__main__", *json.loads(read_file(file)))
     status = 0
-    try:
-        execute()
-    except SystemExit as end:
-        status = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
-    except BaseException as problem:
-        sys.stderr.write("".join(traceback.format_exception_only(type(problem), problem)))
-        status = 1
-    try:
-        threading._shutdown()
-        atexit._run_exitfuncs()
-        sys.stdout.flush()
-        sys.stderr.flush()
-    except BaseException:
-        status = status or 120
+    for step in (execute, threading._shutdown, atexit._run_exitfuncs, lambda: sys.stdout.flush(),
+                 lambda: sys.stderr.flush()):
+        try:
+            step()
+        except SystemExit as end:
+            status = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+        except BaseException as problem:
+            sys.stderr.write("".join(traceback.format_exception_only(type(problem), problem)))
+            status = 1
     os._exit(status & 255)
 
 
 def serve_program():
-    """Load the program, then do what the judge asks, for ever."""
+    """Do what the judge asks, for ever; first it asks to load the program."""
     global peer
-    peer = Peer(socket.socket(fileno=3))
-    prelude, code, entry_point, is_observed = peer.read()
-    module, peer.execute = load_code("solution", prelude, code, entry_point)
-    peer.exports[0] = module
+
+    def load(*job):
+        peer.exports[0], VERBS["reload"] = load_code("solution", *job)
+        VERBS["reload"]()
+        return list(vars(peer.exports[0]))
+
+    peer, VERBS["load"] = Peer(socket.socket(fileno=3)), load
     sys.setrecursionlimit(sys.getrecursionlimit() + 50)
-    try:
-        peer.execute()
-        peer.prelude = prelude_classes(prelude, vars(module))
-        report = "ready", list(module.__dict__)
-    except SyntaxError as problem:
-        report = "syntax", str(problem)
-    except BaseException as problem:
-        report = "raised", describe(problem), isinstance(problem, MemoryError)
-    if is_observed:
-        be_observed()
-    peer.write(report)
     while True:
         peer.answer(*peer.read()[1:])
-
-
-def prelude_classes(prelude, names):
-    """Those of the prelude, by name: their objects are copied over, for both sides have them."""
-    with contextlib.suppress(SyntaxError):
-        body = compile_prelude(prelude, ast.PyCF_ONLY_AST).body
-        found = [names.get(node.name) for node in body if isinstance(node, ast.ClassDef)]
-        return {kind.__name__: kind for kind in found if isinstance(kind, type)}
-    return {}
 
 
 def run_beside():
@@ -755,33 +742,18 @@ def run_beside():
         os._exit(0)
 
 
-def be_observed():
-    """In S: what tests may capture or stand in for (output, input, warnings, logs) happens in J, too."""
-    def tell(*args, **kwargs):
-        return peer.ask("tell", None, args, kwargs) if peer.serving else NotImplemented
-
-    def asking_first(name, own):
-        def function(*args, **kwargs):
-            answer = tell(name, *args, **kwargs)
-            return own(*args, **kwargs) if answer is NotImplemented else answer
-        return function
-
-    class Stream(io.TextIOBase):
-        write = lambda self, text: tell(self.name, str(text)) and len(text)
-        readline = lambda self, *_: tell("stdin", "readline")
-        read = lambda self, *_: tell("stdin", "read")
-
-    for name in OWN:
-        setattr(builtins, name, asking_first(name, getattr(builtins, name)))
-    for name in ("stdin", "stdout", "stderr"):
-        setattr(sys, name, Stream())
-        getattr(sys, name).name = name
+def enter_world(folder, environment, replaced):
+    """In S: what tests may capture or stand in for (streams, `input`, warnings, logs) is the judge's."""
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    for (module, name), own in OWN.items():
+        setattr(sys.modules[module], name, replaced.get((module, name), own))
     handler = logging.Handler()
-    handler.emit = lambda record: tell("log", record.name, record.levelno, record.getMessage())
+    handler.emit = lambda record: replaced["log"](record.name, record.levelno, record.getMessage())
     logging.root.setLevel(1)
-    logging.root.addHandler(handler)
+    logging.root.handlers[:] = [handler]
     warnings.simplefilter("always")
-    warnings.showwarning = lambda message, category, *_: tell("warn", category, str(message))
 
 
 # ------------------------------------------------------------------------------------- between J and S
@@ -792,26 +764,9 @@ FLAT = {type(None), bool, int, float, str, bytes, complex}
 BASES = {int: int.__index__, float: float.__float__, str: str.__str__, complex: complex.__pos__,
          bytes: lambda v: bytes.__getitem__(v, slice(None)), tuple: lambda v: tuple(tuple.__iter__(v)),
          frozenset: lambda v: frozenset(frozenset.__iter__(v))}            # what a subclass's object equals
-
-
-def root_of(root, refill):
-    """How to read and refill objects of a class and its subclasses, whatever those made of its methods."""
-    if issubclass(root, dict):
-        return lambda v: [part for pair in root.items(v) for part in pair], refill
-    return lambda v: [*root.__iter__(v)], refill
-
-
-def refill_pairs(root):
-    return lambda v, new: (root.clear(v), [root.__setitem__(v, *pair) for pair in zip(new[::2], new[1::2])])
-
-
 DEQUE, ORDERED = collections.deque, collections.OrderedDict
-ROOTS = {list: root_of(list, lambda v, new: list.__setitem__(v, slice(None), new)),
-         ORDERED: root_of(ORDERED, refill_pairs(ORDERED)), dict: root_of(dict, refill_pairs(dict)),
-         set: root_of(set, lambda v, new: (set.clear(v), set.update(v, new))),
-         DEQUE: root_of(DEQUE, lambda v, new: (DEQUE.clear(v), DEQUE.extend(v, new))),
-         bytearray: (lambda v: [bytes(memoryview(v))],
-                     lambda v, new: bytearray.__setitem__(v, slice(None), *new))}
+ROOTS = {list: list.append, ORDERED: ORDERED.__setitem__, dict: dict.__setitem__, set: set.add,
+         DEQUE: DEQUE.append, bytearray: bytearray.append}                 # how they are filled
 ROOT_TYPES = tuple(ROOTS)
 PLAIN = {*FLAT, *ROOTS, collections.Counter, collections.defaultdict, tuple, frozenset}
 VIEWS = {type({}.keys()): (list, lambda items: dict.fromkeys(items).keys()),       # (to plain data, from it)
@@ -821,23 +776,19 @@ VIEWS = {type({}.keys()): (list, lambda items: dict.fromkeys(items).keys()),    
          type(...): (repr, lambda _: ...), type(NotImplemented): (repr, lambda _: NotImplemented)}
 FUNCTIONS = types.FunctionType, types.BuiltinFunctionType, types.MethodType
 # What S may name to J: any class of these modules, and these; exceptions of the standard library.
-VALUE_MODULES = set("collections datetime decimal fractions uuid array pathlib ipaddress zoneinfo".split())
+VALUE_MODULES = set("prelude collections datetime decimal fractions uuid array pathlib ipaddress "
+                    "zoneinfo".split())
 VALUES = set("bool int float complex str bytes bytearray list tuple dict set frozenset range slice "
              "array._array_reconstructor re._compile re.Pattern types.SimpleNamespace types.NoneType "
              "time.struct_time http.HTTPStatus".split())
-MODULES = set("abc array bisect calendar cmath collections contextlib copy dataclasses datetime decimal enum "
-              "fractions functools heapq itertools json math numbers numpy operator pathlib random re "
-              "statistics string textwrap time types typing uuid".split())
 STANDARD = {"numpy", *sys.stdlib_module_names} - set("unittest test bdb doctest asyncio concurrent".split())
 OURS = {"solution", "tests", "__main__", "sandbox_exec", None}
 ODD = StopIteration, StopAsyncIteration, GeneratorExit, KeyboardInterrupt  # mean something where they arrive
 TYPES = {id(value): name for name, value in vars(types).items() if isinstance(value, type)}
-
-
-def dunders(names):
-    return {f"__{name}__" for name in names.split()}
-
-
+OWN = {("builtins", name): getattr(builtins, name) for name in ("input", "print", "open")} | {
+    ("sys", name): getattr(sys, name) for name in ("stdin", "stdout", "stderr")} | {
+    ("warnings", "showwarning"): warnings.showwarning}
+dunders = lambda names: {f"__{name}__" for name in names.split()}
 COMPARISONS = dunders("lt le gt ge")
 SCALING = dunders("mul matmul truediv floordiv mod pow rmul rmatmul rtruediv rfloordiv rmod rpow")
 ARITHMETIC = COMPARISONS | SCALING | dunders(
@@ -859,7 +810,7 @@ class StandIn:
         return peer.ask("get", self, name)
 
     def __setattr__(self, name, value):
-        if name.startswith(("__", "_abc_")):
+        if name.startswith("__"):
             return (type if isinstance(self, type) else object).__setattr__(self, name, value)
         peer.ask("set", self, name, value)
 
@@ -867,29 +818,28 @@ class StandIn:
         peer.ask("delete", self, name)
 
 
-class StandInObject(StandIn):
-    __dict__ = property(lambda self: peer.ask("get", self, "__dict__"))
-    __copy__ = lambda self: peer.ask("op", self, "__copy__")
-    __deepcopy__ = lambda self, _: peer.ask("op", self, "__deepcopy__")
-
-
 def forward(name, root=None):
     """The method of a stand-in that has the other side do the operation."""
-    if name == "__call__":
-        return lambda self, *args, **kwargs: peer.ask("call", self, args, kwargs)
-
     def method(self, *args, **kwargs):            # a stranger's list is a list, whatever its class made of it
         if root and hasattr(root, name) and not peer.trusts(self):
             return getattr(root, name)(self, *args, **kwargs)
+        if name == "__call__":
+            return peer.ask("call", self, args, kwargs)
         if name in ("__exit__", "__aexit__"):
-            args = *args[:2], None
+            args = *args[:2], None                # a traceback stays here
         if name in OPERATIONS:
             return peer.ask("op", self, name, *args)
         return peer.ask("method", self, name, args, kwargs)
     return method
 
 
-class StandInClass(StandIn, abc.ABCMeta):
+class StandInObject(StandIn):
+    __dict__ = property(lambda self: peer.ask("get", self, "__dict__"))
+    __copy__ = forward("__copy__")
+    __deepcopy__ = lambda self, _: peer.ask("op", self, "__deepcopy__")
+
+
+class StandInClass(StandIn, type):
     """Class of the classes made for those of the other side; enumerations are iterated."""
     __call__, __iter__, __len__, __getitem__, __contains__ = map(
         forward, ("__call__", "__iter__", "__len__", "__getitem__", "__contains__"))
@@ -901,11 +851,6 @@ class StandInClass(StandIn, abc.ABCMeta):
 
 class Function(StandInObject):
     __call__ = forward("__call__")
-
-
-class Handle(typing.NamedTuple):
-    """Written as a handle even if the other side has the same."""
-    thing: object
 
 
 class Writer(pickle.Pickler):
@@ -927,23 +872,18 @@ class AnyReader(pickle.Unpickler):
 
 class DataReader(pickle._Unpickler):
     """For J: makes data, stand-ins and exceptions only; what is looked up is in the tables above."""
-    dispatch = dict(pickle._Unpickler.dispatch)
-    for code in (pickle.INST, pickle.OBJ, pickle.EXT1, pickle.EXT2, pickle.EXT4, pickle.GLOBAL,
-                 pickle.NEWOBJ_EX, pickle.PERSID, pickle.NEXT_BUFFER, pickle.READONLY_BUFFER):
-        del dispatch[code[0]]
-
-    def persistent_load(self, what):
-        loaded = AnyReader.persistent_load(self, what)
-        self.found.update({id(loaded): loaded} if what[0] == "class" else {})
-        return loaded
+    dispatch = {code: load for code, load in pickle._Unpickler.dispatch.items()
+                if code not in (pickle.INST[0], pickle.OBJ[0], pickle.NEWOBJ_EX[0])}
+    persistent_load = AnyReader.persistent_load
 
     def find_class(self, module, name):
-        return self.persistent_load(("class", module, name))
+        return peer.load_class(module, name)
 
-    def guarded(load, of=lambda made: made):
-        def guard(self):                          # only what was looked up is called, or its objects changed
-            assert id(of(self.stack[-2])) in self.found
+    def guarded(load, kind_of=lambda made: made):
+        def guard(self):                          # only what may be named is called, or its objects changed
+            assert is_for_data(kind_of(self.stack[-2]))
             load(self)
+            holder(self.stack[-1])
         return guard
 
     dispatch.update({pickle.REDUCE[0]: guarded(pickle._Unpickler.load_reduce),
@@ -952,11 +892,11 @@ class DataReader(pickle._Unpickler):
 
 
 class Peer:
-    reader = AnyReader
+    reader, trusts = AnyReader, lambda self, thing: True
 
     def __init__(self, sock):
         self.sock, self.incoming = sock, sock.makefile("rb")
-        self.lock, self.serving, self.prelude = threading.RLock(), 0, {}
+        self.lock, self.serving = threading.RLock(), 0
         self.exports, self.export_ids, self.described = {0: None}, {}, set()         # ours that they may name
         self.stand_ins, self.stand_in_ids = {}, {}                                   # theirs that we may name
 
@@ -964,16 +904,19 @@ class Peer:
 
     def write(self, message, things=()):
         """`things` are containers that the other side has, by their number in what it sent."""
-        file, known = io.BytesIO(), set(self.described)
+        file, limit = io.BytesIO(), sys.getrecursionlimit()
         writer = Writer(file, 4)
         writer.bag = {id(thing): n for n, thing in enumerate(things)}
+        sys.setrecursionlimit(max(limit, 20000))                           # data may be nested deep
         try:
             writer.dump(message)
             if file.tell() > FRAME_LIMIT:
                 raise ValueError("more data than may cross at once")
         except BaseException:
-            self.described = known
+            self.described.clear()                # what was said of them does not arrive
             raise
+        finally:
+            sys.setrecursionlimit(limit)
         try:
             self.sock.sendall(struct.pack("<Q", file.tell()) + file.getvalue())
         except OSError:
@@ -982,7 +925,7 @@ class Peer:
     def read(self, things=()):
         size = struct.unpack("<Q", self.incoming.read(8) or self.end())[0]
         reader = self.reader(io.BytesIO(self.incoming.read(size) if size <= FRAME_LIMIT else b""))
-        reader.things, reader.found = things, {}
+        reader.things = things
         return reader.load()
 
     def end(self):
@@ -1020,66 +963,38 @@ class Peer:
             outcome, value = "raise", problem
         with self.lock:
             self.serving -= 1
-            self.reply(outcome, value, things, before)
-
-    def reply(self, outcome, value, things, before):
-        limit = sys.getrecursionlimit()
-        sys.setrecursionlimit(max(limit, 20000))                           # data may be nested deep
-        try:
-            now = [content(thing) for thing in things]
-            changes = [(n, now[n]) for n, old in enumerate(before) if not is_same(now[n], old)]
-            self.write((outcome, value, changes), things)
-        except Exception as problem:              # not to be written: too deep, too large, a failing property
-            self.write(("raise", ValueError(str(problem)[:300]), []))
-        finally:
-            sys.setrecursionlimit(limit)
+            try:
+                now = [content(thing) for thing in things]
+                changes = [(n, now[n]) for n, old in enumerate(before) if not is_same(now[n], old)]
+                self.write((outcome, value, changes), things)
+            except Exception as problem:          # not to be written: too deep, too large, a failing property
+                self.write(("raise", ValueError(str(problem)[:300]), []))
 
     def perform(self, verb, *args):
         return VERBS[verb](*args)
-
-    def trusts(self, _thing):
-        return True
 
     # ---- what is no plain data
 
     def instead_of(self, value, kind):
         """What to write for it; None: what pickle would."""
-        if kind is Handle:
-            return self.export(value.thing)
         if id(value) in self.stand_in_ids:
             items = content(value) if isinstance(value, ROOT_TYPES) else None
             return "yours", self.stand_in_ids[id(value)], items
         if kind in VIEWS:
             return "made", kind.__name__, VIEWS[kind][0](value)
-        if kind.__name__ == "ndarray" and is_numpy(value, "ndarray") or is_numpy(value, "generic"):
-            dtype = value.dtype.descr if value.dtype.names else value.dtype.str
-            items = list(value.flat) if value.dtype.hasobject else value.tobytes()
-            return "made", "array", dtype, getattr(value, "shape", None), is_numpy(value, "ndarray"), items
+        if is_array(value, or_scalar=True):
+            return "made", "array" if is_array(value) else "scalar", array_bytes(value)
         named = self.name_of(value if hasattr(value, "__qualname__") else kind)      # Cython's functions, too
-        if named and isinstance(value, enum.Enum):
-            return "made", "member", kind, value.value
         if named and isinstance(value, type):
             ancestors = [base.__name__ for base in value.__mro__ if base.__module__ == "builtins"]
             return "class", *named, ancestors[0]
         if named and isinstance(value, BaseException):
             return "made", "exception", kind, list(value.__reduce__()[1]), dict(vars(value)), value.__cause__
-        if named and (named[0] == "" or isinstance(value, FUNCTIONS) or can_pickle(value)):
-            return None
-        return self.export(value)
+        return None if named and (isinstance(value, FUNCTIONS) or can_pickle(value)) else self.export(value)
 
     def name_of(self, value):
-        """(module, name) if the other side has the same; the prelude's module is the empty one."""
-        if isinstance(value, type) and self.prelude.get(value.__name__) is value:
-            return "", value.__name__
-        named = library_name(value)
-        return named if named and self.speaks_of(named, value) else None
-
-    def speaks_of(self, named, value):
-        """S to J: types of data, exceptions of the library."""
-        module, is_type = named[0].partition("._")[0], isinstance(value, type)
-        return (is_type and module in VALUE_MODULES
-                or is_type and issubclass(value, BaseException) and module.split(".")[0] in STANDARD
-                or f"{module}.{named[1]}".removeprefix("builtins.") in VALUES)
+        """(module, name) if the other side has the same and may be told to look it up."""
+        return library_name(value) if is_for_data(value) else None
 
     def export(self, value):
         number = self.export_ids.setdefault(id(value), len(self.exports))
@@ -1104,21 +1019,24 @@ class Peer:
         return MAKERS[maker](*args)
 
     def load_class(self, module, name, _ancestor=""):
-        if module == "":
-            return self.prelude[name]
         return functools.reduce(getattr, name.split("."), importlib.import_module(module))
 
 
-def make_array(dtype, shape, is_array, items):
-    numpy = importlib.import_module("numpy")
-    dtype = numpy.dtype([tuple(part) for part in dtype] if isinstance(dtype, list) else dtype)
-    if isinstance(items, list):
-        made = numpy.empty(len(items), object)
-        made[:] = items
-    else:
-        assert not dtype.hasobject                # the bytes would be pointers
-        made = numpy.frombuffer(items, dtype)
-    return made.reshape(shape).copy() if is_array else made[0]
+def is_array(value, or_scalar=False):
+    """Of numpy, and of numbers or texts: other arrays stay where they are, as any object does."""
+    numpy, kind = sys.modules.get("numpy"), type(value)
+    is_one = numpy and (kind is numpy.ndarray or or_scalar and issubclass(kind, numpy.generic))
+    return is_one and not value.dtype.hasobject
+
+
+def array_bytes(array):
+    file = io.BytesIO()
+    sys.modules["numpy"].save(file, array, allow_pickle=False)
+    return file.getvalue()
+
+
+def make_array(data):
+    return importlib.import_module("numpy").load(io.BytesIO(data))         # no objects: it refuses pickles
 
 
 def make_exception(kind, args, state, cause):
@@ -1129,13 +1047,8 @@ def make_exception(kind, args, state, cause):
     return made
 
 
-def make_member(kind, value):
-    assert issubclass(kind, enum.Enum) and not isinstance(kind, StandInClass)
-    return kind(value)
-
-
-MAKERS = {"array": make_array, "exception": make_exception, "member": make_member}
-MAKERS.update((kind.__name__, make) for kind, (_, make) in VIEWS.items())
+MAKERS = {kind.__name__: make for kind, (_, make) in VIEWS.items()} | {
+    "array": make_array, "scalar": lambda data: make_array(data)[()], "exception": make_exception}
 
 
 def can_pickle(value):
@@ -1145,6 +1058,14 @@ def can_pickle(value):
     return False
 
 
+def is_for_data(value):
+    """What S may name to J: types of data, exceptions of the library."""
+    module, name = library_name(value) or (None, None)
+    is_type, module = isinstance(value, type), str(module).partition("._")[0]
+    return (is_type and module in VALUE_MODULES or f"{module}.{name}".removeprefix("builtins.") in VALUES
+            or is_type and issubclass(value, BaseException) and module.partition(".")[0] in STANDARD)
+
+
 def library_name(value):
     """(module, name) of a class or function of the libraries, None for one of ours."""
     module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
@@ -1152,10 +1073,16 @@ def library_name(value):
         return "types", TYPES[id(value)]
     if not isinstance(module, str) or module in OURS or not isinstance(name, str):
         return None
-    found = sys.modules.get(module)
-    for part in name.split("."):
-        found = getattr(found, part, None)
+    found = find(module, name)
     return (module, name) if found is value else None
+
+
+def find(module, path):
+    """Something in a module that is loaded, or None."""
+    found = sys.modules.get(module)
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    return found
 
 
 def operation(thing, name, *rest):
@@ -1163,8 +1090,7 @@ def operation(thing, name, *rest):
         return getattr(importlib.import_module("copy"), name.strip("_"))(thing)
     if name == "__getitem__":                     # also Stack[int]
         return thing[rest[0]]
-    found = (vars(base)[name] for base in type(thing).__mro__ if name in vars(base))
-    method = next(found, None)                    # as Python finds it: a mock's gets no self
+    method = inspect.getattr_static(type(thing), name)         # as Python finds it: a mock's gets no self
     return getattr(method, "__get__", lambda *_: method)(thing, type(thing))(*rest)
 
 
@@ -1198,58 +1124,54 @@ def run_coroutine(thing):
 
 VERBS = {"call": lambda function, args, kwargs: function(*args, **kwargs), "get": getattr, "set": setattr,
          "method": lambda thing, name, args, kwargs: getattr(thing, name)(*args, **kwargs), "op": operation,
-         "delete": delattr, "read": read_once, "await": run_coroutine, "reload": lambda: peer.execute(),
+         "delete": delattr, "read": read_once, "await": run_coroutine,
          "mirror": lambda module, name, args: getattr(importlib.import_module(module), name)(*args),
-         "world": lambda folder, environment: (
-             os.chdir(folder), os.environ.clear(), os.environ.update(environment))}
+         "world": enter_world}
 
 
 def describe_export(value):
     """The kind of stand-in that the other side makes, and what it needs to know for that."""
-    kind = type(value)
     if isinstance(value, type):
         return "class", *describe_class(value)
-    if isinstance(value, FUNCTIONS) or callable(value) and kind.__module__ == "functools":
+    if isinstance(value, FUNCTIONS) or callable(value) and type(value).__module__ == "functools":
         doc = getattr(value, "__doc__", None)
         return "function", str(getattr(value, "__name__", "")), doc if type(doc) is str else None
-    base = [BASES[base](value) for base in BASES if isinstance(value, base)][:1]
     if isinstance(value, BaseException):
-        base = [arg if type(arg) in FLAT else repr(arg)[:1000] for arg in value.args], value.__cause__
-    return "object", Handle(kind), base
+        held = [arg if type(arg) in FLAT else repr(arg)[:1000] for arg in value.args]
+    else:
+        held = [BASES[base](value) for base in BASES if isinstance(value, base)][:1]
+    return "object", peer.export(type(value))[1:], held
 
 
 def describe_class(value):
-    """Name, doc, operations of its objects; bases: of ours, one that holds a value, one of a library."""
-    ours = [base for base in value.__mro__ if base.__module__ in OURS]
-    roots = [base for base in value.__mro__ if base in BASES or base in ROOTS
-             or issubclass(base, BaseException) and peer.name_of(base)][:1]
-    bases = [base for base in value.__mro__ if base in ours or not (
-        issubclass(base, BaseException) or base in {object, *roots, *BASES, *ROOTS})]
-    operations = {name for base in bases for name, thing in vars(base).items() if thing is not None and (
-                      name in OPERATIONS or roots and not name.startswith("_") and hasattr(roots[0], name))}
-    library = [library_name(base) for base in bases if base not in ours or base is value]
-    return (value.__name__, value.__doc__ if type(value.__doc__) is str else None, sorted(operations),
-            [base for base in value.__bases__ if base in ours], roots, next(filter(None, library), None))
+    """Name, doc, bases of ours, the class whose values its objects hold, that of a library, operations."""
+    root = next(base for base in value.__mro__ if base in BASES or base in ROOTS or base is object
+                or issubclass(base, BaseException) and peer.name_of(base))
+    root, own = None if root is object else root, value.__mro__[:value.__mro__.index(root)]
+    operations = {name for base in own for name, thing in vars(base).items() if thing is not None and (
+                  name in OPERATIONS or root and name[0] != "_" and hasattr(root, name))}
+    return (value.__name__, value.__doc__ if type(value.__doc__) is str else None,
+            [base for base in value.__bases__ if base.__module__ in OURS], root,
+            next(filter(None, map(library_name, own)), None), sorted(operations))
 
 
-def stand_in_class(name, doc, operations, parents, roots, library):
-    is_exception = bool(roots) and issubclass(roots[0], BaseException)
-    assert is_exception or all(root in BASES or root in ROOTS for root in roots) and len(roots) < 2
+def stand_in_class(name, doc, parents, root, library, operations):
+    is_exception = root is not None and issubclass(root, BaseException)
+    assert root is None or is_exception or root in BASES or root in ROOTS
     assert all(isinstance(parent, StandInClass) for parent in parents)
-    allowed = ON_VALUES if roots else OPERATIONS
-    space = {op: forward(op, *roots) for op in operations if op in allowed or roots and op[0] != "_"}
+    allowed = ON_VALUES if root else OPERATIONS
+    space = {op: forward(op, root) for op in operations if op in allowed or root and op[0] != "_"}
     space |= {"__module__": "solution", "__doc__": doc}
     if "__await__" in space:                      # for loops: the other side runs it to its end
-        space |= {"__await__": awaited, "send": sent, "throw": None, "close": lambda self: None}
+        space |= {"__await__": awaited, "send": lambda self, _: next(awaited(self)), "throw": None,
+                  "close": lambda self: None}
     if "__eq__" in space and "__hash__" not in space:
         space["__hash__"] = None
-    found = library and vars(sys.modules.get(library[0]) or types).get(library[1])
+    found = library and find(*library)
     if isinstance(found, type) and not is_exception:           # isinstance() works with what the tests import
         space["__class__"] = property(lambda self: found)
-    roots = [root for root in roots if not any(issubclass(parent, root) for parent in parents)]
-    made = abc.ABCMeta.__new__(StandInClass, str(name), (*(parents or [StandInObject]), *roots), space)
-    made.__abstractmethods__ = frozenset()
-    return made
+    roots = [root] if root and not any(issubclass(parent, root) for parent in parents) else []
+    return type.__new__(StandInClass, str(name), (*(parents or [StandInObject]), *roots), space)
 
 
 def awaited(self):
@@ -1257,20 +1179,10 @@ def awaited(self):
     yield
 
 
-def sent(self, _):
-    raise StopIteration(peer.ask("await", self))
-
-
-def stand_in_object(cls, base):
+def stand_in_object(about_class, held):
+    cls = peer.load_mine(*about_class)
     assert isinstance(cls, StandInClass)
-    if issubclass(cls, BaseException):
-        made = cls.__new__(cls, *base[0])
-        BaseException.args.__set__(made, tuple(base[0]))
-        made.__cause__ = base[1]
-        return made
-    root = type(base[0]) if base else next((root for root in ROOTS if issubclass(cls, root)), object)
-    assert root in BASES or not base
-    return root.__new__(cls, *base)
+    return cls.__new__(cls, *held)
 
 
 def stand_in_function(name, doc):
@@ -1292,28 +1204,32 @@ def containers(value):
         if type(value) in FLAT or id(value) in seen:
             continue
         seen.add(id(value))
-        is_mutable = (isinstance(value, ROOT_TYPES) or is_attributes(value) or
-                      type(value).__name__ == "ndarray" and is_numpy(value, "ndarray"))
+        is_mutable = isinstance(holder(value), ROOT_TYPES) or is_array(value)
         found += [value] if is_mutable else []
         left += content(value) if is_mutable or type(value) in (tuple, frozenset) else []
     return found
 
 
-def is_attributes(value):
-    """Whether it is an object of a class of the prelude that is made of its attributes alone."""
+def holder(value):
+    """What holds its items: for an object of the prelude that is made of its attributes alone, these."""
     kind = type(value)
-    return peer.prelude.get(kind.__name__) is kind and hasattr(value, "__dict__") and not isinstance(
-        value, (*BASES, *ROOTS, BaseException, enum.Enum))
+    if kind.__module__ != "prelude" or not hasattr(value, "__dict__") or isinstance(
+            value, (*BASES, *ROOTS, BaseException, enum.Enum)):
+        return value
+    for name in [name for name in vars(value) if isinstance(getattr(kind, name, None), types.FunctionType)]:
+        del vars(value)[name]                     # the tests rely on the prelude's methods
+    return vars(value)
 
 
 def content(value):
     """What a container holds, as a flat list; by the methods of its root, whatever its class made of them."""
-    if is_numpy(value, "ndarray"):
-        return list(value.flat) if value.dtype.hasobject else [value.tobytes()]
-    if is_attributes(value):
-        value = vars(value)
-    root = next((root for root in ROOTS if isinstance(value, root)), None)
-    return ROOTS[root][0](value) if root else list(value)
+    if is_array(value):
+        return [array_bytes(value)]
+    value = holder(value)
+    root = next((root for root in ROOTS if isinstance(value, root)), type(value))
+    if issubclass(root, dict):
+        return [part for pair in root.items(value) for part in pair]
+    return [*root.__iter__(value)]
 
 
 def is_same(new, old):
@@ -1323,18 +1239,16 @@ def is_same(new, old):
 
 def fill(container, items):
     """Make a container hold these items, in place; what is none comes without items."""
-    if items is not None and is_numpy(container, "ndarray"):
-        items = items if container.dtype.hasobject else items[0]
-        container[...] = make_array(container.dtype, container.shape, True, items)
+    if items is not None and is_array(container):
+        container[...] = make_array(*items)
     elif items is not None:
-        holds = vars(container) if is_attributes(container) else container
-        ROOTS[next(root for root in ROOTS if isinstance(holds, root))][1](holds, items)
+        held = holder(container)
+        root = next(root for root in ROOTS if isinstance(held, root))
+        root.clear(held)
+        for item in zip(items[::2], items[1::2]) if issubclass(root, dict) else zip(items):
+            ROOTS[root](held, *item)
+        holder(container)
     return container
-
-
-def is_numpy(value, kind):
-    numpy = sys.modules.get("numpy")
-    return numpy is not None and isinstance(value, getattr(numpy, kind))
 
 
 def is_plain(value):
@@ -1346,16 +1260,21 @@ peer = None                                       # of this process: J has one f
 
 # ------------------------------------------------------------------------------------- J: the judge
 
+MODULES = set("abc array bisect calendar cmath collections contextlib copy dataclasses datetime decimal enum "
+              "fractions functools heapq itertools json math numbers numpy operator pathlib random re "
+              "statistics string textwrap time types typing uuid".split())
 SIMPLE_IMPORTS = MODULES | {"solution", "pytest", "unittest", "io", "contextlib", "__future__"}
 NOT_SIMPLE = set("setattr delattr exec eval globals vars monkeypatch mock patch seed setrecursionlimit "
                  "getcontext setcontext simplefilter filterwarnings modules environ builtins __builtins__ "
                  "__dict__ __import__ import_module chdir seterr set_printoptions open capsys capfd caplog "
                  "recwarn tmp_path tmpdir input redirect_stdout redirect_stderr assertLogs assertWarns warns "
-                 "stdin stdout".split())
-REACHING = NOT_SIMPLE | {"sleep", "reload", "signature", "isfunction"}     # may need the program's process
+                 "stdin stdout sleep reload signature isfunction".split())
 DATA_NAMES = {"all", "any", "equals"}.union(*map(dir, [str, bytes, list, dict, set, float, complex, DEQUE]))
-SERVED = {"_io", "_sqlite3", "sqlite3"}           # modules of objects whose methods S may call
-OWN = {name: getattr(builtins, name) for name in ("input", "print", "open")}
+SERVED = {"_io", "_sqlite3", "sqlite3", "_pytest.capture"}     # modules of objects whose methods S may call
+SAYING = {"call", "method", "op", "read", "await", "set", "delete"}         # asked for by tests
+MIRRORED = ("time", "sleep"), ("random", "seed"), ("numpy.random", "seed")
+TOLD = {"log": lambda name, level, text: logging.getLogger(str(name)).log(int(level), "%s", text),
+        ("warnings", "showwarning"): lambda text, kind, *_: warnings.warn(text, kind, stacklevel=3)}
 CHANCE = random.SystemRandom()                    # S has a copy of any other generator
 
 
@@ -1393,92 +1312,79 @@ def examine(job, channel, caller):
     except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
         return f"error: the tests or the prelude do not parse: {problem}"[:500], "", True
     try:
-        peer.reaches = tests.reaches
-        if tests.reaches:
-            peer.note_opaque()
         if tests.missing:
-            raise Verdict(f"error: the tests need {tests.missing!r}, which is not installed")
-        peer.write((job["prelude"], job["code"], job["entry_point"], tests.reaches))
-        reason, detail = run_all(job, tests, test_module(job["prelude"], job["entry_point"], tests))
+            raise Verdict(f"error: the tests need {tests.missing[0]!r}, which is not installed")
+        reason, detail = run_all(job, tests, test_module(job, tests))
         if reason == "passed" and not peer.answers:
             reason = "error: the tests ask nothing of the program"
     except BaseException as problem:
         reason, detail = explain(problem)
-    finally:
-        for name in ("solution", "tests"):
-            sys.modules.pop(name, None)
     if peer.gone is not None:                     # also if the tests caught it
         reason = "failed: " + peer.gone if peer.gone else "gone"
-    return reason, detail, tests.leave_nothing
+    return reason, detail, tests.are_simple
 
 
 @functools.lru_cache(16)
 def read_tests(prelude, tests):
     """The tests compiled, and what else to know of them; many programs in a row are judged by the same."""
     prelude, tests = compile_prelude(prelude, ast.PyCF_ONLY_AST), ast.parse(tests, "tests.py")
-    nodes, simple, counting = list(ast.walk(tests)), is_simple(tests) and is_simple(prelude), Counting()
-    reaches = not simple or bool(words_of(tests) & REACHING)
-    code = compile(counting.visit(tests), "tests.py", "exec", dont_inherit=True)
-    asked_for, others = [], [node for node in nodes if isinstance(node, (ast.ClassDef, ast.FunctionDef))]
+    nodes, counting = [*ast.walk(tests), *ast.walk(prelude)], Counting()
+    imports, used, bound, changed, words = {}, set(), set(), set(), set()
     for node in nodes:
+        for attribute in ("id", "attr", "arg", "name", "asname", "module"):
+            words.update(str(getattr(node, attribute, None)).split("."))
         if isinstance(node, (ast.Import, ast.ImportFrom)):
-            (asked_for if getattr(node, "module", "") == "solution" else others).extend(node.names)
-    assigned = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    needed = [(getattr(node, "module", None) or alias.name).partition(".")[0]
-              for node in (*prelude.body, *tests.body) if isinstance(node, (ast.Import, ast.ImportFrom))
-              for alias in node.names]
-    lacks = lambda name: name not in OURS | {"pytest"} and not importlib.util.find_spec(name)
+            imports |= {alias.asname or alias.name.split(".")[0]: getattr(node, "module", None) or alias.name
+                        for alias in node.names}
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+            bound.add(node.name)
+        if isinstance(node, ast.Name):
+            (used if isinstance(node.ctx, ast.Load) else bound).add(node.id)
+        if isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
+            changed |= {name.id for name in ast.walk(node.value) if isinstance(name, ast.Name)}
+    code = compile(counting.visit(tests), "tests.py", "exec", dont_inherit=True)
+    needed = {module.partition(".")[0] for module in imports.values()}
     return types.SimpleNamespace(
-        leave_nothing=simple, reaches=reaches, asserts=counting.seen, code=code,
-        missing=next(filter(lacks, needed), None),
+        code=code, prelude=compile(prelude, "prelude.py", "exec", dont_inherit=True), asserts=counting.seen,
+        are_simple=needed <= SIMPLE_IMPORTS and not words & NOT_SIMPLE and not imports.keys() & changed,
+        missing=[name for name in needed - OURS - {"pytest"} if not importlib.util.find_spec(name)],
         has_check=any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in tests.body),
-        names={node.id for node in nodes if isinstance(node, ast.Name)},
-        imported={alias.name for alias in asked_for},
-        others=assigned | {getattr(node, "asname", None) or node.name for node in others},
-        prelude=compile(prelude, "prelude.py", "exec", dont_inherit=True))
+        names=used, bound=bound | imports.keys())
 
 
-def words_of(tree):
-    """All names in a program text, of whatever kind."""
-    return {word for node in ast.walk(tree) for attribute in ("id", "attr", "arg", "name", "asname", "module")
-            for word in str(getattr(node, attribute, None)).split(".")}
-
-
-def test_module(prelude, entry_point, tests):
-    """The module that the tests run in: the prelude's names, then those of the program that the tests use."""
+def test_module(job, tests):
+    """The module that the tests run in: the prelude's names, then those of the program that they use."""
+    offered, entry_point = peer.load(job, tests), job["entry_point"]
     module, solution = types.ModuleType("tests"), RemoteModule("solution")
-    offered = peer.loaded_names()
     sys.modules.update(solution=solution, tests=module)
     peer.stand_in_ids[id(solution)] = 0
-    exec(tests.prelude, module.__dict__)
-    peer.prelude = prelude_classes(prelude, vars(module))
-    vars(module).pop(entry_point, None)           # a stub
-    asked_for, given = {entry_point} | tests.imported, []
+    run_prelude(tests.prelude, module, entry_point)
     for name in offered:
-        if name not in vars(module) and name in tests.names | asked_for:
-            library = {"np": "numpy"}.get(name, name)
-            ours = None if name in asked_for else (
-                importlib.import_module(library) if library in MODULES else
-                getattr(typing, name) if name in typing.__all__ else vars(builtins).get(name))
-            if ours is not None:                  # what shadows these is not believed
+        if name == entry_point or name in tests.names and name not in vars(module):
+            value = None if name == entry_point else known_to_all(name)
+            if value is not None:                 # what shadows these is not believed
                 peer.note_opaque()
-            else:
-                given.append(name)
-            vars(module)[name] = value = getattr(solution, name) if ours is None else ours
-            if name in tests.others - asked_for:  # the name means something else to them
-                peer.named -= {value} if isinstance(value, StandInClass) else set()
-    types.ModuleType.__setattr__(solution, "__all__", given)
+            vars(module)[name] = getattr(solution, name) if value is None else value
+    others = map(vars(module).get, tests.bound)   # these mean something else to them
+    peer.named -= {value for value in others if isinstance(value, StandInClass)}
     return module
+
+
+def known_to_all(name):
+    """A module, something of typing or a builtin that tests mean by a name."""
+    name = {"np": "numpy"}.get(name, name)
+    if name in MODULES:
+        return importlib.import_module(name)
+    return getattr(typing, name) if name in typing.__all__ else vars(builtins).get(name)
 
 
 class RemoteModule(types.ModuleType):
     """The tests' `solution`: each name asks S."""
+    __all__ = ()                                  # the tests have all names that they use
 
     def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(name)
-        if name in peer.prelude and name in vars(sys.modules["tests"]):
-            return vars(sys.modules["tests"])[name]
         value = peer.ask("get", self, name)
         if isinstance(value, StandInClass) and name[:1].isupper():
             peer.named.add(value)
@@ -1512,32 +1418,17 @@ class Counting(ast.NodeTransformer):
         return self.wrap(node) if name.startswith("assert") or name in ("raises", "warns", "fail") else node
 
 
-def is_simple(tree):
-    """Whether tests can be trusted to leave nothing in the process that runs them, and need nothing of it."""
-    imports, changed = {}, set()
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.Import, ast.ImportFrom)):
-            module = getattr(node, "module", None)
-            imports |= {alias.asname or alias.name.split(".")[0]: (module or alias.name).split(".")[0]
-                        for alias in node.names}
-        if isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
-            changed |= {name.id for name in ast.walk(node.value) if isinstance(name, ast.Name)}
-    is_known = {*imports.values()} <= SIMPLE_IMPORTS
-    return is_known and not words_of(tree) & NOT_SIMPLE and not imports.keys() & changed
-
-
 def mirror_functions():
     """In J: a generator that tests seed is seeded in S, too; while they sleep, its threads may call back."""
-    def mirrored(module, name, own):
-        def function(*args, **kwargs):
-            if peer and peer.gone is None:
-                peer.ask("mirror", module.__name__, name, args)
-            return own(*args, **kwargs)
-        setattr(module, name, function)
+    def mirrored(module, name, own, *args):
+        if peer and peer.gone is None:
+            peer.ask("mirror", module, name, args)
+        return own(*args)
 
-    numpy = [importlib.import_module("numpy.random")] if "numpy" in sys.modules else []
-    for module, name in [(time, "sleep"), *[(module, "seed") for module in (random, *numpy)]]:
-        mirrored(module, name, getattr(module, name))
+    for module, name in MIRRORED:
+        if module.partition(".")[0] in sys.modules:
+            ours = importlib.import_module(module)
+            setattr(ours, name, functools.partial(mirrored, module, name, getattr(ours, name)))
     reload = importlib.reload
     importlib.reload = lambda module: (
         peer.ask("reload") or module if isinstance(module, RemoteModule) else reload(module))
@@ -1552,8 +1443,6 @@ def explain(problem, from_program=False):
         return str(problem), ""
     if isinstance(problem, MemoryError):
         return "memory", ""
-    if isinstance(problem, ModuleNotFoundError) and not from_program and problem.name not in OURS:
-        return f"error: the tests need {problem.name!r}, which is not installed", ""
     if not frames and not from_program and peer is not None:   # nothing that the tests or the program did
         return f"error: the judge failed: {told[:300]}", ""
     if isinstance(problem, AssertionError) and not from_program:
@@ -1576,8 +1465,7 @@ class Examiner(Peer):
         super().__init__(channel)
         self.caller, self.gone, self.serving, self.raised = caller, None, 1, {}
         self.named, self.views = set(), {}        # classes of it that the tests name; what other objects hold
-        self.answers, self.reaches, self.opaque = 0, False, False
-        self.world, self.stdin = (os.getcwd(), dict(os.environ)), sys.stdin
+        self.answers, self.opaque, self.world = 0, False, None             # None: the tests need no world
 
     def note_opaque(self):
         """Something crossed, or did not, that may be why the tests fail."""
@@ -1599,20 +1487,23 @@ class Examiner(Peer):
             self.note_opaque()
             self.end(f"the program's answer is malformed ({type(problem).__name__})")
 
-    def loaded_names(self):
-        word, *rest = self.read()
-        if word == "syntax":
-            raise Verdict("syntax")
-        if word == "raised":
-            told = f"failed: {str(rest[0])[:300]}, while the program was loaded"
-            raise Verdict("memory" if rest[1:] == [True] else told)
-        return self.checked(lambda: [str(name) for name in rest[0] if not name.startswith("_")])
+    def load(self, job, tests):
+        """The names of the program; from then on, both processes look alike to tests that look around."""
+        try:
+            names = self.ask("load", job["prelude"], job["code"], job["entry_point"])
+        except Exception as problem:
+            word = "syntax" if isinstance(problem, SyntaxError) else "memory"
+            told = f"failed: {describe(problem)[:300]}, while the program was loaded"
+            raise Verdict(word if isinstance(problem, (SyntaxError, MemoryError)) else told) from None
+        if not tests.are_simple:
+            self.note_opaque()
+            self.world = ()
+        return self.checked(lambda: [str(name) for name in names if not name.startswith("_")])
 
     def read(self, things=()):
         message = self.checked(super().read, things)
-        is_ask = type(message) is tuple and message[:1] == ("ask",)
-        if type(message) is not tuple or not message or is_ask and not (
-                len(message) == 3 and type(message[2]) is tuple and message[2]):
+        is_well_formed = type(message) is tuple and len(message) == 3
+        if not is_well_formed or message[0] == "ask" and not (type(message[2]) is tuple and message[2]):
             self.end("the program sent no answer")
         return message
 
@@ -1624,27 +1515,20 @@ class Examiner(Peer):
                 self.note_opaque()
                 value = RuntimeError(f"the program raised {type(value).__name__}")
             self.raised[id(value)] = value
-        says_nothing = type(value) is Function if verb == "get" else verb in ("mirror", "reload", "world")
-        self.answers += not says_nothing
+        self.answers += type(value) is not Function if verb == "get" else verb in SAYING
         return outcome, value
 
     # ---- what may be named, packed and made
 
-    def speaks_of(self, named, value):
-        return True
+    name_of = staticmethod(library_name)
 
     def load_class(self, module, name, ancestor=""):
         """Nothing is imported because S says so, but for types of data."""
-        if module == "":
-            return self.prelude[name]
         if module.partition("._")[0] in VALUE_MODULES | {"re", "time", "http"}:
             importlib.import_module(module)
-        found = sys.modules.get(module)
-        for part in name.split("."):
-            found = getattr(found, part, None)
+        found = find(module, name)
         found = found if found is not None else vars(builtins)[ancestor]
-        named = library_name(found)               # it may be reached by another name
-        assert named and super().speaks_of(named, found)
+        assert is_for_data(found)                 # it may be reached by another name
         return found
 
     def load_mine(self, number, about, items):
@@ -1661,43 +1545,28 @@ class Examiner(Peer):
 
     def perform(self, verb, *args):
         """S may call what it was handed, use public attributes of objects of the tests' classes, iterate."""
-        if verb == "tell":
-            return self.hear(*args)
         thing, name = args[0], args[1] if len(args) > 1 and type(args[1]) is str else ""
         kind = thing if isinstance(thing, type) else type(thing)
         module, is_public = kind.__module__, not name.startswith("_")
         of_tests, of_mock = module == "tests" and not is_test_case(kind), module == "unittest.mock"
-        of_library = module in SERVED
+        of_library = module in SERVED and "extension" not in name          # sqlite's could be any code
         may_use = is_public and (of_tests or of_library or of_mock and not (
             name.startswith("assert") or hasattr(sys.modules["unittest.mock"].NonCallableMock, name)))
-        is_operation = name in OPERATIONS and (of_tests or of_mock or of_library)
         allowed = id(thing) in self.export_ids and {
             "get": may_use, "method": may_use, "await": inspect.isawaitable(thing),
             "set": of_tests and is_public and thing is not kind and not callable(getattr(kind, name, None)),
             "call": of_tests or of_mock or isinstance(thing, (*FUNCTIONS, functools.partial)),
-            "op": name in HELD | STEPS or is_operation}.get(verb)
+            "op": name in (OPERATIONS if of_tests or of_mock or of_library else HELD | STEPS)}.get(verb)
         if not allowed:
             refusal = AttributeError if verb == "get" else PermissionError
             raise refusal(f"{name or verb} is not for the program")
         return super().perform(verb, *args)
 
-    def hear(self, _, told, kwargs):
-        """What S does that the tests may observe or stand in for; NotImplemented: nobody does."""
-        word, *args = told
-        if not self.reaches:
-            raise PermissionError("not for the program")
-        if word in OWN:
-            patched = getattr(builtins, word)
-            return NotImplemented if patched is OWN[word] else patched(*args, **kwargs)
-        if word in ("stdout", "stderr"):
-            return getattr(sys, word).write(str(args[0]))
-        if word == "stdin" and sys.stdin is not self.stdin:
-            return sys.stdin.readline() if args[0] == "readline" else sys.stdin.read()
-        if word == "warn" and issubclass(args[0], Warning):
-            warnings.warn(str(args[1]), args[0], stacklevel=4)
-        if word == "log":
-            logging.getLogger(str(args[0])).log(int(args[1]), "%s", args[2])
-        return ""
+    def surroundings(self):
+        """What tests may change around a program: folder, environment, streams and functions of OWN."""
+        replaced = {key: getattr(sys.modules[key[0]], key[1]) for key in OWN}
+        replaced = {key: value for key, value in replaced.items() if value is not OWN[key]}
+        return os.getcwd(), dict(os.environ), replaced | TOLD
 
     # ---- what the tests may do with what is the program's
 
@@ -1712,7 +1581,7 @@ class Examiner(Peer):
             return self.attribute(*args)
         if verb != "read":
             self.views.clear()                    # may change what objects hold
-        if self.reaches and (world := (os.getcwd(), dict(os.environ))) != self.world:
+        if self.world is not None and (world := self.surroundings()) != self.world:
             self.world = world
             super().ask("world", *world)
         return super().ask(verb, *args)
@@ -1755,14 +1624,11 @@ class Examiner(Peer):
         is_plain_result = result is not NotImplemented and id(result) not in self.stand_in_ids
         if name in SCALING and not is_handle and is_plain_result:
             raise TypeError(f"{name}: a plain result of the program's own operator and a plain value")
-        if name == "__eq__" and result is not NotImplemented or name == "__contains__":
-            return result is True and not self.agrees_with_all(thing, name)
+        if name == "__contains__" or name == "__eq__" and result is not NotImplemented:
+            with contextlib.suppress(Exception):  # of one that agrees with all, this is no news
+                result = result is True and super().ask("op", thing, name, CHANCE.getrandbits(60)) is not True
+            return result is True
         return result
-
-    def agrees_with_all(self, thing, name):
-        with contextlib.suppress(Exception):
-            return super().ask("op", thing, name, CHANCE.getrandbits(60)) is True
-        return False
 
 
 def is_test_case(kind):
@@ -1784,16 +1650,13 @@ def run_all(job, tests, module):
     """(reason, detail) of the tests in their module, which has their names: in J or beside the program."""
     linecache.cache["tests.py"] = (len(job["tests"]), None, job["tests"].splitlines(True), "tests.py")
     is_check = job["style"] == "check" or job["style"] == "auto" and job["entry_point"] and tests.has_check
-    names = {**vars(module), "__counted__": Counting.count}
     try:
         if not tests.asserts:
             raise Verdict("error: the tests have no assert")
-        if is_check and job["entry_point"] not in names:
+        if is_check and job["entry_point"] not in vars(module):
             raise Verdict(f"failed: the program does not define {job['entry_point']}")
         for attempt in run_small, run_with_pytest:
-            Counting.ran = 0
-            vars(module).clear()
-            vars(module).update(names)
+            Counting.ran, module.__counted__ = 0, Counting.count
             with contextlib.suppress(NeedPytest):
                 attempt(module, tests.code, job["entry_point"] if is_check else None)
                 break
@@ -1804,7 +1667,8 @@ def run_all(job, tests, module):
 
 def run_small(module, code, checked):
     """Run what pytest would collect in the tests: functions test*, unittest's test cases."""
-    sys.modules["pytest"] = small_pytest()
+    sys.modules["pytest"] = pytest = types.ModuleType("pytest")
+    vars(pytest).update(__getattr__=need_pytest, raises=raises, approx=Approx, fail=fail)
     exec(code, vars(module))
     if checked:
         module.check(vars(module)[checked])
@@ -1837,7 +1701,7 @@ def run_with_pytest(module, code, _):
     """The real one; it gets the module as it is: a file is what the program could read or change."""
     del sys.modules["pytest"]
     if "pytest" in cage.disabled or not importlib.util.find_spec("pytest"):
-        raise ModuleNotFoundError("No module named 'pytest'", name="pytest")
+        raise Verdict("error: the tests need 'pytest', which is not installed")
     pytest, problems = importlib.import_module("pytest"), []
     exec(code, vars(module))
 
@@ -1866,66 +1730,56 @@ def run_with_pytest(module, code, _):
         raise problems[0] if problems else AssertionError(f"pytest ends with {ended!r}")
 
 
-def small_pytest():
-    """What tests get for `import pytest` first."""
-    def lacking(name):
-        raise AttributeError(name) if name.startswith("__") else NeedPytest
+# What tests get for `import pytest` first.
 
-    def fail(reason="", **_):
-        raise AssertionError(reason)
-
-    pytest = types.ModuleType("pytest")
-    pytest.__getattr__, pytest.raises, pytest.approx, pytest.fail = lacking, raises, Approx, fail
-    return pytest
+def need_pytest(name):
+    raise AttributeError(name) if name.startswith("__") else NeedPytest
 
 
-def raises(expected, function=None, *args, match="", **kwargs):
+def fail(reason="", **_):
+    raise AssertionError(reason)
+
+
+class raises:
     """As a context manager, or called with a function."""
-    if function is None:
-        return raising(expected, match)
-    with raising(expected, match) as caught:
-        function(*args, **kwargs)
-    return caught
 
+    def __init__(self, expected, function=None, *args, match="", **kwargs):
+        self.expected, self.pattern, self.type, self.value = expected, match or "", None, None
+        if function is not None:
+            with self:
+                function(*args, **kwargs)
 
-@contextlib.contextmanager
-def raising(expected, match):
-    def matches(pattern):
-        if not re.search(pattern, str(caught.value)):
-            raise AssertionError(f"{str(caught.value)!r} does not match {pattern!r}") from None
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, _):
+        assert kind, f"did not raise {self.expected}"
+        self.type, self.value = kind, value
+        return issubclass(kind, self.expected) and self.match(self.pattern)
+
+    def match(self, pattern):
+        assert re.search(pattern, str(self.value)), f"{str(self.value)!r} does not match {pattern!r}"
         return True
-
-    caught = types.SimpleNamespace(type=None, value=None, match=matches)
-    try:
-        yield caught
-    except expected as problem:
-        caught.type, caught.value = type(problem), problem
-        matches(match or "")
-    else:
-        raise AssertionError(f"did not raise {expected}")
 
 
 class Approx:
-    """Equal to within 1e-6 of what is expected, or 1e-12; also inside lists, tuples, dicts and arrays."""
+    """Numbers and lists or tuples of them, equal to within 1e-6 of what is expected, or 1e-12."""
     __array_ufunc__ = __hash__ = None
 
-    def __init__(self, expected, rel=None, abs=None, nan_ok=False):
-        self.expected = expected.tolist() if is_numpy(expected, "ndarray") else expected
-        self.rest = rel, abs, nan_ok
+    def __init__(self, expected, rel=None, abs=None, **more):
+        if more or not isinstance(expected, (int, float, complex, list, tuple)):
+            raise NeedPytest
+        self.expected, self.rest = expected, (rel, abs)
         self.rel, self.abs = 1e-6 if rel is None and abs is None else rel or 0, 1e-12 if abs is None else abs
 
     def __eq__(self, actual):
-        actual, expected = actual.tolist() if is_numpy(actual, "ndarray") else actual, self.expected
-        if isinstance(expected, dict):
-            return actual == {key: Approx(value, *self.rest) for key, value in expected.items()}
-        if isinstance(expected, (list, tuple)):
-            wanted = [Approx(item, *self.rest) for item in expected]
+        if isinstance(self.expected, (list, tuple)):
+            wanted = [Approx(item, *self.rest) for item in self.expected]
             return isinstance(actual, (list, tuple)) and list(actual) == wanted
-        if not all(isinstance(side, (int, float, complex, Decimal)) for side in (actual, expected)):
-            return bool(actual == expected)
-        if actual == expected or expected != expected:
-            return bool(actual == expected or self.rest[2] and actual != actual)
-        return bool(abs(actual - expected) <= max(self.abs, self.rel * abs(expected)) < float("inf"))
+        if not isinstance(actual, (int, float, complex, Decimal)) or actual == self.expected:
+            return bool(actual == self.expected)
+        within = max(self.abs, self.rel * abs(self.expected))
+        return bool(abs(actual - self.expected) <= within < float("inf"))
 
 
 # ------------------------------------------------------------------------------------- the layers
