@@ -1204,9 +1204,11 @@ def containers(value):
         if type(value) in FLAT or id(value) in seen:
             continue
         seen.add(id(value))
-        is_mutable = isinstance(holder(value), ROOT_TYPES) or is_array(value)
-        found += [value] if is_mutable else []
-        left += content(value) if is_mutable or type(value) in (tuple, frozenset) else []
+        if type(value) in (tuple, frozenset):
+            left += value
+        elif isinstance(holder(value), ROOT_TYPES) or is_array(value):
+            found.append(value)
+            left += content(value)
     return found
 
 
