@@ -227,12 +227,13 @@ def self_check(dataset, options):
     path = Path(dataset)
     problems = common.read_jsonl(path / "problems.jsonl") if path.is_dir() else common.load_problems(dataset)
     code = {row["id"]: row for row in problems if is_code(row)}
-    solutions = {key: row["solution"] for key, row in code.items() if "solution" in row}
     answers = [row for row in problems if row["kind"] != "code" and row.get("answer") is not None]
-    jobs = [((key, "solution"), job_of(code[key], solution, options)) for key, solution in solutions.items()]
+    jobs = [((key, "solution"), job_of(row, row["solution"], options))
+            for key, row in code.items() if "solution" in row]  # fmt: skip
+    solutions = len(jobs)
     stub = "def {}(*args, **kwargs):\n    pass\n"  # the wanted name for what does nothing; it must fail
     jobs += [((key, "stub"), job_of(row, stub.format(row.get("entry_point", "main")), options))
-             for key, row in code.items()]
+             for key, row in code.items()]  # fmt: skip
     failures = []
     for row in answers:  # would it be judged right in a box?
         answer = readers_of(row["kind"])[0](f"Therefore the answer is $\\boxed{{{row['answer']}}}$.")
@@ -241,11 +242,11 @@ def self_check(dataset, options):
     results = common.progress(run_all(jobs, options), len(jobs), f"check {dataset}", "program")
     for (key, what), result in results:
         # a stub that cannot be judged is none, where the tests work for the solution
-        unjudged_stub = what == "stub" and result.passed is None and key in solutions
+        unjudged_stub = what == "stub" and result.passed is None and "solution" in code[key]
         if result.passed is not (what == "solution") and not unjudged_stub:
             failures.append(f"{key}: its {what}: {result.reason}")
     print("".join(line + "\n" for line in sorted(failures)), end="")
-    counts = {"problems": len(problems), "solutions": len(solutions), "stubs": len(code),
+    counts = {"problems": len(problems), "solutions": solutions, "stubs": len(code),
               "answers": len(answers), "failures": len(failures)}  # fmt: skip
     print(f"{dataset}:", ", ".join(f"{count} {name}" for name, count in counts.items()))
     if options.json:
@@ -262,7 +263,7 @@ INPUT = re.compile(r"\binput\(|\bstdin\b|\bopen\(0")
 
 
 def extract_code(response, problem):
-    """The program a response gives, or None: the best of its blocks, or the text itself, if it is a program."""
+    """The program a response gives, or None: the best of its blocks, or the text, if it is a program."""
     final = SPECIAL.sub("", split_reasoning(response)[1]).replace("\r\n", "\n").replace("\r", "\n")
     blocks = [block for block in code_blocks(final) if block.strip()]
     found = [ranked(block, problem) for block in reversed(blocks or [final])]
@@ -365,7 +366,8 @@ LEAD_IN = re.compile(
     r"(?:\n *- |[\s:*_=#>,}]|(?:therefore|thus|hence|so|option|choice|equal to|it (?:is|equals)|it's"
     r"|we (?:have|get|find))\b)*", re.I)
 REASON = "since|because|where|which|when|as"
-TEXT_END = re.compile(rf"[,;]?\s+\(?(?:{REASON}|so|but|not|is (?:the|correct|right))\b|(?i:(?<=^yes)|(?<=^no)),")
+TEXT_END = re.compile(
+    rf"[,;]?\s+\(?(?:{REASON}|so|but|not|is (?:the|correct|right))\b|(?i:(?<=^yes)|(?<=^no)),")
 NOT_ANSWERS = re.compile(
     r"(?:(?i:(?:in)?correct|right|wrong)|clear|obvious|given|found|shown|as follows|below|above|in the|that"
     r"|what|to|of|we|you|and)\b(?!\))[^\d\x02]*$")
@@ -373,9 +375,9 @@ SPECIAL = re.compile(r"<\|[^|<>]{1,40}\|>|<(?:/?s|eos|end_of_turn)>")
 QED = re.compile(r"\$\s*\\(?:black)?square\s*\$|\\(?:(?:black)?square|qed)(?![a-z])|[∎■□✓✔✅]")
 CHATTER = re.compile(
     r"\W*(?:I hope|Let me know|Feel free|Note|This (?:match|confirm|satisf)|Check|Verif|Please|If you)|.*:$")
-ASIDE = re.compile(  # at the end: "(since x > 0)" and "because x > 0" are not the answer
-    rf"(?<=[\d\x03)}}\]%π]),?\s+(?:\((?:or|about|not|(?=[\d\s.+/*%\\-]+\)\W*$)\d*)|\(?(?:{REASON}|and (?:it|this)|at|attained|achieved"
-    r"|approximately|rejecting|discarding))\b(?![^\n]*\b(?:so|thus|then|hence|therefore|we)\b)[^\n]*$")
+ASIDE = re.compile(  # at the end: "(since x > 0)", "because x > 0" and "(0.5)" are not the answer
+    rf"(?<=[\d\x03)}}\]%π]),?\s+(?:\([\d\s.+/*%\\-]+\)\W*$|(?:\((?:or|not|about)|\(?(?:{REASON}|at|approximately"
+    r"|and (?:it|this)))\b(?![^\n]*\b(?:so|thus|then|hence|therefore|we)\b)[^\n]*$)")
 NEGATED = re.compile(
     r"(?i)(?:(?:\b(?:not|cannot|never|neither|(?:at|more|less|fewer|greater) (?:least|most|than))|n't)"
     r"(?: \w+){0,2}|\b(?:half|thirds?|square|cube|root|percent) of|\b(?:twice|double|times)) *$")
@@ -445,7 +447,7 @@ def with_marks(text):
         return f"{START}{' '.join(inner.split())}{END}"
 
     text = re.sub(r"(?<=\d)，(?=[-\d])", ",", text.translate(str.maketrans("（）−", "()-")))
-    text = re.sub(r"(?<=[\u4e00-\u9fff])(?=[^\u4e00-\u9fff])|(?<=[^\u4e00-\u9fff])(?=[\u4e00-\u9fff])", " ", text)
+    text = re.sub(r"(?<=[一-鿿])(?=[^一-鿿])|(?<=[^一-鿿])(?=[一-鿿])", " ", text)
     return FORMULA.sub(mark, re.sub(rf"[{START}{END}]|[ \t]+(?=[ \t])", "", text))
 
 
@@ -494,7 +496,9 @@ def announced(tail):
     retracted = RETRACTED.search(paragraph)
     if retracted:
         return ending(paragraph[retracted.end() :])
-    ends = (end.start() for end in SENTENCE_END.finditer(tail) if not within_formula(tail[: end.start()]))
+    ends = (end.start() for end in SENTENCE_END.finditer(tail))
+    ends = (end for end in ends if tail.count(START, 0, end) == tail.count(END, 0, end) and (
+        tail.count("{", 0, end) <= tail.count("}", 0, end)))  # none within a formula
     sentence = re.sub(r"\bI [a-z].*", "", ASIDE.sub("", tail[: next(ends, None)]))
     sentence = re.sub(r"^(\W*[\d,.]*\d)!+\s*$", r"\1", sentence)  # the answer is 42! is no factorial
     found = first(formulas_of(WORD.findall(sentence)[:24])) or unmarked(TEXT_END.split(sentence)[0])
@@ -503,12 +507,7 @@ def announced(tail):
 
 def first(formulas):
     """Of several, rather not the letter that has the value."""
-    formulas = [*formulas]
-    return next((formula for formula in formulas if not re.fullmatch("[A-Za-z]", formula)), *formulas[:1] or [None])
-
-
-def within_formula(before):
-    return before.count("{") > before.count("}") or before.rfind(START) > before.rfind(END)
+    return min(formulas, key=lambda formula: bool(re.fullmatch("[A-Za-z]", formula)), default=None)
 
 
 def ending(sentence):
@@ -736,10 +735,8 @@ def alike(a, b, forgiving):
     if kind == "list" and lettered(x) != lettered(y):
         return len(x) == len(y) and all(map(fit, x, y))  # x = 1, y = 2 beside 1, 2: in this order
     if kind in ("list", "set"):
-        pairs = {(n, m) for n, p in enumerate(x) for m, q in enumerate(y)
-                 if (p[0] == "set") == (q[0] == "set") and fit(p, q)}  # fmt: skip
-        every = len({n for n, _ in pairs}) == len(x) and len({m for _, m in pairs}) == len(y)
-        return every and (kind == "set" or len(x) == len(y))
+        found = [[(p[0] == "set") == (q[0] == "set") and fit(p, q) for q in y] for p in x]
+        return all(map(any, found + [*zip(*found)])) and (kind == "set" or len(x) == len(y))
     if kind == "reals":
         return len(x) == len(y) and all(side == t and agree(end, s) for (end, side), (s, t) in zip(x, y))
     if kind == "equation":
@@ -814,14 +811,16 @@ DOTS = r"(?:\.\.\.|\\[lc]?dots(?![a-z]))"
 ONES = "one|two|three|four|five|six|seven|eight|nine"
 TENS = "twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
 TEENS = "ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen|eighteen|nineteen"
-NUMBER_WORDS = {word: str(n) for n, word in enumerate(f"zero|{ONES}|{TEENS}".split("|"))}
+NUMBER_WORDS = {word: str(n) for n, word in enumerate(f"zero|{ONES}|{TEENS}".split("|"))} | {
+    f"{ten}-{one}".strip("-"): f"{n}{m}" for n, ten in enumerate(TENS.split("|"), 2)
+    for m, one in enumerate(["", *ONES.split("|")])}  # fmt: skip
 REWRITES = [(re.compile(pattern), replacement) for pattern, replacement in [
     # what is seen but not said
-    (r"\\(?:text)?color *\{[^{}]*\}|\bUSD\b|(?:\\left *)?\\\{ *(?=\\begin)", " "),
+    (r"\\(?:text)?color *\{[^{}]*\}|(?:\\left *)?\\\{ *(?=\\begin)", " "),
     (r"\\\\\s*\[[\d.]+ *\w+\]", r"\\\\ "),  # \\[4pt]
     (r"& *(?=[=<>])", " "),  # x &= 1
     # words, and digits in groups of three
-    (rf"(?i)\b({TENS})(?:[- ]({ONES}))?\b", lambda m: tens(m)),
+    (rf"(?i)\b(?:{TENS})(?:[- ](?:{ONES}))?\b", lambda m: NUMBER_WORDS[m[0].lower().replace(" ", "-")]),
     (r"\\(?:[mh]box|text(?:bf|it|rm|normal)?|emph|math(?:rm|bf)|operatorname\*?) *"
      r"\{([^{}]*(?:\{[^{}]*\}[^{}]*)*)\}", lambda m: marked(m[1])),
     (r"(?<=\d)(?: *\{ *, *\}|,\\[!,;: ]) *(?=\d{3}(?!\d))", ""),  # 10{,}080
@@ -832,7 +831,8 @@ REWRITES = [(re.compile(pattern), replacement) for pattern, replacement in [
     # remarks
     (r"(?<=[\w})]) *(?:[,;(|:]|\\mid|\\quad)[ (]*[j-t] *(?:\\in(?![a-z])|∈) *(?:\\\w+)* *\{? *[\"ZQR]+"
      r" *\}?(?:[_^]\{?[^{}\\]*\}?)? *\)?\s*(?=\\?\}?$)", ""),  # , k in Z
-    (r"\\\{ *(?:[a-z]|\([a-z], *[a-z]\)) *(?:(?:\\in|∈) *(?:\\mathbb *\{?R\}?) *)?(?:[|:]|\\mid)(.*)\\\}$", r"\1"),
+    (r"\\\{ *(?:[a-z]|\([a-z], *[a-z]\)) *(?:(?:\\in|∈) *(?:\\mathbb *\{?R\}?) *)?(?:[|:]|\\mid)(.*)\\\}$",
+     r"\1"),  # {x | x > 2}
     (r"^.*(?:\\Rightarrow|\\implies|=>)(?![a-z])", ""), (r"(?<=[)\]]) *U *(?=[(\[])", "∪"),
     (r'(?<=\S)[\s,;("]+(?:since|because|approximately)\b.*$', ""),  # 27 (since 3^3)
     (r'(?<=[\d})]) *\(( *"?(?:[a-z]{4,}|one|two|six|ten))+ *\)\s*$', ""),  # 12 (ways)
@@ -854,15 +854,12 @@ REWRITES = [(re.compile(pattern), replacement) for pattern, replacement in [
     (rf"(\d*\.\d{{0,20}}?)(\d{{1,12}}?)\2+{DOTS}", lambda m: repeating(m)),
     (rf"(?:(=) *)?(-?\d*\.\d+){DOTS}", lambda m: "≈"[: bool(m[1])] + m[2]),  # = 1.4...
     (r"(?<![\d./^_a-zA-Z}])(\d+) +(\d+) */ *(\d+)(?![\d/])", r"\1\\frac{\2}{\3}"),
-    (r"(?:\{ *\})?[_^] *\{?(\w+)\}? *C *_ *\{?(\w+)\}?|\bC_\{?(\w+)\}?\^\{?(\w+)\}?"
-     r"|\bC\((\w+), *(\w+)\)(?! *=)", r"\\binom{\1\3\5}{\2\4\6}"),
+    (r"\bC(?:_\{?(\w+)\}?\^\{?(\w+)\}?|\((\w+), *(\w+)\)(?! *=))", r"\\binom{\1\3}{\2\4}"),
     (rf'(?<=[a-z])-(?="?{PART})', " "),  # two-thirds
     (rf'(?i)^ *an? (?="?(?:{PART}|dozen)\b)', "1 "),
     # names
-    (r"\\frac *\{ *d *([a-z]) *\} *\{ *d *[a-z] *\}", r"\1'"),
     (r'\^ *\{? *"?(st|nd|rd|th)\b *\}?', r' "\1'),
     (r"\b[fgh] *\^ *\{? *-1 *\}? *\((?=[a-z]\) *=)", "F("),  # f^{-1}(x) = ... is a function as any other
-    (r'(?<=[a-z])\.(?= *"?[a-z])', ""),  # sq. cm
     (r"^ *([A-Za-z]\w*) *(?:≈|\\approx)", r"\1 ="), (r"(?<=\S) *(?:≈|\\approx(?![a-z])).*$", ""),
     (r"\s+", " "),
 ]]  # fmt: skip
@@ -907,12 +904,6 @@ def marked(inner):
     return " " + re.sub(r"(?<!\\)\b[A-Za-z]+(?![A-Za-z])", mark, inner.replace("~", " ")) + " "
 
 
-def tens(match):
-    """forty-two -> 42"""
-    ten, one = (word.lower() for word in match.groups("zero"))
-    return str(10 * TENS.split("|").index(ten) + 20 + int(NUMBER_WORDS[one]))
-
-
 def based(match):
     base = NUMBER_WORDS.get(match[2], match[2])
     return f'{match[1]} "base{base}' if base.isdigit() else match[0]
@@ -949,30 +940,17 @@ def is_real(tree):
 def agree(a, b):
     """Equal up to the rounding of floating point; a long decimal is not the endless number it is near."""
     if isinstance(a, list) or isinstance(b, list):
-        pairs = zip(points_of(a), points_of(b))
-        return all(p is q is None or None not in (p, q) and agree(p, q) for p, q in pairs)
+        points = [value if isinstance(value, list) else [value] * 4 for value in (a, b)]
+        for n, values in enumerate(points):  # where some are real, only these count
+            real = [value if value is not None and is_real(("value", value)) else None for value in values]
+            points[n] = values if real.count(None) == 4 else real
+        return all(p is q is None or None not in (p, q) and agree(p, q) for p, q in zip(*points))
     exact = [value for value in (a, b) if isinstance(value, Fraction)]
     if a == b or len(exact) == 2:
         return a == b
     if exact and (exact[0].denominator > 10**6 or abs(exact[0]) > 10**9):
         return False
     return abs(a - b) <= 1e-11 * abs(a) < math.inf
-
-
-def points_of(value):
-    """The value at each point; where some are real, only these count."""
-    values = value if isinstance(value, list) else [value] * 4
-    real = [value if value is not None and is_real(("value", value)) else None for value in values]
-    return real if any(value is not None for value in real) else values
-
-
-def proportions(tree):
-    """The values of an expression divided by the first: the same for multiples."""
-    values = tree[1] if isinstance(tree[1], list) else [tree[1]]
-    unit = next((value for value in values if value), None)
-    if not unit:
-        raise TooComplex
-    return [value if value is None else value / unit for value in values]
 
 
 def spend(steps):
@@ -1075,8 +1053,9 @@ def by_name(spellings):
 
 TRIGONOMETRIC = {"sin", "cos", "tan", "cot", "sec", "csc"}
 FUNCTIONS = OF_FLOATS.keys() | {"abs", "floor", "ceil", "gcd", "lcm", "max", "min"}
-GREEK = {*("alpha beta gamma delta epsilon varepsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau "
-           "phi varphi chi psi omega Gamma Delta Theta Lambda Sigma Phi Psi Omega ell").split()}  # fmt: skip
+GREEK = by_name({
+    "": "alpha beta gamma delta epsilon varepsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau phi "
+        "varphi chi psi omega Gamma Delta Theta Lambda Sigma Phi Psi Omega ell"}).keys()  # fmt: skip
 NAMES = by_name({  # of commands
     "<=": "le leq leqslant", "<": "lt", ">=": "ge geq geqslant", ">": "gt", "!=": "ne neq", "=": "equiv",
     "∈": "in", "∪": "cup bigcup", "∩": "cap", "±": "pm", "∓": "mp", "/": "div", "*": "times cdot",
@@ -1455,7 +1434,9 @@ def related(ops, sides):
         raise Unreadable("an equation of things that are not numbers")
     if is_number(first.tree) and is_number(last.tree) or agree(first.tree[1], last.tree[1]):
         return last.tree  # a calculation: its last part is the answer
-    key = proportions(compute("minus", first.tree, last.tree))
+    gaps = compute("minus", first.tree, last.tree)[1]
+    unit = next((gap for gap in gaps if gap), math.inf)
+    key = [gap and gap / unit for gap in gaps]  # the same for multiples of the equation
     loose = len(first.names) > 1 and last.tree[1] != 0  # beside a reference of 5, a + b = 5 will do
     return ("equation", named if is_label(first) else None, last.tree, key, loose)
 
@@ -1494,17 +1475,13 @@ def combined(both, a, b):
     return "reals", tuple(cuts)
 
 
-def real(tree):
-    return tree[1] if isinstance(tree[1], Fraction) else tree[1].real
-
-
 def reals_of(tree):
     """The real numbers of (a, b] or {1, 2}, or None."""
     items = [tree] if tree[0] == "value" else tree[1]
     if tree[0] in ("set", "value") and all(map(is_real, items)):
-        return ("reals", tuple((x, after) for x in sorted({*map(real, items)}) for after in (0, 1)))
+        return ("reals", tuple((x, after) for x in sorted({x[1].real for x in items}) for after in (0, 1)))
     if tree[0] == "tuple" and len(tree[2]) == 2 == len(tree[1]) and all(map(is_real, tree[2])):
-        low, high = map(real, tree[2])
+        low, high = (end[1].real for end in tree[2])
         return ("reals", ((low, tree[1][0] == "("), (high, tree[1][1] == "]"))) if low < high else None
     if tree[0] == "equation" and tree[1]:
         return reals_of(tree[2])
@@ -1526,7 +1503,7 @@ def solution(link, points):
     slope = (gaps[1] - gaps[0]) / (points[1] - points[0])
     if not slope or not all(agree(gap, gaps[0] + slope * (x - points[0])) for gap, x in zip(gaps, points)):
         return None
-    end = real(("value", points[0] - gaps[0] / slope))
+    end = (points[0] - gaps[0] / slope).real
     if op == "!=":
         return combined(operator.gt, LINE, ("reals", ((end, 0), (end, 1))))
     below = ("reals", ((-math.inf, 1), (end, (op == "<=") == (slope.real > 0))))
