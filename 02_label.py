@@ -639,11 +639,13 @@ def read(raw):
 def formula(text):
     """(tree, words after numbers) of a formula. A ± stands for two answers."""
     tokens, trees = tokens_of(text), []
+    if len(tokens) > TOKENS:
+        raise TooComplex
+    lines = {} if "\\begin" in tokens else {"\\\\": ","}
     for upper, lower in (("+", "-"), ("-", "+"))[: 1 + bool({"±", "∓"} & {*tokens})]:
-        parser = Parser([{"±": upper, "∓": lower}.get(token, token) for token in tokens])
-        if len(tokens) > TOKENS:
-            raise TooComplex
-        trees.append(settled_list(parser.items(",", ";", "\\\\")))
+        signs = lines | {"±": upper, "∓": lower}
+        parser = Parser([signs.get(token, token) for token in tokens])
+        trees.append(settled_list(parser.items()))
         if parser.next != "":
             raise Unreadable(parser.next)
     if len(trees) == 1:
@@ -1155,11 +1157,11 @@ class Parser:
             raise Unreadable(self.next)
         return token
 
-    def items(self, *separators):
+    def items(self):
         """Relations separated by commas, semicolons, "and" or "or"."""
         found, outside, self.bars = [], self.bars, 0
-        while not found or self.take(*(separators or ",;")):
-            while found and self.take(*(separators or ",;")):
+        while not found or self.take(",", ";"):
+            while found and self.take(",", ";"):
                 pass  # ", and"
             found.append(self.relation())
         self.bars = outside
@@ -1281,16 +1283,14 @@ class Parser:
         return node
 
     def letter(self, name):
-        """A constant, a variable, or a function with its arguments as a name: f(x), P(X = 1) before "="."""
+        """A constant, a variable, or f(x) as a name: f is no number."""
         if name in CONSTANTS and self.next not in ("_", "'"):
             return CONSTANTS[name]
         while self.take("'"):
             name += "'"
         if self.take("_"):
             name += "_" + (self.raw_group() if self.next == "{" else self.take() or "")
-        called = re.match(r"\( [^()]* \)( =)?", " ".join(self.tokens[self.at : self.at + 20]))
-        named = called and called[1] and (name.isupper() or name[0] in "pqyuvrs" or "'" in name)
-        if called and (name in "fghFGH" or named):
+        if name in "fghFGH" and re.match(r"\( [^()]* \)", " ".join(self.tokens[self.at : self.at + 20])):
             while name[-1] != ")":
                 name += self.take()
         self.names.append(name)

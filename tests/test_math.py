@@ -119,10 +119,10 @@ x=\frac{\pi}{2}(2n+1), n \in Z ~ x = \frac{\pi}{2} + \pi n
 1: \sqrt{2}: \sqrt{3} ~ \sqrt2 : 2 : \sqrt6 ≠ 1:\sqrt3:\sqrt2
 m=-3 \text{ or } m=1 ~ m \in \{-3,1\} ≠ -3 ~ m=3, m=-1 ~ (-3,1) \cup \{2\}
 x>-1 \text{ and } x \neq 0 ~ (-1,\infty)\setminus\{0\} ‖ 11\sqrt{3} ~ 11 \sqrt{3} \text{ units}^2
-k=\frac{1}{4}\text{ or }k=-1 ~ -1,\frac14 ~ k=-1, k=1/4 ‖ 10{,}000 ~ 10 thousand ‖ \frac{dy}{dx}=2x ~ 2x
+k=\frac{1}{4}\text{ or }k=-1 ~ -1,\frac14 ~ k=-1, k=1/4 ‖ 10{,}000 ~ 10 thousand
 y(t)=e^{-t} ~ y(t) = \exp(-t) ≠ e^{-x} ‖ \theta=\tan^{-1}(\mu) ~ \arctan{\mu} ‖ x^2+2x+1 ~ (x + 1)**2
 \left\lfloor 3.5 \right\rfloor ~ floor(3.5) ‖ x\neq3 ~ x \not= 3 ‖ 3,-3 ~ x = ±3
-12\text{ cm}^2 ~ 12 sq. cm ‖ 2 \pmod 5 ~ x ≡ 2 (mod 5)
+2 \pmod 5 ~ x ≡ 2 (mod 5)
 10 ~ \color{red}{10} ≠ 2x=10 ~ x^2=10 ~ x \approx 10.1 ‖ (C) ~ (C) \frac12
 f^{-1}(x)=\frac{x-3}{2} ~ \frac12 x-\frac32 ‖ \frac{3}{4}\text{ cup} ~ three fourths ‖ 1/3 ~ 33\frac13\%
 \frac12 ~ a half ~ one half ≠ 1,2 ‖ 1+2+3 ~ 6 ~ 1+2+3=6 ‖ \$18 per hour ~ \$18
@@ -132,48 +132,33 @@ f^{-1}(x)=\frac{x-3}{2} ~ \frac12 x-\frac32 ‖ \frac{3}{4}\text{ cup} ~ three f
 \{2k\pi \mid k \in \mathbb{Z}\} ~ 2k\pi, k\in\mathbb{Z} ‖ \{(x,y) \mid y = 2x\} ~ \{(x,y) : 2x = y\}
 \frac23 ~ \text{two-thirds}
 \mathbb{R}\setminus\{2\} ~ \mathbb{R} - \{2\} ≠ \mathbb{R}-\{3\} ~ (-\infty,2)\bigcap(2,\infty)
-262537412640768744 ≠ e^{\pi\sqrt{163}} ‖ 0.5 ≠ \frac{499}{1000} ‖ 0.\overline{3} ≠ 3
-\frac{1}{3} ≠ \frac13\% ~ 33\% ‖ \frac{a+b}{c} ≠ \frac{a-b}{c} ‖ \frac{1}{x+1} ≠ x+1
-\frac{11+9a}{20} ≠ \frac{11+9b}{20} ‖ \frac{2}{3} ≠ (2,3) ‖ 3\frac12 ≠ 3, \frac12
-6:30\text{ p.m.} ≠ 6:30\text{ a.m.} ‖ 3\sqrt{13} ≠ \sqrt[3]{13} ~ 3+\sqrt{13}
-\sqrt{2}+\sqrt{3} ≠ \sqrt{5} ~ 3.146 ‖ \log_2 3 ≠ \log 2^3 ~ \ln 3
-\log(ab) ≠ \log(a+b) ~ \log a - \log b ‖ 1-\frac1e ≠ \frac1e-1 ‖ 2^{x+1} ≠ 2^{x}
-\tan 90^\circ ≠ 0 ~ 1 ~ \cot 0 ‖ \sin x ≠ \sin y ~ \sin 2x ~ \sin ‖ x ≠ \sqrt{x^2} ~ |x| ‖ 6-5i ≠ 6-5
-1+i ≠ \sqrt2 ~ 1,i ‖ (a+5)(b+2) ≠ (a+2)(b+5) ~ ab+10 ‖ \overline{AB} ≠ \angle AB ‖ xy ≠ x+y ~ xyz
-y=2x+3 ≠ 3 ‖ 5x-7y+11z+4=0 ≠ 0 ~ 5x-7y+11z+4 ‖ x^2+y^2=4 ≠ x^2+y^2=2 ‖ x=5 ≠ x \ne 5 ~ x=5,y=5
--2\le x\le7 ≠ [-2,8] ‖ (0,9)\cup(9,36) ≠ (0,9) ‖ \mathbb{R} ≠ (0,\infty) ~ [0,\infty) ‖ (1,2) ≠ 2,1
+0.\overline{3} ≠ 3 ‖ \frac{1}{3} ≠ \frac13\% ~ 33\% ‖ \frac{1}{x+1} ≠ x+1 ‖ \frac{2}{3} ≠ (2,3)
+3\frac12 ≠ 3, \frac12 ‖ 6:30\text{ p.m.} ≠ 6:30\text{ a.m.} ‖ 3\sqrt{13} ≠ \sqrt[3]{13} ~ 3+\sqrt{13}
+\sqrt{2}+\sqrt{3} ≠ \sqrt{5} ~ 3.146 ‖ \log_2 3 ≠ \log 2^3 ~ \ln 3 ‖ \log(ab) ≠ \log(a+b) ~ \log a - \log b
+\tan 90^\circ ≠ 0 ~ 1 ~ \cot 0 ‖ \sin x ≠ \sin y ~ \sin ‖ x ≠ \sqrt{x^2} ~ |x| ‖ 6-5i ≠ 6-5
+\overline{AB} ≠ \angle AB ‖ xy ≠ x+y ~ xyz ‖ y=2x+3 ≠ 3 ‖ x^2+y^2=4 ≠ x^2+y^2=2 ‖ x=5 ≠ x \ne 5 ~ x=5,y=5
+-2\le x\le7 ≠ [-2,8] ‖ (0,9)\cup(9,36) ≠ (0,9) ‖ \mathbb{R} ≠ (0,\infty) ‖ (1,2) ≠ 2,1
 (1,2),(3,4) ≠ 1,2,3,4 ‖ 1,-2 ≠ (-2,1) ‖ 1\pm\sqrt{19} ≠ 1-\sqrt{19} ~ \pm\sqrt{19}
-\text{even} ≠ seven ~ the function is not even ‖ f(x)+f(y) ≠ f(x) ~ f(y)f(x) ‖ \infty ≠ \frac{1}{\infty}
-\$5 ≠ 5¢ ~ 5 cm per dollar ‖ 12:30 ≠ 2/5 ‖ A,C ≠ C ‖ f(x)=2x+1 ≠ y=2x-1 ~ f(x)=x+1 ‖ f(x)=x^2 ≠ g(x)=x
-|x-2|\ge 3 ≠ |x-3|\ge 2 ~ [-1,5] ‖ \binom n3 ≠ C(3,n) ~ P(n,3) ‖ (5,3) ≠ 5,3,0
-\frac{x^3}{3}+C ≠ \frac{x^2}{3}+C ~ \frac{x^3}{3}-x+C ‖ \sum_{k=1}^{10} k ≠ 10k
-xy=1 ≠ y=-\frac1x ~ y=\frac{1}{x}+1 ‖ \frac{x^2}{4}+\frac{y^2}{9}=1 ≠ 9x^2+4y^2=1
-y=x^2 ≠ y=-x^2 ~ y^2=x ~ y = x^2+0.001 ‖ [-5,3) ≠ -5<x\le3 ‖ (0,1)\cup(1,\infty) ≠ x\ne1 ~ x>1
-[1,4] ≠ [1,4]\cap[2,3] ‖ 1{,}000 ≠ 1,00 ‖ 12,345 ≠ 12,3,45
-\frac{1}{2x} ≠ \frac12x ~ 1/2x+1 ~ \frac{2}{x} ‖ 50\% ≠ 0.5\% ‖ 1010_2 ≠ A_{16}
-2\frac34 ≠ 2,\frac34 ~ 23/4 ~ 2\cdot\frac34 ~ 2-\frac34 ‖ \text{Friday} ≠ Fri ‖ 2+3i ≠ 2+3j ~ 2+3I_1
-p-q ≠ p ~ p-q-1 ‖ e^{-x} ≠ -e^x ‖ \sqrt{a^2+b^2} ≠ a+b ~ \sqrt{a^2-b^2} ~ a^2+b^2
-(x+2)^2 ≠ x^2+4 ~ x^2+2x+4 ‖ \frac{n(n+1)}{2} ≠ n(n+1) ~ \frac{n(n-1)}{2}
+f(x)+f(y) ≠ f(x+y) ~ f(x) ~ f(y)f(x) ‖ \infty ≠ \frac{1}{\infty} ‖ 12:30 ≠ 2/5 ‖ A,C ≠ C ‖ f(x)=x^2 ≠ g(x)=x
+|x-2|\ge 3 ≠ |x-3|\ge 2 ~ [-1,5] ‖ \binom n3 ≠ C(3,n) ~ P(n,3) ‖ \sum_{k=1}^{10} k ≠ 10k
+xy=1 ≠ y=-\frac1x ~ y=\frac{1}{x}+1 ‖ y=x^2 ≠ y=-x^2 ~ y^2=x ~ y = x^2+0.001
+(0,1)\cup(1,\infty) ≠ x\ne1 ~ x>1 ‖ [1,4] ≠ [1,4]\cap[2,3] ‖ 1{,}000 ≠ 1,00 ‖ 12,345 ≠ 12,3,45
+\frac{1}{2x} ≠ \frac12x ~ 1/2x+1 ‖ 1010_2 ≠ A_{16} ‖ 2\frac34 ≠ 2,\frac34 ~ 23/4 ~ 2\cdot\frac34 ~ 2-\frac34
+2+3i ≠ 2+3j ~ 2+3I_1 ‖ e^{-x} ≠ -e^x ‖ \sqrt{a^2+b^2} ≠ a+b ~ a^2+b^2 ‖ (x+2)^2 ≠ x^2+4
 \frac{\pi}{4}+k\pi, k\in\mathbb{Z} ≠ \frac{\pi}{4}+2k\pi ‖ a=1, b=2, c=3 ≠ (3,2,1)
-f(x)=0, f(x)=x ≠ f(x)=x ~ f(x)=0,f(x)=2x ‖ (3,4),(4,3) ≠ 3,4
-y=2x+3 \text{ or } y=-2x ≠ y=2x+3 ~ y=2x-3, y=-2x ‖ \frac12mv^2 ≠ mv^2 ‖ x\times y ≠ x+y ~ x^y
-n=2,3,4 ≠ 1,2,3 ~ 1,2,3,\ldots ~ n=2,3,4,5 ‖ 1,2,3,\ldots ≠ 1,2,3,4 ‖ x+y=3 ≠ x+y ~ x+y=4
-(x-1)(x-2)=0 ≠ (x-1)(x-3)=0 ~ 0 ‖ \frac{1}{2}, \frac{1}{3} ≠ \frac12,\frac14 ~ (\frac13,\frac12)
-A \cup B ≠ A ~ B \setminus A ‖ \vec{a}\cdot\vec{b} ≠ \vec{a}+\vec{b} ‖ \int_0^1 x dx ≠ x ‖ x^{10} ≠ 10x
-\log_2 8x ≠ \log_2 8 \cdot x^2 ‖ a_1 ≠ a1 ‖ x=2 ≠ x=-2 ~ y=2 ~ x-2 ‖ y=x ≠ y=-x ~ y=x+1
-\frac{1}{x-1} ≠ \frac1x-1 ~ \frac{1}{1-x} ~ x-1 ‖ 3x+5 ≠ 8x ‖ (2,3) ≠ 2,3,4 ~ x=2
-\ln 2 ≠ \log_{10} 2 ~ \log_2 e ‖ 2^n ≠ n^2 ~ 2^{n+1}
-\frac{n!}{k!(n-k)!} ≠ \frac{n!}{k!} ~ \binom{n}{k+1} ‖ f(x)=x ≠ f(f(x))=x
-x^2+y^2=1 ≠ x^2+y^2=1, x>0 ~ \sqrt{x+y}=1 ‖ \pi r^2 ≠ r^2 ‖ 3x^2y ≠ 3xy^2 ~ 3x^2
-\angle ABC = 30^\circ ≠ 60 ‖ p \land q ≠ p ‖ x\ge1 \text{ or } x\le -1 ≠ -1\le x\le 1
-5\text{ square feet} ≠ 5 ft^3 / 2 ‖ 5\text{ m/s} ≠ 5 kph
+f(x)=0, f(x)=x ≠ f(x)=x ~ f(x)=0,f(x)=2x ‖ y=2x+3 \text{ or } y=-2x ≠ y=2x+3 ~ y=2x-3, y=-2x
+n=2,3,4 ≠ 1,2,3 ~ 1,2,3,\ldots ‖ 1,2,3,\ldots ≠ 1,2,3,4 ‖ x+y=3 ≠ x+y ~ x+y=4 ‖ x^{10} ≠ 10x
+(x-1)(x-2)=0 ≠ (x-1)(x-3)=0 ~ 0 ‖ A \cup B ≠ A ~ B \setminus A ‖ \int_0^1 x dx ≠ x ‖ a_1 ≠ a1
+\log_2 8x ≠ \log_2 8 \cdot x^2 ‖ x=2 ≠ x=-2 ~ x-2 ‖ (2,3) ≠ 2,3,4 ~ x=2 ‖ 2^n ≠ n^2 ~ 2^{n+1}
+\frac{n!}{k!(n-k)!} ≠ \frac{n!}{k!} ~ \binom{n}{k+1} ‖ x^2+y^2=1 ≠ x^2+y^2=1, x>0 ~ \sqrt{x+y}=1
+x\ge1 \text{ or } x\le -1 ≠ -1\le x\le 1 ‖ 5\text{ square feet} ≠ 5 ft^3 / 2 ‖ 5\text{ m/s} ≠ 5 kph
 x<-1 ≠ \{x : x < -1 \text{ or } x > 2\} ~ \{x \in \mathbb{Z} : x < -1\} ~ \{x \mid x < -1, x \in \mathbb{Z}\}
 \{k\pi \mid k \in \mathbb{Z}\} ≠ \{k\pi + 1 | k \in \mathbb{Z}\} ~ \{k\pi \mid k \in \mathbb{N}\}
-\{x^2 \mid x > 0\} ≠ \{x | x > 0\} ‖ \{2n : n = 1,2,3\} ≠ n = 1,2,3
+\{x^2 \mid x > 0\} ≠ \{x | x > 0\} ‖ \{2n : n = 1,2,3\} ≠ n = 1,2,3 ‖ \{2,\infty\} ≠ \{ \infty | 1 = 2, 5 \}
 2x ≠ 2x if x>0, -2x if x<0 ~ 2x \text{ for } x \geq 0, \; -2x \text{ for } x<0
-\{2,\infty\} ≠ \{ \infty | 1 = 2, 5 \}
 a^2-b^2 ~ (a+b)(a-b) ≠ (a+b)(a+b) ‖ a+b ≠ (a+b)(a-b) ~ (a+b)(abc) ‖ 10 ~ 10 (ten) ~ 10 (ways)
-150\text{ grams} ~ 150 g ≠ 150 m ‖ 2.5\text{ hours} ~ 2.5 h ‖ 5m ≠ 5 ‖ 3 m ~ 3m ~ 3\text{ m} ≠ 3\text{ cm} ‖ 21 ~ twenty-one ~ \text{Twenty-one}
+150\text{ grams} ~ 150 g ≠ 150 m ‖ 2.5\text{ hours} ~ 2.5 h ‖ 5m ≠ 5 ‖ 3 m ~ 3m ~ 3\text{ m} ≠ 3\text{ cm}
+21 ~ twenty-one ~ \text{Twenty-one} ≠ 20
 19 ≠ twenty-one ‖ 40 ~ forty ~ \$40 ≠ forty-two ~ 4
 [2,\infty)\cup\{0\} ~ x \ge 2 \text{ or } x = 0 ≠ x \ge 2 \text{ or } x = 1
 (-\infty,2) ~ x<2 ~ 2x<4 ~ -x>-2 ~ 4-2x>0 ≠ [-\infty,2) ~ (-\infty,2] ~ 2x<5 ~ x^2<4 ~ -x<-2
@@ -203,7 +188,6 @@ GIVES = r"""
 10 @ Thus, **10** is the answer. @ The triangle is right. We find that m = 3, n = 7, and m + n = 10.
 1\frac12 @ The answer is 1 1/2.
 \begin{pmatrix}1\\2\end{pmatrix} @ So $\mathbf{v} = \begin{pmatrix} 1 \\ 2 \end{pmatrix}.$
-x^2-1 @ (x-1)(x+1) @ The polynomial is $p(x) = x^2 - 1$. @ Therefore, $$f(x)=x^2-1.$$
 42 @ $n = 42. \quad \blacksquare$ @ We get 42 as the final answer. @ The final answer is 42!
   @ In total, there are 42 people in the room. @ The smallest value of n is n = 42.
   @ Step 1: 6 * 7 = 42.¶Step 2: Done. @ That's 42 in all. @ \[ \text{Total} = 42 \]
@@ -218,13 +202,9 @@ x^2-1 @ (x-1)(x+1) @ The polynomial is $p(x) = x^2 - 1$. @ Therefore, $$f(x)=x^2
 2\sqrt{5} @ d = sqrt(20) = 2*sqrt(5) ‖ 90^\circ @ ∠ABC = 90°
 \begin{pmatrix}1&2\\3&4\end{pmatrix} @ The inverse is¶\[¶\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}.¶\]
 2:3 @ The ratio is 2:3. ‖ \frac{3}{10} @ Thus the probability is $\frac{3}{10}$ or 30%.
-14 @ Hence, the smallest such integer is $n=14$.
 16 @ So we have $\frac{m}{n} = \frac{7}{9}$, hence $m+n = 7+9 = 16$.
 \frac{7}{9} @ So we have $P = \frac{14}{18} = \frac{7}{9}$.
 2\pi @ The period is $2\pi$. @ Its area equals 2π square units.
-\sqrt{3} @ Thus $\tan 60^\circ = \sqrt{3}$.
-(3,\frac{\pi}{2}) @ Therefore, the point is $(r,\theta) = \left(3,\frac{\pi}{2}\right)$.
-1,-2 @ Thus the roots are $x = 1$ and $x = -2$. @ The roots are 1 and -2.
 -\frac{1}{2} @ Answer: $-\dfrac12$ ‖ x^3+2x @ Therefore, the derivative is $f'(x) = x^3 + 2x$.
 y=2x+3 @ The equation of the line is $y = 2x + 3$. @ The line is y = 2x + 3. ‖ p - q @ So we get p - q
 (2,3) @ The solution is $(x, y) = (2, 3)$. @ 交点坐标为（2，3）。 @ The answer is the ordered pair (2, 3).
@@ -233,10 +213,7 @@ y=2x+3 @ The equation of the line is $y = 2x + 3$. @ The line is y = 2x + 3. ‖
 \frac{7}{12} @ So $P = \frac{7}{12} \approx 0.583$. @ The probability is 7/12, approximately 0.583.
 3\sqrt{2} @ Therefore the length is 3√2. @ Therefore the length is 3√2 cm. @ Therefore AB = 3 sqrt(2).
 (-\infty,2)\cup(3,\infty) @ So $x<2$ or $x>3$. @ The solution set is $(-\infty, 2) \cup (3, \infty)$.
-x^2+2x+1 @ We get $(x+1)^2 = x^2+2x+1$. ‖ 1.5\times10^{8} @ It is about 1.5 × 10^8 meters.
-6 + 9i @ the complex number is 6 + 9i. ‖ 52_8 @ In base 8, this is $52_8$.
-17 @ Therefore, $a + b = 17$, where $a = 8$ and $b = 9$. @ So we have 17 = n. @ Tom is 17 years old.
-  @ It takes 17 days to finish the job. ‖ 3:2 @ The ratio of boys to girls is 3 to 2.
+17 @ Therefore, $a + b = 17$, where $a = 8$ and $b = 9$. @ So we have 17 = n. ‖ 3:2 @ The ratio of boys to girls is 3 to 2.
 \text{(C)} @ 故选：C @ 因此，选C。 @ Therefore, option C is correct. @ So choice (C) is the right one.
 \text{B} @ I choose B. @ B. 12 @ (B) 12 ‖ 4:30 @ 4:30 @ It starts at 4:30. ‖ \text{6:00 PM} @ so at 6 p.m.
 \frac34 @ She used 3/4 of a cup. ‖ 42 @ The answer is forty-two.
