@@ -366,6 +366,11 @@ LEAD_IN = re.compile(
     r"(?:\n *- |[\s:*_=#>,}]|(?:therefore|thus|hence|so|option|choice|equal to|it (?:is|equals)|it's"
     r"|we (?:have|get|find))\b)*", re.I)
 REASON = "since|because|where|which|when|as"
+NEUTRAL = re.compile(  # what may stand between "the answer is" and a formula; "the reciprocal of" may not
+    r"(?:(?:therefore|thus|then|hence|so|simply|just|indeed|exactly|about|approximately|that|equal to|it"
+    r"|there|we|is|are|equals|have|get|find|the|an|ordered|pair|point|interval|vector|set|number|value|of"
+    r"|total|answer|coordinates|[a-z]|\x02[^\x03]{1,20}\x03|not \S+ but"
+    r"|[A-Z]\w* (?:has|had|makes?|earns?|gets?|needs?|pays?))(?![A-Za-z])[\s,:;*]*)*", re.I)
 TEXT_END = re.compile(
     rf"[,;]?\s+\(?(?:{REASON}|so|but|not|is (?:the|correct|right))\b|(?i:(?<=^yes)|(?<=^no)),")
 NOT_ANSWERS = re.compile(
@@ -376,11 +381,13 @@ QED = re.compile(r"\$\s*\\(?:black)?square\s*\$|\\(?:(?:black)?square|qed)(?![a-
 CHATTER = re.compile(
     r"\W*(?:I hope|Let me know|Feel free|Note|This (?:match|confirm|satisf)|Check|Verif|Please|If you)|.*:$")
 ASIDE = re.compile(  # at the end: "(since x > 0)", "because x > 0" and "(0.5)" are not the answer
-    rf"(?<=[\d\x03)}}\]%π]),?\s+(?:\([\d\s.+/*%\\-]+\)\W*$|(?:\((?:or|not|about)|\(?(?:{REASON}|at|approximately"
-    r"|and (?:it|this)))\b(?![^\n]*\b(?:so|thus|then|hence|therefore|we)\b)[^\n]*$)")
+    r"(?<=[\d\x03)}\]%π]),?\s+(?:\([\d\s.+/*%\\-]+\)\W*$"
+    rf"|(?:\((?:or|not|about)|\(?(?:{REASON}|at|approximately|and (?:it|this)))\b"
+    r"(?![^\n]*\b(?:so|thus|then|hence|therefore|we)\b)[^\n]*$)")
 NEGATED = re.compile(
     r"(?i)(?:(?:\b(?:not|cannot|never|neither|(?:at|more|less|fewer|greater) (?:least|most|than))|n't)"
-    r"(?: \w+){0,2}|\b(?:half|thirds?|square|cube|root|percent) of|\b(?:twice|double|times)) *$")
+    r"(?: \w+){0,2}|\b(?:half|thirds?|square|cube|root|percent) of"
+    r"|\b(?:twice|double|times|below|except|modulo|divisible by|undefined at)) *$")
 SETTLED = re.compile(r"(?:is|are) (?:indeed|our|my|the (?:\w+ )?(?:answer|result|number|value|solution)s?)\b")
 REJECTED = re.compile(r"\S+ (?:is|are|was)(?:n't| not| wrong| incorrect| invalid| rejected)\b")
 RETRACTED = re.compile(r"\b(?:wait|actually|correction|sorry)\b", re.I)
@@ -501,13 +508,15 @@ def announced(tail):
         tail.count("{", 0, end) <= tail.count("}", 0, end)))  # none within a formula
     sentence = re.sub(r"\bI [a-z].*", "", ASIDE.sub("", tail[: next(ends, None)]))
     sentence = re.sub(r"^(\W*[\d,.]*\d)!+\s*$", r"\1", sentence)  # the answer is 42! is no factorial
-    found = first(formulas_of(WORD.findall(sentence)[:24])) or unmarked(TEXT_END.split(sentence)[0])
+    before, found = first(formulas_of(WORD.findall(sentence)[:24]))
+    if not found or not NEUTRAL.fullmatch(before):
+        found = unmarked(TEXT_END.split(sentence)[0])
     return None if not found or NOT_ANSWERS.match(found) else found
 
 
 def first(formulas):
-    """Of several, rather not the letter that has the value."""
-    return min(formulas, key=lambda formula: bool(re.fullmatch("[A-Za-z]", formula)), default=None)
+    """(words before it, formula), rather not of the letter that has the value."""
+    return min(formulas, key=lambda pair: bool(re.fullmatch("[A-Za-z]", pair[1])), default=("", None))
 
 
 def ending(sentence):
@@ -517,21 +526,22 @@ def ending(sentence):
     if bold and not bold[1].rstrip().endswith(":"):
         return unmarked(bold[1])
     sentence = re.sub(r"^\W*(?:When|If|For) [^,]*,(?=.*[\d\x02])", "", BOLD.sub("", ASIDE.sub("", sentence)))
-    return first(reversed([*formulas_of(WORD.findall(sentence)[-24:])]))
+    return first(reversed([*formulas_of(WORD.findall(sentence)[-24:])]))[1]
 
 
 def formulas_of(words):
-    """The formulas among the words of a sentence, each as long as it can be; with a word that changes what is
-    said, all that follows; none that is negated."""
+    """(words before it, formula) among the words of a sentence, each as long as it can be; with a word that
+    changes what is said, all that follows; none that is negated."""
     n = 0
     while n < len(words):
         text = " ".join(words[n:])
         stops = () if ORDINARY.match(words[n]) or ARTICLE.match(text) else range(len(words), n, -1)
         stop = next((stop for stop in stops if stop == n + 1 and START in words[n]
                      or is_formula(unmarked(" ".join(words[n:stop])))), None)
-        if stop and not NEGATED.search(" ".join(words[:n])) and not REJECTED.match(text):
+        before = " ".join(words[:n])
+        if stop and not NEGATED.search(before) and not REJECTED.match(text):
             rest = re.sub(r"\\text *\{", "", unmarked(" ".join(words[stop:])))
-            yield unmarked(text if CHANGES.match(rest) else " ".join(words[n:stop]))
+            yield before, unmarked(text if CHANGES.match(rest) else " ".join(words[n:stop]))
             if SETTLED.match(rest):
                 return  # 18 is indeed 8 + 8 + 2
         n = stop or n + 1
@@ -1056,8 +1066,8 @@ def by_name(spellings):
 TRIGONOMETRIC = {"sin", "cos", "tan", "cot", "sec", "csc"}
 FUNCTIONS = OF_FLOATS.keys() | {"abs", "floor", "ceil", "gcd", "lcm", "max", "min"}
 GREEK = by_name({
-    "": "alpha beta gamma delta epsilon varepsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau phi "
-        "varphi chi psi omega Gamma Delta Theta Lambda Sigma Phi Psi Omega ell"}).keys()  # fmt: skip
+    "": "alpha beta gamma delta epsilon varepsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau "
+        "phi varphi chi psi omega Gamma Delta Theta Lambda Sigma Phi Psi Omega ell"}).keys()  # fmt: skip
 NAMES = by_name({  # of commands
     "<=": "le leq leqslant", "<": "lt", ">=": "ge geq geqslant", ">": "gt", "!=": "ne neq", "=": "equiv",
     "∈": "in", "∪": "cup bigcup", "∩": "cap", "±": "pm", "∓": "mp", "/": "div", "*": "times cdot",

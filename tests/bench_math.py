@@ -54,13 +54,8 @@ def main(argv):
         judge.groups_of([answer])
         seconds[kind].append(time.process_time() - start)
         wrong += found[0] != right
-    print(common.table(["answers", "count", "ms each"], [[kind, len(seconds[kind]), mean(seconds[kind])]
-                                                         for kind in seconds]))
-    everything = sum(seconds.values(), [])
-    print(f"{options.answers} answers in {sum(everything):.2f} s, {wrong} judged otherwise than made")
-    result = {"answers": options.answers, "seconds": round(sum(everything), 3), "ms_each": mean(everything)}
-    print(json.dumps(result | {"misjudged": wrong}))
-
-
-def mean(seconds):
-    return round(1000 * sum(seconds) / len(seconds), 4)
+    seconds["all"] = sum(seconds.values(), [])
+    rows = [[kind, len(each), round(1000 * sum(each) / len(each), 4)] for kind, each in seconds.items()]
+    print(common.table(["answers", "count", "ms each"], rows))
+    print(json.dumps({"answers": options.answers, "seconds": round(sum(seconds["all"]), 3),
+                      "ms_each": rows[-1][2], "misjudged": wrong}))  # fmt: skip

@@ -37,7 +37,9 @@ a negation ~ 5 ~ 5 is not the answer. ~ No solution, since 5 is not valid.
   ~ not 5
 a comparison ~ 5 ~ The answer is at least 5. ~ There are more than 5. ~ \boxed{\text{at most }5}
   ~ The answer is $5$ or more.
-a part of it ~ 5 ~ about half of 5 ~ twice 5 ~ the square root of 5
+something else made of it ~ 5 ~ about half of 5 ~ twice 5 ~ the square root of 5 ~ It is divisible by 5.
+  ~ The answer is the reciprocal of 5. ~ The answer is a multiple of 5. ~ The answer is impossible for n = 5.
+  ~ The answer is all real numbers except 5. ~ The answer is none of the 5 options. ~ The answer is pi over 5.
 a scale ~ 5 ~ The answer is $5$ million. ~ The answer is 5 dozen. ~ \boxed{5 \text{ thousand}}
   ~ 5 percent of x
 another answer beside it ~ 5 ~ Answer: Tom has 3 apples and 5 pears ~ Answer: Two thirds of 5
@@ -82,7 +84,8 @@ words with another meaning ~ \text{even} ~ not even ~ neither even nor odd ~ the
 PAIRS = r"""
 10080 ~ 10\,080 ‖ 1.25 ~ 1{,}25 ‖ \frac13 ~ 0.333... ~ 0.(3) ‖ \frac{270}7\text{ degrees} ~ 38 4/7
 90^\circ ~ \angle ABC = 90^\circ ‖ 60 ~ 60 \frac{\text{km}}{\text{h}} ‖ 12 ~ \textbf{(C)}\ 12
-\sqrt[3]{2} ~ 2^(1/3) ≠ 3\sqrt2 ‖ 0 ~ \sqrt{8}-2\sqrt{2} ≠ \{\} ‖ 3 ~ \log_{10}{1000} ≠ 3\text{ dozen}
+\sqrt[3]{2} ~ 2^(1/3) ≠ 3\sqrt2 ‖ 0 ~ \sqrt{8}-2\sqrt{2} ~ \sin\pi ≠ \{\} ‖ -2 ~ \sqrt[3]{-8}
+3 ~ \log_{10}{1000} ≠ 3\text{ dozen}
 \sin^2 x ~ \frac{1-\cos 2x}{2} ≠ \sin 2x
 \cot x ~ \frac{1}{\tan x} ~ \operatorname{ctg} x ≠ \sec x ~ \cot 2x ‖ x^{2+y} ~ x^2x^y ≠ x^{2y} ~ (2+y)^x
 \left|x-1\right| ~ \sqrt{(x-1)^2} ‖ n! ~ n(n-1)! ≠ n!! ‖ 5 ~ \text{the area is } 5 ≠ 5 to 6
@@ -213,7 +216,8 @@ y=2x+3 @ The equation of the line is $y = 2x + 3$. @ The line is y = 2x + 3. ‖
 \frac{7}{12} @ So $P = \frac{7}{12} \approx 0.583$. @ The probability is 7/12, approximately 0.583.
 3\sqrt{2} @ Therefore the length is 3√2. @ Therefore the length is 3√2 cm. @ Therefore AB = 3 sqrt(2).
 (-\infty,2)\cup(3,\infty) @ So $x<2$ or $x>3$. @ The solution set is $(-\infty, 2) \cup (3, \infty)$.
-17 @ Therefore, $a + b = 17$, where $a = 8$ and $b = 9$. @ So we have 17 = n. ‖ 3:2 @ The ratio of boys to girls is 3 to 2.
+17 @ Therefore, $a + b = 17$, where $a = 8$ and $b = 9$. @ So we have 17 = n.
+3:2 @ The ratio of boys to girls is 3 to 2.
 \text{(C)} @ 故选：C @ 因此，选C。 @ Therefore, option C is correct. @ So choice (C) is the right one.
 \text{B} @ I choose B. @ B. 12 @ (B) 12 ‖ 4:30 @ 4:30 @ It starts at 4:30. ‖ \text{6:00 PM} @ so at 6 p.m.
 \frac34 @ She used 3/4 of a cup. ‖ 42 @ The answer is forty-two.
@@ -343,6 +347,7 @@ HOPELESS = {
     "digits": "9" * 1_000_000, "decimals": "0." + "3" * 1_000_000, "exponent": "1e999999999",
     "factorials": "1000!!!!", "factorial": "(10^6)!",
     "binomial": r"\binom{10^9}{5\cdot10^8}", "roots": r"\sqrt{" * 38 + "2" + "}" * 38,
+    "articles": "a " * 24 + "reciprocal 5", "letters": "x is " * 12 + "the reciprocal of $5$",
     "sum": "+".join(rf"\sqrt{{{n}}}" for n in range(2, 99)),
     "product": "".join(f"(x+{n})" for n in range(2, 99)),
     "powers": "+".join(f"x^{{{n}}}" for n in range(9000, 9099)), "signs": r"\pm 1" * 100,
