@@ -977,7 +977,7 @@ INTEGERS = {"n": (5, 8, 13, 21), "k": (2, 3, 4, 6), "m": (3, 7, 9, 17)}
 @lru_cache(maxsize=1000)
 def point_of(name):
     """The values of a variable: in (0, 1), above 2, negative, large; natural for n, k and m."""
-    draw = random.Random(name).randint
+    draw = random.Random(name.encode(errors="replace")).randint
     return [*map(Fraction, INTEGERS.get(name) or (
         Fraction(draw(1, 9000), 9001), 2 + Fraction(draw(1, 49999), 7001),
         -Fraction(draw(1, 39999), 9007), 20 + Fraction(draw(1, 99989), 997)))]

@@ -359,7 +359,7 @@ HOPELESS = {
     "formulas": "$1$, " * 50_000, "answers": "the answer is " * 50_000,
     "boxes": "\\boxed{" * 10_000 + "5" + "}" * 10_000, "verbs": "is 5 " * 9000,
     "open boxes": "\\boxed{ " * 20_000, "dollars": "$" * 100_000, "backslashes": "\\" * 100_000,
-    "surrogate": "\ud800", "null": "\0" * 1000,
+    "surrogate": "\ud800", "surrogate in a name": "x_\ud800 + 1", "null": "\0" * 1000,
     "period": r"0.\overline{" + "3" * 300 + "}", "period in brackets": "0.(" + "3" * 300 + ")",
     "big exponent": "2.5e4443", "so": "so " * 9000,
     "newlines": "x" + "\n" * 300_000 + ")", "openings": "\\(" * 100_000,
