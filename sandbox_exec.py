@@ -76,7 +76,6 @@ import contextlib
 import ctypes
 import enum
 import errno
-import fcntl
 import functools
 import gc
 import importlib
@@ -1844,8 +1843,8 @@ class Cage:
     def __init__(self, disabled):
         self.disabled, self.is_root = disabled, os.getuid() == 0
         self.on = set(LAYERS) - disabled
-        self.ruleset, self.abi, self.has_own_uid = None, 0, False
-        self.private = "namespaces" in self.on
+        self.private = self.has_own_user = "namespaces" in self.on
+        self.ruleset, self.abi = None, 0
         self.scratch = "/job" if self.private else tempfile.mkdtemp(prefix="sandbox-")
         self.folder = None if self.private else os.open(self.scratch, os.O_RDONLY)
 
@@ -1902,7 +1901,7 @@ class Cage:
         above = [path[:n] for path in needed for n, letter in enumerate(path) if letter == "/" and n]
         if not all(os.stat(folder).st_mode & 1 for folder in above):
             return                                  # only root may read this Python, or enter TMPDIR
-        self.has_own_uid = True
+        self.has_own_user = True
         os.chown(self.scratch, uid, uid)
         os.setgroups([])
         os.setresgid(uid, uid, uid)
@@ -1991,20 +1990,17 @@ class Cage:
         gc.collect()
         gc.freeze()
 
-    def fork(self):
-        if not self.private:
-            return os.fork()
-        pid = self.try_layer("namespaces", libc, CLONE, NEWPID | signal.SIGCHLD, 0, 0, 0, 0)
-        if pid == 0:                                # without CPython's hooks, which renew locks nobody holds
-            random.seed()
-        return pid
-
     def spawn(self, fds, job, body):
         """Fork a confined process that has these descriptors, from 0 on, and no other."""
-        if pid := self.fork():
+        if self.private:                            # without CPython's hooks, which renew locks nobody holds
+            pid = self.try_layer("namespaces", libc, CLONE, NEWPID | signal.SIGCHLD, 0, 0, 0, 0)
+        else:
+            pid = os.fork()
+        if pid:
             return pid
         try:
-            for target, fd in enumerate([fcntl.fcntl(fd, fcntl.F_DUPFD, 128) for fd in fds]):
+            random.seed()
+            for target, fd in enumerate(fds):       # they are above 4: F opens others first, and keeps them
                 os.dup2(fd, target, inheritable=target < 3)
             self.confine(len(fds), job)
             body()
@@ -2024,7 +2020,7 @@ class Cage:
         set_limit(resource.RLIMIT_FSIZE, FILE_MB << 20)
         set_limit(resource.RLIMIT_CORE, 0)
         libc("prctl", DUMPABLE, int("cpu_s" in job))                # nobody looks into a judge
-        if self.has_own_user():                     # else the limit would count every process of the account
+        if self.has_own_user:                       # else the limit would count every process of the account
             set_limit(resource.RLIMIT_NPROC, PROCESSES)
         libc(CAPSET, struct.pack("<Ii", 0x20080522, 0), bytes(24))
         self.try_layer("landlock", libc, RESTRICT_SELF, self.ruleset, 0)
@@ -2049,19 +2045,16 @@ class Cage:
             files, _, megabytes, _ = done.stdout.split()
             return int(files) > SCRATCH_FILES or int(megabytes) > SCRATCH_MB
 
-    def has_own_user(self):
-        return self.private or self.is_root and os.getuid()
-
     def hello(self):
         private, seccomp = self.private, "seccomp" in self.on
-        is_sound = bool(private or "landlock" in self.on or self.has_own_uid)
+        is_sound = self.has_own_user or "landlock" in self.on
         landlock = [f"landlock (abi {self.abi})"] * ("landlock" in self.on)
         protected = {"verdict": ["separate process"] * is_sound,
                      "files": ["private root"] * private + landlock,
                      "network": ["no sockets"] * seccomp,                  # a network namespace has AF_VSOCK
                      "signals": ["pid namespace"] * private + ["seccomp"] * seccomp}
         words = [f"{name}={' + '.join(how) or 'NOT PROTECTED'}" for name, how in protected.items()]
-        words += [f"processes={PROCESSES if self.has_own_user() else 'watched'}", "tree memory=watched",
+        words += [f"processes={PROCESSES if self.has_own_user else 'watched'}", "tree memory=watched",
                   f"layers={','.join(layer for layer in LAYERS if layer in self.on)}"]
         return {"banner": "sandbox: " + "; ".join(words),
                 "protected": [name for name, how in protected.items() if how] + sorted(self.on)}
