@@ -2040,7 +2040,7 @@ class Cage:
 
     def scratch_is_full(self):
         """As `du` counts, which finds its way through any tree; F is in the folder, wherever it went."""
-        with contextlib.suppress(subprocess.TimeoutExpired, ValueError):
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired, ValueError):
             done = subprocess.run("du -s --inodes ; du -sm", shell=True, capture_output=True, timeout=5)
             files, _, megabytes, _ = done.stdout.split()
             return int(files) > SCRATCH_FILES or int(megabytes) > SCRATCH_MB
