@@ -644,13 +644,12 @@ def parse_args(argv=None):
     add("--paper-space", action="store_true", help="the paper's four shapes above 5,000 rollouts too")
     add("--loss", choices=LOSSES, default="bce", help="default: bce")
     add("--standardise", action="store_true", help="dimensions to mean 0, deviation 1 of the training part")
-    add("--fraction", type=float, default=1.0, help="calibrate on this share of the problems")
     add("--rollouts", type=int, help="calibrate on the first so many rollouts of each problem")
     add("--study", choices=STUDIES, help="train and compare scorers that differ in one thing")
     add("--eval", nargs="+", default=[], metavar="RUN", help="labelled runs to evaluate a study on")
     add("--device", help="cpu, cuda, cuda:1, mps (default: the GPU if there is one)")
     add("--workers", type=int, help="processes (default: a CPU's cores; on a GPU, which they share, 1)")
-    parser.set_defaults(half=False, balance=False)  # what only studies change
+    parser.set_defaults(fraction=1.0, half=False, balance=False)  # what only studies change
     args = parser.parse_args(argv)
     args.out = args.out or ("studies" if args.study else "scorer.pt")
     for wrong, told in (
@@ -659,8 +658,8 @@ def parse_args(argv=None):
         (not args.study and Path(args.out).is_dir(), f"-o {args.out} is a folder; name a file in it"),
         (args.study and (not args.eval or args.study == "halves" and len(args.eval) > 1),
          "--study needs --eval RUN, labelled runs to evaluate on (one for the study of halves)"),
-        (min(args.configs, args.rollouts or 1, args.workers or 1) < 1 or not 0 < args.fraction <= 1,
-         "--configs, --rollouts, --workers: 1 or more; --fraction: above 0 to 1"),
+        (min(args.configs, args.rollouts or 1, args.workers or 1) < 1,
+         "--configs, --rollouts, --workers: 1 or more"),
         (args.inputs != "vector" and (args.design not in ("mlp", "logistic") or args.study == "designs"),
          "--inputs vector+stats is for the designs mlp and logistic"),
     ):  # fmt: skip

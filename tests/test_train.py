@@ -390,7 +390,7 @@ def test_bad_calibration_sets_and_arguments_are_one_line(tmp_path, capsys):
         ("one_class", "48 of 48 labelled rollouts"), ("few", "3 problem(s)"), ("broken", "'p1', 3)"),
         ("good model", "'other'"), ("good layers", "9 layers"), ("good width", "width 6"),
         ("good unlabelled", "02_label.py"), ("good nowhere", "01_generate.py"),
-        ("good --seed 32 42", "{seed}"), (f"good -o {tmp_path}", "folder"), ("good --fraction 0", "above 0"),
+        ("good --seed 32 42", "{seed}"), (f"good -o {tmp_path}", "folder"), ("good --rollouts -1", "or more"),
         ("good --design transformer-last10", "--extra last10"), ("good --design ensemble", "--layers all"),
         ("good --design ensemble --inputs vector+stats", "logistic"), ("good --study layers", "--eval"),
         ("good --vector all/eos", "mlp takes"), ("good --vector special --design logistic", "logistic takes"),
