@@ -48,12 +48,14 @@ ALL = f"all {len(RULES)}"
 FIVE = [*common.STATISTICS][:5]  # the paper's statistics
 PAPERS = [f"{name}/{way}" for name in FIVE for way in common.AGGREGATIONS[:4]]
 REFERENCES = {"the paper's 20": PAPERS, ALL: RULES}
+LENGTHS = {"longest": 1, "shortest": -1}
 CUT = 0.05  # the share of cut rollouts from which a line says so
 COSTS = {  # in NAME.cost.json: (column, its unit)
     "parameters": ("parameters", 1), "train_seconds": ("training min", 60),
     "train_flops": ("training TFLOPs", 1e12), "ms_per_rollout": ("ms a rollout", 1),
+    "ms_per_problem": ("ms a problem", 1),
 }  # fmt: skip
-SCORES_AS_SUCH = {"auroc": "AUROC", "auroc_within": "within a problem"}
+SCORES_AS_SUCH = {"auroc": "AUROC", "auroc_within": "within a problem", "ece": "calibration error"}
 
 # ---- A labelled run as arrays [P problems, N rollouts]; a problem with fewer rollouts is padded at the end
 
@@ -105,7 +107,8 @@ def load_run(path, labels, left_out, window, tail):
     valid = index < len(keys)
     arrays = valid, spread(labels), groups, spread(row["n_tokens"] for row in rows), spread(cut)
     run = Run(path, common.read_meta(path), [*places], *arrays, files={})
-    for name, values in confidence_of(run, rows, window, tail).items():
+    lengths = {name: [sign * row["n_tokens"] for row in rows] for name, sign in LENGTHS.items()}
+    for name, values in (confidence_of(run, rows, window, tail) | lengths).items():
         run.files[name] = {"": {"score": spread(values, -np.inf), "p": None, "cost": {}}}
     for file in sorted((path / "scores").glob("*.jsonl")):
         method, _, name = file.stem.partition("@")
@@ -181,15 +184,27 @@ def majority(groups, scores, valid):
     return winners / np.maximum(winners.sum(1, keepdims=True), 1)
 
 
-def weighted(groups, scores, valid):
-    winner = common.weighted_vote(groups, np.where(valid, scores, 0), scores)
-    return winner[:, None] == np.arange(groups.shape[1])
+def weighted(groups, scores, valid, weight=lambda score, rank, n: score):
+    """weight: what a rollout's vote counts, by its score, its rank (0: the best) and how many there are."""
+    rank = np.argsort(np.argsort(-scores, -1, kind="stable"), -1, kind="stable")
+    weights = np.where(valid, weight(scores, rank, valid.sum(-1, keepdims=True)), 0)
+    return common.weighted_vote(groups, weights, scores)[:, None] == np.arange(groups.shape[1])
+
+
+def of_top(share):  # DeepConf, offline
+    kept = lambda score, rank, n: np.where(rank < np.ceil(share * n), score, 0)
+    return functools.partial(weighted, weight=kept)
 
 
 VOTES = {  # name: (the score it uses, its ballot)
     "majority vote": ("mean/tail", majority),
+    "Borda vote, self-certainty": (
+        "self_certainty/avg", functools.partial(weighted, weight=lambda score, rank, n: n - rank)),
+    "top 10% by confidence, vote": ("mean/tail", of_top(0.1)),
+    "top 90% by confidence, vote": ("mean/tail", of_top(0.9)),
     "confidence-weighted vote": ("mean/tail", weighted),
-}
+}  # fmt: skip
+MINOR = [*VOTES][1:-1]  # not in the short tables
 
 # ---- Rows: a dict for each method, as in results.json
 
@@ -221,13 +236,13 @@ def make_rows(runs, greedy=None):
     if greedy:
         picks = {(0, "", ""): [np.array([[greedy.labels[:, 0]], [greedy.cut[:, 0]]])] * len(ns)}
         rows.append(row_of("greedy", "greedy", ns, picks, tokens=greedy.tokens.mean()))
-    for rule in RULES:
-        facts = quality_of(runs, rule)
-        rows.append(row(rule, "confidence", by_score, rule, short=None, scores=rule, **facts))
+    for rule in (*LENGTHS, *RULES):
+        kind, facts = "confidence" if rule in RULES else "length", quality_of(runs, rule)
+        rows.append(row(rule, kind, by_score, rule, short=None, scores=rule, **facts))
     for name, (rule, ballot) in VOTES.items() if votable else ():
-        votes.append(row(name, "vote", vote(ballot, "score"), rule))
+        votes.append(row(name, "vote", vote(ballot, "score"), rule, short=None if name in MINOR else name))
     rank = {family: place for place, family in enumerate(FAMILIES)}  # ours last, next to the votes
-    shared = set.intersection(*[set(run.files) for run in runs]) - {*RULES}
+    shared = set.intersection(*[set(run.files) for run in runs]) - {*RULES, *LENGTHS}
     for method in sorted(shared, key=lambda method: (rank.get(method.partition(".")[0], -1), method)):
         family, _, calibration = method.partition(".")
         name = short = FAMILIES.get(family, family)
@@ -270,12 +285,15 @@ def files_of(runs, method):
 
 
 def quality_of(runs, method):
-    """AUROC, and its mean inside problems."""
+    """AUROC, its mean inside problems, and the expected calibration error over ten bins."""
     found = []
     for _, run, file in files_of(runs, method):
-        right, score, there = run.labels > 0, file["score"], run.valid
+        right, score, p, there = run.labels > 0, file["score"], file["p"], run.valid
         within = [common.auroc(a[few], b[few]) for a, b, few in zip(right, score, there)]
-        found.append([common.auroc(right[there], score[there]), mean_of(within)])
+        found.append([common.auroc(right[there], score[there]), mean_of(within), None])
+        if p is not None:
+            bins = np.minimum(p[there] * 10, 9).astype(int)
+            found[-1][2] = np.abs(np.bincount(bins, (p - right)[there])).sum() / there.sum()
     return dict(zip(SCORES_AS_SUCH, map(mean_of, zip(*found))))
 
 
@@ -284,6 +302,8 @@ def cost_of(runs, method):
     if not costs:
         return {}
     cost = {key: mean_of(each.get(key) for each in costs) for key in COSTS}
+    many = mean_of(run.valid.sum(1).mean() for run in runs)
+    cost["ms_per_problem"] = cost["ms_per_rollout"] and cost["ms_per_rollout"] * many
     cost["device"] = ", ".join(sorted({each["device"] for each in costs if each.get("device")}))
     return {"cost": cost, "made_by": sorted({each["command"] for each in costs if "command" in each})}
 
@@ -491,7 +511,7 @@ def cost_table(group):
         cost, row = r["cost"], {"cost": r["method"].removesuffix(", best-of-N")}
         for key, (column, unit) in COSTS.items():
             row[column], usual = number(cost[key], unit), scatr.get(key)
-            timed = key in ("train_seconds", "ms_per_rollout")
+            timed = key.startswith(("train_seconds", "ms_"))
             if cost[key] and usual and not (timed and cost["device"] != scatr["device"]):
                 row[column] += f" ({number(cost[key] / usual)}×)"
         row |= {"measured on": cost["device"] or "–", "accuracy %": accuracy(r)}

@@ -92,6 +92,22 @@ def credit_of_majority(rows):
     return np.mean([mean_of(group) for group in most]) if most else 0
 
 
+def ranks(rows, rule):
+    """0 for the best, ties in their order."""
+    order = sorted(range(len(rows)), key=lambda i: -rows[i][rule])
+    return [order.index(i) for i in range(len(rows))]
+
+
+def credit_of_top(share, rule="mean/tail"):
+    kept = lambda rows: [rank < np.ceil(share * len(rows)) for rank in ranks(rows, rule)]
+    weights = lambda rows: [row[rule] * is_kept for row, is_kept in zip(rows, kept(rows))]
+    return lambda rows: credit_of_vote(rows, weights(rows), rule)
+
+
+def credit_of_borda(rows, rule="self_certainty/avg"):
+    return credit_of_vote(rows, [len(rows) - rank for rank in ranks(rows, rule)], rule)
+
+
 def best(key):
     return lambda rows: max(rows, key=key)["label"]  # max keeps the first of ties
 
@@ -100,8 +116,13 @@ CREDITS = {
     "random": lambda rows: np.mean([row["label"] for row in rows]),
     "oracle": best(lambda row: row["label"]),
     "majority vote": credit_of_majority,
-    "confidence-weighted vote": lambda rows: credit_of_vote(rows, [row["mean/tail"] for row in rows], "mean/tail"),
+    "confidence-weighted vote": credit_of_top(1.0),
+    "top 90% by confidence, vote": credit_of_top(0.9),
+    "top 10% by confidence, vote": credit_of_top(0.1),
+    "Borda vote, self-certainty": credit_of_borda,
     "entropy/avg": best(lambda row: -row["entropy/avg"]),
+    "shortest": best(lambda row: -row["n_tokens"]),
+    "longest": best(lambda row: row["n_tokens"]),
     "mine, best-of-N": best(lambda row: row["score"]),
     "mine, weighted vote": lambda rows: credit_of_vote(rows, [row["p"] for row in rows], "p"),
 }
@@ -174,14 +195,18 @@ def test_drawn_subsets_come_near_and_state_their_error(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_scores_as_such(tmp_path, seed):
-    """AUROC inside problems, by hand."""
+    """The calibration error over ten bins, and AUROC inside problems, by hand."""
     path, problems = random_run(tmp_path / "run", seed, ragged=True)
-    within = []
+    everything, bins, within = sum(problems.values(), []), np.zeros(10), []
+    for r in everything:
+        bins[int(10 * r["p"])] += r["p"] - r["label"]
     for rows in problems.values():
         pairs = [(a["score"] > b["score"]) + 0.5 * (a["score"] == b["score"])
                  for a in rows for b in rows if a["label"] > b["label"]]  # fmt: skip
         within += [np.mean(pairs)] if pairs else []
-    assert rows_of(path)["mine, best-of-N"]["auroc_within"] == pytest.approx(np.mean(within))
+    row = rows_of(path)["mine, best-of-N"]
+    wanted = [np.abs(bins).sum() / len(everything), np.mean(within)]
+    assert [row["ece"], row["auroc_within"]] == pytest.approx(wanted)
 
 
 def test_windows_are_recomputed_from_tokens(tmp_path):
@@ -404,10 +429,11 @@ def test_costs_by_rollout_and_problem_with_ratios(tmp_path, run_script):
     text = (path / "report.md").read_text()
     assert all(f"- `make {name}`" in text for name in costs)
     assert [[*row.values()][:-2] for row in table_of(path, "Costs")] == [
-        ["LoRA verifier (cal)", "1,700,000,000 (283×)", "50 (25×)", "20,000 (5,000×)", "50 (200×)", "H200"],
-        ["PRM (It)", "1,540,000,000 (257×)", "", "", "100", "cpu"],
-        ["SCaTR (cal)", "6,000,000 (1×)", "2 (1×)", "4 (1×)", "0.25 (1×)", "H200"],
-    ]
+        ["LoRA verifier (cal)", "1,700,000,000 (283×)", "50 (25×)", "20,000 (5,000×)", "50 (200×)", "250 (200×)",
+         "H200"],
+        ["PRM (It)", "1,540,000,000 (257×)", "", "", "100", "500", "cpu"],
+        ["SCaTR (cal)", "6,000,000 (1×)", "2 (1×)", "4 (1×)", "0.25 (1×)", "1.25 (1×)", "H200"],
+    ]  # fmt: skip
     path = make_run(tmp_path / "by 04")
     cost = {"parameters": 9, "search_seconds": 120.0, "search_flops": 7e12, "rollouts_scored": 5,
             "scoring_ms": 0.5, "device": "cpu, 2 threads"}  # fmt: skip
