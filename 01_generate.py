@@ -49,7 +49,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict, deque
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -835,6 +835,14 @@ def describe(run, skipped, jobs):
     }  # fmt: skip
 
 
+@contextmanager
+def alone(run):
+    """One worker at a time writes a part, or merges them and removes their folder."""
+    with open(run.folder / "problems.jsonl", "a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def write_part(path, rollouts):
     kept = ("sample", "text", "finish", "ids", "stats", "hidden", "extra")
     rows = sorted(rollouts, key=lambda rollout: rollout["sample"])
@@ -843,8 +851,7 @@ def write_part(path, rollouts):
 
 def merge(run):
     """The files, rollouts.jsonl last: it means finished. False while others are at their problems."""
-    with open(run.folder / "problems.jsonl", "a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # one worker at a time
+    with alone(run):
         if lacking(run) != run.need:
             return True  # somebody else has done it
         parts = [part(run, i) for i in range(len(run.problems))]
@@ -1004,7 +1011,9 @@ def make_parts(run):
     with common.progress(desc=f"{verb} {run.folder}", **options) as bar:
         for i, rollouts in ended_problems(run, jobs, bar):
             if is_writer():
-                write_part(part(run, i), rollouts)
+                with alone(run):
+                    if lacking(run) == run.need:  # else another worker has merged all of them meanwhile
+                        write_part(part(run, i), rollouts)
 
 
 def ended_problems(run, jobs, bar):
@@ -1052,8 +1061,9 @@ def main(argv=None):
         config = common.load_config(args.model, args.revision, args.trust_remote_code)
         check_plan(args, unfinished, config.get_text_config())
     for run in runs:
-        if not (run.folder / "problems.jsonl").is_file():  # shows, too, whether --out can be written
-            common.write_jsonl(run.folder / "problems.jsonl", run.problems)
+        if not all((run.folder / name).is_file() for name in ("meta.json", "problems.jsonl")):
+            # Without meta.json they may be other ones, of a kill while the model was loaded
+            common.write_jsonl(run.folder / "problems.jsonl", run.problems)  # shows if --out can be written
     loaded = load(args) if unfinished else (None, None)
     for run in runs:
         run.model, run.tokenizer = loaded

@@ -3,6 +3,7 @@ transformers' own warpers. Tiny random models of three families, float32 on the 
 that are cut, that start in the middle, prompts that end before, at and after the edge of a page.
 """
 
+import fcntl
 import importlib
 import itertools
 import os
@@ -490,6 +491,31 @@ def test_killed_and_started_again(folder, whole, tmp_path, monkeypatch):
     monkeypatch.setattr(generate, "write_part", note)
     assert_same_run(whole, run_here(folder, tmp_path))
     assert set(again) == {f"{i}.pt" for i in range(6)} - done
+
+
+def test_problems_of_a_kill_before_meta_json_are_not_kept(folder, whole, tmp_path):
+    run = tmp_path / "model" / "p" / "32"
+    common.write_jsonl(run / "problems.jsonl", [{"id": "p/0", "kind": "math", "prompt": "x", "answer": "3"}])
+    assert_same_run(whole, run_here(folder, tmp_path))
+    assert (run / "problems.jsonl").read_bytes() == (whole / "problems.jsonl").read_bytes()
+
+
+def test_parts_are_written_while_nobody_merges_and_not_after_that(folder, whole, tmp_path, monkeypatch):
+    """The same command several times at once: who merges first removes parts/."""
+    run, save_pt, written = tmp_path / "model" / "p" / "32", common.save_pt, []
+
+    def save(path, value):
+        assert path.parent.name == "parts"
+        with open(run / "problems.jsonl") as file, pytest.raises(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        save_pt(path, value)
+        written.append(path)
+        for name in ("tokens.pt", "hidden.pt", "rollouts.jsonl"):  # another one ends
+            shutil.copy(whole / name, run)
+
+    monkeypatch.setattr(common, "save_pt", save)
+    assert_same_run(whole, run_here(folder, tmp_path))
+    assert len(written) == 1 and not (run / "parts").exists()
 
 
 def test_a_merge_that_is_cut_off_is_done_again(folder, whole, tmp_path, monkeypatch):
