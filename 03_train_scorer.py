@@ -174,12 +174,10 @@ def part_of(data, rows):
 def check_data(data, job):
     count, right, labelled = len(set(data.problem)), int(data.y.sum()), len(data.y)
     broken = [key for key, x in zip(data.keys, data.x) if not x.isfinite().all()]
-    blind = job.inputs != "vector" and not data.features.isfinite().any(0).all()
     for wrong, told in (
         (right in (0, labelled), f"{right} of {labelled} labelled rollouts are right; both are needed"),
         (count < 4, f"labelled rollouts of {count} problem(s); the split needs 4"),
         (broken, f"{len(broken)} vectors are not finite, such as {broken[:3]}; generate them again"),
-        (blind, "no token statistics; 01_generate.py writes them"),
     ):
         if wrong:
             common.die(f"{', '.join(job.runs)}: {told}")
@@ -418,7 +416,7 @@ def costs(checkpoint):
     """What the search took, and scoring a problem where 05 runs its verifiers."""
     device, n = common.pick_device(), round(checkpoint["n_rollouts"] / len(checkpoint["problems"]))
     scorer = common.Scorer(checkpoint, device)
-    x, features = torch.ones(n, *scorer.shape), torch.ones(n, 29)
+    x, features = torch.ones(n, *scorer.shape), torch.ones(n, len(common.RULES) + 1)
     times = timeit.repeat(lambda: scorer(x, features).tolist(), number=1, repeat=60)[10:]
     seconds, flops = (sum(trial[name] for trial in checkpoint["trials"]) for name in ("seconds", "flops"))
     size = sum(p.numel() for part in scorer.parts or [scorer] for p in part.module.parameters())
@@ -443,9 +441,12 @@ def path_of(job):
 
 def find_finished(job):
     """The path of the scorer that these arguments and inputs make, or None; a study's also beside the run."""
-    beside = Path(job.runs[0]).glob("*@*.pt") if job.study else ()  # as run_all.sh names them
-    for path in (path_of(job), *beside):
-        if path.is_file() and common.load_scorer(path).checkpoint.get("fingerprint") == fingerprint(job):
+    path = path_of(job)
+    if path.is_file():
+        common.load_scorer(path)  # ends here where it is none, which is not written over
+    beside = Path(job.runs[0]).glob("*@*.pt") if job.study else ()  # as run_all.sh names them; LoRA's, too
+    for path in (path, *beside):
+        if path.is_file() and common.load_pt(path).get("fingerprint") == fingerprint(job):
             return path
 
 

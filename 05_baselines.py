@@ -112,18 +112,15 @@ def load_run(path, labels, left_out, window, tail):
         run.files[name] = {"": {"score": spread(values, -np.inf), "p": None, "cost": {}}}
     for file in sorted((path / "scores").glob("*.jsonl")):
         method, _, name = file.stem.partition("@")
+        if method in LENGTHS:
+            common.die(f"{file}: the table has a row {method} of its own; give the file another name")
         run.files.setdefault(method, {})[name] = read_scores(file, keys, spread)
     return run
 
 
 def confidence_of(run, rollouts, window, tail):
     """{rule: a score for each rollout}"""
-    values = [row.get("conf") or {} for row in rollouts]
-    known = all({*RULES} <= value.keys() for value in values)
-    if not known or (window, tail) != (common.WINDOW, common.TAIL):  # a new rule, or other windows than 01's
-        tokens = common.load_pt(run.path / "tokens.pt")
-        pairs, stats = itertools.pairwise(tokens["offsets"].tolist()), tokens["stats"].numpy()
-        values = [common.confidence(stats[a:b], run.meta["vocab_size"], window, tail) for a, b in pairs]
+    values = [conf for _, conf in common.with_confidence(run.path, rollouts, window, tail)]
     matrix = np.array([[value[rule] for rule in RULES] for value in values], dtype=float)  # None becomes nan
     matrix *= [-1 if rule.split("/")[0] in common.LOWER_IS_BETTER else 1 for rule in RULES]
     lowest = np.fmin.reduce(matrix, initial=0) - 1  # a rollout without tokens ranks below all others
@@ -136,9 +133,12 @@ def read_scores(file, keys, spread):
     for row in rows:
         if not number(row["score"], -1e300, 1e300) or not number(row.get("p") or 0, 0, 1):
             common.die(f"{file}: a score is a finite number and p a probability, or absent; not so in {row}")
-    p, cost = [row.get("p") for row in rows], file.with_name(f"{file.stem}.cost.json")
-    return {"score": spread((row["score"] for row in rows), -np.inf), "p": None if None in p else spread(p),
-            "cost": common.read_json(cost) if cost.is_file() else {}}  # fmt: skip
+    p, path = [row.get("p") for row in rows], file.with_name(f"{file.stem}.cost.json")
+    cost = common.read_json(path) if path.is_file() else {}
+    if not all(number(cost.get(key) or 0, 0, 1e300) for key in COSTS):
+        common.die(f"{path}: a cost is a number, or absent: {', '.join(COSTS)}")
+    score = spread((row["score"] for row in rows), -np.inf)
+    return {"score": score, "p": None if None in p else spread(p), "cost": cost}
 
 
 # ---- Picks, [2, S, P]: is what a method picks in S subsets of n rollouts right, is it cut
@@ -302,8 +302,7 @@ def cost_of(runs, method):
     if not costs:
         return {}
     cost = {key: mean_of(each.get(key) for each in costs) for key in COSTS}
-    many = mean_of(run.valid.sum(1).mean() for run in runs)
-    cost["ms_per_problem"] = cost["ms_per_rollout"] and cost["ms_per_rollout"] * many
+    cost["ms_per_problem"] = cost["ms_per_rollout"] and cost["ms_per_rollout"] * rollouts_of(runs)
     cost["device"] = ", ".join(sorted({each["device"] for each in costs if each.get("device")}))
     return {"cost": cost, "made_by": sorted({each["command"] for each in costs if "command" in each})}
 

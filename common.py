@@ -415,10 +415,24 @@ def rollout_features(conf, n_tokens):
     return np.array([*values, n_tokens], dtype=np.float32)
 
 
+def with_confidence(run, rollouts, window=WINDOW, tail=TAIL):
+    """Yield (row, {rule: value}): 01's, but by tokens.pt where a rule is newer, or windows are other ones."""
+    tokens = None
+    for place, row in enumerate(rollouts):
+        conf = row.get("conf") or {}
+        if (window, tail) != (WINDOW, TAIL) or not {*RULES} <= conf.keys():
+            if tokens is None:
+                tokens, vocab_size = load_pt(Path(run) / "tokens.pt"), read_meta(run)["vocab_size"]
+            start, end = tokens["offsets"][place : place + 2].tolist()
+            conf = confidence(tokens["stats"][start:end].numpy(), vocab_size, window, tail)
+        yield row, conf
+
+
 def read_features(run, keys):
     """float32 [R, 29] in the order of `keys`."""
-    features = lambda row: rollout_features(row.get("conf") or {}, row.get("n_tokens", math.nan))
-    rows = [{"id": row["id"], "sample": row["sample"], "x": features(row)} for row in each_rollout(run)]
+    rows = [{"id": row["id"], "sample": row["sample"],
+             "x": rollout_features(conf, row.get("n_tokens", math.nan))}
+            for row, conf in with_confidence(run, each_rollout(run))]  # fmt: skip
     return torch.tensor(np.stack([row["x"] for row in align(rows, keys, Path(run) / "rollouts.jsonl")]))
 
 
@@ -898,18 +912,22 @@ def with_features(x, features, scale):
 
 def load_scorer(path, device="cpu"):
     checkpoint = load_pt(path)
-    if not isinstance(checkpoint, dict) or not checkpoint.keys() & {"state", "parts"}:
-        die(f"{path}: not a scorer; 03_train_scorer.py makes one")
+    parts = checkpoint.get("parts", [checkpoint]) if isinstance(checkpoint, dict) else [{}]
+    if not all("state" in part for part in parts):
+        die(f"{path}: not a scorer, or one of an older version; 03_train_scorer.py makes one")
     return Scorer(checkpoint, device)
 
 
 def check_scorer_fits(scorer, meta, path):
-    """A scorer of another model or layer numbering is an error that names both; score_run sees the width."""
+    """One of another model, layer numbering or rules: an error that names both; score_run sees the width."""
     made_for = scorer.model, scorer.checkpoint["layers_of_model"]
     given = model_name(meta), meta["n_layers"]
     if made_for != given:
         told = [f"{name!r} ({layers} layers)" for name, layers in (made_for, given)]
         die(f"{path}: made for the model {told[0]}, the run is of {told[1]}; train one on a run of it")
+    features = scorer.takes_features and len(scorer.checkpoint["feature_scale"][0])
+    if features and features != len(RULES) + 1:
+        die(f"{path}: made for {features - 1} token statistics, there are {len(RULES)} now; train it again")
     files, run_files = scorer.checkpoint["model_content"], meta.get("identity", {}).get("model")
     if None not in (files, run_files) and files != run_files:  # a Hub id and a copy differ too, so no error
         told = f"{path} was made with {scorer.model} as {files}, the run with {run_files}"

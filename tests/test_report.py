@@ -515,6 +515,12 @@ def test_bad_runs_get_one_line(tmp_path, capsys):
         common.write_jsonl(scores, broken)
         assert said in refused(capsys, path)
     common.write_jsonl(scores, rows)
+    common.write_jsonl(scores.with_name("longest.jsonl"), rows)
+    assert "another name" in refused(capsys, path)
+    scores.with_name("longest.jsonl").unlink()
+    for cost in ({"parameters": "many"}, {"ms_per_rollout": -1}, {"train_flops": [1]}):
+        common.write_json(scores.with_name("mine.cost.json"), cost)
+        assert "mine.cost.json" in refused(capsys, path)
     common.write_json(scores.with_name("mine.cost.json"), {"command": "by hand"})
     run_command(path)
     (path / "labels.jsonl").unlink()

@@ -175,6 +175,9 @@ def test_broken_runs_are_refused(run, tmp_path, select):
     common.save_pt(run / "hidden.pt", {**stored, "hidden": hidden})
     assert "('p0', 3)" in select(code=2).stderr
     assert "no such file" in select(scorers=[tmp_path / "none.pt"], code=2).stderr
+    for old in ({"members": []}, {"members": [], "parts": [{"members": []}]}, [1]):
+        common.save_pt(tmp_path / "old.pt", old)
+        assert "not a scorer" in select(scorers=[tmp_path / "old.pt"], code=2).stderr
     assert "not a scorer" in select(scorers=[run / "tokens.pt"], code=2).stderr
 
 

@@ -303,6 +303,20 @@ def test_a_scorer_of_vector_and_statistics_is_fed_without_a_flag(tmp_path, monke
     assert scores == pytest.approx(logits.tolist()[::-1], abs=1e-5)
 
 
+def test_a_new_confidence_rule_is_read_of_finished_runs_and_known_to_be_new(tmp_path, monkeypatch, capsys):
+    run = make_run(tmp_path / "run", problems=30)
+    train_run(run, "--configs", 1, "--inputs", "vector+stats", out=run / "old.pt")
+    monkeypatch.setitem(common.STATISTICS, "surprise", lambda s: -s.sampled)
+    rules = tuple(f"{name}/{way}" for name in common.STATISTICS for way in common.AGGREGATIONS)
+    monkeypatch.setattr(common, "RULES", rules)
+    scorer = train_run(run, "--configs", 1, "--inputs", "vector+stats", out=run / "new.pt")
+    features = common.read_features(run, common.score_run(scorer, run)[0])
+    assert features.shape == (120, 33) and torch.equal(features[:, 28], -features[:, 24])
+    with pytest.raises(SystemExit):
+        common.score_run(common.load_scorer(run / "old.pt"), run, "old.pt")
+    assert "old.pt: made for 28 token statistics, there are 32 now" in capsys.readouterr().err
+
+
 def test_the_towers_of_vector_and_statistics_add_up_and_each_learns_to_judge_alone():
     module, x = common.build_scorer("mlp", MLP, (12 + 29,), 29).eval(), torch.randn(2000, 41)
     both = module(x)
@@ -551,6 +565,7 @@ def test_a_study_evaluates_exactly_and_trains_nothing_twice(tmp_path, study):
 def test_a_study_takes_the_scorers_beside_the_run_and_keeps_them_when_vectors_are_added(tmp_path, study):
     cal, other = make_set(tmp_path / "cal", "c"), make_set(tmp_path / "eval", "e", seed=1)
     made = train_run(cal, "--configs", 1, out=cal / "scatr.c@32-32.pt")
+    common.save_pt(cal / "lora@32.pt", {"adapters": {}, "made_of": []})  # of 05, no scorer
     stored = common.load_pt(cal / "hidden.pt")
     hidden = torch.cat([stored["hidden"], stored["hidden"][:, :1]], 1).clone()
     names = [*stored["vectors"], "1/eos"]
