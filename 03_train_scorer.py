@@ -445,9 +445,9 @@ def find_finished(job):
     if path.is_file():
         common.load_scorer(path)  # ends here where it is none, which is not written over
     beside = Path(job.runs[0]).glob("*@*.pt") if job.study else ()  # as run_all.sh names them; LoRA's, too
-    for path in (path, *beside):
-        if path.is_file() and common.load_pt(path).get("fingerprint") == fingerprint(job):
-            return path
+    for file in (path, *beside):
+        if file.is_file() and common.load_pt(file).get("fingerprint") == fingerprint(job):
+            return file
 
 
 def fingerprint(job):

@@ -44,8 +44,9 @@ def main(argv=None):
     for ours, other in PAIRS:
         own = [one[ours]["right"] - one[other]["right"] if ours in one else np.zeros(0) for one in found]
         texts = [in_points(each)[0] if len(each) else "" for each in own]
-        text, report_of[f"{ours} - {other}"] = in_points(np.concatenate(own))
-        cells.append([f"{ours} − {other}", *texts, text])
+        if any(texts):
+            text, report_of[f"{ours} - {other}"] = in_points(np.concatenate(own))
+            cells.append([f"{ours} − {other}", *texts, text])
     names = [path.resolve().parent.name for path in args.runs]
     print(common.table(["points", *names, "all"], cells, markdown=True))
     print(json.dumps(report_of))
