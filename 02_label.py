@@ -357,7 +357,8 @@ FORMULA = re.compile(
     r"\$\$([^$]{1,2000})\$\$|\$ ([^$]+) \$|\$(?! )([^$]+)(?<! )\$(?!\d)"
     r"|(?<!\\)\\[(\[]((?:(?!(?<!\\)\\[(\[]).){1,2000}?)(?<!\\)\\[)\]]", re.S)
 ANSWER = re.compile(  # what announces an answer
-    r"####|<answer>|(?<!\w)(?:answer|result)s?\b(?:(?!\b(?:not|never|cannot)\b|n't\b)[^\n.:=$]|\.\d){0,60}?"
+    r"####|<answer>|(?<!\w)(?<!wrong )(?<!incorrect )(?:answer|result)s?\b"
+    r"(?:(?!\b(?:not|never|cannot)\b|n't\b)[^\n.:=$\x02]|\x02[^\x03]{1,200}\x03|\.\d){0,60}?"
     r"(?:\b(?:is|are|be)\b|[:=→]|\n)|\b(?:option|choice|choose|select)\s+(?=[*$\x02]*\(?[A-J]\b)"
     r"|答案 *(?:应该)? *[是为：:]+|(?<!不)[选答是为有共了得于要：][择：:]*(?=[\s*]*[A-J\d\x02$(-])", re.I)
 SENTENCE_END = re.compile(r"</answer>|(?<!\.)\.(?=\s|$|\*)|[。，；]|\n")
@@ -382,15 +383,21 @@ CHATTER = re.compile(
     r"\W*(?:I hope|Let me know|Feel free|Note|This (?:match|confirm|satisf)|Check|Verif|Please|If you)|.*:$")
 ASIDE = re.compile(  # at the end: "(since x > 0)", "because x > 0" and "(0.5)" are not the answer
     r"(?<=[\d\x03)}\]%π]),?\s+(?:\([\d\s.+/*%\\-]+\)\W*$"
-    rf"|(?:\((?:or|not|about)|\(?(?:{REASON}|at|approximately|and (?:it|this)))\b"
+    rf"|(?:\((?:or|about)|\(?(?:{REASON}|(?:and )?not|rather than|instead of|at|attained|achieved"
+    r"|approximately|and (?:it|this)))\b"
     r"(?![^\n]*\b(?:so|thus|then|hence|therefore|we)\b)[^\n]*$)")
 NEGATED = re.compile(
     r"(?i)(?:(?:\b(?:not|cannot|never|neither|(?:at|more|less|fewer|greater) (?:least|most|than))|n't)"
-    r"(?: \w+){0,2}|\b(?:half|thirds?|square|cube|root|percent) of"
-    r"|\b(?:twice|double|times|below|except|modulo|divisible by|undefined at)) *$")
+    r"(?: (?!but\b)\w+){0,2}|(?:%|\b(?:half|thirds?|square|cube|root|percent|negative|multiples?)) of"
+    r"(?: the)?|\b(?:twice|double|times|below|except|all but|modulo|divisible by|undefined at|smaller than"
+    r"|such as|exceeds?|rejects?|excludes?|discards?|differs from|as many as|(?:wrong|incorrect) answer is)) *$")
 SETTLED = re.compile(r"(?:is|are) (?:indeed|our|my|the (?:\w+ )?(?:answer|result|number|value|solution)s?)\b")
-REJECTED = re.compile(r"\S+ (?:is|are|was)(?:n't| not| wrong| incorrect| invalid| rejected)\b")
-RETRACTED = re.compile(r"\b(?:wait|actually|correction|sorry)\b", re.I)
+REJECTED = re.compile(
+    r"\S+ (?:(?:is|are|was)(?:n't| (?:not|wrong|incorrect|invalid|rejected|excluded|impossible|out|too))"
+    r"|fails|cannot|doesn't|does not|must be rejected)\b")
+RETRACTED = re.compile(
+    r"\b(?:wait|actually|correction|sorry|oops|reconsider|scratch that|on second thought|I mean|I meant"
+    r"|no, it(?:'s| is)|hmm, no|but in fact)\b", re.I)
 PROSE = re.compile(  # words that no formula has
     r"(?<![A-Za-z\\{])(?:(?!and\b|sqrt|sin|cos|tan|log|minus|negative|infinity|degrees?\b|percent|mod|pi\b)"
     r"(?:[a-z]{3}|[A-Z][a-z]{2})|(?:an|as|at|by|he|if|in|is|it|of|on|so|we)\b)")
@@ -403,7 +410,7 @@ ARTICLE, WORD = re.compile("[aA] [A-Za-z]{2}"), re.compile(r"[^\s\x02]*\x02[^\x0
 CHANGING = (  # words that change what is said of the number before them
     "if|for|where|with|when|unless|except|not|no|none|nor|neither|never|cannot|more|less|fewer|greater|than|"
     "least|most|over|under|above|below|between|from|only|but|plus|divided|squared|cubed|factorial|choose|"
-    "either|else|otherwise")
+    "either|else|otherwise|provided|assuming|depending|raised|root|remainder|point|short|past")
 NO_NOUNS = {*CHANGING.split("|")}
 CHANGES = re.compile(
     r"(?i)\W*(?:(?:and|or)\b.*(?:\d|\b(?:none|more|less|fewer|greater)\b)|times\b|of (?:(?!a )[a-z]\b|[\d\\])"
@@ -602,6 +609,8 @@ def same(reference, answer, forgiving=True):
     glued = [re.sub(r'(?<=\d)[ "]+(?=[A-Za-z]+$)', "", each.text) for each in (gold, given)]  # 3 m is 3m
     if glued[0] == glued[1] or words and plain_words(gold.text) == plain_words(given.text):
         return True
+    if kinds.count("percent") == 1 and gold.units | given.units:
+        return False  # 90% is neither 90 degrees nor 90 cm
     return units_agree(gold.units, given.units, forgiving) and alike(gold.tree, given.tree, forgiving)
 
 
@@ -1087,6 +1096,7 @@ PLAIN = by_name({  # words and signs of plain text
 PARTS = "half|third|quarter|fifth|sixth|seventh|eighth|ninth|tenth"
 SCALES = {name + plural: value for plural in ("", "s") for name, value in {
     **{part: Fraction(1, n) for n, part in enumerate(PARTS.split("|"), 2)}, "fourth": Fraction(1, 4),
+    "twentieth": Fraction(1, 20), "hundredth": Fraction(1, 100), "thousandth": Fraction(1, 1000),
     "halve": Fraction(1, 2), "dozen": 12, "hundred": 100, "thousand": 1000, "million": 10**6,
     "billion": 10**9, "trillion": 10**12}.items()}  # fmt: skip
 WORDS = UNITS.keys() | SCALES.keys() | NUMBER_WORDS.keys() | NO_NOUNS | {

@@ -42,6 +42,19 @@ something else made of it ~ 5 ~ about half of 5 ~ twice 5 ~ the square root of 5
   ~ The answer is all real numbers except 5. ~ The answer is none of the 5 options. ~ The answer is pi over 5.
 a scale ~ 5 ~ The answer is $5$ million. ~ The answer is 5 dozen. ~ \boxed{5 \text{ thousand}}
   ~ 5 percent of x
+something else made of it ~ 5 ~ So he takes 20% of 5. ~ So he takes half of the 5.
+  ~ The slope is the negative of 5. ~ So $x$ is a multiple of $5$. ~ Hence it exceeds 5.
+  ~ Hence it is smaller than 5. ~ Hence we discard 5.
+rejected ~ 5 ~ Hence 5 is too large. ~ No real number works, so 5 is out. ~ Hence 5 fails.
+  ~ Hence 5 is impossible. ~ The wrong answer is 5. The right one is 6. ~ A common wrong answer is 5.
+taken back ~ 5 ~ The answer is 5. No, it is 6. ~ The answer is 5. Oops, I meant 6.
+  ~ The answer is 5, I mean 6. ~ The answer is 5. Let me reconsider: it is 6.
+  ~ One might think the answer is 5, but in fact it is 6.
+a condition ~ 5 ~ The answer is 5 provided that x > 0, and 6 otherwise. ~ 5 depending on n
+a scale ~ 5 ~ 5 hundredths ~ The answer is 5 thousandths. ~ The answer is 5 raised to the third power.
+  ~ The answer is 5 root 2. ~ The answer is 5 remainder 3. ~ The answer is 5 point 5.
+another unit ~ 90\% ~ $90^\circ$ ~ 90 cm ~ 90 degrees
+another unit ~ 90^\circ ~ $90\%$ ~ 90 percent
 another answer beside it ~ 5 ~ Answer: Tom has 3 apples and 5 pears ~ Answer: Two thirds of 5
   ~ The answer is 5 or 6. ~ The answer is 5 and 6. ~ \boxed{5} and \boxed{6}
   ~ So $x=5$ or $x=6$. ~ The answer is 5 apples and 3 oranges. ~ 5 \text{ or none}
@@ -173,6 +186,9 @@ a^2-b^2 ~ (a+b)(a-b) ≠ (a+b)(a+b) ‖ a+b ≠ (a+b)(a-b) ~ (a+b)(abc) ‖ 10 ~
 GIVES = r"""
 5 @ \boxed{5} \boxed{} \boxed{ } @ $\boxed{\boxed{5}}$ and 7 more @ ## Solution¶¶$2x = 10$, so $x = 5$.
 2x + 4y + z - 19 = 0 @ Final Answer: The final answer is $2x + 4y + z - 19 = 0$. I hope it is correct.
+5 @ The answer is 5, not 6. @ The answer is 5 and not 6. @ The answer is 5 rather than 6.
+  @ The answer is not 6 but 5. @ The maximum value is $5$, attained at $x = 2$.
+  @ Hence the result equals $5$, because $1+1=2$.
 12 @ So we get \boxed{12 @ 答：共有12人。 @ 因此最终答案是 $12$。 @ 所以，答案为 \(12\)。 @ 最终结果为：**12** @ 一共需要 12 小时。
 204 @ Therefore, $m+n=101+103=\mathbf{204}$. ‖ \{1,2\} @ The answer is $\{1,2\}$.
 2,3 @ First \boxed{7} is a mistake; the roots are \boxed{2} and \boxed{3}.
