@@ -390,7 +390,8 @@ NEGATED = re.compile(
     r"(?i)(?:(?:\b(?:not|cannot|never|neither|(?:at|more|less|fewer|greater) (?:least|most|than))|n't)"
     r"(?: (?!but\b)\w+){0,2}|(?:%|\b(?:half|thirds?|square|cube|root|percent|negative|multiples?)) of"
     r"(?: the)?|\b(?:twice|double|times|below|except|all but|modulo|divisible by|undefined at|smaller than"
-    r"|such as|exceeds?|rejects?|excludes?|discards?|differs from|as many as|(?:wrong|incorrect) answer is)) *$")
+    r"|such as|exceeds?|rejects?|excludes?|discards?|differs from|as many as"
+    r"|(?:wrong|incorrect) answer is)) *$")
 SETTLED = re.compile(r"(?:is|are) (?:indeed|our|my|the (?:\w+ )?(?:answer|result|number|value|solution)s?)\b")
 REJECTED = re.compile(
     r"\S+ (?:(?:is|are|was)(?:n't| (?:not|wrong|incorrect|invalid|rejected|excluded|impossible|out|too))"
