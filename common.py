@@ -811,7 +811,7 @@ def mlp(width, hidden, dropout=0.0, input_dropout=0.0, batch_norm=False):
     nn = torch.nn
 
     class Dropout(nn.Dropout):
-        def forward(self, x):  # on a CPU torch's own draws take three times as long, a third of a step
+        def forward(self, x):  # on a CPU torch's own draws take nearly three times as long
             return x * (torch.rand_like(x) >= self.p) / (1 - self.p) if self.training and self.p else x
 
     layers = [Dropout(input_dropout)]
