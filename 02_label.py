@@ -7,7 +7,7 @@ RUN is a folder that 01_generate.py made. A row of labels.jsonl: {"id", "sample"
 "group", "reason"}, one for each rollout, in the same order. null means could not be judged, and why; answers
 of one problem that are equal share a group number (null: no answer, or code), so that votes need no maths.
 
-To judge maths elsewhere, copy this file and common.py's split_reasoning:
+To judge maths elsewhere, copy this file without its `import common`:
 
     import importlib
     judge = importlib.import_module("02_label")
@@ -37,7 +37,6 @@ from itertools import chain
 from pathlib import Path
 
 import common
-from common import split_reasoning
 
 CPU_S = 10  # seconds of processor time for one program and its tests
 say_once = lru_cache(print)  # in a command, however many runs it labels
@@ -260,6 +259,20 @@ def self_check(dataset, options):
 FENCE = re.compile(r"^([ \t]*)(```+|~~~+)(.*)$")
 OPENING = re.compile(r"^(.*[>:*][ \t]*)(```+|~~~+)([ \t]*\w*[ \t]*)$")  # on the line of a tag or of words
 INPUT = re.compile(r"\binput\(|\bstdin\b|\bopen\(0")
+
+
+def split_reasoning(text):
+    """(reasoning, answer) of a response, by <think> or gpt-oss's channels; cut while reasoning: no answer."""
+    final = list(re.finditer(r"<\|channel\|>final[^<]*(?:<\|constrain\|>[^<]*)?<\|message\|>", text))
+    if final:
+        return text[: final[-1].start()], re.split(r"<\|(?:return|end|call)\|>", text[final[-1].end() :])[0]
+    skipped = re.match(r"(analysis|commentary)[^\W_]", text)  # channels without their tokens: 'analysisWe'
+    for end, begun in (("assistantfinal", skipped), ("</think>", True)):
+        reasoning, found, answer = text.rpartition(end)
+        if begun and found:
+            return reasoning, answer
+    cut = "<|channel|>" in text or skipped or text.lstrip().startswith("<think>")
+    return (text, "") if cut else ("", text)
 
 
 def extract_code(response, problem):

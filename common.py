@@ -702,20 +702,6 @@ def sampling_defaults(model, tokenizer):
     return plain | given | {"stop_ids": sorted(stop_ids)}
 
 
-def split_reasoning(text):
-    """(reasoning, answer) of a response, by <think> or gpt-oss's channels; cut while reasoning: no answer."""
-    final = list(re.finditer(r"<\|channel\|>final[^<]*(?:<\|constrain\|>[^<]*)?<\|message\|>", text))
-    if final:
-        return text[: final[-1].start()], re.split(r"<\|(?:return|end|call)\|>", text[final[-1].end() :])[0]
-    skipped = re.match(r"(analysis|commentary)[^\W_]", text)  # channels without their tokens: 'analysisWe'
-    for end, begun in (("assistantfinal", skipped), ("</think>", True)):
-        reasoning, found, answer = text.rpartition(end)
-        if begun and found:
-            return reasoning, answer
-    cut = "<|channel|>" in text or skipped or text.lstrip().startswith("<think>")
-    return (text, "") if cut else ("", text)
-
-
 # ---- Models ------------------------------------------------------------------------------------------------
 
 

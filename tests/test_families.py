@@ -35,6 +35,8 @@ from transformers import (
 
 import common
 
+judge = importlib.import_module("02_label")
+
 # ----------------------------------------------------------------------------------------------------
 # The families: templates with the features of the real ones, in our words
 
@@ -261,7 +263,7 @@ THOUGHT = "<|channel|>analysis<|message|>hm<|end|><|start|>assistant"
 ])  # fmt: skip
 def test_split_reasoning(reasoning, between, answer):
     for end in ("", "<|return|>", "<|call|>c") if "channel" in between else ("",):
-        assert common.split_reasoning(reasoning + between + answer + end) == (reasoning, answer)
+        assert judge.split_reasoning(reasoning + between + answer + end) == (reasoning, answer)
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -313,7 +315,7 @@ def test_five_steps(name, made, runs):
         assert stopped == (last in stops) and not stops & {*before} and (stopped or len(ids) == 50), row
         assert row["response"] == tokenizer.decode(ids[:-1] if stopped else ids)
         if stopped and (found := form.fullmatch(row["response"])):  # gpt-oss went on after its analysis
-            reasoning, answer = common.split_reasoning(row["response"])
+            reasoning, answer = judge.split_reasoning(row["response"])
             assert "boxed" in answer and "boxed" not in reasoning
             assert bool(reasoning) == bool(re.search("think|channel", row["response"]))
             assert label["label"] == (int(found[1]) == eval(row["id"])), (row, label)  # a sum's id is the sum

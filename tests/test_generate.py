@@ -36,7 +36,7 @@ from transformers.generation import RepetitionPenaltyLogitsProcessor
 
 import common
 
-generate = importlib.import_module("01_generate")
+generate, judge = map(importlib.import_module, ("01_generate", "02_label"))
 STOPS, N, NEW, VOCAB = [*range(2, 10)], 3, 24, 300
 PLAIN = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "repetition_penalty": 1.0, "stop_ids": STOPS}
 WARM = PLAIN | {"temperature": 0.9, "top_k": 200, "top_p": 0.99, "repetition_penalty": 1.02}
@@ -810,7 +810,7 @@ def test_reasoning_that_the_template_opened_is_known_when_cut_short(folder, tmp_
     assert all(row["response"].startswith("<think>\n") for row in rows)
     assert any(row["finish"] == "length" for row in rows)
     unclosed = [row["response"] for row in rows if "</think>" not in row["response"]]
-    assert all(common.split_reasoning(response)[1] == "" for response in unclosed)
+    assert all(judge.split_reasoning(response)[1] == "" for response in unclosed)
     # Read back as answers made elsewhere, the text does not hold what the prompt holds
     run_program(*command, "--out", tmp_path / "b", "--responses", run / "rollouts.jsonl")
     again = common.read_rollouts(tmp_path / "b" / "model" / "p" / "32")
