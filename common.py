@@ -7,6 +7,7 @@ models; scorers; selection; stopping; `sample()`, answers in your own code; tabl
 import glob
 import hashlib
 import importlib
+import itertools
 import json
 import math
 import multiprocessing
@@ -113,7 +114,7 @@ def atomic(path, mode="w"):
         cause = error if isinstance(error, OSError) else error.__context__  # torch.save hides a full disk
         if not isinstance(cause, OSError):
             raise
-        die(f"cannot write {path}: {cause.strerror or cause}; make room or choose another place, run again")
+        die(f"cannot write {path}: {reason_of(cause)}; make room or choose another place, run again")
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -135,54 +136,47 @@ def save_pt(path, value):
         torch.save(value, file)
 
 
-@contextmanager
-def reading(path):
-    """A text file; whatever is wrong with it is one line."""
-    try:
-        with open(path, encoding="utf-8-sig") as file:
-            yield file
-    except OSError as error:
-        die(f"{path}: {reason_of(error)}")
-    except (ValueError, RecursionError) as error:
-        die(f"{path}: not JSON in UTF-8 text ({error})")
-
-
 def read_json(path, needs=()):
     """A JSON object. `needs`: fields it must have, "this or that"."""
-    with reading(path) as file:
-        return parse_object(file.read(), path, needs)
+    return next(each_row(path, needs, whole=True))
 
 
 def read_jsonl(path, needs=()):
     return list(each_row(path, needs))
 
 
-def each_row(path, needs=()):
-    """The objects of a file of JSON lines, or of a JSON list, one at a time."""
-    with reading(path) as file:
-        is_list = file.read(1000).lstrip().startswith("[")
-        file.seek(0)
-        for number, text in enumerate(map(json.dumps, json.load(file)) if is_list else file, 1):
-            if text.strip():
-                yield parse_object(text, f"{path}:{number}", needs)
-
-
+ABSENT = {  # what is to be done where a file of a run is not there
+    "meta.json": "; not a run folder of 01_generate.py",
+    "rollouts.jsonl": "; not a run folder, or generation is not finished: run 01_generate.py",
+    "labels.jsonl": "; run 02_label.py first",
+}
 DECODER = json.JSONDecoder(parse_constant=int)  # refuses NaN and Infinity, which are no JSON
 
 
-def parse_object(text, where, needs):
+def each_row(path, needs=(), whole=False):
+    """The objects of a file of JSON lines, or of a JSON list, one at a time; what is wrong is one line."""
+    where = path
     try:
-        row = DECODER.decode(text)
-        if "\\u" in text:
-            json.dumps(row, ensure_ascii=False).encode()  # refuses half of a surrogate pair
+        with open(path, encoding="utf-8-sig") as file:
+            is_list = file.read(1000).lstrip().startswith("[") and not whole
+            file.seek(0)
+            texts = map(json.dumps, json.load(file)) if is_list else [file.read()] if whole else file
+            for number, text in enumerate(texts, 1):
+                where = path if whole else f"{path}:{number}"
+                if not text.strip() and not whole:
+                    continue
+                row = DECODER.decode(text)
+                if "\\u" in text:
+                    json.dumps(row, ensure_ascii=False).encode()  # refuses half of a surrogate pair
+                if not isinstance(row, dict):
+                    die(f"{where}: a JSON object is expected, not {text.strip()[:40]}")
+                if lacking := [field for field in needs if row.keys().isdisjoint(field.split(" or "))]:
+                    die(f"{where}: the field {lacking[0]!r} is missing")
+                yield row
+    except (OSError, UnicodeDecodeError) as error:
+        die(f"{path}: {reason_of(error)}{ABSENT.get(Path(path).name, '')}")
     except (ValueError, RecursionError) as error:
         die(f"{where}: not JSON ({error})")
-    if not isinstance(row, dict):
-        die(f"{where}: a JSON object is expected, not {text.strip()[:40]}")
-    for field in needs:
-        if not any(name in row for name in field.split(" or ")):
-            die(f"{where}: the field {field!r} is missing")
-    return row
 
 
 def load_pt(path):
@@ -211,10 +205,7 @@ def short_name(dataset):
 
 
 def read_meta(run):
-    path = Path(run) / "meta.json"
-    if not path.is_file():
-        die(f"{run}: not a run folder (no meta.json); make one with 01_generate.py")
-    return read_json(path, needs=("model", "dataset", "seed", "n_layers", "vocab_size"))
+    return read_json(Path(run) / "meta.json", needs=("model", "dataset", "seed", "n_layers", "vocab_size"))
 
 
 def model_name(meta):
@@ -232,18 +223,12 @@ def read_rollouts(run):
 
 def each_rollout(run):
     """One at a time: the texts of a large run need not fit into memory."""
-    path = Path(run) / "rollouts.jsonl"
-    if not path.is_file():
-        read_meta(run)  # ends here where there is no run at all
-        die(f"{run}: generation is not finished (no rollouts.jsonl); run 01_generate.py again")
-    yield from each_row(path, needs=("id", "sample", "response"))
+    return each_row(Path(run) / "rollouts.jsonl", needs=("id", "sample", "response"))
 
 
 def read_labels(run, keys=None):
     """labels.jsonl in the order of `keys`."""
     path, problems = Path(run) / "labels.jsonl", Path(run) / "problems.jsonl"
-    if not path.is_file():
-        die(f"{run}: no labels.jsonl; run 02_label.py {run} first")
     rows = read_jsonl(path, needs=("id", "sample", "label"))
     if strange := [row["label"] for row in rows if row["label"] not in (0, 1, None)]:
         die(f"{path}: a label is 0, 1 or null, not {strange[0]!r} ({len(strange)} rows)")
@@ -327,17 +312,17 @@ def watch_layers(model, layers, keep):
 
 
 def open_hidden(run, vector):
-    """(hidden.pt, columns of a vector in it): one; of `all/eos` every layer held at that token, in order."""
+    """(hidden.pt, a vector's column in it; of `all/eos` those of every layer at that token, in order)"""
     path, n_layers = Path(run) / "hidden.pt", read_meta(run)["n_layers"]
     stored = load_pt(path)
     held = {vector_key(name, n_layers): column for column, name in enumerate(stored["vectors"])}
     layer, _, token = vector.partition("/")
-    every = [key for key in sorted(held) if key[1] == token]
-    wanted = every if layer == "all" else [vector_key(vector, n_layers)]
-    if not held.keys() >= {*wanted} or layer == "all" and len(wanted) < 3:
+    every = [column for key, column in sorted(held.items()) if key[1] == token]
+    wanted = every if layer == "all" else held.get(vector_key(vector, n_layers))
+    if wanted is None or layer == "all" and len(every) < 3:
         told = f"no vector {vector!r}, only {', '.join(stored['vectors'])}"
         die(f"{path}: {told}; 01_generate.py --layers {layer} captures it")
-    return stored, [held[key] for key in wanted]
+    return stored, wanted
 
 
 def read_inputs(run, vector=DEFAULT_VECTOR):
@@ -348,7 +333,6 @@ def read_inputs(run, vector=DEFAULT_VECTOR):
     path = Path(run) / "extra.pt"
     if vector not in EXTRA_INPUTS:
         stored, columns = open_hidden(run, vector)
-        columns = columns if vector.startswith("all/") else columns[0]
         fetch = lambda rows: stored["hidden"][rows][:, columns].float()
     elif vector not in (stored := load_pt(path) if path.is_file() else {}):
         die(f"{path}: {vector!r} is not there; 01_generate.py --extra {vector} captures these vectors")
@@ -385,21 +369,15 @@ def token_stats(logits, tokens):
     return torch.cat(kept, 1).clamp(-65504)  # float16's lowest
 
 
-def token_statistics(stats, vocab_size):
-    """token_stats of a trace [T, 12] -> [T, 7], the columns as in STATISTICS."""
-    stats = np.asarray(stats, dtype=np.float64)
-    top, p = stats[:, :TOP_K], np.exp(stats[:, :TOP_K])
-    sampled, vocab_mean, log_vocab = stats[:, TOP_K], stats[:, TOP_K + 1], math.log(vocab_size)
-    q = p / p.sum(1, keepdims=True)
-    steps = SimpleNamespace(top=top, p=p, q=q, sampled=sampled, vocab_mean=vocab_mean, log_vocab=log_vocab)
-    return np.stack([statistic(steps) for statistic in STATISTICS.values()], 1)
-
-
 def confidence(stats, vocab_size, window=WINDOW, tail=TAIL):
-    """{rule: value}: every statistic of a trace, aggregated in each of the four ways; None for no tokens."""
+    """{rule: value} of a trace's token_stats [T, 12]: each statistic, aggregated in each way; None: no tokens."""
     if len(stats) == 0:
         return dict.fromkeys(RULES)
-    values = token_statistics(stats, vocab_size)  # [T, 7]
+    stats = np.asarray(stats, dtype=np.float64)
+    top, p = stats[:, :TOP_K], np.exp(stats[:, :TOP_K])
+    steps = SimpleNamespace(top=top, p=p, q=p / p.sum(1, keepdims=True), sampled=stats[:, TOP_K],
+                            vocab_mean=stats[:, TOP_K + 1], log_vocab=math.log(vocab_size))  # fmt: skip
+    values = np.stack([statistic(steps) for statistic in STATISTICS.values()], 1)  # [T, 7]
     sign = np.array([-1.0 if name in LOWER_IS_BETTER else 1.0 for name in STATISTICS])
     width = min(window, len(values))
     total = np.vstack([np.zeros(len(STATISTICS)), np.cumsum(values * sign, 0)])
@@ -417,14 +395,12 @@ def rollout_features(conf, n_tokens):
 
 def with_confidence(run, rollouts, window=WINDOW, tail=TAIL):
     """Yield (row, {rule: value}): 01's, but by tokens.pt where a rule is newer, or windows are other ones."""
-    tokens = None
+    tokens, vocab_size = cache(lambda: load_pt(Path(run) / "tokens.pt")), read_meta(run)["vocab_size"]
     for place, row in enumerate(rollouts):
         conf = row.get("conf") or {}
         if (window, tail) != (WINDOW, TAIL) or not {*RULES} <= conf.keys():
-            if tokens is None:
-                tokens, vocab_size = load_pt(Path(run) / "tokens.pt"), read_meta(run)["vocab_size"]
-            start, end = tokens["offsets"][place : place + 2].tolist()
-            conf = confidence(tokens["stats"][start:end].numpy(), vocab_size, window, tail)
+            start, end = tokens()["offsets"][place : place + 2].tolist()
+            conf = confidence(tokens()["stats"][start:end].numpy(), vocab_size, window, tail)
         yield row, conf
 
 
@@ -556,7 +532,6 @@ def fetch(name, limit):
             rows = (row["row"] | {"row_idx": row["row_idx"]} for row in page["rows"])
             problems += filter(None, map(to_problem, rows))
             if len(problems) >= wanted:
-                print(f"{name}: {wanted} problems from {place[0]}", file=sys.stderr)
                 return problems[:wanted]
         raise ValueError(f"{len(problems)} problems instead of {wanted}")
     except (HTTPError, OSError, ValueError, KeyError) as error:  # KeyError: fields have new names
@@ -565,7 +540,8 @@ def fetch(name, limit):
 
 
 HUB = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
-PAGE = 100  # rows; the most its dataset server gives at once
+ROWS = os.environ.get("HF_DATASETS_SERVER", "https://datasets-server.huggingface.co")
+PAGE = 100  # rows; the most that server gives at once
 
 
 def hub_page(offset, repo, config, split, where=""):
@@ -577,11 +553,10 @@ def hub_page(offset, repo, config, split, where=""):
     path = cached_assets_path("scatr", namespace=repo, subfolder=kind) / f"{offset}.json"
     if path.is_file():
         return read_json(path)
-    server = os.environ.get("HF_DATASETS_SERVER", "https://datasets-server.huggingface.co")
-    if alone := unreachable(server):
+    if alone := unreachable(ROWS):
         raise OSError(f"not in the cache, and {alone}")
     query = {"dataset": repo, "config": config, "split": split, "offset": offset, "length": PAGE}
-    url, query = (f"{server}/filter", query | {"where": where}) if where else (f"{server}/rows", query)
+    url, query = (f"{ROWS}/filter", query | {"where": where}) if where else (f"{ROWS}/rows", query)
     response = http_backoff("GET", url, params=query, headers=build_hf_headers(), timeout=60)
     hf_raise_for_status(response)
     page = response.json() | {"revision": response.headers.get("X-Revision")}
@@ -595,7 +570,6 @@ def hub_page(offset, repo, config, split, where=""):
 @cache
 def unreachable(server):
     """Why a server is not to be used, or None, in seconds: the libraries' own retries take half a minute."""
-    from huggingface_hub.errors import HTTPError
     from huggingface_hub.utils import get_session
 
     said = ["no answer"]
@@ -604,7 +578,7 @@ def unreachable(server):
         try:
             get_session().head(f"{server}/api/", timeout=4)
             said[0] = None
-        except (HTTPError, OSError) as error:
+        except Exception as error:  # a connection's, or that it is told to be offline
             said[0] = reason_of(error)
 
     asking = threading.Thread(target=ask, daemon=True)
@@ -613,7 +587,6 @@ def unreachable(server):
     return said[0] and f"{server} cannot be reached ({said[0]})"
 
 
-KINDS = ("code", "math", "text")
 STYLES = {  # what tests of each look like, in this order
     "check": r"^def check\(", "unittest": r"\bTestCase\b", "pytest": r"^def test_", "assert": "", "stdio": "",
 }  # fmt: skip
@@ -621,26 +594,25 @@ STYLES = {  # what tests of each look like, in this order
 
 def normalise_problem(row, where, number):
     """Fill in what a person may leave out, or empty: id, kind and style, from what is there to judge with."""
-    given = {key: x for key, x in row.items() if x not in (None, "", [], {})}
-    kind = "code" if "tests" in given else "math" if "answer" in given else "text"
-    row = {"id": number, "kind": kind} | given
+    row = {key: x for key, x in row.items() if x not in (None, "", [], {})}
+    row = {"id": number, "kind": "code" if "tests" in row else "math" if "answer" in row else "text"} | row
     if "messages" in row:
         row["messages"] = plain_messages(row["messages"], where)
         row.setdefault("prompt", row["messages"][-1]["content"])
     row |= {name: str(row[name]) for name in ("id", "answer") if name in row}
     for name in ("prompt", "entry_point", "prelude", "solution"):
-        if (name in row or name == "prompt") and not (isinstance(row.get(name), str) and row[name].strip()):
+        if not isinstance(text := row.get(name, None if name == "prompt" else "none"), str) or text.isspace():
             die(f"{where}: the field {name!r} must be text")
     if "tests" in row:
         texts = lambda value: isinstance(value, list) and all(isinstance(text, str) for text in value)
         row["tests"] = tests = "\n".join(row["tests"]) if texts(row["tests"]) else row["tests"]
-        pairs = isinstance(tests, dict) and texts(tests.get("inputs")) and texts(tests.get("outputs"))
-        if not isinstance(tests, str) and not (pairs and len(tests["inputs"]) == len(tests["outputs"])):
+        pairs = isinstance(tests, dict) and [tests.get("inputs"), tests.get("outputs")]
+        if not (all(map(texts, pairs)) and len({*map(len, pairs)}) == 1 if pairs else isinstance(tests, str)):
             told = '{"inputs": [text, ...], "outputs": [text, ...]} of one length'
             die(f"{where}: 'tests' must be Python text, or {told}")
         fits = (name for name, sign in STYLES.items() if re.search(sign, tests, re.M))
         row.setdefault("style", "stdio" if pairs else next(fits))
-    for name, known in (("kind", KINDS), ("style", (None, *STYLES))):
+    for name, known in (("kind", ("code", "math", "text")), ("style", (None, *STYLES))):
         if row.get(name) not in known:
             die(f"{where}: {name} {row[name]!r} is none of {', '.join(filter(None, known))}")
     return row
@@ -670,19 +642,19 @@ def encode_prompt(tokenizer, problem, thinking=True):
     from jinja2 import TemplateError
 
     told = {"system": SYSTEM.get(problem["kind"]), "user": problem["prompt"]}
-    plain = [{"role": role, "content": text} for role, text in told.items() if text]
-    messages = problem.get("messages", plain)
+    told = [{"role": role, "content": text} for role, text in told.items() if text]
+    messages = problem.get("messages", told)
     if tokenizer.chat_template is None:
         return tokenizer("\n\n".join(message["content"] for message in messages))["input_ids"]
     fixed = lambda call: repr(TODAY.strftime(call[2]))  # for today's, which gpt-oss asks for
     template = re.sub(r"strftime_now\(\s*(['\"])(.*?)\1\s*\)", fixed, tokenizer.get_chat_template())
     options = {"chat_template": template, "add_generation_prompt": True, "enable_thinking": thinking}
     options["reasoning_effort"] = "high" if thinking else "low"
-    forms = [messages]
-    if len(messages) > 1 and messages[0]["role"] == "system":  # as Gemma's, which refuse one
+    joined = messages  # for a template that refuses a system message, as Gemma's
+    if len(messages) > 1 and messages[0]["role"] == "system":
         told = "\n\n".join(message["content"] for message in messages[:2])
-        forms.append([messages[1] | {"content": told}, *messages[2:]])
-    for form in forms:
+        joined = [messages[1] | {"content": told}, *messages[2:]]
+    for form in (messages, joined):
         try:
             return tokenizer.apply_chat_template(form, return_dict=True, **options)["input_ids"]
         except TemplateError as error:
@@ -707,11 +679,10 @@ def sampling_defaults(model, tokenizer):
 
 def pick_device(name=None):
     """The first kind of device there is; workers of torchrun or srun on one machine take its GPUs in turn."""
-    if name is None or name == "cuda":
-        if torch.cuda.is_available():
-            worker = int(os.environ.get("LOCAL_RANK") or os.environ.get("SLURM_LOCALID") or 0)
-            return f"cuda:{worker % torch.cuda.device_count()}"
-        name = name or ("mps" if torch.backends.mps.is_available() else "cpu")
+    if name in (None, "cuda") and torch.cuda.is_available():
+        worker = int(os.environ.get("LOCAL_RANK") or os.environ.get("SLURM_LOCALID") or 0)
+        return f"cuda:{worker % torch.cuda.device_count()}"
+    name = name or ("mps" if torch.backends.mps.is_available() else "cpu")
     try:
         torch.empty(0, device=name)
     except (RuntimeError, AssertionError) as error:  # no such device, or torch is built without it
@@ -721,9 +692,9 @@ def pick_device(name=None):
 
 def device_name(device):
     """What a time is said to be measured on."""
-    device = torch.device(device)
-    on_cpu = f"{device.type}, {torch.get_num_threads()} threads"
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else on_cpu
+    if torch.device(device).type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{device}, {torch.get_num_threads()} threads"
 
 
 def pick_dtype(dtype, device):
@@ -906,15 +877,14 @@ def load_scorer(path, device="cpu"):
 
 def check_scorer_fits(scorer, meta, path):
     """One of another model, layer numbering or rules: an error that names both; score_run sees the width."""
-    made_for = scorer.model, scorer.checkpoint["layers_of_model"]
-    given = model_name(meta), meta["n_layers"]
+    facts = scorer.checkpoint
+    made_for = f"the model {scorer.model!r} ({facts['layers_of_model']} layers)"
+    given = f"the model {model_name(meta)!r} ({meta['n_layers']} layers)"
     if made_for != given:
-        told = [f"{name!r} ({layers} layers)" for name, layers in (made_for, given)]
-        die(f"{path}: made for the model {told[0]}, the run is of {told[1]}; train one on a run of it")
-    features = scorer.takes_features and len(scorer.checkpoint["feature_scale"][0])
-    if features and features != len(RULES) + 1:
-        die(f"{path}: made for {features - 1} token statistics, there are {len(RULES)} now; train it again")
-    files, run_files = scorer.checkpoint["model_content"], meta.get("identity", {}).get("model")
+        die(f"{path}: made for {made_for}, the run is of {given}; train one on a run of it")
+    if scorer.takes_features and (made_for := len(facts["feature_scale"][0]) - 1) != len(RULES):
+        die(f"{path}: made for {made_for} token statistics, there are {len(RULES)} now; train it again")
+    files, run_files = facts["model_content"], meta.get("identity", {}).get("model")
     if None not in (files, run_files) and files != run_files:  # a Hub id and a copy differ too, so no error
         told = f"{path} was made with {scorer.model} as {files}, the run with {run_files}"
         print(f"warning: {told}; are the weights the same?", file=sys.stderr)
@@ -924,14 +894,11 @@ def score_run(scorer, run, path="the scorer", chunk=4096):
     """(keys, logits [R]) of a whole run, `chunk` rollouts in memory at a time."""
     check_scorer_fits(scorer, read_meta(run), path)
     keys, fetch = read_inputs(run, scorer.vector)
-    features, logits = read_features(run, keys) if scorer.takes_features else None, torch.empty(len(keys))
-    for start in range(0, len(keys), chunk):
-        rows = slice(start, min(start + chunk, len(keys)))
-        x = fetch(rows)
-        if tuple(x.shape[1:]) != scorer.shape:
-            made_for = f"vectors {scorer.vector} of shape {scorer.shape}"
-            die(f"{path}: made for {made_for}, {run} has {tuple(x.shape[1:])}")
-        logits[rows] = scorer(x, None if features is None else features[rows]).cpu()
+    if (shape := tuple(fetch(slice(1)).shape[1:])) != scorer.shape:
+        die(f"{path}: made for vectors {scorer.vector} of shape {scorer.shape}, {run} has {shape}")
+    features = read_features(run, keys) if scorer.takes_features else torch.zeros(len(keys), 0)
+    parts = [slice(start, start + chunk) for start in range(0, len(keys), chunk)]
+    logits = torch.cat([scorer(fetch(rows), features[rows]).cpu() for rows in parts])
     if bad := [keys[i] for i in (~logits.isfinite()).nonzero().flatten().tolist()]:
         die(f"{run}: {len(bad)} vectors are not finite, of rollouts such as {bad[:3]}; generate them again")
     return keys, logits
@@ -1020,42 +987,38 @@ def stop_curve(p, labels, tokens, groups=None, thresholds=None):
         parts = [(p[:, :end], None if groups is None else groups[:, :end]) for end in waves(p.shape[1])]
         grid = np.quantile([sureness(*part)[0] for part in parts], np.linspace(0, 1, 101))
         thresholds = np.append(np.unique(grid), NEVER)
-    if groups is None:
-        replay, error = replay_best(p, labels, tokens, thresholds), np.zeros(len(thresholds))
-    else:
-        orders = replay_votes(p, groups, labels, tokens, thresholds)
-        replay, error = orders.mean(0), orders[:, 0].mean(-1).std(0, ddof=1) / math.sqrt(ORDERS)
-    return dict(zip(("right", "rollouts", "tokens"), replay)) | {"threshold": thresholds, "error": error}
+    replay = replay_best if groups is None else replay_votes
+    orders = replay(p, labels, tokens, thresholds, groups)  # [1 or ORDERS, 3, T, P]
+    error = orders[:, 0].mean(-1).std(0, ddof=min(1, len(orders) - 1)) / math.sqrt(len(orders))
+    return dict(zip(("right", "rollouts", "tokens"), orders.mean(0))) | {"threshold": thresholds, "error": error}
 
 
-def replay_best(p, labels, tokens, thresholds):
-    """[3, T, P]: of each threshold and problem the chance to be right, rollouts and tokens; exact."""
-    order = np.argsort(-p, 1, kind="stable")
-    p, labels, tokens = (np.take_along_axis(x, order, 1) for x in (p, labels, tokens))
-    found = np.empty((3, len(thresholds), len(p)))
-    for i, total in enumerate((p >= 0).sum(1).tolist()):
-        hits = (p[i, :total] >= thresholds[:, None]).sum(1)
-        picked, sampled = np.stack([stop_weights(total, h) for h in hits.tolist()], 1)  # [T, total]
-        chances = picked * labels[i, :total], sampled, sampled * tokens[i, :total]
-        found[:, :, i] = [x.sum(-1) for x in chances]
-    return found
+def replay_best(p, labels, tokens, thresholds, _):
+    """[1, 3, T, P]: of each threshold and problem the chance to be right, rollouts and tokens; exact."""
+    order, found = np.argsort(-p, 1, kind="stable"), []
+    for own, right, cost in zip(*(np.take_along_axis(x, order, 1) for x in (p, labels, tokens))):
+        total = int((own >= 0).sum())
+        hits = (own[:total] >= thresholds[:, None]).sum(1)
+        picked, sampled = stop_weights(total)[:, hits]  # [T, total]
+        found.append([x.sum(-1) for x in (picked * right[:total], sampled, sampled * cost[:total])])
+    return np.stack(found, 2)[None]
 
 
 @cache
-def stop_weights(total, hits):
-    """Chances of the r-th best rollout to be picked and to be sampled; `hits` of `total` are sure enough."""
-    none_of = lambda total, hits, first: math.comb(total - hits, first) / math.comb(total, first)
-    picked, sampled = np.zeros((2, total))
-    picked[0] = hits == 0
-    for start, end in zip([0, *waves(total)], waves(total)):
-        size = end - start
-        if chance := none_of(total, hits, start):  # all hits are still to come: this wave's best is picked
-            picked[:hits] += chance * first_of_subset(total - start, size)[:hits]
-        sampled += [size / total * none_of(total - 1, hits - (r < hits), start) for r in range(total)]
-    return picked, sampled
+def stop_weights(total):
+    """[2, hits, r]: the r-th best rollout's chances to be picked and sampled; `hits` of `total` are sure."""
+    none_of = lambda hits, first, total: math.comb(total - hits, first) / math.comb(total, first)
+    weights = np.zeros((2, total + 1, total))
+    weights[0, 0, 0] = 1
+    for hits, (start, end) in itertools.product(range(total + 1), zip([0, *waves(total)], waves(total))):
+        if chance := none_of(hits, start, total):  # all hits are still to come: this wave's best is picked
+            weights[0, hits, :hits] += chance * first_of_subset(total - start, end - start)[:hits]
+        share = (end - start) / total
+        weights[1, hits] += [share * none_of(hits - (r < hits), start, total - 1) for r in range(total)]
+    return weights
 
 
-def replay_votes(p, groups, labels, tokens, thresholds):
+def replay_votes(p, labels, tokens, thresholds, groups):
     """[ORDERS, 3, T, P]: the same for a weighted vote, over random orders."""
     rng, ends, found = np.random.default_rng(0), waves(p.shape[1]), []
     for _ in range(ORDERS):
@@ -1110,17 +1073,15 @@ def sample(model, tokenizer, prompt, n=16, scorer=None, max_new_tokens=4096, **s
         check_scorer_fits(scorer, {"model": model.name_or_path, "n_layers": n_layers}, "the scorer")
     layer, token = vector_key(scorer.vector if scorer else DEFAULT_VECTOR, n_layers)
     sampling = sampling_defaults(model, tokenizer) | sampling
-    drawn, vectors, stats = generate_rows(model, ids, n, limit, layer, sampling)
     answers = []
-    for row, tokens in enumerate(drawn):
-        ends = (i for i, token_id in enumerate(tokens[:limit]) if token_id in sampling["stop_ids"])
-        end = next(ends, limit)
-        tokens, kept = tokens[: min(end + 1, limit)], tokens[:end]
-        text = tokenizer.decode(kept, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+    for tokens, vectors, stats in zip(*generate_rows(model, ids, n, limit, layer, sampling)):
+        end = next((i for i, x in enumerate(tokens[:limit]) if x in sampling["stop_ids"]), limit)
+        text = tokenizer.decode(tokens[:end], skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        finish, length = ("stop", end + 1) if end < limit else ("length", limit)
         answers.append({
-            "text": text, "tokens": tokens, "finish": "stop" if end < limit else "length",
-            "hidden": vectors[len(kept) if token == "last" else len(tokens)][row],
-            "conf": confidence(stats[row, : len(tokens)].numpy(), config.vocab_size),
+            "text": text, "tokens": tokens[:length], "finish": finish,
+            "hidden": vectors[end if token == "last" else length],
+            "conf": confidence(stats[:length], config.vocab_size),
         })  # fmt: skip
     if scorer:
         features = np.stack([rollout_features(answer["conf"], len(answer["tokens"])) for answer in answers])
@@ -1131,7 +1092,7 @@ def sample(model, tokenizer, prompt, n=16, scorer=None, max_new_tokens=4096, **s
 
 
 def generate_rows(model, ids, n, limit, layer, sampling):
-    """model.generate: tokens [n, T], by step the vectors [n, d] each came from, and statistics [n, T, 12].
+    """model.generate: of each row the tokens [T], the vectors they came from [T, d] and statistics [T, 12].
 
     A row lives one step longer than its last token, as in 01_generate.py, for the vector at that token: so
     `generate` is not told of the end tokens.
@@ -1152,7 +1113,7 @@ def generate_rows(model, ids, n, limit, layer, sampling):
         tokens = model.generate(prompt, attention_mask=torch.ones_like(prompt), **options)
     finally:
         [hook.remove() for hook in hooks]
-    return tokens[:, len(ids) :].tolist(), vectors, torch.stack(stats, 1).cpu()
+    return tokens[:, len(ids) :].tolist(), torch.stack(vectors, 1), torch.stack(stats, 1).cpu().numpy()
 
 
 # ---- Tables for people -------------------------------------------------------------------------------------

@@ -113,8 +113,14 @@ def make_run(
 
 def read_vectors(run, vector=common.DEFAULT_VECTOR):
     """(keys, hidden [R, d] in the model's dtype) of one vector of a run."""
-    stored, (column,) = common.open_hidden(run, vector)
+    stored, column = common.open_hidden(run, vector)
     return [tuple(key) for key in stored["keys"]], stored["hidden"][:, column]
+
+
+def python(program, *args, **options):
+    """A new Python that runs a program of a few lines, with common.py at hand."""
+    command = [sys.executable, "-c", program, *map(str, args)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, **options)
 
 
 def dies(capsys, function, *args, **options):

@@ -162,7 +162,7 @@ def load(server, tmp_path, monkeypatch):
     """load("kodcode") -> problems, from an empty cache of the test's own, which later loads share."""
     folder = partial(huggingface_hub.cached_assets_path, assets_dir=tmp_path / "assets")
     monkeypatch.setattr(huggingface_hub, "cached_assets_path", folder)
-    monkeypatch.setenv("HF_DATASETS_SERVER", server.url)
+    monkeypatch.setattr(common, "ROWS", server.url)
     return common.load_problems
 
 
