@@ -732,7 +732,7 @@ def run_beside():
             tests = read_tests(job["prelude"], job["tests"])
             space = sys.modules["tests"] = types.ModuleType("tests")
             vars(space).update((name, value) for name, value in vars(module).items() if name[:2] != "__")
-            answer = run_all(job, tests, space)
+            answer = run_all(job, tests, space), ""
         except SyntaxError as problem:
             answer = "syntax", str(problem)
         except BaseException as problem:
@@ -760,9 +760,7 @@ def enter_world(folder, environment, replaced):
 # have changed. What is no data stays where it is: the other side gets a stand-in that asks back.
 
 FLAT = {type(None), bool, int, float, str, bytes, complex}
-BASES = {int: int.__index__, float: float.__float__, str: str.__str__, complex: complex.__pos__,
-         bytes: lambda v: bytes.__getitem__(v, slice(None)), tuple: lambda v: tuple(tuple.__iter__(v)),
-         frozenset: lambda v: frozenset(frozenset.__iter__(v))}            # what a subclass's object equals
+BASES = int, float, complex, str, bytes, tuple                             # objects of subclasses equal one
 DEQUE, ORDERED = collections.deque, collections.OrderedDict
 ROOTS = {list: list.append, ORDERED: ORDERED.__setitem__, dict: dict.__setitem__, set: set.add,
          DEQUE: DEQUE.append, bytearray: bytearray.append}                 # how they are filled
@@ -801,16 +799,16 @@ ON_VALUES = OPERATIONS - {"__eq__", "__hash__", "__bool__", *COMPARISONS}  # of 
 
 
 class StandIn:
-    """What stand-ins for objects and for classes have in common."""
+    """What stand-ins for objects, classes and the program's module have in common."""
 
     def __getattr__(self, name):
-        if name.startswith("__") and name.endswith("__"):
+        if name[:2] == name[-2:] == "__":
             raise AttributeError(name)
         return peer.ask("get", self, name)
 
     def __setattr__(self, name, value):
         if name.startswith("__"):
-            return (type if isinstance(self, type) else object).__setattr__(self, name, value)
+            return super().__setattr__(name, value)
         peer.ask("set", self, name, value)
 
     def __delattr__(self, name):
@@ -822,20 +820,20 @@ def forward(name, root=None):
     def method(self, *args, **kwargs):            # a stranger's list is a list, whatever its class made of it
         if root and hasattr(root, name) and not peer.trusts(self):
             return getattr(root, name)(self, *args, **kwargs)
-        if name == "__call__":
-            return peer.ask("call", self, args, kwargs)
         if name in ("__exit__", "__aexit__"):
             args = *args[:2], None                # a traceback stays here
-        if name in OPERATIONS:
-            return peer.ask("op", self, name, *args)
-        return peer.ask("method", self, name, args, kwargs)
+        return peer.ask("call", self, name, args, kwargs)
     return method
 
 
 class StandInObject(StandIn):
     __dict__ = property(lambda self: peer.ask("get", self, "__dict__"))
     __copy__ = forward("__copy__")
-    __deepcopy__ = lambda self, _: peer.ask("op", self, "__deepcopy__")
+    __deepcopy__ = lambda self, _: peer.ask("call", self, "__deepcopy__", (), {})
+
+
+class Function(StandInObject):
+    __call__ = forward("__call__")
 
 
 class StandInClass(StandIn, type):
@@ -846,10 +844,6 @@ class StandInClass(StandIn, type):
 
     def __new__(cls, *_):
         raise TypeError("a class of the program's cannot be a base on this side")
-
-
-class Function(StandInObject):
-    __call__ = forward("__call__")
 
 
 class Writer(pickle.Pickler):
@@ -882,8 +876,7 @@ class DataReader(pickle._Unpickler):
         def guard(self):                          # only what may be named is called, or its objects changed
             assert is_for_data(kind_of(self.stack[-2]))
             load(self)
-            holder(self.stack[-1])
-            drop_answers(self.stack[-1])
+            drop_functions(self.stack[-1])
         return guard
 
     dispatch.update({pickle.REDUCE[0]: guarded(pickle._Unpickler.load_reduce),
@@ -892,13 +885,15 @@ class DataReader(pickle._Unpickler):
 
 
 class Peer:
-    reader, trusts = AnyReader, lambda self, thing: True
+    """One end of the connection: S's as it is, the judge's with the rules below."""
+    reader, may_name = AnyReader, staticmethod(lambda value: is_for_data(value))
+    note_opaque, trusts = lambda self: None, lambda self, thing: True
 
     def __init__(self, sock):
         self.sock, self.incoming = sock, sock.makefile("rb")
         self.lock, self.serving = threading.RLock(), 0
-        self.exports, self.export_ids, self.described = {0: None}, {}, set()         # ours that they may name
-        self.stand_ins, self.stand_in_ids = {}, {}                                   # theirs that we may name
+        self.exports, self.export_ids = {0: None}, {}                      # ours that they may name, by number
+        self.stand_ins, self.stand_in_ids = {}, {}                         # theirs that we may name
 
     # ---- messages
 
@@ -910,13 +905,10 @@ class Peer:
         sys.setrecursionlimit(max(limit, 20000))                           # data may be nested deep
         try:
             writer.dump(message)
-            if file.tell() > FRAME_LIMIT:
-                raise ValueError("more data than may cross at once")
-        except BaseException:
-            self.described.clear()                # what was said of them does not arrive
-            raise
         finally:
             sys.setrecursionlimit(limit)
+        if file.tell() > FRAME_LIMIT:
+            raise ValueError("more data than may cross at once")
         try:
             self.sock.sendall(struct.pack("<Q", file.tell()) + file.getvalue())
         except OSError:
@@ -980,11 +972,13 @@ class Peer:
         if id(value) in self.stand_in_ids:
             items = content(value) if isinstance(value, ROOT_TYPES) else None
             return "yours", self.stand_in_ids[id(value)], items
+        self.note_opaque()
         if kind in VIEWS:
             return "made", kind.__name__, VIEWS[kind][0](value)
         if is_array(value, or_scalar=True):
             return "made", "array" if is_array(value) else "scalar", array_bytes(value)
-        named = self.name_of(value if hasattr(value, "__qualname__") else kind)      # Cython's functions, too
+        thing = value if hasattr(value, "__qualname__") else kind          # Cython's functions, too
+        named = self.may_name(thing) and library_name(thing)
         if named and isinstance(value, type):
             ancestors = [base.__name__ for base in value.__mro__ if base.__module__ == "builtins"]
             return "class", *named, ancestors[0]
@@ -992,16 +986,11 @@ class Peer:
             return "made", "exception", kind, list(value.__reduce__()[1]), dict(vars(value)), value.__cause__
         return None if named and (isinstance(value, FUNCTIONS) or can_pickle(value)) else self.export(value)
 
-    def name_of(self, value):
-        """(module, name) if the other side has the same and may be told to look it up."""
-        return library_name(value) if is_for_data(value) else None
-
     def export(self, value):
-        number = self.export_ids.setdefault(id(value), len(self.exports))
-        self.exports[number], about = value, None
-        if number not in self.described:
-            self.described.add(number)
-            about = describe_export(value)
+        number, about = self.export_ids.setdefault(id(value), len(self.exports)), None
+        if number not in self.exports:
+            self.exports[number] = value
+            about = describe(value)
         return "mine", number, about, content(value) if isinstance(value, ROOT_TYPES) else None
 
     def load_yours(self, number, items):
@@ -1011,6 +1000,8 @@ class Peer:
     def load_mine(self, number, about, items):
         assert type(number) is int
         if about is not None and number not in self.stand_ins:
+            if about[0] != "function":
+                self.note_opaque()
             self.stand_ins[number] = made = STAND_INS[about[0]](*about[1:])
             self.stand_in_ids[id(made)] = number
         return fill(self.stand_ins[number], items)
@@ -1044,19 +1035,20 @@ def make_exception(kind, args, state, cause):
     made = kind(*args)
     made.__dict__.update(state)
     made.__cause__ = cause
-    drop_answers(made)
-    return made
-
-
-def drop_answers(made):
-    """Functions that stand in data for methods which texts or lists have: a startswith that agrees to all."""
-    for name in DATA_NAMES & getattr(made, "__dict__", {}).keys():
-        if isinstance(vars(made)[name], StandIn):
-            del vars(made)[name]
+    return drop_functions(made)
 
 
 MAKERS = {kind.__name__: make for kind, (_, make) in VIEWS.items()} | {
     "array": make_array, "scalar": lambda data: make_array(data)[()], "exception": make_exception}
+
+
+def drop_functions(made):
+    """In J: data has the methods of its class, none of its own, as a startswith that agrees to all."""
+    for name, value in list(getattr(made, "__dict__", {}).items()):
+        if callable(value) and not peer.trusts(value):
+            peer.note_opaque()
+            del vars(made)[name]
+    return made
 
 
 def can_pickle(value):
@@ -1068,21 +1060,19 @@ def can_pickle(value):
 
 def is_for_data(value):
     """What S may name to J: types of data, exceptions of the library."""
-    module, name = library_name(value) or (None, None)
-    is_type, module = isinstance(value, type), str(module).partition("._")[0]
+    module, name = library_name(value) or ("", "")
+    is_type, module = isinstance(value, type), module.partition("._")[0]
     return (is_type and module in VALUE_MODULES or f"{module}.{name}".removeprefix("builtins.") in VALUES
             or is_type and issubclass(value, BaseException) and module.partition(".")[0] in STANDARD)
 
 
 def library_name(value):
     """(module, name) of a class or function of the libraries, None for one of ours."""
-    module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
     if id(value) in TYPES:                        # they say builtins, but are not there
         return "types", TYPES[id(value)]
-    if not isinstance(module, str) or module in OURS or not isinstance(name, str):
-        return None
-    found = find(module, name)
-    return (module, name) if found is value else None
+    module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+    is_named = isinstance(module, str) and isinstance(name, str) and module not in OURS
+    return (module, name) if is_named and find(module, name) is value else None
 
 
 def find(module, path):
@@ -1093,13 +1083,18 @@ def find(module, path):
     return found
 
 
-def operation(thing, name, *rest):
+def call(thing, name, args, kwargs):
+    """Its method; an operator as Python finds it, in the class: a mock's gets no self."""
+    if name == "__call__":
+        return thing(*args, **kwargs)
     if name in ("__copy__", "__deepcopy__"):
         return getattr(importlib.import_module("copy"), name.strip("_"))(thing)
     if name == "__getitem__":                     # also Stack[int]
-        return thing[rest[0]]
-    method = inspect.getattr_static(type(thing), name)         # as Python finds it: a mock's gets no self
-    return getattr(method, "__get__", lambda *_: method)(thing, type(thing))(*rest)
+        return thing[args[0]]
+    if name not in OPERATIONS:
+        return getattr(thing, name)(*args, **kwargs)
+    method = inspect.getattr_static(type(thing), name)
+    return getattr(method, "__get__", lambda *_: method)(thing, type(thing))(*args)
 
 
 def read_once(thing):
@@ -1112,7 +1107,7 @@ def read_once(thing):
     return items
 
 
-loops = []                                        # kept: a loop that ends closes the generators it has seen
+loops = collections.defaultdict(asyncio.new_event_loop)        # by depth; one that ends closes its generators
 
 
 def run_coroutine(thing):
@@ -1122,45 +1117,36 @@ def run_coroutine(thing):
 
     outer = asyncio._get_running_loop()
     asyncio._set_running_loop(None)
-    loop = next((loop for loop in loops if not loop.is_running()), None) or asyncio.new_event_loop()
-    loops[:] = {*loops, loop}
     try:
-        return loop.run_until_complete(wait())
+        return loops[peer.serving].run_until_complete(wait())
     finally:
         asyncio._set_running_loop(outer)
 
 
-VERBS = {"call": lambda function, args, kwargs: function(*args, **kwargs), "get": getattr, "set": setattr,
-         "method": lambda thing, name, args, kwargs: getattr(thing, name)(*args, **kwargs), "op": operation,
-         "delete": delattr, "read": read_once, "await": run_coroutine,
-         "mirror": lambda module, name, args: getattr(importlib.import_module(module), name)(*args),
-         "world": enter_world}
+VERBS = {"call": call, "get": getattr, "set": setattr, "delete": delattr, "read": read_once,
+         "await": run_coroutine, "world": enter_world,
+         "mirror": lambda module, name, args: getattr(importlib.import_module(module), name)(*args)}
 
 
-def describe_export(value):
+def describe(value):
     """The kind of stand-in that the other side makes, and what it needs to know for that."""
-    if isinstance(value, type):
-        return "class", *describe_class(value)
+    doc = getattr(value, "__doc__", None)
+    doc = doc if type(doc) is str else None
+    if isinstance(value, type):                   # bases of ours, the one it holds a value of, a library's
+        root = next(base for base in value.__mro__ if base in BASES or base in ROOTS or base is object
+                    or issubclass(base, BaseException) and peer.may_name(base))
+        root, own = None if root is object else root, value.__mro__[:value.__mro__.index(root)]
+        operations = {name for base in own for name, thing in vars(base).items() if thing is not None and (
+                      name in OPERATIONS or root and name[0] != "_" and hasattr(root, name))}
+        return ("class", value.__name__, doc, [base for base in value.__bases__ if base.__module__ in OURS],
+                root, next(filter(None, map(library_name, own)), None), sorted(operations))
     if isinstance(value, FUNCTIONS) or callable(value) and type(value).__module__ == "functools":
-        doc = getattr(value, "__doc__", None)
-        return "function", str(getattr(value, "__name__", "")), doc if type(doc) is str else None
+        return "function", str(getattr(value, "__name__", "")), doc
     if isinstance(value, BaseException):
         held = [arg if type(arg) in FLAT else repr(arg)[:1000] for arg in value.args]
     else:
-        held = [BASES[base](value) for base in BASES if isinstance(value, base)][:1]
+        held = next((base.__getnewargs__(value) for base in BASES if isinstance(value, base)), ())
     return "object", peer.export(type(value))[1:], held
-
-
-def describe_class(value):
-    """Name, doc, bases of ours, the class whose values its objects hold, that of a library, operations."""
-    root = next(base for base in value.__mro__ if base in BASES or base in ROOTS or base is object
-                or issubclass(base, BaseException) and peer.name_of(base))
-    root, own = None if root is object else root, value.__mro__[:value.__mro__.index(root)]
-    operations = {name for base in own for name, thing in vars(base).items() if thing is not None and (
-                  name in OPERATIONS or root and name[0] != "_" and hasattr(root, name))}
-    return (value.__name__, value.__doc__ if type(value.__doc__) is str else None,
-            [base for base in value.__bases__ if base.__module__ in OURS], root,
-            next(filter(None, map(library_name, own)), None), sorted(operations))
 
 
 def stand_in_class(name, doc, parents, root, library, operations):
@@ -1222,13 +1208,10 @@ def containers(value):
 
 def holder(value):
     """What holds its items: for an object of the prelude that is made of its attributes alone, these."""
-    kind = type(value)
-    if kind.__module__ != "prelude" or not hasattr(value, "__dict__") or isinstance(
-            value, (*BASES, *ROOTS, BaseException, enum.Enum)):
-        return value
-    for name in [name for name in vars(value) if isinstance(getattr(kind, name, None), types.FunctionType)]:
-        del vars(value)[name]                     # the tests rely on the prelude's methods
-    return vars(value)
+    others = *BASES, frozenset, *ROOTS, BaseException, enum.Enum
+    is_record = (type(value).__module__ == "prelude" and hasattr(value, "__dict__")
+                 and not isinstance(value, others))
+    return vars(value) if is_record else value
 
 
 def content(value):
@@ -1257,7 +1240,8 @@ def fill(container, items):
         root.clear(held)
         for item in zip(items[::2], items[1::2]) if issubclass(root, dict) else zip(items):
             ROOTS[root](held, *item)
-        holder(container)
+        if held is not container:
+            drop_functions(container)
     return container
 
 
@@ -1281,7 +1265,6 @@ NOT_SIMPLE = set("setattr delattr exec eval globals vars monkeypatch mock patch 
                  "stdin stdout sleep reload signature isfunction".split())
 DATA_NAMES = {"all", "any", "equals"}.union(*map(dir, [str, bytes, list, dict, set, float, complex, DEQUE]))
 SERVED = {"_io", "_sqlite3", "sqlite3", "_pytest.capture"}     # modules of objects whose methods S may call
-SAYING = {"call", "method", "op", "read", "await", "set", "delete"}         # asked for by tests
 MIRRORED = ("time", "sleep"), ("random", "seed"), ("numpy.random", "seed")
 TOLD = {"log": lambda name, level, text: logging.getLogger(str(name)).log(int(level), "%s", text),
         ("warnings", "showwarning"): lambda text, kind, *_: warnings.warn(text, kind, stacklevel=3)}
@@ -1310,24 +1293,23 @@ def judge_jobs():
         with socket.socket(fileno=caller) as caller, socket.socket(fileno=channel) as sock:
             reason, detail, is_clean = examine(job, sock, caller)
             caller.send(as_bytes([reason, detail]))
-        send(server, {"clean": is_clean, "gone": reason == "gone"})
+        send(server, {"clean": is_clean})
 
 
 def examine(job, channel, caller):
     """(reason, detail, whether this process can judge another job)"""
     global peer
-    peer = Examiner(channel, caller)
+    peer, tests, detail = Examiner(channel, caller), None, ""
     try:
         tests = read_tests(job["prelude"], job["tests"])
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
-        return f"error: the tests or the prelude do not parse: {problem}"[:500], "", True
-    try:
         if tests.missing:
             raise Verdict(f"error: the tests need {tests.missing[0]!r}, which is not installed")
-        reason, detail = run_all(job, tests, test_module(job, tests))
+        reason = run_all(job, tests, test_module(job, tests))
         if reason == "passed" and not peer.answers:
             reason = "error: the tests ask nothing of the program"
     except BaseException as problem:
+        if not tests:
+            return f"error: the tests or the prelude do not parse: {problem}"[:500], "", True
         reason, detail = explain(problem)
     if peer.gone is not None:                     # also if the tests caught it
         reason = "failed: " + peer.gone if peer.gone else "gone"
@@ -1338,9 +1320,8 @@ def examine(job, channel, caller):
 def read_tests(prelude, tests):
     """The tests compiled, and what else to know of them; many programs in a row are judged by the same."""
     prelude, tests = compile_prelude(prelude, ast.PyCF_ONLY_AST), ast.parse(tests, "tests.py")
-    nodes, counting = [*ast.walk(tests), *ast.walk(prelude)], Counting()
-    imports, used, bound, changed, words = {}, set(), set(), set(), set()
-    for node in nodes:
+    imports, used, bound, changed, words, counting = {}, set(), set(), set(), set(), Counting()
+    for node in (*ast.walk(tests), *ast.walk(prelude)):
         for attribute in ("id", "attr", "arg", "name", "asname", "module"):
             words.update(str(getattr(node, attribute, None)).split("."))
         if isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -1352,13 +1333,13 @@ def read_tests(prelude, tests):
             (used if isinstance(node.ctx, ast.Load) else bound).add(node.id)
         if isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
             changed |= {name.id for name in ast.walk(node.value) if isinstance(name, ast.Name)}
-    code = compile(counting.visit(tests), "tests.py", "exec", dont_inherit=True)
     needed = {module.partition(".")[0] for module in imports.values()}
     return types.SimpleNamespace(
-        code=code, prelude=compile(prelude, "prelude.py", "exec", dont_inherit=True), asserts=counting.seen,
+        has_check=any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in tests.body),
+        code=compile(counting.visit(tests), "tests.py", "exec", dont_inherit=True), asserts=counting.seen,
+        prelude=compile(prelude, "prelude.py", "exec", dont_inherit=True),
         are_simple=needed <= SIMPLE_IMPORTS and not words & NOT_SIMPLE and not imports.keys() & changed,
         missing=[name for name in needed - OURS - {"pytest"} if not importlib.util.find_spec(name)],
-        has_check=any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in tests.body),
         names=used, bound=bound | imports.keys())
 
 
@@ -1388,20 +1369,15 @@ def known_to_all(name):
     return getattr(typing, name) if name in typing.__all__ else vars(builtins).get(name)
 
 
-class RemoteModule(types.ModuleType):
+class RemoteModule(StandIn, types.ModuleType):
     """The tests' `solution`: each name asks S."""
     __all__ = ()                                  # the tests have all names that they use
 
     def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        value = peer.ask("get", self, name)
+        value = super().__getattr__(name)
         if isinstance(value, StandInClass) and name[:1].isupper():
             peer.named.add(value)
         return value
-
-    __setattr__ = StandIn.__setattr__
-    __delattr__ = StandIn.__delattr__
 
 
 class Counting(ast.NodeTransformer):
@@ -1446,13 +1422,13 @@ def mirror_functions():
 
 def explain(problem, from_program=False):
     """(reason, detail) that goes with what the tests raised."""
-    frames = [frame for frame in traceback.extract_tb(problem.__traceback__) if frame.filename == "tests.py"]
-    line = f": {frames[-1].line}" if frames and frames[-1].line else ""
-    from_program, told = from_program or bool(peer) and id(problem) in peer.raised, describe(problem)
     if type(problem) is Verdict:
         return str(problem), ""
     if isinstance(problem, MemoryError):
         return "memory", ""
+    frames = [frame for frame in traceback.extract_tb(problem.__traceback__) if frame.filename == "tests.py"]
+    line = f": {frames[-1].line}" if frames and frames[-1].line else ""
+    from_program, told = from_program or bool(peer) and id(problem) in peer.raised, describe_error(problem)
     if not frames and not from_program and peer is not None:   # nothing that the tests or the program did
         return f"error: the judge failed: {told[:300]}", ""
     if isinstance(problem, AssertionError) and not from_program:
@@ -1460,7 +1436,7 @@ def explain(problem, from_program=False):
     return f"failed: {told[:300]}{', in' + line if line else ''}"[:500], ""
 
 
-def describe(problem):
+def describe_error(problem):
     try:
         return f"{type(problem).__name__}: {problem}"[:1000].rstrip(": ")
     except BaseException:
@@ -1469,12 +1445,12 @@ def describe(problem):
 
 class Examiner(Peer):
     """The judge's end: what S says is checked, what the tests know is not shown to the operators of S."""
-    reader = DataReader
+    reader, may_name = DataReader, staticmethod(library_name)
 
     def __init__(self, channel, caller):
         super().__init__(channel)
         self.caller, self.gone, self.serving, self.raised = caller, None, 1, {}
-        self.named, self.views = set(), {}        # classes of it that the tests name; what other objects hold
+        self.named, self.views = {RemoteModule}, {}            # what the tests name; what other objects hold
         self.answers, self.opaque, self.world = 0, False, None             # None: the tests need no world
 
     def note_opaque(self):
@@ -1503,7 +1479,7 @@ class Examiner(Peer):
             names = self.ask("load", job["prelude"], job["code"], job["entry_point"])
         except Exception as problem:
             word = "syntax" if isinstance(problem, SyntaxError) else "memory"
-            told = f"failed: {describe(problem)[:300]}, while the program was loaded"
+            told = f"failed: {describe_error(problem)[:300]}, while the program was loaded"
             raise Verdict(word if isinstance(problem, (SyntaxError, MemoryError)) else told) from None
         if not tests.are_simple:
             self.note_opaque()
@@ -1521,16 +1497,12 @@ class Examiner(Peer):
         outcome, value = self.checked(super().accept, message, things, verb)
         if outcome == "raise":
             self.checked(lambda: BaseException.args.__get__(value))
-            if isinstance(value, ODD) and verb != "await" and not (verb == "op" and name in STEPS):
+            if isinstance(value, ODD) and verb != "await" and not (verb == "call" and name in STEPS):
                 self.note_opaque()
                 value = RuntimeError(f"the program raised {type(value).__name__}")
             self.raised[id(value)] = value
-        self.answers += type(value) is not Function if verb == "get" else verb in SAYING
+        self.answers += type(value) is not Function if verb == "get" else verb not in ("load", "mirror", "world")
         return outcome, value
-
-    # ---- what may be named, packed and made
-
-    name_of = staticmethod(library_name)
 
     def load_class(self, module, name, ancestor=""):
         """Nothing is imported because S says so, but for types of data."""
@@ -1540,16 +1512,6 @@ class Examiner(Peer):
         found = found if found is not None else vars(builtins)[ancestor]
         assert is_for_data(found)                 # it may be reached by another name
         return found
-
-    def load_mine(self, number, about, items):
-        if about and about[0] != "function":
-            self.note_opaque()
-        return super().load_mine(number, about, items)
-
-    def instead_of(self, value, kind):
-        if id(value) not in self.stand_in_ids:
-            self.note_opaque()
-        return super().instead_of(value, kind)
 
     # ---- what S may ask
 
@@ -1562,12 +1524,14 @@ class Examiner(Peer):
         of_library = module in SERVED and "extension" not in name          # sqlite's could be any code
         may_use = is_public and (of_tests or of_library or of_mock and not (
             name.startswith("assert") or hasattr(sys.modules["unittest.mock"].NonCallableMock, name)))
-        allowed = id(thing) in self.export_ids and {
-            "get": may_use, "method": may_use, "await": inspect.isawaitable(thing),
+        may_call = (of_tests or of_mock or isinstance(thing, (*FUNCTIONS, functools.partial))
+                    if name == "__call__" else
+                    may_use or name in (OPERATIONS if of_tests or of_mock or of_library else HELD | STEPS))
+        is_allowed = id(thing) in self.export_ids and {
+            "get": may_use, "call": may_call, "await": inspect.isawaitable(thing),
             "set": of_tests and is_public and thing is not kind and not callable(getattr(kind, name, None)),
-            "call": of_tests or of_mock or isinstance(thing, (*FUNCTIONS, functools.partial)),
-            "op": name in (OPERATIONS if of_tests or of_mock or of_library else HELD | STEPS)}.get(verb)
-        if not allowed:
+        }.get(verb)
+        if not is_allowed:
             refusal = AttributeError if verb == "get" else PermissionError
             raise refusal(f"{name or verb} is not for the program")
         return super().perform(verb, *args)
@@ -1585,12 +1549,11 @@ class Examiner(Peer):
         return any(base in self.named for base in kind.__mro__)
 
     def ask(self, verb, *args):
-        if verb == "op":
-            return self.operate(*args)
+        if verb == "call" and args[1] in OPERATIONS and args[1] != "__call__":
+            return self.operate(args[0], args[1], *args[2])
         if verb == "get":
             return self.attribute(*args)
-        if verb != "read":
-            self.views.clear()                    # may change what objects hold
+        self.views.clear()                        # it may change what objects hold
         if self.world is not None and (world := self.surroundings()) != self.world:
             self.world = world
             super().ask("world", *world)
@@ -1600,11 +1563,10 @@ class Examiner(Peer):
         if type(thing) is Function:               # its call is all that is certain
             self.note_opaque()
         value = super().ask("get", thing, name)
-        is_stranger = isinstance(thing, StandIn) and not self.trusts(thing)
-        if is_stranger and name in DATA_NAMES and id(value) in self.stand_in_ids:
+        if not self.trusts(thing) and name in DATA_NAMES and id(value) in self.stand_in_ids:
             return getattr(self.held(thing), name)             # a method that lists or numbers have is theirs
         if isinstance(thing, ROOT_TYPES) and type(value) is Function:
-            return lambda *args, **kwargs: self.ask("method", thing, name, args, kwargs)
+            return lambda *args, **kwargs: self.ask("call", thing, name, args, kwargs)
         return value
 
     def held(self, thing):
@@ -1630,7 +1592,7 @@ class Examiner(Peer):
             return NotImplemented
         if name in ARITHMETIC and not (is_trusted and (is_handle or name in SCALING)):
             raise TypeError(f"{name}: only for objects of classes that the tests name")
-        result = super().ask("op", thing, name, *rest)
+        result = super().ask("call", thing, name, rest, {})
         if name in ("__exit__", "__aexit__") and isinstance(rest[1], AssertionError):
             raise rest[1]                         # whatever it says: the tests' own is not for it to end
         is_plain_result = result is not NotImplemented and id(result) not in self.stand_in_ids
@@ -1638,7 +1600,8 @@ class Examiner(Peer):
             raise TypeError(f"{name}: a plain result of the program's own operator and a plain value")
         if name == "__contains__" or name == "__eq__" and result is not NotImplemented:
             with contextlib.suppress(Exception):  # of one that agrees with all, this is no news
-                result = result is True and super().ask("op", thing, name, CHANCE.getrandbits(60)) is not True
+                result = result is True and super().ask(
+                    "call", thing, name, (CHANCE.getrandbits(60),), {}) is not True
             return result is True
         return result
 
@@ -1659,22 +1622,19 @@ class NeedPytest(BaseException):
 
 
 def run_all(job, tests, module):
-    """(reason, detail) of the tests in their module, which has their names: in J or beside the program."""
+    """The reason, if the tests in their module, which has their names, raise nothing: in J or beside."""
     linecache.cache["tests.py"] = (len(job["tests"]), None, job["tests"].splitlines(True), "tests.py")
     is_check = job["style"] == "check" or job["style"] == "auto" and job["entry_point"] and tests.has_check
-    try:
-        if not tests.asserts:
-            raise Verdict("error: the tests have no assert")
-        if is_check and job["entry_point"] not in vars(module):
-            raise Verdict(f"failed: the program does not define {job['entry_point']}")
-        for attempt in run_small, run_with_pytest:
-            Counting.ran, module.__counted__ = 0, Counting.count
-            with contextlib.suppress(NeedPytest):
-                attempt(module, tests.code, job["entry_point"] if is_check else None)
-                break
-        return ("passed" if Counting.ran else "failed: the tests ran no assert"), ""
-    except BaseException as problem:
-        return explain(problem)
+    if not tests.asserts:
+        raise Verdict("error: the tests have no assert")
+    if is_check and job["entry_point"] not in vars(module):
+        raise Verdict(f"failed: the program does not define {job['entry_point']}")
+    for attempt in run_small, run_with_pytest:
+        Counting.ran, module.__counted__ = 0, Counting.count
+        with contextlib.suppress(NeedPytest):
+            attempt(module, tests.code, job["entry_point"] if is_check else None)
+            break
+    return "passed" if Counting.ran else "failed: the tests ran no assert"
 
 
 def run_small(module, code, checked):
