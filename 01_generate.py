@@ -18,21 +18,19 @@ Statistics come from the raw logits; a row lives one step longer than its last t
 A finished run that lacks vectors named by --layers and --extra, or has lost hidden.pt, gets them by one pass
 over the token ids in tokens.pt. If tokens.pt or rollouts.jsonl is lost, it is sampled again.
 --extra last10,special writes extra.pt, of the final layer: {"keys": [R], "last10": [R, 10, d] zero padded in
-front, "special": [S, d], "special_offsets": [R + 1]}; special are the tokens that end a `return` or the colon
-of a `def` line.
+front, "special": [S, d], "special_offsets": [R + 1]}; special: tokens that end a `return` or a `def` line.
 
 --responses FILE, instead of sampling: rows {"id" or "prompt" or "messages", "responses": [text, ...]} or
-{..., "response": text}, joined to the problems by id, else by the prompt's text, and ordered by "sample", if
-there is one. A response counts as finished unless its row says "finish": "length"; "tokens" (lists of ids
-with the ending one) spare the tokenizer's guess.
+{..., "response": text}, joined to the problems by id, else by the prompt's text, ordered by any "sample".
+"finish": "length" marks a row's as cut; "tokens" (lists of ids with the ending one) spare a guess.
 
 --scorer scorer.pt --stop: a problem gets 1, 2, 3, 5, 8, 12, 16 rollouts, until the best probability among
 them (--stop-rule weighted-vote: the leading answer's, common.sureness) reaches a threshold: 03's, which costs
 at most a point of accuracy on the calibration run, or that of --stop 0.95. References are never looked at.
 Votes take answers from 02_label.py: the one time that a script uses another.
 
-A prompt without tokens, or without room for an answer in the model's context, gets rollouts of no tokens with
-finish "length" and vectors of zeros; meta.json lists its id and the reason under "skipped".
+A prompt without tokens, or without room for an answer in the context, gets rollouts of no tokens with finish
+"length" and vectors of zeros; meta.json has its id and the reason under "skipped".
 """
 
 import argparse
@@ -41,7 +39,6 @@ import hashlib
 import importlib
 import itertools
 import os
-import platform
 import re
 import shlex
 import shutil
@@ -112,10 +109,10 @@ def parse(argv):
     return args
 
 
+# ---- Sampling: noise is a function of (seed, problem, sample, step, token) and of nothing else
+
 FAR = 1 << 40  # a position that no row reaches
 STRIDE = 0x1E3779B97F4A7C15  # between the inputs of `scramble`: odd, with bits everywhere
-
-# ---- Sampling: noise is a function of (seed, problem, sample, step, token) and of nothing else
 
 
 def noise_key(seed, problem_id, sample):
@@ -194,7 +191,7 @@ def probe(model, length):
 
     A model that asks for more than is done here, and so would be wrong in silence, is refused.
     """
-    asked, odd = [], set()
+    asked, odd, text = [], set(), model.config.get_text_config()
 
     def ask(module, q, k, v, mask=None, scaling=None, sliding_window=None, s_aux=None, **more):
         tensors = {name for name, x in more.items() if isinstance(x, torch.Tensor)} - {"position_ids"}
@@ -203,7 +200,7 @@ def probe(model, length):
         return causal_attention(module, q, k, v, mask, scaling, sliding_window, s_aux)
 
     use_attention(model, "probe", ask)
-    ids, text = torch.arange(8, device=model.device)[None], model.config.get_text_config()
+    ids = torch.arange(8, device=model.device)[None]
     with torch.inference_mode():
         out = model(input_ids=ids, use_cache=False, output_hidden_states=True)
     window, kinds = getattr(text, "sliding_window", None), getattr(text, "layer_types", None)
@@ -236,16 +233,18 @@ def causal_attention(module, q, k, v, mask=None, scaling=None, sliding_window=No
 
 
 def page_attention(q, k, v, scaling, hidden):
-    """Each page by itself: shares [E, G, m, D] and the log of their weights [E, G, m].
+    """Each page by itself for its m readers: shares [E, m, G, g, D], and the logs of their weights.
 
-    q [E, G, m, D], k and v [E, G, P, D]; hidden: keys that do not count, [E, m / g, P], as each stands for g.
+    q [E, m, G, g, D]; k, v [E, G, P, D]; hidden [E, m, P]: keys that do not count for a reader.
     """
-    scores = (q @ k.mT).float().mul_(scaling)
-    scores.unflatten(2, (hidden.shape[1], -1)).masked_fill_(hidden[:, None, :, None], -1e30)
+    readers = hidden.shape[1]
+    scores = (q.transpose(1, 2).flatten(2, 3) @ k.mT).float().mul_(scaling)  # [E, G, m * g, P]
+    scores.unflatten(2, (readers, -1)).masked_fill_(hidden[:, None, :, None], -1e30)
     top = scores.amax(-1, keepdim=True)
     weights = scores.sub_(top).exp_()
     total = weights.sum(-1, keepdim=True)
-    return (weights.to(v.dtype) @ v).float().div_(total), (top + total.log())[..., 0]
+    found = (weights.to(v.dtype) @ v).float().div_(total), (top + total.log())[..., 0]
+    return [x.unflatten(2, (readers, -1)).transpose(1, 2) for x in found]
 
 
 # ---- The engine
@@ -257,22 +256,20 @@ class Engine:
     def __init__(self, model, layers, sampling, n, slots, max_prompt, max_new, page=0, budget=0):
         self.model, self.sampling, self.device, self.n, self.slots = model, sampling, model.device, n, slots
         self.page = page or (128 if self.device.type == "cuda" else 32)  # tokens in one
-        self.rows, self.prompts = [], {}
+        self.rows, self.prompts, self.longest = [], {}, max_prompt + max_new + 1
         self.tensor = lambda values: torch.as_tensor(values, dtype=torch.int64, device=self.device)
-        self.filling = []  # the pages that a prompt's forward fills; None in a decode step
-        self.hooks = watch_layers(model, layers, self.keep_vector)
         asked, out = probe(model, max_prompt + max_new)
         text = model.config.get_text_config()
         if [layer for layer, *_ in asked] != list(range(text.num_hidden_layers)):
             why = "not all of its layers are attention, once each; it can only read, by --responses"
             die(f"{type(model).__name__} cannot sample here: {why}")
-        use_attention(model, "paged", self.attend)
         self.windows = {None, *(window for *_, window in asked)}
         self.make_pages(asked, max_prompt, max_new, budget or free_memory(self.device))
         self.token_hashes = scramble(torch.arange(1, out.logits.shape[-1] + 1, device=self.device) * STRIDE)
-        self.penalty, self.longest = sampling["repetition_penalty"], max_prompt + max_new + 1
         size = slots, len(layers), text.hidden_size
-        self.current = torch.zeros(size, dtype=model.dtype, device=self.device)
+        self.newest = torch.zeros(size, dtype=model.dtype, device=self.device)  # the rows' vectors
+        self.hooks = watch_layers(model, layers, self.keep_vector)
+        use_attention(model, "paged", self.attend)
 
     def make_pages(self, asked, max_prompt, max_new, budget):
         """Page 0 is nobody's, [1, split) belong to single rows, [split, n_pages) to prompts."""
@@ -292,15 +289,15 @@ class Engine:
     # --- one step, on the device
 
     def keep_vector(self, column, out):
-        if self.filling is None:
-            self.current[: len(out), column].copy_(out[:, -1])
+        """In each forward pass; what the last decode step left is what counts."""
+        self.newest[: len(out), column].copy_(out[:, -1])
 
     def attend(self, module, q, k, v, mask=None, scaling=None, sliding_window=None, s_aux=None, **_):
         """What transformers calls in each layer: q [B, H, T, D], k, v [B, G, T, D] -> [B, T, H, D]."""
         pools = self.pools[module.layer_idx]
-        if self.filling is None:
+        if self.plan:  # a decode step
             return self.attend_pages(*pools, q, k, v, scaling, sliding_window, s_aux), None
-        for pool, x in zip(pools, (k, v)):
+        for pool, x in zip(pools, (k, v)):  # a prompt
             x = torch.nn.functional.pad(x[0], (0, 0, 0, -x.shape[2] % self.page))  # [G, pages * P, D]
             pool[self.filling] = x.unflatten(1, (-1, self.page)).transpose(0, 1)
         return causal_attention(module, q, k, v, None, scaling, sliding_window, s_aux)
@@ -311,13 +308,9 @@ class Engine:
         keys[plan.page, :, plan.offset] = k[:, :, 0]
         values[plan.page, :, plan.offset] = v[:, :, 0]
         q = q.view(len(q), k.shape[1], -1, q.shape[-1])  # [B, G, g, D]: the g heads that read the same keys
-        own, shared, (hidden, shared_hidden) = plan.own, plan.shared, plan.hidden[window]
-        shares, weights = page_attention(q[plan.owner], keys[own], values[own], scaling, hidden)
-        if len(plan.members):
-            together = q[plan.members].transpose(1, 2).flatten(2, 3)  # [E, G, n * g, D]
-            parts = page_attention(together, keys[shared], values[shared], scaling, shared_hidden)
-            parts = (x.unflatten(2, (self.n, -1)).transpose(1, 2).flatten(0, 1) for x in parts)
-            shares, weights = (torch.cat(pair) for pair in zip((shares, weights), parts))
+        parts = [page_attention(q[readers], keys[pages], values[pages], scaling, hidden[window])
+                 for pages, readers, hidden in plan.groups]  # fmt: skip
+        shares, weights = (torch.cat([x.flatten(0, 1) for x in both]) for both in zip(*parts))
         logs = weights[plan.entries]  # [B, entries, G, g]
         total = logs.logsumexp(1)
         if sinks is not None:
@@ -326,52 +319,46 @@ class Engine:
         return out.to(v.dtype).flatten(1, 2)[:, None]
 
     def make_plan(self, position, base, sample):
-        """For all layers of a step: the page that each row writes; each page's readers and keys hidden from
-        them; the shares that a row adds up: own pages, then prompts' pages times samples.
+        """For all layers of a step: the page that each row writes; groups of pages, own ones and prompts',
+        with each page's readers and the keys hidden from them; the shares [B, entries] that a row adds up.
         """
-        pages = [(row.pages, self.prompts[row.problem]) for row in self.rows]
-        tables = [np.array([*itertools.zip_longest(*lists, fillvalue=0)], np.int64).reshape(-1, len(lists)).T
-                  for lists in zip(*pages)]  # fmt: skip
-        own, shared = map(self.tensor, tables)  # 0: none
-        owned, last = int(tables[0].max()) + 1, max(int(tables[1].max(initial=0)) + 1, self.split)
-        count, row = last - self.split, torch.arange(len(base), device=self.device)[:, None]
-        first = lambda columns: torch.arange(columns, device=self.device) * self.page
-        owner, start = row.new_zeros(owned), row.new_full((owned,), FAR)
-        owner[own], start[own] = row.expand_as(own), base[:, None] + first(own.shape[1])
-        start[0] = FAR
-        place = (shared - self.split).where(shared > 0, count)  # nobody's is one after the last
-        members, begin = row.new_zeros(count + 1, self.n), row.new_full((count + 1,), FAR)
-        members[place, sample[:, None]] = row.expand_as(place)
-        begin[place] = first(shared.shape[1]).expand_as(place)
-        self.plan = SimpleNamespace(
-            page=own.gather(1, (position - base)[:, None] // self.page)[:, 0],
-            offset=(position - base) % self.page,
-            own=slice(0, owned), owner=owner,  # [E]
-            shared=slice(self.split, last), members=members[:-1],  # [E, n]
-            entries=torch.cat([own, (owned + place * self.n + sample[:, None]).where(shared > 0, 0)], 1),
-            hidden={window: [] for window in self.windows},
-        )  # fmt: skip
-        kinds = (owner[:, None], start, position), (members[:-1], begin[:-1], base - 1)
-        for rows, place, newest in kinds:
-            at = place[:, None, None] + torch.arange(self.page, device=self.device)  # [E, 1, P]
-            for window, hidden in self.plan.hidden.items():
-                oldest = position - (window or FAR)
-                hidden.append((at > newest[rows][..., None]) | (at <= oldest[rows][..., None]))  # [E, m, P]
+        count = lambda n: torch.arange(n, device=self.device)
+        too_old = {window: position - (window or FAR) for window in self.windows}
+        prompts = [self.prompts[row.problem] for row in self.rows]
+        kinds = (  # tables of pages, the first page, readers of one, a row's place there, first and last key
+            ([row.pages for row in self.rows], 0, 1, 0 * sample, base, position),
+            (prompts, self.split, self.n, sample, 0 * base, base - 1),
+        )
+        groups, entries, shares = [], [], 0
+        for lists, low, n, place, first, last in kinds:
+            table = np.array([*itertools.zip_longest(*lists, fillvalue=0)], np.int64)  # 0: none
+            size = max(0, int(table.max(initial=0)) + 1 - low)
+            table = self.tensor(table.reshape(-1, len(lists)).T)
+            at = (table - low).where(table > 0, size)  # nobody's is one after the last
+            readers, start = at.new_zeros(size + 1, n), at.new_full((size + 1,), FAR)
+            readers[at, place[:, None]] = count(len(at))[:, None].expand_as(at)
+            start[at] = first[:, None] + count(at.shape[1]) * self.page
+            readers, keys = readers[:-1], start[:-1, None, None] + count(self.page)  # [E, n], [E, 1, P]
+            ahead = keys > last[readers][..., None]
+            hidden = {w: ahead | (keys <= oldest[readers][..., None]) for w, oldest in too_old.items()}
+            groups.append((slice(low, low + size), readers, hidden))
+            entries.append((shares + at * n + place[:, None]).where(table > 0, 0))
+            shares += size * n
+        own = entries[0].gather(1, (position - base)[:, None] // self.page)[:, 0]
+        offset, entries = (position - base) % self.page, torch.cat(entries, 1)
+        self.plan = SimpleNamespace(page=own, offset=offset, groups=groups, entries=entries)
 
     def step(self):
         """The next token of each row [n] and its statistics [n, 12]; hooks keep the vector it came from."""
-        self.filling, rows = None, []
-        for row in self.rows:
-            base = len(row.prompt) - 1
-            rows.append(((row.ids or row.prompt)[-1], base + len(row.ids), base, row.key, row.sample))
-        token, position, base, key, sample = self.tensor(rows).unbind(1)
+        base = lambda row: len(row.prompt) - 1
+        rows = [(row.text[row.end - 1], row.end - 1, base(row), row.key, row.sample) for row in self.rows]
+        token, position, base, key, sample = self.tensor(np.array(rows, np.int64)).unbind(1)
         self.make_plan(position, base, sample)
         out = self.model(input_ids=token[:, None], position_ids=position[:, None], use_cache=False)
         scores = logits = out.logits[:, -1].float()  # [n, V]
-        if self.penalty != 1:
-            most = max(position for _, position, *_ in rows) + 1
-            past = np.stack([row.past[:most] for row in self.rows])
-            scores = penalise(logits, self.tensor(past), self.penalty)
+        if (penalty := self.sampling["repetition_penalty"]) != 1:
+            most = max(row.end for row in self.rows)
+            scores = penalise(logits, self.tensor(np.stack([row.text[:most] for row in self.rows])), penalty)
         noise = scramble(key + (position - base) * STRIDE)[:, None]
         chosen = choose_tokens(scores, self.sampling, noise, self.token_hashes)
         if torch.distributed.is_initialized():
@@ -383,12 +370,16 @@ class Engine:
     def run(self, queue):
         """The rollouts of a deque of jobs (see `make_jobs`), to which others may come meanwhile."""
         self.queue = queue
-        while self.queue or self.rows:
-            with torch.inference_mode():
-                self.admit()
-                self.extend()
-                ended = self.collect(*self.step())
-            yield from ended
+        try:
+            while self.queue or self.rows:
+                with torch.inference_mode():
+                    self.admit()
+                    self.extend()
+                    ended = self.collect(*self.step())
+                yield from ended
+        finally:  # let go of the memory: transformers keeps the attention function
+            [hook.remove() for hook in self.hooks]
+            self.pools, self.plan = {}, None
 
     def take(self, low, high, count):
         """The first `count` free pages of [low, high), or None when there are too few."""
@@ -407,12 +398,11 @@ class Engine:
             if job["problem"] not in self.prompts and not self.read_prompt(job):
                 break
             self.queue.popleft()
-            row = SimpleNamespace(**job, job=job, pages=[], ids=[], stats=[], finish=None)
-            if self.penalty != 1:
-                row.past = np.full(self.longest, row.prompt[-1])
-                row.past[: len(row.prompt)] = row.prompt
-            self.rows.append(row)
-            self.give_page(row)
+            prompt, end = job["prompt"], len(job["prompt"])
+            text = np.full(self.longest, prompt[-1])  # for the penalty, no other token behind the end
+            text[:end] = prompt
+            more = {"pages": self.take(1, self.split, 1), "stats": [], "finish": None}
+            self.rows.append(SimpleNamespace(**job, **more, job=job, text=text, end=end))
         self.drop_prompts()
 
     def read_prompt(self, job):
@@ -423,7 +413,7 @@ class Engine:
         if pages is None:
             return False
         if ids:
-            self.filling = pages
+            self.plan, self.filling = None, pages
             self.model(input_ids=self.tensor([ids]), use_cache=False, logits_to_keep=1)
         self.prompts[job["problem"]] = pages
         return True
@@ -432,16 +422,14 @@ class Engine:
         for problem in self.prompts.keys() - {row.problem for row in self.rows}:
             self.free[self.prompts.pop(problem)] = True
 
-    def give_page(self, row):
-        page = self.take(1, self.split, 1)
-        row.pages += page or []
-        return page
-
     def extend(self):
         """A page for each row whose last is full; if there is none, the shortest row starts again."""
-        while full := [row for row in self.rows if len(row.pages) * self.page <= len(row.ids)]:
-            if not all(self.give_page(row) for row in full):
-                shortest = min(range(len(self.rows)), key=lambda r: len(self.rows[r].ids))
+        is_full = lambda row: len(row.pages) * self.page <= len(row.stats)
+        while full := [row for row in self.rows if is_full(row)]:
+            if page := self.take(1, self.split, 1):
+                full[0].pages += page
+            else:
+                shortest = min(range(len(self.rows)), key=lambda r: len(self.rows[r].stats))
                 self.queue.appendleft(self.rows[shortest].job)
                 self.retire(shortest)
 
@@ -455,32 +443,25 @@ class Engine:
         """Note the tokens of a step; retire the rows that have ended, and return them."""
         ended = []
         for r in reversed(range(len(self.rows))):  # from the back: only rows that were looked at move
-            row, newest = self.rows[r], self.current[r]  # [layers, d]
+            row, newest = self.rows[r], self.newest[r]  # [layers, d]
             if row.finish:  # it has just had its one step more
                 vectors = torch.stack([row.last if row.finish == "stop" else newest, newest], 1)
                 ended.append(row.job | {
-                    "ids": torch.tensor(row.ids, dtype=torch.int32),
+                    "ids": torch.tensor(row.text[len(row.prompt) : row.end], dtype=torch.int32),
                     "stats": torch.from_numpy(np.stack(row.stats)),
                     "hidden": vectors.flatten(0, 1).cpu(),  # [layers * 2, d]
                     "finish": row.finish,
                 })  # fmt: skip
                 self.retire(r)
                 continue
-            row.ids.append(int(tokens[r]))
+            row.text[row.end] = tokens[r]
+            row.end += 1
             row.stats.append(stats[r])
-            if self.penalty != 1:
-                row.past[len(row.prompt) + len(row.ids) - 1] = tokens[r]
-            if row.ids[-1] in self.sampling["stop_ids"]:
+            if tokens[r] in self.sampling["stop_ids"]:
                 row.finish, row.last = "stop", newest.clone()
-            elif len(row.ids) == row.limit:
+            elif len(row.stats) == row.limit:
                 row.finish = "length"
         return ended
-
-    def close(self):
-        """Let go of the memory: transformers keeps the attention function."""
-        for hook in self.hooks:
-            hook.remove()
-        self.pools, self.plan = {}, None
 
 
 def free_memory(device):
@@ -488,10 +469,7 @@ def free_memory(device):
     if device.type != "cuda":
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
     torch.cuda.empty_cache()  # what an earlier engine held
-    free = torch.tensor(int(torch.cuda.mem_get_info(device)[0] * 0.8), device=device)
-    if torch.distributed.is_initialized():
-        torch.distributed.all_reduce(free, op=torch.distributed.ReduceOp.MIN)
-    return int(free)
+    return agree(int(torch.cuda.mem_get_info(device)[0] * 0.8))
 
 
 OUT_OF_MEMORY = re.compile("out of memory|can't allocate memory|MemoryError")  # CUDA and MPS; a CPU; Python
@@ -512,8 +490,6 @@ def sample_rollouts(model, layers, sampling, n, slots, longest, queue, bar):
             slots //= 2
             bar.write(f"out of memory: going on with {slots} slots", file=sys.stderr)
             queue.extendleft(row.job for row in reversed(engine.rows if engine else []))
-        if engine:
-            engine.close()
 
 
 # ---- Rollouts whose tokens are known: one teacher-forced pass
@@ -530,7 +506,8 @@ def force_rollouts(model, tokenizer, jobs, layers, stop_ids, extra):
         die(f"{type(model).__name__} changes its logits after the last layer: it cannot read tokens")
     logits_of = lambda x: head(x).float() * (1 if abs(scale - 1) < 1e-3 else scale)
     use_attention(model, "whole", causal_attention)
-    hooks = watch_layers(model, [*layers, len(model.get_decoder().layers)], outputs.__setitem__)
+    last = model.config.get_text_config().num_hidden_layers
+    hooks = watch_layers(model, [*layers, last], outputs.__setitem__)
     for batch in batches(jobs, budget):
         texts = [torch.tensor(job["prompt"] + job["tokens"]) for job in batch]
         ids = torch.nn.utils.rnn.pad_sequence(texts, batch_first=True).to(model.device)
@@ -550,12 +527,11 @@ def length_of(job):
 def batches(jobs, budget):
     """Of at most `budget` tokens; were they sorted as a whole, no problem would end before the last."""
     for start in range(0, len(jobs), 256):
-        queue = sorted(jobs[start : start + 256], key=length_of)
+        queue = sorted(jobs[start : start + 256], key=length_of)[::-1]
         while queue:
-            batch = [queue.pop()]
-            while queue and length_of(batch[0]) * (len(batch) + 1) <= budget:
-                batch.append(queue.pop())
-            yield batch
+            rows = max(1, budget // length_of(queue[0]))
+            yield queue[:rows]
+            queue = queue[rows:]
 
 
 def read_batch(tokenizer, batch, kept, final, logits_of, stop_ids, extra):
@@ -622,21 +598,19 @@ def make_jobs(run, given):
             if not limit:
                 skipped[problem["id"]] = f"a prompt of {len(prompt)} tokens in a context of {context}"
             key = noise_key(args.seed, problem["id"], sample)
-            job = {"problem": i, "sample": sample, "prompt": prompt, "limit": limit, "key": key}
+            jobs[i].append({"problem": i, "sample": sample, "prompt": prompt, "limit": limit, "key": key})
             if answer:
                 tokens = answer["tokens"] or encode_response(run, answer, prompt)
-                job["tokens"] = tokens[:limit]
+                jobs[i][-1]["tokens"] = tokens[:limit]
                 if any(not 0 <= token < vocab for token in tokens):
                     die(f"{problem['id']}: tokens beyond this model's {vocab}; which model made them?")
-            jobs[i].append(job)
     return jobs, skipped
 
 
 def read_responses(path, problems):
     """`given` of a --responses file."""
-    found, ids = defaultdict(list), {problem["prompt"]: problem["id"] for problem in problems}
-    ids |= {problem["id"]: problem["id"] for problem in problems}
-    list_of = lambda x, *kinds: isinstance(x, list) and all(type(y) in kinds for y in x)
+    found, list_of = defaultdict(list), lambda x, *kinds: type(x) is list and {*map(type, x)} <= {*kinds}
+    ids = {problem[name]: problem["id"] for name in ("prompt", "id") for problem in problems}
     for number, row in enumerate(common.read_jsonl(path), 1):
         where, texts, tokens = f"{path}:{number}", row.get("responses"), row.get("tokens")
         if "response" in row:
@@ -644,8 +618,8 @@ def read_responses(path, problems):
         if not list_of(texts, str):
             die(f"{where}: 'responses' must be a list of texts, or 'response' one text")
         tokens = tokens or [None] * len(texts)
-        if not (list_of(tokens, list, type(None)) and len(tokens) == len(texts)
-                and all(list_of(some or [], int) for some in tokens)):  # fmt: skip
+        known = list_of(tokens, list, type(None)) and all(list_of(some or [], int) for some in tokens)
+        if not known or len(tokens) != len(texts):
             die(f"{where}: 'tokens' must be a list of token ids for each response")
         if type(row.get("sample", 0)) is not int:
             die(f"{where}: 'sample' must be a whole number")
@@ -674,9 +648,10 @@ def read_run(folder, problems):
 
 
 def encode_response(run, answer, prompt):
-    opened, stop_ids, last = opened_reasoning(run.tokenizer, prompt), run.stop_ids, run.tokenizer.eos_token_id
-    text = answer["text"]
-    text = text.removeprefix(opened if text.startswith(opened) else opened.strip())  # the prompt has it
+    """The ids of a text: without reasoning that the prompt opened, with the token that ends it."""
+    opened, text = opened_reasoning(run.tokenizer, prompt), answer["text"]
+    stop_ids, last = run.sampling["stop_ids"], run.tokenizer.eos_token_id
+    text = text.removeprefix(opened if text.startswith(opened) else opened.strip())
     ids = run.tokenizer(text, add_special_tokens=False)["input_ids"]
     if answer.get("finish") == "length" or (ids and ids[-1] in stop_ids) or not stop_ids:
         return ids
@@ -698,14 +673,6 @@ def text_of(tokenizer, rollout):
 # ---- Sampling that stops when it is sure
 
 
-def found_threshold(args):
-    """That of --stop, or 03's; a file that is no scorer is said before anything else reads it."""
-    curve = common.load_scorer(args.scorer).checkpoint.get("stop", {}).get(args.stop_rule)
-    if not args.stop and not curve:
-        die(f"{args.scorer}: no threshold for {args.stop_rule} in it; give one, such as --stop 0.95")
-    return args.stop or common.stop_threshold(curve)
-
-
 def stop_rule(run, names):
     """The function that says whether a problem is decided; names: of the layers kept."""
     args, n_layers, scorer = run.args, run.config.num_hidden_layers, common.load_scorer(run.args.scorer)
@@ -716,20 +683,19 @@ def stop_rule(run, names):
     votes, column = args.stop_rule == "weighted-vote", vectors.index(vector)
     if votes and any(problem["kind"] == "code" for problem in run.problems):
         die("--stop-rule weighted-vote: programs have no answers to vote on; take best-of-n")
-    judge = importlib.import_module("02_label") if votes else None
 
     def is_sure(problem, rollouts):
         """Each rollout is rated once and by itself: what else is in the batch must not matter."""
-        rollouts = sorted(rollouts, key=lambda row: row["sample"])
-        extract, group = judge.readers_of(problem["kind"]) if votes else (None, None)
+        rollouts, groups = sorted(rollouts, key=lambda row: row["sample"]), None
         for row in rollouts:
             if "p" not in row:
                 conf = common.confidence(row["stats"].numpy(), run.config.vocab_size)
                 features = common.rollout_features(conf, len(row["ids"]))[None]
                 row["p"] = scorer(row["hidden"][column][None], features).sigmoid().item()
-                row["answer"] = extract and extract(row["text"])
-        groups = group and [-1 if n is None else n for n in group([row["answer"] for row in rollouts])]
-        groups = groups and np.array(groups)
+        if votes:
+            answer_of, group = importlib.import_module("02_label").readers_of(problem["kind"])
+            groups = group([answer_of(row["text"]) for row in rollouts])
+            groups = np.array([-1 if number is None else number for number in groups])
         return bool(common.sureness(np.array([row["p"] for row in rollouts]), groups)[0] >= args.stop)
 
     return is_sure
@@ -757,32 +723,30 @@ def hash_model(name, revision):
     return common.hash_of(seen)
 
 
-def identity(args, problems):
-    """What a run folder may be gone on with by: the same content and the same arguments."""
-    rows = lambda rows: common.hash_of(repr(rows).encode())
+def find_run(args, dataset):
+    """A data set's folder, problems and identity: what it may be gone on with by, the same but for layers."""
+    digest = lambda rows: common.hash_of(repr(rows).encode())
+    answers = ("response", "responses", "tokens")  # where one file holds both
+    problems = [{name: x for name, x in problem.items() if not args.responses or name not in answers}
+                for problem in common.load_problems(dataset, args.limit)]  # fmt: skip
+    folder = Path(args.out) / common.model_name(vars(args)) / common.short_name(dataset)
+    folder /= "greedy" if args.greedy else str(args.seed)
     names = "n seed limit max_new_tokens temperature top_k top_p repetition_penalty dtype revision stop"
-    return {name: getattr(args, name) for name in names.split()} | {
+    now = {name: getattr(args, name) for name in names.split()} | {
         "stop_rule": args.scorer and args.stop_rule,
         "scorer": args.scorer and common.hash_of(Path(args.scorer).read_bytes()),
         "model": hash_model(args.model, args.revision),
-        "data set": rows(problems),
-        "responses": args.responses and rows(common.read_jsonl(args.responses)),
+        "data set": digest(problems),
+        "responses": args.responses and digest(common.read_jsonl(args.responses)),
     }
-
-
-def check_same_run(folder, now, args):
-    """Layers may be added to a finished run; to the parts of an unfinished one they cannot."""
-    if not (folder / "meta.json").is_file():
-        return
-    meta = read_meta(folder)
-    before = meta.get("identity", {})
-    if not (folder / "rollouts.jsonl").is_file():
-        before, now = before | {"layers": meta["arguments"]["layers"]}, now | {"layers": args.layers}
+    before = read_meta(folder).get("identity", {}) if (folder / "meta.json").is_file() else now
     for name, value in now.items():
         unknown = name == "model" and None in (before.get(name), value)  # of the Hub, not in the cache
         if before.get(name) != value and not unknown:
             told = f"{folder} was made with {name} {before.get(name)}, not {value}"
             die(f"{told}; choose another --out, or remove that folder")
+    args = argparse.Namespace(**vars(args), dataset=dataset)
+    return SimpleNamespace(args=args, folder=folder, problems=problems, identity=now)
 
 
 def layer_names(names, n_layers):
@@ -804,22 +768,15 @@ def lacking(run):
     return {"whole": False, "layers": ",".join(layers), "extra": extra} if layers or extra else None
 
 
-def part(run, i):
-    """The file of a problem that is done: of the whole run, or of what is read of a finished one's tokens."""
-    kind = "" if run.need["whole"] else "." + common.hash_of(repr(run.need).encode())
-    return run.folder / "parts" / f"{i}{kind}.pt"
-
-
 def describe(run, skipped, jobs):
     """meta.json: what made this run."""
     import transformers
 
     args, config, model, rule = run.args, run.config, run.model, run.args.scorer and run.args.stop_rule
-    git = ["git", "-C", Path(__file__).resolve().parent, "describe", "--always", "--dirty", "--abbrev=12"]
-    versions = {module.__name__: module.__version__ for module in (torch, transformers, np)}
-    commit = ""
+    git, commit = ["git", "-C", Path(__file__).resolve().parent, "describe", "--always", "--dirty"], ""
     with suppress(OSError):  # no git
-        commit = subprocess.run(git, capture_output=True, text=True).stdout.strip()
+        commit = subprocess.run([*git, "--abbrev=12"], capture_output=True, text=True).stdout.strip()
+    versions = {module.__name__: module.__version__ for module in (torch, transformers, np)}
     return {name: getattr(args, name) for name in ("model", "revision", "dataset", "seed")} | {
         "n_layers": config.num_hidden_layers, "width": config.hidden_size, "vocab_size": config.vocab_size,
         "architecture": type(model).__name__, "dtype": str(model.dtype).removeprefix("torch."),
@@ -830,9 +787,14 @@ def describe(run, skipped, jobs):
         "identity": run.identity | {"model": hash_model(args.model, args.revision)},
         "stop": rule and {"rule": rule, "threshold": args.stop, "scorer": run.identity["scorer"]},
         "arguments": vars(args) | {"max_new_tokens": max(job["limit"] for some in jobs for job in some)},
-        "versions": versions | {"python": platform.python_version()}, "git": commit or None,
+        "versions": versions | {"python": sys.version.split()[0]}, "git": commit or None,
         "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }  # fmt: skip
+
+
+def part(run, i):
+    """The file of a problem that is done; those of other layers do not count."""
+    return run.folder / "parts" / f"{i}.{common.hash_of(repr(run.need).encode())}.pt"
 
 
 @contextmanager
@@ -841,12 +803,6 @@ def alone(run):
     with open(run.folder / "problems.jsonl", "a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-
-
-def write_part(path, rollouts):
-    kept = ("sample", "text", "finish", "ids", "stats", "hidden", "extra")
-    rows = sorted(rollouts, key=lambda rollout: rollout["sample"])
-    common.save_pt(path, [{name: row[name] for name in kept if name in row} for row in rows])
 
 
 def merge(run):
@@ -867,27 +823,25 @@ def merge(run):
 
 def write_run(run, rollouts):
     """What `run.need` names; vectors that are there stay as they are."""
-    folder, need = run.folder, run.need
-    meta, total = read_meta(folder), lambda counts: torch.tensor([0, *counts]).cumsum(0)
-    of_all, keys = lambda name: [row[name] for row in rollouts], {"keys": common.keys_of(rollouts)}
-    old = lambda name: load_pt(folder / name) if (folder / name).is_file() else {}
+    folder, need, meta = run.folder, run.need, read_meta(run.folder)
+    of_all, offsets = lambda name: [row[name] for row in rollouts], lambda x: torch.tensor([0, *x]).cumsum(0)
+    keys = {"keys": common.keys_of(rollouts)}
+    old = lambda name: load_pt(folder / name) if (folder / name).is_file() and not need["whole"] else {}
     if need["whole"]:
-        for name in ("rollouts.jsonl", "hidden.pt"):  # not finished until the first is written
-            (folder / name).unlink(missing_ok=True)
+        (folder / "rollouts.jsonl").unlink(missing_ok=True)  # not finished until it is written
         tokens = {name: torch.cat(of_all(name)) for name in ("ids", "stats")}
-        common.save_pt(folder / "tokens.pt", tokens | {"offsets": total(map(len, of_all("ids")))})
+        common.save_pt(folder / "tokens.pt", tokens | {"offsets": offsets(map(len, of_all("ids")))})
     if need["layers"]:
-        names, held = layer_names(need["layers"], meta["n_layers"]), old("hidden.pt")
+        names, hidden = layer_names(need["layers"], meta["n_layers"]), torch.stack(of_all("hidden"))
         vectors = [f"{layer}/{token}" for layer in names for token in TOKENS]
-        hidden = torch.stack(of_all("hidden"))
-        if held:
+        if held := old("hidden.pt"):
             vectors = [*held["vectors"], *vectors]
             hidden = torch.cat([held["hidden"], hidden.to(held["hidden"].dtype)], 1)
         common.save_pt(folder / "hidden.pt", keys | {"vectors": vectors, "hidden": hidden})
     if need["extra"]:
         extra = {name: torch.cat([x[name] for x in of_all("extra")]) for name in rollouts[0]["extra"]}
         if "special" in extra:
-            extra["special_offsets"] = total(extra.pop("special_counts").tolist())
+            extra["special_offsets"] = offsets(extra.pop("special_counts").tolist())
         common.save_pt(folder / "extra.pt", keys | old("extra.pt") | extra)
     if need["whole"]:
         common.write_jsonl(folder / "rollouts.jsonl", (
@@ -900,7 +854,7 @@ def write_run(run, rollouts):
             print(f"{folder}: {cut} of {len(rollouts)} rollouts were cut, {cap}", file=sys.stderr)
 
 
-# ---- The program
+# ---- Many processes
 
 
 def worker(args):
@@ -944,18 +898,7 @@ def agree(value):
     return box[0]
 
 
-def find_run(args, dataset):
-    """What one data set asks for; others add config, model, tokenizer, sampling and what is needed."""
-    problems = common.load_problems(dataset, args.limit)
-    if args.responses:
-        answers = ("response", "responses", "tokens")  # where one file holds both
-        problems = [{name: x for name, x in problem.items() if name not in answers} for problem in problems]
-    folder = Path(args.out) / common.model_name(vars(args)) / common.short_name(dataset)
-    folder /= "greedy" if args.greedy else str(args.seed)
-    made_of, given = identity(args, problems), argparse.Namespace(**vars(args), dataset=dataset)
-    check_same_run(folder, made_of, args)
-    del given.datasets
-    return SimpleNamespace(args=given, folder=folder, problems=problems, identity=made_of)
+# ---- The program
 
 
 def check_plan(args, runs, config):
@@ -975,24 +918,12 @@ def check_plan(args, runs, config):
             print(f"{told}\n  {most}", file=sys.stderr)
 
 
-def load(args):
-    """(model, tokenizer)"""
-    place = args.device, args.dtype, args.revision, args.trust_remote_code
-    model, tokenizer = common.load_model(args.model, *place, move=not args.tp)
-    if args.tp:
-        split_model(model, common.pick_device(args.device))
-    if model.num_parameters() < 5_000_000:
-        torch.set_num_threads(1)  # sharing such small products costs more
-    return model, tokenizer
-
-
 def make_parts(run):
     """This worker's share of the problems: a part file as each one ends."""
     args, problems, run.config = run.args, run.problems, run.model.config.get_text_config()
     args.slots = args.slots or (256 if run.model.device.type == "cuda" else 128)
     own = common.sampling_defaults(run.model, run.tokenizer)
     run.sampling = own | {name: x for name in own if (x := getattr(args, name, None)) is not None}
-    run.stop_ids = own["stop_ids"]
     if args.responses:
         given = read_responses(args.responses, problems)
     else:
@@ -1013,7 +944,7 @@ def make_parts(run):
             if is_writer():
                 with alone(run):
                     if lacking(run) == run.need:  # else another worker has merged all of them meanwhile
-                        write_part(part(run, i), rollouts)
+                        common.save_pt(part(run, i), rollouts)
 
 
 def ended_problems(run, jobs, bar):
@@ -1028,7 +959,8 @@ def ended_problems(run, jobs, bar):
     held = {i: deque(room[i][a:b] for a, b in zip(cuts, cuts[1:])) for i in jobs}  # waves still to begin
     queue, done = deque(job for i in jobs for job in held[i].popleft()), defaultdict(list)
     if queue and "tokens" in queue[0]:
-        source = force_rollouts(run.model, run.tokenizer, list(queue), layers, run.stop_ids, extra)
+        stop_ids = run.sampling["stop_ids"]
+        source = force_rollouts(run.model, run.tokenizer, list(queue), layers, stop_ids, extra)
     else:
         sizes = [(len(job["prompt"]), job["limit"]) for i in jobs for job in room[i]]
         longest, slots = tuple(map(max, zip(*sizes))), min(args.slots, len(sizes))
@@ -1045,15 +977,18 @@ def ended_problems(run, jobs, bar):
             queue.extendleft(reversed(held[i].popleft()))
         else:
             bar.total -= waiting
-            yield i, done.pop(i)
+            yield i, sorted(done.pop(i), key=lambda row: row["sample"])
 
 
 def main(argv=None):
     args = parse(argv)
     if Path(args.model).is_dir():
         args.model = str(Path(args.model).resolve())  # one name from wherever it is called
-    if args.scorer:
-        args.stop = found_threshold(args)
+    if args.scorer:  # what is no scorer is said before anything else reads it
+        curve = common.load_scorer(args.scorer).checkpoint.get("stop", {}).get(args.stop_rule)
+        if not args.stop and not curve:
+            die(f"{args.scorer}: no threshold for {args.stop_rule} in it; give one, such as --stop 0.95")
+        args.stop = args.stop or common.stop_threshold(curve)
     runs = [find_run(args, dataset) for dataset in args.datasets]
     if len({run.folder for run in runs}) < len(runs):
         die(f"{' '.join(args.datasets)}: two of these have one name; rename a file")
@@ -1064,11 +999,16 @@ def main(argv=None):
         if not all((run.folder / name).is_file() for name in ("meta.json", "problems.jsonl")):
             # Without meta.json they may be other ones, of a kill while the model was loaded
             common.write_jsonl(run.folder / "problems.jsonl", run.problems)  # shows if --out can be written
-    loaded = load(args) if unfinished else (None, None)
+    if unfinished:
+        place = args.device, args.dtype, args.revision, args.trust_remote_code
+        model, tokenizer = common.load_model(args.model, *place, move=not args.tp)
+        if args.tp:
+            split_model(model, common.pick_device(args.device))
+        if model.num_parameters() < 5_000_000:
+            torch.set_num_threads(1)  # sharing such small products costs more
     for run in runs:
-        run.model, run.tokenizer = loaded
         while need := agree(lacking(run)):
-            run.need = need
+            run.need, run.model, run.tokenizer = need, model, tokenizer
             make_parts(run)
             if not agree(is_writer() and merge(run)):
                 break

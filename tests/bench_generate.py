@@ -213,7 +213,6 @@ def by_ours(model, work, slots, keep):
         engine.step = lambda steps=steps, step=step: (steps.append(1), step())[1]
         made = sum(len(rollout["ids"]) for rollout in engine.run(deque(part)))
         found = clock.stop(steps=len(steps), batch=slots)
-        engine.close()
     assert made == sum(length for _, length in work)
     return found
 

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
 import common
 
@@ -69,6 +70,49 @@ def run_here(capsys, monkeypatch):
         return SimpleNamespace(stdout=stdout, stderr=stderr)
 
     return run
+
+
+@pytest.fixture
+def parts(monkeypatch):
+    """parts(most=None) -> the parts that are written from now on; the program is killed instead of one more."""
+    save_pt = common.save_pt
+
+    def watch(most=None):
+        written = []
+
+        def save(path, value):
+            if path.parent.name == "parts":
+                if len(written) == most:
+                    raise KeyboardInterrupt
+                written.append(path)
+            save_pt(path, value)
+
+        monkeypatch.setattr(common, "save_pt", save)
+        return written
+
+    return watch
+
+
+TINY = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 4, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "max_position_embeddings": 512, "initializer_range": 0.15, "vocab_size": 300,
+        "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None}  # fmt: skip
+
+
+def random_model(name, **options):
+    """A tiny causal model of transformers' architecture `name`; biases and sinks too: zeros hide mistakes."""
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(CONFIG_MAPPING[name](**TINY | options)).float().eval()
+    for x in (x for parameter, x in model.named_parameters() if "sinks" in parameter or "bias" in parameter):
+        torch.nn.init.normal_(x, std=0.5)
+    return model
+
+
+@torch.no_grad()
+def full_forward(model, ids):
+    """(hidden states, logits) of one sequence by transformers' own eager attention."""
+    model.set_attn_implementation("eager")
+    out = model(torch.tensor([ids]), output_hidden_states=True, use_cache=False)
+    return [x[0] for x in out.hidden_states], out.logits[0]
 
 
 def make_run(

@@ -19,23 +19,13 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import ROOT, dies
+from conftest import ROOT, dies, full_forward, random_model
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import (
-    CONFIG_MAPPING,
-    AutoModelForCausalLM,
-    GenerationConfig,
-    GptOssConfig,
-    Olmo2Config,
-    PreTrainedTokenizerFast,
-    Qwen2Config,
-    Qwen3Config,
-    Qwen3MoeConfig,
-)
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM, GenerationConfig, PreTrainedTokenizerFast
 
 import common
 
-judge = importlib.import_module("02_label")
+generate, judge = map(importlib.import_module, ("01_generate", "02_label"))
 
 # ----------------------------------------------------------------------------------------------------
 # The families: templates with the features of the real ones, in our words
@@ -85,22 +75,22 @@ QWEN = {"special": ["<|endoftext|>", "<|im_start|>", "<|im_end|>"], "plain": ["<
 CHANNELS = "startoftext endoftext return constrain channel start end message call"
 
 FAMILIES = {
-    "qwen3": QWEN | {"config": Qwen3Config, "size": SIZE | {"head_dim": 8}, "tie": True},
-    "qwen3moe": QWEN | {"config": Qwen3MoeConfig, "size": SIZE | EXPERTS | {"head_dim": 8, "num_experts": 4}},
+    "qwen3": QWEN | {"config": "qwen3", "size": SIZE | {"head_dim": 8}, "tie": True},
+    "qwen3moe": QWEN | {"config": "qwen3_moe", "size": SIZE | EXPERTS | {"head_dim": 8, "num_experts": 4}},
     "qwen2": QWEN | {
-        "plain": [], "config": Qwen2Config, "size": SIZE, "answer": BARE + "<|im_end|>",
+        "plain": [], "config": "qwen2", "size": SIZE, "answer": BARE + "<|im_end|>",
         "template": "{% set default_system = 'You are a helper.' %}" + CHATML,
         "sampling": WARM | {"temperature": 0.7, "top_p": 0.8, "repetition_penalty": 1.05},
     },
     "olmo2": {
         "special": ["<|endoftext|>", "<|pad|>"], "plain": [], "eos": "<|endoftext|>", "pad": "<|pad|>",
-        "stop": ["<|endoftext|>"], "template": OLMO, "config": Olmo2Config, "size": SIZE,
+        "stop": ["<|endoftext|>"], "template": OLMO, "config": "olmo2", "size": SIZE,
         "answer": BARE + "<|endoftext|>", "sampling": {},
     },
     "gpt-oss": {
         "special": [f"<|{name}|>" for name in CHANNELS.split()], "plain": [], "eos": "<|return|>",
         "pad": "<|endoftext|>", "template": HARMONY, "stop": ["<|return|>", "<|endoftext|>", "<|call|>"],
-        "config": GptOssConfig, "answer": ANALYSIS,
+        "config": "gpt_oss", "answer": ANALYSIS,
         "sampling": {"do_sample": True}, "size": SIZE
         | {"head_dim": 8, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 16},
     },
@@ -138,7 +128,7 @@ def make_model(family, tokenizer, steps=50):
     torch.manual_seed(0)
     ids = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id}
     size = family["size"] | {"vocab_size": len(tokenizer), "tie_word_embeddings": family.get("tie", False)}
-    config = family["config"](**size, **ids, bos_token_id=None)
+    config = CONFIG_MAPPING[family["config"]](**size, **ids, bos_token_id=None)
     model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").train()
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-2)
     draw = random.Random(0)
@@ -355,7 +345,6 @@ def test_scorer_in_a_loop_of_ones_own(name, runs, made, capsys):
 # Architectures: tokens, vectors and statistics of transformers' own generate and forward pass, or one line
 # that says no. Windows, scalings and rotations are small enough to matter within some thirty tokens.
 
-OTHER = SIZE | {"num_hidden_layers": 4, "initializer_range": 0.15, "vocab_size": 300, "pad_token_id": 0}
 HALVES = {"layer_types": ["sliding_attention", "full_attention"] * 2, "sliding_window": 6}
 ROPE = {"rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 16}
 LONG = {"rope_type": "longrope", "short_factor": [1.0, 1.1, 1.2, 1.3], "long_factor": [2.0, 3.0, 4.0, 5.0]}
@@ -391,60 +380,44 @@ REFUSED = {
 }  # fmt: skip
 
 
-def random_model(name, options):
-    torch.manual_seed(0)
-    config = CONFIG_MAPPING[name](**OTHER | options)
-    model = AutoModelForCausalLM.from_config(config).float().eval()
-    for x in (x for parameter, x in model.named_parameters() if "sinks" in parameter or "bias" in parameter):
-        torch.nn.init.normal_(x, std=0.5)  # zeros would hide a mistake
-    model.generation_config.eos_token_id = None
-    return model
-
-
 def rollouts(model, jobs, layers, new=20):
     """The same by both ways: as they are sampled, greedily, and read as given tokens."""
-    generate = importlib.import_module("01_generate")
     plain = {"temperature": 0, "top_k": 0, "top_p": 1.0, "repetition_penalty": 1.0, "stop_ids": []}
-    engine = generate.Engine(model, layers, plain, 1, 3, 20, new, page=8)
-    yield from engine.run(deque(jobs))
-    engine.close()
+    yield from generate.Engine(model, layers, plain, 1, 3, 20, new, page=8).run(deque(jobs))
     yield from generate.force_rollouts(model, None, jobs, layers, [], [])
-
-
-def greedy_answer(model, prompt, new=20):
-    """(tokens, hidden states, logits), by transformers alone."""
-    model.set_attn_implementation("eager")
-    ids = torch.tensor([prompt])
-    ids = model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=new)
-    with torch.no_grad():
-        out = model(ids, output_hidden_states=True, use_cache=False)
-    return ids[0, len(prompt) :].tolist(), [x[0] for x in out.hidden_states], out.logits[0]
 
 
 @pytest.mark.parametrize("name", SAME)
 def test_an_architecture_gives_what_transformers_gives(name):
-    model, layers = random_model(name, SAME[name]), (0, 3, 4)
+    model, layers, jobs, want = random_model(name, **SAME[name]), (0, 3, 4), [], []
     assert common.context_of(model.config) == (40 if name == "phi3" else 512)
-    prompts = [list(range(12, 12 + length)) for length in (1, 9, 20)]
-    want = [greedy_answer(model, prompt) for prompt in prompts]
-    jobs = [{"problem": i, "sample": 0, "prompt": prompt, "limit": 20, "key": i, "tokens": want[i][0]}
-            for i, prompt in enumerate(prompts)]  # fmt: skip
+    for i, length in enumerate((1, 9, 20)):
+        prompt = list(range(12, 12 + length))
+        ids, model.generation_config.eos_token_id = torch.tensor([prompt]), None
+        model.set_attn_implementation("eager")
+        options = {"attention_mask": torch.ones_like(ids), "do_sample": False, "max_new_tokens": 20}
+        tokens = model.generate(ids, **options)[0, length:].tolist()
+        jobs.append({"problem": i, "sample": 0, "prompt": prompt, "limit": 20, "key": i, "tokens": tokens})
+        want.append(full_forward(model, prompt + tokens))
     found = list(rollouts(model, jobs, layers))
     assert len(found) == 6
     for row in found:
-        tokens, states, logits = want[row["problem"]]
-        assert row["ids"].tolist() == tokens
+        assert row["ids"].tolist() == row["tokens"]
+        states, logits = want[row["problem"]]
         vectors = torch.stack([states[layer][-1] for layer in layers for _ in common.TOKENS])
         torch.testing.assert_close(row["hidden"], vectors, atol=1e-4, rtol=1e-4)
-        stats = common.token_stats(logits[len(row["prompt"]) - 1 : -1], torch.tensor(tokens))
+        stats = common.token_stats(logits[len(row["prompt"]) - 1 : -1], row["ids"].long())
         torch.testing.assert_close(row["stats"].float(), stats, atol=2e-3, rtol=2e-3)
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_an_architecture_that_would_be_wrong_is_refused_in_one_line(name, capsys):
     options, told = REFUSED[name]
-    model = random_model(name, options)
+    model = random_model(name, **options)
+    job = {"prompt": [12, 13], "tokens": list(range(14, 22))}
     assert told in dies(capsys, lambda: next(rollouts(model, [], (0, 4))))
+    if "not all" not in told:  # layers with a state can be read
+        assert told in dies(capsys, lambda: next(generate.force_rollouts(model, None, [job], (0, 4), [], [])))
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -489,7 +462,7 @@ def test_slurm_script(generated_by_one, tmp_path):
     array = {"SLURM_SUBMIT_DIR": str(ROOT), "SLURM_ARRAY_TASK_MIN": "0", "SLURM_ARRAY_TASK_COUNT": "2"}
     array["PATH"] = f"{tmp_path}:{os.environ['PATH']}"
     start("bash", tmp_path / "job.sh", SLURM_ARRAY_TASK_ID="1", **array)
-    assert sorted(path.name for path in (folder / "parts").iterdir()) == ["1.pt", "3.pt", "5.pt"]
+    assert sorted(path.name.split(".")[0] for path in (folder / "parts").iterdir()) == ["1", "3", "5"]
     assert not (folder / "rollouts.jsonl").exists()
     start("bash", tmp_path / "job.sh", SLURM_ARRAY_TASK_ID="0", **array)
     assert tokens_of(folder) == wanted
@@ -524,9 +497,8 @@ SRUN_OF = {"SLURM_PROCID": "2", "SLURM_STEP_NUM_TASKS": "4", "SLURM_NTASKS": "4"
     ({"SLURM_ARRAY_TASK_ID": "1", "SLURM_ARRAY_TASK_COUNT": "2"} | SRUN_OF, (6, 8)),
 ])  # fmt: skip
 def test_which_worker_of_how_many(env, place, monkeypatch):
-    worker = importlib.import_module("01_generate").worker
     for name in [name for name in os.environ if name.startswith("SLURM_") or name in ("RANK", "WORLD_SIZE")]:
         monkeypatch.delenv(name)
     for name, value in env.items():
         monkeypatch.setenv(name, value)
-    assert worker(SimpleNamespace(tp=False)) == place
+    assert generate.worker(SimpleNamespace(tp=False)) == place

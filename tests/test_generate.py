@@ -21,17 +21,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from conftest import ROOT, dies, read_vectors
+from conftest import ROOT, dies, full_forward, random_model, read_vectors
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import (
-    AutoModelForCausalLM,
-    GptOssConfig,
-    Olmo2Config,
-    PreTrainedTokenizerFast,
-    Qwen3Config,
-    TopKLogitsWarper,
-    TopPLogitsWarper,
-)
+from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, TopKLogitsWarper, TopPLogitsWarper
 from transformers.generation import RepetitionPenaltyLogitsProcessor
 
 import common
@@ -40,18 +32,10 @@ generate, judge = map(importlib.import_module, ("01_generate", "02_label"))
 STOPS, N, NEW, VOCAB = [*range(2, 10)], 3, 24, 300
 PLAIN = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "repetition_penalty": 1.0, "stop_ids": STOPS}
 WARM = PLAIN | {"temperature": 0.9, "top_k": 200, "top_p": 0.99, "repetition_penalty": 1.02}
-SIZES = {
-    **{"vocab_size": VOCAB, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2},
-    **{"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 512},
-    **{"initializer_range": 0.15, "bos_token_id": 1, "eos_token_id": STOPS, "pad_token_id": None},
-}
 FAMILIES = {
-    "qwen3": lambda: Qwen3Config(**SIZES, head_dim=8),
-    "olmo2": lambda: Olmo2Config(**SIZES | {"num_key_value_heads": 4}),
-    "gpt_oss": lambda: GptOssConfig(
-        **SIZES, head_dim=8, num_experts_per_tok=2, num_local_experts=4, sliding_window=12
-    ),
-}
+    "qwen3": {"head_dim": 8}, "olmo2": {"num_key_value_heads": 4},
+    "gpt_oss": {"head_dim": 8, "num_experts_per_tok": 2, "num_local_experts": 4, "sliding_window": 12},
+}  # fmt: skip
 PROMPTS = [torch.arange(12, 12 + length).tolist() for length in (1, 2, 8, 9, 10, 17, 26)]  # pages of 8 tokens
 
 
@@ -65,12 +49,7 @@ def one_thread():
 
 
 def make_model(family):
-    torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(FAMILIES[family]()).float().eval()
-    for name, x in model.named_parameters():
-        if "sinks" in name or "bias" in name:  # zeros would hide a mistake
-            torch.nn.init.normal_(x, std=0.5)
-    return model
+    return random_model(family, num_hidden_layers=2, eos_token_id=STOPS, **FAMILIES[family])
 
 
 def jobs_of(new=NEW, seed=1, n=N):
@@ -90,7 +69,6 @@ def run_engine(model, jobs, layers=(1, 2, 0), slots=7, sampling=WARM, page=8, **
     found = {(r["problem"], r["sample"]): r for r in engine.run(deque(jobs))}
     engine.drop_prompts()
     assert engine.free[1:].all() and not engine.rows and len(found) == len(jobs), "pages were not given back"
-    engine.close()
     return found
 
 
@@ -108,14 +86,6 @@ def qwen3():
 def same_tokens(a, b):
     tokens = lambda found: {key: (r["ids"].tolist(), r["finish"]) for key, r in found.items()}
     return tokens(a) == tokens(b)
-
-
-@torch.no_grad()
-def full_forward(model, ids):
-    """(hidden states, logits) of one sequence by transformers' own eager attention."""
-    model.set_attn_implementation("eager")
-    out = model(torch.tensor([ids]), output_hidden_states=True, use_cache=False)
-    return [x[0] for x in out.hidden_states], out.logits[0]
 
 
 def hashes(vocab):
@@ -169,7 +139,7 @@ def test_vectors_statistics_and_tokens_are_those_of_a_full_forward_pass_and_a_na
 def test_tokens_do_not_depend_on_how_the_work_is_cut(family, monkeypatch):
     """Order, slots, page size, how often the host looks, and too little memory: rows start again."""
     started, admit = [], generate.Engine.admit
-    count = lambda engine: (admit(engine), started.append(sum(not row.ids for row in engine.rows)))
+    count = lambda engine: (admit(engine), started.append(sum(not row.stats for row in engine.rows)))
     monkeypatch.setattr(generate.Engine, "admit", count)
     other = run_engine(family.model, jobs_of()[::-1], slots=64, page=5)
     assert same_tokens(family.found, other) and sum(started) == len(jobs_of())
@@ -212,15 +182,9 @@ def test_masked_attention_leaves_a_kernel_that_keeps_no_scores(monkeypatch):
         return attention(q, k, v, mask, **options)
 
     monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", watched)
-    torch.manual_seed(0)
-    q, k, v, sinks = torch.randn(2, 4, 9, 8), torch.randn(2, 2, 9, 8), torch.randn(2, 2, 9, 8), torch.randn(4)
-    scores = (q @ k.repeat_interleave(2, 1).mT) * 0.5
-    i = torch.arange(9)
-    scores = scores.masked_fill((i[:, None] < i) | (i[:, None] - i >= 3), -torch.inf)
-    weights = torch.cat([scores, sinks[:, None, None].expand(2, 4, 9, 1)], -1).softmax(-1)[..., :-1]
-    out, _ = generate.causal_attention(None, q, k, v, scaling=0.5, sliding_window=3, s_aux=sinks)
-    torch.testing.assert_close(out, (weights @ v.repeat_interleave(2, 1)).transpose(1, 2))
-    assert masked == [True]
+    job = jobs_of()[-1] | {"tokens": [15, 16, 17]}
+    list(generate.force_rollouts(make_model("gpt_oss"), None, [job], [1], STOPS, []))
+    assert True in masked
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -331,6 +295,11 @@ def run_program(*command):
 def run_here(folder, out, *more, **options):
     run_program(*arguments(folder, out, *more, **options))
     return Path(out) / "model" / "p" / "32"
+
+
+def problem_of(path):
+    """The number of a part's problem."""
+    return int(path.name.split(".")[0])
 
 
 def refused(capsys, *command):
@@ -473,24 +442,31 @@ def test_one_problem_one_rollout_one_token(folder, tmp_path):
     assert [row["n_tokens"] for row in common.read_rollouts(run)] == [1]
 
 
-def test_killed_and_started_again(folder, whole, tmp_path, monkeypatch):
+def test_killed_and_started_again(folder, whole, tmp_path, parts):
     command = [sys.executable, ROOT / "01_generate.py", *arguments(folder, tmp_path, "--slots", 1)]
-    parts = tmp_path / "model" / "p" / "32" / "parts"
+    place = tmp_path / "model" / "p" / "32" / "parts"
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=os.environ | {"OMP_NUM_THREADS": "1"})
     try:
         deadline = time.time() + 120
-        while len(list(parts.glob("*.pt"))) < 2 and process.poll() is None and time.time() < deadline:
+        while len(list(place.glob("*.pt"))) < 2 and process.poll() is None and time.time() < deadline:
             time.sleep(0.002)
     finally:
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-    done = {path.name for path in parts.glob("*.pt")}
-    assert 2 <= len(done) < 6 and not (parts.parent / "rollouts.jsonl").exists()
-    again, write_part = [], generate.write_part
-    note = lambda path, *rest: (again.append(path.name), write_part(path, *rest))
-    monkeypatch.setattr(generate, "write_part", note)
+    done = {*map(problem_of, place.glob("*.pt"))}
+    assert 2 <= len(done) < 6 and not (place.parent / "rollouts.jsonl").exists()
+    again = parts()
     assert_same_run(whole, run_here(folder, tmp_path))
-    assert set(again) == {f"{i}.pt" for i in range(6)} - done
+    assert {*map(problem_of, again)} == {*range(6)} - done
+
+
+def test_parts_of_other_layers_are_not_taken_for_these(folder, whole, tmp_path, parts):
+    written = parts(most=2)
+    with suppress(KeyboardInterrupt):
+        run_here(folder, tmp_path, "--layers", "0")
+    again = parts()
+    assert_same_run(whole, run_here(folder, tmp_path))
+    assert len(again) == 6 and len(written) == 2
 
 
 def test_problems_of_a_kill_before_meta_json_are_not_kept(folder, whole, tmp_path):
@@ -543,14 +519,15 @@ import importlib, os, sys
 root, folder, *arguments = sys.argv[1:]
 sys.path.insert(0, root)
 generate = importlib.import_module("01_generate")
-write_part = generate.write_part
+save_pt = generate.common.save_pt
 def noted(path, *rest):
-    with open(__file__ + os.environ["RANK"], "a") as file:
-        file.write(path.stem)
-    write_part(path, *rest)
-generate.write_part = noted
+    if path.parent.name == "parts":
+        with open(__file__ + os.environ["RANK"], "a") as file:
+            file.write(path.name[0])
+    save_pt(path, *rest)
+generate.common.save_pt = noted
 generate.main(arguments)
-generate.write_part = write_part
+generate.common.save_pt = save_pt
 generate.main([*arguments, "--out", folder, "--tp", "--limit", "2"])
 """
 
@@ -704,20 +681,11 @@ def test_what_a_finished_run_has_lost_is_made_again(folder, whole, tmp_path, gon
     assert common.read_jsonl(run / "problems.jsonl") == common.read_jsonl(whole / "problems.jsonl")
 
 
-def test_a_replay_that_was_killed_goes_on_and_another_begins_anew(folder, whole, tmp_path, monkeypatch):
-    run, write_part = shutil.copytree(whole, tmp_path / "model" / "p" / "32"), generate.write_part
+def test_a_replay_that_was_killed_goes_on_and_another_begins_anew(folder, whole, tmp_path, parts):
+    run = shutil.copytree(whole, tmp_path / "model" / "p" / "32")
 
-    def parts_of(layer, most=9):
-        """The parts that a run with this layer writes until it is killed instead of writing one more."""
-        written = []
-
-        def write(path, *rest):
-            if len(written) == most:
-                raise KeyboardInterrupt
-            written.append(path.name)
-            write_part(path, *rest)
-
-        monkeypatch.setattr(generate, "write_part", write)
+    def parts_of(layer, most=None):
+        written = parts(most)
         with suppress(KeyboardInterrupt):
             run_here(folder, tmp_path, "--layers", layer)
         return written

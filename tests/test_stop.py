@@ -349,22 +349,12 @@ def test_decisions_see_no_reference_answer(runs):
     assert_same_run(run_01(wrong, runs.base / "wrong", *runs.stop), runs.live)
 
 
-def test_a_killed_stopping_run_goes_on_to_the_same_end(runs, monkeypatch):
-    written, write_part = [], generate.write_part
-
-    def killed(path, rollouts):
-        if len(written) == 3:
-            raise KeyboardInterrupt
-        written.append(path)
-        write_part(path, rollouts)
-
-    monkeypatch.setattr(generate, "write_part", killed)
+def test_a_killed_stopping_run_goes_on_to_the_same_end(runs, parts):
+    written = parts(most=3)
     with suppress(KeyboardInterrupt):
         run_01(runs.problems, runs.base / "killed", *runs.stop, "--slots", 3)
-    monkeypatch.setattr(generate, "write_part", write_part)
     assert len(written) == 3 and not (written[0].parent.parent / "rollouts.jsonl").exists()
-    again = []
-    monkeypatch.setattr(generate, "write_part", lambda path, *x: (again.append(path), write_part(path, *x)))
+    again = parts()
     assert_same_run(run_01(runs.problems, runs.base / "killed", *runs.stop), runs.live)
     assert len(again) == 5 and not {*again} & {*written}
 
