@@ -20,9 +20,9 @@ The paper's tables. C: three calibration runs of one data set, D: of another, E:
     mixed domains      03 C D --study mixed                                                             2,700
     same data set      03 C --study halves                                                              1,800
 
-01 with a finished run's arguments and these adds vectors to it. A search that two tables share, or that
-run_all.sh has done, is done once. Inputs are checked and hours estimated before anything trains. A row is the
-mean over calibration sets (each RUN is one) and seeds; 05 --studies prints all in the paper's shape.
+A search that two tables share, or that run_all.sh has done, is done once. Inputs are checked and hours
+estimated before anything trains. A row is the mean over calibration sets (each RUN is one) and seeds;
+05 --studies prints all in the paper's shape.
 """
 
 import argparse
@@ -64,15 +64,11 @@ SPACES = (  # below this many training rollouts: the choices of each knob
 LINEAR = ([[]], [1e-3, 1e-2], [0.0], [0.0], [32], [1e-4, 1e-3, 1e-2, 0.1, 1.0], [False])
 TRANSFORMER = {"width": [128, 256], "depth": [1, 2], "dropout": [0.1, 0.2, 0.3]}
 DESIGNS = {  # what each is shown unless --vector says otherwise
-    "mlp": common.DEFAULT_VECTOR,
-    "best-layer": "all/eos",  # of one mlp a layer the one with the lowest validation loss
-    "ensemble": "all/eos",  # a mixture of them, fitted on the validation part
-    "transformer-final": "all/eos",
-    "transformer-last10": "last10",
-    "transformer-special": "special",
+    "mlp": common.DEFAULT_VECTOR, "best-layer": "all/eos", "ensemble": "all/eos",
+    "transformer-final": "all/eos", "transformer-last10": "last10", "transformer-special": "special",
     "logistic": common.DEFAULT_VECTOR,
-}
-OVER_LAYERS = ("best-layer", "ensemble")
+}  # fmt: skip
+OVER_LAYERS = ("best-layer", "ensemble")  # of one mlp a layer: the lowest validation loss, or a mixture
 
 
 def draw_configs(n, job):
@@ -91,15 +87,14 @@ def draw_configs(n, job):
 
 
 def jobs_of(args, sets, **changes):
-    jobs = []
-    for runs, seed in itertools.product(sets, args.seed):
-        job = changed(args, runs=list(map(str, runs)), seed=seed, **changes)
+    pairs = itertools.product([[*map(str, runs)] for runs in sets], args.seed)
+    jobs = [changed(args, runs=runs, seed=seed, **changes) for runs, seed in pairs]
+    for job in jobs:
         job.vector = job.vector or DESIGNS[job.design]
         several = job.vector in common.EXTRA_INPUTS or job.vector.startswith("all/")
         if job.design not in OVER_LAYERS and several != job.design.startswith("transformer"):
             common.die(f"--design {job.design} takes a --vector as {DESIGNS[job.design]}, not {job.vector}")
         job.standardise |= job.design == "logistic"
-        jobs.append(job)
     return jobs
 
 
@@ -128,21 +123,13 @@ def load_data(runs, vector):
 def read_judged(run, keys):
     """float32 [R] labels and groups, as in Data."""
     given = lambda value, missing: missing if value is None else value
-    rows = ((row["label"], row.get("group")) for row in common.read_labels(run, keys))
-    rows = [(given(label, math.nan), given(group, -1)) for label, group in rows]
+    rows = common.read_labels(run, keys)
+    rows = [(given(row["label"], math.nan), given(row.get("group"), -1)) for row in rows]
     return np.array(rows, dtype=np.float32).T.copy()
 
 
 def data_set(run):
     return common.short_name(common.read_meta(run)["dataset"])
-
-
-def check_same_model(runs):
-    facts = lambda meta: f"{common.model_name(meta)!r} ({meta['n_layers']} layers, width {meta.get('width')})"
-    first, *others = [facts(common.read_meta(run)) for run in runs]
-    for run, own in zip(runs[1:], others):
-        if own != first:
-            common.die(f"{runs[0]} is of {first} and {run} of {own}; a scorer is for one model")
 
 
 def halves(problems, seed):
@@ -171,18 +158,6 @@ def part_of(data, rows):
     return Data(*(x[rows] for x in data[:4]), *([column[row] for row in rows] for column in data[4:]))
 
 
-def check_data(data, job):
-    count, right, labelled = len(set(data.problem)), int(data.y.sum()), len(data.y)
-    broken = [key for key, x in zip(data.keys, data.x) if not x.isfinite().all()]
-    for wrong, told in (
-        (right in (0, labelled), f"{right} of {labelled} labelled rollouts are right; both are needed"),
-        (count < 4, f"labelled rollouts of {count} problem(s); the split needs 4"),
-        (broken, f"{len(broken)} vectors are not finite, such as {broken[:3]}; generate them again"),
-    ):
-        if wrong:
-            common.die(f"{', '.join(job.runs)}: {told}")
-
-
 def split_by_problem(data, seed):
     """(training rows, validation rows): 75 % of the problems and the rest; training has both labels."""
     problems, rng = list(dict.fromkeys(data.problem)), random.Random(f"split {seed}")
@@ -196,7 +171,15 @@ def split_by_problem(data, seed):
 
 def make_task(data, job):
     data = choose(data, job)
-    check_data(data, job)
+    count, right, labelled = len(set(data.problem)), int(data.y.sum()), len(data.y)
+    broken = [key for key, x in zip(data.keys, data.x) if not x.isfinite().all()]
+    for wrong, told in (
+        (right in (0, labelled), f"{right} of {labelled} labelled rollouts are right; both are needed"),
+        (count < 4, f"labelled rollouts of {count} problem(s); the split needs 4"),
+        (broken, f"{len(broken)} vectors are not finite, such as {broken[:3]}; generate them again"),
+    ):
+        if wrong:
+            common.die(f"{', '.join(job.runs)}: {told}")
     train, valid = split_by_problem(data, job.seed)
     scale = fit_scale(data.x[train]) if job.standardise else None
     feature_scale = fit_scale(data.features[train]) if job.inputs != "vector" else None
@@ -346,10 +329,10 @@ def train_one(place, config):
 def make_scorers(jobs):
     """Each job's path: searches share the processes; what was finished before is left alone."""
     paths = [find_finished(job) for job in jobs]
-    missing = [job for job, path in zip(jobs, paths) if path is None]
     for path in filter(None, () if jobs[0].study else paths):
         print(f"{path}: finished before, with these arguments and inputs")
-    for job, scorer in (combine_layers if jobs[0].design in OVER_LAYERS else train_scorers)(missing):
+    train_jobs = combine_layers if jobs[0].design in OVER_LAYERS else train_scorers
+    for job, scorer in train_jobs([job for job, path in zip(jobs, paths) if path is None]):
         path, cost, auroc = path_of(job), costs(scorer), scorer["val_auroc"]
         common.save_pt(path, {**scorer, "cost": cost, "fingerprint": fingerprint(job)})
         told = f"{len(scorer['trials'])} trials in {cost['search_seconds']:.0f} s of computing"
@@ -362,9 +345,8 @@ def train_scorers(jobs):
     for (runs, vector), own in itertools.groupby(jobs, lambda job: (job.runs, job.vector)):
         data = load_data(runs, vector)
         tasks += [make_task(data, job) for job in own]
-        right, unknown = np.nanmean(data.y), int(data.y.isnan().sum())
-        told = f"{right:.1%} of {len(data.y)} rollouts right; {unknown} could not be judged: left out"
-        print(f"{', '.join(runs)}, {vector}: {told}")
+        told = f"{np.nanmean(data.y):.1%} of {len(data.y)} rollouts right"
+        print(f"{', '.join(runs)}, {vector}: {told}; {data.y.isnan().sum()} could not be judged: left out")
     for task, rows, state in search(tasks) if tasks else ():
         yield task.job, make_checkpoint(task, rows, state)
 
@@ -432,8 +414,8 @@ KEPT = "{design}.{name}-{seed}.{mark}.pt"  # the file of a study's scorer, and o
 
 def path_of(job):
     runs = [Path(run).resolve() for run in job.runs]
-    path, name = str(job.out), "+".join(f"{run.parent.name}@{run.name}" for run in runs)
-    known = {"run": job.runs[0], "name": name, "seed": job.seed, "design": job.design}
+    name = "+".join(f"{run.parent.name}@{run.name}" for run in runs)
+    path, known = str(job.out), {"run": job.runs[0], "name": name, "seed": job.seed, "design": job.design}
     for word, value in {**known, "mark": fingerprint(job)}.items():
         path = path.replace(f"{{{word}}}", str(value))
     return Path(path)
@@ -484,9 +466,8 @@ def combine_layers(jobs):
         parts = [common.load_scorer(path) for path in make_scorers(searches_of(job))]
         facts = [part.checkpoint for part in parts]
         best = min(facts, key=lambda own: own["val_loss"])
-        best = mix(parts, facts, job) if job.design == "ensemble" else best
         trials = [{"layer": own["vector"], **trial} for own in facts for trial in own["trials"]]
-        yield job, {**best, "trials": trials}
+        yield job, {**(mix(parts, facts, job) if job.design == "ensemble" else best), "trials": trials}
 
 
 def mix(parts, facts, job):
@@ -517,33 +498,36 @@ def study_rows(args):
     token = (args.vector or common.DEFAULT_VECTOR).partition("/")[2]
     n = min(common.read_meta(run).get("n", 16) for run in args.runs)
     layers = {f"{x}L": x for x in (".15", ".3", ".45", ".6", ".75", ".9")} | {"L-1": "penultimate"}
+    sets = defaultdict(list)
+    for run in args.runs:
+        sets[data_set(run)].append(run)
+    if args.study == "mixed" and (len(sets) < 2 or len({*map(len, sets.values())}) > 1):
+        told = ", ".join(f"{len(own)} of {name}" for name, own in sets.items())
+        common.die(f"--study mixed takes as many runs of each of two data sets, not {told}")
+    # As many problems of each data set, the k-th runs of all in the k-th calibration set; and each alone
+    mixed = {"mixed": {"sets": [*map(list, zip(*sets.values()))], "balance": True}}
     rows = {
         "layers": {row: {"vector": f"{layer}/{token}"} for row, layer in layers.items()},
         "fraction": {f"{share:.0%}": {"fraction": share} for share in (1.0, 0.5, 0.25, 0.1)},
         "rollouts": {f"N={k}": {"rollouts": k if k < n else None} for k in (16, 12, 8, 4)},
         "designs": {design: {"design": design, "vector": None} for design in DESIGNS},
-        "mixed": mixed_rows(args.runs) if args.study == "mixed" else None,
+        "mixed": mixed | {name: {"sets": [[run] for run in own]} for name, own in sets.items()},
         "halves": {"other data set": {}, "same data set": {"sets": [args.eval], "half": True}},
     }
     return rows[args.study]
 
 
-def mixed_rows(runs):
-    """As many problems of each data set, the k-th runs of all in the k-th calibration set; and each alone."""
-    sets = defaultdict(list)
-    for run in runs:
-        sets[data_set(run)].append(run)
-    if len(sets) < 2 or len(set(map(len, sets.values()))) > 1:
-        told = ", ".join(f"{len(own)} of {name}" for name, own in sets.items())
-        common.die(f"--study mixed takes as many runs of each of two data sets, not {told}")
-    alone = {name: {"sets": [[run] for run in own]} for name, own in sets.items()}
-    return {"mixed": {"sets": list(map(list, zip(*sets.values()))), "balance": True}, **alone}
-
-
 def run_study(args):
     """Train what is missing, evaluate all, keep the numbers and print their table."""
-    plan, rows, sides = study_plan(args), [], {"calibration": args.runs, "evaluation": args.eval}
+    if both := {*map(data_set, args.runs)} & {*map(data_set, args.eval)}:
+        common.die(f"{', '.join(both)} is in both RUN and --eval: what was learned from proves nothing")
+    usual = {"sets": [[run] for run in args.runs], "out": Path(args.out) / "scorers" / KEPT}
+    plan = {name: jobs_of(args, **{**usual, **change}) for name, change in study_rows(args).items()}
+    for job in itertools.chain(*plan.values()):  # all that will be read is looked at first
+        for run in (*job.runs, *args.eval):
+            content_of(run, job.vector)
     announce(plan, args)
+    rows, sides = [], {"calibration": args.runs, "evaluation": args.eval}
     for name, jobs in plan.items():
         found = [evaluate(path, job, args) for path, job in zip(make_scorers(jobs), jobs)]
         means = {m: [100 * np.mean(one[m], dtype=float) for one in found if m in one] for m in found[0]}
@@ -564,25 +548,13 @@ def run_study(args):
     print(f"\n{common.table([args.study, *(f'{name} %' for name in facts)], cells)}\n\n{path}")
 
 
-def study_plan(args):
-    """{row: its jobs}, after a look at all that they will read."""
-    if both := {*map(data_set, args.runs)} & {*map(data_set, args.eval)}:
-        common.die(f"{', '.join(both)} is in both RUN and --eval: what was learned from proves nothing")
-    usual = {"sets": [[run] for run in args.runs], "out": Path(args.out) / "scorers" / KEPT}
-    plan = {name: jobs_of(args, **{**usual, **change}) for name, change in study_rows(args).items()}
-    for job in itertools.chain(*plan.values()):
-        for run in (*job.runs, *args.eval):
-            content_of(run, job.vector)
-    return plan
-
-
 def announce(plan, args):
     """What is to be trained, and about how long that takes, by an epoch of two trials of each row."""
     missing, trials, hours = {}, 0, 0.0
     for row, jobs in plan.items():
-        for part in itertools.chain(*map(searches_of, jobs)):
-            if not find_finished(part):
-                missing.setdefault(fingerprint(part), (row, part))
+        for job in itertools.chain(*map(searches_of, jobs)):
+            if not find_finished(job):
+                missing.setdefault(fingerprint(job), (row, job))
     for _, own in itertools.groupby(missing.values(), lambda found: found[0]):
         (_, job), *others = own
         task, started = make_task(load_data(job.runs, job.vector), job), time.time()
@@ -623,7 +595,11 @@ def main(argv=None):
     args = parse_args(argv)
     args.device = common.pick_device(args.device)
     args.workers = args.workers or (len(os.sched_getaffinity(0)) if args.device == "cpu" else 1)
-    check_same_model([*args.runs, *args.eval])
+    facts = lambda meta: f"{common.model_name(meta)!r} ({meta['n_layers']} layers, width {meta.get('width')})"
+    first, *others = [(run, facts(common.read_meta(run))) for run in (*args.runs, *args.eval)]
+    for run, own in others:
+        if own != first[1]:
+            common.die(f"{first[0]} is of {first[1]} and {run} of {own}; a scorer is for one model")
     if args.study:
         return run_study(args)
     make_scorers(jobs_of(args, [[run] for run in args.runs] if "{run}" in args.out else [args.runs]))
