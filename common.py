@@ -83,7 +83,7 @@ def progress(items=None, total=None, desc=None, unit="it", **options):
     from tqdm import tqdm
 
     if sys.stderr.isatty():
-        width = min(110, os.get_terminal_size(sys.stderr.fileno()).columns or 110)
+        width = min(110, os.get_terminal_size(2).columns or 110)
         return tqdm(items, desc, total, unit=unit, ncols=width, delay=1, **options)
     write = lambda text: text.strip() and print(text.strip(), file=sys.stderr, flush=True)  # lines for \r
     options |= {"file": SimpleNamespace(write=write, flush=lambda: None), "leave": False, "miniters": 0}
@@ -370,7 +370,7 @@ def token_stats(logits, tokens):
 
 
 def confidence(stats, vocab_size, window=WINDOW, tail=TAIL):
-    """{rule: value} of a trace's token_stats [T, 12]: each statistic, aggregated in each way; None: no tokens."""
+    """{rule: value} of a trace's token_stats [T, 12]: each statistic in each way; None where T is 0."""
     if len(stats) == 0:
         return dict.fromkeys(RULES)
     stats = np.asarray(stats, dtype=np.float64)
@@ -990,7 +990,8 @@ def stop_curve(p, labels, tokens, groups=None, thresholds=None):
     replay = replay_best if groups is None else replay_votes
     orders = replay(p, labels, tokens, thresholds, groups)  # [1 or ORDERS, 3, T, P]
     error = orders[:, 0].mean(-1).std(0, ddof=min(1, len(orders) - 1)) / math.sqrt(len(orders))
-    return dict(zip(("right", "rollouts", "tokens"), orders.mean(0))) | {"threshold": thresholds, "error": error}
+    means = dict(zip(("right", "rollouts", "tokens"), orders.mean(0)))
+    return means | {"threshold": thresholds, "error": error}
 
 
 def replay_best(p, labels, tokens, thresholds, _):

@@ -120,7 +120,6 @@ def make_run(
 ):
     """A run folder as 01 and 02 leave it. Half of the vector's dimensions carry the label with `signal`."""
     rng = np.random.default_rng(seed)
-    path.mkdir(parents=True)
     keys = [(f"p{i}", j) for i in range(problems) for j in range(n)]
     right = rng.random(len(keys)) < np.repeat(rng.uniform(0.2, 0.8, problems), n)
     vectors = ["penultimate/last", "penultimate/eos", "final/last", "final/eos"]
@@ -129,29 +128,26 @@ def make_run(
     lengths = rng.integers(1, 30, len(keys))
     stats = -np.sort(rng.exponential(2, (lengths.sum(), 12)), 1).astype(np.float16)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
-    meta = {"model": model, "revision": None, "dataset": "made_up", "seed": seed, "n": n,
-            "n_layers": n_layers, "width": width, "vocab_size": 50, "git": None,
-            "layers": ["penultimate", "final"]}  # fmt: skip
-    common.write_json(path / "meta.json", meta)
-    common.write_jsonl(path / "problems.jsonl", [
-        {"id": f"p{i}", "kind": kind, "prompt": f"What is {i}?", "answer": str(i)} for i in range(problems)
-    ])  # fmt: skip
-    common.write_jsonl(path / "rollouts.jsonl", [
-        {"id": key[0], "sample": key[1], "response": f"answer {r}", "n_tokens": int(b - a), "finish": "stop",
-         "conf": common.confidence(stats[a:b], 50)}
-        for key, r, a, b in zip(keys, right, offsets[:-1], offsets[1:])
-    ])  # fmt: skip
-    hidden, ids = torch.tensor(hidden).bfloat16(), torch.zeros(int(lengths.sum()), dtype=torch.int32)
+    groups = np.where(right, 0, rng.integers(1, 3, len(keys)))
+    common.write_json(path / "meta.json", {
+        "model": model, "revision": None, "dataset": "made_up", "seed": seed, "n": n, "n_layers": n_layers,
+        "width": width, "vocab_size": 50, "git": None, "layers": ["penultimate", "final"],
+    })  # fmt: skip
+    asked = {f"p{i}": {"kind": kind, "prompt": f"What is {i}?", "answer": str(i)} for i in range(problems)}
+    common.write_jsonl(path / "problems.jsonl", ({"id": id} | row for id, row in asked.items()))
+    rollouts, judged = [], []
+    for (id, sample), is_right, group, a, b in zip(keys, right, groups, offsets, offsets[1:]):
+        rollouts.append({"id": id, "sample": sample, "response": f"answer {is_right}", "n_tokens": int(b - a),
+                         "finish": "stop", "conf": common.confidence(stats[a:b], 50)})  # fmt: skip
+        judged.append({"id": id, "sample": sample, "label": int(is_right), "answer": str(group),
+                       "group": int(group) if kind == "math" else None, "reason": "equal"})  # fmt: skip
+    common.write_jsonl(path / "rollouts.jsonl", rollouts)
+    hidden, ids = torch.tensor(hidden).bfloat16(), torch.zeros(len(stats), dtype=torch.int32)
     common.save_pt(path / "hidden.pt", {"keys": keys, "vectors": vectors, "hidden": hidden})
     tokens = {"offsets": torch.tensor(offsets), "ids": ids, "stats": torch.tensor(stats)}
     common.save_pt(path / "tokens.pt", tokens)
     if labels:
-        wrong_groups = rng.integers(1, 3, len(keys))
-        common.write_jsonl(path / "labels.jsonl", [
-            {"id": key[0], "sample": key[1], "label": int(r), "answer": str(g),
-             "group": int(g) if kind == "math" else None, "reason": "equal"}
-            for key, r, g in zip(keys, right, np.where(right, 0, wrong_groups))
-        ])  # fmt: skip
+        common.write_jsonl(path / "labels.jsonl", judged)
     return path
 
 

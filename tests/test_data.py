@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import huggingface_hub
 import pytest
-from conftest import ROOT, dies
+from conftest import ROOT, dies, python
 
 import common
 
@@ -29,7 +29,7 @@ import common
 def humaneval_row(i):
     helper = "HALF = 0.5\n\n\ndef twice(x):\n    return x / HALF\n"
     prompt = f'{helper}\n\ndef add_{i}(x):\n    """ Add {i} to x. """\n'
-    tests = f"\n\nMETADATA = {{}}\n\n\ndef check(candidate):\n    assert candidate(2) == twice({i} / 2) + 2\n"
+    tests = f"METADATA = {{}}\n\n\ndef check(candidate):\n    assert candidate(2) == twice({i} / 2) + 2\n"
     return {"task_id": f"HumanEval/{i}", "prompt": prompt, "canonical_solution": f"    return x + {i}\n",
             "test": tests, "entry_point": f"add_{i}"}  # fmt: skip
 
@@ -37,27 +37,23 @@ def humaneval_row(i):
 def kodcode_row(i):
     name = f"times_{i}"
     info = [{"function_name": name, "parameter_list": "(x)", "function_declaration": f"def {name}(x):"}]
-    return {"style": "instruct", "subset": "Prefill", "question_id": f"Prefill_{i:08d}_I",
-            "question": f"Write a function that multiplies a number by {i}.",
+    return {"question_id": f"Prefill_{i:08d}_I", "question": f"Write a function that multiplies by {i}.",
             "solution": f"def {name}(x):\n    return x * {i}",
             "test_info": {0: None, 1: info + info}.get(i % 10, info),
             "test": f"from solution import {name}\n\ndef test_times():\n    assert {name}(3) == {3 * i}\n"}
 
 
 def openthoughts_row(i):
-    row = {"problem": f"Problem {i}?", "deepseek_solution": "...", "domain": "code" if i % 2 else "math",
-           "ground_truth_solution": None, "test_cases": None, "starter_code": None}  # fmt: skip
+    row = {"problem": f"Problem {i}?", "domain": "code" if i % 2 else "math", "ground_truth_solution": None,
+           "test_cases": None, "starter_code": "class Solution:\n    def add(" if i % 9 == 0 else None}
+    box = {0: "x + 1", 2: "\\frac{1}{2}", 4: "2.5"}.get(i % 10, str(i))
     if row["domain"] == "math" and i % 8:
-        box = {0: "x + 1", 2: "\\frac{1}{2}", 4: "2.5"}.get(i % 10, str(i))
         return row | {"ground_truth_solution": f"First \\boxed{{99}}, so the answer is $\\boxed{{{box}}}$."}
-    if row["domain"] == "math" or i % 11 == 0:
-        return row | {"test_cases": json.dumps({"inputs": ["1"], "outputs": None})}
+    cases = {"inputs": [f"{i}\n", ["1", "2"]], "outputs": [f"{i}\n", [3]]}
     if i % 3 == 0:
         cases = {"fn_name": "add", "inputs": [[1, i]], "outputs": [[1 + i]]}
-        method = None if i % 9 else "class Solution:\n    def add("
-        return row | {"test_cases": json.dumps(cases), "starter_code": method}
-    cases = {"inputs": [f"{i}\n", ["1", "2"]], "outputs": [f"{i}\n", [3]]}
-    return row | {"test_cases": json.dumps(cases if i % 7 else {})}
+    cases = {7: {}, 11: {"inputs": ["1"], "outputs": None}}.get(i % 13, cases)
+    return row | {"test_cases": json.dumps(cases)}
 
 
 def bigcodebench_row(i):
@@ -68,27 +64,20 @@ def bigcodebench_row(i):
             "test": f"import unittest\n\nclass TestCases(unittest.TestCase):\n{test}"}  # fmt: skip
 
 
-def math500_row(i):
-    answer, name = f"\\frac{{{i}}}{{2}}", f"test/algebra/{i}.json"
-    return {"problem": f"What is {i}/2?", "answer": answer, "subject": "Algebra", "unique_id": name}
-
-
-def aime24_row(i):
-    return {"ID": f"2024-{'I' * (1 + i // 15)}-{i % 15 + 1}", "Problem": f"Find {i}.", "Answer": i}
-
-
-def aime25_row(i):
-    return {"problem_idx": i + 1, "problem": f"Find {i} again.", "answer": i, "problem_type": ["Algebra"]}
-
-
+MATH500 = [
+    {"problem": f"What is {i}/2?", "answer": f"\\frac{{{i}}}{{2}}", "unique_id": f"test/algebra/{i}.json"}
+    for i in range(500)
+]
+AIME24 = [{"ID": f"2024-I-{i + 1}", "Problem": f"Find {i}.", "Answer": i} for i in range(30)]
+AIME25 = [{"problem_idx": i + 1, "problem": f"Find {i} again.", "answer": i} for i in range(30)]
 SERVED = {  # (repo, config, split) -> rows
     ("openai/openai_humaneval", "openai_humaneval", "test"): [*map(humaneval_row, range(164))],
     ("KodCode/KodCode-Light-RL-10K", "default", "train"): [*map(kodcode_row, range(1350))],
     ("open-thoughts/OpenThoughts-114k", "metadata", "train"): [*map(openthoughts_row, range(3000))],
     ("bigcode/bigcodebench-hard", "default", "v0.1.4"): [*map(bigcodebench_row, range(148))],
-    ("HuggingFaceH4/MATH-500", "default", "test"): [*map(math500_row, range(500))],
-    ("Maxwell-Jia/AIME_2024", "default", "train"): [*map(aime24_row, range(30))],
-    ("MathArena/aime_2025", "default", "train"): [*map(aime25_row, range(30))],
+    ("HuggingFaceH4/MATH-500", "default", "test"): MATH500,
+    ("Maxwell-Jia/AIME_2024", "default", "train"): AIME24,
+    ("MathArena/aime_2025", "default", "train"): AIME25,
 }
 
 # ----------------------------------------------------------------------------------------------------
@@ -97,48 +86,38 @@ SERVED = {  # (repo, config, split) -> rows
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-
-    def log_message(self, *args):
-        pass
+    log_message = lambda self, *args: None
 
     def do_HEAD(self):  # a sign of life
-        self.reply(404, {})
+        self.reply(404)
 
     def do_GET(self):
         self.server.log.append(self.path)
-        for fault in list(self.server.faults):
-            if re.search(fault["match"], self.path):
-                fault["times"] = fault.get("times", 1) - 1
-                if fault["times"] <= 0:
-                    self.server.faults.remove(fault)
-                if not fault["do"](self):
+        for place, (match, fault) in enumerate(self.server.faults):
+            if re.search(match, self.path):
+                del self.server.faults[place]
+                if not fault(self):
                     return
+                break
         url = urlsplit(self.path)
         query = {key: value[0] for key, value in parse_qs(url.query).items()}
-        rows = SERVED.get((query["dataset"], query["config"], query["split"]))
         offset, length = int(query["offset"]), int(query["length"])
         if length > 100:
-            return self.trouble(422, "InvalidParameter", "Parameter 'length' must not be greater than 100")
-        if rows is None:
-            return self.trouble(404, "ResponseNotFound", "The dataset does not exist, or is not accessible.")
-        rows = list(enumerate(rows))
+            return self.reply(422, {"error": "Parameter 'length' must not be greater than 100"})
+        rows = list(enumerate(SERVED[query["dataset"], query["config"], query["split"]]))
         if url.path == "/filter":
             column, value = re.fullmatch(r"\"(\w+)\"='(\w+)'", query["where"]).groups()
             rows = [(n, row) for n, row in rows if row[column] == value]
         rows = rows[: self.server.indexed]
         page, total = rows[offset : offset + length], len(rows)
         page = [{"row_idx": n, "row": row, "truncated_cells": []} for n, row in page]
-        body = {"features": [], "rows": page, "num_rows_total": total}
-        headers = {"X-Revision": self.server.revision, "Content-Type": "application/json"}
-        self.reply(200, headers, json.dumps(body).encode())
+        self.reply(200, {"features": [], "rows": page, "num_rows_total": total})
 
-    def trouble(self, status, code, message, **headers):
-        headers = {"X-Error-Code": code, "Content-Type": "application/json"} | headers
-        self.reply(status, headers, json.dumps({"error": message}).encode())
-
-    def reply(self, status, headers, body=b""):
+    def reply(self, status, body=None, **headers):
+        body = json.dumps(body or {}).encode()
+        headers |= {"X-Revision": self.server.revision, "Content-Length": str(len(body))}
         self.send_response(status)
-        for name, value in ({"Content-Length": str(len(body))} | headers).items():
+        for name, value in headers.items():
             self.send_header(name.replace("_", "-"), value)
         self.end_headers()
         if self.command != "HEAD":
@@ -196,17 +175,13 @@ NAMES = {
 }
 
 
-def test_the_names_a_person_can_use():
-    assert set(common.DATASETS) == {*NAMES, "aime24", "aime25", "openthoughts-math", "openthoughts-code"}
-    assert {part for parts in common.DATASETS.values() for part in parts} == set(common.SETS)
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_set_from_an_empty_cache_then_offline(name, server, load, start):
+    assert set(common.DATASETS) == {*NAMES, *common.SETS}
     size, first, styles = NAMES[name]
     problems = load(name)
     assert len(problems) == len({problem["id"] for problem in problems}) == size
-    assert first is None or first in {problem["id"] for problem in problems}
+    assert first in (None, problems[0]["id"])
     assert {problem.get("style") for problem in problems} == styles
     for problem in problems:
         assert problem["prompt"].strip() and problem["tests" if problem["kind"] == "code" else "answer"]
@@ -215,17 +190,16 @@ def test_set_from_an_empty_cache_then_offline(name, server, load, start):
     assert json.loads(out) == problems and server.log == [], err
 
 
-def test_kodcode_pick_is_the_same_for_everybody_and_names_the_function(server, load, tmp_path, monkeypatch):
+def test_kodcode_pick_is_the_same_for_everybody_and_names_the_function(server, load, tmp_path):
     problems = load("kodcode")
     rows = [int(problem["id"][8:16]) for problem in problems]
     assert all(row % 10 > 1 for row in rows)  # one tested function each
     assert rows[:3] == [802, 803, 804] and rows != sorted(rows)  # whole pages in a random order
-    declared, name = problems[0]["declaration"], problems[0]["entry_point"]
-    assert problems[0]["prompt"].endswith(f"```python\n{declared}\n```") and name in declared
-    assert name not in problems[0]["prompt"].split("```")[0]
+    question, declared = problems[0]["prompt"].split("\n\nDeclare the function so:\n\n")
+    assert declared == "```python\ndef times_802(x):\n```" and "times_802" not in question
     server.log.clear()
-    cached = partial(huggingface_hub.cached_assets_path, assets_dir=tmp_path / "other")
-    monkeypatch.setattr(huggingface_hub, "cached_assets_path", cached)
+    for path in (tmp_path / "assets").rglob("*.json"):
+        path.unlink()
     assert load("kodcode", limit=20) == problems[:20]
     assert pages(server) == [0, 800]  # how many there are, and the page with the twenty
 
@@ -272,23 +246,15 @@ def test_the_judge_takes_what_the_sets_give(load, tmp_path):
 # Things that go wrong
 
 
-def test_waits_as_the_server_asks_and_tries_again(server, load, monkeypatch):
+def test_waits_as_the_server_asks_tries_again_gives_up_and_keeps_the_pages(server, load, capsys, monkeypatch):
     waits = []
     monkeypatch.setattr("time.sleep", waits.append)
-    server.faults += [
-        {"match": "offset=100", "do": lambda h: h.trouble(429, "TooManyRequests", "slow", Retry_After="20")},
-        {"match": "offset=100", "do": lambda h: h.trouble(500, "ResponseNotReady", "not ready yet")},
-        {"match": "offset=100", "do": lambda h: h.reply(503, {})},
-        {"match": "offset=100", "do": lambda h: h.connection.shutdown(2)},
-    ]
+    faults = [lambda h: h.reply(429, Retry_After="20"), lambda h: h.reply(500), lambda h: h.reply(503),
+              lambda h: h.connection.shutdown(2)]  # fmt: skip
+    server.faults += [("offset=100", fault) for fault in faults]
     assert len(load("humaneval")) == 164
     assert pages(server) == [0] + [100] * 5 and len(waits) == 4 and waits[0] >= 20
-
-
-def test_gives_up_after_a_while_and_keeps_the_pages(server, load, capsys, monkeypatch):
-    monkeypatch.setattr("time.sleep", lambda seconds: None)
-    not_yet = lambda h: h.trouble(500, "ResponseNotReady", "not yet")
-    server.faults.append({"match": "offset=100", "times": 99, "do": not_yet})
+    server.faults += [("offset=100", faults[1])] * 99
     message = dies(capsys, load, "bigcodebench-hard")
     assert "https://huggingface.co/datasets/bigcode/bigcodebench-hard (" in message
     assert "500" in message and ".jsonl" in message
@@ -297,15 +263,11 @@ def test_gives_up_after_a_while_and_keeps_the_pages(server, load, capsys, monkey
     assert len(load("bigcodebench-hard")) == 148 and pages(server) == [100]
 
 
-@pytest.mark.parametrize("status, error, says", [
-    (401, "ExternalUnauthenticatedError", "its terms must be accepted on that page"),
-    (403, "GatedRepo", "its terms must be accepted on that page"),
-    (404, "ExternalAuthenticatedError", "its terms must be accepted on that page"),
-    (422, "InvalidParameter", "422"),
-])  # fmt: skip
-def test_some_errors_are_final(status, error, says, server, load, capsys):
-    server.faults.append({"match": "/rows", "times": 99, "do": lambda h: h.trouble(status, error, "no")})
-    assert says in dies(capsys, load, "bigcodebench-hard") and len(pages(server)) == 1
+@pytest.mark.parametrize("status", [401, 403, 404, 422])
+def test_some_errors_are_final(status, server, load, capsys):
+    server.faults.append(("/rows", lambda h: h.reply(status)))
+    said = "422" if status == 422 else "its terms must be accepted on that page"
+    assert said in dies(capsys, load, "bigcodebench-hard") and len(pages(server)) == 1
 
 
 @pytest.mark.parametrize("name, change, says", [
@@ -314,13 +276,13 @@ def test_some_errors_are_final(status, error, says, server, load, capsys):
 ])  # fmt: skip
 def test_parts_of_a_set_are_not_the_set(name, change, says, server, load, capsys):
     where = "offset=300" if "revision" in change else "/rows"
-    server.faults.append({"match": where, "do": lambda h: vars(h.server).update(change) or True})  # as usual
+    server.faults.append((where, lambda h: vars(h.server).update(change) or True))  # as usual
     assert says in dies(capsys, load, name)
 
 
 def test_a_killed_download_goes_on_where_it_stopped(server, load, start):
     held = threading.Event()
-    server.faults.append({"match": "offset=1100", "do": lambda h: not held.wait(20)})
+    server.faults.append(("offset=1100", lambda h: not held.wait(20)))
     process = start("kodcode")
     while 1100 not in pages(server):
         assert process.poll() is None
@@ -342,28 +304,19 @@ def test_offline_and_unknown_names_are_said_without_a_question(server, start, ca
     assert "unknown data set 'aime26'" in message and "aime24, aime25" in message
 
 
-@pytest.fixture
-def silent():
-    """A server that takes connections and says nothing."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.setblocking(False)
-        yield listener
-
-
 @pytest.mark.parametrize("what", ["load_problems('aime24')", "load_config('Qwen/Qwen9')"])
 @pytest.mark.parametrize("way", ["silent", "refuses"])
-def test_a_hub_out_of_reach_is_asked_once_and_said_in_one_line(what, way, silent, tmp_path):
+def test_a_hub_out_of_reach_is_asked_once_and_said_in_one_line(what, way, tmp_path):
     """Seconds instead of minutes: counted in attempts, as a busy machine makes any time long."""
-    address = f"http://127.0.0.1:{silent.getsockname()[1] if way == 'silent' else 9}"
-    env = os.environ | {"HF_HOME": tmp_path, "HF_ENDPOINT": address, "HF_DATASETS_SERVER": address}
-    command = [sys.executable, "-c", f"import common; common.{what}"]
-    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
-    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
-    assert "cannot be reached" in done.stderr
-    asked = []
-    with suppress(BlockingIOError):
+    with socket.create_server(("127.0.0.1", 0)) as silent, suppress(BlockingIOError):
+        address = f"http://127.0.0.1:{silent.getsockname()[1] if way == 'silent' else 9}"
+        env = os.environ | {"HF_HOME": str(tmp_path), "HF_ENDPOINT": address, "HF_DATASETS_SERVER": address}
+        done, asked = python(f"import common; common.{what}", env=env), []
+        silent.setblocking(False)
         while True:
             asked.append(silent.accept()[0].recv(99).decode().split()[1])
+    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+    assert "cannot be reached" in done.stderr
     assert asked.count("/api/") == (way == "silent") and not re.search("resolve|rows", str(asked)), asked
 
 
@@ -377,58 +330,59 @@ def test_a_model_that_is_not_there_is_one_line(name, monkeypatch, capsys):
 # Files of one's own
 
 
+CHAT = [{"role": "system", "content": "s"}, {"role": "user", "content": [{"text": "1"}, {"text": "+1"}]}]
+OWN = [  # a problem; its kind, style and id
+    ({"prompt": "What is 1 + 1?", "answer": 2}, "math", None, "0"),
+    ({"prompt": "Write f.", "tests": "assert f(1) == 1", "entry_point": "f"}, "code", "assert", "1"),
+    ({"prompt": "Echo.", "tests": {"inputs": ["a"], "outputs": ["a"]}, "id": "e"}, "code", "stdio", "e"),
+    ({"prompt": "Write g.", "tests": ["assert g() == 1", "assert g(2) == 2"]}, "code", "assert", "3"),
+    ({"prompt": "Write h.", "tests": "class T(unittest.TestCase): pass"}, "code", "unittest", "4"),
+    ({"prompt": "Write i.", "tests": "def test_i():\n    assert i()"}, "code", "pytest", "5"),
+    ({"prompt": "Write j.", "tests": "def check(candidate):\n    assert candidate()"}, "code", "check", "6"),
+    ({"prompt": "Tell a joke.", "kind": None, "answer": None, "solution": None}, "text", None, "7"),
+    ({"prompt": "2 + 2?", "answer": "4", "tests": [], "entry_point": "", "id": ""}, "math", None, "8"),
+    ({"messages": CHAT}, "text", None, "9"),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize("name", ["own.jsonl", "own.json"])
 def test_own_file_in_its_minimal_form(name, tmp_path):
-    rows = [
-        {"prompt": "What is 1 + 1?", "answer": 2},
-        {"prompt": "Write f.", "tests": "assert f(1) == 1", "entry_point": "f"},
-        {"prompt": "Echo.", "tests": {"inputs": ["a"], "outputs": ["a"]}, "id": "echo"},
-        {"prompt": "Write g.", "tests": ["assert g() == 1", "assert g(2) == 2"], "entry_point": "g"},
-        {"prompt": "Write h.", "tests": "class T(unittest.TestCase): pass", "entry_point": "h"},
-        {"prompt": "Write i.", "tests": "def test_i():\n    assert i()", "entry_point": "i"},
-        {"prompt": "Write j.", "tests": "def check(candidate):\n    assert candidate()", "entry_point": "j"},
-        {"prompt": "Tell a joke.", "kind": None, "answer": None, "solution": None},
-        {"prompt": "What is 2 + 2?", "answer": "4", "tests": [], "entry_point": "", "id": ""},
-        {"prompt": "Tell another.", "answer": "", "tests": ""},
-    ]
+    rows = [row for row, *_ in OWN]
     text = json.dumps(rows) if ".jsonl" not in name else "".join(json.dumps(row) + "\n" for row in rows)
     (tmp_path / name).write_text("\ufeff" + text)  # as Windows begins a file
     problems = common.load_problems(tmp_path / name)
-    assert [p["kind"] for p in problems] == ["math"] + ["code"] * 6 + ["text", "math", "text"]
-    styles = ["assert", "stdio", "assert", "unittest", "pytest", "check"]
-    assert [p.get("style") for p in problems] == [None, *styles, None, None, None]
-    assert [p["id"] for p in problems] == ["0", "1", "echo", "3", "4", "5", "6", "7", "8", "9"]
+    assert [(p["kind"], p.get("style"), p["id"]) for p in problems] == [tuple(facts) for _, *facts in OWN]
     assert problems[0]["answer"] == "2" and problems[3]["tests"] == "assert g() == 1\nassert g(2) == 2"
+    assert problems[9]["prompt"] == "1+1" and problems[9]["messages"][1] == {"role": "user", "content": "1+1"}
 
 
-ODD = [  # what else a row may hold beside a prompt, and what is said
-    ('"kind": "maths"', "kind 'maths' is none of code, math, text"),
-    ('"tests": {"inputs": ["1"], "outputs": []}', "problem 1: 'tests' must be"),
-    ('"tests": {"inputs": [1], "outputs": ["1"]}', "problem 1: 'tests' must be"),
-    ('"tests": "assert f()", "style": ["check"]', "style ['check'] is none of"),
-    ('"tests": "assert f()", "style": "x"', "style 'x' is none of check, unittest, pytest, assert, stdio"),
-    ('"tests": "assert f()", "prelude": ["import re"]', "the field 'prelude' must be text"),
-    ('"tests": "assert f()", "solution": 7', "the field 'solution' must be text"),
-    ('"answer": NaN', "a.jsonl:1: not JSON ("),
-    pytest.param('"y": ' + "[" * 100_000, "a.jsonl:1: not JSON", id="100000 deep"),
-]
-
-
-@pytest.mark.parametrize("more, says", ODD)
-def test_own_row_with_a_mistake(more, says, tmp_path, capsys):
-    (tmp_path / "a.jsonl").write_text(f'{{"prompt": "x", {more}}}\n')
-    assert says in dies(capsys, common.load_problems, tmp_path / "a.jsonl")
+PROMPT = '{"prompt": "x"}\n'
 
 
 @pytest.mark.parametrize("name, text, says", [
-    ("a.jsonl", '{"prompt": "x"}\n{"answer": "1"}\n', "a.jsonl:2: the field 'prompt or messages' is missing"),
-    ("a.jsonl", '{"prompt": "x"}\nx\n', "a.jsonl:2: not JSON"),
+    *[("a.jsonl", f'{{"prompt": "x", {more}}}', says) for more, says in {
+        '"kind": "maths"': "kind 'maths' is none of code, math, text",
+        '"tests": {"inputs": ["1"], "outputs": []}': "problem 1: 'tests' must be",
+        '"tests": {"inputs": [1], "outputs": ["1"]}': "problem 1: 'tests' must be",
+        '"tests": "assert f()", "style": ["check"]': "style ['check'] is none of",
+        '"tests": "assert f()", "style": "x"': "style 'x' is none of check, unittest, pytest, assert, stdio",
+        '"tests": "assert f()", "prelude": ["import re"]': "the field 'prelude' must be text",
+        '"tests": "assert f()", "solution": 7': "the field 'solution' must be text",
+        '"messages": "hello"': "'messages' must be a list",
+        '"messages": [{"role": "user"}]': "'messages' must be a list",
+        '"messages": [{"role": "user", "content": null}]': "'messages' must be a list",
+        '"messages": [7]': "'messages' must be a list",
+        '"answer": NaN': "a.jsonl:1: not JSON (",
+    }.items()],
+    ("a.jsonl", PROMPT + '{"answer": "1"}', "a.jsonl:2: the field 'prompt or messages' is missing"),
+    ("a.jsonl", PROMPT + "x", "a.jsonl:2: not JSON"),
     ("a.jsonl", "", "no problems"),
-    ("a.jsonl", '{"prompt": "x", "id": 1}\n{"prompt": "x"}\n', "2 problems but only 1 different ids"),
-    ("a.jsonl", '{"prompt": ["x"]}\n', "problem 1: the field 'prompt' must be text"),
+    ("a.jsonl", '{"prompt": "x", "id": 1}\n' + PROMPT, "2 problems but only 1 different ids"),
+    ("a.jsonl", '{"prompt": ["x"]}', "problem 1: the field 'prompt' must be text"),
+    pytest.param("a.jsonl", '{"y": ' + "[" * 100_000, "a.jsonl:1: not JSON", id="100000 deep"),
     ("a.json", '{"problems": []}', "a.json:1: the field 'prompt or messages' is missing"),
     ("a.json", "[1]", "a.json:1: a JSON object is expected, not 1"),
-    ("a.json", '[{"prompt": "x"}, {"prompt": "\\ud800"}]', "a.json:2: not JSON ('utf-8' codec can't encode"),
+    ("a.json", f'[{PROMPT}, {{"prompt": "\\ud800"}}]', "a.json:2: not JSON ('utf-8' codec can't encode"),
     ("a.json", '[{"prompt": "x", "answer": Infinity}]', "a.json:1: not JSON ("),
     pytest.param("a.json", f'[{{"prompt": "x", "answer": {"9" * 5000}}}]', "not JSON", id="5000 digits"),
     ("a.json", "[", "not JSON"),

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import ROOT
+from conftest import ROOT, python
 
 import common
 
@@ -62,11 +62,21 @@ def finished(tmp_path_factory):
 
 
 def test_the_demo_prints_one_table_of_both_domains_and_directions(finished):
+    """Several samplings of both sets are crossed."""
     out, stdout, _ = finished
-    rows = "random|greedy|best of the paper's 20|best of all 28|logistic regression|SCaTR+|oracle"
+    rows = "random|greedy|best of the paper's 20|best of all 28|logistic regression|SCaTR+|oracle|±"
     rows += "|majority vote|confidence-weighted vote|SCaTR, weighted vote|math_a → math_b|code_b → code_a"
     assert not [words for words in rows.split("|") if words not in stdout], stdout
     assert stdout.splitlines()[-1].endswith("math_a-math_b-code_a-code_b/report.md")
+    for group in common.read_json(next(out.rglob("results.json")))["groups"]:
+        rows = {row["method"]: row for row in group["rows"]}
+        scatr = next(row for name, row in rows.items() if re.fullmatch("SCaTR((?!vote|[+]).)*", name))
+        assert scatr["runs"] == 8 and scatr["std"] is not None  # 2 calibration, 2 evaluation runs, 2 seeds
+        assert rows["oracle"]["runs"] == 2
+
+
+def test_every_run_is_whole_and_its_scorers_are_of_the_calibration_run_alone(finished):
+    out = finished[0]
     kept = {"model", "revision", "dataset", "seed", "n", "versions", "device", "git", "layers", "arguments"}
     for run in (out / "model" / name / seed for name in NAMES for seed in ("32", "42")):
         rollouts = common.read_rollouts(run)
@@ -75,21 +85,11 @@ def test_the_demo_prints_one_table_of_both_domains_and_directions(finished):
         common.check_same_problems(run, rollouts)
         assert {row["label"] for row in common.read_labels(run, common.keys_of(rollouts))} <= {0, 1}
         assert not (run / "parts").exists()
-        for path in run.glob("*@*.pt"):  # trained on the calibration run, and on no other
+        for path in run.glob("*@*.pt"):
             assert common.load_pt(path)["runs"] == [str(run)]
     scores = {path.name for path in (out / "model" / "math_b" / "32" / "scores").glob("*@*.jsonl")}
     seeds = ("32-32", "32-42", "42-32", "42-42")  # of the run and of the scorer
     assert scores == {f"{name}.math_a@{s}.jsonl" for name in ("scatr", "scatr+", "logistic") for s in seeds}
-
-
-def test_several_samplings_of_both_sets_are_crossed(finished):
-    out, stdout, _ = finished
-    for group in common.read_json(next(out.rglob("results.json")))["groups"]:
-        rows = {row["method"]: row for row in group["rows"]}
-        scatr = next(row for name, row in rows.items() if re.fullmatch("SCaTR((?!vote|[+]).)*", name))
-        assert scatr["runs"] == 8 and scatr["std"] is not None  # 2 calibration, 2 evaluation runs, 2 seeds
-        assert rows["oracle"]["runs"] == 2
-    assert "±" in stdout
 
 
 def test_what_scrolls_by_is_a_line_a_step(finished):
@@ -121,15 +121,14 @@ def test_a_second_one_waits_for_the_first_and_makes_nothing_again(finished):
 
 def test_one_that_is_stopped_while_it_waits_leaves_the_lock_of_the_first(tmp_path):
     """The log, in which nothing stands yet."""
-    log = tmp_path / "model" / "run_all.log"
-    log.parent.mkdir()
-    with open(log, "w") as held:
+    (tmp_path / "model").mkdir()
+    with open(tmp_path / "model" / "run_all.log", "w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         second = run_all(tmp_path, check=False)
         assert "another run_all.sh is at work" in second.stderr.readline()
-        os.kill(second.pid, signal.SIGTERM)
+        second.terminate()
         second.communicate()
-        assert second.returncode == 128 + signal.SIGTERM and os.path.samestat(os.fstat(held.fileno()), log.stat())
+        assert second.returncode == 128 + signal.SIGTERM and os.path.samefile(held.name, held.fileno())
 
 
 def test_stopped_and_killed_anywhere_it_ends_as_if_it_had_not_been(finished, tmp_path):
@@ -192,13 +191,12 @@ def test_bad_input_is_one_line_and_exit_code_2_before_any_work(tmp_path, args, w
 @pytest.mark.parametrize("script", ["sandbox_exec.py", *sorted(path.name for path in ROOT.glob("0*.py"))])
 def test_help_answers_at_once(script):
     """Within a second on an idle machine: measured as CPU time, and without torch."""
-    code = (
+    done = python(
         "import sys, runpy, resource\n"
-        f"sys.path.insert(0, {str(ROOT)!r}); sys.argv = ['x', '-h']\n"
-        f"try: runpy.run_path({str(ROOT / script)!r}, run_name='__main__')\n"
+        "sys.argv = ['x', '-h']\n"
+        f"try: runpy.run_path({script!r}, run_name='__main__')\n"
         "except SystemExit as stop: assert not stop.code, stop.code\n"
         "assert not {'torch', 'transformers'} & set(sys.modules)\n"
         "assert sum(resource.getrusage(resource.RUSAGE_SELF)[:2]) < 1.0\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0 and "usage" in done.stdout, done.stdout + done.stderr
