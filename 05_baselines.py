@@ -26,6 +26,7 @@ the device named, their ratios on one device only; LoRA and PRM read one rollout
 
 import argparse
 import functools
+import importlib.util
 import itertools
 import math
 import os
@@ -46,9 +47,12 @@ SUBSETS, DRAWS, SEED = 128, 1000, 0  # random subsets of a vote, bootstrap draws
 RULES = common.RULES
 ALL = f"all {len(RULES)}"
 FIVE = [*common.STATISTICS][:5]  # the paper's statistics
-PAPERS = [f"{name}/{way}" for name in FIVE for way in common.AGGREGATIONS[:4]]
-REFERENCES = {"the paper's 20": PAPERS, ALL: RULES}
+REFERENCES = {
+    "the paper's 20": [f"{name}/{way}" for name in FIVE for way in common.AGGREGATIONS[:4]], ALL: RULES
+}  # fmt: skip
 LENGTHS = {"longest": 1, "shortest": -1}
+ORACLE = "oracle"
+OWN = {ORACLE, *LENGTHS, *RULES}  # score files that every run has by itself
 CUT = 0.05  # the share of cut rollouts from which a line says so
 COSTS = {  # in NAME.cost.json: (column, its unit)
     "parameters": ("parameters", 1), "train_seconds": ("training min", 60),
@@ -67,24 +71,24 @@ class Run:
     ids: list  # of the problems
     valid: np.ndarray  # False where padded
     labels: np.ndarray
-    groups: np.ndarray  # of equal answers, -1: none
-    tokens: np.ndarray
     cut: np.ndarray  # 1: at the length limit
+    tokens: np.ndarray
+    groups: np.ndarray  # of equal answers, -1: none
     files: dict  # method -> name of its file -> {"score": [P, N], "p": the same or None, "cost": {}}
 
 
 def load_group(paths, window, tail):
     """Repetitions of one model and data set, `greedy` beside them or None, the problems left out of all."""
     greedy = [file.parent for file in paths[0].resolve().parent.glob("greedy/labels.jsonl")]
-    labels = {path: common.read_labels(path) for path in [*paths, *greedy]}
-    left_out = {row["id"] for rows in labels.values() for row in rows if row["label"] is None}
-    first, *more = [load_run(path, rows, left_out, window, tail) for path, rows in labels.items()]
-    runs = [first, *more[: len(paths) - 1]]
+    labels = [common.read_labels(path) for path in [*paths, *greedy]]
+    left_out = {row["id"] for rows in labels for row in rows if row["label"] is None}
+    runs = [load_run(path, rows, left_out, window, tail) for path, rows in zip([*paths, *greedy], labels)]
+    first, runs, others = runs[0], runs[: len(paths)], runs[len(paths) :]
     for run in runs:
         if (run.ids, run.meta.get("n")) != (first.ids, first.meta.get("n")):
             of = [f"{r.path} has {len(r.ids)} judged problems, N={r.meta.get('n')}" for r in (run, first)]
             common.die(f"{', '.join(of)}: not the same ones; report them apart")
-    return runs, next((run for run in more[len(paths) - 1 :] if run.ids == first.ids), None), left_out
+    return runs, next((run for run in others if run.ids == first.ids), None), left_out
 
 
 def load_run(path, labels, left_out, window, tail):
@@ -97,34 +101,34 @@ def load_run(path, labels, left_out, window, tail):
             places.setdefault(problem, []).append(place)
     if not places:
         common.die(f"{path}: no problem has all its labels; 05 needs labelled runs (04 selects without)")
-    index = np.full((len(places), max(map(len, places.values()))), len(keys))  # behind the last: padding
-    for row, some in zip(index, places.values()):
-        row[: len(some)] = some
+    padded = itertools.zip_longest(*places.values(), fillvalue=len(keys))  # with the place behind the last
+    index = np.array([*padded]).T
     spread = lambda values, empty=0.0: np.array([*values, empty], dtype=float)[index]
     rows = [rollout | label for rollout, label in zip(rollouts, labels)]
-    labels, cut = [row["label"] or 0 for row in rows], [row.get("finish") == "length" for row in rows]
+    facts = ((row["label"] or 0, row.get("finish") == "length", row["n_tokens"]) for row in rows)
     groups = spread((-1 if row.get("group") is None else row["group"] for row in rows), -1).astype(int)
-    valid = index < len(keys)
-    arrays = valid, spread(labels), groups, spread(row["n_tokens"] for row in rows), spread(cut)
+    arrays = index < len(keys), *map(spread, zip(*facts)), groups
     run = Run(path, common.read_meta(path), [*places], *arrays, files={})
-    lengths = {name: [sign * row["n_tokens"] for row in rows] for name, sign in LENGTHS.items()}
-    for name, values in (confidence_of(run, rows, window, tail) | lengths).items():
+    for name, values in own_scores(path, rows, window, tail):
         run.files[name] = {"": {"score": spread(values, -np.inf), "p": None, "cost": {}}}
     for file in sorted((path / "scores").glob("*.jsonl")):
         method, _, name = file.stem.partition("@")
-        if method in LENGTHS:
+        if method in OWN:
             common.die(f"{file}: the table has a row {method} of its own; give the file another name")
         run.files.setdefault(method, {})[name] = read_scores(file, keys, spread)
     return run
 
 
-def confidence_of(run, rollouts, window, tail):
-    """{rule: a score for each rollout}"""
-    values = [conf for _, conf in common.with_confidence(run.path, rollouts, window, tail)]
-    matrix = np.array([[value[rule] for rule in RULES] for value in values], dtype=float)  # None becomes nan
-    matrix *= [-1 if rule.split("/")[0] in common.LOWER_IS_BETTER else 1 for rule in RULES]
-    lowest = np.fmin.reduce(matrix, initial=0) - 1  # a rollout without tokens ranks below all others
-    return dict(zip(RULES, np.where(np.isnan(matrix), lowest, matrix).T))
+def own_scores(path, rows, window, tail):
+    """Yield (one of OWN, a score for each rollout)"""
+    found = [conf for _, conf in common.with_confidence(path, rows, window, tail)]
+    for rule in RULES:
+        sign = -1 if rule.split("/")[0] in common.LOWER_IS_BETTER else 1
+        values = sign * np.array([conf[rule] for conf in found], dtype=float)  # None becomes nan:
+        yield rule, np.nan_to_num(values, nan=np.nanmin([0, *values]) - 1)  # no tokens rank below all others
+    for name, sign in LENGTHS.items():
+        yield name, [sign * row["n_tokens"] for row in rows]
+    yield ORACLE, [row["label"] or 0 for row in rows]
 
 
 def read_scores(file, keys, spread):
@@ -141,26 +145,43 @@ def read_scores(file, keys, spread):
     return {"score": score, "p": None if None in p else spread(p), "cost": cost}
 
 
-# ---- Picks, [2, S, P]: is what a method picks in S subsets of n rollouts right, is it cut
+# ---- Picks: a rollout's chance, or share, to be what a method picks [P, N]; in each of S subsets [S, P, N]
 
 
-def pick_by_score(run, scores, n):
+def blindly(run, file, n):
+    return run.valid / run.valid.sum(1, keepdims=True)
+
+
+def by_score(run, file, n):
     """The exact expectation over all n-subsets, as if there were one."""
-    order, totals = np.argsort(-scores, 1, kind="stable"), run.valid.sum(1)
-    chances = np.zeros(scores.shape)  # of the r-th best rollout to be picked
-    for total in set(totals.tolist()):
-        chances[totals == total, :total] = common.first_of_subset(total, n)
-    return [[(np.take_along_axis(x, order, 1) * chances).sum(1)] for x in (run.labels, run.cut)]
+    chances = np.zeros(run.valid.shape)  # of the r-th best rollout
+    for i, total in enumerate(run.valid.sum(1)):
+        chances[i, :total] = first_of_subset(total, n)
+    return np.take_along_axis(chances, ranks(file["score"]), 1)
 
 
-def pick_by_vote(run, ballot, scores, n):
-    found = []
-    for columns in subsets_of(run, n):
-        whole = (run.groups, scores, run.valid, run.labels, run.cut)
-        groups, some, valid, labels, cut = (np.take_along_axis(array, columns, 1) for array in whole)
-        chosen = ballot(groups, some, valid)
-        found.append([(labels * chosen).sum(1), (cut * chosen).sum(1)])
-    return np.swapaxes(found, 0, 1)
+first_of_subset = functools.cache(common.first_of_subset)
+ranks = lambda scores: np.argsort(np.argsort(-scores, 1, kind="stable"), 1)  # 0: the best; ties in order
+
+
+def by_vote(run, file, n, weight, scores="score"):
+    subsets = subsets_of(run, n)
+    found = np.zeros((len(subsets), *run.valid.shape))
+    for shares, columns in zip(found, subsets):
+        some = (np.take_along_axis(array, columns, 1) for array in (run.groups, file[scores], run.valid))
+        np.put_along_axis(shares, columns, vote(*some, weight), 1)
+    return found
+
+
+def vote(groups, scores, valid, weight):
+    """[P, n]: a rollout's share of the pick. Tied majorities share it; without an answer they pick nothing."""
+    if weight:
+        weights = weight(np.where(valid, scores, 0), ranks(scores), valid.sum(1, keepdims=True))
+        pick = common.weighted_vote(groups, np.where(valid, weights, 0), scores)
+        return pick[:, None] == np.arange(groups.shape[1])
+    totals = common.group_totals(groups, np.ones(groups.shape))
+    winners = (groups >= 0) & (totals == totals.max(1, keepdims=True))
+    return winners / np.maximum(winners.sum(1, keepdims=True), 1)
 
 
 @functools.lru_cache(maxsize=64)
@@ -174,37 +195,15 @@ def subsets_of(run, n):
     return np.sort(np.argsort(np.where(run.valid, noise, 2), -1)[:, :, :n], -1)  # padding is drawn last
 
 
-# Ballots: (groups, scores, valid), each [P, n] -> [P, n], a rollout's share of the pick
-
-
-def majority(groups, scores, valid):
-    """Tied answers share the credit; where there is no answer nothing is picked."""
-    totals = common.group_totals(groups, np.ones(groups.shape))
-    winners = (groups >= 0) & (totals == totals.max(1, keepdims=True))
-    return winners / np.maximum(winners.sum(1, keepdims=True), 1)
-
-
-def weighted(groups, scores, valid, weight=lambda score, rank, n: score):
-    """weight: what a rollout's vote counts, by its score, its rank (0: the best) and how many there are."""
-    rank = np.argsort(np.argsort(-scores, -1, kind="stable"), -1, kind="stable")
-    weights = np.where(valid, weight(scores, rank, valid.sum(-1, keepdims=True)), 0)
-    return common.weighted_vote(groups, weights, scores)[:, None] == np.arange(groups.shape[1])
-
-
-def of_top(share):  # DeepConf, offline
-    kept = lambda score, rank, n: np.where(rank < np.ceil(share * n), score, 0)
-    return functools.partial(weighted, weight=kept)
-
-
-VOTES = {  # name: (the score it uses, its ballot)
-    "majority vote": ("mean/tail", majority),
-    "Borda vote, self-certainty": (
-        "self_certainty/avg", functools.partial(weighted, weight=lambda score, rank, n: n - rank)),
-    "top 10% by confidence, vote": ("mean/tail", of_top(0.1)),
-    "top 90% by confidence, vote": ("mean/tail", of_top(0.9)),
-    "confidence-weighted vote": ("mean/tail", weighted),
-}  # fmt: skip
-MINOR = [*VOTES][1:-1]  # not in the short tables
+BY_SCORE = lambda score, rank, n: score
+VOTES = {  # name: (the score it uses, a vote's weight by score, rank (0: the best) and number of rollouts)
+    "majority vote": ("mean/tail", None),
+    "Borda vote, self-certainty": ("self_certainty/avg", lambda score, rank, n: n - rank),
+    "top 10% by confidence, vote": ("mean/tail", lambda score, rank, n: score * (rank < np.ceil(0.1 * n))),
+    "top 90% by confidence, vote": ("mean/tail", lambda score, rank, n: score * (rank < np.ceil(0.9 * n))),
+    "confidence-weighted vote": ("mean/tail", BY_SCORE),
+}
+MINOR = [*VOTES][1:-1]  # not in the short tables; DeepConf's, offline, are the top ones
 
 # ---- Rows: a dict for each method, as in results.json
 
@@ -219,61 +218,48 @@ CALIBRATED = ("logistic", "lora", "scatr", "scatr+")  # scatr.math_a: SCaTR (mat
 
 def make_rows(runs, greedy=None):
     """All methods that every run has, and the greedy run's one rollout a problem."""
-    top, votable = max(run.labels.shape[1] for run in runs), all((run.groups >= 0).any() for run in runs)
+    top = max(run.labels.shape[1] for run in runs)
     ns = [n for n in (1, 2, 4, 8, 12, 16, 32, 64, 128) if n < top] + [top]
-    tokens = mean_of(run.tokens.sum(1).mean() for run in runs)
-
-    def row(name, kind, pick, method=RULES[0], **facts):  # a rule has one file a run, as what needs no scores
-        picks = {key: [np.array(pick(run, file, n)) for n in ns] for key, run, file in files_of(runs, method)}
-        return row_of(name, kind, ns, picks, tokens=tokens, **facts)
-
-    vote = lambda ballot, by: lambda run, file, n: pick_by_vote(run, ballot, file[by], n)
-    by_score = lambda run, file, n: pick_by_score(run, file["score"], n)
-    by_label = lambda run, _, n: pick_by_score(run, np.where(run.valid, run.labels, -np.inf), n)
-    blindly = lambda run, _, n: [[x.sum(1) / run.valid.sum(1)] for x in (run.labels, run.cut)]
-    cut = mean_of(run.cut[run.valid].mean() for run in runs)
-    rows, votes = [row("random", "random", blindly, cut=cut)], []
+    tokens, rows = mean_of(run.tokens.sum(1).mean() for run in runs), []
+    for name, (kind, scores, pick, facts) in methods_of(runs).items():
+        picks = {key: [picked(run, pick(run, file, n)) for n in ns] for key, run, file in files_of(runs, scores)}
+        rows.append(row_of(name, kind, ns, picks, tokens=tokens, **facts))
+    rows[0]["cut"], rows[-1]["cut"] = mean_of(run.cut[run.valid].mean() for run in runs), None
     if greedy:
-        picks = {(0, "", ""): [np.array([[greedy.labels[:, 0]], [greedy.cut[:, 0]]])] * len(ns)}
-        rows.append(row_of("greedy", "greedy", ns, picks, tokens=greedy.tokens.mean()))
-    for rule in (*LENGTHS, *RULES):
-        kind, facts = "confidence" if rule in RULES else "length", quality_of(runs, rule)
-        rows.append(row(rule, kind, by_score, rule, short=None, scores=rule, **facts))
-    for name, (rule, ballot) in VOTES.items() if votable else ():
-        votes.append(row(name, "vote", vote(ballot, "score"), rule, short=None if name in MINOR else name))
+        picks = {(0, "", ""): [picked(greedy, greedy.valid)] * len(ns)}
+        rows.insert(1, row_of("greedy", "greedy", ns, picks, tokens=greedy.tokens.mean()))
+    return rows
+
+
+def methods_of(runs):
+    """{name: (kind, the score files it reads, pick(run, file, n), facts)} in the table's order."""
+    found, votes, part = {"random": ("random", ORACLE, blindly, {})}, {}, functools.partial
+    for name in (*LENGTHS, *RULES):
+        kind, facts = "confidence" if name in RULES else "length", {"short": None, "scores": name}
+        found[name] = kind, name, by_score, facts | quality_of(runs, name)
+    for name, (rule, weight) in VOTES.items():
+        votes[name] = "vote", rule, part(by_vote, weight=weight), {"short": None} if name in MINOR else {}
     rank = {family: place for place, family in enumerate(FAMILIES)}  # ours last, next to the votes
-    shared = set.intersection(*[set(run.files) for run in runs]) - {*RULES, *LENGTHS}
+    shared = set.intersection(*[set(run.files) for run in runs]) - OWN
     for method in sorted(shared, key=lambda method: (rank.get(method.partition(".")[0], -1), method)):
-        family, _, calibration = method.partition(".")
-        name = short = FAMILIES.get(family, family)
-        name += f" ({calibration})" if calibration else ""
-        if family not in CALIBRATED:
-            short, calibration = name, ""
-        facts = {"scores": method, "calibration": calibration}
+        name, short, calibration = names_of(method)
+        facts = {"scores": method, "calibration": calibration, "short": short}
         more = quality_of(runs, method) | cost_of(runs, method)
-        rows.append(row(f"{name}, best-of-N", "scorer", by_score, method, short=short, **facts, **more))
-        if votable and all(file["p"] is not None for *_, file in files_of(runs, method)):
-            facts["short"] = f"{short}, weighted vote" if method.startswith("scatr") else None
-            votes.append(row(f"{name}, weighted vote", "vote", vote(weighted, "p"), method, **facts))
-    return [*rows, *votes, row("oracle", "oracle", by_label, cut=None)]
+        found[f"{name}, best-of-N"] = "scorer", method, by_score, facts | more
+        if all(file["p"] is not None for *_, file in files_of(runs, method)):
+            short = f"{short}, weighted vote" if method.startswith("scatr") else None
+            pick = part(by_vote, weight=BY_SCORE, scores="p")
+            votes[f"{name}, weighted vote"] = "vote", method, pick, facts | {"short": short}
+    votable = all((run.groups >= 0).any() for run in runs)
+    return found | (votes if votable else {}) | {ORACLE: (ORACLE, ORACLE, by_score, {})}
 
 
-def row_of(name, kind, ns, picks, **facts):
-    """picks: (evaluation run, calibration run, scorer seed) -> with each of ns rollouts [2, S, P]"""
-    right = np.array([[pick[0].mean(0) for pick in each] for each in picks.values()])  # [runs, T, P]
-    drawn = {str(n): [pick[i][0] for pick in picks.values()] for i, n in enumerate(ns)}
-    errors = {n: mean_of(map(subset_error, some)) for n, some in drawn.items() if len(some[0]) == SUBSETS}
-    std = float(right[:, -1].mean(1).std(ddof=1)) if len(right) > 1 else None
-    counts = zip([len(set(part)) for part in zip(*picks)], ("eval", "cal", "seeds"))
-    mean = right.mean(0)
-    return {
-        "method": name, "kind": kind, "short": name, "calibration": "", "scores": "", "right": mean[-1],
-        "accuracy": float(mean[-1].mean()), "std": std, "runs": len(right),
-        "over": " × ".join(f"{count} {what}" for count, what in counts if count > 1),
-        "correct": float(mean[-1].sum()), "problems": len(mean[-1]),
-        "cut": mean_of(each[-1][1].mean() for each in picks.values()), "best_of": [], "against": {},
-        "curve": dict(zip(drawn, mean.mean(1).tolist())), "curve_subset_error": errors, **facts,
-    }  # fmt: skip
+def names_of(method):
+    """Of score files: the name of their row, what the summary calls it, the calibration set or nothing."""
+    family, _, more = method.partition(".")
+    name = FAMILIES.get(family, family)
+    full = f"{name} ({more})" if more else name
+    return (full, name, more) if family in CALIBRATED else (full, full, "")
 
 
 def files_of(runs, method):
@@ -284,27 +270,31 @@ def files_of(runs, method):
         yield (i, calibration, seed), run, run.files[method][name]
 
 
-def quality_of(runs, method):
-    """AUROC, its mean inside problems, and the expected calibration error over ten bins."""
-    found = []
-    for _, run, file in files_of(runs, method):
-        right, score, p, there = run.labels > 0, file["score"], file["p"], run.valid
-        within = [common.auroc(a[few], b[few]) for a, b, few in zip(right, score, there)]
-        found.append([common.auroc(right[there], score[there]), mean_of(within), None])
-        if p is not None:
-            bins = np.minimum(p[there] * 10, 9).astype(int)
-            found[-1][2] = np.abs(np.bincount(bins, (p - right)[there])).sum() / there.sum()
-    return dict(zip(SCORES_AS_SUCH, map(mean_of, zip(*found))))
+def picked(run, picks):
+    """[2, S, P]: is the pick right, is it cut"""
+    return np.array([np.atleast_2d((x * picks).sum(-1)) for x in (run.labels, run.cut)])
 
 
-def cost_of(runs, method):
-    costs = [file["cost"] for *_, file in files_of(runs, method) if file["cost"]]
-    if not costs:
-        return {}
-    cost = {key: mean_of(each.get(key) for each in costs) for key in COSTS}
-    cost["ms_per_problem"] = cost["ms_per_rollout"] and cost["ms_per_rollout"] * rollouts_of(runs)
-    cost["device"] = ", ".join(sorted({each["device"] for each in costs if each.get("device")}))
-    return {"cost": cost, "made_by": sorted({each["command"] for each in costs if "command" in each})}
+def row_of(name, kind, ns, picks, **facts):
+    """picks: (evaluation run, calibration run, scorer seed) -> with each of ns rollouts [2, S, P]"""
+    right = np.array([[pick[0].mean(0) for pick in each] for each in picks.values()])  # [runs, T, P]
+    drawn = {str(n): [pick[i][0] for pick in picks.values()] for i, n in enumerate(ns)}
+    errors = {n: mean_of(map(subset_error, some)) for n, some in drawn.items() if len(some[0]) == SUBSETS}
+    counts = zip([len(set(part)) for part in zip(*picks)], ("eval", "cal", "seeds"))
+    each, mean = right[:, -1].mean(1), right.mean(0)
+    return {
+        "method": name, "kind": kind, "short": name, "calibration": "", "scores": "", "right": mean[-1],
+        **mean_and_std(each), "runs": len(each),
+        "over": " × ".join(f"{count} {what}" for count, what in counts if count > 1),
+        "correct": float(mean[-1].sum()), "problems": len(mean[-1]),
+        "cut": mean_of(pick[-1][1].mean() for pick in picks.values()), "best_of": [], "against": {},
+        "curve": dict(zip(drawn, mean.mean(1).tolist())), "curve_subset_error": errors, **facts,
+    }  # fmt: skip
+
+
+def mean_and_std(each):
+    std = float(np.std(each, ddof=1)) if len(each) > 1 else None
+    return {"accuracy": float(np.mean(each)), "std": std}
 
 
 def subset_error(credits):
@@ -317,6 +307,29 @@ def mean_of(values):
     return float(np.mean(values)) if values else None
 
 
+def quality_of(runs, method):
+    """AUROC, its mean inside problems, and the expected calibration error over ten bins."""
+    found = []
+    for _, run, file in files_of(runs, method):
+        right, score, p, there = run.labels > 0, file["score"], file["p"], run.valid
+        within = mean_of(common.auroc(a[few], b[few]) for a, b, few in zip(right, score, there))
+        found.append({"auroc": common.auroc(right[there], score[there]), "auroc_within": within})
+        if p is not None:
+            bins = np.minimum(p[there] * 10, 9).astype(int)
+            found[-1]["ece"] = np.abs(np.bincount(bins, (p - right)[there])).sum() / there.sum()
+    return means(found, SCORES_AS_SUCH)
+
+
+def cost_of(runs, method):
+    costs = [file["cost"] for *_, file in files_of(runs, method) if file["cost"]]
+    if not costs:
+        return {}
+    cost, told = means(costs, COSTS), lambda key: sorted({each[key] for each in costs if each.get(key)})
+    cost["ms_per_problem"] = cost["ms_per_rollout"] and cost["ms_per_rollout"] * rollouts_of(runs)
+    return {"cost": cost | {"device": ", ".join(told("device"))}, "made_by": told("command")}
+
+
+means = lambda rows, keys: {key: mean_of(row.get(key) for row in rows) for key in keys}
 rollouts_of = lambda runs: mean_of(run.valid.sum(1).mean() for run in runs)  # a problem
 
 # ---- Comparison: Δ and gap closed, each row's `against`
@@ -334,7 +347,7 @@ def compare(rows):
     return [{key: value for key, value in row.items() if key != "right"} for row in rows]
 
 
-# how often each problem is drawn [DRAWS, P]
+# how often each of n problems is drawn [DRAWS, n]
 draws_of = functools.cache(lambda n: np.random.default_rng(SEED).multinomial(n, [1 / n] * n, DRAWS))
 
 
@@ -352,7 +365,7 @@ def stopping(runs, rows, price):
     found = []
     for r in rows if not any(run.meta.get("stop") for run in runs) else ():  # those have no other rollouts
         curves, votes = [], r["kind"] == "vote"
-        for _, run, file in files_of(runs, r["scores"]) if r["scores"] else ():
+        for _, run, file in files_of(runs, r["scores"] or ORACLE):
             if chosen := (file["cost"].get("stop") or {}).get(common.STOP_RULES[votes]):
                 p, groups = np.where(run.valid, file["p"], -1), run.groups if votes else None
                 grid = np.linspace(0.5, 1, 31) if votes else np.quantile(p[run.valid], np.linspace(0, 1, 31))
@@ -365,18 +378,17 @@ def stopping(runs, rows, price):
 def stopped_row(r, curves):
     mean = lambda key: np.mean([curve[key] for curve in curves], 0)
     right, rollouts, tokens = mean("right"), mean("rollouts"), mean("tokens")  # [T, P]
-    each, share = [curve["right"][0].mean() for curve in curves], tokens.mean(1) / tokens[-1].mean()  # [T]
+    share = tokens.mean(1) / tokens[-1].mean()  # [T]
     sizes, fixed = [int(n) / max(map(int, r["curve"])) for n in r["curve"]], [*r["curve"].values()]
     return {
         **{key: r[key] for key in ("method", "kind", "scores", "short")},
         "threshold": float(mean("threshold")[0]), "error": float(mean("error")[0]),
-        "accuracy": float(np.mean(each)), "std": float(np.std(each, ddof=1)) if len(each) > 1 else None,
+        **mean_and_std([curve["right"][0].mean() for curve in curves]),
         "all": float(right[-1].mean()), **with_interval(right[0] - right[-1]),
         "rollouts": float(rollouts[0].mean()), "tokens": float(tokens[0].mean()), "share": float(share[0]),
         "curve": sorted(zip(share.tolist(), right.mean(1).tolist())),
         "fixed": float(np.interp(share[0], sizes, fixed)), "fixed_curve": [*zip(sizes, fixed)],
     }  # fmt: skip
-
 
 # ---- The paper's numbers, of its tables "Best-of-N results for math domain", "for coding domain" and
 # "Comparison of SCaTR with ReasonFlux models". It says AIME; its problems are those of 2025.
@@ -425,10 +437,6 @@ def grid(rows):
     return header, [[row.get(column) for column in header] for row in rows]
 
 
-def in_markdown(title, rows):
-    return f"### {title}\n\n{common.table(*grid(rows), markdown=True)}"
-
-
 def in_latex(title, rows):
     header, cells = grid(rows)
     lines = [" & ".join((cell or "").translate(LATEX) for cell in row) + r" \\" for row in (header, *cells)]
@@ -456,6 +464,7 @@ points = lambda value: percent(value, sign="+")
 gained = lambda r: f"{points(r['delta'])} [{percent(r['low'])}, {percent(r['high'])}]"
 spread = lambda mean, std: f"{mean:.1f}" + ("" if std is None else f" ± {std:.1f}")
 accuracy = lambda r: spread(100 * r["accuracy"], r["std"] and 100 * r["std"])
+drawn = lambda error: f" (± {percent(error, 2)})" if error else ""  # the standard error of drawn subsets
 
 
 def number(value, unit=1):  # in three digits, none after the point above a hundred
@@ -469,42 +478,37 @@ def shown_rows(group):
 
 
 def methods_table(group):
-    shown, rows = shown_rows(group), []
-    accuracies = best_bold({name: accuracy(r) for name, r in shown.items() if r["kind"] != "oracle"})
+    shown = shown_rows(group)
+    bold = best_bold({name: accuracy(r) for name, r in shown.items() if r["kind"] != "oracle"})
     for name, r in shown.items():
-        row = {"method": name, "accuracy %": accuracies.get(name, accuracy(r)), "over": r["over"]}
+        row = {"method": name, "accuracy %": bold.get(name, accuracy(r)), "over": r["over"]}
         row["right/problems"] = f"{r['correct']:.1f}/{r['problems']}".replace(".0/", "/")
         for to, gain in r["against"].items():
             row[f"Δ to {to} [95 %]"] = None if to in r["best_of"] else gained(gain)
             closed = (percent(gain["gap_closed"], 0) or "–") if r["kind"] in ("scorer", "vote") else None
             row[f"gap closed to {to}, %"] = closed
-        rows.append(row | {"cut %": percent(r["cut"]), "tokens a problem": number(r["tokens"])})
-    return "Methods", rows
+        yield row | {"cut %": percent(r["cut"]), "tokens a problem": number(r["tokens"])}
 
 
 def curves_table(group):
-    rows = []
     for name, r in shown_rows(group).items():
-        errors = {n: f" (± {percent(error, 2)})" for n, error in r["curve_subset_error"].items()}
-        row = {"method": name} | {f"N={n}": percent(x) + errors.get(n, "") for n, x in r["curve"].items()}
+        errors = r["curve_subset_error"]
+        row = {f"N={n}": percent(x) + drawn(errors.get(n)) for n, x in r["curve"].items()}
         for key, column in SCORES_AS_SUCH.items():
             row[column] = None if r.get(key) is None else f"{r[key]:.3f}"
-        rows.append(row | {"cut %": percent(r["cut"])})
-    return "Fewer rollouts (±: standard error of drawn subsets), and the scores as such", rows
+        yield {"method": name} | row | {"cut %": percent(r["cut"])}
 
 
 def confidence_table(group):
-    by_name, rows = {r["method"]: r for r in group["rows"]}, []
+    by_name = {r["method"]: r for r in group["rows"]}
     for name in common.STATISTICS:
         rules = {way: by_name[f"{name}/{way}"] for way in common.AGGREGATIONS}
         cells = {way: f"**{accuracy(r)}**" if r["best_of"] else accuracy(r) for way, r in rules.items()}
-        cut = mean_of(r["cut"] for r in rules.values())
-        rows.append({"statistic": name} | cells | {"cut %": percent(cut)})
-    return "Confidence rules: the paper's five statistics, and more", rows
+        yield {"statistic": name} | cells | {"cut %": percent(mean_of(r["cut"] for r in rules.values()))}
 
 
 def cost_table(group):
-    found, rows = [r for r in group["rows"] if "cost" in r], []
+    found = [r for r in group["rows"] if "cost" in r]
     scatr = next((r["cost"] for r in found if r["scores"].startswith("scatr.")), {})
     for r in found:
         cost, row = r["cost"], {"cost": r["method"].removesuffix(", best-of-N")}
@@ -514,52 +518,56 @@ def cost_table(group):
             if cost[key] and usual and not (timed and cost["device"] != scatr["device"]):
                 row[column] += f" ({number(cost[key] / usual)}×)"
         row |= {"measured on": cost["device"] or "–", "accuracy %": accuracy(r)}
-        rows.append(row | {"cut %": percent(r["cut"])})
-    return "Costs (×: SCaTR's): minutes and ms measured on the device named, FLOPs computed", rows
+        yield row | {"cut %": percent(r["cut"])}
 
 
 def stopping_table(group):
-    rows = []
     for r in group["stopping"]:
-        drawn = f" (± {percent(r['error'], 2)})" if r["error"] else ""
-        rows.append({
+        yield {
             "method, stopped": r["method"], "when sure by": f"{r['threshold']:.3f}",
-            "accuracy %": accuracy(r) + drawn, "all rollouts: %": percent(r["all"]),
+            "accuracy %": accuracy(r) + drawn(r["error"]), "all rollouts: %": percent(r["all"]),
             "Δ [95 %]": gained(r), "rollouts": f"{r['rollouts']:.1f}",
             "tokens a problem": number(r["tokens"]), "% of all tokens": percent(r["share"]),
             "% of a fixed N of that cost": percent(r["fixed"]),
-        })  # fmt: skip
-    price = f"{group['price']:g} points below at most where calibrated"
-    return f"Sampling that stops, {price} (±: of drawn orders)", rows
+        }  # fmt: skip
+
+
+TABLES = {
+    "Methods": methods_table,
+    "Fewer rollouts (±: standard error of drawn subsets), and the scores as such": curves_table,
+    "Sampling that stops, {price:g} points below at most where calibrated (±: of drawn orders)": stopping_table,
+    "Confidence rules: the paper's five statistics, and more": confidence_table,
+    "Costs (×: SCaTR's): minutes and ms measured on the device named, FLOPs computed": cost_table,
+}
 
 
 def summary_table(groups):
     """A row for each model, calibration and test set, as in the paper, whose numbers stand below."""
-    rows, names = [], {}
+    ours, rows = [], []
     for group in groups:
         for wanted in sorted({r["calibration"] for r in group["rows"]} - {""}) or [""]:
-            roles = {}
-            for r in group["rows"]:
-                own = [r["short"]] if r["short"] and r["calibration"] in ("", wanted) else []
-                roles |= dict.fromkeys([f"best of {name}" for name in r["best_of"]] + own, r)
-            names |= dict.fromkeys(name for name in roles if name not in LAST)
             sets = dict(zip(SETS, (group["model"], wanted, group["dataset"])))
-            cells = {name: accuracy(r) for name, r in roles.items()} | {"cut %": percent(group["cut"])}
-            if ours := roles.get("SCaTR"):
-                paper, both = ours["against"].values()
-                cells |= {"over": ours["over"], "gap closed %": percent(paper["gap_closed"]) or "–",
-                          "Δ": points(paper["delta"]), f"Δ to {ALL}": points(both["delta"])}  # fmt: skip
-            stopped = {r["scores"]: r for r in group["stopping"] if r["kind"] == "scorer"}
-            if r := stopped.get(f"scatr+.{wanted}") or stopped.get(f"scatr.{wanted}"):
-                told = f"{percent(r['accuracy'])} for {percent(r['share'], 0)} %"
-                cells[f"{r['short']}, stopped when sure"] = told
-            rows.append(sets | cells)
-            if theirs := paper_numbers(*sets.values()):
-                rows.append(sets | {"model": "the paper"} | theirs)
-    columns = [*SETS, *names, *(name for name in LAST if any(name in row for row in rows))]
-    for row in rows:
-        row |= best_bold({name: row.get(name) for name in names})
-    return [{name: row.get(name) for name in columns} for row in rows]
+            ours.append(sets | summary_cells(group, wanted))
+            theirs = paper_numbers(*sets.values())
+            rows += [ours[-1], sets | {"model": "the paper"} | theirs] if theirs else [ours[-1]]
+    columns = sorted(grid(ours)[0], key=lambda name: LAST.index(name) if name in LAST else -1)
+    rows = [{name: row.get(name) for name in columns} for row in rows]
+    return [row | best_bold({name: row[name] for name in columns if name not in SETS + LAST}) for row in rows]
+
+
+def summary_cells(group, wanted):
+    cells = {}
+    for r in group["rows"]:
+        own = [r["short"]] if r["short"] and r["calibration"] in ("", wanted) else []
+        cells |= dict.fromkeys([f"best of {name}" for name in r["best_of"]] + own, accuracy(r))
+        if own == ["SCaTR"]:
+            paper, both = r["against"].values()
+            cells |= {"over": r["over"], "gap closed %": percent(paper["gap_closed"]) or "–",
+                      "Δ": points(paper["delta"]), f"Δ to {ALL}": points(both["delta"])}  # fmt: skip
+    stopped = {r["scores"]: r for r in group["stopping"] if r["kind"] == "scorer"}
+    if r := stopped.get(f"scatr+.{wanted}") or stopped.get(f"scatr.{wanted}"):
+        cells[f"{r['short']}, stopped when sure"] = f"{percent(r['accuracy'])} for {percent(r['share'], 0)} %"
+    return cells | {"cut %": percent(group["cut"])}
 
 
 def screen(summary):
@@ -581,21 +589,19 @@ def study_tables(paths):
         study = common.read_json(file, needs=("study", "model", "calibration", "evaluation", "rows"))
         studies[study["study"]].append(study)
     for name, several in studies.items():
-        each = [row["measures"] for study in several for row in study["rows"]]
-        rows, measures = [], dict.fromkeys(itertools.chain(*each))
+        measures = dict.fromkeys(x for study in several for row in study["rows"] for x in row["measures"])
+        rows = tables[f"Study: {name}"] = []
         for measure, study in itertools.product(measures, several):
             found = {row["row"]: row["measures"].get(measure) for row in study["rows"]}
             cells = best_bold({column: x and spread(x["mean"], x["std"]) for column, x in found.items()})
             sets = study["model"], "+".join(study["calibration"]), "+".join(study["evaluation"])
             rows += [{"measure, %": measure} | dict(zip(SETS, sets)) | cells] if any(cells.values()) else []
-        tables[f"Study: {name}"] = rows
     return tables
 
 
 # ---- The report
 
 the_command = lambda: shlex.join(["python", "05_baselines.py", *sys.argv[1:]])
-TABLES = (methods_table, curves_table, stopping_table, confidence_table, cost_table)
 NOTE = """\
 ±: standard deviation over what varies for the row{}.
 Δ, gap closed: SCaTR's, above the best confidence rule of the paper's 20 (of {}), picked with hindsight.
@@ -603,7 +609,9 @@ Stopped when sure: right % for so much of all tokens."""
 
 
 def report(args):
-    plt, studies, paths = pyplot() if args.plots else None, study_tables(args.studies), defaultdict(list)
+    if args.plots and not importlib.util.find_spec("matplotlib"):
+        common.die("--plots needs matplotlib: pip install matplotlib")
+    studies, paths = study_tables(args.studies), defaultdict(list)
     if len({os.path.realpath(path) for path in args.runs}) < len(args.runs):
         common.die("a run is given twice; each counts as a repetition of its own")
     for path in map(Path, args.runs):
@@ -614,12 +622,13 @@ def report(args):
     facts = {"command": the_command(), "window": args.window, "tail": args.tail, "groups": groups}
     common.write_json(out / "results.json", facts)
     summary = summary_table(groups)
-    write_report(out, groups, {"Summary": summary} | studies, plot(plt, out, groups) if plt else ())
+    write_report(out, groups, {"Summary": summary} | studies, args.plots)
     over = max((r["over"] for group in groups for r in group["rows"]), key=len)
-    titles, notes = [group["title"] for group in groups], sum((group["notes"] for group in groups), [])
-    shown = [f"{title}\n\n{on_screen(*grid(rows))}\n" for title, rows in studies.items()]
-    note = NOTE.format(over and f", at most {over}", ALL)
-    print(*titles, "", screen(summary), "", *notes, note, *shown, sep="\n")
+    notes = itertools.chain(*(group["notes"] for group in groups))
+    print(*(group["title"] for group in groups), "", screen(summary), "", *notes, sep="\n")
+    print(NOTE.format(over and f", at most {over}", ALL))
+    for title, rows in studies.items():
+        print(f"{title}\n\n{on_screen(*grid(rows))}\n")
     print(f"report: {out / 'report.md'}")
 
 
@@ -647,88 +656,60 @@ def notes_of(runs, left_out, cut):
         yield f"{percent(cut)} % of the rollouts were cut: with room all would rise (01 --max-new-tokens 0)"
 
 
-def write_report(out, groups, tables, figures):
-    """report.md and tables.tex: the tables, what made them, the figures."""
+def write_report(out, groups, tables, plots):
+    """report.md and tables.tex: the tables, what made them; the figures."""
     parts, tex = ["# Report", f"Made by `{the_command()}`."], ["% needs \\usepackage{booktabs}\n"]
 
-    def add(tables):
-        parts.extend(in_markdown(title, rows) for title, rows in tables if rows)
-        tex.extend(in_latex(title, rows) for title, rows in tables if rows)
+    def add(title, rows):
+        if rows:
+            parts.append(f"### {title}\n\n{common.table(*grid(rows), markdown=True)}")
+            tex.append(in_latex(title, rows))
 
-    add(tables.items())
-    for group in groups:
+    for title, rows in tables.items():
+        add(title, rows)
+    for i, group in enumerate(groups, 1):
         parts += [f"## {group['title']}", *group["notes"]]
-        add([table(group) for table in TABLES])
+        for title, table in TABLES.items():
+            add(title.format(**group), [*table(group)])
         commands = sorted({f"`{command}`" for r in group["rows"] for command in r.get("made_by", [])})
         parts.append("\n".join(f"- {line}" for line in [*group["runs"], *commands]))
-    parts += [*(f"![{name}]({name})" for name in figures), __doc__.partition("What the numbers are. ")[2]]
+        if plots:
+            plot(out, group, f"figures-{i}.png")
+            parts.append(f"![figures](figures-{i}.png)")
+    parts.append(__doc__.partition("What the numbers are. ")[2])
     for name, text in (("report.md", "\n\n".join(parts)), ("tables.tex", "\n".join(tex))):
         with common.atomic(out / name) as file:
             file.write(text)
 
 
-# ---- Figures: draw(axes, group); one on which nothing is drawn is not written
+# ---- Figures
 
 
-def pyplot():
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError:
-        common.die("--plots needs matplotlib: pip install matplotlib")
-    plt.switch_backend("Agg")
-    return plt
+def plot(out, group, name):
+    """Accuracy by rollouts, by share of the tokens where sampling stops, and of all confidence rules."""
+    from matplotlib.figure import Figure
 
-
-def plot(plt, out, groups):
-    """The names of the PNG files."""
-    names = []
-    for (i, group), (name, draw) in itertools.product(enumerate(groups, 1), FIGURES.items()):
-        canvas, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
-        axes.set(title=group["title"], ylabel="accuracy %")
-        draw(axes, group)
-        if axes.has_data():
-            canvas.legend(loc="outside right upper", fontsize="small")
-            names.append(f"{name}-{i}.png")
-            with common.atomic(out / names[-1], "wb") as file:
-                canvas.savefig(file, format="png", dpi=150)
-        plt.close(canvas)
-    return names
-
-
-def draw_curves(axes, group):
-    for name, r in shown_rows(group).items():
+    figure = Figure(figsize=(20, 6), layout="constrained")
+    curves, stopped, rules = figure.subplots(1, 3, sharey=True)
+    figure.suptitle(group["title"])
+    for method, r in shown_rows(group).items():
         style = {"random": "k:", "oracle": "k--"}.get(r["kind"], ".-")
-        axes.plot([*map(int, r["curve"])], [100 * x for x in r["curve"].values()], style, label=name)
-    ns = [*group["rows"][0]["curve"]]
-    axes.set(xscale="log", xticks=[*map(int, ns)], xticklabels=ns, xlabel="rollouts a problem")
-    axes.minorticks_off()
+        curves.plot([*r["curve"]], [100 * x for x in r["curve"].values()], style, label=method)
+    curves.set(xlabel="rollouts a problem", ylabel="accuracy %")
+    for r in group["stopping"]:  # at all thresholds, the chosen one, and (dotted) of a fixed N
+        (line,) = stopped.plot(*100 * np.array(r["curve"]).T, label=r["method"])
+        stopped.plot(*100 * np.array(r["fixed_curve"]).T, ":", color=line.get_color())
+        stopped.plot(100 * r["share"], 100 * r["accuracy"], "o", color=line.get_color())
+    stopped.set(xlabel="% of the tokens of all rollouts")
+    shown = [r for r in group["rows"] if r["kind"] == "confidence" or r["short"] in ("SCaTR", "SCaTR+")]
+    heights, spreads = ([100 * (r[key] or 0) for r in shown] for key in ("accuracy", "std"))
+    rules.bar([r["method"] for r in shown], heights, yerr=spreads)
+    rules.tick_params(axis="x", rotation=90)
+    for axes in (curves, stopped) if group["stopping"] else (curves,):
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2, fontsize="small")
+    with common.atomic(out / name, "wb") as file:
+        figure.savefig(file, format="png", dpi=150)
 
-
-def draw_stopping(axes, group):
-    """Accuracy by share of the tokens: at all thresholds, the chosen one, and (dotted) of a fixed N."""
-    for r in group["stopping"]:
-        (line,) = axes.plot(*100 * np.array(r["curve"]).T, label=r["method"])
-        axes.plot(*100 * np.array(r["fixed_curve"]).T, ":", color=line.get_color())
-        axes.plot(100 * r["share"], 100 * r["accuracy"], "o", color=line.get_color())
-    axes.set(xlabel="% of the tokens of all rollouts")
-
-
-def draw_rules(wanted, axes, group):
-    """Bars of these rules beside SCaTR, between random and the oracle."""
-    rows = [r for r in group["rows"] if r["method"] in wanted or r["short"] in ("SCaTR", "SCaTR+")]
-    heights, spreads = ([100 * (r[key] or 0) for r in rows] for key in ("accuracy", "std"))
-    axes.bar([r["method"] for r in rows], heights, yerr=spreads, capsize=3)
-    axes.tick_params(axis="x", rotation=30)
-    for style, r in zip(":-", (group["rows"][0], group["rows"][-1])):  # random, oracle
-        axes.axhline(100 * r["accuracy"], color="black", linestyle=style, label=r["method"])
-
-
-FIGURES = {
-    "curves": draw_curves, "stopping": draw_stopping,
-    # the paper's five statistics over the tail, and its confidence in the four aggregations
-    "statistics": functools.partial(draw_rules, [f"{name}/tail" for name in FIVE]),
-    "aggregations": functools.partial(draw_rules, RULES[:4]),
-}  # fmt: skip
 
 # ---- Learned verifiers: what they share. One rollout at a time, since a long one fills a GPU
 
@@ -771,12 +752,11 @@ def first_tokens(tokenizer, *words):
     return ids
 
 
-def load_model_of(runs, args):
+def load_model_of(runs, device):
     metas = [common.read_meta(run) for run in runs]
     if len(names := {common.model_name(meta) for meta in metas}) > 1:
         common.die(f"these runs are of {' and '.join(map(repr, sorted(names)))}; give runs of one model")
-    revision = None if args.model else metas[0].get("revision")
-    return common.load_model(args.model or metas[0]["model"], args.device, revision=revision)
+    return common.load_model(metas[0]["model"], device, revision=metas[0].get("revision"))
 
 
 SAVED = 256  # rollouts after which scores are written, for a killed run to go on from
@@ -790,26 +770,23 @@ def score_rollouts(run, name, encode, judge, cost, *made_of):
     encode(problem, response) -> token ids, judge(ids) -> logit to be right.
     """
     rollouts, path = common.read_rollouts(run), run / "scores" / f"{name}.jsonl"
-    cost_file, mark = path.with_name(f"{name}.cost.json"), mark_of(*made_of, run / "rollouts.jsonl")
-    known = path.is_file() and cost_file.is_file() and common.read_json(cost_file).get("made_of") == mark
-    rows = common.read_jsonl(path) if known else []
-    if len(rows) == len(rollouts):
-        return print(f"{run}: scored by {name} before")
     common.check_same_problems(run, rollouts)
     problems = {row["id"]: row for row in common.read_jsonl(run / "problems.jsonl")}
+    cost_file, mark = path.with_suffix(".cost.json"), mark_of(*made_of, run / "rollouts.jsonl")
+    known = path.is_file() and cost_file.is_file() and common.read_json(cost_file).get("made_of") == mark
+    rows, seconds = common.read_jsonl(path) if known else [], []
     for row in common.progress(rollouts[len(rows) :], desc=f"{name} {run}", unit="rollout"):
         started, ids = time.perf_counter(), encode(problems[row["id"]], row["response"])
         with torch.inference_mode():
             logit = judge(ids)
         found = {"score": logit.item(), "p": logit.sigmoid().item()}
-        found["ms"] = 1000 * (time.perf_counter() - started)
+        seconds.append(time.perf_counter() - started)
         rows.append({"id": row["id"], "sample": row["sample"]} | found)
         if len(rows) % SAVED == 0 or len(rows) == len(rollouts):
             common.write_jsonl(path, rows)
-            ms = float(np.mean([row["ms"] for row in rows]))
-            facts = {"ms_per_rollout": ms, "made_of": mark, "command": the_command()}
-            common.write_json(cost_file, cost | facts)
-    print(f"{run}: {len(rows)} rollouts scored by {name}, {ms:.1f} ms each")
+            facts = {"ms_per_rollout": 1000 * float(np.mean(seconds)), "made_of": mark}
+            common.write_json(cost_file, cost | facts | {"command": the_command()})
+    print(f"{run}: {len(seconds)} of {len(rollouts)} rollouts scored by {name}")
 
 
 # ---- LoRA verifier: the model that made the rollouts learns to say yes or no after them
@@ -826,7 +803,7 @@ Is this answer correct (yes/no)?"""
 def lora(args):
     """A killed training starts over, and ends the same."""
     run, dataset = Path(args.run), common.short_name(common.read_meta(args.run)["dataset"])
-    examples, (model, tokenizer) = read_examples(run), load_model_of([run, *args.eval], args)
+    examples, (model, tokenizer) = read_examples(run), load_model_of([run, *args.eval], args.device)
     ask = lambda problem, answer: QUESTION.format(problem=problem["prompt"], answer=answer)
     write = lambda problem, answer: direct_prompt(tokenizer, ask(problem, answer))
     last = 4096 if has_channels(tokenizer) else 16384
@@ -854,13 +831,13 @@ def read_examples(run):
     """[(problem, response, label)] of the judged rollouts."""
     problems = {row["id"]: row for row in common.read_jsonl(run / "problems.jsonl", needs=("id", "prompt"))}
     rollouts = common.read_rollouts(run)
-    labels = [row["label"] for row in common.read_labels(run, common.keys_of(rollouts))]
-    right, judged = labels.count(1), len(labels) - labels.count(None)
-    print(f"{run}: {judged} of {len(rollouts)} rollouts to learn from, {right} right")
-    if right in (0, judged):
-        common.die(f"{run}: {right} of {judged} rollouts are right; a verifier needs both")
-    return [(problems[row["id"]], row["response"], label)
-            for row, label in zip(rollouts, labels) if label is not None]  # fmt: skip
+    pairs = zip(rollouts, common.read_labels(run, common.keys_of(rollouts)))
+    found = [(problems[row["id"]], row["response"], judged["label"]) for row, judged in pairs]
+    found = [example for example in found if example[-1] is not None]
+    right = sum(label for *_, label in found)
+    if right in (0, len(found)):
+        common.die(f"{run}: {right} of {len(found)} rollouts are right; a verifier needs both")
+    return found
 
 
 def add_adapters(model, seed):
@@ -878,10 +855,10 @@ def add_adapters(model, seed):
         if isinstance(layer, torch.nn.Linear):
             if not hasattr(layer, "down"):
                 layer.register_forward_hook(adapted)
-            down, up = (torch.zeros(shape, device=layer.weight.device)
-                        for shape in ((RANK, layer.in_features), (layer.out_features, RANK)))  # fmt: skip
-            torch.nn.init.kaiming_uniform_(down, a=math.sqrt(5))
-            layer.down, layer.up = map(torch.nn.Parameter, (down, up))
+            zeros = functools.partial(torch.zeros, device=layer.weight.device)
+            layer.down = torch.nn.Parameter(zeros(RANK, layer.in_features))
+            layer.up = torch.nn.Parameter(zeros(layer.out_features, RANK))
+            torch.nn.init.kaiming_uniform_(layer.down, a=math.sqrt(5))
     return {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
 
 
@@ -892,17 +869,16 @@ def train_adapters(model, adapters, encode, words, examples, args, seed):
     save_memory(model.train())
     with common.progress(total=args.epochs * batches, desc=f"train lora@{seed}", unit="step") as bar:
         for epoch, place in itertools.product(range(args.epochs), range(batches)):
-            order, loss = np.random.default_rng([seed, epoch]).permutation(len(examples)), 0.0
+            order = np.random.default_rng([seed, epoch]).permutation(len(examples))
             batch = [examples[i] for i in order[place * BATCH :][:BATCH]]
             for problem, response, label in batch:
                 ids = encode(problem, response)
-                loss += learn_from(model, ids, words[1 - label], len(batch))
+                learn_from(model, ids, words[1 - label], len(batch))
                 seen.append(len(ids))
             torch.nn.utils.clip_grad_norm_(adapters.values(), CLIP)
             optimizer.param_groups[0]["lr"] = args.lr * rate_at(bar.n, bar.total)
             optimizer.step()
             optimizer.zero_grad()
-            bar.set_postfix(loss=f"{loss:.3f}")
             bar.update()
     model.eval()
     seconds = time.perf_counter() - started
@@ -923,10 +899,8 @@ def rate_at(step, steps):
 
 
 def learn_from(model, ids, word, batch):
-    """Of one of `batch` rollouts: adds its gradient -> its part of the loss."""
-    loss = -next_logits(model, ids).log_softmax(0)[word] / batch
-    loss.backward()
-    return loss.item()
+    """Adds the gradient of one of `batch` rollouts."""
+    (-next_logits(model, ids).log_softmax(0)[word] / batch).backward()
 
 
 def training_flops(model, lengths):
@@ -952,9 +926,11 @@ def prm(args):
     # with a score at each step (ReasonFlux-PRM-7B), or one at the end (ReasonFlux-PRM-1.5B)?
     steps = "Qwen2ForProcessRewardModel" in (common.load_config(args.prm).architectures or ())
     [common.read_meta(run) for run in args.runs]  # what is no run ends here, before the model is loaded
-    scorer = (load_step_prm if steps else load_final_prm)(args)
+    model, tokenizer, write, judge = (load_step_prm if steps else load_final_prm)(args)
+    encode = functools.partial(fit_answer, model, tokenizer, PRM_TOKENS, write)
     for run in args.runs:
-        score_rollouts(Path(run), f"prm.{common.model_name({'model': args.prm})}", *scorer)
+        name = f"prm.{common.model_name({'model': args.prm})}"
+        score_rollouts(Path(run), name, encode, judge, facts_of(model))
 
 
 def load_final_prm(args):
@@ -967,8 +943,7 @@ def load_final_prm(args):
         head = torch.nn.Linear(model.config.hidden_size, 1, device=model.device)
         head.load_state_dict(weights)
     write = lambda problem, answer: tokenizer(f"{problem['prompt']}\n{answer}")["input_ids"]
-    encode = functools.partial(fit_answer, model, tokenizer, PRM_TOKENS, write)
-    return encode, lambda ids: head(states_of(model, ids)[-1].float()), facts_of(model)
+    return model, tokenizer, write, lambda ids: head(states_of(model, ids)[-1].float())
 
 
 def load_step_prm(args):
@@ -1001,7 +976,7 @@ def load_step_prm(args):
         steps = states_of(model, ids)[torch.tensor(ids) == mark].float()
         return model.score(steps).softmax(-1)[:, 1].mean().double().logit(eps=1e-9)  # finite also at 1
 
-    return functools.partial(fit_answer, model, tokenizer, PRM_TOKENS, write), judge, facts_of(model)
+    return model, tokenizer, write, judge
 
 
 # ---- Domain routing: the model that answers also says whether a problem is one of maths or of code
@@ -1015,8 +990,8 @@ Answer with one word, math or code."""
 def route(args):
     if len(args.math) != len(args.code):
         common.die(f"--math and --code: {len(args.math)} and {len(args.code)} scorers; give them in pairs")
-    scorers = {path: common.load_scorer(path) for path in (*args.math, *args.code)}
-    model, tokenizer = load_model_of(args.runs, args)
+    [common.load_scorer(path) for path in (*args.math, *args.code)]  # what is none ends here
+    model, tokenizer = load_model_of(args.runs, args.device)
     words = first_tokens(tokenizer, *DOMAINS)
     for run in map(Path, args.runs):
         problems, domains = common.read_jsonl(run / "problems.jsonl", needs=("id", "kind", "prompt")), {}
@@ -1028,7 +1003,7 @@ def route(args):
         print(f"{run}: domains right %: {percent(mean_of(right))} ({sum(right)}/{len(right)})")
         [old.unlink() for old in (run / "scores").glob("routed@*")]  # of a call with more scorers
         for i, pair in enumerate(zip(args.math, args.code)):
-            (keys, maths), (_, code) = (common.score_run(scorers[path], run, path) for path in pair)
+            (keys, maths), (_, code) = (common.score_run(common.load_scorer(path), run, path) for path in pair)
             logits = torch.where(torch.tensor([domains[id] == "math" for id, _ in keys]), maths, code)
             found = zip(keys, logits.tolist(), logits.sigmoid().tolist())
             rows = ({"id": key[0], "sample": key[1], "score": score, "p": p} for key, score, p in found)
@@ -1065,8 +1040,6 @@ def main():
         add("--prm", required=True, help="Hub id or folder: reward_head.pt, or Qwen2ForProcessRewardModel")
     for domain in DOMAINS if command == "route" else ():
         add(f"--{domain}", nargs="+", required=True, help=f"scorers calibrated on {domain}, one a seed")
-    if command in ("lora", "route"):
-        add("--model", help="the runs' model, if no longer where meta.json says")
     if command != "report":
         add("--device", help="cpu, cuda, cuda:1, mps (the GPU if there is one)")
     args = parser.parse_args(words)

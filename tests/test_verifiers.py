@@ -206,12 +206,10 @@ def test_gradients_are_those_of_the_mean_and_do_not_change_by_recomputing(tiny, 
         else:
             model.train(how == "recomputed")
             verifiers.save_memory(model)  # in training alone
-            loss = sum(verifiers.learn_from(model, ids, i, 4) for i, ids in enumerate(sequences))
+            [verifiers.learn_from(model, ids, i, 4) for i, ids in enumerate(sequences)]
         gradients = [weight.grad.flatten() for name, weight in adapters.items() if name.endswith("up")]
-        found.append((float(loss), torch.cat(gradients)))
-    for loss, gradient in found[1:]:
-        assert loss == pytest.approx(found[0][0], abs=1e-5)
-        assert torch.allclose(gradient, found[0][1], atol=1e-6)
+        found.append(torch.cat(gradients))
+    assert all(torch.allclose(gradient, found[0], atol=1e-6) for gradient in found[1:])
 
 
 def test_the_rate_warms_up_and_falls():
