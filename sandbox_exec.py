@@ -46,7 +46,7 @@ counts, as `passed: beside its tests`: worth what a program is worth that nobody
     caller <-> F <-> J: JSON with descriptors; J -> caller: "!" once more than plain data crosses, then
     [reason, detail] as JSON. J <-> S: a pickle with its length in front, either way. J's reader is written in
     Python, makes plain data, and looks names up in tables (VALUES; exceptions of loaded modules).
-      message = ("ask", verb, args)             verb: load (first), call get set op method read ...
+      message = ("ask", verb, args)             verb: load (first), call get set delete read await ...
               | ("ok" | "raise", value, [(n, items)...])     n: n-th container in the ask's args, if changed
     What is no plain data is one of pickle's persistent ids:
               ("arg", n) | ("class", module, name, ancestor) | ("made", maker, args...)
@@ -60,11 +60,9 @@ program.
 
 Layers: as many as the machine has stand around S and J; `pool.banner` says which. A Pool starts only where
 the program cannot write what judge or caller read later (a private root, Landlock, or another user), unless
-the caller writes `unsafe=True`. `Pool(require="namespaces")` refuses to work with less.
-
-Not covered: bugs of the kernel, side channels, reading /usr and the Python installation, a class that the
-tests name and that lies about its own instances, files that tests leave in the folder both share. No
-sockets, ever."""
+the caller writes `unsafe=True`. `Pool(require="namespaces")` refuses to work with less. Not covered: bugs of
+the kernel, side channels, reading /usr and the Python installation, a class that the tests name and that lies
+about its own instances, files that tests leave in the folder both share. No sockets, ever."""
 # ruff: noqa: SIM905
 import ast
 import asyncio
@@ -322,7 +320,7 @@ class Server:
     def start(self):
         """Layers are probed by using them: a server that lacks one says so, and is started without."""
         while True:
-            self.socket, theirs = packet_sockets()
+            self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             start = ("import marshal, sys\ndel sys.path[0]\nit = {'__name__': 'sandbox_exec'}\n"
                      "exec(marshal.load(sys.stdin.buffer), it)\n"         # without the caller's folder
                      f"it['guard']({theirs.fileno()}, {[*self.disabled]})")
@@ -365,6 +363,8 @@ class Server:
                 with contextlib.suppress(BlockingIOError):
                     run = run._replace(answer=ours.recv(1 << 16, socket.MSG_DONTWAIT))
                 run = run._replace(files=[read_file(file) for file in files])
+            if header["mode"] == "apart" and not run.ended and not run.answer.strip(b"!"):
+                run = run._replace(ended=(JUDGE_DIED, ""))
             if not run.ended or not run.ended[0].startswith("error: "):
                 break
         is_theirs = run.ended == (SERVER_DIED, "") and "signals" not in self.protected
@@ -424,10 +424,6 @@ def encode(text):
     return text.encode("utf-8", "surrogatepass")
 
 
-def packet_sockets():
-    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)        # a message comes whole
-
-
 def send(sock, message, fds=()):
     socket.send_fds(sock, [as_bytes(message)], fds)
 
@@ -446,32 +442,26 @@ cage = proc_fd = None                             # of this server and its forks
 def guard(fd, disabled):
     """G: the parent of all orphans below; start F, wait until it or the caller is gone, kill all."""
     global cage
-    cage, control = Cage(set(disabled)), socket.socket(fileno=fd)
+    cage, control, poller = Cage(set(disabled)), socket.socket(fileno=fd), select.poll()
     libc("prctl", SUBREAPER, 1)
     cage.guard = os.pidfd_open(os.getpid())
-    server = os.fork()
-    if server == 0:
-        try:
-            serve(control)
-        except Exception:
-            traceback.print_exc()
-        finally:
-            end_all()
-            os._exit(0)
-    poller = select.poll()
     poller.register(control, 0)                   # only its end, what it says is for F
-    poller.register(os.pidfd_open(server), select.POLLIN)
-    poller.poll()
-    end_all()
-
-
-def end_all():
-    while end_tree(os.getpid()):
-        time.sleep(0.001)
-    if not cage.private:
-        with contextlib.suppress(OSError):
-            cage.empty_scratch()
-            os.rmdir(cage.scratch)
+    try:
+        if server := os.fork():
+            poller.register(os.pidfd_open(server), select.POLLIN)
+            poller.poll()
+        else:
+            serve(control)
+    except Exception:
+        traceback.print_exc()
+    finally:
+        while end_tree(os.getpid()):
+            time.sleep(0.001)
+        if not cage.private:
+            with contextlib.suppress(OSError):
+                cage.empty_scratch()
+                os.rmdir(cage.scratch)
+        os._exit(0)
 
 
 def serve(control):
@@ -497,17 +487,26 @@ def serve(control):
 
 def run_job(job, fds, judge, control):
     """Fork the program, hand the tests to the judge, watch both; then nothing of the job is left."""
-    started = time.monotonic()
+    started, is_apart = time.monotonic(), job["mode"] == "apart"
     try:
-        program, awaited = start_job(job, fds, judge)
+        if is_apart:
+            ours, theirs = socket.socketpair()
+            with ours, theirs:
+                judge.send([*fds, ours.fileno()])
+                program = cage.spawn([cage.null] * 3 + [theirs.fileno()], job, serve_program)
+            fds.append(os.dup(judge.socket.fileno()))
+        else:
+            files, body = (fds[:4], run_script) if job["mode"] == "stdio" else (
+                [cage.null] * 3 + fds, run_beside)
+            program = cage.spawn(files, job, body)
+            fds.append(os.pidfd_open(program))
     except (OSError, LayerFailed) as problem:
         judge.stop()
         told = {"ended": ("error: no process could be started", str(problem))}
     else:
-        fds.append(awaited)
-        ended, cpu, memory = watch(job, awaited, judge, control)
-        if job["mode"] == "apart":
-            ended = judge.hear(ended)
+        ended, cpu, memory = watch(job, fds[-1], judge, control)
+        if is_apart and (ended or not (receive(judge.socket) or [None])[0]):
+            judge.stop()                          # it still examines, is dead, old or unclean
         kill(program)                             # one that is ending by itself keeps its status
         _, status, used = os.wait4(program, 0)
         told = {"ended": ended, "exit": os.waitstatus_to_exitcode(status),
@@ -519,24 +518,6 @@ def run_job(job, fds, judge, control):
         time.sleep(0.001)
     cage.empty_scratch()
     return {**told, "wall_s": time.monotonic() - started}
-
-
-def start_job(job, fds, judge):
-    """(the program's process, a descriptor that tells of the end)"""
-    nulls = [cage.null] * 3
-    if job["mode"] == "apart":
-        if not judge.pid:
-            judge.start()
-        ours, theirs = socket.socketpair()
-        with ours, theirs:
-            send(judge.socket, "job", [*fds, ours.fileno()])
-            program = cage.spawn([*nulls, theirs.fileno()], job, serve_program)
-        return program, os.dup(judge.socket.fileno())
-    if job["mode"] == "stdio":
-        program = cage.spawn(fds[:4], job, run_script)
-    else:
-        program = cage.spawn(nulls + fds, job, run_beside)
-    return program, os.pidfd_open(program)
 
 
 def watch(job, awaited, judge, control):
@@ -573,7 +554,7 @@ class Judge:
     pid = None
 
     def start(self):
-        self.jobs, (self.socket, theirs) = 0, packet_sockets()
+        self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             fds, limits = [cage.null] * 3 + [theirs.fileno()], {"memory_mb": JUDGE_MEMORY_MB}
             self.pid = cage.spawn(fds, limits, judge_jobs)
@@ -581,13 +562,10 @@ class Judge:
         if "failed" in hello:
             raise LayerFailed(*hello["failed"])
 
-    def hear(self, ended):
-        """What ended the job, that it died too; ended itself if it still examines, is old or unclean."""
-        said, _ = (None if ended else receive(self.socket)) or (None, [])
-        self.jobs += 1
-        if not said or not said["clean"] or self.jobs >= JUDGE_JOBS:
-            self.stop()
-        return ended or (None if said else (JUDGE_DIED, ""))
+    def send(self, fds):
+        if not self.pid:
+            self.start()
+        send(self.socket, "job", fds)
 
     def stop(self):
         if self.pid:
@@ -649,19 +627,21 @@ def usage(pids):
 
 # ------------------------------------------------------------------------------------- S: the program
 
-def load_code(name, prelude, code, entry_point):
-    """The program's module, and a function that runs the prelude and the program in it."""
-    sys.modules[name] = module = types.ModuleType(name)
-    module.__file__ = "solution.py"
+def run_program(module, prelude, code, entry_point):
+    """The prelude, then the program, in their module."""
+    shared = run_prelude(prelude, module, entry_point) if prelude else []
+    linecache.cache["solution.py"] = (len(code), None, code.splitlines(True), "solution.py")
+    exec(compile(encode(code), "solution.py", "exec", dont_inherit=True), vars(module))
+    for kind in map(vars(module).get, shared):    # models like to write them down once more
+        if isinstance(kind, type):
+            kind.__module__ = "prelude"
 
-    def execute():
-        shared = run_prelude(prelude, module, entry_point) if prelude else []
-        linecache.cache["solution.py"] = (len(code), None, code.splitlines(True), "solution.py")
-        exec(compile(encode(code), "solution.py", "exec", dont_inherit=True), module.__dict__)
-        for kind in map(vars(module).get, shared):             # models like to write them down once more
-            if isinstance(kind, type):
-                kind.__module__ = "prelude"
-    return module, execute
+
+def new_module(*names):
+    module = types.ModuleType(names[0])
+    module.__file__ = "solution.py"
+    sys.modules.update(dict.fromkeys(names, module))
+    return module
 
 
 def run_prelude(prelude, module, entry_point):
@@ -687,11 +667,9 @@ def run_script():
     """A stdio job: 0, 1 and 2 are files, 3 holds the program; end as a script does."""
     how = {"encoding": "utf-8", "errors": "surrogateescape", "closefd": False}
     sys.stdin, sys.stdout, sys.stderr = [open(fd, "w" if fd else "r", **how) for fd in range(3)]
-    with open(3, "rb", buffering=0) as file:
-        _, execute = load_code("__main__", *json.loads(read_file(file)))
-    status = 0
-    for step in (execute, threading._shutdown, atexit._run_exitfuncs, lambda: sys.stdout.flush(),
-                 lambda: sys.stderr.flush()):
+    job, status = json.loads(read_file(open(3, "rb", buffering=0))), 0
+    for step in (lambda: run_program(new_module("__main__"), *job), threading._shutdown,
+                 atexit._run_exitfuncs, lambda: sys.stdout.flush(), lambda: sys.stderr.flush()):
         try:
             step()
         except SystemExit as end:
@@ -705,13 +683,15 @@ def run_script():
 def serve_program():
     """Do what the judge asks, for ever; first it asks to load the program."""
     global peer
+    peer, module = Peer(socket.socket(fileno=3)), new_module("solution")
+    peer.exports[0] = module
 
     def load(*job):
-        peer.exports[0], VERBS["reload"] = load_code("solution", *job)
+        VERBS["reload"] = lambda: run_program(module, *job)
         VERBS["reload"]()
-        return list(vars(peer.exports[0]))
+        return list(vars(module))
 
-    peer, VERBS["load"] = Peer(socket.socket(fileno=3)), load
+    VERBS["load"] = load
     sys.setrecursionlimit(sys.getrecursionlimit() + 50)
     while True:
         peer.answer(*peer.read()[1:])
@@ -719,26 +699,23 @@ def serve_program():
 
 def run_beside():
     """The program and its tests in this process; its answer is believed only where the tests say beside."""
-    with open(3, "rb", buffering=0) as file, socket.socket(fileno=4) as caller:
-        job = json.loads(read_file(file))
-        module, execute = load_code("solution", job["prelude"], job["code"], job["entry_point"])
-        sys.modules["__main__"] = module
-        with open("solution.py", "w", encoding="utf-8", errors="surrogatepass") as copy:
-            copy.write(job["prelude"] + "\n" + job["code"])
-        tests = None
-        try:
-            sys.path.insert(0, os.getcwd())
-            execute()
-            tests = read_tests(job["prelude"], job["tests"])
-            space = sys.modules["tests"] = types.ModuleType("tests")
-            vars(space).update((name, value) for name, value in vars(module).items() if name[:2] != "__")
-            answer = run_all(job, tests, space), ""
-        except SyntaxError as problem:
-            answer = "syntax", str(problem)
-        except BaseException as problem:
-            answer = explain(problem, from_program=not tests)
-        caller.send(as_bytes(answer))
-        os._exit(0)
+    job, tests = json.loads(read_file(open(3, "rb", buffering=0))), None
+    module = new_module("solution", "__main__")
+    with open("solution.py", "w", encoding="utf-8", errors="surrogatepass") as copy:
+        copy.write(job["prelude"] + "\n" + job["code"])
+    try:
+        sys.path.insert(0, os.getcwd())
+        run_program(module, job["prelude"], job["code"], job["entry_point"])
+        tests = read_tests(job["prelude"], job["tests"])
+        space = sys.modules["tests"] = types.ModuleType("tests")
+        vars(space).update((name, value) for name, value in vars(module).items() if name[:2] != "__")
+        answer = run_all(job, tests, space), ""
+    except SyntaxError as problem:
+        answer = "syntax", str(problem)
+    except BaseException as problem:
+        answer = explain(problem, from_program=not tests)
+    socket.socket(fileno=4).send(as_bytes(answer))
+    os._exit(0)
 
 
 def enter_world(folder, environment, replaced):
@@ -860,7 +837,7 @@ class AnyReader(pickle.Unpickler):
     """For S, which may trust J."""
 
     def persistent_load(self, what):
-        return self.things[what[1]] if what[0] == "arg" else getattr(peer, "load_" + what[0])(*what[1:])
+        return self.things[what[1]] if what[0] == "arg" else peer.load(*what)
 
 
 class DataReader(pickle._Unpickler):
@@ -892,7 +869,7 @@ class Peer:
     def __init__(self, sock):
         self.sock, self.incoming = sock, sock.makefile("rb")
         self.lock, self.serving = threading.RLock(), 0
-        self.exports, self.export_ids = {0: None}, {}                      # ours that they may name, by number
+        self.exports, self.export_ids = {0: None}, {}                      # ours that they may name
         self.stand_ins, self.stand_in_ids = {}, {}                         # theirs that we may name
 
     # ---- messages
@@ -984,7 +961,11 @@ class Peer:
             return "class", *named, ancestors[0]
         if named and isinstance(value, BaseException):
             return "made", "exception", kind, list(value.__reduce__()[1]), dict(vars(value)), value.__cause__
-        return None if named and (isinstance(value, FUNCTIONS) or can_pickle(value)) else self.export(value)
+        with contextlib.suppress(Exception):      # files and iterators have a place in their stream
+            if named and (isinstance(value, FUNCTIONS) or not hasattr(kind, "__next__") and
+                          value.__reduce_ex__(4)):
+                return None
+        return self.export(value)
 
     def export(self, value):
         number, about = self.export_ids.setdefault(id(value), len(self.exports)), None
@@ -993,21 +974,21 @@ class Peer:
             about = describe(value)
         return "mine", number, about, content(value) if isinstance(value, ROOT_TYPES) else None
 
-    def load_yours(self, number, items):
-        assert type(number) is int                # None, True and 1.0 would find something, too
-        return fill(self.exports[number], items)
-
-    def load_mine(self, number, about, items):
-        assert type(number) is int
-        if about is not None and number not in self.stand_ins:
+    def load(self, what, key, about=None, *rest):
+        """What it stands for."""
+        if what == "made":
+            return MAKERS[key](about, *rest)
+        if what == "class":
+            return self.load_class(key, about, *rest)
+        assert type(key) is int                   # None, True and 1.0 would find something, too
+        if what == "yours":
+            return fill(self.exports[key], about)
+        if about is not None and key not in self.stand_ins:
             if about[0] != "function":
                 self.note_opaque()
-            self.stand_ins[number] = made = STAND_INS[about[0]](*about[1:])
-            self.stand_in_ids[id(made)] = number
-        return fill(self.stand_ins[number], items)
-
-    def load_made(self, maker, *args):
-        return MAKERS[maker](*args)
+            self.stand_ins[key] = made = STAND_INS[about[0]](*about[1:])
+            self.stand_in_ids[id(made)] = key
+        return fill(self.stand_ins[key], *rest)
 
     def load_class(self, module, name, _ancestor=""):
         return functools.reduce(getattr, name.split("."), importlib.import_module(module))
@@ -1049,13 +1030,6 @@ def drop_functions(made):
             peer.note_opaque()
             del vars(made)[name]
     return made
-
-
-def can_pickle(value):
-    """Whether pickle has a rule; files and iterators have a place in their stream, which would be copied."""
-    with contextlib.suppress(Exception):
-        return not hasattr(type(value), "__next__") and bool(value.__reduce_ex__(4))
-    return False
 
 
 def is_for_data(value):
@@ -1146,7 +1120,7 @@ def describe(value):
         held = [arg if type(arg) in FLAT else repr(arg)[:1000] for arg in value.args]
     else:
         held = next((base.__getnewargs__(value) for base in BASES if isinstance(value, base)), ())
-    return "object", peer.export(type(value))[1:], held
+    return "object", peer.export(type(value)), held
 
 
 def stand_in_class(name, doc, parents, root, library, operations):
@@ -1174,7 +1148,7 @@ def awaited(self):
 
 
 def stand_in_object(about_class, held):
-    cls = peer.load_mine(*about_class)
+    cls = peer.load(*about_class)
     assert isinstance(cls, StandInClass)
     return cls.__new__(cls, *held)
 
@@ -1286,14 +1260,13 @@ def judge_jobs():
     gc.collect()
     gc.freeze()
     send(server, "ready")
-    while message := receive(server):
-        job, caller, channel = message[1]
-        with open(job, "rb", buffering=0) as file:
-            job = json.loads(read_file(file))
-        with socket.socket(fileno=caller) as caller, socket.socket(fileno=channel) as sock:
-            reason, detail, is_clean = examine(job, sock, caller)
+    for left in reversed(range(JUDGE_JOBS)):
+        _, (job, caller, channel) = receive(server)
+        job = json.loads(read_file(open(job, "rb", buffering=0)))
+        with socket.socket(fileno=caller) as caller, socket.socket(fileno=channel) as channel:
+            reason, detail, is_clean = examine(job, channel, caller)
             caller.send(as_bytes([reason, detail]))
-        send(server, {"clean": is_clean})
+        send(server, is_clean and left > 0)
 
 
 def examine(job, channel, caller):
@@ -1345,28 +1318,22 @@ def read_tests(prelude, tests):
 
 def test_module(job, tests):
     """The module that the tests run in: the prelude's names, then those of the program that they use."""
-    offered, entry_point = peer.load(job, tests), job["entry_point"]
+    offered, entry_point = peer.start(job, tests), job["entry_point"]
     module, solution = types.ModuleType("tests"), RemoteModule("solution")
     sys.modules.update(solution=solution, tests=module)
     peer.stand_in_ids[id(solution)] = 0
     run_prelude(tests.prelude, module, entry_point)
     for name in offered:
         if name == entry_point or name in tests.names and name not in vars(module):
-            value = None if name == entry_point else known_to_all(name)
-            if value is not None:                 # what shadows these is not believed
+            meant = {"np": "numpy"}.get(name, name)            # a module, something of typing, a builtin
+            known = (None if name == entry_point else importlib.import_module(meant) if meant in MODULES
+                     else getattr(typing, name) if name in typing.__all__ else vars(builtins).get(name))
+            if known is not None:                 # what shadows these is not believed
                 peer.note_opaque()
-            vars(module)[name] = getattr(solution, name) if value is None else value
+            vars(module)[name] = getattr(solution, name) if known is None else known
     others = map(vars(module).get, tests.bound)   # these mean something else to them
     peer.named -= {value for value in others if isinstance(value, StandInClass)}
     return module
-
-
-def known_to_all(name):
-    """A module, something of typing or a builtin that tests mean by a name."""
-    name = {"np": "numpy"}.get(name, name)
-    if name in MODULES:
-        return importlib.import_module(name)
-    return getattr(typing, name) if name in typing.__all__ else vars(builtins).get(name)
 
 
 class RemoteModule(StandIn, types.ModuleType):
@@ -1473,7 +1440,7 @@ class Examiner(Peer):
             self.note_opaque()
             self.end(f"the program's answer is malformed ({type(problem).__name__})")
 
-    def load(self, job, tests):
+    def start(self, job, tests):
         """The names of the program; from then on, both processes look alike to tests that look around."""
         try:
             names = self.ask("load", job["prelude"], job["code"], job["entry_point"])
@@ -1501,7 +1468,8 @@ class Examiner(Peer):
                 self.note_opaque()
                 value = RuntimeError(f"the program raised {type(value).__name__}")
             self.raised[id(value)] = value
-        self.answers += type(value) is not Function if verb == "get" else verb not in ("load", "mirror", "world")
+        asks_program = verb not in ("load", "reload", "mirror", "world")
+        self.answers += type(value) is not Function if verb == "get" else asks_program
         return outcome, value
 
     def load_class(self, module, name, ancestor=""):
@@ -1536,12 +1504,6 @@ class Examiner(Peer):
             raise refusal(f"{name or verb} is not for the program")
         return super().perform(verb, *args)
 
-    def surroundings(self):
-        """What tests may change around a program: folder, environment, streams and functions of OWN."""
-        replaced = {key: getattr(sys.modules[key[0]], key[1]) for key in OWN}
-        replaced = {key: value for key, value in replaced.items() if value is not OWN[key]}
-        return os.getcwd(), dict(os.environ), replaced | TOLD
-
     # ---- what the tests may do with what is the program's
 
     def trusts(self, thing):
@@ -1554,9 +1516,13 @@ class Examiner(Peer):
         if verb == "get":
             return self.attribute(*args)
         self.views.clear()                        # it may change what objects hold
-        if self.world is not None and (world := self.surroundings()) != self.world:
-            self.world = world
-            super().ask("world", *world)
+        if self.world is not None:                # what tests may change around a program
+            now = {key: getattr(sys.modules[key[0]], key[1]) for key in OWN}
+            replaced = {key: value for key, value in now.items() if value is not OWN[key]} | TOLD
+            world = os.getcwd(), dict(os.environ), replaced
+            if world != self.world:
+                self.world = world
+                super().ask("world", *world)
         return super().ask(verb, *args)
 
     def attribute(self, thing, name):
@@ -1640,7 +1606,7 @@ def run_all(job, tests, module):
 def run_small(module, code, checked):
     """Run what pytest would collect in the tests: functions test*, unittest's test cases."""
     sys.modules["pytest"] = pytest = types.ModuleType("pytest")
-    vars(pytest).update(__getattr__=need_pytest, raises=raises, approx=Approx, fail=fail)
+    vars(pytest).update(__getattr__=need_pytest, raises=raises, approx=Approx)
     exec(code, vars(module))
     if checked:
         module.check(vars(module)[checked])
@@ -1706,10 +1672,6 @@ def run_with_pytest(module, code, _):
 
 def need_pytest(name):
     raise AttributeError(name) if name.startswith("__") else NeedPytest
-
-
-def fail(reason="", **_):
-    raise AssertionError(reason)
 
 
 class raises:
