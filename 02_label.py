@@ -56,10 +56,10 @@ def main():
     add("--timeout", type=float, default=CPU_S, help=f"processor seconds for a program (default {CPU_S})")
     add("--json", action="store_true", help="a last line of JSON, for programs")
     options = parser.parse_args()
-    if not 0 < options.timeout < math.inf:
-        common.die(f"--timeout {options.timeout}: give seconds above 0")
-    if options.workers is not None and options.workers < 1:
-        common.die(f"--workers {options.workers}: give at least 1")
+    for name in ("workers", "timeout"):
+        given = getattr(options, name)
+        if given is not None and not 0 < given < math.inf:
+            common.die(f"--{name} {given}: give a number above 0")
     if options.self_check:
         raise SystemExit(int(any([self_check(dataset, options) for dataset in options.targets])))
     report([label_run(Path(run), options) for run in options.targets], options)
@@ -84,9 +84,9 @@ def judge_all(kept, stamp, problems, rollouts, options):
     """Labels of all rollouts. Those of a finished problem are kept: a killed run goes on from there."""
     lines = kept.read_text(encoding="utf-8", errors="replace").split("\n") if kept.is_file() else []
     judged = [json.loads(line) for line in lines[:-1]]  # the last one may be torn
-    judged = judged[1:] if judged[:1] == [stamp] else []
-    common.write_jsonl(kept, [stamp, *judged])
-    left, known = {}, {label["id"] for labels in judged for label in labels}
+    judged = judged if judged[:1] == [stamp] else [stamp]
+    common.write_jsonl(kept, judged)
+    left, known = {}, {label["id"] for label in chain(*judged[1:])}
     for row in rollouts:
         if row["id"] not in known:
             left.setdefault(row["id"], []).append(row)
@@ -95,7 +95,7 @@ def judge_all(kept, stamp, problems, rollouts, options):
         for labels in common.progress(new, len(left), f"label {kept.parent}", "problem"):
             print(json.dumps(labels), file=file, flush=True)
             judged.append(labels)
-    return [*chain(*judged)]
+    return [*chain(*judged[1:])]
 
 
 def judge_problems(problems, rollouts, options):
@@ -197,20 +197,20 @@ def summary(run, problems, labels):
     judged = [row for row in labels if row["label"] is not None]
     right, solved = sum(row["label"] for row in judged), {row["id"] for row in judged if row["label"]}
     percent = lambda part, whole: round(100 * part / whole, 2) if whole else None
-    reasons = [row["reason"][:100] if row["label"] is None else row["reason"].partition(":")[0]
-               for row in labels]
+    reasons = Counter(row["reason"][:100] if row["label"] is None else row["reason"].partition(":")[0]
+                      for row in labels)  # fmt: skip
     return {
         "run": str(run), "problems": len(problems), "rollouts": len(labels), "right": right,
         "right_percent": percent(right, len(judged)), "wrong": len(judged) - right,
         "not_judged": len(labels) - len(judged),
         "oracle_percent": percent(len(solved), len({row["id"] for row in judged})),
         "no_answer": sum(row["reason"].endswith(("no answer", "no code")) for row in labels),
-        "reasons": dict(Counter(reasons).most_common()),
+        "reasons": dict(reasons.most_common()),
     }  # fmt: skip
 
 
 def report(summaries, options):
-    columns = [name for name in summaries[0] if name != "reasons"]
+    *columns, _ = summaries[0]
     header = [name.replace("_percent", " %").replace("_", " ") for name in columns]
     print(common.table(header, [[line[name] for name in columns] for line in summaries]))
     for line in summaries:
@@ -227,17 +227,15 @@ def self_check(dataset, options):
     problems = common.read_jsonl(path / "problems.jsonl") if path.is_dir() else common.load_problems(dataset)
     code = {row["id"]: row for row in problems if is_code(row)}
     answers = [row for row in problems if row["kind"] != "code" and row.get("answer") is not None]
-    jobs = [((key, "solution"), job_of(row, row["solution"], options))
-            for key, row in code.items() if "solution" in row]  # fmt: skip
-    solutions = len(jobs)
+    programs = {(key, "solution"): row["solution"] for key, row in code.items() if "solution" in row}
     stub = "def {}(*args, **kwargs):\n    pass\n"  # the wanted name for what does nothing; it must fail
-    jobs += [((key, "stub"), job_of(row, stub.format(row.get("entry_point", "main")), options))
-             for key, row in code.items()]  # fmt: skip
+    stubs = {(key, "stub"): stub.format(row.get("entry_point", "main")) for key, row in code.items()}
     failures = []
     for row in answers:  # would it be judged right in a box?
         answer = readers_of(row["kind"])[0](f"Therefore the answer is $\\boxed{{{row['answer']}}}$.")
         if verdict({**row, "prompt": ""}, answer)[0] != 1:
             failures.append(f"{row['id']}: the answer {row['answer']!r} is not equal to itself")
+    jobs = [(key, job_of(code[key[0]], program, options)) for key, program in {**programs, **stubs}.items()]
     results = common.progress(run_all(jobs, options), len(jobs), f"check {dataset}", "program")
     for (key, what), result in results:
         # a stub that cannot be judged is none, where the tests work for the solution
@@ -245,7 +243,7 @@ def self_check(dataset, options):
         if result.passed is not (what == "solution") and not unjudged_stub:
             failures.append(f"{key}: its {what}: {result.reason}")
     print("".join(line + "\n" for line in sorted(failures)), end="")
-    counts = {"problems": len(problems), "solutions": solutions, "stubs": len(code),
+    counts = {"problems": len(problems), "solutions": len(programs), "stubs": len(stubs),
               "answers": len(answers), "failures": len(failures)}  # fmt: skip
     print(f"{dataset}:", ", ".join(f"{count} {name}" for name, count in counts.items()))
     if options.json:
@@ -256,8 +254,8 @@ def self_check(dataset, options):
 # ------------------------------------------------------------------------------------------------------------
 # Extraction of code
 
-FENCE = re.compile(r"^([ \t]*)(```+|~~~+)(.*)$")
-OPENING = re.compile(r"^(.*[>:*][ \t]*)(```+|~~~+)([ \t]*\w*[ \t]*)$")  # on the line of a tag or of words
+FENCED = re.compile(  # closed, or cut off at the end; also on the line of a tag or of words, and quoted
+    r"^([ \t]*|[^\n]*[>:*][ \t]*)(```+|~~~+)[^`\n]*\n(.*?)(?:\2[`~]*[ \t]*$|\Z)", re.M | re.S)
 INPUT = re.compile(r"\binput\(|\bstdin\b|\bopen\(0")
 
 
@@ -299,27 +297,19 @@ def ranked(block, problem):
 
 
 def code_blocks(text):
-    """Fenced blocks, closed or cut off at the end, and <output> parts that hold none."""
-    blocks, opened = [], None
-    for line in [*text.split("\n"), None]:
-        end, line = line is None, re.sub(r"</output>\s*$", "", line or "")
-        if not opened:
-            opened, lines = FENCE.match(line) or OPENING.match(line), []
-            continue
-        closed = end or line.rstrip().endswith(opened[2])
-        lines.append(line.rstrip().rstrip("`~") if closed else line)
-        if closed:
-            blocks.append("\n".join(line.removeprefix(opened[1]) for line in lines).rstrip("\n"))
-            opened = None
+    """Fenced blocks, and <output> parts that hold none."""
+    fenced = FENCED.findall(re.sub(r"</output>[ \t]*$", "", text, flags=re.M))
     outputs = re.findall(r"<output>(.*?)(?:</output>|\Z)", text, re.S)
-    return blocks + [output.strip("\n") for output in outputs if "```" not in output and "~~~" not in output]
+    return [re.sub(f"^{re.escape(margin)}", "", block, flags=re.M).rstrip("\n") for margin, _, block in fenced] + [
+        output.strip("\n") for output in outputs if "```" not in output and "~~~" not in output]  # fmt: skip
 
 
-def parsed(code):
+def parsed(code, flags=ast.PyCF_ONLY_AST):
+    """The tree of a program, or None. Without the flag a return outside of functions is an error too."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a model's slips, such as 1if x
-            return ast.parse(code)
+            return compile(code, "answer", "exec", flags)
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return None
 
@@ -333,21 +323,16 @@ def is_program(tree):
 
 def defined(tree):
     """Names of the functions and classes at the top of a program."""
-    return [node.name for node in tree.body if hasattr(node, "name")]
+    return [node.name for node in tree.body if hasattr(node, "name")] if tree else []
 
 
 def as_body(code, problem):
     """prompt + completion, where the prompt opens a function and the completion is its body."""
     prelude = problem.get("prelude", "").rstrip("\n") + "\n"
-    if problem.get("entry_point") not in defined(parsed(prelude + "    pass\n") or ast.parse("")):
+    if problem.get("entry_point") not in defined(parsed(prelude + "    pass\n")) or parsed(code, 0):
         return None
-    alone = parsed(code)  # at the margin a body has a return outside of functions
-    loose = [top for top in alone.body if not hasattr(top, "name")] if alone else []
-    if alone and not any(isinstance(node, ast.Return) for top in loose for node in ast.walk(top)):
-        return None
-    indented = code.lstrip("\n").startswith((" ", "\t"))
-    program = prelude + textwrap.indent(code, "    " * bool(alone)) + "\n"
-    return program if (alone or indented) and parsed(program) else None
+    program = prelude + textwrap.indent(code, "    " * bool(parsed(code))) + "\n"
+    return program if parsed(program) else None
 
 
 def with_wanted_name(code, tree, problem):
