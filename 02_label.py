@@ -28,6 +28,7 @@ import random
 import re
 import sys
 import textwrap
+import unicodedata
 import warnings
 from bisect import bisect
 from collections import Counter, namedtuple
@@ -145,7 +146,7 @@ def verdict(problem, answer):
         return 0, "no answer"
     reference = str(problem["answer"])
     if problem["kind"] == "text":
-        right = words_of(answer) == words_of(reference)
+        right = text_groups([reference, answer]) == [0, 0]
     elif read(answer).text != read(reference).text and repeats(answer, problem["prompt"]):
         return 0, "repeats the question"
     else:
@@ -155,13 +156,12 @@ def verdict(problem, answer):
     return int(right), "equal" if right else "different"
 
 
-def words_of(text):
-    return re.sub(r"\W+", " ", text).strip().casefold() or text.strip()
-
-
 def text_groups(answers):
-    numbers = {}
-    return [answer and numbers.setdefault(words_of(answer), len(numbers)) for answer in answers]
+    """As `groups_of`, by their words alone."""
+    plain = lambda text: re.sub(r"\W+", " ", text).strip().casefold() or text.strip()
+    words = [answer and plain(answer) for answer in answers]
+    different = [*dict.fromkeys(filter(None, words))]
+    return [different.index(each) if each else None for each in words]
 
 
 def label_row(row, answer, group, label, reason):
@@ -279,7 +279,10 @@ def extract_code(response, problem):
     blocks = [block for block in code_blocks(final) if block.strip()]
     found = [ranked(block, problem) for block in reversed(blocks or [final])]
     rank, program = max(found, key=lambda pair: pair[0])
-    return program if blocks or rank > 3 or rank and is_program(parsed(final)) else None
+    if blocks or rank > 3:
+        return program
+    acts = ast.Call, ast.FunctionDef, ast.ClassDef  # prose parses too: "Hello", "Answer: 5"
+    return program if rank and any(isinstance(node, acts) for node in ast.walk(parsed(program))) else None
 
 
 def ranked(block, problem):
@@ -299,9 +302,10 @@ def ranked(block, problem):
 def code_blocks(text):
     """Fenced blocks, and <output> parts that hold none."""
     fenced = FENCED.findall(re.sub(r"</output>[ \t]*$", "", text, flags=re.M))
+    blocks = [re.sub(f"^{re.escape(margin)}", "", block, flags=re.M) for margin, _, block in fenced]
     outputs = re.findall(r"<output>(.*?)(?:</output>|\Z)", text, re.S)
-    return [re.sub(f"^{re.escape(margin)}", "", block, flags=re.M).rstrip("\n") for margin, _, block in fenced] + [
-        output.strip("\n") for output in outputs if "```" not in output and "~~~" not in output]  # fmt: skip
+    blocks += [output for output in outputs if "```" not in output and "~~~" not in output]
+    return [block.strip("\n") for block in blocks]
 
 
 def parsed(code, flags=ast.PyCF_ONLY_AST):
@@ -312,13 +316,6 @@ def parsed(code, flags=ast.PyCF_ONLY_AST):
             return compile(code, "answer", "exec", flags)
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return None
-
-
-def is_program(tree):
-    """Prose that parses ("Hello", "Answer: 5") is none; print(sum(map(int, input().split()))) is one."""
-    calls = any(isinstance(node, ast.Call) for node in ast.walk(tree))
-    prose = len(tree.body) == 1 and isinstance(tree.body[0], (ast.Expr, ast.AnnAssign)) and not calls
-    return bool(tree.body) and not prose
 
 
 def defined(tree):
@@ -359,15 +356,13 @@ ANSWER = re.compile(  # what announces an answer
     r"(?:(?!\b(?:not|never|cannot)\b|n't\b)[^\n.:=$\x02]|\x02[^\x03]{1,200}\x03){0,60}?"
     r"(?:\b(?:is|are|be)\b|[:=]|\n)|\b(?:option|choice|choose|select)\s+(?=[*$\x02]*\(?[A-J]\b)"
     r"|(?<!不)[选案答是为有共了得于要：][择是为：:]*(?=[\s*]*[A-J\d\x02$(-])", re.I)
-SENTENCE_END = re.compile(r"</answer>|(?<!\.)\.(?=\s|$|\*)|[。，；]|\n")
+SENTENCE_TEXT = re.compile(r"(?:\x02[^\x03]*\x03|(?!</answer>|(?<!\.)\.(?=\s|$|\*)|[。，；]|\n).)*")
 SENTENCE = re.compile(r"(?<=[.!?:])(?<!\\[!:])[\s*]+(?=\S)(?![^\x02]{0,300}\x03)|\n|[。；]")
 LEAD_IN = re.compile(
-    r"(?:[\s:*_=#>,}]|(?:therefore|thus|hence|so|option|choice|equal to|it is|it's|we (?:have|get))\b)*", re.I)
+    r"(?:[\s:*_=#>,}]|(?:therefore|thus|hence|so|option|choice|equal to|it is|it's|we have|we get)\b)*", re.I)
 REASON = "since|because|where|which|when|as"
-NEUTRAL = re.compile(  # what may stand between "the answer is" and a formula; "the reciprocal of" may not
-    r"(?:(?:then|so|just|indeed|exactly|about|approximately|that|equal to|it|there|we|is|are|equals|have|get"
-    r"|the|an|ordered|pair|point|interval|vector|set|number|value|of|total|answer|[a-z]|\x02[^\x03]{1,20}\x03"
-    r"|not \S+ but|[A-Z]\w* (?:has|had|makes?|earns?|gets?|needs?|pays?))(?![A-Za-z])[\s,:;*]*)*", re.I)
+STRANGE = re.compile(  # may not stand between "the answer is" and a formula: "the reciprocal of", "January"
+    r"(?<!value )(?<!number )(?<!total )\bof\b|(?<!equal )\bto\b|\b(?:for|at|with|over|root)\b|[A-Z][a-z]+$")
 TEXT_END = re.compile(rf"[,;]?\s+\(?(?:{REASON}|so|but|not|is)\b|(?i:(?<=^yes)|(?<=^no)),")
 NOT_ANSWERS = re.compile(
     r"(?:(?:in)?correct|right|wrong|clear|given|found|shown|as follows|below|above|in|that|what|to|of|we|you"
@@ -388,8 +383,8 @@ NEGATED = re.compile(
     r"|(?:wrong|incorrect) answer is)) *$")
 SETTLED = re.compile(r"(?:is|are) (?:indeed|our|my|the (?:\w+ )?(?:answer|result|number|value|solution)s?)\b")
 REJECTED = re.compile(
-    r"\S+ (?:(?:is|are|was)(?:n't| (?:not|wrong|incorrect|invalid|rejected|excluded|impossible|out|too))"
-    r"|fails|cannot|doesn't|does not|must be rejected)\b")
+    r"\S+ (?:(?:is|are|was) ?(?:n't|not|wrong|incorrect|invalid|rejected|excluded|impossible|out|too)"
+    r"|fails|cannot|doesn't|does not|must be)\b")
 RETRACTED = re.compile(
     r"\b(?:wait|actually|correction|sorry|oops|reconsider|scratch that|on second thought|I mean|I meant"
     r"|no, it(?:'s| is)|hmm, no|but in fact)\b", re.I)
@@ -397,8 +392,7 @@ PROSE = re.compile(  # words that no formula has
     r"(?<![A-Za-z\\{])(?:(?!and\b|sqrt|sin|cos|tan|log|minus|negative|infinity|degrees?\b|percent|mod|pi\b)"
     r"(?:[a-z]{3}|[A-Z][a-z]{2})|(?:an|as|at|by|he|if|in|is|it|of|on|so|we)\b)")
 NUMBER_AND_NOUN = re.compile(
-    r"(?:\\[a-z]+|[^A-Za-z])*[\d%}π](?:[ /](?!(?:and|or|in|to|of|the|as|at|is|are)\b)[A-Za-z/]+)*"
-    r"(?: \d+(?<=base \d))?\.?")
+    r"(?:\\[a-z]+|[^A-Za-z])*[\d%}π](?:[ /](?!of\b)[A-Za-z/]+)*(?: \d+(?<=base \d))?\.?")
 ORDINARY = re.compile(  # begins no formula; "a reciprocal" neither
     r"(?![-–−]$|sqrt|minus|negative|sin|cos|tan|log|ln|pi)(?:\(?[A-Za-z]{2}|[^\w\x03$\\(\[{]*$)"
     r"|[aA] [A-Za-z]{2}")
@@ -465,29 +459,26 @@ def unmarked(text):
 
 def boxed(text):
     """The content of the last box; of the last few, if they are joined by commas or "and"."""
-    found, starts = [], [*BOX.finditer(text)][-20:]
-    for box in starts:
-        stop, forgotten = closing_brace(text, box.end()), re.compile(r"[^$\n]*").match(text, box.end())
-        if found and box.start() < found[-1][1] or stop is None and box is not starts[-1]:
+    parts, end, boxes = [], 0, [*BOX.finditer(text)][-20:]
+    for box in boxes:
+        stop = closing_brace(text, box.end())
+        if box.start() < end or stop is None and box is not boxes[-1]:
             continue  # within another, or its brace is forgotten
-        content = unmarked((text[box.end() : stop] if stop else forgotten[0]).removeprefix("{"))
-        minus = re.search(r"(?:^|[=$:(\s])[-–−] ?$", text[max(0, box.start() - 3) : box.start()])
+        inner = text[box.end() : stop] if stop else re.split(r"[$\n]", text[box.end() :])[0]
+        content = unmarked(inner.removeprefix("{"))
         if content:
-            found.append((box.start(), (stop or len(text)) + 1, "-" * bool(minus) + content))
-    parts = found[-1:]
-    for box in reversed(found[:-1]):
-        if not JOINS_BOXES.fullmatch(text[box[1] : parts[0][0]][:40]):
-            break
-        parts.insert(0, box)
-    return ", ".join(dict.fromkeys(content for _, _, content in parts)) or None
+            minus = re.search(r"(?:^|[=$:(\s])[-–−] ?$", text[max(0, box.start() - 3) : box.start()])
+            joined = JOINS_BOXES.fullmatch(text[end : box.start()][:40])
+            parts = [*(parts if joined else []), "-" * bool(minus) + content]
+            end = (stop or len(text)) + 1
+    return ", ".join(dict.fromkeys(parts)) or None
 
 
 def closing_brace(text, start):
     """Where the box ends that starts here: \\boxed{5}, \\boxed 5."""
-    bare = re.compile(r"[^\s$\\{}]+").match(text, start)
+    bare, depth = re.compile(r"[^\s$\\{}]+").match(text, start), 0
     if bare:
         return bare.end()
-    depth = 0
     for brace in BRACE.finditer(text, start, start + 2000):
         depth += {"{": 1, "}": -1}.get(brace[0], 0)
         if not depth:
@@ -502,13 +493,10 @@ def announced(tail):
     retracted = RETRACTED.search(paragraph)
     if retracted:
         return ending(paragraph[retracted.end() :])
-    ends = (end.start() for end in SENTENCE_END.finditer(tail))
-    ends = (end for end in ends if tail.count(START, 0, end) == tail.count(END, 0, end) and (
-        tail.count("{", 0, end) <= tail.count("}", 0, end)))  # none within a formula
-    sentence = re.sub(r"\bI [a-z].*", "", ASIDE.sub("", tail[: next(ends, None)]))
+    sentence = re.sub(r"\bI [a-z].*", "", ASIDE.sub("", SENTENCE_TEXT.match(tail)[0]))
     sentence = re.sub(r"^(\W*[\d,.]*\d)!+\s*$", r"\1", sentence)  # the answer is 42! is no factorial
     before, found = first(formulas_of(WORD.findall(sentence)[:24]))
-    if not found or not NEUTRAL.fullmatch(before):
+    if not found or STRANGE.search(before):
         found = unmarked(TEXT_END.split(sentence)[0])
     return None if not found or NOT_ANSWERS.match(found) else found
 
@@ -671,8 +659,8 @@ def special(text):
         return ("choice", choice[1] or choice[3], content and read(content).tree), []
     words = plain_words(text)
     clock = CLOCK.fullmatch(words)
-    if clock and (clock[3] or clock[2] and math.gcd(int(clock[1]), int(clock[2])) > 1):  # 11:21 is a ratio
-        return ("text", f"{int(clock[1])}:{clock[2] or '00'}" + f" {clock[3]}m" * bool(clock[3])), []
+    if clock:
+        return ("text", f"{int(clock[1])}:{clock[2] or '00'} {clock[3]}m"), []
     if re.fullmatch(r"(?:there (?:is|are) )?no (?:real )?solutions?(?: exists?)?|empty set|无解", words):
         return NOTHING, []
     return (LINE, []) if re.fullmatch(r"(?:all |the |set of )*real(?:s| numbers?)", words) else None
@@ -683,7 +671,7 @@ EQUALS = re.compile(
 CHOICE = re.compile(
     r'\(? *([A-J]) *\)(?!\s*"?(?:(?:or|and|if|for|when|[a-z]|\w+llion|thousand|hundred|dozen)\b|[,^!*/_+±]'
     r"|\\(?:pm|cup|cap)))[\s:.]*(.*)|([A-J])(?:[.)] *|: )(.*)", re.S)
-CLOCK = re.compile(r"([01]?[0-9]|2[0-4])(?::([0-5][0-9]))?(?: ?([ap])\.? ?m\.?)?")
+CLOCK = re.compile(r"([01]?[0-9]|2[0-4])(?::([0-5][0-9]))? ?([ap])\.? ?m\.?")
 
 
 def plain_words(text):
@@ -799,10 +787,7 @@ def rounds_to(value, places, given):
 # ------------------------------------------------------------------------------------------------------------
 # One spelling, of what a token table cannot say
 
-MARKS = {  # superscripts and subscripts
-    sign: ("[" + marks + "]+", str.maketrans(marks, "0123456789-+n"))
-    for sign, marks in (("^", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺ⁿ"), ("_", "₀₁₂₃₄₅₆₇₈₉₋₊ₙ"))
-}
+SCRIPTS = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺ⁿ]+|([₀₁₂₃₄₅₆₇₈₉ₙ]+)")  # super and sub
 UNICODE = str.maketrans({sign: text for text, signs in {
     "-": "−–—", "*": "×·⋅∙", "/": "÷⁄∕", "<=": "≤⩽", ">=": "≥⩾", "!=": "≠", "=": "≡", r"\infty ": "∞",
     r"\pi ": "π", r"\sqrt ": "√", r"\cbrt ": "∛", "°": "º", r"\frac{1}{2}": "½", r"\frac{1}{3}": "⅓",
@@ -815,18 +800,18 @@ BOLD = re.compile(r"(?<![\w)])\*\*|\*\*(?![\w(])")  # 2**3 stays
 PART = r"(?:hal[fv]|third|quarter|(?:four|fif|six|seven|eigh|nin|ten)th)"
 DOTS = r"(?:\.\.\.|\\[lc]?dots(?![a-z]))"
 ONES = "one|two|three|four|five|six|seven|eight|nine"
-TENS = "twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
 TEENS = "ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen|eighteen|nineteen"
+TENS = "twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
 NUMBER_WORDS = {word: str(n) for n, word in enumerate(f"zero|{ONES}|{TEENS}".split("|"))} | {
-    f"{ten}-{one}".strip("-"): f"{n}{m}" for n, ten in enumerate(TENS.split("|"), 2)
-    for m, one in enumerate(["", *ONES.split("|")])}  # fmt: skip
+    word: f"{n}0" for n, word in enumerate(TENS.split("|"), 2)}  # fmt: skip
 REWRITES = [(re.compile(pattern), replacement) for pattern, replacement in [
     # what is seen but not said
     (r"\\(?:text)?color *\{[^{}]*\}|(?:\\left *)?\\\{ *(?=\\begin)", " "),
     (r"\\\\\s*\[[\d.]+ *\w+\]", r"\\\\ "),  # \\[4pt]
     (r"& *(?=[=<>])", " "),  # x &= 1
     # words, and digits in groups of three
-    (rf"(?i)\b(?:{TENS})(?:[- ](?:{ONES}))?\b", lambda m: NUMBER_WORDS[m[0].lower().replace(" ", "-")]),
+    (rf"(?i)\b({TENS})[- ]({ONES})\b",
+     lambda m: NUMBER_WORDS[m[1].lower()][0] + NUMBER_WORDS[m[2].lower()]),
     (r"\\(?:[mh]box|text(?:bf|it|rm|normal)?|emph|math(?:rm|bf)|operatorname\*?) *"
      r"\{([^{}]*(?:\{[^{}]*\}[^{}]*)*)\}", lambda m: marked(m[1])),
     (r"(?<=\d)(?: *\{ *, *\}|,\\[!,;: ]) *(?=\d{3}(?!\d))", ""),  # 10{,}080
@@ -839,16 +824,15 @@ REWRITES = [(re.compile(pattern), replacement) for pattern, replacement in [
      r" *\}?(?:[_^]\{?[^{}\\]*\}?)? *\)?\s*(?=\\?\}?$)", ""),  # , k in Z
     (r"\\\{ *(?:[a-z]|\([a-z], *[a-z]\)) *(?:(?:\\in|∈) *(?:\\mathbb *\{?R\}?) *)?(?:[|:]|\\mid)(.*)\\\}$",
      r"\1"),  # {x | x > 2}
-    (r"^.*(?:\\Rightarrow|\\implies|=>)(?![a-z])", ""), (r"(?<=[)\]]) *U *(?=[(\[])", "∪"),
-    (r'(?<=\S)[\s,;("]+(?:since|because|approximately)\b.*$', ""),  # 27 (since 3^3)
+    (r"(?<=[)\]]) *U *(?=[(\[])", "∪"),
     (r'(?<=[\d})]) *\(( *"?(?:[a-z]{4,}|one|two|six|ten))+ *\)\s*$', ""),  # 12 (ways)
     (r'(?i)^[ "]*(?:(?:about|exactly|approximately|roughly) |(?:the|an) (?=[a-z])|[=≈]|\\approx)', ""),
     # 52_8, 3 (mod 7), 60 m/s, 25 °C
     (r'^\s*[({]?(\d+)[)}]? *(?:_ *\{?|(?=\(?[ "]*(?:in )?"?base))[( "]*(?:in )?"?(?:base[ -]*)?"?'
-     r"([a-z]+|[12]?\d|3[0-6])[ )}]*$", lambda m: based(m)),
+     r"([a-z]{3,}|[12]?\d|3[0-6])[ )}]*$", lambda m: f'{m[1]} "base{NUMBER_WORDS.get(m[2], m[2])}'),
     (r'\(? *\\?"?\b[pb]?mod(?![a-z]) *\}? *\{? *(\d+) *\}? *\)?\s*$', r' "mod\1'),
     (r'\\frac *\{ *"(\w+) *\} *\{ *"(\w+) *\}', r'"\1/"\2'),
-    (r"(?<=[\d}]) *(mi|k?m|ft) */ *(hr?|s)(?=(?:\^\{?2\}?)?$)", r' "\1/"\2'),
+    (r"(?<=[\d}]) *(mi|k?m|ft) */ *(hr?|s)$", r' "\1/"\2'),
     (r"^(-?[\d.,]+) ([mghsl])$", r'\1 "\2'),  # 150 g
     (r"(?<=\d) */ *(?=(?:day|week|month|year|hour|person)\b)", " "),  # $18/day
     (r"(?:\^ *\{? *\\(?:circ|degree)(?![a-zA-Z]) *\}?|(?<=\d)\^\{?o\}?(?![a-z])"
@@ -860,14 +844,13 @@ REWRITES = [(re.compile(pattern), replacement) for pattern, replacement in [
     (rf"(\d*\.\d{{0,20}}?)(\d{{1,12}}?)\2+{DOTS}", lambda m: repeating(m)),
     (rf"(?:(=) *)?(-?\d*\.\d+){DOTS}", lambda m: "≈"[: bool(m[1])] + m[2]),  # = 1.4...
     (r"(?<![\d./^_a-zA-Z}])(\d+) +(\d+) */ *(\d+)(?![\d/])", r"\1\\frac{\2}{\3}"),
-    (r"\bC(?:_\{?(\w+)\}?\^\{?(\w+)\}?|\((\w+), *(\w+)\)(?! *=))", r"\\binom{\1\3}{\2\4}"),
     (rf'(?<=[a-z])-(?="?{PART})', " "),  # two-thirds
     (rf'(?i)^ *an? (?="?(?:{PART}|dozen)\b)', "1 "),
     # names
     (r'\^ *\{? *"?(st|nd|rd|th)\b *\}?', r' "\1'),
     (r"\b[fgh] *\^ *\{? *-1 *\}? *\((?=[a-z]\) *=)", "F("),  # f^{-1}(x) = ... is a function as any other
-    (r"^ *([A-Za-z]\w*) *(?:≈|\\approx)", r"\1 ="), (r"(?<=\S) *(?:≈|\\approx(?![a-z])).*$", ""),
-    (r"\s+", " "),
+    (r"\\([lr])(floor|ceil)(?![a-z])", lambda m: f"\\{m[2]} (" if m[1] == "l" else ")"),
+    (r"(?<=\S) *(?:≈|\\approx(?![a-z])).*$", ""),
 ]]  # fmt: skip
 THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?!\d|,\d)")
 ESCAPED_TWICE, COMMAND = re.compile(r"(?<!\\)\\\\[a-zA-Z]{2}"), re.compile(r"(?<!\\)\\[a-zA-Z]{2}")
@@ -881,9 +864,8 @@ def clean(text):
         return text
     text = BOLD.sub("", once_escaped(text))
     if not text.isascii():
-        for sign, (pattern, plain) in MARKS.items():
-            text = re.sub(pattern, lambda m, s=sign, p=plain: f"{s}{{{m[0].translate(p)}}}", text)
-        text = text.translate(UNICODE)
+        scripts = lambda m: f"{'_' if m[1] else '^'}{{{unicodedata.normalize('NFKC', m[0])}}}"
+        text = SCRIPTS.sub(scripts, text).translate(UNICODE)
     text = text.replace('"', " ").strip("*_` \n\t")
     for pattern, replacement in REWRITES:
         text = pattern.sub(replacement, text)
@@ -910,11 +892,6 @@ def marked(inner):
     return " " + re.sub(r"(?<!\\)\b[A-Za-z]+(?![A-Za-z])", mark, inner.replace("~", " ")) + " "
 
 
-def based(match):
-    base = NUMBER_WORDS.get(match[2], match[2])
-    return f'{match[1]} "base{base}' if base.isdigit() else match[0]
-
-
 def repeating(match):
     """0.1 and 6 -> the fraction 1/6, as text."""
     start, period = filter(None, match.groups())
@@ -939,8 +916,7 @@ def is_number(tree):
 
 
 def is_real(tree):
-    return tree[0] == "value" and is_number(tree) and (
-        not tree[1].imag or abs(tree[1].imag) <= 1e-12 * abs(tree[1].real))
+    return is_number(tree) and abs(tree[1].imag) <= 1e-12 * abs(tree[1].real)
 
 
 def agree(a, b):
@@ -1031,16 +1007,15 @@ def power(a, b):
 
 TRIGONOMETRIC = {"sin", "cos", "tan", "cot", "sec", "csc"}
 OF_INTEGERS = {"factorial": math.factorial, "binom": math.comb, "gcd": math.gcd, "lcm": math.lcm}
-OF_FLOATS = {name: getattr(cmath, name) for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh", "exp")} | {
+OF_FLOATS = {
+    "sin": cmath.sin, "cos": cmath.cos, "tan": cmath.tan, "exp": cmath.exp,
     "ln": cmath.log, "log": cmath.log10, "lg": cmath.log10,
     "arcsin": cmath.asin, "arccos": cmath.acos, "arctan": cmath.atan,
     "cot": lambda x: 1 / cmath.tan(x), "sec": lambda x: 1 / cmath.cos(x), "csc": lambda x: 1 / cmath.sin(x),
 }  # fmt: skip
 OPERATIONS = OF_INTEGERS | OF_FLOATS | {
     "add": operator.add, "minus": operator.sub, "mul": operator.mul, "div": operator.truediv, "pow": power,
-    "pct": lambda x: x / 100, "abs": abs,
-    "max": partial(max, key=lambda x: x.real), "min": partial(min, key=lambda x: x.real),
-    "floor": lambda x: math.floor(x.real), "ceil": lambda x: math.ceil(x.real),
+    "abs": abs, "floor": lambda x: math.floor(x.real), "ceil": lambda x: math.ceil(x.real),
 }  # fmt: skip
 
 
@@ -1052,10 +1027,10 @@ def by_name(spellings):
     return {name: sign for sign, names in spellings.items() for name in names.split()}
 
 
-FUNCTIONS = OF_FLOATS.keys() | {"abs", "floor", "ceil", "gcd", "lcm", "max", "min"}
-GREEK = set(
-    "alpha beta gamma delta epsilon varepsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau phi "
-    "varphi chi psi omega Gamma Delta Theta Lambda Sigma Phi Psi Omega ell".split())
+FUNCTIONS = OF_FLOATS.keys() | {"abs", "floor", "ceil", "gcd", "lcm"}
+GREEK = by_name({
+    "": "alpha beta gamma delta epsilon varepsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau "
+        "phi varphi chi psi omega Gamma Delta Theta Lambda Sigma Phi Psi Omega ell"}).keys()  # fmt: skip
 NAMES = by_name({  # of commands
     "<=": "le leq leqslant", "<": "lt", ">=": "ge geq geqslant", ">": "gt", "!=": "ne neq", "=": "equiv",
     "∈": "in", "∪": "cup bigcup", "∩": "cap", "±": "pm", "∓": "mp", "/": "div", "*": "times cdot",
@@ -1068,18 +1043,15 @@ NAMES = by_name({  # of commands
 })  # fmt: skip
 PLAIN = by_name({  # words and signs of plain text
     ",": "and or", "-": "minus negative", "=": "is are equals ==", "°": "degrees degree deg", "±": "+/-",
-    "\\infty": "infinity inf oo", "%": "percent pct", "*": "times", "\\sqrt": "sqrt", "\\cbrt": "cbrt",
-    "\\pi": "pi", "∪": "union", "\\abs": "abs", "\\floor": "floor", "\\ceil": "ceil", "\\gcd": "gcd",
-    "\\lcm": "lcm", "\\max": "max", "\\binom": "binom", "\\frac": "frac", "^": "**",
-})  # fmt: skip
+    "\\infty": "infinity inf oo", "%": "percent pct", "*": "times", "∪": "union", "^": "**",
+}) | {name: "\\" + name for name in ("sqrt", "cbrt", "pi", "abs", "gcd", "lcm", "binom", "frac")}
 PARTS = "half|third|quarter|fifth|sixth|seventh|eighth|ninth|tenth"
 SCALES = {name + plural: value for plural in ("", "s") for name, value in {
     **{part: Fraction(1, n) for n, part in enumerate(PARTS.split("|"), 2)}, "fourth": Fraction(1, 4),
-    "twentieth": Fraction(1, 20), "hundredth": Fraction(1, 100), "thousandth": Fraction(1, 1000),
-    "halve": Fraction(1, 2), "dozen": 12, "hundred": 100, "thousand": 1000, "million": 10**6,
-    "billion": 10**9, "trillion": 10**12}.items()}  # fmt: skip
+    "hundredth": Fraction(1, 100), "thousandth": Fraction(1, 1000), "halve": Fraction(1, 2), "dozen": 12,
+    "hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12}.items()}
 WORDS = UNITS.keys() | SCALES.keys() | NUMBER_WORDS.keys() | NO_NOUNS | {
-    "yes", "no", "odd", "sq", "of", "to", "per", "the", "in", "dne", "st", "nd", "rd", "th"}  # fmt: skip
+    "yes", "odd", "sq", "of", "to", "per", "the", "st", "nd", "rd", "th"}  # fmt: skip
 TOKEN = re.compile(
     r"(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]+(?![\w.]))?|\\not *="
     r'|"[A-Za-z]+[0-9]*|[A-Za-z]+|\\[A-Za-z]+|\\.|<=|>=|!=|==|\*\*|\+/-|\.\.\.|\S', re.S)
@@ -1089,12 +1061,12 @@ OPERATORS = {  # how strongly they bind
     "\\setminus": ("setminus", 1), "+": ("add", 4), "-": ("minus", 4), "*": ("mul", 5), "/": ("div", 5),
 }  # fmt: skip
 NO_FACTOR = RELATIONS | OPERATORS.keys() | set("^_!%°':,;)]}&") | {
-    "", "...", "\\}", "\\\\", "\\rfloor", "\\rceil", "\\end"}  # fmt: skip
+    "", "...", "\\}", "\\\\", "\\end"}  # fmt: skip
 NO_ARGUMENT = NO_FACTOR | {"(", "[", "|"} | {"\\" + name for name in FUNCTIONS}
 NAME = r"(?:[A-Za-z]+|\\(?!pi\b)[a-zA-Z]+)(?: ')*(?: _ (?:\{ [^{}]* \}|\S+))?(?: ')*"
-LABEL = re.compile(  # x, f(x), AB^2, |v|, sin x, floor(10x): names for an answer, not to be solved for
+LABEL = re.compile(  # x, f(x), AB^2, |v|, sin x: names for an answer, not to be solved for
     rf"{NAME}(?: \( [^()]* \))?|[\[(] {NAME} [\])]|[A-Z]{{2,}} \^ (?:2|\{{ 2 \}})|\| {NAME} \|"
-    rf"|\\(?:{'|'.join(TRIGONOMETRIC)}) {NAME}|\\lfloor .* \\rfloor|\\lceil .* \\rceil")
+    rf"|\\(?:{'|'.join(TRIGONOMETRIC)}) {NAME}|\\(?:floor|ceil) \( [^()]* \)")
 CONSTANTS = {"pi": ("value", complex(math.pi), 0), "e": ("value", complex(math.e), 0), "i": ("value", 1j, 0),
              "infty": ("value", math.inf, 0), "emptyset": ("reals", ())}  # fmt: skip
 
@@ -1128,7 +1100,7 @@ def letters(word, glued):
     return [word] if word.isupper() else list(word)  # AB, II: one name
 
 
-Side = namedtuple("Side", "tree text names")  # of a relation
+Side = namedtuple("Side", "tree text names is_label")  # of a relation
 
 
 class Parser:
@@ -1160,7 +1132,7 @@ class Parser:
         """Relations separated by commas, semicolons, "and" or "or"."""
         found, outside, self.bars = [], self.bars, 0
         while not found or self.take(",", ";"):
-            while found and self.take(",", ";"):
+            while self.take(",", ";"):
                 pass  # ", and"
             found.append(self.relation())
         self.bars = outside
@@ -1181,7 +1153,9 @@ class Parser:
         if len(parts) > 1:  # 3:4 is 3/4; 3:4:5 is 6:8:10
             ratios = [compute("div", part, parts[0]) for part in parts]
             tree = ("tuple", ":", ratios) if len(parts) > 2 else compute("div", *parts)
-        return Side(tree, " ".join(self.tokens[start : self.at]), set(self.names[before:]))
+        text = " ".join(self.tokens[start : self.at])
+        is_label = isinstance(tree[1], list) and bool(LABEL.fullmatch(text))
+        return Side(tree, re.sub(r"[ {}]", "", text), {*self.names[before:]}, is_label)
 
     def expression(self, least=0):
         """Operators that bind at least so much, the strongest first."""
@@ -1196,7 +1170,7 @@ class Parser:
                 sign = self.take("+", "-") if binding == 5 else None
                 node, fresh = joined(name, node, signed(sign, self.expression(binding + 1))), False
             elif self.take("%"):
-                node = ("percent", node[1]) if is_number(node) else compute("pct", node)
+                node = ("percent", node[1]) if is_number(node) else compute("div", node, number(100))
             elif self.next[:1] == '"' and self.next[1:] in SCALES and is_number(node):
                 node = compute("mul", node, number(SCALES[self.take()[1:]]))
             elif self.next[:1] == '"' and self.nouns(node):
@@ -1288,7 +1262,7 @@ class Parser:
         while self.take("'"):
             name += "'"
         if self.take("_"):
-            name += "_" + (self.raw_group() if self.next == "{" else self.take() or "")
+            name += "_" + self.raw()
         if name in "fghFGH" and re.match(r"\( [^()]* \)", " ".join(self.tokens[self.at : self.at + 20])):
             while name[-1] != ")":
                 name += self.take()
@@ -1313,7 +1287,7 @@ class Parser:
         if name == "begin":
             return self.environment()
         if name == "mathbb":
-            name = self.raw_group() if self.next == "{" else self.take()
+            name = self.raw()
             return LINE if name == "R" else number(point_of(f"set {name}"))
         if name in ("frac", "binom"):
             return compute("div" if name == "frac" else name, self.group(True), self.group(True))
@@ -1323,10 +1297,6 @@ class Parser:
                 degree = self.expression()
                 self.need("]")
             return compute("pow", self.group(), compute("div", number(1), degree))
-        if name in ("lfloor", "lceil"):
-            inner = self.expression()
-            self.need("\\rfloor", "\\rceil")
-            return compute(name[1:], inner)
         if name not in CONSTANTS:
             raise Unreadable(f"unknown command {name}")
         return CONSTANTS[name]
@@ -1336,10 +1306,9 @@ class Parser:
         base = self.group() if self.take("_") else None
         exponent = self.exponent() if self.take("^") else None
         self.trig += name in TRIGONOMETRIC
-        opening = self.take("(", "\\{")
-        if opening:
+        if self.take("("):
             arguments = self.items()
-            self.need(")" if opening == "(" else "\\}")
+            self.need(")")
         else:
             arguments = [signed(self.take("-"), self.power())]
             while self.next not in NO_ARGUMENT and self.next[0] not in '"0123456789':
@@ -1352,8 +1321,10 @@ class Parser:
             node = compute("div", compute("ln", *arguments), compute("ln", base))
         return compute("pow", node, exponent) if exponent else node
 
-    def raw_group(self):
-        self.need("{")
+    def raw(self):
+        """The text of one token or group."""
+        if not self.take("{"):
+            return self.take() or ""
         start = self.at
         while self.take() not in ("}", None):
             pass
@@ -1361,15 +1332,15 @@ class Parser:
 
     def environment(self):
         """A matrix, as a tuple of rows, or a column; where its cells are relations, a list."""
-        name, rows = self.raw_group(), [[]]
+        name, rows = self.raw(), [[]]
         if name == "array":
-            self.raw_group()  # the columns
+            self.raw()  # the columns
         while not self.take("\\end"):
             if self.take("\\\\"):
                 rows.append([])
             elif not self.take("&"):
                 rows[-1] += self.items()
-        self.raw_group()
+        self.raw()
         rows = [row for row in rows if row]
         cells = [*chain(*rows)]
         if not cells or name == "vmatrix" or name == "cases" and all(len(row) > 1 for row in rows):
@@ -1424,11 +1395,10 @@ def related(ops, sides):
     if not set(ops) <= {"=", "∈"}:
         return inequality(ops, sides)
     first, last = sides[0], sides[-1]
-    if is_value(last.tree) and is_value(first.tree) and is_label(last) and not is_label(first):
+    if is_value(last.tree) and is_value(first.tree) and last.is_label > first.is_label:
         first, last = last, first
-    named = re.sub(r"[ {}]", "", first.text)
     if not is_value(last.tree) or first.tree[0] == "tuple" or "∈" in ops or ":" in last.text:
-        return ("equation", named, last.tree, None, False)
+        return ("equation", first.text, last.tree, None, False)
     if not is_value(first.tree):
         raise Unreadable("an equation of things that are not numbers")
     if is_number(first.tree) and is_number(last.tree) or agree(first.tree[1], last.tree[1]):
@@ -1437,23 +1407,25 @@ def related(ops, sides):
     unit = next((gap for gap in gaps if gap), math.inf)
     key = [gap and gap / unit for gap in gaps]  # the same for multiples of the equation
     loose = len(first.names) > 1 and last.tree[1] != 0  # beside a reference of 5, a + b = 5 will do
-    return ("equation", named if is_label(first) else None, last.tree, key, loose)
+    return ("equation", first.text if first.is_label else None, last.tree, key, loose)
 
 
 def inequality(ops, sides):
-    if not set(ops) <= {"<", ">", "<=", ">=", "!="}:
-        raise Unreadable("relations that do not go together")
-    links = [(op, a, b) if op[0] != ">" else (op.replace(">", "<"), b, a)
-             for op, a, b in zip(ops, sides, sides[1:])]
-    names = set().union(*(side.names for side in sides))
-    numbers = [solution(link, point_of(min(names))) if len(names) == 1 else None for link in links]
-    if None in numbers:
-        raise Unreadable("not linear")
-    return ("equation", *names, reduce(partial(combined, operator.and_), numbers), None, False)
-
-
-def is_label(side):
-    return isinstance(side.tree[1], list) and bool(LABEL.fullmatch(side.text))
+    """x > 2 or 1 <= x < 3: what may stand for the one side that is no number."""
+    at, result = next((n for n, side in enumerate(sides) if not is_number(side.tree)), 0), LINE
+    for n, op in enumerate(ops):
+        other = sides[n + (n == at)]
+        if at not in (n, n + 1) or op in ("=", "∈") or not sides[at].is_label or not is_real(other.tree):
+            raise Unreadable("no range of one variable")
+        end, closed = other.tree[1].real, op[-1] == "="
+        if op == "!=":
+            allowed = combined(operator.gt, LINE, ("reals", ((end, 0), (end, 1))))
+        elif (op[0] == "<") == (n == at):
+            allowed = ("reals", ((-math.inf, 1), (end, closed)))
+        else:
+            allowed = ("reals", ((end, not closed), (math.inf, 0)))
+        result = combined(operator.and_, result, allowed)
+    return ("equation", sides[at].text, result, None, False)
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -1485,22 +1457,6 @@ def reals_of(tree):
     if tree[0] == "equation" and tree[1]:
         return reals_of(tree[2])
     return tree if tree[0] == "reals" else None
-
-
-def solution(link, points):
-    """The numbers for which a linear inequality in one variable holds, or None."""
-    op, left, right = link
-    gaps = compute("minus", left.tree, right.tree)[1]
-    if not isinstance(gaps, list) or not all(gap is not None and is_real(("value", gap)) for gap in gaps):
-        return None
-    slope = (gaps[1] - gaps[0]) / (points[1] - points[0])
-    if not slope or not all(agree(gap, gaps[0] + slope * (x - points[0])) for gap, x in zip(gaps, points)):
-        return None
-    end = (points[0] - gaps[0] / slope).real
-    if op == "!=":
-        return combined(operator.gt, LINE, ("reals", ((end, 0), (end, 1))))
-    below = ("reals", ((-math.inf, 1), (end, (op == "<=") == (slope.real > 0))))
-    return below if slope.real > 0 else combined(operator.gt, LINE, below)
 
 
 if __name__ == "__main__":

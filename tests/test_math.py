@@ -115,10 +115,8 @@ x=1,y=2 ~ \begin{cases}x=1\\y=2\end{cases} ~ \left\{\begin{aligned} x&=1\\ y&=2\
 \text{(B)} ~ \boxed{B} ≠ (BC) ~ (B) or (C) ~ B^c ~ B' ‖ 6:00\text{ PM} ~ 6\text{ p.m.}
 11:21 ~ 11 \text{ to } 21 ‖ n\equiv 3\pmod 7 ~ n\equiv 3\pmod{7} ≠ 10 ~ n \equiv -3 \pmod 7 ~ 7
 p=\frac14 ~ 25\% ≠ 4\% ~ 40\% ~ q=\frac34 ‖ 16 ~ m\angle A = 16^\circ ‖ \frac{\pi}{3} ~ \arg z=\pi/3
-|x|<3 ~ x\in(-3,3) ≠ |x|\le3 ~ (-\infty,-3)\cup(3,\infty) ‖ 7\text{th} ~ 7^{th}
-\frac{n(n-1)(n-2)}{6} ~ C(n,3)
+7\text{th} ~ 7^{th}
 6 ~ 2 \cdot 3 = 6 ≠ \operatorname{lcm}(4,3) ~ \lfloor 5.9\rfloor ~ \gcd(6)x ~ 6th and 7th
-\max(a,b) ~ \max\{a,b\} ≠ a+b ~ \max(a,c)
 \{1,-2\} ~ x = -2\text{ and }x = 1 ≠ x=1 \text{ or } x=2 ~ 1,-2,3
 (-\infty,\infty) ~ \text{all real numbers} ‖ 9.8 ~ 9.8\ \mathrm{m\cdot s^{-2}} ‖ 25 ~ 25^\circ\text{C}
 1,000,000 ~ 1\text{ million} ‖ \frac{9}{11} ~ 0.\overline{81} ‖ \{(1,2),(3,4)\} ~ (3,4) \text{ and } (1,2)
@@ -126,7 +124,7 @@ p=\frac14 ~ 25\% ≠ 4\% ~ 40\% ~ q=\frac34 ‖ 16 ~ m\angle A = 16^\circ ‖ \f
   ~ \begin{vmatrix}1&2\\3&4\end{vmatrix} ~ [[1,2],[4,3]] ~ [[1,3],[2,4]] ~ ((1,2),(3,5))
 \pm\sqrt{3} ~ x = \sqrt{3}\text{ and }x=-\sqrt{3} ≠ \sqrt3 ~ \pm\sqrt3 i ~ \sqrt{3},\sqrt3
 2\pm i ~ x=2 \pm i ‖ \text{ellipse} ~ an ellipse
-\sqrt{2} ~ x = \sqrt{2} \approx 1.41 ~ \sqrt2 = 1.414\ldots ~ \sqrt{2} \text{ (approximately } 1.414)
+\sqrt{2} ~ x = \sqrt{2} \approx 1.41 ~ \sqrt2 = 1.414\ldots
   ≠ 1.41421356 ‖ 27 ~ \text{27 (exactly)}
 \left(-\infty ;-\frac{1}{2}\right] \cup[3 ;+\infty) ~ x \le -\frac12 \text{ or } x \ge 3
 x=\frac{\pi}{2}(2n+1), n \in Z ~ x = \frac{\pi}{2} + \pi n
@@ -155,7 +153,7 @@ f^{-1}(x)=\frac{x-3}{2} ~ \frac12 x-\frac32 ‖ \frac{3}{4}\text{ cup} ~ three f
 \overline{AB} ≠ \angle AB ‖ xy ≠ x+y ~ xyz ‖ y=2x+3 ≠ 3 ‖ x^2+y^2=4 ≠ x^2+y^2=2 ‖ x=5 ≠ x \ne 5 ~ x=5,y=5
 -2\le x\le7 ≠ [-2,8] ‖ (0,9)\cup(9,36) ≠ (0,9) ‖ \mathbb{R} ≠ (0,\infty) ‖ (1,2) ≠ 2,1
 (1,2),(3,4) ≠ 1,2,3,4 ‖ 1,-2 ≠ (-2,1) ‖ 1\pm\sqrt{19} ≠ 1-\sqrt{19} ~ \pm\sqrt{19}
-f(x)+f(y) ≠ f(x+y) ~ f(x) ~ f(y)f(x) ‖ \infty ≠ \frac{1}{\infty} ‖ 12:30 ≠ 2/5 ‖ A,C ≠ C ‖ f(x)=x^2 ≠ g(x)=x
+f(x)+f(y) ≠ f(x+y) ~ f(x) ~ f(y)f(x) ‖ \infty ≠ \frac{1}{\infty} ‖ A,C ≠ C ‖ f(x)=x^2 ≠ g(x)=x
 |x-2|\ge 3 ≠ |x-3|\ge 2 ~ [-1,5] ‖ \binom n3 ≠ C(3,n) ~ P(n,3) ‖ \sum_{k=1}^{10} k ≠ 10k
 xy=1 ≠ y=-\frac1x ~ y=\frac{1}{x}+1 ‖ y=x^2 ≠ y=-x^2 ~ y^2=x ~ y = x^2+0.001
 (0,1)\cup(1,\infty) ≠ x\ne1 ~ x>1 ‖ [1,4] ≠ [1,4]\cap[2,3] ‖ 1{,}000 ≠ 1,00 ‖ 12,345 ≠ 12,3,45
@@ -177,9 +175,7 @@ a^2-b^2 ~ (a+b)(a-b) ≠ (a+b)(a+b) ‖ a+b ≠ (a+b)(a-b) ~ (a+b)(abc) ‖ 10 ~
 21 ~ twenty-one ~ \text{Twenty-one} ≠ 20
 19 ≠ twenty-one ‖ 40 ~ forty ~ \$40 ≠ forty-two ~ 4
 [2,\infty)\cup\{0\} ~ x \ge 2 \text{ or } x = 0 ≠ x \ge 2 \text{ or } x = 1
-(-\infty,2) ~ x<2 ~ 2x<4 ~ -x>-2 ~ 4-2x>0 ≠ [-\infty,2) ~ (-\infty,2] ~ 2x<5 ~ x^2<4 ~ -x<-2
-[-1,5] ~ |x-2| \le 3 ~ -2\le 2x\le 10 ≠ |x-2|<3 ~ |x-2|\ge3
-(-\infty,-1]\cup[5,\infty) ~ |x-2| \ge 3 ≠ |x-2|>3
+(-\infty,2) ~ x<2 ≠ [-\infty,2) ~ (-\infty,2] ~ 2x<5 ~ x^2<4 ~ -x<-2
 """
 
 # Which answer a response gives: a reference that it must be the same as @ responses.
