@@ -319,7 +319,7 @@ class Engine:
         return out.to(v.dtype).flatten(1, 2)[:, None]
 
     def make_plan(self, position, base, sample):
-        """For all layers of a step: the page that each row writes; groups of pages, own ones and prompts',
+        """For all layers of a step: the page that each row writes; two groups of pages, own ones and prompts',
         with each page's readers and the keys hidden from them; the shares [B, entries] that a row adds up.
         """
         count = lambda n: torch.arange(n, device=self.device)
@@ -403,11 +403,11 @@ class Engine:
             text[:end] = prompt
             more = {"pages": self.take(1, self.split, 1), "stats": [], "finish": None}
             self.rows.append(SimpleNamespace(**job, **more, job=job, text=text, end=end))
-        self.drop_prompts()
 
     def read_prompt(self, job):
         """A prompt's keys and values, once for all its rollouts; False while there is no room."""
-        self.drop_prompts()
+        for problem in self.prompts.keys() - {row.problem for row in self.rows}:
+            self.free[self.prompts.pop(problem)] = True
         ids = job["prompt"][:-1]
         pages = self.take(self.split, len(self.free), -(-len(ids) // self.page))
         if pages is None:
@@ -417,10 +417,6 @@ class Engine:
             self.model(input_ids=self.tensor([ids]), use_cache=False, logits_to_keep=1)
         self.prompts[job["problem"]] = pages
         return True
-
-    def drop_prompts(self):
-        for problem in self.prompts.keys() - {row.problem for row in self.rows}:
-            self.free[self.prompts.pop(problem)] = True
 
     def extend(self):
         """A page for each row whose last is full; if there is none, the shortest row starts again."""
@@ -516,8 +512,7 @@ def force_rollouts(model, tokenizer, jobs, layers, stop_ids, extra):
             *kept, final = (outputs[column] for column in sorted(outputs))  # each [B, T, d]
             rollouts = list(read_batch(tokenizer, batch, kept, final, logits_of, stop_ids, extra))
         yield from rollouts
-    for hook in hooks:
-        hook.remove()
+    [hook.remove() for hook in hooks]
 
 
 def length_of(job):
@@ -638,12 +633,12 @@ def read_responses(path, problems):
 
 def read_run(folder, problems):
     """`given` of a run folder's own tokens."""
-    stored, keys = load_pt(folder / "tokens.pt"), common.keys_of(common.each_rollout(folder))
-    tokens, found = stored["ids"].tensor_split(stored["offsets"][1:-1]), defaultdict(list)
-    if len(tokens) != len(keys):
-        die(f"{folder}: tokens.pt has {len(tokens)} of {len(keys)} rollouts; delete it, run again")
-    for (id, _), ids in zip(keys, tokens):
-        found[id].append({"text": "", "tokens": ids.tolist()})
+    stored, rows, found = load_pt(folder / "tokens.pt"), common.read_rollouts(folder), defaultdict(list)
+    tokens = stored["ids"].tensor_split(stored["offsets"][1:-1])
+    if len(tokens) != len(rows):
+        die(f"{folder}: tokens.pt has {len(tokens)} of {len(rows)} rollouts; delete it, run again")
+    for row, ids in zip(rows, tokens):
+        found[row["id"]].append({"text": "", "tokens": ids.tolist()})
     return [found[problem["id"]] for problem in problems]
 
 
@@ -772,20 +767,20 @@ def describe(run, skipped, jobs):
     """meta.json: what made this run."""
     import transformers
 
-    args, config, model, rule = run.args, run.config, run.model, run.args.scorer and run.args.stop_rule
+    args, config, model = run.args, run.config, run.model
     git, commit = ["git", "-C", Path(__file__).resolve().parent, "describe", "--always", "--dirty"], ""
     with suppress(OSError):  # no git
         commit = subprocess.run([*git, "--abbrev=12"], capture_output=True, text=True).stdout.strip()
     versions = {module.__name__: module.__version__ for module in (torch, transformers, np)}
+    stop = {"rule": args.stop_rule, "threshold": args.stop, "scorer": run.identity["scorer"]}
     return {name: getattr(args, name) for name in ("model", "revision", "dataset", "seed")} | {
         "n_layers": config.num_hidden_layers, "width": config.hidden_size, "vocab_size": config.vocab_size,
         "architecture": type(model).__name__, "dtype": str(model.dtype).removeprefix("torch."),
         "device": common.device_name(model.device),
         "layers": layer_names(args.layers, config.num_hidden_layers), "sampling": run.sampling,
-        "n": max(map(len, jobs)), "skipped": skipped,
+        "n": max(map(len, jobs)), "skipped": skipped, "stop": stop if args.scorer else None,
         "command": shlex.join(["python", "01_generate.py", *sys.argv[1:]]),
         "identity": run.identity | {"model": hash_model(args.model, args.revision)},
-        "stop": rule and {"rule": rule, "threshold": args.stop, "scorer": run.identity["scorer"]},
         "arguments": vars(args) | {"max_new_tokens": max(job["limit"] for some in jobs for job in some)},
         "versions": versions | {"python": sys.version.split()[0]}, "git": commit or None,
         "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),

@@ -641,7 +641,7 @@ def parse_args(argv=None):
          "--inputs vector+stats is for the designs mlp and logistic"),
     ):  # fmt: skip
         if wrong:
-            parser.error(told)
+            common.die(told)
     return args
 
 

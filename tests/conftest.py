@@ -74,7 +74,7 @@ def run_here(capsys, monkeypatch):
 
 @pytest.fixture
 def parts(monkeypatch):
-    """parts(most=None) -> the parts that are written from now on; the program is killed instead of one more."""
+    """parts(most=None) -> the parts written from now on; the program is killed instead of one more."""
     save_pt = common.save_pt
 
     def watch(most=None):
@@ -94,8 +94,8 @@ def parts(monkeypatch):
 
 
 TINY = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 4, "num_attention_heads": 4,
-        "num_key_value_heads": 2, "max_position_embeddings": 512, "initializer_range": 0.15, "vocab_size": 300,
-        "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None}  # fmt: skip
+        "num_key_value_heads": 2, "max_position_embeddings": 512, "initializer_range": 0.15,
+        "vocab_size": 300, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None}  # fmt: skip
 
 
 def random_model(name, **options):
@@ -161,6 +161,21 @@ def python(program, *args, **options):
     """A new Python that runs a program of a few lines, with common.py at hand."""
     command = [sys.executable, "-c", program, *map(str, args)]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, **options)
+
+
+def stored(run):
+    return common.load_pt(run / "tokens.pt"), common.load_pt(run / "hidden.pt")
+
+
+def assert_same_run(a, b, statistics=1e-6):
+    """The batch moves a float32 by 1e-7, and so now and then a statistic, a float16, by its last bit."""
+    for x, y in zip(common.read_rollouts(a), common.read_rollouts(b), strict=True):
+        assert {**x, "conf": 0} == {**y, "conf": 0}
+    (tokens, hidden), (other_tokens, other_hidden) = stored(a), stored(b)
+    assert tokens["ids"].equal(other_tokens["ids"]) and hidden["keys"] == other_hidden["keys"]
+    stats, others = (x["stats"].float() for x in (tokens, other_tokens))
+    torch.testing.assert_close(stats, others, rtol=2e-3, atol=statistics)
+    torch.testing.assert_close(hidden["hidden"], other_hidden["hidden"], atol=1e-4, rtol=1e-4)
 
 
 def dies(capsys, function, *args, **options):

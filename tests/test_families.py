@@ -19,7 +19,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import ROOT, dies, full_forward, random_model
+from conftest import ROOT, assert_same_run, dies, full_forward, random_model
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, GenerationConfig, PreTrainedTokenizerFast
 
@@ -27,8 +27,7 @@ import common
 
 generate, judge = map(importlib.import_module, ("01_generate", "02_label"))
 
-# ----------------------------------------------------------------------------------------------------
-# The families: templates with the features of the real ones, in our words
+# ---- The families: templates with the features of the real ones, in our words
 
 CHATML = """\
 {%- if messages[0].role != 'system' and default_system %}
@@ -168,8 +167,7 @@ def made(tmp_path_factory):
     return folders
 
 
-# ----------------------------------------------------------------------------------------------------
-# Prompts, sampling, where it ends
+# ---- Prompts, sampling, where it ends
 
 CHAT = "<|im_start|>system\n{system}<|im_end|>\n<|im_start|>user\n{question}<|im_end|>\n"
 PROMPTS = {  # what stands around the question
@@ -256,8 +254,7 @@ def test_split_reasoning(reasoning, between, answer):
         assert judge.split_reasoning(reasoning + between + answer + end) == (reasoning, answer)
 
 
-# ----------------------------------------------------------------------------------------------------
-# The five programs, as a person types them
+# ---- The five programs, as a person types them
 
 N = 4
 
@@ -341,9 +338,8 @@ def test_scorer_in_a_loop_of_ones_own(name, runs, made, capsys):
     assert capsys.readouterr().out.strip().endswith(space["answers"][0]["text"].strip())
 
 
-# ----------------------------------------------------------------------------------------------------
-# Architectures: tokens, vectors and statistics of transformers' own generate and forward pass, or one line
-# that says no. Windows, scalings and rotations are small enough to matter within some thirty tokens.
+# ---- Architectures: tokens, vectors and statistics of transformers' own generate and forward pass, or one
+# line that says no. Windows, scalings and rotations are small enough to matter within some thirty tokens.
 
 HALVES = {"layer_types": ["sliding_attention", "full_attention"] * 2, "sliding_window": 6}
 ROPE = {"rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 16}
@@ -420,8 +416,7 @@ def test_an_architecture_that_would_be_wrong_is_refused_in_one_line(name, capsys
         assert told in dies(capsys, lambda: next(generate.force_rollouts(model, None, [job], (0, 4), [], [])))
 
 
-# ----------------------------------------------------------------------------------------------------
-# Many workers
+# ---- Many workers
 
 SLURM = from_readme("bash", "#SBATCH")
 SRUN = """\
@@ -430,42 +425,24 @@ SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_LOCALID=0 exec "$@"
 """
 
 
-@pytest.fixture
-def generated_by_one(made, tmp_path):
+def test_slurm_script(made, tmp_path):
+    """The jobs of an array one after the other; `srun` sets what SLURM sets."""
     common.write_jsonl(tmp_path / "sums.jsonl", [question(a, b) for a in range(2) for b in range(3)])
     arguments = [made["qwen2"], tmp_path / "sums.jsonl", "-n", N, "--max-new-tokens", 30]
-    return arguments, tokens_of(Path(program("01_generate.py", *arguments, "--out", tmp_path / "one")[-1]))
-
-
-def tokens_of(run):
-    """What was sampled. (The statistics hang in their last digit on what else was in the batch.)"""
-    fields = ("id", "sample", "response", "finish")
-    return [tuple(row[name] for name in fields) for row in common.read_rollouts(run)]
-
-
-def start(*command, **env):
-    env = os.environ | {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"} | env
-    done = subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True, text=True, env=env)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_slurm_script(generated_by_one, tmp_path):
-    """The jobs of an array one after the other; `srun` sets what SLURM sets."""
-    arguments, wanted = generated_by_one
-    script = SLURM.replace(".venv/bin/python", sys.executable)
+    whole = Path(program("01_generate.py", *arguments, "--out", tmp_path / "one")[-1])
     own = " ".join(map(str, [*arguments, "--out", tmp_path / "jobs"]))
-    script = script.replace("Qwen/Qwen3-1.7B kodcode --seed 32", own)
-    (tmp_path / "job.sh").write_text(script)
+    script = SLURM.replace("Qwen/Qwen3-1.7B kodcode --seed 32", own)
+    (tmp_path / "job.sh").write_text(script.replace(".venv/bin/python", sys.executable))
     (tmp_path / "srun").write_text(SRUN)
     (tmp_path / "srun").chmod(0o755)
+    env = os.environ | {"SLURM_SUBMIT_DIR": str(ROOT), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    env |= {"SLURM_ARRAY_TASK_MIN": "0", "SLURM_ARRAY_TASK_COUNT": "2", "OMP_NUM_THREADS": "1"}
     folder = tmp_path / "jobs" / "qwen2" / "sums" / "32"
-    array = {"SLURM_SUBMIT_DIR": str(ROOT), "SLURM_ARRAY_TASK_MIN": "0", "SLURM_ARRAY_TASK_COUNT": "2"}
-    array["PATH"] = f"{tmp_path}:{os.environ['PATH']}"
-    start("bash", tmp_path / "job.sh", SLURM_ARRAY_TASK_ID="1", **array)
-    assert sorted(path.name.split(".")[0] for path in (folder / "parts").iterdir()) == ["1", "3", "5"]
-    assert not (folder / "rollouts.jsonl").exists()
-    start("bash", tmp_path / "job.sh", SLURM_ARRAY_TASK_ID="0", **array)
-    assert tokens_of(folder) == wanted
+    for task, parts in (("1", ["1", "3", "5"]), ("0", [])):
+        job = ["bash", tmp_path / "job.sh"]
+        subprocess.run(job, cwd=ROOT, check=True, env=env | {"SLURM_ARRAY_TASK_ID": task})
+        assert sorted(path.name.split(".")[0] for path in folder.glob("parts/*")) == parts
+    assert_same_run(whole, folder)
 
 
 @pytest.mark.parametrize("env, device", [

@@ -12,20 +12,19 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from conftest import ROOT, dies, make_run
+from conftest import ROOT, assert_same_run, dies, full_forward, make_run
 
 import common
 
 generate = importlib.import_module("01_generate")
 MODEL = str(ROOT / "demo" / "model")
 
-# ----------------------------------------------------------------------------------------------------
-# The rule and its replay
+# ---- The rule and its replay
 
 
 def test_waves_grow_by_half_and_end_at_n():
+    assert [common.waves(n) for n in (1, 4, 6)] == [[1], [1, 2, 3, 4], [1, 2, 3, 5, 6]]
     assert common.waves(16) == [1, 2, 3, 5, 8, 12, 16]
-    assert [common.waves(n) for n in (1, 2, 4, 6)] == [[1], [1, 2], [1, 2, 3, 4], [1, 2, 3, 5, 6]]
 
 
 def beta_above_half(a, b):
@@ -117,8 +116,7 @@ def test_the_threshold_is_the_cheapest_that_is_surely_within_the_price_of_the_be
     assert cheapest < common.stop_threshold(rows, 30) == 0.5 < common.stop_threshold(rows, 0)
 
 
-# ----------------------------------------------------------------------------------------------------
-# 03 finds the thresholds on its validation problems, 04 hands them on, 05 replays
+# ---- 03 finds the thresholds on its validation problems, 04 hands them on, 05 replays
 
 
 @pytest.fixture(scope="module")
@@ -179,8 +177,7 @@ def test_the_report_replays_stopping_and_its_decisions_see_no_label(calibrated, 
     assert dear["tokens"] < best["tokens"]
 
 
-# ----------------------------------------------------------------------------------------------------
-# Answers in your own code
+# ---- Answers in your own code
 
 
 @pytest.fixture(scope="module")
@@ -209,9 +206,8 @@ def forced(model, tokenizer, tokens):
     """(logits [T, V], hidden states, each [T, d]) of an independent pass over the prompt and an answer, from
     the position on that the first token of the answer is sampled from."""
     prompt = list(common.encode_prompt(tokenizer, PROBLEM))
-    with torch.no_grad():
-        out = model(torch.tensor([prompt + tokens]), output_hidden_states=True, use_cache=False)
-    return out.logits[0, len(prompt) - 1 :], [x[0, len(prompt) - 1 :] for x in out.hidden_states]
+    states, logits = full_forward(model, prompt + tokens)
+    return logits[len(prompt) - 1 :], [x[len(prompt) - 1 :] for x in states]
 
 
 @pytest.mark.parametrize("vector", ["penultimate/eos", "penultimate/last", "final/eos", "final/last"])
@@ -261,8 +257,7 @@ def test_sample_refuses_another_models_scorer_and_a_prompt_without_room(demo_mod
         assert told in dies(capsys, common.sample, model, tokenizer, *arguments)
 
 
-# ----------------------------------------------------------------------------------------------------
-# Live: 01 --scorer --stop
+# ---- Live: 01 --scorer --stop
 
 SIZES = ("-n", 6, "--max-new-tokens", 48, "--device", "cpu")
 
@@ -298,14 +293,6 @@ def runs(tmp_path_factory):
     live = run_01(problems, base / "live", *stop)
     return SimpleNamespace(base=base, problems=problems, full=full, keys=keys, p=p, threshold=threshold,
                            stop=stop, live=live)  # fmt: skip
-
-
-def assert_same_run(run, other):
-    """The same rollouts; vectors to float32's precision: their last bits differ with the batch."""
-    fields = lambda one: [(r["id"], r["sample"], r["response"]) for r in common.read_rollouts(one)]
-    assert fields(run) == fields(other)
-    vectors, others = (common.load_pt(one / "hidden.pt")["hidden"] for one in (run, other))
-    assert torch.allclose(vectors, others, atol=1e-4)
 
 
 def test_live_stopping_is_the_replay_in_the_order_of_the_samples(runs):
