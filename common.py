@@ -415,11 +415,11 @@ def read_features(run, keys):
 # ---- Problems: data sets by name, files by path ------------------------------------------------------------
 
 
-def code_problem(row, prompt, style, **more):
+def code_problem(row, prompt, **more):
     """Where the prompt is a program that the solution goes on with."""
-    return {"id": row["task_id"], "kind": "code", "prompt": prompt, "tests": row["test"], "style": style,
-            "entry_point": row["entry_point"], "prelude": prompt, **more,
-            "solution": prompt + row["canonical_solution"]}  # fmt: skip
+    solution = prompt + row["canonical_solution"]
+    return {"id": row["task_id"], "prompt": prompt, "tests": row["test"], "entry_point": row["entry_point"],
+            "prelude": prompt, "solution": solution, **more}  # fmt: skip
 
 
 def kodcode_problem(row):
@@ -429,20 +429,16 @@ def kodcode_problem(row):
     function = row["test_info"][0]
     declaration = function["function_declaration"].strip()
     prompt = f"{row['question'].strip()}\n\nDeclare the function so:\n\n```python\n{declaration}\n```"
-    return {"id": row["question_id"], "kind": "code", "prompt": prompt, "declaration": declaration,
-            "tests": row["test"], "style": "pytest", "entry_point": function["function_name"],
-            "solution": row["solution"]}  # fmt: skip
-
-
-def math_problem(name, prompt, answer):
-    return {"id": str(name), "kind": "math", "prompt": prompt, "answer": str(answer)}
+    return {"id": row["question_id"], "prompt": prompt, "tests": row["test"], "style": "pytest",
+            "entry_point": function["function_name"], "solution": row["solution"],
+            "declaration": declaration}  # fmt: skip
 
 
 def openthoughts_math_problem(row):
     """Only rows whose reference ends in a boxed number, as in the paper's own 500."""
     last = (row["ground_truth_solution"] or "").rpartition("\\boxed")[2]
     number = re.match(r"\s*\{\s*\$?(-?\d+(?:\.\d+)?)\$?\s*\}", last)
-    return number and math_problem(f"math/{row['row_idx']}", row["problem"], number[1])
+    return number and {"id": f"math/{row['row_idx']}", "prompt": row["problem"], "answer": number[1]}
 
 
 CALLS = """\
@@ -460,32 +456,32 @@ def openthoughts_code_problem(row):
     inputs, outputs, name = (cases.get(field) for field in ("inputs", "outputs", "fn_name"))
     if not inputs or len(inputs) != len(outputs or ()) or name and not all(type(x) is list for x in inputs):
         return None
-    made = {"id": f"code/{row['row_idx']}", "kind": "code"}
+    id = f"code/{row['row_idx']}"
     if not name:
         as_text = lambda value: "\n".join(map(str, value)) if isinstance(value, list) else str(value)
-        made["prompt"] = f"{problem}\n\nThe program reads standard input and writes to standard output."
+        prompt = f"{problem}\n\nThe program reads standard input and writes to standard output."
         tests = {"inputs": [*map(as_text, inputs)], "outputs": [*map(as_text, outputs)]}
-        return made | {"tests": tests, "style": "stdio"}
+        return {"id": id, "prompt": prompt, "tests": tests}
     starter = row["starter_code"] or f"def {name}("
-    made["prompt"] = f"{problem}\n\nStart from this code:\n\n```python\n{starter}\n```"
+    prompt = f"{problem}\n\nStart from this code:\n\n```python\n{starter}\n```"
     method = "class Solution" in starter
     tests = CALLS.format(call=f"candidate().{name}" if method else "candidate", cases=[*zip(inputs, outputs)])
-    return made | {"tests": tests, "style": "check", "entry_point": "Solution" if method else name}
+    return {"id": id, "prompt": prompt, "tests": tests, "entry_point": "Solution" if method else name}
 
 
 THOUGHTS = "open-thoughts/OpenThoughts-114k", "metadata", "train"
-SETS = {  # how many problems, how a row becomes one; where on the Hub: repository, config, split, which rows
-    "humaneval": (164, lambda row: code_problem(row, row["prompt"], "check"),
+SETS = {  # how many; a row as a row of one's own file; where on the Hub: repository, config, split, rows
+    "humaneval": (164, lambda row: code_problem(row, row["prompt"]),
                   "openai/openai_humaneval", "openai_humaneval", "test"),
     "kodcode": (1000, kodcode_problem, "KodCode/KodCode-Light-RL-10K", "default", "train"),
-    "bigcodebench-hard": (148, lambda row: code_problem(row, row["complete_prompt"], "unittest", beside=True),
+    "bigcodebench-hard": (148, lambda row: code_problem(row, row["complete_prompt"], beside=True),
                           "bigcode/bigcodebench-hard", "default", "v0.1.4"),  # tests that patch its imports
-    "math500": (500, lambda row: math_problem(row["unique_id"], row["problem"], row["answer"]),
+    "math500": (500, lambda row: {"id": row["unique_id"], "prompt": row["problem"], "answer": row["answer"]},
                 "HuggingFaceH4/MATH-500", "default", "test"),
-    "aime24": (30, lambda row: math_problem(row["ID"], row["Problem"], row["Answer"]),
+    "aime24": (30, lambda row: {"id": row["ID"], "prompt": row["Problem"], "answer": row["Answer"]},
                "Maxwell-Jia/AIME_2024", "default", "train"),
-    "aime25": (30, lambda row: math_problem(f"2025-{row['problem_idx']}", row["problem"], row["answer"]),
-               "MathArena/aime_2025", "default", "train"),
+    "aime25": (30, lambda row: {"id": f"2025-{row['problem_idx']}", "prompt": row["problem"],
+                                "answer": row["answer"]}, "MathArena/aime_2025", "default", "train"),
     "openthoughts-math": (500, openthoughts_math_problem, *THOUGHTS, "\"domain\"='math'"),
     "openthoughts-code": (500, openthoughts_code_problem, *THOUGHTS, "\"domain\"='code'"),
 }  # fmt: skip
@@ -502,15 +498,14 @@ def load_problems(dataset, limit=None):
         die(f"unknown data set {str(dataset)!r}: no such file, and the known names are {', '.join(DATASETS)}")
     if len(names) > 1:
         print(f"{dataset}: {' and '.join(names)} as one set; each is one by itself, too", file=sys.stderr)
-    given = [] if names else each_row(dataset, needs=("prompt or messages",))
-    rows = [normalise_problem(row, f"{dataset}, problem {n + 1}", n) for n, row in enumerate(given)]
+    rows = [] if names else read_jsonl(dataset, needs=("prompt or messages",))
     for name in names:
         rows += fetch(name, limit and limit - len(rows)) if limit is None or len(rows) < limit else []
-    ids = {row["id"] for row in rows}
+    rows = [normalise_problem(row, f"{dataset}, problem {n + 1}", n) for n, row in enumerate(rows)]
     if not rows:
         die(f"{dataset}: no problems")
-    if len(ids) != len(rows):
-        die(f"{dataset}: {len(rows)} problems but only {len(ids)} different ids")
+    if (different := len({row["id"] for row in rows})) < len(rows):
+        die(f"{dataset}: {len(rows)} problems but only {different} different ids")
     return rows[:limit]
 
 
@@ -666,11 +661,10 @@ def sampling_defaults(model, tokenizer):
     """How the model's authors sample it, where they say nothing plainly (not top-k 50), and where it ends."""
     config, eos = model.generation_config, model.generation_config.eos_token_id
     plain = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "repetition_penalty": 1.0}
-    own = {name: getattr(config, name, None) for name in plain}
     stop_ids = {tokenizer.eos_token_id, *(eos if isinstance(eos, list) else [eos])} - {None}
     if tokenizer.convert_tokens_to_ids("<|channel|>") not in (None, tokenizer.unk_token_id):  # gpt-oss
         stop_ids.discard(tokenizer.convert_tokens_to_ids("<|end|>"))  # ends a message, the analysis too
-    given = {name: value for name, value in own.items() if value is not None}
+    given = {name: getattr(config, name) for name in plain if getattr(config, name, None) is not None}
     return plain | given | {"stop_ids": sorted(stop_ids)}
 
 
