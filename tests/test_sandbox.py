@@ -28,6 +28,7 @@ def programs(kind, **texts):
         name, _, body = entry.partition("=== ")[0].partition("\n")
         body = "\n".join(texts.get(line, line) for line in body.splitlines())
         parts[name] = [part.lstrip("\n") + "\n" for part in body.split("\n---")]
+        parts[name] += [CHECK] * (len(parts[name]) == 1)
     return parts
 
 
