@@ -280,7 +280,7 @@ def layer_index(name, n_layers):
     if re.fullmatch(r"-?\d+", name):
         index = int(name) + (n_layers + 1 if int(name) < 0 else 0)
     elif re.fullmatch(r"0?\.\d+", name):
-        index = math.floor(float(name) * n_layers + 1e-9)  # .3 * 10 is 2.9999999999999996
+        index = math.floor(float(name) * n_layers + 1e-9)  # .58 * 50 is 28.999999999999996
     else:
         index = {"penultimate": n_layers - 1, "final": n_layers}.get(name, -1)
     if not 0 <= index <= n_layers:
@@ -1004,7 +1004,7 @@ def stop_weights(total):
     """[2, hits, r]: the r-th best rollout's chances to be picked and sampled; `hits` of `total` are sure."""
     none_of = lambda hits, first, total: math.comb(total - hits, first) / math.comb(total, first)
     weights = np.zeros((2, total + 1, total))
-    weights[0, 0, 0] = 1
+    weights[0, 0, 0] = 1  # none is: the best of all
     for hits, (start, end) in itertools.product(range(total + 1), zip([0, *waves(total)], waves(total))):
         if chance := none_of(hits, start, total):  # all hits are still to come: this wave's best is picked
             weights[0, hits, :hits] += chance * first_of_subset(total - start, end - start)[:hits]

@@ -223,7 +223,7 @@ def test_layer_names(capsys):
     L = 28
     expected = {"penultimate": 27, "final": 28, "0": 0, "27": 27, "-1": 28, "-2": 27, ".75": 21, "0.15": 4}
     assert {name: common.layer_index(name, L) for name in expected} == expected
-    assert common.layer_index(".3", 10) == 3  # floor of exact arithmetic, not of 2.9999999999999996
+    assert common.layer_index(".58", 50) == 29  # floor of exact arithmetic, not of 28.999999999999996
     for bad in ("29", "-30", "1.5", "last", ""):
         assert "unknown layer" in dies(capsys, common.layer_index, bad, L)
     assert common.vector_key("penultimate/eos", L) == common.vector_key("27/eos", L) == (27, "eos")

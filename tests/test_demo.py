@@ -50,18 +50,15 @@ def test_the_script_makes_the_same_tokenizer(tokenizer):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_problems_are_held_out_by_meaning(family):
     """What the references do, read off their text alone, is not what any training problem asks for."""
-    rng = random.Random(5)
-    trained = [make_demo.draw(family, rng, make_demo.TRAINING) for _ in range(4000)]
+    rng, held_out = random.Random(5), []
+    trained = (make_demo.draw(family, rng, make_demo.TRAINING) for _ in range(4000))
     trained = {make_demo.meaning(problem["parameter"], problem["lines"]) for problem in trained}
-    held_out = [meaning_of(row["solution"]) for row in rows(family)]
+    for row in rows(family):
+        code = re.fullmatch(r"(?s)(?:def \w+\((\w+)\):\n)?(.*)", row["solution"])
+        lines = tuple(line.strip() for line in code[2].splitlines())
+        held_out.append(make_demo.meaning(code[1] or "", lines))
     assert len(set(held_out)) == len(held_out) == make_demo.PROBLEMS
     assert not trained & set(held_out)
-
-
-def meaning_of(solution):
-    code = re.fullmatch(r"def \w+\((\w+)\):\n(.*)", solution, re.S)
-    lines = [line.strip() for line in (code.group(2) if code else solution).splitlines()]
-    return make_demo.meaning(code.group(1) if code else "", tuple(lines))
 
 
 @pytest.mark.parametrize("family", ["math_a", "math_b"])
@@ -75,6 +72,7 @@ def test_maths_references_hold_the_answer(family):
 @pytest.mark.parametrize("family", ["code_a", "code_b"])
 def test_hidden_tests_pass_references_and_fail_authors_who_err(family):
     """Fourteen asserts each, in the sandbox: the references, and wrong answers to fresh problems."""
+    job_of = lambda *values: dict(zip(("code", "tests", "entry_point", "style"), (*values, "check")))
     jobs, rng = [], random.Random(7)
     for row in rows(family):
         assert row["tests"].count("assert ") == 14
@@ -89,10 +87,6 @@ def test_hidden_tests_pass_references_and_fail_authors_who_err(family):
     with Pool() as pool:
         for (what, right), result in pool.imap_unordered(jobs):
             assert result.passed is right, (what, result)
-
-
-def job_of(code, tests, entry_point):
-    return {"code": code, "tests": tests, "style": "check", "entry_point": entry_point}
 
 
 def test_the_model_is_small_and_of_a_standard_architecture(model, tokenizer):
