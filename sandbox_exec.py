@@ -1713,11 +1713,12 @@ PDEATHSIG, DUMPABLE, SUBREAPER, NO_NEW_PRIVS = 1, 4, 36, 38        # prctl
 X86 = os.uname().machine == "x86_64"
 DEVICES = [f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom")]
 CLONE, PRLIMIT, SECCOMP, CAPSET, PIVOT_ROOT = (56, 302, 317, 126, 155) if X86 else (220, 261, 277, 91, 41)
-MOUNT_SETATTR, CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 442, 444, 445, 446
+MOUNT_SETATTR, CREATE_RULESET, ADD_RULE, RESTRICT_SELF, CLOSE_RANGE = 442, 444, 445, 446, 436
 NEW_ANYTHING, NEWER, OWN_PID = 0x7E020000, 424, 0x7ABCDEF1          # the last: to be replaced in the filter
 
 # System calls by name and by number on x86-64 | on aarch64. What needs a capability is not among them, for no
-# program has one. Of NEWER kernels there are none at all: libraries then take another way. Refused:
+# program has one. Of NEWER kernels there is one (posix_spawn would look into /proc): libraries then take
+# another way. Refused:
 REFUSED = """
   ptrace, syslog, process_vm_*, kcmp, setns, unshare   101 103 310-312 308 272 | 116-117 270-272 268 97
   socket, *_key, keyctl, ioprio_set, sched_set*        41 248-251 142 144 314 | 198 217-219 30 118-119 274
@@ -1876,7 +1877,7 @@ class Cage:
         allow, pretend, deny, absent = [(give, 0, 0, answer) for answer in (
             0x7FFF0000, 0x50000, 0x50000 | errno.EPERM, 0x50000 | errno.ENOSYS)]
         steps = [(load, 0, 0, 4), (equal, 1, 0, 0xC000003E if X86 else 0xC00000B7), (give, 0, 0, 0x80000000),
-                 (load, 0, 0, 0), (at_least, 0, 1, NEWER), absent]
+                 (load, 0, 0, 0), (equal, 0, 1, CLOSE_RANGE), allow, (at_least, 0, 1, NEWER), absent]
 
         def answer_to(table, answer):
             for first, last in numbers(table):
