@@ -319,7 +319,7 @@ class Engine:
         return out.to(v.dtype).flatten(1, 2)[:, None]
 
     def make_plan(self, position, base, sample):
-        """For all layers of a step: the page that each row writes; two groups of pages, own ones and prompts',
+        """For all layers of a step: the page that each row writes; groups of pages, own ones and prompts',
         with each page's readers and the keys hidden from them; the shares [B, entries] that a row adds up.
         """
         count = lambda n: torch.arange(n, device=self.device)
@@ -668,11 +668,11 @@ def text_of(tokenizer, rollout):
 # ---- Sampling that stops when it is sure
 
 
-def stop_rule(run, names):
-    """The function that says whether a problem is decided; names: of the layers kept."""
+def stop_rule(run, layers):
+    """The function that says whether a problem is decided; layers: those kept."""
     args, n_layers, scorer = run.args, run.config.num_hidden_layers, common.load_scorer(run.args.scorer)
     common.check_scorer_fits(scorer, {"model": args.model, "n_layers": n_layers}, args.scorer)
-    vectors = [common.vector_key(f"{layer}/{token}", n_layers) for layer in names for token in TOKENS]
+    vectors = [*itertools.product(layers, TOKENS)]
     if len(scorer.shape) > 1 or (vector := common.vector_key(scorer.vector, n_layers)) not in vectors:
         die(f"{args.scorer} reads {scorer.vector}; --stop needs one that --layers {args.layers} keeps")
     votes, column = args.stop_rule == "weighted-vote", vectors.index(vector)
@@ -744,10 +744,10 @@ def find_run(args, dataset):
     return SimpleNamespace(args=args, folder=folder, problems=problems, identity=now)
 
 
-def layer_names(names, n_layers):
-    """--layers as a list of names, each checked, one for each layer."""
+def layers_of(names, n_layers):
+    """--layers as {index: name}, each checked, one name for each layer."""
     names = names.replace("all", ",".join(map(str, range(n_layers + 1)))).split(",")
-    return list({layer_index(name, n_layers): name for name in names if name}.values())
+    return {layer_index(name, n_layers): name for name in names if name}
 
 
 def lacking(run):
@@ -758,7 +758,7 @@ def lacking(run):
     n_layers = read_meta(run.folder)["n_layers"]
     names = load_pt(run.folder / "hidden.pt")["vectors"] if there("hidden.pt") else []
     held = {layer_index(name.split("/")[0], n_layers) for name in names}
-    layers = [name for name in layer_names(args.layers, n_layers) if layer_index(name, n_layers) not in held]
+    layers = [name for index, name in layers_of(args.layers, n_layers).items() if index not in held]
     extra = sorted({*args.extra} - {*(load_pt(run.folder / "extra.pt") if there("extra.pt") else ())})
     return {"whole": False, "layers": ",".join(layers), "extra": extra} if layers or extra else None
 
@@ -777,7 +777,7 @@ def describe(run, skipped, jobs):
         "n_layers": config.num_hidden_layers, "width": config.hidden_size, "vocab_size": config.vocab_size,
         "architecture": type(model).__name__, "dtype": str(model.dtype).removeprefix("torch."),
         "device": common.device_name(model.device),
-        "layers": layer_names(args.layers, config.num_hidden_layers), "sampling": run.sampling,
+        "layers": [*layers_of(args.layers, config.num_hidden_layers).values()], "sampling": run.sampling,
         "n": max(map(len, jobs)), "skipped": skipped, "stop": stop if args.scorer else None,
         "command": shlex.join(["python", "01_generate.py", *sys.argv[1:]]),
         "identity": run.identity | {"model": hash_model(args.model, args.revision)},
@@ -827,7 +827,7 @@ def write_run(run, rollouts):
         tokens = {name: torch.cat(of_all(name)) for name in ("ids", "stats")}
         common.save_pt(folder / "tokens.pt", tokens | {"offsets": offsets(map(len, of_all("ids")))})
     if need["layers"]:
-        names, hidden = layer_names(need["layers"], meta["n_layers"]), torch.stack(of_all("hidden"))
+        names, hidden = layers_of(need["layers"], meta["n_layers"]).values(), torch.stack(of_all("hidden"))
         vectors = [f"{layer}/{token}" for layer in names for token in TOKENS]
         if held := old("hidden.pt"):
             vectors = [*held["vectors"], *vectors]
@@ -898,7 +898,7 @@ def agree(value):
 
 def check_plan(args, runs, config):
     """What can be wrong is said before the weights load; then what is about to be made."""
-    layer_names(args.layers, config.num_hidden_layers)
+    layers_of(args.layers, config.num_hidden_layers)
     context = context_of(config)
     if not args.max_new_tokens and context == FAR:
         die("--max-new-tokens 0: this model names no context; give a number of tokens")
@@ -944,13 +944,12 @@ def make_parts(run):
 
 def ended_problems(run, jobs, bar):
     """(number, rollouts) of each problem of `jobs` as it ends."""
-    args, n_layers, extra = run.args, run.config.num_hidden_layers, run.need["extra"]
-    names = layer_names(run.need["layers"], n_layers)
-    layers = [layer_index(name, n_layers) for name in names]
-    is_sure = stop_rule(run, names) if run.need["whole"] and args.scorer else None
+    args, extra = run.args, run.need["extra"]
+    layers = [*layers_of(run.need["layers"], run.config.num_hidden_layers)]
+    is_sure = stop_rule(run, layers) if run.need["whole"] and args.scorer else None
     cuts = [0, *common.waves(args.n)] if is_sure else [0, FAR]
     room = {i: [job for job in jobs[i] if job["limit"]] for i in jobs}
-    empty = (empty_rollout(run, job, names) for i in jobs for job in jobs[i] if not job["limit"])
+    empty = (empty_rollout(run, job, layers) for i in jobs for job in jobs[i] if not job["limit"])
     held = {i: deque(room[i][a:b] for a, b in zip(cuts, cuts[1:])) for i in jobs}  # waves still to begin
     queue, done = deque(job for i in jobs for job in held[i].popleft()), defaultdict(list)
     if queue and "tokens" in queue[0]:
