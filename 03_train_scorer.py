@@ -335,7 +335,7 @@ def make_scorers(jobs):
     for job, scorer in train_jobs([job for job, path in zip(jobs, paths) if path is None]):
         path, cost, auroc = path_of(job), costs(scorer), scorer["val_auroc"]
         common.save_pt(path, {**scorer, "cost": cost, "fingerprint": fingerprint(job)})
-        told = f"{len(scorer['trials'])} trials in {cost['search_seconds']:.0f} s of computing"
+        told = f"{len(scorer['trials'])} trials in {cost['train_seconds']:.0f} s of computing"
         print(f"{path}: validation loss {scorer['val_loss']:.4f}, AUROC {auroc and round(auroc, 3)}; {told}")
     return [path or path_of(job) for path, job in zip(paths, jobs)]
 
@@ -402,8 +402,8 @@ def costs(checkpoint):
     times = timeit.repeat(lambda: scorer(x, features).tolist(), number=1, repeat=60)[10:]
     seconds, flops = (sum(trial[name] for trial in checkpoint["trials"]) for name in ("seconds", "flops"))
     size = sum(p.numel() for part in scorer.parts or [scorer] for p in part.module.parameters())
-    return {"parameters": size, "search_seconds": seconds, "search_flops": flops, "rollouts_scored": n,
-            "scoring_ms": 1e3 * float(np.median(times)), "device": common.device_name(device)}  # fmt: skip
+    return {"parameters": size, "train_seconds": seconds, "train_flops": flops,
+            "ms_per_rollout": 1e3 * float(np.median(times)) / n, "device": common.device_name(device)}  # fmt: skip
 
 
 # What the fingerprint in scorer.pt is of, beside the seed, and the labels and values that it was shown

@@ -41,19 +41,10 @@ def score(run, scorer_path, keys):
     rows = common.align(rows, keys, run / "hidden.pt")
     path = run / "scores" / f"{Path(scorer_path).stem}.jsonl"
     common.write_jsonl(path, rows)
-    common.write_json(path.with_suffix(".cost.json"), cost_of(scorer.checkpoint))
+    command, measured = shlex.join(["python", "04_select.py", *sys.argv[1:]]), scorer.checkpoint.get("cost", {})
+    facts = {"command": command, "stop": scorer.checkpoint.get("stop")}  # stop: the thresholds, for 05
+    common.write_json(path.with_suffix(".cost.json"), measured | facts)
     return rows
-
-
-def cost_of(facts):
-    """What 03 measured, in the words that 05 has for each scorer's cost; and where sampling stops."""
-    cost, command = facts.get("cost") or {}, shlex.join(["python", "04_select.py", *sys.argv[1:]])
-    found = {"command": command, "stop": facts.get("stop"), "parameters": cost.get("parameters"),
-             "train_seconds": cost.get("search_seconds"), "train_flops": cost.get("search_flops"),
-             "device": cost.get("device")}  # fmt: skip
-    if cost.get("scoring_ms"):
-        found["ms_per_rollout"] = cost["scoring_ms"] / cost["rollouts_scored"]
-    return found
 
 
 def select(run, keys, scores):

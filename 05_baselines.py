@@ -784,8 +784,8 @@ def score_rollouts(run, name, encode, judge, cost, *made_of):
         rows.append({"id": row["id"], "sample": row["sample"]} | found)
         if len(rows) % SAVED == 0 or len(rows) == len(rollouts):
             common.write_jsonl(path, rows)
-            facts = {"ms_per_rollout": 1000 * float(np.mean(seconds)), "made_of": mark}
-            common.write_json(cost_file, cost | facts | {"command": the_command()})
+            facts = {"ms_per_rollout": 1000 * float(np.mean(seconds)), "command": the_command()}
+            common.write_json(cost_file, cost | facts | {"made_of": mark})
     print(f"{run}: {len(seconds)} of {len(rollouts)} rollouts scored by {name}")
 
 
@@ -814,14 +814,12 @@ def lora(args):
     for seed in args.seed:
         path, adapters = run / f"lora@{seed}.pt", add_adapters(model, seed)
         saved = common.load_pt(path) if path.is_file() else {}
-        if saved.get("made_of") == mark:
-            print(f"{path}: trained before")
-            model.load_state_dict(saved["adapters"], strict=False)
-        else:
+        if saved.get("made_of") != mark:
             cost = train_adapters(model, adapters, encode, words, examples, args, seed)
             weights = {name: weight.detach().cpu() for name, weight in adapters.items()}
             saved = {"adapters": weights, "cost": cost, "made_of": mark, "command": the_command()}
             common.save_pt(path, saved)
+        model.load_state_dict(saved["adapters"], strict=False)
         for other in map(Path, args.eval):
             name, cost = f"lora.{dataset}@{run.name}-{seed}", saved["cost"] | facts_of(model)
             score_rollouts(other, name, encode, judge, cost, path)
@@ -866,23 +864,23 @@ def train_adapters(model, adapters, encode, words, examples, args, seed):
     """Cross-entropy of the word after the question -> what it cost."""
     optimizer, started = torch.optim.AdamW(adapters.values(), weight_decay=0.0), time.perf_counter()
     batches, seen = math.ceil(len(examples) / BATCH), []
+    steps = args.epochs * batches
     save_memory(model.train())
-    with common.progress(total=args.epochs * batches, desc=f"train lora@{seed}", unit="step") as bar:
-        for epoch, place in itertools.product(range(args.epochs), range(batches)):
-            order = np.random.default_rng([seed, epoch]).permutation(len(examples))
-            batch = [examples[i] for i in order[place * BATCH :][:BATCH]]
-            for problem, response, label in batch:
-                ids = encode(problem, response)
-                learn_from(model, ids, words[1 - label], len(batch))
-                seen.append(len(ids))
-            torch.nn.utils.clip_grad_norm_(adapters.values(), CLIP)
-            optimizer.param_groups[0]["lr"] = args.lr * rate_at(bar.n, bar.total)
-            optimizer.step()
-            optimizer.zero_grad()
-            bar.update()
+    for step in common.progress(range(steps), desc=f"train lora@{seed}", unit="step"):
+        epoch, place = divmod(step, batches)
+        order = np.random.default_rng([seed, epoch]).permutation(len(examples))
+        batch = [examples[i] for i in order[place * BATCH :][:BATCH]]
+        for problem, response, label in batch:
+            ids = encode(problem, response)
+            learn_from(model, ids, words[1 - label], len(batch))
+            seen.append(len(ids))
+        torch.nn.utils.clip_grad_norm_(adapters.values(), CLIP)
+        optimizer.param_groups[0]["lr"] = args.lr * rate_at(step, steps)
+        optimizer.step()
+        optimizer.zero_grad()
     model.eval()
     seconds = time.perf_counter() - started
-    print(f"lora@{seed}: {bar.total} steps in {seconds / 60:.1f} min")
+    print(f"lora@{seed}: {steps} steps in {seconds / 60:.1f} min")
     return {"train_seconds": seconds, "train_flops": training_flops(model, seen)}
 
 

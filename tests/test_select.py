@@ -52,6 +52,12 @@ def change(run, file, function):
     common.write_jsonl(run / file, [row | function(row) for row in rows])
 
 
+def change_hidden(run, function):
+    stored = common.load_pt(run / "hidden.pt")
+    stored["hidden"] = stored["hidden"].clone()
+    common.save_pt(run / "hidden.pt", stored | function(**stored))
+
+
 def test_scores_and_selection_by_hand(run, select):
     said = select().stdout
     keys, hidden = read_vectors(run)
@@ -77,14 +83,16 @@ def test_scores_and_selection_by_hand(run, select):
     assert said.splitlines()[2].split() == ["first", "best-of-n", "10", f"{10 * right}.0", f"({right}/10)"]
 
 
-def test_ranking_is_by_logits_where_a_sigmoid_saturates(run, select):
-    stored = common.load_pt(run / "hidden.pt")
-    hidden = stored["hidden"].clone()
-    hidden[:, :, 0] = torch.tensor([[40.0 + key[1]] for key in stored["keys"]])
-    common.save_pt(run / "hidden.pt", {**stored, "hidden": hidden})
+@pytest.mark.parametrize("logit, best, p", [(lambda sample: 40.0 + sample, 5, 1.0), (lambda sample: 0.0, 0, 0.5)])
+def test_ranking_is_by_logits_where_a_sigmoid_saturates_and_ties_go_to_the_lowest(run, select, logit, best, p):
+    def first_dimension(keys, hidden, **_):
+        hidden[:, :, 0] = torch.tensor([[logit(sample)] for _, sample in keys])
+        return {"hidden": hidden}
+
+    change_hidden(run, first_dimension)
     select()
-    assert {row["p"] for row in common.read_jsonl(run / "scores" / "first.jsonl")} == {1.0}
-    assert {sample for (_, strategy), sample in picks(run).items() if strategy == "best-of-n"} == {5}
+    assert {row["p"] for row in common.read_jsonl(run / "scores" / "first.jsonl")} == {p}
+    assert {sample for (_, strategy), sample in picks(run).items() if strategy == "best-of-n"} == {best}
 
 
 def test_no_label_reaches_the_selection(run, select):
@@ -117,29 +125,19 @@ def test_every_strategy_picks_for_every_problem(run, select):
     assert selected(run)["p3", "weighted-vote"]["sample"] == selected(run)["p3", "best-of-n"]["sample"]
 
 
-def test_ties_go_to_the_lowest_sample(run, select):
-    stored = common.load_pt(run / "hidden.pt")
-    stored["hidden"] = torch.zeros_like(stored["hidden"])
-    common.save_pt(run / "hidden.pt", stored)
-    select()
-    assert {row["sample"] for (_, strategy), row in selected(run).items() if strategy == "best-of-n"} == {0}
-
-
 def test_hidden_states_are_joined_by_key(run, select):
     """The rows of hidden.pt in another order: the same selection."""
     select()
-    before = selected(run)
-    stored = common.load_pt(run / "hidden.pt")
-    order = torch.randperm(len(stored["keys"]), generator=torch.Generator().manual_seed(0))
-    keys = [stored["keys"][i] for i in order]
-    common.save_pt(run / "hidden.pt", {**stored, "keys": keys, "hidden": stored["hidden"][order]})
+    before, order = selected(run), torch.randperm(60, generator=torch.Generator().manual_seed(0))
+    change_hidden(run, lambda keys, hidden, **_: {"keys": [keys[i] for i in order], "hidden": hidden[order]})
     select()
     assert selected(run) == before
 
 
 def test_each_scorer_gets_scores_and_a_selection(run, tmp_path, select):
+    halved = [torch.zeros(8), torch.full((8,), 0.5)]
     scorers = [first_dimension_scorer(tmp_path / f"{name}.pt", scale=scale)
-               for name, scale in (("one", None), ("two", [torch.zeros(8), torch.full((8,), 0.5)]))]  # fmt: skip
+               for name, scale in (("one", None), ("two", halved))]  # fmt: skip
     select(scorers=scorers)
     one, two = ([row["score"] for row in common.read_jsonl(run / "scores" / f"{name}.jsonl")]
                 for name in ("one", "two"))  # fmt: skip
@@ -148,37 +146,33 @@ def test_each_scorer_gets_scores_and_a_selection(run, tmp_path, select):
     assert "2 files but only 1 names" in select(scorers=[scorers[0], scorers[0]], code=2).stderr
 
 
-@pytest.mark.parametrize(
-    "changes, words",
-    [
-        ({"model": "other"}, ("'other'", "'tiny'")),
-        ({"layers_of_model": 28}, ("28", "5")),
-        ({"vector": "2/eos"}, ("2/eos", "penultimate/eos")),
-        ({"shape": [9]}, ("9", "8")),
-    ],
-)
+@pytest.mark.parametrize("changes, words", [
+    ({"model": "other"}, ("'other'", "'tiny'")),
+    ({"layers_of_model": 28}, ("28", "5")),
+    ({"vector": "2/eos"}, ("2/eos", "penultimate/eos")),
+    ({"shape": [9], "width": 9}, ("9", "8")),
+])  # fmt: skip
 def test_a_scorer_made_for_something_else_names_both(run, tmp_path, changes, words, select):
-    width = {"width": 9} if "shape" in changes else {}
-    scorer = first_dimension_scorer(tmp_path / "other.pt", **width, **changes)
+    scorer = first_dimension_scorer(tmp_path / "other.pt", **changes)
     error = select(scorers=[scorer], code=2).stderr
     assert all(word in error for word in words), error
     assert not (run / "selected.jsonl").exists()
 
 
 def test_broken_runs_are_refused(run, tmp_path, select):
-    stored = common.load_pt(run / "hidden.pt")
-    fewer = {"keys": stored["keys"][:-1], "hidden": stored["hidden"][:-1].clone()}
-    common.save_pt(run / "hidden.pt", stored | fewer)
-    assert "59 rows for a run of 60" in select(code=2).stderr
-    hidden = stored["hidden"].clone()
-    hidden[3, :, 0] = float("nan")
-    common.save_pt(run / "hidden.pt", {**stored, "hidden": hidden})
+    def unfinished(hidden, **_):
+        hidden[3, :, 0] = float("nan")
+        return {"hidden": hidden}
+
+    change_hidden(run, unfinished)
     assert "('p0', 3)" in select(code=2).stderr
+    change_hidden(run, lambda keys, hidden, **_: {"keys": keys[:-1], "hidden": hidden[:-1].nan_to_num()})
+    assert "59 rows for a run of 60" in select(code=2).stderr
     assert "no such file" in select(scorers=[tmp_path / "none.pt"], code=2).stderr
-    for old in ({"members": []}, {"members": [], "parts": [{"members": []}]}, [1]):
-        common.save_pt(tmp_path / "old.pt", old)
-        assert "not a scorer" in select(scorers=[tmp_path / "old.pt"], code=2).stderr
-    assert "not a scorer" in select(scorers=[run / "tokens.pt"], code=2).stderr
+    common.save_pt(tmp_path / "list.pt", [1])
+    common.save_pt(tmp_path / "old.pt", {"members": [], "parts": [{"members": []}]})
+    for other in (tmp_path / "list.pt", tmp_path / "old.pt", run / "tokens.pt"):
+        assert "not a scorer" in select(scorers=[other], code=2).stderr
 
 
 def test_memory_is_bounded_by_the_chunk(tmp_path):

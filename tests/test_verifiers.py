@@ -74,8 +74,11 @@ def with_adapters(folder, **options):
 
 
 def scores_of(run, name):
+    """[(score, p)], in the order of the rollouts."""
     rows = common.read_jsonl(run / "scores" / f"{name}.jsonl")
-    return common.align(rows, common.keys_of(common.read_rollouts(run)), name)
+    rows = common.align(rows, common.keys_of(common.read_rollouts(run)), name)
+    assert all(row["p"] == pytest.approx(sigmoid(row["score"]), abs=1e-6) for row in rows)
+    return [(row["score"], row["p"]) for row in rows]
 
 
 def prompts_of(run):
@@ -107,7 +110,7 @@ def test_lora_learns_what_is_right(trained, tiny):
     _, run = trained
     rows = scores_of(run, SCORES)
     labels = np.array([row["label"] for row in common.read_labels(run)]) > 0
-    assert common.auroc(labels, np.array([row["score"] for row in rows])) > 0.99
+    assert common.auroc(labels, np.array(rows)[:, 0]) > 0.99
     run_command(run)
     found = results_of(run)
     row = found["LoRA verifier (made_up), best-of-N"]
@@ -127,29 +130,28 @@ def test_lora_score_is_the_odds_of_yes(trained, tiny):
         up, down = (adapters[f"{name}.{part}"] for part in ("up", "down"))
         model.get_submodule(name).weight.data += up @ down * (32 / 16)
     tokenizer, problems = hf.AutoTokenizer.from_pretrained(tiny), prompts_of(run)
-    for row, score in list(zip(common.read_rollouts(run), scores_of(run, SCORES)))[:8]:
+    for row, (score, _) in list(zip(common.read_rollouts(run), scores_of(run, SCORES)))[:8]:
         question = (f"Determine the correctness of the following answer:\nProblem: {problems[row['id']]}\n"
                     f"Answer: {row['response']}\nIs this answer correct (yes/no)?")  # fmt: skip
         end = "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
         yes, no = forward(model, tokenizer(f"<|im_start|>user\n{question}{end}")["input_ids"])[-1, [YES, NO]]
-        assert score["score"] == pytest.approx(float(yes - no), abs=1e-3)
-        assert score["p"] == pytest.approx(sigmoid(score["score"]), abs=1e-6)
+        assert score == pytest.approx(float(yes - no), abs=1e-3)
 
 
 def test_lora_is_not_done_twice_but_anew_with_other_settings(trained, tmp_path):
     cal, test = [shutil.copytree(run, tmp_path / run.parent.name / "32") for run in trained]
     files = [cal / ADAPTERS, test / "scores" / f"{SCORES}.jsonl"]
-    before = [(file.stat().st_mtime_ns, file.read_bytes()) for file in files]
+    whole = lambda: [(file.stat().st_mtime_ns, file.read_bytes()) for file in files]
+    before, rows = whole(), scores_of(test, SCORES)
     for file in (cal / "labels.jsonl", test / "rollouts.jsonl"):
         os.utime(file)
     run_command("lora", cal, "--eval", test, *LEARN)
-    assert [(file.stat().st_mtime_ns, file.read_bytes()) for file in files] == before
-    rows = [(row["id"], row["score"], row["p"]) for row in scores_of(test, SCORES)]
+    assert whole() == before
     files[1].unlink()
     run_command("lora", cal, "--eval", test, *LEARN)  # by adapters that are only loaded
-    assert [(row["id"], row["score"], row["p"]) for row in scores_of(test, SCORES)] == rows
+    assert scores_of(test, SCORES) == rows
     run_command("lora", cal, "--eval", test, "--lr", "1e-3")
-    assert not {row["score"] for row in scores_of(test, SCORES)} & {score for _, score, _ in rows}
+    assert not {*scores_of(test, SCORES)} & {*rows}
 
 
 def test_a_stopped_training_ends_as_an_uninterrupted_one(trained, tmp_path, monkeypatch):
@@ -284,28 +286,25 @@ def test_scoring_goes_on_where_it_was_killed(tmp_path, capsys, monkeypatch):
     run, seen = make_run(tmp_path / "run", problems=10, n=4), []
     encode = lambda problem, response: [*f"{problem['id']} {response}".encode()]
 
-    def score(stop=10**9):
+    def score(stop=None):
         def judge(ids):
             if len(seen) == stop:
                 raise KeyboardInterrupt
             seen.append(ids)
-            return torch.tensor(float(sum(ids)))
+            return torch.tensor(sum(ids) / 1000)
 
         verifiers.score_rollouts(run, "it", encode, judge, {})
+        return len(seen)
 
     with pytest.raises(KeyboardInterrupt):
-        score(20)
+        score(stop=20)
     assert "16 rows for a run of 40" in refused(capsys, run)
-    score()
+    assert [score(), score()] == [44, 44]  # four were not yet written; finished: nothing is judged
     texts = [f"{row['id']} {row['response']}".encode() for row in common.read_rollouts(run)]
-    assert len(seen) == 44  # four were not yet written
-    assert [row["score"] for row in scores_of(run, "it")] == [sum(text) for text in texts]
+    assert [score for score, _ in scores_of(run, "it")] == pytest.approx([sum(text) / 1000 for text in texts])
     assert common.read_json(run / "scores" / "it.cost.json")["ms_per_rollout"] > 0
-    score()
-    assert len(seen) == 44  # finished: nothing is judged
     change(run, "rollouts", lambda row: row | {"response": "another"})
-    score()
-    assert len(seen) == 84
+    assert score() == 84
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -326,12 +325,11 @@ def test_prm_with_a_head_on_the_last_token(tmp_path, monkeypatch):
     tokenizer = hf.AutoTokenizer.from_pretrained(prm)
     model = hf.AutoModelForCausalLM.from_pretrained(prm, dtype=torch.float32)
     head, prompts = torch.load(prm / "reward_head.pt"), prompts_of(run)
-    for row, score in zip(common.read_rollouts(run), scores_of(run, "prm.Final-1.5B")):
+    for row, (score, _) in zip(common.read_rollouts(run), scores_of(run, "prm.Final-1.5B")):
         ids = tokenizer(prompts[row["id"]] + "\n" + row["response"][-6:], return_tensors="pt")
         with torch.no_grad():
             state = model(**ids, output_hidden_states=True).hidden_states[-1][0, -1]
-        assert score["score"] == pytest.approx(float(head["weight"] @ state + head["bias"]), abs=1e-4)
-        assert score["p"] == pytest.approx(sigmoid(score["score"]), abs=1e-6)
+        assert score == pytest.approx(float(head["weight"] @ state + head["bias"]), abs=1e-4)
     cost = common.read_json(run / "scores" / "prm.Final-1.5B.cost.json")
     assert cost["parameters"] == sum(p.numel() for p in model.parameters()) and cost["ms_per_rollout"] > 0
 
@@ -362,7 +360,7 @@ def test_prm_with_a_score_at_each_step(tmp_path):
     tokenizer, prompts = hf.AutoTokenizer.from_pretrained(prm), prompts_of(run)
     answers = ["one<extra_0>two <extra_0>\nthree<extra_0>", "<extra_0>"]
     answers += [row["response"] + "<extra_0>" for row in rows[2:]]
-    for row, answer, score in zip(rows, answers, scores_of(run, "prm.Steps-7B")):
+    for row, answer, (_, p) in zip(rows, answers, scores_of(run, "prm.Steps-7B")):
         user = f"<|im_start|>user\n{prompts[row['id']]}<|im_end|>\n"
         text = f"{user}<|im_start|>assistant\n{answer}<|im_end|>\n"
         ids = tokenizer(text, return_tensors="pt")["input_ids"]
@@ -370,8 +368,7 @@ def test_prm_with_a_score_at_each_step(tmp_path):
             states = model.eval()(ids).last_hidden_state[0]
             steps = head(states[ids[0] == tokenizer.convert_tokens_to_ids("<extra_0>")]).softmax(-1)[:, 1]
         assert len(steps) == answer.count("<extra_0>")
-        assert score["p"] == pytest.approx(float(steps.mean()), abs=1e-5)
-        assert sigmoid(score["score"]) == pytest.approx(score["p"], abs=1e-6)
+        assert p == pytest.approx(float(steps.mean()), abs=1e-5)
     assert not (prm / "it ran").exists()
 
 
@@ -424,9 +421,7 @@ def test_each_problem_goes_to_the_scorer_of_the_likelier_domain(tmp_path, tiny, 
         keys, vector = read_vectors(run)[0], read_vectors(run)[1][:, 0].float().numpy()
         maths = np.array([domains[problem] == "math" for problem, _ in keys])
         for name, factor in (("routed@0", 2 - maths), ("routed@1", 1 + maths)):
-            rows, expected = scores_of(run, name), factor * vector
-            assert [row["score"] for row in rows] == pytest.approx(expected.tolist(), abs=1e-5)
-            assert [row["p"] for row in rows] == pytest.approx([*map(sigmoid, expected)], abs=1e-5)
+            assert [score for score, _ in scores_of(run, name)] == pytest.approx(factor * vector, abs=1e-5)
     run_command(*runs, "--out", tmp_path / "both")
     assert "SCaTR, routed by domain" in (tmp_path / "both" / "report.md").read_text()
     run_command("route", runs[0], "--math", first, "--code", doubled)
