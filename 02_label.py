@@ -400,7 +400,7 @@ WORD = re.compile(r"[^\s\x02]*\x02[^\x03]*\x03[^\s\x02]*|\S+")
 CHANGING = (  # words that change what is said of the number before them
     "if|for|where|with|when|unless|except|not|no|none|nor|neither|never|cannot|more|less|fewer|greater|than|"
     "least|most|over|under|above|below|between|from|only|but|plus|divided|squared|cubed|factorial|choose|"
-    "either|else|otherwise|provided|assuming|depending|raised|root|remainder|point|short|past")
+    "either|else|otherwise|provided|assuming|depending|raised|root|remainder|point|short|past|am|pm")
 NO_NOUNS = {*CHANGING.split("|")}
 CHANGES = re.compile(
     r"(?i)\W*(?:(?:and|or)\b.*(?:\d|\b(?:none|more|less|fewer|greater)\b)|times\b|of (?:(?!a )[a-z]\b|[\d\\])"
@@ -542,7 +542,7 @@ def is_formula(text):
     if PROSE.search(plain) and not NUMBER_AND_NOUN.fullmatch(text):
         return False
     kind, words = read(text).tree[:2]
-    return kind not in ("text", "too complex") or kind == "text" and bool(CLOCK.fullmatch(words))
+    return kind not in ("text", "too complex") or kind == "text" and words.endswith((" am", " pm"))
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -586,8 +586,7 @@ def same(reference, answer, forgiving=True):
     gold, given = read(reference), read(answer)
     kinds = gold.tree[0], given.tree[0]
     words = "text" in kinds and (kinds[0] == kinds[1] or not re.search(r"\d", gold.text))
-    glued = [re.sub(r'(?<=\d)[ "]+(?=[A-Za-z]+$)', "", each.text) for each in (gold, given)]  # 3 m is 3m
-    if glued[0] == glued[1] or words and plain_words(gold.text) == plain_words(given.text):
+    if gold.text == given.text or words and plain_words(gold.text) == plain_words(given.text):
         return True
     if kinds.count("percent") == 1 and gold.units | given.units:
         return False  # 90% is neither 90 degrees nor 90 cm
@@ -652,15 +651,12 @@ def formula(text):
 
 
 def special(text):
-    """Answers with a grammar of their own: choices, times of day, words for sets."""
+    """Answers with a grammar of their own: choices, words for sets."""
     choice = CHOICE.fullmatch(text)
     if choice:
         content = choice[2] or choice[4]
         return ("choice", choice[1] or choice[3], content and read(content).tree), []
     words = plain_words(text)
-    clock = CLOCK.fullmatch(words)
-    if clock:
-        return ("text", f"{int(clock[1])}:{clock[2] or '00'} {clock[3]}m"), []
     if re.fullmatch(r"(?:there (?:is|are) )?no (?:real )?solutions?(?: exists?)?|empty set|无解", words):
         return NOTHING, []
     return (LINE, []) if re.fullmatch(r"(?:all |the |set of )*real(?:s| numbers?)", words) else None
@@ -671,7 +667,6 @@ EQUALS = re.compile(
 CHOICE = re.compile(
     r'\(? *([A-J]) *\)(?!\s*"?(?:(?:or|and|if|for|when|[a-z]|\w+llion|thousand|hundred|dozen)\b|[,^!*/_+±]'
     r"|\\(?:pm|cup|cap)))[\s:.]*(.*)|([A-J])(?:[.)] *|: )(.*)", re.S)
-CLOCK = re.compile(r"([01]?[0-9]|2[0-4])(?::([0-5][0-9]))? ?([ap])\.? ?m\.?")
 
 
 def plain_words(text):
@@ -679,6 +674,7 @@ def plain_words(text):
     if re.search(r"[\\^_=<>]", plain):
         return re.sub(r"\s", "", plain)
     plain = re.sub(r"[\s{}\",]+", " ", plain).strip(" .,;:'!?").casefold()
+    plain = re.sub(r"(?<=\d)(?::00)? ?([ap])\.? ?m\b\.?", r" \1m", plain)  # 6 p.m.
     plain = {"dne": "undefined", "does not exist": "undefined"}.get(plain, plain)
     negated = re.search(r"\b(?:not|never|neither|n?or|and|if|cannot|\w+n't)\b", plain)
     subject = not negated and re.match(r"[a-z ]*\b(?:is|are) (?=[a-z])", plain)
@@ -1108,7 +1104,7 @@ class Parser:
 
     def __init__(self, tokens):
         self.tokens, self.words, self.names = [*tokens, ""], [], []
-        self.at = self.depth = self.bars = self.trig = 0
+        self.at = self.depth = self.bars = 0
         self.powered = False  # does the factor just read end in an exponent?
 
     @property
@@ -1211,7 +1207,6 @@ class Parser:
             elif self.take("!"):
                 node, powered = compute("factorial", node), False
             elif self.take("°"):
-                node = compute("mul", node, number(complex(math.pi / 180))) if self.trig else node
                 self.words.append("°")
             else:
                 self.powered = powered
@@ -1305,7 +1300,6 @@ class Parser:
         """sin x, sin^2 x, sin 2x, log_2 8, ln|x|, max(a, b)."""
         base = self.group() if self.take("_") else None
         exponent = self.exponent() if self.take("^") else None
-        self.trig += name in TRIGONOMETRIC
         if self.take("("):
             arguments = self.items()
             self.need(")")
@@ -1313,7 +1307,6 @@ class Parser:
             arguments = [signed(self.take("-"), self.power())]
             while self.next not in NO_ARGUMENT and self.next[0] not in '"0123456789':
                 arguments = [compute("mul", *arguments, self.power())]
-        self.trig -= name in TRIGONOMETRIC
         if name in ("sin", "cos", "tan") and exponent and exponent[1] == -1:
             return compute("arc" + name, *arguments)
         node = compute(name, *arguments)
