@@ -977,7 +977,7 @@ def computed(name, numbers):
         numbers = [*map(complex, numbers)]
     try:
         value = OPERATIONS[name](*numbers)
-    except (ValueError, TypeError):  # ln 0, floor of a complex number
+    except (ValueError, TypeError):  # ln 0, sin(1, 2)
         raise TooComplex from None
     if isinstance(value, (int, Fraction)):
         value = Fraction(value)
@@ -1297,7 +1297,7 @@ class Parser:
         return CONSTANTS[name]
 
     def function(self, name):
-        """sin x, sin^2 x, sin 2x, log_2 8, ln|x|, max(a, b)."""
+        """sin x, sin^2 x, sin 2x, log_2 8, ln|x|."""
         base = self.group() if self.take("_") else None
         exponent = self.exponent() if self.take("^") else None
         if self.take("("):

@@ -95,6 +95,7 @@ words with another meaning ~ \text{even} ~ not even ~ neither even nor odd ~ the
 
 # A reference ~ what is the same ≠ what is not.
 PAIRS = r"""
+x>2 ≠ x\ge2 ~ [2,\infty) ‖ 0.33 ~ \frac13 ≠ \frac37 ~ 0.3 ‖ \pi ≠ 3.14159 ~ \frac{355}{113}
 So the final answer is $\frac{1}{2}$. ~ 0.5 ≠ 2 ‖ The roots are $x = \boxed{2}$ and $x = \boxed{3}$. ~ 3, 2
 10080 ~ 10\,080 ‖ 1.25 ~ 1{,}25 ‖ \frac13 ~ 0.333... ~ 0.(3) ‖ \frac{270}7\text{ degrees} ~ 38 4/7
 90^\circ ~ \angle ABC = 90^\circ ‖ 60 ~ 60 \frac{\text{km}}{\text{h}} ‖ 12 ~ \textbf{(C)}\ 12
