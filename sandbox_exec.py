@@ -1179,10 +1179,10 @@ def containers(value):
 
 def holder(value):
     """What holds its items: for an object of the prelude that is made of its attributes alone, these."""
-    others = *BASES, frozenset, *ROOTS, BaseException, enum.Enum
-    is_record = (type(value).__module__ == "prelude" and hasattr(value, "__dict__")
-                 and not isinstance(value, others))
-    return vars(value) if is_record else value
+    if type(value).__module__ != "prelude" or not hasattr(value, "__dict__") or isinstance(
+            value, (*BASES, frozenset, *ROOTS, BaseException, enum.Enum)):
+        return value
+    return vars(value)
 
 
 def content(value):
