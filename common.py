@@ -596,7 +596,7 @@ def normalise_problem(row, where, number):
         row.setdefault("prompt", row["messages"][-1]["content"])
     row |= {name: str(row[name]) for name in ("id", "answer") if name in row}
     for name in ("prompt", "entry_point", "prelude", "solution"):
-        if not isinstance(text := row.get(name, None if name == "prompt" else "none"), str) or text.isspace():
+        if (name in row or name == "prompt") and not (isinstance(row.get(name), str) and row[name].strip()):
             die(f"{where}: the field {name!r} must be text")
     if "tests" in row:
         texts = lambda value: isinstance(value, list) and all(isinstance(text, str) for text in value)
@@ -891,8 +891,9 @@ def score_run(scorer, run, path="the scorer", chunk=4096):
     if (shape := tuple(fetch(slice(1)).shape[1:])) != scorer.shape:
         die(f"{path}: made for vectors {scorer.vector} of shape {scorer.shape}, {run} has {shape}")
     features = read_features(run, keys) if scorer.takes_features else torch.zeros(len(keys), 0)
-    parts = [slice(start, start + chunk) for start in range(0, len(keys), chunk)]
-    logits = torch.cat([scorer(fetch(rows), features[rows]).cpu() for rows in parts])
+    logits = torch.empty(len(keys))  # a list of results, between large pieces, would keep these from the system
+    for rows in (slice(start, start + chunk) for start in range(0, len(keys), chunk)):
+        logits[rows] = scorer(fetch(rows), features[rows])
     if bad := [keys[i] for i in (~logits.isfinite()).nonzero().flatten().tolist()]:
         die(f"{run}: {len(bad)} vectors are not finite, of rollouts such as {bad[:3]}; generate them again")
     return keys, logits
