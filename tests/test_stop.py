@@ -143,6 +143,10 @@ def test_thresholds_are_found_on_problems_that_the_weights_have_not_seen(calibra
     random.Random("split 32").shuffle(names)  # 03 holds back a quarter: see split_by_problem there
     held_back = [name for _, name in names[round(0.75 * len(names)) :]]
     assert whole[1] == pytest.approx(100 * np.mean([best[problem] for problem in held_back]))
+    spent = Counter()
+    for row in common.read_rollouts(run):
+        spent[row["id"]] += row["n_tokens"]
+    assert whole[4] == pytest.approx(np.mean([spent[problem] for problem in held_back]))
 
 
 def stopping_of(run, out, run_here, *flags):

@@ -264,6 +264,7 @@ def test_a_scorer_rebuilds_itself_and_knows_what_it_is(tmp_path):
         torch.testing.assert_close(logits, module((hidden.float() - mean) / deviation))
     data = trainer.load_data([run], scorer.vector)
     train, valid = trainer.split_by_problem(data, 32)
+    torch.testing.assert_close(mean, data.x[train].mean(0))  # of the training part alone
     loss_of = torch.nn.BCEWithLogitsLoss(pos_weight=torch.tensor(facts["pos_weight"]))
     loss = loss_of(logits[valid], data.y[valid]).item()
     assert loss == pytest.approx(facts["val_loss"], rel=1e-4), "the weights are the best trial's"
@@ -627,9 +628,9 @@ def test_a_study_measures_what_it_says(tmp_path):
 def test_the_study_of_halves_never_evaluates_on_a_training_problem(tmp_path, study):
     cal, other = make_set(tmp_path / "cal", "c"), make_set(tmp_path / "eval", "e", seed=1)
     trained, held_out = trainer.halves([f"p{i}" for i in range(12)], 32)
-    relabel(other, lambda i, row: 1 if row["id"] in held_out else row["label"])
+    relabel(other, lambda i, row: 0 if row["id"] in held_out else row["label"])
     report, _ = study("halves", [cal], [other])
     found = [(report["problems"], row["measures"]["best of 4"]["mean"]) for row in report["rows"]]
-    assert found == [(6, 100.0)] * 2, "the half with right answers only"
+    assert found == [(6, 0.0)] * 2, "the half without a right answer"
     (path,) = scorers_of(tmp_path, "mlp.*@eval-*.pt")
     assert {name for _, name in common.load_scorer(path).checkpoint["problems"]} == trained
