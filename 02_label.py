@@ -542,7 +542,8 @@ def is_formula(text):
     if PROSE.search(plain) and not NUMBER_AND_NOUN.fullmatch(text):
         return False
     kind, words = read(text).tree[:2]
-    return kind not in ("text", "too complex") or kind == "text" and words.endswith((" am", " pm"))
+    is_time = kind == "text" and bool(re.fullmatch(r"\d?\d(?::\d\d)?(?: [ap]m)?", words))
+    return kind not in ("text", "too complex") or is_time
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -586,7 +587,8 @@ def same(reference, answer, forgiving=True):
     gold, given = read(reference), read(answer)
     kinds = gold.tree[0], given.tree[0]
     words = "text" in kinds and (kinds[0] == kinds[1] or not re.search(r"\d", gold.text))
-    if gold.text == given.text or words and plain_words(gold.text) == plain_words(given.text):
+    glued = [re.sub(r'(?<=\d)[ "]+(?=[A-Za-z]+$)', "", each.text) for each in (gold, given)]  # 3 m is 3m
+    if glued[0] == glued[1] or words and plain_words(gold.text) == plain_words(given.text):
         return True
     if kinds.count("percent") == 1 and gold.units | given.units:
         return False  # 90% is neither 90 degrees nor 90 cm
@@ -651,12 +653,15 @@ def formula(text):
 
 
 def special(text):
-    """Answers with a grammar of their own: choices, words for sets."""
+    """Answers with a grammar of their own: choices, times of day, words for sets."""
     choice = CHOICE.fullmatch(text)
     if choice:
         content = choice[2] or choice[4]
         return ("choice", choice[1] or choice[3], content and read(content).tree), []
     words = plain_words(text)
+    hours, _, minutes = words.partition(":")
+    if re.fullmatch(r"\d?\d:[0-5]\d", words) and math.gcd(int(hours), int(minutes)) > 1:
+        return ("text", words), []  # a time: a ratio would be in lowest terms, as 11:21 is
     if re.fullmatch(r"(?:there (?:is|are) )?no (?:real )?solutions?(?: exists?)?|empty set|无解", words):
         return NOTHING, []
     return (LINE, []) if re.fullmatch(r"(?:all |the |set of )*real(?:s| numbers?)", words) else None
@@ -1104,7 +1109,7 @@ class Parser:
 
     def __init__(self, tokens):
         self.tokens, self.words, self.names = [*tokens, ""], [], []
-        self.at = self.depth = self.bars = 0
+        self.at = self.depth = self.bars = self.trig = 0
         self.powered = False  # does the factor just read end in an exponent?
 
     @property
@@ -1207,6 +1212,7 @@ class Parser:
             elif self.take("!"):
                 node, powered = compute("factorial", node), False
             elif self.take("°"):
+                node = compute("mul", node, number(complex(math.pi / 180))) if self.trig else node
                 self.words.append("°")
             else:
                 self.powered = powered
@@ -1300,6 +1306,7 @@ class Parser:
         """sin x, sin^2 x, sin 2x, log_2 8, ln|x|."""
         base = self.group() if self.take("_") else None
         exponent = self.exponent() if self.take("^") else None
+        self.trig += name in TRIGONOMETRIC
         if self.take("("):
             arguments = self.items()
             self.need(")")
@@ -1307,6 +1314,7 @@ class Parser:
             arguments = [signed(self.take("-"), self.power())]
             while self.next not in NO_ARGUMENT and self.next[0] not in '"0123456789':
                 arguments = [compute("mul", *arguments, self.power())]
+        self.trig -= name in TRIGONOMETRIC
         if name in ("sin", "cos", "tan") and exponent and exponent[1] == -1:
             return compute("arc" + name, *arguments)
         node = compute(name, *arguments)

@@ -111,6 +111,8 @@ y_{1}=-2x^{2}+4x+3, y_{2}=3x^{2} ~ y_1=-2(x-1)^2+5, y_2=3x^2 ~ -2x^2+4x+3, 3x^2 
   ~ (-1/3,2/3,5/3)
 x=1,y=2 ~ \begin{cases}x=1\\y=2\end{cases} ~ \left\{\begin{aligned} x&=1\\ y&=2\end{aligned}\right.
   ≠ (2,1) ~ x=1,y=3 ~ x=1 \text{ or } y=-2 ‖ 52_8 ~ 52 ‖ \text{(C)} ~ Option C ≠ \text{A, C} ~ (B) 12
+\frac{\sqrt3}{2} ~ \sin 60^\circ ≠ \sin 60 ‖ 12:30 ≠ 2/5 ‖ 3 m ~ 3m ≠ 3\text{ cm}
+6:30\text{ p.m.} ≠ 6:30\text{ a.m.}
 \text{the parabola} ~ a parabola ‖ (0.6,2.6667] ~ (\frac{3}{5},\frac{8}{3}]
 \text{(B)} ~ \boxed{B} ≠ (BC) ~ (B) or (C) ~ B^c ~ B' ‖ 6:00\text{ PM} ~ 6\text{ p.m.}
 n\equiv 3\pmod 7 ≠ n \equiv -3 \pmod 7 ‖ p=\frac14 ~ 25\% ‖ 16 ~ m\angle A = 16^\circ
@@ -197,7 +199,7 @@ GIVES = r"""
 (-\infty,2)\cup(3,\infty) @ So $x<2$ or $x>3$. @ The solution set is $(-\infty, 2) \cup (3, \infty)$.
 17 @ Therefore, $a + b = 17$, where $a = 8$ and $b = 9$. @ So we have 17 = n.
 \text{(C)} @ 故选：C @ 因此，选C。 @ Therefore, option C is correct. ‖ \text{B} @ I choose B. @ B. 12 @ (B) 12
-\text{6:00 PM} @ so at 6 p.m. ‖ \frac34 @ She used 3/4 of a cup. ‖ 42 @ The answer is forty-two.
+\text{6:00 PM} @ so at 6 p.m. ‖ 4:30 @ It starts at 4:30. ‖ \frac34 @ She used 3/4 of a cup. ‖ 42 @ The answer is forty-two.
 11 @ The answer is $11$ for $n = 5$. @ The answer is 11 (not 12).
   @ It leaves 11 eggs left over after lunch. @ The answer is \boxed{\ 11\ }.
   @ Thus $\lfloor 100r \rfloor = 11$. @ we get 5 + 6 = 11 and are done.
