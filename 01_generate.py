@@ -461,11 +461,14 @@ class Engine:
 
 
 def free_memory(device):
-    """Bytes for keys and values: the same in all processes of --tp."""
+    """Bytes for keys and values."""
     if device.type != "cuda":
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
     torch.cuda.empty_cache()  # what an earlier engine held
-    return agree(int(torch.cuda.mem_get_info(device)[0] * 0.8))
+    free = torch.tensor(int(torch.cuda.mem_get_info(device)[0] * 0.8), device=device)
+    if torch.distributed.is_initialized():  # --tp: as much as the fullest of its GPUs has
+        torch.distributed.all_reduce(free, op=torch.distributed.ReduceOp.MIN)
+    return int(free)
 
 
 OUT_OF_MEMORY = re.compile("out of memory|can't allocate memory|MemoryError")  # CUDA and MPS; a CPU; Python
