@@ -362,7 +362,7 @@ def test_nothing_remains_whoever_is_killed(who, off, tmp_path):
     assert "'passed'" in caller.communicate(timeout=60)[0] or "caller" in who or who == "judge"
     wait_until(lambda: not any(map(running, [guard, server, *forks])) and not alive(f"sleep {marker}"))
     left = lambda: who != "caller and guard" and os.listdir(tmp_path)      # G may just have ended F
-    wait_until(lambda: not left(), seconds=60)    # a busy disk takes its time
+    wait_until(lambda: not left())
 
 
 def test_scratch_folder_without_namespaces(tmp_path, monkeypatch):
@@ -394,8 +394,8 @@ def running(pid):
         return False
 
 
-def wait_until(condition, seconds=15):
-    end = time.monotonic() + seconds
+def wait_until(condition):
+    end = time.monotonic() + 60                   # a busy disk takes its time
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.05)
