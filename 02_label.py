@@ -28,7 +28,6 @@ import random
 import re
 import sys
 import textwrap
-import unicodedata
 import warnings
 from bisect import bisect
 from collections import Counter, namedtuple
@@ -146,7 +145,7 @@ def verdict(problem, answer):
         return 0, "no answer"
     reference = str(problem["answer"])
     if problem["kind"] == "text":
-        right = text_groups([reference, answer]) == [0, 0]
+        right = words_of(answer) == words_of(reference)
     elif read(answer).text != read(reference).text and repeats(answer, problem["prompt"]):
         return 0, "repeats the question"
     else:
@@ -156,12 +155,13 @@ def verdict(problem, answer):
     return int(right), "equal" if right else "different"
 
 
+def words_of(text):
+    return re.sub(r"\W+", " ", text).strip().casefold() or text.strip()
+
+
 def text_groups(answers):
-    """As `groups_of`, by their words alone."""
-    plain = lambda text: re.sub(r"\W+", " ", text).strip().casefold() or text.strip()
-    words = [answer and plain(answer) for answer in answers]
-    different = [*dict.fromkeys(filter(None, words))]
-    return [different.index(each) if each else None for each in words]
+    numbers = {}
+    return [answer and numbers.setdefault(words_of(answer), len(numbers)) for answer in answers]
 
 
 def label_row(row, answer, group, label, reason):
@@ -210,7 +210,7 @@ def summary(run, problems, labels):
 
 
 def report(summaries, options):
-    *columns, _ = summaries[0]
+    columns = [name for name in summaries[0] if name != "reasons"]
     header = [name.replace("_percent", " %").replace("_", " ") for name in columns]
     print(common.table(header, [[line[name] for name in columns] for line in summaries]))
     for line in summaries:
@@ -254,8 +254,8 @@ def self_check(dataset, options):
 # ------------------------------------------------------------------------------------------------------------
 # Extraction of code
 
-FENCED = re.compile(  # closed, or cut off at the end; also on the line of a tag or of words, and quoted
-    r"^([ \t]*|[^\n]*[>:*][ \t]*)(```+|~~~+)[^`\n]*\n(.*?)(?:\2[`~]*[ \t]*$|\Z)", re.M | re.S)
+FENCE = re.compile(r"^([ \t]*)(```+|~~~+)(.*)$")
+OPENING = re.compile(r"^(.*[>:*][ \t]*)(```+|~~~+)([ \t]*\w*[ \t]*)$")  # on the line of a tag or of words
 INPUT = re.compile(r"\binput\(|\bstdin\b|\bopen\(0")
 
 
@@ -279,10 +279,7 @@ def extract_code(response, problem):
     blocks = [block for block in code_blocks(final) if block.strip()]
     found = [ranked(block, problem) for block in reversed(blocks or [final])]
     rank, program = max(found, key=lambda pair: pair[0])
-    if blocks or rank > 3:
-        return program
-    acts = ast.Call, ast.FunctionDef, ast.ClassDef  # prose parses too: "Hello", "Answer: 5"
-    return program if rank and any(isinstance(node, acts) for node in ast.walk(parsed(program))) else None
+    return program if blocks or rank > 3 or rank and is_program(parsed(final)) else None
 
 
 def ranked(block, problem):
@@ -300,36 +297,55 @@ def ranked(block, problem):
 
 
 def code_blocks(text):
-    """Fenced blocks, and <output> parts that hold none."""
-    fenced = FENCED.findall(re.sub(r"</output>[ \t]*$", "", text, flags=re.M))
-    blocks = [re.sub(f"^{re.escape(margin)}", "", block, flags=re.M) for margin, _, block in fenced]
+    """Fenced blocks, closed or cut off at the end, and <output> parts that hold none."""
+    blocks, opened = [], None
+    for line in [*text.split("\n"), None]:
+        end, line = line is None, re.sub(r"</output>\s*$", "", line or "")
+        if not opened:
+            opened, lines = FENCE.match(line) or OPENING.match(line), []
+            continue
+        closed = end or line.rstrip().endswith(opened[2])
+        lines.append(line.rstrip().rstrip("`~") if closed else line)
+        if closed:
+            blocks.append("\n".join(line.removeprefix(opened[1]) for line in lines).rstrip("\n"))
+            opened = None
     outputs = re.findall(r"<output>(.*?)(?:</output>|\Z)", text, re.S)
-    blocks += [output for output in outputs if "```" not in output and "~~~" not in output]
-    return [block.strip("\n") for block in blocks]
+    return blocks + [output.strip("\n") for output in outputs if "```" not in output and "~~~" not in output]
 
 
-def parsed(code, flags=ast.PyCF_ONLY_AST):
-    """The tree of a program, or None. Without the flag a return outside of functions is an error too."""
+def parsed(code):
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a model's slips, such as 1if x
-            return compile(code, "answer", "exec", flags)
+            return ast.parse(code)
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return None
 
 
+def is_program(tree):
+    """Prose that parses ("Hello", "Answer: 5") is none; print(sum(map(int, input().split()))) is one."""
+    calls = any(isinstance(node, ast.Call) for node in ast.walk(tree))
+    prose = len(tree.body) == 1 and isinstance(tree.body[0], (ast.Expr, ast.AnnAssign)) and not calls
+    return bool(tree.body) and not prose
+
+
 def defined(tree):
     """Names of the functions and classes at the top of a program."""
-    return [node.name for node in tree.body if hasattr(node, "name")] if tree else []
+    return [node.name for node in tree.body if hasattr(node, "name")]
 
 
 def as_body(code, problem):
     """prompt + completion, where the prompt opens a function and the completion is its body."""
     prelude = problem.get("prelude", "").rstrip("\n") + "\n"
-    if problem.get("entry_point") not in defined(parsed(prelude + "    pass\n")) or parsed(code, 0):
+    if problem.get("entry_point") not in defined(parsed(prelude + "    pass\n") or ast.parse("")):
         return None
-    program = prelude + textwrap.indent(code, "    " * bool(parsed(code))) + "\n"
-    return program if parsed(program) else None
+    alone = parsed(code)  # at the margin a body has a return outside of functions
+    loose = [top for top in alone.body if not hasattr(top, "name")] if alone else []
+    if alone and not any(isinstance(node, ast.Return) for top in loose for node in ast.walk(top)):
+        return None
+    indented = code.lstrip("\n").startswith((" ", "\t"))
+    program = prelude + textwrap.indent(code, "    " * bool(alone)) + "\n"
+    return program if (alone or indented) and parsed(program) else None
 
 
 def with_wanted_name(code, tree, problem):
@@ -347,34 +363,40 @@ def with_wanted_name(code, tree, problem):
 
 START, END, TAIL = "\x02", "\x03", 8000  # only this many characters from the end are searched for phrases
 BOX, BRACE = re.compile(r"\\(?:boxed|fbox)\b\s*"), re.compile(r"\\.|[{}]", re.S)
-JOINS_BOXES = re.compile(r"[\s$,;]*(?:(?:and|or)[\s$]*)?(?:[a-z] *= *)?", re.I)
+JOINS_BOXES = re.compile(r"[\s$,;.、和]*(?:(?:and|or)[\s$]*)?(?:[a-zA-Z](?:_\{?\w\}?)? *= *)?")
 FORMULA = re.compile(
-    r"\$\$([^$]{1,2000})\$\$|\$( [^$]+ |(?! )[^$]+(?<! ))\$(?!\d)"
+    r"\$\$([^$]{1,2000})\$\$|\$ ([^$]+) \$|\$(?! )([^$]+)(?<! )\$(?!\d)"
     r"|(?<!\\)\\[(\[]((?:(?!(?<!\\)\\[(\[]).){1,2000}?)(?<!\\)\\[)\]]", re.S)
 ANSWER = re.compile(  # what announces an answer
-    r"####|<answer>|(?<!wrong )(?<!incorrect )\b(?:answer|result)s?\b"
-    r"(?:(?!\b(?:not|never|cannot)\b|n't\b)[^\n.:=$\x02]|\x02[^\x03]{1,200}\x03){0,60}?"
-    r"(?:\b(?:is|are|be)\b|[:=]|\n)|\b(?:option|choice|choose|select)\s+(?=[*$\x02]*\(?[A-J]\b)"
-    r"|(?<!不)[选案答是为有共了得于要：][择是为：:]*(?=[\s*]*[A-J\d\x02$(-])", re.I)
-SENTENCE_TEXT = re.compile(r"(?:\x02[^\x03]*\x03|(?!</answer>|(?<!\.)\.(?=\s|$|\*)|[。，；]|\n).)*")
+    r"####|<answer>|(?<!\w)(?<!wrong )(?<!incorrect )(?:answer|result)s?\b"
+    r"(?:(?!\b(?:not|never|cannot)\b|n't\b)[^\n.:=$\x02]|\x02[^\x03]{1,200}\x03|\.\d){0,60}?"
+    r"(?:\b(?:is|are|be)\b|[:=→]|\n)|\b(?:option|choice|choose|select)\s+(?=[*$\x02]*\(?[A-J]\b)"
+    r"|答案 *(?:应该)? *[是为：:]+|(?<!不)[选答是为有共了得于要：][择：:]*(?=[\s*]*[A-J\d\x02$(-])", re.I)
+SENTENCE_END = re.compile(r"</answer>|(?<!\.)\.(?=\s|$|\*)|[。，；]|\n")
 SENTENCE = re.compile(r"(?<=[.!?:])(?<!\\[!:])[\s*]+(?=\S)(?![^\x02]{0,300}\x03)|\n|[。；]")
 LEAD_IN = re.compile(
-    r"(?:[\s:*_=#>,}]|(?:therefore|thus|hence|so|option|choice|equal to|it is|it's|we have|we get)\b)*", re.I)
+    r"(?:\n *- |[\s:*_=#>,}]|(?:therefore|thus|hence|so|option|choice|equal to|it (?:is|equals)|it's"
+    r"|we (?:have|get|find))\b)*", re.I)
 REASON = "since|because|where|which|when|as"
-STRANGE = re.compile(  # may not stand between "the answer is" and a formula: "the reciprocal of", "January"
-    r"(?<!value )(?<!number )(?<!total )\bof\b|(?<!equal )\bto\b|\b(?:for|at|with|over|root)\b|[A-Z][a-z]+$")
-TEXT_END = re.compile(rf"[,;]?\s+\(?(?:{REASON}|so|but|not|is)\b|(?i:(?<=^yes)|(?<=^no)),")
+NEUTRAL = re.compile(  # what may stand between "the answer is" and a formula; "the reciprocal of" may not
+    r"(?:(?:therefore|thus|then|hence|so|simply|just|indeed|exactly|about|approximately|that|equal to|it"
+    r"|there|we|is|are|equals|have|get|find|the|an|ordered|pair|point|interval|vector|set|number|value|of"
+    r"|total|answer|coordinates|[a-z]|\x02[^\x03]{1,20}\x03|not \S+ but"
+    r"|[A-Z]\w* (?:has|had|makes?|earns?|gets?|needs?|pays?))(?![A-Za-z])[\s,:;*]*)*", re.I)
+TEXT_END = re.compile(
+    rf"[,;]?\s+\(?(?:{REASON}|so|but|not|is (?:the|correct|right))\b|(?i:(?<=^yes)|(?<=^no)),")
 NOT_ANSWERS = re.compile(
-    r"(?:(?:in)?correct|right|wrong|clear|given|found|shown|as follows|below|above|in|that|what|to|of|we|you"
-    r"|and)\b(?!\))[^\d\x02]*$", re.I)
+    r"(?:(?i:(?:in)?correct|right|wrong)|clear|obvious|given|found|shown|as follows|below|above|in the|that"
+    r"|what|to|of|we|you|and)\b(?!\))[^\d\x02]*$")
 SPECIAL = re.compile(r"<\|[^|<>]{1,40}\|>|<(?:/?s|eos|end_of_turn)>")
-QED = re.compile(r"\\(?:black)?square(?![a-z])|[∎■□✓✔✅]")
+QED = re.compile(r"\$\s*\\(?:black)?square\s*\$|\\(?:(?:black)?square|qed)(?![a-z])|[∎■□✓✔✅]")
 CHATTER = re.compile(
     r"\W*(?:I hope|Let me know|Feel free|Note|This (?:match|confirm|satisf)|Check|Verif|Please|If you)|.*:$")
 ASIDE = re.compile(  # at the end: "(since x > 0)", "because x > 0" and "(0.5)" are not the answer
     r"(?<=[\d\x03)}\]%π]),?\s+(?:\([\d\s.+/*%\\-]+\)\W*$"
-    rf"|(?:\((?:or|about)|\(?(?:{REASON}|(?:and )?not|rather than|instead of|at|attained|approximately"
-    r"|and (?:it|this)))\b(?![^\n]*\b(?:so|thus|hence|therefore)\b)[^\n]*$)")
+    rf"|(?:\((?:or|about)|\(?(?:{REASON}|(?:and )?not|rather than|instead of|at|attained|achieved"
+    r"|approximately|and (?:it|this)))\b"
+    r"(?![^\n]*\b(?:so|thus|then|hence|therefore|we)\b)[^\n]*$)")
 NEGATED = re.compile(
     r"(?i)(?:(?:\b(?:not|cannot|never|neither|(?:at|more|less|fewer|greater) (?:least|most|than))|n't)"
     r"(?: (?!but\b)\w+){0,2}|(?:%|\b(?:half|thirds?|square|cube|root|percent|negative|multiples?)) of"
@@ -383,8 +405,8 @@ NEGATED = re.compile(
     r"|(?:wrong|incorrect) answer is)) *$")
 SETTLED = re.compile(r"(?:is|are) (?:indeed|our|my|the (?:\w+ )?(?:answer|result|number|value|solution)s?)\b")
 REJECTED = re.compile(
-    r"\S+ (?:(?:is|are|was) ?(?:n't|not|wrong|incorrect|invalid|rejected|excluded|impossible|out|too)"
-    r"|fails|cannot|doesn't|does not|must be)\b")
+    r"\S+ (?:(?:is|are|was)(?:n't| (?:not|wrong|incorrect|invalid|rejected|excluded|impossible|out|too))"
+    r"|fails|cannot|doesn't|does not|must be rejected)\b")
 RETRACTED = re.compile(
     r"\b(?:wait|actually|correction|sorry|oops|reconsider|scratch that|on second thought|I mean|I meant"
     r"|no, it(?:'s| is)|hmm, no|but in fact)\b", re.I)
@@ -392,15 +414,15 @@ PROSE = re.compile(  # words that no formula has
     r"(?<![A-Za-z\\{])(?:(?!and\b|sqrt|sin|cos|tan|log|minus|negative|infinity|degrees?\b|percent|mod|pi\b)"
     r"(?:[a-z]{3}|[A-Z][a-z]{2})|(?:an|as|at|by|he|if|in|is|it|of|on|so|we)\b)")
 NUMBER_AND_NOUN = re.compile(
-    r"(?:\\[a-z]+|[^A-Za-z])*[\d%}π](?:[ /](?!of\b)[A-Za-z/]+)*(?: \d+(?<=base \d))?\.?")
-ORDINARY = re.compile(  # begins no formula; "a reciprocal" neither
-    r"(?![-–−]$|sqrt|minus|negative|sin|cos|tan|log|ln|pi)(?:\(?[A-Za-z]{2}|[^\w\x03$\\(\[{]*$)"
-    r"|[aA] [A-Za-z]{2}")
-WORD = re.compile(r"[^\s\x02]*\x02[^\x03]*\x03[^\s\x02]*|\S+")
+    r"(?:\\[a-z]+|[^A-Za-z])*[\d%}π](?:[ /](?!(?:and|or|in|to|of|the|as|at|is|are)\b)[A-Za-z/]+)*"
+    r"(?: \d+(?<=base \d))?\.?")
+ORDINARY = re.compile(
+    r"(?![-–−]$|sqrt|minus|negative|sin|cos|tan|log|ln|pi)(?:\(?[A-Za-z]{2}|[^\w\x03$\\(\[{]*$)")
+ARTICLE, WORD = re.compile("[aA] [A-Za-z]{2}"), re.compile(r"[^\s\x02]*\x02[^\x03]*\x03[^\s\x02]*|\S+")
 CHANGING = (  # words that change what is said of the number before them
     "if|for|where|with|when|unless|except|not|no|none|nor|neither|never|cannot|more|less|fewer|greater|than|"
     "least|most|over|under|above|below|between|from|only|but|plus|divided|squared|cubed|factorial|choose|"
-    "either|else|otherwise|provided|assuming|depending|raised|root|remainder|point|short|past|am|pm")
+    "either|else|otherwise|provided|assuming|depending|raised|root|remainder|point|short|past")
 NO_NOUNS = {*CHANGING.split("|")}
 CHANGES = re.compile(
     r"(?i)\W*(?:(?:and|or)\b.*(?:\d|\b(?:none|more|less|fewer|greater)\b)|times\b|of (?:(?!a )[a-z]\b|[\d\\])"
@@ -445,7 +467,11 @@ def told(text):
 
 
 def with_marks(text):
-    mark = lambda m: f"{START}{' '.join((m[1] or m[2] or m[3]).split())}{END}"
+
+    def mark(formula):
+        inner = next(group for group in formula.groups() if group is not None)
+        return f"{START}{' '.join(inner.split())}{END}"
+
     text = re.sub(r"(?<=\d)，(?=[-\d])", ",", text.translate(str.maketrans("（）−", "()-")))
     text = re.sub(r"(?<=[一-鿿])(?=[^一-鿿])|(?<=[^一-鿿])(?=[一-鿿])", " ", text)
     return FORMULA.sub(mark, re.sub(rf"[{START}{END}]|[ \t]+(?=[ \t])", "", text))
@@ -459,26 +485,29 @@ def unmarked(text):
 
 def boxed(text):
     """The content of the last box; of the last few, if they are joined by commas or "and"."""
-    parts, end, boxes = [], 0, [*BOX.finditer(text)][-20:]
-    for box in boxes:
-        stop = closing_brace(text, box.end())
-        if box.start() < end or stop is None and box is not boxes[-1]:
+    found, starts = [], [*BOX.finditer(text)][-20:]
+    for box in starts:
+        stop, forgotten = closing_brace(text, box.end()), re.compile(r"[^$\n]*").match(text, box.end())
+        if found and box.start() < found[-1][1] or stop is None and box is not starts[-1]:
             continue  # within another, or its brace is forgotten
-        inner = text[box.end() : stop] if stop else re.split(r"[$\n]", text[box.end() :])[0]
-        content = unmarked(inner.removeprefix("{"))
+        content = unmarked((text[box.end() : stop] if stop else forgotten[0]).removeprefix("{"))
+        minus = re.search(r"(?:^|[=$:(\s])[-–−] ?$", text[max(0, box.start() - 3) : box.start()])
         if content:
-            minus = re.search(r"(?:^|[=$:(\s])[-–−] ?$", text[max(0, box.start() - 3) : box.start()])
-            joined = JOINS_BOXES.fullmatch(text[end : box.start()][:40])
-            parts = [*(parts if joined else []), "-" * bool(minus) + content]
-            end = (stop or len(text)) + 1
-    return ", ".join(dict.fromkeys(parts)) or None
+            found.append((box.start(), (stop or len(text)) + 1, "-" * bool(minus) + content))
+    parts = found[-1:]
+    for box in reversed(found[:-1]):
+        if not JOINS_BOXES.fullmatch(text[box[1] : parts[0][0]][:40]):
+            break
+        parts.insert(0, box)
+    return ", ".join(dict.fromkeys(content for _, _, content in parts)) or None
 
 
 def closing_brace(text, start):
     """Where the box ends that starts here: \\boxed{5}, \\boxed 5."""
-    bare, depth = re.compile(r"[^\s$\\{}]+").match(text, start), 0
+    bare = re.compile(r"[^\s$\\{}]+").match(text, start)
     if bare:
         return bare.end()
+    depth = 0
     for brace in BRACE.finditer(text, start, start + 2000):
         depth += {"{": 1, "}": -1}.get(brace[0], 0)
         if not depth:
@@ -493,10 +522,13 @@ def announced(tail):
     retracted = RETRACTED.search(paragraph)
     if retracted:
         return ending(paragraph[retracted.end() :])
-    sentence = re.sub(r"\bI [a-z].*", "", ASIDE.sub("", SENTENCE_TEXT.match(tail)[0]))
+    ends = (end.start() for end in SENTENCE_END.finditer(tail))
+    ends = (end for end in ends if tail.count(START, 0, end) == tail.count(END, 0, end) and (
+        tail.count("{", 0, end) <= tail.count("}", 0, end)))  # none within a formula
+    sentence = re.sub(r"\bI [a-z].*", "", ASIDE.sub("", tail[: next(ends, None)]))
     sentence = re.sub(r"^(\W*[\d,.]*\d)!+\s*$", r"\1", sentence)  # the answer is 42! is no factorial
     before, found = first(formulas_of(WORD.findall(sentence)[:24]))
-    if not found or STRANGE.search(before):
+    if not found or not NEUTRAL.fullmatch(before):
         found = unmarked(TEXT_END.split(sentence)[0])
     return None if not found or NOT_ANSWERS.match(found) else found
 
@@ -522,7 +554,7 @@ def formulas_of(words):
     n = 0
     while n < len(words):
         text = " ".join(words[n:])
-        stops = () if ORDINARY.match(text) else range(len(words), n, -1)
+        stops = () if ORDINARY.match(words[n]) or ARTICLE.match(text) else range(len(words), n, -1)
         stop = next((stop for stop in stops if stop == n + 1 and START in words[n]
                      or is_formula(unmarked(" ".join(words[n:stop])))), None)
         before = " ".join(words[:n])
@@ -542,14 +574,13 @@ def is_formula(text):
     if PROSE.search(plain) and not NUMBER_AND_NOUN.fullmatch(text):
         return False
     kind, words = read(text).tree[:2]
-    is_time = kind == "text" and bool(re.fullmatch(r"\d?\d(?::\d\d)?(?: [ap]m)?", words))
-    return kind not in ("text", "too complex") or is_time
+    return kind not in ("text", "too complex") or kind == "text" and bool(CLOCK.fullmatch(words))
 
 
 # ------------------------------------------------------------------------------------------------------------
 # Equality of answers: a text is cleaned (one spelling), then parsed into a tree whose numbers are computed on
-# the way, and trees are compared part by part. Nothing is simplified or solved: rational numbers are exact,
-# others go to 11 digits, expressions in variables have a value at four points.
+# the way, and trees are compared part by part. Nothing is simplified or solved but linear inequalities:
+# rational numbers are exact, others go to 11 digits, expressions in variables have a value at four points.
 #
 #   ("value", number, decimals)    Fraction, complex or a list of four; written with so many decimals: 2.50
 #   ("percent", number)            20%
@@ -617,69 +648,74 @@ def repeats(answer, prompt):
 def read(raw):
     """What a text says: the text in one spelling, its tree, and the units it is measured in."""
     text, LEFT[0] = clean(raw), STEPS
+    money = {"dollar"} if re.search(r"\\\$|^[^$]*\$[^$]*$|\bUSD\b", raw[:CHARACTERS]) else set()
     try:
         if len(text) > CHARACTERS:
             raise TooComplex
         tree, words = special(text) or formula(text)
+        return Reading(text, tree, frozenset(money | known_units(words)))
     except (TooComplex, OverflowError, RecursionError):
         return Reading(text, ("too complex", text), frozenset())
     except (Unreadable, ZeroDivisionError):
-        inner, equals = told(raw), EQUALS.fullmatch(text)
-        if inner and len(inner) < len(raw):
+        inner = told(raw)
+        if inner and len(inner) < len(raw) and clean(inner) != text:
             return read(inner)  # the text is prose that announces its answer
-        if equals and equals[1].count("{") == equals[1].count("}") and (
-                not NO_NOUNS & {*re.findall("[a-z]+", equals[1])}):  # fmt: skip
-            return read(equals[2])._replace(text=text)  # \arg z = 5, the area is 5
+        head, tail = EQUALS.fullmatch(text).groups() if EQUALS.fullmatch(text) else ("{", "")
+        named = head.count("{") == head.count("}") and not re.search(r"[<>,;!≠]|\\n", head)
+        if named and not NO_NOUNS & {*re.findall("[a-z]+", head)}:
+            return read(tail)._replace(text=text)  # \arg z = 5, the area is 5
         return Reading(text, ("text", plain_words(text)), frozenset())
-    money = {"dollar"} if re.search(r"\\\$|^[^$]*\$[^$]*$|\bUSD\b", raw[:CHARACTERS]) else set()
-    return Reading(text, tree, money | known_units(words))
 
 
 def formula(text):
     """(tree, words after numbers) of a formula. A ± stands for two answers."""
-    tokens, items = tokens_of(text), []
+    tokens, trees = tokens_of(text), []
     if len(tokens) > TOKENS:
         raise TooComplex
-    for upper, lower in ("+-", "-+")[: 1 + bool({"±", "∓"} & {*tokens})]:
-        parser = Parser([{"±": upper, "∓": lower}.get(token, token) for token in tokens])
-        tree = settled_list(parser.items())
-        if parser.next:
+    lines = {} if "\\begin" in tokens else {"\\\\": ","}
+    for upper, lower in (("+", "-"), ("-", "+"))[: 1 + bool({"±", "∓"} & {*tokens})]:
+        signs = lines | {"±": upper, "∓": lower}
+        parser = Parser([signs.get(token, token) for token in tokens])
+        trees.append(settled_list(parser.items()))
+        if parser.next != "":
             raise Unreadable(parser.next)
-        new = tree[1] if tree[0] in ("list", "set") else [tree]
-        items += [item for item in new if item not in items]
-    if "±" not in tokens and "∓" not in tokens:
-        return tree, parser.words
-    return ("set", items) if tree[0] == "set" else settled_list(items), parser.words
+    if len(trees) == 1:
+        return trees[0], parser.words
+    items = [item for tree in trees for item in (tree[1] if tree[0] in ("list", "set") else [tree])]
+    distinct = [item for n, item in enumerate(items) if item not in items[:n]]
+    return ("set", distinct) if trees[0][0] == "set" else settled_list(distinct), parser.words
 
 
 def special(text):
-    """Answers with a grammar of their own: choices, times of day, words for sets."""
+    """Answers with a grammar of their own: integers, choices, times of day, words for sets."""
+    if re.fullmatch(r"-?[0-9]{1,300}", text):
+        return ("value", Fraction(text), 0), []
     choice = CHOICE.fullmatch(text)
     if choice:
         content = choice[2] or choice[4]
         return ("choice", choice[1] or choice[3], content and read(content).tree), []
     words = plain_words(text)
-    hours, _, minutes = words.partition(":")
-    if re.fullmatch(r"\d?\d:[0-5]\d", words) and math.gcd(int(hours), int(minutes)) > 1:
-        return ("text", words), []  # a time: a ratio would be in lowest terms, as 11:21 is
+    clock = CLOCK.fullmatch(words)
+    if clock and (clock[3] or clock[2] and math.gcd(int(clock[1]), int(clock[2])) > 1):  # 11:21 is a ratio
+        return ("text", f"{int(clock[1])}:{clock[2] or '00'}" + f" {clock[3]}m" * bool(clock[3])), []
     if re.fullmatch(r"(?:there (?:is|are) )?no (?:real )?solutions?(?: exists?)?|empty set|无解", words):
         return NOTHING, []
-    return (LINE, []) if re.fullmatch(r"(?:all |the |set of )*real(?:s| numbers?)", words) else None
+    return (LINE, []) if re.fullmatch(r"(?:(?:all|the|set of) )*real(?:s| numbers?)", words) else None
 
 
-EQUALS = re.compile(
-    r"((?:[^<>,;!≠\\]|\\(?!n))*)(?:=|\b(?:is|are|equals)\b(?= *(?:[-\d\\(]|infinity)))(.*\S.*)")
+EQUALS = re.compile(r"(.*)(?:=|\b(?:is|are|equals)\b(?= *(?:[-\d\\(]|infinity)))(.*\S.*)")
 CHOICE = re.compile(
     r'\(? *([A-J]) *\)(?!\s*"?(?:(?:or|and|if|for|when|[a-z]|\w+llion|thousand|hundred|dozen)\b|[,^!*/_+±]'
     r"|\\(?:pm|cup|cap)))[\s:.]*(.*)|([A-J])(?:[.)] *|: )(.*)", re.S)
+CLOCK = re.compile(r"([01]?[0-9]|2[0-4])(?::([0-5][0-9]))?(?: ?([ap])\.? ?m\.?)?")
 
 
 def plain_words(text):
     plain = re.sub(r'"(?=\w)', " ", text)
     if re.search(r"[\\^_=<>]", plain):
         return re.sub(r"\s", "", plain)
-    plain = re.sub(r"[\s{}\",]+", " ", plain).strip(" .,;:'!?").casefold()
-    plain = re.sub(r"(?<=\d)(?::00)? ?([ap])\.? ?m\b\.?", r" \1m", plain)  # 6 p.m.
+    plain = re.sub(r"[\s{}\",]+", " ", plain).strip(" .,;:'").casefold()
+    plain = re.sub(r"(?<=\d)(?:st|nd|rd|th)\b|(?<=[a-z])[!?]+$", "", plain)
     plain = {"dne": "undefined", "does not exist": "undefined"}.get(plain, plain)
     negated = re.search(r"\b(?:not|never|neither|n?or|and|if|cannot|\w+n't)\b", plain)
     subject = not negated and re.match(r"[a-z ]*\b(?:is|are) (?=[a-z])", plain)
@@ -701,12 +737,12 @@ UNITS = {  # each spelling of a unit -> the unit
 
 def known_units(words):
     """mi and h of miles per hour, cm and cm^2; none if a word is no unit; bases and moduli as they are."""
+    words = [word for word in words if word not in ("square", "sq", "cubic", "cu", "per")]
     marks = {word for word in words if word.startswith(("base", "mod"))}
     parts = [word.partition("^") for word in words if word not in marks]
-    parts = [part for part in parts if part[0] not in ("square", "sq", "cubic", "cu", "per")]
     if not all(unit in UNITS for unit, *_ in parts):
-        return frozenset(marks)
-    return marks.union(part + sign + power for unit, sign, power in parts for part in UNITS[unit].split("/"))
+        return marks
+    return marks | {part + sign + power for unit, sign, power in parts for part in UNITS[unit].split("/")}
 
 
 def units_agree(gold, given, forgiving):
@@ -761,8 +797,10 @@ def views(tree, wanted, forgiving, gold):
         yield from filter(None, [reals_of(tree)])
     elif kind == "list" and wanted in ("set", "tuple"):
         items = [item[2] if label_of(item) else item for item in inner]
-        if wanted == "set" or forgiving or lettered(inner):  # x = 1, y = 2 is (1, 2)
-            yield ("set", items) if wanted == "set" else ("tuple", "()", items)
+        yield from [("set", items)] * (wanted == "set")
+        if lettered(inner):  # x = 1, y = 2 is (1, 2), by the letters or as written
+            yield ("tuple", "()", [item[2] for item in sorted(inner, key=label_of)])
+        yield from [("tuple", "()", items)] * forgiving
 
 
 def label_of(tree):
@@ -778,7 +816,7 @@ def lettered(trees):
 def rounds_to(value, places, given):
     """Is the reference a rounded decimal, and the answer the endless number that it was? 0.33 and 1/3."""
     number = given[1]
-    if not places or not isinstance(value, Fraction) or not is_real(given) or abs(number) > 10**9:
+    if not places or given[2] or not isinstance(value, Fraction) or not is_real(given) or abs(number) > 10**9:
         return False
     precise = abs(value * 10**places) >= (10 if places > 1 else 100)
     endless = not isinstance(number, Fraction) or (10**60 * number).denominator != 1
@@ -788,7 +826,10 @@ def rounds_to(value, places, given):
 # ------------------------------------------------------------------------------------------------------------
 # One spelling, of what a token table cannot say
 
-SCRIPTS = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺ⁿ]+|([₀₁₂₃₄₅₆₇₈₉ₙ]+)")  # super and sub
+MARKS = {  # superscripts and subscripts
+    sign: ("[" + marks + "]+", str.maketrans(marks, "0123456789-+n"))
+    for sign, marks in (("^", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺ⁿ"), ("_", "₀₁₂₃₄₅₆₇₈₉₋₊ₙ"))
+}
 UNICODE = str.maketrans({sign: text for text, signs in {
     "-": "−–—", "*": "×·⋅∙", "/": "÷⁄∕", "<=": "≤⩽", ">=": "≥⩾", "!=": "≠", "=": "≡", r"\infty ": "∞",
     r"\pi ": "π", r"\sqrt ": "√", r"\cbrt ": "∛", "°": "º", r"\frac{1}{2}": "½", r"\frac{1}{3}": "⅓",
@@ -801,18 +842,18 @@ BOLD = re.compile(r"(?<![\w)])\*\*|\*\*(?![\w(])")  # 2**3 stays
 PART = r"(?:hal[fv]|third|quarter|(?:four|fif|six|seven|eigh|nin|ten)th)"
 DOTS = r"(?:\.\.\.|\\[lc]?dots(?![a-z]))"
 ONES = "one|two|three|four|five|six|seven|eight|nine"
-TEENS = "ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen|eighteen|nineteen"
 TENS = "twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
+TEENS = "ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen|eighteen|nineteen"
 NUMBER_WORDS = {word: str(n) for n, word in enumerate(f"zero|{ONES}|{TEENS}".split("|"))} | {
-    word: f"{n}0" for n, word in enumerate(TENS.split("|"), 2)}  # fmt: skip
+    f"{ten}-{one}".strip("-"): f"{n}{m}" for n, ten in enumerate(TENS.split("|"), 2)
+    for m, one in enumerate(["", *ONES.split("|")])}  # fmt: skip
 REWRITES = [(re.compile(pattern), replacement) for pattern, replacement in [
     # what is seen but not said
     (r"\\(?:text)?color *\{[^{}]*\}|(?:\\left *)?\\\{ *(?=\\begin)", " "),
     (r"\\\\\s*\[[\d.]+ *\w+\]", r"\\\\ "),  # \\[4pt]
     (r"& *(?=[=<>])", " "),  # x &= 1
     # words, and digits in groups of three
-    (rf"(?i)\b({TENS})[- ]({ONES})\b",
-     lambda m: NUMBER_WORDS[m[1].lower()][0] + NUMBER_WORDS[m[2].lower()]),
+    (rf"(?i)\b(?:{TENS})(?:[- ](?:{ONES}))?\b", lambda m: NUMBER_WORDS[m[0].lower().replace(" ", "-")]),
     (r"\\(?:[mh]box|text(?:bf|it|rm|normal)?|emph|math(?:rm|bf)|operatorname\*?) *"
      r"\{([^{}]*(?:\{[^{}]*\}[^{}]*)*)\}", lambda m: marked(m[1])),
     (r"(?<=\d)(?: *\{ *, *\}|,\\[!,;: ]) *(?=\d{3}(?!\d))", ""),  # 10{,}080
@@ -825,15 +866,16 @@ REWRITES = [(re.compile(pattern), replacement) for pattern, replacement in [
      r" *\}?(?:[_^]\{?[^{}\\]*\}?)? *\)?\s*(?=\\?\}?$)", ""),  # , k in Z
     (r"\\\{ *(?:[a-z]|\([a-z], *[a-z]\)) *(?:(?:\\in|∈) *(?:\\mathbb *\{?R\}?) *)?(?:[|:]|\\mid)(.*)\\\}$",
      r"\1"),  # {x | x > 2}
-    (r"(?<=[)\]]) *U *(?=[(\[])", "∪"),
+    (r"^.*(?:\\Rightarrow|\\implies|=>)(?![a-z])", ""), (r"(?<=[)\]]) *U *(?=[(\[])", "∪"),
+    (r'(?<=\S)[\s,;("]+(?:since|because|approximately)\b.*$', ""),  # 27 (since 3^3)
     (r'(?<=[\d})]) *\(( *"?(?:[a-z]{4,}|one|two|six|ten))+ *\)\s*$', ""),  # 12 (ways)
     (r'(?i)^[ "]*(?:(?:about|exactly|approximately|roughly) |(?:the|an) (?=[a-z])|[=≈]|\\approx)', ""),
     # 52_8, 3 (mod 7), 60 m/s, 25 °C
     (r'^\s*[({]?(\d+)[)}]? *(?:_ *\{?|(?=\(?[ "]*(?:in )?"?base))[( "]*(?:in )?"?(?:base[ -]*)?"?'
-     r"([a-z]{3,}|[12]?\d|3[0-6])[ )}]*$", lambda m: f'{m[1]} "base{NUMBER_WORDS.get(m[2], m[2])}'),
+     r"([a-z]+|[12]?\d|3[0-6])[ )}]*$", lambda m: based(m)),
     (r'\(? *\\?"?\b[pb]?mod(?![a-z]) *\}? *\{? *(\d+) *\}? *\)?\s*$', r' "mod\1'),
     (r'\\frac *\{ *"(\w+) *\} *\{ *"(\w+) *\}', r'"\1/"\2'),
-    (r"(?<=[\d}]) *(mi|k?m|ft) */ *(hr?|s)$", r' "\1/"\2'),
+    (r"(?<=[\d}]) *(mi|k?m|ft) */ *(hr?|s)(?=(?:\^\{?2\}?)?$)", r' "\1/"\2'),
     (r"^(-?[\d.,]+) ([mghsl])$", r'\1 "\2'),  # 150 g
     (r"(?<=\d) */ *(?=(?:day|week|month|year|hour|person)\b)", " "),  # $18/day
     (r"(?:\^ *\{? *\\(?:circ|degree)(?![a-zA-Z]) *\}?|(?<=\d)\^\{?o\}?(?![a-z])"
@@ -845,13 +887,14 @@ REWRITES = [(re.compile(pattern), replacement) for pattern, replacement in [
     (rf"(\d*\.\d{{0,20}}?)(\d{{1,12}}?)\2+{DOTS}", lambda m: repeating(m)),
     (rf"(?:(=) *)?(-?\d*\.\d+){DOTS}", lambda m: "≈"[: bool(m[1])] + m[2]),  # = 1.4...
     (r"(?<![\d./^_a-zA-Z}])(\d+) +(\d+) */ *(\d+)(?![\d/])", r"\1\\frac{\2}{\3}"),
+    (r"\bC(?:_\{?(\w+)\}?\^\{?(\w+)\}?|\((\w+), *(\w+)\)(?! *=))", r"\\binom{\1\3}{\2\4}"),
     (rf'(?<=[a-z])-(?="?{PART})', " "),  # two-thirds
     (rf'(?i)^ *an? (?="?(?:{PART}|dozen)\b)', "1 "),
     # names
     (r'\^ *\{? *"?(st|nd|rd|th)\b *\}?', r' "\1'),
     (r"\b[fgh] *\^ *\{? *-1 *\}? *\((?=[a-z]\) *=)", "F("),  # f^{-1}(x) = ... is a function as any other
-    (r"\\([lr])(floor|ceil)(?![a-z])", lambda m: f"\\{m[2]} (" if m[1] == "l" else ")"),
-    (r"(?<=\S) *(?:≈|\\approx(?![a-z])).*$", ""),
+    (r"^ *([A-Za-z]\w*) *(?:≈|\\approx)", r"\1 ="), (r"(?<=\S) *(?:≈|\\approx(?![a-z])).*$", ""),
+    (r"\s+", " "),
 ]]  # fmt: skip
 THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?!\d|,\d)")
 ESCAPED_TWICE, COMMAND = re.compile(r"(?<!\\)\\\\[a-zA-Z]{2}"), re.compile(r"(?<!\\)\\[a-zA-Z]{2}")
@@ -865,8 +908,9 @@ def clean(text):
         return text
     text = BOLD.sub("", once_escaped(text))
     if not text.isascii():
-        scripts = lambda m: f"{'_' if m[1] else '^'}{{{unicodedata.normalize('NFKC', m[0])}}}"
-        text = SCRIPTS.sub(scripts, text).translate(UNICODE)
+        for sign, (pattern, plain) in MARKS.items():
+            text = re.sub(pattern, lambda m, s=sign, p=plain: f"{s}{{{m[0].translate(p)}}}", text)
+        text = text.translate(UNICODE)
     text = text.replace('"', " ").strip("*_` \n\t")
     for pattern, replacement in REWRITES:
         text = pattern.sub(replacement, text)
@@ -893,6 +937,11 @@ def marked(inner):
     return " " + re.sub(r"(?<!\\)\b[A-Za-z]+(?![A-Za-z])", mark, inner.replace("~", " ")) + " "
 
 
+def based(match):
+    base = NUMBER_WORDS.get(match[2], match[2])
+    return f'{match[1]} "base{base}' if base.isdigit() else match[0]
+
+
 def repeating(match):
     """0.1 and 6 -> the fraction 1/6, as text."""
     start, period = filter(None, match.groups())
@@ -917,13 +966,17 @@ def is_number(tree):
 
 
 def is_real(tree):
-    return is_number(tree) and abs(tree[1].imag) <= 1e-12 * abs(tree[1].real)
+    return tree[0] == "value" and is_number(tree) and (
+        not tree[1].imag or abs(tree[1].imag) <= 1e-12 * abs(tree[1].real))
 
 
 def agree(a, b):
     """Equal up to the rounding of floating point; a long decimal is not the endless number it is near."""
     if isinstance(a, list) or isinstance(b, list):
         points = [value if isinstance(value, list) else [value] * 4 for value in (a, b)]
+        for n, values in enumerate(points):  # where some are real, only these count
+            real = [value if value is not None and is_real(("value", value)) else None for value in values]
+            points[n] = values if real.count(None) == 4 else real
         return all(p is q is None or None not in (p, q) and agree(p, q) for p, q in zip(*points))
     exact = [value for value in (a, b) if isinstance(value, Fraction)]
     if a == b or len(exact) == 2:
@@ -980,17 +1033,19 @@ def computed(name, numbers):
         numbers = [*map(int, numbers)]
     elif name in OF_FLOATS:
         numbers = [*map(complex, numbers)]
+        if abs(numbers[0]) > 10**6 and name not in ("ln", "log", "lg"):
+            raise TooComplex
     try:
         value = OPERATIONS[name](*numbers)
-    except (ValueError, TypeError):  # ln 0, sin(1, 2)
+    except (ValueError, TypeError):  # ln 0, floor of a complex number
         raise TooComplex from None
     if isinstance(value, (int, Fraction)):
         value = Fraction(value)
         bits = value.numerator.bit_length() + value.denominator.bit_length()
         spend(bits * bits // 10**6 if bits <= BITS else STEPS)
         return value
-    if not abs(value) < math.inf:
-        raise TooComplex
+    if not abs(value) < math.inf or name in TRIGONOMETRIC and abs(value) > 1e12:
+        raise ZeroDivisionError  # tan of a right angle
     size = abs(numbers[0]) if name in ("add", "minus") else name in TRIGONOMETRIC
     return Fraction(0) if abs(value) < 1e-13 * size else value  # nothing but rounding is left; sin pi
 
@@ -1008,15 +1063,16 @@ def power(a, b):
 
 TRIGONOMETRIC = {"sin", "cos", "tan", "cot", "sec", "csc"}
 OF_INTEGERS = {"factorial": math.factorial, "binom": math.comb, "gcd": math.gcd, "lcm": math.lcm}
-OF_FLOATS = {
-    "sin": cmath.sin, "cos": cmath.cos, "tan": cmath.tan, "exp": cmath.exp,
+OF_FLOATS = {name: getattr(cmath, name) for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh", "exp")} | {
     "ln": cmath.log, "log": cmath.log10, "lg": cmath.log10,
     "arcsin": cmath.asin, "arccos": cmath.acos, "arctan": cmath.atan,
     "cot": lambda x: 1 / cmath.tan(x), "sec": lambda x: 1 / cmath.cos(x), "csc": lambda x: 1 / cmath.sin(x),
 }  # fmt: skip
 OPERATIONS = OF_INTEGERS | OF_FLOATS | {
     "add": operator.add, "minus": operator.sub, "mul": operator.mul, "div": operator.truediv, "pow": power,
-    "abs": abs, "floor": lambda x: math.floor(x.real), "ceil": lambda x: math.ceil(x.real),
+    "pct": lambda x: x / 100, "abs": abs,
+    "max": partial(max, key=lambda x: x.real), "min": partial(min, key=lambda x: x.real),
+    "floor": lambda x: math.floor(x.real), "ceil": lambda x: math.ceil(x.real),
 }  # fmt: skip
 
 
@@ -1028,7 +1084,8 @@ def by_name(spellings):
     return {name: sign for sign, names in spellings.items() for name in names.split()}
 
 
-FUNCTIONS = OF_FLOATS.keys() | {"abs", "floor", "ceil", "gcd", "lcm"}
+TRIGONOMETRIC = {"sin", "cos", "tan", "cot", "sec", "csc"}
+FUNCTIONS = OF_FLOATS.keys() | {"abs", "floor", "ceil", "gcd", "lcm", "max", "min"}
 GREEK = by_name({
     "": "alpha beta gamma delta epsilon varepsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau "
         "phi varphi chi psi omega Gamma Delta Theta Lambda Sigma Phi Psi Omega ell"}).keys()  # fmt: skip
@@ -1044,15 +1101,18 @@ NAMES = by_name({  # of commands
 })  # fmt: skip
 PLAIN = by_name({  # words and signs of plain text
     ",": "and or", "-": "minus negative", "=": "is are equals ==", "°": "degrees degree deg", "±": "+/-",
-    "\\infty": "infinity inf oo", "%": "percent pct", "*": "times", "∪": "union", "^": "**",
-}) | {name: "\\" + name for name in ("sqrt", "cbrt", "pi", "abs", "gcd", "lcm", "binom", "frac")}
+    "\\infty": "infinity inf oo", "%": "percent pct", "*": "times", "\\sqrt": "sqrt", "\\cbrt": "cbrt",
+    "\\pi": "pi", "∪": "union", "\\abs": "abs", "\\floor": "floor", "\\ceil": "ceil", "\\gcd": "gcd",
+    "\\lcm": "lcm", "\\max": "max", "\\binom": "binom", "\\frac": "frac", "^": "**",
+})  # fmt: skip
 PARTS = "half|third|quarter|fifth|sixth|seventh|eighth|ninth|tenth"
 SCALES = {name + plural: value for plural in ("", "s") for name, value in {
     **{part: Fraction(1, n) for n, part in enumerate(PARTS.split("|"), 2)}, "fourth": Fraction(1, 4),
-    "hundredth": Fraction(1, 100), "thousandth": Fraction(1, 1000), "halve": Fraction(1, 2), "dozen": 12,
-    "hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12}.items()}
+    "twentieth": Fraction(1, 20), "hundredth": Fraction(1, 100), "thousandth": Fraction(1, 1000),
+    "halve": Fraction(1, 2), "dozen": 12, "hundred": 100, "thousand": 1000, "million": 10**6,
+    "billion": 10**9, "trillion": 10**12}.items()}  # fmt: skip
 WORDS = UNITS.keys() | SCALES.keys() | NUMBER_WORDS.keys() | NO_NOUNS | {
-    "yes", "odd", "sq", "of", "to", "per", "the", "st", "nd", "rd", "th"}  # fmt: skip
+    "yes", "no", "odd", "sq", "of", "to", "per", "the", "in", "dne", "st", "nd", "rd", "th"}  # fmt: skip
 TOKEN = re.compile(
     r"(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]+(?![\w.]))?|\\not *="
     r'|"[A-Za-z]+[0-9]*|[A-Za-z]+|\\[A-Za-z]+|\\.|<=|>=|!=|==|\*\*|\+/-|\.\.\.|\S', re.S)
@@ -1062,12 +1122,12 @@ OPERATORS = {  # how strongly they bind
     "\\setminus": ("setminus", 1), "+": ("add", 4), "-": ("minus", 4), "*": ("mul", 5), "/": ("div", 5),
 }  # fmt: skip
 NO_FACTOR = RELATIONS | OPERATORS.keys() | set("^_!%°':,;)]}&") | {
-    "", "...", "\\}", "\\\\", "\\end"}  # fmt: skip
+    "", "...", "\\}", "\\\\", "\\rfloor", "\\rceil", "\\end"}  # fmt: skip
 NO_ARGUMENT = NO_FACTOR | {"(", "[", "|"} | {"\\" + name for name in FUNCTIONS}
 NAME = r"(?:[A-Za-z]+|\\(?!pi\b)[a-zA-Z]+)(?: ')*(?: _ (?:\{ [^{}]* \}|\S+))?(?: ')*"
-LABEL = re.compile(  # x, f(x), AB^2, |v|, sin x: names for an answer, not to be solved for
+LABEL = re.compile(  # x, f(x), AB^2, |v|, sin x, floor(10x): names for an answer, not to be solved for
     rf"{NAME}(?: \( [^()]* \))?|[\[(] {NAME} [\])]|[A-Z]{{2,}} \^ (?:2|\{{ 2 \}})|\| {NAME} \|"
-    rf"|\\(?:{'|'.join(TRIGONOMETRIC)}) {NAME}|\\(?:floor|ceil) \( [^()]* \)")
+    rf"|\\(?:{'|'.join(TRIGONOMETRIC)}) {NAME}|\\lfloor .* \\rfloor|\\lceil .* \\rceil")
 CONSTANTS = {"pi": ("value", complex(math.pi), 0), "e": ("value", complex(math.e), 0), "i": ("value", 1j, 0),
              "infty": ("value", math.inf, 0), "emptyset": ("reals", ())}  # fmt: skip
 
@@ -1101,7 +1161,7 @@ def letters(word, glued):
     return [word] if word.isupper() else list(word)  # AB, II: one name
 
 
-Side = namedtuple("Side", "tree text names is_label")  # of a relation
+Side = namedtuple("Side", "tree text names")  # of a relation
 
 
 class Parser:
@@ -1133,7 +1193,7 @@ class Parser:
         """Relations separated by commas, semicolons, "and" or "or"."""
         found, outside, self.bars = [], self.bars, 0
         while not found or self.take(",", ";"):
-            while self.take(",", ";"):
+            while found and self.take(",", ";"):
                 pass  # ", and"
             found.append(self.relation())
         self.bars = outside
@@ -1154,9 +1214,7 @@ class Parser:
         if len(parts) > 1:  # 3:4 is 3/4; 3:4:5 is 6:8:10
             ratios = [compute("div", part, parts[0]) for part in parts]
             tree = ("tuple", ":", ratios) if len(parts) > 2 else compute("div", *parts)
-        text = " ".join(self.tokens[start : self.at])
-        is_label = isinstance(tree[1], list) and bool(LABEL.fullmatch(text))
-        return Side(tree, re.sub(r"[ {}]", "", text), {*self.names[before:]}, is_label)
+        return Side(tree, " ".join(self.tokens[start : self.at]), set(self.names[before:]))
 
     def expression(self, least=0):
         """Operators that bind at least so much, the strongest first."""
@@ -1171,7 +1229,7 @@ class Parser:
                 sign = self.take("+", "-") if binding == 5 else None
                 node, fresh = joined(name, node, signed(sign, self.expression(binding + 1))), False
             elif self.take("%"):
-                node = ("percent", node[1]) if is_number(node) else compute("div", node, number(100))
+                node = ("percent", node[1]) if is_number(node) else compute("pct", node)
             elif self.next[:1] == '"' and self.next[1:] in SCALES and is_number(node):
                 node = compute("mul", node, number(SCALES[self.take()[1:]]))
             elif self.next[:1] == '"' and self.nouns(node):
@@ -1235,7 +1293,7 @@ class Parser:
         self.depth += 1
         if self.depth > DEPTH:
             raise TooComplex
-        token = self.need()
+        token = self.need(*[self.next] * (self.next != ""))
         if token[0] in "0123456789" or token[0] == "." and token.strip("."):
             exponent = token.lower().partition("e")[2]
             if exponent and abs(int(exponent)) > BITS // 4:
@@ -1263,7 +1321,7 @@ class Parser:
         while self.take("'"):
             name += "'"
         if self.take("_"):
-            name += "_" + self.raw()
+            name += "_" + (self.raw_group() if self.next == "{" else self.take() or "")
         if name in "fghFGH" and re.match(r"\( [^()]* \)", " ".join(self.tokens[self.at : self.at + 20])):
             while name[-1] != ")":
                 name += self.take()
@@ -1288,7 +1346,7 @@ class Parser:
         if name == "begin":
             return self.environment()
         if name == "mathbb":
-            name = self.raw()
+            name = self.raw_group() if self.next == "{" else self.take()
             return LINE if name == "R" else number(point_of(f"set {name}"))
         if name in ("frac", "binom"):
             return compute("div" if name == "frac" else name, self.group(True), self.group(True))
@@ -1298,18 +1356,23 @@ class Parser:
                 degree = self.expression()
                 self.need("]")
             return compute("pow", self.group(), compute("div", number(1), degree))
+        if name in ("lfloor", "lceil"):
+            inner = self.expression()
+            self.need("\\rfloor", "\\rceil")
+            return compute(name[1:], inner)
         if name not in CONSTANTS:
             raise Unreadable(f"unknown command {name}")
         return CONSTANTS[name]
 
     def function(self, name):
-        """sin x, sin^2 x, sin 2x, log_2 8, ln|x|."""
+        """sin x, sin^2 x, sin 2x, log_2 8, ln|x|, max(a, b)."""
         base = self.group() if self.take("_") else None
-        exponent = self.exponent() if self.take("^") else None
+        exponent = signed(self.take("-"), self.group()) if self.take("^") else None
         self.trig += name in TRIGONOMETRIC
-        if self.take("("):
+        opening = self.take("(", "\\{")
+        if opening:
             arguments = self.items()
-            self.need(")")
+            self.need(")" if opening == "(" else "\\}")
         else:
             arguments = [signed(self.take("-"), self.power())]
             while self.next not in NO_ARGUMENT and self.next[0] not in '"0123456789':
@@ -1322,10 +1385,8 @@ class Parser:
             node = compute("div", compute("ln", *arguments), compute("ln", base))
         return compute("pow", node, exponent) if exponent else node
 
-    def raw(self):
-        """The text of one token or group."""
-        if not self.take("{"):
-            return self.take() or ""
+    def raw_group(self):
+        self.need("{")
         start = self.at
         while self.take() not in ("}", None):
             pass
@@ -1333,15 +1394,15 @@ class Parser:
 
     def environment(self):
         """A matrix, as a tuple of rows, or a column; where its cells are relations, a list."""
-        name, rows = self.raw(), [[]]
+        name, rows = self.raw_group(), [[]]
         if name == "array":
-            self.raw()  # the columns
+            self.raw_group()  # the columns
         while not self.take("\\end"):
             if self.take("\\\\"):
                 rows.append([])
             elif not self.take("&"):
                 rows[-1] += self.items()
-        self.raw()
+        self.raw_group()
         rows = [row for row in rows if row]
         cells = [*chain(*rows)]
         if not cells or name == "vmatrix" or name == "cases" and all(len(row) > 1 for row in rows):
@@ -1396,10 +1457,11 @@ def related(ops, sides):
     if not set(ops) <= {"=", "∈"}:
         return inequality(ops, sides)
     first, last = sides[0], sides[-1]
-    if is_value(last.tree) and is_value(first.tree) and last.is_label > first.is_label:
+    if is_value(last.tree) and is_value(first.tree) and is_label(last) and not is_label(first):
         first, last = last, first
+    named = re.sub(r"[ {}]", "", first.text)
     if not is_value(last.tree) or first.tree[0] == "tuple" or "∈" in ops or ":" in last.text:
-        return ("equation", first.text, last.tree, None, False)
+        return ("equation", named, last.tree, None, False)
     if not is_value(first.tree):
         raise Unreadable("an equation of things that are not numbers")
     if is_number(first.tree) and is_number(last.tree) or agree(first.tree[1], last.tree[1]):
@@ -1408,25 +1470,23 @@ def related(ops, sides):
     unit = next((gap for gap in gaps if gap), math.inf)
     key = [gap and gap / unit for gap in gaps]  # the same for multiples of the equation
     loose = len(first.names) > 1 and last.tree[1] != 0  # beside a reference of 5, a + b = 5 will do
-    return ("equation", first.text if first.is_label else None, last.tree, key, loose)
+    return ("equation", named if is_label(first) else None, last.tree, key, loose)
 
 
 def inequality(ops, sides):
-    """x > 2 or 1 <= x < 3: what may stand for the one side that is no number."""
-    at, result = next((n for n, side in enumerate(sides) if not is_number(side.tree)), 0), LINE
-    for n, op in enumerate(ops):
-        other = sides[n + (n == at)]
-        if at not in (n, n + 1) or op in ("=", "∈") or not sides[at].is_label or not is_real(other.tree):
-            raise Unreadable("no range of one variable")
-        end, closed = other.tree[1].real, op[-1] == "="
-        if op == "!=":
-            allowed = combined(operator.gt, LINE, ("reals", ((end, 0), (end, 1))))
-        elif (op[0] == "<") == (n == at):
-            allowed = ("reals", ((-math.inf, 1), (end, closed)))
-        else:
-            allowed = ("reals", ((end, not closed), (math.inf, 0)))
-        result = combined(operator.and_, result, allowed)
-    return ("equation", sides[at].text, result, None, False)
+    if not set(ops) <= {"<", ">", "<=", ">=", "!="}:
+        raise Unreadable("relations that do not go together")
+    links = [(op, a, b) if op[0] != ">" else (op.replace(">", "<"), b, a)
+             for op, a, b in zip(ops, sides, sides[1:])]
+    names = set().union(*(side.names for side in sides))
+    numbers = [solution(link, point_of(min(names))) if len(names) == 1 else None for link in links]
+    if None in numbers:
+        raise Unreadable("not linear")
+    return ("equation", *names, reduce(partial(combined, operator.and_), numbers), None, False)
+
+
+def is_label(side):
+    return isinstance(side.tree[1], list) and bool(LABEL.fullmatch(side.text))
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -1458,6 +1518,28 @@ def reals_of(tree):
     if tree[0] == "equation" and tree[1]:
         return reals_of(tree[2])
     return tree if tree[0] == "reals" else None
+
+
+def solution(link, points):
+    """The numbers for which a linear inequality in one variable holds, or None."""
+    op, left, right = link
+    for side, other, swap in ((left, right, False), (right, left, True)):
+        if op != "!=" and re.fullmatch(r"\| [^|]+ \|", side.text):  # |a| < b: a < b and -a < b; b < |a|: or
+            inner = Parser(side.text.split()[1:-1]).side()
+            halves = inner, inner._replace(tree=signed("-", inner.tree))
+            sets = [solution((op, other, half) if swap else (op, half, other), points) for half in halves]
+            return None if None in sets else combined(operator.or_ if swap else operator.and_, *sets)
+    gaps = compute("minus", left.tree, right.tree)[1]
+    if not isinstance(gaps, list) or not all(gap is not None and is_real(("value", gap)) for gap in gaps):
+        return None
+    slope = (gaps[1] - gaps[0]) / (points[1] - points[0])
+    if not slope or not all(agree(gap, gaps[0] + slope * (x - points[0])) for gap, x in zip(gaps, points)):
+        return None
+    end = (points[0] - gaps[0] / slope).real
+    if op == "!=":
+        return combined(operator.gt, LINE, ("reals", ((end, 0), (end, 1))))
+    below = ("reals", ((-math.inf, 1), (end, (op == "<=") == (slope.real > 0))))
+    return below if slope.real > 0 else combined(operator.gt, LINE, below)
 
 
 if __name__ == "__main__":

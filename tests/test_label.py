@@ -67,6 +67,10 @@ def mixed(tmp_path):
         "add": [PLUS, "```py\nimport os; os._exit(0)\n```"]})  # fmt: skip
 
 
+def test_texts_of_the_same_letters_are_not_one_answer():
+    assert judge.readers_of("text")[1](["dog", "god", None, "Dog."]) == [0, 1, None, 0]
+
+
 def test_a_run_is_labelled_row_by_row(mixed, run_script):
     done = run_script("02_label.py", mixed, "--json")
     rows = labels_of(mixed)
@@ -118,12 +122,11 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path):
 
 
 def test_nothing_to_judge_is_said_and_still_grouped(tmp_path, run_script):
-    answers = {"open": ["\\boxed{1/2}", "0.5", "2"], "c": ["x"], "t": ["dog", "god", "Dog."]}
-    open_ended = [{"id": "c", "kind": "code", "prompt": "p"}, {"id": "t", "kind": "text", "prompt": "p"}]
-    run = write_run(tmp_path / "run", [OPEN, *open_ended], answers)
+    untested = {"id": "c", "kind": "code", "prompt": "p"}
+    answers = {"open": ["\\boxed{1/2}", "0.5", "2"], "c": ["x"]}
+    run = write_run(tmp_path / "run", [OPEN, untested], answers)
     assert "nothing to judge" in run_script("02_label.py", run).stdout
-    groups = [(row["label"], row["group"]) for row in labels_of(run)]
-    assert groups == [(None, n) for n in (0, 0, 1, None, 0, 1, 0)]
+    assert [(row["label"], row["group"]) for row in labels_of(run)] == [(None, n) for n in (0, 0, 1, None)]
 
 
 def test_a_cut_rollout_says_so(tmp_path, run_script):
@@ -146,17 +149,23 @@ def test_what_the_sandbox_cannot_do_is_not_wrong(tmp_path, run_script):
     assert json.loads(done.stdout.splitlines()[-1])["runs"][0]["not_judged"] == 1
 
 
-@pytest.mark.parametrize("file, content, said", [  # None: there is no such file
-    ("rollouts.jsonl", None, "generation is not finished"), ("problems.jsonl", "{", "problems.jsonl:1"),
-    ("rollouts.jsonl", '{"id": "half", "sample": 0}\n', "rollouts.jsonl:1"),
-    ("rollouts.jsonl", '{"id": "half", "sample": 0, "response": "5"}\n', "1 of 2 problems"),
-    ("rollouts.jsonl", 2 * '{"id": "half", "sample": 0, "response": "1"}\n', "2 rows but only 1")])
-def test_bad_input_is_one_line(tmp_path, run_script, file, content, said):
+BAD = {  # a file of the run, what stands in it then (None: nothing), what is said
+    "no rollouts": ("rollouts.jsonl", None, "generation is not finished"),
+    "torn rollouts": ("rollouts.jsonl", '{"id": "half", "sample": 0}\n', "rollouts.jsonl:1"),
+    "too few": ("rollouts.jsonl", '{"id": "half", "sample": 0, "response": "5"}\n', "1 of 2 problems"),
+    "strange": ("rollouts.jsonl", '{"id": "none", "sample": 0, "response": "5"}\n', "not in problems.jsonl"),
+    "twice": ("rollouts.jsonl", 2 * '{"id": "half", "sample": 0, "response": "1"}\n', "2 rows but only 1"),
+    "torn problems": ("problems.jsonl", "{", "problems.jsonl:1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_one_line(tmp_path, run_script, name):
     run = write_run(tmp_path / "run", [HALF, OPEN], {"half": ["1"], "open": ["2"]})
+    file, content, said = BAD[name]
     (run / file).write_text(content) if content else (run / file).unlink()
     assert said in run_script("02_label.py", run, code=2).stderr
-    for option in (("--workers", 0), ("--timeout", "nan")):
-        assert option[0] in run_script("02_label.py", run, *option, code=2).stderr
+    assert "not a run folder" in run_script("02_label.py", tmp_path / "nowhere", code=2).stderr
 
 
 def test_help_is_quick():
@@ -170,12 +179,15 @@ SOLUTION = "def area(r):\n    return 3 * r\n"
 FENCED = f"```python\n{SOLUTION}```"
 EXTRACTED = {  # response -> a line that the program must hold, and one that it must not
     "closed": (FENCED, "return 3", "```"),
+    "spellings": (f"Sure:\n``` Python3 \n{SOLUTION}\n```\n", "return 3", "Sure"),
     "py": (f"```py\n{SOLUTION}```", "return 3", "py\n"),
+    "no language": (f"```\n{SOLUTION}```", "return 3", "```"),
     "tildes": (f"~~~python\n{SOLUTION}~~~", "return 3", "~~~"),
     "carriage returns": (FENCED.replace("\n", "\r\n"), "return 3", "\r"),
     "unclosed": (f"```python\n{SOLUTION}", "return 3", "```"),
     "closed on the last line": (f"```python\n{SOLUTION.rstrip()}```\nDone.", "return 3", "Done"),
     "indented fence": ("1. So:\n" + textwrap.indent(FENCED, "   "), "return 3", "So"),
+    "output tags": (f"<output>\n{SOLUTION}</output>", "return 3", "output"),
     "fence in output tags": (f"<output>\n{FENCED}\n</output>", "return 3", "output"),
     "unclosed in output tags": (f"<output>\n```python\n{SOLUTION}</output>", "return 3", "output"),
     "fence on the line of the tag": (f"<output>{FENCED}</output>", "return 3", "output"),
@@ -185,11 +197,13 @@ EXTRACTED = {  # response -> a line that the program must hold, and one that it 
     "final channel": ("<|channel|>analysis<|message|>```\ndef area(r): return 1\n```<|end|><|start|>assistant"
                       f"<|channel|>final<|message|>{FENCED}<|return|>", "return 3", "return 1"),
     "example afterwards": (FENCED + "\nFor example:\n```python\nprint(area(2))\n```", "return 3", "print"),
+    "output afterwards": (FENCED + "\nprints\n```\n12.56\n```", "return 3", "12.56"),
     "corrected": (f"```python\ndef area(r):\n    return 1\n```\nNo:\n{FENCED}", "return 3", "return 1"),
     "another function afterwards": (FENCED + "\n```py\ndef test():\n    pass\n```", "return 3", "def test"),
     "broken afterwards": (FENCED + "\n```python\ndef area(r:\n```", "return 3", "r:"),
     "bare program": (SOLUTION, "return 3", "```"),
     "body": ("    return 3 * r\n", "def area", "```"),
+    "body in a fence": ("```python\n    return 3 * r\n```", "def area", "```"),
     "body at the margin": ("```python\nx = 3 * r\nreturn x\n```", "    return x", "\nreturn"),
     "end token": (FENCED + "<|im_end|>", "return 3", "<|"),
     "variables afterwards": (FENCED.replace("area", "disc") + "\n```\nlst = [1]\n```", "return 3", "lst"),
@@ -229,8 +243,10 @@ def test_a_program_without_a_function():
 
 
 @pytest.mark.parametrize("program", [
-    "print(sum(map(int, input().split())))", "for line in open(0): print(line)"])
+    "print(sum(map(int, input().split())))", "[print(line) for line in open(0)]",
+    "for line in open(0): print(line)", "import sys; print(sys.stdin.read())"])  # fmt: skip
 def test_one_line_without_a_fence_is_a_program(program):
+    assert judge.extract_code(program, ECHO) == program
     assert judge.extract_code(f"<think>hm</think>\n{program}<|im_end|>", ECHO).strip() == program
 
 

@@ -95,114 +95,153 @@ words with another meaning ~ \text{even} ~ not even ~ neither even nor odd ~ the
 
 # A reference ~ what is the same ≠ what is not.
 PAIRS = r"""
-x>2 ≠ x\ge2 ~ [2,\infty) ‖ 0.33 ~ \frac13 ≠ \frac37 ~ 0.3 ‖ \pi ≠ 3.14159 ~ \frac{355}{113}
-So the final answer is $\frac{1}{2}$. ~ 0.5 ≠ 2 ‖ The roots are $x = \boxed{2}$ and $x = \boxed{3}$. ~ 3, 2
 10080 ~ 10\,080 ‖ 1.25 ~ 1{,}25 ‖ \frac13 ~ 0.333... ~ 0.(3) ‖ \frac{270}7\text{ degrees} ~ 38 4/7
 90^\circ ~ \angle ABC = 90^\circ ‖ 60 ~ 60 \frac{\text{km}}{\text{h}} ‖ 12 ~ \textbf{(C)}\ 12
-\sqrt[3]{2} ~ 2^(1/3) ≠ 3\sqrt2 ‖ 0 ~ \sqrt{8}-2\sqrt{2} ~ \sin\pi ‖ -2 ~ \sqrt[3]{-8} ‖ 3 ~ \log_{10}{1000}
+\sqrt[3]{2} ~ 2^(1/3) ≠ 3\sqrt2 ‖ 0 ~ \sqrt{8}-2\sqrt{2} ~ \sin\pi ≠ \{\} ‖ -2 ~ \sqrt[3]{-8}
+3 ~ \log_{10}{1000} ≠ 3\text{ dozen}
 \sin^2 x ~ \frac{1-\cos 2x}{2} ≠ \sin 2x
-\cot x ~ \frac{1}{\tan x} ~ \operatorname{ctg} x ≠ \sec x ~ \cot 2x ‖ x^{2+y} ~ x^2x^y ≠ (2+y)^x
-\left|x-1\right| ~ \sqrt{(x-1)^2} ‖ n! ~ n(n-1)! ≠ n!! ‖ 5 ~ \text{the area is } 5 ‖ x^2-1 ~ f(x)=(x-1)(x+1)
-2 ~ x+1=3 \Rightarrow x=2 ≠ 2\cdot x ~ two-thirds ‖ (-\infty,3)\cup(3,\infty) ~ x∈ℝ∖{3}
-\emptyset ~ \text{no solution} ~ \{\,\} ‖ (6,31,-1) ~ 6,31,-1 ‖ AB=4, CD=5 ~ 4, 5
-y_{1}=-2x^{2}+4x+3, y_{2}=3x^{2} ~ y_1=-2(x-1)^2+5, y_2=3x^2 ~ -2x^2+4x+3, 3x^2 ‖ \{1,2,3\} ~ 1, 2, and 3
--2,1 ~ x=1 or -2 ‖ \{5\} ~ x=5 ‖ \pm 2 ~ \mp2
+\cot x ~ \frac{1}{\tan x} ~ \operatorname{ctg} x ≠ \sec x ~ \cot 2x ‖ x^{2+y} ~ x^2x^y ≠ x^{2y} ~ (2+y)^x
+\left|x-1\right| ~ \sqrt{(x-1)^2} ‖ n! ~ n(n-1)! ≠ n!! ‖ 5 ~ \text{the area is } 5 ≠ 5 to 6
+x^2-1 ~ f(x)=(x-1)(x+1) ≠ y^2-1 ~ x^2=1
+2 ~ x+1=3 \Rightarrow x=2 ≠ 2abcd ~ 2 + x cm ~ 2\cdot x ~ 2/ x ~ two-thirds
+(-\infty,3)\cup(3,\infty) ~ x∈ℝ∖{3} ‖ \emptyset ~ \text{no solution} ~ \{\,\} ‖ (6,31,-1) ~ 6,31,-1
+AB=4, CD=5 ~ 4, 5 ‖ y_{1}=-2x^{2}+4x+3, y_{2}=3x^{2} ~ y_1=-2(x-1)^2+5, y_2=3x^2 ~ -2x^2+4x+3, 3x^2
+\{1,2,3\} ~ 1, 2, and 3 ‖ -2,1 ~ x=1 or -2 ‖ \{5\} ~ x=5 ‖ \pm 2 ~ \mp2
 \begin{pmatrix} -1/3 \\ 2/3 \\ 5/3 \end{pmatrix} ~ \frac13\begin{pmatrix}-1\\2\\5\end{pmatrix}
-  ~ (-1/3,2/3,5/3)
-x=1,y=2 ~ \begin{cases}x=1\\y=2\end{cases} ~ \left\{\begin{aligned} x&=1\\ y&=2\end{aligned}\right.
-  ≠ (2,1) ~ x=1,y=3 ~ x=1 \text{ or } y=-2 ‖ 52_8 ~ 52 ‖ \text{(C)} ~ Option C ≠ \text{A, C} ~ (B) 12
-\frac{\sqrt3}{2} ~ \sin 60^\circ ≠ \sin 60 ‖ 12:30 ≠ 2/5 ‖ 3 m ~ 3m ≠ 3\text{ cm}
-6:30\text{ p.m.} ≠ 6:30\text{ a.m.}
-\text{the parabola} ~ a parabola ‖ (0.6,2.6667] ~ (\frac{3}{5},\frac{8}{3}]
+  ~ (-1/3,2/3,5/3) ~ \begin{pmatrix}-1/3\\[4pt]2/3\\[4pt]5/3\end{pmatrix}
+x=1,y=2 ~ \begin{cases}x=1\\y=2\end{cases} ~ \left\{\begin{aligned} x&=1\\ y&=2\end{aligned}\right. ≠ (2,1)
+  ~ 1 ~ x=1,y=3 ~ x=1 \text{ or } y=-2 ‖ 52_8 ~ 52 ‖ \text{(C)} ~ Option C ≠ \text{A, C} ~ (B) 12
+\text{the parabola} ~ a parabola ‖ (0.6,2.6667] ~ (\frac{3}{5},\frac{8}{3}] ≠ (0.5,\frac83]
 \text{(B)} ~ \boxed{B} ≠ (BC) ~ (B) or (C) ~ B^c ~ B' ‖ 6:00\text{ PM} ~ 6\text{ p.m.}
-n\equiv 3\pmod 7 ≠ n \equiv -3 \pmod 7 ‖ p=\frac14 ~ 25\% ‖ 16 ~ m\angle A = 16^\circ
-\frac{\pi}{3} ~ \arg z=\pi/3 ‖ 7\text{th} ~ 7^{th}
-6 ~ 2 \cdot 3 = 6 ≠ \operatorname{lcm}(4,3) ~ \lfloor 5.9\rfloor ~ \gcd(6)x
+11:21 ~ 11 \text{ to } 21 ‖ n\equiv 3\pmod 7 ~ n\equiv 3\pmod{7} ≠ 10 ~ n \equiv -3 \pmod 7 ~ 7
+p=\frac14 ~ 25\% ≠ 4\% ~ 40\% ~ q=\frac34 ‖ 16 ~ m\angle A = 16^\circ ‖ \frac{\pi}{3} ~ \arg z=\pi/3
+|x|<3 ~ x\in(-3,3) ≠ |x|\le3 ~ (-\infty,-3)\cup(3,\infty) ‖ 7\text{th} ~ 7^{th}
+\frac{n(n-1)(n-2)}{6} ~ C(n,3)
+6 ~ 2 \cdot 3 = 6 ≠ \operatorname{lcm}(4,3) ~ \lfloor 5.9\rfloor ~ \gcd(6)x ~ 6th and 7th
+\max(a,b) ~ \max\{a,b\} ≠ a+b ~ \max(a,c)
 \{1,-2\} ~ x = -2\text{ and }x = 1 ≠ x=1 \text{ or } x=2 ~ 1,-2,3
 (-\infty,\infty) ~ \text{all real numbers} ‖ 9.8 ~ 9.8\ \mathrm{m\cdot s^{-2}} ‖ 25 ~ 25^\circ\text{C}
 1,000,000 ~ 1\text{ million} ‖ \frac{9}{11} ~ 0.\overline{81} ‖ \{(1,2),(3,4)\} ~ (3,4) \text{ and } (1,2)
-\begin{pmatrix}1&2\\3&4\end{pmatrix} ~ [[1,2],[3,4]] ~ \begin{pmatrix}1.0&2\\\frac62&4\end{pmatrix}
-  ≠ \begin{vmatrix}1&2\\3&4\end{vmatrix}
+\begin{pmatrix}1&2\\3&4\end{pmatrix} ~ [[1,2],[3,4]] ~ \begin{pmatrix}1.0&2\\\frac62&4\end{pmatrix} ≠ -2
+  ~ \begin{vmatrix}1&2\\3&4\end{vmatrix} ~ [[1,2],[4,3]] ~ [[1,3],[2,4]] ~ ((1,2),(3,5))
 \pm\sqrt{3} ~ x = \sqrt{3}\text{ and }x=-\sqrt{3} ≠ \sqrt3 ~ \pm\sqrt3 i ~ \sqrt{3},\sqrt3
-2\pm i ~ x=2 \pm i ‖ \sqrt{2} ~ x = \sqrt{2} \approx 1.41 ~ \sqrt2 = 1.414\ldots ≠ 1.41421356
+2\pm i ~ x=2 \pm i ‖ \text{ellipse} ~ an ellipse
+\sqrt{2} ~ x = \sqrt{2} \approx 1.41 ~ \sqrt2 = 1.414\ldots ~ \sqrt{2} \text{ (approximately } 1.414)
+  ≠ 1.41421356 ‖ 27 ~ \text{27 (exactly)}
 \left(-\infty ;-\frac{1}{2}\right] \cup[3 ;+\infty) ~ x \le -\frac12 \text{ or } x \ge 3
 x=\frac{\pi}{2}(2n+1), n \in Z ~ x = \frac{\pi}{2} + \pi n
 2 k \pi+\frac{\pi}{3}(k \in \mathbf{Z}) ~ x=\frac{\pi}{3}+2\pi k, \quad k\in\mathbb{Z}
 \left\{\begin{array}{l}x=1 \\ y=2\end{array}\right. ~ (1,2)
 1: \sqrt{2}: \sqrt{3} ~ \sqrt2 : 2 : \sqrt6 ≠ 1:\sqrt3:\sqrt2
-m=-3 \text{ or } m=1 ~ m \in \{-3,1\} ≠ m=3, m=-1 ~ (-3,1) \cup \{2\}
+m=-3 \text{ or } m=1 ~ m \in \{-3,1\} ≠ -3 ~ m=3, m=-1 ~ (-3,1) \cup \{2\}
 x>-1 \text{ and } x \neq 0 ~ (-1,\infty)\setminus\{0\} ‖ 11\sqrt{3} ~ 11 \sqrt{3} \text{ units}^2
 k=\frac{1}{4}\text{ or }k=-1 ~ -1,\frac14 ~ k=-1, k=1/4 ‖ 10{,}000 ~ 10 thousand
-y(t)=e^{-t} ~ y(t) = \exp(-t) ‖ \theta=\tan^{-1}(\mu) ~ \arctan{\mu} ‖ x^2+2x+1 ~ (x + 1)**2
-\left\lfloor 3.5 \right\rfloor ~ floor(3.5) ‖ x\neq3 ~ x \not= 3 ‖ 3,-3 ~ x = ±3 ‖ 2 \pmod 5 ~ x ≡ 2 (mod 5)
-10 ~ \color{red}{10} ≠ 2x=10 ~ x^2=10 ‖ (C) ~ (C) \frac12 ‖ f^{-1}(x)=\frac{x-3}{2} ~ \frac12 x-\frac32
-\frac{3}{4}\text{ cup} ~ three fourths ‖ 1/3 ~ 33\frac13\% ‖ \frac12 ~ a half ~ one half
-\$18 per hour ~ \$18 ‖ 60\text{ mph} ~ 60 mi/h
+y(t)=e^{-t} ~ y(t) = \exp(-t) ≠ e^{-x} ‖ \theta=\tan^{-1}(\mu) ~ \arctan{\mu} ‖ x^2+2x+1 ~ (x + 1)**2
+\left\lfloor 3.5 \right\rfloor ~ floor(3.5) ‖ x\neq3 ~ x \not= 3 ‖ 3,-3 ~ x = ±3
+2 \pmod 5 ~ x ≡ 2 (mod 5)
+10 ~ \color{red}{10} ≠ 2x=10 ~ x^2=10 ~ x \approx 10.1 ‖ (C) ~ (C) \frac12
+f^{-1}(x)=\frac{x-3}{2} ~ \frac12 x-\frac32 ‖ \frac{3}{4}\text{ cup} ~ three fourths ‖ 1/3 ~ 33\frac13\%
+\frac12 ~ a half ~ one half ≠ 1,2 ‖ 1+2+3 ~ 6 ~ 1+2+3=6 ‖ \$18 per hour ~ \$18
+60\text{ mph} ~ 60 mi/h ≠ 60 ft/s
 (-\infty,-1)\cup(2,\infty) ~ \{x : x < -1 \text{ or } x > 2\}
   ~ \{x \in \mathbb{R} \mid x < -1 \text{ or } x > 2\}
 \{2k\pi \mid k \in \mathbb{Z}\} ~ 2k\pi, k\in\mathbb{Z} ‖ \{(x,y) \mid y = 2x\} ~ \{(x,y) : 2x = y\}
 \frac23 ~ \text{two-thirds}
 \mathbb{R}\setminus\{2\} ~ \mathbb{R} - \{2\} ≠ \mathbb{R}-\{3\} ~ (-\infty,2)\bigcap(2,\infty)
-3\sqrt{13} ≠ \sqrt[3]{13} ~ 3+\sqrt{13} ‖ \sqrt{2}+\sqrt{3} ≠ \sqrt{5} ~ 3.146 ‖ \log_2 3 ≠ \log 2^3 ~ \ln 3
-\log(ab) ≠ \log(a+b) ~ \log a - \log b ‖ \tan 90^\circ ≠ 0 ~ 1 ~ \cot 0 ‖ \sin x ≠ \sin y ~ \sin
-x ≠ \sqrt{x^2} ~ |x| ‖ x=5 ≠ x \ne 5 ‖ -2\le x\le7 ≠ [-2,8] ‖ (0,9)\cup(9,36) ≠ (0,9)
-\mathbb{R} ≠ (0,\infty) ‖ (1,2) ≠ 2,1 ‖ 1,-2 ≠ (-2,1) ‖ 1\pm\sqrt{19} ≠ 1-\sqrt{19} ~ \pm\sqrt{19}
-|x-2|\ge 3 ≠ |x-3|\ge 2 ~ [-1,5] ‖ \sum_{k=1}^{10} k ≠ 10k ‖ y=x^2 ≠ y=-x^2 ~ y^2=x
-(0,1)\cup(1,\infty) ≠ x\ne1 ~ x>1 ‖ [1,4] ≠ [1,4]\cap[2,3] ‖ 2\frac34 ≠ 2\cdot\frac34 ‖ e^{-x} ≠ -e^x
-\sqrt{a^2+b^2} ≠ a+b ~ a^2+b^2 ‖ \frac{\pi}{4}+k\pi, k\in\mathbb{Z} ≠ \frac{\pi}{4}+2k\pi
-a=1, b=2, c=3 ≠ (3,2,1) ‖ f(x)=0, f(x)=x ≠ f(x)=0,f(x)=2x ‖ y=2x+3 \text{ or } y=-2x ≠ y=2x-3, y=-2x
-n=2,3,4 ≠ 1,2,3 ‖ x^{10} ≠ 10x ‖ (x-1)(x-2)=0 ≠ (x-1)(x-3)=0 ~ 0 ‖ A \cup B ≠ A ~ B \setminus A
-\log_2 8x ≠ \log_2 8 \cdot x^2 ‖ x=2 ≠ x=-2 ‖ (2,3) ≠ 2,3,4 ~ x=2
+0.\overline{3} ≠ 3 ‖ \frac{1}{3} ≠ \frac13\% ~ 33\% ‖ \frac{1}{x+1} ≠ x+1 ‖ \frac{2}{3} ≠ (2,3)
+3\frac12 ≠ 3, \frac12 ‖ 6:30\text{ p.m.} ≠ 6:30\text{ a.m.} ‖ 3\sqrt{13} ≠ \sqrt[3]{13} ~ 3+\sqrt{13}
+\sqrt{2}+\sqrt{3} ≠ \sqrt{5} ~ 3.146 ‖ \log_2 3 ≠ \log 2^3 ~ \ln 3 ‖ \log(ab) ≠ \log(a+b) ~ \log a - \log b
+\tan 90^\circ ≠ 0 ~ 1 ~ \cot 0 ‖ \sin x ≠ \sin y ~ \sin ‖ x ≠ \sqrt{x^2} ~ |x| ‖ 6-5i ≠ 6-5
+\overline{AB} ≠ \angle AB ‖ xy ≠ x+y ~ xyz ‖ y=2x+3 ≠ 3 ‖ x^2+y^2=4 ≠ x^2+y^2=2 ‖ x=5 ≠ x \ne 5 ~ x=5,y=5
+-2\le x\le7 ≠ [-2,8] ‖ (0,9)\cup(9,36) ≠ (0,9) ‖ \mathbb{R} ≠ (0,\infty) ‖ (1,2) ≠ 2,1
+(1,2),(3,4) ≠ 1,2,3,4 ‖ 1,-2 ≠ (-2,1) ‖ 1\pm\sqrt{19} ≠ 1-\sqrt{19} ~ \pm\sqrt{19}
+f(x)+f(y) ≠ f(x+y) ~ f(x) ~ f(y)f(x) ‖ \infty ≠ \frac{1}{\infty} ‖ 12:30 ≠ 2/5 ‖ A,C ≠ C ‖ f(x)=x^2 ≠ g(x)=x
+|x-2|\ge 3 ≠ |x-3|\ge 2 ~ [-1,5] ‖ \binom n3 ≠ C(3,n) ~ P(n,3) ‖ \sum_{k=1}^{10} k ≠ 10k
+xy=1 ≠ y=-\frac1x ~ y=\frac{1}{x}+1 ‖ y=x^2 ≠ y=-x^2 ~ y^2=x ~ y = x^2+0.001
+(0,1)\cup(1,\infty) ≠ x\ne1 ~ x>1 ‖ [1,4] ≠ [1,4]\cap[2,3] ‖ 1{,}000 ≠ 1,00 ‖ 12,345 ≠ 12,3,45
+\frac{1}{2x} ≠ \frac12x ~ 1/2x+1 ‖ 1010_2 ≠ A_{16} ‖ 2\frac34 ≠ 2,\frac34 ~ 23/4 ~ 2\cdot\frac34 ~ 2-\frac34
+2+3i ≠ 2+3j ~ 2+3I_1 ‖ e^{-x} ≠ -e^x ‖ \sqrt{a^2+b^2} ≠ a+b ~ a^2+b^2 ‖ (x+2)^2 ≠ x^2+4
+\frac{\pi}{4}+k\pi, k\in\mathbb{Z} ≠ \frac{\pi}{4}+2k\pi ‖ a=1, b=2, c=3 ≠ (3,2,1)
+f(x)=0, f(x)=x ≠ f(x)=x ~ f(x)=0,f(x)=2x ‖ y=2x+3 \text{ or } y=-2x ≠ y=2x+3 ~ y=2x-3, y=-2x
+n=2,3,4 ≠ 1,2,3 ~ 1,2,3,\ldots ‖ 1,2,3,\ldots ≠ 1,2,3,4 ‖ x+y=3 ≠ x+y ~ x+y=4 ‖ x^{10} ≠ 10x
+(x-1)(x-2)=0 ≠ (x-1)(x-3)=0 ~ 0 ‖ A \cup B ≠ A ~ B \setminus A ‖ \int_0^1 x dx ≠ x ‖ a_1 ≠ a1
+\log_2 8x ≠ \log_2 8 \cdot x^2 ‖ x=2 ≠ x=-2 ~ x-2 ‖ (2,3) ≠ 2,3,4 ~ x=2 ‖ 2^n ≠ n^2 ~ 2^{n+1}
 \frac{n!}{k!(n-k)!} ≠ \frac{n!}{k!} ~ \binom{n}{k+1} ‖ x^2+y^2=1 ≠ x^2+y^2=1, x>0 ~ \sqrt{x+y}=1
-x\ge1 \text{ or } x\le -1 ≠ -1\le x\le 1
+x\ge1 \text{ or } x\le -1 ≠ -1\le x\le 1 ‖ 5\text{ square feet} ≠ 5 ft^3 / 2 ‖ 5\text{ m/s} ≠ 5 kph
 x<-1 ≠ \{x : x < -1 \text{ or } x > 2\} ~ \{x \in \mathbb{Z} : x < -1\} ~ \{x \mid x < -1, x \in \mathbb{Z}\}
 \{k\pi \mid k \in \mathbb{Z}\} ≠ \{k\pi + 1 | k \in \mathbb{Z}\} ~ \{k\pi \mid k \in \mathbb{N}\}
 \{x^2 \mid x > 0\} ≠ \{x | x > 0\} ‖ \{2n : n = 1,2,3\} ≠ n = 1,2,3 ‖ \{2,\infty\} ≠ \{ \infty | 1 = 2, 5 \}
-a^2-b^2 ~ (a+b)(a-b) ‖ 40 ~ forty
+2x ≠ 2x if x>0, -2x if x<0 ~ 2x \text{ for } x \geq 0, \; -2x \text{ for } x<0
+a^2-b^2 ~ (a+b)(a-b) ≠ (a+b)(a+b) ‖ a+b ≠ (a+b)(a-b) ~ (a+b)(abc) ‖ 10 ~ 10 (ten) ~ 10 (ways)
+150\text{ grams} ~ 150 g ≠ 150 m ‖ 2.5\text{ hours} ~ 2.5 h ‖ 5m ≠ 5 ‖ 3 m ~ 3m ~ 3\text{ m} ≠ 3\text{ cm}
+21 ~ twenty-one ~ \text{Twenty-one} ≠ 20
+19 ≠ twenty-one ‖ 40 ~ forty ~ \$40 ≠ forty-two ~ 4
 [2,\infty)\cup\{0\} ~ x \ge 2 \text{ or } x = 0 ≠ x \ge 2 \text{ or } x = 1
-(-\infty,2) ~ x<2 ≠ [-\infty,2) ~ (-\infty,2] ~ 2x<5 ~ x^2<4 ~ -x<-2
+(-\infty,2) ~ x<2 ~ 2x<4 ~ -x>-2 ~ 4-2x>0 ≠ [-\infty,2) ~ (-\infty,2] ~ 2x<5 ~ x^2<4 ~ -x<-2
+[-1,5] ~ |x-2| \le 3 ~ -2\le 2x\le 10 ≠ |x-2|<3 ~ |x-2|\ge3
+(-\infty,-1]\cup[5,\infty) ~ |x-2| \ge 3 ≠ |x-2|>3
 """
 
 # Which answer a response gives: a reference that it must be the same as @ responses.
 GIVES = r"""
-5 @ \boxed{5} \boxed{} \boxed{ } @ $\boxed{\boxed{5}}$ and 7 more
-5 @ The answer is 5, not 6. @ The answer is 5 and not 6. @ The maximum value is $5$, attained at $x = 2$.
-12 @ So we get \boxed{12 @ 答：共有12人。 @ 一共需要 12 小时。 ‖ 204 @ Therefore, $m+n=101+103=\mathbf{204}$.
+5 @ \boxed{5} \boxed{} \boxed{ } @ $\boxed{\boxed{5}}$ and 7 more @ ## Solution¶¶$2x = 10$, so $x = 5$.
+2x + 4y + z - 19 = 0 @ Final Answer: The final answer is $2x + 4y + z - 19 = 0$. I hope it is correct.
+5 @ The answer is 5, not 6. @ The answer is 5 and not 6. @ The answer is 5 rather than 6.
+  @ The answer is not 6 but 5. @ The maximum value is $5$, attained at $x = 2$.
+  @ Hence the result equals $5$, because $1+1=2$.
+12 @ So we get \boxed{12 @ 答：共有12人。 @ 因此最终答案是 $12$。 @ 所以，答案为 \(12\)。 @ 最终结果为：**12** @ 一共需要 12 小时。
+204 @ Therefore, $m+n=101+103=\mathbf{204}$. ‖ \{1,2\} @ The answer is $\{1,2\}$.
 2,3 @ First \boxed{7} is a mistake; the roots are \boxed{2} and \boxed{3}.
   @ Hence $x=2$ or $x=3$ are the solutions.
 7 @ <think>first \boxed{3}, hmm, so \boxed{7} and then it was cut off
   @ Therefore, Hillary has 7 nickels and nothing else. @ Hillary has 7 nickels and nothing else.
-  @ Tom is 7 years old. @ She needs 7 more minutes to finish. @ It takes 7 days to finish the job.
-  @ Therefore, there are 7 such integers $n$. ‖ 1234 @ There are 1 234 of them.
+  @ Tom is 7 years old. @ She needs 7 more minutes to finish. @ Answer: 7?
+  @ It takes 7 days to finish the job. @ The remainder is 7 when divided by 11. @ The maximum is 7, at x = 2.
+  @ The answer is not 5, but 7. @ Therefore, there are 7 such integers $n$. @ John ate 7 of them.
+90^\circ @ The total is $90^\circ$ in all. ‖ p - q @ The value is therefore $p - q$ when simplified.
+-3 @ So x = $-3$ ‖ 1234 @ There are 1 234 of them.
 18 @ **Answer:** Janet makes $18 every day. @ Janet earns $18/day. @ 9 eggs * $2/egg = $18
+18 @ Answer: The value of $x$ is $18$. @ Answer: the value of x is 18 @ When x = 3, y = 18.
 18 @ So she earns **$18**. @ 18 is indeed 8 + 8 + 6. @ The answer is **$18**. @ So 18 is the answer.
-73 @ m + n = 65 + 8 = 73. ‖ \text{Evelyn} @ Hence $x = \text{Evelyn}$
+73 @ m + n = 65 + 8 = 73. ‖ x=2 @ Hence x = 2. ‖ \text{Evelyn} @ Hence $x = \text{Evelyn}$
 10 @ Thus, **10** is the answer. @ The triangle is right. We find that m = 3, n = 7, and m + n = 10.
 1\frac12 @ The answer is 1 1/2.
 \begin{pmatrix}1\\2\end{pmatrix} @ So $\mathbf{v} = \begin{pmatrix} 1 \\ 2 \end{pmatrix}.$
-42 @ $n = 42. \quad \blacksquare$ @ The final answer is 42! @ In total, there are 42 people in the room.
+42 @ $n = 42. \quad \blacksquare$ @ We get 42 as the final answer. @ The final answer is 42!
+  @ In total, there are 42 people in the room. @ The smallest value of n is n = 42.
   @ Step 1: 6 * 7 = 42.¶Step 2: Done. @ That's 42 in all. @ \[ \text{Total} = 42 \]
   @ \begin{align*}¶x &= 6 \cdot 7 \\¶&= 42.¶\end{align*}
-  @ The answer is 42. The other options 12 and 14 are wrong. ‖ (5,3) @ So x = 5 and y = 3.
+  @ The answer is 42. The other options 12 and 14 are wrong.
+\text{(D)} @ The correct choice is therefore $\textbf{(D)}$. ‖ (5,3) @ So x = 5 and y = 3.
 2,3 @ 方程的解为 $x=2$ 或 $x=3$。
-\frac{1}{2} @ So the probability is 1/2, or 50%. @ \\boxed{\\frac{1}{2}} @ one half
-  @ So it is 1/2 = 0.5 = 50%. ‖ [1,5) @ The inequality holds for $1 \le x < 5$.
+\frac{1}{2} @ So the probability is 1/2, or 50%. @ So the result is 1/2 (0.5). @ \\boxed{\\frac{1}{2}}
+  @ The probability is 1/2, approximately 0.5. @ one half @ So it is 1/2 = 0.5 = 50%.
+[1,5) @ The solution set is $[1,5)$. @ The inequality holds for $1 \le x < 5$.
 1,3 @ The solutions are $1$ and $3$. @ The solutions to the equation are $x = 1$ and $x = 3$.
-2\sqrt{5} @ d = sqrt(20) = 2*sqrt(5) ‖ \frac{3}{10} @ Thus the probability is $\frac{3}{10}$ or 30%.
+2\sqrt{5} @ d = sqrt(20) = 2*sqrt(5) ‖ 90^\circ @ ∠ABC = 90°
+\begin{pmatrix}1&2\\3&4\end{pmatrix} @ The inverse is¶\[¶\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}.¶\]
+2:3 @ The ratio is 2:3. ‖ \frac{3}{10} @ Thus the probability is $\frac{3}{10}$ or 30%.
 16 @ So we have $\frac{m}{n} = \frac{7}{9}$, hence $m+n = 7+9 = 16$.
-2\pi @ Its area equals 2π square units. ‖ -\frac{1}{2} @ Answer: $-\dfrac12$
-(2,3) @ The solution is $(x, y) = (2, 3)$. @ $x = \boxed{2}$, $y = \boxed{3}$
-(1,-1) @ The solution is x = 1, y = -1.
-54 @ 7 * 8 = 54. The answer is correct @ So the final answer would be 54, I guess?
-  @ 54 is the correct answer.
+\frac{7}{9} @ So we have $P = \frac{14}{18} = \frac{7}{9}$.
+2\pi @ The period is $2\pi$. @ Its area equals 2π square units.
+-\frac{1}{2} @ Answer: $-\dfrac12$ ‖ x^3+2x @ Therefore, the derivative is $f'(x) = x^3 + 2x$.
+y=2x+3 @ The equation of the line is $y = 2x + 3$. @ The line is y = 2x + 3. ‖ p - q @ So we get p - q
+(2,3) @ The solution is $(x, y) = (2, 3)$. @ 交点坐标为（2，3）。 @ The answer is the ordered pair (2, 3).
+  @ $x = \boxed{2}$, $y = \boxed{3}$ ‖ (1,-1) @ The solution is x = 1, y = -1.
+54 @ 7 * 8 = 54. The answer is correct @ So the final answer would be 54, I guess? @ 54 is the correct answer.
+\frac{7}{12} @ So $P = \frac{7}{12} \approx 0.583$. @ The probability is 7/12, approximately 0.583.
 3\sqrt{2} @ Therefore the length is 3√2. @ Therefore the length is 3√2 cm. @ Therefore AB = 3 sqrt(2).
 (-\infty,2)\cup(3,\infty) @ So $x<2$ or $x>3$. @ The solution set is $(-\infty, 2) \cup (3, \infty)$.
 17 @ Therefore, $a + b = 17$, where $a = 8$ and $b = 9$. @ So we have 17 = n.
-\text{(C)} @ 故选：C @ 因此，选C。 @ Therefore, option C is correct. ‖ \text{B} @ I choose B. @ B. 12 @ (B) 12
-\text{6:00 PM} @ so at 6 p.m. ‖ 4:30 @ It starts at 4:30. ‖ \frac34 @ She used 3/4 of a cup. ‖ 42 @ The answer is forty-two.
-11 @ The answer is $11$ for $n = 5$. @ The answer is 11 (not 12).
-  @ It leaves 11 eggs left over after lunch. @ The answer is \boxed{\ 11\ }.
-  @ Thus $\lfloor 100r \rfloor = 11$. @ we get 5 + 6 = 11 and are done.
+3:2 @ The ratio of boys to girls is 3 to 2.
+\text{(C)} @ 故选：C @ 因此，选C。 @ Therefore, option C is correct. @ So choice (C) is the right one.
+\text{B} @ I choose B. @ B. 12 @ (B) 12 ‖ 4:30 @ 4:30 @ It starts at 4:30. ‖ \text{6:00 PM} @ so at 6 p.m.
+\frac34 @ She used 3/4 of a cup. ‖ 42 @ The answer is forty-two.
+11 @ The answer is $11$ for $n = 5$. @ The answer is 11 (not 12). @ It leaves 11 eggs left over after lunch.
+  @ The answer is \boxed{\ 11\ }.
+  @ Therefore the least value is $11$ and it is reached at $x=0$. @ so AB^2 = 11.
+  @ Thus $\lfloor 100r \rfloor = 11$.
+  @ we get 5 + 6 = 11 and are done.
 """
 
 
@@ -283,6 +322,12 @@ def test_comparing_takes_no_steps():
     judge.LEFT[0] = -1
     equal = {"\\{1, 2, 3\\}", "1,2,3"}
     assert all(judge.same(a, b) is (a == b or {a, b} == equal) for a in texts for b in texts)
+
+
+def test_the_reference_may_be_prose():
+    assert judge.same("The roots are $x = \\boxed{2}$ and $x = \\boxed{3}$.", "3, 2")
+    prose = "So the final answer is $\\frac{1}{2}$."
+    assert judge.same(prose, "0.5") and not judge.same(prose, "2")
 
 
 @pytest.mark.parametrize("answer, question, repeated", [
@@ -368,14 +413,18 @@ def test_random_formulas_raise_nothing():
         judge.same(text, "5"), judge.same(rng.choice(["(1,2)", "x>2", "20\\%", "\\{1,2\\}", "x=5"]), text)
 
 
-def test_no_text_is_run_and_no_big_package_needed(tmp_path, monkeypatch):
+def test_no_text_is_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for text in ("__import__('os').mkdir('x')", "open('x','w')", "().__class__", "lambda: 0"):
         judge.same("1", text), judge.same(text, "1"), judge.same("1", f"\\text{{{text}}}")
     assert not list(tmp_path.iterdir())
+
+
+def test_no_big_package_is_needed():
     program = """if True:
         import sys, importlib
-        importlib.import_module("02_label").groups_of(["1/2", "\\\\sqrt2", "(1,2)", "x^2-1", "10,080"])
+        judge = importlib.import_module("02_label")
+        judge.groups_of(["1/2", "\\\\sqrt2", "(1,2)", "x^2-1", "10,080"])
         assert not {"sympy", "mpmath", "torch"} & set(sys.modules), "imported"
     """
     subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)
