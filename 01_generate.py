@@ -325,9 +325,10 @@ class Engine:
         count = lambda n: torch.arange(n, device=self.device)
         too_old = {window: position - (window or FAR) for window in self.windows}
         prompts = [self.prompts[row.problem] for row in self.rows]
+        zero = torch.zeros_like(base)
         kinds = (  # tables of pages, the first page, readers of one, a row's place there, first and last key
-            ([row.pages for row in self.rows], 0, 1, 0 * sample, base, position),
-            (prompts, self.split, self.n, sample, 0 * base, base - 1),
+            ([row.pages for row in self.rows], 0, 1, zero, base, position),
+            (prompts, self.split, self.n, sample, zero, base - 1),
         )
         groups, entries, shares = [], [], 0
         for lists, low, n, place, first, last in kinds:
@@ -685,14 +686,16 @@ def stop_rule(run, layers):
     def is_sure(problem, rollouts):
         """Each rollout is rated once and by itself: what else is in the batch must not matter."""
         rollouts, groups = sorted(rollouts, key=lambda row: row["sample"]), None
+        if votes:
+            answer_of, group = importlib.import_module("02_label").readers_of(problem["kind"])
         for row in rollouts:
             if "p" not in row:
                 conf = common.confidence(row["stats"].numpy(), run.config.vocab_size)
                 features = common.rollout_features(conf, len(row["ids"]))[None]
                 row["p"] = scorer(row["hidden"][column][None], features).sigmoid().item()
+                row["answer"] = answer_of(row["text"]) if votes else None
         if votes:
-            answer_of, group = importlib.import_module("02_label").readers_of(problem["kind"])
-            groups = group([answer_of(row["text"]) for row in rollouts])
+            groups = group([row["answer"] for row in rollouts])
             groups = np.array([-1 if number is None else number for number in groups])
         return bool(common.sureness(np.array([row["p"] for row in rollouts]), groups)[0] >= args.stop)
 
@@ -737,8 +740,11 @@ def find_run(args, dataset):
         "data set": digest(problems),
         "responses": args.responses and digest(common.read_jsonl(args.responses)),
     }
-    before = read_meta(folder).get("identity", {}) if (folder / "meta.json").is_file() else now
-    for name, value in now.items():
+    meta = read_meta(folder) if (folder / "meta.json").is_file() else {"identity": now}
+    before, wanted = meta.get("identity", {}), now
+    if "model" in meta and not (folder / "rollouts.jsonl").is_file():  # a finished run may be given more layers
+        before, wanted = before | {"layers": meta["arguments"]["layers"]}, now | {"layers": args.layers}
+    for name, value in wanted.items():
         unknown = name == "model" and None in (before.get(name), value)  # of the Hub, not in the cache
         if before.get(name) != value and not unknown:
             told = f"{folder} was made with {name} {before.get(name)}, not {value}"
@@ -942,7 +948,9 @@ def make_parts(run):
             if is_writer():
                 with alone(run):
                     if lacking(run) == run.need:  # else another worker has merged all of them meanwhile
-                        common.save_pt(part(run, i), rollouts)
+                        known = "prompt", "tokens"  # and long
+                        rows = [{name: x for name, x in row.items() if name not in known} for row in rollouts]
+                        common.save_pt(part(run, i), rows)
 
 
 def ended_problems(run, jobs, bar):

@@ -467,7 +467,8 @@ def combine_layers(jobs):
         facts = [part.checkpoint for part in parts]
         best = min(facts, key=lambda own: own["val_loss"])
         trials = [{"layer": own["vector"], **trial} for own in facts for trial in own["trials"]]
-        yield job, {**(mix(parts, facts, job) if job.design == "ensemble" else best), "trials": trials}
+        best = mix(parts, facts, job) if job.design == "ensemble" else best
+        yield job, {**best, "trials": trials}
 
 
 def mix(parts, facts, job):

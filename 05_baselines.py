@@ -752,11 +752,12 @@ def first_tokens(tokenizer, *words):
     return ids
 
 
-def load_model_of(runs, device):
+def load_model_of(runs, args):
     metas = [common.read_meta(run) for run in runs]
     if len(names := {common.model_name(meta) for meta in metas}) > 1:
         common.die(f"these runs are of {' and '.join(map(repr, sorted(names)))}; give runs of one model")
-    return common.load_model(metas[0]["model"], device, revision=metas[0].get("revision"))
+    revision = None if args.model else metas[0].get("revision")
+    return common.load_model(args.model or metas[0]["model"], args.device, revision=revision)
 
 
 SAVED = 256  # rollouts after which scores are written, for a killed run to go on from
@@ -803,7 +804,7 @@ Is this answer correct (yes/no)?"""
 def lora(args):
     """A killed training starts over, and ends the same."""
     run, dataset = Path(args.run), common.short_name(common.read_meta(args.run)["dataset"])
-    examples, (model, tokenizer) = read_examples(run), load_model_of([run, *args.eval], args.device)
+    examples, (model, tokenizer) = read_examples(run), load_model_of([run, *args.eval], args)
     ask = lambda problem, answer: QUESTION.format(problem=problem["prompt"], answer=answer)
     write = lambda problem, answer: direct_prompt(tokenizer, ask(problem, answer))
     last = 4096 if has_channels(tokenizer) else 16384
@@ -989,7 +990,7 @@ def route(args):
     if len(args.math) != len(args.code):
         common.die(f"--math and --code: {len(args.math)} and {len(args.code)} scorers; give them in pairs")
     [common.load_scorer(path) for path in (*args.math, *args.code)]  # what is none ends here
-    model, tokenizer = load_model_of(args.runs, args.device)
+    model, tokenizer = load_model_of(args.runs, args)
     words = first_tokens(tokenizer, *DOMAINS)
     for run in map(Path, args.runs):
         problems, domains = common.read_jsonl(run / "problems.jsonl", needs=("id", "kind", "prompt")), {}
@@ -1038,6 +1039,8 @@ def main():
         add("--prm", required=True, help="Hub id or folder: reward_head.pt, or Qwen2ForProcessRewardModel")
     for domain in DOMAINS if command == "route" else ():
         add(f"--{domain}", nargs="+", required=True, help=f"scorers calibrated on {domain}, one a seed")
+    if command in ("lora", "route"):
+        add("--model", help="the runs' model, if no longer where meta.json says")
     if command != "report":
         add("--device", help="cpu, cuda, cuda:1, mps (the GPU if there is one)")
     args = parser.parse_args(words)

@@ -148,7 +148,7 @@ def read_jsonl(path, needs=()):
 ABSENT = {  # what is to be done where a file of a run is not there
     "meta.json": "; not a run folder of 01_generate.py",
     "rollouts.jsonl": "; not a run folder, or generation is not finished: run 01_generate.py",
-    "labels.jsonl": "; run 02_label.py first",
+    "labels.jsonl": "; run 02_label.py on this run first",
 }
 DECODER = json.JSONDecoder(parse_constant=int)  # refuses NaN and Infinity, which are no JSON
 
@@ -173,8 +173,11 @@ def each_row(path, needs=(), whole=False):
                 if lacking := [field for field in needs if row.keys().isdisjoint(field.split(" or "))]:
                     die(f"{where}: the field {lacking[0]!r} is missing")
                 yield row
-    except (OSError, UnicodeDecodeError) as error:
-        die(f"{path}: {reason_of(error)}{ABSENT.get(Path(path).name, '')}")
+    except UnicodeDecodeError as error:
+        die(f"{path}: not JSON in UTF-8 text ({error})")
+    except OSError as error:
+        absent = isinstance(error, (FileNotFoundError, NotADirectoryError))
+        die(f"{path}: {reason_of(error)}{ABSENT.get(Path(path).name, '') if absent else ''}")
     except (ValueError, RecursionError) as error:
         die(f"{where}: not JSON ({error})")
 
@@ -590,7 +593,8 @@ STYLES = {  # what tests of each look like, in this order
 def normalise_problem(row, where, number):
     """Fill in what a person may leave out, or empty: id, kind and style, from what is there to judge with."""
     row = {key: x for key, x in row.items() if x not in (None, "", [], {})}
-    row = {"id": number, "kind": "code" if "tests" in row else "math" if "answer" in row else "text"} | row
+    kind = "code" if "tests" in row else "math" if "answer" in row else "text"
+    row = {"id": number, "kind": kind} | row
     if "messages" in row:
         row["messages"] = plain_messages(row["messages"], where)
         row.setdefault("prompt", row["messages"][-1]["content"])
@@ -602,11 +606,14 @@ def normalise_problem(row, where, number):
         texts = lambda value: isinstance(value, list) and all(isinstance(text, str) for text in value)
         row["tests"] = tests = "\n".join(row["tests"]) if texts(row["tests"]) else row["tests"]
         pairs = isinstance(tests, dict) and [tests.get("inputs"), tests.get("outputs")]
-        if not (all(map(texts, pairs)) and len({*map(len, pairs)}) == 1 if pairs else isinstance(tests, str)):
+        fits = isinstance(tests, str)
+        if pairs:
+            fits = all(map(texts, pairs)) and len(pairs[0]) == len(pairs[1])
+        if not fits:
             told = '{"inputs": [text, ...], "outputs": [text, ...]} of one length'
             die(f"{where}: 'tests' must be Python text, or {told}")
-        fits = (name for name, sign in STYLES.items() if re.search(sign, tests, re.M))
-        row.setdefault("style", "stdio" if pairs else next(fits))
+        like = (name for name, sign in STYLES.items() if re.search(sign, tests, re.M))
+        row.setdefault("style", "stdio" if pairs else next(like))
     for name, known in (("kind", ("code", "math", "text")), ("style", (None, *STYLES))):
         if row.get(name) not in known:
             die(f"{where}: {name} {row[name]!r} is none of {', '.join(filter(None, known))}")
@@ -876,8 +883,9 @@ def check_scorer_fits(scorer, meta, path):
     given = f"the model {model_name(meta)!r} ({meta['n_layers']} layers)"
     if made_for != given:
         die(f"{path}: made for {made_for}, the run is of {given}; train one on a run of it")
-    if scorer.takes_features and (made_for := len(facts["feature_scale"][0]) - 1) != len(RULES):
-        die(f"{path}: made for {made_for} token statistics, there are {len(RULES)} now; train it again")
+    rules = len(facts["feature_scale"][0]) - 1 if scorer.takes_features else len(RULES)
+    if rules != len(RULES):
+        die(f"{path}: made for {rules} token statistics, there are {len(RULES)} now; train it again")
     files, run_files = facts["model_content"], meta.get("identity", {}).get("model")
     if None not in (files, run_files) and files != run_files:  # a Hub id and a copy differ too, so no error
         told = f"{path} was made with {scorer.model} as {files}, the run with {run_files}"
@@ -1076,7 +1084,7 @@ def sample(model, tokenizer, prompt, n=16, scorer=None, max_new_tokens=4096, **s
         finish, length = ("stop", end + 1) if end < limit else ("length", limit)
         answers.append({
             "text": text, "tokens": tokens[:length], "finish": finish,
-            "hidden": vectors[end if token == "last" else length],
+            "hidden": vectors[end if token == "last" else length].clone(),  # else it keeps all the others
             "conf": confidence(stats[:length], config.vocab_size),
         })  # fmt: skip
     if scorer:

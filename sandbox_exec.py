@@ -496,17 +496,18 @@ def run_job(job, fds, judge, control):
                 program = cage.spawn([cage.null] * 3 + [theirs.fileno()], job, serve_program)
             fds.append(os.dup(judge.socket.fileno()))
         else:
-            files, body = (fds[:4], run_script) if job["mode"] == "stdio" else (
-                [cage.null] * 3 + fds, run_beside)
-            program = cage.spawn(files, job, body)
+            if job["mode"] == "stdio":
+                program = cage.spawn(fds[:4], job, run_script)
+            else:
+                program = cage.spawn([cage.null] * 3 + fds, job, run_beside)
             fds.append(os.pidfd_open(program))
     except (OSError, LayerFailed) as problem:
         judge.stop()
         told = {"ended": ("error: no process could be started", str(problem))}
     else:
         ended, cpu, memory = watch(job, fds[-1], judge, control)
-        if is_apart and (ended or not (receive(judge.socket) or [None])[0]):
-            judge.stop()                          # it still examines, is dead, old or unclean
+        if is_apart and (ended or not judge.may_go_on()):
+            judge.stop()                          # `ended`: it still examines
         kill(program)                             # one that is ending by itself keeps its status
         _, status, used = os.wait4(program, 0)
         told = {"ended": ended, "exit": os.waitstatus_to_exitcode(status),
@@ -566,6 +567,11 @@ class Judge:
         if not self.pid:
             self.start()
         send(self.socket, "job", fds)
+
+    def may_go_on(self):
+        """What it says after a job; nothing if it is dead."""
+        message = receive(self.socket)
+        return bool(message and message[0])
 
     def stop(self):
         if self.pid:
@@ -1318,15 +1324,21 @@ def test_module(job, tests):
     run_prelude(tests.prelude, module, entry_point)
     for name in offered:
         if name == entry_point or name in tests.names and name not in vars(module):
-            meant = {"np": "numpy"}.get(name, name)            # a module, something of typing, a builtin
-            known = (None if name == entry_point else importlib.import_module(meant) if meant in MODULES
-                     else getattr(typing, name) if name in typing.__all__ else vars(builtins).get(name))
+            known = None if name == entry_point else known_to_all(name)
             if known is not None:                 # what shadows these is not believed
                 peer.note_opaque()
             vars(module)[name] = getattr(solution, name) if known is None else known
     others = map(vars(module).get, tests.bound)   # these mean something else to them
     peer.named -= {value for value in others if isinstance(value, StandInClass)}
     return module
+
+
+def known_to_all(name):
+    """A module, something of typing or a builtin that tests mean by a name."""
+    name = {"np": "numpy"}.get(name, name)
+    if name in MODULES:
+        return importlib.import_module(name)
+    return getattr(typing, name) if name in typing.__all__ else vars(builtins).get(name)
 
 
 class RemoteModule(StandIn, types.ModuleType):

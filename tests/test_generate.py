@@ -419,13 +419,18 @@ def test_killed_and_started_again(folder, whole, tmp_path, parts):
     assert {*map(problem_of, again)} == {*range(6)} - done
 
 
-def test_parts_of_other_layers_are_not_taken_for_these(folder, whole, tmp_path, parts):
-    written = parts(most=2)
+def test_parts_of_other_layers_are_not_taken_for_these(folder, whole, tmp_path, parts, capsys):
+    """An unfinished run goes on with its layers; one that lost its tokens is sampled again with the new ones."""
     with suppress(KeyboardInterrupt):
+        parts(most=2)
         run_here(folder, tmp_path, "--layers", "0")
+    with pytest.raises(SystemExit):
+        run_here(folder, tmp_path)
+    assert "was made with layers 0, not penultimate,final" in capsys.readouterr().err
+    shutil.copy(whole / "rollouts.jsonl", tmp_path / "model" / "p" / "32")
     again = parts()
     assert_same_run(whole, run_here(folder, tmp_path))
-    assert len(again) == 6 and len(written) == 2
+    assert len(again) == 6
 
 
 def test_problems_of_a_kill_before_meta_json_are_not_kept(folder, whole, tmp_path):
