@@ -742,7 +742,7 @@ def find_run(args, dataset):
     }
     meta = read_meta(folder) if (folder / "meta.json").is_file() else {"identity": now}
     before, wanted = meta.get("identity", {}), now
-    if "model" in meta and not (folder / "rollouts.jsonl").is_file():  # a finished run may be given more layers
+    if "model" in meta and not (folder / "rollouts.jsonl").is_file():  # a finished one may get more
         before, wanted = before | {"layers": meta["arguments"]["layers"]}, now | {"layers": args.layers}
     for name, value in wanted.items():
         unknown = name == "model" and None in (before.get(name), value)  # of the Hub, not in the cache

@@ -402,8 +402,9 @@ def costs(checkpoint):
     times = timeit.repeat(lambda: scorer(x, features).tolist(), number=1, repeat=60)[10:]
     seconds, flops = (sum(trial[name] for trial in checkpoint["trials"]) for name in ("seconds", "flops"))
     size = sum(p.numel() for part in scorer.parts or [scorer] for p in part.module.parameters())
+    ms, name = 1e3 * float(np.median(times)) / n, common.device_name(device)
     return {"parameters": size, "train_seconds": seconds, "train_flops": flops,
-            "ms_per_rollout": 1e3 * float(np.median(times)) / n, "device": common.device_name(device)}  # fmt: skip
+            "ms_per_rollout": ms, "device": name}  # fmt: skip
 
 
 # What the fingerprint in scorer.pt is of, beside the seed, and the labels and values that it was shown

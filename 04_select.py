@@ -41,9 +41,9 @@ def score(run, scorer_path, keys):
     rows = common.align(rows, keys, run / "hidden.pt")
     path = run / "scores" / f"{Path(scorer_path).stem}.jsonl"
     common.write_jsonl(path, rows)
-    command, measured = shlex.join(["python", "04_select.py", *sys.argv[1:]]), scorer.checkpoint.get("cost", {})
+    command = shlex.join(["python", "04_select.py", *sys.argv[1:]])
     facts = {"command": command, "stop": scorer.checkpoint.get("stop")}  # stop: the thresholds, for 05
-    common.write_json(path.with_suffix(".cost.json"), measured | facts)
+    common.write_json(path.with_suffix(".cost.json"), scorer.checkpoint.get("cost", {}) | facts)
     return rows
 
 

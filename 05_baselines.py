@@ -174,7 +174,7 @@ def by_vote(run, file, n, weight, scores="score"):
 
 
 def vote(groups, scores, valid, weight):
-    """[P, n]: a rollout's share of the pick. Tied majorities share it; without an answer they pick nothing."""
+    """[P, n]: a rollout's share of the pick. Tied majorities share it; without an answer none is picked."""
     if weight:
         weights = weight(np.where(valid, scores, 0), ranks(scores), valid.sum(1, keepdims=True))
         pick = common.weighted_vote(groups, np.where(valid, weights, 0), scores)
@@ -222,7 +222,8 @@ def make_rows(runs, greedy=None):
     ns = [n for n in (1, 2, 4, 8, 12, 16, 32, 64, 128) if n < top] + [top]
     tokens, rows = mean_of(run.tokens.sum(1).mean() for run in runs), []
     for name, (kind, scores, pick, facts) in methods_of(runs).items():
-        picks = {key: [picked(run, pick(run, file, n)) for n in ns] for key, run, file in files_of(runs, scores)}
+        files = files_of(runs, scores)
+        picks = {key: [picked(run, pick(run, file, n)) for n in ns] for key, run, file in files}
         rows.append(row_of(name, kind, ns, picks, tokens=tokens, **facts))
     rows[0]["cut"], rows[-1]["cut"] = mean_of(run.cut[run.valid].mean() for run in runs), None
     if greedy:
@@ -535,7 +536,8 @@ def stopping_table(group):
 TABLES = {
     "Methods": methods_table,
     "Fewer rollouts (±: standard error of drawn subsets), and the scores as such": curves_table,
-    "Sampling that stops, {price:g} points below at most where calibrated (±: of drawn orders)": stopping_table,
+    "Sampling that stops, {price:g} points below at most where calibrated (±: of drawn orders)":
+        stopping_table,
     "Confidence rules: the paper's five statistics, and more": confidence_table,
     "Costs (×: SCaTR's): minutes and ms measured on the device named, FLOPs computed": cost_table,
 }
@@ -990,6 +992,7 @@ def route(args):
     if len(args.math) != len(args.code):
         common.die(f"--math and --code: {len(args.math)} and {len(args.code)} scorers; give them in pairs")
     [common.load_scorer(path) for path in (*args.math, *args.code)]  # what is none ends here
+    scorers = {path: common.load_scorer(path) for path in (*args.math, *args.code)}
     model, tokenizer = load_model_of(args.runs, args)
     words = first_tokens(tokenizer, *DOMAINS)
     for run in map(Path, args.runs):
@@ -1002,7 +1005,7 @@ def route(args):
         print(f"{run}: domains right %: {percent(mean_of(right))} ({sum(right)}/{len(right)})")
         [old.unlink() for old in (run / "scores").glob("routed@*")]  # of a call with more scorers
         for i, pair in enumerate(zip(args.math, args.code)):
-            (keys, maths), (_, code) = (common.score_run(common.load_scorer(path), run, path) for path in pair)
+            (keys, maths), (_, code) = (common.score_run(scorers[path], run, path) for path in pair)
             logits = torch.where(torch.tensor([domains[id] == "math" for id, _ in keys]), maths, code)
             found = zip(keys, logits.tolist(), logits.sigmoid().tolist())
             rows = ({"id": key[0], "sample": key[1], "score": score, "p": p} for key, score, p in found)

@@ -568,6 +568,7 @@ def hub_page(offset, repo, config, split, where=""):
 @cache
 def unreachable(server):
     """Why a server is not to be used, or None, in seconds: the libraries' own retries take half a minute."""
+    from huggingface_hub.errors import HTTPError
     from huggingface_hub.utils import get_session
 
     said = ["no answer"]
@@ -576,7 +577,7 @@ def unreachable(server):
         try:
             get_session().head(f"{server}/api/", timeout=4)
             said[0] = None
-        except Exception as error:  # a connection's, or that it is told to be offline
+        except (HTTPError, OSError) as error:
             said[0] = reason_of(error)
 
     asking = threading.Thread(target=ask, daemon=True)
@@ -899,7 +900,7 @@ def score_run(scorer, run, path="the scorer", chunk=4096):
     if (shape := tuple(fetch(slice(1)).shape[1:])) != scorer.shape:
         die(f"{path}: made for vectors {scorer.vector} of shape {scorer.shape}, {run} has {shape}")
     features = read_features(run, keys) if scorer.takes_features else torch.zeros(len(keys), 0)
-    logits = torch.empty(len(keys))  # a list of results, between large pieces, would keep these from the system
+    logits = torch.empty(len(keys))  # a list of results would lie between the freed chunks, and keep them
     for rows in (slice(start, start + chunk) for start in range(0, len(keys), chunk)):
         logits[rows] = scorer(fetch(rows), features[rows])
     if bad := [keys[i] for i in (~logits.isfinite()).nonzero().flatten().tolist()]:

@@ -1271,17 +1271,18 @@ def judge_jobs():
 def examine(job, channel, caller):
     """(reason, detail, whether this process can judge another job)"""
     global peer
-    peer, tests, detail = Examiner(channel, caller), None, ""
+    peer, detail = Examiner(channel, caller), ""
     try:
         tests = read_tests(job["prelude"], job["tests"])
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
+        return f"error: the tests or the prelude do not parse: {problem}"[:500], "", True
+    try:
         if tests.missing:
             raise Verdict(f"error: the tests need {tests.missing[0]!r}, which is not installed")
         reason = run_all(job, tests, test_module(job, tests))
         if reason == "passed" and not peer.answers:
             reason = "error: the tests ask nothing of the program"
     except BaseException as problem:
-        if not tests:
-            return f"error: the tests or the prelude do not parse: {problem}"[:500], "", True
         reason, detail = explain(problem)
     if peer.gone is not None:                     # also if the tests caught it
         reason = "failed: " + peer.gone if peer.gone else "gone"
