@@ -840,6 +840,8 @@ def write_run(run, rollouts):
         vectors = [f"{layer}/{token}" for layer in names for token in TOKENS]
         if held := old("hidden.pt"):
             vectors = [*held["vectors"], *vectors]
+            layers = [*dict.fromkeys(name.partition("/")[0] for name in vectors)]
+            common.write_json(folder / "meta.json", meta | {"layers": layers})
             hidden = torch.cat([held["hidden"], hidden.to(held["hidden"].dtype)], 1)
         common.save_pt(folder / "hidden.pt", keys | {"vectors": vectors, "hidden": hidden})
     if need["extra"]:
@@ -886,6 +888,11 @@ def split_model(model, device):
     plan = {name: style(name) or style(name.rpartition(".")[0]) for name, _ in model.named_parameters()}
     plan |= {name: style(name) for name, _ in model.named_modules()}  # weights first, then their users
     world = (int(os.environ["WORLD_SIZE"]),)
+    text = model.config.get_text_config()
+    heads = {text.num_attention_heads, getattr(text, "num_key_value_heads", None) or text.num_attention_heads}
+    if any(count % world[0] for count in heads):
+        told = f"{' and '.join(map(str, sorted(heads)))} heads do not split into {world[0]}"
+        die(f"--tp: this model's {told}; start another number of processes")
     mesh = init_device_mesh(torch.device(device).type, world, mesh_dim_names=("tp",))
     apply_tensor_parallelism(model, mesh, {name: kind for name, kind in plan.items() if kind}).to(device)
 

@@ -537,7 +537,7 @@ def run_study(args):
         facts = {m: {"mean": np.mean(own), "std": std(own), "values": own} for m, own in means.items()}
         rows.append({"row": name, "measures": facts})
     report = {
-        "format": 1, "study": args.study, "model": common.model_name(common.read_meta(args.runs[0])),
+        "study": args.study, "model": common.model_name(common.read_meta(args.runs[0])),
         **{side: list(dict.fromkeys(map(data_set, runs))) for side, runs in sides.items()},
         "problems": len(found[0]["best of 16"]), "command": shlex.join(["python", *sys.argv]), "rows": rows,
         "settings": {name: getattr(args, name) for name in (*DECIDE, "vector", "seed", "runs", "eval")},

@@ -776,9 +776,10 @@ def score_rollouts(run, name, encode, judge, cost, *made_of):
     common.check_same_problems(run, rollouts)
     problems = {row["id"]: row for row in common.read_jsonl(run / "problems.jsonl")}
     cost_file, mark = path.with_suffix(".cost.json"), mark_of(*made_of, run / "rollouts.jsonl")
-    known = path.is_file() and cost_file.is_file() and common.read_json(cost_file).get("made_of") == mark
-    rows, seconds = common.read_jsonl(path) if known else [], []
-    for row in common.progress(rollouts[len(rows) :], desc=f"{name} {run}", unit="rollout"):
+    known = common.read_json(cost_file) if path.is_file() and cost_file.is_file() else {}
+    rows = common.read_jsonl(path) if known.get("made_of") == mark else []
+    left, seconds = rollouts[len(rows) :], [known.get("ms_per_rollout", 0) / 1000] * len(rows)
+    for row in common.progress(left, desc=f"{name} {run}", unit="rollout"):
         started, ids = time.perf_counter(), encode(problems[row["id"]], row["response"])
         with torch.inference_mode():
             logit = judge(ids)
@@ -789,7 +790,7 @@ def score_rollouts(run, name, encode, judge, cost, *made_of):
             common.write_jsonl(path, rows)
             facts = {"ms_per_rollout": 1000 * float(np.mean(seconds)), "command": the_command()}
             common.write_json(cost_file, cost | facts | {"made_of": mark})
-    print(f"{run}: {len(seconds)} of {len(rollouts)} rollouts scored by {name}")
+    print(f"{run}: {len(left)} of {len(rollouts)} rollouts scored by {name}")
 
 
 # ---- LoRA verifier: the model that made the rollouts learns to say yes or no after them
@@ -991,7 +992,6 @@ Answer with one word, math or code."""
 def route(args):
     if len(args.math) != len(args.code):
         common.die(f"--math and --code: {len(args.math)} and {len(args.code)} scorers; give them in pairs")
-    [common.load_scorer(path) for path in (*args.math, *args.code)]  # what is none ends here
     scorers = {path: common.load_scorer(path) for path in (*args.math, *args.code)}
     model, tokenizer = load_model_of(args.runs, args)
     words = first_tokens(tokenizer, *DOMAINS)

@@ -202,6 +202,8 @@ class Pool(contextlib.AbstractContextManager):
 def judge(server, code, tests, style="auto", entry_point=None, prelude="", beside=False, cpu_s=CPU_S,
           wall_s=None, memory_mb=MEMORY_MB):
     """One job's Result."""
+    if not isinstance(code, str | None):
+        return Result(f"error: code must be text, not {type(code).__name__}")
     if not (code or "").strip():
         return Result("no code")
     is_stdio, runs = isinstance(tests, dict), []
