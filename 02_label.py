@@ -1084,7 +1084,6 @@ def by_name(spellings):
     return {name: sign for sign, names in spellings.items() for name in names.split()}
 
 
-TRIGONOMETRIC = {"sin", "cos", "tan", "cot", "sec", "csc"}
 FUNCTIONS = OF_FLOATS.keys() | {"abs", "floor", "ceil", "gcd", "lcm", "max", "min"}
 GREEK = by_name({
     "": "alpha beta gamma delta epsilon varepsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau "
