@@ -116,7 +116,8 @@ def full_forward(model, ids):
 
 
 def make_run(
-    path, problems=12, n=4, width=8, seed=0, kind="math", signal=2.0, labels=True, model="tiny", n_layers=5
+    path, problems=12, n=4, width=8, seed=0, kind="math", signal=2.0, labels=True, model="tiny", n_layers=5,
+    dataset="made_up",
 ):
     """A run folder as 01 and 02 leave it. Half of the vector's dimensions carry the label with `signal`."""
     rng = np.random.default_rng(seed)
@@ -130,7 +131,7 @@ def make_run(
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     groups = np.where(right, 0, rng.integers(1, 3, len(keys)))
     common.write_json(path / "meta.json", {
-        "model": model, "revision": None, "dataset": "made_up", "seed": seed, "n": n, "n_layers": n_layers,
+        "model": model, "revision": None, "dataset": dataset, "seed": seed, "n": n, "n_layers": n_layers,
         "width": width, "vocab_size": 50, "git": None, "layers": ["penultimate", "final"],
     })  # fmt: skip
     asked = {f"p{i}": {"kind": kind, "prompt": f"What is {i}?", "answer": str(i)} for i in range(problems)}

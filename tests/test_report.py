@@ -36,11 +36,6 @@ def change(path, name, edit):
     common.write_jsonl(path / f"{name}.jsonl", [row for row in rows if row is not None])
 
 
-def change_meta(path, **facts):
-    common.write_json(path / "meta.json", common.read_meta(path) | facts)
-    return path
-
-
 def add_scores(path, name, seed=0, cost=None):
     rng, rows = np.random.default_rng(seed), []
     for row in common.read_labels(path):
@@ -139,6 +134,7 @@ def random_run(path, seed, ragged=False, n=5):
     common.write_jsonl(path / "scores" / "mine@1.jsonl", scores)
     for rollout, label, score in zip(rollouts, labels, scores):
         problems.setdefault(rollout["id"], []).append({**rollout, **rollout["conf"], **label, **score})
+    common.write_jsonl(path / "labels.jsonl", labels[::-1])  # rows are joined by their keys
     return path, problems
 
 
@@ -186,19 +182,22 @@ def test_drawn_subsets_come_near_and_state_their_error(tmp_path, monkeypatch):
     assert report.subset_error(draws.astype(float)) == pytest.approx(np.std(means), rel=0.1)
 
 
+def pairs_in_order(rows):
+    """Of each right and wrong answer: is the right one scored higher, a tie half."""
+    return [(a["score"] > b["score"]) + 0.5 * (a["score"] == b["score"])
+            for a in rows for b in rows if a["label"] > b["label"]]  # fmt: skip
+
+
 def test_scores_as_such(tmp_path):
-    """The calibration error over ten bins, and AUROC inside problems, by hand."""
+    """The calibration error over ten bins, and AUROC over all and inside problems, by hand."""
     path, problems = random_run(tmp_path / "run", 0, ragged=True)
-    everything, bins, within = sum(problems.values(), []), np.zeros(10), []
+    everything, bins = sum(problems.values(), []), np.zeros(10)
     for r in everything:
         bins[int(10 * r["p"])] += r["p"] - r["label"]
-    for rows in problems.values():
-        pairs = [(a["score"] > b["score"]) + 0.5 * (a["score"] == b["score"])
-                 for a in rows for b in rows if a["label"] > b["label"]]  # fmt: skip
-        within += [np.mean(pairs)] if pairs else []
+    within = [np.mean(pairs) for pairs in map(pairs_in_order, problems.values()) if pairs]
     row = rows_of(path)["mine, best-of-N"]
-    wanted = [np.abs(bins).sum() / len(everything), np.mean(within)]
-    assert [row["ece"], row["auroc_within"]] == pytest.approx(wanted)
+    wanted = [np.abs(bins).sum() / len(everything), np.mean(pairs_in_order(everything)), np.mean(within)]
+    assert [row[key] for key in ("ece", "auroc", "auroc_within")] == pytest.approx(wanted)
 
 
 def test_windows_are_recomputed_from_tokens(tmp_path):
@@ -210,7 +209,6 @@ def test_windows_are_recomputed_from_tokens(tmp_path):
     first = common.confidence(tokens["stats"][: int(tokens["offsets"][1])].numpy(), 50, window=3, tail=5)
     assert score(again, "gap/tail")[0, 0] == pytest.approx(first["gap/tail"])
     assert score(again, "entropy/lowest")[0, 0] == pytest.approx(-first["entropy/lowest"])
-    assert score(stored, "gap/tail")[0, 0] == pytest.approx(rows[0]["conf"]["gap/tail"])
     lost = lambda conf: {rule: value for rule, value in conf.items() if rule != "gap/tail"}
     change(path, "rollouts", lambda row: row | {"conf": lost(row["conf"])})  # as if the rule were a new one
     assert score(load(path), "gap/tail") == pytest.approx(score(stored, "gap/tail"))
@@ -300,16 +298,16 @@ def test_what_one_run_cannot_judge_is_left_out_of_all(tmp_path, capsys):
     assert "3 problems left out" in out and "no row for extra" in out and "\ngreedy " in out
 
 
-def test_cut_rollouts_are_said_and_counted(tmp_path, capsys):
+def test_cut_rollouts_are_said_above_five_percent_and_counted(tmp_path, capsys):
     path = make_run(tmp_path / "run", problems=10)
-    cut_if = lambda cut: lambda row: row | {"finish": "length" if cut(row) else "stop"}
-    change(path, "rollouts", cut_if(lambda row: row["id"] in ("p0", "p1")))
-    run_command(path)
-    assert "20.0 % of the rollouts were cut: " in capsys.readouterr().out
-    assert table_of(path, "Methods")[0]["cut %"] == table_of(path, "Summary")[0]["cut %"] == "20.0"
-    change(path, "rollouts", cut_if(lambda row: row["id"] == "p0" and row["sample"] < 2))
-    run_command(path)
-    assert "were cut" not in capsys.readouterr().out and table_of(path, "Methods")[0]["cut %"] == "5.0"
+    for number, said in ((8, True), (2, False)):
+        cut = common.keys_of(common.read_rollouts(path))[:number]
+        finish = lambda row, cut=cut: "length" if (row["id"], row["sample"]) in cut else "stop"
+        change(path, "rollouts", lambda row, finish=finish: row | {"finish": finish(row)})
+        run_command(path)
+        share = f"{100 * number / 40:.1f}"
+        assert (f"{share} % of the rollouts were cut: " in capsys.readouterr().out) == said
+        assert table_of(path, "Methods")[0]["cut %"] == table_of(path, "Summary")[0]["cut %"] == share
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -319,14 +317,13 @@ def test_cut_rollouts_are_said_and_counted(tmp_path, capsys):
 @pytest.fixture
 def four_sets(tmp_path):
     """Runs of one of the paper's models on four of its sets, with a threshold to stop at."""
-    pairs, paths = ("humaneval", "kodcode", "math500", "aime25"), []
-    for i, (name, cal) in enumerate(zip(pairs, ("kodcode", "humaneval", "aime25", "math500"))):
-        kind = "code" if i < 2 else "math"
-        path = make_run(tmp_path / name, problems=10, seed=i, model="org/Qwen3-1.7B", kind=kind)
-        paths.append(change_meta(path, dataset=name))
+    names, paths = ("humaneval", "kodcode", "math500", "aime25"), []
+    for i, (name, cal) in enumerate(zip(names, ("kodcode", "humaneval", "aime25", "math500"))):
+        facts = {"model": "org/Qwen3-1.7B", "dataset": name, "kind": "code" if i < 2 else "math"}
+        paths.append(make_run(tmp_path / name, problems=10, seed=i, **facts))
         for j, method in enumerate(("logistic", "scatr", "scatr+", "lora")):
             stop = {"stop": {"best-of-n": [[0.6, 60.0, 0.5, 2.0, 100.0]]}} if method == "scatr+" else None
-            add_scores(path, f"{method}.{cal}@32-1", j, stop)
+            add_scores(paths[-1], f"{method}.{cal}@32-1", j, stop)
     return paths
 
 
@@ -358,9 +355,9 @@ def test_the_screen_is_one_short_table(four_sets, tmp_path, capsys):
 def test_runs_and_models_together_are_the_papers_table(tmp_path):
     """A line a model, test and calibration set, the paper's below; a column a reward model; LaTeX."""
     models = ("small", "gpt-oss-20b")
-    paths = [make_run(tmp_path / model, problems=20, seed=i, model=model) for i, model in enumerate(models)]
+    paths = [make_run(tmp_path / model, problems=20, seed=i, model=model, dataset="math500")
+             for i, model in enumerate(models)]  # fmt: skip
     for path in paths:
-        change_meta(path, dataset="math500")
         for name in ("scatr.aime25@1", "scatr.aime25@2", "scatr.b@1", "lora.b@1", "lora.code@1"):
             add_scores(path, name, seed=len(name) + int(name[-1]))
     for seed, name in enumerate(("prm.ReasonFlux-PRM-1.5B", "prm.big")):
@@ -383,11 +380,12 @@ def test_runs_and_models_together_are_the_papers_table(tmp_path):
         6: {"LoRA verifier": shown("LoRA verifier (code), best-of-N"), "SCaTR": ""},
     }.items():  # fmt: skip
         assert {name: table[row][name] for name in cells} == cells
-    tex, numbers = (out / "tables.tex").read_text(), [*table[3].values()][3 : [*table[3]].index("oracle")]
-    assert {tex.count(rf"\{x}") for x in ("toprule", "midrule", "bottomrule", "begin{tabular}{l")} == {7}
-    most = max(filter(None, numbers), key=lambda cell: float(cell.split()[0])).replace("±", r"$\pm$")
+    numbers = filter(None, [*table[3].values()][3 : [*table[3]].index("oracle")])
+    most = max(numbers, key=lambda cell: float(cell.split()[0])).replace("±", r"$\pm$")
+    tex = (out / "tables.tex").read_text()
     line = next(line for line in tex.splitlines() if line.startswith("gpt-oss-20b & aime25"))
     assert rf"\textbf{{{most}}}" in line and line.endswith(r" \\") and "± " not in tex
+    assert tex.count(r"\toprule") == tex.count(r"\end{tabular}") == 7
 
 
 def test_a_number_the_paper_lacks_shifts_no_other():
@@ -396,7 +394,8 @@ def test_a_number_the_paper_lacks_shifts_no_other():
     assert report.paper_numbers("qwen3-1.7b", "kodcode", "kodcode") == {}
 
 
-def test_costs_by_rollout_and_problem_with_ratios(tmp_path):
+def test_costs_by_rollout_and_problem_with_ratios(tmp_path, run_here):
+    """Those of 05's verifiers, and those that 03 measured, which 04 hands on."""
     keys = ("parameters", "train_seconds", "train_flops", "ms_per_rollout", "device")
     path, costs = make_run(tmp_path / "run", n=5), {
         "scatr.cal@32-1": (5e6, 60, 3e12, 0.2, "H200"),
@@ -404,11 +403,16 @@ def test_costs_by_rollout_and_problem_with_ratios(tmp_path):
         "lora.cal@32": (1.7e9, 3000, 2e16, 50.0, "H200"),
         "prm.It": (1.54e9, None, None, 100.0, "cpu"),
     }  # fmt: skip
-    for seed, (name, values) in enumerate(costs.items()):
-        add_scores(path, name, seed, {"command": f"make {name}", **dict(zip(keys, values))})
+    for name, values in costs.items():
+        cost = dict(zip(keys, values))
+        if name == "scatr.cal@42-1":
+            scorer = first_dimension_scorer(tmp_path / f"{name}.pt", cost=cost)
+            run_here("04_select.py", path, "--scorer", scorer)
+        else:
+            add_scores(path, name, len(name), cost | {"command": f"make {name}"})
     run_command(path)
     text = (path / "report.md").read_text()
-    assert all(f"- `make {name}`" in text for name in costs)
+    assert all(f"- `{made}" in text for made in ("make scatr.cal@32-1`", "make lora.cal@32`", "make prm.It`"))
     assert [[*row.values()][:-2] for row in table_of(path, "Costs")] == [
         ["LoRA verifier (cal)", "1,700,000,000 (283×)", "50 (25×)", "20,000 (5,000×)", "50 (200×)", "250 (200×)",
          "H200"],
@@ -417,33 +421,20 @@ def test_costs_by_rollout_and_problem_with_ratios(tmp_path):
     ]  # fmt: skip
 
 
-def test_costs_that_03_measured_come_by_04(tmp_path, run_here):
-    path = make_run(tmp_path / "run")
-    cost = {"parameters": 9, "train_seconds": 120.0, "train_flops": 7e12, "ms_per_rollout": 0.1,
-            "device": "cpu, 2 threads"}  # fmt: skip
-    run_here("04_select.py", path, "--scorer", first_dimension_scorer(tmp_path / "scatr.cal@1.pt", cost=cost))
-    run_command(path)
-    cells = [*table_of(path, "Costs")[0].values()]
-    assert cells[1:5] == ["9 (1×)", "2 (1×)", "7 (1×)", "0.1 (1×)"] and cells[6] == "cpu, 2 threads"
-
-
-def study(name, pair, rows):
-    measure = lambda values: {"mean": np.mean(values), "std": np.std(values, ddof=1) if values[1:] else None}
-    rows = [{"row": row, "measures": {key: measure(values) for key, values in measures.items()}}
-            for row, measures in rows.items()]  # fmt: skip
-    return {"study": name, "model": "m", "calibration": [pair[0]], "evaluation": [pair[1]], "rows": rows}
-
-
 def test_studies_in_the_papers_shape_and_figures(tmp_path, capsys):
     path, folder = make_run(tmp_path / "run"), tmp_path / "studies"
     add_scores(path, "scatr.cal@1")
-    for i, content in enumerate((
-        study("layers", "ab", {".15L": {"AUROC": [60.0, 62.0], "best of 4": [49.0, 51.0]},
-                               "L-1": {"AUROC": [70.0], "best of 4": [55.0]}}),
-        study("layers", "ba", {row: {"best of 4": [x]} for row, x in zip((".15L", "L-1", "L"), (40, 30, 35))}),
-        study("fraction", "ab", {"10%": {"weighted vote": [20.0]}, "100%": {"weighted vote": [25.0]}}),
+    at = lambda mean, std=None: {"mean": mean, "std": std}
+    for i, (name, calibration, evaluation, rows) in enumerate((
+        ("layers", "a", "b", {".15L": {"AUROC": at(61.0, 1.4), "best of 4": at(50.0, 1.4)},
+                              "L-1": {"AUROC": at(70.0), "best of 4": at(55.0)}}),
+        ("layers", "b", "a", {".15L": {"best of 4": at(40)}, "L-1": {"best of 4": at(30)},
+                              "L": {"best of 4": at(35)}}),
+        ("fraction", "a", "b", {"10%": {"weighted vote": at(20.0)}, "100%": {"weighted vote": at(25.0)}}),
     )):  # fmt: skip
-        common.write_json(folder / f"{i}.json", content)
+        facts = {"study": name, "model": "m", "calibration": [calibration], "evaluation": [evaluation]}
+        rows = [{"row": row, "measures": measures} for row, measures in rows.items()]
+        common.write_json(folder / f"{i}.json", facts | {"rows": rows})
     figures = ["--plots"] if importlib.util.find_spec("matplotlib") else []
     run_command(path, "--studies", folder, *figures)
     shown = capsys.readouterr().out.split("Study: layers")[1].split("Study: fraction")[0].strip().splitlines()
@@ -493,6 +484,9 @@ def test_bad_runs_get_one_line(tmp_path, capsys):
     for cost in ({"parameters": "many"}, {"ms_per_rollout": -1}, {"train_flops": [1]}):
         common.write_json(scores.with_name("mine.cost.json"), cost)
         assert "mine.cost.json" in refused(capsys, path)
+    for name in ("rollouts", "labels"):
+        change(path, name, lambda row: row if row["id"] != "p3" else None)
+    assert "1 of 12 problems have no rollouts" in refused(capsys, path)
     (path / "labels.jsonl").unlink()
     assert "02_label.py" in refused(capsys, path)
     common.write_json(path / "meta.json", {})
