@@ -57,8 +57,9 @@ def plain_module(width, config):
 
 def plain_loop(task, config, epochs):
     """What one would write: torch's dropout, Adam and precision as they are, the loss read at each step."""
-    device = task.x.device
-    torch.manual_seed(task.job.seed * 1_000_003 + config["number"])
+    device, seed = task.x.device, task.job.seed * 1_000_003 + config["number"]
+    torch.manual_seed(seed)
+    orders = torch.Generator().manual_seed(seed)  # the same as in 03
     module = plain_module(task.x.shape[1], config).to(device)
     optimiser = torch.optim.Adam(module.parameters(), lr=config["lr"], weight_decay=config["weight_decay"])
     scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimiser, factor=0.5, patience=3)
@@ -68,7 +69,7 @@ def plain_loop(task, config, epochs):
     while len(losses) < epochs and len(losses) - np.argmin(losses or [0]) <= 10:
         module.train()
         total = 0.0
-        for rows in torch.randperm(len(x), device=device).split(config["batch_size"]):
+        for rows in torch.randperm(len(x), generator=orders).to(device).split(config["batch_size"]):
             if len(rows) == 1 and len(x) > 1:  # batch norm cannot
                 continue
             optimiser.zero_grad()

@@ -10,7 +10,9 @@ import time
 import numpy as np
 import pytest
 import torch
+from bench_train import draw_rollouts, make_world, plain_loop
 from conftest import dies, make_run, read_vectors
+from test_report import CREDITS, best, mean_over_subsets, pairs_in_order
 
 import common
 
@@ -28,13 +30,8 @@ def small_models(monkeypatch, request):
         monkeypatch.setattr(trainer, "PATIENCE", 2)
 
 
-def make_data(problems=40, n=4, d=12, seed=0, signal=1.5):
-    rng = np.random.default_rng(seed)
-    label = rng.random((problems, n)) < rng.uniform(0.2, 0.8, (problems, 1))
-    x = rng.normal(size=(problems * n, d)) + signal * label.reshape(-1, 1) * (np.arange(d) < 3)
-    keys = [("run", f"p{i}", j) for i in range(problems) for j in range(n)]
-    x, y = torch.tensor(x).float(), torch.tensor(label.reshape(-1)).float()
-    return trainer.Data(x, torch.ones(len(x), 29), y, y, [("set", key[1]) for key in keys], keys)
+def make_data(problems=40, n=4, seed=0):
+    return draw_rollouts(make_world(12), problems, n, seed)
 
 
 def make_job(*runs, **changes):
@@ -69,6 +66,21 @@ def right_of(run, keys=None):
 def auroc_of(scorer, run):
     keys, logits = common.score_run(scorer, run)
     return common.auroc(right_of(run, keys), logits.numpy())
+
+
+def spoil(run, row, value=math.nan):
+    stored = common.load_pt(run / "hidden.pt")
+    hidden = stored["hidden"].clone()
+    hidden[row] = value
+    common.save_pt(run / "hidden.pt", {**stored, "hidden": hidden})
+    return run
+
+
+def relabel(run, change):
+    """change(i, row) gives the label of the i-th row."""
+    rows = [{**row, "label": change(i, row)} for i, row in enumerate(common.read_labels(run))]
+    common.write_jsonl(run / "labels.jsonl", rows)
+    return rows
 
 
 # ---- The search itself
@@ -111,77 +123,39 @@ def test_the_split_is_by_problem_three_to_one_and_training_has_both_labels():
             assert set(data.y[sides[0]].tolist()) == {0.0, 1.0}
 
 
-def test_the_weight_of_right_answers_is_wrong_to_right_of_the_training_part():
-    task = make_task([], make_data(problems=12))
-    of_part, of_all = ((len(y) - y.sum().item()) / y.sum().item() for y in (task.y[task.train], task.y))
-    assert task.pos_weight == pytest.approx(of_part) and of_part != pytest.approx(of_all, rel=1e-3)
-
-
 def test_a_problem_of_two_runs_of_one_data_set_stays_on_one_side(tmp_path):
-    a, b = make_run(tmp_path / "a", seed=1), make_run(tmp_path / "b", seed=2)
+    a, b, other = (make_run(tmp_path / name, dataset=name[0]) for name in ("a1", "a2", "b"))
     data = trainer.load_data([a, b], "penultimate/eos")
     assert len(data.y) == 96 and len(set(data.problem)) == 12 and len(set(data.keys)) == 96
-    meta = common.read_json(b / "meta.json")
-    common.write_json(b / "meta.json", {**meta, "dataset": "another"})
-    assert len(set(trainer.load_data([a, b], "penultimate/eos").problem)) == 24
-
-
-def plain_training(task, config, orders):
-    """The paper's training as torch's own parts do it, without dropout; losses of each epoch."""
-    torch.manual_seed(32 * 1_000_003 + config["number"])
-    module = common.build_scorer("mlp", config, tuple(task.x.shape[1:]))
-    optimiser = torch.optim.Adam(module.parameters(), lr=config["lr"], weight_decay=config["weight_decay"])
-    scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimiser, factor=0.5, patience=3)
-    criterion, losses = torch.nn.BCEWithLogitsLoss(pos_weight=torch.tensor(task.pos_weight)), []
-    for _ in range(100):
-        order = task.train[torch.randperm(len(task.train), generator=orders)]
-        module.train()
-        for rows in order.split(config["batch_size"]):
-            optimiser.zero_grad()
-            criterion(module(task.x[rows]), task.y[rows]).backward()
-            torch.nn.utils.clip_grad_norm_(module.parameters(), 1.0)
-            optimiser.step()
-        with torch.no_grad():
-            losses.append(criterion(module.eval()(task.x[task.valid]), task.y[task.valid]).item())
-        scheduler.step(losses[-1])
-        if len(losses) - 1 - int(np.argmin(losses)) >= 10:
-            break
-    return losses
+    assert len(set(trainer.load_data([a, other], "penultimate/eos").problem)) == 24
 
 
 @pytest.mark.parametrize("batch_norm", [False, True])
 def test_training_is_torchs_adam_clipping_plateau_and_early_stop(batch_norm):
-    task = make_task([{"batch_norm": batch_norm, "lr": 1e-2, "weight_decay": 1e-2}])
-    row, state = trainer.train(task, task.configs[0])
-    plain = plain_training(task, task.configs[0], torch.Generator().manual_seed(32 * 1_000_003))
-    assert 12 < len(plain) < 100, "the schedule and the stop must both have had their say"
-    assert len(row["losses"]) == row["epochs"] == len(plain)
-    np.testing.assert_allclose(row["losses"], plain, rtol=2e-3)
-    assert row["best_epoch"] == 1 + int(np.argmin(plain))
-    module = common.build_scorer("mlp", task.configs[0], (12,)).eval()
-    module.load_state_dict({name: torch.tensor(value) for name, value in state.items()})
-    criterion = torch.nn.BCEWithLogitsLoss(pos_weight=torch.tensor(task.pos_weight))
-    value = criterion(module(task.x[task.valid]), task.y[task.valid]).item()
-    assert value == pytest.approx(row["val_loss"], rel=1e-4), "the weights kept are those of the best epoch"
+    """As a naive loop without dropout has it; right answers weigh wrong to right of the training part."""
+    task = make_task([{"batch_norm": batch_norm, "lr": 3e-3, "weight_decay": 1e-2}])
+    row, _ = trainer.train(task, task.configs[0])
+    right, wrong = ((task.y[task.train] == y).sum().item() for y in (1, 0))
+    plain, _ = plain_loop(task._replace(pos_weight=wrong / right), task.configs[0], epochs=100)
+    assert 12 < len(plain["losses"]) < 100, "the schedule and the stop must both have had their say"
+    assert len(row["losses"]) == row["epochs"] == len(plain["losses"])
+    np.testing.assert_allclose(row["losses"], plain["losses"], rtol=2e-3)
+    assert row["best_epoch"] == 1 + int(np.argmin(plain["losses"]))
 
 
 def test_training_ends_after_100_epochs():
-    task = make_task([{"lr": 1e-5, "batch_size": 64}])
+    task = make_task([{"lr": 1e-4, "batch_size": 64}], make_data(seed=3))
     row, _ = trainer.train(task, task.configs[0])
     assert len(row["losses"]) == 100 and row["best_epoch"] > 90, "it would have gone on"
 
 
-def test_the_order_of_rows_and_the_dropout_are_new_in_every_epoch(monkeypatch):
-    task, orders, usual = make_task([{"dropout": 0.5, "input_dropout": 0.5}]), [], trainer.batches
-    monkeypatch.setattr(trainer, "batches", lambda *a: orders.append(found := usual(*a)) or found)
-    keep = lambda module, _, y: masks.append(y == 0) if isinstance(module, torch.nn.Dropout) else None
-    masks, hook = [], torch.nn.modules.module.register_module_forward_hook(keep)
-    trainer.train(task, task.configs[0], epochs=2)
-    hook.remove()
-    first, second = (torch.cat(own).tolist() for own in orders)
-    assert first != second and sorted(first) == sorted(second) == task.train.tolist()
-    assert masks[0].float().mean().item() == pytest.approx(0.5, abs=0.15)
-    assert not torch.equal(masks[0], masks[len(masks) // 2]), "the first batch of each epoch"
+def test_dropout_is_drawn_anew_and_keeps_the_mean():
+    first, *_, last, _, _ = common.mlp(1000, [8], dropout=0.75, input_dropout=0.5).train()
+    for layer, kept in ((first, 0.5), (last, 0.25)):
+        masks = [layer(torch.ones(9, 1000)) for _ in range(2)]
+        assert set(masks[0].flatten().tolist()) == {0.0, 1 / kept} and not torch.equal(*masks)
+        assert masks[0].mean().item() == pytest.approx(1, abs=0.1)
+        assert (layer.eval()(torch.ones(9)) == 1).all()
 
 
 @pytest.mark.parametrize("n, sizes", [(33, [33]), (65, [32, 33]), (66, [32, 32, 2]), (1, [1])])
@@ -197,31 +171,28 @@ def test_a_trial_that_stops_at_a_rung_keeps_nobody_waiting(monkeypatch):
     assert not np.isnan(board).any()
 
 
-def test_halving_drops_trials_but_never_the_one_that_leads():
+def test_halving_ends_trials_at_a_rung_and_changes_no_other():
     usual = {"hidden": [8], "batch_size": 64, "lr": 1e-2}
     configs = [{**usual, "dropout": 0.1 * (i % 5), "weight_decay": 10.0 ** -(i % 4)} for i in range(8)]
-    task, board = make_task(configs), np.full((8, len(trainer.RUNGS)), math.nan)
+    task = make_task(configs)
     full = [trainer.train(task, config)[0] for config in task.configs]
-    halved = [trainer.train(task, config, board)[0] for config in task.configs]
+    halving = task._replace(job=trainer.changed(task.job, search="halving", configs=8))
+    ((_, halved, _),) = trainer.search([halving])
     dropped = [row for row, whole in zip(halved, full, strict=True) if row["epochs"] < whole["epochs"]]
     assert len(dropped) >= 3 and {row["epochs"] for row in dropped} <= set(trainer.RUNGS)
     assert sum(row["epochs"] for row in halved) < 0.7 * sum(row["epochs"] for row in full)
     for one, other in zip(full, halved, strict=True):  # what was trained is not another training
         assert one["losses"][: len(other["losses"])] == other["losses"]
-    for rung in trainer.RUNGS:
-        reached = [row for row in halved if row["epochs"] >= rung]
-        leader = min(reached, key=lambda row: min(row["losses"][:rung]), default=None)
-        assert leader is None or not (leader in dropped and leader["epochs"] == rung)
 
 
 def test_a_trial_is_in_the_worse_half_of_those_before_it_of_its_rate_that_got_there():
     configs = [{"number": i, "lr": lr} for i, lr in enumerate([1e-3, 1e-4, 1e-3, 1e-3, 1e-3, 1e-3])]
     board = np.full((6, 4), math.nan)
     board[:, 0] = [0.5, 0.1, math.inf, 0.6, math.nan, math.nan]  # the third ended before this rung
-    row = lambda number, best: {**configs[number], "val_loss": best, "losses": [0, best]}
-    for best, hopeless in ((0.4, False), (0.55, False), (0.6, True), (0.7, True)):
-        assert trainer.is_hopeless(row(4, best), configs, board) == hopeless
-        assert board[4, 0] == best
+    row = lambda number, loss: {**configs[number], "val_loss": loss, "losses": [0, loss]}
+    for loss, hopeless in ((0.4, False), (0.55, False), (0.6, True), (0.7, True)):
+        assert trainer.is_hopeless(row(4, loss), configs, board) == hopeless
+        assert board[4, 0] == loss
     board[:, 0] = math.nan
     assert not trainer.is_hopeless(row(0, 9.0), configs, board), "nobody before it"
     board[0, 0], started = 0.5, time.monotonic()
@@ -277,7 +248,7 @@ def test_a_scorer_rebuilds_itself_and_knows_what_it_is(tmp_path):
     assert cost["train_flops"] == 2 * (3 * len(train) + len(valid)) * sum(map(of_trial, facts["trials"]))
 
 
-def test_a_scorer_of_vector_and_statistics_is_fed_without_a_flag(tmp_path, monkeypatch):
+def test_a_scorer_of_vector_and_statistics_is_fed_both_by_key(tmp_path):
     run = make_run(tmp_path / "run", problems=30, signal=0.0)
     rows = common.read_jsonl(run / "rollouts.jsonl")
     for row, label in zip(rows, common.read_labels(run), strict=True):
@@ -290,14 +261,12 @@ def test_a_scorer_of_vector_and_statistics_is_fed_without_a_flag(tmp_path, monke
     features = np.stack([common.rollout_features(row["conf"], row["n_tokens"]) for row in rows])
     assert np.isnan(features[5][:28]).all() and features.shape == (120, 29)
     torch.testing.assert_close(scorer(hidden, features), logits)
-    mean = scorer.checkpoint["feature_scale"][0]
+    data, mean = trainer.load_data([run], scorer.vector), scorer.checkpoint["feature_scale"][0]
+    train, _ = trainer.split_by_problem(data, 32)
+    torch.testing.assert_close(mean, data.features[train].nanmean(0))
     torch.testing.assert_close(scorer(hidden[5:6], np.append(mean[:28], features[5, 28])[None]), logits[5:6])
     with pytest.raises(TypeError, match="rollout_features"):
         scorer(hidden)
-    monkeypatch.setattr("sys.argv", ["04_select.py", str(run), "--scorer", str(run / "scorer.pt")])
-    importlib.import_module("04_select").main()
-    scores = [row["score"] for row in common.read_jsonl(run / "scores/scorer.jsonl")]
-    assert scores == pytest.approx(logits.tolist()[::-1], abs=1e-5)
 
 
 def test_a_new_confidence_rule_is_read_of_finished_runs_and_known_to_be_new(tmp_path, monkeypatch, capsys):
@@ -321,33 +290,6 @@ def test_the_towers_of_vector_and_statistics_add_up_and_each_learns_to_judge_alo
     trained = module.train()(x)
     alone, added = torch.isclose(trained, of_features), torch.isclose(trained, both)
     assert (alone | added).all() and alone.float().mean().item() == pytest.approx(0.5, abs=0.1)
-
-
-def test_a_scorer_refuses_what_it_was_not_made_for_and_vectors_that_are_not_finite(tmp_path, capsys):
-    run = make_run(tmp_path / "run")
-    scorer = train_run(run, "--configs", 1)
-    others = [({"model": "other"}, ("my.pt", "'tiny'", "'other'")),
-              ({"n_layers": 9}, ("my.pt", "(5 layers)", "(9 layers)")),
-              ({"width": 6}, ("my.pt", "(8,)", "(6,)")), (None, ("('p1', 3)",))]  # fmt: skip
-    for number, (change, names) in enumerate(others):
-        other = make_run(tmp_path / f"other{number}", **change) if change else spoil(run, 7)
-        told = dies(capsys, common.score_run, scorer, other, "my.pt", chunk=5)
-        assert all(name in told for name in names), told
-
-
-def spoil(run, row, value=math.nan):
-    stored = common.load_pt(run / "hidden.pt")
-    hidden = stored["hidden"].clone()
-    hidden[row] = value
-    common.save_pt(run / "hidden.pt", {**stored, "hidden": hidden})
-    return run
-
-
-def relabel(run, change):
-    """change(i, row) gives the label of the i-th row."""
-    rows = [{**row, "label": change(i, row)} for i, row in enumerate(common.read_labels(run))]
-    common.write_jsonl(run / "labels.jsonl", rows)
-    return rows
 
 
 def test_finished_scorers_are_left_alone_until_something_changes(tmp_path, capsys):
@@ -410,6 +352,7 @@ def test_parts_of_the_calibration_set():
     data = make_data(problems=20, n=4)
     learned, left = trainer.halves(data.problem, 32)
     assert len(learned) == len(left) == 10 and not learned & left
+    assert learned != trainer.halves(data.problem, 42)[0]
     assert set(trainer.choose(data, make_job(half=True)).problem) == learned
     some = trainer.choose(data, make_job(fraction=0.25, rollouts=2))
     assert len(set(some.problem)) == 5 and {key[2] for key in some.keys} == {0, 1} and len(some.y) == 10
@@ -440,22 +383,15 @@ def layered(tmp_path_factory):
 
 @pytest.mark.parametrize("design", [d for d in trainer.DESIGNS if d not in ("mlp", "ensemble")])
 def test_every_design_trains_and_rebuilds_itself(layered, tmp_path, design):
-    options = ["--vector", "2/eos"] if design == "logistic" else []
-    scorer = train_run(layered, "--design", design, "--configs", 1, *options, out=tmp_path / "scorer.pt")
+    options = ["--vector", "2/eos", "--configs", 9] if design == "logistic" else ["--configs", 1]
+    scorer = train_run(layered, "--design", design, *options, out=tmp_path / "scorer.pt")
     _, logits = common.score_run(scorer, layered, chunk=7)
     torch.testing.assert_close(logits, common.score_run(scorer, layered)[1], atol=1e-5, rtol=1e-5)
     if design == "best-layer":
         assert scorer.vector == "2/eos" and scorer.shape == (8,)
-    if design in ("best-layer", "transformer-last10"):
+    if design in ("best-layer", "transformer-last10", "logistic"):
         assert auroc_of(scorer, layered) > 0.8
-
-
-def test_the_linear_rival_finds_a_linear_truth():
-    task = trainer.make_task(make_data(problems=80, n=8, signal=1.0), make_job(design="logistic"))
-    trained = [trainer.train(task, config) for config in task.configs]
-    _, state = min(trained, key=lambda trial: trial[0]["val_loss"])
-    weight = torch.tensor(state["1.weight"][0]) / task.scale[1]
-    assert weight[:3].min() > 3 * weight[3:].abs().max()
+    assert (scorer.checkpoint["scale"] is None) == (design != "logistic"), "a linear rule is standardised"
 
 
 def test_absent_positions_change_nothing():
@@ -473,7 +409,8 @@ def test_absent_positions_change_nothing():
 
 
 def test_constant_dimensions_survive_standardising():
-    x = torch.cat([torch.randn(50, 3) * 1e-2 + 5, torch.full((50, 1), 3000.0)], 1)
+    constant = torch.full((50, 1), 3000.1)  # whose mean, a sum of fifty over fifty, is a little off
+    x = torch.cat([torch.randn(50, 3) * 1e-2 + 5, constant], 1)
     scaled = common.standardise(x, trainer.fit_scale(x))
     torch.testing.assert_close(scaled[:, :3].std(0, correction=0), torch.ones(3), atol=1e-3, rtol=0)
     assert (scaled[:, 3] == 0).all()
@@ -503,21 +440,20 @@ def test_an_ensemble_is_the_mixture_of_frozen_layers_that_fits_the_validation_pa
     assert (scorer(200 * torch.randn(4, 6, 8)).abs() < 1e6).all(), "no infinite logit where a sigmoid is 1"
 
 
-def make_set(path, name, **options):
-    """A run of a data set with that name."""
-    run = make_run(path, **options)
-    meta = common.read_json(run / "meta.json")
-    common.write_json(run / "meta.json", {**meta, "dataset": f"sets/{name}.jsonl"})
-    return run
+@pytest.fixture
+def pair(tmp_path):
+    """A run to calibrate on and one to evaluate on."""
+    cal, other = make_run(tmp_path / "cal", dataset="c"), tmp_path / "eval"
+    return cal, make_run(other, dataset="sets/e.jsonl", seed=1)
 
 
 @pytest.fixture
 def study(tmp_path, capsys):
-    """study(name, runs, evaluation runs, options) -> (the report, all it printed)"""
+    """study(name, runs, evaluation run, options) -> (the report, all it printed)"""
 
-    def run(name, runs, evals, *options):
+    def run(name, runs, other, *options):
         trainer.content_of.cache_clear()
-        command = [*runs, "--eval", *evals, "-o", tmp_path / "s", "--study", name, *options]
+        command = [*runs, "--eval", other, "-o", tmp_path / "s", "--study", name, *options]
         trainer.main([*map(str, command), "--workers", "1", "--configs", "1"])
         told = capsys.readouterr().out
         return common.read_json(told.split()[-1]), told
@@ -529,51 +465,51 @@ def scorers_of(tmp_path, pattern):
     return sorted((tmp_path / "s/scorers").glob(pattern))
 
 
-def test_a_study_evaluates_exactly_and_trains_nothing_twice(tmp_path, study):
-    cal = make_set(tmp_path / "cal", "c", problems=20)
-    other = make_set(tmp_path / "eval", "e", problems=10, seed=1)
+def test_a_study_evaluates_exactly_and_trains_nothing_twice(tmp_path, study, pair):
+    cal, other = pair
     options = ["--design", "logistic", "--seed", 1, 2]
-    report, told = study("rollouts", [cal], [other], *options)
+    report, told = study("rollouts", [cal], other, *options)
     assert "study of rollouts: 2 trials to train" in told, "of four samples: all are one search"
     assert [row["row"] for row in report["rows"]] == ["N=16", "N=12", "N=8", "N=4"]
     assert all(len(row["measures"]["best of 8"]["values"]) == 2 for row in report["rows"])
     (path,) = scorers_of(tmp_path, "logistic.*@cal-1.*.pt")
-    value = report["rows"][3]["measures"]["AUROC"]["values"][0]
-    assert value == pytest.approx(100 * auroc_of(common.load_scorer(path), other))
+    auroc = report["rows"][3]["measures"]["AUROC"]
+    assert auroc["values"][0] == pytest.approx(100 * auroc_of(common.load_scorer(path), other))
+    spread = abs(auroc["values"][0] - auroc["values"][1]) / math.sqrt(2)
+    assert [auroc["mean"], auroc["std"]] == pytest.approx([np.mean(auroc["values"]), spread])
     assert len(list((tmp_path / "s").glob("rollouts.tiny.c-e.*.json"))) == 1
     facts = [report[key] for key in ("study", "model", "calibration", "evaluation", "problems")]
-    assert facts == ["rollouts", "tiny", ["c"], ["e"], 10]
+    assert facts == ["rollouts", "tiny", ["c"], ["e"], 12]
     assert report["settings"]["configs"] == 1 and report["settings"]["runs"] == [str(cal)]
-    again, told = study("rollouts", [cal], [other], *options)
+    again, told = study("rollouts", [cal], other, *options)
     assert "0 trials to train" in told and again == report
-    told = study("fraction", [cal], [other], *options)[1]
+    told = study("fraction", [cal], other, *options)[1]
     assert "6 trials to train" in told, "100 % is trained already"
 
 
-def test_a_study_takes_the_scorers_beside_the_run_and_keeps_them_when_vectors_are_added(tmp_path, study):
-    cal, other = make_set(tmp_path / "cal", "c"), make_set(tmp_path / "eval", "e", seed=1)
+def test_a_study_takes_the_scorers_beside_the_run_and_keeps_them_when_vectors_are_added(study, pair):
+    cal, other = pair
     made = train_run(cal, "--configs", 1, out=cal / "scatr.c@32-32.pt")
     common.save_pt(cal / "lora@32.pt", {"adapters": {}, "made_of": []})  # of 05, no scorer
     stored = common.load_pt(cal / "hidden.pt")
-    hidden = torch.cat([stored["hidden"], stored["hidden"][:, :1]], 1).clone()
-    names = [*stored["vectors"], "1/eos"]
-    common.save_pt(cal / "hidden.pt", {**stored, "vectors": names, "hidden": hidden})
-    report, told = study("fraction", [cal], [other])
+    more = {"vectors": [*stored["vectors"], "1/eos"], "hidden": stored["hidden"][:, [0, 1, 2, 3, 0]]}
+    common.save_pt(cal / "hidden.pt", {**stored, **more})
+    report, told = study("fraction", [cal], other)
     assert "study of fraction: 3 trials to train" in told
     auroc = report["rows"][0]["measures"]["AUROC"]["mean"]
     assert auroc == pytest.approx(100 * auroc_of(made, other))
 
 
 def test_no_study_overwrites_another_pairs_or_settings(tmp_path, study):
-    a, b, c = (make_set(tmp_path / name, name, seed=seed) for seed, name in enumerate("abc"))
-    for evals, options in (([b], []), ([c], []), ([b], ["--standardise"])):
-        study("rollouts", [a], evals, *options)
+    a, b, c = (make_run(tmp_path / name, dataset=name, seed=seed) for seed, name in enumerate("abc"))
+    for other, *options in ((b,), (c,), (b, "--standardise")):
+        study("rollouts", [a], other, *options)
     names = sorted(path.name.split(".json")[0].rpartition(".")[0] for path in (tmp_path / "s").glob("*.json"))
     assert names == ["rollouts.tiny.a-b"] * 2 + ["rollouts.tiny.a-c"]
 
 
-def test_a_study_looks_at_all_its_inputs_before_it_trains(tmp_path, capsys, layered):
-    other, cal = make_set(tmp_path / "eval", "e"), make_set(tmp_path / "cal", "c")
+def test_a_study_looks_at_all_its_inputs_before_it_trains(tmp_path, capsys, layered, pair):
+    cal, other = pair
     for run, name, evals, words in (
         (cal, "designs", other, "no vector 'all/eos'"), (cal, "layers", other, "no vector '.15/eos'"),
         (layered, "designs", other, "no vector 'all/eos'"), (cal, "mixed", layered, "not 1 of c"),
@@ -587,9 +523,9 @@ def test_a_study_looks_at_all_its_inputs_before_it_trains(tmp_path, capsys, laye
 
 
 def test_mixed_is_half_and_half_by_problems_over_the_sets(tmp_path, study):
-    runs = [make_set(tmp_path / f"{name}{k}", name, problems=count, seed=k)
+    runs = [make_run(tmp_path / f"{name}{k}", dataset=name, problems=count, seed=k)
             for name, count in (("few", 8), ("many", 20)) for k in (1, 2)]  # fmt: skip
-    report, _ = study("mixed", runs, [make_set(tmp_path / "eval", "e", seed=9)])
+    report, _ = study("mixed", runs, make_run(tmp_path / "eval", seed=9))
     found = [(row["row"], len(row["measures"]["AUROC"]["values"])) for row in report["rows"]]
     assert found == [("mixed", 2), ("few", 2), ("many", 2)]
     paths = scorers_of(tmp_path, "mlp.*@few*+*@many*.pt")
@@ -605,31 +541,25 @@ def test_a_study_measures_what_it_says(tmp_path):
     rows = relabel(run, lambda i, row: row["label"] if i else None)  # its problem is left out whole
     args = trainer.parse_args([str(run), "--study", "fraction", "--eval", str(run)])
     found = trainer.evaluate(run / "scorer.pt", make_job(run), args)
-    logits = common.score_run(scorer, run)[1].view(30, 6).numpy()
-    right = np.array([row["label"] == 1 for row in rows]).reshape(30, 6)
-    assert found["AUROC"] == [common.auroc(right[1:].ravel(), logits[1:].ravel())]
-    expected = {name: [] for name in ("within a problem", "best of 4", "best of 8", "weighted vote")}
-    places = sorted(range(1, 30), key=lambda i: rows[6 * i]["id"])
-    for score, label, group in ((logits[i], right[i], rows[6 * i : 6 * i + 6]) for i in places):
-        if not label.all() and label.any():
-            expected["within a problem"].append(common.auroc(label, score))
-        some = [label[max(four, key=lambda i: score[i])] for four in itertools.combinations(range(6), 4)]
-        expected["best of 4"].append(np.mean(some))
-        expected["best of 8"].append(float(label[score.argmax()]))
-        weight = {}
-        for row, logit in zip(group, score, strict=True):
-            weight[row["group"]] = weight.get(row["group"], 0) + 1 / (1 + math.exp(-logit))
-        voted = [i for i in range(6) if group[i]["group"] == max(weight, key=weight.get)]
-        expected["weighted vote"].append(float(label[max(voted, key=lambda i: score[i])]))
-    for name, values in expected.items():
-        assert found[name] == pytest.approx(values), name
+    logits = common.score_run(scorer, run)[1]
+    rows = [row | {"score": x.item(), "p": x.sigmoid().item()} for row, x in zip(rows, logits)][6:]
+    problems = [rows[i : i + 6] for i in range(0, len(rows), 6)]
+    problems.sort(key=lambda own: own[0]["id"])
+    of_each = lambda credit, n: [mean_over_subsets({0: own}, credit, n) for own in problems]
+    best_score, voted = best(lambda row: row["score"]), CREDITS["mine, weighted vote"]
+    assert found["best of 4"] == pytest.approx(of_each(best_score, 4))
+    assert found["best of 8"] == pytest.approx(of_each(best_score, 6))
+    assert found["weighted vote"] == pytest.approx(of_each(voted, 6))
+    assert found["AUROC"] == pytest.approx([np.mean(pairs_in_order(rows))])
+    within = [np.mean(pairs) for pairs in map(pairs_in_order, problems) if pairs]
+    assert found["within a problem"] == pytest.approx(within)
 
 
-def test_the_study_of_halves_never_evaluates_on_a_training_problem(tmp_path, study):
-    cal, other = make_set(tmp_path / "cal", "c"), make_set(tmp_path / "eval", "e", seed=1)
+def test_the_study_of_halves_never_evaluates_on_a_training_problem(tmp_path, study, pair):
+    cal, other = pair
     trained, held_out = trainer.halves([f"p{i}" for i in range(12)], 32)
     relabel(other, lambda i, row: 0 if row["id"] in held_out else row["label"])
-    report, _ = study("halves", [cal], [other])
+    report, _ = study("halves", [cal], other)
     found = [(report["problems"], row["measures"]["best of 4"]["mean"]) for row in report["rows"]]
     assert found == [(6, 0.0)] * 2, "the half without a right answer"
     (path,) = scorers_of(tmp_path, "mlp.*@eval-*.pt")
