@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 import transformers as hf
-from conftest import make_run, read_vectors
+from conftest import dies, make_run, read_vectors
 from safetensors.torch import save_file
 from test_report import change, refused, results_of, run_command
 from test_select import first_dimension_scorer
@@ -55,12 +55,6 @@ def save_model(folder, model):
     return folder
 
 
-def forward(model, ids):
-    """[T, vocabulary]: a plain pass over one sequence."""
-    with torch.no_grad():
-        return model(torch.tensor([ids])).logits[0]
-
-
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
     torch.manual_seed(0)
@@ -77,16 +71,12 @@ def scores_of(run, name):
     """[(score, p)], in the order of the rollouts."""
     rows = common.read_jsonl(run / "scores" / f"{name}.jsonl")
     rows = common.align(rows, common.keys_of(common.read_rollouts(run)), name)
-    assert all(row["p"] == pytest.approx(sigmoid(row["score"]), abs=1e-6) for row in rows)
+    assert all(row["p"] == pytest.approx(1 / (1 + math.exp(-row["score"])), abs=1e-6) for row in rows)
     return [(row["score"], row["p"]) for row in rows]
 
 
 def prompts_of(run):
     return {row["id"]: row["prompt"] for row in common.read_jsonl(run / "problems.jsonl")}
-
-
-def sigmoid(x):
-    return 1 / (1 + math.exp(-x))
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -134,7 +124,9 @@ def test_lora_score_is_the_odds_of_yes(trained, tiny):
         question = (f"Determine the correctness of the following answer:\nProblem: {problems[row['id']]}\n"
                     f"Answer: {row['response']}\nIs this answer correct (yes/no)?")  # fmt: skip
         end = "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
-        yes, no = forward(model, tokenizer(f"<|im_start|>user\n{question}{end}")["input_ids"])[-1, [YES, NO]]
+        ids = tokenizer(f"<|im_start|>user\n{question}{end}", return_tensors="pt")
+        with torch.no_grad():
+            yes, no = model(**ids).logits[0, -1, [YES, NO]]
         assert score == pytest.approx(float(yes - no), abs=1e-3)
 
 
@@ -155,13 +147,15 @@ def test_lora_is_not_done_twice_but_anew_with_other_settings(trained, tmp_path):
 
 
 def test_a_stopped_training_ends_as_an_uninterrupted_one(trained, tmp_path, monkeypatch):
-    """And every epoch takes every rollout once, in another order."""
+    """And every epoch takes every rollout once, in another order, and each step its own gradient."""
     cal, _ = trained
-    again, learn, seen = tmp_path / "32", verifiers.learn_from, []
+    again, learn, seen, starts = tmp_path / "32", verifiers.learn_from, [], []
     shutil.copytree(cal, again)
     (again / ADAPTERS).unlink()
 
     def stopped(*inputs):
+        if all(weight.grad is None for weight in inputs[0].parameters()):
+            starts.append(len(seen))
         seen.append(tuple(inputs[1]))
         if len(seen) == 20:
             raise KeyboardInterrupt
@@ -177,7 +171,7 @@ def test_a_stopped_training_ends_as_an_uninterrupted_one(trained, tmp_path, monk
     assert whole["cost"]["train_flops"] == second["cost"]["train_flops"]
     epochs = [seen[20:][i : i + 16] for i in range(0, 80, 16)]
     assert len(seen) == 100 and all(sorted(epoch) == sorted(epochs[0]) for epoch in epochs)
-    assert epochs[0] != epochs[1]
+    assert epochs[0] != epochs[1] and starts == [0, 16, *range(20, 100, 16)]
 
 
 def test_fresh_adapters_change_nothing_and_learn_alone(tiny):
@@ -277,8 +271,8 @@ def test_bad_lora_runs_get_one_line(tiny, tmp_path, capsys):
     change(run, "labels", lambda row: row | {"label": 1})
     assert "16 of 16 rollouts are right" in refused(capsys, "lora", run)
     one_word = Tokenizer(models.WordLevel({"<|endoftext|>": 0, "other": 1}, unk_token="other"))
-    with pytest.raises(SystemExit):
-        verifiers.first_tokens(hf.PreTrainedTokenizerFast(tokenizer_object=one_word), "yes", "no")
+    tokenizer = hf.PreTrainedTokenizerFast(tokenizer_object=one_word)
+    assert "begin with one token" in dies(capsys, verifiers.first_tokens, tokenizer, "yes", "no")
 
 
 def test_scoring_goes_on_where_it_was_killed(tmp_path, capsys, monkeypatch):
@@ -388,40 +382,32 @@ def test_bad_prms_get_one_line(tmp_path, tiny, capsys):
 # Routing
 
 
-def make_router(folder, source, maths, code):
-    """A model for which one problem is of maths and the other of code, whatever its weights are."""
+def make_router(folder, source):
+    """A model for which "What is 0?" is of maths and "What is 1?" of code, whatever its weights are."""
     model, tokenizer = common.load_model(str(source))
     ask = lambda text: verifiers.direct_prompt(tokenizer, verifiers.ROUTER.format(problem=text))
-    maths, code = (verifiers.states_of(model, ask(text))[-1].detach() for text in (maths, code))
+    maths, code = (verifiers.states_of(model, ask(f"What is {i}?"))[-1].detach() for i in (0, 1))
     head = model.get_output_embeddings().weight.data  # both states are of one length, as the norm left them
     head[MATH], head[CODE] = maths - code, 0.0
     return save_model(folder, model)
 
 
 def test_each_problem_goes_to_the_scorer_of_the_likelier_domain(tmp_path, tiny, capsys):
-    """The likelier of the two words as the answer's first."""
-    model = make_router(tmp_path / "tiny", tiny, "What is 0?", "What is 1?")
-    make = lambda kind, seed: make_run(tmp_path / kind, kind=kind, seed=seed, model=str(model), problems=6)
-    runs = [make("math", 1), make("code", 2)]
-    common.write_json(runs[1] / "meta.json", common.read_meta(runs[1]) | {"dataset": "made_up_code"})
+    facts = {"model": str(make_router(tmp_path / "tiny", tiny)), "problems": 2}
+    runs = [make_run(tmp_path / kind, kind=kind, dataset=kind, seed=seed, **facts)
+            for seed, kind in enumerate(("math", "code"))]  # fmt: skip
     first = first_dimension_scorer(tmp_path / "first.pt")
     halved = [torch.zeros(8), torch.full((8,), 0.5)]
     doubled = first_dimension_scorer(tmp_path / "doubled.pt", scale=halved)
     run_command("route", *runs, "--math", first, doubled, "--code", doubled, first)
-    (model, tokenizer), said = common.load_model(str(model)), capsys.readouterr().out
-    for run, kind in zip(runs, ("math", "code")):
-        domains = {}
-        for problem, prompt in prompts_of(run).items():
-            ids = verifiers.direct_prompt(tokenizer, verifiers.ROUTER.format(problem=prompt))
-            maths, code = forward(model, ids)[-1, [MATH, CODE]]
-            domains[problem] = "math" if maths >= code else "code"
-        right = sum(domain == kind for domain in domains.values())
-        assert (domains["p0"], domains["p1"]) == ("math", "code")
-        assert f"{run}: domains right %: {100 * right / 6:.1f} ({right}/6)" in said
-        keys, vector = read_vectors(run)[0], read_vectors(run)[1][:, 0].float().numpy()
-        maths = np.array([domains[problem] == "math" for problem, _ in keys])
+    said = capsys.readouterr().out
+    for run in runs:
+        assert f"{run}: domains right %: 50.0 (1/2)" in said
+        keys, vector = read_vectors(run)
+        maths = np.array([problem == "p0" for problem, _ in keys])
         for name, factor in (("routed@0", 2 - maths), ("routed@1", 1 + maths)):
-            assert [score for score, _ in scores_of(run, name)] == pytest.approx(factor * vector, abs=1e-5)
+            expected = factor * vector[:, 0].float().numpy()
+            assert [score for score, _ in scores_of(run, name)] == pytest.approx(expected, abs=1e-5)
     run_command(*runs, "--out", tmp_path / "both")
     assert "SCaTR, routed by domain" in (tmp_path / "both" / "report.md").read_text()
     run_command("route", runs[0], "--math", first, "--code", doubled)
