@@ -1,5 +1,6 @@
 """Files, joins, layer names and token statistics: each rule of the run folder fails loudly when broken."""
 
+import io
 import os
 import platform
 import re
@@ -148,42 +149,40 @@ def test_a_full_disk_is_one_line_and_loses_nothing(rows, write):
     assert common.read_jsonl(rows) == [{"old": 1}] and len(list(rows.parent.iterdir())) == 1
 
 
-@pytest.mark.parametrize("content, says", [
-    (b'{"id": 1}\n\n{"id": 2\n', ":3: not JSON"),
-    (b'{"id": 1}\n[2]\n', ":2: a JSON object is expected, not [2]"),
-    (b'{"id": 1}\n{"no": 2}\n', ":2: the field 'id' is missing"),
-    (b'{"id": NaN}\n', ":1: not JSON"),
-    (b'{"id": "\xff"}\n', "'utf-8' codec can't decode"),
-    (b'{"id": "\\ud800"}\n', ":1: not JSON ('utf-8' codec can't encode"),  # half of a surrogate pair
-    (None, "no such file"),
-    ("folder", "is a directory"),
-])  # fmt: skip
-def test_what_cannot_be_read_is_named(content, says, tmp_path, capsys):
-    path = tmp_path / "a.jsonl"
-    if content == "folder":
-        path.mkdir()
-    elif content:
-        path.write_bytes(content)
-    message = dies(capsys, common.read_jsonl, path, needs=("id",))
-    assert message.startswith(f"error: {path}") and says in message
-
-
 class Evil:
     def __reduce__(self):
         return print, ("code ran",)
 
 
-def test_why_a_pt_file_cannot_be_read_is_said_and_it_runs_no_code(tmp_path, capsys):
-    torch.save(torch.zeros(1_000_000), tmp_path / "whole.pt")
-    (tmp_path / "folder.pt").mkdir()
-    (tmp_path / "torn.pt").write_bytes((tmp_path / "whole.pt").read_bytes()[:-100])
-    torch.save(Evil(), tmp_path / "evil.pt")
-    for name, says in {
-        "folder": "is a directory", "none": "no such file", "evil": "evil.pt: UnpicklingError: ",
-        "torn": "torn.pt: RuntimeError: .* delete it and run its step again",
-    }.items():  # fmt: skip
-        message = dies(capsys, common.load_pt, tmp_path / f"{name}.pt")
-        assert re.search(says, message) and "code ran" not in message
+def torch_saved(value):
+    torch.save(value, file := io.BytesIO())
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("name, content, says", [
+    ("a.jsonl", b'{"id": 1}\n\n{"id": 2\n', ":3: not JSON"),
+    ("a.jsonl", b'{"id": 1}\n[2]\n', ":2: a JSON object is expected, not [2]"),
+    ("a.jsonl", b'{"id": 1}\n{"no": 2}\n', ":2: the field 'id' is missing"),
+    ("a.jsonl", b'{"id": NaN}\n', ":1: not JSON"),
+    ("a.jsonl", b'{"id": "\xff"}\n', "'utf-8' codec can't decode"),
+    ("a.jsonl", b'{"id": "\\ud800"}\n', ":1: not JSON ('utf-8' codec can't encode"),  # half a pair
+    ("a.pt", torch_saved(torch.zeros(1_000_000))[:-100], "RuntimeError: "),
+    ("a.pt", torch_saved(Evil()), "UnpicklingError: "),
+    *((name, content, says) for name in ("a.jsonl", "a.pt")
+      for content, says in ((None, "no such file"), ("folder", "is a directory"))),
+])  # fmt: skip
+def test_what_cannot_be_read_is_named_and_no_code_runs(name, content, says, tmp_path, capsys):
+    path = tmp_path / name
+    if content == "folder":
+        path.mkdir()
+    elif content:
+        path.write_bytes(content)
+    if name == "a.pt":
+        message = dies(capsys, common.load_pt, path)
+        assert "code ran" not in message and "delete it and run its step again" in message
+    else:
+        message = dies(capsys, common.read_jsonl, path, needs=("id",))
+    assert message.startswith(f"error: {path}") and says in message
 
 
 # ----------------------------------------------------------------------------------------------------

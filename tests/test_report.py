@@ -86,7 +86,8 @@ def vote(weights, rank):
 
 def top(share):
     kept = lambda rows, ranks: [rank < np.ceil(share * len(rows)) for rank in ranks]
-    return vote(lambda rows, ranks: [row["mean/tail"] * k for row, k in zip(rows, kept(rows, ranks))], "mean/tail")
+    weights = lambda rows, ranks: [row["mean/tail"] * k for row, k in zip(rows, kept(rows, ranks))]
+    return vote(weights, "mean/tail")
 
 
 def majority(rows):
@@ -388,12 +389,6 @@ def test_runs_and_models_together_are_the_papers_table(tmp_path):
     assert tex.count(r"\toprule") == tex.count(r"\end{tabular}") == 7
 
 
-def test_a_number_the_paper_lacks_shifts_no_other():
-    found = report.paper_numbers("Qwen2.5-14B-Instruct", "openthoughts", "aime25")
-    assert found["PRM (ReasonFlux-PRM-7B)"] == "23.3 ± 3.3" and "oracle" not in found
-    assert report.paper_numbers("qwen3-1.7b", "kodcode", "kodcode") == {}
-
-
 def test_costs_by_rollout_and_problem_with_ratios(tmp_path, run_here):
     """Those of 05's verifiers, and those that 03 measured, which 04 hands on."""
     keys = ("parameters", "train_seconds", "train_flops", "ms_per_rollout", "device")
@@ -449,19 +444,14 @@ def test_studies_in_the_papers_shape_and_figures(tmp_path, capsys):
     assert "'study' is missing" in refused(capsys, path, "--studies", folder / "0.json")
 
 
-def test_without_matplotlib_one_line_before_any_work(tmp_path, monkeypatch, capsys):
-    path = make_run(tmp_path / "run")
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert "pip install matplotlib" in refused(capsys, path, "--plots")
-    assert not (path / "report.md").exists()
-
-
 def test_numbers_and_names_as_people_write_them():
     assert [report.points(x) for x in (-0.0001, -0.023, 0.1)] == ["+0.0", "-2.3", "+10.0"]
     assert [report.number(n) for n in (0.123456, 7, 14_848, None)] == ["0.123", "7", "14,848", None]
     assert common.table(["a|b"], [["c"]], markdown=True).splitlines()[0] == r"| a\|b |"
-    latex = report.in_latex("", [{"a^b~c_d": ""}])
-    assert r"a\^{}b\~{}c\_d \\" in latex
+    assert r"a\^{}b\~{}c\_d \\" in report.in_latex("", [{"a^b~c_d": ""}])
+    found = report.paper_numbers("Qwen2.5-14B-Instruct", "openthoughts", "aime25")  # has no oracle
+    assert found["PRM (ReasonFlux-PRM-7B)"] == "23.3 ± 3.3" and "oracle" not in found
+    assert report.paper_numbers("qwen3-1.7b", "kodcode", "kodcode") == {}
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -493,7 +483,7 @@ def test_bad_runs_get_one_line(tmp_path, capsys):
     assert "meta.json" in refused(capsys, path)
 
 
-def test_runs_that_do_not_belong_together_are_refused(tmp_path, capsys):
+def test_runs_and_arguments_that_do_not_fit_are_refused_before_any_work(tmp_path, capsys, monkeypatch):
     a, b, c = [make_run(tmp_path / name, problems=problems, n=n)
                for name, problems, n in (("a", 4, 4), ("b", 4, 2), ("c", 3, 4))]  # fmt: skip
     for words, said in (
@@ -502,3 +492,6 @@ def test_runs_that_do_not_belong_together_are_refused(tmp_path, capsys):
         ([a, "--window", "0"], "1 or more"), ([a, "--price", "-1"], "0 or more"),
     ):  # fmt: skip
         assert said in refused(capsys, *words)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert "pip install matplotlib" in refused(capsys, a, "--plots")
+    assert not (a / "report.md").exists()
