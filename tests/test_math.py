@@ -20,228 +20,170 @@ judge = importlib.import_module("02_label")
 # accepted without it.
 GUARDS = r"""
 a sign before the formula ~ \pi/6 ~ # Answer¶¶-$\pi/6$ ~ The angle is -$\frac{\pi}{6}$. ~ minus $\pi/6$
-a sign before the formula ~ 5 ~ The answer is: –$5$ ~ The value is minus $5$. ~ The answer is negative $5$.
-  ~ so it is −5
+a sign before the formula ~ 5 ~ The answer is: –$5$ ~ The value is minus $5$.
 a sign before the box ~ 5 ~ $x=-\boxed{5}$ ~ Hence $x = - \boxed{5}$.
 the reference picks no answer ~ 12 ~ The result is 12 for the first part. So the answer is $\frac{x}{2}$.
-  ~ The answer is $\frac{12}{5}$, where 12 is the numerator. ~ The answer is $\sqrt{7}$, as 12
+  ~ The answer is $\frac{12}{5}$, where 12 is the numerator.
 the reference picks no answer ~ C ~ The answer is (B), since (C) is impossible.
   ~ The correct option is (A), not (C).
 an answer taken back ~ 5 ~ The final answer is 5, no wait, 6. ~ So x = 5.¶¶But wait, checking it: x = 6.
-  ~ The final answer is 5. Wait, no: it is 6. ~ \boxed{5}. Actually, that's wrong, so \boxed{6}.
-a condition ~ 5 ~ 5 if n is even ~ \boxed{5 \text{ if } x > 0} ~ The answer is 5 if n is even and 6 otherwise.
-  ~ 5 for n = 1 and 6 for n = 2 ~ 5 unless x is 0 ~ The answer is $5$ if $x > 0$.
+  ~ The final answer is 5. Wait, no: it is 6.
+a condition ~ 5 ~ 5 if n is even ~ \boxed{5 \text{ if } x > 0}
+  ~ The answer is 5 provided that x > 0, and 6 otherwise. ~ 5 depending on n
 a negation ~ C ~ 答案是A，不是C。
 a negation ~ 5 ~ 5 is not the answer. ~ No solution, since 5 is not valid.
-  ~ The answer is not 5. ~ The answer cannot be 5, so there is none. ~ \boxed{\text{not } 5}
-  ~ not 5
-a comparison ~ 5 ~ The answer is at least 5. ~ There are more than 5. ~ \boxed{\text{at most }5}
-  ~ The answer is $5$ or more.
+  ~ The answer cannot be 5, so there is none. ~ not 5
+a comparison ~ 5 ~ There are more than 5. ~ The answer is $5$ or more.
 something else made of it ~ 5 ~ about half of 5 ~ twice 5 ~ the square root of 5 ~ It is divisible by 5.
-  ~ The answer is the reciprocal of 5. ~ The answer is a multiple of 5. ~ The answer is impossible for n = 5.
-  ~ The answer is all real numbers except 5. ~ The answer is none of the 5 options. ~ The answer is pi over 5.
+  ~ The answer is the reciprocal of 5. ~ The answer is impossible for n = 5. ~ The answer is pi over 5.
+  ~ So he takes 20% of 5. ~ So he takes half of the 5. ~ The slope is the negative of 5.
+  ~ So $x$ is a multiple of $5$. ~ Hence it exceeds 5. ~ Hence it is smaller than 5. ~ Hence we discard 5.
 a scale ~ 5 ~ The answer is $5$ million. ~ The answer is 5 dozen. ~ \boxed{5 \text{ thousand}}
-  ~ 5 percent of x
-something else made of it ~ 5 ~ So he takes 20% of 5. ~ So he takes half of the 5.
-  ~ The slope is the negative of 5. ~ So $x$ is a multiple of $5$. ~ Hence it exceeds 5.
-  ~ Hence it is smaller than 5. ~ Hence we discard 5.
-rejected ~ 5 ~ Hence 5 is too large. ~ No real number works, so 5 is out. ~ Hence 5 fails.
-  ~ Hence 5 is impossible. ~ The wrong answer is 5. The right one is 6. ~ A common wrong answer is 5.
-taken back ~ 5 ~ The answer is 5. No, it is 6. ~ The answer is 5. Oops, I meant 6.
-  ~ The answer is 5, I mean 6. ~ The answer is 5. Let me reconsider: it is 6.
-  ~ One might think the answer is 5, but in fact it is 6.
-a condition ~ 5 ~ The answer is 5 provided that x > 0, and 6 otherwise. ~ 5 depending on n
-a scale ~ 5 ~ 5 hundredths ~ The answer is 5 thousandths. ~ The answer is 5 raised to the third power.
+  ~ 5 percent of x ~ 5 hundredths ~ The answer is 5 thousandths. ~ The answer is 5 raised to the third power.
   ~ The answer is 5 root 2. ~ The answer is 5 remainder 3. ~ The answer is 5 point 5.
+rejected ~ 5 ~ Hence 5 is too large. ~ No real number works, so 5 is out. ~ Hence 5 fails.
+  ~ Hence 5 is impossible. ~ A common wrong answer is 5.
+taken back ~ 5 ~ The answer is 5. No, it is 6. ~ The answer is 5, I mean 6.
+  ~ The answer is 5. Let me reconsider: it is 6. ~ One might think the answer is 5, but in fact it is 6.
 another unit ~ 90\% ~ $90^\circ$ ~ 90 cm ~ 90 degrees
-another unit ~ 90^\circ ~ $90\%$ ~ 90 percent
-another answer beside it ~ 5 ~ Answer: Tom has 3 apples and 5 pears ~ Answer: Two thirds of 5
-  ~ The answer is 5 or 6. ~ The answer is 5 and 6. ~ \boxed{5} and \boxed{6}
-  ~ So $x=5$ or $x=6$. ~ The answer is 5 apples and 3 oranges. ~ 5 \text{ or none}
-  ~ There are two solutions, 5 and -5. ~ \pm 5 ~ 5, 6
-more than the number ~ 5 ~ The answer is 5x + 1. ~ The answer is $5\sqrt{2}$. ~ 5π ~ 5! ~ 5i ~ 5^2 ~ x_5
-  ~ 5 - x ~ 5/2 ~ 5.5 ~ 5,000 ~ The answer is half of 5. ~ The answer is twice 5. ~ log 5 ~ 1/5 ~ 5 \ldots 9
-  ~ 5 to 6 ~ 5:6 ~ 5-6 ~ C_5
-a relation that is no answer ~ 2 ~ x^2 = 4 ~ 2x = 2 ~ y = x + 2 ~ x \ne 2 ~ x > 2 ~ f(2) ~ x = 2y
-  ~ x = 2, y = 3
+another unit ~ 90^\circ ~ $90\%$ ~ 90 percent ~ \frac{\pi}{2} ~ 90 \text{ rad}
+another answer beside it ~ 5 ~ Answer: Tom has 3 apples and 5 pears ~ The answer is 5 apples and 3 oranges.
+  ~ 5 \text{ or none} ~ \pm 5
+more than the number ~ 5 ~ log 5 ~ 5 to 6 ~ 5:6
+a relation that is no answer ~ 2 ~ 2x = 2 ~ x \ne 2
 an equation is not its side ~ x+1 ~ x+1 = 0 ~ 2x+2=0
 an equation is not its side ~ 5x-7y+4=0 ~ 0 ~ 5x-7y+4 ~ 5x-7y-4=0
-another label ~ x=5 ~ y=5 ~ z = 5 ~ x \ge 5
-labels keep their order ~ x=1,y=2 ~ (2,1) ~ x=2,y=1 ~ 2,1
-another unit ~ 5\text{ cm} ~ 5\text{ m} ~ 5 inches ~ 5 km ~ 5 cm/s ~ 5 dollars
+another label ~ x=5 ~ y=5 ~ z = 5
+labels keep their order ~ x=1,y=2 ~ x=2,y=1 ~ 2,1
+another unit ~ 5\text{ cm} ~ 5 inches ~ 5 cm/s ~ 5 dollars
 another unit ~ 15\text{ cm}^2 ~ 15 \text{ cm}^3 ~ 15 \text{ m}^2
 another unit ~ 60\text{ mph} ~ 60 \text{ km/h} ~ 60 m/s
-another unit ~ 90^\circ ~ \frac{\pi}{2} ~ 90 \text{ rad}
 another unit ~ \$5 ~ 5 cents ~ 5¢
-another base ~ 52_8 ~ 52_9 ~ 42 ~ 25_8
+another base ~ 52_8 ~ 52_9 ~ 25_8
 another base ~ 3 ~ 3_4 ~ 3_{5}
-another modulus ~ n \equiv 3 \pmod 7 ~ n \equiv 3 \pmod 5 ~ n = 3 ~ 3
-a decimal is not endless ~ \frac{1}{3} ~ 0.3333333333 ~ 0.33 ~ 33\% ~ 0.333333333333333
+another modulus ~ n \equiv 3 \pmod 7 ~ n = 3 ~ 3
+a decimal is not endless ~ \frac{1}{3} ~ 0.3333333333 ~ 0.33 ~ 0.333333333333333
 a decimal is not endless ~ \sqrt{2}+\sqrt{3} ~ 3.14626436994197 ~ 3.146
-only a rounded reference ~ 0.3 ~ \frac13 ~ 0.33 ~ 0.29999
+only a rounded reference ~ 0.3 ~ \frac13 ~ 0.33
 exact arithmetic ~ 10^{50} ~ 10^{50}+1
-nothing but rounding is zero ~ 0 ~ e^{-200} ~ 10^{-1000} ~ 0.0000001
+nothing but rounding is zero ~ 0 ~ e^{-200} ~ 10^{-1000}
 floats are not integers ~ 262537412640768744 ~ e^{\pi\sqrt{163}}
-a percent once ~ 20 ~ 0.2 ~ 0.2\% ~ 200\%
-a choice with more than its text ~ \text{(C)} ~ \text{(C)} \text{ or } 77 ~ (C)^2 ~ (BC) ~ \text{B or C}
-  ~ C, D
-a function is not its graph's axis ~ y=2x+3 ~ x=2y+3 ~ f(x)=2y+3 ~ 2x-3
+a percent once ~ 20 ~ 0.2 ~ 0.2\%
+a choice with more than its text ~ \text{(C)} ~ \text{(C)} \text{ or } 77 ~ (C)^2
+a function is not its graph's axis ~ y=2x+3 ~ x=2y+3 ~ f(x)=2y+3
 another function ~ f(x)=x ~ f(f(x))=x ~ f(2)=2
-letters are not words ~ 3 ~ three halves ~ 3 halves ~ three-fifths ~ ②① ~ ③
+letters are not words ~ 3 ~ three halves ~ 3 halves ~ three-fifths
 circled digits are not digits ~ ①③ ~ ①②③ ~ 13
-words with another meaning ~ \text{even} ~ not even ~ neither even nor odd ~ the function is not even
-  ~ even and odd
+words with another meaning ~ \text{even} ~ not even ~ neither even nor odd
 """
 
 # A reference ~ what is the same ≠ what is not.
 PAIRS = r"""
 10080 ~ 10\,080 ‖ 1.25 ~ 1{,}25 ‖ \frac13 ~ 0.333... ~ 0.(3) ‖ \frac{270}7\text{ degrees} ~ 38 4/7
 90^\circ ~ \angle ABC = 90^\circ ‖ 60 ~ 60 \frac{\text{km}}{\text{h}} ‖ 12 ~ \textbf{(C)}\ 12
-\sqrt[3]{2} ~ 2^(1/3) ≠ 3\sqrt2 ‖ 0 ~ \sqrt{8}-2\sqrt{2} ~ \sin\pi ≠ \{\} ‖ -2 ~ \sqrt[3]{-8}
-3 ~ \log_{10}{1000} ≠ 3\text{ dozen}
-\sin^2 x ~ \frac{1-\cos 2x}{2} ≠ \sin 2x
-\cot x ~ \frac{1}{\tan x} ~ \operatorname{ctg} x ≠ \sec x ~ \cot 2x ‖ x^{2+y} ~ x^2x^y ≠ x^{2y} ~ (2+y)^x
-\left|x-1\right| ~ \sqrt{(x-1)^2} ‖ n! ~ n(n-1)! ≠ n!! ‖ 5 ~ \text{the area is } 5 ≠ 5 to 6
-x^2-1 ~ f(x)=(x-1)(x+1) ≠ y^2-1 ~ x^2=1
-2 ~ x+1=3 \Rightarrow x=2 ≠ 2abcd ~ 2 + x cm ~ 2\cdot x ~ 2/ x ~ two-thirds
+\sqrt[3]{2} ~ 2^(1/3) ‖ 0 ~ \sqrt{8}-2\sqrt{2} ~ \sin\pi ‖ -2 ~ \sqrt[3]{-8}
+3 ~ \log_{10}{1000} ≠ 3\text{ dozen} ‖ \sin^2 x ~ \frac{1-\cos 2x}{2} ≠ \sin 2x ‖ n! ~ n(n-1)! ≠ n!!
+\cot x ~ \frac{1}{\tan x} ~ \operatorname{ctg} x ‖ x^{2+y} ~ x^2x^y ‖ \left|x-1\right| ~ \sqrt{(x-1)^2}
+5 ~ \text{the area is } 5 ≠ 5 to 6 ‖ x^2-1 ~ f(x)=(x-1)(x+1) ‖ 2 ~ x+1=3 \Rightarrow x=2 ≠ 2abcd ~ two-thirds
 (-\infty,3)\cup(3,\infty) ~ x∈ℝ∖{3} ‖ \emptyset ~ \text{no solution} ~ \{\,\} ‖ (6,31,-1) ~ 6,31,-1
 AB=4, CD=5 ~ 4, 5 ‖ y_{1}=-2x^{2}+4x+3, y_{2}=3x^{2} ~ y_1=-2(x-1)^2+5, y_2=3x^2 ~ -2x^2+4x+3, 3x^2
-\{1,2,3\} ~ 1, 2, and 3 ‖ -2,1 ~ x=1 or -2 ‖ \{5\} ~ x=5 ‖ \pm 2 ~ \mp2
+\{1,2,3\} ~ 1, 2, and 3 ‖ -2,1 ~ x=1 or -2 ‖ \{5\} ~ x=5 ‖ \pm 2 ~ \mp2 ‖ 52_8 ~ 52
 \begin{pmatrix} -1/3 \\ 2/3 \\ 5/3 \end{pmatrix} ~ \frac13\begin{pmatrix}-1\\2\\5\end{pmatrix}
   ~ (-1/3,2/3,5/3) ~ \begin{pmatrix}-1/3\\[4pt]2/3\\[4pt]5/3\end{pmatrix}
-x=1,y=2 ~ \begin{cases}x=1\\y=2\end{cases} ~ \left\{\begin{aligned} x&=1\\ y&=2\end{aligned}\right. ≠ (2,1)
-  ~ 1 ~ x=1,y=3 ~ x=1 \text{ or } y=-2 ‖ 52_8 ~ 52 ‖ \text{(C)} ~ Option C ≠ \text{A, C} ~ (B) 12
-\text{the parabola} ~ a parabola ‖ (0.6,2.6667] ~ (\frac{3}{5},\frac{8}{3}] ≠ (0.5,\frac83]
-\text{(B)} ~ \boxed{B} ≠ (BC) ~ (B) or (C) ~ B^c ~ B' ‖ 6:00\text{ PM} ~ 6\text{ p.m.}
-11:21 ~ 11 \text{ to } 21 ‖ n\equiv 3\pmod 7 ~ n\equiv 3\pmod{7} ≠ 10 ~ n \equiv -3 \pmod 7 ~ 7
-p=\frac14 ~ 25\% ≠ 4\% ~ 40\% ~ q=\frac34 ‖ 16 ~ m\angle A = 16^\circ ‖ \frac{\pi}{3} ~ \arg z=\pi/3
-|x|<3 ~ x\in(-3,3) ≠ |x|\le3 ~ (-\infty,-3)\cup(3,\infty) ‖ 7\text{th} ~ 7^{th}
-\frac{n(n-1)(n-2)}{6} ~ C(n,3)
-6 ~ 2 \cdot 3 = 6 ≠ \operatorname{lcm}(4,3) ~ \lfloor 5.9\rfloor ~ \gcd(6)x ~ 6th and 7th
-\max(a,b) ~ \max\{a,b\} ≠ a+b ~ \max(a,c)
-\{1,-2\} ~ x = -2\text{ and }x = 1 ≠ x=1 \text{ or } x=2 ~ 1,-2,3
+x=1,y=2 ~ \begin{cases}x=1\\y=2\end{cases} ~ \left\{\begin{aligned} x&=1\\ y&=2\end{aligned}\right.
+\text{(C)} ~ Option C ≠ (B) 12 ‖ \text{the parabola} ~ a parabola ‖ (0.6,2.6667] ~ (\frac{3}{5},\frac{8}{3}]
+\text{(B)} ~ \boxed{B} ≠ (B) or (C) ‖ 6:00\text{ PM} ~ 6\text{ p.m.} ‖ 11:21 ~ 11 \text{ to } 21
+n\equiv 3\pmod 7 ~ n\equiv 3\pmod{7} ‖ p=\frac14 ~ 25\% ‖ 16 ~ m\angle A = 16^\circ
+\frac{\pi}{3} ~ \arg z=\pi/3 ‖ |x|<3 ~ x\in(-3,3) ≠ |x|\le3 ‖ 7\text{th} ~ 7^{th}
+\frac{n(n-1)(n-2)}{6} ~ C(n,3) ‖ 6 ~ 2 \cdot 3 = 6 ≠ \operatorname{lcm}(4,3) ~ \lfloor 5.9\rfloor ~ \gcd(6)x
+\max(a,b) ~ \max\{a,b\} ≠ a+b ~ \max(a,c) ‖ \{1,-2\} ~ x = -2\text{ and }x = 1 ≠ x=1 \text{ or } x=2
 (-\infty,\infty) ~ \text{all real numbers} ‖ 9.8 ~ 9.8\ \mathrm{m\cdot s^{-2}} ‖ 25 ~ 25^\circ\text{C}
 1,000,000 ~ 1\text{ million} ‖ \frac{9}{11} ~ 0.\overline{81} ‖ \{(1,2),(3,4)\} ~ (3,4) \text{ and } (1,2)
-\begin{pmatrix}1&2\\3&4\end{pmatrix} ~ [[1,2],[3,4]] ~ \begin{pmatrix}1.0&2\\\frac62&4\end{pmatrix} ≠ -2
-  ~ \begin{vmatrix}1&2\\3&4\end{vmatrix} ~ [[1,2],[4,3]] ~ [[1,3],[2,4]] ~ ((1,2),(3,5))
-\pm\sqrt{3} ~ x = \sqrt{3}\text{ and }x=-\sqrt{3} ≠ \sqrt3 ~ \pm\sqrt3 i ~ \sqrt{3},\sqrt3
-2\pm i ~ x=2 \pm i ‖ \text{ellipse} ~ an ellipse
+\begin{pmatrix}1&2\\3&4\end{pmatrix} ~ [[1,2],[3,4]] ~ \begin{pmatrix}1.0&2\\\frac62&4\end{pmatrix}
+  ≠ \begin{vmatrix}1&2\\3&4\end{vmatrix}
+\pm\sqrt{3} ~ x = \sqrt{3}\text{ and }x=-\sqrt{3} ‖ 2\pm i ~ x=2 \pm i ‖ \text{ellipse} ~ an ellipse
 \sqrt{2} ~ x = \sqrt{2} \approx 1.41 ~ \sqrt2 = 1.414\ldots ~ \sqrt{2} \text{ (approximately } 1.414)
-  ≠ 1.41421356 ‖ 27 ~ \text{27 (exactly)}
+27 ~ \text{27 (exactly)} ‖ x=\frac{\pi}{2}(2n+1), n \in Z ~ x = \frac{\pi}{2} + \pi n
 \left(-\infty ;-\frac{1}{2}\right] \cup[3 ;+\infty) ~ x \le -\frac12 \text{ or } x \ge 3
-x=\frac{\pi}{2}(2n+1), n \in Z ~ x = \frac{\pi}{2} + \pi n
 2 k \pi+\frac{\pi}{3}(k \in \mathbf{Z}) ~ x=\frac{\pi}{3}+2\pi k, \quad k\in\mathbb{Z}
-\left\{\begin{array}{l}x=1 \\ y=2\end{array}\right. ~ (1,2)
-1: \sqrt{2}: \sqrt{3} ~ \sqrt2 : 2 : \sqrt6 ≠ 1:\sqrt3:\sqrt2
-m=-3 \text{ or } m=1 ~ m \in \{-3,1\} ≠ -3 ~ m=3, m=-1 ~ (-3,1) \cup \{2\}
+\left\{\begin{array}{l}x=1 \\ y=2\end{array}\right. ~ (1,2) ‖ k=\frac{1}{4}\text{ or }k=-1 ~ -1,\frac14
+1: \sqrt{2}: \sqrt{3} ~ \sqrt2 : 2 : \sqrt6 ≠ 1:\sqrt3:\sqrt2 ‖ m=-3 \text{ or } m=1 ~ m \in \{-3,1\}
 x>-1 \text{ and } x \neq 0 ~ (-1,\infty)\setminus\{0\} ‖ 11\sqrt{3} ~ 11 \sqrt{3} \text{ units}^2
-k=\frac{1}{4}\text{ or }k=-1 ~ -1,\frac14 ~ k=-1, k=1/4 ‖ 10{,}000 ~ 10 thousand
-y(t)=e^{-t} ~ y(t) = \exp(-t) ≠ e^{-x} ‖ \theta=\tan^{-1}(\mu) ~ \arctan{\mu} ‖ x^2+2x+1 ~ (x + 1)**2
-\left\lfloor 3.5 \right\rfloor ~ floor(3.5) ‖ x\neq3 ~ x \not= 3 ‖ 3,-3 ~ x = ±3
-2 \pmod 5 ~ x ≡ 2 (mod 5)
-10 ~ \color{red}{10} ≠ 2x=10 ~ x^2=10 ~ x \approx 10.1 ‖ (C) ~ (C) \frac12
+10{,}000 ~ 10 thousand ‖ y(t)=e^{-t} ~ y(t) = \exp(-t) ‖ \theta=\tan^{-1}(\mu) ~ \arctan{\mu}
+x^2+2x+1 ~ (x + 1)**2 ‖ \left\lfloor 3.5 \right\rfloor ~ floor(3.5) ‖ x\neq3 ~ x \not= 3 ‖ 3,-3 ~ x = ±3
+2 \pmod 5 ~ x ≡ 2 (mod 5) ‖ 10 ~ \color{red}{10} ~ 10 (ten) ~ 10 (ways) ≠ 2x=10 ~ x^2=10 ‖ (C) ~ (C) \frac12
 f^{-1}(x)=\frac{x-3}{2} ~ \frac12 x-\frac32 ‖ \frac{3}{4}\text{ cup} ~ three fourths ‖ 1/3 ~ 33\frac13\%
-\frac12 ~ a half ~ one half ≠ 1,2 ‖ 1+2+3 ~ 6 ~ 1+2+3=6 ‖ \$18 per hour ~ \$18
-60\text{ mph} ~ 60 mi/h ≠ 60 ft/s
+\frac12 ~ a half ~ one half ‖ 1+2+3 ~ 6 ‖ \$18 per hour ~ \$18 ‖ 60\text{ mph} ~ 60 mi/h ≠ 60 ft/s
 (-\infty,-1)\cup(2,\infty) ~ \{x : x < -1 \text{ or } x > 2\}
   ~ \{x \in \mathbb{R} \mid x < -1 \text{ or } x > 2\}
 \{2k\pi \mid k \in \mathbb{Z}\} ~ 2k\pi, k\in\mathbb{Z} ‖ \{(x,y) \mid y = 2x\} ~ \{(x,y) : 2x = y\}
-\frac23 ~ \text{two-thirds}
-\mathbb{R}\setminus\{2\} ~ \mathbb{R} - \{2\} ≠ \mathbb{R}-\{3\} ~ (-\infty,2)\bigcap(2,\infty)
-0.\overline{3} ≠ 3 ‖ \frac{1}{3} ≠ \frac13\% ~ 33\% ‖ \frac{1}{x+1} ≠ x+1 ‖ \frac{2}{3} ≠ (2,3)
-3\frac12 ≠ 3, \frac12 ‖ 6:30\text{ p.m.} ≠ 6:30\text{ a.m.} ‖ 3\sqrt{13} ≠ \sqrt[3]{13} ~ 3+\sqrt{13}
-\sqrt{2}+\sqrt{3} ≠ \sqrt{5} ~ 3.146 ‖ \log_2 3 ≠ \log 2^3 ~ \ln 3 ‖ \log(ab) ≠ \log(a+b) ~ \log a - \log b
-\tan 90^\circ ≠ 0 ~ 1 ~ \cot 0 ‖ \sin x ≠ \sin y ~ \sin ‖ x ≠ \sqrt{x^2} ~ |x| ‖ 6-5i ≠ 6-5
-\overline{AB} ≠ \angle AB ‖ xy ≠ x+y ~ xyz ‖ y=2x+3 ≠ 3 ‖ x^2+y^2=4 ≠ x^2+y^2=2 ‖ x=5 ≠ x \ne 5 ~ x=5,y=5
--2\le x\le7 ≠ [-2,8] ‖ (0,9)\cup(9,36) ≠ (0,9) ‖ \mathbb{R} ≠ (0,\infty) ‖ (1,2) ≠ 2,1
-(1,2),(3,4) ≠ 1,2,3,4 ‖ 1,-2 ≠ (-2,1) ‖ 1\pm\sqrt{19} ≠ 1-\sqrt{19} ~ \pm\sqrt{19}
-f(x)+f(y) ≠ f(x+y) ~ f(x) ~ f(y)f(x) ‖ \infty ≠ \frac{1}{\infty} ‖ 12:30 ≠ 2/5 ‖ A,C ≠ C ‖ f(x)=x^2 ≠ g(x)=x
-|x-2|\ge 3 ≠ |x-3|\ge 2 ~ [-1,5] ‖ \binom n3 ≠ C(3,n) ~ P(n,3) ‖ \sum_{k=1}^{10} k ≠ 10k
-xy=1 ≠ y=-\frac1x ~ y=\frac{1}{x}+1 ‖ y=x^2 ≠ y=-x^2 ~ y^2=x ~ y = x^2+0.001
-(0,1)\cup(1,\infty) ≠ x\ne1 ~ x>1 ‖ [1,4] ≠ [1,4]\cap[2,3] ‖ 1{,}000 ≠ 1,00 ‖ 12,345 ≠ 12,3,45
-\frac{1}{2x} ≠ \frac12x ~ 1/2x+1 ‖ 1010_2 ≠ A_{16} ‖ 2\frac34 ≠ 2,\frac34 ~ 23/4 ~ 2\cdot\frac34 ~ 2-\frac34
-2+3i ≠ 2+3j ~ 2+3I_1 ‖ e^{-x} ≠ -e^x ‖ \sqrt{a^2+b^2} ≠ a+b ~ a^2+b^2 ‖ (x+2)^2 ≠ x^2+4
-\frac{\pi}{4}+k\pi, k\in\mathbb{Z} ≠ \frac{\pi}{4}+2k\pi ‖ a=1, b=2, c=3 ≠ (3,2,1)
-f(x)=0, f(x)=x ≠ f(x)=x ~ f(x)=0,f(x)=2x ‖ y=2x+3 \text{ or } y=-2x ≠ y=2x+3 ~ y=2x-3, y=-2x
-n=2,3,4 ≠ 1,2,3 ~ 1,2,3,\ldots ‖ 1,2,3,\ldots ≠ 1,2,3,4 ‖ x+y=3 ≠ x+y ~ x+y=4 ‖ x^{10} ≠ 10x
-(x-1)(x-2)=0 ≠ (x-1)(x-3)=0 ~ 0 ‖ A \cup B ≠ A ~ B \setminus A ‖ \int_0^1 x dx ≠ x ‖ a_1 ≠ a1
-\log_2 8x ≠ \log_2 8 \cdot x^2 ‖ x=2 ≠ x=-2 ~ x-2 ‖ (2,3) ≠ 2,3,4 ~ x=2 ‖ 2^n ≠ n^2 ~ 2^{n+1}
-\frac{n!}{k!(n-k)!} ≠ \frac{n!}{k!} ~ \binom{n}{k+1} ‖ x^2+y^2=1 ≠ x^2+y^2=1, x>0 ~ \sqrt{x+y}=1
-x\ge1 \text{ or } x\le -1 ≠ -1\le x\le 1 ‖ 5\text{ square feet} ≠ 5 ft^3 / 2 ‖ 5\text{ m/s} ≠ 5 kph
-x<-1 ≠ \{x : x < -1 \text{ or } x > 2\} ~ \{x \in \mathbb{Z} : x < -1\} ~ \{x \mid x < -1, x \in \mathbb{Z}\}
-\{k\pi \mid k \in \mathbb{Z}\} ≠ \{k\pi + 1 | k \in \mathbb{Z}\} ~ \{k\pi \mid k \in \mathbb{N}\}
-\{x^2 \mid x > 0\} ≠ \{x | x > 0\} ‖ \{2n : n = 1,2,3\} ≠ n = 1,2,3 ‖ \{2,\infty\} ≠ \{ \infty | 1 = 2, 5 \}
-2x ≠ 2x if x>0, -2x if x<0 ~ 2x \text{ for } x \geq 0, \; -2x \text{ for } x<0
-a^2-b^2 ~ (a+b)(a-b) ≠ (a+b)(a+b) ‖ a+b ≠ (a+b)(a-b) ~ (a+b)(abc) ‖ 10 ~ 10 (ten) ~ 10 (ways)
-150\text{ grams} ~ 150 g ≠ 150 m ‖ 2.5\text{ hours} ~ 2.5 h ‖ 5m ≠ 5 ‖ 3 m ~ 3m ~ 3\text{ m} ≠ 3\text{ cm}
-21 ~ twenty-one ~ \text{Twenty-one} ≠ 20
-19 ≠ twenty-one ‖ 40 ~ forty ~ \$40 ≠ forty-two ~ 4
-[2,\infty)\cup\{0\} ~ x \ge 2 \text{ or } x = 0 ≠ x \ge 2 \text{ or } x = 1
-(-\infty,2) ~ x<2 ~ 2x<4 ~ -x>-2 ~ 4-2x>0 ≠ [-\infty,2) ~ (-\infty,2] ~ 2x<5 ~ x^2<4 ~ -x<-2
-[-1,5] ~ |x-2| \le 3 ~ -2\le 2x\le 10 ≠ |x-2|<3 ~ |x-2|\ge3
+\frac23 ~ \text{two-thirds} ‖ \mathbb{R}\setminus\{2\} ~ \mathbb{R} - \{2\} ≠ \mathbb{R}-\{3\}
+0.\overline{3} ≠ 3 ‖ \frac{1}{3} ≠ \frac13\% ‖ \frac{1}{x+1} ≠ x+1 ‖ \frac{2}{3} ≠ (2,3)
+3\frac12 ≠ 3, \frac12 ‖ 6:30\text{ p.m.} ≠ 6:30\text{ a.m.} ‖ 3\sqrt{13} ≠ \sqrt[3]{13}
+\sqrt{2}+\sqrt{3} ≠ \sqrt{5} ‖ \log_2 3 ≠ \log 2^3 ‖ \log(ab) ≠ \log(a+b) ~ \log a - \log b ‖ y=2x+3 ≠ 3
+\tan 90^\circ ≠ \cot 0 ‖ \sin x ≠ \sin ‖ x ≠ \sqrt{x^2} ‖ 6-5i ≠ 6-5 ‖ \overline{AB} ≠ \angle AB ‖ xy ≠ x+y
+x^2+y^2=4 ≠ x^2+y^2=2 ‖ x=5 ≠ x \ne 5 ‖ -2\le x\le7 ≠ [-2,8] ‖ (0,9)\cup(9,36) ≠ (0,9) ‖ f(x)+f(y) ≠ f(x+y)
+\mathbb{R} ≠ (0,\infty) ‖ (1,2) ≠ 2,1 ‖ (1,2),(3,4) ≠ 1,2,3,4 ‖ 1,-2 ≠ (-2,1) ‖ 1\pm\sqrt{19} ≠ 1-\sqrt{19}
+\infty ≠ \frac{1}{\infty} ‖ 12:30 ≠ 2/5 ‖ A,C ≠ C ‖ f(x)=x^2 ≠ g(x)=x ‖ |x-2|\ge 3 ≠ |x-3|\ge 2
+\binom n3 ≠ P(n,3) ‖ \sum_{k=1}^{10} k ≠ 10k ‖ xy=1 ≠ y=-\frac1x ‖ y=x^2 ≠ y=-x^2 ‖ \frac{1}{2x} ≠ \frac12x
+(0,1)\cup(1,\infty) ≠ x\ne1 ‖ [1,4] ≠ [1,4]\cap[2,3] ‖ 1{,}000 ≠ 1,00 ‖ 12,345 ≠ 12,3,45 ‖ 1010_2 ≠ A_{16}
+2\frac34 ≠ 2\cdot\frac34 ‖ 2+3i ≠ 2+3j ‖ e^{-x} ≠ -e^x ‖ \sqrt{a^2+b^2} ≠ a+b ‖ (x+2)^2 ≠ x^2+4 ‖ x^{10} ≠ 10x
+\frac{\pi}{4}+k\pi, k\in\mathbb{Z} ≠ \frac{\pi}{4}+2k\pi ‖ a=1, b=2, c=3 ≠ (3,2,1) ‖ 1,2,3,\ldots ≠ 1,2,3,4
+f(x)=0, f(x)=x ≠ f(x)=0,f(x)=2x ‖ y=2x+3 \text{ or } y=-2x ≠ y=2x+3 ‖ n=2,3,4 ≠ 1,2,3,\ldots ‖ x+y=3 ≠ x+y
+(x-1)(x-2)=0 ≠ (x-1)(x-3)=0 ‖ A \cup B ≠ A ~ B \setminus A ‖ \int_0^1 x dx ≠ x ‖ a_1 ≠ a1
+\log_2 8x ≠ \log_2 8 \cdot x^2 ‖ x=2 ≠ x=-2 ‖ (2,3) ≠ 2,3,4 ~ x=2 ‖ 2^n ≠ n^2
+\frac{n!}{k!(n-k)!} ≠ \binom{n}{k+1} ‖ x^2+y^2=1 ≠ \sqrt{x+y}=1 ‖ x\ge1 \text{ or } x\le -1 ≠ -1\le x\le 1
+5\text{ square feet} ≠ 5 ft^3 / 2 ‖ 5\text{ m/s} ≠ 5 kph ‖ \{2,\infty\} ≠ \{ \infty | 1 = 2, 5 \}
+x<-1 ≠ \{x : x < -1 \text{ or } x > 2\} ~ \{x \mid x < -1, x \in \mathbb{Z}\} ‖ \{2n : n = 1,2,3\} ≠ n = 1,2,3
+\{k\pi \mid k \in \mathbb{Z}\} ≠ \{k\pi + 1 | k \in \mathbb{Z}\} ‖ \{x^2 \mid x > 0\} ≠ \{x | x > 0\}
+2x ≠ 2x if x>0, -2x if x<0 ‖ a^2-b^2 ~ (a+b)(a-b) ‖ a+b ≠ (a+b)(a-b) ‖ 150\text{ grams} ~ 150 g ≠ 150 m
+2.5\text{ hours} ~ 2.5 h ‖ 5m ≠ 5 ‖ 3 m ~ 3m ‖ 21 ~ twenty-one ~ \text{Twenty-one} ‖ 19 ≠ twenty-one
+40 ~ forty ‖ [2,\infty)\cup\{0\} ~ x \ge 2 \text{ or } x = 0 ≠ x \ge 2 \text{ or } x = 1
+(-\infty,2) ~ 4-2x>0 ≠ [-\infty,2) ~ (-\infty,2] ‖ [-1,5] ~ |x-2| \le 3 ≠ |x-2|<3
 (-\infty,-1]\cup[5,\infty) ~ |x-2| \ge 3 ≠ |x-2|>3
 """
 
 # Which answer a response gives: a reference that it must be the same as @ responses.
 GIVES = r"""
 5 @ \boxed{5} \boxed{} \boxed{ } @ $\boxed{\boxed{5}}$ and 7 more @ ## Solution¶¶$2x = 10$, so $x = 5$.
+  @ The answer is not 6 but 5. @ Hence the result equals $5$, because $1+1=2$.
 2x + 4y + z - 19 = 0 @ Final Answer: The final answer is $2x + 4y + z - 19 = 0$. I hope it is correct.
-5 @ The answer is 5, not 6. @ The answer is 5 and not 6. @ The answer is 5 rather than 6.
-  @ The answer is not 6 but 5. @ The maximum value is $5$, attained at $x = 2$.
-  @ Hence the result equals $5$, because $1+1=2$.
-12 @ So we get \boxed{12 @ 答：共有12人。 @ 因此最终答案是 $12$。 @ 所以，答案为 \(12\)。 @ 最终结果为：**12** @ 一共需要 12 小时。
-204 @ Therefore, $m+n=101+103=\mathbf{204}$. ‖ \{1,2\} @ The answer is $\{1,2\}$.
+12 @ So we get \boxed{12 @ 答：共有12人。 @ 一共需要 12 小时。 ‖ 204 @ Therefore, $m+n=101+103=\mathbf{204}$.
+\{1,2\} @ The answer is $\{1,2\}$.
 2,3 @ First \boxed{7} is a mistake; the roots are \boxed{2} and \boxed{3}.
-  @ Hence $x=2$ or $x=3$ are the solutions.
-7 @ <think>first \boxed{3}, hmm, so \boxed{7} and then it was cut off
-  @ Therefore, Hillary has 7 nickels and nothing else. @ Hillary has 7 nickels and nothing else.
-  @ Tom is 7 years old. @ She needs 7 more minutes to finish. @ Answer: 7?
-  @ It takes 7 days to finish the job. @ The remainder is 7 when divided by 11. @ The maximum is 7, at x = 2.
-  @ The answer is not 5, but 7. @ Therefore, there are 7 such integers $n$. @ John ate 7 of them.
-90^\circ @ The total is $90^\circ$ in all. ‖ p - q @ The value is therefore $p - q$ when simplified.
--3 @ So x = $-3$ ‖ 1234 @ There are 1 234 of them.
+  @ Hence $x=2$ or $x=3$ are the solutions. @ 方程的解为 $x=2$ 或 $x=3$。
+7 @ <think>first \boxed{3}, hmm, so \boxed{7} and then it was cut off @ Tom is 7 years old.
+  @ She needs 7 more minutes to finish. @ Answer: 7? @ The remainder is 7 when divided by 11.
+  @ The answer is not 5, but 7. @ Therefore, there are 7 such integers $n$.
+90^\circ @ The total is $90^\circ$ in all. @ ∠ABC = 90° ‖ 1234 @ There are 1 234 of them.
+p - q @ The value is therefore $p - q$ when simplified. @ So we get p - q ‖ -3 @ So x = $-3$
 18 @ **Answer:** Janet makes $18 every day. @ Janet earns $18/day. @ 9 eggs * $2/egg = $18
-18 @ Answer: The value of $x$ is $18$. @ Answer: the value of x is 18 @ When x = 3, y = 18.
-18 @ So she earns **$18**. @ 18 is indeed 8 + 8 + 6. @ The answer is **$18**. @ So 18 is the answer.
+  @ When x = 3, y = 18. @ So she earns **$18**. @ 18 is indeed 8 + 8 + 6.
 73 @ m + n = 65 + 8 = 73. ‖ x=2 @ Hence x = 2. ‖ \text{Evelyn} @ Hence $x = \text{Evelyn}$
-10 @ Thus, **10** is the answer. @ The triangle is right. We find that m = 3, n = 7, and m + n = 10.
-1\frac12 @ The answer is 1 1/2.
+10 @ The triangle is right. We find that m = 3, n = 7, and m + n = 10. ‖ 1\frac12 @ The answer is 1 1/2.
 \begin{pmatrix}1\\2\end{pmatrix} @ So $\mathbf{v} = \begin{pmatrix} 1 \\ 2 \end{pmatrix}.$
-42 @ $n = 42. \quad \blacksquare$ @ We get 42 as the final answer. @ The final answer is 42!
-  @ In total, there are 42 people in the room. @ The smallest value of n is n = 42.
-  @ Step 1: 6 * 7 = 42.¶Step 2: Done. @ That's 42 in all. @ \[ \text{Total} = 42 \]
-  @ \begin{align*}¶x &= 6 \cdot 7 \\¶&= 42.¶\end{align*}
-  @ The answer is 42. The other options 12 and 14 are wrong.
+42 @ $n = 42. \quad \blacksquare$ @ Step 1: 6 * 7 = 42.¶Step 2: Done.
+  @ \begin{align*}¶x &= 6 \cdot 7 \\¶&= 42.¶\end{align*} @ The answer is forty-two.
 \text{(D)} @ The correct choice is therefore $\textbf{(D)}$. ‖ (5,3) @ So x = 5 and y = 3.
-2,3 @ 方程的解为 $x=2$ 或 $x=3$。
-\frac{1}{2} @ So the probability is 1/2, or 50%. @ So the result is 1/2 (0.5). @ \\boxed{\\frac{1}{2}}
-  @ The probability is 1/2, approximately 0.5. @ one half @ So it is 1/2 = 0.5 = 50%.
-[1,5) @ The solution set is $[1,5)$. @ The inequality holds for $1 \le x < 5$.
+\frac{1}{2} @ So the probability is 1/2, or 50%. @ \\boxed{\\frac{1}{2}} @ one half
+  @ So it is 1/2 = 0.5 = 50%.
+[1,5) @ The inequality holds for $1 \le x < 5$. ‖ 2\sqrt{5} @ d = sqrt(20) = 2*sqrt(5)
 1,3 @ The solutions are $1$ and $3$. @ The solutions to the equation are $x = 1$ and $x = 3$.
-2\sqrt{5} @ d = sqrt(20) = 2*sqrt(5) ‖ 90^\circ @ ∠ABC = 90°
 \begin{pmatrix}1&2\\3&4\end{pmatrix} @ The inverse is¶\[¶\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}.¶\]
 2:3 @ The ratio is 2:3. ‖ \frac{3}{10} @ Thus the probability is $\frac{3}{10}$ or 30%.
-16 @ So we have $\frac{m}{n} = \frac{7}{9}$, hence $m+n = 7+9 = 16$.
-\frac{7}{9} @ So we have $P = \frac{14}{18} = \frac{7}{9}$.
-2\pi @ The period is $2\pi$. @ Its area equals 2π square units.
--\frac{1}{2} @ Answer: $-\dfrac12$ ‖ x^3+2x @ Therefore, the derivative is $f'(x) = x^3 + 2x$.
-y=2x+3 @ The equation of the line is $y = 2x + 3$. @ The line is y = 2x + 3. ‖ p - q @ So we get p - q
-(2,3) @ The solution is $(x, y) = (2, 3)$. @ 交点坐标为（2，3）。 @ The answer is the ordered pair (2, 3).
-  @ $x = \boxed{2}$, $y = \boxed{3}$ ‖ (1,-1) @ The solution is x = 1, y = -1.
-54 @ 7 * 8 = 54. The answer is correct @ So the final answer would be 54, I guess? @ 54 is the correct answer.
-\frac{7}{12} @ So $P = \frac{7}{12} \approx 0.583$. @ The probability is 7/12, approximately 0.583.
+16 @ So we have $\frac{m}{n} = \frac{7}{9}$, hence $m+n = 7+9 = 16$. ‖ -\frac{1}{2} @ Answer: $-\dfrac12$
+\frac{7}{9} @ So we have $P = \frac{14}{18} = \frac{7}{9}$. ‖ 2\pi @ Its area equals 2π square units.
+x^3+2x @ Therefore, the derivative is $f'(x) = x^3 + 2x$. ‖ y=2x+3 @ The equation of the line is $y = 2x + 3$.
+(2,3) @ The answer is the ordered pair (2, 3). @ $x = \boxed{2}$, $y = \boxed{3}$
+(1,-1) @ The solution is x = 1, y = -1. ‖ \frac{7}{12} @ So $P = \frac{7}{12} \approx 0.583$.
+54 @ 7 * 8 = 54. The answer is correct @ So the final answer would be 54, I guess?
 3\sqrt{2} @ Therefore the length is 3√2. @ Therefore the length is 3√2 cm. @ Therefore AB = 3 sqrt(2).
-(-\infty,2)\cup(3,\infty) @ So $x<2$ or $x>3$. @ The solution set is $(-\infty, 2) \cup (3, \infty)$.
+(-\infty,2)\cup(3,\infty) @ So $x<2$ or $x>3$. ‖ 3:2 @ The ratio of boys to girls is 3 to 2.
 17 @ Therefore, $a + b = 17$, where $a = 8$ and $b = 9$. @ So we have 17 = n.
-3:2 @ The ratio of boys to girls is 3 to 2.
-\text{(C)} @ 故选：C @ 因此，选C。 @ Therefore, option C is correct. @ So choice (C) is the right one.
-\text{B} @ I choose B. @ B. 12 @ (B) 12 ‖ 4:30 @ 4:30 @ It starts at 4:30. ‖ \text{6:00 PM} @ so at 6 p.m.
-\frac34 @ She used 3/4 of a cup. ‖ 42 @ The answer is forty-two.
-11 @ The answer is $11$ for $n = 5$. @ The answer is 11 (not 12). @ It leaves 11 eggs left over after lunch.
-  @ The answer is \boxed{\ 11\ }.
-  @ Therefore the least value is $11$ and it is reached at $x=0$. @ so AB^2 = 11.
-  @ Thus $\lfloor 100r \rfloor = 11$.
-  @ we get 5 + 6 = 11 and are done.
+\text{(C)} @ 故选：C @ 因此，选C。 @ Therefore, option C is correct. ‖ \text{B} @ I choose B. @ B. 12 @ (B) 12
+4:30 @ 4:30 @ It starts at 4:30. ‖ \text{6:00 PM} @ so at 6 p.m. ‖ \frac34 @ She used 3/4 of a cup.
+11 @ The answer is $11$ for $n = 5$. @ It leaves 11 eggs left over after lunch.
+  @ The answer is \boxed{\ 11\ }. @ Thus $\lfloor 100r \rfloor = 11$. @ we get 5 + 6 = 11 and are done.
 """
 
 
