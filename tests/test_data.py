@@ -177,6 +177,7 @@ def test_set_from_an_empty_cache_then_offline(name, server, load, start):
     problems = load(name)
     assert len(problems) == len({problem["id"] for problem in problems}) == size
     assert first in (None, problems[0]["id"])
+    assert {problem.get("beside") for problem in problems} == {True if name == "bigcodebench-hard" else None}
     assert {problem.get("style") for problem in problems} == styles
     for problem in problems:
         assert problem["prompt"].strip() and problem["tests" if problem["kind"] == "code" else "answer"]

@@ -55,8 +55,8 @@ def mixed(tmp_path):
         "half": ["\\boxed{0.5}", "\\boxed{50\\%}", "It is 3.", "\\boxed{9^{9^9}}", ""],
         "disc": [GOOD, "    return math.pi * r * r\n", "```py\ndef area(r): return r\n```", "I cannot."],
         "open": ["\\boxed{7}", "The answer is 7.0.", "8"], "lacking": [PLUS],
-        "city": ["Paris.", "\\boxed{paris}", "Rome", "More"],  # of the same letters, and not the same
-        "add": [PLUS, "```py\nimport os; os._exit(0)\n```"]})  # fmt: skip
+        "city": ["Paris.", "\\boxed{paris}", "dog", "god"],  # the same letters are not the same
+        "add": [PLUS.replace("+", "-"), "```py\nimport os; os._exit(0)\n```"]})  # fmt: skip
 
 
 def test_a_run_is_labelled_row_by_row(mixed, run_script):
@@ -65,15 +65,15 @@ def test_a_run_is_labelled_row_by_row(mixed, run_script):
     assert common.keys_of(rows) == common.keys_of(common.read_rollouts(mixed))
     assert all(set(row) == {"id", "sample", "label", "answer", "group", "reason"} for row in rows)
     labels = {"half": [1, 1, 0, 0, 0], "disc": [1, 1, 0, 0], "open": [None] * 3, "lacking": [None],
-              "city": [1, 1, 0, 0], "add": [1, 0]}  # fmt: skip
+              "city": [1, 1, 0, 0], "add": [0, 0]}  # fmt: skip
     assert [row["label"] for row in rows] == sum(labels.values(), [])
     groups = [0, 1, 2, 3, None, *[None] * 4, 0, 0, 1, None, 0, 0, 1, 2, None, None]
     assert [row["group"] for row in rows] == groups
     reasons = [row["reason"].partition(":")[0] for row in rows]
     assert reasons[:6] == ["equal", "equal", "different", "too complex", "no answer", "passed"]
     assert reasons[7:10] == ["failed", "no code", "no reference"] and reasons[12] == "error"
-    assert (counts["right"], counts["wrong"], counts["not_judged"], counts["no_answer"]) == (7, 8, 4, 2)
-    assert counts["right_percent"] == 46.67 and counts["oracle_percent"] == 100.0
+    assert (counts["right"], counts["wrong"], counts["not_judged"], counts["no_answer"]) == (6, 9, 4, 2)
+    assert counts["right_percent"] == 40.0 and counts["oracle_percent"] == 75.0
     assert not [path for path in mixed.iterdir() if path.name.startswith(".")]
 
 

@@ -79,6 +79,7 @@ words with another meaning ~ \text{even} ~ not even ~ neither even nor odd
 
 # A reference ~ what is the same ≠ what is not.
 PAIRS = r"""
+2 ~ ∛8 ‖ 0.34 ≠ \frac13
 10080 ~ 10\,080 ‖ 1.25 ~ 1{,}25 ‖ \frac13 ~ 0.333... ~ 0.(3) ‖ \frac{270}7\text{ degrees} ~ 38 4/7
 90^\circ ~ \angle ABC = 90^\circ ‖ 60 ~ 60 \frac{\text{km}}{\text{h}} ‖ 12 ~ \textbf{(C)}\ 12
 \sqrt[3]{2} ~ 2^(1/3) ‖ 0 ~ \sqrt{8}-2\sqrt{2} ~ \sin\pi ‖ -2 ~ \sqrt[3]{-8}

@@ -171,6 +171,7 @@ BAD = [  # arguments and settings; what is said of them
     ("{sets}/model {sets}/math_a.jsonl", "give MODEL A B"),
     ("{sets}/model {sets}/math_a.jsonl {sets}/math_a.jsonl", "proves nothing"),
     *[(n, "whole numbers") for n in ("N=0", "SETS=08", "SEEDS=032", "SEEDS=32,32", "SEEDS=,", "LIMIT=x")],
+    ("BOTH=2", "BOTH is 1, both directions, or 0"),
     ("FLAGS_02=--bogus", "FLAGS_02: unrecognized arguments: --bogus"),
     ("FLAGS_03=--configs,x", "FLAGS_03: argument --configs: invalid int value"),
     ("FLAGS_05=--window,0", "FLAGS_05: --window"),

@@ -72,6 +72,8 @@ VERDICTS = [
     (LACKING + SQUARE, "import os\nos.environ['A'] = ''\n" + AT_9,     # beside, too
      "failed: ModuleNotFoundError: No module named 'no_such_package'"),
     (SQUARE, "assert f(3) ==\n", "error: the tests or the prelude do not parse"),
+    ("def f(x): raise ValueError('no')\n",
+     "import pytest\nwith pytest.raises(ValueError, match='yes'): f(3)\n", "failed: "),
     (SQUARE, {"inputs": ["1"], "outputs": []}, "error: tests must be text or"),
     ("class A: pass\n", "from solution import A\nclass B(A): pass\nassert B()\n", "not judged: passes only"),
     (CLASS_V + "    def __eq__(self, o): return self.x == o\n", "from solution import V\nassert V(3) == 3\n",
@@ -135,6 +137,7 @@ def test_prelude_stands_in_front_of_program_and_tests(pool):
     assert judge(pool, "y = 1\n", tests, **told).reason == "failed: the program does not define f"
     redefined = "def helper(x): return 3\ndef f(x): return 3\n"
     assert judge(pool, redefined, tests, prelude=prelude, style="check").passed is False
+    assert judge(pool, SQUARE, prelude="def f(x):\n").reason == "passed"  # it may end inside a function
 
 
 LEGITIMATE = programs("legitimate")
