@@ -63,6 +63,7 @@ VERDICTS = [
     ("def f(x): return x *\n", CHECK, "syntax"),
     ("", CHECK, "no code"),
     (None, CHECK, "no code"),
+    (5, CHECK, "error: code must be text, not int"),
     (SQUARE, "x = f(3)\n", "error: the tests have no assert"),
     (SQUARE, "if f(3) == 0:\n    assert False\n", "failed: the tests ran no assert"),
     (SQUARE, "assert 1 + 1 == 2\n", "error: the tests ask nothing of the program"),

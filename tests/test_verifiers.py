@@ -292,11 +292,13 @@ def test_scoring_goes_on_where_it_was_killed(tmp_path, capsys, monkeypatch):
 
     with pytest.raises(KeyboardInterrupt):
         score(stop=20)
+    cost_file = run / "scores" / "it.cost.json"
+    common.write_json(cost_file, common.read_json(cost_file) | {"ms_per_rollout": 40_000})
     assert "16 rows for a run of 40" in refused(capsys, run)
     assert [score(), score()] == [44, 44]  # four were not yet written; finished: nothing is judged
     texts = [f"{row['id']} {row['response']}".encode() for row in common.read_rollouts(run)]
     assert [score for score, _ in scores_of(run, "it")] == pytest.approx([sum(text) / 1000 for text in texts])
-    assert common.read_json(run / "scores" / "it.cost.json")["ms_per_rollout"] > 0
+    assert common.read_json(cost_file)["ms_per_rollout"] == pytest.approx(16_000, rel=0.01)  # of 16 in 40
     change(run, "rollouts", lambda row: row | {"response": "another"})
     assert score() == 84
 
