@@ -1,12 +1,16 @@
 """What several test files share: the scripts as programs, and small run folders made up on the spot."""
 
 import importlib
+import io
 import json
+import os
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from types import SimpleNamespace
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # threads that wait make tiny models a hundred times slower
 import numpy as np
 import pytest
 import torch
@@ -52,19 +56,19 @@ def run_script():
     return run
 
 
-@pytest.fixture
-def run_here(capsys, monkeypatch):
+@pytest.fixture(scope="session")
+def run_here():
     """As run_script, within this process: a new one imports torch, which takes longer than most tests."""
 
     def run(script, *args, code=0):
-        monkeypatch.setattr(sys, "argv", [script, *map(str, args)])
-        capsys.readouterr()
-        ended = 0
-        try:
-            importlib.import_module(Path(script).stem).main()
-        except SystemExit as stop:
-            ended = stop.code
-        stdout, stderr = capsys.readouterr()
+        out, err, ended = io.StringIO(), io.StringIO(), 0
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+            patch.setattr(sys, "argv", [script, *map(str, args)])
+            try:
+                importlib.import_module(Path(script).stem).main()
+            except SystemExit as stop:
+                ended = stop.code
+        stdout, stderr = out.getvalue(), err.getvalue()
         assert ended == code, stdout + stderr
         assert code != 2 or stderr.splitlines()[-1].startswith("error: "), stderr
         return SimpleNamespace(stdout=stdout, stderr=stderr)

@@ -4,15 +4,12 @@ channels; everything after that is the real programs.
 """
 
 import importlib
-import io
 import os
 import random
 import re
-import runpy
 import subprocess
 import sys
 from collections import deque
-from contextlib import redirect_stdout
 from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
@@ -96,11 +93,6 @@ FAMILIES = {
 }  # fmt: skip
 
 
-def sums(seed, count):
-    draw = random.Random(seed)
-    return [(draw.randrange(5), draw.randrange(5)) for _ in range(count)]
-
-
 def question(a, b):
     return {"id": f"{a}+{b}", "prompt": f"{a}+{b}=?", "answer": a + b, "kind": "math"}
 
@@ -129,15 +121,13 @@ def make_model(family, tokenizer, steps=50):
     size = family["size"] | {"vocab_size": len(tokenizer), "tie_word_embeddings": family.get("tie", False)}
     config = CONFIG_MAPPING[family["config"]](**size, **ids, bos_token_id=None)
     model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").train()
-    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    draw = random.Random(0)
+    optimiser, draw = torch.optim.AdamW(model.parameters(), lr=1e-2), random.Random(0)
     for _ in range(steps):
-        rows = [document(tokenizer, family, a, b, draw) for a, b in sums(draw.random(), 12)]
-        width = max(len(ids) for ids, _ in rows)
-        ids = torch.tensor([ids + [tokenizer.pad_token_id] * (width - len(ids)) for ids, _ in rows])
-        labels = [[-100] * start + ids[start:] + [-100] * (width - len(ids)) for ids, start in rows]
-        mask = (torch.arange(width) < torch.tensor([[len(r)] for r, _ in rows])).long()
-        model(input_ids=ids, attention_mask=mask, labels=torch.tensor(labels)).loss.backward()
+        sums = [(draw.randrange(5), draw.randrange(5), draw.random() < 0.33) for _ in range(12)]
+        prompts, answers = zip(*(document(tokenizer, family, *of) for of in sums))
+        ids = torch.cat([torch.tensor(prompts), torch.tensor(answers)], 1)  # a token a digit: all of one length
+        labels = ids.where(torch.arange(ids.shape[1]) >= len(prompts[0]), -100)
+        model(input_ids=ids, labels=labels).loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
         optimiser.zero_grad()
@@ -147,12 +137,11 @@ def make_model(family, tokenizer, steps=50):
     return model.eval()
 
 
-def document(tokenizer, family, a, b, draw):
-    """(token ids of prompt and answer, where the answer begins)."""
+def document(tokenizer, family, a, b, wrong):
+    """The token ids of a prompt and of its answer."""
     prompt = common.encode_prompt(tokenizer, common.normalise_problem(question(a, b), "here", 0))
-    c = a + b if draw.random() < 0.67 else a + b + 1
-    answer = family["answer"].format(a=a, b=b, c=c)
-    return prompt + tokenizer(answer, add_special_tokens=False)["input_ids"], len(prompt)
+    answer = family["answer"].format(a=a, b=b, c=a + b + wrong)
+    return prompt, tokenizer(answer, add_special_tokens=False)["input_ids"]
 
 
 @pytest.fixture(scope="session")
@@ -202,28 +191,22 @@ def test_prompt_sampling_and_stop_ids(name, made):
 
 
 REFUSES = "{% if messages[0].role == 'system' %}{{ raise_exception('no') }}{% endif %}"
+TURNS = [{"role": role, "content": text} for role, text in zip(("system", "user", "assistant", "user"), "SABC")]
 
 
-@pytest.mark.parametrize("template, prompt", [
-    (None, "{system}\n\nWrite f."),
-    (REFUSES + "{{ messages[0].content }}", "{system}\n\nWrite f."),
-    ("{% for m in messages if m.role == 'user' %}U: {{ m.content }}{% endfor %}", "U: Write f."),
-    ("{{ strftime_now( '%d %b %Y' ) }} {{ strftime_now(\"%A, it's\") }}", "05 Aug 2025 Tuesday, it's"),
-    ("{% if strftime_now is defined %}{{ enable_thinking }} {{ reasoning_effort }}{% endif %}", "True high"),
+@pytest.mark.parametrize("template, prompt, messages", [
+    (None, "{system}\n\nWrite f.", {}),
+    (REFUSES + "{{ messages[0].content }}", "{system}\n\nWrite f.", {}),
+    (REFUSES + "{% for m in messages %}{{ m.role[0] }}: {{ m.content }}; {% endfor %}",
+     "u: S\n\nA; a: B; u: C; ", {"messages": TURNS}),  # the turns of a chat stay turns
+    ("{% for m in messages if m.role == 'user' %}U: {{ m.content }}{% endfor %}", "U: Write f.", {}),
+    ("{{ strftime_now( '%d %b %Y' ) }} {{ strftime_now(\"%A, it's\") }}", "05 Aug 2025 Tuesday, it's", {}),
+    ("{% if strftime_now is defined %}{{ enable_thinking }} {{ reasoning_effort }}{% endif %}", "True high", {}),
 ])  # fmt: skip
-def test_templates_of_other_models(template, prompt):
+def test_templates_of_other_models(template, prompt, messages):
     tokenizer = make_tokenizer(FAMILIES["qwen3"] | {"template": template})
-    ids = common.encode_prompt(tokenizer, {"id": "0", "kind": "code", "prompt": "Write f."})
+    ids = common.encode_prompt(tokenizer, {"id": "0", "kind": "code", "prompt": "Write f."} | messages)
     assert tokenizer.decode(ids) == prompt.format(system=common.SYSTEM["code"])
-
-
-def test_the_turns_of_a_chat_stay_turns_where_a_system_message_is_refused():
-    template = REFUSES + "{% for m in messages %}{{ m.role[0] }}: {{ m.content }}; {% endfor %}"
-    tokenizer = make_tokenizer(FAMILIES["qwen3"] | {"template": template})
-    turns = ("system", "S"), ("user", "A"), ("assistant", "B"), ("user", "C")
-    messages = [{"role": role, "content": text} for role, text in turns]
-    chat = {"id": "0", "kind": "text", "prompt": "C", "messages": messages}
-    assert tokenizer.decode(common.encode_prompt(tokenizer, chat)).strip() == "u: S\n\nA; a: B; u: C;"
 
 
 THOUGHT = "<|channel|>analysis<|message|>hm<|end|><|start|>assistant"
@@ -259,28 +242,19 @@ def test_split_reasoning(reasoning, between, answer):
 N = 4
 
 
-def program(script, *arguments):
-    """As `python script arguments`, in this process: to import torch 25 times is a minute."""
-    out = io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out):
-        patch.setattr(sys, "argv", [script, *map(str, arguments)])
-        runpy.run_path(str(ROOT / script), run_name="__main__")
-    return out.getvalue().strip().splitlines()
-
-
 @pytest.fixture(scope="session")
-def runs(made, tmp_path_factory):
+def runs(made, tmp_path_factory, run_here):
     """name -> run folder after all five programs."""
     folder = tmp_path_factory.mktemp("families")
     common.write_jsonl(folder / "sums.jsonl", [question(a, b) for a in range(4) for b in range(4)])
     found = {}
     for name, model in made.items():
         arguments = model, folder / "sums.jsonl", "-n", N, "--max-new-tokens", 50, "--out", folder / "runs"
-        found[name] = run = Path(program("01_generate.py", *arguments)[-1])
-        program("02_label.py", run)
-        program("03_train_scorer.py", run, "--configs", 2, "--workers", 1, "-o", run / "scatr.pt")
-        program("04_select.py", run, "--scorer", run / "scatr.pt")
-        program("05_baselines.py", run, "--window", 8, "--tail", 8)
+        found[name] = run = Path(run_here("01_generate.py", *arguments).stdout.strip())
+        run_here("02_label.py", run)
+        run_here("03_train_scorer.py", run, "--configs", 2, "--workers", 1, "-o", run / "scatr.pt")
+        run_here("04_select.py", run, "--scorer", run / "scatr.pt")
+        run_here("05_baselines.py", run, "--window", 8, "--tail", 8)
     return found
 
 
@@ -425,38 +399,49 @@ SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_LOCALID=0 exec "$@"
 """
 
 
-def test_slurm_script(made, tmp_path):
+def test_slurm_script(made, tmp_path, run_here):
     """The jobs of an array one after the other; `srun` sets what SLURM sets."""
     common.write_jsonl(tmp_path / "sums.jsonl", [question(a, b) for a in range(2) for b in range(3)])
     arguments = [made["qwen2"], tmp_path / "sums.jsonl", "-n", N, "--max-new-tokens", 30]
-    whole = Path(program("01_generate.py", *arguments, "--out", tmp_path / "one")[-1])
+    whole = Path(run_here("01_generate.py", *arguments, "--out", tmp_path / "one").stdout.strip())
     own = " ".join(map(str, [*arguments, "--out", tmp_path / "jobs"]))
     script = SLURM.replace("Qwen/Qwen3-1.7B kodcode --seed 32", own)
     (tmp_path / "job.sh").write_text(script.replace(".venv/bin/python", sys.executable))
     (tmp_path / "srun").write_text(SRUN)
     (tmp_path / "srun").chmod(0o755)
     env = os.environ | {"SLURM_SUBMIT_DIR": str(ROOT), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    env |= {"SLURM_ARRAY_TASK_MIN": "0", "SLURM_ARRAY_TASK_COUNT": "2", "OMP_NUM_THREADS": "1"}
+    env |= {"SLURM_ARRAY_TASK_MIN": "0", "SLURM_ARRAY_TASK_COUNT": "2"}
     folder = tmp_path / "jobs" / "qwen2" / "sums" / "32"
     for task, parts in (("1", ["1", "3", "5"]), ("0", [])):
-        job = ["bash", tmp_path / "job.sh"]
-        subprocess.run(job, cwd=ROOT, check=True, env=env | {"SLURM_ARRAY_TASK_ID": task})
+        env["SLURM_ARRAY_TASK_ID"] = task
+        subprocess.run(["bash", tmp_path / "job.sh"], cwd=ROOT, check=True, env=env)
         assert sorted(path.name.split(".")[0] for path in folder.glob("parts/*")) == parts
     assert_same_run(whole, folder)
 
 
+@pytest.fixture
+def started(monkeypatch):
+    """started(env) sets what a launcher tells a process, and nothing else of the kind."""
+
+    def start(env):
+        ours = "SLURM_", "RANK", "WORLD_SIZE", "LOCAL_RANK"
+        for name in [name for name in os.environ if name.startswith(ours)]:
+            monkeypatch.delenv(name)
+        for name, value in env.items():
+            monkeypatch.setenv(name, value)
+
+    return start
+
+
 @pytest.mark.parametrize("env, device", [
-    ({}, "cuda:0"),
-    ({"LOCAL_RANK": "3"}, "cuda:3"),
-    ({"SLURM_LOCALID": "2"}, "cuda:2"),
+    ({}, "cuda:0"), ({"LOCAL_RANK": "3"}, "cuda:3"), ({"SLURM_LOCALID": "2"}, "cuda:2"),
     ({"SLURM_LOCALID": "5"}, "cuda:1"),
-])
-def test_workers_of_one_machine_take_its_gpus_in_turn(env, device, monkeypatch):
+])  # fmt: skip
+def test_workers_of_one_machine_take_its_gpus_in_turn(env, device, monkeypatch, started):
     """Only the choice; a machine without GPUs has none to put a model on."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
-    for name, value in env.items():
-        monkeypatch.setenv(name, value)
+    started(env)
     assert common.pick_device() == common.pick_device("cuda") == device and common.pick_device("cpu") == "cpu"
 
 
@@ -473,9 +458,6 @@ SRUN_OF = {"SLURM_PROCID": "2", "SLURM_STEP_NUM_TASKS": "4", "SLURM_NTASKS": "4"
     (ARRAY, (2, 3)),
     ({"SLURM_ARRAY_TASK_ID": "1", "SLURM_ARRAY_TASK_COUNT": "2"} | SRUN_OF, (6, 8)),
 ])  # fmt: skip
-def test_which_worker_of_how_many(env, place, monkeypatch):
-    for name in [name for name in os.environ if name.startswith("SLURM_") or name in ("RANK", "WORLD_SIZE")]:
-        monkeypatch.delenv(name)
-    for name, value in env.items():
-        monkeypatch.setenv(name, value)
+def test_which_worker_of_how_many(env, place, started):
+    started(env)
     assert generate.worker(SimpleNamespace(tp=False)) == place

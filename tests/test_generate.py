@@ -6,10 +6,8 @@ that are cut, that start in the middle, prompts that end before, at and after th
 import fcntl
 import importlib
 import itertools
-import os
 import platform
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -37,15 +35,6 @@ FAMILIES = {
     "gpt_oss": {"head_dim": 8, "num_experts_per_tok": 2, "num_local_experts": 4, "sliding_window": 12},
 }  # fmt: skip
 PROMPTS = [torch.arange(12, 12 + length).tolist() for length in (1, 2, 8, 9, 10, 17, 26)]  # pages of 8 tokens
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Threads that wait for each other on a busy machine make tiny models a hundred times slower."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def make_model(family):
@@ -76,11 +65,6 @@ def run_engine(model, jobs, layers=(1, 2, 0), slots=7, sampling=WARM, page=8, **
 def family(request):
     model = make_model(request.param)
     return SimpleNamespace(name=request.param, model=model, found=run_engine(model, jobs_of()))
-
-
-@pytest.fixture(scope="module")
-def qwen3():
-    return make_model("qwen3")
 
 
 def same_tokens(a, b):
@@ -137,39 +121,30 @@ def test_vectors_statistics_and_tokens_are_those_of_a_full_forward_pass_and_a_na
 
 
 def test_tokens_do_not_depend_on_how_the_work_is_cut(family, monkeypatch):
-    """Order, slots, page size, how often the host looks, and too little memory: rows start again."""
-    started, admit = [], generate.Engine.admit
-    count = lambda engine: (admit(engine), started.append(sum(not row.stats for row in engine.rows)))
-    monkeypatch.setattr(generate.Engine, "admit", count)
-    other = run_engine(family.model, jobs_of()[::-1], slots=64, page=5)
-    assert same_tokens(family.found, other) and sum(started) == len(jobs_of())
-    budget = 9 * {"olmo2": 8192}.get(family.name, 4096)
-    assert same_tokens(family.found, run_engine(family.model, jobs_of(), slots=14, budget=budget))
-    assert sum(started) > 2 * len(jobs_of()), "the budget must be too small for all rows"
-
-
-def test_one_row_alone_a_lower_limit_and_another_seed(qwen3):
-    found = run_engine(qwen3, jobs_of())
-    some = jobs_of()[::4]
-    alone = run_engine(qwen3, some, slots=1)
-    assert same_tokens({key: found[key] for key in alone}, alone)
-    short = run_engine(qwen3, jobs_of(12, n=1))
-    assert all(found[key]["ids"][: len(r["ids"])].equal(r["ids"]) for key, r in short.items())
-    assert not same_tokens(found, run_engine(qwen3, jobs_of(seed=2)))
-
-
-def test_one_forward_a_prompt_and_no_row_idle_while_work_is_left(qwen3, monkeypatch):
+    """Order, slots, size of a page, what runs beside, the limit, too little memory: rows start again. While
+    there is enough: one forward pass a prompt, a step a token and one more a row, all slots used.
+    """
     prompts, rows = [], []
     read, step = generate.Engine.read_prompt, generate.Engine.step
     log_prompt = lambda self, job: (prompts.append(job["problem"]), read(self, job))[1]
     log_step = lambda self: (rows.append((len(self.rows), len(self.queue))), step(self))[1]
     monkeypatch.setattr(generate.Engine, "read_prompt", log_prompt)
     monkeypatch.setattr(generate.Engine, "step", log_step)
-    found = run_engine(qwen3, jobs_of())
-    assert sorted(prompts) == list(range(len(PROMPTS)))
+    run = lambda *args, **options: run_engine(family.model, *args, **options)
+    assert same_tokens(family.found, run(jobs_of()))
+    steps = sum(len(r["ids"]) + 1 for r in family.found.values())
+    assert sorted(prompts) == list(range(len(PROMPTS))) and sum(n for n, _ in rows) == steps
     assert all(n == 7 or not queue for n, queue in rows)
-    steps = sum(len(r["ids"]) + 1 for r in found.values())
-    assert sum(n for n, _ in rows) == steps, "one a token, and one more a row"
+    assert same_tokens(family.found, run(jobs_of()[::-1], slots=64, page=5)) and max(rows)[0] == len(jobs_of())
+    rows.clear()
+    budget = 9 * {"olmo2": 8192}.get(family.name, 4096)
+    assert same_tokens(family.found, run(jobs_of(), slots=14, budget=budget))
+    assert sum(n for n, _ in rows) > steps, "the budget must be too small for all rows"
+    alone = run(jobs_of()[::4], slots=1)
+    assert same_tokens({key: family.found[key] for key in alone}, alone)
+    short = run(jobs_of(12, n=1))
+    assert all(family.found[key]["ids"][: len(r["ids"])].equal(r["ids"]) for key, r in short.items())
+    assert not same_tokens(family.found, run(jobs_of(seed=2)))
 
 
 def test_masked_attention_leaves_a_kernel_that_keeps_no_scores(monkeypatch):
@@ -207,12 +182,15 @@ def test_noise_is_exponential_far_into_its_tail():
     {}, {"top_k": 7}, {"top_p": 0.8}, {"top_k": 30, "top_p": 0.5}, {"top_p": 0.01}, {"top_p": 0.999},
 ])  # fmt: skip
 def test_draws_are_from_what_the_warpers_of_transformers_leave(setting):
+    """However many tokens top-p looks at first, also where many are as likely as each other."""
     torch.manual_seed(0)
-    logits, sampling = torch.randn(400, 500) * 3, PLAIN | {"temperature": 0.7} | setting
-    noise = generate.exponential(rows_of(400), hashes(500))
-    for width in (4, 64, 500):
-        chosen = generate.choose_tokens(logits, sampling, rows_of(400), hashes(500), width)
-        assert_drawn(chosen, logits, sampling, noise)
+    sampling, look = PLAIN | {"temperature": 0.7} | setting, (rows_of(400), hashes(500))
+    logits = torch.randn(400, 500) * 3
+    for x in (logits, (logits / 6).round() / 2, (logits * 2).round() / 2):
+        chosen = [generate.choose_tokens(x, sampling, *look, width) for width in (500, 1, 8, 100, 499)]
+        assert all(other.equal(chosen[0]) for other in chosen)
+        if x is logits:  # of equal ones the warpers keep any, ours all
+            assert_drawn(chosen[0], x, sampling, generate.exponential(*look))
 
 
 @pytest.mark.parametrize("top_p", [0.25, 0.3, 0.5, 0.7, 0.75, 0.8, 1.0])
@@ -222,17 +200,6 @@ def test_top_p_keeps_the_fewest_that_hold_the_mass_and_all_ties(top_p):
     for row, kept in zip(p, generate.nucleus(p, top_p), strict=True):
         least = max(x for x in row if row[row >= x].sum() >= top_p)
         assert kept.tolist() == (row >= least).tolist()
-
-
-@pytest.mark.parametrize("top_p", [0.05, 0.5, 0.9, 0.999])
-def test_top_p_chooses_the_same_token_however_many_it_looks_at_first(top_p):
-    torch.manual_seed(0)
-    sampling, look = PLAIN | {"top_p": top_p, "temperature": 0.7}, (rows_of(40), hashes(300))
-    for scale in (0.5, 5):
-        logits = (torch.randn(40, 300) * scale * 2).round() / 2  # many ties
-        want = generate.choose_tokens(logits, sampling, *look, 300)
-        for width in (1, 8, 100, 299):
-            assert generate.choose_tokens(logits, sampling, *look, width).equal(want)
 
 
 # ---- The program
@@ -262,33 +229,41 @@ def folder(tmp_path_factory):
     return folder
 
 
-def arguments(folder, out, *more, new=30, n=4):
-    flags = ("-n", n, "--max-new-tokens", new, "--device", "cpu", "--out", out, *more)
-    return [str(x) for x in (folder / "model", folder / "p.jsonl", *flags)]
+OPTIONS = ["-n", 4, "--max-new-tokens", 30, "--device", "cpu"]
+
+
+def run_of(out, data="p", seed="32"):
+    return Path(out) / "model" / data / seed
 
 
 def run_program(*command):
     generate.main([str(x) for x in command])
 
 
-def run_here(folder, out, *more, **options):
-    run_program(*arguments(folder, out, *more, **options))
-    return Path(out) / "model" / "p" / "32"
-
-
-def problem_of(path):
-    """The number of a part's problem."""
-    return int(path.name.split(".")[0])
-
-
 def refused(capsys, *command):
     return dies(capsys, run_program, *command)
 
 
+def command_of(folder, out, *flags):
+    return folder / "model", folder / "p.jsonl", *OPTIONS, "--out", out, *flags
+
+
+def sample(folder, out, *flags):
+    run_program(*command_of(folder, out, *flags))
+    return run_of(out)
+
+
 @pytest.fixture(scope="module")
-def whole(folder):
-    """The run that nothing disturbed."""
-    return run_here(folder, folder / "whole")
+def first(folder, run_here):
+    """The process of a run that nothing disturbed, after one of another data set."""
+    common.write_jsonl(folder / "q.jsonl", common.read_jsonl(folder / "p.jsonl")[:2])
+    data = folder / "q.jsonl", folder / "p.jsonl"
+    return run_here("01_generate.py", folder / "model", *data, *OPTIONS, "--out", folder / "whole")
+
+
+@pytest.fixture(scope="module")
+def whole(folder, first):
+    return run_of(folder / "whole")
 
 
 def tokens_of(run):
@@ -302,6 +277,10 @@ def prompt_of(row):
 
 def times(run):
     return {path.name: path.stat().st_mtime_ns for path in run.iterdir() if path.is_file()}
+
+
+def changed(run, before):
+    return {name for name, when in times(run).items() if when != before.get(name)}
 
 
 def test_the_run_folder(whole):
@@ -332,117 +311,113 @@ def test_the_run_folder(whole):
     assert not {"model", "revision", "slots", "temperature"} - set(meta["arguments"])
 
 
-def test_a_prompt_without_room_is_said_and_joins(folder, whole, tmp_path):
+def test_several_data_sets_in_one_call_and_what_is_said_of_them(folder, first, whole):
+    runs, lines = [run_of(folder / "whole", name) for name in "qp"], first.stderr.splitlines()
+    assert first.stdout.splitlines() == [*map(str, runs)]
+    assert common.read_meta(runs[0])["dataset"] == str(folder / "q.jsonl")
+    for run, problems, rollouts, cut, context in zip(runs, (2, 6), (8, 24), (240, 720), ("4,096", "12,288")):
+        at = lines.index(f"{run}: {problems} problems, {rollouts} rollouts")
+        assert lines[at + 1] == f"  {cut} tokens at 30 each or {context} tokens at 512 each"
+        cut = [row["finish"] for row in common.read_rollouts(run)].count("length")
+        assert f"{run}: {cut} of {rollouts} rollouts were cut, at 30 tokens" in first.stderr
+
+
+@pytest.mark.parametrize("most", [0, 8192])
+def test_a_prompt_without_room_is_said_and_joins(folder, whole, tmp_path, most, capsys):
     rows = [row for row in common.read_rollouts(whole) if row["id"] == "p/4"]
     assert common.read_meta(whole)["skipped"] == {"p/4": "a prompt of 686 tokens in a context of 512"}
     empty = [(row["n_tokens"], row["finish"], row["response"], {*row["conf"].values()}) for row in rows]
     assert empty == [(0, "length", "", {None})] * 4 and not stored(whole)[1]["hidden"][16:20].any()
     problems = [{"id": str(size), "prompt": "a" * size} for size in (510, 511, 512)]
     common.write_jsonl(tmp_path / "p.jsonl", problems)
-    run_program(folder / "model", tmp_path / "p.jsonl", "-n", 1, "--temperature", 0, "--out", tmp_path)
-    run = tmp_path / "model" / "p" / "32"
+    flags = "-n", 1, "--temperature", 0, "--max-new-tokens", most, "--out", tmp_path
+    run_program(folder / "model", tmp_path / "p.jsonl", *flags)
+    run = run_of(tmp_path)
     assert [row["n_tokens"] for row in common.read_rollouts(run)] == [2, 1, 0]
-    assert list(common.read_meta(run)["skipped"]) == ["512"]
+    assert list(common.read_meta(run)["skipped"]) == ["512"] and "at 512 each" in capsys.readouterr().err
+    assert common.read_meta(run)["arguments"]["max_new_tokens"] == 2
 
 
-def test_a_finished_run_is_left_alone(folder, whole, capsys, monkeypatch):
+def test_another_run_never_overwrites_one(folder, whole, tmp_path, capsys, monkeypatch):
     before = times(whole)
-    monkeypatch.setattr(common, "load_model", lambda *_, **__: pytest.fail("the model is not needed"))
-    run_here(folder, folder / "whole")
-    assert capsys.readouterr().out.splitlines()[-1] == str(whole) and times(whole) == before
-
-
-@pytest.mark.parametrize("change", [["-n", 5], ["--temperature", 0.5], ["--limit", 3]])
-@pytest.mark.parametrize("known", [True, False])
-def test_another_run_never_overwrites_one(folder, whole, change, known, capsys, monkeypatch):
-    before = times(whole)
-    if not known:  # as for a model of the Hub that is not on this machine
-        monkeypatch.setattr(generate, "hash_model", lambda *_: None)
-    assert str(whole) in refused(capsys, *arguments(folder, folder / "whole", *change))
+    other = shutil.copytree(folder / "model", tmp_path / "model")
+    (other / "generation_config.json").write_text("{}")
+    common.write_jsonl(tmp_path / "p.jsonl", [{"id": "p/0", "prompt": "2+2="}])
+    for place, data, flags, told in (
+        (folder, folder, ["-n", 5], "n 4, not 5"),
+        (folder, folder, ["--temperature", 0.5], "temperature None, not 0.5"),
+        (folder, folder, ["--limit", 3], "limit None, not 3"),
+        (tmp_path, folder, [], "model "),
+        (folder, tmp_path, [], "data set "),
+    ):
+        command = place / "model", data / "p.jsonl", *OPTIONS, "--out", folder / "whole", *flags
+        assert f"{whole} was made with {told}" in refused(capsys, *command)
+    monkeypatch.setattr(generate, "hash_model", lambda *_: None)  # as of the Hub, not on this machine
+    assert "not 0.5" in refused(capsys, *command_of(folder, folder / "whole", "--temperature", 0.5))
+    sample(folder, folder / "whole")
     assert times(whole) == before
 
 
-def test_other_weights_or_problems_of_the_same_name_are_refused(folder, whole, tmp_path, capsys):
-    other = shutil.copytree(folder / "model", tmp_path / "model")
-    shutil.copy(folder / "p.jsonl", tmp_path)
-    more = ("-n", 4, "--max-new-tokens", 30, "--out", folder / "whole")
-    (other / "generation_config.json").write_text("{}")
-    assert "was made with model " in refused(capsys, other, tmp_path / "p.jsonl", *more)
-    common.write_jsonl(tmp_path / "p.jsonl", [{"id": "p/0", "prompt": "2+2="}])
-    assert "was made with data set " in refused(capsys, folder / "model", tmp_path / "p.jsonl", *more)
-
-
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_vectors_are_in_the_type_of_the_model(folder, tmp_path, dtype):
-    run = run_here(folder, tmp_path, "--dtype", dtype, "--limit", 2, new=5)
+def test_vectors_are_in_the_type_of_the_model(folder, tmp_path):
+    run = sample(folder, tmp_path, "--dtype", "bfloat16", "--limit", 2, "--max-new-tokens", 5)
     hidden = stored(run)[1]["hidden"]
-    assert hidden.dtype == getattr(torch, dtype) and hidden.isfinite().all()
-    assert common.read_meta(run)["dtype"] == dtype
+    assert hidden.dtype == torch.bfloat16 and hidden.isfinite().all()
+    assert common.read_meta(run)["dtype"] == "bfloat16"
 
 
-@pytest.mark.parametrize("model, data, flags, told", [
-    ("nothing here", "p.jsonl", [], "is no folder here"),
-    ("model", "nothing", [], "humaneval"),
-    ("model", "p.jsonl", ["--layers", 9], "penultimate"),
-    *(("model", "p.jsonl", flag.split(), flag.split()[0]) for flag in (
+@pytest.mark.parametrize("command, told", [
+    ("nothing-here p.jsonl", "is no folder here"),
+    ("model p.jsonl nonsense", "known names are humaneval"),
+    ("model p.jsonl other/p.jsonl", "two of these have one name"),
+    ("endless p.jsonl --max-new-tokens 0", "--max-new-tokens 0: this model names no context"),
+    ("model p.jsonl --layers 9", "penultimate"),
+    *((f"model p.jsonl {flag}", flag.split()[0]) for flag in (
         "--temperature -1", "--temperature nan", "--temperature inf", "--top-p 0", "--top-p 1.5", "--slots 0",
         "--top-k -3", "--repetition-penalty 0", "--repetition-penalty inf", "--extra first10", "--tp")),
 ])  # fmt: skip
-def test_what_makes_no_sense_is_one_line_and_makes_no_run(folder, tmp_path, model, data, flags, told, capsys):
-    data = folder / data if data == "p.jsonl" else data
-    assert told in refused(capsys, folder / model, data, "--out", tmp_path, *flags)
-    assert not list(tmp_path.rglob("meta.json"))
-
-
-def test_no_cap_where_the_model_names_no_context_is_one_line(folder, tmp_path, capsys):
-    path = shutil.copytree(folder / "model", tmp_path / "model") / "config.json"
-    path.write_text(path.read_text().replace('max_position_embeddings": 512', 'max_position_embeddings": 0'))
-    command = [tmp_path / "model", folder / "p.jsonl", "--max-new-tokens", 0, "--out", tmp_path]
-    assert "--max-new-tokens 0: this model names no context" in refused(capsys, *command)
+def test_what_makes_no_sense_is_one_line_and_makes_no_run(folder, tmp_path, command, told, capsys):
+    (folder / "other").mkdir(exist_ok=True)
+    shutil.copy(folder / "p.jsonl", folder / "other")
+    config = shutil.copytree(folder / "model", folder / "endless", dirs_exist_ok=True) / "config.json"
+    config.write_text(config.read_text().replace('embeddings": 512', 'embeddings": 0'))
+    words = [folder / word if (folder / word).exists() else word for word in command.split()]
+    assert told in refused(capsys, *words, "--out", tmp_path) and not any(tmp_path.iterdir())
 
 
 def test_killed_and_started_again(folder, whole, tmp_path, parts):
-    command = [sys.executable, ROOT / "01_generate.py", *arguments(folder, tmp_path, "--slots", 1)]
-    place = tmp_path / "model" / "p" / "32" / "parts"
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    command = [sys.executable, ROOT / "01_generate.py", *command_of(folder, tmp_path, "--slots", 1)]
+    run, number = run_of(tmp_path), lambda path: int(path.name.split(".")[0])
+    process = subprocess.Popen([*map(str, command)], stderr=subprocess.DEVNULL)
     try:
         deadline = time.time() + 120
-        while len(list(place.glob("*.pt"))) < 2 and process.poll() is None and time.time() < deadline:
+        while len([*run.glob("parts/*.pt")]) < 2 and process.poll() is None and time.time() < deadline:
             time.sleep(0.002)
     finally:
-        os.kill(process.pid, signal.SIGKILL)
+        process.kill()
         process.wait()
-    done = {*map(problem_of, place.glob("*.pt"))}
-    assert 2 <= len(done) < 6 and not (place.parent / "rollouts.jsonl").exists()
+    done = {*map(number, run.glob("parts/*.pt"))}
+    assert 2 <= len(done) < 6 and not (run / "rollouts.jsonl").exists()
     again = parts()
-    assert_same_run(whole, run_here(folder, tmp_path))
-    assert {*map(problem_of, again)} == {*range(6)} - done
+    assert_same_run(whole, sample(folder, tmp_path))
+    assert {*map(number, again)} == {*range(6)} - done
 
 
 def test_parts_of_other_layers_are_not_taken_for_these(folder, whole, tmp_path, parts, capsys):
     """An unfinished run goes on with its layers; one that lost its tokens is sampled again with the new ones."""
     with suppress(KeyboardInterrupt):
         parts(most=2)
-        run_here(folder, tmp_path, "--layers", "0")
-    with pytest.raises(SystemExit):
-        run_here(folder, tmp_path)
-    assert "was made with layers 0, not penultimate,final" in capsys.readouterr().err
-    shutil.copy(whole / "rollouts.jsonl", tmp_path / "model" / "p" / "32")
+        sample(folder, tmp_path, "--layers", "0")
+    told = refused(capsys, *command_of(folder, tmp_path))
+    assert "was made with layers 0, not penultimate,final" in told
+    shutil.copy(whole / "rollouts.jsonl", run_of(tmp_path))
     again = parts()
-    assert_same_run(whole, run_here(folder, tmp_path))
+    assert_same_run(whole, sample(folder, tmp_path))
     assert len(again) == 6
-
-
-def test_problems_of_a_kill_before_meta_json_are_not_kept(folder, whole, tmp_path):
-    run = tmp_path / "model" / "p" / "32"
-    common.write_jsonl(run / "problems.jsonl", [{"id": "p/0", "kind": "math", "prompt": "x", "answer": "3"}])
-    assert_same_run(whole, run_here(folder, tmp_path))
-    assert (run / "problems.jsonl").read_bytes() == (whole / "problems.jsonl").read_bytes()
 
 
 def test_parts_are_written_while_nobody_merges_and_not_after_that(folder, whole, tmp_path, monkeypatch):
     """The same command several times at once: who merges first removes parts/."""
-    run, save_pt, written = tmp_path / "model" / "p" / "32", common.save_pt, []
+    run, save_pt, written = run_of(tmp_path), common.save_pt, []
 
     def save(path, value):
         assert path.parent.name == "parts"
@@ -454,58 +429,42 @@ def test_parts_are_written_while_nobody_merges_and_not_after_that(folder, whole,
             shutil.copy(whole / name, run)
 
     monkeypatch.setattr(common, "save_pt", save)
-    assert_same_run(whole, run_here(folder, tmp_path))
+    assert_same_run(whole, sample(folder, tmp_path))
     assert len(written) == 1 and not (run / "parts").exists()
 
 
 def test_a_merge_that_is_cut_off_is_done_again(folder, whole, tmp_path, monkeypatch):
-    def full_disk(path, rows):
-        if Path(path).name == "rollouts.jsonl":
-            common.die("cannot write: no space left on device")
-        return write(path, rows)
-
-    write = common.write_jsonl
+    """After one that was killed while the model was loaded, with another problem of the same name."""
+    run, write, dead = run_of(tmp_path), common.write_jsonl, f"{platform.node()}.{1 << 22}.tmp"
+    write(run / "problems.jsonl", [{"id": "p/0", "kind": "math", "prompt": "x", "answer": "3"}])
+    full_disk = lambda path, rows: common.die("full") if path.name == "rollouts.jsonl" else write(path, rows)
     monkeypatch.setattr(common, "write_jsonl", full_disk)
     with pytest.raises(SystemExit):
-        run_here(folder, tmp_path)
+        sample(folder, tmp_path)
     monkeypatch.setattr(common, "write_jsonl", write)
-    run = tmp_path / "model" / "p" / "32"
-    dead = f"{platform.node()}.{1 << 22}.tmp"
     for path in (run / f".tokens.pt.{dead}", run / "parts" / f".0.pt.{dead}"):  # of a kill while it wrote
         path.touch()
-    assert_same_run(whole, run_here(folder, tmp_path))
-    left = [path for path in run.rglob("*") if path.name[0] == "." or path.name == "parts"]
-    assert not left
+    assert_same_run(whole, sample(folder, tmp_path))
+    assert not [path for path in run.rglob("*") if path.name[0] == "." or path.name == "parts"]
+    assert (run / "problems.jsonl").read_bytes() == (whole / "problems.jsonl").read_bytes()
 
 
 WORKERS = """\
-import importlib, os, sys
-root, folder, *arguments = sys.argv[1:]
-sys.path.insert(0, root)
+import importlib, sys
+folder, *arguments = sys.argv[1:]
 generate = importlib.import_module("01_generate")
-save_pt = generate.common.save_pt
-def noted(path, *rest):
-    if path.parent.name == "parts":
-        with open(__file__ + os.environ["RANK"], "a") as file:
-            file.write(path.name[0])
-    save_pt(path, *rest)
-generate.common.save_pt = noted
 generate.main(arguments)
-generate.common.save_pt = save_pt
 generate.main([*arguments, "--out", folder, "--tp", "--limit", "2"])
 """
 
 
-def test_two_workers_make_the_run_of_one_each_its_half_and_one_model_split_over_both(folder, whole, tmp_path):
-    (tmp_path / "worker.py").write_text(WORKERS)
+def test_two_workers_make_the_run_of_one_and_so_does_one_model_split_over_both(folder, whole, tmp_path):
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    command = [*launch, tmp_path / "worker.py", ROOT, tmp_path / "split", *arguments(folder, tmp_path)]
-    subprocess.run(command, check=True, env=os.environ | {"OMP_NUM_THREADS": "1"}, timeout=300)
-    assert_same_run(whole, tmp_path / "model" / "p" / "32")
-    made = [sorted((tmp_path / f"worker.py{rank}").read_text()) for rank in (0, 1)]
-    assert made == [list("024"), list("135")]
-    split = tmp_path / "split" / "model" / "p" / "32"
-    assert_same_run(run_here(folder, tmp_path / "one", "--limit", 2), split)
+    program = ["--no-python", sys.executable, "-c", WORKERS, tmp_path / "split"]
+    command = [*launch, *program, *command_of(folder, tmp_path)]
+    subprocess.run([*map(str, command)], check=True, cwd=ROOT, timeout=300)
+    assert_same_run(whole, run_of(tmp_path))
+    assert_same_run(sample(folder, tmp_path / "one", "--limit", 2), run_of(tmp_path / "split"))
 
 
 def test_every_device_says_out_of_memory_in_its_own_words():
@@ -525,11 +484,11 @@ def test_out_of_memory_is_met_by_fewer_slots(folder, whole, tmp_path, monkeypatc
         return step(engine)
 
     monkeypatch.setattr(generate.Engine, "step", too_many)
-    assert_same_run(whole, run_here(folder, tmp_path))
+    assert_same_run(whole, sample(folder, tmp_path))
     said = [line for line in capsys.readouterr().err.splitlines() if "out of memory" in line]
     assert [line.split()[-2] for line in said] == ["10", "5"] and {*sizes} == {20, 10, 5}
     monkeypatch.setattr(generate.Engine, "make_pages", lambda *_: torch.empty(1 << 60, dtype=torch.uint8))
-    assert "too little memory for one rollout" in refused(capsys, *arguments(folder, tmp_path / "none"))
+    assert "too little memory for one rollout" in refused(capsys, *command_of(folder, tmp_path / "none"))
 
 
 # ---- --responses, --layers and --extra
@@ -539,37 +498,41 @@ def test_responses_get_the_vectors_of_generation(folder, whole, tmp_path):
     """The rollouts of a run as somebody else's answers."""
     rows = [row | {"tokens": ids} for row, ids in zip(common.read_rollouts(whole), tokens_of(whole))]
     common.write_jsonl(tmp_path / "answers.jsonl", rows)
-    run = run_here(folder, tmp_path, "--responses", tmp_path / "answers.jsonl")
+    run = sample(folder, tmp_path, "--responses", tmp_path / "answers.jsonl")
     assert_same_run(whole, run, statistics=5e-3)
+
+
+PROGRAM = "def f(x): # why: so\n  async def g() -> int:\n    return x\nreturned = {1: 2}; a = b[1:]"
 
 
 def test_responses_as_text_by_prompt_and_by_messages(folder, tmp_path):
     problems = common.read_jsonl(folder / "p.jsonl")[:3]
     common.write_jsonl(tmp_path / "p.jsonl", problems)
+    messages = {"messages": [{"role": "user", "content": problems[1]["prompt"]}]}
     common.write_jsonl(tmp_path / "answers.jsonl", [
         {"prompt": problems[0]["prompt"], "responses": ["2", "", "it is 3<eos>"]},
-        {"messages": [{"role": "user", "content": "What is a return?"}], "response": "def f():\n  return 1"},
+        {**messages, "response": PROGRAM},
         {"id": "p/2", "responses": ["cut off"], "finish": "length"},
         {"id": "p/2", "response": "", "finish": "length"},
         {"prompt": "another data set's", "response": "?"},
     ])  # fmt: skip
     given = ["--responses", tmp_path / "answers.jsonl", "--extra", "last10,special"]
     run_program(folder / "model", tmp_path / "p.jsonl", "--out", tmp_path, *given)
-    run = tmp_path / "model" / "p" / "32"
-    fields = ("id", "sample", "response", "finish", "n_tokens")
+    run, fields = run_of(tmp_path), ("id", "sample", "response", "finish", "n_tokens")
     assert [tuple(row[name] for name in fields) for row in common.read_rollouts(run)] == [
         ("p/0", 0, "2", "stop", 2), ("p/0", 1, "", "stop", 1), ("p/0", 2, "it is 3", "stop", 8),
-        ("p/1", 0, "def f():\n  return 1", "stop", 20), ("p/2", 0, "cut off", "length", 7),
+        ("p/1", 0, PROGRAM, "stop", len(PROGRAM) + 1), ("p/2", 0, "cut off", "length", 7),
         ("p/2", 1, "", "length", 0),
     ]  # fmt: skip
     extra, model = common.load_pt(run / "extra.pt"), AutoModelForCausalLM.from_pretrained(folder / "model")
-    prompt = prompt_of({"messages": [{"role": "user", "content": problems[1]["prompt"]}]})
+    prompt = prompt_of(messages)
     final = full_forward(model.float(), prompt + tokens_of(run)[3])[0][-1][len(prompt) :]
     torch.testing.assert_close(extra["last10"][3], final[-10:], atol=1e-5, rtol=1e-5)
     zeros = (extra["last10"] == 0).all(-1).sum(1)
     assert zeros.tolist() == [8, 9, 2, 0, 3, 10] and (extra["last10"][1, :9] == 0).all()
-    assert extra["special_offsets"].tolist() == [0, 0, 0, 0, 2, 2, 2]  # the colon of `def f():`, and `return`
-    torch.testing.assert_close(extra["special"], final[[7, 16]], atol=1e-5, rtol=1e-5)
+    assert extra["special_offsets"].tolist() == [0, 0, 0, 0, 3, 3, 3]
+    special = [PROGRAM.index(text) + len(text) - 1 for text in ("(x):", "-> int:", "return")]  # a byte a token
+    torch.testing.assert_close(extra["special"], final[special], atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("rows, words", [
@@ -595,58 +558,62 @@ def test_answers_that_do_not_fit_are_refused(folder, tmp_path, rows, words, caps
 def test_more_vectors_of_a_run_are_those_of_a_full_forward_pass(folder, tmp_path, replayed):
     """Captured while generating, or added to the finished run; --extra always comes from the second pass."""
     more = ["--layers", "all", "--extra", "last10,special"]
-    run = run_here(folder, tmp_path, *([] if replayed else more))
+    run = sample(folder, tmp_path, *([] if replayed else more))
     if replayed:
         before, old = times(run), stored(run)[1]
-        run_here(folder, tmp_path, *more)
-        run_here(folder, tmp_path, "--layers", "final,0", "--extra", "special")  # all there
-        changed = {name for name, when in times(run).items() if when != before.get(name)}
-        assert changed == {"hidden.pt", "extra.pt"}
+        sample(folder, tmp_path, *more)
+        after = times(run)
+        sample(folder, tmp_path, "--layers", "final,0", "--extra", "special")  # all there
+        assert changed(run, before) == {"hidden.pt", "extra.pt", "meta.json"} and not changed(run, after)
         assert stored(run)[1]["vectors"][:4] == old["vectors"]
         assert stored(run)[1]["hidden"][:, :4].equal(old["hidden"])
+    layers = [name.split("/")[0] for name in stored(run)[1]["vectors"][::2]]
+    assert common.read_meta(run)["layers"] == layers and len(layers) == 3
     model = AutoModelForCausalLM.from_pretrained(folder / "model").float()
     rows, extra = common.read_rollouts(run), common.load_pt(run / "extra.pt")
     assert extra["keys"] == common.keys_of(rows)
     close = lambda found, want: torch.testing.assert_close(found, want, atol=1e-5, rtol=1e-5)
     for r in (0, 5, 9, 23):
-        prompt = prompt_of(common.read_jsonl(folder / "p.jsonl")[r // 4])
-        ids = tokens_of(run)[r]
+        prompt, ids = prompt_of(common.read_jsonl(folder / "p.jsonl")[r // 4]), tokens_of(run)[r]
         states = full_forward(model, prompt + ids)[0]
-        eos = len(prompt) + len(ids) - 1
-        for layer in range(3):
-            for token, place in (("last", eos - (rows[r]["finish"] == "stop")), ("eos", eos)):
-                close(read_vectors(run, f"{layer}/{token}")[1][r], states[layer][place])
+        for layer, token in itertools.product(range(3), common.TOKENS):
+            place = -2 if token == "last" and rows[r]["finish"] == "stop" else -1
+            close(read_vectors(run, f"{layer}/{token}")[1][r], states[layer][place])
+        final = states[-1][len(prompt) :]
         count = min(10, len(ids))
         assert (extra["last10"][r, : 10 - count] == 0).all()
-        close(extra["last10"][r, 10 - count :], states[-1][len(prompt) :][-10:])
-        places = [i + len(prompt) for i in generate.special_places(byte_tokenizer(), ids)]
-        close(extra["special"][slice(*extra["special_offsets"][r : r + 2])], states[-1][places])
+        close(extra["last10"][r, 10 - count :], final[-10:])
+        special = extra["special"][slice(*extra["special_offsets"][r : r + 2])]
+        close(special, final[generate.special_places(byte_tokenizer(), ids)])
 
 
 @pytest.mark.parametrize("gone", [
     "", "hidden.pt", "tokens.pt", "rollouts.jsonl", "problems.jsonl", "hidden.pt tokens.pt",
 ])  # fmt: skip
-def test_what_a_finished_run_has_lost_is_made_again(folder, whole, tmp_path, gone):
-    run = shutil.copytree(whole, tmp_path / "model" / "p" / "32")
+def test_what_a_finished_run_has_lost_is_made_again(folder, whole, tmp_path, gone, capsys, monkeypatch):
+    run = shutil.copytree(whole, run_of(tmp_path))
     before = times(run)
     for name in gone.split():
         (run / name).unlink()
-    run_here(folder, tmp_path)
+    if gone in ("", "problems.jsonl"):
+        monkeypatch.setattr(common, "load_model", lambda *_, **__: pytest.fail("the model is not needed"))
+    sample(folder, tmp_path)
+    assert capsys.readouterr().out.splitlines()[-1] == str(run)
     assert_same_run(whole, run)
     assert sorted(times(run)) == sorted(before) and not (run / "parts").exists()
-    changed = {name for name, when in times(run).items() if when != before[name]}
     sampled = {"tokens.pt", "rollouts.jsonl"} & {*gone.split()}
-    assert changed == ({"tokens.pt", "rollouts.jsonl", "hidden.pt"} if sampled else {*gone.split()})
+    made = {"tokens.pt", "rollouts.jsonl", "hidden.pt"} if sampled else {*gone.split()}
+    assert changed(run, before) == made
     assert common.read_jsonl(run / "problems.jsonl") == common.read_jsonl(whole / "problems.jsonl")
 
 
 def test_a_replay_that_was_killed_goes_on_and_another_begins_anew(folder, whole, tmp_path, parts):
-    run = shutil.copytree(whole, tmp_path / "model" / "p" / "32")
+    run = shutil.copytree(whole, run_of(tmp_path))
 
     def parts_of(layer, most=None):
         written = parts(most)
         with suppress(KeyboardInterrupt):
-            run_here(folder, tmp_path, "--layers", layer)
+            sample(folder, tmp_path, "--layers", layer)
         return written
 
     first, second = parts_of("0", most=2), parts_of("0")
@@ -659,46 +626,14 @@ def test_a_replay_that_was_killed_goes_on_and_another_begins_anew(folder, whole,
 
 
 def test_greedy_is_a_run_folder_of_that_name(folder, tmp_path):
-    run_here(folder, tmp_path, "--greedy", "--seed", 5, n=3)
-    run = tmp_path / "model" / "p" / "greedy"
-    plain = run_here(folder, tmp_path, "--temperature", 0, n=1)
+    plain = sample(folder, tmp_path, "--temperature", 0, "-n", 1)
+    sample(folder, tmp_path, "--greedy", "--seed", 5, "-n", 3)
+    run = run_of(tmp_path, seed="greedy")
     assert tokens_of(run) == tokens_of(plain)
     assert common.read_meta(run)["n"] == 1 and common.read_meta(run)["sampling"]["temperature"] == 0
 
 
-def test_cap_of_the_context_and_how_many_were_cut(folder, tmp_path, capsys):
-    run = run_here(folder, tmp_path, "--temperature", 0, "--limit", 2, n=1, new=0)
-    rows, err = common.read_rollouts(run), capsys.readouterr().err
-    room = [512 - len(prompt_of(row)) for row in common.read_jsonl(run / "problems.jsonl")]
-    assert common.read_meta(run)["arguments"]["max_new_tokens"] == max(room) and "at 512 each" in err
-    cut = [n for row, n in zip(rows, room) if row["finish"] == "length" and row["n_tokens"] == n]
-    assert len(cut) == sum(row["finish"] == "length" for row in rows)
-    assert (f"{run}: {len(cut)} of 2 rollouts were cut, at {max(room)} tokens" in err) == bool(cut)
-
-
-def test_special_tokens_of_a_program():
-    tokenizer = byte_tokenizer()
-    text = "def f(x): # why: so\n  async def g() -> int:\n    return x\nreturned = {1: 2}; a = b[1:]"
-    places = generate.special_places(tokenizer, tokenizer(text)["input_ids"])
-    ends = [text[: i + 1].splitlines()[-1] for i in places]
-    assert ends == ["def f(x):", "  async def g() -> int:", "    return"]
-
-
-# ---- Several data sets, and the plan; what the folder of a model may be
-
-
-def test_several_data_sets_in_one_call_are_the_runs_of_single_calls(folder, whole, tmp_path, capsys):
-    common.write_jsonl(tmp_path / "q.jsonl", common.read_jsonl(folder / "p.jsonl")[:2])
-    command = ["-n", 4, "--max-new-tokens", 30, "--device", "cpu", "--out", tmp_path]
-    run_program(folder / "model", tmp_path / "q.jsonl", folder / "p.jsonl", *command)
-    out, err = capsys.readouterr()
-    assert out.splitlines() == [str(tmp_path / "model" / name / "32") for name in "qp"]
-    assert_same_run(whole, tmp_path / "model" / "p" / "32")
-    assert common.read_meta(tmp_path / "model" / "q" / "32")["dataset"] == str(tmp_path / "q.jsonl")
-    lines = err.splitlines()
-    for name, problems, rollouts, cut, context in (("q", 2, 8, 240, "4,096"), ("p", 6, 24, 720, "12,288")):
-        told = f"{tmp_path / 'model' / name / '32'}: {problems} problems, {rollouts} rollouts"
-        assert lines[lines.index(told) + 1] == f"  {cut} tokens at 30 each or {context} tokens at 512 each"
+# ---- What the folder of a model may be
 
 
 @pytest.mark.parametrize("file, change", [
@@ -715,15 +650,6 @@ def test_a_model_that_is_damaged_is_one_line(folder, tmp_path, file, change, cap
     refused(capsys, tmp_path / "model", folder / "p.jsonl", "--device", "cpu", "--out", tmp_path)
 
 
-def test_a_wrong_name_ends_it_before_any_work(folder, tmp_path, capsys):
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "p.jsonl").write_text('{"prompt": "1"}\n')
-    for second, words in (("nonsense", "known names"), (tmp_path / "other" / "p.jsonl", "one name")):
-        both = folder / "p.jsonl", second
-        assert words in refused(capsys, folder / "model", *both, "--out", tmp_path / "runs")
-        assert not (tmp_path / "runs").exists()
-
-
 def test_reasoning_that_the_template_opened_is_known_when_cut_short(folder, tmp_path):
     shutil.copytree(folder / "model", tmp_path / "model")
     template = "{{ messages[-1].content + '\\n<think>\\n' }}"
@@ -731,7 +657,7 @@ def test_reasoning_that_the_template_opened_is_known_when_cut_short(folder, tmp_
     common.write_jsonl(tmp_path / "p.jsonl", common.read_jsonl(folder / "p.jsonl")[:3])
     command = [tmp_path / "model", tmp_path / "p.jsonl", "-n", 4, "--device", "cpu"]
     run_program(*command, "--max-new-tokens", 20, "--out", tmp_path / "a")
-    run = tmp_path / "a" / "model" / "p" / "32"
+    run = run_of(tmp_path / "a")
     rows = common.read_rollouts(run)
     assert all(row["response"].startswith("<think>\n") for row in rows)
     assert any(row["finish"] == "length" for row in rows)
@@ -739,5 +665,5 @@ def test_reasoning_that_the_template_opened_is_known_when_cut_short(folder, tmp_
     assert all(judge.split_reasoning(response)[1] == "" for response in unclosed)
     # Read back as answers made elsewhere, the text does not hold what the prompt holds
     run_program(*command, "--out", tmp_path / "b", "--responses", run / "rollouts.jsonl")
-    again = common.read_rollouts(tmp_path / "b" / "model" / "p" / "32")
+    again = common.read_rollouts(run_of(tmp_path / "b"))
     assert [row["response"] for row in again] == [row["response"] for row in rows]

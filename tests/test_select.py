@@ -1,13 +1,11 @@
 """04: scores of a known scorer, selections by hand, no label reaches a choice, broken joins are refused."""
 
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import torch
-from conftest import ROOT, make_run, read_vectors
+from conftest import make_run, python, read_vectors
 
 import common
 
@@ -66,7 +64,8 @@ def test_scores_and_selection_by_hand(run, select):
     assert common.keys_of(scores) == keys
     assert [row["score"] for row in scores] == pytest.approx(logits.tolist(), abs=1e-6)
     assert [row["p"] for row in scores] == pytest.approx((1 / (1 + np.exp(-logits))).tolist(), abs=1e-6)
-    rollouts, labels, right = common.read_rollouts(run), common.read_labels(run), 0
+    assert common.read_json(run / "scores" / "first.cost.json")["command"].startswith("python 04_select.py")
+    rollouts, labels, right, rows = common.read_rollouts(run), common.read_labels(run), 0, selected(run)
     for i in range(10):
         mine = [j for j, key in enumerate(keys) if key[0] == f"p{i}"]
         best = max(mine, key=lambda j: logits[j])
@@ -76,53 +75,60 @@ def test_scores_and_selection_by_hand(run, select):
         winner = max(sums, key=sums.get)
         voted = max((j for j in mine if labels[j]["group"] == winner), key=lambda j: logits[j])
         for strategy, pick in (("best-of-n", best), ("weighted-vote", voted)):
-            row = selected(run)[f"p{i}", strategy]
-            assert row["sample"] == keys[pick][1] and row["response"] == rollouts[pick]["response"]
-            assert row["label"] == labels[pick]["label"] and row["scorer"] == "first"
+            assert rows[f"p{i}", strategy] == {
+                "id": f"p{i}", "scorer": "first", "strategy": strategy, "sample": keys[pick][1],
+                "score": scores[pick]["score"], "response": rollouts[pick]["response"],
+                "label": labels[pick]["label"],
+            }  # fmt: skip
         right += labels[best]["label"]
     assert said.splitlines()[2].split() == ["first", "best-of-n", "10", f"{10 * right}.0", f"({right}/10)"]
 
 
-@pytest.mark.parametrize("logit, best, p", [(lambda sample: 40.0 + sample, 5, 1.0), (lambda sample: 0.0, 0, 0.5)])
-def test_ranking_is_by_logits_where_a_sigmoid_saturates_and_ties_go_to_the_lowest(run, select, logit, best, p):
-    def first_dimension(keys, hidden, **_):
-        hidden[:, :, 0] = torch.tensor([[logit(sample)] for _, sample in keys])
-        return {"hidden": hidden}
+def set_logits(run, logit):
+    """The logit of each sample by its number."""
+    change_hidden(run, lambda keys, hidden, **_: {
+        "hidden": torch.tensor([logit(sample) for _, sample in keys])[:, None, None].expand_as(hidden).clone()
+    })  # fmt: skip
 
-    change_hidden(run, first_dimension)
+
+@pytest.mark.parametrize("logit, best, p", [(lambda sample: 40.0 + sample, 5, 1), (lambda sample: 0.0, 0, 0.5)])
+def test_ranking_is_by_logits_where_a_sigmoid_saturates_and_ties_go_to_the_lowest(run, select, logit, best, p):
+    set_logits(run, logit)
     select()
     assert {row["p"] for row in common.read_jsonl(run / "scores" / "first.jsonl")} == {p}
     assert {sample for (_, strategy), sample in picks(run).items() if strategy == "best-of-n"} == {best}
 
 
+def test_a_vote_counts_probabilities_and_a_problem_without_an_answer_takes_the_best(run, select):
+    """Sample 1 alone, sure, against 2 and 3, unsure; p3 cannot vote: dropping it would raise the accuracy."""
+    groups = [None, 0, 1, 1, None, None]
+    change(run, "labels.jsonl", lambda row: {"group": None if row["id"] == "p3" else groups[row["sample"]]})
+    set_logits(run, [6.0, 3.0, -0.5, -0.5, 0.0, 0.0].__getitem__)
+    select()
+    voted = [sample for (_, strategy), sample in picks(run).items() if strategy == "weighted-vote"]
+    assert voted == [1, 1, 1, 0, *[1] * 6]
+
+
 def test_no_label_reaches_the_selection(run, select):
     select()
     before = picks(run)
-    change(run, "labels.jsonl", lambda row: {"label": 1 - row["label"]})
-    select()
-    assert picks(run) == before
+    change(run, "labels.jsonl", lambda row: {"label": 1 - row["label"] if row["id"] != "p0" else None})
+    assert "(" in (said := select().stdout) and picks(run) == before
+    right = sum(row["label"] or 0 for row in selected(run).values() if row["strategy"] == "best-of-n")
+    assert f"{100 * right / 9:.1f} ({right}/9)" in said  # p0 could not be judged
     change(run, "labels.jsonl", lambda row: {"label": None})  # a data set without answers
     assert "not judged" in select().stdout and picks(run) == before
     assert not any("label" in row for row in selected(run).values())
     (run / "labels.jsonl").unlink()
-    select()
+    assert "no labels.jsonl, so no votes" in select().stdout
     assert picks(run) == {key: sample for key, sample in before.items() if key[1] == "best-of-n"}
 
 
 def test_labels_older_than_an_edited_answer_are_named(run, select):
     later = (run / "labels.jsonl").stat().st_mtime + 5
     os.utime(run / "problems.jsonl", (later, later))
-    done = select()
-    assert "labels.jsonl is older than problems.jsonl" in done.stderr
-    assert f"02_label.py {run} judges again" in done.stderr
-
-
-def test_every_strategy_picks_for_every_problem(run, select):
-    """One without any answer cannot vote; dropping it would raise the vote's accuracy."""
-    change(run, "labels.jsonl", lambda row: {"group": None} if row["id"] == "p3" else {})
-    select()
-    assert len(selected(run)) == 20
-    assert selected(run)["p3", "weighted-vote"]["sample"] == selected(run)["p3", "best-of-n"]["sample"]
+    error = select().stderr
+    assert "labels.jsonl is older than problems.jsonl" in error and f"02_label.py {run} judges again" in error
 
 
 def test_hidden_states_are_joined_by_key(run, select):
@@ -175,21 +181,21 @@ def test_broken_runs_are_refused(run, tmp_path, select):
         assert "not a scorer" in select(scorers=[other], code=2).stderr
 
 
+MEMORY = """\
+import common, sys
+for run in sys.argv[1:]:
+    common.score_run(common.load_scorer(f"{run}/wide.pt"), run, chunk=64)
+    print(next(line for line in open("/proc/self/status") if line.startswith("RssAnon")).split()[1])
+"""
+
+
 def test_memory_is_bounded_by_the_chunk(tmp_path):
     """A file of 200 MB is scored within 120 MB above what a run of nothing needs."""
-    scorer = first_dimension_scorer(tmp_path / "wide.pt", width=40960)
-    for rollouts in (4, 2500):
-        run = make_run(tmp_path / f"{rollouts}", problems=rollouts // 4, n=4, labels=False)
-        hidden = {"vectors": ["penultimate/eos"], "hidden": torch.zeros(rollouts, 1, 40960).bfloat16()}
-        common.save_pt(run / "hidden.pt", {"keys": common.load_pt(run / "hidden.pt")["keys"], **hidden})
-        common.write_json(run / "meta.json", {**common.read_meta(run), "width": 40960})
-    script = (
-        f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
-        "import common\n"
-        "for run in ('4', '2500'):\n"
-        "    common.score_run(common.load_scorer('wide.pt'), run, chunk=64)\n"
-        "    print(next(line for line in open('/proc/self/status') if line.startswith('RssAnon')).split()[1])"
-    )
-    said = subprocess.check_output([sys.executable, "-c", script], cwd=scorer.parent, text=True)
-    before, after = (int(line) for line in said.splitlines() if line.isdigit())
+    runs = [make_run(tmp_path / f"{n}", problems=n, n=4, labels=False) for n in (1, 625)]
+    for run in runs:
+        first_dimension_scorer(run / "wide.pt", width=40960)
+        change_hidden(run, lambda keys, **_: {
+            "vectors": ["penultimate/eos"], "hidden": torch.zeros(len(keys), 1, 40960).bfloat16()
+        })  # fmt: skip
+    before, after = map(int, python(MEMORY, *runs, check=True).stdout.split())
     assert (after - before) / 1024 < 120
