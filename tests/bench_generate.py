@@ -89,8 +89,7 @@ def report(found):
     }))  # fmt: skip
 
 
-# ------------------------------------------------------------------------------------------------------------
-# One side
+# ---- One side
 
 
 def measure(args):
@@ -123,12 +122,12 @@ def make_model(cuda):
     import torch
     from transformers import AutoModelForCausalLM, Qwen3Config
 
+    sizes = (151936, 2048, 6144, 28, 16, 8, 128) if cuda else (32000, 256, 1024, 10, 8, 4, 32)  # Qwen3-1.7B
     names = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
              "num_key_value_heads", "head_dim")  # fmt: skip
-    sizes = (151936, 2048, 6144, 28, 16, 8, 128) if cuda else (32000, 256, 1024, 10, 8, 4, 32)  # Qwen3-1.7B
     torch.manual_seed(0)
-    ends = {"eos_token_id": None, "pad_token_id": 0, "bos_token_id": None}
-    more = {"tie_word_embeddings": True, "max_position_embeddings": 16384} | ends
+    more = {"tie_word_embeddings": True, "max_position_embeddings": 16384, "bos_token_id": None}
+    more |= {"eos_token_id": None, "pad_token_id": 0}
     with torch.device("cuda" if cuda else "cpu"):
         config = Qwen3Config(**dict(zip(names, sizes)), **more)
         dtype = torch.bfloat16 if cuda else torch.float32
@@ -143,10 +142,10 @@ def bare_forward(model, rows):
     ids = torch.arange(rows)[:, None] + 10
     with torch.inference_mode():
         model(input_ids=ids, use_cache=False)
-        clock = Clock(model)
+        stop = clock(model)
         for _ in range(8):
             model(input_ids=ids, use_cache=False)
-    return 8 * rows / clock.stop()["cpu"]
+    return 8 * rows / stop()["cpu"]
 
 
 def make_work(scale, vocab, count, length):
@@ -161,8 +160,8 @@ def make_work(scale, vocab, count, length):
 def memory(cuda):
     import torch
 
-    peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return torch.cuda.max_memory_allocated() if cuda else peak()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return torch.cuda.max_memory_allocated() if cuda else peak
 
 
 def limit_of(model, work, steps):
@@ -177,26 +176,23 @@ def limit_of(model, work, steps):
     x = torch.empty(1 << (30 if model.device.type == "cuda" else 28), dtype=torch.uint8, device=model.device)
     y, times = torch.empty_like(x), []
     for _ in range(8):
-        clock = Clock(model)
+        stop = clock(model)
         y.copy_(x)
-        times.append(clock.stop()["wall"])
+        times.append(stop()["wall"])
     return read / (2 * x.numel() / min(times))
 
 
-class Clock:
-    def __init__(self, model):
-        self.model = model
-        self.begin = self.now()
+def clock(model):
+    """Starts one: stop(**more) -> {"wall", "cpu"} seconds since, and more."""
+    import torch
 
-    def now(self):
-        import torch
-
-        if self.model.device.type == "cuda":
+    def now():
+        if model.device.type == "cuda":
             torch.cuda.synchronize()
         return np.array([time.perf_counter(), time.process_time()])
 
-    def stop(self, **more):
-        return dict(zip(("wall", "cpu"), (self.now() - self.begin).tolist())) | more
+    begin = now()
+    return lambda **more: dict(zip(("wall", "cpu"), (now() - begin).tolist())) | more
 
 
 def by_ours(model, work, slots, keep):
@@ -207,12 +203,12 @@ def by_ours(model, work, slots, keep):
     jobs = [{"problem": i // 16, "sample": i % 16, "prompt": prompt, "limit": length, "key": i << 32}
             for i, (prompt, length) in enumerate(work)]  # fmt: skip
     for part in ([jobs[0] | {"limit": 4}], jobs):  # the first to warm up
-        clock = Clock(model)
+        stop = clock(model)
         engine = generate.Engine(model, layers, SAMPLING, 16, slots, 200, max(length for _, length in work))
         steps, step = [], engine.step
         engine.step = lambda steps=steps, step=step: (steps.append(1), step())[1]
         made = sum(len(rollout["ids"]) for rollout in engine.run(deque(part)))
-        found = clock.stop(steps=len(steps), batch=slots)
+        found = stop(steps=len(steps), batch=slots)
     assert made == sum(length for _, length in work)
     return found
 
@@ -249,14 +245,14 @@ def by_generate(model, work, slots, keep):
     guess = {}
     for rows in (16, 64, 256):
         run(cut(rows)[0], 4)
-        clock = Clock(model)
+        stop = clock(model)
         steps = run(cut(rows)[0], 32)
-        spent = clock.stop()["cpu" if model.device.type == "cpu" else "wall"]
+        spent = stop()["cpu" if model.device.type == "cpu" else "wall"]
         guess[rows] = spent / steps * sum(max(n for _, n in batch) for batch in cut(rows))
     for rows in sorted(guess, key=guess.get):
         try:
-            clock = Clock(model)
-            return clock.stop(steps=sum(run(batch, 10**9) for batch in cut(rows)), batch=rows)
+            stop = clock(model)
+            return stop(steps=sum(run(batch, 10**9) for batch in cut(rows)), batch=rows)
         except torch.OutOfMemoryError:
             print(f"generate: {rows} rows of this length do not fit", file=sys.stderr)
 
@@ -271,12 +267,12 @@ def by_generate_batch(model, work, slots, keep):
     warp = {name: SAMPLING[name] for name in ("temperature", "top_k", "top_p")}
     settings = GenerationConfig(do_sample=True, eos_token_id=-1, max_new_tokens=2048, **warp)
     for part in (work[:1], work):  # the first to warm up
-        clock = Clock(model)
+        stop = clock(model)
         options = {"continuous_batching_config": size}
         with model.continuous_batching_context_manager(settings, **options) as manager:
             for prompt, length in part:
                 manager.add_request(prompt, max_new_tokens=length if part is work else 4)
             made = sum(len(manager.get_result(timeout=600).generated_tokens) for _ in part)
-        found = clock.stop(steps=0, batch=slots)
+        found = stop(steps=0, batch=slots)
     assert made == sum(length for _, length in work), made
     return found

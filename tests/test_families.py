@@ -125,7 +125,7 @@ def make_model(family, tokenizer, steps=50):
     for _ in range(steps):
         sums = [(draw.randrange(5), draw.randrange(5), draw.random() < 0.33) for _ in range(12)]
         prompts, answers = zip(*(document(tokenizer, family, *of) for of in sums))
-        ids = torch.cat([torch.tensor(prompts), torch.tensor(answers)], 1)  # a token a digit: all of one length
+        ids = torch.cat([torch.tensor(prompts), torch.tensor(answers)], 1)  # all of one length
         labels = ids.where(torch.arange(ids.shape[1]) >= len(prompts[0]), -100)
         model(input_ids=ids, labels=labels).loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -191,7 +191,8 @@ def test_prompt_sampling_and_stop_ids(name, made):
 
 
 REFUSES = "{% if messages[0].role == 'system' %}{{ raise_exception('no') }}{% endif %}"
-TURNS = [{"role": role, "content": text} for role, text in zip(("system", "user", "assistant", "user"), "SABC")]
+TURNS = ("system", "S"), ("user", "A"), ("assistant", "B"), ("user", "C")
+TURNS = [{"role": role, "content": text} for role, text in TURNS]
 
 
 @pytest.mark.parametrize("template, prompt, messages", [
@@ -201,7 +202,8 @@ TURNS = [{"role": role, "content": text} for role, text in zip(("system", "user"
      "u: S\n\nA; a: B; u: C; ", {"messages": TURNS}),  # the turns of a chat stay turns
     ("{% for m in messages if m.role == 'user' %}U: {{ m.content }}{% endfor %}", "U: Write f.", {}),
     ("{{ strftime_now( '%d %b %Y' ) }} {{ strftime_now(\"%A, it's\") }}", "05 Aug 2025 Tuesday, it's", {}),
-    ("{% if strftime_now is defined %}{{ enable_thinking }} {{ reasoning_effort }}{% endif %}", "True high", {}),
+    ("{% if strftime_now is defined %}{{ enable_thinking }} {{ reasoning_effort }}{% endif %}",
+     "True high", {}),
 ])  # fmt: skip
 def test_templates_of_other_models(template, prompt, messages):
     tokenizer = make_tokenizer(FAMILIES["qwen3"] | {"template": template})

@@ -135,7 +135,8 @@ def test_tokens_do_not_depend_on_how_the_work_is_cut(family, monkeypatch):
     steps = sum(len(r["ids"]) + 1 for r in family.found.values())
     assert sorted(prompts) == list(range(len(PROMPTS))) and sum(n for n, _ in rows) == steps
     assert all(n == 7 or not queue for n, queue in rows)
-    assert same_tokens(family.found, run(jobs_of()[::-1], slots=64, page=5)) and max(rows)[0] == len(jobs_of())
+    assert same_tokens(family.found, run(jobs_of()[::-1], slots=64, page=5))
+    assert max(rows)[0] == len(jobs_of())
     rows.clear()
     budget = 9 * {"olmo2": 8192}.get(family.name, 4096)
     assert same_tokens(family.found, run(jobs_of(), slots=14, budget=budget))
@@ -403,7 +404,7 @@ def test_killed_and_started_again(folder, whole, tmp_path, parts):
 
 
 def test_parts_of_other_layers_are_not_taken_for_these(folder, whole, tmp_path, parts, capsys):
-    """An unfinished run goes on with its layers; one that lost its tokens is sampled again with the new ones."""
+    """An unfinished run goes on with its layers; one that lost its tokens is sampled again with new ones."""
     with suppress(KeyboardInterrupt):
         parts(most=2)
         sample(folder, tmp_path, "--layers", "0")
@@ -530,8 +531,8 @@ def test_responses_as_text_by_prompt_and_by_messages(folder, tmp_path):
     torch.testing.assert_close(extra["last10"][3], final[-10:], atol=1e-5, rtol=1e-5)
     zeros = (extra["last10"] == 0).all(-1).sum(1)
     assert zeros.tolist() == [8, 9, 2, 0, 3, 10] and (extra["last10"][1, :9] == 0).all()
-    assert extra["special_offsets"].tolist() == [0, 0, 0, 0, 3, 3, 3]
-    special = [PROGRAM.index(text) + len(text) - 1 for text in ("(x):", "-> int:", "return")]  # a byte a token
+    assert extra["special_offsets"].tolist() == [0, 0, 0, 0, 3, 3, 3]  # a token is a character here
+    special = [PROGRAM.index(text) + len(text) - 1 for text in ("(x):", "-> int:", "return")]
     torch.testing.assert_close(extra["special"], final[special], atol=1e-5, rtol=1e-5)
 
 

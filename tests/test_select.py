@@ -91,8 +91,8 @@ def set_logits(run, logit):
     })  # fmt: skip
 
 
-@pytest.mark.parametrize("logit, best, p", [(lambda sample: 40.0 + sample, 5, 1), (lambda sample: 0.0, 0, 0.5)])
-def test_ranking_is_by_logits_where_a_sigmoid_saturates_and_ties_go_to_the_lowest(run, select, logit, best, p):
+@pytest.mark.parametrize("logit, best, p", [(lambda sample: 40.0 + sample, 5, 1), (lambda _: 0.0, 0, 0.5)])
+def test_ranking_is_by_logits_where_a_sigmoid_saturates_and_a_tie_takes_the_first(run, select, logit, best, p):
     set_logits(run, logit)
     select()
     assert {row["p"] for row in common.read_jsonl(run / "scores" / "first.jsonl")} == {p}
@@ -142,14 +142,13 @@ def test_hidden_states_are_joined_by_key(run, select):
 
 def test_each_scorer_gets_scores_and_a_selection(run, tmp_path, select):
     halved = [torch.zeros(8), torch.full((8,), 0.5)]
-    scorers = [first_dimension_scorer(tmp_path / f"{name}.pt", scale=scale)
-               for name, scale in (("one", None), ("two", halved))]  # fmt: skip
-    select(scorers=scorers)
-    one, two = ([row["score"] for row in common.read_jsonl(run / "scores" / f"{name}.jsonl")]
-                for name in ("one", "two"))  # fmt: skip
-    assert two == pytest.approx([2 * score for score in one])
+    one = first_dimension_scorer(tmp_path / "one.pt")
+    select(scorers=[one, first_dimension_scorer(tmp_path / "two.pt", scale=halved)])
+    once, twice = ([row["score"] for row in common.read_jsonl(run / "scores" / f"{name}.jsonl")]
+                   for name in ("one", "two"))  # fmt: skip
+    assert twice == pytest.approx([2 * score for score in once])
     assert {row["scorer"] for row in common.read_jsonl(run / "selected.jsonl")} == {"one", "two"}
-    assert "2 files but only 1 names" in select(scorers=[scorers[0], scorers[0]], code=2).stderr
+    assert "2 files but only 1 names" in select(scorers=[one, one], code=2).stderr
 
 
 @pytest.mark.parametrize("changes, words", [
@@ -159,26 +158,22 @@ def test_each_scorer_gets_scores_and_a_selection(run, tmp_path, select):
     ({"shape": [9], "width": 9}, ("9", "8")),
 ])  # fmt: skip
 def test_a_scorer_made_for_something_else_names_both(run, tmp_path, changes, words, select):
-    scorer = first_dimension_scorer(tmp_path / "other.pt", **changes)
-    error = select(scorers=[scorer], code=2).stderr
-    assert all(word in error for word in words), error
-    assert not (run / "selected.jsonl").exists()
+    error = select(scorers=[first_dimension_scorer(tmp_path / "other.pt", **changes)], code=2).stderr
+    assert all(word in error for word in words) and not (run / "selected.jsonl").exists(), error
 
 
 def test_broken_runs_are_refused(run, tmp_path, select):
-    def unfinished(hidden, **_):
-        hidden[3, :, 0] = float("nan")
-        return {"hidden": hidden}
-
-    change_hidden(run, unfinished)
-    assert "('p0', 3)" in select(code=2).stderr
-    change_hidden(run, lambda keys, hidden, **_: {"keys": keys[:-1], "hidden": hidden[:-1].nan_to_num()})
-    assert "59 rows for a run of 60" in select(code=2).stderr
-    assert "no such file" in select(scorers=[tmp_path / "none.pt"], code=2).stderr
     common.save_pt(tmp_path / "list.pt", [1])
     common.save_pt(tmp_path / "old.pt", {"members": [], "parts": [{"members": []}]})
     for other in (tmp_path / "list.pt", tmp_path / "old.pt", run / "tokens.pt"):
         assert "not a scorer" in select(scorers=[other], code=2).stderr
+    assert "no such file" in select(scorers=[tmp_path / "none.pt"], code=2).stderr
+    set_logits(run, [0.0, 0.0, 0.0, float("nan"), 0.0, 0.0].__getitem__)
+    assert "10 vectors are not finite, of rollouts such as [('p0', 3)" in select(code=2).stderr
+    change_hidden(run, lambda keys, hidden, **_: {"keys": keys[:-1], "hidden": hidden[:-1].nan_to_num()})
+    assert "59 rows for a run of 60" in select(code=2).stderr
+    change(run, "problems.jsonl", lambda row: {"id": row["id"].replace("p9", "other")})
+    assert "1 ids of rollouts.jsonl are not in problems.jsonl, such as 'p9'" in select(code=2).stderr
 
 
 MEMORY = """\

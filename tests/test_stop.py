@@ -23,8 +23,8 @@ MODEL = str(ROOT / "demo" / "model")
 
 
 def test_waves_grow_by_half_and_end_at_n():
-    assert [common.waves(n) for n in (1, 4, 6)] == [[1], [1, 2, 3, 4], [1, 2, 3, 5, 6]]
-    assert common.waves(16) == [1, 2, 3, 5, 8, 12, 16]
+    waves = {1: [1], 4: [1, 2, 3, 4], 6: [1, 2, 3, 5, 6], 16: [1, 2, 3, 5, 8, 12, 16]}
+    assert {n: common.waves(n) for n in waves} == waves
 
 
 def beta_above_half(a, b):
@@ -120,33 +120,33 @@ def test_the_threshold_is_the_cheapest_that_is_surely_within_the_price_of_the_be
 
 
 @pytest.fixture(scope="module")
-def calibrated(tmp_path_factory, run_script):
+def calibrated(tmp_path_factory, run_here):
     """(folder, calibration run, its scorer's path)"""
     base = tmp_path_factory.mktemp("calibrated")
-    run = make_run(base / "cal", problems=24, n=5, signal=1.0)
-    path = base / "scatr.cal@0-32.pt"
-    run_script("03_train_scorer.py", run, "--design", "logistic", "--configs", 2, "-o", path)
+    run, path = make_run(base / "cal", problems=24, n=5, signal=1.0), base / "scatr.cal@0-32.pt"
+    run_here("03_train_scorer.py", run, "--design", "logistic", "--configs", 2, "--workers", 1, "-o", path)
     return base, run, path
+
+
+def of_problems(rows, name, problems):
+    """[problems, 5]: a field of a run's rows."""
+    return np.reshape([row[name] for row in rows], (problems, 5)) * 1.0
 
 
 def test_thresholds_are_found_on_problems_that_the_weights_have_not_seen(calibrated):
     _, run, path = calibrated
     scorer = common.load_scorer(path)
     keys, logits = common.score_run(scorer, run)
-    p, labels = logits.sigmoid().tolist(), common.read_labels(run, keys)
-    whole, best = scorer.checkpoint["stop"]["best-of-n"][-1], {}
     assert set(scorer.checkpoint["stop"]) == set(common.STOP_RULES)
-    assert whole[0] == common.NEVER and whole[3] == 5
-    for _, id, label in sorted((chance, row["id"], row["label"]) for chance, row in zip(p, labels)):
-        best[id] = label  # the last one is the best
-    names = [(common.read_meta(run)["dataset"], id) for id in dict.fromkeys(key[0] for key in keys)]
-    random.Random("split 32").shuffle(names)  # 03 holds back a quarter: see split_by_problem there
-    held_back = [name for _, name in names[round(0.75 * len(names)) :]]
-    assert whole[1] == pytest.approx(100 * np.mean([best[problem] for problem in held_back]))
-    spent = Counter()
-    for row in common.read_rollouts(run):
-        spent[row["id"]] += row["n_tokens"]
-    assert whole[4] == pytest.approx(np.mean([spent[problem] for problem in held_back]))
+    held_back = [*range(24)]
+    random.Random("split 32").shuffle(held_back)  # 03 holds back a quarter: see split_by_problem there
+    held_back, best = held_back[18:], logits.reshape(24, 5).argmax(1)
+    right = of_problems(common.read_labels(run, keys), "label", 24)[np.arange(24), best]
+    spent = of_problems(common.read_rollouts(run), "n_tokens", 24).sum(1)
+    threshold, accuracy, _, rollouts, tokens = scorer.checkpoint["stop"]["best-of-n"][-1]
+    assert threshold == common.NEVER and rollouts == 5
+    assert accuracy == pytest.approx(100 * right[held_back].mean())
+    assert tokens == pytest.approx(spent[held_back].mean())
 
 
 def stopping_of(run, out, run_here, *flags):
@@ -165,7 +165,7 @@ def test_the_report_replays_stopping_and_its_decisions_see_no_label(calibrated, 
     scores = common.read_jsonl(run / "scores" / "scatr.cal@0-32.jsonl")
     labels, rollouts = common.read_jsonl(run / "labels.jsonl"), common.read_rollouts(run)
     columns = (scores, "p"), (labels, "label"), (rollouts, "n_tokens")
-    p, right, tokens = (np.reshape([row[name] for row in rows], (9, 5)) * 1.0 for rows, name in columns)
+    p, right, tokens = (of_problems(*column, 9) for column in columns)
     threshold = common.stop_threshold(common.load_scorer(path).checkpoint["stop"]["best-of-n"])
     exact = np.mean([all_orders([p[i], right[i], tokens[i], None], threshold) for i in range(9)], 0)
     best, names = found["best-of-N"], ("threshold", "accuracy", "rollouts", "tokens")
@@ -254,11 +254,10 @@ def test_sample_takes_a_text_repeats_itself_and_works_without_a_scorer(demo_mode
 
 
 def test_sample_refuses_another_models_scorer_and_a_prompt_without_room(demo_model, capsys):
-    (model, tokenizer), vector = demo_model, "penultimate/eos"
-    other = linear_scorer(vector, model.config.hidden_size, model.config.num_hidden_layers, model="other")
-    long = "and " * 9000
-    for arguments, told in [((PROBLEM, 2, other), "'other'"), ((long, 2), "has no room for an answer")]:
-        assert told in dies(capsys, common.sample, model, tokenizer, *arguments)
+    config = demo_model[0].config
+    other = linear_scorer("penultimate/eos", config.hidden_size, config.num_hidden_layers, model="other")
+    for arguments, told in [((PROBLEM, 2, other), "'other'"), (("and " * 9000, 2), "has no room for an ans")]:
+        assert told in dies(capsys, common.sample, *demo_model, *arguments)
 
 
 # ---- Live: 01 --scorer --stop
@@ -293,10 +292,9 @@ def runs(tmp_path_factory):
     keys, logits = common.score_run(scorer, full)
     p = np.reshape(logits.sigmoid().tolist(), (8, 6))
     threshold = between(p.flatten(), 0.55, 0.75)
-    stop = ("--scorer", base / "scorer.pt", "--stop", threshold, "--slots", 5)
-    live = run_01(problems, base / "live", *stop)
+    stop = "--scorer", base / "scorer.pt", "--stop", threshold, "--slots", 5
     return SimpleNamespace(base=base, problems=problems, full=full, keys=keys, p=p, threshold=threshold,
-                           stop=stop, live=live)  # fmt: skip
+                           stop=stop, live=run_01(problems, base / "live", *stop))  # fmt: skip
 
 
 def test_live_stopping_is_the_replay_in_the_order_of_the_samples(runs):
@@ -335,18 +333,14 @@ def test_a_stopped_run_goes_through_the_other_steps(runs, run_here):
     run_here("03_train_scorer.py", runs.live, "--configs", 1, "-o", runs.base / "of_stopped.pt")
 
 
-def test_decisions_see_no_reference_answer(runs):
+def test_a_killed_stopping_run_goes_on_to_the_same_end_and_sees_no_reference_answer(runs, parts):
     wrong = [problem | {"answer": "-1"} for problem in runs.problems]
-    assert_same_run(run_01(wrong, runs.base / "wrong", *runs.stop), runs.live)
-
-
-def test_a_killed_stopping_run_goes_on_to_the_same_end(runs, parts):
     written = parts(most=3)
     with suppress(KeyboardInterrupt):
-        run_01(runs.problems, runs.base / "killed", *runs.stop, "--slots", 3)
+        run_01(wrong, runs.base / "killed", *runs.stop, "--slots", 3)
     assert len(written) == 3 and not (written[0].parent.parent / "rollouts.jsonl").exists()
     again = parts()
-    assert_same_run(run_01(runs.problems, runs.base / "killed", *runs.stop), runs.live)
+    assert_same_run(run_01(wrong, runs.base / "killed", *runs.stop), runs.live)
     assert len(again) == 5 and not {*again} & {*written}
 
 
