@@ -170,9 +170,11 @@ def rows_of(count):
     return generate.scramble((1 << 40) + torch.arange(count) * generate.STRIDE)[:, None]
 
 
-def test_noise_is_exponential_far_into_its_tail():
+def test_noise_is_each_rollouts_own_and_exponential_far_into_its_tail():
+    rollouts = itertools.product((1, 2), ("p", "q"), (1, 2))  # seed, problem, sample
+    assert len({generate.noise_key(*rollout) for rollout in rollouts}) == 8
     noise = generate.exponential(rows_of(2000), hashes(2000))
-    assert abs(noise.mean() - 1) < 2e-3 and abs(noise.var() - 1) < 5e-3
+    assert noise.min() > 0 and abs(noise.mean() - 1) < 2e-3 and abs(noise.var() - 1) < 5e-3
     for small in (1e-2, 1e-4, 1e-5):
         assert abs((noise < small).sum() / (4e6 * small) - 1) < 5 / (4e6 * small) ** 0.5
     for one, next in ((noise[:-1], noise[1:]), (noise[:, :-1], noise[:, 1:])):

@@ -92,7 +92,7 @@ def set_logits(run, logit):
 
 
 @pytest.mark.parametrize("logit, best, p", [(lambda sample: 40.0 + sample, 5, 1), (lambda _: 0.0, 0, 0.5)])
-def test_ranking_is_by_logits_where_a_sigmoid_saturates_and_a_tie_takes_the_first(run, select, logit, best, p):
+def test_ranking_is_by_logits_where_a_sigmoid_saturates_and_ties_take_the_first(run, select, logit, best, p):
     set_logits(run, logit)
     select()
     assert {row["p"] for row in common.read_jsonl(run / "scores" / "first.jsonl")} == {p}
@@ -141,12 +141,12 @@ def test_hidden_states_are_joined_by_key(run, select):
 
 
 def test_each_scorer_gets_scores_and_a_selection(run, tmp_path, select):
-    halved = [torch.zeros(8), torch.full((8,), 0.5)]
+    moved = [torch.ones(8), torch.full((8,), 0.5)]
     one = first_dimension_scorer(tmp_path / "one.pt")
-    select(scorers=[one, first_dimension_scorer(tmp_path / "two.pt", scale=halved)])
+    select(scorers=[one, first_dimension_scorer(tmp_path / "two.pt", scale=moved)])
     once, twice = ([row["score"] for row in common.read_jsonl(run / "scores" / f"{name}.jsonl")]
                    for name in ("one", "two"))  # fmt: skip
-    assert twice == pytest.approx([2 * score for score in once])
+    assert twice == pytest.approx([2 * (score - 1) for score in once])
     assert {row["scorer"] for row in common.read_jsonl(run / "selected.jsonl")} == {"one", "two"}
     assert "2 files but only 1 names" in select(scorers=[one, one], code=2).stderr
 

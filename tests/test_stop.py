@@ -361,4 +361,7 @@ def test_what_stopping_cannot_do_is_one_line(runs, flags, told, tmp_path, capsys
 
 
 def test_a_folder_is_gone_on_with_by_the_same_rule_alone(runs, capsys):
-    assert "was made with stop" in dies(capsys, run_01, runs.problems, runs.base / "live")
+    width, n_layers = (common.read_meta(runs.full)[name] for name in ("width", "n_layers"))
+    common.save_pt(runs.base / "other.pt", linear_scorer("penultimate/eos", width, n_layers).checkpoint)
+    for flags, told in (((), "stop"), ((*runs.stop, "--scorer", runs.base / "other.pt"), "scorer")):
+        assert f"was made with {told} " in dies(capsys, run_01, runs.problems, runs.base / "live", *flags)
