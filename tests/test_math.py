@@ -79,7 +79,7 @@ words with another meaning ~ \text{even} ~ not even ~ neither even nor odd
 
 # A reference ~ what is the same ≠ what is not.
 PAIRS = r"""
-2 ~ ∛8 ‖ 0.34 ≠ \frac13
+2 ~ ∛8 ‖ 0.34 ≠ \frac13 ‖ \text{(B)} ≠ B'
 10080 ~ 10\,080 ‖ 1.25 ~ 1{,}25 ‖ \frac13 ~ 0.333... ~ 0.(3) ‖ \frac{270}7\text{ degrees} ~ 38 4/7
 90^\circ ~ \angle ABC = 90^\circ ‖ 60 ~ 60 \frac{\text{km}}{\text{h}} ‖ 12 ~ \textbf{(C)}\ 12
 \sqrt[3]{2} ~ 2^(1/3) ‖ 0 ~ \sqrt{8}-2\sqrt{2} ~ \sin\pi ‖ -2 ~ \sqrt[3]{-8}
@@ -146,6 +146,7 @@ x<-1 ≠ \{x : x < -1 \text{ or } x > 2\} ~ \{x \mid x < -1, x \in \mathbb{Z}\} 
 
 # Which answer a response gives: a reference that it must be the same as @ responses.
 GIVES = r"""
+42 @ The final answer is 42! ‖ (2,3) @ 交点坐标为（2，3）。
 5 @ \boxed{5} \boxed{} \boxed{ } @ $\boxed{\boxed{5}}$ and 7 more @ ## Solution¶¶$2x = 10$, so $x = 5$.
   @ The answer is not 6 but 5. @ Hence the result equals $5$, because $1+1=2$.
 2x + 4y + z - 19 = 0 @ Final Answer: The final answer is $2x + 4y + z - 19 = 0$. I hope it is correct.
