@@ -16,7 +16,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import ROOT, assert_same_run, dies, full_forward, random_model
+from conftest import ROOT, TINY, assert_same_run, dies, full_forward, random_model
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, GenerationConfig, PreTrainedTokenizerFast
 
@@ -61,8 +61,7 @@ THINK = "<think>\nsum of {a} and {b}\n</think>\n\nIt is \\boxed{{{c}}}.<|im_end|
 FINAL = "<|start|>assistant<|channel|>final<|message|>It is \\boxed{{{c}}}.<|return|>"
 ANALYSIS = "<|channel|>analysis<|message|>sum of {a} and {b}<|end|>" + FINAL
 BARE = "It is {a} + {b}, so \\boxed{{{c}}}."
-SIZE = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4,
-        "num_key_value_heads": 2, "max_position_embeddings": 512, "initializer_range": 0.1}  # fmt: skip
+SIZE = TINY | {"num_hidden_layers": 3, "initializer_range": 0.1, "bos_token_id": None}
 EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 32}
 WARM = {"do_sample": True, "temperature": 0.6, "top_p": 0.95, "top_k": 20}
 QWEN = {"special": ["<|endoftext|>", "<|im_start|>", "<|im_end|>"], "plain": ["<think>", "</think>"],
@@ -117,9 +116,9 @@ def make_tokenizer(family):
 def make_model(family, tokenizer, steps=50):
     """Trained on its family's way to answer sums, wrong in a third of the cases, for something to select."""
     torch.manual_seed(0)
-    ids = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id}
     size = family["size"] | {"vocab_size": len(tokenizer), "tie_word_embeddings": family.get("tie", False)}
-    config = CONFIG_MAPPING[family["config"]](**size, **ids, bos_token_id=None)
+    ids = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
+    config = CONFIG_MAPPING[family["config"]](**size | ids)
     model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").train()
     optimiser, draw = torch.optim.AdamW(model.parameters(), lr=1e-2), random.Random(0)
     for _ in range(steps):
@@ -132,8 +131,8 @@ def make_model(family, tokenizer, steps=50):
         optimiser.step()
         optimiser.zero_grad()
     stop = tokenizer.convert_tokens_to_ids(family["stop"])
-    pad = tokenizer.pad_token_id
-    model.generation_config = GenerationConfig(eos_token_id=stop, pad_token_id=pad, **family["sampling"])
+    own = family["sampling"] | {"eos_token_id": stop, "pad_token_id": tokenizer.pad_token_id}
+    model.generation_config = GenerationConfig(**own)
     return model.eval()
 
 
@@ -421,45 +420,27 @@ def test_slurm_script(made, tmp_path, run_here):
     assert_same_run(whole, folder)
 
 
-@pytest.fixture
-def started(monkeypatch):
-    """started(env) sets what a launcher tells a process, and nothing else of the kind."""
-
-    def start(env):
-        ours = "SLURM_", "RANK", "WORLD_SIZE", "LOCAL_RANK"
-        for name in [name for name in os.environ if name.startswith(ours)]:
-            monkeypatch.delenv(name)
-        for name, value in env.items():
-            monkeypatch.setenv(name, value)
-
-    return start
+STARTED = "RANK WORLD_SIZE LOCAL_RANK SLURM_PROCID SLURM_STEP_NUM_TASKS SLURM_NTASKS SLURM_LOCALID"
+ARRAY = [f"SLURM_ARRAY_TASK_{name}" for name in ("ID", "MIN", "STEP", "COUNT")]
+TORCHRUN, SRUN_OF = {"RANK": 2, "WORLD_SIZE": 4}, {"SLURM_PROCID": 2, "SLURM_STEP_NUM_TASKS": 4}
 
 
-@pytest.mark.parametrize("env, device", [
-    ({}, "cuda:0"), ({"LOCAL_RANK": "3"}, "cuda:3"), ({"SLURM_LOCALID": "2"}, "cuda:2"),
-    ({"SLURM_LOCALID": "5"}, "cuda:1"),
+@pytest.mark.parametrize("env, place, gpu", [
+    ({}, (0, 1), 0),
+    (TORCHRUN | {"LOCAL_RANK": 3}, (2, 4), 3),
+    (SRUN_OF | {"SLURM_NTASKS": 4, "SLURM_LOCALID": 2}, (2, 4), 2),
+    ({"SLURM_PROCID": 0, "SLURM_NTASKS": 4, "SLURM_LOCALID": 5}, (0, 1), 1),  # a batch script by itself
+    (dict(zip(ARRAY, (5, 1, 2, 3))), (2, 3), 0),
+    (SRUN_OF | dict(zip(ARRAY, (1, 0, 1, 2))), (6, 8), 0),
 ])  # fmt: skip
-def test_workers_of_one_machine_take_its_gpus_in_turn(env, device, monkeypatch, started):
-    """Only the choice; a machine without GPUs has none to put a model on."""
+def test_which_worker_of_how_many_and_on_which_gpu(env, place, gpu, monkeypatch):
+    """Only the choice, of four GPUs; a machine without any has none to put a model on."""
+    for name in (*STARTED.split(), *ARRAY):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in env.items():
+        monkeypatch.setenv(name, str(value))
+    assert generate.worker(SimpleNamespace(tp=False)) == place
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
-    started(env)
-    assert common.pick_device() == common.pick_device("cuda") == device and common.pick_device("cpu") == "cpu"
-
-
-ARRAY = {"ID": "5", "MIN": "1", "STEP": "2", "COUNT": "3"}
-ARRAY = {f"SLURM_ARRAY_TASK_{name}": value for name, value in ARRAY.items()}
-SRUN_OF = {"SLURM_PROCID": "2", "SLURM_STEP_NUM_TASKS": "4", "SLURM_NTASKS": "4"}
-
-
-@pytest.mark.parametrize("env, place", [
-    ({}, (0, 1)),
-    ({"RANK": "2", "WORLD_SIZE": "4"}, (2, 4)),
-    (SRUN_OF, (2, 4)),
-    ({"SLURM_PROCID": "0", "SLURM_NTASKS": "4"}, (0, 1)),  # a batch script by itself: nobody else was started
-    (ARRAY, (2, 3)),
-    ({"SLURM_ARRAY_TASK_ID": "1", "SLURM_ARRAY_TASK_COUNT": "2"} | SRUN_OF, (6, 8)),
-])  # fmt: skip
-def test_which_worker_of_how_many(env, place, started):
-    started(env)
-    assert generate.worker(SimpleNamespace(tp=False)) == place
+    assert common.pick_device() == common.pick_device("cuda") == f"cuda:{gpu}"
+    assert common.pick_device("cpu") == "cpu"
