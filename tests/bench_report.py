@@ -1,4 +1,4 @@
-"""The report of a large run: 16,000 rollouts x 28 confidence rules x votes x curves x 1,000 draws, on one core.
+"""The report of a large run on one core: 16,000 rollouts x 28 rules x votes x curves x 1,000 draws.
 
 python tests/bench.py report [--problems 1000] [--rollouts 16] [--repeats 3]
 """
@@ -37,7 +37,8 @@ def main(argv):
             used = now.ru_utime + now.ru_stime - cpu.ru_utime - cpu.ru_stime
             found.append((time.perf_counter() - start, used))
     seconds, cpu = map(float, np.median(found, 0))
-    rows = [["rollouts", args.problems * args.rollouts], ["score files", 9], ["seconds, median", f"{seconds:.2f}"],
+    rows = [["rollouts", args.problems * args.rollouts], ["score files", 9],
+            ["seconds, median", f"{seconds:.2f}"],
             ["CPU seconds, median (what counts on a busy machine)", f"{cpu:.2f}"]]  # fmt: skip
     print(common.table([f"report of {args.problems} problems on one core", ""], rows))
     facts = {"rollouts": rows[0][1], "seconds_median": seconds, "cpu_seconds_median": cpu}

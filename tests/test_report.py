@@ -108,7 +108,8 @@ CREDITS = {
     "confidence-weighted vote": top(1.0),
     "top 90% by confidence, vote": top(0.9),
     "top 10% by confidence, vote": top(0.1),
-    "Borda vote, self-certainty": vote(lambda rows, ranks: [len(rows) - r for r in ranks], "self_certainty/avg"),
+    "Borda vote, self-certainty":
+        vote(lambda rows, ranks: [len(rows) - r for r in ranks], "self_certainty/avg"),
     "entropy/avg": best(lambda row: -row["entropy/avg"]),
     "shortest": best(lambda row: -row["n_tokens"]),
     "longest": best(lambda row: row["n_tokens"]),
@@ -374,7 +375,8 @@ def test_runs_and_models_together_are_the_papers_table(tmp_path):
     delta, spread = scatr["against"]["the paper's 20"]["delta"], f" ± {100 * scatr['std']:.1f}"
     for row, cells in {
         3: {"SCaTR": shown("SCaTR (aime25), best-of-N") + spread, "over": "2 seeds",
-            "Δ": f"{100 * delta:+.1f}", best: shown(f"{best}, best-of-N"), "PRM (big)": shown("PRM (big), best-of-N"),
+            "Δ": f"{100 * delta:+.1f}", best: shown(f"{best}, best-of-N"),
+            "PRM (big)": shown("PRM (big), best-of-N"),
             "confidence-weighted vote": shown("confidence-weighted vote")},
         4: {"SCaTR": "95.0 ± 0.5", best: "95.5 ± 0.3", "SCaTR, weighted vote": "96.1 ± 0.3", "PRM (big)": ""},
         0: {"PRM (big)": ""},
@@ -409,8 +411,8 @@ def test_costs_by_rollout_and_problem_with_ratios(tmp_path, run_here):
     text = (path / "report.md").read_text()
     assert all(f"- `{made}" in text for made in ("make scatr.cal@32-1`", "make lora.cal@32`", "make prm.It`"))
     assert [[*row.values()][:-2] for row in table_of(path, "Costs")] == [
-        ["LoRA verifier (cal)", "1,700,000,000 (283×)", "50 (25×)", "20,000 (5,000×)", "50 (200×)", "250 (200×)",
-         "H200"],
+        ["LoRA verifier (cal)", "1,700,000,000 (283×)", "50 (25×)", "20,000 (5,000×)", "50 (200×)",
+         "250 (200×)", "H200"],
         ["PRM (It)", "1,540,000,000 (257×)", "", "", "100", "500", "cpu"],
         ["SCaTR (cal)", "6,000,000 (1×)", "2 (1×)", "4 (1×)", "0.25 (1×)", "1.25 (1×)", "H200"],
     ]  # fmt: skip
