@@ -840,9 +840,10 @@ def write_run(run, rollouts):
         vectors = [f"{layer}/{token}" for layer in names for token in TOKENS]
         if held := old("hidden.pt"):
             vectors = [*held["vectors"], *vectors]
-            layers = [*dict.fromkeys(name.partition("/")[0] for name in vectors)]
-            common.write_json(folder / "meta.json", meta | {"layers": layers})
             hidden = torch.cat([held["hidden"], hidden.to(held["hidden"].dtype)], 1)
+        layers = [*dict.fromkeys(name.partition("/")[0] for name in vectors)]
+        if layers != meta.get("layers"):
+            common.write_json(folder / "meta.json", meta | {"layers": layers})
         common.save_pt(folder / "hidden.pt", keys | {"vectors": vectors, "hidden": hidden})
     if need["extra"]:
         extra = {name: torch.cat([x[name] for x in of_all("extra")]) for name in rollouts[0]["extra"]}
@@ -889,8 +890,9 @@ def split_model(model, device):
     plan |= {name: style(name) for name, _ in model.named_modules()}  # weights first, then their users
     world = (int(os.environ["WORLD_SIZE"]),)
     text = model.config.get_text_config()
-    heads = {text.num_attention_heads, getattr(text, "num_key_value_heads", None) or text.num_attention_heads}
-    if any(count % world[0] for count in heads):
+    heads = {getattr(text, name, None) or 0 for name in ("num_attention_heads", "num_key_value_heads")}
+    by_head = any(kind == "colwise" and re.search(r"attn\.[qkv]_proj$", name) for name, kind in plan.items())
+    if by_head and any(count % world[0] for count in heads):
         told = f"{' and '.join(map(str, sorted(heads)))} heads do not split into {world[0]}"
         die(f"--tp: this model's {told}; start another number of processes")
     mesh = init_device_mesh(torch.device(device).type, world, mesh_dim_names=("tp",))

@@ -778,7 +778,7 @@ def score_rollouts(run, name, encode, judge, cost, *made_of):
     cost_file, mark = path.with_suffix(".cost.json"), mark_of(*made_of, run / "rollouts.jsonl")
     known = common.read_json(cost_file) if path.is_file() and cost_file.is_file() else {}
     rows = common.read_jsonl(path) if known.get("made_of") == mark else []
-    left, seconds = rollouts[len(rows) :], [known.get("ms_per_rollout", 0) / 1000] * len(rows)
+    left, seconds = rollouts[len(rows) :], [(known.get("ms_per_rollout") or 0) / 1000] * len(rows)
     for row in common.progress(left, desc=f"{name} {run}", unit="rollout"):
         started, ids = time.perf_counter(), encode(problems[row["id"]], row["response"])
         with torch.inference_mode():

@@ -263,7 +263,7 @@ def test_waits_as_the_server_asks_tries_again_gives_up_and_keeps_the_pages(serve
     ("bigcodebench-hard", 0, {"cut": ["prompt"]}, "cells cut short"),
     ("kodcode", 300, {"revision": "f" * 40}, "changed while it was being downloaded"),
 ])  # fmt: skip
-def test_some_errors_are_final(name, page, fault, says, server, load, capsys):
+def test_errors_that_end_a_download(name, page, fault, says, server, load, capsys):
     """A status, or a change of the server, which answers all the same."""
     answer = lambda h: h.reply(fault) if type(fault) is int else vars(h.server).update(fault) or True
     server.faults.append((f"offset={page}&", answer))

@@ -470,6 +470,12 @@ def test_two_workers_make_the_run_of_one_and_so_does_one_model_split_over_both(f
     assert_same_run(sample(folder, tmp_path / "one", "--limit", 2), run_of(tmp_path / "split"))
 
 
+def test_heads_that_cannot_be_shared_are_one_line(folder, monkeypatch, capsys):
+    monkeypatch.setenv("WORLD_SIZE", "7")
+    model = AutoModelForCausalLM.from_pretrained(folder / "model")
+    assert "heads do not split into 7" in dies(capsys, generate.split_model, model, "cpu")
+
+
 def test_every_device_says_out_of_memory_in_its_own_words():
     allocator = "[enforce fail at alloc_cpu.cpp:127] . DefaultCPUAllocator: can't allocate memory"
     for text in ("CUDA out of memory. Tried to allocate 2 GiB", "MPS backend out of memory", allocator):

@@ -95,7 +95,8 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path):
     run = write_run(tmp_path / "run", problems, {name: [slow] for name in names})
     command = [sys.executable, ROOT / "02_label.py", run, "--workers", "1"]
     kept = run / ".labels.unfinished.jsonl"
-    process = subprocess.Popen(command, start_new_session=True, stdout=-3, stderr=-3)
+    process = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL)
     while process.poll() is None and not (kept.is_file() and kept.read_bytes().count(b"\n") > 3):
         time.sleep(0.02)
     os.killpg(process.pid, signal.SIGKILL)

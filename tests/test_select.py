@@ -125,6 +125,7 @@ def test_no_label_reaches_the_selection(run, select):
 
 
 def test_labels_older_than_an_edited_answer_are_named(run, select):
+    assert "older" not in select().stderr
     later = (run / "labels.jsonl").stat().st_mtime + 5
     os.utime(run / "problems.jsonl", (later, later))
     error = select().stderr

@@ -150,7 +150,8 @@ def test_training_ends_after_100_epochs():
 
 
 def test_dropout_is_drawn_anew_and_keeps_the_mean():
-    first, *_, last, _, _ = common.mlp(1000, [8], dropout=0.75, input_dropout=0.5).train()
+    config = {"hidden": [8], "dropout": 0.75, "input_dropout": 0.5, "batch_norm": False}
+    first, *_, last, _, _ = common.build_scorer("mlp", config, (1000,)).train()
     for layer, kept in ((first, 0.5), (last, 0.25)):
         masks = [layer(torch.ones(9, 1000)) for _ in range(2)]
         assert set(masks[0].flatten().tolist()) == {0.0, 1 / kept} and not torch.equal(*masks)
