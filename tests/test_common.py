@@ -215,7 +215,7 @@ def test_labels_are_0_1_or_null(tmp_path, capsys):
 
 def test_layer_names(capsys):
     L = 28
-    expected = {"penultimate": 27, "final": 28, "0": 0, "27": 27, "-1": 28, "-2": 27, ".75": 21, "0.15": 4}
+    expected = {"penultimate": 27, "final": 28, "0": 0, "27": 27, "-1": 28, "-2": 27, ".75": 21, "0.6": 16}
     assert {name: common.layer_index(name, L) for name in expected} == expected
     assert common.layer_index(".58", 50) == 29  # floor of exact arithmetic, not of 28.999999999999996
     for bad in ("29", "-30", "1.5", "last", ""):

@@ -133,10 +133,11 @@ def test_a_problem_of_two_runs_of_one_data_set_stays_on_one_side(tmp_path):
 @pytest.mark.parametrize("batch_norm", [False, True])
 def test_training_is_torchs_adam_clipping_plateau_and_early_stop(batch_norm):
     """As a naive loop without dropout has it; right answers weigh wrong to right of the training part."""
-    task = make_task([{"batch_norm": batch_norm, "lr": 3e-3, "weight_decay": 1e-2}])
-    row, _ = trainer.train(task, task.configs[0])
+    task = make_task([{}, {"batch_norm": batch_norm, "lr": 3e-3, "weight_decay": 1e-2}])
+    config = task.configs[1]  # each has a seed of its own
+    row, _ = trainer.train(task, config)
     right, wrong = ((task.y[task.train] == y).sum().item() for y in (1, 0))
-    plain, _ = plain_loop(task._replace(pos_weight=wrong / right), task.configs[0], epochs=100)
+    plain, _ = plain_loop(task._replace(pos_weight=wrong / right), config, epochs=100)
     assert 12 < len(plain["losses"]) < 100, "the schedule and the stop must both have had their say"
     assert len(row["losses"]) == row["epochs"] == len(plain["losses"])
     np.testing.assert_allclose(row["losses"], plain["losses"], rtol=2e-3)
@@ -240,6 +241,7 @@ def test_a_scorer_rebuilds_itself_and_knows_what_it_is(tmp_path):
     loss_of = torch.nn.BCEWithLogitsLoss(pos_weight=torch.tensor(facts["pos_weight"]))
     loss = loss_of(logits[valid], data.y[valid]).item()
     assert loss == pytest.approx(facts["val_loss"], rel=1e-4), "the weights are the best trial's"
+    assert facts["val_auroc"] == common.auroc(data.y[valid].numpy() > 0, logits[valid].numpy())
     assert auroc_of(scorer, run) > 0.85, "the planted signal is found"
     widened = scorer(hidden.double())  # before any arithmetic
     torch.testing.assert_close(widened, scorer(hidden), atol=1e-6, rtol=1e-6)
