@@ -430,7 +430,7 @@ TORCHRUN, SRUN_OF = {"RANK": 2, "WORLD_SIZE": 4}, {"SLURM_PROCID": 2, "SLURM_STE
     (TORCHRUN | {"LOCAL_RANK": 3}, (2, 4), 3),
     (SRUN_OF | {"SLURM_NTASKS": 4, "SLURM_LOCALID": 2}, (2, 4), 2),
     ({"SLURM_PROCID": 0, "SLURM_NTASKS": 4, "SLURM_LOCALID": 5}, (0, 1), 1),  # a batch script by itself
-    (dict(zip(ARRAY, (5, 1, 2, 3))), (2, 3), 0),
+    (dict(zip(ARRAY, (7, 3, 2, 3))), (2, 3), 0),
     (SRUN_OF | dict(zip(ARRAY, (1, 0, 1, 2))), (6, 8), 0),
 ])  # fmt: skip
 def test_which_worker_of_how_many_and_on_which_gpu(env, place, gpu, monkeypatch):
