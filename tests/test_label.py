@@ -31,7 +31,7 @@ HALF = {"id": "half", "kind": "math", "prompt": "Half of 1?", "answer": "\\frac1
 OPEN = {"id": "open", "kind": "math", "prompt": "Pick a number."}
 CITY = {"id": "city", "kind": "text", "prompt": "Capital of France?", "answer": "Paris"}
 PLUS = "```py\ndef plus(a, b):\n    return a + b\n```"
-GOOD = "```python\nimport math\n\ndef area(r):\n    return math.pi * r ** 2\n```"
+GOOD = "```python\ndef area(r):\n    return math.pi * r ** 2\n```"
 META = {"model": "tiny", "dataset": "made_up", "seed": 0, "n_layers": 5, "vocab_size": 50}
 
 

@@ -54,6 +54,8 @@ def stdio(*pairs):
 
 LACKING, AT_9 = "import no_such_package\n", "assert f(3) == 9\n"
 CLASS_V = "class V:\n    def __init__(self, x): self.x = x\n"
+FAILING = ("import unittest\nclass T(unittest.TestCase):\n    @unittest.expectedFailure\n"
+           "    def test(self): self.assertEqual(f(3), 9)\n")
 VERDICTS = [
     (SQUARE, CHECK, "passed"),
     ("def f(x): return x + x\n", CHECK, "failed: assert candidate(3) == 9"),
@@ -61,6 +63,8 @@ VERDICTS = [
     ("def g(x): return x * x\n", CHECK, "failed: the program does not define f"),
     ("1 / 0\n" + SQUARE, CHECK, "failed: ZeroDivisionError: division by zero, while the program was loaded"),
     ("def f(x): return x *\n", CHECK, "syntax"),
+    ("def f(x): return x\n", FAILING, "passed"),
+    (SQUARE, FAILING, "failed: test (tests.T"),
     ("", CHECK, "no code"),
     (None, CHECK, "no code"),
     (5, CHECK, "error: code must be text, not int"),
