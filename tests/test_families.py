@@ -444,3 +444,8 @@ def test_which_worker_of_how_many_and_on_which_gpu(env, place, gpu, monkeypatch)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     assert common.pick_device() == common.pick_device("cuda") == f"cuda:{gpu}"
     assert common.pick_device("cpu") == "cpu"
+
+
+def test_weights_are_float32_on_a_cpu_and_the_files_type_elsewhere():
+    assert common.pick_dtype("auto", "cpu") is torch.float32 and common.pick_dtype("auto", "cuda:0") == "auto"
+    assert common.pick_dtype("float16", "cpu") is torch.float16
