@@ -890,7 +890,8 @@ def split_model(model, device):
     plan |= {name: style(name) for name, _ in model.named_modules()}  # weights first, then their users
     world = (int(os.environ["WORLD_SIZE"]),)
     text = model.config.get_text_config()
-    heads = {getattr(text, name, None) or 0 for name in ("num_attention_heads", "num_key_value_heads")}
+    names = "num_attention_heads", "num_key_value_heads"
+    heads = {getattr(text, name) for name in names if getattr(text, name, None)}
     by_head = any(kind == "colwise" and re.search(r"attn\.[qkv]_proj$", name) for name, kind in plan.items())
     if by_head and any(count % world[0] for count in heads):
         told = f"{' and '.join(map(str, sorted(heads)))} heads do not split into {world[0]}"

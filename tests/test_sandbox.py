@@ -65,6 +65,7 @@ VERDICTS = [
     ("def f(x): return x *\n", CHECK, "syntax"),
     ("def f(x): return x\n", FAILING, "passed"),
     (SQUARE, FAILING, "failed: test (tests.T"),
+    ("def f(x): raise ValueError\n", FAILING, "failed: the tests ran no assert"),
     ("", CHECK, "no code"),
     (None, CHECK, "no code"),
     (5, CHECK, "error: code must be text, not int"),
