@@ -47,14 +47,20 @@ torch = Torch()
 # ---- Programs: how they end, and how far they are ----------------------------------------------------------
 
 
+class BadInput(ValueError):
+    """What a person gave cannot be used; the message is a sentence that says why, and what to do."""
+
+
 def die(message):
-    """One line for a person and exit code 2: bad input is theirs to mend, a traceback is a bug of ours."""
-    print(f"error: {message}", file=sys.stderr)
-    raise SystemExit(2)
+    """Bad input is a person's to mend. In other people's programs it is an exception like any other."""
+    raise BadInput(message) from None
 
 
 def entry(main, kept):
-    """Run main. Ctrl-C: one line that says what is `kept`, exit code 130; `... | head` ends quietly."""
+    """Run main for a command line: bad input is one line and exit code 2, a traceback is a bug of ours.
+
+    Ctrl-C is one line that says what is `kept`, and exit code 130. `... | head` ends quietly.
+    """
     program = os.getpid()
 
     def stop(*_):
@@ -69,6 +75,9 @@ def entry(main, kept):
     try:
         main()
         sys.stdout.flush()
+    except BadInput as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
     except BrokenPipeError:
         printed_to = select.poll()
         printed_to.register(1, 0)
@@ -173,6 +182,8 @@ def each_row(path, needs=(), whole=False):
                 if lacking := [field for field in needs if row.keys().isdisjoint(field.split(" or "))]:
                     die(f"{where}: the field {lacking[0]!r} is missing")
                 yield row
+    except BadInput:
+        raise
     except UnicodeDecodeError as error:
         die(f"{path}: not JSON in UTF-8 text ({error})")
     except OSError as error:
@@ -532,6 +543,8 @@ def fetch(name, limit):
             if len(problems) >= wanted:
                 return problems[:wanted]
         raise ValueError(f"{len(problems)} problems instead of {wanted}")
+    except BadInput:
+        raise
     except (HTTPError, OSError, ValueError, KeyError) as error:  # KeyError: fields have new names
         told = f"https://huggingface.co/datasets/{place[0]} ({reason_of(error)})"
         die(f"data set {name} cannot be had: {told}; pass a .jsonl file of its problems, or try again later")
@@ -713,6 +726,8 @@ def loading(name, revision=None, trust_remote_code=False):
     options = {"revision": revision, "trust_remote_code": trust_remote_code, "local_files_only": bool(alone)}
     try:
         yield options
+    except BadInput:
+        raise
     except (OSError, ValueError, ImportError, RuntimeError, SafetensorError) as error:
         what = "cannot be loaded" if Path(name).is_dir() else "is no folder here, nor to be had from the Hub"
         die(f"model {name!r} {what}: {alone or reason_of(error)}")

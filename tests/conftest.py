@@ -68,6 +68,9 @@ def run_here():
                 importlib.import_module(Path(script).stem).main()
             except SystemExit as stop:
                 ended = stop.code
+            except common.BadInput as error:  # as common.entry ends a program
+                print(f"error: {error}", file=err)
+                ended = 2
         stdout, stderr = out.getvalue(), err.getvalue()
         assert ended == code, stdout + stderr
         assert code != 2 or stderr.splitlines()[-1].startswith("error: "), stderr
@@ -184,12 +187,12 @@ def assert_same_run(a, b, statistics=1e-6):
 
 
 def dies(capsys, function, *args, **options):
-    """The one line with which `function` ends the program."""
-    capsys.readouterr()
-    with pytest.raises(SystemExit) as stop:
+    """The one line with which `function` refuses what it is given; only a command line prints it."""
+    with pytest.raises(common.BadInput) as refused:
         function(*args, **options)
-    message = capsys.readouterr().err.strip().splitlines()[-1]
-    assert stop.value.code == 2 and message.startswith("error: "), message
+    assert "error: " not in capsys.readouterr().err
+    message = str(refused.value)
+    assert len(message.splitlines()) == 1, message
     return message
 
 

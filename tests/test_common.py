@@ -13,7 +13,7 @@ from contextlib import suppress
 import numpy as np
 import pytest
 import torch
-from conftest import ROOT, dies, make_run, read_vectors
+from conftest import ROOT, dies, make_run, python, read_vectors
 
 import common
 
@@ -136,11 +136,11 @@ def test_a_killed_write_leaves_the_old_file_whole(rows):
 
 @pytest.mark.parametrize("write", [
     "common.write_jsonl(path, ({'x': 'y' * 1000} for _ in range(10000)))",
-    "import torch; common.save_pt(path, torch.zeros(100000))",
+    "common.save_pt(path, torch.zeros(100000))",
 ])  # fmt: skip
 def test_a_full_disk_is_one_line_and_loses_nothing(rows, write):
     """64 KB a file: writing fails as on a full disk."""
-    writer = f"import common; path = {str(rows)!r}; {write}"
+    writer = f"import common, torch; path = {str(rows)!r}; common.entry(lambda: {write}, '')"
     limited = f"ulimit -f 64; trap '' XFSZ; exec {sys.executable} -c \"{writer}\""
     done = subprocess.run(["bash", "-c", limited], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 2 and re.fullmatch("error: cannot write .*\n", done.stderr), done.stderr
@@ -182,7 +182,16 @@ def test_what_cannot_be_read_is_named_and_no_code_runs(name, content, says, tmp_
         assert "code ran" not in message and "delete it and run its step again" in message
     else:
         message = dies(capsys, common.read_jsonl, path, needs=("id",))
-    assert message.startswith(f"error: {path}") and says in message
+    assert message.startswith(f"{path}") and says in message
+
+
+def test_bad_input_is_an_exception_elsewhere_and_one_line_of_a_command(tmp_path):
+    caught = "try: common.read_meta('nowhere')\nexcept ValueError as error: print(type(error).__name__, error)"
+    done = python(f"import common\n{caught}")
+    said = "nowhere/meta.json: no such file or directory; not a run folder of 01_generate.py\n"
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"BadInput {said}", "")
+    done = python("import common; common.entry(lambda: common.read_meta('nowhere'), '')")
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"error: {said}")
 
 
 # ----------------------------------------------------------------------------------------------------

@@ -146,7 +146,7 @@ def start(server, tmp_path):
     """start("kodcode", HF_HUB_OFFLINE="1") -> a new process that prints the problems, with the same cache."""
 
     def run(name, **env):
-        code = f"import common, json; print(json.dumps(common.load_problems({name!r})))"
+        code = f"import common, json; common.entry(lambda: print(json.dumps(common.load_problems({name!r}))), '')"
         ours = {"HF_HOME": tmp_path, "HF_ASSETS_CACHE": tmp_path / "assets", "HF_DATASETS_SERVER": server.url}
         command, env = [sys.executable, "-c", code], os.environ | ours | env
         return subprocess.Popen(command, cwd=ROOT, env=env, text=True, stdout=-1, stderr=-1)
@@ -302,7 +302,8 @@ def test_a_hub_out_of_reach_is_asked_once_and_said_in_one_line(what, way, tmp_pa
     with socket.create_server(("127.0.0.1", 0)) as silent, suppress(BlockingIOError):
         address = f"http://127.0.0.1:{silent.getsockname()[1] if way == 'silent' else 9}"
         env = os.environ | {"HF_HOME": str(tmp_path), "HF_ENDPOINT": address, "HF_DATASETS_SERVER": address}
-        done, asked = python(f"import common; common.{what}", env=env), []
+        done = python(f"import common; common.entry(lambda: common.{what}, '')", env=env)
+        asked = []
         silent.setblocking(False)
         while True:
             asked.append(silent.accept()[0].recv(99).decode().split()[1])

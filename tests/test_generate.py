@@ -442,7 +442,7 @@ def test_a_merge_that_is_cut_off_is_done_again(folder, whole, tmp_path, monkeypa
     write(run / "problems.jsonl", [{"id": "p/0", "kind": "math", "prompt": "x", "answer": "3"}])
     full_disk = lambda path, rows: common.die("full") if path.name == "rollouts.jsonl" else write(path, rows)
     monkeypatch.setattr(common, "write_jsonl", full_disk)
-    with pytest.raises(SystemExit):
+    with pytest.raises(common.BadInput):
         sample(folder, tmp_path)
     monkeypatch.setattr(common, "write_jsonl", write)
     for path in (run / f".tokens.pt.{dead}", run / "parts" / f".0.pt.{dead}"):  # of a kill while it wrote

@@ -24,9 +24,11 @@ def run_command(*words):
 
 
 def refused(capsys, *words):
-    with pytest.raises(SystemExit) as end:
+    with pytest.raises((SystemExit, common.BadInput)) as end:
         run_command(*words)
-    assert end.value.code == 2
+    if isinstance(end.value, common.BadInput):
+        return str(end.value)
+    assert end.value.code == 2  # by argparse
     return capsys.readouterr().err
 
 
