@@ -358,31 +358,67 @@ def with_wanted_name(code, tree, problem):
 
 
 # ------------------------------------------------------------------------------------------------------------
-# Answers: which one does a response give? Formulas are set between START and END in place of $...$ and the
-# like, so that a formula is one word.
+# Answers: which one does a response give? In this order, the first that finds something:
+#
+#   the last box after the reasoning, with those joined to it       \boxed{2} and \boxed{3}   2, 3
+#   what a phrase announces                                         The answer is 5 cm.   5 cm
+#   a single lettered choice                                        B. 12                 B. 12
+#   the last formula of the last sentence that has one              So x = 5, as wanted.  x = 5
+#   all of a response of a few words                                no real roots         no real roots
+#
+# A formula is passed over where the words around it deny it ("not 5", "5 is too large"), only suppose it
+# ("assume x = 5") or make something else of it ("half of 5", "at least 5"). Formulas are first set between
+# START and END in place of $...$ and the like, so that a formula is one word.
 
 START, END, TAIL = "\x02", "\x03", 8000  # only this many characters from the end are searched for phrases
 BOX, BRACE = re.compile(r"\\(?:boxed|fbox)\b\s*"), re.compile(r"\\.|[{}]", re.S)
-JOINS_BOXES = re.compile(r"[\s$,;.、和]*(?:(?:and|or)[\s$]*)?(?:[a-zA-Z](?:_\{?\w\}?)? *= *)?")
-FORMULA = re.compile(
-    r"\$\$([^$]{1,2000})\$\$|\$ ([^$]+) \$|\$(?! )([^$]+)(?<! )\$(?!\d)"
-    r"|(?<!\\)\\[(\[]((?:(?!(?<!\\)\\[(\[]).){1,2000}?)(?<!\\)\\[)\]]", re.S)
+UNSEEN = re.compile(  # between two boxes, what LaTeX does not print
+    r"\\(?:q?quad|left|right|displaystyle|(?:text|mbox|mathrm)(?= *\{)|(?:begin|end) *\{\w+\*?\})(?![a-z])"
+    r"|\\[()\[\]\\,;:! ]|[{}$~&*]")
+PART = r"(?:(?:for|in|to|of) )?(?:the )?(?:part|question|case|problem)? ?\(?(?:[a-h]|i{1,3}|i?v|\d)\)?[.:)]?"
+BETWEEN_BOXES = re.compile(
+    r"[\s,;.、和]*"  # punctuation, or nothing
+    rf"(?:{PART}[\s,;.]*)?"  # the part of the problem that the first box answers: for part (a)
+    r"(?:(?:and|or|as well as)[\s,:]*)?"
+    rf"(?:{PART}[\s:]*)?"  # the part that the second box answers: (b)
+    r"(?:\\?[a-zA-Z]\w{0,8}(?:_ *\w+|\([a-z\d]\))?'? *= *)?",  # its name: y_2 =
+    re.I)
+FORMULA = re.compile(  # its content is the group that matched; $18 and $5 are sums of money
+    r"\$\$([^$]{1,2000})\$\$"
+    r"|\$ ([^$]+) \$"
+    r"|\$(?! )([^$]+)(?<! )\$(?!\d)"
+    r"|(?<!\\)\\[(\[]((?:(?!(?<!\\)\\[(\[]).){1,2000}?)(?<!\\)\\[)\]]",  # \( ... \) and \[ ... \]
+    re.S)
 ANSWER = re.compile(  # what announces an answer
-    r"####|<answer>|(?<!\w)(?<!wrong )(?<!incorrect )(?:answer|result)s?\b"
+    r"####|<answer>"
+    # "the answer", up to sixty characters (with whole formulas) that deny nothing, and "is" or a colon
+    r"|(?<!\w)(?<!wrong )(?<!incorrect )(?:answer|result)s?\b"
     r"(?:(?!\b(?:not|never|cannot)\b|n't\b)[^\n.:=$\x02]|\x02[^\x03]{1,200}\x03|\.\d){0,60}?"
-    r"(?:\b(?:is|are|be)\b|[:=→]|\n)|\b(?:option|choice|choose|select)\s+(?=[*$\x02]*\(?[A-J]\b)"
-    r"|答案 *(?:应该)? *[是为：:]+|(?<!不)[选答是为有共了得于要：][择：:]*(?=[\s*]*[A-J\d\x02$(-])", re.I)
+    r"(?:\b(?:is|are|be)\b|[:=→]|\n)"
+    # a lettered choice
+    r"|\b(?:option|choice|choose|select)\s+(?=[*$\x02]*\(?[A-J]\b)"
+    # the same in Chinese
+    r"|答案 *(?:应该)? *[是为：:]+"
+    r"|(?<!不)[选答是为有共了得于要：][择：:]*(?=[\s*]*[A-J\d\x02$(-])",
+    re.I)
 SENTENCE_END = re.compile(r"</answer>|(?<!\.)\.(?=\s|$|\*)|[。，；]|\n")
 SENTENCE = re.compile(r"(?<=[.!?:])(?<!\\[!:])[\s*]+(?=\S)(?![^\x02]{0,300}\x03)|\n|[。；]")
+CLAUSE_END = re.compile(r"[,;:](?= )|\b(?:so|then|hence|thus|therefore|but)\b")
+QUESTION = re.compile(
+    r"\W*(?:is|are|was|does|did|can|could|should|would|why|what|how|which)\b.*\?\W*$", re.I | re.S)
 LEAD_IN = re.compile(
     r"(?:\n *- |[\s:*_=#>,}]|(?:therefore|thus|hence|so|option|choice|equal to|it (?:is|equals)|it's"
     r"|we (?:have|get|find))\b)*", re.I)
 REASON = "since|because|where|which|when|as"
 NEUTRAL = re.compile(  # what may stand between "the answer is" and a formula; "the reciprocal of" may not
-    r"(?:(?:therefore|thus|then|hence|so|simply|just|indeed|exactly|about|approximately|that|equal to|it"
-    r"|there|we|is|are|equals|have|get|find|the|an|ordered|pair|point|interval|vector|set|number|value|of"
-    r"|total|answer|coordinates|[a-z]|\x02[^\x03]{1,20}\x03|not \S+ but"
-    r"|[A-Z]\w* (?:has|had|makes?|earns?|gets?|needs?|pays?))(?![A-Za-z])[\s,:;*]*)*", re.I)
+    r"(?:(?:"
+    r"therefore|thus|then|hence|so|simply|just|indeed|exactly|about|approximately|clearly|certainly|finally"
+    r"|precisely|that|it|there|we|is|are|equals|equal to|have|get|find"
+    r"|the|an|ordered|pair|point|interval|vector|set|number|value|of|total|answer|coordinates"
+    r"|[a-z]|\x02[^\x03]{1,20}\x03"  # a name: x
+    r"|not \S+(?: but|[,;] (?:it|that) is)"
+    r"|[A-Z]\w* (?:has|had|makes?|earns?|gets?|needs?|pays?)"  # Tom has
+    r")(?![A-Za-z])[\s,:;*]*)*", re.I)
 TEXT_END = re.compile(
     rf"[,;]?\s+\(?(?:{REASON}|so|but|not|is (?:the|correct|right))\b|(?i:(?<=^yes)|(?<=^no)),")
 NOT_ANSWERS = re.compile(
@@ -392,41 +428,89 @@ SPECIAL = re.compile(r"<\|[^|<>]{1,40}\|>|<(?:/?s|eos|end_of_turn)>")
 QED = re.compile(r"\$\s*\\(?:black)?square\s*\$|\\(?:(?:black)?square|qed)(?![a-z])|[∎■□✓✔✅]")
 CHATTER = re.compile(
     r"\W*(?:I hope|Let me know|Feel free|Note|This (?:match|confirm|satisf)|Check|Verif|Please|If you)|.*:$")
-ASIDE = re.compile(  # at the end: "(since x > 0)", "because x > 0" and "(0.5)" are not the answer
-    r"(?<=[\d\x03)}\]%π]),?\s+(?:\([\d\s.+/*%\\-]+\)\W*$"
-    rf"|(?:\((?:or|about)|\(?(?:{REASON}|(?:and )?not|rather than|instead of|at|attained|achieved"
-    r"|approximately|and (?:it|this)))\b"
-    r"(?![^\n]*\b(?:so|thus|then|hence|therefore|we)\b)[^\n]*$)")
-NEGATED = re.compile(
-    r"(?i)(?:(?:\b(?:not|cannot|never|neither|(?:at|more|less|fewer|greater) (?:least|most|than))|n't)"
-    r"(?: (?!but\b)\w+){0,2}|(?:%|\b(?:half|thirds?|square|cube|root|percent|negative|multiples?)) of"
-    r"(?: the)?|\b(?:twice|double|times|below|except|all but|modulo|divisible by|undefined at|smaller than"
-    r"|such as|exceeds?|rejects?|excludes?|discards?|differs from|as many as"
-    r"|(?:wrong|incorrect) answer is)) *$")
+ASIDE = re.compile(  # after a number, to the end of the sentence: a remark, not the answer
+    r"(?<=[\d\x03)}\]%π]),?\s+(?:"
+    r"\([\d\s.+/*%\\-]+\)\W*$"  # (0.5)
+    r"|(?!which (?:is|makes|equals|gives) \S+$)"  # 7 + 5, which is 12
+    r"(?!(?:when|where|for)\b[^\n]*\b(?:even|odd|otherwise)\b|at (?:least|most)\b)"  # changes what is said
+    rf"(?:\((?:or|about)|\(?(?:{REASON}|(?:and )?not|rather than|instead of|at|attained|achieved"
+    r"|approximately|and (?:it|this)))\b"  # (since x > 0), because x > 0
+    r"(?![^\n]*\b(?:so|thus|then|hence|therefore|we)\b)[^\n]*$)")  # a conclusion may follow: keep that
+NEGATED = re.compile(  # just before a number: it is refused, or only a part of what is said
+    r"(?i)(?:"
+    # a negation, and up to two words: is not equal to 5
+    r"(?:\b(?:not|cannot|never|neither|nor|without|unequal to)|n't)(?: (?!but\b)\w+){0,2}"
+    # a bound: at least 5
+    r"|\b(?:at|more|less|fewer|greater|other|rather) (?:least|most|best|than)|\b(?:upper|lower) bound of"
+    # taken away: everything but 5; except at x = 5; we rule out 5
+    r"|\b(?:except|besides|apart from|(?:every|all|any)\w*(?: \w+)? but)(?: (?:at|for|when))?(?: x =)?"
+    r"|\b(?:reject|exclud|discard|eliminat|ignor|remov|rul\w* out|leav\w* out|throw\w* away|contradict"
+    r"|violat)(?:e|es|ed|ing|s)?(?: (?:the )?\w+(?: =)?)?"
+    # something is made of it: half of 5; twice 5; divisible by 5
+    r"|(?:%|\b(?:half|thirds?|square|cube|root|percent|negative|multiples?|opposite|inverse)) of(?: the)?"
+    r"|\b(?:twice|double|triple|times|below|modulo|divisible by|smaller than|exceeds?|differs from|off by"
+    r"|approach(?:es|ing)?|tends to|such as|as many as|as large as|wrong answer is)"
+    # there is no value: undefined at x = 5
+    r"|\b(?:undefined|no solution(?: exists)?|fails|diverges|a hole|asymptote) (?:at|for|when)(?: x =)?"
+    # it is the whole of which the number before is a part: 7 of the 5; it takes 7 hours at 5
+    r"|\d\W{0,2} (?:\w+ )?(?:of (?:the|his|her|their)?|out of|against|per)"
+    r"|\b(?:is|are|takes|costs|paid|has|have) \S*\d\S* \w+ (?:at|per|with)"
+    # a step: now add 5; divide both sides by 5; plug in x = 5
+    r"|\b(?:add|subtract|multiply|divide|substitute|plug)(?: (?!to\b|we\b)[a-z]+){0,3}(?: x =)?"
+    r"|\b(?:now|then|we|next) set(?: x =)?"
+    r") *$")
+SUPPOSED = re.compile(  # in the clause before a number: it is tried, or thought by others, or not yet the end
+    r"(?i)\b(?:"
+    r"(?:suppose|assume|imagine)\b|let(?:'s| us) (?:try|check|test|say|see|suppose|assume)\b"
+    r"|(?:were it|had we|if (?:we|it|the (?:answer|result)|[a-z]) (?:were|was|took|had|chose))\b"
+    r"|(?:could|might|may|would) (?:be tempted|think|expect|guess|believe)\b|(?:could|might|may) be *$"
+    r"|(?:some|many|most|one|people|students) (?:(?:would|might|will) )?(?:say|answer|think)\b"
+    r"|(?:wrong|incorrect|false|tempting|trap|opposite|worst|second-best|old|previous|other|intermediate"
+    r"|partial|preliminary|naive|initial|first) (?:answer|result|guess|choice|sum|step)\b"
+    r"|(?:tempting to|mistake to|mistake is to|book says|used to be|thought to be|at first (?:glance|sight)"
+    r"|answer to the other|I doubt|whether|we first|first we|we still (?:have|need) to)\b"
+    r"|(?:false|impossible|not true|no way|nobody \w+ \w+) that\b)")
+REJECTED = re.compile(  # just after a number
+    r"(?:\S+ )?(?:"
+    r"(?:is|are|was|being|be)(?:n't| (?:not|wrong|incorrect|invalid|rejected|excluded|impossible|out|too"
+    r"|false|extraneous|(?:a|the) (?:trap|distractor)|negative,|what (?:most|many)))"
+    r"|(?:fails|cannot|can't|won't|doesn't|does not|violates|contradicts)\b"
+    r"|(?:leads to|gives) a contradiction"
+    r"|(?:must|should|has to|needs to|can) be (?:rejected|discarded|excluded|ruled out)"
+    r"|would (?:be (?:wrong|too|incorrect|impossible)|not|lead|contradict))")
 SETTLED = re.compile(r"(?:is|are) (?:indeed|our|my|the (?:\w+ )?(?:answer|result|number|value|solution)s?)\b")
-REJECTED = re.compile(
-    r"\S+ (?:(?:is|are|was)(?:n't| (?:not|wrong|incorrect|invalid|rejected|excluded|impossible|out|too))"
-    r"|fails|cannot|doesn't|does not|must be rejected)\b")
-RETRACTED = re.compile(
+RETRACTED = re.compile(  # what was said before it is taken back
     r"\b(?:wait|actually|correction|sorry|oops|reconsider|scratch that|on second thought|I mean|I meant"
-    r"|no, it(?:'s| is)|hmm, no|but in fact)\b", re.I)
-PROSE = re.compile(  # words that no formula has
-    r"(?<![A-Za-z\\{])(?:(?!and\b|sqrt|sin|cos|tan|log|minus|negative|infinity|degrees?\b|percent|mod|pi\b)"
-    r"(?:[a-z]{3}|[A-Z][a-z]{2})|(?:an|as|at|by|he|if|in|is|it|of|on|so|we)\b)")
+    r"|no, it(?:'s| is)|hmm, no|but in fact|but (?:here )?(?:it|the answer) is(?: actually)?(?= [$\x02\d])"
+    r"|but is actually)\b", re.I)
+WITHDRAWN = re.compile(  # the sentence after an answer: That is wrong.
+    r"(?<=[.!?…\n]) *(?:but |however, |hmm, |no, |oops, )*(?:that|this|it)(?:'s| is| was| must be)"
+    r"(?: \w+)? (?:wrong|incorrect|a mistake|not (?:right|correct))(?=[.,:;!]|\s*$)\W*", re.I)
+PROSE = re.compile(  # three letters that are no part of a formula, or a short word
+    r"(?<![A-Za-z\\{])(?:"
+    r"(?!and\b|sqrt|sin|cos|tan|log|minus|negative|infinity|degrees?\b|percent|mod|pi\b)"
+    r"(?:[a-z]{3}|[A-Z][a-z]{2})"
+    r"|(?:an|as|at|by|he|if|in|is|it|of|on|so|we)\b)")
 NUMBER_AND_NOUN = re.compile(
-    r"(?:\\[a-z]+|[^A-Za-z])*[\d%}π](?:[ /](?!(?:and|or|in|to|of|the|as|at|is|are)\b)[A-Za-z/]+)*"
+    r"(?:\\[a-z]+|[^A-Za-z])*[\d%}π]"  # a number: 3\sqrt{2}
+    r"(?:[ /](?!(?:and|or|in|to|of|the|as|at|is|are)\b)[A-Za-z/]+)*"  # words: apples per day
     r"(?: \d+(?<=base \d))?\.?")
-ORDINARY = re.compile(
-    r"(?![-–−]$|sqrt|minus|negative|sin|cos|tan|log|ln|pi)(?:\(?[A-Za-z]{2}|[^\w\x03$\\(\[{]*$)")
+ORDINARY = re.compile(  # a word that starts no formula
+    r"(?![-–−]$|sqrt|minus|negative|sin|cos|tan|log|ln|pi)"
+    r"(?:\(?[A-Za-z]{2}|[^\w\x03$\\(\[{]*$)")
 ARTICLE, WORD = re.compile("[aA] [A-Za-z]{2}"), re.compile(r"[^\s\x02]*\x02[^\x03]*\x03[^\s\x02]*|\S+")
 CHANGING = (  # words that change what is said of the number before them
     "if|for|where|with|when|unless|except|not|no|none|nor|neither|never|cannot|more|less|fewer|greater|than|"
     "least|most|over|under|above|below|between|from|only|but|plus|divided|squared|cubed|factorial|choose|"
     "either|else|otherwise|provided|assuming|depending|raised|root|remainder|point|short|past")
 NO_NOUNS = {*CHANGING.split("|")}
-CHANGES = re.compile(
-    r"(?i)\W*(?:(?:and|or)\b.*(?:\d|\b(?:none|more|less|fewer|greater)\b)|times\b|of (?:(?!a )[a-z]\b|[\d\\])"
-    rf"|for\b.*\b(?:and|or|if|else|for)\b|more than\b|(?!(?:for|more|but)\b|(?:when|where)\b|over [a-z])"
+CHANGES = re.compile(  # what follows a number and belongs to the answer, although it is not a unit
+    r"(?i)\W*(?:"
+    r"(?:and|or)\b.*(?:\d|\b(?:none|more|less|fewer|greater)\b)"  # 5 or more; 5 and 7
+    r"|times\b|of (?:(?!a )[a-z]\b|[\d\\])|more than\b|at (?:least|most)\b"  # 5 times x; 5% of x
+    r"|(?:when|for)\b.*\b(?:even|odd|otherwise)\b|whenever\b"
+    r"|for\b.*\b(?:and|or|if|else|for)\b"  # 5 for x and 7 for y
+    r"|(?!(?:for|more|but)\b|(?:when|where)\b|over [a-z])"
     rf"(?:{CHANGING})\b)")
 
 
@@ -441,11 +525,12 @@ def answer_of(response):
     found = told(final) or (boxed(reasoning) if not final else None)
     if found or not final:
         return found  # cut off while reasoning, and nothing boxed yet
-    text = with_marks(final[-TAIL:])
+    text = with_marks(WITHDRAWN.split(final)[-1][-TAIL:])
     bare = unmarked(text[LEAD_IN.match(text).end() :])
     if re.fullmatch(r"\(?[A-J][.):] \S.{,60}", bare):
         return bare  # B. 12
-    sentences = [part for part in SENTENCE.split(text)[-8:] if not CHATTER.match(part)]
+    sentences = [part for part in SENTENCE.split(text)[-8:]
+                 if not CHATTER.match(part) and not QUESTION.match(part)]  # fmt: skip
     few = 0 < len(bare.split()) <= 6 and not re.search(r"\d", bare) and not ANSWER.search(bare)
     return next(filter(None, map(ending, reversed(sentences))), bare if few else None)
 
@@ -461,9 +546,22 @@ def told(text):
     found = boxed(text)
     if found:
         return found
-    text = with_marks(text[-TAIL:])
-    phrases = sorted([*ANSWER.finditer(text)][-5:], key=lambda phrase: "result" not in phrase[0].lower())
+    text = with_marks(WITHDRAWN.split(text)[-1][-TAIL:])
+    phrases = [phrase for phrase in [*ANSWER.finditer(text)][-5:] if not is_doubted_phrase(text, phrase)]
+    phrases.sort(key=lambda phrase: "result" not in phrase[0].lower())
     return next(filter(None, (announced(text[phrase.end() :]) for phrase in reversed(phrases))), None)
+
+
+def is_doubted_phrase(text, phrase):
+    """Is "the answer is" part of a question, a condition or a supposition?"""
+    before = SENTENCE.split(text[max(0, phrase.start() - 300) : phrase.start()])[-1]
+    after = re.match(r"[^.!?\n]*\??", text[phrase.end() :][:200])[0]
+    return bool(QUESTION.match(before + phrase[0] + after)) or is_supposed(before + phrase[0])
+
+
+def is_supposed(before):
+    """Do the words before a number say that it is tried or thought by others, not that it holds?"""
+    return bool(SUPPOSED.search(CLAUSE_END.split(before)[-1]))
 
 
 def with_marks(text):
@@ -484,7 +582,7 @@ def unmarked(text):
 
 
 def boxed(text):
-    """The content of the last box; of the last few, if they are joined by commas or "and"."""
+    """The content of the last box; of the last few, if a comma, "and", a union or a name joins them."""
     found, starts = [], [*BOX.finditer(text)][-20:]
     for box in starts:
         stop, forgotten = closing_brace(text, box.end()), re.compile(r"[^$\n]*").match(text, box.end())
@@ -494,12 +592,26 @@ def boxed(text):
         minus = re.search(r"(?:^|[=$:(\s])[-–−] ?$", text[max(0, box.start() - 3) : box.start()])
         if content:
             found.append((box.start(), (stop or len(text)) + 1, "-" * bool(minus) + content))
-    parts = found[-1:]
-    for box in reversed(found[:-1]):
-        if not JOINS_BOXES.fullmatch(text[box[1] : parts[0][0]][:40]):
+    answer, seen, start = "", set(), None
+    for first, stop, content in reversed(found):
+        joint = joint_of(text[stop:start]) if answer else ""
+        if joint is None:
             break
-        parts.insert(0, box)
-    return ", ".join(dict.fromkeys(content for _, _, content in parts)) or None
+        if content not in seen:
+            answer = content + joint + answer
+        seen.add(content)
+        start = first
+    return answer or None
+
+
+def joint_of(between):
+    """What joins two boxes that have this text between them: ", ", a union sign, or None."""
+    if len(between) > 300:
+        return None
+    seen = UNSEEN.sub(" ", between)
+    if seen.strip() in (r"\cup", "∪"):
+        return r" \cup "
+    return ", " if BETWEEN_BOXES.fullmatch(seen) else None
 
 
 def closing_brace(text, start):
@@ -550,20 +662,38 @@ def ending(sentence):
 
 def formulas_of(words):
     """(words before it, formula) among the words of a sentence, each as long as it can be; with a word that
-    changes what is said, all that follows; none that is negated."""
+    changes what is said, all that follows; none that is refused."""
     n = 0
     while n < len(words):
-        text = " ".join(words[n:])
-        stops = () if ORDINARY.match(words[n]) or ARTICLE.match(text) else range(len(words), n, -1)
-        stop = next((stop for stop in stops if stop == n + 1 and START in words[n]
-                     or is_formula(unmarked(" ".join(words[n:stop])))), None)
-        before = " ".join(words[:n])
-        if stop and not NEGATED.search(before) and not REJECTED.match(text):
-            rest = re.sub(r"\\text *\{", "", unmarked(" ".join(words[stop:])))
-            yield before, unmarked(text if CHANGES.match(rest) else " ".join(words[n:stop]))
+        stop = end_of_formula(words, n)
+        if stop is None:
+            n += 1
+            continue
+        before, rest = " ".join(words[:n]), " ".join(words[stop:])
+        if not is_refused(before, words[n:stop], rest):
+            rest = re.sub(r"\\text *\{", "", unmarked(rest))
+            yield before, unmarked(" ".join(words[n:] if CHANGES.match(rest) else words[n:stop]))
             if SETTLED.match(rest):
                 return  # 18 is indeed 8 + 8 + 2
-        n = stop or n + 1
+        n = stop
+
+
+def end_of_formula(words, start):
+    """Where the longest formula ends that starts with this word, or None."""
+    if ORDINARY.match(words[start]) or ARTICLE.match(" ".join(words[start : start + 2])):
+        return None
+    for stop in range(len(words), start, -1):
+        marked = stop == start + 1 and START in words[start]
+        if marked or is_formula(unmarked(" ".join(words[start:stop]))):
+            return stop
+    return None
+
+
+def is_refused(before, formula, rest):
+    """Is a formula denied, supposed, or a part of something else by the words around it?"""
+    after = " ".join(formula[1:]) + " " + rest  # "5 works" is a number and a noun to the parser
+    denied = NEGATED.search(before) or REJECTED.match(after.strip()) or REJECTED.match(rest)
+    return bool(denied) or is_supposed(before)
 
 
 def is_formula(text):
@@ -581,6 +711,15 @@ def is_formula(text):
 # Equality of answers: a text is cleaned (one spelling), then parsed into a tree whose numbers are computed on
 # the way, and trees are compared part by part. Nothing is simplified or solved but linear inequalities:
 # rational numbers are exact, others go to 11 digits, expressions in variables have a value at four points.
+# In this order:
+#
+#   the same text, or text beside text         "the parabola"    "a parabola"     equal
+#   units, bases and moduli that do not fit    "5 cm"            "5 m"            different
+#   trees of one kind, part by part            "\frac12"         "0.5"            equal
+#   one kind seen as another                   "(2, \infty)"     "x > 2"          equal
+#   a rounded reference of an endless number   "0.33"            "1/3"            equal
+#
+# The kinds of trees:
 #
 #   ("value", number, decimals)    Fraction, complex or a list of four; written with so many decimals: 2.50
 #   ("percent", number)            20%
@@ -704,9 +843,12 @@ def special(text):
 
 
 EQUALS = re.compile(r"(.*)(?:=|\b(?:is|are|equals)\b(?= *(?:[-\d\\(]|infinity)))(.*\S.*)")
-CHOICE = re.compile(
-    r'\(? *([A-J]) *\)(?!\s*"?(?:(?:or|and|if|for|when|[a-z]|\w+llion|thousand|hundred|dozen)\b|[,^!*/_+±]'
-    r"|\\(?:pm|cup|cap)))[\s:.]*(.*)|([A-J])(?:[.)] *|: )(.*)", re.S)
+CHOICE = re.compile(  # (C) 12: the letter in group 1 or 3, what is chosen in group 2 or 4
+    r"\(? *([A-J]) *\)"
+    r'(?!\s*"?(?:(?:or|and|if|for|when|[a-z]|\w+llion|thousand|hundred|dozen)\b'  # (C) or (D)
+    r"|[,^!*/_+±]|\\(?:pm|cup|cap)))"  # (C)^2
+    r"[\s:.]*(.*)"
+    r"|([A-J])(?:[.)] *|: )(.*)", re.S)  # C. 12
 CLOCK = re.compile(r"([01]?[0-9]|2[0-4])(?::([0-5][0-9]))?(?: ?([ap])\.? ?m\.?)?")
 
 
@@ -1111,10 +1253,13 @@ SCALES = {name + plural: value for plural in ("", "s") for name, value in {
     "halve": Fraction(1, 2), "dozen": 12, "hundred": 100, "thousand": 1000, "million": 10**6,
     "billion": 10**9, "trillion": 10**12}.items()}  # fmt: skip
 WORDS = UNITS.keys() | SCALES.keys() | NUMBER_WORDS.keys() | NO_NOUNS | {
-    "yes", "no", "odd", "sq", "of", "to", "per", "the", "in", "dne", "st", "nd", "rd", "th"}  # fmt: skip
+    "yes", "no", "odd", "all", "men", "now", "too", "ago", "sq", "of", "to", "per", "the", "in", "dne",
+    "st", "nd", "rd", "th"}  # fmt: skip
 TOKEN = re.compile(
-    r"(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]+(?![\w.]))?|\\not *="
-    r'|"[A-Za-z]+[0-9]*|[A-Za-z]+|\\[A-Za-z]+|\\.|<=|>=|!=|==|\*\*|\+/-|\.\.\.|\S', re.S)
+    r"(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]+(?![\w.]))?"  # 12, .5, 1.5e-3
+    r'|"[A-Za-z]+[0-9]*|[A-Za-z]+'  # "cm, abc
+    r"|\\not *=|\\[A-Za-z]+|\\."  # \frac
+    r"|<=|>=|!=|==|\*\*|\+/-|\.\.\.|\S", re.S)
 RELATIONS = {"=", "<", ">", "<=", ">=", "!=", "∈"}
 OPERATORS = {  # how strongly they bind
     "\\over": ("div", 0), "\\choose": ("binom", 0), "∪": ("union", 1), "∩": ("cap", 1),
@@ -1124,9 +1269,10 @@ NO_FACTOR = RELATIONS | OPERATORS.keys() | set("^_!%°':,;)]}&") | {
     "", "...", "\\}", "\\\\", "\\rfloor", "\\rceil", "\\end"}  # fmt: skip
 NO_ARGUMENT = NO_FACTOR | {"(", "[", "|"} | {"\\" + name for name in FUNCTIONS}
 NAME = r"(?:[A-Za-z]+|\\(?!pi\b)[a-zA-Z]+)(?: ')*(?: _ (?:\{ [^{}]* \}|\S+))?(?: ')*"
-LABEL = re.compile(  # x, f(x), AB^2, |v|, sin x, floor(10x): names for an answer, not to be solved for
-    rf"{NAME}(?: \( [^()]* \))?|[\[(] {NAME} [\])]|[A-Z]{{2,}} \^ (?:2|\{{ 2 \}})|\| {NAME} \|"
-    rf"|\\(?:{'|'.join(TRIGONOMETRIC)}) {NAME}|\\lfloor .* \\rfloor|\\lceil .* \\rceil")
+LABEL = re.compile(  # names for an answer, not to be solved for
+    rf"{NAME}(?: \( [^()]* \))?|[\[(] {NAME} [\])]"  # x, f(x), (x)
+    rf"|[A-Z]{{2,}} \^ (?:2|\{{ 2 \}})|\| {NAME} \|"  # AB^2, |v|
+    rf"|\\(?:{'|'.join(TRIGONOMETRIC)}) {NAME}|\\lfloor .* \\rfloor|\\lceil .* \\rceil")  # sin x, floor(10x)
 CONSTANTS = {"pi": ("value", complex(math.pi), 0), "e": ("value", complex(math.e), 0), "i": ("value", 1j, 0),
              "infty": ("value", math.inf, 0), "emptyset": ("reals", ())}  # fmt: skip
 

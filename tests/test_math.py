@@ -188,6 +188,152 @@ x^3+2x @ Therefore, the derivative is $f'(x) = x^3 + 2x$. ‖ y=2x+3 @ The equat
   @ The answer is \boxed{\ 11\ }. @ Thus $\lfloor 100r \rfloor = 11$. @ we get 5 + 6 = 11 and are done.
 """
 
+# Several boxes that are one answer, and several of which the last one counts: a reference @ responses.
+JOINED_BOXES = r"""
+-2, 1 @ $\boxed{-2} \quad \text{and} \quad \boxed{1}$
+(2, 2), (6, 2) @ \boxed{(2, 2)} \quad \text{and} \quad \boxed{(6, 2)}
+k = 45, n = 2 @ \boxed{k = 45} \quad \text{and} \quad \boxed{n = 2}
+x^2, x^3 @ \( y_1 = \boxed{x^2} \) and \( y_2 = \boxed{x^3} \)
+3, 4 @ The answers are $\boxed{3}$ for part (a) and $\boxed{4}$ for part (b).
+  @ (a) $\boxed{3}$¶(b) $\boxed{4}$ @ Part (a): $\boxed{3}$¶¶Part (b): $\boxed{4}$
+  @ 1. $\boxed{3}$¶2. $\boxed{4}$ @ \[\boxed{3}, \quad \boxed{4}\] @ \[\boxed{3}\]¶and¶\[\boxed{4}\]
+  @ $\boxed{3}$ or $\boxed{4}$. @ $\boxed{3}$; $\boxed{4}$ @ **$\boxed{3}$** and **$\boxed{4}$**
+  @ $$\boxed{3}$$ $$\boxed{4}$$ @ x = \boxed{3}, y = \boxed{4} @ $x = \boxed{3}$ and $y = \boxed{4}$
+  @ $\alpha=\boxed{3}$ and $\beta=\boxed{4}$ @ $a_1 = \boxed{3}$, $a_{2} = \boxed{4}$
+  @ $f(1) = \boxed{3}$ and $f(2) = \boxed{4}$ @ \boxed{3} \text{ or } \boxed{4} @ \boxed{3}\\ \boxed{4}
+  @ \begin{aligned} x &= \boxed{3} \\ y &= \boxed{4} \end{aligned} @ $\boxed{3}$ as well as $\boxed{4}$
+  @ $\boxed{3}$、$\boxed{4}$ @ $\boxed{3}$ 和 $\boxed{4}$ @ \boxed{3} \quad \mbox{and} \quad \boxed{4}
+  @ The solutions are \(\boxed{3}\) and \(\boxed{4}\), respectively.
+  @ \boxed{3}\text{ for (i) and }\boxed{4}\text{ for (ii)}
+3, 4, 5 @ $\boxed{3}$, $\boxed{4}$, and $\boxed{5}$ @ $\boxed{3},\ \boxed{4},\ \text{and}\ \boxed{5}$
+\{-1\} \cup [0,7) @ $\boxed{\{-1\}} \cup \boxed{[0,7)}$ @ $\boxed{\{-1\} \cup [0,7)}$
+[0,7) \cup \{-1\} @ $\boxed{\{-1\} \cup [0,7)}$
+(-\infty,1) \cup (2,3) @ \[\boxed{(-\infty, 1)} \quad \cup \quad \boxed{(2, 3)}\]
+"""
+LAST_BOX = r"""
+6 @ not $\boxed{5}$ but $\boxed{6}$ @ So $\boxed{5}$. Wait, that is wrong: $\boxed{6}$
+  @ $\boxed{5}$, no, $\boxed{6}$ @ $\boxed{5}$. Actually, $\boxed{6}$. @ $\boxed{5}$ or rather $\boxed{6}$
+  @ $\boxed{5}$ is wrong; $\boxed{6}$ @ \boxed{5} \text{ is too small, so } \boxed{6}
+  @ \boxed{5} \Rightarrow \boxed{6} @ \boxed{5} + 1 = \boxed{6} @ $\boxed{5}$ plus one is $\boxed{6}$
+  @ First, $r = \boxed{5}$. Then the area is $\boxed{6}$.
+  @ The radius is $\boxed{5}$, so the sum is $\boxed{6}$.
+  @ We have $x = \boxed{5}$ and hence $x + 1 = \boxed{6}$.
+  @ $\boxed{5}$¶¶Checking again, the final answer is $\boxed{6}$ @ $\boxed{5}$¶¶**Correction:** $\boxed{6}$
+  @ $\boxed{5}$¶¶Final answer: $\boxed{6}$ @ \boxed{5} \to \boxed{6} @ \boxed{5} < \boxed{6}
+  @ \boxed{5} \ne \boxed{6} @ $\boxed{5}$ (first attempt), $\boxed{6}$ (second attempt)
+  @ Step 1: $\boxed{5}$ apples are left. Step 2: he buys one: $\boxed{6}$ @ Not \boxed{5}. It is \boxed{6}.
+  @ \boxed{5} \text{ instead of } \boxed{6} \text{; sorry, } \boxed{6}
+  @ I first got \boxed{5}, but the answer is \boxed{6}. @ $\boxed{5}$? No. $\boxed{6}$
+  @ $\boxed{5}$... hmm, $\boxed{6}$ @ ~~$\boxed{5}$~~ becomes $\boxed{6}$
+  @ The old value was \boxed{5}; the new one is \boxed{6}.
+  @ \boxed{5}^2 = 25, \text{ and half of it, rounded down by half, is } \boxed{6} @ $\boxed{6}$¶¶$\boxed{6}$
+  @ $\boxed{6}$. So the final answer is $\boxed{6}$.
+  @ \boxed{5} \times \boxed{6}, \text{ of which the second is asked: } \boxed{6}
+"""
+
+# Sums of money and formulas in one sentence.
+MONEY = r"""
+10,455 @ $10,200 + $255 = $10,455. Final Answer: The final answer is $10,455$.
+  @ $10,200 + $255 = $10,455. Final Answer: The final answer is $10,455$. I hope it is correct.
+  @ The cost is $10,200 plus a fee of $255, which is $10,455$. @ He paid $255, and in all $10,455$.
+  @ 10,200$ and 255$ make 10,455$. @ $10,200 and $255 make $10,455.
+255 @ She spent $10,200 and saved $255. @ The answer is $255. @ The answer is $255 per month.
+  @ The answer is $\$255$. @ The answer is \$255. @ So she has $500 - $245 = $255 left.
+  @ So she has $500 - $245 = $255$ left. @ So she has \$500 - \$245 = \$255 left.
+18 @ Janet makes 9 * $2 = $18 every day. The answer is $18.
+  @ Janet makes $9 \times 2 = 18$ dollars. The final answer is $18$.
+  @ Janet sells 9 eggs at $2 each, so she makes $9 * 2 = $18$. @ At $2 an egg, $x = 18$ dollars.
+  @ At $2 an egg, she makes $18 in total. @ If each costs $2, then $9 \cdot 2 = 18$.
+  @ Each costs $2. Thus $9 \cdot 2 = 18$. Final Answer: $18$
+  @ The price is $2 and the number is $9$, so the total is $18$.
+  @ The price rose from $2 to $20, a rise of $18.
+18.50 @ He pays $2.50 + $16 = $18.50. @ He pays $2.50 and $16, that is $18.50 in all.
+  @ The answer is $18.50.
+1,250 @ Her budget of $1,000 grows by $250, so it is $1,250$ now. @ $1,000 + $250 = **$1,250**
+1250 @ $1,000 + $250 = \$1{,}250. The final answer is $1{,}250$.
+5 @ With $20 and $4 a ticket, $20/4 = 5$. The final answer is $5$.
+  @ He has $20. A ticket costs $4. So he can buy $\frac{20}{4} = 5$ tickets.
+  @ He has $20, and a ticket is $4, so he buys 20/4 = 5 tickets.
+8 @ The $3 coin and the $5 coin are worth $3 + 5 = 8$ dollars. @ $3 + $5 = $8 @ $3 and $5 give $8$
+  @ $3$ and $5$ give $8$. @ The cost: $3 for tea, $5 for cake. The answer is $8$.
+  @ Tea costs $3, cake costs $5. Final Answer: The final answer is $8$. I hope it is correct.
+x+3 @ If tea is $3, the total is $x + 3$. @ Tea is $3 and cake is $x$ dollars: together $x + 3$.
+60 @ $12 an hour for 5 hours is 12 × 5 = $60.
+  @ At $12/hour, 5 hours give $12 \times 5 = 60$ dollars. The answer is $60$.
+  @ She earns $12/hour. $12/hour * 5 hours = $60. The final answer is $60$.
+0.75 @ It is $3 for 4, so $\$0.75$ each. @ It is $3 for 4, so $0.75 each.
+75 @ It is $3 for 4, so 75 cents each.
+"""
+
+# Sentences in which 5 (for G) is not the answer, and sentences in which it is.
+REFUSED = r"""
+The answer is 7, not G. ~ The answer is 7, although one might expect G. ~ We get 7, so G is wrong.
+  ~ It cannot be G. ~ The answer isn't G. ~ The answer is never G. ~ The answer is different from G.
+  ~ The answer is almost G. ~ The answer is at least G. ~ The answer is less than G.
+  ~ The answer is a multiple of G. ~ The answer is one of 3 and G. ~ The answer might be G.
+  ~ The answer is G if x is positive. ~ The answer is G unless n is odd. ~ Suppose the answer is G.
+  ~ Let's try x = G. ~ Is the answer G? ~ A naive guess would be G. ~ Some would say the answer is G.
+  ~ At first glance the answer seems to be G. ~ It is false that the answer is G.
+  ~ There is no way that the answer is G. ~ We reject G. ~ We discard x = G. ~ This rules out G.
+  ~ This leaves out G. ~ Every number other than G works. ~ Everything apart from G.
+  ~ The function is undefined at x = G. ~ There is no solution when x = G. ~ x is not equal to G.
+  ~ x is unequal to G. ~ The answer is 7, and G is a distractor. ~ The answer is 7, compared to G.
+  ~ The answer is 7 because G is not prime. ~ The answer is 7 after we subtract G.
+  ~ The answer is 7, which exceeds G. ~ The answer is G times 2. ~ The answer is G more than 2.
+  ~ The answer is 2 times G. ~ The answer is double G. ~ The answer is G percent of 20.
+  ~ The answer is the difference of 9 and G. ~ The answer is the square root of G.
+  ~ The answer is the opposite of G. ~ The answer is the number of divisors of G.
+  ~ The answer is the absolute value of x minus G. ~ The answer is 12 over G. ~ The answer is 12 mod G.
+  ~ The answer is 12 when x = G. ~ The answer is 12, attained at x = G. ~ The answer is 12 using n = G.
+  ~ The answer is in the range from 1 to G. ~ We still have to add G. ~ Then multiply by G.
+  ~ Multiply both sides by G. ~ Now set x = G. ~ The first step gives G. ~ The intermediate answer is G.
+  ~ The initial guess is G. ~ The answer G is incorrect. ~ The answer is G. That is wrong.
+  ~ The answer is G? No, it is 7. ~ The answer is G. Hmm, that's not right. ~ The answer is G and 7.
+  ~ The answer is neither G nor 7. ~ The answer is G at least. ~ The answer is under G.
+  ~ The answer is up to G. ~ The answer is not G, it is 7. ~ I would not choose G. ~ Don't pick G.
+  ~ Everyone but G. ~ The limit does not exist as x tends to G. ~ It diverges for x = G.
+  ~ This gives a lower bound of G. ~ If we took G we would get a contradiction.
+  ~ Had we chosen G, we would be wrong. ~ Trying G fails. ~ G doesn't work. ~ G is not in the domain.
+  ~ G is excluded. ~ G is a trap. ~ G isn't valid. ~ G can't be right. ~ G contradicts the assumption.
+  ~ G would be too many. ~ G is what most people answer, wrongly. ~ G needs to be excluded.
+  ~ So x = 7 (reject x = G). ~ So x = 7, excluding G. ~ So x = 7, with x = G being extraneous.
+  ~ So x = 7 because x = G is negative. ~ So x = 7 and x \neq G. ~ So x = 7. Here x = G is not allowed.
+  ~ So x = 7. The other root is G, which is rejected. ~ There are 7 out of G balls.
+  ~ The probability is 7 out of G. ~ He paid 7 of the G dollars. ~ He has 7 fewer than G.
+  ~ It costs 7 dollars per G kilograms. ~ It is 7 less than G. ~ It isn't G, it's 7. ~ It is off by G.
+  ~ It is G plus the rest. ~ So the answer is not just G. ~ So the answer isn't simply G.
+  ~ The answer is sometimes G. ~ The answer used to be G. ~ The answer seems to be G but is actually 7.
+  ~ The expected answer was G, but we found 7. ~ A wrong result is G. ~ The trap answer is G.
+  ~ The worst answer is G. ~ The answer to part (a) was G; the answer to part (b) is 7.
+"""
+MEANT = r"""
+The answer is G. ~ The answer is not 7 but G. ~ The answer isn't 7; it is G.
+  ~ The answer is G rather than 7. ~ The answer is G, since 7 is too large.
+  ~ The answer is G, as 7 is excluded. ~ 7 is extraneous, so x = G. ~ We reject 7, so x = G.
+  ~ Since x = 7 is not valid, x = G. ~ Discarding 7, we get x = G. ~ The answer can't be 7, so it is G.
+  ~ If we solve for x, we get x = G. ~ When we simplify, we get G.
+  ~ Suppose x = 3. Then y = 2, and so the answer is G. ~ Let x be the number. Then x = G.
+  ~ Is the answer 7? No. The answer is G. ~ A common mistake is to answer 7. The correct answer is G.
+  ~ One might think the answer is 7, but it is G. ~ The answer must be G. ~ The answer can only be G.
+  ~ The answer would be G. ~ The correct answer would be G. ~ The answer is simply G.
+  ~ The answer is indeed G. ~ The answer is clearly G. ~ The final answer, after rounding, is G.
+  ~ The answer to part (b) is G. ~ The answer is thus equal to G. ~ The answer equals G.
+  ~ The number of ways is G. ~ There are G apples left. ~ He has G apples. ~ He has G apples now.
+  ~ He needs G more apples. ~ She spent G dollars. ~ She earns G dollars per hour.
+  ~ It takes them G hours together. ~ It costs G dollars. ~ The total is G. ~ The product is G.
+  ~ The sum of 2 and 3 is G. ~ The difference of 12 and 7 is G. ~ Half of 10 is G. ~ The least value is G.
+  ~ The maximum, attained at x = 2, is G. ~ The maximum value is G when x = 2. ~ At x = 2 the value is G.
+  ~ For n = 2 we get G. ~ Adding 2 to both sides, we get x = G. ~ Multiplying by 2 gives G.
+  ~ This gives us G. ~ This leaves G. ~ This means that x = G. ~ So we are left with G.
+  ~ So only x = G works. ~ So x = G works. ~ Hence x = G is the solution. ~ Thus, G is our answer.
+  ~ G is the correct answer. ~ The only solution is G. ~ The smallest such number is G.
+  ~ The remainder is G. ~ The greatest common divisor of 10 and 15 is G. ~ The probability is G.
+  ~ The area of the triangle is G square units. ~ So x is not 7, and hence x = G. ~ Not 7 but G.
+  ~ The answer is 7. Wait, no, it is G. ~ The answer is G. I checked it twice.
+  ~ The answer is G. Let me know if you have questions. ~ The answer is G, which is less than 7.
+  ~ The answer is G, which is 2 more than 3. ~ x = 7 - 2 = G.
+"""
+
 
 def table(text, separator=" ~ "):
     for row in re.split(" ‖ |\n", text.strip().replace("\n  ", " ")):
@@ -212,9 +358,24 @@ def test_no_false_accepts():
     assert not [case for case in cases if case[2] is not None and judge.same(case[0], case[2])]
 
 
-def test_a_response_gives_its_answer():
-    found = [(row[0], text, judge.answer_of(text)) for row in table(GIVES, " @ ") for text in row[1:]]
+@pytest.mark.parametrize("responses", [GIVES, JOINED_BOXES, LAST_BOX, MONEY])
+def test_a_response_gives_its_answer(responses):
+    found = [(row[0], text, judge.answer_of(text)) for row in table(responses, " @ ") for text in row[1:]]
     assert not [case for case in found if case[2] is None or not judge.same(case[0], case[2])]
+
+
+def test_boxes_that_are_not_joined_give_one_answer():
+    answers = [judge.answer_of(text) for row in table(LAST_BOX, " @ ") for text in row[1:]]
+    assert not [answer for answer in answers if judge.same("5, 6", answer)]
+
+
+@pytest.mark.parametrize("number", ["5", "$5$"])
+def test_what_a_sentence_says_of_a_number(number):
+    for sentences, meant in ((REFUSED, False), (MEANT, True)):
+        texts = [text.replace("G", number) for text in next(table(sentences))]
+        found = [(text, judge.answer_of(text)) for text in texts]
+        accepted = [answer is not None and judge.same("5", answer) for _, answer in found]
+        assert not [case for case, accept in zip(found, accepted) if accept is not meant]
 
 
 @pytest.mark.parametrize("prose", [
