@@ -40,6 +40,7 @@ import time
 import timeit
 from collections import defaultdict, namedtuple
 from concurrent.futures import ProcessPoolExecutor, process
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -207,6 +208,18 @@ def fit_scale(x):
 LOSSES = {"bce": lambda weight: torch.nn.BCEWithLogitsLoss(pos_weight=weight)}
 
 
+@contextmanager
+def fast_products():
+    """Of bfloat16 on a CPU where oneDNN can, of TF32 on CUDA; the caller's precision comes back in any case."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+@fast_products()
 def train(task, config, board=None, epochs=EPOCHS):
     """Train one configuration -> (its row in the table of trials, the weights of its best epoch).
 
@@ -214,7 +227,6 @@ def train(task, config, board=None, epochs=EPOCHS):
     """
     job, device, started = task.job, task.x.device, time.time()
     seed, features = job.seed * 1_000_003 + config["number"], task.x.shape[-1] - task.data.x.shape[-1]
-    torch.set_float32_matmul_precision("medium")  # oneDNN's products, of bfloat16 where it can: faster
     torch.manual_seed(seed)  # of the first weights and the dropout; the order of rows has its own
     orders = torch.Generator().manual_seed(seed)
     model = common.build_scorer(job.design, config, tuple(task.x.shape[1:]), features).to(device)
@@ -243,7 +255,6 @@ def train(task, config, board=None, epochs=EPOCHS):
             break
         if board is not None and epoch in RUNGS and is_hopeless(row, task.configs, board):
             break
-    torch.set_float32_matmul_precision("highest")
     if board is not None:  # it gets to no other rung; those drawn after it wait for every one
         np.nan_to_num(board[config["number"]], copy=False, nan=math.inf, posinf=math.inf)
     places = task.x.shape[1] if job.design.startswith("transformer") else 1  # each passes all the weights

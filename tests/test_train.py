@@ -150,6 +150,16 @@ def test_training_ends_after_100_epochs():
     assert len(row["losses"]) == 100 and row["best_epoch"] > 90, "it would have gone on"
 
 
+def test_the_precision_of_products_is_the_callers_after_training_and_after_an_error():
+    """01 and 05 in the same process, and one's own code, must not compute in what is good enough for 03."""
+    torch.set_float32_matmul_precision("high")
+    trainer.train(make_task([{}]), {**MLP}, epochs=1)
+    assert torch.get_float32_matmul_precision() == "high"
+    with pytest.raises(ValueError, match="more than 1 value"):
+        trainer.train(make_task([{}])._replace(train=torch.arange(1)), {**MLP, "batch_norm": True}, epochs=1)
+    assert torch.get_float32_matmul_precision() == "high"
+
+
 def test_dropout_is_drawn_anew_and_keeps_the_mean():
     config = {"hidden": [8], "dropout": 0.75, "input_dropout": 0.5, "batch_norm": False}
     first, *_, last, _, _ = common.build_scorer("mlp", config, (1000,)).train()
