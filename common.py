@@ -695,6 +695,7 @@ def sampling_defaults(model, tokenizer):
 def pick_device(name=None):
     """The first kind of device there is; workers of torchrun or srun on one machine take its GPUs in turn."""
     if name in (None, "cuda") and torch.cuda.is_available():
+        torch.backends.cuda.enable_cudnn_sdp(False)  # cuDNN makes a plan for each length; answers have all
         worker = int(os.environ.get("LOCAL_RANK") or os.environ.get("SLURM_LOCALID") or 0)
         return f"cuda:{worker % torch.cuda.device_count()}"
     name = name or ("mps" if torch.backends.mps.is_available() else "cpu")

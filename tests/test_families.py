@@ -446,6 +446,14 @@ def test_which_worker_of_how_many_and_on_which_gpu(env, place, gpu, monkeypatch)
     assert common.pick_device("cpu") == "cpu"
 
 
+def test_on_a_gpu_attention_is_not_planned_for_each_length(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    torch.backends.cuda.enable_cudnn_sdp(True)
+    common.pick_device()
+    assert not torch.backends.cuda.cudnn_sdp_enabled() and torch.backends.cuda.flash_sdp_enabled()
+
+
 def test_weights_are_float32_on_a_cpu_and_the_files_type_elsewhere():
     assert common.pick_dtype("auto", "cpu") is torch.float32 and common.pick_dtype("auto", "cuda:0") == "auto"
     assert common.pick_dtype("float16", "cpu") is torch.float16
