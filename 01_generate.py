@@ -364,7 +364,8 @@ class Engine:
         chosen = choose_tokens(scores, self.sampling, noise, self.token_hashes)
         if torch.distributed.is_initialized():
             torch.distributed.broadcast(chosen, 0)  # the processes of --tp must never disagree
-        return chosen.cpu().numpy(), token_stats(logits, chosen).half().cpu().numpy()
+        stats = token_stats(logits, chosen).half()  # before the wait for the tokens, so that it covers both
+        return chosen.cpu().numpy(), stats.cpu().numpy()
 
     # --- between steps, on the host
 

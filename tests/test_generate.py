@@ -163,6 +163,18 @@ def test_masked_attention_leaves_a_kernel_that_keeps_no_scores(monkeypatch):
     assert True in masked
 
 
+def test_a_step_waits_for_the_device_only_when_all_of_it_is_launched(monkeypatch):
+    """`cpu()` is where a GPU is waited for; what is launched after it would have to wait as well."""
+    order, cpu, stats = [], torch.Tensor.cpu, generate.token_stats
+    monkeypatch.setattr(torch.Tensor, "cpu", lambda x: (order.append("wait"), cpu(x))[1])
+    monkeypatch.setattr(generate, "token_stats", lambda *x: (order.append("statistics"), stats(*x))[1])
+    step = generate.Engine.step
+    monkeypatch.setattr(generate.Engine, "step", lambda self: (order.append("step"), step(self))[1])
+    run_engine(make_model("qwen3"), jobs_of()[:4])
+    steps = " ".join(order).split("step ")[1:]
+    assert all(x.startswith("statistics wait wait") for x in steps) and len(steps) > 20
+
+
 # ---- Sampling
 
 
