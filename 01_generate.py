@@ -4,6 +4,7 @@
     python 01_generate.py Qwen/Qwen3-1.7B humaneval kodcode -n 16 --seed 32 --max-new-tokens 0
     torchrun --nproc-per-node 4 01_generate.py Qwen/Qwen3-1.7B humaneval
     python 01_generate.py demo/model demo/math_a.jsonl --layers all --extra last10  # more of a run
+    python 01_generate.py Qwen/Qwen3-1.7B own.jsonl --requests ask.jsonl  # for a serving engine
     python 01_generate.py Qwen/Qwen3-1.7B own.jsonl --responses own.jsonl  # made elsewhere
 
 Reads a causal language model of transformers (a folder or a Hub id) and problems (a data set name or a file).
@@ -19,6 +20,10 @@ A finished run that lacks vectors named by --layers and --extra, or has lost hid
 over the token ids in tokens.pt. If tokens.pt or rollouts.jsonl is lost, it is sampled again.
 --extra last10,special writes extra.pt, of the final layer: {"keys": [R], "last10": [R, 10, d] zero padded in
 front, "special": [S, d], "special_offsets": [R + 1]}; special: tokens that end a `return` or a `def` line.
+
+--requests FILE writes what would be sampled here as requests in the OpenAI batch format, for `vllm run-batch`,
+SGLang or an API, and loads no weights. A request asks for all rollouts of a problem, with --plain for one.
+--endpoint completions sends the prompt as token ids, for engines that take it so.
 
 --responses FILE, instead of sampling: rows {"id" or "prompt" or "messages", "responses": [text, ...]} or
 {..., "response": text}, joined to the problems by id, else by the prompt's text, ordered by any "sample".
@@ -60,6 +65,7 @@ RANGES = {  # what numbers on the command line may be
     "n": (1, MANY), "slots": (1, MANY), "limit": (1, MANY), "max_new_tokens": (0, MANY), "top_k": (0, MANY),
     "temperature": (0, MANY), "top_p": (TINY, 1), "repetition_penalty": (TINY, MANY), "stop": (0, 1),
 }  # fmt: skip
+ENDPOINTS = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
 
 
 def parse(argv):
@@ -79,6 +85,9 @@ def parse(argv):
     add("--top-k", type=int, help="sample from so many tokens; 0: all" + models)
     add("--top-p", type=float, help="sample from tokens of this mass; 1: all" + models)
     add("--repetition-penalty", type=float, help="1: none" + models)
+    add("--requests", metavar="FILE", help="write what to ask of a serving engine, and no run")
+    add("--endpoint", choices=ENDPOINTS, default="chat", help="completions: prompts as token ids (chat)")
+    add("--plain", action="store_true", help="a request a rollout, without fields that only engines know")
     add("--responses", metavar="FILE", help="read these answers, made elsewhere")
     add("--scorer", metavar="PT", help="of 03_train_scorer.py, for --stop")
     add("--stop", type=float, nargs="?", const=0.0, metavar="SURE", help="stop when this sure (as 03 found)")
@@ -97,10 +106,11 @@ def parse(argv):
         given = getattr(args, name)
         if given is not None and not low <= given <= high:
             die(f"-{'-' * (len(name) > 1)}{name.replace('_', '-')} {given}: give {low} to {high}")
+    elsewhere = "--responses" if args.responses else "--requests" if args.requests else None
     for wrong, message in (
         (not args.layers.strip(", "), "--layers: name one at least"),
         (not {*args.extra} <= {"last10", "special"}, "--extra: last10, special or both"),
-        (args.responses and (args.scorer or len(args.datasets) > 1), "--responses: one data set, no --stop"),
+        (elsewhere and (args.scorer or len(args.datasets) > 1), f"{elsewhere}: one data set, no --stop"),
         ((args.stop is None) != (args.scorer is None), "--stop needs --scorer, which serves nothing else"),
         (args.tp and "WORLD_SIZE" not in os.environ, "--tp needs torchrun --nproc-per-node 2 ..."),
     ):
@@ -585,15 +595,23 @@ def extra_vectors(tokenizer, ids, final, wanted):
 # ---- Jobs, one for each rollout; given: of each problem its answers {"text", "tokens", ...}, or {} to sample
 
 
+def prepare(run, model, tokenizer):
+    """How to sample, as the model's files or the arguments say, and the prompts."""
+    args, run.model, run.tokenizer, run.config = run.args, model, tokenizer, model.config.get_text_config()
+    own = common.sampling_defaults(model, tokenizer)
+    run.sampling = own | {name: x for name in own if (x := getattr(args, name, None)) is not None}
+    run.prompts = [list(common.encode_prompt(tokenizer, problem)) for problem in run.problems]
+
+
 def make_jobs(run, given):
     """(jobs of each problem, {id: why} of those without tokens)"""
     args, context, vocab = run.args, context_of(run.config), run.config.vocab_size
     jobs, skipped = [[] for _ in run.problems], {}
     for i, problem in enumerate(run.problems):
         for sample, answer in enumerate(given[i]):
-            if sample == 0 or "messages" in answer:
-                chat = {"messages": answer["messages"]} if "messages" in answer else {}
-                prompt = list(common.encode_prompt(run.tokenizer, problem | chat))
+            prompt = run.prompts[i]
+            if "messages" in answer:
+                prompt = list(common.encode_prompt(run.tokenizer, problem | {"messages": answer["messages"]}))
             limit = max(0, min(args.max_new_tokens or context, context - len(prompt))) if prompt else 0
             if not limit:
                 skipped[problem["id"]] = f"a prompt of {len(prompt)} tokens in a context of {context}"
@@ -605,6 +623,47 @@ def make_jobs(run, given):
                 if any(not 0 <= token < vocab for token in tokens):
                     die(f"{problem['id']}: tokens beyond this model's {vocab}; which model made them?")
     return jobs, skipped
+
+
+# ---- A serving engine: what to ask of it, in the OpenAI batch format, and what it has answered
+
+
+def write_requests(run):
+    """One file; of the model only the configuration and the tokenizer are read."""
+    args = run.args
+    prepare(run, *common.load_tokenizer(args.model, args.revision, args.trust_remote_code))
+    if args.endpoint == "chat" and run.tokenizer.chat_template is None:
+        die("this model has no chat template; take --endpoint completions")
+    rows = list(requests_of(run))
+    common.write_jsonl(args.requests, rows)
+    asked, of = sum(row["body"].get("n", 1) for row in rows), args.n * len(run.problems)
+    print(f"{args.requests}: {len(rows)} requests for {asked} of {of} rollouts", file=sys.stderr)
+    if args.plain and (run.sampling["top_k"] or run.sampling["repetition_penalty"] != 1):
+        print(f"--plain: the server must be told to sample by {run.sampling}", file=sys.stderr)
+    print(args.requests)
+
+
+def requests_of(run):
+    """A row a problem, with --plain a row a rollout; custom_id: the problem's id, #, the first sample."""
+    args, sampling, jobs = run.args, run.sampling, make_jobs(run, [[{}] * run.args.n] * len(run.problems))[0]
+    for job in itertools.chain(*jobs):
+        if not job["limit"] or job["sample"] and not args.plain:
+            continue
+        problem = run.problems[job["problem"]]
+        body = {"model": args.model, "max_tokens": job["limit"], "seed": job["key"] >> 31}
+        body |= {name: sampling[name] for name in ("temperature", "top_p")}
+        if args.endpoint == "completions":
+            body["prompt"] = job["prompt"]
+        else:
+            body["messages"] = common.encode_chat(run.tokenizer, problem)[1]
+            if "reasoning_effort" in run.tokenizer.get_chat_template():
+                body["reasoning_effort"] = "high"
+        if not args.plain:
+            body |= {"n": args.n, "top_k": sampling["top_k"] or -1, "return_token_ids": True}
+            body |= {"repetition_penalty": sampling["repetition_penalty"], "skip_special_tokens": False}
+            body["chat_template_kwargs"] = {"enable_thinking": True}
+        name = f"{problem['id']}#{job['sample']}"
+        yield {"custom_id": name, "method": "POST", "url": ENDPOINTS[args.endpoint], "body": body}
 
 
 def read_responses(path, problems):
@@ -935,10 +994,8 @@ def check_plan(args, runs, config):
 
 def make_parts(run):
     """This worker's share of the problems: a part file as each one ends."""
-    args, problems, run.config = run.args, run.problems, run.model.config.get_text_config()
+    args, problems = run.args, run.problems
     args.slots = args.slots or (256 if run.model.device.type == "cuda" else 128)
-    own = common.sampling_defaults(run.model, run.tokenizer)
-    run.sampling = own | {name: x for name in own if (x := getattr(args, name, None)) is not None}
     if args.responses:
         given = read_responses(args.responses, problems)
     else:
@@ -1008,6 +1065,9 @@ def main(argv=None):
     runs = [find_run(args, dataset) for dataset in args.datasets]
     if len({run.folder for run in runs}) < len(runs):
         die(f"{' '.join(args.datasets)}: two of these have one name; rename a file")
+    if args.requests and not args.responses:
+        write_requests(runs[0])
+        return
     if unfinished := [run for run in runs if lacking(run)]:
         config = common.load_config(args.model, args.revision, args.trust_remote_code)
         check_plan(args, unfinished, config.get_text_config())
@@ -1024,7 +1084,8 @@ def main(argv=None):
             torch.set_num_threads(1)  # sharing such small products costs more
     for run in runs:
         while need := agree(lacking(run)):
-            run.need, run.model, run.tokenizer = need, model, tokenizer
+            run.need = need
+            prepare(run, model, tokenizer)
             make_parts(run)
             if not agree(is_writer() and merge(run)):
                 break

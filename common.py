@@ -655,16 +655,21 @@ SYSTEM = {
 
 def encode_prompt(tokenizer, problem, thinking=True):
     """Token ids of the prompt as the model's own chat template writes it; plain text where it has none."""
+    return encode_chat(tokenizer, problem, thinking)[0]
+
+
+def encode_chat(tokenizer, problem, thinking=True, reply=()):
+    """(token ids, the messages in a form that the template takes); reply: [message] that ends the chat."""
     from jinja2 import TemplateError
 
     told = {"system": SYSTEM.get(problem["kind"]), "user": problem["prompt"]}
     told = [{"role": role, "content": text} for role, text in told.items() if text]
     messages = problem.get("messages", told)
     if tokenizer.chat_template is None:
-        return tokenizer("\n\n".join(message["content"] for message in messages))["input_ids"]
+        return tokenizer("\n\n".join(message["content"] for message in messages))["input_ids"], messages
     fixed = lambda call: repr(TODAY.strftime(call[2]))  # for today's, which gpt-oss asks for
     template = re.sub(r"strftime_now\(\s*(['\"])(.*?)\1\s*\)", fixed, tokenizer.get_chat_template())
-    options = {"chat_template": template, "add_generation_prompt": True, "enable_thinking": thinking}
+    options = {"chat_template": template, "add_generation_prompt": not reply, "enable_thinking": thinking}
     options["reasoning_effort"] = "high" if thinking else "low"
     joined = messages  # for a template that refuses a system message, as Gemma's
     if len(messages) > 1 and messages[0]["role"] == "system":
@@ -672,7 +677,8 @@ def encode_prompt(tokenizer, problem, thinking=True):
         joined = [messages[1] | {"content": told}, *messages[2:]]
     for form in (messages, joined):
         try:
-            return tokenizer.apply_chat_template(form, return_dict=True, **options)["input_ids"]
+            encoded = tokenizer.apply_chat_template([*form, *reply], return_dict=True, **options)
+            return encoded["input_ids"], form
         except TemplateError as error:
             refused = error
     die(f"the model's chat template does not work: {refused}")
@@ -749,21 +755,33 @@ def context_of(config):
     return min([getattr(text, "max_position_embeddings", None) or 1 << 40, *limits])  # no row gets there
 
 
+def load_tokenizer(name, revision=None, trust_remote_code=False):
+    """(what the files of a model say of it, without its weights; tokenizer)"""
+    config = load_config(name, revision, trust_remote_code)
+    from transformers import AutoTokenizer, GenerationConfig
+
+    generation = GenerationConfig.from_model_config(config)
+    with loading(name, revision, trust_remote_code) as options:
+        tokenizer = AutoTokenizer.from_pretrained(name, **options)
+        with suppress(OSError):  # not every model has this file
+            generation = GenerationConfig.from_pretrained(name, **options)
+    if not tokenizer("a")["input_ids"]:
+        die(f"model {name!r}: its tokenizer makes nothing of the letter a; are the tokenizer's files there?")
+    return SimpleNamespace(config=config, generation_config=generation), tokenizer
+
+
 def load_model(name, device=None, dtype="auto", revision=None, trust_remote_code=False, move=True):
     """(model in eval mode on its device, with move=False in main memory; tokenizer) of a folder or Hub id."""
-    config = load_config(name, revision, trust_remote_code)
-    from transformers import AutoModelForCausalLM, AutoTokenizer, Mxfp4Config, logging
+    facts, tokenizer = load_tokenizer(name, revision, trust_remote_code)
+    from transformers import AutoModelForCausalLM, Mxfp4Config, logging
 
     if not sys.stderr.isatty():
         logging.disable_progress_bar()  # a log wants no bar of loading
     device = pick_device(device)
     with loading(name, revision, trust_remote_code) as options:
-        tokenizer = AutoTokenizer.from_pretrained(name, **options)
-        if (getattr(config, "quantization_config", None) or {}).get("quant_method") == "mxfp4":
+        if (getattr(facts.config, "quantization_config", None) or {}).get("quant_method") == "mxfp4":
             options["quantization_config"] = Mxfp4Config(dequantize=True)  # gpt-oss: saves a package
         model = AutoModelForCausalLM.from_pretrained(name, dtype=pick_dtype(dtype, device), **options)
-    if not tokenizer("a")["input_ids"]:
-        die(f"model {name!r}: its tokenizer makes nothing of the letter a; are the tokenizer's files there?")
     if device.startswith("cuda"):
         torch.cuda.set_device(device)  # streams and graphs belong to the current one
     return (model.to(device) if move else model).eval(), tokenizer
