@@ -5,7 +5,8 @@
     python 03_train_scorer.py runs/model/*/32 --seed 32 42 52 -o '{run}/scatr.{name}-{seed}.pt'   # one a run
     python 03_train_scorer.py runs/model/humaneval/32 --study layers --eval runs/model/kodcode/32
 
-The paper's random search: 100 small MLPs, problems split 75/25, the lowest validation loss wins. Several runs
+The paper's random search: 100 small MLPs, problems split 75/25, the lowest validation loss wins. Problems of
+one `family` (a field of theirs: a template, a topic) are all on one side of the split. Several runs
 are one mixed calibration set; rollouts with the label null are left out. scorer.pt rebuilds itself and has a
 table of all trials. A seed gives the same scorer, to the bit on one machine, with any number of --workers.
 
@@ -38,7 +39,7 @@ import sys
 import threading
 import time
 import timeit
-from collections import defaultdict, namedtuple
+from collections import Counter, defaultdict, namedtuple
 from concurrent.futures import ProcessPoolExecutor, process
 from contextlib import contextmanager
 from functools import cache
@@ -104,8 +105,9 @@ def changed(args, **changes):
 
 
 # n rollouts. x [n, d] or [n, positions, d]; features [n, 29], the last is the length; y [n], NaN: not judged;
-# group [n], -1: no answer; lists: problem (data set, id) and keys (run, id, sample)
-Data = namedtuple("Data", "x features y group problem keys")
+# group [n], -1: no answer; lists: problem (data set, id), family (data set, "family", its name), which is the
+# problem where it has none, and keys (run, id, sample)
+Data = namedtuple("Data", "x features y group problem family keys")
 # One search. x is scaled; x, y and the rows train and valid are on the device
 Task = namedtuple("Task", "job data x y train valid scale feature_scale pos_weight configs")
 
@@ -115,8 +117,11 @@ def load_data(runs, vector):
     for run in runs:
         keys, fetch = common.read_inputs(run, vector)
         judged, name = map(torch.from_numpy, read_judged(run, keys)), data_set(run)
-        names = [(name, key[0]) for key in keys], [(run, *key) for key in keys]
-        parts.append((fetch(slice(None)), common.read_features(run, keys), *judged, *names))
+        problems = [(name, key[0]) for key in keys]
+        named = common.read_families(run)
+        families = [(name, "family", named[id]) if id in named else (name, id) for name, id in problems]
+        lists = problems, families, [(run, *key) for key in keys]
+        parts.append((fetch(slice(None)), common.read_features(run, keys), *judged, *lists))
     columns = list(zip(*parts))
     return Data(*map(torch.cat, columns[:4]), *(sum(column, []) for column in columns[4:]))
 
@@ -160,23 +165,29 @@ def part_of(data, rows):
 
 
 def split_by_problem(data, seed):
-    """(training rows, validation rows): 75 % of the problems and the rest; training has both labels."""
-    problems, rng = list(dict.fromkeys(data.problem)), random.Random(f"split {seed}")
+    """(training rows, validation rows): 75 % of the problems and the rest; training has both labels.
+
+    Families are drawn until their problems are that many, never the last: none is on both sides.
+    """
+    sizes = Counter(family for family, _ in dict.fromkeys(zip(data.family, data.problem)))
+    families, rng = list(sizes), random.Random(f"split {seed}")
     while True:
-        rng.shuffle(problems)
-        training = set(problems[: round(0.75 * len(problems))])
-        sides = [[i for i, p in enumerate(data.problem) if (p in training) == side] for side in (True, False)]
+        rng.shuffle(families)
+        before = [0, *itertools.accumulate(sizes[family] for family in families[:-1])]
+        enough = round(0.75 * sizes.total())
+        training = {family for family, count in zip(families[:-1], before) if count < enough}
+        sides = [[i for i, f in enumerate(data.family) if (f in training) == side] for side in (True, False)]
         if len(set(data.y[sides[0]].tolist())) == 2:
             return sides
 
 
 def make_task(data, job):
     data = choose(data, job)
-    count, right, labelled = len(set(data.problem)), int(data.y.sum()), len(data.y)
+    count, right, labelled = len(set(data.family)), int(data.y.sum()), len(data.y)
     broken = [key for key, x in zip(data.keys, data.x) if not x.isfinite().all()]
     for wrong, told in (
         (right in (0, labelled), f"{right} of {labelled} labelled rollouts are right; both are needed"),
-        (count < 4, f"labelled rollouts of {count} problem(s); the split needs 4"),
+        (count < 4, f"labelled rollouts of {count} problem(s) or families; the split needs 4"),
         (broken, f"{len(broken)} vectors are not finite, such as {broken[:3]}; generate them again"),
     ):
         if wrong:
@@ -452,8 +463,9 @@ def fingerprint(job):
 @cache
 def content_of(run, vector):
     """Of what is shown, not of the file: a run that is given more vectors keeps its scorers."""
-    *tensors, _, keys = load_data([run], vector)
-    return digest([key[1:] for key in keys]), *(common.hash_of(values.numpy()) for values in tensors)
+    *tensors, _, families, keys = load_data([run], vector)
+    names = [(*key[1:], *family) for key, family in zip(keys, families)]
+    return digest(names), *(common.hash_of(values.numpy()) for values in tensors)
 
 
 def digest(value):

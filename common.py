@@ -252,6 +252,12 @@ def read_labels(run, keys=None):
     return align(rows, keys, path)
 
 
+def read_families(run):
+    """{id: family} of the problems that name one."""
+    rows = read_jsonl(Path(run) / "problems.jsonl", needs=("id",))
+    return {row["id"]: row["family"] for row in rows if "family" in row}
+
+
 def keys_of(rows):
     return [(row["id"], row["sample"]) for row in rows]
 
@@ -613,7 +619,7 @@ def normalise_problem(row, where, number):
         row["messages"] = plain_messages(row["messages"], where)
         row.setdefault("prompt", row["messages"][-1]["content"])
     row |= {name: str(row[name]) for name in ("id", "answer") if name in row}
-    for name in ("prompt", "entry_point", "prelude", "solution"):
+    for name in ("prompt", "entry_point", "prelude", "solution", "family"):
         if (name in row or name == "prompt") and not (isinstance(row.get(name), str) and row[name].strip()):
             die(f"{where}: the field {name!r} must be text")
     if "tests" in row:

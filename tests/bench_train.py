@@ -43,7 +43,8 @@ def draw_rollouts(world, problems, n, seed):
     keys = [("bench", f"p{i}", j) for i in range(problems) for j in range(n)]
     x = torch.tensor((topic + own).reshape(-1, len(direction)), dtype=torch.bfloat16).float()
     y = torch.tensor(label.reshape(-1)).float()
-    return trainer.Data(x, torch.ones(len(x), 29), y, y, [key[:2] for key in keys], keys)
+    problems = [key[:2] for key in keys]
+    return trainer.Data(x, torch.ones(len(x), 29), y, y, problems, problems, keys)
 
 
 def plain_module(width, config):

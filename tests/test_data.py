@@ -354,6 +354,7 @@ MORE = {  # of a line that begins {"prompt": "x", the rest; what is said
     '"tests": "assert f()", "style": ["check"]': "style ['check'] is none of check, unittest, pytest, assert",
     '"tests": "assert f()", "prelude": ["import re"]': "the field 'prelude' must be text",
     '"tests": "assert f()", "solution": 7': "the field 'solution' must be text",
+    '"family": 7': "the field 'family' must be text",
     '"messages": "hello"': "'messages' must be a list",
     '"messages": []}\n{"messages": [{"role": "user"}]': "problem 2: 'messages' must be a list",
     '"messages": [{"role": "user", "content": null}]': "'messages' must be a list",

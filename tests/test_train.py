@@ -123,6 +123,37 @@ def test_the_split_is_by_problem_three_to_one_and_training_has_both_labels():
             assert set(data.y[sides[0]].tolist()) == {0.0, 1.0}
 
 
+def test_a_family_of_problems_stays_on_one_side_as_far_as_three_to_one_goes(tmp_path):
+    """Families of 2 and 3 problems beside problems of their own; and one that is nearly all there is."""
+    run = make_run(tmp_path / "run", problems=40)
+    rows = list(common.read_jsonl(run / "problems.jsonl"))
+    for sizes in ([2] * 8 + [3] * 4, [37]):
+        names = [f"kind {i}" for i, size in enumerate(sizes) for _ in range(size)]
+        named = [{**row, "family": name} for row, name in zip(rows, names)]
+        common.write_jsonl(run / "problems.jsonl", named + rows[len(named) :])
+        data = trainer.load_data([run], "penultimate/eos")
+        for seed in range(20):
+            sides = trainer.split_by_problem(data, seed)
+            families = [{names[int(i[1:])] if int(i[1:]) < len(names) else i for i in ids} for ids in
+                        [{data.keys[row][1] for row in side} for side in sides]]  # fmt: skip
+            assert not families[0] & families[1] and all(families)
+            assert sorted(sum(sides, [])) == list(range(len(data.y)))
+            count = len({data.problem[row] for row in sides[0]})
+            assert count in ((30, 31, 32) if len(sizes) > 1 else (3, 37, 38, 39))
+
+
+def test_another_family_makes_another_scorer(tmp_path, capsys):
+    run = make_run(tmp_path / "run")
+    first, again = (train_run(run, "--configs", "1").checkpoint["fingerprint"] for _ in range(2))
+    assert first == again and "finished before" in capsys.readouterr().out
+    rows = [{**row, "family": row["id"][:2]} for row in common.read_jsonl(run / "problems.jsonl")]
+    common.write_jsonl(run / "problems.jsonl", rows)  # p1, p10 and p11 are of one family
+    assert train_run(run, "--configs", "1").checkpoint["fingerprint"] != first
+    common.write_jsonl(run / "problems.jsonl", ({**row, "family": row["id"] > "p5"} for row in rows))
+    told = "labelled rollouts of 2 problem(s) or families; the split needs 4"
+    assert told in refusal(capsys, run, "-o", tmp_path / "none.pt")
+
+
 def test_a_problem_of_two_runs_of_one_data_set_stays_on_one_side(tmp_path):
     a, b, other = (make_run(tmp_path / name, dataset=name[0]) for name in ("a1", "a2", "b"))
     data = trainer.load_data([a, b], "penultimate/eos")
