@@ -1,4 +1,4 @@
-"""Make four problem files for a real but small language model: sums, and functions of one line.
+"""Make four problem files for a real but small language model: word problems, and functions of one line.
 
 Reads nothing. Writes demo/{word_a,word_b,func_a,func_b}.jsonl, in a second, the same to the byte everywhere.
 
@@ -6,8 +6,9 @@ Reads nothing. Writes demo/{word_a,word_b,func_a,func_b}.jsonl, in a second, the
     FLAGS_01="--temperature .7 --top-k 40 --max-new-tokens 64" \
         bash run_all.sh HuggingFaceTB/SmolLM2-135M-Instruct demo/word_a.jsonl demo/word_b.jsonl
 
-Examples open each chat, or such a model would not keep to a form. The two files of a family share these,
-but no template and no sum; a scorer is calibrated on one and used on the other.
+Examples open each chat, or such a model would not keep to a form. The two files of a pair share these, but no
+kind of problem and no sum; a scorer is calibrated on one and used on the other. The name of its kind is a
+problem's `family`.
 """
 
 import argparse
@@ -15,44 +16,117 @@ import json
 import random
 from pathlib import Path
 
-WORDS, FUNCTIONS = 200, 150  # problems in a file
+PROBLEMS = 200  # in a file
 NAMES = ["Ana", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gina", "Hugo"]
 THINGS = ["pens", "coins", "cards", "shells", "apples", "stamps", "books", "eggs"]
 
 WORD_CHAT = [
-    ("Tom has 5 plums and buys 7 more. How many plums does Tom have?", "5 + 7 = 12. The answer is 12."),
-    ("Tom has 9 plums and eats 4. How many plums are left?", "9 - 4 = 5. The answer is 5."),
-    ("Each of 3 plates holds 6 plums. How many plums are there?", "3 * 6 = 18. The answer is 18."),
-    ("What is 8 plus 6?", "8 + 6 = 14. The answer is 14."),
+    ("Tom has 5 plums and buys 7 more. How many plums does Tom have?", "5 + 7 = 12"),
+    ("Tom has 9 plums and eats 4. How many plums are left?", "9 - 4 = 5"),
+    ("Each of 3 plates holds 6 plums. How many plums are there?", "3 * 6 = 18"),
+    ("Tom has 4 plums, eats 1 and buys 6. How many plums does Tom have?", "4 - 1 = 3. 3 + 6 = 9"),
 ]
-WORD_TEMPLATES = {
+WORD_KINDS = {  # by name: the signs between x, y and z, which are worked out from left to right; the text
     "word_a": {
-        "What is {x} + {y}?": "+",
-        "{who} has {x} {things} and gets {y} more. How many {things} does {who} have now?": "+",
-        "What is {x} - {y}?": "-",
-        "{who} has {x} {things} and gives away {y}. How many {things} are left?": "-",
-        "What is {x} * {y}?": "*",
-        "There are {x} bags with {y} {things} in each. How many {things} are there?": "*",
+        "plus": ("+", "What is {x} + {y}?"),
+        "gets": ("+", "{who} has {x} {things} and gets {y} more. How many {things} does {who} have now?"),
+        "together": ("+", "{who} has {x} {things}. A friend has {y} {things}. "
+                     "How many {things} do they have together?"),
+        "shelves": ("+", "There are {x} {things} on one shelf and {y} on another. "
+                    "How many {things} are there in all?"),
+        "days": ("+", "{who} found {x} {things} on Monday and {y} on Tuesday. "
+                 "How many {things} did {who} find?"),
+        "before": ("+", "{who} got {y} {things} today. Before that {who} had {x}. "
+                   "How many {things} does {who} have now?"),
+        "older": ("+", "{who} is {x} years old. How old will {who} be in {y} years?"),
+        "longer": ("+", "A rope is {x} meters long. Another is {y} meters longer. "
+                   "How many meters long is the other?"),
+        "warmer": ("+", "It is {x} degrees in the morning and {y} degrees warmer at noon. "
+                   "How many degrees is it at noon?"),
+        "minus": ("-", "What is {x} - {y}?"),
+        "gives": ("-", "{who} has {x} {things} and gives away {y}. How many {things} are left?"),
+        "loses": ("-", "{who} had {x} {things} and lost {y} of them. "
+                  "How many {things} does {who} still have?"),
+        "unsold": ("-", "{who} sold {y} of {x} {things}. How many {things} did {who} not sell?"),
+        "leave": ("-", "There are {x} children in a room and {y} leave. How many children are left?"),
+        "younger": ("-", "{who} is {x} years old. A cousin is {y} years younger. How old is the cousin?"),
+        "pages": ("-", "A book has {x} pages and {who} has read {y}. How many pages are left to read?"),
+        "how_many_more": ("-", "{who} has {x} {things} and a friend has {y}. "
+                          "How many more {things} does {who} have?"),
+        "times": ("*", "What is {x} * {y}?"),
+        "bags": ("*", "There are {x} bags with {y} {things} in each. How many {things} are there?"),
+        "rows": ("*", "There are {x} rows of {y} chairs. How many chairs are there?"),
+        "price": ("*", "A ticket costs {y} dollars. How many dollars do {x} tickets cost?"),
+        "daily": ("*", "{who} reads {y} pages a day. How many pages does {who} read in {x} days?"),
+        "each": ("*", "Each of {x} children has {y} {things}. How many {things} do they have?"),
+        "train": ("*", "A train goes {y} miles in an hour. How many miles does it go in {x} hours?"),
+        "gets_gives": ("+-", "{who} has {x} {things}, gets {y} more and gives away {z}. "
+                       "How many {things} are left?"),
+        "three": ("++", "What is {x} + {y} + {z}?"),
+        "bags_more": ("*+", "{who} has {x} bags of {y} {things} and {z} more. "
+                      "How many {things} does {who} have?"),
+        "takes_twice": ("--", "There are {x} {things}. {who} takes {y} and then {z}. "
+                        "How many {things} are left?"),
+        "bags_lost": ("*-", "There were {x} bags of {y} {things}, but {z} {things} fell out. "
+                      "How many {things} are left?"),
+        "lost_found": ("-+", "{who} had {x} {things}, lost {y} and found {z}. "
+                       "How many {things} does {who} have now?"),
     },
     "word_b": {
-        "Find the sum of {x} and {y}.": "+",
-        "There are {x} {things} in a box. {who} adds {y} {things}. How many {things} are in the box?": "+",
-        "What is {x} minus {y}?": "-",
-        "A shop has {x} {things} and sells {y}. How many {things} does the shop still have?": "-",
-        "What is {x} times {y}?": "*",
-        "{who} buys {x} boxes of {y} {things}. How many {things} does {who} have?": "*",
+        "sum": ("+", "Find the sum of {x} and {y}."),
+        "box": ("+", "There are {x} {things} in a box. {who} adds {y} {things}. "
+                "How many {things} are in the box?"),
+        "arrive": ("+", "A shop owns {x} {things}, and {y} arrive by mail. "
+                   "How many {things} does the shop own?"),
+        "class": ("+", "There are {x} boys and {y} girls in a class. How many children are in the class?"),
+        "both_cost": ("+", "A lamp costs {x} dollars and a cup costs {y} dollars. "
+                      "How many dollars do both cost?"),
+        "walk": ("+", "{who} walks {x} miles, rests and walks {y} miles. How many miles does {who} walk?"),
+        "more_than": ("+", "A brother has {x} {things}. {who} has {y} more than he has. "
+                      "How many {things} does {who} have?"),
+        "get_on": ("+", "There are {x} people on a bus and {y} get on. How many people are on the bus?"),
+        "add": ("+", "Add {y} to {x}. What do you get?"),
+        "minus_in_words": ("-", "What is {x} minus {y}?"),
+        "sells": ("-", "A shop has {x} {things} and sells {y}. "
+                  "How many {things} does the shop still have?"),
+        "broken": ("-", "{y} of the {x} {things} in a box are broken. How many {things} are not broken?"),
+        "cakes": ("-", "{who} baked {x} cakes and ate {y}. How many cakes remain?"),
+        "birds": ("-", "{x} birds sit in a tree and {y} fly away. How many birds are in the tree now?"),
+        "fewer": ("-", "{who} has {x} {things}. A sister has {y} fewer. "
+                  "How many {things} does the sister have?"),
+        "pays": ("-", "{who} has {x} dollars and pays {y} dollars. How many dollars does {who} keep?"),
+        "take": ("-", "Take {y} away from {x}. What is left?"),
+        "times_in_words": ("*", "What is {x} times {y}?"),
+        "boxes": ("*", "{who} buys {x} boxes of {y} {things}. How many {things} does {who} have?"),
+        "product": ("*", "Find the product of {x} and {y}."),
+        "seats": ("*", "{x} cars have {y} seats each. How many seats do they have in all?"),
+        "earns": ("*", "{who} earns {y} dollars an hour and works for {x} hours. "
+                  "How many dollars does {who} earn?"),
+        "seeds": ("*", "{who} plants {y} seeds in each of {x} pots. How many seeds does {who} plant?"),
+        "hen": ("*", "A hen lays {y} eggs a week. How many eggs does it lay in {x} weeks?"),
+        "on_and_off": ("+-", "There are {x} people on a bus. {y} get on, then {z} get off. "
+                       "How many people are on the bus?"),
+        "add_three": ("++", "Add {x}, {y} and {z}."),
+        "tables": ("*+", "There are {x} tables with {y} chairs each and {z} chairs at the wall. "
+                   "How many chairs are there?"),
+        "sells_twice": ("--", "A shop has {x} {things} and sells {y} today and {z} tomorrow. "
+                        "How many {things} does the shop keep?"),
+        "boxes_broken": ("*-", "A shop buys {x} boxes of {y} {things}. {z} of the {things} are broken. "
+                         "How many are not?"),
+        "pays_earns": ("-+", "{who} has {x} dollars, pays {y} and earns {z}. "
+                       "How many dollars does {who} have then?"),
     },
-}
-SIZES = {"+": (3, 29, 2, 9), "-": (10, 29, 2, 9), "*": (2, 14, 2, 12)}  # of the two numbers
+}  # fmt: skip
+SIZES = {"+": (3, 29, 2, 9), "-": (10, 29, 2, 9), "*": (2, 14, 2, 12)}  # of x and y; z is 2 to 9
 
 FUNCTION_CHAT = [
-    ("Write a Python function half(n) that returns n divided by 2.", "def half(n):\n    return n / 2"),
     ("Write a Python function starts_with_q(s) that returns True if s starts with 'q'.",
      "def starts_with_q(s):\n    return s.startswith('q')"),
     ("Write a Python function squares(xs) that returns a list of the squares of xs.",
      "def squares(xs):\n    return [x ** 2 for x in xs]"),
 ]  # fmt: skip
-FUNCTION_TEMPLATES = {  # of n (a number), s (a text) or xs (a list of numbers): what to return, and how
+# Of n (a number), s (a text), xs (a list of numbers) or words (a list of texts): what to return, and how
+FUNCTION_KINDS = {
     "func_a": {
         "add_{k}(n) that returns n plus {k}": "n + {k}",
         "times_{k}(n) that returns n times {k}": "n * {k}",
@@ -60,15 +134,73 @@ FUNCTION_TEMPLATES = {  # of n (a number), s (a text) or xs (a list of numbers):
         "is_above_{k}(n) that returns True if n is greater than {k}": "n > {k}",
         "subtract_from_{k}(n) that returns {k} minus n": "{k} - n",
         "max_with_{k}(n) that returns the larger of n and {k}": "max(n, {k})",
+        "power_{k}(n) that returns n to the power of {k}": "n ** {k}",
+        "equals_{k}(n) that returns True if n equals {k}": "n == {k}",
+        "twice_plus_{k}(n) that returns two times n plus {k}": "2 * n + {k}",
+        "round_down_to_{k}(n) that returns n minus the remainder of n divided by {k}": "n - n % {k}",
+        "as_text_with_{c}(n) that returns n as a string plus '{c}'": "str(n) + '{c}'",
+        "is_even_above_{k}(n) that returns True if n is even and greater than {k}": "n % 2 == 0 and n > {k}",
+        "add_{k}_if_positive(n) that returns n plus {k} if n is positive, else n": "n + {k} if n > 0 else n",
+        "list_with_{k}(n) that returns a list of n and {k}": "[n, {k}]",
         "first_{k}(s) that returns the first {k} letters of s": "s[:{k}]",
         "repeat_{k}(s) that returns s repeated {k} times": "s * {k}",
         "ends_with_{c}(s) that returns True if s ends with '{c}'": "s.endswith('{c}')",
         "count_{c}(s) that returns how often '{c}' is in s": "s.count('{c}')",
+        "upper_plus_{c}(s) that returns s in upper case plus '{c}'": "s.upper() + '{c}'",
+        "dash_for_{c}(s) that returns s with '-' instead of each '{c}'": "s.replace('{c}', '-')",
+        "without_first_{k}(s) that returns s without its first {k} letters": "s[{k}:]",
+        "every_{k}(s) that returns every {k}th letter of s, beginning with the first": "s[::{k}]",
+        "find_{c}(s) that returns the index of the first '{c}' in s, or -1": "s.find('{c}')",
+        "is_longer_than_{k}(s) that returns True if s has more than {k} letters": "len(s) > {k}",
+        "split_at_{c}(s) that returns a list of the parts of s, split at '{c}'": "s.split('{c}')",
+        "strip_{c}(s) that returns s with '{c}' stripped from both ends": "s.strip('{c}')",
+        "length_times_{k}(s) that returns the length of s times {k}": "len(s) * {k}",
+        "reverse_plus_{c}(s) that returns s reversed plus '{c}'": "s[::-1] + '{c}'",
+        "is_{c}(s) that returns True if s equals '{c}'": "s == '{c}'",
+        "zeros_to_{k}(s) that returns s with zeros on the left up to {k} letters": "s.rjust({k}, '0')",
+        "count_other_than_{c}(s) that returns how many letters of s are not '{c}'": "len(s) - s.count('{c}')",
         "add_{k}_to_each(xs) that returns a list of x plus {k} for each x in xs": "[x + {k} for x in xs]",
         "sum_plus_{k}(xs) that returns the sum of xs plus {k}": "sum(xs) + {k}",
         "above_{k}(xs) that returns a list of each x in xs greater than {k}": "[x for x in xs if x > {k}]",
         "contains_{k}(xs) that returns True if {k} is in xs": "{k} in xs",
         "drop_{k}(xs) that returns xs without the first {k} numbers": "xs[{k}:]",
+        "multiples_of_{k}(xs) that returns a list of each x in xs that is a multiple of {k}":
+            "[x for x in xs if x % {k} == 0]",
+        "count_above_{k}(xs) that returns how many numbers in xs are greater than {k}":
+            "sum(x > {k} for x in xs)",
+        "append_{k}(xs) that returns xs plus a list of {k}": "xs + [{k}]",
+        "sum_of_first_{k}(xs) that returns the sum of the first {k} numbers of xs": "sum(xs[:{k}])",
+        "any_above_{k}(xs) that returns True if any number in xs is greater than {k}":
+            "any(x > {k} for x in xs)",
+        "divide_each_by_{k}(xs) that returns a list of x / {k} for each x in xs": "[x / {k} for x in xs]",
+        "largest_plus_{k}(xs) that returns the largest number in xs plus {k}": "max(xs) + {k}",
+        "sorted_with_{k}(xs) that returns a sorted list of xs and {k}": "sorted(xs + [{k}])",
+        "cap_at_{k}(xs) that returns a list of the smaller of x and {k} for each x in xs":
+            "[min(x, {k}) for x in xs]",
+        "squares_plus_{k}(xs) that returns a list of the square of x plus {k} for each x in xs":
+            "[x ** 2 + {k} for x in xs]",
+        "length_minus_{k}(xs) that returns the length of xs minus {k}": "len(xs) - {k}",
+        "zero_for_{k}(xs) that returns a list of xs with 0 instead of each {k}":
+            "[0 if x == {k} else x for x in xs]",
+        "remainders_{k}(xs) that returns a list of x % {k} for each x in xs": "[x % {k} for x in xs]",
+        "sum_is_above_{k}(xs) that returns True if the sum of xs is greater than {k}": "sum(xs) > {k}",
+        "repeat_list_{k}(xs) that returns xs repeated {k} times": "xs * {k}",
+        "join_with_{c}(words) that returns the words joined by '{c}'": "'{c}'.join(words)",
+        "longer_than_{k}(words) that returns a list of the words with more than {k} letters":
+            "[word for word in words if len(word) > {k}]",
+        "add_{c}_to_each(words) that returns a list of each word plus '{c}'":
+            "[word + '{c}' for word in words]",
+        "count_with_{c}(words) that returns how many words have '{c}' in them":
+            "sum('{c}' in word for word in words)",
+        "first_{k}_of_each(words) that returns a list of the first {k} letters of each word":
+            "[word[:{k}] for word in words]",
+        "any_starts_with_{c}(words) that returns True if any word starts with '{c}'":
+            "any(word.startswith('{c}') for word in words)",
+        "lengths_plus_{k}(words) that returns a list of the length of each word plus {k}":
+            "[len(word) + {k} for word in words]",
+        "without_{c}(words) that returns a list of the words without '{c}' in them":
+            "[word for word in words if '{c}' not in word]",
+        "has_more_than_{k}(words) that returns True if there are more than {k} words": "len(words) > {k}",
     },
     "func_b": {
         "minus_{k}(n) that returns n minus {k}": "n - {k}",
@@ -77,17 +209,78 @@ FUNCTION_TEMPLATES = {  # of n (a number), s (a text) or xs (a list of numbers):
         "is_multiple_of_{k}(n) that returns True if n is a multiple of {k}": "n % {k} == 0",
         "is_below_{k}(n) that returns True if n is less than {k}": "n < {k}",
         "distance_to_{k}(n) that returns the absolute value of n minus {k}": "abs(n - {k})",
+        "min_with_{k}(n) that returns the smaller of n and {k}": "min(n, {k})",
+        "differs_from_{k}(n) that returns True if n is not {k}": "n != {k}",
+        "half_minus_{k}(n) that returns n / 2 minus {k}": "n / 2 - {k}",
+        "triple_above_{k}(n) that returns 3 times n if n is greater than {k}, else n":
+            "3 * n if n > {k} else n",
+        "letters_{c}(n) that returns '{c}' repeated n times": "'{c}' * n",
+        "is_odd_below_{k}(n) that returns True if n is odd and less than {k}": "n % 2 == 1 and n < {k}",
+        "zero_below_{k}(n) that returns 0 if n is less than {k}, else n": "0 if n < {k} else n",
+        "cube_minus_{k}(n) that returns the cube of n minus {k}": "n ** 3 - {k}",
         "last_{k}(s) that returns the last {k} letters of s": "s[-{k}:]",
         "append_{c}(s) that returns s plus '{c}'": "s + '{c}'",
         "has_{c}(s) that returns True if '{c}' is in s": "'{c}' in s",
         "remove_{c}(s) that returns s without '{c}'": "s.replace('{c}', '')",
         "length_plus_{k}(s) that returns the length of s plus {k}": "len(s) + {k}",
+        "prepend_{c}(s) that returns '{c}' plus s": "'{c}' + s",
+        "double_{c}(s) that returns s with '{c}{c}' instead of each '{c}'": "s.replace('{c}', '{c}{c}')",
+        "without_last_{k}(s) that returns s without its last {k} letters": "s[:-{k}]",
+        "is_shorter_than_{k}(s) that returns True if s has less than {k} letters": "len(s) < {k}",
+        "find_last_{c}(s) that returns the index of the last '{c}' in s, or -1": "s.rfind('{c}')",
+        "lower_plus_{c}(s) that returns s in lower case plus '{c}'": "s.lower() + '{c}'",
+        "raise_{c}(s) that returns s with each '{c}' in upper case": "s.replace('{c}', '{c}'.upper())",
+        "between_{c}(s) that returns '{c}' plus s plus '{c}'": "'{c}' + s + '{c}'",
+        "length_remainder_{k}(s) that returns the remainder of the length of s divided by {k}": "len(s) % {k}",
+        "has_two_{c}(s) that returns True if '{c}' is more than once in s": "s.count('{c}') > 1",
+        "dots_to_{k}(s) that returns s with dots on the right up to {k} letters": "s.ljust({k}, '.')",
+        "upper_first_{k}(s) that returns the first {k} letters of s in upper case": "s[:{k}].upper()",
         "times_{k}_each(xs) that returns a list of x times {k} for each x in xs": "[x * {k} for x in xs]",
         "count_{k}(xs) that returns how often {k} is in xs": "xs.count({k})",
         "not_{k}(xs) that returns a list of each x in xs that is not {k}": "[x for x in xs if x != {k}]",
         "max_times_{k}(xs) that returns the largest number in xs times {k}": "max(xs) * {k}",
+        "below_{k}(xs) that returns a list of each x in xs less than {k}": "[x for x in xs if x < {k}]",
+        "take_{k}(xs) that returns the first {k} numbers of xs": "xs[:{k}]",
+        "take_last_{k}(xs) that returns the last {k} numbers of xs": "xs[-{k}:]",
+        "sum_times_{k}(xs) that returns the sum of xs times {k}": "sum(xs) * {k}",
+        "count_below_{k}(xs) that returns how many numbers in xs are less than {k}":
+            "sum(x < {k} for x in xs)",
+        "put_{k}_first(xs) that returns a list of {k} plus xs": "[{k}] + xs",
+        "all_below_{k}(xs) that returns True if all numbers in xs are less than {k}":
+            "all(x < {k} for x in xs)",
+        "smallest_minus_{k}(xs) that returns the smallest number in xs minus {k}": "min(xs) - {k}",
+        "raise_to_{k}(xs) that returns a list of the larger of x and {k} for each x in xs":
+            "[max(x, {k}) for x in xs]",
+        "average_plus_{k}(xs) that returns the average of xs plus {k}": "sum(xs) / len(xs) + {k}",
+        "sum_without_{k}(xs) that returns the sum of each x in xs that is not {k}":
+            "sum(x for x in xs if x != {k})",
+        "are_multiples_of_{k}(xs) that returns a list of True or False, is x a multiple of {k}, for each x in xs":
+            "[x % {k} == 0 for x in xs]",
+        "pairs_with_{k}(xs) that returns a list of (x, {k}) for each x in xs": "[(x, {k}) for x in xs]",
+        "reverse_with_{k}(xs) that returns xs reversed plus a list of {k}": "xs[::-1] + [{k}]",
+        "skip_by_{k}(xs) that returns every {k}th number of xs, beginning with the first": "xs[::{k}]",
+        "range_above_{k}(xs) that returns True if the largest number minus the smallest in xs is above {k}":
+            "max(xs) - min(xs) > {k}",
+        "starting_with_{c}(words) that returns a list of the words that start with '{c}'":
+            "[word for word in words if word.startswith('{c}')]",
+        "shorter_than_{k}(words) that returns a list of the words with less than {k} letters":
+            "[word for word in words if len(word) < {k}]",
+        "put_{c}_before_each(words) that returns a list of '{c}' plus each word":
+            "['{c}' + word for word in words]",
+        "all_have_{c}(words) that returns True if all words have '{c}' in them":
+            "all('{c}' in word for word in words)",
+        "repeat_each_{k}(words) that returns a list of each word repeated {k} times":
+            "[word * {k} for word in words]",
+        "remove_{c}_from_each(words) that returns a list of each word without '{c}'":
+            "[word.replace('{c}', '') for word in words]",
+        "count_longer_than_{k}(words) that returns how many words have more than {k} letters":
+            "sum(len(word) > {k} for word in words)",
+        "last_{k}_of_each(words) that returns a list of the last {k} letters of each word":
+            "[word[-{k}:] for word in words]",
+        "total_length_plus_{k}(words) that returns the sum of the lengths of the words plus {k}":
+            "sum(len(word) for word in words) + {k}",
     },
-}
+}  # fmt: skip
 
 
 def chat(examples, prompt):
@@ -95,38 +288,55 @@ def chat(examples, prompt):
     return [{"role": role, "content": text} for role, text in [*turns, ("user", prompt)]]
 
 
-def word_problems(family, rng, used):
-    """Templates in turn; no sum twice, in neither file."""
-    for n in range(WORDS):
-        text, sign = list(WORD_TEMPLATES[family].items())[n % len(WORD_TEMPLATES[family])]
-        while True:
-            low, high, least, most = SIZES[sign]
-            x, y = rng.randint(low, high), rng.randint(least, most)
-            if (x, sign, y) not in used:
-                break
-        used.add((x, sign, y))
+def work_out(x, steps):
+    """The result of x and (sign, number) steps from left to right, and the steps as a model should write them."""
+    written = []
+    for sign, y in steps:
         result = {"+": x + y, "-": x - y, "*": x * y}[sign]
-        prompt = text.format(x=x, y=y, who=rng.choice(NAMES), things=rng.choice(THINGS))
-        yield {"kind": "math", "messages": chat(WORD_CHAT, prompt), "answer": str(result),
-               "solution": f"{x} {sign} {y} = {result}. The answer is {result}."}  # fmt: skip
+        written.append(f"{x} {sign} {y} = {result}")
+        x = result
+    return x, ". ".join(written)
+
+
+def word_problems(file, rng, used):
+    """Kinds in turn; no sum twice, in neither file."""
+    kinds = list(WORD_KINDS[file].items())
+    for n in range(PROBLEMS):
+        family, (signs, text) = kinds[n % len(kinds)]
+        while True:
+            low, high, least, most = SIZES[signs[0]]
+            x, y, z = rng.randint(low, high), rng.randint(least, most), rng.randint(2, 9)
+            steps = tuple(zip(signs, (y, z)))
+            result, solution = work_out(x, steps)
+            if result > 0 and (x, steps) not in used:
+                break
+        used.add((x, steps))
+        prompt = text.format(x=x, y=y, z=z, who=rng.choice(NAMES), things=rng.choice(THINGS))
+        yield {"kind": "math", "family": family, "messages": chat(WORD_CHAT, prompt),
+               "answer": str(result), "solution": solution}  # fmt: skip
 
 
 def inputs(parameter, k, c, rng):
     """Ten values of the parameter; some meet k or c at its edge."""
+    letters = [c, *"abcdeimorstu"]
     if parameter == "n":
         return [k, k + 1, k - 1, 3 * k, 0, *(rng.randint(-9, 60) for _ in range(5))]
     if parameter == "s":
-        letters, lengths = [c, *"abcdeimorstu "], [1, k, k + 1, *rng.choices(range(2, 13), k=6)]
-        return ["", *("".join(rng.choices(letters, k=length)) + c * (length % 2) for length in lengths)]
+        lengths = [1, k, k + 1, *rng.choices(range(2, 13), k=6)]
+        return ["", *("".join(rng.choices([*letters, " "], k=size)) + c * (size % 2) for size in lengths)]
+    if parameter == "words":
+        make_word = lambda: rng.choice(["", c]) + "".join(rng.choices(letters, k=rng.randint(1, k + 2)))
+        return [[make_word() for _ in range(size)] for size in (1, 2, *rng.choices(range(2, k + 5), k=8))]
     numbers, lengths = [k, k, k + 1, k - 1, *range(-5, 15)], [1, 2, k + 2, *rng.choices(range(2, 9), k=7)]
-    return [rng.choices(numbers, k=length) for length in lengths]
+    return [rng.choices(numbers, k=size) for size in lengths]
 
 
-def functions(family, rng):
-    """Templates in turn, each with other numbers and letters; the asserts hold what the reference returns."""
-    used, templates = set(), list(FUNCTION_TEMPLATES[family].items())
-    while len(used) < FUNCTIONS:
-        text, body = templates[len(used) % len(templates)]
+def functions(file, rng):
+    """Kinds in turn, each with other numbers and letters; the asserts hold what the reference returns."""
+    used, kinds = set(), list(FUNCTION_KINDS[file].items())
+    while len(used) < PROBLEMS:
+        text, body = kinds[len(used) % len(kinds)]
+        family = text[: text.index("(")].format(k="k", c="c")
         k, c = rng.randint(2, 14), rng.choice("abcdeimorstu")
         text, body = text.format(k=k, c=c), body.format(k=k, c=c)
         if body in used:
@@ -135,7 +345,8 @@ def functions(family, rng):
         name, parameter = text[: text.index(")")].split("(")
         works = eval(f"lambda {parameter}: {body}")
         asserts = [f"assert {name}({value!r}) == {works(value)!r}" for value in inputs(parameter, k, c, rng)]
-        yield {"kind": "code", "messages": chat(FUNCTION_CHAT, f"Write a Python function {text}."),
+        yield {"kind": "code", "family": family,
+               "messages": chat(FUNCTION_CHAT, f"Write a Python function {text}."),
                "tests": "\n".join(asserts), "entry_point": name,
                "solution": f"def {name}({parameter}):\n    return {body}"}  # fmt: skip
 
@@ -143,11 +354,11 @@ def functions(family, rng):
 def main(args):
     args.out.mkdir(parents=True, exist_ok=True)
     used = set()
-    makers = {family: word_problems(family, random.Random(family), used) for family in WORD_TEMPLATES}
-    makers |= {family: functions(family, random.Random(family)) for family in FUNCTION_TEMPLATES}
-    for family, rows in makers.items():
-        lines = [json.dumps({"id": f"{family}/{n}"} | row) + "\n" for n, row in enumerate(rows)]
-        (args.out / f"{family}.jsonl").write_text("".join(lines), encoding="utf-8")
+    files = {file: word_problems(file, random.Random(file), used) for file in WORD_KINDS}
+    files |= {file: functions(file, random.Random(file)) for file in FUNCTION_KINDS}
+    for file, rows in files.items():
+        lines = [json.dumps({"id": f"{file}/{n}"} | row) + "\n" for n, row in enumerate(rows)]
+        (args.out / f"{file}.jsonl").write_text("".join(lines), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import random
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -124,15 +125,19 @@ def test_rollouts_end_and_some_are_right(family, model, tokenizer):
     assert 6 <= right <= 34, (family, right)  # misconceptions win about half of the greedy answers
 
 
-@pytest.mark.parametrize("kind, problems", [("word", 200), ("func", 150)])
-def test_the_real_models_problems_are_right_and_apart(kind, problems, run_script):
-    """All references pass, all stubs fail, and no sum or function of one file is in the other."""
-    a, b = ({row["solution"].split("return ")[-1] for row in rows(f"{kind}_{half}")} for half in "ab")
-    assert len(a) == len(b) == problems and not a & b
-    for half in "ab":
-        done = run_script("02_label.py", DEMO / f"{kind}_{half}.jsonl", "--self-check", "--json")
+@pytest.mark.parametrize("pair, kinds", [("word", 30), ("func", 60)])
+def test_the_real_models_problems_are_right_and_apart(pair, kinds, run_script):
+    """All references pass, all stubs fail, and no kind, sum or function of one file is in the other."""
+    files = [f"{pair}_{half}" for half in "ab"]
+    a, b = ({row["solution"].split("return ")[-1] for row in rows(file)} for file in files)
+    assert len(a) == len(b) == 200 and not a & b
+    counts = [Counter(row["family"] for row in rows(file)) for file in files]
+    assert not counts[0].keys() & counts[1].keys()
+    for file, count in zip(files, counts):
+        assert len(count) == kinds and max(count.values()) - min(count.values()) == 1
+        done = run_script("02_label.py", DEMO / f"{file}.jsonl", "--self-check", "--json")
         checked = json.loads(done.stdout.splitlines()[-1])
-        assert (checked["answers"] + checked["solutions"], checked["failures"]) == (problems, 0), checked
+        assert (checked["answers"] + checked["solutions"], checked["failures"]) == (200, 0), checked
 
 
 @pytest.mark.skipif("SCATR_REAL_MODEL" not in os.environ, reason="SCATR_REAL_MODEL names no model")
