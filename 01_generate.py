@@ -242,18 +242,25 @@ def causal_attention(module, q, k, v, mask=None, scaling=None, sliding_window=No
     return out[:, :, first:, :width].transpose(1, 2), None
 
 
+def multiply(a, b):
+    """a [E, G, x, y] @ b [E, G, y, z] in float32: of large keys, bfloat16 would round a score by whole units."""
+    if not a.is_cuda:
+        return a.float() @ b.float()
+    return torch.bmm(a.flatten(0, 1), b.flatten(0, 1), out_dtype=torch.float32).unflatten(0, a.shape[:2])
+
+
 def page_attention(q, k, v, scaling, hidden):
     """Each page by itself for its m readers: shares [E, m, G, g, D], and the logs of their weights.
 
     q [E, m, G, g, D]; k, v [E, G, P, D]; hidden [E, m, P]: keys that do not count for a reader.
     """
     readers = hidden.shape[1]
-    scores = (q.transpose(1, 2).flatten(2, 3) @ k.mT).float().mul_(scaling)  # [E, G, m * g, P]
+    scores = multiply(q.transpose(1, 2).flatten(2, 3), k.mT).mul_(scaling)  # [E, G, m * g, P]
     scores.unflatten(2, (readers, -1)).masked_fill_(hidden[:, None, :, None], -1e30)
     top = scores.amax(-1, keepdim=True)
     weights = scores.sub_(top).exp_()
     total = weights.sum(-1, keepdim=True)
-    found = (weights.to(v.dtype) @ v).float().div_(total), (top + total.log())[..., 0]
+    found = multiply(weights.to(v.dtype), v).div_(total), (top + total.log())[..., 0]
     return [x.unflatten(2, (readers, -1)).transpose(1, 2) for x in found]
 
 

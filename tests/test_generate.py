@@ -163,6 +163,18 @@ def test_masked_attention_leaves_a_kernel_that_keeps_no_scores(monkeypatch):
     assert True in masked
 
 
+@pytest.mark.parametrize("bias", [0, 10, 100])
+def test_keys_with_a_large_bias_are_read_as_exactly_in_16_bits_as_others(bias):
+    """As in some models. It moves all scores of a query alike, and rounding them would undo what they say."""
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, *shape, 32) for shape in ((1, 4, 2), (4, 16), (4, 16)))
+    q, k, v = q.bfloat16(), (k + bias * torch.randn(32)).bfloat16(), v.bfloat16()
+    share, _ = generate.page_attention(q, k, v, 0.2, torch.zeros(2, 1, 16, dtype=bool))
+    weights = torch.einsum("emhgd,ehpd->emhgp", q.double(), k.double()).mul(0.2).softmax(-1)
+    exact = torch.einsum("emhgp,ehpd->emhgd", weights, v.double())
+    assert (share - exact).norm() / exact.norm() < 0.003
+
+
 def test_a_step_waits_for_the_device_only_when_all_of_it_is_launched(monkeypatch):
     """`cpu()` is where a GPU is waited for; what is launched after it would have to wait as well."""
     order, cpu, stats = [], torch.Tensor.cpu, generate.token_stats
