@@ -300,8 +300,10 @@ class Engine:
         n_pages = self.split + prompts  # a CPU's memory is taken only as it is touched
         pool = lambda x: x.new_empty(n_pages, x.shape[1], self.page, x.shape[3])
         self.pools = {layer: (pool(k), pool(v)) for layer, k, v, _ in asked}
+        for _, values in self.pools.values():
+            values[0] = 0  # a hidden key may be anything, but its value must be a number
         self.free = np.ones(n_pages, bool)
-        self.take(0, 1, 1)
+        self.free[0] = False
 
     # --- one step, on the device
 
@@ -322,6 +324,7 @@ class Engine:
     def attend_pages(self, keys, values, q, k, v, scaling, window, sinks):
         """Each row's newest token over the row's pages: q [B, H, 1, D], k, v [B, G, 1, D] -> [B, 1, H, D]."""
         plan = self.plan
+        values.index_fill_(0, plan.begun, 0)
         keys[plan.page, :, plan.offset] = k[:, :, 0]
         values[plan.page, :, plan.offset] = v[:, :, 0]
         q = q.view(len(q), k.shape[1], -1, q.shape[-1])  # [B, G, g, D]: the g heads that read the same keys
@@ -336,8 +339,9 @@ class Engine:
         return out.to(v.dtype).flatten(1, 2)[:, None]
 
     def make_plan(self, position, base, sample):
-        """For all layers of a step: the page that each row writes; groups of pages, own ones and prompts',
-        with each page's readers and the keys hidden from them; the shares [B, entries] that a row adds up.
+        """For all layers of a step: the page that each row writes, and those begun by it; groups of pages, own
+        ones and prompts', with each page's readers and the keys hidden from them; the shares [B, entries] that
+        a row adds up. An index made in a layer would wait for all that is launched.
         """
         count = lambda n: torch.arange(n, device=self.device)
         too_old = {window: position - (window or FAR) for window in self.windows}
@@ -364,7 +368,8 @@ class Engine:
             shares += size * n
         own = entries[0].gather(1, (position - base)[:, None] // self.page)[:, 0]
         offset, entries = (position - base) % self.page, torch.cat(entries, 1)
-        self.plan = SimpleNamespace(page=own, offset=offset, groups=groups, entries=entries)
+        begun = self.tensor([row.pages[-1] for row in self.rows if len(row.stats) % self.page == 0])
+        self.plan = SimpleNamespace(page=own, offset=offset, begun=begun, groups=groups, entries=entries)
 
     def step(self):
         """The next token of each row [n] and its statistics [n, 12]; hooks keep the vector it came from."""
@@ -406,8 +411,6 @@ class Engine:
         if len(pages) < count:
             return None
         self.free[pages] = False
-        for _, values in self.pools.values():  # a hidden key may be anything, but its value must be a number
-            values[pages] = 0
         return pages.tolist()
 
     def admit(self):
@@ -432,7 +435,7 @@ class Engine:
         if pages is None:
             return False
         if ids:
-            self.plan, self.filling = None, pages
+            self.plan, self.filling = None, self.tensor(pages)
             self.model(input_ids=self.tensor([ids]), use_cache=False, logits_to_keep=1)
         self.prompts[job["problem"]] = pages
         return True

@@ -175,6 +175,21 @@ def test_keys_with_a_large_bias_are_read_as_exactly_in_16_bits_as_others(bias):
     assert (share - exact).norm() / exact.norm() < 0.003
 
 
+def test_no_layer_takes_an_index_from_the_host():
+    """It is a copy that waits for all that is launched, in each layer."""
+    from torch.overrides import TorchFunctionMode
+
+    class OnlyTensors(TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            if function in (torch.Tensor.__getitem__, torch.Tensor.__setitem__):
+                seen = args[1] if isinstance(args[1], tuple) else (args[1],)
+                assert not any(isinstance(index, (list, np.ndarray)) for index in seen), seen
+            return function(*args, **(kwargs or {}))
+
+    with OnlyTensors():
+        run_engine(make_model("qwen3"), jobs_of()[-4:])
+
+
 def test_a_step_waits_for_the_device_only_when_all_of_it_is_launched(monkeypatch):
     """`cpu()` is where a GPU is waited for; what is launched after it would have to wait as well."""
     order, cpu, stats = [], torch.Tensor.cpu, generate.token_stats
