@@ -268,7 +268,7 @@ def page_attention(q, k, v, scaling, hidden):
 
 
 class Engine:
-    """Rows, pages, the decode loop. A row is a running rollout: its job, tokens, statistics and pages."""
+    """Rows, pages, the decode loop. A row is a running rollout: its job, length, statistics and pages."""
 
     def __init__(self, model, layers, sampling, n, slots, max_prompt, max_new, page=0, budget=0):
         self.model, self.sampling, self.device, self.n, self.slots = model, sampling, model.device, n, slots
@@ -285,6 +285,7 @@ class Engine:
         self.token_hashes = scramble(torch.arange(1, out.logits.shape[-1] + 1, device=self.device) * STRIDE)
         size = slots, len(layers), text.hidden_size
         self.newest = torch.zeros(size, dtype=model.dtype, device=self.device)  # the rows' vectors
+        self.texts = torch.zeros(slots, self.longest, dtype=torch.int64, device=self.device)  # and tokens
         self.hooks = watch_layers(model, layers, self.keep_vector)
         use_attention(model, "paged", self.attend)
 
@@ -374,18 +375,19 @@ class Engine:
     def step(self):
         """The next token of each row [n] and its statistics [n, 12]; hooks keep the vector it came from."""
         base = lambda row: len(row.prompt) - 1
-        rows = [(row.text[row.end - 1], row.end - 1, base(row), row.key, row.sample) for row in self.rows]
-        token, position, base, key, sample = self.tensor(np.array(rows, np.int64)).unbind(1)
+        rows = [(row.end - 1, base(row), row.key, row.sample) for row in self.rows]
+        position, base, key, sample = self.tensor(np.array(rows, np.int64)).unbind(1)
         self.make_plan(position, base, sample)
-        out = self.model(input_ids=token[:, None], position_ids=position[:, None], use_cache=False)
+        texts, place = self.texts[: len(rows)], position[:, None]
+        out = self.model(input_ids=texts.gather(1, place), position_ids=place, use_cache=False)
         scores = logits = out.logits[:, -1].float()  # [n, V]
         if (penalty := self.sampling["repetition_penalty"]) != 1:
-            most = max(row.end for row in self.rows)
-            scores = penalise(logits, self.tensor(np.stack([row.text[:most] for row in self.rows])), penalty)
+            scores = penalise(logits, texts[:, : max(row.end for row in self.rows)], penalty)
         noise = scramble(key + (position - base) * STRIDE)[:, None]
         chosen = choose_tokens(scores, self.sampling, noise, self.token_hashes)
         if torch.distributed.is_initialized():
             torch.distributed.broadcast(chosen, 0)  # the processes of --tp must never disagree
+        texts.scatter_(1, place + 1, chosen[:, None])
         stats = token_stats(logits, chosen).half()  # before the wait for the tokens, so that it covers both
         return chosen.cpu().numpy(), stats.cpu().numpy()
 
@@ -421,10 +423,10 @@ class Engine:
                 break
             self.queue.popleft()
             prompt, end = job["prompt"], len(job["prompt"])
-            text = np.full(self.longest, prompt[-1])  # for the penalty, no other token behind the end
-            text[:end] = prompt
+            text = self.texts[len(self.rows)].fill_(prompt[-1])  # for the penalty, no other behind the end
+            text[:end] = self.tensor(prompt)
             more = {"pages": self.take(1, self.split, 1), "stats": [], "finish": None}
-            self.rows.append(SimpleNamespace(**job, **more, job=job, text=text, end=end))
+            self.rows.append(SimpleNamespace(**job, **more, job=job, end=end))
 
     def read_prompt(self, job):
         """A prompt's keys and values, once for all its rollouts; False while there is no room."""
@@ -454,6 +456,7 @@ class Engine:
     def retire(self, r):
         """Give a row's pages back; the last row moves into its place."""
         self.free[self.rows[r].pages] = True
+        self.texts[r] = self.texts[len(self.rows) - 1]
         self.rows[r] = self.rows[-1]
         self.rows.pop()
 
@@ -465,14 +468,13 @@ class Engine:
             if row.finish:  # it has just had its one step more
                 vectors = torch.stack([row.last if row.finish == "stop" else newest, newest], 1)
                 ended.append(row.job | {
-                    "ids": torch.tensor(row.text[len(row.prompt) : row.end], dtype=torch.int32),
+                    "ids": self.texts[r, len(row.prompt) : row.end].int().cpu(),
                     "stats": torch.from_numpy(np.stack(row.stats)),
                     "hidden": vectors.flatten(0, 1).cpu(),  # [layers * 2, d]
                     "finish": row.finish,
                 })  # fmt: skip
                 self.retire(r)
                 continue
-            row.text[row.end] = tokens[r]
             row.end += 1
             row.stats.append(stats[r])
             if tokens[r] in self.sampling["stop_ids"]:

@@ -190,6 +190,26 @@ def test_no_layer_takes_an_index_from_the_host():
         run_engine(make_model("qwen3"), jobs_of()[-4:])
 
 
+def test_a_step_takes_page_numbers_to_the_device_and_no_tokens(monkeypatch):
+    """The tokens, for the penalty too, are there already."""
+    step, seen = generate.Engine.step, []
+
+    def watched(engine):
+        tensor, sizes = engine.tensor, []
+        engine.tensor = lambda values: (sizes.append(np.size(values)), tensor(values))[1]
+        found = step(engine)
+        engine.tensor = tensor
+        pages = max(len(row.pages) for row in engine.rows) + 4 + 1  # its prompt's, and one that is begun
+        numbers = 4  # its position, its answer's first, its key, its sample
+        assert sum(sizes) <= len(engine.rows) * (pages + numbers)
+        seen.append(pages)
+        return found
+
+    monkeypatch.setattr(generate.Engine, "step", watched)
+    run_engine(make_model("qwen3"), jobs_of()[-3:])
+    assert len({*seen}) > 1
+
+
 def test_a_step_waits_for_the_device_only_when_all_of_it_is_launched(monkeypatch):
     """`cpu()` is where a GPU is waited for; what is launched after it would have to wait as well."""
     order, cpu, stats = [], torch.Tensor.cpu, generate.token_stats
