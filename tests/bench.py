@@ -1,6 +1,6 @@
 """What the README claims, measured: each benchmark prints a table for people and, last, one JSON object.
 
-    python tests/bench.py generate|train|sandbox|math|report|pool [options]   (-h after the name: its options)
+    python tests/bench.py generate|train|sandbox|math|report|pool|curve [options]   (-h after the name: its options)
 
 Ratios only mean something inside one run of one of these: the sides are interleaved on the same machine.
 """
@@ -9,7 +9,7 @@ import importlib
 import sys
 from pathlib import Path
 
-NAMES = ("generate", "train", "sandbox", "math", "report", "pool")
+NAMES = ("generate", "train", "sandbox", "math", "report", "pool", "curve")
 
 
 def main():

@@ -10,6 +10,7 @@ import time
 import numpy as np
 import pytest
 import torch
+from bench_curve import draw_problems
 from bench_train import draw_rollouts, make_world, plain_loop
 from conftest import dies, make_run, read_vectors
 from test_report import CREDITS, best, mean_over_subsets, pairs_in_order
@@ -402,6 +403,18 @@ def test_parts_of_the_calibration_set():
     assert len(set(some.problem)) == 5 and {key[2] for key in some.keys} == {0, 1} and len(some.y) == 10
     place = [data.keys.index(key) for key in some.keys]
     assert torch.equal(some.x, data.x[place]) and torch.equal(some.y, data.y[place])
+
+
+def test_a_curve_draws_problems_of_many_kinds_or_of_few():
+    problems = [("set", f"p{i}") for i in range(40)]
+    families = [("set", "family", f"kind {i % 10}") for i in range(40)]
+    data = make_data(40)._replace(problem=problems, family=families)
+    for count, many, few in ((4, 4, 1), (8, 8, 2), (15, 10, 4), (40, 10, 10)):
+        for kinds, expected in (("many", many), ("few", few)):
+            drawn = draw_problems(data, count, kinds, 32)
+            assert len(drawn) == count
+            assert len({family for problem, family in zip(problems, families) if problem in drawn}) == expected
+    assert draw_problems(data, 8, "many", 32) != draw_problems(data, 8, "many", 42)
 
 
 # ---- Designs and studies
