@@ -4,8 +4,9 @@
     python 02_label.py DATASET --self-check     # are these labels to be trusted? solutions pass, stubs fail
 
 RUN is a folder that 01_generate.py made. A row of labels.jsonl: {"id", "sample", "label": 1|0|null, "answer",
-"group", "reason"}, one for each rollout, in the same order. null means could not be judged, and why; answers
-of one problem that are equal share a group number (null: no answer, or code), so that votes need no maths.
+"group", "reason"}, one for each rollout, in the same order. null means could not be judged, and why; the
+answer of code is its program; answers of one problem that are equal share a group number (null: no answer, or
+code), so that votes need no maths.
 
 To judge maths elsewhere, copy this file without its `import common`:
 
@@ -113,7 +114,7 @@ def judge_problems(problems, rollouts, options):
         found[key, program] = result.passed if result.passed is None else int(result.passed), result.reason
         waiting[key] -= 1
         if not waiting[key]:
-            yield [label_row(row, None, None, *found[key, program])
+            yield [label_row(row, program, None, *found[key, program])
                    for row, program in zip(rollouts[key], programs[key])]
 
 
@@ -124,11 +125,12 @@ def is_code(problem):
 def judge_answers(problem, rows):
     """Labels of one problem whose answers are compared: with the reference and, for votes, mutually."""
     if problem["kind"] == "code":
-        return [label_row(row, None, None, None, "no tests") for row in rows]
+        programs = [extract_code(row["response"], problem) for row in rows]
+        return [label_row(row, program, None, None, "no tests") for row, program in zip(rows, programs)]
     extract, group = readers_of(problem["kind"])
     answers = [extract(row["response"]) for row in rows]
     verdicts = {answer: verdict(problem, answer) for answer in {*answers}}
-    return [label_row(row, answer, number, *verdicts[answer])
+    return [label_row(row, answer and answer[:1000], number, *verdicts[answer])
             for row, answer, number in zip(rows, answers, group(answers))]
 
 
@@ -167,7 +169,7 @@ def text_groups(answers):
 def label_row(row, answer, group, label, reason):
     if row.get("finish") == "length" and label == 0:
         reason = f"cut at the length limit: {reason}"
-    answer = answer and answer[:1000].encode(errors="replace").decode()  # half of a surrogate pair
+    answer = answer and answer.encode(errors="replace").decode()  # half of a surrogate pair
     key = {"id": row["id"], "sample": row["sample"]}
     return {**key, "label": label, "answer": answer, "group": group, "reason": reason}
 

@@ -390,8 +390,8 @@ def make_checkpoint(task, rows, state):
         "n_rollouts": len(data.y), "problems": sorted(set(data.problem)),
     }  # fmt: skip
     logits = common.Scorer(checkpoint)(valid.x, valid.features)
-    auroc = common.auroc(valid.y.numpy() > 0, logits.numpy())
-    return {**checkpoint, "stop": stop_curves(valid, logits.sigmoid()), "val_auroc": auroc}
+    auroc, curves = common.auroc(valid.y.numpy() > 0, logits.numpy()), stop_curves(valid, logits.sigmoid())
+    return {**checkpoint, "stop": curves, "held_out": held_out(curves, valid), "val_auroc": auroc}
 
 
 def stop_curves(valid, p):
@@ -406,6 +406,12 @@ def stop_curves(valid, p):
     if (valid.group >= 0).any():
         curves["weighted-vote"] = common.stop_rows(*table[:3], table[3].astype(int))
     return curves
+
+
+def held_out(curves, valid):
+    """How often each strategy is right on the validation problems, by which 04 chooses between scorers."""
+    right = {rule: rows[-1][1] / 100 for rule, rows in curves.items()}  # the last row takes all rollouts
+    return {"how": "validation", "problems": len(by_problem(valid.keys)), "weighted-vote": None, **right}
 
 
 def by_problem(keys):
@@ -510,7 +516,9 @@ def mix(parts, facts, job):
     loss, weights = -(count[:, 0] * (told @ weights).log()).mean().item(), weights.float()
     auroc = common.auroc(right[:, 0].numpy(), common.mixture(logits, weights).numpy())
     found = {"parts": facts, "weights": weights, "val_loss": loss, "val_auroc": auroc, "state": None}
+    curves = stop_curves(valid, common.mixture(logits, weights).sigmoid())
     whole = {"design": "ensemble", "vector": job.vector, "shape": list(data.x.shape[1:]), "stop": {}}
+    whole["held_out"] = held_out(curves, valid)
     return {**facts[0], **whole, **found}
 
 

@@ -158,10 +158,11 @@ for i in "${!evals[@]}"; do
         judged+=("${labelled[@]}")
     else
         step 04_select.py "${chosen[@]}" --scorer "${scorers[@]}"
-        echo "${chosen[*]}: nothing to judge by, so no comparison; the answers chosen are in selected.jsonl"
+        echo "${chosen[*]}: no labels to judge the answers by, so no report"
     fi
 done
 
 [ ${#judged[@]} -gt 0 ] || exit 0
 say 5 report "${evals[@]}"
 step 05_baselines.py "${judged[@]}" --out "$base/$(IFS=-; echo "${names[*]}")" ${FLAGS_05:-}
+printf 'one answer a problem: %s/answers.jsonl\n' "${judged[@]}"

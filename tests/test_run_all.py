@@ -67,7 +67,12 @@ def test_the_demo_prints_one_table_of_both_domains_and_directions(finished):
     rows = "random|greedy|best of the paper's 20|best of all 28|logistic regression|SCaTR+|oracle|±"
     rows += "|majority vote|confidence-weighted vote|SCaTR, weighted vote|math_a → math_b|code_b → code_a"
     assert not [words for words in rows.split("|") if words not in stdout], stdout
-    assert stdout.splitlines()[-1].endswith("math_a-math_b-code_a-code_b/report.md")
+    *_, report, first, _, _, _, _, _, _, last = stdout.splitlines()  # an answers.jsonl for each of eight runs
+    assert report.endswith("math_a-math_b-code_a-code_b/report.md")
+    for line, problem in ((first, MATH_B), (last, ROOT / "demo" / "code_a.jsonl")):
+        answers = common.read_jsonl(line.removeprefix("one answer a problem: "))
+        assert [row["id"] for row in answers] == [row["id"] for row in common.read_jsonl(problem)[:6]]
+        assert {row["scorer"].split(".")[0] for row in answers} <= {"scatr", "scatr+", "logistic"}
     for group in common.read_json(next(out.rglob("results.json")))["groups"]:
         rows = {row["method"]: row for row in group["rows"]}
         scatr = next(row for name, row in rows.items() if re.fullmatch("SCaTR((?!vote|[+]).)*", name))
@@ -157,7 +162,8 @@ def test_without_answers_it_still_selects_and_one_direction_is_enough(tmp_path):
         common.write_jsonl(tmp_path / f"{name}.jsonl", asked)
     sets = MATH_A, tmp_path / "open.jsonl", tmp_path / "unchecked.jsonl", MATH_B
     stdout, stderr = run_all(tmp_path, MODEL, *sets, SEEDS="32", SETS="1", BOTH="0")
-    assert "nothing to judge" in stdout and "not judged" in stdout
+    assert "no labels to judge the answers by" in stdout and "not judged" in stdout
+    assert "open/32/answers.jsonl: 6 answers, one a problem, picked by\n" in stdout
     assert "unchecked: nothing to learn from" in stderr
     chosen = common.read_jsonl(next(tmp_path.rglob("open/32/selected.jsonl")))
     assert {row["strategy"] for row in chosen} == {"best-of-n", "weighted-vote"} and "label" not in chosen[0]

@@ -78,7 +78,9 @@ def test_scores_and_selection_by_hand(run, select):
             assert rows[f"p{i}", strategy] == {
                 "id": f"p{i}", "scorer": "first", "strategy": strategy, "sample": keys[pick][1],
                 "score": scores[pick]["score"], "response": rollouts[pick]["response"],
-                "label": labels[pick]["label"],
+                "label": labels[pick]["label"], "answer": labels[pick]["answer"],
+                "p": pytest.approx(scores[pick]["p"]),
+                "vote": pytest.approx(sums[labels[pick]["group"]] / sum(sums.values())),
             }  # fmt: skip
         right += labels[best]["label"]
     assert said.splitlines()[2].split() == ["first", "best-of-n", "10", f"{10 * right}.0", f"({right}/10)"]
@@ -118,10 +120,11 @@ def test_no_label_reaches_the_selection(run, select):
     assert f"{100 * right / 9:.1f} ({right}/9)" in said  # p0 could not be judged
     change(run, "labels.jsonl", lambda row: {"label": None})  # a data set without answers
     assert "not judged" in select().stdout and picks(run) == before
-    assert not any("label" in row for row in selected(run).values())
+    assert not any("label" in row for row in [*selected(run).values(), *answers(run)])
     (run / "labels.jsonl").unlink()
     assert "no labels.jsonl, so no votes" in select().stdout
     assert picks(run) == {key: sample for key, sample in before.items() if key[1] == "best-of-n"}
+    assert {row["answer"] for row in answers(run)} == {None} and "vote" not in answers(run)[0]
 
 
 def test_labels_older_than_an_edited_answer_are_named(run, select):
@@ -148,8 +151,71 @@ def test_each_scorer_gets_scores_and_a_selection(run, tmp_path, select):
     once, twice = ([row["score"] for row in common.read_jsonl(run / "scores" / f"{name}.jsonl")]
                    for name in ("one", "two"))  # fmt: skip
     assert twice == pytest.approx([2 * (score - 1) for score in once])
-    assert {row["scorer"] for row in common.read_jsonl(run / "selected.jsonl")} == {"one", "two"}
+    rows = common.read_jsonl(run / "selected.jsonl")
+    assert {row["scorer"] for row in rows} == {"one", "two"}
     assert "2 files but only 1 names" in select(scorers=[one, one], code=2).stderr
+    select(scorers=[one])  # the rows of the other one stay, as they were
+    again = common.read_jsonl(run / "selected.jsonl")
+    assert len(again) == len(rows) and all(row in again for row in rows)
+    common.write_jsonl(run / "selected.jsonl", [row | {"sample": 99} for row in rows])
+    assert "picks of rollouts that the run has not, such as ('p0', 99)" in select(code=2).stderr
+
+
+def held_out(path, **accuracies):
+    """A scorer that says how often it was right: {"best_of_n": .5, ...}"""
+    facts = {name.replace("_", "-"): value for name, value in accuracies.items()}
+    return first_dimension_scorer(path, held_out={"how": "validation", "problems": 9} | facts)
+
+
+def answers(run):
+    return common.read_jsonl(run / "answers.jsonl")
+
+
+def test_one_answer_a_problem_by_the_mean_of_seeds(run, tmp_path, select):
+    """Two seeds of one scorer: the mean of their logits decides, and p is its probability."""
+    moved = [torch.ones(8), torch.full((8,), 0.25)]
+    paths = [held_out(tmp_path / "scatr.cal@32-1.pt", best_of_n=0.5), tmp_path / "scatr.cal@32-2.pt"]
+    first_dimension_scorer(paths[1], scale=moved)
+    said = select(scorers=paths).stdout
+    keys, hidden = read_vectors(run)
+    logits = 2.5 * hidden[:, 0].float().numpy() - 2  # the mean of x and 4 (x - 1)
+    rollouts, labels = common.read_rollouts(run), common.read_labels(run)
+    for i, row in enumerate(answers(run)):
+        best = max(range(6 * i, 6 * i + 6), key=lambda j: logits[j])
+        p = 1 / (1 + np.exp(-logits[6 * i : 6 * i + 6]))
+        same = [labels[6 * i + j]["group"] == labels[best]["group"] for j in range(6)]
+        assert row == {
+            "id": f"p{i}", "prompt": f"What is {i}?", "answer": labels[best]["answer"],
+            "response": rollouts[best]["response"], "p": pytest.approx(p[best - 6 * i], rel=1e-5),
+            "vote": pytest.approx(p[same].sum() / p.sum(), rel=1e-5), "sample": keys[best][1],
+            "scorer": "scatr.cal", "strategy": "best-of-n", "label": labels[best]["label"],
+        }  # fmt: skip
+    last = answers(run)[2]  # of three that are printed
+    told = f"p {last['p']:.2f}, {100 * last['vote']:.0f} % of the votes, {['wrong', 'right'][last['label']]}"
+    assert f"What is 2?\n    {last['answer']}\n    [{told}]" in said and "What is 3?" not in said
+    assert said.splitlines()[-2].endswith("answers.jsonl: 10 answers, one a problem, picked by")
+
+
+def test_what_was_right_on_held_out_problems_picks_unless_told_otherwise(run, tmp_path, select):
+    """Accuracies of seeds are averaged; a strategy that no scorer knows is never better than a known one."""
+    a = [held_out(tmp_path / "a@1.pt", best_of_n=0.9, weighted_vote=0.2),
+         held_out(tmp_path / "a@2.pt", best_of_n=0.3, weighted_vote=0.4)]  # fmt: skip
+    b = [held_out(tmp_path / "b@1.pt", best_of_n=0.5, weighted_vote=0.7)]
+    plain = [first_dimension_scorer(tmp_path / "plain.pt")]
+    for scorers, options, wanted, why in (
+        ([*a, *b], [], ("b", "weighted-vote"), "b, weighted-vote: 70.0 % right on held-out calibration"),
+        ([*a, *b], ["--strategy", "best-of-n"], ("a", "best-of-n"), "a (mean of 2 seeds), best-of-n: 60.0 %"),
+        (a, [], ("a", "best-of-n"), "the most of 2 choices"),
+        ([*plain, *a], [], ("a", "best-of-n"), "60.0 %"),
+        (plain, ["--strategy", "weighted-vote"], ("plain", "weighted-vote"), "the first given"),
+    ):
+        said = select(*options, scorers=scorers).stdout.splitlines()[-1]
+        assert {(row["scorer"], row["strategy"]) for row in answers(run)} == {wanted} and why in said, said
+    change(run, "labels.jsonl", lambda row: {"group": None, "answer": "def f():\n    return 1\n" * 9})
+    said = select(scorers=b).stdout  # without groups b's votes do not count; programs are cut on the screen
+    assert "b, best-of-n: 50.0 %" in said and said.count("    def f():\n        return 1\n") == 3 * 6
+    error = select("--strategy", "weighted-vote", scorers=b, code=2).stderr
+    assert "no answers that can be equal" in error
 
 
 @pytest.mark.parametrize("changes, words", [

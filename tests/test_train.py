@@ -293,6 +293,31 @@ def test_a_scorer_rebuilds_itself_and_knows_what_it_is(tmp_path):
     assert cost["train_flops"] == 2 * (3 * len(train) + len(valid)) * sum(map(of_trial, facts["trials"]))
 
 
+def held_out_by_hand(scorer, run):
+    """Of the problems that seed 32 keeps out of training: how often each strategy is right."""
+    data = trainer.load_data([run], scorer.vector)
+    _, valid = trainer.split_by_problem(data, 32)
+    keys, logits = common.score_run(scorer, run)
+    problems = {}
+    for i in valid:
+        row = {"label": data.y[i].item(), "group": data.group[i].item(), "score": logits[i].item()}
+        problems.setdefault(keys[i][0], []).append(row | {"p": logits[i].sigmoid().item()})
+    credits = CREDITS["mine, best-of-N"], CREDITS["mine, weighted vote"]
+    right = [np.mean([credit(rows) for rows in problems.values()]) for credit in credits]
+    strategies = dict(zip(common.STOP_RULES, map(pytest.approx, right)))
+    return {"how": "validation", "problems": len(problems), **strategies}
+
+
+def test_how_often_it_is_right_on_held_out_problems_is_kept(tmp_path):
+    run = make_run(tmp_path / "run", problems=40, signal=0.5)
+    scorer = train_run(run, "--configs", 2)
+    assert scorer.checkpoint["held_out"] == held_out_by_hand(scorer, run)
+    rows = common.read_labels(run)
+    common.write_jsonl(run / "labels.jsonl", [row | {"group": None} for row in rows])  # programs do not vote
+    code = train_run(run, "--configs", 2, out=tmp_path / "code.pt")
+    assert code.checkpoint["held_out"]["weighted-vote"] is None
+
+
 def test_a_scorer_of_vector_and_statistics_is_fed_both_by_key(tmp_path):
     run = make_run(tmp_path / "run", problems=30, signal=0.0)
     rows = common.read_jsonl(run / "rollouts.jsonl")
@@ -476,6 +501,7 @@ def test_constant_dimensions_survive_standardising():
 
 def test_an_ensemble_is_the_mixture_of_frozen_layers_that_fits_the_validation_part_best(layered, tmp_path):
     scorer = train_run(layered, "--design", "ensemble", "--configs", 1, out=tmp_path / "e.pt")
+    assert scorer.checkpoint["held_out"] == held_out_by_hand(scorer, layered)
     weights, parts = scorer.checkpoint["weights"], scorer.parts
     assert weights.sum().item() == pytest.approx(1) and (weights >= 0).all() and len(parts) == 6
     data = trainer.load_data([layered], "all/eos")
