@@ -317,9 +317,11 @@ class Engine:
         pools = self.pools[module.layer_idx]
         if self.plan:  # a decode step
             return self.attend_pages(*pools, q, k, v, scaling, sliding_window, s_aux), None
-        for pool, x in zip(pools, (k, v)):  # a prompt
-            x = torch.nn.functional.pad(x[0], (0, 0, 0, -x.shape[2] % self.page))  # [G, pages * P, D]
-            pool[self.filling] = x.unflatten(1, (-1, self.page)).transpose(0, 1)
+        first, pages = self.filling
+        for pool, x in zip(pools, (k[0, :, first:], v[0, :, first:])):
+            x = torch.nn.functional.pad(x, (0, 0, 0, -x.shape[1] % self.page))  # [G, pages * P, D]
+            x = x.unflatten(1, (-1, self.page)).transpose(0, 1)
+            pool[pages[: len(x)]] = x
         return causal_attention(module, q, k, v, None, scaling, sliding_window, s_aux)
 
     def attend_pages(self, keys, values, q, k, v, scaling, window, sinks):
@@ -417,16 +419,20 @@ class Engine:
 
     def admit(self):
         """Fill the free slots while there are pages, one in hand for each running row."""
-        while self.queue and len(self.rows) < self.slots and self.free[1 : self.split].sum() > len(self.rows):
+        while self.queue and len(self.rows) < self.slots:
             job = self.queue[0]
+            row, text = job.get("paused") or (SimpleNamespace(**job, job=job, stats=[], finish=None), job["prompt"])
+            needed = len(row.stats) // self.page + 1
+            if self.free[1 : self.split].sum() < needed + len(self.rows):
+                break
             if job["problem"] not in self.prompts and not self.read_prompt(job):
                 break
             self.queue.popleft()
-            prompt, end = job["prompt"], len(job["prompt"])
-            text = self.texts[len(self.rows)].fill_(prompt[-1])  # for the penalty, no other behind the end
-            text[:end] = self.tensor(prompt)
-            more = {"pages": self.take(1, self.split, 1), "stats": [], "finish": None}
-            self.rows.append(SimpleNamespace(**job, **more, job=job, end=end))
+            row.pages, row.end = self.take(1, self.split, needed), len(text)
+            self.read(text[:-1], len(row.prompt) - 1, row.pages)
+            own = self.texts[len(self.rows)].fill_(text[-1])  # for the penalty, no other token behind the end
+            own[: row.end] = self.tensor(text)
+            self.rows.append(row)
 
     def read_prompt(self, job):
         """A prompt's keys and values, once for all its rollouts; False while there is no room."""
@@ -436,21 +442,26 @@ class Engine:
         pages = self.take(self.split, len(self.free), -(-len(ids) // self.page))
         if pages is None:
             return False
-        if ids:
-            self.plan, self.filling = None, self.tensor(pages)
-            self.model(input_ids=self.tensor([ids]), use_cache=False, logits_to_keep=1)
+        self.read(ids, 0, pages)
         self.prompts[job["problem"]] = pages
         return True
 
+    def read(self, ids, first, pages):
+        """The keys and values of ids[first:] into pages, by one forward pass."""
+        if len(ids) > first:
+            self.plan, self.filling = None, (first, self.tensor(pages))
+            self.model(input_ids=self.tensor([ids]), use_cache=False, logits_to_keep=1)
+
     def extend(self):
-        """A page for each row whose last is full; if there is none, the shortest row starts again."""
+        """A page for each row whose last is full; if there is none, the shortest row waits with its tokens."""
         is_full = lambda row: len(row.pages) * self.page <= len(row.stats)
         while full := [row for row in self.rows if is_full(row)]:
             if page := self.take(1, self.split, 1):
                 full[0].pages += page
             else:
                 shortest = min(range(len(self.rows)), key=lambda r: len(self.rows[r].stats))
-                self.queue.appendleft(self.rows[shortest].job)
+                row = self.rows[shortest]
+                self.queue.appendleft(row.job | {"paused": (row, self.texts[shortest, : row.end].tolist())})
                 self.retire(shortest)
 
     def retire(self, r):
