@@ -418,76 +418,103 @@ NEUTRAL = re.compile(  # what may stand between "the answer is" and a formula; "
     r"|precisely|that|it|there|we|is|are|equals|equal to|have|get|find"
     r"|the|an|ordered|pair|point|interval|vector|set|number|value|of|total|answer|coordinates"
     r"|[a-z]|\x02[^\x03]{1,20}\x03"  # a name: x
-    r"|not \S+(?: but|[,;] (?:it|that) is)"
+    r"|only|not \S+?[,;]? (?:it is|it's|that is)"
     r"|[A-Z]\w* (?:has|had|makes?|earns?|gets?|needs?|pays?)"  # Tom has
     r")(?![A-Za-z])[\s,:;*]*)*", re.I)
+ONLY = re.compile(  # not 4 but 5; nothing except 5; no solution other than x = 5
+    r"(?i)(?:\b(?:not?|none|nothing|cannot)\b|n't\b)(?:[^.,;:\n]|\.\d){0,60}?,? "
+    r"(?:but|other than|except(?: for)?) (?=[-\d\x02(]|[a-z] =)")
 TEXT_END = re.compile(
     rf"[,;]?\s+\(?(?:{REASON}|so|but|not|is (?:the|correct|right))\b|(?i:(?<=^yes)|(?<=^no)),")
 NOT_ANSWERS = re.compile(
-    r"(?:(?i:(?:in)?correct|right|wrong)|clear|obvious|given|found|shown|as follows|below|above|in the|that"
+    r"(?:wrong|incorrect|an? (?:mistake|misprint|guess)|\(?[A-J]\)? (?:is|are|and|would|can|must))\b"
+    r"|(?:(?i:correct|right)|clear|obvious|given|found|shown|as follows|below|above|in the|that"
     r"|what|to|of|we|you|and)\b(?!\))[^\d\x02]*$")
 SPECIAL = re.compile(r"<\|[^|<>]{1,40}\|>|<(?:/?s|eos|end_of_turn)>")
 QED = re.compile(r"\$\s*\\(?:black)?square\s*\$|\\(?:(?:black)?square|qed)(?![a-z])|[∎■□✓✔✅]")
 CHATTER = re.compile(
     r"\W*(?:I hope|Let me know|Feel free|Note|This (?:match|confirm|satisf)|Check|Verif|Please|If you)|.*:$")
+SCENE = re.compile(r"^\W*(?:When|If|For|In|Given) [^,]*,(?=.*[\d\x02])|(?<=rose|fell|grew) from \S+ to")
+RESULT = re.compile(  # 7 + 5, which is 12
+    r",? (?:which (?:makes|equals|gives|leaves|is(?= \x02?[-\d.,/]+\x03?\W*$))|i\.e\.,?)"
+    r" (\x02[^\x03]*\x03|\S*\d\S*)\W*$")
 ASIDE = re.compile(  # after a number, to the end of the sentence: a remark, not the answer
     r"(?<=[\d\x03)}\]%π]),?\s+(?:"
     r"\([\d\s.+/*%\\-]+\)\W*$"  # (0.5)
-    r"|(?!which (?:is|makes|equals|gives) \S+$)"  # 7 + 5, which is 12
-    r"(?!(?:when|where|for)\b[^\n]*\b(?:even|odd|otherwise)\b|at (?:least|most)\b)"  # changes what is said
-    rf"(?:\((?:or|about)|\(?(?:{REASON}|(?:and )?not|rather than|instead of|at|attained|achieved"
+    r"|(?:[a-z]+ )?(?:more|fewer|less|[a-z]+er) (?:[a-z]+ )?than (?:[A-Z][a-z]+|[a-z]{3,}s)\W*$"  # than Bob
+    r"|(?!(?:when|where|for)\b[^\n]*\b(?:even|odd|otherwise)\b|at (?:least|most)\b"
+    r"|which (?:fails|is (?:rejected|excluded|extraneous|impossible|wrong|invalid)))"  # changes what is said
+    rf"(?:\((?:or|about)|\(?(?:{REASON}|(?:and )?(?:\w+ly )?not|rather than|instead of|at|attained|achieved"
     r"|approximately|and (?:it|this)))\b"  # (since x > 0), because x > 0
-    r"(?![^\n]*\b(?:so|thus|then|hence|therefore|we)\b)[^\n]*$)")  # a conclusion may follow: keep that
+    r"(?![^\n]*\b(?:so|thus|then|hence|therefore|we|and get|which leaves)\b)"  # but keep a conclusion
+    r"[^\n]*$)")
 NEGATED = re.compile(  # just before a number: it is refused, or only a part of what is said
     r"(?i)(?:"
     # a negation, and up to two words: is not equal to 5
-    r"(?:\b(?:not|cannot|never|neither|nor|without|unequal to)|n't)(?: (?!but\b)\w+){0,2}"
+    r"(?:\b(?:not|cannot|never|neither|nor|without|unequal to)|n't)(?: (?!is\b|are\b)\w+){0,2}"
+    r"|\b(?:impossible|wrong) to \w+"
     # a bound: at least 5
-    r"|\b(?:at|more|less|fewer|greater|other|rather) (?:least|most|best|than)|\b(?:upper|lower) bound of"
+    r"|\b(?:at (?:least|most|best)|(?:\w+er|more|less|rather) than|over|under|near|far from)"
+    r"|(?<!add )(?<!adds )\bup to"
     # taken away: everything but 5; except at x = 5; we rule out 5
     r"|\b(?:except|besides|apart from|(?:every|all|any)\w*(?: \w+)? but)(?: (?:at|for|when))?(?: x =)?"
-    r"|\b(?:reject|exclud|discard|eliminat|ignor|remov|rul\w* out|leav\w* out|throw\w* away|contradict"
-    r"|violat)(?:e|es|ed|ing|s)?(?: (?:the )?\w+(?: =)?)?"
+    r"|\b(?:reject|exclud|discard|eliminat|ignor|remov|rul\w* out|leav\w* out|throw away|contradict"
+    r"|violat|dropp?|omitt?)(?:e|es|ed|ing|s)?(?: (?:the )?(?!is|are)\w+(?: =)?)?"
     # something is made of it: half of 5; twice 5; divisible by 5
-    r"|(?:%|\b(?:half|thirds?|square|cube|root|percent|negative|multiples?|opposite|inverse)) of(?: the)?"
-    r"|\b(?:twice|double|triple|times|below|modulo|divisible by|smaller than|exceeds?|differs from|off by"
-    r"|approach(?:es|ing)?|tends to|such as|as many as|as large as|wrong answer is)"
+    r"|(?:%|\b(?:half|thirds?|square|cube|root|percent|negative|multiples?|divisors?|opposite|inverse)) of(?: the)?"
+    r"|\b(?:(?:half|twice|double|triple)(?: the)?|times|below|modulo|(?:divisible|divided|division|off) by"
+    r"|exceeds?|differs from|approach(?:es|ing)?|tends to|such as|as many as|as large as|wrong answer is)"
     # there is no value: undefined at x = 5
     r"|\b(?:undefined|no solution(?: exists)?|fails|diverges|a hole|asymptote) (?:at|for|when)(?: x =)?"
     # it is the whole of which the number before is a part: 7 of the 5; it takes 7 hours at 5
-    r"|\d\W{0,2} (?:\w+ )?(?:of (?:the|his|her|their)?|out of|against|per)"
-    r"|\b(?:is|are|takes|costs|paid|has|have) \S*\d\S* \w+ (?:at|per|with)"
+    r"|[\d\x03][%)}]* (?:\w+ ){0,2}?(?:out of|of|against|per|in|every|for|at|with|to reach)"
+    r"(?: the| his| her| their| [a-z]+'s)?"
     # a step: now add 5; divide both sides by 5; plug in x = 5
-    r"|\b(?:add|subtract|multiply|divide|substitute|plug)(?: (?!to\b|we\b)[a-z]+){0,3}(?: x =)?"
+    r"|(?<!needs to )\b(?:add|subtract|multiply|divide|substitute|plug)(?: (?!to\b|we\b)[a-z]+){0,3}(?: x =)?"
     r"|\b(?:now|then|we|next) set(?: x =)?"
+    # the number of something else: see step 5
+    r"|\b(?:problem|page|step|theorem|example|lemma|the case)(?: \w =)?"
     r") *$")
 SUPPOSED = re.compile(  # in the clause before a number: it is tried, or thought by others, or not yet the end
     r"(?i)\b(?:"
-    r"(?:suppose|assume|imagine)\b|let(?:'s| us) (?:try|check|test|say|see|suppose|assume)\b"
-    r"|(?:were it|had we|if (?:we|it|the (?:answer|result)|[a-z]) (?:were|was|took|had|chose))\b"
-    r"|(?:could|might|may|would) (?:be tempted|think|expect|guess|believe)\b|(?:could|might|may) be *$"
-    r"|(?:some|many|most|one|people|students) (?:(?:would|might|will) )?(?:say|answer|think)\b"
+    r"(?:suppose|assume|imagine|perhaps|maybe|recall|unless|otherwise|whether|I doubt)\b"
+    r"|let(?:'s| us) (?:try|check|test|say|see)\b"
+    r"|(?:could|might|may|would) (?:be tempted|try|think|expect|guess|believe)\b|(?:could|might|may) be *$"
+    # what others say: the book says
+    r"|(?:some|many|most|one|nobody|people|students|friend|you|book|textbook|hint|question|problem)"
+    r" (?:(?:would|might|will) )?(?:sa(?:y|ys|id)|answer|write|thinks?|claims?|suggests?)\b"
+    r"|(?:according to|we are told|given that|(?:is given|false|impossible|not true|no way) that)\b"
+    # another answer: the naive answer is
     r"|(?:wrong|incorrect|false|tempting|trap|opposite|worst|second-best|old|previous|other|intermediate"
     r"|partial|preliminary|naive|initial|first) (?:answer|result|guess|choice|sum|step)\b"
-    r"|(?:tempting to|mistake to|mistake is to|book says|used to be|thought to be|at first (?:glance|sight)"
-    r"|answer to the other|I doubt|whether|we first|first we|we still (?:have|need) to)\b"
-    r"|(?:false|impossible|not true|no way|nobody \w+ \w+) that\b)")
+    r"|an? (?:upper |lower )?bound\b|the alternative\b|who (?:is|has)\b|whose \w+ (?:is|equals)\b"
+    r"|(?:tempting to|mistake to|mistake is to|used to be|thought to be|at first (?:glance|sight)"
+    r"|answer to the other|we first|first we|we still (?:have|need) to)\b)"
+    # a clause that sets the scene: if x = 5, with n = 5, were x equal to 5, although it looks like 5
+    r"|^\W*(?:and |but )?(?:if|when|for|with|let|since|as|case|(?:even |al)?though|whereas|while|unlike)"
+    r"(?: (?:the )?\w+ (?:=|is|are|was|were))?(?: equal to)? *$"
+    r"|^\W*(?:were|had)\b|^\W*(?:even |al)?though\b")
+COUNTERFACTUAL = re.compile(r"(?i)\W*(?:if|had|were|with(?:out)?)\b.*\bwould\b")
 REJECTED = re.compile(  # just after a number
-    r"(?:\S+ )?(?:"
-    r"(?:is|are|was|being|be)(?:n't| (?:not|wrong|incorrect|invalid|rejected|excluded|impossible|out|too"
-    r"|false|extraneous|(?:a|the) (?:trap|distractor)|negative,|what (?:most|many)))"
+    r"(?:[a-z]+ )?(?:"
+    r"(?:is|are|was|being|be)(?:n't| (?:not|never|tempting|wrong|incorrect|invalid|rejected|excluded"
+    r"|impossible|out|too|false|extraneous|(?:a|the) (?:[\w-]+ )*(?:trap|distractor|wrong|mistake)|negative,"
+    r"|only|what (?:most|many)))"
     r"|(?:fails|cannot|can't|won't|doesn't|does not|violates|contradicts)\b"
-    r"|(?:leads to|gives) a contradiction"
-    r"|(?:must|should|has to|needs to|can) be (?:rejected|discarded|excluded|ruled out)"
-    r"|would (?:be (?:wrong|too|incorrect|impossible)|not|lead|contradict))")
+    r"|(?:leads to|gives|we get) a (?:contradiction|negative)|has no\b|(?:might|may|could) be\b"
+    r"|(?:must|should|has to|needs to|can) be (?:rejected|discarded|eliminated|excluded|ruled out)"
+    r"|would (?:be (?:a mistake|correct|wrong|too|incorrect|impossible)|not|lead|contradict))")
 SETTLED = re.compile(r"(?:is|are) (?:indeed|our|my|the (?:\w+ )?(?:answer|result|number|value|solution)s?)\b")
 RETRACTED = re.compile(  # what was said before it is taken back
-    r"\b(?:wait|actually|correction|sorry|oops|reconsider|scratch that|on second thought|I mean|I meant"
+    r"(?:\b(?:wait|actually|correction|sorry|oops|reconsider|scratch that|on second thought|I mean|I meant"
     r"|no, it(?:'s| is)|hmm, no|but in fact|but (?:here )?(?:it|the answer) is(?: actually)?(?= [$\x02\d])"
-    r"|but is actually)\b", re.I)
+    r"|but is actually|or rather)\b|\.\.\. *no,)", re.I)
 WITHDRAWN = re.compile(  # the sentence after an answer: That is wrong.
-    r"(?<=[.!?…\n]) *(?:but |however, |hmm, |no, |oops, )*(?:that|this|it)(?:'s| is| was| must be)"
-    r"(?: \w+)? (?:wrong|incorrect|a mistake|not (?:right|correct))(?=[.,:;!]|\s*$)\W*", re.I)
+    r"(?<=[.!?…\n]) *(?:(?:but|however|hmm|(?:oh )?no|oops|wait),? )*"
+    r"(?:(?:that|this|it)(?: can't be| cannot be|'s| is| was| must be)"
+    r"(?: \w+)? (?:wrong|right|incorrect|invalid|impossible|a mistake|not (?:right|correct))"
+    r"|this contradicts [^.\n]*|I (?:misread|forgot|made a mistake)[^.\n]*)(?=[.,:;!]|\s*$)\W*", re.I)
+SOLVED = re.compile(r"(?:\d|[a-z] *[-+])[^=]*=[^=]*?,?(?: and)? ([a-z] *=[^=,]+)")  # 2x = 18 and x = 9
 PROSE = re.compile(  # three letters that are no part of a formula, or a short word
     r"(?<![A-Za-z\\{])(?:"
     r"(?!and\b|sqrt|sin|cos|tan|log|minus|negative|infinity|degrees?\b|percent|mod|pi\b)"
@@ -495,7 +522,7 @@ PROSE = re.compile(  # three letters that are no part of a formula, or a short w
     r"|(?:an|as|at|by|he|if|in|is|it|of|on|so|we)\b)")
 NUMBER_AND_NOUN = re.compile(
     r"(?:\\[a-z]+|[^A-Za-z])*[\d%}π]"  # a number: 3\sqrt{2}
-    r"(?:[ /](?!(?:and|or|in|to|of|the|as|at|is|are)\b)[A-Za-z/]+)*"  # words: apples per day
+    r"(?:[ /](?!(?:and|or|in|to|of|the|as|at|is|are|can|has)\b)[A-Za-z/]+)*"  # words: apples per day
     r"(?: \d+(?<=base \d))?\.?")
 ORDINARY = re.compile(  # a word that starts no formula
     r"(?![-–−]$|sqrt|minus|negative|sin|cos|tan|log|ln|pi)"
@@ -508,8 +535,9 @@ CHANGING = (  # words that change what is said of the number before them
 NO_NOUNS = {*CHANGING.split("|")}
 CHANGES = re.compile(  # what follows a number and belongs to the answer, although it is not a unit
     r"(?i)\W*(?:"
-    r"(?:and|or)\b.*(?:\d|\b(?:none|more|less|fewer|greater)\b)"  # 5 or more; 5 and 7
+    r"(?:and|or)\b.*(?:\d|\([A-J]\)|\b(?:none|more|less|fewer|greater)\b)"  # 5 or more; 5 and 7
     r"|times\b|of (?:(?!a )[a-z]\b|[\d\\])|more than\b|at (?:least|most)\b"  # 5 times x; 5% of x
+    r"|\d+ (?:min|sec|inch|cent)"  # 5 hours 15 minutes
     r"|(?:when|for)\b.*\b(?:even|odd|otherwise)\b|whenever\b"
     r"|for\b.*\b(?:and|or|if|else|for)\b"  # 5 for x and 7 for y
     r"|(?!(?:for|more|but)\b|(?:when|where)\b|over [a-z])"
@@ -524,12 +552,12 @@ def answer_of(response):
     """
     reasoning, final = split_reasoning(response)
     final = QED.sub("", SPECIAL.sub("", once_escaped(final[-100_000:]))).strip()
-    found = told(final) or (boxed(reasoning) if not final else None)
+    found = boxed_or_announced(final) or (boxed(reasoning) if not final else None)
     if found or not final:
         return found  # cut off while reasoning, and nothing boxed yet
     text = with_marks(WITHDRAWN.split(final)[-1][-TAIL:])
     bare = unmarked(text[LEAD_IN.match(text).end() :])
-    if re.fullmatch(r"\(?[A-J][.):] \S.{,60}", bare):
+    if re.fullmatch(r"\(?[A-J][.):] (?!(?:is|are|and|would|can|must)\b)\S.{,60}", bare):
         return bare  # B. 12
     sentences = [part for part in SENTENCE.split(text)[-8:]
                  if not CHATTER.match(part) and not QUESTION.match(part)]  # fmt: skip
@@ -540,10 +568,10 @@ def answer_of(response):
 def text_of(response):
     """For problems whose answer is text: a box, what a phrase announces, or the whole final part."""
     final = SPECIAL.sub("", split_reasoning(response)[1]).strip()
-    return boxed(final) or (told(final) if len(final.split()) > 3 else None) or final or None
+    return boxed(final) or (boxed_or_announced(final) if len(final.split()) > 3 else None) or final or None
 
 
-def told(text):
+def boxed_or_announced(text):
     """The answer that a text gives in a box or announces, or None."""
     found = boxed(text)
     if found:
@@ -563,7 +591,8 @@ def is_doubted_phrase(text, phrase):
 
 def is_supposed(before):
     """Do the words before a number say that it is tried or thought by others, not that it holds?"""
-    return bool(SUPPOSED.search(CLAUSE_END.split(before)[-1]))
+    sentence = SENTENCE.split(before)[-1]
+    return bool(COUNTERFACTUAL.match(sentence) or SUPPOSED.search(CLAUSE_END.split(sentence)[-1]))
 
 
 def with_marks(text):
@@ -574,7 +603,7 @@ def with_marks(text):
 
     text = re.sub(r"(?<=\d)，(?=[-\d])", ",", text.translate(str.maketrans("（）−", "()-")))
     text = re.sub(r"(?<=[一-鿿])(?=[^一-鿿])|(?<=[^一-鿿])(?=[一-鿿])", " ", text)
-    return FORMULA.sub(mark, re.sub(rf"[{START}{END}]|[ \t]+(?=[ \t])", "", text))
+    return ONLY.sub("only ", FORMULA.sub(mark, re.sub(rf"[{START}{END}]|[ \t]+(?=[ \t])", "", text)))
 
 
 def unmarked(text):
@@ -592,7 +621,8 @@ def boxed(text):
             continue  # within another, or its brace is forgotten
         content = unmarked((text[box.end() : stop] if stop else forgotten[0]).removeprefix("{"))
         minus = re.search(r"(?:^|[=$:(\s])[-–−] ?$", text[max(0, box.start() - 3) : box.start()])
-        if content:
+        denied = re.search(r"(?:\bnot|n't)[\s$(\\]*$", text[max(0, box.start() - 9) : box.start()])
+        if content and not denied:
             found.append((box.start(), (stop or len(text)) + 1, "-" * bool(minus) + content))
     answer, seen, start = "", set(), None
     for first, stop, content in reversed(found):
@@ -639,12 +669,18 @@ def announced(tail):
     ends = (end.start() for end in SENTENCE_END.finditer(tail))
     ends = (end for end in ends if tail.count(START, 0, end) == tail.count(END, 0, end) and (
         tail.count("{", 0, end) <= tail.count("}", 0, end)))  # none within a formula
-    sentence = re.sub(r"\bI [a-z].*", "", ASIDE.sub("", tail[: next(ends, None)]))
+    sentence = re.sub(r"\bI [a-z].*", "", without_aside(tail[: next(ends, None)]))
     sentence = re.sub(r"^(\W*[\d,.]*\d)!+\s*$", r"\1", sentence)  # the answer is 42! is no factorial
     before, found = first(formulas_of(WORD.findall(sentence)[:24]))
     if not found or not NEUTRAL.fullmatch(before):
         found = unmarked(TEXT_END.split(sentence)[0])
     return None if not found or NOT_ANSWERS.match(found) else found
+
+
+def without_aside(sentence):
+    """A sentence without the remark that it ends in; only the remark, where it is the result."""
+    result = RESULT.search(sentence)
+    return result[1] if result else ASIDE.sub("", sentence)
 
 
 def first(formulas):
@@ -658,7 +694,7 @@ def ending(sentence):
     bold = re.search(r"\*\*([^*]+)\*\*\W*$", sentence)
     if bold and not bold[1].rstrip().endswith(":"):
         return unmarked(bold[1])
-    sentence = re.sub(r"^\W*(?:When|If|For) [^,]*,(?=.*[\d\x02])", "", BOLD.sub("", ASIDE.sub("", sentence)))
+    sentence = SCENE.sub("", BOLD.sub("", without_aside(sentence)))
     return first(reversed([*formulas_of(WORD.findall(sentence)[-24:])]))[1]
 
 
@@ -674,7 +710,9 @@ def formulas_of(words):
         before, rest = " ".join(words[:n]), " ".join(words[stop:])
         if not is_refused(before, words[n:stop], rest):
             rest = re.sub(r"\\text *\{", "", unmarked(rest))
-            yield before, unmarked(" ".join(words[n:] if CHANGES.match(rest) else words[n:stop]))
+            found = unmarked(" ".join(words[n:] if CHANGES.match(rest) else words[n:stop]))
+            solved = SOLVED.fullmatch(found)
+            yield before, solved[1] if solved else found
             if SETTLED.match(rest):
                 return  # 18 is indeed 8 + 8 + 2
         n = stop
@@ -685,6 +723,8 @@ def end_of_formula(words, start):
     if ORDINARY.match(words[start]) or ARTICLE.match(" ".join(words[start : start + 2])):
         return None
     for stop in range(len(words), start, -1):
+        if ARTICLE.match(" ".join(words[stop - 1 : stop + 1])):
+            continue  # 9, a square
         marked = stop == start + 1 and START in words[start]
         if marked or is_formula(unmarked(" ".join(words[start:stop]))):
             return stop
@@ -700,7 +740,8 @@ def is_refused(before, formula, rest):
 
 def is_formula(text):
     """Does a text say something as a formula? A lone word does not."""
-    if len(text) > 300 or not re.search(r"[\d=<>^+]|\\[a-z]|[π√∞]|^[a-z]$|^[a-z] ?- ?[a-z]$", text):
+    sign = re.search(r"[\d=<>^+]|\\[a-z]|[π√∞]|^(?:\([A-J]\)|[a-z](?: ?- ?[a-z])?)$", text)
+    if len(text) > 300 or not sign:
         return False
     plain = re.sub(r"\\(?:text|mbox|mathrm)\s*\{[^{}]*\}", "", text)
     if PROSE.search(plain) and not NUMBER_AND_NOUN.fullmatch(text):
@@ -798,7 +839,7 @@ def read(raw):
     except (TooComplex, OverflowError, RecursionError):
         return Reading(text, ("too complex", text), frozenset())
     except (Unreadable, ZeroDivisionError):
-        inner = told(raw)
+        inner = boxed_or_announced(raw)
         if inner and len(inner) < len(raw) and clean(inner) != text:
             return read(inner)  # the text is prose that announces its answer
         head, tail = EQUALS.fullmatch(text).groups() if EQUALS.fullmatch(text) else ("{", "")

@@ -166,7 +166,9 @@ p - q @ The value is therefore $p - q$ when simplified. @ So we get p - q ‖ -3
 \begin{pmatrix}1\\2\end{pmatrix} @ So $\mathbf{v} = \begin{pmatrix} 1 \\ 2 \end{pmatrix}.$
 42 @ $n = 42. \quad \blacksquare$ @ Step 1: 6 * 7 = 42.¶Step 2: Done.
   @ \begin{align*}¶x &= 6 \cdot 7 \\¶&= 42.¶\end{align*} @ The answer is forty-two.
-\text{(D)} @ The correct choice is therefore $\textbf{(D)}$. ‖ (5,3) @ So x = 5 and y = 3.
+\text{(D)} @ The correct choice is therefore $\textbf{(D)}$. @ The answer is (D), not (C).
+  @ Options (A), (B) and (C) can be eliminated, which leaves (D). @ (C) is incorrect. Hence (D).
+  @ Answer: (D). Choice (C) would be correct if zero were allowed. ‖ (5,3) @ So x = 5 and y = 3.
 \frac{1}{2} @ So the probability is 1/2, or 50%. @ \\boxed{\\frac{1}{2}} @ one half
   @ So it is 1/2 = 0.5 = 50%.
 [1,5) @ The inequality holds for $1 \le x < 5$. ‖ 2\sqrt{5} @ d = sqrt(20) = 2*sqrt(5)
@@ -305,6 +307,15 @@ The answer is 7, not G. ~ The answer is 7, although one might expect G. ~ We get
   ~ The answer is sometimes G. ~ The answer used to be G. ~ The answer seems to be G but is actually 7.
   ~ The expected answer was G, but we found 7. ~ A wrong result is G. ~ The trap answer is G.
   ~ The worst answer is G. ~ The answer to part (a) was G; the answer to part (b) is 7.
+  ~ So there are 7. Many students write G. ~ An upper bound is G. ~ One might try G, which fails.
+  ~ With n = G we get a contradiction. ~ For n = G the statement fails. ~ Unless n = G, it is reduced.
+  ~ It is larger than G. ~ There are over G. ~ It is far from G. ~ It's wrong to answer G.
+  ~ According to the book the answer is G, yet I get 7. ~ You said the answer is G. I disagree.
+  ~ The proof is on page G. ~ The answer is 7. If we counted both orders, the answer would be G.
+  ~ The answer is G. Hmm, that can't be right. ~ So we get G, but we need to subtract 2, which leaves 7.
+  ~ not $\boxed{G}$ ~ So x = 7 (we drop x = G since lengths are positive). ~ It takes 7 hours for G men.
+  ~ The volume is 7, half the G one gets for the prism. ~ Recall that 2 + 3 = G. ~ Otherwise it'd be G.
+  ~ He gave away 7 of G marbles. ~ So Bob is 7, as old as Carol, who is G. ~ G is the most common wrong answer.
 """
 MEANT = r"""
 The answer is G. ~ The answer is not 7 but G. ~ The answer isn't 7; it is G.
@@ -332,6 +343,16 @@ The answer is G. ~ The answer is not 7 but G. ~ The answer isn't 7; it is G.
   ~ The answer is 7. Wait, no, it is G. ~ The answer is G. I checked it twice.
   ~ The answer is G. Let me know if you have questions. ~ The answer is G, which is less than 7.
   ~ The answer is G, which is 2 more than 3. ~ x = 7 - 2 = G.
+  ~ The number is G, a divisor of 10. ~ We discard x = 7 because it is even, and get x = G.
+  ~ The answer is not 7; it's G. ~ The answer cannot be anything but G. ~ It is no other than G.
+  ~ There are no solutions other than x = G. ~ The only number that isn't excluded is G.
+  ~ The number of people who do not like tea is G. ~ The statement that is not true is number G.
+  ~ So we get 7, but we need to subtract 2, which leaves G. ~ Therefore 2x = 10 and x = G.
+  ~ The answer 7 in the book is a misprint. It should be G. ~ The answer is 7, or rather G.
+  ~ **Answer:** G (order does not matter) ~ Final answer: G (7 is extraneous) ~ In case 2, n = G.
+  ~ The price rose from 7 to G. ~ She earns G dollars in 3 hours. ~ It makes G turns every 12 hours.
+  ~ There are G fewer apples than pears. ~ Bob walks G miles more than Carol. ~ She needs to add G grams.
+  ~ He throws away G apples. ~ The digits add up to G.
 """
 
 
