@@ -34,6 +34,8 @@ them (--stop-rule weighted-vote: the leading answer's, common.sureness) reaches 
 at most a point of accuracy on the calibration run, or that of --stop 0.95. References are never looked at.
 Votes take answers from 02_label.py: the one time that a script uses another.
 
+In your own program: sample(), below.
+
 A prompt without tokens, or without room for an answer in the context, gets rollouts of no tokens with finish
 "length" and vectors of zeros; meta.json has its id and the reason under "skipped".
 """
@@ -60,10 +62,13 @@ import numpy as np
 import common
 from common import TOKENS, context_of, die, layer_index, load_pt, read_meta, token_stats, torch, watch_layers
 
+N, SEED, MAX_NEW_TOKENS = 16, 32, 8192
 MANY, TINY = 10**9, 1e-9
-RANGES = {  # what numbers on the command line may be
-    "n": (1, MANY), "slots": (1, MANY), "limit": (1, MANY), "max_new_tokens": (0, MANY), "top_k": (0, MANY),
-    "temperature": (0, MANY), "top_p": (TINY, 1), "repetition_penalty": (TINY, MANY), "stop": (0, 1),
+FROM_0, FROM_1 = (0, MANY, "0 or more"), (1, MANY, "1 or more")
+RANGES = {  # what numbers may be, and how that is said
+    "n": FROM_1, "slots": FROM_1, "limit": FROM_1, "max_new_tokens": FROM_0, "top_k": FROM_0,
+    "temperature": FROM_0, "top_p": (TINY, 1, "more than 0 and at most 1"),
+    "repetition_penalty": (TINY, MANY, "more than 0"), "stop": (0, 1, "a number from 0 to 1"),
 }  # fmt: skip
 ENDPOINTS = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
 
@@ -73,11 +78,12 @@ def parse(argv):
     add, models = parser.add_argument, " (as the model's authors set)"
     add("model", help="a folder or a Hub id")
     add("datasets", nargs="+", metavar="dataset", help="a name such as humaneval, or a .jsonl file")
-    add("-n", type=int, default=16, help="rollouts a problem (16)")
-    add("--seed", type=int, default=32, help="of the sampling noise (32)")
+    add("-n", type=int, default=N, help="rollouts a problem (%(default)s)")
+    add("--seed", type=int, default=SEED, help="of the sampling noise (%(default)s)")
     add("--out", default="runs", help="where run folders go (runs)")
     add("--limit", type=int, help="only so many problems")
-    add("--max-new-tokens", type=int, default=8192, help="a rollout is cut here (8192); 0: at the context")
+    cut = "a rollout is cut here (%(default)s); 0: at the context"
+    add("--max-new-tokens", type=int, default=MAX_NEW_TOKENS, help=cut)
     add("--layers", default="penultimate,final", help="to keep: names, numbers, .75 of all, all")
     add("--extra", default="", help="last10, special or both: vectors for studies")
     add("--greedy", action="store_true", help="one rollout, temperature 0, in a folder greedy")
@@ -102,10 +108,7 @@ def parse(argv):
     if args.greedy:
         args.n, args.temperature, args.seed = 1, 0.0, 0
     args.extra = sorted({*args.extra.split(",")} - {""})
-    for name, (low, high) in RANGES.items():
-        given = getattr(args, name)
-        if given is not None and not low <= given <= high:
-            die(f"-{'-' * (len(name) > 1)}{name.replace('_', '-')} {given}: give {low} to {high}")
+    check_ranges(args, lambda name: "-n " if name == "n" else f"--{name.replace('_', '-')} ")
     elsewhere = "--responses" if args.responses else "--requests" if args.requests else None
     for wrong, message in (
         (not args.layers.strip(", "), "--layers: name one at least"),
@@ -117,6 +120,14 @@ def parse(argv):
         if wrong:
             die(message)
     return args
+
+
+def check_ranges(args, written):
+    """written(name): how a person gives this number, up to the number."""
+    for name, (smallest, largest, words) in RANGES.items():
+        given = getattr(args, name, None)
+        if given is not None and not smallest <= given <= largest:
+            die(f"{written(name)}{given}: give {words}")
 
 
 # ---- Sampling: noise is a function of (seed, problem, sample, step, token) and of nothing else
@@ -757,32 +768,49 @@ def text_of(tokenizer, rollout):
 
 def stop_rule(run, layers):
     """The function that says whether a problem is decided; layers: those kept."""
-    args, n_layers, scorer = run.args, run.config.num_hidden_layers, common.load_scorer(run.args.scorer)
-    common.check_scorer_fits(scorer, {"model": args.model, "n_layers": n_layers}, args.scorer)
-    vectors = [*itertools.product(layers, TOKENS)]
-    if len(scorer.shape) > 1 or (vector := common.vector_key(scorer.vector, n_layers)) not in vectors:
-        die(f"{args.scorer} reads {scorer.vector}; --stop needs one that --layers {args.layers} keeps")
-    votes, column = args.stop_rule == "weighted-vote", vectors.index(vector)
+    args, rate = run.args, rater(run, layers)
+    votes = args.stop_rule == "weighted-vote"
     if votes and any(problem["kind"] == "code" for problem in run.problems):
         die("--stop-rule weighted-vote: programs have no answers to vote on; take best-of-n")
 
     def is_sure(problem, rollouts):
-        """Each rollout is rated once and by itself: what else is in the batch must not matter."""
-        rollouts, groups = sorted(rollouts, key=lambda row: row["sample"]), None
-        if votes:
-            answer_of, group = importlib.import_module("02_label").readers_of(problem["kind"])
+        rollouts = sorted(rollouts, key=lambda row: row["sample"])
         for row in rollouts:
             if "p" not in row:
-                conf = common.confidence(row["stats"].numpy(), run.config.vocab_size)
-                features = common.rollout_features(conf, len(row["ids"]))[None]
-                row["p"] = scorer(row["hidden"][column][None], features).sigmoid().item()
-                row["answer"] = answer_of(row["text"]) if votes else None
-        if votes:
-            groups = group([row["answer"] for row in rollouts])
-            groups = np.array([-1 if number is None else number for number in groups])
+                rate(row)
+        groups = vote_groups(problem, rollouts) if votes else None
         return bool(common.sureness(np.array([row["p"] for row in rollouts]), groups)[0] >= args.stop)
 
     return is_sure
+
+
+def rater(run, layers):
+    """The function that adds its score and p to a rollout, by itself: the batch must not matter."""
+    given, n_layers = run.args.scorer, run.config.num_hidden_layers
+    vectors = [*itertools.product(layers, TOKENS)]
+    scorer = given if isinstance(given, common.Scorer) else common.load_scorer(given)
+    name = "the scorer" if scorer is given else given
+    common.check_scorer_fits(scorer, {"model": run.args.model, "n_layers": n_layers}, name)
+    if len(scorer.shape) > 1 or (vector := common.vector_key(scorer.vector, n_layers)) not in vectors:
+        die(f"{name} reads {scorer.vector}; here it must be one vector, of the layers {run.need['layers']}")
+
+    def rate(row):
+        conf = common.confidence(row["stats"].numpy(), run.config.vocab_size)
+        features = common.rollout_features(conf, len(row["ids"]))[None]
+        score = scorer(row["hidden"][vectors.index(vector)][None], features)
+        row.update(score=score.item(), p=score.sigmoid().item())
+
+    return rate
+
+
+def vote_groups(problem, rollouts):
+    """[N]: a number for each different answer as 02 judges it, -1: none. Keeps the answers."""
+    answer_of, group = importlib.import_module("02_label").readers_of(problem["kind"])
+    for row in rollouts:
+        if "answer" not in row:
+            row["answer"] = answer_of(row["text"])
+    groups = group([row["answer"] for row in rollouts])
+    return np.array([-1 if number is None else number for number in groups])
 
 
 # ---- The run folder: what made it, what it lacks, the parts and what they are merged into
@@ -1018,7 +1046,7 @@ def check_plan(args, runs, config):
 def make_parts(run):
     """This worker's share of the problems: a part file as each one ends."""
     args, problems = run.args, run.problems
-    args.slots = args.slots or (256 if run.model.device.type == "cuda" else 128)
+    args.slots = args.slots or slots_of(run.model)
     if args.responses:
         given = read_responses(args.responses, problems)
     else:
@@ -1044,11 +1072,16 @@ def make_parts(run):
                         common.save_pt(part(run, i), rows)
 
 
+def slots_of(model):
+    """How many rollouts run at the same time where nobody says."""
+    return 256 if model.device.type == "cuda" else 128
+
+
 def ended_problems(run, jobs, bar):
     """(number, rollouts) of each problem of `jobs` as it ends."""
     args, extra = run.args, run.need["extra"]
     layers = [*layers_of(run.need["layers"], run.config.num_hidden_layers)]
-    is_sure = stop_rule(run, layers) if run.need["whole"] and args.scorer else None
+    is_sure = stop_rule(run, layers) if run.need["whole"] and args.stop else None
     cuts = [0, *common.waves(args.n)] if is_sure else [0, FAR]
     room = {i: [job for job in jobs[i] if job["limit"]] for i in jobs}
     empty = (empty_rollout(run, job, layers) for i in jobs for job in jobs[i] if not job["limit"])
@@ -1074,6 +1107,82 @@ def ended_problems(run, jobs, bar):
         else:
             bar.total -= waiting
             yield i, sorted(done.pop(i), key=lambda row: row["sample"])
+
+
+# ---- Answers in your own program
+
+
+def sample(
+    model, tokenizer, problems, n=N, scorer=None, vote=False, seed=SEED, max_new_tokens=MAX_NEW_TOKENS,
+    temperature=None, top_k=None, top_p=None, repetition_penalty=None,
+):  # fmt: skip
+    """n answers to a problem, the best first; to a list of problems, a list of such lists.
+
+    model, tokenizer: of common.load_model. A problem is a text, or a dict as a line of a file of problems.
+    scorer: its path, or what common.load_scorer gives. Without one the answers keep the order of sampling.
+    vote: equal answers add up their p (without a scorer they are counted), and the best one of the answer
+    with the largest sum comes first. Programs have no votes. The other settings are the command line's.
+
+    An answer is {"sample", "text", "tokens", "finish", "hidden": the vector that the scorer reads, "conf"};
+    with a scorer also "score" and "p", how likely it is right; where answers vote also "answer" and "vote",
+    its share of all votes. A run folder of the same problems and settings has the same tokens and vectors.
+    """
+    args = argparse.Namespace(
+        model=model.name_or_path, n=n, scorer=scorer, seed=seed, max_new_tokens=max_new_tokens, stop=None,
+        temperature=temperature, top_k=top_k, top_p=top_p, repetition_penalty=repetition_penalty,
+        slots=slots_of(model),
+    )  # fmt: skip
+    check_ranges(args, "{}=".format)
+    if isinstance(scorer, (str, Path)):
+        args.scorer = common.load_scorer(scorer)
+    is_one = isinstance(problems, (str, dict))
+    rows = [problems] if is_one else problems
+    rows = [{"prompt": row} if isinstance(row, str) else row for row in rows]
+    rows = [common.normalise_problem(row, f"problem {i + 1}", i) for i, row in enumerate(rows)]
+    layer, _, token = (args.scorer.vector if scorer else common.DEFAULT_VECTOR).partition("/")
+    need = {"whole": True, "layers": layer, "extra": []}
+    run = SimpleNamespace(args=args, problems=rows, need=need)
+    prepare(run, model, tokenizer)
+    rate = rater(run, [*layers_of(layer, run.config.num_hidden_layers)]) if scorer else None
+    jobs, skipped = make_jobs(run, [[{}] * n] * len(rows))
+    for name, why in skipped.items():
+        die(f"problem {name}: {why} leaves no room for an answer")
+    found = {}
+    try:
+        with common.progress(desc="sample", total=n * len(rows), unit="rollout") as bar:
+            for i, rollouts in ended_problems(run, dict(enumerate(jobs)), bar):
+                for row in rollouts if rate else ():
+                    rate(row)
+                ranked = best_first(rows[i], rollouts, vote)
+                found[i] = [answer_row(row, TOKENS.index(token), run.config.vocab_size) for row in ranked]
+    finally:  # transformers' own choice: the engine's attention would be no use to model.generate
+        model.set_attn_implementation(model.get_correct_attn_implementation(None))
+    return found[0] if is_one else [found[i] for i in range(len(rows))]
+
+
+def best_first(problem, rollouts, vote):
+    """Rated rollouts by their scores or, where they vote, by the votes for their answers; adds "vote"."""
+    scores = np.array([row.get("score", 0.0) for row in rollouts])
+    order = np.argsort(-scores, kind="stable")
+    if vote and problem["kind"] != "code":
+        groups = vote_groups(problem, rollouts)
+        weights = np.array([row.get("p", 1.0) for row in rollouts])
+        totals = common.group_totals(groups, weights).clip(0)
+        everything = float(weights[groups >= 0].sum()) or 1.0
+        for row, total in zip(rollouts, totals.tolist()):
+            row["vote"] = total / everything
+        best = common.weighted_vote(groups, weights, scores)
+        order = sorted(order, key=lambda i: (i != best, -totals[i]))
+    return [rollouts[i] for i in order]
+
+
+def answer_row(row, column, vocab_size):
+    """A rollout as sample() gives it; its vector is copied, as one can learn from no inference tensor."""
+    kept = ("sample", "text", "finish", "score", "p", "answer", "vote")
+    return {name: row[name] for name in kept if name in row} | {
+        "tokens": row["ids"].tolist(), "hidden": row["hidden"][column].clone(),
+        "conf": common.confidence(row["stats"].numpy(), vocab_size),
+    }  # fmt: skip
 
 
 def main(argv=None):

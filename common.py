@@ -1,7 +1,7 @@
 """What the numbered scripts share, in reading order; not a program.
 
 Programs, files, run folders; the one vector; token statistics; problems (data sets by name: `SETS`); prompts;
-models; scorers; selection; stopping; `sample()`, answers in your own code; tables.
+models; scorers; selection; stopping; tables.
 """
 
 import glob
@@ -1097,68 +1097,6 @@ def stop_threshold(rows, price=1.0):
     Never under one half: few problems cannot show that an answer likelier wrong than right is safe to take.
     """
     return max(0.5, min((tokens, rollouts, t) for t, _, below, rollouts, tokens in rows if below <= price)[2])
-
-
-# ---- Answers in your own code ------------------------------------------------------------------------------
-
-
-def sample(model, tokenizer, prompt, n=16, scorer=None, max_new_tokens=4096, **sampling):
-    """n answers, best first: [{"text", "score", "p", "tokens", "finish", "hidden", "conf"}]; p: to be right.
-
-    prompt: a text, or a problem such as {"kind": "math", "prompt": ...}, the kind says what it is told.
-    Sampled as its authors do, unless temperature=, top_k=, top_p= or repetition_penalty= say otherwise;
-    torch.manual_seed makes it repeatable. No scorer: no score, no p, and the order of sampling.
-    """
-    problem = normalise_problem({"prompt": prompt} if isinstance(prompt, str) else prompt, "prompt", 0)
-    ids, config = list(encode_prompt(tokenizer, problem)), model.config.get_text_config()
-    limit, n_layers = min(max_new_tokens, context_of(config) - len(ids)), config.num_hidden_layers
-    if not ids or limit < 1:
-        die(f"a prompt of {len(ids)} tokens has no room for an answer in a context of {context_of(config)}")
-    if scorer:
-        check_scorer_fits(scorer, {"model": model.name_or_path, "n_layers": n_layers}, "the scorer")
-    layer, token = vector_key(scorer.vector if scorer else DEFAULT_VECTOR, n_layers)
-    sampling = sampling_defaults(model, tokenizer) | sampling
-    answers = []
-    for tokens, vectors, stats in zip(*generate_rows(model, ids, n, limit, layer, sampling)):
-        end = next((i for i, x in enumerate(tokens[:limit]) if x in sampling["stop_ids"]), limit)
-        text = tokenizer.decode(tokens[:end], skip_special_tokens=False, clean_up_tokenization_spaces=False)
-        finish, length = ("stop", end + 1) if end < limit else ("length", limit)
-        answers.append({
-            "text": text, "tokens": tokens[:length], "finish": finish,
-            "hidden": vectors[end if token == "last" else length].clone(),  # else it keeps all the others
-            "conf": confidence(stats[:length], config.vocab_size),
-        })  # fmt: skip
-    if scorer:
-        features = np.stack([rollout_features(answer["conf"], len(answer["tokens"])) for answer in answers])
-        logits = scorer(torch.stack([answer["hidden"] for answer in answers]), features).cpu()
-        for answer, score, p in zip(answers, logits.tolist(), logits.sigmoid().tolist()):
-            answer.update(score=score, p=p)
-    return sorted(answers, key=lambda answer: -answer.get("score", 0))
-
-
-def generate_rows(model, ids, n, limit, layer, sampling):
-    """model.generate: of each row the tokens [T], the vectors they came from [T, d] and statistics [T, 12].
-
-    A row lives one step longer than its last token, as in 01_generate.py, for the vector at that token: so
-    `generate` is not told of the end tokens.
-    """
-    stop_ids, prompt = (torch.tensor(x, device=model.device) for x in (sampling["stop_ids"], [ids] * n))
-    vectors, logits, stats = [], [], []
-    hooks = watch_layers(model, [layer], lambda _, out: vectors.append(out[:, -1].clone()))
-    hooks.append(model.register_forward_hook(lambda _, __, out: logits.append(out.logits[:, -1].float())))
-
-    def after_step(tokens, *_, **__):
-        stats.append(token_stats(logits.pop(), tokens[:, -1]).half())
-        return torch.isin(tokens[:, len(ids) : -1], stop_ids).any(1)
-
-    knobs = ("temperature", "top_k", "top_p", "repetition_penalty") if sampling["temperature"] else ()
-    options = {name: sampling[name] for name in knobs} | {"do_sample": bool(knobs), "num_beams": 1}
-    options |= {"max_new_tokens": limit + 1, "stopping_criteria": [after_step], "eos_token_id": None}
-    try:
-        tokens = model.generate(prompt, attention_mask=torch.ones_like(prompt), **options)
-    finally:
-        [hook.remove() for hook in hooks]
-    return tokens[:, len(ids) :].tolist(), torch.stack(vectors, 1), torch.stack(stats, 1).cpu().numpy()
 
 
 # ---- Tables for people -------------------------------------------------------------------------------------

@@ -294,7 +294,7 @@ def from_readme(language, words):
     return next(block for block in blocks if words in block)
 
 
-SNIPPET = from_readme("python", "load_scorer")
+SNIPPET = from_readme("python", "load_model")
 
 
 @pytest.mark.parametrize("name", ["qwen3", "gpt-oss"])
@@ -302,14 +302,13 @@ def test_scorer_in_a_loop_of_ones_own(name, runs, made, capsys):
     """What people paste runs; that its scores are right is for test_stop.py."""
     code, scorer = SNIPPET, runs[name] / "scatr.pt"
     own = ("Qwen/Qwen3-1.7B", made[name]), ("scorer.pt", scorer), ("17 * 23", "1+2"), ("4096", "50")
-    for paper, here in own:
+    for paper, here in (("PATH/OF/THIS/REPOSITORY", ROOT), *own):
         assert paper in code
         code = code.replace(paper, str(here))
     space = {}
-    torch.manual_seed(0)
     exec(code, space)
-    scores = [answer["score"] for answer in space["answers"]]
-    assert len(scores) == 16 and scores == sorted(scores, reverse=True) and scores[0] > scores[-1]
+    votes = [answer["vote"] for answer in space["answers"]]
+    assert len(votes) == 16 and votes == sorted(votes, reverse=True)
     assert capsys.readouterr().out.strip().endswith(space["answers"][0]["text"].strip())
 
 

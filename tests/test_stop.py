@@ -1,8 +1,11 @@
-"""Sampling that stops when sure: the rule, its replay against all orders, 01 --stop; common.sample."""
+"""Sampling that stops when sure: the rule, its replay against all orders, 01 --stop; 01's sample()."""
 
+import functools
 import importlib
 import itertools
 import random
+import subprocess
+import sys
 from collections import Counter
 from contextlib import suppress
 from fractions import Fraction
@@ -12,7 +15,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from conftest import ROOT, assert_same_run, dies, full_forward, make_run
+from conftest import ROOT, assert_same_run, dies, full_forward, make_run, stored
 
 import common
 
@@ -206,10 +209,10 @@ def linear_scorer(vector, width, n_layers, features=False, model="model"):
 PROBLEM = {"kind": "math", "prompt": "What is 17 * 23?"}
 
 
-def forced(model, tokenizer, tokens):
+def forced(model, tokenizer, tokens, problem=PROBLEM):
     """(logits [T, V], hidden states, each [T, d]) of an independent pass over the prompt and an answer, from
     the position on that the first token of the answer is sampled from."""
-    prompt = list(common.encode_prompt(tokenizer, PROBLEM))
+    prompt = list(common.encode_prompt(tokenizer, problem))
     states, logits = full_forward(model, prompt + tokens)
     return logits[len(prompt) - 1 :], [x[len(prompt) - 1 :] for x in states]
 
@@ -220,8 +223,7 @@ def test_sample_gives_the_scorers_vector_of_every_answer_the_cut_ones_too(demo_m
     model, tokenizer = demo_model
     scorer = linear_scorer(vector, model.config.hidden_size, model.config.num_hidden_layers, features)
     layer, token = common.vector_key(vector, model.config.num_hidden_layers)
-    torch.manual_seed(0)
-    answers = common.sample(model, tokenizer, PROBLEM, 8, scorer, max_new_tokens=40, temperature=1.6)
+    answers = generate.sample(model, tokenizer, PROBLEM, 8, scorer, max_new_tokens=40, temperature=1.6)
     assert {answer["finish"] for answer in answers} == {"stop", "length"}
     scores = [answer["score"] for answer in answers]
     assert scores == sorted(scores, reverse=True)
@@ -233,7 +235,7 @@ def test_sample_gives_the_scorers_vector_of_every_answer_the_cut_ones_too(demo_m
         assert answer["text"] == tokenizer.decode(tokens[:-1] if stopped else tokens)
         logits, states = forced(model, tokenizer, tokens)
         expected = states[layer][-2 if stopped and token == "last" else -1]
-        assert torch.allclose(answer["hidden"], expected, atol=1e-4)
+        assert torch.allclose(answer["hidden"], expected, atol=1e-4) and not answer["hidden"].is_inference()
         stats = common.token_stats(logits[:-1], torch.tensor(tokens)).half().numpy()
         row = common.rollout_features(common.confidence(stats, model.config.vocab_size), len(tokens))
         score = scorer(expected[None], torch.tensor(row)[None])
@@ -241,23 +243,61 @@ def test_sample_gives_the_scorers_vector_of_every_answer_the_cut_ones_too(demo_m
         assert answer["p"] == pytest.approx(score.sigmoid().item(), abs=1e-3)
 
 
-def test_sample_takes_a_text_repeats_itself_and_works_without_a_scorer(demo_model):
-    answers, again = (
-        (torch.manual_seed(1), common.sample(*demo_model, "What is 2 + 2?", n=3, max_new_tokens=5))[1]
-        for _ in range(2)
-    )
+def test_sample_takes_texts_repeats_itself_and_leaves_the_model_as_it_was(demo_model):
+    model, tokenizer = demo_model
+    problems = common.load_problems(ROOT / "demo" / "math_a.jsonl", 2)
+    prompt = torch.tensor([common.encode_prompt(tokenizer, problems[0])])
+    usual = model.generate(prompt, max_new_tokens=5, do_sample=False)
+    text, options = "What is 2 + 2?", {"n": 3, "max_new_tokens": 5}
+    answers, again = (generate.sample(model, tokenizer, text, **options) for _ in range(2))
     assert [x["tokens"] for x in again] == [x["tokens"] for x in answers]
-    assert len(answers) == 3 and not any("p" in answer or "score" in answer for answer in answers)
-    greedy = common.sample(*demo_model, PROBLEM, n=2, max_new_tokens=5, temperature=0)
-    logits, _ = forced(*demo_model, greedy[0]["tokens"])
-    assert greedy[0]["tokens"] == greedy[1]["tokens"] == logits.argmax(-1)[:-1].tolist()
+    assert [x["sample"] for x in answers] == [0, 1, 2] and not {"p", "score", "vote"} & answers[0].keys()
+    other = generate.sample(model, tokenizer, text, **options, seed=1, temperature=2)
+    assert [x["tokens"] for x in other] != [x["tokens"] for x in answers]
+    greedy = generate.sample(model, tokenizer, problems, **options, temperature=0)
+    for problem, answers in zip(problems, greedy, strict=True):
+        logits, _ = forced(model, tokenizer, answers[0]["tokens"], problem)
+        assert answers[0]["tokens"] == answers[2]["tokens"] == logits.argmax(-1)[:-1].tolist()
+    assert model.generate(prompt, max_new_tokens=5, do_sample=False).equal(usual)
 
 
-def test_sample_refuses_another_models_scorer_and_a_prompt_without_room(demo_model, capsys):
+def test_sample_votes_for_the_answer_with_the_largest_sum(demo_model):
+    model, tokenizer = demo_model
+    config = model.config
+    scorer = linear_scorer("penultimate/eos", config.hidden_size, config.num_hidden_layers)
+    problems = common.load_problems(ROOT / "demo" / "math_a.jsonl", 4)
+    options = {"n": 8, "max_new_tokens": 48, "temperature": 1.3}
+    for given in (scorer, None):
+        ask = functools.partial(generate.sample, model, tokenizer, problems, scorer=given, **options)
+        ranked, voted = ask(), ask(vote=True)
+        for by_score, by_vote in zip(ranked, voted, strict=True):
+            sums = Counter()  # this model's answers are plain numbers: equal ones are equal texts
+            for x in by_vote:
+                sums[x["answer"]] += x.get("p", 1) * (x["answer"] is not None)
+            shares = [sums[x["answer"]] / sum(sums.values()) for x in by_vote]
+            assert [x["vote"] for x in by_vote] == pytest.approx(shares) and shares[0] == max(shares)
+            answers = {x["sample"]: x["answer"] for x in by_vote}
+            best = next(x for x in by_score if answers[x["sample"]] == by_vote[0]["answer"])
+            assert by_vote[0]["sample"] == best["sample"]
+        assert [x[0]["sample"] for x in voted] != [x[0]["sample"] for x in ranked]
+    code = {"kind": "code", "prompt": "Write add(a, b)."}
+    assert "vote" not in generate.sample(model, tokenizer, code, 2, vote=True, max_new_tokens=5)[0]
+
+
+@pytest.mark.parametrize("arguments, told", [
+    ({"n": 0}, "n=0: give 1 or more"),
+    ({"top_p": 1.5}, "top_p=1.5: give more than 0 and at most 1"),
+    ({"problems": "and " * 9000}, "leaves no room for an answer"),
+    ({"problems": [{"question": "What?"}]}, "problem 1: the field 'prompt'"),
+    ({"scorer": "nowhere.pt"}, "nowhere.pt: no such file"),
+    ({"scorer": "another"}, "'other'"),
+])  # fmt: skip
+def test_sample_refuses_in_words_what_it_cannot_do(demo_model, arguments, told, capsys):
     config = demo_model[0].config
-    other = linear_scorer("penultimate/eos", config.hidden_size, config.num_hidden_layers, model="other")
-    for arguments, told in [((PROBLEM, 2, other), "'other'"), (("and " * 9000, 2), "has no room for an ans")]:
-        assert told in dies(capsys, common.sample, *demo_model, *arguments)
+    if arguments.get("scorer") == "another":
+        scorer = linear_scorer("final/eos", config.hidden_size, config.num_hidden_layers, model="other")
+        arguments = {"scorer": scorer}
+    assert told in dies(capsys, generate.sample, *demo_model, **{"problems": PROBLEM} | arguments)
 
 
 # ---- Live: 01 --scorer --stop
@@ -271,6 +311,37 @@ def run_01(problems, out, *flags):
     command = [MODEL, out / "problems.jsonl", *SIZES, "--out", out, *flags]
     generate.main([str(x) for x in command])
     return out / "model" / "problems" / "32"
+
+
+def test_sample_gives_what_a_run_folder_holds_of_the_same_problems(runs, demo_model, tmp_path):
+    """The file's problems, from another folder, by the scorer's path: tokens, vectors, statistics, text."""
+    hidden, n_layers = demo_model[0].config.hidden_size, demo_model[0].config.num_hidden_layers
+    common.save_pt(tmp_path / "scorer.pt", linear_scorer("penultimate/last", hidden, n_layers).checkpoint)
+    common.write_jsonl(tmp_path / "problems.jsonl", runs.problems)
+    rows, (tokens, vectors) = common.read_rollouts(runs.full), stored(runs.full)
+    ids = tokens["ids"].tensor_split(tokens["offsets"][1:-1])
+    program = """
+import importlib, sys
+sys.path.insert(0, sys.argv[1])
+import common, torch
+sample = importlib.import_module("01_generate").sample
+found = sample(
+    *common.load_model(sys.argv[2], "cpu"), common.load_problems("problems.jsonl"),
+    n=6, scorer="scorer.pt", vote=True, max_new_tokens=48,
+)
+torch.save(found, "found.pt")
+"""
+    command = [sys.executable, "-c", program, ROOT, MODEL]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = torch.load(tmp_path / "found.pt")
+    assert len(found) == len(runs.problems)
+    answers = [x for answers in found for x in sorted(answers, key=lambda x: x["sample"])]
+    column = vectors["vectors"].index("penultimate/last")
+    for x, row, own, vector in zip(answers, rows, ids, vectors["hidden"][:, column], strict=True):
+        assert (x["sample"], x["text"], x["finish"]) == (row["sample"], row["response"], row["finish"])
+        assert x["tokens"] == own.tolist() and x["conf"] == pytest.approx(row["conf"], rel=2e-3, abs=1e-6)
+        assert torch.allclose(x["hidden"], vector, atol=1e-4)
 
 
 def between(values, low, high):
@@ -347,11 +418,11 @@ def test_a_killed_stopping_run_goes_on_to_the_same_end_and_sees_no_reference_ans
 @pytest.mark.parametrize("flags, told", [
     (["--stop", "0.9"], "--stop needs --scorer"),
     (["--scorer", "SCORER"], "--stop needs --scorer"),
-    (["--scorer", "SCORER", "--stop", "1.5"], "--stop 1.5: give 0 to 1"),
+    (["--scorer", "SCORER", "--stop", "1.5"], "--stop 1.5: give a number from 0 to 1"),
     (["--scorer", "no-such.pt", "--stop", "0.9"], "no-such.pt: no such file"),
     (["--scorer", "SCORER", "--stop"], "no threshold for best-of-n in it"),
     (["--scorer", "SCORER", "--stop", "0.9", "--stop-rule", "weighted-vote", "CODE"], "programs have no"),
-    (["--scorer", "SCORER", "--stop", "0.9", "--layers", "final"], "reads penultimate/eos; --stop needs"),
+    (["--scorer", "SCORER", "--stop", "0.9", "--layers", "final"], "reads penultimate/eos; here it must be"),
 ])  # fmt: skip
 def test_what_stopping_cannot_do_is_one_line(runs, flags, told, tmp_path, capsys):
     code = {"kind": "code", "prompt": "Write f.", "tests": "assert f()"}
