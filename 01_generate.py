@@ -5,7 +5,7 @@
     torchrun --nproc-per-node 4 01_generate.py Qwen/Qwen3-1.7B humaneval
     python 01_generate.py demo/model demo/math_a.jsonl --layers all --extra last10  # more of a run
     python 01_generate.py Qwen/Qwen3-1.7B own.jsonl --requests ask.jsonl  # for a serving engine
-    python 01_generate.py Qwen/Qwen3-1.7B own.jsonl --responses own.jsonl  # made elsewhere
+    python 01_generate.py Qwen/Qwen3-1.7B own.jsonl --responses answers.jsonl  # made elsewhere
 
 Reads a causal language model of transformers (a folder or a Hub id) and problems (a data set name or a file).
 Writes runs/<model>/<dataset>/<seed>/ with meta.json, problems.jsonl, rollouts.jsonl, hidden.pt and tokens.pt,
@@ -25,9 +25,10 @@ front, "special": [S, d], "special_offsets": [R + 1]}; special: tokens that end 
 SGLang or an API, and loads no weights. A request asks for all rollouts of a problem, with --plain for one.
 --endpoint completions sends the prompt as token ids, for engines that take it so.
 
---responses FILE, instead of sampling: rows {"id" or "prompt" or "messages", "responses": [text, ...]} or
-{..., "response": text}, joined to the problems by id, else by the prompt's text, ordered by any "sample".
-"finish": "length" marks a row's as cut; "tokens" (lists of ids with the ending one) spare a guess.
+--responses FILE, instead of sampling: the engine's batch file as it is, or a folder with the raw response to
+each problem as ID.json (/ in the id as _). With --requests FILE, too, that must be what this command asks
+for. Rows {"id" or "prompt", "response": text} also do, with "sample" (their order), "finish": "length" (cut)
+and "tokens" (ids with the ending one, which spare a guess).
 
 --scorer scorer.pt --stop: a problem gets 1, 2, 3, 5, 8, 12, 16 rollouts, until the best probability among
 them (--stop-rule weighted-vote: the leading answer's, common.sureness) reaches a threshold: 03's, which costs
@@ -70,6 +71,7 @@ RANGES = {  # what numbers may be, and how that is said
     "temperature": FROM_0, "top_p": (TINY, 1, "more than 0 and at most 1"),
     "repetition_penalty": (TINY, MANY, "more than 0"), "stop": (0, 1, "a number from 0 to 1"),
 }  # fmt: skip
+BROKEN = ("abort", "content_filter", "error")  # how an answer ends that an engine did not finish
 ENDPOINTS = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
 
 
@@ -626,7 +628,7 @@ def extra_vectors(tokenizer, ids, final, wanted):
     return found
 
 
-# ---- Jobs, one for each rollout; given: of each problem its answers {"text", "tokens", ...}, or {} to sample
+# ---- Jobs, one for each rollout
 
 
 def prepare(run, model, tokenizer):
@@ -637,41 +639,62 @@ def prepare(run, model, tokenizer):
     run.prompts = [list(common.encode_prompt(tokenizer, problem)) for problem in run.problems]
 
 
+def room_for(run, prompt):
+    """How many tokens an answer may have."""
+    context = context_of(run.config)
+    return max(0, min(run.args.max_new_tokens or context, context - len(prompt))) if prompt else 0
+
+
 def make_jobs(run, given):
-    """(jobs of each problem, {id: why} of those without tokens)"""
-    args, context, vocab = run.args, context_of(run.config), run.config.vocab_size
-    jobs, skipped = [[] for _ in run.problems], {}
-    for i, problem in enumerate(run.problems):
-        for sample, answer in enumerate(given[i]):
-            prompt = run.prompts[i]
-            if "messages" in answer:
-                prompt = list(common.encode_prompt(run.tokenizer, problem | {"messages": answer["messages"]}))
-            limit = max(0, min(args.max_new_tokens or context, context - len(prompt))) if prompt else 0
-            if not limit:
-                skipped[problem["id"]] = f"a prompt of {len(prompt)} tokens in a context of {context}"
-            key = noise_key(args.seed, problem["id"], sample)
+    """(jobs of each problem, {id: why} of those without tokens); given: rollouts' tokens, None: to sample."""
+    jobs, skipped, vocab = [[] for _ in run.problems], {}, run.config.vocab_size
+    for i, (problem, prompt) in enumerate(zip(run.problems, run.prompts)):
+        limit = room_for(run, prompt)
+        if not limit:
+            told = f"a prompt of {len(prompt)} tokens in a context of {context_of(run.config)}"
+            skipped[problem["id"]] = told
+        for sample, tokens in enumerate(given[i]):
+            key = noise_key(run.args.seed, problem["id"], sample)
             jobs[i].append({"problem": i, "sample": sample, "prompt": prompt, "limit": limit, "key": key})
-            if answer:
-                tokens = answer["tokens"] or encode_response(run, answer, prompt)
+            if tokens is not None:
                 jobs[i][-1]["tokens"] = tokens[:limit]
                 if any(not 0 <= token < vocab for token in tokens):
                     die(f"{problem['id']}: tokens beyond this model's {vocab}; which model made them?")
     return jobs, skipped
 
 
+def read_run(folder, problems):
+    """`given` of a run folder's own tokens."""
+    stored, rows, found = load_pt(folder / "tokens.pt"), common.read_rollouts(folder), defaultdict(list)
+    tokens = stored["ids"].tensor_split(stored["offsets"][1:-1])
+    if len(tokens) != len(rows):
+        die(f"{folder}: tokens.pt has {len(tokens)} of {len(rows)} rollouts; delete it, run again")
+    for row, ids in zip(rows, tokens):
+        found[row["id"]].append(ids.tolist())
+    return [found[problem["id"]] for problem in problems]
+
+
 # ---- A serving engine: what to ask of it, in the OpenAI batch format, and what it has answered
 
 
 def write_requests(run):
-    """One file; of the model only the configuration and the tokenizer are read."""
+    """Or, with --responses, compare them. Of the model only the configuration and the tokenizer are read."""
     args = run.args
     prepare(run, *common.load_tokenizer(args.model, args.revision, args.trust_remote_code))
     if args.endpoint == "chat" and run.tokenizer.chat_template is None:
         die("this model has no chat template; take --endpoint completions")
-    rows = list(requests_of(run))
-    common.write_jsonl(args.requests, rows)
-    asked, of = sum(row["body"].get("n", 1) for row in rows), args.n * len(run.problems)
-    print(f"{args.requests}: {len(rows)} requests for {asked} of {of} rollouts", file=sys.stderr)
+    rows = {row["custom_id"]: row for row in requests_of(run)}
+    if args.responses:  # then meta.json tells the settings as they were
+        for sent in common.each_row(args.requests, needs=("custom_id", "body")):
+            sent["body"]["model"] = args.model  # a server may call it otherwise
+            if sent != rows.get(sent["custom_id"]):
+                told = f"{sent['custom_id']} is not what this command asks for"
+                die(f"{args.requests}: {told}; give the flags it was written with")
+        return
+    common.write_jsonl(args.requests, rows.values())
+    asked = sum(row["body"].get("n", 1) for row in rows.values())
+    told = f"{len(rows)} requests for {asked} of {args.n * len(run.problems)} rollouts"
+    print(f"{args.requests}: {told}", file=sys.stderr)
     if args.plain and (run.sampling["top_k"] or run.sampling["repetition_penalty"] != 1):
         print(f"--plain: the server must be told to sample by {run.sampling}", file=sys.stderr)
     print(args.requests)
@@ -679,8 +702,8 @@ def write_requests(run):
 
 def requests_of(run):
     """A row a problem, with --plain a row a rollout; custom_id: the problem's id, #, the first sample."""
-    args, sampling, jobs = run.args, run.sampling, make_jobs(run, [[{}] * run.args.n] * len(run.problems))[0]
-    for job in itertools.chain(*jobs):
+    args, sampling = run.args, run.sampling
+    for job in itertools.chain(*make_jobs(run, [[None] * args.n] * len(run.problems))[0]):
         if not job["limit"] or job["sample"] and not args.plain:
             continue
         problem = run.problems[job["problem"]]
@@ -700,55 +723,109 @@ def requests_of(run):
         yield {"custom_id": name, "method": "POST", "url": ENDPOINTS[args.endpoint], "body": body}
 
 
-def read_responses(path, problems):
-    """`given` of a --responses file."""
-    found, list_of = defaultdict(list), lambda x, *kinds: type(x) is list and {*map(type, x)} <= {*kinds}
-    ids = {problem[name]: problem["id"] for name in ("prompt", "id") for problem in problems}
-    for number, row in enumerate(common.read_jsonl(path), 1):
-        where, texts, tokens = f"{path}:{number}", row.get("responses"), row.get("tokens")
-        if "response" in row:
-            texts, tokens = [row["response"]], [tokens]
-        if not list_of(texts, str):
-            die(f"{where}: 'responses' must be a list of texts, or 'response' one text")
-        tokens = tokens or [None] * len(texts)
-        known = list_of(tokens, list, type(None)) and all(list_of(some or [], int) for some in tokens)
-        if not known or len(tokens) != len(texts):
-            die(f"{where}: 'tokens' must be a list of token ids for each response")
-        if type(row.get("sample", 0)) is not int:
-            die(f"{where}: 'sample' must be a whole number")
-        if "messages" in row:
-            row["messages"] = common.plain_messages(row["messages"], where)
-            row["prompt"] = row["messages"][-1]["content"]
-        id = ids.get(str(row.get("id"))) or ids.get(str(row.get("prompt")))
-        found[id] += [row | {"text": text, "tokens": some} for text, some in zip(texts, tokens)]
-    if strangers := len(found.pop(None, [])):
-        print(f"{path}: left out {strangers} responses to other problems", file=sys.stderr)
-    given = [sorted(found[problem["id"]], key=lambda row: row.get("sample", 0)) for problem in problems]
-    if lost := [problem["id"] for problem, answers in zip(problems, given) if not answers]:
-        die(f"{path}: no responses to {len(lost)} of {len(problems)} problems, such as {lost[0]!r}")
-    return given
+def each_response(path):
+    """(row, its file's name without the ending) of a file of rows, or of a folder of files."""
+    folder = Path(path).is_dir()
+    for file in sorted(Path(path).glob("*.json*")) if folder else [Path(path)]:
+        for row in common.each_row(file, whole=folder and file.suffix == ".json"):
+            yield row, file.stem
 
 
-def read_run(folder, problems):
-    """`given` of a run folder's own tokens."""
-    stored, rows, found = load_pt(folder / "tokens.pt"), common.read_rollouts(folder), defaultdict(list)
-    tokens = stored["ids"].tensor_split(stored["offsets"][1:-1])
-    if len(tokens) != len(rows):
-        die(f"{folder}: tokens.pt has {len(tokens)} of {len(rows)} rollouts; delete it, run again")
-    for row, ids in zip(rows, tokens):
-        found[row["id"]].append({"text": "", "tokens": ids.tolist()})
-    return [found[problem["id"]] for problem in problems]
+def read_responses(run):
+    """`given` of --responses: an answer is known by its problem's id, its prompt or its file's name."""
+    path, found, odd = run.args.responses, [{} for _ in run.problems], defaultdict(list)
+    places = {problem["prompt"]: i for i, problem in enumerate(run.problems)}
+    for i, problem in enumerate(run.problems):
+        places |= {problem["id"].replace("/", "_"): i, problem["id"]: i}
+    for row, file_name in each_response(path):
+        try:
+            names, first, answers = read_row(row, file_name)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            die(f"{path}: not an answer as engines write them ({common.reason_of(error)}): {str(row)[:100]}")
+        i = next((places[name] for name in names if name in places), None)
+        first = len(found[i or 0]) if first is None else first
+        for number, answer in enumerate(answers):
+            if i is None:
+                odd["answers to other problems are left out"].append(names[0])
+            elif answer["failed"]:
+                odd["requests or choices gave no answer"].append(f"{names[0]} ({answer['failed'][:200]})")
+            else:
+                found[i][first, number] = encode_answer(run, i, answer, odd)
+    if is_writer() and worker(run.args)[0] == 0:
+        print(f"{path}: {len(found)} problems, {sum(map(len, found))} answers", file=sys.stderr)
+        for what, of in odd.items():
+            print(f"{path}: {len(of)} {what}, such as {of[0]}", file=sys.stderr)
+    for prompt, answers in zip(run.prompts, found):
+        if not room_for(run, prompt):  # nobody can have answered it
+            answers |= {(sample, 0): [] for sample in range(run.args.n)}
+    if lost := [problem["id"] for problem, answers in zip(run.problems, found) if not answers]:
+        told = f"no answers to {len(lost)} of {len(found)} problems, such as {lost[0]!r}"
+        die(f"{path}: {told}; ask again and add what comes")
+    return [[answers[place] for place in sorted(answers)] for answers in found]
 
 
-def encode_response(run, answer, prompt):
-    """The ids of a text: without reasoning that the prompt opened, with the token that ends it."""
-    opened, text = opened_reasoning(run.tokenizer, prompt), answer["text"]
-    stop_ids, last = run.sampling["stop_ids"], run.tokenizer.eos_token_id
-    text = text.removeprefix(opened if text.startswith(opened) else opened.strip())
-    ids = run.tokenizer(text, add_special_tokens=False)["input_ids"]
-    if answer.get("finish") == "length" or (ids and ids[-1] in stop_ids) or not stop_ids:
-        return ids
-    return [*ids, last if last in stop_ids else stop_ids[0]]
+def read_row(row, file_name):
+    """(names, the first answer's number, answers) of a batch file's row, a raw response, or a text."""
+    response = row.get("response")
+    if isinstance(response, str):
+        answer = {"text": response, "token_ids": row.get("tokens"), "finish_reason": row.get("finish")}
+        sample = int(row["sample"]) if "sample" in row else None
+        return [str(row.get("id")), str(row.get("prompt"))], sample, [read_choice(answer)]
+    body = row if "choices" in row else (response or {}).get("body") or {}
+    name = row.get("custom_id", file_name)
+    asked, _, first = name.rpartition("#")
+    prompt = {"prompt_token_ids": body.get("prompt_token_ids")}
+    choices = body.get("choices") or [{"error": row.get("error") or body}]
+    answers = [read_choice(prompt | choice) for choice in choices]
+    return [name, asked], int(first) if first.isdigit() else None, answers
+
+
+def read_choice(choice):
+    """An answer under names of ours; engines, and their versions, have several for the same."""
+    message, logprobs = choice.get("message") or {}, choice.get("logprobs") or {}
+    steps = logprobs.get("tokens") or [step["token"] for step in logprobs.get("content") or []]
+    tokens = choice.get("token_ids") or choice.get("response_token_ids")
+    if not tokens and steps and all(step.startswith("token_id:") for step in steps):
+        tokens = [int(step.removeprefix("token_id:")) for step in steps]
+    text, finish = choice.get("text", message.get("content")), choice.get("finish_reason")
+    reasoning = message.get("reasoning_content") or message.get("reasoning")
+    if not isinstance(text, str | None) or {*map(type, tokens or [])} - {int}:
+        raise TypeError("texts are strings, tokens whole numbers")
+    nothing = text is None and not reasoning and not tokens
+    failed = str(choice.get("error", finish)) if nothing or finish in BROKEN else None
+    cut = finish == "length" or (tokens and finish is None)
+    return {"text": text or "", "reasoning": reasoning, "tokens": tokens, "cut": cut,
+            "prompt": choice.get("prompt_token_ids"), "failed": failed}  # fmt: skip
+
+
+def encode_answer(run, i, answer, odd):
+    """Its token ids with the one that ends it: the engine's, or else those of its text."""
+    tokens, stop_ids, last = answer["tokens"], run.sampling["stop_ids"], run.tokenizer.eos_token_id
+    if answer["prompt"] not in (None, run.prompts[i]):
+        odd["answers are to another prompt than this model's files give"].append(run.problems[i]["id"])
+    if not tokens:
+        text = whole_text(run, i, answer)
+        tokens = run.tokenizer(text, add_special_tokens=False)["input_ids"]
+        if run.tokenizer.decode(tokens, clean_up_tokenization_spaces=False) != text:
+            odd["texts are not what their tokens spell"].append(run.problems[i]["id"])
+    if answer["cut"] or not stop_ids or (tokens and tokens[-1] in stop_ids):
+        return tokens
+    return [*tokens, last if last in stop_ids else stop_ids[0]]
+
+
+def whole_text(run, i, answer):
+    """With reasoning that the server took out where the template has it, without what the prompt opened."""
+    text, reasoning, prompt = answer["text"], answer["reasoning"], run.tokenizer.decode(run.prompts[i])
+    if reasoning:
+        names = "reasoning_content", "reasoning", "thinking"
+        reply = {"role": "assistant", "content": "<ANSWER>"} | dict.fromkeys(names, "<REASONING>")
+        chat = run.tokenizer.decode(common.encode_chat(run.tokenizer, run.problems[i], reply=[reply])[0])
+        front, found, between = chat.removeprefix(prompt).partition("<ANSWER>")[0].partition("<REASONING>")
+        if not found or not chat.startswith(prompt):  # a template that leaves it out
+            front, between = "<think>\n", "\n</think>\n\n"
+        text = front + reasoning.strip("\n") + (between + text.lstrip("\n") if text else "")
+    opened = opened_reasoning(run.tokenizer, run.prompts[i])
+    return text.removeprefix(opened if text.startswith(opened) else opened.strip())
 
 
 def opened_reasoning(tokenizer, prompt):
@@ -838,9 +915,7 @@ def hash_model(name, revision):
 def find_run(args, dataset):
     """A data set's folder, problems and identity: what it may be gone on with by, the same but for layers."""
     digest = lambda rows: common.hash_of(repr(rows).encode())
-    answers = ("response", "responses", "tokens")  # where one file holds both
-    problems = [{name: x for name, x in problem.items() if not args.responses or name not in answers}
-                for problem in common.load_problems(dataset, args.limit)]  # fmt: skip
+    problems = common.load_problems(dataset, args.limit)
     folder = Path(args.out) / common.model_name(vars(args)) / common.short_name(dataset)
     folder /= "greedy" if args.greedy else str(args.seed)
     names = "n seed limit max_new_tokens temperature top_k top_p repetition_penalty dtype revision stop"
@@ -849,14 +924,16 @@ def find_run(args, dataset):
         "scorer": args.scorer and common.hash_of(Path(args.scorer).read_bytes()),
         "model": hash_model(args.model, args.revision),
         "data set": digest(problems),
-        "responses": args.responses and digest(common.read_jsonl(args.responses)),
+        "responses": args.responses and digest([*each_response(args.responses)]),
     }
-    meta = read_meta(folder) if (folder / "meta.json").is_file() else {"identity": now}
+    is_there = lambda *names: all((folder / name).is_file() for name in names)
+    meta = read_meta(folder) if is_there("meta.json") else {"identity": now}
     before, wanted = meta.get("identity", {}), now
-    if "model" in meta and not (folder / "rollouts.jsonl").is_file():  # a finished one may get more
+    if "model" in meta and not is_there("rollouts.jsonl"):  # a finished one may get more
         before, wanted = before | {"layers": meta["arguments"]["layers"]}, now | {"layers": args.layers}
     for name, value in wanted.items():
         unknown = name == "model" and None in (before.get(name), value)  # of the Hub, not in the cache
+        unknown |= name == "responses" and value is None and is_there("rollouts.jsonl", "tokens.pt")
         if before.get(name) != value and not unknown:
             told = f"{folder} was made with {name} {before.get(name)}, not {value}"
             die(f"{told}; choose another --out, or remove that folder")
@@ -1048,9 +1125,9 @@ def make_parts(run):
     args, problems = run.args, run.problems
     args.slots = args.slots or slots_of(run.model)
     if args.responses:
-        given = read_responses(args.responses, problems)
+        given = read_responses(run)
     else:
-        given = [[{}] * args.n] * len(problems) if run.need["whole"] else read_run(run.folder, problems)
+        given = [[None] * args.n] * len(problems) if run.need["whole"] else read_run(run.folder, problems)
     jobs, skipped = make_jobs(run, given)
     if is_writer():
         for id, why in skipped.items():
@@ -1061,7 +1138,7 @@ def make_parts(run):
     mine = agree([i for i in range(len(problems))[rank::world] if not part(run, i).is_file()])
     jobs = {i: jobs[i] for i in mine}
     options = {"total": sum(map(len, jobs.values())), "unit": "rollout", "disable": not is_writer()}
-    verb = "generate" if "tokens" not in given[0][0] else "read"
+    verb = "generate" if given[0][0] is None else "read"
     with common.progress(desc=f"{verb} {run.folder}", **options) as bar:
         for i, rollouts in ended_problems(run, jobs, bar):
             if is_writer():
@@ -1197,9 +1274,10 @@ def main(argv=None):
     runs = [find_run(args, dataset) for dataset in args.datasets]
     if len({run.folder for run in runs}) < len(runs):
         die(f"{' '.join(args.datasets)}: two of these have one name; rename a file")
-    if args.requests and not args.responses:
+    if args.requests:
         write_requests(runs[0])
-        return
+        if not args.responses:
+            return
     if unfinished := [run for run in runs if lacking(run)]:
         config = common.load_config(args.model, args.revision, args.trust_remote_code)
         check_plan(args, unfinished, config.get_text_config())

@@ -578,14 +578,13 @@ def test_responses_get_the_vectors_of_generation(folder, whole, tmp_path):
 PROGRAM = "def f(x): # why: so\n  async def g() -> int:\n    return x\nreturned = {1: 2}; a = b[1:]"
 
 
-def test_responses_as_text_by_prompt_and_by_messages(folder, tmp_path):
+def test_responses_as_text_by_id_and_by_prompt(folder, tmp_path):
     problems = common.read_jsonl(folder / "p.jsonl")[:3]
     common.write_jsonl(tmp_path / "p.jsonl", problems)
-    messages = {"messages": [{"role": "user", "content": problems[1]["prompt"]}]}
     common.write_jsonl(tmp_path / "answers.jsonl", [
-        {"prompt": problems[0]["prompt"], "responses": ["2", "", "it is 3<eos>"]},
-        {**messages, "response": PROGRAM},
-        {"id": "p/2", "responses": ["cut off"], "finish": "length"},
+        *({"prompt": problems[0]["prompt"], "response": text} for text in ("2", "", "it is 3<eos>")),
+        {"prompt": problems[1]["prompt"], "response": PROGRAM},
+        {"id": "p/2", "response": "cut off", "finish": "length"},
         {"id": "p/2", "response": "", "finish": "length"},
         {"prompt": "another data set's", "response": "?"},
     ])  # fmt: skip
@@ -598,7 +597,7 @@ def test_responses_as_text_by_prompt_and_by_messages(folder, tmp_path):
         ("p/2", 1, "", "length", 0),
     ]  # fmt: skip
     extra, model = common.load_pt(run / "extra.pt"), AutoModelForCausalLM.from_pretrained(folder / "model")
-    prompt = prompt_of(messages)
+    prompt = prompt_of(problems[1])
     final = full_forward(model.float(), prompt + tokens_of(run)[3])[0][-1][len(prompt) :]
     torch.testing.assert_close(extra["last10"][3], final[-10:], atol=1e-5, rtol=1e-5)
     zeros = (extra["last10"] == 0).all(-1).sum(1)
@@ -609,16 +608,15 @@ def test_responses_as_text_by_prompt_and_by_messages(folder, tmp_path):
 
 
 @pytest.mark.parametrize("rows, words", [
-    ([{"id": "p/0", "response": "2"}], "no responses to 1 of 2 problems"),
-    ([{"id": "p/0", "responses": ["2"]}, {"id": "p/1", "responses": []}], "no responses to 1 of 2 problems"),
-    ([{"prompt": ["?"], "response": "2"}], "no responses to 2 of 2 problems"),
-    ([{"id": "p/0"}], "r.jsonl:1: 'responses' must be"),
-    ([{"id": "p/0", "response": "2", "tokens": ["a"]}], "r.jsonl:1: 'tokens' must be"),
-    ([{"id": "p/0", "responses": ["2"], "tokens": [5]}], "r.jsonl:1: 'tokens' must be"),
-    ([{"id": "p/0", "responses": ["2"], "tokens": 5}], "r.jsonl:1: 'tokens' must be"),
-    ([{"id": f"p/{i}", "responses": ["2"], "tokens": [[9999]]} for i in range(2)], "which model made them"),
-    ([{"messages": [], "responses": ["2"]}], "'messages' must be"),
-    ([{"id": "p/0", "response": "2", "sample": "a"}], "whole number"),
+    ([{"id": "p/0", "response": "2"}], "no answers to 1 of 2 problems"),
+    ([{"prompt": ["?"], "response": "2"}], "no answers to 2 of 2 problems"),
+    ([{"id": "p/0"}], "no answers to 2 of 2 problems"),
+    ([{"id": "p/0", "response": "2", "tokens": ["a"]}], "not an answer as engines write them"),
+    ([{"id": "p/0", "response": "2", "tokens": 5}], "not an answer as engines write them"),
+    ([{"id": f"p/{i}", "response": "2", "tokens": [9999]} for i in range(2)], "which model made them"),
+    ([{"custom_id": "p/0", "response": {"body": {"choices": [7]}}}], "not an answer as engines write them"),
+    ([{"id": "p/0", "response": "2", "sample": "a"}], "not an answer as engines write them"),
+    ([{"custom_id": 7, "response": "2"}], "no answers to 2 of 2 problems"),
 ])  # fmt: skip
 def test_answers_that_do_not_fit_are_refused(folder, tmp_path, rows, words, capsys):
     common.write_jsonl(tmp_path / "p.jsonl", common.read_jsonl(folder / "p.jsonl")[:2])

@@ -4,7 +4,7 @@ import importlib
 import shutil
 
 import pytest
-from conftest import ROOT, dies
+from conftest import ROOT, assert_same_run, dies, stored
 from transformers import AutoTokenizer
 
 import common
@@ -42,9 +42,9 @@ def ask(folder, *flags):
     return {row["custom_id"]: row["body"] for row in rows}
 
 
-def prompts_of(folder):
+def prompts_of(folder, model=MODEL):
     """What our own engine would be given, but for the prompt that leaves no room."""
-    tokenizer = AutoTokenizer.from_pretrained(folder / "model")
+    tokenizer = AutoTokenizer.from_pretrained(model)
     problems = [row for row in common.load_problems(folder / "p.jsonl") if row["id"] != "long"]
     return tokenizer, {row["id"]: list(common.encode_prompt(tokenizer, row)) for row in problems}
 
@@ -90,7 +90,7 @@ NO_SYSTEM = "{% if messages[0].role == 'system' %}{{ raise_exception('no') }}{% 
 @pytest.mark.parametrize("template, roles", [(EFFORT, ["system", "user"]), (NO_SYSTEM, ["user"])])
 def test_messages_are_those_that_the_template_takes(folder, template, roles):
     (folder / "model/chat_template.jinja").write_text(template)
-    bodies, (tokenizer, prompts) = ask(folder, "--plain"), prompts_of(folder)
+    bodies, (tokenizer, prompts) = ask(folder, "--plain"), prompts_of(folder, folder / "model")
     for id, prompt in prompts.items():
         body = bodies[f"{id}#0"]
         assert [message["role"] for message in body["messages"]] == (["user"] if id == "chat" else roles)
@@ -121,3 +121,218 @@ def test_settings_without_the_weights_are_those_with_them(tmp_path, file):
         (model / file).unlink()
     found = [common.sampling_defaults(*load(str(model))) for load in (common.load_tokenizer, common.load_model)]
     assert found[0] == found[1] and found[0]["top_k"] == (0 if file else 5)
+
+
+# ---- Answers
+
+
+@pytest.fixture(scope="module")
+def sampled(tmp_path_factory):
+    """A run of our own engine; some rollouts are cut, and a problem has no room."""
+    folder = tmp_path_factory.mktemp("sampled")
+    problems = common.read_jsonl(ROOT / "demo/math_a.jsonl")[:4]
+    common.write_jsonl(folder / "p.jsonl", [*problems, {"id": "long", "prompt": "so " * 400}])
+    program(MODEL, folder / "p.jsonl", "-n", N, "--max-new-tokens", 40, "--out", folder)
+    finishes = {row["finish"] for row in common.read_rollouts(folder / "model/p/32")}
+    assert finishes == {"stop", "length"}
+    return folder
+
+
+def read_back(folder, out, file, *flags):
+    flags = ["-n", N, "--max-new-tokens", 40, "--responses", file, "--out", out, *flags]
+    program(MODEL, folder / "p.jsonl", *flags)
+    return out / "model/p/32"
+
+
+def tokens_of(run):
+    tokens = stored(run)[0]
+    return [ids.tolist() for ids in tokens["ids"].tensor_split(tokens["offsets"][1:-1])]
+
+
+def batch_rows(run, choice_of, per_row=N):
+    """The rollouts as the output of vllm run-batch: `per_row` of them in each response."""
+    prompts, rows = prompts_of(run.parents[2])[1], {}
+    for row, ids in zip(common.read_rollouts(run), tokens_of(run), strict=True):
+        if row["id"] == "long":
+            continue
+        first = row["sample"] // per_row * per_row
+        choice = {"index": row["sample"] - first, "finish_reason": row["finish"], "stop_reason": None}
+        choices = rows.setdefault((row["id"], first), [])
+        choices.append(choice | choice_of(row["response"], ids, row["finish"]))
+    return [
+        {"id": f"vllm-{id}", "custom_id": f"{id}#{first}", "error": None, "response": {
+            "status_code": 200, "request_id": f"vllm-batch-{id}", "body": {
+                "id": "chatcmpl-1", "object": "chat.completion", "model": "m", "choices": choices,
+                "prompt_token_ids": prompts[id],
+        }}}
+        for (id, first), choices in rows.items()
+    ]  # fmt: skip
+
+
+def message(text):
+    return {"role": "assistant", "content": text, "refusal": None, "reasoning": None}
+
+
+def with_token_ids(text, ids, finish):
+    return {"message": message(text), "token_ids": ids, "logprobs": None}
+
+
+def without_the_end(text, ids, finish):
+    """As an engine that leaves the token out which ended the answer."""
+    return {"text": text, "token_ids": ids[:-1] if finish == "stop" else ids}
+
+
+def with_ids_in_logprobs(text, ids, finish):
+    steps = [{"token": f"token_id:{id}", "logprob": -1.0, "top_logprobs": []} for id in ids]
+    return {"message": message(text), "token_ids": None, "logprobs": {"content": steps}}
+
+
+def with_ids_in_completions_logprobs(text, ids, finish):
+    return {"text": text, "logprobs": {"tokens": [f"token_id:{id}" for id in ids]}}
+
+
+def with_ids_of_sglang(text, ids, finish):
+    return {"message": message(None), "response_token_ids": ids}
+
+
+@pytest.mark.parametrize("per_row", [1, N])
+@pytest.mark.parametrize("choice_of", [
+    with_token_ids, without_the_end, with_ids_in_logprobs, with_ids_in_completions_logprobs, with_ids_of_sglang,
+])  # fmt: skip
+def test_an_engines_tokens_get_the_vectors_of_our_own_engine(sampled, tmp_path, choice_of, per_row, capsys):
+    run = sampled / "model/p/32"
+    rows = batch_rows(run, choice_of, per_row)
+    common.write_jsonl(tmp_path / "answers.jsonl", rows[::-1])  # engines end in any order
+    assert_same_run(run, read_back(sampled, tmp_path, tmp_path / "answers.jsonl"), statistics=5e-3)
+    said = [line for line in capsys.readouterr().err.splitlines() if "answers.jsonl: " in line]
+    assert said == [f"{tmp_path / 'answers.jsonl'}: 5 problems, {4 * N} answers"]
+
+
+def test_what_an_engine_did_not_answer_is_counted_and_named(sampled, tmp_path, capsys):
+    run, file = sampled / "model/p/32", tmp_path / "answers.jsonl"
+    rows = batch_rows(run, with_token_ids, 1)
+    refused = {"error": {"message": "maximum context length is 256", "type": "BadRequestError", "code": 400}}
+    rows[1] |= {"response": {"status_code": 400, "request_id": "1", "body": None}, "error": refused}
+    rows[4]["response"]["body"]["choices"][0] |= {"message": message(None), "token_ids": None}
+    rows[5]["response"]["body"]["choices"][0] |= {"finish_reason": "abort"}
+    rows[9]["custom_id"] = "another/7#1"
+    rows[14]["response"]["body"]["prompt_token_ids"] = [1, 2, 3]
+    common.write_jsonl(file, [*rows, rows[6]])
+    again = read_back(sampled, tmp_path, file)
+    said = [line.removeprefix(f"{file}: ") for line in capsys.readouterr().err.splitlines() if str(file) in line]
+    assert said[0] == "5 problems, 12 answers"
+    first, second, third, _ = sorted(f"math_a/{i}" for i in range(4))
+    assert sorted(said[1:]) == [
+        "1 answers are to another prompt than this model's files give, such as math_a/3",
+        "1 answers to other problems are left out, such as another/7#1",
+        f"3 requests or choices gave no answer, such as math_a/0#1 ({refused})",
+    ]
+    left_out, place = [(first, 1), (second, 0), (second, 1), (third, 1)], {}
+    for row, ids in zip(common.read_rollouts(run), tokens_of(run)):
+        if (row["id"], row["sample"]) not in left_out:
+            place.setdefault(row["id"], []).append(ids)
+    found = {}
+    for row, ids in zip(common.read_rollouts(again), tokens_of(again)):
+        found.setdefault(row["id"], []).append(ids)
+    assert found == place
+
+
+def test_a_file_that_is_torn_or_lacks_a_problem_is_one_line(sampled, tmp_path, capsys):
+    file = tmp_path / "answers.jsonl"
+    common.write_jsonl(file, batch_rows(sampled / "model/p/32", with_token_ids))
+    whole = file.read_text()
+    file.write_text(whole[:-100])
+    assert f"{file}:4: not JSON" in dies(capsys, read_back, sampled, tmp_path, file)
+    file.write_text("".join(whole.splitlines(keepends=True)[:3]))
+    told = "no answers to 1 of 5 problems, such as 'math_a/3'"
+    assert told in dies(capsys, read_back, sampled, tmp_path, file)
+
+
+def test_a_folder_of_raw_responses(sampled, tmp_path):
+    """As they come from single calls: the file's name says the problem."""
+    run = sampled / "model/p/32"
+    for row in batch_rows(run, with_token_ids):
+        name = row["custom_id"].removesuffix("#0").replace("/", "_")
+        common.write_json(tmp_path / "answers" / f"{name}.json", row["response"]["body"])
+    assert_same_run(run, read_back(sampled, tmp_path, tmp_path / "answers"), statistics=5e-3)
+
+
+def test_texts_are_tokenised_again_and_checked(sampled, tmp_path, capsys):
+    """By a tokenizer that writes no capitals: texts with one do not come back from their tokens."""
+    run, file = sampled / "model/p/32", tmp_path / "answers.jsonl"
+    common.write_jsonl(file, batch_rows(run, lambda text, *_: {"text": text}))
+    again = read_back(sampled, tmp_path / "whole", file)
+    facts_of = lambda run: [(row["response"], row["finish"]) for row in common.read_rollouts(run)]
+    assert facts_of(again) == facts_of(run)
+    assert "tokens spell" not in capsys.readouterr().err
+    model = shutil.copytree(MODEL, tmp_path / "model")
+    settings = common.read_json(model / "tokenizer.json") | {"normalizer": {"type": "Lowercase"}}
+    common.write_json(model / "tokenizer.json", settings)
+    program(model, sampled / "p.jsonl", "-n", N, "--responses", file, "--out", tmp_path)
+    count = sum(row["response"] != row["response"].lower() for row in common.read_rollouts(run))
+    assert f"{count} texts are not what their tokens spell, such as math_a/0" in capsys.readouterr().err
+
+
+def test_a_run_of_an_engines_answers_is_gone_on_with_as_any_other(sampled, tmp_path):
+    """Steps that know of no --responses, such as run_all.sh, take it as finished, and get its other layers."""
+    file = tmp_path / "answers.jsonl"
+    common.write_jsonl(file, batch_rows(sampled / "model/p/32", with_token_ids))
+    run = read_back(sampled, tmp_path, file)
+    before = (run / "rollouts.jsonl").stat().st_mtime_ns
+    flags = "-n", N, "--max-new-tokens", 40, "--out", tmp_path
+    program(MODEL, sampled / "p.jsonl", *flags, "--layers", "penultimate,final,0")
+    assert (run / "rollouts.jsonl").stat().st_mtime_ns == before and stored(run)[1]["vectors"][-1] == "0/eos"
+    (run / "tokens.pt").unlink()
+    with pytest.raises(common.BadInput, match="was made with responses"):
+        program(MODEL, sampled / "p.jsonl", *flags)
+
+
+CHAT = "{% for m in messages %}<|im_start|>{{ m.role }}\n{% BODY %}<|im_end|>\n{% endfor %}"
+TURN = "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+THINKS = "{% if m.reasoning_content %}<think>\n{{ m.reasoning_content }}\n</think>\n\n{% endif %}{{ m.content }}"
+CHANNELS = "{% if m.thinking %}<analysis>{{ m.thinking }}<final>{% endif %}{{ m.content }}"
+THOUGHT = "<think>\nlet me see\n</think>\n\nit is 4"
+
+
+@pytest.mark.parametrize("template, whole", [
+    (CHAT.replace("{% BODY %}", THINKS) + TURN, THOUGHT),
+    (CHAT.replace("{% BODY %}", THINKS) + TURN.replace("{% endif %}", "<think>\n{% endif %}"), THOUGHT),
+    (CHAT.replace("{% BODY %}", "{{ m.content }}") + TURN.replace("{% endif %}", "<think>\n{% endif %}"), THOUGHT),
+    (CHAT.replace("{% BODY %}", "{{ m.content }}") + TURN, THOUGHT),
+    (CHAT.replace("{% BODY %}", CHANNELS) + TURN, "<analysis>let me see<final>it is 4"),
+])  # fmt: skip
+def test_reasoning_comes_back_to_where_the_template_has_it(tmp_path, template, whole):
+    """As Qwen3's, one that opens the reasoning, DeepSeek-R1's that forgets it, one without, gpt-oss's."""
+    shutil.copytree(MODEL, tmp_path / "model")
+    (tmp_path / "model/chat_template.jinja").write_text(template)
+    common.write_jsonl(tmp_path / "p.jsonl", [{"id": "p", "prompt": "2 + 2?"}])
+    choices = [
+        {"message": {"content": "it is 4", "reasoning_content": "let me see"}, "finish_reason": "stop"},
+        {"message": {"content": "\n\nit is 4", "reasoning": "\nlet me see\n"}, "finish_reason": "stop"},
+        {"message": {"content": None, "reasoning": "let me see"}, "finish_reason": "length"},
+        {"message": {"content": whole}, "finish_reason": "stop"},
+    ]
+    common.write_jsonl(tmp_path / "a.jsonl", [{"custom_id": "p", "response": {"body": {"choices": choices}}}])
+    program(tmp_path / "model", tmp_path / "p.jsonl", "--responses", tmp_path / "a.jsonl", "--out", tmp_path)
+    found = [(row["response"], row["finish"]) for row in common.read_rollouts(tmp_path / "model/p/32")]
+    stopped, cut = (whole, "stop"), (whole[: whole.index("see") + 3], "length")
+    assert found == [stopped, stopped, cut, stopped]
+
+
+def test_settings_are_those_of_the_requests(sampled, tmp_path, capsys):
+    """meta.json says what was asked for; other flags are refused before the weights load."""
+    ask_for = ["--requests", tmp_path / "requests.jsonl", "--temperature", 0.5]
+    program(MODEL, sampled / "p.jsonl", "-n", N, "--max-new-tokens", 40, *ask_for)
+    rows = common.read_jsonl(tmp_path / "requests.jsonl")
+    for row in rows:
+        row["body"]["model"] = "another-name-of-it"
+    common.write_jsonl(tmp_path / "requests.jsonl", rows)
+    file = tmp_path / "answers.jsonl"
+    common.write_jsonl(file, batch_rows(sampled / "model/p/32", with_token_ids))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(common, "load_model", lambda *_, **__: pytest.fail("the weights were loaded"))
+        told = "math_a/0#0 is not what this command asks for; give the flags it was written with"
+        for other in (["--temperature", 0.6], ["--endpoint", "completions"], ["--seed", 3], ["--plain"]):
+            assert told in dies(capsys, read_back, sampled, tmp_path, file, *ask_for, *other)
+    meta = common.read_meta(read_back(sampled, tmp_path, file, *ask_for))
+    assert meta["sampling"]["temperature"] == 0.5 and meta["n"] == N
