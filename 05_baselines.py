@@ -20,7 +20,8 @@ Tied answers share the credit of a majority. Δ: points above the best confidenc
 of all, picked with hindsight on these labels (which favours it), with a paired bootstrap interval over
 problems. Gap closed: Δ as a share of the distance from that rule to the oracle, a dash where this is under
 two problems. Cut: the share of a row's picks (random: of all rollouts) that ended at the length limit. A
-problem with a label that could not be judged is in no row. FLOPs are computed, minutes and ms measured on
+problem with a label that could not be judged is in no row. Windows of the confidence rules: the paper's (1,024
+tokens, tail 2,048) where answers are long, else the power of two nearest to half of the median answer. FLOPs are computed, minutes and ms measured on
 the device named, their ratios on one device only; LoRA and PRM read one rollout at a time.
 """
 
@@ -46,13 +47,13 @@ from common import torch  # imported by its first use
 SUBSETS, DRAWS, SEED = 128, 1000, 0  # random subsets of a vote, bootstrap draws, and their seed
 RULES = common.RULES
 ALL = f"all {len(RULES)}"
+PAPERS_WINDOWS = f"{common.WINDOW:,} and {common.TAIL:,}"
 FIVE = [*common.STATISTICS][:5]  # the paper's statistics
 REFERENCES = {
     "the paper's 20": [f"{name}/{way}" for name in FIVE for way in common.AGGREGATIONS[:4]], ALL: RULES
 }  # fmt: skip
-LENGTHS = {"longest": 1, "shortest": -1}
 ORACLE = "oracle"
-OWN = {ORACLE, *LENGTHS, *RULES}  # score files that every run has by itself
+OWN = {ORACLE, *RULES}  # score files that every run has by itself
 CUT = 0.05  # the share of cut rollouts from which a line says so
 COSTS = {  # in NAME.cost.json: (column, its unit)
     "parameters": ("parameters", 1), "train_seconds": ("training min", 60),
@@ -74,15 +75,20 @@ class Run:
     cut: np.ndarray  # 1: at the length limit
     tokens: np.ndarray
     groups: np.ndarray  # of equal answers, -1: none
+    window: int  # of the confidence rules, in tokens
+    tail: int
     files: dict  # method -> name of its file -> {"score": [P, N], "p": the same or None, "cost": {}}
 
 
-def load_group(paths, window, tail):
+def load_group(paths, window=None, tail=None, only=()):
     """Repetitions of one model and data set, `greedy` beside them or None, the problems left out of all."""
+    by_length = windows_for(paths)
+    window, tail = window or by_length[0], tail or by_length[1]
     greedy = [file.parent for file in paths[0].resolve().parent.glob("greedy/labels.jsonl")]
     labels = [common.read_labels(path) for path in [*paths, *greedy]]
     left_out = {row["id"] for rows in labels for row in rows if row["label"] is None}
-    runs = [load_run(path, rows, left_out, window, tail) for path, rows in zip([*paths, *greedy], labels)]
+    load = functools.partial(load_run, left_out=left_out, window=window, tail=tail, only=only)
+    runs = [load(path, rows) for path, rows in zip([*paths, *greedy], labels)]
     first, runs, others = runs[0], runs[: len(paths)], runs[len(paths) :]
     for run in runs:
         if (run.ids, run.meta.get("n")) != (first.ids, first.meta.get("n")):
@@ -91,7 +97,20 @@ def load_group(paths, window, tail):
     return runs, next((run for run in others if run.ids == first.ids), None), left_out
 
 
-def load_run(path, labels, left_out, window, tail):
+def windows_for(paths):
+    """(window, tail) of the confidence rules: the paper's, or fewer tokens where answers are short.
+
+    They are the power of two nearest to half of the median answer: in an answer that is shorter than a window
+    all rules of a statistic are its mean.
+    """
+    if not all((path / "tokens.pt").is_file() for path in paths):
+        return common.WINDOW, common.TAIL  # as in rollouts.jsonl; others are computed from the tokens
+    median = np.median([row["n_tokens"] for path in paths for row in common.each_rollout(path)])
+    nearest = 2 ** round(math.log2(max(median, 2) / 2))
+    return min(nearest, common.WINDOW), min(nearest, common.TAIL)
+
+
+def load_run(path, labels, left_out, window, tail, only):
     rollouts = common.read_rollouts(path)
     common.check_same_problems(path, rollouts)
     keys, places = common.keys_of(rollouts), {}  # problem -> places of its rollouts
@@ -108,13 +127,15 @@ def load_run(path, labels, left_out, window, tail):
     facts = ((row["label"] or 0, row.get("finish") == "length", row["n_tokens"]) for row in rows)
     groups = spread((-1 if row.get("group") is None else row["group"] for row in rows), -1).astype(int)
     arrays = index < len(keys), *map(spread, zip(*facts)), groups
-    run = Run(path, common.read_meta(path), [*places], *arrays, files={})
+    run = Run(path, common.read_meta(path), [*places], *arrays, window, tail, files={})
     for name, values in own_scores(path, rows, window, tail):
         run.files[name] = {"": {"score": spread(values, -np.inf), "p": None, "cost": {}}}
     for file in sorted((path / "scores").glob("*.jsonl")):
         method, _, name = file.stem.partition("@")
         if method in OWN:
             common.die(f"{file}: the table has a row {method} of its own; give the file another name")
+        if only and not {method, file.stem} & {*only}:
+            continue
         run.files.setdefault(method, {})[name] = read_scores(file, keys, spread)
     return run
 
@@ -126,8 +147,6 @@ def own_scores(path, rows, window, tail):
         sign = -1 if rule.split("/")[0] in common.LOWER_IS_BETTER else 1
         values = sign * np.array([conf[rule] for conf in found], dtype=float)  # None becomes nan:
         yield rule, np.nan_to_num(values, nan=np.nanmin([0, *values]) - 1)  # no tokens rank below all others
-    for name, sign in LENGTHS.items():
-        yield name, [sign * row["n_tokens"] for row in rows]
     yield ORACLE, [row["label"] or 0 for row in rows]
 
 
@@ -164,20 +183,19 @@ first_of_subset = functools.cache(common.first_of_subset)
 ranks = lambda scores: np.argsort(np.argsort(-scores, 1, kind="stable"), 1)  # 0: the best; ties in order
 
 
-def by_vote(run, file, n, weight, scores="score"):
+def by_vote(run, file, n, weighted, scores="score"):
     subsets = subsets_of(run, n)
     found = np.zeros((len(subsets), *run.valid.shape))
     for shares, columns in zip(found, subsets):
         some = (np.take_along_axis(array, columns, 1) for array in (run.groups, file[scores], run.valid))
-        np.put_along_axis(shares, columns, vote(*some, weight), 1)
+        np.put_along_axis(shares, columns, vote(*some, weighted), 1)
     return found
 
 
-def vote(groups, scores, valid, weight):
+def vote(groups, scores, valid, weighted):
     """[P, n]: a rollout's share of the pick. Tied majorities share it; without an answer none is picked."""
-    if weight:
-        weights = weight(np.where(valid, scores, 0), ranks(scores), valid.sum(1, keepdims=True))
-        pick = common.weighted_vote(groups, np.where(valid, weights, 0), scores)
+    if weighted:
+        pick = common.weighted_vote(groups, np.where(valid, scores, 0), scores)
         return pick[:, None] == np.arange(groups.shape[1])
     totals = common.group_totals(groups, np.ones(groups.shape))
     winners = (groups >= 0) & (totals == totals.max(1, keepdims=True))
@@ -195,15 +213,10 @@ def subsets_of(run, n):
     return np.sort(np.argsort(np.where(run.valid, noise, 2), -1)[:, :, :n], -1)  # padding is drawn last
 
 
-BY_SCORE = lambda score, rank, n: score
-VOTES = {  # name: (the score it uses, a vote's weight by score, rank (0: the best) and number of rollouts)
-    "majority vote": ("mean/tail", None),
-    "Borda vote, self-certainty": ("self_certainty/avg", lambda score, rank, n: n - rank),
-    "top 10% by confidence, vote": ("mean/tail", lambda score, rank, n: score * (rank < np.ceil(0.1 * n))),
-    "top 90% by confidence, vote": ("mean/tail", lambda score, rank, n: score * (rank < np.ceil(0.9 * n))),
-    "confidence-weighted vote": ("mean/tail", BY_SCORE),
+VOTES = {  # name: (the score it uses, does a vote count as much as its score)
+    "majority vote": ("mean/tail", False),
+    "confidence-weighted vote": ("mean/tail", True),
 }
-MINOR = [*VOTES][1:-1]  # not in the short tables; DeepConf's, offline, are the top ones
 
 # ---- Rows: a dict for each method, as in results.json
 
@@ -235,11 +248,11 @@ def make_rows(runs, greedy=None):
 def methods_of(runs):
     """{name: (kind, the score files it reads, pick(run, file, n), facts)} in the table's order."""
     found, votes, part = {"random": ("random", ORACLE, blindly, {})}, {}, functools.partial
-    for name in (*LENGTHS, *RULES):
-        kind, facts = "confidence" if name in RULES else "length", {"short": None, "scores": name}
-        found[name] = kind, name, by_score, facts | quality_of(runs, name)
-    for name, (rule, weight) in VOTES.items():
-        votes[name] = "vote", rule, part(by_vote, weight=weight), {"short": None} if name in MINOR else {}
+    for name in RULES:
+        facts = {"short": None, "scores": name, "equals": twin_of(runs, name)}
+        found[name] = "confidence", name, by_score, facts | quality_of(runs, name)
+    for name, (rule, weighted) in VOTES.items():
+        votes[name] = "vote", rule, part(by_vote, weighted=weighted), {}
     rank = {family: place for place, family in enumerate(FAMILIES)}  # ours last, next to the votes
     shared = set.intersection(*[set(run.files) for run in runs]) - OWN
     for method in sorted(shared, key=lambda method: (rank.get(method.partition(".")[0], -1), method)):
@@ -249,10 +262,18 @@ def methods_of(runs):
         found[f"{name}, best-of-N"] = "scorer", method, by_score, facts | more
         if all(file["p"] is not None for *_, file in files_of(runs, method)):
             short = f"{short}, weighted vote" if method.startswith("scatr") else None
-            pick = part(by_vote, weight=BY_SCORE, scores="p")
+            pick = part(by_vote, weighted=True, scores="p")
             votes[f"{name}, weighted vote"] = "vote", method, pick, facts | {"short": short}
     votable = all((run.groups >= 0).any() for run in runs)
     return found | (votes if votable else {}) | {ORACLE: (ORACLE, ORACLE, by_score, {})}
+
+
+def twin_of(runs, rule):
+    """An earlier rule of the same statistic with the same values, as in answers shorter than a window."""
+    for other in RULES[: RULES.index(rule)]:
+        pairs = [(run.files[other][""]["score"], run.files[rule][""]["score"]) for run in runs]
+        if other.split("/")[0] == rule.split("/")[0] and all(np.allclose(*pair, rtol=1e-9) for pair in pairs):
+            return other
 
 
 def names_of(method):
@@ -505,6 +526,7 @@ def confidence_table(group):
     for name in common.STATISTICS:
         rules = {way: by_name[f"{name}/{way}"] for way in common.AGGREGATIONS}
         cells = {way: f"**{accuracy(r)}**" if r["best_of"] else accuracy(r) for way, r in rules.items()}
+        cells |= {way: f"as {r['equals'].split('/')[1]}" for way, r in rules.items() if r["equals"]}
         yield {"statistic": name} | cells | {"cut %": percent(mean_of(r["cut"] for r in rules.values()))}
 
 
@@ -619,10 +641,13 @@ def report(args):
     for path in map(Path, args.runs):
         meta = common.read_meta(path)
         paths[common.model_name(meta), common.short_name(meta["dataset"])].append(path)
+    files = [file.stem for path in args.runs for file in Path(path, "scores").glob("*.jsonl")]
+    known = {*files, *(stem.partition("@")[0] for stem in files)}
+    if unknown := {*args.only} - known:
+        common.die(f"--only {min(unknown)}: no such scores; there are {', '.join(sorted(known)) or 'none'}")
     groups = [report_group(*names, some, args) for names, some in paths.items()]
     out = Path(args.out or os.path.commonpath([*map(os.path.abspath, args.runs)]))
-    facts = {"command": the_command(), "window": args.window, "tail": args.tail, "groups": groups}
-    common.write_json(out / "results.json", facts)
+    common.write_json(out / "results.json", {"command": the_command(), "groups": groups})
     summary = summary_table(groups)
     write_report(out, groups, {"Summary": summary} | studies, args.plots)
     over = max((r["over"] for group in groups for r in group["rows"]), key=len)
@@ -635,20 +660,26 @@ def report(args):
 
 
 def report_group(model, dataset, paths, args):
-    runs, greedy, left_out = load_group(paths, args.window, args.tail)
+    runs, greedy, left_out = load_group(paths, args.window, args.tail, args.only)
     rows, where, problems = compare(make_rows(runs, greedy)), f"{model} on {dataset}", len(runs[0].ids)
-    repeated = f", {len(runs)} runs" if len(runs) > 1 else ""
+    more, windows = f", {len(runs)} runs" if len(runs) > 1 else "", (runs[0].window, runs[0].tail)
+    if windows != (common.WINDOW, common.TAIL):
+        more += f", windows of {windows[0]:,} tokens, tail {windows[1]:,}"
     return {
-        "title": f"{where}: {problems} problems, N={rollouts_of(runs):.4g}{repeated}",
+        "title": f"{where}: {problems} problems, N={rollouts_of(runs):.4g}{more}",
         "model": model, "dataset": dataset, "problems": problems, "cut": rows[0]["cut"],
         "runs": [str(run.path) for run in runs], "metas": [run.meta for run in runs],
-        "notes": [f"{where}: {note}" for note in notes_of(runs, left_out, rows[0]["cut"])],
+        "window": runs[0].window, "tail": runs[0].tail,
+        "notes": [f"{where}: {note}" for note in notes_of(runs, left_out, rows)],
         "rows": rows, "price": args.price, "stopping": stopping(runs, rows, args.price),
     }  # fmt: skip
 
 
-def notes_of(runs, left_out, cut):
+def notes_of(runs, left_out, rows):
     """What a reader must know before believing the numbers."""
+    cut, twins = rows[0]["cut"], sum(r["kind"] == "confidence" and r["equals"] is not None for r in rows)
+    if twins:
+        yield f"{twins} of {len(RULES)} confidence rules equal another: answers are shorter than the windows"
     if left_out:
         yield f"{len(left_out)} problems left out of all rows: a label could not be judged"
     methods = [set(run.files) for run in runs]
@@ -1027,8 +1058,11 @@ def main():
         add("runs", **many, help="run folders, labelled for the report")
     if command == "report":
         add("--out", help="folder of the report (default: the run, or what the runs have in common)")
-        add("--window", type=int, default=common.WINDOW, help="tokens in a confidence window (%(default)s)")
-        add("--tail", type=int, default=common.TAIL, help="tokens in the tail (%(default)s)")
+        add("--only", nargs="+", default=[], metavar="NAME", help="score files, or methods (names up to the "
+            "@), that are rows (default: all in scores/)")  # fmt: skip
+        by_length = f"by the answers' length, the paper's {PAPERS_WINDOWS} at most"
+        add("--window", type=int, help=f"tokens in a confidence window (default: {by_length})")
+        add("--tail", type=int, help="tokens in the tail (default: the same)")
         add("--price", type=float, default=1.0, help="points that stopping may cost (%(default)s)")
         add("--studies", nargs="+", default=[], help="files or folders of 03_train_scorer.py --study")
         add("--plots", action="store_true", help="also PNG figures; needs matplotlib")
@@ -1048,7 +1082,8 @@ def main():
         add("--device", help="cpu, cuda, cuda:1, mps (the GPU if there is one)")
     args = parser.parse_args(words)
     least = {"window": 1, "tail": 1, "epochs": 1, "price": 0}
-    if not all(vars(args).get(name, 1) >= value for name, value in least.items()):
+    given = {name: value for name, value in vars(args).items() if value is not None}
+    if not all(given.get(name, 1) >= value for name, value in least.items()):
         parser.error("--window, --tail, --epochs: 1 or more; --price: 0 or more")
     COMMANDS[command](args)
 

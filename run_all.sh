@@ -81,11 +81,10 @@ if [ $# -eq 0 ]; then
     set -- "$here/demo/model" "$here/demo/"{math_a,math_b,code_a,code_b}.jsonl
     workers=$(env -u OMP_NUM_THREADS nproc) && workers=$((workers < 4 ? workers : 4))
     FLAGS_03=${FLAGS_03:---configs 2 --rollouts 8} # the paper: 100 configurations, all rollouts
-    FLAGS_05=${FLAGS_05:---window 16 --tail 16} # the demo's answers are some 40 tokens long
 fi
 
 # Calibrate on the runs of each A, select on those of its B, and the other way round; then one report of all.
-model=$1 sets=("${@:2}") names=() cals=() evals=() evaluated=() seeds=() runs=() learned=() judged=()
+model=$1 sets=("${@:2}") names=() cals=() evals=() evaluated=() seeds=() runs=() learned=() judged=() made=()
 base=$OUT/$(basename "$model"); [ ! -d "$model" ] || base=$OUT/$(basename "$(cd "$model" && pwd -P)")
 log=$base/run_all.log
 for ((i = 0; i < SETS; i++)); do seeds+=($((32 + 10 * i))); done
@@ -156,6 +155,7 @@ for i in "${!evals[@]}"; do
     if [ ${#labelled[@]} -gt 0 ]; then # 05 shows what 04 does, and more
         step 04_select.py "${chosen[@]}" --scorer "${scorers[@]}" >>"$log"
         judged+=("${labelled[@]}")
+        for file in "${scorers[@]}"; do made+=("$(basename "$file" .pt)"); done
     else
         step 04_select.py "${chosen[@]}" --scorer "${scorers[@]}"
         echo "${chosen[*]}: no labels to judge the answers by, so no report"
@@ -164,5 +164,5 @@ done
 
 [ ${#judged[@]} -gt 0 ] || exit 0
 say 5 report "${evals[@]}"
-step 05_baselines.py "${judged[@]}" --out "$base/$(IFS=-; echo "${names[*]}")" ${FLAGS_05:-}
+step 05_baselines.py "${judged[@]}" --only "${made[@]}" --out "$base/$(IFS=-; echo "${names[*]}")" ${FLAGS_05:-}
 printf 'one answer a problem: %s/answers.jsonl\n' "${judged[@]}"

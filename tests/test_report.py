@@ -71,25 +71,18 @@ def table_of(folder, title):
 # The whole table, written down a second time: every subset of every problem
 
 
-def vote(weights, rank):
-    """The label of what a vote picks: the best-ranked answer of the heaviest group; weights(rows, order)."""
+def vote(weight):
+    """The label of what a vote picks: the answer that ranks best, by the same field, of the heaviest group."""
 
     def credit(rows):
-        order = sorted(range(len(rows)), key=lambda i: -rows[i][rank])  # ties in their order
         totals = {}
-        for row, weight in zip(rows, weights(rows, [order.index(i) for i in range(len(rows))])):
+        for row in rows:
             if row["group"] is not None:
-                totals[row["group"]] = totals.get(row["group"], 0) + weight
+                totals[row["group"]] = totals.get(row["group"], 0) + row[weight]
         heaviest = [group for group, total in totals.items() if total > max(totals.values()) - 1e-12]
-        return best(lambda row: row[rank])([row for row in rows if row["group"] in heaviest] or rows)
+        return best(lambda row: row[weight])([row for row in rows if row["group"] in heaviest] or rows)
 
     return credit
-
-
-def top(share):
-    kept = lambda rows, ranks: [rank < np.ceil(share * len(rows)) for rank in ranks]
-    weights = lambda rows, ranks: [row["mean/tail"] * k for row, k in zip(rows, kept(rows, ranks))]
-    return vote(weights, "mean/tail")
 
 
 def majority(rows):
@@ -107,16 +100,10 @@ CREDITS = {
     "random": lambda rows: np.mean([row["label"] for row in rows]),
     "oracle": best(lambda row: row["label"]),
     "majority vote": majority,
-    "confidence-weighted vote": top(1.0),
-    "top 90% by confidence, vote": top(0.9),
-    "top 10% by confidence, vote": top(0.1),
-    "Borda vote, self-certainty":
-        vote(lambda rows, ranks: [len(rows) - r for r in ranks], "self_certainty/avg"),
+    "confidence-weighted vote": vote("mean/tail"),
     "entropy/avg": best(lambda row: -row["entropy/avg"]),
-    "shortest": best(lambda row: -row["n_tokens"]),
-    "longest": best(lambda row: row["n_tokens"]),
     "mine, best-of-N": best(lambda row: row["score"]),
-    "mine, weighted vote": vote(lambda rows, ranks: [row["p"] for row in rows], "p"),
+    "mine, weighted vote": vote("p"),
 }
 
 
@@ -222,6 +209,46 @@ def test_windows_are_recomputed_from_tokens(tmp_path):
     for rule in ("gap/avg", "entropy/avg"):  # a rollout without tokens ranks below all others
         scores = score(load(path), rule)
         assert np.isfinite(scores).all() and scores[0, 0] == scores.min() < np.sort(scores, None)[1]
+
+
+@pytest.mark.parametrize("tokens, windows", [
+    (1, (1, 1)), (27, (16, 16)), (42, (16, 16)), (300, (128, 128)), (2000, (1024, 1024)), (9000, (1024, 2048)),
+])  # fmt: skip
+def test_windows_go_by_the_length_of_answers_up_to_the_papers(tmp_path, tokens, windows):
+    path = make_run(tmp_path / "run", n=3)
+    change(path, "rollouts", lambda row: row | {"n_tokens": [1, tokens, 10**6][row["sample"]]})
+    assert report.windows_for([path]) == windows
+    (path / "tokens.pt").unlink()  # then there are only the values in rollouts.jsonl
+    assert report.windows_for([path]) == (1024, 2048)
+
+
+def test_rules_that_are_the_same_in_short_answers_are_shown_once(tmp_path, capsys):
+    path = make_run(tmp_path / "run")  # of less than 30 tokens
+    run_command(path, "--window", 1024, "--tail", 2048)
+    rows = results_of(path)
+    assert rows["gap/avg"]["equals"] is None
+    assert {rows[f"gap/{way}"]["equals"] for way in ("tail", "lowest", "bottom10")} == {"gap/avg"}
+    table = table_of(path, "Confidence rules")
+    assert [row["bottom10"] for row in table] == ["as avg"] * 7 and "as" not in table[0]["avg"]
+    assert "21 of 28 confidence rules equal another: answers are shorter than" in capsys.readouterr().out
+    run_command(path)
+    out, rows = capsys.readouterr().out, results_of(path)
+    assert "N=4, windows of 4 tokens, tail 4\n" in out and "equal another" not in out
+    assert {rows[rule]["equals"] for rule in report.RULES} == {None}
+
+
+def test_only_the_named_scores_are_rows(tmp_path, capsys):
+    path = make_run(tmp_path / "run")
+    for i, name in enumerate(("scatr.a@32-1", "scatr.a@32-2", "old.a@32-1", "prm.x")):
+        add_scores(path, name, i)
+    run_command(path, "--only", "scatr.a@32-2", "prm.x")
+    rows = results_of(path)
+    scorers = [row["method"] for row in rows.values() if row["kind"] == "scorer"]
+    assert scorers == ["PRM (x), best-of-N", "SCaTR (a), best-of-N"] and rows[scorers[1]]["runs"] == 1
+    run_command(path, "--only", "scatr.a")
+    assert results_of(path)["SCaTR (a), best-of-N"]["runs"] == 2
+    error = refused(capsys, path, "--only", "prm.x", "nobody")
+    assert "--only nobody: no such scores; there are old.a, old.a@32-1, prm.x, scatr.a, " in error
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -336,7 +363,8 @@ def test_the_screen_is_one_short_table(four_sets, tmp_path, capsys):
     out, percent = tmp_path / "out", lambda x: f"{100 * x:.1f}"
     run_command(*four_sets[:2], "--out", out)
     lines = capsys.readouterr().out.splitlines()
-    assert lines[:2] == [f"Qwen3-1.7B on {name}: 10 problems, N=4" for name in ("humaneval", "kodcode")]
+    windows = "10 problems, N=4, windows of 8 tokens, tail 8"
+    assert lines[:2] == [f"Qwen3-1.7B on {name}: {windows}" for name in ("humaneval", "kodcode")]
     header, _, *rows = [re.split("  +", line) for line in lines[3 : lines.index("", 3)]]
     cells, names = {name: cells for name, *cells in rows}, [
         "random", "best of the paper's 20", "best of all 28", "logistic regression", "LoRA verifier", "SCaTR",
@@ -473,9 +501,9 @@ def test_bad_runs_get_one_line(tmp_path, capsys):
         common.write_jsonl(scores, broken)
         assert said in refused(capsys, path)
     common.write_jsonl(scores, rows)
-    scores.rename(scores.with_name("longest.jsonl"))
+    scores.rename(scores.with_name("oracle.jsonl"))
     assert "another name" in refused(capsys, path)
-    scores.with_name("longest.jsonl").rename(scores)
+    scores.with_name("oracle.jsonl").rename(scores)
     for cost in ({"parameters": "many"}, {"ms_per_rollout": -1}, {"train_flops": [1]}):
         common.write_json(scores.with_name("mine.cost.json"), cost)
         assert "mine.cost.json" in refused(capsys, path)

@@ -76,6 +76,7 @@ def test_the_demo_prints_one_table_of_both_domains_and_directions(finished):
     for group in common.read_json(next(out.rglob("results.json")))["groups"]:
         rows = {row["method"]: row for row in group["rows"]}
         scatr = next(row for name, row in rows.items() if re.fullmatch("SCaTR((?!vote|[+]).)*", name))
+        assert group["window"] == group["tail"] == 16 and "old" not in rows
         assert scatr["runs"] == 8 and scatr["std"] is not None  # 2 calibration, 2 evaluation runs, 2 seeds
         assert rows["oracle"]["runs"] == 2
 
