@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Run untrusted (model-written) Python against tests: a verdict nobody can forge, a machine nobody can hurt.
+"""Run untrusted (model-written) Python against tests: a verdict to rely on, a machine that stays unharmed.
 
     python sandbox_exec.py program.py tests.py       # one verdict, and what protects this machine (Linux)
     python sandbox_exec.py program.py tests.json     # {"inputs": [...], "outputs": [...]}: what is printed
@@ -19,60 +19,52 @@ A job is the keyword arguments of `run_tests`:
     style        "check": the tests define check(candidate), called with the entry point; "auto": if they do
     entry_point  name of the function under test; needed by "check", useful elsewhere
     prelude      trusted code of the problem statement, run in front of the program and of the tests
-    beside       True: tests that must reach into the program (patch its imports) decide beside it, see below
-    cpu_s        seconds of processor time of the program with its children, default 10: what decides
+    beside       True: a suspect program's pass beside its tests counts, for tests that patch its imports
+    strict       True: no pass is believed but from a judge that the program cannot touch; see below
+    cpu_s        seconds of processor time of the program with its tests, default 10: what decides
     wall_s       seconds that it may sleep, default 2 * cpu_s; waiting for a busy processor is not counted
     memory_mb    for each process; the whole tree may hold 1.5 times as much
 
 `result.reason` is `passed`, `failed: <which assert or exception>`, `timeout`, `memory`, `killed`, `no
-code`, `syntax`, `not judged: passes only beside its tests`, or `error: <what the sandbox could not do>`;
-`passed` is True, False or, for the last two, None.
+code`, `syntax`, `not judged: passes only beside its tests (<why it is suspect>)`, or `error: <what the sandbox
+could not do>`; `passed` is True, False or, for the last two, None.
 
-The rule: a pass is believed only from a judge that the program cannot touch, a failure only from a run in
-which everything can cross. So the tests run in the judge, the program in a process of its own. A pass there
-is `passed`; a failure is `failed` if only plain data crossed (and the tests touch nothing of their process).
-Else the program runs once more with its tests beside it in one process, where it could forge a pass but
-nothing hinders an honest one: fails there too, `failed`; passes there, `not judged`. With `beside` that pass
-counts, as `passed: beside its tests`: worth what a program is worth that nobody asked to cheat.
+The rule. A program is innocent if a walk over its syntax tree finds nothing by which it could reach its tests
+or lie to them (`why_suspect`); what the rule does not know is suspect, and a few of a hundred real programs
+are. An innocent program runs in one process with its tests, as everywhere, and that verdict counts. A suspect
+one is first judged apart: the tests run in a process that it cannot touch, and only plain data crosses
+(numbers, texts, lists, dictionaries, sets, numpy's arrays of numbers, exceptions by a builtin's name). A pass
+there is `passed`. Else it runs beside its tests, where it could forge a pass, but nothing hinders an honest
+one: fails there too, `failed`; passes there, `not judged`. With `strict` every program is judged so: for those
+of a model that was trained against this judge, which may have found what the rule does not know.
 
       caller         one thread a server; has the secrets, and the expected outputs of stdio jobs
         G            guard: only waits; when F or the caller dies it kills all that is left
         F            fork server: one thread, in namespaces; never reads a program, a test, a verdict
        / \
-      J - S          both confined. J: the judge of up to 500 jobs, holds the tests, tells its verdict to the
-                     caller on a job's own socket. S: one a job, holds the program and one end of a socket to
-                     J. (In a stdio job: files as 0, 1, 2, no J. Beside: it has the tests, and answers.)
+      J - S          forked for one job and confined. S holds the program: with its tests, or, judged apart,
+                     with one end of a socket to J, which holds the tests. (In a stdio job: files as 0, 1, 2.)
 
-    caller <-> F <-> J: JSON with descriptors; J -> caller: "!" once more than plain data crosses, then
-    [reason, detail] as JSON. J <-> S: a pickle with its length in front, either way. J's reader is written in
-    Python, makes plain data, and looks names up in tables (VALUES; exceptions of loaded modules).
-      message = ("ask", verb, args)             verb: load (first), call get set delete read await ...
-              | ("ok" | "raise", value, [(n, items)...])     n: n-th container in the ask's args, if changed
-    What is no plain data is one of pickle's persistent ids:
-              ("arg", n) | ("class", module, name, ancestor) | ("made", maker, args...)
-              | ("mine", number, description or None, items) | ("yours", number, items)         a handle
-
-Rules of J: a handle is never equal to plain data. What a function returned as a handle is read once, into a
-list or dict that serves len, in, [], for, items; operators work on instances of classes that the tests name
-(with a capital). S may call what the tests gave it, and read public attributes of objects of the tests'
-classes. A malformed message is the program's failure. A pass needs an assert that ran and an answer of the
-program.
+    caller <-> F: JSON with descriptors. Who runs the tests -> caller: [reason, detail] as JSON, on a socket of
+    the job's own. J <-> S: JSON with its length in front. S first says {name of the program: plain data, or
+    that it can be called}; then J asks [name, [arguments, keywords]], and S answers [outcome, value, what the
+    containers among the arguments hold after the call]. What J reads is checked, and a malformed answer or
+    one that is no plain data ends the attempt.
 
 Layers: as many as the machine has stand around S and J; `pool.banner` says which. A Pool starts only where
 the program cannot write what judge or caller read later (a private root, Landlock, or another user), unless
 the caller writes `unsafe=True`. `Pool(require="namespaces")` refuses to work with less. Not covered: bugs of
-the kernel, side channels, reading /usr and the Python installation, a class that the tests name and that lies
-about its own instances, files that tests leave in the folder both share. No sockets, ever."""
+the kernel, side channels, reading /usr and the Python installation, a class under test that lies about its own
+instances, files that tests leave in the folder both share. No sockets, ever.
+
+In this file, top to bottom: the caller's process; the servers; running tests; the program in its process;
+plain data between two processes; the rule; the layers."""
 # ruff: noqa: SIM905
 import ast
-import asyncio
 import atexit
 import builtins
-import collections
-import concurrent.futures
 import contextlib
 import ctypes
-import enum
 import errno
 import functools
 import gc
@@ -83,9 +75,9 @@ import io
 import itertools
 import json
 import linecache
-import logging
 import marshal
 import mmap
+import numbers
 import os
 import pickle
 import queue
@@ -97,6 +89,7 @@ import signal
 import socket
 import struct
 import subprocess
+import symtable
 import sys
 import tempfile
 import threading
@@ -104,15 +97,15 @@ import time
 import traceback
 import types
 import typing
-import warnings
+from concurrent import futures
 from decimal import Decimal
 
 LAYERS = ("rlimits", "namespaces", "landlock", "seccomp")
 LEVELS = {"rlimits": (), "seccomp": ("network", "signals"), "landlock": ("network", "signals", "files"),
           "namespaces": ("network", "signals", "files", "namespaces")}
-CPU_S, MEMORY_MB, TREE_FACTOR, JUDGE_MEMORY_MB, JUDGE_JOBS, FRAME_LIMIT = 10, 1024, 1.5, 2048, 500, 64 << 20
+CPU_S, MEMORY_MB, TREE_FACTOR, FRAME_LIMIT = 10, 1024, 1.5, 64 << 20
 FILE_MB, SCRATCH_MB, SCRATCH_FILES, OPEN_FILES, PROCESSES, STACK_MB = 64, 256, 20000, 256, 64, 64
-JUDGE_DIED, SERVER_DIED = "error: the judge died", "error: the server of this job died or hung"
+SERVER_DIED = "error: the server of this job died or hung"
 
 
 class Result(typing.NamedTuple):
@@ -152,7 +145,7 @@ class Pool(contextlib.AbstractContextManager):
         if unknown or require not in LEVELS:
             raise ValueError(f"unknown: {unknown or require!r}; layers: {LAYERS}, levels: {tuple(LEVELS)}")
         workers = workers or len(os.sched_getaffinity(0))      # a batch job has few of a large machine
-        self.threads = concurrent.futures.ThreadPoolExecutor(workers)
+        self.threads = futures.ThreadPoolExecutor(workers)
         self.servers, self.idle = [], queue.SimpleQueue()
         try:
             for _ in range(workers):
@@ -185,7 +178,7 @@ class Pool(contextlib.AbstractContextManager):
                     running[self.threads.submit(self.judge, item[1])] = item[0]
                 if not running:
                     return
-                for done in concurrent.futures.wait(running, return_when="FIRST_COMPLETED").done:
+                for done in futures.wait(running, return_when="FIRST_COMPLETED").done:
                     yield running.pop(done), done.result()
         finally:
             for future in running:                # the caller stopped early; what runs already ends by itself
@@ -199,8 +192,8 @@ class Pool(contextlib.AbstractContextManager):
             self.idle.put(server)
 
 
-def judge(server, code, tests, style="auto", entry_point=None, prelude="", beside=False, cpu_s=CPU_S,
-          wall_s=None, memory_mb=MEMORY_MB):
+def judge(server, code, tests, style="auto", entry_point=None, prelude="", beside=False, strict=False,
+          cpu_s=CPU_S, wall_s=None, memory_mb=MEMORY_MB):
     """One job's Result."""
     if not isinstance(code, str | None):
         return Result(f"error: code must be text, not {type(code).__name__}")
@@ -211,64 +204,77 @@ def judge(server, code, tests, style="auto", entry_point=None, prelude="", besid
     if not (isinstance(tests, (str, dict)) and isinstance(given, (list, tuple)) and given
             and isinstance(wanted, (list, tuple)) and len(given) == len(wanted)):
         return Result("error: tests must be text or {'inputs': [...], 'outputs': [...]} of equal length")
-    if is_stdio and tests.get("fn_name"):
-        tests, style, is_stdio = calls_of(tests["fn_name"], given, wanted), "auto", False
+    fn_name = tests.get("fn_name") if is_stdio else None
+    if fn_name:
+        tests, style = calls_of(fn_name, given, wanted), "auto"
     if style == "check" and not entry_point:
         return Result("error: tests of the style check need an entry_point")
+    if not isinstance(tests, dict):
+        try:
+            known = read_tests(tests, prelude or "", style, entry_point or fn_name)
+        except Verdict as error:
+            return Result(str(error))
+    used = {"numpy": "numpy" in code or "numpy" in str(tests), "unittest": "unittest" in str(tests),
+            "pytest": bool(MORE_OF_PYTEST.search(str(tests)))}
     limits = {"cpu_s": cpu_s, "asleep_s": wall_s or 2 * cpu_s, "memory_mb": memory_mb,
-              "numpy": "numpy" in code or "numpy" in str(tests)}
+              "preload": [name for name in used if used[name]]}
 
     def run(mode, *contents):
         runs.append(server.run({**limits, "mode": mode}, contents))
         return runs[-1]
 
-    if is_stdio:
+    if isinstance(tests, dict):
         reason, detail = judge_stdio(run, code, given, wanted)
     else:
-        job = {"code": code, "tests": tests, "style": style, "entry_point": entry_point,
-               "prelude": prelude or ""}
-        reason, detail = judge_tests(run, as_bytes(job), beside)
+        reason, detail = judge_tests(run, {**known, "fn_name": fn_name}, code, beside, strict)
     return Result(reason, detail, round(sum(run.cpu_s for run in runs), 3),
                   round(sum(run.wall_s for run in runs), 3), round(max(run.memory_mb for run in runs), 1))
 
 
-def judge_tests(run, job, beside):
-    """Apart first; where that fails and does not show that the program is wrong, beside."""
-    apart = run("apart", job)
-    reason, detail = apart.ended or json.loads(apart.answer.lstrip(b"!"))
-    if reason == "gone":
-        end = f"failed: the program ended (exit status {apart.exit}) before it answered"
-        reason, detail = apart.why or (end, "")
-    is_certain = reason == "passed" or reason.startswith("error: ") or not apart.answer.startswith(b"!")
-    if is_certain and reason != JUDGE_DIED:       # which may be the program's doing
-        return reason, detail
-    second = run("beside", job)
-    if second.why:
-        return second.why
-    word, told = "the program ended beside its tests", ""
-    with contextlib.suppress(ValueError, TypeError, RecursionError):       # it may say what it likes
-        word, told = [str(part)[:1000] for part in json.loads(second.answer)]
-    if word == "passed":
-        not_judged = "not judged: passes only beside its tests"
-        return "passed: beside its tests" if beside else not_judged, f"apart from them: {reason}"
-    return word if re.match("failed: |timeout$|memory$|killed$|syntax$", word) else f"failed: {word}", told
+def judge_tests(run, tests, code, beside, strict):
+    """An innocent program's word beside its tests counts; of a suspect one, a pass apart from them does."""
+    both, why = {**tests, "code": code}, "strict"
+    if not strict:
+        reason, detail = answer_of(run("beside", as_bytes({**both, "only_innocent": True})))
+        if reason != "suspect":
+            return reason, detail
+        why = detail
+    program = {name: tests[name] for name in ("prelude_code", "entry_point", "fn_name")}
+    apart, detail = answer_of(run("apart", as_bytes(tests), as_bytes({**program, "code": code})))
+    if apart == "passed" or apart.startswith("error: the tests"):
+        return apart, detail
+    reason, detail = answer_of(run("beside", as_bytes({**both, "only_innocent": False})))
+    if reason == "passed":
+        not_judged = f"not judged: passes only beside its tests ({why})"
+        return "passed: beside its tests" if beside and not strict else not_judged, f"apart: {apart}"
+    is_known = re.match("failed: |timeout$|memory$|killed$|syntax$", reason)       # it may say what it likes
+    return reason if is_known else f"failed: {reason}", detail
+
+
+def answer_of(run):
+    """(reason, detail) that a run ended with."""
+    if run.why:
+        return run.why
+    try:
+        reason, detail = json.loads(run.answer)
+        return str(reason)[:1000], str(detail)[:1000]
+    except (ValueError, TypeError, RecursionError):
+        return f"failed: the program ended (exit status {run.exit}) before its tests did", ""
 
 
 def calls_of(name, inputs, outputs):
-    """LiveCodeBench's functional problems as tests: arguments as JSON, one a line; may be Solution's."""
+    """LiveCodeBench's functional problems as tests: arguments as JSON, one a line."""
     given = [[json.loads(line) for line in text.splitlines() if line.strip()] if isinstance(text, str)
              else text for text in inputs]
     wanted = [json.loads(text) if isinstance(text, str) else text for text in outputs]
-    return (f"import solution\ncalled = getattr(solution, 'Solution', None)\n"
-            f"called = getattr(called() if called else solution, {name!r})\n"
-            f"for given, wanted in zip({given!r}, {wanted!r}):\n"
-            "    got = called(*given)\n    assert (list(got) if isinstance(got, tuple) else got) == wanted\n")
+    return (f"for given, wanted in zip({given!r}, {wanted!r}):\n    got = {name}(*given)\n"
+            "    assert (list(got) if isinstance(got, tuple) else got) == wanted\n")
 
 
 def judge_stdio(run, code, given, wanted):
     for n, pair in enumerate(zip(given, wanted), 1):
         text, right = ["\n".join(map(str, each)) if isinstance(each, list) else str(each) for each in pair]
-        done = run("stdio", encode(text), b"", b"", as_bytes(["", code, None]))
+        done = run("stdio", encode(text), b"", b"", as_bytes(code))
         if done.why:
             return done.why
         _, printed, errors, _ = done.files
@@ -365,15 +371,13 @@ class Server:
                 with contextlib.suppress(BlockingIOError):
                     run = run._replace(answer=ours.recv(1 << 16, socket.MSG_DONTWAIT))
                 run = run._replace(files=[read_file(file) for file in files])
-            if header["mode"] == "apart" and not run.ended and not run.answer.strip(b"!"):
-                run = run._replace(ended=(JUDGE_DIED, ""))
             if not run.ended or not run.ended[0].startswith("error: "):
                 break
         is_theirs = run.ended == (SERVER_DIED, "") and "signals" not in self.protected
         return run._replace(ended=("killed", "")) if is_theirs else run
 
     def exchange(self, header, files):
-        """What F answers with; G, F and J are started anew if it does not."""
+        """What F answers with; G and F are started anew if it does not."""
         with contextlib.suppress(OSError):
             self.socket.settimeout(60 + 20 * (header["cpu_s"] + header["asleep_s"]))     # it may be busy
             send(self.socket, header, [file.fileno() for file in files])
@@ -435,6 +439,100 @@ def receive(sock):
     data, fds, *_ = socket.recv_fds(sock, 1 << 16, 8)
     return (json.loads(data), fds) if data else None
 
+# ------------------------------------------------------------------------------------- reading tests
+# The caller's process does this, once for many programs with the same tests: the tests are trusted.
+
+OURS = {"solution", "tests", "__main__", "pytest"}
+MORE_OF_PYTEST = re.compile(r"\bpytest\.(?!(raises|approx|mark\.parametrize)\b)\w|^ *from pytest import"
+                            r"|^class Test\w*(?!.*TestCase)|^def (setup|teardown)_", re.MULTILINE)
+
+
+class Verdict(Exception):
+    """A reason, raised where no program and no test is being run."""
+
+
+@functools.lru_cache(16)
+def read_tests(text, prelude, style, entry_point):
+    """What whoever runs the tests needs to know of them, for JSON."""
+    asserts, prelude, words = Asserts(), complete(prelude), {*re.findall(r"\w+", text)}
+    try:
+        tree = ast.parse(text, "tests.py")
+        asked = asked_by(prelude + "\n" + text)
+        code = compile(asserts.visit(tree), "tests.py", "exec", dont_inherit=True, optimize=0)
+        prelude_code = compile(prelude, "prelude.py", "exec", dont_inherit=True, optimize=0)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
+        raise Verdict(f"error: the tests or the prelude do not parse: {problem}"[:500]) from None
+    has_check = any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in tree.body)
+    is_check = style == "check" or style == "auto" and entry_point and has_check
+    if not asserts.seen:
+        raise Verdict("error: the tests have no assert")
+    if not (is_check or {"solution", entry_point} & words or asked[0] - vars(builtins).keys()):
+        raise Verdict("error: the tests ask nothing of the program")
+    return {"tests": text, "words": [*words, entry_point], "imports": [*imported(tree)],
+            "checked": entry_point if is_check else None, "need_pytest": bool(MORE_OF_PYTEST.search(text)),
+            "entry_point": entry_point, "tests_code": as_text(code), "prelude_code": as_text(prelude_code),
+            "asked": [sorted(names) for names in asked]}
+
+
+def as_text(code):
+    return marshal.dumps(code).decode("latin-1")
+
+
+def from_text(text):
+    return marshal.loads(text.encode("latin-1"))
+
+
+def complete(prelude):
+    """A prelude may end inside a function: the head that a completion continues."""
+    try:
+        compile(prelude, "prelude.py", "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
+        return prelude
+    except SyntaxError:
+        return prelude + "\n    pass\n"
+
+
+def imported(tree):
+    """The first part of the name of each module that is imported somewhere."""
+    nodes = [node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom))]
+    names = [getattr(node, "module", None) or alias.name for node in nodes for alias in node.names]
+    return {name.partition(".")[0] for name in names} - OURS
+
+
+class Asserts(ast.NodeTransformer):
+    """Count the checks that run: asserts, calls of assert..., raises, warns and fail, and ifs that raise."""
+    ran = seen = 0
+    swallowed = False
+
+    @classmethod
+    def count(cls, value):
+        cls.ran += 1
+        return value
+
+    @classmethod
+    def check(cls, value):
+        """An assert that fails while the program runs, in a function it was handed, is not for it to catch."""
+        is_true, frame = bool(cls.count(value)), sys._getframe()
+        while frame and not is_true and not cls.swallowed:
+            cls.swallowed = frame.f_code.co_filename == "solution.py"
+            frame = frame.f_back
+        return is_true
+
+    def wrap(self, node, function):
+        self.seen += 1
+        name = ast.copy_location(ast.Name(function, ast.Load()), node)
+        return ast.copy_location(ast.Call(name, [node], []), node)
+
+    def generic_visit(self, node):
+        super().generic_visit(node)
+        if isinstance(node, ast.Assert):
+            node.test = self.wrap(node.test, "__check__")
+        if isinstance(node, ast.If) and any(isinstance(inner, ast.Raise) for inner in node.body):
+            node.test = self.wrap(node.test, "__count__")
+        called = getattr(node, "func", None)
+        name = str(getattr(called, "attr", getattr(called, "id", "")))
+        is_check = name.startswith("assert") or name in ("raises", "warns", "fail")
+        return self.wrap(node, "__count__") if is_check else node
+
 
 # ------------------------------------------------------------------------------------- G and F: the servers
 
@@ -467,65 +565,73 @@ def guard(fd, disabled):
 
 
 def serve(control):
-    """F: fork a program (and once in a while a judge) per job. This process never reads a program, a test or
-    a verdict, for whatever it has in memory, its forks have too."""
+    """F: fork the processes of one job after the other. It never reads a program, a test or a verdict, for
+    whatever it has in memory, its forks have, too."""
     try:
         cage.enter()
-        judge = Judge()
-        judge.start()
+        cage.probe()
         send(control, cage.hello())
         while (job_and_files := receive(control)) is not None:
             job, fds = job_and_files
-            if job["numpy"] and "numpy" not in sys.modules and importlib.util.find_spec("numpy"):
-                importlib.import_module("numpy")           # once, before the fork
-                cage.settle()
-                judge.stop()
-            send(control, run_job(job, fds, judge, control))
+            preload(job["preload"])
+            send(control, run_job(job, fds, control))
     except LayerFailed as failure:
         send(control, {"failed": failure.args})
     except ConnectionError:                       # the caller or the guard is gone
         pass
 
 
-def run_job(job, fds, judge, control):
-    """Fork the program, hand the tests to the judge, watch both; then nothing of the job is left."""
-    started, is_apart = time.monotonic(), job["mode"] == "apart"
+def preload(libraries):
+    """Import what jobs use once, before the fork."""
+    missing = [name for name in libraries if name not in sys.modules and importlib.util.find_spec(name)]
+    if missing:
+        for name in missing:
+            importlib.import_module(name)
+        cage.settle()
+
+
+def run_job(job, fds, control):
+    """Fork who runs the job, watch them; then nothing of the job is left."""
+    started = time.monotonic()
     try:
-        if is_apart:
-            ours, theirs = socket.socketpair()
-            with ours, theirs:
-                judge.send([*fds, ours.fileno()])
-                program = cage.spawn([cage.null] * 3 + [theirs.fileno()], job, serve_program)
-            fds.append(os.dup(judge.socket.fileno()))
-        else:
-            if job["mode"] == "stdio":
-                program = cage.spawn(fds[:4], job, run_script)
-            else:
-                program = cage.spawn([cage.null] * 3 + fds, job, run_beside)
-            fds.append(os.pidfd_open(program))
+        pids = start_job(job, fds)                # the first has the tests, and is waited for
     except (OSError, LayerFailed) as problem:
-        judge.stop()
+        end_tree(os.getpid())
         told = {"ended": ("error: no process could be started", str(problem))}
     else:
-        ended, cpu, memory = watch(job, fds[-1], judge, control)
-        if is_apart and (ended or not judge.may_go_on()):
-            judge.stop()                          # `ended`: it still examines
-        kill(program)                             # one that is ending by itself keeps its status
-        _, status, used = os.wait4(program, 0)
-        told = {"ended": ended, "exit": os.waitstatus_to_exitcode(status),
-                "cpu_s": max(cpu, used.ru_utime + used.ru_stime),
-                "memory_mb": max(memory, used.ru_maxrss * 1024) / 2**20}
+        fds.append(os.pidfd_open(pids[0]))
+        ended, cpu, memory = watch(job, fds[-1], control)
+        for pid in pids:
+            kill(pid)                             # one that is ending by itself keeps its status
+        statuses, used = zip(*[os.wait4(pid, 0)[1:] for pid in pids])
+        told = {"ended": ended, "exit": os.waitstatus_to_exitcode(statuses[0]),
+                "cpu_s": max(cpu, sum(each.ru_utime + each.ru_stime for each in used)),
+                "memory_mb": max(memory, *[each.ru_maxrss * 1024 for each in used]) / 2**20}
     for fd in fds:
         os.close(fd)
-    while not cage.private and end_tree(os.getpid(), spare=judge.pid):
+    while not cage.private and end_tree(os.getpid()):
         time.sleep(0.001)
     cage.empty_scratch()
     return {**told, "wall_s": time.monotonic() - started}
 
 
-def watch(job, awaited, judge, control):
-    """(limit reached, seconds of cpu, bytes), once the judge, or without one the program, is done."""
-    started, cpu, memory, judge_before, pause, limit = time.monotonic(), 0, 0, None, 200, None
+def start_job(job, fds):
+    """The processes of a job; what they get is told where they are."""
+    std = [cage.null] * 3
+    if job["mode"] == "stdio":
+        return [cage.spawn(fds[:4], job, run_script)]
+    if job["mode"] == "beside":
+        return [cage.spawn(std + fds, job, run_beside)]
+    tests, program, answer = fds
+    for_judge, for_program = socket.socketpair()
+    with for_judge, for_program:
+        judge = cage.spawn([*std, tests, answer, for_judge.fileno()], job, run_judge)
+        return [judge, cage.spawn([*std, program, for_program.fileno()], job, run_apart)]
+
+
+def watch(job, awaited, control):
+    """(limit reached, seconds of cpu, bytes), once the process that is awaited is done."""
+    started, cpu, memory, pause, limit = time.monotonic(), 0, 0, 200, None
     poller = select.poll()
     for fd in (control.fileno(), cage.guard, awaited):
         poller.register(fd, select.POLLIN)
@@ -536,51 +642,17 @@ def watch(job, awaited, judge, control):
         if ready:
             break
         pause, wall = 50, time.monotonic() - started
-        processes = tree(os.getpid(), spare=judge.pid)
+        processes = tree(os.getpid())
         cpu_now, waited, memory_now = usage(processes)
-        judge_now = usage([judge.pid, *tree(judge.pid)] if judge.pid else [])
-        judge_before = judge_before or judge_now
-        judged, waited = judge_now[0] - judge_before[0], waited + judge_now[1] - judge_before[1]
         cpu, memory = max(cpu, cpu_now), max(memory, memory_now)
         times = f"time: {cpu:.1f} s of cpu, {wall:.1f} s of wall time"
-        limit = (("timeout", f"cpu {times}") if max(cpu, judged) > job["cpu_s"] else
+        limit = (("timeout", f"cpu {times}") if cpu > job["cpu_s"] else
                  ("memory", f"{memory >> 20} MB in all processes")
                  if memory > TREE_FACTOR * job["memory_mb"] * 2**20 else
                  ("killed", "limit of processes") if len(processes) > 2 * PROCESSES else
                  ("killed", "limit of files") if not cage.private and cage.scratch_is_full() else
-                 ("timeout", f"wall {times}") if wall - cpu - judged - waited > job["asleep_s"] else None)
+                 ("timeout", f"wall {times}") if wall - cpu - waited > job["asleep_s"] else None)
     return limit, cpu, memory
-
-
-class Judge:
-    """The fork server's end of a judge process, which serves many jobs."""
-    pid = None
-
-    def start(self):
-        self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            fds, limits = [cage.null] * 3 + [theirs.fileno()], {"memory_mb": JUDGE_MEMORY_MB}
-            self.pid = cage.spawn(fds, limits, judge_jobs)
-        hello, _ = receive(self.socket) or ({"failed": ["rlimits", "the judge died at once"]}, [])
-        if "failed" in hello:
-            raise LayerFailed(*hello["failed"])
-
-    def send(self, fds):
-        if not self.pid:
-            self.start()
-        send(self.socket, "job", fds)
-
-    def may_go_on(self):
-        """What it says after a job; nothing if it is dead."""
-        message = receive(self.socket)
-        return bool(message and message[0])
-
-    def stop(self):
-        if self.pid:
-            kill(self.pid)
-            os.waitpid(self.pid, 0)
-            self.socket.close()
-        self.pid = None
 
 
 def kill(pid):
@@ -588,10 +660,10 @@ def kill(pid):
         os.kill(pid, signal.SIGKILL)
 
 
-def end_tree(pid, spare=None):
+def end_tree(pid):
     """Kill all descendants and reap those that are ours: the one way to kill, used by caller, G and F. Again
     and again, until this finds none: what it kills may have been starting more."""
-    found = tree(pid, spare)
+    found = tree(pid)
     for child in found:
         kill(child)
     for child in found:
@@ -600,13 +672,13 @@ def end_tree(pid, spare=None):
     return found
 
 
-def tree(pid, spare=None):
-    """All descendants of a process, but for one of its children with its own."""
+def tree(pid):
+    """All descendants of a process."""
     found = [pid]
     for parent in found:
         for thread in proc(f"{parent}/task", os.listdir):
             children = proc(f"{parent}/task/{thread}/children").split()
-            found += [int(child) for child in children if int(child) != spare]
+            found += [int(child) for child in children]
     return found[1:]
 
 
@@ -632,956 +704,9 @@ def usage(pids):
             waited += int((proc(f"{pid}/task/{thread}/schedstat").split() or [0, 0])[1]) / 1e9
     return cpu, waited, memory
 
-
-# ------------------------------------------------------------------------------------- S: the program
-
-def run_program(module, prelude, code, entry_point):
-    """The prelude, then the program, in their module."""
-    shared = run_prelude(prelude, module, entry_point) if prelude else []
-    linecache.cache["solution.py"] = (len(code), None, code.splitlines(True), "solution.py")
-    exec(compile(encode(code), "solution.py", "exec", dont_inherit=True), vars(module))
-    for kind in map(vars(module).get, shared):    # models like to write them down once more
-        if isinstance(kind, type):
-            kind.__module__ = "prelude"
-
-
-def new_module(*names):
-    module = types.ModuleType(names[0])
-    module.__file__ = "solution.py"
-    sys.modules.update(dict.fromkeys(names, module))
-    return module
-
-
-def run_prelude(prelude, module, entry_point):
-    """The names of its classes: both sides have them, in a module of that name, so their objects are data."""
-    names, name = vars(module), module.__name__
-    sys.modules["prelude"], module.__name__ = module, "prelude"
-    with contextlib.suppress(SyntaxError):
-        exec(compile_prelude(prelude) if isinstance(prelude, str) else prelude, names)
-    module.__name__ = name
-    names.pop(entry_point, None)                  # the prelude's own is a stub
-    return [name for name, value in names.items() if getattr(value, "__module__", "") == "prelude"]
-
-
-def compile_prelude(text, flags=0):
-    """A prelude may end inside a function: the head that a completion continues."""
-    try:
-        return compile(text, "prelude.py", "exec", flags, dont_inherit=True)
-    except SyntaxError:
-        return compile(text + "\n    pass\n", "prelude.py", "exec", flags, dont_inherit=True)
-
-
-def run_script():
-    """A stdio job: 0, 1 and 2 are files, 3 holds the program; end as a script does."""
-    how = {"encoding": "utf-8", "errors": "surrogateescape", "closefd": False}
-    sys.stdin, sys.stdout, sys.stderr = [open(fd, "w" if fd else "r", **how) for fd in range(3)]
-    job, status = json.loads(read_file(open(3, "rb", buffering=0))), 0
-    for step in (lambda: run_program(new_module("__main__"), *job), threading._shutdown,
-                 atexit._run_exitfuncs, lambda: sys.stdout.flush(), lambda: sys.stderr.flush()):
-        try:
-            step()
-        except SystemExit as end:
-            status = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
-        except BaseException as problem:
-            sys.stderr.write("".join(traceback.format_exception_only(type(problem), problem)))
-            status = 1
-    os._exit(status & 255)
-
-
-def serve_program():
-    """Do what the judge asks, for ever; first it asks to load the program."""
-    global peer
-    peer, module = Peer(socket.socket(fileno=3)), new_module("solution")
-    peer.exports[0] = module
-
-    def load(*job):
-        VERBS["reload"] = lambda: run_program(module, *job)
-        VERBS["reload"]()
-        return list(vars(module))
-
-    VERBS["load"] = load
-    sys.setrecursionlimit(sys.getrecursionlimit() + 50)
-    while True:
-        peer.answer(*peer.read()[1:])
-
-
-def run_beside():
-    """The program and its tests in this process; its answer is believed only where the tests say beside."""
-    job, tests = json.loads(read_file(open(3, "rb", buffering=0))), None
-    module = new_module("solution", "__main__")
-    with open("solution.py", "w", encoding="utf-8", errors="surrogatepass") as copy:
-        copy.write(job["prelude"] + "\n" + job["code"])
-    try:
-        sys.path.insert(0, os.getcwd())
-        run_program(module, job["prelude"], job["code"], job["entry_point"])
-        tests = read_tests(job["prelude"], job["tests"])
-        space = sys.modules["tests"] = types.ModuleType("tests")
-        vars(space).update((name, value) for name, value in vars(module).items() if name[:2] != "__")
-        answer = run_all(job, tests, space), ""
-    except SyntaxError as problem:
-        answer = "syntax", str(problem)
-    except BaseException as problem:
-        answer = explain(problem, from_program=not tests)
-    socket.socket(fileno=4).send(as_bytes(answer))
-    os._exit(0)
-
-
-def enter_world(folder, environment, replaced):
-    """In S: what tests may capture or stand in for (streams, `input`, warnings, logs) is the judge's."""
-    os.chdir(folder)
-    os.environ.clear()
-    os.environ.update(environment)
-    for (module, name), own in OWN.items():
-        setattr(sys.modules[module], name, replaced.get((module, name), own))
-    handler = logging.Handler()
-    handler.emit = lambda record: replaced["log"](record.name, record.levelno, record.getMessage())
-    logging.root.setLevel(1)
-    logging.root.handlers[:] = [handler]
-    warnings.simplefilter("always")
-
-
-# ------------------------------------------------------------------------------------- between J and S
-# Both ends hold a Peer. Containers in the arguments of an ask are counted; the answer says by number which
-# have changed. What is no data stays where it is: the other side gets a stand-in that asks back.
-
-FLAT = {type(None), bool, int, float, str, bytes, complex}
-BASES = int, float, complex, str, bytes, tuple                             # objects of subclasses equal one
-DEQUE, ORDERED = collections.deque, collections.OrderedDict
-ROOTS = {list: list.append, ORDERED: ORDERED.__setitem__, dict: dict.__setitem__, set: set.add,
-         DEQUE: DEQUE.append, bytearray: bytearray.append}                 # how they are filled
-ROOT_TYPES = tuple(ROOTS)
-PLAIN = {*FLAT, *ROOTS, collections.Counter, collections.defaultdict, tuple, frozenset}
-VIEWS = {type({}.keys()): (list, lambda items: dict.fromkeys(items).keys()),       # (to plain data, from it)
-         type({}.items()): (list, lambda items: dict(items).items()),
-         type({}.values()): (list, lambda items: dict(enumerate(items)).values()),
-         memoryview: (bytes, memoryview), types.MappingProxyType: (dict, types.MappingProxyType),
-         type(...): (repr, lambda _: ...), type(NotImplemented): (repr, lambda _: NotImplemented)}
-FUNCTIONS = types.FunctionType, types.BuiltinFunctionType, types.MethodType
-# What S may name to J: any class of these modules, and these; exceptions of the standard library.
-VALUE_MODULES = set("prelude collections datetime decimal fractions uuid array pathlib ipaddress "
-                    "zoneinfo".split())
-VALUES = set("bool int float complex str bytes bytearray list tuple dict set frozenset range slice "
-             "array._array_reconstructor re._compile re.Pattern types.SimpleNamespace types.NoneType "
-             "time.struct_time http.HTTPStatus".split())
-STANDARD = {"numpy", *sys.stdlib_module_names} - set("unittest test bdb doctest asyncio concurrent".split())
-OURS = {"solution", "tests", "__main__", "sandbox_exec", None}
-ODD = StopIteration, StopAsyncIteration, GeneratorExit, KeyboardInterrupt  # mean something where they arrive
-TYPES = {id(value): name for name, value in vars(types).items() if isinstance(value, type)}
-OWN = {("builtins", name): getattr(builtins, name) for name in ("input", "print", "open")} | {
-    ("sys", name): getattr(sys, name) for name in ("stdin", "stdout", "stderr")} | {
-    ("warnings", "showwarning"): warnings.showwarning}
-dunders = lambda names: {f"__{name}__" for name in names.split()}
-SCALING = dunders("mul matmul truediv floordiv mod pow rmul rmatmul rtruediv rfloordiv rmod rpow")
-ARITHMETIC = SCALING | dunders(
-    "lt le gt ge add sub divmod and or xor lshift rshift radd rsub rdivmod rand ror rxor rlshift rrshift "
-    "abs neg pos invert int float complex index round trunc floor ceil")
-HELD = dunders("len iter getitem contains reversed")                       # served by a snapshot
-STEPS = dunders("next anext aiter await")
-OPERATIONS = ARITHMETIC | HELD | STEPS | dunders(
-    "bool hash eq call enter exit aenter aexit str repr format setitem delitem missing copy deepcopy fspath")
-
-
-class StandIn:
-    """What stand-ins for objects, classes and the program's module have in common."""
-
-    def __getattr__(self, name):
-        if name[:2] == name[-2:] == "__":
-            raise AttributeError(name)
-        return peer.ask("get", self, name)
-
-    def __setattr__(self, name, value):
-        if name.startswith("__"):
-            return super().__setattr__(name, value)
-        peer.ask("set", self, name, value)
-
-    def __delattr__(self, name):
-        peer.ask("delete", self, name)
-
-
-def forward(name, root=None):
-    """The method of a stand-in that has the other side do the operation."""
-    def method(self, *args, **kwargs):            # a stranger's list is a list, whatever its class made of it
-        if root and hasattr(root, name) and not peer.trusts(self):
-            return getattr(root, name)(self, *args, **kwargs)
-        if name in ("__exit__", "__aexit__"):
-            args = *args[:2], None                # a traceback stays here
-        return peer.ask("call", self, name, args, kwargs)
-    return method
-
-
-class StandInObject(StandIn):
-    __dict__ = property(lambda self: peer.ask("get", self, "__dict__"))
-    __copy__ = forward("__copy__")
-    __deepcopy__ = lambda self, _: peer.ask("call", self, "__deepcopy__", (), {})
-
-
-class Function(StandInObject):
-    __call__ = forward("__call__")
-
-
-class StandInClass(StandIn, type):
-    """Class of the classes made for those of the other side; enumerations are iterated."""
-    __call__, __iter__, __len__, __getitem__, __contains__ = map(
-        forward, ("__call__", "__iter__", "__len__", "__getitem__", "__contains__"))
-    __bool__ = lambda cls: True
-
-    def __new__(cls, *_):
-        raise TypeError("a class of the program's cannot be a base on this side")
-
-
-class Writer(pickle.Pickler):
-    def persistent_id(self, value):
-        kind = type(value)
-        if kind in FLAT:
-            return None
-        if id(value) in self.bag:
-            return "arg", self.bag[id(value)]
-        return None if kind in PLAIN else peer.instead_of(value, kind)
-
-
-class AnyReader(pickle.Unpickler):
-    """For S, which may trust J."""
-
-    def persistent_load(self, what):
-        return self.things[what[1]] if what[0] == "arg" else peer.load(*what)
-
-
-class DataReader(pickle._Unpickler):
-    """For J: makes data, stand-ins and exceptions only; what is looked up is in the tables above."""
-    dispatch = {code: load for code, load in pickle._Unpickler.dispatch.items()
-                if code not in (pickle.INST[0], pickle.OBJ[0], pickle.NEWOBJ_EX[0])}
-    persistent_load = AnyReader.persistent_load
-
-    def find_class(self, module, name):
-        return peer.load_class(module, name)
-
-    def guarded(load, kind_of=lambda made: made):
-        def guard(self):                          # only what may be named is called, or its objects changed
-            assert is_for_data(kind_of(self.stack[-2]))
-            load(self)
-            drop_functions(self.stack[-1])
-        return guard
-
-    dispatch.update({pickle.REDUCE[0]: guarded(pickle._Unpickler.load_reduce),
-                     pickle.NEWOBJ[0]: guarded(pickle._Unpickler.load_newobj),
-                     pickle.BUILD[0]: guarded(pickle._Unpickler.load_build, type)})
-
-
-class Peer:
-    """One end of the connection: S's as it is, the judge's with the rules below."""
-    reader, may_name = AnyReader, staticmethod(lambda value: is_for_data(value))
-    note_opaque, trusts = lambda self: None, lambda self, thing: True
-
-    def __init__(self, sock):
-        self.sock, self.incoming = sock, sock.makefile("rb")
-        self.lock, self.serving = threading.RLock(), 0
-        self.exports, self.export_ids = {0: None}, {}                      # ours that they may name
-        self.stand_ins, self.stand_in_ids = {}, {}                         # theirs that we may name
-
-    # ---- messages
-
-    def write(self, message, things=()):
-        """`things` are containers that the other side has, by their number in what it sent."""
-        file, limit = io.BytesIO(), sys.getrecursionlimit()
-        writer = Writer(file, 4)
-        writer.bag = {id(thing): n for n, thing in enumerate(things)}
-        sys.setrecursionlimit(max(limit, 20000))                           # data may be nested deep
-        try:
-            writer.dump(message)
-        finally:
-            sys.setrecursionlimit(limit)
-        if file.tell() > FRAME_LIMIT:
-            raise ValueError("more data than may cross at once")
-        try:
-            self.sock.sendall(struct.pack("<Q", file.tell()) + file.getvalue())
-        except OSError:
-            self.end()
-
-    def read(self, things=()):
-        size = struct.unpack("<Q", self.incoming.read(8) or self.end())[0]
-        reader = self.reader(io.BytesIO(self.incoming.read(size) if size <= FRAME_LIMIT else b""))
-        reader.things = things
-        return reader.load()
-
-    def end(self):
-        os._exit(0)                               # S; a judge goes on to the next
-
-    def ask(self, verb, *args):
-        """Have the other side do something, return (or raise) what comes of it; meanwhile do what it asks."""
-        with self.lock:
-            if not self.serving:
-                raise RuntimeError("the tests are not waiting: a call from a thread came too late")
-            things = containers(args)
-            self.write(("ask", verb, args))
-            while (message := self.read(things))[0] == "ask":
-                self.answer(*message[1:])
-            outcome, value = self.accept(message, things, verb, *args[1:2])
-        if outcome == "raise":
-            raise value
-        return value
-
-    def accept(self, message, things, _verb, _name=None):
-        outcome, value, changes = message
-        for n, items in changes:
-            fill(things[n], items)
-        return outcome, value
-
-    def answer(self, verb, args):
-        things = containers(args)
-        before = [content(thing) for thing in things]
-        self.serving += 1
-        try:
-            outcome, value = "ok", self.perform(verb, *args)
-        except Gone:
-            raise
-        except BaseException as problem:
-            outcome, value = "raise", problem
-        with self.lock:
-            self.serving -= 1
-            try:
-                now = [content(thing) for thing in things]
-                changes = [(n, now[n]) for n, old in enumerate(before) if not is_same(now[n], old)]
-                self.write((outcome, value, changes), things)
-            except Exception as problem:          # not to be written: too deep, too large, a failing property
-                self.write(("raise", ValueError(str(problem)[:300]), []))
-
-    def perform(self, verb, *args):
-        return VERBS[verb](*args)
-
-    # ---- what is no plain data
-
-    def instead_of(self, value, kind):
-        """What to write for it; None: what pickle would."""
-        if id(value) in self.stand_in_ids:
-            items = content(value) if isinstance(value, ROOT_TYPES) else None
-            return "yours", self.stand_in_ids[id(value)], items
-        self.note_opaque()
-        if kind in VIEWS:
-            return "made", kind.__name__, VIEWS[kind][0](value)
-        if is_array(value, or_scalar=True):
-            return "made", "array" if is_array(value) else "scalar", array_bytes(value)
-        thing = value if hasattr(value, "__qualname__") else kind          # Cython's functions, too
-        named = self.may_name(thing) and library_name(thing)
-        if named and isinstance(value, type):
-            ancestors = [base.__name__ for base in value.__mro__ if base.__module__ == "builtins"]
-            return "class", *named, ancestors[0]
-        if named and isinstance(value, BaseException):
-            return "made", "exception", kind, list(value.__reduce__()[1]), dict(vars(value)), value.__cause__
-        with contextlib.suppress(Exception):      # files and iterators have a place in their stream
-            if named and (isinstance(value, FUNCTIONS) or not hasattr(kind, "__next__") and
-                          value.__reduce_ex__(4)):
-                return None
-        return self.export(value)
-
-    def export(self, value):
-        number, about = self.export_ids.setdefault(id(value), len(self.exports)), None
-        if number not in self.exports:
-            self.exports[number] = value
-            about = describe(value)
-        return "mine", number, about, content(value) if isinstance(value, ROOT_TYPES) else None
-
-    def load(self, what, key, about=None, *rest):
-        """What it stands for."""
-        if what == "made":
-            return MAKERS[key](about, *rest)
-        if what == "class":
-            return self.load_class(key, about, *rest)
-        assert type(key) is int                   # None, True and 1.0 would find something, too
-        if what == "yours":
-            return fill(self.exports[key], about)
-        if about is not None and key not in self.stand_ins:
-            if about[0] != "function":
-                self.note_opaque()
-            self.stand_ins[key] = made = STAND_INS[about[0]](*about[1:])
-            self.stand_in_ids[id(made)] = key
-        return fill(self.stand_ins[key], *rest)
-
-    def load_class(self, module, name, _ancestor=""):
-        return functools.reduce(getattr, name.split("."), importlib.import_module(module))
-
-
-def is_array(value, or_scalar=False):
-    """Of numpy, and of numbers or texts: other arrays stay where they are, as any object does."""
-    numpy, kind = sys.modules.get("numpy"), type(value)
-    is_one = numpy and (kind is numpy.ndarray or or_scalar and issubclass(kind, numpy.generic))
-    return is_one and not value.dtype.hasobject
-
-
-def array_bytes(array):
-    file = io.BytesIO()
-    sys.modules["numpy"].save(file, array, allow_pickle=False)
-    return file.getvalue()
-
-
-def make_array(data):
-    return importlib.import_module("numpy").load(io.BytesIO(data))         # no objects: it refuses pickles
-
-
-def make_exception(kind, args, state, cause):
-    assert issubclass(kind, BaseException) and not isinstance(kind, StandInClass)
-    made = kind(*args)
-    made.__dict__.update(state)
-    made.__cause__ = cause
-    return drop_functions(made)
-
-
-MAKERS = {kind.__name__: make for kind, (_, make) in VIEWS.items()} | {
-    "array": make_array, "scalar": lambda data: make_array(data)[()], "exception": make_exception}
-
-
-def drop_functions(made):
-    """In J: data has the methods of its class, none of its own, as a startswith that agrees to all."""
-    for name, value in list(getattr(made, "__dict__", {}).items()):
-        if callable(value) and not peer.trusts(value):
-            peer.note_opaque()
-            del vars(made)[name]
-    return made
-
-
-def is_for_data(value):
-    """What S may name to J: types of data, exceptions of the library."""
-    module, name = library_name(value) or ("", "")
-    is_type, module = isinstance(value, type), module.partition("._")[0]
-    return (is_type and module in VALUE_MODULES or f"{module}.{name}".removeprefix("builtins.") in VALUES
-            or is_type and issubclass(value, BaseException) and module.partition(".")[0] in STANDARD)
-
-
-def library_name(value):
-    """(module, name) of a class or function of the libraries, None for one of ours."""
-    if id(value) in TYPES:                        # they say builtins, but are not there
-        return "types", TYPES[id(value)]
-    module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
-    is_named = isinstance(module, str) and isinstance(name, str) and module not in OURS
-    return (module, name) if is_named and find(module, name) is value else None
-
-
-def find(module, path):
-    """Something in a module that is loaded, or None."""
-    found = sys.modules.get(module)
-    for part in path.split("."):
-        found = getattr(found, part, None)
-    return found
-
-
-def call(thing, name, args, kwargs):
-    """Its method; an operator as Python finds it, in the class: a mock's gets no self."""
-    if name == "__call__":
-        return thing(*args, **kwargs)
-    if name in ("__copy__", "__deepcopy__"):
-        return getattr(importlib.import_module("copy"), name.strip("_"))(thing)
-    if name == "__getitem__":                     # also Stack[int]
-        return thing[args[0]]
-    if name not in OPERATIONS:
-        return getattr(thing, name)(*args, **kwargs)
-    method = inspect.getattr_static(type(thing), name)
-    return getattr(method, "__get__", lambda *_: method)(thing, type(thing))(*args)
-
-
-def read_once(thing):
-    """What an object holds, as a dictionary or a list; one of a million things is too long."""
-    if hasattr(type(thing), "keys"):
-        return {key: thing[key] for key in thing.keys()}  # noqa: SIM118
-    items = list(itertools.islice(iter(thing), 10**6))
-    if hasattr(type(thing), "__next__") or len(items) == 10**6:
-        raise TypeError("not a container")
-    return items
-
-
-loops = collections.defaultdict(asyncio.new_event_loop)        # by depth; one that ends closes its generators
-
-
-def run_coroutine(thing):
-    """To its end, also while another loop of this thread waits for it."""
-    async def wait():
-        return await thing
-
-    outer = asyncio._get_running_loop()
-    asyncio._set_running_loop(None)
-    try:
-        return loops[peer.serving].run_until_complete(wait())
-    finally:
-        asyncio._set_running_loop(outer)
-
-
-VERBS = {"call": call, "get": getattr, "set": setattr, "delete": delattr, "read": read_once,
-         "await": run_coroutine, "world": enter_world,
-         "mirror": lambda module, name, args: getattr(importlib.import_module(module), name)(*args)}
-
-
-def describe(value):
-    """The kind of stand-in that the other side makes, and what it needs to know for that."""
-    doc = getattr(value, "__doc__", None)
-    doc = doc if type(doc) is str else None
-    if isinstance(value, type):                   # bases of ours, the one it holds a value of, a library's
-        root = next(base for base in value.__mro__ if base in BASES or base in ROOTS or base is object
-                    or issubclass(base, BaseException) and peer.may_name(base))
-        root, own = None if root is object else root, value.__mro__[:value.__mro__.index(root)]
-        operations = {name for base in own for name, thing in vars(base).items() if thing is not None and (
-                      name in OPERATIONS or root and name[0] != "_" and hasattr(root, name))}
-        return ("class", value.__name__, doc, [base for base in value.__bases__ if base.__module__ in OURS],
-                root, next(filter(None, map(library_name, own)), None), sorted(operations))
-    if isinstance(value, FUNCTIONS) or callable(value) and type(value).__module__ == "functools":
-        return "function", str(getattr(value, "__name__", "")), doc
-    if isinstance(value, BaseException):
-        held = [arg if type(arg) in FLAT else repr(arg)[:1000] for arg in value.args]
-    else:
-        held = next((base.__getnewargs__(value) for base in BASES if isinstance(value, base)), ())
-    return "object", peer.export(type(value)), held
-
-
-def stand_in_class(name, doc, parents, root, library, operations):
-    is_exception = root is not None and issubclass(root, BaseException)
-    assert root is None or is_exception or root in BASES or root in ROOTS
-    assert all(isinstance(parent, StandInClass) for parent in parents)
-    space = {op: forward(op, root) for op in operations if op in OPERATIONS or root and op[0] != "_"}
-    space |= {"__module__": "solution", "__doc__": doc}
-    if "__await__" in space:                      # for loops: the other side runs it to its end
-        space |= {"__await__": awaited, "send": lambda self, _: next(awaited(self)), "throw": None,
-                  "close": lambda self: None}
-    if "__eq__" in space and "__hash__" not in space:
-        space["__hash__"] = None
-    found = library and find(*library)
-    if isinstance(found, type) and not is_exception:           # isinstance() works with what the tests import
-        space["__class__"] = property(lambda self: found)
-    roots = [root] if root and not any(issubclass(parent, root) for parent in parents) else []
-    return type.__new__(StandInClass, str(name), (*(parents or [StandInObject]), *roots), space)
-
-
-def awaited(self):
-    return peer.ask("await", self)
-    yield
-
-
-def stand_in_object(about_class, held):
-    cls = peer.load(*about_class)
-    assert isinstance(cls, StandInClass)
-    return cls.__new__(cls, *held)
-
-
-def stand_in_function(name, doc):
-    function = Function()
-    function.__name__, function.__qualname__, function.__doc__ = str(name), str(name), doc
-    return function
-
-
-STAND_INS = {"class": stand_in_class, "object": stand_in_object, "function": stand_in_function}
-
-
-# ---- containers
-
-def containers(value):
-    """The containers in a value that can change, in an order that is the same on both sides."""
-    found, seen, left = [], set(), [value]
-    while left:
-        value = left.pop()
-        if type(value) in FLAT or id(value) in seen:
-            continue
-        seen.add(id(value))
-        if type(value) in (tuple, frozenset):
-            left += value
-        elif isinstance(holder(value), ROOT_TYPES) or is_array(value):
-            found.append(value)
-            left += content(value)
-    return found
-
-
-def holder(value):
-    """What holds its items: for an object of the prelude that is made of its attributes alone, these."""
-    if type(value).__module__ != "prelude" or not hasattr(value, "__dict__") or isinstance(
-            value, (*BASES, frozenset, *ROOTS, BaseException, enum.Enum)):
-        return value
-    return vars(value)
-
-
-def content(value):
-    """What a container holds, as a flat list; by the methods of its root, whatever its class made of them."""
-    if is_array(value):
-        return [array_bytes(value)]
-    value = holder(value)
-    root = next((root for root in ROOTS if isinstance(value, root)), type(value))
-    if issubclass(root, dict):
-        return [part for pair in root.items(value) for part in pair]
-    return [*root.__iter__(value)]
-
-
-def is_same(new, old):
-    return len(new) == len(old) and all(
-        a is b or type(a) in FLAT and type(a) is type(b) and a == b for a, b in zip(new, old))
-
-
-def fill(container, items):
-    """Make a container hold these items, in place; what is none comes without items."""
-    if items is not None and is_array(container):
-        container[...] = make_array(*items)
-    elif items is not None:
-        held = holder(container)
-        root = next(root for root in ROOTS if isinstance(held, root))
-        root.clear(held)
-        for item in zip(items[::2], items[1::2]) if issubclass(root, dict) else zip(items):
-            ROOTS[root](held, *item)
-        if held is not container:
-            drop_functions(container)
-    return container
-
-
-peer = None                                       # of this process: J has one for each job, S one
-
-
-# ------------------------------------------------------------------------------------- J: the judge
-
-MODULES = set("abc array bisect calendar cmath collections contextlib copy dataclasses datetime decimal enum "
-              "fractions functools heapq itertools json math numbers numpy operator pathlib random re "
-              "statistics string textwrap time types typing uuid".split())
-SIMPLE_IMPORTS = MODULES | {"solution", "pytest", "unittest", "io", "__future__"}
-NOT_SIMPLE = set("setattr delattr exec eval globals vars monkeypatch mock patch seed setrecursionlimit "
-                 "getcontext setcontext simplefilter filterwarnings modules environ builtins __builtins__ "
-                 "__dict__ __import__ import_module chdir seterr set_printoptions open capsys capfd caplog "
-                 "recwarn tmp_path tmpdir input redirect_stdout redirect_stderr assertLogs assertWarns warns "
-                 "stdin stdout sleep reload signature isfunction".split())
-DATA_NAMES = {"all", "any", "equals"}.union(*map(dir, [str, bytes, list, dict, set, float, complex, DEQUE]))
-SERVED = {"_io", "_sqlite3", "sqlite3", "_pytest.capture"}     # modules of objects whose methods S may call
-MIRRORED = ("time", "sleep"), ("random", "seed"), ("numpy.random", "seed")
-TOLD = {"log": lambda name, level, text: logging.getLogger(str(name)).log(int(level), "%s", text),
-        ("warnings", "showwarning"): lambda text, kind, *_: warnings.warn(text, kind, stacklevel=3)}
-CHANCE = random.SystemRandom()                    # S has a copy of any other generator
-
-
-class Gone(BaseException):
-    """The program closed the connection or broke its rules: nothing the tests catch."""
-
-
-class Verdict(Exception):
-    """The reason that ends the examination; raised where no program and no test is being run."""
-
-
-def judge_jobs():
-    """Judge one job after the other as long as the tests leave this process as it was."""
-    server = socket.socket(fileno=3)
-    mirror_functions()
-    gc.collect()
-    gc.freeze()
-    send(server, "ready")
-    for left in reversed(range(JUDGE_JOBS)):
-        _, (job, caller, channel) = receive(server)
-        job = json.loads(read_file(open(job, "rb", buffering=0)))
-        with socket.socket(fileno=caller) as caller, socket.socket(fileno=channel) as channel:
-            reason, detail, is_clean = examine(job, channel, caller)
-            caller.send(as_bytes([reason, detail]))
-        send(server, is_clean and left > 0)
-
-
-def examine(job, channel, caller):
-    """(reason, detail, whether this process can judge another job)"""
-    global peer
-    peer, detail = Examiner(channel, caller), ""
-    try:
-        tests = read_tests(job["prelude"], job["tests"])
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
-        return f"error: the tests or the prelude do not parse: {problem}"[:500], "", True
-    try:
-        if tests.missing:
-            raise Verdict(f"error: the tests need {tests.missing[0]!r}, which is not installed")
-        reason = run_all(job, tests, test_module(job, tests))
-        if reason == "passed" and not peer.answers:
-            reason = "error: the tests ask nothing of the program"
-    except BaseException as problem:
-        reason, detail = explain(problem)
-    if peer.gone is not None:                     # also if the tests caught it
-        reason = "failed: " + peer.gone if peer.gone else "gone"
-    return reason, detail, tests.are_simple
-
-
-@functools.lru_cache(16)
-def read_tests(prelude, tests):
-    """The tests compiled, and what else to know of them; many programs in a row are judged by the same."""
-    prelude, tests = compile_prelude(prelude, ast.PyCF_ONLY_AST), ast.parse(tests, "tests.py")
-    imports, used, bound, changed, words, counting = {}, set(), set(), set(), set(), Counting()
-    for node in (*ast.walk(tests), *ast.walk(prelude)):
-        for attribute in ("id", "attr", "arg", "name", "asname", "module"):
-            words.update(str(getattr(node, attribute, None)).split("."))
-        if isinstance(node, (ast.Import, ast.ImportFrom)):
-            imports |= {alias.asname or alias.name.split(".")[0]: getattr(node, "module", None) or alias.name
-                        for alias in node.names}
-        if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
-            bound.add(node.name)
-        if isinstance(node, ast.Name):
-            (used if isinstance(node.ctx, ast.Load) else bound).add(node.id)
-        if isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
-            changed |= {name.id for name in ast.walk(node.value) if isinstance(name, ast.Name)}
-    needed = {module.partition(".")[0] for module in imports.values()}
-    return types.SimpleNamespace(
-        has_check=any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in tests.body),
-        code=compile(counting.visit(tests), "tests.py", "exec", dont_inherit=True), asserts=counting.seen,
-        prelude=compile(prelude, "prelude.py", "exec", dont_inherit=True),
-        are_simple=needed <= SIMPLE_IMPORTS and not words & NOT_SIMPLE and not imports.keys() & changed,
-        missing=[name for name in needed - OURS - {"pytest"} if not importlib.util.find_spec(name)],
-        names=used, bound=bound | imports.keys())
-
-
-def test_module(job, tests):
-    """The module that the tests run in: the prelude's names, then those of the program that they use."""
-    offered, entry_point = peer.start(job, tests), job["entry_point"]
-    module, solution = types.ModuleType("tests"), RemoteModule("solution")
-    sys.modules.update(solution=solution, tests=module)
-    peer.stand_in_ids[id(solution)] = 0
-    run_prelude(tests.prelude, module, entry_point)
-    for name in offered:
-        if name == entry_point or name in tests.names and name not in vars(module):
-            known = None if name == entry_point else known_to_all(name)
-            if known is not None:                 # what shadows these is not believed
-                peer.note_opaque()
-            vars(module)[name] = getattr(solution, name) if known is None else known
-    others = map(vars(module).get, tests.bound)   # these mean something else to them
-    peer.named -= {value for value in others if isinstance(value, StandInClass)}
-    return module
-
-
-def known_to_all(name):
-    """A module, something of typing or a builtin that tests mean by a name."""
-    name = {"np": "numpy"}.get(name, name)
-    if name in MODULES:
-        return importlib.import_module(name)
-    return getattr(typing, name) if name in typing.__all__ else vars(builtins).get(name)
-
-
-class RemoteModule(StandIn, types.ModuleType):
-    """The tests' `solution`: each name asks S."""
-    __all__ = ()                                  # the tests have all names that they use
-
-    def __getattr__(self, name):
-        value = super().__getattr__(name)
-        if isinstance(value, StandInClass) and name[:1].isupper():
-            peer.named.add(value)
-        return value
-
-
-class Counting(ast.NodeTransformer):
-    """Count the checks that run: asserts, calls of assert..., raises, warns and fail, and ifs that raise."""
-    ran = seen = 0
-
-    @staticmethod
-    def count(value):
-        Counting.ran += 1
-        return value
-
-    def wrap(self, node):
-        self.seen += 1
-        name = ast.copy_location(ast.Name("__counted__", ast.Load()), node)
-        return ast.copy_location(ast.Call(name, [node], []), node)
-
-    def generic_visit(self, node):
-        super().generic_visit(node)
-        if isinstance(node, ast.Assert) or isinstance(node, ast.If) and any(
-                isinstance(inner, ast.Raise) for inner in node.body):
-            node.test = self.wrap(node.test)
-        called = getattr(node, "func", None)
-        name = str(getattr(called, "attr", getattr(called, "id", "")))
-        return self.wrap(node) if name.startswith("assert") or name in ("raises", "warns", "fail") else node
-
-
-def mirror_functions():
-    """In J: a generator that tests seed is seeded in S, too; while they sleep, its threads may call back."""
-    def mirrored(module, name, own, *args):
-        if peer and peer.gone is None:
-            peer.ask("mirror", module, name, args)
-        return own(*args)
-
-    for module, name in MIRRORED:
-        if module.partition(".")[0] in sys.modules:
-            ours = importlib.import_module(module)
-            setattr(ours, name, functools.partial(mirrored, module, name, getattr(ours, name)))
-    reload = importlib.reload
-    importlib.reload = lambda module: (
-        peer.ask("reload") or module if isinstance(module, RemoteModule) else reload(module))
-
-
-def explain(problem, from_program=False):
-    """(reason, detail) that goes with what the tests raised."""
-    if type(problem) is Verdict:
-        return str(problem), ""
-    if isinstance(problem, MemoryError):
-        return "memory", ""
-    frames = [frame for frame in traceback.extract_tb(problem.__traceback__) if frame.filename == "tests.py"]
-    line = f": {frames[-1].line}" if frames and frames[-1].line else ""
-    from_program, told = from_program or bool(peer) and id(problem) in peer.raised, describe_error(problem)
-    if not frames and not from_program and peer is not None:   # nothing that the tests or the program did
-        return f"error: the judge failed: {told[:300]}", ""
-    if isinstance(problem, AssertionError) and not from_program:
-        return f"failed{line or ': ' + told}"[:500], told
-    return f"failed: {told[:300]}{', in' + line if line else ''}"[:500], ""
-
-
-def describe_error(problem):
-    try:
-        return f"{type(problem).__name__}: {problem}"[:1000].rstrip(": ")
-    except BaseException:
-        return type(problem).__name__
-
-
-class Examiner(Peer):
-    """The judge's end: what S says is checked, what the tests know is not shown to the operators of S."""
-    reader, may_name = DataReader, staticmethod(library_name)
-
-    def __init__(self, channel, caller):
-        super().__init__(channel)
-        self.caller, self.gone, self.serving, self.raised = caller, None, 1, {}
-        self.named, self.views = {RemoteModule}, {}            # what the tests name; what other objects hold
-        self.answers, self.opaque, self.world = 0, False, None             # None: the tests need no world
-
-    def note_opaque(self):
-        """Something crossed, or did not, that may be why the tests fail."""
-        if not self.opaque:
-            self.caller.send(b"!")
-        self.opaque = True
-
-    def end(self, why=""):
-        self.gone = self.gone or why
-        raise Gone(why)
-
-    def checked(self, function, *args):
-        """What comes from S is malformed only if S made it so."""
-        try:
-            return function(*args)
-        except (ConnectionError, Gone):
-            self.end()
-        except Exception as problem:
-            self.note_opaque()
-            self.end(f"the program's answer is malformed ({type(problem).__name__})")
-
-    def start(self, job, tests):
-        """The names of the program; from then on, both processes look alike to tests that look around."""
-        try:
-            names = self.ask("load", job["prelude"], job["code"], job["entry_point"])
-        except Exception as problem:
-            word = "syntax" if isinstance(problem, SyntaxError) else "memory"
-            told = f"failed: {describe_error(problem)[:300]}, while the program was loaded"
-            raise Verdict(word if isinstance(problem, (SyntaxError, MemoryError)) else told) from None
-        if not tests.are_simple:
-            self.note_opaque()
-            self.world = ()
-        return self.checked(lambda: [str(name) for name in names if not name.startswith("_")])
-
-    def read(self, things=()):
-        message = self.checked(super().read, things)
-        is_well_formed = type(message) is tuple and len(message) == 3
-        if not is_well_formed or message[0] == "ask" and not (type(message[2]) is tuple and message[2]):
-            self.end("the program sent no answer")
-        return message
-
-    def accept(self, message, things, verb, name=None):
-        outcome, value = self.checked(super().accept, message, things, verb)
-        if outcome == "raise":
-            self.checked(lambda: BaseException.args.__get__(value))
-            if isinstance(value, ODD) and verb != "await" and not (verb == "call" and name in STEPS):
-                self.note_opaque()
-                value = RuntimeError(f"the program raised {type(value).__name__}")
-            self.raised[id(value)] = value
-        asks_program = verb not in ("load", "reload", "mirror", "world")
-        self.answers += type(value) is not Function if verb == "get" else asks_program
-        return outcome, value
-
-    def load_class(self, module, name, ancestor=""):
-        """Nothing is imported because S says so, but for types of data."""
-        if module.partition("._")[0] in VALUE_MODULES | {"re", "time", "http"}:
-            importlib.import_module(module)
-        found = find(module, name)
-        found = found if found is not None else vars(builtins)[ancestor]
-        assert is_for_data(found)                 # it may be reached by another name
-        return found
-
-    # ---- what S may ask
-
-    def perform(self, verb, *args):
-        """S may call what it was handed, use public attributes of objects of the tests' classes, iterate."""
-        thing, name = args[0], args[1] if len(args) > 1 and type(args[1]) is str else ""
-        kind = thing if isinstance(thing, type) else type(thing)
-        module, is_public = kind.__module__, not name.startswith("_")
-        of_tests, of_mock = module == "tests" and not is_test_case(kind), module == "unittest.mock"
-        of_library = module in SERVED and "extension" not in name          # sqlite's could be any code
-        may_use = is_public and (of_tests or of_library or of_mock and not (
-            name.startswith("assert") or hasattr(sys.modules["unittest.mock"].NonCallableMock, name)))
-        may_call = (of_tests or of_mock or isinstance(thing, (*FUNCTIONS, functools.partial))
-                    if name == "__call__" else
-                    may_use or name in (OPERATIONS if of_tests or of_mock or of_library else HELD | STEPS))
-        is_allowed = id(thing) in self.export_ids and {
-            "get": may_use, "call": may_call, "await": inspect.isawaitable(thing),
-            "set": of_tests and is_public and thing is not kind and not callable(getattr(kind, name, None)),
-        }.get(verb)
-        if not is_allowed:
-            raise AttributeError(f"{name or verb} is not for the program")
-        return super().perform(verb, *args)
-
-    # ---- what the tests may do with what is the program's
-
-    def trusts(self, thing):
-        kind = thing if isinstance(thing, type) else type(thing)
-        return any(base in self.named for base in kind.__mro__)
-
-    def ask(self, verb, *args):
-        if verb == "call" and args[1] in OPERATIONS and args[1] != "__call__":
-            return self.operate(args[0], args[1], *args[2])
-        if verb == "get":
-            return self.attribute(*args)
-        self.views.clear()                        # it may change what objects hold
-        if self.world is not None:                # what tests may change around a program
-            now = {key: getattr(sys.modules[key[0]], key[1]) for key in OWN}
-            replaced = {key: value for key, value in now.items() if value is not OWN[key]} | TOLD
-            world = os.getcwd(), dict(os.environ), replaced
-            if world != self.world:
-                self.world = world
-                super().ask("world", *world)
-        return super().ask(verb, *args)
-
-    def attribute(self, thing, name):
-        if type(thing) is Function:               # its call is all that is certain
-            self.note_opaque()
-        value = super().ask("get", thing, name)
-        if not self.trusts(thing) and name in DATA_NAMES and id(value) in self.stand_in_ids:
-            return getattr(self.held(thing), name)             # a method that lists or numbers have is theirs
-        if isinstance(thing, ROOT_TYPES) and type(value) is Function:
-            return lambda *args, **kwargs: self.ask("call", thing, name, args, kwargs)
-        return value
-
-    def held(self, thing):
-        """What an object of no class that the tests name holds, read once: it cannot say this, then that."""
-        if id(thing) not in self.views:
-            self.views[id(thing)] = super().ask("read", thing)
-        assert type(self.views[id(thing)]) in (list, dict), "the program's object has no such method"
-        return self.views[id(thing)]
-
-    def operate(self, thing, name, *rest):
-        """Operators. No object of the program is equal to plain data, and none gets to see what it is held
-        against, or tells how far it is from that: one that answers every comparison would pass every test."""
-        is_trusted, is_handle = self.trusts(thing), not rest or id(rest[0]) in self.stand_in_ids
-        if name == "__eq__" and not (is_trusted and is_handle and self.trusts(rest[0])):
-            return thing is rest[0] or NotImplemented
-        if name == "__iter__" and hasattr(type(thing), "__next__"):
-            return thing
-        if name in HELD and not is_trusted:
-            return getattr(self.held(thing), name)(*rest)
-        if name in ARITHMETIC and not (is_trusted and (is_handle or name in SCALING)):
-            raise TypeError(f"{name}: only for objects of classes that the tests name")
-        result = super().ask("call", thing, name, rest, {})
-        if name in ("__exit__", "__aexit__") and isinstance(rest[1], AssertionError):
-            raise rest[1]                         # whatever it says: the tests' own is not for it to end
-        is_plain_result = result is not NotImplemented and id(result) not in self.stand_in_ids
-        if name in SCALING and not is_handle and is_plain_result:
-            raise TypeError(f"{name}: a plain result of the program's own operator and a plain value")
-        if name == "__contains__" or name == "__eq__" and result is not NotImplemented:
-            with contextlib.suppress(Exception):  # of one that agrees with all, this is no news
-                result = result is True and super().ask(
-                    "call", thing, name, (CHANCE.getrandbits(60),), {}) is not True
-            return result is True
-        return result
-
-
-def is_test_case(kind):
-    return "unittest" in sys.modules and issubclass(kind, sys.modules["unittest"].TestCase)
-
-
 # ------------------------------------------------------------------------------------- running tests
-# Functions, asserts, raises and approx are run here, as quickly as that goes; unittest's classes by unittest;
-# all that needs more by the real pytest, and without it nobody can judge.
+# Functions, asserts, unittest's classes, and of pytest raises, approx and parametrize are run here, as quickly
+# as that goes; all that needs more by the real pytest, and without it nobody can judge.
 
 HOOKS = {"pytestmark", "setup_module", "teardown_module", "setup_function", "teardown_function"}
 
@@ -1590,41 +715,95 @@ class NeedPytest(BaseException):
     """These tests use more of pytest than is here."""
 
 
-def run_all(job, tests, module):
-    """The reason, if the tests in their module, which has their names, raise nothing: in J or beside."""
+def run_tests_in(module, job):
+    """(reason, detail) of the tests of a job, run in their module, which has the names of the program."""
+    code, checked = from_text(job["tests_code"]), job["checked"]
     linecache.cache["tests.py"] = (len(job["tests"]), None, job["tests"].splitlines(True), "tests.py")
-    is_check = job["style"] == "check" or job["style"] == "auto" and job["entry_point"] and tests.has_check
-    if not tests.asserts:
-        raise Verdict("error: the tests have no assert")
-    if is_check and job["entry_point"] not in vars(module):
-        raise Verdict(f"failed: the program does not define {job['entry_point']}")
-    for attempt in run_small, run_with_pytest:
-        Counting.ran, module.__counted__ = 0, Counting.count
-        with contextlib.suppress(NeedPytest):
-            attempt(module, tests.code, job["entry_point"] if is_check else None)
-            break
-    return "passed" if Counting.ran else "failed: the tests ran no assert"
+    vars(module).update(__check__=Asserts.check, __count__=Asserts.count)
+    try:
+        if checked and checked not in vars(module):
+            raise Verdict(f"failed: the program does not define {checked}")
+        try:
+            if job["need_pytest"]:
+                raise NeedPytest
+            run_small(module, code, checked)
+        except NeedPytest:
+            Asserts.ran = 0
+            run_with_pytest(module, code)
+    except BaseException as problem:
+        return explain(problem)
+    if Asserts.swallowed:
+        return "failed: the program caught an assert of the tests", ""
+    return ("passed" if Asserts.ran else "failed: the tests ran no assert"), ""
+
+
+def look_for_packages(job):
+    for name in job["imports"]:
+        if name not in sys.modules and not importlib.util.find_spec(name):
+            raise Verdict(f"error: the tests need {name!r}, which is not installed")
+
+
+def explain(problem, loading=False):
+    """(reason, detail) that goes with what the tests raised, or the program while it was loaded."""
+    if type(problem) is Verdict:
+        return str(problem), ""
+    if isinstance(problem, MemoryError):
+        return "memory", ""
+    if loading and isinstance(problem, SyntaxError):
+        return "syntax", describe(problem)
+    told, frames = describe(problem), traceback.extract_tb(problem.__traceback__)
+    lines = [frame.line for frame in frames if frame.filename == "tests.py" and frame.line]
+    if loading:
+        return f"failed: {told[:300]}, while the program was loaded", ""
+    if not {"tests.py", "solution.py"} & {frame.filename for frame in frames}:
+        return f"error: the judge failed: {told[:300]}", ""
+    if not lines:
+        return f"failed: {told[:300]}", ""
+    if isinstance(problem, AssertionError) and frames[-1].filename == "tests.py":
+        return f"failed: {lines[-1]}"[:500], told
+    return f"failed: {told[:300]}, in: {lines[-1]}"[:500], ""
+
+
+def describe(problem):
+    try:
+        return f"{type(problem).__name__}: {problem}"[:1000].rstrip(": ")
+    except BaseException:
+        return type(problem).__name__
 
 
 def run_small(module, code, checked):
     """Run what pytest would collect in the tests: functions test*, unittest's test cases."""
-    sys.modules["pytest"] = pytest = types.ModuleType("pytest")
-    vars(pytest).update(__getattr__=need_pytest, raises=raises, approx=Approx)
+    sys.modules["pytest"] = small_pytest()
     exec(code, vars(module))
     if checked:
-        module.check(vars(module)[checked])
+        vars(module)["check"](vars(module)[checked])
     own = [thing for thing in list(vars(module).values()) if getattr(thing, "__module__", None) == "tests"]
     functions = [thing for thing in own if type(thing) is types.FunctionType and thing.__name__[:4] == "test"]
     classes = [thing for thing in own if isinstance(thing, type)]
-    if (vars(module).keys() & HOOKS or any(inspect.signature(function).parameters for function in functions)
-            or any(kind.__name__[:4] == "Test" and not is_test_case(kind) for kind in classes)):
+    if vars(module).keys() & HOOKS or any(kind.__name__[:4] == "Test" and not is_test_case(kind)
+                                          for kind in classes):
         raise NeedPytest
+    calls = [(function, values) for function in functions for values in arguments_of(function)]
     for kind in filter(is_test_case, classes):
         run_test_case(kind)
-    for function in functions:
-        result = function()
+    for function, values in calls:
+        result = function(**values)
         if inspect.iscoroutine(result):
-            asyncio.run(result)
+            importlib.import_module("asyncio").run(result)
+
+
+def arguments_of(function):
+    """A dictionary for each call that parametrize asks for."""
+    calls = [{}]
+    for names, rows in getattr(function, "parametrized", []):
+        calls = [{**call, **dict(zip(names, row))} for row in rows for call in calls]
+    if calls and inspect.signature(function).parameters.keys() != calls[0].keys():
+        raise NeedPytest                          # a fixture
+    return calls
+
+
+def is_test_case(kind):
+    return "unittest" in sys.modules and issubclass(kind, sys.modules["unittest"].TestCase)
 
 
 def run_test_case(cls):
@@ -1633,15 +812,15 @@ def run_test_case(cls):
     result.addError = result.addFailure = lambda test, problem: errors.append(problem[1])
     result.addSubTest = lambda test, subtest, problem: problem and errors.append(problem[1])
     result.addUnexpectedSuccess = lambda test: errors.append(Verdict(f"failed: {test}: unexpected success"))
-    result.addExpectedFailure = lambda test, problem: problem[0] is AssertionError and Counting.count(None)
+    result.addExpectedFailure = lambda test, problem: problem[0] is AssertionError and Asserts.count(None)
     unittest.TestSuite([unittest.defaultTestLoader.loadTestsFromTestCase(cls)]).run(result)
     if errors:
         raise errors[0]
 
 
-def run_with_pytest(module, code, _):
+def run_with_pytest(module, code):
     """The real one; it gets the module as it is: a file is what the program could read or change."""
-    del sys.modules["pytest"]
+    sys.modules.pop("pytest", None)                # ours
     if "pytest" in cage.disabled or not importlib.util.find_spec("pytest"):
         raise Verdict("error: the tests need 'pytest', which is not installed")
     pytest, problems = importlib.import_module("pytest"), []
@@ -1659,8 +838,8 @@ def run_with_pytest(module, code, _):
 
         def pytest_pyfunc_call(self, pyfuncitem):
             if inspect.iscoroutinefunction(test := pyfuncitem.obj):
-                names = inspect.signature(test).parameters
-                asyncio.run(test(**{name: pyfuncitem.funcargs[name] for name in names}))
+                values = {name: pyfuncitem.funcargs[name] for name in inspect.signature(test).parameters}
+                importlib.import_module("asyncio").run(test(**values))
                 return True
 
         def pytest_exception_interact(self, call):
@@ -1674,8 +853,31 @@ def run_with_pytest(module, code, _):
 
 # What tests get for `import pytest` first.
 
+def small_pytest():
+    pytest = types.ModuleType("pytest")
+    vars(pytest).update(raises=raises, approx=Approx, mark=types.SimpleNamespace(parametrize=parametrize),
+                        __getattr__=need_pytest)
+    return pytest
+
+
 def need_pytest(name):
     raise AttributeError(name) if name.startswith("__") else NeedPytest
+
+
+def parametrize(argnames, argvalues, ids=None, **more):
+    if more:
+        raise NeedPytest
+    rows, names = list(argvalues), argnames
+    if isinstance(argnames, str):
+        names = [name.strip() for name in argnames.split(",") if name.strip()]
+        rows = [[row] for row in rows] if len(names) == 1 else rows
+
+    def decorate(function):
+        if isinstance(function, type):
+            raise NeedPytest
+        function.parametrized = [*getattr(function, "parametrized", []), (names, rows)]
+        return function
+    return decorate
 
 
 class raises:
@@ -1699,25 +901,587 @@ class raises:
         assert re.search(pattern, str(self.value)), f"{str(self.value)!r} does not match {pattern!r}"
         return True
 
+    def __getattr__(self, name):
+        return need_pytest(name)
+
 
 class Approx:
-    """Numbers and lists or tuples of them, equal to within 1e-6 of what is expected, or 1e-12."""
+    """Numbers, and lists, tuples or dictionaries of them, to within 1e-6 of what is expected, or 1e-12."""
     __array_ufunc__ = __hash__ = None
 
-    def __init__(self, expected, rel=None, abs=None, **more):
-        if more or not isinstance(expected, (int, float, complex, list, tuple)):
+    def __init__(self, expected, rel=None, abs=None, nan_ok=False):
+        if nan_ok:
             raise NeedPytest
-        self.expected, self.rest = expected, (rel, abs)
-        self.rel, self.abs = 1e-6 if rel is None and abs is None else rel or 0, 1e-12 if abs is None else abs
+        self.expected, self.absolute = expected, 1e-12 if abs is None else abs
+        self.relative = rel or (1e-6 if rel is None and abs is None else 0)
 
     def __eq__(self, actual):
-        if isinstance(self.expected, (list, tuple)):
-            wanted = [Approx(item, *self.rest) for item in self.expected]
-            return isinstance(actual, (list, tuple)) and list(actual) == wanted
-        if not isinstance(actual, (int, float, complex, Decimal)) or actual == self.expected:
-            return bool(actual == self.expected)
-        within = max(self.abs, self.rel * abs(self.expected))
-        return bool(abs(actual - self.expected) <= within < float("inf"))
+        return self.is_near(actual, self.expected)
+
+    def is_near(self, actual, expected):
+        if isinstance(expected, dict):
+            return (isinstance(actual, dict) and actual.keys() == expected.keys()
+                    and all(self.is_near(actual[key], expected[key]) for key in expected))
+        if isinstance(expected, (list, tuple)):
+            is_sequence = hasattr(actual, "__len__") and not isinstance(actual, (str, bytes, dict, set))
+            return (is_sequence and len(actual) == len(expected)
+                    and all(map(self.is_near, actual, expected)))
+        if expected is None or isinstance(expected, (str, bool)):
+            return actual == expected
+        if type(expected) not in (int, float, complex) or hasattr(actual, "__len__"):
+            raise NeedPytest
+        if isinstance(actual, Decimal):
+            actual = float(actual)
+        if not isinstance(actual, numbers.Complex) or actual == expected:
+            return bool(actual == expected)
+        within = max(self.absolute, self.relative * abs(expected))
+        return bool(abs(actual - expected) <= within < float("inf"))
+
+
+# ------------------------------------------------------------------------------------- the program's process
+# What a process gets besides the three descriptors of every program: 3, the job, a file. Who runs the tests
+# answers the caller through 4; judge and program apart talk through 5 and 4.
+
+def read_job():
+    return json.loads(read_file(open(3, "rb", buffering=0)))
+
+
+def tell(answer):
+    """The verdict to the caller; whatever threads there are end with this process."""
+    socket.socket(fileno=4).send(as_bytes(answer))
+    os._exit(0)
+
+
+def run_beside():
+    """The program and its tests in this process; if asked to, only of an innocent program."""
+    job = read_job()
+    try:
+        look_for_packages(job)
+        compiled = compile_program(job["code"])
+        why = why_suspect(job["code"], map(set, job["asked"])) if job["only_innocent"] else None
+        answer = ("suspect", why) if why else run_both(job, compiled)
+    except BaseException as problem:
+        answer = explain(problem, loading=True)
+    tell(answer)
+
+
+def run_both(job, compiled):
+    """(reason, detail) of tests in the same process as the program."""
+    module, words = new_module("solution", "__main__"), set(job["words"])
+    if words & {"py", "reload", "subprocess", "runpy"}:
+        with open("solution.py", "w", encoding="utf-8", errors="surrogatepass") as copy:
+            copy.write(job["code"])
+        sys.path.insert(0, os.getcwd())
+    prelude = load_program(job, module, compiled)
+    space = new_module("tests")
+    for name, value in vars(module).items():
+        if name in words and name[:2] != "__":
+            vars(space)[name] = value
+    for name, value in prelude.items():           # models like to write down the prompt's classes once more
+        if not (isinstance(value, type) and isinstance(vars(module).get(name), type)):
+            vars(space)[name] = value
+    return run_tests_in(space, job)
+
+
+def new_module(*names):
+    module = types.ModuleType(names[0])
+    module.__file__ = names[0] + ".py"
+    sys.modules.update(dict.fromkeys(names, module))
+    return module
+
+
+def compile_program(code):
+    linecache.cache["solution.py"] = (len(code), None, code.splitlines(True), "solution.py")
+    return compile(encode(code), "solution.py", "exec", dont_inherit=True)
+
+
+def load_program(job, module, compiled):
+    """Run the prelude and the program in their module; what the prelude has for the tests."""
+    names = run_prelude(job, module)
+    exec(compiled, vars(module))
+    if job["fn_name"] and hasattr(module, "Solution"):
+        setattr(module, job["fn_name"], getattr(module.Solution(), job["fn_name"]))
+    return names
+
+
+def run_prelude(job, module):
+    """The names that it defines; its own function under test is a stub."""
+    before = set(vars(module))
+    exec(from_text(job["prelude_code"]), vars(module))
+    vars(module).pop(job["entry_point"], None)
+    return {name: value for name, value in vars(module).items() if name not in before}
+
+
+def run_script():
+    """A stdio job: 0, 1 and 2 are files, 3 holds the program; end as a script does."""
+    how = {"encoding": "utf-8", "errors": "surrogateescape", "closefd": False}
+    sys.stdin, sys.stdout, sys.stderr = [open(fd, "w" if fd else "r", **how) for fd in range(3)]
+    code, status = read_job(), 0
+    for step in (lambda: exec(compile_program(code), vars(new_module("__main__"))), threading._shutdown,
+                 atexit._run_exitfuncs, lambda: sys.stdout.flush(), lambda: sys.stderr.flush()):
+        try:
+            step()
+        except SystemExit as end:
+            status = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+        except BaseException as problem:
+            sys.stderr.write("".join(traceback.format_exception_only(type(problem), problem)))
+            status = 1
+    os._exit(status & 255)
+
+
+def run_apart():
+    """Tell the judge which names the program has, then call what it asks for, until it ends the connection."""
+    job, channel, module = read_job(), Channel(4), new_module("solution", "__main__")
+    try:
+        load_program(job, module, compile_program(job["code"]))
+        channel.send({name: value for name, value in vars(module).items() if is_plain(value)},
+                     [name for name, value in vars(module).items()
+                      if callable(value) or isinstance(value, types.ModuleType)])
+    except BaseException as problem:
+        channel.send(None, explain(problem, loading=True)[0])
+    while True:
+        name, args, kwargs = channel.receive()
+        things = containers((args, kwargs))
+        try:
+            outcome, value = "returned", vars(module)[name](*args, **kwargs)
+        except BaseException as problem:
+            outcome, value = "raised", by_builtin_name(problem)
+        try:
+            channel.send(outcome, value, [content(thing) for thing in things], known=things)
+        except (NotPlain, RecursionError) as problem:
+            channel.send("not plain", str(problem), [])
+
+
+def by_builtin_name(problem):
+    """(name, arguments) of an exception, as the nearest builtin class that it is one of."""
+    kind = next(kind for kind in type(problem).__mro__ if kind.__module__ == "builtins")
+    has_its_own = kind is type(problem) and is_plain(problem.args)
+    return kind.__name__, problem.args if has_its_own else (str(problem),)
+
+
+# ------------------------------------------------------------------------------------- the judge apart
+
+MODULES = set("abc array bisect calendar cmath collections contextlib copy dataclasses datetime decimal enum "
+              "fractions functools heapq itertools json math numbers numpy operator random re "
+              "statistics string textwrap time types typing".split())
+ODD = "StopIteration", "StopAsyncIteration", "GeneratorExit", "KeyboardInterrupt"
+
+
+class Gone(BaseException):
+    """The program has ended, broke the rules, or plain data does not do: nothing for the tests to catch."""
+
+
+def run_judge():
+    """The tests in this process, with functions in place of the program's that ask it."""
+    job, program = read_job(), Program(Channel(5))
+    try:
+        look_for_packages(job)
+        program.load()
+        answer = run_tests_in(test_module(job, program.names), job)
+    except BaseException as problem:
+        answer = explain(problem)
+    tell(("failed: " + program.gone, "") if program.gone else answer)          # also if the tests caught it
+
+
+def test_module(job, offered):
+    """The tests' module, with the names of the program that they use, and of the prelude."""
+    space, entry_point = new_module("tests"), job["entry_point"]
+    vars(new_module("solution")).update(offered, __all__=[])   # the tests have all that they use
+    for name in offered.keys() & set(job["words"]):
+        known = known_to_all(name)
+        vars(space)[name] = offered[name] if known is None else known
+    run_prelude(job, space)
+    if entry_point in offered:
+        vars(space)[entry_point] = offered[entry_point]
+    return space
+
+
+def known_to_all(name):
+    """A module, something of typing or a builtin that tests mean by a name, whatever it is in the program."""
+    module = {"np": "numpy"}.get(name, name)
+    if module in MODULES:
+        return importlib.import_module(module)
+    return getattr(typing, name) if name in typing.__all__ else vars(builtins).get(name)
+
+
+class Program:
+    """The judge's view of the program in the other process; what that says is checked."""
+
+    def __init__(self, channel):
+        self.channel, self.lock, self.names, self.gone = channel, threading.Lock(), {}, ""
+
+    def give_up(self, why):
+        self.gone = self.gone or why
+        raise Gone(why)
+
+    def load(self):
+        """Ask which names there are."""
+        values, called = self.receive(2)
+        if values is None:
+            self.give_up(f"the program could not be loaded: {called}")
+        functions = {str(name): functools.partial(self.call, name) for name in called}
+        self.names = {name: value for name, value in {**values, **functions}.items() if name[:2] != "__"}
+
+    def receive(self, length, known=()):
+        try:
+            message = self.channel.receive(known)
+        except EOFError:
+            self.give_up("the program ended before it answered")
+        except Exception:                         # whatever it sent: only it could have made it so
+            self.give_up("the program's answer is malformed")
+        if type(message) is not tuple or len(message) != length:
+            self.give_up("the program sent no answer")
+        return message
+
+    def call(self, name, *args, **kwargs):
+        with self.lock:
+            things = containers((args, kwargs))
+            try:
+                self.channel.send(name, args, kwargs)
+            except (NotPlain, RecursionError) as problem:
+                self.give_up(f"the tests hand over what is no plain data: {problem}")
+            except OSError:
+                self.give_up("the program ended before it was called")
+            outcome, value, held = self.receive(3, things)
+            if outcome == "not plain":
+                self.give_up(f"the program gives what is no plain data: {value}")
+            try:
+                for thing, items in zip(things, held):
+                    fill(thing, items)
+                if outcome == "returned":
+                    return value
+                problem = make_exception(*value)
+            except Exception:
+                self.give_up("the program's answer is malformed")
+            raise problem
+
+
+def make_exception(name, args):
+    """Some mean something where they arrive: they would end a loop of the tests."""
+    kind = vars(builtins)[name]
+    if not issubclass(kind, BaseException):
+        raise ValueError(name)
+    return RuntimeError(f"the program raised {name}") if name in ODD else kind(*args)
+
+
+# ------------------------------------------------------------------------------------- plain data
+# Between the two goes a pickle with its length in front. The writer refuses what is no plain data; the reader,
+# written in Python, knows only the operations that make such data. Containers of the arguments that the call
+# can change are counted on both sides; the answer names those it holds by number, and tells what is in them.
+
+FLAT = {type(None), bool, int, float, str, bytes}
+PLAIN = FLAT | {complex, list, tuple, dict, set, frozenset}
+OPERATIONS = """PROTO FRAME STOP NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 LONG4 BINFLOAT MARK
+    SHORT_BINUNICODE BINUNICODE BINUNICODE8 SHORT_BINBYTES BINBYTES BINBYTES8 EMPTY_LIST APPEND APPENDS TUPLE
+    EMPTY_TUPLE TUPLE1 TUPLE2 TUPLE3 EMPTY_DICT SETITEM SETITEMS EMPTY_SET ADDITEMS FROZENSET MEMOIZE BINGET
+    LONG_BINGET BINPERSID""".split()
+
+
+class NotPlain(Exception):
+    """The name of a type that does not cross."""
+
+
+class Writer(pickle.Pickler):
+    def persistent_id(self, value):
+        """How to write what a pickle would make by a call, or what the other side has."""
+        if type(value) in FLAT:
+            return None
+        if id(value) in self.numbers:
+            return "known", self.numbers[id(value)]
+        if type(value) is complex:
+            return "complex", value.real, value.imag
+        if is_array(value, or_scalar=True):
+            return "array" if is_array(value) else "scalar", value.dtype.str, value.shape, value.tobytes()
+        if type(value) not in PLAIN:
+            raise NotPlain(type(value).__name__)
+
+
+class Reader(pickle._Unpickler):
+    dispatch = {getattr(pickle, name)[0]: pickle._Unpickler.dispatch[getattr(pickle, name)[0]]
+                for name in OPERATIONS}
+
+    def persistent_load(self, what):
+        kind, *parts = what
+        if kind == "known":
+            return self.known[parts[0]]
+        if kind == "complex":
+            return complex(*parts)
+        array = make_array(*parts)
+        return array if kind == "array" else array[()]
+
+
+class Channel:
+    """One end of the connection between program and judge."""
+
+    def __init__(self, descriptor):
+        self.socket = socket.socket(fileno=descriptor)
+        self.incoming = self.socket.makefile("rb")
+
+    def send(self, *message, known=()):
+        data = dump(message, known)
+        if len(data) > FRAME_LIMIT:
+            raise NotPlain("more than may cross at once")
+        self.socket.sendall(struct.pack("<Q", len(data)) + data)
+
+    def receive(self, known=()):
+        size = self.incoming.read(8)
+        if len(size) < 8:
+            raise EOFError
+        size, = struct.unpack("<Q", size)
+        reader = Reader(io.BytesIO(self.incoming.read(size if size <= FRAME_LIMIT else 0)))
+        reader.known = known
+        return reader.load()
+
+
+def dump(value, known=()):
+    file = io.BytesIO()
+    writer = Writer(file, 4)
+    writer.numbers = {id(thing): number for number, thing in enumerate(known)}
+    writer.dump(value)
+    return file.getvalue()
+
+
+def is_plain(value):
+    try:
+        return bool(dump(value))
+    except (NotPlain, RecursionError):
+        return False
+
+
+def containers(value):
+    """The containers in it that a call can change, in an order that is the same on both sides."""
+    found, seen, left = [], set(), [value]
+    while left:
+        value = left.pop()
+        if type(value) not in (list, tuple, dict, set) and not is_array(value) or id(value) in seen:
+            continue
+        seen.add(id(value))
+        if type(value) is not tuple:
+            found.append(value)
+        if type(value) is dict:
+            left += value.values()
+        elif type(value) in (list, tuple):
+            left += value
+    return found
+
+
+def content(thing):
+    """What a container holds, itself no longer in it."""
+    return thing.copy() if is_array(thing) else dict(thing) if type(thing) is dict else list(thing)
+
+
+def fill(thing, items):
+    if is_array(thing):
+        thing[...] = items
+        return
+    thing.clear()
+    if type(thing) is list:
+        thing.extend(items)
+    else:
+        thing.update(items)
+
+
+def is_array(value, or_scalar=False):
+    """Of numpy, and of numbers, truth values, texts or times."""
+    numpy = sys.modules.get("numpy")
+    is_numpys = numpy and (type(value) is numpy.ndarray or or_scalar and isinstance(value, numpy.generic))
+    return bool(is_numpys) and value.dtype.kind in "biufcUmM"
+
+
+def make_array(kind, shape, data):
+    """Integers so large that a difference of them may overflow, which makes it small, are refused."""
+    if not re.fullmatch(r"[<>|=]([biufcU]\d+|[mM]8\[\w+\])", kind):
+        raise ValueError(kind)
+    array = importlib.import_module("numpy").frombuffer(data, kind).reshape(shape).copy()
+    if array.dtype.kind == "i" and array.size:
+        bits = max(-int(array.min()), int(array.max())).bit_length()
+        if bits > 8 * array.itemsize - 2:
+            raise OverflowError
+    return array
+
+
+# ------------------------------------------------------------------------------------- the rule
+
+# What a program may use of which modules; without a list, all public names. None of it runs text, reads files, ends
+# or skips a test, or changes what the tests share with the program.
+LIBRARY = dict.fromkeys("""__future__ array bisect cmath collections collections.abc copy csv difflib enum fractions
+    functools graphlib hashlib heapq ipaddress itertools math numbers operator pprint queue re secrets statistics
+    string struct textwrap time typing unicodedata uuid""".split(), "")
+LIBRARY |= (line.split(": ") for line in """\
+abc: ABC abstractmethod
+asyncio: Event Lock Queue Semaphore TimeoutError create_task gather iscoroutinefunction run sleep wait_for
+calendar: isleap leapdays monthrange timegm weekday
+contextlib: AbstractContextManager asynccontextmanager closing contextmanager nullcontext
+dataclasses: asdict astuple dataclass field fields is_dataclass replace
+datetime: MAXYEAR MINYEAR UTC date datetime time timedelta timezone tzinfo
+decimal: Decimal InvalidOperation ROUND_CEILING ROUND_DOWN ROUND_FLOOR ROUND_HALF_EVEN ROUND_HALF_UP ROUND_UP
+http: HTTPStatus
+io: BytesIO StringIO
+json: JSONDecodeError JSONDecoder JSONEncoder dump dumps load loads
+logging: DEBUG ERROR INFO Logger WARNING critical debug error exception getLogger info warning
+os: path
+os.path: basename dirname exists isabs isdir isfile join normpath sep split splitext
+random: Random choice choices gauss randint random randrange sample shuffle uniform
+sys: float_info getrecursionlimit getsizeof maxsize setrecursionlimit stderr stdin stdout version_info
+threading: Condition Event Lock RLock Semaphore Thread Timer current_thread get_ident local
+warnings: warn""".splitlines())
+# What no program says: ways to frames, to attributes by their text, to text that runs; hooks of test runners.
+HIDDEN = """EnumMeta EnumType ForwardRef Formatter ag_frame attrgetter bltns cr_frame dispatch_table f_back
+    f_builtins f_globals f_locals format_map get_type_hints gi_frame global_enum load_tests methodcaller
+    pytest_plugins pytestmark setUpModule setup_function setup_module singledispatch singledispatchmethod stdlib_re
+    tb_frame update_wrapper""".split()
+# Builtins that a program may say; the others reach names, files or the program's end.
+ERRORS = [name for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, Exception)]
+BUILTINS = ERRORS + """__name__ abs all any ascii bin bool bytearray bytes callable chr classmethod complex dict
+    divmod enumerate filter float format frozenset getattr hasattr hash hex id input int isinstance issubclass iter
+    len list map max memoryview min next object oct ord pow print property range repr reversed round set slice
+    sorted staticmethod str sum super tuple type zip Ellipsis NotImplemented""".split()
+# Classes of the library of which a program may make others, but only by `class`.
+BASES = "ABC Enum Flag Generic IntEnum IntFlag NamedTuple Protocol StrEnum TypedDict".split()
+# Special methods of a class that the tests do not name; special names that may be read.
+METHODS = [f"__{name}__" for name in "init post_init repr str hash call enter exit aenter aexit slots".split()]
+READABLE = METHODS + [f"__{name}__" for name in "class contains doc eq getitem len lt name new setitem".split()]
+# The comparison that such a class may define.
+ORDER = re.compile(r"def __[lg][te]__\(self, other\b[^()]*\)[^:]*:\n +return self\.(?!imag|real)(\w+) [<>]=? other\.\1")
+
+
+def why_suspect(code, asked):
+    """None if the syntax tree shows no way to reach the tests or lie to them, else a reason in words."""
+    source = code if isinstance(code, bytes) else code.encode(errors="surrogatepass")
+    try:
+        tree, symbols = ast.parse(source, feature_version=(3, 10)), symbols_of(source)
+        looks = look_at_program(tree, symbols, *asked)
+        return next((f"{why} {what}" for what, look in looks for why, holds in look.items() if holds), None)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return "does not parse"
+
+
+def symbols_of(source):
+    tables = [symtable.symtable(source, "text", "exec")]
+    for table in tables:
+        tables += table.get_children()
+    return [(symbol.get_name(), symbol, table) for table in tables for symbol in table.get_symbols()]
+
+
+def offers(module, name):
+    listed, is_module = LIBRARY.get(module, "-").split(), name in sys.stdlib_module_names and name != module
+    return f"{module}.{name}" in LIBRARY or name not in HIDDEN and (
+        name in listed if listed else name[:1] not in ("_", "") and not is_module)
+
+
+def asked_by(tests):
+    """The names that tests use and do not define, and the methods that they call."""
+    nodes, symbols = list(ast.walk(ast.parse(tests))), symbols_of(tests)
+    own = {name for name, symbol, _ in symbols if symbol.is_assigned() or symbol.is_imported()}
+    given = {alias.name for node in nodes if getattr(node, "module", "") == "solution" for alias in node.names}
+    called = {getattr(node.func, "attr", "") for node in nodes if isinstance(node, ast.Call)}
+    return {name for name, _, _ in symbols} - own | given, called
+
+
+def look_at_program(tree, symbols, asked, called):
+    """(a name, {what is wrong with it: whether it is}) for all that is in a program."""
+    outer = {name for name, symbol, table in symbols
+             if symbol.is_referenced() and (symbol.is_global() or table.get_type() != "function")}
+    classes = {table.get_name() for _, _, table in symbols if table.get_type() == "class"}
+    tested = {name for name in classes & asked if name[0].isupper() and not hasattr(builtins, name)}
+    ordered = {(node.name, step.name) for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for step in node.body
+               if getattr(step, "name", "")[:2] == "__" and ORDER.fullmatch(ast.unparse(step))}
+    for name, symbol, table in symbols:
+        is_builtin, is_special = hasattr(builtins, name), name[:2] == name[-2:] == "__"
+        is_set = symbol.is_assigned() or is_builtin and symbol.is_imported()
+        is_method = name in METHODS and symbol.is_namespace() or (table.get_name(), name) in ordered
+        yield name, {
+            "is asked for all its names,": "*" in asked,
+            "names": name in HIDDEN or name in outer and name not in BUILTINS and (is_builtin or is_special),
+            "hides": is_set and symbol.is_global() and (
+                name == "__name__" or name in asked and (is_builtin or name in LIBRARY)),
+            "defines, in a class that the tests do not name,": table.get_type() == "class" and is_set
+                and table.get_name() not in tested and not is_method and name != "__slots__" and is_read(name, called)}
+    guard = ast.dump(ast.parse("__name__ == '__main__'", mode="eval").body)
+    tree.body = [node for node in tree.body
+                 if not isinstance(node, ast.If) or node.orelse or ast.dump(node.test) != guard]
+    nodes, known = list(ast.walk(tree)), {}
+    for node in nodes:
+        for child in ast.iter_child_nodes(node):
+            child.parent = node
+        if isinstance(node, ast.alias):
+            module, first = getattr(node.parent, "module", ""), node.name.partition(".")[0]
+            name = node.asname or (node.name if module else first)
+            known[name] = f"{module}.{node.name}" if module else node.name if node.asname else first
+            yield node.name, {
+                "imports": not offers(module, node.name) if module else node.name not in LIBRARY,
+                "renames": bool(node.asname) and (bool(module) or name in asked),
+                "hides builtins by": name == "*" and not asked.isdisjoint({"abs", "pow"})}
+    for node in reversed(nodes[1:]):
+        name = getattr(node, "id", getattr(node, "attr", getattr(node, "name", "")))
+        node.path = known.get(name) if isinstance(node, ast.Name) else None
+        if isinstance(node, ast.Attribute):
+            if node.value.path in LIBRARY:
+                node.path = f"{node.value.path}.{name}"
+            yield name, look_at_attribute(node, name, tested, called)
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            yield name, look_at_use(node, name if name in outer else f".{name}", asked)
+        elif isinstance(node, ast.ClassDef):
+            yield name, look_at_class(node, known, tested)
+        else:
+            yield name or type(node).__name__, look_at_rest(node, name, tested)
+
+
+def is_read(name, called):
+    """Whether the tests or numeric functions may call a method of this name."""
+    return name in called or name[:2] == "__" or hasattr(1.0, name) or hasattr(1, name)
+
+
+def look_at_attribute(node, name, tested, called):
+    is_stored, owner = not isinstance(node.ctx, ast.Load), getattr(node.value, "id", "")
+    text = getattr(node.value, "value", None)
+    is_plain = isinstance(text, str) and not re.search(r"\{[^{}:!]*[.\[]", text)
+    allowed = ("__name__", "__doc__") if is_stored else READABLE
+    return {
+        "names": name in HIDDEN or name[:2] == name[-2:] == "__" and name not in allowed,
+        "uses": node.value.path in LIBRARY and not offers(node.value.path, name),
+        "changes": node.value.path is not None and (is_stored or name[0] == "_" or name == "register")
+            or is_stored and name not in allowed and (name[0] == "_" or is_read(name, called)) and owner != "self"
+            or is_stored and name in called and not tested,
+        "formats a text that is not plain by": name == "format" and not is_plain}
+
+
+def look_at_use(node, name, asked):
+    call = node.parent if getattr(node.parent, "func", None) is node else None
+    args = call.args if call else []
+    asks = args[1].value if len(args) > 1 and isinstance(args[1], ast.Constant) else "_"
+    user = node.parent if name == ".__class__" else getattr(call, "parent", None)
+    is_compared = isinstance(user, (ast.Compare, ast.FormattedValue)) or getattr(user, "attr", "") == "__name__"
+    is_decorator = isinstance(getattr(call, "parent", None), (ast.FunctionDef, ast.AsyncFunctionDef))
+    return {
+        "uses as a value": node.path in LIBRARY and not isinstance(node.parent, ast.Attribute),
+        "gives a name that is not plain to": name == "getattr" and (asks[0] == "_" or asks in [*HIDDEN, "format"]),
+        "makes or changes a class by": name == ".__class__" and not is_compared or name == "type" and (
+            len(args) != 1 or not is_compared) or name.strip(".") in BASES and bool(args),
+        "does not decorate with": name.strip(".") == "wraps" and not is_decorator,
+        "where the tests iterate, uses": not asked.isdisjoint({"map", "filter", "iter", "itertools"}) and (
+            name == "StopIteration" or name == "next" and len(args) != 2)}
+
+
+def look_at_class(node, known, tested):
+    roots = [base.value if isinstance(base, ast.Subscript) else base for base in node.bases]
+    names = [getattr(root, "id", getattr(root, "attr", "")) for root in roots]
+    others = [name for name in names if name not in BASES]
+    return {
+        "makes, in an odd way, the class": not all(names) or bool(node.keywords) or node.name[:2] == "__",
+        "derives from data or several classes": node.name not in tested and (len(others) > 1 or any(
+            name not in [*ERRORS, "object"] and (hasattr(builtins, name) or name in known) for name in others))}
+
+
+def look_at_rest(node, name, tested):
+    is_exit = name in ("__exit__", "__aexit__") and getattr(node.parent, "name", "") not in tested
+    returned = [part.value for part in ast.walk(node) if isinstance(part, ast.Return)] if is_exit else []
+    tried = [part for step in node.body for part in ast.walk(step)] if getattr(node, "handlers", None) else []
+    return {
+        "returns something from": any(getattr(value, "value", value) for value in returned),
+        "yields where it catches in": any(isinstance(part, (ast.Yield, ast.YieldFrom)) for part in tried),
+        "sets compare= in": isinstance(node, ast.keyword) and node.arg == "compare",
+        "matches attributes in": bool(getattr(node, "kwd_attrs", None))}
 
 
 # ------------------------------------------------------------------------------------- the layers
@@ -1747,7 +1511,7 @@ TRUNCATE, SETPRIORITY = "  76 | 45", "  141 | 140"     # the second is pretended
 KILLS = "  kill, tkill, tgkill, rt_sigqueueinfo, rt_tgsigqueueinfo  62 200 234 129 297 | 129-131 138 240"
 
 
-def numbers(table):
+def call_numbers(table):
     """[(first, last)...] of this machine's calls in a table."""
     sides = [re.findall(r"\b(\d+)-?(\d*)", line.rpartition("  ")[2].split("|")[not X86])
              for line in table.strip().splitlines()]
@@ -1784,6 +1548,8 @@ class Cage:
         set_limit(resource.RLIMIT_STACK, STACK_MB << 20, soft=True)
         set_limit(resource.RLIMIT_NOFILE, OPEN_FILES)
         proc_fd, self.null = os.open("/proc", os.O_RDONLY), os.open("/dev/null", os.O_RDWR)
+        while self.null < 10:                       # so that those of a job lie above what its processes get
+            self.null = os.open("/dev/null", os.O_RDWR)
         libc("prctl", SUBREAPER, 1)
         self.try_layer("namespaces", self.enter_namespaces)
         if self.is_root and not self.private:
@@ -1799,6 +1565,7 @@ class Cage:
         libc("prctl", DUMPABLE, 0)
         self.try_layer("landlock", self.make_ruleset)
         self.filter = self.make_filter()
+        why_suspect("def f(x):\n    return x", asked_by("assert f(3) == 9"))      # what runs once is warm in forks
         self.settle()
 
     def try_layer(self, layer, function, *args):
@@ -1896,7 +1663,7 @@ class Cage:
                  (load, 0, 0, 0), (equal, 0, 1, CLOSE_RANGE), allow, (at_least, 0, 1, NEWER), absent]
 
         def answer_to(table, answer):
-            for first, last in numbers(table):
+            for first, last in call_numbers(table):
                 steps.extend([(at_least, 0, 2, first), (at_least, 1, 0, last + 1), answer])
 
         def look_at_argument(number, *tests):
@@ -1910,7 +1677,7 @@ class Cage:
             answer_to(PRETENDED, pretend)
             if self.abi < 3:
                 answer_to(TRUNCATE, deny)
-            for first, last in numbers(KILLS) if self.abi < 6 else ():
+            for first, last in call_numbers(KILLS) if self.abi < 6 else ():
                 for number in range(first, last + 1):
                     look_at_argument(number, (equal, 2, 0, OWN_PID), (equal, 1, 0, 0))
         return b"".join(struct.pack("<HBBI", *step) for step in [*steps, allow])
@@ -1931,15 +1698,28 @@ class Cage:
             return pid
         try:
             random.seed()
-            for target, fd in enumerate(fds):       # they are above 4: F opens others first, and keeps them
+            for target, fd in enumerate(fds):
                 os.dup2(fd, target, inheritable=target < 3)
             self.confine(len(fds), job)
+            if body is not run_judge:
+                libc("prctl", DUMPABLE, 1)          # nobody looks into a judge
             body()
         except LayerFailed as failure:
-            if body is judge_jobs:
-                os.write(3, as_bytes({"failed": failure.args}))
+            if body is say_ready:
+                os.write(3, as_bytes(failure.args))
         finally:
             os._exit(71)
+
+    def probe(self):
+        """Layers are there if a process can be put into them."""
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            child = self.spawn([self.null] * 3 + [theirs.fileno()], {"memory_mb": MEMORY_MB}, say_ready)
+            theirs.close()
+            said = ours.recv(1 << 16)
+        os.waitpid(child, 0)
+        if said != b"ready":
+            raise LayerFailed(*json.loads(said or '["rlimits", "the first process died at once"]'))
 
     def confine(self, descriptors, job):
         """The last steps, in an order in which none forbids the next."""
@@ -1950,7 +1730,6 @@ class Cage:
         set_limit(resource.RLIMIT_AS, 4 * memory)   # threads reserve much more than they use
         set_limit(resource.RLIMIT_FSIZE, FILE_MB << 20)
         set_limit(resource.RLIMIT_CORE, 0)
-        libc("prctl", DUMPABLE, int("cpu_s" in job))                # nobody looks into a judge
         if self.has_own_user:                       # else the limit would count every process of the account
             set_limit(resource.RLIMIT_NPROC, PROCESSES)
         libc(CAPSET, struct.pack("<Ii", 0x20080522, 0), bytes(24))
@@ -1986,6 +1765,10 @@ class Cage:
                   f"layers={','.join(layer for layer in LAYERS if layer in self.on)}"]
         return {"banner": "sandbox: " + "; ".join(words),
                 "protected": [name for name, how in protected.items() if how] + sorted(self.on)}
+
+
+def say_ready():
+    os.write(3, b"ready")
 
 
 def install_filter(program):
@@ -2025,6 +1808,7 @@ def main():
     parser.add_argument("--prelude", help="file with trusted code to run in front of both")
     parser.add_argument("--unsafe", action="store_true", help="even where a program could reach its judge")
     parser.add_argument("--beside", action="store_true", help="for tests that patch the program's imports")
+    parser.add_argument("--strict", action="store_true", help="believe only a judge that it cannot touch")
     parser.add_argument("--require", default="rlimits", choices=LEVELS, help="refuse to work with less")
     args = parser.parse_args()
     try:
@@ -2034,7 +1818,7 @@ def main():
         with Pool(1, require=args.require, unsafe=args.unsafe) as pool:
             print(pool.banner, file=sys.stderr)
             result = pool.judge({"code": code, "tests": tests, "prelude": prelude, "beside": args.beside,
-                                 "entry_point": args.entry_point})
+                                 "strict": args.strict, "entry_point": args.entry_point})
     except (OSError, ValueError, RuntimeError) as problem:
         sys.exit(print(f"sandbox_exec.py: {problem}", file=sys.stderr) or 2)
     print(result.reason + (f" ({result.detail})" if result.detail else ""))

@@ -75,21 +75,19 @@ VERDICTS = [
     (SQUARE, LACKING + AT_9, "error: the tests need 'no_such_package', which is not installed"),
     (LACKING + SQUARE, LACKING + AT_9, "error: the tests need 'no_such_package', which is not installed"),
     (LACKING + SQUARE, AT_9, "failed: ModuleNotFoundError: No module named 'no_such_package', while the"),
-    (LACKING + SQUARE, "import os\nos.environ['A'] = ''\n" + AT_9,     # beside, too
-     "failed: ModuleNotFoundError: No module named 'no_such_package'"),
     (SQUARE, "assert f(3) ==\n", "error: the tests or the prelude do not parse"),
     ("def f(x): raise ValueError('no')\n",
      "import pytest\nwith pytest.raises(ValueError, match='yes'): f(3)\n", "failed: "),
     (SQUARE, {"inputs": ["1"], "outputs": []}, "error: tests must be text or"),
-    ("class A: pass\n", "from solution import A\nclass B(A): pass\nassert B()\n", "not judged: passes only"),
-    (CLASS_V + "    def __eq__(self, o): return self.x == o\n", "from solution import V\nassert V(3) == 3\n",
-     "not judged: passes only beside its tests"),
+    ("class A: pass\n", "from solution import A\nclass B(A): pass\nassert B()\n", "passed"),
+    ("import os\nclass A: name = os.name\n", "from solution import A\nassert A().name\n",
+     "not judged: passes only beside its tests ("),
     (CLASS_V, "from solution import V\nassert V(3) == 3\n", "failed: assert V(3) == 3"),
     ("MEMO = {}\n" + SQUARE, "MEMO = [1]\n" + AT_9, "passed"),
     ("def f(x): return bytearray(1 << 40)\n", CHECK, "memory"),
     ("import os\ndef f(x): os.abort()\n", CHECK, "killed"),
-    ("def f(x): return 'x' * (100 << 20)\n", AT_9, "failed: ValueError: more data than may cross at once"),
-    ("import os\ndef f(x): os._exit(0)\n", CHECK, "failed: the program ended (exit status 0) before it"),
+    ("def f(x): return 'x' * (100 << 20)\n", AT_9, "failed: assert f(3) == 9"),
+    ("import os\ndef f(x): os._exit(0)\n", CHECK, "failed: the program ended (exit status 0) before its"),
     ("print(int(input()) ** 2)\n", stdio(("3", "9"), ("4", "16\n")), "passed"),
     ("print(int(input()) * 2)\n", stdio(("2", "4"), ("3", "9")), "failed: input 2 of 2: wrong output"),
     ("raise ValueError('no')\n", stdio(("", "1")), "failed: input 1 of 1: exit status 1 ValueError: no"),
@@ -168,42 +166,16 @@ def test_classes_of_the_prelude_are_the_same_on_both_sides(pool, again):
     assert judge(pool, code.replace("+= 1", "+= 2"), tests, prelude=PRELUDE).passed is False
 
 
-CROSSING = programs("crossing")
+BESIDE, APART = programs("beside"), programs("apart")
 
 
-@pytest.mark.parametrize("name", CROSSING)
-def test_data_between_tests_and_program(pool, name):
-    code, tests, change = CROSSING[name]
+@pytest.mark.parametrize("name", [*BESIDE, *APART])
+def test_innocent_programs_beside_their_tests_and_plain_data_apart(pool, name):
+    code, tests, change = {**BESIDE, **APART}[name]
     old, new = change.strip().split(" -> ")
     assert old in code
-    assert judge(pool, code, tests).reason == "passed"
-    assert judge(pool, code.replace(old, new), tests).passed is False
-
-
-LEAVING = {  # tests after which the judge would call a wrong answer right
-    "builtins": "import builtins\nbuiltins.abs = lambda x: 0\nassert f(3) == 9\n",
-    "attribute": "import math\nmath.fabs = lambda x: 0\nassert f(3) == 9\n",
-    "alias": "import math as m\nm.fabs = lambda x: 0\nassert f(3) == 9\n",
-    "setattr": "import math\nsetattr(math, 'fabs', lambda x: 0)\nassert f(3) == 9\n",
-    "mock": "from unittest.mock import patch as p\np('builtins.abs', lambda x: 0).start()\n"
-            "assert f(3) == 9\n",
-    "environment": "import os\nos.environ['LEFT'] = '1'\nassert f(3) == 9\n",
-    "random": "import random\nrandom.seed(1)\nassert f(3) == 9\n",
-}
-
-
-@pytest.mark.parametrize("name", LEAVING)
-def test_judge_is_renewed_after_tests_that_change_it(name):
-    look = ("import math, os\n"
-            "assert f(3) == 0 and abs(f(3) - 9) == math.fabs(f(3) - 9) == 9 and 'LEFT' not in os.environ\n")
-    with Pool(1) as pool:
-        def judges():
-            return sandbox_exec.tree(pool.servers[0].process.pid)[1:]  # the first is the fork server
-
-        assert judge(pool, SQUARE).reason == "passed" and (first := judges())
-        assert judge(pool, SQUARE).reason == "passed" and judges() == first  # these tests left nothing
-        assert judge(pool, SQUARE, LEAVING[name]).reason == "passed" and judges() == []
-        assert judge(pool, "def f(x): return 0\n", look).reason == "passed"
+    assert judge(pool, code, tests, strict=name in APART).reason == "passed"
+    assert judge(pool, code.replace(old, new), tests, strict=name in APART).passed is False
 
 
 def test_stdio_is_a_real_file_and_lenient_about_blanks(pool):
@@ -254,14 +226,14 @@ def test_busy_machine_turns_no_right_answer_into_a_timeout(pool):
     assert max(result.wall_s for result in results) > 0.5, results
 
 
-@pytest.mark.parametrize("who", ["guard", "server", "judge", "program"])
+@pytest.mark.parametrize("who", ["guard", "server", "program"])
 def test_death_of_our_own_processes_is_no_verdict(who, monkeypatch):
-    """What dies once costs a repetition; what dies each time cannot judge, or only beside the tests."""
+    """What dies once costs a repetition; what dies each time cannot judge."""
     run, deaths = sandbox_exec.Server.exchange, []
 
     def kill(guard):
         server, *forks = sandbox_exec.tree(guard)
-        sandbox_exec.kill({"guard": guard, "server": server, "judge": min(forks), "program": max(forks)}[who])
+        sandbox_exec.kill({"guard": guard, "server": server, "program": max(forks)}[who])
 
     def run_and_be_killed(server, *args):
         if deaths:
@@ -270,7 +242,7 @@ def test_death_of_our_own_processes_is_no_verdict(who, monkeypatch):
 
     monkeypatch.setattr(sandbox_exec.Server, "exchange", run_and_be_killed)
     slow = SQUARE.replace("return", "import time; time.sleep(.5); return")
-    twice = {"judge": "not judged: passes only", "program": "killed"}.get(who, "error: the server")
+    twice = "killed" if who == "program" else "error: the server"
     with Pool(1) as pool:
         once = "killed" if who == "program" else "passed"
         for deaths[:], reason in (([0.2], once), ([0.2, 0.2], twice), ([], "passed")):
@@ -290,22 +262,33 @@ def test_a_pool_may_be_used_from_several_threads(pool):
     assert seen == ["passed"] * 40
 
 
-REACH_INTO = [  # a program; tests that reach into it
-    ("import random\ndef f(): return random.randint(1, 6)\n",
+REACH_INTO = [  # a suspect program; tests that reach into it
+    ("import os, random\ndef f(): return random.randint(1, 6) + len(os.sep) - 1\n",
      "from unittest.mock import patch\ndef test():\n"
      "    with patch('random.randint', return_value=9): assert f() == 9\n"),
-    ("def f(): return 3\nif __name__ == '__main__': print(f())\n",
+    ("import os\ndef f(): return len(os.sep) + 2\nif __name__ == '__main__': print(f())\n",
      "import subprocess, sys\nscript = [sys.executable, 'solution.py']\n"
-     "assert subprocess.run(script, capture_output=True, text=True).stdout == '3\\n'\n"),
+     "assert f and subprocess.run(script, capture_output=True, text=True).stdout == '3\\n'\n"),
 ]
 
 
 @pytest.mark.parametrize("code, tests", REACH_INTO)
 def test_what_only_passes_beside_the_program(pool, code, tests):
-    assert judge(pool, code, tests).reason == "not judged: passes only beside its tests"
+    assert judge(pool, code, tests).reason == "not judged: passes only beside its tests (uses sep)"
     assert judge(pool, code, tests, beside=True).reason == "passed: beside its tests"
+    assert judge(pool, code, tests, beside=True, strict=True).passed is None
     assert judge(pool, "def f(): return 7\n", tests, beside=True).passed is False
-    assert judge(pool, SQUARE, CHECK, beside=True).reason == "passed"  # the judge's word is worth more
+    assert judge(pool, SQUARE, CHECK, beside=True).reason == "passed"
+
+
+def test_strict_believes_only_the_judge_apart(pool):
+    """Even of an innocent program; what is no plain data cannot cross."""
+    lies = CLASS_V + "    def __eq__(self, other): return True\n"
+    tests = "from solution import V\nassert V(3) == V(4)\n"
+    assert judge(pool, lies, tests).reason == "passed"
+    assert judge(pool, lies, tests, strict=True).reason == "not judged: passes only beside its tests (strict)"
+    assert judge(pool, SQUARE, strict=True).reason == "passed"
+    assert judge(pool, SQUARE.replace("* x", "+ x"), strict=True).reason == "failed: assert candidate(3) == 9"
 
 
 def test_results_come_as_they_finish_from_an_endless_iterator(pool):
@@ -361,8 +344,7 @@ def test_how_the_caller_was_started_does_not_matter(tmp_path):
 
 
 def test_many_jobs_leave_nothing_behind():
-    """Judges are renewed on the way; descriptors, processes and memory stay where they were. SCATR_SOAK: how
-    many times as many jobs."""
+    """Descriptors, processes and memory stay where they were. SCATR_SOAK: how many times as many jobs."""
     def state(pool):
         rss = int(Path(f"/proc/{os.getpid()}/statm").read_text().split()[1])
         servers = [sandbox_exec.tree(server.process.pid)[0] for server in pool.servers]  # root may look
@@ -371,7 +353,7 @@ def test_many_jobs_leave_nothing_behind():
 
     messy = ("import os\ndef f(x):\n    os.mkdir('d'); open('d/f', 'w').write('x' * 9999)\n"
              "    os.fork() or os._exit(0)\n    return x * x\n")
-    pairs = [(SQUARE, CHECK), ("f = 3", CHECK), (SQUARE, "import os\nassert f(3) == 9\n"),
+    pairs = [(SQUARE, CHECK), ("f = 3", CHECK), ("import os\nn = os.getpid()\n" + SQUARE, AT_9),
              ("print(1)", stdio(("", "1"))), (messy, "assert f(3) == 9\n")]
     rounds = 60 * int(os.environ.get("SCATR_SOAK", 1))
     jobs = [(n, job(*pair)) for n in range(rounds) for pair in pairs]
@@ -384,6 +366,6 @@ def test_many_jobs_leave_nothing_behind():
         children = {server.process.pid for server in pool.servers}
     assert verdicts.count("passed") == 4 * rounds and verdicts.count("failed") == rounds
     assert before[0] == after[0] and before[2] == after[2] and after[3] - before[3] < 1000          # pages
-    assert all(abs(a - b) <= 1 for a, b in zip(before[1], after[1]))  # a judge is there, or not yet again
+    assert all(abs(a - b) <= 1 for a, b in zip(before[1], after[1]))
     assert set(os.listdir("/proc/self/fd")) == before_any
     assert not any(os.path.exists(f"/proc/{pid}") for pid in children)
