@@ -466,7 +466,9 @@ def read_tests(text, prelude, style, entry_point):
     is_check = style == "check" or style == "auto" and entry_point and has_check
     if not asserts.seen:
         raise Verdict("error: the tests have no assert")
-    if not (is_check or {"solution", entry_point} & words or asked[0] - vars(builtins).keys()):
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    asks = names & {entry_point, *asked[0]} - vars(builtins).keys()
+    if not (asks or is_check or re.search(r"^(?! *(from|import) ).*\bsolution\b", text, re.MULTILINE)):
         raise Verdict("error: the tests ask nothing of the program")
     return {"tests": text, "words": [*words, entry_point], "imports": [*imported(tree)],
             "checked": entry_point if is_check else None, "need_pytest": bool(MORE_OF_PYTEST.search(text)),
