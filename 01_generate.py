@@ -31,9 +31,8 @@ for. Rows {"id" or "prompt", "response": text} also do, with "sample" (their ord
 and "tokens" (ids with the ending one, which spare a guess).
 
 --scorer scorer.pt --stop: a problem gets 1, 2, 3, 5, 8, 12, 16 rollouts, until the best probability among
-them (--stop-rule weighted-vote: the leading answer's, common.sureness) reaches a threshold: 03's, which costs
-at most a point of accuracy on the calibration run, or that of --stop 0.95. References are never looked at.
-Votes take answers from 02_label.py: the one time that a script uses another.
+them reaches a threshold. Plain --stop takes the threshold of 03, which costs at most a point of accuracy on
+the calibration problems; --stop 0.95 takes that number. References are never looked at.
 
 In your own program: sample(), below.
 
@@ -99,7 +98,6 @@ def parse(argv):
     add("--responses", metavar="FILE", help="read these answers, made elsewhere")
     add("--scorer", metavar="PT", help="of 03_train_scorer.py, for --stop")
     add("--stop", type=float, nargs="?", const=0.0, metavar="SURE", help="stop when this sure (as 03 found)")
-    add("--stop-rule", choices=common.STOP_RULES, default="best-of-n", help="sure of what (%(default)s)")
     add("--slots", type=int, help="rollouts at the same time (256 on a GPU, 128 on a CPU)")
     add("--tp", action="store_true", help="the processes of torchrun share one model")
     add("--device", help="cuda, mps or cpu (the first there is)")
@@ -845,18 +843,13 @@ def text_of(tokenizer, rollout):
 
 def stop_rule(run, layers):
     """The function that says whether a problem is decided; layers: those kept."""
-    args, rate = run.args, rater(run, layers)
-    votes = args.stop_rule == "weighted-vote"
-    if votes and any(problem["kind"] == "code" for problem in run.problems):
-        die("--stop-rule weighted-vote: programs have no answers to vote on; take best-of-n")
+    rate = rater(run, layers)
 
     def is_sure(problem, rollouts):
-        rollouts = sorted(rollouts, key=lambda row: row["sample"])
         for row in rollouts:
             if "p" not in row:
                 rate(row)
-        groups = vote_groups(problem, rollouts) if votes else None
-        return bool(common.sureness(np.array([row["p"] for row in rollouts]), groups)[0] >= args.stop)
+        return max(row["p"] for row in rollouts) >= run.args.stop
 
     return is_sure
 
@@ -920,7 +913,6 @@ def find_run(args, dataset):
     folder /= "greedy" if args.greedy else str(args.seed)
     names = "n seed limit max_new_tokens temperature top_k top_p repetition_penalty dtype revision stop"
     now = {name: getattr(args, name) for name in names.split()} | {
-        "stop_rule": args.scorer and args.stop_rule,
         "scorer": args.scorer and common.hash_of(Path(args.scorer).read_bytes()),
         "model": hash_model(args.model, args.revision),
         "data set": digest(problems),
@@ -969,7 +961,7 @@ def describe(run, skipped, jobs):
     with suppress(OSError):  # no git
         commit = subprocess.run([*git, "--abbrev=12"], capture_output=True, text=True).stdout.strip()
     versions = {module.__name__: module.__version__ for module in (torch, transformers, np)}
-    stop = {"rule": args.stop_rule, "threshold": args.stop, "scorer": run.identity["scorer"]}
+    stop = {"threshold": args.stop, "scorer": run.identity["scorer"]}
     return {name: getattr(args, name) for name in ("model", "revision", "dataset", "seed")} | {
         "n_layers": config.num_hidden_layers, "width": config.hidden_size, "vocab_size": config.vocab_size,
         "architecture": type(model).__name__, "dtype": str(model.dtype).removeprefix("torch."),
@@ -1267,9 +1259,9 @@ def main(argv=None):
     if Path(args.model).is_dir():
         args.model = str(Path(args.model).resolve())  # one name from wherever it is called
     if args.scorer:  # what is no scorer is said before anything else reads it
-        curve = common.load_scorer(args.scorer).checkpoint.get("stop", {}).get(args.stop_rule)
+        curve = common.load_scorer(args.scorer).checkpoint.get("stop")
         if not args.stop and not curve:
-            die(f"{args.scorer}: no threshold for {args.stop_rule} in it; give one, such as --stop 0.95")
+            die(f"{args.scorer}: no threshold in it; give one, such as --stop 0.95")
         args.stop = args.stop or common.stop_threshold(curve)
     runs = [find_run(args, dataset) for dataset in args.datasets]
     if len({run.folder for run in runs}) < len(runs):

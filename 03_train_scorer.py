@@ -390,28 +390,38 @@ def make_checkpoint(task, rows, state):
         "n_rollouts": len(data.y), "problems": sorted(set(data.problem)),
     }  # fmt: skip
     logits = common.Scorer(checkpoint)(valid.x, valid.features)
-    auroc, curves = common.auroc(valid.y.numpy() > 0, logits.numpy()), stop_curves(valid, logits.sigmoid())
-    return {**checkpoint, "stop": curves, "held_out": held_out(curves, valid), "val_auroc": auroc}
+    table = problem_table(valid, logits.sigmoid())
+    stop = common.stop_rows(table["p"], table["labels"], table["tokens"])
+    auroc = common.auroc(valid.y.numpy() > 0, logits.numpy())
+    return {**checkpoint, "stop": stop, "held_out": held_out(table), "val_auroc": auroc}
 
 
-def stop_curves(valid, p):
-    """{rule: common.stop_rows} of sampling that stops, on validation problems, new to the weights."""
+def problem_table(valid, p):
+    """Each [P, N]: p, labels, tokens and groups of the validation problems; p and groups are -1 where one has
+    fewer rollouts. p [R] is what the scorer says."""
     places = by_problem(valid.keys)
-    table = np.zeros((4, len(places), max(map(len, places.values()))))
-    table[[0, 3]] = -1  # no rollout, no answer
-    facts = np.stack([p, valid.y, valid.features[:, -1].nan_to_num(0), valid.group])
+    shape = len(places), max(map(len, places.values()))
+    values = {"p": p, "labels": valid.y, "tokens": valid.features[:, -1].nan_to_num(0), "groups": valid.group}
+    missing = {"p": -1, "labels": 0, "tokens": 0, "groups": -1}
+    table = {name: np.full(shape, missing[name], np.float64) for name in values}
     for i, own in enumerate(places.values()):
-        table[:, i, : len(own)] = facts[:, own]
-    curves = {"best-of-n": common.stop_rows(*table[:3])}
-    if (valid.group >= 0).any():
-        curves["weighted-vote"] = common.stop_rows(*table[:3], table[3].astype(int))
-    return curves
+        for name, value in values.items():
+            table[name][i, : len(own)] = value[own]
+    return table
 
 
-def held_out(curves, valid):
+def held_out(table):
     """How often each strategy is right on the validation problems, by which 04 chooses between scorers."""
-    right = {rule: rows[-1][1] / 100 for rule, rows in curves.items()}  # the last row takes all rollouts
-    return {"how": "validation", "problems": len(by_problem(valid.keys)), "weighted-vote": None, **right}
+    p, groups = table["p"], table["groups"].astype(int)
+    right = {"best-of-n": right_of(common.best_of_n(p), table), "weighted-vote": None}
+    if (groups >= 0).any():
+        right["weighted-vote"] = right_of(common.weighted_vote(groups, p, p), table)
+    return {"how": "validation", "problems": len(p), **right}
+
+
+def right_of(picks, table):
+    """The share of problems whose pick is right."""
+    return float(np.take_along_axis(table["labels"], picks[:, None], 1).mean())
 
 
 def by_problem(keys):
@@ -516,9 +526,8 @@ def mix(parts, facts, job):
     loss, weights = -(count[:, 0] * (told @ weights).log()).mean().item(), weights.float()
     auroc = common.auroc(right[:, 0].numpy(), common.mixture(logits, weights).numpy())
     found = {"parts": facts, "weights": weights, "val_loss": loss, "val_auroc": auroc, "state": None}
-    curves = stop_curves(valid, common.mixture(logits, weights).sigmoid())
-    whole = {"design": "ensemble", "vector": job.vector, "shape": list(data.x.shape[1:]), "stop": {}}
-    whole["held_out"] = held_out(curves, valid)
+    whole = {"design": "ensemble", "vector": job.vector, "shape": list(data.x.shape[1:]), "stop": []}
+    whole["held_out"] = held_out(problem_table(valid, common.mixture(logits, weights).sigmoid()))
     return {**facts[0], **whole, **found}
 
 

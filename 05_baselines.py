@@ -383,16 +383,19 @@ def with_interval(difference):
 
 
 def stopping(runs, rows, price):
-    """A dict for each scorer and rule, at the threshold that its calibration run chose."""
+    """A dict for each scorer, at the threshold that its calibration run chose."""
     found = []
-    for r in rows if not any(run.meta.get("stop") for run in runs) else ():  # those have no other rollouts
-        curves, votes = [], r["kind"] == "vote"
+    if any(run.meta.get("stop") for run in runs):
+        return found  # the rollouts that these runs did not sample are not there to be replayed
+    for r in rows:
+        curves = []
         for _, run, file in files_of(runs, r["scores"] or ORACLE):
-            if chosen := (file["cost"].get("stop") or {}).get(common.STOP_RULES[votes]):
-                p, groups = np.where(run.valid, file["p"], -1), run.groups if votes else None
-                grid = np.linspace(0.5, 1, 31) if votes else np.quantile(p[run.valid], np.linspace(0, 1, 31))
-                thresholds = np.array([common.stop_threshold(chosen, price), *grid, common.NEVER])
-                curves.append(common.stop_curve(p, run.labels, run.tokens, groups, thresholds))
+            if r["kind"] == "scorer" and file["cost"].get("stop"):
+                p = np.where(run.valid, file["p"], -1)
+                grid = np.quantile(p[run.valid], np.linspace(0, 1, 31))
+                chosen = common.stop_threshold(file["cost"]["stop"], price)
+                thresholds = np.array([chosen, *grid, common.NEVER])
+                curves.append(common.stop_curve(p, run.labels, run.tokens, thresholds))
         found += [stopped_row(r, curves)] if len(curves) == r["runs"] else []
     return found
 
@@ -404,7 +407,7 @@ def stopped_row(r, curves):
     sizes, fixed = [int(n) / max(map(int, r["curve"])) for n in r["curve"]], [*r["curve"].values()]
     return {
         **{key: r[key] for key in ("method", "kind", "scores", "short")},
-        "threshold": float(mean("threshold")[0]), "error": float(mean("error")[0]),
+        "threshold": float(mean("threshold")[0]),
         **mean_and_std([curve["right"][0].mean() for curve in curves]),
         "all": float(right[-1].mean()), **with_interval(right[0] - right[-1]),
         "rollouts": float(rollouts[0].mean()), "tokens": float(tokens[0].mean()), "share": float(share[0]),
@@ -548,7 +551,7 @@ def stopping_table(group):
     for r in group["stopping"]:
         yield {
             "method, stopped": r["method"], "when sure by": f"{r['threshold']:.3f}",
-            "accuracy %": accuracy(r) + drawn(r["error"]), "all rollouts: %": percent(r["all"]),
+            "accuracy %": accuracy(r), "all rollouts: %": percent(r["all"]),
             "Δ [95 %]": gained(r), "rollouts": f"{r['rollouts']:.1f}",
             "tokens a problem": number(r["tokens"]), "% of all tokens": percent(r["share"]),
             "% of a fixed N of that cost": percent(r["fixed"]),
@@ -558,8 +561,7 @@ def stopping_table(group):
 TABLES = {
     "Methods": methods_table,
     "Fewer rollouts (±: standard error of drawn subsets), and the scores as such": curves_table,
-    "Sampling that stops, {price:g} points below at most where calibrated (±: of drawn orders)":
-        stopping_table,
+    "Sampling that stops, {price:g} points below at most where calibrated": stopping_table,
     "Confidence rules: the paper's five statistics, and more": confidence_table,
     "Costs (×: SCaTR's): minutes and ms measured on the device named, FLOPs computed": cost_table,
 }

@@ -7,7 +7,6 @@ models; scorers; selection; stopping; tables.
 import glob
 import hashlib
 import importlib
-import itertools
 import json
 import math
 import multiprocessing
@@ -988,12 +987,9 @@ def auroc(right, scores):
     return float((below + up_to).mean() / 2 / len(wrong))
 
 
-# ---- Stopping: rollouts start in waves; after each a rule says how sure it is, until that is enough --------
+# ---- Stopping: rollouts start in waves, until one of them reaches a probability ----------------------------
 
-STOP_RULES = ("best-of-n", "weighted-vote")
-ORDERS = 32  # random orders of a problem's rollouts that the replay of a vote averages over
-NEVER = 2.0  # a threshold that no rule reaches
-GAUSS = np.polynomial.legendre.leggauss(64)  # nodes and weights on [-1, 1]
+NEVER = 2.0  # a threshold that no probability reaches
 
 
 def waves(n):
@@ -1004,86 +1000,63 @@ def waves(n):
     return ends
 
 
-def sureness(p, groups=None):
-    """How sure a rule is of its pick so far: p, groups [..., k] -> (sure [...] in [0, 1], pick [...]).
-
-    Best-of-n: the best probability. Weighted vote, where groups are given: the chance that the leading answer
-    stays ahead of the second: of a Beta(1 + weight of the first, 1 + weight of the second) above one half.
-    """
-    if groups is None:
-        return p.max(-1), best_of_n(p)
-    pick, totals = weighted_vote(groups, p, p), group_totals(groups, p).clip(0)
-    leads = groups == np.take_along_axis(groups, pick[..., None], -1)
-    first, second = (np.where(answer, totals, 0).max(-1)[..., None] for answer in (leads, ~leads))
-    x, weights = GAUSS
-    below, above = ((weights * u**first * (1 - u) ** second).sum(-1) for u in ((x + 1) / 4, (x + 3) / 4))
-    return above / (below + above), pick
-
-
-def stop_curve(p, labels, tokens, groups=None, thresholds=None):
+def stop_curve(p, labels, tokens, thresholds=None):
     """Sampling that stops, replayed on rollouts [P, N] that are all there; p is -1 where a problem has fewer.
 
-    -> {"threshold": [T], "right", "rollouts", "tokens": [T, P], "error": [T]}, expectations over the orders
-    of the rollouts: best-of-n in closed form, votes over seeded orders, with the standard error of their
-    accuracy. Without `thresholds` a grid of them; its last is NEVER, which takes all rollouts.
+    Returns {"threshold": [T], "right", "rollouts", "tokens": [T, P]}: exact expectations over the orders in
+    which a problem's rollouts could have come. Without `thresholds` it takes a grid of them; the last of the
+    grid is NEVER, which takes all rollouts.
     """
     if thresholds is None:
-        parts = [(p[:, :end], None if groups is None else groups[:, :end]) for end in waves(p.shape[1])]
-        grid = np.quantile([sureness(*part)[0] for part in parts], np.linspace(0, 1, 101))
-        thresholds = np.append(np.unique(grid), NEVER)
-    replay = replay_best if groups is None else replay_votes
-    orders = replay(p, labels, tokens, thresholds, groups)  # [1 or ORDERS, 3, T, P]
-    error = orders[:, 0].mean(-1).std(0, ddof=min(1, len(orders) - 1)) / math.sqrt(len(orders))
-    means = dict(zip(("right", "rollouts", "tokens"), orders.mean(0)))
-    return means | {"threshold": thresholds, "error": error}
+        best_so_far = [p[:, :end].max(1) for end in waves(p.shape[1])]
+        thresholds = np.append(np.unique(np.quantile(best_so_far, np.linspace(0, 1, 101))), NEVER)
+    problems = [replay_problem(*rows, thresholds) for rows in zip(p, labels, tokens)]
+    right, rollouts, tokens = np.stack(problems, 2)  # each [T, P]
+    return {"threshold": thresholds, "right": right, "rollouts": rollouts, "tokens": tokens}
 
 
-def replay_best(p, labels, tokens, thresholds, _):
-    """[1, 3, T, P]: of each threshold and problem the chance to be right, rollouts and tokens; exact."""
-    order, found = np.argsort(-p, 1, kind="stable"), []
-    for own, right, cost in zip(*(np.take_along_axis(x, order, 1) for x in (p, labels, tokens))):
-        total = int((own >= 0).sum())
-        hits = (own[:total] >= thresholds[:, None]).sum(1)
-        picked, sampled = stop_weights(total)[:, hits]  # [T, total]
-        found.append([x.sum(-1) for x in (picked * right[:total], sampled, sampled * cost[:total])])
-    return np.stack(found, 2)[None]
+def replay_problem(p, labels, tokens, thresholds):
+    """[3, T]: at each threshold the chance that the pick is right, and the expected rollouts and tokens."""
+    best_first = np.argsort(-p, kind="stable")[: (p >= 0).sum()]
+    hits = (p[best_first] >= thresholds[:, None]).sum(1)  # [T]: how many rollouts reach it
+    picked, sampled = stop_chances(len(best_first))[:, hits]  # each [T, rollouts]
+    right, spent = picked * labels[best_first], sampled * tokens[best_first]
+    return np.stack([right.sum(1), sampled.sum(1), spent.sum(1)])
 
 
 @cache
-def stop_weights(total):
-    """[2, hits, r]: the r-th best rollout's chances to be picked and sampled; `hits` of `total` are sure."""
-    none_of = lambda hits, first, total: math.comb(total - hits, first) / math.comb(total, first)
-    weights = np.zeros((2, total + 1, total))
-    weights[0, 0, 0] = 1  # none is: the best of all
-    for hits, (start, end) in itertools.product(range(total + 1), zip([0, *waves(total)], waves(total))):
-        if chance := none_of(hits, start, total):  # all hits are still to come: this wave's best is picked
-            weights[0, hits, :hits] += chance * first_of_subset(total - start, end - start)[:hits]
-        share = (end - start) / total
-        weights[1, hits] += [share * none_of(hits - (r < hits), start, total - 1) for r in range(total)]
-    return weights
+def stop_chances(total):
+    """[2, hits, r]: the chance that the r-th best of `total` rollouts is picked, and that it is sampled.
+
+    `hits` says how many of the best rollouts reach the threshold; all orders of the rollouts are as likely.
+    """
+    picked, sampled = chances = np.zeros((2, total + 1, total))
+    picked[0, 0] = 1  # no rollout reaches the threshold: all are sampled, and the best of all is picked
+    start = 0
+    for end in waves(total):
+        best_of_wave = first_of_subset(total - start, end - start)
+        in_this_wave = (end - start) / total
+        for hits in range(total + 1):
+            best_hit = chance_of_no_hit(hits, start, total) * best_of_wave[:hits]
+            picked[hits, : len(best_hit)] += best_hit
+            for r in range(total):
+                other_hits = hits - 1 if r < hits else hits
+                sampled[hits, r] += in_this_wave * chance_of_no_hit(other_hits, start, total - 1)
+        start = end
+    return chances
 
 
-def replay_votes(p, labels, tokens, thresholds, groups):
-    """[ORDERS, 3, T, P]: the same for a weighted vote, over random orders."""
-    rng, ends, found = np.random.default_rng(0), waves(p.shape[1]), []
-    for _ in range(ORDERS):
-        order = np.argsort(rng.random(p.shape) + (p < 0), 1)  # what is not there comes last
-        q, g, right, cost = (np.take_along_axis(x, order, 1) for x in (p, groups, labels, tokens))
-        sure, picks = map(np.array, zip(*(sureness(q[:, :end], g[:, :end]) for end in ends)))  # [W, P]
-        sure[-1] = np.inf
-        first = (sure[:, None] >= thresholds[:, None]).argmax(0)  # [T, P], the wave
-        so_far = (np.cumsum(x, 1)[:, np.array(ends) - 1] for x in (q >= 0, cost))
-        each = (np.take_along_axis(right, picks.T, 1), *so_far)  # [P, W]
-        found.append([np.take_along_axis(x.T, first, 0) for x in each])
-    return np.array(found)
+def chance_of_no_hit(hits, drawn, total):
+    """The chance that `drawn` of `total` rollouts, of which some are hits, have no hit among them."""
+    return math.comb(total - hits, drawn) / math.comb(total, drawn)
 
 
-def stop_rows(p, labels, tokens, groups=None):
+def stop_rows(p, labels, tokens):
     """What scorer.pt keeps of a curve: rows [threshold, accuracy %, below, rollouts, tokens], a problem.
 
     below: points below the best row, and one standard error over problems more, as few problems must tell.
     """
-    curve = stop_curve(p, labels, tokens, groups)
+    curve = stop_curve(p, labels, tokens)
     right = 100 * curve["right"]
     lost = right[right.mean(1).argmax()] - right  # [T, P]
     below = lost.mean(1) + lost.std(1) / math.sqrt(len(p))

@@ -353,7 +353,7 @@ def four_sets(tmp_path):
         facts = {"model": "org/Qwen3-1.7B", "dataset": name, "kind": "code" if i < 2 else "math"}
         paths.append(make_run(tmp_path / name, problems=10, seed=i, **facts))
         for j, method in enumerate(("logistic", "scatr", "scatr+", "lora")):
-            stop = {"stop": {"best-of-n": [[0.6, 60.0, 0.5, 2.0, 100.0]]}} if method == "scatr+" else None
+            stop = {"stop": [[0.6, 60.0, 0.5, 2.0, 100.0]]} if method == "scatr+" else None
             add_scores(paths[-1], f"{method}.{cal}@32-1", j, stop)
     return paths
 

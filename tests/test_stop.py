@@ -8,8 +8,6 @@ import subprocess
 import sys
 from collections import Counter
 from contextlib import suppress
-from fractions import Fraction
-from math import comb
 from types import SimpleNamespace
 
 import numpy as np
@@ -30,75 +28,38 @@ def test_waves_grow_by_half_and_end_at_n():
     assert {n: common.waves(n) for n in waves} == waves
 
 
-def beta_above_half(a, b):
-    """Of Beta(1 + a, 1 + b) for whole a and b: at most a heads in a + b + 1 throws of a coin."""
-    return Fraction(sum(comb(a + b + 1, k) for k in range(a + 1)), 2 ** (a + b + 1))
-
-
-@pytest.mark.parametrize("first, second, third", [(1, 0, 0), (3, 0, 0), (2, 2, 1), (5, 2, 2), (7, 6, 3)])
-def test_a_vote_is_as_sure_as_the_beta_bound_on_its_two_leading_answers(first, second, third):
-    groups = np.array([4] * first + [1] * second + [2] * third + [-1, -1])  # no answer votes for nothing
-    sure, pick = common.sureness(np.ones(len(groups)), groups)
-    assert groups[pick] == (4 if first > second else groups[0])
-    assert sure == pytest.approx(float(beta_above_half(first, second)), abs=1e-9)
-
-
-def test_weights_and_not_heads_count_and_no_answer_is_never_sure():
-    votes = np.array([0, 0, 0, 1])
-    light, heavy = (common.sureness(np.array([w] * 3 + [0.5]), votes)[0] for w in (0.3, 0.9))
-    assert 0.5 < light < heavy < common.sureness(np.array([0.9] * 4), np.array([0] * 4))[0] < 1
-    sure, pick = common.sureness(np.array([[0.2, 0.9]]), np.array([[-1, -1]]))
-    assert sure[0] == pytest.approx(0.5) and pick[0] == 1
-
-
-def one_order(p, labels, tokens, groups, threshold):
+def one_order(p, labels, tokens, threshold):
     """What sampling in this order gives: (right, rollouts, tokens). Plain, one rollout after the other."""
     for end in common.waves(len(p)):
-        sure, pick = common.sureness(p[:end], None if groups is None else groups[:end])
-        if sure >= threshold or end == len(p):
-            return labels[pick], end, tokens[:end].sum()
+        best = p[:end].argmax()
+        if p[best] >= threshold or end == len(p):
+            return labels[best], end, tokens[:end].sum()
 
 
 def all_orders(arrays, threshold):
     orders = map(list, itertools.permutations(range(len(arrays[0]))))
-    runs = ([x if x is None else x[order] for x in arrays] for order in orders)
+    runs = ([x[order] for x in arrays] for order in orders)
     return np.mean([one_order(*run, threshold) for run in runs], 0)
 
 
 def tiny_problems(n, seed):
     rng = np.random.default_rng(seed)
     p, labels, tokens = rng.random((4, n)), (rng.random((4, n)) < 0.5) * 1.0, rng.integers(1, 9, (4, n)) * 1.0
-    groups = rng.integers(-1, 2, (4, n))
-    p[3, n // 2 + 1 :], tokens[3, n // 2 + 1 :], groups[3, n // 2 + 1 :] = -1, 0, -1  # one problem has fewer
-    return p, labels, tokens, groups
+    p[3, n // 2 + 1 :] = -1  # one problem has fewer
+    tokens[3, n // 2 + 1 :] = 0
+    return p, labels, tokens
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 6])
 def test_best_of_n_is_replayed_exactly(n):
-    p, labels, tokens, _ = tiny_problems(n, seed=n)
+    p, labels, tokens = tiny_problems(n, seed=n)
     thresholds = np.array([0, 0.3, 0.7, 0.9, common.NEVER])
     curve = common.stop_curve(p, labels, tokens, thresholds=thresholds)
     for i, t in itertools.product(range(4), range(5)):
         there = p[i] >= 0
-        expected = all_orders([x[i, there] for x in (p, labels, tokens)] + [None], thresholds[t])
+        expected = all_orders([x[i, there] for x in (p, labels, tokens)], thresholds[t])
         found = [curve[name][t, i] for name in ("right", "rollouts", "tokens")]
         assert found == pytest.approx(expected.tolist()), (i, thresholds[t])
-    assert not curve["error"].any()
-
-
-def test_a_vote_is_replayed_within_the_error_that_it_states(monkeypatch):
-    monkeypatch.setattr(common, "ORDERS", 400)
-    p, labels, tokens, groups = tiny_problems(6, seed=0)
-    groups[:2] = groups[:2] * 0 + [0, 0, 1, 0, 1, 0]  # answers that agree, so that some orders stop
-    thresholds = np.array([0.6, 0.7, common.NEVER])
-    curve = common.stop_curve(p, labels, tokens, groups, thresholds)
-    there = [[x[i, p[i] >= 0] for x in (p, labels, tokens, groups)] for i in range(4)]
-    exact = np.array([[all_orders(problem, t) for problem in there] for t in thresholds])
-    right, rollouts, _ = exact.mean(1).T
-    assert rollouts[0] < rollouts[1] < rollouts[2]
-    assert curve["error"][0] > 0 and (abs(curve["right"].mean(1) - right) <= 4 * curve["error"] + 1e-9).all()
-    assert curve["rollouts"].mean(1) == pytest.approx(rollouts, abs=0.1)
-    assert curve["right"][-1] == pytest.approx(exact[-1, :, 0]) and curve["error"][-1] < 1e-9
 
 
 def test_the_threshold_is_the_cheapest_that_is_surely_within_the_price_of_the_best():
@@ -140,13 +101,12 @@ def test_thresholds_are_found_on_problems_that_the_weights_have_not_seen(calibra
     _, run, path = calibrated
     scorer = common.load_scorer(path)
     keys, logits = common.score_run(scorer, run)
-    assert set(scorer.checkpoint["stop"]) == set(common.STOP_RULES)
     held_back = [*range(24)]
     random.Random("split 32").shuffle(held_back)  # 03 holds back a quarter: see split_by_problem there
     held_back, best = held_back[18:], logits.reshape(24, 5).argmax(1)
     right = of_problems(common.read_labels(run, keys), "label", 24)[np.arange(24), best]
     spent = of_problems(common.read_rollouts(run), "n_tokens", 24).sum(1)
-    threshold, accuracy, _, rollouts, tokens = scorer.checkpoint["stop"]["best-of-n"][-1]
+    threshold, accuracy, _, rollouts, tokens = scorer.checkpoint["stop"][-1]
     assert threshold == common.NEVER and rollouts == 5
     assert accuracy == pytest.approx(100 * right[held_back].mean())
     assert tokens == pytest.approx(spent[held_back].mean())
@@ -163,14 +123,14 @@ def test_the_report_replays_stopping_and_its_decisions_see_no_label(calibrated, 
     run = make_run(base / "eval", problems=9, n=5, signal=1.0, seed=1)
     run_here("04_select.py", run, "--scorer", path)
     found = stopping_of(run, base / "report", run_here)
-    assert set(found) == {"best-of-N", "weighted vote"}
+    assert set(found) == {"best-of-N"}
     assert "Sampling that stops" in (base / "report" / "report.md").read_text()
     scores = common.read_jsonl(run / "scores" / "scatr.cal@0-32.jsonl")
     labels, rollouts = common.read_jsonl(run / "labels.jsonl"), common.read_rollouts(run)
     columns = (scores, "p"), (labels, "label"), (rollouts, "n_tokens")
     p, right, tokens = (of_problems(*column, 9) for column in columns)
-    threshold = common.stop_threshold(common.load_scorer(path).checkpoint["stop"]["best-of-n"])
-    exact = np.mean([all_orders([p[i], right[i], tokens[i], None], threshold) for i in range(9)], 0)
+    threshold = common.stop_threshold(common.load_scorer(path).checkpoint["stop"])
+    exact = np.mean([all_orders([p[i], right[i], tokens[i]], threshold) for i in range(9)], 0)
     best, names = found["best-of-N"], ("threshold", "accuracy", "rollouts", "tokens")
     assert [best[name] for name in names] == pytest.approx([threshold, *exact])
     assert best["all"] == pytest.approx(np.mean(right[np.arange(9), p.argmax(1)])) and 0 < best["share"] < 1
@@ -369,7 +329,7 @@ def runs(tmp_path_factory):
 
 
 def test_live_stopping_is_the_replay_in_the_order_of_the_samples(runs):
-    ends = [one_order(p, p, p, None, runs.threshold)[1] for p in runs.p]
+    ends = [one_order(p, p, p, runs.threshold)[1] for p in runs.p]
     assert len(set(ends)) > 2  # some stop early, some late
     rollouts = common.read_rollouts(runs.live)
     kept = [(problem["id"], sample) for problem, end in zip(runs.problems, ends) for sample in range(end)]
@@ -378,19 +338,6 @@ def test_live_stopping_is_the_replay_in_the_order_of_the_samples(runs):
     assert all(row["response"] == texts[row["id"], row["sample"]] for row in rollouts)
     meta = common.read_meta(runs.live)
     assert meta["n"] == 6 and meta["stop"]["threshold"] == runs.threshold
-
-
-def test_live_votes_group_answers_as_02_does(runs, run_here):
-    run_here("02_label.py", runs.full)
-    groups = [row["group"] for row in common.read_labels(runs.full, runs.keys)]
-    groups = np.reshape([-1 if group is None else group for group in groups], (8, 6))
-    sure = [common.sureness(runs.p[:, :end], groups[:, :end])[0] for end in common.waves(6)]
-    threshold = between(np.concatenate(sure), 0.33, 0.66)
-    votes = (*runs.stop, "--stop-rule", "weighted-vote", "--stop", threshold)
-    run = run_01(runs.problems, runs.base / "votes", *votes)
-    counts = Counter(row["id"] for row in common.read_rollouts(run))
-    ends = [one_order(p, p, p, group, threshold)[1] for p, group in zip(runs.p, groups)]
-    assert [counts[problem["id"]] for problem in runs.problems] == ends and len(set(ends)) > 1
 
 
 def test_a_stopped_run_goes_through_the_other_steps(runs, run_here):
@@ -420,15 +367,12 @@ def test_a_killed_stopping_run_goes_on_to_the_same_end_and_sees_no_reference_ans
     (["--scorer", "SCORER"], "--stop needs --scorer"),
     (["--scorer", "SCORER", "--stop", "1.5"], "--stop 1.5: give a number from 0 to 1"),
     (["--scorer", "no-such.pt", "--stop", "0.9"], "no-such.pt: no such file"),
-    (["--scorer", "SCORER", "--stop"], "no threshold for best-of-n in it"),
-    (["--scorer", "SCORER", "--stop", "0.9", "--stop-rule", "weighted-vote", "CODE"], "programs have no"),
+    (["--scorer", "SCORER", "--stop"], "no threshold in it"),
     (["--scorer", "SCORER", "--stop", "0.9", "--layers", "final"], "reads penultimate/eos; here it must be"),
 ])  # fmt: skip
 def test_what_stopping_cannot_do_is_one_line(runs, flags, told, tmp_path, capsys):
-    code = {"kind": "code", "prompt": "Write f.", "tests": "assert f()"}
-    problems = [code] if "CODE" in flags else runs.problems
-    flags = [runs.base / "scorer.pt" if flag == "SCORER" else flag for flag in flags if flag != "CODE"]
-    assert told in dies(capsys, run_01, problems, tmp_path, *flags)
+    flags = [runs.base / "scorer.pt" if flag == "SCORER" else flag for flag in flags]
+    assert told in dies(capsys, run_01, runs.problems, tmp_path, *flags)
 
 
 def test_a_folder_is_gone_on_with_by_the_same_rule_alone(runs, capsys):
