@@ -1213,7 +1213,7 @@ def sample(
     run = SimpleNamespace(args=args, problems=rows, need=need)
     prepare(run, model, tokenizer)
     rate = rater(run, [*layers_of(layer, run.config.num_hidden_layers)]) if scorer else None
-    jobs, skipped = make_jobs(run, [[{}] * n] * len(rows))
+    jobs, skipped = make_jobs(run, [[None] * n] * len(rows))
     for name, why in skipped.items():
         die(f"problem {name}: {why} leaves no room for an answer")
     found = {}
