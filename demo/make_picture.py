@@ -10,9 +10,6 @@ import io
 import json
 from pathlib import Path
 
-from matplotlib.figure import Figure
-from PIL import Image
-
 LINES = {  # by name_of(row): what stands at the line's end, and its colour and style
     "oracle": ("oracle", "0.6", "--"),
     "SCaTR+": ("SCaTR+", "#d95f02", "-"),
@@ -61,6 +58,9 @@ def draw_panel(axes, group):
 
 
 def main(args):
+    from matplotlib.figure import Figure
+    from PIL import Image
+
     groups = json.loads(args.results.read_text(encoding="utf-8"))["groups"]
     figure = Figure(figsize=(3.1 * len(groups), 3.2), layout="constrained")
     panels = figure.subplots(1, len(groups), squeeze=False)[0]

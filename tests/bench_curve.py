@@ -3,8 +3,9 @@
     python tests/bench.py curve runs/model/math_a/32 --eval runs/model/math_b/32 --configs 2 --rollouts 8
 
 Both runs are labelled. Problems are drawn for each seed: of many kinds, one of each family in turn; of few, all
-of one family before the next. Options that are not this script's go to 03_train_scorer.py. Prints a table:
-best of N by SCaTR and by SCaTR+, and the vote weighted by SCaTR, mean and deviation over the seeds.
+of one family before the next. Options that are not this script's go to 03_train_scorer.py. Prints the values of
+each point as they come, and a table: best of N by SCaTR and by SCaTR+, and the vote weighted by SCaTR, mean and
+deviation over the seeds.
 """
 
 import argparse
@@ -59,7 +60,8 @@ def accuracy_of(scorer, run):
         best.append(right[rows[np.argmax(scores[rows])]])
         if (group[rows] >= 0).any():
             votes.append(right[rows[common.weighted_vote(group[rows], p[rows], scores[rows])]])
-    return {"best": 100 * np.nanmean(best), "vote": 100 * np.nanmean(votes) if votes else None}
+    in_percent = lambda credits: 100 * float(np.nanmean(credits)) if credits else None
+    return {"best": in_percent(best), "vote": in_percent(votes)}
 
 
 def measure_point(data, count, kinds, args, options):
@@ -98,7 +100,7 @@ def main(argv=None):
     for count in sorted({min(count, total) for count in args.problems}):
         for kinds in ("many", "few") if has_families and count < total else ("many",):
             points.append(measure_point(data, count, kinds, args, options))
-            print(f"{count} problems of {kinds} kinds: measured", flush=True)
+            print(json.dumps(points[-1]), flush=True)
     measures = ("SCaTR, best", "SCaTR+, best", "SCaTR, vote")
     cells = [[point["problems"], round(np.mean(point["kinds"])), *(mean_and_deviation(point[m]) for m in measures)]
              for point in points]  # fmt: skip

@@ -3,14 +3,15 @@
 import copy
 import importlib
 import itertools
+import json
 import math
 import threading
 import time
 
+import bench_curve
 import numpy as np
 import pytest
 import torch
-from bench_curve import draw_problems
 from bench_train import draw_rollouts, make_world, plain_loop
 from conftest import dies, make_run, read_vectors
 from test_report import CREDITS, best, mean_over_subsets, pairs_in_order
@@ -436,10 +437,25 @@ def test_a_curve_draws_problems_of_many_kinds_or_of_few():
     data = make_data(40)._replace(problem=problems, family=families)
     for count, many, few in ((4, 4, 1), (8, 8, 2), (15, 10, 4), (40, 10, 10)):
         for kinds, expected in (("many", many), ("few", few)):
-            drawn = draw_problems(data, count, kinds, 32)
+            drawn = bench_curve.draw_problems(data, count, kinds, 32)
             assert len(drawn) == count
             assert len({family for problem, family in zip(problems, families) if problem in drawn}) == expected
-    assert draw_problems(data, 8, "many", 32) != draw_problems(data, 8, "many", 42)
+    draws = [bench_curve.draw_problems(data, 8, "many", seed) for seed in (32, 42)]
+    assert draws[0] != draws[1]
+
+
+def test_a_curve_of_all_problems_is_the_study_of_them(tmp_path, capsys):
+    """The last point of the curve is what 03's own study says of the whole calibration set."""
+    a, b = (make_run(tmp_path / name, problems=16, seed=i, dataset=name) for i, name in enumerate("ab"))
+    options = ["--configs", "1", "--workers", "1", "--device", "cpu", "--seed", "32", "42"]
+    bench_curve.main([str(a), "--eval", str(b), "--problems", "8", "99", *options])
+    first, last = json.loads(capsys.readouterr().out.splitlines()[-1])["points"]
+    assert (first["problems"], last["problems"]) == (8, 16) and len(first["SCaTR+, best"]) == 2
+    trainer.main([str(a), "--study", "fraction", "--eval", str(b), "--out", str(tmp_path), *options])
+    (path,) = tmp_path.glob("fraction.*.json")
+    rows = {row["row"]: row["measures"] for row in common.read_json(path)["rows"]}
+    assert last["SCaTR, best"] == pytest.approx(rows["100%"]["best of 16"]["values"])
+    assert last["SCaTR, vote"] == pytest.approx(rows["100%"]["weighted vote"]["values"])
 
 
 # ---- Designs and studies
