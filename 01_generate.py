@@ -57,10 +57,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
-
 import common
-from common import TOKENS, context_of, die, layer_index, load_pt, read_meta, token_stats, torch, watch_layers
+from common import TOKENS, context_of, die, layer_index, load_pt, np, read_meta, token_stats, torch
 
 N, SEED, MAX_NEW_TOKENS = 16, 32, 8192
 MANY, TINY = 10**9, 1e-9
@@ -297,7 +295,7 @@ class Engine:
         size = slots, len(layers), text.hidden_size
         self.newest = torch.zeros(size, dtype=model.dtype, device=self.device)  # the rows' vectors
         self.texts = torch.zeros(slots, self.longest, dtype=torch.int64, device=self.device)  # and tokens
-        self.hooks = watch_layers(model, layers, self.keep_vector)
+        self.hooks = common.watch_layers(model, layers, self.keep_vector)
         use_attention(model, "paged", self.attend)
 
     def make_pages(self, asked, max_prompt, max_new, budget):
@@ -552,7 +550,7 @@ def force_rollouts(model, tokenizer, jobs, layers, stop_ids, extra):
     logits_of = lambda x: head(x).float() * (1 if abs(scale - 1) < 1e-3 else scale)
     use_attention(model, "whole", causal_attention)
     last = model.config.get_text_config().num_hidden_layers
-    hooks = watch_layers(model, [*layers, last], outputs.__setitem__)
+    hooks = common.watch_layers(model, [*layers, last], outputs.__setitem__)
     for batch in batches(jobs, budget):
         texts = [torch.tensor(job["prompt"] + job["tokens"]) for job in batch]
         ids = torch.nn.utils.rnn.pad_sequence(texts, batch_first=True).to(model.device)

@@ -8,12 +8,12 @@ RUN is a folder that 01_generate.py made. A row of labels.jsonl: {"id", "sample"
 answer of code is its program; answers of one problem that are equal share a group number (null: no answer, or
 code), so that votes need no maths.
 
-To judge maths elsewhere, copy this file without its `import common`:
+To judge maths elsewhere, copy this file alone:
 
     import importlib
     judge = importlib.import_module("02_label")
-    answer = judge.answer_of("Adding up, the answer is $x = \\frac{1}{2}$.")     # it never sees the reference
-    judge.same("0.5", answer)                                                    # True
+    answer = judge.answer_of(r"Adding up, the answer is $x = \\frac{1}{2}$.")    # it never sees the reference
+    print(judge.same("0.5", answer))                                             # True
 
 In this file: the judge, extraction of code and of answers, equality of answers, the parser, numbers.
 Model-written programs run in the sandbox only; model-written formulas are parsed and never run as code.
@@ -37,7 +37,10 @@ from functools import lru_cache, partial, reduce
 from itertools import chain
 from pathlib import Path
 
-import common
+try:
+    import common
+except ModuleNotFoundError:  # copied alone, this file is no command
+    common = None
 
 CPU_S = 10  # seconds of processor time for one program and its tests
 say_once = lru_cache(print)  # in a command, however many runs it labels
@@ -1731,4 +1734,8 @@ def solution(link, points):
 
 
 if __name__ == "__main__":
-    common.entry(main, "judged problems are kept in the run folder; the same command goes on with the others")
+    if not common:
+        print(__doc__)
+        sys.exit("error: to label runs, this file needs common.py and sandbox_exec.py beside it")
+    kept = "judged problems of a run are kept, those of a self-check are not; the same command does the others"
+    common.entry(main, kept)

@@ -45,10 +45,8 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-import numpy as np
-
 import common
-from common import torch
+from common import np, torch
 
 # ---- The search space
 
@@ -688,4 +686,4 @@ def parse_args(argv=None):
 
 
 if __name__ == "__main__":
-    common.entry(main, "scorers that are written; the same command makes the others")
+    common.entry(main, "finished scorers are kept; the same command makes the others")

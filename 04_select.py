@@ -22,16 +22,16 @@ logits are averaged. The scorer and strategy are taken that were right most ofte
 that 03 held out of training. To decide yourself, give one scorer, or --strategy.
 """
 
+from __future__ import annotations  # numpy is not there yet
+
 import argparse
 import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 import common
-from common import torch
+from common import np, torch
 
 STRATEGIES = ("best-of-n", "weighted-vote")
 SHOWN, LINES, WIDTH = 3, 12, 100  # answers that are printed, and the most lines and columns of each
@@ -222,4 +222,4 @@ def parse_args():
 
 
 if __name__ == "__main__":
-    common.entry(main, "runs that are scored; the same command scores all")
+    common.entry(main, "what is written is kept; the same command scores all runs again")

@@ -25,6 +25,8 @@ tokens, tail 2,048) where answers are long, else the power of two nearest to hal
 the device named, their ratios on one device only; LoRA and PRM read one rollout at a time.
 """
 
+from __future__ import annotations  # numpy is not there yet
+
 import argparse
 import functools
 import importlib.util
@@ -39,10 +41,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 import common
-from common import torch  # imported by its first use
+from common import np, torch  # imported by their first use
 
 SUBSETS, DRAWS, SEED = 128, 1000, 0  # random subsets of a vote, bootstrap draws, and their seed
 RULES = common.RULES
@@ -1091,4 +1091,5 @@ def main():
 
 
 if __name__ == "__main__":
-    common.entry(main, "finished scores and adapters, and half a run's scores; the same command goes on")
+    kept = "written scores and adapters are kept, a report is written at its end only; the same command goes on"
+    common.entry(main, kept)

@@ -29,19 +29,21 @@ from types import SimpleNamespace
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
-import numpy as np
 
+class Later:
+    """A package, imported when it is first used: -h answers at once, and without it."""
 
-class Torch:
-    """The package, imported when it is first used: -h and plain text stay instant."""
+    def __init__(self, package):
+        self.__package = package
 
     def __getattr__(self, name):
-        module = importlib.import_module("torch")
+        module = importlib.import_module(self.__package)
         vars(self).update(vars(module))  # so that what is asked for again is at hand
         return getattr(module, name)
 
 
-torch = Torch()
+np, torch = Later("numpy"), Later("torch")
+PACKAGES = ("torch", "transformers", "numpy", "tqdm", "huggingface_hub", "safetensors", "jinja2")
 
 # ---- Programs: how they end, and how far they are ----------------------------------------------------------
 
@@ -76,6 +78,14 @@ def entry(main, kept):
         sys.stdout.flush()
     except BadInput as error:
         print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in PACKAGES:
+            raise
+        told = f"this Python has no {package}; type `source .venv/bin/activate` and try again"
+        other = "no .venv: `bash run_all.sh --python` makes it, or `pip install -r requirements.txt`"
+        print(f"error: {told} ({other})", file=sys.stderr)
         raise SystemExit(2) from None
     except BrokenPipeError:
         printed_to = select.poll()
@@ -194,11 +204,15 @@ def each_row(path, needs=(), whole=False):
 
 def load_pt(path):
     """Plain tensors and containers only (no code runs), memory-mapped: what is not touched is not read."""
+    load = torch.load  # where torch is missing, no file is to blame
     try:
         open(path, "rb").close()
-        return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        return load(path, map_location="cpu", weights_only=True, mmap=True)
+    except OSError as error:
+        die(f"{path}: {reason_of(error)}")
     except Exception as error:  # torch raises half a dozen types for a torn or foreign file
-        die(f"{path}: {reason_of(error)[:200]}; where it is damaged, delete it and run its step again")
+        told = f"damaged, or not a .pt file of these scripts ({type(error).__name__})"
+        die(f"{path}: {told}; if one of them made it, delete it and run that step again")
 
 
 def reason_of(error):
@@ -713,7 +727,8 @@ def pick_device(name=None):
     try:
         torch.empty(0, device=name)
     except (RuntimeError, AssertionError) as error:  # no such device, or torch is built without it
-        die(f"--device {name}: {reason_of(error)}")
+        told = f"torch can use none here ({reason_of(error)[:100]})"
+        die(f"--device {name}: {told}; leave --device out, or say cpu")
     return name
 
 
@@ -746,9 +761,9 @@ def loading(name, revision=None, trust_remote_code=False):
 
 
 def load_config(name, revision=None, trust_remote_code=False):
-    with loading(name, revision, trust_remote_code) as options:
-        from transformers import AutoConfig
+    from transformers import AutoConfig
 
+    with loading(name, revision, trust_remote_code) as options:
         return AutoConfig.from_pretrained(name, **options)
 
 

@@ -50,11 +50,16 @@ def test_ctrl_c_is_one_line_and_ends_everything(to_all):
 @pytest.mark.parametrize("script, args, keeps", [
     ("01_generate.py", "{demo}/model {demo}/math_a.jsonl --responses {pipe} --out {out}", "finished"),
     ("02_label.py", "{run}", "judged problems"),
-    ("04_select.py", "{run} --scorer {out}.pt", "runs that are scored"),
+    ("04_select.py", "{run} --scorer {run}/scorer.pt", "what is written is kept"),
+    ("05_baselines.py", "{run}", "a report is written at its end only"),
 ])  # fmt: skip
 def test_ctrl_c_in_scripts(script, args, keeps, tmp_path):
     """While it reads: one of its inputs is a pipe, so the moment is certain."""
     run = make_run(tmp_path / "run")
+    config = {"hidden": [], "dropout": 0.0, "input_dropout": 0.0, "batch_norm": False}
+    state = common.build_scorer("mlp", config, (8,)).state_dict()
+    scorer = {"design": "mlp", "config": config, "state": state, "shape": [8], "model": "tiny"}
+    common.save_pt(run / "scorer.pt", scorer | {"vector": "penultimate/eos"})
     pipe, writer = run / "problems.jsonl", None
     pipe.unlink()
     os.mkfifo(pipe)
@@ -166,8 +171,8 @@ def torch_saved(value):
     ("a.jsonl", b'{"id": NaN}\n', ":1: not JSON"),
     ("a.jsonl", b'{"id": "\xff"}\n', "'utf-8' codec can't decode"),
     ("a.jsonl", b'{"id": "\\ud800"}\n', ":1: not JSON ('utf-8' codec can't encode"),  # half a pair
-    ("a.pt", torch_saved(torch.zeros(1_000_000))[:-100], "RuntimeError: "),
-    ("a.pt", torch_saved(Evil()), "UnpicklingError: "),
+    ("a.pt", torch_saved(torch.zeros(1_000_000))[:-100], "(RuntimeError)"),
+    ("a.pt", torch_saved(Evil()), "(UnpicklingError)"),
     *((name, content, says) for name in ("a.jsonl", "a.pt")
       for content, says in ((None, "no such file"), ("folder", "is a directory"))),
 ])  # fmt: skip
@@ -179,7 +184,8 @@ def test_what_cannot_be_read_is_named_and_no_code_runs(name, content, says, tmp_
         path.write_bytes(content)
     if name == "a.pt":
         message = dies(capsys, common.load_pt, path)
-        assert "code ran" not in message and "delete it and run its step again" in message
+        is_damaged = "if one of them made it, delete it and run that step again" in message
+        assert "code ran" not in message and is_damaged == isinstance(content, bytes)
     else:
         message = dies(capsys, common.read_jsonl, path, needs=("id",))
     assert message.startswith(f"{path}") and says in message
@@ -196,6 +202,21 @@ def test_bad_input_is_an_exception_elsewhere_and_one_line_of_a_command(tmp_path)
 
 # ----------------------------------------------------------------------------------------------------
 # Run folders
+
+
+@pytest.mark.parametrize("package", ["torch", "numpy", "tqdm", "transformers"])
+def test_a_missing_package_is_one_line_that_says_what_to_do(package, tmp_path):
+    """Also where a file is about to be read, which is then not to blame."""
+    (tmp_path / "sound.pt").write_bytes(torch_saved({"a": 1}))
+    uses = {
+        "torch": "common.load_pt('sound.pt')", "numpy": "common.best_of_n([1])", "tqdm": "common.progress([1])",
+        "transformers": "common.load_config('Qwen/Qwen3-1.7B')",
+    }  # fmt: skip
+    program = f"import sys; sys.path.append({str(ROOT)!r}); sys.modules[{package!r}] = None; import common; "
+    command = [sys.executable, "-c", f"{program} common.entry(lambda: {uses[package]}, '')"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    line = f"error: this Python has no {package}; type `source .venv/bin/activate` and try again (no .venv: "
+    assert done.returncode == 2 and done.stderr.startswith(line) and done.stderr.count("\n") == 1, done.stderr
 
 
 def test_joins_are_checked(tmp_path, capsys):

@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 
@@ -198,13 +199,33 @@ def test_bad_input_is_one_line_and_exit_code_2_before_any_work(tmp_path, args, w
 
 @pytest.mark.parametrize("script", ["sandbox_exec.py", *sorted(path.name for path in ROOT.glob("0*.py"))])
 def test_help_answers_at_once(script):
-    """Within a second on an idle machine: measured as CPU time, and without torch."""
+    """Within a second on an idle machine: measured as CPU time, and where no package is installed."""
     done = python(
         "import sys, runpy, resource\n"
         "sys.argv = ['x', '-h']\n"
         f"try: runpy.run_path({script!r}, run_name='__main__')\n"
         "except SystemExit as stop: assert not stop.code, stop.code\n"
-        "assert not {'torch', 'transformers'} & set(sys.modules)\n"
+        "assert not {'torch', 'transformers', 'numpy', 'tqdm'} & set(sys.modules)\n"
         "assert sum(resource.getrusage(resource.RUSAGE_SELF)[:2]) < 1.0\n"
     )
     assert done.returncode == 0 and "usage" in done.stdout, done.stdout + done.stderr
+
+
+def test_the_judge_of_maths_is_copied_alone_and_its_help_is_true_as_pasted(tmp_path):
+    (tmp_path / "02_label.py").write_bytes((ROOT / "02_label.py").read_bytes())
+    told = subprocess.run([sys.executable, "02_label.py", "-h"], cwd=tmp_path, capture_output=True, text=True)
+    assert told.returncode == 1 and told.stderr == (
+        "error: to label runs, this file needs common.py and sandbox_exec.py beside it\n"
+    )
+    here = subprocess.run([sys.executable, "02_label.py", "-h"], cwd=ROOT, capture_output=True, text=True)
+    for shown in (told.stdout, here.stdout):
+        snippet = textwrap.dedent(re.search(r"^    import importlib\n(    .*\n)+", shown, re.M)[0])
+        done = subprocess.run([sys.executable, "-c", snippet], cwd=tmp_path, capture_output=True, text=True)
+        assert done.stdout == "True\n", done.stderr
+
+
+def test_pip_cannot_install_what_is_no_package(tmp_path):
+    command = [sys.executable, "-m", "pip", "install", "--no-index", "--target", tmp_path / "made", ROOT]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1 and "is not installable" in done.stderr, done.stdout + done.stderr
+    assert not (tmp_path / "made").exists()
