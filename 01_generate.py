@@ -42,6 +42,7 @@ A prompt without tokens, or without room for an answer in the context, gets roll
 
 import argparse
 import fcntl
+import functools
 import hashlib
 import importlib
 import itertools
@@ -52,7 +53,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -252,7 +253,7 @@ def causal_attention(module, q, k, v, mask=None, scaling=None, sliding_window=No
 
 
 def multiply(a, b):
-    """a [E, G, x, y] @ b [E, G, y, z] in float32: of large keys, bfloat16 would round a score by whole units."""
+    """a [E, G, x, y] @ b [E, G, y, z] in float32: bfloat16 would round large scores by whole units."""
     if not a.is_cuda:
         return a.float() @ b.float()
     return torch.bmm(a.flatten(0, 1), b.flatten(0, 1), out_dtype=torch.float32).unflatten(0, a.shape[:2])
@@ -276,12 +277,20 @@ def page_attention(q, k, v, scaling, hidden):
 # ---- The engine
 
 
+def takes_tables(model, page):
+    """Whether varlen_attn may be asked: its kernel is of CUDA, for 16 bits and pages of 256 tokens."""
+    return model.device.type == "cuda" and model.dtype.itemsize == 2 and page % 256 == 0
+
+
 class Engine:
     """Rows, pages, the decode loop. A row is a running rollout: its job, length, statistics and pages."""
 
     def __init__(self, model, layers, sampling, n, slots, max_prompt, max_new, page=0, budget=0):
         self.model, self.sampling, self.device, self.n, self.slots = model, sampling, model.device, n, slots
-        self.page = page or (128 if self.device.type == "cuda" else 32)  # tokens in one
+        self.page = page or (256 if self.device.type == "cuda" else 32)  # tokens in one
+        # One kernel wants all of a row in whole pages: the row's first is a copy of its prompt's last part
+        self.by_tables = self.copies_part = takes_tables(model, self.page)
+        self.widths = Counter()  # of tables, in pages: how many steps each has been used in
         self.rows, self.prompts, self.longest = [], {}, max_prompt + max_new + 1
         self.tensor = lambda values: torch.as_tensor(values, dtype=torch.int64, device=self.device)
         asked, out = probe(model, max_prompt + max_new)
@@ -300,7 +309,8 @@ class Engine:
 
     def make_pages(self, asked, max_prompt, max_new, budget):
         """Page 0 is nobody's, [1, split) belong to single rows, [split, n_pages) to prompts."""
-        a_prompt, a_row = -(-max_prompt // self.page), -(-(max_new + 1) // self.page)
+        of_prompt = self.page - 1 if self.copies_part else 0
+        a_prompt, a_row = -(-max_prompt // self.page), -(-(of_prompt + max_new + 1) // self.page)
         room = budget // (self.page * sum(x[:, :, 0].nbytes for _, *both, _ in asked for x in both)) - 1
         if room < a_prompt + a_row:
             need = (a_prompt + a_row) * self.page
@@ -339,6 +349,9 @@ class Engine:
         values.index_fill_(0, plan.begun, 0)
         keys[plan.page, :, plan.offset] = k[:, :, 0]
         values[plan.page, :, plan.offset] = v[:, :, 0]
+        by_tables = functools.partial(self.attend_tables, keys, values, q[:, :, 0], scaling, window, sinks)
+        if not plan.groups:
+            return by_tables()[:, None]
         q = q.view(len(q), k.shape[1], -1, q.shape[-1])  # [B, G, g, D]: the g heads that read the same keys
         parts = [page_attention(q[readers], keys[pages], values[pages], scaling, hidden[window])
                  for pages, readers, hidden in plan.groups]  # fmt: skip
@@ -348,20 +361,73 @@ class Engine:
         if sinks is not None:
             total = total.logaddexp(sinks.float().view(1, *total.shape[1:]))
         out = torch.einsum("begh,beghd->bghd", (logs - total[:, None]).exp(), shares[plan.entries])
-        return out.to(v.dtype).flatten(1, 2)[:, None]
+        out = out.to(v.dtype).flatten(1, 2)  # [B, H, D]
+        if self.by_tables:
+            self.compare(by_tables, out)
+        return out[:, None]
 
-    def make_plan(self, position, base, sample):
-        """For all layers of a step: the page that each row writes, and those begun by it; groups of pages, own
-        ones and prompts', with each page's readers and the keys hidden from them; the shares [B, entries] that
-        a row adds up. An index made in a layer would wait for all that is launched.
+    def attend_tables(self, keys, values, q, scaling, window, sinks):
+        """The same by one kernel, which finds a row's pages in a table: q [B, H, D] -> [B, H, D]."""
+        from torch.nn.attention.varlen import AuxRequest, varlen_attn
+
+        tables = self.plan.tables
+        most = tables["block_table"].shape[1] * self.page
+        span = (window - 1, 0) if window else (-1, -1)  # keys before the newest, and after
+        keys, values = keys.transpose(1, 2), values.transpose(1, 2)  # [pages, P, G, D]
+        options = {"scale": scaling, "window_size": span, "enable_gqa": True} | tables
+        aux = AuxRequest(lse=True)
+        out, total = varlen_attn(q, keys, values, *self.plan.ends, 1, most, return_aux=aux, **options)
+        if sinks is not None:  # total [H, B]: the log of all weights but the sink's
+            out = out * (total.mT - sinks.float()).sigmoid()[..., None].to(out.dtype)
+        return out
+
+    def compare(self, by_tables, out):
+        """What the one kernel says beside the pages' answer [B, H, D]; where it is wrong it is given up."""
+        try:
+            distance = (by_tables() - out).float().flatten(1).norm(dim=1) / out.float().flatten(1).norm(dim=1)
+            worst = distance.max().item()
+            if worst <= 1 / 64:  # rounding to bfloat16 gives some three thousandths
+                return
+            why = f"it differs by {worst:.1%}"
+        except (ImportError, RuntimeError, TypeError, ValueError) as error:
+            why = common.reason_of(error)
+        print(f"going on without torch's varlen_attn, by page attention: {why}", file=sys.stderr)
+        self.by_tables = False
+
+    def make_plan(self, position, start, page):
+        """For all layers of a step: the page that each row writes, those that are begun, what each row reads.
+        An index made in a layer would wait for all that is launched.
+        """
+        begun = [row.pages[-1] for row in self.rows if (row.end - 1 - row.start) % self.page == 0]
+        plan = SimpleNamespace(page=page, offset=(position - start) % self.page, begun=self.tensor(begun))
+        plan.groups = []
+        if self.by_tables:
+            plan.tables, plan.ends = self.make_tables(position)
+            width = plan.tables["block_table"].shape[1]
+            self.widths[width] += 1
+        if not self.by_tables or self.widths[width] <= 2:  # the first steps of each width are done both ways
+            plan.groups, plan.entries = self.group_pages(position, start)
+        self.plan = plan
+
+    def make_tables(self, position):
+        """What varlen_attn is told: each row's pages, how many keys count, where queries and keys end."""
+        lists = [self.prompts[row.problem][: row.start // self.page] + row.pages for row in self.rows]
+        table = np.array([*itertools.zip_longest(*lists, fillvalue=0)], np.int64).T  # [B, pages]
+        pad = lambda x: torch.nn.functional.pad(x, (1, 0)).int()
+        ends = torch.arange(len(lists) + 1, device=self.device).int(), pad((position + 1).cumsum(0))
+        return {"block_table": self.tensor(table).int(), "seqused_k": (position + 1).int()}, ends
+
+    def group_pages(self, position, start):
+        """Groups of pages, own ones and prompts', with each page's readers and the keys hidden from them; the
+        shares [B, entries] that a row adds up.
         """
         count = lambda n: torch.arange(n, device=self.device)
         too_old = {window: position - (window or FAR) for window in self.windows}
         prompts = [self.prompts[row.problem] for row in self.rows]
-        zero = torch.zeros_like(base)
+        zero, sample = torch.zeros_like(start), self.tensor([row.sample for row in self.rows])
         kinds = (  # tables of pages, the first page, readers of one, a row's place there, first and last key
-            ([row.pages for row in self.rows], 0, 1, zero, base, position),
-            (prompts, self.split, self.n, sample, zero, base - 1),
+            ([row.pages for row in self.rows], 0, 1, zero, start, position),
+            (prompts, self.split, self.n, sample, zero, start - 1),
         )
         groups, entries, shares = [], [], 0
         for lists, low, n, place, first, last in kinds:
@@ -378,23 +444,19 @@ class Engine:
             groups.append((slice(low, low + size), readers, hidden))
             entries.append((shares + at * n + place[:, None]).where(table > 0, 0))
             shares += size * n
-        own = entries[0].gather(1, (position - base)[:, None] // self.page)[:, 0]
-        offset, entries = (position - base) % self.page, torch.cat(entries, 1)
-        begun = self.tensor([row.pages[-1] for row in self.rows if len(row.stats) % self.page == 0])
-        self.plan = SimpleNamespace(page=own, offset=offset, begun=begun, groups=groups, entries=entries)
+        return groups, torch.cat(entries, 1)
 
     def step(self):
         """The next token of each row [n] and its statistics [n, 12]; hooks keep the vector it came from."""
-        base = lambda row: len(row.prompt) - 1
-        rows = [(row.end - 1, base(row), row.key, row.sample) for row in self.rows]
-        position, base, key, sample = self.tensor(np.array(rows, np.int64)).unbind(1)
-        self.make_plan(position, base, sample)
+        rows = [(row.end - 1, len(row.stats), row.start, row.pages[-1], row.key) for row in self.rows]
+        position, age, start, page, key = self.tensor(np.array(rows, np.int64)).unbind(1)
+        self.make_plan(position, start, page)
         texts, place = self.texts[: len(rows)], position[:, None]
         out = self.model(input_ids=texts.gather(1, place), position_ids=place, use_cache=False)
         scores = logits = out.logits[:, -1].float()  # [n, V]
         if (penalty := self.sampling["repetition_penalty"]) != 1:
             scores = penalise(logits, texts[:, : max(row.end for row in self.rows)], penalty)
-        noise = scramble(key + (position - base) * STRIDE)[:, None]
+        noise = scramble(key + age * STRIDE)[:, None]
         chosen = choose_tokens(scores, self.sampling, noise, self.token_hashes)
         if torch.distributed.is_initialized():
             torch.distributed.broadcast(chosen, 0)  # the processes of --tp must never disagree
@@ -430,15 +492,24 @@ class Engine:
         """Fill the free slots while there are pages, one in hand for each running row."""
         while self.queue and len(self.rows) < self.slots:
             job = self.queue[0]
-            row, text = job.get("paused") or (SimpleNamespace(**job, job=job, stats=[], finish=None), job["prompt"])
-            needed = len(row.stats) // self.page + 1
+            if "paused" in job:
+                row, text = job["paused"]
+            else:
+                row, text = SimpleNamespace(**job, job=job, stats=[], finish=None), job["prompt"]
+            row.end, base = len(text), len(row.prompt) - 1
+            row.start = base - base % self.page if self.copies_part else base
+            needed = (row.end - 1 - row.start) // self.page + 1
             if self.free[1 : self.split].sum() < needed + len(self.rows):
                 break
-            if job["problem"] not in self.prompts and not self.read_prompt(job):
+            if row.problem not in self.prompts and not self.read_prompt(job):
                 break
             self.queue.popleft()
-            row.pages, row.end = self.take(1, self.split, needed), len(text)
-            self.read(text[:-1], len(row.prompt) - 1, row.pages)
+            row.pages = self.take(1, self.split, needed)
+            if row.stats:
+                self.read(text[:-1], row.start, row.pages)
+            elif row.start < base:
+                for pool in itertools.chain(*self.pools.values()):
+                    pool[row.pages[0]] = pool[self.prompts[row.problem][-1]]
             own = self.texts[len(self.rows)].fill_(text[-1])  # for the penalty, no other token behind the end
             own[: row.end] = self.tensor(text)
             self.rows.append(row)
@@ -462,8 +533,8 @@ class Engine:
             self.model(input_ids=self.tensor([ids]), use_cache=False, logits_to_keep=1)
 
     def extend(self):
-        """A page for each row whose last is full; if there is none, the shortest row waits with its tokens."""
-        is_full = lambda row: len(row.pages) * self.page <= len(row.stats)
+        """A page for each row whose last is full; where there is none, the shortest row waits and goes on."""
+        is_full = lambda row: len(row.pages) * self.page <= row.end - 1 - row.start
         while full := [row for row in self.rows if is_full(row)]:
             if page := self.take(1, self.split, 1):
                 full[0].pages += page

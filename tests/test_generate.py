@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections import deque
+from collections import Counter, deque
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -180,6 +180,89 @@ def test_keys_with_a_large_bias_are_read_as_exactly_in_16_bits_as_others(bias):
     assert (share - exact).norm() / exact.norm() < 0.003
 
 
+def attention_by_tables(q, keys, values, ends_q, ends_k, most_q, most_k, *, return_aux, scale, window_size,
+                        enable_gqa, seqused_k, block_table):  # fmt: skip
+    """What torch's varlen_attn says it does, a query a row: q [B, H, D], keys, values [pages, P, G, D]."""
+    found = []
+    for query, size, pages in zip(q, seqused_k.tolist(), block_table.long()):
+        first = max(0, size - 1 - window_size[0]) if window_size[0] >= 0 else 0
+        k, v = (x[pages].flatten(0, 1)[first:size].repeat_interleave(len(query) // x.shape[2], 1)
+                for x in (keys, values))  # fmt: skip
+        scores = torch.einsum("hd,thd->ht", query, k) * scale
+        found.append((torch.einsum("ht,thd->hd", scores.softmax(1), v), scores.logsumexp(1)))
+    out, total = map(torch.stack, zip(*found))
+    return out, total.mT
+
+
+def watched_attention(*x, return_aux, enable_gqa, seqused_k, block_table, **options):
+    """The same, where it is told what belongs together."""
+    ends_q, ends_k, most_q, most_k = x[3:]
+    assert ends_q.equal(torch.arange(len(x[0]) + 1).int())
+    assert ends_k.equal(torch.tensor([0, *seqused_k.cumsum(0)]).int())
+    assert enable_gqa and return_aux.lse and most_q == 1 and most_k >= seqused_k.max()
+    assert block_table.dtype == seqused_k.dtype == torch.int32
+    options |= {"return_aux": return_aux, "enable_gqa": enable_gqa}
+    return attention_by_tables(*x, seqused_k=seqused_k, block_table=block_table, **options)
+
+
+@pytest.fixture
+def by_tables(monkeypatch):
+    """by_tables(function) -> how often varlen_attn, here that function, and page attention are called."""
+    calls, pages = Counter(), generate.page_attention
+    module = importlib.import_module("torch.nn.attention.varlen")
+    count_pages = lambda *x: (calls.update(["pages"]), pages(*x))[1]
+
+    def use(function):
+        calls.clear()
+        count = lambda *x, **options: (calls.update(["tables"]), function(*x, **options))[1]
+        monkeypatch.setattr(module, "varlen_attn", count)
+        monkeypatch.setattr(generate, "takes_tables", lambda model, page: True)
+        monkeypatch.setattr(generate, "page_attention", count_pages)
+        return calls
+
+    return use
+
+
+def test_one_kernel_that_reads_tables_of_pages_gives_the_same_tokens(family, by_tables, capsys):
+    """Its own CUDA kernel cannot run here; all that it is told can be checked. With too few pages as well."""
+    calls = by_tables(watched_attention)
+    found = run_engine(family.model, jobs_of())
+    assert same_tokens(family.found, found) and not capsys.readouterr().err
+    for key, row in found.items():
+        torch.testing.assert_close(row["hidden"], family.found[key]["hidden"], atol=1e-5, rtol=1e-5)
+    assert calls["pages"] / 2 < calls["tables"] / 4, "only the first steps of each width are done both ways"
+    budget = 14 * {"olmo2": 8192}.get(family.name, 4096)
+    assert same_tokens(family.found, run_engine(family.model, jobs_of(), slots=14, budget=budget))
+
+
+def a_key_too_few(*x, seqused_k, **options):
+    return attention_by_tables(*x, seqused_k=(seqused_k - 1).clamp(1), **options)
+
+
+def one_page_for_another(*x, block_table, **options):
+    wrong = block_table.clone()
+    wrong[:, 3:] = block_table[:, :1]
+    return attention_by_tables(*x, block_table=wrong, **options)
+
+
+def not_there(*_, **__):
+    raise RuntimeError("FlashAttention only supports Ampere GPUs or newer.")
+
+
+@pytest.mark.parametrize("function, told", [
+    (a_key_too_few, "differs by"), (one_page_for_another, "differs by"), (not_there, "only supports Ampere"),
+])  # fmt: skip
+def test_a_kernel_that_is_wrong_is_found_out_before_its_answer_counts(
+    family, by_tables, function, told, capsys
+):  # fmt: skip
+    calls = by_tables(function)
+    found = run_engine(family.model, jobs_of())
+    assert same_tokens(family.found, found)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("going on without torch's varlen_attn, by page attention: ") and told in line
+    assert calls["pages"] > 10 * calls["tables"] or function is one_page_for_another
+
+
 def test_no_layer_takes_an_index_from_the_host():
     """It is a copy that waits for all that is launched, in each layer."""
     from torch.overrides import TorchFunctionMode
@@ -205,7 +288,7 @@ def test_a_step_takes_page_numbers_to_the_device_and_no_tokens(monkeypatch):
         found = step(engine)
         engine.tensor = tensor
         pages = max(len(row.pages) for row in engine.rows) + 4 + 1  # its prompt's, and one that is begun
-        numbers = 4  # its position, its answer's first, its key, its sample
+        numbers = 6  # its position, its age, where its pages start, the one it writes, its key and sample
         assert sum(sizes) <= len(engine.rows) * (pages + numbers)
         seen.append(pages)
         return found
