@@ -303,10 +303,11 @@ def row_of(name, kind, ns, picks, **facts):
     drawn = {str(n): [pick[i][0] for pick in picks.values()] for i, n in enumerate(ns)}
     errors = {n: mean_of(map(subset_error, some)) for n, some in drawn.items() if len(some[0]) == SUBSETS}
     counts = zip([len(set(part)) for part in zip(*picks)], ("eval", "cal", "seeds"))
-    each, mean = right[:, -1].mean(1), right.mean(0)
+    each, mean = right.mean(2), right.mean(0)  # [runs, T], [T, P]
     return {
         "method": name, "kind": kind, "short": name, "calibration": "", "scores": "", "right": mean[-1],
-        **mean_and_std(each), "runs": len(each),
+        **mean_and_std(each[:, -1]), "runs": len(each),
+        "curve_std": each.std(0, ddof=1).tolist() if len(each) > 1 else None,
         "over": " × ".join(f"{count} {what}" for count, what in counts if count > 1),
         "correct": float(mean[-1].sum()), "problems": len(mean[-1]),
         "cut": mean_of(pick[-1][1].mean() for pick in picks.values()), "best_of": [], "against": {},
@@ -561,7 +562,7 @@ def stopping_table(group):
 TABLES = {
     "Methods": methods_table,
     "Fewer rollouts (±: standard error of drawn subsets), and the scores as such": curves_table,
-    "Sampling that stops, {price:g} points below at most where calibrated": stopping_table,
+    "Sampling that stops: at most {price:g} % of the answers lost where calibrated": stopping_table,
     "Confidence rules: the paper's five statistics, and more": confidence_table,
     "Costs (×: SCaTR's): minutes and ms measured on the device named, FLOPs computed": cost_table,
 }
@@ -596,16 +597,18 @@ def summary_cells(group, wanted):
     return cells | {"cut %": percent(group["cut"])}
 
 
-def screen(summary):
-    """The summary turned round: a method a row; four columns, of pairs of sets and of the paper, at once."""
+def turned(summary):
+    """Yield (header, rows): a method a row; four columns, of pairs of sets and of the paper, at once."""
     models, columns = {row["model"] for row in summary} - {"the paper"}, []
     names = [name for name in summary[0] if name not in (*SETS, "over")]
     for row in summary:
         pair = " → ".join(row[name] for name in SETS[1:] if row[name])
         title = f"{row['model']}: {pair}" if len(models) > 1 else pair
         columns.append(["paper" if row["model"] == "the paper" else title, *map(row.get, names)])
-    blocks = (zip(["picks by", *names], *columns[i : i + 4]) for i in range(0, len(columns), 4))
-    return "\n\n".join(on_screen(header, rows) for header, *rows in blocks)
+    for i in range(0, len(columns), 4):
+        some = columns[i : i + 4]
+        filled = [(name, *cells) for name, *cells in zip(["picks by", *names], *some) if any(cells)]
+        yield filled[0], filled[1:]
 
 
 def study_tables(paths):
@@ -628,10 +631,34 @@ def study_tables(paths):
 # ---- The report
 
 the_command = lambda: shlex.join(["python", "05_baselines.py", *sys.argv[1:]])
-NOTE = """\
-±: standard deviation over what varies for the row{}.
-Δ, gap closed: SCaTR's, above the best confidence rule of the paper's 20 (of {}), picked with hindsight.
-Stopped when sure: right % for so much of all tokens."""
+NOTES = {  # beneath the table, where a row begins so
+    "Δ": f"Δ, gap closed: SCaTR's, above the best confidence rule of the paper's 20 (of {ALL}), picked with "
+         "hindsight.",
+    "SCaTR, stopped": "Stopped when sure: right % for so much of all tokens.",
+    "SCaTR+, stopped": "Stopped when sure: right % for so much of all tokens.",
+    "best of all": "A confidence rule is a statistic of each token and a way to sum it up: see report.md.",
+}  # fmt: skip
+NAMES = """\
+## What the names say
+
+Confidence rules are statistic/aggregation, of each token's ten largest log-probabilities unless it says else:
+
+- `mean`, `median`: minus their mean, minus their median; `variance`: their variance
+- `gap`: the largest probability minus the second; `entropy`: of the ten, scaled to add up to 1 (low is sure)
+- `self_certainty`: how far the whole distribution is from even; `likelihood`: log-probability of the token itself
+- `avg`: the mean over all tokens; `tail`: over the last ones; `lowest`: of the window where it is least
+  confident; `bottom10`: the mean of the least confident tenth of the windows
+
+Columns:
+
+- `over`: what ± is taken over; `right/problems`: right picks (expected ones, where random) of all problems
+- `Δ to ... [95 %]`: points above that best rule, with its interval; `gap closed`: Δ as a share of the way to
+  the oracle; `cut %`: picks that ended at the length limit; `N=4`: right % with four rollouts a problem
+- `AUROC`: the chance that a right answer scores above a wrong one, over all rollouts, and `within a problem`;
+  `calibration error`: how far p is from the share that is right, in ten bins
+- `when sure by`: the threshold at which sampling stops; `% of a fixed N of that cost`: right % when all problems
+  get as many rollouts as stopping took on average
+- `×`: how many times as much as SCaTR's"""
 
 
 def report(args):
@@ -652,10 +679,9 @@ def report(args):
     common.write_json(out / "results.json", {"command": the_command(), "groups": groups})
     summary = summary_table(groups)
     write_report(out, groups, {"Summary": summary} | studies, args.plots)
-    over = max((r["over"] for group in groups for r in group["rows"]), key=len)
-    notes = itertools.chain(*(group["notes"] for group in groups))
-    print(*(group["title"] for group in groups), "", screen(summary), "", *notes, sep="\n")
-    print(NOTE.format(over and f", at most {over}", ALL))
+    blocks = [*turned(summary)]
+    print(*(group["title"] for group in groups), *(f"\n{on_screen(*block)}" for block in blocks), sep="\n")
+    print("", *itertools.chain(*(group["notes"] for group in groups)), *notes_below(groups, blocks), sep="\n")
     for title, rows in studies.items():
         print(f"{title}\n\n{on_screen(*grid(rows))}\n")
     print(f"report: {out / 'report.md'}")
@@ -691,6 +717,14 @@ def notes_of(runs, left_out, rows):
         yield f"{percent(cut)} % of the rollouts were cut: with room all would rise (01 --max-new-tokens 0)"
 
 
+def notes_below(groups, blocks):
+    """What explains rows of the table on the screen that are there."""
+    if over := max((r["over"] for group in groups for r in group["rows"]), key=len):
+        yield f"±: standard deviation over what varies for the row, at most {over}."
+    names = [row[0] for _, rows in blocks for row in rows]
+    yield from dict.fromkeys(told for start, told in NOTES.items() if any(n.startswith(start) for n in names))
+
+
 def write_report(out, groups, tables, plots):
     """report.md and tables.tex: the tables, what made them; the figures."""
     parts, tex = ["# Report", f"Made by `{the_command()}`."], ["% needs \\usepackage{booktabs}\n"]
@@ -700,50 +734,157 @@ def write_report(out, groups, tables, plots):
             parts.append(f"### {title}\n\n{common.table(*grid(rows), markdown=True)}")
             tex.append(in_latex(title, rows))
 
+    tables = dict(tables)
+    summary = tables.pop("Summary")
+    parts += ["### Summary", *(common.table(*block, markdown=True) for block in turned(summary))]
+    parts += notes_below(groups, [*turned(summary)])
+    tex.append(in_latex("Summary", summary))
     for title, rows in tables.items():
         add(title, rows)
-    for i, group in enumerate(groups, 1):
+    for group in groups:
         parts += [f"## {group['title']}", *group["notes"]]
         for title, table in TABLES.items():
             add(title.format(**group), [*table(group)])
         commands = sorted({f"`{command}`" for r in group["rows"] for command in r.get("made_by", [])})
         parts.append("\n".join(f"- {line}" for line in [*group["runs"], *commands]))
         if plots:
-            plot(out, group, f"figures-{i}.png")
-            parts.append(f"![figures](figures-{i}.png)")
-    parts.append(__doc__.partition("What the numbers are. ")[2])
+            parts += [f"![{caption}]({name})" for name, caption in draw_figures(out, group)]
+    parts += [NAMES, __doc__.partition("What the numbers are. ")[2]]
     for name, text in (("report.md", "\n\n".join(parts)), ("tables.tex", "\n".join(tex))):
         with common.atomic(out / name) as file:
             file.write(text)
 
 
-# ---- Figures
+# ---- Figures: a file each; a method has one colour in all, and its line another form, for prints in grey
+
+LOOKS = {  # role in a figure: (colour, line, mark)
+    "random": ("#888888", ":", ""), "rule": ("#e69f00", "--", "s"), "vote": ("#56b4e9", "-.", "v"),
+    "SCaTR": ("#0072b2", "-", "o"), "SCaTR+": ("#882255", "-", "D"), "SCaTR vote": ("#009e73", "-", "^"),
+    "oracle": ("#000000", "--", ""),
+}  # fmt: skip
+SHADES = dict(zip(common.AGGREGATIONS, ("#f9dc9f", "#eeb03c", "#b9770e", "#5f3c05")))  # the rules' orange
+SIZE, DPI = (7, 4.3), 120
 
 
-def plot(out, group, name):
-    """Accuracy by rollouts, by share of the tokens where sampling stops, and of all confidence rules."""
+def draw_figures(out, group):
+    """Yield (file name, caption) of each figure that the group's rows can fill."""
+    for wanted in sorted({r["calibration"] for r in group["rows"]} - {""}) or [""]:
+        title = f"{group['model']} on {group['dataset']}" + (f", calibrated on {wanted}" if wanted else "")
+        rows = roles_of(group, wanted)
+        stopped = {role: s for role, r in rows.items() for s in group["stopping"] if s["method"] == r["method"]}
+        pictures = {
+            "accuracy": (draw_accuracy, rows, "Accuracy against the number of rollouts"),
+            "stopping": (draw_stopping, stopped, "Sampling that stops when the scorer is sure"),
+            "rules": (draw_rules, [rows, group["rows"]], "All confidence rules, best of N"),
+        }  # fmt: skip
+        for name, (draw, content, caption) in pictures.items():
+            if content:
+                file = f"{name}.{group['model']}.{f'{wanted}-to-' if wanted else ''}{group['dataset']}.png"
+                save_figure(out / file, draw, content, f"{caption}\n{title}")
+                yield file, caption
+
+
+def save_figure(path, draw, content, title):
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(20, 6), layout="constrained")
-    curves, stopped, rules = figure.subplots(1, 3, sharey=True)
-    figure.suptitle(group["title"])
-    for method, r in shown_rows(group).items():
-        style = {"random": "k:", "oracle": "k--"}.get(r["kind"], ".-")
-        curves.plot([*r["curve"]], [100 * x for x in r["curve"].values()], style, label=method)
-    curves.set(xlabel="rollouts a problem", ylabel="accuracy %")
-    for r in group["stopping"]:  # at all thresholds, the chosen one, and (dotted) of a fixed N
-        (line,) = stopped.plot(*100 * np.array(r["curve"]).T, label=r["method"])
-        stopped.plot(*100 * np.array(r["fixed_curve"]).T, ":", color=line.get_color())
-        stopped.plot(100 * r["share"], 100 * r["accuracy"], "o", color=line.get_color())
-    stopped.set(xlabel="% of the tokens of all rollouts")
-    shown = [r for r in group["rows"] if r["kind"] == "confidence" or r["short"] in ("SCaTR", "SCaTR+")]
-    heights, spreads = ([100 * (r[key] or 0) for r in shown] for key in ("accuracy", "std"))
-    rules.bar([r["method"] for r in shown], heights, yerr=spreads)
-    rules.tick_params(axis="x", rotation=90)
-    for axes in (curves, stopped) if group["stopping"] else (curves,):
-        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2, fontsize="small")
-    with common.atomic(out / name, "wb") as file:
-        figure.savefig(file, format="png", dpi=150)
+    figure = Figure(figsize=SIZE, layout="constrained")
+    axes = figure.subplots()
+    axes.set_title(title, loc="left", fontsize=11)
+    axes.spines[["top", "right"]].set_visible(False)
+    draw(axes, content)
+    with common.atomic(path, "wb") as file:
+        figure.savefig(file, format="png", dpi=DPI)
+
+
+def roles_of(group, wanted):
+    """{role: row} of at most seven methods: of rules, of plain votes and of SCaTR's votes the best."""
+    candidates = defaultdict(list)
+    for r in group["rows"]:
+        if r["kind"] in ("random", "oracle"):
+            candidates[r["kind"]].append(r)
+        elif r["kind"] == "confidence":
+            candidates["rule"].append(r)
+        elif r["method"] in VOTES:
+            candidates["vote"].append(r)
+        elif r["calibration"] == wanted and r["short"] in ("SCaTR", "SCaTR+"):
+            candidates[r["short"]].append(r)
+        elif r["calibration"] == wanted and (r["short"] or "").endswith("weighted vote"):
+            candidates["SCaTR vote"].append(r)
+    return {role: max(candidates[role], key=lambda r: r["accuracy"]) for role in LOOKS if candidates[role]}
+
+
+def name_ends(axes, names, share=0.055):
+    """names: [(height, text, colour)] at the right edge, moved apart to this share of the axis."""
+    low, high = axes.get_ylim()
+    gap, last = share * (high - low), -math.inf
+    for i, (height, text, colour) in enumerate(sorted(names)):
+        room = high - gap * (len(names) - i - 1)  # for those above
+        last = min(max(height, last + gap), room)
+        axes.annotate(text, (1, last), xycoords=("axes fraction", "data"), xytext=(6, 0), color=colour,
+                      textcoords="offset points", va="center", fontsize=9)  # fmt: skip
+
+
+def draw_accuracy(axes, rows):
+    ends = []
+    for role, r in rows.items():
+        colour, line, mark = LOOKS[role]
+        ns, heights = [int(n) for n in r["curve"]], 100 * np.array([*r["curve"].values()])
+        axes.plot(ns, heights, line, marker=mark, color=colour, markersize=4, clip_on=False)
+        if r["curve_std"]:
+            spread = 100 * np.array(r["curve_std"])
+            axes.fill_between(ns, heights - spread, heights + spread, color=colour, alpha=0.18, linewidth=0)
+        name = {"rule": f"best rule: {r['method']}"}.get(role, r["short"] or r["method"])
+        ends.append((heights[-1], f"{name}  {heights[-1]:.1f}", colour))
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(ns, ns)
+    axes.minorticks_off()
+    axes.set(xlabel="rollouts a problem (N)", ylabel="right answers, %", xlim=(1, max(2, ns[-1])))
+    name_ends(axes, ends)
+
+
+def draw_stopping(axes, rows):
+    ends = []
+    for role, r in rows.items():
+        colour, _, mark = LOOKS[role]
+        axes.plot(*100 * np.array(r["curve"]).T, color=colour)
+        axes.plot(*100 * np.array(r["fixed_curve"]).T, ":", color=colour)
+        x, y = 100 * r["share"], 100 * r["accuracy"]
+        axes.plot(x, y, mark, color=colour, markersize=9, markeredgecolor="white")
+        told = f"{r['short']}  {100 * r['all']:.1f}\nstopped: {y:.1f} for {x:.0f} %"
+        ends.append((100 * r["all"], told, colour))
+    axes.text(0.98, 0.03, "line: stops when sure, from the lowest threshold to the highest\n"
+              "mark: the threshold that the calibration problems chose\n"
+              "dotted: the same number of rollouts for every problem",
+              transform=axes.transAxes, ha="right", va="bottom", fontsize=8.5)  # fmt: skip
+    axes.set(xlabel="tokens, % of those of all rollouts", ylabel="right answers, %", xlim=(0, 100))
+    name_ends(axes, ends, 0.11)
+
+
+def draw_rules(axes, content):
+    """Rules and SCaTR's as bars from the best to the worst; the line is a random pick."""
+    rows, all_rows = content
+    bars = [(r["accuracy"], r["method"], SHADES[r["method"].split("/")[1]], r["std"])
+            for r in all_rows if r["kind"] == "confidence" and not r["equals"]]  # fmt: skip
+    bars += [(rows[role]["accuracy"], role, LOOKS[role][0], rows[role]["std"])
+             for role in ("SCaTR", "SCaTR+") if role in rows]  # fmt: skip
+    heights, names, colours, spreads = zip(*sorted(bars, key=lambda bar: bar[0]))
+    axes.figure.set_size_inches(SIZE[0], 1.4 + 0.18 * len(bars))
+    heights = 100 * np.array(heights)
+    axes.barh(names, heights, color=colours, height=0.78)
+    axes.errorbar(heights, names, xerr=[100 * (std or 0) for std in spreads], fmt="none", ecolor="#333333")
+    white = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
+    for height, name, std in zip(heights, names, spreads):
+        axes.annotate(f"{height:.1f}", (height + 100 * (std or 0), name), (4, 0), va="center", fontsize=8,
+                      textcoords="offset points", bbox=white)  # fmt: skip
+    random = 100 * rows["random"]["accuracy"]
+    axes.axvline(random, color=LOOKS["random"][0], linestyle=":", zorder=0)
+    axes.annotate(f"random  {random:.1f}", (random, 0), (4, 0), textcoords="offset points", va="center",
+                  fontsize=8, color="#555555", bbox=white)  # fmt: skip
+    handles = [axes.bar([0], [0], color=shade) for shade in SHADES.values()]
+    axes.legend(handles, SHADES, title="over the tokens", loc="lower right", fontsize=9, frameon=False)
+    axes.tick_params(axis="y", labelsize=8, length=0)
+    axes.set(xlabel="right answers, %", ylabel="confidence rule: statistic/aggregation", xlim=(0, None))
+    axes.margins(y=0.01)
 
 
 # ---- Learned verifiers: what they share. One rollout at a time, since a long one fills a GPU

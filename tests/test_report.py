@@ -69,6 +69,17 @@ def table_of(folder, title):
     return [dict(zip(header, row, strict=True)) for row in rows]
 
 
+def summary_of(folder):
+    """[{"picks by": title, method: cell}] of the report's summary: a dict a pair of sets, and one a paper's."""
+    columns = []
+    for block in (folder / "report.md").read_text().split("### Summary\n\n")[1].split("\n\n"):
+        if block.startswith("| picks by"):
+            lines = [[cell.strip(" *") for cell in line.strip("|").split("|")] for line in block.splitlines()]
+            names, *cells = zip(*(lines[:1] + lines[2:]))
+            columns += [dict(zip(names, column)) for column in cells]
+    return columns
+
+
 # ------------------------------------------------------------------------------------------------------------
 # The whole table, written down a second time: every subset of every problem
 
@@ -340,7 +351,7 @@ def test_cut_rollouts_are_said_above_five_percent_and_counted(tmp_path, capsys):
         run_command(path)
         share = f"{100 * number / 40:.1f}"
         assert (f"{share} % of the rollouts were cut: " in capsys.readouterr().out) == said
-        assert table_of(path, "Methods")[0]["cut %"] == table_of(path, "Summary")[0]["cut %"] == share
+        assert table_of(path, "Methods")[0]["cut %"] == summary_of(path)[0]["cut %"] == share
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -398,15 +409,14 @@ def test_runs_and_models_together_are_the_papers_table(tmp_path):
         add_scores(paths[1], name, seed)
     out = tmp_path / "all"
     run_command(*paths, "--out", out)
-    table, rows = table_of(out, "Summary"), results_of(out, 1)
-    sets = [(model, cal) for model in models for cal in ("aime25", "b", "code")]
-    found = [(row["model"], row["calibration set"]) for row in table]
-    assert found == [*sets[:4], ("the paper", "aime25"), *sets[4:]]
+    table, rows = summary_of(out), results_of(out, 1)
+    sets = [f"{model}: {cal} → math500" for model in models for cal in ("aime25", "b", "code")]
+    assert [column["picks by"] for column in table] == [*sets[:4], "paper", *sets[4:]]
     shown = lambda method: f"{100 * rows[method]['accuracy']:.1f}"
     scatr, best = rows["SCaTR (aime25), best-of-N"], "PRM (ReasonFlux-PRM-1.5B)"
     delta, spread = scatr["against"]["the paper's 20"]["delta"], f" ± {100 * scatr['std']:.1f}"
     for row, cells in {
-        3: {"SCaTR": shown("SCaTR (aime25), best-of-N") + spread, "over": "2 seeds",
+        3: {"SCaTR": shown("SCaTR (aime25), best-of-N") + spread,
             "Δ": f"{100 * delta:+.1f}", best: shown(f"{best}, best-of-N"),
             "PRM (big)": shown("PRM (big), best-of-N"),
             "confidence-weighted vote": shown("confidence-weighted vote")},
@@ -414,8 +424,8 @@ def test_runs_and_models_together_are_the_papers_table(tmp_path):
         0: {"PRM (big)": ""},
         6: {"LoRA verifier": shown("LoRA verifier (code), best-of-N"), "SCaTR": ""},
     }.items():  # fmt: skip
-        assert {name: table[row][name] for name in cells} == cells
-    numbers = filter(None, [*table[3].values()][3 : [*table[3]].index("oracle")])
+        assert {name: table[row].get(name, "") for name in cells} == cells
+    numbers = filter(None, [*table[3].values()][1 : [*table[3]].index("oracle")])
     most = max(numbers, key=lambda cell: float(cell.split()[0])).replace("±", r"$\pm$")
     tex = (out / "tables.tex").read_text()
     line = next(line for line in tex.splitlines() if line.startswith("gpt-oss-20b & aime25"))
@@ -474,7 +484,11 @@ def test_studies_in_the_papers_shape_and_figures(tmp_path, capsys):
         "best of 4 m b a 40.0 30.0 35.0"]  # fmt: skip
     assert "| best of 4 | m | a | b | 50.0 ± 1.4 | **55.0** |  |" in (path / "report.md").read_text()
     if figures:
-        assert (path / "figures-1.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+        for name in ("accuracy", "rules"):  # and no stopping, since no threshold was chosen
+            file = f"{name}.tiny.cal-to-made_up.png"
+            assert (path / file).read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+        text = (path / "report.md").read_text()
+        assert f"]({file})" in text and "stopping.tiny" not in text
         picture = path / "accuracy.png"
         make_picture.main(argparse.Namespace(results=path / "results.json", out=picture))
         assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and picture.stat().st_size < 60_000
@@ -487,6 +501,51 @@ def test_names_at_the_ends_of_lines_stand_apart_in_the_order_of_the_lines():
     assert moved[3] <= moved[0] - 5 and moved[0] == moved[2] - 5 and moved[1] == 90 and moved[3] == 20
     top = make_picture.spread([99.0, 99.5], gap=5)
     assert top[1] - top[0] == 5 and max(top) < 99.5 + 5
+
+
+def test_a_figure_has_seven_lines_at_most_of_one_calibration_set_and_the_best_of_each_kind():
+    """Of two rules, two plain votes and two of SCaTR's votes the better; those of another set are left out."""
+    facts = [
+        ("random", "random", "", None, 0.3), ("gap/avg", "confidence", "", None, 0.4),
+        ("mean/avg", "confidence", "", None, 0.5), ("majority vote", "vote", "", "majority vote", 0.6),
+        ("confidence-weighted vote", "vote", "", "confidence-weighted vote", 0.55),
+        ("SCaTR (a), best-of-N", "scorer", "a", "SCaTR", 0.7),
+        ("SCaTR (b), best-of-N", "scorer", "b", "SCaTR", 0.9),
+        ("SCaTR+ (a), best-of-N", "scorer", "a", "SCaTR+", 0.8), ("prm", "scorer", "", "PRM", 0.99),
+        ("SCaTR (a), weighted vote", "vote", "a", "SCaTR, weighted vote", 0.65),
+        ("SCaTR+ (a), weighted vote", "vote", "a", "SCaTR+, weighted vote", 0.75),
+        ("oracle", "oracle", "", "oracle", 1.0),
+    ]  # fmt: skip
+    names = ("method", "kind", "calibration", "short", "accuracy")
+    roles = report.roles_of({"rows": [dict(zip(names, values)) for values in facts]}, "a")
+    assert {role: r["accuracy"] for role, r in roles.items()} == {
+        "random": 0.3, "rule": 0.5, "vote": 0.6, "SCaTR": 0.7, "SCaTR+": 0.8, "SCaTR vote": 0.75, "oracle": 1.0
+    }  # fmt: skip
+    assert [*roles] == [*report.LOOKS] and len({colour for colour, *_ in report.LOOKS.values()}) == 7
+
+
+def test_names_at_the_ends_of_lines_keep_apart_in_their_order():
+    placed = []
+    axes = type("Axes", (), {"get_ylim": lambda self: (0, 100)})()
+    axes.annotate = lambda text, place, **_: placed.append((text, place[1]))
+    report.name_ends(axes, [(99.5, "b", "red"), (50, "a", "red"), (100, "c", "red")], share=0.05)
+    assert placed == [("a", 50), ("b", 95), ("c", 100)]
+
+
+def test_notes_and_names_explain_only_what_is_there(tmp_path, capsys):
+    """A run without scorers has no word of SCaTR's Δ, of stopping, or of a deviation; each column is explained."""
+    path = make_run(tmp_path / "run")
+    run_command(path)
+    out = capsys.readouterr().out
+    assert not [words for words in ("±", "Δ", "Stopped", "Study") if words in out], out
+    add_scores(path, "scatr.a@32-1")
+    add_scores(path, "scatr.a@32-2", 1)
+    run_command(path)
+    out, text = capsys.readouterr().out, (path / "report.md").read_text()
+    assert "±: standard deviation over what varies for the row, at most 2 seeds." in out
+    assert "Δ, gap closed: SCaTR's" in out and "Stopped" not in out and "1 points" not in text
+    for word in (*common.STATISTICS, *common.AGGREGATIONS, "over", "right/problems", "cut %", "AUROC"):
+        assert f"`{word}`" in text.split("## What the names say")[1], word
 
 
 def test_numbers_and_names_as_people_write_them():
