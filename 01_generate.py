@@ -997,6 +997,8 @@ def find_run(args, dataset):
         unknown |= name == "responses" and value is None and is_there("rollouts.jsonl", "tokens.pt")
         if before.get(name) != value and not unknown:
             told = f"{folder} was made with {name} {before.get(name)}, not {value}"
+            if name in ("model", "data set", "responses", "scorer"):  # hashes say nothing to a person
+                told = f"{folder} was made before the {name} changed"
             die(f"{told}; choose another --out, or remove that folder")
     args = argparse.Namespace(**vars(args), dataset=dataset)
     return SimpleNamespace(args=args, folder=folder, problems=problems, identity=now)
@@ -1105,9 +1107,22 @@ def write_run(run, rollouts):
              "finish": row["finish"], "conf": common.confidence(row["stats"].numpy(), meta["vocab_size"])}
             for row in rollouts
         ))  # fmt: skip
+        if meta.get("stop"):
+            print(f"{folder}: {what_stopping_saved(rollouts, meta)}", file=sys.stderr)
         if cut := of_all("finish").count("length"):
             cap = f"at {meta['arguments']['max_new_tokens']} tokens or where the context ends"
             print(f"{folder}: {cut} of {len(rollouts)} rollouts were cut, {cap}", file=sys.stderr)
+
+
+def what_stopping_saved(rollouts, meta):
+    """The tokens of rollouts that were never begun are taken as their problem's mean."""
+    lengths = defaultdict(list)
+    for row in rollouts:
+        lengths[row["id"]].append(len(row["ids"]))
+    sampled = sum(map(sum, lengths.values()))
+    everything = sum(meta["n"] * sum(own) / len(own) for own in lengths.values())
+    told = f"stopped when sure: {len(rollouts)} of {meta['n'] * len(lengths)} rollouts"
+    return f"{told}, about {sampled / max(1, everything):.0%} of the tokens"
 
 
 # ---- Many processes
@@ -1175,9 +1190,9 @@ def check_plan(args, runs, config):
     cap = min(args.max_new_tokens or context, context)
     for run in runs:
         if lacking(run)["whole"]:
-            count, caps = len(run.problems) * args.n, sorted({cap, context if context < FAR else cap})
-            most = " or ".join(f"{count * each:,} tokens at {each:,} each" for each in caps)
+            count = len(run.problems) * args.n
             told = f"{run.folder}: {len(run.problems)} problems, {count:,} rollouts"
+            most = f"at most {count * cap:,} tokens, {cap:,} a rollout; most end sooner"
             print(f"{told}\n  {most}", file=sys.stderr)
 
 

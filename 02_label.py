@@ -247,6 +247,8 @@ def self_check(dataset, options):
         unjudged_stub = what == "stub" and result.passed is None and "solution" in code[key]
         if result.passed is not (what == "solution") and not unjudged_stub:
             failures.append(f"{key}: its {what}: {result.reason}")
+    if not answers and not code:
+        failures.append(f"{dataset}: nothing to check: no problem has an answer or tests")
     print("".join(line + "\n" for line in sorted(failures)), end="")
     counts = {"problems": len(problems), "solutions": len(programs), "stubs": len(stubs),
               "answers": len(answers), "failures": len(failures)}  # fmt: skip

@@ -179,12 +179,17 @@ def split_by_problem(data, seed):
             return sides
 
 
+ONE_KIND = """\
+right and wrong ones are both needed: take easier or harder problems, or more rollouts of each, \
+or see in the reasons in labels.jsonl whether the answers are judged as you mean it"""
+
+
 def make_task(data, job):
     data = choose(data, job)
     count, right, labelled = len(set(data.family)), int(data.y.sum()), len(data.y)
     broken = [key for key, x in zip(data.keys, data.x) if not x.isfinite().all()]
     for wrong, told in (
-        (right in (0, labelled), f"{right} of {labelled} labelled rollouts are right; both are needed"),
+        (right in (0, labelled), f"{right} of {labelled} labelled rollouts are right; {ONE_KIND}"),
         (count < 4, f"labelled rollouts of {count} problem(s) or families; the split needs 4"),
         (broken, f"{len(broken)} vectors are not finite, such as {broken[:3]}; generate them again"),
     ):
@@ -356,7 +361,8 @@ def make_scorers(jobs):
         path, cost, auroc = path_of(job), costs(scorer), scorer["val_auroc"]
         common.save_pt(path, {**scorer, "cost": cost, "fingerprint": fingerprint(job)})
         told = f"{len(scorer['trials'])} trials in {cost['train_seconds']:.0f} s of computing"
-        print(f"{path}: validation loss {scorer['val_loss']:.4f}, AUROC {auroc and round(auroc, 3)}; {told}")
+        shown = "unknown (no right or no wrong answer was held out)" if auroc is None else f"{auroc:.3f}"
+        print(f"{path}: validation loss {scorer['val_loss']:.4f}, AUROC {shown}; {told}")
     return [path or path_of(job) for path, job in zip(paths, jobs)]
 
 
@@ -365,10 +371,20 @@ def train_scorers(jobs):
     for (runs, vector), own in itertools.groupby(jobs, lambda job: (job.runs, job.vector)):
         data = load_data(runs, vector)
         tasks += [make_task(data, job) for job in own]
+        warn_of_few_problems(tasks[-1])
         told = f"{np.nanmean(data.y):.1%} of {len(data.y)} rollouts right"
         print(f"{', '.join(runs)}, {vector}: {told}; {data.y.isnan().sum()} could not be judged: left out")
     for task, rows, state in search(tasks) if tasks else ():
         yield task.job, make_checkpoint(task, rows, state)
+
+
+def warn_of_few_problems(task):
+    problems = len(set(task.data.problem))
+    held_out = len({task.data.problem[row] for row in task.valid.tolist()})
+    if problems < 50 or held_out < 12:
+        told = f"only {problems} calibration problems, {held_out} of them held out to choose by"
+        spread = f"an accuracy on so few is uncertain by ± {50 / math.sqrt(held_out):.0f} points"
+        print(f"warning: {', '.join(task.job.runs)}: {told}; {spread}; give 50 or more", file=sys.stderr)
 
 
 def make_checkpoint(task, rows, state):

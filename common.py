@@ -4,6 +4,7 @@ Programs, files, run folders; the one vector; token statistics; problems (data s
 models; scorers; selection; stopping; tables.
 """
 
+import difflib
 import glob
 import hashlib
 import importlib
@@ -189,7 +190,7 @@ def each_row(path, needs=(), whole=False):
                 if not isinstance(row, dict):
                     die(f"{where}: a JSON object is expected, not {text.strip()[:40]}")
                 if lacking := [field for field in needs if row.keys().isdisjoint(field.split(" or "))]:
-                    die(f"{where}: the field {lacking[0]!r} is missing")
+                    die(f"{where}: the field {lacking[0]!r} is missing; there are {', '.join(row) or 'none'}")
                 yield row
     except BadInput:
         raise
@@ -534,6 +535,9 @@ def load_problems(dataset, limit=None):
     rows = [] if names else read_jsonl(dataset, needs=("prompt or messages",))
     for name in names:
         rows += fetch(name, limit and limit - len(rows)) if limit is None or len(rows) < limit else []
+    if both := sum("answer" in row and "tests" in row and "kind" not in row for row in rows):
+        told = 'of these the tests decide what is right; "kind": "math" makes the answer decide'
+        print(f"{dataset}: {both} of {len(rows)} problems have an answer and tests; {told}", file=sys.stderr)
     rows = [normalise_problem(row, f"{dataset}, problem {n + 1}", n) for n, row in enumerate(rows)]
     if not rows:
         die(f"{dataset}: no problems")
@@ -623,8 +627,16 @@ STYLES = {  # what tests of each look like, in this order
 }  # fmt: skip
 
 
+FIELDS = ("id", "kind", "style", "prompt", "messages", "answer", "tests", "entry_point", "prelude", "solution")
+FIELDS += ("declaration", "beside", "family", "response", "responses", "tokens", "sample", "finish")
+
+
 def normalise_problem(row, where, number):
     """Fill in what a person may leave out, or empty: id, kind and style, from what is there to judge with."""
+    for name in row.keys() - {*FIELDS}:
+        like = difflib.get_close_matches(name, FIELDS, 1, 0.8)
+        if like and like[0] not in row:
+            die(f"{where}: unknown field {name!r}: did you mean {like[0]!r}? Rename it, or remove it")
     row = {key: x for key, x in row.items() if x not in (None, "", [], {})}
     kind = "code" if "tests" in row else "math" if "answer" in row else "text"
     row = {"id": number, "kind": kind} | row
@@ -632,6 +644,8 @@ def normalise_problem(row, where, number):
         row["messages"] = plain_messages(row["messages"], where)
         row.setdefault("prompt", row["messages"][-1]["content"])
     row |= {name: str(row[name]) for name in ("id", "answer") if name in row}
+    if "prompt" not in row:
+        die(f"{where}: the field 'prompt' is missing; there are {', '.join(row)}")
     for name in ("prompt", "entry_point", "prelude", "solution", "family"):
         if (name in row or name == "prompt") and not (isinstance(row.get(name), str) and row[name].strip()):
             die(f"{where}: the field {name!r} must be text")

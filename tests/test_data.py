@@ -355,6 +355,8 @@ MORE = {  # of a line that begins {"prompt": "x", the rest; what is said
     '"tests": "assert f()", "prelude": ["import re"]': "the field 'prelude' must be text",
     '"tests": "assert f()", "solution": 7': "the field 'solution' must be text",
     '"family": 7': "the field 'family' must be text",
+    '"asnwer": 7': "problem 1: unknown field 'asnwer': did you mean 'answer'?",
+    '"test": "assert f()"': "unknown field 'test': did you mean 'tests'?",
     '"messages": "hello"': "'messages' must be a list",
     '"messages": []}\n{"messages": [{"role": "user"}]': "problem 2: 'messages' must be a list",
     '"messages": [{"role": "user", "content": null}]': "'messages' must be a list",
@@ -363,7 +365,7 @@ MORE = {  # of a line that begins {"prompt": "x", the rest; what is said
 }
 FILES = {
     "": "no problems", '{"prompt": ["x"]}': "problem 1: the field 'prompt' must be text",
-    '{"problems": []}': "own:1: the field 'prompt or messages' is missing",
+    '{"question": "x", "answer": 1}': "own:1: the field 'prompt or messages' is missing; there are question, ans",
     "[1]": "own:1: a JSON object is expected, not 1", "[": "own: not JSON (",
     '[{"prompt": "y"}, {"prompt": "\\ud800"}]': "own:2: not JSON ('utf-8' codec can't encode",
     '[{"prompt": "x", "answer": Infinity}]': "own:1: not JSON (",
@@ -377,3 +379,12 @@ FILES = {
 def test_own_file_with_a_mistake(says, text, tmp_path, capsys):
     (tmp_path / "own").write_text(text)
     assert says in dies(capsys, common.load_problems, tmp_path / "own")
+
+
+def test_which_of_answer_and_tests_decides_is_said(tmp_path, capsys):
+    both = {"prompt": "Write f.", "answer": "1", "tests": "assert f()", "difficulty": 3}
+    rows = [both, both | {"kind": "math"}, {"prompt": "x", "answers": [1], "answer": 1}]
+    common.write_jsonl(tmp_path / "p.jsonl", rows)
+    kinds = [problem["kind"] for problem in common.load_problems(tmp_path / "p.jsonl")]
+    assert kinds == ["code", "math", "math"]
+    assert "1 of 3 problems have an answer and tests; of these the tests decide" in capsys.readouterr().err

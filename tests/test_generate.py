@@ -465,9 +465,9 @@ def test_several_data_sets_in_one_call_and_what_is_said_of_them(folder, first, w
     runs, lines = [run_of(folder / "whole", name) for name in "qp"], first.stderr.splitlines()
     assert first.stdout.splitlines() == [*map(str, runs)]
     assert common.read_meta(runs[0])["dataset"] == str(folder / "q.jsonl")
-    for run, problems, rollouts, cut, context in zip(runs, (2, 6), (8, 24), (240, 720), ("4,096", "12,288")):
+    for run, problems, rollouts, most in zip(runs, (2, 6), (8, 24), (240, 720)):
         at = lines.index(f"{run}: {problems} problems, {rollouts} rollouts")
-        assert lines[at + 1] == f"  {cut} tokens at 30 each or {context} tokens at 512 each"
+        assert lines[at + 1] == f"  at most {most} tokens, 30 a rollout; most end sooner"
         cut = [row["finish"] for row in common.read_rollouts(run)].count("length")
         assert f"{run}: {cut} of {rollouts} rollouts were cut, at 30 tokens" in first.stderr
 
@@ -484,7 +484,7 @@ def test_a_prompt_without_room_is_said_and_joins(folder, whole, tmp_path, most, 
     run_program(folder / "model", tmp_path / "p.jsonl", *flags)
     run = run_of(tmp_path)
     assert [row["n_tokens"] for row in common.read_rollouts(run)] == [2, 1, 0]
-    assert list(common.read_meta(run)["skipped"]) == ["512"] and "at 512 each" in capsys.readouterr().err
+    assert list(common.read_meta(run)["skipped"]) == ["512"] and ", 512 a rollout" in capsys.readouterr().err
     assert common.read_meta(run)["arguments"]["max_new_tokens"] == 2
 
 
@@ -494,14 +494,14 @@ def test_another_run_never_overwrites_one(folder, whole, tmp_path, capsys, monke
     (other / "generation_config.json").write_text("{}")
     common.write_jsonl(tmp_path / "p.jsonl", [{"id": "p/0", "prompt": "2+2="}])
     for place, data, flags, told in (
-        (folder, folder, ["-n", 5], "n 4, not 5"),
-        (folder, folder, ["--temperature", 0.5], "temperature None, not 0.5"),
-        (folder, folder, ["--limit", 3], "limit None, not 3"),
-        (tmp_path, folder, [], "model "),
-        (folder, tmp_path, [], "data set "),
+        (folder, folder, ["-n", 5], "with n 4, not 5"),
+        (folder, folder, ["--temperature", 0.5], "with temperature None, not 0.5"),
+        (folder, folder, ["--limit", 3], "with limit None, not 3"),
+        (tmp_path, folder, [], "before the model changed; choose"),
+        (folder, tmp_path, [], "before the data set changed; choose"),
     ):
         command = place / "model", data / "p.jsonl", *OPTIONS, "--out", folder / "whole", *flags
-        assert f"{whole} was made with {told}" in refused(capsys, *command)
+        assert f"{whole} was made {told}" in refused(capsys, *command)
     monkeypatch.setattr(generate, "hash_model", lambda *_: None)  # as of the Hub, not on this machine
     assert "not 0.5" in refused(capsys, *command_of(folder, folder / "whole", "--temperature", 0.5))
     sample(folder, folder / "whole")

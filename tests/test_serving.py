@@ -283,7 +283,7 @@ def test_a_run_of_an_engines_answers_is_gone_on_with_as_any_other(sampled, tmp_p
     program(MODEL, sampled / "p.jsonl", *flags, "--layers", "penultimate,final,0")
     assert (run / "rollouts.jsonl").stat().st_mtime_ns == before and stored(run)[1]["vectors"][-1] == "0/eos"
     (run / "tokens.pt").unlink()
-    with pytest.raises(common.BadInput, match="was made with responses"):
+    with pytest.raises(common.BadInput, match="was made before the responses changed"):
         program(MODEL, sampled / "p.jsonl", *flags)
 
 

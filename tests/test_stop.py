@@ -2,12 +2,13 @@
 
 import functools
 import importlib
+import io
 import itertools
 import random
 import subprocess
 import sys
 from collections import Counter
-from contextlib import suppress
+from contextlib import redirect_stderr, suppress
 from types import SimpleNamespace
 
 import numpy as np
@@ -324,8 +325,10 @@ def runs(tmp_path_factory):
     p = np.reshape(logits.sigmoid().tolist(), (8, 6))
     threshold = between(p.flatten(), 0.55, 0.75)
     stop = "--scorer", base / "scorer.pt", "--stop", threshold, "--slots", 5
+    with redirect_stderr(io.StringIO()) as said:
+        live = run_01(problems, base / "live", *stop)
     return SimpleNamespace(base=base, problems=problems, full=full, keys=keys, p=p, threshold=threshold,
-                           stop=stop, live=run_01(problems, base / "live", *stop))  # fmt: skip
+                           stop=stop, live=live, said=said.getvalue())  # fmt: skip
 
 
 def test_live_stopping_is_the_replay_in_the_order_of_the_samples(runs):
@@ -338,6 +341,14 @@ def test_live_stopping_is_the_replay_in_the_order_of_the_samples(runs):
     assert all(row["response"] == texts[row["id"], row["sample"]] for row in rollouts)
     meta = common.read_meta(runs.live)
     assert meta["n"] == 6 and meta["stop"]["threshold"] == runs.threshold
+    lengths = Counter()
+    for row in rollouts:
+        lengths[row["id"]] += row["n_tokens"]
+    kept = [row | {"ids": range(row["n_tokens"])} for row in rollouts]
+    everything = sum(6 * lengths[problem["id"]] / end for problem, end in zip(runs.problems, ends))
+    share = sum(lengths.values()) / everything
+    said = f"stopped when sure: {sum(ends)} of 48 rollouts, about {share:.0%} of the tokens"
+    assert generate.what_stopping_saved(kept, meta) == said and said in runs.said
 
 
 def test_a_stopped_run_goes_through_the_other_steps(runs, run_here):
@@ -378,5 +389,5 @@ def test_what_stopping_cannot_do_is_one_line(runs, flags, told, tmp_path, capsys
 def test_a_folder_is_gone_on_with_by_the_same_rule_alone(runs, capsys):
     width, n_layers = (common.read_meta(runs.full)[name] for name in ("width", "n_layers"))
     common.save_pt(runs.base / "other.pt", linear_scorer("penultimate/eos", width, n_layers).checkpoint)
-    for flags, told in (((), "stop"), ((*runs.stop, "--scorer", runs.base / "other.pt"), "scorer")):
-        assert f"was made with {told} " in dies(capsys, run_01, runs.problems, runs.base / "live", *flags)
+    for flags, told in (((), "with stop "), ((*runs.stop, "--scorer", runs.base / "other.pt"), "before the scorer changed;")):
+        assert f"was made {told}" in dies(capsys, run_01, runs.problems, runs.base / "live", *flags)

@@ -387,7 +387,10 @@ def test_rollouts_that_could_not_be_judged_are_counted_and_left_out(tmp_path, ca
     rows = relabel(run, lambda i, row: row["label"] if i >= 6 else None)
     common.write_jsonl(run / "labels.jsonl", [*rows[:-1], {**rows[-1], "group": None}])  # no answer
     train_run(run, "--configs", 1)
-    assert "6 could not be judged" in capsys.readouterr().out
+    said = capsys.readouterr()
+    assert "6 could not be judged" in said.out
+    assert said.err.count("warning: ") == 1 and "only 11 calibration problems, 3 of them held out" in said.err
+    assert "an accuracy on so few is uncertain by ± 29 points; give 50 or more\n" in said.err
     data = trainer.choose(trainer.load_data([run], "penultimate/eos"), make_job(run))
     assert data.keys == [(run, row["id"], row["sample"]) for row in rows[6:]]
     assert data.y.tolist() == [row["label"] for row in rows[6:]]
@@ -407,7 +410,8 @@ def test_bad_calibration_sets_and_arguments_are_one_line(tmp_path, capsys):
     spoil(runs["broken"], 7, math.inf)
     (runs["unlabelled"] / "labels.jsonl").unlink()
     for told, words in (
-        ("one_class", "48 of 48 labelled rollouts"), ("few", "3 problem(s)"), ("broken", "'p1', 3)"),
+        ("one_class", "48 of 48 labelled rollouts"), ("one_class", "take easier or harder problems"),
+        ("few", "3 problem(s)"), ("broken", "'p1', 3)"),
         ("good model", "'other'"), ("good deeper", "9 layers"), ("good width", "width 6"),
         ("good unlabelled", "02_label.py"), ("good nowhere", "01_generate.py"),
         ("good --seed 32 42", "{seed}"), (f"good -o {tmp_path}", "folder"), ("good --rollouts -1", "or more"),
