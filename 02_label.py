@@ -178,7 +178,7 @@ def label_row(row, answer, group, label, reason):
 
 
 def job_of(problem, code, options):
-    fields = ("tests", "style", "entry_point", "prelude", "beside")
+    fields = ("tests", "style", "entry_point", "prelude", "beside", "strict")
     given = {name: problem[name] for name in fields if problem.get(name) is not None}
     return {"code": code, "cpu_s": options.timeout, **given}
 

@@ -443,7 +443,7 @@ def receive(sock):
 # The caller's process does this, once for many programs with the same tests: the tests are trusted.
 
 OURS = {"solution", "tests", "__main__", "pytest"}
-MORE_OF_PYTEST = re.compile(r"\bpytest\.(?!(raises|approx|mark\.parametrize)\b)\w|^ *from pytest import"
+MORE_OF_PYTEST = re.compile(r"\bpytest\.(?!(raises|approx|mark\.parametrize)\b)\w|^from pytest import .*fixture"
                             r"|^class Test\w*(?!.*TestCase)|^def (setup|teardown)_", re.MULTILINE)
 
 
@@ -466,9 +466,7 @@ def read_tests(text, prelude, style, entry_point):
     is_check = style == "check" or style == "auto" and entry_point and has_check
     if not asserts.seen:
         raise Verdict("error: the tests have no assert")
-    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    asks = names & {entry_point, *asked[0]} - vars(builtins).keys()
-    if not (asks or is_check or re.search(r"^(?! *(from|import) ).*\bsolution\b", text, re.MULTILINE)):
+    if not (is_check or ask_something(text, prelude, entry_point)):
         raise Verdict("error: the tests ask nothing of the program")
     return {"tests": text, "words": [*words, entry_point], "imports": [*imported(tree)],
             "checked": entry_point if is_check else None, "need_pytest": bool(MORE_OF_PYTEST.search(text)),
@@ -498,6 +496,18 @@ def imported(tree):
     nodes = [node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom))]
     names = [getattr(node, "module", None) or alias.name for node in nodes for alias in node.names]
     return {name.partition(".")[0] for name in names} - OURS
+
+
+def ask_something(tests, prelude, entry_point):
+    """Whether tests use a name that neither they, the prelude nor Python define, or say `solution`."""
+    found = symbols_of(tests)
+    used = {name for name, symbol, table in found if symbol.is_referenced() and (
+            symbol.is_global() or table.get_type() == "module")}
+    own = {name for name, symbol, table in found + symbols_of(prelude) if table.get_type() == "module" and (
+           symbol.is_assigned() or symbol.is_imported())}
+    own -= {alias.asname or alias.name for node in ast.walk(ast.parse(tests))
+            if getattr(node, "module", "") == "solution" for alias in node.names} | {entry_point}
+    return used - own - vars(builtins).keys() or re.search(r"^(?! *(from|import) ).*\bsolution\b", tests, re.M)
 
 
 class Asserts(ast.NodeTransformer):
@@ -710,8 +720,6 @@ def usage(pids):
 # Functions, asserts, unittest's classes, and of pytest raises, approx and parametrize are run here, as quickly
 # as that goes; all that needs more by the real pytest, and without it nobody can judge.
 
-HOOKS = {"pytestmark", "setup_module", "teardown_module", "setup_function", "teardown_function"}
-
 
 class NeedPytest(BaseException):
     """These tests use more of pytest than is here."""
@@ -751,26 +759,19 @@ def explain(problem, loading=False):
         return str(problem), ""
     if isinstance(problem, MemoryError):
         return "memory", ""
-    if loading and isinstance(problem, SyntaxError):
-        return "syntax", describe(problem)
-    told, frames = describe(problem), traceback.extract_tb(problem.__traceback__)
-    lines = [frame.line for frame in frames if frame.filename == "tests.py" and frame.line]
+    told = traceback.format_exception_only(type(problem), problem)[-1].strip()[:300]
     if loading:
-        return f"failed: {told[:300]}, while the program was loaded", ""
+        is_syntax = isinstance(problem, SyntaxError)
+        return "syntax" if is_syntax else f"failed: {told}, while the program was loaded", told
+    frames = traceback.extract_tb(problem.__traceback__)
+    lines = [frame.line for frame in frames if frame.filename == "tests.py" and frame.line]
     if not {"tests.py", "solution.py"} & {frame.filename for frame in frames}:
-        return f"error: the judge failed: {told[:300]}", ""
+        return f"error: the judge failed: {told}", ""
     if not lines:
-        return f"failed: {told[:300]}", ""
+        return f"failed: {told}", ""
     if isinstance(problem, AssertionError) and frames[-1].filename == "tests.py":
         return f"failed: {lines[-1]}"[:500], told
-    return f"failed: {told[:300]}, in: {lines[-1]}"[:500], ""
-
-
-def describe(problem):
-    try:
-        return f"{type(problem).__name__}: {problem}"[:1000].rstrip(": ")
-    except BaseException:
-        return type(problem).__name__
+    return f"failed: {told}, in: {lines[-1]}"[:500], ""
 
 
 def run_small(module, code, checked):
@@ -781,13 +782,8 @@ def run_small(module, code, checked):
         vars(module)["check"](vars(module)[checked])
     own = [thing for thing in list(vars(module).values()) if getattr(thing, "__module__", None) == "tests"]
     functions = [thing for thing in own if type(thing) is types.FunctionType and thing.__name__[:4] == "test"]
-    classes = [thing for thing in own if isinstance(thing, type)]
-    if vars(module).keys() & HOOKS or any(kind.__name__[:4] == "Test" and not is_test_case(kind)
-                                          for kind in classes):
-        raise NeedPytest
     calls = [(function, values) for function in functions for values in arguments_of(function)]
-    for kind in filter(is_test_case, classes):
-        run_test_case(kind)
+    run_test_cases([thing for thing in own if isinstance(thing, type)])
     for function, values in calls:
         result = function(**values)
         if inspect.iscoroutine(result):
@@ -804,18 +800,17 @@ def arguments_of(function):
     return calls
 
 
-def is_test_case(kind):
-    return "unittest" in sys.modules and issubclass(kind, sys.modules["unittest"].TestCase)
-
-
-def run_test_case(cls):
-    unittest, errors = sys.modules["unittest"], []
+def run_test_cases(classes):
+    unittest, errors = sys.modules.get("unittest"), []
+    if not unittest:
+        return
     result = unittest.TestResult()
     result.addError = result.addFailure = lambda test, problem: errors.append(problem[1])
     result.addSubTest = lambda test, subtest, problem: problem and errors.append(problem[1])
     result.addUnexpectedSuccess = lambda test: errors.append(Verdict(f"failed: {test}: unexpected success"))
     result.addExpectedFailure = lambda test, problem: problem[0] is AssertionError and Asserts.count(None)
-    unittest.TestSuite([unittest.defaultTestLoader.loadTestsFromTestCase(cls)]).run(result)
+    cases = [kind for kind in classes if issubclass(kind, unittest.TestCase)]
+    unittest.TestSuite(map(unittest.defaultTestLoader.loadTestsFromTestCase, cases)).run(result)
     if errors:
         raise errors[0]
 
@@ -949,9 +944,8 @@ def read_job():
 
 
 def tell(answer):
-    """The verdict to the caller; whatever threads there are end with this process."""
     socket.socket(fileno=4).send(as_bytes(answer))
-    os._exit(0)
+    os._exit(0)                                   # whatever threads there are
 
 
 def run_beside():
@@ -1049,7 +1043,7 @@ def run_apart():
         except BaseException as problem:
             outcome, value = "raised", by_builtin_name(problem)
         try:
-            channel.send(outcome, value, [content(thing) for thing in things], known=things)
+            channel.send(outcome, value, [thing.copy() for thing in things], known=things)
         except (NotPlain, RecursionError) as problem:
             channel.send("not plain", str(problem), [])
 
@@ -1063,9 +1057,6 @@ def by_builtin_name(problem):
 
 # ------------------------------------------------------------------------------------- the judge apart
 
-MODULES = set("abc array bisect calendar cmath collections contextlib copy dataclasses datetime decimal enum "
-              "fractions functools heapq itertools json math numbers numpy operator random re "
-              "statistics string textwrap time types typing".split())
 ODD = "StopIteration", "StopAsyncIteration", "GeneratorExit", "KeyboardInterrupt"
 
 
@@ -1101,7 +1092,7 @@ def test_module(job, offered):
 def known_to_all(name):
     """A module, something of typing or a builtin that tests mean by a name, whatever it is in the program."""
     module = {"np": "numpy"}.get(name, name)
-    if module in MODULES:
+    if module in LIBRARY or module == "numpy":
         return importlib.import_module(module)
     return getattr(typing, name) if name in typing.__all__ else vars(builtins).get(name)
 
@@ -1127,7 +1118,7 @@ class Program:
     def receive(self, length, known=()):
         try:
             message = self.channel.receive(known)
-        except EOFError:
+        except (OSError, struct.error):
             self.give_up("the program ended before it answered")
         except Exception:                         # whatever it sent: only it could have made it so
             self.give_up("the program's answer is malformed")
@@ -1226,11 +1217,9 @@ class Channel:
         self.socket.sendall(struct.pack("<Q", len(data)) + data)
 
     def receive(self, known=()):
-        size = self.incoming.read(8)
-        if len(size) < 8:
-            raise EOFError
-        size, = struct.unpack("<Q", size)
-        reader = Reader(io.BytesIO(self.incoming.read(size if size <= FRAME_LIMIT else 0)))
+        """What comes; struct.error if nothing does any more."""
+        size, = struct.unpack("<Q", self.incoming.read(8))
+        reader = Reader(io.BytesIO(self.incoming.read(min(size, FRAME_LIMIT))))
         reader.known = known
         return reader.load()
 
@@ -1252,34 +1241,24 @@ def is_plain(value):
 
 def containers(value):
     """The containers in it that a call can change, in an order that is the same on both sides."""
-    found, seen, left = [], set(), [value]
+    found, left = {}, [value]
     while left:
         value = left.pop()
-        if type(value) not in (list, tuple, dict, set) and not is_array(value) or id(value) in seen:
-            continue
-        seen.add(id(value))
-        if type(value) is not tuple:
-            found.append(value)
-        if type(value) is dict:
-            left += value.values()
-        elif type(value) in (list, tuple):
-            left += value
-    return found
-
-
-def content(thing):
-    """What a container holds, itself no longer in it."""
-    return thing.copy() if is_array(thing) else dict(thing) if type(thing) is dict else list(thing)
+        if type(value) in (list, tuple, dict, set) or is_array(value):
+            if id(value) not in found and type(value) in (list, tuple, dict):
+                left += value.values() if type(value) is dict else value
+            found[id(value)] = value
+    return [thing for thing in found.values() if type(thing) is not tuple]
 
 
 def fill(thing, items):
-    if is_array(thing):
-        thing[...] = items
-        return
-    thing.clear()
+    """Make a container hold what its copy on the other side does."""
     if type(thing) is list:
-        thing.extend(items)
+        thing[:] = items
+    elif is_array(thing):
+        thing[...] = items
     else:
+        thing.clear()
         thing.update(items)
 
 
@@ -1304,186 +1283,161 @@ def make_array(kind, shape, data):
 
 # ------------------------------------------------------------------------------------- the rule
 
-# What a program may use of which modules; without a list, all public names. None of it runs text, reads files, ends
-# or skips a test, or changes what the tests share with the program.
-LIBRARY = dict.fromkeys("""__future__ array bisect cmath collections collections.abc copy csv difflib enum fractions
-    functools graphlib hashlib heapq ipaddress itertools math numbers operator pprint queue re secrets statistics
-    string struct textwrap time typing unicodedata uuid""".split(), "")
-LIBRARY |= (line.split(": ") for line in """\
-abc: ABC abstractmethod
+# What a program may use of which modules; without a list, all public names. None of it runs text, reads
+# files, ends or skips a test, or changes what the tests share with the program.
+LIBRARY = dict(part.partition(": ")[::2] for part in """__future__; array; bisect; cmath; collections
+collections.abc; csv; difflib; fractions; graphlib; hashlib; heapq; itertools; math; numbers
+pprint; queue; re; secrets; statistics; struct; textwrap; time; typing; unicodedata
+ipaddress: ip_address ip_interface ip_network; uuid: NAMESPACE_DNS NAMESPACE_URL UUID uuid3 uuid4 uuid5
+abc: ABC abstractmethod; copy: copy deepcopy; http: HTTPStatus; io: BytesIO StringIO; os: path
 asyncio: Event Lock Queue Semaphore TimeoutError create_task gather iscoroutinefunction run sleep wait_for
-calendar: isleap leapdays monthrange timegm weekday
-contextlib: AbstractContextManager asynccontextmanager closing contextmanager nullcontext
+base64: b16decode b16encode b64decode b64encode; calendar: isleap leapdays monthrange weekday
+contextlib: closing nullcontext; warnings: warn
 dataclasses: asdict astuple dataclass field fields is_dataclass replace
-datetime: MAXYEAR MINYEAR UTC date datetime time timedelta timezone tzinfo
+datetime: date datetime time timedelta timezone tzinfo; enum: Enum Flag IntEnum IntFlag auto unique
 decimal: Decimal InvalidOperation ROUND_CEILING ROUND_DOWN ROUND_FLOOR ROUND_HALF_EVEN ROUND_HALF_UP ROUND_UP
-http: HTTPStatus
-io: BytesIO StringIO
-json: JSONDecodeError JSONDecoder JSONEncoder dump dumps load loads
+functools: cache cached_property cmp_to_key lru_cache partial reduce total_ordering wraps
+json: JSONDecodeError JSONEncoder dump dumps load loads
 logging: DEBUG ERROR INFO Logger WARNING critical debug error exception getLogger info warning
-os: path
+operator: add and_ eq floordiv ge gt itemgetter le lt mod mul ne neg not_ or_ pow sub truediv xor
 os.path: basename dirname exists isabs isdir isfile join normpath sep split splitext
 random: Random choice choices gauss randint random randrange sample shuffle uniform
-sys: float_info getrecursionlimit getsizeof maxsize setrecursionlimit stderr stdin stdout version_info
-threading: Condition Event Lock RLock Semaphore Thread Timer current_thread get_ident local
-warnings: warn""".splitlines())
+string: ascii_letters ascii_lowercase ascii_uppercase capwords digits hexdigits punctuation whitespace
+sys: getrecursionlimit getsizeof maxsize setrecursionlimit stderr stdin stdout version_info
+threading: Condition Event Lock RLock Semaphore Thread Timer local""".replace("; ", "\n").splitlines())
 # What no program says: ways to frames, to attributes by their text, to text that runs; hooks of test runners.
-HIDDEN = """EnumMeta EnumType ForwardRef Formatter ag_frame attrgetter bltns cr_frame dispatch_table f_back
-    f_builtins f_globals f_locals format_map get_type_hints gi_frame global_enum load_tests methodcaller
-    pytest_plugins pytestmark setUpModule setup_function setup_module singledispatch singledispatchmethod stdlib_re
-    tb_frame update_wrapper""".split()
+HIDDEN = """ABCMeta ForwardRef ag_frame cr_frame format_map get_stack get_type_hints gi_frame load_tests
+    pytest_plugins pytestmark setUpModule setup_function setup_module stdlib_re tb_frame""".split()
 # Builtins that a program may say; the others reach names, files or the program's end.
-ERRORS = [name for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, Exception)]
-BUILTINS = ERRORS + """__name__ abs all any ascii bin bool bytearray bytes callable chr classmethod complex dict
-    divmod enumerate filter float format frozenset getattr hasattr hash hex id input int isinstance issubclass iter
-    len list map max memoryview min next object oct ord pow print property range repr reversed round set slice
-    sorted staticmethod str sum super tuple type zip Ellipsis NotImplemented""".split()
-# Classes of the library of which a program may make others, but only by `class`.
-BASES = "ABC Enum Flag Generic IntEnum IntFlag NamedTuple Protocol StrEnum TypedDict".split()
-# Special methods of a class that the tests do not name; special names that may be read.
-METHODS = [f"__{name}__" for name in "init post_init repr str hash call enter exit aenter aexit slots".split()]
-READABLE = METHODS + [f"__{name}__" for name in "class contains doc eq getitem len lt name new setitem".split()]
-# The comparison that such a class may define.
-ORDER = re.compile(r"def __[lg][te]__\(self, other\b[^()]*\)[^:]*:\n +return self\.(?!imag|real)(\w+) [<>]=? other\.\1")
+ERRORS = {name for name, kind in vars(builtins).items() if type(kind) is type and issubclass(kind, Exception)}
+BUILTINS = ERRORS.union("""__name__ abs all any ascii bin bool bytearray bytes callable chr classmethod
+    complex dict divmod enumerate filter float format frozenset hasattr hash hex id input int isinstance
+    issubclass iter len list map max memoryview min next object oct ord pow print property range repr reversed
+    round set slice sorted staticmethod str sum super tuple type zip Ellipsis NotImplemented""".split())
+# What a class that the tests do not name derives from, besides one exception or class of the program.
+BASES = "ABC Enum Flag Generic IntEnum IntFlag NamedTuple Protocol TypedDict object".split()
+# Special methods of such a class, and special names that any program may read.
+METHODS = ["__init__", "__post_init__", "__repr__", "__str__", "__hash__", "__call__"]
+READABLE = [*METHODS, "__doc__", "__eq__", "__getitem__", "__len__", "__lt__", "__name__", "__new__"]
+is_special = re.compile(r"__\w+__").fullmatch
 
 
 def why_suspect(code, asked):
     """None if the syntax tree shows no way to reach the tests or lie to them, else a reason in words."""
     source = code if isinstance(code, bytes) else code.encode(errors="surrogatepass")
     try:
-        tree, symbols = ast.parse(source, feature_version=(3, 10)), symbols_of(source)
-        looks = look_at_program(tree, symbols, *asked)
+        tree = ast.parse(source, feature_version=(3, 9))    # newer syntax is not known
+        looks = look_at_program(tree, symbols_of(source), *asked)
         return next((f"{why} {what}" for what, look in looks for why, holds in look.items() if holds), None)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return "does not parse"
 
 
 def symbols_of(source):
+    """(name, what a scope does with it, the scope) for all names of all scopes."""
     tables = [symtable.symtable(source, "text", "exec")]
     for table in tables:
         tables += table.get_children()
     return [(symbol.get_name(), symbol, table) for table in tables for symbol in table.get_symbols()]
 
 
-def offers(module, name):
-    listed, is_module = LIBRARY.get(module, "-").split(), name in sys.stdlib_module_names and name != module
-    return f"{module}.{name}" in LIBRARY or name not in HIDDEN and (
-        name in listed if listed else name[:1] not in ("_", "") and not is_module)
-
-
 def asked_by(tests):
-    """The names that tests use and do not define, and the methods that they call."""
+    """The names in tests, the methods that they call, and the classes of the program that they name."""
     nodes, symbols = list(ast.walk(ast.parse(tests))), symbols_of(tests)
     own = {name for name, symbol, _ in symbols if symbol.is_assigned() or symbol.is_imported()}
-    given = {alias.name for node in nodes if getattr(node, "module", "") == "solution" for alias in node.names}
-    called = {getattr(node.func, "attr", "") for node in nodes if isinstance(node, ast.Call)}
-    return {name for name, _, _ in symbols} - own | given, called
+    given = {alias.name for node in nodes if getattr(node, "module", 0) == "solution" for alias in node.names}
+    asked = {name for name, _, _ in symbols} | given
+    tested = {name for name in asked - own | given if name[0].isupper() and not hasattr(builtins, name)}
+    return asked, {getattr(node.func, "attr", "") for node in nodes if isinstance(node, ast.Call)}, tested
 
 
-def look_at_program(tree, symbols, asked, called):
-    """(a name, {what is wrong with it: whether it is}) for all that is in a program."""
-    outer = {name for name, symbol, table in symbols
-             if symbol.is_referenced() and (symbol.is_global() or table.get_type() != "function")}
+def is_offered(path):
+    """Whether a program may use `module.name`, which must not be a module that the module has imported."""
+    module, _, name = path.rpartition(".")
+    is_public = name[0] != "_" and (name == module or name not in sys.stdlib_module_names)
+    listed = LIBRARY.get(module, "-").split()
+    return path in LIBRARY or name in listed or is_public and not listed
+
+
+def look_at_program(tree, symbols, asked, called, tested):
+    """(a name, {what is wrong with it: whether it is}) for all that a program says."""
+    said = {name for name, symbol, table in symbols
+            if symbol.is_referenced() and (symbol.is_global() or table.get_type() != "function")}
     classes = {table.get_name() for _, _, table in symbols if table.get_type() == "class"}
-    tested = {name for name in classes & asked if name[0].isupper() and not hasattr(builtins, name)}
-    ordered = {(node.name, step.name) for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for step in node.body
-               if getattr(step, "name", "")[:2] == "__" and ORDER.fullmatch(ast.unparse(step))}
+    tested = tested & classes
     for name, symbol, table in symbols:
-        is_builtin, is_special = hasattr(builtins, name), name[:2] == name[-2:] == "__"
-        is_set = symbol.is_assigned() or is_builtin and symbol.is_imported()
-        is_method = name in METHODS and symbol.is_namespace() or (table.get_name(), name) in ordered
+        is_builtin, is_read = hasattr(builtins, name), name in called or hasattr(1, name) or is_special(name)
+        is_set = symbol.is_assigned() or symbol.is_annotated() or is_builtin and symbol.is_imported()
+        is_method = name in METHODS and symbol.is_namespace() or name == "__slots__"
+        in_class = table.get_type() == "class" and table.get_name() not in tested
         yield name, {
-            "is asked for all its names,": "*" in asked,
-            "names": name in HIDDEN or name in outer and name not in BUILTINS and (is_builtin or is_special),
+            "is asked for all names by": "*" in asked,
+            "names": name in HIDDEN or name in said - BUILTINS and (is_builtin or is_special(name)),
             "hides": is_set and symbol.is_global() and (
                 name == "__name__" or name in asked and (is_builtin or name in LIBRARY)),
-            "defines, in a class that the tests do not name,": table.get_type() == "class" and is_set
-                and table.get_name() not in tested and not is_method and name != "__slots__" and is_read(name, called)}
-    guard = ast.dump(ast.parse("__name__ == '__main__'", mode="eval").body)
-    tree.body = [node for node in tree.body
-                 if not isinstance(node, ast.If) or node.orelse or ast.dump(node.test) != guard]
-    nodes, known = list(ast.walk(tree)), {}
+            "defines, in a class that the tests do not name,": (
+                in_class and is_set and is_read and not is_method)}
+    tree.body = [node for node in tree.body if not isinstance(node, ast.If) or node.orelse
+                 or ast.unparse(node.test) != "__name__ == '__main__'"]
+    nodes, known = [tree], {}
     for node in nodes:
         for child in ast.iter_child_nodes(node):
             child.parent = node
+            nodes.append(child)
         if isinstance(node, ast.alias):
             module, first = getattr(node.parent, "module", ""), node.name.partition(".")[0]
-            name = node.asname or (node.name if module else first)
-            known[name] = f"{module}.{node.name}" if module else node.name if node.asname else first
-            yield node.name, {
-                "imports": not offers(module, node.name) if module else node.name not in LIBRARY,
-                "renames": bool(node.asname) and (bool(module) or name in asked),
-                "hides builtins by": name == "*" and not asked.isdisjoint({"abs", "pow"})}
-    for node in reversed(nodes[1:]):
-        name = getattr(node, "id", getattr(node, "attr", getattr(node, "name", "")))
-        node.path = known.get(name) if isinstance(node, ast.Name) else None
-        if isinstance(node, ast.Attribute):
-            if node.value.path in LIBRARY:
-                node.path = f"{node.value.path}.{name}"
-            yield name, look_at_attribute(node, name, tested, called)
+            path = f"{module}.{node.name}" if module else node.name if node.asname else first
+            name = node.asname or path.rpartition(".")[2]
+            yield path, {
+                "imports": not is_offered(path),
+                "renames": node.asname and (module or name in LIBRARY),
+                "imports a second": name != "*" and known.get(name, path) != path,
+                "hides pow by": path == "math.*" and "pow" in asked}
+            known[name] = path
+    for node in reversed(nodes):
+        node.path = known.get(getattr(node, "id", ""), "")
         if isinstance(node, (ast.Name, ast.Attribute)):
-            yield name, look_at_use(node, name if name in outer else f".{name}", asked)
+            yield from look_at_use(node, said, asked, called, tested)
         elif isinstance(node, ast.ClassDef):
-            yield name, look_at_class(node, known, tested)
-        else:
-            yield name or type(node).__name__, look_at_rest(node, name, tested)
+            yield node.name, look_at_class(node, classes, tested)
 
 
-def is_read(name, called):
-    """Whether the tests or numeric functions may call a method of this name."""
-    return name in called or name[:2] == "__" or hasattr(1.0, name) or hasattr(1, name)
-
-
-def look_at_attribute(node, name, tested, called):
-    is_stored, owner = not isinstance(node.ctx, ast.Load), getattr(node.value, "id", "")
-    text = getattr(node.value, "value", None)
-    is_plain = isinstance(text, str) and not re.search(r"\{[^{}:!]*[.\[]", text)
-    allowed = ("__name__", "__doc__") if is_stored else READABLE
-    return {
-        "names": name in HIDDEN or name[:2] == name[-2:] == "__" and name not in allowed,
-        "uses": node.value.path in LIBRARY and not offers(node.value.path, name),
-        "changes": node.value.path is not None and (is_stored or name[0] == "_" or name == "register")
-            or is_stored and name not in allowed and (name[0] == "_" or is_read(name, called)) and owner != "self"
-            or is_stored and name in called and not tested,
-        "formats a text that is not plain by": name == "format" and not is_plain}
-
-
-def look_at_use(node, name, asked):
+def look_at_use(node, said, asked, called, tested):
+    """A name, or an attribute of something."""
+    name = word = getattr(node, "id", "")
     call = node.parent if getattr(node.parent, "func", None) is node else None
-    args = call.args if call else []
-    asks = args[1].value if len(args) > 1 and isinstance(args[1], ast.Constant) else "_"
-    user = node.parent if name == ".__class__" else getattr(call, "parent", None)
-    is_compared = isinstance(user, (ast.Compare, ast.FormattedValue)) or getattr(user, "attr", "") == "__name__"
-    is_decorator = isinstance(getattr(call, "parent", None), (ast.FunctionDef, ast.AsyncFunctionDef))
-    return {
-        "uses as a value": node.path in LIBRARY and not isinstance(node.parent, ast.Attribute),
-        "gives a name that is not plain to": name == "getattr" and (asks[0] == "_" or asks in [*HIDDEN, "format"]),
-        "makes or changes a class by": name == ".__class__" and not is_compared or name == "type" and (
-            len(args) != 1 or not is_compared) or name.strip(".") in BASES and bool(args),
-        "does not decorate with": name.strip(".") == "wraps" and not is_decorator,
-        "where the tests iterate, uses": not asked.isdisjoint({"map", "filter", "iter", "itertools"}) and (
-            name == "StopIteration" or name == "next" and len(args) != 2)}
+    args, user = (call.args, call.parent) if call else ([], None)
+    if isinstance(node, ast.Attribute):
+        name, base, text = node.attr, node.value.path, getattr(node.value, "value", None)
+        node.path = f"{base}.{name}" if base in LIBRARY else ""
+        is_set = not isinstance(node.ctx, ast.Load)
+        is_own = getattr(node.value, "id", "") in ("self", "cls")
+        is_method = name in called and not tested or not is_own and (hasattr(1, name) or name[0] == "_")
+        yield name, {
+            "names": name in HIDDEN or is_special(name) and (is_set or name not in READABLE),
+            "uses": node.path and not is_offered(node.path),
+            "changes": is_set and (base or is_method) or base and (name[0] == "_" or name == "register"),
+            "formats a text by": name == "format" and (
+                not isinstance(text, str) or re.search(r"\{[^{}:!]*[.\[]", text))}
+    is_named = isinstance(user, (ast.Compare, ast.FormattedValue)) or getattr(user, "attr", "") == "__name__"
+    is_end = word in said and (word == "StopIteration" or word == "next" and len(args) != 2)
+    yield name, {
+        "hands on": node.path in LIBRARY and not isinstance(node.parent, ast.Attribute),
+        "makes or looks into a class by": word == "type" in said and not is_named or name in BASES and args,
+        "gives a method of the tests to": name == "namedtuple" and (
+            not call or called & set(re.findall(r"\w+", ast.unparse(call)))),
+        "does not decorate with": name == "wraps" and not isinstance(user, ast.FunctionDef),
+        "compares less by": name == "field" and call and "compare" in {arg.arg for arg in call.keywords},
+        "ends an iteration of the tests by": is_end and asked & {"map", "filter", "iter", "itertools"}}
 
 
-def look_at_class(node, known, tested):
+def look_at_class(node, classes, tested):
     roots = [base.value if isinstance(base, ast.Subscript) else base for base in node.bases]
-    names = [getattr(root, "id", getattr(root, "attr", "")) for root in roots]
-    others = [name for name in names if name not in BASES]
+    names = {getattr(root, "id", getattr(root, "attr", "")) for root in roots}.difference(BASES)
     return {
-        "makes, in an odd way, the class": not all(names) or bool(node.keywords) or node.name[:2] == "__",
-        "derives from data or several classes": node.name not in tested and (len(others) > 1 or any(
-            name not in [*ERRORS, "object"] and (hasattr(builtins, name) or name in known) for name in others))}
-
-
-def look_at_rest(node, name, tested):
-    is_exit = name in ("__exit__", "__aexit__") and getattr(node.parent, "name", "") not in tested
-    returned = [part.value for part in ast.walk(node) if isinstance(part, ast.Return)] if is_exit else []
-    tried = [part for step in node.body for part in ast.walk(step)] if getattr(node, "handlers", None) else []
-    return {
-        "returns something from": any(getattr(value, "value", value) for value in returned),
-        "yields where it catches in": any(isinstance(part, (ast.Yield, ast.YieldFrom)) for part in tried),
-        "sets compare= in": isinstance(node, ast.keyword) and node.arg == "compare",
-        "matches attributes in": bool(getattr(node, "kwd_attrs", None))}
+        "makes in an odd way": node.keywords or is_special(node.name),
+        "derives from data or several classes": node.name not in tested and (
+            names - ERRORS - classes or len(names) > 1)}
 
 
 # ------------------------------------------------------------------------------------- the layers
