@@ -599,6 +599,10 @@ def sample_rollouts(model, layers, sampling, n, slots, longest, queue, bar):
         except (RuntimeError, MemoryError) as error:
             if not OUT_OF_MEMORY.search(repr(error)):
                 raise
+            if torch.distributed.is_initialized():  # the others wait for this one, until torchrun ends them
+                told = f"error: one GPU of --tp is out of memory; go on with --slots {max(1, slots // 2)}"
+                print(told, file=sys.stderr, flush=True)
+                os._exit(2)
             if slots == 1:
                 die("too little memory for one rollout; lower --max-new-tokens or --dtype")
             slots //= 2

@@ -617,6 +617,28 @@ def test_two_workers_make_the_run_of_one_and_so_does_one_model_split_over_both(f
     assert_same_run(sample(folder, tmp_path / "one", "--limit", 2), run_of(tmp_path / "split"))
 
 
+FULL_GPU = """\
+import importlib, os, sys
+generate = importlib.import_module("01_generate")
+step = generate.Engine.step
+def step_of_a_full_gpu(engine):
+    if os.environ["RANK"] == "1" and engine.rows[0].stats:
+        raise MemoryError
+    return step(engine)
+generate.Engine.step = step_of_a_full_gpu
+generate.main(sys.argv[1:])
+"""
+
+
+def test_out_of_memory_on_one_of_two_that_share_a_model_ends_both(folder, tmp_path):
+    """With fewer rows than the other it would wait for it, and the other for it, for ever."""
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    program = ["--no-python", sys.executable, "-c", FULL_GPU]
+    command = [*launch, *program, *command_of(folder, tmp_path, "--tp", "--slots", 6)]
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, cwd=ROOT, timeout=300)
+    assert done.returncode != 0 and "error: one GPU of --tp is out of memory; go on with --slots 3" in done.stderr
+
+
 def test_heads_that_cannot_be_shared_are_one_line(folder, monkeypatch, capsys):
     monkeypatch.setenv("WORLD_SIZE", "7")
     model = AutoModelForCausalLM.from_pretrained(folder / "model")
