@@ -196,16 +196,6 @@ def choose_tokens(logits, sampling, rows, tokens, width=256):
 # ---- Attention
 
 
-def use_attention(model, name, function):
-    from transformers import AttentionInterface
-
-    AttentionInterface.register(name, function)
-    try:
-        model.set_attn_implementation(name)
-    except ValueError as error:
-        die(f"{type(model).__name__} takes no attention function: {common.reason_of(error)}")
-
-
 def probe(model, length):
     """[(layer, keys, values, window), ...] of attention on a few tokens, and the output.
 
@@ -217,9 +207,9 @@ def probe(model, length):
         tensors = {name for name, x in more.items() if isinstance(x, torch.Tensor)} - {"position_ids"}
         odd.update(tensors, {"softcap"} if more.get("softcap") else ())
         asked.append((getattr(module, "layer_idx", None), k, v, sliding_window))
-        return causal_attention(module, q, k, v, mask, scaling, sliding_window, s_aux)
+        return common.causal_attention(module, q, k, v, mask, scaling, sliding_window, s_aux)
 
-    use_attention(model, "probe", ask)
+    common.use_attention(model, "probe", ask)
     ids = torch.arange(8, device=model.device)[None]
     with torch.inference_mode():
         out = model(input_ids=ids, use_cache=False, output_hidden_states=True)
@@ -233,23 +223,6 @@ def probe(model, length):
         if wrong:
             die(f"{type(model).__name__} cannot be run here: {why}")
     return asked, out
-
-
-def causal_attention(module, q, k, v, mask=None, scaling=None, sliding_window=None, s_aux=None, **_):
-    """Each sequence over itself, padding on the right: q [B, H, T, D], k, v [B, G, T, D] -> [B, T, H, D]."""
-    # Each head its own keys: with grouped heads and a mask CUDA would make all scores [B, H, T, T]
-    k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
-    width, first, mask = v.shape[-1], 0, None
-    if s_aux is not None:  # a token in front, its value 0, its score the sink: a dimension more (8: speed)
-        q, k, v = (torch.nn.functional.pad(x, (0, 8, 1, 0)) for x in (q, k, v))
-        q[..., -8] = (s_aux / scaling)[:, None].to(q.dtype)
-        k[:, :, 0, -8], first = 1, 1
-    if sliding_window is not None and q.shape[2] - first > sliding_window:
-        i = torch.arange(q.shape[2], device=q.device)
-        mask = (i[:, None] >= i) & ((i[:, None] - i < sliding_window) | (i < first))
-    attention = torch.nn.functional.scaled_dot_product_attention
-    out = attention(q, k, v, mask, is_causal=mask is None, scale=scaling)
-    return out[:, :, first:, :width].transpose(1, 2), None
 
 
 def multiply(a, b):
@@ -305,7 +278,7 @@ class Engine:
         self.newest = torch.zeros(size, dtype=model.dtype, device=self.device)  # the rows' vectors
         self.texts = torch.zeros(slots, self.longest, dtype=torch.int64, device=self.device)  # and tokens
         self.hooks = common.watch_layers(model, layers, self.keep_vector)
-        use_attention(model, "paged", self.attend)
+        common.use_attention(model, "paged", self.attend)
 
     def make_pages(self, asked, max_prompt, max_new, budget):
         """Page 0 is nobody's, [1, split) belong to single rows, [split, n_pages) to prompts."""
@@ -341,7 +314,7 @@ class Engine:
             x = torch.nn.functional.pad(x, (0, 0, 0, -x.shape[1] % self.page))  # [G, pages * P, D]
             x = x.unflatten(1, (-1, self.page)).transpose(0, 1)
             pool[pages[: len(x)]] = x
-        return causal_attention(module, q, k, v, None, scaling, sliding_window, s_aux)
+        return common.causal_attention(module, q, k, v, None, scaling, sliding_window, s_aux)
 
     def attend_pages(self, keys, values, q, k, v, scaling, window, sinks):
         """Each row's newest token over the row's pages: q [B, H, 1, D], k, v [B, G, 1, D] -> [B, 1, H, D]."""
@@ -623,7 +596,7 @@ def force_rollouts(model, tokenizer, jobs, layers, stop_ids, extra):
     if not torch.allclose(final * scale, logits, atol=1e-2, rtol=1e-2):
         die(f"{type(model).__name__} changes its logits after the last layer: it cannot read tokens")
     logits_of = lambda x: head(x).float() * (1 if abs(scale - 1) < 1e-3 else scale)
-    use_attention(model, "whole", causal_attention)
+    common.use_attention(model, "whole", common.causal_attention)
     last = model.config.get_text_config().num_hidden_layers
     hooks = common.watch_layers(model, [*layers, last], outputs.__setitem__)
     for batch in batches(jobs, budget):

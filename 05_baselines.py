@@ -933,7 +933,10 @@ def load_model_of(runs, args):
     if len(names := {common.model_name(meta) for meta in metas}) > 1:
         common.die(f"these runs are of {' and '.join(map(repr, sorted(names)))}; give runs of one model")
     revision = None if args.model else metas[0].get("revision")
-    return common.load_model(args.model or metas[0]["model"], args.device, revision=revision)
+    model, tokenizer = common.load_model(args.model or metas[0]["model"], args.device, revision=revision)
+    if model.config.model_type == "gpt_oss":  # transformers' own keeps all scores: 10 GB a layer at 4,096
+        common.use_attention(model, "whole", common.causal_attention)
+    return model, tokenizer
 
 
 SAVED = 256  # rollouts after which scores are written, for a killed run to go on from

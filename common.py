@@ -821,6 +821,33 @@ def load_model(name, device=None, dtype="auto", revision=None, trust_remote_code
     return (model.to(device) if move else model).eval(), tokenizer
 
 
+def use_attention(model, name, function):
+    from transformers import AttentionInterface
+
+    AttentionInterface.register(name, function)
+    try:
+        model.set_attn_implementation(name)
+    except ValueError as error:
+        die(f"{type(model).__name__} takes no attention function: {reason_of(error)}")
+
+
+def causal_attention(module, q, k, v, mask=None, scaling=None, sliding_window=None, s_aux=None, **_):
+    """Each sequence over itself, padding on the right: q [B, H, T, D], k, v [B, G, T, D] -> [B, T, H, D]."""
+    # Each head its own keys: with grouped heads and a mask CUDA would make all scores [B, H, T, T]
+    k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+    width, first, mask = v.shape[-1], 0, None
+    if s_aux is not None:  # a token in front, its value 0, its score the sink: a dimension more (8: speed)
+        q, k, v = (torch.nn.functional.pad(x, (0, 8, 1, 0)) for x in (q, k, v))
+        q[..., -8] = (s_aux / scaling)[:, None].to(q.dtype)
+        k[:, :, 0, -8], first = 1, 1
+    if sliding_window is not None and q.shape[2] - first > sliding_window:
+        i = torch.arange(q.shape[2], device=q.device)
+        mask = (i[:, None] >= i) & ((i[:, None] - i < sliding_window) | (i < first))
+    attention = torch.nn.functional.scaled_dot_product_attention
+    out = attention(q, k, v, mask, is_causal=mask is None, scale=scaling)
+    return out[:, :, first:, :width].transpose(1, 2), None
+
+
 # ---- Scorers: rebuilt from scorer.pt -----------------------------------------------------------------------
 
 

@@ -4,12 +4,13 @@ import importlib
 import math
 import os
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 import transformers as hf
-from conftest import dies, make_run, read_vectors
+from conftest import dies, make_run, random_model, read_vectors
 from safetensors.torch import save_file
 from test_report import change, refused, results_of, run_command
 from test_select import first_dimension_scorer
@@ -172,6 +173,23 @@ def test_a_stopped_training_ends_as_an_uninterrupted_one(trained, tmp_path, monk
     epochs = [seen[20:][i : i + 16] for i in range(0, 80, 16)]
     assert len(seen) == 100 and all(sorted(epoch) == sorted(epochs[0]) for epoch in epochs)
     assert epochs[0] != epochs[1] and starts == [0, 16, *range(20, 100, 16)]
+
+
+def test_gpt_oss_keeps_no_scores(tmp_path, monkeypatch):
+    """The same states and gradients as transformers' own attention, by one that CUDA has a kernel for."""
+    options = {"head_dim": 8, "num_experts_per_tok": 2, "num_local_experts": 4, "sliding_window": 12}
+    plain, ids = random_model("gpt_oss", **options), list(range(20, 60))
+    folder = save_model(tmp_path / "model", plain)
+    run = make_run(tmp_path / "run")
+    args = SimpleNamespace(model=str(folder), device="cpu")
+    model = verifiers.load_model_of([run], args)[0]
+    adapters = [verifiers.add_adapters(one, 0) for one in (plain, model)]
+    verifiers.learn_from(plain, ids, 5, 1)
+    own = importlib.import_module("transformers.models.gpt_oss.modeling_gpt_oss")
+    monkeypatch.setattr(own, "eager_attention_forward", lambda *_, **__: pytest.fail("all scores are kept"))
+    verifiers.learn_from(model, ids, 5, 1)
+    for name, weight in adapters[0].items():
+        torch.testing.assert_close(adapters[1][name].grad, weight.grad, atol=1e-5, rtol=1e-4)
 
 
 def test_fresh_adapters_change_nothing_and_learn_alone(tiny):
