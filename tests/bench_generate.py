@@ -12,6 +12,7 @@ batching) keeps neither. On a CPU speed is by processor time, which neighbours d
 forward_fraction (CPU): ours in parts of the tokens a CPU second of the bare forward pass, a token of as many
 rows with nothing before it, measured before and after, in one process. bandwidth_fraction (GPU): the time to
 read the weights, and the rows' keys and values, once a step at the speed of a large copy, in parts of ours.
+On a GPU the last column says which attention each side took: ours varlen_attn, or pages where that failed.
 """
 
 import argparse
@@ -71,9 +72,11 @@ def report(found):
     import common
 
     best = {x["side"]: x for x in sorted(found, key=lambda x: -x["cost"])}
-    header = ["side", "tokens/s", "tok/CPU-s", "seconds", "steps", "peak MB", "batch"]
+    header = ["side", "tokens/s", "tok/CPU-s", "seconds", "steps", "ms a step", "of bandwidth", "peak MB",
+              "batch", "attention"]  # fmt: skip
     numbers = [[side, *(f"{x['tokens'] / x[clock]:.0f}" for clock in ("wall", "cpu")), f"{x['wall']:.1f}",
-                x["steps"], f"{x['peak_mb']:.0f}", x["batch"]] for side, x in best.items()]  # fmt: skip
+                *step_of(x), f"{x['peak_mb']:.0f}", x["batch"], x["attention"]]
+               for side, x in best.items()]  # fmt: skip
     print(common.table(header, numbers))
     ours = best["ours"]
     ratio = lambda side, name: round(best[side][name] / ours[name], 3) if side in best else None
@@ -87,6 +90,13 @@ def report(found):
         "tokens": ours["tokens"],
         "device": ours["device"],
     }))  # fmt: skip
+
+
+def step_of(x):
+    """How many steps, the milliseconds of one, the share of bandwidth; nothing of a side that counts none."""
+    if not x["steps"]:
+        return None, None, None
+    return x["steps"], f"{1000 * x['wall'] / x['steps']:.1f}", f"{x['limit'] / x['wall']:.2f}"
 
 
 # ---- One side
@@ -208,7 +218,8 @@ def by_ours(model, work, slots, keep):
         steps, step = [], engine.step
         engine.step = lambda steps=steps, step=step: (steps.append(1), step())[1]
         made = sum(len(rollout["ids"]) for rollout in engine.run(deque(part)))
-        found = stop(steps=len(steps), batch=slots)
+        attention = "varlen_attn" if engine.by_tables else "pages"
+        found = stop(steps=len(steps), batch=slots, attention=attention)
     assert made == sum(length for _, length in work)
     return found
 
@@ -252,7 +263,8 @@ def by_generate(model, work, slots, keep):
     for rows in sorted(guess, key=guess.get):
         try:
             stop = clock(model)
-            return stop(steps=sum(run(batch, 10**9) for batch in cut(rows)), batch=rows)
+            steps = sum(run(batch, 10**9) for batch in cut(rows))
+            return stop(steps=steps, batch=rows, attention=model.config._attn_implementation)
         except torch.OutOfMemoryError:
             print(f"generate: {rows} rows of this length do not fit", file=sys.stderr)
 
@@ -273,6 +285,7 @@ def by_generate_batch(model, work, slots, keep):
             for prompt, length in part:
                 manager.add_request(prompt, max_new_tokens=length if part is work else 4)
             made = sum(len(manager.get_result(timeout=600).generated_tokens) for _ in part)
-        found = stop(steps=0, batch=slots)
+            attention = model.config._attn_implementation  # the manager chooses one
+        found = stop(steps=0, batch=slots, attention=attention)
     assert made == sum(length for _, length in work), made
     return found
