@@ -4,9 +4,10 @@
     python 02_label.py DATASET --self-check     # are these labels to be trusted? solutions pass, stubs fail
 
 RUN is a folder that 01_generate.py made. A row of labels.jsonl: {"id", "sample", "label": 1|0|null, "answer",
-"group", "reason"}, one for each rollout, in the same order. null means could not be judged, and why; the
-answer of code is its program; answers of one problem that are equal share a group number (null: no answer, or
-code), so that votes need no maths.
+"group", "reason", "judged"}, one for each rollout, in the same order. null means could not be judged, and
+why; the answer of code is its program; answers of one problem that are equal share a group number (null: no
+answer, or code), so that votes need no maths. "judged" changes with the problem and the response: where
+neither was edited, nothing is judged again.
 
 To judge maths elsewhere, copy this file alone:
 
@@ -75,13 +76,21 @@ def label_run(run, options):
     keys = common.keys_of(common.align(rollouts, None, inputs[0]))
     common.check_same_problems(run, rollouts)
     problems = {row["id"]: row for row in common.read_jsonl(inputs[1])}
-    labels, written = run / "labels.jsonl", [path.stat().st_mtime for path in inputs]
-    if not labels.is_file() or labels.stat().st_mtime < max(written):
-        kept = run / ".labels.unfinished.jsonl"
-        rows = judge_all(kept, [options.timeout, *written], problems, rollouts, options)
-        common.write_jsonl(labels, common.align(rows, keys, run))
+    marks = {name: common.mark_of(row) for name, row in problems.items()}
+    marks = [f"{marks[row['id']]}-{common.mark_of(row['response'])}" for row in rollouts]
+    labels, kept = run / "labels.jsonl", run / ".labels.unfinished.jsonl"
+    if not labels.is_file() or has_changed(labels, marks):
+        rows = judge_all(kept, [options.timeout, common.mark_of(marks)], problems, rollouts, options)
+        rows = zip(common.align(rows, keys, run), marks, strict=True)
+        common.write_jsonl(labels, ({**row, "judged": mark} for row, mark in rows))
         kept.unlink(missing_ok=True)
     return summary(run, problems, common.read_labels(run, keys))
+
+
+def has_changed(labels, marks):
+    """Was a problem or a response edited since? Labels of a person's own, which have no marks, are kept."""
+    judged = [row.get("judged") for row in common.read_jsonl(labels)]
+    return any(judged) and judged != marks
 
 
 def judge_all(kept, stamp, problems, rollouts, options):

@@ -260,10 +260,18 @@ def read_labels(run, keys=None):
     rows = read_jsonl(path, needs=("id", "sample", "label"))
     if strange := [row["label"] for row in rows if row["label"] not in (0, 1, None)]:
         die(f"{path}: a label is 0, 1 or null, not {strange[0]!r} ({len(strange)} rows)")
-    if problems.is_file() and problems.stat().st_mtime > path.stat().st_mtime:  # or a copy's: no error
-        told = f"{path} is older than problems.jsonl; was an answer edited?"
-        print(f"warning: {told} 02_label.py {run} judges again", file=sys.stderr)
+    if any("judged" in row for row in rows) and problems.is_file():  # a person's own labels do not say
+        marks = {row["id"]: mark_of(row) for row in read_jsonl(problems, needs=("id",))}
+        changed = {row["id"] for row in rows if marks.get(row["id"]) != row.get("judged", "").split("-")[0]}
+        if changed:
+            told = f"{len(changed)} problem(s) edited since they were judged, such as {min(changed)!r}"
+            print(f"warning: {path}: {told}; 02_label.py {run} judges again", file=sys.stderr)
     return align(rows, keys, path)
+
+
+def mark_of(value):
+    """A few letters that change when a problem or a response does: file times change with each copy."""
+    return hash_of(json.dumps(value, sort_keys=True).encode())[:8]
 
 
 def read_families(run):

@@ -127,12 +127,18 @@ def test_no_label_reaches_the_selection(run, select):
     assert {row["answer"] for row in answers(run)} == {None} and "vote" not in answers(run)[0]
 
 
-def test_labels_older_than_an_edited_answer_are_named(run, select):
-    assert "older" not in select().stderr
+def test_labels_of_problems_that_were_edited_are_named_and_copies_are_not(run, select, run_here):
+    (run / "labels.jsonl").unlink()
+    run_here("02_label.py", run)
     later = (run / "labels.jsonl").stat().st_mtime + 5
-    os.utime(run / "problems.jsonl", (later, later))
+    os.utime(run / "problems.jsonl", (later, later))  # as a copy may do
+    assert "edited" not in select().stderr
+    change(run, "problems.jsonl", lambda row: row | {"answer": "-1"} if row["id"] == "p3" else row)
     error = select().stderr
-    assert "labels.jsonl is older than problems.jsonl" in error and f"02_label.py {run} judges again" in error
+    assert "labels.jsonl: 1 problem(s) edited since they were judged, such as 'p3'" in error
+    assert f"02_label.py {run} judges again" in error
+    run_here("02_label.py", run)
+    assert "edited" not in select().stderr
 
 
 def test_hidden_states_are_joined_by_key(run, select):
