@@ -1,6 +1,5 @@
 """The report: every number against brute force over all subsets, and the command on whole and broken runs."""
 
-import argparse
 import importlib
 import importlib.util
 import itertools
@@ -13,7 +12,6 @@ from conftest import make_run
 from test_select import first_dimension_scorer
 
 import common
-from demo import make_picture
 
 report = importlib.import_module("05_baselines")
 
@@ -489,18 +487,8 @@ def test_studies_in_the_papers_shape_and_figures(tmp_path, capsys):
             assert (path / file).read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
         text = (path / "report.md").read_text()
         assert f"]({file})" in text and "stopping.tiny" not in text
-        picture = path / "accuracy.png"
-        make_picture.main(argparse.Namespace(results=path / "results.json", out=picture))
-        assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and picture.stat().st_size < 60_000
     common.write_json(folder / "0.json", {})
     assert "'study' is missing" in refused(capsys, path, "--studies", folder / "0.json")
-
-
-def test_names_at_the_ends_of_lines_stand_apart_in_the_order_of_the_lines():
-    moved = make_picture.spread([50.0, 90.0, 50.5, 20.0], gap=5)
-    assert moved[3] <= moved[0] - 5 and moved[0] == moved[2] - 5 and moved[1] == 90 and moved[3] == 20
-    top = make_picture.spread([99.0, 99.5], gap=5)
-    assert top[1] - top[0] == 5 and max(top) < 99.5 + 5
 
 
 def test_a_figure_has_seven_lines_at_most_of_one_calibration_set_and_the_best_of_each_kind():
