@@ -72,13 +72,15 @@ def main():
 
 def label_run(run, options):
     """Write the run's labels.jsonl, or find it written; return the counts for the table."""
-    rollouts, inputs = common.read_rollouts(run), [run / "rollouts.jsonl", run / "problems.jsonl"]
+    rollouts = common.read_rollouts(run)
+    inputs = [run / "rollouts.jsonl", run / "problems.jsonl"]
     keys = common.keys_of(common.align(rollouts, None, inputs[0]))
     common.check_same_problems(run, rollouts)
     problems = {row["id"]: row for row in common.read_jsonl(inputs[1])}
     marks = {name: common.mark_of(row) for name, row in problems.items()}
     marks = [f"{marks[row['id']]}-{common.mark_of(row['response'])}" for row in rollouts]
-    labels, kept = run / "labels.jsonl", run / ".labels.unfinished.jsonl"
+    labels = run / "labels.jsonl"
+    kept = run / ".labels.unfinished.jsonl"
     if not labels.is_file() or has_changed(labels, marks):
         rows = judge_all(kept, [options.timeout, common.mark_of(marks)], problems, rollouts, options)
         rows = zip(common.align(rows, keys, run), marks, strict=True)
@@ -99,7 +101,8 @@ def judge_all(kept, stamp, problems, rollouts, options):
     judged = [json.loads(line) for line in lines[:-1]]  # the last one may be torn
     judged = judged if judged[:1] == [stamp] else [stamp]
     common.write_jsonl(kept, judged)
-    left, known = {}, {label["id"] for label in chain(*judged[1:])}
+    known = {label["id"] for label in chain(*judged[1:])}
+    left = {}
     for row in rollouts:
         if row["id"] not in known:
             left.setdefault(row["id"], []).append(row)
@@ -207,10 +210,14 @@ def run_all(jobs, options):
         yield from pool.imap_unordered(jobs)
 
 
+def percent(part, whole):
+    return round(100 * part / whole, 2) if whole else None
+
+
 def summary(run, problems, labels):
     judged = [row for row in labels if row["label"] is not None]
-    right, solved = sum(row["label"] for row in judged), {row["id"] for row in judged if row["label"]}
-    percent = lambda part, whole: round(100 * part / whole, 2) if whole else None
+    right = sum(row["label"] for row in judged)
+    solved = {row["id"] for row in judged if row["label"]}
     reasons = Counter(row["reason"][:100] if row["label"] is None else row["reason"].partition(":")[0]
                       for row in labels)  # fmt: skip
     return {
@@ -316,7 +323,8 @@ def code_blocks(text):
     """Fenced blocks, closed or cut off at the end, and <output> parts that hold none."""
     blocks, opened = [], None
     for line in [*text.split("\n"), None]:
-        end, line = line is None, re.sub(r"</output>\s*$", "", line or "")
+        end = line is None
+        line = re.sub(r"</output>\s*$", "", line or "")
         if not opened:
             opened, lines = FENCE.match(line) or OPENING.match(line), []
             continue
@@ -386,23 +394,23 @@ def with_wanted_name(code, tree, problem):
 # ("assume x = 5") or make something else of it ("half of 5", "at least 5"). Formulas are first set between
 # START and END in place of $...$ and the like, so that a formula is one word.
 
-START, END, TAIL = "\x02", "\x03", 8000  # only this many characters from the end are searched for phrases
-BOX, BRACE = re.compile(r"\\(?:boxed|fbox)\b\s*"), re.compile(r"\\.|[{}]", re.S)
+START, END = "\x02", "\x03"
+TAIL = 8000  # only this many characters from the end are searched for phrases
+BOX = re.compile(r"\\(?:boxed|fbox)\b\s*")
+BRACE = re.compile(r"\\.|[{}]", re.S)
 UNSEEN = re.compile(  # between two boxes, what LaTeX does not print
     r"\\(?:q?quad|left|right|displaystyle|(?:text|mbox|mathrm)(?= *\{)|(?:begin|end) *\{\w+\*?\})(?![a-z])"
     r"|\\[()\[\]\\,;:! ]|[{}$~&*]")
 PART = r"(?:(?:for|in|to|of) )?(?:the )?(?:part|question|case|problem)? ?\(?(?:[a-h]|i{1,3}|i?v|\d)\)?[.:)]?"
 BETWEEN_BOXES = re.compile(
     r"[\s,;.、和]*"  # punctuation, or nothing
-    rf"(?:{PART}[\s,;.]*)?"  # the part of the problem that the first box answers: for part (a)
+    rf"(?:{PART}[\s,;.]*)?"  # the part of the problem that a box answers: for part (a)
     r"(?:(?:and|or|as well as)[\s,:]*)?"
-    rf"(?:{PART}[\s:]*)?"  # the part that the second box answers: (b)
     r"(?:\\?[a-zA-Z]\w{0,8}(?:_ *\w+|\([a-z\d]\))?'? *= *)?",  # its name: y_2 =
     re.I)
 FORMULA = re.compile(  # its content is the group that matched; $18 and $5 are sums of money
     r"\$\$([^$]{1,2000})\$\$"
-    r"|\$ ([^$]+) \$"
-    r"|\$(?! )([^$]+)(?<! )\$(?!\d)"
+    r"|\$([^$]+)(?<! )\$(?!\d)"
     r"|(?<!\\)\\[(\[]((?:(?!(?<!\\)\\[(\[]).){1,2000}?)(?<!\\)\\[)\]]",  # \( ... \) and \[ ... \]
     re.S)
 ANSWER = re.compile(  # what announces an answer
@@ -417,8 +425,8 @@ ANSWER = re.compile(  # what announces an answer
     r"|答案 *(?:应该)? *[是为：:]+"
     r"|(?<!不)[选答是为有共了得于要：][择：:]*(?=[\s*]*[A-J\d\x02$(-])",
     re.I)
-SENTENCE_END = re.compile(r"</answer>|(?<!\.)\.(?=\s|$|\*)|[。，；]|\n")
 SENTENCE = re.compile(r"(?<=[.!?:])(?<!\\[!:])[\s*]+(?=\S)(?![^\x02]{0,300}\x03)|\n|[。；]")
+SENTENCE_END = re.compile(r"(?<=\.)[\s*]+(?=\S)(?![^\x02]{0,300}\x03)|</answer>|\n|[。；]")
 CLAUSE_END = re.compile(r"[,;:](?= )|\b(?:so|then|hence|thus|therefore|but)\b")
 QUESTION = re.compile(
     r"\W*(?:is|are|was|does|did|can|could|should|would|why|what|how|which)\b.*\?\W*$", re.I | re.S)
@@ -428,8 +436,8 @@ LEAD_IN = re.compile(
 REASON = "since|because|where|which|when|as"
 NEUTRAL = re.compile(  # what may stand between "the answer is" and a formula; "the reciprocal of" may not
     r"(?:(?:"
-    r"therefore|thus|then|hence|so|simply|just|indeed|exactly|about|approximately|clearly|certainly|finally"
-    r"|precisely|that|it|there|we|is|are|equals|equal to|have|get|find"
+    r"therefore|thus|then|hence|so|simply|just|indeed|exactly|about|approximately|clearly|certainly"
+    r"|that|it|there|we|is|are|equals|equal to|have|get|find"
     r"|the|an|ordered|pair|point|interval|vector|set|number|value|of|total|answer|coordinates"
     r"|[a-z]|\x02[^\x03]{1,20}\x03"  # a name: x
     r"|only|not \S+?[,;]? (?:it is|it's|that is)"
@@ -442,12 +450,12 @@ TEXT_END = re.compile(
     rf"[,;]?\s+\(?(?:{REASON}|so|but|not|is (?:the|correct|right))\b|(?i:(?<=^yes)|(?<=^no)),")
 NOT_ANSWERS = re.compile(
     r"(?:wrong|incorrect|an? (?:mistake|misprint|guess)|\(?[A-J]\)? (?:is|are|and|would|can|must))\b"
-    r"|(?:(?i:correct|right)|clear|obvious|given|found|shown|as follows|below|above|in the|that"
+    r"|(?:(?i:correct|right)|clear|obvious|given|found|below|above|in the|that"
     r"|what|to|of|we|you|and)\b(?!\))[^\d\x02]*$")
 SPECIAL = re.compile(r"<\|[^|<>]{1,40}\|>|<(?:/?s|eos|end_of_turn)>")
 QED = re.compile(r"\$\s*\\(?:black)?square\s*\$|\\(?:(?:black)?square|qed)(?![a-z])|[∎■□✓✔✅]")
 CHATTER = re.compile(
-    r"\W*(?:I hope|Let me know|Feel free|Note|This (?:match|confirm|satisf)|Check|Verif|Please|If you)|.*:$")
+    r"\W*(?:I hope|Let me know|Note|Check|Verif|If you)|.*:$")
 SCENE = re.compile(r"^\W*(?:When|If|For|In|Given) [^,]*,(?=.*[\d\x02])|(?<=rose|fell|grew) from \S+ to")
 RESULT = re.compile(  # 7 + 5, which is 12
     r",? (?:which (?:makes|equals|gives|leaves|is(?= \x02?[-\d.,/]+\x03?\W*$))|i\.e\.,?)"
@@ -458,7 +466,7 @@ ASIDE = re.compile(  # after a number, to the end of the sentence: a remark, not
     r"|(?:[a-z]+ )?(?:more|fewer|less|[a-z]+er) (?:[a-z]+ )?than (?:[A-Z][a-z]+|[a-z]{3,}s)\W*$"  # than Bob
     r"|(?!(?:when|where|for)\b[^\n]*\b(?:even|odd|otherwise)\b|at (?:least|most)\b"
     r"|which (?:fails|is (?:rejected|excluded|extraneous|impossible|wrong|invalid)))"  # changes what is said
-    rf"(?:\((?:or|about)|\(?(?:{REASON}|(?:and )?(?:\w+ly )?not|rather than|instead of|at|attained|achieved"
+    rf"(?:\((?:or|about)|\(?(?:{REASON}|(?:and )?(?:\w+ly )?not|rather than|instead of|at|attained"
     r"|approximately|and (?:it|this)))\b"  # (since x > 0), because x > 0
     r"(?![^\n]*\b(?:so|thus|then|hence|therefore|we|and get|which leaves)\b)"  # but keep a conclusion
     r"[^\n]*$)")
@@ -477,7 +485,7 @@ NEGATED = re.compile(  # just before a number: it is refused, or only a part of 
     # something is made of it: half of 5; twice 5; divisible by 5
     r"|(?:%|\b(?:half|thirds?|square|cube|root|percent|negative|multiples?|divisors?|opposite|inverse)) of(?: the)?"
     r"|\b(?:(?:half|twice|double|triple)(?: the)?|times|below|modulo|(?:divisible|divided|division|off) by"
-    r"|exceeds?|differs from|approach(?:es|ing)?|tends to|such as|as many as|as large as|wrong answer is)"
+    r"|exceeds?|differs from|approach(?:es|ing)?|tends to|as large as|wrong answer is)"
     # there is no value: undefined at x = 5
     r"|\b(?:undefined|no solution(?: exists)?|fails|diverges|a hole|asymptote) (?:at|for|when)(?: x =)?"
     # it is the whole of which the number before is a part: 7 of the 5; it takes 7 hours at 5
@@ -500,7 +508,7 @@ SUPPOSED = re.compile(  # in the clause before a number: it is tried, or thought
     r"|(?:according to|we are told|given that|(?:is given|false|impossible|not true|no way) that)\b"
     # another answer: the naive answer is
     r"|(?:wrong|incorrect|false|tempting|trap|opposite|worst|second-best|old|previous|other|intermediate"
-    r"|partial|preliminary|naive|initial|first) (?:answer|result|guess|choice|sum|step)\b"
+    r"|partial|naive|initial|first) (?:answer|result|guess|choice|sum|step)\b"
     r"|an? (?:upper |lower )?bound\b|the alternative\b|who (?:is|has)\b|whose \w+ (?:is|equals)\b"
     r"|(?:tempting to|mistake to|mistake is to|used to be|thought to be|at first (?:glance|sight)"
     r"|answer to the other|we first|first we|we still (?:have|need) to)\b)"
@@ -520,7 +528,7 @@ REJECTED = re.compile(  # just after a number
     r"|would (?:be (?:a mistake|correct|wrong|too|incorrect|impossible)|not|lead|contradict))")
 SETTLED = re.compile(r"(?:is|are) (?:indeed|our|my|the (?:\w+ )?(?:answer|result|number|value|solution)s?)\b")
 RETRACTED = re.compile(  # what was said before it is taken back
-    r"(?:\b(?:wait|actually|correction|sorry|oops|reconsider|scratch that|on second thought|I mean|I meant"
+    r"(?:\b(?:wait|actually|correction|sorry|reconsider|I mean|I meant"
     r"|no, it(?:'s| is)|hmm, no|but in fact|but (?:here )?(?:it|the answer) is(?: actually)?(?= [$\x02\d])"
     r"|but is actually|or rather)\b|\.\.\. *no,)", re.I)
 WITHDRAWN = re.compile(  # the sentence after an answer: That is wrong.
@@ -537,11 +545,12 @@ PROSE = re.compile(  # three letters that are no part of a formula, or a short w
 NUMBER_AND_NOUN = re.compile(
     r"(?:\\[a-z]+|[^A-Za-z])*[\d%}π]"  # a number: 3\sqrt{2}
     r"(?:[ /](?!(?:and|or|in|to|of|the|as|at|is|are|can|has)\b)[A-Za-z/]+)*"  # words: apples per day
-    r"(?: \d+(?<=base \d))?\.?")
+    r"\.?")
 ORDINARY = re.compile(  # a word that starts no formula
     r"(?![-–−]$|sqrt|minus|negative|sin|cos|tan|log|ln|pi)"
     r"(?:\(?[A-Za-z]{2}|[^\w\x03$\\(\[{]*$)")
-ARTICLE, WORD = re.compile("[aA] [A-Za-z]{2}"), re.compile(r"[^\s\x02]*\x02[^\x03]*\x03[^\s\x02]*|\S+")
+ARTICLE = re.compile("[aA] [A-Za-z]{2}")
+WORD = re.compile(r"[^\s\x02]*\x02[^\x03]*\x03[^\s\x02]*|\S+")  # a formula between marks is one word
 CHANGING = (  # words that change what is said of the number before them
     "if|for|where|with|when|unless|except|not|no|none|nor|neither|never|cannot|more|less|fewer|greater|than|"
     "least|most|over|under|above|below|between|from|only|but|plus|divided|squared|cubed|factorial|choose|"
@@ -553,7 +562,6 @@ CHANGES = re.compile(  # what follows a number and belongs to the answer, althou
     r"|times\b|of (?:(?!a )[a-z]\b|[\d\\])|more than\b|at (?:least|most)\b"  # 5 times x; 5% of x
     r"|\d+ (?:min|sec|inch|cent)"  # 5 hours 15 minutes
     r"|(?:when|for)\b.*\b(?:even|odd|otherwise)\b|whenever\b"
-    r"|for\b.*\b(?:and|or|if|else|for)\b"  # 5 for x and 7 for y
     r"|(?!(?:for|more|but)\b|(?:when|where)\b|over [a-z])"
     rf"(?:{CHANGING})\b)")
 
@@ -615,30 +623,35 @@ def with_marks(text):
         inner = next(group for group in formula.groups() if group is not None)
         return f"{START}{' '.join(inner.split())}{END}"
 
-    text = re.sub(r"(?<=\d)，(?=[-\d])", ",", text.translate(str.maketrans("（）−", "()-")))
+    text = text.translate(str.maketrans("（），−", "(),-"))
     text = re.sub(r"(?<=[一-鿿])(?=[^一-鿿])|(?<=[^一-鿿])(?=[一-鿿])", " ", text)
     return ONLY.sub("only ", FORMULA.sub(mark, re.sub(rf"[{START}{END}]|[ \t]+(?=[ \t])", "", text)))
 
 
 def unmarked(text):
-    text = re.sub(rf"{END}\s*{START}", ", ", BOLD.sub("", text))
+    text = re.sub(rf"{END}\.$", "", BOLD.sub("", text))
+    text = re.sub(rf"{END}\s*{START}", ", ", text)
     text = re.sub(f"[ {START}{END}]+", " ", text).strip(' *_`"\n')
     return text if text.endswith("...") else text.rstrip(" .,;:?*_\\")
 
 
 def boxed(text):
     """The content of the last box; of the last few, if a comma, "and", a union or a name joins them."""
-    found, starts = [], [*BOX.finditer(text)][-20:]
+    found = []
+    starts = [*BOX.finditer(text)][-20:]
     for box in starts:
-        stop, forgotten = closing_brace(text, box.end()), re.compile(r"[^$\n]*").match(text, box.end())
+        stop = closing_brace(text, box.end())
         if found and box.start() < found[-1][1] or stop is None and box is not starts[-1]:
             continue  # within another, or its brace is forgotten
-        content = unmarked((text[box.end() : stop] if stop else forgotten[0]).removeprefix("{"))
+        content = text[box.end() : stop] if stop else re.split(r"[$\n]", text[box.end() :])[0]
+        content = unmarked(content.removeprefix("{"))
         minus = re.search(r"(?:^|[=$:(\s])[-–−] ?$", text[max(0, box.start() - 3) : box.start()])
         denied = re.search(r"(?:\bnot|n't)[\s$(\\]*$", text[max(0, box.start() - 9) : box.start()])
         if content and not denied:
             found.append((box.start(), (stop or len(text)) + 1, "-" * bool(minus) + content))
-    answer, seen, start = "", set(), None
+    answer = ""
+    seen = set()
+    start = None
     for first, stop, content in reversed(found):
         joint = joint_of(text[stop:start]) if answer else ""
         if joint is None:
@@ -652,8 +665,6 @@ def boxed(text):
 
 def joint_of(between):
     """What joins two boxes that have this text between them: ", ", a union sign, or None."""
-    if len(between) > 300:
-        return None
     seen = UNSEEN.sub(" ", between)
     if seen.strip() in (r"\cup", "∪"):
         return r" \cup "
@@ -680,10 +691,7 @@ def announced(tail):
     retracted = RETRACTED.search(paragraph)
     if retracted:
         return ending(paragraph[retracted.end() :])
-    ends = (end.start() for end in SENTENCE_END.finditer(tail))
-    ends = (end for end in ends if tail.count(START, 0, end) == tail.count(END, 0, end) and (
-        tail.count("{", 0, end) <= tail.count("}", 0, end)))  # none within a formula
-    sentence = re.sub(r"\bI [a-z].*", "", without_aside(tail[: next(ends, None)]))
+    sentence = re.sub(r"\bI [a-z].*", "", without_aside(SENTENCE_END.split(tail)[0]))
     sentence = re.sub(r"^(\W*[\d,.]*\d)!+\s*$", r"\1", sentence)  # the answer is 42! is no factorial
     before, found = first(formulas_of(WORD.findall(sentence)[:24]))
     if not found or not NEUTRAL.fullmatch(before):
@@ -721,7 +729,8 @@ def formulas_of(words):
         if stop is None:
             n += 1
             continue
-        before, rest = " ".join(words[:n]), " ".join(words[stop:])
+        before = " ".join(words[:n])
+        rest = " ".join(words[stop:])
         if not is_refused(before, words[n:stop], rest):
             rest = re.sub(r"\\text *\{", "", unmarked(rest))
             found = unmarked(" ".join(words[n:] if CHANGES.match(rest) else words[n:stop]))
@@ -789,7 +798,12 @@ def is_formula(text):
 # Where graders differ: a decimal is not an endless number however many of its digits it gives (0.333333 is
 # not 1/3), unless the reference is the rounded one; 45 degrees is 45, not pi/4: another unit, another answer.
 
-CHARACTERS, TOKENS, DEPTH, BITS, STEPS = 1000, 400, 40, 20_000, 6000  # more and an answer is "too complex"
+# With more than this, an answer is "too complex".
+CHARACTERS = 1000
+TOKENS = 400
+DEPTH = 40  # brackets within brackets
+BITS = 20_000  # of an exact number
+STEPS = 6000  # of reading one answer
 LEFT = [0]  # steps that the reading under way may still take
 COLUMN, ROW = "", "["  # brackets of tuples that are parts of a matrix
 Reading = namedtuple("Reading", "text tree units")
@@ -843,7 +857,8 @@ def repeats(answer, prompt):
 @lru_cache(maxsize=2000)
 def read(raw):
     """What a text says: the text in one spelling, its tree, and the units it is measured in."""
-    text, LEFT[0] = clean(raw), STEPS
+    text = clean(raw)
+    LEFT[0] = STEPS
     money = {"dollar"} if re.search(r"\\\$|^[^$]*\$[^$]*$|\bUSD\b", raw[:CHARACTERS]) else set()
     try:
         if len(text) > CHARACTERS:
@@ -856,16 +871,18 @@ def read(raw):
         inner = boxed_or_announced(raw)
         if inner and len(inner) < len(raw) and clean(inner) != text:
             return read(inner)  # the text is prose that announces its answer
-        head, tail = EQUALS.fullmatch(text).groups() if EQUALS.fullmatch(text) else ("{", "")
+        equation = EQUALS.fullmatch(text)
+        head = equation[1] if equation else "{"
         named = head.count("{") == head.count("}") and not re.search(r"[<>,;!≠]|\\n", head)
         if named and not NO_NOUNS & {*re.findall("[a-z]+", head)}:
-            return read(tail)._replace(text=text)  # \arg z = 5, the area is 5
+            return read(equation[2])._replace(text=text)  # \arg z = 5, the area is 5
         return Reading(text, ("text", plain_words(text)), frozenset())
 
 
 def formula(text):
     """(tree, words after numbers) of a formula. A ± stands for two answers."""
-    tokens, trees = tokens_of(text), []
+    tokens = tokens_of(text)
+    trees = []
     if len(tokens) > TOKENS:
         raise TooComplex
     lines = {} if "\\begin" in tokens else {"\\\\": ","}
@@ -1096,7 +1113,8 @@ REWRITES = [(re.compile(pattern), replacement) for pattern, replacement in [
     (r"\s+", " "),
 ]]  # fmt: skip
 THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?!\d|,\d)")
-ESCAPED_TWICE, COMMAND = re.compile(r"(?<!\\)\\\\[a-zA-Z]{2}"), re.compile(r"(?<!\\)\\[a-zA-Z]{2}")
+ESCAPED_TWICE = re.compile(r"(?<!\\)\\\\[a-zA-Z]{2}")
+COMMAND = re.compile(r"(?<!\\)\\[a-zA-Z]{2}")
 
 
 @lru_cache(maxsize=2000)
@@ -1144,7 +1162,8 @@ def based(match):
 def repeating(match):
     """0.1 and 6 -> the fraction 1/6, as text."""
     start, period = filter(None, match.groups())
-    nines, places = 10 ** len(period) - 1, len(start) - start.index(".") - 1
+    nines = 10 ** len(period) - 1
+    places = len(start) - start.index(".") - 1
     return f"({int(start.replace('.', '') or 0) * nines + int(period)}/{10**places * nines})"
 
 
@@ -1337,7 +1356,8 @@ CONSTANTS = {"pi": ("value", complex(math.pi), 0), "e": ("value", complex(math.e
 def tokens_of(text):
     tokens = []
     for match in TOKEN.finditer(text):
-        token, before = match[0], text[match.start() - 1 : match.start()]
+        token = match[0]
+        before = text[match.start() - 1 : match.start()]
         if token[0] == "\\":
             token = "!=" if token[1:4] == "not" else NAMES.get(token[1:], token)
             tokens += [token] * bool(token)
@@ -1393,7 +1413,9 @@ class Parser:
 
     def items(self):
         """Relations separated by commas, semicolons, "and" or "or"."""
-        found, outside, self.bars = [], self.bars, 0
+        found = []
+        outside = self.bars
+        self.bars = 0
         while not found or self.take(",", ";"):
             while found and self.take(",", ";"):
                 pass  # ", and"
@@ -1402,14 +1424,17 @@ class Parser:
         return found
 
     def relation(self):
-        ops, sides = [], [self.side()]
+        ops = []
+        sides = [self.side()]
         while self.next in RELATIONS:
             ops.append(self.take())
             sides.append(self.side())
         return related(ops, sides) if ops else sides[0].tree
 
     def side(self):
-        start, before, parts = self.at, len(self.names), [self.expression()]
+        start = self.at
+        before = len(self.names)
+        parts = [self.expression()]
         while self.take(":"):
             parts.append(self.expression())
         tree = parts[0]
@@ -1505,7 +1530,8 @@ class Parser:
             node = self.bracket(token)
         elif token == "|":
             self.bars += 1
-            node, self.bars = compute("abs", self.expression()), self.bars - 1
+            node = compute("abs", self.expression())
+            self.bars -= 1
             self.need("|")
         elif token.isalpha() and token.isascii() or token[1:] in GREEK:
             node = self.letter(token)
@@ -1596,7 +1622,8 @@ class Parser:
 
     def environment(self):
         """A matrix, as a tuple of rows, or a column; where its cells are relations, a list."""
-        name, rows = self.raw_group(), [[]]
+        name = self.raw_group()
+        rows = [[]]
         if name == "array":
             self.raw_group()  # the columns
         while not self.take("\\end"):
