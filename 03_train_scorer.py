@@ -398,6 +398,7 @@ def make_checkpoint(task, rows, state):
         "inputs": job.inputs, "scale": task.scale, "feature_scale": task.feature_scale,
         "model": common.model_name(meta), "model_content": meta.get("identity", {}).get("model"),
         "layers_of_model": meta["n_layers"], "seed": job.seed, "runs": job.runs,
+        "sampling": common.sampling_of(meta),
         "config": task.configs[best["number"]], "state": state,
         "val_loss": best["val_loss"], "pos_weight": task.pos_weight, "trials": rows,
         "settings": {name: getattr(job, name) for name in DECIDE},

@@ -41,6 +41,7 @@ def main():
     args = parse_args()
     scorers = {Path(path).stem: common.load_scorer(path) for path in args.scorer}
     for run in map(load_run, args.runs):
+        warn(run, scorers)
         logits = {}
         for path in args.scorer:
             logits[Path(path).stem] = score(run, path, scorers[Path(path).stem])
@@ -64,6 +65,7 @@ class Run:
     answers: list  # [R] what 02 extracted, or None
     labels: list | None  # [R] only for display; None where nothing could be judged
     strategies: tuple  # weighted-vote only where there are answers that can be equal
+    meta: dict
 
 
 def load_run(path):
@@ -83,7 +85,7 @@ def load_run(path):
     return Run(
         path, keys, places, groups, answers=[row.get("answer") for row in rows],
         labels=None if all(label is None for label in labels) else labels,
-        strategies=STRATEGIES if (groups >= 0).any() else STRATEGIES[:1],
+        strategies=STRATEGIES if (groups >= 0).any() else STRATEGIES[:1], meta=common.read_meta(path),
     )  # fmt: skip
 
 
@@ -97,8 +99,37 @@ def score(run, scorer_path, scorer):
     common.write_jsonl(path, rows)
     command = shlex.join(["python", "04_select.py", *sys.argv[1:]])
     facts = {"command": command, "stop": scorer.checkpoint.get("stop")}  # stop: the thresholds, for 05
+    facts["in_sample"] = count_learned(run, scorer)
     common.write_json(path.with_suffix(".cost.json"), scorer.checkpoint.get("cost", {}) | facts)
     return np.array([row["score"] for row in rows])
+
+
+def count_learned(run, scorer):
+    """How many of the run's problems the scorer was trained or validated on."""
+    dataset = common.short_name(run.meta["dataset"])
+    learned = {tuple(problem) for problem in scorer.checkpoint.get("problems", [])}
+    return sum((dataset, problem) in learned for problem in run.places)
+
+
+def warn(run, scorers):
+    """A line for what makes the scores of this run doubtful, with the scorers that it is true of."""
+    here, told = common.sampling_of(run.meta), {}
+    for name, seeds in seeds_of_each(scorers).items():
+        facts = scorers[seeds[0]].checkpoint
+        there = facts.get("sampling", here)
+        changed = [f"{key} {here.get(key)}, not {there[key]}" for key in there if there[key] != here.get(key)]
+        if learned := count_learned(run, scorers[seeds[0]]):
+            text = f"learned from {learned} of its {len(run.places)} problems, so its accuracy proves nothing"
+            told.setdefault(text, []).append(name)
+        if "sampling" in facts and not (here and there):
+            whose = "its" if there else "the calibration"
+            text = f"it is unknown how {whose} answers were sampled; p may be off"
+            told.setdefault(text, []).append(name)
+        elif changed:
+            text = f"sampled otherwise than the calibration ({'; '.join(changed)}); p may be off"
+            told.setdefault(text, []).append(name)
+    for text, names in told.items():
+        print(f"warning: {run.path}: {', '.join(names)}: {text}", file=sys.stderr)
 
 
 def pick(run, name, strategy, logits):
@@ -213,7 +244,7 @@ def parse_args():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("runs", nargs="+", metavar="RUN", help="run folders of 01_generate.py")
     parser.add_argument("--scorer", nargs="+", required=True, metavar="PT", help="of 03, for the same model")
-    parser.add_argument("--strategy", choices=STRATEGIES, help="that picks answers.jsonl (default: see above)")
+    parser.add_argument("--strategy", choices=STRATEGIES, help="of answers.jsonl (default: see above)")
     args = parser.parse_args()
     names = {Path(path).stem for path in args.scorer}
     if len(names) != len(args.scorer):

@@ -20,9 +20,10 @@ Tied answers share the credit of a majority. Δ: points above the best confidenc
 of all, picked with hindsight on these labels (which favours it), with a paired bootstrap interval over
 problems. Gap closed: Δ as a share of the distance from that rule to the oracle, a dash where this is under
 two problems. Cut: the share of a row's picks (random: of all rollouts) that ended at the length limit. A
-problem with a label that could not be judged is in no row. Windows of the confidence rules: the paper's (1,024
-tokens, tail 2,048) where answers are long, else the power of two nearest to half of the median answer. FLOPs are computed, minutes and ms measured on
-the device named, their ratios on one device only; LoRA and PRM read one rollout at a time.
+problem with a label that could not be judged is in no row. Windows of the confidence rules: the paper's
+(1,024 tokens, tail 2,048) where answers are long, else the power of two nearest to half of the median answer.
+FLOPs are computed, minutes and ms measured on the device named, their ratios on one device only; LoRA and PRM
+read one rollout at a time.
 """
 
 from __future__ import annotations  # numpy is not there yet
@@ -257,7 +258,8 @@ def methods_of(runs):
     shared = set.intersection(*[set(run.files) for run in runs]) - OWN
     for method in sorted(shared, key=lambda method: (rank.get(method.partition(".")[0], -1), method)):
         name, short, calibration = names_of(method)
-        facts = {"scores": method, "calibration": calibration, "short": short}
+        learned = any(file["cost"].get("in_sample") for *_, file in files_of(runs, method))
+        facts = {"scores": method, "calibration": calibration, "short": short, "in_sample": learned}
         more = quality_of(runs, method) | cost_of(runs, method)
         found[f"{name}, best-of-N"] = "scorer", method, by_score, facts | more
         if all(file["p"] is not None for *_, file in files_of(runs, method)):
@@ -489,7 +491,8 @@ def percent(value, digits=1, sign=""):
 points = lambda value: percent(value, sign="+")
 gained = lambda r: f"{points(r['delta'])} [{percent(r['low'])}, {percent(r['high'])}]"
 spread = lambda mean, std: f"{mean:.1f}" + ("" if std is None else f" ± {std:.1f}")
-accuracy = lambda r: spread(100 * r["accuracy"], r["std"] and 100 * r["std"])
+in_sample = lambda r: " in sample" if r.get("in_sample") else ""
+accuracy = lambda r: spread(100 * r["accuracy"], r["std"] and 100 * r["std"]) + in_sample(r)
 drawn = lambda error: f" (± {percent(error, 2)})" if error else ""  # the standard error of drawn subsets
 
 
@@ -645,7 +648,7 @@ Confidence rules are statistic/aggregation, of each token's ten largest log-prob
 
 - `mean`, `median`: minus their mean, minus their median; `variance`: their variance
 - `gap`: the largest probability minus the second; `entropy`: of the ten, scaled to add up to 1 (low is sure)
-- `self_certainty`: how far the whole distribution is from even; `likelihood`: log-probability of the token itself
+- `self_certainty`: how far the whole distribution is from even; `likelihood`: the token's own log-probability
 - `avg`: the mean over all tokens; `tail`: over the last ones; `lowest`: of the window where it is least
   confident; `bottom10`: the mean of the least confident tenth of the windows
 
@@ -656,8 +659,8 @@ Columns:
   the oracle; `cut %`: picks that ended at the length limit; `N=4`: right % with four rollouts a problem
 - `AUROC`: the chance that a right answer scores above a wrong one, over all rollouts, and `within a problem`;
   `calibration error`: how far p is from the share that is right, in ten bins
-- `when sure by`: the threshold at which sampling stops; `% of a fixed N of that cost`: right % when all problems
-  get as many rollouts as stopping took on average
+- `when sure by`: the threshold at which sampling stops; `% of a fixed N of that cost`: right % when all
+  problems get as many rollouts as stopping took on average
 - `×`: how many times as much as SCaTR's"""
 
 
@@ -706,6 +709,8 @@ def report_group(model, dataset, paths, args):
 def notes_of(runs, left_out, rows):
     """What a reader must know before believing the numbers."""
     cut, twins = rows[0]["cut"], sum(r["kind"] == "confidence" and r["equals"] is not None for r in rows)
+    if learned := [r["method"] for r in rows if r.get("in_sample")]:
+        yield f"in sample: {', '.join(learned)} learned from these problems, which proves nothing"
     if twins:
         yield f"{twins} of {len(RULES)} confidence rules equal another: answers are shorter than the windows"
     if left_out:

@@ -236,6 +236,15 @@ def read_meta(run):
     return read_json(Path(run) / "meta.json", needs=("model", "dataset", "seed", "n_layers", "vocab_size"))
 
 
+def sampling_of(meta):
+    """{setting: value} by which a run was sampled; nothing where its answers were made elsewhere, unasked."""
+    arguments = meta.get("arguments", {})
+    if "sampling" not in meta or arguments.get("responses") and not arguments.get("requests"):
+        return {}
+    settings = {name: value for name, value in meta["sampling"].items() if name != "stop_ids"}
+    return settings | {"max_new_tokens": meta.get("identity", {}).get("max_new_tokens")}
+
+
 def model_name(meta):
     """The name that vectors of one model share: a Hub id and a folder give their last part."""
     return Path(str(meta["model"]).rstrip("/")).name

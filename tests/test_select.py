@@ -249,6 +249,39 @@ def test_broken_runs_are_refused(run, tmp_path, select):
     assert "1 ids of rollouts.jsonl are not in problems.jsonl, such as 'p9'" in select(code=2).stderr
 
 
+SAMPLED = {"temperature": 1.0, "top_k": 0, "max_new_tokens": 64}
+AS_CALIBRATED = {"sampling": {"temperature": 1.0, "top_k": 0, "stop_ids": [2]}, "identity": {"max_new_tokens": 64}}
+
+
+@pytest.mark.parametrize("meta, known, said", [
+    (AS_CALIBRATED, SAMPLED, None),
+    (AS_CALIBRATED | {"identity": {"max_new_tokens": 16}}, SAMPLED | {"temperature": 0.2},
+     "sampled otherwise than the calibration (temperature 1.0, not 0.2; max_new_tokens 16, not 64)"),
+    (AS_CALIBRATED | {"arguments": {"responses": "made.jsonl"}}, SAMPLED, "it is unknown how its answers were"),
+    (AS_CALIBRATED | {"arguments": {"responses": "made.jsonl", "requests": "asked.jsonl"}}, SAMPLED, None),
+    (AS_CALIBRATED, {}, "it is unknown how the calibration answers were sampled"),
+])  # fmt: skip
+def test_other_sampling_settings_than_the_calibrations_are_named_once(run, tmp_path, select, meta, known, said):
+    common.write_json(run / "meta.json", common.read_meta(run) | meta)
+    scorers = [first_dimension_scorer(tmp_path / f"scatr.c@32-{seed}.pt", sampling=known) for seed in (1, 2)]
+    warnings = select(scorers=scorers).stderr.splitlines()
+    assert len(warnings) == (said is not None)
+    assert said is None or f"warning: {run}: scatr.c: {said}" in warnings[0]
+
+
+def test_a_run_that_the_scorer_learned_from_is_named(run, tmp_path, select, run_here):
+    """In one line for all seeds, in 05's note and in the cell of each of its rows."""
+    problems = [("made_up", f"p{i}") for i in range(4)] + [("other", "p5")]
+    scorers = [first_dimension_scorer(tmp_path / f"scatr.c@32-{seed}.pt", problems=problems) for seed in (1, 2)]
+    error = select(scorers=scorers).stderr
+    assert error.count("warning") == 1 and "scatr.c: learned from 4 of its 10 problems" in error
+    said = run_here("05_baselines.py", run).stdout
+    assert "in sample: SCaTR (c), best-of-N, SCaTR (c), weighted vote learned from these problems" in said
+    cells = [line.split("  ")[-1].strip() for line in said.splitlines() if line.startswith("SCaTR")]
+    assert len(cells) == 2 and all(cell.endswith(" in sample") for cell in cells)
+    assert not [line for line in said.splitlines() if line.startswith("random") and "in sample" in line]
+
+
 MEMORY = """\
 import common, sys
 for run in sys.argv[1:]:
