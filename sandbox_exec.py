@@ -30,35 +30,33 @@ code`, `syntax`, `not judged: passes only beside its tests (<why it is suspect>)
 could not do>`; `passed` is True, False or, for the last two, None.
 
 The rule. A program is innocent if a walk over its syntax tree finds nothing by which it could reach its tests
-or lie to them (`why_suspect`); what the rule does not know is suspect, and a few of a hundred real programs
+or lie to them (`why_suspect`); what the rule does not know is suspect, as a few of a hundred real programs
 are. An innocent program runs in one process with its tests, as everywhere, and that verdict counts. A suspect
 one is first judged apart: the tests run in a process that it cannot touch, and only plain data crosses
 (numbers, texts, lists, dictionaries, sets, numpy's arrays of numbers, exceptions by a builtin's name). A pass
 there is `passed`. Else it runs beside its tests, where it could forge a pass, but nothing hinders an honest
 one: fails there too, `failed`; passes there, `not judged`. With `strict` every program is judged so: for those
-of a model that was trained against this judge, which may have found what the rule does not know.
+of a model that was trained against this judge. A class under test that lies about itself is believed.
 
       caller         one thread a server; has the secrets, and the expected outputs of stdio jobs
         G            guard: only waits; when F or the caller dies it kills all that is left
         F            fork server: one thread, in namespaces; never reads a program, a test, a verdict
        / \
-      J - S          forked for one job and confined. S holds the program: with its tests, or, judged apart,
-                     with one end of a socket to J, which holds the tests. (In a stdio job: files as 0, 1, 2.)
+      J - S          forked for one job and confined. S holds the program, with its tests or, judged apart,
+                     with one end of a socket to J, which holds them. (In a stdio job: files as 0, 1, 2.)
 
     caller <-> F: JSON with descriptors. Who runs the tests -> caller: [reason, detail] as JSON, on a socket of
-    the job's own. J <-> S: JSON with its length in front. S first says {name of the program: plain data, or
-    that it can be called}; then J asks [name, [arguments, keywords]], and S answers [outcome, value, what the
-    containers among the arguments hold after the call]. What J reads is checked, and a malformed answer or
-    one that is no plain data ends the attempt.
+    the job's own. J <-> S: pickles of plain data. S tells (values, names of functions), then J asks
+    (name, arguments, keywords), and S answers (outcome, value, what the containers among the arguments hold).
 
 Layers: as many as the machine has stand around S and J; `pool.banner` says which. A Pool starts only where
 the program cannot write what judge or caller read later (a private root, Landlock, or another user), unless
 the caller writes `unsafe=True`. `Pool(require="namespaces")` refuses to work with less. Not covered: bugs of
-the kernel, side channels, reading /usr and the Python installation, a class under test that lies about its own
-instances, files that tests leave in the folder both share. No sockets, ever.
+the kernel, side channels, reading /usr and the Python installation, files that tests leave in the folder both
+share. No sockets, ever.
 
-In this file, top to bottom: the caller's process; the servers; running tests; the program in its process;
-plain data between two processes; the rule; the layers."""
+In this file: the caller's process, reading tests, the servers, running tests, the program's process, the judge
+apart, plain data between these two, the rule, the layers."""
 # ruff: noqa: SIM905
 import ast
 import atexit
@@ -782,22 +780,14 @@ def run_small(module, code, checked):
         vars(module)["check"](vars(module)[checked])
     own = [thing for thing in list(vars(module).values()) if getattr(thing, "__module__", None) == "tests"]
     functions = [thing for thing in own if type(thing) is types.FunctionType and thing.__name__[:4] == "test"]
-    calls = [(function, values) for function in functions for values in arguments_of(function)]
+    calls = [(function, values) for function in functions for values in getattr(function, "calls", [{}])]
+    if any(inspect.signature(function).parameters.keys() != values.keys() for function, values in calls):
+        raise NeedPytest                          # for a fixture
     run_test_cases([thing for thing in own if isinstance(thing, type)])
     for function, values in calls:
         result = function(**values)
         if inspect.iscoroutine(result):
             importlib.import_module("asyncio").run(result)
-
-
-def arguments_of(function):
-    """A dictionary for each call that parametrize asks for."""
-    calls = [{}]
-    for names, rows in getattr(function, "parametrized", []):
-        calls = [{**call, **dict(zip(names, row))} for row in rows for call in calls]
-    if calls and inspect.signature(function).parameters.keys() != calls[0].keys():
-        raise NeedPytest                          # a fixture
-    return calls
 
 
 def run_test_cases(classes):
@@ -862,17 +852,17 @@ def need_pytest(name):
 
 
 def parametrize(argnames, argvalues, ids=None, **more):
-    if more:
-        raise NeedPytest
+    """The arguments of each call, for `run_small`."""
     rows, names = list(argvalues), argnames
     if isinstance(argnames, str):
         names = [name.strip() for name in argnames.split(",") if name.strip()]
         rows = [[row] for row in rows] if len(names) == 1 else rows
 
     def decorate(function):
-        if isinstance(function, type):
+        if more or isinstance(function, type):
             raise NeedPytest
-        function.parametrized = [*getattr(function, "parametrized", []), (names, rows)]
+        calls = getattr(function, "calls", [{}])
+        function.calls = [{**call, **dict(zip(names, row))} for row in rows for call in calls]
         return function
     return decorate
 
@@ -1141,20 +1131,20 @@ class Program:
             try:
                 for thing, items in zip(things, held):
                     fill(thing, items)
-                if outcome == "returned":
-                    return value
-                problem = make_exception(*value)
+                problem = make_exception(*value) if outcome == "raised" else None
             except Exception:
                 self.give_up("the program's answer is malformed")
-            raise problem
+            if problem is not None:
+                raise problem
+            return value
 
 
 def make_exception(name, args):
     """Some mean something where they arrive: they would end a loop of the tests."""
     kind = vars(builtins)[name]
-    if not issubclass(kind, BaseException):
-        raise ValueError(name)
-    return RuntimeError(f"the program raised {name}") if name in ODD else kind(*args)
+    if name in ODD or not issubclass(kind, BaseException):
+        return RuntimeError(f"the program raised {name}")
+    return kind(*args)
 
 
 # ------------------------------------------------------------------------------------- plain data
