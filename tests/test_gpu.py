@@ -15,6 +15,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 from torch.overrides import TorchFunctionMode
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
+import common
+
 SCRIPTS = "01_generate", "03_train_scorer", "05_baselines"
 generate, trainer, verifiers = map(importlib.import_module, SCRIPTS)
 pytestmark = pytest.mark.skipif(
@@ -64,7 +66,7 @@ class WithoutNumbers(TorchFunctionMode):
         return function(*args, **kwargs)
 
 
-def give_gradients(loss):
+def give_gradients(loss, **_):
     """Of all that the loss depends on: autograd's own threads ask for a driver."""
     nodes, seen = [loss.grad_fn], set()
     while nodes:
@@ -144,7 +146,15 @@ def test_lora_and_a_reward_head(family, rehearsed):
 
 
 @pytest.mark.parametrize("config", [{}, {"batch_norm": True, "dropout": 0.3, "input_dropout": 0.1}])
-def test_training_a_scorer(config):
+def test_training_a_scorer(config, monkeypatch):
+    build = common.build_scorer
+
+    def build_there(*args):  # fake weights cannot be moved
+        with torch.device("cuda"):
+            return build(*args)
+
+    monkeypatch.setattr(common, "build_scorer", build_there)
+    monkeypatch.setattr(torch.nn.Module, "to", lambda module, device: module)
     task = trainer.make_task(make_data(), make_job())
     with rehearsal():
         parts = {name: getattr(task, name) for name in ("x", "y", "train", "valid")}
