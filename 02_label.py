@@ -456,17 +456,18 @@ SPECIAL = re.compile(r"<\|[^|<>]{1,40}\|>|<(?:/?s|eos|end_of_turn)>")
 QED = re.compile(r"\$\s*\\(?:black)?square\s*\$|\\(?:(?:black)?square|qed)(?![a-z])|[∎■□✓✔✅]")
 CHATTER = re.compile(
     r"\W*(?:I hope|Let me know|Note|Check|Verif|If you)|.*:$")
-SCENE = re.compile(r"^\W*(?:When|If|For|In|Given) [^,]*,(?=.*[\d\x02])|(?<=rose|fell|grew) from \S+ to")
+SCENE = re.compile(  # for n = 4, the sum is 5; it rose from 4 to 5
+    r"^\W*(?:When|If|For|In|Of|Out of|Given) [^,]*,(?=.*[\d\x02])|(?<=rose|fell|grew) from \S+ to")
 RESULT = re.compile(  # 7 + 5, which is 12
     r",? (?:which (?:makes|equals|gives|leaves|is(?= \x02?[-\d.,/]+\x03?\W*$))|i\.e\.,?)"
     r" (\x02[^\x03]*\x03|\S*\d\S*)\W*$")
 ASIDE = re.compile(  # after a number, to the end of the sentence: a remark, not the answer
     r"(?<=[\d\x03)}\]%π]),?\s+(?:"
-    r"\([\d\s.+/*%\\-]+\)\W*$"  # (0.5)
+    r"\((?:[\d\s.+/*%\\-]+|[^()]*=[^()]*)\)\W*$"  # (0.5), (4^2 = 16)
     r"|(?:[a-z]+ )?(?:more|fewer|less|[a-z]+er) (?:[a-z]+ )?than (?:[A-Z][a-z]+|[a-z]{3,}s)\W*$"  # than Bob
     r"|(?!(?:when|where|for)\b[^\n]*\b(?:even|odd|otherwise)\b|at (?:least|most)\b"
     r"|which (?:fails|is (?:rejected|excluded|extraneous|impossible|wrong|invalid)))"  # changes what is said
-    rf"(?:\((?:or|about)|\(?(?:{REASON}|(?:and )?(?:\w+ly )?not|rather than|instead of|at|attained"
+    rf"(?:\((?:or|about)|\(?(?:{REASON}|(?:and )?(?:\w+ly )?not|rather than|instead of|at(?! first)|attained"
     r"|approximately|and (?:it|this)))\b"  # (since x > 0), because x > 0
     r"(?![^\n]*\b(?:so|thus|then|hence|therefore|we|and get|which leaves)\b)"  # but keep a conclusion
     r"[^\n]*$)")
@@ -483,7 +484,8 @@ NEGATED = re.compile(  # just before a number: it is refused, or only a part of 
     r"|\b(?:reject|exclud|discard|eliminat|ignor|remov|rul\w* out|leav\w* out|throw away|contradict"
     r"|violat|dropp?|omitt?)(?:e|es|ed|ing|s)?(?: (?:the )?(?!is|are)\w+(?: =)?)?"
     # something is made of it: half of 5; twice 5; divisible by 5
-    r"|(?:%|\b(?:half|thirds?|square|cube|root|percent|negative|multiples?|divisors?|opposite|inverse)) of(?: the)?"
+    r"|(?:%|\b(?:half|thirds?|square|cube|root|percent|negative|multiples?|divisors?|opposite|inverse))"
+    r" of(?: the)?"
     r"|\b(?:(?:half|twice|double|triple)(?: the)?|times|below|modulo|(?:divisible|divided|division|off) by"
     r"|exceeds?|differs from|approach(?:es|ing)?|tends to|as large as|wrong answer is)"
     # there is no value: undefined at x = 5
@@ -499,7 +501,8 @@ NEGATED = re.compile(  # just before a number: it is refused, or only a part of 
     r") *$")
 SUPPOSED = re.compile(  # in the clause before a number: it is tried, or thought by others, or not yet the end
     r"(?i)\b(?:"
-    r"(?:suppose|assume|imagine|perhaps|maybe|recall|unless|otherwise|whether|I doubt)\b"
+    r"(?:suppose|assume|imagine|perhaps|maybe|recall|unless|otherwise|whether|I doubt|hardly|by no means"
+    r"|(?:do not|don't|does not|doesn't) (?:think|believe|seem))\b"
     r"|let(?:'s| us) (?:try|check|test|say|see)\b"
     r"|(?:could|might|may|would) (?:be tempted|try|think|expect|guess|believe)\b|(?:could|might|may) be *$"
     # what others say: the book says
@@ -513,7 +516,8 @@ SUPPOSED = re.compile(  # in the clause before a number: it is tried, or thought
     r"|(?:tempting to|mistake to|mistake is to|used to be|thought to be|at first (?:glance|sight)"
     r"|answer to the other|we first|first we|we still (?:have|need) to)\b)"
     # a clause that sets the scene: if x = 5, with n = 5, were x equal to 5, although it looks like 5
-    r"|^\W*(?:and |but )?(?:if|when|for|with|let|since|as|case|(?:even |al)?though|whereas|while|unlike)"
+    r"|^\W*(?:and |but )?(?:if|when|for|with|let|since|as|case|(?:in order )?to \w+"
+    r"|(?:even |al)?though|whereas|while|unlike)"
     r"(?: (?:the )?\w+ (?:=|is|are|was|were))?(?: equal to)? *$"
     r"|^\W*(?:were|had)\b|^\W*(?:even |al)?though\b")
 COUNTERFACTUAL = re.compile(r"(?i)\W*(?:if|had|were|with(?:out)?)\b.*\bwould\b")
@@ -618,6 +622,7 @@ def is_supposed(before):
 
 
 def with_marks(text):
+    """The text with each formula between START and END, and "nothing but 5" as "only 5"."""
 
     def mark(formula):
         inner = next(group for group in formula.groups() if group is not None)
@@ -629,6 +634,7 @@ def with_marks(text):
 
 
 def unmarked(text):
+    """The text without marks, bold type and what stands around an answer; formulas in a row become a list."""
     text = re.sub(rf"{END}\.$", "", BOLD.sub("", text))
     text = re.sub(rf"{END}\s*{START}", ", ", text)
     text = re.sub(f"[ {START}{END}]+", " ", text).strip(' *_`"\n')
@@ -716,7 +722,7 @@ def ending(sentence):
     bold = re.search(r"\*\*([^*]+)\*\*\W*$", sentence)
     if bold and not bold[1].rstrip().endswith(":"):
         return unmarked(bold[1])
-    sentence = SCENE.sub("", BOLD.sub("", without_aside(sentence)))
+    sentence = SCENE.sub("", without_aside(BOLD.sub("", sentence)))
     return first(reversed([*formulas_of(WORD.findall(sentence)[-24:])]))[1]
 
 

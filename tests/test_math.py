@@ -316,6 +316,8 @@ The answer is 7, not G. ~ The answer is 7, although one might expect G. ~ We get
   ~ not $\boxed{G}$ ~ So x = 7 (we drop x = G since lengths are positive). ~ It takes 7 hours for G men.
   ~ The volume is 7, half the G one gets for the prism. ~ Recall that 2 + 3 = G. ~ Otherwise it'd be G.
   ~ He gave away 7 of G marbles. ~ So Bob is 7, as old as Carol, who is G. ~ G is the most common wrong answer.
+  ~ In order to obtain G, one would have to double it. ~ I do not think the answer is G. ~ It is hardly G.
+  ~ There were G at first, and 7 at the end. ~ The answer is 7 (7 - 2 = G).
 """
 MEANT = r"""
 The answer is G. ~ The answer is not 7 but G. ~ The answer isn't 7; it is G.
@@ -352,7 +354,8 @@ The answer is G. ~ The answer is not 7 but G. ~ The answer isn't 7; it is G.
   ~ **Answer:** G (order does not matter) ~ Final answer: G (7 is extraneous) ~ In case 2, n = G.
   ~ The price rose from 7 to G. ~ She earns G dollars in 3 hours. ~ It makes G turns every 12 hours.
   ~ There are G fewer apples than pears. ~ Bob walks G miles more than Carol. ~ She needs to add G grams.
-  ~ He throws away G apples. ~ The digits add up to G.
+  ~ He throws away G apples. ~ The answer is G (12 - 7 = G). ~ **G**, since 7 is too small
+  ~ Of those 12, G are prime. ~ There were 7 at first, and G at the end. ~ The digits add up to G.
 """
 
 
