@@ -78,6 +78,7 @@ class Run:
     groups: np.ndarray  # of equal answers, -1: none
     window: int  # of the confidence rules, in tokens
     tail: int
+    answers: np.ndarray  # 1: it is in answers.jsonl, 04's one answer a problem
     files: dict  # method -> name of its file -> {"score": [P, N], "p": the same or None, "cost": {}}
 
 
@@ -128,7 +129,10 @@ def load_run(path, labels, left_out, window, tail, only):
     facts = ((row["label"] or 0, row.get("finish") == "length", row["n_tokens"]) for row in rows)
     groups = spread((-1 if row.get("group") is None else row["group"] for row in rows), -1).astype(int)
     arrays = index < len(keys), *map(spread, zip(*facts)), groups
-    run = Run(path, common.read_meta(path), [*places], *arrays, window, tail, files={})
+    file = path / "answers.jsonl"
+    answers = {*common.keys_of(common.read_jsonl(file, needs=("id", "sample")))} if file.is_file() else ()
+    answers = spread(key in answers for key in keys)
+    run = Run(path, common.read_meta(path), [*places], *arrays, window, tail, answers, files={})
     for name, values in own_scores(path, rows, window, tail):
         run.files[name] = {"": {"score": spread(values, -np.inf), "p": None, "cost": {}}}
     for file in sorted((path / "scores").glob("*.jsonl")):
@@ -240,6 +244,9 @@ def make_rows(runs, greedy=None):
         picks = {key: [picked(run, pick(run, file, n)) for n in ns] for key, run, file in files}
         rows.append(row_of(name, kind, ns, picks, tokens=tokens, **facts))
     rows[0]["cut"], rows[-1]["cut"] = mean_of(run.cut[run.valid].mean() for run in runs), None
+    if all((run.answers.sum(1) == 1).all() for run in runs):
+        picks = {(i, "", ""): [picked(run, run.answers)] for i, run in enumerate(runs)}
+        rows.insert(-1, row_of("answers.jsonl, 04's choice", "choice", [top], picks, tokens=tokens))
     if greedy:
         picks = {(0, "", ""): [picked(greedy, greedy.valid)] * len(ns)}
         rows.insert(1, row_of("greedy", "greedy", ns, picks, tokens=greedy.tokens.mean()))

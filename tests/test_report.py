@@ -248,6 +248,19 @@ def test_rules_that_are_the_same_in_short_answers_are_shown_once(tmp_path, capsy
     assert {rows[rule]["equals"] for rule in report.RULES} == {None}
 
 
+def test_the_answers_that_04_chose_are_a_row_where_every_problem_has_one(tmp_path):
+    path = make_run(tmp_path / "run")
+    labels = common.read_labels(path)
+    chosen = [row for row in labels if row["sample"] == int(row["id"][1:]) % 4]
+    common.write_jsonl(path / "answers.jsonl", chosen)
+    rows = rows_of(path)
+    row = rows["answers.jsonl, 04's choice"]
+    assert row["correct"] == sum(row["label"] for row in chosen) and [*row["curve"]] == ["4"]
+    assert [*rows][-2:] == ["answers.jsonl, 04's choice", "oracle"]
+    common.write_jsonl(path / "answers.jsonl", chosen[1:])
+    assert "answers.jsonl, 04's choice" not in rows_of(path)
+
+
 def test_only_the_named_scores_are_rows(tmp_path, capsys):
     path = make_run(tmp_path / "run")
     for i, name in enumerate(("scatr.a@32-1", "scatr.a@32-2", "old.a@32-1", "prm.x")):
