@@ -2,10 +2,10 @@
 
     python tests/bench.py curve runs/model/math_a/32 --eval runs/model/math_b/32 --configs 2 --rollouts 8
 
-Both runs are labelled. Problems are drawn for each seed: of many kinds, one of each family in turn; of few, all
-of one family before the next. Options that are not this script's go to 03_train_scorer.py. Prints the values of
-each point as they come, and a table: best of N by SCaTR and by SCaTR+, and the vote weighted by SCaTR, mean and
-deviation over the seeds.
+Both runs are labelled. Problems are drawn for each seed, one of each family in turn: of many kinds, of all
+families; of few, of as few families as have that many problems (at least 4). Options that are not this script's
+go to 03_train_scorer.py. Prints the values of each point as they come, and a table: best of N by SCaTR and by
+SCaTR+, and the vote weighted by SCaTR, mean and deviation over the seeds.
 """
 
 import argparse
@@ -32,10 +32,10 @@ def draw_problems(data, count, kinds, seed):
     drawn = [rng.sample(problems, len(problems)) for problems in families.values()]
     rng.shuffle(drawn)
     if kinds == "few":
-        ordered = itertools.chain(*drawn)
-    else:
-        ordered = filter(None, itertools.chain(*itertools.zip_longest(*drawn)))
-    return set(itertools.islice(ordered, count))
+        needed = sum(total < count for total in itertools.accumulate(map(len, drawn))) + 1
+        drawn = drawn[: max(needed, 4)]  # 03 cannot split fewer families
+    in_turn = itertools.chain(*itertools.zip_longest(*drawn))
+    return set(itertools.islice(filter(None, in_turn), count))
 
 
 def train_on(data, problems, options, run, seed, inputs):

@@ -439,7 +439,7 @@ def test_a_curve_draws_problems_of_many_kinds_or_of_few():
     problems = [("set", f"p{i}") for i in range(40)]
     families = [("set", "family", f"kind {i % 10}") for i in range(40)]
     data = make_data(40)._replace(problem=problems, family=families)
-    for count, many, few in ((4, 4, 1), (8, 8, 2), (15, 10, 4), (40, 10, 10)):
+    for count, many, few in ((4, 4, 4), (8, 8, 4), (15, 10, 4), (17, 10, 5), (40, 10, 10)):
         for kinds, expected in (("many", many), ("few", few)):
             drawn = bench_curve.draw_problems(data, count, kinds, 32)
             assert len(drawn) == count
