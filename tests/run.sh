@@ -12,4 +12,4 @@ if ! "$python" -c 'import pytest, xdist' 2>/dev/null; then
     "$python" -m pip install --quiet --disable-pip-version-check pytest==9.2.0 pytest-xdist==3.8.0
 fi
 export OMP_NUM_THREADS=1 # the models of the tests are tiny: sharing their work between cores only costs
-exec "$python" -m pytest -n logical --maxprocesses 8 --dist worksteal "$@"
+exec "$python" -m pytest -c tests/pytest.ini -n logical --maxprocesses 8 --dist worksteal "$@"
