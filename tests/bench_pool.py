@@ -37,7 +37,7 @@ def main(argv=None):
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN")
-    parser.add_argument("--window", type=int, default=16, help="of the rules; also their tail (default: 16)")
+    parser.add_argument("--window", type=int, help="of the rules; also their tail (default: as 05)")
     args = parser.parse_args(argv)
     found, cells = [rows_of(path, args.window) for path in args.runs], []
     report_of = {}
