@@ -382,9 +382,9 @@ def warn_of_few_problems(task):
     problems = len(set(task.data.problem))
     held_out = len({task.data.problem[row] for row in task.valid.tolist()})
     if problems < 50 or held_out < 12:
-        told = f"only {problems} calibration problems, {held_out} of them held out to choose by"
-        spread = f"an accuracy on so few is uncertain by ± {50 / math.sqrt(held_out):.0f} points"
-        print(f"warning: {', '.join(task.job.runs)}: {told}; {spread}; give 50 or more", file=sys.stderr)
+        told = f"{problems} calibration problems, {held_out} held out"
+        spread = f"accuracies ± {50 / math.sqrt(held_out):.0f} points; give 50 or more"
+        print(f"warning: {', '.join(task.job.runs)}: {told}: {spread}", file=sys.stderr)
 
 
 def make_checkpoint(task, rows, state):
