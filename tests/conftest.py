@@ -1,27 +1,29 @@
-"""What several test files share: the scripts as programs, and small run folders made up on the spot."""
+"""What several test files share: the scripts as programs, small run folders, tokenizers and scorers."""
 
 import importlib
 import io
+import itertools
 import json
 import os
 import subprocess
 import sys
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from types import SimpleNamespace
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # threads that wait make tiny models a hundred times slower
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # waiting threads make tiny models a hundred times slower
 import numpy as np
 import pytest
 import torch
-from transformers import CONFIG_MAPPING, AutoModelForCausalLM
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM, PreTrainedTokenizerFast
 
 import common
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
-# What a processor's arithmetic could change; `.ci/run` runs these once more with another kind of it.
+# These could depend on the arithmetic of a processor: `.ci/run` runs them with a second kind of it.
 NUMERIC = "families", "generate", "train", "stop", "verifiers", "demo", "select"
 
 
@@ -33,16 +35,19 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(autouse=True)
 def torch_as_it_was():
-    """03 sets threads and precision for its own process; no test sees what another left."""
+    """Undo what 03 sets in the process that it runs in: the number of threads and the precision."""
     threads = torch.get_num_threads()
     yield
     torch.set_num_threads(threads)
     torch.set_float32_matmul_precision("highest")
 
 
+# ---- The scripts as programs
+
+
 @pytest.fixture(scope="session")
 def run_script():
-    """run_script("04_select.py", *args, code=0) -> the process; `code` is checked, tracebacks never pass."""
+    """run_script("04_select.py", *args, code=0) -> the finished process, whose exit code must be `code`."""
 
     def run(script, *args, code=0, **options):
         command = [sys.executable, str(ROOT / script), *map(str, args)]
@@ -56,16 +61,22 @@ def run_script():
     return run
 
 
+def call_main(script, *args):
+    """Run a script's main in this process: a new one imports torch, which takes longer than most tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", [script, *map(str, args)])
+        importlib.import_module(Path(script).stem).main()
+
+
 @pytest.fixture(scope="session")
 def run_here():
-    """As run_script, within this process: a new one imports torch, which takes longer than most tests."""
+    """The same as run_script, by call_main."""
 
     def run(script, *args, code=0):
         out, err, ended = io.StringIO(), io.StringIO(), 0
-        with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-            patch.setattr(sys, "argv", [script, *map(str, args)])
+        with redirect_stdout(out), redirect_stderr(err):
             try:
-                importlib.import_module(Path(script).stem).main()
+                call_main(script, *args)
             except SystemExit as stop:
                 ended = stop.code
             except common.BadInput as error:  # as common.entry ends a program
@@ -79,25 +90,100 @@ def run_here():
     return run
 
 
-@pytest.fixture
-def parts(monkeypatch):
-    """parts(most=None) -> the parts written from now on; the program is killed instead of one more."""
-    save_pt = common.save_pt
+def refusal_of(script, *args):
+    """The one sentence with which a script refuses its arguments or its input, without `error: `."""
+    stderr = io.StringIO()
+    try:
+        with redirect_stderr(stderr):
+            call_main(script, *args)
+    except common.BadInput as error:
+        message = str(error)
+        assert len(message.splitlines()) == 1, message
+        return message
+    except SystemExit as stop:  # raised by argparse
+        assert stop.code == 2, stderr.getvalue()
+        return stderr.getvalue().splitlines()[-1].partition("error: ")[2]
+    raise AssertionError(f"{script} did not refuse {args}")
 
-    def watch(most=None):
+
+def dies(capsys, function, *args, **options):
+    """The one line with which `function` refuses what it is given; only a command line prints it."""
+    with pytest.raises(common.BadInput) as refused:
+        function(*args, **options)
+    assert "error: " not in capsys.readouterr().err
+    message = str(refused.value)
+    assert len(message.splitlines()) == 1, message
+    return message
+
+
+def last_json(done):
+    """The JSON line that ends a script's output."""
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def python(program, *args, **options):
+    """A new Python that runs a program of a few lines, which can import common.py."""
+    command = [sys.executable, "-c", program, *map(str, args)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, **options)
+
+
+@pytest.fixture
+def watch_writes(monkeypatch):
+    """watch_writes(pattern, stop_at) -> the list of files that are written from now on, in their order.
+
+    Only files that match the pattern count, such as "parts/*". The write with the index `stop_at` raises
+    KeyboardInterrupt instead, as Ctrl-C would. The pattern of all tests that kill and resume: stop at the
+    k-th write, run the same command again, and compare with a run that was never stopped.
+    """
+    atomic = common.atomic
+
+    def watch(pattern="*", stop_at=None):
         written = []
 
-        def save(path, value):
-            if path.parent.name == "parts":
-                if len(written) == most:
-                    raise KeyboardInterrupt
-                written.append(path)
-            save_pt(path, value)
+        @contextmanager
+        def counted(path, mode="w"):
+            counts = Path(path).match(pattern)
+            if counts and len(written) == stop_at:
+                raise KeyboardInterrupt
+            with atomic(path, mode) as file:
+                yield file
+            if counts:
+                written.append(Path(path))
 
-        monkeypatch.setattr(common, "save_pt", save)
+        monkeypatch.setattr(common, "atomic", counted)
         return written
 
     return watch
+
+
+@pytest.fixture
+def parts(watch_writes):
+    """parts(most=None) -> the parts that are written from now on; Ctrl-C comes instead of one more."""
+    return lambda most=None: watch_writes("parts/*", most)
+
+
+# ---- Tokenizers, models and scorers
+
+
+def byte_level(bpe):
+    """A tokenizer of the library `tokenizers` that applies a BPE model to the bytes of a text."""
+    tokenizer = Tokenizer(bpe)
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
+
+
+def byte_tokenizer(before=(), after=(), special=(), plain=(), **options):
+    """One token a byte, in sorted order; the first printable one is "!".
+
+    before, after: entries of the vocabulary with lower and higher numbers than the bytes. special, plain:
+    tokens added to the finished vocabulary. options: of transformers' tokenizer, such as eos_token.
+    """
+    vocabulary = [*before, *sorted(pre_tokenizers.ByteLevel.alphabet()), *after]
+    tokenizer = byte_level(models.BPE(vocab={piece: i for i, piece in enumerate(vocabulary)}, merges=[]))
+    tokenizer.add_special_tokens(list(special))
+    tokenizer.add_tokens(list(plain))
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **options)
 
 
 TINY = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 4, "num_attention_heads": 4,
@@ -120,6 +206,24 @@ def full_forward(model, ids):
     model.set_attn_implementation("eager")
     out = model(torch.tensor([ids]), output_hidden_states=True, use_cache=False)
     return [x[0] for x in out.hidden_states], out.logits[0]
+
+
+def first_dimension_scorer(path, width=8, **changes):
+    """Save a scorer whose logit is the first dimension of the vector; `changes` are of its checkpoint."""
+    module = common.mlp(width, [])
+    state = {name: torch.zeros_like(value) for name, value in module.state_dict().items()}
+    weight = next(name for name in state if name.endswith("weight"))
+    state[weight][0, 0] = 1.0
+    config = {"hidden": [], "dropout": 0.0, "input_dropout": 0.0, "batch_norm": False}
+    checkpoint = {
+        "design": "mlp", "model": "tiny", "vector": "penultimate/eos", "shape": [width], "layers_of_model": 5,
+        "scale": None, "model_content": None, "config": config, "state": state,
+    }  # fmt: skip
+    common.save_pt(path, {**checkpoint, **changes})
+    return path
+
+
+# ---- Run folders
 
 
 def make_run(
@@ -165,14 +269,39 @@ def read_vectors(run, vector=common.DEFAULT_VECTOR):
     return [tuple(key) for key in stored["keys"]], stored["hidden"][:, column]
 
 
-def python(program, *args, **options):
-    """A new Python that runs a program of a few lines, with common.py at hand."""
-    command = [sys.executable, "-c", program, *map(str, args)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, **options)
-
-
 def stored(run):
+    """(tokens.pt, hidden.pt)"""
     return common.load_pt(run / "tokens.pt"), common.load_pt(run / "hidden.pt")
+
+
+def tokens_of(run):
+    """The token ids of each rollout, as lists."""
+    tokens = common.load_pt(run / "tokens.pt")
+    return [ids.tolist() for ids in tokens["ids"].tensor_split(tokens["offsets"][1:-1])]
+
+
+def edit_jsonl(path, edit):
+    """Replace each row of a file by edit(row); None removes the row."""
+    rows = [edit(row) for row in common.read_jsonl(path)]
+    common.write_jsonl(path, [row for row in rows if row is not None])
+
+
+def edit_hidden(run, edit):
+    """Replace what edit(**hidden.pt) returns: a dict with some of keys, vectors and hidden."""
+    content = common.load_pt(run / "hidden.pt")
+    content["hidden"] = content["hidden"].clone()  # the file is mapped into memory
+    common.save_pt(run / "hidden.pt", content | edit(**content))
+
+
+def add_scores(path, name, seed=0, cost=None):
+    """Scores of a made-up scorer that knows a little about the labels."""
+    rng, rows = np.random.default_rng(seed), []
+    for row in common.read_labels(path):
+        score = float(rng.normal() + (row["label"] or 0))
+        rows.append({"id": row["id"], "sample": row["sample"], "score": score, "p": 1 / (1 + np.exp(-score))})
+    common.write_jsonl(path / "scores" / f"{name}.jsonl", rows)
+    common.write_json(path / "scores" / f"{name}.cost.json", cost or {})
+    return rows
 
 
 def assert_same_run(a, b, statistics=1e-6):
@@ -186,16 +315,92 @@ def assert_same_run(a, b, statistics=1e-6):
     torch.testing.assert_close(hidden["hidden"], other_hidden["hidden"], atol=1e-4, rtol=1e-4)
 
 
-def dies(capsys, function, *args, **options):
-    """The one line with which `function` refuses what it is given; only a command line prints it."""
-    with pytest.raises(common.BadInput) as refused:
-        function(*args, **options)
-    assert "error: " not in capsys.readouterr().err
-    message = str(refused.value)
-    assert len(message.splitlines()) == 1, message
-    return message
+# ---- Selection by brute force: rows of one problem are dicts with label, group, score and more
 
 
-def last_json(done):
-    """The JSON line that ends a script's output."""
-    return json.loads(done.stdout.strip().splitlines()[-1])
+def best(key):
+    """The rule that picks the row with the largest key(row): rows -> the label of its pick."""
+    return lambda rows: max(rows, key=key)["label"]  # max keeps the first of ties
+
+
+def vote(weight):
+    """The rule that picks, by a field, the best row of the answer whose rows have the largest sum of it."""
+
+    def label_of_pick(rows):
+        totals = {}
+        for row in rows:
+            if row["group"] is not None:
+                totals[row["group"]] = totals.get(row["group"], 0) + row[weight]
+        heaviest = [group for group, total in totals.items() if total > max(totals.values()) - 1e-12]
+        voted = [row for row in rows if row["group"] in heaviest]
+        return best(lambda row: row[weight])(voted or rows)
+
+    return label_of_pick
+
+
+def majority(rows):
+    """The mean label of the most frequent answer; answers that are equally frequent share it."""
+    groups = [row["group"] for row in rows if row["group"] is not None]
+    most = [group for group in set(groups) if groups.count(group) == max(map(groups.count, groups))]
+    means = [np.mean([row["label"] for row in rows if row["group"] == group]) for group in most]
+    return np.mean(means) if most else 0
+
+
+CREDITS = {  # the name of a row in 05's table -> its rule
+    "random": lambda rows: np.mean([row["label"] for row in rows]),
+    "oracle": best(lambda row: row["label"]),
+    "majority vote": majority,
+    "confidence-weighted vote": vote("mean/tail"),
+    "entropy/avg": best(lambda row: -row["entropy/avg"]),
+    "mine, best-of-N": best(lambda row: row["score"]),
+    "mine, weighted vote": vote("p"),
+}
+
+
+def mean_over_subsets(problems, credit, n):
+    """The mean of a rule over all n-subsets; a problem with fewer rollouts has one subset, all of them."""
+    means = []
+    for rows in problems.values():
+        subsets = itertools.combinations(rows, min(n, len(rows)))
+        means.append(np.mean([credit(list(subset)) for subset in subsets]))
+    return np.mean(means)
+
+
+def pairs_in_order(rows):
+    """For each pair of a right and a wrong answer: 1 if the right one scores higher, 0.5 if equal, else 0."""
+    right = [row["score"] for row in rows if row["label"] == 1]
+    wrong = [row["score"] for row in rows if row["label"] == 0]
+    return [(high > low) + 0.5 * (high == low) for high in right for low in wrong]
+
+
+# ---- Programs for the sandbox
+
+SQUARE = "def f(x): return x * x\n"
+CHECK = "def check(candidate):\n    assert candidate(3) == 9\n    assert candidate(-7) == 49\n"
+
+
+def programs(kind, **texts):
+    """{name: [program, tests...]} of one kind in sandbox_programs.txt.
+
+    A line that is the name of one of `texts`, of SQUARE or of CHECK stands for that text.
+    """
+    texts = {"SQUARE": SQUARE, "CHECK": CHECK, **texts}
+    table = Path(__file__).with_name("sandbox_programs.txt").read_text(encoding="utf-8")
+    found = {}
+    for entry in table.split(f"=== {kind}: ")[1:]:
+        name, _, body = entry.partition("=== ")[0].partition("\n")
+        body = "\n".join(texts.get(line, line) for line in body.splitlines())
+        found[name] = [part.lstrip("\n") + "\n" for part in body.split("\n---")]
+        if len(found[name]) == 1:
+            found[name].append(CHECK)
+    return found
+
+
+def sandbox_job(code, tests=CHECK, **more):
+    """Tests of the style `check` are about f."""
+    return {"code": code, "tests": tests, "entry_point": "f", **more}
+
+
+def judge(pool, code, tests=CHECK, **more):
+    """The verdict of a sandbox_exec.Pool."""
+    return pool.judge(sandbox_job(code, tests, **more))
