@@ -869,21 +869,28 @@ def causal_attention(module, q, k, v, mask=None, scaling=None, sliding_window=No
 
 
 def build_scorer(design, config, shape, features=0):
-    """Untrained, one logit a row of a shape: (positions, d), or (d,), of which the last are `features`."""
+    """An untrained module that gives one logit for each row.
+
+    shape: that of a row, (d,) or (positions, d). Of d the last `features` are token statistics.
+    """
     if design.startswith("transformer"):
         return transformer(config, *shape)
     knobs = [config[name] for name in ("hidden", "dropout", "input_dropout", "batch_norm")]
     of_vector = mlp(shape[-1] - features, *knobs)
-    return two_towers(of_vector, mlp(features, *knobs)) if features else of_vector
+    if not features:
+        return of_vector
+    return two_towers(of_vector, mlp(features, *knobs))
 
 
 def mlp(width, hidden, dropout=0.0, input_dropout=0.0, batch_norm=False):
-    """Input dropout; a hidden size: linear, (batch norm,) ReLU, dropout; one logit. No size: linear."""
+    """Input dropout; for each hidden size linear, (batch norm,) ReLU, dropout; then linear to one logit."""
     nn = torch.nn
 
     class Dropout(nn.Dropout):
-        def forward(self, x):  # on a CPU torch's own draws take nearly three times as long
-            return x * (torch.rand_like(x) >= self.p) / (1 - self.p) if self.training and self.p else x
+        def forward(self, x):  # on a CPU torch's own dropout takes nearly three times as long
+            if not self.training or not self.p:
+                return x
+            return x * (torch.rand_like(x) >= self.p) / (1 - self.p)
 
     layers = [Dropout(input_dropout)]
     for size in hidden:
@@ -894,7 +901,8 @@ def mlp(width, hidden, dropout=0.0, input_dropout=0.0, batch_norm=False):
 
 
 def two_towers(of_vector, of_features):
-    """The sum of their logits. In training half of the rows lose the vector's: each has to judge alone."""
+    """The sum of both towers' logits. In training the vector's logit is dropped for half of the rows, so that
+    each tower learns to judge alone."""
 
     class TwoTowers(torch.nn.ModuleDict):
         def forward(self, x):  # [B, d + 29]
@@ -908,12 +916,15 @@ def two_towers(of_vector, of_features):
 
 
 def transformer(config, positions, width):
-    """Over positions; all-zero ones are absent, a learned first one gives the logit."""
+    """A transformer over the positions and a learned one before them, whose output gives the logit.
+
+    A position whose vector is all zero is absent, and masked.
+    """
     nn, size, dropout = torch.nn, config["width"], config["dropout"]
 
     class Encoder(nn.ModuleDict):
         def forward(self, x):  # [B, positions, d]
-            absent = nn.functional.pad((x == 0).all(-1), (1, 0))  # the learned position is always there
+            absent = nn.functional.pad((x == 0).all(-1), (1, 0))  # False for the learned position
             x = nn.functional.pad(self["enter"](x), (0, 0, 1, 0)) + self.place
             return self["leave"](self["encoder"](x, src_key_padding_mask=absent)[:, 0])
 
@@ -930,8 +941,9 @@ def transformer(config, positions, width):
 class Scorer:
     """scorer.pt as a function: vectors [R, d] or [R, S, d] of any float type -> logits [R], higher is better.
 
-    One that `.takes_features` (SCaTR+) also needs features [R, 29], rows of rollout_features(conf, n_tokens);
-    others ignore them. `.checkpoint` is all that is known about it. An ensemble mixes its parts, one a layer.
+    A scorer whose `takes_features` is true (SCaTR+) also needs features [R, 29], whose rows are what
+    rollout_features(conf, n_tokens) gives; other scorers ignore them. `checkpoint` is the content of the file.
+    An ensemble mixes its parts, one for each layer.
     """
 
     def __init__(self, checkpoint, device="cpu"):
@@ -961,19 +973,25 @@ class Scorer:
 
 
 def mixture(logits, weights):
-    """[R, parts] -> [R]: the logit of the mixed probability; a sigmoid is exactly 1 from 17.5 on."""
+    """[R, parts] -> [R]: the logit of the weighted mean of the parts' probabilities.
+
+    It is computed in logarithms, as the sigmoid of a logit above 17.5 is exactly 1.
+    """
     logsigmoid = torch.nn.functional.logsigmoid
-    yes, no = (logsigmoid(sign * logits).add(weights.log()).logsumexp(1) for sign in (1, -1))
-    return yes - no
+    right = (logsigmoid(logits) + weights.log()).logsumexp(1)
+    wrong = (logsigmoid(-logits) + weights.log()).logsumexp(1)
+    return right - wrong
 
 
 def standardise(x, scale):
-    """(x - mean) / deviation per dimension; absent positions (all zero) stay so. No scale: x as it is."""
+    """(x - mean) / deviation per dimension; absent positions (all zero) stay zero. No scale: x as it is."""
     if scale is None:
         return x
     mean, deviation = (part.to(x.device) for part in scale)
-    y = (x - mean) / deviation
-    return y if x.ndim == 2 else y * (x != 0).any(-1, keepdim=True)
+    scaled = (x - mean) / deviation
+    if x.ndim == 2:
+        return scaled
+    return scaled * (x != 0).any(-1, keepdim=True)
 
 
 def with_features(x, features, scale):
@@ -990,33 +1008,38 @@ def load_scorer(path, device="cpu"):
 
 
 def check_scorer_fits(scorer, meta, path):
-    """One of another model, layer numbering or rules: an error that names both; score_run sees the width."""
-    facts = scorer.checkpoint
-    made_for = f"the model {scorer.model!r} ({facts['layers_of_model']} layers)"
+    """Refuse a scorer of another model or of other token statistics. score_run checks the vector's width."""
+    checkpoint = scorer.checkpoint
+    made_for = f"the model {scorer.model!r} ({checkpoint['layers_of_model']} layers)"
     given = f"the model {model_name(meta)!r} ({meta['n_layers']} layers)"
     if made_for != given:
-        die(f"{path}: made for {made_for}, the run is of {given}; train one on a run of it")
-    rules = len(facts["feature_scale"][0]) - 1 if scorer.takes_features else len(RULES)
+        die(f"{path}: made for {made_for}, the run is of {given}; train one on a run of that model")
+    rules = len(checkpoint["feature_scale"][0]) - 1 if scorer.takes_features else len(RULES)
     if rules != len(RULES):
         die(f"{path}: made for {rules} token statistics, there are {len(RULES)} now; train it again")
-    files, run_files = facts["model_content"], meta.get("identity", {}).get("model")
-    if None not in (files, run_files) and files != run_files:  # a Hub id and a copy differ too, so no error
-        told = f"{path} was made with {scorer.model} as {files}, the run with {run_files}"
-        print(f"warning: {told}; are the weights the same?", file=sys.stderr)
+    files = checkpoint["model_content"]
+    run_files = meta.get("identity", {}).get("model")
+    if None not in (files, run_files) and files != run_files:  # a Hub id and its copy differ, too: no error
+        difference = f"{path} was made with {scorer.model} as {files}, the run with {run_files}"
+        print(f"warning: {difference}; are the weights the same?", file=sys.stderr)
 
 
 def score_run(scorer, run, path="the scorer", chunk=4096):
-    """(keys, logits [R]) of a whole run, `chunk` rollouts in memory at a time."""
+    """(keys, logits [R]) of a whole run. At most `chunk` rollouts are in memory at a time."""
     check_scorer_fits(scorer, read_meta(run), path)
     keys, fetch = read_inputs(run, scorer.vector)
-    if (shape := tuple(fetch(slice(1)).shape[1:])) != scorer.shape:
+    shape = tuple(fetch(slice(1)).shape[1:])
+    if shape != scorer.shape:
         die(f"{path}: made for vectors {scorer.vector} of shape {scorer.shape}, {run} has {shape}")
     features = read_features(run, keys) if scorer.takes_features else torch.zeros(len(keys), 0)
-    logits = torch.empty(len(keys))  # a list of results would lie between the freed chunks, and keep them
-    for rows in (slice(start, start + chunk) for start in range(0, len(keys), chunk)):
+    logits = torch.empty(len(keys))  # made first: tensors made between chunks would keep their memory in use
+    for start in range(0, len(keys), chunk):
+        rows = slice(start, start + chunk)
         logits[rows] = scorer(fetch(rows), features[rows])
-    if bad := [keys[i] for i in (~logits.isfinite()).nonzero().flatten().tolist()]:
-        die(f"{run}: {len(bad)} vectors are not finite, of rollouts such as {bad[:3]}; generate them again")
+    broken = [keys[i] for i in (~logits.isfinite()).nonzero().flatten().tolist()]
+    if broken:
+        examples = f"{len(broken)} vectors are not finite, of rollouts such as {broken[:3]}"
+        die(f"{run}: {examples}; generate them again")
     return keys, logits
 
 
@@ -1024,24 +1047,25 @@ def score_run(scorer, run, path="the scorer", chunk=4096):
 
 
 def best_of_n(scores):
-    """Index of the highest score along the last axis; ties go to the first, the lowest sample number."""
+    """The index of the highest score along the last axis; of equal scores the first, the lowest sample."""
     return np.argmax(scores, -1)
 
 
 def group_totals(groups, weights):
-    """[..., N]: the summed weights of all rollouts with a rollout's answer; -inf where it has none (-1)."""
+    """[..., N]: for each rollout the summed weights of all with an equal answer; -inf without an answer (-1)."""
     same = groups[..., :, None] == groups[..., None, :]  # [..., N, N]
     return np.where(groups >= 0, (same * weights[..., None, :]).sum(-1), -np.inf)
 
 
 def weighted_vote(groups, weights, scores):
-    """Index of the best-scored rollout of the answer with the largest sum of weights; ties: the better best.
+    """The index of the best-scored rollout among those whose answer has the largest sum of weights.
 
-    groups [..., N]: each answer's class as 02 judged it, -1 where there is none; nothing but -1: best-of-N.
+    groups [..., N]: the class of equal answers that 02 put each answer into, -1 without an answer. Of answers
+    with equal sums the one with the better rollout wins. Where no rollout has an answer this is best-of-N.
     """
     totals = group_totals(groups, weights)
-    best = totals.max(-1, keepdims=True)
-    winners = ~(totals < best * (1 - 1e-12))  # float sums of one set in another order are still a tie
+    largest = totals.max(-1, keepdims=True)
+    winners = ~(totals < largest * (1 - 1e-12))  # equal sums stay equal when added in another order
     return best_of_n(np.where(winners, scores, -np.inf))
 
 
@@ -1066,7 +1090,7 @@ NEVER = 2.0  # a threshold that no probability reaches
 
 
 def waves(n):
-    """How many rollouts there are after each wave: 1, 2, 3, 5, 8, 12, 16; half as many again, up to n."""
+    """How many rollouts there are after each wave, each half as large again: 1, 2, 3, 5, 8, 12, 16, up to n."""
     ends = [1]
     while ends[-1] < n:
         ends.append(min(n, max(ends[-1] + 1, math.ceil(1.5 * ends[-1]))))
@@ -1074,11 +1098,11 @@ def waves(n):
 
 
 def stop_curve(p, labels, tokens, thresholds=None):
-    """Sampling that stops, replayed on rollouts [P, N] that are all there; p is -1 where a problem has fewer.
+    """Replay sampling that stops on a run in which all rollouts were sampled.
 
-    Returns {"threshold": [T], "right", "rollouts", "tokens": [T, P]}: exact expectations over the orders in
-    which a problem's rollouts could have come. Without `thresholds` it takes a grid of them; the last of the
-    grid is NEVER, which takes all rollouts.
+    p, labels, tokens: [P, N]; p is -1 where a problem has fewer than N rollouts. Returns {"threshold": [T],
+    "right", "rollouts", "tokens": [T, P]}: exact expectations over the orders in which a problem's rollouts
+    could have come. Without `thresholds` a grid of them is taken, the last of which is NEVER.
     """
     if thresholds is None:
         best_so_far = [p[:, :end].max(1) for end in waves(p.shape[1])]
@@ -1125,24 +1149,33 @@ def chance_of_no_hit(hits, drawn, total):
 
 
 def stop_rows(p, labels, tokens):
-    """What scorer.pt keeps of a curve: rows [threshold, accuracy %, below, rollouts, tokens], a problem.
+    """The rows that scorer.pt keeps of a curve: [threshold, accuracy %, below, rollouts, tokens].
 
-    below: points below the best row, and one standard error over problems more, as few problems must tell.
+    Rollouts and tokens are those of a problem on average. below: how many points a row is below the best row,
+    plus one standard error over problems, because a few problems cannot show a small difference.
     """
     curve = stop_curve(p, labels, tokens)
-    right = 100 * curve["right"]
-    lost = right[right.mean(1).argmax()] - right  # [T, P]
+    right = 100 * curve["right"]  # [T, P]
+    best = right[right.mean(1).argmax()]
+    lost = best - right
     below = lost.mean(1) + lost.std(1) / math.sqrt(len(p))
-    means = (curve[name].mean(1) for name in ("rollouts", "tokens"))
-    return np.stack([curve["threshold"], right.mean(1), below, *means], 1).tolist()
+    rollouts = curve["rollouts"].mean(1)
+    tokens = curve["tokens"].mean(1)
+    return np.stack([curve["threshold"], right.mean(1), below, rollouts, tokens], 1).tolist()
 
 
 def stop_threshold(rows, price=1.0):
-    """The cheapest of `stop_rows` at most `price` points below the best, and so below all N rollouts.
+    """The threshold of the cheapest of `stop_rows` that is at most `price` points below the best of them.
 
-    Never under one half: few problems cannot show that an answer likelier wrong than right is safe to take.
+    It is never under one half: few problems cannot show that an answer which is likelier wrong than right may
+    be taken without sampling more.
     """
-    return max(0.5, min((tokens, rollouts, t) for t, _, below, rollouts, tokens in rows if below <= price)[2])
+    affordable = []
+    for threshold, _, below, rollouts, tokens in rows:
+        if below <= price:
+            affordable.append((tokens, rollouts, threshold))
+    _, _, threshold = min(affordable)
+    return max(0.5, threshold)
 
 
 # ---- Tables for people -------------------------------------------------------------------------------------
