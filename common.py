@@ -19,7 +19,9 @@ import select
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import date
 from functools import cache
 from pathlib import Path
@@ -466,30 +468,49 @@ def read_features(run, keys):
 # ---- Problems: data sets by name, files by path ------------------------------------------------------------
 
 
-def code_problem(row, prompt, **more):
-    """Where the prompt is a program that the solution goes on with."""
-    solution = prompt + row["canonical_solution"]
-    return {"id": row["task_id"], "prompt": prompt, "tests": row["test"], "entry_point": row["entry_point"],
-            "prelude": prompt, "solution": solution, **more}  # fmt: skip
+def humaneval_problem(row, prompt="prompt"):
+    """The prompt is the beginning of a program, which the solution continues."""
+    solution = row[prompt] + row["canonical_solution"]
+    problem = {"id": row["task_id"], "prompt": row[prompt], "prelude": row[prompt], "solution": solution}
+    return problem | {"tests": row["test"], "entry_point": row["entry_point"]}
+
+
+def bigcodebench_problem(row):
+    """Many tests replace functions of modules that the program imports, so they run beside the program."""
+    return humaneval_problem(row, "complete_prompt") | {"beside": True}
 
 
 def kodcode_problem(row):
-    """Only rows whose tests are about one function: its name is in the tests, often not in the question."""
+    """Only rows whose tests call one function, whose name the prompt gives as the question often does not."""
     if len(row["test_info"] or ()) != 1:
         return None
     function = row["test_info"][0]
     declaration = function["function_declaration"].strip()
     prompt = f"{row['question'].strip()}\n\nDeclare the function so:\n\n```python\n{declaration}\n```"
-    return {"id": row["question_id"], "prompt": prompt, "tests": row["test"], "style": "pytest",
-            "entry_point": function["function_name"], "solution": row["solution"],
-            "declaration": declaration}  # fmt: skip
+    problem = {"id": row["question_id"], "prompt": prompt, "declaration": declaration}
+    problem |= {"tests": row["test"], "style": "pytest", "entry_point": function["function_name"]}
+    return problem | {"solution": row["solution"]}
+
+
+def math500_problem(row):
+    return {"id": row["unique_id"], "prompt": row["problem"], "answer": row["answer"]}
+
+
+def aime24_problem(row):
+    return {"id": row["ID"], "prompt": row["Problem"], "answer": row["Answer"]}
+
+
+def aime25_problem(row):
+    return {"id": f"2025-{row['problem_idx']}", "prompt": row["problem"], "answer": row["answer"]}
 
 
 def openthoughts_math_problem(row):
-    """Only rows whose reference ends in a boxed number, as in the paper's own 500."""
-    last = (row["ground_truth_solution"] or "").rpartition("\\boxed")[2]
-    number = re.match(r"\s*\{\s*\$?(-?\d+(?:\.\d+)?)\$?\s*\}", last)
-    return number and {"id": f"math/{row['row_idx']}", "prompt": row["problem"], "answer": number[1]}
+    """Only rows whose reference solution ends in a boxed number, as in the paper's own 500."""
+    last_box = (row["ground_truth_solution"] or "").rpartition("\\boxed")[2]
+    number = re.match(r"\s*\{\s*\$?(-?\d+(?:\.\d+)?)\$?\s*\}", last_box)
+    if number is None:
+        return None
+    return {"id": f"math/{row['row_idx']}", "prompt": row["problem"], "answer": number[1]}
 
 
 CALLS = """\
@@ -502,201 +523,296 @@ def check(candidate):
 
 
 def openthoughts_code_problem(row):
-    """Only rows with test cases: texts to read and to print, or a function's arguments and results."""
-    cases, problem = json.loads(row["test_cases"] or "{}"), row["problem"].strip()
-    inputs, outputs, name = (cases.get(field) for field in ("inputs", "outputs", "fn_name"))
-    if not inputs or len(inputs) != len(outputs or ()) or name and not all(type(x) is list for x in inputs):
+    """Only rows with test cases, which give what a program reads and prints, or a function's arguments."""
+    cases = json.loads(row["test_cases"] or "{}")
+    inputs = cases.get("inputs") or []
+    outputs = cases.get("outputs") or []
+    if not inputs or len(inputs) != len(outputs):
         return None
-    id = f"code/{row['row_idx']}"
+    problem = {"id": f"code/{row['row_idx']}"}
+    text = row["problem"].strip()
+    name = cases.get("fn_name")
     if not name:
-        as_text = lambda value: "\n".join(map(str, value)) if isinstance(value, list) else str(value)
-        prompt = f"{problem}\n\nThe program reads standard input and writes to standard output."
-        tests = {"inputs": [*map(as_text, inputs)], "outputs": [*map(as_text, outputs)]}
-        return {"id": id, "prompt": prompt, "tests": tests}
+        problem["prompt"] = f"{text}\n\nThe program reads standard input and writes to standard output."
+        problem["tests"] = {"inputs": [*map(as_text, inputs)], "outputs": [*map(as_text, outputs)]}
+        return problem
+    if not all(isinstance(arguments, list) for arguments in inputs):
+        return None
     starter = row["starter_code"] or f"def {name}("
-    prompt = f"{problem}\n\nStart from this code:\n\n```python\n{starter}\n```"
-    method = "class Solution" in starter
-    tests = CALLS.format(call=f"candidate().{name}" if method else "candidate", cases=[*zip(inputs, outputs)])
-    return {"id": id, "prompt": prompt, "tests": tests, "entry_point": "Solution" if method else name}
+    is_method = "class Solution" in starter
+    call = f"candidate().{name}" if is_method else "candidate"
+    problem["prompt"] = f"{text}\n\nStart from this code:\n\n```python\n{starter}\n```"
+    problem["tests"] = CALLS.format(call=call, cases=[*zip(inputs, outputs)])
+    problem["entry_point"] = "Solution" if is_method else name
+    return problem
 
 
-THOUGHTS = "open-thoughts/OpenThoughts-114k", "metadata", "train"
-SETS = {  # how many; a row as a row of one's own file; where on the Hub: repository, config, split, rows
-    "humaneval": (164, lambda row: code_problem(row, row["prompt"]),
-                  "openai/openai_humaneval", "openai_humaneval", "test"),
-    "kodcode": (1000, kodcode_problem, "KodCode/KodCode-Light-RL-10K", "default", "train"),
-    "bigcodebench-hard": (148, lambda row: code_problem(row, row["complete_prompt"], beside=True),
-                          "bigcode/bigcodebench-hard", "default", "v0.1.4"),  # tests that patch its imports
-    "math500": (500, lambda row: {"id": row["unique_id"], "prompt": row["problem"], "answer": row["answer"]},
-                "HuggingFaceH4/MATH-500", "default", "test"),
-    "aime24": (30, lambda row: {"id": row["ID"], "prompt": row["Problem"], "answer": row["Answer"]},
-               "Maxwell-Jia/AIME_2024", "default", "train"),
-    "aime25": (30, lambda row: {"id": f"2025-{row['problem_idx']}", "prompt": row["problem"],
-                                "answer": row["answer"]}, "MathArena/aime_2025", "default", "train"),
-    "openthoughts-math": (500, openthoughts_math_problem, *THOUGHTS, "\"domain\"='math'"),
-    "openthoughts-code": (500, openthoughts_code_problem, *THOUGHTS, "\"domain\"='code'"),
-}  # fmt: skip
-DATASETS = {name: (name,) for name in SETS} | {
-    "aime": ("aime24", "aime25"),  # the paper's tables have them apart
-    "openthoughts": ("openthoughts-math", "openthoughts-code"),
+def as_text(lines):
+    """What a program reads or prints: a text, or a list of its lines."""
+    return "\n".join(map(str, lines)) if isinstance(lines, list) else str(lines)
+
+
+@dataclass
+class DataSet:
+    """`size` problems from a data set of the Hub; to_problem(row) is a row of one's own file, or None.
+
+    `where` is a condition on rows in the language of the Hub's server.
+    """
+
+    size: int
+    to_problem: Callable
+    repository: str
+    config: str
+    split: str
+    where: str = ""
+
+
+THOUGHTS = "open-thoughts/OpenThoughts-114k"
+KODCODE = "KodCode/KodCode-Light-RL-10K"
+DATA_SETS = {
+    "humaneval": DataSet(164, humaneval_problem, "openai/openai_humaneval", "openai_humaneval", "test"),
+    "kodcode": DataSet(1000, kodcode_problem, KODCODE, "default", "train"),
+    "bigcodebench-hard": DataSet(
+        148, bigcodebench_problem, "bigcode/bigcodebench-hard", "default", "v0.1.4"
+    ),
+    "math500": DataSet(500, math500_problem, "HuggingFaceH4/MATH-500", "default", "test"),
+    "aime24": DataSet(30, aime24_problem, "Maxwell-Jia/AIME_2024", "default", "train"),
+    "aime25": DataSet(30, aime25_problem, "MathArena/aime_2025", "default", "train"),
+    "openthoughts-math": DataSet(
+        500, openthoughts_math_problem, THOUGHTS, "metadata", "train", "\"domain\"='math'"
+    ),
+    "openthoughts-code": DataSet(
+        500, openthoughts_code_problem, THOUGHTS, "metadata", "train", "\"domain\"='code'"
+    ),
 }
+COMBINED = {"aime": ("aime24", "aime25"), "openthoughts": ("openthoughts-math", "openthoughts-code")}
 
 
 def load_problems(dataset, limit=None):
-    """Problem rows of a data set's name or of a file of a person's own; the first `limit` of them."""
-    names = DATASETS.get(str(dataset), ())
-    if not names and not Path(dataset).is_file():
-        die(f"unknown data set {str(dataset)!r}: no such file, and the known names are {', '.join(DATASETS)}")
-    if len(names) > 1:
-        print(f"{dataset}: {' and '.join(names)} as one set; each is one by itself, too", file=sys.stderr)
-    rows = [] if names else read_jsonl(dataset, needs=("prompt or messages",))
-    for name in names:
-        rows += fetch(name, limit and limit - len(rows)) if limit is None or len(rows) < limit else []
-    if both := sum("answer" in row and "tests" in row and "kind" not in row for row in rows):
-        told = 'of these the tests decide what is right; "kind": "math" makes the answer decide'
-        print(f"{dataset}: {both} of {len(rows)} problems have an answer and tests; {told}", file=sys.stderr)
-    rows = [normalise_problem(row, f"{dataset}, problem {n + 1}", n) for n, row in enumerate(rows)]
-    if not rows:
-        die(f"{dataset}: no problems")
-    if (different := len({row["id"] for row in rows})) < len(rows):
-        die(f"{dataset}: {len(rows)} problems but only {different} different ids")
-    return rows[:limit]
+    """The problems of a data set by its name, or of a person's own file; with a limit only the first ones."""
+    name = str(dataset)
+    if name in DATA_SETS:
+        rows = download(name, limit)
+    elif name in COMBINED:
+        print(f"{name}: {' and '.join(COMBINED[name])} together; each is a data set too", file=sys.stderr)
+        rows = []
+        for part in COMBINED[name]:
+            if limit is None or len(rows) < limit:
+                rows += download(part, limit and limit - len(rows))
+    elif Path(dataset).is_file():
+        rows = read_jsonl(dataset, needs=("prompt or messages",))
+    else:
+        names = ", ".join([*DATA_SETS, *COMBINED])
+        die(f"unknown data set {name!r}: it is no file, and the data sets known by name are {names}")
+    return check_problems(rows, name)[:limit]
 
 
-def fetch(name, limit):
-    """The first `limit` problems of one set; of a larger one, pages in a seeded order."""
-    from huggingface_hub.errors import HTTPError
-
-    size, to_problem, *place = SETS[name]
-    problems, wanted = [], min(size, limit or size)
-    try:
-        first = hub_page(0, *place)
-        offsets = list(range(0, first["num_rows_total"], PAGE))
-        if first["num_rows_total"] > size:
-            random.Random(42).shuffle(offsets)
-        for offset in progress(offsets, desc=place[0], unit="page"):
-            page = hub_page(offset, *place)
-            if any(page[field] != first[field] for field in ("revision", "num_rows_total")):
-                raise ValueError("changed while it was being downloaded; delete its pages in the cache")
-            rows = (row["row"] | {"row_idx": row["row_idx"]} for row in page["rows"])
-            problems += filter(None, map(to_problem, rows))
-            if len(problems) >= wanted:
-                return problems[:wanted]
-        raise ValueError(f"{len(problems)} problems instead of {wanted}")
-    except BadInput:
-        raise
-    except (HTTPError, OSError, ValueError, KeyError) as error:  # KeyError: fields have new names
-        told = f"https://huggingface.co/datasets/{place[0]} ({reason_of(error)})"
-        die(f"data set {name} cannot be had: {told}; pass a .jsonl file of its problems, or try again later")
+def check_problems(rows, dataset):
+    """Rows of a data set as the steps expect them: what may be left out is filled in, the rest is checked."""
+    both = sum("answer" in row and "tests" in row and "kind" not in row for row in rows)
+    if both:
+        print(
+            f"{dataset}: {both} of {len(rows)} problems have an answer and tests; the tests decide what is"
+            ' right (to let the answer decide, add "kind": "math" to a problem)',
+            file=sys.stderr,
+        )
+    problems = [normalise_problem(row, f"{dataset}, problem {n + 1}", n) for n, row in enumerate(rows)]
+    if not problems:
+        die(f"{dataset}: there are no problems in it")
+    ids = {problem["id"] for problem in problems}
+    if len(ids) < len(problems):
+        die(f"{dataset}: {len(problems)} problems but only {len(ids)} different ids")
+    return problems
 
 
 HUB = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
-ROWS = os.environ.get("HF_DATASETS_SERVER", "https://datasets-server.huggingface.co")
-PAGE = 100  # rows; the most that server gives at once
+ROWS_SERVER = os.environ.get("HF_DATASETS_SERVER", "https://datasets-server.huggingface.co")
+PAGE = 100  # rows of a page, the most that this server gives at once
 
 
-def hub_page(offset, repo, config, split, where=""):
-    """Of the Hub's dataset server, kept in the Hub's cache: a stopped download goes on, and works offline."""
+def download(name, limit=None):
+    """Rows for `load_problems` from a data set of the Hub; with a limit only the first ones."""
+    from huggingface_hub.errors import HTTPError
+
+    data = DATA_SETS[name]
+    wanted = min(data.size, limit or data.size)
+    try:
+        return first_problems(data, wanted)
+    except BadInput:
+        raise
+    except (HTTPError, OSError, ValueError, KeyError) as error:  # KeyError: its fields have new names
+        die(
+            f"the data set {name} cannot be downloaded from https://huggingface.co/datasets/"
+            f"{data.repository} ({reason_of(error)}); try again later, or give a .jsonl file of its problems"
+        )
+
+
+def first_problems(data, wanted):
+    """Pages in their order, or in a seeded random order where the data set has more than `data.size` rows."""
+    first = hub_page(data, 0)
+    offsets = list(range(0, first["num_rows_total"], PAGE))
+    if first["num_rows_total"] > data.size:
+        random.Random(42).shuffle(offsets)
+    problems = []
+    for offset in progress(offsets, desc=data.repository, unit="page"):
+        page = hub_page(data, offset)
+        if any(page[field] != first[field] for field in ("revision", "num_rows_total")):
+            raise ValueError("it changed while it was downloaded; delete its pages in the cache")
+        for item in page["rows"]:
+            problem = data.to_problem(item["row"] | {"row_idx": item["row_idx"]})
+            if problem is not None:
+                problems.append(problem)
+        if len(problems) >= wanted:
+            return problems[:wanted]
+    raise ValueError(f"it has {len(problems)} problems instead of {wanted}")
+
+
+def hub_page(data, offset):
+    """A page of the Hub's rows server, from the Hub's cache or put into it.
+
+    So a download that was stopped resumes at the next page, and later runs work offline.
+    """
     from huggingface_hub import cached_assets_path
     from huggingface_hub.utils import build_hf_headers, hf_raise_for_status, http_backoff
 
-    kind = re.sub(r"\W+", "-", f"{config} {split} {where}")
-    path = cached_assets_path("scatr", namespace=repo, subfolder=kind) / f"{offset}.json"
+    folder = re.sub(r"\W+", "-", f"{data.config} {data.split} {data.where}")
+    path = cached_assets_path("scatr", namespace=data.repository, subfolder=folder) / f"{offset}.json"
     if path.is_file():
         return read_json(path)
-    if alone := unreachable(ROWS):
-        raise OSError(f"not in the cache, and {alone}")
-    query = {"dataset": repo, "config": config, "split": split, "offset": offset, "length": PAGE}
-    url, query = (f"{ROWS}/filter", query | {"where": where}) if where else (f"{ROWS}/rows", query)
+    offline = unreachable(ROWS_SERVER)
+    if offline:
+        raise OSError(f"it is not in the cache, and {offline}")
+    url = f"{ROWS_SERVER}/rows"
+    query = {"dataset": data.repository, "config": data.config, "split": data.split}
+    query |= {"offset": offset, "length": PAGE}
+    if data.where:
+        url = f"{ROWS_SERVER}/filter"
+        query["where"] = data.where
     response = http_backoff("GET", url, params=query, headers=build_hf_headers(), timeout=60)
     hf_raise_for_status(response)
     page = response.json() | {"revision": response.headers.get("X-Revision")}
-    rows, expected = page["rows"], min(PAGE, page["num_rows_total"] - offset)
-    if len(rows) != expected or any(row["truncated_cells"] for row in rows):
-        raise ValueError(f"the server gives {len(rows)} of {expected} rows at {offset}, or cells cut short")
+    rows, expected = len(page["rows"]), min(PAGE, page["num_rows_total"] - offset)
+    if rows != expected:
+        raise ValueError(f"the server gave {rows} of the {expected} rows from row {offset} on")
+    if any(row["truncated_cells"] for row in page["rows"]):
+        raise ValueError(f"the server cut texts short in the rows from row {offset} on")
     write_json(path, page)
     return page
 
 
 @cache
 def unreachable(server):
-    """Why a server is not to be used, or None, in seconds: the libraries' own retries take half a minute."""
+    """Why a server cannot be reached, or None: within 4 s, where the libraries retry for half a minute."""
     from huggingface_hub.errors import HTTPError
     from huggingface_hub.utils import get_session
 
-    said = ["no answer"]
+    reasons = ["no answer"]
 
     def ask():
         try:
             get_session().head(f"{server}/api/", timeout=4)
-            said[0] = None
+            reasons.clear()
         except (HTTPError, OSError) as error:
-            said[0] = reason_of(error)
+            reasons[0] = reason_of(error)
 
-    asking = threading.Thread(target=ask, daemon=True)
+    asking = threading.Thread(target=ask, daemon=True)  # to look up a host name can take longer than 4 s
     asking.start()
-    asking.join(4)  # looking up the name has no timeout of its own
-    return said[0] and f"{server} cannot be reached ({said[0]})"
+    asking.join(4)
+    return f"{server} cannot be reached ({reasons[0]})" if reasons else None
 
 
-STYLES = {  # what tests of each look like, in this order
-    "check": r"^def check\(", "unittest": r"\bTestCase\b", "pytest": r"^def test_", "assert": "", "stdio": "",
-}  # fmt: skip
-
-
-FIELDS = ("id", "kind", "style", "prompt", "messages", "answer", "tests", "entry_point", "prelude", "solution")
-FIELDS += ("declaration", "beside", "family", "response", "responses", "tokens", "sample", "finish")
+KINDS = ("code", "math", "text")
+STYLES = ("check", "unittest", "pytest", "assert", "stdio")
+FIELDS = ("id", "kind", "prompt", "messages", "answer", "tests", "style", "entry_point", "prelude")
+FIELDS += ("solution", "family", "declaration", "beside")
+FIELDS += ("response", "responses", "tokens", "sample", "finish")  # of rows for 01_generate.py --responses
 
 
 def normalise_problem(row, where, number):
-    """Fill in what a person may leave out, or empty: id, kind and style, from what is there to judge with."""
-    for name in row.keys() - {*FIELDS}:
-        like = difflib.get_close_matches(name, FIELDS, 1, 0.8)
-        if like and like[0] not in row:
-            die(f"{where}: unknown field {name!r}: did you mean {like[0]!r}? Rename it, or remove it")
-    row = {key: x for key, x in row.items() if x not in (None, "", [], {})}
-    kind = "code" if "tests" in row else "math" if "answer" in row else "text"
-    row = {"id": number, "kind": kind} | row
-    if "messages" in row:
-        row["messages"] = plain_messages(row["messages"], where)
-        row.setdefault("prompt", row["messages"][-1]["content"])
-    row |= {name: str(row[name]) for name in ("id", "answer") if name in row}
-    if "prompt" not in row:
-        die(f"{where}: the field 'prompt' is missing; there are {', '.join(row)}")
+    """A problem, checked, its omitted fields filled in: `number` is its id then. `where` is for messages."""
+    check_field_names(row, where)
+    given = {name: value for name, value in row.items() if value not in (None, "", [], {})}
+    kind = "code" if "tests" in given else "math" if "answer" in given else "text"
+    problem = {"id": number, "kind": kind} | given
+    if "messages" in problem:
+        problem["messages"] = plain_messages(problem["messages"], where)
+        problem.setdefault("prompt", problem["messages"][-1]["content"])
+    problem["id"] = str(problem["id"])
+    if "answer" in problem:
+        problem["answer"] = str(problem["answer"])
+    if "prompt" not in problem:
+        die(f"{where}: the field 'prompt' is missing; its fields are {', '.join(problem)}")
     for name in ("prompt", "entry_point", "prelude", "solution", "family"):
-        if (name in row or name == "prompt") and not (isinstance(row.get(name), str) and row[name].strip()):
+        if name in problem and not (isinstance(problem[name], str) and problem[name].strip()):
             die(f"{where}: the field {name!r} must be text")
-    if "tests" in row:
-        texts = lambda value: isinstance(value, list) and all(isinstance(text, str) for text in value)
-        row["tests"] = tests = "\n".join(row["tests"]) if texts(row["tests"]) else row["tests"]
-        pairs = isinstance(tests, dict) and [tests.get("inputs"), tests.get("outputs")]
-        fits = isinstance(tests, str)
-        if pairs:
-            fits = all(map(texts, pairs)) and len(pairs[0]) == len(pairs[1])
-        if not fits:
-            told = '{"inputs": [text, ...], "outputs": [text, ...]} of one length'
-            die(f"{where}: 'tests' must be Python text, or {told}")
-        like = (name for name, sign in STYLES.items() if re.search(sign, tests, re.M))
-        row.setdefault("style", "stdio" if pairs else next(like))
-    for name, known in (("kind", ("code", "math", "text")), ("style", (None, *STYLES))):
-        if row.get(name) not in known:
-            die(f"{where}: {name} {row[name]!r} is none of {', '.join(filter(None, known))}")
-    return row
+    if "tests" in problem:
+        problem["tests"] = plain_tests(problem["tests"], where)
+        problem.setdefault("style", style_of(problem["tests"]))
+    if problem["kind"] not in KINDS:
+        die(f"{where}: the kind {problem['kind']!r} is none of {', '.join(KINDS)}")
+    if "style" in problem and problem["style"] not in STYLES:
+        die(f"{where}: the style {problem['style']!r} is none of {', '.join(STYLES)}")
+    return problem
+
+
+def check_field_names(row, where):
+    """A name that is almost one of ours is taken for a misspelling; other unknown fields are kept."""
+    for name in row.keys() - {*FIELDS}:
+        similar = difflib.get_close_matches(name, FIELDS, n=1, cutoff=0.8)
+        if similar and similar[0] not in row:
+            die(f"{where}: unknown field {name!r}: did you mean {similar[0]!r}? Rename it, or remove it")
+
+
+def is_list_of_texts(value):
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)
 
 
 def plain_messages(messages, where):
-    """Chat messages with their content as text, which APIs also give in parts."""
-    plain = lambda content: content if isinstance(content, str) else "".join(part["text"] for part in content)
-    with suppress(TypeError, KeyError):
-        found = [{"role": message["role"], "content": plain(message["content"])} for message in messages]
-        if found:
-            return found
-    die(f"{where}: 'messages' must be a list of {{\"role\": ..., \"content\": text}}")
+    """Chat messages with their content as one text; APIs also give it as a list of parts."""
+    plain = []
+    try:
+        for message in messages:
+            content = message["content"]
+            if not isinstance(content, str):
+                content = "".join(part["text"] for part in content)
+            plain.append({"role": message["role"], "content": content})
+    except (TypeError, KeyError):
+        plain.clear()
+    if not plain:
+        die(f"{where}: 'messages' must be a list of {{\"role\": ..., \"content\": text}}")
+    return plain
+
+
+def plain_tests(tests, where):
+    """Python text, which may come as a list of statements; or what a program reads and prints."""
+    if isinstance(tests, str):
+        return tests
+    if is_list_of_texts(tests):
+        return "\n".join(tests)
+    if isinstance(tests, dict):
+        inputs, outputs = tests.get("inputs"), tests.get("outputs")
+        if is_list_of_texts(inputs) and is_list_of_texts(outputs) and len(inputs) == len(outputs):
+            return tests
+    pairs = '{"inputs": [text, ...], "outputs": [text, ...]} with as many inputs as outputs'
+    die(f"{where}: 'tests' must be Python text, or {pairs}")
+
+
+def style_of(tests):
+    """How tests are written, from the first sign of a style in their text."""
+    if isinstance(tests, dict):
+        return "stdio"
+    if re.search(r"^def check\(", tests, re.M):
+        return "check"
+    if re.search(r"\bTestCase\b", tests):
+        return "unittest"
+    if re.search(r"^def test_", tests, re.M):
+        return "pytest"
+    return "assert"
 
 
 # ---- Prompts and answers -----------------------------------------------------------------------------------
 
-TODAY = date(2025, 8, 5)  # the day that templates are told it is
+TODAY = date(2025, 8, 5)  # the date in prompts whose template asks for today's: they must not change each day
 SYSTEM = {
     "math": "Solve the problem step by step. Put the final answer, and nothing else, in \\boxed{}.",
     "code": "Solve the task in Python. Give the whole program in one ```python code block.",
@@ -704,34 +820,60 @@ SYSTEM = {
 
 
 def encode_prompt(tokenizer, problem, thinking=True):
-    """Token ids of the prompt as the model's own chat template writes it; plain text where it has none."""
+    """Token ids of a problem's prompt in the model's chat template, or as plain text if it has none."""
     return encode_chat(tokenizer, problem, thinking)[0]
 
 
 def encode_chat(tokenizer, problem, thinking=True, reply=()):
-    """(token ids, the messages in a form that the template takes); reply: [message] that ends the chat."""
+    """(token ids, the messages that they encode). `reply`: messages that end the chat instead of a prompt.
+
+    A template that refuses a system message, as Gemma's does, gets its text within the first user message.
+    """
     from jinja2 import TemplateError
 
-    told = {"system": SYSTEM.get(problem["kind"]), "user": problem["prompt"]}
-    told = [{"role": role, "content": text} for role, text in told.items() if text]
-    messages = problem.get("messages", told)
+    messages = messages_of(problem)
     if tokenizer.chat_template is None:
         return tokenizer("\n\n".join(message["content"] for message in messages))["input_ids"], messages
-    fixed = lambda call: repr(TODAY.strftime(call[2]))  # for today's, which gpt-oss asks for
-    template = re.sub(r"strftime_now\(\s*(['\"])(.*?)\1\s*\)", fixed, tokenizer.get_chat_template())
-    options = {"chat_template": template, "add_generation_prompt": not reply, "enable_thinking": thinking}
-    options["reasoning_effort"] = "high" if thinking else "low"
-    joined = messages  # for a template that refuses a system message, as Gemma's
-    if len(messages) > 1 and messages[0]["role"] == "system":
-        told = "\n\n".join(message["content"] for message in messages[:2])
-        joined = [messages[1] | {"content": told}, *messages[2:]]
-    for form in (messages, joined):
+    options = {
+        "add_generation_prompt": not reply,
+        "enable_thinking": thinking,
+        "reasoning_effort": "high" if thinking else "low",
+        "chat_template": with_fixed_date(tokenizer.get_chat_template()),
+    }
+    for accepted in (messages, without_system(messages)):
         try:
-            encoded = tokenizer.apply_chat_template([*form, *reply], return_dict=True, **options)
-            return encoded["input_ids"], form
+            encoded = tokenizer.apply_chat_template([*accepted, *reply], return_dict=True, **options)
+            return encoded["input_ids"], accepted
         except TemplateError as error:
             refused = error
     die(f"the model's chat template does not work: {refused}")
+
+
+def with_fixed_date(template):
+    """A chat template with TODAY in place of its calls of strftime_now("FORMAT"), which gpt-oss's has."""
+
+    def formatted(call):
+        return repr(TODAY.strftime(call["format"]))
+
+    return re.sub(r"strftime_now\(\s*(['\"])(?P<format>.*?)\1\s*\)", formatted, template)
+
+
+def messages_of(problem):
+    """The chat of a problem: its own messages, or our instruction for its kind and its prompt."""
+    if "messages" in problem:
+        return problem["messages"]
+    user = {"role": "user", "content": problem["prompt"]}
+    if problem["kind"] not in SYSTEM:
+        return [user]
+    return [{"role": "system", "content": SYSTEM[problem["kind"]]}, user]
+
+
+def without_system(messages):
+    """The same chat with the system message's text in front of the first user message's."""
+    if len(messages) < 2 or messages[0]["role"] != "system":
+        return messages
+    system, first, *others = messages
+    return [first | {"content": f"{system['content']}\n\n{first['content']}"}, *others]
 
 
 def sampling_defaults(model, tokenizer):

@@ -137,7 +137,7 @@ def load(server, tmp_path, monkeypatch):
     """load("kodcode") -> problems, from an empty cache of the test's own, which later loads share."""
     folder = partial(huggingface_hub.cached_assets_path, assets_dir=tmp_path / "assets")
     monkeypatch.setattr(huggingface_hub, "cached_assets_path", folder)
-    monkeypatch.setattr(common, "ROWS", server.url)
+    monkeypatch.setattr(common, "ROWS_SERVER", server.url)
     return common.load_problems
 
 
@@ -172,7 +172,7 @@ NAMES = {
 
 @pytest.mark.parametrize("name", NAMES)
 def test_set_from_an_empty_cache_then_offline(name, server, load, start):
-    assert set(common.DATASETS) == {*NAMES, *common.SETS}
+    assert {*common.DATA_SETS, *common.COMBINED} == {*NAMES, *common.DATA_SETS}
     size, first, styles = NAMES[name]
     problems = load(name)
     assert len(problems) == len({problem["id"] for problem in problems}) == size
@@ -205,7 +205,7 @@ def test_a_limit_stops_before_the_second_set(server, load, capsys):
     assert not pages(server, "/filter.*code")
     years = [problem["id"][:4] for problem in load("aime", limit=31)]
     assert years == ["2024"] * 30 + ["2025"]
-    assert "aime: aime24 and aime25 as one set" in capsys.readouterr().err
+    assert "aime: aime24 and aime25 together" in capsys.readouterr().err
 
 
 def test_openthoughts_keeps_what_can_be_judged(server, load):
@@ -260,8 +260,8 @@ def test_waits_as_the_server_asks_tries_again_gives_up_and_keeps_the_pages(serve
     *[("bigcodebench-hard", 0, status, "terms must be accepted on that page") for status in (401, 403, 404)],
     ("bigcodebench-hard", 0, 422, "422"),
     ("bigcodebench-hard", 0, {"indexed": 120}, "120 problems instead of 148"),  # an incomplete index
-    ("bigcodebench-hard", 0, {"cut": ["prompt"]}, "cells cut short"),
-    ("kodcode", 300, {"revision": "f" * 40}, "changed while it was being downloaded"),
+    ("bigcodebench-hard", 0, {"cut": ["prompt"]}, "cut texts short"),
+    ("kodcode", 300, {"revision": "f" * 40}, "changed while it was downloaded"),
 ])  # fmt: skip
 def test_errors_that_end_a_download(name, page, fault, says, server, load, capsys):
     """A status, or a change of the server, which answers all the same."""
@@ -387,4 +387,4 @@ def test_which_of_answer_and_tests_decides_is_said(tmp_path, capsys):
     common.write_jsonl(tmp_path / "p.jsonl", rows)
     kinds = [problem["kind"] for problem in common.load_problems(tmp_path / "p.jsonl")]
     assert kinds == ["code", "math", "math"]
-    assert "1 of 3 problems have an answer and tests; of these the tests decide" in capsys.readouterr().err
+    assert "1 of 3 problems have an answer and tests; the tests decide" in capsys.readouterr().err
