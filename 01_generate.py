@@ -771,7 +771,8 @@ def each_response(path):
     """(row, its file's name without the ending) of a file of rows, or of a folder of files."""
     folder = Path(path).is_dir()
     for file in sorted(Path(path).glob("*.json*")) if folder else [Path(path)]:
-        for row in common.each_row(file, whole=folder and file.suffix == ".json"):
+        is_one_answer = folder and file.suffix == ".json"
+        for row in [common.read_json(file)] if is_one_answer else common.each_row(file):
             yield row, file.stem
 
 

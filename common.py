@@ -1,7 +1,7 @@
-"""What the numbered scripts share, in reading order; not a program.
+"""What the numbered scripts share; not a program. In reading order:
 
-Programs, files, run folders; the one vector; token statistics; problems (data sets by name: `SETS`); prompts;
-models; scorers; selection; stopping; tables.
+how programs end, files, run folders, the one vector, token statistics, problems and data sets (`DATA_SETS`),
+prompts, models, scorers, selection, stopping, tables.
 """
 
 import difflib
@@ -23,59 +23,54 @@ from collections.abc import Callable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
 
-# Threads that wait spin for microseconds, then give their core away: endless spinning makes small models ten
-# times slower on a busy CPU, no spinning two times slower on an idle one. Read when torch starts.
+# How long torch's threads spin while they wait: with endless spinning small models are ten times slower on a
+# busy CPU, without any they are two times slower on an idle one. torch reads this when it starts.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
 
 class Later:
-    """A package, imported when it is first used: -h answers at once, and without it."""
+    """A package that is imported when it is first used, so that -h answers at once and without it."""
 
     def __init__(self, package):
         self.__package = package
 
     def __getattr__(self, name):
         module = importlib.import_module(self.__package)
-        vars(self).update(vars(module))  # so that what is asked for again is at hand
+        vars(self).update(vars(module))  # from now on attributes are found without this method
         return getattr(module, name)
 
 
-np, torch = Later("numpy"), Later("torch")
+np = Later("numpy")
+torch = Later("torch")
 PACKAGES = ("torch", "transformers", "numpy", "tqdm", "huggingface_hub", "safetensors", "jinja2")
 
 # ---- Programs: how they end, and how far they are ----------------------------------------------------------
 
 
 class BadInput(ValueError):
-    """What a person gave cannot be used; the message is a sentence that says why, and what to do."""
+    """What a person gave cannot be used. The message is a sentence that says why, and what to do."""
 
 
 def die(message):
-    """Bad input is a person's to mend. In other people's programs it is an exception like any other."""
+    """Refuse what a person gave: an exception that other programs can catch, a line when a command ends."""
     raise BadInput(message) from None
 
 
+def warn(message):
+    print(f"warning: {message}", file=sys.stderr)
+
+
 def entry(main, kept):
-    """Run main for a command line: bad input is one line and exit code 2, a traceback is a bug of ours.
+    """Run `main` as a command: bad input ends it with one line and exit code 2.
 
-    Ctrl-C is one line that says what is `kept`, and exit code 130. `... | head` ends quietly.
+    Ctrl-C ends it with one line that says which work is `kept`. A traceback means a bug of ours.
     """
-    program = os.getpid()
-
-    def stop(*_):
-        if os.getpid() == program:  # not one that was forked: the first one speaks for all, and ends them
-            if os.environ.get("RANK", "0") == "0":
-                print(f"\nstopped: {kept}", file=sys.stderr)
-            for child in multiprocessing.active_children():
-                child.kill()
-        os._exit(130)  # to take torch down takes seconds on a busy machine
-
-    signal.signal(signal.SIGINT, stop)
+    signal.signal(signal.SIGINT, partial(end_at_ctrl_c, os.getpid(), kept))
     try:
         main()
         sys.stdout.flush()
@@ -86,30 +81,55 @@ def entry(main, kept):
         package = (error.name or "").partition(".")[0]
         if package not in PACKAGES:
             raise
-        told = f"this Python has no {package}; type `source .venv/bin/activate` and try again"
-        other = "no .venv: `bash run_all.sh --python` makes it, or `pip install -r requirements.txt`"
-        print(f"error: {told} ({other})", file=sys.stderr)
+        advice = "type `source .venv/bin/activate` and try again"
+        otherwise = "no .venv: `bash run_all.sh --python` makes it, or `pip install -r requirements.txt`"
+        print(f"error: this Python has no {package}; {advice} ({otherwise})", file=sys.stderr)
         raise SystemExit(2) from None
     except BrokenPipeError:
-        printed_to = select.poll()
-        printed_to.register(1, 0)
-        if not printed_to.poll(0):  # nobody closed it: another pipe broke, which is a bug
+        if not is_stdout_closed():
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still to print goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python still flushes standard output as it exits
         raise SystemExit(128 + signal.SIGPIPE) from None
 
 
+def end_at_ctrl_c(program, kept, *_):
+    """Of a program and its worker processes only the program prints a line; of many ranks only the first."""
+    if os.getpid() == program:
+        if os.environ.get("RANK", "0") == "0":
+            print(f"\nstopped: {kept}", file=sys.stderr)
+        for child in multiprocessing.active_children():
+            child.kill()
+    os._exit(130)  # without the interpreter's clean-up, which takes seconds for torch on a busy machine
+
+
+def is_stdout_closed():
+    """Whether the reader of standard output has ended, as in `... | head`."""
+    output = select.poll()
+    output.register(1, 0)
+    return bool(output.poll(0))
+
+
+class LogLines:
+    """Takes the text of a progress bar and prints each state of it as a line."""
+
+    def write(self, text):
+        if text.strip():
+            print(text.strip(), file=sys.stderr, flush=True)
+
+    def flush(self):
+        pass
+
+
 def progress(items=None, total=None, desc=None, unit="it", **options):
-    """tqdm with a bar that names what it works on; to a file or a pipe a line, at most once a minute."""
+    """A bar of tqdm on a terminal; in a log a line at most once a minute."""
     from tqdm import tqdm
 
+    options |= {"total": total, "desc": desc, "unit": unit}
     if sys.stderr.isatty():
-        width = min(110, os.get_terminal_size(2).columns or 110)
-        return tqdm(items, desc, total, unit=unit, ncols=width, delay=1, **options)
-    write = lambda text: text.strip() and print(text.strip(), file=sys.stderr, flush=True)  # lines for \r
-    options |= {"file": SimpleNamespace(write=write, flush=lambda: None), "leave": False, "miniters": 0}
-    options["bar_format"] = "{desc}: {n_fmt}/{total_fmt} " + unit + "s [{elapsed}<{remaining}, {rate_fmt}]"
-    return tqdm(items, desc, total, unit=unit, delay=60, mininterval=60, **options)
+        return tqdm(items, delay=1, **options)
+    form = "{desc}: {n_fmt}/{total_fmt} " + unit + "s [{elapsed}<{remaining}, {rate_fmt}]"
+    options |= {"file": LogLines(), "bar_format": form, "leave": False}
+    return tqdm(items, delay=60, mininterval=60, miniters=0, **options)
 
 
 # ---- Files -------------------------------------------------------------------------------------------------
@@ -117,28 +137,37 @@ def progress(items=None, total=None, desc=None, unit="it", **options):
 
 @contextmanager
 def atomic(path, mode="w"):
-    """Write a file whole: readers see the old file or the new one, never a part, whenever we are killed."""
+    """Write a file whole, into a temporary file that is renamed at the end.
+
+    So there is the old file or the new one, never a part of one, at whatever moment the program is killed.
+    """
     path = Path(path)
-    ours = f".{path.name}.{platform.node()}."
-    temporary = path.with_name(f"{ours}{os.getpid()}.tmp")
+    prefix = f".{path.name}.{platform.node()}."
+    temporary = path.with_name(f"{prefix}{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        for left in path.parent.glob(f"{glob.escape(ours)}*.tmp"):
-            if not Path("/proc", left.name.split(".")[-2]).exists():  # killed while it wrote
-                left.unlink(missing_ok=True)
+        remove_stale_files(path.parent, prefix)
         with open(temporary, mode, encoding=None if "b" in mode else "utf-8") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except (OSError, RuntimeError) as error:
-        cause = error if isinstance(error, OSError) else error.__context__  # torch.save hides a full disk
+        cause = error if isinstance(error, OSError) else error.__context__  # torch.save wraps a full disk's
         if not isinstance(cause, OSError):
             raise
         die(f"cannot write {path}: {reason_of(cause)}; make room or choose another place, run again")
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def remove_stale_files(folder, prefix):
+    """Remove temporary files of this machine whose process, named in the file's name, was killed."""
+    for path in folder.glob(f"{glob.escape(prefix)}*.tmp"):
+        process = path.name.split(".")[-2]
+        if not Path("/proc", process).exists():
+            path.unlink(missing_ok=True)
 
 
 def write_json(path, value):
@@ -158,79 +187,105 @@ def save_pt(path, value):
 
 
 def read_json(path, needs=()):
-    """A JSON object. `needs`: fields it must have, "this or that"."""
-    return next(each_row(path, needs, whole=True))
+    """The JSON object of a file. `needs`: fields it must have, each a name or "this or that"."""
+    with open_text(path) as file:
+        return parse_object(file.read(), path, needs)
 
 
 def read_jsonl(path, needs=()):
     return list(each_row(path, needs))
 
 
-ABSENT = {  # what is to be done where a file of a run is not there
+def each_row(path, needs=()):
+    """The objects of a file of JSON lines, or of one JSON list, one at a time."""
+    with open_text(path) as file:
+        lines = file
+        is_list = file.read(1000).lstrip().startswith("[")
+        file.seek(0)
+        if is_list:
+            lines = map(json.dumps, parse(file.read(), path))
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                yield parse_object(line, f"{path}:{number}", needs)
+
+
+@contextmanager
+def open_text(path):
+    """Open a file of UTF-8 text to read it; BadInput says what is wrong with it."""
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            yield file
+    except (FileNotFoundError, NotADirectoryError) as error:
+        die(f"{path}: {reason_of(error)}{WHEN_MISSING.get(Path(path).name, '')}")
+    except OSError as error:
+        die(f"{path}: {reason_of(error)}")
+    except UnicodeDecodeError as error:
+        die(f"{path}: not JSON in UTF-8 text ({error})")
+
+
+WHEN_MISSING = {
     "meta.json": "; not a run folder of 01_generate.py",
     "rollouts.jsonl": "; not a run folder, or generation is not finished: run 01_generate.py",
     "labels.jsonl": "; run 02_label.py on this run first",
 }
-DECODER = json.JSONDecoder(parse_constant=int)  # refuses NaN and Infinity, which are no JSON
 
 
-def each_row(path, needs=(), whole=False):
-    """The objects of a file of JSON lines, or of a JSON list, one at a time; what is wrong is one line."""
-    where = path
+def parse(text, where):
     try:
-        with open(path, encoding="utf-8-sig") as file:
-            is_list = file.read(1000).lstrip().startswith("[") and not whole
-            file.seek(0)
-            texts = map(json.dumps, json.load(file)) if is_list else [file.read()] if whole else file
-            for number, text in enumerate(texts, 1):
-                where = path if whole else f"{path}:{number}"
-                if not text.strip() and not whole:
-                    continue
-                row = DECODER.decode(text)
-                if "\\u" in text:
-                    json.dumps(row, ensure_ascii=False).encode()  # refuses half of a surrogate pair
-                if not isinstance(row, dict):
-                    die(f"{where}: a JSON object is expected, not {text.strip()[:40]}")
-                if lacking := [field for field in needs if row.keys().isdisjoint(field.split(" or "))]:
-                    die(f"{where}: the field {lacking[0]!r} is missing; there are {', '.join(row) or 'none'}")
-                yield row
-    except BadInput:
-        raise
-    except UnicodeDecodeError as error:
-        die(f"{path}: not JSON in UTF-8 text ({error})")
-    except OSError as error:
-        absent = isinstance(error, (FileNotFoundError, NotADirectoryError))
-        die(f"{path}: {reason_of(error)}{ABSENT.get(Path(path).name, '') if absent else ''}")
+        value = json.loads(text, parse_constant=refuse_constant)
+        if "\\u" in text:
+            json.dumps(value, ensure_ascii=False).encode()  # raises for half of a surrogate pair
+        return value
     except (ValueError, RecursionError) as error:
         die(f"{where}: not JSON ({error})")
 
 
+def refuse_constant(name):
+    raise ValueError(f"{name} is no number in JSON; write null")
+
+
+def parse_object(text, where, needs):
+    row = parse(text, where)
+    if not isinstance(row, dict):
+        die(f"{where}: a JSON object is expected, not {text.strip()[:40]}")
+    for field in needs:
+        if row.keys().isdisjoint(field.split(" or ")):
+            die(f"{where}: the field {field!r} is missing; there are {', '.join(row) or 'none'}")
+    return row
+
+
 def load_pt(path):
-    """Plain tensors and containers only (no code runs), memory-mapped: what is not touched is not read."""
-    load = torch.load  # where torch is missing, no file is to blame
+    """The tensors and containers of a file, mapped into memory so that only what is used is read.
+
+    No code in the file runs.
+    """
+    load = torch.load  # outside of try: where torch is missing, the file is not to blame
     try:
         open(path, "rb").close()
         return load(path, map_location="cpu", weights_only=True, mmap=True)
     except OSError as error:
         die(f"{path}: {reason_of(error)}")
     except Exception as error:  # torch raises half a dozen types for a torn or foreign file
-        told = f"damaged, or not a .pt file of these scripts ({type(error).__name__})"
-        die(f"{path}: {told}; if one of them made it, delete it and run that step again")
+        what = f"damaged, or not a .pt file of these scripts ({type(error).__name__})"
+        die(f"{path}: {what}; if one of them made it, delete it and run that step again")
 
 
 def reason_of(error):
     """What an error says, in one line."""
-    if getattr(getattr(error, "response", None), "status_code", None) in (401, 403, 404):
+    response = getattr(error, "response", None)  # of a request to the Hub
+    if getattr(response, "status_code", None) in (401, 403, 404):
         return "not there, or its terms must be accepted on that page, then `hf auth login`"
-    system = getattr(error, "strerror", None)  # no such file, a folder, no right to read
-    return system.lower() if system else f"{type(error).__name__}: {str(error).strip()}".splitlines()[0]
+    of_the_system = getattr(error, "strerror", None)  # such as: no such file, permission denied
+    if of_the_system:
+        return of_the_system.lower()
+    return f"{type(error).__name__}: {str(error).strip()}".splitlines()[0]
 
 
 # ---- Run folders: one model, one problem set, one seed -----------------------------------------------------
 
 
 def short_name(dataset):
-    """Of a data set: its name, or its file's without the ending."""
+    """A data set's name as a folder: of a file its name without the ending."""
     return Path(str(dataset)).name.split(".json")[0]
 
 
@@ -239,16 +294,18 @@ def read_meta(run):
 
 
 def sampling_of(meta):
-    """{setting: value} by which a run was sampled; nothing where its answers were made elsewhere, unasked."""
+    """{setting: value} with which a run was sampled; empty where its answers were made elsewhere."""
     arguments = meta.get("arguments", {})
-    if "sampling" not in meta or arguments.get("responses") and not arguments.get("requests"):
+    made_elsewhere = arguments.get("responses") and not arguments.get("requests")
+    if "sampling" not in meta or made_elsewhere:
         return {}
     settings = {name: value for name, value in meta["sampling"].items() if name != "stop_ids"}
-    return settings | {"max_new_tokens": meta.get("identity", {}).get("max_new_tokens")}
+    settings["max_new_tokens"] = meta.get("identity", {}).get("max_new_tokens")
+    return settings
 
 
 def model_name(meta):
-    """The name that vectors of one model share: a Hub id and a folder give their last part."""
+    """The last part of a Hub id or a folder; runs whose models share it can share scorers."""
     return Path(str(meta["model"]).rstrip("/")).name
 
 
@@ -256,33 +313,41 @@ def hash_of(content):
     return hashlib.sha256(content).hexdigest()[:16]
 
 
+def mark_of(value):
+    """A few letters that change when a problem or a response does (a copied file has a new time)."""
+    return hash_of(json.dumps(value, sort_keys=True).encode())[:8]
+
+
 def read_rollouts(run):
     return list(each_rollout(run))
 
 
 def each_rollout(run):
-    """One at a time: the texts of a large run need not fit into memory."""
+    """One at a time, as the texts of a large run need not fit into memory."""
     return each_row(Path(run) / "rollouts.jsonl", needs=("id", "sample", "response"))
 
 
 def read_labels(run, keys=None):
-    """labels.jsonl in the order of `keys`."""
-    path, problems = Path(run) / "labels.jsonl", Path(run) / "problems.jsonl"
+    """The rows of labels.jsonl, in the order of `keys` if given."""
+    path = Path(run) / "labels.jsonl"
     rows = read_jsonl(path, needs=("id", "sample", "label"))
-    if strange := [row["label"] for row in rows if row["label"] not in (0, 1, None)]:
-        die(f"{path}: a label is 0, 1 or null, not {strange[0]!r} ({len(strange)} rows)")
-    if any("judged" in row for row in rows) and problems.is_file():  # a person's own labels do not say
-        marks = {row["id"]: mark_of(row) for row in read_jsonl(problems, needs=("id",))}
-        changed = {row["id"] for row in rows if marks.get(row["id"]) != row.get("judged", "").split("-")[0]}
-        if changed:
-            told = f"{len(changed)} problem(s) edited since they were judged, such as {min(changed)!r}"
-            print(f"warning: {path}: {told}; 02_label.py {run} judges again", file=sys.stderr)
+    wrong = [row["label"] for row in rows if row["label"] not in (0, 1, None)]
+    if wrong:
+        die(f"{path}: a label is 0, 1 or null, not {wrong[0]!r} ({len(wrong)} rows)")
+    warn_of_edited_problems(run, rows)
     return align(rows, keys, path)
 
 
-def mark_of(value):
-    """A few letters that change when a problem or a response does: file times change with each copy."""
-    return hash_of(json.dumps(value, sort_keys=True).encode())[:8]
+def warn_of_edited_problems(run, labels):
+    """02 marks which version of a problem it judged by; labels that a person wrote have no mark."""
+    path = Path(run) / "problems.jsonl"
+    if not path.is_file() or not any("judged" in row for row in labels):
+        return
+    marks = {problem["id"]: mark_of(problem) for problem in read_jsonl(path, needs=("id",))}
+    edited = {row["id"] for row in labels if row.get("judged", "").split("-")[0] != marks.get(row["id"])}
+    if edited:
+        example = f"such as {min(edited)!r}; 02_label.py {run} judges again"
+        warn(f"{run}/labels.jsonl: {len(edited)} problem(s) edited since they were judged, {example}")
 
 
 def read_families(run):
@@ -296,7 +361,7 @@ def keys_of(rows):
 
 
 def align(rows, keys, source):
-    """`rows` in the order of `keys`; anything but the same keys, once each, is an error with both numbers."""
+    """The rows of the file `source` in the order of `keys`; they must have the same keys, once each."""
     by_key = dict(zip(keys_of(rows), rows))
     if len(by_key) != len(rows):
         die(f"{source}: {len(rows)} rows but only {len(by_key)} different (id, sample) keys")
@@ -304,36 +369,43 @@ def align(rows, keys, source):
         return rows
     if by_key.keys() != set(keys) or len(keys) != len(rows):
         odd = next(iter(by_key.keys() ^ set(keys)), "a key twice")
-        told = f"{len(rows)} rows for a run of {len(keys)} rollouts, keys differ at {odd}"
-        die(f"{source}: {told}; run its step again")
+        counts = f"{len(rows)} rows for a run of {len(keys)} rollouts"
+        die(f"{source}: {counts}, keys differ at {odd}; run its step again")
     return [by_key[key] for key in keys]
 
 
 def check_same_problems(run, rollouts):
-    """Every problem has rollouts and every rollout a problem."""
+    """Every problem must have rollouts, and every rollout a problem."""
     problems = read_jsonl(Path(run) / "problems.jsonl", needs=("id", "kind", "prompt"))
-    known, seen = ({row["id"] for row in rows} for rows in (problems, rollouts))
-    if odd := seen - known:
-        die(f"{run}: {len(odd)} ids of rollouts.jsonl are not in problems.jsonl, such as {min(odd)!r}")
-    if odd := known - seen:
-        die(f"{run}: {len(odd)} of {len(known)} problems have no rollouts, such as {min(odd)!r}")
+    of_problems = {row["id"] for row in problems}
+    of_rollouts = {row["id"] for row in rollouts}
+    strange = of_rollouts - of_problems
+    if strange:
+        example = min(strange)
+        die(f"{run}: {len(strange)} ids of rollouts.jsonl are not in problems.jsonl, such as {example!r}")
+    empty = of_problems - of_rollouts
+    if empty:
+        example = min(empty)
+        die(f"{run}: {len(empty)} of {len(of_problems)} problems have no rollouts, such as {example!r}")
 
 
 # ---- The one vector: layer/token ---------------------------------------------------------------------------
 
 TOKENS = ("last", "eos")
 DEFAULT_VECTOR = "penultimate/eos"
-EXTRA_INPUTS = ("last10", "special")  # of extra.pt: the last ten tokens, and those that end a step
-SPECIAL_KEPT = 32  # of an answer's special tokens the last this many are shown to a scorer
+EXTRA_INPUTS = ("last10", "special")  # of extra.pt: the last ten tokens, and the tokens that end a step
+SPECIAL_KEPT = 32  # a scorer reads at most the last 32 of the special tokens of an answer
 
 
 def layer_index(name, n_layers):
-    """Its place in transformers' `hidden_states`: 0 the embeddings, L the last block after the final norm."""
+    """A layer's index in transformers' `hidden_states`: 0 is the embeddings, L follows the final norm."""
     name = str(name)
     if re.fullmatch(r"-?\d+", name):
-        index = int(name) + (n_layers + 1 if int(name) < 0 else 0)
+        index = int(name)
+        if index < 0:
+            index += n_layers + 1
     elif re.fullmatch(r"0?\.\d+", name):
-        index = math.floor(float(name) * n_layers + 1e-9)  # .58 * 50 is 28.999999999999996
+        index = math.floor(float(name) * n_layers + 1e-9)  # as .58 * 50 is 28.999999999999996
     else:
         index = {"penultimate": n_layers - 1, "final": n_layers}.get(name, -1)
     if not 0 <= index <= n_layers:
@@ -343,7 +415,7 @@ def layer_index(name, n_layers):
 
 
 def vector_key(name, n_layers):
-    """'penultimate/eos' -> (L-1, 'eos'), so that two spellings of one vector are recognised."""
+    """'penultimate/eos' -> (L-1, 'eos'): the same for all spellings of one vector."""
     layer, _, token = name.partition("/")
     if token not in TOKENS:
         die(f"unknown vector {name!r}: write layer/token, token {' or '.join(TOKENS)}, as {DEFAULT_VECTOR}")
@@ -351,62 +423,97 @@ def vector_key(name, n_layers):
 
 
 def watch_layers(model, layers, keep):
-    """Hooks that call keep(column, output [B, T, d]) for the listed indices of `hidden_states`."""
-    body, hooks = model.get_decoder(), []
+    """Register hooks that call keep(column, hidden states [B, T, d]), column by column of `layers`.
+
+    `layers` are indices of `hidden_states`: L is the final norm's output, every other one the input of the
+    block with that number.
+    """
+    body = model.get_decoder()
     if not hasattr(body, "layers") or not hasattr(body, "norm"):
         die(f"{type(model).__name__} has no `layers` and `norm`, the places to read hidden vectors from")
+    hooks = []
     for column, index in enumerate(layers):
         if index == len(body.layers):
-            hooks.append(body.norm.register_forward_hook(lambda _, __, out, c=column: keep(c, out)))
-        else:  # what enters block `index` is what block `index - 1` gave; index 0: the embeddings
-            before = lambda _, args, c=column: keep(c, args[0])
-            hooks.append(body.layers[index].register_forward_pre_hook(before))
+            hook = body.norm.register_forward_hook(partial(keep_output, keep, column))
+        else:
+            hook = body.layers[index].register_forward_pre_hook(partial(keep_input, keep, column))
+        hooks.append(hook)
     return hooks
 
 
+def keep_output(keep, column, module, inputs, output):
+    keep(column, output)
+
+
+def keep_input(keep, column, module, inputs):
+    keep(column, inputs[0])
+
+
 def open_hidden(run, vector):
-    """(hidden.pt, a vector's column in it; of `all/eos` those of every layer at that token, in order)"""
-    path, n_layers = Path(run) / "hidden.pt", read_meta(run)["n_layers"]
-    stored = load_pt(path)
-    held = {vector_key(name, n_layers): column for column, name in enumerate(stored["vectors"])}
+    """(hidden.pt, the column of a vector in it). For `all/eos`: the columns of all layers at that token."""
+    path = Path(run) / "hidden.pt"
+    n_layers = read_meta(run)["n_layers"]
+    content = load_pt(path)
+    columns = {vector_key(name, n_layers): column for column, name in enumerate(content["vectors"])}
     layer, _, token = vector.partition("/")
-    every = [column for key, column in sorted(held.items()) if key[1] == token]
-    wanted = every if layer == "all" else held.get(vector_key(vector, n_layers))
-    if wanted is None or layer == "all" and len(every) < 3:
-        told = f"no vector {vector!r}, only {', '.join(stored['vectors'])}"
-        die(f"{path}: {told}; 01_generate.py --layers {layer} captures it")
-    return stored, wanted
+    if layer == "all":
+        wanted = [column for key, column in sorted(columns.items()) if key[1] == token]
+        is_there = len(wanted) >= 3  # the default run holds two layers
+    else:
+        wanted = columns.get(vector_key(vector, n_layers))
+        is_there = wanted is not None
+    if not is_there:
+        names = ", ".join(content["vectors"])
+        die(f"{path}: no vector {vector!r}, only {names}; 01_generate.py --layers {layer} captures it")
+    return content, wanted
 
 
 def read_inputs(run, vector=DEFAULT_VECTOR):
-    """(keys, fetch): fetch(a slice of rows) gives float32 [rows, d], of several vectors [rows, S, d].
+    """(keys, fetch): fetch(a slice of rows) gives float32 [rows, d], for several vectors [rows, S, d].
 
-    vector: a name; `all/eos`, every layer at that token; `last10` or `special` of extra.pt, absent: zero.
+    vector: a name, or `all/eos` for every layer at that token, or `last10` or `special` of extra.pt, where an
+    absent position is all zero.
     """
-    path = Path(run) / "extra.pt"
     if vector not in EXTRA_INPUTS:
-        stored, columns = open_hidden(run, vector)
-        fetch = lambda rows: stored["hidden"][rows][:, columns].float()
-    elif vector not in (stored := load_pt(path) if path.is_file() else {}):
-        die(f"{path}: {vector!r} is not there; 01_generate.py --extra {vector} captures these vectors")
-    elif vector == "last10":
-        fetch = lambda rows: stored["last10"][rows].float()
+        content, columns = open_hidden(run, vector)
+        hidden = content["hidden"]
+
+        def fetch(rows):
+            return hidden[rows][:, columns].float()
+
     else:
-        each = stored["special"].tensor_split(stored["special_offsets"][1:-1])  # [R] of [any, d]
-        pad = lambda x: torch.nn.functional.pad(x.float(), (0, 0, SPECIAL_KEPT, 0))[-SPECIAL_KEPT:]
-        fetch = lambda rows: torch.stack([*map(pad, each[rows])])
-    return [tuple(key) for key in stored["keys"]], fetch
+        path = Path(run) / "extra.pt"
+        content = load_pt(path) if path.is_file() else {}
+        if vector not in content:
+            die(f"{path}: {vector!r} is not there; 01_generate.py --extra {vector} captures these vectors")
+        hidden = content[vector]
+        if vector == "special":  # [tokens, d] -> a list: [any number, d] for each rollout
+            hidden = hidden.tensor_split(content["special_offsets"][1:-1])
+
+        def fetch(rows):
+            if vector == "last10":
+                return hidden[rows].float()
+            return torch.stack([pad_special(of_rollout) for of_rollout in hidden[rows]])
+
+    return [tuple(key) for key in content["keys"]], fetch
+
+
+def pad_special(hidden):
+    """[any number, d] -> float32 [SPECIAL_KEPT, d]: the last ones, behind zeros."""
+    return torch.nn.functional.pad(hidden.float(), (0, 0, SPECIAL_KEPT, 0))[-SPECIAL_KEPT:]
 
 
 # ---- Token statistics: what the paper calls confidence, from the raw log-probabilities of each step --------
 
-TOP_K, TAIL, WINDOW = 10, 2048, 1024
-STATISTICS = {  # of each step of a trace [T]; top [T, 10]: log-probabilities, p: their exponentials
+TOP_K = 10
+TAIL = 2048
+WINDOW = 1024
+STATISTICS = {  # name -> its values [T] for the T steps of a trace; see `confidence` for what `s` holds
     "mean": lambda s: -s.top.mean(1),
     "median": lambda s: -np.median(s.top, 1),
     "variance": lambda s: s.top.var(1),
     "gap": lambda s: s.p[:, 0] - s.p[:, 1],
-    "entropy": lambda s: -(s.q * np.log(np.maximum(s.q, 1e-300))).sum(1),  # q: p that add up to 1
+    "entropy": lambda s: -(s.renormalised * np.log(np.maximum(s.renormalised, 1e-300))).sum(1),
     "self_certainty": lambda s: -s.vocab_mean - s.log_vocab,  # KL(uniform || p), Kang et al. 2025
     "likelihood": lambda s: s.sampled,
 }
@@ -416,53 +523,75 @@ RULES = tuple(f"{name}/{way}" for name in STATISTICS for way in AGGREGATIONS)
 
 
 def token_stats(logits, tokens):
-    """Of a step: the ten largest log-probabilities, the token's own, the vocabulary's mean. -> [B, 12]"""
+    """[B, 12] for a step: the ten largest log-probabilities, the sampled token's, the vocabulary's mean."""
     log_p = logits.log_softmax(-1)
     kept = [log_p.topk(TOP_K).values, log_p.gather(1, tokens[:, None]), log_p.mean(-1, keepdim=True)]
-    return torch.cat(kept, 1).clamp(-65504)  # float16's lowest
+    return torch.cat(kept, 1).clamp(-65504)  # float16's lowest number
 
 
 def confidence(stats, vocab_size, window=WINDOW, tail=TAIL):
-    """{rule: value} of a trace's token_stats [T, 12]: each statistic in each way; None where T is 0."""
+    """{rule: value} for the token_stats [T, 12] of a trace: each statistic, aggregated in each way.
+
+    Windows overlap and are full; a trace shorter than a window is one window. Without a token all are None.
+    """
     if len(stats) == 0:
         return dict.fromkeys(RULES)
     stats = np.asarray(stats, dtype=np.float64)
-    top, p = stats[:, :TOP_K], np.exp(stats[:, :TOP_K])
-    steps = SimpleNamespace(top=top, p=p, q=p / p.sum(1, keepdims=True), sampled=stats[:, TOP_K],
-                            vocab_mean=stats[:, TOP_K + 1], log_vocab=math.log(vocab_size))  # fmt: skip
+    p = np.exp(stats[:, :TOP_K])
+    steps = SimpleNamespace(
+        top=stats[:, :TOP_K],  # [T, 10] log-probabilities, the largest first
+        p=p,
+        renormalised=p / p.sum(1, keepdims=True),
+        sampled=stats[:, TOP_K],  # [T]
+        vocab_mean=stats[:, TOP_K + 1],  # [T]
+        log_vocab=math.log(vocab_size),
+    )
     values = np.stack([statistic(steps) for statistic in STATISTICS.values()], 1)  # [T, 7]
     sign = np.array([-1.0 if name in LOWER_IS_BETTER else 1.0 for name in STATISTICS])
     width = min(window, len(values))
-    total = np.vstack([np.zeros(len(STATISTICS)), np.cumsum(values * sign, 0)])
-    windows = np.sort((total[width:] - total[:-width]) / width, 0)  # full, stride 1, least confident first
-    lowest, bottom10 = windows[0] * sign, windows[: max(1, len(windows) // 10)].mean(0) * sign
-    ways = values.mean(0), values[-tail:].mean(0), lowest, bottom10  # as in AGGREGATIONS
-    return dict(zip(RULES, np.stack(ways, 1).flatten().tolist()))
+    sums = np.vstack([np.zeros(len(STATISTICS)), np.cumsum(values * sign, 0)])
+    windows = np.sort((sums[width:] - sums[:-width]) / width, 0)  # the least confident first
+    ways = {
+        "avg": values.mean(0),
+        "tail": values[-tail:].mean(0),
+        "lowest": windows[0] * sign,
+        "bottom10": windows[: max(1, len(windows) // 10)].mean(0) * sign,
+    }
+    table = np.stack([ways[name] for name in AGGREGATIONS], 1)  # [7, 4]
+    return dict(zip(RULES, table.flatten().tolist()))
 
 
 def rollout_features(conf, n_tokens):
-    """float32 [29], what SCaTR+ reads beside the vector: a rollout's 28 statistics (NaN: none) and length."""
+    """float32 [29], what SCaTR+ reads beside the vector: 28 statistics, NaN for a missing one, and length."""
     values = [math.nan if conf.get(rule) is None else conf[rule] for rule in RULES]
     return np.array([*values, n_tokens], dtype=np.float32)
 
 
 def with_confidence(run, rollouts, window=WINDOW, tail=TAIL):
-    """Yield (row, {rule: value}): 01's, but by tokens.pt where a rule is newer, or windows are other ones."""
-    tokens, vocab_size = cache(lambda: load_pt(Path(run) / "tokens.pt")), read_meta(run)["vocab_size"]
+    """Yield (row, {rule: value}) for each rollout.
+
+    The values are those that 01 wrote, but they are computed from tokens.pt for other windows, and for a run
+    that is older than a rule.
+    """
+    tokens = None
+    vocab_size = read_meta(run)["vocab_size"]
     for place, row in enumerate(rollouts):
         conf = row.get("conf") or {}
-        if (window, tail) != (WINDOW, TAIL) or not {*RULES} <= conf.keys():
-            start, end = tokens()["offsets"][place : place + 2].tolist()
-            conf = confidence(tokens()["stats"][start:end].numpy(), vocab_size, window, tail)
+        if (window, tail) != (WINDOW, TAIL) or not conf.keys() >= {*RULES}:
+            tokens = tokens or load_pt(Path(run) / "tokens.pt")
+            start, end = tokens["offsets"][place : place + 2].tolist()
+            conf = confidence(tokens["stats"][start:end].numpy(), vocab_size, window, tail)
         yield row, conf
 
 
 def read_features(run, keys):
     """float32 [R, 29] in the order of `keys`."""
-    rows = [{"id": row["id"], "sample": row["sample"],
-             "x": rollout_features(conf, row.get("n_tokens", math.nan))}
-            for row, conf in with_confidence(run, each_rollout(run))]  # fmt: skip
-    return torch.tensor(np.stack([row["x"] for row in align(rows, keys, Path(run) / "rollouts.jsonl")]))
+    rows = []
+    for row, conf in with_confidence(run, each_rollout(run)):
+        features = rollout_features(conf, row.get("n_tokens", math.nan))
+        rows.append({"id": row["id"], "sample": row["sample"], "features": features})
+    rows = align(rows, keys, Path(run) / "rollouts.jsonl")
+    return torch.tensor(np.stack([row["features"] for row in rows]))
 
 
 # ---- Problems: data sets by name, files by path ------------------------------------------------------------
@@ -487,9 +616,8 @@ def kodcode_problem(row):
     function = row["test_info"][0]
     declaration = function["function_declaration"].strip()
     prompt = f"{row['question'].strip()}\n\nDeclare the function so:\n\n```python\n{declaration}\n```"
-    problem = {"id": row["question_id"], "prompt": prompt, "declaration": declaration}
-    problem |= {"tests": row["test"], "style": "pytest", "entry_point": function["function_name"]}
-    return problem | {"solution": row["solution"]}
+    problem = {"id": row["question_id"], "prompt": prompt, "solution": row["solution"]}
+    return problem | {"tests": row["test"], "style": "pytest", "entry_point": function["function_name"]}
 
 
 def math500_problem(row):
@@ -567,23 +695,18 @@ class DataSet:
     where: str = ""
 
 
-THOUGHTS = "open-thoughts/OpenThoughts-114k"
+THOUGHTS = ("open-thoughts/OpenThoughts-114k", "metadata", "train")
 KODCODE = "KodCode/KodCode-Light-RL-10K"
+BIGCODEBENCH = "bigcode/bigcodebench-hard"
 DATA_SETS = {
     "humaneval": DataSet(164, humaneval_problem, "openai/openai_humaneval", "openai_humaneval", "test"),
     "kodcode": DataSet(1000, kodcode_problem, KODCODE, "default", "train"),
-    "bigcodebench-hard": DataSet(
-        148, bigcodebench_problem, "bigcode/bigcodebench-hard", "default", "v0.1.4"
-    ),
+    "bigcodebench-hard": DataSet(148, bigcodebench_problem, BIGCODEBENCH, "default", "v0.1.4"),
     "math500": DataSet(500, math500_problem, "HuggingFaceH4/MATH-500", "default", "test"),
     "aime24": DataSet(30, aime24_problem, "Maxwell-Jia/AIME_2024", "default", "train"),
     "aime25": DataSet(30, aime25_problem, "MathArena/aime_2025", "default", "train"),
-    "openthoughts-math": DataSet(
-        500, openthoughts_math_problem, THOUGHTS, "metadata", "train", "\"domain\"='math'"
-    ),
-    "openthoughts-code": DataSet(
-        500, openthoughts_code_problem, THOUGHTS, "metadata", "train", "\"domain\"='code'"
-    ),
+    "openthoughts-math": DataSet(500, openthoughts_math_problem, *THOUGHTS, "\"domain\"='math'"),
+    "openthoughts-code": DataSet(500, openthoughts_code_problem, *THOUGHTS, "\"domain\"='code'"),
 }
 COMBINED = {"aime": ("aime24", "aime25"), "openthoughts": ("openthoughts-math", "openthoughts-code")}
 
@@ -611,11 +734,9 @@ def check_problems(rows, dataset):
     """Rows of a data set as the steps expect them: what may be left out is filled in, the rest is checked."""
     both = sum("answer" in row and "tests" in row and "kind" not in row for row in rows)
     if both:
-        print(
-            f"{dataset}: {both} of {len(rows)} problems have an answer and tests; the tests decide what is"
-            ' right (to let the answer decide, add "kind": "math" to a problem)',
-            file=sys.stderr,
-        )
+        advice = 'the tests decide what is right; with "kind": "math" the answer would'
+        message = f"{dataset}: {both} of {len(rows)} problems have an answer and tests; {advice}"
+        print(message, file=sys.stderr)
     problems = [normalise_problem(row, f"{dataset}, problem {n + 1}", n) for n, row in enumerate(rows)]
     if not problems:
         die(f"{dataset}: there are no problems in it")
@@ -641,10 +762,9 @@ def download(name, limit=None):
     except BadInput:
         raise
     except (HTTPError, OSError, ValueError, KeyError) as error:  # KeyError: its fields have new names
-        die(
-            f"the data set {name} cannot be downloaded from https://huggingface.co/datasets/"
-            f"{data.repository} ({reason_of(error)}); try again later, or give a .jsonl file of its problems"
-        )
+        page = f"https://huggingface.co/datasets/{data.repository} ({reason_of(error)})"
+        advice = "try again later, or give a .jsonl file of its problems"
+        die(f"the data set {name} cannot be downloaded from {page}; {advice}")
 
 
 def first_problems(data, wanted):
@@ -724,7 +844,7 @@ def unreachable(server):
 KINDS = ("code", "math", "text")
 STYLES = ("check", "unittest", "pytest", "assert", "stdio")
 FIELDS = ("id", "kind", "prompt", "messages", "answer", "tests", "style", "entry_point", "prelude")
-FIELDS += ("solution", "family", "declaration", "beside")
+FIELDS += ("solution", "family", "beside")
 FIELDS += ("response", "responses", "tokens", "sample", "finish")  # of rows for 01_generate.py --responses
 
 
@@ -1163,7 +1283,7 @@ def check_scorer_fits(scorer, meta, path):
     run_files = meta.get("identity", {}).get("model")
     if None not in (files, run_files) and files != run_files:  # a Hub id and its copy differ, too: no error
         difference = f"{path} was made with {scorer.model} as {files}, the run with {run_files}"
-        print(f"warning: {difference}; are the weights the same?", file=sys.stderr)
+        warn(f"{difference}; are the weights the same?")
 
 
 def score_run(scorer, run, path="the scorer", chunk=4096):

@@ -105,13 +105,6 @@ def test_bars_in_a_log_are_whole_lines_at_most_once_a_minute(monkeypatch, capsys
     assert capsys.readouterr().err == ""
 
 
-def test_a_bar_on_a_terminal_is_at_most_110_columns(monkeypatch, capsys):
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    for columns, width in ((200, 110), (80, 80), (0, 110)):
-        monkeypatch.setattr("os.get_terminal_size", lambda *_, c=columns: os.terminal_size((c, 40)))
-        assert common.progress(range(3), desc="d" * 200).ncols == width
-
-
 # ----------------------------------------------------------------------------------------------------
 # Files
 

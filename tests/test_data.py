@@ -367,8 +367,8 @@ FILES = {
     "": "no problems", '{"prompt": ["x"]}': "problem 1: the field 'prompt' must be text",
     '{"question": "x", "answer": 1}': "own:1: the field 'prompt or messages' is missing; there are question, ans",
     "[1]": "own:1: a JSON object is expected, not 1", "[": "own: not JSON (",
-    '[{"prompt": "y"}, {"prompt": "\\ud800"}]': "own:2: not JSON ('utf-8' codec can't encode",
-    '[{"prompt": "x", "answer": Infinity}]': "own:1: not JSON (",
+    '[{"prompt": "y"}, {"prompt": "\\ud800"}]': "own: not JSON ('utf-8' codec can't encode",
+    '[{"prompt": "x", "answer": Infinity}]': "own: not JSON (Infinity is no number",
     f'[{{"prompt": "x", "answer": {"9" * 5000}}}]': "not JSON (",
 }  # fmt: skip
 
