@@ -1,14 +1,14 @@
-"""Make four problem files for a real but small language model: word problems, and functions of one line.
+"""Make four problem files for a real but small language model: word problems and functions of one line.
 
-Reads nothing. Writes demo/{word_a,word_b,func_a,func_b}.jsonl, in a second, the same to the byte everywhere.
+This reads nothing and writes demo/{word_a,word_b,func_a,func_b}.jsonl in a second, always the same bytes.
 
     python demo/make_real.py
     FLAGS_01="--temperature .7 --top-k 40 --max-new-tokens 64" \
         bash run_all.sh HuggingFaceTB/SmolLM2-135M-Instruct demo/word_a.jsonl demo/word_b.jsonl
 
-Examples open each chat, or such a model would not keep to a form. The two files of a pair share these, but no
-kind of problem and no sum; a scorer is calibrated on one and used on the other. The name of its kind is a
-problem's `family`.
+A few examples open each chat, because the model keeps to no form without them. The two files of a pair share
+these examples, but no kind of problem and no sum or function: a scorer is calibrated on one file and evaluated
+on the other. The field `family` of a problem names its kind.
 """
 
 import argparse
@@ -16,108 +16,109 @@ import json
 import random
 from pathlib import Path
 
-PROBLEMS = 200  # in a file
+PROBLEMS = 200  # in each file
 NAMES = ["Ana", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gina", "Hugo"]
 THINGS = ["pens", "coins", "cards", "shells", "apples", "stamps", "books", "eggs"]
+LETTERS = "abcdeimorstu"
 
 WORD_CHAT = [
-    ("Tom has 5 plums and buys 7 more. How many plums does Tom have?", "5 + 7 = 12"),
-    ("Tom has 9 plums and eats 4. How many plums are left?", "9 - 4 = 5"),
-    ("Each of 3 plates holds 6 plums. How many plums are there?", "3 * 6 = 18"),
-    ("Tom has 4 plums, eats 1 and buys 6. How many plums does Tom have?", "4 - 1 = 3. 3 + 6 = 9"),
-]
-WORD_KINDS = {  # by name: the signs between x, y and z, which are worked out from left to right; the text
+    ("Tom has 5 plums and buys 7 more. How many plums does Tom have?", "5 + 7 = 12. The answer is 12."),
+    ("There are 13 plums on a table. Tom takes 5 of them. How many plums are still there?",
+     "13 - 5 = 8. The answer is 8."),
+    ("Each of 3 plates holds 6 plums. How many plums are there?", "3 * 6 = 18. The answer is 18."),
+    ("Tom has 9 plums and eats 4. How many plums are left?", "9 - 4 = 5. The answer is 5."),
+    ("What is 8 plus 6?", "8 + 6 = 14. The answer is 14."),
+]  # fmt: skip
+# For each file the kinds of word problems by name: the signs between the numbers x, y and z, which are applied
+# from left to right, and the text. The model adds and multiplies small numbers, but fails at nearly all
+# subtractions and second steps, so these kinds are few.
+WORD_KINDS = {
     "word_a": {
         "plus": ("+", "What is {x} + {y}?"),
         "gets": ("+", "{who} has {x} {things} and gets {y} more. How many {things} does {who} have now?"),
+        "buys": ("+", "{who} had {x} {things} and bought {y} more. How many {things} does {who} have?"),
         "together": ("+", "{who} has {x} {things}. A friend has {y} {things}. "
                      "How many {things} do they have together?"),
-        "shelves": ("+", "There are {x} {things} on one shelf and {y} on another. "
-                    "How many {things} are there in all?"),
         "days": ("+", "{who} found {x} {things} on Monday and {y} on Tuesday. "
                  "How many {things} did {who} find?"),
         "before": ("+", "{who} got {y} {things} today. Before that {who} had {x}. "
                    "How many {things} does {who} have now?"),
         "older": ("+", "{who} is {x} years old. How old will {who} be in {y} years?"),
-        "longer": ("+", "A rope is {x} meters long. Another is {y} meters longer. "
-                   "How many meters long is the other?"),
         "warmer": ("+", "It is {x} degrees in the morning and {y} degrees warmer at noon. "
                    "How many degrees is it at noon?"),
+        "colours": ("+", "{who} has {x} red {things} and {y} blue {things}. "
+                    "How many {things} does {who} have?"),
+        "come_in": ("+", "There are {x} children in a room and {y} more come in. "
+                    "How many children are there now?"),
         "minus": ("-", "What is {x} - {y}?"),
+        "calculate": ("-", "Calculate {x} - {y}."),
         "gives": ("-", "{who} has {x} {things} and gives away {y}. How many {things} are left?"),
         "loses": ("-", "{who} had {x} {things} and lost {y} of them. "
                   "How many {things} does {who} still have?"),
-        "unsold": ("-", "{who} sold {y} of {x} {things}. How many {things} did {who} not sell?"),
         "leave": ("-", "There are {x} children in a room and {y} leave. How many children are left?"),
-        "younger": ("-", "{who} is {x} years old. A cousin is {y} years younger. How old is the cousin?"),
         "pages": ("-", "A book has {x} pages and {who} has read {y}. How many pages are left to read?"),
-        "how_many_more": ("-", "{who} has {x} {things} and a friend has {y}. "
-                          "How many more {things} does {who} have?"),
+        "eats": ("-", "{who} has {x} cookies and eats {y}. How many cookies are left?"),
         "times": ("*", "What is {x} * {y}?"),
         "bags": ("*", "There are {x} bags with {y} {things} in each. How many {things} are there?"),
-        "rows": ("*", "There are {x} rows of {y} chairs. How many chairs are there?"),
         "price": ("*", "A ticket costs {y} dollars. How many dollars do {x} tickets cost?"),
         "daily": ("*", "{who} reads {y} pages a day. How many pages does {who} read in {x} days?"),
         "each": ("*", "Each of {x} children has {y} {things}. How many {things} do they have?"),
-        "train": ("*", "A train goes {y} miles in an hour. How many miles does it go in {x} hours?"),
+        "shelves": ("*", "There are {x} shelves with {y} books on each. How many books are there?"),
+        "packs": ("*", "{who} has {x} packs of {y} {things}. How many {things} does {who} have?"),
+        "stacks": ("*", "{x} stacks hold {y} coins each. How many coins are there?"),
+        "runs": ("*", "{who} runs {y} miles every day. How many miles does {who} run in {x} days?"),
+        "three": ("++", "What is {x} + {y} + {z}?"),
         "gets_gives": ("+-", "{who} has {x} {things}, gets {y} more and gives away {z}. "
                        "How many {things} are left?"),
-        "three": ("++", "What is {x} + {y} + {z}?"),
-        "bags_more": ("*+", "{who} has {x} bags of {y} {things} and {z} more. "
-                      "How many {things} does {who} have?"),
         "takes_twice": ("--", "There are {x} {things}. {who} takes {y} and then {z}. "
                         "How many {things} are left?"),
-        "bags_lost": ("*-", "There were {x} bags of {y} {things}, but {z} {things} fell out. "
-                      "How many {things} are left?"),
-        "lost_found": ("-+", "{who} had {x} {things}, lost {y} and found {z}. "
-                       "How many {things} does {who} have now?"),
+        "bags_more": ("*+", "{who} has {x} bags of {y} {things} and {z} more. "
+                      "How many {things} does {who} have?"),
     },
     "word_b": {
         "sum": ("+", "Find the sum of {x} and {y}."),
+        "add": ("+", "Add {y} to {x}."),
+        "total": ("+", "What is the total of {x} and {y}?"),
         "box": ("+", "There are {x} {things} in a box. {who} adds {y} {things}. "
                 "How many {things} are in the box?"),
-        "arrive": ("+", "A shop owns {x} {things}, and {y} arrive by mail. "
-                   "How many {things} does the shop own?"),
         "class": ("+", "There are {x} boys and {y} girls in a class. How many children are in the class?"),
         "both_cost": ("+", "A lamp costs {x} dollars and a cup costs {y} dollars. "
                       "How many dollars do both cost?"),
-        "walk": ("+", "{who} walks {x} miles, rests and walks {y} miles. How many miles does {who} walk?"),
-        "more_than": ("+", "A brother has {x} {things}. {who} has {y} more than he has. "
-                      "How many {things} does {who} have?"),
+        "walk": ("+", "{who} walks {x} miles and then {y} more miles. How many miles does {who} walk?"),
         "get_on": ("+", "There are {x} people on a bus and {y} get on. How many people are on the bus?"),
-        "add": ("+", "Add {y} to {x}. What do you get?"),
+        "farm": ("+", "A farm has {x} cows and {y} sheep. How many animals does the farm have?"),
+        "planted": ("+", "{who} planted {x} trees last year and {y} trees this year. "
+                    "How many trees did {who} plant?"),
         "minus_in_words": ("-", "What is {x} minus {y}?"),
+        "take": ("-", "Take {y} away from {x}. What is left?"),
+        "subtract": ("-", "Subtract {y} from {x}."),
         "sells": ("-", "A shop has {x} {things} and sells {y}. "
                   "How many {things} does the shop still have?"),
-        "broken": ("-", "{y} of the {x} {things} in a box are broken. How many {things} are not broken?"),
-        "cakes": ("-", "{who} baked {x} cakes and ate {y}. How many cakes remain?"),
-        "birds": ("-", "{x} birds sit in a tree and {y} fly away. How many birds are in the tree now?"),
-        "fewer": ("-", "{who} has {x} {things}. A sister has {y} fewer. "
-                  "How many {things} does the sister have?"),
         "pays": ("-", "{who} has {x} dollars and pays {y} dollars. How many dollars does {who} keep?"),
-        "take": ("-", "Take {y} away from {x}. What is left?"),
+        "birds": ("-", "{x} birds sit in a tree and {y} fly away. How many birds are in the tree now?"),
+        "get_off": ("-", "There are {x} people on a train and {y} get off. "
+                    "How many people are left on the train?"),
         "times_in_words": ("*", "What is {x} times {y}?"),
-        "boxes": ("*", "{who} buys {x} boxes of {y} {things}. How many {things} does {who} have?"),
         "product": ("*", "Find the product of {x} and {y}."),
+        "boxes": ("*", "{who} buys {x} boxes of {y} {things}. How many {things} does {who} have?"),
         "seats": ("*", "{x} cars have {y} seats each. How many seats do they have in all?"),
         "earns": ("*", "{who} earns {y} dollars an hour and works for {x} hours. "
                   "How many dollars does {who} earn?"),
         "seeds": ("*", "{who} plants {y} seeds in each of {x} pots. How many seeds does {who} plant?"),
         "hen": ("*", "A hen lays {y} eggs a week. How many eggs does it lay in {x} weeks?"),
+        "trays": ("*", "A baker fills {x} trays with {y} rolls each. How many rolls are there?"),
+        "teams": ("*", "There are {x} teams of {y} players. How many players are there?"),
+        "add_three": ("++", "Find the sum of {x}, {y} and {z}."),
         "on_and_off": ("+-", "There are {x} people on a bus. {y} get on, then {z} get off. "
                        "How many people are on the bus?"),
-        "add_three": ("++", "Add {x}, {y} and {z}."),
-        "tables": ("*+", "There are {x} tables with {y} chairs each and {z} chairs at the wall. "
-                   "How many chairs are there?"),
         "sells_twice": ("--", "A shop has {x} {things} and sells {y} today and {z} tomorrow. "
                         "How many {things} does the shop keep?"),
-        "boxes_broken": ("*-", "A shop buys {x} boxes of {y} {things}. {z} of the {things} are broken. "
-                         "How many are not?"),
-        "pays_earns": ("-+", "{who} has {x} dollars, pays {y} and earns {z}. "
-                       "How many dollars does {who} have then?"),
+        "tables": ("*+", "There are {x} tables with {y} chairs each and {z} more chairs. "
+                   "How many chairs are there?"),
     },
 }  # fmt: skip
-SIZES = {"+": (3, 29, 2, 9), "-": (10, 29, 2, 9), "*": (2, 14, 2, 12)}  # of x and y; z is 2 to 9
+# For the first sign of a kind: the smallest and largest x, the smallest and largest y. z is 2 to 9.
+SIZES = {"+": (2, 21, 2, 9), "-": (4, 19, 2, 9), "*": (2, 13, 2, 12)}
 
 FUNCTION_CHAT = [
     ("Write a Python function starts_with_q(s) that returns True if s starts with 'q'.",
@@ -125,7 +126,8 @@ FUNCTION_CHAT = [
     ("Write a Python function squares(xs) that returns a list of the squares of xs.",
      "def squares(xs):\n    return [x ** 2 for x in xs]"),
 ]  # fmt: skip
-# Of n (a number), s (a text), xs (a list of numbers) or words (a list of texts): what to return, and how
+# For each file the kinds of functions of n (a number), s (a text), xs (a list of numbers) or words (a list of
+# texts): the name and what it returns, and the expression that does it. {k} is a number and {c} a letter.
 FUNCTION_KINDS = {
     "func_a": {
         "add_{k}(n) that returns n plus {k}": "n + {k}",
@@ -284,81 +286,126 @@ FUNCTION_KINDS = {
 
 
 def chat(examples, prompt):
-    turns = [turn for asked, answer in examples for turn in (("user", asked), ("assistant", answer))]
-    return [{"role": role, "content": text} for role, text in [*turns, ("user", prompt)]]
+    """The turns of a chat that opens with these examples and ends with the prompt."""
+    messages = []
+    for question, answer in examples:
+        messages.append({"role": "user", "content": question})
+        messages.append({"role": "assistant", "content": answer})
+    return [*messages, {"role": "user", "content": prompt}]
 
 
 def work_out(x, steps):
-    """The result of x and (sign, number) steps from left to right, and the steps as a model should write them."""
+    """Apply the steps (sign, number) to x from left to right.
+
+    Returns the result and the calculation as the examples in the chat write it.
+    """
     written = []
     for sign, y in steps:
         result = {"+": x + y, "-": x - y, "*": x * y}[sign]
         written.append(f"{x} {sign} {y} = {result}")
         x = result
-    return x, ". ".join(written)
+    return x, f"{'. '.join(written)}. The answer is {x}."
 
 
 def word_problems(file, rng, used):
-    """Kinds in turn; no sum twice, in neither file."""
+    """Yield the problems of a file, one kind after the other. `used` holds the sums that were given out so far
+    in any file; none of them is given out again."""
     kinds = list(WORD_KINDS[file].items())
-    for n in range(PROBLEMS):
-        family, (signs, text) = kinds[n % len(kinds)]
+    for number in range(PROBLEMS):
+        family, (signs, text) = kinds[number % len(kinds)]
+        lowest_x, highest_x, lowest_y, highest_y = SIZES[signs[0]]
         while True:
-            low, high, least, most = SIZES[signs[0]]
-            x, y, z = rng.randint(low, high), rng.randint(least, most), rng.randint(2, 9)
+            x = rng.randint(lowest_x, highest_x)
+            y = rng.randint(lowest_y, highest_y)
+            z = rng.randint(2, 9)
             steps = tuple(zip(signs, (y, z)))
             result, solution = work_out(x, steps)
             if result > 0 and (x, steps) not in used:
                 break
         used.add((x, steps))
         prompt = text.format(x=x, y=y, z=z, who=rng.choice(NAMES), things=rng.choice(THINGS))
-        yield {"kind": "math", "family": family, "messages": chat(WORD_CHAT, prompt),
-               "answer": str(result), "solution": solution}  # fmt: skip
+        yield {
+            "kind": "math",
+            "family": family,
+            "messages": chat(WORD_CHAT, prompt),
+            "answer": str(result),
+            "solution": solution,
+        }
 
 
-def inputs(parameter, k, c, rng):
-    """Ten values of the parameter; some meet k or c at its edge."""
-    letters = [c, *"abcdeimorstu"]
+def example_inputs(parameter, k, letter, rng):
+    """Ten values for a function's parameter. Some lie at the edge that k or the letter sets."""
+    letters = [letter, *LETTERS]
     if parameter == "n":
-        return [k, k + 1, k - 1, 3 * k, 0, *(rng.randint(-9, 60) for _ in range(5))]
+        at_random = [rng.randint(-9, 60) for _ in range(5)]
+        return [k, k + 1, k - 1, 3 * k, 0, *at_random]
     if parameter == "s":
         lengths = [1, k, k + 1, *rng.choices(range(2, 13), k=6)]
-        return ["", *("".join(rng.choices([*letters, " "], k=size)) + c * (size % 2) for size in lengths)]
+        texts = []
+        for length in lengths:
+            text = "".join(rng.choices([*letters, " "], k=length))
+            texts.append(text + letter if length % 2 else text)
+        return ["", *texts]
     if parameter == "words":
-        make_word = lambda: rng.choice(["", c]) + "".join(rng.choices(letters, k=rng.randint(1, k + 2)))
-        return [[make_word() for _ in range(size)] for size in (1, 2, *rng.choices(range(2, k + 5), k=8))]
-    numbers, lengths = [k, k, k + 1, k - 1, *range(-5, 15)], [1, 2, k + 2, *rng.choices(range(2, 9), k=7)]
-    return [rng.choices(numbers, k=size) for size in lengths]
+        lengths = [1, 2, *rng.choices(range(2, k + 5), k=8)]
+        return [[random_word(k, letter, rng) for _ in range(length)] for length in lengths]
+    numbers = [k, k, k + 1, k - 1, *range(-5, 15)]
+    lengths = [1, 2, k + 2, *rng.choices(range(2, 9), k=7)]
+    return [rng.choices(numbers, k=length) for length in lengths]
+
+
+def random_word(k, letter, rng):
+    """A word of up to k + 3 letters, which begins with `letter` in about half of the cases."""
+    start = rng.choice(["", letter])
+    return start + "".join(rng.choices([letter, *LETTERS], k=rng.randint(1, k + 2)))
 
 
 def functions(file, rng):
-    """Kinds in turn, each with other numbers and letters; the asserts hold what the reference returns."""
-    used, kinds = set(), list(FUNCTION_KINDS[file].items())
+    """Yield the problems of a file, one kind after the other, each with another number or letter.
+
+    The asserts of a problem say what its reference solution returns.
+    """
+    kinds = list(FUNCTION_KINDS[file].items())
+    used = set()
     while len(used) < PROBLEMS:
         text, body = kinds[len(used) % len(kinds)]
         family = text[: text.index("(")].format(k="k", c="c")
-        k, c = rng.randint(2, 14), rng.choice("abcdeimorstu")
-        text, body = text.format(k=k, c=c), body.format(k=k, c=c)
+        k = rng.randint(2, 14)
+        letter = rng.choice(LETTERS)
+        text = text.format(k=k, c=letter)
+        body = body.format(k=k, c=letter)
         if body in used:
             continue
         used.add(body)
         name, parameter = text[: text.index(")")].split("(")
-        works = eval(f"lambda {parameter}: {body}")
-        asserts = [f"assert {name}({value!r}) == {works(value)!r}" for value in inputs(parameter, k, c, rng)]
-        yield {"kind": "code", "family": family,
-               "messages": chat(FUNCTION_CHAT, f"Write a Python function {text}."),
-               "tests": "\n".join(asserts), "entry_point": name,
-               "solution": f"def {name}({parameter}):\n    return {body}"}  # fmt: skip
+        reference = eval(f"lambda {parameter}: {body}")
+        asserts = []
+        for value in example_inputs(parameter, k, letter, rng):
+            asserts.append(f"assert {name}({value!r}) == {reference(value)!r}")
+        yield {
+            "kind": "code",
+            "family": family,
+            "messages": chat(FUNCTION_CHAT, f"Write a Python function {text}."),
+            "tests": "\n".join(asserts),
+            "entry_point": name,
+            "solution": f"def {name}({parameter}):\n    return {body}",
+        }
 
 
 def main(args):
     args.out.mkdir(parents=True, exist_ok=True)
     used = set()
-    files = {file: word_problems(file, random.Random(file), used) for file in WORD_KINDS}
-    files |= {file: functions(file, random.Random(file)) for file in FUNCTION_KINDS}
-    for file, rows in files.items():
-        lines = [json.dumps({"id": f"{file}/{n}"} | row) + "\n" for n, row in enumerate(rows)]
-        (args.out / f"{file}.jsonl").write_text("".join(lines), encoding="utf-8")
+    for file in WORD_KINDS:
+        write_file(args.out, file, word_problems(file, random.Random(file), used))
+    for file in FUNCTION_KINDS:
+        write_file(args.out, file, functions(file, random.Random(file)))
+
+
+def write_file(folder, name, problems):
+    lines = []
+    for number, problem in enumerate(problems):
+        lines.append(json.dumps({"id": f"{name}/{number}"} | problem) + "\n")
+    (folder / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")
 
 
 if __name__ == "__main__":
