@@ -4,29 +4,33 @@
     python 04_select.py RUN --scorer runs/model/cal/32/*.pt      the best of several scorers picks the answers
     python 04_select.py RUN --scorer scorer.pt --strategy best-of-n
 
-Reads what 01_generate.py wrote, and labels.jsonl, which holds each rollout's answer and says which answers
-are equal (02_label.py writes it for problems without references, too). Writes
-    answers.jsonl        one row a problem: {"id", "prompt", "answer", "response", "p", "vote"?, "sample",
+It reads what 01_generate.py wrote, and labels.jsonl, where 02_label.py keeps the answer of each rollout and
+which answers are equal (also for problems without a reference). It writes
+    answers.jsonl        for each problem {"id", "prompt", "answer", "response", "p", "vote"?, "sample",
                          "scorer", "strategy", "label"?}. answer: as 02 extracts it, for code the program;
                          p: the probability that it is right; vote: its share of the sum of all answers' p
-    selected.jsonl       a row for each problem, scorer and strategy, with the same fields but the prompt, and
-                         "score"; the rows of scorers that are not given this time are kept
-    scores/SCORER.jsonl  {"id", "sample", "score": logit, "p": probability}, and SCORER.cost.json for 05
+    selected.jsonl       for each problem, scorer and strategy the same without prompt and response, and the
+                         "score". The rows of scorers that are not given this time are kept
+    scores/SCORER.jsonl  for each rollout {"id", "sample", "score": its logit, "p": its probability}. In
+                         SCORER.cost.json beside it are costs, and "learned", the problems of this run that
+                         the scorer was trained or validated on
 
-Strategies: best-of-n takes the highest score, of equal ones the lowest sample number. weighted-vote (where
-answers can be equal) takes the answer with the largest sum of p; its best-scored rollout stands for it. A
-label is copied beside a pick after it is made, and shown as accuracy.
+There are two strategies. best-of-n takes the rollout with the highest score, of equal scores the lowest
+sample number. weighted-vote, where answers can be equal, takes the answer with the largest sum of p, and the
+best-scored of its rollouts. If there are labels they are copied beside the picks afterwards.
 
-Who picks answers.jsonl: scorers whose file names are equal up to an @ are seeds of one scorer, and their
-logits are averaged. The scorer and strategy are taken that were right most often on the calibration problems
-that 03 held out of training. To decide yourself, give one scorer, or --strategy.
+Scorers whose file names are equal up to an @ are seeds of one scorer: their logits are averaged for
+answers.jsonl. The scorer and strategy for answers.jsonl are those which were right most often on the
+calibration problems that 03 held out. Give one scorer, or --strategy, to decide yourself.
 """
 
-from __future__ import annotations  # numpy is not there yet
+from __future__ import annotations  # numpy is imported when it is first used
 
 import argparse
+import itertools
 import shlex
 import sys
+from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,110 +38,120 @@ import common
 from common import np, torch
 
 STRATEGIES = ("best-of-n", "weighted-vote")
-SHOWN, LINES, WIDTH = 3, 12, 100  # answers that are printed, and the most lines and columns of each
+SHOWN, LINES, WIDTH = 3, 12, 100  # how many answers are printed, with at most so many lines and columns each
 
 
 def main():
     args = parse_args()
-    scorers = {Path(path).stem: common.load_scorer(path) for path in args.scorer}
+    paths = {Path(path).stem: path for path in args.scorer}
+    scorers = {name: common.load_scorer(path) for name, path in paths.items()}
+    seeds = defaultdict(list)  # scorer -> the names of its seeds' files
+    for name in scorers:
+        seeds[name.partition("@")[0]].append(name)
     for run in map(load_run, args.runs):
-        warn(run, scorers)
-        logits = {}
-        for path in args.scorer:
-            logits[Path(path).stem] = score(run, path, scorers[Path(path).stem])
-        picks = [pick(run, name, strategy, logits[name]) for name in logits for strategy in run.strategies]
-        selected = write_selected(run, sum(picks, []))
-        if args.strategy not in (None, *run.strategies):
+        strategies = [args.strategy] if args.strategy else run.strategies
+        if strategies[0] not in run.strategies:
             common.die(f"{run.path}: --strategy {args.strategy}: there are no answers that can be equal")
-        name, strategy, reason = choose(scorers, [args.strategy] if args.strategy else run.strategies)
-        mean = np.mean([logits[seed] for seed in seeds_of_each(scorers)[name]], axis=0)
-        answers = write_answers(run, pick(run, name, strategy, mean))
-        print(summary(selected, answers), *map(in_brief, answers[:SHOWN]), sep="\n\n")
-        print(f"\n{run.path / 'answers.jsonl'}: {len(answers)} answers, one a problem, picked by\n{reason}")
+        warn(run, {scorer: scorers[names[0]].checkpoint for scorer, names in seeds.items()})
+        logits = {name: write_scores(run, name, scorers[name], path) for name, path in paths.items()}
+        picks = []
+        for name, strategy in itertools.product(logits, run.strategies):
+            picks += pick(run, name, strategy, logits[name])
+        write_selected(run, picks)
+        scorer, strategy, reason = choose(scorers, seeds, strategies)
+        mean = np.mean([logits[name] for name in seeds[scorer]], axis=0)
+        answers = write_answers(run, pick(run, scorer, strategy, mean))
+        print(*map(in_brief, answers[:SHOWN]), summary(run, answers, reason), sep="\n\n")
 
 
 @dataclass
 class Run:
     path: Path
+    meta: dict
     keys: list  # [R] of (problem, sample)
     places: dict  # problem -> the places of its rollouts among the R
     groups: np.ndarray  # [R] classes of equal answers, -1 for no answer
     answers: list  # [R] what 02 extracted, or None
-    labels: list | None  # [R] only for display; None where nothing could be judged
-    strategies: tuple  # weighted-vote only where there are answers that can be equal
-    meta: dict
+    labels: list  # [R] 1, 0 or None; only copied and shown
+    strategies: tuple  # weighted-vote only if there are answers that can be equal
 
 
 def load_run(path):
     path = Path(path)
     keys = common.keys_of(common.each_rollout(path))
     common.check_same_problems(path, [{"id": problem} for problem, _ in keys])
-    places = {}
+    places = defaultdict(list)
     for place, (problem, _) in enumerate(keys):
-        places.setdefault(problem, []).append(place)
+        places[problem].append(place)
     if (path / "labels.jsonl").exists():
         rows = common.read_labels(path, keys)
     else:
         print(f"{path}: no labels.jsonl, so no votes; 02_label.py extracts answers, references or not")
         rows = [{"label": None} for _ in keys]
     groups = np.array([-1 if row.get("group") is None else row["group"] for row in rows])
-    labels = [row["label"] for row in rows]
-    return Run(
-        path, keys, places, groups, answers=[row.get("answer") for row in rows],
-        labels=None if all(label is None for label in labels) else labels,
-        strategies=STRATEGIES if (groups >= 0).any() else STRATEGIES[:1], meta=common.read_meta(path),
-    )  # fmt: skip
+    strategies = STRATEGIES if (groups >= 0).any() else STRATEGIES[:1]
+    answers, labels = [row.get("answer") for row in rows], [row["label"] for row in rows]
+    return Run(path, common.read_meta(path), keys, places, groups, answers, labels, strategies)
 
 
-def score(run, scorer_path, scorer):
-    """Write the scores of all rollouts in the order of rollouts.jsonl, and what they cost -> logits [R]."""
-    stored_keys, logits = common.score_run(scorer, run.path, scorer_path)
-    columns = zip(stored_keys, logits.tolist(), logits.sigmoid().tolist())
-    rows = [{"id": key[0], "sample": key[1], "score": logit, "p": p} for key, logit, p in columns]
+def warn(run, checkpoints):
+    """Print a line for each reason to doubt the scores of this run, with the scorers that it is about."""
+    scorers = defaultdict(list)
+    for scorer, checkpoint in checkpoints.items():
+        for doubt in doubts_about(run, checkpoint):
+            scorers[doubt].append(scorer)
+    for doubt, names in scorers.items():
+        print(f"warning: {run.path}: {', '.join(names)}: {doubt}", file=sys.stderr)
+
+
+def doubts_about(run, checkpoint):
+    learned = learned_problems(run, checkpoint)
+    if learned:
+        count = f"{len(learned)} of its {len(run.places)} problems"
+        yield f"learned from {count}, so its accuracy proves nothing"
+    here = common.sampling_of(run.meta)
+    there = checkpoint.get("sampling", here)
+    changed = [f"{name} {here.get(name)}, not {value}" for name, value in there.items()
+               if here.get(name) != value]  # fmt: skip
+    if there and not here:
+        yield "it is unknown how its answers were sampled; p may be off"
+    elif here and not there:
+        yield "it is unknown how the calibration answers were sampled; p may be off"
+    elif changed:
+        yield f"sampled otherwise than the calibration ({'; '.join(changed)}); p may be off"
+
+
+def learned_problems(run, checkpoint):
+    """The problems of this run that the scorer was trained or validated on."""
+    data_set = common.short_name(run.meta["dataset"])
+    learned = {tuple(problem) for problem in checkpoint.get("problems", [])}
+    return [problem for problem in run.places if (data_set, problem) in learned]
+
+
+def write_scores(run, name, scorer, path):
+    """Write the scores of all rollouts in the order of rollouts.jsonl, and the costs -> logits [R]."""
+    keys, logits = common.score_run(scorer, run.path, path)
+    rows = []
+    for (problem, sample), logit, p in zip(keys, logits.tolist(), logits.sigmoid().tolist()):
+        rows.append({"id": problem, "sample": sample, "score": logit, "p": p})
     rows = common.align(rows, run.keys, run.path / "hidden.pt")
-    path = run.path / "scores" / f"{Path(scorer_path).stem}.jsonl"
-    common.write_jsonl(path, rows)
-    command = shlex.join(["python", "04_select.py", *sys.argv[1:]])
-    facts = {"command": command, "stop": scorer.checkpoint.get("stop")}  # stop: the thresholds, for 05
-    facts["in_sample"] = count_learned(run, scorer)
-    common.write_json(path.with_suffix(".cost.json"), scorer.checkpoint.get("cost", {}) | facts)
+    common.write_jsonl(run.path / "scores" / f"{name}.jsonl", rows)
+    costs = scorer.checkpoint.get("cost", {}) | {
+        "command": shlex.join(["python", "04_select.py", *sys.argv[1:]]),
+        "stop": scorer.checkpoint.get("stop"),  # from which 05 takes a threshold
+        "learned": learned_problems(run, scorer.checkpoint),
+    }
+    common.write_json(run.path / "scores" / f"{name}.cost.json", costs)
     return np.array([row["score"] for row in rows])
 
 
-def count_learned(run, scorer):
-    """How many of the run's problems the scorer was trained or validated on."""
-    dataset = common.short_name(run.meta["dataset"])
-    learned = {tuple(problem) for problem in scorer.checkpoint.get("problems", [])}
-    return sum((dataset, problem) in learned for problem in run.places)
-
-
-def warn(run, scorers):
-    """A line for what makes the scores of this run doubtful, with the scorers that it is true of."""
-    here, told = common.sampling_of(run.meta), {}
-    for name, seeds in seeds_of_each(scorers).items():
-        facts = scorers[seeds[0]].checkpoint
-        there = facts.get("sampling", here)
-        changed = [f"{key} {here.get(key)}, not {there[key]}" for key in there if there[key] != here.get(key)]
-        if learned := count_learned(run, scorers[seeds[0]]):
-            text = f"learned from {learned} of its {len(run.places)} problems, so its accuracy proves nothing"
-            told.setdefault(text, []).append(name)
-        if "sampling" in facts and not (here and there):
-            whose = "its" if there else "the calibration"
-            text = f"it is unknown how {whose} answers were sampled; p may be off"
-            told.setdefault(text, []).append(name)
-        elif changed:
-            text = f"sampled otherwise than the calibration ({'; '.join(changed)}); p may be off"
-            told.setdefault(text, []).append(name)
-    for text, names in told.items():
-        print(f"warning: {run.path}: {', '.join(names)}: {text}", file=sys.stderr)
-
-
 def pick(run, name, strategy, logits):
-    """A row of selected.jsonl for each problem; the response is still to come."""
-    p, rows = torch.from_numpy(logits).sigmoid().numpy(), []
+    """A row of selected.jsonl for each problem."""
+    p = torch.from_numpy(logits).sigmoid().numpy()
+    rows = []
     for problem, places in run.places.items():
         groups, weights = run.groups[places], p[places]
-        if strategy == "weighted-vote":  # where no rollout has an answer, this is best-of-n
+        if strategy == "weighted-vote":
             best = common.weighted_vote(groups, weights, logits[places])
         else:
             best = common.best_of_n(logits[places])
@@ -146,102 +160,90 @@ def pick(run, name, strategy, logits):
                "score": float(logits[place]), "p": float(p[place]), "answer": run.answers[place]}  # fmt: skip
         if groups[best] >= 0:
             row["vote"] = float(weights[groups == groups[best]].sum() / weights[groups >= 0].sum())
-        if run.labels is not None:
+        if set(run.labels) != {None}:
             row["label"] = run.labels[place]
         rows.append(row)
     return rows
 
 
-def seeds_of_each(scorers):
-    """{scorer, its name up to the @: the full names of its seeds}"""
-    found = {}
-    for name in scorers:
-        found.setdefault(name.partition("@")[0], []).append(name)
-    return found
-
-
-def choose(scorers, strategies):
-    """(scorer, strategy, why): right most often on held-out calibration problems, of equal ones the first."""
-    found = {}
-    for name, seeds in seeds_of_each(scorers).items():
-        for strategy in strategies:
-            held_out = [scorers[seed].checkpoint.get("held_out", {}).get(strategy) for seed in seeds]
-            known = [accuracy for accuracy in held_out if accuracy is not None]
-            found[name, strategy] = np.mean(known) if known else -1
-    name, strategy = max(found, key=found.get)
-    seeds = len(seeds_of_each(scorers)[name])
-    who = f"{name}{f' (mean of {seeds} seeds)' if seeds > 1 else ''}, {strategy}"
-    if found[name, strategy] < 0:
-        return name, strategy, f"{who}: the first given, as its file does not say how often it was right"
-    did = f"{100 * found[name, strategy]:.1f} % right on held-out calibration problems"
-    return name, strategy, f"{who}: {did}{f', the most of {len(found)} choices' if len(found) > 1 else ''}"
-
-
-def responses_of(run, rows):
-    """A second reading for the few texts that were picked: all of them together may not fit into memory."""
-    texts = dict.fromkeys(common.keys_of(rows))
-    for rollout in common.each_rollout(run.path):
-        if (rollout["id"], rollout["sample"]) in texts:
-            texts[rollout["id"], rollout["sample"]] = rollout["response"]
-    return texts
-
-
-def write_selected(run, selected):
-    """The rows of other scorers stay, as long as they are picks of this run's rollouts."""
+def write_selected(run, picks):
+    """Write the picks below those of other scorers, which must be of this run's rollouts."""
     path, others = run.path / "selected.jsonl", []
-    given, texts = {row["scorer"] for row in selected}, responses_of(run, selected)
+    given = {row["scorer"] for row in picks}
     if path.is_file():
         rows = common.read_jsonl(path, needs=("id", "sample", "scorer"))
         others = [row for row in rows if row["scorer"] not in given]
-    if unknown := {*common.keys_of(others)} - {*run.keys}:
+    unknown = set(common.keys_of(others)) - set(run.keys)
+    if unknown:
         common.die(f"{path}: has picks of rollouts that the run has not, such as {min(unknown)}; delete it")
-    selected = [row | {"response": texts[row["id"], row["sample"]]} for row in selected]
-    common.write_jsonl(path, others + selected)
-    return selected
+    common.write_jsonl(path, others + picks)
+
+
+def choose(scorers, seeds, strategies):
+    """(scorer, strategy, why): the pair that was right most often on held-out problems, or the first pair."""
+    accuracy = {}
+    for scorer, names in seeds.items():
+        for strategy in strategies:
+            of_seeds = [scorers[name].checkpoint.get("held_out", {}).get(strategy) for name in names]
+            measured = [share for share in of_seeds if share is not None]
+            accuracy[scorer, strategy] = np.mean(measured) if measured else -1
+    scorer, strategy = max(accuracy, key=accuracy.get)
+    reason = scorer
+    if len(seeds[scorer]) > 1:
+        reason += f" (mean of {len(seeds[scorer])} seeds)"
+    if accuracy[scorer, strategy] < 0:
+        reason += f", {strategy}: the first given, as its file does not say how often it was right"
+        return scorer, strategy, reason
+    reason += f", {strategy}: {100 * accuracy[scorer, strategy]:.1f} % right on held-out calibration problems"
+    if len(accuracy) > 1:
+        reason += f", the most of {len(accuracy)} choices"
+    return scorer, strategy, reason
 
 
 def write_answers(run, picks):
-    fields = "id", "prompt", "answer", "response", "p", "vote", "sample", "scorer", "strategy", "label"
+    """Add prompts and responses. rollouts.jsonl is read again for them: its texts may not fit into memory."""
     problems = common.read_jsonl(run.path / "problems.jsonl", needs=("id", "prompt"))
-    prompts, texts = {row["id"]: row["prompt"] for row in problems}, responses_of(run, picks)
+    prompts = {row["id"]: row["prompt"] for row in problems}
+    picked = set(common.keys_of(picks))
+    responses = {}
+    for rollout in common.each_rollout(run.path):
+        key = rollout["id"], rollout["sample"]
+        if key in picked:
+            responses[key] = rollout["response"]
+    fields = ("id", "prompt", "answer", "response", "p", "vote", "sample", "scorer", "strategy", "label")
     answers = []
     for row in picks:
-        row |= {"prompt": prompts[row["id"]], "response": texts[row["id"], row["sample"]]}
+        row = row | {"prompt": prompts[row["id"]], "response": responses[row["id"], row["sample"]]}
         answers.append({field: row[field] for field in fields if field in row})
     common.write_jsonl(run.path / "answers.jsonl", answers)
     return answers
 
 
-def summary(selected, answers):
-    """A line a scorer and strategy: how many were picked, how many of these are right where 02 could say."""
-    if "label" not in answers[0]:
-        return f"{len(selected)} picks of all scorers and strategies: not judged, there are no labels"
-    labels, cells = {}, []
-    for row in selected:
-        labels.setdefault((row["scorer"], row["strategy"]), []).append(row["label"])
-    labels["answers.jsonl", answers[0]["strategy"]] = [row["label"] for row in answers]
-    for names, found in labels.items():
-        right, judged = found.count(1), len(found) - found.count(None)
-        told = f"{100 * right / judged:.1f} ({right}/{judged})" if judged else "not judged"
-        cells.append([*names, len(found), told])
-    return common.table(["scorer", "strategy", "problems", "right %"], cells)
-
-
 def in_brief(row):
     """A row of answers.jsonl as a person reads it."""
-    question, facts = " ".join(row["prompt"].split()), [f"p {row['p']:.2f}"]
+    question = " ".join(row["prompt"].split())
     answer = row["answer"] or f"(no answer found) ... {row['response'][-WIDTH:]}"
-    if "vote" in row:
-        facts.append(f"{100 * row['vote']:.0f} % of the votes")
-    if row.get("label") is not None:
-        facts.append("right" if row["label"] else "wrong")
     lines = [f"    {line[: WIDTH - 4]}" for line in answer.strip().splitlines()[:LINES]]
-    return "\n".join([question[:WIDTH], *lines, f"    [{', '.join(facts)}]"])
+    remarks = [f"p {row['p']:.2f}"]
+    if "vote" in row:
+        remarks.append(f"{100 * row['vote']:.0f} % of the votes")
+    if row.get("label") is not None:
+        remarks.append("right" if row["label"] else "wrong")
+    return "\n".join([question[:WIDTH], *lines, f"    [{', '.join(remarks)}]"])
+
+
+def summary(run, answers, reason):
+    labels = [row["label"] for row in answers if row.get("label") is not None]
+    accuracy = "not judged: there are no labels"
+    if labels:
+        accuracy = f"{sum(labels)} of {len(labels)} judged answers are right ({100 * np.mean(labels):.1f} %)"
+    path = run.path / "answers.jsonl"
+    return f"{accuracy}\n\n{path}: {len(answers)} answers, one a problem, picked by\n{reason}"
 
 
 def parse_args():
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     parser.add_argument("runs", nargs="+", metavar="RUN", help="run folders of 01_generate.py")
     parser.add_argument("--scorer", nargs="+", required=True, metavar="PT", help="of 03, for the same model")
     parser.add_argument("--strategy", choices=STRATEGIES, help="of answers.jsonl (default: see above)")

@@ -265,7 +265,7 @@ def methods_of(runs):
     shared = set.intersection(*[set(run.files) for run in runs]) - OWN
     for method in sorted(shared, key=lambda method: (rank.get(method.partition(".")[0], -1), method)):
         name, short, calibration = names_of(method)
-        learned = any(file["cost"].get("in_sample") for *_, file in files_of(runs, method))
+        learned = any(file["cost"].get("learned") for *_, file in files_of(runs, method))
         facts = {"scores": method, "calibration": calibration, "short": short, "in_sample": learned}
         more = quality_of(runs, method) | cost_of(runs, method)
         found[f"{name}, best-of-N"] = "scorer", method, by_score, facts | more

@@ -5,23 +5,9 @@ import os
 import numpy as np
 import pytest
 import torch
-from conftest import make_run, python, read_vectors
+from conftest import edit_hidden, edit_jsonl, first_dimension_scorer, make_run, python, read_vectors
 
 import common
-
-
-def first_dimension_scorer(path, width=8, **changes):
-    """A scorer whose logit is the first dimension of the vector."""
-    module = common.mlp(width, [])
-    state = {name: torch.zeros_like(value) for name, value in module.state_dict().items()}
-    state[next(name for name in state if name.endswith("weight"))][0, 0] = 1.0
-    config = {"hidden": [], "dropout": 0.0, "input_dropout": 0.0, "batch_norm": False}
-    checkpoint = {
-        "design": "mlp", "model": "tiny", "vector": "penultimate/eos", "shape": [width], "layers_of_model": 5,
-        "scale": None, "model_content": None, "config": config, "state": state,
-    }  # fmt: skip
-    common.save_pt(path, {**checkpoint, **changes})
-    return path
 
 
 @pytest.fixture
@@ -33,11 +19,15 @@ def run(tmp_path):
 def select(run, tmp_path, run_here):
     """select(*arguments, scorers=...) -> 04 as it ended, of `run`."""
     first = first_dimension_scorer(tmp_path / "first.pt")
-    ours = "04_select.py", run, "--scorer"
-    return lambda *args, scorers=(first,), code=0: run_here(*ours, *scorers, *args, code=code)
+
+    def select(*arguments, scorers=(first,), code=0):
+        return run_here("04_select.py", run, "--scorer", *scorers, *arguments, code=code)
+
+    return select
 
 
 def selected(run):
+    """{(problem, strategy): row}"""
     return {(row["id"], row["strategy"]): row for row in common.read_jsonl(run / "selected.jsonl")}
 
 
@@ -45,19 +35,25 @@ def picks(run):
     return {key: row["sample"] for key, row in selected(run).items()}
 
 
-def change(run, file, function):
-    rows = common.read_jsonl(run / file)
-    common.write_jsonl(run / file, [row | function(row) for row in rows])
+def answers(run):
+    return common.read_jsonl(run / "answers.jsonl")
 
 
-def change_hidden(run, function):
-    stored = common.load_pt(run / "hidden.pt")
-    stored["hidden"] = stored["hidden"].clone()
-    common.save_pt(run / "hidden.pt", stored | function(**stored))
+def set_logits(run, logit_of):
+    """Make logit_of(sample) the first dimension of each vector, which is the logit of the scorers here."""
+
+    def edit(keys, hidden, **_):
+        logits = torch.tensor([logit_of(sample) for _, sample in keys])
+        return {"hidden": logits[:, None, None].expand_as(hidden).clone()}
+
+    edit_hidden(run, edit)
 
 
-def test_scores_and_selection_by_hand(run, select):
-    said = select().stdout
+# ---- Scores and selections
+
+
+def test_scores_are_logits_and_probabilities_in_the_order_of_the_rollouts(run, select):
+    select()
     keys, hidden = read_vectors(run)
     logits = hidden[:, 0].float().numpy()
     scores = common.read_jsonl(run / "scores" / "first.jsonl")
@@ -65,60 +61,71 @@ def test_scores_and_selection_by_hand(run, select):
     assert [row["score"] for row in scores] == pytest.approx(logits.tolist(), abs=1e-6)
     assert [row["p"] for row in scores] == pytest.approx((1 / (1 + np.exp(-logits))).tolist(), abs=1e-6)
     assert common.read_json(run / "scores" / "first.cost.json")["command"].startswith("python 04_select.py")
-    rollouts, labels, right, rows = common.read_rollouts(run), common.read_labels(run), 0, selected(run)
+
+
+def test_selections_by_hand(run, select):
+    said = select().stdout
+    scores, labels = common.read_jsonl(run / "scores" / "first.jsonl"), common.read_labels(run)
+    right = 0
     for i in range(10):
-        mine = [j for j, key in enumerate(keys) if key[0] == f"p{i}"]
-        best = max(mine, key=lambda j: logits[j])
+        places = range(6 * i, 6 * i + 6)
         sums = {}
-        for j in mine:
-            sums[labels[j]["group"]] = sums.get(labels[j]["group"], 0) + scores[j]["p"]
+        for place in places:
+            sums[labels[place]["group"]] = sums.get(labels[place]["group"], 0) + scores[place]["p"]
         winner = max(sums, key=sums.get)
-        voted = max((j for j in mine if labels[j]["group"] == winner), key=lambda j: logits[j])
-        for strategy, pick in (("best-of-n", best), ("weighted-vote", voted)):
-            assert rows[f"p{i}", strategy] == {
-                "id": f"p{i}", "scorer": "first", "strategy": strategy, "sample": keys[pick][1],
-                "score": scores[pick]["score"], "response": rollouts[pick]["response"],
-                "label": labels[pick]["label"], "answer": labels[pick]["answer"],
-                "p": pytest.approx(scores[pick]["p"]),
-                "vote": pytest.approx(sums[labels[pick]["group"]] / sum(sums.values())),
+        best = max(places, key=lambda place: scores[place]["score"])
+        voters = [place for place in places if labels[place]["group"] == winner]
+        voted = max(voters, key=lambda place: scores[place]["score"])
+        for strategy, place in (("best-of-n", best), ("weighted-vote", voted)):
+            vote = sums[labels[place]["group"]] / sum(sums.values())
+            assert selected(run)[f"p{i}", strategy] == {
+                "id": f"p{i}", "scorer": "first", "strategy": strategy, "sample": scores[place]["sample"],
+                "score": scores[place]["score"], "p": pytest.approx(scores[place]["p"]),
+                "vote": pytest.approx(vote), "label": labels[place]["label"], "answer": labels[place]["answer"],
             }  # fmt: skip
         right += labels[best]["label"]
-    assert said.splitlines()[2].split() == ["first", "best-of-n", "10", f"{10 * right}.0", f"({right}/10)"]
+    assert f"{right} of 10 judged answers are right ({10 * right}.0 %)" in said
 
 
-def set_logits(run, logit):
-    """The logit of each sample by its number."""
-    change_hidden(run, lambda keys, hidden, **_: {
-        "hidden": torch.tensor([logit(sample) for _, sample in keys])[:, None, None].expand_as(hidden).clone()
-    })  # fmt: skip
-
-
-@pytest.mark.parametrize("logit, best, p", [(lambda sample: 40.0 + sample, 5, 1), (lambda _: 0.0, 0, 0.5)])
-def test_ranking_is_by_logits_where_a_sigmoid_saturates_and_ties_take_the_first(run, select, logit, best, p):
-    set_logits(run, logit)
+@pytest.mark.parametrize("logit_of, best, p", [(lambda sample: 40.0 + sample, 5, 1), (lambda _: 0.0, 0, 0.5)])
+def test_ranking_is_by_logits_where_a_sigmoid_is_1_and_equal_scores_take_the_first(
+    run, select, logit_of, best, p
+):
+    set_logits(run, logit_of)
     select()
     assert {row["p"] for row in common.read_jsonl(run / "scores" / "first.jsonl")} == {p}
     assert {sample for (_, strategy), sample in picks(run).items() if strategy == "best-of-n"} == {best}
 
 
 def test_a_vote_counts_probabilities_and_a_problem_without_an_answer_takes_the_best(run, select):
-    """Sample 1 alone, sure, against 2 and 3, unsure; p3 cannot vote: dropping it would raise the accuracy."""
+    """Sample 1 alone, sure, wins over 2 and 3, which agree and are unsure; p3 has no answer to vote for."""
     groups = [None, 0, 1, 1, None, None]
-    change(run, "labels.jsonl", lambda row: {"group": None if row["id"] == "p3" else groups[row["sample"]]})
+    edit_jsonl(run / "labels.jsonl", lambda row: row | {"group": groups[row["sample"]]})
+    edit_jsonl(run / "labels.jsonl", lambda row: row | {"group": None} if row["id"] == "p3" else row)
     set_logits(run, [6.0, 3.0, -0.5, -0.5, 0.0, 0.0].__getitem__)
     select()
     voted = [sample for (_, strategy), sample in picks(run).items() if strategy == "weighted-vote"]
     assert voted == [1, 1, 1, 0, *[1] * 6]
 
 
-def test_no_label_reaches_the_selection(run, select):
+def test_other_labels_give_the_same_selection_and_accuracy_counts_judged_answers(run, select):
+    select("--strategy", "best-of-n")
+    before = picks(run)
+
+    def flip(row):
+        return row | {"label": None if row["id"] == "p0" else 1 - row["label"]}
+
+    edit_jsonl(run / "labels.jsonl", flip)
+    said = select("--strategy", "best-of-n").stdout
+    assert picks(run) == before
+    right = sum(row["label"] for row in answers(run) if row["id"] != "p0")
+    assert f"{right} of 9 judged answers are right ({100 * right / 9:.1f} %)" in said
+
+
+def test_a_run_without_labels_gets_the_same_selection_and_no_label_beside_it(run, select):
     select()
     before = picks(run)
-    change(run, "labels.jsonl", lambda row: {"label": 1 - row["label"] if row["id"] != "p0" else None})
-    assert "(" in (said := select().stdout) and picks(run) == before
-    right = sum(row["label"] or 0 for row in selected(run).values() if row["strategy"] == "best-of-n")
-    assert f"{100 * right / 9:.1f} ({right}/9)" in said  # p0 could not be judged
-    change(run, "labels.jsonl", lambda row: {"label": None})  # a data set without answers
+    edit_jsonl(run / "labels.jsonl", lambda row: row | {"label": None})  # as 02 without references
     assert "not judged" in select().stdout and picks(run) == before
     assert not any("label" in row for row in [*selected(run).values(), *answers(run)])
     (run / "labels.jsonl").unlink()
@@ -133,7 +140,7 @@ def test_labels_of_problems_that_were_edited_are_named_and_copies_are_not(run, s
     later = (run / "labels.jsonl").stat().st_mtime + 5
     os.utime(run / "problems.jsonl", (later, later))  # as a copy may do
     assert "edited" not in select().stderr
-    change(run, "problems.jsonl", lambda row: row | {"answer": "-1"} if row["id"] == "p3" else row)
+    edit_jsonl(run / "problems.jsonl", lambda row: row | {"answer": "-1"} if row["id"] == "p3" else row)
     error = select().stderr
     assert "labels.jsonl: 1 problem(s) edited since they were judged, such as 'p3'" in error
     assert f"02_label.py {run} judges again" in error
@@ -142,52 +149,48 @@ def test_labels_of_problems_that_were_edited_are_named_and_copies_are_not(run, s
 
 
 def test_hidden_states_are_joined_by_key(run, select):
-    """The rows of hidden.pt in another order: the same selection."""
+    """The rows of hidden.pt in another order give the same selection."""
     select()
-    before, order = selected(run), torch.randperm(60, generator=torch.Generator().manual_seed(0))
-    change_hidden(run, lambda keys, hidden, **_: {"keys": [keys[i] for i in order], "hidden": hidden[order]})
+    before = selected(run)
+    order = torch.randperm(60, generator=torch.Generator().manual_seed(0))
+    edit_hidden(run, lambda keys, hidden, **_: {"keys": [keys[i] for i in order], "hidden": hidden[order]})
     select()
     assert selected(run) == before
 
 
-def test_each_scorer_gets_scores_and_a_selection(run, tmp_path, select):
+def test_each_scorer_gets_scores_and_rows_and_the_rows_of_others_stay(run, tmp_path, select):
     moved = [torch.ones(8), torch.full((8,), 0.5)]
     one = first_dimension_scorer(tmp_path / "one.pt")
-    select(scorers=[one, first_dimension_scorer(tmp_path / "two.pt", scale=moved)])
-    once, twice = ([row["score"] for row in common.read_jsonl(run / "scores" / f"{name}.jsonl")]
-                   for name in ("one", "two"))  # fmt: skip
-    assert twice == pytest.approx([2 * (score - 1) for score in once])
+    two = first_dimension_scorer(tmp_path / "two.pt", scale=moved)
+    select(scorers=[one, two])
+    once, twice = (common.read_jsonl(run / "scores" / f"{name}.jsonl") for name in ("one", "two"))
+    assert [row["score"] for row in twice] == pytest.approx([2 * (row["score"] - 1) for row in once])
     rows = common.read_jsonl(run / "selected.jsonl")
     assert {row["scorer"] for row in rows} == {"one", "two"}
-    assert "2 files but only 1 names" in select(scorers=[one, one], code=2).stderr
-    select(scorers=[one])  # the rows of the other one stay, as they were
+    select(scorers=[one])
     again = common.read_jsonl(run / "selected.jsonl")
     assert len(again) == len(rows) and all(row in again for row in rows)
-    common.write_jsonl(run / "selected.jsonl", [row | {"sample": 99} for row in rows])
-    assert "picks of rollouts that the run has not, such as ('p0', 99)" in select(code=2).stderr
 
 
-def held_out(path, **accuracies):
-    """A scorer that says how often it was right: {"best_of_n": .5, ...}"""
-    facts = {name.replace("_", "-"): value for name, value in accuracies.items()}
-    return first_dimension_scorer(path, held_out={"how": "validation", "problems": 9} | facts)
+# ---- answers.jsonl
 
 
-def answers(run):
-    return common.read_jsonl(run / "answers.jsonl")
+def held_out(path, best_of_n=None, weighted_vote=None, **changes):
+    """A scorer that says how often each strategy was right on held-out problems."""
+    accuracy = {"best-of-n": best_of_n, "weighted-vote": weighted_vote}
+    return first_dimension_scorer(path, held_out=accuracy, **changes)
 
 
 def test_one_answer_a_problem_by_the_mean_of_seeds(run, tmp_path, select):
-    """Two seeds of one scorer: the mean of their logits decides, and p is its probability."""
     moved = [torch.ones(8), torch.full((8,), 0.25)]
-    paths = [held_out(tmp_path / "scatr.cal@32-1.pt", best_of_n=0.5), tmp_path / "scatr.cal@32-2.pt"]
-    first_dimension_scorer(paths[1], scale=moved)
-    said = select(scorers=paths).stdout
+    first = held_out(tmp_path / "scatr.cal@32-1.pt", best_of_n=0.5)
+    second = first_dimension_scorer(tmp_path / "scatr.cal@32-2.pt", scale=moved)
+    said = select(scorers=[first, second]).stdout
     keys, hidden = read_vectors(run)
     logits = 2.5 * hidden[:, 0].float().numpy() - 2  # the mean of x and 4 (x - 1)
     rollouts, labels = common.read_rollouts(run), common.read_labels(run)
     for i, row in enumerate(answers(run)):
-        best = max(range(6 * i, 6 * i + 6), key=lambda j: logits[j])
+        best = max(range(6 * i, 6 * i + 6), key=lambda place: logits[place])
         p = 1 / (1 + np.exp(-logits[6 * i : 6 * i + 6]))
         same = [labels[6 * i + j]["group"] == labels[best]["group"] for j in range(6)]
         assert row == {
@@ -197,31 +200,46 @@ def test_one_answer_a_problem_by_the_mean_of_seeds(run, tmp_path, select):
             "scorer": "scatr.cal", "strategy": "best-of-n", "label": labels[best]["label"],
         }  # fmt: skip
     last = answers(run)[2]  # of three that are printed
-    told = f"p {last['p']:.2f}, {100 * last['vote']:.0f} % of the votes, {['wrong', 'right'][last['label']]}"
-    assert f"What is 2?\n    {last['answer']}\n    [{told}]" in said and "What is 3?" not in said
+    verdict = "right" if last["label"] else "wrong"
+    remarks = f"p {last['p']:.2f}, {100 * last['vote']:.0f} % of the votes, {verdict}"
+    assert f"What is 2?\n    {last['answer']}\n    [{remarks}]" in said and "What is 3?" not in said
     assert said.splitlines()[-2].endswith("answers.jsonl: 10 answers, one a problem, picked by")
 
 
-def test_what_was_right_on_held_out_problems_picks_unless_told_otherwise(run, tmp_path, select):
-    """Accuracies of seeds are averaged; a strategy that no scorer knows is never better than a known one."""
-    a = [held_out(tmp_path / "a@1.pt", best_of_n=0.9, weighted_vote=0.2),
-         held_out(tmp_path / "a@2.pt", best_of_n=0.3, weighted_vote=0.4)]  # fmt: skip
-    b = [held_out(tmp_path / "b@1.pt", best_of_n=0.5, weighted_vote=0.7)]
-    plain = [first_dimension_scorer(tmp_path / "plain.pt")]
-    for scorers, options, wanted, why in (
-        ([*a, *b], [], ("b", "weighted-vote"), "b, weighted-vote: 70.0 % right on held-out calibration"),
-        ([*a, *b], ["--strategy", "best-of-n"], ("a", "best-of-n"), "a (mean of 2 seeds), best-of-n: 60.0 %"),
-        (a, [], ("a", "best-of-n"), "the most of 2 choices"),
-        ([*plain, *a], [], ("a", "best-of-n"), "60.0 %"),
-        (plain, ["--strategy", "weighted-vote"], ("plain", "weighted-vote"), "the first given"),
-    ):
-        said = select(*options, scorers=scorers).stdout.splitlines()[-1]
-        assert {(row["scorer"], row["strategy"]) for row in answers(run)} == {wanted} and why in said, said
-    change(run, "labels.jsonl", lambda row: {"group": None, "answer": "def f():\n    return 1\n" * 9})
-    said = select(scorers=b).stdout  # without groups b's votes do not count; programs are cut on the screen
+CHOICES = [  # scorers, options, the chosen pair, the reason
+    ("a@1 a@2 b@1", "", ("b", "weighted-vote"), "b, weighted-vote: 70.0 % right on held-out calibration"),
+    ("a@1 a@2 b@1", "--strategy best-of-n", ("a", "best-of-n"), "a (mean of 2 seeds), best-of-n: 60.0 %"),
+    ("a@1 a@2", "", ("a", "best-of-n"), "the most of 2 choices"),
+    ("plain a@1 a@2", "", ("a", "best-of-n"), "60.0 %"),
+    ("plain", "--strategy weighted-vote", ("plain", "weighted-vote"), "the first given"),
+]
+
+
+@pytest.mark.parametrize("names, options, wanted, reason", CHOICES)
+def test_what_was_right_most_often_on_held_out_problems_picks(
+    run, tmp_path, select, names, options, wanted, reason
+):
+    """Accuracies of seeds are averaged; an unknown accuracy is less than any known one."""
+    held_out(tmp_path / "a@1.pt", 0.9, 0.2)
+    held_out(tmp_path / "a@2.pt", 0.3, 0.4)
+    held_out(tmp_path / "b@1.pt", 0.5, 0.7)
+    first_dimension_scorer(tmp_path / "plain.pt")
+    scorers = [tmp_path / f"{name}.pt" for name in names.split()]
+    said = select(*options.split(), scorers=scorers).stdout.splitlines()[-1]
+    assert {(row["scorer"], row["strategy"]) for row in answers(run)} == {wanted} and reason in said, said
+
+
+def test_programs_do_not_vote_and_are_cut_on_the_screen(run, tmp_path, select):
+    b = held_out(tmp_path / "b@1.pt", 0.5, 0.7)
+    program = "def f():\n    return 1\n" * 9
+    edit_jsonl(run / "labels.jsonl", lambda row: row | {"group": None, "answer": program})
+    said = select(scorers=[b]).stdout
     assert "b, best-of-n: 50.0 %" in said and said.count("    def f():\n        return 1\n") == 3 * 6
-    error = select("--strategy", "weighted-vote", scorers=b, code=2).stderr
+    error = select("--strategy", "weighted-vote", scorers=[b], code=2).stderr
     assert "no answers that can be equal" in error
+
+
+# ---- What is refused, and what is a warning
 
 
 @pytest.mark.parametrize("changes, words", [
@@ -235,17 +253,25 @@ def test_a_scorer_made_for_something_else_names_both(run, tmp_path, changes, wor
     assert all(word in error for word in words) and not (run / "selected.jsonl").exists(), error
 
 
-def test_broken_runs_are_refused(run, tmp_path, select):
+def test_what_is_no_scorer_is_refused(run, tmp_path, select):
     common.save_pt(tmp_path / "list.pt", [1])
     common.save_pt(tmp_path / "old.pt", {"members": [], "parts": [{"members": []}]})
     for other in (tmp_path / "list.pt", tmp_path / "old.pt", run / "tokens.pt"):
         assert "not a scorer" in select(scorers=[other], code=2).stderr
     assert "no such file" in select(scorers=[tmp_path / "none.pt"], code=2).stderr
+    one = first_dimension_scorer(tmp_path / "one.pt")
+    assert "2 files but only 1 names" in select(scorers=[one, one], code=2).stderr
+
+
+def test_broken_runs_are_refused(run, select):
+    select()
+    edit_jsonl(run / "selected.jsonl", lambda row: row | {"scorer": "other", "sample": 99})
+    assert "picks of rollouts that the run has not, such as ('p0', 99)" in select(code=2).stderr
     set_logits(run, [0.0, 0.0, 0.0, float("nan"), 0.0, 0.0].__getitem__)
     assert "10 vectors are not finite, of rollouts such as [('p0', 3)" in select(code=2).stderr
-    change_hidden(run, lambda keys, hidden, **_: {"keys": keys[:-1], "hidden": hidden[:-1].nan_to_num()})
+    edit_hidden(run, lambda keys, hidden, **_: {"keys": keys[:-1], "hidden": hidden[:-1].nan_to_num()})
     assert "59 rows for a run of 60" in select(code=2).stderr
-    change(run, "problems.jsonl", lambda row: {"id": row["id"].replace("p9", "other")})
+    edit_jsonl(run / "problems.jsonl", lambda row: row | {"id": row["id"].replace("p9", "other")})
     assert "1 ids of rollouts.jsonl are not in problems.jsonl, such as 'p9'" in select(code=2).stderr
 
 
@@ -253,7 +279,7 @@ SAMPLED = {"temperature": 1.0, "top_k": 0, "max_new_tokens": 64}
 AS_CALIBRATED = {"sampling": {"temperature": 1.0, "top_k": 0, "stop_ids": [2]}, "identity": {"max_new_tokens": 64}}
 
 
-@pytest.mark.parametrize("meta, known, said", [
+@pytest.mark.parametrize("meta, calibration, said", [
     (AS_CALIBRATED, SAMPLED, None),
     (AS_CALIBRATED | {"identity": {"max_new_tokens": 16}}, SAMPLED | {"temperature": 0.2},
      "sampled otherwise than the calibration (temperature 1.0, not 0.2; max_new_tokens 16, not 64)"),
@@ -261,20 +287,28 @@ AS_CALIBRATED = {"sampling": {"temperature": 1.0, "top_k": 0, "stop_ids": [2]}, 
     (AS_CALIBRATED | {"arguments": {"responses": "made.jsonl", "requests": "asked.jsonl"}}, SAMPLED, None),
     (AS_CALIBRATED, {}, "it is unknown how the calibration answers were sampled"),
 ])  # fmt: skip
-def test_other_sampling_settings_than_the_calibrations_are_named_once(run, tmp_path, select, meta, known, said):
+def test_other_sampling_settings_than_the_calibrations_are_named_once(
+    run, tmp_path, select, meta, calibration, said
+):
     common.write_json(run / "meta.json", common.read_meta(run) | meta)
-    scorers = [first_dimension_scorer(tmp_path / f"scatr.c@32-{seed}.pt", sampling=known) for seed in (1, 2)]
+    scorers = []
+    for seed in (1, 2):
+        scorers.append(first_dimension_scorer(tmp_path / f"scatr.c@32-{seed}.pt", sampling=calibration))
     warnings = select(scorers=scorers).stderr.splitlines()
     assert len(warnings) == (said is not None)
     assert said is None or f"warning: {run}: scatr.c: {said}" in warnings[0]
 
 
 def test_a_run_that_the_scorer_learned_from_is_named(run, tmp_path, select, run_here):
-    """In one line for all seeds, in 05's note and in the cell of each of its rows."""
+    """In one line for all seeds, in the costs, in 05's note and in the cell of each of its rows."""
     problems = [("made_up", f"p{i}") for i in range(4)] + [("other", "p5")]
-    scorers = [first_dimension_scorer(tmp_path / f"scatr.c@32-{seed}.pt", problems=problems) for seed in (1, 2)]
+    scorers = []
+    for seed in (1, 2):
+        scorers.append(first_dimension_scorer(tmp_path / f"scatr.c@32-{seed}.pt", problems=problems))
     error = select(scorers=scorers).stderr
     assert error.count("warning") == 1 and "scatr.c: learned from 4 of its 10 problems" in error
+    cost = common.read_json(run / "scores" / "scatr.c@32-1.cost.json")
+    assert cost["learned"] == ["p0", "p1", "p2", "p3"]
     said = run_here("05_baselines.py", run).stdout
     assert "in sample: SCaTR (c), best-of-N, SCaTR (c), weighted vote learned from these problems" in said
     cells = [line.split("  ")[-1].strip() for line in said.splitlines() if line.startswith("SCaTR")]
@@ -295,7 +329,7 @@ def test_memory_is_bounded_by_the_chunk(tmp_path):
     runs = [make_run(tmp_path / f"{n}", problems=n, n=4, labels=False) for n in (1, 625)]
     for run in runs:
         first_dimension_scorer(run / "wide.pt", width=40960)
-        change_hidden(run, lambda keys, **_: {
+        edit_hidden(run, lambda keys, **_: {
             "vectors": ["penultimate/eos"], "hidden": torch.zeros(len(keys), 1, 40960).bfloat16()
         })  # fmt: skip
     before, after = map(int, python(MEMORY, *runs, check=True).stdout.split())
