@@ -726,7 +726,7 @@ def load_problems(dataset, limit=None):
         rows = read_jsonl(dataset, needs=("prompt or messages",))
     else:
         names = ", ".join([*DATA_SETS, *COMBINED])
-        die(f"unknown data set {name!r}: it is no file, and the data sets known by name are {names}")
+        die(f"unknown data set {name!r}: there is no such file, and the known names are {names}")
     return check_problems(rows, name)[:limit]
 
 
@@ -997,60 +997,74 @@ def without_system(messages):
 
 
 def sampling_defaults(model, tokenizer):
-    """How the model's authors sample it, where they say nothing plainly (not top-k 50), and where it ends."""
-    config, eos = model.generation_config, model.generation_config.eos_token_id
-    plain = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "repetition_penalty": 1.0}
+    """How the model's files say to sample it, and the tokens that end an answer.
+
+    What they do not say is off: transformers' own defaults, such as top-k 50, are not the authors'.
+    """
+    config = model.generation_config
+    settings = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "repetition_penalty": 1.0}
+    for name in settings:
+        if getattr(config, name, None) is not None:
+            settings[name] = getattr(config, name)
+    eos = config.eos_token_id
     stop_ids = {tokenizer.eos_token_id, *(eos if isinstance(eos, list) else [eos])} - {None}
     if tokenizer.convert_tokens_to_ids("<|channel|>") not in (None, tokenizer.unk_token_id):  # gpt-oss
-        stop_ids.discard(tokenizer.convert_tokens_to_ids("<|end|>"))  # ends a message, the analysis too
-    given = {name: getattr(config, name) for name in plain if getattr(config, name, None) is not None}
-    return plain | given | {"stop_ids": sorted(stop_ids)}
+        stop_ids.discard(tokenizer.convert_tokens_to_ids("<|end|>"))  # ends each message, the analysis too
+    return settings | {"stop_ids": sorted(stop_ids)}
 
 
 # ---- Models ------------------------------------------------------------------------------------------------
 
 
 def pick_device(name=None):
-    """The first kind of device there is; workers of torchrun or srun on one machine take its GPUs in turn."""
+    """The given device, or the first kind there is; processes that share a machine take its GPUs in turn."""
     if name in (None, "cuda") and torch.cuda.is_available():
-        torch.backends.cuda.enable_cudnn_sdp(False)  # cuDNN makes a plan for each length; answers have all
-        worker = int(os.environ.get("LOCAL_RANK") or os.environ.get("SLURM_LOCALID") or 0)
-        return f"cuda:{worker % torch.cuda.device_count()}"
-    name = name or ("mps" if torch.backends.mps.is_available() else "cpu")
+        torch.backends.cuda.enable_cudnn_sdp(False)  # cuDNN plans anew for each length, and all lengths occur
+        process = int(os.environ.get("LOCAL_RANK") or os.environ.get("SLURM_LOCALID") or 0)
+        return f"cuda:{process % torch.cuda.device_count()}"
+    if name is None:
+        name = "mps" if torch.backends.mps.is_available() else "cpu"
     try:
         torch.empty(0, device=name)
     except (RuntimeError, AssertionError) as error:  # no such device, or torch is built without it
-        told = f"torch can use none here ({reason_of(error)[:100]})"
-        die(f"--device {name}: {told}; leave --device out, or say cpu")
+        reason = reason_of(error)[:100]
+        die(f"--device {name}: torch can use none here ({reason}); leave --device out, or say cpu")
     return name
 
 
 def device_name(device):
-    """What a time is said to be measured on."""
+    """The hardware that a measured time is reported for."""
     if torch.device(device).type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"{device}, {torch.get_num_threads()} threads"
 
 
 def pick_dtype(dtype, device):
-    """"auto" is the type of the model's files, but on a CPU float32; bfloat16 is slow and noisy there."""
-    return getattr(torch, dtype) if dtype != "auto" else torch.float32 if device == "cpu" else "auto"
+    """"auto" is the type of the model's files, but float32 on a CPU, where bfloat16 is slow and noisy."""
+    if dtype != "auto":
+        return getattr(torch, dtype)
+    return torch.float32 if device == "cpu" else "auto"
 
 
 @contextmanager
 def loading(name, revision=None, trust_remote_code=False):
-    """Gives the options of from_pretrained, which asks no Hub out of reach; what goes wrong is one line."""
+    """Yield options for from_pretrained; BadInput says what is wrong with a model that cannot be loaded.
+
+    With these options a Hub that cannot be reached is not asked, and its cache is used.
+    """
     from safetensors import SafetensorError
 
-    alone = None if Path(name).is_dir() else unreachable(HUB)
-    options = {"revision": revision, "trust_remote_code": trust_remote_code, "local_files_only": bool(alone)}
+    is_folder = Path(name).is_dir()
+    offline = None if is_folder else unreachable(HUB)
+    options = {"revision": revision, "trust_remote_code": trust_remote_code}
+    options["local_files_only"] = bool(offline)
     try:
         yield options
     except BadInput:
         raise
     except (OSError, ValueError, ImportError, RuntimeError, SafetensorError) as error:
-        what = "cannot be loaded" if Path(name).is_dir() else "is no folder here, nor to be had from the Hub"
-        die(f"model {name!r} {what}: {alone or reason_of(error)}")
+        what = "cannot be loaded" if is_folder else "is no folder here, nor to be had from the Hub"
+        die(f"model {name!r} {what}: {offline or reason_of(error)}")
 
 
 def load_config(name, revision=None, trust_remote_code=False):
@@ -1061,46 +1075,59 @@ def load_config(name, revision=None, trust_remote_code=False):
 
 
 def context_of(config):
-    """In tokens. Beyond longrope's first one (Phi-4-mini: 4,096) a row would turn its batch's positions."""
+    """The model's context length in tokens.
+
+    With longrope (Phi-4-mini) the length up to which positions are not rescaled (4,096 there): one longer
+    answer would rescale the positions of its whole batch.
+    """
     text = config.get_text_config()
+    limit = getattr(text, "max_position_embeddings", None) or 1 << 40  # no answer is as long
     rope = getattr(text, "rope_parameters", None) or {}
-    limits = [rope["original_max_position_embeddings"]] if rope.get("rope_type") == "longrope" else []
-    return min([getattr(text, "max_position_embeddings", None) or 1 << 40, *limits])  # no row gets there
+    if rope.get("rope_type") == "longrope":
+        limit = min(limit, rope["original_max_position_embeddings"])
+    return limit
 
 
 def load_tokenizer(name, revision=None, trust_remote_code=False):
-    """(what the files of a model say of it, without its weights; tokenizer)"""
+    """(an object with the model's config and generation_config, but without its weights; its tokenizer)"""
     config = load_config(name, revision, trust_remote_code)
     from transformers import AutoTokenizer, GenerationConfig
 
-    generation = GenerationConfig.from_model_config(config)
+    generation_config = GenerationConfig.from_model_config(config)
     with loading(name, revision, trust_remote_code) as options:
         tokenizer = AutoTokenizer.from_pretrained(name, **options)
         with suppress(OSError):  # not every model has this file
-            generation = GenerationConfig.from_pretrained(name, **options)
+            generation_config = GenerationConfig.from_pretrained(name, **options)
     if not tokenizer("a")["input_ids"]:
         die(f"model {name!r}: its tokenizer makes nothing of the letter a; are the tokenizer's files there?")
-    return SimpleNamespace(config=config, generation_config=generation), tokenizer
+    return SimpleNamespace(config=config, generation_config=generation_config), tokenizer
 
 
 def load_model(name, device=None, dtype="auto", revision=None, trust_remote_code=False, move=True):
-    """(model in eval mode on its device, with move=False in main memory; tokenizer) of a folder or Hub id."""
-    facts, tokenizer = load_tokenizer(name, revision, trust_remote_code)
+    """(the model in eval mode, its tokenizer) from a folder or a Hub id.
+
+    The model is on its device; with move=False it stays in main memory.
+    """
+    files, tokenizer = load_tokenizer(name, revision, trust_remote_code)
     from transformers import AutoModelForCausalLM, Mxfp4Config, logging
 
     if not sys.stderr.isatty():
-        logging.disable_progress_bar()  # a log wants no bar of loading
+        logging.disable_progress_bar()  # in a log it would be a line for each shard
     device = pick_device(device)
+    quantization = getattr(files.config, "quantization_config", None) or {}
     with loading(name, revision, trust_remote_code) as options:
-        if (getattr(facts.config, "quantization_config", None) or {}).get("quant_method") == "mxfp4":
-            options["quantization_config"] = Mxfp4Config(dequantize=True)  # gpt-oss: saves a package
+        if quantization.get("quant_method") == "mxfp4":  # gpt-oss; its kernels would need one more package
+            options["quantization_config"] = Mxfp4Config(dequantize=True)
         model = AutoModelForCausalLM.from_pretrained(name, dtype=pick_dtype(dtype, device), **options)
     if device.startswith("cuda"):
-        torch.cuda.set_device(device)  # streams and graphs belong to the current one
-    return (model.to(device) if move else model).eval(), tokenizer
+        torch.cuda.set_device(device)  # streams and graphs belong to the current device
+    if move:
+        model = model.to(device)
+    return model.eval(), tokenizer
 
 
 def use_attention(model, name, function):
+    """Make the model call `function` as its attention, known to transformers under `name`."""
     from transformers import AttentionInterface
 
     AttentionInterface.register(name, function)
@@ -1111,20 +1138,30 @@ def use_attention(model, name, function):
 
 
 def causal_attention(module, q, k, v, mask=None, scaling=None, sliding_window=None, s_aux=None, **_):
-    """Each sequence over itself, padding on the right: q [B, H, T, D], k, v [B, G, T, D] -> [B, T, H, D]."""
-    # Each head its own keys: with grouped heads and a mask CUDA would make all scores [B, H, T, T]
-    k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
-    width, first, mask = v.shape[-1], 0, None
-    if s_aux is not None:  # a token in front, its value 0, its score the sink: a dimension more (8: speed)
-        q, k, v = (torch.nn.functional.pad(x, (0, 8, 1, 0)) for x in (q, k, v))
+    """Causal attention within each sequence: q [B, H, T, D], k, v [B, G, T, D] -> [B, T, H, D].
+
+    Padding is on the right, where no real token attends to it. `s_aux` [H] is the score of a sink (gpt-oss).
+    """
+    # Keys are repeated, as with grouped heads and a mask CUDA would hold all scores [B, H, T, T] in memory
+    groups = q.shape[1] // k.shape[1]
+    k = k.repeat_interleave(groups, 1)
+    v = v.repeat_interleave(groups, 1)
+    width = v.shape[-1]
+    sinks = 0
+    if s_aux is not None:  # a token in front with value 0, whose score is the sink by one more dimension
+        sinks = 1
+        q, k, v = (torch.nn.functional.pad(x, (0, 8, 1, 0)) for x in (q, k, v))  # 8 more, for speed
         q[..., -8] = (s_aux / scaling)[:, None].to(q.dtype)
-        k[:, :, 0, -8], first = 1, 1
-    if sliding_window is not None and q.shape[2] - first > sliding_window:
-        i = torch.arange(q.shape[2], device=q.device)
-        mask = (i[:, None] >= i) & ((i[:, None] - i < sliding_window) | (i < first))
+        k[:, :, 0, -8] = 1
+    mask = None
+    length = q.shape[2]
+    if sliding_window is not None and length - sinks > sliding_window:
+        place = torch.arange(length, device=q.device)
+        distance = place[:, None] - place
+        mask = (distance >= 0) & ((distance < sliding_window) | (place < sinks))
     attention = torch.nn.functional.scaled_dot_product_attention
     out = attention(q, k, v, mask, is_causal=mask is None, scale=scaling)
-    return out[:, :, first:, :width].transpose(1, 2), None
+    return out[:, :, sinks:, :width].transpose(1, 2), None
 
 
 # ---- Scorers: rebuilt from scorer.pt -----------------------------------------------------------------------
@@ -1204,7 +1241,7 @@ class Scorer:
     """scorer.pt as a function: vectors [R, d] or [R, S, d] of any float type -> logits [R], higher is better.
 
     A scorer whose `takes_features` is true (SCaTR+) also needs features [R, 29], whose rows are what
-    rollout_features(conf, n_tokens) gives; other scorers ignore them. `checkpoint` is the content of the file.
+    rollout_features(conf, n_tokens) gives; other scorers ignore them. `checkpoint` is the file's content.
     An ensemble mixes its parts, one for each layer.
     """
 
@@ -1314,7 +1351,7 @@ def best_of_n(scores):
 
 
 def group_totals(groups, weights):
-    """[..., N]: for each rollout the summed weights of all with an equal answer; -inf without an answer (-1)."""
+    """[..., N]: for each rollout the summed weights of all with an equal answer; -inf for no answer (-1)."""
     same = groups[..., :, None] == groups[..., None, :]  # [..., N, N]
     return np.where(groups >= 0, (same * weights[..., None, :]).sum(-1), -np.inf)
 
@@ -1352,7 +1389,7 @@ NEVER = 2.0  # a threshold that no probability reaches
 
 
 def waves(n):
-    """How many rollouts there are after each wave, each half as large again: 1, 2, 3, 5, 8, 12, 16, up to n."""
+    """How many rollouts there are after each wave, half as many again each time: 1, 2, 3, 5, 8, ..., n."""
     ends = [1]
     while ends[-1] < n:
         ends.append(min(n, max(ends[-1] + 1, math.ceil(1.5 * ends[-1]))))
