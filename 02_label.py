@@ -1,13 +1,13 @@
 """Judge every rollout of a run: run its code against the tests, or compare its answer with the reference.
 
     python 02_label.py RUN [RUN ...]            # reads problems.jsonl and rollouts.jsonl, writes labels.jsonl
-    python 02_label.py DATASET --self-check     # are these labels to be trusted? solutions pass, stubs fail
+    python 02_label.py DATASET --self-check     # do the reference solutions pass, and do empty ones fail?
 
-RUN is a folder that 01_generate.py made. A row of labels.jsonl: {"id", "sample", "label": 1|0|null, "answer",
-"group", "reason", "judged"}, one for each rollout, in the same order. null means could not be judged, and
-why; the answer of code is its program; answers of one problem that are equal share a group number (null: no
-answer, or code), so that votes need no maths. "judged" changes with the problem and the response: where
-neither was edited, nothing is judged again.
+RUN is a folder that 01_generate.py made. labels.jsonl has a row for each rollout, in the same order: {"id",
+"sample", "label": 1|0|null, "answer", "group", "reason", "judged"}. A label of null means that the rollout
+could not be judged, and the reason says why. The answer of code is its program. Equal answers to a problem
+share a group number, so that votes need no maths (null: no answer, or code). "judged" is a hash of the
+problem and the response: a second run of this command judges only if one of them was edited.
 
 To judge maths elsewhere, copy this file alone:
 
@@ -16,7 +16,7 @@ To judge maths elsewhere, copy this file alone:
     answer = judge.answer_of(r"Adding up, the answer is $x = \\frac{1}{2}$.")    # it never sees the reference
     print(judge.same("0.5", answer))                                             # True
 
-In this file: the judge, extraction of code and of answers, equality of answers, the parser, numbers.
+In this file: labels of a run, extraction of code, extraction of answers, equality of answers, the parser.
 Model-written programs run in the sandbox only; model-written formulas are parsed and never run as code.
 """
 
@@ -33,6 +33,7 @@ import textwrap
 import warnings
 from bisect import bisect
 from collections import Counter, namedtuple
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, partial, reduce
 from itertools import chain
@@ -40,15 +41,14 @@ from pathlib import Path
 
 try:
     import common
-except ModuleNotFoundError:  # copied alone, this file is no command
+except ModuleNotFoundError:  # a copy of this file alone is no command
     common = None
 
-CPU_S = 10  # seconds of processor time for one program and its tests
-say_once = lru_cache(print)  # in a command, however many runs it labels
+CPU_SECONDS = 10  # processor time for one program and its tests
 
 
 # ------------------------------------------------------------------------------------------------------------
-# The judge
+# Labels of a run
 
 
 def main():
@@ -58,99 +58,116 @@ def main():
     add("targets", nargs="+", metavar="RUN", help="run folders; with --self-check data set names or files")
     add("--self-check", action="store_true", help="judge the data set's own reference solutions and stubs")
     add("--workers", type=int, help="programs judged at the same time (default: one a core)")
-    add("--timeout", type=float, default=CPU_S, help=f"processor seconds for a program (default {CPU_S})")
-    add("--json", action="store_true", help="a last line of JSON, for programs")
+    add("--timeout", type=float, default=CPU_SECONDS,
+        help=f"processor seconds for a program (default {CPU_SECONDS})")  # fmt: skip
+    add("--json", action="store_true", help="print a last line of JSON, for programs")
     options = parser.parse_args()
-    for name in ("workers", "timeout"):
-        given = getattr(options, name)
-        if given is not None and not 0 < given < math.inf:
-            common.die(f"--{name} {given}: give a number above 0")
+    if options.workers is not None and options.workers < 1:
+        common.die(f"--workers {options.workers}: give a number above 0")
+    if not 0 < options.timeout < math.inf:
+        common.die(f"--timeout {options.timeout}: give a number above 0")
     if options.self_check:
-        raise SystemExit(int(any([self_check(dataset, options) for dataset in options.targets])))
-    report([label_run(Path(run), options) for run in options.targets], options)
+        failures = [self_check(dataset, options) for dataset in options.targets]
+        raise SystemExit(1 if any(failures) else 0)
+    print_summaries([label_run(Path(run), options) for run in options.targets], options)
 
 
 def label_run(run, options):
-    """Write the run's labels.jsonl, or find it written; return the counts for the table."""
+    """Write the run's labels.jsonl, unless it is up to date; return the run's row of the table."""
     rollouts = common.read_rollouts(run)
-    inputs = [run / "rollouts.jsonl", run / "problems.jsonl"]
-    keys = common.keys_of(common.align(rollouts, None, inputs[0]))
+    keys = common.keys_of(common.align(rollouts, None, run / "rollouts.jsonl"))
     common.check_same_problems(run, rollouts)
-    problems = {row["id"]: row for row in common.read_jsonl(inputs[1])}
-    marks = {name: common.mark_of(row) for name, row in problems.items()}
-    marks = [f"{marks[row['id']]}-{common.mark_of(row['response'])}" for row in rollouts]
-    labels = run / "labels.jsonl"
-    kept = run / ".labels.unfinished.jsonl"
-    if not labels.is_file() or has_changed(labels, marks):
-        rows = judge_all(kept, [options.timeout, common.mark_of(marks)], problems, rollouts, options)
-        rows = zip(common.align(rows, keys, run), marks, strict=True)
-        common.write_jsonl(labels, ({**row, "judged": mark} for row, mark in rows))
-        kept.unlink(missing_ok=True)
-    return summary(run, problems, common.read_labels(run, keys))
+    problems = {row["id"]: row for row in common.read_jsonl(run / "problems.jsonl")}
+    hashes = {key: common.mark_of(problem) for key, problem in problems.items()}
+    judged = [f"{hashes[row['id']]}-{common.mark_of(row['response'])}" for row in rollouts]
+    path = run / "labels.jsonl"
+    if not path.is_file() or is_outdated(path, judged):
+        journal = run / ".labels.unfinished.jsonl"
+        header = [options.timeout, common.mark_of(judged)]
+        labels = judge_rollouts(journal, header, problems, rollouts, options)
+        labels = common.align(labels, keys, journal)
+        common.write_jsonl(path, [label | {"judged": mark} for label, mark in zip(labels, judged)])
+        journal.unlink(missing_ok=True)
+    return summarise(run, problems, common.read_labels(run, keys))
 
 
-def has_changed(labels, marks):
-    """Was a problem or a response edited since? Labels of a person's own, which have no marks, are kept."""
-    judged = [row.get("judged") for row in common.read_jsonl(labels)]
-    return any(judged) and judged != marks
+def is_outdated(path, judged):
+    """Was a problem or a response edited since it was judged? Labels made by hand do not say, and stay."""
+    marks = [row.get("judged") for row in common.read_jsonl(path)]
+    return any(marks) and marks != judged
 
 
-def judge_all(kept, stamp, problems, rollouts, options):
-    """Labels of all rollouts. Those of a finished problem are kept: a killed run goes on from there."""
-    lines = kept.read_text(encoding="utf-8", errors="replace").split("\n") if kept.is_file() else []
-    judged = [json.loads(line) for line in lines[:-1]]  # the last one may be torn
-    judged = judged if judged[:1] == [stamp] else [stamp]
-    common.write_jsonl(kept, judged)
-    known = {label["id"] for label in chain(*judged[1:])}
+def judge_rollouts(journal, header, problems, rollouts, options):
+    """The labels of all rollouts. The journal keeps those of each finished problem, for a killed run to resume.
+
+    Its first line, the header, differs where labels would not be the same: then the run starts anew.
+    """
+    text = journal.read_text(encoding="utf-8", errors="replace") if journal.is_file() else ""
+    entries = [json.loads(line) for line in text.split("\n")[:-1]]  # without the last, which may be torn
+    if entries[:1] != [header]:
+        entries = [header]
+    common.write_jsonl(journal, entries)
+    labels = [*chain(*entries[1:])]
+    finished = {label["id"] for label in labels}
     left = {}
     for row in rollouts:
-        if row["id"] not in known:
+        if row["id"] not in finished:
             left.setdefault(row["id"], []).append(row)
     new = judge_problems(problems, left, options)
-    with open(kept, "a", encoding="utf-8") as file:
-        for labels in common.progress(new, len(left), f"label {kept.parent}", "problem"):
-            print(json.dumps(labels), file=file, flush=True)
-            judged.append(labels)
-    return [*chain(*judged[1:])]
+    with open(journal, "a", encoding="utf-8") as file:
+        for entry in common.progress(new, len(left), f"label {journal.parent}", "problem"):
+            print(json.dumps(entry), file=file, flush=True)
+            labels += entry
+    return labels
 
 
 def judge_problems(problems, rollouts, options):
-    """The labels of each problem as it is done: answers, then programs; equal programs run once."""
-    programs, found = {}, {}
+    """Yield the labels of one problem after the other: answers first, then programs, as they finish."""
+    programs = {}
     for key, rows in rollouts.items():
-        if is_code(problems[key]):
+        if is_tested(problems[key]):
             programs[key] = [extract_code(row["response"], problems[key]) for row in rows]
         else:
             yield judge_answers(problems[key], rows)
-    jobs = [((key, program), job_of(problems[key], program, options))
-            for key in programs for program in dict.fromkeys(programs[key])]
-    waiting = Counter(key for (key, _), _ in jobs)
-    for (key, program), result in run_all(jobs, options):
-        found[key, program] = result.passed if result.passed is None else int(result.passed), result.reason
-        waiting[key] -= 1
-        if not waiting[key]:
-            yield [label_row(row, program, None, *found[key, program])
-                   for row, program in zip(rollouts[key], programs[key])]
+    jobs = []
+    for key in programs:
+        for program in dict.fromkeys(programs[key]):  # equal programs run once
+            jobs.append(((key, program), sandbox_job(problems[key], program, options)))
+    unfinished = Counter(key for (key, _), _ in jobs)
+    results = {}
+    for (key, program), result in run_jobs(jobs, options):
+        results[key, program] = result
+        unfinished[key] -= 1
+        if not unfinished[key]:
+            verdicts = [results[key, program] for program in programs[key]]
+            yield [label_of_program(*each) for each in zip(rollouts[key], programs[key], verdicts)]
 
 
-def is_code(problem):
+def is_tested(problem):
     return problem["kind"] == "code" and "tests" in problem
 
 
+def label_of_program(row, program, result):
+    label = None if result.passed is None else int(result.passed)
+    return make_label(row, program, None, label, result.reason)
+
+
 def judge_answers(problem, rows):
-    """Labels of one problem whose answers are compared: with the reference and, for votes, mutually."""
+    """The labels of a problem whose answers are compared with a reference, and with each other for votes."""
     if problem["kind"] == "code":
         programs = [extract_code(row["response"], problem) for row in rows]
-        return [label_row(row, program, None, None, "no tests") for row, program in zip(rows, programs)]
+        return [make_label(row, program, None, None, "no tests") for row, program in zip(rows, programs)]
     extract, group = readers_of(problem["kind"])
     answers = [extract(row["response"]) for row in rows]
     verdicts = {answer: verdict(problem, answer) for answer in {*answers}}
-    return [label_row(row, answer and answer[:1000], number, *verdicts[answer])
-            for row, answer, number in zip(rows, answers, group(answers))]
+    labels = []
+    for row, answer, number in zip(rows, answers, group(answers)):
+        labels.append(make_label(row, answer and answer[:1000], number, *verdicts[answer]))
+    return labels
 
 
 def readers_of(kind):
-    """What takes the answer from a response, and what groups answers, for problems of a kind."""
+    """Two functions for problems of a kind: one takes the answer from a response, one groups answers."""
     return (text_of, text_groups) if kind == "text" else (answer_of, groups_of)
 
 
@@ -163,13 +180,12 @@ def verdict(problem, answer):
     reference = str(problem["answer"])
     if problem["kind"] == "text":
         right = words_of(answer) == words_of(reference)
-    elif read(answer).text != read(reference).text and repeats(answer, problem["prompt"]):
+        return int(right), "equal" if right else "different"
+    if read(answer).text != read(reference).text and repeats(answer, problem["prompt"]):
         return 0, "repeats the question"
-    else:
-        right = same(reference, answer)
-        if not right and read(answer).tree[0] == "too complex":
-            return 0, "too complex"
-    return int(right), "equal" if right else "different"
+    if same(reference, answer):
+        return 1, "equal"
+    return 0, "too complex" if read(answer).tree.kind == "too complex" else "different"
 
 
 def words_of(text):
@@ -181,22 +197,23 @@ def text_groups(answers):
     return [answer and numbers.setdefault(words_of(answer), len(numbers)) for answer in answers]
 
 
-def label_row(row, answer, group, label, reason):
+def make_label(row, answer, group, label, reason):
     if row.get("finish") == "length" and label == 0:
         reason = f"cut at the length limit: {reason}"
-    answer = answer and answer.encode(errors="replace").decode()  # half of a surrogate pair
+    if answer is not None:
+        answer = answer.encode(errors="replace").decode()  # without the halves of surrogate pairs
     key = {"id": row["id"], "sample": row["sample"]}
     return {**key, "label": label, "answer": answer, "group": group, "reason": reason}
 
 
-def job_of(problem, code, options):
+def sandbox_job(problem, program, options):
     fields = ("tests", "style", "entry_point", "prelude", "beside", "strict")
     given = {name: problem[name] for name in fields if problem.get(name) is not None}
-    return {"code": code, "cpu_s": options.timeout, **given}
+    return {"code": program, "cpu_s": options.timeout, **given}
 
 
-def run_all(jobs, options):
-    """(key, result) of each (key, job), as they finish."""
+def run_jobs(jobs, options):
+    """Yield (key, result) of each (key, job) as it finishes."""
     from sandbox_exec import Pool
 
     if not jobs:
@@ -206,67 +223,87 @@ def run_all(jobs, options):
     except (RuntimeError, OSError) as error:
         common.die(f"programs cannot be judged on this machine: {error}")
     with pool:
-        say_once(textwrap.fill(pool.banner, 110), file=sys.stderr)
+        print_once(textwrap.fill(pool.banner, 110))
         yield from pool.imap_unordered(jobs)
+
+
+@lru_cache
+def print_once(text):
+    """However many runs one command labels."""
+    print(text, file=sys.stderr)
 
 
 def percent(part, whole):
     return round(100 * part / whole, 2) if whole else None
 
 
-def summary(run, problems, labels):
+def summarise(run, problems, labels):
+    """A row of the table that is printed."""
     judged = [row for row in labels if row["label"] is not None]
-    right = sum(row["label"] for row in judged)
-    solved = {row["id"] for row in judged if row["label"]}
-    reasons = Counter(row["reason"][:100] if row["label"] is None else row["reason"].partition(":")[0]
-                      for row in labels)  # fmt: skip
+    right = [row for row in judged if row["label"]]
+    reasons = Counter()
+    for row in labels:
+        failed_how = row["reason"].partition(":")[0]
+        reasons[row["reason"][:100] if row["label"] is None else failed_how] += 1
     return {
-        "run": str(run), "problems": len(problems), "rollouts": len(labels), "right": right,
-        "right_percent": percent(right, len(judged)), "wrong": len(judged) - right,
+        "run": str(run),
+        "problems": len(problems),
+        "rollouts": len(labels),
+        "right": len(right),
+        "right_percent": percent(len(right), len(judged)),
+        "wrong": len(judged) - len(right),
         "not_judged": len(labels) - len(judged),
-        "oracle_percent": percent(len(solved), len({row["id"] for row in judged})),
+        "oracle_percent": percent(len({row["id"] for row in right}), len({row["id"] for row in judged})),
         "no_answer": sum(row["reason"].endswith(("no answer", "no code")) for row in labels),
         "reasons": dict(reasons.most_common()),
-    }  # fmt: skip
+    }
 
 
-def report(summaries, options):
+def print_summaries(summaries, options):
     columns = [name for name in summaries[0] if name != "reasons"]
     header = [name.replace("_percent", " %").replace("_", " ") for name in columns]
-    print(common.table(header, [[line[name] for name in columns] for line in summaries]))
-    for line in summaries:
-        print(f"{line['run']}:", ", ".join(f"{count} {reason}" for reason, count in line["reasons"].items()))
-        if line["not_judged"] == line["rollouts"]:
-            print(f"{line['run']}: nothing to judge: no answers or tests; 04 can still select")
+    print(common.table(header, [[row[name] for name in columns] for row in summaries]))
+    for row in summaries:
+        print(f"{row['run']}:", ", ".join(f"{count} {reason}" for reason, count in row["reasons"].items()))
+        if row["not_judged"] == row["rollouts"]:
+            print(f"{row['run']}: nothing to judge: the problems have no answers or tests; 04 can still select")
     if options.json:
         print(json.dumps({"runs": summaries}))
 
 
 def self_check(dataset, options):
-    """What a judge must get right before anyone trusts it; the lines that tell of failures."""
+    """Print what the judge gets wrong about the data set's own solutions, answers and stubs; return it."""
     path = Path(dataset)
     problems = common.read_jsonl(path / "problems.jsonl") if path.is_dir() else common.load_problems(dataset)
-    code = {row["id"]: row for row in problems if is_code(row)}
-    answers = [row for row in problems if row["kind"] != "code" and row.get("answer") is not None]
-    programs = {(key, "solution"): row["solution"] for key, row in code.items() if "solution" in row}
-    stub = "def {}(*args, **kwargs):\n    pass\n"  # the wanted name for what does nothing; it must fail
-    stubs = {(key, "stub"): stub.format(row.get("entry_point", "main")) for key, row in code.items()}
     failures = []
-    for row in answers:  # would it be judged right in a box?
-        answer = readers_of(row["kind"])[0](f"Therefore the answer is $\\boxed{{{row['answer']}}}$.")
-        if verdict({**row, "prompt": ""}, answer)[0] != 1:
-            failures.append(f"{row['id']}: the answer {row['answer']!r} is not equal to itself")
-    jobs = [(key, job_of(code[key[0]], program, options)) for key, program in {**programs, **stubs}.items()]
-    results = common.progress(run_all(jobs, options), len(jobs), f"check {dataset}", "program")
+    answers = [row for row in problems if row["kind"] != "code" and row.get("answer") is not None]
+    for problem in answers:
+        extract, _ = readers_of(problem["kind"])
+        answer = extract(f"Therefore the answer is $\\boxed{{{problem['answer']}}}$.")
+        label, _ = verdict({**problem, "prompt": ""}, answer)
+        if label != 1:
+            failures.append(f"{problem['id']}: the answer {problem['answer']!r} is not equal to itself")
+
+    tested = {row["id"]: row for row in problems if is_tested(row)}
+    jobs = []
+    for key, problem in tested.items():
+        stub = f"def {problem.get('entry_point', 'main')}(*args, **kwargs):\n    pass\n"
+        jobs.append(((key, "stub"), sandbox_job(problem, stub, options)))
+        if "solution" in problem:
+            jobs.append(((key, "solution"), sandbox_job(problem, problem["solution"], options)))
+    results = common.progress(run_jobs(jobs, options), len(jobs), f"check {dataset}", "program")
     for (key, what), result in results:
-        # a stub that cannot be judged is none, where the tests work for the solution
-        unjudged_stub = what == "stub" and result.passed is None and "solution" in code[key]
-        if result.passed is not (what == "solution") and not unjudged_stub:
+        wanted = what == "solution"
+        # a stub that cannot be judged is no failure if the same tests work for a solution
+        excused = what == "stub" and result.passed is None and "solution" in tested[key]
+        if result.passed is not wanted and not excused:
             failures.append(f"{key}: its {what}: {result.reason}")
-    if not answers and not code:
+
+    if not answers and not tested:
         failures.append(f"{dataset}: nothing to check: no problem has an answer or tests")
-    print("".join(line + "\n" for line in sorted(failures)), end="")
-    counts = {"problems": len(problems), "solutions": len(programs), "stubs": len(stubs),
+    for failure in sorted(failures):
+        print(failure)
+    counts = {"problems": len(problems), "solutions": len(jobs) - len(tested), "stubs": len(tested),
               "answers": len(answers), "failures": len(failures)}  # fmt: skip
     print(f"{dataset}:", ", ".join(f"{count} {name}" for name, count in counts.items()))
     if options.json:
@@ -275,60 +312,77 @@ def self_check(dataset, options):
 
 
 # ------------------------------------------------------------------------------------------------------------
-# Extraction of code
+# Extraction of code. The last of the most likely blocks counts:
+#
+#   6   it defines the function that is asked for; 5: it assigns that name
+#   4   it is the body of the function that the prompt opens
+#   3   it defines some function; where none is asked for, it reads input
+#   2   it assigns variables
+#   1   it is Python
+#   0   it is not
 
 FENCE = re.compile(r"^([ \t]*)(```+|~~~+)(.*)$")
 OPENING = re.compile(r"^(.*[>:*][ \t]*)(```+|~~~+)([ \t]*\w*[ \t]*)$")  # on the line of a tag or of words
-INPUT = re.compile(r"\binput\(|\bstdin\b|\bopen\(0")
+READS_INPUT = re.compile(r"\binput\(|\bstdin\b|\bopen\(0")
 
 
 def split_reasoning(text):
     """(reasoning, answer) of a response, by <think> or gpt-oss's channels; cut while reasoning: no answer."""
-    final = list(re.finditer(r"<\|channel\|>final[^<]*(?:<\|constrain\|>[^<]*)?<\|message\|>", text))
+    final = [*re.finditer(r"<\|channel\|>final[^<]*(?:<\|constrain\|>[^<]*)?<\|message\|>", text)]
     if final:
-        return text[: final[-1].start()], re.split(r"<\|(?:return|end|call)\|>", text[final[-1].end() :])[0]
-    skipped = re.match(r"(analysis|commentary)[^\W_]", text)  # channels without their tokens: 'analysisWe'
-    for end, begun in (("assistantfinal", skipped), ("</think>", True)):
+        answer = re.split(r"<\|(?:return|end|call)\|>", text[final[-1].end() :])[0]
+        return text[: final[-1].start()], answer
+    bare_channels = re.match(r"(analysis|commentary)[^\W_]", text)  # without their tokens: 'analysisWe'
+    for end in ("assistantfinal", "</think>") if bare_channels else ("</think>",):
         reasoning, found, answer = text.rpartition(end)
-        if begun and found:
+        if found:
             return reasoning, answer
-    cut = "<|channel|>" in text or skipped or text.lstrip().startswith("<think>")
+    cut = "<|channel|>" in text or bare_channels or text.lstrip().startswith("<think>")
     return (text, "") if cut else ("", text)
 
 
 def extract_code(response, problem):
-    """The program a response gives, or None: the best of its blocks, or the text, if it is a program."""
+    """The program that a response gives, or None: the best of its blocks, or all of it, if it is a program."""
     final = SPECIAL.sub("", split_reasoning(response)[1]).replace("\r\n", "\n").replace("\r", "\n")
     blocks = [block for block in code_blocks(final) if block.strip()]
-    found = [ranked(block, problem) for block in reversed(blocks or [final])]
-    rank, program = max(found, key=lambda pair: pair[0])
-    return program if blocks or rank > 3 or rank and is_program(parsed(final)) else None
+    candidates = [ranked(block, problem) for block in reversed(blocks or [final])]
+    rank, program = max(candidates, key=lambda candidate: candidate[0])
+    if blocks or rank > 3 or rank and is_program(parsed(final)):
+        return program
+    return None
 
 
 def ranked(block, problem):
-    """(how likely it is the program, the program): of equal ones, the last one counts."""
-    name, tree, body = problem.get("entry_point"), parsed(block), as_body(block, problem)
+    """(rank, program) of a block; the ranks stand above."""
+    name, tree = problem.get("entry_point"), parsed(block)
     assigned = re.findall(r"^(\w+) *=(?!=)", block, re.M)
-    if tree and name in defined(tree) + assigned:
-        return 6 if name in defined(tree) else 5, block
-    if body:  # of the function that the prompt opens
+    if tree and name in defined(tree):
+        return 6, block
+    if tree and name in assigned:
+        return 5, block
+    body = as_body(block, problem)
+    if body:
         return 4, body
     if not tree:
         return 0, block
-    defines = defined(tree) if name else INPUT.search(block)  # not what only uses a function
-    return 3 if defines else 2 if assigned else 1, with_wanted_name(block, tree, problem)
+    program = with_wanted_name(block, tree, problem)
+    if defined(tree) if name else READS_INPUT.search(block):
+        return 3, program
+    return 2 if assigned else 1, program
 
 
 def code_blocks(text):
     """Fenced blocks, closed or cut off at the end, and <output> parts that hold none."""
-    blocks, opened = [], None
+    blocks = []
+    opened = None
     for line in [*text.split("\n"), None]:
-        end = line is None
+        at_end = line is None
         line = re.sub(r"</output>\s*$", "", line or "")
         if not opened:
-            opened, lines = FENCE.match(line) or OPENING.match(line), []
+            opened = FENCE.match(line) or OPENING.match(line)
+            lines = []
             continue
-        closed = end or line.rstrip().endswith(opened[2])
+        closed = at_end or line.rstrip().endswith(opened[2])
         lines.append(line.rstrip().rstrip("`~") if closed else line)
         if closed:
             blocks.append("\n".join(line.removeprefix(opened[1]) for line in lines).rstrip("\n"))
@@ -347,7 +401,7 @@ def parsed(code):
 
 
 def is_program(tree):
-    """Prose that parses ("Hello", "Answer: 5") is none; print(sum(map(int, input().split()))) is one."""
+    """print(sum(map(int, input().split()))) is a program; prose that parses ("Hello", "Answer: 5") is not."""
     calls = any(isinstance(node, ast.Call) for node in ast.walk(tree))
     prose = len(tree.body) == 1 and isinstance(tree.body[0], (ast.Expr, ast.AnnAssign)) and not calls
     return bool(tree.body) and not prose
@@ -359,17 +413,21 @@ def defined(tree):
 
 
 def as_body(code, problem):
-    """prompt + completion, where the prompt opens a function and the completion is its body."""
+    """The prompt with the completion, where the prompt opens a function and the completion is its body."""
     prelude = problem.get("prelude", "").rstrip("\n") + "\n"
-    if problem.get("entry_point") not in defined(parsed(prelude + "    pass\n") or ast.parse("")):
+    opened = parsed(prelude + "    pass\n")
+    if not opened or problem.get("entry_point") not in defined(opened):
         return None
-    alone = parsed(code)  # at the margin a body has a return outside of functions
-    loose = [top for top in alone.body if not hasattr(top, "name")] if alone else []
-    if alone and not any(isinstance(node, ast.Return) for top in loose for node in ast.walk(top)):
+    alone = parsed(code)
+    if alone:  # a body that stands at the margin has a return outside of functions
+        loose = [top for top in alone.body if not hasattr(top, "name")]
+        if not any(isinstance(node, ast.Return) for top in loose for node in ast.walk(top)):
+            return None
+        code = textwrap.indent(code, "    ")
+    elif not code.lstrip("\n").startswith((" ", "\t")):
         return None
-    indented = code.lstrip("\n").startswith((" ", "\t"))
-    program = prelude + textwrap.indent(code, "    " * bool(alone)) + "\n"
-    return program if (alone or indented) and parsed(program) else None
+    program = prelude + code + "\n"
+    return program if parsed(program) else None
 
 
 def with_wanted_name(code, tree, problem):
@@ -559,7 +617,7 @@ CHANGING = (  # words that change what is said of the number before them
     "if|for|where|with|when|unless|except|not|no|none|nor|neither|never|cannot|more|less|fewer|greater|than|"
     "least|most|over|under|above|below|between|from|only|but|plus|divided|squared|cubed|factorial|choose|"
     "either|else|otherwise|provided|assuming|depending|raised|root|remainder|point|short|past")
-NO_NOUNS = {*CHANGING.split("|")}
+CHANGING_WORDS = {*CHANGING.split("|")}
 CHANGES = re.compile(  # what follows a number and belongs to the answer, although it is not a unit
     r"(?i)\W*(?:"
     r"(?:and|or)\b.*(?:\d|\([A-J]\)|\b(?:none|more|less|fewer|greater)\b)"  # 5 or more; 5 and 7
@@ -775,44 +833,53 @@ def is_formula(text):
     plain = re.sub(r"\\(?:text|mbox|mathrm)\s*\{[^{}]*\}", "", text)
     if PROSE.search(plain) and not NUMBER_AND_NOUN.fullmatch(text):
         return False
-    kind, words = read(text).tree[:2]
-    return kind not in ("text", "too complex") or kind == "text" and bool(CLOCK.fullmatch(words))
+    tree = read(text).tree
+    return tree.kind not in ("text", "too complex") or tree.kind == "text" and bool(CLOCK.fullmatch(tree.words))
 
 
 # ------------------------------------------------------------------------------------------------------------
-# Equality of answers: a text is cleaned (one spelling), then parsed into a tree whose numbers are computed on
-# the way, and trees are compared part by part. Nothing is simplified or solved but linear inequalities:
-# rational numbers are exact, others go to 11 digits, expressions in variables have a value at four points.
-# In this order:
+# Equality of answers. A text is brought to one spelling, then parsed into a tree whose numbers are computed on
+# the way, and the trees of two answers are compared part by part. Rational numbers are exact, others count to
+# 11 digits, and expressions in variables are equal if their values at four points are. No equation is solved
+# and nothing is simplified. The first line that applies decides:
 #
-#   the same text, or text beside text         "the parabola"    "a parabola"     equal
-#   units, bases and moduli that do not fit    "5 cm"            "5 m"            different
-#   trees of one kind, part by part            "\frac12"         "0.5"            equal
-#   one kind seen as another                   "(2, \infty)"     "x > 2"          equal
-#   a rounded reference of an endless number   "0.33"            "1/3"            equal
-#
-# The kinds of trees:
-#
-#   ("value", number, decimals)    Fraction, complex or a list of four; written with so many decimals: 2.50
-#   ("percent", number)            20%
-#   ("tuple", brackets, trees)     ("list", trees)    ("set", trees)    a matrix is a COLUMN of ROWs
-#   ("reals", cuts)                a set of real numbers, see `combined`: (0, 1) U (2, 3)
-#   ("equation", label, tree, key, loose)    x = 5; of an inequality the tree is a set of reals: x > 2
-#   ("choice", letter, tree or None)         (C) 12
-#   ("text", words)                          even
+#   the same text, or the same words                "the parabola"    "a parabola"    equal
+#   units, bases or moduli that do not fit          "5 cm"            "5 m"           different
+#   trees of one kind have equal parts              "\frac12"         "0.5"           equal
+#   a tree of one kind can be seen as the other     "(2, \infty)"     "x > 2"         equal
+#   the reference is the answer, but rounded        "0.33"            "1/3"           equal
+#   everything else                                 "1/3"             "0.33"          different
 #
 # Where graders differ: a decimal is not an endless number however many of its digits it gives (0.333333 is
 # not 1/3), unless the reference is the rounded one; 45 degrees is 45, not pi/4: another unit, another answer.
 
-# With more than this, an answer is "too complex".
+# An answer that exceeds one of these limits is "too complex".
 CHARACTERS = 1000
 TOKENS = 400
 DEPTH = 40  # brackets within brackets
 BITS = 20_000  # of an exact number
 STEPS = 6000  # of reading one answer
 LEFT = [0]  # steps that the reading under way may still take
-COLUMN, ROW = "", "["  # brackets of tuples that are parts of a matrix
+
+COLUMN, ROW, RATIO = "", "[", ":"  # "brackets" of a matrix, of its rows, and of 2:3:4
 Reading = namedtuple("Reading", "text tree units")
+
+
+@dataclass(slots=True)
+class Tree:
+    """What an answer says. The kind tells which of the fields are used."""
+
+    kind: str
+    number: object = None  # of a value or a percent: a Fraction, a complex number or a list of four
+    decimals: int = 0  # of a value: 2.50 was written with two
+    brackets: str = ""  # of a tuple: "()", "(]" or one of the above
+    items: list = ()  # of a tuple, a list or a set: trees
+    cuts: tuple = ()  # of reals: where this set of real numbers begins and ends, see `combined`
+    label: str = None  # of an equation: what stands on its left, "x"; of a choice: its letter
+    content: object = None  # of an equation or a choice: the tree of what stands on its right
+    differences: list = None  # of an equation: left minus right at four points, divided by the first of these
+    loose: bool = False  # of an equation: a + b = 5, which a reference of 5 is content with
+    words: str = ""  # of a text, or of what is too complex
 
 
 class TooComplex(Exception):
@@ -820,7 +887,7 @@ class TooComplex(Exception):
 
 
 class Unreadable(Exception):
-    """Not a formula: compared as text."""
+    """Not a formula, so it is compared as text."""
 
 
 def same(reference, answer, forgiving=True):
@@ -832,32 +899,44 @@ def same(reference, answer, forgiving=True):
     for (1, 2)). Not `forgiving`, it is a relation that does not lead from 20 over 20% to 0.2, as votes need.
     """
     gold, given = read(reference), read(answer)
-    kinds = gold.tree[0], given.tree[0]
-    words = "text" in kinds and (kinds[0] == kinds[1] or not re.search(r"\d", gold.text))
-    glued = [re.sub(r'(?<=\d)[ "]+(?=[A-Za-z]+$)', "", each.text) for each in (gold, given)]  # 3 m is 3m
-    if glued[0] == glued[1] or words and plain_words(gold.text) == plain_words(given.text):
+    if join_unit(gold.text) == join_unit(given.text):
         return True
-    if kinds.count("percent") == 1 and gold.units | given.units:
+    kinds = gold.tree.kind, given.tree.kind
+    of_words = kinds == ("text", "text") or "text" in kinds and not re.search(r"\d", gold.text)
+    if of_words and plain_words(gold.text) == plain_words(given.text):
+        return True
+    if kinds.count("percent") == 1 and (gold.units or given.units):
         return False  # 90% is neither 90 degrees nor 90 cm
     return units_agree(gold.units, given.units, forgiving) and alike(gold.tree, given.tree, forgiving)
+
+
+def join_unit(text):
+    """3m for 3 m: the text alone does not tell a metre from a variable."""
+    return re.sub(r'(?<=\d)[ "]+(?=[A-Za-z]+$)', "", text)
 
 
 def groups_of(answers):
     """A number for each answer: those that are the same share one, over others if need be; None has none."""
     groups = []
-    for answer in dict.fromkeys(answer for answer in answers if answer is not None):
-        joined = [group for group in groups
-                  if any(same(other, answer, False) or same(answer, other, False) for other in group)]
-        groups = [group for group in groups if group not in joined] + [[*chain(*joined), answer]]
+    for answer in dict.fromkeys(answers):
+        if answer is not None:
+            joined = [group for group in groups if is_in_group(answer, group)]
+            groups = [group for group in groups if group not in joined] + [[*chain(*joined), answer]]
     groups.sort(key=lambda group: answers.index(group[0]))
-    numbers = {answer: n for n, group in enumerate(groups) for answer in group}
+    numbers = {answer: number for number, group in enumerate(groups) for answer in group}
     return [numbers.get(answer) for answer in answers]
+
+
+def is_in_group(answer, group):
+    return any(same(other, answer, False) or same(answer, other, False) for other in group)
 
 
 def repeats(answer, prompt):
     """Is the answer a formula of the question, handed back as it stands?"""
+    text = clean(answer)
     formulas = [tokens_of(clean(part)) for part in re.findall(f"{START}(.*?){END}", with_marks(prompt))]
-    return tokens_of(clean(answer)) in formulas and not re.fullmatch(r"[-+]?[\w.,]*|[(\[{].*", clean(answer))
+    is_number_or_tuple = re.fullmatch(r"[-+]?[\w.,]*|[(\[{].*", text)
+    return tokens_of(text) in formulas and not is_number_or_tuple
 
 
 @lru_cache(maxsize=2000)
@@ -865,83 +944,115 @@ def read(raw):
     """What a text says: the text in one spelling, its tree, and the units it is measured in."""
     text = clean(raw)
     LEFT[0] = STEPS
-    money = {"dollar"} if re.search(r"\\\$|^[^$]*\$[^$]*$|\bUSD\b", raw[:CHARACTERS]) else set()
     try:
         if len(text) > CHARACTERS:
             raise TooComplex
         tree, words = special(text) or formula(text)
-        return Reading(text, tree, frozenset(money | known_units(words)))
     except (TooComplex, OverflowError, RecursionError):
-        return Reading(text, ("too complex", text), frozenset())
+        return Reading(text, Tree("too complex", words=text), frozenset())
     except (Unreadable, ZeroDivisionError):
-        inner = boxed_or_announced(raw)
-        if inner and len(inner) < len(raw) and clean(inner) != text:
-            return read(inner)  # the text is prose that announces its answer
-        equation = EQUALS.fullmatch(text)
-        head = equation[1] if equation else "{"
-        named = head.count("{") == head.count("}") and not re.search(r"[<>,;!≠]|\\n", head)
-        if named and not NO_NOUNS & {*re.findall("[a-z]+", head)}:
-            return read(equation[2])._replace(text=text)  # \arg z = 5, the area is 5
-        return Reading(text, ("text", plain_words(text)), frozenset())
+        return read_prose(raw, text)
+    units = known_units(words)
+    if re.search(r"\\\$|^[^$]*\$[^$]*$|\bUSD\b", raw):
+        units.add("dollar")
+    return Reading(text, tree, frozenset(units))
+
+
+def read_prose(raw, text):
+    """What a text says that is not a formula as a whole: the answer it announces, or its words."""
+    inner = boxed_or_announced(raw)
+    if inner and len(inner) < len(raw) and clean(inner) != text:
+        return read(inner)
+    equation = EQUALS.fullmatch(text)
+    if equation and is_name_of_answer(equation[1]):
+        return read(equation[2])._replace(text=text)  # \arg z = 5, the area is 5
+    return Reading(text, Tree("text", words=plain_words(text)), frozenset())
+
+
+EQUALS = re.compile(r"(.*)(?:=|\b(?:is|are|equals)\b(?= *(?:[-\d\\(]|infinity)))(.*\S.*)")
+
+
+def is_name_of_answer(text):
+    """Is "the area" of "the area is 5" only a name, so that the answer is 5?"""
+    complete = text.count("{") == text.count("}") and not re.search(r"[<>,;!≠]|\\n", text)
+    return complete and not CHANGING_WORDS & {*re.findall("[a-z]+", text)}
 
 
 def formula(text):
     """(tree, words after numbers) of a formula. A ± stands for two answers."""
     tokens = tokens_of(text)
-    trees = []
     if len(tokens) > TOKENS:
         raise TooComplex
-    lines = {} if "\\begin" in tokens else {"\\\\": ","}
-    for upper, lower in (("+", "-"), ("-", "+"))[: 1 + bool({"±", "∓"} & {*tokens})]:
-        signs = lines | {"±": upper, "∓": lower}
-        parser = Parser([signs.get(token, token) for token in tokens])
-        trees.append(settled_list(parser.items()))
-        if parser.next != "":
-            raise Unreadable(parser.next)
-    if len(trees) == 1:
-        return trees[0], parser.words
-    items = [item for tree in trees for item in (tree[1] if tree[0] in ("list", "set") else [tree])]
-    distinct = [item for n, item in enumerate(items) if item not in items[:n]]
-    return ("set", distinct) if trees[0][0] == "set" else settled_list(distinct), parser.words
+    if "\\begin" not in tokens:
+        tokens = ["," if token == "\\\\" else token for token in tokens]
+    if not {"±", "∓"} & {*tokens}:
+        return parse(tokens)
+    upper, words = parse([{"±": "+", "∓": "-"}.get(token, token) for token in tokens])
+    lower, _ = parse([{"±": "-", "∓": "+"}.get(token, token) for token in tokens])
+    items = []
+    for tree in (upper, lower):
+        for item in tree.items if tree.kind in ("list", "set") else [tree]:
+            if item not in items:
+                items.append(item)
+    return Tree("set", items=items) if upper.kind == "set" else settled_list(items), words
+
+
+def parse(tokens):
+    parser = Parser(tokens)
+    tree = settled_list(parser.items())
+    if parser.next != "":
+        raise Unreadable(parser.next)
+    return tree, parser.words
 
 
 def special(text):
     """Answers with a grammar of their own: integers, choices, times of day, words for sets."""
     if re.fullmatch(r"-?[0-9]{1,300}", text):
-        return ("value", Fraction(text), 0), []
+        return number(int(text)), []
     choice = CHOICE.fullmatch(text)
     if choice:
         content = choice[2] or choice[4]
-        return ("choice", choice[1] or choice[3], content and read(content).tree), []
+        tree = read(content).tree if content else None
+        return Tree("choice", label=choice[1] or choice[3], content=tree), []
     words = plain_words(text)
     clock = CLOCK.fullmatch(words)
-    if clock and (clock[3] or clock[2] and math.gcd(int(clock[1]), int(clock[2])) > 1):  # 11:21 is a ratio
-        return ("text", f"{int(clock[1])}:{clock[2] or '00'}" + f" {clock[3]}m" * bool(clock[3])), []
+    if clock and is_time(clock):
+        noon = f" {clock[3]}m" if clock[3] else ""
+        return Tree("text", words=f"{int(clock[1])}:{clock[2] or '00'}{noon}"), []
     if re.fullmatch(r"(?:there (?:is|are) )?no (?:real )?solutions?(?: exists?)?|empty set|无解", words):
         return NOTHING, []
-    return (LINE, []) if re.fullmatch(r"(?:(?:all|the|set of) )*real(?:s| numbers?)", words) else None
+    if re.fullmatch(r"(?:(?:all|the|set of) )*real(?:s| numbers?)", words):
+        return LINE, []
+    return None
 
 
-EQUALS = re.compile(r"(.*)(?:=|\b(?:is|are|equals)\b(?= *(?:[-\d\\(]|infinity)))(.*\S.*)")
 CHOICE = re.compile(  # (C) 12: the letter in group 1 or 3, what is chosen in group 2 or 4
     r"\(? *([A-J]) *\)"
-    r'(?!\s*"?(?:(?:or|and|if|for|when|[a-z]|\w+llion|thousand|hundred|dozen)\b'  # (C) or (D)
-    r"|[,^!*/_+±]|\\(?:pm|cup|cap)))"  # (C)^2
+    r'(?!\s*"?(?:(?:or|and|if|for|when|[a-z]|\w+llion|thousand|hundred|dozen)\b'  # not (C) or (D)
+    r"|[,^!*/_+±]|\\(?:pm|cup|cap)))"  # not (C)^2
     r"[\s:.]*(.*)"
     r"|([A-J])(?:[.)] *|: )(.*)", re.S)  # C. 12
 CLOCK = re.compile(r"([01]?[0-9]|2[0-4])(?::([0-5][0-9]))?(?: ?([ap])\.? ?m\.?)?")
 
 
+def is_time(clock):
+    """6 p.m. and 6:30 are times of day, but 11:21 may be a ratio, as it cannot be reduced."""
+    return clock[3] or clock[2] and math.gcd(int(clock[1]), int(clock[2])) > 1
+
+
 def plain_words(text):
+    """The words of a text without articles, ordinal endings, and "it is" before them."""
     plain = re.sub(r'"(?=\w)', " ", text)
     if re.search(r"[\\^_=<>]", plain):
         return re.sub(r"\s", "", plain)
     plain = re.sub(r"[\s{}\",]+", " ", plain).strip(" .,;:'").casefold()
     plain = re.sub(r"(?<=\d)(?:st|nd|rd|th)\b|(?<=[a-z])[!?]+$", "", plain)
-    plain = {"dne": "undefined", "does not exist": "undefined"}.get(plain, plain)
+    if plain in ("dne", "does not exist"):
+        return "undefined"
     negated = re.search(r"\b(?:not|never|neither|n?or|and|if|cannot|\w+n't)\b", plain)
-    subject = not negated and re.match(r"[a-z ]*\b(?:is|are) (?=[a-z])", plain)
-    return re.sub(r"^(?:the|an?) (?=\w)", "", plain[subject.end() :] if subject else plain)
+    if not negated:
+        plain = re.sub(r"^[a-z ]*\b(?:is|are) (?=[a-z])", "", plain)
+    return re.sub(r"^(?:the|an?) (?=\w)", "", plain)
 
 
 UNIT_NAMES = (
@@ -949,109 +1060,154 @@ UNIT_NAMES = (
     "ft foot feet|yd yard|mi mile|mg milligram|g gram|kg kilogram|lb lbs pound|oz ounce|s sec second|"
     "ms millisecond|min minute|h hr hrs hour|day|week|month|year yr yrs|ml milliliter|l liter litre|cent|"
     "dollar usd|°|rad radian|mi/h mph|km/h kmh kph|m/s mps")
-UNITS = {  # each spelling of a unit -> the unit
-    name + plural: names.split()[0]
-    for names in UNIT_NAMES.split("|")
-    for name in names.split()
-    for plural in ("", "s")[: 1 + (len(name) > 2)]
-}  # fmt: skip
+UNITS = {}  # each spelling of a unit -> the unit
+for names in UNIT_NAMES.split("|"):
+    for name in names.split():
+        UNITS[name] = names.split()[0]
+        if len(name) > 2:
+            UNITS[name + "s"] = names.split()[0]
 
 
 def known_units(words):
     """mi and h of miles per hour, cm and cm^2; none if a word is no unit; bases and moduli as they are."""
-    words = [word for word in words if word not in ("square", "sq", "cubic", "cu", "per")]
-    marks = {word for word in words if word.startswith(("base", "mod"))}
-    parts = [word.partition("^") for word in words if word not in marks]
-    if not all(unit in UNITS for unit, *_ in parts):
-        return marks
-    return marks | {part + sign + power for unit, sign, power in parts for part in UNITS[unit].split("/")}
+    marks = {word for word in words if is_base_or_modulus(word)}
+    units = set()
+    for word in words:
+        name, sign, power = word.partition("^")
+        if word in marks or word in ("square", "sq", "cubic", "cu", "per"):
+            continue
+        if name not in UNITS:
+            return marks
+        units |= {part + sign + power for part in UNITS[name].split("/")}
+    return marks | units
+
+
+def is_base_or_modulus(word):
+    return word.startswith(("base", "mod"))
 
 
 def units_agree(gold, given, forgiving):
     """5 cm is neither 5 m nor 5 cm/s; 5 cm does for 5 cm^2, $5 for $5 per hour, 52 for 52_8."""
-    marks = {unit for unit in gold ^ given if unit.startswith(("base", "mod"))}
-    excused = all(forgiving and (unit in gold) == unit.startswith("base") for unit in marks)
-    gold, given = gold - marks, given - marks
-    kinds = [{unit.partition("^")[0] for unit in units} for units in (gold, given)]
-    sloppy = kinds[0] == kinds[1] and (gold <= given or given <= gold) or given == {"dollar"} <= gold
-    return excused and (not gold or not given or sloppy)
+    for unit in filter(is_base_or_modulus, gold ^ given):
+        left_out = unit in gold and unit.startswith("base")
+        left_out |= unit in given and unit.startswith("mod")
+        if not (forgiving and left_out):
+            return False
+    gold = {unit for unit in gold if not is_base_or_modulus(unit)}
+    given = {unit for unit in given if not is_base_or_modulus(unit)}
+    if not gold or not given:
+        return True
+    same_names = {unit.partition("^")[0] for unit in gold} == {unit.partition("^")[0] for unit in given}
+    return same_names and (gold <= given or given <= gold) or given == {"dollar"} <= gold
 
 
 def alike(a, b, forgiving):
     """Do two trees say the same? `a` is the reference, if one is. One kind may be seen as the other."""
-    fit = partial(alike, forgiving=forgiving)
-    (kind, x, *rest), (other, y, *others) = a, b
-    if a == b or kind != other:
-        return a == b or any(fit(view, b) for view in views(a, other, forgiving, gold=True)) or any(
-            fit(a, view) for view in views(b, kind, forgiving, gold=False))  # fmt: skip
-    if kind == "tuple":
-        brackets = x == y or {x, y} in ({COLUMN, "()"}, {COLUMN, "[]"}, {ROW, "[]"})
-        return brackets and len(rest[0]) == len(others[0]) and all(map(fit, rest[0], others[0]))
-    if kind == "list" and lettered(x) != lettered(y):
-        return len(x) == len(y) and all(map(fit, x, y))  # x = 1, y = 2 beside 1, 2: in this order
-    if kind in ("list", "set"):
-        found = [[(p[0] == "set") == (q[0] == "set") and fit(p, q) for q in y] for p in x]
-        return all(map(any, found + [*zip(*found)])) and (kind == "set" or len(x) == len(y))
-    if kind == "reals":
-        return len(x) == len(y) and all(side == t and agree(end, s) for (end, side), (s, t) in zip(x, y))
-    if kind == "equation":
-        functions = all(re.fullmatch(r"y|\w\(\w\)", label or "") for label in (x, y))
-        if x and y and (x == y or functions) and fit(rest[0], others[0]):
-            return True
-        return None not in (a[3], b[3]) and agree(a[3], b[3])
-    if kind in ("value", "percent"):
-        return agree(x, y) or kind == "value" and forgiving and rounds_to(x, rest[0], b)
-    return kind == "choice" and x == y
+    if a == b:
+        return True
+    if a.kind != b.kind:
+        return any(alike(view, b, forgiving) for view in views(a, b.kind, forgiving, is_gold=True)) or any(
+            alike(a, view, forgiving) for view in views(b, a.kind, forgiving, is_gold=False))  # fmt: skip
+    if a.kind == "value":
+        return agree(a.number, b.number) or forgiving and is_rounded(a, b)
+    if a.kind == "percent":
+        return agree(a.number, b.number)
+    if a.kind == "tuple":
+        matrices = {COLUMN, "()"}, {COLUMN, "[]"}, {ROW, "[]"}
+        brackets_fit = a.brackets == b.brackets or {a.brackets, b.brackets} in matrices
+        return brackets_fit and all_alike(a.items, b.items, forgiving)
+    if a.kind in ("list", "set"):
+        return same_items(a, b, forgiving)
+    if a.kind == "reals":
+        ends_agree = [x[1] == y[1] and agree(x[0], y[0]) for x, y in zip(a.cuts, b.cuts)]
+        return len(a.cuts) == len(b.cuts) and all(ends_agree)
+    if a.kind == "equation":
+        return same_equation(a, b, forgiving)
+    return a.kind == "choice" and a.label == b.label  # texts and inequalities that differ are not equal
 
 
-def views(tree, wanted, forgiving, gold):
+def all_alike(trees, others, forgiving):
+    return len(trees) == len(others) and all(alike(a, b, forgiving) for a, b in zip(trees, others))
+
+
+def same_items(a, b, forgiving):
+    """Do two lists or sets hold the same? In any order, unless only one names its items: x = 1, y = 2."""
+    if a.kind == "list" and lettered(a.items) != lettered(b.items):
+        return all_alike(a.items, b.items, forgiving)
+    if a.kind == "list" and len(a.items) != len(b.items):
+        return False
+    pairs = [[(x.kind == "set") == (y.kind == "set") and alike(x, y, forgiving) for y in b.items]
+             for x in a.items]  # fmt: skip
+    return all(map(any, pairs)) and all(map(any, zip(*pairs)))
+
+
+def same_equation(a, b, forgiving):
+    """x = 5 beside x = 5.0, y = 2x beside f(x) = 2x, and 2x + 4y = 6 beside x + 2y = 3."""
+    functions = all(re.fullmatch(r"y|\w\(\w\)", tree.label or "") for tree in (a, b))
+    named = a.label and b.label and (a.label == b.label or functions)
+    if named and alike(a.content, b.content, forgiving):
+        return True
+    return bool(a.differences and b.differences) and agree(a.differences, b.differences)
+
+
+def views(tree, wanted, forgiving, is_gold):
     """What a tree also stands for beside one of the wanted kind."""
-    kind, inner = tree[:2]
-    if kind == "percent":
-        yield from [("value", inner, 0)] * (abs(inner) >= 1 or gold and forgiving)
-        yield from [("value", inner / 100, 0)] * forgiving
-    elif kind == "choice":
-        yield number(point_of(inner))
-        yield from filter(None, tree[2:])
-    elif kind == "equation" and (inner or not gold and tree[4] and wanted == "value"):
-        yield from filter(None, tree[2:3])
-    elif wanted == "reals" and kind in ("tuple", "set"):
-        yield from filter(None, [reals_of(tree)])
-    elif kind == "list" and wanted in ("set", "tuple"):
-        items = [item[2] if label_of(item) else item for item in inner]
-        yield from [("set", items)] * (wanted == "set")
-        if lettered(inner):  # x = 1, y = 2 is (1, 2), by the letters or as written
-            yield ("tuple", "()", [item[2] for item in sorted(inner, key=label_of)])
-        yield from [("tuple", "()", items)] * forgiving
+    if tree.kind == "percent":
+        if abs(tree.number) >= 1 or is_gold and forgiving:
+            yield number(tree.number)
+        if forgiving:
+            yield number(tree.number / 100)
+    elif tree.kind == "choice":
+        yield number(point_of(tree.label))  # B is also a variable
+        if tree.content:
+            yield tree.content
+    elif tree.kind == "equation":
+        if tree.label or tree.loose and wanted == "value" and not is_gold:
+            yield tree.content
+    elif tree.kind in ("tuple", "set") and wanted == "reals":
+        reals = reals_of(tree)
+        if reals:
+            yield reals
+    elif tree.kind == "list" and wanted in ("set", "tuple"):
+        items = [item.content if label_of(item) else item for item in tree.items]
+        if wanted == "set":
+            yield Tree("set", items=items)
+        if lettered(tree.items):  # y = 2, x = 1 is (1, 2)
+            in_order = [item.content for item in sorted(tree.items, key=label_of)]
+            yield Tree("tuple", brackets="()", items=in_order)
+        if forgiving:
+            yield Tree("tuple", brackets="()", items=items)
 
 
 def label_of(tree):
-    return tree[0] == "equation" and tree[1] or ""
+    return tree.kind == "equation" and tree.label or ""
 
 
 def lettered(trees):
-    """Is each of these named, by another letter? x, y; not x_1, x_2."""
+    """Is each of these named, by another letter? x and y are, x_1 and x_2 are not."""
     letters = {label_of(tree).split("_")[0] for tree in trees}
     return "" not in letters and len(letters) == len(trees)
 
 
-def rounds_to(value, places, given):
+def is_rounded(reference, given):
     """Is the reference a rounded decimal, and the answer the endless number that it was? 0.33 and 1/3."""
-    number = given[1]
-    if not places or given[2] or not isinstance(value, Fraction) or not is_real(given) or abs(number) > 10**9:
+    places = reference.decimals
+    exact = given.number
+    if not places or given.decimals or not isinstance(reference.number, Fraction):
         return False
-    precise = abs(value * 10**places) >= (10 if places > 1 else 100)
-    endless = not isinstance(number, Fraction) or (10**60 * number).denominator != 1
-    return precise and endless and abs(Fraction(number.real) - value) * 2 * 10**places <= 1
+    if not is_real(given) or abs(exact) > 10**9:
+        return False
+    has_two_digits = abs(reference.number * 10**places) >= (10 if places > 1 else 100)
+    endless = not isinstance(exact, Fraction) or (10**60 * exact).denominator != 1
+    return has_two_digits and endless and abs(Fraction(exact.real) - reference.number) * 2 * 10**places <= 1
 
 
 # ------------------------------------------------------------------------------------------------------------
-# One spelling, of what a token table cannot say
+# One spelling for what people write in many ways. What follows is text still: '"cm' is a word, "cm" may be a
+# product of two variables.
 
-MARKS = {  # superscripts and subscripts
-    sign: ("[" + marks + "]+", str.maketrans(marks, "0123456789-+n"))
-    for sign, marks in (("^", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺ⁿ"), ("_", "₀₁₂₃₄₅₆₇₈₉₋₊ₙ"))
-}
+SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺ⁿ", "0123456789-+n")
+SUBSCRIPTS = str.maketrans("₀₁₂₃₄₅₆₇₈₉₋₊ₙ", "0123456789-+n")
 UNICODE = str.maketrans({sign: text for text, signs in {
     "-": "−–—", "*": "×·⋅∙", "/": "÷⁄∕", "<=": "≤⩽", ">=": "≥⩾", "!=": "≠", "=": "≡", r"\infty ": "∞",
     r"\pi ": "π", r"\sqrt ": "√", r"\cbrt ": "∛", "°": "º", r"\frac{1}{2}": "½", r"\frac{1}{3}": "⅓",
@@ -1064,61 +1220,115 @@ BOLD = re.compile(r"(?<![\w)])\*\*|\*\*(?![\w(])")  # 2**3 stays
 PART = r"(?:hal[fv]|third|quarter|(?:four|fif|six|seven|eigh|nin|ten)th)"
 DOTS = r"(?:\.\.\.|\\[lc]?dots(?![a-z]))"
 ONES = "one|two|three|four|five|six|seven|eight|nine"
-TENS = "twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
 TEENS = "ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen|eighteen|nineteen"
-NUMBER_WORDS = {word: str(n) for n, word in enumerate(f"zero|{ONES}|{TEENS}".split("|"))} | {
-    f"{ten}-{one}".strip("-"): f"{n}{m}" for n, ten in enumerate(TENS.split("|"), 2)
-    for m, one in enumerate(["", *ONES.split("|")])}  # fmt: skip
+TENS = "twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
+NUMBER_WORDS = {word: str(n) for n, word in enumerate(f"zero|{ONES}|{TEENS}".split("|"))}
+for n, ten in enumerate(TENS.split("|"), 2):
+    NUMBER_WORDS[ten] = f"{n}0"
+    for m, one in enumerate(ONES.split("|"), 1):
+        NUMBER_WORDS[f"{ten}-{one}"] = f"{n}{m}"
+
+
+def word_of_number(match):
+    return NUMBER_WORDS[match[0].lower().replace(" ", "-")]
+
+
+def without_commas(match):
+    return re.sub(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?!\d|,\d)", lambda number: number[0].replace(",", ""), match[0])
+
+
+def digits_only(match):
+    return re.sub(r"\D", "", match[0])
+
+
+def based(match):
+    """52_8 and 52 (base eight) -> 52 "base8."""
+    base = NUMBER_WORDS.get(match[2], match[2])
+    return f'{match[1]} "base{base}' if base.isdigit() else match[0]
+
+
+def repeating(match):
+    """0.1 and the period 6 -> the fraction 1/6, as text."""
+    start, period = filter(None, match.groups())
+    nines = 10 ** len(period) - 1
+    places = len(start) - start.index(".") - 1
+    return f"({int(start.replace('.', '') or 0) * nines + int(period)}/{10**places * nines})"
+
+
+def decimal_with_dots(match):
+    """= 1.41... is a remark, and becomes ≈ 1.41; 1.41... alone is the decimal."""
+    return "≈" + match[2] if match[1] else match[2]
+
+
+def marked(match):
+    """What \\text{...} holds: its words with a mark ("cm) that keeps them apart from letters (c times m)."""
+    inner = match[1].replace("~", " ")
+    of_units = "=" not in inner and ("/" in inner or "cdot" in inner)
+    lone = inner.strip() if inner[:1] == " " and "=" not in inner or inner in "mshgl" else ""  # \text{ m}
+
+    def mark(word):
+        word = word[0]
+        if (word in FUNCTIONS or NAMES.get(word, "")[:1] == "\\") and word not in UNITS:
+            return f"\\{word} "
+        is_letter = len(word) == 1 and not (of_units and word in UNITS)
+        return word if (is_letter or word.isupper()) and word != lone else '"' + word
+
+    return " " + re.sub(r"(?<!\\)\b[A-Za-z]+(?![A-Za-z])", mark, inner) + " "
+
+
 REWRITES = [(re.compile(pattern), replacement) for pattern, replacement in [
-    # what is seen but not said
+    # what is seen but not said: colours, the brace before cases, \\[4pt], and the & of x &= 1
     (r"\\(?:text)?color *\{[^{}]*\}|(?:\\left *)?\\\{ *(?=\\begin)", " "),
-    (r"\\\\\s*\[[\d.]+ *\w+\]", r"\\\\ "),  # \\[4pt]
-    (r"& *(?=[=<>])", " "),  # x &= 1
-    # words, and digits in groups of three
-    (rf"(?i)\b(?:{TENS})(?:[- ](?:{ONES}))?\b", lambda m: NUMBER_WORDS[m[0].lower().replace(" ", "-")]),
+    (r"\\\\\s*\[[\d.]+ *\w+\]", r"\\\\ "),
+    (r"& *(?=[=<>])", " "),
+    # words: twenty-one, \text{cm}
+    (rf"(?i)\b(?:{TENS})(?:[- ](?:{ONES}))?\b", word_of_number),
     (r"\\(?:[mh]box|text(?:bf|it|rm|normal)?|emph|math(?:rm|bf)|operatorname\*?) *"
-     r"\{([^{}]*(?:\{[^{}]*\}[^{}]*)*)\}", lambda m: marked(m[1])),
-    (r"(?<=\d)(?: *\{ *, *\}|,\\[!,;: ]) *(?=\d{3}(?!\d))", ""),  # 10{,}080
-    (r"(?<=\d)\{ *, *\}(?=\d)", "."),
-    (r"(?<![\d.,_^])\d{1,3}(?:(?:\\[,;:! ]|[ ~'])\d{3})+(?![\d,])", lambda m: re.sub(r"\D", "", m[0])),
+     r"\{([^{}]*(?:\{[^{}]*\}[^{}]*)*)\}", marked),
+    # digits in groups of three: 10{,}080 and 10 080; spaces; 10,080, but not in (10,080)
+    (r"(?<=\d)(?: *\{ *, *\}|,\\[!,;: ]) *(?=\d{3}(?!\d))", ""),
+    (r"(?<![\d.,_^])\d{1,3}(?:(?:\\[,;:! ]|[ ~'])\d{3})+(?![\d,])", digits_only),
     (r"(?<!\\)\\[!,;:> ]|~|\\?\$|\\q?quad(?![a-z])", " "),
-    (r"^(?![(\[{]|\\\{).*", lambda m: THOUSANDS.sub(lambda n: n[0].replace(",", ""), m[0])),
-    # remarks
+    (r"^(?![(\[{]|\\\{).*", without_commas),
+    # remarks: ", k in Z" at the end
     (r"(?<=[\w})]) *(?:[,;(|:]|\\mid|\\quad)[ (]*[j-t] *(?:\\in(?![a-z])|∈) *(?:\\\w+)* *\{? *[\"ZQR]+"
-     r" *\}?(?:[_^]\{?[^{}\\]*\}?)? *\)?\s*(?=\\?\}?$)", ""),  # , k in Z
+     r" *\}?(?:[_^]\{?[^{}\\]*\}?)? *\)?\s*(?=\\?\}?$)", ""),
+    # {x in R | x > 2} and {(x, y) : y = x}: only the condition
     (r"\\\{ *(?:[a-z]|\([a-z], *[a-z]\)) *(?:(?:\\in|∈) *(?:\\mathbb *\{?R\}?) *)?(?:[|:]|\\mid)(.*)\\\}$",
-     r"\1"),  # {x | x > 2}
-    (r"^.*(?:\\Rightarrow|\\implies|=>)(?![a-z])", ""), (r"(?<=[)\]]) *U *(?=[(\[])", "∪"),
-    (r'(?<=\S)[\s,;("]+(?:since|because|approximately)\b.*$', ""),  # 27 (since 3^3)
-    (r'(?<=[\d})]) *\(( *"?(?:[a-z]{4,}|one|two|six|ten))+ *\)\s*$', ""),  # 12 (ways)
+     r"\1"),
+    # (0,1) U (2,3); 27 (since 3^3 = 27); 12 (ways); about 12; the number
+    (r"(?<=[)\]]) *U *(?=[(\[])", "∪"),
+    (r'(?<=\S)[\s,;("]+(?:since|because|approximately)\b.*$', ""),
+    (r'(?<=[\d})]) *\(( *"?(?:[a-z]{4,}|one|two|six|ten))+ *\)\s*$', ""),
     (r'(?i)^[ "]*(?:(?:about|exactly|approximately|roughly) |(?:the|an) (?=[a-z])|[=≈]|\\approx)', ""),
-    # 52_8, 3 (mod 7), 60 m/s, 25 °C
+    # a base, 52_8 and 52 (base 8); a modulus, 3 (mod 7)
     (r'^\s*[({]?(\d+)[)}]? *(?:_ *\{?|(?=\(?[ "]*(?:in )?"?base))[( "]*(?:in )?"?(?:base[ -]*)?"?'
-     r"([a-z]+|[12]?\d|3[0-6])[ )}]*$", lambda m: based(m)),
+     r"([a-z]+|[12]?\d|3[0-6])[ )}]*$", based),
     (r'\(? *\\?"?\b[pb]?mod(?![a-z]) *\}? *\{? *(\d+) *\}? *\)?\s*$', r' "mod\1'),
+    # units: \frac{km}{h}, 60 km/h, 150 g, 18/day, 25 °C
     (r'\\frac *\{ *"(\w+) *\} *\{ *"(\w+) *\}', r'"\1/"\2'),
     (r"(?<=[\d}]) *(mi|k?m|ft) */ *(hr?|s)(?=(?:\^\{?2\}?)?$)", r' "\1/"\2'),
-    (r"^(-?[\d.,]+) ([mghsl])$", r'\1 "\2'),  # 150 g
-    (r"(?<=\d) */ *(?=(?:day|week|month|year|hour|person)\b)", " "),  # $18/day
+    (r"^(-?[\d.,]+) ([mghsl])$", r'\1 "\2'),
+    (r"(?<=\d) */ *(?=(?:day|week|month|year|hour|person)\b)", " "),
     (r"(?:\^ *\{? *\\(?:circ|degree)(?![a-zA-Z]) *\}?|(?<=\d)\^\{?o\}?(?![a-z])"
      r'|\\(?:text)?degree(?![a-zA-Z])|°)(?: *\{? *"?[CF] *\}?\s*$)?', "°"),
-    # numbers
+    # numbers: 3 to 4 is 3:4; 0.\overline{3}; 0.333...; = 1.41...; 2 1/3; C(5, 2)
     (r'(?<=\d) *"?to *(?=\d)|\{:\}', ":"),
-    (r"(?<![\w.])(\d*\.\d*)(?:\\(?:overline|bar|dot) *\{? *(\d+) *\}?|\((\d+)\)(?!\w))",
-     lambda m: repeating(m)),
-    (rf"(\d*\.\d{{0,20}}?)(\d{{1,12}}?)\2+{DOTS}", lambda m: repeating(m)),
-    (rf"(?:(=) *)?(-?\d*\.\d+){DOTS}", lambda m: "≈"[: bool(m[1])] + m[2]),  # = 1.4...
+    (r"(?<![\w.])(\d*\.\d*)(?:\\(?:overline|bar|dot) *\{? *(\d+) *\}?|\((\d+)\)(?!\w))", repeating),
+    (rf"(\d*\.\d{{0,20}}?)(\d{{1,12}}?)\2+{DOTS}", repeating),
+    (rf"(?:(=) *)?(-?\d*\.\d+){DOTS}", decimal_with_dots),
     (r"(?<![\d./^_a-zA-Z}])(\d+) +(\d+) */ *(\d+)(?![\d/])", r"\1\\frac{\2}{\3}"),
     (r"\bC(?:_\{?(\w+)\}?\^\{?(\w+)\}?|\((\w+), *(\w+)\)(?! *=))", r"\\binom{\1\3}{\2\4}"),
-    (rf'(?<=[a-z])-(?="?{PART})', " "),  # two-thirds
+    # two-thirds; a half; 7^{th}
+    (rf'(?<=[a-z])-(?="?{PART})', " "),
     (rf'(?i)^ *an? (?="?(?:{PART}|dozen)\b)', "1 "),
-    # names
     (r'\^ *\{? *"?(st|nd|rd|th)\b *\}?', r' "\1'),
-    (r"\b[fgh] *\^ *\{? *-1 *\}? *\((?=[a-z]\) *=)", "F("),  # f^{-1}(x) = ... is a function as any other
-    (r"^ *([A-Za-z]\w*) *(?:≈|\\approx)", r"\1 ="), (r"(?<=\S) *(?:≈|\\approx(?![a-z])).*$", ""),
+    # f^{-1}(x) = ... is a function as any other; x ≈ 5 is x = 5, but 5 ≈ 4.99 is 5
+    (r"\b[fgh] *\^ *\{? *-1 *\}? *\((?=[a-z]\) *=)", "F("),
+    (r"^ *([A-Za-z]\w*) *(?:≈|\\approx)", r"\1 ="),
+    (r"(?<=\S) *(?:≈|\\approx(?![a-z])).*$", ""),
     (r"\s+", " "),
 ]]  # fmt: skip
-THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?!\d|,\d)")
 ESCAPED_TWICE = re.compile(r"(?<!\\)\\\\[a-zA-Z]{2}")
 COMMAND = re.compile(r"(?<!\\)\\[a-zA-Z]{2}")
 
@@ -1131,8 +1341,8 @@ def clean(text):
         return text
     text = BOLD.sub("", once_escaped(text))
     if not text.isascii():
-        for sign, (pattern, plain) in MARKS.items():
-            text = re.sub(pattern, lambda m, s=sign, p=plain: f"{s}{{{m[0].translate(p)}}}", text)
+        text = re.sub("[⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺ⁿ]+", lambda marks: f"^{{{marks[0].translate(SUPERSCRIPTS)}}}", text)
+        text = re.sub("[₀-₉₋₊ₙ]+", lambda marks: f"_{{{marks[0].translate(SUBSCRIPTS)}}}", text)
         text = text.translate(UNICODE)
     text = text.replace('"', " ").strip("*_` \n\t")
     for pattern, replacement in REWRITES:
@@ -1145,69 +1355,49 @@ def once_escaped(text):
     return text.replace("\\\\", "\\") if ESCAPED_TWICE.search(text) and not COMMAND.search(text) else text
 
 
-def marked(inner):
-    """What \\text{...} holds: its words with a mark ("cm) that keeps them apart from letters (c times m)."""
-    units = "=" not in inner and ("/" in inner or "cdot" in inner)
-    single = inner if inner in "mshgl" else inner[1:] if inner[:1] in " ~" and "=" not in inner else ""
-
-    def mark(match):
-        word = match[0]
-        if (word in FUNCTIONS or NAMES.get(word, "")[:1] == "\\") and word not in UNITS:
-            return f"\\{word} "
-        letter = len(word) == 1 and word != single and not (units and word in UNITS)
-        return word if letter or word.isupper() and word != single else '"' + word
-
-    return " " + re.sub(r"(?<!\\)\b[A-Za-z]+(?![A-Za-z])", mark, inner.replace("~", " ")) + " "
-
-
-def based(match):
-    base = NUMBER_WORDS.get(match[2], match[2])
-    return f'{match[1]} "base{base}' if base.isdigit() else match[0]
-
-
-def repeating(match):
-    """0.1 and 6 -> the fraction 1/6, as text."""
-    start, period = filter(None, match.groups())
-    nines = 10 ** len(period) - 1
-    places = len(start) - start.index(".") - 1
-    return f"({int(start.replace('.', '') or 0) * nines + int(period)}/{10**places * nines})"
-
-
 # ------------------------------------------------------------------------------------------------------------
-# Numbers: a Fraction where exact, else complex; with variables a list of values at four points (None: none)
+# Numbers: a Fraction where it is exact, else complex; an expression in variables is the list of its values at
+# four points, where None stands for a point at which it has none.
 
 
 def number(value):
-    return ("value", value if isinstance(value, (complex, list)) else Fraction(value), 0)
+    return Tree("value", value if isinstance(value, (complex, list)) else Fraction(value))
 
 
 def is_value(tree):
-    return tree[0] in ("value", "percent")
+    return tree.kind in ("value", "percent")
 
 
 def is_number(tree):
-    return is_value(tree) and not isinstance(tree[1], list)
+    return is_value(tree) and not isinstance(tree.number, list)
 
 
 def is_real(tree):
-    return tree[0] == "value" and is_number(tree) and (
-        not tree[1].imag or abs(tree[1].imag) <= 1e-12 * abs(tree[1].real))
+    return tree.kind == "value" and is_number(tree) and is_real_number(tree.number)
+
+
+def is_real_number(x):
+    return not x.imag or abs(x.imag) <= 1e-12 * abs(x.real)
 
 
 def agree(a, b):
     """Equal up to the rounding of floating point; a long decimal is not the endless number it is near."""
     if isinstance(a, list) or isinstance(b, list):
-        points = [value if isinstance(value, list) else [value] * 4 for value in (a, b)]
-        for n, values in enumerate(points):  # where some are real, only these count
-            real = [value if value is not None and is_real(("value", value)) else None for value in values]
-            points[n] = values if real.count(None) == 4 else real
-        return all(p is q is None or None not in (p, q) and agree(p, q) for p, q in zip(*points))
+        pairs = zip(only_real(a), only_real(b))
+        return all(x is y is None or None not in (x, y) and agree(x, y) for x, y in pairs)
     exact = [value for value in (a, b) if isinstance(value, Fraction)]
     if a == b or len(exact) == 2:
         return a == b
     if exact and (exact[0].denominator > 10**6 or abs(exact[0]) > 10**9):
         return False
     return abs(a - b) <= 1e-11 * abs(a) < math.inf
+
+
+def only_real(values):
+    """Values at the four points; if some are real, only these count."""
+    values = values if isinstance(values, list) else [values] * 4
+    real = [value if value is not None and is_real_number(value) else None for value in values]
+    return values if real.count(None) == 4 else real
 
 
 def spend(steps):
@@ -1221,25 +1411,27 @@ INTEGERS = {"n": (5, 8, 13, 21), "k": (2, 3, 4, 6), "m": (3, 7, 9, 17)}
 
 @lru_cache(maxsize=1000)
 def point_of(name):
-    """The values of a variable: in (0, 1), above 2, negative, large; natural for n, k and m."""
+    """The values of a variable: in (0, 1), above 2, negative, large; natural numbers for n, k and m."""
+    if name in INTEGERS:
+        return [Fraction(n) for n in INTEGERS[name]]
     draw = random.Random(name.encode(errors="replace")).randint
-    return [*map(Fraction, INTEGERS.get(name) or (
+    return [
         Fraction(draw(1, 9000), 9001), 2 + Fraction(draw(1, 49999), 7001),
-        -Fraction(draw(1, 39999), 9007), 20 + Fraction(draw(1, 99989), 997)))]
+        -Fraction(draw(1, 39999), 9007), 20 + Fraction(draw(1, 99989), 997)]  # fmt: skip
 
 
 def compute(name, *trees):
     """The value of an operation on numbers, or on expressions at each of their points."""
-    if not all(map(is_value, trees)) or any(is_number(tree) and abs(tree[1]) == math.inf for tree in trees):
+    if not all(map(is_value, trees)) or any(is_number(tree) and abs(tree.number) == math.inf for tree in trees):
         raise Unreadable("calculation with what is no number")
-    numbers = [tree[1] if tree[0] == "value" else tree[1] / 100 for tree in trees]
+    numbers = [tree.number if tree.kind == "value" else tree.number / 100 for tree in trees]
     if not any(isinstance(n, list) for n in numbers):
         return number(computed(name, numbers))
     values = []
-    for k in range(4):
-        at = [n[k] if isinstance(n, list) else n for n in numbers]
+    for point in range(4):
+        there = [n[point] if isinstance(n, list) else n for n in numbers]
         try:
-            values.append(None if None in at else computed(name, at))
+            values.append(None if None in there else computed(name, there))
         except (ZeroDivisionError, TooComplex):
             spend(0)
             values.append(None)
@@ -1301,7 +1493,7 @@ OPERATIONS = OF_INTEGERS | OF_FLOATS | {
 
 
 # ------------------------------------------------------------------------------------------------------------
-# The parser: LaTeX or plain text -> a tree, by recursive descent over tokens. No text is ever run as code.
+# Tokens of LaTeX and plain text: one name for what has several. A word has a mark before it: "cm
 
 
 def by_name(spellings):
@@ -1309,9 +1501,9 @@ def by_name(spellings):
 
 
 FUNCTIONS = OF_FLOATS.keys() | {"abs", "floor", "ceil", "gcd", "lcm", "max", "min"}
-GREEK = by_name({
-    "": "alpha beta gamma delta epsilon varepsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau "
-        "phi varphi chi psi omega Gamma Delta Theta Lambda Sigma Phi Psi Omega ell"}).keys()  # fmt: skip
+GREEK = {*(
+    "alpha beta gamma delta epsilon varepsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau phi "
+    "varphi chi psi omega Gamma Delta Theta Lambda Sigma Phi Psi Omega ell").split()}  # fmt: skip
 NAMES = by_name({  # of commands
     "<=": "le leq leqslant", "<": "lt", ">=": "ge geq geqslant", ">": "gt", "!=": "ne neq", "=": "equiv",
     "∈": "in", "∪": "cup bigcup", "∩": "cap", "±": "pm", "∓": "mp", "/": "div", "*": "times cdot",
@@ -1328,13 +1520,15 @@ PLAIN = by_name({  # words and signs of plain text
     "\\pi": "pi", "∪": "union", "\\abs": "abs", "\\floor": "floor", "\\ceil": "ceil", "\\gcd": "gcd",
     "\\lcm": "lcm", "\\max": "max", "\\binom": "binom", "\\frac": "frac", "^": "**",
 })  # fmt: skip
-PARTS = "half|third|quarter|fifth|sixth|seventh|eighth|ninth|tenth"
-SCALES = {name + plural: value for plural in ("", "s") for name, value in {
-    **{part: Fraction(1, n) for n, part in enumerate(PARTS.split("|"), 2)}, "fourth": Fraction(1, 4),
+SCALES = {
+    "half": Fraction(1, 2), "halve": Fraction(1, 2), "third": Fraction(1, 3), "quarter": Fraction(1, 4),
+    "fourth": Fraction(1, 4), "fifth": Fraction(1, 5), "sixth": Fraction(1, 6), "seventh": Fraction(1, 7),
+    "eighth": Fraction(1, 8), "ninth": Fraction(1, 9), "tenth": Fraction(1, 10),
     "twentieth": Fraction(1, 20), "hundredth": Fraction(1, 100), "thousandth": Fraction(1, 1000),
-    "halve": Fraction(1, 2), "dozen": 12, "hundred": 100, "thousand": 1000, "million": 10**6,
-    "billion": 10**9, "trillion": 10**12}.items()}  # fmt: skip
-WORDS = UNITS.keys() | SCALES.keys() | NUMBER_WORDS.keys() | NO_NOUNS | {
+    "dozen": 12, "hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12,
+}  # fmt: skip
+SCALES |= {name + "s": value for name, value in SCALES.items()}
+WORDS = UNITS.keys() | SCALES.keys() | NUMBER_WORDS.keys() | CHANGING_WORDS | {
     "yes", "no", "odd", "all", "men", "now", "too", "ago", "sq", "of", "to", "per", "the", "in", "dne",
     "st", "nd", "rd", "th"}  # fmt: skip
 TOKEN = re.compile(
@@ -1355,8 +1549,9 @@ LABEL = re.compile(  # names for an answer, not to be solved for
     rf"{NAME}(?: \( [^()]* \))?|[\[(] {NAME} [\])]"  # x, f(x), (x)
     rf"|[A-Z]{{2,}} \^ (?:2|\{{ 2 \}})|\| {NAME} \|"  # AB^2, |v|
     rf"|\\(?:{'|'.join(TRIGONOMETRIC)}) {NAME}|\\lfloor .* \\rfloor|\\lceil .* \\rceil")  # sin x, floor(10x)
-CONSTANTS = {"pi": ("value", complex(math.pi), 0), "e": ("value", complex(math.e), 0), "i": ("value", 1j, 0),
-             "infty": ("value", math.inf, 0), "emptyset": ("reals", ())}  # fmt: skip
+CONSTANTS = {
+    "pi": number(complex(math.pi)), "e": number(complex(math.e)), "i": number(1j),
+    "infty": Tree("value", math.inf), "emptyset": Tree("reals")}  # fmt: skip
 
 
 def tokens_of(text):
@@ -1364,12 +1559,15 @@ def tokens_of(text):
     for match in TOKEN.finditer(text):
         token = match[0]
         before = text[match.start() - 1 : match.start()]
-        if token[0] == "\\":
-            token = "!=" if token[1:4] == "not" else NAMES.get(token[1:], token)
-            tokens += [token] * bool(token)
+        if token[:4] == "\\not":
+            tokens.append("!=")
+        elif token[0] == "\\":
+            name = NAMES.get(token[1:], token)
+            if name:
+                tokens.append(name)
         elif token[0] == '"' and len(token) > 1:
-            lower = token[1:].lower()
-            tokens.append(NUMBER_WORDS.get(lower) or PLAIN.get(lower) or '"' + lower)
+            word = token[1:].lower()
+            tokens.append(NUMBER_WORDS.get(word) or PLAIN.get(word) or '"' + word)
         elif token.isascii() and token.isalpha() and len(token) > 1:
             tokens += letters(token, glued=before.isalnum() or before in ")}" and before)
         else:
@@ -1382,12 +1580,17 @@ def letters(word, glued):
     lower = word.lower()
     if lower in NUMBER_WORDS and not glued:
         return [NUMBER_WORDS[lower]]
-    if lower in PLAIN or word in FUNCTIONS | GREEK and word not in UNITS:
-        return [PLAIN.get(lower) or "\\" + word]
+    if lower in PLAIN:
+        return [PLAIN[lower]]
+    if word in FUNCTIONS | GREEK and word not in UNITS:
+        return ["\\" + word]
     if len(word) > 3 and not glued or lower in WORDS:
         return ['"' + lower]
     return [word] if word.isupper() else list(word)  # AB, II: one name
 
+
+# ------------------------------------------------------------------------------------------------------------
+# The parser makes a tree from tokens by recursive descent. No text is ever run as code.
 
 Side = namedtuple("Side", "tree text names")  # of a relation
 
@@ -1396,9 +1599,13 @@ class Parser:
     """Each method reads one thing from the tokens and returns its tree."""
 
     def __init__(self, tokens):
-        self.tokens, self.words, self.names = [*tokens, ""], [], []
-        self.at = self.depth = self.bars = self.trig = 0
-        self.powered = False  # does the factor just read end in an exponent?
+        self.tokens = [*tokens, ""]
+        self.words = []  # units and nouns that were read so far
+        self.names = []  # variables that were read so far
+        self.at = 0  # the place among the tokens
+        self.depth = 0  # brackets that are open
+        self.bars = 0  # |...| that are open
+        self.trig = 0  # sines and the like that are open: sin 30° is a half, 30° alone is 30
 
     @property
     def next(self):
@@ -1419,94 +1626,101 @@ class Parser:
 
     def items(self):
         """Relations separated by commas, semicolons, "and" or "or"."""
-        found = []
         outside = self.bars
         self.bars = 0
-        while not found or self.take(",", ";"):
-            while found and self.take(",", ";"):
+        found = [self.relation()]
+        while self.take(",", ";"):
+            while self.take(",", ";"):
                 pass  # ", and"
             found.append(self.relation())
         self.bars = outside
         return found
 
     def relation(self):
-        ops = []
+        operators = []
         sides = [self.side()]
         while self.next in RELATIONS:
-            ops.append(self.take())
+            operators.append(self.take())
             sides.append(self.side())
-        return related(ops, sides) if ops else sides[0].tree
+        return related(operators, sides) if operators else sides[0].tree
 
     def side(self):
+        """What stands on one side of a relation: an expression, or a ratio such as 3:4."""
         start = self.at
         before = len(self.names)
         parts = [self.expression()]
         while self.take(":"):
             parts.append(self.expression())
         tree = parts[0]
-        if len(parts) > 1:  # 3:4 is 3/4; 3:4:5 is 6:8:10
-            ratios = [compute("div", part, parts[0]) for part in parts]
-            tree = ("tuple", ":", ratios) if len(parts) > 2 else compute("div", *parts)
+        if len(parts) == 2:  # 3:4 is 3/4
+            tree = compute("div", *parts)
+        elif len(parts) > 2:  # 3:4:5 is 6:8:10
+            tree = Tree("tuple", brackets=RATIO, items=[compute("div", part, parts[0]) for part in parts])
         return Side(tree, " ".join(self.tokens[start : self.at]), set(self.names[before:]))
 
     def expression(self, least=0):
         """Operators that bind at least so much, the strongest first."""
         sign = self.take("+", "-")
-        node, fresh = signed(sign, self.expression(5)) if sign else self.power(), not sign
+        node = signed(sign, self.expression(5)) if sign else self.power()
         while True:
             name, binding = OPERATORS.get(self.next, ("mul", 5))
             if binding < least:
                 return node
+            is_word = self.next[:1] == '"'
             if self.next in OPERATORS:
                 self.take()
                 sign = self.take("+", "-") if binding == 5 else None
-                node, fresh = joined(name, node, signed(sign, self.expression(binding + 1))), False
+                node = joined(name, node, signed(sign, self.expression(binding + 1)))
             elif self.take("%"):
-                node = ("percent", node[1]) if is_number(node) else compute("pct", node)
-            elif self.next[:1] == '"' and self.next[1:] in SCALES and is_number(node):
+                node = Tree("percent", node.number) if is_number(node) else compute("pct", node)
+            elif is_word and self.next[1:] in SCALES and is_number(node):
                 node = compute("mul", node, number(SCALES[self.take()[1:]]))
-            elif self.next[:1] == '"' and self.nouns(node):
+            elif is_word and self.nouns(node):
                 pass
-            elif self.next in NO_FACTOR or self.next[0] == '"' or self.next == "|" and self.bars:
+            elif is_word or self.next in NO_FACTOR or self.next == "|" and self.bars:
                 return node
             else:
-                node, fresh = self.adjacent(node, fresh), False
+                node = self.adjacent(node)
 
-    def adjacent(self, node, fresh):
+    def adjacent(self, node):
         """A product where no sign stands between: 2x. But 3 1/2 is a sum."""
         before = self.tokens[self.at - 1]
-        if before[:1] == '"' or self.next[0] in "0123456789." and before not in "!)}" and not self.powered:
+        after_power = self.tokens[self.at - 2] == "^"
+        digit_next = self.next[0] in "0123456789."
+        if before[:1] == '"' or digit_next and before not in "!)}" and not after_power:
             raise Unreadable("a number after a factor")
-        whole = fresh and before.isdigit() and not self.powered and self.next == "\\frac"
+        may_be_mixed = before.isdigit() and not after_power and self.next == "\\frac" and is_number(node)
         factor = self.power()
-        mixed = whole and is_number(node) and isinstance(factor[1], Fraction) and 0 < factor[1] < 1
-        return joined("add" if mixed else "mul", node, factor)
+        if may_be_mixed and isinstance(factor.number, Fraction) and 0 < factor.number < 1:
+            return joined("add", node, factor)
+        return joined("mul", node, factor)
 
     def nouns(self, node):
         """Units and nouns after a number are noted and dropped; after anything else, units."""
-        known = self.next[1:] in UNITS.keys() | {"square", "units"} and not self.tokens[self.at - 1].isalpha()
+        is_unit = self.next[1:] in UNITS.keys() | {"square", "units"} and not self.tokens[self.at - 1].isalpha()
         start = self.at
-        while is_value(node) and (known or is_number(node)) and self.next[:1] == '"' and (
-                self.next[1:] not in NO_NOUNS | SCALES.keys()):  # fmt: skip
+        while is_value(node) and (is_unit or is_number(node)) and self.next[:1] == '"':
+            if self.next[1:] in CHANGING_WORDS or self.next[1:] in SCALES:
+                break
             self.words.append(self.take()[1:])
             if self.take("^"):
-                self.words.append(f"{self.words[-1]}^{self.exponent()[1:2]}")
+                self.words.append(f"{self.words[-1]}^{self.exponent().number}")
             if self.next in ("/", "*") and self.tokens[self.at + 1][:1] == '"':
                 self.take()
         return self.at > start
 
     def power(self):
-        node, powered = self.atom(), False
+        node = self.atom()
         while True:
             if self.take("^"):
-                node, powered = compute("pow", node, self.exponent()), True
+                node = compute("pow", node, self.exponent())
             elif self.take("!"):
-                node, powered = compute("factorial", node), False
+                node = compute("factorial", node)
             elif self.take("°"):
-                node = compute("mul", node, number(complex(math.pi / 180))) if self.trig else node
                 self.words.append("°")
+                if self.trig:
+                    node = compute("mul", node, number(complex(math.pi / 180)))
             else:
-                self.powered = powered
                 return node
 
     def exponent(self):
@@ -1526,12 +1740,9 @@ class Parser:
         self.depth += 1
         if self.depth > DEPTH:
             raise TooComplex
-        token = self.need(*[self.next] * (self.next != ""))
+        token = self.need()
         if token[0] in "0123456789" or token[0] == "." and token.strip("."):
-            exponent = token.lower().partition("e")[2]
-            if exponent and abs(int(exponent)) > BITS // 4:
-                raise TooComplex
-            node = ("value", Fraction(token), 0 if exponent else len(token.partition(".")[2]))
+            node = self.digits(token)
         elif token in ("(", "[", "{", "\\{"):
             node = self.bracket(token)
         elif token == "|":
@@ -1548,6 +1759,12 @@ class Parser:
         self.depth -= 1
         return node
 
+    def digits(self, token):
+        exponent = token.lower().partition("e")[2]
+        if exponent and abs(int(exponent)) > BITS // 4:
+            raise TooComplex
+        return Tree("value", Fraction(token), 0 if exponent else len(token.partition(".")[2]))
+
     def letter(self, name):
         """A constant, a variable, or f(x) as a name: f is no number."""
         if name in CONSTANTS and self.next not in ("_", "'"):
@@ -1563,16 +1780,21 @@ class Parser:
         return number(point_of(name))
 
     def bracket(self, opening):
-        closing = {"{": "}", "\\{": "\\}"}.get(opening, ")")
-        if closing != ")" and self.take(closing):
-            return NOTHING
+        """(5), (1, 2), [0, 1), {1, 2}: something in brackets, a tuple, an interval, a set."""
+        if opening in ("{", "\\{"):
+            closing = "}" if opening == "{" else "\\}"
+            if self.take(closing):
+                return NOTHING
+            items = self.items()
+            self.need(closing)
+            return items[0] if len(items) == 1 and is_value(items[0]) else Tree("set", items=items)
         items = self.items()
-        brackets = opening + self.need(closing, "]" if closing == ")" else closing)
-        if len(items) == 1 and brackets in ("(]", "[)"):
+        brackets = opening + self.need(")", "]")
+        if len(items) > 1:
+            return Tree("tuple", brackets=brackets, items=items)
+        if brackets in ("(]", "[)"):
             raise Unreadable("brackets that do not match")
-        if len(items) == 1 and (closing == ")" or is_value(items[0])):
-            return items[0]
-        return ("tuple", brackets, items) if closing == ")" else ("set", items)
+        return items[0]
 
     def command(self, name):
         if name in FUNCTIONS:
@@ -1612,7 +1834,7 @@ class Parser:
             while self.next not in NO_ARGUMENT and self.next[0] not in '"0123456789':
                 arguments = [compute("mul", *arguments, self.power())]
         self.trig -= name in TRIGONOMETRIC
-        if name in ("sin", "cos", "tan") and exponent and exponent[1] == -1:
+        if name in ("sin", "cos", "tan") and exponent and exponent.number == -1:
             return compute("arc" + name, *arguments)
         node = compute(name, *arguments)
         if name == "log" and base:
@@ -1620,6 +1842,7 @@ class Parser:
         return compute("pow", node, exponent) if exponent else node
 
     def raw_group(self):
+        """The text of a group in braces, as it is."""
         self.need("{")
         start = self.at
         while self.take() not in ("}", None):
@@ -1642,139 +1865,147 @@ class Parser:
         cells = [*chain(*rows)]
         if not cells or name == "vmatrix" or name == "cases" and all(len(row) > 1 for row in rows):
             raise Unreadable("no rows, a determinant, or values, each with its condition")
-        if len(cells) == 1 or any(item[0] == "equation" for item in cells):
+        if len(cells) == 1 or any(item.kind == "equation" for item in cells):
             return settled_list(cells)
         if len(cells) == len(rows):
-            return ("tuple", COLUMN, cells)
-        rows = [("tuple", ROW, row) for row in rows]
-        return rows[0] if len(rows) == 1 else ("tuple", COLUMN, rows)
+            return Tree("tuple", brackets=COLUMN, items=cells)
+        rows = [Tree("tuple", brackets=ROW, items=row) for row in rows]
+        return rows[0] if len(rows) == 1 else Tree("tuple", brackets=COLUMN, items=rows)
 
 
-def signed(sign, node):
+def signed(sign, tree):
     if sign != "-":
-        return node
-    return (node[0], -node[1], *node[2:]) if is_number(node) else joined("mul", number(-1), node)
+        return tree
+    return replace(tree, number=-tree.number) if is_number(tree) else joined("mul", number(-1), tree)
 
 
 def joined(name, a, b):
     """Two trees with an operator between them."""
-    if name == "minus" and a[0] == "reals":
+    if name == "minus" and a.kind == "reals":
         name = "setminus"
     if name in COMBINE:
-        sets = reals_of(a), reals_of(b)
-        if None in sets:
+        left, right = reals_of(a), reals_of(b)
+        if not left or not right:
             raise Unreadable("not sets of numbers")
-        return combined(COMBINE[name], *sets)
+        return combined(COMBINE[name], left, right)
     for one, other in ((a, b), (b, a)):
-        if name == "mul" and one[0] == "tuple" and one[1] in (ROW, COLUMN):
-            return (*one[:2], [joined(name, cell, other) for cell in one[2]])
+        if name == "mul" and one.kind == "tuple" and one.brackets in (ROW, COLUMN):
+            return replace(one, items=[joined(name, cell, other) for cell in one.items])
     return compute(name, a, b)
 
 
 def settled_list(trees):
     """x > 1, x < 3: an interval. x < 1, x > 3: no number is both, so a union. 1/2 or 50%: one number."""
     first, last = trees[0], trees[-1]
-    sets = [tree[2] for tree in trees if tree[:2] == ("equation", first[1]) and tree[2]]
-    if len(sets) == len(trees) > 1 and any(one[0] == "reals" for one in sets) and all(map(reals_of, sets)):
-        sets = [*map(reals_of, sets)]
-        both = reduce(partial(combined, operator.and_), sets)
-        together = both if both != NOTHING else reduce(partial(combined, operator.or_), sets)
-        return ("equation", first[1], together, None, False)
-    if last[0] == "equation" and last[4] and sum(bool(label_of(tree)) for tree in trees) == len(trees) - 1:
+    if len(trees) == 1:
+        return first
+    same_label = first.kind == "equation" and all(label_of(tree) == first.label for tree in trees)
+    if same_label and any(tree.content.kind == "reals" for tree in trees) and all(map(reals_of, trees)):
+        sets = [*map(reals_of, trees)]
+        together = reduce(partial(combined, operator.and_), sets)
+        if together == NOTHING:
+            together = reduce(partial(combined, operator.or_), sets)
+        return Tree("equation", label=first.label, content=together)
+    if last.kind == "equation" and last.loose and all(map(label_of, trees[:-1])) and not last.label:
         return last  # m = 3, n = 7, and m + n = 10
     other_ways = all(map(is_value, trees)) and any(tree != first for tree in trees)
-    one = other_ways and all(alike(tree, first, True) for tree in trees)
-    return first if one or len(trees) == 1 else ("list", trees)
+    if other_ways and all(alike(tree, first, True) for tree in trees):
+        return first
+    return Tree("list", items=trees)
 
 
-def related(ops, sides):
+def related(operators, sides):
     """The tree of a chain of relations."""
-    if not set(ops) <= {"=", "∈"}:
-        return inequality(ops, sides)
+    if not set(operators) <= {"=", "∈"}:
+        return inequality(operators, sides)
     first, last = sides[0], sides[-1]
     if is_value(last.tree) and is_value(first.tree) and is_label(last) and not is_label(first):
         first, last = last, first
-    named = re.sub(r"[ {}]", "", first.text)
-    if not is_value(last.tree) or first.tree[0] == "tuple" or "∈" in ops or ":" in last.text:
-        return ("equation", named, last.tree, None, False)
+    name = re.sub(r"[ {}]", "", first.text)
+    if not is_value(last.tree) or first.tree.kind == "tuple" or "∈" in operators or ":" in last.text:
+        return Tree("equation", label=name, content=last.tree)
     if not is_value(first.tree):
         raise Unreadable("an equation of things that are not numbers")
-    if is_number(first.tree) and is_number(last.tree) or agree(first.tree[1], last.tree[1]):
+    if is_number(first.tree) and is_number(last.tree) or agree(first.tree.number, last.tree.number):
         return last.tree  # a calculation: its last part is the answer
-    gaps = compute("minus", first.tree, last.tree)[1]
+    gaps = compute("minus", first.tree, last.tree).number
     unit = next((gap for gap in gaps if gap), math.inf)
-    key = [gap and gap / unit for gap in gaps]  # the same for multiples of the equation
-    loose = len(first.names) > 1 and last.tree[1] != 0  # beside a reference of 5, a + b = 5 will do
-    return ("equation", named if is_label(first) else None, last.tree, key, loose)
-
-
-def inequality(ops, sides):
-    if not set(ops) <= {"<", ">", "<=", ">=", "!="}:
-        raise Unreadable("relations that do not go together")
-    links = [(op, a, b) if op[0] != ">" else (op.replace(">", "<"), b, a)
-             for op, a, b in zip(ops, sides, sides[1:])]
-    names = set().union(*(side.names for side in sides))
-    numbers = [solution(link, point_of(min(names))) if len(names) == 1 else None for link in links]
-    if None in numbers:
-        raise Unreadable("not linear")
-    return ("equation", *names, reduce(partial(combined, operator.and_), numbers), None, False)
+    differences = [gap and gap / unit for gap in gaps]  # the same for multiples of the equation
+    label = name if is_label(first) else None
+    loose = len(first.names) > 1 and last.tree.number != 0
+    return Tree("equation", label=label, content=last.tree, differences=differences, loose=loose)
 
 
 def is_label(side):
-    return isinstance(side.tree[1], list) and bool(LABEL.fullmatch(side.text))
+    return isinstance(side.tree.number, list) and bool(LABEL.fullmatch(side.text))
+
+
+def inequality(operators, sides):
+    """x > 2, 2 < x or 1 <= x < 3, as the set of the numbers that it allows; any other one as it stands."""
+    sets = [half_line(*link) for link in zip(operators, sides, sides[1:])]
+    names = set().union(*(side.names for side in sides))
+    if len(names) == 1 and None not in sets:
+        return Tree("equation", label=names.pop(), content=reduce(partial(combined, operator.and_), sets))
+    if not set(operators) <= {"<", ">", "<=", ">=", "!="}:
+        raise Unreadable("relations that do not go together")
+    signs = [*operators, ""]
+    return Tree("inequality", words=" ".join(f"{side.text} {sign}" for side, sign in zip(sides, signs)))
 
 
 # ------------------------------------------------------------------------------------------------------------
-# Sets of real numbers: ("reals", cuts) holds what lies after an odd number of its cuts. A cut is just before
-# a number (x, 0) or just after it (x, 1): [0, 1) is ("reals", ((0, 0), (1, 0))).
+# Sets of real numbers: a tree of the kind "reals" holds what lies after an odd number of its cuts. A cut is
+# just before a number, (x, 0), or just after it, (x, 1): the cuts of [0, 1) are (0, 0) and (1, 0).
 
-LINE, NOTHING = ("reals", ((-math.inf, 1), (math.inf, 0))), ("reals", ())
+LINE = Tree("reals", cuts=((-math.inf, 1), (math.inf, 0)))
+NOTHING = Tree("reals")
+MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "!=": "!="}
 COMBINE = {"union": operator.or_, "cap": operator.and_, "setminus": operator.gt}  # True > False: only in one
 
 
 def combined(both, a, b):
     """Union, intersection or difference of two sets."""
-    spend(3 * len(a[1] + b[1]))
+    spend(3 * len(a.cuts + b.cuts))
     cuts = []
-    for cut in sorted({*a[1], *b[1]}):
-        if both(bisect(a[1], cut) % 2, bisect(b[1], cut) % 2) != len(cuts) % 2:
+    for cut in sorted({*a.cuts, *b.cuts}):
+        if both(bisect(a.cuts, cut) % 2, bisect(b.cuts, cut) % 2) != len(cuts) % 2:
             cuts.append(cut)
-    return "reals", tuple(cuts)
+    return Tree("reals", cuts=tuple(cuts))
 
 
 def reals_of(tree):
     """The real numbers of (a, b] or {1, 2}, or None."""
-    items = [tree] if tree[0] == "value" else tree[1]
-    if tree[0] in ("set", "value") and all(map(is_real, items)):
-        return ("reals", tuple((x, after) for x in sorted({x[1].real for x in items}) for after in (0, 1)))
-    if tree[0] == "tuple" and len(tree[2]) == 2 == len(tree[1]) and all(map(is_real, tree[2])):
-        low, high = (end[1].real for end in tree[2])
-        return ("reals", ((low, tree[1][0] == "("), (high, tree[1][1] == "]"))) if low < high else None
-    if tree[0] == "equation" and tree[1]:
-        return reals_of(tree[2])
-    return tree if tree[0] == "reals" else None
+    items = [tree] if tree.kind == "value" else tree.items
+    if tree.kind in ("set", "value") and all(map(is_real, items)):
+        numbers = sorted({item.number.real for item in items})
+        return Tree("reals", cuts=tuple((x, after) for x in numbers for after in (0, 1)))
+    if tree.kind == "tuple" and len(tree.brackets) == 2 == len(items) and all(map(is_real, items)):
+        low, high = (item.number.real for item in items)
+        after_low = tree.brackets[0] == "("
+        after_high = tree.brackets[1] == "]"
+        return Tree("reals", cuts=((low, after_low), (high, after_high))) if low < high else None
+    if tree.kind == "equation" and tree.label:
+        return reals_of(tree.content)
+    return tree if tree.kind == "reals" else None
 
 
-def solution(link, points):
-    """The numbers for which a linear inequality in one variable holds, or None."""
-    op, left, right = link
-    for side, other, swap in ((left, right, False), (right, left, True)):
-        if op != "!=" and re.fullmatch(r"\| [^|]+ \|", side.text):  # |a| < b: a < b and -a < b; b < |a|: or
-            inner = Parser(side.text.split()[1:-1]).side()
-            halves = inner, inner._replace(tree=signed("-", inner.tree))
-            sets = [solution((op, other, half) if swap else (op, half, other), points) for half in halves]
-            return None if None in sets else combined(operator.or_ if swap else operator.and_, *sets)
-    gaps = compute("minus", left.tree, right.tree)[1]
-    if not isinstance(gaps, list) or not all(gap is not None and is_real(("value", gap)) for gap in gaps):
+def half_line(sign, left, right):
+    """The numbers x for which x < 2, 2 < x or |x| < 2 holds; None for other relations. Nothing is solved."""
+    if not left.names and sign in MIRRORED:
+        sign, left, right = MIRRORED[sign], right, left
+    if sign not in MIRRORED or len(left.names) != 1 or right.names or not is_real(right.tree):
         return None
-    slope = (gaps[1] - gaps[0]) / (points[1] - points[0])
-    if not slope or not all(agree(gap, gaps[0] + slope * (x - points[0])) for gap, x in zip(gaps, points)):
+    end = right.tree.number.real
+    name = min(left.names)
+    if left.text == f"| {name} |":
+        strict = sign in ("<", ">=")
+        inside = Tree("reals", cuts=((-end, strict), (end, not strict)))
+        return inside if "<" in sign else combined(operator.gt, LINE, inside)
+    if left.text != name:
         return None
-    end = (points[0] - gaps[0] / slope).real
-    if op == "!=":
-        return combined(operator.gt, LINE, ("reals", ((end, 0), (end, 1))))
-    below = ("reals", ((-math.inf, 1), (end, (op == "<=") == (slope.real > 0))))
-    return below if slope.real > 0 else combined(operator.gt, LINE, below)
+    if sign == "!=":
+        return combined(operator.gt, LINE, Tree("reals", cuts=((end, 0), (end, 1))))
+    below = Tree("reals", cuts=((-math.inf, 1), (end, sign in ("<=", ">"))))
+    return below if "<" in sign else combined(operator.gt, LINE, below)
 
 
 if __name__ == "__main__":
