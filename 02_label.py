@@ -44,8 +44,6 @@ try:
 except ModuleNotFoundError:  # a copy of this file alone is no command
     common = None
 
-CPU_SECONDS = 10  # processor time for one program and its tests
-
 
 # ------------------------------------------------------------------------------------------------------------
 # Labels of a run
@@ -58,8 +56,7 @@ def main():
     add("targets", nargs="+", metavar="RUN", help="run folders; with --self-check data set names or files")
     add("--self-check", action="store_true", help="judge the data set's own reference solutions and stubs")
     add("--workers", type=int, help="programs judged at the same time (default: one a core)")
-    add("--timeout", type=float, default=CPU_SECONDS,
-        help=f"processor seconds for a program (default {CPU_SECONDS})")  # fmt: skip
+    add("--timeout", type=float, default=10, help="processor seconds for a program (default 10)")
     add("--json", action="store_true", help="print a last line of JSON, for programs")
     options = parser.parse_args()
     if options.workers is not None and options.workers < 1:
@@ -98,7 +95,7 @@ def is_outdated(path, judged):
 
 
 def judge_rollouts(journal, header, problems, rollouts, options):
-    """The labels of all rollouts. The journal keeps those of each finished problem, for a killed run to resume.
+    """The labels of all rollouts. The journal keeps those of finished problems, for a killed run to resume.
 
     Its first line, the header, differs where labels would not be the same: then the run starts anew.
     """
@@ -139,17 +136,15 @@ def judge_problems(problems, rollouts, options):
         results[key, program] = result
         unfinished[key] -= 1
         if not unfinished[key]:
-            verdicts = [results[key, program] for program in programs[key]]
-            yield [label_of_program(*each) for each in zip(rollouts[key], programs[key], verdicts)]
+            labels = []
+            for row, program in zip(rollouts[key], programs[key]):
+                result = results[key, program]
+                labels.append(make_label(row, program, None, result.passed, result.reason))
+            yield labels
 
 
 def is_tested(problem):
     return problem["kind"] == "code" and "tests" in problem
-
-
-def label_of_program(row, program, result):
-    label = None if result.passed is None else int(result.passed)
-    return make_label(row, program, None, label, result.reason)
 
 
 def judge_answers(problem, rows):
@@ -172,20 +167,20 @@ def readers_of(kind):
 
 
 def verdict(problem, answer):
-    """(1, 0 or None, the reason) for an answer to a problem."""
+    """(right? or None for not judged, the reason) for an answer to a problem."""
     if problem.get("answer") is None:
         return None, "no answer" if answer is None else "no reference"
     if answer is None:
-        return 0, "no answer"
+        return False, "no answer"
     reference = str(problem["answer"])
     if problem["kind"] == "text":
         right = words_of(answer) == words_of(reference)
-        return int(right), "equal" if right else "different"
+        return right, "equal" if right else "different"
     if read(answer).text != read(reference).text and repeats(answer, problem["prompt"]):
-        return 0, "repeats the question"
+        return False, "repeats the question"
     if same(reference, answer):
-        return 1, "equal"
-    return 0, "too complex" if read(answer).tree.kind == "too complex" else "different"
+        return True, "equal"
+    return False, "too complex" if read(answer).tree.kind == "too complex" else "different"
 
 
 def words_of(text):
@@ -197,11 +192,13 @@ def text_groups(answers):
     return [answer and numbers.setdefault(words_of(answer), len(numbers)) for answer in answers]
 
 
-def make_label(row, answer, group, label, reason):
-    if row.get("finish") == "length" and label == 0:
+def make_label(row, answer, group, right, reason):
+    """A row of labels.jsonl, but for "judged"."""
+    if row.get("finish") == "length" and right is False:
         reason = f"cut at the length limit: {reason}"
     if answer is not None:
         answer = answer.encode(errors="replace").decode()  # without the halves of surrogate pairs
+    label = None if right is None else int(right)
     key = {"id": row["id"], "sample": row["sample"]}
     return {**key, "label": label, "answer": answer, "group": group, "reason": reason}
 
@@ -241,22 +238,17 @@ def summarise(run, problems, labels):
     """A row of the table that is printed."""
     judged = [row for row in labels if row["label"] is not None]
     right = [row for row in judged if row["label"]]
-    reasons = Counter()
+    reasons = Counter()  # in full where a rollout was not judged
     for row in labels:
-        failed_how = row["reason"].partition(":")[0]
-        reasons[row["reason"][:100] if row["label"] is None else failed_how] += 1
+        reasons[row["reason"][:100] if row["label"] is None else row["reason"].partition(":")[0]] += 1
+    solved_percent = percent(len({row["id"] for row in right}), len({row["id"] for row in judged}))
+    no_answer = sum(row["reason"].endswith(("no answer", "no code")) for row in labels)
     return {
-        "run": str(run),
-        "problems": len(problems),
-        "rollouts": len(labels),
-        "right": len(right),
-        "right_percent": percent(len(right), len(judged)),
-        "wrong": len(judged) - len(right),
-        "not_judged": len(labels) - len(judged),
-        "oracle_percent": percent(len({row["id"] for row in right}), len({row["id"] for row in judged})),
-        "no_answer": sum(row["reason"].endswith(("no answer", "no code")) for row in labels),
+        "run": str(run), "problems": len(problems), "rollouts": len(labels), "right": len(right),
+        "right_percent": percent(len(right), len(judged)), "wrong": len(judged) - len(right),
+        "not_judged": len(labels) - len(judged), "oracle_percent": solved_percent, "no_answer": no_answer,
         "reasons": dict(reasons.most_common()),
-    }
+    }  # fmt: skip
 
 
 def print_summaries(summaries, options):
@@ -266,7 +258,7 @@ def print_summaries(summaries, options):
     for row in summaries:
         print(f"{row['run']}:", ", ".join(f"{count} {reason}" for reason, count in row["reasons"].items()))
         if row["not_judged"] == row["rollouts"]:
-            print(f"{row['run']}: nothing to judge: the problems have no answers or tests; 04 can still select")
+            print(f"{row['run']}: nothing to judge: no problem has an answer or tests; 04 can still select")
     if options.json:
         print(json.dumps({"runs": summaries}))
 
@@ -280,8 +272,8 @@ def self_check(dataset, options):
     for problem in answers:
         extract, _ = readers_of(problem["kind"])
         answer = extract(f"Therefore the answer is $\\boxed{{{problem['answer']}}}$.")
-        label, _ = verdict({**problem, "prompt": ""}, answer)
-        if label != 1:
+        right, _ = verdict({**problem, "prompt": ""}, answer)
+        if not right:
             failures.append(f"{problem['id']}: the answer {problem['answer']!r} is not equal to itself")
 
     tested = {row["id"]: row for row in problems if is_tested(row)}
@@ -342,7 +334,7 @@ def split_reasoning(text):
 
 
 def extract_code(response, problem):
-    """The program that a response gives, or None: the best of its blocks, or all of it, if it is a program."""
+    """The program that a response gives, or None: the best of its blocks, or the text if it is a program."""
     final = SPECIAL.sub("", split_reasoning(response)[1]).replace("\r\n", "\n").replace("\r", "\n")
     blocks = [block for block in code_blocks(final) if block.strip()]
     candidates = [ranked(block, problem) for block in reversed(blocks or [final])]
@@ -440,13 +432,13 @@ def with_wanted_name(code, tree, problem):
 
 
 # ------------------------------------------------------------------------------------------------------------
-# Answers: which one does a response give? In this order, the first that finds something:
+# Extraction of answers. The first line that finds something decides:
 #
 #   the last box after the reasoning, with those joined to it       \boxed{2} and \boxed{3}   2, 3
-#   what a phrase announces                                         The answer is 5 cm.   5 cm
-#   a single lettered choice                                        B. 12                 B. 12
-#   the last formula of the last sentence that has one              So x = 5, as wanted.  x = 5
-#   all of a response of a few words                                no real roots         no real roots
+#   what a phrase announces                                         The answer is 5 cm.       5 cm
+#   a single lettered choice                                        B. 12                     B. 12
+#   the last formula of the last sentence that has one              So x = 5, as wanted.      x = 5
+#   all of a response of a few words                                no real roots             no real roots
 #
 # A formula is passed over where the words around it deny it ("not 5", "5 is too large"), only suppose it
 # ("assume x = 5") or make something else of it ("half of 5", "at least 5"). Formulas are first set between
@@ -454,205 +446,42 @@ def with_wanted_name(code, tree, problem):
 
 START, END = "\x02", "\x03"
 TAIL = 8000  # only this many characters from the end are searched for phrases
-BOX = re.compile(r"\\(?:boxed|fbox)\b\s*")
-BRACE = re.compile(r"\\.|[{}]", re.S)
-UNSEEN = re.compile(  # between two boxes, what LaTeX does not print
-    r"\\(?:q?quad|left|right|displaystyle|(?:text|mbox|mathrm)(?= *\{)|(?:begin|end) *\{\w+\*?\})(?![a-z])"
-    r"|\\[()\[\]\\,;:! ]|[{}$~&*]")
-PART = r"(?:(?:for|in|to|of) )?(?:the )?(?:part|question|case|problem)? ?\(?(?:[a-h]|i{1,3}|i?v|\d)\)?[.:)]?"
-BETWEEN_BOXES = re.compile(
-    r"[\s,;.、和]*"  # punctuation, or nothing
-    rf"(?:{PART}[\s,;.]*)?"  # the part of the problem that a box answers: for part (a)
-    r"(?:(?:and|or|as well as)[\s,:]*)?"
-    r"(?:\\?[a-zA-Z]\w{0,8}(?:_ *\w+|\([a-z\d]\))?'? *= *)?",  # its name: y_2 =
-    re.I)
-FORMULA = re.compile(  # its content is the group that matched; $18 and $5 are sums of money
-    r"\$\$([^$]{1,2000})\$\$"
-    r"|\$([^$]+)(?<! )\$(?!\d)"
-    r"|(?<!\\)\\[(\[]((?:(?!(?<!\\)\\[(\[]).){1,2000}?)(?<!\\)\\[)\]]",  # \( ... \) and \[ ... \]
-    re.S)
-ANSWER = re.compile(  # what announces an answer
-    r"####|<answer>"
-    # "the answer", up to sixty characters (with whole formulas) that deny nothing, and "is" or a colon
-    r"|(?<!\w)(?<!wrong )(?<!incorrect )(?:answer|result)s?\b"
-    r"(?:(?!\b(?:not|never|cannot)\b|n't\b)[^\n.:=$\x02]|\x02[^\x03]{1,200}\x03|\.\d){0,60}?"
-    r"(?:\b(?:is|are|be)\b|[:=→]|\n)"
-    # a lettered choice
-    r"|\b(?:option|choice|choose|select)\s+(?=[*$\x02]*\(?[A-J]\b)"
-    # the same in Chinese
-    r"|答案 *(?:应该)? *[是为：:]+"
-    r"|(?<!不)[选答是为有共了得于要：][择：:]*(?=[\s*]*[A-J\d\x02$(-])",
-    re.I)
-SENTENCE = re.compile(r"(?<=[.!?:])(?<!\\[!:])[\s*]+(?=\S)(?![^\x02]{0,300}\x03)|\n|[。；]")
-SENTENCE_END = re.compile(r"(?<=\.)[\s*]+(?=\S)(?![^\x02]{0,300}\x03)|</answer>|\n|[。；]")
-CLAUSE_END = re.compile(r"[,;:](?= )|\b(?:so|then|hence|thus|therefore|but)\b")
-QUESTION = re.compile(
-    r"\W*(?:is|are|was|does|did|can|could|should|would|why|what|how|which)\b.*\?\W*$", re.I | re.S)
-LEAD_IN = re.compile(
-    r"(?:\n *- |[\s:*_=#>,}]|(?:therefore|thus|hence|so|option|choice|equal to|it (?:is|equals)|it's"
-    r"|we (?:have|get|find))\b)*", re.I)
-REASON = "since|because|where|which|when|as"
-NEUTRAL = re.compile(  # what may stand between "the answer is" and a formula; "the reciprocal of" may not
-    r"(?:(?:"
-    r"therefore|thus|then|hence|so|simply|just|indeed|exactly|about|approximately|clearly|certainly"
-    r"|that|it|there|we|is|are|equals|equal to|have|get|find"
-    r"|the|an|ordered|pair|point|interval|vector|set|number|value|of|total|answer|coordinates"
-    r"|[a-z]|\x02[^\x03]{1,20}\x03"  # a name: x
-    r"|only|not \S+?[,;]? (?:it is|it's|that is)"
-    r"|[A-Z]\w* (?:has|had|makes?|earns?|gets?|needs?|pays?)"  # Tom has
-    r")(?![A-Za-z])[\s,:;*]*)*", re.I)
-ONLY = re.compile(  # not 4 but 5; nothing except 5; no solution other than x = 5
-    r"(?i)(?:\b(?:not?|none|nothing|cannot)\b|n't\b)(?:[^.,;:\n]|\.\d){0,60}?,? "
-    r"(?:but|other than|except(?: for)?) (?=[-\d\x02(]|[a-z] =)")
-TEXT_END = re.compile(
-    rf"[,;]?\s+\(?(?:{REASON}|so|but|not|is (?:the|correct|right))\b|(?i:(?<=^yes)|(?<=^no)),")
-NOT_ANSWERS = re.compile(
-    r"(?:wrong|incorrect|an? (?:mistake|misprint|guess)|\(?[A-J]\)? (?:is|are|and|would|can|must))\b"
-    r"|(?:(?i:correct|right)|clear|obvious|given|found|below|above|in the|that"
-    r"|what|to|of|we|you|and)\b(?!\))[^\d\x02]*$")
 SPECIAL = re.compile(r"<\|[^|<>]{1,40}\|>|<(?:/?s|eos|end_of_turn)>")
 QED = re.compile(r"\$\s*\\(?:black)?square\s*\$|\\(?:(?:black)?square|qed)(?![a-z])|[∎■□✓✔✅]")
-CHATTER = re.compile(
-    r"\W*(?:I hope|Let me know|Note|Check|Verif|If you)|.*:$")
-SCENE = re.compile(  # for n = 4, the sum is 5; it rose from 4 to 5
-    r"^\W*(?:When|If|For|In|Of|Out of|Given) [^,]*,(?=.*[\d\x02])|(?<=rose|fell|grew) from \S+ to")
-RESULT = re.compile(  # 7 + 5, which is 12
-    r",? (?:which (?:makes|equals|gives|leaves|is(?= \x02?[-\d.,/]+\x03?\W*$))|i\.e\.,?)"
-    r" (\x02[^\x03]*\x03|\S*\d\S*)\W*$")
-ASIDE = re.compile(  # after a number, to the end of the sentence: a remark, not the answer
-    r"(?<=[\d\x03)}\]%π]),?\s+(?:"
-    r"\((?:[\d\s.+/*%\\-]+|[^()]*=[^()]*)\)\W*$"  # (0.5), (4^2 = 16)
-    r"|(?:[a-z]+ )?(?:more|fewer|less|[a-z]+er) (?:[a-z]+ )?than (?:[A-Z][a-z]+|[a-z]{3,}s)\W*$"  # than Bob
-    r"|(?!(?:when|where|for)\b[^\n]*\b(?:even|odd|otherwise)\b|at (?:least|most)\b"
-    r"|which (?:fails|is (?:rejected|excluded|extraneous|impossible|wrong|invalid)))"  # changes what is said
-    rf"(?:\((?:or|about)|\(?(?:{REASON}|(?:and )?(?:\w+ly )?not|rather than|instead of|at(?! first)|attained"
-    r"|approximately|and (?:it|this)))\b"  # (since x > 0), because x > 0
-    r"(?![^\n]*\b(?:so|thus|then|hence|therefore|we|and get|which leaves)\b)"  # but keep a conclusion
-    r"[^\n]*$)")
-NEGATED = re.compile(  # just before a number: it is refused, or only a part of what is said
-    r"(?i)(?:"
-    # a negation, and up to two words: is not equal to 5
-    r"(?:\b(?:not|cannot|never|neither|nor|without|unequal to)|n't)(?: (?!is\b|are\b)\w+){0,2}"
-    r"|\b(?:impossible|wrong) to \w+"
-    # a bound: at least 5
-    r"|\b(?:at (?:least|most|best)|(?:\w+er|more|less|rather) than|over|under|near|far from)"
-    r"|(?<!add )(?<!adds )\bup to"
-    # taken away: everything but 5; except at x = 5; we rule out 5
-    r"|\b(?:except|besides|apart from|(?:every|all|any)\w*(?: \w+)? but)(?: (?:at|for|when))?(?: x =)?"
-    r"|\b(?:reject|exclud|discard|eliminat|ignor|remov|rul\w* out|leav\w* out|throw away|contradict"
-    r"|violat|dropp?|omitt?)(?:e|es|ed|ing|s)?(?: (?:the )?(?!is|are)\w+(?: =)?)?"
-    # something is made of it: half of 5; twice 5; divisible by 5
-    r"|(?:%|\b(?:half|thirds?|square|cube|root|percent|negative|multiples?|divisors?|opposite|inverse))"
-    r" of(?: the)?"
-    r"|\b(?:(?:half|twice|double|triple)(?: the)?|times|below|modulo|(?:divisible|divided|division|off) by"
-    r"|exceeds?|differs from|approach(?:es|ing)?|tends to|as large as|wrong answer is)"
-    # there is no value: undefined at x = 5
-    r"|\b(?:undefined|no solution(?: exists)?|fails|diverges|a hole|asymptote) (?:at|for|when)(?: x =)?"
-    # it is the whole of which the number before is a part: 7 of the 5; it takes 7 hours at 5
-    r"|[\d\x03][%)}]* (?:\w+ ){0,2}?(?:out of|of|against|per|in|every|for|at|with|to reach)"
-    r"(?: the| his| her| their| [a-z]+'s)?"
-    # a step: now add 5; divide both sides by 5; plug in x = 5
-    r"|(?<!needs to )\b(?:add|subtract|multiply|divide|substitute|plug)(?: (?!to\b|we\b)[a-z]+){0,3}(?: x =)?"
-    r"|\b(?:now|then|we|next) set(?: x =)?"
-    # the number of something else: see step 5
-    r"|\b(?:problem|page|step|theorem|example|lemma|the case)(?: \w =)?"
-    r") *$")
-SUPPOSED = re.compile(  # in the clause before a number: it is tried, or thought by others, or not yet the end
-    r"(?i)\b(?:"
-    r"(?:suppose|assume|imagine|perhaps|maybe|recall|unless|otherwise|whether|I doubt|hardly|by no means"
-    r"|(?:do not|don't|does not|doesn't) (?:think|believe|seem))\b"
-    r"|let(?:'s| us) (?:try|check|test|say|see)\b"
-    r"|(?:could|might|may|would) (?:be tempted|try|think|expect|guess|believe)\b|(?:could|might|may) be *$"
-    # what others say: the book says
-    r"|(?:some|many|most|one|nobody|people|students|friend|you|book|textbook|hint|question|problem)"
-    r" (?:(?:would|might|will) )?(?:sa(?:y|ys|id)|answer|write|thinks?|claims?|suggests?)\b"
-    r"|(?:according to|we are told|given that|(?:is given|false|impossible|not true|no way) that)\b"
-    # another answer: the naive answer is
-    r"|(?:wrong|incorrect|false|tempting|trap|opposite|worst|second-best|old|previous|other|intermediate"
-    r"|partial|naive|initial|first) (?:answer|result|guess|choice|sum|step)\b"
-    r"|an? (?:upper |lower )?bound\b|the alternative\b|who (?:is|has)\b|whose \w+ (?:is|equals)\b"
-    r"|(?:tempting to|mistake to|mistake is to|used to be|thought to be|at first (?:glance|sight)"
-    r"|answer to the other|we first|first we|we still (?:have|need) to)\b)"
-    # a clause that sets the scene: if x = 5, with n = 5, were x equal to 5, although it looks like 5
-    r"|^\W*(?:and |but )?(?:if|when|for|with|let|since|as|case|(?:in order )?to \w+"
-    r"|(?:even |al)?though|whereas|while|unlike)"
-    r"(?: (?:the )?\w+ (?:=|is|are|was|were))?(?: equal to)? *$"
-    r"|^\W*(?:were|had)\b|^\W*(?:even |al)?though\b")
-COUNTERFACTUAL = re.compile(r"(?i)\W*(?:if|had|were|with(?:out)?)\b.*\bwould\b")
-REJECTED = re.compile(  # just after a number
-    r"(?:[a-z]+ )?(?:"
-    r"(?:is|are|was|being|be)(?:n't| (?:not|never|tempting|wrong|incorrect|invalid|rejected|excluded"
-    r"|impossible|out|too|false|extraneous|(?:a|the) (?:[\w-]+ )*(?:trap|distractor|wrong|mistake)|negative,"
-    r"|only|what (?:most|many)))"
-    r"|(?:fails|cannot|can't|won't|doesn't|does not|violates|contradicts)\b"
-    r"|(?:leads to|gives|we get) a (?:contradiction|negative)|has no\b|(?:might|may|could) be\b"
-    r"|(?:must|should|has to|needs to|can) be (?:rejected|discarded|eliminated|excluded|ruled out)"
-    r"|would (?:be (?:a mistake|correct|wrong|too|incorrect|impossible)|not|lead|contradict))")
-SETTLED = re.compile(r"(?:is|are) (?:indeed|our|my|the (?:\w+ )?(?:answer|result|number|value|solution)s?)\b")
-RETRACTED = re.compile(  # what was said before it is taken back
-    r"(?:\b(?:wait|actually|correction|sorry|reconsider|I mean|I meant"
-    r"|no, it(?:'s| is)|hmm, no|but in fact|but (?:here )?(?:it|the answer) is(?: actually)?(?= [$\x02\d])"
-    r"|but is actually|or rather)\b|\.\.\. *no,)", re.I)
-WITHDRAWN = re.compile(  # the sentence after an answer: That is wrong.
-    r"(?<=[.!?…\n]) *(?:(?:but|however|hmm|(?:oh )?no|oops|wait),? )*"
-    r"(?:(?:that|this|it)(?: can't be| cannot be|'s| is| was| must be)"
-    r"(?: \w+)? (?:wrong|right|incorrect|invalid|impossible|a mistake|not (?:right|correct))"
-    r"|this contradicts [^.\n]*|I (?:misread|forgot|made a mistake)[^.\n]*)(?=[.,:;!]|\s*$)\W*", re.I)
-SOLVED = re.compile(r"(?:\d|[a-z] *[-+])[^=]*=[^=]*?,?(?: and)? ([a-z] *=[^=,]+)")  # 2x = 18 and x = 9
-PROSE = re.compile(  # three letters that are no part of a formula, or a short word
-    r"(?<![A-Za-z\\{])(?:"
-    r"(?!and\b|sqrt|sin|cos|tan|log|minus|negative|infinity|degrees?\b|percent|mod|pi\b)"
-    r"(?:[a-z]{3}|[A-Z][a-z]{2})"
-    r"|(?:an|as|at|by|he|if|in|is|it|of|on|so|we)\b)")
-NUMBER_AND_NOUN = re.compile(
-    r"(?:\\[a-z]+|[^A-Za-z])*[\d%}π]"  # a number: 3\sqrt{2}
-    r"(?:[ /](?!(?:and|or|in|to|of|the|as|at|is|are|can|has)\b)[A-Za-z/]+)*"  # words: apples per day
-    r"\.?")
-ORDINARY = re.compile(  # a word that starts no formula
-    r"(?![-–−]$|sqrt|minus|negative|sin|cos|tan|log|ln|pi)"
-    r"(?:\(?[A-Za-z]{2}|[^\w\x03$\\(\[{]*$)")
-ARTICLE = re.compile("[aA] [A-Za-z]{2}")
-WORD = re.compile(r"[^\s\x02]*\x02[^\x03]*\x03[^\s\x02]*|\S+")  # a formula between marks is one word
-CHANGING = (  # words that change what is said of the number before them
-    "if|for|where|with|when|unless|except|not|no|none|nor|neither|never|cannot|more|less|fewer|greater|than|"
-    "least|most|over|under|above|below|between|from|only|but|plus|divided|squared|cubed|factorial|choose|"
-    "either|else|otherwise|provided|assuming|depending|raised|root|remainder|point|short|past")
-CHANGING_WORDS = {*CHANGING.split("|")}
-CHANGES = re.compile(  # what follows a number and belongs to the answer, although it is not a unit
-    r"(?i)\W*(?:"
-    r"(?:and|or)\b.*(?:\d|\([A-J]\)|\b(?:none|more|less|fewer|greater)\b)"  # 5 or more; 5 and 7
-    r"|times\b|of (?:(?!a )[a-z]\b|[\d\\])|more than\b|at (?:least|most)\b"  # 5 times x; 5% of x
-    r"|\d+ (?:min|sec|inch|cent)"  # 5 hours 15 minutes
-    r"|(?:when|for)\b.*\b(?:even|odd|otherwise)\b|whenever\b"
-    r"|(?!(?:for|more|but)\b|(?:when|where)\b|over [a-z])"
-    rf"(?:{CHANGING})\b)")
+
+
+def any_of(phrases):
+    """A regular expression for any of the phrases, which stand in lines or between |; # begins a comment."""
+    lines = [line.partition("  #")[0].strip() for line in phrases.strip().split("\n")]
+    return "(?:" + "|".join(lines).replace(" | ", "|") + ")"
 
 
 def answer_of(response):
-    """The answer a response gives, as it is written there, or None. It never sees the reference.
-
-    In this order: the last box of the part after the reasoning, what "the answer is" announces, the last
-    formula of the last sentence that has one, the whole of a short response.
-    """
+    """The answer that a response gives, as it is written there, or None. It never sees the reference."""
     reasoning, final = split_reasoning(response)
     final = QED.sub("", SPECIAL.sub("", once_escaped(final[-100_000:]))).strip()
-    found = boxed_or_announced(final) or (boxed(reasoning) if not final else None)
-    if found or not final:
-        return found  # cut off while reasoning, and nothing boxed yet
+    if not final:
+        return boxed(reasoning)  # the response was cut off while reasoning
+    found = boxed_or_announced(final)
+    if found:
+        return found
     text = with_marks(WITHDRAWN.split(final)[-1][-TAIL:])
     bare = unmarked(text[LEAD_IN.match(text).end() :])
     if re.fullmatch(r"\(?[A-J][.):] (?!(?:is|are|and|would|can|must)\b)\S.{,60}", bare):
-        return bare  # B. 12
-    sentences = [part for part in SENTENCE.split(text)[-8:]
-                 if not CHATTER.match(part) and not QUESTION.match(part)]  # fmt: skip
-    few = 0 < len(bare.split()) <= 6 and not re.search(r"\d", bare) and not ANSWER.search(bare)
-    return next(filter(None, map(ending, reversed(sentences))), bare if few else None)
+        return bare
+    for sentence in reversed(SENTENCE_START.split(text)[-8:]):
+        found = ending(sentence)
+        if found:
+            return found
+    is_short = len(bare.split()) <= 6 and not re.search(r"\d", bare)
+    return bare if is_short and not ANNOUNCEMENT.search(bare) and not NEUTRAL.fullmatch(bare) else None
 
 
 def text_of(response):
     """For problems whose answer is text: a box, what a phrase announces, or the whole final part."""
     final = SPECIAL.sub("", split_reasoning(response)[1]).strip()
-    return boxed(final) or (boxed_or_announced(final) if len(final.split()) > 3 else None) or final or None
+    found = boxed_or_announced(final) if len(final.split()) > 3 else boxed(final)
+    return found or final or None
 
 
 def boxed_or_announced(text):
@@ -661,22 +490,14 @@ def boxed_or_announced(text):
     if found:
         return found
     text = with_marks(WITHDRAWN.split(text)[-1][-TAIL:])
-    phrases = [phrase for phrase in [*ANSWER.finditer(text)][-5:] if not is_doubted_phrase(text, phrase)]
-    phrases.sort(key=lambda phrase: "result" not in phrase[0].lower())
-    return next(filter(None, (announced(text[phrase.end() :]) for phrase in reversed(phrases))), None)
-
-
-def is_doubted_phrase(text, phrase):
-    """Is "the answer is" part of a question, a condition or a supposition?"""
-    before = SENTENCE.split(text[max(0, phrase.start() - 300) : phrase.start()])[-1]
-    after = re.match(r"[^.!?\n]*\??", text[phrase.end() :][:200])[0]
-    return bool(QUESTION.match(before + phrase[0] + after)) or is_supposed(before + phrase[0])
-
-
-def is_supposed(before):
-    """Do the words before a number say that it is tried or thought by others, not that it holds?"""
-    sentence = SENTENCE.split(before)[-1]
-    return bool(COUNTERFACTUAL.match(sentence) or SUPPOSED.search(CLAUSE_END.split(sentence)[-1]))
+    phrases = [*ANNOUNCEMENT.finditer(text)][-5:]
+    phrases = [phrase for phrase in reversed(phrases) if not is_doubted(text, phrase)]
+    phrases.sort(key=lambda phrase: "result" in phrase[0].lower())  # rather "the answer is"
+    for phrase in phrases:
+        found = announced(text[phrase.end() :])
+        if found:
+            return found
+    return None
 
 
 def with_marks(text):
@@ -691,6 +512,16 @@ def with_marks(text):
     return ONLY.sub("only ", FORMULA.sub(mark, re.sub(rf"[{START}{END}]|[ \t]+(?=[ \t])", "", text)))
 
 
+FORMULA = re.compile(  # its content is the group that matched; $18 and $5 are sums of money
+    r"\$\$([^$]{1,2000})\$\$"
+    r"|\$([^$]+)(?<! )\$(?!\d)"
+    r"|(?<!\\)\\[(\[]((?:(?!(?<!\\)\\[(\[]).){1,2000}?)(?<!\\)\\[)\]]",  # \( ... \) and \[ ... \]
+    re.S)
+ONLY = re.compile(  # not 4 but 5; nothing except 5; no solution other than x = 5
+    r"(?i)(?:\b(?:not?|none|nothing|cannot)\b|n't\b)(?:[^.,;:\n]|\.\d){0,60}?,? "
+    r"(?:but|other than|except(?: for)?) (?=[-\d\x02(]|[a-z] =)")
+
+
 def unmarked(text):
     """The text without marks, bold type and what stands around an answer; formulas in a row become a list."""
     text = re.sub(rf"{END}\.$", "", BOLD.sub("", text))
@@ -699,32 +530,67 @@ def unmarked(text):
     return text if text.endswith("...") else text.rstrip(" .,;:?*_\\")
 
 
+# ---- Boxes
+
+BOX = re.compile(r"\\(?:boxed|fbox)\b\s*")
+UNSEEN = re.compile(  # what LaTeX does not print between two boxes
+    r"\\(?:q?quad|left|right|displaystyle|(?:text|mbox|mathrm)(?= *\{)|(?:begin|end) *\{\w+\*?\})(?![a-z])"
+    r"|\\[()\[\]\\,;:! ]|[{}$~&*]")
+BETWEEN_BOXES = re.compile(
+    r"[\s,;.、和]*"  # punctuation, or nothing
+    # the part of the problem that a box answers: for part (a)
+    r"(?:(?:(?:for|in|to|of) )?(?:the )?(?:part|question|case|problem)? ?"
+    r"\(?(?:[a-h]|i{1,3}|i?v|\d)\)?[.:)]?[\s,;.]*)?"
+    r"(?:(?:and|or|as well as)[\s,:]*)?"
+    r"(?:\\?[a-zA-Z]\w{0,8}(?:_ *\w+|\([a-z\d]\))?'? *= *)?",  # its name: y_2 =
+    re.I)
+
+
 def boxed(text):
     """The content of the last box; of the last few, if a comma, "and", a union or a name joins them."""
-    found = []
-    starts = [*BOX.finditer(text)][-20:]
-    for box in starts:
-        stop = closing_brace(text, box.end())
-        if found and box.start() < found[-1][1] or stop is None and box is not starts[-1]:
-            continue  # within another, or its brace is forgotten
-        content = text[box.end() : stop] if stop else re.split(r"[$\n]", text[box.end() :])[0]
-        content = unmarked(content.removeprefix("{"))
-        minus = re.search(r"(?:^|[=$:(\s])[-–−] ?$", text[max(0, box.start() - 3) : box.start()])
-        denied = re.search(r"(?:\bnot|n't)[\s$(\\]*$", text[max(0, box.start() - 9) : box.start()])
-        if content and not denied:
-            found.append((box.start(), (stop or len(text)) + 1, "-" * bool(minus) + content))
     answer = ""
     seen = set()
-    start = None
-    for first, stop, content in reversed(found):
-        joint = joint_of(text[stop:start]) if answer else ""
+    next_start = None
+    for start, end, content in reversed(boxes_of(text)):
+        joint = joint_of(text[end:next_start]) if answer else ""
         if joint is None:
             break
         if content not in seen:
             answer = content + joint + answer
         seen.add(content)
-        start = first
+        next_start = start
     return answer or None
+
+
+def boxes_of(text):
+    """(start, end, content) of the last twenty boxes, but for those within others and "not \\boxed{5}"."""
+    found = []
+    starts = [*BOX.finditer(text)][-20:]
+    for box in starts:
+        end = end_of_box(text, box.end())
+        if found and box.start() < found[-1][1] or end is None and box is not starts[-1]:
+            continue  # within another box, or its brace is forgotten
+        content = text[box.end() : end] if end else re.split(r"[$\n]", text[box.end() :])[0]
+        content = unmarked(content.removeprefix("{"))
+        before = text[max(0, box.start() - 9) : box.start()]
+        if re.search(r"(?:^|[=$:(\s])[-–−] ?$", before):
+            content = "-" + content
+        if content.strip("-") and not re.search(r"(?:\bnot|n't)[\s$(\\]*$", before):
+            found.append((box.start(), (end or len(text)) + 1, content))
+    return found
+
+
+def end_of_box(text, start):
+    """Where the content of a box ends: at its closing brace, or as \\boxed 5 does."""
+    bare = re.compile(r"[^\s$\\{}]+").match(text, start)
+    if bare:
+        return bare.end()
+    depth = 0
+    for brace in re.compile(r"\\.|[{}]", re.S).finditer(text, start, start + 2000):
+        depth += {"{": 1, "}": -1}.get(brace[0], 0)
+        if not depth:
+            return brace.start()
+    return None
 
 
 def joint_of(between):
@@ -735,17 +601,77 @@ def joint_of(between):
     return ", " if BETWEEN_BOXES.fullmatch(seen) else None
 
 
-def closing_brace(text, start):
-    """Where the box ends that starts here: \\boxed{5}, \\boxed 5."""
-    bare = re.compile(r"[^\s$\\{}]+").match(text, start)
-    if bare:
-        return bare.end()
-    depth = 0
-    for brace in BRACE.finditer(text, start, start + 2000):
-        depth += {"{": 1, "}": -1}.get(brace[0], 0)
-        if not depth:
-            return brace.start()
-    return None
+# ---- Announced answers and the ends of sentences
+
+ANNOUNCEMENT = re.compile(
+    r"####|<answer>"
+    # "the answer", up to sixty characters (with whole formulas) that deny nothing, and "is" or a colon
+    r"|(?<!\w)(?<!wrong )(?<!incorrect )(?:answer|result)s?\b"
+    r"(?:(?!\b(?:not|never|cannot)\b|n't\b)[^\n.:=$\x02]|\x02[^\x03]{1,200}\x03|\.\d){0,60}?"
+    r"(?:\b(?:is|are|be)\b|[:=→]|\n)"
+    # a lettered choice
+    r"|\b(?:option|choice|choose|select)\s+(?=[*$\x02]*\(?[A-J]\b)"
+    # the same in Chinese
+    r"|答案 *(?:应该)? *[是为：:]+"
+    r"|(?<!不)[选答是为有共了得于要：][择：:]*(?=[\s*]*[A-J\d\x02$(-])",
+    re.I)
+LEAD_IN = re.compile(r"(?:\n *- |[\s:*_=#>,}])*")
+NEUTRAL = re.compile(  # what may stand between "the answer is" and a formula; "the reciprocal of" may not
+    r"(?i)(?:" + any_of(r"""
+    therefore | thus | then | hence | so | simply | just | indeed | exactly | about | approximately | clearly
+    certainly | that | it | there | we | is | are | equals | equal to | have | get | find | the | an | ordered
+    pair | point | interval | vector | set | number | value | of | total | answer | coordinates | only
+    [a-z] | \x02[^\x03]{1,20}\x03
+    not \S+?[,;]? (?:it is|it's|that is)
+    [A-Z]\w* (?:has|had|makes?|earns?|gets?|needs?|pays?)
+    """) + r"(?![A-Za-z])[\s,:;*]*)*")
+SENTENCE_START = re.compile(r"(?<=[.!?:])(?<!\\[!:])[\s*]+(?=\S)(?![^\x02]{0,300}\x03)|\n|[。；]")
+SENTENCE_END = re.compile(r"(?<=\.)[\s*]+(?=\S)(?![^\x02]{0,300}\x03)|</answer>|\n|[。；]")
+CLAUSE_END = re.compile(
+    r"[,;:](?= )|\b(?:so|then|hence|thus|therefore|but)\b|(?= (?:if|when|because|since)\b)")
+QUESTION = re.compile(
+    r"(?is)\W*(?:is|are|was|does|did|can|could|should|would|why|what|how|which)\b.*\?\W*$")
+CHATTER = re.compile(r"\W*(?:I hope|Let me know|Note|Check|Verif|If you)|.*:$")
+SCENE = re.compile(  # for n = 4, the sum is 5; it rose from 4 to 5
+    r"^\W*(?:When|If|For|In|Of|Out of|Given) [^,]*,(?=.*[\d\x02])|(?<=rose|fell|grew) from \S+ to")
+TEXT_END = re.compile(
+    r"[,;]?\s+\(?(?:since|because|where|which|when|as|so|but|not|is (?:the|correct|right))\b"
+    r"|(?i:(?<=^yes)|(?<=^no)),")
+NOT_ANSWERS = re.compile(
+    r"(?:wrong|incorrect|an? (?:mistake|misprint|guess)|\(?[A-J]\)? (?:is|are|and|would|can|must))\b"
+    r"|(?:(?i:correct|right)|clear|obvious|given|found|below|above|in the|that"
+    r"|what|to|of|we|you|and)\b(?!\))[^\d\x02]*$")
+RESULT = re.compile(  # 7 + 5, which is 12
+    r",? (?:which (?:makes|equals|gives|leaves|is(?= \x02?[-\d.,/]+\x03?\W*$))|i\.e\.,?)"
+    r" (\x02[^\x03]*\x03|\S*\d\S*)\W*$")
+ASIDE = re.compile(  # after a number, to the end of the sentence: a remark, not the answer
+    r"(?<=[\d\x03)}\]%π]),?\s+(?:"
+    r"\((?:[\d\s.+/*%\\-]+|[^()]*=[^()]*)\)\W*$"  # (0.5), (4^2 = 16)
+    r"|(?:[a-z]+ )?(?:more|fewer|less|[a-z]+er) (?:[a-z]+ )?than (?:[A-Z][a-z]+|[a-z]{3,}s)\W*$"  # than Bob
+    # (since x > 0), because x > 0, rather than 4; but keep what changes the answer, and a conclusion
+    r"|(?!(?:when|where|for)\b[^\n]*\b(?:even|odd|otherwise)\b|at (?:least|most)\b"
+    r"|which (?:fails|is (?:rejected|excluded|extraneous|impossible|wrong|invalid)))(?:\((?:or|about)|\(?"
+    + any_of(r"""
+    since | because | where | which | when | as | (?:and )?(?:\w+ly )?not | rather than | instead of
+    at(?! first) | attained | approximately | and (?:it|this)
+    """) + r")\b(?![^\n]*\b(?:so|thus|then|hence|therefore|we|and get|which leaves)\b)[^\n]*$)")
+RETRACTED = re.compile(  # what was said before it is taken back
+    r"(?i)\b" + any_of(r"""
+    wait | actually | correction | sorry | reconsider | I mean | I meant | no, it(?:'s| is) | hmm, no
+    but in fact | but (?:here )?(?:it|the answer) is(?: actually)?(?= [$\x02\d]) | but is actually | or rather
+    """) + r"\b|\.\.\. *no,")
+WITHDRAWN = re.compile(  # the sentence after an answer: That is wrong.
+    r"(?i)(?<=[.!?…\n]) *(?:(?:but|however|hmm|(?:oh )?no|oops|wait),? )*(?:"
+    r"(?:that|this|it)(?: can't be| cannot be|'s| is| was| must be)(?: \w+)? "
+    r"(?:wrong|right|incorrect|invalid|impossible|a mistake|not (?:right|correct))"
+    r"|this contradicts [^.\n]*|I (?:misread|forgot|made a mistake)[^.\n]*)(?=[.,:;!]|\s*$)\W*")
+
+
+def is_doubted(text, phrase):
+    """Is "the answer is" part of a question, a condition or a supposition?"""
+    before = SENTENCE_START.split(text[max(0, phrase.start() - 300) : phrase.start()])[-1] + phrase[0]
+    after = re.match(r"[^.!?\n]*\??", text[phrase.end() :][:200])[0]
+    return bool(QUESTION.match(before + after)) or is_supposed(before)
 
 
 def announced(tail):
@@ -757,10 +683,23 @@ def announced(tail):
         return ending(paragraph[retracted.end() :])
     sentence = re.sub(r"\bI [a-z].*", "", without_aside(SENTENCE_END.split(tail)[0]))
     sentence = re.sub(r"^(\W*[\d,.]*\d)!+\s*$", r"\1", sentence)  # the answer is 42! is no factorial
-    before, found = first(formulas_of(WORD.findall(sentence)[:24]))
+    before, found = first_of(formulas_of(WORD.findall(sentence)[:24]))
     if not found or not NEUTRAL.fullmatch(before):
         found = unmarked(TEXT_END.split(sentence)[0])
-    return None if not found or NOT_ANSWERS.match(found) else found
+    return found if found and not NOT_ANSWERS.match(found) else None
+
+
+def ending(sentence):
+    """The answer that a sentence ends in, if it was not announced: so x = 5 and y = 3. He has 7 nickels."""
+    if CHATTER.match(sentence) or QUESTION.match(sentence):
+        return None
+    sentence = sentence.strip()[-400:]
+    bold = re.search(r"\*\*([^*]+)\*\*\W*$", sentence)
+    if bold and not bold[1].rstrip().endswith(":"):
+        return unmarked(bold[1])
+    sentence = SCENE.sub("", without_aside(BOLD.sub("", sentence)))
+    formulas = [*formulas_of(WORD.findall(sentence)[-24:])]
+    return first_of(reversed(formulas))[1]
 
 
 def without_aside(sentence):
@@ -769,19 +708,89 @@ def without_aside(sentence):
     return result[1] if result else ASIDE.sub("", sentence)
 
 
-def first(formulas):
+def first_of(formulas):
     """(words before it, formula), rather not of the letter that has the value."""
     return min(formulas, key=lambda pair: bool(re.fullmatch("[A-Za-z]", pair[1])), default=("", None))
 
 
-def ending(sentence):
-    """The answer that a sentence ends in, if it was not announced: so x = 5 and y = 3. He has 7 nickels."""
-    sentence = sentence.strip()[-400:]
-    bold = re.search(r"\*\*([^*]+)\*\*\W*$", sentence)
-    if bold and not bold[1].rstrip().endswith(":"):
-        return unmarked(bold[1])
-    sentence = SCENE.sub("", without_aside(BOLD.sub("", sentence)))
-    return first(reversed([*formulas_of(WORD.findall(sentence)[-24:])]))[1]
+# ---- Formulas among words
+
+WORD = re.compile(r"[^\s\x02]*\x02[^\x03]*\x03[^\s\x02]*|\S+")  # a formula between marks is one word
+SOLVED = re.compile(r"(?:\d|[a-z] *[-+])[^=]*=[^=]*?,?(?: and)? ([a-z] *=[^=,]+)")  # 2x = 18 and x = 9
+PROSE = re.compile(  # three letters that are no part of a formula, or a short word
+    r"(?<![A-Za-z\\{])(?:"
+    r"(?!and\b|sqrt|sin|cos|tan|log|minus|negative|infinity|degrees?\b|percent|mod|pi\b)"
+    r"(?:[a-z]{3}|[A-Z][a-z]{2})"
+    r"|(?:an|as|at|by|he|if|in|is|it|of|on|so|we)\b)")
+NUMBER_AND_NOUN = re.compile(
+    r"(?:\\[a-z]+|[^A-Za-z])*[\d%}π]"  # a number: 3\sqrt{2}
+    r"(?:[ /](?!(?:and|or|in|to|of|the|as|at|is|are|can|has)\b)[A-Za-z/]+)*"  # words: apples per day
+    r"\.?")
+ORDINARY = re.compile(  # a word that starts no formula
+    r"(?![-–−]$|sqrt|minus|negative|sin|cos|tan|log|ln|pi)(?:\(?[A-Za-z]{2}|[^\w\x03$\\(\[{]*$)")
+ARTICLE = re.compile("[aA] [A-Za-z]{2}")
+CHANGING = any_of("""
+    if | for | where | with | when | unless | except | not | no | none | nor | neither | never | cannot | more
+    less | fewer | greater | than | least | most | over | under | above | below | between | from | only | but
+    plus | divided | squared | cubed | factorial | choose | either | else | otherwise | provided | assuming
+    depending | raised | root | remainder | point | short | past""")
+CHANGING_WORDS = {*re.findall("[a-z]+", CHANGING)}
+CHANGES = re.compile(  # what follows a number and belongs to the answer, although it is not a unit
+    r"(?i)\W*(?:"
+    r"(?:and|or)\b.*(?:\d|\([A-J]\)|\b(?:none|more|less|fewer|greater)\b)"  # 5 or more; 5 and 7
+    r"|times\b|of (?:(?!a )[a-z]\b|[\d\\])|more than\b|at (?:least|most)\b"  # 5 times x; 5% of x
+    r"|\d+ (?:min|sec|inch|cent)"  # 5 hours 15 minutes
+    r"|(?:when|for)\b.*\b(?:even|odd|otherwise)\b|whenever\b"
+    rf"|(?!(?:for|more|but)\b|(?:when|where)\b|over [a-z]){CHANGING}\b)")
+REFUSED_BEFORE = re.compile(  # just before a formula: it is denied, or something else is made of it
+    r"(?i)" + any_of(r"""
+    (?:\b(?:not|cannot|never|neither|nor|without|unequal to)|n't)(?: (?!is\b|are\b)\w+){0,2}  # not equal to 5
+    \b(?:impossible|wrong) to \w+  # it is wrong to answer 5
+    \bat (?:least|most|best) | \b(?:than|over|under|near|from|below) | (?<!add )(?<!adds )\bup to  # more than 5
+    \b(?:close|compared|next) to | \bcompared with | \bexceeds? | \bapproach(?:es|ing)? | \btends to
+    \b(?:except|besides|apart from|(?:every|all|any)\w*(?: \w+)? but)(?: (?:at|for|when))?
+    \b(?:reject|exclud|discard|eliminat|ignor|remov)(?:e|es|ed|ing|s)?(?: (?!is|are)\w+)?  # we reject the root 5
+    \b(?:rul\w*|leav\w*|throw) (?:out|away) | \b(?:contradict|violat|dropp?|omitt?)(?:e|es|ed|ing|s)?
+    (?:%|\b(?:half|thirds?|square|cube|root|power|percent|negative|multiples?|divisors?|opposite|inverse)) of
+    \b(?:half|twice|double|triple|times|plus|modulo|(?:divisible|divided|division|off) by|as large as)
+    \b(?:undefined|no solution(?: exists)?|fails|diverges|a hole|asymptote) (?:at|for|when)
+    [\d\x03][%)}]* (?:\w+ ){0,4}?(?:out of|of|against|per|in|every|for|at|with|to reach)  # 7 hours for 5 men
+    (?<!needs to )\b(?:add|subtract|multiply|divide|substitute|plug)(?: (?!to\b|we\b)[a-z]+){0,3}
+    \b(?:now|then|we|next) set | \b(?:problem|page|step|theorem|example|lemma|the case) | \bwrong answer is
+    """) + r"(?: (?:the|his|her|their|[a-z]+'s|other|remaining))*(?: \w =)? *$")
+OTHERS = "some|many|most|one|nobody|people|students|friend|you|book|textbook|hint|question|problem"
+SAY = "(?:(?:would|might|will) )?(?:sa(?:y|ys|id)|answer|write|thinks?|claims?|suggests?)"
+PASSED_OVER = ("wrong|incorrect|false|tempting|trap|opposite|worst|second-best|old|previous|other|intermediate|"
+               "partial|naive|initial|first")
+SUPPOSED = re.compile(  # in the clause before a formula: it is tried, or thought by others, or not yet the end
+    r"(?i)\b" + any_of(rf"""
+    (?:suppose|assume|imagine|perhaps|maybe|recall|unless|otherwise|whether|I doubt|hardly|by no means)\b
+    (?:do not|don't|does not|doesn't) (?:think|believe|seem)\b | let(?:'s| us) (?:try|check|test|say|see)\b
+    (?:could|might|may|would) (?:be tempted|try|think|expect|guess|believe)\b | (?:could|might|may) be *$
+    (?:{OTHERS}) {SAY}\b | according to | we are told | given that
+    (?:is given|false|impossible|not true|no way) that\b
+    (?:{PASSED_OVER}) (?:answer|result|guess|choice|sum|step|value)\b
+    an? (?:upper |lower )?bound\b | the alternative\b | who (?:is|has)\b | whose \w+ (?:is|equals)\b
+    tempting to | mistake to | mistake is to | used to be | thought to be | at first (?:glance|sight)
+    answer to the other | (?:we|I) first | first we | we still (?:have|need) to\b
+    """) + r"|^\W*(?:and |but )?" + any_of(r"""
+    if | when | for | with | let | since | because | as | case | (?:even |al)?though | whereas | while | unlike
+    after \w+ing(?: the(?: \w+)?)? | (?:in order )?to \w+
+    """) + r"(?: (?:the )?\w+ (?:=|is|are|was|were))?(?: equal to)? *$"  # if x = 5
+    r"|^\W*(?:were|had|(?:even |al)?though)\b")
+COUNTERFACTUAL = re.compile(r"(?i)\W*(?:if|had|were|with(?:out)?)\b.*\bwould\b")
+REFUSED_AFTER = re.compile(  # just after a formula
+    r"(?:[a-z]+ )?" + any_of(r"""
+    (?:is|are|was|being|be)(?:n't| not\b| never\b)
+    (?:is|are|was|being|be) (?:tempting|wrong|incorrect|invalid|rejected|excluded|impossible|out|too|false)
+    (?:is|are|was|being|be) (?:extraneous|negative,|only|what (?:most|many))
+    (?:is|are|was|being|be) (?:a|the) (?:[\w-]+ )*(?:trap|distractor|wrong|mistake)
+    (?:fails|cannot|can't|won't|doesn't|does not|violates|contradicts)\b
+    (?:leads to|gives|we get) a (?:contradiction|negative) | has no\b | (?:might|may|could) be\b
+    (?:must|should|has to|needs to|can) be (?:rejected|discarded|eliminated|excluded|ruled out)
+    would (?:be (?:a mistake|correct|wrong|too|incorrect|impossible)|not|lead|contradict)
+    """))
+SETTLED = re.compile(r"(?:is|are) (?:indeed|our|my|the (?:\w+ )?(?:answer|result|number|value|solution)s?)\b")
 
 
 def formulas_of(words):
@@ -821,8 +830,14 @@ def end_of_formula(words, start):
 def is_refused(before, formula, rest):
     """Is a formula denied, supposed, or a part of something else by the words around it?"""
     after = " ".join(formula[1:]) + " " + rest  # "5 works" is a number and a noun to the parser
-    denied = NEGATED.search(before) or REJECTED.match(after.strip()) or REJECTED.match(rest)
-    return bool(denied) or is_supposed(before)
+    refused = REFUSED_BEFORE.search(before) or REFUSED_AFTER.match(after.strip()) or REFUSED_AFTER.match(rest)
+    return bool(refused) or is_supposed(before)
+
+
+def is_supposed(before):
+    """Do the words before a formula say that it is tried or thought by others, not that it holds?"""
+    sentence = SENTENCE_START.split(before)[-1]
+    return bool(COUNTERFACTUAL.match(sentence) or SUPPOSED.search(CLAUSE_END.split(sentence)[-1]))
 
 
 def is_formula(text):
@@ -834,7 +849,9 @@ def is_formula(text):
     if PROSE.search(plain) and not NUMBER_AND_NOUN.fullmatch(text):
         return False
     tree = read(text).tree
-    return tree.kind not in ("text", "too complex") or tree.kind == "text" and bool(CLOCK.fullmatch(tree.words))
+    if tree.kind == "text":
+        return bool(CLOCK.fullmatch(tree.words))
+    return tree.kind != "too complex"
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -899,7 +916,8 @@ def same(reference, answer, forgiving=True):
     for (1, 2)). Not `forgiving`, it is a relation that does not lead from 20 over 20% to 0.2, as votes need.
     """
     gold, given = read(reference), read(answer)
-    if join_unit(gold.text) == join_unit(given.text):
+    texts = {re.sub(r'(?<=\d)[ "]+(?=[A-Za-z]+$)', "", each.text) for each in (gold, given)}  # 3m for 3 m
+    if len(texts) == 1:
         return True
     kinds = gold.tree.kind, given.tree.kind
     of_words = kinds == ("text", "text") or "text" in kinds and not re.search(r"\d", gold.text)
@@ -908,11 +926,6 @@ def same(reference, answer, forgiving=True):
     if kinds.count("percent") == 1 and (gold.units or given.units):
         return False  # 90% is neither 90 degrees nor 90 cm
     return units_agree(gold.units, given.units, forgiving) and alike(gold.tree, given.tree, forgiving)
-
-
-def join_unit(text):
-    """3m for 3 m: the text alone does not tell a metre from a variable."""
-    return re.sub(r'(?<=\d)[ "]+(?=[A-Za-z]+$)', "", text)
 
 
 def groups_of(answers):
@@ -933,10 +946,9 @@ def is_in_group(answer, group):
 
 def repeats(answer, prompt):
     """Is the answer a formula of the question, handed back as it stands?"""
-    text = clean(answer)
     formulas = [tokens_of(clean(part)) for part in re.findall(f"{START}(.*?){END}", with_marks(prompt))]
-    is_number_or_tuple = re.fullmatch(r"[-+]?[\w.,]*|[(\[{].*", text)
-    return tokens_of(text) in formulas and not is_number_or_tuple
+    is_number_or_tuple = re.fullmatch(r"[-+]?[\w.,]*|[(\[{].*", clean(answer))
+    return tokens_of(clean(answer)) in formulas and not is_number_or_tuple
 
 
 @lru_cache(maxsize=2000)
@@ -989,12 +1001,13 @@ def formula(text):
         return parse(tokens)
     upper, words = parse([{"±": "+", "∓": "-"}.get(token, token) for token in tokens])
     lower, _ = parse([{"±": "-", "∓": "+"}.get(token, token) for token in tokens])
-    items = []
-    for tree in (upper, lower):
-        for item in tree.items if tree.kind in ("list", "set") else [tree]:
-            if item not in items:
-                items.append(item)
-    return Tree("set", items=items) if upper.kind == "set" else settled_list(items), words
+    items = [item for tree in (upper, lower) for item in items_of(tree)]
+    distinct = [item for n, item in enumerate(items) if item not in items[:n]]
+    return Tree("set", items=distinct) if upper.kind == "set" else settled_list(distinct), words
+
+
+def items_of(tree):
+    return tree.items if tree.kind in ("list", "set") else [tree]
 
 
 def parse(tokens):
@@ -1016,9 +1029,9 @@ def special(text):
         return Tree("choice", label=choice[1] or choice[3], content=tree), []
     words = plain_words(text)
     clock = CLOCK.fullmatch(words)
-    if clock and is_time(clock):
-        noon = f" {clock[3]}m" if clock[3] else ""
-        return Tree("text", words=f"{int(clock[1])}:{clock[2] or '00'}{noon}"), []
+    if clock and (clock[3] or clock[2] and math.gcd(int(clock[1]), int(clock[2])) > 1):  # 11:21 is a ratio
+        half = clock[3] + "m" if clock[3] else ""
+        return Tree("text", words=f"{int(clock[1])}:{clock[2] or '00'}{half}"), []
     if re.fullmatch(r"(?:there (?:is|are) )?no (?:real )?solutions?(?: exists?)?|empty set|无解", words):
         return NOTHING, []
     if re.fullmatch(r"(?:(?:all|the|set of) )*real(?:s| numbers?)", words):
@@ -1033,11 +1046,6 @@ CHOICE = re.compile(  # (C) 12: the letter in group 1 or 3, what is chosen in gr
     r"[\s:.]*(.*)"
     r"|([A-J])(?:[.)] *|: )(.*)", re.S)  # C. 12
 CLOCK = re.compile(r"([01]?[0-9]|2[0-4])(?::([0-5][0-9]))?(?: ?([ap])\.? ?m\.?)?")
-
-
-def is_time(clock):
-    """6 p.m. and 6:30 are times of day, but 11:21 may be a ratio, as it cannot be reduced."""
-    return clock[3] or clock[2] and math.gcd(int(clock[1]), int(clock[2])) > 1
 
 
 def plain_words(text):
@@ -1229,18 +1237,6 @@ for n, ten in enumerate(TENS.split("|"), 2):
         NUMBER_WORDS[f"{ten}-{one}"] = f"{n}{m}"
 
 
-def word_of_number(match):
-    return NUMBER_WORDS[match[0].lower().replace(" ", "-")]
-
-
-def without_commas(match):
-    return re.sub(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?!\d|,\d)", lambda number: number[0].replace(",", ""), match[0])
-
-
-def digits_only(match):
-    return re.sub(r"\D", "", match[0])
-
-
 def based(match):
     """52_8 and 52 (base eight) -> 52 "base8."""
     base = NUMBER_WORDS.get(match[2], match[2])
@@ -1253,11 +1249,6 @@ def repeating(match):
     nines = 10 ** len(period) - 1
     places = len(start) - start.index(".") - 1
     return f"({int(start.replace('.', '') or 0) * nines + int(period)}/{10**places * nines})"
-
-
-def decimal_with_dots(match):
-    """= 1.41... is a remark, and becomes ≈ 1.41; 1.41... alone is the decimal."""
-    return "≈" + match[2] if match[1] else match[2]
 
 
 def marked(match):
@@ -1282,14 +1273,14 @@ REWRITES = [(re.compile(pattern), replacement) for pattern, replacement in [
     (r"\\\\\s*\[[\d.]+ *\w+\]", r"\\\\ "),
     (r"& *(?=[=<>])", " "),
     # words: twenty-one, \text{cm}
-    (rf"(?i)\b(?:{TENS})(?:[- ](?:{ONES}))?\b", word_of_number),
+    (rf"(?i)\b(?:{TENS})(?:[- ](?:{ONES}))?\b", lambda m: NUMBER_WORDS[m[0].lower().replace(" ", "-")]),
     (r"\\(?:[mh]box|text(?:bf|it|rm|normal)?|emph|math(?:rm|bf)|operatorname\*?) *"
      r"\{([^{}]*(?:\{[^{}]*\}[^{}]*)*)\}", marked),
     # digits in groups of three: 10{,}080 and 10 080; spaces; 10,080, but not in (10,080)
     (r"(?<=\d)(?: *\{ *, *\}|,\\[!,;: ]) *(?=\d{3}(?!\d))", ""),
-    (r"(?<![\d.,_^])\d{1,3}(?:(?:\\[,;:! ]|[ ~'])\d{3})+(?![\d,])", digits_only),
+    (r"(?<![\d.,_^])\d{1,3}(?:(?:\\[,;:! ]|[ ~'])\d{3})+(?![\d,])", lambda m: re.sub(r"\D", "", m[0])),
     (r"(?<!\\)\\[!,;:> ]|~|\\?\$|\\q?quad(?![a-z])", " "),
-    (r"^(?![(\[{]|\\\{).*", without_commas),
+    (r"^(?![(\[{]|\\\{).*", lambda m: THOUSANDS.sub(lambda n: n[0].replace(",", ""), m[0])),
     # remarks: ", k in Z" at the end
     (r"(?<=[\w})]) *(?:[,;(|:]|\\mid|\\quad)[ (]*[j-t] *(?:\\in(?![a-z])|∈) *(?:\\\w+)* *\{? *[\"ZQR]+"
      r" *\}?(?:[_^]\{?[^{}\\]*\}?)? *\)?\s*(?=\\?\}?$)", ""),
@@ -1316,7 +1307,8 @@ REWRITES = [(re.compile(pattern), replacement) for pattern, replacement in [
     (r'(?<=\d) *"?to *(?=\d)|\{:\}', ":"),
     (r"(?<![\w.])(\d*\.\d*)(?:\\(?:overline|bar|dot) *\{? *(\d+) *\}?|\((\d+)\)(?!\w))", repeating),
     (rf"(\d*\.\d{{0,20}}?)(\d{{1,12}}?)\2+{DOTS}", repeating),
-    (rf"(?:(=) *)?(-?\d*\.\d+){DOTS}", decimal_with_dots),
+    (rf"= *(-?\d*\.\d+){DOTS}", r"≈\1"),
+    (rf"(\d*\.\d+){DOTS}", r"\1"),
     (r"(?<![\d./^_a-zA-Z}])(\d+) +(\d+) */ *(\d+)(?![\d/])", r"\1\\frac{\2}{\3}"),
     (r"\bC(?:_\{?(\w+)\}?\^\{?(\w+)\}?|\((\w+), *(\w+)\)(?! *=))", r"\\binom{\1\3}{\2\4}"),
     # two-thirds; a half; 7^{th}
@@ -1329,6 +1321,7 @@ REWRITES = [(re.compile(pattern), replacement) for pattern, replacement in [
     (r"(?<=\S) *(?:≈|\\approx(?![a-z])).*$", ""),
     (r"\s+", " "),
 ]]  # fmt: skip
+THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?!\d|,\d)")
 ESCAPED_TWICE = re.compile(r"(?<!\\)\\\\[a-zA-Z]{2}")
 COMMAND = re.compile(r"(?<!\\)\\[a-zA-Z]{2}")
 
@@ -1501,9 +1494,9 @@ def by_name(spellings):
 
 
 FUNCTIONS = OF_FLOATS.keys() | {"abs", "floor", "ceil", "gcd", "lcm", "max", "min"}
-GREEK = {*(
-    "alpha beta gamma delta epsilon varepsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau phi "
-    "varphi chi psi omega Gamma Delta Theta Lambda Sigma Phi Psi Omega ell").split()}  # fmt: skip
+GREEK = set(re.findall("[a-zA-Z]+", """
+    alpha beta gamma delta epsilon varepsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau phi
+    varphi chi psi omega Gamma Delta Theta Lambda Sigma Phi Psi Omega ell"""))
 NAMES = by_name({  # of commands
     "<=": "le leq leqslant", "<": "lt", ">=": "ge geq geqslant", ">": "gt", "!=": "ne neq", "=": "equiv",
     "∈": "in", "∪": "cup bigcup", "∩": "cap", "±": "pm", "∓": "mp", "/": "div", "*": "times cdot",

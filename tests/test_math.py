@@ -80,7 +80,7 @@ words with another meaning ~ \text{even} ~ not even ~ neither even nor odd
 # A reference ~ what is the same ≠ what is not.
 PAIRS = r"""
 2 ~ ∛8 ‖ 0.34 ≠ \frac13 ‖ \text{(B)} ≠ B'
-10080 ~ 10\,080 ‖ 1.25 ~ 1{,}25 ‖ \frac13 ~ 0.333... ~ 0.(3) ‖ \frac{270}7\text{ degrees} ~ 38 4/7
+10080 ~ 10\,080 ‖ \frac13 ~ 0.333... ~ 0.(3) ‖ \frac{270}7\text{ degrees} ~ 38 4/7
 90^\circ ~ \angle ABC = 90^\circ ‖ 60 ~ 60 \frac{\text{km}}{\text{h}} ‖ 12 ~ \textbf{(C)}\ 12
 \sqrt[3]{2} ~ 2^(1/3) ‖ 0 ~ \sqrt{8}-2\sqrt{2} ~ \sin\pi ‖ -2 ~ \sqrt[3]{-8}
 3 ~ \log_{10}{1000} ≠ 3\text{ dozen} ‖ \sin^2 x ~ \frac{1-\cos 2x}{2} ≠ \sin 2x ‖ n! ~ n(n-1)! ≠ n!!
@@ -140,8 +140,7 @@ x<-1 ≠ \{x : x < -1 \text{ or } x > 2\} ~ \{x \mid x < -1, x \in \mathbb{Z}\} 
 2x ≠ 2x if x>0, -2x if x<0 ‖ a^2-b^2 ~ (a+b)(a-b) ‖ a+b ≠ (a+b)(a-b) ‖ 150\text{ grams} ~ 150 g ≠ 150 m
 2.5\text{ hours} ~ 2.5 h ‖ 5m ≠ 5 ‖ 3 m ~ 3m ‖ 21 ~ twenty-one ~ \text{Twenty-one} ‖ 19 ≠ twenty-one
 40 ~ forty ‖ [2,\infty)\cup\{0\} ~ x \ge 2 \text{ or } x = 0 ≠ x \ge 2 \text{ or } x = 1
-(-\infty,2) ~ 4-2x>0 ≠ [-\infty,2) ~ (-\infty,2] ‖ [-1,5] ~ |x-2| \le 3 ≠ |x-2|<3
-(-\infty,-1]\cup[5,\infty) ~ |x-2| \ge 3 ≠ |x-2|>3
+(-\infty,2) ≠ [-\infty,2) ~ (-\infty,2] ~ |x|<2 ‖ |x-2| \le 3 ≠ |x-2|<3
 """
 
 # Which answer a response gives: a reference that it must be the same as @ responses.
