@@ -20,12 +20,12 @@ PAIRS = (("SCaTR+", "SCaTR"), ("SCaTR+", "best of all rules"), ("SCaTR", "best o
          ("SCaTR+, weighted vote", "SCaTR, weighted vote"))  # fmt: skip
 
 
-def rows_of(path, window):
+def rows_of(path):
     """{short name: its row} of one run, and the best of the rules."""
-    runs, *_ = report.load_group([path], window, window)
+    runs, _, _ = report.load_repetitions([path], report.windows_for([path]))
     rows = report.make_rows(runs)
-    best = max((row for row in rows if row["method"] in report.RULES), key=lambda row: row["accuracy"])
-    return {row["short"]: row for row in rows} | {"best of all rules": best}
+    best = max((rows[rule] for rule in report.RULES), key=lambda row: row["accuracy"])
+    return {row["short"]: row for row in rows.values()} | {"best of all rules": best}
 
 
 def in_points(difference):
@@ -37,9 +37,8 @@ def main(argv=None):
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN")
-    parser.add_argument("--window", type=int, help="of the rules; also their tail (default: as 05)")
     args = parser.parse_args(argv)
-    found, cells = [rows_of(path, args.window) for path in args.runs], []
+    found, cells = [rows_of(path) for path in args.runs], []
     report_of = {}
     for ours, other in PAIRS:
         own = [one[ours]["right"] - one[other]["right"] if ours in one else np.zeros(0) for one in found]

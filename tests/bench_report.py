@@ -13,8 +13,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from conftest import ROOT, make_run
-from test_report import add_scores
+from conftest import ROOT, add_scores, make_run
 
 import common
 

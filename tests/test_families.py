@@ -255,7 +255,7 @@ def runs(made, tmp_path_factory, run_here):
         run_here("02_label.py", run)
         run_here("03_train_scorer.py", run, "--configs", 2, "--workers", 1, "-o", run / "scatr.pt")
         run_here("04_select.py", run, "--scorer", run / "scatr.pt")
-        run_here("05_baselines.py", run, "--window", 8, "--tail", 8)
+        run_here("05_baselines.py", run)
     return found
 
 

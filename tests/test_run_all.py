@@ -74,7 +74,7 @@ def test_the_demo_prints_one_table_of_both_domains_and_directions(finished):
         answers = common.read_jsonl(line.removeprefix("one answer a problem: "))
         assert [row["id"] for row in answers] == [row["id"] for row in common.read_jsonl(problem)[:6]]
         assert {row["scorer"].split(".")[0] for row in answers} <= {"scatr", "scatr+", "logistic"}
-    for group in common.read_json(next(out.rglob("results.json")))["groups"]:
+    for group in common.read_json(next(out.rglob("results.json")))["sections"]:
         rows = {row["method"]: row for row in group["rows"]}
         scatr = next(row for name, row in rows.items() if re.fullmatch("SCaTR((?!vote|[+]).)*", name))
         assert group["window"] == group["tail"] == 16 and "old" not in rows

@@ -115,7 +115,7 @@ def test_thresholds_are_found_on_problems_that_the_weights_have_not_seen(calibra
 
 def stopping_of(run, out, run_here, *flags):
     run_here("05_baselines.py", run, "--out", out, *flags)
-    rows = common.read_json(out / "results.json")["groups"][0]["stopping"]
+    rows = common.read_json(out / "results.json")["sections"][0]["stopping"]
     return {row["method"].split(", ")[1]: row for row in rows}
 
 
@@ -141,8 +141,6 @@ def test_the_report_replays_stopping_and_its_decisions_see_no_label(calibrated, 
     for rule, name in itertools.product(found, ("threshold", "rollouts", "tokens", "share")):
         assert shuffled[rule][name] == found[rule][name]
     assert shuffled["best-of-N"]["accuracy"] != best["accuracy"]
-    dear = stopping_of(run, base / "dear", run_here, "--price", 30)["best-of-N"]
-    assert dear["tokens"] < best["tokens"]
 
 
 # ---- Answers in your own code

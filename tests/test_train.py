@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 import torch
 from bench_train import draw_rollouts, make_world, plain_loop
-from conftest import dies, make_run, read_vectors
-from test_report import CREDITS, best, mean_over_subsets, pairs_in_order
+from conftest import CREDITS, best, dies, make_run, mean_over_subsets, pairs_in_order, read_vectors
 
 import common
 

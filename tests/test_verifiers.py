@@ -10,10 +10,17 @@ import numpy as np
 import pytest
 import torch
 import transformers as hf
-from conftest import dies, make_run, random_model, read_vectors
+from conftest import (
+    call_main,
+    dies,
+    edit_jsonl,
+    first_dimension_scorer,
+    make_run,
+    random_model,
+    read_vectors,
+    refusal_of,
+)
 from safetensors.torch import save_file
-from test_report import change, refused, results_of, run_command
-from test_select import first_dimension_scorer
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
@@ -74,6 +81,22 @@ def scores_of(run, name):
     rows = common.align(rows, common.keys_of(common.read_rollouts(run)), name)
     assert all(row["p"] == pytest.approx(1 / (1 + math.exp(-row["score"])), abs=1e-6) for row in rows)
     return [(row["score"], row["p"]) for row in rows]
+
+
+def run_command(*words):
+    call_main("05_baselines.py", *words)
+
+
+def refused(capsys, *words):
+    return refusal_of("05_baselines.py", *words)
+
+
+def results_of(run):
+    return {row["method"]: row for row in common.read_json(run / "results.json")["sections"][0]["rows"]}
+
+
+def change(run, name, edit):
+    edit_jsonl(run / f"{name}.jsonl", edit)
 
 
 def prompts_of(run):
@@ -297,6 +320,7 @@ def test_scoring_goes_on_where_it_was_killed(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(verifiers, "SAVED", 8)
     run, seen = make_run(tmp_path / "run", problems=10, n=4), []
     encode = lambda problem, response: [*f"{problem['id']} {response}".encode()]
+    model = SimpleNamespace(num_parameters=lambda: 1, device=torch.device("cpu"))
 
     def score(stop=None):
         def judge(ids):
@@ -305,7 +329,7 @@ def test_scoring_goes_on_where_it_was_killed(tmp_path, capsys, monkeypatch):
             seen.append(ids)
             return torch.tensor(sum(ids) / 1000)
 
-        verifiers.score_rollouts(run, "it", encode, judge, {})
+        verifiers.score_rollouts(run, "it", verifiers.Verifier(model, encode, judge), {})
         return len(seen)
 
     with pytest.raises(KeyboardInterrupt):
