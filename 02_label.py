@@ -653,7 +653,6 @@ ASIDE = re.compile(  # after a number, to the end of the sentence: a remark, not
     r"|which (?:fails|is (?:rejected|excluded|extraneous|impossible|wrong|invalid)))(?:\((?:or|about)|\(?"
     + any_of(r"""
     since | because | where | which | when | as | (?:and )?(?:\w+ly )?not | rather than | instead of
-    at(?! first) | attained | approximately | and (?:it|this)
     """) + r")\b(?![^\n]*\b(?:so|thus|then|hence|therefore|we|and get|which leaves)\b)[^\n]*$)")
 RETRACTED = re.compile(  # what was said before it is taken back
     r"(?i)\b" + any_of(r"""
@@ -767,12 +766,10 @@ SUPPOSED = re.compile(  # in the clause before a formula: it is tried, or though
     (?:suppose|assume|imagine|perhaps|maybe|recall|unless|otherwise|whether|I doubt|hardly|by no means)\b
     (?:do not|don't|does not|doesn't) (?:think|believe|seem)\b | let(?:'s| us) (?:try|check|test|say|see)\b
     (?:could|might|may|would) (?:be tempted|try|think|expect|guess|believe)\b | (?:could|might|may) be *$
-    (?:{OTHERS}) {SAY}\b | according to | we are told | given that
+    (?:{OTHERS}) {SAY}\b | according to
     (?:is given|false|impossible|not true|no way) that\b
     (?:{PASSED_OVER}) (?:answer|result|guess|choice|sum|step|value)\b
-    an? (?:upper |lower )?bound\b | the alternative\b | who (?:is|has)\b | whose \w+ (?:is|equals)\b
-    tempting to | mistake to | mistake is to | used to be | thought to be | at first (?:glance|sight)
-    answer to the other | (?:we|I) first | first we | we still (?:have|need) to\b
+    an? (?:upper |lower )?bound\b | used to be | at first (?:glance|sight) | (?:we|I) first
     """) + r"|^\W*(?:and |but )?" + any_of(r"""
     if | when | for | with | let | since | because | as | case | (?:even |al)?though | whereas | while | unlike
     after \w+ing(?: the(?: \w+)?)? | (?:in order )?to \w+
@@ -786,7 +783,7 @@ REFUSED_AFTER = re.compile(  # just after a formula
     (?:is|are|was|being|be) (?:extraneous|negative,|only|what (?:most|many))
     (?:is|are|was|being|be) (?:a|the) (?:[\w-]+ )*(?:trap|distractor|wrong|mistake)
     (?:fails|cannot|can't|won't|doesn't|does not|violates|contradicts)\b
-    (?:leads to|gives|we get) a (?:contradiction|negative) | has no\b | (?:might|may|could) be\b
+    (?:leads to|gives) a contradiction | (?:might|may|could) be\b
     (?:must|should|has to|needs to|can) be (?:rejected|discarded|eliminated|excluded|ruled out)
     would (?:be (?:a mistake|correct|wrong|too|incorrect|impossible)|not|lead|contradict)
     """))
