@@ -1,9 +1,10 @@
-"""SCaTR+ beside SCaTR and the best confidence rule, run by run and pooled over all of them.
+"""SCaTR+ beside SCaTR and the best confidence rule, for each run and pooled over all of them.
 
-    python tests/bench.py pool runs/model/{math_a,math_b,code_a,code_b}/32   # labelled, scored by run_all.sh
+    python tests/bench.py pool runs/model/{math_a,math_b,code_a,code_b}/32   # labelled and scored by run_all.sh
 
-Differences in points, scorer seeds averaged first; 95 % by a paired bootstrap over problems. The best
-of all rules is picked with hindsight for each run. Weighted votes: of the runs that have votes.
+The table has differences in points of right picks, averaged over the scorer seeds of a run, and intervals of
+95 % by a paired bootstrap over problems. The best rule of each run is chosen with hindsight. Weighted votes
+are of the runs in which answers can be equal.
 """
 
 import argparse
@@ -16,21 +17,27 @@ import numpy as np
 import common
 
 report = importlib.import_module("05_baselines")
-PAIRS = (("SCaTR+", "SCaTR"), ("SCaTR+", "best of all rules"), ("SCaTR", "best of all rules"),
-         ("SCaTR+, weighted vote", "SCaTR, weighted vote"))  # fmt: skip
+DIFFERENCES = (
+    ("SCaTR+", "SCaTR"),
+    ("SCaTR+", "best of all rules"),
+    ("SCaTR", "best of all rules"),
+    ("SCaTR+, weighted vote", "SCaTR, weighted vote"),
+)
 
 
-def rows_of(path):
-    """{short name: its row} of one run, and the best of the rules."""
-    runs, _, _ = report.load_repetitions([path], report.windows_for([path]))
+def right_picks(run):
+    """{row of the report: [P] how often its picks of each problem are right}, and the best rule's."""
+    runs, _, _ = report.load_repetitions([run], report.windows_for([run]))
     rows = report.make_rows(runs)
     best = max((rows[rule] for rule in report.RULES), key=lambda row: row["accuracy"])
-    return {row["short"]: row for row in rows.values()} | {"best of all rules": best}
+    return {row["short"]: row["right"] for row in rows.values()} | {"best of all rules": best["right"]}
 
 
-def in_points(difference):
-    found = report.with_interval(100 * difference)
-    return "{delta:+.1f} [{low:.1f}, {high:.1f}]".format(**found), found
+def as_text(difference):
+    """The mean of [P] in points and its interval; nothing where a run has no such row."""
+    if len(difference) == 0:
+        return ""
+    return "{delta:+.1f} [{low:.1f}, {high:.1f}]".format(**report.with_interval(100 * difference))
 
 
 def main(argv=None):
@@ -38,17 +45,19 @@ def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN")
     args = parser.parse_args(argv)
-    found, cells = [rows_of(path) for path in args.runs], []
-    report_of = {}
-    for ours, other in PAIRS:
-        own = [one[ours]["right"] - one[other]["right"] if ours in one else np.zeros(0) for one in found]
-        texts = [in_points(each)[0] if len(each) else "" for each in own]
-        if any(texts):
-            text, report_of[f"{ours} - {other}"] = in_points(np.concatenate(own))
-            cells.append([f"{ours} − {other}", *texts, text])
-    names = [path.resolve().parent.name for path in args.runs]
-    print(common.table(["points", *names, "all"], cells, markdown=True))
-    print(json.dumps(report_of))
+    right = [right_picks(run) for run in args.runs]
+    lines = []
+    pooled = {}
+    for ours, other in DIFFERENCES:
+        name = f"{ours} − {other}"
+        differences = [rows[ours] - rows[other] if ours in rows else np.zeros(0) for rows in right]
+        together = np.concatenate(differences)
+        if len(together):
+            lines.append([name, *map(as_text, differences), as_text(together)])
+            pooled[name] = report.with_interval(100 * together)
+    names = [run.resolve().parent.name for run in args.runs]
+    print(common.table(["points", *names, "all"], lines, markdown=True))
+    print(json.dumps(pooled))
 
 
 if __name__ == "__main__":
