@@ -78,7 +78,7 @@ STUDY_SIZES = (4, 8, 12, 16)
 class ScoreFile:
     """What a file in scores/, or a confidence rule, says of each rollout."""
 
-    score: np.ndarray  # [P, N], higher is better, -inf where padded
+    score: np.ndarray | None = None  # [P, N], higher is better, -inf where padded
     p: np.ndarray | None = None  # [P, N], the probability to be right, where the file has it
     calibration_run: str = ""
     seed: str = ""
@@ -98,7 +98,7 @@ class Run:
     tokens: np.ndarray
     answer_groups: np.ndarray  # equal answers of a problem have the same number; -1: no answer
     chosen: np.ndarray  # 1 where the rollout is in answers.jsonl, 04's one answer a problem
-    scores: dict  # {a rule, "oracle", METHOD or "": {the file's name after @: ScoreFile}}
+    scores: dict  # {a rule, "oracle" or METHOD: {the file's name after @: ScoreFile}}
 
 
 def load_repetitions(paths, windows, only=(), studies=()):
@@ -159,7 +159,7 @@ def load_run(path, label_rows, left_out, windows, only, studies):
         chosen=padded([key in chosen for key in keys], index),
         scores=score_by_rules(path, rollouts, index, windows),
     )  # fmt: skip
-    run.scores["oracle"] = run.scores[""] = {"": ScoreFile(np.where(run.valid, run.labels, -np.inf))}
+    run.scores["oracle"] = {"": ScoreFile(np.where(run.valid, run.labels, -np.inf))}
     for file in sorted((path / "scores").glob("*.jsonl")):
         method, _, name = file.stem.partition("@")
         if method in (*RULES, "oracle"):
@@ -294,7 +294,7 @@ class Method:
     name: str  # of its row
     kind: str  # random, greedy, confidence, scorer, vote, choice or oracle
     pick: callable  # see Picks
-    scores: str = ""  # the key in Run.scores of what it picks by; "" where it takes no notice of scores
+    scores: str = ""  # the key in Run.scores of what it picks by; "": it needs none
     short: str | None = None  # its row in the summary; None: it has none of its own
     calibration: str = ""  # its calibration set
 
@@ -329,7 +329,7 @@ def scorers_of(runs):
     """(a best-of-N Method for each scorer that every run has scores of, the votes)"""
     scorers = []
     votes = [Method(name, "vote", partial(by_vote, VOTES[name]), VOTES_BY, name) for name in VOTES]
-    shared = set.intersection(*[{*run.scores} for run in runs]) - {*RULES, "oracle", ""}
+    shared = set.intersection(*[{*run.scores} for run in runs]) - {*RULES, "oracle"}
     places = {family: place for place, family in enumerate(FAMILIES)}
     for scores in sorted(shared, key=lambda scores: (places.get(scores.partition(".")[0], -1), scores)):
         if study_of(scores):
@@ -348,10 +348,11 @@ def scorers_of(runs):
 
 def files_of(runs, scores):
     """Yield (place of the run, run, ScoreFile) for each of a method's score files that every run has."""
-    names = set.intersection(*[{*run.scores[scores]} for run in runs])
+    files = [run.scores[scores] if scores else {"": ScoreFile()} for run in runs]
+    names = sorted(set.intersection(*map(set, files)))
     for i, run in enumerate(runs):
-        for name in sorted(names):
-            yield i, run, run.scores[scores][name]
+        for name in names:
+            yield i, run, files[i][name]
 
 
 def make_row(method, runs, sizes):
@@ -533,36 +534,34 @@ def evaluate_study(study, runs):
     for method in methods:
         for _, _, file in files_of(runs, method):
             learned[file.seed].update(file.cost.get("learned") or [])
-    rows = [study_row(method, runs, learned) for method in methods]
-    order = {name: place for place, name in enumerate(STUDIES[study])}
-    return sorted(rows, key=lambda row: (order.get(row["row"], len(order)), row["row"], row["calibration"]))
+    places = {name: place for place, name in enumerate(STUDIES[study])}
+    rows = [study_row(method, runs, learned) for method in sorted(methods)]
+    return sorted(rows, key=lambda row: places.get(row["row"], len(places)))
 
 
 def study_row(method, runs, learned):
-    study, name, calibration = STUDY_METHOD.fullmatch(method).groups()
+    _, name, calibration = STUDY_METHOD.fullmatch(method).groups()
     values = defaultdict(lambda: defaultdict(list))  # measure -> (calibration run, seed) -> of each run
     for _, run, file in files_of(runs, method):
         is_new = np.array([id not in learned[file.seed] for id in run.ids])
-        if not is_new.any():
-            common.die(f"{run.path}: the scorers of the study {study} learned from all of its problems")
-        for measure, value in measure_scorer(run, file, is_new).items():
+        for measure, value in measure_scorer(method, run, file, is_new).items():
             values[measure][file.calibration_run, file.seed].append(value)
     measures = {}
     for measure, of_scorers in values.items():
         means = [mean_of(of_runs) for of_runs in of_scorers.values()]
-        known = [mean for mean in means if mean is not None]
-        if known:
-            measures[measure] = mean_and_std(known, "mean") | {"values": means}
-    return {
-        "row": name, "calibration": calibration, "problems": int(is_new.sum()),
-        "over": name_varied(values["AUROC"], ("cal", "seeds")), "measures": measures,
-    }  # fmt: skip
+        defined = [mean for mean in means if mean is not None]  # AUROC needs right and wrong answers
+        if defined:
+            measures[measure] = mean_and_std(defined, "mean") | {"values": means}
+    over = name_varied(values["problems"], ("cal", "seeds"))
+    return {"row": name, "calibration": calibration, "over": over, "measures": measures}
 
 
-def measure_scorer(run, file, is_new):
-    """{measure: value} over the problems that are new to the scorer."""
+def measure_scorer(method, run, file, is_new):
+    """{measure: value} over the problems that are new to all scorers of the seed."""
+    if not is_new.any():
+        common.die(f"{run.path}: {method} and the scorers beside it learned from all of its problems")
     largest = run.labels.shape[1]
-    measures = {}
+    measures = {"problems": is_new.sum()}
     for n in [n for n in STUDY_SIZES if n <= largest] or [largest]:
         measures[f"best of {n}"] = (run.labels * by_score(run, file, n)).sum(1)[is_new].mean()
     auroc = auroc_of(run, file, run.valid & is_new[:, None])
@@ -750,8 +749,9 @@ def study_tables(section):
             else:
                 sets = f"{row['calibration']} → {section['dataset']}"
             for measure, value in row["measures"].items():
-                cells[f"{measure} %"] = percent_and_std(value["mean"], value["std"])
-            cells |= {"over": row["over"], "problems": str(row["problems"])}
+                if measure != "problems":
+                    cells[f"{measure} %"] = percent_and_std(value["mean"], value["std"])
+            cells |= {"over": row["over"], "problems": number(row["measures"]["problems"]["mean"])}
             tables[f"Study of {study}: {section['model']}, {sets}"].append(cells)
     return tables
 
@@ -922,11 +922,11 @@ def footnotes_of(sections, blocks):
     if varied:
         yield f"±: standard deviation over what varies for the row, at most {varied}."
     if "Δ" in names:
-        yield ("Δ, gap closed: SCaTR's, above the best confidence rule of the paper's 20 "
-               f"(of {ALL_RULES}), picked with hindsight.")  # fmt: skip
+        yield f"Δ: points of SCaTR above the best of the paper's 20 rules (of {ALL_RULES}), chosen with hindsight."
+        yield "Gap closed: the share of the distance from that rule to the oracle."
     if {"SCaTR, stopped when sure", "SCaTR+, stopped when sure"} & names:
-        yield "Stopped when sure: right % for so much of all tokens."
-    yield "A confidence rule is a statistic of each token and a way to sum it up: see report.md."
+        yield "Stopped when sure: right %, and the share of the tokens of all rollouts that it takes."
+    yield "A confidence rule is a statistic of each token, summed up over the answer; report.md explains each."
 
 
 def write_report(out, sections, blocks, footnotes, plots):

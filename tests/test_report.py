@@ -431,7 +431,7 @@ def test_a_study_is_measured_exactly(tmp_path):
     assert row["measures"]["within a problem"]["values"][0] == pytest.approx(np.mean(within))
     everything = sum(problems.values(), [])
     assert row["measures"]["AUROC"]["values"][0] == pytest.approx(np.mean(pairs_in_order(everything)))
-    assert row["over"] == "2 seeds" and row["problems"] == 8
+    assert row["over"] == "2 seeds" and row["measures"]["problems"]["values"] == [8, 8]
 
 
 def test_a_study_is_printed_in_the_papers_order_a_table_for_each_calibration_set(tmp_path, capsys):
@@ -493,7 +493,7 @@ def test_a_study_that_learned_from_everything_is_refused(tmp_path):
     path = make_run(tmp_path / "run", problems=3)
     add_scores(path, "mixed-mixed.a+b@32-1", cost={"learned": ["p0", "p1", "p2"]})
     error = refusal(path, "--study", "mixed")
-    assert "the scorers of the study mixed learned from all of its problems" in error
+    assert "mixed-mixed.a+b and the scorers beside it learned from all of its problems" in error
 
 
 def test_the_scores_of_studies_are_in_no_other_table(tmp_path, capsys):
@@ -677,7 +677,7 @@ def test_footnotes_explain_only_rows_that_are_there(tmp_path, capsys):
     run_report(path)
     out = capsys.readouterr().out
     assert "±: standard deviation over what varies for the row, at most 2 seeds." in out
-    assert "Δ, gap closed: SCaTR's" in out and "Stopped" not in out
+    assert "Δ: points of SCaTR above" in out and "Stopped" not in out
 
 
 @pytest.mark.parametrize("word", [
