@@ -73,7 +73,7 @@ BROKEN = ("abort", "content_filter", "error")  # how an answer ends that an engi
 ENDPOINTS = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
 
 
-def parse(argv):
+def parse_args(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     add, models = parser.add_argument, " (as the model's authors set)"
     add("model", help="a folder or a Hub id")
@@ -1317,7 +1317,7 @@ def answer_row(row, column, vocab_size):
 
 
 def main(argv=None):
-    args = parse(argv)
+    args = parse_args(argv)
     if Path(args.model).is_dir():
         args.model = str(Path(args.model).resolve())  # one name from wherever it is called
     if args.scorer:  # what is no scorer is said before anything else reads it

@@ -50,6 +50,14 @@ except ModuleNotFoundError:  # a copy of this file alone is no command
 
 
 def main():
+    options = parse_args()
+    if options.self_check:
+        failures = [self_check(dataset, options) for dataset in options.targets]
+        raise SystemExit(1 if any(failures) else 0)
+    print_summaries([label_run(Path(run), options) for run in options.targets], options)
+
+
+def parse_args(words=None):
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     add = parser.add_argument
@@ -58,15 +66,12 @@ def main():
     add("--workers", type=int, help="programs judged at the same time (default: one a core)")
     add("--timeout", type=float, default=10, help="processor seconds for a program (default 10)")
     add("--json", action="store_true", help="print a last line of JSON, for programs")
-    options = parser.parse_args()
+    options = parser.parse_args(words)
     if options.workers is not None and options.workers < 1:
         common.die(f"--workers {options.workers}: give a number above 0")
     if not 0 < options.timeout < math.inf:
         common.die(f"--timeout {options.timeout}: give a number above 0")
-    if options.self_check:
-        failures = [self_check(dataset, options) for dataset in options.targets]
-        raise SystemExit(1 if any(failures) else 0)
-    print_summaries([label_run(Path(run), options) for run in options.targets], options)
+    return options
 
 
 def label_run(run, options):

@@ -13,7 +13,7 @@ table of all trials. A seed gives the same scorer, to the bit on one machine, wi
 The paper's tables. C: three calibration runs of one data set, D: of another, E: the run to be judged by.
 
     table              command, with --seed 32 42 52 --eval E  vectors, of 01                          trials
-    main results       SETS=3 bash run_all.sh MODEL CAL EVAL                                              900
+    main results       RUNS=3 bash run_all.sh MODEL CAL EVAL                                              900
     layers             03 C --study layers    --layers .15,.3,.45,.6,.75,.9,penultimate                 6,300
     calibration set    03 C --study fraction                                                            3,600
     rollouts           03 C --study rollouts                                                            3,600

@@ -241,13 +241,13 @@ def summary(run, answers, reason):
     return f"{accuracy}\n\n{path}: {len(answers)} answers, one a problem, picked by\n{reason}"
 
 
-def parse_args():
+def parse_args(words=None):
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     parser.add_argument("runs", nargs="+", metavar="RUN", help="run folders of 01_generate.py")
     parser.add_argument("--scorer", nargs="+", required=True, metavar="PT", help="of 03, for the same model")
     parser.add_argument("--strategy", choices=STRATEGIES, help="of answers.jsonl (default: see above)")
-    args = parser.parse_args()
+    args = parser.parse_args(words)
     names = {Path(path).stem for path in args.scorer}
     if len(names) != len(args.scorer):
         common.die(f"--scorer: {len(args.scorer)} files but only {len(names)} names, which scores take over")

@@ -1,35 +1,45 @@
 #!/usr/bin/env bash
-# The five steps in order, resumable: kill it at any moment and run it again.
+# The five steps in order. Kill it at any moment and run it again: it resumes.
 #
 #   bash run_all.sh                      the bundled tiny model: maths and code, on a laptop CPU, minutes
-#   bash run_all.sh MODEL A B [A B ...]  Hub id or folder; pairs of data set names or .jsonl files: calibrate
-#                                        on A, select on B, then on B and A (BOTH=0 leaves this direction out)
+#   bash run_all.sh MODEL A B [A B ...]  MODEL: Hub id or folder; A, B: names of data sets or .jsonl files.
+#                                        Calibrate on A, select on B; then on B and A, but not with BOTH=0
 #   bash run_all.sh --python             only make the environment and print its Python
 #
-# By environment: N=16 rollouts a problem, SETS=1 times that each set is sampled (the paper: 3), scorer seeds
-# SEEDS="32 42 52", LIMIT= problems of each set, OUT=runs, flags for steps FLAGS_01, _02, _03, _05, e.g.
-#   SETS=3 FLAGS_01="--max-new-tokens 0" bash run_all.sh Qwen/Qwen3-1.7B humaneval kodcode
+# Environment variables: N=16 rollouts a problem; RUNS=1 times that each data set is sampled (the paper: 3);
+# SEEDS="32 42 52" of the scorers; LIMIT= problems of each data set; OUT=runs, the folder for all of it;
+# FLAGS_01, FLAGS_02, FLAGS_03 and FLAGS_05 for single steps, as in
+#   RUNS=3 FLAGS_01="--max-new-tokens 0" bash run_all.sh Qwen/Qwen3-1.7B humaneval kodcode
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
-fail() { echo "error: $1" >&2; exit 2; }
+fail() {
+    echo "error: $1" >&2
+    exit 2
+}
 
-usable() { # has this Python the four packages, new enough? (metadata only: importing them takes seconds)
+# ---- Python and its packages
+
+has_packages() { # does this Python have the four packages, new enough? (importing them would take seconds)
     "$1" - 2>/dev/null <<'PY'
 import sys
 from importlib.metadata import version
-number = lambda name: tuple(int(part) for part in version(name).split("+")[0].split(".")[:2])
+def number(name):
+    return tuple(int(part) for part in version(name).split("+")[0].split(".")[:2])
 new = sys.version_info >= (3, 10) and number("torch") >= (2, 11) and number("transformers") >= (5, 17)
 sys.exit(not (new and version("numpy") and version("tqdm")))
 PY
 }
 
-find_python() {
+find_python() { # print the path of a Python with the packages; make .venv if there is none
     local python
     for python in "$here/.venv/bin/python" python3 python; do
-        if command -v "$python" >/dev/null && usable "$python"; then command -v "$python"; return; fi
+        if command -v "$python" >/dev/null && has_packages "$python"; then
+            command -v "$python"
+            return
+        fi
     done
-    python=$(command -v python3) || fail "no python3 on the PATH; install Python 3.10 or newer"
+    python=$(command -v python3) || fail "there is no python3 on the PATH; install Python 3.10 or newer"
     "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' ||
         fail "$python is older than Python 3.10; put a newer one first on the PATH"
     echo "making .venv and installing requirements.txt (once, minutes) ..." >&2
@@ -39,130 +49,205 @@ find_python() {
     echo "$here/.venv/bin/python"
 }
 
-run() { "$@" & wait $!; } # bash hears of a signal while it waits for a job, not while one is in front of it
-step() { run "$PYTHON" "$here/$1" "${@:2}"; }
-say() { local IFS=,; local names="${*:3}"; echo "[$1/5] $2: ${names//,/, }" >&2; }
-name_of() { local name; name=$(basename "$1"); echo "${name%%.json*}"; } # the run folder's, as 01 names it
-has_labels() { grep -q '"label": [01]' "$1/labels.jsonl"; }
+# ---- Steps
 
-generate() { # the demo's model is too small to fill more than a core: there each has a worker of its own
+run() { # in the background, because bash handles a signal at once only while it waits
+    "$@" &
+    wait $!
+}
+
+step() { run "$PYTHON" "$here/$1" "${@:2}"; }
+
+check_flags() { # VARIABLE SCRIPT ARGUMENT...: let the script parse its arguments, and do nothing else
+    local message
+    message=$("$PYTHON" - "$here" "${@:2}" 2>&1 <<'PY'
+import importlib, sys
+here, script, *arguments = sys.argv[1:]
+sys.path.insert(0, here)
+parse_args = importlib.import_module(script).parse_args
+importlib.import_module("common").entry(lambda: parse_args(arguments), "no step was started")
+PY
+    ) || fail "$1: ${message##*error: }"
+}
+
+say() { echo "[$1/5] $2" >&2; }
+
+generate() { # the demo's model is too small to keep more than one core busy, so each core gets a process
     local rank pid pids=() command=("$PYTHON" "$here/01_generate.py" "$model" "$@" -n "$N" --out "$OUT")
     command+=(${LIMIT:+--limit "$LIMIT"} ${FLAGS_01:-})
-    [ "$workers" = 1 ] || local -x WORLD_SIZE=$workers RANK=0 OMP_NUM_THREADS=1
-    for ((rank = 1; rank < workers; rank++)); do
+    if [ "$processes" -gt 1 ]; then
+        local -x WORLD_SIZE=$processes RANK=0 OMP_NUM_THREADS=1
+    fi
+    for ((rank = 1; rank < processes; rank++)); do
         RANK=$rank "${command[@]}" >/dev/null 2>>"$log" &
         pids+=($!)
     done
     run "${command[@]}" >/dev/null
-    for pid in "${pids[@]}"; do wait "$pid" || fail "a worker of 01 ended too early; see $log"; done
+    for pid in "${pids[@]}"; do
+        wait "$pid" || fail "a process of 01_generate.py ended too early; $log says why"
+    done
 }
 
-check() { # SCRIPT FLAGS ARGUMENTS: are a later step's flags right? Then all it says is that there is no run
-    [ -n "${2// /}" ] || return 0
-    local said
-    said=$(step "$1" no-such-run "${@:3}" $2 2>&1 >/dev/null) || true
-    said=${said##*$'\n'}
-    [[ $said == *no-such-run* ]] || fail "FLAGS_${1:0:2}: ${said##*error: }"
+name_of() { # the name of a data set's folder, as 01_generate.py gives it
+    local name
+    name=$(basename "$1")
+    echo "${name%%.json*}"
 }
+
+stop() { # EXIT_CODE: end all processes, by force those that Ctrl-C has not ended after 1.5 seconds
+    trap '' INT TERM
+    kill -INT $(jobs -p) 2>/dev/null || true
+    for _ in {1..15}; do
+        kill -0 $(jobs -rp) 2>/dev/null || break
+        sleep 0.1
+    done
+    kill -KILL $(jobs -p) 2>/dev/null || true
+    exit "$1"
+}
+
+tidy() { # remove the log and the folders if nothing is in them
+    kill $(jobs -p) 2>/dev/null || true
+    [ -s "$log" ] || rm -f "$log"
+    rmdir "$base" "$OUT" 2>/dev/null || true
+}
+
+# ---- Arguments and settings
 
 case "${1:-}" in
-    -h | --help) sed -n '2,11s/^# \{0,1\}//p' "$here/run_all.sh"; exit ;;
+    -h | --help) sed -n '2,13s/^# \{0,1\}//p' "$here/run_all.sh"; exit ;;
     --python) find_python; exit ;;
 esac
 if [ $# -eq 1 ] || [ $# -gt 0 -a $(($# % 2)) -eq 0 ]; then
     fail "give MODEL A B, or nothing for the demo (bash run_all.sh -h)"
 fi
-workers=1 N=${N:-16} SETS=${SETS:-1} BOTH=${BOTH:-1} OUT=${OUT:-runs} SEEDS=${SEEDS:-32 42 52}
-[[ "$N $SETS ${LIMIT:-1}  $SEEDS" =~ ^([1-9][0-9]*\ ){3}(\ +[1-9][0-9]*)+\ *$ ]] ||
-    fail "N, SETS, SEEDS and LIMIT are whole numbers from 1, not '$N', '$SETS', '$SEEDS' and '${LIMIT:-}'"
-[ -z "$(printf '%s\n' $SEEDS | sort | uniq -d)" ] || fail "SEEDS are different whole numbers, not '$SEEDS'"
-[[ $BOTH =~ ^[01]$ ]] || fail "BOTH is 1, both directions, or 0, not '$BOTH'"
+N=${N:-16} RUNS=${RUNS:-1} SEEDS=${SEEDS:-32 42 52} BOTH=${BOTH:-1} OUT=${OUT:-runs}
+is_count() { [[ $1 =~ ^[1-9][0-9]*$ ]]; }
+for setting in N RUNS ${LIMIT:+LIMIT}; do
+    is_count "${!setting}" || fail "$setting is '${!setting}'; give a whole number from 1"
+done
+for seed in $SEEDS; do
+    is_count "$seed" || fail "SEEDS is '$SEEDS'; give whole numbers from 1 with spaces between them"
+done
+[ -n "${SEEDS// /}" ] || fail "SEEDS is empty; give a whole number from 1"
+[ -z "$(printf '%s\n' $SEEDS | sort | uniq -d)" ] || fail "SEEDS is '$SEEDS'; give each number once"
+[[ $BOTH =~ ^[01]$ ]] || fail "BOTH is '$BOTH'; give 1 for both directions, or 0"
+processes=1
 if [ $# -eq 0 ]; then
     set -- "$here/demo/model" "$here/demo/"{math_a,math_b,code_a,code_b}.jsonl
-    workers=$(env -u OMP_NUM_THREADS nproc) && workers=$((workers < 4 ? workers : 4))
+    processes=$(env -u OMP_NUM_THREADS nproc)
+    [ "$processes" -le 4 ] || processes=4
     FLAGS_03=${FLAGS_03:---configs 2 --rollouts 8} # the paper: 100 configurations, all rollouts
 fi
 
-# Calibrate on the runs of each A, select on those of its B, and the other way round; then one report of all.
-model=$1 sets=("${@:2}") names=() cals=() evals=() evaluated=() seeds=() runs=() learned=() judged=() made=()
-base=$OUT/$(basename "$model"); [ ! -d "$model" ] || base=$OUT/$(basename "$(cd "$model" && pwd -P)")
-log=$base/run_all.log
-for ((i = 0; i < SETS; i++)); do seeds+=($((32 + 10 * i))); done
-for ((i = 0; i < ${#sets[@]}; i += 2)); do
-    a=$(name_of "${sets[i]}") b=$(name_of "${sets[i + 1]}")
-    [ "$a" != "$b" ] || fail "'$a' and '$b' would be one run: to calibrate on what is judged proves nothing"
-    names+=("$a" "$b") cals+=("$a") evals+=("$b") evaluated+=("${sets[i + 1]}")
-    [ "$BOTH" = 0 ] || { cals+=("$b") evals+=("$a") evaluated+=("${sets[i]}"); }
+# Direction i calibrates on the runs of the data set calibrate_on[i] and selects on those of select_on[i].
+model=$1 files=("${@:2}") names=() calibrate_on=() select_on=() select_files=() run_seeds=()
+for ((i = 0; i < RUNS; i++)); do run_seeds+=($((32 + 10 * i))); done
+for ((i = 0; i < ${#files[@]}; i += 2)); do
+    a=$(name_of "${files[i]}") b=$(name_of "${files[i + 1]}")
+    [ "$a" != "$b" ] || fail "'$a' and '$b' are one data set; select on other problems than you calibrate on"
+    names+=("$a" "$b")
+    calibrate_on+=("$a") select_on+=("$b") select_files+=("${files[i + 1]}")
+    if [ "$BOTH" = 1 ]; then
+        calibrate_on+=("$b") select_on+=("$a") select_files+=("${files[i]}")
+    fi
 done
 PYTHON=$(find_python)
-check 02_label.py "${FLAGS_02:-}"
-check 03_train_scorer.py "${FLAGS_03:-}" -o no-such-run.pt
-check 05_baselines.py "${FLAGS_05:-}"
+check_flags FLAGS_01 01_generate "$model" "${files[@]}" ${FLAGS_01:-}
+check_flags FLAGS_02 02_label RUN ${FLAGS_02:-}
+check_flags FLAGS_03 03_train_scorer RUN ${FLAGS_03:-}
+check_flags FLAGS_05 05_baselines RUN ${FLAGS_05:-}
 
-stop() { # a step that has not ended a second and a half after Ctrl-C, which a job may not hear yet, is killed
-    trap '' INT TERM
-    kill -INT $(jobs -p) 2>/dev/null || true
-    for _ in {1..15}; do kill -0 $(jobs -rp) 2>/dev/null || break; sleep 0.1; done
-    kill -KILL $(jobs -p) 2>/dev/null || true
-    exit "$1"
-}
+base=$OUT/$(basename "$model")
+[ ! -d "$model" ] || base=$OUT/$(basename "$(cd "$model" && pwd -P)")
+log=$base/run_all.log
+mkdir -p "$base" 2>/dev/null && [ -w "$base" ] || fail "cannot write to $base; choose another OUT"
 trap 'stop 130' INT
 trap 'stop 143' TERM
-mkdir -p "$base" 2>/dev/null && [ -w "$base" ] || fail "cannot write to $base; choose another OUT"
-exec 9>>"$log" # on NFS a folder cannot be locked
-flock -n 9 || { # one at a time works on a model's runs; a killed one's lock is free
+exec 9>>"$log" # the file to lock, as a folder cannot be locked on NFS; a killed process loses its lock
+flock -n 9 || {
     echo "another run_all.sh is at work in $base: waiting for it; what it has made is not made again" >&2
     run flock 9
 }
-tidy() { # leave nothing where nothing came of it
-    [ -s "$log" ] || rm -f "$log"; rmdir "$base" "$OUT" 2>/dev/null || true
+trap tidy EXIT
+
+# ---- The five steps
+
+runs_of() { # DATA_SET: fill the array `runs` with its runs
+    runs=()
+    for seed in "${run_seeds[@]}"; do runs+=("$base/$1/$seed"); done
 }
-trap 'kill $(jobs -p) 2>/dev/null || true; tidy' EXIT
 
-say 1 generate "${names[@]}"
-for seed in "${seeds[@]}"; do generate "${sets[@]}" --seed "$seed"; done
-generate "${evaluated[@]}" --greedy
-for name in "${names[@]}"; do runs+=("${seeds[@]/#/$base/$name/}"); done
-for name in "${evals[@]}"; do runs+=("$base/$name/greedy"); done
-for run in "${runs[@]}"; do
-    [ -f "$run/rollouts.jsonl" ] || fail "$run: other workers still generate; run this again afterwards"
+labelled_only() { # leave only runs with labels in the array `runs`
+    local run all=("${runs[@]}")
+    runs=()
+    for run in "${all[@]}"; do
+        if grep -q '"label": [01]' "$run/labels.jsonl"; then runs+=("$run"); fi
+    done
+}
+
+say 1 "generate: ${names[*]}"
+for seed in "${run_seeds[@]}"; do generate "${files[@]}" --seed "$seed"; done
+generate "${select_files[@]}" --greedy
+all_runs=()
+for name in "${names[@]}"; do
+    runs_of "$name"
+    all_runs+=("${runs[@]}")
+done
+for name in "${select_on[@]}"; do all_runs+=("$base/$name/greedy"); done
+for run in "${all_runs[@]}"; do
+    [ -f "$run/rollouts.jsonl" ] || fail "$run: other processes still generate it; run this again afterwards"
 done
 
-say 2 label "${names[@]}"
-step 02_label.py "${runs[@]}" ${FLAGS_02:-} >>"$log"
+say 2 "label: ${names[*]}"
+step 02_label.py "${all_runs[@]}" ${FLAGS_02:-} >>"$log"
 
-say 3 "train scorers" "${cals[@]}"
-for name in "${cals[@]}"; do for run in "${seeds[@]/#/$base/$name/}"; do
-    if has_labels "$run"; then learned+=("$run"); fi
-done; done
-for method in scatr "scatr+ --inputs vector+stats" "logistic --design logistic"; do
-    [ ${#learned[@]} -gt 0 ] || continue
-    set -- $method
-    out={run}/$1.{name}-{seed}.pt
-    step 03_train_scorer.py "${learned[@]}" "${@:2}" --seed $SEEDS -o "$out" ${FLAGS_03:-} >>"$log"
+say 3 "train scorers: ${calibrate_on[*]}"
+calibration_runs=()
+for name in "${calibrate_on[@]}"; do
+    runs_of "$name"
+    labelled_only
+    calibration_runs+=("${runs[@]}")
 done
+train() { # NAME FLAG...: a scorer for each calibration run and seed
+    [ ${#calibration_runs[@]} -gt 0 ] || return 0
+    local out={run}/$1.{name}-{seed}.pt
+    step 03_train_scorer.py "${calibration_runs[@]}" "${@:2}" --seed $SEEDS -o "$out" ${FLAGS_03:-} >>"$log"
+}
+train scatr
+train scatr+ --inputs vector+stats
+train logistic --design logistic
 
-say 4 select "${evals[@]}"
-for i in "${!evals[@]}"; do
-    cal=${cals[i]} scorers=()
-    for sampled in "${seeds[@]}"; do for method in scatr scatr+ logistic; do for seed in $SEEDS; do
-        file=$base/$cal/$sampled/$method.$cal@$sampled-$seed.pt
-        [ ! -f "$file" ] || scorers+=("$file")
-    done; done; done
-    [ ${#scorers[@]} -gt 0 ] || { echo "$cal: nothing to learn from, none for ${evals[i]}" >&2; continue; }
-    chosen=("${seeds[@]/#/$base/${evals[i]}/}") labelled=()
-    for run in "${chosen[@]}"; do if has_labels "$run"; then labelled+=("$run"); fi; done
-    if [ ${#labelled[@]} -gt 0 ]; then # 05 shows what 04 does, and more
-        step 04_select.py "${chosen[@]}" --scorer "${scorers[@]}" >>"$log"
-        judged+=("${labelled[@]}")
-        for file in "${scorers[@]}"; do made+=("$(basename "$file" .pt)"); done
-    else
-        step 04_select.py "${chosen[@]}" --scorer "${scorers[@]}"
-        echo "${chosen[*]}: no labels to judge the answers by, so no report"
+say 4 "select: ${select_on[*]}"
+report_runs=() scorer_names=()
+for i in "${!select_on[@]}"; do
+    from=${calibrate_on[i]} scorers=()
+    for run_seed in "${run_seeds[@]}"; do
+        for name in {scatr,scatr+,logistic}".$from@$run_seed"; do
+            for seed in $SEEDS; do
+                file=$base/$from/$run_seed/$name-$seed.pt
+                [ ! -f "$file" ] || scorers+=("$file")
+            done
+        done
+    done
+    if [ ${#scorers[@]} -eq 0 ]; then
+        echo "$from has no labels to learn from, so nothing is selected for ${select_on[i]}" >&2
+        continue
     fi
+    runs_of "${select_on[i]}"
+    selected=("${runs[@]}")
+    labelled_only
+    if [ ${#runs[@]} -eq 0 ]; then
+        step 04_select.py "${selected[@]}" --scorer "${scorers[@]}"
+        echo "${selected[*]}: no labels to judge the answers by, so no report"
+        continue
+    fi
+    step 04_select.py "${selected[@]}" --scorer "${scorers[@]}" >>"$log" # the report shows what it prints
+    report_runs+=("${runs[@]}")
+    for file in "${scorers[@]}"; do scorer_names+=("$(basename "$file" .pt)"); done
 done
 
-[ ${#judged[@]} -gt 0 ] || exit 0
-say 5 report "${evals[@]}"
-step 05_baselines.py "${judged[@]}" --only "${made[@]}" --out "$base/$(IFS=-; echo "${names[*]}")" ${FLAGS_05:-}
-printf 'one answer a problem: %s/answers.jsonl\n' "${judged[@]}"
+[ ${#report_runs[@]} -gt 0 ] || exit 0
+say 5 "report: ${select_on[*]}"
+out=$base/$(IFS=-; echo "${names[*]}")
+step 05_baselines.py "${report_runs[@]}" --only "${scorer_names[@]}" --out "$out" ${FLAGS_05:-}
+printf 'one answer a problem: %s/answers.jsonl\n' "${report_runs[@]}"
