@@ -922,7 +922,7 @@ def footnotes_of(sections, blocks):
     if varied:
         yield f"±: standard deviation over what varies for the row, at most {varied}."
     if "Δ" in names:
-        yield f"Δ: SCaTR's points above the best of the paper's 20 rules (of {ALL_RULES}), found with hindsight."
+        yield f"Δ: SCaTR's points above the best rule of the paper's 20 (of {ALL_RULES}), with hindsight."
         yield "Gap closed: the share of the distance from that rule to the oracle."
     if {"SCaTR, stopped when sure", "SCaTR+, stopped when sure"} & names:
         yield "Stopped when sure: right %, and the share of the tokens of all rollouts that it takes."

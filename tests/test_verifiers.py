@@ -4,6 +4,7 @@ import importlib
 import math
 import os
 import shutil
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import torch
 import transformers as hf
 from conftest import (
+    byte_tokenizer,
     call_main,
     dies,
     edit_jsonl,
@@ -21,7 +23,7 @@ from conftest import (
     refusal_of,
 )
 from safetensors.torch import save_file
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import Tokenizer, models
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -46,15 +48,8 @@ YES, NO, MATH, CODE = (ord(letter) - 33 for letter in "ynmc")  # their tokens
 
 
 def make_tokenizer(template=CHATML, special=SPECIAL):
-    """One token a byte; the alphabet is sorted and begins with "!"."""
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokenizer = Tokenizer(models.BPE(vocab={sign: i for i, sign in enumerate(alphabet)}, merges=[]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens(special)
-    tokenizer.add_tokens(["<extra_0>"])
     names = {"eos_token": special[0], "pad_token": special[0], "chat_template": template}
-    return hf.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names)
+    return byte_tokenizer(special=special, plain=["<extra_0>"], **names)
 
 
 def save_model(folder, model):
@@ -83,20 +78,12 @@ def scores_of(run, name):
     return [(row["score"], row["p"]) for row in rows]
 
 
-def run_command(*words):
+def run_05(*words):
     call_main("05_baselines.py", *words)
 
 
-def refused(capsys, *words):
+def refusal(*words):
     return refusal_of("05_baselines.py", *words)
-
-
-def results_of(run):
-    return {row["method"]: row for row in common.read_json(run / "results.json")["sections"][0]["rows"]}
-
-
-def change(run, name, edit):
-    edit_jsonl(run / f"{name}.jsonl", edit)
 
 
 def prompts_of(run):
@@ -112,32 +99,48 @@ SCORES, ADAPTERS = "lora.made_up@32-32", "lora@32.pt"
 
 @pytest.fixture(scope="module")
 def trained(tiny, tmp_path_factory):
-    """A calibration run with adapters, another with their scores: answers say True or False, and are."""
-    folder = tmp_path_factory.mktemp("runs")
-    cal, test = [make_run(folder / name / "32", problems=4, seed=seed, model=str(tiny))
-                 for name, seed in (("cal", 1), ("test", 2))]  # fmt: skip
-    run_command("lora", cal, "--eval", test, *LEARN)
-    return cal, test
+    """A calibration run with adapters and another with their scores: answers say True or False, and are.
+
+    `rollouts` are the token ids that were learned from, `steps` how many of them were before each step.
+    """
+    folder, rollouts, steps = tmp_path_factory.mktemp("runs"), [], []
+    cal = make_run(folder / "cal" / "32", problems=4, seed=1, model=str(tiny))
+    test = make_run(folder / "test" / "32", problems=4, seed=2, model=str(tiny))
+    learn_from = verifiers.learn_from
+
+    def watch(model, ids, word, batch_size):
+        if all(weight.grad is None for weight in model.parameters()):
+            steps.append(len(rollouts))
+        rollouts.append(tuple(ids))
+        learn_from(model, ids, word, batch_size)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(verifiers, "learn_from", watch)
+        run_05("lora", cal, "--eval", test, *LEARN)
+    return SimpleNamespace(cal=cal, test=test, rollouts=rollouts, steps=steps)
 
 
-def test_lora_learns_what_is_right(trained, tiny):
-    _, run = trained
-    rows = scores_of(run, SCORES)
-    labels = np.array([row["label"] for row in common.read_labels(run)]) > 0
-    assert common.auroc(labels, np.array(rows)[:, 0]) > 0.99
-    run_command(run)
-    found = results_of(run)
-    row = found["LoRA verifier (made_up), best-of-N"]
-    assert row["accuracy"] == found["oracle"]["accuracy"]
-    cost, small = row["cost"], 2 * 16 * (2 * (32 + 32) + 2 * (32 + 16) + 3 * (32 + 48))  # rank x (in + out)
+def test_lora_learns_what_is_right(trained):
+    scores = np.array([score for score, _ in scores_of(trained.test, SCORES)])
+    labels = np.array([row["label"] for row in common.read_labels(trained.test)]) > 0
+    assert common.auroc(labels, scores) > 0.99
+
+
+def test_lora_is_a_row_of_the_report_with_its_cost(trained, tiny):
+    run_05(trained.test)
+    section = common.read_json(trained.test / "results.json")["sections"][0]
+    rows = {row["method"]: row for row in section["rows"]}
+    row = rows["LoRA verifier (made_up), best-of-N"]
+    assert row["accuracy"] == rows["oracle"]["accuracy"]
+    adapters = 2 * 16 * (2 * (32 + 32) + 2 * (32 + 16) + 3 * (32 + 48))  # blocks x rank x (in + out)
     model = hf.AutoModelForCausalLM.from_pretrained(tiny)
-    assert cost["parameters"] == model.num_parameters() + small
-    assert cost["train_seconds"] > 0 and cost["ms_per_rollout"] > 0
+    assert row["cost"]["parameters"] == model.num_parameters() + adapters
+    assert row["cost"]["train_seconds"] > 0 and row["cost"]["ms_per_rollout"] > 0
 
 
 def test_lora_score_is_the_odds_of_yes(trained, tiny):
     """Each prompt from its words down, by the model with the adapters added into its weights by hand."""
-    cal, run = trained
+    cal, run = trained.cal, trained.test
     model = hf.AutoModelForCausalLM.from_pretrained(tiny, dtype=torch.float32).eval()
     adapters = common.load_pt(cal / ADAPTERS)["adapters"]
     for name in {name.rpartition(".")[0] for name in adapters}:
@@ -154,48 +157,54 @@ def test_lora_score_is_the_odds_of_yes(trained, tiny):
         assert score == pytest.approx(float(yes - no), abs=1e-3)
 
 
-def test_lora_is_not_done_twice_but_anew_with_other_settings(trained, tmp_path):
-    cal, test = [shutil.copytree(run, tmp_path / run.parent.name / "32") for run in trained]
+@pytest.fixture
+def copied(trained, tmp_path):
+    return [shutil.copytree(run, tmp_path / run.parent.name / "32") for run in (trained.cal, trained.test)]
+
+
+def test_lora_is_not_done_twice(copied):
+    """Nor where files only have other times."""
+    cal, test = copied
     files = [cal / ADAPTERS, test / "scores" / f"{SCORES}.jsonl"]
-    whole = lambda: [(file.stat().st_mtime_ns, file.read_bytes()) for file in files]
-    before, rows = whole(), scores_of(test, SCORES)
+    before = [(file.stat().st_mtime_ns, file.read_bytes()) for file in files]
     for file in (cal / "labels.jsonl", test / "rollouts.jsonl"):
         os.utime(file)
-    run_command("lora", cal, "--eval", test, *LEARN)
-    assert whole() == before
-    files[1].unlink()
-    run_command("lora", cal, "--eval", test, *LEARN)  # by adapters that are only loaded
+    run_05("lora", cal, "--eval", test, *LEARN)
+    assert [(file.stat().st_mtime_ns, file.read_bytes()) for file in files] == before
+
+
+def test_finished_adapters_score_other_runs_without_training(copied):
+    cal, test = copied
+    rows = scores_of(test, SCORES)
+    (test / "scores" / f"{SCORES}.jsonl").unlink()
+    run_05("lora", cal, "--eval", test, *LEARN)
     assert scores_of(test, SCORES) == rows
-    run_command("lora", cal, "--eval", test, "--lr", "1e-3")
+
+
+def test_other_settings_train_and_score_anew(copied):
+    cal, test = copied
+    rows = scores_of(test, SCORES)
+    run_05("lora", cal, "--eval", test, "--lr", "1e-3")
     assert not {*scores_of(test, SCORES)} & {*rows}
 
 
-def test_a_stopped_training_ends_as_an_uninterrupted_one(trained, tmp_path, monkeypatch):
-    """And every epoch takes every rollout once, in another order, and each step its own gradient."""
-    cal, _ = trained
-    again, learn, seen, starts = tmp_path / "32", verifiers.learn_from, [], []
-    shutil.copytree(cal, again)
-    (again / ADAPTERS).unlink()
-
-    def stopped(*inputs):
-        if all(weight.grad is None for weight in inputs[0].parameters()):
-            starts.append(len(seen))
-        seen.append(tuple(inputs[1]))
-        if len(seen) == 20:
-            raise KeyboardInterrupt
-        return learn(*inputs)
-
-    monkeypatch.setattr(verifiers, "learn_from", stopped)
+def test_a_killed_training_ends_as_an_uninterrupted_one(trained, copied, watch_writes):
+    (copied[0] / ADAPTERS).unlink()
+    watch_writes(ADAPTERS, stop_at=0)
     with pytest.raises(KeyboardInterrupt):
-        run_command("lora", again, *LEARN)
-    assert not (again / ADAPTERS).exists()
-    run_command("lora", again, *LEARN)
-    whole, second = common.load_pt(cal / ADAPTERS), common.load_pt(again / ADAPTERS)
+        run_05("lora", copied[0], *LEARN)
+    watch_writes()
+    run_05("lora", copied[0], *LEARN)
+    whole, second = (common.load_pt(run / ADAPTERS) for run in (trained.cal, copied[0]))
     assert all(torch.equal(second["adapters"][name], weight) for name, weight in whole["adapters"].items())
     assert whole["cost"]["train_flops"] == second["cost"]["train_flops"]
-    epochs = [seen[20:][i : i + 16] for i in range(0, 80, 16)]
-    assert len(seen) == 100 and all(sorted(epoch) == sorted(epochs[0]) for epoch in epochs)
-    assert epochs[0] != epochs[1] and starts == [0, 16, *range(20, 100, 16)]
+
+
+def test_each_epoch_takes_each_rollout_once_in_another_order_and_a_step_has_its_own_gradient(trained):
+    first, *others = [trained.rollouts[i : i + 16] for i in range(0, 80, 16)]
+    assert len(trained.rollouts) == 80 and all(sorted(epoch) == sorted(first) for epoch in others)
+    assert first != others[0]
+    assert trained.steps == [*range(0, 80, 16)]
 
 
 def test_gpt_oss_keeps_no_scores(tmp_path, monkeypatch):
@@ -215,38 +224,42 @@ def test_gpt_oss_keeps_no_scores(tmp_path, monkeypatch):
         torch.testing.assert_close(adapters[1][name].grad, weight.grad, atol=1e-5, rtol=1e-4)
 
 
-def test_fresh_adapters_change_nothing_and_learn_alone(tiny):
-    for dtype in ("float32", "bfloat16"):  # whose adapters are in float32
-        plain, _ = common.load_model(str(tiny), dtype=dtype)
-        model, adapters = with_adapters(tiny, dtype=dtype)
-        assert torch.equal(verifiers.next_logits(model, [1, 2, 3]), verifiers.next_logits(plain, [1, 2, 3]))
-        learning = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
-        assert learning == set(adapters) and len(learning) == 14 * 2
-        verifiers.learn_from(model, [1, 2, 3], 5, 1)
-        gradient, left = adapters["model.layers.1.mlp.down_proj.up"].grad, model.state_dict()
-        assert gradient.dtype == torch.float32 and gradient.abs().sum() > 0
-        assert all(torch.equal(left[name], old) for name, old in plain.named_parameters())
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_fresh_adapters_change_nothing(tiny, dtype):
+    plain, _ = common.load_model(str(tiny), dtype=dtype)
+    model, _ = with_adapters(tiny, dtype=dtype)
+    assert torch.equal(verifiers.next_logits(model, [1, 2, 3]), verifiers.next_logits(plain, [1, 2, 3]))
 
 
-def test_gradients_are_those_of_the_mean_and_do_not_change_by_recomputing(tiny, monkeypatch):
-    """One rollout after the other, without and with activations computed again in the backward pass."""
+def test_adapters_learn_alone_and_in_float32(tiny):
+    plain, _ = common.load_model(str(tiny), dtype="bfloat16")
+    model, adapters = with_adapters(tiny, dtype="bfloat16")
+    learning = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+    assert learning == set(adapters) and len(learning) == 14 * 2
+    verifiers.learn_from(model, [1, 2, 3], 5, 1)
+    gradient = adapters["model.layers.1.mlp.down_proj.up"].grad
+    assert gradient.dtype == torch.float32 and gradient.abs().sum() > 0
+    left = model.state_dict()
+    assert all(torch.equal(left[name], old) for name, old in plain.named_parameters())
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+def test_gradients_are_those_of_the_mean(tiny, monkeypatch, recompute):
+    """One rollout after the other, also with activations that are computed again in the backward pass."""
     monkeypatch.setattr(verifiers, "DROPOUT", 0.0)
-    rng, found = np.random.default_rng(0), []
+    rng = np.random.default_rng(0)
     sequences = [rng.integers(0, 250, length).tolist() for length in rng.integers(3, 40, 4)]
-    for how in ("by hand", "one by one", "recomputed"):
-        model, adapters = with_adapters(tiny)
-        adapters["model.layers.0.self_attn.q_proj.up"].data.fill_(0.01)
-        if how == "by hand":
-            last = torch.stack([model(torch.tensor([ids])).logits[0, -1] for ids in sequences])
-            loss = torch.nn.functional.cross_entropy(last, torch.arange(4))
-            loss.backward()
-        else:
-            model.train(how == "recomputed")
-            verifiers.save_memory(model)  # in training alone
-            [verifiers.learn_from(model, ids, i, 4) for i, ids in enumerate(sequences)]
-        gradients = [weight.grad.flatten() for name, weight in adapters.items() if name.endswith("up")]
-        found.append(torch.cat(gradients))
-    assert all(torch.allclose(gradient, found[0], atol=1e-6) for gradient in found[1:])
+    (model, adapters), (by_hand, expected) = with_adapters(tiny), with_adapters(tiny)
+    for weights in (adapters, expected):
+        weights["model.layers.0.self_attn.q_proj.up"].data.fill_(0.01)
+    last = torch.stack([by_hand(torch.tensor([ids])).logits[0, -1] for ids in sequences])
+    torch.nn.functional.cross_entropy(last, torch.arange(4)).backward()
+    verifiers.save_memory(model.train(recompute))  # only in training
+    for word, ids in enumerate(sequences):
+        verifiers.learn_from(model, ids, word, 4)
+    for name in adapters:
+        if name.endswith("up"):
+            assert torch.allclose(adapters[name].grad, expected[name].grad, atol=1e-6), name
 
 
 def test_the_rate_warms_up_and_falls():
@@ -279,70 +292,113 @@ def test_of_experts_only_those_used_count_and_none_is_adapted():
     assert {name.split(".")[3] for name in verifiers.add_adapters(model, seed=1)} == {"self_attn"}
 
 
-def test_prompts_ask_for_the_word_at_once():
-    channels = ["<|return|>", "<|channel|>"]
-    for template, special, end in (
-        (CHATML, SPECIAL, "<|im_start|>assistant\n<think>\n\n</think>\n\n"),
-        ("{{ messages[0].content }}<|Assistant|><think>\n", SPECIAL, "<|Assistant|><think>\n</think>\n\n"),
-        ("{{ messages[0].content }}<|start|>assistant", channels, "assistant<|channel|>final<|message|>"),
-        (None, SPECIAL, "right?"),
-    ):
-        tokenizer = make_tokenizer(template, special)
-        assert tokenizer.decode(verifiers.direct_prompt(tokenizer, "right?")).endswith(end)
+CHANNELS = ["<|return|>", "<|channel|>"]
 
 
-def test_answers_are_cut_from_the_left_to_k_tokens_and_to_the_context(tiny):
+@pytest.mark.parametrize("template, special, end", [
+    (CHATML, SPECIAL, "<|im_start|>assistant\n<think>\n\n</think>\n\n"),
+    ("{{ messages[0].content }}<|Assistant|><think>\n", SPECIAL, "<|Assistant|><think>\n</think>\n\n"),
+    ("{{ messages[0].content }}<|start|>assistant", CHANNELS, "assistant<|channel|>final<|message|>"),
+    (None, SPECIAL, "right?"),
+])  # fmt: skip
+def test_prompts_ask_for_the_word_at_once(template, special, end):
+    tokenizer = make_tokenizer(template, special)
+    assert tokenizer.decode(verifiers.direct_prompt(tokenizer, "right?")).endswith(end)
+
+
+@pytest.fixture
+def cut(tiny):
+    """cut(answer, most) -> the text of a prompt with as much of the answer as is kept"""
     model, tokenizer = common.load_model(str(tiny))
-    write = lambda problem, answer: tokenizer(f"{problem} {answer} end")["input_ids"]
-    fit = lambda answer, k: verifiers.fit_answer(model, tokenizer, k, write, "problem", answer)
-    cut = lambda answer, k: tokenizer.decode(fit(answer, k))
+
+    def write(problem, answer):
+        return tokenizer(f"{problem} {answer} end")["input_ids"]
+
+    return lambda answer, most: tokenizer.decode(
+        verifiers.fit_answer(model, tokenizer, most, write, "problem", answer)
+    )
+
+
+def test_answers_are_cut_from_the_left(cut):
     assert cut("0123456789", 4) == "problem 6789 end" and cut("", 16384) == "problem  end"
-    channels = cut("<|channel|>analysis<|message|>so<|end|><|im_end|>", 100)
-    assert channels.split() == ["problem", "so", "end"]
+
+
+def test_answers_are_cut_to_the_context(cut):
     long = cut("x" * 2000 + "y", 16384)
     assert len(long) == 512 and long.startswith("problem x") and long.endswith("xy end")
 
 
-def test_bad_lora_runs_get_one_line(tiny, tmp_path, capsys):
+def test_channels_are_left_out_of_answers(cut):
+    assert cut("<|channel|>analysis<|message|>so<|end|><|im_end|>", 100).split() == ["problem", "so", "end"]
+
+
+def test_lora_takes_runs_of_one_model_with_right_and_wrong_rollouts(tiny, tmp_path):
     run = make_run(tmp_path / "run", model=str(tiny), problems=4)
     other = make_run(tmp_path / "other", model="elsewhere")
-    error = refused(capsys, "lora", run, "--eval", other)
-    assert "'tiny'" in error and "'elsewhere'" in error
-    assert "1 or more" in refused(capsys, "lora", run, "--epochs", "0")
-    change(run, "labels", lambda row: row | {"label": 1})
-    assert "16 of 16 rollouts are right" in refused(capsys, "lora", run)
+    assert "these runs are of 'elsewhere' and 'tiny'" in refusal("lora", run, "--eval", other)
+    edit_jsonl(run / "labels.jsonl", lambda row: row | {"label": 1})
+    assert "16 of 16 rollouts are right" in refusal("lora", run)
+    assert "1 or more" in refusal("lora", run, "--epochs", "0")
+
+
+def test_a_model_must_tell_the_two_words_apart(capsys):
     one_word = Tokenizer(models.WordLevel({"<|endoftext|>": 0, "other": 1}, unk_token="other"))
     tokenizer = hf.PreTrainedTokenizerFast(tokenizer_object=one_word)
     assert "begin with one token" in dies(capsys, verifiers.first_tokens, tokenizer, "yes", "no")
 
 
-def test_scoring_goes_on_where_it_was_killed(tmp_path, capsys, monkeypatch):
+@pytest.fixture
+def scored(tmp_path, monkeypatch):
+    """A run of 40 rollouts, `score` to score them, and the `judged` texts; scores are written after 8."""
     monkeypatch.setattr(verifiers, "SAVED", 8)
-    run, seen = make_run(tmp_path / "run", problems=10, n=4), []
-    encode = lambda problem, response: [*f"{problem['id']} {response}".encode()]
-    model = SimpleNamespace(num_parameters=lambda: 1, device=torch.device("cpu"))
+    run, judged = make_run(tmp_path / "run", problems=10, n=4), []
 
-    def score(stop=None):
-        def judge(ids):
-            if len(seen) == stop:
-                raise KeyboardInterrupt
-            seen.append(ids)
-            return torch.tensor(sum(ids) / 1000)
+    def judge(text):
+        judged.append(text)
+        return torch.tensor(sum(text) / 1000)
 
-        verifiers.score_rollouts(run, "it", verifiers.Verifier(model, encode, judge), {})
-        return len(seen)
+    def encode(problem, response):
+        return f"{problem['id']} {response}".encode()
 
+    model = SimpleNamespace(num_parameters=int, device=torch.device("cpu"))
+    score = partial(verifiers.score_rollouts, run, "it", verifiers.Verifier(model, encode, judge), {})
+    return SimpleNamespace(run=run, judged=judged, score=score)
+
+
+@pytest.fixture
+def killed(scored, watch_writes):
+    """The same, when the third write of the scores was not done."""
+    watch_writes("scores/it.jsonl", stop_at=2)
     with pytest.raises(KeyboardInterrupt):
-        score(stop=20)
-    cost_file = run / "scores" / "it.cost.json"
+        scored.score()
+    watch_writes()
+    scored.judged.clear()
+    return scored
+
+
+def test_scoring_resumes_where_it_was_killed(killed):
+    assert "16 rows for a run of 40" in refusal(killed.run)
+    killed.score()
+    assert len(killed.judged) == 24
+    texts = [f"{row['id']} {row['response']}".encode() for row in common.read_rollouts(killed.run)]
+    scores = [score for score, _ in scores_of(killed.run, "it")]
+    assert scores == pytest.approx([sum(text) / 1000 for text in texts])
+    killed.score()
+    assert len(killed.judged) == 24, "nothing was left to do"
+
+
+def test_the_measured_time_is_the_mean_over_all_rollouts(killed):
+    cost_file = killed.run / "scores" / "it.cost.json"
     common.write_json(cost_file, common.read_json(cost_file) | {"ms_per_rollout": 40_000})
-    assert "16 rows for a run of 40" in refused(capsys, run)
-    assert [score(), score()] == [44, 44]  # four were not yet written; finished: nothing is judged
-    texts = [f"{row['id']} {row['response']}".encode() for row in common.read_rollouts(run)]
-    assert [score for score, _ in scores_of(run, "it")] == pytest.approx([sum(text) / 1000 for text in texts])
+    killed.score()
     assert common.read_json(cost_file)["ms_per_rollout"] == pytest.approx(16_000, rel=0.01)  # of 16 in 40
-    change(run, "rollouts", lambda row: row | {"response": "another"})
-    assert score() == 84
+
+
+def test_other_rollouts_are_scored_anew(scored):
+    scored.score()
+    edit_jsonl(scored.run / "rollouts.jsonl", lambda row: row | {"response": "another"})
+    scored.score()
+    assert len(scored.judged) == 80
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -359,7 +415,7 @@ def make_final_prm(folder):
 def test_prm_with_a_head_on_the_last_token(tmp_path, monkeypatch):
     monkeypatch.setattr(verifiers, "PRM_TOKENS", 6)
     run, prm = make_run(tmp_path / "run", problems=5), make_final_prm(tmp_path / "Final-1.5B")
-    run_command("prm", run, "--prm", prm)
+    run_05("prm", run, "--prm", prm)
     tokenizer = hf.AutoTokenizer.from_pretrained(prm)
     model = hf.AutoModelForCausalLM.from_pretrained(prm, dtype=torch.float32)
     head, prompts = torch.load(prm / "reward_head.pt"), prompts_of(run)
@@ -394,7 +450,7 @@ def test_prm_with_a_score_at_each_step(tmp_path):
     rows = common.read_rollouts(run)
     rows[0]["response"], rows[1]["response"] = "one\n\n\n\ntwo <extra_0>\n\n\nthree", ""
     common.write_jsonl(run / "rollouts.jsonl", rows)
-    run_command("prm", run, "--prm", prm)
+    run_05("prm", run, "--prm", prm)
     tokenizer, prompts = hf.AutoTokenizer.from_pretrained(prm), prompts_of(run)
     answers = ["one<extra_0>two <extra_0>\nthree<extra_0>", "<extra_0>"]
     answers += [row["response"] + "<extra_0>" for row in rows[2:]]
@@ -412,14 +468,14 @@ def test_prm_with_a_score_at_each_step(tmp_path):
 
 def test_bad_prms_get_one_line(tmp_path, tiny, capsys):
     run = make_run(tmp_path / "run", problems=2)
-    assert "not a run folder" in refused(capsys, "prm", tmp_path / "nowhere", "--prm", tiny)
-    assert "reward_head.pt" in refused(capsys, "prm", run, "--prm", tiny)
-    assert "cannot be loaded" in refused(capsys, "prm", run, "--prm", tmp_path)
+    assert "not a run folder" in refusal("prm", tmp_path / "nowhere", "--prm", tiny)
+    assert "reward_head.pt" in refusal("prm", run, "--prm", tiny)
+    assert "cannot be loaded" in refusal("prm", run, "--prm", tmp_path)
     prm, *_ = make_step_prm(tmp_path / "Steps", drop=["score.2.weight"])
-    assert "score.2.weight" in refused(capsys, "prm", run, "--prm", prm)
+    assert "score.2.weight" in refusal("prm", run, "--prm", prm)
     prm = make_final_prm(tmp_path / "Final")
     torch.save(torch.nn.Linear(8, 1).state_dict(), prm / "reward_head.pt")
-    assert "cannot be loaded" in refused(capsys, "prm", run, "--prm", prm)
+    assert "cannot be loaded" in refusal("prm", run, "--prm", prm)
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -443,7 +499,7 @@ def test_each_problem_goes_to_the_scorer_of_the_likelier_domain(tmp_path, tiny, 
     first = first_dimension_scorer(tmp_path / "first.pt")
     halved = [torch.zeros(8), torch.full((8,), 0.5)]
     doubled = first_dimension_scorer(tmp_path / "doubled.pt", scale=halved)
-    run_command("route", *runs, "--math", first, doubled, "--code", doubled, first)
+    run_05("route", *runs, "--math", first, doubled, "--code", doubled, first)
     said = capsys.readouterr().out
     for run in runs:
         assert f"{run}: domains right %: 50.0 (1/2)" in said
@@ -452,8 +508,8 @@ def test_each_problem_goes_to_the_scorer_of_the_likelier_domain(tmp_path, tiny, 
         for name, factor in (("routed@0", 2 - maths), ("routed@1", 1 + maths)):
             expected = factor * vector[:, 0].float().numpy()
             assert [score for score, _ in scores_of(run, name)] == pytest.approx(expected, abs=1e-5)
-    run_command(*runs, "--out", tmp_path / "both")
+    run_05(*runs, "--out", tmp_path / "both")
     assert "SCaTR, routed by domain" in (tmp_path / "both" / "report.md").read_text()
-    run_command("route", runs[0], "--math", first, "--code", doubled)
+    run_05("route", runs[0], "--math", first, "--code", doubled)
     assert [file.name for file in (runs[0] / "scores").glob("routed@*")] == ["routed@0.jsonl"]
-    assert "in pairs" in refused(capsys, "route", runs[0], "--math", first, doubled, "--code", first)
+    assert "in pairs" in refusal("route", runs[0], "--math", first, doubled, "--code", first)
