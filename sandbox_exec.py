@@ -1,62 +1,67 @@
 #!/usr/bin/env python3
-"""Run untrusted (model-written) Python against tests: a verdict to rely on, a machine that stays unharmed.
+"""Run untrusted (model-written) Python against tests, and return a verdict that the program cannot forge.
 
-    python sandbox_exec.py program.py tests.py       # one verdict, and what protects this machine (Linux)
-    python sandbox_exec.py program.py tests.json     # {"inputs": [...], "outputs": [...]}: what is printed
+    python sandbox_exec.py program.py tests.py       # prints the verdict (Linux only)
+    python sandbox_exec.py program.py tests.json     # {"inputs": [...], "outputs": [...]}: reads and prints
 
     from sandbox_exec import run_tests, Pool
     run_tests("def f(x): return x * x", "assert f(3) == 9").passed                               # True
-    with Pool() as pool:                             # one warm fork server a core; several threads may use it
+    with Pool() as pool:                      # one fork server a core; several threads may share the pool
         for key, result in pool.imap_unordered([("a", {"code": ..., "tests": ...}), ...]):
-            print(key, result.passed, result.reason)    # as they finish
+            print(key, result.passed, result.reason)                  # in the order in which they finish
 
 A job is the keyword arguments of `run_tests`:
 
-    code         the program to judge, text (None or blank: verdict `no code`)
-    tests        text of the tests (asserts, pytest's functions, unittest's classes), or {"inputs": [...],
-                 "outputs": [...]}: what is printed must be equal line by line, up to trailing blanks and how
-                 a number is written, and the exit status 0; with "fn_name": that is called, inputs are JSON
-    style        "check": the tests define check(candidate), called with the entry point; "auto": if they do
-    entry_point  name of the function under test; needed by "check", useful elsewhere
-    prelude      trusted code of the problem statement, run in front of the program and of the tests
-    beside       True: a suspect program's pass beside its tests counts, for tests that patch its imports
-    strict       True: no pass is believed but from a judge that the program cannot touch; see below
-    cpu_s        seconds of processor time of the program with its tests, default 10: what decides
-    wall_s       seconds that it may sleep, default 2 * cpu_s; waiting for a busy processor is not counted
-    memory_mb    for each process; the whole tree may hold 1.5 times as much
+    code         text of the program; None or blank text gives the verdict `no code`
+    tests        text with asserts, pytest's functions or unittest's classes; or {"inputs": [...], "outputs":
+                 [...]}: for each input the program must print the output and exit with status 0. Lines are
+                 compared without trailing blanks, numbers as decimals. With "fn_name" in the dictionary that
+                 function is called instead, and inputs and outputs are JSON
+    style        "check": the tests define check(candidate), which is called with the entry point; "auto":
+                 "check" if the tests define it, else they are collected as pytest would
+    entry_point  name of the function under test; the style "check" needs it
+    prelude      trusted code of the problem statement, which runs in front of the program and of the tests
+    beside       True: accept a suspect program's pass beside its tests, for tests that patch its imports
+    strict       True: accept only a pass of the judge apart; for models that were trained against this judge
+    cpu_s        seconds of processor time for the program and its tests, default 10
+    wall_s       seconds that they may sleep, default 2 * cpu_s; waiting for a busy processor does not count
+    memory_mb    memory of each process, default 1024; all processes together may hold 1.5 times as much
 
-`result.reason` is `passed`, `failed: <which assert or exception>`, `timeout`, `memory`, `killed`, `no
-code`, `syntax`, `not judged: passes only beside its tests (<why it is suspect>)`, or `error: <what the sandbox
-could not do>`; `passed` is True, False or, for the last two, None.
+`result.reason` is `passed`, `failed: <assert or exception>`, `timeout`, `memory`, `killed`, `no code`,
+`syntax`, `not judged: passes only beside its tests (<why it is suspect>)`, or `error: <what went wrong in the
+sandbox or the tests>`. `result.passed` is True or False, and None for the last two.
 
-The rule. A program is innocent if a walk over its syntax tree finds nothing by which it could reach its tests
-or lie to them (`why_suspect`); what the rule does not know is suspect, as a few of a hundred real programs
-are. An innocent program runs in one process with its tests, as everywhere, and that verdict counts. A suspect
-one is first judged apart: the tests run in a process that it cannot touch, and only plain data crosses
-(numbers, texts, lists, dictionaries, sets, numpy's arrays of numbers, exceptions by a builtin's name). A pass
-there is `passed`. Else it runs beside its tests, where it could forge a pass, but nothing hinders an honest
-one: fails there too, `failed`; passes there, `not judged`. With `strict` every program is judged so: for those
-of a model that was trained against this judge. A class under test that lies about itself is believed.
+What happens to a program, in order:
 
-      caller         one thread a server; has the secrets, and the expected outputs of stdio jobs
-        G            guard: only waits; when F or the caller dies it kills all that is left
-        F            fork server: one thread, in namespaces; never reads a program, a test, a verdict
-       / \
-      J - S          forked for one job and confined. S holds the program, with its tests or, judged apart,
-                     with one end of a socket to J, which holds them. (In a stdio job: files as 0, 1, 2.)
+1. `judge` checks the job in the caller's process, and `read_tests` compiles the tests, which are trusted. The
+   program is not even parsed here.
+2. `Server.run` hands the job to a fork server. This process was started with a clean environment and has
+   entered all layers of protection that the machine has. It forks a process for the job, confines it, limits
+   its time and memory, and at the end kills all that is left of it.
+3. In the forked process `why_suspect` walks over the program's syntax tree. A program is innocent if nothing
+   in it could reach the tests or lie to them. An innocent program runs together with its tests in this
+   process, as in every other evaluator, and that verdict counts. Most real programs are innocent.
+4. Every other program is suspect and is judged apart: one process runs the program, another one the tests.
+   They exchange only plain data (numbers, texts, lists, tuples, dictionaries, sets, numpy's arrays of
+   numbers, exceptions by the name of a builtin). If the tests pass there, the program has passed.
+5. If not, a suspect program runs once more beside its tests, where it could forge a pass but nothing hinders
+   an honest program: if it fails there, too, it has failed; if it passes, it is not judged.
 
-    caller <-> F: JSON with descriptors. Who runs the tests -> caller: [reason, detail] as JSON, on a socket of
-    the job's own. J <-> S: pickles of plain data. S tells (values, names of functions), then J asks
-    (name, arguments, keywords), and S answers (outcome, value, what the containers among the arguments hold).
+With `strict`, step 3 is left out and all programs take steps 4 and 5. A class under test that lies about
+itself is believed. A program that reads and prints runs alone, and the caller compares what it printed.
 
-Layers: as many as the machine has stand around S and J; `pool.banner` says which. A Pool starts only where
-the program cannot write what judge or caller read later (a private root, Landlock, or another user), unless
-the caller writes `unsafe=True`. `Pool(require="namespaces")` refuses to work with less. Not covered: bugs of
-the kernel, side channels, reading /usr and the Python installation, files that tests leave in the folder both
-share. No sockets, ever.
+    caller           one thread for each server; only this process holds secrets and expected outputs
+      guard          waits; when the fork server or the caller dies, it kills all their descendants
+        fork server  one thread, in namespaces; never reads a program, a test or a verdict
+          process with the tests: sends the verdict to the caller on a socket of the job's own
+          process with the program, if it is judged apart: has a socket to the process with the tests
 
-In this file: the caller's process, reading tests, the servers, running tests, the program's process, the judge
-apart, plain data between these two, the rule, the layers."""
+`pool.banner` lists the layers of protection that the machine offers. A Pool starts only where no program can
+write what its judge or the caller reads later (by a private root, Landlock, or another user), unless the
+caller writes `unsafe=True`; `Pool(require="namespaces")` refuses to work with less. Not covered: bugs of the
+kernel, side channels, reading /usr and the Python installation, files that tests leave in the folder that
+they share with the program. Sockets are always refused.
+"""
 # ruff: noqa: SIM905
 import ast
 import atexit
@@ -100,9 +105,12 @@ from decimal import Decimal
 
 LAYERS = ("rlimits", "namespaces", "landlock", "seccomp")
 LEVELS = {"rlimits": (), "seccomp": ("network", "signals"), "landlock": ("network", "signals", "files"),
-          "namespaces": ("network", "signals", "files", "namespaces")}
-CPU_S, MEMORY_MB, TREE_FACTOR, FRAME_LIMIT = 10, 1024, 1.5, 64 << 20
-FILE_MB, SCRATCH_MB, SCRATCH_FILES, OPEN_FILES, PROCESSES, STACK_MB = 64, 256, 20000, 256, 64, 64
+          "namespaces": ("network", "signals", "files", "namespaces")}         # what each must protect
+CPU_S, MEMORY_MB = 10, 1024                       # defaults of a job
+TREE_FACTOR = 1.5                                 # all processes together, in units of memory_mb
+PROCESSES, OPEN_FILES, STACK_MB = 64, 256, 64
+FILE_MB, SCRATCH_MB, SCRATCH_FILES = 64, 256, 20000            # one file, all files, how many
+FRAME_LIMIT = 64 << 20                            # bytes of a message between program and judge
 SERVER_DIED = "error: the server of this job died or hung"
 
 
@@ -111,7 +119,7 @@ class Result(typing.NamedTuple):
     detail: str = ""
     cpu_s: float = 0.0
     wall_s: float = 0.0
-    memory_mb: float = 0.0                        # highest resident memory of the tree that was seen
+    memory_mb: float = 0.0                        # the most that all processes of the job were seen to hold
     layers: str = ""
 
     @property
@@ -124,9 +132,11 @@ class Result(typing.NamedTuple):
 
 
 # ------------------------------------------------------------------------------------- the caller's process
+# A Pool has a thread for each fork server. `judge` turns a job into one, two or three runs of processes, and
+# their answers into a Result.
 
 def run_tests(code, tests, **job):
-    """Judge one program in a server that stays warm until the interpreter ends; `job` as described above."""
+    """Judge one program on a server that stays until the interpreter ends; `job` as in the first page."""
     return shared_pool(os.getpid()).judge(dict(job, code=code, tests=tests))
 
 
@@ -136,7 +146,7 @@ def shared_pool(_pid):
 
 
 class Pool(contextlib.AbstractContextManager):
-    """`workers` fork servers (default: one a core); `require`: one of LEVELS; `disable`: of the LAYERS."""
+    """`workers` fork servers (default: one a core); `require`: one of LEVELS; `disable`: some of LAYERS."""
 
     def __init__(self, workers=None, *, require="rlimits", disable=(), unsafe=False):
         unknown = set(disable) - {*LAYERS, "pytest"}
@@ -144,13 +154,16 @@ class Pool(contextlib.AbstractContextManager):
             raise ValueError(f"unknown: {unknown or require!r}; layers: {LAYERS}, levels: {tuple(LEVELS)}")
         workers = workers or len(os.sched_getaffinity(0))      # a batch job has few of a large machine
         self.threads = futures.ThreadPoolExecutor(workers)
-        self.servers, self.idle = [], queue.SimpleQueue()
+        self.servers = []
+        self.idle = queue.SimpleQueue()
         try:
             for _ in range(workers):
                 self.servers.append(Server(disable))
                 self.idle.put(self.servers[-1])
-            self.banner, protected = self.servers[0].banner, self.servers[0].protected
-            if missing := [name for name in LEVELS[require] if name not in protected]:
+            self.banner = self.servers[0].banner
+            protected = self.servers[0].protected
+            missing = [name for name in LEVELS[require] if name not in protected]
+            if missing:
                 raise RuntimeError(f"{require!r} needs {', '.join(missing)}, not found; {self.banner}")
             if "verdict" not in protected and not unsafe:
                 raise RuntimeError("a program could write what its judge reads later, so verdicts would not "
@@ -169,17 +182,18 @@ class Pool(contextlib.AbstractContextManager):
 
     def imap_unordered(self, jobs):
         """Yield (key, Result) for each (key, job) of an iterable, in order of completion."""
-        jobs, running = iter(jobs), {}
+        jobs = iter(jobs)
+        running = {}
         try:
             while True:
-                while len(running) < 2 * len(self.servers) and (item := next(jobs, None)):
-                    running[self.threads.submit(self.judge, item[1])] = item[0]
+                for key, job in itertools.islice(jobs, 2 * len(self.servers) - len(running)):
+                    running[self.threads.submit(self.judge, job)] = key
                 if not running:
                     return
                 for done in futures.wait(running, return_when="FIRST_COMPLETED").done:
                     yield running.pop(done), done.result()
         finally:
-            for future in running:                # the caller stopped early; what runs already ends by itself
+            for future in running:                # the caller stopped early; jobs that have begun go on
                 future.cancel()
 
     def judge(self, job):
@@ -192,67 +206,72 @@ class Pool(contextlib.AbstractContextManager):
 
 def judge(server, code, tests, style="auto", entry_point=None, prelude="", beside=False, strict=False,
           cpu_s=CPU_S, wall_s=None, memory_mb=MEMORY_MB):
-    """One job's Result."""
+    """Judge one job on one server: a Result."""
     if not isinstance(code, str | None):
         return Result(f"error: code must be text, not {type(code).__name__}")
     if not (code or "").strip():
         return Result("no code")
-    is_stdio, runs = isinstance(tests, dict), []
-    given, wanted = [tests.get(name) if is_stdio else [""] for name in ("inputs", "outputs")]
-    if not (isinstance(tests, (str, dict)) and isinstance(given, (list, tuple)) and given
-            and isinstance(wanted, (list, tuple)) and len(given) == len(wanted)):
-        return Result("error: tests must be text or {'inputs': [...], 'outputs': [...]} of equal length")
-    fn_name = tests.get("fn_name") if is_stdio else None
-    if fn_name:
-        tests, style = calls_of(fn_name, given, wanted), "auto"
-    if style == "check" and not entry_point:
-        return Result("error: tests of the style check need an entry_point")
-    if not isinstance(tests, dict):
-        try:
-            known = read_tests(tests, prelude or "", style, entry_point or fn_name)
-        except Verdict as error:
-            return Result(str(error))
-    used = {"numpy": "numpy" in code or "numpy" in str(tests), "unittest": "unittest" in str(tests),
-            "pytest": bool(MORE_OF_PYTEST.search(str(tests)))}
+    is_used = {"numpy": "numpy" in code or "numpy" in str(tests), "unittest": "unittest" in str(tests),
+               "pytest": bool(MORE_OF_PYTEST.search(str(tests)))}
     limits = {"cpu_s": cpu_s, "asleep_s": wall_s or 2 * cpu_s, "memory_mb": memory_mb,
-              "preload": [name for name in used if used[name]]}
+              "preload": [library for library in is_used if is_used[library]]}
+    runs = []
 
     def run(mode, *contents):
         runs.append(server.run({**limits, "mode": mode}, contents))
         return runs[-1]
 
-    if isinstance(tests, dict):
-        reason, detail = judge_stdio(run, code, given, wanted)
-    else:
-        reason, detail = judge_tests(run, {**known, "fn_name": fn_name}, code, beside, strict)
+    try:
+        if isinstance(tests, dict) and not tests.get("fn_name"):
+            reason, detail = judge_stdio(run, code, *read_pairs(tests))
+        else:
+            if isinstance(tests, dict):
+                style = "auto"
+                entry_point = tests["fn_name"]
+                tests = calls_of(tests)
+            known = read_tests(tests, prelude or "", style, entry_point)
+            reason, detail = judge_tests(run, known, code, beside, strict)
+    except Verdict as verdict:
+        return Result(str(verdict))
     return Result(reason, detail, round(sum(run.cpu_s for run in runs), 3),
                   round(sum(run.wall_s for run in runs), 3), round(max(run.memory_mb for run in runs), 1))
 
 
+def read_pairs(tests):
+    """The inputs and outputs of {"inputs": [...], "outputs": [...]}."""
+    inputs, outputs = tests.get("inputs"), tests.get("outputs")
+    are_lists = isinstance(inputs, (list, tuple)) and isinstance(outputs, (list, tuple))
+    if not (are_lists and inputs and len(inputs) == len(outputs)):
+        raise Verdict("error: tests must be text or {'inputs': [...], 'outputs': [...]} of equal length")
+    return inputs, outputs
+
+
 def judge_tests(run, tests, code, beside, strict):
-    """An innocent program's word beside its tests counts; of a suspect one, a pass apart from them does."""
-    both, why = {**tests, "code": code}, "strict"
+    """(reason, detail), by steps 3 to 5 of the first page."""
+    with_tests = {**tests, "code": code}
+    why = "strict"
     if not strict:
-        reason, detail = answer_of(run("beside", as_bytes({**both, "only_innocent": True})))
+        reason, detail = answer_of(run("beside", as_bytes({**with_tests, "only_innocent": True})))
         if reason != "suspect":
             return reason, detail
         why = detail
-    program = {name: tests[name] for name in ("prelude_code", "entry_point", "fn_name")}
-    apart, detail = answer_of(run("apart", as_bytes(tests), as_bytes({**program, "code": code})))
+    program = {"code": code, "prelude_code": tests["prelude_code"], "entry_point": tests["entry_point"]}
+    apart, detail = answer_of(run("apart", as_bytes(tests), as_bytes(program)))
     if apart == "passed" or apart.startswith("error: the tests"):
         return apart, detail
-    reason, detail = answer_of(run("beside", as_bytes({**both, "only_innocent": False})))
+    reason, detail = answer_of(run("beside", as_bytes({**with_tests, "only_innocent": False})))
+    if reason == "passed" and beside and not strict:
+        return "passed: beside its tests", f"apart: {apart}"
     if reason == "passed":
-        not_judged = f"not judged: passes only beside its tests ({why})"
-        return "passed: beside its tests" if beside and not strict else not_judged, f"apart: {apart}"
-    is_known = re.match("failed: |timeout$|memory$|killed$|syntax$", reason)       # it may say what it likes
-    return reason if is_known else f"failed: {reason}", detail
+        return f"not judged: passes only beside its tests ({why})", f"apart: {apart}"
+    is_failure = re.match("failed: |timeout$|memory$|killed$|syntax$", reason)
+    return reason if is_failure else f"failed: {reason}", detail       # the program may have sent anything
 
 
 def answer_of(run):
-    """(reason, detail) that a run ended with."""
-    if run.why:
-        return run.why
+    """(reason, detail) with which a run ended."""
+    if run.ended:
+        return run.ended
     try:
         reason, detail = json.loads(run.answer)
         return str(reason)[:1000], str(detail)[:1000]
@@ -260,76 +279,82 @@ def answer_of(run):
         return f"failed: the program ended (exit status {run.exit}) before its tests did", ""
 
 
-def calls_of(name, inputs, outputs):
-    """LiveCodeBench's functional problems as tests: arguments as JSON, one a line."""
-    given = [[json.loads(line) for line in text.splitlines() if line.strip()] if isinstance(text, str)
+def calls_of(tests):
+    """LiveCodeBench's functional problems as text: the arguments of a call are JSON, one a line."""
+    inputs, outputs = read_pairs(tests)
+    calls = [[json.loads(line) for line in text.splitlines() if line.strip()] if isinstance(text, str)
              else text for text in inputs]
     wanted = [json.loads(text) if isinstance(text, str) else text for text in outputs]
-    return (f"for given, wanted in zip({given!r}, {wanted!r}):\n    got = {name}(*given)\n"
+    return (f"for given, wanted in zip({calls!r}, {wanted!r}):\n    got = {tests['fn_name']}(*given)\n"
             "    assert (list(got) if isinstance(got, tuple) else got) == wanted\n")
 
 
-def judge_stdio(run, code, given, wanted):
-    for n, pair in enumerate(zip(given, wanted), 1):
-        text, right = ["\n".join(map(str, each)) if isinstance(each, list) else str(each) for each in pair]
-        done = run("stdio", encode(text), b"", b"", as_bytes(code))
-        if done.why:
-            return done.why
+def judge_stdio(run, code, inputs, outputs):
+    """(reason, detail) of a program that reads its standard input and prints."""
+    for number, (given, wanted) in enumerate(zip(map(as_text, inputs), map(as_text, outputs)), 1):
+        done = run("stdio", encode(given), b"", b"", as_bytes(code))
+        if done.ended:
+            return done.ended
         _, printed, errors, _ = done.files
-        last = errors[-2000:].decode("utf-8", "replace").strip().rpartition("\n")[2]
+        where = f"failed: input {number} of {len(inputs)}"
         if done.exit:
-            told = f"failed: input {n} of {len(given)}: exit status {done.exit} {last[:200]}".strip()
-            words = {"MemoryError": "memory", "SyntaxError": "syntax"}
-            return words.get(last.partition(":")[0], told), last[:1000]
-        is_flood = len(printed) > 10 * len(encode(right)) + 2**20          # too much to take apart
-        if is_flood or not same_lines(printed.decode("utf-8", "replace"), right):
-            return f"failed: input {n} of {len(given)}: wrong output", repr(printed[:200])
+            last = errors[-2000:].decode("utf-8", "replace").strip().rpartition("\n")[2]
+            reasons = {"MemoryError": "memory", "SyntaxError": "syntax"}
+            usual = f"{where}: exit status {done.exit} {last[:200]}".strip()
+            return reasons.get(last.partition(":")[0], usual), last[:1000]
+        is_flood = len(printed) > 10 * len(encode(wanted)) + 2**20         # too much to compare line by line
+        if is_flood or not same_lines(printed.decode("utf-8", "replace"), wanted):
+            return f"{where}: wrong output", repr(printed[:200])
     return "passed", ""
+
+
+def as_text(lines):
+    return "\n".join(map(str, lines)) if isinstance(lines, list) else str(lines)
 
 
 NUMBER = re.compile(r"[+-]?(\d{1,5000}(\.\d{0,5000})?|\.\d{1,5000})([eE][+-]?\d{1,4})?", re.ASCII)
 
 
 def same_lines(printed, wanted):
-    """Equal; or lines of numbers, one of which is no integer, that are equal as numbers: 0.50 is .5."""
-    def is_same(ours, theirs):
-        pairs = list(itertools.zip_longest(ours.split(), theirs.split(), fillvalue=""))
-        return ours == theirs or bool(re.search("[.eE]", ours + theirs)) and all(
-            NUMBER.fullmatch(a) and NUMBER.fullmatch(b) and Decimal(a) == Decimal(b) for a, b in pairs)
+    """Whether two texts are equal line by line, but for trailing blanks and how numbers are written."""
     printed, wanted = [[line.rstrip() for line in text.rstrip().splitlines()] for text in (printed, wanted)]
-    return len(printed) == len(wanted) and all(map(is_same, printed, wanted))
+    return len(printed) == len(wanted) and all(map(same_line, printed, wanted))
+
+
+def same_line(ours, theirs):
+    """Equal, or equal as decimals, word by word, where at least one of them is no integer: 0.50 is .5."""
+    if ours == theirs or not re.search("[.eE]", ours + theirs):
+        return ours == theirs
+    words = itertools.zip_longest(ours.split(), theirs.split(), fillvalue="")
+    return all(NUMBER.fullmatch(a) and NUMBER.fullmatch(b) and Decimal(a) == Decimal(b) for a, b in words)
 
 
 class Run(typing.NamedTuple):
-    """One run of a program: how it went, as F tells, and what was answered."""
-    ended: tuple = None                           # (reason, detail) if a limit or a death of ours ended it
-    exit: int = 0                                 # status of the process; -9: by signal 9
+    """One run of the processes of a job: what the fork server reports, and what was answered."""
+    ended: tuple = None                           # (reason, detail) if the process did not end by itself
+    exit: int = 0                                 # its exit status
     cpu_s: float = 0.0
     wall_s: float = 0.0
     memory_mb: float = 0.0
     answer: bytes = b""                           # the verdict
-    files: list = ()                              # what the files it got hold then
-
-    @property
-    def why(self):
-        """(reason, detail) if it did not end as programs do."""
-        return self.ended or (("killed", f"signal {-self.exit}") if self.exit < 0 else None)
+    files: list = ()                              # what the files that the process got hold afterwards
 
 
 class Server:
     """The caller's end of one guard and fork server."""
 
     def __init__(self, disabled):
-        self.disabled, self.is_closed = set(disabled), False
+        self.disabled = set(disabled)
+        self.is_closed = False
         self.start()
 
     def start(self):
-        """Layers are probed by using them: a server that lacks one says so, and is started without."""
+        """Start a server. One that finds that it cannot use a layer says so, and is started without it."""
         while True:
             self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            start = ("import marshal, sys\ndel sys.path[0]\nit = {'__name__': 'sandbox_exec'}\n"
-                     "exec(marshal.load(sys.stdin.buffer), it)\n"         # without the caller's folder
-                     f"it['guard']({theirs.fileno()}, {[*self.disabled]})")
+            start = ("import marshal, sys\ndel sys.path[0]\nmodule = {'__name__': 'sandbox_exec'}\n"
+                     "exec(marshal.load(sys.stdin.buffer), module)\n"      # without the caller's folder
+                     f"module['guard']({theirs.fileno()}, {[*self.disabled]})")
             with theirs:
                 self.process = subprocess.Popen([sys.executable, "-s", "-B", "-c", start],
                                                 pass_fds=[theirs.fileno()], env=clean_environment(),
@@ -338,7 +363,8 @@ class Server:
                 file.write(this_file_compiled())
             hello, _ = receive(self.socket) or ({"failed": ["rlimits", "it died at once"]}, [])
             if "failed" not in hello:
-                self.banner, self.protected = hello["banner"], hello["protected"]
+                self.banner = hello["banner"]
+                self.protected = hello["protected"]
                 return
             self.end()
             layer, why = hello["failed"]
@@ -347,7 +373,7 @@ class Server:
             self.disabled.add(layer)
 
     def end(self):
-        """The end of the connection is the order to end all that was started; the guard sees to it."""
+        """Close the connection: for the guard this is the order to kill all that it has started."""
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)                         # wakes a thread that reads it
         self.socket.close()
@@ -359,8 +385,8 @@ class Server:
             self.process.wait()
 
     def run(self, header, contents):
-        """A Run; a second one if something of ours died. What decides crosses on a socket, which nobody can
-        open: not F, nor a program through /proc."""
+        """One Run, or a second one if the sandbox itself failed. The verdict comes on a socket: a program
+        could open files of another process through /proc, but no sockets."""
         for _ in range(2):
             with contextlib.ExitStack() as closing:
                 files = [closing.enter_context(memory_file(data)) for data in contents]
@@ -370,45 +396,45 @@ class Server:
                     run = run._replace(answer=ours.recv(1 << 16, socket.MSG_DONTWAIT))
                 run = run._replace(files=[read_file(file) for file in files])
             if not run.ended or not run.ended[0].startswith("error: "):
-                break
-        is_theirs = run.ended == (SERVER_DIED, "") and "signals" not in self.protected
-        return run._replace(ended=("killed", "")) if is_theirs else run
+                return run
+        if run.ended[0] == SERVER_DIED and "signals" not in self.protected:
+            return run._replace(ended=("killed", ""))                      # the program may have done it
+        return run
 
     def exchange(self, header, files):
-        """What F answers with; G and F are started anew if it does not."""
+        """The fork server's report on one run; if there is none, start a new server."""
         with contextlib.suppress(OSError):
             self.socket.settimeout(60 + 20 * (header["cpu_s"] + header["asleep_s"]))     # it may be busy
             send(self.socket, header, [file.fileno() for file in files])
-            told, _ = receive(self.socket) or ({"failed": True}, [])
-            if "failed" not in told:
-                return told
+            report, _ = receive(self.socket) or ({"failed": True}, [])
+            if "failed" not in report:
+                return report
         self.end()
         if not self.is_closed:
             with contextlib.suppress(RuntimeError, OSError):               # the next job tries again
                 self.start()
-        if self.is_closed:                        # meanwhile
+        if self.is_closed:                        # the pool was closed while this started
             self.end()
         return {"ended": (SERVER_DIED, "")}
 
 
 @functools.cache
 def this_file_compiled():
-    """A server that compiled it would keep megabytes of memory for that, which each fork would have, too."""
-    source = "".join(linecache.getlines(__file__, globals()))     # from an archive, too; asserts hold
+    """A server that compiled this file would keep megabytes of memory for it, and so would all its forks."""
+    source = "".join(linecache.getlines(__file__, globals()))              # it may lie in an archive
     return marshal.dumps(compile(source, __file__, "exec", dont_inherit=True, optimize=0))
 
 
 def clean_environment():
     """None of the caller's secrets; one thread for each numeric library, so that a job's time is its own."""
-    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "TMPDIR") if name in os.environ}
     return {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "PYTHONUTF8": "1", "USER": "sandbox",
             "PYTHONHASHSEED": "0", "MALLOC_ARENA_MAX": "2", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-            **threads, **kept}
+            "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", **kept}
 
 
 def memory_file(data):
-    """An anonymous file: the program cannot block on it, and the servers pass it on unread."""
+    """An anonymous file: a process that writes to it never blocks, and servers can pass it on unread."""
     file = open(os.memfd_create("job"), "w+b", buffering=0)
     file.write(data)
     file.seek(0)
@@ -428,61 +454,66 @@ def encode(text):
     return text.encode("utf-8", "surrogatepass")
 
 
-def send(sock, message, fds=()):
-    socket.send_fds(sock, [as_bytes(message)], fds)
+def send(sock, message, descriptors=()):
+    socket.send_fds(sock, [as_bytes(message)], descriptors)
 
 
 def receive(sock):
-    """(message, descriptors); None at the end of the connection."""
-    data, fds, *_ = socket.recv_fds(sock, 1 << 16, 8)
-    return (json.loads(data), fds) if data else None
+    """(message, descriptors), or None at the end of the connection."""
+    data, descriptors, _, _ = socket.recv_fds(sock, 1 << 16, 8)
+    return (json.loads(data), descriptors) if data else None
 
-# ------------------------------------------------------------------------------------- reading tests
-# The caller's process does this, once for many programs with the same tests: the tests are trusted.
 
-OURS = {"solution", "tests", "__main__", "pytest"}
-MORE_OF_PYTEST = re.compile(r"\bpytest\.(?!(raises|approx|mark\.parametrize)\b)\w|^from pytest import .*fixture"
-                            r"|^class Test\w*(?!.*TestCase)|^def (setup|teardown)_", re.MULTILINE)
+# ------------------------------------------------------------------------------------- reading the tests
+# The caller's process compiles the tests, once for many programs with the same tests. Each assert and other
+# check is wrapped in a call that counts it, because tests that check nothing must not pass.
+
+MORE_OF_PYTEST = re.compile(r"\bpytest\.(?!(raises|approx|mark\.parametrize)\b)\w|^def (setup|teardown)_|"
+                            r"^from pytest import .*fixture|^class Test\w*(?!.*TestCase)", re.MULTILINE)
 
 
 class Verdict(Exception):
-    """A reason, raised where no program and no test is being run."""
+    """A reason, raised where neither the program nor the tests are running."""
 
 
 @functools.lru_cache(16)
 def read_tests(text, prelude, style, entry_point):
-    """What whoever runs the tests needs to know of them, for JSON."""
-    asserts, prelude, words = Asserts(), complete(prelude), {*re.findall(r"\w+", text)}
+    """What the processes of a job need to know of its tests: a dictionary for JSON."""
+    if not isinstance(text, str):
+        raise Verdict("error: tests must be text or {'inputs': [...], 'outputs': [...]} of equal length")
+    if style == "check" and not entry_point:
+        raise Verdict("error: tests of the style check need an entry_point")
+    asserts = Asserts()
+    prelude = complete(prelude)
     try:
         tree = ast.parse(text, "tests.py")
-        is_class = (entry_point or "")[:1].isupper()     # check() calls it by another name, candidate
-        asked = asked_by("\n".join([prelude, text, entry_point if is_class else ""]))
-        code = compile(asserts.visit(tree), "tests.py", "exec", dont_inherit=True, optimize=0)
-        prelude_code = compile(prelude, "prelude.py", "exec", dont_inherit=True, optimize=0)
+        imports = [node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom))]
+        modules = {getattr(node, "module", None) or alias.name for node in imports for alias in node.names}
+        asked = asked_by(text, prelude, entry_point)
+        has_check = any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in tree.body)
+        codes = [compile(asserts.visit(tree), "tests.py", "exec", dont_inherit=True, optimize=0),
+                 compile(prelude, "prelude.py", "exec", dont_inherit=True, optimize=0)]
     except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
         raise Verdict(f"error: the tests or the prelude do not parse: {problem}"[:500]) from None
-    has_check = any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in tree.body)
-    is_check = style == "check" or style == "auto" and entry_point and has_check
-    if not asserts.seen:
+    if not asserts.found:
         raise Verdict("error: the tests have no assert")
-    if not (is_check or ask_something(text, prelude, entry_point)):
+    is_check = style == "check" or style == "auto" and entry_point and has_check
+    names_solution = re.search(r"^(?! *(from|import) ).*\bsolution\b", text, re.MULTILINE)
+    if not (is_check or asked["lacking"] or names_solution):
         raise Verdict("error: the tests ask nothing of the program")
-    return {"tests": text, "words": [*words, entry_point], "imports": [*imported(tree)],
+    packages = {module.partition(".")[0] for module in modules} - {"solution", "tests", "__main__", "pytest"}
+    tests_code, prelude_code = [marshal.dumps(code).decode("latin-1") for code in codes]
+    return {"tests": text, "packages": sorted(packages), "asked": asked, "entry_point": entry_point,
             "checked": entry_point if is_check else None, "need_pytest": bool(MORE_OF_PYTEST.search(text)),
-            "entry_point": entry_point, "tests_code": as_text(code), "prelude_code": as_text(prelude_code),
-            "asked": [sorted(names) for names in asked]}
+            "tests_code": tests_code, "prelude_code": prelude_code}
 
 
-def as_text(code):
-    return marshal.dumps(code).decode("latin-1")
-
-
-def from_text(text):
-    return marshal.loads(text.encode("latin-1"))
+def run_marshalled(text, module):
+    exec(marshal.loads(text.encode("latin-1")), vars(module))
 
 
 def complete(prelude):
-    """A prelude may end inside a function: the head that a completion continues."""
+    """A prelude may end inside a function, whose body a completion continues."""
     try:
         compile(prelude, "prelude.py", "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
         return prelude
@@ -490,29 +521,38 @@ def complete(prelude):
         return prelude + "\n    pass\n"
 
 
-def imported(tree):
-    """The first part of the name of each module that is imported somewhere."""
-    nodes = [node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom))]
-    names = [getattr(node, "module", None) or alias.name for node in nodes for alias in node.names]
-    return {name.partition(".")[0] for name in names} - OURS
+def symbols_of(source):
+    """(name, what a scope does with it, the scope) for all names of all scopes."""
+    tables = [symtable.symtable(source, "text", "exec")]
+    for table in tables:
+        tables += table.get_children()
+    return [(symbol.get_name(), symbol, table) for table in tables for symbol in table.get_symbols()]
 
 
-def ask_something(tests, prelude, entry_point):
-    """Whether tests use a name that neither they, the prelude nor Python define, or say `solution`."""
-    found = symbols_of(tests)
-    used = {name for name, symbol, table in found if symbol.is_referenced() and (
-            symbol.is_global() or table.get_type() == "module")}
-    own = {name for name, symbol, table in found + symbols_of(prelude) if table.get_type() == "module" and (
-           symbol.is_assigned() or symbol.is_imported())}
-    own -= {alias.asname or alias.name for node in ast.walk(ast.parse(tests))
-            if getattr(node, "module", "") == "solution" for alias in node.names} | {entry_point}
-    return used - own - vars(builtins).keys() or re.search(r"^(?! *(from|import) ).*\bsolution\b", tests, re.M)
+def asked_by(tests, prelude="", entry_point=None):
+    """What the tests use: all names in them and the prelude, the methods that they call, the names that they
+    lack unless the program defines them, and which of these are classes that they test."""
+    nodes = [*ast.walk(ast.parse(tests)), *ast.walk(ast.parse(prelude))]
+    symbols = symbols_of(tests)
+    trusted = symbols + symbols_of(prelude)
+    imports = [node for node in nodes if getattr(node, "module", "") == "solution"]
+    given = {alias.name for node in imports for alias in node.names}
+    defined = {name for name, symbol, table in trusted if table.get_type() == "module" and (
+               symbol.is_assigned() or symbol.is_imported())}
+    used = {name for name, symbol, table in symbols if symbol.is_referenced() and (
+            symbol.is_global() or table.get_type() == "module" or name in given)}
+    lacking = used - (defined - given - {entry_point}) - vars(builtins).keys()
+    tested = {name for name in {*lacking, *given, entry_point or ""} if name[:1].isupper()}
+    return {"names": sorted({name for name, _, _ in trusted} | given), "lacking": sorted(lacking),
+            "methods": sorted({node.func.attr for node in nodes if isinstance(node, ast.Call)
+                               and isinstance(node.func, ast.Attribute)}), "tested": sorted(tested)}
 
 
 class Asserts(ast.NodeTransformer):
     """Count the checks that run: asserts, calls of assert..., raises, warns and fail, and ifs that raise."""
-    ran = seen = 0
-    swallowed = False
+    found = 0                                     # in the text
+    ran = 0
+    swallowed = False                             # whether the program caught a failing assert of the tests
 
     @classmethod
     def count(cls, value):
@@ -521,15 +561,17 @@ class Asserts(ast.NodeTransformer):
 
     @classmethod
     def check(cls, value):
-        """An assert that fails while the program runs, in a function it was handed, is not for it to catch."""
-        is_true, frame = bool(cls.count(value)), sys._getframe()
+        """The value of an assert. If it fails in a function of the tests that the program calls, the program
+        could catch it, and has failed all the same."""
+        is_true = bool(cls.count(value))
+        frame = sys._getframe()
         while frame and not is_true and not cls.swallowed:
             cls.swallowed = frame.f_code.co_filename == "solution.py"
             frame = frame.f_back
         return is_true
 
     def wrap(self, node, function):
-        self.seen += 1
+        self.found += 1
         name = ast.copy_location(ast.Name(function, ast.Load()), node)
         return ast.copy_location(ast.Call(name, [node], []), node)
 
@@ -539,30 +581,36 @@ class Asserts(ast.NodeTransformer):
             node.test = self.wrap(node.test, "__check__")
         if isinstance(node, ast.If) and any(isinstance(inner, ast.Raise) for inner in node.body):
             node.test = self.wrap(node.test, "__count__")
-        called = getattr(node, "func", None)
-        name = str(getattr(called, "attr", getattr(called, "id", "")))
-        is_check = name.startswith("assert") or name in ("raises", "warns", "fail")
-        return self.wrap(node, "__count__") if is_check else node
+        if isinstance(node, ast.Call):
+            name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            if name.startswith("assert") or name in ("raises", "warns", "fail"):
+                return self.wrap(node, "__count__")
+        return node
 
 
-# ------------------------------------------------------------------------------------- G and F: the servers
+# ------------------------------------------------------------------------------------- guard and fork server
+# The guard only waits; the fork server runs one job after the other. Neither reads a program or a test.
 
-cage = proc_fd = None                             # of this server and its forks; /proc, for a root without
+cage = None                                       # the Cage of this server and of its forks
+proc_fd = None                                    # descriptor of /proc, which a private root does not have
 
 
-def guard(fd, disabled):
-    """G: the parent of all orphans below; start F, wait until it or the caller is gone, kill all."""
+def guard(descriptor, disabled):
+    """Start the fork server and wait until it or the caller is gone; then kill all descendants."""
     global cage
-    cage, control, poller = Cage(set(disabled)), socket.socket(fileno=fd), select.poll()
-    libc("prctl", SUBREAPER, 1)
+    cage = Cage(set(disabled))
+    control = socket.socket(fileno=descriptor)
+    libc("prctl", SUBREAPER, 1)                   # descendants whose parent has died become its children
     cage.guard = os.pidfd_open(os.getpid())
-    poller.register(control, 0)                   # only its end, what it says is for F
     try:
-        if server := os.fork():
-            poller.register(os.pidfd_open(server), select.POLLIN)
-            poller.poll()
-        else:
+        server = os.fork()
+        if not server:
             serve(control)
+            return
+        poller = select.poll()
+        poller.register(control, 0)               # wakes at the end of the connection only
+        poller.register(os.pidfd_open(server), select.POLLIN)
+        poller.poll()
     except Exception:
         traceback.print_exc()
     finally:
@@ -576,16 +624,16 @@ def guard(fd, disabled):
 
 
 def serve(control):
-    """F: fork the processes of one job after the other. It never reads a program, a test or a verdict, for
-    whatever it has in memory, its forks have, too."""
+    """The fork server: fork the processes of one job after the other. Whatever it has in memory, its forks
+    have, too."""
     try:
         cage.enter()
         cage.probe()
         send(control, cage.hello())
-        while (job_and_files := receive(control)) is not None:
-            job, fds = job_and_files
+        while (message := receive(control)) is not None:
+            job, descriptors = message
             preload(job["preload"])
-            send(control, run_job(job, fds, control))
+            send(control, run_job(job, descriptors, control))
     except LayerFailed as failure:
         send(control, {"failed": failure.args})
     except ConnectionError:                       # the caller or the guard is gone
@@ -595,45 +643,48 @@ def serve(control):
 def preload(libraries):
     """Import what jobs use once, before the fork."""
     missing = [name for name in libraries if name not in sys.modules and importlib.util.find_spec(name)]
+    for name in missing:
+        importlib.import_module(name)
     if missing:
-        for name in missing:
-            importlib.import_module(name)
         cage.settle()
 
 
-def run_job(job, fds, control):
-    """Fork who runs the job, watch them; then nothing of the job is left."""
+def run_job(job, descriptors, control):
+    """Start the processes of a job, watch them, and leave nothing of them behind: the report for `Run`."""
     started = time.monotonic()
     try:
-        pids = start_job(job, fds)                # the first has the tests, and is waited for
+        pids = start_job(job, descriptors)        # the first one has the tests
     except (OSError, LayerFailed) as problem:
         end_tree(os.getpid())
-        told = {"ended": ("error: no process could be started", str(problem))}
+        report = {"ended": ("error: no process could be started", str(problem))}
     else:
-        fds.append(os.pidfd_open(pids[0]))
-        ended, cpu, memory = watch(job, fds[-1], control)
+        descriptors.append(os.pidfd_open(pids[0]))
+        ended, cpu, memory = watch(job, descriptors[-1], control)
         for pid in pids:
-            kill(pid)                             # one that is ending by itself keeps its status
-        statuses, used = zip(*[os.wait4(pid, 0)[1:] for pid in pids])
-        told = {"ended": ended, "exit": os.waitstatus_to_exitcode(statuses[0]),
-                "cpu_s": max(cpu, sum(each.ru_utime + each.ru_stime for each in used)),
-                "memory_mb": max(memory, *[each.ru_maxrss * 1024 for each in used]) / 2**20}
-    for fd in fds:
-        os.close(fd)
+            kill(pid)                             # one that has ended by itself keeps its status
+        waited = [os.wait4(pid, 0) for pid in pids]
+        status = os.waitstatus_to_exitcode(waited[0][1])
+        if status < 0 and not ended:
+            ended = "killed", f"signal {-status}"
+        report = {"ended": ended, "exit": status,
+                  "cpu_s": max(cpu, sum(usage.ru_utime + usage.ru_stime for _, _, usage in waited)),
+                  "memory_mb": max(memory, *[usage.ru_maxrss << 10 for _, _, usage in waited]) / 2**20}
+    for descriptor in descriptors:
+        os.close(descriptor)
     while not cage.private and end_tree(os.getpid()):
         time.sleep(0.001)
     cage.empty_scratch()
-    return {**told, "wall_s": time.monotonic() - started}
+    return {**report, "wall_s": time.monotonic() - started}
 
 
-def start_job(job, fds):
-    """The processes of a job; what they get is told where they are."""
+def start_job(job, descriptors):
+    """The processes of a job, each with descriptors from 0 on as its function expects them."""
     std = [cage.null] * 3
     if job["mode"] == "stdio":
-        return [cage.spawn(fds[:4], job, run_script)]
+        return [cage.spawn(descriptors[:4], job, run_script)]
     if job["mode"] == "beside":
-        return [cage.spawn(std + fds, job, run_beside)]
-    tests, program, answer = fds
+        return [cage.spawn(std + descriptors, job, run_beside)]
+    tests, program, answer = descriptors
     for_judge, for_program = socket.socketpair()
     with for_judge, for_program:
         judge = cage.spawn([*std, tests, answer, for_judge.fileno()], job, run_judge)
@@ -641,28 +692,37 @@ def start_job(job, fds):
 
 
 def watch(job, awaited, control):
-    """(limit reached, seconds of cpu, bytes), once the process that is awaited is done."""
-    started, cpu, memory, pause, limit = time.monotonic(), 0, 0, 200, None
+    """(limit reached, seconds of cpu, bytes), once the awaited process has ended or a limit is reached."""
+    started = time.monotonic()
+    cpu = memory = 0
+    limit = None
+    pause = 200                                   # milliseconds; most jobs end before the first look
     poller = select.poll()
-    for fd in (control.fileno(), cage.guard, awaited):
-        poller.register(fd, select.POLLIN)
+    for descriptor in (control.fileno(), cage.guard, awaited):
+        poller.register(descriptor, select.POLLIN)
     while not limit:
-        ready = {fd for fd, _ in poller.poll(pause)}       # most jobs end before the first look at them
+        ready = {descriptor for descriptor, _ in poller.poll(pause)}
         if ready - {awaited}:
             raise ConnectionError
         if ready:
             break
-        pause, wall = 50, time.monotonic() - started
+        pause = 50
         processes = tree(os.getpid())
-        cpu_now, waited, memory_now = usage(processes)
-        cpu, memory = max(cpu, cpu_now), max(memory, memory_now)
+        cpu_now, queued, memory_now = usage(processes)
+        cpu = max(cpu, cpu_now)
+        memory = max(memory, memory_now)
+        wall = time.monotonic() - started
         times = f"time: {cpu:.1f} s of cpu, {wall:.1f} s of wall time"
-        limit = (("timeout", f"cpu {times}") if cpu > job["cpu_s"] else
-                 ("memory", f"{memory >> 20} MB in all processes")
-                 if memory > TREE_FACTOR * job["memory_mb"] * 2**20 else
-                 ("killed", "limit of processes") if len(processes) > 2 * PROCESSES else
-                 ("killed", "limit of files") if not cage.private and cage.scratch_is_full() else
-                 ("timeout", f"wall {times}") if wall - cpu - waited > job["asleep_s"] else None)
+        if cpu > job["cpu_s"]:
+            limit = "timeout", f"cpu {times}"
+        elif memory > TREE_FACTOR * job["memory_mb"] * 2**20:
+            limit = "memory", f"{memory >> 20} MB in all processes"
+        elif len(processes) > 2 * PROCESSES:
+            limit = "killed", "limit of processes"
+        elif not cage.private and cage.scratch_is_full():
+            limit = "killed", "limit of files"
+        elif wall - cpu - queued > job["asleep_s"]:
+            limit = "timeout", f"wall {times}"
     return limit, cpu, memory
 
 
@@ -672,8 +732,8 @@ def kill(pid):
 
 
 def end_tree(pid):
-    """Kill all descendants and reap those that are ours: the one way to kill, used by caller, G and F. Again
-    and again, until this finds none: what it kills may have been starting more."""
+    """Kill all descendants and reap those that are children of this process. Call it until it finds none:
+    what it kills may have started more."""
     found = tree(pid)
     for child in found:
         kill(child)
@@ -693,52 +753,158 @@ def tree(pid):
     return found[1:]
 
 
-def proc(path, read=lambda fd: os.read(fd, 1 << 16)):
+def proc(path, read=lambda descriptor: os.read(descriptor, 1 << 16)):
     """The content of a file under /proc, or what else `read` makes of it; empty if there is none."""
     with contextlib.suppress(OSError):
-        fd = os.open(path if proc_fd else "/proc/" + path, os.O_RDONLY, dir_fd=proc_fd)
+        descriptor = os.open(path if proc_fd else "/proc/" + path, os.O_RDONLY, dir_fd=proc_fd)
         try:
-            return read(fd)
+            return read(descriptor)
         finally:
-            os.close(fd)
+            os.close(descriptor)
     return b""
 
 
 def usage(pids):
     """(seconds of cpu, seconds in a processor's queue, resident bytes) of these processes."""
-    cpu = waited = memory = 0
+    cpu = queued = memory = 0
     for pid in pids:
         if stat := proc(f"{pid}/stat").rpartition(b")")[2].split():
             cpu += sum(map(int, stat[11:15])) / os.sysconf("SC_CLK_TCK")
-            memory += max(0, int(stat[21]) * resource.getpagesize() - cage.base_rss)     # shared with F: F's
+            memory += max(0, int(stat[21]) * resource.getpagesize() - cage.base_rss)   # without the server's
         for thread in proc(f"{pid}/task", os.listdir):
-            waited += int((proc(f"{pid}/task/{thread}/schedstat").split() or [0, 0])[1]) / 1e9
-    return cpu, waited, memory
+            queued += int((proc(f"{pid}/task/{thread}/schedstat").split() or [0, 0])[1]) / 1e9
+    return cpu, queued, memory
+
+
+# ------------------------------------------------------------------------------------- a program's process
+# Each of these functions is the whole life of a forked process. Descriptors 0, 1 and 2 are those of every
+# program, 3 is a file with the job. A process with tests sends its verdict through 4. If a program is judged
+# apart, it talks through 4 to the judge, and the judge through 5 to it.
+
+def read_job():
+    return json.loads(read_file(open(3, "rb", buffering=0)))
+
+
+def send_verdict(reason, detail=""):
+    socket.socket(fileno=4).send(as_bytes([reason, detail]))
+    os._exit(0)                                   # whatever threads there are
+
+
+def run_beside():
+    """The program and its tests in this process; if so ordered, only if the program is innocent."""
+    job = read_job()
+    try:
+        look_for_packages(job)
+        compiled = compile_program(job["code"])
+        why = why_suspect(job["code"], job["asked"]) if job["only_innocent"] else None
+        answer = ("suspect", why) if why else run_tests_in(module_beside(job, compiled), job)
+    except BaseException as problem:
+        answer = explain(problem, loading=True)
+    send_verdict(*answer)
+
+
+def module_beside(job, compiled):
+    """Run prelude and program; a module for the tests with what they need of both."""
+    if re.search(r"\b(py|reload|subprocess|runpy)\b", job["tests"]):       # they may start it as a script
+        with open("solution.py", "w", encoding="utf-8", errors="surrogatepass") as copy:
+            copy.write(job["code"])
+        sys.path.insert(0, os.getcwd())
+    module = new_module("solution", "__main__")
+    prelude = load_program(job, module, compiled)
+    tests = new_module("tests")
+    for name in (*job["asked"]["lacking"], job["entry_point"]):
+        if name in vars(module):
+            vars(tests)[name] = vars(module)[name]
+    for name, value in prelude.items():
+        ours = vars(module).get(name)             # models like to repeat the classes of a prompt
+        vars(tests)[name] = ours if isinstance(value, type) and isinstance(ours, type) else value
+    return tests
+
+
+def new_module(*names):
+    module = types.ModuleType(names[0])
+    module.__file__ = names[0] + ".py"
+    sys.modules.update(dict.fromkeys(names, module))
+    return module
+
+
+def compile_program(code):
+    linecache.cache["solution.py"] = (len(code), None, code.splitlines(True), "solution.py")
+    return compile(encode(code), "solution.py", "exec", dont_inherit=True)
+
+
+def load_program(job, module, compiled):
+    """Run the prelude and the program in their module; the names that the prelude has for the tests."""
+    names = run_prelude(job, module)
+    exec(compiled, vars(module))
+    name = job["entry_point"] or ""
+    if name not in vars(module) and hasattr(vars(module).get("Solution"), name):
+        setattr(module, name, getattr(module.Solution(), name))
+    return names
+
+
+def run_prelude(job, module):
+    """The names that the prelude defines, without the function under test, which is a stub there."""
+    before = set(vars(module))
+    run_marshalled(job["prelude_code"], module)
+    vars(module).pop(job["entry_point"], None)
+    return {name: value for name, value in vars(module).items() if name not in before}
+
+
+def run_script():
+    """A program that reads and prints: 0, 1 and 2 are files; it ends as scripts do."""
+    how = {"encoding": "utf-8", "errors": "surrogateescape", "closefd": False}
+    sys.stdin, sys.stdout, sys.stderr = [open(number, "w" if number else "r", **how) for number in range(3)]
+    status = 0
+
+    def run():
+        exec(compile_program(read_job()), vars(new_module("__main__")))
+
+    def flush():
+        sys.stdout.flush()                        # which may not be the file from above any more
+
+    for step in run, threading._shutdown, atexit._run_exitfuncs, flush:
+        try:
+            step()
+        except SystemExit as end:
+            if end.code is not None:
+                status = end.code if isinstance(end.code, int) else 1
+        except BaseException as problem:
+            sys.stderr.write("".join(traceback.format_exception_only(type(problem), problem)))
+            status = 1
+    with contextlib.suppress(Exception):
+        sys.stderr.flush()
+    os._exit(status & 255)
+
 
 # ------------------------------------------------------------------------------------- running tests
-# Functions, asserts, unittest's classes, and of pytest raises, approx and parametrize are run here, as quickly
-# as that goes; all that needs more by the real pytest, and without it nobody can judge.
-
+# Functions, asserts, unittest's classes, and of pytest raises, approx and parametrize are run here, because
+# that is fast and works without pytest. Tests that need more of pytest are run by pytest itself.
 
 class NeedPytest(BaseException):
-    """These tests use more of pytest than is here."""
+    """These tests use more of pytest than the small one has."""
+
+
+def look_for_packages(job):
+    for name in job["packages"]:
+        if name not in sys.modules and not importlib.util.find_spec(name):
+            raise Verdict(f"error: the tests need {name!r}, which is not installed")
 
 
 def run_tests_in(module, job):
-    """(reason, detail) of the tests of a job, run in their module, which has the names of the program."""
-    code, checked = from_text(job["tests_code"]), job["checked"]
+    """(reason, detail) of the tests of a job, run in a module that has the names of the program."""
     linecache.cache["tests.py"] = (len(job["tests"]), None, job["tests"].splitlines(True), "tests.py")
     vars(module).update(__check__=Asserts.check, __count__=Asserts.count)
     try:
-        if checked and checked not in vars(module):
-            raise Verdict(f"failed: the program does not define {checked}")
+        if job["checked"] and job["checked"] not in vars(module):
+            raise Verdict(f"failed: the program does not define {job['checked']}")
         try:
             if job["need_pytest"]:
                 raise NeedPytest
-            run_small(module, code, checked)
+            run_small(module, job)
         except NeedPytest:
             Asserts.ran = 0
-            run_with_pytest(module, code)
+            run_with_pytest(module, job)
     except BaseException as problem:
         return explain(problem)
     if Asserts.swallowed:
@@ -746,39 +912,33 @@ def run_tests_in(module, job):
     return ("passed" if Asserts.ran else "failed: the tests ran no assert"), ""
 
 
-def look_for_packages(job):
-    for name in job["imports"]:
-        if name not in sys.modules and not importlib.util.find_spec(name):
-            raise Verdict(f"error: the tests need {name!r}, which is not installed")
-
-
 def explain(problem, loading=False):
-    """(reason, detail) that goes with what the tests raised, or the program while it was loaded."""
+    """(reason, detail) for what the tests raised, or the program while it was loaded."""
     if type(problem) is Verdict:
         return str(problem), ""
     if isinstance(problem, MemoryError):
         return "memory", ""
-    told = traceback.format_exception_only(type(problem), problem)[-1].strip()[:300]
+    text = traceback.format_exception_only(type(problem), problem)[-1].strip()[:300]
     if loading:
         is_syntax = isinstance(problem, SyntaxError)
-        return "syntax" if is_syntax else f"failed: {told}, while the program was loaded", told
+        return "syntax" if is_syntax else f"failed: {text}, while the program was loaded", text
     frames = traceback.extract_tb(problem.__traceback__)
     lines = [frame.line for frame in frames if frame.filename == "tests.py" and frame.line]
     if not {"tests.py", "solution.py"} & {frame.filename for frame in frames}:
-        return f"error: the judge failed: {told}", ""
+        return f"error: the judge failed: {text}", ""
     if not lines:
-        return f"failed: {told}", ""
+        return f"failed: {text}", ""
     if isinstance(problem, AssertionError) and frames[-1].filename == "tests.py":
-        return f"failed: {lines[-1]}"[:500], told
-    return f"failed: {told}, in: {lines[-1]}"[:500], ""
+        return f"failed: {lines[-1]}"[:500], text
+    return f"failed: {text}, in: {lines[-1]}"[:500], ""
 
 
-def run_small(module, code, checked):
-    """Run what pytest would collect in the tests: functions test*, unittest's test cases."""
+def run_small(module, job):
+    """Run what pytest would collect: functions named test... and unittest's test cases."""
     sys.modules["pytest"] = small_pytest()
-    exec(code, vars(module))
-    if checked:
-        vars(module)["check"](vars(module)[checked])
+    run_marshalled(job["tests_code"], module)
+    if job["checked"]:
+        vars(module)["check"](vars(module)[job["checked"]])
     own = [thing for thing in list(vars(module).values()) if getattr(thing, "__module__", None) == "tests"]
     functions = [thing for thing in own if type(thing) is types.FunctionType and thing.__name__[:4] == "test"]
     calls = [(function, values) for function in functions for values in getattr(function, "calls", [{}])]
@@ -792,9 +952,10 @@ def run_small(module, code, checked):
 
 
 def run_test_cases(classes):
-    unittest, errors = sys.modules.get("unittest"), []
+    unittest = sys.modules.get("unittest")
     if not unittest:
         return
+    errors = []
     result = unittest.TestResult()
     result.addError = result.addFailure = lambda test, problem: errors.append(problem[1])
     result.addSubTest = lambda test, subtest, problem: problem and errors.append(problem[1])
@@ -806,13 +967,14 @@ def run_test_cases(classes):
         raise errors[0]
 
 
-def run_with_pytest(module, code):
-    """The real one; it gets the module as it is: a file is what the program could read or change."""
-    sys.modules.pop("pytest", None)                # ours
+def run_with_pytest(module, job):
+    """Run the tests by pytest, which gets the module as it is: a program could change a file."""
+    sys.modules.pop("pytest", None)               # the small one
     if "pytest" in cage.disabled or not importlib.util.find_spec("pytest"):
         raise Verdict("error: the tests need 'pytest', which is not installed")
-    pytest, problems = importlib.import_module("pytest"), []
-    exec(code, vars(module))
+    pytest = importlib.import_module("pytest")
+    problems = []
+    run_marshalled(job["tests_code"], module)
 
     class Tests(pytest.Module):
         obj = module
@@ -839,7 +1001,8 @@ def run_with_pytest(module, code):
         raise problems[0] if problems else AssertionError(f"pytest ends with {ended!r}")
 
 
-# What tests get for `import pytest` first.
+# ------------------------------------------------------------------------------------- the small pytest
+# What tests get for `import pytest` first. Whatever it lacks raises NeedPytest.
 
 def small_pytest():
     pytest = types.ModuleType("pytest")
@@ -853,11 +1016,11 @@ def need_pytest(name):
 
 
 def parametrize(argnames, argvalues, ids=None, **more):
-    """The arguments of each call, for `run_small`."""
-    rows, names = list(argvalues), argnames
-    if isinstance(argnames, str):
-        names = [name.strip() for name in argnames.split(",") if name.strip()]
-        rows = [[row] for row in rows] if len(names) == 1 else rows
+    """Note the arguments of each call, for `run_small`."""
+    names = argnames.split(",") if isinstance(argnames, str) else argnames
+    names = [name.strip() for name in names if name.strip()]
+    is_single = isinstance(argnames, str) and len(names) == 1
+    rows = [[row] if is_single else row for row in argvalues]
 
     def decorate(function):
         if more or isinstance(function, type):
@@ -872,7 +1035,8 @@ class raises:
     """As a context manager, or called with a function."""
 
     def __init__(self, expected, function=None, *args, match="", **kwargs):
-        self.expected, self.pattern, self.type, self.value = expected, match or "", None, None
+        self.expected = expected
+        self.pattern = match or ""
         if function is not None:
             with self:
                 function(*args, **kwargs)
@@ -882,7 +1046,8 @@ class raises:
 
     def __exit__(self, kind, value, _):
         assert kind, f"did not raise {self.expected}"
-        self.type, self.value = kind, value
+        self.type = kind
+        self.value = value
         return issubclass(kind, self.expected) and self.match(self.pattern)
 
     def match(self, pattern):
@@ -895,12 +1060,13 @@ class raises:
 
 class Approx:
     """Numbers, and lists, tuples or dictionaries of them, to within 1e-6 of what is expected, or 1e-12."""
-    __array_ufunc__ = __hash__ = None
+    __array_ufunc__ = __hash__ = None             # so that numpy leaves the comparison to this class
 
     def __init__(self, expected, rel=None, abs=None, nan_ok=False):
         if nan_ok:
             raise NeedPytest
-        self.expected, self.absolute = expected, 1e-12 if abs is None else abs
+        self.expected = expected
+        self.absolute = 1e-12 if abs is None else abs
         self.relative = rel or (1e-6 if rel is None and abs is None else 0)
 
     def __eq__(self, actual):
@@ -926,115 +1092,29 @@ class Approx:
         return bool(abs(actual - expected) <= within < float("inf"))
 
 
-# ------------------------------------------------------------------------------------- the program's process
-# What a process gets besides the three descriptors of every program: 3, the job, a file. Who runs the tests
-# answers the caller through 4; judge and program apart talk through 5 and 4.
-
-def read_job():
-    return json.loads(read_file(open(3, "rb", buffering=0)))
-
-
-def tell(answer):
-    socket.socket(fileno=4).send(as_bytes(answer))
-    os._exit(0)                                   # whatever threads there are
-
-
-def run_beside():
-    """The program and its tests in this process; if asked to, only of an innocent program."""
-    job = read_job()
-    try:
-        look_for_packages(job)
-        compiled = compile_program(job["code"])
-        why = why_suspect(job["code"], map(set, job["asked"])) if job["only_innocent"] else None
-        answer = ("suspect", why) if why else run_both(job, compiled)
-    except BaseException as problem:
-        answer = explain(problem, loading=True)
-    tell(answer)
-
-
-def run_both(job, compiled):
-    """(reason, detail) of tests in the same process as the program."""
-    module, words = new_module("solution", "__main__"), set(job["words"])
-    if words & {"py", "reload", "subprocess", "runpy"}:
-        with open("solution.py", "w", encoding="utf-8", errors="surrogatepass") as copy:
-            copy.write(job["code"])
-        sys.path.insert(0, os.getcwd())
-    prelude = load_program(job, module, compiled)
-    space = new_module("tests")
-    for name, value in vars(module).items():
-        if name in words and name[:2] != "__":
-            vars(space)[name] = value
-    for name, value in prelude.items():           # models like to write down the prompt's classes once more
-        if not (isinstance(value, type) and isinstance(vars(module).get(name), type)):
-            vars(space)[name] = value
-    return run_tests_in(space, job)
-
-
-def new_module(*names):
-    module = types.ModuleType(names[0])
-    module.__file__ = names[0] + ".py"
-    sys.modules.update(dict.fromkeys(names, module))
-    return module
-
-
-def compile_program(code):
-    linecache.cache["solution.py"] = (len(code), None, code.splitlines(True), "solution.py")
-    return compile(encode(code), "solution.py", "exec", dont_inherit=True)
-
-
-def load_program(job, module, compiled):
-    """Run the prelude and the program in their module; what the prelude has for the tests."""
-    names = run_prelude(job, module)
-    exec(compiled, vars(module))
-    if job["fn_name"] and hasattr(module, "Solution"):
-        setattr(module, job["fn_name"], getattr(module.Solution(), job["fn_name"]))
-    return names
-
-
-def run_prelude(job, module):
-    """The names that it defines; its own function under test is a stub."""
-    before = set(vars(module))
-    exec(from_text(job["prelude_code"]), vars(module))
-    vars(module).pop(job["entry_point"], None)
-    return {name: value for name, value in vars(module).items() if name not in before}
-
-
-def run_script():
-    """A stdio job: 0, 1 and 2 are files, 3 holds the program; end as a script does."""
-    how = {"encoding": "utf-8", "errors": "surrogateescape", "closefd": False}
-    sys.stdin, sys.stdout, sys.stderr = [open(fd, "w" if fd else "r", **how) for fd in range(3)]
-    code, status = read_job(), 0
-    for step in (lambda: exec(compile_program(code), vars(new_module("__main__"))), threading._shutdown,
-                 atexit._run_exitfuncs, lambda: sys.stdout.flush(), lambda: sys.stderr.flush()):
-        try:
-            step()
-        except SystemExit as end:
-            status = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
-        except BaseException as problem:
-            sys.stderr.write("".join(traceback.format_exception_only(type(problem), problem)))
-            status = 1
-    os._exit(status & 255)
-
+# ------------------------------------------------------------------------------------- the judge apart
+# The program's process says which names it has, then calls the functions that the judge asks for. In the
+# judge's process the tests call functions that stand for the program's.
 
 def run_apart():
-    """Tell the judge which names the program has, then call what it asks for, until it ends the connection."""
-    job, channel, module = read_job(), Channel(4), new_module("solution", "__main__")
+    """Say what the program defines, then answer calls, until the judge ends the connection."""
+    job = read_job()
+    channel = Channel(4)
+    module = new_module("solution", "__main__")
     try:
         load_program(job, module, compile_program(job["code"]))
         channel.send({name: value for name, value in vars(module).items() if is_plain(value)},
-                     [name for name, value in vars(module).items()
-                      if callable(value) or isinstance(value, types.ModuleType)])
+                     [name for name, value in vars(module).items() if callable(value)])
     except BaseException as problem:
         channel.send(None, explain(problem, loading=True)[0])
     while True:
         name, args, kwargs = channel.receive()
-        things = containers((args, kwargs))
         try:
-            outcome, value = "returned", vars(module)[name](*args, **kwargs)
+            answer = "returned", vars(module)[name](*args, **kwargs)
         except BaseException as problem:
-            outcome, value = "raised", by_builtin_name(problem)
+            answer = "raised", by_builtin_name(problem)
         try:
-            channel.send(outcome, value, [thing.copy() for thing in things], known=things)
+            channel.send(*answer, [*args, *kwargs.values()])
         except (NotPlain, RecursionError) as problem:
             channel.send("not plain", str(problem), [])
 
@@ -1046,92 +1126,88 @@ def by_builtin_name(problem):
     return kind.__name__, problem.args if has_its_own else (str(problem),)
 
 
-# ------------------------------------------------------------------------------------- the judge apart
-
-ODD = "StopIteration", "StopAsyncIteration", "GeneratorExit", "KeyboardInterrupt"
-
-
-class Gone(BaseException):
-    """The program has ended, broke the rules, or plain data does not do: nothing for the tests to catch."""
-
-
 def run_judge():
-    """The tests in this process, with functions in place of the program's that ask it."""
-    job, program = read_job(), Program(Channel(5))
+    """The tests in this process, with functions in place of the program's."""
+    job = read_job()
+    program = Program(Channel(5))
     try:
         look_for_packages(job)
         program.load()
-        answer = run_tests_in(test_module(job, program.names), job)
+        answer = run_tests_in(module_apart(job, program.names), job)
     except BaseException as problem:
         answer = explain(problem)
-    tell(("failed: " + program.gone, "") if program.gone else answer)          # also if the tests caught it
+    if program.gone:                              # also if the tests caught that
+        answer = "failed: " + program.gone, ""
+    send_verdict(*answer)
 
 
-def test_module(job, offered):
-    """The tests' module, with the names of the program that they use, and of the prelude."""
-    space, entry_point = new_module("tests"), job["entry_point"]
-    vars(new_module("solution")).update(offered, __all__=[])   # the tests have all that they use
-    for name in offered.keys() & set(job["words"]):
-        known = known_to_all(name)
-        vars(space)[name] = offered[name] if known is None else known
-    run_prelude(job, space)
+def module_apart(job, offered):
+    """The tests' module, with the names of the program that they lack, and those of the prelude."""
+    tests = new_module("tests")
+    entry_point = job["entry_point"]
+    vars(new_module("solution")).update(offered, __all__=[])   # for `import *`: they have what they lack
+    for name in offered.keys() & set(job["asked"]["lacking"]):
+        vars(tests)[name] = offered[name]
+    run_prelude(job, tests)
     if entry_point in offered:
-        vars(space)[entry_point] = offered[entry_point]
-    return space
+        vars(tests)[entry_point] = offered[entry_point]
+    return tests
 
 
-def known_to_all(name):
-    """A module, something of typing or a builtin that tests mean by a name, whatever it is in the program."""
-    module = {"np": "numpy"}.get(name, name)
-    if module in LIBRARY or module == "numpy":
-        return importlib.import_module(module)
-    return getattr(typing, name) if name in typing.__all__ else vars(builtins).get(name)
+class Gone(BaseException):
+    """The program has ended or broken the rules, or plain data is not enough; tests should not catch it."""
 
 
 class Program:
-    """The judge's view of the program in the other process; what that says is checked."""
+    """The program, for the judge; whatever comes from its process is checked."""
 
     def __init__(self, channel):
-        self.channel, self.lock, self.names, self.gone = channel, threading.Lock(), {}, ""
+        self.channel = channel
+        self.lock = threading.Lock()
+        self.names = {}
+        self.gone = ""                            # why there will be no more answers
 
     def give_up(self, why):
         self.gone = self.gone or why
         raise Gone(why)
 
     def load(self):
-        """Ask which names there are."""
-        values, called = self.receive(2)
+        """Wait until the program is loaded, and learn its names."""
+        values, functions = self.receive(2)
         if values is None:
-            self.give_up(f"the program could not be loaded: {called}")
-        functions = {str(name): functools.partial(self.call, name) for name in called}
-        self.names = {name: value for name, value in {**values, **functions}.items() if name[:2] != "__"}
+            self.give_up(f"the program could not be loaded: {functions}")
+        self.names = {name: value for name, value in values.items() if name[:2] != "__"}
+        for name in functions:
+            if str(name)[:2] != "__":
+                self.names[name] = functools.partial(self.call, name)
 
-    def receive(self, length, known=()):
+    def receive(self, length):
+        """The next message, a tuple of this length."""
         try:
-            message = self.channel.receive(known)
+            message = self.channel.receive()
         except (OSError, struct.error):
             self.give_up("the program ended before it answered")
-        except Exception:                         # whatever it sent: only it could have made it so
+        except Exception:                         # only the program could have sent what causes one
             self.give_up("the program's answer is malformed")
         if type(message) is not tuple or len(message) != length:
             self.give_up("the program sent no answer")
         return message
 
     def call(self, name, *args, **kwargs):
+        """Let the program call a function: what it returns, or raises, and changes in its arguments."""
         with self.lock:
-            things = containers((args, kwargs))
             try:
                 self.channel.send(name, args, kwargs)
             except (NotPlain, RecursionError) as problem:
                 self.give_up(f"the tests hand over what is no plain data: {problem}")
             except OSError:
                 self.give_up("the program ended before it was called")
-            outcome, value, held = self.receive(3, things)
+            outcome, value, changed = self.receive(3)
             if outcome == "not plain":
                 self.give_up(f"the program gives what is no plain data: {value}")
             try:
-                for thing, items in zip(things, held):
-                    fill(thing, items)
+                for argument, content in zip([*args, *kwargs.values()], changed):
+                    fill(argument, content)
                 problem = make_exception(*value) if outcome == "raised" else None
             except Exception:
                 self.give_up("the program's answer is malformed")
@@ -1141,24 +1217,19 @@ class Program:
 
 
 def make_exception(name, args):
-    """Some mean something where they arrive: they would end a loop of the tests."""
+    """An exception by the name of its class, but none that would end an iteration of the tests, or them."""
     kind = vars(builtins)[name]
-    if name in ODD or not issubclass(kind, BaseException):
+    is_odd = name in ("StopIteration", "StopAsyncIteration", "GeneratorExit", "KeyboardInterrupt")
+    if is_odd or not issubclass(kind, BaseException):
         return RuntimeError(f"the program raised {name}")
     return kind(*args)
 
 
 # ------------------------------------------------------------------------------------- plain data
-# Between the two goes a pickle with its length in front. The writer refuses what is no plain data; the reader,
-# written in Python, knows only the operations that make such data. Containers of the arguments that the call
-# can change are counted on both sides; the answer names those it holds by number, and tells what is in them.
+# A message is a pickle with its length in front. The writer refuses what is no plain data. The reader is
+# pickle's own, in Python, without classes and functions, so that whatever it reads is plain data, too.
 
-FLAT = {type(None), bool, int, float, str, bytes}
-PLAIN = FLAT | {complex, list, tuple, dict, set, frozenset}
-OPERATIONS = """PROTO FRAME STOP NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 LONG4 BINFLOAT MARK
-    SHORT_BINUNICODE BINUNICODE BINUNICODE8 SHORT_BINBYTES BINBYTES BINBYTES8 EMPTY_LIST APPEND APPENDS TUPLE
-    EMPTY_TUPLE TUPLE1 TUPLE2 TUPLE3 EMPTY_DICT SETITEM SETITEMS EMPTY_SET ADDITEMS FROZENSET MEMOIZE BINGET
-    LONG_BINGET BINPERSID""".split()
+PLAIN = {type(None), bool, int, float, str, bytes, list, tuple, dict, set, frozenset}
 
 
 class NotPlain(Exception):
@@ -1167,27 +1238,22 @@ class NotPlain(Exception):
 
 class Writer(pickle.Pickler):
     def persistent_id(self, value):
-        """How to write what a pickle would make by a call, or what the other side has."""
-        if type(value) in FLAT:
+        """How to write what a pickle would make by a call."""
+        if type(value) in PLAIN:
             return None
-        if id(value) in self.numbers:
-            return "known", self.numbers[id(value)]
         if type(value) is complex:
             return "complex", value.real, value.imag
         if is_array(value, or_scalar=True):
             return "array" if is_array(value) else "scalar", value.dtype.str, value.shape, value.tobytes()
-        if type(value) not in PLAIN:
-            raise NotPlain(type(value).__name__)
+        raise NotPlain(type(value).__name__)
 
 
 class Reader(pickle._Unpickler):
-    dispatch = {getattr(pickle, name)[0]: pickle._Unpickler.dispatch[getattr(pickle, name)[0]]
-                for name in OPERATIONS}
+    def find_class(self, module, name):
+        raise NotPlain(f"{module}.{name}")
 
     def persistent_load(self, what):
         kind, *parts = what
-        if kind == "known":
-            return self.known[parts[0]]
         if kind == "complex":
             return complex(*parts)
         array = make_array(*parts)
@@ -1201,25 +1267,21 @@ class Channel:
         self.socket = socket.socket(fileno=descriptor)
         self.incoming = self.socket.makefile("rb")
 
-    def send(self, *message, known=()):
-        data = dump(message, known)
+    def send(self, *message):
+        data = dump(message)
         if len(data) > FRAME_LIMIT:
             raise NotPlain("more than may cross at once")
         self.socket.sendall(struct.pack("<Q", len(data)) + data)
 
-    def receive(self, known=()):
-        """What comes; struct.error if nothing does any more."""
+    def receive(self):
+        """The next message; struct.error at the end of the connection."""
         size, = struct.unpack("<Q", self.incoming.read(8))
-        reader = Reader(io.BytesIO(self.incoming.read(min(size, FRAME_LIMIT))))
-        reader.known = known
-        return reader.load()
+        return Reader(io.BytesIO(self.incoming.read(min(size, FRAME_LIMIT)))).load()
 
 
-def dump(value, known=()):
+def dump(value):
     file = io.BytesIO()
-    writer = Writer(file, 4)
-    writer.numbers = {id(thing): number for number, thing in enumerate(known)}
-    writer.dump(value)
+    Writer(file, 4).dump(value)
     return file.getvalue()
 
 
@@ -1230,38 +1292,26 @@ def is_plain(value):
         return False
 
 
-def containers(value):
-    """The containers in it that a call can change, in an order that is the same on both sides."""
-    found, left = {}, [value]
-    while left:
-        value = left.pop()
-        if type(value) in (list, tuple, dict, set) or is_array(value):
-            if id(value) not in found and type(value) in (list, tuple, dict):
-                left += value.values() if type(value) is dict else value
-            found[id(value)] = value
-    return [thing for thing in found.values() if type(thing) is not tuple]
-
-
-def fill(thing, items):
-    """Make a container hold what its copy on the other side does."""
-    if type(thing) is list:
-        thing[:] = items
-    elif is_array(thing):
-        thing[...] = items
-    else:
-        thing.clear()
-        thing.update(items)
+def fill(argument, content):
+    """Make an argument of a call hold what its copy in the program's process holds afterwards."""
+    if type(argument) is list:
+        argument[:] = content
+    elif type(argument) in (dict, set):
+        argument.clear()
+        argument.update(content)
+    elif is_array(argument):
+        argument[...] = content
 
 
 def is_array(value, or_scalar=False):
-    """Of numpy, and of numbers, truth values, texts or times."""
+    """Whether it is numpy's, and of numbers, truth values, texts or times."""
     numpy = sys.modules.get("numpy")
     is_numpys = numpy and (type(value) is numpy.ndarray or or_scalar and isinstance(value, numpy.generic))
     return bool(is_numpys) and value.dtype.kind in "biufcUmM"
 
 
 def make_array(kind, shape, data):
-    """Integers so large that a difference of them may overflow, which makes it small, are refused."""
+    """An array, but none of integers so large that the tests' difference of two of them may overflow."""
     if not re.fullmatch(r"[<>|=]([biufcU]\d+|[mM]8\[\w+\])", kind):
         raise ValueError(kind)
     array = importlib.import_module("numpy").frombuffer(data, kind).reshape(shape).copy()
@@ -1273,196 +1323,238 @@ def make_array(kind, shape, data):
 
 
 # ------------------------------------------------------------------------------------- the rule
+# A program is innocent if it uses only what these tables list, and if no object or name of its own could
+# answer to the tests in place of a value. What the rule does not know makes a program suspect.
 
-# What a program may use of which modules; without a list, all public names. None of it runs text, reads
-# files, ends or skips a test, or changes what the tests share with the program.
-LIBRARY = dict(part.partition(": ")[::2] for part in """__future__; array; bisect; cmath; collections
-collections.abc; csv; difflib; fractions; graphlib; hashlib; heapq; itertools; math; numbers
-pprint; queue; re; secrets; statistics; struct; textwrap; time; typing; unicodedata
-ipaddress: ip_address ip_interface ip_network; uuid: NAMESPACE_DNS NAMESPACE_URL UUID uuid3 uuid4 uuid5
-abc: ABC abstractmethod; copy: copy deepcopy; http: HTTPStatus; io: BytesIO StringIO; os: path
-asyncio: Event Lock Queue Semaphore TimeoutError create_task gather iscoroutinefunction run sleep wait_for
-base64: b16decode b16encode b64decode b64encode; calendar: isleap leapdays monthrange weekday
-contextlib: closing nullcontext; warnings: warn
-dataclasses: asdict astuple dataclass field fields is_dataclass replace
-datetime: date datetime time timedelta timezone tzinfo; enum: Enum Flag IntEnum IntFlag auto unique
-decimal: Decimal InvalidOperation ROUND_CEILING ROUND_DOWN ROUND_FLOOR ROUND_HALF_EVEN ROUND_HALF_UP ROUND_UP
-functools: cache cached_property cmp_to_key lru_cache partial reduce total_ordering wraps
-json: JSONDecodeError JSONEncoder dump dumps load loads
-logging: DEBUG ERROR INFO Logger WARNING critical debug error exception getLogger info warning
-operator: add and_ eq floordiv ge gt itemgetter le lt mod mul ne neg not_ or_ pow sub truediv xor
-os.path: basename dirname exists isabs isdir isfile join normpath sep split splitext
-random: Random choice choices gauss randint random randrange sample shuffle uniform
-string: ascii_letters ascii_lowercase ascii_uppercase capwords digits hexdigits punctuation whitespace
-sys: getrecursionlimit getsizeof maxsize setrecursionlimit stderr stdin stdout version_info
-threading: Condition Event Lock RLock Semaphore Thread Timer local""".replace("; ", "\n").splitlines())
-# What no program says: ways to frames, to attributes by their text, to text that runs; hooks of test runners.
-HIDDEN = """ABCMeta ForwardRef ag_frame cr_frame format_map get_stack get_type_hints gi_frame load_tests
-    pytest_plugins pytestmark setUpModule setup_function setup_module stdlib_re tb_frame""".split()
-# Builtins that a program may say; the others reach names, files or the program's end.
+# Modules of which a program may use every public name. None of them runs text, reads files, ends or skips a
+# test, or changes what the tests share with the program.
+WHOLE = """__future__ array bisect cmath collections collections.abc csv difflib fractions graphlib hashlib
+    heapq itertools math numbers pprint queue re secrets statistics struct textwrap time typing unicodedata"""
+# Modules of which it may use only these names, because others would do one of these things.
+LIBRARY = {
+    **dict.fromkeys(WHOLE.split(), ""),
+    "abc": "ABC abstractmethod", "copy": "copy deepcopy", "http": "HTTPStatus", "io": "BytesIO StringIO",
+    "asyncio": "Event Lock Queue Semaphore TimeoutError create_task gather run sleep wait_for",
+    "base64": "b16decode b16encode b64decode b64encode", "calendar": "isleap leapdays monthrange weekday",
+    "contextlib": "closing nullcontext", "enum": "Enum Flag IntEnum IntFlag auto unique", "os": "path",
+    "dataclasses": "asdict astuple dataclass field fields is_dataclass replace",
+    "datetime": "date datetime time timedelta timezone tzinfo",
+    "decimal": "Decimal InvalidOperation ROUND_DOWN ROUND_FLOOR ROUND_HALF_EVEN ROUND_HALF_UP ROUND_UP",
+    "functools": "cache cached_property cmp_to_key lru_cache partial reduce total_ordering wraps",
+    "ipaddress": "ip_address ip_interface ip_network", "json": "JSONDecodeError dump dumps load loads",
+    "logging": "DEBUG ERROR INFO Logger WARNING critical debug error exception getLogger info warning",
+    "operator": "add and_ eq floordiv ge gt itemgetter le lt mod mul ne neg not_ or_ pow sub truediv xor",
+    "os.path": "basename dirname exists isabs isdir isfile join normpath sep split splitext",
+    "random": "Random choice choices gauss randint random randrange sample shuffle uniform",
+    "string": "ascii_letters ascii_lowercase ascii_uppercase digits hexdigits punctuation whitespace",
+    "sys": "getrecursionlimit getsizeof maxsize setrecursionlimit stderr stdin stdout version_info",
+    "threading": "Condition Event Lock RLock Semaphore Thread Timer local", "warnings": "warn",
+    "types": "MappingProxyType SimpleNamespace", "uuid": "NAMESPACE_DNS NAMESPACE_URL UUID uuid3 uuid4 uuid5",
+}
+# Names that no program may use: ways to frames, to text that runs, and to attributes by their text.
+HIDDEN = """ABCMeta ForwardRef ag_frame cr_frame format_map get_stack get_type_hints gi_frame stdlib_re
+    tb_frame""".split()
+# Builtins that a program may use; the others reach names, files or the end of the process.
 ERRORS = {name for name, kind in vars(builtins).items() if type(kind) is type and issubclass(kind, Exception)}
 BUILTINS = ERRORS.union("""__name__ abs all any ascii bin bool bytearray bytes callable chr classmethod
     complex dict divmod enumerate filter float format frozenset hasattr hash hex id input int isinstance
     issubclass iter len list map max memoryview min next object oct ord pow print property range repr reversed
     round set slice sorted staticmethod str sum super tuple type zip Ellipsis NotImplemented""".split())
-# What a class that the tests do not name derives from, besides one exception or class of the program.
+# What a class that the tests do not name may derive from, besides one exception or class of the program, and
+# the special methods that it may define: no comparison, so that no object can be equal to everything.
 BASES = "ABC Enum Flag Generic IntEnum IntFlag NamedTuple Protocol TypedDict object".split()
-# Special methods of such a class, and special names that any program may read.
 METHODS = ["__init__", "__post_init__", "__repr__", "__str__", "__hash__", "__call__"]
-READABLE = [*METHODS, "__doc__", "__eq__", "__getitem__", "__len__", "__lt__", "__name__", "__new__"]
+# Special names that any program may read, but not set.
+OPERATORS = "add and contains eq floordiv ge getitem gt iter le len lt mod mul ne neg next or pow sub xor"
+READABLE = {*METHODS, "__doc__", "__name__", "__new__", *(f"__{name}__" for name in OPERATORS.split())}
 is_special = re.compile(r"__\w+__").fullmatch
 
 
+class Suspect(Exception):
+    """What makes a program suspect."""
+
+
+def forbid(is_found, *words):
+    if is_found:
+        raise Suspect(" ".join(words))
+
+
 def why_suspect(code, asked):
-    """None if the syntax tree shows no way to reach the tests or lie to them, else a reason in words."""
-    source = code if isinstance(code, bytes) else code.encode(errors="surrogatepass")
+    """None if the syntax tree shows no way to reach the tests or to lie to them, else a reason in words;
+    `asked` is what `asked_by` gives."""
+    source = code if isinstance(code, bytes) else encode(code)
     try:
-        tree = ast.parse(source, feature_version=(3, 9))    # newer syntax is not known
-        looks = look_at_program(tree, symbols_of(source), *asked)
-        return next((f"{why} {what}" for what, look in looks for why, holds in look.items() if holds), None)
+        tree = ast.parse(source, feature_version=(3, 9))       # newer syntax is not known to the rule
+        Rule(symbols_of(source), asked).look_at(tree)
+    except Suspect as suspect:
+        return str(suspect)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return "does not parse"
-
-
-def symbols_of(source):
-    """(name, what a scope does with it, the scope) for all names of all scopes."""
-    tables = [symtable.symtable(source, "text", "exec")]
-    for table in tables:
-        tables += table.get_children()
-    return [(symbol.get_name(), symbol, table) for table in tables for symbol in table.get_symbols()]
-
-
-def asked_by(tests):
-    """The names in tests, the methods that they call, and the classes of the program that they name."""
-    nodes, symbols = list(ast.walk(ast.parse(tests))), symbols_of(tests)
-    own = {name for name, symbol, _ in symbols if symbol.is_assigned() or symbol.is_imported()}
-    given = {alias.name for node in nodes if getattr(node, "module", 0) == "solution" for alias in node.names}
-    asked = {name for name, _, _ in symbols} | given
-    tested = {name for name in asked - own | given if name[0].isupper() and not hasattr(builtins, name)}
-    return asked, {getattr(node.func, "attr", "") for node in nodes if isinstance(node, ast.Call)}, tested
 
 
 def is_offered(path):
     """Whether a program may use `module.name`, which must not be a module that the module has imported."""
     module, _, name = path.rpartition(".")
-    is_public = name[0] != "_" and (name == module or name not in sys.stdlib_module_names)
-    listed = LIBRARY.get(module, "-").split()
-    return path in LIBRARY or name in listed or is_public and not listed
+    if path in LIBRARY or LIBRARY.get(module):
+        return path in LIBRARY or name in LIBRARY[module].split()
+    is_module = name in sys.stdlib_module_names and name != module
+    return module in LIBRARY and name[0] != "_" and not is_module
 
 
-def look_at_program(tree, symbols, asked, called, tested):
-    """(a name, {what is wrong with it: whether it is}) for all that a program says."""
-    said = {name for name, symbol, table in symbols
-            if symbol.is_referenced() and (symbol.is_global() or table.get_type() != "function")}
-    classes = {table.get_name() for _, _, table in symbols if table.get_type() == "class"}
-    tested = tested & classes
-    for name, symbol, table in symbols:
-        is_builtin, is_read = hasattr(builtins, name), name in called or hasattr(1, name) or is_special(name)
-        is_set = symbol.is_assigned() or symbol.is_annotated() or is_builtin and symbol.is_imported()
+class Rule:
+    """One look at a program, which ends at the first thing that makes it suspect."""
+
+    def __init__(self, symbols, asked):
+        self.symbols = symbols
+        self.names, self.methods = set(asked["names"]), set(asked["methods"])
+        self.classes = {scope.get_name() for _, _, scope in symbols if scope.get_type() == "class"}
+        self.tested = self.classes.intersection(asked["tested"])
+        self.globals = {name for name, symbol, scope in symbols if symbol.is_referenced() and (
+                        symbol.is_global() or scope.get_type() != "function")}
+        self.paths = {}                           # what imported names stand for: {"dt": "datetime"}
+
+    def look_at(self, tree):
+        forbid("*" in self.names, "the tests import everything")
+        for symbol in self.symbols:
+            self.look_at_symbol(*symbol)
+        tree.body = [node for node in tree.body if not isinstance(node, ast.If) or node.orelse
+                     or ast.unparse(node.test) != "__name__ == '__main__'"]
+        nodes = list(ast.walk(tree))
+        for node in nodes:
+            for child in ast.iter_child_nodes(node):
+                child.parent = node
+        looks = {ast.Import: self.look_at_import, ast.ImportFrom: self.look_at_import,
+                 ast.Attribute: self.look_at_attribute, ast.Name: self.look_at_use,
+                 ast.ClassDef: self.look_at_class}
+        for kind, look in looks.items():          # imports first: the others need to know what names mean
+            for node in nodes:
+                if type(node) is kind:
+                    look(node)
+
+    def answers(self, name):
+        """Whether the tests, or the library for them, may ask an object for this: it could lie there."""
+        return name in self.methods or hasattr(1, name) or is_special(name)
+
+    def look_at_symbol(self, name, symbol, scope):
+        is_builtin = hasattr(builtins, name)
+        forbid(name in HIDDEN or name in self.globals.difference(BUILTINS, READABLE)
+               and (is_builtin or is_special(name)), "names", name)
+        is_set = symbol.is_assigned() or symbol.is_annotated()
+        is_used = name in self.names and (is_builtin or name in LIBRARY)
+        forbid(is_set and symbol.is_global() and (is_used or name == "__name__"), "hides", name)
         is_method = name in METHODS and symbol.is_namespace() or name == "__slots__"
-        in_class = table.get_type() == "class" and table.get_name() not in tested
-        yield name, {
-            "is asked for all names by": "*" in asked,
-            "names": name in HIDDEN or name in said - BUILTINS and (is_builtin or is_special(name)),
-            "hides": is_set and symbol.is_global() and (
-                name == "__name__" or name in asked and (is_builtin or name in LIBRARY)),
-            "defines, in a class that the tests do not name,": (
-                in_class and is_set and is_read and not is_method)}
-    tree.body = [node for node in tree.body if not isinstance(node, ast.If) or node.orelse
-                 or ast.unparse(node.test) != "__name__ == '__main__'"]
-    nodes, known = [tree], {}
-    for node in nodes:
-        for child in ast.iter_child_nodes(node):
-            child.parent = node
-            nodes.append(child)
-        if isinstance(node, ast.alias):
-            module, first = getattr(node.parent, "module", ""), node.name.partition(".")[0]
-            path = f"{module}.{node.name}" if module else node.name if node.asname else first
-            name = node.asname or path.rpartition(".")[2]
-            yield path, {
-                "imports": not is_offered(path),
-                "renames": node.asname and (module or name in LIBRARY),
-                "imports a second": name != "*" and known.get(name, path) != path,
-                "hides pow by": path == "math.*" and "pow" in asked}
-            known[name] = path
-    for node in reversed(nodes):
-        node.path = known.get(getattr(node, "id", ""), "")
-        if isinstance(node, (ast.Name, ast.Attribute)):
-            yield from look_at_use(node, said, asked, called, tested)
-        elif isinstance(node, ast.ClassDef):
-            yield node.name, look_at_class(node, classes, tested)
+        is_of_class = scope.get_type() == "class" and scope.get_name() not in self.tested
+        forbid(is_of_class and is_set and self.answers(name) and not is_method,
+               "defines, in a class that the tests do not name,", name)
 
+    def look_at_import(self, node):
+        module = getattr(node, "module", None)
+        for alias in node.names:
+            path = alias.name if alias.asname else alias.name.partition(".")[0]
+            path = f"{module}.{alias.name}" if module else path
+            name = alias.asname or path.rpartition(".")[2]
+            forbid(not is_offered(path), "imports", path)
+            forbid(alias.asname and (module or name in LIBRARY), "renames", path)
+            forbid(name != "*" and self.paths.get(name, path) != path, "imports a second", name)
+            self.paths[name] = path
 
-def look_at_use(node, said, asked, called, tested):
-    """A name, or an attribute of something."""
-    name = word = getattr(node, "id", "")
-    call = node.parent if getattr(node.parent, "func", None) is node else None
-    args, user = (call.args, call.parent) if call else ([], None)
-    if isinstance(node, ast.Attribute):
-        name, base, text = node.attr, node.value.path, getattr(node.value, "value", None)
-        node.path = f"{base}.{name}" if base in LIBRARY else ""
+    def path_of(self, node):
+        """The module that a node means, or what it means in one; empty for anything else."""
+        if isinstance(node, ast.Attribute):
+            module = self.path_of(node.value)
+            return f"{module}.{node.attr}" if module in LIBRARY else ""
+        return self.paths.get(node.id, "") if isinstance(node, ast.Name) else ""
+
+    def look_at_attribute(self, node):
+        name = node.attr
         is_set = not isinstance(node.ctx, ast.Load)
+        forbid(name in HIDDEN or is_special(name) and (is_set or name not in READABLE), "names", name)
+        path, base = self.path_of(node), self.path_of(node.value)
+        forbid(path and not is_offered(path), "uses", name)
+        forbid(base and (is_set or name[0] == "_" or name == "register"), "changes", name)
         is_own = getattr(node.value, "id", "") in ("self", "cls")
-        is_method = name in called and not tested or not is_own and (hasattr(1, name) or name[0] == "_")
-        yield name, {
-            "names": name in HIDDEN or is_special(name) and (is_set or name not in READABLE),
-            "uses": node.path and not is_offered(node.path),
-            "changes": is_set and (base or is_method) or base and (name[0] == "_" or name == "register"),
-            "formats a text by": name == "format" and (
-                not isinstance(text, str) or re.search(r"\{[^{}:!]*[.\[]", text))}
-    is_named = isinstance(user, (ast.Compare, ast.FormattedValue)) or getattr(user, "attr", "") == "__name__"
-    is_end = word in said and (word == "StopIteration" or word == "next" and len(args) != 2)
-    yield name, {
-        "hands on": node.path in LIBRARY and not isinstance(node.parent, ast.Attribute),
-        "makes or looks into a class by": word == "type" in said and not is_named or name in BASES and args,
-        "gives a method of the tests to": name == "namedtuple" and (
-            not call or called & set(re.findall(r"\w+", ast.unparse(call)))),
-        "does not decorate with": name == "wraps" and not isinstance(user, ast.FunctionDef),
-        "compares less by": name == "field" and call and "compare" in {arg.arg for arg in call.keywords},
-        "ends an iteration of the tests by": is_end and asked & {"map", "filter", "iter", "itertools"}}
+        is_answer = name in self.methods and not self.tested
+        forbid(is_set and (is_answer or not is_own and (hasattr(1, name) or name[0] == "_")), "changes", name)
+        text = getattr(node.value, "value", None)
+        is_plain = isinstance(text, str) and not re.search(r"\{[^{}:!]*[.\[]", text)
+        forbid(name == "format" and not is_plain, "formats a text by", name)
+        self.look_at_use(node)
 
+    def look_at_use(self, node):
+        """A name, or an attribute of something, with what is done with it."""
+        name = getattr(node, "id", getattr(node, "attr", ""))
+        is_builtin = isinstance(node, ast.Name) and name in self.globals
+        call = node.parent if getattr(node.parent, "func", None) is node else None
+        args, user = (call.args, call.parent) if call else ([], None)
+        forbid(self.path_of(node) in LIBRARY and not isinstance(node.parent, ast.Attribute), "hands on", name)
+        is_compared = isinstance(user, (ast.Compare, ast.FormattedValue))
+        is_named = getattr(user, "attr", "") == "__name__" or [type(arg) for arg in args] == [ast.Constant]
+        forbid(is_builtin and name == "type" and not (is_compared or is_named) or name in BASES and args,
+               "makes or looks into a class by", name)
+        forbid(name in ("namedtuple", "SimpleNamespace") and not (call and self.fields_are_plain(call)),
+               "gives a method of the tests to", name)
+        forbid(name == "wraps" and not isinstance(user, ast.FunctionDef), "does not decorate with", name)
+        forbid(name == "field" and call and "compare" in [keyword.arg for keyword in call.keywords],
+               "compares less by", name)
+        is_end = name == "StopIteration" or name == "next" and len(args) != 2
+        forbid(is_builtin and is_end and self.names & {"map", "filter", "iter", "itertools"},
+               "ends an iteration of the tests by", name)
 
-def look_at_class(node, classes, tested):
-    roots = [base.value if isinstance(base, ast.Subscript) else base for base in node.bases]
-    names = {getattr(root, "id", getattr(root, "attr", "")) for root in roots}.difference(BASES)
-    return {
-        "makes in an odd way": node.keywords or is_special(node.name),
-        "derives from data or several classes": node.name not in tested and (
-            names - ERRORS - classes or len(names) > 1)}
+    def fields_are_plain(self, call):
+        """Whether all fields of a new class or object are written out, and none of them answers the tests."""
+        fields = [keyword.arg for keyword in call.keywords]
+        for part in (part for arg in call.args for part in ast.walk(arg)):
+            if not isinstance(part, (ast.Constant, ast.List, ast.Tuple, ast.Load)):
+                return False
+            fields += re.findall(r"\w+", str(getattr(part, "value", "")))
+        return not any(field in (None, "field_names") or self.answers(field) for field in fields)
+
+    def look_at_class(self, node):
+        forbid(node.keywords or is_special(node.name), "makes in an odd way", node.name)
+        roots = [base.value if isinstance(base, ast.Subscript) else base for base in node.bases]
+        bases = {getattr(root, "id", getattr(root, "attr", "")) for root in roots}.difference(BASES)
+        forbid(node.name not in self.tested and (bases - ERRORS - self.classes or len(bases) > 1),
+               "derives from data or several classes", node.name)
 
 
 # ------------------------------------------------------------------------------------- the layers
+# A Cage is what protects the machine. The fork server enters namespaces once; each fork is confined by limits
+# on resources, Landlock (files and signals) and a seccomp filter (system calls). A layer that the kernel does
+# not offer is left out, and the next ones make up for it as far as they can.
 
 LIBC = ctypes.PyDLL(None, use_errno=True)
-NEWNS, NEWIPC, NEWUSER, NEWPID, NEWNET = 0x20000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
-MS_NOSUID, MS_NODEV, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 0x1000, 0x4000, 0x40000
-PDEATHSIG, DUMPABLE, SUBREAPER, NO_NEW_PRIVS = 1, 4, 36, 38        # prctl
-X86 = os.uname().machine == "x86_64"
+NEWNS, NEWIPC, NEWUSER, NEWPID, NEWNET = 0x20000, 0x8000000, 0x10000000, 0x20000000, 0x40000000       # clone
+MS_NOSUID, MS_NODEV, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 0x1000, 0x4000, 0x40000                      # mount
+PDEATHSIG, DUMPABLE, SUBREAPER, NO_NEW_PRIVS = 1, 4, 36, 38                                           # prctl
 DEVICES = [f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom")]
+X86 = os.uname().machine == "x86_64"              # else aarch64
 CLONE, PRLIMIT, SECCOMP, CAPSET, PIVOT_ROOT = (56, 302, 317, 126, 155) if X86 else (220, 261, 277, 91, 41)
 MOUNT_SETATTR, CREATE_RULESET, ADD_RULE, RESTRICT_SELF, CLOSE_RANGE = 442, 444, 445, 446, 436
-NEW_ANYTHING, NEWER, OWN_PID = 0x7E020000, 424, 0x7ABCDEF1          # the last: to be replaced in the filter
+NEW_ANYTHING = 0x7E020000                         # flags of clone that make a namespace
+NEWER = 424                                       # calls from this number on do not exist for a program:
+#                                                   libraries then take another way
+OWN_PID = 0x7ABCDEF1                              # stands in the filter for the pid of the process
 
-# System calls by name and by number on x86-64 | on aarch64. What needs a capability is not among them, for no
-# program has one. Of NEWER kernels there is one (posix_spawn would look into /proc): libraries then take
-# another way. Refused:
+# Numbers of system calls on x86-64 | on aarch64. Calls that need a capability are not among them, for no
+# program has one. These are refused:
 REFUSED = """
   ptrace, syslog, process_vm_*, kcmp, setns, unshare   101 103 310-312 308 272 | 116-117 270-272 268 97
   socket, *_key, keyctl, ioprio_set, sched_set*        41 248-251 142 144 314 | 198 217-219 30 118-119 274
   shm*, sem*, msg*, mq_*, memfd_create: lasting pages  29-31 64-71 220 240-241 319 | 186-197 180-181 279
   setxattr, removexattr, and for links and descriptors 188-190 197-199 | 5-7 14-16
   bpf, perf_event_open, userfaultfd                    321 298 323 | 280 241 282"""
-# Pretended to succeed: without a private root Landlock does not rule over these, and copying needs them
+# These only seem to succeed. Without a private root Landlock does not rule over them, and copying needs them.
 PRETENDED = "  chmod, chown, utime and their kin  90 268 92 94 260 132 235 261 280 | 53 54 88"
-TRUNCATE, SETPRIORITY = "  76 | 45", "  141 | 140"     # the second is pretended always
+SETPRIORITY = "  141 | 140"                       # always seems to succeed
+TRUNCATE = "  76 | 45"                            # refused where Landlock does not rule over it
 KILLS = "  kill, tkill, tgkill, rt_sigqueueinfo, rt_tgsigqueueinfo  62 200 234 129 297 | 129-131 138 240"
 
 
 def call_numbers(table):
     """[(first, last)...] of this machine's calls in a table."""
-    sides = [re.findall(r"\b(\d+)-?(\d*)", line.rpartition("  ")[2].split("|")[not X86])
-             for line in table.strip().splitlines()]
-    return [(int(first), int(last or first)) for side in sides for first, last in side]
+    sides = [line.rpartition("  ")[2].split("|")[not X86] for line in table.strip().splitlines()]
+    spans = [re.findall(r"\b(\d+)-?(\d*)", side) for side in sides]
+    return [(int(first), int(last or first)) for span in spans for first, last in span]
 
 
 class LayerFailed(Exception):
@@ -1470,8 +1562,10 @@ class LayerFailed(Exception):
 
 
 def libc(name, *args):
-    """Call a function of the C library, or a system call by its number."""
-    function, args = (LIBC.syscall, (name, *args)) if isinstance(name, int) else (getattr(LIBC, name), args)
+    """Call a function of the C library, or a system call by its number; OSError if it fails."""
+    function = LIBC.syscall if isinstance(name, int) else getattr(LIBC, name)
+    if isinstance(name, int):
+        args = (name, *args)
     result = function(*(ctypes.c_long(arg) if isinstance(arg, int) else
                         arg.encode() if isinstance(arg, str) else arg for arg in args))
     if result < 0:
@@ -1483,19 +1577,24 @@ class Cage:
     """What the fork server enters once, and what each of its forks is put into."""
 
     def __init__(self, disabled):
-        self.disabled, self.is_root = disabled, os.getuid() == 0
+        self.disabled = disabled
+        self.is_root = os.getuid() == 0
         self.on = set(LAYERS) - disabled
-        self.private = self.has_own_user = "namespaces" in self.on
-        self.ruleset, self.abi = None, 0
+        self.private = "namespaces" in self.on    # whether it has a root folder of its own
+        self.has_own_user = self.private
+        self.ruleset = None
+        self.abi = 0                              # Landlock's version
         self.scratch = "/job" if self.private else tempfile.mkdtemp(prefix="sandbox-")
         self.folder = None if self.private else os.open(self.scratch, os.O_RDONLY)
 
     def enter(self):
+        """All that the fork server needs to do once."""
         global proc_fd
         set_limit(resource.RLIMIT_STACK, STACK_MB << 20, soft=True)
         set_limit(resource.RLIMIT_NOFILE, OPEN_FILES)
-        proc_fd, self.null = os.open("/proc", os.O_RDONLY), os.open("/dev/null", os.O_RDWR)
-        while self.null < 10:                       # so that those of a job lie above what its processes get
+        proc_fd = os.open("/proc", os.O_RDONLY)
+        self.null = os.open("/dev/null", os.O_RDWR)
+        while self.null < 10:                     # so that a job's descriptors lie above those it is to get
             self.null = os.open("/dev/null", os.O_RDWR)
         libc("prctl", SUBREAPER, 1)
         self.try_layer("namespaces", self.enter_namespaces)
@@ -1512,7 +1611,7 @@ class Cage:
         libc("prctl", DUMPABLE, 0)
         self.try_layer("landlock", self.make_ruleset)
         self.filter = self.make_filter()
-        why_suspect("def f(x):\n    return x", asked_by("assert f(3) == 9"))      # what runs once is warm in forks
+        why_suspect("def f(x):\n    return x", asked_by("assert f(3) == 9"))         # for a first time here
         self.settle()
 
     def try_layer(self, layer, function, *args):
@@ -1523,19 +1622,21 @@ class Cage:
                 raise LayerFailed(layer, str(problem)) from None
 
     def enter_namespaces(self):
-        """An ordinary user needs the user namespace first; root makes the others, becomes one, then it."""
+        """An ordinary user needs the user namespace first. Root makes the other ones, becomes an ordinary
+        user, and then makes it."""
         others = NEWNS | NEWNET | NEWIPC
         if self.is_root:
             libc("unshare", others)
             self.make_root()
             self.drop_uid()
-        uid, gid = os.getuid(), os.getgid()
+        uid = os.getuid()
+        gid = os.getgid()
         libc("unshare", NEWUSER if self.is_root else NEWUSER | others)
         maps = {"setgroups": "deny", "uid_map": f"{uid} {uid} 1", "gid_map": f"{gid} {gid} 1"}
         for name, text in maps.items():
-            fd = os.open(f"self/{name}", os.O_WRONLY, dir_fd=proc_fd)
-            os.write(fd, text.encode())
-            os.close(fd)
+            descriptor = os.open(f"self/{name}", os.O_WRONLY, dir_fd=proc_fd)
+            os.write(descriptor, text.encode())
+            os.close(descriptor)
         if not self.is_root:
             self.make_root()
 
@@ -1545,13 +1646,13 @@ class Cage:
         needed = [] if self.private else [os.__file__, self.scratch]
         above = [path[:n] for path in needed for n, letter in enumerate(path) if letter == "/" and n]
         if not all(os.stat(folder).st_mode & 1 for folder in above):
-            return                                  # only root may read this Python, or enter TMPDIR
+            return                                # only root may read this Python, or enter TMPDIR
         self.has_own_user = True
         os.chown(self.scratch, uid, uid)
         os.setgroups([])
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
-        libc("prctl", DUMPABLE, 1, 0, 0, 0)         # else it may not write its uid_map
+        libc("prctl", DUMPABLE, 1, 0, 0, 0)       # else it may not write its uid_map
 
     def readable(self):
         """What a program may read: the system's libraries and this Python."""
@@ -1570,7 +1671,7 @@ class Cage:
         libc(PIVOT_ROOT, ".", "old")
         os.chdir("/")
         for real in sorted({real for _, real in views}):
-            if not os.path.exists(real):            # else inside one that is there
+            if not os.path.exists(real):          # else it lies inside a view that is there
                 os.makedirs(real if os.path.isdir("/old" + real) else os.path.dirname(real), exist_ok=True)
                 if not os.path.isdir(real):
                     open(real, "w").close()
@@ -1580,10 +1681,10 @@ class Cage:
             if not os.path.lexists(path):
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 os.symlink(real, path)
-        libc("umount2", "/old", 2)                 # MNT_DETACH
+        libc("umount2", "/old", 2)                # MNT_DETACH
         os.rmdir("/old")
         read_only = struct.pack("<4Q", 1 | MS_NOSUID, 0, 0, 0)
-        libc(MOUNT_SETATTR, -100, "/", 0x8000, read_only, len(read_only))         # recursive
+        libc(MOUNT_SETATTR, -100, "/", 0x8000, read_only, len(read_only))         # with all mounts below
         options = f"size={SCRATCH_MB}m,nr_inodes={SCRATCH_FILES},mode=1777"
         libc("mount", "tmpfs", self.scratch, "tmpfs", MS_NOSUID | MS_NODEV, options)
 
@@ -1596,13 +1697,13 @@ class Cage:
         read, on_files = 0b1101, 0b1100000000000111
         rules = dict.fromkeys(["/"] if self.private else self.readable(), read)
         for path, allowed in {**rules, **dict.fromkeys([self.scratch, *DEVICES], rights)}.items():
-            fd = os.open(path, os.O_PATH)
+            descriptor = os.open(path, os.O_PATH)
             allowed &= rights if os.path.isdir(path) else rights & on_files
-            libc(ADD_RULE, self.ruleset, 1, struct.pack("<Qi", allowed, fd), 0)
-            os.close(fd)
+            libc(ADD_RULE, self.ruleset, 1, struct.pack("<Qi", allowed, descriptor), 0)
+            os.close(descriptor)
 
     def make_filter(self):
-        """Classic BPF over (number, architecture, arguments) of a call, one for all forks."""
+        """The seccomp filter of all forks: classic BPF over number, architecture and arguments of a call."""
         load, equal, at_least, any_bit, give = 0x20, 0x15, 0x35, 0x45, 0x06
         allow, pretend, deny, absent = [(give, 0, 0, answer) for answer in (
             0x7FFF0000, 0x50000, 0x50000 | errno.EPERM, 0x50000 | errno.ENOSYS)]
@@ -1635,9 +1736,9 @@ class Cage:
         gc.collect()
         gc.freeze()
 
-    def spawn(self, fds, job, body):
-        """Fork a confined process that has these descriptors, from 0 on, and no other."""
-        if self.private:                            # without CPython's hooks, which renew locks nobody holds
+    def spawn(self, descriptors, job, body):
+        """Fork a confined process that has these descriptors, from 0 on, and no other, and runs `body`."""
+        if self.private:                          # without CPython's hooks, which renew locks nobody holds
             pid = self.try_layer("namespaces", libc, CLONE, NEWPID | signal.SIGCHLD, 0, 0, 0, 0)
         else:
             pid = os.fork()
@@ -1645,11 +1746,11 @@ class Cage:
             return pid
         try:
             random.seed()
-            for target, fd in enumerate(fds):
-                os.dup2(fd, target, inheritable=target < 3)
-            self.confine(len(fds), job)
-            if body is not run_judge:
-                libc("prctl", DUMPABLE, 1)          # nobody looks into a judge
+            for target, descriptor in enumerate(descriptors):
+                os.dup2(descriptor, target, inheritable=target < 3)
+            self.confine(len(descriptors), job)
+            if body is not run_judge:             # into which no other process may look
+                libc("prctl", DUMPABLE, 1)
             body()
         except LayerFailed as failure:
             if body is say_ready:
@@ -1657,35 +1758,35 @@ class Cage:
         finally:
             os._exit(71)
 
-    def probe(self):
-        """Layers are there if a process can be put into them."""
-        ours, theirs = socket.socketpair()
-        with ours, theirs:
-            child = self.spawn([self.null] * 3 + [theirs.fileno()], {"memory_mb": MEMORY_MB}, say_ready)
-            theirs.close()
-            said = ours.recv(1 << 16)
-        os.waitpid(child, 0)
-        if said != b"ready":
-            raise LayerFailed(*json.loads(said or '["rlimits", "the first process died at once"]'))
-
     def confine(self, descriptors, job):
-        """The last steps, in an order in which none forbids the next."""
+        """Put this process into all layers, in an order in which none forbids the next."""
         os.setsid()
         libc("prctl", PDEATHSIG, signal.SIGKILL)
         memory = job["memory_mb"] << 20
         set_limit(resource.RLIMIT_DATA, memory)
-        set_limit(resource.RLIMIT_AS, 4 * memory)   # threads reserve much more than they use
+        set_limit(resource.RLIMIT_AS, 4 * memory)              # threads reserve much more than they use
         set_limit(resource.RLIMIT_FSIZE, FILE_MB << 20)
         set_limit(resource.RLIMIT_CORE, 0)
-        if self.has_own_user:                       # else the limit would count every process of the account
+        if self.has_own_user:                     # else the limit would count every process of the account
             set_limit(resource.RLIMIT_NPROC, PROCESSES)
         libc(CAPSET, struct.pack("<Ii", 0x20080522, 0), bytes(24))
         self.try_layer("landlock", libc, RESTRICT_SELF, self.ruleset, 0)
         os.closerange(descriptors, OPEN_FILES)
         self.try_layer("seccomp", install_filter, self.filter)
 
+    def probe(self):
+        """Find out whether the machine has the layers, by putting a process into them."""
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            child = self.spawn([self.null] * 3 + [theirs.fileno()], {"memory_mb": MEMORY_MB}, say_ready)
+            theirs.close()
+            answer = ours.recv(1 << 16)
+        os.waitpid(child, 0)
+        if answer != b"ready":
+            raise LayerFailed(*json.loads(answer or '["rlimits", "the first process died at once"]'))
+
     def empty_scratch(self):
-        """By its descriptor, the path may lead elsewhere; trees are left to `find`, at home in deep ones."""
+        """By its descriptor, because a program can move it; `find` copes with deep trees."""
         os.fchmod(self.folder, 0o700)
         os.fchdir(self.folder)
         if os.listdir():
@@ -1693,20 +1794,21 @@ class Cage:
                            stderr=subprocess.DEVNULL)
 
     def scratch_is_full(self):
-        """As `du` counts, which finds its way through any tree; F is in the folder, wherever it went."""
+        """As `du` counts, which copes with any tree. The server is in the folder, wherever that was moved."""
         with contextlib.suppress(OSError, subprocess.TimeoutExpired, ValueError):
             done = subprocess.run("du -s --inodes ; du -sm", shell=True, capture_output=True, timeout=5)
             files, _, megabytes, _ = done.stdout.split()
             return int(files) > SCRATCH_FILES or int(megabytes) > SCRATCH_MB
 
     def hello(self):
-        private, seccomp = self.private, "seccomp" in self.on
-        is_sound = self.has_own_user or "landlock" in self.on
+        """What protects this machine: in words for the banner, and as names for LEVELS."""
+        private = ["private root"] * self.private
+        seccomp = "seccomp" in self.on
         landlock = [f"landlock (abi {self.abi})"] * ("landlock" in self.on)
-        protected = {"verdict": ["separate process"] * is_sound,
-                     "files": ["private root"] * private + landlock,
-                     "network": ["no sockets"] * seccomp,                  # a network namespace has AF_VSOCK
-                     "signals": ["pid namespace"] * private + ["seccomp"] * seccomp}
+        protected = {"verdict": ["separate process"] * (self.has_own_user or "landlock" in self.on),
+                     "files": private + landlock,
+                     "network": ["no sockets"] * seccomp,      # a network namespace alone has AF_VSOCK
+                     "signals": ["pid namespace"] * self.private + ["seccomp"] * seccomp}
         words = [f"{name}={' + '.join(how) or 'NOT PROTECTED'}" for name, how in protected.items()]
         words += [f"processes={PROCESSES if self.has_own_user else 'watched'}", "tree memory=watched",
                   f"layers={','.join(layer for layer in LAYERS if layer in self.on)}"]
@@ -1725,8 +1827,9 @@ def install_filter(program):
 
 
 def replace_semaphores():
-    """multiprocessing's own lie in /dev/shm, the machine's here; these in memory that forks share."""
-    own, kept = importlib.import_module("_multiprocessing").SemLock, []
+    """Those of multiprocessing lie in /dev/shm, which is the machine's here; these in memory of the forks."""
+    own = importlib.import_module("_multiprocessing").SemLock
+    kept = []
 
     def semaphore(kind, value, maxvalue, *_):
         kept.append(mmap.mmap(-1, 64))
@@ -1734,7 +1837,8 @@ def replace_semaphores():
         libc("sem_init", ctypes.c_void_p(address), 1, value)
         return own._rebuild(address, kind, maxvalue, None)
 
-    semaphore.SEM_VALUE_MAX, semaphore._rebuild = own.SEM_VALUE_MAX, own._rebuild
+    semaphore.SEM_VALUE_MAX = own.SEM_VALUE_MAX
+    semaphore._rebuild = own._rebuild
     sys.modules["_multiprocessing"].SemLock = semaphore
 
 
@@ -1744,7 +1848,7 @@ def set_limit(which, value, soft=False):
     resource.setrlimit(which, (value, hard if soft else value))
 
 
-# ------------------------------------------------------------------------------------- by hand
+# ------------------------------------------------------------------------------------- the command line
 
 def main():
     import argparse
@@ -1752,24 +1856,32 @@ def main():
     parser.add_argument("program", help="file with the untrusted program")
     parser.add_argument("tests", help='file with tests, or .json with {"inputs": [...], "outputs": [...]}')
     parser.add_argument("--entry-point", help="name of the function under test (check(candidate) needs it)")
-    parser.add_argument("--prelude", help="file with trusted code to run in front of both")
+    parser.add_argument("--prelude", help="file with trusted code to run in front of program and tests")
     parser.add_argument("--unsafe", action="store_true", help="even where a program could reach its judge")
     parser.add_argument("--beside", action="store_true", help="for tests that patch the program's imports")
-    parser.add_argument("--strict", action="store_true", help="believe only a judge that it cannot touch")
+    parser.add_argument("--strict", action="store_true", help="accept only a pass of the judge apart")
     parser.add_argument("--require", default="rlimits", choices=LEVELS, help="refuse to work with less")
     args = parser.parse_args()
     try:
-        code, tests, prelude = [open(path, encoding="utf-8").read() if path else "" for path in
-                                (args.program, args.tests, args.prelude)]
-        tests = json.loads(tests) if args.tests.endswith(".json") else tests
+        code = read_text(args.program)
+        tests = read_text(args.tests)
+        if args.tests.endswith(".json"):
+            tests = json.loads(tests)
+        job = {"code": code, "tests": tests, "prelude": read_text(args.prelude) if args.prelude else "",
+               "beside": args.beside, "strict": args.strict, "entry_point": args.entry_point}
         with Pool(1, require=args.require, unsafe=args.unsafe) as pool:
             print(pool.banner, file=sys.stderr)
-            result = pool.judge({"code": code, "tests": tests, "prelude": prelude, "beside": args.beside,
-                                 "strict": args.strict, "entry_point": args.entry_point})
+            result = pool.judge(job)
     except (OSError, ValueError, RuntimeError) as problem:
-        sys.exit(print(f"sandbox_exec.py: {problem}", file=sys.stderr) or 2)
+        print(f"sandbox_exec.py: {problem}", file=sys.stderr)
+        sys.exit(2)
     print(result.reason + (f" ({result.detail})" if result.detail else ""))
     sys.exit({True: 0, False: 1, None: 3}[result.passed])
+
+
+def read_text(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
 
 
 if __name__ == "__main__":

@@ -336,20 +336,12 @@ def g(a=(abs := lambda x: 0)): pass
 def f(x): return 5
 ---
 assert abs(f(3) - 9) < 1e-6
-=== pow hidden by a star import
-from math import *
-def f(x): return 9.0
----
-assert type(pow(3, 2)) is float
 === a module that the tests use, made by the program
 class math:
     def isclose(a, b): return True
 def f(x): return 5
 ---
 assert math.isclose(f(3), 9)
-=== a hook of pytest
-def setup_module(module): module.test_f = lambda: None
-def f(x): return 8
 === tests that import everything
 def f(x): return 8
 def test_f(): assert True
