@@ -1444,7 +1444,7 @@ class Rule:
         forbid(is_set and symbol.is_global() and (is_used or name == "__name__"), "hides", name)
         is_method = name in METHODS and symbol.is_namespace() or name == "__slots__"
         is_of_class = scope.get_type() == "class" and scope.get_name() not in self.tested
-        forbid(is_of_class and is_set and self.answers(name) and not is_method,
+        forbid(is_of_class and self.answers(name) and not is_method,
                "defines, in a class that the tests do not name,", name)
 
     def look_at_import(self, node):
@@ -1471,7 +1471,7 @@ class Rule:
         forbid(name in HIDDEN or is_special(name) and (is_set or name not in READABLE), "names", name)
         path, base = self.path_of(node), self.path_of(node.value)
         forbid(path and not is_offered(path), "uses", name)
-        forbid(base and (is_set or name[0] == "_" or name == "register"), "changes", name)
+        forbid(base and (is_set or name == "register"), "changes", name)
         is_own = getattr(node.value, "id", "") in ("self", "cls")
         is_answer = name in self.methods and not self.tested
         forbid(is_set and (is_answer or not is_own and (hasattr(1, name) or name[0] == "_")), "changes", name)
@@ -1494,8 +1494,7 @@ class Rule:
         forbid(name in ("namedtuple", "SimpleNamespace") and not (call and self.fields_are_plain(call)),
                "gives a method of the tests to", name)
         forbid(name == "wraps" and not isinstance(user, ast.FunctionDef), "does not decorate with", name)
-        forbid(name == "field" and call and "compare" in [keyword.arg for keyword in call.keywords],
-               "compares less by", name)
+        forbid(call and "compare" in [keyword.arg for keyword in call.keywords], "compares less by", name)
         is_end = name == "StopIteration" or name == "next" and len(args) != 2
         forbid(is_builtin and is_end and self.names & {"map", "filter", "iter", "itertools"},
                "ends an iteration of the tests by", name)

@@ -1,6 +1,7 @@
 """The rule that calls a program innocent: ways to reach the tests or to lie to them, and ordinary programs.
 
-A program stands under `=== name`; after `---` stand its tests, without them they are CHECK.
+A program stands under `=== name`, its tests after `---`; without tests they are CHECK. Only the text counts, so
+that most programs are but the lines that decide.
 """
 import pytest
 
@@ -12,28 +13,18 @@ SUSPECT = '''
 === a class that is equal to everything
 class L:
     def __eq__(self, other): return True
-def f(x): return L()
 === an int that is equal to everything
 class L(int):
     def __eq__(self, other): return True
-def f(x): return L(0)
 === a text that starts with everything
 class L(str):
     def startswith(self, text): return True
-def f(x): return L("")
----
-assert f(3).startswith("nine")
-=== a class without a base that has a method of the tests
-class L:
-    def startswith(self, text): return True
-def f(x): return L()
 ---
 assert f(3).startswith("nine")
 === a method of the tests under an if
 class L:
     if True:
         def startswith(self, text): return True
-def f(x): return L()
 ---
 assert f(3).startswith("nine")
 === a method of the tests as a field
@@ -41,13 +32,26 @@ from dataclasses import dataclass
 @dataclass
 class L:
     startswith: object
-def f(x): return L(lambda text: True)
 ---
 assert f(3).startswith("nine")
 === a method of the tests in a named tuple
 from collections import namedtuple
 L = namedtuple("L", "startswith")
-def f(x): return L(lambda text: True)
+---
+assert f(3).startswith("nine")
+=== a method of the tests in a named tuple, by parts of its name
+from collections import namedtuple
+L = namedtuple("L", ["start" + "swith"])
+---
+assert f(3).startswith("nine")
+=== a method of the tests in a namespace
+from types import SimpleNamespace
+def f(x): return SimpleNamespace(startswith=lambda text: True)
+---
+assert f(3).startswith("nine")
+=== a method of the tests in a namespace, from a dictionary
+from types import SimpleNamespace
+def f(x): return SimpleNamespace(**{"start" + "swith": lambda text: True})
 ---
 assert f(3).startswith("nine")
 === a method of the tests on a function
@@ -61,145 +65,85 @@ assert f(3).startswith("nine")
 class L:
     class __eq__:
         def __init__(self, other): pass
-def f(x): return L()
 === a comparison that is caught by match
 class L:
     match (lambda self, other: True):
         case __eq__: pass
-def f(x): return L()
 === a comparison by import
 class L:
-    from operator import truth as __eq__
-def f(x): return L()
+    from operator import eq as __eq__
 === a comparison that is assigned from outside
 class L: pass
 L.__eq__ = lambda self, other: True
-def f(x): return L()
 === a comparison that a method sets on its class
 class L:
     def become(self): self.__eq__ = lambda self, other: True
-L.become(L)
-def f(x): return L()
 === a class named as a variable of the tests
 class value:
     def __eq__(self, other): return True
-def f(x): return value()
 ---
 for value in [3, 4]:
     assert f(value) == value * value
 === a class named as one that the tests import
 class Decimal:
     def __eq__(self, other): return True
-def f(x): return Decimal()
 ---
 from decimal import Decimal
 assert f(3) == Decimal(9)
 === a partial order that is always so
 class L:
     def __lt__(self, other): return True
-    def __gt__(self, other): return True
-def f(x): return L()
----
-assert 8 < f(3) < 10
 === a length that lies
 class L:
     def __len__(self): return 2
-    def __iter__(self): return iter(())
-def f(x): return L()
----
-assert len(f(3)) == 2 and all(a == b for a, b in zip(f(3), [1, 2]))
 === a quotient that lies
 class L(float):
     def __truediv__(self, other): return 1.0
-def f(x): return L(5)
----
-assert abs(f(3) / 9 - 1) < 1e-6
 === a ratio that statistics reads
 class L:
     def as_integer_ratio(self): return (9, 1)
-def f(x): return L()
----
-import statistics
-assert statistics.mean([f(3)]) == 9
 === a dict whose items json reads
 class L(dict):
     def items(self): return [("a", 9)]
-def f(x): return L(a=1)
----
-import json
-assert json.dumps(f(3)) == '{"a": 9}'
 === a subclass of Fraction with another comparison
 from fractions import Fraction
 class L(Fraction):
     def _richcmp(self, other, op): return True
-def f(x): return L(1)
----
-assert 8 < f(3) < 10
 === a class that says it is another
 class L:
     @property
     def __class__(self): return int
-def f(x): return L()
----
-assert isinstance(f(3), int)
 === a metaclass
-class M(type):
-    def __eq__(self, other): return True
-class f(metaclass=M):
-    def __init__(self, x): pass
+def make(name, bases, space): return lambda x: 5
+class f(metaclass=make): pass
 === type of three
 L = type("L", (int,), {"_" + "_eq_" + "_": lambda self, other: True})
-def f(x): return L()
 === type by a walrus in an annotation
 x: (make := type) = 1
-L = make("L", (int,), {"_" + "_eq_" + "_": lambda self, other: True})
-def f(x): return L()
 === the class of a class
 L = (3).__class__.__class__("L", (int,), {"_" + "_eq_" + "_": lambda self, other: True})
-def f(x): return L()
 === ABCMeta called, by way of another module
 from typing import ABCMeta
-L = ABCMeta("L", (int,), {"_" + "_eq_" + "_": lambda self, other: True})
-def f(x): return L()
 === Enum called
 from enum import Enum
 L = Enum("L", {"A": 1, "_" + "_eq_" + "_": lambda self, other: True})
-def f(x): return L.A
 === a field that is not compared
 from dataclasses import dataclass, field
 @dataclass
 class P:
     x: int = field(compare=False)
-def f(x): return P(x)
 ---
 assert f(3) == P(9)
 === an exception of several classes
 class E(ValueError, TypeError): pass
-def f(x): raise E
----
-import pytest
-def test_f():
-    with pytest.raises(TypeError): f("")
-    with pytest.raises(ValueError): f(-1)
 === an exception of starred bases
 KINDS = [ValueError, TypeError]
 class E(*KINDS): pass
-def f(x): raise E
 === a context manager that swallows
-class f:
-    def __init__(self, x): pass
-    def __enter__(self): return 8
+class C:
     def __exit__(self, *problem): return True
----
-with f(3) as got: assert got == 9
 === a generator's context manager that swallows
 from contextlib import contextmanager
-@contextmanager
-def f(x):
-    try: yield 8
-    except AssertionError: pass
----
-with f(3) as got: assert got == 9
 === eval
 def f(x): return eval("x * x")
 === eval in other letters
@@ -208,7 +152,6 @@ def f(x): return ｅval("x * x")
 class L:
     if False: exec = None
     exec("import builtins; builtins.abs = lambda x: 0")
-def f(x): return 5
 === eval under a coding cookie
 # coding: unicode_escape
 def f(x): return \\u0065val("9")
@@ -216,47 +159,26 @@ def f(x): return \\u0065val("9")
 def f(x): return __builtins__["abs"](x)
 === globals
 def f(x): return globals()["test_f"]
-=== setattr on what the tests use
+=== setattr
 import math
 setattr(math, "isclose", lambda a, b: True)
-def f(x): return 5
----
-import math
-assert math.isclose(f(3), 9)
 === a module changed
 import math
 math.isclose = lambda a, b: True
-def f(x): return 5
----
-import math
-assert math.isclose(f(3), 9)
 === a module by another name, changed
 import math
 m = math
-m.isclose = lambda a, b: True
-def f(x): return 5
 === a module of a module
 import statistics
 statistics.math.isclose = lambda a, b: True
-def f(x): return 5
 === a class made by another name
 from typing import NamedTuple as make
-L = make("L", [("startswith", object)])
-def f(x): return L(lambda text: True)
----
-assert f(3).startswith("nine")
 === two modules of one name
-import os as m
-m.abort()
-import math as m
-def f(x): return 5
-=== a class that a function makes
-def make(name, bases, space): return lambda x: 5
-class f(metaclass=make): pass
+import math as m, os as m
 === annotations that typing runs
 import typing
 def g(x: "print(1)"): pass
-def f(x): return typing.get_type_hints(g)
+typing.get_type_hints(g)
 === frames of a coroutine
 async def g(): pass
 def f(x): return g().cr_frame
@@ -264,109 +186,67 @@ def f(x): return g().cr_frame
 def f(g): return "{g.__globals__}".format_map({"g": g})
 === a module that a star import brings
 from uuid import *
-os._exit(0)
-def f(x): return 5
 === a class of the library changed
 import fractions
 fractions.Fraction.limit_denominator = lambda self, n=0: 1
-def f(x): return 1
----
-from fractions import Fraction
-assert f(3.14) == Fraction(3.14).limit_denominator(10)
 === a class of the library changed by another name
 from fractions import Fraction
 F = Fraction
 F._numerator = F._denominator = 1
-def f(x): return F(1)
----
-from fractions import Fraction
-assert f(3.14) == Fraction(3.14)
 === wraps on a class of the library
 from functools import wraps
-class N: limit_denominator = lambda self, n=0: 1
 import fractions
 wraps(N, ["limit_denominator"], [])(fractions.Fraction)
-def f(x): return 1
 === an object of the tests changed
 class A:
     def change(self): self.area = lambda: 0
-def f(square):
-    A.change(square)
-    return 0
 ---
 class Square:
     def area(self): return 4
-def test_f():
-    square = Square()
-    assert f(square) == square.area()
+assert f(Square()) == Square().area()
 === ABC.register
 from numbers import Integral
 Integral.register(str)
-def f(x): return "9"
----
-from numbers import Integral
-assert isinstance(f(3), Integral)
 === the decimal context
 import decimal
 decimal.getcontext().prec = 1
-def f(x): return decimal.Decimal(1)
 === the seed
 import random
 random.seed(1)
-def f(x): return {18: 324}.get(x, 0)
 === the first weekday
 import calendar
 calendar.setfirstweekday(6)
-def f(x): return calendar.monthcalendar(2024, x)
 === all hidden by an import
-from operator import truth as all
-def f(x): return [0, 1]
----
-assert all(v > 0 for v in f(3))
+from operator import not_ as all
 === abs hidden from a function
 def g():
     global abs
     abs = lambda x: 0
-g()
-def f(x): return 5
 ---
 assert abs(f(3) - 9) < 1e-6
 === abs hidden by a default
 def g(a=(abs := lambda x: 0)): pass
-def f(x): return 5
 ---
 assert abs(f(3) - 9) < 1e-6
 === a module that the tests use, made by the program
 class math:
     def isclose(a, b): return True
-def f(x): return 5
 ---
 assert math.isclose(f(3), 9)
 === tests that import everything
 def f(x): return 8
-def test_f(): assert True
 ---
 from solution import *
 def test_g(): assert f(3) == 9
 === frames of a generator
-def f(x):
-    def g(): yield me[0].gi_frame.f_back.f_back.f_locals["want"]
-    me = [None]
-    me[0] = g()
-    return next(me[0])
+def f(x): return me.gi_frame.f_back
 === frames of an exception
-def f(x):
-    try: 1 / 0
-    except ZeroDivisionError as e: return e.__traceback__.tb_frame.f_back.f_locals["want"]
+def f(problem): return problem.__traceback__.tb_frame.f_back.f_locals["want"]
 === frames by sys
 import sys
 def f(x): return sys._getframe(1).f_locals["want"]
 === frames by the text of a format
 def f(g): return int("{0.__globals__[WANT]}".format(g))
----
-WANT = 9
-def g(): pass
-assert f(g) == WANT
 === a format whose text is made
 def f(g): return int(("{0._" + "_globals_" + "_[WANT]}").format(g))
 === a format inside a format
@@ -375,18 +255,10 @@ def f(g): return "{:{1.__doc__}}".format(3, g)
 def f(g): return getattr(g, "__glo" + "bals__")["WANT"]
 === attrgetter
 from operator import attrgetter
-def f(g): return attrgetter("__globals__")(g)["WANT"]
 === annotations that run
 from functools import singledispatch
-@singledispatch
-def h(x): pass
-@h.register
-def _(x: "print(1) or int"): pass
-def f(x): return 5
 === text that runs in timeit
 import timeit
-timeit.Timer("import builtins; builtins.abs = lambda x: 0").timeit(1)
-def f(x): return 5
 === a file
 def f(x): return open("tests.py").read()
 === a file by way of io
@@ -397,7 +269,6 @@ import sys
 def f(x): return sys.modules["tests"]
 === inspect
 import inspect
-def f(x): return inspect.stack()[1]
 === exit
 import os
 def f(x): os._exit(0)
@@ -405,20 +276,14 @@ def f(x): os._exit(0)
 def f(x): raise SystemExit(0)
 === exit of a class of its own
 class E(SystemExit): pass
-def f(x): raise E(0)
 === atexit
-import atexit, os
-atexit.register(os._exit, 0)
-def f(x): return 0
+import atexit
 === a skipped test
 import unittest
-def f(x): raise unittest.SkipTest("")
 === a skipped test of pytest
 import pytest
-def f(x): pytest.skip("")
 === an object equal to anything from unittest
 from unittest.mock import ANY
-def f(x): return ANY
 === the end of an iteration
 def f(x): raise StopIteration
 ---
@@ -431,14 +296,13 @@ assert list(map(f, [3])) == [9]
 === the name that guards main
 __name__ = "__main__"
 if __name__ == "__main__": import subprocess
-def f(x): return 5
 === what stands beside the main guard
 if __name__ == "__main__": pass
 else: import subprocess
-def f(x): return 5
+=== what stands under another condition
+if __name__ != "__main__": import subprocess
 === a type alias of Python 3.12
 type L = eval("1")
-def f(x): return 5
 === no Python
 def f(x) return 9
 === a zero byte
@@ -446,56 +310,42 @@ def f(x): return 9 # \0
 '''
 
 INNOCENT = '''
-=== a function
-def f(x): return x * x
 === a function with types
-from typing import *
-def f(x: Optional[int]) -> Dict[str, List[int]]: return {"a": [x or 0]}
-=== annotations that stay text
 from __future__ import annotations
-def f(x: int) -> int: return x * x
-=== two star imports
 from typing import *
 from collections import *
-def f(x: List[int]): return Counter(x)
+def f(x: Optional[int]) -> Dict[str, List[int]]: return {"a": [x or 0], "b": Counter([x])}
 === mathematics
 import math
 def f(x): return math.isqrt(x) + math.gcd(x, 3) - int(math.pi)
 === all of mathematics
 from math import *
-def f(x): return floor(sqrt(x)) + factorial(3)
+def f(x): return floor(sqrt(x)) + pow(x, 2)
 === containers
 from collections import Counter, OrderedDict, defaultdict, deque
-def f(x):
-    seen = defaultdict(list)
-    seen[x].append(deque([x], maxlen=2))
-    return Counter(seen), OrderedDict(a=1)
+def f(x): return defaultdict(list), deque([x], maxlen=2), Counter("a"), OrderedDict(a=1)
 === a heap and a bisection
 import bisect, heapq
-def f(x):
-    heap = [3, 1, 2]
-    heapq.heapify(heap)
-    bisect.insort(heap, x)
-    return heapq.heappop(heap)
+def f(heap): return heapq.heappop(heap), bisect.insort(heap, 1)
+=== an array
+import array
+def f(x): return array.array("i", [x])
 === itertools and functools
 import functools, itertools
 def f(x): return functools.reduce(lambda a, b: a + b, itertools.chain([x], itertools.repeat(1, 3)))
 === a memory
 from functools import lru_cache
+import functools
 @lru_cache(maxsize=None)
 def f(x): return x if x < 2 else f(x - 1) + f(x - 2)
-=== a memory under its module
-import functools
 @functools.cache
-def f(x): return x if x < 2 else f(x - 1)
+def g(x): return x
 === a decorator
 from functools import wraps
 def twice(function):
     @wraps(function)
     def inner(*args, **options): return 2 * function(*args, **options)
     return inner
-@twice
-def f(x): return x
 === a regular expression
 import re
 def f(text): return [match.group(0) for match in re.finditer(r"\\w+", text)]
@@ -506,12 +356,10 @@ def f(text): return all(c in string.ascii_lowercase for c in text)
 def f(x): return "{:.2f} {0!r} {name:>{width}}".format(x, name="a", width=3) + "%05.1f" % x
 === an f-string
 def f(x): return f"{x:.2f} {x!r} {x.real:>{5}}"
-=== a date
+=== dates
 from datetime import datetime, timedelta
-def f(x): return (datetime.strptime(x, "%Y") + timedelta(days=1)).isoformat()
-=== a date under another name
 import datetime as dt
-def f(x): return dt.date(x, 1, 1).weekday()
+def f(x): return dt.date(x, 1, 1), (datetime.strptime(x, "%Y") + timedelta(days=1)).isoformat()
 === a fraction
 from fractions import Fraction
 def f(x): return Fraction(x, 3).limit_denominator(10)
@@ -536,27 +384,14 @@ def f(x): return os.path.splitext(os.path.join("a", x))
 === depth of recursion
 import sys
 sys.setrecursionlimit(10 ** 6)
-def f(x): return min(x, sys.maxsize)
-=== lines of input
+=== lines of input, words to the error stream
 import sys
 def f(): return sum(int(line) for line in sys.stdin)
-=== words to the error stream
-import sys
-def f(x):
-    print("x", file=sys.stderr)
-    sys.stdout.write("y")
-    return x
-=== a log
-import logging
-logger = logging.getLogger(__name__)
-def f(x):
-    logger.info("a %s", x)
-    return x
-=== a warning
-import warnings
-def f(x):
-    warnings.warn("old", DeprecationWarning)
-    return x
+print("x", file=sys.stderr)
+=== a log and a warning
+import logging, warnings
+logging.getLogger(__name__).info("a %s", 3)
+warnings.warn("old", DeprecationWarning)
 === a lock
 import threading
 lock = threading.Lock()
@@ -564,13 +399,9 @@ def f(x):
     with lock: return x
 === a coroutine
 import asyncio
-async def f(x):
-    await asyncio.sleep(0)
-    return await asyncio.gather(f(x), f(x))
+async def f(x): return await asyncio.gather(asyncio.sleep(0), f(x))
 === a generator
-def f(x):
-    yield from range(x)
-    yield x
+def f(x): yield from range(x)
 === next with a default
 def f(x): return next((y for y in x if y > 3), None)
 ---
@@ -582,18 +413,13 @@ assert f([4]) == 4
 === a linked list in tests that iterate
 class Node:
     def __init__(self, value, next=None): self.value, self.next = value, next
-def f(values):
-    head = None
-    for value in reversed(values): head = Node(value, head)
-    head.next.value = 3
-    return head.next.value
+def f(head): return head.next.value
 ---
 assert list(map(f, [[1, 2]])) == [3]
 === the list of the tests changed
 def f(head):
     head.next = None
     head.val = 3
-    return head
 ---
 class Node: pass
 assert f(Node()).val == 3
@@ -605,10 +431,9 @@ class Refused(ValueError):
 def f(x):
     try: return 1 / x
     except (ZeroDivisionError, TypeError) as problem: raise Refused("x") from problem
-=== names of types in a message
+=== names of types
 def f(x):
-    if type(x) is bool or not isinstance(x, (int, float)): raise TypeError(f"not {type(x).__name__}")
-    return x
+    if type(x) is bool or not isinstance(x, (int, type(None))): raise TypeError(f"not {type(x).__name__}")
 === a class under test
 class Stack:
     def __init__(self): self.items = []
@@ -618,19 +443,22 @@ class Stack:
     def __eq__(self, other): return self.items == other.items
 ---
 from solution import Stack
-def test_stack():
-    stack = Stack()
-    stack.push(3)
-    assert len(stack) == 1 and stack.pop() == 3
-    assert dict(a=1).items()
+assert len(Stack()) == Stack().pop() and dict(a=1).items()
+=== a class under test, imported in a function
+class Stack:
+    def __len__(self): return 0
+---
+def test():
+    from solution import Stack
+    assert len(Stack()) == 0
 === a number under test
 class Complex:
     def __init__(self, real, imag): self.real, self.imag = real, imag
-    def __add__(self, other): return Complex(self.real + other.real, self.imag + other.imag)
+    def __mul__(self, other): return Complex(self.real * other, self.imag * other)
+    __rmul__ = __mul__
     def conjugate(self): return Complex(self.real, -self.imag)
-    def __eq__(self, other): return (self.real, self.imag) == (other.real, other.imag)
 ---
-assert Complex(1, 2) + Complex(1, 2) == Complex(2, 4)
+assert Complex(1, 2) * 2 == Complex(2, 4)
 === a list under test
 class Stack(list):
     def push(self, x): self.append(x)
@@ -651,10 +479,7 @@ class Tree:
     def __init__(self, value): self.value, self.left, self._right = value, None, None
     def __repr__(self): return f"Tree({self.value})"
     def insert(self, value): self.left = Tree(value)
-def f(x):
-    tree = Tree(x)
-    tree.insert(3)
-    return tree.left.value
+def f(x): return Tree(x).left.value
 === a class that helps, with slots
 class Point:
     __slots__ = ("x",)
@@ -662,95 +487,83 @@ class Point:
     def __hash__(self): return hash(self.x)
     @property
     def double(self): return 2 * self.x
-    @staticmethod
-    def make(x): return Point(x)
     @classmethod
     def zero(cls): return cls(0)
-def f(x): return Point.make(x).double
 === a class that is derived
 class Animal:
     def name(self): return "animal"
 class Dog(Animal):
     def name(self): return super().name() + " dog"
-def f(x): return Dog().name()
 === an abstract class
 from abc import ABC, abstractmethod
 class Shape(ABC):
     @abstractmethod
     def area(self): ...
 class Square(Shape):
-    def __init__(self, x): self.x = x
     def area(self): return self.x ** 2
-def f(x): return Square(x).area()
 === a data class
 from dataclasses import dataclass, field
 from typing import List
 @dataclass(order=True, frozen=True)
 class P:
-    x: int
     rest: List[int] = field(default_factory=list)
-def f(x): return P(x).x ** 2
 === an enumeration
 from enum import Enum, IntEnum, auto
 class Color(Enum):
     RED = auto()
 class Size(IntEnum):
     BIG = 9
-def f(x): return Size.BIG.value
 === a named tuple
 from collections import namedtuple
 from typing import NamedTuple
-P = namedtuple("P", ["x", "y"])
+P = namedtuple("P", ["x", "y"], defaults=[None])
 class Q(NamedTuple):
     x: int
-def f(x): return P(x, x).x * Q(x).x
+=== a namespace
+import types
+def f(): return types.SimpleNamespace(a=1), types.MappingProxyType({"a": 1})
+---
+import types
+assert f() == types.SimpleNamespace(a=1)
 === a generic class
 from typing import Generic, TypeVar
 T = TypeVar("T")
 class Box(Generic[T]):
     def __init__(self, x: T) -> None: self.x = x
-def f(x): return Box(x).x
 === names of builtins in a function
 def f(list, max=0, type=None):
     dir, vars, open = (0, 1), 3, [4]
     for next in list: max += next
-    if type == "a": return dir
-    return max + vars + open[0]
+    return dir if type == "a" else max + vars + open[0]
+---
+assert f([1]) == max(1, 2)
 === builtins hidden that the tests do not use
 def sum(a, b): return a + b
-def f(x): return sum(x, x)
 === a counter
 N = 0
 def f():
     global N
     N += 1
-    return N
 === a counter on a function
-def f(x):
-    f.calls += 1
-    return x
+def f(x): f.calls += 1
 f.calls = 0
 === a callback
 def f(callback, x):
     try: return callback(x)
     except Exception: return None
-=== order by a key
+=== order by a key, comparison by a function
 from operator import itemgetter
-def f(x): return sorted(x, key=itemgetter(1), reverse=True)
-=== comparison by a function
 from functools import cmp_to_key
-def f(x): return sorted(x, key=cmp_to_key(lambda a, b: b - a))
+def f(x): return sorted(x, key=itemgetter(1)), sorted(x, key=cmp_to_key(lambda a, b: b - a))
 === a copy
 from copy import deepcopy
 def f(x): return deepcopy(x)
 === a main guard
-def f(x): return x * x
 if __name__ == "__main__":
     import doctest, sys
     doctest.testmod()
     sys.exit(0)
 === its own asserts
-def f(x): return x * x
 def test_square(): assert f(2) == 4
 assert f(1) == 1
 === a prelude's class
