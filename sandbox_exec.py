@@ -106,10 +106,15 @@ from decimal import Decimal
 LAYERS = ("rlimits", "namespaces", "landlock", "seccomp")
 LEVELS = {"rlimits": (), "seccomp": ("network", "signals"), "landlock": ("network", "signals", "files"),
           "namespaces": ("network", "signals", "files", "namespaces")}         # what each must protect
-CPU_S, MEMORY_MB = 10, 1024                       # defaults of a job
-TREE_FACTOR = 1.5                                 # all processes together, in units of memory_mb
-PROCESSES, OPEN_FILES, STACK_MB = 64, 256, 64
-FILE_MB, SCRATCH_MB, SCRATCH_FILES = 64, 256, 20000            # one file, all files, how many
+CPU_S = 10                                        # defaults of a job
+MEMORY_MB = 1024
+TREE_FACTOR = 1.5                                 # what all processes may hold, in units of memory_mb
+PROCESSES = 64                                    # limits that no job can change
+OPEN_FILES = 256
+STACK_MB = 64
+FILE_MB = 64                                      # of one file
+SCRATCH_MB = 256                                  # of all files
+SCRATCH_FILES = 20000
 FRAME_LIMIT = 64 << 20                            # bytes of a message between program and judge
 SERVER_DIED = "error: the server of this job died or hung"
 
@@ -222,15 +227,14 @@ def judge(server, code, tests, style="auto", entry_point=None, prelude="", besid
         return runs[-1]
 
     try:
-        if isinstance(tests, dict) and not tests.get("fn_name"):
-            reason, detail = judge_stdio(run, code, *read_pairs(tests))
-        else:
-            if isinstance(tests, dict):
-                style = "auto"
-                entry_point = tests["fn_name"]
-                tests = calls_of(tests)
+        if isinstance(tests, str):
             known = read_tests(tests, prelude or "", style, entry_point)
             reason, detail = judge_tests(run, known, code, beside, strict)
+        elif isinstance(tests, dict) and tests.get("fn_name"):
+            known = read_tests(calls_of(tests), prelude or "", "auto", tests["fn_name"])
+            reason, detail = judge_tests(run, known, code, beside, strict)
+        else:
+            reason, detail = judge_stdio(run, code, *read_pairs(tests))
     except Verdict as verdict:
         return Result(str(verdict))
     return Result(reason, detail, round(sum(run.cpu_s for run in runs), 3),
@@ -239,11 +243,10 @@ def judge(server, code, tests, style="auto", entry_point=None, prelude="", besid
 
 def read_pairs(tests):
     """The inputs and outputs of {"inputs": [...], "outputs": [...]}."""
-    inputs, outputs = tests.get("inputs"), tests.get("outputs")
-    are_lists = isinstance(inputs, (list, tuple)) and isinstance(outputs, (list, tuple))
-    if not (are_lists and inputs and len(inputs) == len(outputs)):
+    pairs = [tests.get(name) if isinstance(tests, dict) else None for name in ("inputs", "outputs")]
+    if not all(isinstance(side, (list, tuple)) and len(side) == len(pairs[0]) > 0 for side in pairs):
         raise Verdict("error: tests must be text or {'inputs': [...], 'outputs': [...]} of equal length")
-    return inputs, outputs
+    return pairs
 
 
 def judge_tests(run, tests, code, beside, strict):
@@ -479,8 +482,6 @@ class Verdict(Exception):
 @functools.lru_cache(16)
 def read_tests(text, prelude, style, entry_point):
     """What the processes of a job need to know of its tests: a dictionary for JSON."""
-    if not isinstance(text, str):
-        raise Verdict("error: tests must be text or {'inputs': [...], 'outputs': [...]} of equal length")
     if style == "check" and not entry_point:
         raise Verdict("error: tests of the style check need an entry_point")
     asserts = Asserts()

@@ -12,25 +12,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from conftest import python
+from conftest import CHECK, SQUARE, judge, programs, python, sandbox_job
 
 import sandbox_exec
 from sandbox_exec import Pool, run_tests
-
-SQUARE = "def f(x): return x * x\n"
-CHECK = "def check(candidate):\n    assert candidate(3) == 9\n    assert candidate(-7) == 49\n"
-
-
-def programs(kind, **texts):
-    """{name: [program, tests...]} of one kind; what `texts` hold may be named in them."""
-    texts = {"SQUARE": SQUARE, "CHECK": CHECK, **texts}
-    table, parts = Path(__file__).with_name("sandbox_programs.txt").read_text(encoding="utf-8"), {}
-    for entry in table.split(f"=== {kind}: ")[1:]:
-        name, _, body = entry.partition("=== ")[0].partition("\n")
-        body = "\n".join(texts.get(line, line) for line in body.splitlines())
-        parts[name] = [part.lstrip("\n") + "\n" for part in body.split("\n---")]
-        parts[name] += [CHECK] * (len(parts[name]) == 1)
-    return parts
 
 
 @pytest.fixture(scope="module")
@@ -39,20 +24,13 @@ def pool():
         yield pool
 
 
-def job(code, tests=CHECK, **more):
-    """Tests of the style `check` are about f."""
-    return {"code": code, "tests": tests, "entry_point": "f", **more}
-
-
-def judge(pool, code, tests=CHECK, **more):
-    return pool.judge(job(code, tests, **more))
-
-
 def stdio(*pairs):
+    """Tests of what is printed, from pairs of an input and an output."""
     return {"inputs": [given for given, _ in pairs], "outputs": [wanted for _, wanted in pairs]}
 
 
-LACKING, AT_9 = "import no_such_package\n", "assert f(3) == 9\n"
+LACKING = "import no_such_package\n"
+AT_9 = "assert f(3) == 9\n"
 CLASS_V = "class V:\n    def __init__(self, x): self.x = x\n"
 FAILING = ("import unittest\nclass T(unittest.TestCase):\n    @unittest.expectedFailure\n"
            "    def test(self): self.assertEqual(f(3), 9)\n")
@@ -136,12 +114,15 @@ def test_without_pytest_nothing_is_called_wrong():
 def test_prelude_stands_in_front_of_program_and_tests(pool):
     prelude = 'import math\ndef helper(x): return x + 1\ndef f(x):\n    """A stub."""\n'
     tests = "def check(candidate): assert candidate(3) == helper(9)\n"
-    told = {"prelude": prelude, "style": "check"}
-    assert judge(pool, "def f(x): return math.floor(helper(x * x))\n", tests, **told).reason == "passed"
-    assert judge(pool, "y = 1\n", tests, **told).reason == "failed: the program does not define f"
+    options = {"prelude": prelude, "style": "check"}
+    assert judge(pool, "def f(x): return math.floor(helper(x * x))\n", tests, **options).reason == "passed"
+    assert judge(pool, "y = 1\n", tests, **options).reason == "failed: the program does not define f"
     redefined = "def helper(x): return 3\ndef f(x): return 3\n"
-    assert judge(pool, redefined, tests, prelude=prelude, style="check").passed is False
-    assert judge(pool, SQUARE, prelude="def f(x):\n").reason == "passed"  # it may end inside a function
+    assert judge(pool, redefined, tests, **options).passed is False
+
+
+def test_a_prelude_may_end_inside_a_function(pool):
+    assert judge(pool, SQUARE, prelude="def f(x):\n").reason == "passed"
 
 
 LEGITIMATE = programs("legitimate")
@@ -203,20 +184,20 @@ def test_time_is_limited(pool):
              for called, tests in (("", CHECK), ("f(1)\n", stdio(("", ""))))]
     pairs.append(("def f():\n    while True: yield 1\n", "assert sum(f()) == 1\n"))
     pairs.append((SQUARE, "assert f(3)\nwhile True: pass\n"))
-    for code, result in pool.imap_unordered((pair[0], job(*pair, cpu_s=0.5)) for pair in pairs):
+    for code, result in pool.imap_unordered((pair[0], sandbox_job(*pair, cpu_s=0.5)) for pair in pairs):
         kind, most = ("wall", 4) if code.startswith(SLEEP) else ("cpu", 20)
         assert result.reason == "timeout" and result.detail.startswith(kind), (code, result)
         assert result.wall_s < most, (code, result)
 
 
 def test_busy_machine_turns_no_right_answer_into_a_timeout(pool):
-    """Four busy processes a core, each a session of its own: Linux shares processors among sessions. The
-    program needs more than half of its processor time, and more than that in real time."""
+    """The program needs more than half of the processor time that it may use, and more than that in real
+    time, because of four busy processes a core. Each is a session of its own: Linux shares among sessions."""
     needs = "import time\ndef f(x):\n    while time.process_time() < .3: pass\n    return x * x\n"
     spin = [sys.executable, "-Sc", "while True: pass"]
     spinning = [subprocess.Popen(spin, start_new_session=True) for _ in range(4 * os.cpu_count())]
     try:
-        jobs = [(n, job(needs, cpu_s=0.5)) for n in range(2)]
+        jobs = [(n, sandbox_job(needs, cpu_s=0.5)) for n in range(2)]
         results = [result for _, result in pool.imap_unordered(jobs)]
     finally:
         for process in spinning:
@@ -228,7 +209,7 @@ def test_busy_machine_turns_no_right_answer_into_a_timeout(pool):
 
 @pytest.mark.parametrize("who", ["guard", "server", "program"])
 def test_death_of_our_own_processes_is_no_verdict(who, monkeypatch):
-    """What dies once costs a repetition; what dies each time cannot judge."""
+    """If one of them dies once, the job is repeated; if it dies again, the job cannot be judged."""
     run, deaths = sandbox_exec.Server.exchange, []
 
     def kill(guard):
@@ -253,7 +234,7 @@ def test_a_pool_may_be_used_from_several_threads(pool):
     seen = []
 
     def work(n):
-        jobs = ((i, job(SQUARE, f"assert f({i}) == {i * i}\n")) for i in range(n, n + 10))
+        jobs = ((i, sandbox_job(SQUARE, f"assert f({i}) == {i * i}\n")) for i in range(n, n + 10))
         seen.extend(result.reason for _, result in pool.imap_unordered(jobs))
 
     threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
@@ -262,7 +243,7 @@ def test_a_pool_may_be_used_from_several_threads(pool):
     assert seen == ["passed"] * 40
 
 
-REACH_INTO = [  # a suspect program; tests that reach into it
+REACH_INTO = [  # a suspect program, and tests that change what it uses or start it as a script
     ("import os, random\ndef f(): return random.randint(1, 6) + len(os.sep) - 1\n",
      "from unittest.mock import patch\ndef test():\n"
      "    with patch('random.randint', return_value=9): assert f() == 9\n"),
@@ -293,9 +274,9 @@ def test_strict_believes_only_the_judge_apart(pool):
 
 def test_results_come_as_they_finish_from_an_endless_iterator(pool):
     def jobs():
-        yield "slow", job("import time\ndef f(x):\n    time.sleep(.5)\n    return x * x\n")
+        yield "slow", sandbox_job("import time\ndef f(x):\n    time.sleep(.5)\n    return x * x\n")
         while True:
-            yield "quick", job(SQUARE)
+            yield "quick", sandbox_job(SQUARE)
 
     seen = []
     for key, result in pool.imap_unordered(jobs()):
@@ -307,10 +288,13 @@ def test_results_come_as_they_finish_from_an_endless_iterator(pool):
     assert judge(pool, SQUARE).reason == "passed"                # the pool outlives a caller that stops early
 
 
-def test_run_tests_and_command_line(tmp_path):
+def test_run_tests():
     assert run_tests(SQUARE, CHECK, entry_point="f").passed is True
     reason = run_tests("def f(x): return x", CHECK, entry_point="f").reason
     assert reason == "failed: assert candidate(3) == 9"
+
+
+def test_command_line(tmp_path):
     (tmp_path / "good.py").write_text(SQUARE)
     (tmp_path / "bad.py").write_text("def f(x): return 1\n")
     (tmp_path / "tests.py").write_text("assert f(3) == 9\n")
@@ -356,7 +340,7 @@ def test_many_jobs_leave_nothing_behind():
     pairs = [(SQUARE, CHECK), ("f = 3", CHECK), ("import os\nn = os.getpid()\n" + SQUARE, AT_9),
              ("print(1)", stdio(("", "1"))), (messy, "assert f(3) == 9\n")]
     rounds = 60 * int(os.environ.get("SCATR_SOAK", 1))
-    jobs = [(n, job(*pair)) for n in range(rounds) for pair in pairs]
+    jobs = [(n, sandbox_job(*pair)) for n in range(rounds) for pair in pairs]
     before_any = set(os.listdir("/proc/self/fd"))
     with Pool(2) as pool:
         list(pool.imap_unordered(jobs[:60]))
