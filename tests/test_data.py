@@ -1,24 +1,19 @@
-"""Data sets by name from a local server that speaks the dataset server's formats; files of one's own.
+"""Data sets by name, from made-up rows with their true fields; the client of the Hub; files of one's own."""
 
-The rows are made up, in the sets' true fields. Each test has an empty cache.
-"""
-
+import importlib
 import json
 import os
 import re
 import socket
-import subprocess
-import sys
 import threading
-import time
 from contextlib import suppress
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import parse_qs, urlsplit
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import huggingface_hub
 import pytest
-from conftest import ROOT, dies, last_json, python
+from conftest import dies, last_json, python
+from huggingface_hub.errors import HTTPError
 
 import common
 
@@ -34,25 +29,13 @@ def humaneval_row(i):
 
 
 def kodcode_row(i):
+    """In every tenth row no function is named, and in the one after it there are two of them."""
     name = f"times_{i}"
     info = [{"function_name": name, "parameter_list": "(x)", "function_declaration": f"def {name}(x):"}]
+    tested = {0: None, 1: info + info}.get(i % 10, info)
     return {"question_id": f"Prefill_{i:08d}_I", "question": f"Write a function that multiplies by {i}.",
-            "solution": f"def {name}(x):\n    return x * {i}",
-            "test_info": {0: None, 1: info + info}.get(i % 10, info),
+            "solution": f"def {name}(x):\n    return x * {i}", "test_info": tested,
             "test": f"from solution import {name}\n\ndef test_times():\n    assert {name}(3) == {3 * i}\n"}
-
-
-def openthoughts_row(i):
-    row = {"problem": f"Problem {i}?", "domain": "code" if i % 2 else "math", "ground_truth_solution": None,
-           "test_cases": None, "starter_code": "class Solution:\n    def add(" if i % 9 == 0 else None}
-    box = {0: "x + 1", 2: "\\frac{1}{2}", 4: "2.5"}.get(i % 10, str(i))
-    if row["domain"] == "math" and i % 8:
-        return row | {"ground_truth_solution": f"First \\boxed{{99}}, so the answer is $\\boxed{{{box}}}$."}
-    cases = {"inputs": [f"{i}\n", ["1", "2"]], "outputs": [f"{i}\n", [3]]}
-    if i % 3 == 0:
-        cases = {"fn_name": "add", "inputs": [[1, i]], "outputs": [[1 + i]]}
-    cases = {7: {}, 11: {"inputs": ["1"], "outputs": None}}.get(i % 13, cases)
-    return row | {"test_cases": json.dumps(cases)}
 
 
 def bigcodebench_row(i):
@@ -63,234 +46,234 @@ def bigcodebench_row(i):
             "test": f"import unittest\n\nclass TestCases(unittest.TestCase):\n{test}"}  # fmt: skip
 
 
-SERVED = {  # (repo, config, split) -> what makes a row, how many
-    ("openai/openai_humaneval", "openai_humaneval", "test"): (humaneval_row, 164),
-    ("KodCode/KodCode-Light-RL-10K", "default", "train"): (kodcode_row, 1350),
-    ("open-thoughts/OpenThoughts-114k", "metadata", "train"): (openthoughts_row, 3000),
-    ("bigcode/bigcodebench-hard", "default", "v0.1.4"): (bigcodebench_row, 148),
-    ("HuggingFaceH4/MATH-500", "default", "test"): (
-        lambda i: {"problem": f"{i}?", "answer": f"{i}/2", "unique_id": f"algebra/{i}.json"}, 500),
-    ("Maxwell-Jia/AIME_2024", "default", "train"): (
-        lambda i: {"ID": f"2024-I-{i + 1}", "Problem": f"Find {i}.", "Answer": i}, 30),
-    ("MathArena/aime_2025", "default", "train"): (
-        lambda i: {"problem_idx": i + 1, "problem": f"Find {i} again.", "answer": i}, 30),
-}  # fmt: skip
-
-# ---- The server
+def math500_row(i):
+    return {"problem": f"{i}?", "answer": f"{i}/2", "unique_id": f"algebra/{i}.json"}
 
 
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    log_message = lambda self, *args: None
-
-    def do_HEAD(self):  # a sign of life
-        self.reply(404)
-
-    def do_GET(self):
-        self.server.log.append(self.path)
-        for place, (match, fault) in enumerate(self.server.faults):
-            if re.search(match, self.path):
-                del self.server.faults[place]
-                if not fault(self):
-                    return
-                break
-        url = urlsplit(self.path)
-        query = {key: value[0] for key, value in parse_qs(url.query).items()}
-        offset, length = int(query["offset"]), int(query["length"])
-        if length > 100:
-            return self.reply(422, {"error": "Parameter 'length' must not be greater than 100"})
-        make_row, size = SERVED[query["dataset"], query["config"], query["split"]]
-        rows = [(n, make_row(n)) for n in range(size)]
-        if url.path == "/filter":
-            column, value = re.fullmatch(r"\"(\w+)\"='(\w+)'", query["where"]).groups()
-            rows = [(n, row) for n, row in rows if row[column] == value]
-        rows = rows[: self.server.indexed]
-        page, total = rows[offset : offset + length], len(rows)
-        page = [{"row_idx": n, "row": row, "truncated_cells": self.server.cut} for n, row in page]
-        self.reply(200, {"features": [], "rows": page, "num_rows_total": total})
-
-    def reply(self, status, body=None, **headers):
-        body = json.dumps(body or {}).encode()
-        headers |= {"X-Revision": self.server.revision, "Content-Length": str(len(body))}
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name.replace("_", "-"), value)
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
+def aime24_row(i):
+    return {"ID": f"2024-I-{i + 1}", "Problem": f"Find {i}.", "Answer": i}
 
 
-@pytest.fixture
-def server():
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    server.url = f"http://127.0.0.1:{server.server_port}"
-    server.log, server.faults, server.indexed, server.revision, server.cut = [], [], None, "0" * 40, []
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-    yield server
-    server.shutdown()
-    server.server_close()
+def aime25_row(i):
+    return {"problem_idx": i + 1, "problem": f"Find {i} again.", "answer": i}
 
 
-@pytest.fixture
-def load(server, tmp_path, monkeypatch):
-    """load("kodcode") -> problems, from an empty cache of the test's own, which later loads share."""
-    folder = partial(huggingface_hub.cached_assets_path, assets_dir=tmp_path / "assets")
-    monkeypatch.setattr(huggingface_hub, "cached_assets_path", folder)
-    monkeypatch.setattr(common, "ROWS_SERVER", server.url)
-    return common.load_problems
+def openthoughts_math_row(i):
+    """Every fourth row has no solution; the last box of some holds no number."""
+    box = {0: "x + 1", 2: "\\frac{1}{2}", 4: "2.5"}.get(i % 10, str(i))
+    solution = f"First \\boxed{{99}}, so the answer is $\\boxed{{{box}}}$." if i % 4 else None
+    return {"problem": f"Problem {i}?", "ground_truth_solution": solution, "test_cases": None}
 
 
-@pytest.fixture
-def start(server, tmp_path):
-    """start("kodcode", HF_HUB_OFFLINE="1") -> a new process that prints the problems, with the same cache."""
-
-    def run(name, **env):
-        code = f"import common, json; common.entry(lambda: print(json.dumps(common.load_problems({name!r}))), '')"
-        ours = {"HF_HOME": tmp_path, "HF_ASSETS_CACHE": tmp_path / "assets", "HF_DATASETS_SERVER": server.url}
-        command, env = [sys.executable, "-c", code], os.environ | ours | env
-        return subprocess.Popen(command, cwd=ROOT, env=env, text=True, stdout=-1, stderr=-1)
-
-    return run
+def openthoughts_code_row(i):
+    """What a program reads and prints, or every third time a function's arguments, some of a method."""
+    cases = {"inputs": [f"{i}\n", ["1", "2"]], "outputs": [f"{i}\n", [3]]}
+    if i % 3 == 0:
+        cases = {"fn_name": "add", "inputs": [[1, i]], "outputs": [[1 + i]]}
+    cases = {7: {}, 11: {"inputs": ["1"], "outputs": None}}.get(i % 13, cases)
+    starter = "class Solution:\n    def add(" if i % 9 == 0 else None
+    return {"problem": f"Problem {i}?", "starter_code": starter, "test_cases": json.dumps(cases)}
 
 
-def pages(server, what="/rows"):
-    return [int(parse_qs(urlsplit(path).query)["offset"][0]) for path in server.log if re.match(what, path)]
+ROWS = {  # what makes the rows of a data set, and how many there are
+    "humaneval": (humaneval_row, 164),
+    "kodcode": (kodcode_row, 1350),
+    "bigcodebench-hard": (bigcodebench_row, 148),
+    "math500": (math500_row, 500),
+    "aime24": (aime24_row, 30),
+    "aime25": (aime25_row, 30),
+    "openthoughts-math": (openthoughts_math_row, 1500),
+    "openthoughts-code": (openthoughts_code_row, 1500),
+}
+
+
+def page_of(name, offset):
+    """A page as the Hub's server gives it."""
+    make_row, total = ROWS[name]
+    numbers = range(offset, min(offset + 100, total))
+    rows = [{"row_idx": n, "row": make_row(n), "truncated_cells": []} for n in numbers]
+    return {"rows": rows, "num_rows_total": total, "revision": "0" * 40}
 
 
 # ---- Every set by its name
 
-NAMES = {
-    "humaneval": (164, "HumanEval/0", {"check"}),
-    "kodcode": (1000, None, {"pytest"}),
-    "bigcodebench-hard": (148, "BigCodeBench/0", {"unittest"}),
-    "math500": (500, "algebra/0.json", {None}),
-    "aime": (60, "2024-I-1", {None}),
-    "openthoughts": (1000, None, {None, "stdio", "check"}),
-}
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The pages (name, offset) that were asked for; pages are made up."""
+    asked = []
+    names = {(data.repository, data.where): name for name, data in common.DATA_SETS.items()}
+
+    def hub_page(data, offset):
+        name = names[data.repository, data.where]
+        asked.append((name, offset))
+        return page_of(name, offset)
+
+    monkeypatch.setattr(common, "hub_page", hub_page)
+    return asked
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_set_from_an_empty_cache_then_offline(name, server, load, start):
-    assert {*common.DATA_SETS, *common.COMBINED} == {*NAMES, *common.DATA_SETS}
-    size, first, styles = NAMES[name]
-    problems = load(name)
+@pytest.mark.parametrize("name, size, first_id, styles", [
+    ("humaneval", 164, "HumanEval/0", {"check"}),
+    ("kodcode", 1000, "Prefill_00000802_I", {"pytest"}),
+    ("bigcodebench-hard", 148, "BigCodeBench/0", {"unittest"}),
+    ("math500", 500, "algebra/0.json", {None}),
+    ("aime24", 30, "2024-I-1", {None}),
+    ("aime25", 30, "2025-1", {None}),
+    ("aime", 60, "2024-I-1", {None}),
+    ("openthoughts", 1000, None, {None, "stdio", "check"}),
+])  # fmt: skip
+def test_a_set_by_its_name(name, size, first_id, styles, asked):
+    problems = common.load_problems(name)
     assert len(problems) == len({problem["id"] for problem in problems}) == size
-    assert first in (None, problems[0]["id"])
-    assert {problem.get("beside") for problem in problems} == {True if name == "bigcodebench-hard" else None}
+    assert first_id in (None, problems[0]["id"])
     assert {problem.get("style") for problem in problems} == styles
     for problem in problems:
         assert problem["prompt"].strip() and problem["tests" if problem["kind"] == "code" else "answer"]
-    server.log.clear()
-    out, err = start(name, HF_HUB_OFFLINE="1").communicate()
-    assert json.loads(out) == problems and server.log == [], err
+        assert problem.get("beside") == (True if name == "bigcodebench-hard" else None)
 
 
-def test_kodcode_pick_is_the_same_for_everybody_and_names_the_function(server, load, tmp_path):
-    problems = load("kodcode")
+def test_kodcode_is_the_same_pick_for_everybody_and_names_the_function(asked):
+    problems = common.load_problems("kodcode")
     rows = [int(problem["id"][8:16]) for problem in problems]
     assert all(row % 10 > 1 for row in rows)  # one tested function each
     assert rows[:3] == [802, 803, 804] and rows != sorted(rows)  # whole pages in a random order
     question, declared = problems[0]["prompt"].split("\n\nDeclare the function so:\n\n")
     assert declared == "```python\ndef times_802(x):\n```" and "times_802" not in question
-    server.log.clear()
-    for path in (tmp_path / "assets").rglob("*.json"):
-        path.unlink()
-    assert load("kodcode", limit=20) == problems[:20]
-    assert pages(server) == [0, 800]  # how many there are, and the page with the twenty
 
 
-def test_a_limit_stops_before_the_second_set(server, load, capsys):
-    assert [problem["kind"] for problem in load("openthoughts", limit=3)] == ["math"] * 3
-    assert not pages(server, "/filter.*code")
-    years = [problem["id"][:4] for problem in load("aime", limit=31)]
+def test_a_limit_takes_the_first_problems_and_asks_for_no_more_pages(asked):
+    twenty = common.load_problems("kodcode", limit=20)
+    assert asked == [("kodcode", 0), ("kodcode", 800)]  # the number of rows, and the twenty
+    assert common.load_problems("kodcode")[:20] == twenty
+
+
+def test_a_limit_stops_before_the_second_of_two_sets(asked, capsys):
+    assert [problem["kind"] for problem in common.load_problems("openthoughts", limit=3)] == ["math"] * 3
+    assert {name for name, _ in asked} == {"openthoughts-math"}
+    years = [problem["id"][:4] for problem in common.load_problems("aime", limit=31)]
     assert years == ["2024"] * 30 + ["2025"]
     assert "aime: aime24 and aime25 together" in capsys.readouterr().err
 
 
-def test_openthoughts_keeps_what_can_be_judged(server, load):
-    problems = load("openthoughts")
-    answers = {problem["answer"] for problem in problems[:500]}
+def test_openthoughts_keeps_what_can_be_judged(asked):
+    answers = {problem["answer"] for problem in common.load_problems("openthoughts-math")}
     assert all(re.fullmatch(r"-?\d+(\.\d+)?", answer) for answer in answers)
     assert "2.5" in answers and "99" not in answers  # the last box counts
-    reads = next(problem for problem in problems[500:] if problem["style"] == "stdio")
+    programs = common.load_problems("openthoughts-code")
+    reads = next(problem for problem in programs if problem["style"] == "stdio")
     first = reads["tests"]["inputs"][0]
     assert reads["tests"] == {"inputs": [first, "1\n2"], "outputs": [first, "3"]}
     assert "standard input" in reads["prompt"]
-    asked = pages(server, "/filter.*math")
-    assert asked[0] == 0 and len(asked) < 15 and asked[1:] != sorted(asked[1:])  # random pages, not all
 
 
-def test_the_judge_takes_what_the_sets_give(load, tmp_path, run_here):
+def test_the_judge_takes_what_the_sets_give(asked, tmp_path, run_here):
     """Reference solutions pass and stubs fail, in each form of tests that a set has."""
-    problems = [load(name, limit=6)[5] for name in ("humaneval", "kodcode", "bigcodebench-hard")]
-    programs = {  # OpenThoughts' come without: to read and print, a function, a method
+    names = ("humaneval", "kodcode", "bigcodebench-hard")
+    problems = [common.load_problems(name, limit=6)[5] for name in names]
+    programs = {  # OpenThoughts has no solutions: to a program that reads and prints, a function, a method
         None: "import sys\nprint(sum(map(int, sys.stdin.read().split())))",
         "add": "def add(a, b): return a + b",
         "Solution": "class Solution:\n    def add(self, a, b): return a + b",
     }  # fmt: skip
-    thoughts = {problem.get("entry_point"): problem for problem in load("openthoughts-code")}
+    thoughts = {problem.get("entry_point"): problem for problem in common.load_problems("openthoughts-code")}
     problems += [thoughts[name] | {"solution": program} for name, program in programs.items()]
     common.write_jsonl(tmp_path / "all.jsonl", problems)
     result = last_json(run_here("02_label.py", tmp_path / "all.jsonl", "--self-check", "--json"))
     assert (result["solutions"], result["stubs"], result["failures"]) == (6, 6, 0)
 
 
-# ---- Things that go wrong
+def test_a_set_that_changes_or_is_not_whole_is_refused(monkeypatch, capsys):
+    def changed(data, offset):
+        return page_of("kodcode", offset) | {"revision": str(offset == 300)}
+
+    monkeypatch.setattr(common, "hub_page", changed)
+    assert "changed while it was downloaded" in dies(capsys, common.load_problems, "kodcode")
+    monkeypatch.setitem(ROWS, "humaneval", (humaneval_row, 120))
+    monkeypatch.setattr(common, "hub_page", lambda data, offset: page_of("humaneval", offset))
+    assert "120 problems instead of 164" in dies(capsys, common.load_problems, "humaneval")
 
 
-def test_waits_as_the_server_asks_tries_again_gives_up_and_keeps_the_pages(server, load, capsys, monkeypatch):
-    waits = []
-    monkeypatch.setattr("time.sleep", waits.append)
-    faults = [lambda h: h.reply(429, Retry_After="20"), lambda h: h.reply(500), lambda h: h.reply(503),
-              lambda h: h.connection.shutdown(2)]  # fmt: skip
-    server.faults += [("offset=100", fault) for fault in faults]
-    assert len(load("humaneval")) == 164
-    assert pages(server) == [0] + [100] * 5 and len(waits) == 4 and waits[0] >= 20
-    server.faults += [("offset=100", faults[1])] * 99
-    message = dies(capsys, load, "bigcodebench-hard")
+# ---- The client of the Hub's server
+
+httpx = importlib.import_module(HTTPError.__module__.partition(".")[0])  # httpx or httpx2, by huggingface_hub
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """An empty cache of pages."""
+    folder = partial(huggingface_hub.cached_assets_path, assets_dir=tmp_path / "assets")
+    monkeypatch.setattr(huggingface_hub, "cached_assets_path", folder)
+    return tmp_path / "assets"
+
+
+def test_pages_are_downloaded_once_and_then_work_offline(cache, tmp_path, monkeypatch):
+    """From a real server, which gives the file `rows` whatever is asked of it; then in a new process."""
+    common.write_json(tmp_path / "served" / "rows", page_of("aime24", 0))
+    handler = partial(SimpleHTTPRequestHandler, directory=tmp_path / "served")
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}).start()
+        monkeypatch.setattr(common, "ROWS_SERVER", f"http://127.0.0.1:{server.server_port}")
+        problems = common.load_problems("aime24")
+        server.shutdown()
+    offline = os.environ | {"HF_HUB_OFFLINE": "1", "HF_ASSETS_CACHE": str(cache)}
+    program = "import common, json; common.entry(lambda: print(json.dumps(common.load_problems('{}'))), '')"
+    assert len(problems) == 30
+    assert json.loads(python(program.format("aime24"), env=offline).stdout) == problems
+    error = python(program.format("aime25"), env=offline).stderr.splitlines()[-1]
+    assert error.startswith("error: the data set aime25 cannot be downloaded") and "HF_HUB_OFFLINE" in error
+
+
+@pytest.fixture
+def answers(cache, monkeypatch):
+    """(requests, answers) of a made-up server; answers (status, page) that a test adds come first."""
+    requests, answers = [], []
+
+    def http_backoff(method, url, params, headers, timeout):
+        requests.append((url.rpartition("/")[2], params["offset"]))
+        name = "openthoughts-math" if "where" in params else "bigcodebench-hard"
+        status, page = answers.pop(0) if answers else (200, page_of(name, params["offset"]))
+        request = httpx.Request(method, url)
+        return httpx.Response(status, json=page, headers={"X-Revision": "0" * 40}, request=request)
+
+    monkeypatch.setattr(huggingface_hub.utils, "http_backoff", http_backoff)
+    monkeypatch.setattr(common, "unreachable", lambda server: None)
+    return requests, answers
+
+
+def test_a_download_that_failed_resumes_at_the_next_page(answers, capsys):
+    requests, faults = answers
+    faults += [(200, page_of("bigcodebench-hard", 0)), (500, {})]
+    message = dies(capsys, common.load_problems, "bigcodebench-hard")
     assert "https://huggingface.co/datasets/bigcode/bigcodebench-hard (" in message
     assert "500" in message and ".jsonl" in message
-    server.faults.clear()
-    server.log.clear()
-    assert len(load("bigcodebench-hard")) == 148 and pages(server) == [100]
+    assert len(common.load_problems("bigcodebench-hard")) == 148
+    assert requests == [("rows", 0), ("rows", 100), ("rows", 100)]
 
 
-@pytest.mark.parametrize("name, page, fault, says", [
-    *[("bigcodebench-hard", 0, status, "terms must be accepted on that page") for status in (401, 403, 404)],
-    ("bigcodebench-hard", 0, 422, "422"),
-    ("bigcodebench-hard", 0, {"indexed": 120}, "120 problems instead of 148"),  # an incomplete index
-    ("bigcodebench-hard", 0, {"cut": ["prompt"]}, "cut texts short"),
-    ("kodcode", 300, {"revision": "f" * 40}, "changed while it was downloaded"),
+def test_a_set_that_is_a_part_of_another_is_filtered_by_the_server(answers):
+    assert common.load_problems("openthoughts-math", limit=3)[0]["kind"] == "math"
+    assert {name for name, _ in answers[0]} == {"filter"}
+
+
+def cut_short(page):
+    page["rows"][3]["truncated_cells"] = ["prompt"]
+    return page
+
+
+@pytest.mark.parametrize("status, page, says", [
+    *[(status, {}, "terms must be accepted on that page") for status in (401, 403, 404)],
+    (422, {}, "422"),
+    (200, page_of("bigcodebench-hard", 0) | {"num_rows_total": 50}, "gave 100 of the 50 rows"),
+    (200, cut_short(page_of("bigcodebench-hard", 0)), "cut texts short"),
 ])  # fmt: skip
-def test_errors_that_end_a_download(name, page, fault, says, server, load, capsys):
-    """A status, or a change of the server, which answers all the same."""
-    answer = lambda h: h.reply(fault) if type(fault) is int else vars(h.server).update(fault) or True
-    server.faults.append((f"offset={page}&", answer))
-    assert says in dies(capsys, load, name)
-    assert len(pages(server)) == 1 or type(fault) is dict
+def test_answers_that_end_a_download(status, page, says, answers, capsys):
+    answers[1].append((status, page))
+    assert says in dies(capsys, common.load_problems, "bigcodebench-hard")
+    assert len(answers[0]) == 1
 
 
-def test_a_killed_download_goes_on_where_it_stopped(server, load, start):
-    held = threading.Event()
-    server.faults.append(("offset=1100", lambda h: not held.wait(20)))
-    process = start("kodcode")
-    while 1100 not in pages(server):
-        assert process.poll() is None
-        time.sleep(0.02)
-    process.kill()
-    process.communicate()
-    held.set()
-    before = pages(server)
-    server.log.clear()
-    assert len(load("kodcode")) == 1000
-    after = pages(server)
-    assert len(before) > 2 and {*before} & {*after} == {1100} and len({*before, *after}) == 13  # of 14
-
-
-def test_offline_and_unknown_names_are_said_without_a_question(server, start, capsys):
-    err = start("aime", HF_HUB_OFFLINE="1").communicate()[1]
-    assert err.splitlines()[-1].startswith("error: ") and "HF_HUB_OFFLINE" in err and not server.log
+def test_an_unknown_name_lists_the_known_ones(capsys):
     message = dies(capsys, common.load_problems, "aime26")
     assert "unknown data set 'aime26'" in message and "aime24, aime25" in message
 
