@@ -613,7 +613,7 @@ ANNOUNCEMENT = re.compile(
     # "the answer", up to sixty characters (with whole formulas) that deny nothing, and "is" or a colon
     r"|(?<!\w)(?<!wrong )(?<!incorrect )(?:answer|result)s?\b"
     r"(?:(?!\b(?:not|never|cannot)\b|n't\b)[^\n.:=$\x02]|\x02[^\x03]{1,200}\x03|\.\d){0,60}?"
-    r"(?:\b(?:is|are|be)\b|[:=→]|\n)"
+    r"(?:\b(?:is|are(?! looking)|be)\b|[:=→]|\n)"
     # a lettered choice
     r"|\b(?:option|choice|choose|select)\s+(?=[*$\x02]*\(?[A-J]\b)"
     # the same in Chinese
@@ -633,7 +633,8 @@ NEUTRAL = re.compile(  # what may stand between "the answer is" and a formula; "
 SENTENCE_START = re.compile(r"(?<=[.!?:])(?<!\\[!:])[\s*]+(?=\S)(?![^\x02]{0,300}\x03)|\n|[。；]")
 SENTENCE_END = re.compile(r"(?<=\.)[\s*]+(?=\S)(?![^\x02]{0,300}\x03)|</answer>|\n|[。；]")
 CLAUSE_END = re.compile(
-    r"[,;:](?= )|\b(?:so|then|hence|thus|therefore|but)\b|(?= (?:if|when|because|since)\b)")
+    r"[,;:](?= )|\b(?:so|then|hence|thus|therefore|but)\b"
+    r"|(?= (?:if|when|because|since|given|assuming|until|after|unless|although|while|whereas)\b)")
 QUESTION = re.compile(
     r"(?is)\W*(?:is|are|was|does|did|can|could|should|would|why|what|how|which)\b.*\?\W*$")
 CHATTER = re.compile(r"\W*(?:I hope|Let me know|Note|Check|Verif|If you)|.*:$")
@@ -736,32 +737,33 @@ ARTICLE = re.compile("[aA] [A-Za-z]{2}")
 CHANGING = any_of("""
     if | for | where | with | when | unless | except | not | no | none | nor | neither | never | cannot | more
     less | fewer | greater | than | least | most | over | under | above | below | between | from | only | but
-    plus | divided | squared | cubed | factorial | choose | either | else | otherwise | provided | assuming
+    plus | minus | divided | squared | cubed | factorial | choose | either | else | otherwise | provided | assuming
     depending | raised | root | remainder | point | short | past""")
 CHANGING_WORDS = {*re.findall("[a-z]+", CHANGING)}
 CHANGES = re.compile(  # what follows a number and belongs to the answer, although it is not a unit
     r"(?i)\W*(?:"
     r"(?:and|or)\b.*(?:\d|\([A-J]\)|\b(?:none|more|less|fewer|greater)\b)"  # 5 or more; 5 and 7
-    r"|times\b|of (?:(?!a )[a-z]\b|[\d\\])|more than\b|at (?:least|most)\b"  # 5 times x; 5% of x
+    r"|times \S|of (?:(?!a )[a-z]\b|[\d\\])|more than\b|at (?:least|most)\b"  # 5 times x; 5% of x
     r"|\d+ (?:min|sec|inch|cent)"  # 5 hours 15 minutes
     r"|(?:when|for)\b.*\b(?:even|odd|otherwise)\b|whenever\b"
     rf"|(?!(?:for|more|but)\b|(?:when|where)\b|over [a-z]){CHANGING}\b)")
 REFUSED_BEFORE = re.compile(  # just before a formula: it is denied, or something else is made of it
     r"(?i)" + any_of(r"""
-    (?:\b(?:not|cannot|never|neither|nor|without|unequal to)|n't)(?: (?!is\b|are\b)\w+){0,2}  # not equal to 5
-    \b(?:impossible|wrong) to \w+  # it is wrong to answer 5
-    \bat (?:least|most|best) | \b(?:than|over|under|near|from|below) | (?<!add )(?<!adds )\bup to  # more than 5
-    \b(?:close|compared|next) to | \bcompared with | \bexceeds? | \bapproach(?:es|ing)? | \btends to
+    (?:\b(?:not?|cannot|never|neither|nor|without|unequal to)|n't)(?: (?!is\b|are\b)\w+){0,2}  # not equal to 5
+    \bat (?:least|most|best) | \b(?:than|over|under|near|from|below|above|beyond) | \bbounded by  # more than 5
+    \b(?:is|are|was|were|has|have|be) up to | \b(?:close|compared|opposed|next|prime) to | \b(?:compared|started|began|starts) with
+    \bexceeds? | \bapproach(?:es|ing)? | \btends to | \bas \w+ as | \b(?:more|looks) like | \bwrong answer is
     \b(?:except|besides|apart from|(?:every|all|any)\w*(?: \w+)? but)(?: (?:at|for|when))?
-    \b(?:reject|exclud|discard|eliminat|ignor|remov)(?:e|es|ed|ing|s)?(?: (?!is|are)\w+)?  # we reject the root 5
-    \b(?:rul\w*|leav\w*|throw) (?:out|away) | \b(?:contradict|violat|dropp?|omitt?)(?:e|es|ed|ing|s)?
-    (?:%|\b(?:half|thirds?|square|cube|root|power|percent|negative|multiples?|divisors?|opposite|inverse)) of
-    \b(?:half|twice|double|triple|times|plus|modulo|(?:divisible|divided|division|off) by|as large as)
-    \b(?:undefined|no solution(?: exists)?|fails|diverges|a hole|asymptote) (?:at|for|when)
+    \b(?:reject|exclud|discard|eliminat|ignor|remov|dropp?|omitt?)(?:e|es|ed|ing|s)?(?: (?!is|are)\w+)?
+    \b(?:rul\w*|leav\w*|throw) (?:out|away)  # we reject the root 5, this rules out 5
+    (?:%|\b(?:half|thirds?|quarters?|square|cube|root|power|percent|negative|multiples?|divisors?|factors?)) of
+    \b(?:opposite|inverse|reciprocal|logarithm|fraction|part|instead) of | \b(?:half|twice|double|triple|times|plus)
+    \b(?:modulo|base|nearest|give or take|(?:divi\w+|multiplied|reduced|increased|off) by)
+    \b(?:not?|un\w+|fail\w*|vanish\w*|diverg\w*|hole|asymptote|impossible|false)(?: \w+){0,2} (?:at|for|when)
     [\d\x03][%)}]* (?:\w+ ){0,4}?(?:out of|of|against|per|in|every|for|at|with|to reach)  # 7 hours for 5 men
     (?<!needs to )\b(?:add|subtract|multiply|divide|substitute|plug)(?: (?!to\b|we\b)[a-z]+){0,3}
-    \b(?:now|then|we|next) set | \b(?:problem|page|step|theorem|example|lemma|the case) | \bwrong answer is
-    """) + r"(?: (?:the|his|her|their|[a-z]+'s|other|remaining))*(?: \w =)? *$")
+    \b(?:now|then|we|next) set | \b(?:problem|page|step|theorem|example|lemma|formula|equation|case)
+    """) + r"(?:(?: (?:the|his|her|their|[a-z]+'s|other|remaining|extra))+(?: \w+)?)?(?: \w =)? *$")
 OTHERS = "some|many|most|one|nobody|people|students|friend|you|book|textbook|hint|question|problem"
 SAY = "(?:(?:would|might|will) )?(?:sa(?:y|ys|id)|answer|write|thinks?|claims?|suggests?)"
 PASSED_OVER = ("wrong|incorrect|false|tempting|trap|opposite|worst|second-best|old|previous|other|intermediate|"
@@ -769,26 +771,31 @@ PASSED_OVER = ("wrong|incorrect|false|tempting|trap|opposite|worst|second-best|o
 SUPPOSED = re.compile(  # in the clause before a formula: it is tried, or thought by others, or not yet the end
     r"(?i)\b" + any_of(rf"""
     (?:suppose|assume|imagine|perhaps|maybe|recall|unless|otherwise|whether|I doubt|hardly|by no means)\b
-    (?:do not|don't|does not|doesn't) (?:think|believe|seem)\b | let(?:'s| us) (?:try|check|test|say|see)\b
+    (?:not|cannot|never|\w+n't) (?!hard|difficult)(?:\w+ ){{0,3}}(?:that|whether|mean|imply|think|believe|seem)\b
+    (?:false|wrong|incorrect|mistake|impossible|tempting|no way|is given)(?: is)? (?:that|to)\b
+    (?:contradict|violat)(?:s|es|ed|ing) | inconsistent | none | mistake | error | typo | hypothesis | claim
+    (?:half|twice|double of|opposite of) the answer | answer (?:plus|minus|times|squared|divided)
+    let(?:'s| us) (?:try|check|test|say|see)\b
     (?:could|might|may|would) (?:be tempted|try|think|expect|guess|believe)\b | (?:could|might|may) be *$
-    (?:{OTHERS}) {SAY}\b | according to
-    (?:is given|false|impossible|not true|no way) that\b
+    (?:{OTHERS}) {SAY}\b | according to | who (?:is|has)\b | whose \w+ (?:is|equals)\b
     (?:{PASSED_OVER}) (?:answer|result|guess|choice|sum|step|value)\b
-    an? (?:upper |lower )?bound\b | used to be | at first (?:glance|sight) | (?:we|I) first
-    """) + r"|^\W*(?:and |but )?" + any_of(r"""
+    an? (?:upper |lower )?bound\b | used to be | at first (?:glance|sight)
+    (?:we|I) (?:first|initially|hoped|expected|wanted|tried|tested|assumed|guessed|thought|wrote|must avoid)
+    """) + r"|^\W*(?:and |but |not )?" + any_of(r"""
     if | when | for | with | let | since | because | as | case | (?:even |al)?though | whereas | while | unlike
-    after \w+ing(?: the(?: \w+)?)? | (?:in order )?to \w+
-    """) + r"(?: (?:the )?\w+ (?:=|is|are|was|were))?(?: equal to)? *$"  # if x = 5
+    given(?: that)? | until | before | say | take | consider | try | (?:in order )?to \w+
+    (?:after |by )?(?!(?:giv|leav|mak|gett|yield|reach|obtain|total)ing)\w+ing(?: the| up| out| away| other)*
+    """) + r"(?: (?:the )?\w+ (?:=|is|are|was|were|reaches))?(?: equal to)? *$"  # if x = 5
     r"|^\W*(?:were|had|(?:even |al)?though)\b")
 COUNTERFACTUAL = re.compile(r"(?i)\W*(?:if|had|were|with(?:out)?)\b.*\bwould\b")
 REFUSED_AFTER = re.compile(  # just after a formula
     r"(?:[a-z]+ )?" + any_of(r"""
-    (?:is|are|was|being|be)(?:n't| not\b| never\b)
-    (?:is|are|was|being|be) (?:tempting|wrong|incorrect|invalid|rejected|excluded|impossible|out|too|false)
-    (?:is|are|was|being|be) (?:extraneous|negative,|only|what (?:most|many))
-    (?:is|are|was|being|be) (?:a|the) (?:[\w-]+ )*(?:trap|distractor|wrong|mistake)
-    (?:fails|cannot|can't|won't|doesn't|does not|violates|contradicts)\b
-    (?:leads to|gives) a contradiction | (?:might|may|could) be\b
+    (?:is|are|was|being|be)(?:n't| not\b| never\b) | (?:might|may|could) be\b
+    (?:is|are|was|being|be|looks|seems) (?:tempting|wrong|incorrect|invalid|rejected|excluded|discarded)
+    (?:is|are|was|being|be) (?:impossible|ruled out|out|too|false|extraneous|negative,|only|what (?:most|many))
+    (?:is|are|was|being|be) (?:an?|the|my) (?:[\w-]+ )*(?:trap|decoy|distractor|wrong|mistake|guess|bound)
+    (?:satisfies|works)\b.*\b(?:only|but not)\b
+    (?:fails|cannot|can't|won't|doesn't|does not|violates|contradicts|(?:leads to|gives) a contradiction)\b
     (?:must|should|has to|needs to|can) be (?:rejected|discarded|eliminated|excluded|ruled out)
     would (?:be (?:a mistake|correct|wrong|too|incorrect|impossible)|not|lead|contradict)
     """))
@@ -898,7 +905,7 @@ class Tree:
     content: object = None  # of an equation or a choice: the tree of what stands on its right
     differences: list = None  # of an equation: left minus right at four points, divided by the first of these
     loose: bool = False  # of an equation: a + b = 5, which a reference of 5 is content with
-    words: str = ""  # of a text, or of what is too complex
+    words: str = ""  # of a text, of an inequality that is no set of reals, or of what is too complex
 
 
 class TooComplex(Exception):
