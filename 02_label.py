@@ -633,7 +633,7 @@ NEUTRAL = re.compile(  # what may stand between "the answer is" and a formula; "
 SENTENCE_START = re.compile(r"(?<=[.!?:])(?<!\\[!:])[\s*]+(?=\S)(?![^\x02]{0,300}\x03)|\n|[。；]")
 SENTENCE_END = re.compile(r"(?<=\.)[\s*]+(?=\S)(?![^\x02]{0,300}\x03)|</answer>|\n|[。；]")
 CLAUSE_END = re.compile(
-    r"[,;:](?= )|\b(?:so|then|hence|thus|therefore|but)\b"
+    r"[,;:](?= |$)|\b(?:so|then|hence|thus|therefore|but)\b"
     r"|(?= (?:if|when|because|since|given|assuming|until|after|unless|although|while|whereas)\b)")
 QUESTION = re.compile(
     r"(?is)\W*(?:is|are|was|does|did|can|could|should|would|why|what|how|which)\b.*\?\W*$")
@@ -649,17 +649,14 @@ NOT_ANSWERS = re.compile(
     r"|what|to|of|we|you|and)\b(?!\))[^\d\x02]*$")
 RESULT = re.compile(  # 7 + 5, which is 12
     r",? (?:which (?:makes|equals|gives|leaves|is(?= \x02?[-\d.,/]+\x03?\W*$))|i\.e\.,?)"
-    r" (\x02[^\x03]*\x03|\S*\d\S*)\W*$")
+    r" (\x02[^\x03]*\x03|\S*\d\S*|\([A-J]\))\W*$")
 ASIDE = re.compile(  # after a number, to the end of the sentence: a remark, not the answer
     r"(?<=[\d\x03)}\]%π]),?\s+(?:"
     r"\((?:[\d\s.+/*%\\-]+|[^()]*=[^()]*)\)\W*$"  # (0.5), (4^2 = 16)
     r"|(?:[a-z]+ )?(?:more|fewer|less|[a-z]+er) (?:[a-z]+ )?than (?:[A-Z][a-z]+|[a-z]{3,}s)\W*$"  # than Bob
-    # (since x > 0), because x > 0, rather than 4; but keep what changes the answer, and a conclusion
-    r"|(?!(?:when|where|for)\b[^\n]*\b(?:even|odd|otherwise)\b|at (?:least|most)\b"
-    r"|which (?:fails|is (?:rejected|excluded|extraneous|impossible|wrong|invalid)))(?:\((?:or|about)|\(?"
-    + any_of(r"""
-    since | because | where | which | when | as | (?:and )?(?:\w+ly )?not | rather than | instead of
-    """) + r")\b(?![^\n]*\b(?:so|thus|then|hence|therefore|we|and get|which leaves)\b)[^\n]*$)")
+    # (or 7 days), rather than 4; but not before a conclusion
+    r"|(?:\((?:or|about)|(?:and )?(?:\w+ly )?not|rather than|instead of)\b"
+    r"(?![^\n]*\b(?:so|thus|then|hence|therefore|we|and get|which leaves)\b)[^\n]*$)")
 RETRACTED = re.compile(  # what was said before it is taken back
     r"(?i)\b" + any_of(r"""
     wait | actually | correction | sorry | reconsider | I mean | I meant | no, it(?:'s| is) | hmm, no
@@ -724,7 +721,7 @@ WORD = re.compile(r"[^\s\x02]*\x02[^\x03]*\x03[^\s\x02]*|\S+")  # a formula betw
 SOLVED = re.compile(r"(?:\d|[a-z] *[-+])[^=]*=[^=]*?,?(?: and)? ([a-z] *=[^=,]+)")  # 2x = 18 and x = 9
 PROSE = re.compile(  # three letters that are no part of a formula, or a short word
     r"(?<![A-Za-z\\{])(?:"
-    r"(?!and\b|sqrt|sin|cos|tan|log|minus|negative|infinity|degrees?\b|percent|mod|pi\b)"
+    r"(?!and\b|sqrt|sin(?!ce)|cos|tan|log|minus|negative|infinity|degrees?\b|percent|mod|pi\b)"
     r"(?:[a-z]{3}|[A-Z][a-z]{2})"
     r"|(?:an|as|at|by|he|if|in|is|it|of|on|so|we)\b)")
 NUMBER_AND_NOUN = re.compile(
@@ -732,7 +729,7 @@ NUMBER_AND_NOUN = re.compile(
     r"(?:[ /](?!(?:and|or|in|to|of|the|as|at|is|are|can|has)\b)[A-Za-z/]+)*"  # words: apples per day
     r"\.?")
 ORDINARY = re.compile(  # a word that starts no formula
-    r"(?![-–−]$|sqrt|minus|negative|sin|cos|tan|log|ln|pi)(?:\(?[A-Za-z]{2}|[^\w\x03$\\(\[{]*$)")
+    r"(?![-–−]$|sqrt|minus|negative|sin(?!ce)|cos|tan|log|ln|pi)(?:\(?[A-Za-z]{2}|[^\w\x03$\\(\[{]*$)")
 ARTICLE = re.compile("[aA] [A-Za-z]{2}")
 CHANGING = any_of("""
     if | for | where | with | when | unless | except | not | no | none | nor | neither | never | cannot | more
@@ -786,7 +783,7 @@ SUPPOSED = re.compile(  # in the clause before a formula: it is tried, or though
     given(?: that)? | until | before | say | take | consider | try | (?:in order )?to \w+
     (?:after |by )?(?!(?:giv|leav|mak|gett|yield|reach|obtain|total)ing)\w+ing(?: the| up| out| away| other)*
     """) + r"(?: (?:the )?\w+ (?:=|is|are|was|were|reaches))?(?: equal to)? *$"  # if x = 5
-    r"|^\W*(?:were|had|(?:even |al)?though)\b")
+    r"|^\W*(?:were|had|(?:even |al)?though|since|because|where|which|whereas|while)\b")
 COUNTERFACTUAL = re.compile(r"(?i)\W*(?:if|had|were|with(?:out)?)\b.*\bwould\b")
 REFUSED_AFTER = re.compile(  # just after a formula
     r"(?:[a-z]+ )?" + any_of(r"""
