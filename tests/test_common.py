@@ -1,4 +1,4 @@
-"""Files, joins, layer names and token statistics: each rule of the run folder fails loudly when broken."""
+"""Programs, files, joins, layer names, token statistics: each rule of a run folder fails loudly if broken."""
 
 import io
 import os
@@ -7,8 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -17,76 +15,62 @@ from conftest import ROOT, dies, make_run, python, read_vectors
 
 import common
 
-PROGRAM = """
-import common, os, sys, time
-from multiprocessing import Process
-def wait():
-    print("x", end="", flush=True)
-    time.sleep(600)
-def main():
-    child = Process(target=wait)
-    child.start()
-    wait()
-class Slow:  # as torch on a busy machine: taken down with the interpreter, when no thread runs any more
-    def __del__(self, sleep=time.sleep):
-        sleep(60)
-slow = Slow()
-common.entry(main, "what was kept")
-"""
+# ----------------------------------------------------------------------------------------------------
+# How programs end, and how far they are
 
 
-@pytest.mark.parametrize("to_all", [True, False])  # a terminal tells all of the group, `kill -INT` the one
-def test_ctrl_c_is_one_line_and_ends_everything(to_all):
-    process = subprocess.Popen([sys.executable, "-c", PROGRAM], cwd=ROOT, text=True, start_new_session=True,
+@pytest.mark.parametrize("send", [os.kill, os.killpg])  # `kill -INT`, and a terminal's Ctrl-C
+def test_ctrl_c_is_one_line_and_ends_the_workers_too(send):
+    program = (
+        "import common, multiprocessing, time\n"
+        "def work():\n"
+        "    print('x', end='', flush=True)\n"
+        "    time.sleep(600)\n"
+        "def main():\n"
+        "    multiprocessing.Process(target=work).start()\n"
+        "    work()\n"
+        "common.entry(main, 'what was kept')\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, text=True, start_new_session=True,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
-    process.stdout.read(2)
-    started = time.monotonic()
-    (os.killpg if to_all else os.kill)(process.pid, signal.SIGINT)
-    said = process.communicate(timeout=60)[1]  # until nobody is left who could write
-    assert time.monotonic() - started < 30  # one or two seconds where nothing else runs
-    assert (process.returncode, said) == (130, "\nstopped: what was kept\n")
+    assert process.stdout.read(2) == "xx"
+    send(process.pid, signal.SIGINT)
+    stderr = process.communicate(timeout=60)[1]  # returns when no process is left that could write
+    assert (process.returncode, stderr) == (130, "\nstopped: what was kept\n")
 
 
-@pytest.mark.parametrize("script, args, keeps", [
-    ("01_generate.py", "{demo}/model {demo}/math_a.jsonl --responses {pipe} --out {out}", "finished"),
-    ("02_label.py", "{run}", "judged problems"),
-    ("04_select.py", "{run} --scorer {run}/scorer.pt", "what is written is kept"),
-    ("05_baselines.py", "{run}", "a report is written at its end only"),
+@pytest.mark.parametrize("script, keeps", [
+    ("01_generate.py", "finished"),
+    ("02_label.py", "judged problems"),
+    ("03_train_scorer.py", "finished scorers are kept"),
+    ("04_select.py", "what is written is kept"),
+    ("05_baselines.py", "a report is written at its end"),
 ])  # fmt: skip
-def test_ctrl_c_in_scripts(script, args, keeps, tmp_path):
-    """While it reads: one of its inputs is a pipe, so the moment is certain."""
-    run = make_run(tmp_path / "run")
-    config = {"hidden": [], "dropout": 0.0, "input_dropout": 0.0, "batch_norm": False}
-    state = common.build_scorer("mlp", config, (8,)).state_dict()
-    scorer = {"design": "mlp", "config": config, "state": state, "shape": [8], "model": "tiny"}
-    common.save_pt(run / "scorer.pt", scorer | {"vector": "penultimate/eos"})
-    pipe, writer = run / "problems.jsonl", None
-    pipe.unlink()
-    os.mkfifo(pipe)
-    args = args.format(demo=ROOT / "demo", run=run, pipe=pipe, out=tmp_path / "out").split()
-    process = subprocess.Popen([sys.executable, ROOT / script, *args], text=True, stderr=subprocess.PIPE)
-    while writer is None:
-        with suppress(OSError):  # nobody reads yet
-            writer = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
-        assert process.poll() is None, process.communicate()[1]
-        time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    said = process.communicate(timeout=60)[1]
-    os.close(writer)
-    assert process.returncode == 130 and said.startswith("\nstopped: ") and keeps in said, said
-    assert said.count("\n") == 2
+def test_ctrl_c_says_what_each_step_keeps(script, keeps):
+    done = python(
+        "import common, os, runpy, signal\n"
+        "entry = common.entry\n"
+        "def interrupted(): os.kill(os.getpid(), signal.SIGINT)\n"
+        "common.entry = lambda main, kept: entry(interrupted, kept)\n"
+        f"runpy.run_path({script!r}, run_name='__main__')\n"
+    )
+    assert done.returncode == 130 and done.stdout == "", done.stderr
+    assert done.stderr.startswith("\nstopped: ") and keeps in done.stderr and done.stderr.count("\n") == 2
 
 
-@pytest.mark.parametrize("main, code, says", [
-    ("lambda: print('line\\n' * 100_000)", 128 + signal.SIGPIPE, ""),  # more than a pipe holds
-    ("lambda: print('line')", 128 + signal.SIGPIPE, ""),  # what waits in the buffer
-    ("lambda: (p := os.pipe(), os.close(p[0]), os.write(p[1], b'x'))", 1, "BrokenPipeError"),  # a bug
-])  # fmt: skip
-def test_a_closed_pipe_ends_quietly_and_another_broken_one_does_not(main, code, says):
-    shell = 'set -o pipefail; "$0" -c "$1" | ' + ("cat" if says else "(exec <&-; sleep 0.1)")
-    command = ["bash", "-c", shell, sys.executable, f"import common, os; common.entry({main}, '')"]
+@pytest.mark.parametrize("lines", [1, 100_000])  # what waits in the buffer, and more than a pipe holds
+def test_a_closed_pipe_ends_quietly(lines):
+    program = f"import common; common.entry(lambda: print('line\\n' * {lines}), '')"
+    shell = 'set -o pipefail; "$0" -c "$1" | (exec <&-; sleep 0.1)'
+    command = ["bash", "-c", shell, sys.executable, program]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == code and says in done.stderr and bool(says) == bool(done.stderr), done.stderr
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
+
+
+def test_another_pipe_that_breaks_is_a_bug():
+    main = "lambda: (ends := os.pipe(), os.close(ends[0]), os.write(ends[1], b'x'))"
+    done = python(f"import common, os; common.entry({main}, '')")
+    assert done.returncode == 1 and "BrokenPipeError" in done.stderr
 
 
 def test_bars_in_a_log_are_whole_lines_at_most_once_a_minute(monkeypatch, capsys):
@@ -100,9 +84,31 @@ def test_bars_in_a_log_are_whole_lines_at_most_once_a_minute(monkeypatch, capsys
             bar.update()
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 4 and all(re.fullmatch("label math_a: .{,96}", line) for line in lines), lines
-    with common.progress(total=3, desc="short", unit="problem") as bar:
-        bar.update(3)
-    assert capsys.readouterr().err == ""
+
+
+def test_bad_input_is_an_exception_elsewhere_and_one_line_of_a_command():
+    done = python(
+        "import common\n"
+        "try: common.read_meta('nowhere')\n"
+        "except ValueError as error: print(type(error).__name__, error)\n"
+    )
+    message = "nowhere/meta.json: no such file or directory; not a run folder of 01_generate.py\n"
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"BadInput {message}", "")
+    done = python("import common; common.entry(lambda: common.read_meta('nowhere'), '')")
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"error: {message}")
+
+
+@pytest.mark.parametrize("package, use", [
+    ("torch", "common.load_pt('README.md')"),  # the file is not to blame
+    ("numpy", "common.best_of_n([1])"),
+    ("tqdm", "common.progress([1])"),
+    ("transformers", "common.load_config('Qwen/Qwen3-1.7B')"),
+])  # fmt: skip
+def test_a_missing_package_is_one_line_that_says_what_to_do(package, use):
+    absent = f"import sys; sys.modules[{package!r}] = None"
+    done = python(f"{absent}; import common; common.entry(lambda: {use}, '')")
+    line = f"error: this Python has no {package}; type `source .venv/bin/activate` and try again (no .venv: "
+    assert done.returncode == 2 and done.stderr.startswith(line) and done.stderr.count("\n") == 1, done.stderr
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -123,13 +129,19 @@ def test_a_killed_write_leaves_the_old_file_whole(rows):
     assert process.stdout.readline() == b"writing\n"  # it is in the middle of the file now
     process.kill()
     process.wait()
-    theirs = [f".rows.jsonl.{platform.node()}.{os.getppid()}.tmp", ".rows.jsonl.elsewhere.7.tmp"]
-    for name in theirs:  # of one at work, and of another machine's, which cannot be asked
-        (rows.parent / name).touch()
     assert common.read_jsonl(rows) == [{"old": 1}]
+    assert len(list(rows.parent.iterdir())) == 2  # its temporary file is left
     common.write_jsonl(rows, [{"new": 2}])
-    assert common.read_jsonl(rows) == [{"new": 2}]
-    assert {path.name for path in rows.parent.iterdir()} == {"rows.jsonl", *theirs}
+    assert common.read_jsonl(rows) == [{"new": 2}] and list(rows.parent.iterdir()) == [rows]
+
+
+def test_temporary_files_of_a_living_process_or_another_machine_stay(rows):
+    alive = rows.with_name(f".rows.jsonl.{platform.node()}.{os.getppid()}.tmp")
+    elsewhere = rows.with_name(".rows.jsonl.elsewhere.7.tmp")
+    alive.touch()
+    elsewhere.touch()
+    common.write_jsonl(rows, [{"new": 2}])
+    assert {*rows.parent.iterdir()} == {rows, alive, elsewhere}
 
 
 @pytest.mark.parametrize("write", [
@@ -137,14 +149,18 @@ def test_a_killed_write_leaves_the_old_file_whole(rows):
     "common.save_pt(path, torch.zeros(100000))",
 ])  # fmt: skip
 def test_a_full_disk_is_one_line_and_loses_nothing(rows, write):
-    """64 KB a file: writing fails as on a full disk."""
+    """With a limit of 64 KB a file, writing fails as on a full disk."""
     writer = f"import common, torch; path = {str(rows)!r}; common.entry(lambda: {write}, '')"
     limited = f"ulimit -f 64; trap '' XFSZ; exec {sys.executable} -c \"{writer}\""
     done = subprocess.run(["bash", "-c", limited], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 2 and re.fullmatch("error: cannot write .*\n", done.stderr), done.stderr
+    assert common.read_jsonl(rows) == [{"old": 1}] and list(rows.parent.iterdir()) == [rows]
+
+
+def test_a_number_that_is_not_finite_is_not_written(rows):
     with pytest.raises(ValueError):
         common.write_jsonl(rows, [{"score": float("nan")}])
-    assert common.read_jsonl(rows) == [{"old": 1}] and len(list(rows.parent.iterdir())) == 1
+    assert common.read_jsonl(rows) == [{"old": 1}]
 
 
 class Evil:
@@ -153,74 +169,65 @@ class Evil:
 
 
 def torch_saved(value):
-    torch.save(value, file := io.BytesIO())
+    file = io.BytesIO()
+    torch.save(value, file)
     return file.getvalue()
 
 
-@pytest.mark.parametrize("name, content, says", [
-    ("a.jsonl", b'{"id": 1}\n\n{"id": 2\n', ":3: not JSON"),
-    ("a.jsonl", b'{"id": 1}\n[2]\n', ":2: a JSON object is expected, not [2]"),
-    ("a.jsonl", b'{"id": 1}\n{"no": 2}\n', ":2: the field 'id' is missing"),
-    ("a.jsonl", b'{"id": NaN}\n', ":1: not JSON"),
-    ("a.jsonl", b'{"id": "\xff"}\n', "'utf-8' codec can't decode"),
-    ("a.jsonl", b'{"id": "\\ud800"}\n', ":1: not JSON ('utf-8' codec can't encode"),  # half a pair
-    ("a.pt", torch_saved(torch.zeros(1_000_000))[:-100], "(RuntimeError)"),
-    ("a.pt", torch_saved(Evil()), "(UnpicklingError)"),
-    *((name, content, says) for name in ("a.jsonl", "a.pt")
-      for content, says in ((None, "no such file"), ("folder", "is a directory"))),
+@pytest.mark.parametrize("content, says", [
+    (b'{"id": 1}\n\n{"id": 2\n', ":3: not JSON"),
+    (b'{"id": 1}\n[2]\n', ":2: a JSON object is expected, not [2]"),
+    (b'{"id": 1}\n{"no": 2}\n', ":2: the field 'id' is missing"),
+    (b'{"id": NaN}\n', ":1: not JSON (NaN is no number in JSON"),
+    (b'{"id": "\xff"}\n', "'utf-8' codec can't decode"),
+    (b'{"id": "\\ud800"}\n', ":1: not JSON ('utf-8' codec can't encode"),  # half of a surrogate pair
 ])  # fmt: skip
-def test_what_cannot_be_read_is_named_and_no_code_runs(name, content, says, tmp_path, capsys):
-    path = tmp_path / name
-    if content == "folder":
-        path.mkdir()
-    elif content:
-        path.write_bytes(content)
-    if name == "a.pt":
-        message = dies(capsys, common.load_pt, path)
-        is_damaged = "if one of them made it, delete it and run that step again" in message
-        assert "code ran" not in message and is_damaged == isinstance(content, bytes)
-    else:
-        message = dies(capsys, common.read_jsonl, path, needs=("id",))
+def test_rows_that_cannot_be_read_are_named(content, says, tmp_path, capsys):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(content)
+    message = dies(capsys, common.read_jsonl, path, needs=("id",))
     assert message.startswith(f"{path}") and says in message
 
 
-def test_bad_input_is_an_exception_elsewhere_and_one_line_of_a_command(tmp_path):
-    caught = "try: common.read_meta('nowhere')\nexcept ValueError as error: print(type(error).__name__, error)"
-    done = python(f"import common\n{caught}")
-    said = "nowhere/meta.json: no such file or directory; not a run folder of 01_generate.py\n"
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"BadInput {said}", "")
-    done = python("import common; common.entry(lambda: common.read_meta('nowhere'), '')")
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"error: {said}")
+@pytest.mark.parametrize("value, cut, says", [
+    (torch.zeros(1_000_000), 100, "(RuntimeError)"),
+    (Evil(), 0, "(UnpicklingError)"),
+])  # fmt: skip
+def test_a_pt_file_that_is_torn_or_holds_code_is_named_and_no_code_runs(value, cut, says, tmp_path, capsys):
+    content = torch_saved(value)
+    (tmp_path / "a.pt").write_bytes(content[: len(content) - cut])
+    message = dies(capsys, common.load_pt, tmp_path / "a.pt")
+    assert says in message and "delete it and run that step again" in message and "code ran" not in message
+
+
+@pytest.mark.parametrize("read", [common.read_jsonl, common.load_pt])
+def test_what_is_not_there_or_is_a_folder_is_not_called_damaged(read, tmp_path, capsys):
+    for path, says in ((tmp_path / "nope", "no such file"), (tmp_path, "is a directory")):
+        message = dies(capsys, read, path)
+        assert message.startswith(f"{path}: {says}") and "delete" not in message
 
 
 # ----------------------------------------------------------------------------------------------------
 # Run folders
 
 
-@pytest.mark.parametrize("package", ["torch", "numpy", "tqdm", "transformers"])
-def test_a_missing_package_is_one_line_that_says_what_to_do(package, tmp_path):
-    """Also where a file is about to be read, which is then not to blame."""
-    (tmp_path / "sound.pt").write_bytes(torch_saved({"a": 1}))
-    uses = {
-        "torch": "common.load_pt('sound.pt')", "numpy": "common.best_of_n([1])", "tqdm": "common.progress([1])",
-        "transformers": "common.load_config('Qwen/Qwen3-1.7B')",
-    }  # fmt: skip
-    program = f"import sys; sys.path.append({str(ROOT)!r}); sys.modules[{package!r}] = None; import common; "
-    command = [sys.executable, "-c", f"{program} common.entry(lambda: {uses[package]}, '')"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    line = f"error: this Python has no {package}; type `source .venv/bin/activate` and try again (no .venv: "
-    assert done.returncode == 2 and done.stderr.startswith(line) and done.stderr.count("\n") == 1, done.stderr
+@pytest.mark.parametrize("samples, keys, says", [
+    ([0], [0, 1], "1 rows for a run of 2"),
+    ([0, 0], [0, 1], "2 rows but only 1"),
+    ([0, 2], [0, 1], "keys differ at"),
+    ([0, 1], [0, 0], "keys differ at"),
+])  # fmt: skip
+def test_joins_are_checked(samples, keys, says, capsys):
+    rows = [{"id": "a", "sample": sample} for sample in samples]
+    assert says in dies(capsys, common.align, rows, [("a", sample) for sample in keys], "x")
 
 
-def test_joins_are_checked(tmp_path, capsys):
+def test_rows_are_joined_by_their_keys_in_any_order():
     rows = [{"id": "a", "sample": 0}, {"id": "a", "sample": 1}]
-    keys = common.keys_of(rows)
-    assert common.align(rows[::-1], keys, "x") == rows
-    for wrong, wanted, says in (
-        (rows[:1], keys, "1 rows for a run of 2"), ([rows[0]] * 2, keys, "2 rows but only 1"),
-        ([rows[0], {"id": "b", "sample": 0}], keys, "keys differ at"), (rows, keys[:1] * 2, "keys differ"),
-    ):  # fmt: skip
-        assert says in dies(capsys, common.align, wrong, wanted, "x")
+    assert common.align(rows[::-1], common.keys_of(rows), "x") == rows
+
+
+def test_every_problem_has_rollouts_and_every_rollout_a_problem(tmp_path, capsys):
     run = make_run(tmp_path / "run")
     rollouts = common.read_rollouts(run)
     common.check_same_problems(run, rollouts)
@@ -229,11 +236,10 @@ def test_joins_are_checked(tmp_path, capsys):
     assert "'p99'" in dies(capsys, common.check_same_problems, run, [*rollouts, {"id": "p99"}])
 
 
-def test_labels_are_0_1_or_null(tmp_path, capsys):
-    """Those older than an edited answer: test_select.py."""
-    for label in (2, "yes", 0.5):
-        common.write_jsonl(tmp_path / "labels.jsonl", [{"id": "a", "sample": 0, "label": label}])
-        assert "0, 1 or null" in dies(capsys, common.read_labels, tmp_path)
+@pytest.mark.parametrize("label", [2, "yes", 0.5])
+def test_labels_are_0_1_or_null(label, tmp_path, capsys):
+    common.write_jsonl(tmp_path / "labels.jsonl", [{"id": "a", "sample": 0, "label": label}])
+    assert "0, 1 or null" in dies(capsys, common.read_labels, tmp_path)
 
 
 def test_layer_names(capsys):
