@@ -488,8 +488,6 @@ def read_tests(text, prelude, style, entry_point):
     prelude = complete(prelude)
     try:
         tree = ast.parse(text, "tests.py")
-        imports = [node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom))]
-        modules = {getattr(node, "module", None) or alias.name for node in imports for alias in node.names}
         asked = asked_by(text, prelude, entry_point)
         has_check = any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in tree.body)
         codes = [compile(asserts.visit(tree), "tests.py", "exec", dont_inherit=True, optimize=0),
@@ -502,9 +500,8 @@ def read_tests(text, prelude, style, entry_point):
     names_solution = re.search(r"^(?! *(from|import) ).*\bsolution\b", text, re.MULTILINE)
     if not (is_check or asked["lacking"] or names_solution):
         raise Verdict("error: the tests ask nothing of the program")
-    packages = {module.partition(".")[0] for module in modules} - {"solution", "tests", "__main__", "pytest"}
     tests_code, prelude_code = [marshal.dumps(code).decode("latin-1") for code in codes]
-    return {"tests": text, "packages": sorted(packages), "asked": asked, "entry_point": entry_point,
+    return {"tests": text, "asked": asked, "entry_point": entry_point,
             "checked": entry_point if is_check else None, "need_pytest": bool(MORE_OF_PYTEST.search(text)),
             "tests_code": tests_code, "prelude_code": prelude_code}
 
@@ -531,22 +528,25 @@ def symbols_of(source):
 
 
 def asked_by(tests, prelude="", entry_point=None):
-    """What the tests use: all names in them and the prelude, the methods that they call, the names that they
-    lack unless the program defines them, and which of these are classes that they test."""
+    """What tests and prelude use: names, modules, methods that they call, names that only the program can
+    define, and which of these are classes that the tests test."""
     nodes = [*ast.walk(ast.parse(tests)), *ast.walk(ast.parse(prelude))]
     symbols = symbols_of(tests)
     trusted = symbols + symbols_of(prelude)
-    imports = [node for node in nodes if getattr(node, "module", "") == "solution"]
-    given = {alias.name for node in imports for alias in node.names}
+    imports = [node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom))]
+    modules = {getattr(node, "module", None) or alias.name for node in imports for alias in node.names}
+    from_program = [node for node in imports if getattr(node, "module", "") == "solution"]
+    given = {alias.name for node in from_program for alias in node.names}
     defined = {name for name, symbol, table in trusted if table.get_type() == "module" and (
                symbol.is_assigned() or symbol.is_imported())}
     used = {name for name, symbol, table in symbols if symbol.is_referenced() and (
             symbol.is_global() or table.get_type() == "module" or name in given)}
     lacking = used - (defined - given - {entry_point}) - vars(builtins).keys()
     tested = {name for name in {*lacking, *given, entry_point or ""} if name[:1].isupper()}
-    return {"names": sorted({name for name, _, _ in trusted} | given), "lacking": sorted(lacking),
-            "methods": sorted({node.func.attr for node in nodes if isinstance(node, ast.Call)
-                               and isinstance(node.func, ast.Attribute)}), "tested": sorted(tested)}
+    methods = {getattr(node.func, "attr", "") for node in nodes if isinstance(node, ast.Call)}
+    asked = {"names": {name for name, _, _ in trusted} | given | modules, "modules": modules,
+             "methods": methods, "lacking": lacking, "tested": tested}
+    return {kind: sorted(names) for kind, names in asked.items()}
 
 
 class Asserts(ast.NodeTransformer):
@@ -887,7 +887,8 @@ class NeedPytest(BaseException):
 
 
 def look_for_packages(job):
-    for name in job["packages"]:
+    packages = {module.partition(".")[0] for module in job["asked"]["modules"]}
+    for name in sorted(packages - {"solution", "tests", "__main__", "pytest"}):
         if name not in sys.modules and not importlib.util.find_spec(name):
             raise Verdict(f"error: the tests need {name!r}, which is not installed")
 
@@ -1353,8 +1354,8 @@ LIBRARY = {
     "types": "MappingProxyType SimpleNamespace", "uuid": "NAMESPACE_DNS NAMESPACE_URL UUID uuid3 uuid4 uuid5",
 }
 # Names that no program may use: ways to frames, to text that runs, and to attributes by their text.
-HIDDEN = """ABCMeta ForwardRef ag_frame cr_frame format_map get_stack get_type_hints gi_frame stdlib_re
-    tb_frame""".split()
+HIDDEN = """ABCMeta ForwardRef _evaluate ag_frame cr_frame format_map get_args get_stack get_type_hints
+    gi_frame stdlib_re tb_frame""".split()
 # Builtins that a program may use; the others reach names, files or the end of the process.
 ERRORS = {name for name, kind in vars(builtins).items() if type(kind) is type and issubclass(kind, Exception)}
 BUILTINS = ERRORS.union("""__name__ abs all any ascii bin bool bytearray bytes callable chr classmethod
@@ -1366,7 +1367,7 @@ BUILTINS = ERRORS.union("""__name__ abs all any ascii bin bool bytearray bytes c
 BASES = "ABC Enum Flag Generic IntEnum IntFlag NamedTuple Protocol TypedDict object".split()
 METHODS = ["__init__", "__post_init__", "__repr__", "__str__", "__hash__", "__call__"]
 # Special names that any program may read, but not set.
-OPERATORS = "add and contains eq floordiv ge getitem gt iter le len lt mod mul ne neg next or pow sub xor"
+OPERATORS = "add and contains eq floordiv ge getitem gt iter le len lt mod mul ne neg or pow sub xor"
 READABLE = {*METHODS, "__doc__", "__name__", "__new__", *(f"__{name}__" for name in OPERATORS.split())}
 is_special = re.compile(r"__\w+__").fullmatch
 
@@ -1472,7 +1473,7 @@ class Rule:
         forbid(name in HIDDEN or is_special(name) and (is_set or name not in READABLE), "names", name)
         path, base = self.path_of(node), self.path_of(node.value)
         forbid(path and not is_offered(path), "uses", name)
-        forbid(base and (is_set or name == "register"), "changes", name)
+        forbid(base and is_set or name == "register" and (base or not self.tested), "changes", name)
         is_own = getattr(node.value, "id", "") in ("self", "cls")
         is_answer = name in self.methods and not self.tested
         forbid(is_set and (is_answer or not is_own and (hasattr(1, name) or name[0] == "_")), "changes", name)
@@ -1490,14 +1491,15 @@ class Rule:
         forbid(self.path_of(node) in LIBRARY and not isinstance(node.parent, ast.Attribute), "hands on", name)
         is_compared = isinstance(user, (ast.Compare, ast.FormattedValue))
         is_named = getattr(user, "attr", "") == "__name__" or [type(arg) for arg in args] == [ast.Constant]
-        forbid(is_builtin and name == "type" and not (is_compared or is_named) or name in BASES and args,
+        is_new = name in BASES and call and (args or call.keywords)
+        forbid(is_builtin and name == "type" and not (is_compared or is_named) or is_new,
                "makes or looks into a class by", name)
         forbid(name in ("namedtuple", "SimpleNamespace") and not (call and self.fields_are_plain(call)),
                "gives a method of the tests to", name)
         forbid(name == "wraps" and not isinstance(user, ast.FunctionDef), "does not decorate with", name)
         forbid(call and "compare" in [keyword.arg for keyword in call.keywords], "compares less by", name)
-        is_end = name == "StopIteration" or name == "next" and len(args) != 2
-        forbid(is_builtin and is_end and self.names & {"map", "filter", "iter", "itertools"},
+        is_end = is_builtin and (name == "StopIteration" or name == "next" and len(args) != 2)
+        forbid((is_end or name == "send") and self.names & {"map", "filter", "iter", "itertools"},
                "ends an iteration of the tests by", name)
 
     def fields_are_plain(self, call):

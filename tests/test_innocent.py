@@ -127,6 +127,9 @@ from typing import ABCMeta
 === Enum called
 from enum import Enum
 L = Enum("L", {"A": 1, "_" + "_eq_" + "_": lambda self, other: True})
+=== Enum called by keywords
+from enum import Enum
+L = Enum(value="L", names={"A": 1, "_" + "_eq_" + "_": lambda self, other: True})
 === a field that is not compared
 from dataclasses import dataclass, field
 @dataclass
@@ -179,6 +182,11 @@ import math as m, os as m
 import typing
 def g(x: "print(1)"): pass
 typing.get_type_hints(g)
+=== an annotation that typing evaluates
+import typing
+def f(hint): return hint._evaluate(None, None, frozenset())
+=== annotations as values
+from typing import Optional, get_args
 === frames of a coroutine
 async def g(): pass
 def f(x): return g().cr_frame
@@ -207,6 +215,9 @@ assert f(Square()) == Square().area()
 === ABC.register
 from numbers import Integral
 Integral.register(str)
+=== ABC.register, by another name
+from numbers import Integral
+for kind in [Integral]: kind.register(str)
 === the decimal context
 import decimal
 decimal.getcontext().prec = 1
@@ -292,7 +303,15 @@ assert all(value > 0 for value in map(f, [3, 5]))
 def f(x): return next(y for y in range(x) if y * y == x)
 ---
 from itertools import starmap
-assert list(map(f, [3])) == [9]
+assert list(starmap(f, [[3]])) == [9]
+=== the end of an iteration by an empty iterator
+def f(x): return iter(()).__next__()
+---
+assert all(value > 0 for value in map(f, [3, 5]))
+=== the end of an iteration by an empty generator
+def f(x): return (y for y in ()).send(None)
+---
+assert all(value > 0 for value in map(f, [3, 5]))
 === the name that guards main
 __name__ = "__main__"
 if __name__ == "__main__": import subprocess
@@ -539,8 +558,8 @@ def f(list, max=0, type=None):
 assert f([1]) == max(1, 2)
 === builtins hidden that the tests do not use
 def sum(a, b): return a + b
-=== a counter
-N = 0
+=== a counter, and an object that is like no other
+N, NONE = 0, object()
 def f():
     global N
     N += 1
