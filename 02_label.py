@@ -623,14 +623,14 @@ ANNOUNCEMENT = re.compile(
 LEAD_IN = re.compile(r"(?:\n *- |[\s:*_=#>,}])*")
 NEUTRAL = re.compile(  # what may stand between "the answer is" and a formula; "the reciprocal of" may not
     r"(?i)(?:" + any_of(r"""
-    therefore | thus | then | hence | so | simply | just | indeed | exactly | about | approximately | clearly
-    certainly | that | it | there | we | is | are | equals | equal to | have | get | find | the | an | ordered
-    pair | point | interval | vector | set | number | value | of | total | answer | coordinates | only
+    therefore | thus | then | hence | so | just | only | indeed | about | (?!near|hard|bare|possib|suppos)\w+ly
+    that | it | there | we | is | are | equals | equal to | have | get | find | the | an | ordered | pair
+    point | interval | vector | set | number | value | of | total | answer | coordinates
     [a-z] | \x02[^\x03]{1,20}\x03
     not \S+?[,;]? (?:it is|it's|that is)
     [A-Z]\w* (?:has|had|makes?|earns?|gets?|needs?|pays?)
     """) + r"(?![A-Za-z])[\s,:;*]*)*")
-SENTENCE_START = re.compile(r"(?<=[.!?:])(?<!\\[!:])[\s*]+(?=\S)(?![^\x02]{0,300}\x03)|\n|[。；]")
+SENTENCE_START = re.compile(r"(?<=[.!?:])(?<!\\[!:])(?<! :)[\s*]+(?=\S)(?![^\x02]{0,300}\x03)|\n|[。；]")
 SENTENCE_END = re.compile(r"(?<=\.)[\s*]+(?=\S)(?![^\x02]{0,300}\x03)|</answer>|\n|[。；]")
 CLAUSE_END = re.compile(
     r"[,;:](?= |$)|\b(?:so|then|hence|thus|therefore|but)\b"
@@ -659,8 +659,8 @@ ASIDE = re.compile(  # after a number, to the end of the sentence: a remark, not
     r"(?![^\n]*\b(?:so|thus|then|hence|therefore|we|and get|which leaves)\b)[^\n]*$)")
 RETRACTED = re.compile(  # what was said before it is taken back
     r"(?i)\b" + any_of(r"""
-    wait | actually | correction | sorry | reconsider | I mean | I meant | no, it(?:'s| is) | hmm, no
-    but in fact | but (?:here )?(?:it|the answer) is(?: actually)?(?= [$\x02\d]) | but is actually | or rather
+    wait | oops | actually | correction | sorry | reconsider | I mean | I meant | no, it(?:'s| is) | hmm, no
+    but (?:in fact|really|we (?:have|need) to) | but (?:here )?(?:it|the answer) is(?: actually)?(?= [$\x02\d]) | but is actually | or rather
     """) + r"\b|\.\.\. *no,")
 WITHDRAWN = re.compile(  # the sentence after an answer: That is wrong.
     r"(?i)(?<=[.!?…\n]) *(?:(?:but|however|hmm|(?:oh )?no|oops|wait),? )*(?:"
@@ -742,13 +742,14 @@ CHANGES = re.compile(  # what follows a number and belongs to the answer, althou
     r"(?:and|or)\b.*(?:\d|\([A-J]\)|\b(?:none|more|less|fewer|greater)\b)"  # 5 or more; 5 and 7
     r"|times \S|of (?:(?!a )[a-z]\b|[\d\\])|more than\b|at (?:least|most)\b"  # 5 times x; 5% of x
     r"|\d+ (?:min|sec|inch|cent)"  # 5 hours 15 minutes
-    r"|(?:when|for)\b.*\b(?:even|odd|otherwise)\b|whenever\b"
+    r"|(?:when|for)\b.*\b(?:even|odd|positive|negative|otherwise)\b|whenever\b"
     rf"|(?!(?:for|more|but)\b|(?:when|where)\b|over [a-z]){CHANGING}\b)")
 REFUSED_BEFORE = re.compile(  # just before a formula: it is denied, or something else is made of it
     r"(?i)" + any_of(r"""
     (?:\b(?:not?|cannot|never|neither|nor|without|unequal to)|n't)(?: (?!is\b|are\b)\w+){0,2}  # not equal to 5
     \bat (?:least|most|best) | \b(?:than|over|under|near|from|below|above|beyond) | \bbounded by  # more than 5
-    \b(?:is|are|was|were|has|have|be) up to | \b(?:close|compared|opposed|next|prime) to | \b(?:compared|started|began|starts) with
+    \b(?:is|are|was|were|has|have|be) up to | \b(?:close|compared|opposed|next|\w*prime|or equal) to | \bcompared with
+    \b(?:start\w*|beg[iau]n\w*) with | \bof which | \bthe other(?: is)? | \b(?:base case is|have been)
     \bexceeds? | \bapproach(?:es|ing)? | \btends to | \bas \w+ as | \b(?:more|looks) like | \bwrong answer is
     \b(?:except|besides|apart from|(?:every|all|any)\w*(?: \w+)? but)(?: (?:at|for|when))?
     \b(?:reject|exclud|discard|eliminat|ignor|remov|dropp?|omitt?)(?:e|es|ed|ing|s)?(?: (?!is|are)\w+)?
@@ -758,8 +759,8 @@ REFUSED_BEFORE = re.compile(  # just before a formula: it is denied, or somethin
     \b(?:modulo|base|nearest|give or take|(?:divi\w+|multiplied|reduced|increased|off) by)
     \b(?:not?|un\w+|fail\w*|vanish\w*|diverg\w*|hole|asymptote|impossible|false)(?: \w+){0,2} (?:at|for|when)
     [\d\x03][%)}]* (?:\w+ ){0,4}?(?:out of|of|against|per|in|every|for|at|with|to reach)  # 7 hours for 5 men
-    (?<!needs to )\b(?:add|subtract|multiply|divide|substitute|plug)(?: (?!to\b|we\b)[a-z]+){0,3}
-    \b(?:now|then|we|next) set | \b(?:problem|page|step|theorem|example|lemma|formula|equation|case)
+    (?<!needs to )\b(?:add|subtract|multiply|divide|substitute|plug|dividing|multiplying)(?: (?!to\b|we\b)[a-z]+){0,3}
+    \b(?:now|then|we|next) set | \b(?:problem|page|step|theorem|example|lemma|formula|equation|figure|case)
     """) + r"(?:(?: (?:the|his|her|their|[a-z]+'s|other|remaining|extra))+(?: \w+)?)?(?: \w =)? *$")
 OTHERS = "some|many|most|one|nobody|people|students|friend|you|book|textbook|hint|question|problem"
 SAY = "(?:(?:would|might|will) )?(?:sa(?:y|ys|id)|answer|write|thinks?|claims?|suggests?)"
@@ -774,27 +775,27 @@ SUPPOSED = re.compile(  # in the clause before a formula: it is tried, or though
     (?:half|twice|double of|opposite of) the answer | answer (?:plus|minus|times|squared|divided)
     let(?:'s| us) (?:try|check|test|say|see)\b
     (?:could|might|may|would) (?:be tempted|try|think|expect|guess|believe)\b | (?:could|might|may) be *$
-    (?:{OTHERS}) {SAY}\b | according to | who (?:is|has)\b | whose \w+ (?:is|equals)\b
-    (?:{PASSED_OVER}) (?:answer|result|guess|choice|sum|step|value)\b
+    (?:{OTHERS}) {SAY}\b | according to | (?:book|textbook|friend|student)'s | who (?:is|has)\b | whose \w+ (?:is|equals)\b
+    (?:{PASSED_OVER}) (?:answer|result|guess|attempt|choice|sum|step|value)\b
     an? (?:upper |lower )?bound\b | used to be | at first (?:glance|sight)
     (?:we|I) (?:first|initially|hoped|expected|wanted|tried|tested|assumed|guessed|thought|wrote|must avoid)
     """) + r"|^\W*(?:and |but |not )?" + any_of(r"""
     if | when | for | with | let | since | because | as | case | (?:even |al)?though | whereas | while | unlike
-    given(?: that)? | until | before | say | take | consider | try | (?:in order )?to \w+
-    (?:after |by )?(?!(?:giv|leav|mak|gett|yield|reach|obtain|total)ing)\w+ing(?: the| up| out| away| other)*
+    given(?: that)? | until | before | say | take | consider | (?:now )?try | (?:in order )?to \w+
+    (?:after |by )?(?!(?:giv|leav|mak|gett|yield|reach|obtain|total)ing)\w+ing(?: the| in| up| out| away| other| first)*
     """) + r"(?: (?:the )?\w+ (?:=|is|are|was|were|reaches))?(?: equal to)? *$"  # if x = 5
     r"|^\W*(?:were|had|(?:even |al)?though|since|because|where|which|whereas|while)\b")
 COUNTERFACTUAL = re.compile(r"(?i)\W*(?:if|had|were|with(?:out)?)\b.*\bwould\b")
 REFUSED_AFTER = re.compile(  # just after a formula
     r"(?:[a-z]+ )?" + any_of(r"""
-    (?:is|are|was|being|be)(?:n't| not\b| never\b) | (?:might|may|could) be\b
+    (?:is|are|was|being|be)(?:n't| not\b| never\b) | (?:might|may|could|would)\b | to the power
     (?:is|are|was|being|be|looks|seems) (?:tempting|wrong|incorrect|invalid|rejected|excluded|discarded)
-    (?:is|are|was|being|be) (?:impossible|ruled out|out|too|false|extraneous|negative,|only|what (?:most|many))
+    (?:is|are|was|being|be) (?:impossible|ruled out|out|off|too|false|extraneous|negative,|only|what (?:most|many|you))
+    (?:is|was) the answer to an?
     (?:is|are|was|being|be) (?:an?|the|my) (?:[\w-]+ )*(?:trap|decoy|distractor|wrong|mistake|guess|bound)
     (?:satisfies|works)\b.*\b(?:only|but not)\b
     (?:fails|cannot|can't|won't|doesn't|does not|violates|contradicts|(?:leads to|gives) a contradiction)\b
-    (?:must|should|has to|needs to|can) be (?:rejected|discarded|eliminated|excluded|ruled out)
-    would (?:be (?:a mistake|correct|wrong|too|incorrect|impossible)|not|lead|contradict)
+    (?:must|should|has to|needs to|can) be (?:rejected|discarded|eliminated|excluded|ruled out|thrown)
     """))
 SETTLED = re.compile(r"(?:is|are) (?:indeed|our|my|the (?:\w+ )?(?:answer|result|number|value|solution)s?)\b")
 
@@ -810,7 +811,9 @@ def formulas_of(words):
             continue
         before = " ".join(words[:n])
         rest = " ".join(words[stop:])
-        if not is_refused(before, words[n:stop], rest):
+        if is_refused(before, words[n:stop], rest):
+            stop = n + 1 if words[n].endswith(",") else stop  # dividing by 2, x = 5
+        else:
             rest = re.sub(r"\\text *\{", "", unmarked(rest))
             found = unmarked(" ".join(words[n:] if CHANGES.match(rest) else words[n:stop]))
             solved = SOLVED.fullmatch(found)
@@ -1529,7 +1532,7 @@ SCALES = {
 SCALES |= {name + "s": value for name, value in SCALES.items()}
 WORDS = UNITS.keys() | SCALES.keys() | NUMBER_WORDS.keys() | CHANGING_WORDS | {
     "yes", "no", "odd", "all", "men", "now", "too", "ago", "sq", "of", "to", "per", "the", "in", "dne",
-    "st", "nd", "rd", "th"}  # fmt: skip
+    "red", "new", "old", "big", "boy", "car", "cup", "egg", "pen", "st", "nd", "rd", "th"}  # fmt: skip
 TOKEN = re.compile(
     r"(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]+(?![\w.]))?"  # 12, .5, 1.5e-3
     r'|"[A-Za-z]+[0-9]*|[A-Za-z]+'  # "cm, abc
