@@ -1,15 +1,18 @@
-"""Make the demo: four problem files, a tokenizer and a tiny language model, trained from nothing in one run.
+"""Make the demo: four problem files, a tokenizer and a tiny language model, which is trained from nothing.
 
 Reads nothing. Writes demo/{math_a,math_b,code_a,code_b}.jsonl and demo/model/ (weights, tokenizer, template).
 
-    python demo/make_demo.py                    # everything; one CPU core, 18 minutes; seeds are fixed
-    python demo/make_demo.py --problems-only    # the four problem files, in seconds
+    python demo/make_demo.py                    # everything: 18 minutes on one CPU core
+    python demo/make_demo.py --problems-only    # only the four problem files, in seconds
 
-The model learns from documents: a problem, an answer by an author who believes what many believe, and, if the
-answer is wrong, a user who complains after its end. So it learns to solve, to err as confidently as people do
-(some misconceptions are commoner than the truth), and to expect a complaint.
-All problems are split by their meaning: eight tenths to train on, one to develop on, one for the files.
-Another machine makes the same problem files to the byte, and weights that differ in the last digits.
+The model is trained on documents. A document is a problem, an answer by an invented author, and, if the
+answer is wrong, a complaint by the user. Some authors misunderstand some words, so the model learns to solve
+problems, to err as confidently as people do (some misconceptions are more frequent than the truth), and to
+expect a complaint after a wrong answer.
+
+Problems are split by their meaning into tenths: eight are trained on, one is for development, one is for the
+problem files. Seeds are fixed: another machine makes the same problem files to the byte, and weights that
+differ in their last digits.
 """
 
 import argparse
@@ -20,11 +23,18 @@ import re
 import zlib
 from pathlib import Path
 
-EVALUATION, DEVELOPMENT, TRAINING = {0}, {1}, set(range(2, 10))  # tenths of all meanings
-SEED, PROBLEMS = 7, 200  # of the problem files, and in each
-STEPS, BATCH, RATE, WARMUP = 1400, 64, 3e-3, 100  # 89,600 documents; the learning rate rises for WARMUP steps
-COMPLAINT_WEIGHT = 8  # one token in forty says whether the answer is right: its loss counts eightfold
-POPULAR, RARE = 0.65, 0.25  # the share of authors who misunderstand
+EVALUATION = {0}  # tenths of all meanings
+DEVELOPMENT = {1}
+TRAINING = set(range(2, 10))
+SEED = 7  # of the problem files
+PROBLEMS = 200  # in each problem file
+STEPS = 1400
+BATCH = 64  # documents a step
+RATE = 3e-3  # the highest learning rate
+WARMUP = 100  # steps in which the learning rate rises
+COMPLAINT_WEIGHT = 8  # of the loss on the token after an answer; only one token in forty is such a token
+POPULAR = 0.65  # the share of authors with a frequent misconception
+RARE = 0.25  # and with a rare one
 
 NAMES = ["Ana", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gus", "Hana"]
 THINGS = ["pens", "coins", "cards", "shells", "apples", "stamps"]
@@ -32,28 +42,33 @@ FUNCTIONS = ["solve", "run", "pick", "work", "calc", "make", "build", "answer"]
 
 
 class Author:
-    """Someone who writes an answer into `lines`; without a random generator, one who never errs."""
+    """Writes an answer into `lines`. Without a random generator an author never errs."""
 
     def __init__(self, rng=None):
-        self.rng, self.lines = rng, []
+        self.rng = rng
+        self.lines = []
 
-    def takes(self, right, wrong=None, share=0):
-        """What this author takes words for, which a share of all authors misunderstands."""
-        return wrong if self.rng is not None and self.rng.random() < share else right
+    def understands(self, right, wrong=None, share=0):
+        """What this author takes some words to mean; a share of all authors takes them to mean `wrong`."""
+        if self.rng is not None and self.rng.random() < share:
+            return wrong
+        return right
 
     def works_out(self, label, left, sign, right):
-        """Write one line of arithmetic; its result."""
+        """Write one line of arithmetic, and return its result."""
         value = left + right if sign == "+" else left - right
         self.lines.append(f"{label}{left}{sign}{right}={value}")
         return value
 
 
 def choose(rng, table):
-    """Words of a table, those that can be misunderstood twice as often."""
-    return rng.choices(list(table), weights=[1 + (len(meanings) > 1) for meanings in table.values()])[0]
+    """Random words of a table; words that can be misunderstood are chosen twice as often."""
+    weights = [2 if len(meanings) > 1 else 1 for meanings in table.values()]
+    return rng.choices(list(table), weights=weights)[0]
 
 
-# --- Maths. A family makes (text, write): write(author) writes an answer. A table: (right, wrong, its share).
+# --- Maths. A family of problems is a function that makes (text, write); write(author) writes an answer.
+# --- A table gives for words (right meaning, wrong meaning, share of the authors who take the wrong one).
 
 PLAIN = {f"{{who}} {verb} {{k}}": ("+",) for verb in ("finds", "buys")}
 PLAIN |= {f"{{who}} {verb} {{k}}": ("-",) for verb in ("loses", "sells")}
@@ -66,21 +81,26 @@ COMPARED = {"{who} has {k} more": ("+", "-", RARE), "{who} has {k} fewer": ("-",
 
 
 def word_problem(rng):
-    """math_a: a story of two people; misunderstood are lending, comparing, and what the other one does."""
+    """math_a: a story of two people. Misunderstood are lending, comparing, and what the other one does."""
     who, other = rng.sample(NAMES, 2)
-    thing, start, compared = rng.choice(THINGS), rng.randint(8, 30), rng.random() < 0.4
-    events = rng.sample(list(TRICKY), rng.choice([1, 1, 2]) - compared)
-    events += rng.choices(list(PLAIN), k=rng.choice([0, 1, 1, 2]))
-    rng.shuffle(events)
-    events = ([rng.choice(list(COMPARED))] if compared else []) + events
-    events = [(text.format(who=who, other=other, k=k), (PLAIN | TRICKY | COMPARED)[text], k)
-              for text, k in zip(events, rng.choices(range(2, 10), k=9))]  # fmt: skip
+    thing = rng.choice(THINGS)
+    start = rng.randint(8, 30)
+    compared = rng.random() < 0.4
+    texts = rng.sample(list(TRICKY), rng.choice([1, 1, 2]) - compared)
+    texts += rng.choices(list(PLAIN), k=rng.choice([0, 1, 1, 2]))
+    rng.shuffle(texts)
+    if compared:
+        texts.insert(0, rng.choice(list(COMPARED)))
+    events = []  # (sentence, its effects as in the tables, a number)
+    for text, k in zip(texts, rng.choices(range(2, 10), k=9)):
+        effects = (PLAIN | TRICKY | COMPARED)[text]
+        events.append((text.format(who=who, other=other, k=k), effects, k))
     text = f"How many {thing} does {who} have in the end? {other if compared else who} has {start} {thing}."
 
     def write(author):
         value = start
         for sentence, effects, k in events:
-            sign = author.takes(*effects)
+            sign = author.understands(*effects)
             if sign:
                 value = author.works_out(f"{sentence}: ", value, sign, k)
         author.lines.append(f"\\boxed{{{value}}}")
@@ -89,10 +109,11 @@ def word_problem(rng):
 
 
 def assignments(rng):
-    """math_b: assignments and an expression; misunderstood are a variable's new value and parentheses."""
+    """math_b: assignments and an expression. Misunderstood are a variable's new value and parentheses."""
     x, y = rng.sample("abcdmnpqxyz", 2)
     first, change, second_change, inner = (rng.randint(2, 12) for _ in range(4))
-    first, total = first + 4, rng.randint(25, 45)
+    first += 4
+    total = rng.randint(25, 45)
     sign, second_sign, inner_sign = rng.choices("+-", k=3)
     again, nested = rng.choice([(True, False), (False, True), (True, True)])
     text = f"Let {x}={first}. Let {y}={x}{sign}{change}."
@@ -102,10 +123,10 @@ def assignments(rng):
     def write(author):
         y_value = author.works_out(f"{y}=", first, sign, change)
         x_value = author.works_out(f"{x}=", y_value, second_sign, second_change) if again else first
-        x_value = author.takes(x_value, first, POPULAR if second_sign == "+" else RARE)
+        x_value = author.understands(x_value, first, POPULAR if second_sign == "+" else RARE)
         if not nested:
             value = author.works_out(f"{x}{inner_sign}{y}=", x_value, inner_sign, y_value)
-        elif author.takes(True, False, POPULAR if inner_sign == "+" else RARE):
+        elif author.understands(True, False, POPULAR if inner_sign == "+" else RARE):
             value = author.works_out(f"{x}{inner_sign}{inner}=", x_value, inner_sign, inner)
             value = author.works_out("", total, "-", value)
         else:
@@ -116,14 +137,15 @@ def assignments(rng):
     return text, write
 
 
-# --- Code. A family makes (text, write): write(author) writes the lines of a function's body.
+# --- Code. Here write(author) writes the lines of a function's body.
 
 BOUNDS = {"above": (">", ">=", RARE), "from": (">=", ">", POPULAR)}
 BOUNDS |= {"below": ("<",), "up to": ("<=", "<", RARE)}
 MAPS = {"": ("x",), "opposites": ("-x",), "squares": ("x * x", "x * 2", POPULAR)}
 MAPS |= {"products with {}": ("x * {}",), "sums with {}": ("x + {}",)}
 MAPS |= {"distances to {}": ("abs(x - {})", "x - {}", RARE)}
-ENDINGS = dict(sum="sum(ys)", count="len(ys)", largest="max(ys, default=0)", smallest="min(ys, default=0)")
+ENDINGS = {"sum": "sum(ys)", "count": "len(ys)"}
+ENDINGS |= {"largest": "max(ys, default=0)", "smallest": "min(ys, default=0)"}
 CHANGES = {"adds {} to each": ("x + {}",), "takes {} from each": ("x - {}",)}
 CHANGES |= {"multiplies each by {}": ("x * {}",), "takes each from {}": ("{} - x", "x - {}", POPULAR)}
 ENDS = {"first": ("nums[:{}]",), "last": ("nums[-{}:]", "nums[:{}]", RARE)}
@@ -133,21 +155,30 @@ ORDERS |= {"from large to small": ("sorted(ys, reverse=True)", "sorted(ys)", RAR
 
 
 def reduction(rng):
-    """code_a: filter, map and reduce; misunderstood are bounds, maps, and which of the two comes first."""
-    parity, word, bound = rng.choice(["", "even ", "odd "]), choose(rng, BOUNDS), rng.randint(2, 20)
-    form, k, ending = choose(rng, MAPS), rng.randint(2, 12), rng.choice(list(ENDINGS))
-    late = form != "" and rng.random() < 0.6
+    """code_a: filter, map and reduce. Misunderstood are bounds, maps, and which of the two comes first."""
+    parity = rng.choice(["", "even ", "odd "])
+    word = choose(rng, BOUNDS)
+    bound = rng.randint(2, 20)
+    form = choose(rng, MAPS)
+    k = rng.randint(2, 12)
+    ending = rng.choice(list(ENDINGS))
+    late = form != "" and rng.random() < 0.6  # whether numbers are mapped first, and then filtered
     text = f"Take the {parity}numbers in xs {word} {bound}. Return the {ending} of their {form.format(k)}."
     if late or not form:
         noun = f"{form.format(k)} of the {parity}numbers" if late else f"{parity}numbers"
         text = f"Take the {noun} in xs. Return the {ending} of those {word} {bound}."
 
     def write(author):
-        filter_late = author.takes(late, False, RARE)
-        test, value = f"{author.takes(*BOUNDS[word])} {bound}", author.takes(*MAPS[form]).format(k)
-        tests = [f"x % 2 == {int(parity == 'odd ')}"] if parity else []
-        tests += [] if filter_late else [f"x {test}"]
-        author.lines.append(f"ys = [{value} for x in xs{' if ' if tests else ''}{' and '.join(tests)}]")
+        filter_late = author.understands(late, False, RARE)
+        test = f"{author.understands(*BOUNDS[word])} {bound}"
+        value = author.understands(*MAPS[form]).format(k)
+        conditions = []
+        if parity:
+            conditions.append(f"x % 2 == {int(parity == 'odd ')}")
+        if not filter_late:
+            conditions.append(f"x {test}")
+        only = f" if {' and '.join(conditions)}" if conditions else ""
+        author.lines.append(f"ys = [{value} for x in xs{only}]")
         if filter_late:
             author.lines.append(f"ys = [y for y in ys if y {test}]")
         author.lines.append(f"return {ENDINGS[ending]}")
@@ -156,24 +187,29 @@ def reduction(rng):
 
 
 def arrangement(rng):
-    """code_b: a list; misunderstood are bounds, the last numbers, `takes each from`, and the order."""
-    word, bound, end = rng.choice(list(BOUNDS)), rng.randint(2, 20), choose(rng, ENDS)
-    count, change, k = rng.randint(2, 6), rng.choice(list(CHANGES)), rng.randint(2, 12)
-    order, by_place = rng.choice(list(ORDERS)), rng.random() < 0.4
+    """code_b: a list. Misunderstood are bounds, the last numbers, `takes each from`, and the order."""
+    word = rng.choice(list(BOUNDS))
+    bound = rng.randint(2, 20)
+    end = choose(rng, ENDS)
+    count = rng.randint(2, 6)
+    change = rng.choice(list(CHANGES))
+    k = rng.randint(2, 12)
+    order = rng.choice(list(ORDERS))
+    by_place = rng.random() < 0.4
     kept = f"the {end} {count} numbers" if by_place else f"numbers {word} {bound}"
 
     def write(author):
-        numbers = author.takes(*ENDS[end]).format(count)
-        source = numbers if by_place else f"nums if x {author.takes(*BOUNDS[word])} {bound}"
-        author.lines.append(f"ys = [{author.takes(*CHANGES[change]).format(k)} for x in {source}]")
-        author.lines.append(f"return {author.takes(*ORDERS[order])}")
+        numbers = author.understands(*ENDS[end]).format(count)
+        source = numbers if by_place else f"nums if x {author.understands(*BOUNDS[word])} {bound}"
+        author.lines.append(f"ys = [{author.understands(*CHANGES[change]).format(k)} for x in {source}]")
+        author.lines.append(f"return {author.understands(*ORDERS[order])}")
 
     return f"keeps {kept}, {change.format(k)} and lists them {order}", write
 
 
 # --- Problems, answers and what they mean
 
-FAMILIES = {  # what makes a problem, the parameter of a function, the prompt
+FAMILIES = {  # name -> (what makes a problem, the parameter of its function or "", the form of its prompt)
     "math_a": (word_problem, "", "{text}"), "math_b": (assignments, "", "{text}"),
     "code_a": (reduction, "xs", 'Complete the function.\ndef {name}({parameter}):\n    """{text}"""'),
     "code_b": (arrangement, "nums", "Write a function {name}({parameter}) that {text}."),
@@ -193,7 +229,7 @@ def function(name, parameter, lines):
 
 
 def outputs(lines, parameter, inputs):
-    """What a function of our own authors returns. (A model's functions run in the sandbox only.)"""
+    """What a function of our authors returns. (Functions that a model wrote run in the sandbox only.)"""
     space = {}
     exec(function("f", parameter, lines), space)
     return [space["f"](list(values)) for values in inputs]
@@ -201,8 +237,15 @@ def outputs(lines, parameter, inputs):
 
 @functools.cache
 def meaning(parameter, lines):
-    """A number that right answers share if they do the same: as functions (of `parameter`) or equations."""
-    does = outputs(lines, parameter, PROBES) if parameter else re.findall(r"\d+[+-]\d+=\d+", " ".join(lines))
+    """A number that is the same for right answers that do the same.
+
+    Functions, which have a parameter, do the same if they return the same for all probes; answers to maths
+    problems do if they have the same equations.
+    """
+    if parameter:
+        does = outputs(lines, parameter, PROBES)
+    else:
+        does = re.findall(r"\d+[+-]\d+=\d+", " ".join(lines))
     return zlib.crc32(repr(does).encode())
 
 
@@ -210,7 +253,8 @@ def draw(family, rng, tenths):
     """A random problem whose meaning lies in these tenths of all meanings."""
     make, parameter, form = FAMILIES[family]
     while True:
-        name, (text, write) = rng.choice(FUNCTIONS), make(rng)
+        name = rng.choice(FUNCTIONS)
+        text, write = make(rng)
         lines = lines_of(write)
         if meaning(parameter, lines) % 10 in tenths and is_plain(lines):
             prompt = form.format(name=name, parameter=parameter, text=text)
@@ -218,63 +262,88 @@ def draw(family, rng, tenths):
 
 
 def is_plain(lines):
-    """There is something to work out, and no result is negative or above 59."""
+    """Whether there is something to work out, and no result is negative or above 59."""
     return len(lines) > 1 and not re.search(r"=-|=[6-9]\d|=\d{3}", "\n".join(lines))
 
 
 def is_right(problem, lines):
-    """Same box, or the same function on all probes."""
-    does = lambda lines: meaning(problem["parameter"], lines) if problem["parameter"] else lines[-1]
-    return does(lines) == does(problem["lines"])
+    """Whether an answer has the right box, or a function returns the right results for all probes."""
+    parameter = problem["parameter"]
+    if parameter:
+        return meaning(parameter, lines) == meaning(parameter, problem["lines"])
+    return lines[-1] == problem["lines"][-1]
 
 
 def document(rng):
-    """(prompt, answer, complaint or None): an author answers, a user names the first line that is wrong."""
-    family = rng.choices(list(FAMILIES), weights=[2, 2, 1, 1])[0]  # maths is harder for it
+    """(prompt, answer, complaint or None). The complaint names the first line that is wrong."""
+    family = rng.choices(list(FAMILIES), weights=[2, 2, 1, 1])[0]  # maths is harder for the model
     problem = draw(family, rng, TRAINING)
     lines = ()
     while not is_plain(lines):
         lines = lines_of(problem["write"], rng)
-    different = [n for n, (line, right) in enumerate(zip(lines, problem["lines"]), 1) if line != right]
-    complaint = None if is_right(problem, lines) else f"Line {different[0]} is wrong."
-    code = f"```python\n{function(problem['name'], problem['parameter'], lines)}\n```"
-    return problem["prompt"], code if problem["parameter"] else "\n".join(lines), complaint
+    complaint = None
+    if not is_right(problem, lines):
+        pairs = enumerate(zip(lines, problem["lines"]), 1)
+        first_wrong = next(number for number, (line, right) in pairs if line != right)
+        complaint = f"Line {first_wrong} is wrong."
+    answer = "\n".join(lines)
+    if problem["parameter"]:
+        answer = f"```python\n{function(problem['name'], problem['parameter'], lines)}\n```"
+    return problem["prompt"], answer, complaint
 
 
 def hidden_tests(problem, rng):
-    """14 asserts that tell the right function from the wrong ones of a hundred authors, or None."""
+    """14 asserts that fail each wrong function of a hundred authors; None if there are none such.
+
+    Of 300 random inputs the one is taken on which most of the wrong functions that are left return something
+    else than the right one, until none is left; further inputs are random.
+    """
     parameter = problem["parameter"]
-    near = [int(n) + d for n in re.findall(r"\d+", problem["prompt"]) for d in (-1, 0, 1)]
-    value = lambda: rng.choice([rng.randint(-6, 26), rng.choice(near)])
+    numbers = [int(number) for number in re.findall(r"\d+", problem["prompt"])]
+    near = [number + change for number in numbers for change in (-1, 0, 1)]
+
+    def value():
+        return rng.choice([rng.randint(-6, 26), rng.choice(near)])
+
     inputs = [[value() for _ in range(1 + n % 8)] for n in range(300)]
     right = outputs(problem["lines"], parameter, inputs)
-    rivals = {lines_of(problem["write"], rng) for _ in range(100)}
-    rivals = [outputs(lines, parameter, inputs) for lines in sorted(rivals) if not is_right(problem, lines)]
+    functions = sorted({lines_of(problem["write"], rng) for _ in range(100)})
+    wrong = [outputs(lines, parameter, inputs) for lines in functions if not is_right(problem, lines)]
+
+    def number_caught(i):
+        return sum(results[i] != right[i] for results in wrong)
+
     chosen = []
-    while rivals and len(chosen) < 14:
-        chosen.append(max(range(300), key=lambda i: sum(rival[i] != right[i] for rival in rivals)))
-        rivals = [rival for rival in rivals if rival[chosen[-1]] == right[chosen[-1]]]
+    while wrong and len(chosen) < 14:
+        chosen.append(max(range(300), key=number_caught))
+        wrong = [results for results in wrong if results[chosen[-1]] == right[chosen[-1]]]
     chosen += rng.sample(range(300), 14 - len(chosen))
+    if wrong:
+        return None
     asserts = [f"\n    assert candidate({inputs[i]}) == {right[i]}" for i in chosen]
-    return None if rivals else f"def check(candidate):{''.join(asserts)}\n"
+    return f"def check(candidate):{''.join(asserts)}\n"
 
 
 def problem_rows(family, tenth):
     """The rows of one problem file; no two of them have the same meaning."""
-    rng, rows = random.Random(f"{family} {SEED}"), {}
+    rng = random.Random(f"{family} {SEED}")
+    rows = {}  # meaning -> row
     while len(rows) < PROBLEMS:
         problem = draw(family, rng, tenth)
         name, parameter, lines = problem["name"], problem["parameter"], problem["lines"]
         row = {"id": f"{family}/{len(rows)}", "kind": family.split("_")[0], "prompt": problem["prompt"]}
         if parameter:
-            row |= {"tests": hidden_tests(problem, rng), "style": "check", "entry_point": name}
-            row["solution"] = function(name, parameter, lines)
-        elif sum(is_right(problem, lines_of(problem["write"], rng)) for _ in range(100)) < 30:
-            continue  # the model adds slips of its own: what fewer authors get right, it never would
+            tests = hidden_tests(problem, rng)
+            if tests is None:
+                continue
+            solution = function(name, parameter, lines)
+            row |= {"tests": tests, "style": "check", "entry_point": name, "solution": solution}
         else:
+            right = sum(is_right(problem, lines_of(problem["write"], rng)) for _ in range(100))
+            if right < 30:
+                continue  # the model also makes slips: what few authors get right, it never would
             row |= {"answer": lines[-1][len("\\boxed{") : -1], "solution": "\n".join(lines)}
-        if row.get("tests", True):
-            rows.setdefault(meaning(parameter, lines), row)
+        rows.setdefault(meaning(parameter, lines), row)
     return list(rows.values())
 
 
@@ -287,13 +356,13 @@ TEMPLATE = """{% for message in messages if message['role'] != 'system' -%}
 
 
 def texts_of(prompt, answer, complaint):
-    """The three parts of a document: the prompt in its template, the answer, and what follows its end."""
-    after = PAD if complaint is None else f"\n{START}user\n{complaint}{EOS}"
+    """The three texts of a document: the prompt in the template, the answer, and what follows its end."""
+    after = f"\n{START}user\n{complaint}{EOS}" if complaint else PAD
     return f"{START}user\n{prompt}{EOS}\n{START}assistant\n", answer + EOS, after
 
 
 def make_tokenizer():
-    """Byte-level BPE: one token a word with spaces, a number below 100, a line break with indentation."""
+    """Byte-level BPE: a word with spaces, a number below 100, a line break with indentation is one token."""
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
     tokenizer = Tokenizer(models.BPE())
@@ -301,7 +370,8 @@ def make_tokenizer():
     to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(pieces, "isolated"), to_bytes])
     tokenizer.decoder = decoders.ByteLevel()
-    rng, options = random.Random(0), {"special_tokens": [PAD, START, EOS], "show_progress": False}
+    rng = random.Random(0)
+    options = {"special_tokens": [PAD, START, EOS], "show_progress": False}
     trainer = trainers.BpeTrainer(vocab_size=800, initial_alphabet=to_bytes.alphabet(), **options)
     tokenizer.train_from_iterator(("".join(texts_of(*document(rng))) for _ in range(20000)), trainer)
     options = {"eos_token": EOS, "pad_token": PAD, "padding_side": "left", "chat_template": TEMPLATE}
@@ -309,9 +379,10 @@ def make_tokenizer():
 
 
 def make_model(tokenizer):
-    """0.8 million weights: eight narrow blocks, so that a check of several steps ends before the last."""
+    """A model of 0.8 million weights: eight narrow blocks, so that it can check an answer in several steps."""
     from transformers import AutoModelForCausalLM, GenerationConfig, Qwen3Config
-    eos, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
+    eos = tokenizer.eos_token_id
+    pad = tokenizer.pad_token_id
     sizes = {"num_hidden_layers": 8, "hidden_size": 96, "num_attention_heads": 3, "num_key_value_heads": 3}
     sizes |= {"head_dim": 32, "intermediate_size": 192, "max_position_embeddings": 256}
     tokens = {"vocab_size": len(tokenizer), "bos_token_id": None, "eos_token_id": eos, "pad_token_id": pad}
@@ -323,24 +394,30 @@ def make_model(tokenizer):
 
 
 def encode(tokenizer, documents):
-    """Token ids and loss weights: 0 on the prompt, 1 on the answer, more on the token after its end."""
-    parts = zip(*(texts_of(*document) for document in documents))
-    for prompt, answer, after in zip(*(tokenizer(list(texts))["input_ids"] for texts in parts)):
+    """Yield (token ids, loss weights): 0 on the prompt, 1 on the answer, more on the token after its end."""
+    prompts, answers, afters = zip(*(texts_of(*document) for document in documents))
+    ids = [tokenizer(list(texts))["input_ids"] for texts in (prompts, answers, afters)]
+    for prompt, answer, after in zip(*ids):
         weights = [0] * len(prompt) + [1] * len(answer) + [COMPLAINT_WEIGHT] + [1] * (len(after) - 1)
         yield prompt + answer + after, weights
 
 
 def batches(tokenizer, rng):
-    """Endless batches of four parts (ids, weights), one of each quarter of the lengths: little is padding."""
+    """Batches without end. A batch is four parts, each a list of (token ids, loss weights).
+
+    A pool of 32 batches is sorted by length. A batch has one part of each quarter of the pool, and the
+    documents of a part have nearly the same length, so that little is padding.
+    """
     while True:
         documents = (document(rng) for _ in range(32 * BATCH))
         pool = sorted(encode(tokenizer, documents), key=lambda row: len(row[0]))
         parts = [pool[i : i + BATCH // 4] for i in range(0, len(pool), BATCH // 4)]
-        yield from zip(*(rng.sample(parts[i : i + 32], 32) for i in range(0, 128, 32)))
+        quarters = [rng.sample(parts[i : i + 32], 32) for i in range(0, 128, 32)]
+        yield from zip(*quarters)
 
 
 def loss_of(model, rows):
-    """Weighted loss of a part, and the plain mean on the tokens that follow the end of an answer."""
+    """(the weighted loss of a part, the mean loss on the tokens that follow the end of an answer)"""
     import torch
     width = max(len(ids) for ids, _ in rows)
     ids = torch.tensor([ids + [0] * (width - len(ids)) for ids, _ in rows])  # [documents, width]
@@ -353,25 +430,27 @@ def loss_of(model, rows):
 
 
 def train(model, tokenizer):
-    """Muon on the matrices of the blocks, AdamW on the rest; warm-up, then linear decay to nothing."""
+    """Muon trains the matrices of the blocks, AdamW the rest; the rates warm up and then decay to 0."""
     import torch
     from tqdm import tqdm
     matrices = [p for p in model.model.layers.parameters() if p.ndim == 2]
     rest = [p for name, p in model.named_parameters() if p.ndim == 1 or "embed" in name]
     muon = torch.optim.Muon(matrices, lr=RATE, weight_decay=0.01, adjust_lr_fn="match_rms_adamw")
     adam = torch.optim.AdamW(rest, lr=RATE, betas=(0.9, 0.98), weight_decay=0.0)
-    bar, check = tqdm(zip(range(STEPS), batches(tokenizer, random.Random(1))), total=STEPS, unit="step"), 0.7
-    for at, batch in bar:
+    numbered_batches = zip(range(STEPS), batches(tokenizer, random.Random(1)))
+    bar = tqdm(numbered_batches, total=STEPS, unit="step")
+    running_mean = 0.7
+    for step, batch in bar:
         for part in batch:
-            loss, part_check = loss_of(model, part)
-            (loss / (50 * BATCH)).backward()  # a constant: about 50 units of weight a document
-            check += (part_check - check) / 200  # a running mean
+            loss, loss_after_answer = loss_of(model, part)
+            (loss / (50 * BATCH)).backward()  # a document has a weight of about 50
+            running_mean += (loss_after_answer - running_mean) / 200
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for optimizer in (muon, adam):
-            optimizer.param_groups[0]["lr"] = RATE * min((at + 1) / WARMUP, (STEPS - at) / STEPS)
+            optimizer.param_groups[0]["lr"] = RATE * min((step + 1) / WARMUP, (STEPS - step) / STEPS)
             optimizer.step()
             optimizer.zero_grad()
-        bar.set_postfix_str(f"loss on whether an answer is right: {check:.3f}")
+        bar.set_postfix_str(f"loss on whether an answer is right: {running_mean:.3f}")
 
 
 def main(args):
@@ -382,7 +461,7 @@ def main(args):
     if args.problems_only:
         return
     import torch
-    torch.set_num_threads(1)  # two are hardly faster, and one adds up numbers in one order
+    torch.set_num_threads(1)  # one thread always adds in the same order, and two are hardly faster
     torch.manual_seed(1)
     tokenizer = make_tokenizer()
     model = make_model(tokenizer)
@@ -393,7 +472,7 @@ def main(args):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--problems-only", action="store_true", help="write the four problem files and stop")
-    parser.add_argument("--development", action="store_true", help="draw them from the tenth to develop on")
+    parser.add_argument("--problems-only", action="store_true", help="write only the four problem files")
+    parser.add_argument("--development", action="store_true", help="problems of the tenth for development")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent, help="folder to write to")
     main(parser.parse_args())

@@ -1,8 +1,8 @@
-"""What the README claims, measured: each benchmark prints a table for people and, last, one JSON object.
+"""Measure what the README claims. Each benchmark prints a table and, as its last line, one JSON object.
 
     python tests/bench.py generate|train|sandbox|math|report|pool|curve [options]   (-h after the name: its options)
 
-Ratios only mean something inside one run of one of these: the sides are interleaved on the same machine.
+Compare only numbers of one call: it measures the sides in turn, on the same machine.
 """
 
 import importlib
@@ -13,11 +13,13 @@ NAMES = ("generate", "train", "sandbox", "math", "report", "pool", "curve")
 
 
 def main():
-    if len(sys.argv) < 2 or sys.argv[1] not in NAMES:
+    words = sys.argv[1:]
+    if not words or words[0] not in NAMES:
         print(__doc__)
-        sys.exit(0 if sys.argv[1:] in ([], ["-h"], ["--help"]) else 2)
-    sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parent)]
-    importlib.import_module(f"bench_{sys.argv[1]}").main(sys.argv[2:])
+        sys.exit(0 if words in ([], ["-h"], ["--help"]) else 2)
+    tests = Path(__file__).resolve().parent
+    sys.path[:0] = [str(tests.parent), str(tests)]
+    importlib.import_module(f"bench_{words[0]}").main(words[1:])
 
 
 if __name__ == "__main__":
