@@ -457,8 +457,8 @@ QED = re.compile(r"\$\s*\\(?:black)?square\s*\$|\\(?:(?:black)?square|qed)(?![a-
 
 def any_of(phrases):
     """A regular expression for any of the phrases, which stand in lines or between |; # begins a comment."""
-    lines = [line.partition("  #")[0].strip() for line in phrases.strip().split("\n")]
-    return "(?:" + "|".join(lines).replace(" | ", "|") + ")"
+    lines = [line.strip() for line in phrases.strip().split("\n")]
+    return "(?:" + "|".join(line for line in lines if line[0] != "#").replace(" | ", "|") + ")"
 
 
 def answer_of(response):
@@ -623,9 +623,9 @@ ANNOUNCEMENT = re.compile(
 LEAD_IN = re.compile(r"(?:\n *- |[\s:*_=#>,}])*")
 NEUTRAL = re.compile(  # what may stand between "the answer is" and a formula; "the reciprocal of" may not
     r"(?i)(?:" + any_of(r"""
-    therefore | thus | then | hence | so | just | only | indeed | about | (?!near|hard|bare|possib|suppos)\w+ly
-    that | it | there | we | is | are | equals | equal to | have | get | find | the | an | ordered | pair
-    point | interval | vector | set | number | value | of | total | answer | coordinates
+    therefore | thus | then | hence | so | just | only | indeed | (?!near|hard|bare|possib|suppos)\w+ly
+    about | that | it | there | we | is | are | equals | equal to | have | get | find | the | an | ordered
+    pair | point | interval | vector | set | number | value | of | total | answer | coordinates
     [a-z] | \x02[^\x03]{1,20}\x03
     not \S+?[,;]? (?:it is|it's|that is)
     [A-Z]\w* (?:has|had|makes?|earns?|gets?|needs?|pays?)
@@ -660,7 +660,8 @@ ASIDE = re.compile(  # after a number, to the end of the sentence: a remark, not
 RETRACTED = re.compile(  # what was said before it is taken back
     r"(?i)\b" + any_of(r"""
     wait | oops | actually | correction | sorry | reconsider | I mean | I meant | no, it(?:'s| is) | hmm, no
-    but (?:in fact|really|we (?:have|need) to) | but (?:here )?(?:it|the answer) is(?: actually)?(?= [$\x02\d]) | but is actually | or rather
+    but (?:in fact|really|is actually|we (?:have|need) to) | or rather
+    but (?:here )?(?:it|the answer) is(?: actually)?(?= [$\x02\d])
     """) + r"\b|\.\.\. *no,")
 WITHDRAWN = re.compile(  # the sentence after an answer: That is wrong.
     r"(?i)(?<=[.!?…\n]) *(?:(?:but|however|hmm|(?:oh )?no|oops|wait),? )*(?:"
@@ -734,8 +735,8 @@ ARTICLE = re.compile("[aA] [A-Za-z]{2}")
 CHANGING = any_of("""
     if | for | where | with | when | unless | except | not | no | none | nor | neither | never | cannot | more
     less | fewer | greater | than | least | most | over | under | above | below | between | from | only | but
-    plus | minus | divided | squared | cubed | factorial | choose | either | else | otherwise | provided | assuming
-    depending | raised | root | remainder | point | short | past""")
+    plus | minus | divided | squared | cubed | factorial | choose | either | else | otherwise | provided
+    assuming | depending | raised | root | remainder | point | short | past""")
 CHANGING_WORDS = {*re.findall("[a-z]+", CHANGING)}
 CHANGES = re.compile(  # what follows a number and belongs to the answer, although it is not a unit
     r"(?i)\W*(?:"
@@ -744,58 +745,68 @@ CHANGES = re.compile(  # what follows a number and belongs to the answer, althou
     r"|\d+ (?:min|sec|inch|cent)"  # 5 hours 15 minutes
     r"|(?:when|for)\b.*\b(?:even|odd|positive|negative|otherwise)\b|whenever\b"
     rf"|(?!(?:for|more|but)\b|(?:when|where)\b|over [a-z]){CHANGING}\b)")
-REFUSED_BEFORE = re.compile(  # just before a formula: it is denied, or something else is made of it
+REFUSED_BEFORE = re.compile(  # just before a formula
     r"(?i)" + any_of(r"""
-    (?:\b(?:not?|cannot|never|neither|nor|without|unequal to)|n't)(?: (?!is\b|are\b)\w+){0,2}  # not equal to 5
-    \bat (?:least|most|best) | \b(?:than|over|under|near|from|below|above|beyond) | \bbounded by  # more than 5
-    \b(?:is|are|was|were|has|have|be) up to | \b(?:close|compared|opposed|next|\w*prime|or equal) to | \bcompared with
-    \b(?:start\w*|beg[iau]n\w*) with | \bof which | \bthe other(?: is)? | \b(?:base case is|have been)
-    \bexceeds? | \bapproach(?:es|ing)? | \btends to | \bas \w+ as | \b(?:more|looks) like | \bwrong answer is
-    \b(?:except|besides|apart from|(?:every|all|any)\w*(?: \w+)? but)(?: (?:at|for|when))?
+    # it is denied: x is not equal to 5, everything but 5, we reject the root 5
+    (?:\b(?:not?|cannot|never|neither|nor|without|unequal to)|n't)(?: (?!is\b|are\b)\w+){0,2}
+    \b(?:except|besides|apart from|instead of|(?:every|all|any)\w*(?: \w+)? but)(?: (?:at|for|when))?
     \b(?:reject|exclud|discard|eliminat|ignor|remov|dropp?|omitt?)(?:e|es|ed|ing|s)?(?: (?!is|are)\w+)?
-    \b(?:rul\w*|leav\w*|throw) (?:out|away)  # we reject the root 5, this rules out 5
-    (?:%|\b(?:half|thirds?|quarters?|square|cube|root|power|percent|negative|multiples?|divisors?|factors?)) of
-    \b(?:opposite|inverse|reciprocal|logarithm|fraction|part|instead) of | \b(?:half|twice|double|triple|times|plus)
-    \b(?:modulo|base|nearest|give or take|(?:divi\w+|multiplied|reduced|increased|off) by)
+    \b(?:rul\w*|leav\w*|throw) (?:out|away) | \bwrong answer is | \b(?:base case is|have been)
+    # it is undefined at 5
     \b(?:not?|un\w+|fail\w*|vanish\w*|diverg\w*|hole|asymptote|impossible|false)(?: \w+){0,2} (?:at|for|when)
-    [\d\x03][%)}]* (?:\w+ ){0,4}?(?:out of|of|against|per|in|every|for|at|with|to reach)  # 7 hours for 5 men
-    (?<!needs to )\b(?:add|subtract|multiply|divide|substitute|plug|dividing|multiplying)(?: (?!to\b|we\b)[a-z]+){0,3}
+    # another number is compared with it: more than 5, as old as 5
+    \bat (?:least|most|best) | \b(?:than|over|under|near|from|below|above|beyond) | \bbounded by
+    \b(?:is|are|was|were|has|have|be) up to | \b(?:close|compared|opposed|next|\w*prime|or equal) to
+    \b(?:compared|start\w*|beg[iau]n\w*) with | \bexceeds? | \bapproach(?:es|ing)? | \btends to | \bas \w+ as
+    \b(?:more|looks) like
+    # it is a part of another number: half of 5, twice 5, 7 hours for 5 men, of which 5
+    (?:%|\b(?:half|thirds?|quarters?|square|cube|root|power|percent|multiples?|divisors?|factors?)) of
+    \b(?:negative|opposite|inverse|reciprocal|logarithm|fraction|part) of
+    \b(?:half|twice|double|triple|times|plus) | \bof which | \bthe other(?: is)?
+    \b(?:modulo|base|nearest|give or take|(?:divi\w+|multiplied|reduced|increased|off) by)
+    [\d\x03][%)}]* (?:\w+ ){0,4}?(?:out of|of|against|per|in|every|for|at|with|to reach)
+    # it is for a step that follows, or the number of something: now add 5, see step 5
+    (?<!needs to )\b(?:add|subtract|multiply|divide|substitute|plug|dividing)(?: (?!to\b|we\b)[a-z]+){0,3}
     \b(?:now|then|we|next) set | \b(?:problem|page|step|theorem|example|lemma|formula|equation|figure|case)
     """) + r"(?:(?: (?:the|his|her|their|[a-z]+'s|other|remaining|extra))+(?: \w+)?)?(?: \w =)? *$")
-OTHERS = "some|many|most|one|nobody|people|students|friend|you|book|textbook|hint|question|problem"
-SAY = "(?:(?:would|might|will) )?(?:sa(?:y|ys|id)|answer|write|thinks?|claims?|suggests?)"
-PASSED_OVER = ("wrong|incorrect|false|tempting|trap|opposite|worst|second-best|old|previous|other|intermediate|"
-               "partial|naive|initial|first")
-SUPPOSED = re.compile(  # in the clause before a formula: it is tried, or thought by others, or not yet the end
-    r"(?i)\b" + any_of(rf"""
+SUPPOSED = re.compile(  # somewhere before a formula, in the same clause
+    r"(?i)\b" + any_of(r"""
+    # it is only thought of: suppose that x = 5, this does not mean that x = 5
     (?:suppose|assume|imagine|perhaps|maybe|recall|unless|otherwise|whether|I doubt|hardly|by no means)\b
-    (?:not|cannot|never|\w+n't) (?!hard|difficult)(?:\w+ ){{0,3}}(?:that|whether|mean|imply|think|believe|seem)\b
+    (?:not|cannot|never|\w+n't) (?!hard|difficult)(?:\w+ ){0,3}(?:that|whether|mean|imply|think|seem)\b
     (?:false|wrong|incorrect|mistake|impossible|tempting|no way|is given)(?: is)? (?:that|to)\b
+    let(?:'s| us) (?:try|check|test|say|see)\b | (?:could|might|may) be *$ | an? (?:upper |lower )?bound\b
+    (?:could|might|may|would) (?:be tempted|try|think|expect|guess|believe)\b
     (?:contradict|violat)(?:s|es|ed|ing) | inconsistent | none | mistake | error | typo | hypothesis | claim
-    (?:half|twice|double of|opposite of) the answer | answer (?:plus|minus|times|squared|divided)
-    let(?:'s| us) (?:try|check|test|say|see)\b
-    (?:could|might|may|would) (?:be tempted|try|think|expect|guess|believe)\b | (?:could|might|may) be *$
-    (?:{OTHERS}) {SAY}\b | according to | (?:book|textbook|friend|student)'s | who (?:is|has)\b | whose \w+ (?:is|equals)\b
-    (?:{PASSED_OVER}) (?:answer|result|guess|attempt|choice|sum|step|value)\b
-    an? (?:upper |lower )?bound\b | used to be | at first (?:glance|sight)
+    # it is what others say, or what was said before: many students write 5, at first sight it is 5
+    (?:some|many|most|one|nobody|people|students|friend|you) (?:(?:would|might|will) )?(?:say|said|answer)
+    (?:some|many|most|one|nobody|people|students|friend|you) (?:(?:would|might|will) )?(?:write|think|claim)
+    (?:book|textbook|hint|question|problem) (?:says|said|claims|suggests)\b | according to
+    (?:book|textbook|friend|student)'s | who (?:is|has)\b | whose \w+ (?:is|equals)\b
+    used to be | at first (?:glance|sight)
     (?:we|I) (?:first|initially|hoped|expected|wanted|tried|tested|assumed|guessed|thought|wrote|must avoid)
+    # it belongs to another answer: a naive guess is 5, half the answer is 5
+    (?:wrong|incorrect|false|tempting|trap|opposite|worst|old|naive) (?:answer|result|guess|choice|value)\b
+    (?:previous|other|intermediate|partial|initial|first|second-best) (?:answer|result|guess|sum|step)\b
+    (?:half|twice|double of|opposite of) the answer | answer (?:plus|minus|times|squared|divided)
     """) + r"|^\W*(?:and |but |not )?" + any_of(r"""
-    if | when | for | with | let | since | because | as | case | (?:even |al)?though | whereas | while | unlike
-    given(?: that)? | until | before | say | take | consider | (?:now )?try | (?:in order )?to \w+
-    (?:after |by )?(?!(?:giv|leav|mak|gett|yield|reach|obtain|total)ing)\w+ing(?: the| in| up| out| away| other| first)*
-    """) + r"(?: (?:the )?\w+ (?:=|is|are|was|were|reaches))?(?: equal to)? *$"  # if x = 5
+    # it sets the scene: if x = 5, with n = 5, taking n = 5
+    if | when | for | with | let | since | because | as | case | (?:even |al)?though | whereas | while
+    unlike | given(?: that)? | until | before | say | take | consider | (?:now )?try | (?:in order )?to \w+
+    (?:after |by )?(?!(?:giv|leav|mak|gett|yield|reach|obtain)ing)\w+ing(?: the| in| up| out| other| first)*
+    """) + r"(?: (?:the )?\w+ (?:=|is|are|was|were|reaches))?(?: equal to)? *$"
     r"|^\W*(?:were|had|(?:even |al)?though|since|because|where|which|whereas|while)\b")
 COUNTERFACTUAL = re.compile(r"(?i)\W*(?:if|had|were|with(?:out)?)\b.*\bwould\b")
-REFUSED_AFTER = re.compile(  # just after a formula
+REFUSED_AFTER = re.compile(  # just after a formula: 5 is not allowed, 5 would be too large
     r"(?:[a-z]+ )?" + any_of(r"""
     (?:is|are|was|being|be)(?:n't| not\b| never\b) | (?:might|may|could|would)\b | to the power
     (?:is|are|was|being|be|looks|seems) (?:tempting|wrong|incorrect|invalid|rejected|excluded|discarded)
-    (?:is|are|was|being|be) (?:impossible|ruled out|out|off|too|false|extraneous|negative,|only|what (?:most|many|you))
-    (?:is|was) the answer to an?
+    (?:is|are|was|being|be) (?:impossible|ruled out|out|off|too|false|extraneous|negative,|only)
     (?:is|are|was|being|be) (?:an?|the|my) (?:[\w-]+ )*(?:trap|decoy|distractor|wrong|mistake|guess|bound)
-    (?:satisfies|works)\b.*\b(?:only|but not)\b
-    (?:fails|cannot|can't|won't|doesn't|does not|violates|contradicts|(?:leads to|gives) a contradiction)\b
+    (?:is|was) (?:the answer to an?|what (?:most|many|you))
     (?:must|should|has to|needs to|can) be (?:rejected|discarded|eliminated|excluded|ruled out|thrown)
+    (?:fails|cannot|can't|won't|doesn't|does not|violates|contradicts|(?:leads to|gives) a contradiction)\b
+    (?:satisfies|works)\b.*\b(?:only|but not)\b
     """))
 SETTLED = re.compile(r"(?:is|are) (?:indeed|our|my|the (?:\w+ )?(?:answer|result|number|value|solution)s?)\b")
 
@@ -864,10 +875,10 @@ def is_formula(text):
 
 
 # ------------------------------------------------------------------------------------------------------------
-# Equality of answers. A text is brought to one spelling, then parsed into a tree whose numbers are computed on
-# the way, and the trees of two answers are compared part by part. Rational numbers are exact, others count to
-# 11 digits, and expressions in variables are equal if their values at four points are. No equation is solved
-# and nothing is simplified. The first line that applies decides:
+# Equality of answers. A text is brought to one spelling, then parsed into a tree whose numbers are computed
+# on the way, and the trees of two answers are compared part by part. Rational numbers are exact, others
+# count to 11 digits, and expressions in variables are equal if their values at four points are. No equation
+# is solved and nothing is simplified. The first line that applies decides:
 #
 #   the same text, or the same words                "the parabola"    "a parabola"    equal
 #   units, bases or moduli that do not fit          "5 cm"            "5 m"           different
@@ -1424,7 +1435,8 @@ def point_of(name):
 
 def compute(name, *trees):
     """The value of an operation on numbers, or on expressions at each of their points."""
-    if not all(map(is_value, trees)) or any(is_number(tree) and abs(tree.number) == math.inf for tree in trees):
+    infinite = any(is_number(tree) and abs(tree.number) == math.inf for tree in trees)
+    if infinite or not all(map(is_value, trees)):
         raise Unreadable("calculation with what is no number")
     numbers = [tree.number if tree.kind == "value" else tree.number / 100 for tree in trees]
     if not any(isinstance(n, list) for n in numbers):
@@ -1699,7 +1711,8 @@ class Parser:
 
     def nouns(self, node):
         """Units and nouns after a number are noted and dropped; after anything else, units."""
-        is_unit = self.next[1:] in UNITS.keys() | {"square", "units"} and not self.tokens[self.at - 1].isalpha()
+        after_letter = self.tokens[self.at - 1].isalpha()
+        is_unit = not after_letter and (self.next[1:] in UNITS or self.next[1:] in ("square", "units"))
         start = self.at
         while is_value(node) and (is_unit or is_number(node)) and self.next[:1] == '"':
             if self.next[1:] in CHANGING_WORDS or self.next[1:] in SCALES:
@@ -2014,5 +2027,5 @@ if __name__ == "__main__":
     if not common:
         print(__doc__)
         sys.exit("error: to label runs, this file needs common.py and sandbox_exec.py beside it")
-    kept = "judged problems of a run are kept, those of a self-check are not; the same command does the others"
+    kept = "the judged problems of a run are kept, those of a self-check are not; run the same command again"
     common.entry(main, kept)
