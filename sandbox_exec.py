@@ -473,6 +473,7 @@ def receive(sock):
 
 MORE_OF_PYTEST = re.compile(r"\bpytest\.(?!(raises|approx|mark\.parametrize)\b)\w|^def (setup|teardown)_|"
                             r"^from pytest import .*fixture|^class Test\w*(?!.*TestCase)", re.MULTILINE)
+STARTS_A_FILE = re.compile(r"\b(py|reload|subprocess|runpy)\b")
 
 
 class Verdict(Exception):
@@ -500,10 +501,19 @@ def read_tests(text, prelude, style, entry_point):
     names_solution = re.search(r"^(?! *(from|import) ).*\bsolution\b", text, re.MULTILINE)
     if not (is_check or asked["lacking"] or names_solution):
         raise Verdict("error: the tests ask nothing of the program")
+    packages = {module.partition(".")[0] for module in asked["modules"]}
     tests_code, prelude_code = [marshal.dumps(code).decode("latin-1") for code in codes]
-    return {"tests": text, "asked": asked, "entry_point": entry_point,
-            "checked": entry_point if is_check else None, "need_pytest": bool(MORE_OF_PYTEST.search(text)),
-            "tests_code": tests_code, "prelude_code": prelude_code}
+    return {
+        "tests": text,
+        "tests_code": tests_code,
+        "prelude_code": prelude_code,
+        "asked": asked,
+        "packages": sorted(packages - {"solution", "tests", "__main__", "pytest"}),
+        "entry_point": entry_point,
+        "checked": entry_point if is_check else None,          # what check() is called with
+        "need_pytest": bool(MORE_OF_PYTEST.search(text)),
+        "need_file": bool(STARTS_A_FILE.search(text)),         # whether solution.py must be there
+    }
 
 
 def run_marshalled(text, module):
@@ -806,7 +816,7 @@ def run_beside():
 
 def module_beside(job, compiled):
     """Run prelude and program; a module for the tests with what they need of both."""
-    if re.search(r"\b(py|reload|subprocess|runpy)\b", job["tests"]):       # they may start it as a script
+    if job["need_file"]:
         with open("solution.py", "w", encoding="utf-8", errors="surrogatepass") as copy:
             copy.write(job["code"])
         sys.path.insert(0, os.getcwd())
@@ -887,8 +897,7 @@ class NeedPytest(BaseException):
 
 
 def look_for_packages(job):
-    packages = {module.partition(".")[0] for module in job["asked"]["modules"]}
-    for name in sorted(packages - {"solution", "tests", "__main__", "pytest"}):
+    for name in job["packages"]:
         if name not in sys.modules and not importlib.util.find_spec(name):
             raise Verdict(f"error: the tests need {name!r}, which is not installed")
 
@@ -1439,8 +1448,9 @@ class Rule:
 
     def look_at_symbol(self, name, symbol, scope):
         is_builtin = hasattr(builtins, name)
-        forbid(name in HIDDEN or name in self.globals.difference(BUILTINS, READABLE)
-               and (is_builtin or is_special(name)), "names", name)
+        is_listed = name in BUILTINS or name in READABLE
+        forbid(name in HIDDEN or name in self.globals and not is_listed and (is_builtin or is_special(name)),
+               "names", name)
         is_set = symbol.is_assigned() or symbol.is_annotated()
         is_used = name in self.names and (is_builtin or name in LIBRARY)
         forbid(is_set and symbol.is_global() and (is_used or name == "__name__"), "hides", name)
@@ -1613,7 +1623,7 @@ class Cage:
         libc("prctl", DUMPABLE, 0)
         self.try_layer("landlock", self.make_ruleset)
         self.filter = self.make_filter()
-        why_suspect("def f(x):\n    return x", asked_by("assert f(3) == 9"))         # for a first time here
+        why_suspect("import math\ndef f(x): return math.sqrt(x)", asked_by("f(3)"))   # forks find it warm
         self.settle()
 
     def try_layer(self, layer, function, *args):
