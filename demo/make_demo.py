@@ -379,7 +379,7 @@ def make_tokenizer():
 
 
 def make_model(tokenizer):
-    """A model of 0.8 million weights: eight narrow blocks, so that it can check an answer in several steps."""
+    """A model of 0.8 million weights in eight narrow blocks, so it can check an answer in several steps."""
     from transformers import AutoModelForCausalLM, GenerationConfig, Qwen3Config
     eos = tokenizer.eos_token_id
     pad = tokenizer.pad_token_id
