@@ -249,8 +249,10 @@ def parse_object(text, where, needs):
     if not isinstance(row, dict):
         die(f"{where}: a JSON object is expected, not {text.strip()[:40]}")
     for field in needs:
-        if row.keys().isdisjoint(field.split(" or ")):
-            die(f"{where}: the field {field!r} is missing; there are {', '.join(row) or 'none'}")
+        names = field.split(" or ")
+        if row.keys().isdisjoint(names):
+            missing = " or ".join(map(repr, names))
+            die(f"{where}: the field {missing} is missing; it has only {', '.join(row) or 'no fields'}")
     return row
 
 
@@ -861,7 +863,7 @@ def normalise_problem(row, where, number):
     if "answer" in problem:
         problem["answer"] = str(problem["answer"])
     if "prompt" not in problem:
-        die(f"{where}: the field 'prompt' is missing; its fields are {', '.join(problem)}")
+        die(f"{where}: the field 'prompt' is missing; it has only {', '.join(row)}")
     for name in ("prompt", "entry_point", "prelude", "solution", "family"):
         if name in problem and not (isinstance(problem[name], str) and problem[name].strip()):
             die(f"{where}: the field {name!r} must be text")
@@ -1028,7 +1030,7 @@ def pick_device(name=None):
         torch.empty(0, device=name)
     except (RuntimeError, AssertionError) as error:  # no such device, or torch is built without it
         reason = reason_of(error)[:100]
-        die(f"--device {name}: torch can use none here ({reason}); leave --device out, or say cpu")
+        die(f"--device {name}: torch cannot use it here ({reason}); leave --device out, or say cpu")
     return name
 
 

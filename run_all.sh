@@ -201,13 +201,14 @@ done
 say 2 "label: ${names[*]}"
 step 02_label.py "${all_runs[@]}" ${FLAGS_02:-} >>"$log"
 
-say 3 "train scorers: ${calibrate_on[*]}"
-calibration_runs=()
+calibration_runs=() labelled=()
 for name in "${calibrate_on[@]}"; do
     runs_of "$name"
     labelled_only
     calibration_runs+=("${runs[@]}")
+    if [ ${#runs[@]} -gt 0 ]; then labelled+=("$name"); fi
 done
+say 3 "train scorers: ${labelled[*]:-no data set has labels}"
 train() { # NAME FLAG...: a scorer for each calibration run and seed
     [ ${#calibration_runs[@]} -gt 0 ] || return 0
     local out={run}/$1.{name}-{seed}.pt
