@@ -115,7 +115,7 @@ STACK_MB = 64
 FILE_MB = 64                                      # of one file
 SCRATCH_MB = 256                                  # of all files
 SCRATCH_FILES = 20000
-FRAME_LIMIT = 64 << 20                            # bytes of a message between program and judge
+MESSAGE_BYTES = 64 << 20                          # of a message between program and judge
 SERVER_DIED = "error: the server of this job died or hung"
 
 
@@ -1110,24 +1110,24 @@ class Approx:
 def run_apart():
     """Say what the program defines, then answer calls, until the judge ends the connection."""
     job = read_job()
-    channel = Channel(4)
+    channel = open_channel(4)
     module = new_module("solution", "__main__")
     try:
         load_program(job, module, compile_program(job["code"]))
-        channel.send({name: value for name, value in vars(module).items() if is_plain(value)},
-                     [name for name, value in vars(module).items() if callable(value)])
+        values = {name: value for name, value in vars(module).items() if is_plain(value)}
+        send_plain(channel, values, [name for name, value in vars(module).items() if callable(value)])
     except BaseException as problem:
-        channel.send(None, explain(problem, loading=True)[0])
+        send_plain(channel, None, explain(problem, loading=True)[0])
     while True:
-        name, args, kwargs = channel.receive()
+        name, args, kwargs = Reader(channel).load()
         try:
             answer = "returned", vars(module)[name](*args, **kwargs)
         except BaseException as problem:
             answer = "raised", by_builtin_name(problem)
         try:
-            channel.send(*answer, [*args, *kwargs.values()])
+            send_plain(channel, *answer, [*args, *kwargs.values()])
         except (NotPlain, RecursionError) as problem:
-            channel.send("not plain", str(problem), [])
+            send_plain(channel, "not plain", str(problem), [])
 
 
 def by_builtin_name(problem):
@@ -1140,7 +1140,7 @@ def by_builtin_name(problem):
 def run_judge():
     """The tests in this process, with functions in place of the program's."""
     job = read_job()
-    program = Program(Channel(5))
+    program = Program(open_channel(5))
     try:
         look_for_packages(job)
         program.load()
@@ -1195,8 +1195,8 @@ class Program:
     def receive(self, length):
         """The next message, a tuple of this length."""
         try:
-            message = self.channel.receive()
-        except (OSError, struct.error):
+            message = Reader(self.channel).load()
+        except (OSError, EOFError):
             self.give_up("the program ended before it answered")
         except Exception:                         # only the program could have sent what causes one
             self.give_up("the program's answer is malformed")
@@ -1208,7 +1208,7 @@ class Program:
         """Let the program call a function: what it returns, or raises, and changes in its arguments."""
         with self.lock:
             try:
-                self.channel.send(name, args, kwargs)
+                send_plain(self.channel, name, args, kwargs)
             except (NotPlain, RecursionError) as problem:
                 self.give_up(f"the tests hand over what is no plain data: {problem}")
             except OSError:
@@ -1237,8 +1237,8 @@ def make_exception(name, args):
 
 
 # ------------------------------------------------------------------------------------- plain data
-# A message is a pickle with its length in front. The writer refuses what is no plain data. The reader is
-# pickle's own, in Python, without classes and functions, so that whatever it reads is plain data, too.
+# A message is a pickle. The writer refuses what is no plain data. The reader is pickle's own, in Python,
+# without classes and functions, so that whatever it reads is plain data, too.
 
 PLAIN = {type(None), bool, int, float, str, bytes, list, tuple, dict, set, frozenset}
 
@@ -1271,23 +1271,17 @@ class Reader(pickle._Unpickler):
         return array if kind == "array" else array[()]
 
 
-class Channel:
-    """One end of the connection between program and judge."""
+def open_channel(descriptor):
+    """One end of the connection between program and judge, as a file."""
+    return socket.socket(fileno=descriptor).makefile("rwb")
 
-    def __init__(self, descriptor):
-        self.socket = socket.socket(fileno=descriptor)
-        self.incoming = self.socket.makefile("rb")
 
-    def send(self, *message):
-        data = dump(message)
-        if len(data) > FRAME_LIMIT:
-            raise NotPlain("more than may cross at once")
-        self.socket.sendall(struct.pack("<Q", len(data)) + data)
-
-    def receive(self):
-        """The next message; struct.error at the end of the connection."""
-        size, = struct.unpack("<Q", self.incoming.read(8))
-        return Reader(io.BytesIO(self.incoming.read(min(size, FRAME_LIMIT)))).load()
+def send_plain(channel, *message):
+    data = dump(message)
+    if len(data) > MESSAGE_BYTES:
+        raise NotPlain("more than may cross at once")
+    channel.write(data)
+    channel.flush()
 
 
 def dump(value):

@@ -27,8 +27,8 @@ ALWAYS = "class E:\n" + "".join(
      "    __hash__ = None\n")
 
 NONE = "class E:\n    def __len__(self): return 2\n"
-SEND = """import os, pickle, struct
-def raw(data): os.write(4, struct.pack('<Q', len(data)) + data); os.read(4, 99999)
+SEND = """import os, pickle
+def raw(data): os.write(4, data); os.read(4, 99999)
 def send(*message): raw(pickle.dumps(message, 4))
 """  # the program's own end of the connection to a judge apart, by hand
 HELPERS = "def helper(x): return x - 9\nclass N:\n    def __init__(self, v): self.v = v\n" \
@@ -73,7 +73,7 @@ def f(x):
         P(file, 4).dump(message)
         data = bytearray(file.getvalue())
         for _ in range(R.randrange(3)): data[R.randrange(len(data))] = R.randrange(256)
-        os.write(4, struct.pack('<Q', len(data)) + data)
+        os.write(4, data)
     os._exit(0)
 """
 
