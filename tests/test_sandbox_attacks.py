@@ -3,7 +3,6 @@ outside; as root and as an ordinary user, and with each layer switched off in tu
 promises must hold. The forgeries are in sandbox_programs.txt.
 """
 
-# ruff: noqa: SIM905
 import json
 import os
 import resource
@@ -21,19 +20,25 @@ from conftest import CHECK, SQUARE, judge, programs, sandbox_job
 import sandbox_exec
 from sandbox_exec import LAYERS, X86, Pool
 
-ALWAYS = "class E:\n" + "".join(
-    f"    def __{name}__(self, *a): return True\n" for name in "eq lt gt le ge contains bool call".split()
-) + ("    def __ne__(self, o): return False\n    def __sub__(self, o): return 0.0\n    __rsub__ = __sub__\n"
-     "    __hash__ = None\n")
-
-NONE = "class E:\n    def __len__(self): return 2\n"
+ALWAYS = """class E:
+    def always(self, *a): return True
+    __eq__ = __lt__ = __gt__ = __le__ = __ge__ = __contains__ = __bool__ = __call__ = always
+    def __ne__(self, o): return False
+    def __sub__(self, o): return 0.0
+    __rsub__ = __sub__
+    __hash__ = None
+"""
+# The program's own end of the connection to a judge apart, by hand.
 SEND = """import os, pickle
 def raw(data): os.write(4, data); os.read(4, 99999)
 def send(*message): raw(pickle.dumps(message, 4))
-"""  # the program's own end of the connection to a judge apart, by hand
-HELPERS = "def helper(x): return x - 9\nclass N:\n    def __init__(self, v): self.v = v\n" \
-    "    def same(self, other): return self.v == other.v\n"      # the prelude of all that follow
-FORGERIES = programs("forgery", ALWAYS=ALWAYS, NONE=NONE, SEND=SEND)           # none may pass
+"""
+HELPERS = """def helper(x): return x - 9
+class N:
+    def __init__(self, v): self.v = v
+    def same(self, other): return self.v == other.v
+"""  # the prelude of all forgeries
+FORGERIES = programs("forgery", ALWAYS=ALWAYS, SEND=SEND)        # none may pass
 
 
 @pytest.fixture(scope="module")
