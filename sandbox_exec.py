@@ -1042,7 +1042,7 @@ def parametrize(argnames, argvalues, ids=None, **more):
     return decorate
 
 
-class raises:
+class raises(contextlib.AbstractContextManager):
     """As a context manager, or called with a function."""
 
     def __init__(self, expected, function=None, *args, match="", **kwargs):
@@ -1051,9 +1051,6 @@ class raises:
         if function is not None:
             with self:
                 function(*args, **kwargs)
-
-    def __enter__(self):
-        return self
 
     def __exit__(self, kind, value, _):
         assert kind, f"did not raise {self.expected}"
@@ -1085,12 +1082,11 @@ class Approx:
 
     def is_near(self, actual, expected):
         if isinstance(expected, dict):
-            return (isinstance(actual, dict) and actual.keys() == expected.keys()
-                    and all(self.is_near(actual[key], expected[key]) for key in expected))
+            is_like = isinstance(actual, dict) and actual.keys() == expected.keys()
+            return is_like and all(self.is_near(actual[key], expected[key]) for key in expected)
         if isinstance(expected, (list, tuple)):
-            is_sequence = hasattr(actual, "__len__") and not isinstance(actual, (str, bytes, dict, set))
-            return (is_sequence and len(actual) == len(expected)
-                    and all(map(self.is_near, actual, expected)))
+            is_like = hasattr(actual, "__len__") and not isinstance(actual, (str, bytes, dict, set))
+            return is_like and len(actual) == len(expected) and all(map(self.is_near, actual, expected))
         if expected is None or isinstance(expected, (str, bool)):
             return actual == expected
         if type(expected) not in (int, float, complex) or hasattr(actual, "__len__"):
@@ -1110,7 +1106,7 @@ class Approx:
 def run_apart():
     """Say what the program defines, then answer calls, until the judge ends the connection."""
     job = read_job()
-    channel = open_channel(4)
+    channel = socket.socket(fileno=4).makefile("rwb")
     module = new_module("solution", "__main__")
     try:
         load_program(job, module, compile_program(job["code"]))
@@ -1140,7 +1136,7 @@ def by_builtin_name(problem):
 def run_judge():
     """The tests in this process, with functions in place of the program's."""
     job = read_job()
-    program = Program(open_channel(5))
+    program = Program(socket.socket(fileno=5).makefile("rwb"))
     try:
         look_for_packages(job)
         program.load()
@@ -1269,11 +1265,6 @@ class Reader(pickle._Unpickler):
             return complex(*parts)
         array = make_array(*parts)
         return array if kind == "array" else array[()]
-
-
-def open_channel(descriptor):
-    """One end of the connection between program and judge, as a file."""
-    return socket.socket(fileno=descriptor).makefile("rwb")
 
 
 def send_plain(channel, *message):
