@@ -620,7 +620,7 @@ ANNOUNCEMENT = re.compile(
     r"|答案 *(?:应该)? *[是为：:]+"
     r"|(?<!不)[选答是为有共了得于要：][择：:]*(?=[\s*]*[A-J\d\x02$(-])",
     re.I)
-LEAD_IN = re.compile(r"(?:\n *- |[\s:*_=#>,}])*")
+LEAD_IN = re.compile(r"(?:\n *- |[\s:*_=#>,}])*")  # marks before an answer
 NEUTRAL = re.compile(  # what may stand between "the answer is" and a formula; "the reciprocal of" may not
     r"(?i)(?:" + any_of(r"""
     therefore | thus | then | hence | so | just | only | indeed | (?!near|hard|bare|possib|suppos)\w+ly
@@ -630,20 +630,21 @@ NEUTRAL = re.compile(  # what may stand between "the answer is" and a formula; "
     not \S+?[,;]? (?:it is|it's|that is)
     [A-Z]\w* (?:has|had|makes?|earns?|gets?|needs?|pays?)
     """) + r"(?![A-Za-z])[\s,:;*]*)*")
+# A sentence starts after . ! ? : or on a new line, not within a formula; what is announced ends at a stop.
 SENTENCE_START = re.compile(r"(?<=[.!?:])(?<!\\[!:])(?<! :)[\s*]+(?=\S)(?![^\x02]{0,300}\x03)|\n|[。；]")
 SENTENCE_END = re.compile(r"(?<=\.)[\s*]+(?=\S)(?![^\x02]{0,300}\x03)|</answer>|\n|[。；]")
-CLAUSE_END = re.compile(
+CLAUSE_END = re.compile(  # a comma, a conclusion, or what begins a condition or a reason
     r"[,;:](?= |$)|\b(?:so|then|hence|thus|therefore|but)\b"
     r"|(?= (?:if|when|because|since|given|assuming|until|after|unless|although|while|whereas)\b)")
 QUESTION = re.compile(
     r"(?is)\W*(?:is|are|was|does|did|can|could|should|would|why|what|how|which)\b.*\?\W*$")
-CHATTER = re.compile(r"\W*(?:I hope|Let me know|Note|Check|Verif|If you)|.*:$")
+CHATTER = re.compile(r"\W*(?:I hope|Let me know|Note|Check|Verif|If you)|.*:$")  # I hope it is correct.
 SCENE = re.compile(  # for n = 4, the sum is 5; it rose from 4 to 5
     r"^\W*(?:When|If|For|In|Of|Out of|Given) [^,]*,(?=.*[\d\x02])|(?<=rose|fell|grew) from \S+ to")
-TEXT_END = re.compile(
+TEXT_END = re.compile(  # an answer in words ends here: even, since both are; Yes, it is
     r"[,;]?\s+\(?(?:since|because|where|which|when|as|so|but|not|is (?:the|correct|right))\b"
     r"|(?i:(?<=^yes)|(?<=^no)),")
-NOT_ANSWERS = re.compile(
+NOT_ANSWERS = re.compile(  # the answer is wrong; the answer is given below; the answer is clear
     r"(?:wrong|incorrect|an? (?:mistake|misprint|guess)|\(?[A-J]\)? (?:is|are|and|would|can|must))\b"
     r"|(?:(?i:correct|right)|clear|obvious|given|found|below|above|in the|that"
     r"|what|to|of|we|you|and)\b(?!\))[^\d\x02]*$")
@@ -718,16 +719,17 @@ def first_of(formulas):
 
 # ---- Formulas among words
 
-WORD = re.compile(r"[^\s\x02]*\x02[^\x03]*\x03[^\s\x02]*|\S+")  # a formula between marks is one word
+# A formula is a run of words that the parser reads; what stands between START and END is one word.
+WORD = re.compile(r"[^\s\x02]*\x02[^\x03]*\x03[^\s\x02]*|\S+")
 SOLVED = re.compile(r"(?:\d|[a-z] *[-+])[^=]*=[^=]*?,?(?: and)? ([a-z] *=[^=,]+)")  # 2x = 18 and x = 9
 PROSE = re.compile(  # three letters that are no part of a formula, or a short word
     r"(?<![A-Za-z\\{])(?:"
     r"(?!and\b|sqrt|sin(?!ce)|cos|tan|log|minus|negative|infinity|degrees?\b|percent|mod|pi\b)"
     r"(?:[a-z]{3}|[A-Z][a-z]{2})"
     r"|(?:an|as|at|by|he|if|in|is|it|of|on|so|we)\b)")
-NUMBER_AND_NOUN = re.compile(
+NUMBER_AND_NOUN = re.compile(  # 5 apples per day
     r"(?:\\[a-z]+|[^A-Za-z])*[\d%}π]"  # a number: 3\sqrt{2}
-    r"(?:[ /](?!(?:and|or|in|to|of|the|as|at|is|are|can|has)\b)[A-Za-z/]+)*"  # words: apples per day
+    r"(?:[ /](?!(?:and|or|in|to|of|the|as|at|is|are|can|has)\b)[A-Za-z/]+)*"  # words
     r"\.?")
 ORDINARY = re.compile(  # a word that starts no formula
     r"(?![-–−]$|sqrt|minus|negative|sin(?!ce)|cos|tan|log|ln|pi)(?:\(?[A-Za-z]{2}|[^\w\x03$\\(\[{]*$)")
@@ -1001,7 +1003,8 @@ def read_prose(raw, text):
     return Reading(text, Tree("text", words=plain_words(text)), frozenset())
 
 
-EQUALS = re.compile(r"(.*)(?:=|\b(?:is|are|equals)\b(?= *(?:[-\d\\(]|infinity)))(.*\S.*)")
+EQUALS = re.compile(  # the area is 5
+    r"(.*)(?:=|\b(?:is|are|equals)\b(?= *(?:[-\d\\(]|infinity)))(.*\S.*)")
 
 
 def is_name_of_answer(text):

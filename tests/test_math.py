@@ -99,21 +99,16 @@ f^{-1}(x)=\frac{x-3}{2} ~ \frac12 x-\frac32 ‖ \frac{3}{4}\text{ cup} ~ three f
   ~ \{x \in \mathbb{R} \mid x < -1 \text{ or } x > 2\}
 \{2k\pi \mid k \in \mathbb{Z}\} ~ 2k\pi, k\in\mathbb{Z} ‖ \{(x,y) \mid y = 2x\} ~ \{(x,y) : 2x = y\}
 \frac23 ~ \text{two-thirds} ‖ \mathbb{R}\setminus\{2\} ~ \mathbb{R} - \{2\} ≠ \mathbb{R}-\{3\}
-0.\overline{3} ≠ 3 ‖ \frac{1}{3} ≠ \frac13\% ‖ \frac{1}{x+1} ≠ x+1 ‖ \frac{2}{3} ≠ (2,3)
-3\frac12 ≠ 3, \frac12 ‖ 6:30\text{ p.m.} ≠ 6:30\text{ a.m.} ‖ 3\sqrt{13} ≠ \sqrt[3]{13}
-\sqrt{2}+\sqrt{3} ≠ \sqrt{5} ‖ \log_2 3 ≠ \log 2^3 ‖ \log(ab) ≠ \log(a+b) ~ \log a - \log b ‖ y=2x+3 ≠ 3
-\tan 90^\circ ≠ \cot 0 ‖ \sin x ≠ \sin ‖ x ≠ \sqrt{x^2} ‖ 6-5i ≠ 6-5 ‖ \overline{AB} ≠ \angle AB ‖ xy ≠ x+y
-x^2+y^2=4 ≠ x^2+y^2=2 ‖ x=5 ≠ x \ne 5 ‖ -2\le x\le7 ≠ [-2,8] ‖ (0,9)\cup(9,36) ≠ (0,9) ‖ f(x)+f(y) ≠ f(x+y)
-\mathbb{R} ≠ (0,\infty) ‖ (1,2) ≠ 2,1 ‖ (1,2),(3,4) ≠ 1,2,3,4 ‖ 1,-2 ≠ (-2,1) ‖ 1\pm\sqrt{19} ≠ 1-\sqrt{19}
-\infty ≠ \frac{1}{\infty} ‖ 12:30 ≠ 2/5 ‖ A,C ≠ C ‖ f(x)=x^2 ≠ g(x)=x ‖ |x-2|\ge 3 ≠ |x-3|\ge 2
-\binom n3 ≠ P(n,3) ‖ \sum_{k=1}^{10} k ≠ 10k ‖ xy=1 ≠ y=-\frac1x ‖ y=x^2 ≠ y=-x^2 ‖ \frac{1}{2x} ≠ \frac12x
-(0,1)\cup(1,\infty) ≠ x\ne1 ‖ [1,4] ≠ [1,4]\cap[2,3] ‖ 1{,}000 ≠ 1,00 ‖ 12,345 ≠ 12,3,45 ‖ 1010_2 ≠ A_{16}
-2\frac34 ≠ 2\cdot\frac34 ‖ 2+3i ≠ 2+3j ‖ e^{-x} ≠ -e^x ‖ \sqrt{a^2+b^2} ≠ a+b ‖ (x+2)^2 ≠ x^2+4 ‖ x^{10} ≠ 10x
-\frac{\pi}{4}+k\pi, k\in\mathbb{Z} ≠ \frac{\pi}{4}+2k\pi ‖ a=1, b=2, c=3 ≠ (3,2,1) ‖ 1,2,3,\ldots ≠ 1,2,3,4
-f(x)=0, f(x)=x ≠ f(x)=0,f(x)=2x ‖ y=2x+3 \text{ or } y=-2x ≠ y=2x+3 ‖ n=2,3,4 ≠ 1,2,3,\ldots ‖ x+y=3 ≠ x+y
-(x-1)(x-2)=0 ≠ (x-1)(x-3)=0 ‖ A \cup B ≠ A ~ B \setminus A ‖ \int_0^1 x dx ≠ x ‖ a_1 ≠ a1
-\log_2 8x ≠ \log_2 8 \cdot x^2 ‖ x=2 ≠ x=-2 ‖ (2,3) ≠ 2,3,4 ~ x=2 ‖ 2^n ≠ n^2
-\frac{n!}{k!(n-k)!} ≠ \binom{n}{k+1} ‖ x^2+y^2=1 ≠ \sqrt{x+y}=1 ‖ x\ge1 \text{ or } x\le -1 ≠ -1\le x\le 1
+0.\overline{3} ≠ 3 ‖ \frac{1}{3} ≠ \frac13\% ‖ \frac{1}{x+1} ≠ x+1 ‖ \frac{2}{3} ≠ (2,3) ‖ 3\frac12 ≠ 3, \frac12
+6:30\text{ p.m.} ≠ 6:30\text{ a.m.} ‖ \log_2 3 ≠ \log 2^3 ‖ \log(ab) ≠ \log(a+b) ‖ \tan 90^\circ ≠ \cot 0
+\sin x ≠ \sin ‖ x ≠ \sqrt{x^2} ‖ \overline{AB} ≠ \angle AB ‖ x=5 ≠ x \ne 5 ‖ f(x)+f(y) ≠ f(x+y) ‖ A,C ≠ C
+(1,2) ≠ 2,1 ‖ (1,2),(3,4) ≠ 1,2,3,4 ‖ 1,-2 ≠ (-2,1) ‖ 12:30 ≠ 2/5 ‖ |x-2|\ge 3 ≠ |x-3|\ge 2
+\infty ≠ \frac{1}{\infty} ‖ \binom n3 ≠ P(n,3) ‖ \sum_{k=1}^{10} k ≠ 10k ‖ y=x^2 ≠ y=-x^2 ‖ 1{,}000 ≠ 1,00
+(0,1)\cup(1,\infty) ≠ x\ne1 ‖ [1,4] ≠ [1,4]\cap[2,3] ‖ 12,345 ≠ 12,3,45 ‖ 1010_2 ≠ A_{16} ‖ 2+3i ≠ 2+3j
+2\frac34 ≠ 2\cdot\frac34 ‖ \frac{\pi}{4}+k\pi, k\in\mathbb{Z} ≠ \frac{\pi}{4}+2k\pi ‖ a=1, b=2, c=3 ≠ (3,2,1)
+1,2,3,\ldots ≠ 1,2,3,4 ‖ n=2,3,4 ≠ 1,2,3,\ldots ‖ x+y=3 ≠ x+y ‖ A \cup B ≠ A ~ B \setminus A ‖ a_1 ≠ a1
+f(x)=0, f(x)=x ≠ f(x)=0,f(x)=2x ‖ (x-1)(x-2)=0 ≠ (x-1)(x-3)=0 ‖ \int_0^1 x dx ≠ x ‖ (2,3) ≠ 2,3,4 ~ x=2
+\log_2 8x ≠ \log_2 8 \cdot x^2 ‖ x\ge1 \text{ or } x\le -1 ≠ -1\le x\le 1 ‖ y=2x+3 ≠ 3
 5\text{ square feet} ≠ 5 ft^3 / 2 ‖ 5\text{ m/s} ≠ 5 kph ‖ \{2,\infty\} ≠ \{ \infty | 1 = 2, 5 \}
 x<-1 ≠ \{x : x < -1 \text{ or } x > 2\} ~ \{x \mid x < -1, x \in \mathbb{Z}\} ‖ \{2n : n = 1,2,3\} ≠ n = 1,2,3
 \{k\pi \mid k \in \mathbb{Z}\} ≠ \{k\pi + 1 | k \in \mathbb{Z}\} ‖ \{x^2 \mid x > 0\} ≠ \{x | x > 0\}
