@@ -195,7 +195,7 @@ def draw_figure(points, path):
         axes.set_title(f"{name_of(run)} to {name_of(evaluated)}", loc="left", fontsize=11)
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, fontsize=8)
-    figure.savefig(path, dpi=90)
+    figure.savefig(path, dpi=80)
 
 
 def name_of(run):
