@@ -660,15 +660,16 @@ ASIDE = re.compile(  # after a number, to the end of the sentence: a remark, not
     r"(?![^\n]*\b(?:so|thus|then|hence|therefore|we|and get|which leaves)\b)[^\n]*$)")
 RETRACTED = re.compile(  # what was said before it is taken back
     r"(?i)\b" + any_of(r"""
-    wait | oops | actually | correction | sorry | reconsider | I mean | I meant | no, it(?:'s| is) | hmm, no
-    but (?:in fact|really|is actually|we (?:have|need) to) | or rather
+    wait | oops | hold on | on second thought | actually | correction | sorry | reconsider | I mean | I meant
+    no, it(?:'s| is) | hmm, no | but (?:in fact|really|is actually|we (?:have|need) to) | or rather
     but (?:here )?(?:it|the answer) is(?: actually)?(?= [$\x02\d])
     """) + r"\b|\.\.\. *no,")
 WITHDRAWN = re.compile(  # the sentence after an answer: That is wrong.
     r"(?i)(?<=[.!?…\n]) *(?:(?:but|however|hmm|(?:oh )?no|oops|wait),? )*(?:"
     r"(?:that|this|it)(?: can't be| cannot be|'s| is| was| must be)(?: \w+)? "
     r"(?:wrong|right|incorrect|invalid|impossible|a mistake|not (?:right|correct))"
-    r"|this contradicts [^.\n]*|I (?:misread|forgot|made a mistake)[^.\n]*)(?=[.,:;!]|\s*$)\W*")
+    r"|(?:surely|certainly) not|this contradicts [^.\n]*"
+    r"|I (?:misread|forgot|made a mistake)[^.\n]*)(?=[.,:;!]|\s*$)\W*")
 
 
 def is_doubted(text, phrase):
@@ -740,11 +741,12 @@ CHANGING = any_of("""
     plus | minus | divided | squared | cubed | factorial | choose | either | else | otherwise | provided
     assuming | depending | raised | root | remainder | point | short | past""")
 CHANGING_WORDS = {*re.findall("[a-z]+", CHANGING)}
-CHANGES = re.compile(  # what follows a number and belongs to the answer, although it is not a unit
+CHANGES = re.compile(  # what follows a number and belongs to the answer, but is no unit: 5 or more
     r"(?i)\W*(?:"
-    r"(?:and|or)\b.*(?:\d|\([A-J]\)|\b(?:none|more|less|fewer|greater)\b)"  # 5 or more; 5 and 7
+    r"(?:and|or)\b.*(?:\d|\([A-J]\)|\b(?:none|more|less|fewer|greater|higher|a half|a third)\b)"
     r"|times \S|of (?:(?!a )[a-z]\b|[\d\\])|more than\b|at (?:least|most)\b"  # 5 times x; 5% of x
     r"|\d+ (?:min|sec|inch|cent)"  # 5 hours 15 minutes
+    r"|(?:in the \w+ case|in case|as long as|but only)\b"
     r"|(?:when|for)\b.*\b(?:even|odd|positive|negative|otherwise)\b|whenever\b"
     rf"|(?!(?:for|more|but)\b|(?:when|where)\b|over [a-z]){CHANGING}\b)")
 REFUSED_BEFORE = re.compile(  # just before a formula
@@ -763,7 +765,7 @@ REFUSED_BEFORE = re.compile(  # just before a formula
     \b(?:more|looks) like
     # it is a part of another number: half of 5, twice 5, 7 hours for 5 men, of which 5
     (?:%|\b(?:half|thirds?|quarters?|square|cube|root|power|percent|multiples?|divisors?|factors?)) of
-    \b(?:negative|opposite|inverse|reciprocal|logarithm|fraction|part) of
+    \b(?:negative|opposite|inverse|reciprocal|logarithm|fraction|part|rate|groups|outside) of | \bends in
     \b(?:half|twice|double|triple|times|plus) | \bof which | \bthe other(?: is)?
     \b(?:modulo|base|nearest|give or take|(?:divi\w+|multiplied|reduced|increased|off) by)
     [\d\x03][%)}]* (?:\w+ ){0,4}?(?:out of|of|against|per|in|every|for|at|with|to reach)
@@ -774,18 +776,18 @@ REFUSED_BEFORE = re.compile(  # just before a formula
 SUPPOSED = re.compile(  # somewhere before a formula, in the same clause
     r"(?i)\b" + any_of(r"""
     # it is only thought of: suppose that x = 5, this does not mean that x = 5
-    (?:suppose|assume|imagine|perhaps|maybe|recall|unless|otherwise|whether|I doubt|hardly|by no means)\b
+    (?:suppose|assume|imagine|pretend|let \w+ be|perhaps|maybe|recall|unless|otherwise|whether|hardly)\b
     (?:not|cannot|never|\w+n't) (?!hard|difficult)(?:\w+ ){0,3}(?:that|whether|mean|imply|think|seem)\b
-    (?:false|wrong|incorrect|mistake|impossible|tempting|no way|is given)(?: is)? (?:that|to)\b
+    (?:false|wrong|incorrect|mistake|impossible|tempting|no way|is given|I doubt)(?: is)? (?:that|to|it)\b
     let(?:'s| us) (?:try|check|test|say|see)\b | (?:could|might|may) be *$ | an? (?:upper |lower )?bound\b
-    (?:could|might|may|would) (?:be tempted|try|think|expect|guess|believe)\b
+    (?:could|might|may|would) (?:be tempted|try|think|expect|guess|believe|say)\b | might get
     (?:contradict|violat)(?:s|es|ed|ing) | inconsistent | none | mistake | error | typo | hypothesis | claim
     # it is what others say, or what was said before: many students write 5, at first sight it is 5
     (?:some|many|most|one|nobody|people|students|friend|you) (?:(?:would|might|will) )?(?:say|said|answer)
-    (?:some|many|most|one|nobody|people|students|friend|you) (?:(?:would|might|will) )?(?:write|think|claim)
+    (?:some|many|most|one|\w+body|\w+one|people|students|you) (?:(?:would|may|will) )?(?:write|think|claim)
     (?:book|textbook|hint|question|problem) (?:says|said|claims|suggests)\b | according to
     (?:book|textbook|friend|student)'s | who (?:is|has)\b | whose \w+ (?:is|equals)\b
-    used to be | at first (?:glance|sight)
+    used to (?:be|think) | at first (?:glance|sight) | tempted to
     (?:we|I) (?:first|initially|hoped|expected|wanted|tried|tested|assumed|guessed|thought|wrote|must avoid)
     # it belongs to another answer: a naive guess is 5, half the answer is 5
     (?:wrong|incorrect|false|tempting|trap|opposite|worst|old|naive) (?:answer|result|guess|choice|value)\b
@@ -798,7 +800,8 @@ SUPPOSED = re.compile(  # somewhere before a formula, in the same clause
     (?:after |by )?(?!(?:giv|leav|mak|gett|yield|reach|obtain)ing)\w+ing(?: the| in| up| out| other| first)*
     """) + r"(?: (?:the )?\w+ (?:=|is|are|was|were|reaches))?(?: equal to)? *$"
     r"|^\W*(?:were|had|(?:even |al)?though|since|because|where|which|whereas|while)\b")
-COUNTERFACTUAL = re.compile(r"(?i)\W*(?:if|had|were|with(?:out)?)\b.*\bwould\b")
+COUNTERFACTUAL = re.compile(  # if we had counted twice, it would be 5; forgetting the sign, we get 5
+    r"(?i)\W*(?:(?:if|had|were|with)\b.*\bwould\b|(?:without|forgetting|ignoring|with the wrong)\b)")
 REFUSED_AFTER = re.compile(  # just after a formula: 5 is not allowed, 5 would be too large
     r"(?:[a-z]+ )?" + any_of(r"""
     (?:is|are|was|being|be)(?:n't| not\b| never\b) | (?:might|may|could|would)\b | to the power
@@ -825,7 +828,7 @@ def formulas_of(words):
         before = " ".join(words[:n])
         rest = " ".join(words[stop:])
         if is_refused(before, words[n:stop], rest):
-            stop = n + 1 if words[n].endswith(",") else stop  # dividing by 2, x = 5
+            stop = end_of_refused(words, n, stop)
         else:
             rest = re.sub(r"\\text *\{", "", unmarked(rest))
             found = unmarked(" ".join(words[n:] if CHANGES.match(rest) else words[n:stop]))
@@ -834,6 +837,14 @@ def formulas_of(words):
             if SETTLED.match(rest):
                 return  # 18 is indeed 8 + 8 + 2
         n = stop
+
+
+def end_of_refused(words, start, stop):
+    """Where to go on after a refused formula: at the equation that follows it in "dividing by 2, x = 5"."""
+    for n in range(start + 1, stop):
+        if words[n - 1].endswith(",") and "=" in " ".join(words[n : n + 2]):
+            return n
+    return stop
 
 
 def end_of_formula(words, start):

@@ -272,7 +272,11 @@ REFUSED = r"""
   ~ He gave away 7 of G marbles. ~ So Bob is 7, as old as Carol, who is G.
   ~ G is the most common wrong answer. ~ In order to obtain G, one would have to double it.
   ~ I do not think the answer is G. ~ It is hardly G. ~ There were G at first, and 7 at the end.
-  ~ … 7 (7 - 2 = G).
+  ~ … 7 (7 - 2 = G). ~ We get 7 after adding the other G. ~ The total is close to G. ~ The answer plus 1 is G.
+  ~ It is 7 given n = G. ~ We expected G. ~ My mistake was to write G. ~ This does not mean that x = G.
+  ~ Forgetting the sign, we get G. ~ It is 7, of which G are red. ~ The base case is n = G.
+  ~ The ratio is 7 : G. ~ … G as long as n is even. ~ … G and a half. ~ … G. On second thought, it is 7.
+  ~ … G in the first case and 7 in the second.
 """
 MEANT = r"""
 … G. ~ … not 7 but G. ~ The answer isn't 7; it is G. ~ … G rather than 7. ~ … G, since 7 is too large.
@@ -303,7 +307,9 @@ MEANT = r"""
   ~ It makes G turns every 12 hours. ~ There are G fewer apples than pears.
   ~ Bob walks G miles more than Carol. ~ She needs to add G grams. ~ He throws away G apples.
   ~ … G (12 - 7 = G). ~ **G**, since 7 is too small ~ Of those 12, G are prime.
-  ~ There were 7 at first, and G at the end. ~ The digits add up to G.
+  ~ There were 7 at first, and G at the end. ~ The digits add up to G. ~ Dividing by 2, x = G.
+  ~ Since y > x - 1, x = G. ~ … obviously G. ~ There are G red balls. ~ We round up to G.
+  ~ It is not hard to see that x = G. ~ The answer we are looking for is G.
 """
 
 
