@@ -684,8 +684,9 @@ def as_text(lines):
 
 @dataclass
 class DataSet:
-    """`size` problems from a data set of the Hub; to_problem(row) is a row of one's own file, or None.
+    """Where a data set is on the Hub, and how `size` problems are made of its rows.
 
+    to_problem(row) gives a problem with the fields of a person's own file, or None to leave the row out.
     `where` is a condition on rows in the language of the Hub's server.
     """
 
@@ -734,11 +735,11 @@ def load_problems(dataset, limit=None):
 
 def check_problems(rows, dataset):
     """Rows of a data set as the steps expect them: what may be left out is filled in, the rest is checked."""
-    both = sum("answer" in row and "tests" in row and "kind" not in row for row in rows)
-    if both:
+    undecided = sum("answer" in row and "tests" in row and "kind" not in row for row in rows)
+    if undecided:
         advice = 'the tests decide what is right; with "kind": "math" the answer would'
-        message = f"{dataset}: {both} of {len(rows)} problems have an answer and tests; {advice}"
-        print(message, file=sys.stderr)
+        counts = f"{undecided} of {len(rows)} problems have an answer and tests"
+        print(f"{dataset}: {counts}; {advice}", file=sys.stderr)
     problems = [normalise_problem(row, f"{dataset}, problem {n + 1}", n) for n, row in enumerate(rows)]
     if not problems:
         die(f"{dataset}: there are no problems in it")

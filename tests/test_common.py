@@ -269,9 +269,9 @@ def test_a_run_that_is_none_or_unfinished_is_one_line(tmp_path, capsys):
     run = make_run(tmp_path / "run")
     (run / "rollouts.jsonl").unlink()
     assert "generation is not finished" in dies(capsys, common.read_rollouts, run)
-    for content, told in (({}, "field 'model' is missing"), ([], "a JSON object"), (None, "a JSON object")):
+    for content, says in (({}, "field 'model' is missing"), ([], "a JSON object"), (None, "a JSON object")):
         common.write_json(run / "meta.json", content)
-        assert told in dies(capsys, read_vectors, run)
+        assert says in dies(capsys, read_vectors, run)
 
 
 # ----------------------------------------------------------------------------------------------------

@@ -325,12 +325,13 @@ def test_own_file_in_its_minimal_form(name, tmp_path):
     text = json.dumps(rows) if ".jsonl" not in name else "".join(json.dumps(row) + "\n" for row in rows)
     (tmp_path / name).write_text("\ufeff" + text)  # as Windows begins a file
     problems = common.load_problems(tmp_path / name)
-    assert [(p["kind"], p.get("style"), p["id"]) for p in problems] == [tuple(facts) for _, *facts in OWN]
+    for problem, (_, kind, style, id) in zip(problems, OWN, strict=True):
+        assert (problem["kind"], problem.get("style"), problem["id"]) == (kind, style, id)
     assert problems[0]["answer"] == "2" and problems[3]["tests"] == "assert g() == 1\nassert g(2) == 2"
     assert problems[9]["prompt"] == "1+1" and problems[9]["messages"][1] == {"role": "user", "content": "1+1"}
 
 
-MORE = {  # of a line that begins {"prompt": "x", the rest; what is said
+MORE = {  # the rest of a line that begins {"prompt": "x", -> what the error says
     '"kind": "maths"': "kind 'maths' is none of code, math, text",
     '"tests": {"inputs": ["1"], "outputs": []}': "problem 1: 'tests' must be",
     '"tests": {"inputs": [1], "outputs": ["1"]}': "problem 1: 'tests' must be",
