@@ -194,8 +194,9 @@ def study_of(method):
 
 def is_asked_for(method, stem, only, studies):
     """--study asks for the scores of studies; for the others --only does, or all are asked for."""
-    study = study_of(method)
-    return study in studies if study else not only or method in only or stem in only
+    if study_of(method):
+        return study_of(method) in studies
+    return not only or method in only or stem in only
 
 
 def read_scores(file, keys, index):
@@ -330,20 +331,32 @@ def scorers_of(runs):
     scorers = []
     votes = [Method(name, "vote", partial(by_vote, VOTES[name]), VOTES_BY, name) for name in VOTES]
     shared = set.intersection(*[{*run.scores} for run in runs]) - {*RULES, "oracle"}
-    places = {family: place for place, family in enumerate(FAMILIES)}
-    for scores in sorted(shared, key=lambda scores: (places.get(scores.partition(".")[0], -1), scores)):
+    for scores in sorted(shared, key=place_of):
         if study_of(scores):
             continue
-        family, _, suffix = scores.partition(".")
-        short = FAMILIES.get(family, family)
-        full = f"{short} ({suffix})" if suffix else short
-        short, calibration = (short, suffix) if family in CALIBRATED else (full, "")
-        scorers.append(Method(f"{full}, best-of-N", "scorer", by_score, scores, short, calibration))
+        name, short, calibration = names_of(scores)
+        scorers.append(Method(f"{name}, best-of-N", "scorer", by_score, scores, short, calibration))
         if all(file.p is not None for _, _, file in files_of(runs, scores)):
-            short = f"{short}, weighted vote" if family.startswith("scatr") else None
+            short = f"{short}, weighted vote" if scores.startswith("scatr") else None
             pick = partial(by_vote, weighted_majority)
-            votes.append(Method(f"{full}, weighted vote", "vote", pick, scores, short, calibration))
+            votes.append(Method(f"{name}, weighted vote", "vote", pick, scores, short, calibration))
     return scorers, votes
+
+
+def place_of(scores):
+    """By which scorers are sorted: our families come last, next to the votes."""
+    family = scores.partition(".")[0]
+    return [*FAMILIES].index(family) if family in FAMILIES else -1, scores
+
+
+def names_of(scores):
+    """(a scorer's name, what the summary calls it, its calibration set)"""
+    family, _, suffix = scores.partition(".")
+    short = FAMILIES.get(family, family)
+    name = f"{short} ({suffix})" if suffix else short
+    if family in CALIBRATED:
+        return name, short, suffix
+    return name, name, ""
 
 
 def files_of(runs, scores):
@@ -654,7 +667,9 @@ def gain_of(row):
 
 def number(value, unit=1):
     """Three digits; from a hundred on, none after the point."""
-    return value and (f"{value / unit:,.0f}" if value >= 100 * unit else f"{value / unit:.3g}")
+    if value is None:
+        return None
+    return f"{value / unit:,.0f}" if value >= 100 * unit else f"{value / unit:.3g}"
 
 
 def shown_rows(section):
