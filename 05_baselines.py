@@ -745,10 +745,10 @@ def cost_table(section):
 
 TABLES = {
     "Methods": methods_table,
-    "Fewer rollouts (±: standard error of drawn subsets), and the scores as such": curves_table,
-    "Sampling that stops: at most 1 % of the answers lost where calibrated": stopping_table,
-    "Confidence rules: the paper's five statistics, and more": rules_table,
-    "Costs (×: SCaTR's): minutes and ms measured on the device named, FLOPs computed": cost_table,
+    "Fewer rollouts (±: standard error of random subsets), and AUROC": curves_table,
+    "Sampling that stops when the scorer is sure (for 1 point on calibration problems)": stopping_table,
+    "Confidence rules: the paper's five statistics, and two more": rules_table,
+    "Costs (×: as many times SCaTR's; minutes and ms are measured, FLOPs computed)": cost_table,
 }
 
 
@@ -790,7 +790,7 @@ def summary_blocks(sections):
         titles, several = zip(*columns[i : i + SUMMARY_COLUMNS])
         several = [cells | best_bold({name: cells.get(name) for name in methods}) for cells in several]
         rows = [[name, *(cells.get(name) for cells in several)] for name in methods + ends]
-        yield ["picks by", *titles], [row for row in rows if any(row[1:])]
+        yield ["picked by", *titles], [row for row in rows if any(row[1:])]
 
 
 def calibrations_of(section):
@@ -844,10 +844,10 @@ Columns and numbers:
   rule to the oracle, a dash where this is less than two problems
 - `cut %`: picks (`random`: all rollouts) that ended at the length limit; `N=4`: right % with four rollouts
 - `AUROC`: the chance that a right answer scores above a wrong one, over all rollouts and `within a problem`
-- `when sure by`: the probability at which sampling stops; `% of a fixed N of that cost`: right % when all
-  problems get as many rollouts as stopping took on average
-- `×`: how many times as much as SCaTR's, for what is measured only on the same device. LoRA and PRM read one
-  rollout at a time"""
+- `when sure by`: the probability at which sampling stops, found on the calibration problems; `% of a fixed N
+  of that cost`: right % when all problems get as many rollouts as stopping took on average
+- `×`: how many times as much as SCaTR's; what is measured is compared only on the same device. LoRA and PRM
+  read one rollout at a time"""
 
 
 def report(args):

@@ -76,10 +76,10 @@ def table_of(text, title):
 
 
 def summary_of(text):
-    """[{"picks by": its title, method: cell}] of the columns of the report's summary."""
+    """[{"picked by": its title, method: cell}] of the columns of the report's summary."""
     columns = []
     for block in text.split("### Summary\n\n")[1].split("\n\n"):
-        if block.startswith("| picks by"):
+        if block.startswith("| picked by"):
             names, *cells = zip(*cells_of(block))
             columns += [dict(zip(names, column)) for column in cells]
     return columns
@@ -441,10 +441,12 @@ def test_scorers_that_learned_from_every_problem_are_refused(run):
 def test_the_scores_of_studies_are_in_no_other_table(run, run_report):
     add_scores(run, "fraction-10%.cal@32-1")
     add_scores(run, "fraction-of-mine")  # no calibration set: not a study's
-    found = run_report(run)
-    scorers = [name for name, row in found.rows.items() if row["kind"] == "scorer"]
-    assert scorers == ["fraction-of-mine, best-of-N"]
-    assert found.sections[0]["studies"] == {} and "Study" not in found.printed
+    (run / "scores" / "layers-.9L.cal@1.jsonl").write_text("of a study that nobody asks for, so it is not read")
+    for words in ([], ["--study", "fraction"]):
+        found = run_report(run, *words)
+        scorers = [name for name, row in found.rows.items() if row["kind"] == "scorer"]
+        assert scorers == ["fraction-of-mine, best-of-N"]
+        assert ("Study of fraction" in found.printed) == bool(words)
 
 
 def test_a_study_without_scores_is_refused(run):
@@ -478,7 +480,7 @@ def test_the_screen_is_one_short_table(paper_runs, run_report):
     about = "10 problems, N=4, windows of 8 tokens, tail 8"
     assert lines[:2] == [f"Qwen3-1.7B on {name}: {about}" for name in ("humaneval", "kodcode")]
     header, _, *rows = [re.split("  +", line) for line in lines[3 : lines.index("", 3)]]
-    assert header == ["picks by", "kodcode → humaneval", "paper", "humaneval → kodcode", "paper"]
+    assert header == ["picked by", "kodcode → humaneval", "paper", "humaneval → kodcode", "paper"]
     assert [row[0] for row in rows] == [
         "random", "best of the paper's 20", "best of all 28", "logistic regression", "LoRA verifier", "SCaTR",
         "SCaTR+", "oracle", "SCaTR+, stopped when sure", "Δ", "Δ to all 28", "gap closed %", "cut %",
@@ -503,7 +505,7 @@ def test_many_pairs_of_sets_are_several_tables_of_at_most_110_columns(paper_runs
     third = make_paper_run(tmp_path / "math500", "aime25", 2, "math")
     fourth = make_paper_run(tmp_path / "aime25", "math500", 3, "math")
     printed = run_report(*paper_runs, third, fourth).printed
-    assert printed.count("picks by") == 2 and max(map(len, printed.splitlines()[:-1])) <= 110
+    assert printed.count("picked by") == 2 and max(map(len, printed.splitlines()[:-1])) <= 110
 
 
 def test_models_and_calibration_sets_have_a_column_each_and_reward_models_a_row(tmp_path, run_report):
@@ -516,7 +518,7 @@ def test_models_and_calibration_sets_have_a_column_each_and_reward_models_a_row(
     found = run_report(*paths)
     columns = summary_of(found.text)
     titles = [f"{model}: {cal} → math500" for model in ("small", "gpt-oss-20b") for cal in ("aime25", "code")]
-    assert [column["picks by"] for column in columns] == [*titles[:3], "paper", titles[3]]
+    assert [column["picked by"] for column in columns] == [*titles[:3], "paper", titles[3]]
     rows = {row["method"]: row for row in found.sections[1]["rows"]}
     scatr, transfer = rows["SCaTR (aime25), best-of-N"], rows["LoRA verifier (code), best-of-N"]
     assert columns[2]["SCaTR"] == f"{percent(scatr['accuracy'])} ± {percent(scatr['std'])}"
