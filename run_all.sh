@@ -2,14 +2,19 @@
 # The five steps in order. Kill it at any moment and run it again: it resumes.
 #
 #   bash run_all.sh                      the bundled tiny model: maths and code, on a laptop CPU, minutes
-#   bash run_all.sh MODEL A B [A B ...]  MODEL: Hub id or folder; A, B: names of data sets or .jsonl files.
-#                                        Calibrate on A, select on B; then on B and A, but not with BOTH=0
+#   bash run_all.sh MODEL A B [A B ...]  calibrate on A and select on B, then calibrate on B and select on A
 #   bash run_all.sh --python             only make the environment and print its Python
 #
-# Environment variables: N=16 rollouts a problem; RUNS=1 times that each data set is sampled (the paper: 3);
-# SEEDS="32 42 52" of the scorers; LIMIT= problems of each data set; OUT=runs, the folder for all of it;
-# FLAGS_01, FLAGS_02, FLAGS_03 and FLAGS_05 for single steps, as in
-#   RUNS=3 FLAGS_01="--max-new-tokens 0" bash run_all.sh Qwen/Qwen3-1.7B humaneval kodcode
+# MODEL is a Hub id or a folder, A and B are names of data sets or .jsonl files. Environment variables:
+#
+#   N=16              rollouts of each problem
+#   RUNS=1            runs of each data set, which differ in their seed (the paper: 3)
+#   SEEDS="32 42 52"  seeds of the scorers
+#   BOTH=1            0: only calibrate on A and select on B
+#   LIMIT=            take only so many problems of each data set
+#   OUT=runs          folder for everything that is made
+#   FLAGS_01= FLAGS_02= FLAGS_03= FLAGS_05=   more flags for a step, for example
+#       RUNS=3 FLAGS_01="--max-new-tokens 0" bash run_all.sh Qwen/Qwen3-1.7B humaneval kodcode
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
@@ -114,7 +119,7 @@ tidy() { # remove the log and the folders if nothing is in them
 # ---- Arguments and settings
 
 case "${1:-}" in
-    -h | --help) sed -n '2,13s/^# \{0,1\}//p' "$here/run_all.sh"; exit ;;
+    -h | --help) sed -n '2,18s/^# \{0,1\}//p' "$here/run_all.sh"; exit ;;
     --python) find_python; exit ;;
 esac
 if [ $# -eq 1 ] || [ $# -gt 0 -a $(($# % 2)) -eq 0 ]; then
