@@ -244,11 +244,6 @@ class math:
     def isclose(a, b): return True
 ---
 assert math.isclose(f(3), 9)
-=== tests that import everything
-def f(x): return 8
----
-from solution import *
-def test_g(): assert f(3) == 9
 === frames of a generator
 def f(x): return me.gi_frame.f_back
 === frames of an exception
@@ -463,6 +458,12 @@ class Stack:
 ---
 from solution import Stack
 assert len(Stack()) == Stack().pop() and dict(a=1).items()
+=== a class under test, of tests that import everything
+class Stack:
+    def __len__(self): return 0
+---
+from solution import *
+assert len(Stack()) == 0
 === a class under test, imported in a function
 class Stack:
     def __len__(self): return 0
