@@ -1400,7 +1400,7 @@ def is_offered(path):
 
 
 class Rule:
-    """One look at a program, which ends at the first thing that makes it suspect."""
+    """One look at all of a program, which ends at the first thing that makes it suspect."""
 
     def __init__(self, symbols, asked):
         self.symbols = symbols
@@ -1433,6 +1433,7 @@ class Rule:
         return name in self.methods or hasattr(1, name) or is_special(name)
 
     def look_at_symbol(self, name, symbol, scope):
+        """A name in a scope: no unlisted builtin, none that hides what the tests use, no lying method."""
         is_builtin = hasattr(builtins, name)
         is_listed = name in BUILTINS or name in READABLE
         forbid(name in HIDDEN or name in self.globals and not is_listed and (is_builtin or is_special(name)),
@@ -1446,6 +1447,7 @@ class Rule:
                "defines, in a class that the tests do not name,", name)
 
     def look_at_import(self, node):
+        """Only what is listed, and under names that tell what it is: the other looks go by these names."""
         module = getattr(node, "module", None)
         for alias in node.names:
             path = alias.name if alias.asname else alias.name.partition(".")[0]
@@ -1464,6 +1466,7 @@ class Rule:
         return self.paths.get(node.id, "") if isinstance(node, ast.Name) else ""
 
     def look_at_attribute(self, node):
+        """Nothing of a module but what is listed, and no change of what is not the program's own."""
         name = node.attr
         is_set = not isinstance(node.ctx, ast.Load)
         forbid(name in HIDDEN or is_special(name) and (is_set or name not in READABLE), "names", name)
@@ -1479,7 +1482,7 @@ class Rule:
         self.look_at_use(node)
 
     def look_at_use(self, node):
-        """A name, or an attribute of something, with what is done with it."""
+        """What is done with a name or an attribute: modules and the makers of classes are no values."""
         name = getattr(node, "id", getattr(node, "attr", ""))
         is_builtin = isinstance(node, ast.Name) and name in self.globals
         call = node.parent if getattr(node.parent, "func", None) is node else None
@@ -1508,6 +1511,8 @@ class Rule:
         return not any(field in (None, "field_names") or self.answers(field) for field in fields)
 
     def look_at_class(self, node):
+        """No metaclass; a class that the tests do not name derives from no data, whose methods it could
+        replace, and is no exception of several kinds."""
         forbid(node.keywords or is_special(node.name), "makes in an odd way", node.name)
         roots = [base.value if isinstance(base, ast.Subscript) else base for base in node.bases]
         bases = {getattr(root, "id", getattr(root, "attr", "")) for root in roots}.difference(BASES)
