@@ -1,48 +1,41 @@
-"""Sample N rollouts of every problem, and keep each one's vectors and token statistics as they come.
+"""Sample N rollouts of every problem, and keep each one's hidden vectors and token statistics as they come.
 
     python 01_generate.py demo/model demo/math_a.jsonl
     python 01_generate.py Qwen/Qwen3-1.7B humaneval kodcode -n 16 --seed 32 --max-new-tokens 0
     torchrun --nproc-per-node 4 01_generate.py Qwen/Qwen3-1.7B humaneval
-    python 01_generate.py demo/model demo/math_a.jsonl --layers all --extra last10  # more of a run
+    python 01_generate.py demo/model demo/math_a.jsonl --layers all --extra last10  # more vectors of a run
     python 01_generate.py Qwen/Qwen3-1.7B own.jsonl --requests ask.jsonl  # for a serving engine
     python 01_generate.py Qwen/Qwen3-1.7B own.jsonl --responses answers.jsonl  # made elsewhere
 
 Reads a causal language model of transformers (a folder or a Hub id) and problems (a data set name or a file).
-Writes runs/<model>/<dataset>/<seed>/ with meta.json, problems.jsonl, rollouts.jsonl, hidden.pt and tokens.pt,
-and prints these folders last. A finished problem is a file in parts/: started again it goes on with the
-others. More workers (torchrun or srun) take turns at the problems.
+Writes runs/<model>/<dataset>/<seed>/ with meta.json, problems.jsonl, tokens.pt, hidden.pt and, last,
+rollouts.jsonl, with which a run is finished. Until then each finished problem is a file in parts/: a killed
+command that is run again goes on with the others. Workers (torchrun or srun) take turns at the problems.
 
-How: one decode loop over a batch of rows. A prompt is computed once for all its rollouts; a row that ends
-makes room for the next. Keys and values lie in pages, each read where it lies for all rows that need it.
-Statistics come from the raw logits; a row lives one step longer than its last token, for the vector there.
+One decode loop runs over a batch of rows. A prompt is computed once for all of its rollouts, and a row that
+ends makes room for the next. Keys and values lie in pages, each read where it lies for all rows that need it.
+A row lives one step longer than its last token, which gives the vector at that token.
 
-A finished run that lacks vectors named by --layers and --extra, or has lost hidden.pt, gets them by one pass
-over the token ids in tokens.pt. If tokens.pt or rollouts.jsonl is lost, it is sampled again.
---extra last10,special writes extra.pt, of the final layer: {"keys": [R], "last10": [R, 10, d] zero padded in
-front, "special": [S, d], "special_offsets": [R + 1]}; special: tokens that end a `return` or a `def` line.
+A finished run that lacks vectors named by --layers and --extra gets them by one teacher-forced pass over its
+tokens. --extra last10,special writes extra.pt, of the final layer: {"keys": [R], "last10": [R, 10, d] with
+zeros in front, "special": [S, d], "special_offsets": [R + 1]}; special tokens end a `return` or `def` line.
 
---requests FILE writes what would be sampled here as requests in the OpenAI batch format, for `vllm run-batch`,
+--requests FILE writes what would be sampled as requests in the OpenAI batch format, for `vllm run-batch`,
 SGLang or an API, and loads no weights. A request asks for all rollouts of a problem, with --plain for one.
---endpoint completions sends the prompt as token ids, for engines that take it so.
+--responses FILE reads the batch file that came back, or a folder with the raw response to each problem as
+ID.json (_ for each / of the id); FILE of --requests must then hold what this command would ask for. Rows
+{"id", "response": text} are also read, with "sample" (else in their order), "finish": "length" (the answer
+was cut) and "tokens" (ids, the ending one included; else the text is tokenised again).
 
---responses FILE, instead of sampling: the engine's batch file as it is, or a folder with the raw response to
-each problem as ID.json (/ in the id as _). With --requests FILE, too, that must be what this command asks
-for. Rows {"id" or "prompt", "response": text} also do, with "sample" (their order), "finish": "length" (cut)
-and "tokens" (ids with the ending one, which spare a guess).
-
---scorer scorer.pt --stop: a problem gets 1, 2, 3, 5, 8, 12, 16 rollouts, until the best probability among
-them reaches a threshold. Plain --stop takes the threshold of 03, which costs at most a point of accuracy on
-the calibration problems; --stop 0.95 takes that number. References are never looked at.
+--scorer scorer.pt --stop: a problem gets 1, 2, 3, 5, 8, 12, 16 rollouts, until the largest probability among
+them reaches a threshold: 03's, which costs at most a point of accuracy on the calibration problems, or a
+number such as --stop 0.95. Reference answers are never looked at.
 
 In your own program: sample(), below.
-
-A prompt without tokens, or without room for an answer in the context, gets rollouts of no tokens with finish
-"length" and vectors of zeros; meta.json has its id and the reason under "skipped".
 """
 
 import argparse
 import fcntl
-import functools
 import hashlib
 import importlib
 import itertools
@@ -55,81 +48,85 @@ import sys
 import time
 from collections import Counter, defaultdict, deque
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
 import common
 from common import TOKENS, context_of, die, layer_index, load_pt, np, read_meta, token_stats, torch
 
-N, SEED, MAX_NEW_TOKENS = 16, 32, 8192
-MANY, TINY = 10**9, 1e-9
-FROM_0, FROM_1 = (0, MANY, "0 or more"), (1, MANY, "1 or more")
-RANGES = {  # what numbers may be, and how that is said
-    "n": FROM_1, "slots": FROM_1, "limit": FROM_1, "max_new_tokens": FROM_0, "top_k": FROM_0,
-    "temperature": FROM_0, "top_p": (TINY, 1, "more than 0 and at most 1"),
-    "repetition_penalty": (TINY, MANY, "more than 0"), "stop": (0, 1, "a number from 0 to 1"),
-}  # fmt: skip
-BROKEN = ("abort", "content_filter", "error")  # how an answer ends that an engine did not finish
+N = 16
+SEED = 32
+MAX_NEW_TOKENS = 8192
+MANY = 10**9
+TINY = 1e-9
+RANGES = {  # setting: (its smallest value, its largest value, both in words)
+    **dict.fromkeys(("n", "slots", "limit"), (1, MANY, "1 or more")),
+    **dict.fromkeys(("max_new_tokens", "top_k", "temperature"), (0, MANY, "0 or more")),
+    "top_p": (TINY, 1, "more than 0 and at most 1"),
+    "repetition_penalty": (TINY, MANY, "more than 0"),
+    "stop": (0, 1, "a number from 0 to 1"),
+}
 ENDPOINTS = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
 
 
 def parse_args(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    add, models = parser.add_argument, " (as the model's authors set)"
+    add = parser.add_argument
+    default = " (default: as the model's authors set it)"
     add("model", help="a folder or a Hub id")
     add("datasets", nargs="+", metavar="dataset", help="a name such as humaneval, or a .jsonl file")
     add("-n", type=int, default=N, help="rollouts a problem (%(default)s)")
-    add("--seed", type=int, default=SEED, help="of the sampling noise (%(default)s)")
-    add("--out", default="runs", help="where run folders go (runs)")
-    add("--limit", type=int, help="only so many problems")
-    cut = "a rollout is cut here (%(default)s); 0: at the context"
-    add("--max-new-tokens", type=int, default=MAX_NEW_TOKENS, help=cut)
-    add("--layers", default="penultimate,final", help="to keep: names, numbers, .75 of all, all")
-    add("--extra", default="", help="last10, special or both: vectors for studies")
-    add("--greedy", action="store_true", help="one rollout, temperature 0, in a folder greedy")
-    add("--temperature", type=float, help="0 takes the likeliest token" + models)
-    add("--top-k", type=int, help="sample from so many tokens; 0: all" + models)
-    add("--top-p", type=float, help="sample from tokens of this mass; 1: all" + models)
-    add("--repetition-penalty", type=float, help="1: none" + models)
-    add("--requests", metavar="FILE", help="write what to ask of a serving engine, and no run")
+    add("--seed", type=int, default=SEED, help="seed of the sampling noise (%(default)s)")
+    add("--out", default="runs", help="where run folders go (%(default)s)")
+    add("--limit", type=int, help="take only the first so many problems")
+    length = "the longest rollout, in tokens (%(default)s); 0: as long as the context allows"
+    add("--max-new-tokens", type=int, default=MAX_NEW_TOKENS, help=length)
+    add("--layers", default="penultimate,final", help="whose vectors to keep: names, numbers, .75, all")
+    add("--extra", default="", help="last10, special or both: vectors for the paper's studies")
+    add("--greedy", action="store_true", help="in a folder `greedy`: -n 1 --temperature 0 --seed 0")
+    add("--temperature", type=float, help="0 takes the likeliest token" + default)
+    add("--top-k", type=int, help="sample among so many likeliest tokens; 0: among all" + default)
+    add("--top-p", type=float, help="sample among the likeliest tokens of this mass; 1: among all" + default)
+    add("--repetition-penalty", type=float, help="1: no penalty" + default)
+    add("--requests", metavar="FILE", help="write requests for a serving engine, and no run")
     add("--endpoint", choices=ENDPOINTS, default="chat", help="completions: prompts as token ids (chat)")
-    add("--plain", action="store_true", help="a request a rollout, without fields that only engines know")
-    add("--responses", metavar="FILE", help="read these answers, made elsewhere")
+    add("--plain", action="store_true", help="one request a rollout, with fields that every server takes")
+    add("--responses", metavar="FILE", help="read answers made elsewhere from this file or folder")
     add("--scorer", metavar="PT", help="of 03_train_scorer.py, for --stop")
-    add("--stop", type=float, nargs="?", const=0.0, metavar="SURE", help="stop when this sure (as 03 found)")
-    add("--slots", type=int, help="rollouts at the same time (256 on a GPU, 128 on a CPU)")
-    add("--tp", action="store_true", help="the processes of torchrun share one model")
+    add("--stop", type=float, nargs="?", const=0.0, metavar="SURE", help="stop when so sure (as 03 found)")
+    add("--slots", type=int, help="rollouts that run at the same time (256 on a GPU, 128 on a CPU)")
+    add("--tp", action="store_true", help="the processes of torchrun share one model (tensor parallelism)")
     add("--device", help="cuda, mps or cpu (the first there is)")
     add("--dtype", default="auto", choices=("auto", "float32", "bfloat16", "float16"), help="of the weights")
     add("--revision", help="of the model on the Hub")
-    add("--trust-remote-code", action="store_true", help="run the Python code of the model")
+    add("--trust-remote-code", action="store_true", help="run the Python code that comes with the model")
     args = parser.parse_args(argv)
     if args.greedy:
         args.n, args.temperature, args.seed = 1, 0.0, 0
-    args.extra = sorted({*args.extra.split(",")} - {""})
+    args.layers = args.layers.split(",")
+    args.extra = sorted(set(args.extra.split(",")) - {""})
     check_ranges(args, lambda name: "-n " if name == "n" else f"--{name.replace('_', '-')} ")
-    elsewhere = "--responses" if args.responses else "--requests" if args.requests else None
-    for wrong, message in (
-        (not args.layers.strip(", "), "--layers: name one at least"),
-        (not {*args.extra} <= {"last10", "special"}, "--extra: last10, special or both"),
-        (elsewhere and (args.scorer or len(args.datasets) > 1), f"{elsewhere}: one data set, no --stop"),
-        ((args.stop is None) != (args.scorer is None), "--stop needs --scorer, which serves nothing else"),
-        (args.tp and "WORLD_SIZE" not in os.environ, "--tp needs torchrun --nproc-per-node 2 ..."),
-    ):
-        if wrong:
-            die(message)
+    if not set(args.extra) <= {"last10", "special"}:
+        die("--extra: give last10, special or both")
+    if (args.requests or args.responses) and (args.scorer or len(args.datasets) > 1):
+        die(f"--{'responses' if args.responses else 'requests'}: one data set, no --stop")
+    if (args.stop is None) != (args.scorer is None):
+        die("--stop needs --scorer, and --scorer serves nothing else")
+    if args.tp and "WORLD_SIZE" not in os.environ:
+        die("--tp needs torchrun --nproc-per-node 2 ...")
     return args
 
 
-def check_ranges(args, written):
-    """written(name): how a person gives this number, up to the number."""
+def check_ranges(settings, written):
+    """Refuse numbers that make no sense; written(name): how a person writes one, up to its number."""
     for name, (smallest, largest, words) in RANGES.items():
-        given = getattr(args, name, None)
-        if given is not None and not smallest <= given <= largest:
-            die(f"{written(name)}{given}: give {words}")
+        number = getattr(settings, name, None)
+        if number is not None and not smallest <= number <= largest:
+            die(f"{written(name)}{number}: give {words}")
 
 
-# ---- Sampling: noise is a function of (seed, problem, sample, step, token) and of nothing else
+# ---- Sampling: the noise is a function of (seed, problem, sample, step, token) and of nothing else
 
 FAR = 1 << 40  # a position that no row reaches
 STRIDE = 0x1E3779B97F4A7C15  # between the inputs of `scramble`: odd, with bits everywhere
@@ -158,7 +155,7 @@ def exponential(rows, tokens):
 
 
 def penalise(logits, past, penalty):
-    """The repetition penalty, on the tokens in `past` [B, T]; it may hold a token more than once."""
+    """The repetition penalty, on the tokens in `past` [B, T], which may hold a token more than once."""
     found = logits.gather(1, past)
     return logits.scatter(1, past, (found / penalty).where(found > 0, found * penalty))
 
@@ -170,59 +167,73 @@ def nucleus(p, top_p):
 
 
 def choose_tokens(logits, sampling, rows, tokens, width=256):
-    """The next tokens [B]: argmax p / E, which draws from p. logits [B, V] float32.
+    """The next tokens [B]: argmax of p / noise, which is a draw from p. logits [B, V] float32.
 
-    Top-p looks among the `width` likeliest tokens; rows in which these hold too little look at more.
+    rows [B, 1] and tokens [V] are the hashes that `exponential` makes the noise from.
     """
     if sampling["temperature"] == 0:
         return logits.argmax(-1)
-    logits, top_k, top_p = logits / sampling["temperature"], sampling["top_k"], sampling["top_p"]
-    if not top_k and top_p == 1:
+    logits = logits / sampling["temperature"]
+    if sampling["top_k"]:
+        return draw_among(logits, sampling["top_k"], sampling, rows, tokens)[0]
+    if sampling["top_p"] == 1:
         return logits.softmax(-1).div_(exponential(rows, tokens)).argmax(-1)
-    x, ids = logits.topk(min(top_k or width, logits.shape[-1]))
-    p = (x - (x if top_k else logits).logsumexp(-1, keepdim=True)).exp_()
-    if top_p < 1:
-        p *= nucleus(p, top_p)
-    chosen = ids.gather(1, (p / exponential(rows, tokens[ids])).argmax(-1, keepdim=True))[:, 0]
-    if top_k or width >= logits.shape[-1]:
-        return chosen
-    beyond = p[:, -1] > 0  # the nucleus may go on there
-    if beyond.any():
-        again = sampling | {"temperature": 1}
-        chosen[beyond] = choose_tokens(logits[beyond], again, rows[beyond], tokens, 16 * width)
+    # Top-p alone: among the `width` likeliest tokens, then among more for rows where these hold too little
+    chosen, goes_on = draw_among(logits, width, sampling, rows, tokens)
+    while width < logits.shape[-1] and goes_on.any():
+        width *= 16
+        again, still = draw_among(logits[goes_on], width, sampling, rows[goes_on], tokens)
+        chosen[goes_on] = again
+        goes_on[goes_on.clone()] = still
     return chosen
+
+
+def draw_among(logits, width, sampling, rows, tokens):
+    """A draw [B] among the `width` likeliest tokens; bool [B]: whether a top-p nucleus may reach beyond."""
+    x, ids = logits.topk(min(width, logits.shape[-1]))
+    everything = x if sampling["top_k"] else logits
+    p = (x - everything.logsumexp(-1, keepdim=True)).exp_()
+    if sampling["top_p"] < 1:
+        p *= nucleus(p, sampling["top_p"])
+    best = (p / exponential(rows, tokens[ids])).argmax(-1, keepdim=True)
+    return ids.gather(1, best)[:, 0], p[:, -1] > 0
 
 
 # ---- Attention
 
 
 def probe(model, length):
-    """[(layer, keys, values, window), ...] of attention on a few tokens, and the output.
+    """What each layer hands to its attention function for a few tokens; the model's output.
 
-    A model that asks for more than is done here, and so would be wrong in silence, is refused.
+    A model that asks for more than is done here would be wrong in silence, so it is refused.
     """
-    asked, odd, text = [], set(), model.config.get_text_config()
+    calls = []
+    unknown = set()  # what the model hands over that no function here takes
 
-    def ask(module, q, k, v, mask=None, scaling=None, sliding_window=None, s_aux=None, **more):
-        tensors = {name for name, x in more.items() if isinstance(x, torch.Tensor)} - {"position_ids"}
-        odd.update(tensors, {"softcap"} if more.get("softcap") else ())
-        asked.append((getattr(module, "layer_idx", None), k, v, sliding_window))
+    def record(module, q, k, v, mask=None, scaling=None, sliding_window=None, s_aux=None, **more):
+        tensors = {name for name, x in more.items() if isinstance(x, torch.Tensor)}
+        unknown.update(tensors - {"position_ids"}, ["softcap"] if more.get("softcap") else [])
+        layer = getattr(module, "layer_idx", None)
+        calls.append(SimpleNamespace(layer=layer, keys=k, values=v, window=sliding_window))
         return common.causal_attention(module, q, k, v, mask, scaling, sliding_window, s_aux)
 
-    common.use_attention(model, "probe", ask)
+    common.use_attention(model, "probe", record)
     ids = torch.arange(8, device=model.device)[None]
     with torch.inference_mode():
         out = model(input_ids=ids, use_cache=False, output_hidden_states=True)
-    window, kinds = getattr(text, "sliding_window", None), getattr(text, "layer_types", None)
-    masked = "sliding" in str(kinds or "sliding") and {window for *_, window in asked} == {None}
-    for wrong, why in (
-        (odd, f"its attention takes {', '.join(sorted(odd))}, too"),
-        (masked and (window or length) < length, "its sliding window is a mask"),
-        (any(x.ndim > 3 for x in out.hidden_states), "it has several hidden vectors a token"),
-    ):
-        if wrong:
-            die(f"{type(model).__name__} cannot be run here: {why}")
-    return asked, out
+    config = model.config.get_text_config()
+    window = getattr(config, "sliding_window", None)
+    some_layers_slide = "sliding" in str(getattr(config, "layer_types", None) or "sliding")
+    why = None
+    if unknown:
+        why = f"its attention also takes {', '.join(sorted(unknown))}"
+    elif window and window < length and some_layers_slide and {call.window for call in calls} == {None}:
+        why = "its sliding window is a mask"
+    elif any(x.ndim > 3 for x in out.hidden_states):
+        why = "it has several hidden vectors a token"
+    if why:
+        die(f"{type(model).__name__} cannot be run here: {why}")
+    return calls, out
 
 
 def multiply(a, b):
@@ -233,7 +244,7 @@ def multiply(a, b):
 
 
 def page_attention(q, k, v, scaling, hidden):
-    """Each page by itself for its m readers: shares [E, m, G, g, D], and the logs of their weights.
+    """Attention over each page by itself for its m readers: outputs [E, m, G, g, D], logs of their weights.
 
     q [E, m, G, g, D]; k, v [E, G, P, D]; hidden [E, m, P]: keys that do not count for a reader.
     """
@@ -243,65 +254,95 @@ def page_attention(q, k, v, scaling, hidden):
     top = scores.amax(-1, keepdim=True)
     weights = scores.sub_(top).exp_()
     total = weights.sum(-1, keepdim=True)
-    found = multiply(weights.to(v.dtype), v).div_(total), (top + total.log())[..., 0]
-    return [x.unflatten(2, (readers, -1)).transpose(1, 2) for x in found]
+    outputs = multiply(weights.to(v.dtype), v).div_(total)
+    logs = (top + total.log())[..., 0]
+    return [x.unflatten(2, (readers, -1)).transpose(1, 2) for x in (outputs, logs)]
 
 
 # ---- The engine
 
 
-def takes_tables(model, page):
-    """Whether varlen_attn may be asked: its kernel is of CUDA, for 16 bits and pages of 256 tokens."""
+@dataclass(eq=False)
+class Row:
+    """A running rollout."""
+
+    job: dict  # see `rollout_jobs`
+    tokens: list  # the prompt's; after a pause also those that were sampled before it
+    stats: list
+    start: int = 0  # the position of the first key in `pages`; those before are in its prompt's pages
+    end: int = 0  # how many tokens it has now, with the prompt's
+    pages: list | None = None
+    finish: str | None = None
+    last: object = None  # the vectors at the last content token
+
+
+def can_use_tables(model, page):
+    """Whether varlen_attn may be tried: its kernel is for CUDA, 16 bits and pages of 256 tokens."""
     return model.device.type == "cuda" and model.dtype.itemsize == 2 and page % 256 == 0
 
 
 class Engine:
-    """Rows, pages, the decode loop. A row is a running rollout: its job, length, statistics and pages."""
+    """The decode loop over running rows, and the pages of their keys and values."""
 
     def __init__(self, model, layers, sampling, n, slots, max_prompt, max_new, page=0, budget=0):
-        self.model, self.sampling, self.device, self.n, self.slots = model, sampling, model.device, n, slots
-        self.page = page or (256 if self.device.type == "cuda" else 32)  # tokens in one
-        # One kernel wants all of a row in whole pages: the row's first is a copy of its prompt's last part
-        self.by_tables = self.copies_part = takes_tables(model, self.page)
-        self.widths = Counter()  # of tables, in pages: how many steps each has been used in
-        self.rows, self.prompts, self.longest = [], {}, max_prompt + max_new + 1
-        self.tensor = lambda values: torch.as_tensor(values, dtype=torch.int64, device=self.device)
-        asked, out = probe(model, max_prompt + max_new)
+        self.model = model
+        self.sampling = sampling
+        self.device = model.device
+        self.n = n  # rollouts a problem
+        self.slots = slots
+        self.page = page or (256 if self.device.type == "cuda" else 32)  # tokens in one page
+        # varlen_attn wants a row's keys in whole pages, so a row's first page begins with a copy of the last,
+        # half-filled page of its prompt
+        self.by_tables = self.copies_part = can_use_tables(model, self.page)
+        self.widths = Counter()  # for how many steps varlen_attn has read tables of so many pages
+        self.rows = []
+        self.paused = []  # rows that were pushed out for want of pages; the last one goes on first
+        self.prompts = {}  # problem: the pages of its prompt
+        self.plan = None
+        calls, out = probe(model, max_prompt + max_new)
         text = model.config.get_text_config()
-        if [layer for layer, *_ in asked] != list(range(text.num_hidden_layers)):
+        if [call.layer for call in calls] != list(range(text.num_hidden_layers)):
             why = "not all of its layers are attention, once each; it can only read, by --responses"
             die(f"{type(model).__name__} cannot sample here: {why}")
-        self.windows = {None, *(window for *_, window in asked)}
-        self.make_pages(asked, max_prompt, max_new, budget or free_memory(self.device))
+        self.windows = {None, *(call.window for call in calls)}
+        self.make_pools(calls, max_prompt, max_new, budget or free_memory(self.device))
         self.token_hashes = scramble(torch.arange(1, out.logits.shape[-1] + 1, device=self.device) * STRIDE)
-        size = slots, len(layers), text.hidden_size
-        self.newest = torch.zeros(size, dtype=model.dtype, device=self.device)  # the rows' vectors
-        self.texts = torch.zeros(slots, self.longest, dtype=torch.int64, device=self.device)  # and tokens
+        self.newest = torch.zeros(slots, len(layers), text.hidden_size, dtype=model.dtype, device=self.device)
+        longest = max_prompt + max_new + 1
+        self.texts = torch.zeros(slots, longest, dtype=torch.int64, device=self.device)  # tokens of the rows
         self.hooks = common.watch_layers(model, layers, self.keep_vector)
         common.use_attention(model, "paged", self.attend)
 
-    def make_pages(self, asked, max_prompt, max_new, budget):
-        """Page 0 is nobody's, [1, split) belong to single rows, [split, n_pages) to prompts."""
-        of_prompt = self.page - 1 if self.copies_part else 0
-        a_prompt, a_row = -(-max_prompt // self.page), -(-(of_prompt + max_new + 1) // self.page)
-        room = budget // (self.page * sum(x[:, :, 0].nbytes for _, *both, _ in asked for x in both)) - 1
-        if room < a_prompt + a_row:
-            need = (a_prompt + a_row) * self.page
-            die(f"{budget >> 20} MB do not hold {need} tokens; lower --max-new-tokens")
-        prompts = max(a_prompt, min(room // 4, room - a_row, a_prompt * self.slots))
-        self.split = 1 + min(self.slots * a_row, room - prompts)
-        n_pages = self.split + prompts  # a CPU's memory is taken only as it is touched
-        pool = lambda x: x.new_empty(n_pages, x.shape[1], self.page, x.shape[3])
-        self.pools = {layer: (pool(k), pool(v)) for layer, k, v, _ in asked}
+    def make_pools(self, calls, max_prompt, max_new, budget):
+        """Page 0 is a spare one, pages [1, split) belong to single rows and [split, n_pages) to prompts."""
+        copied = self.page - 1 if self.copies_part else 0
+        pages_of_prompt = -(-max_prompt // self.page)
+        pages_of_row = -(-(copied + max_new + 1) // self.page)
+        bytes_of_token = sum(x[:, :, 0].nbytes for call in calls for x in (call.keys, call.values))
+        room = budget // (self.page * bytes_of_token) - 1
+        if room < pages_of_prompt + pages_of_row:
+            tokens = (pages_of_prompt + pages_of_row) * self.page
+            die(f"{budget >> 20} MB do not hold {tokens} tokens; lower --max-new-tokens")
+        for_prompts = max(pages_of_prompt, min(room // 4, room - pages_of_row, pages_of_prompt * self.slots))
+        self.split = 1 + min(self.slots * pages_of_row, room - for_prompts)
+        n_pages = self.split + for_prompts
+
+        def pool(x):  # a CPU's memory is taken only when it is touched
+            return x.new_empty(n_pages, x.shape[1], self.page, x.shape[3])
+
+        self.pools = {call.layer: (pool(call.keys), pool(call.values)) for call in calls}
         for _, values in self.pools.values():
-            values[0] = 0  # a hidden key may be anything, but its value must be a number
+            values[0] = 0  # the weight of a hidden key is 0, but 0 times NaN is NaN
         self.free = np.ones(n_pages, bool)
         self.free[0] = False
+
+    def tensor(self, values):
+        return torch.as_tensor(values, dtype=torch.int64, device=self.device)
 
     # --- one step, on the device
 
     def keep_vector(self, column, out):
-        """In each forward pass; what the last decode step left is what counts."""
+        """A hook of every forward pass; the vectors of the last decode step are those that count."""
         self.newest[: len(out), column].copy_(out[:, -1])
 
     def attend(self, module, q, k, v, mask=None, scaling=None, sliding_window=None, s_aux=None, **_):
@@ -322,43 +363,49 @@ class Engine:
         values.index_fill_(0, plan.begun, 0)
         keys[plan.page, :, plan.offset] = k[:, :, 0]
         values[plan.page, :, plan.offset] = v[:, :, 0]
-        by_tables = functools.partial(self.attend_tables, keys, values, q[:, :, 0], scaling, window, sinks)
-        if not plan.groups:
-            return by_tables()[:, None]
-        q = q.view(len(q), k.shape[1], -1, q.shape[-1])  # [B, G, g, D]: the g heads that read the same keys
-        parts = [page_attention(q[readers], keys[pages], values[pages], scaling, hidden[window])
-                 for pages, readers, hidden in plan.groups]  # fmt: skip
-        shares, weights = (torch.cat([x.flatten(0, 1) for x in both]) for both in zip(*parts))
-        logs = weights[plan.entries]  # [B, entries, G, g]
+        if not plan.page_groups:
+            return self.attend_tables(keys, values, q[:, :, 0], scaling, window, sinks)[:, None]
+        grouped = q.view(len(q), k.shape[1], -1, q.shape[-1])  # [B, G, g, D]: g heads read the same keys
+        outputs = []
+        weights = []  # their logarithms
+        for group in plan.page_groups:
+            where = group.pages
+            hidden = group.hidden[window]
+            found = page_attention(grouped[group.readers], keys[where], values[where], scaling, hidden)
+            outputs.append(found[0].flatten(0, 1))
+            weights.append(found[1].flatten(0, 1))
+        logs = torch.cat(weights)[plan.entries]  # [B, entries, G, g]
         total = logs.logsumexp(1)
         if sinks is not None:
             total = total.logaddexp(sinks.float().view(1, *total.shape[1:]))
-        out = torch.einsum("begh,beghd->bghd", (logs - total[:, None]).exp(), shares[plan.entries])
+        shares = (logs - total[:, None]).exp()
+        out = torch.einsum("begh,beghd->bghd", shares, torch.cat(outputs)[plan.entries])
         out = out.to(v.dtype).flatten(1, 2)  # [B, H, D]
         if self.by_tables:
-            self.compare(by_tables, out)
+            self.check_tables(out, keys, values, q[:, :, 0], scaling, window, sinks)
         return out[:, None]
 
     def attend_tables(self, keys, values, q, scaling, window, sinks):
         """The same by one kernel, which finds a row's pages in a table: q [B, H, D] -> [B, H, D]."""
         from torch.nn.attention.varlen import AuxRequest, varlen_attn
 
-        tables = self.plan.tables
-        most = tables["block_table"].shape[1] * self.page
-        span = (window - 1, 0) if window else (-1, -1)  # keys before the newest, and after
-        keys, values = keys.transpose(1, 2), values.transpose(1, 2)  # [pages, P, G, D]
-        options = {"scale": scaling, "window_size": span, "enable_gqa": True} | tables
+        plan = self.plan
+        longest = plan.tables["block_table"].shape[1] * self.page
+        span = (window - 1, 0) if window else (-1, -1)  # keys before the newest one, and after it
+        keys = keys.transpose(1, 2)  # [pages, P, G, D]
+        values = values.transpose(1, 2)
+        options = {"scale": scaling, "window_size": span, "enable_gqa": True} | plan.tables
         aux = AuxRequest(lse=True)
-        out, total = varlen_attn(q, keys, values, *self.plan.ends, 1, most, return_aux=aux, **options)
+        out, total = varlen_attn(q, keys, values, *plan.ends, 1, longest, return_aux=aux, **options)
         if sinks is not None:  # total [H, B]: the log of all weights but the sink's
             out = out * (total.mT - sinks.float()).sigmoid()[..., None].to(out.dtype)
         return out
 
-    def compare(self, by_tables, out):
-        """What the one kernel says beside the pages' answer [B, H, D]; where it is wrong it is given up."""
+    def check_tables(self, out, *inputs):
+        """Compare attend_tables with the answer [B, H, D] of the pages; where it is wrong it is given up."""
         try:
-            distance = (by_tables() - out).float().flatten(1).norm(dim=1) / out.float().flatten(1).norm(dim=1)
-            worst = distance.max().item()
+            distance = (self.attend_tables(*inputs) - out).float().flatten(1).norm(dim=1)
+            worst = (distance / out.float().flatten(1).norm(dim=1)).max().item()
             if worst <= 1 / 64:  # rounding to bfloat16 gives some three thousandths
                 return
             why = f"it differs by {worst:.1%}"
@@ -368,90 +415,122 @@ class Engine:
         self.by_tables = False
 
     def make_plan(self, position, start, page):
-        """For all layers of a step: the page that each row writes, those that are begun, what each row reads.
-        An index made in a layer would wait for all that is launched.
+        """What the layers of a step share; an index made within a layer would wait for the device.
+
+        All [B]: position of a row's newest token, the start of its pages, and the page that it writes to.
         """
         begun = [row.pages[-1] for row in self.rows if (row.end - 1 - row.start) % self.page == 0]
-        plan = SimpleNamespace(page=page, offset=(position - start) % self.page, begun=self.tensor(begun))
-        plan.groups = []
+        offset = (position - start) % self.page
+        plan = SimpleNamespace(page=page, offset=offset, begun=self.tensor(begun), page_groups=[])
         if self.by_tables:
             plan.tables, plan.ends = self.make_tables(position)
             width = plan.tables["block_table"].shape[1]
             self.widths[width] += 1
         if not self.by_tables or self.widths[width] <= 2:  # the first steps of each width are done both ways
-            plan.groups, plan.entries = self.group_pages(position, start)
+            plan.page_groups, plan.entries = self.make_page_groups(position, start)
         self.plan = plan
 
     def make_tables(self, position):
-        """What varlen_attn is told: each row's pages, how many keys count, where queries and keys end."""
-        lists = [self.prompts[row.problem][: row.start // self.page] + row.pages for row in self.rows]
-        table = np.array([*itertools.zip_longest(*lists, fillvalue=0)], np.int64).T  # [B, pages]
-        pad = lambda x: torch.nn.functional.pad(x, (1, 0)).int()
-        ends = torch.arange(len(lists) + 1, device=self.device).int(), pad((position + 1).cumsum(0))
-        return {"block_table": self.tensor(table).int(), "seqused_k": (position + 1).int()}, ends
+        """For varlen_attn: each row's pages and how many keys count; where queries and keys end."""
+        lists = [self.prompts[row.job["problem"]][: row.start // self.page] + row.pages for row in self.rows]
+        block_table = self.tensor(self.page_table(lists)).int()
+        tables = {"block_table": block_table, "seqused_k": (position + 1).int()}
+        ends_of_queries = torch.arange(len(lists) + 1, device=self.device).int()
+        ends_of_keys = torch.nn.functional.pad((position + 1).cumsum(0), (1, 0)).int()
+        return tables, (ends_of_queries, ends_of_keys)
 
-    def group_pages(self, position, start):
-        """Groups of pages, own ones and prompts', with each page's readers and the keys hidden from them; the
-        shares [B, entries] that a row adds up.
+    def page_table(self, lists):
+        """Lists of pages as the rows of one array [B, pages], on the host; shorter ones end in zeros."""
+        table = np.array([*itertools.zip_longest(*lists, fillvalue=0)], np.int64)
+        return table.reshape(-1, len(lists)).T
+
+    def make_page_groups(self, position, start):
+        """The pages of single rows, those of prompts, and which outputs [B, entries] each row adds up."""
+        zero = torch.zeros_like(start)
+        pages = [row.pages for row in self.rows]
+        of_rows, row_entries = self.page_group(pages, 0, 1, zero, start, position, position)
+        pages = [self.prompts[row.job["problem"]] for row in self.rows]
+        sample = self.tensor([row.job["sample"] for row in self.rows])
+        of_prompts, entries = self.page_group(pages, self.split, self.n, sample, zero, start - 1, position)
+        entries = (entries + of_rows.readers.numel()).where(entries >= 0, -1)
+        # Output 0 stands in where there is no page: it is the spare page's, whose keys are all hidden
+        return [of_rows, of_prompts], torch.cat([row_entries, entries], 1).clamp(min=0)
+
+    def page_group(self, lists, low, n_readers, place, first, last, position):
+        """The pages from number `low` on in `lists`, one list a row, each page with `n_readers` readers.
+
+        All [B]: place, which of a page's readers a row is; first, the position of the first key in the row's
+        first page; last, of the last key that counts in these pages; position, of the row's newest token.
+        Returns the group, and the entries [B, pages]: where the outputs for a row's pages stand among all of
+        the group's, -1 where a row has no more pages.
+
+        An example: pages of 4 tokens. Rows 0 and 1 are samples 0 and 1 of a problem whose 6 prompt tokens lie
+        in pages 7 and 8. Low is 7, and a page has two readers:
+            lists    [[7, 8], [7, 8]]     place  [0, 1]     first  [0, 0]     last  [5, 5]
+            readers  [[0, 1], [0, 1]]     keys   [[0, 1, 2, 3], [4, 5, 6, 7]]
+            hidden   keys 6 and 7, in page 8, from both readers
+            entries  [[0, 2], [1, 3]]     outputs 0 and 1 are of page 7, for rows 0 and 1; 2 and 3 of page 8
         """
-        count = lambda n: torch.arange(n, device=self.device)
-        too_old = {window: position - (window or FAR) for window in self.windows}
-        prompts = [self.prompts[row.problem] for row in self.rows]
-        zero, sample = torch.zeros_like(start), self.tensor([row.sample for row in self.rows])
-        kinds = (  # tables of pages, the first page, readers of one, a row's place there, first and last key
-            ([row.pages for row in self.rows], 0, 1, zero, start, position),
-            (prompts, self.split, self.n, sample, zero, start - 1),
-        )
-        groups, entries, shares = [], [], 0
-        for lists, low, n, place, first, last in kinds:
-            table = np.array([*itertools.zip_longest(*lists, fillvalue=0)], np.int64)  # 0: none
-            size = max(0, int(table.max(initial=0)) + 1 - low)
-            table = self.tensor(table.reshape(-1, len(lists)).T)
-            at = (table - low).where(table > 0, size)  # nobody's is one after the last
-            readers, start = at.new_zeros(size + 1, n), at.new_full((size + 1,), FAR)
-            readers[at, place[:, None]] = count(len(at))[:, None].expand_as(at)
-            start[at] = first[:, None] + count(at.shape[1]) * self.page
-            readers, keys = readers[:-1], start[:-1, None, None] + count(self.page)  # [E, n], [E, 1, P]
-            ahead = keys > last[readers][..., None]
-            hidden = {w: ahead | (keys <= oldest[readers][..., None]) for w, oldest in too_old.items()}
-            groups.append((slice(low, low + size), readers, hidden))
-            entries.append((shares + at * n + place[:, None]).where(table > 0, 0))
-            shares += size * n
-        return groups, torch.cat(entries, 1)
+        table = self.page_table(lists)
+        size = max(0, int(table.max(initial=0)) + 1 - low)
+        table = self.tensor(table)
+        at = (table - low).where(table > 0, size)  # where there is no page: a place that is cut off below
+        row = torch.arange(len(at), device=self.device)[:, None]
+        page = torch.arange(at.shape[1], device=self.device)
+        readers = at.new_zeros(size + 1, n_readers)
+        readers[at, place[:, None]] = row.expand_as(at)
+        first_keys = at.new_full((size + 1,), FAR)
+        first_keys[at] = first[:, None] + page * self.page
+        readers = readers[:-1]  # [E, m]
+        keys = first_keys[:-1, None, None] + torch.arange(self.page, device=self.device)  # [E, 1, P]
+        ahead = keys > last[readers][..., None]
+        hidden = {}
+        for window in self.windows:
+            too_old = position - (window or FAR)
+            hidden[window] = ahead | (keys <= too_old[readers][..., None])
+        entries = (at * n_readers + place[:, None]).where(table > 0, -1)
+        return SimpleNamespace(pages=slice(low, low + size), readers=readers, hidden=hidden), entries
 
     def step(self):
-        """The next token of each row [n] and its statistics [n, 12]; hooks keep the vector it came from."""
-        rows = [(row.end - 1, len(row.stats), row.start, row.pages[-1], row.key) for row in self.rows]
-        position, age, start, page, key = self.tensor(np.array(rows, np.int64)).unbind(1)
+        """The next token of each row [B] and its statistics [B, 12]; hooks keep the vector it came from."""
+        numbers = [
+            (row.end - 1, len(row.stats), row.start, row.pages[-1], row.job["key"]) for row in self.rows
+        ]
+        position, age, start, page, key = self.tensor(np.array(numbers, np.int64)).unbind(1)
         self.make_plan(position, start, page)
-        texts, place = self.texts[: len(rows)], position[:, None]
+        texts = self.texts[: len(numbers)]
+        place = position[:, None]
         out = self.model(input_ids=texts.gather(1, place), position_ids=place, use_cache=False)
-        scores = logits = out.logits[:, -1].float()  # [n, V]
-        if (penalty := self.sampling["repetition_penalty"]) != 1:
+        logits = out.logits[:, -1].float()  # [B, V]
+        scores = logits
+        penalty = self.sampling["repetition_penalty"]
+        if penalty != 1:
             scores = penalise(logits, texts[:, : max(row.end for row in self.rows)], penalty)
         noise = scramble(key + age * STRIDE)[:, None]
         chosen = choose_tokens(scores, self.sampling, noise, self.token_hashes)
         if torch.distributed.is_initialized():
             torch.distributed.broadcast(chosen, 0)  # the processes of --tp must never disagree
         texts.scatter_(1, place + 1, chosen[:, None])
-        stats = token_stats(logits, chosen).half()  # before the wait for the tokens, so that it covers both
+        stats = token_stats(logits, chosen).half()  # launched before the wait for the tokens
         return chosen.cpu().numpy(), stats.cpu().numpy()
 
     # --- between steps, on the host
 
     def run(self, queue):
-        """The rollouts of a deque of jobs (see `make_jobs`), to which others may come meanwhile."""
+        """Yield the rollouts of a deque of jobs (see `rollout_jobs`); others may be added meanwhile."""
         self.queue = queue
         try:
-            while self.queue or self.rows:
+            while self.queue or self.rows or self.paused:
                 with torch.inference_mode():
                     self.admit()
                     self.extend()
                     ended = self.collect(*self.step())
                 yield from ended
         finally:  # let go of the memory: transformers keeps the attention function
-            [hook.remove() for hook in self.hooks]
-            self.pools, self.plan = {}, None
+            for hook in self.hooks:
+                hook.remove()
+            self.pools = {}
+            self.plan = None
 
     def take(self, low, high, count):
         """The first `count` free pages of [low, high), or None when there are too few."""
@@ -462,34 +541,35 @@ class Engine:
         return pages.tolist()
 
     def admit(self):
-        """Fill the free slots while there are pages, one in hand for each running row."""
-        while self.queue and len(self.rows) < self.slots:
-            job = self.queue[0]
-            if "paused" in job:
-                row, text = job["paused"]
-            else:
-                row, text = SimpleNamespace(**job, job=job, stats=[], finish=None), job["prompt"]
-            row.end, base = len(text), len(row.prompt) - 1
-            row.start = base - base % self.page if self.copies_part else base
+        """Fill the free slots while there are pages, one of them in hand for each running row."""
+        while len(self.rows) < self.slots and (self.paused or self.queue):
+            row = self.paused[-1] if self.paused else Row(self.queue[0], self.queue[0]["prompt"], stats=[])
+            row.end = len(row.tokens)
+            prompt_end = len(row.job["prompt"]) - 1  # the last token of the prompt is the row's first input
+            row.start = prompt_end - prompt_end % self.page if self.copies_part else prompt_end
             needed = (row.end - 1 - row.start) // self.page + 1
-            if self.free[1 : self.split].sum() < needed + len(self.rows):
+            if self.free[1 : self.split].sum() < needed + len(self.rows) or not self.read_prompt(row.job):
                 break
-            if row.problem not in self.prompts and not self.read_prompt(job):
-                break
-            self.queue.popleft()
             row.pages = self.take(1, self.split, needed)
             if row.stats:
-                self.read(text[:-1], row.start, row.pages)
-            elif row.start < base:
+                self.read(row.tokens[:-1], row.start, row.pages)
+            elif row.start < prompt_end:
                 for pool in itertools.chain(*self.pools.values()):
-                    pool[row.pages[0]] = pool[self.prompts[row.problem][-1]]
-            own = self.texts[len(self.rows)].fill_(text[-1])  # for the penalty, no other token behind the end
-            own[: row.end] = self.tensor(text)
+                    pool[row.pages[0]] = pool[self.prompts[row.job["problem"]][-1]]
+            # What lies behind the end of a text must not be penalised: it is a token that the text has
+            text = self.texts[len(self.rows)].fill_(row.tokens[-1])
+            text[: row.end] = self.tensor(row.tokens)
             self.rows.append(row)
+            if self.paused:
+                self.paused.pop()
+            else:
+                self.queue.popleft()
 
     def read_prompt(self, job):
-        """A prompt's keys and values, once for all its rollouts; False while there is no room."""
-        for problem in self.prompts.keys() - {row.problem for row in self.rows}:
+        """Compute a prompt's keys and values, once for all its rollouts; False while there is no room."""
+        if job["problem"] in self.prompts:
+            return True
+        for problem in self.prompts.keys() - {row.job["problem"] for row in self.rows}:
             self.free[self.prompts.pop(problem)] = True
         ids = job["prompt"][:-1]
         pages = self.take(self.split, len(self.free), -(-len(ids) // self.page))
@@ -500,22 +580,31 @@ class Engine:
         return True
 
     def read(self, ids, first, pages):
-        """The keys and values of ids[first:] into pages, by one forward pass."""
+        """Put the keys and values of ids[first:] into pages, by one forward pass."""
         if len(ids) > first:
-            self.plan, self.filling = None, (first, self.tensor(pages))
+            self.plan = None
+            self.filling = first, self.tensor(pages)
             self.model(input_ids=self.tensor([ids]), use_cache=False, logits_to_keep=1)
 
     def extend(self):
-        """A page for each row whose last is full; where there is none, the shortest row waits and goes on."""
-        is_full = lambda row: len(row.pages) * self.page <= row.end - 1 - row.start
-        while full := [row for row in self.rows if is_full(row)]:
-            if page := self.take(1, self.split, 1):
+        """Give a page to each row whose last one is full; where there is none, the shortest row is paused."""
+        while True:
+            full = [row for row in self.rows if len(row.pages) * self.page <= row.end - 1 - row.start]
+            if not full:
+                return
+            page = self.take(1, self.split, 1)
+            if page:
                 full[0].pages += page
             else:
-                shortest = min(range(len(self.rows)), key=lambda r: len(self.rows[r].stats))
-                row = self.rows[shortest]
-                self.queue.appendleft(row.job | {"paused": (row, self.texts[shortest, : row.end].tolist())})
-                self.retire(shortest)
+                self.pause()
+
+    def pause(self):
+        """Push the shortest row out; it goes on from its tokens when there are pages again."""
+        shortest = min(range(len(self.rows)), key=lambda r: len(self.rows[r].stats))
+        row = self.rows[shortest]
+        row.tokens = self.texts[shortest, : row.end].tolist()
+        self.paused.append(row)
+        self.retire(shortest)
 
     def retire(self, r):
         """Give a row's pages back; the last row moves into its place."""
@@ -525,14 +614,15 @@ class Engine:
         self.rows.pop()
 
     def collect(self, tokens, stats):
-        """Note the tokens of a step; retire the rows that have ended, and return them."""
+        """Note the tokens of a step; retire the rows that have ended, and return them as rollouts."""
         ended = []
         for r in reversed(range(len(self.rows))):  # from the back: only rows that were looked at move
-            row, newest = self.rows[r], self.newest[r]  # [layers, d]
+            row = self.rows[r]
+            newest = self.newest[r]  # [layers, d]
             if row.finish:  # it has just had its one step more
                 vectors = torch.stack([row.last if row.finish == "stop" else newest, newest], 1)
                 ended.append(row.job | {
-                    "ids": self.texts[r, len(row.prompt) : row.end].int().cpu(),
+                    "ids": self.texts[r, len(row.job["prompt"]) : row.end].int().cpu(),
                     "stats": torch.from_numpy(np.stack(row.stats)),
                     "hidden": vectors.flatten(0, 1).cpu(),  # [layers * 2, d]
                     "finish": row.finish,
@@ -542,8 +632,9 @@ class Engine:
             row.end += 1
             row.stats.append(stats[r])
             if tokens[r] in self.sampling["stop_ids"]:
-                row.finish, row.last = "stop", newest.clone()
-            elif len(row.stats) == row.limit:
+                row.finish = "stop"
+                row.last = newest.clone()
+            elif len(row.stats) == row.job["limit"]:
                 row.finish = "length"
         return ended
 
@@ -562,92 +653,118 @@ def free_memory(device):
 OUT_OF_MEMORY = re.compile("out of memory|can't allocate memory|MemoryError")  # CUDA and MPS; a CPU; Python
 
 
-def sample_rollouts(model, layers, sampling, n, slots, longest, queue, bar):
-    """Rollouts of `queue` as they end; out of memory, the others begin again with fewer slots."""
-    while queue:
-        engine = None
-        try:
-            engine = Engine(model, layers, sampling, n, slots, *longest)
-            yield from engine.run(queue)
-        except (RuntimeError, MemoryError) as error:
-            if not OUT_OF_MEMORY.search(repr(error)):
-                raise
-            if torch.distributed.is_initialized():  # the others wait for this one, until torchrun ends them
-                told = f"error: one GPU of --tp is out of memory; go on with --slots {max(1, slots // 2)}"
-                print(told, file=sys.stderr, flush=True)
-                os._exit(2)
-            if slots == 1:
-                die("too little memory for one rollout; lower --max-new-tokens or --dtype")
-            slots //= 2
-            bar.write(f"out of memory: going on with {slots} slots", file=sys.stderr)
-            queue.extendleft(row.job for row in reversed(engine.rows if engine else []))
+@contextmanager
+def enough_memory(slots):
+    """Out of memory is one line; with --tp it ends the process, as the others would wait for this one."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not OUT_OF_MEMORY.search(repr(error)):
+            raise
+        advice = f"run it again with --slots {max(1, slots // 2)}, or a lower --max-new-tokens"
+        if torch.distributed.is_initialized():
+            print(f"error: out of memory; {advice}", file=sys.stderr, flush=True)
+            os._exit(2)
+        die(f"out of memory; {advice}")
 
 
-# ---- Rollouts whose tokens are known: one teacher-forced pass
+# ---- Rollouts whose tokens are given: one teacher-forced pass
 
 
-def force_rollouts(model, tokenizer, jobs, layers, stop_ids, extra):
-    """Rollouts of `jobs` with given "tokens", in batches of similar length."""
-    budget, head, outputs = 16384 if model.device.type == "cuda" else 2048, model.get_output_embeddings(), {}
-    _, seen = probe(model, max(map(length_of, jobs)))
+def read_problems(model, settings, jobs, layers, extra, desc):
+    """Yield (number, rollouts) of each problem; jobs: {number: its jobs, with "tokens"}.
+
+    The answers to a problem lie behind their prompt in one row: its keys and values are computed once.
+    """
+    every = list(itertools.chain(*jobs.values()))
+    calls, seen = probe(model, max(len(job["prompt"]) + len(job["tokens"]) for job in every))
+    logits_of = logits_function(model, seen)
+    n_layers = settings.config.num_hidden_layers
+    most = 16384 if model.device.type == "cuda" else 2048  # tokens in one row
+    if len(calls) < n_layers:
+        most = 0  # one answer a row: a layer with a state would carry it from one into the next
+    outputs = {}
+    hooks = common.watch_layers(model, [*layers, n_layers], outputs.__setitem__)
+    places = []  # of each answer in the row: the positions of its prompt and of its tokens
+
+    def attend(module, q, k, v, mask=None, **options):
+        out = None
+        for at in places:
+            found, _ = common.causal_attention(module, q[:, :, at], k[:, :, at], v[:, :, at], **options)
+            if out is None:
+                out = found.new_empty(1, q.shape[2], *found.shape[2:])
+            out[:, at] = found
+        return out, None
+
+    common.use_attention(model, "side by side", attend)
+    with common.progress(desc=desc, total=len(every), unit="rollout", disable=not is_writer()) as bar:
+        for i, of_problem in jobs.items():
+            rollouts = []
+            for row in split_jobs(of_problem, most):
+                ids, position, places[:] = lay_out(row, model.device)
+                with torch.inference_mode():
+                    model.get_decoder()(input_ids=ids, position_ids=position, use_cache=False)
+                    *kept, final = (outputs[column][0] for column in sorted(outputs))  # each [T, d]
+                    for job, at in zip(row, places):
+                        rollout = read_rollout(job, kept, final, at, logits_of, settings, extra)
+                        rollouts.append(rollout | {"text": text_of(settings.tokenizer, rollout)})
+                bar.update(len(row))
+            yield i, rollouts
+    for hook in hooks:
+        hook.remove()
+
+
+def logits_function(model, seen):
+    """The function from final vectors to logits; seen: a model output with hidden_states and logits."""
+    head = model.get_output_embeddings()
     with torch.inference_mode():
         final, logits = head(seen.hidden_states[-1]).double().flatten(), seen.logits.double().flatten()
-    scale = (logits @ final / (final @ final)).item()  # some multiply their logits
+    scale = (logits @ final / (final @ final)).item()  # some models multiply their logits
     if not torch.allclose(final * scale, logits, atol=1e-2, rtol=1e-2):
         die(f"{type(model).__name__} changes its logits after the last layer: it cannot read tokens")
-    logits_of = lambda x: head(x).float() * (1 if abs(scale - 1) < 1e-3 else scale)
-    common.use_attention(model, "whole", common.causal_attention)
-    last = model.config.get_text_config().num_hidden_layers
-    hooks = common.watch_layers(model, [*layers, last], outputs.__setitem__)
-    for batch in batches(jobs, budget):
-        texts = [torch.tensor(job["prompt"] + job["tokens"]) for job in batch]
-        ids = torch.nn.utils.rnn.pad_sequence(texts, batch_first=True).to(model.device)
-        with torch.inference_mode():
-            model.get_decoder()(input_ids=ids, use_cache=False)
-            *kept, final = (outputs[column] for column in sorted(outputs))  # each [B, T, d]
-            rollouts = list(read_batch(tokenizer, batch, kept, final, logits_of, stop_ids, extra))
-        yield from rollouts
-    [hook.remove() for hook in hooks]
+    return lambda x: head(x).float() * (1 if abs(scale - 1) < 1e-3 else scale)
 
 
-def length_of(job):
-    return len(job["prompt"]) + len(job["tokens"])
+def split_jobs(jobs, most):
+    """A problem's jobs as rows of at most so many tokens, with the prompt's; at least one job a row."""
+    rows = [[]]
+    for job in jobs:
+        size = len(job["prompt"]) + sum(len(other["tokens"]) for other in [*rows[-1], job])
+        if rows[-1] and size > most:
+            rows.append([])
+        rows[-1].append(job)
+    return rows
 
 
-def batches(jobs, budget):
-    """Of at most `budget` tokens; were they sorted as a whole, no problem would end before the last."""
-    for start in range(0, len(jobs), 256):
-        queue = sorted(jobs[start : start + 256], key=length_of)[::-1]
-        while queue:
-            rows = max(1, budget // length_of(queue[0]))
-            yield queue[:rows]
-            queue = queue[rows:]
+def lay_out(row, device):
+    """A prompt and then its answers: ids [1, T], positions [1, T], and the places of prompt and answer."""
+    ids = [*row[0]["prompt"]]
+    prompt = torch.arange(len(ids))
+    places = []
+    for job in row:
+        places.append(torch.cat([prompt, torch.arange(len(ids), len(ids) + len(job["tokens"]))]).to(device))
+        ids += job["tokens"]
+    position = torch.empty(len(ids), dtype=torch.int64, device=device)
+    for at in places:
+        position[at] = torch.arange(len(at), device=device)
+    return torch.tensor([ids], device=device), position[None], places
 
 
-def read_batch(tokenizer, batch, kept, final, logits_of, stop_ids, extra):
-    for b, job in enumerate(batch):
-        first, tokens = len(job["prompt"]), torch.tensor(job["tokens"], device=final.device)
-        stopped = len(tokens) > 0 and int(tokens[-1]) in stop_ids
-        end = first + len(tokens) - 1
-        pieces = zip(final[b, first - 1 : end].split(1024), tokens.split(1024), strict=True)
-        hidden = [x[b, end - (stopped and token == "last")] for x in kept for token in TOKENS]
-        yield job | {
-            "ids": tokens.int().cpu(),
-            "stats": torch.cat([token_stats(logits_of(x), y).half() for x, y in pieces]).cpu(),
-            "hidden": torch.stack(hidden).cpu() if hidden else torch.empty(0, final.shape[-1]),
-            "finish": "stop" if stopped else "length",
-            "extra": extra_vectors(tokenizer, job["tokens"], final[b, first : end + 1].cpu(), extra),
-        }
-
-
-def empty_rollout(run, job, layers):
-    """Of a prompt that leaves no room for an answer."""
-    none = torch.zeros(0, run.config.hidden_size, dtype=run.model.dtype)
+def read_rollout(job, kept, final, at, logits_of, settings, extra):
+    """The rollout of a job: kept and final are the outputs of layers [T, d], `at` its places in them."""
+    tokens = torch.tensor(job["tokens"], dtype=torch.int64, device=final.device)
+    stopped = len(tokens) > 0 and job["tokens"][-1] in settings.sampling["stop_ids"]
+    final = final[at[len(job["prompt"]) - 1 :]]  # before the first token, and at each
+    pieces = zip(final[:-1].split(1024), tokens.split(1024), strict=True)
+    places = {"last": at[-2:-1] if stopped else at[-1:], "eos": at[-1:]}  # a number would wait for the device
+    hidden = [x[places[token]][0] for x in kept for token in TOKENS]
     return job | {
-        "ids": none.new_zeros(0).int(), "stats": none.new_zeros(0, common.TOP_K + 2).half(),
-        "hidden": none.new_zeros(2 * len(layers), none.shape[1]), "finish": "length",
-        "extra": extra_vectors(run.tokenizer, [], none, run.need["extra"]),
-    }  # fmt: skip
+        "ids": tokens.int().cpu(),
+        "stats": torch.cat([token_stats(logits_of(x), y).half() for x, y in pieces]).cpu(),
+        "hidden": torch.stack(hidden).cpu() if hidden else torch.empty(0, final.shape[-1]),
+        "finish": "stop" if stopped else "length",
+        "extra": extra_vectors(settings.tokenizer, job["tokens"], final[1:].cpu(), extra),
+    }
 
 
 SPECIAL = re.compile(r"\breturn\b|^[ \t]*(?:async )?def .*:(?=[ \t]*(?:#.*)?$)", re.MULTILINE)
@@ -668,209 +785,93 @@ def extra_vectors(tokenizer, ids, final, wanted):
         found["last10"] = torch.nn.functional.pad(final[-10:], front)[None]
     if "special" in wanted:
         places = special_places(tokenizer, ids)
-        found |= {"special": final[places].clone(), "special_counts": torch.tensor([len(places)])}
+        found["special"] = final[places].clone()
+        found["special_counts"] = torch.tensor([len(places)])
     return found
 
 
-# ---- Jobs, one for each rollout
+# ---- Jobs: what is to be sampled or read, one for each rollout
 
 
-def prepare(run, model, tokenizer):
-    """How to sample, as the model's files or the arguments say, and the prompts."""
-    args, run.model, run.tokenizer, run.config = run.args, model, tokenizer, model.config.get_text_config()
-    own = common.sampling_defaults(model, tokenizer)
-    run.sampling = own | {name: x for name in own if (x := getattr(args, name, None)) is not None}
-    run.prompts = [list(common.encode_prompt(tokenizer, problem)) for problem in run.problems]
+@dataclass
+class Settings:
+    """What decides the tokens of a rollout, beside the model's weights."""
+
+    tokenizer: object
+    config: object  # of the language model
+    sampling: dict  # temperature, top_k, top_p, repetition_penalty and stop_ids
+    n: int
+    seed: int
+    max_new_tokens: int
 
 
-def room_for(run, prompt):
-    """How many tokens an answer may have."""
-    context = context_of(run.config)
-    return max(0, min(run.args.max_new_tokens or context, context - len(prompt))) if prompt else 0
+def settings_of(args, model, tokenizer):
+    """As the model's files say, but for what the arguments say; the model may be without weights."""
+    sampling = common.sampling_defaults(model, tokenizer)
+    given = {name: getattr(args, name, None) for name in sampling}
+    sampling |= {name: value for name, value in given.items() if value is not None}
+    config = model.config.get_text_config()
+    return Settings(tokenizer, config, sampling, args.n, args.seed, args.max_new_tokens)
 
 
-def make_jobs(run, given):
-    """(jobs of each problem, {id: why} of those without tokens); given: rollouts' tokens, None: to sample."""
-    jobs, skipped, vocab = [[] for _ in run.problems], {}, run.config.vocab_size
-    for i, (problem, prompt) in enumerate(zip(run.problems, run.prompts)):
-        limit = room_for(run, prompt)
-        if not limit:
-            told = f"a prompt of {len(prompt)} tokens in a context of {context_of(run.config)}"
-            skipped[problem["id"]] = told
-        for sample, tokens in enumerate(given[i]):
-            key = noise_key(run.args.seed, problem["id"], sample)
-            jobs[i].append({"problem": i, "sample": sample, "prompt": prompt, "limit": limit, "key": key})
-            if tokens is not None:
-                jobs[i][-1]["tokens"] = tokens[:limit]
-                if any(not 0 <= token < vocab for token in tokens):
-                    die(f"{problem['id']}: tokens beyond this model's {vocab}; which model made them?")
-    return jobs, skipped
+def rollout_jobs(settings, problems, given=None):
+    """A list of jobs for each problem, one job a rollout.
+
+    A job is {"problem": its number, "sample", "prompt": token ids, "limit": the most tokens that the rollout
+    may have, "key": of its noise}, and "tokens" where these are given and only to be read.
+
+    given: for each problem the tokens of its rollouts. Without it n rollouts are to be sampled.
+    """
+    jobs = []
+    context = context_of(settings.config)
+    for i, problem in enumerate(problems):
+        prompt = list(common.encode_prompt(settings.tokenizer, problem))
+        if not 0 < len(prompt) < context:
+            why = f"a prompt of {len(prompt)} tokens leaves no room for an answer in a context of {context}"
+            die(f"problem {problem['id']}: {why}; leave this problem out")
+        limit = min(settings.max_new_tokens or context, context - len(prompt))
+        of_problem = []
+        for sample in range(len(given[i]) if given else settings.n):
+            key = noise_key(settings.seed, problem["id"], sample)
+            of_problem.append({"problem": i, "sample": sample, "prompt": prompt, "limit": limit, "key": key})
+        for job, tokens in zip(of_problem, given[i] if given else ()):
+            job["tokens"] = tokens[:limit]
+            if any(not 0 <= token < settings.config.vocab_size for token in tokens):
+                size = settings.config.vocab_size
+                die(f"{problem['id']}: tokens beyond this model's {size}; which model made them?")
+        jobs.append(of_problem)
+    return jobs
 
 
-def read_run(folder, problems):
-    """`given` of a run folder's own tokens."""
-    stored, rows, found = load_pt(folder / "tokens.pt"), common.read_rollouts(folder), defaultdict(list)
-    tokens = stored["ids"].tensor_split(stored["offsets"][1:-1])
-    if len(tokens) != len(rows):
-        die(f"{folder}: tokens.pt has {len(tokens)} of {len(rows)} rollouts; delete it, run again")
-    for row, ids in zip(rows, tokens):
-        found[row["id"]].append(ids.tolist())
-    return [found[problem["id"]] for problem in problems]
+def sample_problems(model, settings, jobs, layers, slots, desc, rate=None, threshold=None):
+    """Yield (number, rollouts) of each problem as it ends; jobs: {number: its jobs}. See `rater` for rate.
 
-
-# ---- A serving engine: what to ask of it, in the OpenAI batch format, and what it has answered
-
-
-def write_requests(run):
-    """Or, with --responses, compare them. Of the model only the configuration and the tokenizer are read."""
-    args = run.args
-    prepare(run, *common.load_tokenizer(args.model, args.revision, args.trust_remote_code))
-    if args.endpoint == "chat" and run.tokenizer.chat_template is None:
-        die("this model has no chat template; take --endpoint completions")
-    rows = {row["custom_id"]: row for row in requests_of(run)}
-    if args.responses:  # then meta.json tells the settings as they were
-        for sent in common.each_row(args.requests, needs=("custom_id", "body")):
-            sent["body"]["model"] = args.model  # a server may call it otherwise
-            if sent != rows.get(sent["custom_id"]):
-                told = f"{sent['custom_id']} is not what this command asks for"
-                die(f"{args.requests}: {told}; give the flags it was written with")
-        return
-    common.write_jsonl(args.requests, rows.values())
-    asked = sum(row["body"].get("n", 1) for row in rows.values())
-    told = f"{len(rows)} requests for {asked} of {args.n * len(run.problems)} rollouts"
-    print(f"{args.requests}: {told}", file=sys.stderr)
-    if args.plain and (run.sampling["top_k"] or run.sampling["repetition_penalty"] != 1):
-        print(f"--plain: the server must be told to sample by {run.sampling}", file=sys.stderr)
-    print(args.requests)
-
-
-def requests_of(run):
-    """A row a problem, with --plain a row a rollout; custom_id: the problem's id, #, the first sample."""
-    args, sampling = run.args, run.sampling
-    for job in itertools.chain(*make_jobs(run, [[None] * args.n] * len(run.problems))[0]):
-        if not job["limit"] or job["sample"] and not args.plain:
-            continue
-        problem = run.problems[job["problem"]]
-        body = {"model": args.model, "max_tokens": job["limit"], "seed": job["key"] >> 31}
-        body |= {name: sampling[name] for name in ("temperature", "top_p")}
-        if args.endpoint == "completions":
-            body["prompt"] = job["prompt"]
-        else:
-            body["messages"] = common.encode_chat(run.tokenizer, problem)[1]
-            if "reasoning_effort" in run.tokenizer.get_chat_template():
-                body["reasoning_effort"] = "high"
-        if not args.plain:
-            body |= {"n": args.n, "top_k": sampling["top_k"] or -1, "return_token_ids": True}
-            body |= {"repetition_penalty": sampling["repetition_penalty"], "skip_special_tokens": False}
-            body["chat_template_kwargs"] = {"enable_thinking": True}
-        name = f"{problem['id']}#{job['sample']}"
-        yield {"custom_id": name, "method": "POST", "url": ENDPOINTS[args.endpoint], "body": body}
-
-
-def each_response(path):
-    """(row, its file's name without the ending) of a file of rows, or of a folder of files."""
-    folder = Path(path).is_dir()
-    for file in sorted(Path(path).glob("*.json*")) if folder else [Path(path)]:
-        is_one_answer = folder and file.suffix == ".json"
-        for row in [common.read_json(file)] if is_one_answer else common.each_row(file):
-            yield row, file.stem
-
-
-def read_responses(run):
-    """`given` of --responses: an answer is known by its problem's id, its prompt or its file's name."""
-    path, found, odd = run.args.responses, [{} for _ in run.problems], defaultdict(list)
-    places = {problem["prompt"]: i for i, problem in enumerate(run.problems)}
-    for i, problem in enumerate(run.problems):
-        places |= {problem["id"].replace("/", "_"): i, problem["id"]: i}
-    for row, file_name in each_response(path):
-        try:
-            names, first, answers = read_row(row, file_name)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            die(f"{path}: not an answer as engines write them ({common.reason_of(error)}): {str(row)[:100]}")
-        i = next((places[name] for name in names if name in places), None)
-        first = len(found[i or 0]) if first is None else first
-        for number, answer in enumerate(answers):
-            if i is None:
-                odd["answers to other problems are left out"].append(names[0])
-            elif answer["failed"]:
-                odd["requests or choices gave no answer"].append(f"{names[0]} ({answer['failed'][:200]})")
+    With a threshold a problem's rollouts start in waves; it ends after a wave in which one's p reaches it.
+    """
+    ends = common.waves(settings.n) if threshold else [settings.n]
+    waves = {i: deque(jobs[i][a:b] for a, b in zip([0, *ends], ends)) for i in jobs}  # that have not begun
+    queue = deque(itertools.chain(*(waves[i].popleft() for i in jobs)))
+    every = list(itertools.chain(*jobs.values()))
+    longest = max(len(job["prompt"]) for job in every), max(job["limit"] for job in every)
+    slots = min(slots or (256 if model.device.type == "cuda" else 128), len(every))
+    done = defaultdict(list)
+    bar = common.progress(desc=desc, total=len(every), unit="rollout", disable=not is_writer())
+    with enough_memory(slots), bar:
+        engine = Engine(model, layers, settings.sampling, settings.n, slots, *longest)
+        for rollout in engine.run(queue):
+            i = rollout["problem"]
+            done[i].append(rollout | {"text": text_of(settings.tokenizer, rollout)})
+            if rate:
+                rate(done[i][-1])
+            bar.update()
+            left = sum(map(len, waves[i]))
+            if len(done[i]) + left < len(jobs[i]):
+                continue  # its wave still runs
+            if left and agree(max(rollout["p"] for rollout in done[i]) < threshold):
+                queue.extendleft(reversed(waves[i].popleft()))
             else:
-                found[i][first, number] = encode_answer(run, i, answer, odd)
-    if is_writer() and worker(run.args)[0] == 0:
-        print(f"{path}: {len(found)} problems, {sum(map(len, found))} answers", file=sys.stderr)
-        for what, of in odd.items():
-            print(f"{path}: {len(of)} {what}, such as {of[0]}", file=sys.stderr)
-    for prompt, answers in zip(run.prompts, found):
-        if not room_for(run, prompt):  # nobody can have answered it
-            answers |= {(sample, 0): [] for sample in range(run.args.n)}
-    if lost := [problem["id"] for problem, answers in zip(run.problems, found) if not answers]:
-        told = f"no answers to {len(lost)} of {len(found)} problems, such as {lost[0]!r}"
-        die(f"{path}: {told}; ask again and add what comes")
-    return [[answers[place] for place in sorted(answers)] for answers in found]
-
-
-def read_row(row, file_name):
-    """(names, the first answer's number, answers) of a batch file's row, a raw response, or a text."""
-    response = row.get("response")
-    if isinstance(response, str):
-        answer = {"text": response, "token_ids": row.get("tokens"), "finish_reason": row.get("finish")}
-        sample = int(row["sample"]) if "sample" in row else None
-        return [str(row.get("id")), str(row.get("prompt"))], sample, [read_choice(answer)]
-    body = row if "choices" in row else (response or {}).get("body") or {}
-    name = row.get("custom_id", file_name)
-    asked, _, first = name.rpartition("#")
-    prompt = {"prompt_token_ids": body.get("prompt_token_ids")}
-    choices = body.get("choices") or [{"error": row.get("error") or body}]
-    answers = [read_choice(prompt | choice) for choice in choices]
-    return [name, asked], int(first) if first.isdigit() else None, answers
-
-
-def read_choice(choice):
-    """An answer under names of ours; engines, and their versions, have several for the same."""
-    message, logprobs = choice.get("message") or {}, choice.get("logprobs") or {}
-    steps = logprobs.get("tokens") or [step["token"] for step in logprobs.get("content") or []]
-    tokens = choice.get("token_ids") or choice.get("response_token_ids")
-    if not tokens and steps and all(step.startswith("token_id:") for step in steps):
-        tokens = [int(step.removeprefix("token_id:")) for step in steps]
-    text, finish = choice.get("text", message.get("content")), choice.get("finish_reason")
-    reasoning = message.get("reasoning_content") or message.get("reasoning")
-    if not isinstance(text, str | None) or {*map(type, tokens or [])} - {int}:
-        raise TypeError("texts are strings, tokens whole numbers")
-    nothing = text is None and not reasoning and not tokens
-    failed = str(choice.get("error", finish)) if nothing or finish in BROKEN else None
-    cut = finish == "length" or (tokens and finish is None)
-    return {"text": text or "", "reasoning": reasoning, "tokens": tokens, "cut": cut,
-            "prompt": choice.get("prompt_token_ids"), "failed": failed}  # fmt: skip
-
-
-def encode_answer(run, i, answer, odd):
-    """Its token ids with the one that ends it: the engine's, or else those of its text."""
-    tokens, stop_ids, last = answer["tokens"], run.sampling["stop_ids"], run.tokenizer.eos_token_id
-    if answer["prompt"] not in (None, run.prompts[i]):
-        odd["answers are to another prompt than this model's files give"].append(run.problems[i]["id"])
-    if not tokens:
-        text = whole_text(run, i, answer)
-        tokens = run.tokenizer(text, add_special_tokens=False)["input_ids"]
-        if run.tokenizer.decode(tokens, clean_up_tokenization_spaces=False) != text:
-            odd["texts are not what their tokens spell"].append(run.problems[i]["id"])
-    if answer["cut"] or not stop_ids or (tokens and tokens[-1] in stop_ids):
-        return tokens
-    return [*tokens, last if last in stop_ids else stop_ids[0]]
-
-
-def whole_text(run, i, answer):
-    """With reasoning that the server took out where the template has it, without what the prompt opened."""
-    text, reasoning, prompt = answer["text"], answer["reasoning"], run.tokenizer.decode(run.prompts[i])
-    if reasoning:
-        names = "reasoning_content", "reasoning", "thinking"
-        reply = {"role": "assistant", "content": "<ANSWER>"} | dict.fromkeys(names, "<REASONING>")
-        chat = run.tokenizer.decode(common.encode_chat(run.tokenizer, run.problems[i], reply=[reply])[0])
-        front, found, between = chat.removeprefix(prompt).partition("<ANSWER>")[0].partition("<REASONING>")
-        if not found or not chat.startswith(prompt):  # a template that leaves it out
-            front, between = "<think>\n", "\n</think>\n\n"
-        text = front + reasoning.strip("\n") + (between + text.lstrip("\n") if text else "")
-    opened = opened_reasoning(run.tokenizer, run.prompts[i])
-    return text.removeprefix(opened if text.startswith(opened) else opened.strip())
+                bar.total -= left
+                yield i, sorted(done.pop(i), key=lambda rollout: rollout["sample"])
 
 
 def opened_reasoning(tokenizer, prompt):
@@ -885,239 +886,445 @@ def text_of(tokenizer, rollout):
     return opened_reasoning(tokenizer, rollout["prompt"]) + text
 
 
+# ---- A serving engine: requests in the OpenAI batch format, and its answers
+
+
+def write_requests(args, problems, settings):
+    rows = requests_of(args, problems, settings)
+    common.write_jsonl(args.requests, rows)
+    count = args.n * len(problems)
+    print(f"{args.requests}: {len(rows)} requests for {count} rollouts", file=sys.stderr)
+    if args.plain and (settings.sampling["top_k"] or settings.sampling["repetition_penalty"] != 1):
+        print(f"--plain: make the server itself sample by {settings.sampling}", file=sys.stderr)
+    print(args.requests)
+
+
+def check_requests(args, problems, settings):
+    """The file must hold what this command asks for, so that meta.json has the settings that were used."""
+    expected = {row["custom_id"]: row for row in requests_of(args, problems, settings)}
+    for row in common.each_row(args.requests, needs=("custom_id", "body")):
+        row["body"]["model"] = args.model  # a server may call it otherwise
+        if row != expected.get(row["custom_id"]):
+            error = f"{row['custom_id']} is not what this command asks for"
+            die(f"{args.requests}: {error}; give the flags that it was written with")
+
+
+def requests_of(args, problems, settings):
+    """A row a problem, with --plain a row a rollout; custom_id: the problem's id, #, the first sample."""
+    if args.endpoint == "chat" and settings.tokenizer.chat_template is None:
+        die("this model has no chat template; take --endpoint completions")
+    rows = []
+    for problem, jobs in zip(problems, rollout_jobs(settings, problems)):
+        for job in jobs if args.plain else jobs[:1]:
+            body = {"model": args.model, "max_tokens": job["limit"], "seed": job["key"] >> 31}
+            body |= {name: settings.sampling[name] for name in ("temperature", "top_p")}
+            if args.endpoint == "completions":
+                body["prompt"] = job["prompt"]
+            else:
+                body["messages"] = common.encode_chat(settings.tokenizer, problem)[1]
+                if "reasoning_effort" in settings.tokenizer.get_chat_template():
+                    body["reasoning_effort"] = "high"
+            if not args.plain:  # what vLLM and SGLang take, and other servers may refuse
+                body |= {"n": args.n, "top_k": settings.sampling["top_k"] or -1, "return_token_ids": True}
+                body["repetition_penalty"] = settings.sampling["repetition_penalty"]
+                body |= {"skip_special_tokens": False, "chat_template_kwargs": {"enable_thinking": True}}
+            name = f"{problem['id']}#{job['sample']}"
+            url = ENDPOINTS[args.endpoint]
+            rows.append({"custom_id": name, "method": "POST", "url": url, "body": body})
+    return rows
+
+
+def read_responses(run, settings):
+    """For each problem the tokens of its answers; a problem is known by its id, or by the name of a file."""
+    path = run.args.responses
+    prompts = [jobs[0]["prompt"] for jobs in rollout_jobs(settings, run.problems)]
+    numbers = {problem["id"].replace("/", "_"): i for i, problem in enumerate(run.problems)}
+    numbers |= {problem["id"]: i for i, problem in enumerate(run.problems)}
+    found = [{} for _ in run.problems]  # {(the first sample of its request, its number there): tokens}
+    odd = defaultdict(list)  # what does not fit: where
+    for row, file_name in each_response(path):
+        try:
+            name, first, answers = read_row(row, file_name)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            why = common.reason_of(error)
+            die(f"{path}: not an answer as engines write them ({why}): {str(row)[:100]}")
+        i = numbers.get(name, numbers.get(name.rpartition("#")[0]))
+        if i is not None and first is None:
+            first = len(found[i])
+        for number, answer in enumerate(answers):
+            if i is None:
+                odd["answers to other problems are left out"].append(name)
+            elif answer["error"]:
+                odd["requests or choices gave no answer"].append(f"{name} ({answer['error'][:200]})")
+            else:
+                found[i][first, number] = encode_answer(settings, run.problems[i], prompts[i], answer, odd)
+    if is_writer() and worker(run.args)[0] == 0:
+        print(f"{path}: {len(found)} problems, {sum(map(len, found))} answers", file=sys.stderr)
+        for what, where in odd.items():
+            print(f"{path}: {len(where)} {what}, such as {where[0]}", file=sys.stderr)
+    unanswered = [problem["id"] for problem, answers in zip(run.problems, found) if not answers]
+    if unanswered:
+        error = f"no answers to {len(unanswered)} of {len(found)} problems, such as {unanswered[0]!r}"
+        die(f"{path}: {error}; ask again and add what comes")
+    return [[answers[place] for place in sorted(answers)] for answers in found]
+
+
+def each_response(path):
+    """(row, its file's name without the ending) of a file of rows, or of a folder of files."""
+    if Path(path).is_dir():
+        for file in sorted(Path(path).glob("*.json")):
+            yield common.read_json(file), file.stem
+    else:
+        for row in common.each_row(path):
+            yield row, Path(path).stem
+
+
+def read_row(row, file_name):
+    """(name, number of the first answer or None, answers) of a batch file's row, a raw response or a text."""
+    response = row.get("response")
+    if isinstance(response, str):
+        choice = {"text": response, "token_ids": row.get("tokens"), "finish_reason": row.get("finish")}
+        return str(row.get("id")), int(row["sample"]) if "sample" in row else None, [read_choice(choice)]
+    body = row if "choices" in row else (response or {}).get("body") or {}
+    name = row.get("custom_id", file_name)
+    first = name.rpartition("#")[2]
+    prompt = {"prompt_token_ids": body.get("prompt_token_ids")}
+    choices = body.get("choices") or [{"error": row.get("error") or body}]
+    return name, int(first) if first.isdigit() else None, [read_choice(prompt | choice) for choice in choices]
+
+
+def read_choice(choice):
+    """An answer under names of ours; engines, and their versions, have several for the same."""
+    message, logprobs = choice.get("message") or {}, choice.get("logprobs") or {}
+    tokens = choice.get("token_ids") or choice.get("response_token_ids")
+    steps = logprobs.get("tokens") or [step["token"] for step in logprobs.get("content") or []]
+    if not tokens and steps and all(step.startswith("token_id:") for step in steps):
+        tokens = [int(step.removeprefix("token_id:")) for step in steps]
+    text, finish = choice.get("text", message.get("content")), choice.get("finish_reason")
+    reasoning = message.get("reasoning_content") or message.get("reasoning")
+    if not isinstance(text, str | None) or not all(type(token) is int for token in tokens or []):
+        raise TypeError("texts are strings, tokens whole numbers")
+    is_empty = text is None and not reasoning and not tokens
+    is_broken = is_empty or finish in ("abort", "content_filter", "error")
+    return {
+        "text": text or "", "reasoning": reasoning, "tokens": tokens,
+        "prompt": choice.get("prompt_token_ids"),
+        "is_cut": finish == "length" or bool(tokens and finish is None),
+        "error": str(choice.get("error", finish)) if is_broken else None,
+    }  # fmt: skip
+
+
+def encode_answer(settings, problem, prompt, answer, odd):
+    """Its token ids with the one that ends it: the engine's, or else those of its text."""
+    tokens, tokenizer, stop_ids = answer["tokens"], settings.tokenizer, settings.sampling["stop_ids"]
+    if answer["prompt"] not in (None, prompt):
+        odd["answers are to another prompt than this model's files give"].append(problem["id"])
+    if not tokens:
+        text = whole_text(tokenizer, problem, prompt, answer)
+        tokens = tokenizer(text, add_special_tokens=False)["input_ids"]
+        if tokenizer.decode(tokens, clean_up_tokenization_spaces=False) != text:
+            odd["texts are not what their tokens spell"].append(problem["id"])
+    if answer["is_cut"] or not stop_ids or (tokens and tokens[-1] in stop_ids):
+        return tokens
+    return [*tokens, tokenizer.eos_token_id if tokenizer.eos_token_id in stop_ids else stop_ids[0]]
+
+
+def whole_text(tokenizer, problem, prompt, answer):
+    """An answer with the reasoning that the server took out, and without what the prompt holds already."""
+    text, reasoning, shown = answer["text"], answer["reasoning"], tokenizer.decode(prompt)
+    if reasoning:
+        names = "reasoning_content", "reasoning", "thinking"
+        reply = {"role": "assistant", "content": "<ANSWER>"} | dict.fromkeys(names, "<REASONING>")
+        chat = tokenizer.decode(common.encode_chat(tokenizer, problem, reply=[reply])[0])
+        marks = re.match("(.*?)<REASONING>(.*?)<ANSWER>", chat.removeprefix(shown), re.DOTALL)
+        before, between = "<think>\n", "\n</think>\n\n"  # for a template that leaves the reasoning out
+        if marks and chat.startswith(shown):
+            before, between = marks.groups()
+        text = before + reasoning.strip("\n") + (between + text.lstrip("\n") if text else "")
+    opened = opened_reasoning(tokenizer, prompt)
+    return text.removeprefix(opened if text.startswith(opened) else opened.strip())
+
+
 # ---- Sampling that stops when it is sure
 
 
-def stop_rule(run, layers):
-    """The function that says whether a problem is decided; layers: those kept."""
-    rate = rater(run, layers)
-
-    def is_sure(problem, rollouts):
-        for row in rollouts:
-            if "p" not in row:
-                rate(row)
-        return max(row["p"] for row in rollouts) >= run.args.stop
-
-    return is_sure
-
-
-def rater(run, layers):
-    """The function that adds its score and p to a rollout, by itself: the batch must not matter."""
-    given, n_layers = run.args.scorer, run.config.num_hidden_layers
+def rater(scorer, path, model_name, config, layers):
+    """The function that adds its score and p to a rollout; one at a time, as the batch must not matter."""
+    n_layers = config.num_hidden_layers
+    common.check_scorer_fits(scorer, {"model": model_name, "n_layers": n_layers}, path)
     vectors = [*itertools.product(layers, TOKENS)]
-    scorer = given if isinstance(given, common.Scorer) else common.load_scorer(given)
-    name = "the scorer" if scorer is given else given
-    common.check_scorer_fits(scorer, {"model": run.args.model, "n_layers": n_layers}, name)
-    if len(scorer.shape) > 1 or (vector := common.vector_key(scorer.vector, n_layers)) not in vectors:
-        die(f"{name} reads {scorer.vector}; here it must be one vector, of the layers {run.need['layers']}")
+    if len(scorer.shape) > 1 or common.vector_key(scorer.vector, n_layers) not in vectors:
+        die(f"{path} reads {scorer.vector}; here it must be one vector, of the layers {layers}")
+    column = vectors.index(common.vector_key(scorer.vector, n_layers))
 
-    def rate(row):
-        conf = common.confidence(row["stats"].numpy(), run.config.vocab_size)
-        features = common.rollout_features(conf, len(row["ids"]))[None]
-        score = scorer(row["hidden"][vectors.index(vector)][None], features)
-        row.update(score=score.item(), p=score.sigmoid().item())
+    def rate(rollout):
+        conf = common.confidence(rollout["stats"].numpy(), config.vocab_size)
+        features = common.rollout_features(conf, len(rollout["ids"]))[None]
+        score = scorer(rollout["hidden"][column][None], features)
+        rollout |= {"score": score.item(), "p": score.sigmoid().item()}
 
     return rate
 
 
-def vote_groups(problem, rollouts):
-    """[N]: a number for each different answer as 02 judges it, -1: none. Keeps the answers."""
-    answer_of, group = importlib.import_module("02_label").readers_of(problem["kind"])
-    for row in rollouts:
-        if "answer" not in row:
-            row["answer"] = answer_of(row["text"])
-    groups = group([row["answer"] for row in rollouts])
-    return np.array([-1 if number is None else number for number in groups])
+def what_stopping_saved(rollouts, n):
+    """The tokens of rollouts that were never begun are taken as their problem's mean."""
+    lengths = defaultdict(list)
+    for rollout in rollouts:
+        lengths[rollout["id"]].append(len(rollout["ids"]))
+    share = sum(map(sum, lengths.values())) / max(1, sum(n * np.mean(each) for each in lengths.values()))
+    count = f"{len(rollouts)} of {n * len(lengths)} rollouts"
+    return f"stopped when sure: {count}, about {share:.0%} of the tokens"
 
 
-# ---- The run folder: what made it, what it lacks, the parts and what they are merged into
+# ---- The run folder
 
 
-def hash_model(name, revision):
-    """Changes when the model does, in a folder, too: a little of each file is read."""
-    from huggingface_hub import try_to_load_from_cache
+@dataclass
+class Run:
+    """One model on one data set with one seed."""
 
-    if not Path(name).is_dir():
-        with suppress(ValueError, TypeError):  # no possible name: loading it will say so; not in the cache
-            return Path(try_to_load_from_cache(name, "config.json", revision=revision)).parent.name
-        return None
-    seen, kinds = b"", (".json", ".safetensors", ".bin", ".jinja", ".model")
-    for path in sorted(path for path in Path(name).iterdir() if path.suffix in kinds):
-        size = path.stat().st_size
-        seen += f"{path.name} {size}".encode()
-        with open(path, "rb") as file:
-            for place in range(0, size, max(1 << 16, size // 16)):
-                file.seek(place)
-                seen += file.read(1 << 16)
-    return common.hash_of(seen)
+    args: argparse.Namespace
+    dataset: str
+    folder: Path
+    problems: list
+
+    def has(self, name):
+        return (self.folder / name).is_file()
+
+    @property
+    def finished(self):
+        return self.has("rollouts.jsonl")
 
 
 def find_run(args, dataset):
-    """A data set's folder, problems and identity: what it may be gone on with by, the same but for layers."""
-    digest = lambda rows: common.hash_of(repr(rows).encode())
-    problems = common.load_problems(dataset, args.limit)
+    """The run of a data set, unless its folder was made with other settings or of other problems."""
     folder = Path(args.out) / common.model_name(vars(args)) / common.short_name(dataset)
     folder /= "greedy" if args.greedy else str(args.seed)
-    names = "n seed limit max_new_tokens temperature top_k top_p repetition_penalty dtype revision stop"
-    now = {name: getattr(args, name) for name in names.split()} | {
-        "scorer": args.scorer and common.hash_of(Path(args.scorer).read_bytes()),
-        "model": hash_model(args.model, args.revision),
-        "data set": digest(problems),
-        "responses": args.responses and digest([*each_response(args.responses)]),
-    }
-    is_there = lambda *names: all((folder / name).is_file() for name in names)
-    meta = read_meta(folder) if is_there("meta.json") else {"identity": now}
-    before, wanted = meta.get("identity", {}), now
-    if "model" in meta and not is_there("rollouts.jsonl"):  # a finished one may get more
-        before, wanted = before | {"layers": meta["arguments"]["layers"]}, now | {"layers": args.layers}
-    for name, value in wanted.items():
-        unknown = name == "model" and None in (before.get(name), value)  # of the Hub, not in the cache
-        unknown |= name == "responses" and value is None and is_there("rollouts.jsonl", "tokens.pt")
-        if before.get(name) != value and not unknown:
-            told = f"{folder} was made with {name} {before.get(name)}, not {value}"
-            if name in ("model", "data set", "responses", "scorer"):  # hashes say nothing to a person
-                told = f"{folder} was made before the {name} changed"
-            die(f"{told}; choose another --out, or remove that folder")
-    args = argparse.Namespace(**vars(args), dataset=dataset)
-    return SimpleNamespace(args=args, folder=folder, problems=problems, identity=now)
+    run = Run(args, dataset, folder, common.load_problems(dataset, args.limit))
+    if not run.has("meta.json"):
+        return run
+    before = read_meta(folder).get("identity", {})
+    for name, value in identity_of(args).items():
+        if run.finished and (name == "layers" or name == "responses" and value is None):
+            continue  # a finished run may get more vectors, also by a command without --responses
+        if before.get(name) != value:
+            made = f"with {name} {before.get(name)}, not {value}"
+            if name in ("scorer", "responses"):  # their hashes say nothing to a person
+                made = f"before the {name} changed"
+            die(f"{folder} was made {made}; choose another --out, or remove that folder")
+    if run.has("problems.jsonl") and common.read_jsonl(folder / "problems.jsonl") != run.problems:
+        die(f"{folder} was made before the data set changed; choose another --out, or remove that folder")
+    return run
+
+
+def identity_of(args):
+    """What must be the same when a run is resumed."""
+    numbers = "n", "seed", "limit", "max_new_tokens", "temperature", "top_k", "top_p", "repetition_penalty"
+    identity = {name: getattr(args, name) for name in (*numbers, "stop", "dtype", "revision")}
+    identity["layers"] = ",".join(args.layers)
+    rows = [*each_response(args.responses)] if args.responses else None
+    identity["responses"] = rows and common.hash_of(repr(rows).encode())
+    identity["scorer"] = args.scorer and common.hash_of(Path(args.scorer).read_bytes())
+    return identity
 
 
 def layers_of(names, n_layers):
     """--layers as {index: name}, each checked, one name for each layer."""
-    names = names.replace("all", ",".join(map(str, range(n_layers + 1)))).split(",")
-    return {layer_index(name, n_layers): name for name in names if name}
+    every = map(str, range(n_layers + 1))
+    names = itertools.chain(*(every if name == "all" else [name] for name in names))
+    return {layer_index(name, n_layers): name for name in names}
 
 
 def lacking(run):
-    """What the folder needs, None if it has all: layers, --extra; `whole`: all files."""
-    args, there = run.args, lambda name: (run.folder / name).is_file()
-    if not all(map(there, ("meta.json", "tokens.pt", "rollouts.jsonl"))):
-        return {"whole": True, "layers": args.layers, "extra": []}
+    """{"rollouts": True if there are none, "layers": those that lack, "extra": too}, {} if all is there."""
+    if not run.finished:
+        return {"rollouts": True, "layers": run.args.layers, "extra": run.args.extra}
     n_layers = read_meta(run.folder)["n_layers"]
-    names = load_pt(run.folder / "hidden.pt")["vectors"] if there("hidden.pt") else []
-    held = {layer_index(name.split("/")[0], n_layers) for name in names}
-    layers = [name for index, name in layers_of(args.layers, n_layers).items() if index not in held]
-    extra = sorted({*args.extra} - {*(load_pt(run.folder / "extra.pt") if there("extra.pt") else ())})
-    return {"whole": False, "layers": ",".join(layers), "extra": extra} if layers or extra else None
+    held = load_pt(run.folder / "hidden.pt")["vectors"] if run.has("hidden.pt") else []
+    held = {layer_index(name.partition("/")[0], n_layers) for name in held}
+    layers = [name for index, name in layers_of(run.args.layers, n_layers).items() if index not in held]
+    held = load_pt(run.folder / "extra.pt") if run.has("extra.pt") else ()
+    extra = [name for name in run.args.extra if name not in held]
+    return {"rollouts": False, "layers": layers, "extra": extra} if layers or extra else {}
 
 
-def describe(run, skipped, jobs):
+def describe(run, settings, model, jobs):
     """meta.json: what made this run."""
     import transformers
 
-    args, config, model = run.args, run.config, run.model
+    args, config, identity = run.args, settings.config, identity_of(run.args)
     git, commit = ["git", "-C", Path(__file__).resolve().parent, "describe", "--always", "--dirty"], ""
     with suppress(OSError):  # no git
         commit = subprocess.run([*git, "--abbrev=12"], capture_output=True, text=True).stdout.strip()
     versions = {module.__name__: module.__version__ for module in (torch, transformers, np)}
-    stop = {"threshold": args.stop, "scorer": run.identity["scorer"]}
-    return {name: getattr(args, name) for name in ("model", "revision", "dataset", "seed")} | {
+    return {name: getattr(args, name) for name in ("model", "revision", "seed")} | {
+        "dataset": run.dataset, "n": max(map(len, jobs)), "sampling": settings.sampling,
         "n_layers": config.num_hidden_layers, "width": config.hidden_size, "vocab_size": config.vocab_size,
         "architecture": type(model).__name__, "dtype": str(model.dtype).removeprefix("torch."),
-        "device": common.device_name(model.device),
-        "layers": [*layers_of(args.layers, config.num_hidden_layers).values()], "sampling": run.sampling,
-        "n": max(map(len, jobs)), "skipped": skipped, "stop": stop if args.scorer else None,
-        "command": shlex.join(["python", "01_generate.py", *sys.argv[1:]]),
-        "identity": run.identity | {"model": hash_model(args.model, args.revision)},
+        "layers": [*layers_of(args.layers, config.num_hidden_layers).values()],
+        "stop": {"threshold": args.stop, "scorer": identity["scorer"]} if args.scorer else None,
+        "identity": identity, "command": shlex.join(["python", "01_generate.py", *sys.argv[1:]]),
         "arguments": vars(args) | {"max_new_tokens": max(job["limit"] for some in jobs for job in some)},
         "versions": versions | {"python": sys.version.split()[0]}, "git": commit or None,
-        "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "device": common.device_name(model.device), "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }  # fmt: skip
 
 
-def part(run, i):
-    """The file of a problem that is done; those of other layers do not count."""
-    return run.folder / "parts" / f"{i}.{common.hash_of(repr(run.need).encode())}.pt"
+def write_run(run, rollouts, lacks):
+    """The files that lack, rollouts.jsonl last: with it a run is finished."""
+    if lacks["rollouts"]:
+        tokens = {name: torch.cat([row[name] for row in rollouts]) for name in ("ids", "stats")}
+        tokens["offsets"] = offsets_of([len(row["ids"]) for row in rollouts])
+        common.save_pt(run.folder / "tokens.pt", tokens)
+    keys = {"keys": common.keys_of(rollouts)}
+    if lacks["layers"]:
+        write_vectors(run, rollouts, lacks, keys)
+    if lacks["extra"]:
+        extra = {name: torch.cat([row["extra"][name] for row in rollouts]) for name in rollouts[0]["extra"]}
+        if "special" in extra:
+            extra["special_offsets"] = offsets_of(extra.pop("special_counts").tolist())
+        held = load_pt(run.folder / "extra.pt") if run.finished and run.has("extra.pt") else {}
+        common.save_pt(run.folder / "extra.pt", keys | held | extra)
+    if lacks["rollouts"]:
+        write_rollouts(run, rollouts)
 
 
-@contextmanager
-def alone(run):
-    """One worker at a time writes a part, or merges them and removes their folder."""
+def offsets_of(counts):
+    return torch.tensor([0, *counts]).cumsum(0)
+
+
+def write_vectors(run, rollouts, lacks, keys):
+    """hidden.pt; the vectors that a finished run has stay as they are."""
+    meta = read_meta(run.folder)
+    layers = layers_of(lacks["layers"], meta["n_layers"]).values()
+    vectors = [f"{layer}/{token}" for layer in layers for token in TOKENS]
+    hidden = torch.stack([row["hidden"] for row in rollouts])
+    if run.finished and run.has("hidden.pt"):
+        held = load_pt(run.folder / "hidden.pt")
+        vectors = [*held["vectors"], *vectors]
+        hidden = torch.cat([held["hidden"], hidden.to(held["hidden"].dtype)], 1)
+    layers = [name.partition("/")[0] for name in vectors[:: len(TOKENS)]]
+    if layers != meta["layers"]:
+        common.write_json(run.folder / "meta.json", meta | {"layers": layers})
+    common.save_pt(run.folder / "hidden.pt", keys | {"vectors": vectors, "hidden": hidden})
+
+
+def write_rollouts(run, rollouts):
+    meta = read_meta(run.folder)
+    common.write_jsonl(run.folder / "rollouts.jsonl", (
+        {"id": row["id"], "sample": row["sample"], "response": row["text"], "n_tokens": len(row["ids"]),
+         "finish": row["finish"], "conf": common.confidence(row["stats"].numpy(), meta["vocab_size"])}
+        for row in rollouts
+    ))  # fmt: skip
+    if meta.get("stop"):
+        print(f"{run.folder}: {what_stopping_saved(rollouts, meta['n'])}", file=sys.stderr)
+    cut = [row["finish"] for row in rollouts].count("length")
+    if cut:
+        limit = f"at {meta['arguments']['max_new_tokens']} tokens or where the context ends"
+        print(f"{run.folder}: {cut} of {len(rollouts)} rollouts were cut, {limit}", file=sys.stderr)
+
+
+# ---- The two verbs, and the parts that several workers and a killed command share
+
+
+def sample_run(run, settings, model, lacks):
+    """Sample the rollouts of a run; False while other workers are at their problems."""
+    args = run.args
+    layers = [*layers_of(args.layers, settings.config.num_hidden_layers)]
+    jobs = rollout_jobs(settings, run.problems)
+    rate = None
+    if args.scorer:
+        scorer = common.load_scorer(args.scorer)
+        rate = rater(scorer, args.scorer, args.model, settings.config, layers)
+
+    def answer(jobs):
+        desc = f"generate {run.folder}"
+        return sample_problems(model, settings, jobs, layers, args.slots, desc, rate, args.stop)
+
+    makes = lacks | {"extra": []}  # vectors for studies are read afterwards
+    return make_parts(run, settings, model, jobs, lacks, makes, answer)
+
+
+def read_run(run, settings, model, lacks):
+    """Read given tokens by one teacher-forced pass: of answers made elsewhere, or of a finished run that gets
+    more vectors. False while other workers are at their problems.
+    """
+    layers = [*layers_of(lacks["layers"], settings.config.num_hidden_layers)]
+    given = read_responses(run, settings) if lacks["rollouts"] else tokens_of_run(run)
+    jobs = rollout_jobs(settings, run.problems, given)
+
+    def answer(jobs):
+        return read_problems(model, settings, jobs, layers, lacks["extra"], f"read {run.folder}")
+
+    return make_parts(run, settings, model, jobs, lacks, lacks, answer)
+
+
+def tokens_of_run(run):
+    """For each problem of a finished run the tokens of its rollouts."""
+    stored, rows = load_pt(run.folder / "tokens.pt"), common.read_rollouts(run.folder)
+    tokens = stored["ids"].tensor_split(stored["offsets"][1:-1])
+    if len(tokens) != len(rows):
+        error = f"tokens.pt has {len(tokens)} of {len(rows)} rollouts"
+        die(f"{run.folder}: {error}; delete rollouts.jsonl and run again")
+    found = defaultdict(list)
+    for row, ids in zip(rows, tokens):
+        found[row["id"]].append(ids.tolist())
+    return [found[problem["id"]] for problem in run.problems]
+
+
+def make_parts(run, settings, model, jobs, lacks, makes, answer):
+    """Write a part file for each problem of this worker that has none, and merge them when all are there.
+
+    lacks, makes: what the folder lacks, and what is made of it now. answer(jobs) yields (number, rollouts) of
+    each problem as it ends; jobs: {number: its jobs}.
+    """
+    if is_writer() and not run.has("meta.json"):
+        common.write_json(run.folder / "meta.json", describe(run, settings, model, jobs))
+    paths = [run.folder / "parts" / f"{i}.pt" for i in range(len(jobs))]
+    rank, world = worker(run.args)
+    mine = agree([i for i in range(len(jobs))[rank::world] if not is_part(paths[i], makes)])
+    for i, rollouts in answer({i: jobs[i] for i in mine}) if mine else ():
+        for rollout in rollouts:
+            rollout["id"] = run.problems[i]["id"]
+            del rollout["prompt"]  # it is long, and comes with the problem
+        if is_writer():
+            common.save_pt(paths[i], {"makes": makes, "rollouts": rollouts})
+    return agree(is_writer() and merge(run, paths, lacks, makes))
+
+
+def is_part(path, makes):
+    """Whether a problem is done; the part of a pass that made something else does not count."""
+    return path.is_file() and load_pt(path).get("makes") == makes
+
+
+def merge(run, paths, lacks, makes):
+    """Write the run's files, in the worker that ends last; False while others are at their problems."""
     with open(run.folder / "problems.jsonl", "a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-def merge(run):
-    """The files, rollouts.jsonl last: it means finished. False while others are at their problems."""
-    with alone(run):
-        if lacking(run) != run.need:
-            return True  # somebody else has done it
-        parts = [part(run, i) for i in range(len(run.problems))]
-        if missing := sum(not path.is_file() for path in parts):
-            told = f"{missing} of {len(parts)} problems are with others; the last to end merges"
-            print(told, file=sys.stderr)
+        if lacking(run) != lacks:
+            return True  # another worker has merged the parts
+        missing = sum(not is_part(path, makes) for path in paths)
+        if missing:
+            others = f"{missing} of {len(paths)} problems are with other workers"
+            print(f"{others}; the last one to end merges", file=sys.stderr)
             return False
-        rows = zip(run.problems, map(load_pt, parts))
-        write_run(run, [row | {"id": problem["id"]} for problem, some in rows for row in some])
+        write_run(run, [row for path in paths for row in load_pt(path)["rollouts"]], makes)
         shutil.rmtree(run.folder / "parts", ignore_errors=True)
     return True
 
 
-def write_run(run, rollouts):
-    """What `run.need` names; vectors that are there stay as they are."""
-    folder, need, meta = run.folder, run.need, read_meta(run.folder)
-    of_all, offsets = lambda name: [row[name] for row in rollouts], lambda x: torch.tensor([0, *x]).cumsum(0)
-    keys = {"keys": common.keys_of(rollouts)}
-    old = lambda name: load_pt(folder / name) if (folder / name).is_file() and not need["whole"] else {}
-    if need["whole"]:
-        (folder / "rollouts.jsonl").unlink(missing_ok=True)  # not finished until it is written
-        tokens = {name: torch.cat(of_all(name)) for name in ("ids", "stats")}
-        common.save_pt(folder / "tokens.pt", tokens | {"offsets": offsets(map(len, of_all("ids")))})
-    if need["layers"]:
-        names, hidden = layers_of(need["layers"], meta["n_layers"]).values(), torch.stack(of_all("hidden"))
-        vectors = [f"{layer}/{token}" for layer in names for token in TOKENS]
-        if held := old("hidden.pt"):
-            vectors = [*held["vectors"], *vectors]
-            hidden = torch.cat([held["hidden"], hidden.to(held["hidden"].dtype)], 1)
-        layers = [*dict.fromkeys(name.partition("/")[0] for name in vectors)]
-        if layers != meta.get("layers"):
-            common.write_json(folder / "meta.json", meta | {"layers": layers})
-        common.save_pt(folder / "hidden.pt", keys | {"vectors": vectors, "hidden": hidden})
-    if need["extra"]:
-        extra = {name: torch.cat([x[name] for x in of_all("extra")]) for name in rollouts[0]["extra"]}
-        if "special" in extra:
-            extra["special_offsets"] = offsets(extra.pop("special_counts").tolist())
-        common.save_pt(folder / "extra.pt", keys | old("extra.pt") | extra)
-    if need["whole"]:
-        common.write_jsonl(folder / "rollouts.jsonl", (
-            {"id": row["id"], "sample": row["sample"], "response": row["text"], "n_tokens": len(row["ids"]),
-             "finish": row["finish"], "conf": common.confidence(row["stats"].numpy(), meta["vocab_size"])}
-            for row in rollouts
-        ))  # fmt: skip
-        if meta.get("stop"):
-            print(f"{folder}: {what_stopping_saved(rollouts, meta)}", file=sys.stderr)
-        if cut := of_all("finish").count("length"):
-            cap = f"at {meta['arguments']['max_new_tokens']} tokens or where the context ends"
-            print(f"{folder}: {cut} of {len(rollouts)} rollouts were cut, {cap}", file=sys.stderr)
-
-
-def what_stopping_saved(rollouts, meta):
-    """The tokens of rollouts that were never begun are taken as their problem's mean."""
-    lengths = defaultdict(list)
-    for row in rollouts:
-        lengths[row["id"]].append(len(row["ids"]))
-    sampled = sum(map(sum, lengths.values()))
-    everything = sum(meta["n"] * sum(own) / len(own) for own in lengths.values())
-    told = f"stopped when sure: {len(rollouts)} of {meta['n'] * len(lengths)} rollouts"
-    return f"{told}, about {sampled / max(1, everything):.0%} of the tokens"
-
-
-# ---- Many processes
-
-
 def worker(args):
-    """(rank, world): which of how many this is. With --tp all processes are one worker."""
+    """(rank, world): which of how many workers this is. With --tp all processes are one worker."""
     env = {key: int(value) for key, value in os.environ.items() if value.isdigit()}
     if args.tp:
         return 0, 1
     if "WORLD_SIZE" in env:
         return env.get("RANK", 0), env["WORLD_SIZE"]
-    # a batch script by itself is told of tasks, too
+    # A batch script without srun is one process, and has SLURM_PROCID but nothing of a step
     rank, world = env.get("SLURM_PROCID", 0), env.get("SLURM_STEP_NUM_TASKS", 1)
-    array = lambda name, default: env.get(f"SLURM_ARRAY_TASK_{name}", default)
-    task = (array("ID", 0) - array("MIN", 0)) // array("STEP", 1)
-    return task * world + rank, world * array("COUNT", 1)
+    task = env.get("SLURM_ARRAY_TASK_ID", 0) - env.get("SLURM_ARRAY_TASK_MIN", 0)
+    task //= env.get("SLURM_ARRAY_TASK_STEP", 1)
+    return task * world + rank, world * env.get("SLURM_ARRAY_TASK_COUNT", 1)
 
 
 def split_model(model, device):
@@ -1127,18 +1334,19 @@ def split_model(model, device):
 
     if not set(model.tp_plan) - {"lm_head"}:
         die(f"--tp: transformers has no plan to split a {model.config.model_type} model")
-    style = lambda name: model.tp_plan.get(re.sub(r"\.\d+(?=\.|$)", ".*", name))
+
+    def style(name):  # the plan has * for the number of a layer
+        return model.tp_plan.get(re.sub(r"\.\d+(?=\.|$)", ".*", name))
+
     plan = {name: style(name) or style(name.rpartition(".")[0]) for name, _ in model.named_parameters()}
     plan |= {name: style(name) for name, _ in model.named_modules()}  # weights first, then their users
-    world = (int(os.environ["WORLD_SIZE"]),)
-    text = model.config.get_text_config()
-    names = "num_attention_heads", "num_key_value_heads"
-    heads = {getattr(text, name) for name in names if getattr(text, name, None)}
+    world, text = int(os.environ["WORLD_SIZE"]), model.config.get_text_config()
+    heads = {text.num_attention_heads, getattr(text, "num_key_value_heads", None) or text.num_attention_heads}
     by_head = any(kind == "colwise" and re.search(r"attn\.[qkv]_proj$", name) for name, kind in plan.items())
-    if by_head and any(count % world[0] for count in heads):
-        told = f"{' and '.join(map(str, sorted(heads)))} heads do not split into {world[0]}"
-        die(f"--tp: this model's {told}; start another number of processes")
-    mesh = init_device_mesh(torch.device(device).type, world, mesh_dim_names=("tp",))
+    if by_head and any(count % world for count in heads):
+        error = f"{' and '.join(map(str, sorted(heads)))} heads do not split into {world}"
+        die(f"--tp: this model's {error}; start another number of processes")
+    mesh = init_device_mesh(torch.device(device).type, (world,), mesh_dim_names=("tp",))
     apply_tensor_parallelism(model, mesh, {name: kind for name, kind in plan.items() if kind}).to(device)
 
 
@@ -1147,97 +1355,11 @@ def is_writer():
 
 
 def agree(value):
-    """The first process's value in all of --tp."""
+    """The first process's value in all processes of --tp."""
     box = [value]
     if torch.distributed.is_initialized():
         torch.distributed.broadcast_object_list(box, 0)
     return box[0]
-
-
-# ---- The program
-
-
-def check_plan(args, runs, config):
-    """What can be wrong is said before the weights load; then what is about to be made."""
-    layers_of(args.layers, config.num_hidden_layers)
-    context = context_of(config)
-    if not args.max_new_tokens and context == FAR:
-        die("--max-new-tokens 0: this model names no context; give a number of tokens")
-    if args.responses or os.environ.get("RANK", "0") != "0" or worker(args)[0] != 0:
-        return
-    cap = min(args.max_new_tokens or context, context)
-    for run in runs:
-        if lacking(run)["whole"]:
-            count = len(run.problems) * args.n
-            told = f"{run.folder}: {len(run.problems)} problems, {count:,} rollouts"
-            most = f"at most {count * cap:,} tokens, {cap:,} a rollout; most end sooner"
-            print(f"{told}\n  {most}", file=sys.stderr)
-
-
-def make_parts(run):
-    """This worker's share of the problems: a part file as each one ends."""
-    args, problems = run.args, run.problems
-    args.slots = args.slots or slots_of(run.model)
-    if args.responses:
-        given = read_responses(run)
-    else:
-        given = [[None] * args.n] * len(problems) if run.need["whole"] else read_run(run.folder, problems)
-    jobs, skipped = make_jobs(run, given)
-    if is_writer():
-        for id, why in skipped.items():
-            print(f"problem {id} gets no tokens: {why}", file=sys.stderr)
-        if not (run.folder / "meta.json").is_file():
-            common.write_json(run.folder / "meta.json", describe(run, skipped, jobs))
-    rank, world = worker(args)
-    mine = agree([i for i in range(len(problems))[rank::world] if not part(run, i).is_file()])
-    jobs = {i: jobs[i] for i in mine}
-    options = {"total": sum(map(len, jobs.values())), "unit": "rollout", "disable": not is_writer()}
-    verb = "generate" if given[0][0] is None else "read"
-    with common.progress(desc=f"{verb} {run.folder}", **options) as bar:
-        for i, rollouts in ended_problems(run, jobs, bar):
-            if is_writer():
-                with alone(run):
-                    if lacking(run) == run.need:  # else another worker has merged all of them meanwhile
-                        known = "prompt", "tokens"  # and long
-                        rows = [{name: x for name, x in row.items() if name not in known} for row in rollouts]
-                        common.save_pt(part(run, i), rows)
-
-
-def slots_of(model):
-    """How many rollouts run at the same time where nobody says."""
-    return 256 if model.device.type == "cuda" else 128
-
-
-def ended_problems(run, jobs, bar):
-    """(number, rollouts) of each problem of `jobs` as it ends."""
-    args, extra = run.args, run.need["extra"]
-    layers = [*layers_of(run.need["layers"], run.config.num_hidden_layers)]
-    is_sure = stop_rule(run, layers) if run.need["whole"] and args.stop else None
-    cuts = [0, *common.waves(args.n)] if is_sure else [0, FAR]
-    room = {i: [job for job in jobs[i] if job["limit"]] for i in jobs}
-    empty = (empty_rollout(run, job, layers) for i in jobs for job in jobs[i] if not job["limit"])
-    held = {i: deque(room[i][a:b] for a, b in zip(cuts, cuts[1:])) for i in jobs}  # waves still to begin
-    queue, done = deque(job for i in jobs for job in held[i].popleft()), defaultdict(list)
-    if queue and "tokens" in queue[0]:
-        stop_ids = run.sampling["stop_ids"]
-        source = force_rollouts(run.model, run.tokenizer, list(queue), layers, stop_ids, extra)
-    else:
-        sizes = [(len(job["prompt"]), job["limit"]) for i in jobs for job in room[i]]
-        longest, slots = tuple(map(max, zip(*sizes))), min(args.slots, len(sizes))
-        source = sample_rollouts(run.model, layers, run.sampling, args.n, slots, longest, queue, bar)
-    for rollout in itertools.chain(empty, source):
-        i = rollout["problem"]
-        rollout["text"] = text_of(run.tokenizer, rollout)
-        done[i].append(rollout)
-        bar.update()
-        waiting = sum(map(len, held[i]))
-        if len(done[i]) + waiting < len(jobs[i]):
-            continue  # its wave still runs
-        if waiting and not agree(is_sure(run.problems[i], done[i])):
-            queue.extendleft(reversed(held[i].popleft()))
-        else:
-            bar.total -= waiting
-            yield i, sorted(done.pop(i), key=lambda row: row["sample"])
 
 
 # ---- Answers in your own program
@@ -1258,62 +1380,72 @@ def sample(
     with a scorer also "score" and "p", how likely it is right; where answers vote also "answer" and "vote",
     its share of all votes. A run folder of the same problems and settings has the same tokens and vectors.
     """
-    args = argparse.Namespace(
-        model=model.name_or_path, n=n, scorer=scorer, seed=seed, max_new_tokens=max_new_tokens, stop=None,
-        temperature=temperature, top_k=top_k, top_p=top_p, repetition_penalty=repetition_penalty,
-        slots=slots_of(model),
+    args = SimpleNamespace(
+        n=n, seed=seed, max_new_tokens=max_new_tokens, temperature=temperature, top_k=top_k, top_p=top_p,
+        repetition_penalty=repetition_penalty,
     )  # fmt: skip
     check_ranges(args, "{}=".format)
-    if isinstance(scorer, (str, Path)):
-        args.scorer = common.load_scorer(scorer)
+    settings = settings_of(args, model, tokenizer)
+    config = settings.config
     is_one = isinstance(problems, (str, dict))
     rows = [problems] if is_one else problems
     rows = [{"prompt": row} if isinstance(row, str) else row for row in rows]
     rows = [common.normalise_problem(row, f"problem {i + 1}", i) for i, row in enumerate(rows)]
-    layer, _, token = (args.scorer.vector if scorer else common.DEFAULT_VECTOR).partition("/")
-    need = {"whole": True, "layers": layer, "extra": []}
-    run = SimpleNamespace(args=args, problems=rows, need=need)
-    prepare(run, model, tokenizer)
-    rate = rater(run, [*layers_of(layer, run.config.num_hidden_layers)]) if scorer else None
-    jobs, skipped = make_jobs(run, [[None] * n] * len(rows))
-    for name, why in skipped.items():
-        die(f"problem {name}: {why} leaves no room for an answer")
+    path = scorer if isinstance(scorer, (str, Path)) else "the scorer"
+    if path == scorer:
+        scorer = common.load_scorer(path)
+    vector = scorer.vector if scorer else common.DEFAULT_VECTOR
+    layer, token = common.vector_key(vector, config.num_hidden_layers)
+    rate = rater(scorer, path, model.name_or_path, config, [layer]) if scorer else None
+    jobs = dict(enumerate(rollout_jobs(settings, rows)))
     found = {}
     try:
-        with common.progress(desc="sample", total=n * len(rows), unit="rollout") as bar:
-            for i, rollouts in ended_problems(run, dict(enumerate(jobs)), bar):
-                for row in rollouts if rate else ():
-                    rate(row)
-                ranked = best_first(rows[i], rollouts, vote)
-                found[i] = [answer_row(row, TOKENS.index(token), run.config.vocab_size) for row in ranked]
+        for i, rollouts in sample_problems(model, settings, jobs, [layer], None, "sample", rate):
+            ranked = best_first(rows[i], rollouts, vote)
+            found[i] = [answer_row(rollout, TOKENS.index(token), config.vocab_size) for rollout in ranked]
     finally:  # transformers' own choice: the engine's attention would be no use to model.generate
         model.set_attn_implementation(model.get_correct_attn_implementation(None))
     return found[0] if is_one else [found[i] for i in range(len(rows))]
 
 
 def best_first(problem, rollouts, vote):
-    """Rated rollouts by their scores or, where they vote, by the votes for their answers; adds "vote"."""
-    scores = np.array([row.get("score", 0.0) for row in rollouts])
+    """Rollouts by their scores or, where they vote, by the votes for their answers; adds "vote"."""
+    scores = np.array([rollout.get("score", 0.0) for rollout in rollouts])
     order = np.argsort(-scores, kind="stable")
     if vote and problem["kind"] != "code":
-        groups = vote_groups(problem, rollouts)
-        weights = np.array([row.get("p", 1.0) for row in rollouts])
+        groups = answer_groups(problem, rollouts)
+        weights = np.array([rollout.get("p", 1.0) for rollout in rollouts])
         totals = common.group_totals(groups, weights).clip(0)
         everything = float(weights[groups >= 0].sum()) or 1.0
-        for row, total in zip(rollouts, totals.tolist()):
-            row["vote"] = total / everything
+        for rollout, total in zip(rollouts, totals.tolist()):
+            rollout["vote"] = total / everything
         best = common.weighted_vote(groups, weights, scores)
         order = sorted(order, key=lambda i: (i != best, -totals[i]))
     return [rollouts[i] for i in order]
 
 
-def answer_row(row, column, vocab_size):
+def answer_groups(problem, rollouts):
+    """[N]: a number for each different answer, -1 where there is none; adds "answer".
+
+    What an answer is, and which are equal, is for 02 to say: here alone a script imports another one.
+    """
+    answer_of, groups_of = importlib.import_module("02_label").readers_of(problem["kind"])
+    for rollout in rollouts:
+        rollout["answer"] = answer_of(rollout["text"])
+    groups = groups_of([rollout["answer"] for rollout in rollouts])
+    return np.array([-1 if number is None else number for number in groups])
+
+
+def answer_row(rollout, column, vocab_size):
     """A rollout as sample() gives it; its vector is copied, as one can learn from no inference tensor."""
-    kept = ("sample", "text", "finish", "score", "p", "answer", "vote")
-    return {name: row[name] for name in kept if name in row} | {
-        "tokens": row["ids"].tolist(), "hidden": row["hidden"][column].clone(),
-        "conf": common.confidence(row["stats"].numpy(), vocab_size),
+    names = ("sample", "text", "finish", "score", "p", "answer", "vote")
+    return {name: rollout[name] for name in names if name in rollout} | {
+        "tokens": rollout["ids"].tolist(), "hidden": rollout["hidden"][column].clone(),
+        "conf": common.confidence(rollout["stats"].numpy(), vocab_size),
     }  # fmt: skip
+
+
+# ---- The program
 
 
 def main(argv=None):
@@ -1328,40 +1460,60 @@ def main(argv=None):
     runs = [find_run(args, dataset) for dataset in args.datasets]
     if len({run.folder for run in runs}) < len(runs):
         die(f"{' '.join(args.datasets)}: two of these have one name; rename a file")
-    if args.requests:
-        write_requests(runs[0])
-        if not args.responses:
-            return
-    if unfinished := [run for run in runs if lacking(run)]:
-        config = common.load_config(args.model, args.revision, args.trust_remote_code)
-        check_plan(args, unfinished, config.get_text_config())
+    unfinished = [run for run in runs if lacking(run)]
+    place = args.revision, args.trust_remote_code
+    if unfinished or args.requests:
+        settings = settings_of(args, *common.load_tokenizer(args.model, *place))
+        if args.requests and not args.responses:
+            return write_requests(args, runs[0].problems, settings)
+        check_plan(args, unfinished, settings)
     for run in runs:
-        if not all((run.folder / name).is_file() for name in ("meta.json", "problems.jsonl")):
-            # Without meta.json they may be other ones, of a kill while the model was loaded
+        if not run.has("meta.json") or not run.has("problems.jsonl"):
+            # Without meta.json they may be other ones, of a run that was killed while the model was loaded
             common.write_jsonl(run.folder / "problems.jsonl", run.problems)  # shows if --out can be written
     if unfinished:
-        place = args.device, args.dtype, args.revision, args.trust_remote_code
-        model, tokenizer = common.load_model(args.model, *place, move=not args.tp)
+        model, _ = common.load_model(args.model, args.device, args.dtype, *place, move=not args.tp)
         if args.tp:
             split_model(model, common.pick_device(args.device))
         if model.num_parameters() < 5_000_000:
             torch.set_num_threads(1)  # sharing such small products costs more
     for run in runs:
-        while need := agree(lacking(run)):
-            run.need = need
-            prepare(run, model, tokenizer)
-            make_parts(run)
-            if not agree(is_writer() and merge(run)):
-                break
-        else:
-            if is_writer():
-                shutil.rmtree(run.folder / "parts", ignore_errors=True)  # of a killed merge
-                print(run.folder)
+        is_finished = run not in unfinished or finish_run(run, settings, model)
+        if is_finished and is_writer():
+            shutil.rmtree(run.folder / "parts", ignore_errors=True)  # of a merge that was killed
+            print(run.folder)
     if torch.distributed.is_initialized():  # --tp: a process that just exits takes down those in the barrier,
         torch.distributed.barrier()  # and torch's threads may abort one that ends under them
         time.sleep(1)
         sys.stdout.flush()
         os._exit(0)
+
+
+def check_plan(args, runs, settings):
+    """Say what can be wrong before the weights load; then what is about to be made."""
+    layers_of(args.layers, settings.config.num_hidden_layers)
+    if not args.max_new_tokens and context_of(settings.config) == FAR:
+        die("--max-new-tokens 0: this model names no context; give a number of tokens")
+    if args.responses and args.requests:
+        check_requests(args, runs[0].problems, settings)
+    is_first = os.environ.get("RANK", "0") == "0" and worker(args)[0] == 0
+    for run in runs:
+        jobs = list(itertools.chain(*rollout_jobs(settings, run.problems)))
+        if is_first and not run.finished and not args.responses:
+            longest = max(job["limit"] for job in jobs)
+            count = f"{len(run.problems)} problems, {len(jobs):,} rollouts"
+            print(f"{run.folder}: {count} of at most {longest:,} tokens", file=sys.stderr)
+
+
+def finish_run(run, settings, model):
+    """Sample or read what the folder lacks; False while other workers are at their problems."""
+    while True:
+        lacks = agree(lacking(run))
+        if not lacks:
+            return True
+        fill = sample_run if lacks["rollouts"] and not run.args.responses else read_run
+        if not fill(run, settings, model, lacks):
+            return False
 
 
 if __name__ == "__main__":

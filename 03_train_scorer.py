@@ -396,7 +396,7 @@ def make_checkpoint(task, rows, state):
     checkpoint = {
         "design": job.design, "vector": job.vector, "shape": list(data.x.shape[1:]),
         "inputs": job.inputs, "scale": task.scale, "feature_scale": task.feature_scale,
-        "model": common.model_name(meta), "model_content": meta.get("identity", {}).get("model"),
+        "model": common.model_name(meta),
         "layers_of_model": meta["n_layers"], "seed": job.seed, "runs": job.runs,
         "sampling": common.sampling_of(meta),
         "config": task.configs[best["number"]], "state": state,

@@ -1319,11 +1319,6 @@ def check_scorer_fits(scorer, meta, path):
     rules = len(checkpoint["feature_scale"][0]) - 1 if scorer.takes_features else len(RULES)
     if rules != len(RULES):
         die(f"{path}: made for {rules} token statistics, there are {len(RULES)} now; train it again")
-    files = checkpoint["model_content"]
-    run_files = meta.get("identity", {}).get("model")
-    if None not in (files, run_files) and files != run_files:  # a Hub id and its copy differ, too: no error
-        difference = f"{path} was made with {scorer.model} as {files}, the run with {run_files}"
-        warn(f"{difference}; are the weights the same?")
 
 
 def score_run(scorer, run, path="the scorer", chunk=4096):

@@ -208,6 +208,18 @@ def full_forward(model, ids):
     return [x[0] for x in out.hidden_states], out.logits[0]
 
 
+def read_jobs(model, jobs, layers, stop_ids=(), extra=()):
+    """The rollouts of 01's jobs with "tokens", in their order, by its teacher-forced pass."""
+    generate = importlib.import_module("01_generate")
+    config = model.config.get_text_config()
+    settings = generate.Settings(byte_tokenizer(), config, {"stop_ids": stop_ids}, 1, 0, 0)
+    by_problem = {}
+    for job in jobs:
+        by_problem.setdefault(job["problem"], []).append(job)
+    problems = generate.read_problems(model, settings, by_problem, layers, extra, "read")
+    return [rollout for _, rollouts in problems for rollout in rollouts]
+
+
 def first_dimension_scorer(path, width=8, **changes):
     """Save a scorer whose logit is the first dimension of the vector; `changes` are of its checkpoint."""
     module = common.mlp(width, [])
@@ -217,7 +229,7 @@ def first_dimension_scorer(path, width=8, **changes):
     config = {"hidden": [], "dropout": 0.0, "input_dropout": 0.0, "batch_norm": False}
     checkpoint = {
         "design": "mlp", "model": "tiny", "vector": "penultimate/eos", "shape": [width], "layers_of_model": 5,
-        "scale": None, "model_content": None, "config": config, "state": state,
+        "scale": None, "config": config, "state": state,
     }  # fmt: skip
     common.save_pt(path, {**checkpoint, **changes})
     return path

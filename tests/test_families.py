@@ -16,8 +16,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import ROOT, TINY, assert_same_run, dies, full_forward, random_model
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+from conftest import ROOT, TINY, assert_same_run, byte_level, dies, full_forward, random_model, read_jobs
+from tokenizers import AddedToken, models, pre_tokenizers, trainers
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, GenerationConfig, PreTrainedTokenizerFast
 
 import common
@@ -98,9 +98,7 @@ def question(a, b):
 
 def make_tokenizer(family):
     """Byte-level BPE over what the model will see, with the family's special tokens and template."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer = byte_level(models.BPE())
     words = "user assistant system developer # Instructions Current date: 2025-08-05 Reasoning: high"
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(vocab_size=340, initial_alphabet=alphabet, show_progress=False)
@@ -354,7 +352,7 @@ def rollouts(model, jobs, layers, new=20):
     """The same by both ways: as they are sampled, greedily, and read as given tokens."""
     plain = {"temperature": 0, "top_k": 0, "top_p": 1.0, "repetition_penalty": 1.0, "stop_ids": []}
     yield from generate.Engine(model, layers, plain, 1, 3, 20, new, page=8).run(deque(jobs))
-    yield from generate.force_rollouts(model, None, jobs, layers, [], [])
+    yield from read_jobs(model, jobs, layers)
 
 
 @pytest.mark.parametrize("name", SAME)
@@ -384,10 +382,10 @@ def test_an_architecture_gives_what_transformers_gives(name):
 def test_an_architecture_that_would_be_wrong_is_refused_in_one_line(name, capsys):
     options, told = REFUSED[name]
     model = random_model(name, **options)
-    job = {"prompt": [12, 13], "tokens": list(range(14, 22))}
+    job = {"problem": 0, "sample": 0, "prompt": [12, 13], "tokens": list(range(14, 22))}
     assert told in dies(capsys, lambda: next(rollouts(model, [], (0, 4))))
     if "not all" not in told:  # layers with a state can be read
-        assert told in dies(capsys, lambda: next(generate.force_rollouts(model, None, [job], (0, 4), [], [])))
+        assert told in dies(capsys, read_jobs, model, [job], (0, 4))
 
 
 # ---- Many workers

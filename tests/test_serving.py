@@ -13,7 +13,7 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 
 import pytest
-from conftest import ROOT, assert_same_run, dies, stored
+from conftest import ROOT, assert_same_run, dies, stored, tokens_of
 from transformers import AutoTokenizer
 
 import common
@@ -33,9 +33,8 @@ def folder(tmp_path):
     left_out = shutil.ignore_patterns("*.safetensors")
     shutil.copytree(MODEL, tmp_path / "model", ignore=left_out)
     problems = common.read_jsonl(ROOT / "demo/math_a.jsonl")[:3]
-    long = {"id": "long", "prompt": "so " * 400}
     chat = {"id": "chat", "messages": [{"role": "user", "content": "Hello?"}]}
-    common.write_jsonl(tmp_path / "p.jsonl", [*problems, long, chat])
+    common.write_jsonl(tmp_path / "p.jsonl", [*problems, chat])
     return tmp_path
 
 
@@ -52,16 +51,15 @@ def ask(folder, *flags):
 
 
 def prompts_of(folder, model=MODEL):
-    """What our own engine would be given, but for the prompt that leaves no room."""
-    tokenizer = AutoTokenizer.from_pretrained(model)
-    problems = [row for row in common.load_problems(folder / "p.jsonl") if row["id"] != "long"]
+    """What our own engine would be given."""
+    tokenizer, problems = AutoTokenizer.from_pretrained(model), common.load_problems(folder / "p.jsonl")
     return tokenizer, {row["id"]: list(common.encode_prompt(tokenizer, row)) for row in problems}
 
 
 def test_requests_ask_for_what_our_own_engine_would_sample(folder, capsys):
     flags = ["--max-new-tokens", 200, "--top-k", 7, "--temperature", 0.5, "--repetition-penalty", 1.5]
     bodies = ask(folder, *flags)
-    assert "4 requests for 16 of 20 rollouts" in capsys.readouterr().err
+    assert "4 requests for 16 rollouts" in capsys.readouterr().err
     tokenizer, prompts = prompts_of(folder)
     assert bodies.keys() == {f"{id}#0" for id in prompts}
     for id, prompt in prompts.items():
@@ -137,33 +135,25 @@ def test_settings_without_the_weights_are_those_with_them(tmp_path, file):
 
 @pytest.fixture(scope="module")
 def sampled(tmp_path_factory):
-    """A run of our own engine; some rollouts are cut, and a problem has no room."""
+    """A run of our own engine, in which some rollouts are cut."""
     folder = tmp_path_factory.mktemp("sampled")
-    problems = common.read_jsonl(ROOT / "demo/math_a.jsonl")[:4]
-    common.write_jsonl(folder / "p.jsonl", [*problems, {"id": "long", "prompt": "so " * 400}])
-    program(MODEL, folder / "p.jsonl", "-n", N, "--max-new-tokens", 40, "--out", folder)
+    common.write_jsonl(folder / "p.jsonl", common.read_jsonl(ROOT / "demo/math_a.jsonl")[:4])
+    program(MODEL, folder / "p.jsonl", "-n", N, "--max-new-tokens", 30, "--out", folder)
     finishes = {row["finish"] for row in common.read_rollouts(folder / "model/p/32")}
     assert finishes == {"stop", "length"}
     return folder
 
 
 def read_back(folder, out, file, *flags):
-    flags = ["-n", N, "--max-new-tokens", 40, "--responses", file, "--out", out, *flags]
+    flags = ["-n", N, "--max-new-tokens", 30, "--responses", file, "--out", out, *flags]
     program(MODEL, folder / "p.jsonl", *flags)
     return out / "model/p/32"
-
-
-def tokens_of(run):
-    tokens = stored(run)[0]
-    return [ids.tolist() for ids in tokens["ids"].tensor_split(tokens["offsets"][1:-1])]
 
 
 def batch_rows(run, choice_of, per_row=N):
     """The rollouts as the output of vllm run-batch: `per_row` of them in each response."""
     prompts, rows = prompts_of(run.parents[2])[1], {}
     for row, ids in zip(common.read_rollouts(run), tokens_of(run), strict=True):
-        if row["id"] == "long":
-            continue
         first = row["sample"] // per_row * per_row
         choice = {"index": row["sample"] - first, "finish_reason": row["finish"], "stop_reason": None}
         choices = rows.setdefault((row["id"], first), [])
@@ -214,7 +204,7 @@ def test_an_engines_tokens_get_the_vectors_of_our_own_engine(sampled, tmp_path, 
     common.write_jsonl(tmp_path / "answers.jsonl", rows[::-1])  # engines end in any order
     assert_same_run(run, read_back(sampled, tmp_path, tmp_path / "answers.jsonl"), statistics=5e-3)
     said = [line for line in capsys.readouterr().err.splitlines() if "answers.jsonl: " in line]
-    assert said == [f"{tmp_path / 'answers.jsonl'}: 5 problems, {4 * N} answers"]
+    assert said == [f"{tmp_path / 'answers.jsonl'}: 4 problems, {4 * N} answers"]
 
 
 def test_what_an_engine_did_not_answer_is_counted_and_named(sampled, tmp_path, capsys):
@@ -229,7 +219,7 @@ def test_what_an_engine_did_not_answer_is_counted_and_named(sampled, tmp_path, c
     common.write_jsonl(file, [*rows, rows[6]])
     again = read_back(sampled, tmp_path, file)
     said = [line.removeprefix(f"{file}: ") for line in capsys.readouterr().err.splitlines() if str(file) in line]
-    assert said[0] == "5 problems, 12 answers"
+    assert said[0] == "4 problems, 12 answers"
     first, second, third, _ = sorted(f"math_a/{i}" for i in range(4))
     assert sorted(said[1:]) == [
         "1 answers are to another prompt than this model's files give, such as math_a/3",
@@ -253,7 +243,7 @@ def test_a_file_that_is_torn_or_lacks_a_problem_is_one_line(sampled, tmp_path, c
     file.write_text(whole[:-100])
     assert f"{file}:4: not JSON" in dies(capsys, read_back, sampled, tmp_path, file)
     file.write_text("".join(whole.splitlines(keepends=True)[:3]))
-    told = "no answers to 1 of 5 problems, such as 'math_a/3'"
+    told = "no answers to 1 of 4 problems, such as 'math_a/3'"
     assert told in dies(capsys, read_back, sampled, tmp_path, file)
 
 
@@ -288,10 +278,10 @@ def test_a_run_of_an_engines_answers_is_gone_on_with_as_any_other(sampled, tmp_p
     common.write_jsonl(file, batch_rows(sampled / "model/p/32", with_token_ids))
     run = read_back(sampled, tmp_path, file)
     before = (run / "rollouts.jsonl").stat().st_mtime_ns
-    flags = "-n", N, "--max-new-tokens", 40, "--out", tmp_path
+    flags = "-n", N, "--max-new-tokens", 30, "--out", tmp_path
     program(MODEL, sampled / "p.jsonl", *flags, "--layers", "penultimate,final,0")
     assert (run / "rollouts.jsonl").stat().st_mtime_ns == before and stored(run)[1]["vectors"][-1] == "0/eos"
-    (run / "tokens.pt").unlink()
+    (run / "rollouts.jsonl").unlink()
     with pytest.raises(common.BadInput, match="was made before the responses changed"):
         program(MODEL, sampled / "p.jsonl", *flags)
 
@@ -331,7 +321,7 @@ def test_reasoning_comes_back_to_where_the_template_has_it(tmp_path, template, w
 def test_settings_are_those_of_the_requests(sampled, tmp_path, capsys):
     """meta.json says what was asked for; other flags are refused before the weights load."""
     ask_for = ["--requests", tmp_path / "requests.jsonl", "--temperature", 0.5]
-    program(MODEL, sampled / "p.jsonl", "-n", N, "--max-new-tokens", 40, *ask_for)
+    program(MODEL, sampled / "p.jsonl", "-n", N, "--max-new-tokens", 30, *ask_for)
     rows = common.read_jsonl(tmp_path / "requests.jsonl")
     for row in rows:
         row["body"]["model"] = "another-name-of-it"
@@ -340,7 +330,7 @@ def test_settings_are_those_of_the_requests(sampled, tmp_path, capsys):
     common.write_jsonl(file, batch_rows(sampled / "model/p/32", with_token_ids))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(common, "load_model", lambda *_, **__: pytest.fail("the weights were loaded"))
-        told = "math_a/0#0 is not what this command asks for; give the flags it was written with"
+        told = "math_a/0#0 is not what this command asks for; give the flags that it was written with"
         for other in (["--temperature", 0.6], ["--endpoint", "completions"], ["--seed", 3], ["--plain"]):
             assert told in dies(capsys, read_back, sampled, tmp_path, file, *ask_for, *other)
     meta = common.read_meta(read_back(sampled, tmp_path, file, *ask_for))

@@ -157,7 +157,7 @@ def linear_scorer(vector, width, n_layers, features=False, model="model"):
     with torch.random.fork_rng():
         torch.manual_seed(0)
         state = common.build_scorer("mlp", config, (width + 29 * features,), 29 * features).state_dict()
-    checkpoint = {"design": "mlp", "vector": vector, "shape": [width], "model": model, "model_content": None}
+    checkpoint = {"design": "mlp", "vector": vector, "shape": [width], "model": model}
     checkpoint |= {"layers_of_model": n_layers, "scale": None, "config": config, "state": state}
     if features:
         scale = [torch.zeros(29), torch.full((29,), 10.0)]
@@ -346,7 +346,7 @@ def test_live_stopping_is_the_replay_in_the_order_of_the_samples(runs):
     everything = sum(6 * lengths[problem["id"]] / end for problem, end in zip(runs.problems, ends))
     share = sum(lengths.values()) / everything
     said = f"stopped when sure: {sum(ends)} of 48 rollouts, about {share:.0%} of the tokens"
-    assert generate.what_stopping_saved(kept, meta) == said and said in runs.said
+    assert generate.what_stopping_saved(kept, 6) == said and said in runs.said
 
 
 def test_a_stopped_run_goes_through_the_other_steps(runs, run_here):
