@@ -32,9 +32,12 @@ FORMS = (
 
 def make_answers(count, seed=0):
     """(kind, reference, response, right?) in the proportions of MATH-500."""
-    rng, shares = random.Random(seed), [share for share, *_ in KINDS.values()]
+    rng = random.Random(seed)
+    shares = [share for share, *_ in KINDS.values()]
     for kind in rng.choices([*KINDS], shares, k=count):
-        n, right, (_, reference, spellings) = rng.randint(2, 5000), rng.random() < 0.6, KINDS[kind]
+        _, reference, spellings = KINDS[kind]
+        n = rng.randint(2, 5000)
+        right = rng.random() < 0.6
         given = n if right else n + rng.randint(1, 9)
         answer = rng.choice([reference] * right + spellings)
         answer = answer.replace("N", str(given)).replace("M", str(2 * given))
@@ -46,16 +49,19 @@ def main(argv):
     parser = argparse.ArgumentParser(prog="bench.py math", description=__doc__, formatter_class=raw)
     parser.add_argument("--answers", type=int, default=10_000)
     options = parser.parse_args(argv)
-    judge, seconds, wrong = importlib.import_module("02_label"), defaultdict(list), 0
+    judge = importlib.import_module("02_label")
+    seconds = defaultdict(list)
+    misjudged = 0
     for kind, reference, response, right in make_answers(options.answers):
         start = time.process_time()
         answer = judge.answer_of(response)
-        found = judge.verdict({"kind": "math", "prompt": "", "answer": reference}, answer)
+        found, _ = judge.verdict({"kind": "math", "prompt": "", "answer": reference}, answer)
         judge.groups_of([answer])
         seconds[kind].append(time.process_time() - start)
-        wrong += found[0] != right
+        misjudged += found != right
     seconds["all"] = sum(seconds.values(), [])
     rows = [[kind, len(each), round(1000 * sum(each) / len(each), 4)] for kind, each in seconds.items()]
     print(common.table(["answers", "count", "ms each"], rows))
-    print(json.dumps({"answers": options.answers, "seconds": round(sum(seconds["all"]), 3),
-                      "ms_each": rows[-1][2], "misjudged": wrong}))  # fmt: skip
+    total = round(sum(seconds["all"]), 3)
+    line = {"answers": options.answers, "seconds": total, "ms_each": rows[-1][2], "misjudged": misjudged}
+    print(json.dumps(line))
