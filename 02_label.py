@@ -1604,7 +1604,7 @@ def tokens_of(text):
 
 
 def letters(word, glued):
-    """A run of letters: a name we know, a word, a function, or a product of variables."""
+    """A run of letters: a name in the tables above, a word, a function, or a product of variables."""
     lower = word.lower()
     if lower in NUMBER_WORDS and not glued:
         return [NUMBER_WORDS[lower]]
