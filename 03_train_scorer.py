@@ -1,29 +1,35 @@
-"""Train a scorer on checked rollouts: hidden.pt and labels.jsonl of one or more run folders -> scorer.pt.
+"""Train a scorer on labelled rollouts: hidden.pt and labels.jsonl of one or more run folders -> scorer.pt.
 
     python 03_train_scorer.py runs/model/humaneval/32 -o scorer.pt
     python 03_train_scorer.py runs/model/humaneval/32 --inputs vector+stats -o scorer+.pt   # SCaTR+
-    python 03_train_scorer.py runs/model/*/32 --seed 32 42 52 -o '{run}/scatr.{name}-{seed}.pt'   # one a run
-    python 03_train_scorer.py runs/model/humaneval/32 --study layers --eval runs/model/kodcode/32
+    python 03_train_scorer.py runs/model/*/32 --separate --seed 32 42 52 -o scatr.pt   # one a run and seed
 
-The paper's random search: 100 small MLPs, problems split 75/25, the lowest validation loss wins. Problems of
-one `family` (a field of theirs: a template, a topic) are all on one side of the split. Several runs
-are one mixed calibration set; rollouts with the label null are left out. scorer.pt rebuilds itself and has a
-table of all trials. A seed gives the same scorer, to the bit on one machine, with any number of --workers.
+This is the paper's random search: it trains 100 small MLPs on three quarters of the problems and keeps the
+one with the lowest loss on the others. Problems of one `family` (a field of a problem: its template, its
+topic) are all on one side of that split. Several runs are one mixed calibration set unless --separate is
+given. Rollouts whose label is null are left out. scorer.pt contains all that is needed to rebuild the scorer,
+and a table of all trials. On one machine a seed gives the same scorer with any number of --workers.
 
-The paper's tables. C: three calibration runs of one data set, D: of another, E: the run to be judged by.
+A study trains scorers that differ in one thing, as STUDY-ROW.CALSET@CALRUN-SEED.pt. 04 then scores the runs
+to evaluate on, and 05 prints the table:
 
-    table              command, with --seed 32 42 52 --eval E  vectors, of 01                          trials
-    main results       RUNS=3 bash run_all.sh MODEL CAL EVAL                                              900
-    layers             03 C --study layers    --layers .15,.3,.45,.6,.75,.9,penultimate                 6,300
-    calibration set    03 C --study fraction                                                            3,600
-    rollouts           03 C --study rollouts                                                            3,600
-    scorer design      03 C --study designs   --layers all --extra last10,special   900 x (4 + layers)
-    mixed domains      03 C D --study mixed                                                             2,700
-    same data set      03 C --study halves                                                              1,800
+    python 03_train_scorer.py C --study layers --seed 32 42 52 -o FOLDER
+    python 04_select.py E --scorer FOLDER/layers-*.pt
+    python 05_baselines.py E --study layers
 
-A search that two tables share, or that run_all.sh has done, is done once. Inputs are checked and hours
-estimated before anything trains. A row is the mean over calibration sets (each RUN is one) and seeds;
-05 --studies prints all in the paper's shape.
+These are the paper's tables. C stands for three calibration runs of one data set, D for three of another, and
+E for the runs to evaluate on:
+
+    table            command, with --seed 32 42 52  01 captures the vectors by                          trials
+    main results     RUNS=3 bash run_all.sh MODEL CAL EVAL                                                 900
+    layers           03 C --study layers            --layers .15,.3,.45,.6,.75,.9,penultimate            6,300
+    calibration set  03 C --study fraction                                                               3,600
+    scorer design    03 C --study designs           --layers all --extra last10,special     900 x (4 + layers)
+    mixed domains    03 C D --study mixed                                                                2,700
+    same data set    03 C E --study halves                                                               1,800
+
+The time is estimated before anything is trained. A search that was done before, for another study or by
+run_all.sh, is not done again: its scorer is copied.
 """
 
 import argparse
@@ -33,222 +39,330 @@ import math
 import multiprocessing
 import os
 import random
-import shlex
 import signal
 import sys
 import threading
 import time
 import timeit
-from collections import Counter, defaultdict, namedtuple
-from concurrent.futures import ProcessPoolExecutor, process
+from collections import Counter, defaultdict
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
 import common
 from common import np, torch
 
-# ---- The search space
+# ---- The search space: the choices for each knob, in an order on which the drawn configurations depend
 
 EPOCHS, PATIENCE, PLATEAU, CLIP = 100, 10, 3, 1.0
-RUNGS = (2, 4, 8, 16)  # --search halving: after these epochs the worse half of a learning rate's trials ends
-SMALL = [[512, 256], [512, 256, 128], [1024, 512], [1024, 512, 256]]
-LARGE = [[1024, 512], [2048, 1024], [1024, 512, 256], [2048, 1024, 512]]
+RUNGS = (2, 4, 8)  # --search halving: after so many epochs the worse half of the configurations is dropped
+
+SHAPES = [[512, 256], [512, 256, 128], [1024, 512], [1024, 512, 256]]
+WIDE = [[1024, 512], [2048, 1024], [1024, 512, 256], [2048, 1024, 512]]
 RATES, BOTH = [1e-4, 5e-4, 1e-3], [False, True]
-KNOBS = ("hidden", "lr", "dropout", "input_dropout", "batch_size", "weight_decay", "batch_norm")
-SPACES = (  # below this many training rollouts: the choices of each knob
-    (1000, (SMALL, RATES, [0.5, 0.6, 0.7], [0.2, 0.3, 0.4], [16, 32], [1e-3, 5e-3, 1e-2], [False])),
-    (5000, (SMALL, RATES, [0.4, 0.5, 0.6], [0.1, 0.2, 0.3], [32, 64, 128], [1e-4, 1e-3, 5e-3], BOTH)),
-    (math.inf, (LARGE, RATES, [0.3, 0.4, 0.5], [0, 0.1, 0.2], [64, 128, 256], [1e-5, 1e-4, 1e-3], BOTH)),
-)
-LINEAR = ([[]], [1e-3, 1e-2], [0.0], [0.0], [32], [1e-4, 1e-3, 1e-2, 0.1, 1.0], [False])
+FEW = {"hidden": SHAPES, "lr": RATES, "dropout": [0.5, 0.6, 0.7], "input_dropout": [0.2, 0.3, 0.4],
+       "batch_size": [16, 32], "weight_decay": [1e-3, 5e-3, 1e-2], "batch_norm": [False]}  # fmt: skip
+SOME = {"hidden": SHAPES, "lr": RATES, "dropout": [0.4, 0.5, 0.6], "input_dropout": [0.1, 0.2, 0.3],
+        "batch_size": [32, 64, 128], "weight_decay": [1e-4, 1e-3, 5e-3], "batch_norm": BOTH}  # fmt: skip
+MANY = {"hidden": WIDE, "lr": RATES, "dropout": [0.3, 0.4, 0.5], "input_dropout": [0, 0.1, 0.2],
+        "batch_size": [64, 128, 256], "weight_decay": [1e-5, 1e-4, 1e-3], "batch_norm": BOTH}  # fmt: skip
+LINEAR = {"hidden": [[]], "lr": [1e-3, 1e-2], "dropout": [0.0], "input_dropout": [0.0], "batch_size": [32],
+          "weight_decay": [1e-4, 1e-3, 1e-2, 0.1, 1.0], "batch_norm": [False]}  # fmt: skip
 TRANSFORMER = {"width": [128, 256], "depth": [1, 2], "dropout": [0.1, 0.2, 0.3]}
-DESIGNS = {  # what each is shown unless --vector says otherwise
-    "mlp": common.DEFAULT_VECTOR, "best-layer": "all/eos", "ensemble": "all/eos",
-    "transformer-final": "all/eos", "transformer-last10": "last10", "transformer-special": "special",
+DESIGNS = {  # each design, and the vector that it reads unless --vector names another
+    "mlp": common.DEFAULT_VECTOR,
+    "best-layer": "all/eos",
+    "ensemble": "all/eos",
+    "transformer-final": "all/eos",
+    "transformer-last10": "last10",
+    "transformer-special": "special",
     "logistic": common.DEFAULT_VECTOR,
-}  # fmt: skip
-OVER_LAYERS = ("best-layer", "ensemble")  # of one mlp a layer: the lowest validation loss, or a mixture
+}
+OVER_LAYERS = ("best-layer", "ensemble")  # made of one mlp for each layer: the best of them, or their mixture
 
 
-def draw_configs(n, job):
-    """`job.configs` different configurations for n training rollouts, numbered in the order drawn."""
-    shapes, *others = next(choices for below, choices in SPACES if n < below)
-    choices = SMALL if job.paper_space else shapes, *others
-    knobs = dict(zip(KNOBS, LINEAR if job.design == "logistic" else choices, strict=True))
-    if job.design.startswith("transformer"):
-        knobs = {k: v for k, v in (knobs | TRANSFORMER).items() if k not in ("hidden", "batch_norm")}
-    grid = [dict(zip(knobs, values, strict=True)) for values in itertools.product(*knobs.values())]
-    random.Random(job.seed).shuffle(grid)
-    return [{"number": number, **config} for number, config in enumerate(grid[: job.configs])]
+def space_for(n, recipe):
+    if recipe.design == "logistic":
+        return LINEAR
+    space = FEW if n < 1000 else SOME if n < 5000 else MANY  # n: training rollouts
+    if recipe.paper_space:
+        space = space | {"hidden": SHAPES}
+    if recipe.design.startswith("transformer"):
+        shared = {knob: choices for knob, choices in space.items() if knob not in ("hidden", "batch_norm")}
+        return shared | TRANSFORMER
+    return space
 
 
-# ---- A job: the arguments for one calibration set (its runs) and one seed. What it learns from
+def draw_configs(n, recipe):
+    """recipe.configs different configurations for n training rollouts, numbered in the order drawn."""
+    space = space_for(n, recipe)
+    grid = [dict(zip(space, choices)) for choices in itertools.product(*space.values())]
+    random.Random(recipe.seed).shuffle(grid)
+    return [{"number": number, **config} for number, config in enumerate(grid[: recipe.configs])]
 
 
-def jobs_of(args, sets, **changes):
-    pairs = itertools.product([[*map(str, runs)] for runs in sets], args.seed)
-    jobs = [changed(args, runs=runs, seed=seed, **changes) for runs, seed in pairs]
-    for job in jobs:
-        job.vector = job.vector or DESIGNS[job.design]
-        several = job.vector in common.EXTRA_INPUTS or job.vector.startswith("all/")
-        if job.design not in OVER_LAYERS and several != job.design.startswith("transformer"):
-            common.die(f"--design {job.design} takes a --vector as {DESIGNS[job.design]}, not {job.vector}")
-        job.standardise |= job.design == "logistic"
-    return jobs
+# ---- What a scorer is made by, and what it is made of
 
 
-def changed(args, **changes):
-    return argparse.Namespace(**{**vars(args), **changes})
+@dataclass(frozen=True)
+class Recipe:
+    """All that decides a scorer, apart from the content of the runs."""
+
+    runs: tuple
+    seed: int
+    vector: str
+    design: str
+    inputs: str
+    search: str
+    configs: int
+    paper_space: bool
+    standardise: bool
+    rollouts: int | None  # only the first so many of each problem
+    fraction: float = 1.0  # of the problems
+    half: bool = False  # only that half of the problems which the study of halves learns from
+    balance: bool = False  # as many problems of each data set
 
 
-# n rollouts. x [n, d] or [n, positions, d]; features [n, 29], the last is the length; y [n], NaN: not judged;
-# group [n], -1: no answer; lists: problem (data set, id), family (data set, "family", its name), which is the
-# problem where it has none, and keys (run, id, sample)
-Data = namedtuple("Data", "x features y group problem family keys")
-# One search. x is scaled; x, y and the rows train and valid are on the device
-Task = namedtuple("Task", "job data x y train valid scale feature_scale pos_weight configs")
+def make_recipe(args, runs, seed, **changes):
+    design = changes.get("design", args.design)
+    vector = changes.pop("vector", args.vector) or DESIGNS[design]
+    if design not in OVER_LAYERS and has_positions(vector) != design.startswith("transformer"):
+        common.die(f"--design {design} takes a --vector as {DESIGNS[design]}, not {vector}")
+    recipe = Recipe(
+        tuple(map(str, runs)), seed, vector, args.design, args.inputs, args.search, args.configs,
+        args.paper_space, args.standardise or design == "logistic", args.rollouts,
+    )  # fmt: skip
+    return replace(recipe, **changes)
 
 
-def load_data(runs, vector):
-    parts = []
-    for run in runs:
-        keys, fetch = common.read_inputs(run, vector)
-        judged, name = map(torch.from_numpy, read_judged(run, keys)), data_set(run)
-        problems = [(name, key[0]) for key in keys]
-        named = common.read_families(run)
-        families = [(name, "family", named[id]) if id in named else (name, id) for name, id in problems]
-        lists = problems, families, [(run, *key) for key in keys]
-        parts.append((fetch(slice(None)), common.read_features(run, keys), *judged, *lists))
-    columns = list(zip(*parts))
-    return Data(*map(torch.cat, columns[:4]), *(sum(column, []) for column in columns[4:]))
+def has_positions(vector):
+    return vector in common.EXTRA_INPUTS or vector.startswith("all/")
+
+
+@dataclass
+class Rollouts:
+    """R rollouts of one or more runs."""
+
+    x: torch.Tensor  # [R, d] or [R, positions, d]
+    features: torch.Tensor  # [R, 29]: the token statistics and, last, the length
+    labels: torch.Tensor  # [R] 1 or 0; NaN: could not be judged
+    groups: torch.Tensor  # [R] classes of equal answers; -1: no answer
+    problems: list  # (data set, id)
+    families: list  # (data set, "family", its name); the problem itself where it names none
+    keys: list  # (run, id, sample)
+
+    def part(self, rows):
+        """Those at some places."""
+        columns = {}
+        for name, values in vars(self).items():
+            columns[name] = [values[row] for row in rows] if isinstance(values, list) else values[rows]
+        return Rollouts(**columns)
+
+
+def load_rollouts(runs, vector):
+    parts = [vars(load_run(run, vector)) for run in runs]
+    columns = {}
+    for name, first in parts[0].items():
+        values = [part[name] for part in parts]
+        columns[name] = sum(values, []) if isinstance(first, list) else torch.cat(values)
+    return Rollouts(**columns)
+
+
+def load_run(run, vector):
+    keys, fetch = common.read_inputs(run, vector)
+    labels, groups = read_judged(run, keys)
+    name, families = data_set(run), common.read_families(run)
+    family_of = {problem: (name, "family", family) for problem, family in families.items()}
+    return Rollouts(
+        x=fetch(slice(None)), features=common.read_features(run, keys), labels=labels, groups=groups,
+        problems=[(name, problem) for problem, _ in keys],
+        families=[family_of.get(problem, (name, problem)) for problem, _ in keys],
+        keys=[(run, *key) for key in keys],
+    )  # fmt: skip
 
 
 def read_judged(run, keys):
-    """float32 [R] labels and groups, as in Data."""
-    given = lambda value, missing: missing if value is None else value
+    """(labels, groups), both float32 [R] and as in Rollouts."""
     rows = common.read_labels(run, keys)
-    rows = [(given(row["label"], math.nan), given(row.get("group"), -1)) for row in rows]
-    return np.array(rows, dtype=np.float32).T.copy()
+    labels = [math.nan if row["label"] is None else row["label"] for row in rows]
+    groups = [-1 if row.get("group") is None else row["group"] for row in rows]
+    return torch.tensor(labels, dtype=torch.float32), torch.tensor(groups, dtype=torch.float32)
 
 
 def data_set(run):
     return common.short_name(common.read_meta(run)["dataset"])
 
 
-def halves(problems, seed):
-    """Two sets of problems, the same for everybody who asks with this seed."""
-    names, half = sorted(set(problems)), len(set(problems)) // 2
-    random.Random(f"half {seed}").shuffle(names)
-    return set(names[:half]), set(names[half:])
+def choose_rollouts(rollouts, recipe):
+    """Those that the recipe is about, as far as they could be judged."""
+    problems = sorted(set(rollouts.problems))
+    if recipe.half:
+        problems = half_of(problems, recipe.seed)
+    if recipe.balance:
+        problems = balance(problems, recipe.seed)
+    if recipe.fraction < 1:
+        count = min(len(problems), max(4, round(recipe.fraction * len(problems))))  # fewer cannot be split
+        problems = random.Random(f"fraction {recipe.seed}").sample(problems, count)
+    chosen, is_judged = set(problems), rollouts.labels.isfinite().tolist()
+    rows = []
+    for row, (_, _, sample) in enumerate(rollouts.keys):
+        is_early = recipe.rollouts is None or sample < recipe.rollouts
+        if is_judged[row] and is_early and rollouts.problems[row] in chosen:
+            rows.append(row)
+    chosen = rollouts.part(rows)
+    check_rollouts(chosen, recipe.runs)
+    return chosen
 
 
-def choose(data, job):
-    """Judged rollouts that job.half, balance (as many problems a data set), fraction and rollouts leave."""
-    problems = sorted(halves(data.problem, job.seed)[0] if job.half else set(data.problem))
-    if job.balance:
-        sets = [list(own) for _, own in itertools.groupby(problems, lambda problem: problem[0])]
-        rng, fewest = random.Random(f"balance {job.seed}"), min(map(len, sets))
-        problems = [p for own in sets for p in rng.sample(own, fewest)]
-    if job.fraction < 1:
-        count = min(len(problems), max(4, round(job.fraction * len(problems))))  # fewer cannot be split
-        problems = random.Random(f"fraction {job.seed}").sample(problems, count)
-    kept, most, judged = set(problems), job.rollouts or math.inf, data.y.isfinite().tolist()
-    rows = [i for i, key in enumerate(data.keys) if judged[i] and data.problem[i] in kept and key[2] < most]
-    return part_of(data, rows)
+def half_of(problems, seed):
+    """One half of the problems. The study of halves evaluates on the other half."""
+    shuffled = sorted(problems)
+    random.Random(f"half {seed}").shuffle(shuffled)
+    return sorted(shuffled[: len(shuffled) // 2])
 
 
-def part_of(data, rows):
-    return Data(*(x[rows] for x in data[:4]), *([column[row] for row in rows] for column in data[4:]))
+def balance(problems, seed):
+    """As many problems of each data set as the smallest of them has."""
+    problems_of = defaultdict(list)
+    for data_set, problem in problems:
+        problems_of[data_set].append((data_set, problem))
+    fewest = min(map(len, problems_of.values()))
+    rng = random.Random(f"balance {seed}")
+    return [problem for problems in problems_of.values() for problem in rng.sample(problems, fewest)]
 
 
-def split_by_problem(data, seed):
-    """(training rows, validation rows): 75 % of the problems and the rest; training has both labels.
+def split_by_problem(rollouts, seed):
+    """(training rows, validation rows). Training gets both labels and about three quarters of the problems.
 
-    Families are drawn until their problems are that many, never the last: none is on both sides.
+    Families are drawn until their problems are that many. The last family is never drawn.
     """
-    sizes = Counter(family for family, _ in dict.fromkeys(zip(data.family, data.problem)))
-    families, rng = list(sizes), random.Random(f"split {seed}")
+    sizes = Counter(family for family, _ in dict.fromkeys(zip(rollouts.families, rollouts.problems)))
+    enough = round(0.75 * sizes.total())
+    families = list(sizes)
+    rng = random.Random(f"split {seed}")
     while True:
         rng.shuffle(families)
-        before = [0, *itertools.accumulate(sizes[family] for family in families[:-1])]
-        enough = round(0.75 * sizes.total())
-        training = {family for family, count in zip(families[:-1], before) if count < enough}
-        sides = [[i for i, f in enumerate(data.family) if (f in training) == side] for side in (True, False)]
-        if len(set(data.y[sides[0]].tolist())) == 2:
-            return sides
+        drawn, count = set(), 0
+        for family in families[:-1]:
+            if count < enough:
+                drawn.add(family)
+                count += sizes[family]
+        train = [row for row, family in enumerate(rollouts.families) if family in drawn]
+        valid = [row for row, family in enumerate(rollouts.families) if family not in drawn]
+        if len(set(rollouts.labels[train].tolist())) == 2:
+            return train, valid
 
 
-ONE_KIND = """\
-right and wrong ones are both needed: take easier or harder problems, or more rollouts of each, \
-or see in the reasons in labels.jsonl whether the answers are judged as you mean it"""
+@dataclass
+class Task:
+    """One search: the chosen rollouts as the training loop reads them."""
+
+    recipe: Recipe
+    rollouts: Rollouts
+    x: torch.Tensor  # scaled, with features [R, d + 29]; x, y, train and valid are on the device
+    y: torch.Tensor
+    train: torch.Tensor  # rows
+    valid: torch.Tensor  # rows
+    scale: list | None
+    feature_scale: list | None
+    pos_weight: float  # wrong answers of the training part for each right one
+    configs: list
 
 
-def make_task(data, job):
-    data = choose(data, job)
-    count, right, labelled = len(set(data.family)), int(data.y.sum()), len(data.y)
-    broken = [key for key, x in zip(data.keys, data.x) if not x.isfinite().all()]
-    for wrong, told in (
-        (right in (0, labelled), f"{right} of {labelled} labelled rollouts are right; {ONE_KIND}"),
-        (count < 4, f"labelled rollouts of {count} problem(s) or families; the split needs 4"),
-        (broken, f"{len(broken)} vectors are not finite, such as {broken[:3]}; generate them again"),
-    ):
-        if wrong:
-            common.die(f"{', '.join(job.runs)}: {told}")
-    train, valid = split_by_problem(data, job.seed)
-    scale = fit_scale(data.x[train]) if job.standardise else None
-    feature_scale = fit_scale(data.features[train]) if job.inputs != "vector" else None
-    x = common.standardise(data.x, scale)
-    x = common.with_features(x, data.features, feature_scale) if feature_scale else x
-    right, tensors = data.y[train].sum().item(), (x, data.y, torch.tensor(train), torch.tensor(valid))
-    weight, configs = (len(train) - right) / right, draw_configs(len(train), job)
-    return Task(job, data, *(t.to(job.device) for t in tensors), scale, feature_scale, weight, configs)
+def make_task(rollouts, recipe, device):
+    train, valid = split_by_problem(rollouts, recipe.seed)
+    x, scale, feature_scale = rollouts.x, None, None
+    if recipe.standardise:
+        scale = fit_scale(rollouts.x[train])
+        x = common.standardise(x, scale)
+    if recipe.inputs == "vector+stats":
+        feature_scale = fit_scale(rollouts.features[train])
+        x = common.with_features(x, rollouts.features, feature_scale)
+    right = rollouts.labels[train].sum().item()
+    return Task(
+        recipe, rollouts, x.to(device), rollouts.labels.to(device), torch.tensor(train, device=device),
+        torch.tensor(valid, device=device), scale, feature_scale, pos_weight=(len(train) - right) / right,
+        configs=draw_configs(len(train), recipe),
+    )  # fmt: skip
+
+
+def check_rollouts(rollouts, runs):
+    where = ", ".join(runs)
+    right, judged = int(rollouts.labels.sum()), len(rollouts.labels)
+    if right in (0, judged):
+        common.die(
+            f"{where}: {right} of {judged} labelled rollouts are right; right and wrong ones are both "
+            "needed: take easier or harder problems, or more rollouts of each, or see in the reasons in "
+            "labels.jsonl whether the answers are judged as you mean it"
+        )
+    families = len(set(rollouts.families))
+    if families < 4:
+        common.die(f"{where}: labelled rollouts of {families} problem(s) or families; the split needs 4")
+    broken = [key for key, x in zip(rollouts.keys, rollouts.x) if not x.isfinite().all()]
+    if broken:
+        examples = f"{len(broken)} vectors are not finite, such as {broken[:3]}"
+        common.die(f"{where}: {examples}; generate them again")
+
+
+def describe_task(task, unjudged):
+    """Print what is learned from. Few problems are a warning, with the spread of an accuracy of one half."""
+    rollouts, where = task.rollouts, ", ".join(task.recipe.runs)
+    right = f"{rollouts.labels.mean():.1%} of {len(rollouts.keys)} rollouts right"
+    print(f"{where}, {task.recipe.vector}: {right}; {unjudged} could not be judged: left out")
+    problems = len(set(rollouts.problems))
+    held_out = len({rollouts.problems[row] for row in task.valid.tolist()})
+    if problems < 50 or held_out < 12:
+        counts = f"{problems} calibration problems, {held_out} held out"
+        spread = f"accuracies ± {50 / math.sqrt(held_out):.0f} points; give 50 or more"
+        print(f"warning: {where}: {counts}: {spread}", file=sys.stderr)
 
 
 def fit_scale(x):
-    """(mean, deviation) of each dimension over what is there (finite, no absent position)."""
-    there = x.isfinite() & (x != 0).any(-1, keepdim=True) if x.ndim == 3 else x.isfinite()
-    count, x = there.sum(0).clamp(min=1), x.double().where(there, 0)
+    """(mean, deviation) of each dimension, over finite values and positions that are not absent."""
+    is_there = x.isfinite()
+    if x.ndim == 3:
+        is_there &= (x != 0).any(-1, keepdim=True)
+    count = is_there.sum(0).clamp(min=1)
+    x = x.double().where(is_there, 0)
     mean = x.sum(0) / count
-    deviation = ((x - mean).square() * there).sum(0).div(count).sqrt()
-    deviation[deviation <= 1e-6 * (1 + mean.abs())] = 1.0
+    deviation = ((x - mean).square() * is_there).sum(0).div(count).sqrt()
+    deviation[deviation <= 1e-6 * (1 + mean.abs())] = 1.0  # a constant, apart from rounding errors
     return [mean.float(), deviation.float()]
 
 
-# ---- Training
-
-
-# An objective: the weight of right answers -> a function of logits [B] and labels [B]
-LOSSES = {"bce": lambda weight: torch.nn.BCEWithLogitsLoss(pos_weight=weight)}
+# ---- Training one configuration
 
 
 @contextmanager
 def fast_products():
-    """Of bfloat16 on a CPU where oneDNN can, of TF32 on CUDA; the caller's precision comes back in any case."""
-    before = torch.get_float32_matmul_precision()
+    """Matrix products in bfloat16 on a CPU that has it, in TF32 on CUDA; then again as the caller had it."""
+    precision = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("medium")
     try:
         yield
     finally:
-        torch.set_float32_matmul_precision(before)
+        torch.set_float32_matmul_precision(precision)
 
 
 @fast_products()
-def train(task, config, board=None, epochs=EPOCHS):
-    """Train one configuration -> (its row in the table of trials, the weights of its best epoch).
-
-    board: [configurations, rungs], the best losses of a search's trials by each rung, for --search halving.
-    """
-    job, device, started = task.job, task.x.device, time.time()
-    seed, features = job.seed * 1_000_003 + config["number"], task.x.shape[-1] - task.data.x.shape[-1]
-    torch.manual_seed(seed)  # of the first weights and the dropout; the order of rows has its own
+def train(task, config, epochs=EPOCHS):
+    """Train one configuration -> (the trial: its row in the table, the weights of its best epoch)."""
+    recipe, device, started = task.recipe, task.x.device, time.time()
+    seed = recipe.seed * 1_000_003 + config["number"]
+    torch.manual_seed(seed)  # of the first weights and of dropout; the order of rows has its own generator
     orders = torch.Generator().manual_seed(seed)
-    model = common.build_scorer(job.design, config, tuple(task.x.shape[1:]), features).to(device)
-    rate, decay = config["lr"], config["weight_decay"]
-    optimiser = torch.optim.Adam(model.parameters(), lr=rate, weight_decay=decay, fused=True)
+    features = task.x.shape[-1] - task.rollouts.x.shape[-1]
+    model = common.build_scorer(recipe.design, config, tuple(task.x.shape[1:]), features).to(device)
+    optimiser = torch.optim.Adam(
+        model.parameters(), lr=config["lr"], weight_decay=config["weight_decay"], fused=True
+    )
     scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimiser, factor=0.5, patience=PLATEAU)
-    loss_of = LOSSES[job.loss](torch.tensor(task.pos_weight, device=device))
-    row, state = {**config, "losses": [], "val_loss": math.inf, "best_epoch": 0}, {}
+    loss_of = torch.nn.BCEWithLogitsLoss(pos_weight=torch.tensor(task.pos_weight, device=device))
+    trial = {**config, "losses": [], "val_loss": math.inf, "best_epoch": 0}
+    weights = {}
     for epoch in range(1, epochs + 1):
         model.train()
         for rows in batches(task.train, config["batch_size"], orders):
@@ -261,241 +375,311 @@ def train(task, config, board=None, epochs=EPOCHS):
             logits = torch.cat([model(task.x[rows]) for rows in task.valid.split(1024)])
             loss = loss_of(logits, task.y[task.valid]).item()
         scheduler.step(loss)
-        row["losses"].append(loss)
-        if loss < row["val_loss"]:
-            row.update(val_loss=loss, best_epoch=epoch)
-            state = {name: value.cpu().numpy().copy() for name, value in model.state_dict().items()}
-        if not math.isfinite(loss) or epoch - row["best_epoch"] >= PATIENCE:
+        trial["losses"].append(loss)
+        if loss < trial["val_loss"]:
+            trial.update(val_loss=loss, best_epoch=epoch)
+            weights = {name: value.cpu().numpy().copy() for name, value in model.state_dict().items()}
+        if not math.isfinite(loss) or epoch - trial["best_epoch"] >= PATIENCE:
             break
-        if board is not None and epoch in RUNGS and is_hopeless(row, task.configs, board):
-            break
-    if board is not None:  # it gets to no other rung; those drawn after it wait for every one
-        np.nan_to_num(board[config["number"]], copy=False, nan=math.inf, posinf=math.inf)
-    places = task.x.shape[1] if job.design.startswith("transformer") else 1  # each passes all the weights
-    weights = places * sum(p.numel() for p in model.parameters() if p.ndim > 1)
-    flops = 2 * weights * epoch * (3 * len(task.train) + len(task.valid))  # back is twice as far as forth
-    return {**row, "epochs": epoch, "flops": flops, "seconds": time.time() - started}, state
+    positions = task.x.shape[1] if recipe.design.startswith("transformer") else 1  # each passes all weights
+    products = positions * sum(p.numel() for p in model.parameters() if p.ndim > 1)
+    flops = 2 * products * epoch * (3 * len(task.train) + len(task.valid))  # backwards is twice forwards
+    return {**trial, "epochs": epoch, "flops": flops, "seconds": time.time() - started}, weights
 
 
 def batches(rows, size, generator):
     """Rows in a new order, cut; a last batch of one row joins the one before: batch norm needs two."""
     order = rows[torch.randperm(len(rows), generator=generator).to(rows.device)]
     cuts = list(range(size, len(order), size))
-    return order.tensor_split(cuts[:-1] if cuts and len(order) - cuts[-1] == 1 else cuts)
+    if cuts and len(order) - cuts[-1] == 1:
+        cuts.pop()
+    return order.tensor_split(cuts)
 
 
-def is_hopeless(row, configs, board):
-    """Is it in the worse half of those of its rate drawn before it that got this far? It waits for them."""
-    number, rung = row["number"], RUNGS.index(len(row["losses"]))
-    rivals = [config["number"] for config in configs[:number] if config["lr"] == row["lr"]]
-    board[number, rung] = row["val_loss"]
-    while np.isnan(board[rivals, rung]).any():
-        time.sleep(0.005)
-    reached = [best for best in board[rivals, rung] if best < math.inf]
-    return sum(best <= row["val_loss"] for best in reached) >= (len(reached) + 2) // 2
+# ---- The search, in processes: on a CPU one a core, each of one thread
+
+TASKS = []  # those that this process works on
 
 
-# ---- The search: trials in the order drawn, given to processes
-
-
-def search(tasks):
-    """Yield (task, its rows of trials, the weights of the best) as searches end."""
-    job, rows, best = tasks[0].job, [[] for _ in tasks], [(math.inf, None)] * len(tasks)
-    trials = [(place, config) for place, task in enumerate(tasks) for config in task.configs]
-    if job.search == "halving":  # a run's searches side by side: a trial seldom waits for another
-        trials.sort(key=lambda trial: (tasks[trial[0]].job.runs, trial[1]["number"]))
-    trained, name = train_all(trials, tasks), f"train {job.design} on {job.vector}"
-    for place, row, state in common.progress(trained, len(trials), name, "trial"):
-        rows[place].append(row)
-        best[place] = min(best[place], (row["val_loss"], state), key=lambda trial: trial[0])
-        if len(rows[place]) == len(tasks[place].configs):
-            yield tasks[place], rows[place], best[place][1]
-
-
-def train_all(trials, tasks):
-    """Yield (task number, row, weights) in order; on a CPU from a process a core, each of one thread."""
-    job, processes = tasks[0].job, min(tasks[0].job.workers, len(trials))
-    torch.optim.Adam([torch.zeros(1)])  # loads here what else each process would load at its first step
-    context = multiprocessing.get_context("fork" if job.device == "cpu" else "spawn")  # a fork copies no data
-    board = context.RawArray("d", [math.nan] * len(tasks) * job.configs * len(RUNGS))
-    if processes == 1:
-        set_up(tasks, board)
-        yield from itertools.starmap(train_one, trials)
+@contextmanager
+def open_processes(tasks, workers):
+    """Gives run(function, arguments): the results of function(*those) for all `arguments`, in their order."""
+    torch.optim.Adam([torch.zeros(1)])  # imports here what each process would import at its first step
+    if workers == 1:
+        start_process(tasks)
+        yield itertools.starmap
         return
-    with ProcessPoolExecutor(processes, context, set_up, (tasks, board)) as pool:
-        futures = [pool.submit(train_one, *trial) for trial in trials]  # pool.map: tracebacks at Ctrl-C
+    is_cpu = tasks[0].x.device.type == "cpu"
+    context = multiprocessing.get_context("fork" if is_cpu else "spawn")  # a fork copies no data
+    with ProcessPoolExecutor(workers, context, start_process, (tasks,)) as pool:
+
+        def run(function, arguments):
+            return pool.map(function, *zip(*arguments))
+
         try:
-            while futures:
-                yield futures.pop(0).result()
-        except process.BrokenProcessPool:
+            yield run
+        except BrokenProcessPool:
             common.die("a search process was killed, it seems for want of memory: take fewer --workers")
 
 
-WORK = {}  # of a process: the tasks, and their boards
+def start_process(tasks):
+    TASKS[:] = tasks
+    if tasks[0].x.device.type == "cpu":
+        torch.set_num_threads(1)  # more would change the last bits, and are slower than more processes
+    parent = multiprocessing.parent_process()
+    if parent:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # at Ctrl-C the parent ends its processes
+
+        def end_with_parent():
+            parent.join()
+            os._exit(1)
+
+        threading.Thread(target=end_with_parent, daemon=True).start()
 
 
-def set_up(tasks, board):
-    boards = np.frombuffer(board).reshape(len(tasks), -1, len(RUNGS))
-    WORK.update(tasks=tasks, boards=boards if tasks[0].job.search == "halving" else [None] * len(tasks))
-    if tasks[0].job.device == "cpu":
-        torch.set_num_threads(1)  # more would change the last bits, and are slower than a process each
-    if parent := multiprocessing.parent_process():  # it hears Ctrl-C; killed, it leaves none behind
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+def train_one(number, config, epochs):
+    return train(TASKS[number], config, epochs)
 
 
-def train_one(place, config):
-    return place, *train(WORK["tasks"][place], config, WORK["boards"][place])
+@dataclass
+class Search:
+    """How far the search for the best configuration of a task is."""
+
+    task: Task
+    remaining: list  # configurations that are still in the running
+    trials: list = field(default_factory=list)
+    best: dict | None = None  # the trial with the lowest validation loss
+    weights: dict | None = None  # of its best epoch
+
+
+def run_searches(tasks, run):
+    """Search for all tasks side by side.
+
+    Halving trains all configurations for as many epochs as the first rung says, and drops the worse half of
+    each learning rate. Those that remain are trained again from the start, up to the next rung, and so on;
+    after the last rung, without a limit. As a seed gives the same training again, no state has to be kept.
+    """
+    searches = [Search(task, task.configs) for task in tasks]
+    recipe = tasks[0].recipe
+    rungs = [rung for rung in RUNGS if rung < EPOCHS and recipe.search == "halving"]
+    for epochs in [*rungs, EPOCHS]:
+        trainings = [(n, config, epochs) for n, search in enumerate(searches) for config in search.remaining]
+        name = f"train {recipe.design} on {recipe.vector}"
+        trained = common.progress(run(train_one, trainings), len(trainings), name, "trial")
+        for (number, _, _), (trial, weights) in zip(trainings, trained):
+            search = searches[number]
+            search.trials.append(trial)
+            if search.best is None or trial["val_loss"] < search.best["val_loss"]:
+                search.best, search.weights = trial, weights
+        if epochs < EPOCHS:
+            for search in searches:
+                search.remaining = better_halves(search.remaining, search.trials)
+    for search in searches:
+        if not search.weights:
+            common.die(f"none of {len(search.trials)} trainings reached a finite loss; try --standardise")
+    return searches
+
+
+def better_halves(configs, trials):
+    """The better half of the configurations of each learning rate, by their validation loss so far."""
+    loss = {trial["number"]: trial["val_loss"] for trial in trials}
+    better = []
+    for rate in {config["lr"] for config in configs}:
+        rivals = [config for config in configs if config["lr"] == rate]
+        rivals.sort(key=lambda config: loss[config["number"]])
+        better += rivals[: math.ceil(len(rivals) / 2)]
+    return sorted(better, key=lambda config: config["number"])
+
+
+# ---- How often a scorer is right on problems that it was not trained on, by which 04 chooses between scorers
+
+FOLDS = 5
+
+
+def score_folds(searches, run):
+    """[R] logits for each search: each fifth of the families is scored by a scorer trained on the others.
+
+    These scorers have the configuration that was found, and are trained for at most as many epochs as that
+    took to its lowest loss. NaN: the others did not suffice to train a scorer.
+    """
+    arguments = []
+    for number, search in enumerate(searches):
+        config, epochs = search.task.configs[search.best["number"]], search.best["best_epoch"]
+        arguments += [(number, config, epochs, rows) for rows in split_folds(search.task)]
+    logits = [torch.full((len(search.task.rollouts.keys),), math.nan) for search in searches]
+    scored = common.progress(run(score_fold, arguments), len(arguments), "held-out folds", "fold")
+    for (number, _, _, rows), scores in zip(arguments, scored):
+        logits[number][rows] = torch.tensor(scores)
+    return logits
+
+
+def split_folds(task):
+    """The rows of each fold."""
+    families = sorted(set(task.rollouts.families))
+    random.Random(f"folds {task.recipe.seed}").shuffle(families)
+    folds = []
+    for first in range(min(FOLDS, len(families))):
+        fold = set(families[first::FOLDS])
+        folds.append([row for row, family in enumerate(task.rollouts.families) if family in fold])
+    return folds
+
+
+def score_fold(number, config, epochs, rows):
+    task = TASKS[number]
+    rollouts = task.rollouts
+    others = rollouts.part(sorted(set(range(len(rollouts.keys))) - set(rows)))
+    if len(set(others.labels.tolist())) < 2:
+        return [math.nan] * len(rows)
+    fold_task = make_task(others, task.recipe, task.x.device)
+    _, weights = train(fold_task, config, epochs)
+    if not weights:
+        return [math.nan] * len(rows)
+    scorer = common.Scorer(describe(fold_task, config, weights))
+    return scorer(rollouts.x[rows], rollouts.features[rows]).tolist()
+
+
+def accuracy_of(rollouts, logits):
+    """{strategy of 04: the share of problems for which it is right}; logits [R], NaN where there is none."""
+    rows = logits.isfinite().nonzero().flatten().tolist()
+    if not rows:
+        return {}
+    table = table_by_problem(rollouts.part(rows), logits[rows].sigmoid())
+    p, groups, labels = table["p"], table["groups"].astype(int), table["labels"]
+
+    def share_right(picks):
+        return float(np.take_along_axis(labels, picks[:, None], 1).mean())
+
+    accuracy = {"problems": len(p), "best-of-n": share_right(common.best_of_n(p)), "weighted-vote": None}
+    if (groups >= 0).any():
+        accuracy["weighted-vote"] = share_right(common.weighted_vote(groups, p, p))
+    return accuracy
+
+
+def table_by_problem(rollouts, p):
+    """{"p", "labels", "tokens", "groups"}: each [P, N], from p [R], the probabilities that a scorer gives.
+
+    Where a problem has fewer rollouts p and groups are -1.
+    """
+    places = places_by_problem(rollouts.keys)
+    shape = len(places), max(map(len, places.values()))
+    tokens = rollouts.features[:, -1].nan_to_num(0)
+    columns = {"p": p, "labels": rollouts.labels, "tokens": tokens, "groups": rollouts.groups}
+    missing = {"p": -1, "labels": 0, "tokens": 0, "groups": -1}
+    table = {name: np.full(shape, missing[name], np.float64) for name in columns}
+    for problem, rows in enumerate(places.values()):
+        for name, values in columns.items():
+            table[name][problem, : len(rows)] = values[rows]
+    return table
+
+
+def places_by_problem(keys):
+    """{key without its sample: the places of its rollouts, by sample}"""
+    places = defaultdict(list)
+    for place in sorted(range(len(keys)), key=lambda place: keys[place]):
+        places[keys[place][:-1]].append(place)
+    return places
 
 
 # ---- scorer.pt
 
 
-def make_scorers(jobs):
-    """Each job's path: searches share the processes; what was finished before is left alone."""
-    paths = [find_finished(job) for job in jobs]
-    for path in filter(None, () if jobs[0].study else paths):
-        print(f"{path}: finished before, with these arguments and inputs")
-    train_jobs = combine_layers if jobs[0].design in OVER_LAYERS else train_scorers
-    for job, scorer in train_jobs([job for job, path in zip(jobs, paths) if path is None]):
-        path, cost, auroc = path_of(job), costs(scorer), scorer["val_auroc"]
-        common.save_pt(path, {**scorer, "cost": cost, "fingerprint": fingerprint(job)})
-        told = f"{len(scorer['trials'])} trials in {cost['train_seconds']:.0f} s of computing"
-        shown = "unknown (no right or no wrong answer was held out)" if auroc is None else f"{auroc:.3f}"
-        print(f"{path}: validation loss {scorer['val_loss']:.4f}, AUROC {shown}; {told}")
-    return [path or path_of(job) for path, job in zip(paths, jobs)]
-
-
-def train_scorers(jobs):
-    tasks = []
-    for (runs, vector), own in itertools.groupby(jobs, lambda job: (job.runs, job.vector)):
-        data = load_data(runs, vector)
-        tasks += [make_task(data, job) for job in own]
-        warn_of_few_problems(tasks[-1])
-        told = f"{np.nanmean(data.y):.1%} of {len(data.y)} rollouts right"
-        print(f"{', '.join(runs)}, {vector}: {told}; {data.y.isnan().sum()} could not be judged: left out")
-    for task, rows, state in search(tasks) if tasks else ():
-        yield task.job, make_checkpoint(task, rows, state)
-
-
-def warn_of_few_problems(task):
-    problems = len(set(task.data.problem))
-    held_out = len({task.data.problem[row] for row in task.valid.tolist()})
-    if problems < 50 or held_out < 12:
-        told = f"{problems} calibration problems, {held_out} held out"
-        spread = f"accuracies ± {50 / math.sqrt(held_out):.0f} points; give 50 or more"
-        print(f"warning: {', '.join(task.job.runs)}: {told}: {spread}", file=sys.stderr)
-
-
-def make_checkpoint(task, rows, state):
-    job, data, best = task.job, task.data, min(rows, key=lambda row: row["val_loss"])
-    meta, valid = common.read_meta(job.runs[0]), part_of(data, task.valid.tolist())
-    if not state:
-        common.die(f"none of {len(rows)} configurations reached a finite loss; try --standardise")
-    state = {name: torch.from_numpy(value) for name, value in state.items()}
-    checkpoint = {
-        "design": job.design, "vector": job.vector, "shape": list(data.x.shape[1:]),
-        "inputs": job.inputs, "scale": task.scale, "feature_scale": task.feature_scale,
-        "model": common.model_name(meta),
-        "layers_of_model": meta["n_layers"], "seed": job.seed, "runs": job.runs,
+def describe(task, config, weights):
+    """What common.Scorer needs to rebuild a scorer."""
+    recipe = task.recipe
+    meta = common.read_meta(recipe.runs[0])
+    return {
+        "design": recipe.design, "vector": recipe.vector, "shape": list(task.rollouts.x.shape[1:]),
+        "inputs": recipe.inputs, "scale": task.scale, "feature_scale": task.feature_scale,
+        "model": common.model_name(meta), "layers_of_model": meta["n_layers"],
         "sampling": common.sampling_of(meta),
-        "config": task.configs[best["number"]], "state": state,
-        "val_loss": best["val_loss"], "pos_weight": task.pos_weight, "trials": rows,
-        "settings": {name: getattr(job, name) for name in DECIDE},
-        "n_rollouts": len(data.y), "problems": sorted(set(data.problem)),
+        "config": config, "state": {name: torch.from_numpy(value) for name, value in weights.items()},
     }  # fmt: skip
-    logits = common.Scorer(checkpoint)(valid.x, valid.features)
-    table = problem_table(valid, logits.sigmoid())
-    stop = common.stop_rows(table["p"], table["labels"], table["tokens"])
-    auroc = common.auroc(valid.y.numpy() > 0, logits.numpy())
-    return {**checkpoint, "stop": stop, "held_out": held_out(table), "val_auroc": auroc}
 
 
-def problem_table(valid, p):
-    """Each [P, N]: p, labels, tokens and groups of the validation problems; p and groups are -1 where one has
-    fewer rollouts. p [R] is what the scorer says."""
-    places = by_problem(valid.keys)
-    shape = len(places), max(map(len, places.values()))
-    values = {"p": p, "labels": valid.y, "tokens": valid.features[:, -1].nan_to_num(0), "groups": valid.group}
-    missing = {"p": -1, "labels": 0, "tokens": 0, "groups": -1}
-    table = {name: np.full(shape, missing[name], np.float64) for name in values}
-    for i, own in enumerate(places.values()):
-        for name, value in values.items():
-            table[name][i, : len(own)] = value[own]
-    return table
+def make_checkpoint(search, fold_logits):
+    task, recipe = search.task, search.task.recipe
+    checkpoint = describe(task, task.configs[search.best["number"]], search.weights)
+    valid = task.rollouts.part(task.valid.tolist())
+    p = common.Scorer(checkpoint)(valid.x, valid.features).sigmoid()
+    table = table_by_problem(valid, p)
+    return checkpoint | {
+        "seed": recipe.seed, "runs": list(recipe.runs), "recipe": asdict(recipe),
+        "problems": sorted(set(task.rollouts.problems)), "n_rollouts": len(task.rollouts.keys),
+        "trials": search.trials, "pos_weight": task.pos_weight, "val_loss": search.best["val_loss"],
+        "stop": common.stop_rows(table["p"], table["labels"], table["tokens"]),
+        "held_out": accuracy_of(task.rollouts, fold_logits),
+    }  # fmt: skip
 
 
-def held_out(table):
-    """How often each strategy is right on the validation problems, by which 04 chooses between scorers."""
-    p, groups = table["p"], table["groups"].astype(int)
-    right = {"best-of-n": right_of(common.best_of_n(p), table), "weighted-vote": None}
-    if (groups >= 0).any():
-        right["weighted-vote"] = right_of(common.weighted_vote(groups, p, p), table)
-    return {"how": "validation", "problems": len(p), **right}
-
-
-def right_of(picks, table):
-    """The share of problems whose pick is right."""
-    return float(np.take_along_axis(table["labels"], picks[:, None], 1).mean())
-
-
-def by_problem(keys):
-    """{key without its sample: places of its rollouts, in their order}"""
-    places = defaultdict(list)
-    for place in sorted(range(len(keys)), key=lambda i: keys[i]):
-        places[keys[place][:-1]].append(place)
-    return places
-
-
-def costs(checkpoint):
-    """What the search took, and scoring a problem where 05 runs its verifiers."""
-    device, n = common.pick_device(), round(checkpoint["n_rollouts"] / len(checkpoint["problems"]))
+def measure_costs(checkpoint):
+    """What the search took, and what scoring a problem takes on the device that 05 runs its verifiers on."""
+    device = common.pick_device()
     scorer = common.Scorer(checkpoint, device)
+    modules = [part.module for part in scorer.parts or [scorer]]
+    n = round(checkpoint["n_rollouts"] / len(checkpoint["problems"]))
     x, features = torch.ones(n, *scorer.shape), torch.ones(n, len(common.RULES) + 1)
     times = timeit.repeat(lambda: scorer(x, features).tolist(), number=1, repeat=60)[10:]
-    seconds, flops = (sum(trial[name] for trial in checkpoint["trials"]) for name in ("seconds", "flops"))
-    size = sum(p.numel() for part in scorer.parts or [scorer] for p in part.module.parameters())
-    ms, name = 1e3 * float(np.median(times)) / n, common.device_name(device)
-    return {"parameters": size, "train_seconds": seconds, "train_flops": flops,
-            "ms_per_rollout": ms, "device": name}  # fmt: skip
+    return {
+        "parameters": sum(p.numel() for module in modules for p in module.parameters()),
+        "train_seconds": sum(trial["seconds"] for trial in checkpoint["trials"]),
+        "train_flops": sum(trial["flops"] for trial in checkpoint["trials"]),
+        "ms_per_rollout": 1e3 * float(np.median(times)) / n,
+        "device": common.device_name(device),
+    }
 
 
-# What the fingerprint in scorer.pt is of, beside the seed, and the labels and values that it was shown
-DECIDE = ["design", "inputs", "search", "configs", "paper_space", "loss", "standardise", "fraction"]
-DECIDE += ["rollouts", "half", "balance"]
-KEPT = "{design}.{name}-{seed}.{mark}.pt"  # the file of a study's scorer, and of an ensemble's layer
+def make_scorers(wanted, args):
+    """Write a scorer for each {path: recipe}, or copy it if the same recipe and inputs made one before."""
+    finished = find_finished(wanted)
+    missing = {}
+    for path, recipe in wanted.items():
+        if fingerprint(recipe) not in finished:
+            missing.setdefault(fingerprint(recipe), path)
+    if finished:
+        print(f"{len(finished)} scorer(s) finished before, with these arguments and inputs")
+    for path, checkpoint in train_scorers({path: wanted[path] for path in missing.values()}, args):
+        cost = measure_costs(checkpoint)
+        common.save_pt(path, checkpoint | {"cost": cost, "fingerprint": fingerprint(wanted[path])})
+        accuracy = checkpoint["held_out"].get("best-of-n", math.nan)
+        quality = f"validation loss {checkpoint['val_loss']:.4f}, best-of-n right for {accuracy:.1%} held out"
+        trials = f"{len(checkpoint['trials'])} trials in {cost['train_seconds']:.0f} s of computing"
+        print(f"{path}: {quality}; {trials}")
+    for path, recipe in wanted.items():
+        source = (finished | missing)[fingerprint(recipe)]
+        if source != path:
+            common.save_pt(path, common.load_pt(source))
+            print(f"{path}: a copy of {source}")
 
 
-def path_of(job):
-    runs = [Path(run).resolve() for run in job.runs]
-    name = "+".join(f"{run.parent.name}@{run.name}" for run in runs)
-    path, known = str(job.out), {"run": job.runs[0], "name": name, "seed": job.seed, "design": job.design}
-    for word, value in {**known, "mark": fingerprint(job)}.items():
-        path = path.replace(f"{{{word}}}", str(value))
-    return Path(path)
+def find_finished(wanted):
+    """{fingerprint: path} of the scorers of these recipes that are there: at their paths, in the same folders
+    under another name, and in the folders of the calibration runs, where run_all.sh puts them."""
+    marks = {fingerprint(recipe) for recipe in wanted.values()}
+    folders = {path.parent for path in wanted} | {Path(recipe.runs[0]) for recipe in wanted.values()}
+    files = [file for folder in sorted(folders) for file in sorted(folder.glob("*@*.pt"))]
+    for path in wanted:
+        if path.is_file():
+            common.load_scorer(path)  # stops here if the file is no scorer: it is not to be written over
+            files.append(path)
+    found = {common.load_pt(file).get("fingerprint"): file for file in files}
+    return {mark: found[mark] for mark in marks & found.keys()}
 
 
-def find_finished(job):
-    """The path of the scorer that these arguments and inputs make, or None; a study's also beside the run."""
-    path = path_of(job)
-    if path.is_file():
-        common.load_scorer(path)  # ends here where it is none, which is not written over
-    beside = Path(job.runs[0]).glob("*@*.pt") if job.study else ()  # as run_all.sh names them; LoRA's, too
-    for file in (path, *beside):
-        if file.is_file() and common.load_pt(file).get("fingerprint") == fingerprint(job):
-            return file
-
-
-def fingerprint(job):
-    decided = {name: getattr(job, name) for name in ("seed", *DECIDE)}
-    return digest([decided, job.vector.split("/")[-1], [content_of(run, job.vector) for run in job.runs]])
+def fingerprint(recipe):
+    """Of all that decides a scorer: the recipe, with the content of the runs instead of their names."""
+    contents = tuple(content_of(run, recipe.vector) for run in recipe.runs)
+    vector = recipe.vector
+    if not has_positions(vector):  # .75/eos and 21/eos are the same
+        vector = common.vector_key(vector, common.read_meta(recipe.runs[0])["n_layers"])
+    return digest(asdict(replace(recipe, runs=contents, vector=vector)))
 
 
 @cache
 def content_of(run, vector):
-    """Of what is shown, not of the file: a run that is given more vectors keeps its scorers."""
-    *tensors, _, families, keys = load_data([run], vector)
-    names = [(*key[1:], *family) for key, family in zip(keys, families)]
+    """Of what is learned from, not of the files: a run that is given more vectors keeps its scorers."""
+    rollouts = load_rollouts([run], vector)
+    tensors = (rollouts.x, rollouts.features, rollouts.labels, rollouts.groups)
+    names = [(*key[1:], *family) for key, family in zip(rollouts.keys, rollouts.families)]
     return digest(names), *(common.hash_of(values.numpy()) for values in tensors)
 
 
@@ -503,163 +687,210 @@ def digest(value):
     return common.hash_of(json.dumps(value).encode())
 
 
-# ---- The paper's designs over layers, from one scorer a layer that stays as it is
+def train_scorers(wanted, args):
+    """Yield (path, checkpoint). Recipes that differ in the seed alone are searched side by side."""
+    alike = defaultdict(list)
+    for path, recipe in wanted.items():
+        alike[replace(recipe, seed=0)].append(path)
+    for recipe, paths in alike.items():
+        if recipe.design in OVER_LAYERS:
+            for path in paths:
+                yield path, combine_layers(path, wanted[path], args)
+            continue
+        rollouts = load_rollouts(recipe.runs, recipe.vector)
+        chosen = [choose_rollouts(rollouts, wanted[path]) for path in paths]
+        tasks = [make_task(some, wanted[path], args.device) for some, path in zip(chosen, paths)]
+        describe_task(tasks[-1], unjudged=rollouts.labels.isnan().sum())
+        with open_processes(tasks, min(args.workers, len(tasks) * recipe.configs)) as run:
+            searches = run_searches(tasks, run)
+            fold_logits = score_folds(searches, run)
+        yield from zip(paths, map(make_checkpoint, searches, fold_logits))
 
 
-def searches_of(job):
-    """The searches a job consists of: itself, or one a layer."""
-    if job.design not in OVER_LAYERS:
-        return [job]
-    out = Path(job.out).parent / ("" if job.study else "layers") / KEPT
-    stored, columns = common.open_hidden(job.runs[0], job.vector)
-    layers = [stored["vectors"][column] for column in columns]
-    return [changed(job, design="mlp", vector=layer, out=out) for layer in layers]
+# ---- Designs over layers: made of one scorer for each layer, which is a scorer like any other
 
 
-def combine_layers(jobs):
-    for job in jobs:
-        parts = [common.load_scorer(path) for path in make_scorers(searches_of(job))]
-        facts = [part.checkpoint for part in parts]
-        best = min(facts, key=lambda own: own["val_loss"])
-        trials = [{"layer": own["vector"], **trial} for own in facts for trial in own["trials"]]
-        best = mix(parts, facts, job) if job.design == "ensemble" else best
-        yield job, {**best, "trials": trials}
+def layer_recipes(path, recipe):
+    """{path: recipe} of the scorers of the layers, in a folder `layers` beside the path."""
+    stored, columns = common.open_hidden(recipe.runs[0], recipe.vector)
+    recipes = {}
+    for column in columns:
+        layer = stored["vectors"][column]
+        name = f"{layer.replace('/', '-')}.{calibration_name(recipe.runs)}-{recipe.seed}.pt"
+        recipes[path.parent / "layers" / name] = replace(recipe, design="mlp", vector=layer)
+    return recipes
 
 
-def mix(parts, facts, job):
-    """An ensemble: the weights, found by EM, whose mixture of the layers has the lowest validation loss."""
-    data = choose(load_data(job.runs, job.vector), job)
-    valid = part_of(data, split_by_problem(data, job.seed)[1])
-    logits = torch.stack([part(valid.x[:, i]) for i, part in enumerate(parts)], 1)  # [V, layers]
-    right, p = valid.y[:, None] > 0, logits.sigmoid().double().clamp(1e-7, 1 - 1e-7)
-    told = torch.where(right, p, 1 - p)  # the chance each gave to what is true
-    count = 1 + (facts[0]["pos_weight"] - 1) * right.double()
+def combine_layers(path, recipe, args):
+    layers = layer_recipes(path, recipe)
+    make_scorers(layers, args)
+    parts = [common.load_scorer(layer) for layer in layers]
+    best = min((part.checkpoint for part in parts), key=lambda checkpoint: checkpoint["val_loss"])
+    trials = []
+    for part in parts:
+        trials += [{"layer": part.vector, **trial} for trial in part.checkpoint["trials"]]
+    if recipe.design == "best-layer":
+        return best | {"trials": trials}
+    return mix_layers(recipe, parts) | {"trials": trials}
+
+
+def mix_layers(recipe, parts):
+    """An ensemble: the mixture of the layers' probabilities with the lowest loss on the validation part.
+
+    Its weights are found by expectation maximisation.
+    """
+    rollouts = choose_rollouts(load_rollouts(recipe.runs, recipe.vector), recipe)
+    valid = rollouts.part(split_by_problem(rollouts, recipe.seed)[1])
+    first = parts[0].checkpoint
+    logits = torch.stack([part(valid.x[:, layer]) for layer, part in enumerate(parts)], 1)  # [V, layers]
+    p = logits.sigmoid().double().clamp(1e-7, 1 - 1e-7)
+    right = valid.labels[:, None] > 0  # [V, 1]
+    likelihood = torch.where(right, p, 1 - p)  # that each layer gives to the label
+    count = 1 + (first["pos_weight"] - 1) * right.double()  # a right answer counts pos_weight times
     weights = torch.full((len(parts),), 1 / len(parts), dtype=torch.double)
     for _ in range(2000):
-        share = told * weights
+        share = likelihood * weights
         weights = (count * share / share.sum(1, keepdim=True)).sum(0) / count.sum()
-    loss, weights = -(count[:, 0] * (told @ weights).log()).mean().item(), weights.float()
-    auroc = common.auroc(right[:, 0].numpy(), common.mixture(logits, weights).numpy())
-    found = {"parts": facts, "weights": weights, "val_loss": loss, "val_auroc": auroc, "state": None}
-    whole = {"design": "ensemble", "vector": job.vector, "shape": list(data.x.shape[1:]), "stop": []}
-    whole["held_out"] = held_out(problem_table(valid, common.mixture(logits, weights).sigmoid()))
-    return {**facts[0], **whole, **found}
+    loss = -(count[:, 0] * (likelihood @ weights).log()).mean().item()
+    weights = weights.float()
+    mixed = common.mixture(logits, weights)
+    return first | {
+        "design": "ensemble", "vector": recipe.vector, "shape": list(rollouts.x.shape[1:]), "stop": [],
+        "parts": [part.checkpoint for part in parts], "weights": weights, "state": None, "val_loss": loss,
+        "held_out": accuracy_of(valid, mixed), "recipe": asdict(recipe),
+    }  # fmt: skip
 
 
-# ---- Studies: rows, each a name and what it changes; `sets`: its calibration sets, if not each RUN alone
+# ---- Which scorers to make: one, one for each seed and run, or all of a study
 
-STUDIES = ("layers", "fraction", "rollouts", "designs", "mixed", "halves")
+LAYERS = {
+    ".15L": ".15", ".3L": ".3", ".45L": ".45", ".6L": ".6", ".75L": ".75", ".9L": ".9", "L-1": "penultimate",
+}  # fmt: skip
+FRACTIONS = {"100%": 1.0, "50%": 0.5, "25%": 0.25, "10%": 0.1}
+STUDIES = ("layers", "fraction", "designs", "mixed", "halves")
 
 
 def study_rows(args):
-    token = (args.vector or common.DEFAULT_VECTOR).partition("/")[2]
-    n = min(common.read_meta(run).get("n", 16) for run in args.runs)
-    layers = {f"{x}L": x for x in (".15", ".3", ".45", ".6", ".75", ".9")} | {"L-1": "penultimate"}
-    sets = defaultdict(list)
+    """Yield (STUDY-ROW, the runs of a calibration set, what the row changes in the recipe)."""
+    runs_of = defaultdict(list)
     for run in args.runs:
-        sets[data_set(run)].append(run)
-    if args.study == "mixed" and (len(sets) < 2 or len({*map(len, sets.values())}) > 1):
-        told = ", ".join(f"{len(own)} of {name}" for name, own in sets.items())
-        common.die(f"--study mixed takes as many runs of each of two data sets, not {told}")
-    # As many problems of each data set, the k-th runs of all in the k-th calibration set; and each alone
-    mixed = {"mixed": {"sets": [*map(list, zip(*sets.values()))], "balance": True}}
-    rows = {
-        "layers": {row: {"vector": f"{layer}/{token}"} for row, layer in layers.items()},
-        "fraction": {f"{share:.0%}": {"fraction": share} for share in (1.0, 0.5, 0.25, 0.1)},
-        "rollouts": {f"N={k}": {"rollouts": k if k < n else None} for k in (16, 12, 8, 4)},
-        "designs": {design: {"design": design, "vector": None} for design in DESIGNS},
-        "mixed": mixed | {name: {"sets": [[run] for run in own]} for name, own in sets.items()},
-        "halves": {"other data set": {}, "same data set": {"sets": [args.eval], "half": True}},
-    }
-    return rows[args.study]
+        runs_of[data_set(run)].append(run)
+    counts = ", ".join(f"{len(runs)} of {name}" for name, runs in runs_of.items())
+    if args.study in ("mixed", "halves") and len(runs_of) != 2:
+        common.die(f"--study {args.study} takes runs of two data sets, not {counts}")
+    if args.study == "mixed" and len(set(map(len, runs_of.values()))) > 1:
+        common.die(f"--study mixed takes as many runs of each of two data sets, not {counts}")
+    for run in args.runs:
+        if args.study == "layers":
+            token = (args.vector or common.DEFAULT_VECTOR).partition("/")[2]
+            for name, layer in LAYERS.items():
+                yield f"layers-{name}", [run], {"vector": f"{layer}/{token}"}
+        elif args.study == "fraction":
+            for name, fraction in FRACTIONS.items():
+                yield f"fraction-{name}", [run], {"fraction": fraction}
+        elif args.study == "designs":
+            for design in DESIGNS:
+                yield f"designs-{design}", [run], {"design": design, "vector": None}
+        elif args.study == "mixed":
+            yield f"mixed-{data_set(run)}", [run], {}
+        elif run in runs_of[data_set(args.runs[0])]:  # halves: the data set given first is the other one
+            yield "halves-other", [run], {}
+        else:
+            yield "halves-same", [run], {"half": True}
+    if args.study == "mixed":
+        for runs in zip(*runs_of.values()):
+            yield "mixed-mixed", runs, {"balance": True}
 
 
-def run_study(args):
-    """Train what is missing, evaluate all, keep the numbers and print their table."""
-    if both := {*map(data_set, args.runs)} & {*map(data_set, args.eval)}:
-        common.die(f"{', '.join(both)} is in both RUN and --eval: what was learned from proves nothing")
-    usual = {"sets": [[run] for run in args.runs], "out": Path(args.out) / "scorers" / KEPT}
-    plan = {name: jobs_of(args, **{**usual, **change}) for name, change in study_rows(args).items()}
-    for job in itertools.chain(*plan.values()):  # all that will be read is looked at first
-        for run in (*job.runs, *args.eval):
-            content_of(run, job.vector)
-    announce(plan, args)
-    rows, sides = [], {"calibration": args.runs, "evaluation": args.eval}
-    for name, jobs in plan.items():
-        found = [evaluate(path, job, args) for path, job in zip(make_scorers(jobs), jobs)]
-        means = {m: [100 * np.mean(one[m], dtype=float) for one in found if m in one] for m in found[0]}
-        std = lambda values: np.std(values, ddof=1) if len(values) > 1 else None
-        facts = {m: {"mean": np.mean(own), "std": std(own), "values": own} for m, own in means.items()}
-        rows.append({"row": name, "measures": facts})
-    report = {
-        "study": args.study, "model": common.model_name(common.read_meta(args.runs[0])),
-        **{side: list(dict.fromkeys(map(data_set, runs))) for side, runs in sides.items()},
-        "problems": len(found[0]["best of 16"]), "command": shlex.join(["python", *sys.argv]), "rows": rows,
-        "settings": {name: getattr(args, name) for name in (*DECIDE, "vector", "seed", "runs", "eval")},
-    }  # fmt: skip
-    pair, mark = "-".join("+".join(report[side]) for side in sides), digest(report["settings"])[:8]
-    path = Path(args.out) / f"{args.study}.{report['model']}.{pair}.{mark}.json"
-    common.write_json(path, report)
-    write = lambda m: f"{m['mean']:.1f}" + ("" if m["std"] is None else f" ± {m['std']:.1f}")
-    cells = [[row["row"], *map(write, row["measures"].values())] for row in rows]
-    print(f"\n{common.table([args.study, *(f'{name} %' for name in facts)], cells)}\n\n{path}")
+def recipes_of(args):
+    """{path: recipe} of all scorers that are asked for."""
+    out = Path(args.out)
+    if args.study:
+        rows = study_rows(args)
+    elif args.separate:
+        rows = [(out.stem, [run], {}) for run in args.runs]
+    elif len(args.seed) > 1:
+        rows = [(out.stem, args.runs, {})]
+    else:
+        return {out: make_recipe(args, args.runs, args.seed[0])}
+    recipes = {}
+    for (name, runs, changes), seed in itertools.product(rows, args.seed):
+        folder = out if args.study else Path(runs[0]) if args.separate else out.parent
+        path = folder / f"{name}.{calibration_name(runs)}-{seed}.pt"
+        if path in recipes:
+            common.die(f"two RUNs would both make {path}: give each once, in folders of different names")
+        recipes[path] = make_recipe(args, runs, seed, **changes)
+    return recipes
 
 
-def announce(plan, args):
-    """What is to be trained, and about how long that takes, by an epoch of two trials of each row."""
-    missing, trials, hours = {}, 0, 0.0
-    for row, jobs in plan.items():
-        for job in itertools.chain(*map(searches_of, jobs)):
-            if not find_finished(job):
-                missing.setdefault(fingerprint(job), (row, job))
-    for _, own in itertools.groupby(missing.values(), lambda found: found[0]):
-        (_, job), *others = own
-        task, started = make_task(load_data(job.runs, job.vector), job), time.time()
-        for config in task.configs[:2]:
-            train(task, config, epochs=1)
-        count, epochs = (1 + len(others)) * len(task.configs), 11 if job.search == "halving" else 25
-        trials, hours = trials + count, hours + count * epochs * (time.time() - started) / 2 / 3600
-    told = f"about {hours / args.workers:.1f} hours with {args.workers} processes"
-    print(f"study of {args.study}: {trials:,} trials to train, {told}", flush=True)
+def calibration_name(runs):
+    """CALSET@CALRUN, from the names of the run folders."""
+    folders = [Path(run).resolve() for run in runs]
+    data_sets = "+".join(folder.parent.name for folder in folders)
+    return f"{data_sets}@{'+'.join(folder.name for folder in folders)}"
 
 
-def evaluate(path, job, args):
-    """{measure: its values}: of each problem of the --eval runs; AUROC: of each run."""
-    scorer, found = common.load_scorer(path), defaultdict(list)
-    for run in args.eval:
-        keys, logits = common.score_run(scorer, run, path)
-        scores, p = logits.numpy(), logits.sigmoid().numpy()
-        (right, group), places = read_judged(run, keys), by_problem(keys)
-        kept = halves(places, job.seed)[1] if args.study == "halves" else places  # not learned from
-        judged = [own for key, own in places.items() if key in kept and np.isfinite(right[own]).all()]
-        if not judged:
-            common.die(f"{run}: no problem has all its rollouts judged; nothing to evaluate on")
-        every = np.concatenate(judged)
-        found["AUROC"].append(common.auroc(right[every] > 0, scores[every]))
-        for own in judged:
-            score, label, answers = scores[own], right[own], group[own]
-            found["within a problem"].append(common.auroc(label > 0, score))
-            ranked = label[np.argsort(-score, kind="stable")]
-            for n in (4, 8, 12, 16):
-                found[f"best of {n}"].append(common.first_of_subset(len(own), n) @ ranked)
-            if (answers >= 0).any():
-                found["weighted vote"].append(label[common.weighted_vote(answers, p[own], score)])
-    known = lambda values: [value for value in values if value is not None]
-    return {name: known(values) for name, values in found.items() if known(values)}
+def announce_study(args, recipes):
+    """Print how much is to be trained and about how long it takes, by an epoch of two trials of each kind."""
+    single = {}
+    for path, recipe in recipes.items():
+        single |= layer_recipes(path, recipe) if recipe.design in OVER_LAYERS else {path: recipe}
+    finished = find_finished(single)
+    missing = {fingerprint(recipe): recipe for recipe in single.values()}
+    kinds = defaultdict(list)  # recipes that differ in the run and the seed alone take as long as each other
+    for mark, recipe in missing.items():
+        if mark not in finished:
+            kinds[replace(recipe, runs=(), seed=0)].append(recipe)
+    trials, seconds = 0, 0.0
+    for kind, alike in kinds.items():
+        rollouts = choose_rollouts(load_rollouts(alike[0].runs, alike[0].vector), alike[0])
+        task = make_task(rollouts, alike[0], args.device)
+        tried = [train(task, config, epochs=1)[0] for config in task.configs[:2]]
+        an_epoch = np.mean([trial["seconds"] for trial in tried])
+        epochs = 10 * FOLDS + len(task.configs) * (11 if kind.search == "halving" else 25)
+        trials += len(alike) * len(task.configs)
+        seconds += len(alike) * epochs * an_epoch
+    duration = f"about {seconds / 3600 / args.workers:.1f} hours with {args.workers} processes"
+    print(f"study of {args.study}: {trials:,} trials to train, {duration}", flush=True)
+
+
+def check_same_model(runs):
+    models = {}
+    for run in runs:
+        meta = common.read_meta(run)
+        name, layers, width = common.model_name(meta), meta["n_layers"], meta.get("width")
+        models.setdefault(f"{name!r} ({layers} layers, width {width})", run)
+    if len(models) > 1:
+        sources = " and ".join(f"{run} is of {model}" for model, run in models.items())
+        common.die(f"{sources}; a scorer is for one model")
+
+
+def check_inputs(recipes):
+    """Read all that will be learned from, so that what is wrong is said before anything is trained."""
+    alike = defaultdict(list)
+    for path, recipe in recipes.items():
+        fingerprint(recipe)
+        parts = layer_recipes(path, recipe).values() if recipe.design in OVER_LAYERS else [recipe]
+        for part in parts:
+            alike[part.runs, part.vector].append(part)
+    for (runs, vector), parts in alike.items():
+        rollouts = load_rollouts(runs, vector)
+        for part in parts:
+            choose_rollouts(rollouts, part)
 
 
 def main(argv=None):
     args = parse_args(argv)
     args.device = common.pick_device(args.device)
     args.workers = args.workers or (len(os.sched_getaffinity(0)) if args.device == "cpu" else 1)
-    facts = lambda meta: f"{common.model_name(meta)!r} ({meta['n_layers']} layers, width {meta.get('width')})"
-    first, *others = [(run, facts(common.read_meta(run))) for run in (*args.runs, *args.eval)]
-    for run, own in others:
-        if own != first[1]:
-            common.die(f"{first[0]} is of {first[1]} and {run} of {own}; a scorer is for one model")
+    check_same_model(args.runs)
     if args.study:
-        return run_study(args)
-    make_scorers(jobs_of(args, [[run] for run in args.runs] if "{run}" in args.out else [args.runs]))
+        args.out = args.out or Path("studies", common.model_name(common.read_meta(args.runs[0])))
+    recipes = recipes_of(args)
+    check_inputs(recipes)
+    if args.study:
+        announce_study(args, recipes)
+    make_scorers(recipes, args)
 
 
 def parse_args(argv=None):
@@ -667,38 +898,35 @@ def parse_args(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     add = parser.add_argument
     add("runs", nargs="+", metavar="RUN", help="labelled run folders; several are one mixed calibration set")
-    add("-o", "--out", help="scorer to write (scorer.pt), or a study's folder (studies). {seed}: its seed; "
-        "{run}: its RUN, for a scorer each; {name}: that as SET@SEED")  # fmt: skip
+    add("--separate", action="store_true", help="one scorer for each RUN, written into its folder")
+    add("-o", "--out", help="scorer to write (default: scorer.pt), with --separate or several seeds named "
+        "NAME.CALSET@CALRUN-SEED.pt; the folder of a study (default: studies/MODEL)")  # fmt: skip
     add("--seed", type=int, nargs="+", default=[32], help="of split, search and training (paper: 32 42 52)")
     add("--inputs", choices=("vector", "vector+stats"), default="vector", help="vector+stats: SCaTR+")
     add("--design", choices=DESIGNS, default="mlp", help="default: mlp")
     add("--vector", help=f"layer/token, all/token for designs over layers (default: {common.DEFAULT_VECTOR})")
-    add("--search", choices=("paper", "halving"), default="paper", help="halving ends hopeless trials early")
+    add("--search", choices=("paper", "halving"), default="paper", help="halving drops bad trials early")
     add("--configs", type=int, default=100, help="configurations to try (default: 100)")
-    add("--paper-space", action="store_true", help="the paper's four shapes above 5,000 rollouts too")
-    add("--loss", choices=LOSSES, default="bce", help="default: bce")
+    add("--paper-space", action="store_true", help="the paper's four shapes above 5,000 rollouts, too")
     add("--standardise", action="store_true", help="dimensions to mean 0, deviation 1 of the training part")
     add("--rollouts", type=int, help="calibrate on the first so many rollouts of each problem")
-    add("--study", choices=STUDIES, help="train and compare scorers that differ in one thing")
-    add("--eval", nargs="+", default=[], metavar="RUN", help="labelled runs to evaluate a study on")
+    add("--study", choices=STUDIES, help="train all scorers of a study")
     add("--device", help="cpu, cuda, cuda:1, mps (default: the GPU if there is one)")
     add("--workers", type=int, help="processes (default: a CPU's cores; on a GPU, which they share, 1)")
-    parser.set_defaults(fraction=1.0, half=False, balance=False)  # what only studies change
     args = parser.parse_args(argv)
-    args.out = args.out or ("studies" if args.study else "scorer.pt")
-    for wrong, told in (
-        (len(args.seed) > 1 and not args.study and "{seed}" not in args.out,
-         "several seeds need {seed} in -o, such as -o 'scatr@{seed}.pt'"),
-        (not args.study and Path(args.out).is_dir(), f"-o {args.out} is a folder; name a file in it"),
-        (args.study and (not args.eval or args.study == "halves" and len(args.eval) > 1),
-         "--study needs --eval RUN, labelled runs to evaluate on (one for the study of halves)"),
-        (min(args.configs, args.rollouts or 1, args.workers or 1) < 1,
-         "--configs, --rollouts, --workers: 1 or more"),
-        (args.inputs != "vector" and (args.design not in ("mlp", "logistic") or args.study == "designs"),
-         "--inputs vector+stats is for the designs mlp and logistic"),
-    ):  # fmt: skip
-        if wrong:
-            common.die(told)
+    for name in ("configs", "rollouts", "workers"):
+        value = getattr(args, name)
+        if value is not None and value < 1:
+            common.die(f"--{name} {value}: give 1 or more")
+    if args.inputs != "vector" and (args.design not in ("mlp", "logistic") or args.study == "designs"):
+        common.die("--inputs vector+stats is for the designs mlp and logistic")
+    if args.study:
+        return args
+    args.out = args.out or "scorer.pt"
+    if Path(args.out).is_dir():
+        common.die(f"-o {args.out} is a folder; name a file in it")
+    if args.separate and Path(args.out).name != args.out:
+        common.die(f"-o {args.out}: with --separate give a name without a folder; scorers go into each RUN")
     return args
 
 

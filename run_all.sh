@@ -216,8 +216,8 @@ done
 say 3 "train scorers: ${labelled[*]:-no data set has labels}"
 train() { # NAME FLAG...: a scorer for each calibration run and seed
     [ ${#calibration_runs[@]} -gt 0 ] || return 0
-    local out={run}/$1.{name}-{seed}.pt
-    step 03_train_scorer.py "${calibration_runs[@]}" "${@:2}" --seed $SEEDS -o "$out" ${FLAGS_03:-} >>"$log"
+    local flags=(--separate --seed $SEEDS -o "$1.pt" "${@:2}" ${FLAGS_03:-})
+    step 03_train_scorer.py "${calibration_runs[@]}" "${flags[@]}" >>"$log"
 }
 train scatr
 train scatr+ --inputs vector+stats

@@ -15,6 +15,7 @@ import itertools
 import json
 import math
 import time
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -33,7 +34,7 @@ def make_world(d, seed=0, topics=64):
 
 
 def draw_rollouts(world, problems, n, seed):
-    """Data whose labels follow the direction within a problem, and the problem's own difficulty."""
+    """Rollouts whose labels follow the direction within a problem, and the problem's own difficulty."""
     direction, topics = world
     rng = np.random.default_rng(seed)
     topic = (rng.normal(size=(problems, topics.shape[1])) @ topics.T)[:, None]
@@ -44,7 +45,7 @@ def draw_rollouts(world, problems, n, seed):
     x = torch.tensor((topic + own).reshape(-1, len(direction)), dtype=torch.bfloat16).float()
     y = torch.tensor(label.reshape(-1)).float()
     problems = [key[:2] for key in keys]
-    return trainer.Data(x, torch.ones(len(x), 29), y, y, problems, problems, keys)
+    return trainer.Rollouts(x, torch.ones(len(x), 29), y, y, problems, problems, keys)
 
 
 def plain_module(width, config):
@@ -58,7 +59,7 @@ def plain_module(width, config):
 
 def plain_loop(task, config, epochs):
     """What one would write: torch's dropout, Adam and precision as they are, the loss read at each step."""
-    device, seed = task.x.device, task.job.seed * 1_000_003 + config["number"]
+    device, seed = task.x.device, task.recipe.seed * 1_000_003 + config["number"]
     torch.manual_seed(seed)
     orders = torch.Generator().manual_seed(seed)  # the same as in 03
     module = plain_module(task.x.shape[1], config).to(device)
@@ -89,19 +90,50 @@ def plain_loop(task, config, epochs):
 
 
 def take_turns(task, epochs):
-    """{method: (seconds, (row, weights) of the best)} of one search, configuration by configuration."""
-    board, found = np.full((len(task.configs), len(trainer.RUNGS)), math.nan), {}
-    train = {"naive": lambda config: plain_loop(task, config, epochs),
-             "paper": lambda config: trainer.train(task, config, None, epochs),
-             "halving": lambda config: trainer.train(task, config, board, epochs)}  # fmt: skip
-    for config in tqdm(task.configs, desc=f"seed {task.job.seed}", unit="configuration"):
-        for name in METHODS:
-            started = clock(task.x.device)
-            trial = train[name](config)
-            seconds, spent, best = found.get(name, (0.0, 0, trial))
-            found[name] = (seconds + clock(task.x.device) - started, spent + len(trial[0]["losses"]),
-                           min(best, trial, key=lambda trial: trial[0]["val_loss"]))  # fmt: skip
-    return found
+    """{method: Outcome} of the same search. After each training of halving the others train a configuration."""
+    outcomes = {name: Outcome() for name in METHODS}
+    others = {"naive": plain_loop, "paper": trainer.train}
+    waiting = list(task.configs)
+
+    def train_next(name, train, *arguments):
+        started = clock(task.x.device)
+        trial, weights = train(*arguments)
+        outcomes[name].add(clock(task.x.device) - started, trial, weights)
+        return trial, weights
+
+    def train_others():
+        if waiting:
+            config = waiting.pop(0)
+            for name, train in others.items():
+                train_next(name, train, task, config, epochs)
+
+    def run(function, trainings):
+        for training in tqdm(trainings, desc=f"seed {task.recipe.seed}", unit="training"):
+            yield train_next("halving", function, *training)
+            train_others()
+
+    trainer.TASKS[:] = [task]
+    trainer.EPOCHS = epochs
+    trainer.run_searches([replace(task, recipe=replace(task.recipe, search="halving"))], run)
+    while waiting:
+        train_others()
+    return outcomes
+
+
+@dataclass
+class Outcome:
+    """What the trainings of one method took, and the best of them."""
+
+    seconds: float = 0.0
+    epochs: int = 0
+    trial: dict | None = None
+    weights: dict | None = None
+
+    def add(self, seconds, trial, weights):
+        self.seconds += seconds
+        self.epochs += len(trial["losses"])
+        if self.trial is None or trial["val_loss"] < self.trial["val_loss"]:
+            self.trial, self.weights = trial, weights
 
 
 METHODS = ("naive", "paper", "halving")
@@ -120,7 +152,7 @@ def judge(task, row, state, test, n):
     module.load_state_dict({name: torch.from_numpy(value) for name, value in state.items()})
     with torch.inference_mode():
         logits = module(test.x.to(task.x.device)).cpu().numpy()
-    right = test.y.numpy()
+    right = test.labels.numpy()
     best_of_n = float(right.reshape(-1, n)[range(len(right) // n), logits.reshape(-1, n).argmax(1)].mean())
     return {"val_loss": row["val_loss"], "auroc": common.auroc(right > 0, logits), "accuracy": best_of_n}
 
@@ -130,11 +162,11 @@ def time_searches(args):
     problems, n = 164, 16
     world, rows = make_world(2048), []
     test = draw_rollouts(world, 500, n, seed=999)
-    for job in jobs_of(args):
-        task = trainer.make_task(draw_rollouts(world, problems, n, job.seed), job)
-        for name, (seconds, epochs, best) in take_turns(task, args.epochs).items():
-            facts = {"seed": job.seed, "search": name, "seconds": seconds, "epochs": epochs}
-            rows.append({**facts, **judge(task, *best, test, n)})
+    for recipe in recipes_of(args):
+        task = trainer.make_task(draw_rollouts(world, problems, n, recipe.seed), recipe, args.device)
+        for name, found in take_turns(task, args.epochs).items():
+            row = {"seed": recipe.seed, "search": name, "seconds": found.seconds, "epochs": found.epochs}
+            rows.append(row | judge(task, found.trial, found.weights, test, n))
         cells = [[f"{x:.4g}" if isinstance(x, float) else x for x in row.values()] for row in rows]
         print(common.table(list(rows[0]), cells), flush=True)
     return rows
@@ -142,7 +174,10 @@ def time_searches(args):
 
 def ratios(rows):
     """What seconds and chosen scorers come to; differences to the naive loop with errors over seeds."""
-    of = lambda name, field: np.array([row[field] for row in rows if row["search"] == name])
+
+    def of(name, field):
+        return np.array([row[field] for row in rows if row["search"] == name])
+
     an_epoch = {name: of(name, "seconds").sum() / of(name, "epochs").sum() for name in METHODS}
     report = {"ratio_per_epoch": an_epoch["naive"] / an_epoch["paper"]}
     for name, field in itertools.product(METHODS[1:], ("val_loss", "auroc", "accuracy")):
@@ -153,18 +188,21 @@ def ratios(rows):
     return report
 
 
-def jobs_of(args, *options):
-    command = ["bench", "--configs", str(args.configs), "--device", args.device, *options]
-    args = trainer.parse_args([*command, "-o", "{seed}", "--seed", *map(str, args.seeds)])
-    return trainer.jobs_of(args, [args.runs])
+def recipes_of(args, *options):
+    command = ["bench", "--configs", str(args.configs), *options]
+    given = trainer.parse_args(command)
+    return [trainer.make_recipe(given, given.runs, seed) for seed in args.seeds]
 
 
 def time_processes(args):
     """Seconds by the clock of one search with halving and without, by one process and by args.cores."""
-    data, found = draw_rollouts(make_world(512), 40, 8, seed=32), {}
+    rollouts, found = draw_rollouts(make_world(512), 40, 8, seed=32), {}
     for method, workers in itertools.product(METHODS[1:], (1, args.cores)):
-        jobs, started = jobs_of(args, "--search", method, "--workers", str(workers)), time.perf_counter()
-        list(trainer.search([trainer.make_task(data, job) for job in jobs]))
+        started = time.perf_counter()
+        recipes = recipes_of(args, "--search", method)
+        tasks = [trainer.make_task(rollouts, recipe, args.device) for recipe in recipes]
+        with trainer.open_processes(tasks, workers) as run:
+            trainer.run_searches(tasks, run)
         found[f"{method}, {workers} processes"] = time.perf_counter() - started
     return found
 

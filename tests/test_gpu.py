@@ -5,12 +5,13 @@ and hold no numbers. It finds what mixes devices or types; what comes out, and h
 import importlib
 from collections import deque
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from bench_train import draw_rollouts, make_world
 from conftest import TINY, read_jobs
-from test_train import MLP, make_data, make_job
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 from torch.overrides import TorchFunctionMode
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM
@@ -161,9 +162,10 @@ def test_training_a_scorer(config, monkeypatch):
 
     monkeypatch.setattr(common, "build_scorer", build_there)
     monkeypatch.setattr(torch.nn.Module, "to", lambda module, device: module)
-    task = trainer.make_task(make_data(), make_job())
+    recipe = trainer.make_recipe(trainer.parse_args(["run"]), ["run"], seed=32)
+    task = trainer.make_task(draw_rollouts(make_world(12), problems=40, n=4, seed=0), recipe, "cpu")
     with rehearsal():
         parts = {name: getattr(task, name) for name in ("x", "y", "train", "valid")}
         parts = {name: torch.empty(x.shape, dtype=x.dtype, device="cuda") for name, x in parts.items()}
-        row, state = trainer.train(task._replace(**parts), MLP | config, epochs=1)
-    assert row["best_epoch"] == 1 and state
+        trial, weights = trainer.train(replace(task, **parts), task.configs[0] | config, epochs=1)
+    assert trial["best_epoch"] == 1 and weights
