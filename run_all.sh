@@ -149,7 +149,7 @@ model=$1 files=("${@:2}") names=() calibrate_on=() select_on=() select_files=() 
 for ((i = 0; i < RUNS; i++)); do run_seeds+=($((32 + 10 * i))); done
 for ((i = 0; i < ${#files[@]}; i += 2)); do
     a=$(name_of "${files[i]}") b=$(name_of "${files[i + 1]}")
-    [ "$a" != "$b" ] || fail "'$a' and '$b' are one data set; select on other problems than you calibrate on"
+    [ "$a" != "$b" ] || fail "A and B are both named '$a' (select on other problems than you calibrate on)"
     names+=("$a" "$b")
     calibrate_on+=("$a") select_on+=("$b") select_files+=("${files[i + 1]}")
     if [ "$BOTH" = 1 ]; then
