@@ -57,7 +57,7 @@ class BadInput(ValueError):
 
 
 def die(message):
-    """Refuse what a person gave: an exception that other programs can catch, a line when a command ends."""
+    """Refuse what a person gave. Other programs can catch this exception; `entry` prints it as one line."""
     raise BadInput(message) from None
 
 
@@ -93,7 +93,7 @@ def entry(main, kept):
 
 
 def end_at_ctrl_c(program, kept, *_):
-    """Of a program and its worker processes only the program prints a line; of many ranks only the first."""
+    """End the program and its workers. Only the program prints a line, and under torchrun only rank 0."""
     if os.getpid() == program:
         if os.environ.get("RANK", "0") == "0":
             print(f"\nstopped: {kept}", file=sys.stderr)
@@ -121,7 +121,7 @@ class LogLines:
 
 
 def progress(items=None, total=None, desc=None, unit="it", **options):
-    """A bar of tqdm on a terminal; in a log a line at most once a minute."""
+    """tqdm's bar on a terminal; in a file or a pipe a line at most once a minute."""
     from tqdm import tqdm
 
     options |= {"total": total, "desc": desc, "unit": unit}
@@ -163,7 +163,7 @@ def atomic(path, mode="w"):
 
 
 def remove_stale_files(folder, prefix):
-    """Remove temporary files of this machine whose process, named in the file's name, was killed."""
+    """Remove temporary files that a killed process of this machine left; their names hold its number."""
     for path in folder.glob(f"{glob.escape(prefix)}*.tmp"):
         process = path.name.split(".")[-2]
         if not Path("/proc", process).exists():
