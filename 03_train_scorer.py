@@ -32,6 +32,8 @@ The time is estimated before anything is trained. A search that was done before,
 run_all.sh, is not done again: its scorer is copied.
 """
 
+from __future__ import annotations  # the annotations name torch, which is imported when it is first used
+
 import argparse
 import itertools
 import json
