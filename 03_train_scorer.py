@@ -42,7 +42,6 @@ import multiprocessing
 import os
 import random
 import signal
-import sys
 import threading
 import time
 import timeit
@@ -294,6 +293,8 @@ def make_task(rollouts, recipe, device):
 def check_rollouts(rollouts, runs):
     where = ", ".join(runs)
     right, judged = int(rollouts.labels.sum()), len(rollouts.labels)
+    if judged == 0:
+        common.die(f"{where}: no rollout has a label 0 or 1; calibrate on problems with an answer or tests")
     if right in (0, judged):
         common.die(
             f"{where}: {right} of {judged} labelled rollouts are right; right and wrong ones are both "
@@ -318,8 +319,8 @@ def describe_task(task, unjudged):
     held_out = len({rollouts.problems[row] for row in task.valid.tolist()})
     if problems < 50 or held_out < 12:
         counts = f"{problems} calibration problems, {held_out} held out"
-        spread = f"accuracies ± {50 / math.sqrt(held_out):.0f} points; give 50 or more"
-        print(f"warning: {where}: {counts}: {spread}", file=sys.stderr)
+        spread = f"held-out accuracies are uncertain by ± {50 / math.sqrt(held_out):.0f} points"
+        common.warn(f"{where}: {counts}: {spread}; give 50 problems or more")
 
 
 def fit_scale(x):

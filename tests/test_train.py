@@ -432,7 +432,7 @@ def test_rollouts_that_could_not_be_judged_are_counted_and_left_out(tmp_path, ca
     said = capsys.readouterr()
     assert "6 could not be judged" in said.out
     assert said.err.count("warning: ") == 1 and "11 calibration problems, 3 held out" in said.err
-    assert said.err.endswith(": accuracies ± 29 points; give 50 or more\n")
+    assert said.err.endswith(": held-out accuracies are uncertain by ± 29 points; give 50 problems or more\n")
     chosen = trainer.choose_rollouts(trainer.load_rollouts([run], "penultimate/eos"), make_recipe(run))
     assert chosen.keys == [(run, row["id"], row["sample"]) for row in rows[6:]]
     assert chosen.labels.tolist() == [row["label"] for row in rows[6:]]
@@ -449,7 +449,8 @@ def test_vectors_are_read_as_float32_under_any_name_and_lengths_with_the_statist
 
 BAD = [  # arguments, where a name is that of a run; what is said
     ("one_class", "48 of 48 labelled rollouts"), ("one_class", "take easier or harder problems"),
-    ("few", "3 problem(s)"), ("two_families", "labelled rollouts of 2 problem(s) or families"),
+    ("no_label", "no rollout has a label 0 or 1"), ("few", "3 problem(s)"),
+    ("two_families", "labelled rollouts of 2 problem(s) or families"),
     ("broken", "'p1', 3)"), ("good model", "'other'"), ("good deeper", "9 layers"), ("good width", "width 6"),
     ("good unlabelled", "02_label.py"), ("good nowhere", "01_generate.py"), ("good -o .", "folder"),
     ("good --separate -o a/b.pt", "without a folder"), ("good --rollouts -1", "--rollouts -1: give 1 or more"),
@@ -469,9 +470,10 @@ def bad_runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     changes = {"model": {"model": "other"}, "deeper": {"n_layers": 9}, "width": {"width": 6},
                "other": {"dataset": "other"}}  # fmt: skip
-    names = ("good", "good_too", "one_class", "few", "two_families", "broken", "unlabelled", *changes)
+    names = ("good", "good_too", "one_class", "no_label", "few", "two_families", "broken", "unlabelled", *changes)
     runs = {name: make_run(folder / name, **changes.get(name, {})) for name in names}
     relabel(runs["one_class"], lambda i, row: 1)
+    relabel(runs["no_label"], lambda i, row: None)
     relabel(runs["few"], lambda i, row: row["label"] if i < 12 else None)
     edit_jsonl(runs["two_families"] / "problems.jsonl", lambda row: row | {"family": str(row["id"] > "p5")})
     spoil(runs["broken"], 7, math.inf)
