@@ -470,8 +470,8 @@ def bad_runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     changes = {"model": {"model": "other"}, "deeper": {"n_layers": 9}, "width": {"width": 6},
                "other": {"dataset": "other"}}  # fmt: skip
-    names = ("good", "good_too", "one_class", "no_label", "few", "two_families", "broken", "unlabelled", *changes)
-    runs = {name: make_run(folder / name, **changes.get(name, {})) for name in names}
+    names = ("good", "good_too", "one_class", "no_label", "few", "two_families", "broken", "unlabelled")
+    runs = {name: make_run(folder / name, **changes.get(name, {})) for name in (*names, *changes)}
     relabel(runs["one_class"], lambda i, row: 1)
     relabel(runs["no_label"], lambda i, row: None)
     relabel(runs["few"], lambda i, row: row["label"] if i < 12 else None)
