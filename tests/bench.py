@@ -1,6 +1,6 @@
 """Measure what the README claims. Each benchmark prints a table and, as its last line, one JSON object.
 
-    python tests/bench.py generate|train|sandbox|math|report|pool|curve [options]   # NAME -h lists the options
+    python tests/bench.py generate|train|sandbox|math|report|pool|curve [options]   # -h after the name
 
 Compare only numbers of one call: it measures the sides in turn, on the same machine.
 """
