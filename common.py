@@ -215,8 +215,10 @@ def open_text(path):
     try:
         with open(path, encoding="utf-8-sig") as file:
             yield file
-    except (FileNotFoundError, NotADirectoryError) as error:
+    except FileNotFoundError as error:
         die(f"{path}: {reason_of(error)}{WHEN_MISSING.get(Path(path).name, '')}")
+    except NotADirectoryError:
+        die(f"{Path(path).parent} is a file; give a run folder, as 01_generate.py prints it")
     except OSError as error:
         die(f"{path}: {reason_of(error)}")
     except UnicodeDecodeError as error:

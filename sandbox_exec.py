@@ -1858,12 +1858,16 @@ def main():
     parser = argparse.ArgumentParser(description="Run one untrusted program against tests.")
     parser.add_argument("program", help="file with the untrusted program")
     parser.add_argument("tests", help='file with tests, or .json with {"inputs": [...], "outputs": [...]}')
-    parser.add_argument("--entry-point", help="name of the function under test (check(candidate) needs it)")
-    parser.add_argument("--prelude", help="file with trusted code to run in front of program and tests")
-    parser.add_argument("--unsafe", action="store_true", help="even where a program could reach its judge")
-    parser.add_argument("--beside", action="store_true", help="for tests that patch the program's imports")
-    parser.add_argument("--strict", action="store_true", help="accept only a pass of the judge apart")
-    parser.add_argument("--require", default="rlimits", choices=LEVELS, help="refuse to work with less")
+    parser.add_argument("--entry-point", help="name of the function under test; check(candidate) needs it")
+    parser.add_argument("--prelude", help="file with trusted code that runs in front of program and tests")
+    parser.add_argument("--beside", action="store_true",
+                        help="tests patch what the program imports: a pass beside its tests is enough")
+    parser.add_argument("--strict", action="store_true",
+                        help="a program passes only apart from its tests (its model was trained on this judge)")
+    parser.add_argument("--unsafe", action="store_true",
+                        help="run even if this machine cannot keep a program from changing its verdict")
+    parser.add_argument("--require", default="rlimits", choices=LEVELS,
+                        help="the least protection without which nothing is run (default: rlimits)")
     args = parser.parse_args()
     try:
         code = read_text(args.program)

@@ -227,6 +227,12 @@ def test_rows_are_joined_by_their_keys_in_any_order():
     assert common.align(rows[::-1], common.keys_of(rows), "x") == rows
 
 
+def test_a_file_in_place_of_a_run_folder_is_refused(tmp_path, capsys):
+    (tmp_path / "problems.jsonl").write_text("{}")
+    message = dies(capsys, common.read_rollouts, tmp_path / "problems.jsonl")
+    assert "problems.jsonl is a file; give a run folder" in message
+
+
 def test_every_problem_has_rollouts_and_every_rollout_a_problem(tmp_path, capsys):
     run = make_run(tmp_path / "run")
     rollouts = common.read_rollouts(run)
