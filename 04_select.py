@@ -9,7 +9,7 @@ which answers are equal (also for problems without a reference). It writes
     answers.jsonl        for each problem {"id", "prompt", "answer", "response", "p", "vote"?, "sample",
                          "scorer", "strategy", "label"?}. answer: as 02 extracts it, for code the program;
                          p: the probability that it is right; vote: its share of the sum of all answers' p
-    selected.jsonl       for each problem, scorer and strategy the same without prompt and response, and the
+    selected.jsonl       for each problem, scorer and strategy the same without the prompt, and with the
                          "score". The rows of scorers that are not given this time are kept
     scores/SCORER.jsonl  for each rollout {"id", "sample", "score": its logit, "p": its probability}. In
                          SCORER.cost.json beside it are costs, and "learned", the problems of this run that
@@ -176,7 +176,20 @@ def write_selected(run, picks):
     unknown = set(common.keys_of(others)) - set(run.keys)
     if unknown:
         common.die(f"{path}: has picks of rollouts that the run has not, such as {min(unknown)}; delete it")
+    responses = responses_of(run, picks)
+    picks = [row | {"response": responses[row["id"], row["sample"]]} for row in picks]
     common.write_jsonl(path, others + picks)
+
+
+def responses_of(run, picks):
+    """{(problem, sample): text} of the picks, read from rollouts.jsonl: all texts may not fit into memory."""
+    picked = set(common.keys_of(picks))
+    responses = {}
+    for rollout in common.each_rollout(run.path):
+        key = rollout["id"], rollout["sample"]
+        if key in picked:
+            responses[key] = rollout["response"]
+    return responses
 
 
 def choose(scorers, seeds, strategies):
@@ -201,15 +214,9 @@ def choose(scorers, seeds, strategies):
 
 
 def write_answers(run, picks):
-    """Add prompts and responses. rollouts.jsonl is read again for them: its texts may not fit into memory."""
     problems = common.read_jsonl(run.path / "problems.jsonl", needs=("id", "prompt"))
     prompts = {row["id"]: row["prompt"] for row in problems}
-    picked = set(common.keys_of(picks))
-    responses = {}
-    for rollout in common.each_rollout(run.path):
-        key = rollout["id"], rollout["sample"]
-        if key in picked:
-            responses[key] = rollout["response"]
+    responses = responses_of(run, picks)
     fields = ("id", "prompt", "answer", "response", "p", "vote", "sample", "scorer", "strategy", "label")
     answers = []
     for row in picks:
@@ -245,8 +252,9 @@ def parse_args(words=None):
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     parser.add_argument("runs", nargs="+", metavar="RUN", help="run folders of 01_generate.py")
-    parser.add_argument("--scorer", nargs="+", required=True, metavar="PT", help="of 03, for the same model")
-    parser.add_argument("--strategy", choices=STRATEGIES, help="of answers.jsonl (default: see above)")
+    scorer_help = "scorers that 03_train_scorer.py made for the same model"
+    parser.add_argument("--scorer", nargs="+", required=True, metavar="PT", help=scorer_help)
+    parser.add_argument("--strategy", choices=STRATEGIES, help="for answers.jsonl (default: see above)")
     args = parser.parse_args(words)
     names = {Path(path).stem for path in args.scorer}
     if len(names) != len(args.scorer):

@@ -66,6 +66,7 @@ def test_scores_are_logits_and_probabilities_in_the_order_of_the_rollouts(run, s
 def test_selections_by_hand(run, select):
     said = select().stdout
     scores, labels = common.read_jsonl(run / "scores" / "first.jsonl"), common.read_labels(run)
+    rollouts = common.read_rollouts(run)
     right = 0
     for i in range(10):
         places = range(6 * i, 6 * i + 6)
@@ -82,6 +83,7 @@ def test_selections_by_hand(run, select):
                 "id": f"p{i}", "scorer": "first", "strategy": strategy, "sample": scores[place]["sample"],
                 "score": scores[place]["score"], "p": pytest.approx(scores[place]["p"]),
                 "vote": pytest.approx(vote), "label": labels[place]["label"], "answer": labels[place]["answer"],
+                "response": rollouts[place]["response"],
             }  # fmt: skip
         right += labels[best]["label"]
     assert f"{right} of 10 judged answers are right ({10 * right}.0 %)" in said
