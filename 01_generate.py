@@ -1286,7 +1286,8 @@ def make_parts(run, settings, model, jobs, lacks, makes, answer):
     for i, rollouts in answer({i: jobs[i] for i in mine}) if mine else ():
         for rollout in rollouts:
             rollout["id"] = run.problems[i]["id"]
-            del rollout["prompt"]  # it is long, and comes with the problem
+            for name in ("prompt", "tokens"):  # they are long; the problem gives the one, "ids" are the other
+                rollout.pop(name, None)
         if is_writer():
             common.save_pt(paths[i], {"makes": makes, "rollouts": rollouts})
     return agree(is_writer() and merge(run, paths, lacks, makes))

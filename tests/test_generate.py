@@ -807,6 +807,16 @@ def test_a_reading_that_was_stopped_goes_on_and_another_begins_anew(folder, whol
     assert stored(run)[1]["vectors"] == ["0/last", "0/eos"]
 
 
+def test_a_part_of_a_reading_holds_no_lists_of_tokens(folder, whole, tmp_path, parts):
+    """They would be a hundred times slower to load than the tensor of the same ids."""
+    run = shutil.copytree(whole, run_of(tmp_path))
+    parts(most=1)
+    with suppress(KeyboardInterrupt):
+        sample(folder, tmp_path, "--layers", 0)
+    rollouts = common.load_pt(run / "parts" / "0.pt")["rollouts"]
+    assert not any(isinstance(value, list) for rollout in rollouts for value in rollout.values())
+
+
 def test_greedy_is_a_run_folder_of_that_name(folder, tmp_path):
     plain = sample(folder, tmp_path, "--temperature", 0, "-n", 1)
     sample(folder, tmp_path, "--greedy", "--seed", 5, "-n", 3)
