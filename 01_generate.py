@@ -1048,14 +1048,20 @@ def whole_text(tokenizer, problem, prompt, answer):
 # ---- Sampling that stops when it is sure
 
 
-def rater(scorer, path, model_name, config, layers):
-    """The function that adds its score and p to a rollout; one at a time, as the batch must not matter."""
+def rater(scorer, path, model_name, config, layers=None):
+    """The function that adds its score and p to a rollout; one at a time, as the batch must not matter.
+
+    layers: those whose vectors the rollouts have; without them the scorer's layer.
+    """
     n_layers = config.num_hidden_layers
     common.check_scorer_fits(scorer, {"model": model_name, "n_layers": n_layers}, path)
-    vectors = [*itertools.product(layers, TOKENS)]
-    if len(scorer.shape) > 1 or common.vector_key(scorer.vector, n_layers) not in vectors:
-        die(f"{path} reads {scorer.vector}; here it must be one vector, of the layers {layers}")
-    column = vectors.index(common.vector_key(scorer.vector, n_layers))
+    if len(scorer.shape) > 1:
+        die(f"{path} reads {scorer.vector}; here it must be one vector, layer/token")
+    layer, token = common.vector_key(scorer.vector, n_layers)
+    layers = layers or [layer]
+    if layer not in layers:
+        die(f"{path} reads {scorer.vector}; here it must be a vector of the layers {layers}")
+    column = layers.index(layer) * len(TOKENS) + TOKENS.index(token)
 
     def rate(rollout):
         conf = common.confidence(rollout["stats"].numpy(), config.vocab_size)
@@ -1392,12 +1398,13 @@ def sample(
     rows = [problems] if is_one else problems
     rows = [{"prompt": row} if isinstance(row, str) else row for row in rows]
     rows = [common.normalise_problem(row, f"problem {i + 1}", i) for i, row in enumerate(rows)]
-    path = scorer if isinstance(scorer, (str, Path)) else "the scorer"
-    if path == scorer:
+    path = "the scorer"
+    if isinstance(scorer, (str, Path)):
+        path = scorer
         scorer = common.load_scorer(path)
+    rate = rater(scorer, path, model.name_or_path, config) if scorer else None
     vector = scorer.vector if scorer else common.DEFAULT_VECTOR
     layer, token = common.vector_key(vector, config.num_hidden_layers)
-    rate = rater(scorer, path, model.name_or_path, config, [layer]) if scorer else None
     jobs = dict(enumerate(rollout_jobs(settings, rows)))
     found = {}
     try:

@@ -259,6 +259,22 @@ def test_sample_refuses_in_words_what_it_cannot_do(demo_model, arguments, told, 
     assert told in dies(capsys, generate.sample, *demo_model, **{"problems": PROBLEM} | arguments)
 
 
+@pytest.mark.parametrize("vector", ["all/eos", "last10"])
+def test_sample_refuses_a_scorer_of_several_vectors_in_one_line(demo_model, capsys, vector):
+    config = demo_model[0].config
+    scorer = linear_scorer(vector, config.hidden_size, config.num_hidden_layers)
+    scorer.shape = 9, config.hidden_size
+    error = dies(capsys, generate.sample, *demo_model, PROBLEM, scorer=scorer)
+    assert f"the scorer reads {vector}; here it must be one vector" in error
+
+
+def test_sample_refuses_another_models_scorer_before_it_looks_for_its_layer(demo_model, capsys):
+    config = demo_model[0].config
+    scorer = linear_scorer("20/eos", config.hidden_size, 28, model="larger")
+    error = dies(capsys, generate.sample, *demo_model, PROBLEM, scorer=scorer)
+    assert "made for the model 'larger' (28 layers)" in error
+
+
 # ---- Live: 01 --scorer --stop
 
 SIZES = ("-n", 6, "--max-new-tokens", 48, "--device", "cpu")
