@@ -1312,8 +1312,8 @@ def merge(run, paths, lacks, makes):
             return True  # another worker has merged the parts
         missing = sum(not is_part(path, makes) for path in paths)
         if missing:
-            others = f"{missing} of {len(paths)} problems are with other workers"
-            print(f"{others}; the last one to end merges", file=sys.stderr)
+            others = f"{missing} of {len(paths)} problems are with other workers; the last one to end merges"
+            print(f"{others}; if none runs any more, run the same command again", file=sys.stderr)
             return False
         write_run(run, [row for path in paths for row in load_pt(path)["rollouts"]], makes)
         shutil.rmtree(run.folder / "parts", ignore_errors=True)
