@@ -878,10 +878,11 @@ def check_inputs(args):
         common.die("a run is given twice; each counts as a repetition of its own")
     stems = {file.stem for path in args.runs for file in Path(path, "scores").glob("*.jsonl")}
     methods = {stem.partition("@")[0] for stem in stems}
+    names = {name for name in stems | methods if not study_of(name.partition("@")[0])}
     for name in args.only:
-        if name not in stems | methods:
-            names = ", ".join(sorted(stems | methods)) or "none"
-            common.die(f"--only {name}: no such scores; there are {names}")
+        if name not in names:
+            known = ", ".join(sorted(names)) or "none"
+            common.die(f"--only {name}: no such scores; there are {known}")
     for study in args.study:
         if study not in map(study_of, methods):
             common.die(f"--study {study}: no scores of it; 03_train_scorer.py --study {study} makes scorers, "

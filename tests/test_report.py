@@ -250,6 +250,8 @@ def test_only_the_named_scores_are_rows(run, run_report):
     assert run_report(run, "--only", "scatr.a").rows["SCaTR (a), best-of-N"]["runs"] == 2
     error = refusal(run, "--only", "prm.x", "nobody")
     assert "--only nobody: no such scores; there are old.a, old.a@32-1, prm.x, scatr.a, " in error
+    add_scores(run, "layers-.3L.a@32-1")
+    assert "no such scores" in refusal(run, "--only", "layers-.3L.a"), "--study asks for these"
 
 
 def test_rows_vary_over_evaluation_runs_calibration_runs_and_seeds(tmp_path, run_report):
