@@ -21,7 +21,8 @@ best-scored of its rollouts. If there are labels they are copied beside the pick
 
 Scorers whose file names are equal up to an @ are seeds of one scorer: their logits are averaged for
 answers.jsonl. The scorer and strategy for answers.jsonl are those which were right most often on the
-calibration problems that 03 held out. Give one scorer, or --strategy, to decide yourself.
+calibration problems that 03 held out, so give scorers of one calibration set: how often they were right on
+different problems does not compare. Give one scorer, or --strategy, to decide yourself.
 """
 
 from __future__ import annotations  # numpy is imported when it is first used
