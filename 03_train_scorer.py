@@ -643,8 +643,9 @@ def make_scorers(wanted, args):
     for path, checkpoint in train_scorers({path: wanted[path] for path in missing.values()}, args):
         cost = measure_costs(checkpoint)
         common.save_pt(path, checkpoint | {"cost": cost, "fingerprint": fingerprint(wanted[path])})
-        accuracy = checkpoint["held_out"].get("best-of-n", math.nan)
-        quality = f"validation loss {checkpoint['val_loss']:.4f}, best-of-n right for {accuracy:.1%} held out"
+        quality = f"validation loss {checkpoint['val_loss']:.4f}"
+        if checkpoint["held_out"]:
+            quality += f", best-of-n right for {checkpoint['held_out']['best-of-n']:.1%} held out"
         trials = f"{len(checkpoint['trials'])} trials in {cost['train_seconds']:.0f} s of computing"
         print(f"{path}: {quality}; {trials}")
     for path, recipe in wanted.items():
@@ -755,12 +756,11 @@ def mix_layers(recipe, parts):
         share = likelihood * weights
         weights = (count * share / share.sum(1, keepdim=True)).sum(0) / count.sum()
     loss = -(count[:, 0] * (likelihood @ weights).log()).mean().item()
-    weights = weights.float()
-    mixed = common.mixture(logits, weights)
     return first | {
         "design": "ensemble", "vector": recipe.vector, "shape": list(rollouts.x.shape[1:]), "stop": [],
-        "parts": [part.checkpoint for part in parts], "weights": weights, "state": None, "val_loss": loss,
-        "held_out": accuracy_of(valid, mixed), "recipe": asdict(recipe),
+        "parts": [part.checkpoint for part in parts], "weights": weights.float(), "state": None,
+        "val_loss": loss, "recipe": asdict(recipe),
+        "held_out": {},  # no fold was left out when the weights were found
     }  # fmt: skip
 
 

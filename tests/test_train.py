@@ -583,7 +583,7 @@ def test_an_ensemble_is_the_mixture_of_frozen_layers_that_fits_the_validation_pa
     assert weights.sum().item() == pytest.approx(1) and (weights >= 0).all() and len(parts) == 6
     rollouts = trainer.load_rollouts([layered], "all/eos")
     train, valid = trainer.split_by_problem(rollouts, 32)
-    assert scorer.checkpoint["held_out"] == accuracy_by_hand(rollouts.part(valid), scorer(rollouts.x[valid]))
+    assert scorer.checkpoint["held_out"] == {}, "04 would compare it with accuracies of left-out folds"
     alone = {own.vector: own for own in map(common.load_scorer, (tmp_path / "layers").glob("*.pt"))}
     assert len(alone) == 6, "each layer's scorer is one of its own, made as any other"
     p = torch.stack([part(rollouts.x[:, i]) for i, part in enumerate(parts)], 1).sigmoid()
