@@ -199,6 +199,15 @@ def data_set(run):
 
 def choose_rollouts(rollouts, recipe):
     """Those that the recipe is about, as far as they could be judged."""
+    rows = rows_of(rollouts, recipe)
+    is_judged = rollouts.labels.isfinite().tolist()
+    chosen = rollouts.part([row for row in rows if is_judged[row]])
+    check_rollouts(chosen, recipe.runs)
+    return chosen
+
+
+def rows_of(rollouts, recipe):
+    """The places of the rollouts that the recipe is about."""
     problems = sorted(set(rollouts.problems))
     if recipe.half:
         problems = half_of(problems, recipe.seed)
@@ -207,15 +216,13 @@ def choose_rollouts(rollouts, recipe):
     if recipe.fraction < 1:
         count = min(len(problems), max(4, round(recipe.fraction * len(problems))))  # fewer cannot be split
         problems = random.Random(f"fraction {recipe.seed}").sample(problems, count)
-    chosen, is_judged = set(problems), rollouts.labels.isfinite().tolist()
+    chosen = set(problems)
     rows = []
     for row, (_, _, sample) in enumerate(rollouts.keys):
         is_early = recipe.rollouts is None or sample < recipe.rollouts
-        if is_judged[row] and is_early and rollouts.problems[row] in chosen:
+        if is_early and rollouts.problems[row] in chosen:
             rows.append(row)
-    chosen = rollouts.part(rows)
-    check_rollouts(chosen, recipe.runs)
-    return chosen
+    return rows
 
 
 def half_of(problems, seed):
@@ -704,7 +711,8 @@ def train_scorers(wanted, args):
         rollouts = load_rollouts(recipe.runs, recipe.vector)
         chosen = [choose_rollouts(rollouts, wanted[path]) for path in paths]
         tasks = [make_task(some, wanted[path], args.device) for some, path in zip(chosen, paths)]
-        describe_task(tasks[-1], unjudged=rollouts.labels.isnan().sum())
+        unjudged = len(rows_of(rollouts, tasks[-1].recipe)) - len(chosen[-1].keys)
+        describe_task(tasks[-1], unjudged)
         with open_processes(tasks, min(args.workers, len(tasks) * recipe.configs)) as run:
             searches = run_searches(tasks, run)
             fold_logits = score_folds(searches, run)

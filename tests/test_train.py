@@ -5,6 +5,7 @@ import importlib
 import itertools
 import json
 import math
+import re
 from dataclasses import replace
 
 import bench_curve
@@ -671,6 +672,14 @@ def test_a_search_that_was_done_before_is_copied(tmp_path, study):
     assert made["fraction-100%.cal@1-32"]["trials"] == before["trials"]
     made, said = study("fraction", [run], "--seed", 32, 42)
     assert "4 trials to train" in said and len(made) == 8
+
+
+def test_rollouts_that_could_not_be_judged_are_counted_among_those_of_the_recipe(tmp_path, study):
+    (run, _) = make_runs(tmp_path, cal=12)
+    relabel(run, lambda i, row: row["label"] if i % 4 else None)  # of each problem the first of four
+    _, said = study("fraction", [run])
+    counts = re.findall(r"of (\d+) rollouts right; (\d+) could not be judged", said)
+    assert counts == [("36", "12"), ("18", "6"), ("12", "4"), ("12", "4")]  # of 12, 6, 4 and 4 problems
 
 
 def test_mixed_is_half_and_half_by_problems_over_the_sets(tmp_path, study):
