@@ -931,6 +931,10 @@ def parse_args(argv=None):
             common.die(f"--{name} {value}: give 1 or more")
     if args.inputs != "vector" and (args.design not in ("mlp", "logistic") or args.study == "designs"):
         common.die("--inputs vector+stats is for the designs mlp and logistic")
+    if args.out and "{" in args.out:
+        common.die(f"-o {args.out}: names have no fields in braces; see --separate in -h")
+    if args.study and args.separate:
+        common.die("--study makes scorers for each RUN anyway; leave out --separate")
     if args.study:
         return args
     args.out = args.out or "scorer.pt"
