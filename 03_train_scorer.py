@@ -21,13 +21,14 @@ These are the paper's tables. C stands for three calibration runs of one data se
 E for the runs to evaluate on:
 
     table            command, with --seed 32 42 52  01 captures the vectors by                          trials
-    main results     RUNS=3 bash run_all.sh MODEL CAL EVAL                                                 900
+    main results     RUNS=3 bash run_all.sh MODEL CAL EVAL                                               3,780
     layers           03 C --study layers            --layers .15,.3,.45,.6,.75,.9,penultimate            6,300
     calibration set  03 C --study fraction                                                               3,600
-    scorer design    03 C --study designs           --layers all --extra last10,special     900 x (4 + layers)
+    scorer design    03 C --study designs           --layers all --extra last10,special   900 x (3.1 + layers)
     mixed domains    03 C D --study mixed                                                                2,700
     same data set    03 C E --study halves                                                               1,800
 
+04 also picks answers.jsonl again, by a scorer of the study; run_all.sh later picks by its own scorers.
 The time is estimated before anything is trained. A search that was done before, for another study or by
 run_all.sh, is not done again: its scorer is copied.
 """
