@@ -103,7 +103,9 @@ def parse_args(argv):
     add("--trust-remote-code", action="store_true", help="run the Python code that comes with the model")
     args = parser.parse_args(argv)
     if args.greedy:
-        args.n, args.temperature, args.seed = 1, 0.0, 0
+        args.n = 1
+        args.temperature = 0.0
+        args.seed = 0
     args.layers = args.layers.split(",")
     args.extra = sorted(set(args.extra.split(",")) - {""})
     check_ranges(args, lambda name: "-n " if name == "n" else f"--{name.replace('_', '-')} ")
@@ -718,7 +720,8 @@ def logits_function(model, seen):
     """The function from final vectors to logits; seen: a model output with hidden_states and logits."""
     head = model.get_output_embeddings()
     with torch.inference_mode():
-        final, logits = head(seen.hidden_states[-1]).double().flatten(), seen.logits.double().flatten()
+        final = head(seen.hidden_states[-1]).double().flatten()
+        logits = seen.logits.double().flatten()
     scale = (logits @ final / (final @ final)).item()  # some models multiply their logits
     if not torch.allclose(final * scale, logits, atol=1e-2, rtol=1e-2):
         die(f"{type(model).__name__} changes its logits after the last layer: it cannot read tokens")
@@ -831,14 +834,15 @@ def rollout_jobs(settings, problems, given=None):
             die(f"problem {problem['id']}: {why}; leave this problem out")
         limit = min(settings.max_new_tokens or context, context - len(prompt))
         of_problem = []
-        for sample in range(len(given[i]) if given else settings.n):
+        for sample, tokens in enumerate(given[i] if given else [None] * settings.n):
             key = noise_key(settings.seed, problem["id"], sample)
-            of_problem.append({"problem": i, "sample": sample, "prompt": prompt, "limit": limit, "key": key})
-        for job, tokens in zip(of_problem, given[i] if given else ()):
-            job["tokens"] = tokens[:limit]
-            if any(not 0 <= token < settings.config.vocab_size for token in tokens):
+            job = {"problem": i, "sample": sample, "prompt": prompt, "limit": limit, "key": key}
+            if tokens is not None:
+                job["tokens"] = tokens[:limit]
                 size = settings.config.vocab_size
-                die(f"{problem['id']}: tokens beyond this model's {size}; which model made them?")
+                if any(not 0 <= token < size for token in tokens):
+                    die(f"{problem['id']}: tokens beyond this model's {size}; which model made them?")
+            of_problem.append(job)
         jobs.append(of_problem)
     return jobs
 
@@ -995,12 +999,14 @@ def read_row(row, file_name):
 
 def read_choice(choice):
     """An answer under names of ours; engines, and their versions, have several for the same."""
-    message, logprobs = choice.get("message") or {}, choice.get("logprobs") or {}
+    message = choice.get("message") or {}
+    logprobs = choice.get("logprobs") or {}
     tokens = choice.get("token_ids") or choice.get("response_token_ids")
     steps = logprobs.get("tokens") or [step["token"] for step in logprobs.get("content") or []]
     if not tokens and steps and all(step.startswith("token_id:") for step in steps):
         tokens = [int(step.removeprefix("token_id:")) for step in steps]
-    text, finish = choice.get("text", message.get("content")), choice.get("finish_reason")
+    text = choice.get("text", message.get("content"))
+    finish = choice.get("finish_reason")
     reasoning = message.get("reasoning_content") or message.get("reasoning")
     if not isinstance(text, str | None) or not all(type(token) is int for token in tokens or []):
         raise TypeError("texts are strings, tokens whole numbers")
@@ -1016,7 +1022,9 @@ def read_choice(choice):
 
 def encode_answer(settings, problem, prompt, answer, odd):
     """Its token ids with the one that ends it: the engine's, or else those of its text."""
-    tokens, tokenizer, stop_ids = answer["tokens"], settings.tokenizer, settings.sampling["stop_ids"]
+    tokenizer = settings.tokenizer
+    stop_ids = settings.sampling["stop_ids"]
+    tokens = answer["tokens"]
     if answer["prompt"] not in (None, prompt):
         odd["answers are to another prompt than this model's files give"].append(problem["id"])
     if not tokens:
@@ -1031,8 +1039,10 @@ def encode_answer(settings, problem, prompt, answer, odd):
 
 def whole_text(tokenizer, problem, prompt, answer):
     """An answer with the reasoning that the server took out, and without what the prompt holds already."""
-    text, reasoning, shown = answer["text"], answer["reasoning"], tokenizer.decode(prompt)
+    text = answer["text"]
+    reasoning = answer["reasoning"]
     if reasoning:
+        shown = tokenizer.decode(prompt)
         names = "reasoning_content", "reasoning", "thinking"
         reply = {"role": "assistant", "content": "<ANSWER>"} | dict.fromkeys(names, "<REASONING>")
         chat = tokenizer.decode(common.encode_chat(tokenizer, problem, reply=[reply])[0])
@@ -1158,10 +1168,14 @@ def describe(run, settings, model, jobs):
     """meta.json: what made this run."""
     import transformers
 
-    args, config, identity = run.args, settings.config, identity_of(run.args)
-    git, commit = ["git", "-C", Path(__file__).resolve().parent, "describe", "--always", "--dirty"], ""
+    args = run.args
+    config = settings.config
+    identity = identity_of(args)
+    folder = Path(__file__).resolve().parent
+    git = ["git", "-C", folder, "describe", "--always", "--dirty", "--abbrev=12"]
+    commit = None
     with suppress(OSError):  # no git
-        commit = subprocess.run([*git, "--abbrev=12"], capture_output=True, text=True).stdout.strip()
+        commit = subprocess.run(git, capture_output=True, text=True).stdout.strip()
     versions = {module.__name__: module.__version__ for module in (torch, transformers, np)}
     return {name: getattr(args, name) for name in ("model", "revision", "seed")} | {
         "dataset": run.dataset, "n": max(map(len, jobs)), "sampling": settings.sampling,
@@ -1267,7 +1281,8 @@ def read_run(run, settings, model, lacks):
 
 def tokens_of_run(run):
     """For each problem of a finished run the tokens of its rollouts."""
-    stored, rows = load_pt(run.folder / "tokens.pt"), common.read_rollouts(run.folder)
+    stored = load_pt(run.folder / "tokens.pt")
+    rows = common.read_rollouts(run.folder)
     tokens = stored["ids"].tensor_split(stored["offsets"][1:-1])
     if len(tokens) != len(rows):
         error = f"tokens.pt has {len(tokens)} of {len(rows)} rollouts"
@@ -1328,7 +1343,8 @@ def worker(args):
     if "WORLD_SIZE" in env:
         return env.get("RANK", 0), env["WORLD_SIZE"]
     # A batch script without srun is one process, and has SLURM_PROCID but nothing of a step
-    rank, world = env.get("SLURM_PROCID", 0), env.get("SLURM_STEP_NUM_TASKS", 1)
+    rank = env.get("SLURM_PROCID", 0)
+    world = env.get("SLURM_STEP_NUM_TASKS", 1)
     task = env.get("SLURM_ARRAY_TASK_ID", 0) - env.get("SLURM_ARRAY_TASK_MIN", 0)
     task //= env.get("SLURM_ARRAY_TASK_STEP", 1)
     return task * world + rank, world * env.get("SLURM_ARRAY_TASK_COUNT", 1)
@@ -1347,7 +1363,8 @@ def split_model(model, device):
 
     plan = {name: style(name) or style(name.rpartition(".")[0]) for name, _ in model.named_parameters()}
     plan |= {name: style(name) for name, _ in model.named_modules()}  # weights first, then their users
-    world, text = int(os.environ["WORLD_SIZE"]), model.config.get_text_config()
+    world = int(os.environ["WORLD_SIZE"])
+    text = model.config.get_text_config()
     heads = {text.num_attention_heads, getattr(text, "num_key_value_heads", None) or text.num_attention_heads}
     by_head = any(kind == "colwise" and re.search(r"attn\.[qkv]_proj$", name) for name, kind in plan.items())
     if by_head and any(count % world for count in heads):

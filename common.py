@@ -816,7 +816,8 @@ def hub_page(data, offset):
     response = http_backoff("GET", url, params=query, headers=build_hf_headers(), timeout=60)
     hf_raise_for_status(response)
     page = response.json() | {"revision": response.headers.get("X-Revision")}
-    rows, expected = len(page["rows"]), min(PAGE, page["num_rows_total"] - offset)
+    rows = len(page["rows"])
+    expected = min(PAGE, page["num_rows_total"] - offset)
     if rows != expected:
         raise ValueError(f"the server gave {rows} of the {expected} rows from row {offset} on")
     if any(row["truncated_cells"] for row in page["rows"]):
@@ -1251,8 +1252,10 @@ class Scorer:
     """
 
     def __init__(self, checkpoint, device="cpu"):
-        self.checkpoint, self.device = checkpoint, device
-        self.model, self.vector = checkpoint["model"], checkpoint["vector"]
+        self.checkpoint = checkpoint
+        self.device = device
+        self.model = checkpoint["model"]
+        self.vector = checkpoint["vector"]
         self.shape = tuple(checkpoint["shape"])
         self.takes_features = checkpoint.get("inputs") == "vector+stats"
         self.parts = [Scorer(part, device) for part in checkpoint.get("parts", [])]
@@ -1416,8 +1419,9 @@ def replay_problem(p, labels, tokens, thresholds):
     best_first = np.argsort(-p, kind="stable")[: (p >= 0).sum()]
     hits = (p[best_first] >= thresholds[:, None]).sum(1)  # [T]: how many rollouts reach it
     picked, sampled = stop_chances(len(best_first))[:, hits]  # each [T, rollouts]
-    right, spent = picked * labels[best_first], sampled * tokens[best_first]
-    return np.stack([right.sum(1), sampled.sum(1), spent.sum(1)])
+    right = (picked * labels[best_first]).sum(1)
+    spent = (sampled * tokens[best_first]).sum(1)
+    return np.stack([right, sampled.sum(1), spent])
 
 
 @cache
