@@ -76,13 +76,13 @@ def parse_args(argv):
     default = " (default: as the model's authors set it)"
     add("model", help="a folder or a Hub id")
     add("datasets", nargs="+", metavar="dataset", help="a name such as humaneval, or a .jsonl file")
-    add("-n", type=int, default=N, help="rollouts a problem (%(default)s)")
-    add("--seed", type=int, default=SEED, help="seed of the sampling noise (%(default)s)")
-    add("--out", default="runs", help="where run folders go (%(default)s)")
+    add("-n", type=int, default=N, help="rollouts of each problem (default: %(default)s)")
+    add("--seed", type=int, default=SEED, help="seed of the sampling noise (default: %(default)s)")
+    add("--out", default="runs", help="folder for the run folders (default: %(default)s)")
     add("--limit", type=int, help="take only the first so many problems")
-    length = "the longest rollout, in tokens (%(default)s); 0: as long as the context allows"
+    length = "most tokens of a rollout (default: %(default)s); 0: all that the context allows"
     add("--max-new-tokens", type=int, default=MAX_NEW_TOKENS, help=length)
-    add("--layers", default="penultimate,final", help="whose vectors to keep: names, numbers, .75, all")
+    add("--layers", default="penultimate,final", help="whose vectors to keep, such as .75,-2 or all")
     add("--extra", default="", help="last10, special or both: vectors for the paper's studies")
     add("--greedy", action="store_true", help="in a folder `greedy`: -n 1 --temperature 0 --seed 0")
     add("--temperature", type=float, help="0 takes the likeliest token" + default)
@@ -90,16 +90,18 @@ def parse_args(argv):
     add("--top-p", type=float, help="sample among the likeliest tokens of this mass; 1: among all" + default)
     add("--repetition-penalty", type=float, help="1: no penalty" + default)
     add("--requests", metavar="FILE", help="write requests for a serving engine, and no run")
-    add("--endpoint", choices=ENDPOINTS, default="chat", help="completions: prompts as token ids (chat)")
+    add("--endpoint", choices=ENDPOINTS, default="chat", help="completions sends token ids (default: chat)")
     add("--plain", action="store_true", help="one request a rollout, with fields that every server takes")
     add("--responses", metavar="FILE", help="read answers made elsewhere from this file or folder")
-    add("--scorer", metavar="PT", help="of 03_train_scorer.py, for --stop")
-    add("--stop", type=float, nargs="?", const=0.0, metavar="SURE", help="stop when so sure (as 03 found)")
-    add("--slots", type=int, help="rollouts that run at the same time (256 on a GPU, 128 on a CPU)")
+    add("--scorer", metavar="PT", help="scorer.pt of 03_train_scorer.py, for --stop")
+    sure = "stop sampling a problem at this probability (default: the threshold that 03 found)"
+    add("--stop", type=float, nargs="?", const=0.0, metavar="SURE", help=sure)
+    add("--slots", type=int, help="rollouts at the same time (default: 256 on a GPU, 128 on a CPU)")
     add("--tp", action="store_true", help="the processes of torchrun share one model (tensor parallelism)")
-    add("--device", help="cuda, mps or cpu (the first there is)")
-    add("--dtype", default="auto", choices=("auto", "float32", "bfloat16", "float16"), help="of the weights")
-    add("--revision", help="of the model on the Hub")
+    add("--device", help="cuda, mps or cpu (default: the first there is)")
+    dtypes = ("auto", "float32", "bfloat16", "float16")
+    add("--dtype", default="auto", choices=dtypes, help="number type of the weights")
+    add("--revision", help="branch, tag or commit of the model on the Hub")
     add("--trust-remote-code", action="store_true", help="run the Python code that comes with the model")
     args = parser.parse_args(argv)
     if args.greedy:
@@ -1516,6 +1518,7 @@ def main(argv=None):
 
 def check_plan(args, runs, settings):
     """Say what can be wrong before the weights load; then what is about to be made."""
+    common.pick_device(args.device)
     layers_of(args.layers, settings.config.num_hidden_layers)
     if not args.max_new_tokens and context_of(settings.config) == FAR:
         die("--max-new-tokens 0: this model names no context; give a number of tokens")

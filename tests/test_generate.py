@@ -428,6 +428,12 @@ def sample(folder, out, *flags):
     return run_of(out)
 
 
+def test_a_device_that_is_not_there_is_refused_before_anything_is_announced(folder, tmp_path, capsys):
+    with pytest.raises(common.BadInput, match="leave --device out"):
+        sample(folder, tmp_path, "--device", "no-such")
+    assert capsys.readouterr().err == ""
+
+
 @pytest.fixture(scope="module")
 def first(folder, run_here):
     """The process of a run that nothing disturbed, after one of another data set."""
