@@ -326,9 +326,9 @@ def describe_task(task, unjudged):
     problems = len(set(rollouts.problems))
     held_out = len({rollouts.problems[row] for row in task.valid.tolist()})
     if problems < 50 or held_out < 12:
-        counts = f"{problems} calibration problems, {held_out} held out"
-        spread = f"held-out accuracies are uncertain by ± {50 / math.sqrt(held_out):.0f} points"
-        common.warn(f"{where}: {counts}: {spread}; give 50 problems or more")
+        counts = f"{problems} problems, {held_out} held out"
+        spread = f"accuracy ± {50 / math.sqrt(held_out):.0f} points"
+        common.warn(f"{where}: {counts} ({spread}); calibrate on 50 or more")
 
 
 def fit_scale(x):

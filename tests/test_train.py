@@ -432,8 +432,8 @@ def test_rollouts_that_could_not_be_judged_are_counted_and_left_out(tmp_path, ca
     train_run(run, "--configs", 1)
     said = capsys.readouterr()
     assert "6 could not be judged" in said.out
-    assert said.err.count("warning: ") == 1 and "11 calibration problems, 3 held out" in said.err
-    assert said.err.endswith(": held-out accuracies are uncertain by ± 29 points; give 50 problems or more\n")
+    assert said.err.count("warning: ") == 1 and "11 problems, 3 held out (accuracy ± 29 points)" in said.err
+    assert said.err.endswith("; calibrate on 50 or more\n")
     chosen = trainer.choose_rollouts(trainer.load_rollouts([run], "penultimate/eos"), make_recipe(run))
     assert chosen.keys == [(run, row["id"], row["sample"]) for row in rows[6:]]
     assert chosen.labels.tolist() == [row["label"] for row in rows[6:]]
