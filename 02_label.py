@@ -261,7 +261,8 @@ def print_summaries(summaries, options):
     header = [name.replace("_percent", " %").replace("_", " ") for name in columns]
     print(common.table(header, [[row[name] for name in columns] for row in summaries]))
     for row in summaries:
-        print(f"{row['run']}: reasons:", ", ".join(f"{count} {reason}" for reason, count in row["reasons"].items()))
+        reasons = ", ".join(f"{count} {reason}" for reason, count in row["reasons"].items())
+        print(f"{row['run']}: reasons: {reasons}")
         if row["not_judged"] == row["rollouts"]:
             print(f"{row['run']}: nothing to judge: no problem has an answer or tests; 04 can still select")
     if options.json:

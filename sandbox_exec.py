@@ -1863,7 +1863,7 @@ def main():
     parser.add_argument("--beside", action="store_true",
                         help="tests patch what the program imports: a pass beside its tests is enough")
     parser.add_argument("--strict", action="store_true",
-                        help="a program passes only apart from its tests (its model was trained on this judge)")
+                        help="only a pass apart from the tests counts (for models trained on this judge)")
     parser.add_argument("--unsafe", action="store_true",
                         help="run even if this machine cannot keep a program from changing its verdict")
     parser.add_argument("--require", default="rlimits", choices=LEVELS,
