@@ -115,7 +115,6 @@ STACK_MB = 64
 FILE_MB = 64                                      # of one file
 SCRATCH_MB = 256                                  # of all files
 SCRATCH_FILES = 20000
-MESSAGE_BYTES = 64 << 20                          # of a message between program and judge
 SERVER_DIED = "error: the server of this job died or hung"
 
 
@@ -508,6 +507,7 @@ def read_tests(text, prelude, style, entry_point):
         "tests_code": tests_code,
         "prelude_code": prelude_code,
         "asked": asked,
+        "lacking": [*asked["lacking"], *([entry_point] if entry_point else [])],
         "packages": sorted(packages - {"solution", "tests", "__main__", "pytest"}),
         "entry_point": entry_point,
         "checked": entry_point if is_check else None,          # what check() is called with
@@ -797,25 +797,38 @@ def read_job():
 
 
 def send_verdict(reason, detail=""):
+    """The end of a process with tests, whatever threads it has."""
     socket.socket(fileno=4).send(as_bytes([reason, detail]))
-    os._exit(0)                                   # whatever threads there are
+    os._exit(0)
 
 
 def run_beside():
-    """The program and its tests in this process; if so ordered, only if the program is innocent."""
+    run_with_tests(load_beside)
+
+
+def run_judge():
+    run_with_tests(load_apart)
+
+
+def run_with_tests(load):
+    """The tests in this process, with the names of the program and of the prelude that `load` gives."""
     job = read_job()
     try:
-        look_for_packages(job)
-        compiled = compile_program(job["code"])
-        why = why_suspect(job["code"], job["asked"]) if job["only_innocent"] else None
-        answer = ("suspect", why) if why else run_tests_in(module_beside(job, compiled), job)
+        for package in job["packages"]:
+            if package not in sys.modules and not importlib.util.find_spec(package):
+                raise Verdict(f"error: the tests need {package!r}, which is not installed")
+        program, prelude = load(job)
     except BaseException as problem:
-        answer = explain(problem, loading=True)
-    send_verdict(*answer)
+        send_verdict(*explain(problem, loading=True))
+    send_verdict(*run_tests_in(job, program, prelude))
 
 
-def module_beside(job, compiled):
-    """Run prelude and program; a module for the tests with what they need of both."""
+def load_beside(job):
+    """Run prelude and program in this process; if so ordered, only if the program is innocent."""
+    compiled = compile_program(job["code"])
+    why = why_suspect(job["code"], job["asked"]) if job["only_innocent"] else None
+    if why:
+        send_verdict("suspect", why)
     if job["need_file"]:
         with open("solution.py", "w", encoding="utf-8", errors="surrogatepass") as copy:
             copy.write(job["code"])
@@ -824,14 +837,7 @@ def module_beside(job, compiled):
     prelude = load_program(job, module, compiled)
     if job["only_innocent"]:
         module.__all__ = []                       # tests that import * get only the names that they lack
-    tests = new_module("tests")
-    for name in (*job["asked"]["lacking"], job["entry_point"]):
-        if name in vars(module):
-            vars(tests)[name] = vars(module)[name]
-    for name, value in prelude.items():
-        ours = vars(module).get(name)             # models like to repeat the classes of a prompt
-        vars(tests)[name] = ours if isinstance(value, type) and isinstance(ours, type) else value
-    return tests
+    return vars(module), prelude
 
 
 def new_module(*names):
@@ -848,12 +854,12 @@ def compile_program(code):
 
 def load_program(job, module, compiled):
     """Run the prelude and the program in their module; the names that the prelude has for the tests."""
-    names = run_prelude(job, module)
+    prelude = run_prelude(job, module)
     exec(compiled, vars(module))
     name = job["entry_point"] or ""
     if name not in vars(module) and hasattr(vars(module).get("Solution"), name):
         setattr(module, name, getattr(module.Solution(), name))
-    return names
+    return prelude
 
 
 def run_prelude(job, module):
@@ -898,26 +904,25 @@ class NeedPytest(BaseException):
     """These tests use more of pytest than the small one has."""
 
 
-def look_for_packages(job):
-    for name in job["packages"]:
-        if name not in sys.modules and not importlib.util.find_spec(name):
-            raise Verdict(f"error: the tests need {name!r}, which is not installed")
-
-
-def run_tests_in(module, job):
-    """(reason, detail) of the tests of a job, run in a module that has the names of the program."""
+def run_tests_in(job, program, prelude):
+    """(reason, detail) of the tests of a job, which get the names of program and prelude that they lack."""
     linecache.cache["tests.py"] = (len(job["tests"]), None, job["tests"].splitlines(True), "tests.py")
-    vars(module).update(__check__=Asserts.check, __count__=Asserts.count)
+    tests = new_module("tests")
+    names = {name: program[name] for name in job["lacking"] if name in program}
+    for name, value in prelude.items():
+        ours = program.get(name)                  # models like to repeat the classes of a prompt
+        names[name] = ours if isinstance(value, type) and isinstance(ours, type) else value
+    vars(tests).update(names, __check__=Asserts.check, __count__=Asserts.count)
     try:
-        if job["checked"] and job["checked"] not in vars(module):
+        if job["checked"] and job["checked"] not in names:
             raise Verdict(f"failed: the program does not define {job['checked']}")
         try:
             if job["need_pytest"]:
                 raise NeedPytest
-            run_small(module, job)
+            run_small(tests, job)
         except NeedPytest:
             Asserts.ran = 0
-            run_with_pytest(module, job)
+            run_with_pytest(tests, job)
     except BaseException as problem:
         return explain(problem)
     if Asserts.swallowed:
@@ -1103,126 +1108,59 @@ class Approx:
 
 # ------------------------------------------------------------------------------------- the judge apart
 # The program's process says which names it has, then calls the functions that the judge asks for. In the
-# judge's process the tests call functions that stand for the program's.
+# judge's process the tests call functions that stand for the program's. If anything goes wrong between the
+# two, both end: the program runs beside its tests next.
 
 def run_apart():
     """Say what the program defines, then answer calls, until the judge ends the connection."""
     job = read_job()
     channel = socket.socket(fileno=4).makefile("rwb")
     module = new_module("solution", "__main__")
-    try:
-        load_program(job, module, compile_program(job["code"]))
-        values = {name: value for name, value in vars(module).items() if is_plain(value)}
-        send_plain(channel, values, [name for name, value in vars(module).items() if callable(value)])
-    except BaseException as problem:
-        send_plain(channel, None, explain(problem, loading=True)[0])
+    load_program(job, module, compile_program(job["code"]))
+    values = {name: value for name, value in vars(module).items() if is_plain(value)}
+    send_plain(channel, values, [name for name, value in vars(module).items() if callable(value)])
     while True:
         name, args, kwargs = Reader(channel).load()
         try:
             answer = "returned", vars(module)[name](*args, **kwargs)
         except BaseException as problem:
-            answer = "raised", by_builtin_name(problem)
+            kind = next(kind for kind in type(problem).__mro__ if kind.__module__ == "builtins")
+            what = problem.args if is_plain(problem.args) else (str(problem),)
+            answer = "raised", (kind.__name__, what)
         try:
             send_plain(channel, *answer, [*args, *kwargs.values()])
         except (NotPlain, RecursionError) as problem:
             send_plain(channel, "not plain", str(problem), [])
 
 
-def by_builtin_name(problem):
-    """(name, arguments) of an exception, as the nearest builtin class that it is one of."""
-    kind = next(kind for kind in type(problem).__mro__ if kind.__module__ == "builtins")
-    has_its_own = kind is type(problem) and is_plain(problem.args)
-    return kind.__name__, problem.args if has_its_own else (str(problem),)
+def load_apart(job):
+    """In the judge's process: the plain values of the program, functions that stand for its functions, and the
+    names of the prelude."""
+    channel = socket.socket(fileno=5).makefile("rwb")
+    lock = threading.Lock()
+    program, functions = Reader(channel).load()
+    program.update({name: functools.partial(call, channel, lock, name) for name in functions})
+    program = {name: value for name, value in program.items() if not name.startswith("__")}
+    vars(new_module("solution")).update(program, __all__=[])
+    return program, run_prelude(job, new_module("prelude"))
 
 
-def run_judge():
-    """The tests in this process, with functions in place of the program's."""
-    job = read_job()
-    program = Program(socket.socket(fileno=5).makefile("rwb"))
+def call(channel, lock, name, /, *args, **kwargs):
+    """Let the program call a function: what it returns, or raises, and changes in its arguments."""
     try:
-        look_for_packages(job)
-        program.load()
-        answer = run_tests_in(module_apart(job, program.names), job)
-    except BaseException as problem:
-        answer = explain(problem)
-    if program.gone:                              # also if the tests caught that
-        answer = "failed: " + program.gone, ""
-    send_verdict(*answer)
-
-
-def module_apart(job, offered):
-    """The tests' module, with the names of the program that they lack, and those of the prelude."""
-    tests = new_module("tests")
-    entry_point = job["entry_point"]
-    vars(new_module("solution")).update(offered, __all__=[])
-    for name in offered.keys() & set(job["asked"]["lacking"]):
-        vars(tests)[name] = offered[name]
-    run_prelude(job, tests)
-    if entry_point in offered:
-        vars(tests)[entry_point] = offered[entry_point]
-    return tests
-
-
-class Gone(BaseException):
-    """The program has ended or broken the rules, or plain data is not enough; tests should not catch it."""
-
-
-class Program:
-    """The program, for the judge; whatever comes from its process is checked."""
-
-    def __init__(self, channel):
-        self.channel = channel
-        self.lock = threading.Lock()
-        self.names = {}
-        self.gone = ""                            # why there will be no more answers
-
-    def give_up(self, why):
-        self.gone = self.gone or why
-        raise Gone(why)
-
-    def load(self):
-        """Wait until the program is loaded, and learn its names."""
-        values, functions = self.receive(2)
-        if values is None:
-            self.give_up(f"the program could not be loaded: {functions}")
-        self.names = {name: value for name, value in values.items() if name[:2] != "__"}
-        for name in functions:
-            if str(name)[:2] != "__":
-                self.names[name] = functools.partial(self.call, name)
-
-    def receive(self, length):
-        """The next message, a tuple of this length."""
-        try:
-            message = Reader(self.channel).load()
-        except (OSError, EOFError):
-            self.give_up("the program ended before it answered")
-        except Exception:                         # only the program could have sent what causes one
-            self.give_up("the program's answer is malformed")
-        if type(message) is not tuple or len(message) != length:
-            self.give_up("the program sent no answer")
-        return message
-
-    def call(self, name, *args, **kwargs):
-        """Let the program call a function: what it returns, or raises, and changes in its arguments."""
-        with self.lock:
-            try:
-                send_plain(self.channel, name, args, kwargs)
-            except (NotPlain, RecursionError) as problem:
-                self.give_up(f"the tests hand over what is no plain data: {problem}")
-            except OSError:
-                self.give_up("the program ended before it was called")
-            outcome, value, changed = self.receive(3)
-            if outcome == "not plain":
-                self.give_up(f"the program gives what is no plain data: {value}")
-            try:
-                for argument, content in zip([*args, *kwargs.values()], changed):
-                    fill(argument, content)
-                problem = make_exception(*value) if outcome == "raised" else None
-            except Exception:
-                self.give_up("the program's answer is malformed")
-            if problem is not None:
-                raise problem
-            return value
+        with lock:
+            send_plain(channel, name, args, kwargs)
+            outcome, value, changed = Reader(channel).load()
+        for argument, content in zip([*args, *kwargs.values()], changed):
+            fill(argument, content)
+        if outcome == "not plain":
+            raise NotPlain(f"the program gives what is no plain data: {value}")
+        problem = make_exception(*value) if outcome == "raised" else None
+    except Exception as broken:                   # the tests could catch it
+        send_verdict(f"failed: {broken or 'the program ended before it answered'}")
+    if problem is not None:
+        raise problem
+    return value
 
 
 def make_exception(name, args):
@@ -1230,7 +1168,7 @@ def make_exception(name, args):
     kind = vars(builtins)[name]
     is_odd = name in ("StopIteration", "StopAsyncIteration", "GeneratorExit", "KeyboardInterrupt")
     if is_odd or not issubclass(kind, BaseException):
-        return RuntimeError(f"the program raised {name}")
+        raise NotPlain(f"the program raised {name}")
     return kind(*args)
 
 
@@ -1242,7 +1180,7 @@ PLAIN = {type(None), bool, int, float, str, bytes, list, tuple, dict, set, froze
 
 
 class NotPlain(Exception):
-    """The name of a type that does not cross."""
+    """What cannot cross."""
 
 
 class Writer(pickle.Pickler):
@@ -1254,7 +1192,7 @@ class Writer(pickle.Pickler):
             return "complex", value.real, value.imag
         if is_array(value, or_scalar=True):
             return "array" if is_array(value) else "scalar", value.dtype.str, value.shape, value.tobytes()
-        raise NotPlain(type(value).__name__)
+        raise NotPlain(f"no plain data: {type(value).__name__}")
 
 
 class Reader(pickle._Unpickler):
@@ -1269,18 +1207,15 @@ class Reader(pickle._Unpickler):
         return array if kind == "array" else array[()]
 
 
-def send_plain(channel, *message):
-    data = dump(message)
-    if len(data) > MESSAGE_BYTES:
-        raise NotPlain("more than may cross at once")
-    channel.write(data)
-    channel.flush()
-
-
 def dump(value):
     file = io.BytesIO()
     Writer(file, 4).dump(value)
     return file.getvalue()
+
+
+def send_plain(channel, *message):
+    channel.write(dump(message))
+    channel.flush()
 
 
 def is_plain(value):
@@ -1311,12 +1246,12 @@ def is_array(value, or_scalar=False):
 def make_array(kind, shape, data):
     """An array, but none of integers so large that the tests' difference of two of them may overflow."""
     if not re.fullmatch(r"[<>|=]([biufcU]\d+|[mM]8\[\w+\])", kind):
-        raise ValueError(kind)
+        raise NotPlain(f"an array of {kind}")
     array = importlib.import_module("numpy").frombuffer(data, kind).reshape(shape).copy()
     if array.dtype.kind == "i" and array.size:
         bits = max(-int(array.min()), int(array.max())).bit_length()
         if bits > 8 * array.itemsize - 2:
-            raise OverflowError
+            raise NotPlain("an array of large integers")
     return array
 
 
@@ -1331,40 +1266,42 @@ WHOLE = """__future__ array bisect cmath collections collections.abc csv difflib
 # Modules of which it may use only these names, because others would do one of these things.
 LIBRARY = {
     **dict.fromkeys(WHOLE.split(), ""),
-    "abc": "ABC abstractmethod", "copy": "copy deepcopy", "http": "HTTPStatus", "io": "BytesIO StringIO",
+    "abc": "ABC abstractmethod", "copy": "copy deepcopy", "io": "BytesIO StringIO", "warnings": "warn",
     "asyncio": "Event Lock Queue Semaphore TimeoutError create_task gather run sleep wait_for",
     "base64": "b16decode b16encode b64decode b64encode", "calendar": "isleap leapdays monthrange weekday",
-    "contextlib": "closing nullcontext", "enum": "Enum Flag IntEnum IntFlag auto unique", "os": "path",
+    "contextlib": "closing nullcontext", "enum": "Enum Flag IntEnum IntFlag auto unique",
     "dataclasses": "asdict astuple dataclass field fields is_dataclass replace",
     "datetime": "date datetime time timedelta timezone tzinfo",
     "decimal": "Decimal InvalidOperation ROUND_DOWN ROUND_FLOOR ROUND_HALF_EVEN ROUND_HALF_UP ROUND_UP",
     "functools": "cache cached_property cmp_to_key lru_cache partial reduce total_ordering wraps",
-    "ipaddress": "ip_address ip_interface ip_network", "json": "JSONDecodeError dump dumps load loads",
+    "json": "JSONDecodeError dump dumps load loads",
     "logging": "DEBUG ERROR INFO Logger WARNING critical debug error exception getLogger info warning",
     "operator": "add and_ eq floordiv ge gt itemgetter le lt mod mul ne neg not_ or_ pow sub truediv xor",
-    "os.path": "basename dirname exists isabs isdir isfile join normpath sep split splitext",
     "random": "Random choice choices gauss randint random randrange sample shuffle uniform",
     "string": "ascii_letters ascii_lowercase ascii_uppercase digits hexdigits punctuation whitespace",
     "sys": "getrecursionlimit getsizeof maxsize setrecursionlimit stderr stdin stdout version_info",
-    "threading": "Condition Event Lock RLock Semaphore Thread Timer local", "warnings": "warn",
-    "types": "MappingProxyType SimpleNamespace", "uuid": "NAMESPACE_DNS NAMESPACE_URL UUID uuid3 uuid4 uuid5",
+    "threading": "Condition Event Lock RLock Semaphore Thread Timer local",
+    "http": "HTTPStatus", "uuid": "UUID uuid3 uuid4 uuid5",
 }
-# Names that no program may use: ways to frames, to text that runs, and to attributes by their text.
-HIDDEN = """ABCMeta ForwardRef _evaluate ag_frame cr_frame format_map get_args get_stack get_type_hints
-    gi_frame stdlib_re tb_frame""".split()
 # Builtins that a program may use; the others reach names, files or the end of the process.
 ERRORS = {name for name, kind in vars(builtins).items() if type(kind) is type and issubclass(kind, Exception)}
 BUILTINS = ERRORS.union("""__name__ abs all any ascii bin bool bytearray bytes callable chr classmethod
     complex dict divmod enumerate filter float format frozenset hasattr hash hex id input int isinstance
     issubclass iter len list map max memoryview min next object oct ord pow print property range repr reversed
     round set slice sorted staticmethod str sum super tuple type zip Ellipsis NotImplemented""".split())
-# What a class that the tests do not name may derive from, besides one exception or class of the program, and
-# the special methods that it may define: no comparison, so that no object can be equal to everything.
-BASES = "ABC Enum Flag Generic IntEnum IntFlag NamedTuple Protocol TypedDict object".split()
-METHODS = ["__init__", "__post_init__", "__repr__", "__str__", "__hash__", "__call__"]
-# Special names that any program may read, but not set.
-OPERATORS = "add and contains eq floordiv ge getitem gt iter le len lt mod mul ne neg or pow sub xor"
-READABLE = {*METHODS, "__doc__", "__name__", "__new__", *(f"__{name}__" for name in OPERATORS.split())}
+# Names in the modules above, and attributes, that lead to frames, to text that runs, or to classes made by
+# their names.
+HIDDEN = """ABCMeta ForwardRef _evaluate ag_frame cr_frame format_map get_args get_stack get_type_hints gi_frame
+    namedtuple register send stdlib_re tb_frame""".split()
+# What a class that the tests do not name may derive from, besides `object` and one exception or class of the
+# program. Called by the program, they make classes.
+MAKERS = "ABC Enum Flag Generic IntEnum IntFlag NamedTuple Protocol TypedDict".split()
+# The special methods that such a class may have: no comparison, so that no object can be equal to everything.
+METHODS = "__init__ __post_init__ __repr__ __str__ __hash__ __call__ __slots__".split()
+# Special names that a program may read, but not set.
+READABLE = [*METHODS, *"__add__ __and__ __doc__ __eq__ __lt__ __mul__ __name__ __new__ __or__".split()]
+# By these the tests iterate over calls of the program, which must not end that.
+ITERATING = {"filter", "iter", "itertools", "map"}
 is_special = re.compile(r"__\w+__").fullmatch
 
 
@@ -1390,13 +1327,12 @@ def why_suspect(code, asked):
         return "does not parse"
 
 
-def is_offered(path):
-    """Whether a program may use `module.name`, which must not be a module that the module has imported."""
-    module, _, name = path.rpartition(".")
-    if path in LIBRARY or LIBRARY.get(module):
-        return path in LIBRARY or name in LIBRARY[module].split()
+def is_offered(module, name):
+    """Whether a program may use this name of a module; it must not be a module that the module imported."""
+    if LIBRARY.get(module):
+        return name in LIBRARY[module].split()
     is_module = name in sys.stdlib_module_names and name != module
-    return module in LIBRARY and name[0] != "_" and not is_module
+    return module in LIBRARY and name[0] != "_" and name not in HIDDEN and not is_module
 
 
 class Rule:
@@ -1404,12 +1340,13 @@ class Rule:
 
     def __init__(self, symbols, asked):
         self.symbols = symbols
-        self.names, self.methods = set(asked["names"]), set(asked["methods"])
+        self.names = set(asked["names"])
+        self.methods = set(asked["methods"])
         self.classes = {scope.get_name() for _, _, scope in symbols if scope.get_type() == "class"}
         self.tested = self.classes.intersection(asked["tested"])
         self.globals = {name for name, symbol, scope in symbols if symbol.is_referenced() and (
                         symbol.is_global() or scope.get_type() != "function")}
-        self.paths = {}                           # what imported names stand for: {"dt": "datetime"}
+        self.imported = {}                        # what names stand for: {"dt": "datetime"}
 
     def look_at(self, tree):
         for symbol in self.symbols:
@@ -1420,15 +1357,14 @@ class Rule:
         for node in nodes:
             for child in ast.iter_child_nodes(node):
                 child.parent = node
-        looks = {ast.Import: self.look_at_import, ast.ImportFrom: self.look_at_import,
-                 ast.Attribute: self.look_at_attribute, ast.Name: self.look_at_use,
-                 ast.ClassDef: self.look_at_class}
-        for kind, look in looks.items():          # imports first: the others need to know what names mean
+        looks = {(ast.Import, ast.ImportFrom): self.look_at_import, ast.Attribute: self.look_at_attribute,
+                 ast.Name: self.look_at_name, ast.ClassDef: self.look_at_class}
+        for kinds, look in looks.items():         # imports first: the others need to know what names mean
             for node in nodes:
-                if type(node) is kind:
+                if isinstance(node, kinds):
                     look(node)
 
-    def answers(self, name):
+    def is_answer(self, name):
         """Whether the tests, or the library for them, may ask an object for this: it could lie there."""
         return name in self.methods or hasattr(1, name) or is_special(name)
 
@@ -1436,86 +1372,70 @@ class Rule:
         """A name in a scope: no unlisted builtin, none that hides what the tests use, no lying method."""
         is_builtin = hasattr(builtins, name)
         is_listed = name in BUILTINS or name in READABLE
-        forbid(name in HIDDEN or name in self.globals and not is_listed and (is_builtin or is_special(name)),
-               "names", name)
+        is_unknown = name in HIDDEN or not is_listed and (is_builtin or is_special(name))
+        forbid(name in self.globals and is_unknown, "names", name)
         is_set = symbol.is_assigned() or symbol.is_annotated()
         is_used = name in self.names and (is_builtin or name in LIBRARY)
         forbid(is_set and symbol.is_global() and (is_used or name == "__name__"), "hides", name)
-        is_method = name in METHODS and symbol.is_namespace() or name == "__slots__"
         is_of_class = scope.get_type() == "class" and scope.get_name() not in self.tested
-        forbid(is_of_class and self.answers(name) and not is_method,
+        forbid(is_of_class and self.is_answer(name) and name not in METHODS,
                "defines, in a class that the tests do not name,", name)
 
     def look_at_import(self, node):
         """Only what is listed, and under names that tell what it is: the other looks go by these names."""
-        module = getattr(node, "module", None)
+        module = getattr(node, "module", "")
         for alias in node.names:
-            path = alias.name if alias.asname else alias.name.partition(".")[0]
-            path = f"{module}.{alias.name}" if module else path
-            name = alias.asname or path.rpartition(".")[2]
-            forbid(not is_offered(path), "imports", path)
+            name = alias.asname or alias.name
+            path = f"{module}.{alias.name}" if module else alias.name
+            is_listed = is_offered(module, alias.name) if module else path in LIBRARY and "." not in name
+            forbid(not is_listed, "imports", path)
             forbid(alias.asname and (module or name in LIBRARY), "renames", path)
-            forbid(name != "*" and self.paths.get(name, path) != path, "imports a second", name)
-            self.paths[name] = path
-
-    def path_of(self, node):
-        """The module that a node means, or what it means in one; empty for anything else."""
-        if isinstance(node, ast.Attribute):
-            module = self.path_of(node.value)
-            return f"{module}.{node.attr}" if module in LIBRARY else ""
-        return self.paths.get(node.id, "") if isinstance(node, ast.Name) else ""
+            forbid(name != "*" and self.imported.get(name, path) != path, "imports a second", name)
+            self.imported[name] = path
 
     def look_at_attribute(self, node):
         """Nothing of a module but what is listed, and no change of what is not the program's own."""
         name = node.attr
+        owner = getattr(node.value, "id", "")
         is_set = not isinstance(node.ctx, ast.Load)
         forbid(name in HIDDEN or is_special(name) and (is_set or name not in READABLE), "names", name)
-        path, base = self.path_of(node), self.path_of(node.value)
-        forbid(path and not is_offered(path), "uses", name)
-        forbid(base and is_set or name == "register" and (base or not self.tested), "changes", name)
-        is_own = getattr(node.value, "id", "") in ("self", "cls")
-        is_answer = name in self.methods and not self.tested
-        forbid(is_set and (is_answer or not is_own and (hasattr(1, name) or name[0] == "_")), "changes", name)
+        module = self.imported.get(owner)
+        forbid(module in LIBRARY and not is_offered(module, name), "uses", name)
+        is_hidden = name[0] == "_" and owner not in ("self", "cls")
+        is_foreign = is_set and ast.unparse(node).partition(".")[0] in self.imported
+        is_lie = self.is_answer(name) and not self.tested
+        forbid(is_foreign or is_set and (is_hidden or is_lie), "changes", name)
         text = getattr(node.value, "value", None)
         is_plain = isinstance(text, str) and not re.search(r"\{[^{}:!]*[.\[]", text)
         forbid(name == "format" and not is_plain, "formats a text by", name)
-        self.look_at_use(node)
+        self.look_at_maker(node, name)
 
-    def look_at_use(self, node):
-        """What is done with a name or an attribute: modules and the makers of classes are no values."""
-        name = getattr(node, "id", getattr(node, "attr", ""))
-        is_builtin = isinstance(node, ast.Name) and name in self.globals
-        call = node.parent if getattr(node.parent, "func", None) is node else None
-        args, user = (call.args, call.parent) if call else ([], None)
-        forbid(self.path_of(node) in LIBRARY and not isinstance(node.parent, ast.Attribute), "hands on", name)
-        is_compared = isinstance(user, (ast.Compare, ast.FormattedValue))
-        is_named = getattr(user, "attr", "") == "__name__" or [type(arg) for arg in args] == [ast.Constant]
-        is_new = name in BASES and call and (args or call.keywords)
-        forbid(is_builtin and name == "type" and not (is_compared or is_named) or is_new,
-               "makes or looks into a class by", name)
-        forbid(name in ("namedtuple", "SimpleNamespace") and not (call and self.fields_are_plain(call)),
-               "gives a method of the tests to", name)
-        forbid(name == "wraps" and not isinstance(user, ast.FunctionDef), "does not decorate with", name)
-        forbid(call and "compare" in [keyword.arg for keyword in call.keywords], "compares less by", name)
-        is_end = is_builtin and (name == "StopIteration" or name == "next" and len(args) != 2)
-        forbid((is_end or name == "send") and self.names & {"map", "filter", "iter", "itertools"},
-               "ends an iteration of the tests by", name)
+    def look_at_name(self, node):
+        """Modules are no values, and `type` is only asked for the type of an object."""
+        name = node.id
+        is_value = not isinstance(node.parent, ast.Attribute)
+        forbid(self.imported.get(name) in LIBRARY and is_value, "hands on", name)
+        user = node.parent.parent if isinstance(node.parent, ast.Call) else None
+        is_compared = isinstance(user, ast.Compare) or getattr(user, "attr", "") == "__name__"
+        is_builtin = name in self.globals
+        forbid(is_builtin and name == "type" and not is_compared, "makes or looks into a class by", name)
+        is_end = is_builtin and name in ("StopIteration", "next")
+        forbid(is_end and self.names & ITERATING, "ends an iteration of the tests by", name)
+        self.look_at_maker(node, name)
 
-    def fields_are_plain(self, call):
-        """Whether all fields of a new class or object are written out, and none of them answers the tests."""
-        fields = [keyword.arg for keyword in call.keywords]
-        for part in (part for arg in call.args for part in ast.walk(arg)):
-            if not isinstance(part, (ast.Constant, ast.List, ast.Tuple, ast.Load)):
-                return False
-            fields += re.findall(r"\w+", str(getattr(part, "value", "")))
-        return not any(field in (None, "field_names") or self.answers(field) for field in fields)
+    def look_at_maker(self, node, name):
+        """What makes classes is only derived from, and what copies attributes only decorates functions."""
+        is_base = isinstance(node.parent, (ast.ClassDef, ast.Subscript))
+        forbid(name in MAKERS and not is_base, "makes or looks into a class by", name)
+        is_decorator = isinstance(getattr(node.parent, "parent", None), ast.FunctionDef)
+        forbid(name == "wraps" and not is_decorator, "does not decorate with", name)
 
     def look_at_class(self, node):
         """No metaclass; a class that the tests do not name derives from no data, whose methods it could
         replace, and is no exception of several kinds."""
         forbid(node.keywords or is_special(node.name), "makes in an odd way", node.name)
-        roots = [base.value if isinstance(base, ast.Subscript) else base for base in node.bases]
-        bases = {getattr(root, "id", getattr(root, "attr", "")) for root in roots}.difference(BASES)
+        bases = {ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in node.bases}
+        bases = bases.difference(MAKERS, ["object"])
         forbid(node.name not in self.tested and (bases - ERRORS - self.classes or len(bases) > 1),
                "derives from data or several classes", node.name)
 

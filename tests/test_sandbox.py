@@ -255,7 +255,7 @@ REACH_INTO = [  # a suspect program, and tests that change what it uses or start
 
 @pytest.mark.parametrize("code, tests", REACH_INTO)
 def test_what_only_passes_beside_the_program(pool, code, tests):
-    assert judge(pool, code, tests).reason == "not judged: passes only beside its tests (uses sep)"
+    assert judge(pool, code, tests).reason == "not judged: passes only beside its tests (imports os)"
     assert judge(pool, code, tests, beside=True).reason == "passed: beside its tests"
     assert judge(pool, code, tests, beside=True, strict=True).passed is None
     assert judge(pool, "def f(): return 7\n", tests, beside=True).passed is False
