@@ -31,24 +31,22 @@ A job is the keyword arguments of `run_tests`:
 `syntax`, `not judged: passes only beside its tests (<why it is suspect>)`, or `error: <what went wrong in the
 sandbox or the tests>`. `result.passed` is True or False, and None for the last two.
 
-What happens to a program, in order:
+What happens to a program:
 
-1. `judge` checks the job in the caller's process, and `read_tests` compiles the tests, which are trusted. The
-   program is not even parsed here.
-2. `Server.run` hands the job to a fork server. This process was started with a clean environment and has
-   entered all layers of protection that the machine has. It forks a process for the job, confines it, limits
-   its time and memory, and at the end kills all that is left of it.
-3. In the forked process `why_suspect` walks over the program's syntax tree. A program is innocent if nothing
-   in it could reach the tests or lie to them. An innocent program runs together with its tests in this
-   process, as in every other evaluator, and that verdict counts. Most real programs are innocent.
-4. Every other program is suspect and is judged apart: one process runs the program, another one the tests.
+1. A fork server, which was started with a clean environment and has entered all layers of protection that the
+   machine has, forks a process for the job, confines it, limits its time and memory, and at the end kills all
+   that is left of it.
+2. In that process `why_suspect` walks over the program's syntax tree. A program is innocent if nothing in it
+   could reach the tests or lie to them. An innocent program runs together with its tests in this process, as
+   in every other evaluator, and that verdict counts. Most real programs are innocent.
+3. Every other program is suspect and is judged apart: one process runs the program, another one the tests.
    They exchange only plain data (numbers, texts, lists, tuples, dictionaries, sets, numpy's arrays of
    numbers, exceptions by the name of a builtin). If the tests pass there, the program has passed.
-5. If not, a suspect program runs once more beside its tests, where it could forge a pass but nothing hinders
+4. If not, a suspect program runs once more beside its tests, where it could forge a pass but nothing hinders
    an honest program: if it fails there, too, it has failed; if it passes, it is not judged.
 
-With `strict`, step 3 is left out and all programs take steps 4 and 5. A class under test that lies about
-itself is believed. A program that reads and prints runs alone, and the caller compares what it printed.
+With `strict`, step 2 is left out. A class under test that lies about itself is believed. A program that reads
+and prints runs alone, and the caller compares what it printed.
 
     caller           one thread for each server; only this process holds secrets and expected outputs
       guard          waits; when the fork server or the caller dies, it kills all their descendants
@@ -136,8 +134,8 @@ class Result(typing.NamedTuple):
 
 
 # ------------------------------------------------------------------------------------- the caller's process
-# A Pool has a thread for each fork server. `judge` turns a job into one, two or three runs of processes, and
-# their answers into a Result.
+# A Pool has a thread for each fork server. `judge` turns a job into at most three runs of processes (one for
+# each input of a program that prints), and their answers into a Result.
 
 def run_tests(code, tests, **job):
     """Judge one program on a server that stays until the interpreter ends; `job` as in the first page."""
@@ -215,10 +213,8 @@ def judge(server, code, tests, style="auto", entry_point=None, prelude="", besid
         return Result(f"error: code must be text, not {type(code).__name__}")
     if not (code or "").strip():
         return Result("no code")
-    is_used = {"numpy": "numpy" in code or "numpy" in str(tests), "unittest": "unittest" in str(tests),
-               "pytest": bool(MORE_OF_PYTEST.search(str(tests)))}
-    limits = {"cpu_s": cpu_s, "asleep_s": wall_s or 2 * cpu_s, "memory_mb": memory_mb,
-              "preload": [library for library in is_used if is_used[library]]}
+    preload = [library for library in ("numpy", "unittest") if library in code + str(tests)]
+    limits = {"cpu_s": cpu_s, "asleep_s": wall_s or 2 * cpu_s, "memory_mb": memory_mb, "preload": preload}
     runs = []
 
     def run(mode, *contents):
@@ -226,11 +222,12 @@ def judge(server, code, tests, style="auto", entry_point=None, prelude="", besid
         return runs[-1]
 
     try:
+        if isinstance(tests, dict) and tests.get("fn_name"):
+            entry_point = tests["fn_name"]
+            tests = calls_of(tests)
         if isinstance(tests, str):
             known = read_tests(tests, prelude or "", style, entry_point)
-            reason, detail = judge_tests(run, known, code, beside, strict)
-        elif isinstance(tests, dict) and tests.get("fn_name"):
-            known = read_tests(calls_of(tests), prelude or "", "auto", tests["fn_name"])
+            preload += ["pytest"] * known["need_pytest"]
             reason, detail = judge_tests(run, known, code, beside, strict)
         else:
             reason, detail = judge_stdio(run, code, *read_pairs(tests))
@@ -249,7 +246,7 @@ def read_pairs(tests):
 
 
 def judge_tests(run, tests, code, beside, strict):
-    """(reason, detail), by steps 3 to 5 of the first page."""
+    """(reason, detail), by steps 2 to 4 of the first page."""
     with_tests = {**tests, "code": code}
     why = "strict"
     if not strict:
@@ -354,15 +351,14 @@ class Server:
         """Start a server. One that finds that it cannot use a layer says so, and is started without it."""
         while True:
             self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            start = ("import marshal, sys\ndel sys.path[0]\nmodule = {'__name__': 'sandbox_exec'}\n"
-                     "exec(marshal.load(sys.stdin.buffer), module)\n"      # without the caller's folder
-                     f"module['guard']({theirs.fileno()}, {[*self.disabled]})")
+            folder, name = os.path.split(os.path.abspath(__file__))        # the folder may be an archive
+            start = (f"import sys\nsys.path[:] = [*sys.path[1:], {folder!r}]\n"       # not the caller's folder
+                     f"sandbox = __import__({name.partition('.')[0]!r})\ndel sys.path[-1]\n"
+                     f"sandbox.guard({theirs.fileno()}, {[*self.disabled]})")
             with theirs:
                 self.process = subprocess.Popen([sys.executable, "-s", "-B", "-c", start],
                                                 pass_fds=[theirs.fileno()], env=clean_environment(),
-                                                stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
-            with contextlib.suppress(OSError), self.process.stdin as file:
-                file.write(this_file_compiled())
+                                                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
             hello, _ = receive(self.socket) or ({"failed": ["rlimits", "it died at once"]}, [])
             if "failed" not in hello:
                 self.banner = hello["banner"]
@@ -418,13 +414,6 @@ class Server:
         if self.is_closed:                        # the pool was closed while this started
             self.end()
         return {"ended": (SERVER_DIED, "")}
-
-
-@functools.cache
-def this_file_compiled():
-    """A server that compiled this file would keep megabytes of memory for it, and so would all its forks."""
-    source = "".join(linecache.getlines(__file__, globals()))              # it may lie in an archive
-    return marshal.dumps(compile(source, __file__, "exec", dont_inherit=True, optimize=0))
 
 
 def clean_environment():
@@ -1074,7 +1063,7 @@ class raises(contextlib.AbstractContextManager):
 
 
 class Approx:
-    """Numbers, and lists, tuples or dictionaries of them, to within 1e-6 of what is expected, or 1e-12."""
+    """Numbers, and lists or tuples of them, to within 1e-6 of what is expected, or 1e-12."""
     __array_ufunc__ = __hash__ = None             # so that numpy leaves the comparison to this class
 
     def __init__(self, expected, rel=None, abs=None, nan_ok=False):
@@ -1088,9 +1077,6 @@ class Approx:
         return self.is_near(actual, self.expected)
 
     def is_near(self, actual, expected):
-        if isinstance(expected, dict):
-            is_like = isinstance(actual, dict) and actual.keys() == expected.keys()
-            return is_like and all(self.is_near(actual[key], expected[key]) for key in expected)
         if isinstance(expected, (list, tuple)):
             is_like = hasattr(actual, "__len__") and not isinstance(actual, (str, bytes, dict, set))
             return is_like and len(actual) == len(expected) and all(map(self.is_near, actual, expected))
@@ -1463,12 +1449,12 @@ OWN_PID = 0x7ABCDEF1                              # stands in the filter for the
 REFUSED = """
   ptrace, syslog, process_vm_*, kcmp, setns, unshare   101 103 310-312 308 272 | 116-117 270-272 268 97
   socket, *_key, keyctl, ioprio_set, sched_set*        41 248-251 142 144 314 | 198 217-219 30 118-119 274
+  setpriority                                          141 | 140
   shm*, sem*, msg*, mq_*, memfd_create: lasting pages  29-31 64-71 220 240-241 319 | 186-197 180-181 279
   setxattr, removexattr, and for links and descriptors 188-190 197-199 | 5-7 14-16
   bpf, perf_event_open, userfaultfd                    321 298 323 | 280 241 282"""
 # These only seem to succeed. Without a private root Landlock does not rule over them, and copying needs them.
 PRETENDED = "  chmod, chown, utime and their kin  90 268 92 94 260 132 235 261 280 | 53 54 88"
-SETPRIORITY = "  141 | 140"                       # always seems to succeed
 TRUNCATE = "  76 | 45"                            # refused where Landlock does not rule over it
 KILLS = "  kill, tkill, tgkill, rt_sigqueueinfo, rt_tgsigqueueinfo  62 200 234 129 297 | 129-131 138 240"
 
@@ -1641,7 +1627,6 @@ class Cage:
             steps.extend([(equal, 0, len(tests) + 3, number), (load, 0, 0, 16), *tests, deny, allow])
 
         answer_to(REFUSED, deny)
-        answer_to(SETPRIORITY, pretend)
         look_at_argument(PRLIMIT, (equal, 1, 0, 0))
         look_at_argument(CLONE, (any_bit, 0, 1, NEW_ANYTHING))
         if not self.private:
@@ -1676,8 +1661,7 @@ class Cage:
                 libc("prctl", DUMPABLE, 1)
             body()
         except LayerFailed as failure:
-            if body is say_ready:
-                os.write(3, as_bytes(failure.args))
+            os._exit(LAYERS.index(failure.args[0]))            # for `probe`
         finally:
             os._exit(71)
 
@@ -1699,14 +1683,11 @@ class Cage:
 
     def probe(self):
         """Find out whether the machine has the layers, by putting a process into them."""
-        ours, theirs = socket.socketpair()
-        with ours, theirs:
-            child = self.spawn([self.null] * 3 + [theirs.fileno()], {"memory_mb": MEMORY_MB}, say_ready)
-            theirs.close()
-            answer = ours.recv(1 << 16)
-        os.waitpid(child, 0)
-        if answer != b"ready":
-            raise LayerFailed(*json.loads(answer or '["rlimits", "the first process died at once"]'))
+        child = self.spawn([self.null] * 3, {"memory_mb": MEMORY_MB}, functools.partial(os._exit, 0))
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if status:
+            layer = LAYERS[status] if status in range(len(LAYERS)) else "rlimits"
+            raise LayerFailed(layer, f"a process that was put into it ended with status {status}")
 
     def empty_scratch(self):
         """By its descriptor, because a program can move it; `find` copes with deep trees."""
@@ -1737,10 +1718,6 @@ class Cage:
                   f"layers={','.join(layer for layer in LAYERS if layer in self.on)}"]
         return {"banner": "sandbox: " + "; ".join(words),
                 "protected": [name for name, how in protected.items() if how] + sorted(self.on)}
-
-
-def say_ready():
-    os.write(3, b"ready")
 
 
 def install_filter(program):
@@ -1790,12 +1767,14 @@ def main():
                         help="the least protection without which nothing is run (default: rlimits)")
     args = parser.parse_args()
     try:
-        code = read_text(args.program)
-        tests = read_text(args.tests)
-        if args.tests.endswith(".json"):
-            tests = json.loads(tests)
-        job = {"code": code, "tests": tests, "prelude": read_text(args.prelude) if args.prelude else "",
-               "beside": args.beside, "strict": args.strict, "entry_point": args.entry_point}
+        texts = {}
+        for name in ("program", "tests", "prelude"):
+            with open(getattr(args, name) or os.devnull, encoding="utf-8") as file:
+                texts[name] = file.read()
+        is_json = args.tests.endswith(".json")
+        job = {"code": texts["program"], "tests": json.loads(texts["tests"]) if is_json else texts["tests"],
+               "prelude": texts["prelude"], "beside": args.beside, "strict": args.strict,
+               "entry_point": args.entry_point}
         with Pool(1, require=args.require, unsafe=args.unsafe) as pool:
             print(pool.banner, file=sys.stderr)
             result = pool.judge(job)
@@ -1804,11 +1783,6 @@ def main():
         sys.exit(2)
     print(result.reason + (f" ({result.detail})" if result.detail else ""))
     sys.exit({True: 0, False: 1, None: 3}[result.passed])
-
-
-def read_text(path):
-    with open(path, encoding="utf-8") as file:
-        return file.read()
 
 
 if __name__ == "__main__":
