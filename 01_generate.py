@@ -48,7 +48,7 @@ import sys
 import time
 from collections import Counter, defaultdict, deque
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -102,7 +102,6 @@ def parse_args(argv):
     dtypes = ("auto", "float32", "bfloat16", "float16")
     add("--dtype", default="auto", choices=dtypes, help="number type of the weights")
     add("--revision", help="branch, tag or commit of the model on the Hub")
-    add("--trust-remote-code", action="store_true", help="run the Python code that comes with the model")
     args = parser.parse_args(argv)
     if args.greedy:
         args.n = 1
@@ -110,11 +109,11 @@ def parse_args(argv):
         args.seed = 0
     args.layers = args.layers.split(",")
     args.extra = sorted(set(args.extra.split(",")) - {""})
-    check_ranges(args, lambda name: "-n " if name == "n" else f"--{name.replace('_', '-')} ")
+    check_ranges(args)
     if not set(args.extra) <= {"last10", "special"}:
         die("--extra: give last10, special or both")
     if (args.requests or args.responses) and (args.scorer or len(args.datasets) > 1):
-        die(f"--{'responses' if args.responses else 'requests'}: one data set, no --stop")
+        die("--requests and --responses: one data set, no --stop")
     if (args.stop is None) != (args.scorer is None):
         die("--stop needs --scorer, and --scorer serves nothing else")
     if args.tp and "WORLD_SIZE" not in os.environ:
@@ -122,12 +121,12 @@ def parse_args(argv):
     return args
 
 
-def check_ranges(settings, written):
-    """Refuse numbers that make no sense; written(name): how a person writes one, up to its number."""
+def check_ranges(settings):
+    """Refuse numbers that make no sense, of the command line or of sample()."""
     for name, (smallest, largest, words) in RANGES.items():
         number = getattr(settings, name, None)
         if number is not None and not smallest <= number <= largest:
-            die(f"{written(name)}{number}: give {words}")
+            die(f"{name}={number}: give {words}")
 
 
 # ---- Sampling: the noise is a function of (seed, problem, sample, step, token) and of nothing else
@@ -186,9 +185,8 @@ def choose_tokens(logits, sampling, rows, tokens, width=256):
     chosen, goes_on = draw_among(logits, width, sampling, rows, tokens)
     while width < logits.shape[-1] and goes_on.any():
         width *= 16
-        again, still = draw_among(logits[goes_on], width, sampling, rows[goes_on], tokens)
-        chosen[goes_on] = again
-        goes_on[goes_on.clone()] = still
+        again = goes_on.clone()
+        chosen[again], goes_on[again] = draw_among(logits[again], width, sampling, rows[again], tokens)
     return chosen
 
 
@@ -228,16 +226,17 @@ def probe(model, length):
     config = model.config.get_text_config()
     window = getattr(config, "sliding_window", None)
     some_layers_slide = "sliding" in str(getattr(config, "layer_types", None) or "sliding")
-    why = None
     if unknown:
-        why = f"its attention also takes {', '.join(sorted(unknown))}"
-    elif window and window < length and some_layers_slide and {call.window for call in calls} == {None}:
-        why = "its sliding window is a mask"
-    elif any(x.ndim > 3 for x in out.hidden_states):
-        why = "it has several hidden vectors a token"
-    if why:
-        die(f"{type(model).__name__} cannot be run here: {why}")
+        refuse(model, f"its attention also takes {', '.join(sorted(unknown))}")
+    if window and window < length and some_layers_slide and {call.window for call in calls} == {None}:
+        refuse(model, "its sliding window is a mask")
+    if any(x.ndim > 3 for x in out.hidden_states):
+        refuse(model, "it has several hidden vectors a token")
     return calls, out
+
+
+def refuse(model, why):
+    die(f"{type(model).__name__} cannot be run here: {why}")
 
 
 def multiply(a, b):
@@ -268,13 +267,13 @@ def page_attention(q, k, v, scaling, hidden):
 
 @dataclass(eq=False)
 class Row:
-    """A running rollout."""
+    """A rollout that runs, or waits for a slot."""
 
     job: dict  # see `rollout_jobs`
-    tokens: list  # the prompt's; after a pause also those that were sampled before it
-    stats: list
+    before: list = field(default_factory=list)  # the tokens that it had when it was paused
+    stats: list = field(default_factory=list)  # one for each token that it has now
     start: int = 0  # the position of the first key in `pages`; those before are in its prompt's pages
-    end: int = 0  # how many tokens it has now, with the prompt's
+    end: int = 0  # how many tokens it has, with the prompt's
     pages: list | None = None
     finish: str | None = None
     last: object = None  # the vectors at the last content token
@@ -300,14 +299,12 @@ class Engine:
         self.by_tables = self.copies_part = can_use_tables(model, self.page)
         self.widths = Counter()  # for how many steps varlen_attn has read tables of so many pages
         self.rows = []
-        self.paused = []  # rows that were pushed out for want of pages; the last one goes on first
         self.prompts = {}  # problem: the pages of its prompt
         self.plan = None
         calls, out = probe(model, max_prompt + max_new)
         text = model.config.get_text_config()
         if [call.layer for call in calls] != list(range(text.num_hidden_layers)):
-            why = "not all of its layers are attention, once each; it can only read, by --responses"
-            die(f"{type(model).__name__} cannot sample here: {why}")
+            refuse(model, "not all of its layers are attention, once each; it can only read, by --responses")
         self.windows = {None, *(call.window for call in calls)}
         self.make_pools(calls, max_prompt, max_new, budget or free_memory(self.device))
         self.token_hashes = scramble(torch.arange(1, out.logits.shape[-1] + 1, device=self.device) * STRIDE)
@@ -329,16 +326,15 @@ class Engine:
             die(f"{budget >> 20} MB do not hold {tokens} tokens; lower --max-new-tokens")
         for_prompts = max(pages_of_prompt, min(room // 4, room - pages_of_row, pages_of_prompt * self.slots))
         self.split = 1 + min(self.slots * pages_of_row, room - for_prompts)
-        n_pages = self.split + for_prompts
+        self.free = np.ones(self.split + for_prompts, bool)
+        self.free[0] = False
 
         def pool(x):  # a CPU's memory is taken only when it is touched
-            return x.new_empty(n_pages, x.shape[1], self.page, x.shape[3])
+            return x.new_empty(len(self.free), x.shape[1], self.page, x.shape[3])
 
         self.pools = {call.layer: (pool(call.keys), pool(call.values)) for call in calls}
         for _, values in self.pools.values():
             values[0] = 0  # the weight of a hidden key is 0, but 0 times NaN is NaN
-        self.free = np.ones(n_pages, bool)
-        self.free[0] = False
 
     def tensor(self, values):
         return torch.as_tensor(values, dtype=torch.int64, device=self.device)
@@ -426,36 +422,31 @@ class Engine:
         begun = [row.pages[-1] for row in self.rows if (row.end - 1 - row.start) % self.page == 0]
         offset = (position - start) % self.page
         plan = SimpleNamespace(page=page, offset=offset, begun=self.tensor(begun), page_groups=[])
+        prompts = [self.prompts[row.job["problem"]] for row in self.rows]
         if self.by_tables:
-            plan.tables, plan.ends = self.make_tables(position)
+            self.add_tables(plan, prompts, position)
             width = plan.tables["block_table"].shape[1]
             self.widths[width] += 1
         if not self.by_tables or self.widths[width] <= 2:  # the first steps of each width are done both ways
-            plan.page_groups, plan.entries = self.make_page_groups(position, start)
+            plan.page_groups, plan.entries = self.make_page_groups(prompts, position, start)
         self.plan = plan
 
-    def make_tables(self, position):
+    def add_tables(self, plan, prompts, position):
         """For varlen_attn: each row's pages and how many keys count; where queries and keys end."""
-        lists = [self.prompts[row.job["problem"]][: row.start // self.page] + row.pages for row in self.rows]
-        block_table = self.tensor(self.page_table(lists)).int()
-        tables = {"block_table": block_table, "seqused_k": (position + 1).int()}
-        ends_of_queries = torch.arange(len(lists) + 1, device=self.device).int()
-        ends_of_keys = torch.nn.functional.pad((position + 1).cumsum(0), (1, 0)).int()
-        return tables, (ends_of_queries, ends_of_keys)
+        pages = [prompt[: row.start // self.page] + row.pages for prompt, row in zip(prompts, self.rows)]
+        sizes = (position + 1).int()
+        plan.tables = {"block_table": self.tensor(page_table(pages)).int(), "seqused_k": sizes}
+        ends_of_queries = torch.arange(len(sizes) + 1, device=self.device).int()
+        ends_of_keys = torch.nn.functional.pad(sizes.cumsum(0), (1, 0)).int()
+        plan.ends = ends_of_queries, ends_of_keys
 
-    def page_table(self, lists):
-        """Lists of pages as the rows of one array [B, pages], on the host; shorter ones end in zeros."""
-        table = np.array([*itertools.zip_longest(*lists, fillvalue=0)], np.int64)
-        return table.reshape(-1, len(lists)).T
-
-    def make_page_groups(self, position, start):
+    def make_page_groups(self, prompts, position, start):
         """The pages of single rows, those of prompts, and which outputs [B, entries] each row adds up."""
         zero = torch.zeros_like(start)
         pages = [row.pages for row in self.rows]
         of_rows, row_entries = self.page_group(pages, 0, 1, zero, start, position, position)
-        pages = [self.prompts[row.job["problem"]] for row in self.rows]
         sample = self.tensor([row.job["sample"] for row in self.rows])
-        of_prompts, entries = self.page_group(pages, self.split, self.n, sample, zero, start - 1, position)
+        of_prompts, entries = self.page_group(prompts, self.split, self.n, sample, zero, start - 1, position)
         entries = (entries + of_rows.readers.numel()).where(entries >= 0, -1)
         # Output 0 stands in where there is no page: it is the spare page's, whose keys are all hidden
         return [of_rows, of_prompts], torch.cat([row_entries, entries], 1).clamp(min=0)
@@ -475,7 +466,7 @@ class Engine:
             hidden   keys 6 and 7, in page 8, from both readers
             entries  [[0, 2], [1, 3]]     outputs 0 and 1 are of page 7, for rows 0 and 1; 2 and 3 of page 8
         """
-        table = self.page_table(lists)
+        table = page_table(lists)
         size = max(0, int(table.max(initial=0)) + 1 - low)
         table = self.tensor(table)
         at = (table - low).where(table > 0, size)  # where there is no page: a place that is cut off below
@@ -521,10 +512,10 @@ class Engine:
     # --- between steps, on the host
 
     def run(self, queue):
-        """Yield the rollouts of a deque of jobs (see `rollout_jobs`); others may be added meanwhile."""
+        """Yield the rollouts of a deque of rows; others may be added meanwhile."""
         self.queue = queue
         try:
-            while self.queue or self.rows or self.paused:
+            while self.queue or self.rows:
                 with torch.inference_mode():
                     self.admit()
                     self.extend()
@@ -546,28 +537,26 @@ class Engine:
 
     def admit(self):
         """Fill the free slots while there are pages, one of them in hand for each running row."""
-        while len(self.rows) < self.slots and (self.paused or self.queue):
-            row = self.paused[-1] if self.paused else Row(self.queue[0], self.queue[0]["prompt"], stats=[])
-            row.end = len(row.tokens)
+        while self.queue and len(self.rows) < self.slots:
+            row = self.queue[0]
+            ids = row.job["prompt"] + row.before
             prompt_end = len(row.job["prompt"]) - 1  # the last token of the prompt is the row's first input
             row.start = prompt_end - prompt_end % self.page if self.copies_part else prompt_end
+            row.end = len(ids)
             needed = (row.end - 1 - row.start) // self.page + 1
             if self.free[1 : self.split].sum() < needed + len(self.rows) or not self.read_prompt(row.job):
-                break
+                return
             row.pages = self.take(1, self.split, needed)
-            if row.stats:
-                self.read(row.tokens[:-1], row.start, row.pages)
+            if row.before:
+                self.read(ids[:-1], row.start, row.pages)
             elif row.start < prompt_end:
                 for pool in itertools.chain(*self.pools.values()):
                     pool[row.pages[0]] = pool[self.prompts[row.job["problem"]][-1]]
             # What lies behind the end of a text must not be penalised: it is a token that the text has
-            text = self.texts[len(self.rows)].fill_(row.tokens[-1])
-            text[: row.end] = self.tensor(row.tokens)
+            text = self.texts[len(self.rows)].fill_(ids[-1])
+            text[: row.end] = self.tensor(ids)
             self.rows.append(row)
-            if self.paused:
-                self.paused.pop()
-            else:
-                self.queue.popleft()
+            self.queue.popleft()
 
     def read_prompt(self, job):
         """Compute a prompt's keys and values, once for all its rollouts; False while there is no room."""
@@ -603,12 +592,17 @@ class Engine:
                 self.pause()
 
     def pause(self):
-        """Push the shortest row out; it goes on from its tokens when there are pages again."""
+        """Push the shortest row out; it goes on from its tokens, the first one when there are pages again."""
         shortest = min(range(len(self.rows)), key=lambda r: len(self.rows[r].stats))
         row = self.rows[shortest]
-        row.tokens = self.texts[shortest, : row.end].tolist()
-        self.paused.append(row)
+        row.before = self.tokens_of(shortest).tolist()
+        self.queue.appendleft(row)
         self.retire(shortest)
+
+    def tokens_of(self, r):
+        """What a row has sampled."""
+        row = self.rows[r]
+        return self.texts[r, len(row.job["prompt"]) : row.end]
 
     def retire(self, r):
         """Give a row's pages back; the last row moves into its place."""
@@ -626,8 +620,7 @@ class Engine:
             if row.finish:  # it has just had its one step more
                 vectors = torch.stack([row.last if row.finish == "stop" else newest, newest], 1)
                 ended.append(row.job | {
-                    "ids": self.texts[r, len(row.job["prompt"]) : row.end].int().cpu(),
-                    "stats": torch.from_numpy(np.stack(row.stats)),
+                    "ids": self.tokens_of(r).int().cpu(), "stats": torch.from_numpy(np.stack(row.stats)),
                     "hidden": vectors.flatten(0, 1).cpu(),  # [layers * 2, d]
                     "finish": row.finish,
                 })  # fmt: skip
@@ -641,6 +634,11 @@ class Engine:
             elif len(row.stats) == row.job["limit"]:
                 row.finish = "length"
         return ended
+
+
+def page_table(lists):
+    """Lists of pages as the rows of one array [B, pages], on the host; shorter ones end in zeros."""
+    return np.array([*itertools.zip_longest(*lists, fillvalue=0)], np.int64).reshape(-1, len(lists)).T
 
 
 def free_memory(device):
@@ -658,14 +656,13 @@ OUT_OF_MEMORY = re.compile("out of memory|can't allocate memory|MemoryError")  #
 
 
 @contextmanager
-def enough_memory(slots):
+def enough_memory(advice):
     """Out of memory is one line; with --tp it ends the process, as the others would wait for this one."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
         if not OUT_OF_MEMORY.search(repr(error)):
             raise
-        advice = f"run it again with --slots {max(1, slots // 2)}, or a lower --max-new-tokens"
         if torch.distributed.is_initialized():
             print(f"error: out of memory; {advice}", file=sys.stderr, flush=True)
             os._exit(2)
@@ -692,16 +689,14 @@ def read_problems(model, settings, jobs, layers, extra, desc):
     places = []  # of each answer in the row: the positions of its prompt and of its tokens
 
     def attend(module, q, k, v, mask=None, **options):
-        out = None
+        out = q.new_empty(1, q.shape[2], q.shape[1], v.shape[-1])
         for at in places:
-            found, _ = common.causal_attention(module, q[:, :, at], k[:, :, at], v[:, :, at], **options)
-            if out is None:
-                out = found.new_empty(1, q.shape[2], *found.shape[2:])
-            out[:, at] = found
+            out[:, at] = common.causal_attention(module, q[:, :, at], k[:, :, at], v[:, :, at], **options)[0]
         return out, None
 
     common.use_attention(model, "side by side", attend)
-    with common.progress(desc=desc, total=len(every), unit="rollout", disable=not is_writer()) as bar:
+    bar = common.progress(desc=desc, total=len(every), unit="rollout", disable=not is_writer())
+    with enough_memory("read these answers where there is more memory, such as with --device cpu"), bar:
         for i, of_problem in jobs.items():
             rollouts = []
             for row in split_jobs(of_problem, most):
@@ -726,7 +721,7 @@ def logits_function(model, seen):
         logits = seen.logits.double().flatten()
     scale = (logits @ final / (final @ final)).item()  # some models multiply their logits
     if not torch.allclose(final * scale, logits, atol=1e-2, rtol=1e-2):
-        die(f"{type(model).__name__} changes its logits after the last layer: it cannot read tokens")
+        refuse(model, "it changes its logits after the last layer")
     return lambda x: head(x).float() * (1 if abs(scale - 1) < 1e-3 else scale)
 
 
@@ -743,16 +738,14 @@ def split_jobs(jobs, most):
 
 def lay_out(row, device):
     """A prompt and then its answers: ids [1, T], positions [1, T], and the places of prompt and answer."""
-    ids = [*row[0]["prompt"]]
-    prompt = torch.arange(len(ids))
-    places = []
-    for job in row:
-        places.append(torch.cat([prompt, torch.arange(len(ids), len(ids) + len(job["tokens"]))]).to(device))
-        ids += job["tokens"]
-    position = torch.empty(len(ids), dtype=torch.int64, device=device)
-    for at in places:
-        position[at] = torch.arange(len(at), device=device)
-    return torch.tensor([ids], device=device), position[None], places
+    prompt = row[0]["prompt"]
+    sizes = [len(job["tokens"]) for job in row]
+    ids = itertools.chain(prompt, *(job["tokens"] for job in row))
+    everything = torch.arange(len(prompt) + sum(sizes), device=device)
+    of_prompt, *of_answers = everything.split([len(prompt), *sizes])
+    position = torch.cat([of_prompt, *(everything[len(prompt) : len(prompt) + size] for size in sizes)])
+    places = [torch.cat([of_prompt, of_answer]) for of_answer in of_answers]
+    return torch.tensor([[*ids]], device=device), position[None], places
 
 
 def read_rollout(job, kept, final, at, logits_of, settings, extra):
@@ -768,7 +761,7 @@ def read_rollout(job, kept, final, at, logits_of, settings, extra):
         "stats": torch.cat([token_stats(logits_of(x), y).half() for x, y in pieces]).cpu(),
         "hidden": torch.stack(hidden).cpu() if hidden else torch.empty(0, final.shape[-1]),
         "finish": "stop" if stopped else "length",
-        "extra": extra_vectors(settings.tokenizer, job["tokens"], final[1:].cpu(), extra),
+        "extra": extra_vectors(settings.tokenizer, job["tokens"], final[1:], extra),
     }
 
 
@@ -786,12 +779,10 @@ def extra_vectors(tokenizer, ids, final, wanted):
     """What extra.pt keeps of one rollout: final [T, d], the final layer at its tokens."""
     found = {}
     if "last10" in wanted:
-        front = (0, 0, max(0, 10 - len(final)), 0)
-        found["last10"] = torch.nn.functional.pad(final[-10:], front)[None]
+        zeros = max(0, 10 - len(final))
+        found["last10"] = torch.nn.functional.pad(final[-10:], (0, 0, zeros, 0))[None].cpu()
     if "special" in wanted:
-        places = special_places(tokenizer, ids)
-        found["special"] = final[places].clone()
-        found["special_counts"] = torch.tensor([len(places)])
+        found["special"] = final[special_places(tokenizer, ids)].cpu()
     return found
 
 
@@ -836,13 +827,13 @@ def rollout_jobs(settings, problems, given=None):
             die(f"problem {problem['id']}: {why}; leave this problem out")
         limit = min(settings.max_new_tokens or context, context - len(prompt))
         of_problem = []
-        for sample, tokens in enumerate(given[i] if given else [None] * settings.n):
+        for sample in range(len(given[i]) if given else settings.n):
             key = noise_key(settings.seed, problem["id"], sample)
             job = {"problem": i, "sample": sample, "prompt": prompt, "limit": limit, "key": key}
-            if tokens is not None:
-                job["tokens"] = tokens[:limit]
+            if given:
+                job["tokens"] = given[i][sample][:limit]
                 size = settings.config.vocab_size
-                if any(not 0 <= token < size for token in tokens):
+                if any(not 0 <= token < size for token in job["tokens"]):
                     die(f"{problem['id']}: tokens beyond this model's {size}; which model made them?")
             of_problem.append(job)
         jobs.append(of_problem)
@@ -855,14 +846,14 @@ def sample_problems(model, settings, jobs, layers, slots, desc, rate=None, thres
     With a threshold a problem's rollouts start in waves; it ends after a wave in which one's p reaches it.
     """
     ends = common.waves(settings.n) if threshold else [settings.n]
-    waves = {i: deque(jobs[i][a:b] for a, b in zip([0, *ends], ends)) for i in jobs}  # that have not begun
-    queue = deque(itertools.chain(*(waves[i].popleft() for i in jobs)))
+    next_end = dict(zip(ends, ends[1:]))
+    queue = deque(Row(job) for of_problem in jobs.values() for job in of_problem[: ends[0]])
     every = list(itertools.chain(*jobs.values()))
     longest = max(len(job["prompt"]) for job in every), max(job["limit"] for job in every)
     slots = min(slots or (256 if model.device.type == "cuda" else 128), len(every))
     done = defaultdict(list)
     bar = common.progress(desc=desc, total=len(every), unit="rollout", disable=not is_writer())
-    with enough_memory(slots), bar:
+    with enough_memory(f"run it again with --slots {max(1, slots // 2)}, or a lower --max-new-tokens"), bar:
         engine = Engine(model, layers, settings.sampling, settings.n, slots, *longest)
         for rollout in engine.run(queue):
             i = rollout["problem"]
@@ -870,13 +861,14 @@ def sample_problems(model, settings, jobs, layers, slots, desc, rate=None, thres
             if rate:
                 rate(done[i][-1])
             bar.update()
-            left = sum(map(len, waves[i]))
-            if len(done[i]) + left < len(jobs[i]):
+            count = len(done[i])
+            if count not in ends:
                 continue  # its wave still runs
-            if left and agree(max(rollout["p"] for rollout in done[i]) < threshold):
-                queue.extendleft(reversed(waves[i].popleft()))
+            wave = jobs[i][count : next_end.get(count)]
+            if wave and agree(max(rollout["p"] for rollout in done[i]) < threshold):
+                queue.extendleft(Row(job) for job in reversed(wave))
             else:
-                bar.total -= left
+                bar.total -= len(jobs[i]) - count
                 yield i, sorted(done.pop(i), key=lambda rollout: rollout["sample"])
 
 
@@ -955,16 +947,17 @@ def read_responses(run, settings):
             why = common.reason_of(error)
             die(f"{path}: not an answer as engines write them ({why}): {str(row)[:100]}")
         i = numbers.get(name, numbers.get(name.rpartition("#")[0]))
-        if i is not None and first is None:
+        if i is None:
+            odd["answers to other problems are left out"] += [name] * len(answers)
+            continue
+        if first is None:
             first = len(found[i])
         for number, answer in enumerate(answers):
-            if i is None:
-                odd["answers to other problems are left out"].append(name)
-            elif answer["error"]:
+            if answer["error"]:
                 odd["requests or choices gave no answer"].append(f"{name} ({answer['error'][:200]})")
             else:
                 found[i][first, number] = encode_answer(settings, run.problems[i], prompts[i], answer, odd)
-    if is_writer() and worker(run.args)[0] == 0:
+    if is_first(run.args):
         print(f"{path}: {len(found)} problems, {sum(map(len, found))} answers", file=sys.stderr)
         for what, where in odd.items():
             print(f"{path}: {len(where)} {what}, such as {where[0]}", file=sys.stderr)
@@ -1002,14 +995,10 @@ def read_row(row, file_name):
 def read_choice(choice):
     """An answer under names of ours; engines, and their versions, have several for the same."""
     message = choice.get("message") or {}
-    logprobs = choice.get("logprobs") or {}
-    tokens = choice.get("token_ids") or choice.get("response_token_ids")
-    steps = logprobs.get("tokens") or [step["token"] for step in logprobs.get("content") or []]
-    if not tokens and steps and all(step.startswith("token_id:") for step in steps):
-        tokens = [int(step.removeprefix("token_id:")) for step in steps]
     text = choice.get("text", message.get("content"))
-    finish = choice.get("finish_reason")
+    tokens = choice.get("token_ids") or choice.get("response_token_ids")
     reasoning = message.get("reasoning_content") or message.get("reasoning")
+    finish = choice.get("finish_reason")
     if not isinstance(text, str | None) or not all(type(token) is int for token in tokens or []):
         raise TypeError("texts are strings, tokens whole numbers")
     is_empty = text is None and not reasoning and not tokens
@@ -1113,6 +1102,14 @@ class Run:
     def finished(self):
         return self.has("rollouts.jsonl")
 
+    def part(self, i):
+        """The file that holds the rollouts of a problem until all problems are done."""
+        return self.folder / "parts" / f"{i}.pt"
+
+    def stored(self, name):
+        """What a finished run has in a .pt file; {} where the file is not there."""
+        return load_pt(self.folder / name) if self.finished and self.has(name) else {}
+
 
 def find_run(args, dataset):
     """The run of a data set, unless its folder was made with other settings or of other problems."""
@@ -1121,17 +1118,19 @@ def find_run(args, dataset):
     run = Run(args, dataset, folder, common.load_problems(dataset, args.limit))
     if not run.has("meta.json"):
         return run
+    changes = []
     before = read_meta(folder).get("identity", {})
     for name, value in identity_of(args).items():
         if run.finished and (name == "layers" or name == "responses" and value is None):
             continue  # a finished run may get more vectors, also by a command without --responses
-        if before.get(name) != value:
-            made = f"with {name} {before.get(name)}, not {value}"
-            if name in ("scorer", "responses"):  # their hashes say nothing to a person
-                made = f"before the {name} changed"
-            die(f"{folder} was made {made}; choose another --out, or remove that folder")
+        if before.get(name) != value and name in ("scorer", "responses"):  # hashes, which say nothing
+            changes.append(f"before the {name} changed")
+        elif before.get(name) != value:
+            changes.append(f"with {name} {before.get(name)}, not {value}")
     if run.has("problems.jsonl") and common.read_jsonl(folder / "problems.jsonl") != run.problems:
-        die(f"{folder} was made before the data set changed; choose another --out, or remove that folder")
+        changes.append("before the data set changed")
+    if changes:
+        die(f"{folder} was made {changes[0]}; choose another --out, or remove that folder")
     return run
 
 
@@ -1147,22 +1146,24 @@ def identity_of(args):
 
 
 def layers_of(names, n_layers):
-    """--layers as {index: name}, each checked, one name for each layer."""
+    """Names of layers as {index: name}, each checked, one name for each layer."""
     every = map(str, range(n_layers + 1))
     names = itertools.chain(*(every if name == "all" else [name] for name in names))
     return {layer_index(name, n_layers): name for name in names}
 
 
 def lacking(run):
-    """{"rollouts": True if there are none, "layers": those that lack, "extra": too}, {} if all is there."""
+    """{"rollouts": whether they lack, "layers": those that lack, "extra": too}; {} if nothing lacks.
+
+    Vectors for studies (--extra) are read when there are rollouts.
+    """
     if not run.finished:
-        return {"rollouts": True, "layers": run.args.layers, "extra": run.args.extra}
+        return {"rollouts": True, "layers": run.args.layers, "extra": []}
     n_layers = read_meta(run.folder)["n_layers"]
-    held = load_pt(run.folder / "hidden.pt")["vectors"] if run.has("hidden.pt") else []
-    held = {layer_index(name.partition("/")[0], n_layers) for name in held}
+    held = run.stored("hidden.pt").get("vectors", [])
+    held = layers_of([name.partition("/")[0] for name in held], n_layers)
     layers = [name for index, name in layers_of(run.args.layers, n_layers).items() if index not in held]
-    held = load_pt(run.folder / "extra.pt") if run.has("extra.pt") else ()
-    extra = [name for name in run.args.extra if name not in held]
+    extra = [name for name in run.args.extra if name not in run.stored("extra.pt")]
     return {"rollouts": False, "layers": layers, "extra": extra} if layers or extra else {}
 
 
@@ -1173,20 +1174,20 @@ def describe(run, settings, model, jobs):
     args = run.args
     config = settings.config
     identity = identity_of(args)
-    folder = Path(__file__).resolve().parent
-    git = ["git", "-C", folder, "describe", "--always", "--dirty", "--abbrev=12"]
+    git = ["git", "-C", Path(__file__).resolve().parent, "describe", "--always", "--dirty", "--abbrev=12"]
     commit = None
     with suppress(OSError):  # no git
         commit = subprocess.run(git, capture_output=True, text=True).stdout.strip()
     versions = {module.__name__: module.__version__ for module in (torch, transformers, np)}
-    return {name: getattr(args, name) for name in ("model", "revision", "seed")} | {
-        "dataset": run.dataset, "n": max(map(len, jobs)), "sampling": settings.sampling,
-        "n_layers": config.num_hidden_layers, "width": config.hidden_size, "vocab_size": config.vocab_size,
+    return {
+        "model": args.model, "revision": args.revision, "seed": args.seed, "dataset": run.dataset,
+        "n": max(map(len, jobs)), "sampling": settings.sampling, "n_layers": config.num_hidden_layers,
+        "width": config.hidden_size, "vocab_size": config.vocab_size,
         "architecture": type(model).__name__, "dtype": str(model.dtype).removeprefix("torch."),
         "layers": [*layers_of(args.layers, config.num_hidden_layers).values()],
         "stop": {"threshold": args.stop, "scorer": identity["scorer"]} if args.scorer else None,
         "identity": identity, "command": shlex.join(["python", "01_generate.py", *sys.argv[1:]]),
-        "arguments": vars(args) | {"max_new_tokens": max(job["limit"] for some in jobs for job in some)},
+        "arguments": vars(args) | {"max_new_tokens": max(job["limit"] for job in itertools.chain(*jobs))},
         "versions": versions | {"python": sys.version.split()[0]}, "git": commit or None,
         "device": common.device_name(model.device), "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }  # fmt: skip
@@ -1194,51 +1195,44 @@ def describe(run, settings, model, jobs):
 
 def write_run(run, rollouts, lacks):
     """The files that lack, rollouts.jsonl last: with it a run is finished."""
+    meta = read_meta(run.folder)
+    keys = {"keys": common.keys_of(rollouts)}
     if lacks["rollouts"]:
         tokens = {name: torch.cat([row[name] for row in rollouts]) for name in ("ids", "stats")}
-        tokens["offsets"] = offsets_of([len(row["ids"]) for row in rollouts])
+        tokens["offsets"] = offsets_of(row["ids"] for row in rollouts)
         common.save_pt(run.folder / "tokens.pt", tokens)
-    keys = {"keys": common.keys_of(rollouts)}
-    if lacks["layers"]:
-        write_vectors(run, rollouts, lacks, keys)
+    if lacks["layers"]:  # the vectors that a finished run has stay as they are
+        held = run.stored("hidden.pt")
+        hidden = torch.stack([row["hidden"] for row in rollouts])
+        if held:
+            hidden = torch.cat([held["hidden"], hidden.to(held["hidden"].dtype)], 1)
+        new = layers_of(lacks["layers"], meta["n_layers"]).values()
+        vectors = held.get("vectors", []) + [f"{layer}/{token}" for layer in new for token in TOKENS]
+        layers = [name.partition("/")[0] for name in vectors[:: len(TOKENS)]]
+        if layers != meta["layers"]:
+            common.write_json(run.folder / "meta.json", meta | {"layers": layers})
+        common.save_pt(run.folder / "hidden.pt", keys | {"vectors": vectors, "hidden": hidden})
     if lacks["extra"]:
-        extra = {name: torch.cat([row["extra"][name] for row in rollouts]) for name in rollouts[0]["extra"]}
+        extra = {name: torch.cat([row["extra"][name] for row in rollouts]) for name in lacks["extra"]}
         if "special" in extra:
-            extra["special_offsets"] = offsets_of(extra.pop("special_counts").tolist())
-        held = load_pt(run.folder / "extra.pt") if run.finished and run.has("extra.pt") else {}
-        common.save_pt(run.folder / "extra.pt", keys | held | extra)
+            extra["special_offsets"] = offsets_of(row["extra"]["special"] for row in rollouts)
+        common.save_pt(run.folder / "extra.pt", keys | run.stored("extra.pt") | extra)
     if lacks["rollouts"]:
-        write_rollouts(run, rollouts)
+        write_rollouts(run, rollouts, meta)
 
 
-def offsets_of(counts):
-    return torch.tensor([0, *counts]).cumsum(0)
+def offsets_of(tensors):
+    """Where each of them begins when they are joined, and where the last one ends."""
+    return torch.tensor([0, *map(len, tensors)]).cumsum(0)
 
 
-def write_vectors(run, rollouts, lacks, keys):
-    """hidden.pt; the vectors that a finished run has stay as they are."""
-    meta = read_meta(run.folder)
-    layers = layers_of(lacks["layers"], meta["n_layers"]).values()
-    vectors = [f"{layer}/{token}" for layer in layers for token in TOKENS]
-    hidden = torch.stack([row["hidden"] for row in rollouts])
-    if run.finished and run.has("hidden.pt"):
-        held = load_pt(run.folder / "hidden.pt")
-        vectors = [*held["vectors"], *vectors]
-        hidden = torch.cat([held["hidden"], hidden.to(held["hidden"].dtype)], 1)
-    layers = [name.partition("/")[0] for name in vectors[:: len(TOKENS)]]
-    if layers != meta["layers"]:
-        common.write_json(run.folder / "meta.json", meta | {"layers": layers})
-    common.save_pt(run.folder / "hidden.pt", keys | {"vectors": vectors, "hidden": hidden})
-
-
-def write_rollouts(run, rollouts):
-    meta = read_meta(run.folder)
+def write_rollouts(run, rollouts, meta):
     common.write_jsonl(run.folder / "rollouts.jsonl", (
         {"id": row["id"], "sample": row["sample"], "response": row["text"], "n_tokens": len(row["ids"]),
          "finish": row["finish"], "conf": common.confidence(row["stats"].numpy(), meta["vocab_size"])}
         for row in rollouts
     ))  # fmt: skip
-    if meta.get("stop"):
+    if meta["stop"]:
         print(f"{run.folder}: {what_stopping_saved(rollouts, meta['n'])}", file=sys.stderr)
     cut = [row["finish"] for row in rollouts].count("length")
     if cut:
@@ -1249,36 +1243,14 @@ def write_rollouts(run, rollouts):
 # ---- The two verbs, and the parts that several workers and a killed command share
 
 
-def sample_run(run, settings, model, lacks):
-    """Sample the rollouts of a run; False while other workers are at their problems."""
+def sample_run(run, settings, model, jobs, layers):
+    """Sample rollouts: yields (number, rollouts) of each problem as it ends; jobs: {number: its jobs}."""
     args = run.args
-    layers = [*layers_of(args.layers, settings.config.num_hidden_layers)]
-    jobs = rollout_jobs(settings, run.problems)
     rate = None
     if args.scorer:
-        scorer = common.load_scorer(args.scorer)
-        rate = rater(scorer, args.scorer, args.model, settings.config, layers)
-
-    def answer(jobs):
-        desc = f"generate {run.folder}"
-        return sample_problems(model, settings, jobs, layers, args.slots, desc, rate, args.stop)
-
-    makes = lacks | {"extra": []}  # vectors for studies are read afterwards
-    return make_parts(run, settings, model, jobs, lacks, makes, answer)
-
-
-def read_run(run, settings, model, lacks):
-    """Read given tokens by one teacher-forced pass: of answers made elsewhere, or of a finished run that gets
-    more vectors. False while other workers are at their problems.
-    """
-    layers = [*layers_of(lacks["layers"], settings.config.num_hidden_layers)]
-    given = read_responses(run, settings) if lacks["rollouts"] else tokens_of_run(run)
-    jobs = rollout_jobs(settings, run.problems, given)
-
-    def answer(jobs):
-        return read_problems(model, settings, jobs, layers, lacks["extra"], f"read {run.folder}")
-
-    return make_parts(run, settings, model, jobs, lacks, lacks, answer)
+        rate = rater(common.load_scorer(args.scorer), args.scorer, args.model, settings.config, layers)
+    desc = f"generate {run.folder}"
+    return sample_problems(model, settings, jobs, layers, args.slots, desc, rate, args.stop)
 
 
 def tokens_of_run(run):
@@ -1295,44 +1267,62 @@ def tokens_of_run(run):
     return [found[problem["id"]] for problem in run.problems]
 
 
-def make_parts(run, settings, model, jobs, lacks, makes, answer):
-    """Write a part file for each problem of this worker that has none, and merge them when all are there.
-
-    lacks, makes: what the folder lacks, and what is made of it now. answer(jobs) yields (number, rollouts) of
-    each problem as it ends; jobs: {number: its jobs}.
-    """
+def finish_run(run, settings, model):
+    """Make what the folder lacks; False while other workers are at their problems."""
+    lacks = agree(lacking(run))
+    if not lacks:
+        return True
+    given = None
+    if not lacks["rollouts"]:
+        given = tokens_of_run(run)
+    elif run.args.responses:
+        given = read_responses(run, settings)
+    jobs = rollout_jobs(settings, run.problems, given)
     if is_writer() and not run.has("meta.json"):
         common.write_json(run.folder / "meta.json", describe(run, settings, model, jobs))
-    paths = [run.folder / "parts" / f"{i}.pt" for i in range(len(jobs))]
     rank, world = worker(run.args)
-    mine = agree([i for i in range(len(jobs))[rank::world] if not is_part(paths[i], makes)])
-    for i, rollouts in answer({i: jobs[i] for i in mine}) if mine else ():
+    mine = agree([i for i in range(len(jobs))[rank::world] if not is_part(run, i, lacks)])
+    if mine:
+        mine = {i: jobs[i] for i in mine}
+        layers = [*layers_of(lacks["layers"], settings.config.num_hidden_layers)]
+        if given:
+            answered = read_problems(model, settings, mine, layers, lacks["extra"], f"read {run.folder}")
+        else:
+            answered = sample_run(run, settings, model, mine, layers)
+        write_parts(run, answered, lacks)
+    is_merged = agree(is_writer() and merge(run, lacks))
+    return is_merged and finish_run(run, settings, model)  # vectors for studies come after the rollouts
+
+
+def write_parts(run, answered, lacks):
+    """Write the rollouts of each problem as they come."""
+    for i, rollouts in answered:
         for rollout in rollouts:
             rollout["id"] = run.problems[i]["id"]
             for name in ("prompt", "tokens"):  # they are long; the problem gives the one, "ids" are the other
                 rollout.pop(name, None)
         if is_writer():
-            common.save_pt(paths[i], {"makes": makes, "rollouts": rollouts})
-    return agree(is_writer() and merge(run, paths, lacks, makes))
+            common.save_pt(run.part(i), {"makes": lacks, "rollouts": rollouts})
 
 
-def is_part(path, makes):
+def is_part(run, i, lacks):
     """Whether a problem is done; the part of a pass that made something else does not count."""
-    return path.is_file() and load_pt(path).get("makes") == makes
+    return run.part(i).is_file() and load_pt(run.part(i)).get("makes") == lacks
 
 
-def merge(run, paths, lacks, makes):
+def merge(run, lacks):
     """Write the run's files, in the worker that ends last; False while others are at their problems."""
     with open(run.folder / "problems.jsonl", "a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if lacking(run) != lacks:
             return True  # another worker has merged the parts
-        missing = sum(not is_part(path, makes) for path in paths)
+        numbers = range(len(run.problems))
+        missing = sum(not is_part(run, i, lacks) for i in numbers)
         if missing:
-            others = f"{missing} of {len(paths)} problems are with other workers; the last one to end merges"
+            others = f"{missing} of {len(numbers)} problems are with other workers, and the last one merges"
             print(f"{others}; if none runs any more, run the same command again", file=sys.stderr)
             return False
-        write_run(run, [row for path in paths for row in load_pt(path)["rollouts"]], makes)
+        write_run(run, [row for i in numbers for row in load_pt(run.part(i))["rollouts"]], lacks)
         shutil.rmtree(run.folder / "parts", ignore_errors=True)
     return True
 
@@ -1352,6 +1342,11 @@ def worker(args):
     return task * world + rank, world * env.get("SLURM_ARRAY_TASK_COUNT", 1)
 
 
+def is_first(args):
+    """Whether this process says what all of them do."""
+    return os.environ.get("RANK", "0") == "0" and worker(args)[0] == 0
+
+
 def split_model(model, device):
     """Each process of torchrun keeps its share, by transformers' plan."""
     from torch.distributed.device_mesh import init_device_mesh
@@ -1367,11 +1362,9 @@ def split_model(model, device):
     plan |= {name: style(name) for name, _ in model.named_modules()}  # weights first, then their users
     world = int(os.environ["WORLD_SIZE"])
     text = model.config.get_text_config()
-    heads = {text.num_attention_heads, getattr(text, "num_key_value_heads", None) or text.num_attention_heads}
-    by_head = any(kind == "colwise" and re.search(r"attn\.[qkv]_proj$", name) for name, kind in plan.items())
-    if by_head and any(count % world for count in heads):
-        error = f"{' and '.join(map(str, sorted(heads)))} heads do not split into {world}"
-        die(f"--tp: this model's {error}; start another number of processes")
+    heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
+    if heads % world:
+        die(f"--tp: {heads} heads of keys do not split into {world}; start another number of processes")
     mesh = init_device_mesh(torch.device(device).type, (world,), mesh_dim_names=("tp",))
     apply_tensor_parallelism(model, mesh, {name: kind for name, kind in plan.items() if kind}).to(device)
 
@@ -1410,7 +1403,7 @@ def sample(
         n=n, seed=seed, max_new_tokens=max_new_tokens, temperature=temperature, top_k=top_k, top_p=top_p,
         repetition_penalty=repetition_penalty,
     )  # fmt: skip
-    check_ranges(args, "{}=".format)
+    check_ranges(args)
     settings = settings_of(args, model, tokenizer)
     config = settings.config
     is_one = isinstance(problems, (str, dict))
@@ -1436,18 +1429,17 @@ def sample(
 
 
 def best_first(problem, rollouts, vote):
-    """Rollouts by their scores or, where they vote, by the votes for their answers; adds "vote"."""
+    """Rollouts by the votes for their answers, where they vote, and then by their scores; adds "vote"."""
     scores = np.array([rollout.get("score", 0.0) for rollout in rollouts])
-    order = np.argsort(-scores, kind="stable")
+    totals = np.zeros(len(rollouts))
     if vote and problem["kind"] != "code":
         groups = answer_groups(problem, rollouts)
         weights = np.array([rollout.get("p", 1.0) for rollout in rollouts])
         totals = common.group_totals(groups, weights).clip(0)
-        everything = float(weights[groups >= 0].sum()) or 1.0
-        for rollout, total in zip(rollouts, totals.tolist()):
-            rollout["vote"] = total / everything
-        best = common.weighted_vote(groups, weights, scores)
-        order = sorted(order, key=lambda i: (i != best, -totals[i]))
+        everything = weights[groups >= 0].sum() or 1.0
+        for rollout, total in zip(rollouts, totals):
+            rollout["vote"] = float(total / everything)
+    order = np.lexsort((-scores, -totals.round(12)))  # equal sums may differ in their last bits
     return [rollouts[i] for i in order]
 
 
@@ -1488,9 +1480,8 @@ def main(argv=None):
     if len({run.folder for run in runs}) < len(runs):
         die(f"{' '.join(args.datasets)}: two of these have one name; rename a file")
     unfinished = [run for run in runs if lacking(run)]
-    place = args.revision, args.trust_remote_code
     if unfinished or args.requests:
-        settings = settings_of(args, *common.load_tokenizer(args.model, *place))
+        settings = settings_of(args, *common.load_tokenizer(args.model, args.revision))
         if args.requests and not args.responses:
             return write_requests(args, runs[0].problems, settings)
         check_plan(args, unfinished, settings)
@@ -1499,7 +1490,7 @@ def main(argv=None):
             # Without meta.json they may be other ones, of a run that was killed while the model was loaded
             common.write_jsonl(run.folder / "problems.jsonl", run.problems)  # shows if --out can be written
     if unfinished:
-        model, _ = common.load_model(args.model, args.device, args.dtype, *place, move=not args.tp)
+        model, _ = common.load_model(args.model, args.device, args.dtype, args.revision, move=not args.tp)
         if args.tp:
             split_model(model, common.pick_device(args.device))
         if model.num_parameters() < 5_000_000:
@@ -1520,28 +1511,14 @@ def check_plan(args, runs, settings):
     """Say what can be wrong before the weights load; then what is about to be made."""
     common.pick_device(args.device)
     layers_of(args.layers, settings.config.num_hidden_layers)
-    if not args.max_new_tokens and context_of(settings.config) == FAR:
-        die("--max-new-tokens 0: this model names no context; give a number of tokens")
     if args.responses and args.requests:
         check_requests(args, runs[0].problems, settings)
-    is_first = os.environ.get("RANK", "0") == "0" and worker(args)[0] == 0
     for run in runs:
         jobs = list(itertools.chain(*rollout_jobs(settings, run.problems)))
-        if is_first and not run.finished and not args.responses:
+        if is_first(args) and not run.finished and not args.responses:
             longest = max(job["limit"] for job in jobs)
             count = f"{len(run.problems)} problems, {len(jobs):,} rollouts"
             print(f"{run.folder}: {count} of at most {longest:,} tokens", file=sys.stderr)
-
-
-def finish_run(run, settings, model):
-    """Sample or read what the folder lacks; False while other workers are at their problems."""
-    while True:
-        lacks = agree(lacking(run))
-        if not lacks:
-            return True
-        fill = sample_run if lacks["rollouts"] and not run.args.responses else read_run
-        if not fill(run, settings, model, lacks):
-            return False
 
 
 if __name__ == "__main__":
