@@ -1,6 +1,6 @@
-"""01_generate.py against independent computations: a full forward pass and a naive sampler, `model.generate`,
-transformers' own warpers. Tiny random models of three families, float32 on the CPU; rows that stop early,
-that are cut, that start in the middle, prompts that end before, at and after the edge of a page.
+"""01_generate.py against independent computations: a full forward pass and a naive sampler, transformers' own
+warpers. Tiny random models of three families, float32 on the CPU; rows that stop early, that are cut, that
+start in the middle, prompts that end before, at and after the edge of a page.
 """
 
 import importlib
@@ -8,7 +8,6 @@ import itertools
 import shutil
 import subprocess
 import sys
-import time
 from collections import Counter, deque
 from contextlib import suppress
 from pathlib import Path
@@ -24,19 +23,22 @@ from conftest import (
     dies,
     full_forward,
     random_model,
-    read_jobs,
     read_vectors,
     refusal_of,
     stored,
     tokens_of,
 )  # fmt: skip
+from torch.overrides import TorchFunctionMode
 from transformers import AutoModelForCausalLM, TopKLogitsWarper, TopPLogitsWarper
 from transformers.generation import RepetitionPenaltyLogitsProcessor
 
 import common
 
 generate, judge = map(importlib.import_module, ("01_generate", "02_label"))
-STOPS, N, NEW, VOCAB = [*range(2, 10)], 3, 24, 300
+STOPS = [*range(2, 10)]
+N = 3
+NEW = 24
+VOCAB = 300
 PLAIN = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "repetition_penalty": 1.0, "stop_ids": STOPS}
 WARM = PLAIN | {"temperature": 0.9, "top_k": 200, "top_p": 0.99, "repetition_penalty": 1.02}
 FAMILIES = {
@@ -58,12 +60,12 @@ def jobs_of(new=NEW, seed=1, n=N):
     return jobs
 
 
-def run_engine(model, jobs, layers=(1, 2, 0), slots=7, sampling=WARM, page=8, **options):
+def run_engine(model, jobs, slots=7, sampling=WARM, page=8, **options):
     longest = max(map(len, PROMPTS))
-    engine = generate.Engine(model, layers, sampling, N, slots, longest, NEW, page=page, **options)
+    engine = generate.Engine(model, (1, 2, 0), sampling, N, slots, longest, NEW, page=page, **options)
     for x in itertools.chain(*engine.pools.values()):
         x[1:] = float("nan")  # whatever the memory held before
-    found = {(r["problem"], r["sample"]): r for r in engine.run(deque(jobs))}
+    found = {(r["problem"], r["sample"]): r for r in engine.run(deque(map(generate.Row, jobs)))}
     engine.free[sum(engine.prompts.values(), [])] = True
     assert engine.free[1:].all() and not engine.rows and len(found) == len(jobs), "pages were not given back"
     return found
@@ -72,19 +74,19 @@ def run_engine(model, jobs, layers=(1, 2, 0), slots=7, sampling=WARM, page=8, **
 @pytest.fixture(scope="module", params=FAMILIES)
 def family(request):
     model = make_model(request.param)
-    return SimpleNamespace(name=request.param, model=model, found=run_engine(model, jobs_of()))
+    bytes_of_page = {"olmo2": 8192}.get(request.param, 4096)
+    return SimpleNamespace(model=model, found=run_engine(model, jobs_of()), page=bytes_of_page)
 
 
-def same_tokens(a, b):
-    tokens = lambda found: {key: (r["ids"].tolist(), r["finish"]) for key, r in found.items()}
-    return tokens(a) == tokens(b)
+def texts_of(found):
+    return {key: (rollout["ids"].tolist(), rollout["finish"]) for key, rollout in found.items()}
 
 
 def hashes(vocab):
     return generate.scramble(torch.arange(1, vocab + 1) * generate.STRIDE)
 
 
-def warp(scores, sampling, slack=0.0):
+def warp(scores, sampling, slack):
     """What transformers leaves of logits [B, V]; a top-p with slack, as last bits decide at its edge."""
     scores = scores / sampling["temperature"]
     if sampling["top_k"]:
@@ -130,26 +132,20 @@ def test_vectors_statistics_and_tokens_are_those_of_a_full_forward_pass_and_a_na
 
 @pytest.fixture
 def watched(monkeypatch):
-    """What the engine does from now on: prompts it computes, (rows, waiting jobs) a step, rows it ends."""
-    seen = SimpleNamespace(prompts=[], steps=[], retired=[])
-    read_prompt, step, retire = (getattr(generate.Engine, name) for name in ("read_prompt", "step", "retire"))
+    """What the engine does from now on: texts that it reads in one pass, and (rows, waiting rows) of a step."""
+    seen = SimpleNamespace(reads=[], steps=[])
+    read, step = generate.Engine.read, generate.Engine.step
 
-    def watched_prompt(engine, job):
-        if job["problem"] not in engine.prompts:
-            seen.prompts.append(job["problem"])
-        return read_prompt(engine, job)
+    def watched_read(engine, ids, first, pages):
+        seen.reads.append(ids)
+        read(engine, ids, first, pages)
 
     def watched_step(engine):
         seen.steps.append((len(engine.rows), len(engine.queue)))
         return step(engine)
 
-    def watched_retire(engine, r):
-        seen.retired.append(r)
-        retire(engine, r)
-
-    monkeypatch.setattr(generate.Engine, "read_prompt", watched_prompt)
+    monkeypatch.setattr(generate.Engine, "read", watched_read)
     monkeypatch.setattr(generate.Engine, "step", watched_step)
-    monkeypatch.setattr(generate.Engine, "retire", watched_retire)
     return seen
 
 
@@ -159,43 +155,28 @@ def steps_of(found):
 
 
 def test_a_prompt_is_computed_once_and_all_slots_are_used(family, watched):
-    assert same_tokens(family.found, run_engine(family.model, jobs_of()))
-    assert sorted(watched.prompts) == list(range(len(PROMPTS)))
+    run_engine(family.model, jobs_of())
+    assert watched.reads == [prompt[:-1] for prompt in PROMPTS]
     assert sum(rows for rows, _ in watched.steps) == steps_of(family.found)
     assert all(rows == 7 or not waiting for rows, waiting in watched.steps)
 
 
-def test_tokens_do_not_depend_on_order_slots_pages_neighbours_or_the_limit(family, watched):
-    assert same_tokens(family.found, run_engine(family.model, jobs_of()[::-1], slots=64, page=5))
-    assert max(watched.steps)[0] == len(jobs_of())
+def test_tokens_do_not_depend_on_order_slots_pages_neighbours_or_the_limit(family):
+    assert texts_of(run_engine(family.model, jobs_of()[::-1], slots=64, page=5)) == texts_of(family.found)
     alone = run_engine(family.model, jobs_of()[::4], slots=1)
-    assert same_tokens({key: family.found[key] for key in alone}, alone)
+    assert texts_of(alone) == texts_of({key: family.found[key] for key in alone})
     short = run_engine(family.model, jobs_of(12, n=1))
     assert all(family.found[key]["ids"][: len(r["ids"])].equal(r["ids"]) for key, r in short.items())
-    assert not same_tokens(family.found, run_engine(family.model, jobs_of(seed=2)))
+    assert texts_of(run_engine(family.model, jobs_of(seed=2))) != texts_of(family.found)
 
 
 @pytest.mark.parametrize("pages", [9, 16])
 def test_rows_that_lack_pages_wait_and_go_on_from_their_tokens(family, watched, pages):
-    budget = pages * {"olmo2": 8192}.get(family.name, 4096)
-    assert same_tokens(family.found, run_engine(family.model, jobs_of(), slots=14, budget=budget))
+    found = run_engine(family.model, jobs_of(), slots=14, budget=pages * family.page)
+    assert texts_of(found) == texts_of(family.found)
     assert sum(rows for rows, _ in watched.steps) == steps_of(family.found)
-    assert len(watched.retired) > len(family.found), "the budget must be too small for all rows"
-
-
-def test_masked_attention_leaves_a_kernel_that_keeps_no_scores(monkeypatch):
-    """CUDA has none for grouped heads beside a mask; long answers of gpt-oss would take T x T x heads."""
-    attention, masked = torch.nn.functional.scaled_dot_product_attention, []
-
-    def watched(q, k, v, mask, **options):
-        masked.append(mask is not None)
-        assert not options.get("enable_gqa") and k.shape[1] == q.shape[1]
-        return attention(q, k, v, mask, **options)
-
-    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", watched)
-    job = jobs_of()[-1] | {"tokens": [15, 16, 17]}
-    read_jobs(make_model("gpt_oss"), [job], [1], STOPS)
-    assert True in masked
+    prompts = [prompt[:-1] for prompt in PROMPTS]
+    assert any(ids not in prompts for ids in watched.reads), "the budget must be too small for all rows"
 
 
 @pytest.mark.parametrize("bias", [0, 10, 100])
@@ -213,6 +194,9 @@ def test_keys_with_a_large_bias_are_read_as_exactly_in_16_bits_as_others(bias):
 def attention_by_tables(q, keys, values, ends_q, ends_k, most_q, most_k, *, return_aux, scale, window_size,
                         enable_gqa, seqused_k, block_table):  # fmt: skip
     """What torch's varlen_attn says it does, a query a row: q [B, H, D], keys, values [pages, P, G, D]."""
+    assert ends_q.equal(torch.arange(len(q) + 1).int()) and enable_gqa and return_aux.lse and most_q == 1
+    assert ends_k.diff().min() > 0 and most_k >= seqused_k.max()
+    assert block_table.dtype == seqused_k.dtype == torch.int32
     found = []
     for query, size, pages in zip(q, seqused_k.tolist(), block_table.long()):
         first = max(0, size - 1 - window_size[0]) if window_size[0] >= 0 else 0
@@ -224,45 +208,38 @@ def attention_by_tables(q, keys, values, ends_q, ends_k, most_q, most_k, *, retu
     return out, total.mT
 
 
-def watched_attention(*x, return_aux, enable_gqa, seqused_k, block_table, **options):
-    """The same, where it is told what belongs together."""
-    ends_q, ends_k, most_q, most_k = x[3:]
-    assert ends_q.equal(torch.arange(len(x[0]) + 1).int())
-    assert ends_k.equal(torch.tensor([0, *seqused_k.cumsum(0)]).int())
-    assert enable_gqa and return_aux.lse and most_q == 1 and most_k >= seqused_k.max()
-    assert block_table.dtype == seqused_k.dtype == torch.int32
-    options |= {"return_aux": return_aux, "enable_gqa": enable_gqa}
-    return attention_by_tables(*x, seqused_k=seqused_k, block_table=block_table, **options)
-
-
 @pytest.fixture
 def by_tables(monkeypatch):
     """by_tables(function) -> how often varlen_attn, here that function, and page attention are called."""
-    calls, pages = Counter(), generate.page_attention
-    module = importlib.import_module("torch.nn.attention.varlen")
-    count_pages = lambda *x: (calls.update(["pages"]), pages(*x))[1]
+    calls = Counter()
+    page_attention = generate.page_attention
 
     def use(function):
-        calls.clear()
-        count = lambda *x, **options: (calls.update(["tables"]), function(*x, **options))[1]
-        monkeypatch.setattr(module, "varlen_attn", count)
+        def tables(*x, **options):
+            calls["tables"] += 1
+            return function(*x, **options)
+
+        def pages(*x):
+            calls["pages"] += 1
+            return page_attention(*x)
+
+        monkeypatch.setattr(importlib.import_module("torch.nn.attention.varlen"), "varlen_attn", tables)
         monkeypatch.setattr(generate, "can_use_tables", lambda model, page: True)
-        monkeypatch.setattr(generate, "page_attention", count_pages)
+        monkeypatch.setattr(generate, "page_attention", pages)
         return calls
 
     return use
 
 
-def test_one_kernel_that_reads_tables_of_pages_gives_the_same_tokens(family, by_tables, capsys):
-    """Its own CUDA kernel cannot run here; all that it is told can be checked. With too few pages as well."""
-    calls = by_tables(watched_attention)
-    found = run_engine(family.model, jobs_of())
-    assert same_tokens(family.found, found) and not capsys.readouterr().err
+@pytest.mark.parametrize("pages", [1000, 14])
+def test_one_kernel_that_reads_tables_of_pages_gives_the_same_tokens(family, by_tables, capsys, pages):
+    """Its own CUDA kernel cannot run here; what it is given can be checked. With too few pages as well."""
+    calls = by_tables(attention_by_tables)
+    found = run_engine(family.model, jobs_of(), slots=14, budget=pages * family.page)
+    assert texts_of(found) == texts_of(family.found) and not capsys.readouterr().err
     for key, row in found.items():
         torch.testing.assert_close(row["hidden"], family.found[key]["hidden"], atol=1e-5, rtol=1e-5)
-    assert calls["pages"] / 2 < calls["tables"] / 4, "only the first steps of each width are done both ways"
-    budget = 14 * {"olmo2": 8192}.get(family.name, 4096)
-    assert same_tokens(family.found, run_engine(family.model, jobs_of(), slots=14, budget=budget))
+    assert calls["pages"] / 2 < calls["tables"] / 3, "only the first steps of each width are done both ways"
 
 
 def a_key_too_few(*x, seqused_k, **options):
@@ -279,65 +256,48 @@ def not_there(*_, **__):
     raise RuntimeError("FlashAttention only supports Ampere GPUs or newer.")
 
 
-@pytest.mark.parametrize("function, told", [
+@pytest.mark.parametrize("function, words", [
     (a_key_too_few, "differs by"), (one_page_for_another, "differs by"), (not_there, "only supports Ampere"),
 ])  # fmt: skip
 def test_a_kernel_that_is_wrong_is_found_out_before_its_answer_counts(
-    family, by_tables, function, told, capsys
+    family, by_tables, function, words, capsys
 ):  # fmt: skip
     calls = by_tables(function)
-    found = run_engine(family.model, jobs_of())
-    assert same_tokens(family.found, found)
+    assert texts_of(run_engine(family.model, jobs_of())) == texts_of(family.found)
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("going on without torch's varlen_attn, by page attention: ") and told in line
+    assert line.startswith("going on without torch's varlen_attn, by page attention: ") and words in line
     assert calls["pages"] > 10 * calls["tables"] or function is one_page_for_another
 
 
-def test_no_layer_takes_an_index_from_the_host():
-    """It is a copy that waits for all that is launched, in each layer."""
-    from torch.overrides import TorchFunctionMode
+class Launches(TorchFunctionMode):
+    """What would make a GPU wait: copies from the host in a layer, and in `order` those to the host."""
 
-    class OnlyTensors(TorchFunctionMode):
-        def __torch_function__(self, function, types, args=(), kwargs=None):
-            if function in (torch.Tensor.__getitem__, torch.Tensor.__setitem__):
-                seen = args[1] if isinstance(args[1], tuple) else (args[1],)
-                assert not any(isinstance(index, (list, np.ndarray)) for index in seen), seen
-            return function(*args, **(kwargs or {}))
+    def __init__(self):
+        super().__init__()
+        self.order = []
 
-    with OnlyTensors():
-        run_engine(make_model("qwen3"), jobs_of()[-4:])
-
-
-def test_a_step_takes_page_numbers_to_the_device_and_no_tokens(monkeypatch):
-    """The tokens, for the penalty too, are there already."""
-    step, seen = generate.Engine.step, []
-
-    def watched(engine):
-        tensor, sizes = engine.tensor, []
-        engine.tensor = lambda values: (sizes.append(np.size(values)), tensor(values))[1]
-        found = step(engine)
-        engine.tensor = tensor
-        pages = max(len(row.pages) for row in engine.rows) + 4 + 1  # its prompt's, and one that is begun
-        numbers = 6  # its position, its age, where its pages start, the one it writes, its key and sample
-        assert sum(sizes) <= len(engine.rows) * (pages + numbers)
-        seen.append(pages)
-        return found
-
-    monkeypatch.setattr(generate.Engine, "step", watched)
-    run_engine(make_model("qwen3"), jobs_of()[-3:])
-    assert len({*seen}) > 1
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        if function in (torch.Tensor.__getitem__, torch.Tensor.__setitem__):
+            index = args[1] if isinstance(args[1], tuple) else (args[1],)
+            assert not any(isinstance(part, (list, np.ndarray)) for part in index), index
+        if function is torch.as_tensor:
+            self.order.append(np.size(args[0]))
+        if function is torch.Tensor.cpu:
+            self.order.append("wait")
+        if function is torch.Tensor.log_softmax:
+            self.order.append("statistics")
+        return function(*args, **(kwargs or {}))
 
 
-def test_a_step_waits_for_the_device_only_when_all_of_it_is_launched(monkeypatch):
-    """`cpu()` is where a GPU is waited for; what is launched after it would have to wait as well."""
-    order, cpu, stats = [], torch.Tensor.cpu, generate.token_stats
-    monkeypatch.setattr(torch.Tensor, "cpu", lambda x: (order.append("wait"), cpu(x))[1])
-    monkeypatch.setattr(generate, "token_stats", lambda *x: (order.append("statistics"), stats(*x))[1])
-    step = generate.Engine.step
-    monkeypatch.setattr(generate.Engine, "step", lambda self: (order.append("step"), step(self))[1])
-    run_engine(make_model("qwen3"), jobs_of()[:4])
-    steps = " ".join(order).split("step ")[1:]
-    assert all(x.startswith("statistics wait wait") for x in steps) and len(steps) > 20
+def test_a_step_takes_indices_to_the_device_once_and_waits_when_all_of_it_is_launched():
+    """So no layer takes an index from the host, and the tokens, for the penalty too, are there already."""
+    with Launches() as launches:
+        run_engine(make_model("qwen3"), jobs_of()[-3:], slots=3)
+    steps = " ".join(map(str, launches.order)).split(" statistics ")
+    assert len(steps) > 10 and all(step.startswith("wait wait") for step in steps[1:])
+    rows, pages = 3, 7
+    indices = [int(number) for step in steps[1:-1] for number in step.split() if number != "wait"]
+    assert max(indices) <= rows * pages
 
 
 # ---- Sampling
@@ -428,15 +388,9 @@ def sample(folder, out, *flags):
     return run_of(out)
 
 
-def test_a_device_that_is_not_there_is_refused_before_anything_is_announced(folder, tmp_path, capsys):
-    with pytest.raises(common.BadInput, match="leave --device out"):
-        sample(folder, tmp_path, "--device", "no-such")
-    assert capsys.readouterr().err == ""
-
-
 @pytest.fixture(scope="module")
 def first(folder, run_here):
-    """The process of a run that nothing disturbed, after one of another data set."""
+    """The output of a run that nothing disturbed, after one of another data set."""
     common.write_jsonl(folder / "q.jsonl", common.read_jsonl(folder / "p.jsonl")[:2])
     data = folder / "q.jsonl", folder / "p.jsonl"
     return run_here("01_generate.py", folder / "model", *data, *OPTIONS, "--out", folder / "whole")
@@ -465,7 +419,7 @@ def test_the_run_folder(whole):
     keys = [(f"p/{i}", sample) for i in range(5) for sample in range(4)]
     assert common.keys_of(rollouts) == keys
     files = ["hidden.pt", "meta.json", "problems.jsonl", "rollouts.jsonl", "tokens.pt"]
-    assert sorted(times(whole)) == files and not (whole / "parts").exists()
+    assert sorted(path.name for path in whole.iterdir()) == files
     tokens, hidden = stored(whole)
     assert tokens["ids"].dtype == torch.int32 and tokens["stats"].dtype == torch.float16
     all_stats = tokens["stats"].tensor_split(tokens["offsets"][1:-1])
@@ -492,19 +446,19 @@ def test_meta_json_says_what_made_the_run(whole):
 
 
 def test_several_data_sets_in_one_call_and_what_is_said_of_them(folder, first, whole):
-    runs, lines = [run_of(folder / "whole", name) for name in "qp"], first.stderr.splitlines()
+    runs = [run_of(folder / "whole", name) for name in "qp"]
     assert first.stdout.splitlines() == [*map(str, runs)]
     assert common.read_meta(runs[0])["dataset"] == str(folder / "q.jsonl")
     for run, problems, rollouts in zip(runs, (2, 5), (8, 20)):
-        assert f"{run}: {problems} problems, {rollouts} rollouts of at most 30 tokens" in lines
+        assert f"{run}: {problems} problems, {rollouts} rollouts of at most 30 tokens\n" in first.stderr
         cut = [row["finish"] for row in common.read_rollouts(run)].count("length")
         assert f"{run}: {cut} of {rollouts} rollouts were cut, at 30 tokens" in first.stderr
 
 
 def test_a_prompt_without_room_for_an_answer_is_one_line_before_anything_is_made(folder, tmp_path):
     common.write_jsonl(tmp_path / "p.jsonl", [{"id": str(size), "prompt": "a" * size} for size in (511, 512)])
-    told = refused(folder / "model", tmp_path / "p.jsonl", "--out", tmp_path)
-    assert told.startswith("problem 512: a prompt of 512 tokens leaves no room")
+    error = refused(folder / "model", tmp_path / "p.jsonl", "--out", tmp_path)
+    assert error.startswith("problem 512: a prompt of 512 tokens leaves no room")
     assert not run_of(tmp_path).exists()
 
 
@@ -518,19 +472,20 @@ def test_a_rollout_may_fill_the_context(folder, tmp_path, most, capsys):
     assert "2 rollouts of at most 2 tokens" in capsys.readouterr().err
 
 
-def test_another_run_never_overwrites_one(folder, whole, tmp_path):
+@pytest.mark.parametrize("flags, words", [
+    (["-n", 5], "with n 4, not 5"),
+    (["--temperature", 0.5], "with temperature None, not 0.5"),
+    (["--limit", 3], "with limit None, not 3"),
+    (["another data set"], "before the data set changed; choose"),
+])  # fmt: skip
+def test_another_run_never_overwrites_one(folder, whole, tmp_path, flags, words):
     before = times(whole)
-    common.write_jsonl(tmp_path / "p.jsonl", [{"id": "p/0", "prompt": "2+2="}])
-    for data, flags, told in (
-        (folder, ["-n", 5], "with n 4, not 5"),
-        (folder, ["--temperature", 0.5], "with temperature None, not 0.5"),
-        (folder, ["--limit", 3], "with limit None, not 3"),
-        (tmp_path, [], "before the data set changed; choose"),
-    ):
-        command = folder / "model", data / "p.jsonl", *OPTIONS, "--out", folder / "whole", *flags
-        assert f"{whole} was made {told}" in refused(*command)
-    sample(folder, folder / "whole")
-    assert times(whole) == before
+    data = folder / "p.jsonl"
+    if flags == ["another data set"]:
+        data, flags = tmp_path / "p.jsonl", []
+        common.write_jsonl(data, [{"id": "p/0", "prompt": "2+2="}])
+    error = refused(folder / "model", data, *OPTIONS, "--out", folder / "whole", *flags)
+    assert f"{whole} was made {words}" in error and times(whole) == before
 
 
 def test_vectors_are_in_the_type_of_the_model(folder, tmp_path):
@@ -540,43 +495,23 @@ def test_vectors_are_in_the_type_of_the_model(folder, tmp_path):
     assert common.read_meta(run)["dtype"] == "bfloat16"
 
 
-@pytest.mark.parametrize("command, told", [
+@pytest.mark.parametrize("command, words", [
     ("nothing-here p.jsonl", "is no folder here"),
     ("model p.jsonl nonsense", "known names are humaneval"),
     ("model p.jsonl other/p.jsonl", "two of these have one name"),
-    ("endless p.jsonl --max-new-tokens 0", "--max-new-tokens 0: this model names no context"),
     ("model p.jsonl --layers 9", "penultimate"),
-    *((f"model p.jsonl {flag}", flag.split()[0]) for flag in (
-        "--temperature -1", "--temperature nan", "--temperature inf", "--top-p 0", "--top-p 1.5", "--slots 0",
-        "--top-k -3", "--repetition-penalty 0", "--repetition-penalty inf", "--extra first10", "--tp")),
+    ("model p.jsonl --device no-such", "leave --device out"),
+    ("model p.jsonl --extra first10", "--extra"),
+    ("model p.jsonl --tp", "--tp"),
+    *((f"model p.jsonl --{name} {number}", f"{name.replace('-', '_')}={number}: give") for name, number in (
+        ("temperature", -1.0), ("temperature", "nan"), ("top-p", 0.0), ("top-p", 1.5), ("slots", 0),
+        ("top-k", -3), ("repetition-penalty", 0.0), ("repetition-penalty", "inf"))),
 ])  # fmt: skip
-def test_what_makes_no_sense_is_one_line_and_makes_no_run(folder, tmp_path, command, told):
+def test_what_makes_no_sense_is_one_line_and_makes_no_run(folder, tmp_path, command, words):
     (folder / "other").mkdir(exist_ok=True)
     shutil.copy(folder / "p.jsonl", folder / "other")
-    config = shutil.copytree(folder / "model", folder / "endless", dirs_exist_ok=True) / "config.json"
-    config.write_text(config.read_text().replace('embeddings": 512', 'embeddings": 0'))
-    words = [folder / word if (folder / word).exists() else word for word in command.split()]
-    assert told in refused(*words, "--out", tmp_path) and not any(tmp_path.iterdir())
-
-
-def test_killed_and_started_again(folder, whole, tmp_path, parts):
-    """By SIGKILL, at whatever it does."""
-    command = [sys.executable, ROOT / "01_generate.py", *command_of(folder, tmp_path, "--slots", 1)]
-    process = subprocess.Popen([*map(str, command)], stderr=subprocess.DEVNULL)
-    try:
-        deadline = time.time() + 120
-        while process.poll() is None and time.time() < deadline:
-            if len([*run_of(tmp_path).glob("parts/*.pt")]) >= 2:
-                break
-            time.sleep(0.002)
-    finally:
-        process.kill()
-        process.wait()
-    done = {path.name for path in run_of(tmp_path).glob("parts/*.pt")}
-    assert 2 <= len(done) < 5 and not (run_of(tmp_path) / "rollouts.jsonl").exists()
-    again = parts()
-    assert_same_run(whole, sample(folder, tmp_path))
-    assert {path.name for path in again} == {f"{i}.pt" for i in range(5)} - done
+    command = [folder / word if (folder / word).exists() else word for word in command.split()]
+    assert words in refused(*command, "--out", tmp_path) and not any(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("k", range(10))
@@ -592,8 +527,8 @@ def test_stopped_at_any_write_and_run_again(folder, whole, tmp_path, watch_write
 
 
 def test_a_run_that_is_not_finished_goes_on_with_its_layers(folder, tmp_path, parts):
+    parts(most=2)
     with suppress(KeyboardInterrupt):
-        parts(most=2)
         sample(folder, tmp_path, "--layers", "0")
     assert "was made with layers 0, not penultimate,final" in refused(*command_of(folder, tmp_path))
 
@@ -619,6 +554,13 @@ def test_the_same_command_twice_at_once_makes_one_run(folder, whole, tmp_path, m
     assert not (run / "parts").exists()
 
 
+def run_two(program, *command):
+    """A program in two processes of torchrun."""
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command = [*launch, "--no-python", sys.executable, "-c", program, *map(str, command)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
+
+
 WORKERS = """\
 import importlib, sys
 folder, *arguments = sys.argv[1:]
@@ -629,10 +571,8 @@ generate.main([*arguments, "--out", folder, "--tp", "--limit", "2"])
 
 
 def test_two_workers_make_the_run_of_one_and_so_does_one_model_split_over_both(folder, whole, tmp_path):
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    program = ["--no-python", sys.executable, "-c", WORKERS, tmp_path / "split"]
-    command = [*launch, *program, *command_of(folder, tmp_path)]
-    subprocess.run([*map(str, command)], check=True, cwd=ROOT, timeout=300)
+    done = run_two(WORKERS, tmp_path / "split", *command_of(folder, tmp_path))
+    assert done.returncode == 0, done.stderr
     assert_same_run(whole, run_of(tmp_path))
     assert_same_run(sample(folder, tmp_path / "one", "--limit", 2), run_of(tmp_path / "split"))
 
@@ -652,104 +592,53 @@ generate.main(sys.argv[1:])
 
 def test_out_of_memory_on_one_of_two_that_share_a_model_ends_both(folder, tmp_path):
     """With fewer rows than the other it would wait for it, and the other for it, for ever."""
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    program = ["--no-python", sys.executable, "-c", FULL_GPU]
-    command = [*launch, *program, *command_of(folder, tmp_path, "--tp", "--slots", 6)]
-    done = subprocess.run([*map(str, command)], capture_output=True, text=True, cwd=ROOT, timeout=300)
+    done = run_two(FULL_GPU, *command_of(folder, tmp_path, "--tp", "--slots", 6))
     assert done.returncode != 0 and "error: out of memory; run it again with --slots 3" in done.stderr
 
 
 def test_heads_that_cannot_be_shared_are_one_line(folder, monkeypatch, capsys):
     monkeypatch.setenv("WORLD_SIZE", "7")
     model = AutoModelForCausalLM.from_pretrained(folder / "model")
-    assert "heads do not split into 7" in dies(capsys, generate.split_model, model, "cpu")
+    assert "2 heads of keys do not split into 7" in dies(capsys, generate.split_model, model, "cpu")
 
 
-def test_every_device_says_out_of_memory_in_its_own_words():
-    allocator = "[enforce fail at alloc_cpu.cpp:127] . DefaultCPUAllocator: can't allocate memory"
-    for text in ("CUDA out of memory. Tried to allocate 2 GiB", "MPS backend out of memory", allocator):
-        assert generate.OUT_OF_MEMORY.search(repr(RuntimeError(text)))
-    assert not generate.OUT_OF_MEMORY.search("RuntimeError('mat1 and mat2 shapes cannot be multiplied')")
+def allocate_too_much(*_):
+    torch.empty(1 << 60, dtype=torch.uint8)
 
 
-def test_out_of_memory_is_one_line_that_says_what_to_do(folder, tmp_path, monkeypatch):
-    """The real error of an allocation that no machine can meet."""
-    monkeypatch.setattr(generate.Engine, "step", lambda _: torch.empty(1 << 60, dtype=torch.uint8))
-    told = "out of memory; run it again with --slots 10, or a lower --max-new-tokens"
-    assert refused(*command_of(folder, tmp_path)) == told
-
-
-# ---- --responses, --layers and --extra
-
-
-def test_responses_get_the_vectors_of_generation(folder, whole, tmp_path):
-    """The rollouts of a run as somebody else's answers."""
-    rows = [row | {"tokens": ids} for row, ids in zip(common.read_rollouts(whole), tokens_of(whole))]
-    common.write_jsonl(tmp_path / "answers.jsonl", rows)
-    run = sample(folder, tmp_path, "--responses", tmp_path / "answers.jsonl")
-    assert_same_run(whole, run, statistics=5e-3)
-
-
-PROGRAM = "def f(x): # why: so\n  async def g() -> int:\n    return x\nreturned = {1: 2}; a = b[1:]"
-
-
-def test_responses_as_text(folder, tmp_path):
-    problems = common.read_jsonl(folder / "p.jsonl")[:3]
-    common.write_jsonl(tmp_path / "p.jsonl", problems)
-    common.write_jsonl(tmp_path / "answers.jsonl", [
-        *({"id": "p/0", "response": text} for text in ("2", "", "it is 3<eos>")),
-        {"id": "p/1", "response": PROGRAM},
-        {"id": "p/2", "response": "cut off", "finish": "length"},
-        {"id": "p/2", "response": "", "finish": "length"},
-        {"id": "another data set's", "response": "?"},
-    ])  # fmt: skip
-    given = ["--responses", tmp_path / "answers.jsonl", "--extra", "last10,special"]
-    run_program(folder / "model", tmp_path / "p.jsonl", "--out", tmp_path, *given)
-    run, fields = run_of(tmp_path), ("id", "sample", "response", "finish", "n_tokens")
-    assert [tuple(row[name] for name in fields) for row in common.read_rollouts(run)] == [
-        ("p/0", 0, "2", "stop", 2), ("p/0", 1, "", "stop", 1), ("p/0", 2, "it is 3", "stop", 8),
-        ("p/1", 0, PROGRAM, "stop", len(PROGRAM) + 1), ("p/2", 0, "cut off", "length", 7),
-        ("p/2", 1, "", "length", 0),
-    ]  # fmt: skip
-    extra, model = common.load_pt(run / "extra.pt"), AutoModelForCausalLM.from_pretrained(folder / "model")
-    prompt = prompt_of(problems[1])
-    final = full_forward(model.float(), prompt + tokens_of(run)[3])[0][-1][len(prompt) :]
-    torch.testing.assert_close(extra["last10"][3], final[-10:], atol=1e-5, rtol=1e-5)
-    zeros = (extra["last10"] == 0).all(-1).sum(1)
-    assert zeros.tolist() == [8, 9, 2, 0, 3, 10] and (extra["last10"][1, :9] == 0).all()
-    assert extra["special_offsets"].tolist() == [0, 0, 0, 0, 3, 3, 3]  # a token is a character here
-    special = [PROGRAM.index(text) + len(text) - 1 for text in ("(x):", "-> int:", "return")]
-    torch.testing.assert_close(extra["special"], final[special], atol=1e-5, rtol=1e-5)
-
-
-@pytest.mark.parametrize("rows, words", [
-    ([{"id": "p/0", "response": "2"}], "no answers to 1 of 2 problems"),
-    ([{"id": "p/0"}], "no answers to 2 of 2 problems"),
-    ([{"id": "p/0", "response": "2", "tokens": ["a"]}], "not an answer as engines write them"),
-    ([{"id": "p/0", "response": "2", "tokens": 5}], "not an answer as engines write them"),
-    ([{"id": f"p/{i}", "response": "2", "tokens": [9999]} for i in range(2)], "which model made them"),
-    ([{"custom_id": "p/0", "response": {"body": {"choices": [7]}}}], "not an answer as engines write them"),
-    ([{"id": "p/0", "response": "2", "sample": "a"}], "not an answer as engines write them"),
-    ([{"custom_id": 7, "response": "2"}], "no answers to 2 of 2 problems"),
+@pytest.mark.parametrize("function, flags, advice", [
+    ("Engine.step", [], "run it again with --slots 10, or a lower --max-new-tokens"),
+    ("read_rollout", ["--layers", "0"], "read these answers where there is more memory"),
 ])  # fmt: skip
-def test_answers_that_do_not_fit_are_refused(folder, tmp_path, rows, words):
-    common.write_jsonl(tmp_path / "p.jsonl", common.read_jsonl(folder / "p.jsonl")[:2])
-    common.write_jsonl(tmp_path / "r.jsonl", rows)
-    command = [folder / "model", tmp_path / "p.jsonl", "--responses", tmp_path / "r.jsonl", "--out", tmp_path]
-    assert words in refused(*command)
+def test_out_of_memory_is_one_line_that_says_what_to_do(folder, whole, tmp_path, monkeypatch, function, flags, advice):
+    """The real error of an allocation that no machine can meet."""
+    if flags:
+        shutil.copytree(whole, run_of(tmp_path))
+    monkeypatch.setattr(f"{generate.__name__}.{function}", allocate_too_much)
+    assert refused(*command_of(folder, tmp_path, *flags)).startswith(f"out of memory; {advice}")
 
 
-@pytest.mark.parametrize("replayed", [False, True])
-def test_more_vectors_of_a_run_are_those_of_a_full_forward_pass(folder, tmp_path, replayed):
+@pytest.mark.parametrize("text", ["CUDA out of memory. Tried to allocate 2 GiB", "MPS backend out of memory"])
+def test_every_device_says_out_of_memory_in_its_own_words(text):
+    with pytest.raises(common.BadInput), generate.enough_memory("try something else"):
+        raise RuntimeError(text)
+
+
+# ---- More vectors of a finished run
+
+
+@pytest.mark.parametrize("afterwards", [False, True])
+def test_more_vectors_of_a_run_are_those_of_a_full_forward_pass(folder, tmp_path, afterwards):
     """Captured while generating, or added to the finished run; --extra always comes from the second pass."""
     more = ["--layers", "all", "--extra", "last10,special"]
-    run = sample(folder, tmp_path, *([] if replayed else more))
-    if replayed:
+    run = sample(folder, tmp_path, *([] if afterwards else more))
+    if afterwards:
         before, old = times(run), stored(run)[1]
         sample(folder, tmp_path, *more)
+        assert changed(run, before) == {"hidden.pt", "extra.pt", "meta.json"}
         after = times(run)
         sample(folder, tmp_path, "--layers", "final,0", "--extra", "special")  # all there
-        assert changed(run, before) == {"hidden.pt", "extra.pt", "meta.json"} and not changed(run, after)
+        assert not changed(run, after)
         assert stored(run)[1]["vectors"][:4] == old["vectors"]
         assert stored(run)[1]["hidden"][:, :4].equal(old["hidden"])
     layers = [name.split("/")[0] for name in stored(run)[1]["vectors"][::2]]
@@ -757,19 +646,27 @@ def test_more_vectors_of_a_run_are_those_of_a_full_forward_pass(folder, tmp_path
     model = AutoModelForCausalLM.from_pretrained(folder / "model").float()
     rows, extra = common.read_rollouts(run), common.load_pt(run / "extra.pt")
     assert extra["keys"] == common.keys_of(rows)
-    close = lambda found, want: torch.testing.assert_close(found, want, atol=1e-5, rtol=1e-5)
     for r in (0, 5, 9, 19):
         prompt, ids = prompt_of(common.read_jsonl(folder / "p.jsonl")[r // 4]), tokens_of(run)[r]
         states = full_forward(model, prompt + ids)[0]
         for layer, token in itertools.product(range(3), common.TOKENS):
             place = -2 if token == "last" and rows[r]["finish"] == "stop" else -1
-            close(read_vectors(run, f"{layer}/{token}")[1][r], states[layer][place])
+            assert read_vectors(run, f"{layer}/{token}")[1][r].allclose(states[layer][place], atol=1e-5)
         final = states[-1][len(prompt) :]
-        count = min(10, len(ids))
-        assert (extra["last10"][r, : 10 - count] == 0).all()
-        close(extra["last10"][r, 10 - count :], final[-10:])
+        zeros = max(0, 10 - len(ids))
+        assert (extra["last10"][r, :zeros] == 0).all()
+        assert extra["last10"][r, zeros:].allclose(final[-10:], atol=1e-5)
         special = extra["special"][slice(*extra["special_offsets"][r : r + 2])]
-        close(special, final[generate.special_places(make_tokenizer(), ids)])
+        assert special.allclose(final[generate.special_places(make_tokenizer(), ids)], atol=1e-5)
+
+
+def test_special_tokens_end_a_return_or_a_def_line():
+    """A token is a byte here, but for `return`."""
+    program = "def f(x): # why: so\n  async def g() -> int:\n    return x\nreturned = {1: 2}; a = b[1:]"
+    tokenizer = make_tokenizer()
+    ids = tokenizer(program)["input_ids"]
+    found = ["".join(tokenizer.decode(ids[: place + 1])) for place in generate.special_places(tokenizer, ids)]
+    assert [text.split("\n")[-1] for text in found] == ["def f(x):", "  async def g() -> int:", "    return"]
 
 
 @pytest.mark.parametrize("gone", ["", "hidden.pt", "problems.jsonl", "rollouts.jsonl"])
@@ -777,7 +674,8 @@ def test_what_a_finished_run_has_lost_is_made_again(folder, whole, tmp_path, gon
     """Without rollouts.jsonl it is not finished, and sampled again."""
     run = shutil.copytree(whole, run_of(tmp_path))
     before = times(run)
-    (run / gone).unlink(missing_ok=True) if gone else None
+    if gone:
+        (run / gone).unlink()
     if gone in ("", "problems.jsonl"):
         monkeypatch.setattr(common, "load_model", lambda *_, **__: pytest.fail("the model is not needed"))
     sample(folder, tmp_path)
@@ -813,16 +711,6 @@ def test_a_reading_that_was_stopped_goes_on_and_another_begins_anew(folder, whol
     assert stored(run)[1]["vectors"] == ["0/last", "0/eos"]
 
 
-def test_a_part_of_a_reading_holds_no_lists_of_tokens(folder, whole, tmp_path, parts):
-    """They would be a hundred times slower to load than the tensor of the same ids."""
-    run = shutil.copytree(whole, run_of(tmp_path))
-    parts(most=1)
-    with suppress(KeyboardInterrupt):
-        sample(folder, tmp_path, "--layers", 0)
-    rollouts = common.load_pt(run / "parts" / "0.pt")["rollouts"]
-    assert not any(isinstance(value, list) for rollout in rollouts for value in rollout.values())
-
-
 def test_greedy_is_a_run_folder_of_that_name(folder, tmp_path):
     plain = sample(folder, tmp_path, "--temperature", 0, "-n", 1)
     sample(folder, tmp_path, "--greedy", "--seed", 5, "-n", 3)
@@ -834,17 +722,17 @@ def test_greedy_is_a_run_folder_of_that_name(folder, tmp_path):
 # ---- What the folder of a model may be
 
 
-@pytest.mark.parametrize("file, change", [
-    ("model.safetensors", lambda content: content[:1000]),
-    ("config.json", lambda content: content.replace(b'"intermediate_size": 48', b'"intermediate_size": 49')),
+@pytest.mark.parametrize("file, content", [
+    ("model.safetensors", b"torn"),
+    ("config.json", b'{"model_type": "qwen3", "hidden_size": 33}'),
     ("tokenizer.json", None),
-    ("chat_template.jinja", lambda _: b"{% if %}"),
+    ("chat_template.jinja", b"{% if %}"),
 ])  # fmt: skip
-def test_a_model_that_is_damaged_is_one_line(folder, tmp_path, file, change):
+def test_a_model_that_is_damaged_is_one_line(folder, tmp_path, file, content):
     path = shutil.copytree(folder / "model", tmp_path / "model") / file
-    before = path.read_bytes() if path.exists() else b""
-    path.write_bytes(change(before)) if change else path.unlink()
-    assert not change or path.read_bytes() != before
+    path.unlink(missing_ok=True)
+    if content:
+        path.write_bytes(content)
     refused(tmp_path / "model", folder / "p.jsonl", "--device", "cpu", "--out", tmp_path)
 
 
@@ -852,8 +740,7 @@ def test_reasoning_that_the_template_opened_is_known_when_cut_short(folder, tmp_
     shutil.copytree(folder / "model", tmp_path / "model")
     template = "{{ messages[-1].content + '\\n<think>\\n' }}"
     (tmp_path / "model" / "chat_template.jinja").write_text(template)
-    common.write_jsonl(tmp_path / "p.jsonl", common.read_jsonl(folder / "p.jsonl")[:3])
-    command = [tmp_path / "model", tmp_path / "p.jsonl", "-n", 4, "--device", "cpu"]
+    command = [tmp_path / "model", folder / "p.jsonl", "-n", 4, "--limit", 3, "--device", "cpu"]
     run_program(*command, "--max-new-tokens", 20, "--out", tmp_path / "a")
     run = run_of(tmp_path / "a")
     rows = common.read_rollouts(run)
