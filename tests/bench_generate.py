@@ -217,7 +217,7 @@ def by_ours(model, work, slots, keep):
         engine = generate.Engine(model, layers, SAMPLING, 16, slots, 200, max(length for _, length in work))
         steps, step = [], engine.step
         engine.step = lambda steps=steps, step=step: (steps.append(1), step())[1]
-        made = sum(len(rollout["ids"]) for rollout in engine.run(deque(part)))
+        made = sum(len(rollout["ids"]) for rollout in engine.run(deque(map(generate.Row, part))))
         attention = "varlen_attn" if engine.by_tables else "pages"
         found = stop(steps=len(steps), batch=slots, attention=attention)
     assert made == sum(length for _, length in work)

@@ -351,7 +351,7 @@ REFUSED = {
 def rollouts(model, jobs, layers, new=20):
     """The same by both ways: as they are sampled, greedily, and read as given tokens."""
     plain = {"temperature": 0, "top_k": 0, "top_p": 1.0, "repetition_penalty": 1.0, "stop_ids": []}
-    yield from generate.Engine(model, layers, plain, 1, 3, 20, new, page=8).run(deque(jobs))
+    yield from generate.Engine(model, layers, plain, 1, 3, 20, new, page=8).run(deque(map(generate.Row, jobs)))
     yield from read_jobs(model, jobs, layers)
 
 

@@ -123,7 +123,7 @@ def test_sampling(family, setting, rehearsed, capsys):
     sampling = PLAIN | setting
     token = 2 * 2 * 2 * model.config.num_key_value_heads * 8
     engine = generate.Engine(model, [1, 2, 0], sampling, 2, 5, 300, 6, budget=9 * 256 * token)
-    found = list(engine.run(deque(make_jobs())))
+    found = list(engine.run(deque(map(generate.Row, make_jobs()))))
     assert len(found) == 6 and {len(row["ids"]) for row in found} == {6}
     assert {row["hidden"].device.type for row in found} == {"cpu"}
     assert engine.by_tables and max(engine.widths.values()) > 2 and not capsys.readouterr().err

@@ -13,7 +13,7 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 
 import pytest
-from conftest import ROOT, assert_same_run, dies, stored, tokens_of
+from conftest import ROOT, assert_same_run, dies, edit_jsonl, stored, tokens_of
 from transformers import AutoTokenizer
 
 import common
@@ -41,7 +41,8 @@ def folder(tmp_path):
 def ask(folder, *flags):
     """The bodies of the requests by custom_id."""
     file = folder / "requests.jsonl"
-    program(folder / "model", folder / "p.jsonl", "-n", N, "--out", folder / "runs", "--requests", file, *flags)
+    command = folder / "model", folder / "p.jsonl", *flags, "-n", N, "--out", folder / "runs"
+    program(*command, "--requests", file)
     assert not (folder / "runs").exists()
     rows = common.read_jsonl(file)
     url = "/v1/completions" if "completions" in flags else "/v1/chat/completions"
@@ -112,10 +113,9 @@ def test_a_model_without_a_chat_template_takes_completions(folder, capsys):
 
 
 def test_requests_are_of_one_data_set_and_without_stopping(folder, capsys):
-    told = "--requests: one data set, no --stop"
-    assert told in dies(capsys, ask, folder, "--scorer", "x.pt", "--stop")
-    data = folder / "p.jsonl", folder / "p.jsonl"
-    assert told in dies(capsys, program, folder / "model", *data, "--requests", folder / "requests.jsonl")
+    words = "--requests and --responses: one data set, no --stop"
+    assert words in dies(capsys, ask, folder, "--scorer", "x.pt", "--stop")
+    assert words in dies(capsys, ask, folder, folder / "p.jsonl")
 
 
 @pytest.mark.parametrize("file", ["generation_config.json", None])
@@ -144,10 +144,21 @@ def sampled(tmp_path_factory):
     return folder
 
 
-def read_back(folder, out, file, *flags):
+def read_back(folder, out, rows, *flags):
+    """The run of answers: the rows of a file, or a path."""
+    file = rows
+    if isinstance(rows, list):
+        file = out / "answers.jsonl"
+        common.write_jsonl(file, rows)
     flags = ["-n", N, "--max-new-tokens", 30, "--responses", file, "--out", out, *flags]
     program(MODEL, folder / "p.jsonl", *flags)
     return out / "model/p/32"
+
+
+def said_of(capsys):
+    """What a command said of answers.jsonl, without its path."""
+    lines = capsys.readouterr().err.splitlines()
+    return [line.partition("answers.jsonl: ")[2] for line in lines if "answers.jsonl: " in line]
 
 
 def batch_rows(run, choice_of, per_row=N):
@@ -181,70 +192,27 @@ def without_the_end(text, ids, finish):
     return {"text": text, "token_ids": ids[:-1] if finish == "stop" else ids}
 
 
-def with_ids_in_logprobs(text, ids, finish):
-    steps = [{"token": f"token_id:{id}", "logprob": -1.0, "top_logprobs": []} for id in ids]
-    return {"message": message(text), "token_ids": None, "logprobs": {"content": steps}}
-
-
-def with_ids_in_completions_logprobs(text, ids, finish):
-    return {"text": text, "logprobs": {"tokens": [f"token_id:{id}" for id in ids]}}
-
-
 def with_ids_of_sglang(text, ids, finish):
     return {"message": message(None), "response_token_ids": ids}
 
 
+def as_text(text, ids, finish):
+    return {"text": text}
+
+
 @pytest.mark.parametrize("per_row", [1, N])
-@pytest.mark.parametrize("choice_of", [
-    with_token_ids, without_the_end, with_ids_in_logprobs, with_ids_in_completions_logprobs, with_ids_of_sglang,
-])  # fmt: skip
+@pytest.mark.parametrize("choice_of", [with_token_ids, without_the_end, with_ids_of_sglang])
 def test_an_engines_tokens_get_the_vectors_of_our_own_engine(sampled, tmp_path, choice_of, per_row, capsys):
     run = sampled / "model/p/32"
-    rows = batch_rows(run, choice_of, per_row)
-    common.write_jsonl(tmp_path / "answers.jsonl", rows[::-1])  # engines end in any order
-    assert_same_run(run, read_back(sampled, tmp_path, tmp_path / "answers.jsonl"), statistics=5e-3)
-    said = [line for line in capsys.readouterr().err.splitlines() if "answers.jsonl: " in line]
-    assert said == [f"{tmp_path / 'answers.jsonl'}: 4 problems, {4 * N} answers"]
+    rows = batch_rows(run, choice_of, per_row)[::-1]  # engines end in any order
+    assert_same_run(run, read_back(sampled, tmp_path, rows), statistics=5e-3)
+    assert said_of(capsys) == [f"4 problems, {4 * N} answers"]
 
 
-def test_what_an_engine_did_not_answer_is_counted_and_named(sampled, tmp_path, capsys):
-    run, file = sampled / "model/p/32", tmp_path / "answers.jsonl"
-    rows = batch_rows(run, with_token_ids, 1)
-    refused = {"error": {"message": "maximum context length is 256", "type": "BadRequestError", "code": 400}}
-    rows[1] |= {"response": {"status_code": 400, "request_id": "1", "body": None}, "error": refused}
-    rows[4]["response"]["body"]["choices"][0] |= {"message": message(None), "token_ids": None}
-    rows[5]["response"]["body"]["choices"][0] |= {"finish_reason": "abort"}
-    rows[9]["custom_id"] = "another/7#1"
-    rows[14]["response"]["body"]["prompt_token_ids"] = [1, 2, 3]
-    common.write_jsonl(file, [*rows, rows[6]])
-    again = read_back(sampled, tmp_path, file)
-    said = [line.removeprefix(f"{file}: ") for line in capsys.readouterr().err.splitlines() if str(file) in line]
-    assert said[0] == "4 problems, 12 answers"
-    first, second, third, _ = sorted(f"math_a/{i}" for i in range(4))
-    assert sorted(said[1:]) == [
-        "1 answers are to another prompt than this model's files give, such as math_a/3",
-        "1 answers to other problems are left out, such as another/7#1",
-        f"3 requests or choices gave no answer, such as math_a/0#1 ({refused})",
-    ]
-    left_out, place = [(first, 1), (second, 0), (second, 1), (third, 1)], {}
-    for row, ids in zip(common.read_rollouts(run), tokens_of(run)):
-        if (row["id"], row["sample"]) not in left_out:
-            place.setdefault(row["id"], []).append(ids)
-    found = {}
-    for row, ids in zip(common.read_rollouts(again), tokens_of(again)):
-        found.setdefault(row["id"], []).append(ids)
-    assert found == place
-
-
-def test_a_file_that_is_torn_or_lacks_a_problem_is_one_line(sampled, tmp_path, capsys):
-    file = tmp_path / "answers.jsonl"
-    common.write_jsonl(file, batch_rows(sampled / "model/p/32", with_token_ids))
-    whole = file.read_text()
-    file.write_text(whole[:-100])
-    assert f"{file}:4: not JSON" in dies(capsys, read_back, sampled, tmp_path, file)
-    file.write_text("".join(whole.splitlines(keepends=True)[:3]))
-    told = "no answers to 1 of 4 problems, such as 'math_a/3'"
-    assert told in dies(capsys, read_back, sampled, tmp_path, file)
+def test_rows_with_tokens_get_the_vectors_of_our_own_engine(sampled, tmp_path):
+    run = sampled / "model/p/32"
+    rows = [row | {"tokens": ids} for row, ids in zip(common.read_rollouts(run), tokens_of(run))]
+    assert_same_run(run, read_back(sampled, tmp_path, rows), statistics=5e-3)
 
 
 def test_a_folder_of_raw_responses(sampled, tmp_path):
@@ -256,34 +224,86 @@ def test_a_folder_of_raw_responses(sampled, tmp_path):
     assert_same_run(run, read_back(sampled, tmp_path, tmp_path / "answers"), statistics=5e-3)
 
 
+def test_rows_of_texts(sampled, tmp_path):
+    """In their order, cut where they say so, and without the text of the token that ended them."""
+    first, *others = [f"math_a/{i}" for i in range(4)]
+    rows = [{"id": first, "response": text} for text in ("2", "", "it is 3<|im_end|>")]
+    rows += [{"id": id, "response": "cut", "finish": "length"} for id in others]
+    run = read_back(sampled, tmp_path, [*rows, {"id": others[0], "response": "", "finish": "length"}])
+    found = [(row["id"], row["response"], row["finish"], row["n_tokens"]) for row in common.read_rollouts(run)]
+    assert found[:3] == [(first, "2", "stop", 2), (first, "", "stop", 1), (first, "it is 3", "stop", found[2][3])]
+    assert found[3][1:3] == ("cut", "length") and found[4] == (others[0], "", "length", 0)
+
+
+def test_what_an_engine_did_not_answer_is_counted_and_named(sampled, tmp_path, capsys):
+    rows = batch_rows(sampled / "model/p/32", with_token_ids, 1)
+    refused = {"error": {"message": "maximum context length is 256", "type": "BadRequestError", "code": 400}}
+    rows[1] |= {"response": {"status_code": 400, "request_id": "1", "body": None}, "error": refused}
+    rows[4]["response"]["body"]["choices"][0] |= {"message": message(None), "token_ids": None}
+    rows[5]["response"]["body"]["choices"][0] |= {"finish_reason": "abort"}
+    rows[9]["custom_id"] = "another/7#1"
+    rows[14]["response"]["body"]["prompt_token_ids"] = [1, 2, 3]
+    again = read_back(sampled, tmp_path, [*rows, rows[6]])
+    first, *others = said_of(capsys)
+    assert first == "4 problems, 12 answers"
+    assert sorted(others) == [
+        "1 answers are to another prompt than this model's files give, such as math_a/3",
+        "1 answers to other problems are left out, such as another/7#1",
+        f"3 requests or choices gave no answer, such as math_a/0#1 ({refused})",
+    ]
+    kept = [ids for i, ids in enumerate(tokens_of(sampled / "model/p/32")) if i not in (1, 4, 5, 9)]
+    assert tokens_of(again) == kept
+
+
+ODD = "not an answer as engines write them"
+
+
+@pytest.mark.parametrize("rows, words", [
+    ([{"id": "math_a/0", "response": "2"}], "no answers to 3 of 4 problems, such as 'math_a/1'; ask again"),
+    ([{"id": "math_a/0"}, {"custom_id": 7, "response": "2"}], "no answers to 4 of 4 problems"),
+    ([{"id": "math_a/0", "response": "2", "tokens": ["a"]}], ODD),
+    ([{"id": "math_a/0", "response": "2", "tokens": 5}], ODD),
+    ([{"id": "math_a/0", "response": "2", "sample": "a"}], ODD),
+    ([{"custom_id": "math_a/0", "response": {"body": {"choices": [7]}}}], ODD),
+    ([{"id": f"math_a/{i}", "response": "", "tokens": [9999]} for i in range(4)], "which model made them"),
+])  # fmt: skip
+def test_answers_that_do_not_fit_are_refused(sampled, tmp_path, rows, words, capsys):
+    assert words in dies(capsys, read_back, sampled, tmp_path, rows)
+
+
+def test_a_torn_file_is_one_line(sampled, tmp_path, capsys):
+    file = tmp_path / "torn.jsonl"
+    common.write_jsonl(file, batch_rows(sampled / "model/p/32", with_token_ids))
+    file.write_text(file.read_text()[:-100])
+    assert f"{file}:4: not JSON" in dies(capsys, read_back, sampled, tmp_path, file)
+
+
 def test_texts_are_tokenised_again_and_checked(sampled, tmp_path, capsys):
     """By a tokenizer that writes no capitals: texts with one do not come back from their tokens."""
-    run, file = sampled / "model/p/32", tmp_path / "answers.jsonl"
-    common.write_jsonl(file, batch_rows(run, lambda text, *_: {"text": text}))
-    again = read_back(sampled, tmp_path / "whole", file)
-    facts_of = lambda run: [(row["response"], row["finish"]) for row in common.read_rollouts(run)]
-    assert facts_of(again) == facts_of(run)
-    assert "tokens spell" not in capsys.readouterr().err
-    model = shutil.copytree(MODEL, tmp_path / "model")
+    rollouts = common.read_rollouts(sampled / "model/p/32")
+    again = read_back(sampled, tmp_path, batch_rows(sampled / "model/p/32", as_text))
+    assert len(said_of(capsys)) == 1
+    for row, other in zip(common.read_rollouts(again), rollouts, strict=True):
+        assert (row["response"], row["finish"]) == (other["response"], other["finish"])
+    model = shutil.copytree(MODEL, tmp_path / "lower" / "model")
     settings = common.read_json(model / "tokenizer.json") | {"normalizer": {"type": "Lowercase"}}
     common.write_json(model / "tokenizer.json", settings)
-    program(model, sampled / "p.jsonl", "-n", N, "--responses", file, "--out", tmp_path)
-    count = sum(row["response"] != row["response"].lower() for row in common.read_rollouts(run))
-    assert f"{count} texts are not what their tokens spell, such as math_a/0" in capsys.readouterr().err
+    flags = ["-n", N, "--responses", tmp_path / "answers.jsonl", "--out", tmp_path / "lower"]
+    program(model, sampled / "p.jsonl", *flags)
+    count = sum(row["response"] != row["response"].lower() for row in rollouts)
+    assert f"{count} texts are not what their tokens spell, such as math_a/0" in said_of(capsys)
 
 
 def test_a_run_of_an_engines_answers_is_gone_on_with_as_any_other(sampled, tmp_path):
     """Steps that know of no --responses, such as run_all.sh, take it as finished, and get its other layers."""
-    file = tmp_path / "answers.jsonl"
-    common.write_jsonl(file, batch_rows(sampled / "model/p/32", with_token_ids))
-    run = read_back(sampled, tmp_path, file)
+    run = read_back(sampled, tmp_path, batch_rows(sampled / "model/p/32", with_token_ids))
     before = (run / "rollouts.jsonl").stat().st_mtime_ns
-    flags = "-n", N, "--max-new-tokens", 30, "--out", tmp_path
-    program(MODEL, sampled / "p.jsonl", *flags, "--layers", "penultimate,final,0")
+    command = MODEL, sampled / "p.jsonl", "-n", N, "--max-new-tokens", 30, "--out", tmp_path
+    program(*command, "--layers", "penultimate,final,0")
     assert (run / "rollouts.jsonl").stat().st_mtime_ns == before and stored(run)[1]["vectors"][-1] == "0/eos"
     (run / "rollouts.jsonl").unlink()
     with pytest.raises(common.BadInput, match="was made before the responses changed"):
-        program(MODEL, sampled / "p.jsonl", *flags)
+        program(*command)
 
 
 CHAT = "{% for m in messages %}<|im_start|>{{ m.role }}\n{% BODY %}<|im_end|>\n{% endfor %}"
@@ -318,23 +338,20 @@ def test_reasoning_comes_back_to_where_the_template_has_it(tmp_path, template, w
     assert found == [stopped, stopped, cut, stopped]
 
 
-def test_settings_are_those_of_the_requests(sampled, tmp_path, capsys):
+def test_settings_are_those_of_the_requests(sampled, tmp_path, capsys, monkeypatch):
     """meta.json says what was asked for; other flags are refused before the weights load."""
-    ask_for = ["--requests", tmp_path / "requests.jsonl", "--temperature", 0.5]
+    requests = tmp_path / "requests.jsonl"
+    ask_for = ["--requests", requests, "--temperature", 0.5]
     program(MODEL, sampled / "p.jsonl", "-n", N, "--max-new-tokens", 30, *ask_for)
-    rows = common.read_jsonl(tmp_path / "requests.jsonl")
-    for row in rows:
-        row["body"]["model"] = "another-name-of-it"
-    common.write_jsonl(tmp_path / "requests.jsonl", rows)
-    file = tmp_path / "answers.jsonl"
-    common.write_jsonl(file, batch_rows(sampled / "model/p/32", with_token_ids))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(common, "load_model", lambda *_, **__: pytest.fail("the weights were loaded"))
-        told = "math_a/0#0 is not what this command asks for; give the flags that it was written with"
-        for other in (["--temperature", 0.6], ["--endpoint", "completions"], ["--seed", 3], ["--plain"]):
-            assert told in dies(capsys, read_back, sampled, tmp_path, file, *ask_for, *other)
-    meta = common.read_meta(read_back(sampled, tmp_path, file, *ask_for))
+    edit_jsonl(requests, lambda row: row | {"body": row["body"] | {"model": "another-name-of-it"}})
+    rows = batch_rows(sampled / "model/p/32", with_token_ids)
+    meta = common.read_meta(read_back(sampled, tmp_path, rows, *ask_for))
     assert meta["sampling"]["temperature"] == 0.5 and meta["n"] == N
+    monkeypatch.setattr(common, "load_model", lambda *_, **__: pytest.fail("the weights were loaded"))
+    words = "math_a/0#0 is not what this command asks for; give the flags that it was written with"
+    (tmp_path / "other").mkdir()
+    for other in (["--temperature", 0.6], ["--endpoint", "completions"], ["--seed", 3], ["--plain"]):
+        assert words in dies(capsys, read_back, sampled, tmp_path / "other", rows, *ask_for, *other)
 
 
 # ---- A real server: that of transformers, which takes plain requests, one rollout each, and gives no tokens
@@ -413,22 +430,3 @@ def test_from_requests_to_the_report_by_a_real_server(server, tmp_path, run_here
     run_here("04_select.py", run, "--scorer", tmp_path / "scorer.pt")
     run_here("05_baselines.py", run)
     assert "scorer" in (run / "report.md").read_text()
-
-
-def test_completions_of_a_real_server(server, tmp_path):
-    """It takes no token ids: the same prompt as a text. Its raw responses are files named after problems."""
-    common.write_jsonl(tmp_path / "p.jsonl", common.read_jsonl(ROOT / "demo/math_a.jsonl")[:2])
-    requests, tokenizer = tmp_path / "requests.jsonl", AutoTokenizer.from_pretrained(MODEL)
-    command = [MODEL, tmp_path / "p.jsonl", "-n", 1, "--out", tmp_path, "--endpoint", "completions", "--plain"]
-    program(*command, "--requests", requests)
-    asked = common.read_jsonl(requests)
-    for row in asked:
-        row["body"]["prompt"] = tokenizer.decode(row["body"]["prompt"])
-    texts = []
-    for row in send(server, asked):
-        name = row["custom_id"].removesuffix("#0").replace("/", "_")
-        common.write_json(tmp_path / f"answers/{name}.json", row["response"]["body"])
-        texts.append(row["response"]["body"]["choices"][0]["text"])
-    program(*command, "--requests", requests, "--responses", tmp_path / "answers")
-    found = common.read_rollouts(tmp_path / "model/p/32")
-    assert [row["response"] for row in found] == texts and any("boxed" in text for text in texts)
