@@ -29,8 +29,7 @@ E for the runs to evaluate on:
     same data set    03 C E --study halves                                                               1,800
 
 04 also picks answers.jsonl again, by a scorer of the study; run_all.sh later picks by its own scorers.
-The time is estimated before anything is trained. A search that was done before, for another study or by
-run_all.sh, is not done again: its scorer is copied.
+A search that was done before, for another study or by run_all.sh, is not done again: its scorer is copied.
 """
 
 from __future__ import annotations  # the annotations name torch, which is imported when it is first used
@@ -51,7 +50,6 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache
 from pathlib import Path
 
 import common
@@ -128,16 +126,15 @@ class Recipe:
     balance: bool = False  # as many problems of each data set
 
 
-def make_recipe(args, runs, seed, **changes):
-    design = changes.get("design", args.design)
-    vector = changes.pop("vector", args.vector) or DESIGNS[design]
+def make_recipe(args, runs, seed, design=None, vector=None, **changes):
+    design = design or args.design
+    vector = vector or args.vector or DESIGNS[design]
     if design not in OVER_LAYERS and has_positions(vector) != design.startswith("transformer"):
         common.die(f"--design {design} takes a --vector as {DESIGNS[design]}, not {vector}")
-    recipe = Recipe(
-        tuple(map(str, runs)), seed, vector, args.design, args.inputs, args.search, args.configs,
-        args.paper_space, args.standardise or design == "logistic", args.rollouts,
+    return Recipe(
+        tuple(map(str, runs)), seed, vector, design, args.inputs, args.search, args.configs, args.paper_space,
+        args.standardise or design == "logistic", args.rollouts, **changes,
     )  # fmt: skip
-    return replace(recipe, **changes)
 
 
 def has_positions(vector):
@@ -175,23 +172,18 @@ def load_rollouts(runs, vector):
 
 def load_run(run, vector):
     keys, fetch = common.read_inputs(run, vector)
-    labels, groups = read_judged(run, keys)
+    rows = common.read_labels(run, keys)
+    labels = [math.nan if row["label"] is None else row["label"] for row in rows]
+    groups = [-1 if row.get("group") is None else row["group"] for row in rows]
     name, families = data_set(run), common.read_families(run)
     family_of = {problem: (name, "family", family) for problem, family in families.items()}
     return Rollouts(
-        x=fetch(slice(None)), features=common.read_features(run, keys), labels=labels, groups=groups,
+        x=fetch(slice(None)), features=common.read_features(run, keys),
+        labels=torch.tensor(labels, dtype=torch.float32), groups=torch.tensor(groups, dtype=torch.float32),
         problems=[(name, problem) for problem, _ in keys],
         families=[family_of.get(problem, (name, problem)) for problem, _ in keys],
         keys=[(run, *key) for key in keys],
     )  # fmt: skip
-
-
-def read_judged(run, keys):
-    """(labels, groups), both float32 [R] and as in Rollouts."""
-    rows = common.read_labels(run, keys)
-    labels = [math.nan if row["label"] is None else row["label"] for row in rows]
-    groups = [-1 if row.get("group") is None else row["group"] for row in rows]
-    return torch.tensor(labels, dtype=torch.float32), torch.tensor(groups, dtype=torch.float32)
 
 
 def data_set(run):
@@ -199,19 +191,11 @@ def data_set(run):
 
 
 def choose_rollouts(rollouts, recipe):
-    """Those that the recipe is about, as far as they could be judged."""
-    rows = rows_of(rollouts, recipe)
-    is_judged = rollouts.labels.isfinite().tolist()
-    chosen = rollouts.part([row for row in rows if is_judged[row]])
-    check_rollouts(chosen, recipe.runs)
-    return chosen
-
-
-def rows_of(rollouts, recipe):
-    """The places of the rollouts that the recipe is about."""
+    """(the rollouts that the recipe is about and that could be judged, how many could not be judged)"""
     problems = sorted(set(rollouts.problems))
-    if recipe.half:
-        problems = half_of(problems, recipe.seed)
+    if recipe.half:  # the study of halves evaluates on the other half
+        random.Random(f"half {recipe.seed}").shuffle(problems)
+        problems = sorted(problems[: len(problems) // 2])
     if recipe.balance:
         problems = balance(problems, recipe.seed)
     if recipe.fraction < 1:
@@ -223,14 +207,10 @@ def rows_of(rollouts, recipe):
         is_early = recipe.rollouts is None or sample < recipe.rollouts
         if is_early and rollouts.problems[row] in chosen:
             rows.append(row)
-    return rows
-
-
-def half_of(problems, seed):
-    """One half of the problems. The study of halves evaluates on the other half."""
-    shuffled = sorted(problems)
-    random.Random(f"half {seed}").shuffle(shuffled)
-    return sorted(shuffled[: len(shuffled) // 2])
+    is_judged = rollouts.labels.isfinite().tolist()
+    judged = rollouts.part([row for row in rows if is_judged[row]])
+    check_rollouts(judged, recipe.runs)
+    return judged, len(rows) - len(judged.keys)
 
 
 def balance(problems, seed):
@@ -241,6 +221,23 @@ def balance(problems, seed):
     fewest = min(map(len, problems_of.values()))
     rng = random.Random(f"balance {seed}")
     return [problem for problems in problems_of.values() for problem in rng.sample(problems, fewest)]
+
+
+def check_rollouts(rollouts, runs):
+    where = ", ".join(runs)
+    right, judged = int(rollouts.labels.sum()), len(rollouts.labels)
+    if right in (0, judged):
+        common.die(
+            f"{where}: {right} of {judged} labelled rollouts are right; right and wrong ones are both "
+            "needed: take problems with an answer or tests, easier or harder ones, or see in the reasons in "
+            "labels.jsonl whether the answers are judged as you mean it"
+        )
+    families = len(set(rollouts.families))
+    if families < 4:
+        common.die(f"{where}: labelled rollouts of {families} problem(s) or families; the split needs 4")
+    broken = [key for key, x in zip(rollouts.keys, rollouts.x) if not x.isfinite().all()]
+    if broken:
+        common.die(f"{where}: vectors are not finite, such as that of {broken[0]}; generate them again")
 
 
 def split_by_problem(rollouts, seed):
@@ -267,7 +264,7 @@ def split_by_problem(rollouts, seed):
 
 @dataclass
 class Task:
-    """One search: the chosen rollouts as the training loop reads them."""
+    """One search: the chosen rollouts as the training loop reads them, and what has been found so far."""
 
     recipe: Recipe
     rollouts: Rollouts
@@ -279,6 +276,9 @@ class Task:
     feature_scale: list | None
     pos_weight: float  # wrong answers of the training part for each right one
     configs: list
+    trials: list = field(default_factory=list)
+    best: dict | None = None  # the trial with the lowest validation loss
+    weights: dict | None = None  # of its best epoch
 
 
 def make_task(rollouts, recipe, device):
@@ -296,39 +296,6 @@ def make_task(rollouts, recipe, device):
         torch.tensor(valid, device=device), scale, feature_scale, pos_weight=(len(train) - right) / right,
         configs=draw_configs(len(train), recipe),
     )  # fmt: skip
-
-
-def check_rollouts(rollouts, runs):
-    where = ", ".join(runs)
-    right, judged = int(rollouts.labels.sum()), len(rollouts.labels)
-    if judged == 0:
-        common.die(f"{where}: no rollout has a label 0 or 1; calibrate on problems with an answer or tests")
-    if right in (0, judged):
-        common.die(
-            f"{where}: {right} of {judged} labelled rollouts are right; right and wrong ones are both "
-            "needed: take easier or harder problems, or more rollouts of each, or see in the reasons in "
-            "labels.jsonl whether the answers are judged as you mean it"
-        )
-    families = len(set(rollouts.families))
-    if families < 4:
-        common.die(f"{where}: labelled rollouts of {families} problem(s) or families; the split needs 4")
-    broken = [key for key, x in zip(rollouts.keys, rollouts.x) if not x.isfinite().all()]
-    if broken:
-        examples = f"{len(broken)} vectors are not finite, such as {broken[:3]}"
-        common.die(f"{where}: {examples}; generate them again")
-
-
-def describe_task(task, unjudged):
-    """Print what is learned from. Few problems are a warning, with the spread of an accuracy of one half."""
-    rollouts, where = task.rollouts, ", ".join(task.recipe.runs)
-    right = f"{rollouts.labels.mean():.1%} of {len(rollouts.keys)} rollouts right"
-    print(f"{where}, {task.recipe.vector}: {right}; {unjudged} could not be judged: left out")
-    problems = len(set(rollouts.problems))
-    held_out = len({rollouts.problems[row] for row in task.valid.tolist()})
-    if problems < 50 or held_out < 12:
-        counts = f"{problems} problems, {held_out} held out"
-        spread = f"accuracy ± {50 / math.sqrt(held_out):.0f} points"
-        common.warn(f"{where}: {counts} ({spread}); calibrate on 50 or more")
 
 
 def fit_scale(x):
@@ -452,17 +419,6 @@ def train_one(number, config, epochs):
     return train(TASKS[number], config, epochs)
 
 
-@dataclass
-class Search:
-    """How far the search for the best configuration of a task is."""
-
-    task: Task
-    remaining: list  # configurations that are still in the running
-    trials: list = field(default_factory=list)
-    best: dict | None = None  # the trial with the lowest validation loss
-    weights: dict | None = None  # of its best epoch
-
-
 def run_searches(tasks, run):
     """Search for all tasks side by side.
 
@@ -470,25 +426,22 @@ def run_searches(tasks, run):
     each learning rate. Those that remain are trained again from the start, up to the next rung, and so on;
     after the last rung, without a limit. As a seed gives the same training again, no state has to be kept.
     """
-    searches = [Search(task, task.configs) for task in tasks]
     recipe = tasks[0].recipe
+    remaining = [task.configs for task in tasks]  # the configurations that are still in the running
     rungs = [rung for rung in RUNGS if rung < EPOCHS and recipe.search == "halving"]
     for epochs in [*rungs, EPOCHS]:
-        trainings = [(n, config, epochs) for n, search in enumerate(searches) for config in search.remaining]
+        trainings = [(n, config, epochs) for n, configs in enumerate(remaining) for config in configs]
         name = f"train {recipe.design} on {recipe.vector}"
         trained = common.progress(run(train_one, trainings), len(trainings), name, "trial")
         for (number, _, _), (trial, weights) in zip(trainings, trained):
-            search = searches[number]
-            search.trials.append(trial)
-            if search.best is None or trial["val_loss"] < search.best["val_loss"]:
-                search.best, search.weights = trial, weights
-        if epochs < EPOCHS:
-            for search in searches:
-                search.remaining = better_halves(search.remaining, search.trials)
-    for search in searches:
-        if not search.weights:
-            common.die(f"none of {len(search.trials)} trainings reached a finite loss; try --standardise")
-    return searches
+            task = tasks[number]
+            task.trials.append(trial)
+            if task.best is None or trial["val_loss"] < task.best["val_loss"]:
+                task.best, task.weights = trial, weights
+        remaining = [better_halves(configs, task.trials) for configs, task in zip(remaining, tasks)]
+    for task in tasks:
+        if not task.weights:
+            common.die(f"none of {len(task.trials)} trainings reached a finite loss; try --standardise")
 
 
 def better_halves(configs, trials):
@@ -507,19 +460,19 @@ def better_halves(configs, trials):
 FOLDS = 5
 
 
-def score_folds(searches, run):
-    """[R] logits for each search: each fifth of the families is scored by a scorer trained on the others.
+def score_folds(tasks, run):
+    """[R] logits for each task: each fifth of the families is scored by a scorer trained on the others.
 
     These scorers have the configuration that was found, and are trained for at most as many epochs as that
     took to its lowest loss. NaN: the others did not suffice to train a scorer.
     """
-    arguments = []
-    for number, search in enumerate(searches):
-        config, epochs = search.task.configs[search.best["number"]], search.best["best_epoch"]
-        arguments += [(number, config, epochs, rows) for rows in split_folds(search.task)]
-    logits = [torch.full((len(search.task.rollouts.keys),), math.nan) for search in searches]
-    scored = common.progress(run(score_fold, arguments), len(arguments), "held-out folds", "fold")
-    for (number, _, _, rows), scores in zip(arguments, scored):
+    trainings = []
+    for number, task in enumerate(tasks):
+        config, epochs = task.configs[task.best["number"]], task.best["best_epoch"]
+        trainings += [(number, config, epochs, rows) for rows in split_folds(task)]
+    logits = [torch.full((len(task.rollouts.keys),), math.nan) for task in tasks]
+    scored = common.progress(run(score_fold, trainings), len(trainings), "held-out folds", "fold")
+    for (number, _, _, rows), scores in zip(trainings, scored):
         logits[number][rows] = torch.tensor(scores)
     return logits
 
@@ -539,10 +492,10 @@ def score_fold(number, config, epochs, rows):
     task = TASKS[number]
     rollouts = task.rollouts
     others = rollouts.part(sorted(set(range(len(rollouts.keys))) - set(rows)))
-    if len(set(others.labels.tolist())) < 2:
-        return [math.nan] * len(rows)
-    fold_task = make_task(others, task.recipe, task.x.device)
-    _, weights = train(fold_task, config, epochs)
+    weights = {}
+    if len(set(others.labels.tolist())) == 2:
+        fold_task = make_task(others, task.recipe, task.x.device)
+        _, weights = train(fold_task, config, epochs)
     if not weights:
         return [math.nan] * len(rows)
     scorer = common.Scorer(describe(fold_task, config, weights))
@@ -554,11 +507,14 @@ def accuracy_of(rollouts, logits):
     rows = logits.isfinite().nonzero().flatten().tolist()
     if not rows:
         return {}
-    table = table_by_problem(rollouts.part(rows), logits[rows].sigmoid())
-    p, groups, labels = table["p"], table["groups"].astype(int), table["labels"]
+    rollouts = rollouts.part(rows)
+    places = places_by_problem(rollouts)
+    p = at_places(logits[rows].sigmoid(), places)
+    groups = at_places(rollouts.groups, places)
+    labels = at_places(rollouts.labels, places)
 
     def share_right(picks):
-        return float(np.take_along_axis(labels, picks[:, None], 1).mean())
+        return float(np.nanmean(np.take_along_axis(labels, picks[:, None], 1)))
 
     accuracy = {"problems": len(p), "best-of-n": share_right(common.best_of_n(p)), "weighted-vote": None}
     if (groups >= 0).any():
@@ -566,29 +522,17 @@ def accuracy_of(rollouts, logits):
     return accuracy
 
 
-def table_by_problem(rollouts, p):
-    """{"p", "labels", "tokens", "groups"}: each [P, N], from p [R], the probabilities that a scorer gives.
-
-    Where a problem has fewer rollouts p and groups are -1.
-    """
-    places = places_by_problem(rollouts.keys)
-    shape = len(places), max(map(len, places.values()))
-    tokens = rollouts.features[:, -1].nan_to_num(0)
-    columns = {"p": p, "labels": rollouts.labels, "tokens": tokens, "groups": rollouts.groups}
-    missing = {"p": -1, "labels": 0, "tokens": 0, "groups": -1}
-    table = {name: np.full(shape, missing[name], np.float64) for name in columns}
-    for problem, rows in enumerate(places.values()):
-        for name, values in columns.items():
-            table[name][problem, : len(rows)] = values[rows]
-    return table
-
-
-def places_by_problem(keys):
-    """{key without its sample: the places of its rollouts, by sample}"""
+def places_by_problem(rollouts):
+    """[P, N]: the places of each problem's rollouts, by sample; -1 where a problem has fewer than N."""
     places = defaultdict(list)
-    for place in sorted(range(len(keys)), key=lambda place: keys[place]):
-        places[keys[place][:-1]].append(place)
-    return places
+    for key, place in sorted(zip(rollouts.keys, range(len(rollouts.keys)))):
+        places[key[:-1]].append(place)
+    return np.array([*itertools.zip_longest(*places.values(), fillvalue=-1)]).T
+
+
+def at_places(values, places):
+    """[R] -> float64 [P, N]; -1 where there is no rollout."""
+    return np.where(places < 0, -1, values.double().numpy()[places])
 
 
 # ---- scorer.pt
@@ -607,17 +551,18 @@ def describe(task, config, weights):
     }  # fmt: skip
 
 
-def make_checkpoint(search, fold_logits):
-    task, recipe = search.task, search.task.recipe
-    checkpoint = describe(task, task.configs[search.best["number"]], search.weights)
+def make_checkpoint(task, fold_logits):
+    recipe = task.recipe
+    checkpoint = describe(task, task.configs[task.best["number"]], task.weights)
     valid = task.rollouts.part(task.valid.tolist())
     p = common.Scorer(checkpoint)(valid.x, valid.features).sigmoid()
-    table = table_by_problem(valid, p)
+    tokens = valid.features[:, -1].nan_to_num(0)
+    places = places_by_problem(valid)
     return checkpoint | {
         "seed": recipe.seed, "runs": list(recipe.runs), "recipe": asdict(recipe),
         "problems": sorted(set(task.rollouts.problems)), "n_rollouts": len(task.rollouts.keys),
-        "trials": search.trials, "pos_weight": task.pos_weight, "val_loss": search.best["val_loss"],
-        "stop": common.stop_rows(table["p"], table["labels"], table["tokens"]),
+        "trials": task.trials, "pos_weight": task.pos_weight, "val_loss": task.best["val_loss"],
+        "stop": common.stop_rows(*(at_places(values, places) for values in (p, valid.labels, tokens))),
         "held_out": accuracy_of(task.rollouts, fold_logits),
     }  # fmt: skip
 
@@ -639,85 +584,111 @@ def measure_costs(checkpoint):
     }
 
 
-def make_scorers(wanted, args):
+def make_scorers(recipes, args):
     """Write a scorer for each {path: recipe}, or copy it if the same recipe and inputs made one before."""
-    finished = find_finished(wanted)
-    missing = {}
-    for path, recipe in wanted.items():
-        if fingerprint(recipe) not in finished:
-            missing.setdefault(fingerprint(recipe), path)
-    if finished:
-        print(f"{len(finished)} scorer(s) finished before, with these arguments and inputs")
-    for path, checkpoint in train_scorers({path: wanted[path] for path in missing.values()}, args):
-        cost = measure_costs(checkpoint)
-        common.save_pt(path, checkpoint | {"cost": cost, "fingerprint": fingerprint(wanted[path])})
-        quality = f"validation loss {checkpoint['val_loss']:.4f}"
-        if checkpoint["held_out"]:
-            quality += f", best-of-n right for {checkpoint['held_out']['best-of-n']:.1%} held out"
-        trials = f"{len(checkpoint['trials'])} trials in {cost['train_seconds']:.0f} s of computing"
-        print(f"{path}: {quality}; {trials}")
-    for path, recipe in wanted.items():
-        source = (finished | missing)[fingerprint(recipe)]
-        if source != path:
-            common.save_pt(path, common.load_pt(source))
-            print(f"{path}: a copy of {source}")
+    marks = read_inputs(recipes)
+    made = find_finished(recipes, set(marks.values()))
+    if made:
+        print(f"{len(made)} scorer(s) finished before, with these arguments and inputs")
+    searches = {}  # fingerprint -> path
+    for path, mark in marks.items():
+        if mark not in made and recipes[path].design not in OVER_LAYERS:
+            searches.setdefault(mark, path)
+    if searches:
+        print(f"{len(searches)} scorer(s) to train, each by {args.configs} trials at most", flush=True)
+    for path, checkpoint in train_scorers({path: recipes[path] for path in searches.values()}, args):
+        save_scorer(path, checkpoint, marks[path])
+        made[marks[path]] = path
+    for path, recipe in recipes.items():
+        mark = marks[path]
+        if mark not in made:
+            layers = [made[marks[layer]] for layer in layer_recipes(path, recipe)]
+            save_scorer(path, combine_layers(recipe, layers), mark)
+            made[mark] = path
+        elif made[mark] != path:
+            common.save_pt(path, common.load_pt(made[mark]))
+            print(f"{path}: a copy of {made[mark]}")
 
 
-def find_finished(wanted):
-    """{fingerprint: path} of the scorers of these recipes that are there: at their paths, in the same folders
-    under another name, and in the folders of the calibration runs, where run_all.sh puts them."""
-    marks = {fingerprint(recipe) for recipe in wanted.values()}
-    folders = {path.parent for path in wanted} | {Path(recipe.runs[0]) for recipe in wanted.values()}
+def save_scorer(path, checkpoint, mark):
+    cost = measure_costs(checkpoint)
+    common.save_pt(path, checkpoint | {"cost": cost, "fingerprint": mark})
+    quality = f"validation loss {checkpoint['val_loss']:.4f}"
+    if checkpoint["held_out"]:
+        quality += f", best-of-n right for {checkpoint['held_out']['best-of-n']:.1%} held out"
+    trials = f"{len(checkpoint['trials'])} trials in {cost['train_seconds']:.0f} s of computing"
+    print(f"{path}: {quality}; {trials}", flush=True)
+
+
+def find_finished(recipes, marks):
+    """{fingerprint: path} of the scorers with these fingerprints that are there: at the paths of the recipes,
+    in the same folders, and in the folders of the calibration runs, where run_all.sh puts them."""
+    folders = {path.parent for path in recipes} | {Path(recipe.runs[0]) for recipe in recipes.values()}
     files = [file for folder in sorted(folders) for file in sorted(folder.glob("*@*.pt"))]
-    for path in wanted:
+    for path in recipes:
         if path.is_file():
             common.load_scorer(path)  # stops here if the file is no scorer: it is not to be written over
             files.append(path)
     found = {common.load_pt(file).get("fingerprint"): file for file in files}
-    return {mark: found[mark] for mark in marks & found.keys()}
+    return {mark: file for mark, file in found.items() if mark in marks}
 
 
-def fingerprint(recipe):
-    """Of all that decides a scorer: the recipe, with the content of the runs instead of their names."""
-    contents = tuple(content_of(run, recipe.vector) for run in recipe.runs)
+def fingerprint(recipe, rollouts):
+    """A hash of all that decides a scorer: the recipe, with the content of the runs instead of their names.
+
+    It is that of what is learned from, not of the files: a run that is given more vectors keeps its scorers.
+    """
+    names = [(*key[1:], *family) for key, family in zip(rollouts.keys, rollouts.families)]
+    tensors = (rollouts.x, rollouts.features, rollouts.labels, rollouts.groups)
+    content = [digest(names), *(common.hash_of(values.numpy()) for values in tensors)]
     vector = recipe.vector
     if not has_positions(vector):  # .75/eos and 21/eos are the same
         vector = common.vector_key(vector, common.read_meta(recipe.runs[0])["n_layers"])
-    return digest(asdict(replace(recipe, runs=contents, vector=vector)))
-
-
-@cache
-def content_of(run, vector):
-    """Of what is learned from, not of the files: a run that is given more vectors keeps its scorers."""
-    rollouts = load_rollouts([run], vector)
-    tensors = (rollouts.x, rollouts.features, rollouts.labels, rollouts.groups)
-    names = [(*key[1:], *family) for key, family in zip(rollouts.keys, rollouts.families)]
-    return digest(names), *(common.hash_of(values.numpy()) for values in tensors)
+    return digest(asdict(replace(recipe, runs=[content], vector=vector)))
 
 
 def digest(value):
     return common.hash_of(json.dumps(value).encode())
 
 
-def train_scorers(wanted, args):
+def alike(recipes):
+    """Lists of the paths whose recipes differ in the seed alone."""
+    paths = defaultdict(list)
+    for path, recipe in recipes.items():
+        paths[replace(recipe, seed=0)].append(path)
+    return paths.values()
+
+
+def read_inputs(recipes):
+    """{path: fingerprint}. All is read, so that what is wrong is said before anything is trained."""
+    marks = {}
+    for paths in alike(recipes):
+        rollouts = load_rollouts(recipes[paths[0]].runs, recipes[paths[0]].vector)
+        for path in paths:
+            choose_rollouts(rollouts, recipes[path])
+            marks[path] = fingerprint(recipes[path], rollouts)
+    return marks
+
+
+def train_scorers(recipes, args):
     """Yield (path, checkpoint). Recipes that differ in the seed alone are searched side by side."""
-    alike = defaultdict(list)
-    for path, recipe in wanted.items():
-        alike[replace(recipe, seed=0)].append(path)
-    for recipe, paths in alike.items():
-        if recipe.design in OVER_LAYERS:
-            for path in paths:
-                yield path, combine_layers(path, wanted[path], args)
-            continue
+    for paths in alike(recipes):
+        recipe = recipes[paths[0]]
         rollouts = load_rollouts(recipe.runs, recipe.vector)
-        chosen = [choose_rollouts(rollouts, wanted[path]) for path in paths]
-        tasks = [make_task(some, wanted[path], args.device) for some, path in zip(chosen, paths)]
-        unjudged = len(rows_of(rollouts, tasks[-1].recipe)) - len(chosen[-1].keys)
-        describe_task(tasks[-1], unjudged)
+        tasks = []
+        for path in paths:
+            chosen, unjudged = choose_rollouts(rollouts, recipes[path])
+            tasks.append(make_task(chosen, recipes[path], args.device))
+        right = f"{chosen.labels.mean():.1%} of {len(chosen.keys)} rollouts right"
+        where = f"{', '.join(recipe.runs)}, {recipe.vector}"
+        print(f"{where}: {right}; {unjudged} could not be judged: left out", flush=True)
+        problems = len(set(chosen.problems))
+        if problems < 50:
+            common.warn(f"{where}: {problems} problems are few; calibrate on 50 or more")
         with open_processes(tasks, min(args.workers, len(tasks) * recipe.configs)) as run:
-            searches = run_searches(tasks, run)
-            fold_logits = score_folds(searches, run)
-        yield from zip(paths, map(make_checkpoint, searches, fold_logits))
+            run_searches(tasks, run)
+            fold_logits = score_folds(tasks, run)
+        yield from zip(paths, map(make_checkpoint, tasks, fold_logits))
 
 
 # ---- Designs over layers: made of one scorer for each layer, which is a scorer like any other
@@ -734,10 +705,8 @@ def layer_recipes(path, recipe):
     return recipes
 
 
-def combine_layers(path, recipe, args):
-    layers = layer_recipes(path, recipe)
-    make_scorers(layers, args)
-    parts = [common.load_scorer(layer) for layer in layers]
+def combine_layers(recipe, paths):
+    parts = [common.load_scorer(path) for path in paths]
     best = min((part.checkpoint for part in parts), key=lambda checkpoint: checkpoint["val_loss"])
     trials = []
     for part in parts:
@@ -752,7 +721,7 @@ def mix_layers(recipe, parts):
 
     Its weights are found by expectation maximisation.
     """
-    rollouts = choose_rollouts(load_rollouts(recipe.runs, recipe.vector), recipe)
+    rollouts, _ = choose_rollouts(load_rollouts(recipe.runs, recipe.vector), recipe)
     valid = rollouts.part(split_by_problem(rollouts, recipe.seed)[1])
     first = parts[0].checkpoint
     logits = torch.stack([part(valid.x[:, layer]) for layer, part in enumerate(parts)], 1)  # [V, layers]
@@ -783,55 +752,53 @@ STUDIES = ("layers", "fraction", "designs", "mixed", "halves")
 
 
 def study_rows(args):
-    """Yield (STUDY-ROW, the runs of a calibration set, what the row changes in the recipe)."""
+    """[(row of the table, the runs of a calibration set, what the row changes in the recipe)]"""
+    token = (args.vector or common.DEFAULT_VECTOR).partition("/")[2]
+    changes_of = {
+        "layers": {name: {"vector": f"{layer}/{token}"} for name, layer in LAYERS.items()},
+        "fraction": {name: {"fraction": fraction} for name, fraction in FRACTIONS.items()},
+        "designs": {design: {"design": design} for design in DESIGNS},
+    }
+    if args.study in changes_of:
+        rows = changes_of[args.study].items()
+        return [(name, [run], changes) for run in args.runs for name, changes in rows]
     runs_of = defaultdict(list)
     for run in args.runs:
         runs_of[data_set(run)].append(run)
-    counts = ", ".join(f"{len(runs)} of {name}" for name, runs in runs_of.items())
-    if args.study in ("mixed", "halves") and len(runs_of) != 2:
-        common.die(f"--study {args.study} takes runs of two data sets, not {counts}")
-    if args.study == "mixed" and len(set(map(len, runs_of.values()))) > 1:
-        common.die(f"--study mixed takes as many runs of each of two data sets, not {counts}")
-    for run in args.runs:
-        if args.study == "layers":
-            token = (args.vector or common.DEFAULT_VECTOR).partition("/")[2]
-            for name, layer in LAYERS.items():
-                yield f"layers-{name}", [run], {"vector": f"{layer}/{token}"}
-        elif args.study == "fraction":
-            for name, fraction in FRACTIONS.items():
-                yield f"fraction-{name}", [run], {"fraction": fraction}
-        elif args.study == "designs":
-            for design in DESIGNS:
-                yield f"designs-{design}", [run], {"design": design, "vector": None}
-        elif args.study == "mixed":
-            yield f"mixed-{data_set(run)}", [run], {}
-        elif run in runs_of[data_set(args.runs[0])]:  # halves: the data set given first is the other one
-            yield "halves-other", [run], {}
-        else:
-            yield "halves-same", [run], {"half": True}
-    if args.study == "mixed":
-        for runs in zip(*runs_of.values()):
-            yield "mixed-mixed", runs, {"balance": True}
+    counts = [len(runs) for runs in runs_of.values()]
+    if len(counts) != 2 or args.study == "mixed" and counts[0] != counts[1]:
+        given = ", ".join(f"{len(runs)} of {name}" for name, runs in runs_of.items())
+        common.die(f"--study {args.study} takes runs of two data sets, for mixed as many of each, not {given}")
+    first, second = runs_of.values()
+    if args.study == "halves":
+        rows = [("other", [run], {}) for run in first]
+        return rows + [("same", [run], {"half": True}) for run in second]
+    rows = [(data_set(run), [run], {}) for run in args.runs]
+    return rows + [("mixed", runs, {"balance": True}) for runs in zip(first, second)]
 
 
 def recipes_of(args):
-    """{path: recipe} of all scorers that are asked for."""
+    """{path: recipe} of all scorers that are asked for; those of layers come before what is made of them."""
     out = Path(args.out)
-    if args.study:
-        rows = study_rows(args)
-    elif args.separate:
+    rows = [(out.stem, args.runs, {})]
+    if args.separate:
         rows = [(out.stem, [run], {}) for run in args.runs]
-    elif len(args.seed) > 1:
-        rows = [(out.stem, args.runs, {})]
-    else:
-        return {out: make_recipe(args, args.runs, args.seed[0])}
-    recipes = {}
+    if args.study:
+        rows = [(f"{args.study}-{name}", *row) for name, *row in study_rows(args)]
+    wanted = {}
     for (name, runs, changes), seed in itertools.product(rows, args.seed):
-        folder = out if args.study else Path(runs[0]) if args.separate else out.parent
-        path = folder / f"{name}.{calibration_name(runs)}-{seed}.pt"
-        if path in recipes:
+        path = out
+        if args.study or args.separate or len(args.seed) > 1:
+            folder = out if args.study else Path(runs[0]) if args.separate else out.parent
+            path = folder / f"{name}.{calibration_name(runs)}-{seed}.pt"
+        if path in wanted:
             common.die(f"two RUNs would both make {path}: give each once, in folders of different names")
-        recipes[path] = make_recipe(args, runs, seed, **changes)
+        wanted[path] = make_recipe(args, runs, seed, **changes)
+    recipes = {}
+    for path, recipe in wanted.items():
+        if recipe.design in OVER_LAYERS:
+            recipes |= layer_recipes(path, recipe)
+        recipes[path] = recipe
     return recipes
 
 
@@ -842,53 +809,15 @@ def calibration_name(runs):
     return f"{data_sets}@{'+'.join(folder.name for folder in folders)}"
 
 
-def announce_study(args, recipes):
-    """Print how much is to be trained and about how long it takes, by an epoch of two trials of each kind."""
-    single = {}
-    for path, recipe in recipes.items():
-        single |= layer_recipes(path, recipe) if recipe.design in OVER_LAYERS else {path: recipe}
-    finished = find_finished(single)
-    missing = {fingerprint(recipe): recipe for recipe in single.values()}
-    kinds = defaultdict(list)  # recipes that differ in the run and the seed alone take as long as each other
-    for mark, recipe in missing.items():
-        if mark not in finished:
-            kinds[replace(recipe, runs=(), seed=0)].append(recipe)
-    trials, seconds = 0, 0.0
-    for kind, alike in kinds.items():
-        rollouts = choose_rollouts(load_rollouts(alike[0].runs, alike[0].vector), alike[0])
-        task = make_task(rollouts, alike[0], args.device)
-        tried = [train(task, config, epochs=1)[0] for config in task.configs[:2]]
-        an_epoch = np.mean([trial["seconds"] for trial in tried])
-        epochs = 10 * FOLDS + len(task.configs) * (11 if kind.search == "halving" else 25)
-        trials += len(alike) * len(task.configs)
-        seconds += len(alike) * epochs * an_epoch
-    duration = f"about {seconds / 3600 / args.workers:.1f} hours with {args.workers} processes"
-    print(f"study of {args.study}: {trials:,} trials to train, {duration}", flush=True)
-
-
 def check_same_model(runs):
     models = {}
     for run in runs:
         meta = common.read_meta(run)
         name, layers, width = common.model_name(meta), meta["n_layers"], meta.get("width")
-        models.setdefault(f"{name!r} ({layers} layers, width {width})", run)
+        models[f"{name!r} ({layers} layers, width {width})"] = run
     if len(models) > 1:
         sources = " and ".join(f"{run} is of {model}" for model, run in models.items())
         common.die(f"{sources}; a scorer is for one model")
-
-
-def check_inputs(recipes):
-    """Read all that will be learned from, so that what is wrong is said before anything is trained."""
-    alike = defaultdict(list)
-    for path, recipe in recipes.items():
-        fingerprint(recipe)
-        parts = layer_recipes(path, recipe).values() if recipe.design in OVER_LAYERS else [recipe]
-        for part in parts:
-            alike[part.runs, part.vector].append(part)
-    for (runs, vector), parts in alike.items():
-        rollouts = load_rollouts(runs, vector)
-        for part in parts:
-            choose_rollouts(rollouts, part)
 
 
 def main(argv=None):
@@ -898,11 +827,7 @@ def main(argv=None):
     check_same_model(args.runs)
     if args.study:
         args.out = args.out or Path("studies", common.model_name(common.read_meta(args.runs[0])))
-    recipes = recipes_of(args)
-    check_inputs(recipes)
-    if args.study:
-        announce_study(args, recipes)
-    make_scorers(recipes, args)
+    make_scorers(recipes_of(args), args)
 
 
 def parse_args(argv=None):
@@ -922,7 +847,7 @@ def parse_args(argv=None):
     add("--paper-space", action="store_true", help="the paper's four shapes above 5,000 rollouts, too")
     add("--standardise", action="store_true", help="dimensions to mean 0, deviation 1 of the training part")
     add("--rollouts", type=int, help="calibrate on the first so many rollouts of each problem")
-    add("--study", choices=STUDIES, help="train all scorers of a study")
+    add("--study", choices=STUDIES, help="train all scorers of a study, one for each row, RUN and seed")
     add("--device", help="cpu, cuda, cuda:1, mps (default: the GPU if there is one)")
     add("--workers", type=int, help="processes (default: a CPU's cores; on a GPU, which they share, 1)")
     args = parser.parse_args(argv)
@@ -932,17 +857,12 @@ def parse_args(argv=None):
             common.die(f"--{name} {value}: give 1 or more")
     if args.inputs != "vector" and (args.design not in ("mlp", "logistic") or args.study == "designs"):
         common.die("--inputs vector+stats is for the designs mlp and logistic")
-    if args.out and "{" in args.out:
-        common.die(f"-o {args.out}: names have no fields in braces; see --separate in -h")
-    if args.study and args.separate:
-        common.die("--study makes scorers for each RUN anyway; leave out --separate")
-    if args.study:
-        return args
-    args.out = args.out or "scorer.pt"
-    if Path(args.out).is_dir():
-        common.die(f"-o {args.out} is a folder; name a file in it")
-    if args.separate and Path(args.out).name != args.out:
-        common.die(f"-o {args.out}: with --separate give a name without a folder; scorers go into each RUN")
+    if not args.study:
+        args.out = args.out or "scorer.pt"
+        if Path(args.out).is_dir():
+            common.die(f"-o {args.out} is a folder; name a file in it")
+        if args.separate and Path(args.out).name != args.out:
+            common.die(f"-o {args.out}: with --separate give a name without a folder; scorers go into each RUN")
     return args
 
 

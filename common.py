@@ -8,6 +8,7 @@ import difflib
 import glob
 import hashlib
 import importlib
+import io
 import json
 import math
 import multiprocessing
@@ -15,10 +16,8 @@ import os
 import platform
 import random
 import re
-import select
 import signal
 import sys
-import threading
 from collections.abc import Callable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -85,9 +84,7 @@ def entry(main, kept):
         otherwise = "no .venv: `bash run_all.sh --python` makes it, or `pip install -r requirements.txt`"
         print(f"error: this Python has no {package}; {advice} ({otherwise})", file=sys.stderr)
         raise SystemExit(2) from None
-    except BrokenPipeError:
-        if not is_stdout_closed():
-            raise
+    except BrokenPipeError:  # the reader of standard output has ended, as in `... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python still flushes standard output as it exits
         raise SystemExit(128 + signal.SIGPIPE) from None
 
@@ -102,22 +99,12 @@ def end_at_ctrl_c(program, kept, *_):
     os._exit(130)  # without the interpreter's clean-up, which takes seconds for torch on a busy machine
 
 
-def is_stdout_closed():
-    """Whether the reader of standard output has ended, as in `... | head`."""
-    output = select.poll()
-    output.register(1, 0)
-    return bool(output.poll(0))
-
-
-class LogLines:
+class LogLines(io.StringIO):
     """Takes the text of a progress bar and prints each state of it as a line."""
 
     def write(self, text):
         if text.strip():
             print(text.strip(), file=sys.stderr, flush=True)
-
-    def flush(self):
-        pass
 
 
 def progress(items=None, total=None, desc=None, unit="it", **options):
@@ -215,12 +202,9 @@ def open_text(path):
     try:
         with open(path, encoding="utf-8-sig") as file:
             yield file
-    except FileNotFoundError as error:
-        die(f"{path}: {reason_of(error)}{WHEN_MISSING.get(Path(path).name, '')}")
-    except NotADirectoryError:
-        die(f"{Path(path).parent} is a file; give a run folder, as 01_generate.py prints it")
     except OSError as error:
-        die(f"{path}: {reason_of(error)}")
+        advice = "" if Path(path).exists() else WHEN_MISSING.get(Path(path).name, "")
+        die(f"{path}: {reason_of(error)}{advice}")
     except UnicodeDecodeError as error:
         die(f"{path}: not JSON in UTF-8 text ({error})")
 
@@ -251,10 +235,8 @@ def parse_object(text, where, needs):
     if not isinstance(row, dict):
         die(f"{where}: a JSON object is expected, not {text.strip()[:40]}")
     for field in needs:
-        names = field.split(" or ")
-        if row.keys().isdisjoint(names):
-            missing = " or ".join(map(repr, names))
-            die(f"{where}: the field {missing} is missing; it has only {', '.join(row) or 'no fields'}")
+        if row.keys().isdisjoint(field.split(" or ")):
+            die(f"{where}: the field {field!r} is missing; it has only {', '.join(row) or 'no fields'}")
     return row
 
 
@@ -385,12 +367,10 @@ def check_same_problems(run, rollouts):
     of_rollouts = {row["id"] for row in rollouts}
     strange = of_rollouts - of_problems
     if strange:
-        example = min(strange)
-        die(f"{run}: {len(strange)} ids of rollouts.jsonl are not in problems.jsonl, such as {example!r}")
+        die(f"{run}: {len(strange)} ids of rollouts.jsonl are not in problems.jsonl, such as {min(strange)!r}")
     empty = of_problems - of_rollouts
     if empty:
-        example = min(empty)
-        die(f"{run}: {len(empty)} of {len(of_problems)} problems have no rollouts, such as {example!r}")
+        die(f"{run}: {len(empty)} of {len(of_problems)} problems have no rollouts, such as {min(empty)!r}")
 
 
 # ---- The one vector: layer/token ---------------------------------------------------------------------------
@@ -719,14 +699,10 @@ COMBINED = {"aime": ("aime24", "aime25"), "openthoughts": ("openthoughts-math", 
 def load_problems(dataset, limit=None):
     """The problems of a data set by its name, or of a person's own file; with a limit only the first ones."""
     name = str(dataset)
-    if name in DATA_SETS:
-        rows = download(name, limit)
-    elif name in COMBINED:
-        print(f"{name}: {' and '.join(COMBINED[name])} together; each is a data set too", file=sys.stderr)
+    if name in DATA_SETS or name in COMBINED:
         rows = []
-        for part in COMBINED[name]:
-            if limit is None or len(rows) < limit:
-                rows += download(part, limit and limit - len(rows))
+        for part in COMBINED.get(name, [name]):
+            rows += download(part, limit)
     elif Path(dataset).is_file():
         rows = read_jsonl(dataset, needs=("prompt or messages",))
     else:
@@ -761,11 +737,8 @@ def download(name, limit=None):
     from huggingface_hub.errors import HTTPError
 
     data = DATA_SETS[name]
-    wanted = min(data.size, limit or data.size)
     try:
-        return first_problems(data, wanted)
-    except BadInput:
-        raise
+        return first_problems(data, min(data.size, limit or data.size))
     except (HTTPError, OSError, ValueError, KeyError) as error:  # KeyError: its fields have new names
         page = f"https://huggingface.co/datasets/{data.repository} ({reason_of(error)})"
         advice = "try again later, or give a .jsonl file of its problems"
@@ -774,16 +747,13 @@ def download(name, limit=None):
 
 def first_problems(data, wanted):
     """Pages in their order, or in a seeded random order where the data set has more than `data.size` rows."""
-    first = hub_page(data, 0)
-    offsets = list(range(0, first["num_rows_total"], PAGE))
-    if first["num_rows_total"] > data.size:
+    total = hub_page(data, 0)["num_rows_total"]
+    offsets = list(range(0, total, PAGE))
+    if total > data.size:
         random.Random(42).shuffle(offsets)
     problems = []
     for offset in progress(offsets, desc=data.repository, unit="page"):
-        page = hub_page(data, offset)
-        if any(page[field] != first[field] for field in ("revision", "num_rows_total")):
-            raise ValueError("it changed while it was downloaded; delete its pages in the cache")
-        for item in page["rows"]:
+        for item in hub_page(data, offset)["rows"]:
             problem = data.to_problem(item["row"] | {"row_idx": item["row_idx"]})
             if problem is not None:
                 problems.append(problem)
@@ -807,44 +777,31 @@ def hub_page(data, offset):
     offline = unreachable(ROWS_SERVER)
     if offline:
         raise OSError(f"it is not in the cache, and {offline}")
-    url = f"{ROWS_SERVER}/rows"
     query = {"dataset": data.repository, "config": data.config, "split": data.split}
     query |= {"offset": offset, "length": PAGE}
     if data.where:
-        url = f"{ROWS_SERVER}/filter"
         query["where"] = data.where
+    url = f"{ROWS_SERVER}/{'filter' if data.where else 'rows'}"
     response = http_backoff("GET", url, params=query, headers=build_hf_headers(), timeout=60)
     hf_raise_for_status(response)
-    page = response.json() | {"revision": response.headers.get("X-Revision")}
-    rows = len(page["rows"])
-    expected = min(PAGE, page["num_rows_total"] - offset)
-    if rows != expected:
-        raise ValueError(f"the server gave {rows} of the {expected} rows from row {offset} on")
-    if any(row["truncated_cells"] for row in page["rows"]):
-        raise ValueError(f"the server cut texts short in the rows from row {offset} on")
+    page = response.json()
+    is_whole = len(page["rows"]) == min(PAGE, page["num_rows_total"] - offset)
+    if not is_whole or any(row["truncated_cells"] for row in page["rows"]):
+        raise ValueError(f"the server did not give all of the rows from row {offset} on")
     write_json(path, page)
     return page
 
 
 @cache
 def unreachable(server):
-    """Why a server cannot be reached, or None: within 4 s, where the libraries retry for half a minute."""
+    """Why a server cannot be reached, or None. It is asked once; the libraries retry for half a minute."""
     from huggingface_hub.errors import HTTPError
     from huggingface_hub.utils import get_session
 
-    reasons = ["no answer"]
-
-    def ask():
-        try:
-            get_session().head(f"{server}/api/", timeout=4)
-            reasons.clear()
-        except (HTTPError, OSError) as error:
-            reasons[0] = reason_of(error)
-
-    asking = threading.Thread(target=ask, daemon=True)  # to look up a host name can take longer than 4 s
-    asking.start()
-    asking.join(4)
-    return f"{server} cannot be reached ({reasons[0]})" if reasons else None
+    try:
+        get_session().head(f"{server}/api/", timeout=4)
+    except (HTTPError, OSError) as error:
+        return f"{server} cannot be reached ({reason_of(error)})"
 
 
 KINDS = ("code", "math", "text")

@@ -27,7 +27,8 @@ import common
 
 trainer = importlib.import_module("03_train_scorer")
 INPUTS = {"SCaTR": "vector", "SCaTR+": "vector+stats"}
-MEASURES = [f"{method}, {pick}" for pick in ("best of N", "weighted vote") for method in INPUTS]
+PICKS = {"best of N": "best-of-n", "weighted vote": "weighted-vote"}  # names in tables -> 03's names
+MEASURES = [f"{method}, {pick}" for pick in PICKS for method in INPUTS]
 SEEDS = [32, 42, 52]
 SIZES = [12, 25, 50, 100, 200]
 LOOKS = {  # colour and marker of each measure; the points of few kinds are joined by dashes
@@ -74,31 +75,14 @@ def copy_part(run, folder, ids):
     common.save_pt(folder / "hidden.pt", hidden | {"keys": keys, "hidden": hidden["hidden"][kept]})
 
 
-def train_scorer(run, path, inputs, seed, options):
+def evaluate(run, evaluated, path, inputs, seed, options):
+    """Train a scorer on a run -> 03's {strategy: the share of the problems of another run that it picks right}."""
     command = [run, "-o", path, "--inputs", inputs, "--seed", seed, *options]
     with contextlib.redirect_stdout(sys.stderr):
         trainer.main([str(word) for word in command])
-    return common.load_scorer(path)
-
-
-def evaluate(scorer, run):
-    """The share of problems whose pick is right, for best-of-N and, where answers can be equal, the vote."""
-    keys, logits = common.score_run(scorer, run)
-    scores = logits.numpy()
-    p = logits.sigmoid().numpy()
-    labels = common.read_labels(run, keys)
-    right = np.array([np.nan if row["label"] is None else row["label"] for row in labels])
-    groups = np.array([-1 if row.get("group") is None else row["group"] for row in labels])
-    places = defaultdict(list)
-    for place, (id, _) in enumerate(keys):
-        places[id].append(place)
-    picks = defaultdict(list)
-    for own in map(np.array, places.values()):
-        picks["best of N"].append(own[common.best_of_n(scores[own])])
-        if (groups >= 0).any():
-            vote = common.weighted_vote(groups[own], p[own], scores[own])
-            picks["weighted vote"].append(own[vote])
-    return {pick: float(np.nanmean(right[chosen])) for pick, chosen in picks.items()}
+    scorer = common.load_scorer(path)
+    rollouts = trainer.load_rollouts([evaluated], scorer.vector)
+    return trainer.accuracy_of(rollouts, scorer(rollouts.x, rollouts.features))
 
 
 def measure(run, evaluated, count, kinds, seed, options):
@@ -112,9 +96,10 @@ def measure(run, evaluated, count, kinds, seed, options):
         part = Path(temporary) / "part"
         copy_part(run, part, ids)
         for method, inputs in INPUTS.items():
-            scorer = train_scorer(part, Path(temporary) / f"{method}.pt", inputs, seed, options)
-            for pick, right in evaluate(scorer, evaluated).items():
-                row[f"{method}, {pick}"] = 100 * right
+            accuracy = evaluate(part, evaluated, Path(temporary) / f"{method}.pt", inputs, seed, options)
+            for pick, strategy in PICKS.items():
+                if accuracy[strategy] is not None:  # programs do not vote
+                    row[f"{method}, {pick}"] = 100 * accuracy[strategy]
     return row
 
 
@@ -143,29 +128,34 @@ def measure_all(args, options):
     return [measured[json.dumps(point)] for point in wanted]
 
 
-def average_seeds(rows):
-    """[(the facts that rows of one point share, {measure: its values})] in the order of the rows."""
-    points = defaultdict(list)
+def join_seeds(rows):
+    """The rows of one point as one, in which families and measures are lists: a value for each seed."""
+    points = {}
     for row in rows:
-        points[row["run"], row["eval"], row["problems"], row["kinds"]].append(row)
-    averaged = []
-    for (run, evaluated, count, kinds), own in points.items():
-        families = round(np.mean([row["families"] for row in own]))
-        facts = {"run": run, "eval": evaluated, "problems": count, "kinds": kinds, "families": families}
-        values = {m: [row[m] for row in own] for m in MEASURES if m in own[0]}
-        averaged.append((facts, values))
-    return averaged
+        shared = {name: row[name] for name in ("run", "eval", "problems", "kinds")}
+        point = points.setdefault(json.dumps(shared), shared)
+        for name in ("families", *MEASURES):
+            if name in row:
+                point.setdefault(name, []).append(row[name])
+    return list(points.values())
+
+
+def by_pair(points):
+    """{(run to calibrate on, run to evaluate on): its points}"""
+    pairs = defaultdict(list)
+    for point in points:
+        pairs[point["run"], point["eval"]].append(point)
+    return pairs
 
 
 def print_tables(points):
-    for evaluated in dict.fromkeys(facts["eval"] for facts, _ in points):
-        own = [point for point in points if point[0]["eval"] == evaluated]
-        measures = [*own[0][1]]
+    for (run, evaluated), of_pair in by_pair(points).items():
+        measures = [name for name in MEASURES if name in of_pair[0]]
         cells = []
-        for facts, values in own:
-            shown = [f"{np.mean(values[m]):.1f} ± {np.std(values[m], ddof=1):.1f}" for m in measures]
-            cells.append([facts["problems"], facts["families"], *shown])
-        print(f"\n{own[0][0]['run']} -> {evaluated}, right %\n")
+        for point in of_pair:
+            shown = [f"{np.mean(point[m]):.1f} ± {np.std(point[m], ddof=1):.1f}" for m in measures]
+            cells.append([point["problems"], round(np.mean(point["families"])), *shown])
+        print(f"\n{run} -> {evaluated}, right %\n")
         print(common.table(["problems", "kinds", *measures], cells, markdown=True))
 
 
@@ -173,20 +163,20 @@ def draw_figure(points, path):
     """A panel for each pair of runs: accuracy against the number of calibration problems."""
     from matplotlib.figure import Figure
 
-    pairs = [*dict.fromkeys((facts["run"], facts["eval"]) for facts, _ in points)]
+    pairs = by_pair(points)
     figure = Figure(figsize=(4.2 * len(pairs), 3.6), layout="constrained")
-    for axes, (run, evaluated) in zip(figure.subplots(1, len(pairs), squeeze=False)[0], pairs):
-        own = [point for point in points if point[0]["run"] == run and point[0]["eval"] == evaluated]
-        for name, (colour, marker) in LOOKS.items():
-            for kinds, line in (("many", "-"), ("few", "--")):
-                shown = [(facts["problems"], np.mean(values[name]))
-                         for facts, values in own if facts["kinds"] == kinds and name in values]  # fmt: skip
-                if shown:
-                    label = name if kinds == "many" else None
-                    axes.plot(*zip(*shown), line, color=colour, marker=marker, markersize=4, label=label)
+    panels = figure.subplots(1, len(pairs), squeeze=False)[0]
+    for axes, ((run, evaluated), of_pair) in zip(panels, pairs.items()):
+        for (name, (colour, marker)), kinds in itertools.product(LOOKS.items(), ("many", "few")):
+            shown = [point for point in of_pair if point["kinds"] == kinds and name in point]
+            sizes = [point["problems"] for point in shown]
+            means = [np.mean(point[name]) for point in shown]
+            line, label = ("-", name) if kinds == "many" else ("--", None)
+            if shown:
+                axes.plot(sizes, means, line, color=colour, marker=marker, markersize=4, label=label)
         labels = [row["label"] for row in common.read_labels(evaluated) if row["label"] is not None]
         axes.axhline(100 * np.mean(labels), color="#bbbbbb", linewidth=1, linestyle=":", label="chance")
-        sizes = sorted({facts["problems"] for facts, _ in own})
+        sizes = sorted({point["problems"] for point in of_pair})
         axes.set_xscale("log")
         axes.set_xticks(sizes, sizes)
         axes.minorticks_off()
@@ -214,11 +204,11 @@ def main(argv=None):
     args, options = parser.parse_known_args(argv)
     if len(args.runs) != len(args.eval):
         parser.error(f"{len(args.runs)} runs to calibrate on, {len(args.eval)} to evaluate on")
-    points = average_seeds(measure_all(args, options))
+    points = join_seeds(measure_all(args, options))
     print_tables(points)
     if args.plot:
         draw_figure(points, args.plot)
-    print(json.dumps([facts | values for facts, values in points]))
+    print(json.dumps(points))
 
 
 if __name__ == "__main__":

@@ -46,18 +46,6 @@ def bigcodebench_row(i):
             "test": f"import unittest\n\nclass TestCases(unittest.TestCase):\n{test}"}  # fmt: skip
 
 
-def math500_row(i):
-    return {"problem": f"{i}?", "answer": f"{i}/2", "unique_id": f"algebra/{i}.json"}
-
-
-def aime24_row(i):
-    return {"ID": f"2024-I-{i + 1}", "Problem": f"Find {i}.", "Answer": i}
-
-
-def aime25_row(i):
-    return {"problem_idx": i + 1, "problem": f"Find {i} again.", "answer": i}
-
-
 def openthoughts_math_row(i):
     """Every fourth row has no solution; the last box of some holds no number."""
     box = {0: "x + 1", 2: "\\frac{1}{2}", 4: "2.5"}.get(i % 10, str(i))
@@ -79,9 +67,9 @@ ROWS = {  # what makes the rows of a data set, and how many there are
     "humaneval": (humaneval_row, 164),
     "kodcode": (kodcode_row, 1350),
     "bigcodebench-hard": (bigcodebench_row, 148),
-    "math500": (math500_row, 500),
-    "aime24": (aime24_row, 30),
-    "aime25": (aime25_row, 30),
+    "math500": (lambda i: {"problem": f"{i}?", "answer": f"{i}/2", "unique_id": f"algebra/{i}.json"}, 500),
+    "aime24": (lambda i: {"ID": f"2024-I-{i + 1}", "Problem": f"Find {i}.", "Answer": i}, 30),
+    "aime25": (lambda i: {"problem_idx": i + 1, "problem": f"Find {i} again.", "answer": i}, 30),
     "openthoughts-math": (openthoughts_math_row, 1500),
     "openthoughts-code": (openthoughts_code_row, 1500),
 }
@@ -92,7 +80,7 @@ def page_of(name, offset):
     make_row, total = ROWS[name]
     numbers = range(offset, min(offset + 100, total))
     rows = [{"row_idx": n, "row": make_row(n), "truncated_cells": []} for n in numbers]
-    return {"rows": rows, "num_rows_total": total, "revision": "0" * 40}
+    return {"rows": rows, "num_rows_total": total}
 
 
 # ---- Every set by its name
@@ -146,14 +134,8 @@ def test_a_limit_takes_the_first_problems_and_asks_for_no_more_pages(asked):
     twenty = common.load_problems("kodcode", limit=20)
     assert asked == [("kodcode", 0), ("kodcode", 800)]  # the number of rows, and the twenty
     assert common.load_problems("kodcode")[:20] == twenty
-
-
-def test_a_limit_stops_before_the_second_of_two_sets(asked, capsys):
-    assert [problem["kind"] for problem in common.load_problems("openthoughts", limit=3)] == ["math"] * 3
-    assert {name for name, _ in asked} == {"openthoughts-math"}
     years = [problem["id"][:4] for problem in common.load_problems("aime", limit=31)]
     assert years == ["2024"] * 30 + ["2025"]
-    assert "aime: aime24 and aime25 together" in capsys.readouterr().err
 
 
 def test_openthoughts_keeps_what_can_be_judged(asked):
@@ -164,7 +146,6 @@ def test_openthoughts_keeps_what_can_be_judged(asked):
     reads = next(problem for problem in programs if problem["style"] == "stdio")
     first = reads["tests"]["inputs"][0]
     assert reads["tests"] == {"inputs": [first, "1\n2"], "outputs": [first, "3"]}
-    assert "standard input" in reads["prompt"]
 
 
 def test_the_judge_takes_what_the_sets_give(asked, tmp_path, run_here):
@@ -181,17 +162,6 @@ def test_the_judge_takes_what_the_sets_give(asked, tmp_path, run_here):
     common.write_jsonl(tmp_path / "all.jsonl", problems)
     result = last_json(run_here("02_label.py", tmp_path / "all.jsonl", "--self-check", "--json"))
     assert (result["solutions"], result["stubs"], result["failures"]) == (6, 6, 0)
-
-
-def test_a_set_that_changes_or_is_not_whole_is_refused(monkeypatch, capsys):
-    def changed(data, offset):
-        return page_of("kodcode", offset) | {"revision": str(offset == 300)}
-
-    monkeypatch.setattr(common, "hub_page", changed)
-    assert "changed while it was downloaded" in dies(capsys, common.load_problems, "kodcode")
-    monkeypatch.setitem(ROWS, "humaneval", (humaneval_row, 120))
-    monkeypatch.setattr(common, "hub_page", lambda data, offset: page_of("humaneval", offset))
-    assert "120 problems instead of 164" in dies(capsys, common.load_problems, "humaneval")
 
 
 # ---- The client of the Hub's server
@@ -233,8 +203,7 @@ def answers(cache, monkeypatch):
         requests.append((url.rpartition("/")[2], params["offset"]))
         name = "openthoughts-math" if "where" in params else "bigcodebench-hard"
         status, page = answers.pop(0) if answers else (200, page_of(name, params["offset"]))
-        request = httpx.Request(method, url)
-        return httpx.Response(status, json=page, headers={"X-Revision": "0" * 40}, request=request)
+        return httpx.Response(status, json=page, request=httpx.Request(method, url))
 
     monkeypatch.setattr(huggingface_hub.utils, "http_backoff", http_backoff)
     monkeypatch.setattr(common, "unreachable", lambda server: None)
@@ -264,8 +233,9 @@ def cut_short(page):
 @pytest.mark.parametrize("status, page, says", [
     *[(status, {}, "terms must be accepted on that page") for status in (401, 403, 404)],
     (422, {}, "422"),
-    (200, page_of("bigcodebench-hard", 0) | {"num_rows_total": 50}, "gave 100 of the 50 rows"),
-    (200, cut_short(page_of("bigcodebench-hard", 0)), "cut texts short"),
+    (200, page_of("bigcodebench-hard", 0) | {"num_rows_total": 50}, "did not give all of the rows"),
+    (200, cut_short(page_of("bigcodebench-hard", 0)), "did not give all of the rows"),
+    (200, page_of("bigcodebench-hard", 0) | {"rows": [], "num_rows_total": 0}, "0 problems instead of 148"),
 ])  # fmt: skip
 def test_answers_that_end_a_download(status, page, says, answers, capsys):
     answers[1].append((status, page))
@@ -279,11 +249,10 @@ def test_an_unknown_name_lists_the_known_ones(capsys):
 
 
 @pytest.mark.parametrize("what", ["load_problems('aime24')", "load_config('Qwen/Qwen9')"])
-@pytest.mark.parametrize("way", ["silent", "refuses"])
-def test_a_hub_out_of_reach_is_asked_once_and_said_in_one_line(what, way, tmp_path):
+def test_a_hub_out_of_reach_is_asked_once_and_said_in_one_line(what, tmp_path):
     """Seconds instead of minutes: counted in attempts, as a busy machine makes any time long."""
     with socket.create_server(("127.0.0.1", 0)) as silent, suppress(BlockingIOError):
-        address = f"http://127.0.0.1:{silent.getsockname()[1] if way == 'silent' else 9}"
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
         env = os.environ | {"HF_HOME": str(tmp_path), "HF_ENDPOINT": address, "HF_DATASETS_SERVER": address}
         done = python(f"import common; common.entry(lambda: common.{what}, '')", env=env)
         asked = []
@@ -292,7 +261,7 @@ def test_a_hub_out_of_reach_is_asked_once_and_said_in_one_line(what, way, tmp_pa
             asked.append(silent.accept()[0].recv(99).decode().split()[1])
     assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
     assert "cannot be reached" in done.stderr
-    assert asked.count("/api/") == (way == "silent") and not re.search("resolve|rows", str(asked)), asked
+    assert asked.count("/api/") == 1 and not re.search("resolve|rows", str(asked)), asked
 
 
 @pytest.mark.parametrize("name", ["demo/none/such", "./none", "/none", "none.pt", "a--b"])
@@ -349,7 +318,7 @@ MORE = {  # the rest of a line that begins {"prompt": "x", -> what the error say
 }
 FILES = {
     "": "no problems", '{"prompt": ["x"]}': "problem 1: the field 'prompt' must be text",
-    '{"question": "x", "answer": 1}': "'prompt' or 'messages' is missing; it has only question, answer",
+    '{"question": "x", "answer": 1}': "the field 'prompt or messages' is missing; it has only question, answer",
     "[1]": "own:1: a JSON object is expected, not 1", "[": "own: not JSON (",
     '[{"prompt": "y"}, {"prompt": "\\ud800"}]': "own: not JSON ('utf-8' codec can't encode",
     '[{"prompt": "x", "answer": Infinity}]': "own: not JSON (Infinity is no number",

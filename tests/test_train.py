@@ -22,24 +22,30 @@ MLP = {"number": 0, "hidden": [16, 8], "lr": 1e-3, "dropout": 0.0, "input_dropou
        "weight_decay": 1e-3, "batch_norm": False}  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def small_models(monkeypatch, request):
-    """Layers that train in a blink and little patience, but not for tests of the space and of training."""
-    if "the_space" in request.node.name or "training" in request.node.name:
-        return
+def make_quick(patch):
+    """Small layers, fast learning and few epochs."""
     for space in (trainer.FEW, trainer.SOME, trainer.MANY):
-        monkeypatch.setitem(space, "hidden", [[24, 12], [32, 16, 8]])
-    monkeypatch.setattr(trainer, "PATIENCE", 2)
+        patch.setitem(space, "hidden", [[24, 12], [32, 16, 8]])
+        patch.setitem(space, "lr", [3e-3, 1e-2])
+    patch.setitem(trainer.TRANSFORMER, "width", [32])
+    patch.setattr(trainer, "EPOCHS", 9)
+    patch.setattr(trainer, "PATIENCE", 2)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch, request):
+    if "the_space" not in request.node.name and "training" not in request.node.name:
+        make_quick(monkeypatch)
 
 
 def make_rollouts(problems=40, n=4, seed=0):
     return draw_rollouts(make_world(12), problems, n, seed)
 
 
-def make_recipe(*runs, seed=32, **changes):
+def make_recipe(*runs, **changes):
     """03's recipe for one search, as its command line makes it."""
     args = trainer.parse_args(["run", "--configs", "3"])
-    return trainer.make_recipe(args, runs or args.runs, seed, **changes)
+    return replace(trainer.make_recipe(args, runs or args.runs, 32), **changes)
 
 
 def make_task(configs, rollouts=None, **changes):
@@ -49,7 +55,6 @@ def make_task(configs, rollouts=None, **changes):
 
 def call(*arguments):
     """03 in this process, on one core of a CPU."""
-    trainer.content_of.cache_clear()  # a program reads a run once
     trainer.main([*map(str, arguments), "--workers", "1", "--device", "cpu"])
 
 
@@ -60,16 +65,13 @@ def train_run(run, *options, out=None):
     return common.load_scorer(out)
 
 
-def right_of(run, keys=None):
-    return np.array([row["label"] for row in common.read_labels(run, keys)]) > 0
-
-
 def auroc_of(scorer, run):
     keys, logits = common.score_run(scorer, run)
-    return common.auroc(right_of(run, keys), logits.numpy())
+    right = np.array([row["label"] for row in common.read_labels(run, keys)]) > 0
+    return common.auroc(right, logits.numpy())
 
 
-def spoil(run, row, value=math.nan):
+def spoil(run, row, value):
     def edit(hidden, **_):
         hidden[row] = value
         return {"hidden": hidden}
@@ -110,7 +112,6 @@ def test_the_space_is_the_papers(n, paper_space):
 def test_the_space_is_drawn_from_without_repetition_and_by_the_seed():
     drawn = trainer.draw_configs(999, make_recipe(configs=100))
     assert len({str({**config, "number": 0}) for config in drawn}) == 100
-    assert [config["number"] for config in drawn] == list(range(100))
     assert trainer.draw_configs(999, make_recipe(configs=7)) == drawn[:7]
     assert trainer.draw_configs(999, make_recipe(configs=7, seed=42)) != drawn[:7]
 
@@ -147,11 +148,10 @@ def test_a_family_of_problems_stays_on_one_side_as_far_as_three_to_one_goes(tmp_
         problems = [{rollouts.keys[row][1] for row in side} for side in sides]
         families = [{family_of.get(problem, problem) for problem in side} for side in problems]
         assert not families[0] & families[1] and all(families)
-        assert sorted(sum(sides, [])) == list(range(len(rollouts.labels)))
         assert len(problems[0]) in counts
 
 
-def test_a_problem_of_two_runs_of_one_data_set_stays_on_one_side(tmp_path):
+def test_a_problem_of_two_runs_of_one_data_set_is_one_problem(tmp_path):
     a, b, other = (make_run(tmp_path / name, dataset=name[0]) for name in ("a1", "a2", "b"))
     rollouts = trainer.load_rollouts([a, b], "penultimate/eos")
     assert len(rollouts.labels) == 96 == len(set(rollouts.keys)) and len(set(rollouts.problems)) == 12
@@ -172,20 +172,12 @@ def test_training_is_torchs_adam_clipping_plateau_and_early_stop(batch_norm):
     assert trial["best_epoch"] == 1 + int(np.argmin(plain["losses"]))
 
 
-def test_training_ends_after_100_epochs():
+def test_training_ends_after_100_epochs_and_leaves_the_precision_of_products():
+    """01 and 05 in the same process, and one's own code, must not compute in what is good enough for 03."""
+    torch.set_float32_matmul_precision("high")
     task = make_task([{"lr": 1e-4, "batch_size": 64}], make_rollouts(seed=3))
     trial, _ = trainer.train(task, task.configs[0])
     assert len(trial["losses"]) == 100 and trial["best_epoch"] > 90, "it would have gone on"
-
-
-def test_the_precision_of_products_is_the_callers_after_training_and_after_an_error():
-    """01 and 05 in the same process, and one's own code, must not compute in what is good enough for 03."""
-    torch.set_float32_matmul_precision("high")
-    trainer.train(make_task([{}]), {**MLP}, epochs=1)
-    assert torch.get_float32_matmul_precision() == "high"
-    one_row = replace(make_task([{}]), train=torch.arange(1))
-    with pytest.raises(ValueError, match="more than 1 value"):
-        trainer.train(one_row, {**MLP, "batch_norm": True}, epochs=1)
     assert torch.get_float32_matmul_precision() == "high"
 
 
@@ -195,7 +187,6 @@ def test_dropout_is_drawn_anew_and_keeps_the_mean():
     for layer, kept in ((first, 0.5), (last, 0.25)):
         masks = [layer(torch.ones(9, 1000)) for _ in range(2)]
         assert set(masks[0].flatten().tolist()) == {0.0, 1 / kept} and not torch.equal(*masks)
-        assert masks[0].mean().item() == pytest.approx(1, abs=0.1)
         assert (layer.eval()(torch.ones(9)) == 1).all()
 
 
@@ -204,38 +195,32 @@ def test_no_batch_has_a_single_row(n, sizes):
     assert [len(rows) for rows in trainer.batches(torch.arange(n), 32, torch.Generator())] == sizes
 
 
-def test_halving_keeps_the_better_half_of_each_learning_rate():
-    losses = {1e-3: [0.5, 0.7, 0.6, math.inf, 0.8], 1e-4: [0.95, 0.9]}
-    pairs = [(rate, loss) for rate, values in losses.items() for loss in values]
-    configs = [{"number": number, "lr": rate} for number, (rate, _) in enumerate(pairs)]
-    trials = [{"number": number, "val_loss": loss} for number, (_, loss) in enumerate(pairs)]
-    earlier = [{"number": 0, "val_loss": 9.0}]  # of a rung before
-    assert trainer.better_halves(configs, earlier + trials) == [configs[i] for i in (0, 1, 2, 6)]
-
-
-def test_halving_trains_the_better_half_on_and_finds_the_best_of_what_it_trained(monkeypatch):
+def test_halving_goes_on_training_the_better_half_of_each_learning_rate(monkeypatch):
+    """And whatever is trained again or dropped is the same training."""
     monkeypatch.setattr(trainer, "RUNGS", (1, 3))
-    usual = {"hidden": [8], "batch_size": 64, "lr": 1e-2}
-    configs = [{**usual, "dropout": 0.1 * (i % 5), "weight_decay": 10.0 ** -(i % 4)} for i in range(8)]
+    shared = {"hidden": [8], "batch_size": 64}
+    configs = [{**shared, "lr": (1e-2, 1e-4)[i % 2], "weight_decay": 10.0 ** -(i % 4)} for i in range(8)]
     task = make_task(configs, search="halving")
     full = {config["number"]: trainer.train(task, config) for config in task.configs}
     with trainer.open_processes([task], workers=1) as run:
-        (search,) = trainer.run_searches([task], run)
-    assert [len(trial["losses"]) for trial in search.trials[:12]] == [1] * 8 + [3] * 4
-    assert len(search.trials) == 8 + 4 + 2 and search.best["number"] in {t["number"] for t in search.trials[12:]}
-    for trial in search.trials:  # whatever is trained again or dropped is the same training
-        losses = full[trial["number"]][0]["losses"]
-        assert trial["losses"] == losses[: len(trial["losses"])]
-    best = min(trial["val_loss"] for trial in search.trials)
-    assert search.best["val_loss"] == best
-    for name, value in full[search.best["number"]][1].items():
-        assert np.array_equal(value, search.weights[name])
+        trainer.run_searches([task], run)
+    assert [len(trial["losses"]) for trial in task.trials[:12]] == [1] * 8 + [3] * 4
+    for rate in (1e-2, 1e-4):
+        first = [trial for trial in task.trials[:8] if trial["lr"] == rate]
+        better = sorted(first, key=lambda trial: trial["val_loss"])[:2]
+        kept = [trial["number"] for trial in task.trials[8:12] if trial["lr"] == rate]
+        assert kept == sorted(trial["number"] for trial in better)
+    assert len(task.trials) == 8 + 4 + 2
+    for trial in task.trials:
+        assert trial["losses"] == full[trial["number"]][0]["losses"][: len(trial["losses"])]
+    assert task.best["val_loss"] == min(trial["val_loss"] for trial in task.trials)
+    for name, value in full[task.best["number"]][1].items():
+        assert np.array_equal(value, task.weights[name])
 
 
-@pytest.mark.parametrize("search", ["paper", "halving"])
-def test_separate_runs_and_any_number_of_processes_make_the_same_scorers(tmp_path, search):
+def test_separate_runs_and_any_number_of_processes_make_the_same_scorers(tmp_path):
     runs = [make_run(tmp_path / name / "32", problems=8, seed=seed) for seed, name in enumerate("ab")]
-    options = ["--configs", "2", "--search", search]
+    options = ["--configs", "2", "--search", "halving"]
     trainer.main([*map(str, runs), *options, "--separate", "-o", "all.pt", "--seed", "32", "42", "--workers", "3"])
     for run, seed in itertools.product(runs, (32, 42)):
         made = common.load_pt(run / f"all.{run.parent.name}@32-{seed}.pt")
@@ -250,17 +235,15 @@ def test_separate_runs_and_any_number_of_processes_make_the_same_scorers(tmp_pat
 # ---- scorer.pt
 
 
-@pytest.fixture(scope="module")
-def standardised(tmp_path_factory):
-    """A run, its rollouts, the rows of training and validation, and a scorer made with --standardise."""
-    run = make_run(tmp_path_factory.mktemp("standardised") / "run", problems=40)
+def test_a_scorer_rebuilds_itself_with_the_best_trials_weights(tmp_path):
+    run = make_run(tmp_path / "run", problems=40)
     rollouts = trainer.load_rollouts([run], common.DEFAULT_VECTOR)
-    return run, rollouts, trainer.split_by_problem(rollouts, 32), train_run(run, "--configs", 3, "--standardise")
-
-
-def test_a_scorer_rebuilds_itself_with_the_best_trials_weights(standardised):
-    run, rollouts, (train, valid), scorer = standardised
-    checkpoint = scorer.checkpoint
+    train, valid = trainer.split_by_problem(rollouts, 32)
+    scorer = train_run(run, "--configs", 3, "--standardise")
+    checkpoint, cost = scorer.checkpoint, scorer.checkpoint["cost"]
+    assert (scorer.model, scorer.vector, scorer.shape) == ("tiny", "penultimate/eos", (8,))
+    assert checkpoint["seed"] == 32 and checkpoint["recipe"]["standardise"]
+    assert checkpoint["problems"] == sorted(("made_up", f"p{i}") for i in range(40))
     assert [trial["number"] for trial in checkpoint["trials"]] == [0, 1, 2]
     assert checkpoint["val_loss"] == min(trial["val_loss"] for trial in checkpoint["trials"])
     mean, deviation = checkpoint["scale"]
@@ -270,18 +253,11 @@ def test_a_scorer_rebuilds_itself_with_the_best_trials_weights(standardised):
     _, logits = common.score_run(scorer, run)
     with torch.no_grad():
         torch.testing.assert_close(logits, module((rollouts.x - mean) / deviation))
+    torch.testing.assert_close(scorer(read_vectors(run)[1].double()), logits)
     loss_of = torch.nn.BCEWithLogitsLoss(pos_weight=torch.tensor(checkpoint["pos_weight"]))
     loss = loss_of(logits[valid], rollouts.labels[valid]).item()
     assert loss == pytest.approx(checkpoint["val_loss"], rel=1e-4)
     assert auroc_of(scorer, run) > 0.85, "the planted signal is found"
-
-
-def test_a_scorer_tells_its_model_its_vector_and_its_costs(standardised):
-    _, _, (train, valid), scorer = standardised
-    checkpoint, cost = scorer.checkpoint, scorer.checkpoint["cost"]
-    assert (scorer.model, scorer.vector, scorer.shape) == ("tiny", "penultimate/eos", (8,))
-    assert checkpoint["seed"] == 32 and checkpoint["recipe"]["standardise"]
-    assert checkpoint["problems"] == sorted(("made_up", f"p{i}") for i in range(40))
     assert cost["parameters"] == sum(value.numel() for value in checkpoint["state"].values())
     assert cost["ms_per_rollout"] > 0
     products = 0
@@ -289,13 +265,6 @@ def test_a_scorer_tells_its_model_its_vector_and_its_costs(standardised):
         sizes = [8, *trial["hidden"], 1]
         products += trial["epochs"] * sum(a * b for a, b in itertools.pairwise(sizes))
     assert cost["train_flops"] == 2 * (3 * len(train) + len(valid)) * products
-
-
-def test_a_scorer_takes_vectors_of_any_float_type(standardised):
-    run, _, _, scorer = standardised
-    _, hidden = read_vectors(run)
-    widened = scorer(hidden.double())  # before any arithmetic
-    torch.testing.assert_close(widened, scorer(hidden), atol=1e-6, rtol=1e-6)
 
 
 def accuracy_by_hand(rollouts, logits):
@@ -338,11 +307,8 @@ def test_held_out_accuracy_leaves_out_what_cannot_be_had(tmp_path):
     held_out = train_run(code, "--configs", 1).checkpoint["held_out"]
     assert held_out["weighted-vote"] is None and held_out["problems"] == 40, "programs do not vote"
     few = make_run(tmp_path / "few", problems=6)
-    relabel(few, lambda i, row: int(i in (0, 4)))  # without p0 or without p1 one right answer is left, in one fold
-    assert train_run(few, "--configs", 1).checkpoint["held_out"]["problems"] == 6
     relabel(few, lambda i, row: int(i == 0))  # the others than p0 have no right answer to learn from
-    held_out = train_run(few, "--configs", 1).checkpoint["held_out"]
-    assert held_out["problems"] < 6
+    assert train_run(few, "--configs", 1).checkpoint["held_out"]["problems"] < 6
 
 
 def test_a_scorer_of_vector_and_statistics_is_fed_both_by_key(tmp_path):
@@ -392,28 +358,38 @@ def test_the_towers_of_vector_and_statistics_add_up_and_each_learns_to_judge_alo
     assert (alone | added).all() and alone.float().mean().item() == pytest.approx(0.5, abs=0.1)
 
 
-def test_finished_scorers_are_left_alone(tmp_path, capsys):
+@pytest.mark.parametrize("change", ["nothing", "configurations", "a label", "a vector", "a family"])
+def test_a_finished_scorer_is_made_again_only_after_a_change(tmp_path, capsys, change):
     run = make_run(tmp_path / "run")
     train_run(run, "--configs", 1)
     written = (run / "scorer.pt").stat().st_mtime_ns
-    capsys.readouterr()
-    train_run(run, "--configs", 1)
-    assert "finished before" in capsys.readouterr().out and (run / "scorer.pt").stat().st_mtime_ns == written
-
-
-@pytest.mark.parametrize("change", ["configurations", "a label", "a vector", "a family"])
-def test_a_change_makes_another_scorer(tmp_path, capsys, change):
-    run = make_run(tmp_path / "run")
-    train_run(run, "--configs", 1)
-    capsys.readouterr()
     if change == "a label":
         relabel(run, lambda i, row: 1 - row["label"] if i == 0 else row["label"])
     elif change == "a vector":
         spoil(run, 0, 1.0)
     elif change == "a family":  # p1, p10 and p11 are of one family
         edit_jsonl(run / "problems.jsonl", lambda row: row | {"family": row["id"][:2]})
+    capsys.readouterr()
     train_run(run, "--configs", 2 if change == "configurations" else 1)
-    assert "finished before" not in capsys.readouterr().out
+    is_kept = (run / "scorer.pt").stat().st_mtime_ns == written
+    assert is_kept == ("finished before" in capsys.readouterr().out) == (change == "nothing")
+
+
+@pytest.mark.parametrize("stop_at", [0, 1, 2])
+def test_a_killed_study_resumes_with_the_scorers_that_are_missing(tmp_path, watch_writes, stop_at):
+    run = make_run(tmp_path / "cal/32")
+    for folder in ("whole", "killed"):
+        command = [run, "--study", "fraction", "-o", tmp_path / folder, "--configs", 1]
+        if folder == "killed":
+            watch_writes("*.pt", stop_at)
+            with pytest.raises(KeyboardInterrupt):
+                call(*command)
+        finished = watch_writes("*.pt")
+        call(*command)
+    assert len(finished) == 4 - stop_at
+    for path in (tmp_path / "whole").iterdir():
+        made = common.load_pt(tmp_path / "killed" / path.name)
+        assert made["fingerprint"] == common.load_pt(path)["fingerprint"]
 
 
 def test_what_is_no_scorer_is_not_overwritten(tmp_path, capsys):
@@ -432,9 +408,8 @@ def test_rollouts_that_could_not_be_judged_are_counted_and_left_out(tmp_path, ca
     train_run(run, "--configs", 1)
     said = capsys.readouterr()
     assert "6 could not be judged" in said.out
-    assert said.err.count("warning: ") == 1 and "11 problems, 3 held out (accuracy ± 29 points)" in said.err
-    assert said.err.endswith("; calibrate on 50 or more\n")
-    chosen = trainer.choose_rollouts(trainer.load_rollouts([run], "penultimate/eos"), make_recipe(run))
+    assert said.err.count("warning: ") == 1 and "11 problems are few; calibrate on 50 or more" in said.err
+    chosen, _ = trainer.choose_rollouts(trainer.load_rollouts([run], "penultimate/eos"), make_recipe(run))
     assert chosen.keys == [(run, row["id"], row["sample"]) for row in rows[6:]]
     assert chosen.labels.tolist() == [row["label"] for row in rows[6:]]
     assert chosen.groups.tolist() == [*(row["group"] for row in rows[6:-1]), -1]
@@ -449,20 +424,17 @@ def test_vectors_are_read_as_float32_under_any_name_and_lengths_with_the_statist
 
 
 BAD = [  # arguments, where a name is that of a run; what is said
-    ("one_class", "48 of 48 labelled rollouts"), ("one_class", "take easier or harder problems"),
-    ("no_label", "no rollout has a label 0 or 1"), ("few", "3 problem(s)"),
+    ("one_class", "48 of 48 labelled rollouts"), ("one_class", "easier or harder ones"),
+    ("no_label", "0 of 0 labelled rollouts"), ("few", "3 problem(s)"),
     ("two_families", "labelled rollouts of 2 problem(s) or families"),
     ("broken", "'p1', 3)"), ("good model", "'other'"), ("good deeper", "9 layers"), ("good width", "width 6"),
     ("good unlabelled", "02_label.py"), ("good nowhere", "01_generate.py"), ("good -o .", "folder"),
-    ("good --separate -o a/b.pt", "without a folder"),
-    ("good -o {run}/x.pt", "no fields in braces"), ("good --study fraction --separate", "leave out --separate"),
-    ("good --rollouts -1", "--rollouts -1: give 1 or more"),
+    ("good --separate -o a/b.pt", "without a folder"), ("good --rollouts -1", "--rollouts -1: give 1 or more"),
     ("good --design transformer-last10", "--extra last10"), ("good --design ensemble", "--layers all"),
     ("good --design ensemble --inputs vector+stats", "logistic"), ("good --vector all/eos", "mlp takes"),
-    ("good --vector special --design logistic", "logistic takes"),
     ("good --vector final/eos --design transformer-final", "all/eos, not final/eos"),
-    ("good --study mixed", "two data sets, not 1 of made_up"), ("good --study layers", "no vector '.15/eos'"),
-    ("good --study designs", "no vector 'all/eos'"), ("good good --study fraction", "two RUNs would both"),
+    ("good --study mixed", "two data sets"), ("good --study layers", "no vector '.15/eos'"),
+    ("good good --study fraction", "two RUNs would both"),
     ("good good_too other --study mixed", "2 of made_up, 1 of other"),
 ]  # fmt: skip
 
@@ -495,7 +467,7 @@ def test_bad_calibration_sets_and_arguments_are_one_line_before_anything_is_made
 
 def test_a_fraction_and_the_first_rollouts_of_the_calibration_set():
     rollouts = make_rollouts(problems=20, n=4)
-    some = trainer.choose_rollouts(rollouts, make_recipe(fraction=0.25, rollouts=2))
+    some, _ = trainer.choose_rollouts(rollouts, make_recipe(fraction=0.25, rollouts=2))
     assert len(set(some.problems)) == 5 and {key[2] for key in some.keys} == {0, 1} and len(some.labels) == 10
     places = [rollouts.keys.index(key) for key in some.keys]
     assert torch.equal(some.x, rollouts.x[places]) and torch.equal(some.labels, rollouts.labels[places])
@@ -508,8 +480,6 @@ def test_a_curve_draws_problems_of_many_kinds_or_of_few():
             drawn = bench_curve.draw_problems(families, count, kinds, 32)
             assert len(drawn) == count
             assert sum(not drawn.isdisjoint(members) for members in families.values()) == expected
-    draws = [bench_curve.draw_problems(families, 8, "many", seed) for seed in (32, 42)]
-    assert draws[0] != draws[1]
 
 
 def test_the_last_point_of_a_curve_is_the_scorer_of_the_whole_calibration_set(tmp_path, capsys):
@@ -518,9 +488,11 @@ def test_the_last_point_of_a_curve_is_the_scorer_of_the_whole_calibration_set(tm
     bench_curve.main([str(a), "--eval", str(b), "--problems", "8", "99", "--seed", "32", "42", *options])
     first, last = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (first["problems"], last["problems"]) == (8, 16)
-    accuracy = bench_curve.evaluate(train_run(a, "--configs", 1, "--seed", 42), b)
-    assert last["SCaTR, best of N"][1] == 100 * accuracy["best of N"]
-    assert last["SCaTR, weighted vote"][1] == 100 * accuracy["weighted vote"]
+    scorer = train_run(a, "--configs", 1, "--seed", 42)
+    rollouts = trainer.load_rollouts([b], scorer.vector)
+    expected = accuracy_by_hand(rollouts, scorer(rollouts.x))
+    assert last["SCaTR, best of N"][1] / 100 == expected["best-of-n"]
+    assert last["SCaTR, weighted vote"][1] / 100 == expected["weighted-vote"]
 
 
 # ---- Designs
@@ -534,7 +506,8 @@ def layered(tmp_path_factory):
     rows, generator = len(stored["hidden"]), torch.Generator().manual_seed(0)
     hidden = torch.randn(rows, 6, 8, generator=generator).bfloat16()
     hidden[:, 2] = stored["hidden"][:, 1]
-    common.save_pt(run / "hidden.pt", {**stored, "vectors": [f"{i}/eos" for i in range(6)], "hidden": hidden})
+    names = ["0/eos", "1/eos", "2/eos", "3/eos", "penultimate/eos", "final/eos"]
+    common.save_pt(run / "hidden.pt", {**stored, "vectors": names, "hidden": hidden})
     counts = torch.randint(0, 40, (rows,), generator=generator)
     offsets = torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)])
     last10 = torch.randn(rows, 10, 8, generator=generator)
@@ -544,17 +517,27 @@ def layered(tmp_path_factory):
     return run
 
 
-@pytest.mark.parametrize("design", [d for d in trainer.DESIGNS if d not in ("mlp", "ensemble")])
-def test_every_design_trains_and_rebuilds_itself(layered, tmp_path, design):
-    options = ["--vector", "2/eos", "--configs", 9] if design == "logistic" else ["--configs", 1]
-    scorer = train_run(layered, "--design", design, *options, out=tmp_path / "scorer.pt")
+@pytest.fixture(scope="module")
+def designs(layered):
+    """{design: the path of its scorer}, made by the study of designs."""
+    with pytest.MonkeyPatch.context() as patch:
+        make_quick(patch)
+        call(layered, "--study", "designs", "-o", layered.parent, "--configs", 2)
+    paths = layered.parent.glob("designs-*.pt")
+    return {path.name.removeprefix("designs-").split(".")[0]: path for path in paths}
+
+
+@pytest.mark.parametrize("design", trainer.DESIGNS)
+def test_every_design_trains_and_rebuilds_itself(layered, designs, design):
+    scorer = common.load_scorer(designs[design])
     _, logits = common.score_run(scorer, layered, chunk=7)
     torch.testing.assert_close(logits, common.score_run(scorer, layered)[1], atol=1e-5, rtol=1e-5)
     if design == "best-layer":
         assert scorer.vector == "2/eos" and scorer.shape == (8,)
-    if design in ("best-layer", "transformer-last10", "logistic"):
+    if design in ("best-layer", "ensemble", "transformer-last10"):
         assert auroc_of(scorer, layered) > 0.8
     assert (scorer.checkpoint["scale"] is None) == (design != "logistic"), "a linear rule is standardised"
+    assert len(scorer.checkpoint["trials"]) == (2 * 6 if design in trainer.OVER_LAYERS else 2)
 
 
 def test_absent_positions_change_nothing():
@@ -580,14 +563,14 @@ def test_constant_dimensions_survive_standardising():
     assert scaled[:, 3].abs().max() < 1e-3
 
 
-def test_an_ensemble_is_the_mixture_of_frozen_layers_that_fits_the_validation_part_best(layered, tmp_path):
-    scorer = train_run(layered, "--design", "ensemble", "--configs", 1, out=tmp_path / "e.pt")
+def test_an_ensemble_is_the_mixture_of_frozen_layers_that_fits_the_validation_part_best(layered, designs):
+    scorer = common.load_scorer(designs["ensemble"])
     weights, parts = scorer.checkpoint["weights"], scorer.parts
     assert weights.sum().item() == pytest.approx(1) and (weights >= 0).all() and len(parts) == 6
     rollouts = trainer.load_rollouts([layered], "all/eos")
     train, valid = trainer.split_by_problem(rollouts, 32)
     assert scorer.checkpoint["held_out"] == {}, "04 would compare it with accuracies of left-out folds"
-    alone = {own.vector: own for own in map(common.load_scorer, (tmp_path / "layers").glob("*.pt"))}
+    alone = {own.vector: own for own in map(common.load_scorer, (layered.parent / "layers").glob("*.pt"))}
     assert len(alone) == 6, "each layer's scorer is one of its own, made as any other"
     p = torch.stack([part(rollouts.x[:, i]) for i, part in enumerate(parts)], 1).sigmoid()
     for i, part in enumerate(parts):
@@ -629,19 +612,18 @@ def make_runs(folder, **counts):
     ]
 
 
-def test_a_study_names_its_scorers_and_makes_each_row_of_them(tmp_path, study):
+def test_the_study_of_the_calibration_set_learns_from_fractions_of_the_problems(tmp_path, study):
     made, said = study("fraction", make_runs(tmp_path, cal=20), "--seed", 32, 42)
-    assert "study of fraction: 16 trials to train, about 0.0 hours" in said
-    assert made.keys() == {
-        f"fraction-{row}.cal@{run}-{seed}"
-        for row in ("100%", "50%", "25%", "10%") for run in (1, 2) for seed in (32, 42)
-    }  # fmt: skip
+    assert "16 scorer(s) to train, each by 1 trials at most" in said
+    rows, runs, seeds = ("100%", "50%", "25%", "10%"), (1, 2), (32, 42)
+    expected = itertools.product(rows, runs, seeds)
+    assert made.keys() == {f"fraction-{row}.cal@{run}-{seed}" for row, run, seed in expected}
     for name, scorer in made.items():
         share = int(name.split("-")[1].split("%")[0]) / 100
         assert len(scorer["problems"]) == max(4, round(20 * share))
 
 
-def test_the_studies_of_layers_and_designs(tmp_path, layered, study):
+def test_the_study_of_layers(tmp_path, study):
     names = (".15", ".3", ".45", ".6", ".75", ".9", "penultimate")
     run = make_run(tmp_path / "cal/32", n_layers=50)
     edit_hidden(run, lambda hidden, **_: {
@@ -652,12 +634,6 @@ def test_the_studies_of_layers_and_designs(tmp_path, layered, study):
     assert {name: scorer["vector"] for name, scorer in made.items()} == {
         f"layers-{row}.cal@32-32": f"{name}/eos" for row, name in zip(rows, names)
     }
-    edit_hidden(layered, lambda vectors, **_: {"vectors": [*vectors[:4], "penultimate/eos", "final/eos"]})
-    made, said = study("designs", [layered])
-    assert "10 trials to train" in said, "four designs and six layers, of which one is the mlp of the design"
-    calibration = f"{layered.parent.name}@run-32"
-    assert made.keys() == {f"designs-{design}.{calibration}" for design in trainer.DESIGNS}
-    assert made[f"designs-ensemble.{calibration}"]["design"] == "ensemble"
 
 
 def test_a_search_that_was_done_before_is_copied(tmp_path, study):
@@ -669,11 +645,11 @@ def test_a_search_that_was_done_before_is_copied(tmp_path, study):
         "vectors": [*vectors, "1/eos"], "hidden": hidden[:, [0, 1, 2, 3, 0]]
     })  # fmt: skip
     made, said = study("fraction", [run])
-    assert "3 trials to train" in said
+    assert "3 scorer(s) to train" in said
     before = common.load_pt(run / "scatr.cal@1-32.pt")
     assert made["fraction-100%.cal@1-32"]["trials"] == before["trials"]
     made, said = study("fraction", [run], "--seed", 32, 42)
-    assert "4 trials to train" in said and len(made) == 8
+    assert "4 scorer(s) to train" in said and len(made) == 8
 
 
 def test_rollouts_that_could_not_be_judged_are_counted_among_those_of_the_recipe(tmp_path, study):
@@ -695,26 +671,20 @@ def test_mixed_is_half_and_half_by_problems_over_the_sets(tmp_path, study):
         assert (names.count("few"), names.count("many")) == (8, 8)
 
 
-def test_halves_learn_from_half_of_the_second_data_set(tmp_path, study):
-    made, _ = study("halves", make_runs(tmp_path, other=8, same=12), "--seed", 32, 42)
+def test_halves_learn_from_half_of_the_second_data_set_and_are_a_table_of_05(tmp_path, study, run_here):
+    runs = make_runs(tmp_path, other=8, same=12)
+    made, _ = study("halves", runs, "--seed", 32, 42)
     halves = {}
     for name, scorer in made.items():
-        row, calibration = name.split("-", 1)[1].split(".", 1)
-        data_sets = {data_set for data_set, _ in scorer["problems"]}
-        assert data_sets == {row} and calibration.startswith(f"{row}@")
+        row, calibration = name.removeprefix("halves-").split(".", 1)
+        assert {data_set for data_set, _ in scorer["problems"]} == {row} and calibration.startswith(f"{row}@")
         assert len(scorer["problems"]) == (8 if row == "other" else 6)
         halves.setdefault((row, scorer["seed"]), set()).add(str(scorer["problems"]))
     assert all(len(found) == 1 for found in halves.values()), "the same half of both runs"
     assert halves["same", 32] != halves["same", 42]
-
-
-def test_a_study_is_scored_by_04_and_is_a_table_of_05(tmp_path, study, run_here):
-    """The half of the problems that a scorer learned from is left out."""
-    other, _, same, _ = make_runs(tmp_path, other=8, same=12)
-    study("halves", [other, same])
-    scorers = sorted((tmp_path / "studies").glob("halves-*.pt"))
-    run_here("04_select.py", same, "--scorer", *scorers)
-    cost = common.read_json(same / "scores" / "halves-same.same@1-32.cost.json")
-    assert len(cost["learned"]) == 6
-    said = run_here("05_baselines.py", same, "--study", "halves").stdout
+    scorers = sorted((tmp_path / "studies").glob("halves-*@1-*.pt"))
+    run_here("04_select.py", runs[2], "--scorer", *scorers)
+    cost = common.read_json(runs[2] / "scores" / "halves-same.same@1-32.cost.json")
+    assert len(cost["learned"]) == 6, "05 leaves out the half of the problems that the scorer learned from"
+    said = run_here("05_baselines.py", runs[2], "--study", "halves").stdout
     assert "other" in said and "within a problem" in said
