@@ -31,20 +31,22 @@ def main(argv):
     args = arguments(argv)
     # a start-up hook in site-packages makes every start slower, and the sandbox look better than it is
     python = args.python if os.path.exists(args.python) else sys.executable
-    rows = {"trivial": [], "numpy": []}
+    rates = {}                                    # jobs per second of each way, one a round
     with Pool(args.workers) as pool, Pool(args.workers) as other, tempfile.TemporaryDirectory() as folder:
         print(pool.banner, file=sys.stderr)
+        half, few = args.jobs // 2, max(4, args.jobs // 20)
         for _ in range(args.rounds):
-            half, few = args.jobs // 2, max(4, args.jobs // 20)
-            rows["trivial"].append({
-                "sandbox": rate(args.jobs, sandbox, pool, TRIVIAL),
-                "python per job": rate(half, python_per_job, python, TRIVIAL, folder, args.workers),
-                "process per job": rate(half, process_per_job, TRIVIAL, args.workers)})
-            rows["numpy"].append({
-                "sandbox": rate(half, sandbox, other, NUMPY),
-                "python per job": rate(few, python_per_job, sys.executable, NUMPY, folder, args.workers)})
+            for name, jobs, run, *arguments_of in (
+                    ("sandbox", args.jobs, sandbox, pool, TRIVIAL),
+                    ("python per job", half, python_per_job, python, TRIVIAL, folder, args.workers),
+                    ("process per job", half, process_per_job, TRIVIAL, args.workers),
+                    ("sandbox, numpy", half, sandbox, other, NUMPY),
+                    ("python per job, numpy", few, python_per_job, sys.executable, NUMPY, folder, args.workers)):
+                started = time.perf_counter()
+                run(jobs, *arguments_of)
+                rates.setdefault(name, []).append(jobs / (time.perf_counter() - started))
         humaneval = run_humaneval(pool, args.humaneval) if args.humaneval else {}
-    report(rows, humaneval, python)
+    report(rates, humaneval, python)
 
 
 def arguments(argv):
@@ -57,13 +59,6 @@ def arguments(argv):
     add("--python", default="/usr/bin/python3", help="for `python per job`: one without start-up hooks")
     add("--humaneval", help="problems.jsonl with HumanEval's fields or this project's")
     return parser.parse_args(argv)
-
-
-def rate(jobs, run, *args):
-    """Jobs per second."""
-    started = time.perf_counter()
-    run(jobs, *args)
-    return jobs / (time.perf_counter() - started)
 
 
 def sandbox(jobs, pool, code):
@@ -119,21 +114,19 @@ def run_humaneval(pool, path):
             "humaneval_s": round(statistics.median(seconds), 2)}
 
 
-def report(rows, humaneval, python):
-    result = {"python": python, "rounds": len(rows["trivial"]), "load": os.getloadavg()[0]}
-    print(f"{'jobs a second, median of rounds':34}{'trivial':>10}{'numpy':>10}")
-    for way in rows["trivial"][0]:
-        cells = [f"{statistics.median(row[way] for row in kind):10.1f}" for kind in rows.values()
-                 if way in kind[0]]
-        print(f"{way:34}" + "".join(cells))
-    for name, kind, way in (("ratio_vs_python_per_job", "trivial", "python per job"),
-                            ("ratio_vs_process_per_job", "trivial", "process per job"),
-                            ("ratio_numpy_vs_python_per_job", "numpy", "python per job")):
-        ratios = sorted(row["sandbox"] / row[way] for row in rows[kind])
-        median, ends = round(statistics.median(ratios), 2), [round(ratios[0], 2), round(ratios[-1], 2)]
-        result |= {name: median, name + "_min_max": ends}
-        print(f"{name:34}{median:10.2f}   ({ends[0]:.2f}-{ends[1]:.2f})")
-    result["jobs_per_s"] = round(statistics.median(row["sandbox"] for row in rows["trivial"]), 1)
+def report(rates, humaneval, python):
+    result = {"python": python, "rounds": len(rates["sandbox"]), "load": os.getloadavg()[0]}
+    print("jobs a second, median of rounds")
+    for way, values in rates.items():
+        print(f"{way:34}{statistics.median(values):10.1f}")
+    for name, ours, theirs in (("ratio_vs_python_per_job", "sandbox", "python per job"),
+                               ("ratio_vs_process_per_job", "sandbox", "process per job"),
+                               ("ratio_numpy_vs_python_per_job", "sandbox, numpy", "python per job, numpy")):
+        ratios = [our / their for our, their in zip(rates[ours], rates[theirs])]
+        result[name] = round(statistics.median(ratios), 2)
+        result[name + "_min_max"] = [round(min(ratios), 2), round(max(ratios), 2)]
+        print(f"{name:34}{result[name]:10.2f}   {result[name + '_min_max']}")
+    result["jobs_per_s"] = round(statistics.median(rates["sandbox"]), 1)
     print(json.dumps(result | humaneval))
 
 

@@ -9,13 +9,14 @@ import subprocess
 import sys
 import threading
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from conftest import CHECK, SQUARE, judge, programs, python, sandbox_job
+from conftest import CHECK, SQUARE, judge, programs, sandbox_job
 
 import sandbox_exec
-from sandbox_exec import Pool, run_tests
+from sandbox_exec import Pool
 
 
 @pytest.fixture(scope="module")
@@ -98,12 +99,6 @@ def test_styles_pass_and_can_fail(name, pool):
     assert judge(pool, "def f(x):\n    return x + 1\n", tests).passed is False
 
 
-def test_a_server_for_each_core_that_it_may_use():
-    done = python("import os, sandbox_exec; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
-                  "pool = sandbox_exec.Pool(); print(len(pool.servers)); pool.close()")
-    assert done.stdout == "1\n", done.stderr
-
-
 def test_without_pytest_nothing_is_called_wrong():
     with Pool(1, disable=["pytest"]) as pool:
         for name, (code, tests) in STYLES.items():
@@ -119,10 +114,7 @@ def test_prelude_stands_in_front_of_program_and_tests(pool):
     assert judge(pool, "y = 1\n", tests, **options).reason == "failed: the program does not define f"
     redefined = "def helper(x): return 3\ndef f(x): return 3\n"
     assert judge(pool, redefined, tests, **options).passed is False
-
-
-def test_a_prelude_may_end_inside_a_function(pool):
-    assert judge(pool, SQUARE, prelude="def f(x):\n").reason == "passed"
+    assert judge(pool, SQUARE, prelude="def f(x):\n").reason == "passed"         # it may end inside a function
 
 
 LEGITIMATE = programs("legitimate")
@@ -191,8 +183,8 @@ def test_time_is_limited(pool):
 
 
 def test_busy_machine_turns_no_right_answer_into_a_timeout(pool):
-    """The program needs more than half of the processor time that it may use, and more than that in real
-    time, because of four busy processes a core. Each is a session of its own: Linux shares among sessions."""
+    """The program needs most of its processor time, beside four busy processes a core, each a session of its
+    own: Linux shares among sessions."""
     needs = "import time\ndef f(x):\n    while time.process_time() < .3: pass\n    return x * x\n"
     spin = [sys.executable, "-Sc", "while True: pass"]
     spinning = [subprocess.Popen(spin, start_new_session=True) for _ in range(4 * os.cpu_count())]
@@ -230,36 +222,14 @@ def test_death_of_our_own_processes_is_no_verdict(who, monkeypatch):
             assert judge(pool, slow, "assert f(3) == 9\n").reason.startswith(reason)
 
 
-def test_a_pool_may_be_used_from_several_threads(pool):
-    seen = []
-
-    def work(n):
-        jobs = ((i, sandbox_job(SQUARE, f"assert f({i}) == {i * i}\n")) for i in range(n, n + 10))
-        seen.extend(result.reason for _, result in pool.imap_unordered(jobs))
-
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
-    [thread.start() for thread in threads]
-    [thread.join(60) for thread in threads]
-    assert seen == ["passed"] * 40
-
-
-REACH_INTO = [  # a suspect program, and tests that change what it uses or start it as a script
-    ("import os, random\ndef f(): return random.randint(1, 6) + len(os.sep) - 1\n",
-     "from unittest.mock import patch\ndef test():\n"
-     "    with patch('random.randint', return_value=9): assert f() == 9\n"),
-    ("import os\ndef f(): return len(os.sep) + 2\nif __name__ == '__main__': print(f())\n",
-     "import subprocess, sys\nscript = [sys.executable, 'solution.py']\n"
-     "assert f and subprocess.run(script, capture_output=True, text=True).stdout == '3\\n'\n"),
-]
-
-
-@pytest.mark.parametrize("code, tests", REACH_INTO)
-def test_what_only_passes_beside_the_program(pool, code, tests):
+def test_what_passes_only_beside_the_program(pool):
+    code = ("import os\ndef f(): return len(os.sep) + 2\nif __name__ == '__main__': print(f())\n")
+    tests = ("import subprocess, sys\nscript = [sys.executable, 'solution.py']\n"
+             "assert f and subprocess.run(script, capture_output=True, text=True).stdout == '3\\n'\n")
     assert judge(pool, code, tests).reason == "not judged: passes only beside its tests (imports os)"
     assert judge(pool, code, tests, beside=True).reason == "passed: beside its tests"
     assert judge(pool, code, tests, beside=True, strict=True).passed is None
     assert judge(pool, "def f(): return 7\n", tests, beside=True).passed is False
-    assert judge(pool, SQUARE, CHECK, beside=True).reason == "passed"
 
 
 def test_strict_believes_only_the_judge_apart(pool):
@@ -288,10 +258,10 @@ def test_results_come_as_they_finish_from_an_endless_iterator(pool):
     assert judge(pool, SQUARE).reason == "passed"                # the pool outlives a caller that stops early
 
 
-def test_run_tests():
-    assert run_tests(SQUARE, CHECK, entry_point="f").passed is True
-    reason = run_tests("def f(x): return x", CHECK, entry_point="f").reason
-    assert reason == "failed: assert candidate(3) == 9"
+def test_a_pool_may_be_used_from_several_threads(pool):
+    jobs = [sandbox_job(SQUARE, f"assert f({i}) == {i * i}\n") for i in range(40)]
+    with ThreadPoolExecutor(4) as threads:
+        assert [result.reason for result in threads.map(pool.judge, jobs)] == ["passed"] * 40
 
 
 def test_command_line(tmp_path):
@@ -314,17 +284,13 @@ def test_how_the_caller_was_started_does_not_matter(tmp_path):
         archive.write(sandbox_exec.__file__, "sandbox_exec.py")
     (tmp_path / "here").mkdir()
     (tmp_path / "here" / "tempfile.py").write_text("raise SystemExit('not the library')")
-    any_value = ("import os\n"
-                 "d = b'\\x80\\x04(\\x8c\\x08returned\\x8c\\x0dunittest.mock\\x8c\\x03ANY\\x93]t.'\n"
-                 "def f(x): os.write(4, d); os._exit(0)\n")
-    (tmp_path / "caller.py").write_text("import sys\nsys.path.insert(0, '../all.zip')\n"
-                                        "from sandbox_exec import run_tests\n"
-                                        f"for code in ({SQUARE!r}, {any_value!r}):\n"
-                                        "    print(run_tests(code, 'assert f(3) == 9').verdict)\n")
-    for flags in ([], ["-O"]):
-        command = [sys.executable, *flags, tmp_path / "caller.py"]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path / "here")
-        assert done.stdout.split() == ["passed", "failed"], done.stderr
+    (tmp_path / "caller.py").write_text(
+        "import sys\nsys.path.insert(0, '../all.zip')\nfrom sandbox_exec import run_tests\n"
+        "for code in ('def f(x): return 9', 'def f(x): return 8'):\n"
+        "    print(run_tests(code, 'assert f(3) == 9').verdict)\n")
+    command = [sys.executable, "-O", tmp_path / "caller.py"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path / "here")
+    assert done.stdout.split() == ["passed", "failed"], done.stderr
 
 
 def test_many_jobs_leave_nothing_behind():
