@@ -226,9 +226,9 @@ def judge(server, code, tests, style="auto", entry_point=None, prelude="", besid
             entry_point = tests["fn_name"]
             tests = calls_of(tests)
         if isinstance(tests, str):
-            known = read_tests(tests, prelude or "", style, entry_point)
-            preload += ["pytest"] * known["need_pytest"]
-            reason, detail = judge_tests(run, known, code, beside, strict)
+            tests = read_tests(tests, prelude or "", style, entry_point)
+            preload += ["pytest"] * tests["need_pytest"]
+            reason, detail = judge_tests(run, tests, code, beside, strict)
         else:
             reason, detail = judge_stdio(run, code, *read_pairs(tests))
     except Verdict as verdict:
@@ -359,7 +359,9 @@ class Server:
                 self.process = subprocess.Popen([sys.executable, "-s", "-B", "-c", start],
                                                 pass_fds=[theirs.fileno()], env=clean_environment(),
                                                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-            hello, _ = receive(self.socket) or ({"failed": ["rlimits", "it died at once"]}, [])
+            hello = {"failed": ["rlimits", "the server died at once"]}
+            with contextlib.suppress(OSError):
+                hello, _ = receive(self.socket)
             if "failed" not in hello:
                 self.banner = hello["banner"]
                 self.protected = hello["protected"]
@@ -404,7 +406,7 @@ class Server:
         with contextlib.suppress(OSError):
             self.socket.settimeout(60 + 20 * (header["cpu_s"] + header["asleep_s"]))     # it may be busy
             send(self.socket, header, [file.fileno() for file in files])
-            report, _ = receive(self.socket) or ({"failed": True}, [])
+            report, _ = receive(self.socket)
             if "failed" not in report:
                 return report
         self.end()
@@ -450,9 +452,11 @@ def send(sock, message, descriptors=()):
 
 
 def receive(sock):
-    """(message, descriptors), or None at the end of the connection."""
+    """(message, descriptors)"""
     data, descriptors, _, _ = socket.recv_fds(sock, 1 << 16, 8)
-    return (json.loads(data), descriptors) if data else None
+    if not data:
+        raise ConnectionError
+    return json.loads(data), descriptors
 
 
 # ------------------------------------------------------------------------------------- reading the tests
@@ -630,51 +634,40 @@ def serve(control):
         cage.enter()
         cage.probe()
         send(control, cage.hello())
-        while (message := receive(control)) is not None:
-            job, descriptors = message
-            preload(job["preload"])
+        while True:
+            job, descriptors = receive(control)
+            for library in job["preload"]:        # once, before the fork
+                if library not in sys.modules and importlib.util.find_spec(library):
+                    importlib.import_module(library)
+                    cage.settle()
             send(control, run_job(job, descriptors, control))
     except LayerFailed as failure:
         send(control, {"failed": failure.args})
-    except ConnectionError:                       # the caller or the guard is gone
-        pass
-
-
-def preload(libraries):
-    """Import what jobs use once, before the fork."""
-    missing = [name for name in libraries if name not in sys.modules and importlib.util.find_spec(name)]
-    for name in missing:
-        importlib.import_module(name)
-    if missing:
-        cage.settle()
+    except ConnectionError:
+        pass                                      # the caller or the guard is gone
 
 
 def run_job(job, descriptors, control):
     """Start the processes of a job, watch them, and leave nothing of them behind: the report for `Run`."""
     started = time.monotonic()
-    try:
-        pids = start_job(job, descriptors)        # the first one has the tests
-    except (OSError, LayerFailed) as problem:
-        end_tree(os.getpid())
-        report = {"ended": ("error: no process could be started", str(problem))}
-    else:
-        descriptors.append(os.pidfd_open(pids[0]))
-        ended, cpu, memory = watch(job, descriptors[-1], control)
-        for pid in pids:
-            kill(pid)                             # one that has ended by itself keeps its status
-        waited = [os.wait4(pid, 0) for pid in pids]
-        status = os.waitstatus_to_exitcode(waited[0][1])
-        if status < 0 and not ended:
-            ended = "killed", f"signal {-status}"
-        report = {"ended": ended, "exit": status,
-                  "cpu_s": max(cpu, sum(usage.ru_utime + usage.ru_stime for _, _, usage in waited)),
-                  "memory_mb": max(memory, *[usage.ru_maxrss << 10 for _, _, usage in waited]) / 2**20}
+    pids = start_job(job, descriptors)            # the first one has the tests
+    descriptors.append(os.pidfd_open(pids[0]))
+    ended, cpu, memory = watch(job, descriptors[-1], control)
+    for pid in pids:
+        kill(pid)                                 # one that has ended by itself keeps its status
+    waited = [os.wait4(pid, 0) for pid in pids]
+    status = os.waitstatus_to_exitcode(waited[0][1])
+    if status < 0 and not ended:
+        ended = "killed", f"signal {-status}"
     for descriptor in descriptors:
         os.close(descriptor)
     while not cage.private and end_tree(os.getpid()):
         time.sleep(0.001)
     cage.empty_scratch()
-    return {**report, "wall_s": time.monotonic() - started}
+    cpu = max(cpu, sum(usage.ru_utime + usage.ru_stime for _, _, usage in waited))
+    memory = max(memory, *[usage.ru_maxrss << 10 for _, _, usage in waited])
+    return {"ended": ended, "exit": status, "cpu_s": cpu, "wall_s": time.monotonic() - started,
+            "memory_mb": memory / 2**20}
 
 
 def start_job(job, descriptors):
