@@ -37,21 +37,18 @@ PY
 }
 
 find_python() { # print the path of a Python with the packages; make .venv if there is none
-    local python
-    for python in "$here/.venv/bin/python" python3 python; do
+    local python venv=$here/.venv
+    for python in "$venv/bin/python" python3 python; do
         if command -v "$python" >/dev/null && has_packages "$python"; then
             command -v "$python"
             return
         fi
     done
-    python=$(command -v python3) || fail "there is no python3 on the PATH; install Python 3.10 or newer"
-    "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' ||
-        fail "$python is older than Python 3.10; put a newer one first on the PATH"
     echo "making .venv and installing requirements.txt (once, minutes) ..." >&2
-    "$python" -m venv "$here/.venv" >&2 || fail "$python cannot make .venv (Debian: apt install python3-venv)"
-    "$here/.venv/bin/python" -m pip install -q --disable-pip-version-check -r "$here/requirements.txt" >&2 ||
-        fail "pip could not install requirements.txt (see above)"
-    echo "$here/.venv/bin/python"
+    python3 -m venv "$venv" >&2 || fail "python3 cannot make .venv; install python3 and python3-venv"
+    "$venv/bin/python" -m pip install -q --disable-pip-version-check -r "$here/requirements.txt" >&2 ||
+        fail "pip could not install requirements.txt (see above); it takes Python 3.10 or newer"
+    echo "$venv/bin/python"
 }
 
 # ---- Steps
@@ -63,7 +60,7 @@ run() { # in the background, because bash handles a signal at once only while it
 
 step() { run "$PYTHON" "$here/$1" "${@:2}"; }
 
-check_flags() { # VARIABLE SCRIPT ARGUMENT...: let the script parse its arguments, and do nothing else
+check_flags() { # SETTINGS SCRIPT ARGUMENT...: let the script parse its arguments, and do nothing else
     local message
     message=$("$PYTHON" - "$here" "${@:2}" 2>&1 <<'PY'
 import importlib, sys
@@ -78,8 +75,7 @@ PY
 say() { echo "[$1/5] $2" >&2; }
 
 generate() { # the demo's model is too small to keep more than one core busy, so each core gets a process
-    local rank pid pids=() command=("$PYTHON" "$here/01_generate.py" "$model" "$@" -n "$N" --out "$OUT")
-    command+=(${LIMIT:+--limit "$LIMIT"} ${FLAGS_01:-})
+    local rank pid pids=() command=("$PYTHON" "$here/01_generate.py" "${arguments_01[@]}" "$@")
     if [ "$processes" -gt 1 ]; then
         local -x WORLD_SIZE=$processes RANK=0 OMP_NUM_THREADS=1
     fi
@@ -98,6 +94,8 @@ name_of() { # the name of a data set's folder, as 01_generate.py gives it
     name=$(basename "$1")
     echo "${name%%.json*}"
 }
+
+is_labelled() { grep -q '"label": [01]' "$1/labels.jsonl"; }
 
 stop() { # EXIT_CODE: end all processes, by force those that Ctrl-C has not ended after 1.5 seconds
     trap '' INT TERM
@@ -126,16 +124,8 @@ if [ $# -eq 1 ] || [ $# -gt 0 -a $(($# % 2)) -eq 0 ]; then
     fail "give MODEL A B, or nothing for the demo (bash run_all.sh -h)"
 fi
 N=${N:-16} RUNS=${RUNS:-1} SEEDS=${SEEDS:-32 42 52} BOTH=${BOTH:-1} OUT=${OUT:-runs}
-is_count() { [[ $1 =~ ^[1-9][0-9]*$ ]]; }
-for setting in N RUNS ${LIMIT:+LIMIT}; do
-    is_count "${!setting}" || fail "$setting is '${!setting}'; give a whole number from 1"
-done
-for seed in $SEEDS; do
-    is_count "$seed" || fail "SEEDS is '$SEEDS'; give whole numbers from 1 with spaces between them"
-done
-[ -n "${SEEDS// /}" ] || fail "SEEDS is empty; give a whole number from 1"
-[ -z "$(printf '%s\n' $SEEDS | sort | uniq -d)" ] || fail "SEEDS is '$SEEDS'; give each number once"
-[[ $BOTH =~ ^[01]$ ]] || fail "BOTH is '$BOTH'; give 1 for both directions, or 0"
+[[ $RUNS =~ ^[1-9][0-9]*$ ]] || fail "RUNS is '$RUNS'; give a whole number from 1"
+[ -z "${SETS:-}" ] || fail "SETS is now called RUNS"
 processes=1
 if [ $# -eq 0 ]; then
     set -- "$here/demo/model" "$here/demo/"{math_a,math_b,code_a,code_b}.jsonl
@@ -152,18 +142,20 @@ for ((i = 0; i < ${#files[@]}; i += 2)); do
     [ "$a" != "$b" ] || fail "A and B are both named '$a' (select on other problems than you calibrate on)"
     names+=("$a" "$b")
     calibrate_on+=("$a") select_on+=("$b") select_files+=("${files[i + 1]}")
-    if [ "$BOTH" = 1 ]; then
+    if [ "$BOTH" != 0 ]; then
         calibrate_on+=("$b") select_on+=("$a") select_files+=("${files[i]}")
     fi
 done
+arguments_01=("$model" -n "$N" --out "$OUT" ${LIMIT:+--limit "$LIMIT"} ${FLAGS_01:-})
+arguments_03=(--separate --seed $SEEDS ${FLAGS_03:-})
 PYTHON=$(find_python)
-check_flags FLAGS_01 01_generate "$model" "${files[@]}" ${FLAGS_01:-}
+check_flags "N, LIMIT or FLAGS_01" 01_generate "${arguments_01[@]}" "${files[@]}"
 check_flags FLAGS_02 02_label RUN ${FLAGS_02:-}
-check_flags FLAGS_03 03_train_scorer RUN ${FLAGS_03:-}
+check_flags "SEEDS or FLAGS_03" 03_train_scorer RUN "${arguments_03[@]}"
 check_flags FLAGS_05 05_baselines RUN ${FLAGS_05:-}
 
 base=$OUT/$(basename "$model")
-[ ! -d "$model" ] || base=$OUT/$(basename "$(cd "$model" && pwd -P)")
+[ ! -d "$model" ] || base=$OUT/$(basename "$(realpath "$model")")
 log=$base/run_all.log
 mkdir -p "$base" 2>/dev/null && [ -w "$base" ] || fail "cannot write to $base; choose another OUT"
 trap 'stop 130' INT
@@ -177,27 +169,11 @@ trap tidy EXIT
 
 # ---- The five steps
 
-runs_of() { # DATA_SET: fill the array `runs` with its runs
-    runs=()
-    for seed in "${run_seeds[@]}"; do runs+=("$base/$1/$seed"); done
-}
-
-labelled_only() { # leave only runs with labels in the array `runs`
-    local run all=("${runs[@]}")
-    runs=()
-    for run in "${all[@]}"; do
-        if grep -q '"label": [01]' "$run/labels.jsonl"; then runs+=("$run"); fi
-    done
-}
-
 say 1 "generate: ${names[*]}"
 for seed in "${run_seeds[@]}"; do generate "${files[@]}" --seed "$seed"; done
 generate "${select_files[@]}" --greedy
 all_runs=()
-for name in "${names[@]}"; do
-    runs_of "$name"
-    all_runs+=("${runs[@]}")
-done
+for name in "${names[@]}"; do all_runs+=("${run_seeds[@]/#/$base/$name/}"); done
 for name in "${select_on[@]}"; do all_runs+=("$base/$name/greedy"); done
 for run in "${all_runs[@]}"; do
     [ -f "$run/rollouts.jsonl" ] || fail "$run: other processes still generate it; run this again afterwards"
@@ -206,49 +182,47 @@ done
 say 2 "label: ${names[*]}"
 step 02_label.py "${all_runs[@]}" ${FLAGS_02:-} >>"$log"
 
-calibration_runs=() labelled=()
+say 3 "train scorers: ${calibrate_on[*]}"
+calibration_runs=()
 for name in "${calibrate_on[@]}"; do
-    runs_of "$name"
-    labelled_only
-    calibration_runs+=("${runs[@]}")
-    if [ ${#runs[@]} -gt 0 ]; then labelled+=("$name"); fi
+    for run in "${run_seeds[@]/#/$base/$name/}"; do
+        if is_labelled "$run"; then
+            calibration_runs+=("$run")
+        else
+            echo "$run has no labels to learn from; nothing is selected by it" >&2
+        fi
+    done
 done
-say 3 "train scorers: ${labelled[*]:-no data set has labels}"
-train() { # NAME FLAG...: a scorer for each calibration run and seed
-    [ ${#calibration_runs[@]} -gt 0 ] || return 0
-    local flags=(--separate --seed $SEEDS -o "$1.pt" "${@:2}" ${FLAGS_03:-})
-    step 03_train_scorer.py "${calibration_runs[@]}" "${flags[@]}" >>"$log"
-}
-train scatr
-train scatr+ --inputs vector+stats
-train logistic --design logistic
+if [ ${#calibration_runs[@]} -gt 0 ]; then
+    arguments_03=("${calibration_runs[@]}" "${arguments_03[@]}")
+    step 03_train_scorer.py "${arguments_03[@]}" -o scatr.pt >>"$log"
+    step 03_train_scorer.py "${arguments_03[@]}" -o scatr+.pt --inputs vector+stats >>"$log"
+    step 03_train_scorer.py "${arguments_03[@]}" -o logistic.pt --design logistic >>"$log"
+fi
 
 say 4 "select: ${select_on[*]}"
 report_runs=() scorer_names=()
 for i in "${!select_on[@]}"; do
     from=${calibrate_on[i]} scorers=()
-    for run_seed in "${run_seeds[@]}"; do
-        for name in {scatr,scatr+,logistic}".$from@$run_seed"; do
-            for seed in $SEEDS; do
-                file=$base/$from/$run_seed/$name-$seed.pt
+    for seed in "${run_seeds[@]}"; do
+        for scorer_seed in $SEEDS; do
+            for file in "$base/$from/$seed/"{scatr,scatr+,logistic}".$from@$seed-$scorer_seed.pt"; do
                 [ ! -f "$file" ] || scorers+=("$file")
             done
         done
     done
-    if [ ${#scorers[@]} -eq 0 ]; then
-        echo "$from has no labels to learn from, so nothing is selected for ${select_on[i]}" >&2
-        continue
-    fi
-    runs_of "${select_on[i]}"
-    selected=("${runs[@]}")
-    labelled_only
-    if [ ${#runs[@]} -eq 0 ]; then
+    [ ${#scorers[@]} -gt 0 ] || continue
+    selected=("${run_seeds[@]/#/$base/${select_on[i]}/}") labelled=()
+    for run in "${selected[@]}"; do
+        if is_labelled "$run"; then labelled+=("$run"); fi
+    done
+    if [ ${#labelled[@]} -eq 0 ]; then
         step 04_select.py "${selected[@]}" --scorer "${scorers[@]}"
         echo "${selected[*]}: no labels to judge the answers by, so no report"
         continue
     fi
     step 04_select.py "${selected[@]}" --scorer "${scorers[@]}" >>"$log" # the report shows what it prints
-    report_runs+=("${runs[@]}")
+    report_runs+=("${labelled[@]}")
     for file in "${scorers[@]}"; do scorer_names+=("$(basename "$file" .pt)"); done
 done
 

@@ -5,8 +5,8 @@
     python tests/bench.py train --cores 4            and how much faster several processes are, by the clock
 
 2,624 vectors (164 x 16) of width 2048; the same vectors, configurations, split and seeds for each. On a CPU
-one thread and process time; the three take turns configuration by configuration, so that a busy machine slows
-all of them. Prints tables; the last line is a JSON object.
+one thread and process time. The naive loop and ours take turns configuration by configuration, so that a busy
+machine slows both; halving follows for each seed. Prints tables; the last line is a JSON object.
 """
 
 import argparse
@@ -89,35 +89,7 @@ def plain_loop(task, config, epochs):
     return {"val_loss": min(losses), **config, "losses": losses}, state
 
 
-def take_turns(task, epochs):
-    """{method: Outcome} of the same search. After each training of halving the others train a configuration."""
-    outcomes = {name: Outcome() for name in METHODS}
-    others = {"naive": plain_loop, "paper": trainer.train}
-    waiting = list(task.configs)
-
-    def train_next(name, train, *arguments):
-        started = clock(task.x.device)
-        trial, weights = train(*arguments)
-        outcomes[name].add(clock(task.x.device) - started, trial, weights)
-        return trial, weights
-
-    def train_others():
-        if waiting:
-            config = waiting.pop(0)
-            for name, train in others.items():
-                train_next(name, train, task, config, epochs)
-
-    def run(function, trainings):
-        for training in tqdm(trainings, desc=f"seed {task.recipe.seed}", unit="training"):
-            yield train_next("halving", function, *training)
-            train_others()
-
-    trainer.TASKS[:] = [task]
-    trainer.EPOCHS = epochs
-    trainer.run_searches([replace(task, recipe=replace(task.recipe, search="halving"))], run)
-    while waiting:
-        train_others()
-    return outcomes
+METHODS = ("naive", "paper", "halving")
 
 
 @dataclass
@@ -129,14 +101,31 @@ class Outcome:
     trial: dict | None = None
     weights: dict | None = None
 
-    def add(self, seconds, trial, weights):
-        self.seconds += seconds
-        self.epochs += len(trial["losses"])
-        if self.trial is None or trial["val_loss"] < self.trial["val_loss"]:
-            self.trial, self.weights = trial, weights
 
+def search(task, epochs):
+    """{method: Outcome} of the same search by each method."""
+    outcomes = {name: Outcome() for name in METHODS}
 
-METHODS = ("naive", "paper", "halving")
+    def measure(name, train, *arguments):
+        outcome = outcomes[name]
+        started = clock(task.x.device)
+        trial, weights = train(*arguments)
+        outcome.seconds += clock(task.x.device) - started
+        outcome.epochs += len(trial["losses"])
+        if outcome.trial is None or trial["val_loss"] < outcome.trial["val_loss"]:
+            outcome.trial, outcome.weights = trial, weights
+        return trial, weights
+
+    def run(function, trainings):
+        return (measure("halving", function, *training) for training in trainings)
+
+    for config in tqdm(task.configs, desc=f"seed {task.recipe.seed}", unit="configuration"):
+        measure("naive", plain_loop, task, config, epochs)
+        measure("paper", trainer.train, task, config, epochs)
+    trainer.TASKS[:] = [task]
+    trainer.EPOCHS = epochs
+    trainer.run_searches([replace(task, recipe=replace(task.recipe, search="halving"))], run)
+    return outcomes
 
 
 def clock(device):
@@ -164,7 +153,7 @@ def time_searches(args):
     test = draw_rollouts(world, 500, n, seed=999)
     for recipe in recipes_of(args):
         task = trainer.make_task(draw_rollouts(world, problems, n, recipe.seed), recipe, args.device)
-        for name, found in take_turns(task, args.epochs).items():
+        for name, found in search(task, args.epochs).items():
             row = {"seed": recipe.seed, "search": name, "seconds": found.seconds, "epochs": found.epochs}
             rows.append(row | judge(task, found.trial, found.weights, test, n))
         cells = [[f"{x:.4g}" if isinstance(x, float) else x for x in row.values()] for row in rows]

@@ -21,7 +21,6 @@ import common
 MODEL = ROOT / "demo" / "model"
 MATH_A = ROOT / "demo" / "math_a.jsonl"
 MATH_B = ROOT / "demo" / "math_b.jsonl"
-NAMES = ("math_a", "math_b", "code_a", "code_b")
 METHODS = ("scatr", "scatr+", "logistic")
 
 
@@ -80,12 +79,18 @@ def finished(tmp_path_factory):
     return folder / "out", *common.read_json(folder / "printed.json")["all"]
 
 
-def test_the_demo_prints_one_table_of_both_domains_and_directions(finished):
-    out, stdout, _ = finished
+def test_the_demo_prints_a_line_a_step_and_one_table_of_both_domains_and_directions(finished):
+    out, stdout, stderr = finished
+    steps = [line for line in stderr.splitlines() if line.startswith("[")]
+    assert [line[:5] for line in steps] == [f"[{n}/5]" for n in range(1, 6)]
+    assert steps[0] == "[1/5] generate: math_a math_b code_a code_b"
     rows = "random|greedy|best of the paper's 20|best of all 28|logistic regression|SCaTR+|oracle|±"
     rows += "|majority vote|confidence-weighted vote|SCaTR, weighted vote|math_a → math_b|code_b → code_a"
     assert not [words for words in rows.split("|") if words not in stdout], stdout
     assert len(stdout.splitlines()) < 80
+    lines = (stdout + stderr).replace(str(out), "runs").splitlines()
+    lines = [re.sub("  +|--+", "  ", line) for line in lines]  # columns are as wide as this folder's name
+    assert not [line for line in lines if len(line) > 110 or line.startswith("{") or "\r" in line]
 
 
 def test_rows_vary_over_calibration_runs_evaluation_runs_and_seeds(finished):
@@ -107,7 +112,7 @@ def test_its_last_lines_name_the_answers_of_each_run(finished):
         assert {row["scorer"].split(".")[0] for row in answers} <= {*METHODS}
 
 
-def test_a_run_is_what_01_makes_of_it_without_a_stop(finished, tmp_path, run_here):
+def test_a_killed_run_is_what_01_and_02_make_of_it_without_a_stop(finished, tmp_path, run_here):
     run_here("01_generate.py", MODEL, MATH_A, "-n", 4, "--limit", 6, "--out", tmp_path)
     run = finished[0] / "model" / "math_a" / "32"
     # A resumed batch has other neighbours, and so other last digits.
@@ -115,16 +120,8 @@ def test_a_run_is_what_01_makes_of_it_without_a_stop(finished, tmp_path, run_her
     run_here("02_label.py", tmp_path / "model" / "math_a" / "32")
     assert (run / "labels.jsonl").read_text() == (tmp_path / "model/math_a/32/labels.jsonl").read_text()
     assert not (run / "parts").exists() and not [path for path in run.rglob(".*")]
-
-
-def test_every_run_has_its_meta_data_and_labels(finished):
     fields = {"model", "revision", "dataset", "seed", "n", "versions", "device", "git", "layers", "arguments"}
-    for run in (finished[0] / "model" / name / seed for name in NAMES for seed in ("32", "42")):
-        assert fields <= common.read_meta(run).keys()
-        rollouts = common.read_rollouts(run)
-        assert len(rollouts) == 6 * 4
-        common.check_same_problems(run, rollouts)
-        assert {row["label"] for row in common.read_labels(run, common.keys_of(rollouts))} <= {0, 1}
+    assert fields <= common.read_meta(run).keys()
 
 
 def test_scorers_learn_from_the_calibration_run_alone(finished):
@@ -134,16 +131,6 @@ def test_scorers_learn_from_the_calibration_run_alone(finished):
     seeds = ("32-32", "32-42", "42-32", "42-42")  # of the run and of the scorer
     expected = {f"{name}.math_a@{seed}.jsonl" for name in METHODS for seed in seeds}
     assert {path.name for path in base.glob("math_b/32/scores/*@*.jsonl")} == expected
-
-
-def test_it_prints_a_line_for_each_step_and_no_line_is_long(finished):
-    out, stdout, stderr = finished
-    steps = [line for line in stderr.splitlines() if line.startswith("[")]
-    assert [line[:5] for line in steps] == [f"[{n}/5]" for n in range(1, 6)]
-    assert steps[0] == "[1/5] generate: math_a math_b code_a code_b"
-    lines = (stdout + stderr).replace(str(out), "runs").splitlines()
-    lines = [re.sub("  +|--+", "  ", line) for line in lines]  # columns are as wide as this folder's name
-    assert not [line for line in lines if len(line) > 110 or line.startswith("{") or "\r" in line]
 
 
 def test_a_second_one_waits_for_the_first_and_makes_nothing_again(finished):
@@ -179,7 +166,7 @@ def test_without_answers_it_still_selects_and_one_direction_is_enough(tmp_path):
     stdout, stderr = run_all(tmp_path, MODEL, *sets, SEEDS="32", RUNS="1", BOTH="0")
     assert "no labels to judge the answers by" in stdout
     assert "open/32/answers.jsonl: 6 answers, one a problem, picked by\n" in stdout
-    assert "unchecked has no labels to learn from" in stderr
+    assert "unchecked/32 has no labels to learn from" in stderr
     chosen = common.read_jsonl(next(tmp_path.rglob("open/32/selected.jsonl")))
     assert {row["strategy"] for row in chosen} == {"best-of-n", "weighted-vote"} and "label" not in chosen[0]
     assert not list(tmp_path.rglob("math_b/*/*@*.pt")) and not list(tmp_path.rglob("math_a/greedy"))
@@ -191,14 +178,11 @@ BAD = [  # arguments and settings; what is said of them
     ("{demo}/model {tmp}/broken.jsonl {demo}/math_b.jsonl", "broken.jsonl:2"),
     ("{demo}/model {demo}/math_a.jsonl", "give MODEL A B"),
     ("{demo}/model {demo}/math_a.jsonl {demo}/math_a.jsonl", "other problems than you calibrate on"),
-    ("N=0", "N is '0'; give a whole number from 1"),
+    ("N=0", "N, LIMIT or FLAGS_01: n"),
     ("RUNS=08", "RUNS is '08'; give a whole number from 1"),
-    ("LIMIT=x", "LIMIT is 'x'; give a whole number from 1"),
-    ("SEEDS=32,x", "SEEDS is '32 x'; give whole numbers from 1"),
-    ("SEEDS=,", "SEEDS is empty"),
-    ("SEEDS=32,32", "give each number once"),
-    ("BOTH=2", "BOTH is '2'; give 1 for both directions, or 0"),
-    ("FLAGS_01=-n,0", "FLAGS_01: -n 0"),
+    ("SETS=3", "SETS is now called RUNS"),
+    ("LIMIT=x", "N, LIMIT or FLAGS_01: argument --limit: invalid int value: 'x'"),
+    ("SEEDS=32,x", "SEEDS or FLAGS_03: argument --seed: invalid int value: 'x'"),
     ("FLAGS_02=--bogus", "FLAGS_02: unrecognized arguments: --bogus"),
     ("FLAGS_03=--configs,x", "FLAGS_03: argument --configs: invalid int value"),
     ("FLAGS_05=--bogus", "FLAGS_05: unrecognized arguments: --bogus"),
@@ -245,8 +229,5 @@ def test_the_judge_of_maths_is_copied_alone_and_its_help_is_true_as_pasted(tmp_p
         assert done.stdout == "True\n", done.stderr
 
 
-def test_pip_cannot_install_what_is_no_package(tmp_path):
-    command = [sys.executable, "-m", "pip", "install", "--no-index", "--target", tmp_path / "made", ROOT]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 1 and "is not installable" in done.stderr, done.stdout + done.stderr
-    assert not (tmp_path / "made").exists()
+def test_pip_cannot_install_what_is_no_package():
+    assert not [name for name in ("pyproject.toml", "setup.py", "setup.cfg") if (ROOT / name).exists()]
