@@ -468,19 +468,16 @@ def answer_of(response):
     final = QED.sub("", SPECIAL.sub("", once_escaped(final[-100_000:]))).strip()
     if not final:
         return boxed(reasoning)  # the response was cut off while reasoning
-    found = boxed_or_announced(final)
+    text = last_words(final)
+    found = boxed(final) or announced(text)
     if found:
         return found
-    text = with_marks(WITHDRAWN.split(final)[-1][-TAIL:])
     bare = unmarked(text[LEAD_IN.match(text).end() :])
     if re.fullmatch(r"\(?[A-J][.):] (?!(?:is|are|and|would|can|must)\b)\S.{,60}", bare):
         return bare
-    for sentence in reversed(SENTENCE_START.split(text)[-8:]):
-        found = ending(sentence)
-        if found:
-            return found
     is_short = len(bare.split()) <= 6 and not re.search(r"\d", bare)
-    return bare if is_short and not ANNOUNCEMENT.search(bare) and not NEUTRAL.fullmatch(bare) else None
+    in_words = is_short and not ANNOUNCEMENT.search(bare) and not NEUTRAL.fullmatch(bare)
+    return ending(text) or (bare if in_words else None)
 
 
 def text_of(response):
@@ -491,19 +488,12 @@ def text_of(response):
 
 
 def boxed_or_announced(text):
-    """The answer that a text gives in a box or announces, or None."""
-    found = boxed(text)
-    if found:
-        return found
-    text = with_marks(WITHDRAWN.split(text)[-1][-TAIL:])
-    phrases = [*ANNOUNCEMENT.finditer(text)][-5:]
-    phrases = [phrase for phrase in reversed(phrases) if not is_doubted(text, phrase)]
-    phrases.sort(key=lambda phrase: "result" in phrase[0].lower())  # rather "the answer is"
-    for phrase in phrases:
-        found = announced(text[phrase.end() :])
-        if found:
-            return found
-    return None
+    return boxed(text) or announced(last_words(text))
+
+
+def last_words(text):
+    """The end of a text, after what it takes back, with its formulas marked."""
+    return with_marks(TAKEN_BACK.split(text)[-1][-TAIL:])
 
 
 def with_marks(text):
@@ -607,7 +597,7 @@ def joint_of(between):
     return ", " if BETWEEN_BOXES.fullmatch(seen) else None
 
 
-# ---- Announced answers and the ends of sentences
+# ---- What a sentence states
 
 ANNOUNCEMENT = re.compile(
     r"####|<answer>"
@@ -631,150 +621,116 @@ NEUTRAL = re.compile(  # what may stand between "the answer is" and a formula; "
     not \S+?[,;]? (?:it is|it's|that is)
     [A-Z]\w* (?:has|had|makes?|earns?|gets?|needs?|pays?)
     """) + r"(?![A-Za-z])[\s,:;*]*)*")
-# A sentence starts after . ! ? : or on a new line, not within a formula; what is announced ends at a stop.
-SENTENCE_START = re.compile(r"(?<=[.!?:])(?<!\\[!:])(?<! :)[\s*]+(?=\S)(?![^\x02]{0,300}\x03)|\n|[。；]")
-SENTENCE_END = re.compile(r"(?<=\.)[\s*]+(?=\S)(?![^\x02]{0,300}\x03)|</answer>|\n|[。；]")
-CLAUSE_END = re.compile(  # a comma, a conclusion, or what begins a condition or a reason
-    r"[,;:](?= |$)|\b(?:so|then|hence|thus|therefore|but)\b"
-    r"|(?= (?:if|when|because|since|given|assuming|until|after|unless|although|while|whereas)\b)")
-QUESTION = re.compile(
-    r"(?is)\W*(?:is|are|was|does|did|can|could|should|would|why|what|how|which)\b.*\?\W*$")
-CHATTER = re.compile(r"\W*(?:I hope|Let me know|Note|Check|Verif|If you)|.*:$")  # I hope it is correct.
-SCENE = re.compile(  # for n = 4, the sum is 5; it rose from 4 to 5
-    r"^\W*(?:When|If|For|In|Of|Out of|Given) [^,]*,(?=.*[\d\x02])|(?<=rose|fell|grew) from \S+ to")
-TEXT_END = re.compile(  # an answer in words ends here: even, since both are; Yes, it is
-    r"[,;]?\s+\(?(?:since|because|where|which|when|as|so|but|not|is (?:the|correct|right))\b"
-    r"|(?i:(?<=^yes)|(?<=^no)),")
-NOT_ANSWERS = re.compile(  # the answer is wrong; the answer is given below; the answer is clear
+NO_ANSWER = re.compile(  # the answer is wrong; the answer is given below; the answer is clear
     r"(?:wrong|incorrect|an? (?:mistake|misprint|guess)|\(?[A-J]\)? (?:is|are|and|would|can|must))\b"
     r"|(?:(?i:correct|right)|clear|obvious|given|found|below|above|in the|that"
     r"|what|to|of|we|you|and)\b(?!\))[^\d\x02]*$")
-RESULT = re.compile(  # 7 + 5, which is 12
-    r",? (?:which (?:makes|equals|gives|leaves|is(?= \x02?[-\d.,/]+\x03?\W*$))|i\.e\.,?)"
-    r" (\x02[^\x03]*\x03|\S*\d\S*|\([A-J]\))\W*$")
-ASIDE = re.compile(  # after a number, to the end of the sentence: a remark, not the answer
-    r"(?<=[\d\x03)}\]%π]),?\s+(?:"
-    r"\((?:[\d\s.+/*%\\-]+|[^()]*=[^()]*)\)\W*$"  # (0.5), (4^2 = 16)
-    r"|(?:[a-z]+ )?(?:more|fewer|less|[a-z]+er) (?:[a-z]+ )?than (?:[A-Z][a-z]+|[a-z]{3,}s)\W*$"  # than Bob
-    # (or 7 days), rather than 4; but not before a conclusion
-    r"|(?:\((?:or|about)|(?:and )?(?:\w+ly )?not|rather than|instead of)\b"
-    r"(?![^\n]*\b(?:so|thus|then|hence|therefore|we|and get|which leaves)\b)[^\n]*$)")
-RETRACTED = re.compile(  # what was said before it is taken back
+# Where a sentence ends, but not within a formula.
+SENTENCE_END = re.compile(r"(?<=[.!?])(?<!\\!)[\s*]+(?=\S)(?![^\x02]{0,300}\x03)|</answer>|\n|[。；]")
+TEXT_END = re.compile(  # an answer in words ends here: even, since both are; Yes, it is
+    r"[,;]?\s+\(?(?:since|because|where|which|when|as|so|but|not|is (?:the|correct|right))\b"
+    r"|(?i:(?<=^yes)|(?<=^no)),")
+CLAUSE_END = re.compile(  # a comma, a conclusion, or what begins a condition or a reason
+    r"[,;:(](?= |$)|\b(?:so|then|hence|thus|therefore|(?<!thing )(?<!one )(?<!all )(?<!number )but)\b"
+    r"|(?= (?:if|when|because|since|given|assuming|until|after|unless|although|while|whereas)\b)")
+STATES_NOTHING = re.compile(  # a question, and what is said to the reader: I hope it is correct.
+    r"(?is:\W*(?:is|are|was|does|did|can|could|should|would|why|what|how|which)\b.*\?\W*$)"
+    r"|\W*(?:I hope|Let me know|Note|Check|Verif|If you)\b|.*:$")
+TAKEN_BACK = re.compile(  # what stands before it no longer counts
     r"(?i)\b" + any_of(r"""
     wait | oops | hold on | on second thought | actually | correction | sorry | reconsider | I mean | I meant
     no, it(?:'s| is) | hmm, no | but (?:in fact|really|is actually|we (?:have|need) to) | or rather
     but (?:here )?(?:it|the answer) is(?: actually)?(?= [$\x02\d])
-    """) + r"\b|\.\.\. *no,")
-WITHDRAWN = re.compile(  # the sentence after an answer: That is wrong.
-    r"(?i)(?<=[.!?…\n]) *(?:(?:but|however|hmm|(?:oh )?no|oops|wait),? )*(?:"
+    """) + r"\b(?=[^\n]*\d)|\.\.\. *no,"
+    # the sentence after an answer: That is wrong.
+    r"|(?<=[.!?…\n]) *(?:(?:but|however|hmm|(?:oh )?no|oops|wait),? )*(?:"
     r"(?:that|this|it)(?: can't be| cannot be|'s| is| was| must be)(?: \w+)? "
     r"(?:wrong|right|incorrect|invalid|impossible|a mistake|not (?:right|correct))"
     r"|(?:surely|certainly) not|this contradicts [^.\n]*"
     r"|I (?:misread|forgot|made a mistake)[^.\n]*)(?=[.,:;!]|\s*$)\W*")
 
 
-def is_doubted(text, phrase):
-    """Is "the answer is" part of a question, a condition or a supposition?"""
-    before = SENTENCE_START.split(text[max(0, phrase.start() - 300) : phrase.start()])[-1] + phrase[0]
-    after = re.match(r"[^.!?\n]*\??", text[phrase.end() :][:200])[0]
-    return bool(QUESTION.match(before + after)) or is_supposed(before)
+def announced(text):
+    """The answer that a text announces last: a formula, or all of a short sentence; or None."""
+    phrases = [*ANNOUNCEMENT.finditer(text)][-5:]
+    phrases.sort(key=lambda phrase: "result" not in phrase[0].lower())  # rather "the answer is"
+    for phrase in reversed(phrases):
+        tail = text[phrase.end() : phrase.end() + 1000]
+        tail = tail[LEAD_IN.match(tail).end() :]
+        sentence = re.sub(r"\bI [a-z].*", "", SENTENCE_END.split(tail)[0])
+        sentence = re.sub(r"^(\W*[\d,.]*\d)!+\s*$", r"\1", sentence)  # the answer is 42! is no factorial
+        beginning = SENTENCE_END.split(text[max(0, phrase.start() - 300) : phrase.start()])[-1] + phrase[0]
+        if is_refused(beginning, ""):
+            continue
+        before, found = next(stated(sentence, beginning), ("", ""))
+        if not found or not NEUTRAL.fullmatch(before):
+            found = unmarked(TEXT_END.split(sentence)[0])
+            if is_formula(found):  # 5 as long as n is even
+                found = unmarked(sentence)
+        if found and not NO_ANSWER.match(found):
+            return found
+    return None
 
 
-def announced(tail):
-    """The answer in the text that follows "the answer is": its first formula, or all of a short sentence."""
-    tail = tail[LEAD_IN.match(tail[:1000]).end() :][:1000]
-    paragraph = tail.partition("\n\n")[0]
-    retracted = RETRACTED.search(paragraph)
-    if retracted:
-        return ending(paragraph[retracted.end() :])
-    sentence = re.sub(r"\bI [a-z].*", "", without_aside(SENTENCE_END.split(tail)[0]))
-    sentence = re.sub(r"^(\W*[\d,.]*\d)!+\s*$", r"\1", sentence)  # the answer is 42! is no factorial
-    before, found = first_of(formulas_of(WORD.findall(sentence)[:24]))
-    if not found or not NEUTRAL.fullmatch(before):
-        found = unmarked(TEXT_END.split(sentence)[0])
-    return found if found and not NOT_ANSWERS.match(found) else None
-
-
-def ending(sentence):
-    """The answer that a sentence ends in, if it was not announced: so x = 5 and y = 3. He has 7 nickels."""
-    if CHATTER.match(sentence) or QUESTION.match(sentence):
-        return None
-    sentence = sentence.strip()[-400:]
-    bold = re.search(r"\*\*([^*]+)\*\*\W*$", sentence)
-    if bold and not bold[1].rstrip().endswith(":"):
-        return unmarked(bold[1])
-    sentence = SCENE.sub("", without_aside(BOLD.sub("", sentence)))
-    formulas = [*formulas_of(WORD.findall(sentence)[-24:])]
-    return first_of(reversed(formulas))[1]
-
-
-def without_aside(sentence):
-    """A sentence without the remark that it ends in; only the remark, where it is the result."""
-    result = RESULT.search(sentence)
-    return result[1] if result else ASIDE.sub("", sentence)
-
-
-def first_of(formulas):
-    """(words before it, formula), rather not of the letter that has the value."""
-    return min(formulas, key=lambda pair: bool(re.fullmatch("[A-Za-z]", pair[1])), default=("", None))
+def ending(text):
+    """The last formula that the last sentences state: so x = 5 and y = 3. He has 7 nickels."""
+    for sentence in reversed(SENTENCE_END.split(text)[-8:]):
+        bold = re.search(r"\*\*([^*]+)(?<!:)\*\*\W*$", sentence)
+        if bold:
+            return unmarked(bold[1])
+        found = [formula for _, formula in stated(BOLD.sub("", sentence).strip()[-400:])]
+        if found:
+            return next((formula for formula in reversed(found) if not formula.isalpha()), found[-1])
+    return None
 
 
 # ---- Formulas among words
 
 # A formula is a run of words that the parser reads; what stands between START and END is one word.
 WORD = re.compile(r"[^\s\x02]*\x02[^\x03]*\x03[^\s\x02]*|\S+")
-SOLVED = re.compile(r"(?:\d|[a-z] *[-+])[^=]*=[^=]*?,?(?: and)? ([a-z] *=[^=,]+)")  # 2x = 18 and x = 9
 PROSE = re.compile(  # three letters that are no part of a formula, or a short word
     r"(?<![A-Za-z\\{])(?:"
     r"(?!and\b|sqrt|sin(?!ce)|cos|tan|log|minus|negative|infinity|degrees?\b|percent|mod|pi\b)"
     r"(?:[a-z]{3}|[A-Z][a-z]{2})"
-    r"|(?:an|as|at|by|he|if|in|is|it|of|on|so|we)\b)")
-NUMBER_AND_NOUN = re.compile(  # 5 apples per day
-    r"(?:\\[a-z]+|[^A-Za-z])*[\d%}π]"  # a number: 3\sqrt{2}
-    r"(?:[ /](?!(?:and|or|in|to|of|the|as|at|is|are|can|has)\b)[A-Za-z/]+)*"  # words
-    r"\.?")
+    r"|(?:an|as|at|by|he|if|in|is|it|of|on|so|to(?! \d)|we)\b)")
 ORDINARY = re.compile(  # a word that starts no formula
     r"(?![-–−]$|sqrt|minus|negative|sin(?!ce)|cos|tan|log|ln|pi)(?:\(?[A-Za-z]{2}|[^\w\x03$\\(\[{]*$)")
 ARTICLE = re.compile("[aA] [A-Za-z]{2}")
+NUMBER_AND_UNITS = re.compile(r"(?:\\[a-z]+|[^A-Za-z])*[\d%}π]((?:[ /](?!in\b)[A-Za-z]+)+)\.?")  # 5 miles per hour
+ASIDE = re.compile(r"(?<=[\d\x03)}\]%π]) \((?:[\d\s.+/*%\\-]+|[^()]*=[^()]*)\)(?=\W*$)")  # (0.5), (4^2 = 16)
 CHANGING = any_of("""
     if | for | where | with | when | unless | except | not | no | none | nor | neither | never | cannot | more
     less | fewer | greater | than | least | most | over | under | above | below | between | from | only | but
     plus | minus | divided | squared | cubed | factorial | choose | either | else | otherwise | provided
     assuming | depending | raised | root | remainder | point | short | past""")
 CHANGING_WORDS = {*re.findall("[a-z]+", CHANGING)}
-CHANGES = re.compile(  # what follows a number and belongs to the answer, but is no unit: 5 or more
-    r"(?i)\W*(?:"
-    r"(?:and|or)\b.*(?:\d|\([A-J]\)|\b(?:none|more|less|fewer|greater|higher|a half|a third)\b)"
-    r"|times \S|of (?:(?!a )[a-z]\b|[\d\\])|more than\b|at (?:least|most)\b"  # 5 times x; 5% of x
-    r"|\d+ (?:min|sec|inch|cent)"  # 5 hours 15 minutes
-    r"|(?:in the \w+ case|in case|as long as|but only)\b"
-    r"|(?:when|for)\b.*\b(?:even|odd|positive|negative|otherwise)\b|whenever\b"
-    rf"|(?!(?:for|more|but)\b|(?:when|where)\b|over [a-z]){CHANGING}\b)")
 REFUSED_BEFORE = re.compile(  # just before a formula
     r"(?i)" + any_of(r"""
     # it is denied: x is not equal to 5, everything but 5, we reject the root 5
     (?:\b(?:not?|cannot|never|neither|nor|without|unequal to)|n't)(?: (?!is\b|are\b)\w+){0,2}
-    \b(?:except|besides|apart from|instead of|(?:every|all|any)\w*(?: \w+)? but)(?: (?:at|for|when))?
+    \b(?:except|besides|apart from|instead of|unlike|(?:every|all|any)\w*(?: \w+)? but)(?: (?:at|for|when))?
     \b(?:reject|exclud|discard|eliminat|ignor|remov|dropp?|omitt?)(?:e|es|ed|ing|s)?(?: (?!is|are)\w+)?
     \b(?:rul\w*|leav\w*|throw) (?:out|away) | \bwrong answer is | \b(?:base case is|have been)
-    # it is undefined at 5
-    \b(?:not?|un\w+|fail\w*|vanish\w*|diverg\w*|hole|asymptote|impossible|false)(?: \w+){0,2} (?:at|for|when)
-    # another number is compared with it: more than 5, as old as 5
-    \bat (?:least|most|best) | \b(?:than|over|under|near|from|below|above|beyond) | \bbounded by
-    \b(?:is|are|was|were|has|have|be) up to | \b(?:close|compared|opposed|next|\w*prime|or equal) to
-    \b(?:compared|start\w*|beg[iau]n\w*) with | \bexceeds? | \bapproach(?:es|ing)? | \btends to | \bas \w+ as
-    \b(?:more|looks) like
-    # it is a part of another number: half of 5, twice 5, 7 hours for 5 men, of which 5
-    (?:%|\b(?:half|thirds?|quarters?|square|cube|root|power|percent|multiples?|divisors?|factors?)) of
-    \b(?:negative|opposite|inverse|reciprocal|logarithm|fraction|part|rate|groups|outside) of | \bends in
-    \b(?:half|twice|double|triple|times|plus) | \bof which | \bthe other(?: is)?
-    \b(?:modulo|base|nearest|give or take|(?:divi\w+|multiplied|reduced|increased|off) by)
-    [\d\x03][%)}]* (?:\w+ ){0,4}?(?:out of|of|against|per|in|every|for|at|with|to reach)
+    # another number is compared with it, or it is a part of one: more than 5, half of 5, 7 hours for 5 men
+    \b(?:from|than|over|under|near|below|above|beyond|against|per|before|as \w+ as|(?<!starts )(?<!\| )at)
+    \b(?:by|least|most|best|exceeds?|approach(?:es|ing)?|ends in|(?:is|are|was|were|has|have|be) up to|bounded by|(?:more|looks) like)
+    \b(?:un\w+|fail\w*|diverg\w*|vanish\w*|false|impossible)(?: \w+){0,2} (?:for|when)
+    \b(?:compared|start\w*|beg[iau]n\w*) with
+    [\d\x03][%)}]* (?:\w+ ){0,4}?(?:out of|of|in|every|for|with|to reach) | \bof which | \b(?:close|compared|opposed|next|\w*prime|tends|or equal|reach) to
+    \|\W*of | (?<!\ba )(?<!\ban )\b(?!value|total|sum|number)\w+ of | % of
+    \b(?:multiple|divisor|factor|power|root|third|half|quarter|percent|product|fraction|part)s? of
+    \b(?:half|twice|double|triple|times|plus|modulo|base|nearest|give or take|the other(?: is)?)
     # it is for a step that follows, or the number of something: now add 5, see step 5
-    (?<!needs to )\b(?:add|subtract|multiply|divide|substitute|plug|dividing)(?: (?!to\b|we\b)[a-z]+){0,3}
+    (?<!needs to )\b(?:add|subtract|multiply|divide|replace|substitute|plug|dividing)(?: (?!to\b|we\b)[a-z]+){0,3}
     \b(?:now|then|we|next) set | \b(?:problem|page|step|theorem|example|lemma|formula|equation|figure|case)
-    """) + r"(?:(?: (?:the|his|her|their|[a-z]+'s|other|remaining|extra))+(?: \w+)?)?(?: \w =)? *$")
-SUPPOSED = re.compile(  # somewhere before a formula, in the same clause
+    """) + r"(?:(?: (?:the|those|his|her|their|[a-z]+'s|other|remaining|extra))+(?: \w+)?)?(?: \w =)? *$"
+    # it is in a condition, or in what is done: if x = 5, with n = 5, taking n = 5
+    r"|\|\W*(?:and |but |not )?" + any_of(r"""
+    if | when | for | with | let | since | because | as | case | (?:even |al)?though | whereas | while
+    given(?: that)? | until | before | say | take | consider | (?:now )?try | (?:in order )?to \w+
+    (?:after |by )?(?!(?:giv|leav|mak|gett|yield|reach|obtain)ing)\w+ing(?: the| in| up| out| other| first)*
+    """) + r"(?: (?:the )?\w+ (?:=|is|are|was|were|reaches))?(?: equal to)? *$")
+REFUSED_WITHIN = re.compile(  # somewhere before a formula, in the same clause
     r"(?i)\b" + any_of(r"""
     # it is only thought of: suppose that x = 5, this does not mean that x = 5
     (?:suppose|assume|imagine|pretend|let \w+ be|perhaps|maybe|recall|unless|otherwise|whether|hardly)\b
@@ -794,32 +750,35 @@ SUPPOSED = re.compile(  # somewhere before a formula, in the same clause
     (?:wrong|incorrect|false|tempting|trap|opposite|worst|old|naive) (?:answer|result|guess|choice|value)\b
     (?:previous|other|intermediate|partial|initial|first|second-best) (?:answer|result|guess|sum|step)\b
     (?:half|twice|double of|opposite of) the answer | answer (?:plus|minus|times|squared|divided)
-    """) + r"|^\W*(?:and |but |not )?" + any_of(r"""
-    # it sets the scene: if x = 5, with n = 5, taking n = 5
-    if | when | for | with | let | since | because | as | case | (?:even |al)?though | whereas | while
-    unlike | given(?: that)? | until | before | say | take | consider | (?:now )?try | (?:in order )?to \w+
-    (?:after |by )?(?!(?:giv|leav|mak|gett|yield|reach|obtain)ing)\w+ing(?: the| in| up| out| other| first)*
-    """) + r"(?: (?:the )?\w+ (?:=|is|are|was|were|reaches))?(?: equal to)? *$"
-    r"|^\W*(?:were|had|(?:even |al)?though|since|because|where|which|whereas|while)\b")
-COUNTERFACTUAL = re.compile(  # if we had counted twice, it would be 5; forgetting the sign, we get 5
-    r"(?i)\W*(?:(?:if|had|were|with)\b.*\bwould\b|(?:without|forgetting|ignoring|with the wrong)\b)")
-REFUSED_AFTER = re.compile(  # just after a formula: 5 is not allowed, 5 would be too large
-    r"(?:[a-z]+ )?" + any_of(r"""
-    (?:is|are|was|being|be)(?:n't| not\b| never\b) | (?:might|may|could|would)\b | to the power
-    (?:is|are|was|being|be|looks|seems) (?:tempting|wrong|incorrect|invalid|rejected|excluded|discarded)
-    (?:is|are|was|being|be) (?:impossible|ruled out|out|off|too|false|extraneous|negative,|only)
-    (?:is|are|was|being|be) (?:an?|the|my) (?:[\w-]+ )*(?:trap|decoy|distractor|wrong|mistake|guess|bound)
-    (?:is|was) (?:the answer to an?|what (?:most|many|you))
+    """) + r"[^|]*$|\|\W*(?:were|had|(?:even |al)?though|since|because|where|which(?! (?:gives|makes|leaves|equals|is *$))|whereas|while)\b[^|]*$"
+    r"|^\|\W*(?:(?:if|had|were|with)\b.*\bwould\b|(?:without|forgetting|ignoring|with the wrong)\b)")
+REFUSED_AFTER = re.compile(  # just after a formula: 5 is not allowed, 5 would be too large, 5 or more
+    r"(?i)[^\w(]*(?:(?!rather\b)[a-z]+ )?" + any_of(r"""
+    (?:is|are|being|be)(?:n't| not\b| never\b) | (?:might|may|could|would|was|were|looks|seems)\b | to the power
+    (?:is|are|being|be) (?:tempting|wrong|incorrect|invalid|rejected|excluded|discarded)
+    (?:is|are|being|be) (?:impossible|ruled out|out|off|too|false|extraneous|negative,|only)
+    (?:is|are|being|be) (?:an?|the|my) (?:[\w-]+ )*(?:trap|decoy|distractor|wrong|mistake|guess|bound)
+    is (?:the answer to an?|what (?:most|many|you))
     (?:must|should|has to|needs to|can) be (?:rejected|discarded|eliminated|excluded|ruled out|thrown)
     (?:fails|cannot|can't|won't|doesn't|does not|violates|contradicts|(?:leads to|gives) a contradiction)\b
     (?:satisfies|works)\b.*\b(?:only|but not)\b
-    """))
-SETTLED = re.compile(r"(?:is|are) (?:indeed|our|my|the (?:\w+ )?(?:answer|result|number|value|solution)s?)\b")
+    # it is changed
+    (?:and|or)\b.*(?:\d|\([A-J]\)|\b(?:none|more|less|fewer|greater|higher|a half|a third)\b)
+    times \S | of (?:(?!a )[a-z]\b|[\d\\]) | (?:more|less|fewer) than (?-i:(?![A-Z])) | at (?:least|most)\b
+    \d+ (?:min|sec|inch|cent) | (?:in the \w+ case|in case|as long as|but only)\b
+    (?:when|for)\b.*\b(?:even|odd|positive|negative|otherwise)\b | whenever\b
+    """) + r"|[^\w(]*(?:(?!(?:rather|when)\b)[a-z]+ )?(?!(?:for|more|less|fewer|but|not|than|when|where)\b|over [a-z])" + CHANGING + r"\b")
 
 
-def formulas_of(words):
-    """(words before it, formula) among the words of a sentence, each as long as it can be; with a word that
-    changes what is said, all that follows; none that is refused."""
+def stated(text, beginning=""):
+    """(words before it, formula) for each formula that a text states, each as long as it can be.
+
+    The words around a formula may deny it ("not 5", "5 is too large"), only suppose it ("assume x = 5"), or
+    make something else of it ("half of 5", "5 or more"). The beginning is that of the same sentence.
+    """
+    if STATES_NOTHING.match(beginning + text):
+        return
+    words = WORD.findall(ASIDE.sub("", text))
     n = 0
     while n < len(words):
         stop = end_of_formula(words, n)
@@ -827,32 +786,26 @@ def formulas_of(words):
             n += 1
             continue
         before = " ".join(words[:n])
-        rest = " ".join(words[stop:])
-        if is_refused(before, words[n:stop], rest):
-            stop = end_of_refused(words, n, stop)
-        else:
-            rest = re.sub(r"\\text *\{", "", unmarked(rest))
-            found = unmarked(" ".join(words[n:] if CHANGES.match(rest) else words[n:stop]))
-            solved = SOLVED.fullmatch(found)
-            yield before, solved[1] if solved else found
-            if SETTLED.match(rest):
-                return  # 18 is indeed 8 + 8 + 2
-        n = stop
+        if not is_refused(f"{beginning} {before}", " ".join(words[stop:])):
+            yield before, unmarked(" ".join(words[n:stop]))
+            n = stop
+            continue
+        n += 1
+        while n < stop and not words[n - 1].endswith((",", ":", "to")):
+            n += 1  # dividing by 2, x = 5; from 7 to 5
 
 
-def end_of_refused(words, start, stop):
-    """Where to go on after a refused formula: at the equation that follows it in "dividing by 2, x = 5"."""
-    for n in range(start + 1, stop):
-        if words[n - 1].endswith(",") and "=" in " ".join(words[n : n + 2]):
-            return n
-    return stop
+def is_refused(before, after):
+    clauses = "|" + CLAUSE_END.sub(" |", before)
+    after = unmarked(after.replace(r"\text{", ""))
+    return any((REFUSED_BEFORE.search(clauses), REFUSED_WITHIN.search(clauses), REFUSED_AFTER.match(after)))
 
 
 def end_of_formula(words, start):
     """Where the longest formula ends that starts with this word, or None."""
     if ORDINARY.match(words[start]) or ARTICLE.match(" ".join(words[start : start + 2])):
         return None
-    for stop in range(len(words), start, -1):
+    for stop in range(min(len(words), start + 24), start, -1):
         if ARTICLE.match(" ".join(words[stop - 1 : stop + 1])):
             continue  # 9, a square
         marked = stop == start + 1 and START in words[start]
@@ -861,26 +814,15 @@ def end_of_formula(words, start):
     return None
 
 
-def is_refused(before, formula, rest):
-    """Is a formula denied, supposed, or a part of something else by the words around it?"""
-    after = " ".join(formula[1:]) + " " + rest  # "5 works" is a number and a noun to the parser
-    refused = REFUSED_BEFORE.search(before) or REFUSED_AFTER.match(after.strip()) or REFUSED_AFTER.match(rest)
-    return bool(refused) or is_supposed(before)
-
-
-def is_supposed(before):
-    """Do the words before a formula say that it is tried or thought by others, not that it holds?"""
-    sentence = SENTENCE_START.split(before)[-1]
-    return bool(COUNTERFACTUAL.match(sentence) or SUPPOSED.search(CLAUSE_END.split(sentence)[-1]))
-
-
 def is_formula(text):
     """Does a text say something as a formula? A lone word does not."""
     sign = re.search(r"[\d=<>^+]|\\[a-z]|[π√∞]|^(?:\([A-J]\)|[a-z](?: ?- ?[a-z])?)$", text)
     if len(text) > 300 or not sign:
         return False
     plain = re.sub(r"\\(?:text|mbox|mathrm)\s*\{[^{}]*\}", "", text)
-    if PROSE.search(plain) and not NUMBER_AND_NOUN.fullmatch(text):
+    units = NUMBER_AND_UNITS.fullmatch(text)
+    of_units = units and all(word in UNITS or word in SCALES for word in re.findall("[A-Za-z]+", units[1]))
+    if PROSE.search(plain) and not of_units:
         return False
     tree = read(text).tree
     if tree.kind == "text":
@@ -1938,6 +1880,8 @@ def settled_list(trees):
         return Tree("equation", label=first.label, content=together)
     if last.kind == "equation" and last.loose and all(map(label_of, trees[:-1])) and not last.label:
         return last  # m = 3, n = 7, and m + n = 10
+    if last.kind == "equation" and last.label and all(t.kind == "equation" and not t.label for t in trees[:-1]):
+        return last  # 2x = 18 and x = 9
     other_ways = all(map(is_value, trees)) and any(tree != first for tree in trees)
     if other_ways and all(alike(tree, first, True) for tree in trees):
         return first

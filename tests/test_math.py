@@ -134,7 +134,7 @@ GIVES = r"""
 90^\circ @ The total is $90^\circ$ in all. @ ∠ABC = 90° ‖ 1234 @ There are 1 234 of them.
 p - q @ The value is therefore $p - q$ when simplified. @ So we get p - q ‖ -3 @ So x = $-3$
 18 @ **Answer:** Janet makes $18 every day. @ Janet earns $18/day. @ 9 eggs * $2/egg = $18
-  @ When x = 3, y = 18. @ So she earns **$18**. @ 18 is indeed 8 + 8 + 6.
+  @ When x = 3, y = 18. @ So she earns **$18**.
 73 @ m + n = 65 + 8 = 73. ‖ x=2 @ Hence x = 2. ‖ \text{Evelyn} @ Hence $x = \text{Evelyn}$
 10 @ The triangle is right. We find that m = 3, n = 7, and m + n = 10. ‖ 1\frac12 @ The answer is 1 1/2.
 \begin{pmatrix}1\\2\end{pmatrix} @ So $\mathbf{v} = \begin{pmatrix} 1 \\ 2 \end{pmatrix}.$
