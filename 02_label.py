@@ -83,7 +83,9 @@ def label_run(run, options):
     hashes = {key: common.mark_of(problem) for key, problem in problems.items()}
     judged = [f"{hashes[row['id']]}-{common.mark_of(row['response'])}" for row in rollouts]
     path = run / "labels.jsonl"
-    if not path.is_file() or is_outdated(path, judged):
+    marks = [row.get("judged") for row in common.read_jsonl(path)] if path.is_file() else []
+    made_by_hand = path.is_file() and not any(marks)
+    if marks != judged and not made_by_hand:
         journal = run / ".labels.unfinished.jsonl"
         header = [options.timeout, common.mark_of(judged)]
         labels = judge_rollouts(journal, header, problems, rollouts, options)
@@ -91,12 +93,6 @@ def label_run(run, options):
         common.write_jsonl(path, [label | {"judged": mark} for label, mark in zip(labels, judged)])
         journal.unlink(missing_ok=True)
     return summarise(run, problems, common.read_labels(run, keys))
-
-
-def is_outdated(path, judged):
-    """Was a problem or a response edited since it was judged? Labels made by hand do not say, and stay."""
-    marks = [row.get("judged") for row in common.read_jsonl(path)]
-    return any(marks) and marks != judged
 
 
 def judge_rollouts(journal, header, problems, rollouts, options):
@@ -168,7 +164,7 @@ def judge_answers(problem, rows):
 
 def readers_of(kind):
     """Two functions for problems of a kind: one takes the answer from a response, one groups answers."""
-    return (text_of, text_groups) if kind == "text" else (answer_of, groups_of)
+    return (text_of, partial(groups_of, equal=same_words)) if kind == "text" else (answer_of, groups_of)
 
 
 def verdict(problem, answer):
@@ -179,22 +175,23 @@ def verdict(problem, answer):
         return False, "no answer"
     reference = str(problem["answer"])
     if problem["kind"] == "text":
-        right = words_of(answer) == words_of(reference)
-        return right, "equal" if right else "different"
-    if read(answer).text != read(reference).text and repeats(answer, problem["prompt"]):
+        right = same_words(reference, answer)
+    elif read(answer).text != read(reference).text and repeats(answer, problem["prompt"]):
         return False, "repeats the question"
-    if same(reference, answer):
-        return True, "equal"
-    return False, "too complex" if read(answer).tree.kind == "too complex" else "different"
+    else:
+        right = same(reference, answer)
+        if not right and read(answer).tree.kind == "too complex":
+            return False, "too complex"
+    return right, "equal" if right else "different"
+
+
+def same_words(reference, answer, forgiving=None):
+    """For problems whose answer is text: the same letters and digits."""
+    return words_of(reference) == words_of(answer)
 
 
 def words_of(text):
     return re.sub(r"\W+", " ", text).strip().casefold() or text.strip()
-
-
-def text_groups(answers):
-    numbers = {}
-    return [answer and numbers.setdefault(words_of(answer), len(numbers)) for answer in answers]
 
 
 def make_label(row, answer, group, right, reason):
@@ -225,14 +222,8 @@ def run_jobs(jobs, options):
     except (RuntimeError, OSError) as error:
         common.die(f"programs cannot be judged on this machine: {error}")
     with pool:
-        print_once(textwrap.fill(pool.banner, 110))
+        print(textwrap.fill(pool.banner, 110), file=sys.stderr)
         yield from pool.imap_unordered(jobs)
-
-
-@lru_cache
-def print_once(text):
-    """However many runs one command labels."""
-    print(text, file=sys.stderr)
 
 
 def percent(part, whole):
@@ -247,11 +238,11 @@ def summarise(run, problems, labels):
     for row in labels:
         reasons[row["reason"][:100] if row["label"] is None else row["reason"].partition(":")[0]] += 1
     solved_percent = percent(len({row["id"] for row in right}), len({row["id"] for row in judged}))
-    no_answer = sum(row["reason"].endswith(("no answer", "no code")) for row in labels)
     return {
         "run": str(run), "problems": len(problems), "rollouts": len(labels), "right": len(right),
         "right_percent": percent(len(right), len(judged)), "wrong": len(judged) - len(right),
-        "not_judged": len(labels) - len(judged), "oracle_percent": solved_percent, "no_answer": no_answer,
+        "not_judged": len(labels) - len(judged), "oracle_percent": solved_percent,
+        "no_answer": sum(row["reason"].endswith(("no answer", "no code")) for row in labels),
         "reasons": dict(reasons.most_common()),
     }  # fmt: skip
 
@@ -271,8 +262,7 @@ def print_summaries(summaries, options):
 
 def self_check(dataset, options):
     """Print what the judge gets wrong about the data set's own solutions, answers and stubs; return it."""
-    path = Path(dataset)
-    problems = common.read_jsonl(path / "problems.jsonl") if path.is_dir() else common.load_problems(dataset)
+    problems = common.load_problems(dataset)
     failures = []
     answers = [row for row in problems if row["kind"] != "code" and row.get("answer") is not None]
     for problem in answers:
@@ -282,18 +272,18 @@ def self_check(dataset, options):
         if not right:
             failures.append(f"{problem['id']}: the answer {problem['answer']!r} is not equal to itself")
 
-    tested = {row["id"]: row for row in problems if is_tested(row)}
+    tested = [row for row in problems if is_tested(row)]
     jobs = []
-    for key, problem in tested.items():
+    for problem in tested:
         stub = f"def {problem.get('entry_point', 'main')}(*args, **kwargs):\n    pass\n"
-        jobs.append(((key, "stub"), sandbox_job(problem, stub, options)))
+        jobs.append(((problem["id"], "stub"), sandbox_job(problem, stub, options)))
         if "solution" in problem:
-            jobs.append(((key, "solution"), sandbox_job(problem, problem["solution"], options)))
-    results = common.progress(run_jobs(jobs, options), len(jobs), f"check {dataset}", "program")
-    for (key, what), result in results:
+            jobs.append(((problem["id"], "solution"), sandbox_job(problem, problem["solution"], options)))
+    results = dict(common.progress(run_jobs(jobs, options), len(jobs), f"check {dataset}", "program"))
+    for (key, what), result in results.items():
         wanted = what == "solution"
         # a stub that cannot be judged is no failure if the same tests work for a solution
-        excused = what == "stub" and result.passed is None and "solution" in tested[key]
+        excused = what == "stub" and result.passed is None and (key, "solution") in results
         if result.passed is not wanted and not excused:
             failures.append(f"{key}: its {what}: {result.reason}")
 
@@ -319,8 +309,9 @@ def self_check(dataset, options):
 #   1   it is Python
 #   0   it is not
 
-FENCE = re.compile(r"^([ \t]*)(```+|~~~+)(.*)$")
-OPENING = re.compile(r"^(.*[>:*][ \t]*)(```+|~~~+)([ \t]*\w*[ \t]*)$")  # on the line of a tag or of words
+FENCED = re.compile(  # a block, closed or cut off at the end
+    r"^(.*[>:*][ \t]*|[ \t]*)"  # what stands before it on its line: words, a tag, a quotation's >
+    r"(```+|~~~+)[^`\n]*\n(.*?)(?:\2[`~]*[ \t]*$|\Z)", re.M | re.S)
 READS_INPUT = re.compile(r"\binput\(|\bstdin\b|\bopen\(0")
 
 
@@ -370,21 +361,11 @@ def ranked(block, problem):
 
 
 def code_blocks(text):
-    """Fenced blocks, closed or cut off at the end, and <output> parts that hold none."""
+    """Fenced blocks, and <output> parts that hold none."""
     blocks = []
-    opened = None
-    for line in [*text.split("\n"), None]:
-        at_end = line is None
-        line = re.sub(r"</output>\s*$", "", line or "")
-        if not opened:
-            opened = FENCE.match(line) or OPENING.match(line)
-            lines = []
-            continue
-        closed = at_end or line.rstrip().endswith(opened[2])
-        lines.append(line.rstrip().rstrip("`~") if closed else line)
-        if closed:
-            blocks.append("\n".join(line.removeprefix(opened[1]) for line in lines).rstrip("\n"))
-            opened = None
+    for before, _, code in FENCED.findall(re.sub(r"(?m)</output>\s*$", "", text)):
+        lines = [line.removeprefix(before) for line in code.split("\n")]
+        blocks.append("\n".join(lines).rstrip("\n"))
     outputs = re.findall(r"<output>(.*?)(?:</output>|\Z)", text, re.S)
     return blocks + [output.strip("\n") for output in outputs if "```" not in output and "~~~" not in output]
 
@@ -904,20 +885,20 @@ def same(reference, answer, forgiving=True):
     return units_agree(gold.units, given.units, forgiving) and alike(gold.tree, given.tree, forgiving)
 
 
-def groups_of(answers):
+def groups_of(answers, equal=same):
     """A number for each answer: those that are the same share one, over others if need be; None has none."""
+
+    def in_group(answer, group):
+        return any(equal(other, answer, False) or equal(answer, other, False) for other in group)
+
     groups = []
     for answer in dict.fromkeys(answers):
         if answer is not None:
-            joined = [group for group in groups if is_in_group(answer, group)]
+            joined = [group for group in groups if in_group(answer, group)]
             groups = [group for group in groups if group not in joined] + [[*chain(*joined), answer]]
     groups.sort(key=lambda group: answers.index(group[0]))
     numbers = {answer: number for number, group in enumerate(groups) for answer in group}
     return [numbers.get(answer) for answer in answers]
-
-
-def is_in_group(answer, group):
-    return any(same(other, answer, False) or same(answer, other, False) for other in group)
 
 
 def repeats(answer, prompt):
