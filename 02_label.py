@@ -685,25 +685,27 @@ CHANGING = any_of("""
     plus | minus | divided | squared | cubed | factorial | choose | either | else | otherwise | provided
     assuming | depending | raised | root | remainder | point | short | past""")
 CHANGING_WORDS = {*re.findall("[a-z]+", CHANGING)}
-REFUSED_BEFORE = re.compile(  # just before a formula
+REFUSED_BEFORE = re.compile(  # just before a formula; each clause of the sentence begins with |
     r"(?i)" + any_of(r"""
     # it is denied: x is not equal to 5, everything but 5, we reject the root 5
     (?:\b(?:not?|cannot|never|neither|nor|without|unequal to)|n't)(?: (?!is\b|are\b)\w+){0,2}
     \b(?:except|besides|apart from|instead of|unlike|(?:every|all|any)\w*(?: \w+)? but)(?: (?:at|for|when))?
     \b(?:reject|exclud|discard|eliminat|ignor|remov|dropp?|omitt?)(?:e|es|ed|ing|s)?(?: (?!is|are)\w+)?
-    \b(?:rul\w*|leav\w*|throw) (?:out|away) | \bwrong answer is | \b(?:base case is|have been)
-    # another number is compared with it, or it is a part of one: more than 5, half of 5, 7 hours for 5 men
-    \b(?:from|than|over|under|near|below|above|beyond|against|per|before|as \w+ as|(?<!starts )(?<!\| )at)
-    \b(?:by|least|most|best|exceeds?|approach(?:es|ing)?|ends in|(?:is|are|was|were|has|have|be) up to|bounded by|(?:more|looks) like)
-    \b(?:un\w+|fail\w*|diverg\w*|vanish\w*|false|impossible)(?: \w+){0,2} (?:for|when)
+    \b(?:rul\w*|leav\w*|throw) (?:out|away)
+    # another number is compared with it: more than 5, close to 5, it fails for 5
+    \b(?:from|than|over|under|near|below|above|beyond|against|before|as \w+ as|(?<!starts )(?<!\| )at)
+    \b(?:by|per|least|most|best|exceeds?|approach(?:es|ing)?|ends in|of which|(?:more|looks) like)
+    \b(?:close|compared|opposed|next|\w*prime|tends|or equal|reach|(?:is|are|was|were|has|have|be) up) to
     \b(?:compared|start\w*|beg[iau]n\w*) with
-    [\d\x03][%)}]* (?:\w+ ){0,4}?(?:out of|of|in|every|for|with|to reach) | \bof which | \b(?:close|compared|opposed|next|\w*prime|tends|or equal|reach) to
-    \|\W*of | (?<!\ba )(?<!\ban )\b(?!value|total|sum|number)\w+ of | % of
-    \b(?:multiple|divisor|factor|power|root|third|half|quarter|percent|product|fraction|part)s? of
+    \b(?:un\w+|fail\w*|diverg\w*|vanish\w*|false|impossible)(?: \w+){0,2} (?:for|when)
+    # it is a part of another number: half of 5, a multiple of 5, 7 hours for 5 men
+    \|\W*of | % of | (?<!\ba )(?<!\ban )\b(?!value|total|sum|number)\w+ of
+    \b(?:multiple|divisor|factor|power|third|half|quarter|product)s? of
     \b(?:half|twice|double|triple|times|plus|modulo|base|nearest|give or take|the other(?: is)?)
+    [\d\x03][%)}]* (?:\w+ ){0,4}?(?:out of|of|in|every|for|with|to reach)
     # it is for a step that follows, or the number of something: now add 5, see step 5
-    (?<!needs to )\b(?:add|subtract|multiply|divide|replace|substitute|plug|dividing)(?: (?!to\b|we\b)[a-z]+){0,3}
-    \b(?:now|then|we|next) set | \b(?:problem|page|step|theorem|example|lemma|formula|equation|figure|case)
+    (?<!needs to )\b(?:add|subtract|multiply|divide|dividing|replace|substitute|plug)(?: (?!to|we)[a-z]+){0,3}
+    \b(?:now|then|we|next) set | \b(?:problem|page|step|theorem|lemma|formula|equation|figure|case|base case is)
     """) + r"(?:(?: (?:the|those|his|her|their|[a-z]+'s|other|remaining|extra))+(?: \w+)?)?(?: \w =)? *$"
     # it is in a condition, or in what is done: if x = 5, with n = 5, taking n = 5
     r"|\|\W*(?:and |but |not )?" + any_of(r"""
@@ -721,34 +723,37 @@ REFUSED_WITHIN = re.compile(  # somewhere before a formula, in the same clause
     (?:could|might|may|would) (?:be tempted|try|think|expect|guess|believe|say)\b | might get
     (?:contradict|violat)(?:s|es|ed|ing) | inconsistent | none | mistake | error | typo | hypothesis | claim
     # it is what others say, or what was said before: many students write 5, at first sight it is 5
-    (?:some|many|most|one|nobody|people|students|friend|you) (?:(?:would|might|will) )?(?:say|said|answer)
-    (?:some|many|most|one|\w+body|\w+one|people|students|you) (?:(?:would|may|will) )?(?:write|think|claim)
-    (?:book|textbook|hint|question|problem) (?:says|said|claims|suggests)\b | according to
-    (?:book|textbook|friend|student)'s | who (?:is|has)\b | whose \w+ (?:is|equals)\b
+    (?:some|many|most|\w*one|\w+body|people|students|friend|you)(?: \w+)? (?:say|said|answer|write|think|claim)
+    (?:book|textbook|hint|question|problem|friend|student)(?:'s| (?:says|said|claims|suggests)\b)
+    according to | who (?:is|has)\b | whose \w+ (?:is|equals)\b
     used to (?:be|think) | at first (?:glance|sight) | tempted to
     (?:we|I) (?:first|initially|hoped|expected|wanted|tried|tested|assumed|guessed|thought|wrote|must avoid)
     # it belongs to another answer: a naive guess is 5, half the answer is 5
     (?:wrong|incorrect|false|tempting|trap|opposite|worst|old|naive) (?:answer|result|guess|choice|value)\b
     (?:previous|other|intermediate|partial|initial|first|second-best) (?:answer|result|guess|sum|step)\b
     (?:half|twice|double of|opposite of) the answer | answer (?:plus|minus|times|squared|divided)
-    """) + r"[^|]*$|\|\W*(?:were|had|(?:even |al)?though|since|because|where|which(?! (?:gives|makes|leaves|equals|is *$))|whereas|while)\b[^|]*$"
+    """) + r"[^|]*$"
+    # it is in a reason, or in what would be if another thing were so
+    r"|\|\W*(?:were|had|(?:even |al)?though|since|because|whereas|while"
+    r"|where|which(?! (?:gives|makes|leaves|equals|is *$)))\b[^|]*$"
     r"|^\|\W*(?:(?:if|had|were|with)\b.*\bwould\b|(?:without|forgetting|ignoring|with the wrong)\b)")
-REFUSED_AFTER = re.compile(  # just after a formula: 5 is not allowed, 5 would be too large, 5 or more
-    r"(?i)[^\w(]*(?:(?!rather\b)[a-z]+ )?" + any_of(r"""
+REFUSED_AFTER = re.compile(  # just after a formula, or after a noun that follows it
+    r"(?i)[^\w(]*(?:(?!(?:rather|when)\b)[a-z]+ )?(?:" + any_of(r"""
+    # 5 is not allowed, 5 would be too large, 5 fails
     (?:is|are|being|be)(?:n't| not\b| never\b) | (?:might|may|could|would|was|were|looks|seems)\b | to the power
-    (?:is|are|being|be) (?:tempting|wrong|incorrect|invalid|rejected|excluded|discarded)
-    (?:is|are|being|be) (?:impossible|ruled out|out|off|too|false|extraneous|negative,|only)
+    (?:is|are|being|be) (?:tempting|wrong|incorrect|invalid|rejected|excluded|discarded|impossible|ruled out)
+    (?:is|are|being|be) (?:out|off|too|false|extraneous|negative,|only)
     (?:is|are|being|be) (?:an?|the|my) (?:[\w-]+ )*(?:trap|decoy|distractor|wrong|mistake|guess|bound)
     is (?:the answer to an?|what (?:most|many|you))
     (?:must|should|has to|needs to|can) be (?:rejected|discarded|eliminated|excluded|ruled out|thrown)
     (?:fails|cannot|can't|won't|doesn't|does not|violates|contradicts|(?:leads to|gives) a contradiction)\b
     (?:satisfies|works)\b.*\b(?:only|but not)\b
-    # it is changed
+    # 5 or more, 5 times x, 5 hours 15 minutes, 5 in the first case
     (?:and|or)\b.*(?:\d|\([A-J]\)|\b(?:none|more|less|fewer|greater|higher|a half|a third)\b)
     times \S | of (?:(?!a )[a-z]\b|[\d\\]) | (?:more|less|fewer) than (?-i:(?![A-Z])) | at (?:least|most)\b
     \d+ (?:min|sec|inch|cent) | (?:in the \w+ case|in case|as long as|but only)\b
     (?:when|for)\b.*\b(?:even|odd|positive|negative|otherwise)\b | whenever\b
-    """) + r"|[^\w(]*(?:(?!(?:rather|when)\b)[a-z]+ )?(?!(?:for|more|less|fewer|but|not|than|when|where)\b|over [a-z])" + CHANGING + r"\b")
+    """) + r"|(?!(?:for|more|less|fewer|but|not|than|when|where)\b|over [a-z])" + CHANGING + r"\b)")
 
 
 def stated(text, beginning=""):
@@ -959,13 +964,10 @@ def formula(text):
         return parse(tokens)
     upper, words = parse([{"±": "+", "∓": "-"}.get(token, token) for token in tokens])
     lower, _ = parse([{"±": "-", "∓": "+"}.get(token, token) for token in tokens])
-    items = [item for tree in (upper, lower) for item in items_of(tree)]
-    distinct = [item for n, item in enumerate(items) if item not in items[:n]]
-    return Tree("set", items=distinct) if upper.kind == "set" else settled_list(distinct), words
-
-
-def items_of(tree):
-    return tree.items if tree.kind in ("list", "set") else [tree]
+    items = []
+    for tree in (upper, lower):
+        items += tree.items if tree.kind in ("list", "set") else [tree]
+    return Tree("set", items=items) if upper.kind == "set" else settled_list(items), words
 
 
 def parse(tokens):
@@ -977,7 +979,7 @@ def parse(tokens):
 
 
 def special(text):
-    """Answers with a grammar of their own: integers, choices, times of day, words for sets."""
+    """Answers with a grammar of their own: integers, choices, words for sets, times of day."""
     if re.fullmatch(r"-?[0-9]{1,300}", text):
         return number(int(text)), []
     choice = CHOICE.fullmatch(text)
@@ -986,14 +988,14 @@ def special(text):
         tree = read(content).tree if content else None
         return Tree("choice", label=choice[1] or choice[3], content=tree), []
     words = plain_words(text)
-    clock = CLOCK.fullmatch(words)
-    if clock and (clock[3] or clock[2] and math.gcd(int(clock[1]), int(clock[2])) > 1):  # 11:21 is a ratio
-        half = clock[3] + "m" if clock[3] else ""
-        return Tree("text", words=f"{int(clock[1])}:{clock[2] or '00'}{half}"), []
     if re.fullmatch(r"(?:there (?:is|are) )?no (?:real )?solutions?(?: exists?)?|empty set|无解", words):
         return NOTHING, []
     if re.fullmatch(r"(?:(?:all|the|set of) )*real(?:s| numbers?)", words):
         return LINE, []
+    clock = CLOCK.fullmatch(words)
+    if clock and (clock[3] or clock[2] and math.gcd(int(clock[1]), int(clock[2])) > 1):  # 11:21 is a ratio
+        half = clock[3] + "m" if clock[3] else ""
+        return Tree("text", words=f"{int(clock[1])}:{clock[2] or '00'}{half}"), []
     return None
 
 
@@ -1007,16 +1009,12 @@ CLOCK = re.compile(r"([01]?[0-9]|2[0-4])(?::([0-5][0-9]))?(?: ?([ap])\.? ?m\.?)?
 
 
 def plain_words(text):
-    """The words of a text without articles, ordinal endings, and "it is" before them."""
+    """The words of a text without articles, and without "it is" before them."""
     plain = re.sub(r'"(?=\w)', " ", text)
     if re.search(r"[\\^_=<>]", plain):
         return re.sub(r"\s", "", plain)
-    plain = re.sub(r"[\s{}\",]+", " ", plain).strip(" .,;:'").casefold()
-    plain = re.sub(r"(?<=\d)(?:st|nd|rd|th)\b|(?<=[a-z])[!?]+$", "", plain)
-    if plain in ("dne", "does not exist"):
-        return "undefined"
-    negated = re.search(r"\b(?:not|never|neither|n?or|and|if|cannot|\w+n't)\b", plain)
-    if not negated:
+    plain = re.sub(r"[\s{}\",]+", " ", plain).strip(" .,;:'!?").casefold()
+    if not re.search(r"\b(?:not|never|neither|n?or|and|if|cannot|\w+n't)\b", plain):
         plain = re.sub(r"^[a-z ]*\b(?:is|are) (?=[a-z])", "", plain)
     return re.sub(r"^(?:the|an?) (?=\w)", "", plain)
 
@@ -1034,9 +1032,12 @@ for names in UNIT_NAMES.split("|"):
             UNITS[name + "s"] = names.split()[0]
 
 
+MARKS = ("base", "mod")  # of words that are no units, but a base or a modulus
+
+
 def known_units(words):
     """mi and h of miles per hour, cm and cm^2; none if a word is no unit; bases and moduli as they are."""
-    marks = {word for word in words if is_base_or_modulus(word)}
+    marks = {word for word in words if word.startswith(MARKS)}
     units = set()
     for word in words:
         name, sign, power = word.partition("^")
@@ -1048,23 +1049,17 @@ def known_units(words):
     return marks | units
 
 
-def is_base_or_modulus(word):
-    return word.startswith(("base", "mod"))
-
-
 def units_agree(gold, given, forgiving):
     """5 cm is neither 5 m nor 5 cm/s; 5 cm does for 5 cm^2, $5 for $5 per hour, 52 for 52_8."""
-    for unit in filter(is_base_or_modulus, gold ^ given):
-        left_out = unit in gold and unit.startswith("base")
-        left_out |= unit in given and unit.startswith("mod")
-        if not (forgiving and left_out):
+    for unit in gold ^ given:
+        left_out = unit in gold and unit.startswith("base") or unit in given and unit.startswith("mod")
+        if unit.startswith(MARKS) and not (forgiving and left_out):
             return False
-    gold = {unit for unit in gold if not is_base_or_modulus(unit)}
-    given = {unit for unit in given if not is_base_or_modulus(unit)}
-    if not gold or not given:
+    gold, given = ({unit for unit in units if not unit.startswith(MARKS)} for units in (gold, given))
+    if not gold or not given or given == {"dollar"} <= gold:
         return True
     same_names = {unit.partition("^")[0] for unit in gold} == {unit.partition("^")[0] for unit in given}
-    return same_names and (gold <= given or given <= gold) or given == {"dollar"} <= gold
+    return same_names and (gold <= given or given <= gold)
 
 
 def alike(a, b, forgiving):
@@ -1874,8 +1869,6 @@ def related(operators, sides):
     if not set(operators) <= {"=", "∈"}:
         return inequality(operators, sides)
     first, last = sides[0], sides[-1]
-    if is_value(last.tree) and is_value(first.tree) and is_label(last) and not is_label(first):
-        first, last = last, first
     name = re.sub(r"[ {}]", "", first.text)
     if not is_value(last.tree) or first.tree.kind == "tuple" or "∈" in operators or ":" in last.text:
         return Tree("equation", label=name, content=last.tree)
@@ -1951,10 +1944,6 @@ def half_line(sign, left, right):
         return None
     end = right.tree.number.real
     name = min(left.names)
-    if left.text == f"| {name} |":
-        strict = sign in ("<", ">=")
-        inside = Tree("reals", cuts=((-end, strict), (end, not strict)))
-        return inside if "<" in sign else combined(operator.gt, LINE, inside)
     if left.text != name:
         return None
     if sign == "!=":

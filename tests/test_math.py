@@ -75,7 +75,7 @@ x=1,y=2 ~ \begin{cases}x=1\\y=2\end{cases} ~ \left\{\begin{aligned} x&=1\\ y&=2\
 \text{(C)} ~ Option C ≠ (B) 12 ‖ \text{the parabola} ~ a parabola ‖ (0.6,2.6667] ~ (\frac{3}{5},\frac{8}{3}]
 \text{(B)} ~ \boxed{B} ≠ (B) or (C) ‖ 6:00\text{ PM} ~ 6\text{ p.m.} ‖ 11:21 ~ 11 \text{ to } 21
 n\equiv 3\pmod 7 ~ n\equiv 3\pmod{7} ‖ p=\frac14 ~ 25\% ‖ 16 ~ m\angle A = 16^\circ
-\frac{\pi}{3} ~ \arg z=\pi/3 ‖ |x|<3 ~ x\in(-3,3) ≠ |x|\le3 ‖ 7\text{th} ~ 7^{th}
+\frac{\pi}{3} ~ \arg z=\pi/3 ‖ 7\text{th} ~ 7^{th}
 \frac{n(n-1)(n-2)}{6} ~ C(n,3) ‖ 6 ~ 2 \cdot 3 = 6 ≠ \operatorname{lcm}(4,3) ~ \lfloor 5.9\rfloor ~ \gcd(6)x
 \max(a,b) ~ \max\{a,b\} ≠ a+b ~ \max(a,c) ‖ \{1,-2\} ~ x = -2\text{ and }x = 1 ≠ x=1 \text{ or } x=2
 (-\infty,\infty) ~ \text{all real numbers} ‖ 9.8 ~ 9.8\ \mathrm{m\cdot s^{-2}} ‖ 25 ~ 25^\circ\text{C}
@@ -115,7 +115,7 @@ x<-1 ≠ \{x : x < -1 \text{ or } x > 2\} ~ \{x \mid x < -1, x \in \mathbb{Z}\} 
 2x ≠ 2x if x>0, -2x if x<0 ‖ a^2-b^2 ~ (a+b)(a-b) ‖ a+b ≠ (a+b)(a-b) ‖ 150\text{ grams} ~ 150 g ≠ 150 m
 2.5\text{ hours} ~ 2.5 h ‖ 5m ≠ 5 ‖ 3 m ~ 3m ‖ 21 ~ twenty-one ~ \text{Twenty-one} ‖ 19 ≠ twenty-one
 40 ~ forty ‖ [2,\infty)\cup\{0\} ~ x \ge 2 \text{ or } x = 0 ≠ x \ge 2 \text{ or } x = 1
-(-\infty,2) ≠ [-\infty,2) ~ (-\infty,2] ~ |x|<2 ‖ |x-2| \le 3 ≠ |x-2|<3
+(-\infty,2) ≠ [-\infty,2) ~ (-\infty,2] ‖ |x-2| \le 3 ≠ |x-2|<3
 """
 
 # Which answer a response gives: a reference that it must be the same as @ responses.
@@ -157,7 +157,7 @@ x^3+2x @ Therefore, the derivative is $f'(x) = x^3 + 2x$. ‖ y=2x+3 @ The equat
 54 @ 7 * 8 = 54. The answer is correct @ So the final answer would be 54, I guess?
 3\sqrt{2} @ Therefore the length is 3√2. @ Therefore the length is 3√2 cm. @ Therefore AB = 3 sqrt(2).
 (-\infty,2)\cup(3,\infty) @ So $x<2$ or $x>3$. ‖ 3:2 @ The ratio of boys to girls is 3 to 2.
-17 @ Therefore, $a + b = 17$, where $a = 8$ and $b = 9$. @ So we have 17 = n.
+17 @ Therefore, $a + b = 17$, where $a = 8$ and $b = 9$.
 \text{(C)} @ 故选：C @ 因此，选C。 @ Therefore, option C is correct. ‖ \text{B} @ I choose B. @ B. 12 @ (B) 12
 4:30 @ 4:30 @ It starts at 4:30. ‖ \text{6:00 PM} @ so at 6 p.m. ‖ \frac34 @ She used 3/4 of a cup.
 11 @ The answer is $11$ for $n = 5$. @ It leaves 11 eggs left over after lunch.
