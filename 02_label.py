@@ -29,6 +29,7 @@ import operator
 import random
 import re
 import sys
+import tempfile
 import textwrap
 import warnings
 from bisect import bisect
@@ -87,72 +88,58 @@ def label_run(run, options):
     made_by_hand = path.is_file() and not any(marks)
     if marks != judged and not made_by_hand:
         journal = run / ".labels.unfinished.jsonl"
-        header = [options.timeout, common.mark_of(judged)]
-        labels = judge_rollouts(journal, header, problems, rollouts, options)
-        labels = common.align(labels, keys, journal)
+        labels = judge_rollouts(problems, rollouts, journal, options)
+        labels = common.align(labels, keys, run / "rollouts.jsonl")
         common.write_jsonl(path, [label | {"judged": mark} for label, mark in zip(labels, judged)])
         journal.unlink(missing_ok=True)
     return summarise(run, problems, common.read_labels(run, keys))
 
 
-def judge_rollouts(journal, header, problems, rollouts, options):
-    """The labels of all rollouts. The journal keeps those of finished problems, for a killed run to resume.
+def judge_rollouts(problems, rollouts, journal, options):
+    """The labels of all rollouts: of answers at once, of programs as judge_programs says."""
+    rows_of = {}
+    for row in rollouts:
+        rows_of.setdefault(row["id"], []).append(row)
+    labels = []
+    programs = {}  # (id, program) -> the rollouts that gave it: equal programs run once
+    for key, rows in rows_of.items():
+        if problems[key]["kind"] != "code":
+            labels += judge_answers(problems[key], rows)
+            continue
+        for row in rows:
+            program = extract_code(row["response"], problems[key])
+            programs.setdefault((key, program), []).append(row)
+    tested = [(key, program) for key, program in programs if "tests" in problems[key]]
+    jobs = [sandbox_job(problems[key], program, options) for key, program in tested]
+    verdicts = dict(zip(tested, judge_programs(jobs, journal, options)))
+    for (key, program), rows in programs.items():
+        passed, reason = verdicts.get((key, program), (None, "no tests"))
+        labels += [make_label(row, program, None, passed, reason) for row in rows]
+    return labels
 
-    Its first line, the header, differs where labels would not be the same: then the run starts anew.
+
+def judge_programs(jobs, journal, options):
+    """(passed, reason) of each job. The journal keeps what is judged, for a killed run to resume.
+
+    Its first line, the header, differs where the jobs do: then the run starts anew.
     """
+    header = common.mark_of(jobs)
     text = journal.read_text(encoding="utf-8", errors="replace") if journal.is_file() else ""
     entries = [json.loads(line) for line in text.split("\n")[:-1]]  # without the last, which may be torn
     if entries[:1] != [header]:
         entries = [header]
     common.write_jsonl(journal, entries)
-    labels = [*chain(*entries[1:])]
-    finished = {label["id"] for label in labels}
-    left = {}
-    for row in rollouts:
-        if row["id"] not in finished:
-            left.setdefault(row["id"], []).append(row)
-    new = judge_problems(problems, left, options)
+    verdicts = {n: (passed, reason) for n, passed, reason in entries[1:]}
+    left = [(n, job) for n, job in enumerate(jobs) if n not in verdicts]
     with open(journal, "a", encoding="utf-8") as file:
-        for entry in common.progress(new, len(left), f"label {journal.parent}", "problem"):
-            print(json.dumps(entry), file=file, flush=True)
-            labels += entry
-    return labels
-
-
-def judge_problems(problems, rollouts, options):
-    """Yield the labels of one problem after the other: answers first, then programs, as they finish."""
-    programs = {}
-    for key, rows in rollouts.items():
-        if is_tested(problems[key]):
-            programs[key] = [extract_code(row["response"], problems[key]) for row in rows]
-        else:
-            yield judge_answers(problems[key], rows)
-    jobs = []
-    for key in programs:
-        for program in dict.fromkeys(programs[key]):  # equal programs run once
-            jobs.append(((key, program), sandbox_job(problems[key], program, options)))
-    unfinished = Counter(key for (key, _), _ in jobs)
-    results = {}
-    for (key, program), result in run_jobs(jobs, options):
-        results[key, program] = result
-        unfinished[key] -= 1
-        if not unfinished[key]:
-            labels = []
-            for row, program in zip(rollouts[key], programs[key]):
-                result = results[key, program]
-                labels.append(make_label(row, program, None, result.passed, result.reason))
-            yield labels
-
-
-def is_tested(problem):
-    return problem["kind"] == "code" and "tests" in problem
+        for n, result in common.progress(run_jobs(left, options), len(left), "judge", "program"):
+            verdicts[n] = result.passed, result.reason
+            print(json.dumps([n, *verdicts[n]]), file=file, flush=True)
+    return [verdicts[n] for n in range(len(jobs))]
 
 
 def judge_answers(problem, rows):
     """The labels of a problem whose answers are compared with a reference, and with each other for votes."""
-    if problem["kind"] == "code":
-        programs = [extract_code(row["response"], problem) for row in rows]
-        return [make_label(row, program, None, None, "no tests") for row, program in zip(rows, programs)]
     extract, group = readers_of(problem["kind"])
     answers = [extract(row["response"]) for row in rows]
     verdicts = {answer: verdict(problem, answer) for answer in {*answers}}
@@ -262,37 +249,36 @@ def print_summaries(summaries, options):
 
 def self_check(dataset, options):
     """Print what the judge gets wrong about the data set's own solutions, answers and stubs; return it."""
-    problems = common.load_problems(dataset)
+    problems = {row["id"]: row | {"prompt": ""} for row in common.load_problems(dataset)}
+    rollouts = []
+    for key, problem in problems.items():
+        responses = {}
+        if problem["kind"] != "code" and problem.get("answer") is not None:
+            responses["answer"] = f"Therefore the answer is $\\boxed{{{problem['answer']}}}$."
+        if problem["kind"] == "code" and "tests" in problem:
+            name = problem.get("entry_point", "main")
+            responses["stub"] = f"```python\ndef {name}(*args, **kwargs):\n    pass\n```"
+            if "solution" in problem:
+                responses["solution"] = f"```python\n{problem['solution']}\n```"
+        rollouts += [{"id": key, "sample": what, "response": text} for what, text in responses.items()]
+    with tempfile.TemporaryDirectory() as folder:
+        labels = judge_rollouts(problems, rollouts, Path(folder) / "journal", options)
+
+    counts = Counter(label["sample"] for label in labels)
+    solved = {label["id"] for label in labels if label["sample"] == "solution"}
     failures = []
-    answers = [row for row in problems if row["kind"] != "code" and row.get("answer") is not None]
-    for problem in answers:
-        extract, _ = readers_of(problem["kind"])
-        answer = extract(f"Therefore the answer is $\\boxed{{{problem['answer']}}}$.")
-        right, _ = verdict({**problem, "prompt": ""}, answer)
-        if not right:
-            failures.append(f"{problem['id']}: the answer {problem['answer']!r} is not equal to itself")
-
-    tested = [row for row in problems if is_tested(row)]
-    jobs = []
-    for problem in tested:
-        stub = f"def {problem.get('entry_point', 'main')}(*args, **kwargs):\n    pass\n"
-        jobs.append(((problem["id"], "stub"), sandbox_job(problem, stub, options)))
-        if "solution" in problem:
-            jobs.append(((problem["id"], "solution"), sandbox_job(problem, problem["solution"], options)))
-    results = dict(common.progress(run_jobs(jobs, options), len(jobs), f"check {dataset}", "program"))
-    for (key, what), result in results.items():
-        wanted = what == "solution"
+    for label in labels:
+        wanted = label["sample"] != "stub"
         # a stub that cannot be judged is no failure if the same tests work for a solution
-        excused = what == "stub" and result.passed is None and (key, "solution") in results
-        if result.passed is not wanted and not excused:
-            failures.append(f"{key}: its {what}: {result.reason}")
-
-    if not answers and not tested:
+        excused = not wanted and label["label"] is None and label["id"] in solved
+        if label["label"] != wanted and not excused:
+            failures.append(f"{label['id']}: its {label['sample']}: {label['reason']}")
+    if not labels:
         failures.append(f"{dataset}: nothing to check: no problem has an answer or tests")
     for failure in sorted(failures):
         print(failure)
-    counts = {"problems": len(problems), "solutions": len(jobs) - len(tested), "stubs": len(tested),
-              "answers": len(answers), "failures": len(failures)}  # fmt: skip
+    counts = {"problems": len(problems), "solutions": counts["solution"], "stubs": counts["stub"],
+              "answers": counts["answer"], "failures": len(failures)}  # fmt: skip
     print(f"{dataset}:", ", ".join(f"{count} {name}" for name, count in counts.items()))
     if options.json:
         print(json.dumps({"dataset": str(dataset), **counts}))

@@ -84,29 +84,30 @@ def test_a_second_run_finds_the_work_done(mixed, run_script):
 
 
 def test_a_killed_run_resumes(tmp_path, run_here, monkeypatch):
-    """The journal holds three finished problems and a torn line; these three are not judged again."""
-    responses = {f"half{n}": ["\\boxed{0.5}", f"\\boxed{{{n}}}"] for n in range(6)}
-    run, whole = [write_run(tmp_path / name, [HALF | {"id": key} for key in responses], responses)
-                  for name in ("run", "whole")]  # fmt: skip
-    run_here("02_label.py", whole)
-    asked = []
+    """Killed at the third verdict: two stand in the journal, the third is torn; these two are not judged again."""
+    programs = [f"def add_two(a, b):\n    return a + {n}" for n in range(4)] + [PLUS]
+    runs = [write_run(tmp_path / name, [ADD, HALF], {"add": programs, "half": ["0.5"]}) for name in "ab"]
+    run_here("02_label.py", runs[0])
+    whole = (runs[0] / "labels.jsonl").read_text()
+    judged = []
 
-    def judge_answers(problem, rows, kill_at=3):
-        asked.append(problem["id"])
-        if len(asked) == kill_at + 1:
-            raise KeyboardInterrupt
-        return original(problem, rows)
+    def run_jobs(jobs, options):
+        for key, result in original(jobs, options):
+            judged.append(key)
+            if len(judged) == 3:
+                raise KeyboardInterrupt
+            yield key, result
 
-    original = judge.judge_answers
-    monkeypatch.setattr(judge, "judge_answers", judge_answers)
+    original = judge.run_jobs
+    monkeypatch.setattr(judge, "run_jobs", run_jobs)
     with pytest.raises(KeyboardInterrupt):
-        run_here("02_label.py", run)
-    assert not (run / "labels.jsonl").exists()
-    with open(run / ".labels.unfinished.jsonl", "a") as journal:
-        journal.write('[{"torn')
-    run_here("02_label.py", run)
-    assert asked == ["half0", "half1", "half2", "half3", "half3", "half4", "half5"]
-    assert (run / "labels.jsonl").read_text() == (whole / "labels.jsonl").read_text()
+        run_here("02_label.py", runs[1])
+    assert not (runs[1] / "labels.jsonl").exists()
+    with open(runs[1] / ".labels.unfinished.jsonl", "a") as journal:
+        journal.write('[2, tr')
+    run_here("02_label.py", runs[1])
+    assert len(judged) == 6 and {*judged[:2], *judged[3:]} == {*range(5)}
+    assert (runs[1] / "labels.jsonl").read_text() == whole
 
 
 def test_nothing_to_judge_is_said_and_still_grouped(tmp_path, run_here):
