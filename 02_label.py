@@ -663,7 +663,8 @@ PROSE = re.compile(  # three letters that are no part of a formula, or a short w
 ORDINARY = re.compile(  # a word that starts no formula
     r"(?![-–−]$|sqrt|minus|negative|sin(?!ce)|cos|tan|log|ln|pi)(?:\(?[A-Za-z]{2}|[^\w\x03$\\(\[{]*$)")
 ARTICLE = re.compile("[aA] [A-Za-z]{2}")
-NUMBER_AND_UNITS = re.compile(r"(?:\\[a-z]+|[^A-Za-z])*[\d%}π]((?:[ /](?!in\b)[A-Za-z]+)+)\.?")  # 5 miles per hour
+NUMBER_AND_UNITS = re.compile(  # 5 miles per hour
+    r"(?:\\[a-z]+|[^A-Za-z])*[\d%}π]((?:[ /](?!in\b)[A-Za-z]+)+)\.?")
 ASIDE = re.compile(r"(?<=[\d\x03)}\]%π]) \((?:[\d\s.+/*%\\-]+|[^()]*=[^()]*)\)(?=\W*$)")  # (0.5), (4^2 = 16)
 CHANGING = any_of("""
     if | for | where | with | when | unless | except | not | no | none | nor | neither | never | cannot | more
@@ -691,7 +692,7 @@ REFUSED_BEFORE = re.compile(  # just before a formula; each clause of the senten
     [\d\x03][%)}]* (?:\w+ ){0,4}?(?:out of|of|in|every|for|with|to reach)
     # it is for a step that follows, or the number of something: now add 5, see step 5
     (?<!needs to )\b(?:add|subtract|multiply|divide|dividing|replace|substitute|plug)(?: (?!to|we)[a-z]+){0,3}
-    \b(?:now|then|we|next) set | \b(?:problem|page|step|theorem|lemma|formula|equation|figure|case|base case is)
+    \b(?:now|then|we|next) set | \b(?:problem|page|step|theorem|lemma|formula|equation|figure|case|case is)
     """) + r"(?:(?: (?:the|those|his|her|their|[a-z]+'s|other|remaining|extra))+(?: \w+)?)?(?: \w =)? *$"
     # it is in a condition, or in what is done: if x = 5, with n = 5, taking n = 5
     r"|\|\W*(?:and |but |not )?" + any_of(r"""
@@ -709,7 +710,7 @@ REFUSED_WITHIN = re.compile(  # somewhere before a formula, in the same clause
     (?:could|might|may|would) (?:be tempted|try|think|expect|guess|believe|say)\b | might get
     (?:contradict|violat)(?:s|es|ed|ing) | inconsistent | none | mistake | error | typo | hypothesis | claim
     # it is what others say, or what was said before: many students write 5, at first sight it is 5
-    (?:some|many|most|\w*one|\w+body|people|students|friend|you)(?: \w+)? (?:say|said|answer|write|think|claim)
+    (?:some|many|most|\w*one|\w+body|people|students|friend|you)(?: \w+)? (?:sa[yi]|answer|write|think|claim)
     (?:book|textbook|hint|question|problem|friend|student)(?:'s| (?:says|said|claims|suggests)\b)
     according to | who (?:is|has)\b | whose \w+ (?:is|equals)\b
     used to (?:be|think) | at first (?:glance|sight) | tempted to
@@ -726,9 +727,9 @@ REFUSED_WITHIN = re.compile(  # somewhere before a formula, in the same clause
 REFUSED_AFTER = re.compile(  # just after a formula, or after a noun that follows it
     r"(?i)[^\w(]*(?:(?!(?:rather|when)\b)[a-z]+ )?(?:" + any_of(r"""
     # 5 is not allowed, 5 would be too large, 5 fails
-    (?:is|are|being|be)(?:n't| not\b| never\b) | (?:might|may|could|would|was|were|looks|seems)\b | to the power
+    (?:is|are|being|be)(?:n't| not\b| never\b) | (?:might|may|could|would|was|were|looks|seems)\b
     (?:is|are|being|be) (?:tempting|wrong|incorrect|invalid|rejected|excluded|discarded|impossible|ruled out)
-    (?:is|are|being|be) (?:out|off|too|false|extraneous|negative,|only)
+    (?:is|are|being|be) (?:out|off|too|false|extraneous|negative,|only) | to the power
     (?:is|are|being|be) (?:an?|the|my) (?:[\w-]+ )*(?:trap|decoy|distractor|wrong|mistake|guess|bound)
     is (?:the answer to an?|what (?:most|many|you))
     (?:must|should|has to|needs to|can) be (?:rejected|discarded|eliminated|excluded|ruled out|thrown)
@@ -1827,7 +1828,8 @@ def settled_list(trees):
         return Tree("equation", label=first.label, content=together)
     if last.kind == "equation" and last.loose and all(map(label_of, trees[:-1])) and not last.label:
         return last  # m = 3, n = 7, and m + n = 10
-    if last.kind == "equation" and last.label and all(t.kind == "equation" and not t.label for t in trees[:-1]):
+    unsolved = [tree.kind == "equation" and not tree.label for tree in trees]
+    if all(unsolved[:-1]) and label_of(last):
         return last  # 2x = 18 and x = 9
     other_ways = all(map(is_value, trees)) and any(tree != first for tree in trees)
     if other_ways and all(alike(tree, first, True) for tree in trees):

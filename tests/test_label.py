@@ -84,7 +84,7 @@ def test_a_second_run_finds_the_work_done(mixed, run_script):
 
 
 def test_a_killed_run_resumes(tmp_path, run_here, monkeypatch):
-    """Killed at the third verdict: two stand in the journal, the third is torn; these two are not judged again."""
+    """Killed at the third verdict: the two before stand in the journal and are not judged again."""
     programs = [f"def add_two(a, b):\n    return a + {n}" for n in range(4)] + [PLUS]
     runs = [write_run(tmp_path / name, [ADD, HALF], {"add": programs, "half": ["0.5"]}) for name in "ab"]
     run_here("02_label.py", runs[0])
