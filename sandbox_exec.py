@@ -478,7 +478,10 @@ def read_tests(text, prelude, style, entry_point):
     if style == "check" and not entry_point:
         raise Verdict("error: tests of the style check need an entry_point")
     asserts = Asserts()
-    prelude = complete(prelude)
+    try:
+        ast.parse(prelude)
+    except SyntaxError:                           # it ends inside a function, whose body a completion continues
+        prelude += "\n    pass\n"
     try:
         tree = ast.parse(text, "tests.py")
         asked = asked_by(text, prelude, entry_point)
@@ -511,15 +514,6 @@ def read_tests(text, prelude, style, entry_point):
 
 def run_marshalled(text, module):
     exec(marshal.loads(text.encode("latin-1")), vars(module))
-
-
-def complete(prelude):
-    """A prelude may end inside a function, whose body a completion continues."""
-    try:
-        compile(prelude, "prelude.py", "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
-        return prelude
-    except SyntaxError:
-        return prelude + "\n    pass\n"
 
 
 def symbols_of(source):
@@ -1169,8 +1163,8 @@ class Writer(pickle.Pickler):
             return None
         if type(value) is complex:
             return "complex", value.real, value.imag
-        if is_array(value, or_scalar=True):
-            return "array" if is_array(value) else "scalar", value.dtype.str, value.shape, value.tobytes()
+        if is_numeric(value):
+            return "array", value.dtype.str, value.shape, value.tobytes()
         raise NotPlain(f"no plain data: {type(value).__name__}")
 
 
@@ -1180,10 +1174,7 @@ class Reader(pickle._Unpickler):
 
     def persistent_load(self, what):
         kind, *parts = what
-        if kind == "complex":
-            return complex(*parts)
-        array = make_array(*parts)
-        return array if kind == "array" else array[()]
+        return complex(*parts) if kind == "complex" else make_array(*parts)
 
 
 def dump(value):
@@ -1211,14 +1202,14 @@ def fill(argument, content):
     elif type(argument) in (dict, set):
         argument.clear()
         argument.update(content)
-    elif is_array(argument):
+    elif type(argument).__name__ == "ndarray":
         argument[...] = content
 
 
-def is_array(value, or_scalar=False):
-    """Whether it is numpy's, and of numbers, truth values, texts or times."""
+def is_numeric(value):
+    """Whether it is an array or a scalar of numpy's, of numbers, truth values, texts or times."""
     numpy = sys.modules.get("numpy")
-    is_numpys = numpy and (type(value) is numpy.ndarray or or_scalar and isinstance(value, numpy.generic))
+    is_numpys = numpy and (type(value) is numpy.ndarray or isinstance(value, numpy.generic))
     return bool(is_numpys) and value.dtype.kind in "biufcUmM"
 
 
@@ -1231,7 +1222,7 @@ def make_array(kind, shape, data):
         bits = max(-int(array.min()), int(array.max())).bit_length()
         if bits > 8 * array.itemsize - 2:
             raise NotPlain("an array of large integers")
-    return array
+    return array[()]                              # a scalar, if it has no dimension
 
 
 # ------------------------------------------------------------------------------------- the rule
