@@ -450,23 +450,21 @@ def test_as_an_ordinary_user(tmp_path):
     os.chown(tmp_path / "own", 12345, 12345)
     shut = (f"import os\nown = {str(tmp_path / 'own')!r}\n"
             "def f(x): return os.chmod(own, 0) or os.setxattr(own, 'user.x', b'')\n")
+    write = "def f(path): return open(path + '/mark', 'w')\n"
+    wrote = [("wrote", sandbox_job(write, f"assert f({path!r})\n")) for path in ("", "/usr", "/dev")]
+    wrote += [("shut", sandbox_job(shut, "assert f(1)\n")), ("good", sandbox_job(SQUARE))]
+    forged = [(name, sandbox_job(code, tests, cpu_s=2, wall_s=1, prelude=HELPERS))
+              for name, (code, tests) in FORGERIES.items()]
     script = ("import sys, json; sys.path.insert(0, '.'); from sandbox_exec import Pool\n"
-              f"good = ('good', dict(code={SQUARE!r}, tests={CHECK!r}, entry_point='f'))\n"
-              "write = 'def f(path): return open(path + \"/mark\", \"w\")'\n"
-              "wrote = [('wrote', dict(code=write, tests=f'assert f({path!r})'))\n"
-              "         for path in ('', '/usr', '/dev')]\n"
-              f"wrote.append(('shut', dict(code={shut!r}, tests='assert f(1)')))\n"
-              "limits = {'cpu_s': 2, 'wall_s': 1}\n"
-              f"forged = [(n, dict(limits, code=c, tests=t, entry_point='f', prelude={HELPERS!r}))\n"
-              f"          for n, (c, t) in {FORGERIES!r}.items()]\n"
-              "for disable, jobs in ([], forged), (['landlock'], wrote), (['namespaces'], wrote):\n"
+              "for disable, jobs in json.load(sys.stdin):\n"
               "    with Pool(2, disable=disable) as p:\n"
-              "        passed = [n for n, r in p.imap_unordered([*jobs, good]) if r.passed]\n"
+              "        passed = [n for n, r in p.imap_unordered(jobs) if r.passed]\n"
               "        print(json.dumps([p.banner, passed]))\n")
+    pools = [([], [*forged, wrote[-1]]), (["landlock"], wrote), (["namespaces"], wrote)]
     open_to_all(tmp_path)
     as_user = {"user": 12345, "group": 12345, "extra_groups": [], "cwd": tmp_path, "text": True,
                "capture_output": True, "env": {"PATH": os.environ["PATH"]}}
-    done = subprocess.run([python_of(as_user), "-c", script], **as_user)
+    done = subprocess.run([python_of(as_user), "-c", script], input=json.dumps(pools), **as_user)
     for line in done.stdout.splitlines():
         banner, passed = json.loads(line)
         assert passed == ["good"] and banner.startswith("sandbox: verdict=separate process"), line
