@@ -1259,10 +1259,10 @@ BUILTINS = ERRORS.union("""__name__ abs all any ascii bin bool bytearray bytes c
     complex dict divmod enumerate filter float format frozenset hasattr hash hex id input int isinstance
     issubclass iter len list map max memoryview min next object oct ord pow print property range repr reversed
     round set slice sorted staticmethod str sum super tuple type zip Ellipsis NotImplemented""".split())
-# Names in the modules above, and attributes, that lead to frames, to text that runs, or to classes made by
-# their names.
-HIDDEN = """ABCMeta ForwardRef _evaluate ag_frame cr_frame format_map get_args get_stack get_type_hints gi_frame
-    namedtuple register send stdlib_re tb_frame""".split()
+# Names in the modules above, and attributes, that lead to frames, to files, to text that runs, or to classes
+# made of texts.
+HIDDEN = """ABCMeta ForwardRef NamedTupleMeta _evaluate ag_frame cr_frame detach format_map get_args get_stack
+    get_type_hints gi_frame namedtuple raw register send stdlib_re tb_frame""".split()
 # What a class that the tests do not name may derive from, besides `object` and one exception or class of the
 # program. Called by the program, they make classes.
 MAKERS = "ABC Enum Flag Generic IntEnum IntFlag NamedTuple Protocol TypedDict".split()
@@ -1395,7 +1395,8 @@ class Rule:
 
     def look_at_maker(self, node, name):
         """What makes classes is only derived from, and what copies attributes only decorates functions."""
-        is_base = isinstance(node.parent, (ast.ClassDef, ast.Subscript))
+        is_generic = isinstance(node.parent, ast.Subscript) and node.parent.value is node
+        is_base = is_generic or isinstance(node.parent, ast.ClassDef)
         forbid(name in MAKERS and not is_base, "makes or looks into a class by", name)
         is_decorator = isinstance(getattr(node.parent, "parent", None), ast.FunctionDef)
         forbid(name == "wraps" and not is_decorator, "does not decorate with", name)

@@ -41,8 +41,11 @@ import random; random.seed(1)
 from calendar import setfirstweekday
 import sys; sys._getframe(1)
 from io import FileIO
+import sys; sys.stdin.buffer.raw.__init__(4, "w")
 import os; os._exit(0)
 from enum import Enum; make = Enum
+from enum import Enum; L = Enum.__call__("L", {"A": 1, "_" + "_eq_" + "_": lambda self, other: True})
+from enum import Enum; kinds = {}; kinds[Enum] = 1
 from enum import Enum; L = Enum("L", {"A": 1, "_" + "_eq_" + "_": lambda self, other: True})
 f.__eq__ = lambda self, other: True
 class E(*[ValueError, TypeError]): pass
