@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from conftest import CHECK, SQUARE, judge, programs, sandbox_job
+from conftest import SQUARE, judge, programs, sandbox_job
 
 import sandbox_exec
 from sandbox_exec import LAYERS, X86, Pool
