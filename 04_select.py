@@ -1,16 +1,15 @@
 """Score every rollout of a run with trained scorers and pick one answer for each problem. No label is used.
 
     python 04_select.py RUN --scorer scorer.pt
-    python 04_select.py RUN --scorer runs/model/cal/32/*.pt      the best of several scorers picks the answers
+    python 04_select.py RUN --scorer runs/model/cal/32/scatr*.pt    the best of several scorers picks the answers
     python 04_select.py RUN --scorer scorer.pt --strategy best-of-n
 
 It reads what 01_generate.py wrote, and labels.jsonl, where 02_label.py keeps the answer of each rollout and
 which answers are equal (also for problems without a reference). It writes
-    answers.jsonl        for each problem {"id", "prompt", "answer", "response", "p", "vote"?, "sample",
-                         "scorer", "strategy", "label"?}. answer: as 02 extracts it, for code the program;
+    answers.jsonl        for each problem {"id", "prompt", "scorer", "strategy", "sample", "p", "answer",
+                         "vote"?, "label"?, "response"}. answer: as 02 extracts it, for code the program;
                          p: the probability that it is right; vote: its share of the sum of all answers' p
-    selected.jsonl       for each problem, scorer and strategy the same without the prompt, and with the
-                         "score". The rows of scorers that are not given this time are kept
+    selected.jsonl       the same without the prompt, and with the "score", for each given scorer and strategy
     scores/SCORER.jsonl  for each rollout {"id", "sample", "score": its logit, "p": its probability}. In
                          SCORER.cost.json beside it are costs, and "learned", the problems of this run that
                          the scorer was trained or validated on
@@ -28,7 +27,6 @@ different problems does not compare. Give one scorer, or --strategy, to decide y
 from __future__ import annotations  # numpy is imported when it is first used
 
 import argparse
-import itertools
 import shlex
 import sys
 from collections import defaultdict
@@ -44,25 +42,30 @@ SHOWN, LINES, WIDTH = 3, 12, 100  # how many answers are printed, with at most s
 
 def main():
     args = parse_args()
-    paths = {Path(path).stem: path for path in args.scorer}
-    scorers = {name: common.load_scorer(path) for name, path in paths.items()}
-    seeds = defaultdict(list)  # scorer -> the names of its seeds' files
-    for name in scorers:
-        seeds[name.partition("@")[0]].append(name)
+    scorers = {Path(path).stem: common.load_scorer(path) for path in args.scorer}
     for run in map(load_run, args.runs):
         strategies = [args.strategy] if args.strategy else run.strategies
         if strategies[0] not in run.strategies:
             common.die(f"{run.path}: --strategy {args.strategy}: there are no answers that can be equal")
-        warn(run, {scorer: scorers[names[0]].checkpoint for scorer, names in seeds.items()})
-        logits = {name: write_scores(run, name, scorers[name], path) for name, path in paths.items()}
+        doubts = [doubt for name in scorers for doubt in doubts_about(run, seedless(name), scorers[name])]
+        for doubt in dict.fromkeys(doubts):  # once for all seeds of a scorer
+            print(f"warning: {run.path}: {doubt}", file=sys.stderr)
+        logits = {name: write_scores(run, name, scorer) for name, scorer in scorers.items()}
         picks = []
-        for name, strategy in itertools.product(logits, run.strategies):
-            picks += pick(run, name, strategy, logits[name])
-        write_selected(run, picks)
-        scorer, strategy, reason = choose(scorers, seeds, strategies)
-        mean = np.mean([logits[name] for name in seeds[scorer]], axis=0)
+        for name in scorers:
+            for strategy in run.strategies:
+                picks += pick(run, name, strategy, logits[name])
+        common.write_jsonl(run.path / "selected.jsonl", with_responses(run, picks))
+        scorer, strategy, reason = choose(scorers, strategies)
+        mean = np.mean([logits[name] for name in scorers if seedless(name) == scorer], axis=0)
         answers = write_answers(run, pick(run, scorer, strategy, mean))
-        print(*map(in_brief, answers[:SHOWN]), summary(run, answers, reason), sep="\n\n")
+        print(*map(in_brief, answers[:SHOWN]), accuracy_of(answers), sep="\n\n")
+        print(f"\n{run.path / 'answers.jsonl'}: {len(answers)} answers, one a problem, picked by\n{reason}")
+
+
+def seedless(name):
+    """The scorer of which the scorer with this file name is a seed."""
+    return name.partition("@")[0]
 
 
 @dataclass
@@ -95,43 +98,31 @@ def load_run(path):
     return Run(path, common.read_meta(path), keys, places, groups, answers, labels, strategies)
 
 
-def warn(run, checkpoints):
-    """Print a line for each reason to doubt the scores of this run, with the scorers that it is about."""
-    scorers = defaultdict(list)
-    for scorer, checkpoint in checkpoints.items():
-        for doubt in doubts_about(run, checkpoint):
-            scorers[doubt].append(scorer)
-    for doubt, names in scorers.items():
-        print(f"warning: {run.path}: {', '.join(names)}: {doubt}", file=sys.stderr)
-
-
-def doubts_about(run, checkpoint):
-    learned = learned_problems(run, checkpoint)
+def doubts_about(run, name, scorer):
+    learned = learned_problems(run, scorer)
     if learned:
         count = f"{len(learned)} of its {len(run.places)} problems"
-        yield f"learned from {count}, so its accuracy proves nothing"
+        yield f"{name} learned from {count}, so its accuracy proves nothing"
     here = common.sampling_of(run.meta)
-    there = checkpoint.get("sampling", here)
-    changed = [f"{name} {here.get(name)}, not {value}" for name, value in there.items()
-               if here.get(name) != value]  # fmt: skip
-    if there and not here:
-        yield "it is unknown how its answers were sampled; p may be off"
-    elif here and not there:
-        yield "it is unknown how the calibration answers were sampled; p may be off"
-    elif changed:
+    there = scorer.checkpoint.get("sampling", here)
+    changed = []
+    for setting in {**here, **there}:
+        if here.get(setting) != there.get(setting):
+            changed.append(f"{setting} {here.get(setting, 'unknown')}, not {there.get(setting, 'unknown')}")
+    if changed:
         yield f"sampled otherwise than the calibration ({'; '.join(changed)}); p may be off"
 
 
-def learned_problems(run, checkpoint):
+def learned_problems(run, scorer):
     """The problems of this run that the scorer was trained or validated on."""
     data_set = common.short_name(run.meta["dataset"])
-    learned = {tuple(problem) for problem in checkpoint.get("problems", [])}
+    learned = {tuple(problem) for problem in scorer.checkpoint.get("problems", [])}
     return [problem for problem in run.places if (data_set, problem) in learned]
 
 
-def write_scores(run, name, scorer, path):
+def write_scores(run, name, scorer):
     """Write the scores of all rollouts in the order of rollouts.jsonl, and the costs -> logits [R]."""
-    keys, logits = common.score_run(scorer, run.path, path)
+    keys, logits = common.score_run(scorer, run.path, f"{name}.pt")
     rows = []
     for (problem, sample), logit, p in zip(keys, logits.tolist(), logits.sigmoid().tolist()):
         rows.append({"id": problem, "sample": sample, "score": logit, "p": p})
@@ -140,14 +131,14 @@ def write_scores(run, name, scorer, path):
     costs = scorer.checkpoint.get("cost", {}) | {
         "command": shlex.join(["python", "04_select.py", *sys.argv[1:]]),
         "stop": scorer.checkpoint.get("stop"),  # from which 05 takes a threshold
-        "learned": learned_problems(run, scorer.checkpoint),
+        "learned": learned_problems(run, scorer),
     }
     common.write_json(run.path / "scores" / f"{name}.cost.json", costs)
     return np.array([row["score"] for row in rows])
 
 
 def pick(run, name, strategy, logits):
-    """A row of selected.jsonl for each problem."""
+    """A row of selected.jsonl for each problem, without the response."""
     p = torch.from_numpy(logits).sigmoid().numpy()
     rows = []
     for problem, places in run.places.items():
@@ -167,62 +158,38 @@ def pick(run, name, strategy, logits):
     return rows
 
 
-def write_selected(run, picks):
-    """Write the picks below those of other scorers, which must be of this run's rollouts."""
-    path, others = run.path / "selected.jsonl", []
-    given = {row["scorer"] for row in picks}
-    if path.is_file():
-        rows = common.read_jsonl(path, needs=("id", "sample", "scorer"))
-        others = [row for row in rows if row["scorer"] not in given]
-    unknown = set(common.keys_of(others)) - set(run.keys)
-    if unknown:
-        common.die(f"{path}: has picks of rollouts that the run has not, such as {min(unknown)}; delete it")
-    responses = responses_of(run, picks)
-    picks = [row | {"response": responses[row["id"], row["sample"]]} for row in picks]
-    common.write_jsonl(path, others + picks)
-
-
-def responses_of(run, picks):
-    """{(problem, sample): text} of the picks, read from rollouts.jsonl: all texts may not fit into memory."""
-    picked = set(common.keys_of(picks))
-    responses = {}
+def with_responses(run, picks):
+    """The picks with their texts from rollouts.jsonl, of which not all may fit into memory."""
+    responses = dict.fromkeys(common.keys_of(picks))
     for rollout in common.each_rollout(run.path):
         key = rollout["id"], rollout["sample"]
-        if key in picked:
+        if key in responses:
             responses[key] = rollout["response"]
-    return responses
+    return [row | {"response": responses[row["id"], row["sample"]]} for row in picks]
 
 
-def choose(scorers, seeds, strategies):
+def choose(scorers, strategies):
     """(scorer, strategy, why): the pair that was right most often on held-out problems, or the first pair."""
-    accuracy = {}
-    for scorer, names in seeds.items():
+    accuracies = defaultdict(list)  # of the seeds of each pair
+    for name, scorer in scorers.items():
         for strategy in strategies:
-            of_seeds = [scorers[name].checkpoint.get("held_out", {}).get(strategy) for name in names]
-            measured = [share for share in of_seeds if share is not None]
-            accuracy[scorer, strategy] = np.mean(measured) if measured else -1
-    scorer, strategy = max(accuracy, key=accuracy.get)
-    reason = scorer
-    if len(seeds[scorer]) > 1:
-        reason += f" (mean of {len(seeds[scorer])} seeds)"
-    if accuracy[scorer, strategy] < 0:
-        reason += f", {strategy}: the first given, as its file does not say how often it was right"
-        return scorer, strategy, reason
-    reason += f", {strategy}: {100 * accuracy[scorer, strategy]:.1f} % right on held-out calibration problems"
-    if len(accuracy) > 1:
-        reason += f", the most of {len(accuracy)} choices"
-    return scorer, strategy, reason
+            share = scorer.checkpoint.get("held_out", {}).get(strategy)
+            accuracies[seedless(name), strategy].append(-1 if share is None else share)
+    (scorer, strategy), shares = max(accuracies.items(), key=lambda item: np.mean(item[1]))
+    reason = f"{scorer} (mean of {len(shares)} seeds), {strategy}" if len(shares) > 1 else f"{scorer}, {strategy}"
+    if max(shares) < 0:
+        return scorer, strategy, f"{reason}: the first given, as its file does not say how often it was right"
+    reason += f": {100 * np.mean(shares):.1f} % right on held-out calibration problems"
+    return scorer, strategy, f"{reason}, the most of {len(accuracies)} choices"
 
 
 def write_answers(run, picks):
     problems = common.read_jsonl(run.path / "problems.jsonl", needs=("id", "prompt"))
     prompts = {row["id"]: row["prompt"] for row in problems}
-    responses = responses_of(run, picks)
-    fields = ("id", "prompt", "answer", "response", "p", "vote", "sample", "scorer", "strategy", "label")
     answers = []
-    for row in picks:
-        row = row | {"prompt": prompts[row["id"]], "response": responses[row["id"], row["sample"]]}
-        answers.append({field: row[field] for field in fields if field in row})
+    for row in with_responses(run, picks):
+        del row["score"]
+        answers.append({"id": row["id"], "prompt": prompts[row["id"]]} | row)
     common.write_jsonl(run.path / "answers.jsonl", answers)
     return answers
 
@@ -240,13 +207,11 @@ def in_brief(row):
     return "\n".join([question[:WIDTH], *lines, f"    [{', '.join(remarks)}]"])
 
 
-def summary(run, answers, reason):
+def accuracy_of(answers):
     labels = [row["label"] for row in answers if row.get("label") is not None]
-    accuracy = "not judged: there are no labels"
-    if labels:
-        accuracy = f"{sum(labels)} of {len(labels)} judged answers are right ({100 * np.mean(labels):.1f} %)"
-    path = run.path / "answers.jsonl"
-    return f"{accuracy}\n\n{path}: {len(answers)} answers, one a problem, picked by\n{reason}"
+    if not labels:
+        return "not judged: there are no labels"
+    return f"{sum(labels)} of {len(labels)} judged answers are right ({100 * np.mean(labels):.1f} %)"
 
 
 def parse_args(words=None):
