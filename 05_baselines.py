@@ -7,15 +7,16 @@
     python 05_baselines.py route RUN --math M.pt --code C.pt    the model names the domain of each problem,
                                                       and the scorer of that domain picks
 
-The report prints a short table and writes report.md, results.json and, with --plots, figures. It compares
-the scores in RUN/scores/*.jsonl: those of 04_select.py, those that the other three commands write, and your
-own. Yours is a file with a line {"id", "sample", "score"} for each rollout, where a higher score is better;
-with a probability "p" in each line the method also votes. Files named METHOD.CALSET@CALRUN-SEED.jsonl are
-one method: its row is the mean over evaluation runs (of one model and data set), calibration runs and scorer
-seeds, ± the standard deviation (ddof=1). A labelled run in a folder `greedy` beside RUN is a row, too.
+The report prints a summary and writes report.md, results.json and, with --plots, a figure for each pair of
+data sets. It compares the scores in RUN/scores/*.jsonl: those of 04_select.py, those that the other three
+commands write, and your own. Yours is a file with a line {"id", "sample", "score"} for each rollout, where a
+higher score is better; with a probability "p" in each line the method also votes. Files that are named
+METHOD.CALSET@CALRUN-SEED.jsonl are one method: its row is the mean over evaluation runs (of one model and
+data set), calibration runs and scorer seeds, ± the standard deviation (ddof=1). A labelled run in a folder
+`greedy` beside RUN is a row, too.
 
-The first page of this file is the report, in the order in which it is made: runs become arrays, methods pick
-rollouts, picks become rows, rows become tables and figures. The second page is the three verifiers.
+The first page of this file is the report: runs become arrays, methods pick rollouts, picks become rows, rows
+become tables and a figure. The second page is the three verifiers.
 """
 
 from __future__ import annotations  # the annotations name numpy, which is imported when it is first used
@@ -45,44 +46,24 @@ SEED = 0  # of the random subsets and of the bootstrap
 SIZES = (1, 2, 4, 8, 12, 16, 32, 64, 128)  # numbers of rollouts at which accuracy is shown
 
 PAPERS_STATISTICS = ("mean", "median", "variance", "gap", "entropy")
-ALL_RULES = f"all {len(RULES)}"
-REFERENCES = {  # the sets of confidence rules whose best the other methods are compared with
-    "the paper's 20": [rule for rule in RULES if rule.split("/")[0] in PAPERS_STATISTICS],
-    ALL_RULES: RULES,
+BEST_OF_ALL = f"best of all {len(RULES)} rules"
+REFERENCES = {  # the confidence rules whose best, chosen with hindsight, the other methods are compared with
+    "best of the paper's 20 rules": [rule for rule in RULES if rule.split("/")[0] in PAPERS_STATISTICS],
+    BEST_OF_ALL: RULES,
 }
 COSTS = {  # field of NAME.cost.json: (column, unit)
     "parameters": ("parameters", 1), "train_seconds": ("training min", 60),
     "train_flops": ("training TFLOPs", 1e12), "ms_per_rollout": ("ms a rollout", 1),
-    "ms_per_problem": ("ms a problem", 1),
 }  # fmt: skip
-FAMILIES = {  # METHOD up to its first dot: its name, in the order of the tables; other methods come before
+NAMES = {  # of methods in the tables, by METHOD up to its first dot
     "logistic": "logistic regression", "lora": "LoRA verifier", "prm": "PRM",
     "routed": "SCaTR, routed by domain", "scatr": "SCaTR", "scatr+": "SCaTR+",
 }  # fmt: skip
 CALIBRATED = ("logistic", "lora", "scatr", "scatr+")  # what follows their dot is the calibration set
-STUDIES = {  # the rows of each study of 03, in the paper's order
-    "layers": [".15L", ".3L", ".45L", ".6L", ".75L", ".9L", "L-1"],
-    "fraction": ["10%", "25%", "50%", "100%"],
-    "designs": ["transformer-final", "transformer-last10", "transformer-special", "ensemble", "best-layer",
-                "mlp", "logistic"],
-    "mixed": ["mixed"],  # then each data set alone
-    "halves": ["same", "other"],
-}  # fmt: skip
+STUDIES = ("layers", "fraction", "designs", "mixed", "halves")  # of 03
 STUDY_METHOD = re.compile(rf"({'|'.join(STUDIES)})-(\.?[^.]+)\.(.+)")  # STUDY-ROW.CALSET
-STUDY_SIZES = (4, 8, 12, 16)
 
 # ---- Runs: labelled rollouts and their scores as arrays ----------------------------------------------------
-
-
-@dataclass
-class ScoreFile:
-    """What a file in scores/, or a confidence rule, says of each rollout."""
-
-    score: np.ndarray | None = None  # [P, N], higher is better, -inf where padded
-    p: np.ndarray | None = None  # [P, N], the probability to be right, where the file has it
-    calibration_run: str = ""
-    seed: str = ""
-    cost: dict = field(default_factory=dict)  # NAME.cost.json
 
 
 @dataclass(eq=False)  # hashed by identity, because its random subsets are cached
@@ -91,17 +72,31 @@ class Run:
 
     path: Path
     meta: dict
-    ids: list  # of the problems
+    rollouts: list  # of all problems, in the order of rollouts.jsonl
+    ids: list  # of the P problems
+    places: np.ndarray  # of the rollouts in rollouts.jsonl; past its end where padded
     valid: np.ndarray  # False where padded
     labels: np.ndarray
     cut: np.ndarray  # 1 where the rollout ended at the length limit
     tokens: np.ndarray
     answer_groups: np.ndarray  # equal answers of a problem have the same number; -1: no answer
     chosen: np.ndarray  # 1 where the rollout is in answers.jsonl, 04's one answer a problem
-    scores: dict  # {a rule, "oracle" or METHOD: {the file's name after @: ScoreFile}}
 
 
-def load_repetitions(paths, windows, only=(), studies=()):
+@dataclass
+class Scores:
+    """What a file in scores/, or a confidence rule, says of each rollout of a run."""
+
+    run: Run
+    score: np.ndarray | None = None  # [P, N], higher is better, -inf where padded
+    p: np.ndarray | None = None  # [P, N], the probability to be right, where the file has it
+    calibration_run: str = ""
+    seed: str = ""
+    cost: dict = field(default_factory=dict)  # NAME.cost.json
+    left_out: set = frozenset()  # problems that do not count, see evaluate_study
+
+
+def load_repetitions(paths):
     """Load runs of one model and data set -> (runs, the greedy run beside them or None, ids left out).
 
     A problem with a label that could not be judged in one of the runs is left out of all of them.
@@ -109,81 +104,89 @@ def load_repetitions(paths, windows, only=(), studies=()):
     greedy_paths = [file.parent for file in paths[0].resolve().parent.glob("greedy/labels.jsonl")]
     labels = {path: common.read_labels(path) for path in [*paths, *greedy_paths]}
     left_out = {row["id"] for rows in labels.values() for row in rows if row["label"] is None}
-    runs = [load_run(path, labels[path], left_out, windows, only, studies) for path in paths]
+    runs = [load_run(path, labels[path], left_out) for path in paths]
     for run in runs:
         if (run.ids, run.meta.get("n")) != (runs[0].ids, runs[0].meta.get("n")):
             n = run.meta.get("n")
             common.die(f"{run.path} has {len(run.ids)} judged problems and N={n}, which are not those of "
                        f"{runs[0].path}; report them apart")  # fmt: skip
-    greedy = [load_run(path, labels[path], left_out, windows, only, studies) for path in greedy_paths]
+    greedy = [load_run(path, labels[path], left_out) for path in greedy_paths]
     greedy = [run for run in greedy if run.ids == runs[0].ids]
     return runs, greedy[0] if greedy else None, left_out
 
 
-def windows_for(paths):
-    """(window, tail) of the confidence rules in tokens: the paper's, or less where answers are short.
-
-    In an answer that is shorter than a window all rules of a statistic are its mean. So the window is the
-    power of two nearest to half of the median answer, and at most the paper's.
-    """
-    if not all((path / "tokens.pt").is_file() for path in paths):
-        return common.WINDOW, common.TAIL  # only these are in rollouts.jsonl; others need the tokens
-    lengths = [row["n_tokens"] for path in paths for row in common.each_rollout(path)]
-    nearest = 2 ** round(math.log2(max(np.median(lengths), 2) / 2))
-    return min(nearest, common.WINDOW), min(nearest, common.TAIL)
-
-
-def load_run(path, label_rows, left_out, windows, only, studies):
+def load_run(path, label_rows, left_out):
     rollouts = common.read_rollouts(path)
     common.check_same_problems(path, rollouts)
     keys = common.keys_of(rollouts)
     label_rows = common.align(label_rows, keys, path / "labels.jsonl")
-    places = defaultdict(list)  # problem -> places of its rollouts in rollouts.jsonl
+    places = defaultdict(list)
     for place, (problem, _) in enumerate(keys):
         if problem not in left_out:
             places[problem].append(place)
     if not places:
         common.die(f"{path}: no problem has all its labels; 05 needs labelled runs (04 selects without)")
-    absent = len(keys)  # the place at which `padded` finds the value of an absent rollout
-    index = np.array([*itertools.zip_longest(*places.values(), fillvalue=absent)]).T  # [P, N]
+    ids = [*places]
+    places = np.array([*itertools.zip_longest(*places.values(), fillvalue=len(keys))]).T
     groups = [-1 if row.get("group") is None else row["group"] for row in label_rows]
     answers = path / "answers.jsonl"
-    chosen = common.keys_of(common.read_jsonl(answers, needs=("id", "sample"))) if answers.is_file() else []
-    chosen = set(chosen)
-    run = Run(
-        path, common.read_meta(path), [*places], index < absent,
-        labels=padded([row["label"] or 0 for row in label_rows], index),
-        cut=padded([row.get("finish") == "length" for row in rollouts], index),
-        tokens=padded([row["n_tokens"] for row in rollouts], index),
-        answer_groups=padded(groups, index, empty=-1).astype(int),
-        chosen=padded([key in chosen for key in keys], index),
-        scores=score_by_rules(path, rollouts, index, windows),
+    chosen = set(common.keys_of(common.read_jsonl(answers))) if answers.is_file() else ()
+    return Run(
+        path, common.read_meta(path), rollouts, ids, places, places < len(keys),
+        labels=padded([row["label"] or 0 for row in label_rows], places),
+        cut=padded([row.get("finish") == "length" for row in rollouts], places),
+        tokens=padded([row["n_tokens"] for row in rollouts], places),
+        answer_groups=padded(groups, places, empty=-1).astype(int),
+        chosen=padded([key in chosen for key in keys], places),
     )  # fmt: skip
-    run.scores["oracle"] = {"": ScoreFile(np.where(run.valid, run.labels, -np.inf))}
-    for file in sorted((path / "scores").glob("*.jsonl")):
-        method, _, name = file.stem.partition("@")
-        if method in (*RULES, "oracle"):
-            common.die(f"{file}: the table has a row {method} of its own; give the file another name")
-        if is_asked_for(method, file.stem, only, studies):
-            run.scores.setdefault(method, {})[name] = read_scores(file, keys, index)
-    return run
 
 
-def padded(values, index, empty=0.0):
-    """The values [R] of a run's rollouts as [P, N], with `empty` where a problem has fewer than N."""
-    return np.array([*values, empty], dtype=float)[index]
+def padded(values, places, empty=0.0):
+    """The values of all rollouts as [P, N], with `empty` where a problem has fewer than N."""
+    return np.array([*values, empty], dtype=float)[places]
 
 
-def score_by_rules(path, rollouts, index, windows):
-    """{rule: {"": its scores}}; a rollout without tokens ranks below all others."""
-    conf = [values for _, values in common.with_confidence(path, rollouts, *windows)]
-    scores = {}
-    for rule in RULES:
-        sign = -1 if rule.split("/")[0] in common.LOWER_IS_BETTER else 1
-        values = sign * np.array([each[rule] for each in conf], dtype=float)  # None becomes NaN
-        values = np.nan_to_num(values, nan=np.nanmin([0, *values]) - 1)
-        scores[rule] = {"": ScoreFile(padded(values, index, -np.inf))}
+def windows_for(runs):
+    """(window, tail) of the confidence rules in tokens: the paper's, or less where answers are short.
+
+    In an answer that is shorter than a window all rules of a statistic are its mean. So the window is the
+    power of two nearest to half of the median answer, and at most the paper's.
+    """
+    lengths = [row["n_tokens"] for run in runs for row in run.rollouts]
+    nearest = 2 ** round(math.log2(max(np.median(lengths), 2) / 2))
+    return min(nearest, common.WINDOW), min(nearest, common.TAIL)
+
+
+def score_by_rules(runs, windows):
+    """{rule: [Scores of each run]}; a rollout without tokens ranks below all others."""
+    scores = {rule: [] for rule in RULES}
+    for run in runs:
+        conf = [values for _, values in common.with_confidence(run.path, run.rollouts, *windows)]
+        for rule in RULES:
+            sign = -1 if rule.split("/")[0] in common.LOWER_IS_BETTER else 1
+            values = sign * np.array([each[rule] for each in conf], dtype=float)  # None becomes NaN
+            values = np.nan_to_num(values, nan=np.nanmin([0, *values]) - 1)
+            scores[rule].append(Scores(run, padded(values, run.places, -np.inf)))
     return scores
+
+
+def read_all_scores(runs, only, studies):
+    """({METHOD: its Scores}, names of files that are not in every run, and are left out)
+
+    The scores of studies are read where --study asks for them, of the others those that --only names or all.
+    """
+    found = defaultdict(list)  # name of a file -> its Scores in each run
+    for run in runs:
+        for file in sorted((run.path / "scores").glob("*.jsonl")):
+            method = file.stem.partition("@")[0]
+            study = study_of(method)
+            if study in studies if study else not only or {method, file.stem} & {*only}:
+                found[file.stem].append(read_scores(file, run))
+    methods = defaultdict(list)
+    for name, scores in found.items():
+        if len(scores) == len(runs):
+            methods[name.partition("@")[0]] += scores
+    return methods, [name for name, scores in found.items() if len(scores) < len(runs)]
 
 
 def study_of(method):
@@ -192,46 +195,36 @@ def study_of(method):
     return found and found[1]
 
 
-def is_asked_for(method, stem, only, studies):
-    """--study asks for the scores of studies; for the others --only does, or all are asked for."""
-    if study_of(method):
-        return study_of(method) in studies
-    return not only or method in only or stem in only
-
-
-def read_scores(file, keys, index):
-    rows = common.align(common.read_jsonl(file, needs=("id", "sample", "score")), keys, file)
-    for row in rows:
-        if not is_number(row["score"], -1e300, 1e300) or not is_number(row.get("p") or 0, 0, 1):
-            common.die(f"{file}: a score is a finite number and p a probability, or absent; not so in {row}")
+def read_scores(file, run):
+    rows = common.read_jsonl(file, needs=("id", "sample", "score"))
+    rows = common.align(rows, common.keys_of(run.rollouts), file)
     p = None
-    if all(row.get("p") is not None for row in rows):
-        p = padded([row["p"] for row in rows], index)
+    try:
+        score = padded([float(row["score"]) for row in rows], run.places, -np.inf)
+        if all(row.get("p") is not None for row in rows):
+            p = padded([float(row["p"]) for row in rows], run.places)
+    except (TypeError, ValueError):
+        common.die(f"{file}: a score is a number, and p a probability or absent")
     calibration_run, _, seed = file.stem.partition("@")[2].rpartition("-")
-    cost_file = file.with_name(f"{file.stem}.cost.json")
+    cost_file = file.with_suffix(".cost.json")
     cost = common.read_json(cost_file) if cost_file.is_file() else {}
-    return ScoreFile(padded([row["score"] for row in rows], index, -np.inf), p, calibration_run, seed, cost)
+    return Scores(run, score, p, calibration_run, seed, cost)
 
 
-def is_number(value, low, high):
-    return isinstance(value, (int, float)) and low <= value <= high
+# ---- Picks: pick(scores, n) gives the chance [P, N] of each rollout to be what a method picks from n random
+# rollouts of its problem
 
 
-# ---- Picks -------------------------------------------------------------------------------------------------
-# pick(run, file, n) gives the chance [P, N] of each rollout to be what a method picks from n random rollouts
-# of its problem by the scores in a ScoreFile, or its share [S, P, N] in the pick from each of S subsets of n
+def at_random(scores, n):
+    return scores.run.valid / scores.run.valid.sum(1, keepdims=True)
 
 
-def at_random(run, file, n):
-    return run.valid / run.valid.sum(1, keepdims=True)
-
-
-def by_score(run, file, n):
+def by_score(scores, n):
     """The highest score, of equal ones the lowest sample number: exact over all subsets."""
-    chances = np.zeros(run.valid.shape)  # of the r-th best rollout of each problem
-    for i, total in enumerate(run.valid.sum(1)):
+    chances = np.zeros(scores.score.shape)  # of the r-th best rollout of each problem
+    for i, total in enumerate(scores.run.valid.sum(1)):
         chances[i, :total] = first_of_subset(total, n)
-    best_first = np.argsort(-file.score, 1, kind="stable")
+    best_first = np.argsort(-scores.score, 1, kind="stable")
     ranks = np.argsort(best_first, 1)
     return np.take_along_axis(chances, ranks, 1)
 
@@ -239,30 +232,28 @@ def by_score(run, file, n):
 first_of_subset = cache(common.first_of_subset)
 
 
-def by_answers_file(run, file, n):
-    return run.chosen
-
-
-def by_vote(vote, run, file, n):
-    """vote(groups, weights, valid), all [P, n], gives the shares in the pick; weights: p, or the scores."""
-    weights = file.score if file.p is None else file.p
+def by_vote(vote, scores, n):
+    """The mean over subsets of vote(groups, weights), both [P, n], which gives the shares in a pick."""
+    run = scores.run
+    weights = np.where(run.valid, scores.score if scores.p is None else scores.p, 0)
     subsets = subsets_of(run, n)
-    shares = np.zeros((len(subsets), *run.valid.shape))
-    for i, columns in enumerate(subsets):
-        drawn = [np.take_along_axis(array, columns, 1) for array in (run.answer_groups, weights, run.valid)]
-        np.put_along_axis(shares[i], columns, vote(*drawn), 1)
-    return shares
+    problems = np.arange(len(run.ids))[:, None]
+    chances = np.zeros(run.valid.shape)
+    for columns in subsets:
+        shares = vote(run.answer_groups[problems, columns], weights[problems, columns])
+        chances[problems, columns] += shares / len(subsets)
+    return chances
 
 
-def majority(groups, weights, valid):
+def majority(groups, weights):
     """Tied answers share the credit, as do the rollouts of each; without an answer nothing is picked."""
     totals = common.group_totals(groups, np.ones(groups.shape))
     winners = (groups >= 0) & (totals == totals.max(1, keepdims=True))
     return winners / np.maximum(winners.sum(1, keepdims=True), 1)
 
 
-def weighted_majority(groups, weights, valid):
-    winner = common.weighted_vote(groups, np.where(valid, weights, 0), weights)
+def weighted_majority(groups, weights):
+    winner = common.weighted_vote(groups, weights, weights)
     return winner[:, None] == np.arange(groups.shape[1])
 
 
@@ -285,131 +276,109 @@ def subsets_of(run, n):
     return np.sort(np.argsort(noise, -1)[:, :, :n], -1)
 
 
-# ---- Methods and their rows --------------------------------------------------------------------------------
+# ---- Rows: a method each -----------------------------------------------------------------------------------
 
 
-@dataclass
-class Method:
-    """A way to pick one of the answers to a problem."""
-
-    name: str  # of its row
-    kind: str  # random, greedy, confidence, scorer, vote, choice or oracle
-    pick: callable  # see Picks
-    scores: str = ""  # the key in Run.scores of what it picks by; "": it needs none
-    short: str | None = None  # its row in the summary; None: it has none of its own
-    calibration: str = ""  # its calibration set
-
-
-def make_rows(runs, greedy=None):
-    """{name: row} of all methods, in the order of the tables."""
-    largest = max(run.labels.shape[1] for run in runs)
-    sizes = [n for n in SIZES if n < largest] + [largest]
-    rows = {"random": make_row(Method("random", "random", at_random, short="random"), runs, sizes)}
-    rows["random"]["cut"] = mean_of(run.cut[run.valid].mean() for run in runs)  # of all rollouts
-    if greedy:  # one rollout a problem, which stands at every number of rollouts
-        rows["greedy"] = make_row(Method("greedy", "greedy", at_random, short="greedy"), [greedy], sizes)
-    for rule in RULES:
-        rows[rule] = make_row(Method(rule, "confidence", by_score, rule), runs, sizes)
-        rows[rule] |= quality_of(runs, rule) | {"equals": twin_of(runs, rule)}
-    scorers, votes = scorers_of(runs)
-    for method in scorers:
-        row = make_row(method, runs, sizes)
-        rows[method.name] = row | quality_of(runs, method.scores) | cost_of(runs, method.scores)
-    if all((run.answer_groups >= 0).any() for run in runs):
-        for method in votes:
-            rows[method.name] = make_row(method, runs, sizes)
+def make_rows(runs, greedy, by_rule, by_scorer):
+    """The rows of all methods, in the order of the tables."""
+    without = [Scores(run) for run in runs]
+    rows = [make_row("random", "random", at_random, without)]
+    if greedy:
+        rows.append(make_row("greedy", "greedy", at_random, [Scores(greedy)]))
+    rows += [make_row(rule, "confidence", by_score, by_rule[rule]) for rule in RULES]
+    votes = []
+    if can_vote(runs):
+        for name, vote in VOTES.items():
+            votes.append(make_row(name, "vote", partial(by_vote, vote), by_rule[VOTES_BY]))
+    scorers = [(*name_scorer(key), by_scorer[key]) for key in by_scorer if not study_of(key)]
+    for name, calibration, scores in sorted(scorers, key=lambda scorer: (scorer[0].lower(), scorer[1])):
+        rows.append(make_row(name, "scorer", by_score, scores, calibration))
+        votes += vote_rows(f"{name}, weighted vote", scores, calibration)
+    rows += votes
     if all((run.chosen.sum(1) == 1).all() for run in runs):
-        name = "answers.jsonl, 04's choice"
-        rows[name] = make_row(Method(name, "choice", by_answers_file, short=name), runs, [largest])
-    rows["oracle"] = make_row(Method("oracle", "oracle", by_score, "oracle", "oracle"), runs, sizes)
-    rows["oracle"]["cut"] = None
-    return rows
+        chosen = [Scores(run, run.chosen) for run in runs]
+        n = max(run.labels.shape[1] for run in runs)
+        rows.append(make_row("answers.jsonl, 04's choice", "choice", by_score, chosen, sizes=[n]))
+    truth = [Scores(run, np.where(run.valid, run.labels, -np.inf)) for run in runs]
+    return [*rows, make_row("oracle", "oracle", by_score, truth)]
 
 
-def scorers_of(runs):
-    """(a best-of-N Method for each scorer that every run has scores of, the votes)"""
-    scorers = []
-    votes = [Method(name, "vote", partial(by_vote, VOTES[name]), VOTES_BY, name) for name in VOTES]
-    shared = set.intersection(*[{*run.scores} for run in runs]) - {*RULES, "oracle"}
-    for scores in sorted(shared, key=place_of):
-        if study_of(scores):
-            continue
-        name, short, calibration = names_of(scores)
-        scorers.append(Method(f"{name}, best-of-N", "scorer", by_score, scores, short, calibration))
-        if all(file.p is not None for _, _, file in files_of(runs, scores)):
-            short = f"{short}, weighted vote" if scores.startswith("scatr") else None
-            pick = partial(by_vote, weighted_majority)
-            votes.append(Method(f"{name}, weighted vote", "vote", pick, scores, short, calibration))
-    return scorers, votes
-
-
-def place_of(scores):
-    """By which scorers are sorted: our families come last, next to the votes."""
-    family = scores.partition(".")[0]
-    return [*FAMILIES].index(family) if family in FAMILIES else -1, scores
-
-
-def names_of(scores):
-    """(a scorer's name, what the summary calls it, its calibration set)"""
-    family, _, suffix = scores.partition(".")
-    short = FAMILIES.get(family, family)
-    name = f"{short} ({suffix})" if suffix else short
+def name_scorer(key):
+    """(name in the tables, calibration set) of the scorer whose files' names begin with `key`, up to the @"""
+    family, _, suffix = key.partition(".")
+    name = NAMES.get(family, family)
     if family in CALIBRATED:
-        return name, short, suffix
-    return name, name, ""
+        return name, suffix
+    return f"{name} ({suffix})" if suffix else name, ""
 
 
-def files_of(runs, scores):
-    """Yield (place of the run, run, ScoreFile) for each of a method's score files that every run has."""
-    files = [run.scores[scores] if scores else {"": ScoreFile()} for run in runs]
-    names = sorted(set.intersection(*map(set, files)))
-    for i, run in enumerate(runs):
-        for name in names:
-            yield i, run, files[i][name]
+def can_vote(runs):
+    return all((run.answer_groups >= 0).any() for run in runs)
 
 
-def make_row(method, runs, sizes):
-    """A method's row of results.json, and `right`: the chance [P] that its pick of all rollouts is right."""
-    sources = []  # (evaluation run, calibration run, scorer seed) of each file
-    right = []  # [files, sizes, P]
+def vote_rows(name, of_method, calibration):
+    """The row of a weighted vote, or none where answers cannot be equal or scores are no probabilities."""
+    if not can_vote(scores.run for scores in of_method) or any(scores.p is None for scores in of_method):
+        return []
+    return [make_row(name, "vote", partial(by_vote, weighted_majority), of_method, calibration)]
+
+
+def make_row(name, kind, pick, of_method, calibration="", sizes=None):
+    """A method's row of results.json, and `right`: the chance [P] that its pick of all rollouts is right.
+
+    kind: random, greedy, confidence, scorer, vote, choice or oracle. pick: see Picks. of_method: the Scores of
+    each evaluation run, calibration run and scorer seed.
+    """
+    largest = max(scores.run.labels.shape[1] for scores in of_method)
+    sizes = sizes or [n for n in SIZES if n < largest] + [largest]
+    right = []  # [scores, P]
+    accuracies = []  # [scores, sizes]
     cut = []
-    errors = defaultdict(list)  # of random subsets: n -> of each file
-    for i, run, file in files_of(runs, method.scores):
-        sources.append((i, file.calibration_run, file.seed))
-        right.append([])
-        for n in sizes:
-            picks = method.pick(run, file, n)
-            credit = np.atleast_2d((run.labels * picks).sum(-1))  # [S, P]
-            right[-1].append(credit.mean(0))
-            if len(credit) == SUBSETS:
-                errors[str(n)].append(subset_error(credit))
-        cut.append(np.atleast_2d((run.cut * picks).sum(-1)).mean())
-    accuracies = np.array(right).mean(2)  # [files, sizes]
-    right = np.array(right).mean(0)  # [sizes, P]
-    learned = [file.cost.get("learned") for _, _, file in files_of(runs, method.scores)]
-    return {
-        "method": method.name, "kind": method.kind, "scores": method.scores,
-        "short": method.short, "calibration": method.calibration, "in_sample": any(learned),
-        "right": right[-1], "correct": float(right[-1].sum()), "problems": len(right[-1]),
-        **mean_and_std(accuracies[:, -1]), "runs": len(accuracies),
-        "over": name_varied(sources, ("eval", "cal", "seeds")),
-        "cut": mean_of(cut), "tokens": mean_of(run.tokens.sum(1).mean() for run in runs),
-        "curve": dict(zip(map(str, sizes), right.mean(1).tolist())),
-        "curve_std": accuracies.std(0, ddof=1).tolist() if len(accuracies) > 1 else None,
-        "curve_subset_error": {n: mean_of(values) for n, values in errors.items()},
+    problems = []  # how many count
+    for scores in of_method:
+        picks = [pick(scores, n) for n in sizes]
+        credits = [(scores.run.labels * chances).sum(1) for chances in picks]  # each [P]
+        kept = kept_problems(scores)
+        right.append(credits[-1])
+        accuracies.append([credit[kept].mean() for credit in credits])
+        cut.append((scores.run.cut * picks[-1]).sum(1)[kept].mean())
+        problems.append(kept.sum())
+    right = np.mean(right, 0)
+    curve = np.mean(accuracies, 0).tolist()
+    row = {
+        "method": name, "kind": kind, "calibration": calibration,
+        "in_sample": any({*(scores.cost.get("learned") or ())} - scores.left_out for scores in of_method),
+        "right": right, "correct": float(right.sum()), "problems": mean_of(problems),
+        "accuracy": curve[-1], "std": std_of([of_sizes[-1] for of_sizes in accuracies]),
+        "curve": dict(zip(map(str, sizes), curve)), "curve_std": std_of(accuracies),
+        "runs": len(accuracies), "over": name_varied(of_method), "cut": mean_of(cut),
         "best_of": [], "against": {},  # see compare
     }  # fmt: skip
+    if kind in ("confidence", "scorer"):
+        row["auroc"], row["auroc_within"] = mean_auroc(of_method)
+    if kind == "scorer":
+        row["cost"] = cost_of(of_method)
+        row["stopped"] = replay_stopping(of_method, row["curve"])
+    return row
 
 
-def name_varied(sources, names):
-    """What varies between sources, which have a value for each of the names: "2 cal × 3 seeds"."""
-    counts = [len(set(values)) for values in zip(*sources)]
-    return " × ".join(f"{count} {name}" for count, name in zip(counts, names) if count > 1)
+def kept_problems(scores):
+    """bool [P]"""
+    return np.array([problem not in scores.left_out for problem in scores.run.ids])
 
 
-def mean_and_std(values, name="accuracy"):
-    std = float(np.std(values, ddof=1)) if len(values) > 1 else None
-    return {name: float(np.mean(values)), "std": std}
+def name_varied(of_method):
+    """What varies: "3 eval × 2 cal × 3 seeds"."""
+    sources = {
+        "eval": {scores.run.path for scores in of_method},
+        "cal": {scores.calibration_run for scores in of_method},
+        "seeds": {scores.seed for scores in of_method},
+    }
+    return " × ".join(f"{len(values)} {name}" for name, values in sources.items() if len(values) > 1)
+
+
+def std_of(values):
+    return np.std(values, 0, ddof=1).tolist() if len(values) > 1 else None
 
 
 def mean_of(values):
@@ -418,48 +387,27 @@ def mean_of(values):
     return float(np.mean(values)) if values else None
 
 
-def subset_error(credit):
-    """Standard error of the mean of credit [S, P], drawn S times and independently for each problem."""
-    return float(np.sqrt((credit.var(0, ddof=1) / len(credit)).sum()) / credit.shape[1])
+def mean_auroc(of_method):
+    """(AUROC over all rollouts, the mean over problems of that within a problem)"""
+    overall = []
+    within = []
+    for scores in of_method:
+        right = scores.run.labels > 0
+        kept = scores.run.valid & kept_problems(scores)[:, None]
+        overall.append(common.auroc(right[kept], scores.score[kept]))
+        of_problems = [common.auroc(right[i][rows], scores.score[i][rows]) for i, rows in enumerate(kept)]
+        within.append(mean_of(of_problems))
+    return mean_of(overall), mean_of(within)
 
 
-def quality_of(runs, scores):
-    found = [auroc_of(run, file, run.valid) for _, run, file in files_of(runs, scores)]
-    return {name: mean_of(each[name] for each in found) for name in ("auroc", "auroc_within")}
-
-
-def auroc_of(run, file, kept):
-    """AUROC over the rollouts that are kept [P, N], and the mean over problems of that within a problem."""
-    right = run.labels > 0
-    within = [common.auroc(right[i][rows], file.score[i][rows]) for i, rows in enumerate(kept)]
-    return {"auroc": common.auroc(right[kept], file.score[kept]), "auroc_within": mean_of(within)}
-
-
-def cost_of(runs, scores):
-    """What a method cost on average, and the commands that made its scores; nothing where no file says."""
-    costs = [file.cost for _, _, file in files_of(runs, scores) if file.cost]
+def cost_of(of_method):
+    """What a method cost on average; None where no file says."""
+    costs = [scores.cost for scores in of_method if scores.cost]
     if not costs:
-        return {}
-    cost = {name: mean_of(each.get(name) for each in costs) for name in COSTS}
-    if cost["ms_per_rollout"]:
-        cost["ms_per_problem"] = cost["ms_per_rollout"] * rollouts_of(runs)
-    cost["device"] = ", ".join(sorted({each["device"] for each in costs if each.get("device")}))
-    return {"cost": cost, "made_by": sorted({each["command"] for each in costs if each.get("command")})}
-
-
-def rollouts_of(runs):
-    """Of a problem, on average."""
-    return mean_of(run.valid.sum(1).mean() for run in runs)
-
-
-def twin_of(runs, rule):
-    """An earlier rule of the same statistic with the same values, as in answers shorter than a window."""
-    statistic = rule.split("/")[0]
-    for other in RULES[: RULES.index(rule)]:
-        pairs = [(run.scores[other][""].score, run.scores[rule][""].score) for run in runs]
-        if other.startswith(f"{statistic}/") and all(np.allclose(*pair, rtol=1e-9) for pair in pairs):
-            return other
-    return None
+        return None
+    devices = {cost["device"] for cost in costs if cost.get("device")}
+    mean = {name: mean_of(cost.get(name) for cost in costs) for name in COSTS}
+    return mean | {"device": ", ".join(sorted(devices))}
 
 
 # ---- Comparison with the best confidence rule: Δ and the share of the gap to the oracle that is closed -----
@@ -467,11 +415,12 @@ def twin_of(runs, rule):
 
 def compare(rows):
     """Add `against` to all rows: how far each is above the best rule of the paper's 20, and of all."""
+    (oracle,) = [row for row in rows if row["kind"] == "oracle"]
     for reference, rules in REFERENCES.items():
-        best = max((rows[rule] for rule in rules), key=lambda row: row["accuracy"])
+        best = max((row for row in rows if row["method"] in rules), key=lambda row: row["accuracy"])
         best["best_of"].append(reference)
-        gap = rows["oracle"]["accuracy"] - best["accuracy"]
-        for row in rows.values():
+        gap = oracle["accuracy"] - best["accuracy"]
+        for row in rows:
             gain = with_interval(row["right"] - best["right"])
             too_small = gap * row["problems"] < 2  # a gap of less than two problems is noise
             row["against"][reference] = gain | {"gap_closed": None if too_small else gain["delta"] / gap}
@@ -493,103 +442,73 @@ def problem_draws(n):
 # ---- Stopping: what sampling that ends when the scorer is sure would have cost and lost, replayed ----------
 
 
-def replay_stopping(runs, rows):
-    """A row for each scorer that has thresholds, at the one that its calibration problems chose."""
-    replayed = []
-    if any(run.meta.get("stop") for run in runs):
-        return replayed  # these runs stopped themselves: what was not sampled cannot be replayed
-    for row in rows.values():
-        files = [*files_of(runs, row["scores"])] if row["kind"] == "scorer" else []
-        if files and all(file.cost.get("stop") and file.p is not None for _, _, file in files):
-            replayed.append(stopped_row(row, [replay(run, file) for _, run, file in files]))
-    return replayed
+def replay_stopping(of_method, accuracies):
+    """A scorer's stopping at the threshold that its calibration problems chose, or None without one.
 
-
-def replay(run, file):
-    """A curve: its first threshold is the chosen one, its last takes all rollouts, a grid is between."""
-    p = np.where(run.valid, file.p, -1)
-    grid = np.quantile(p[run.valid], np.linspace(0, 1, 31))
-    chosen = common.stop_threshold(file.cost["stop"])
-    return common.stop_curve(p, run.labels, run.tokens, np.array([chosen, *grid, common.NEVER]))
-
-
-def stopped_row(row, curves):
-    mean = {name: np.mean([curve[name] for curve in curves], 0) for name in curves[0]}
-    right, rollouts, tokens = mean["right"], mean["rollouts"], mean["tokens"]  # each [thresholds, P]
-    share = tokens.mean(1) / tokens[-1].mean()  # [thresholds], of the tokens of all rollouts
-    largest = max(map(int, row["curve"]))
-    fixed_shares = [int(n) / largest for n in row["curve"]]  # where every problem gets n rollouts
-    fixed_accuracies = [*row["curve"].values()]
+    accuracies: {n: accuracy} where every problem gets n rollouts. Runs that stopped themselves give None: what
+    was not sampled cannot be replayed.
+    """
+    thresholds = []
+    curves = []
+    for scores in of_method:
+        run = scores.run
+        if scores.p is None or not scores.cost.get("stop") or run.meta.get("stop"):
+            return None
+        thresholds.append(common.stop_threshold(scores.cost["stop"]))
+        p = np.where(run.valid, scores.p, -1)
+        both = np.array([thresholds[-1], common.NEVER])
+        curves.append(common.stop_curve(p, run.labels, run.tokens, both))
+    curves = np.array(curves)  # [scores, (right, rollouts, tokens), (stopped, all rollouts), P]
+    right, all_right = curves[:, 0].mean(0)  # [P] each
+    _, rollouts, tokens = curves.mean((0, 3))  # each [2]
+    share = tokens[0] / tokens[1]
+    sizes = np.array([int(n) for n in accuracies])
+    fixed = np.interp(share, sizes / sizes[-1], [*accuracies.values()])
     return {
-        **{key: row[key] for key in ("method", "kind", "scores", "short")},
-        **mean_and_std([curve["right"][0].mean() for curve in curves]),
-        "threshold": float(mean["threshold"][0]), "all": float(right[-1].mean()),
-        **with_interval(right[0] - right[-1]), "rollouts": float(rollouts[0].mean()),
-        "tokens": float(tokens[0].mean()), "share": float(share[0]),
-        "curve": sorted(zip(share.tolist(), right.mean(1).tolist())),
-        "fixed": float(np.interp(share[0], fixed_shares, fixed_accuracies)),
-        "fixed_curve": [*zip(fixed_shares, fixed_accuracies)],
+        "threshold": mean_of(thresholds), "accuracy": float(right.mean()),
+        "std": std_of(curves[:, 0, 0].mean(1)), "all": float(all_right.mean()),
+        **with_interval(right - all_right), "rollouts": float(rollouts[0]), "tokens": float(tokens[0]),
+        "share": float(share), "fixed": float(fixed),
     }  # fmt: skip
 
 
 # ---- Studies: scorers of 03 --study, which differ in one thing ---------------------------------------------
 
 
-def evaluate_study(study, runs):
-    """Rows of a study in the paper's order: how well the scorers of a row and calibration set pick.
+def evaluate_study(study, runs, by_scorer):
+    """The rows of a study, by the number in their name; `vote` is the accuracy of the weighted vote.
 
-    A value is the mean over evaluation runs; ± is over calibration runs and scorer seeds. The problems from
-    which a scorer of some row learned are left out of all rows of that seed.
+    The problems from which a scorer of some row learned are left out of all rows of that seed.
     """
-    shared = set.intersection(*[{*run.scores} for run in runs])
-    methods = [method for method in shared if study_of(method) == study]
+    keys = sorted(key for key in by_scorer if study_of(key) == study)
+    if not keys:
+        names = " ".join(str(run.path) for run in runs)
+        common.die(f"{names}: no scores of --study {study}; train by 03_train_scorer.py RUN_CAL --study {study} "
+                   f"-o DIR, and score by 04_select.py {names} --scorer DIR/{study}-*.pt")  # fmt: skip
     learned = defaultdict(set)  # scorer seed -> ids of problems
-    for method in methods:
-        for _, _, file in files_of(runs, method):
-            learned[file.seed].update(file.cost.get("learned") or [])
-    places = {name: place for place, name in enumerate(STUDIES[study])}
-    rows = [study_row(method, runs, learned) for method in sorted(methods)]
-    return sorted(rows, key=lambda row: places.get(row["row"], len(places)))
-
-
-def study_row(method, runs, learned):
-    _, name, calibration = STUDY_METHOD.fullmatch(method).groups()
-    values = defaultdict(lambda: defaultdict(list))  # measure -> (calibration run, seed) -> of each run
-    for _, run, file in files_of(runs, method):
-        is_new = np.array([id not in learned[file.seed] for id in run.ids])
-        for measure, value in measure_scorer(method, run, file, is_new).items():
-            values[measure][file.calibration_run, file.seed].append(value)
-    measures = {}
-    for measure, of_scorers in values.items():
-        means = [mean_of(of_runs) for of_runs in of_scorers.values()]
-        defined = [mean for mean in means if mean is not None]  # AUROC needs right and wrong answers
-        if defined:
-            measures[measure] = mean_and_std(defined, "mean") | {"values": means}
-    over = name_varied(values["problems"], ("cal", "seeds"))
-    return {"row": name, "calibration": calibration, "over": over, "measures": measures}
-
-
-def measure_scorer(method, run, file, is_new):
-    """{measure: value} over the problems that are new to all scorers of the seed."""
-    if not is_new.any():
-        common.die(f"{run.path}: {method} and the scorers beside it learned from all of its problems")
-    largest = run.labels.shape[1]
-    measures = {"problems": is_new.sum()}
-    for n in [n for n in STUDY_SIZES if n <= largest] or [largest]:
-        measures[f"best of {n}"] = (run.labels * by_score(run, file, n)).sum(1)[is_new].mean()
-    auroc = auroc_of(run, file, run.valid & is_new[:, None])
-    measures |= {"AUROC": auroc["auroc"], "within a problem": auroc["auroc_within"]}
-    if file.p is not None and (run.answer_groups >= 0).any():
-        (shares,) = by_vote(weighted_majority, run, file, largest)
-        measures["weighted vote"] = (run.labels * shares).sum(1)[is_new].mean()
-    return measures
+    for scores in itertools.chain(*(by_scorer[key] for key in keys)):
+        learned[scores.seed].update(scores.cost.get("learned") or [])
+    rows = []
+    for key in keys:
+        _, name, calibration = STUDY_METHOD.fullmatch(key).groups()
+        for scores in by_scorer[key]:
+            scores.left_out = learned[scores.seed]
+            if not kept_problems(scores).any():
+                common.die(f"{scores.run.path}: the scorers of --study {study} learned from all its problems")
+        row = make_row(name, "scorer", by_score, by_scorer[key], calibration)
+        row["vote"] = None
+        for vote in vote_rows(name, by_scorer[key], calibration):
+            row["vote"] = accuracy_of(vote)
+        del row["right"]
+        rows.append(row)
+    return sorted(rows, key=lambda row: [float(number) for number in re.findall(r"\.?\d+", row["method"])])
 
 
 # ---- The paper's numbers -----------------------------------------------------------------------------------
 # Of its tables "Best-of-N results for math domain", "for coding domain" and "Comparison of SCaTR with
 # ReasonFlux models". It says AIME; its problems are those of 2025.
 
-PAPER_ROWS = ("SCaTR", "best of the paper's 20", "LoRA verifier", "PRM (ReasonFlux-PRM-1.5B)",
+PAPER_ROWS = ("SCaTR", "best of the paper's 20 rules", "LoRA verifier", "PRM (ReasonFlux-PRM-1.5B)",
               "SCaTR, weighted vote", "oracle", "PRM (ReasonFlux-PRM-7B)")  # fmt: skip
 PAPER = """\
 gpt-oss-20b math500 aime25: 89.8±2.9 93.3±0.0 94.8±2.4 92.2±1.9 94.0±1.3 97.8
@@ -623,28 +542,17 @@ def paper_numbers(model, calibration, dataset):
     return {}
 
 
-# ---- Tables: rows {column: cell}; bold is written as in Markdown -------------------------------------------
+# ---- Tables: rows {column: cell} ---------------------------------------------------------------------------
 
-SUMMARY_ENDS = ("oracle", "SCaTR, stopped when sure", "SCaTR+, stopped when sure", "Δ", f"Δ to {ALL_RULES}",
-                "gap closed %", "cut %")  # fmt: skip
 SUMMARY_COLUMNS = 4  # as many as fit beside each other
+SUMMARY_VOTES = (*VOTES, "SCaTR, weighted vote", "SCaTR+, weighted vote")
+SUMMARY_ENDS = ("oracle", "SCaTR+, stopped when sure", "cut %")
 
 
-def grid(rows):
-    """(header, cells) with all columns that some row has."""
+def as_table(rows):
+    """All columns that some row has."""
     header = [*dict.fromkeys(itertools.chain(*rows))]
-    return header, [[row.get(column) for column in header] for row in rows]
-
-
-def on_screen(header, cells):
-    return common.table(header, [[(cell or "").strip("*") for cell in row] for row in cells])
-
-
-def best_bold(cells):
-    """{name: cell} with the largest number in bold; a cell begins with its number."""
-    values = {name: float(cell.split()[0]) for name, cell in cells.items() if cell}
-    best = max(values.values(), default=None)
-    return {name: f"**{cell}**" if cell and values[name] == best else cell for name, cell in cells.items()}
+    return common.table(header, [[row.get(column) for column in header] for row in rows])
 
 
 def percent(value, digits=1, sign=""):
@@ -657,7 +565,7 @@ def percent_and_std(mean, std):
 
 
 def accuracy_of(row):
-    in_sample = " in sample" if row.get("in_sample") else ""
+    in_sample = " in sample" if row["in_sample"] else ""
     return percent_and_std(row["accuracy"], row["std"]) + in_sample
 
 
@@ -672,80 +580,120 @@ def number(value, unit=1):
     return f"{value / unit:,.0f}" if value >= 100 * unit else f"{value / unit:.3g}"
 
 
+def summary_tables(sections):
+    """A row for each method, a column for each calibration and test set and for the paper's numbers of them."""
+    columns = []
+    for section in sections:
+        for calibration in calibrations_of(section):
+            title = " → ".join(filter(None, [calibration, section["dataset"]]))
+            if len({section["model"] for section in sections}) > 1:
+                title = f"{section['model']}: {title}"
+            columns.append({"picked by": title} | summary_cells(section, calibration))
+            paper = paper_numbers(section["model"], calibration, section["dataset"])
+            columns += [{"picked by": "paper"} | paper] if paper else []
+    names = [*dict.fromkeys(itertools.chain(*columns))]
+    names.sort(key=lambda name: SUMMARY_ENDS.index(name) if name in SUMMARY_ENDS else -1)
+    for i in range(0, len(columns), SUMMARY_COLUMNS):
+        several = columns[i : i + SUMMARY_COLUMNS]
+        header, *rows = [[name, *(cells.get(name) for cells in several)] for name in names]
+        yield common.table(header, [row for row in rows if any(row[1:])])
+
+
+def calibrations_of(section):
+    return sorted({row["calibration"] for row in section["rows"]} - {""}) or [""]
+
+
+def summary_rows(section, calibration):
+    """{name: row} of a calibration set: of the confidence rules the best ones, of the votes SUMMARY_VOTES."""
+    rows = {}
+    for row in section["rows"]:
+        rows |= dict.fromkeys(row["best_of"], row)
+        is_shown = row["kind"] != "confidence" and (row["kind"] != "vote" or row["method"] in SUMMARY_VOTES)
+        if is_shown and row["calibration"] in ("", calibration):
+            rows[row["method"]] = row
+    return rows
+
+
+def summary_cells(section, calibration):
+    rows = summary_rows(section, calibration)
+    cells = {name: accuracy_of(row) for name, row in rows.items()}
+    stopped = rows["SCaTR+"]["stopped"] if "SCaTR+" in rows else None
+    if stopped:
+        result = f"{percent(stopped['accuracy'])} for {percent(stopped['share'], 0)} %"
+        cells["SCaTR+, stopped when sure"] = result
+    return cells | {"cut %": percent(section["cut"])}
+
+
 def shown_rows(section):
-    """{name: row} of all rows, but of the confidence rules only of the best."""
-    shown = {}
+    """The rows of all methods, but of the confidence rules only of the best, which are named so."""
     for row in section["rows"]:
         if row["kind"] != "confidence" or row["best_of"]:
-            shown["".join(f"best of {rules}: " for rules in row["best_of"]) + row["method"]] = row
-    return shown
+            yield row | {"method": ": ".join([*row["best_of"], row["method"]])}
+
+
+def columns_of(row):
+    return {"method": row["method"], "calibrated on": row["calibration"], "cut %": percent(row["cut"])}
 
 
 def methods_table(section):
-    shown = shown_rows(section)
-    bold = best_bold({name: accuracy_of(row) for name, row in shown.items() if row["kind"] != "oracle"})
-    for name, row in shown.items():
-        cells = {"method": name, "accuracy %": bold.get(name, accuracy_of(row)), "over": row["over"]}
-        cells["right/problems"] = f"{row['correct']:.1f}/{row['problems']}".replace(".0/", "/")
-        for rules, gain in row["against"].items():
-            cells[f"Δ to {rules} [95 %]"] = None if rules in row["best_of"] else gain_of(gain)
-            closed = (percent(gain["gap_closed"], 0) or "–") if row["kind"] in ("scorer", "vote") else None
-            cells[f"gap closed to {rules}, %"] = closed
-        yield cells | {"cut %": percent(row["cut"]), "tokens a problem": number(row["tokens"])}
+    for row in shown_rows(section):
+        correct = f"{row['correct']:.1f}".removesuffix(".0")
+        cells = {"accuracy %": accuracy_of(row), "over": row["over"]}
+        cells["right/problems"] = f"{correct}/{row['problems']:.0f}"
+        for best, gain in row["against"].items():
+            cells[f"Δ to the {best} [95 %]"] = gain_of(gain)
+            cells[f"gap from the {best} closed, %"] = percent(gain["gap_closed"], 0)
+        yield columns_of(row) | cells
 
 
 def curves_table(section):
-    for name, row in shown_rows(section).items():
-        cells = {"method": name}
-        for n, accuracy in row["curve"].items():
-            error = row["curve_subset_error"].get(n)
-            cells[f"N={n}"] = percent(accuracy) + (f" (± {percent(error, 2)})" if error else "")
+    for row in shown_rows(section):
+        cells = {f"N={n}": percent(accuracy) for n, accuracy in row["curve"].items()}
         for key, column in (("auroc", "AUROC"), ("auroc_within", "within a problem")):
             cells[column] = None if row.get(key) is None else f"{row[key]:.3f}"
-        yield cells | {"cut %": percent(row["cut"])}
+        yield columns_of(row) | cells
 
 
 def stopping_table(section):
-    for row in section["stopping"]:
-        yield {
-            "method, stopped": row["method"], "when sure by": f"{row['threshold']:.3f}",
-            "accuracy %": accuracy_of(row), "all rollouts: %": percent(row["all"]), "Δ [95 %]": gain_of(row),
-            "rollouts": f"{row['rollouts']:.1f}", "tokens a problem": number(row["tokens"]),
-            "% of all tokens": percent(row["share"]), "% of a fixed N of that cost": percent(row["fixed"]),
-        }  # fmt: skip
+    for row in section["rows"]:
+        stopped = row.get("stopped")
+        if stopped:
+            yield columns_of(row) | {
+                "when sure by": f"{stopped['threshold']:.3f}",
+                "accuracy %": percent_and_std(stopped["accuracy"], stopped["std"]),
+                "all rollouts: %": percent(stopped["all"]), "Δ [95 %]": gain_of(stopped),
+                "rollouts": f"{stopped['rollouts']:.1f}", "tokens a problem": number(stopped["tokens"]),
+                "% of all tokens": percent(stopped["share"]),
+                "% of a fixed N of that cost": percent(stopped["fixed"]),
+            }  # fmt: skip
 
 
 def rules_table(section):
     rows = {row["method"]: row for row in section["rows"]}
     for statistic in common.STATISTICS:
-        cells = {"statistic": statistic}
-        for way in common.AGGREGATIONS:
-            row = rows[f"{statistic}/{way}"]
-            cells[way] = f"**{accuracy_of(row)}**" if row["best_of"] else accuracy_of(row)
-            if row["equals"]:
-                cells[way] = f"as {row['equals'].split('/')[1]}"
-        cut = mean_of(rows[f"{statistic}/{way}"]["cut"] for way in common.AGGREGATIONS)
-        yield cells | {"cut %": percent(cut)}
+        of_statistic = {way: rows[f"{statistic}/{way}"] for way in common.AGGREGATIONS}
+        cells = {way: accuracy_of(row) for way, row in of_statistic.items()}
+        cut = mean_of(row["cut"] for row in of_statistic.values())
+        yield {"statistic": statistic} | cells | {"cut %": percent(cut)}
 
 
 def cost_table(section):
-    rows = [row for row in section["rows"] if "cost" in row]
-    scatr = next((row["cost"] for row in rows if row["scores"].startswith("scatr.")), {})
+    rows = [row for row in section["rows"] if row.get("cost")]
+    scatr = next((row["cost"] for row in rows if row["method"] == "SCaTR"), {})
     for row in rows:
         cost = row["cost"]
-        cells = {"cost": row["method"].removesuffix(", best-of-N")}
+        cells = {}
         for name, (column, unit) in COSTS.items():
             cells[column] = number(cost[name], unit)
-            is_timed = name.startswith(("train_seconds", "ms_"))
+            is_timed = name in ("train_seconds", "ms_per_rollout")
             if cost[name] and scatr.get(name) and not (is_timed and cost["device"] != scatr["device"]):
                 cells[column] += f" ({number(cost[name] / scatr[name])}×)"
-        cells |= {"measured on": cost["device"] or "–", "accuracy %": accuracy_of(row)}
-        yield cells | {"cut %": percent(row["cut"])}
+        yield columns_of(row) | cells | {"measured on": cost["device"], "accuracy %": accuracy_of(row)}
 
 
 TABLES = {
     "Methods": methods_table,
-    "Fewer rollouts (±: standard error of random subsets), and AUROC": curves_table,
+    "Fewer rollouts, and AUROC": curves_table,
     "Sampling that stops when the scorer is sure (for 1 point on calibration problems)": stopping_table,
     "Confidence rules: the paper's five statistics, and two more": rules_table,
     "Costs (×: as many times SCaTR's; minutes and ms are measured, FLOPs computed)": cost_table,
@@ -757,64 +705,19 @@ def study_tables(section):
     tables = defaultdict(list)
     for study, rows in section["studies"].items():
         for row in rows:
-            cells = {study: row["row"]}
-            if study in ("mixed", "halves"):
-                cells["calibrated on"] = row["calibration"]
-                sets = section["dataset"]
-            else:
-                sets = f"{row['calibration']} → {section['dataset']}"
-            for measure, value in row["measures"].items():
-                if measure != "problems":
-                    cells[f"{measure} %"] = percent_and_std(value["mean"], value["std"])
-            cells |= {"over": row["over"], "problems": number(row["measures"]["problems"]["mean"])}
+            sets = section["dataset"]
+            if study not in ("mixed", "halves"):
+                sets = f"{row['calibration']} → {sets}"
+            cells = {study: row["method"], "calibrated on": row["calibration"], "cut %": percent(row["cut"])}
+            stds = row["curve_std"] or [None] * len(row["curve"])
+            for (n, accuracy), std in zip(row["curve"].items(), stds):
+                if int(n) >= 4:
+                    cells[f"best of {n} %"] = percent_and_std(accuracy, std)
+            cells |= {"AUROC %": percent(row["auroc"]), "within a problem %": percent(row["auroc_within"])}
+            cells["weighted vote %"] = row["vote"]
+            cells |= {"over": row["over"], "problems": number(row["problems"])}
             tables[f"Study of {study}: {section['model']}, {sets}"].append(cells)
     return tables
-
-
-def summary_blocks(sections):
-    """Yield (header, cells) with a row for each method and a column for each calibration and test set, and
-    for the paper's numbers of these, a few columns at a time."""
-    columns = []
-    for section in sections:
-        for calibration in calibrations_of(section):
-            title = " → ".join(filter(None, [calibration, section["dataset"]]))
-            if len({section["model"] for section in sections}) > 1:
-                title = f"{section['model']}: {title}"
-            columns.append((title, summary_cells(section, calibration)))
-            paper = paper_numbers(section["model"], calibration, section["dataset"])
-            columns += [("paper", paper)] if paper else []
-    names = dict.fromkeys(name for title, cells in columns if title != "paper" for name in cells)
-    methods = [name for name in names if name not in SUMMARY_ENDS]
-    ends = [name for name in SUMMARY_ENDS if name in names]
-    for i in range(0, len(columns), SUMMARY_COLUMNS):
-        titles, several = zip(*columns[i : i + SUMMARY_COLUMNS])
-        several = [cells | best_bold({name: cells.get(name) for name in methods}) for cells in several]
-        rows = [[name, *(cells.get(name) for cells in several)] for name in methods + ends]
-        yield ["picked by", *titles], [row for row in rows if any(row[1:])]
-
-
-def calibrations_of(section):
-    return sorted({row["calibration"] for row in section["rows"]} - {""}) or [""]
-
-
-def summary_cells(section, calibration):
-    cells = {}
-    for row in section["rows"]:
-        for rules in row["best_of"]:
-            cells[f"best of {rules}"] = accuracy_of(row)
-        if row["short"] and row["calibration"] in ("", calibration):
-            cells[row["short"]] = accuracy_of(row)
-            if row["short"] == "SCaTR":
-                papers, of_all = (row["against"][rules] for rules in REFERENCES)
-                cells["Δ"] = percent(papers["delta"], sign="+")
-                cells[f"Δ to {ALL_RULES}"] = percent(of_all["delta"], sign="+")
-                cells["gap closed %"] = percent(papers["gap_closed"]) or "–"
-    stopped = {row["scores"]: row for row in section["stopping"]}
-    row = stopped.get(f"scatr+.{calibration}") or stopped.get(f"scatr.{calibration}")
-    if row:
-        result = f"{percent(row['accuracy'])} for {percent(row['share'], 0)} %"
-        cells[f"{row['short']}, stopped when sure"] = result
-    return cells | {"cut %": percent(section["cut"])}
 
 
 # ---- The report --------------------------------------------------------------------------------------------
@@ -822,32 +725,28 @@ def summary_cells(section, calibration):
 LEGEND = """\
 ## What the names and numbers mean
 
-Confidence rules are statistic/aggregation, of each token's ten largest log-probabilities unless it says else:
+Confidence rules are statistic/aggregation. The statistics are of each token's ten largest log-probabilities:
+`mean` and `median`, negated; `variance`; `gap`, the largest probability minus the second; `entropy` of the ten,
+scaled to add up to 1 (low is sure). `self_certainty` is how far the whole distribution is from uniform,
+`likelihood` the token's own log-probability. They are aggregated over the tokens: `avg` of all; `tail`, the
+last ones; `lowest`, the window where it is least confident; `bottom10`, the least confident tenth of the
+windows. Windows and tail are the paper's (1,024 and 2,048 tokens) where answers are long, else the power of
+two nearest to half of the median answer.
 
-- `mean`, `median`: minus their mean, minus their median; `variance`: their variance
-- `gap`: the largest probability minus the second; `entropy`: of the ten, scaled to add up to 1 (low is sure)
-- `self_certainty`: how far the whole distribution is from uniform; `likelihood`: the token's own
-  log-probability
-- `avg`: the mean over all tokens; `tail`: over the last ones; `lowest`: of the window where it is least
-  confident; `bottom10`: the mean of the least confident tenth of the windows. Windows and tail are the
-  paper's (1,024 and 2,048 tokens) where answers are long, else the power of two nearest to half of the
-  median answer
-
-Columns and numbers:
-
-- Random, best-of-N and oracle are the exact expectation over all subsets of N rollouts; votes are exact where
-  these are few, else the mean over random ones, with its standard error. Tied majorities share the credit. A
-  problem with a label that could not be judged is in no row
-- `over`: what the mean and ± are taken over; `right/problems`: right picks (expected ones) of all problems
-- `Δ to ... [95 %]`: points above the best of these confidence rules, which is picked with hindsight on these
-  labels, with a paired bootstrap interval over problems; `gap closed`: Δ as a share of the distance from that
-  rule to the oracle, a dash where this is less than two problems
-- `cut %`: picks (`random`: all rollouts) that ended at the length limit; `N=4`: right % with four rollouts
-- `AUROC`: the chance that a right answer scores above a wrong one, over all rollouts and `within a problem`
-- `when sure by`: the probability at which sampling stops, found on the calibration problems; `% of a fixed N
-  of that cost`: right % when all problems get as many rollouts as stopping took on average
-- `×`: how many times as much as SCaTR's; what is measured is compared only on the same device. LoRA and PRM
-  read one rollout at a time"""
+- Random, best-of-N and oracle are the exact expectation over all subsets of N rollouts, votes where these are
+  few, else the mean over 128 random ones. Tied majorities share the credit
+- ± is the standard deviation over what varies (`over`): evaluation runs, calibration runs, scorer seeds.
+  `right/problems` counts expected picks. `in sample`: the scorer learned from some of these problems, so its
+  accuracy proves nothing
+- `Δ`: points above the best of these confidence rules, which is chosen with hindsight on these labels; in
+  brackets a paired bootstrap interval over problems. `closed`: Δ as a share of the gap from that rule to the
+  oracle, empty where this is less than two problems
+- `cut %`: picks (in the summary: rollouts) that ended at the length limit. `AUROC`: the chance that a right
+  answer scores above a wrong one, over all rollouts and `within a problem`
+- Stopped when sure: right %, and the share of all tokens that it takes; `when sure by`: the probability at
+  which sampling stops, found on the calibration problems; `a fixed N of that cost`: right % when all problems
+  get as many rollouts as stopping took on average
+- Times are compared only on the same device. LoRA and PRM read one rollout at a time"""
 
 
 def report(args):
@@ -859,16 +758,11 @@ def report(args):
     sections = [make_section(*names, paths, args) for names, paths in repetitions.items()]
     out = Path(args.out or os.path.commonpath([*map(os.path.abspath, args.runs)]))
     common.write_json(out / "results.json", {"command": the_command(), "sections": sections})
-    blocks = [*summary_blocks(sections)]
-    footnotes = [*footnotes_of(sections, blocks)]
-    write_report(out, sections, blocks, footnotes, args.plots)
-    print(*(section["title"] for section in sections), sep="\n")
-    print(*(f"\n{on_screen(*block)}" for block in blocks), "", sep="\n")
-    print(*(note for section in sections for note in section["notes"]), *footnotes, sep="\n")
-    for section in sections:
-        for title, rows in study_tables(section).items():
-            print(f"\n{title}\n\n{on_screen(*grid(rows))}")
-    print(f"report: {out / 'report.md'}")
+    summary = [*summarise(sections)]
+    details = [text for section in sections for text in describe(section, out, args.plots)]
+    with common.atomic(out / "report.md") as file:
+        file.write("\n\n".join(["# Report", f"Made by `{the_command()}`.", *summary, *details, LEGEND]))
+    print(*summary, f"more tables, and what the names and numbers mean: {out / 'report.md'}", sep="\n\n")
 
 
 def check_inputs(args):
@@ -876,247 +770,111 @@ def check_inputs(args):
         common.die("--plots needs matplotlib: pip install matplotlib")
     if len({os.path.realpath(path) for path in args.runs}) < len(args.runs):
         common.die("a run is given twice; each counts as a repetition of its own")
-    stems = {file.stem for path in args.runs for file in Path(path, "scores").glob("*.jsonl")}
-    methods = {stem.partition("@")[0] for stem in stems}
-    names = {name for name in stems | methods if not study_of(name.partition("@")[0])}
+    names = {file.stem for path in args.runs for file in Path(path, "scores").glob("*.jsonl")}
+    names |= {name.partition("@")[0] for name in names}
     for name in args.only:
         if name not in names:
-            known = ", ".join(sorted(names)) or "none"
-            common.die(f"--only {name}: no such scores; there are {known}")
-    for study in args.study:
-        if study not in map(study_of, methods):
-            common.die(f"--study {study}: no scores of it; 03_train_scorer.py --study {study} makes scorers, "
-                       "with which 04_select.py scores the runs")  # fmt: skip
+            common.die(f"--only {name}: no such scores; there are {', '.join(sorted(names)) or 'none'}")
 
 
 def make_section(model, dataset, paths, args):
     """What results.json has of one model and data set."""
-    window, tail = windows_for(paths)
-    runs, greedy, left_out = load_repetitions(paths, (window, tail), args.only, args.study)
-    rows = make_rows(runs, greedy)
+    runs, greedy, left_out = load_repetitions(paths)
+    windows = windows_for(runs)
+    by_scorer, incomplete = read_all_scores(runs, args.only, args.study)
+    studies = {study: evaluate_study(study, runs, by_scorer) for study in args.study}
+    rows = make_rows(runs, greedy, score_by_rules(runs, windows), by_scorer)
     compare(rows)
-    title = f"{model} on {dataset}: {len(runs[0].ids)} problems, N={rollouts_of(runs):.4g}"
+    for row in rows:
+        del row["right"]
+    n = mean_of(run.valid.sum(1).mean() for run in runs)
+    title = f"{model} on {dataset}: {len(runs[0].ids)} problems, N={n:.4g}"
     if len(runs) > 1:
         title += f", {len(runs)} runs"
-    if (window, tail) != (common.WINDOW, common.TAIL):
-        title += f", windows of {window:,} tokens, tail {tail:,}"
+    if windows != (common.WINDOW, common.TAIL):
+        title += ", windows of {:,} tokens, tail {:,}".format(*windows)
+    notes = []
+    if left_out:
+        notes.append(f"{dataset}: {len(left_out)} problems left out of all rows: a label could not be judged")
+    if incomplete:
+        notes.append(f"{dataset}: no row for {', '.join(incomplete)}: not in every run")
     return {
-        "title": title, "model": model, "dataset": dataset, "problems": len(runs[0].ids),
-        "cut": rows["random"]["cut"], "window": window, "tail": tail,
-        "runs": [str(run.path) for run in runs], "metas": [run.meta for run in runs],
-        "notes": [f"{model} on {dataset}: {note}" for note in notes_of(runs, left_out, rows)],
-        "rows": [{key: value for key, value in row.items() if key != "right"} for row in rows.values()],
-        "stopping": replay_stopping(runs, rows),
-        "studies": {study: evaluate_study(study, runs) for study in args.study},
+        "title": title, "notes": notes, "model": model, "dataset": dataset, "windows": windows,
+        "cut": mean_of(run.cut[run.valid].mean() for run in runs), "runs": [str(run.path) for run in runs],
+        "metas": [run.meta for run in runs], "rows": rows, "studies": studies,
     }  # fmt: skip
 
 
-def notes_of(runs, left_out, rows):
-    """What a reader must know before believing the numbers."""
-    in_sample = [name for name, row in rows.items() if row["in_sample"]]
-    twins = [rule for rule in RULES if rows[rule]["equals"]]
-    methods = [{*run.scores} for run in runs]
-    missing = set.union(*methods) - set.intersection(*methods)
-    cut = rows["random"]["cut"]
-    if in_sample:
-        yield f"in sample: {', '.join(in_sample)} learned from these problems, which proves nothing"
-    if twins:
-        count = f"{len(twins)} of {len(RULES)} confidence rules"
-        yield f"{count} equal another: answers are shorter than the windows"
-    if left_out:
-        yield f"{len(left_out)} problems left out of all rows: a label could not be judged"
-    if missing:
-        yield f"no row for {', '.join(sorted(missing))}: not in every run"
-    if cut > 0.05:
-        yield f"{percent(cut)} % of the rollouts were cut: with room all would rise (01 --max-new-tokens 0)"
-
-
-def footnotes_of(sections, blocks):
-    """What explains the rows of the summary that are there."""
-    names = {row[0] for _, cells in blocks for row in cells}
-    varied = max((row["over"] for section in sections for row in section["rows"]), key=len)
-    if varied:
-        yield f"±: standard deviation over what varies for the row, at most {varied}."
-    if "Δ" in names:
-        yield f"Δ: SCaTR's points above the best rule of the paper's 20 (of {ALL_RULES}), with hindsight."
-        yield "Gap closed: the share of the distance from that rule to the oracle."
-    if {"SCaTR, stopped when sure", "SCaTR+, stopped when sure"} & names:
-        yield "Stopped when sure: right %, and the share of the tokens of all rollouts that it takes."
-    yield "A confidence rule is a statistic of each token, summed up over the answer; report.md names each."
-
-
-def write_report(out, sections, blocks, footnotes, plots):
-    parts = ["# Report", f"Made by `{the_command()}`.", "### Summary"]
-    parts += [common.table(*block, markdown=True) for block in blocks] + footnotes
+def summarise(sections):
+    """Yield the paragraphs that are printed and that begin report.md."""
+    lines = [line for section in sections for line in [section["title"], *section["notes"]]]
+    yield "\n".join(f"- {line}" for line in lines)
+    yield from summary_tables(sections)
     for section in sections:
-        parts += [f"## {section['title']}", *section["notes"]]
-        tables = {title: [*table(section)] for title, table in TABLES.items()} | study_tables(section)
-        for title, rows in tables.items():
-            if rows:
-                parts += [f"### {title}", common.table(*grid(rows), markdown=True)]
-        commands = sorted({f"`{command}`" for row in section["rows"] for command in row.get("made_by", [])})
-        parts.append("\n".join(f"- {line}" for line in [*section["runs"], *commands]))
-        if plots:
-            parts += [f"![{caption}]({name})" for name, caption in draw_figures(out, section)]
-    with common.atomic(out / "report.md") as file:
-        file.write("\n\n".join([*parts, LEGEND]))
+        for title, rows in study_tables(section).items():
+            yield f"{title}\n\n{as_table(rows)}"
+
+
+def describe(section, out, plots):
+    """Yield the paragraphs of report.md about a section."""
+    yield f"## {section['title']}"
+    for title, table in TABLES.items():
+        rows = [*table(section)]
+        if rows:
+            yield f"### {title}\n\n{as_table(rows)}"
+    if plots:
+        for calibration in calibrations_of(section):
+            pair = "-to-".join(filter(None, [calibration, section["dataset"]]))
+            name = f"accuracy.{section['model']}.{pair}.png"
+            draw_accuracy(out / name, section, calibration)
+            yield f"![Accuracy against the number of rollouts]({name})"
 
 
 def the_command():
     return shlex.join(["python", "05_baselines.py", *sys.argv[1:]])
 
 
-# ---- Figures: a file each. A method has one colour in all, and a line of its own for prints in grey --------
+# ---- The figure --------------------------------------------------------------------------------------------
 
-LOOKS = {  # a method's part in a figure: (colour, line, mark)
+LOOKS = {  # row of the summary: (colour, line, mark), which differ also in grey
     "random": ("#888888", ":", ""),
-    "rule": ("#e69f00", "--", "s"),
-    "vote": ("#56b4e9", "-.", "v"),
+    BEST_OF_ALL: ("#e69f00", "--", "s"),
+    "confidence-weighted vote": ("#56b4e9", "-.", "v"),
     "SCaTR": ("#0072b2", "-", "o"),
     "SCaTR+": ("#882255", "-", "D"),
-    "SCaTR vote": ("#009e73", "-", "^"),
+    "SCaTR, weighted vote": ("#009e73", "-", "^"),
     "oracle": ("#000000", "--", ""),
 }
-SHADES = dict(zip(common.AGGREGATIONS, ("#f9dc9f", "#eeb03c", "#b9770e", "#5f3c05")))  # of the rules' orange
-SIZE = (7, 4.3)  # inches
 
 
-def draw_figures(out, section):
-    """Yield (file name, caption) of each figure that the rows of a section can fill."""
-    for calibration in calibrations_of(section):
-        title = f"{section['model']} on {section['dataset']}"
-        pair = section["dataset"]
-        if calibration:
-            title += f", calibrated on {calibration}"
-            pair = f"{calibration}-to-{pair}"
-        rows = choose_rows(section, calibration)
-        for name, (caption, draw) in FIGURES.items():
-            if name != "stopping" or stopped_parts(section, rows):
-                file = f"{name}.{section['model']}.{pair}.png"
-                draw_figure(out / file, f"{caption}\n{title}", draw, section, rows)
-                yield file, caption
-
-
-def draw_figure(path, title, draw, section, rows):
+def draw_accuracy(path, section, calibration):
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=SIZE, layout="constrained")
+    figure = Figure(figsize=(7, 4.3), layout="constrained")
     axes = figure.subplots()
-    axes.set_title(title, loc="left", fontsize=11)
-    axes.spines[["top", "right"]].set_visible(False)
-    draw(axes, section, rows)
-    with common.atomic(path, "wb") as file:
-        figure.savefig(file, format="png", dpi=120)
-
-
-def choose_rows(section, calibration):
-    """{part in a figure: row}, seven at most: of the rules, the plain votes and SCaTR's votes the best."""
-    candidates = defaultdict(list)
-    for row in section["rows"]:
-        is_ours = row["calibration"] == calibration and row["scores"].startswith("scatr")
-        if row["kind"] in ("random", "oracle"):
-            candidates[row["kind"]].append(row)
-        elif row["kind"] == "confidence":
-            candidates["rule"].append(row)
-        elif row["method"] in VOTES:
-            candidates["vote"].append(row)
-        elif is_ours and row["kind"] == "scorer":
-            candidates[row["short"]].append(row)
-        elif is_ours and row["kind"] == "vote":
-            candidates["SCaTR vote"].append(row)
-    parts = [part for part in LOOKS if candidates[part]]
-    return {part: max(candidates[part], key=lambda row: row["accuracy"]) for part in parts}
-
-
-def draw_accuracy(axes, section, rows):
-    ends = []
-    for part, row in rows.items():
-        colour, line, mark = LOOKS[part]
+    rows = {name: row for name, row in summary_rows(section, calibration).items() if name in LOOKS}
+    for name, row in sorted(rows.items(), key=lambda item: -item[1]["accuracy"]):
+        colour, line, mark = LOOKS[name]
         sizes = [int(n) for n in row["curve"]]
         heights = 100 * np.array([*row["curve"].values()])
-        axes.plot(sizes, heights, line, marker=mark, color=colour, markersize=4, clip_on=False)
+        label = f"{name}  {heights[-1]:.1f}"
+        axes.plot(sizes, heights, line, marker=mark, color=colour, markersize=4, clip_on=False, label=label)
         if row["curve_std"]:
             std = 100 * np.array(row["curve_std"])
             axes.fill_between(sizes, heights - std, heights + std, color=colour, alpha=0.18, linewidth=0)
-        name = f"best rule: {row['method']}" if part == "rule" else row["short"]
-        ends.append((heights[-1], f"{name}  {heights[-1]:.1f}", colour))
+    title = f"Accuracy against the number of rollouts\n{section['model']} on {section['dataset']}"
+    if calibration:
+        title += f", calibrated on {calibration}"
+    axes.set_title(title, loc="left", fontsize=11)
+    axes.spines[["top", "right"]].set_visible(False)
     axes.set_xscale("log", base=2)
     axes.set_xticks(sizes, sizes)
     axes.minorticks_off()
     axes.set(xlabel="rollouts a problem (N)", ylabel="right answers, %", xlim=(1, max(2, sizes[-1])))
-    name_ends(axes, ends)
+    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, labelcolor="linecolor", fontsize=9)
+    with common.atomic(path, "wb") as file:
+        figure.savefig(file, format="png", dpi=120)
 
-
-def name_ends(axes, names, share=0.055):
-    """Write (height, text, colour) at the right edge, moved apart to at least this share of the axis."""
-    low, high = axes.get_ylim()
-    gap = share * (high - low)
-    last = -math.inf
-    for i, (height, text, colour) in enumerate(sorted(names)):
-        room_for_those_above = gap * (len(names) - i - 1)
-        last = min(max(height, last + gap), high - room_for_those_above)
-        axes.annotate(text, (1, last), xycoords=("axes fraction", "data"), xytext=(6, 0), color=colour,
-                      textcoords="offset points", va="center", fontsize=9)  # fmt: skip
-
-
-STOPPING_KEY = """\
-line: stops when sure, from the lowest threshold to the highest
-mark: the threshold that the calibration problems chose
-dotted: the same number of rollouts for every problem"""
-
-
-def stopped_parts(section, rows):
-    """{part: row of section["stopping"]} of the methods in a figure that have one."""
-    stopped = {row["method"]: row for row in section["stopping"]}
-    return {part: stopped[row["method"]] for part, row in rows.items() if row["method"] in stopped}
-
-
-def draw_stopping(axes, section, rows):
-    ends = []
-    for part, row in stopped_parts(section, rows).items():
-        colour, _, mark = LOOKS[part]
-        axes.plot(*100 * np.array(row["curve"]).T, color=colour)
-        axes.plot(*100 * np.array(row["fixed_curve"]).T, ":", color=colour)
-        share, accuracy, accuracy_of_all = 100 * np.array([row["share"], row["accuracy"], row["all"]])
-        axes.plot(share, accuracy, mark, color=colour, markersize=9, markeredgecolor="white")
-        text = f"{row['short']}  {accuracy_of_all:.1f}\nstopped: {accuracy:.1f} for {share:.0f} %"
-        ends.append((accuracy_of_all, text, colour))
-    axes.text(0.98, 0.03, STOPPING_KEY, transform=axes.transAxes, ha="right", va="bottom", fontsize=8.5)
-    axes.set(xlabel="tokens, % of those of all rollouts", ylabel="right answers, %", xlim=(0, 100))
-    name_ends(axes, ends, 0.11)
-
-
-def draw_rules(axes, section, rows):
-    """The rules and SCaTR as bars from the best to the worst; the dotted line is a random pick."""
-    bars = []  # (row, name, colour)
-    for row in section["rows"]:
-        if row["kind"] == "confidence" and not row["equals"]:
-            bars.append((row, row["method"], SHADES[row["method"].split("/")[1]]))
-    bars += [(rows[part], part, LOOKS[part][0]) for part in ("SCaTR", "SCaTR+") if part in rows]
-    axes.figure.set_size_inches(SIZE[0], 1.4 + 0.18 * len(bars))
-    text = {"textcoords": "offset points", "xytext": (4, 0), "va": "center", "fontsize": 8,
-            "bbox": {"facecolor": "white", "edgecolor": "none", "pad": 0.5}}  # fmt: skip
-    for row, name, colour in sorted(bars, key=lambda bar: bar[0]["accuracy"]):
-        accuracy = 100 * row["accuracy"]
-        std = 100 * (row["std"] or 0)
-        axes.barh(name, accuracy, color=colour, height=0.78)
-        axes.errorbar(accuracy, name, xerr=std, fmt="none", ecolor="#333333")
-        axes.annotate(f"{accuracy:.1f}", (accuracy + std, name), **text)
-    random = 100 * rows["random"]["accuracy"]
-    axes.axvline(random, color=LOOKS["random"][0], linestyle=":", zorder=0)
-    axes.annotate(f"random  {random:.1f}", (random, 0), color="#555555", **text)
-    handles = [axes.bar([0], [0], color=shade) for shade in SHADES.values()]
-    axes.legend(handles, SHADES, title="over the tokens", loc="lower right", fontsize=9, frameon=False)
-    axes.tick_params(axis="y", labelsize=8, length=0)
-    axes.set(xlabel="right answers, %", ylabel="confidence rule: statistic/aggregation", xlim=(0, None))
-    axes.margins(y=0.01)
-
-
-FIGURES = {
-    "accuracy": ("Accuracy against the number of rollouts", draw_accuracy),
-    "stopping": ("Sampling that stops when the scorer is sure", draw_stopping),
-    "rules": ("All confidence rules, best of N", draw_rules),
-}
 
 # ==== Page two: learned verifiers ===========================================================================
 # They read one rollout at a time, since a long one fills a GPU.
@@ -1141,11 +899,11 @@ def score_rollouts(run, name, verifier, cost, *made_of):
     path = run / "scores" / f"{name}.jsonl"
     cost_file = path.with_suffix(".cost.json")
     model = verifier.model
+    made_of = hash_files(*made_of, run / "rollouts.jsonl")
     cost = cost | {"parameters": model.num_parameters(), "device": common.device_name(model.device)}
-    cost |= {"command": the_command(), "made_of": mark_of(*made_of, run / "rollouts.jsonl")}
+    cost |= {"command": the_command(), "made_of": made_of}
     earlier = common.read_json(cost_file) if path.is_file() and cost_file.is_file() else {}
-    rows = common.read_jsonl(path) if earlier.get("made_of") == cost["made_of"] else []
-    seconds = [(earlier.get("ms_per_rollout") or 0) / 1000] * len(rows)
+    rows = common.read_jsonl(path) if earlier.get("made_of") == made_of else []
     left = rollouts[len(rows) :]
     for row in common.progress(left, desc=f"{name} {run}", unit="rollout"):
         started = time.perf_counter()
@@ -1153,16 +911,15 @@ def score_rollouts(run, name, verifier, cost, *made_of):
         with torch.inference_mode():
             logit = verifier.judge(ids)
         score = {"score": logit.item(), "p": logit.sigmoid().item()}
-        seconds.append(time.perf_counter() - started)
-        rows.append({"id": row["id"], "sample": row["sample"]} | score)
+        ms = 1000 * (time.perf_counter() - started)
+        rows.append({"id": row["id"], "sample": row["sample"], **score, "ms": ms})
         if len(rows) % SAVED == 0 or len(rows) == len(rollouts):
             common.write_jsonl(path, rows)
-            common.write_json(cost_file, cost | {"ms_per_rollout": 1000 * float(np.mean(seconds))})
+            common.write_json(cost_file, cost | {"ms_per_rollout": mean_of(row["ms"] for row in rows)})
     print(f"{run}: {len(left)} of {len(rollouts)} rollouts scored by {name}")
 
 
-def mark_of(*files):
-    """A few letters that change when one of the files does."""
+def hash_files(*files):
     return common.hash_of(b"\n".join(file.read_bytes() for file in files))
 
 
@@ -1252,7 +1009,7 @@ def lora(args):
 
     most = 4096 if has_channels(tokenizer) else 16384
     verifier = Verifier(model, partial(fit_answer, model, tokenizer, most, write), judge)
-    made_of = [args.epochs, args.lr, mark_of(run / "labels.jsonl", run / "rollouts.jsonl")]
+    made_of = [args.epochs, args.lr, hash_files(run / "labels.jsonl", run / "rollouts.jsonl")]
     for seed in args.seed:
         path = run / f"lora@{seed}.pt"
         adapters = add_adapters(model, seed)
@@ -1490,7 +1247,7 @@ def parse_args(words):
         add("run", metavar="RUN_CAL", help="labelled run to learn from; keeps the adapters, lora@SEED.pt")
         add("--eval", nargs="+", metavar="RUN", default=[], help="runs of the same model to score")
         add("--seed", type=int, nargs="+", default=[32], help="one verifier each; the paper: 32 42 52")
-        add("--epochs", type=one_or_more, default=1, help="the paper: 6 for small sets (%(default)s)")
+        add("--epochs", type=int, default=1, help="the paper: 6 for small sets (%(default)s)")
         add("--lr", type=float, default=2e-5, help="highest rate; tiny models need more (%(default)s)")
     else:
         add("runs", nargs="+", metavar="RUN", help="run folders, labelled for the report")
@@ -1510,12 +1267,6 @@ def parse_args(words):
     if command != "report":
         add("--device", help="cpu, cuda, cuda:1, mps (default: the GPU if there is one)")
     return command, parser.parse_args(words[1:] if words[:1] == [command] else words)
-
-
-def one_or_more(text):
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"give a whole number, 1 or more, not {text!r}")
-    return int(text)
 
 
 if __name__ == "__main__":

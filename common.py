@@ -1356,29 +1356,21 @@ def waves(n):
     return ends
 
 
-def stop_curve(p, labels, tokens, thresholds=None):
+def stop_curve(p, labels, tokens, thresholds):
     """Replay sampling that stops on a run in which all rollouts were sampled.
 
-    p, labels, tokens: [P, N]; p is -1 where a problem has fewer than N rollouts. Returns {"threshold": [T],
-    "right", "rollouts", "tokens": [T, P]}: exact expectations over the orders in which a problem's rollouts
-    could have come. Without `thresholds` a grid of them is taken, the last of which is NEVER.
+    p, labels, tokens: [P, N]; p is -1 where a problem has fewer than N rollouts. thresholds: [T]. Returns
+    (right, rollouts, tokens), each [T, P]: exact expectations over the orders in which a problem's rollouts
+    could have come.
     """
-    if thresholds is None:
-        best_so_far = [p[:, :end].max(1) for end in waves(p.shape[1])]
-        thresholds = np.append(np.unique(np.quantile(best_so_far, np.linspace(0, 1, 101))), NEVER)
-    problems = [replay_problem(*rows, thresholds) for rows in zip(p, labels, tokens)]
-    right, rollouts, tokens = np.stack(problems, 2)  # each [T, P]
-    return {"threshold": thresholds, "right": right, "rollouts": rollouts, "tokens": tokens}
-
-
-def replay_problem(p, labels, tokens, thresholds):
-    """[3, T]: at each threshold the chance that the pick is right, and the expected rollouts and tokens."""
-    best_first = np.argsort(-p, kind="stable")[: (p >= 0).sum()]
-    hits = (p[best_first] >= thresholds[:, None]).sum(1)  # [T]: how many rollouts reach it
-    picked, sampled = stop_chances(len(best_first))[:, hits]  # each [T, rollouts]
-    right = (picked * labels[best_first]).sum(1)
-    spent = (sampled * tokens[best_first]).sum(1)
-    return np.stack([right, sampled.sum(1), spent])
+    problems = []
+    for of_problem, right, spent in zip(p, labels, tokens):
+        best_first = np.argsort(-of_problem, kind="stable")[: (of_problem >= 0).sum()]
+        hits = (of_problem[best_first] >= thresholds[:, None]).sum(1)  # [T]: how many rollouts reach it
+        picked, sampled = stop_chances(len(best_first))[:, hits]  # each [T, rollouts]
+        is_right = (picked * right[best_first]).sum(1)
+        problems.append([is_right, sampled.sum(1), (sampled * spent[best_first]).sum(1)])
+    return np.stack(problems, 2)
 
 
 @cache
@@ -1414,41 +1406,34 @@ def stop_rows(p, labels, tokens):
     Rollouts and tokens are those of a problem on average. below: how many points a row is below the best row,
     plus one standard error over problems, because a few problems cannot show a small difference.
     """
-    curve = stop_curve(p, labels, tokens)
-    right = 100 * curve["right"]  # [T, P]
+    best_so_far = [p[:, :end].max(1) for end in waves(p.shape[1])]
+    thresholds = np.append(np.unique(np.quantile(best_so_far, np.linspace(0, 1, 101))), NEVER)
+    right, rollouts, tokens = stop_curve(p, labels, tokens, thresholds)
+    right = 100 * right
     best = right[right.mean(1).argmax()]
     lost = best - right
     below = lost.mean(1) + lost.std(1) / math.sqrt(len(p))
-    rollouts = curve["rollouts"].mean(1)
-    tokens = curve["tokens"].mean(1)
-    return np.stack([curve["threshold"], right.mean(1), below, rollouts, tokens], 1).tolist()
+    return np.stack([thresholds, right.mean(1), below, rollouts.mean(1), tokens.mean(1)], 1).tolist()
 
 
-def stop_threshold(rows, price=1.0):
-    """The threshold of the cheapest of `stop_rows` that is at most `price` points below the best of them.
+def stop_threshold(rows):
+    """The threshold of the cheapest of `stop_rows` that is at most one point below the best of them.
 
     It is never under one half: few problems cannot show that an answer which is likelier wrong than right may
     be taken without sampling more.
     """
-    affordable = []
-    for threshold, _, below, rollouts, tokens in rows:
-        if below <= price:
-            affordable.append((tokens, rollouts, threshold))
-    _, _, threshold = min(affordable)
-    return max(0.5, threshold)
+    affordable = [row for row in rows if row[2] <= 1]
+    cheapest = min(affordable, key=lambda row: row[4])
+    return max(0.5, cheapest[0])
 
 
 # ---- Tables for people -------------------------------------------------------------------------------------
 
 
-def table(header, rows, markdown=False):
-    """Aligned text: the first column to the left, the others to the right; None is an empty cell."""
-    cells = [["" if cell is None else str(cell) for cell in row] for row in [header, *rows]]
-    if markdown:
-        cells = [[cell.replace("|", "\\|") for cell in row] for row in cells]
-        cells.insert(1, ["---", *["--:"] * (len(header) - 1)])
-        return "\n".join(f"| {' | '.join(row)} |" for row in cells)
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    cells.insert(1, ["-" * width for width in widths])
-    lines = ([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])] for row in cells)
-    return "\n".join("  ".join(line).rstrip() for line in lines)
+def table(header, rows):
+    """A Markdown table with aligned columns, the first one to the left; None is an empty cell."""
+    cells = [["" if cell is None else str(cell).replace("|", "\\|") for cell in row] for row in [header, *rows]]
+    widths = [max(3, *map(len, column)) for column in zip(*cells, strict=True)]
+    lines = [[row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])] for row in cells]
+    lines.insert(1, ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -156,7 +156,7 @@ def print_tables(points):
             shown = [f"{np.mean(point[m]):.1f} ± {np.std(point[m], ddof=1):.1f}" for m in measures]
             cells.append([point["problems"], round(np.mean(point["families"])), *shown])
         print(f"\n{run} -> {evaluated}, right %\n")
-        print(common.table(["problems", "kinds", *measures], cells, markdown=True))
+        print(common.table(["problems", "kinds", *measures], cells))
 
 
 def draw_figure(points, path):

@@ -19,18 +19,22 @@ import common
 report = importlib.import_module("05_baselines")
 DIFFERENCES = (
     ("SCaTR+", "SCaTR"),
-    ("SCaTR+", "best of all rules"),
-    ("SCaTR", "best of all rules"),
+    ("SCaTR+", report.BEST_OF_ALL),
+    ("SCaTR", report.BEST_OF_ALL),
     ("SCaTR+, weighted vote", "SCaTR, weighted vote"),
 )
 
 
 def right_picks(run):
-    """{row of the report: [P] how often its picks of each problem are right}, and the best rule's."""
-    runs, _, _ = report.load_repetitions([run], report.windows_for([run]))
-    rows = report.make_rows(runs)
-    best = max((rows[rule] for rule in report.RULES), key=lambda row: row["accuracy"])
-    return {row["short"]: row["right"] for row in rows.values()} | {"best of all rules": best["right"]}
+    """{row of the report's summary: [P] how often its picks of each problem are right}"""
+    runs, _, _ = report.load_repetitions([run])
+    by_rule = report.score_by_rules(runs, report.windows_for(runs))
+    by_scorer, _ = report.read_all_scores(runs, (), ())
+    rows = report.make_rows(runs, None, by_rule, by_scorer)
+    report.compare(rows)
+    (calibration,) = report.calibrations_of({"rows": rows})
+    summary = report.summary_rows({"rows": rows}, calibration)
+    return {name: row["right"] for name, row in summary.items()}
 
 
 def as_text(difference):
@@ -56,7 +60,7 @@ def main(argv=None):
             lines.append([name, *map(as_text, differences), as_text(together)])
             pooled[name] = report.with_interval(100 * together)
     names = [run.resolve().parent.name for run in args.runs]
-    print(common.table(["points", *names, "all"], lines, markdown=True))
+    print(common.table(["points", *names, "all"], lines))
     print(json.dumps(pooled))
 
 

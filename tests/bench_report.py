@@ -36,9 +36,7 @@ def main(argv):
             used = now.ru_utime + now.ru_stime - cpu.ru_utime - cpu.ru_stime
             found.append((time.perf_counter() - start, used))
     seconds, cpu = map(float, np.median(found, 0))
-    rows = [["rollouts", args.problems * args.rollouts], ["score files", 9],
-            ["seconds, median", f"{seconds:.2f}"],
-            ["CPU seconds, median (what counts on a busy machine)", f"{cpu:.2f}"]]  # fmt: skip
-    print(common.table([f"report of {args.problems} problems on one core", ""], rows))
-    facts = {"rollouts": rows[0][1], "seconds_median": seconds, "cpu_seconds_median": cpu}
+    facts = {"problems": args.problems, "rollouts": args.problems * args.rollouts, "score files": 9,
+             "seconds, median": seconds, "CPU seconds, median (what counts on a busy machine)": cpu}  # fmt: skip
+    print(common.table(["report on one core", ""], [[name, f"{value:g}"] for name, value in facts.items()]))
     print(json.dumps(facts | {"seconds_and_cpu_seconds": found}))

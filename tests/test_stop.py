@@ -1,12 +1,9 @@
 """Sampling that stops when sure: the rule, its replay against all orders, 01 --stop; 01's sample()."""
 
-import functools
 import importlib
 import io
 import itertools
 import random
-import subprocess
-import sys
 from collections import Counter
 from contextlib import redirect_stderr, suppress
 from types import SimpleNamespace
@@ -14,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from conftest import ROOT, assert_same_run, dies, full_forward, make_run, stored
+from conftest import ROOT, assert_same_run, dies, full_forward, make_run, stored, tokens_of
 
 import common
 
@@ -55,33 +52,33 @@ def tiny_problems(n, seed):
 def test_best_of_n_is_replayed_exactly(n):
     p, labels, tokens = tiny_problems(n, seed=n)
     thresholds = np.array([0, 0.3, 0.7, 0.9, common.NEVER])
-    curve = common.stop_curve(p, labels, tokens, thresholds=thresholds)
+    curves = common.stop_curve(p, labels, tokens, thresholds)  # right, rollouts, tokens: each [5, 4]
     for i, t in itertools.product(range(4), range(5)):
         there = p[i] >= 0
         expected = all_orders([x[i, there] for x in (p, labels, tokens)], thresholds[t])
-        found = [curve[name][t, i] for name in ("right", "rollouts", "tokens")]
-        assert found == pytest.approx(expected.tolist()), (i, thresholds[t])
+        assert curves[:, t, i] == pytest.approx(expected), (i, thresholds[t])
 
 
-def test_the_threshold_is_the_cheapest_that_is_surely_within_the_price_of_the_best():
+def test_the_threshold_is_the_cheapest_that_is_surely_within_a_point_of_the_best():
     rng = np.random.default_rng(0)
     p = rng.random((40, 8))
     labels, tokens = (rng.random(p.shape) < p) * 1.0, np.full(p.shape, 10.0)
-    rows, curve = common.stop_rows(p, labels, tokens), common.stop_curve(p, labels, tokens)
-    accuracy = curve["right"].mean(1)
-    for price in (0, 1, 5):
-        chosen = [i for i, row in enumerate(rows) if row[0] == common.stop_threshold(rows, price)][0]
-        lost = curve["right"][accuracy.argmax()] - curve["right"]
-        within = lost.mean(1) + lost.std(1) / 40**0.5 <= price / 100 + 1e-12
-        assert within[chosen] and curve["tokens"].mean(1)[chosen] == curve["tokens"].mean(1)[within].min()
-        assert accuracy[chosen] >= accuracy[-1] - price / 100  # the last is all rollouts
-        _, right, _, rollouts, spent = rows[chosen]
-        assert right == pytest.approx(100 * accuracy[chosen]) and rollouts == pytest.approx(spent / 10)
-    cheapest = min((spent, t) for t, _, below, _, spent in rows if below <= 30)[1]
-    assert cheapest < common.stop_threshold(rows, 30) == 0.5 < common.stop_threshold(rows, 0)
+    rows = common.stop_rows(p, labels, tokens)
+    thresholds = np.array([row[0] for row in rows])
+    right, _, spent = common.stop_curve(p, labels, tokens, thresholds)
+    lost = right[right.mean(1).argmax()] - right
+    within = lost.mean(1) + lost.std(1) / 40**0.5 <= 0.01 + 1e-12
+    (chosen,) = np.flatnonzero(thresholds == common.stop_threshold(rows))
+    assert within[chosen] and spent.mean(1)[chosen] == spent.mean(1)[within].min()
+    assert rows[chosen][1] == pytest.approx(100 * right.mean(1)[chosen])
+    assert rows[chosen][3:] == pytest.approx([spent.mean(1)[chosen] / 10, spent.mean(1)[chosen]])
 
 
-# ---- 03 finds the thresholds on its validation problems, 04 hands them on, 05 replays
+def test_the_threshold_is_never_under_one_half():
+    assert common.stop_threshold([[0.3, 60.0, 0.5, 2.0, 20.0], [common.NEVER, 60.0, 0.0, 8.0, 80.0]]) == 0.5
+
+
+# ---- 03 finds the threshold on its validation problems, 04 hands it on, 05 replays
 
 
 @pytest.fixture(scope="module")
@@ -93,9 +90,9 @@ def calibrated(tmp_path_factory, run_here):
     return base, run, path
 
 
-def of_problems(rows, name, problems):
+def of_problems(rows, name):
     """[problems, 5]: a field of a run's rows."""
-    return np.reshape([row[name] for row in rows], (problems, 5)) * 1.0
+    return np.reshape([row[name] for row in rows], (-1, 5)) * 1.0
 
 
 def test_thresholds_are_found_on_problems_that_the_weights_have_not_seen(calibrated):
@@ -105,18 +102,20 @@ def test_thresholds_are_found_on_problems_that_the_weights_have_not_seen(calibra
     held_back = [*range(24)]
     random.Random("split 32").shuffle(held_back)  # 03 holds back a quarter: see split_by_problem there
     held_back, best = held_back[18:], logits.reshape(24, 5).argmax(1)
-    right = of_problems(common.read_labels(run, keys), "label", 24)[np.arange(24), best]
-    spent = of_problems(common.read_rollouts(run), "n_tokens", 24).sum(1)
+    right = of_problems(common.read_labels(run, keys), "label")[np.arange(24), best]
+    spent = of_problems(common.read_rollouts(run), "n_tokens").sum(1)
     threshold, accuracy, _, rollouts, tokens = scorer.checkpoint["stop"][-1]
     assert threshold == common.NEVER and rollouts == 5
     assert accuracy == pytest.approx(100 * right[held_back].mean())
     assert tokens == pytest.approx(spent[held_back].mean())
 
 
-def stopping_of(run, out, run_here, *flags):
-    run_here("05_baselines.py", run, "--out", out, *flags)
-    rows = common.read_json(out / "results.json")["sections"][0]["stopping"]
-    return {row["method"].split(", ")[1]: row for row in rows}
+def stopping_of(run, out, run_here):
+    """What results.json says of SCaTR, stopped when sure."""
+    run_here("05_baselines.py", run, "--out", out)
+    rows = common.read_json(out / "results.json")["sections"][0]["rows"]
+    (stopped,) = [row["stopped"] for row in rows if row.get("stopped")]
+    return stopped
 
 
 def test_the_report_replays_stopping_and_its_decisions_see_no_label(calibrated, run_here):
@@ -124,23 +123,22 @@ def test_the_report_replays_stopping_and_its_decisions_see_no_label(calibrated, 
     run = make_run(base / "eval", problems=9, n=5, signal=1.0, seed=1)
     run_here("04_select.py", run, "--scorer", path)
     found = stopping_of(run, base / "report", run_here)
-    assert set(found) == {"best-of-N"}
     assert "Sampling that stops" in (base / "report" / "report.md").read_text()
-    scores = common.read_jsonl(run / "scores" / "scatr.cal@0-32.jsonl")
-    labels, rollouts = common.read_jsonl(run / "labels.jsonl"), common.read_rollouts(run)
-    columns = (scores, "p"), (labels, "label"), (rollouts, "n_tokens")
-    p, right, tokens = (of_problems(*column, 9) for column in columns)
+    p = of_problems(common.read_jsonl(run / "scores" / "scatr.cal@0-32.jsonl"), "p")
+    labels = common.read_jsonl(run / "labels.jsonl")
+    right = of_problems(labels, "label")
+    tokens = of_problems(common.read_rollouts(run), "n_tokens")
     threshold = common.stop_threshold(common.load_scorer(path).checkpoint["stop"])
-    exact = np.mean([all_orders([p[i], right[i], tokens[i]], threshold) for i in range(9)], 0)
-    best, names = found["best-of-N"], ("threshold", "accuracy", "rollouts", "tokens")
-    assert [best[name] for name in names] == pytest.approx([threshold, *exact])
-    assert best["all"] == pytest.approx(np.mean(right[np.arange(9), p.argmax(1)])) and 0 < best["share"] < 1
+    exact = np.mean([all_orders(rows, threshold) for rows in zip(p, right, tokens)], 0)
+    names = ("threshold", "accuracy", "rollouts", "tokens")
+    assert [found[name] for name in names] == pytest.approx([threshold, *exact])
+    assert found["all"] == pytest.approx(np.mean(right[np.arange(9), p.argmax(1)]))
+    assert found["share"] == pytest.approx(exact[2] / tokens.sum(1).mean())
     swapped = [row | {"label": other["label"]} for row, other in zip(labels, labels[::-1])]
     common.write_jsonl(run / "labels.jsonl", swapped)
-    shuffled = stopping_of(run, base / "shuffled", run_here)
-    for rule, name in itertools.product(found, ("threshold", "rollouts", "tokens", "share")):
-        assert shuffled[rule][name] == found[rule][name]
-    assert shuffled["best-of-N"]["accuracy"] != best["accuracy"]
+    other = stopping_of(run, base / "shuffled", run_here)
+    assert [other[name] for name in names] == [threshold, other["accuracy"], found["rollouts"], found["tokens"]]
+    assert other["accuracy"] != found["accuracy"]
 
 
 # ---- Answers in your own code
@@ -151,13 +149,13 @@ def demo_model():
     return common.load_model(MODEL, "cpu")
 
 
-def linear_scorer(vector, width, n_layers, features=False, model="model"):
-    """A scorer by a fixed random direction of the vector, and of the statistics too."""
+def linear_scorer(vector, width=96, n_layers=8, features=False):
+    """A scorer of the demo's model by a fixed random direction of the vector, and of the statistics too."""
     config = {"hidden": [], "dropout": 0.0, "input_dropout": 0.0, "batch_norm": False}
     with torch.random.fork_rng():
         torch.manual_seed(0)
         state = common.build_scorer("mlp", config, (width + 29 * features,), 29 * features).state_dict()
-    checkpoint = {"design": "mlp", "vector": vector, "shape": [width], "model": model}
+    checkpoint = {"design": "mlp", "vector": vector, "shape": [width], "model": "model"}
     checkpoint |= {"layers_of_model": n_layers, "scale": None, "config": config, "state": state}
     if features:
         scale = [torch.zeros(29), torch.full((29,), 10.0)]
@@ -180,8 +178,8 @@ def forced(model, tokenizer, tokens, problem=PROBLEM):
 @pytest.mark.parametrize("features", [False, True])
 def test_sample_gives_the_scorers_vector_of_every_answer_the_cut_ones_too(demo_model, vector, features):
     model, tokenizer = demo_model
-    scorer = linear_scorer(vector, model.config.hidden_size, model.config.num_hidden_layers, features)
-    layer, token = common.vector_key(vector, model.config.num_hidden_layers)
+    scorer = linear_scorer(vector, features=features)
+    layer, token = common.vector_key(vector, 8)
     answers = generate.sample(model, tokenizer, PROBLEM, 8, scorer, max_new_tokens=40, temperature=1.6)
     assert {answer["finish"] for answer in answers} == {"stop", "length"}
     scores = [answer["score"] for answer in answers]
@@ -221,14 +219,12 @@ def test_sample_takes_texts_repeats_itself_and_leaves_the_model_as_it_was(demo_m
 
 
 def test_sample_votes_for_the_answer_with_the_largest_sum(demo_model):
-    model, tokenizer = demo_model
-    config = model.config
-    scorer = linear_scorer("penultimate/eos", config.hidden_size, config.num_hidden_layers)
     problems = common.load_problems(ROOT / "demo" / "math_a.jsonl", 4)
     options = {"n": 8, "max_new_tokens": 48, "temperature": 1.3}
-    for given in (scorer, None):
-        ask = functools.partial(generate.sample, model, tokenizer, problems, scorer=given, **options)
-        ranked, voted = ask(), ask(vote=True)
+    for scorer in (linear_scorer("penultimate/eos"), None):
+        ranked, voted = (
+            generate.sample(*demo_model, problems, scorer=scorer, vote=vote, **options) for vote in (False, True)
+        )
         for by_score, by_vote in zip(ranked, voted, strict=True):
             sums = Counter()  # this model's answers are plain numbers: equal ones are equal texts
             for x in by_vote:
@@ -240,39 +236,31 @@ def test_sample_votes_for_the_answer_with_the_largest_sum(demo_model):
             assert by_vote[0]["sample"] == best["sample"]
         assert [x[0]["sample"] for x in voted] != [x[0]["sample"] for x in ranked]
     code = {"kind": "code", "prompt": "Write add(a, b)."}
-    assert "vote" not in generate.sample(model, tokenizer, code, 2, vote=True, max_new_tokens=5)[0]
+    assert "vote" not in generate.sample(*demo_model, code, 2, vote=True, max_new_tokens=5)[0]
 
 
-@pytest.mark.parametrize("arguments, told", [
+@pytest.mark.parametrize("arguments, error", [
     ({"n": 0}, "n=0: give 1 or more"),
     ({"top_p": 1.5}, "top_p=1.5: give more than 0 and at most 1"),
     ({"problems": "and " * 9000}, "leaves no room for an answer"),
     ({"problems": [{"question": "What?"}]}, "problem 1: the field 'prompt'"),
     ({"scorer": "nowhere.pt"}, "nowhere.pt: no such file"),
-    ({"scorer": "another"}, "'other'"),
 ])  # fmt: skip
-def test_sample_refuses_in_words_what_it_cannot_do(demo_model, arguments, told, capsys):
-    config = demo_model[0].config
-    if arguments.get("scorer") == "another":
-        scorer = linear_scorer("final/eos", config.hidden_size, config.num_hidden_layers, model="other")
-        arguments = {"scorer": scorer}
-    assert told in dies(capsys, generate.sample, *demo_model, **{"problems": PROBLEM} | arguments)
+def test_sample_refuses_in_words_what_it_cannot_do(demo_model, arguments, error, capsys):
+    assert error in dies(capsys, generate.sample, *demo_model, **{"problems": PROBLEM} | arguments)
 
 
-@pytest.mark.parametrize("vector", ["all/eos", "last10"])
-def test_sample_refuses_a_scorer_of_several_vectors_in_one_line(demo_model, capsys, vector):
-    config = demo_model[0].config
-    scorer = linear_scorer(vector, config.hidden_size, config.num_hidden_layers)
-    scorer.shape = 9, config.hidden_size
-    error = dies(capsys, generate.sample, *demo_model, PROBLEM, scorer=scorer)
-    assert f"the scorer reads {vector}; here it must be one vector" in error
-
-
-def test_sample_refuses_another_models_scorer_before_it_looks_for_its_layer(demo_model, capsys):
-    config = demo_model[0].config
-    scorer = linear_scorer("20/eos", config.hidden_size, 28, model="larger")
-    error = dies(capsys, generate.sample, *demo_model, PROBLEM, scorer=scorer)
-    assert "made for the model 'larger' (28 layers)" in error
+@pytest.mark.parametrize("vector, shape, n_layers, error", [
+    ("all/eos", [9, 96], 8, "the scorer reads all/eos; here it must be one vector"),
+    ("last10", [10, 96], 8, "the scorer reads last10; here it must be one vector"),
+    ("20/eos", [96], 28, "made for the model 'model' (28 layers)"),
+])  # fmt: skip
+def test_sample_refuses_a_scorer_of_several_vectors_or_of_another_model(
+    demo_model, vector, shape, n_layers, error, capsys
+):
+    scorer = linear_scorer(vector, n_layers=n_layers)
+    scorer.shape = tuple(shape)
+    assert error in dies(capsys, generate.sample, *demo_model, PROBLEM, scorer=scorer)
 
 
 # ---- Live: 01 --scorer --stop
@@ -289,33 +277,19 @@ def run_01(problems, out, *flags):
 
 
 def test_sample_gives_what_a_run_folder_holds_of_the_same_problems(runs, demo_model, tmp_path):
-    """The file's problems, from another folder, by the scorer's path: tokens, vectors, statistics, text."""
-    hidden, n_layers = demo_model[0].config.hidden_size, demo_model[0].config.num_hidden_layers
-    common.save_pt(tmp_path / "scorer.pt", linear_scorer("penultimate/last", hidden, n_layers).checkpoint)
-    common.write_jsonl(tmp_path / "problems.jsonl", runs.problems)
-    rows, (tokens, vectors) = common.read_rollouts(runs.full), stored(runs.full)
-    ids = tokens["ids"].tensor_split(tokens["offsets"][1:-1])
-    program = """
-import importlib, sys
-sys.path.insert(0, sys.argv[1])
-import common, torch
-sample = importlib.import_module("01_generate").sample
-found = sample(
-    *common.load_model(sys.argv[2], "cpu"), common.load_problems("problems.jsonl"),
-    n=6, scorer="scorer.pt", vote=True, max_new_tokens=48,
-)
-torch.save(found, "found.pt")
-"""
-    command = [sys.executable, "-c", program, ROOT, MODEL]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    found = torch.load(tmp_path / "found.pt")
-    assert len(found) == len(runs.problems)
+    """Tokens, vectors, statistics and text; the scorer is given by its path."""
+    common.save_pt(tmp_path / "scorer.pt", linear_scorer("penultimate/last").checkpoint)
+    problems = common.load_problems(runs.full / "problems.jsonl")
+    scorer = str(tmp_path / "scorer.pt")
+    found = generate.sample(*demo_model, problems, n=6, scorer=scorer, vote=True, max_new_tokens=48)
+    assert len(found) == 8
     answers = [x for answers in found for x in sorted(answers, key=lambda x: x["sample"])]
-    column = vectors["vectors"].index("penultimate/last")
-    for x, row, own, vector in zip(answers, rows, ids, vectors["hidden"][:, column], strict=True):
+    _, vectors = stored(runs.full)
+    vectors = vectors["hidden"][:, vectors["vectors"].index("penultimate/last")]
+    rows = common.read_rollouts(runs.full)
+    for x, row, ids, vector in zip(answers, rows, tokens_of(runs.full), vectors, strict=True):
         assert (x["sample"], x["text"], x["finish"]) == (row["sample"], row["response"], row["finish"])
-        assert x["tokens"] == own.tolist() and x["conf"] == pytest.approx(row["conf"], rel=2e-3, abs=1e-6)
+        assert x["tokens"] == ids and x["conf"] == pytest.approx(row["conf"], rel=2e-3, abs=1e-6)
         assert torch.allclose(x["hidden"], vector, atol=1e-4)
 
 
@@ -332,8 +306,7 @@ def runs(tmp_path_factory):
     base = tmp_path_factory.mktemp("stop")
     problems = common.read_jsonl(ROOT / "demo" / "math_a.jsonl")[:8]
     full = run_01(problems, base / "full")
-    config = common.read_meta(full)
-    scorer = linear_scorer("penultimate/eos", config["width"], config["n_layers"], features=True)
+    scorer = linear_scorer("penultimate/eos", features=True)
     common.save_pt(base / "scorer.pt", scorer.checkpoint)
     keys, logits = common.score_run(scorer, full)
     p = np.reshape(logits.sigmoid().tolist(), (8, 6))
@@ -387,7 +360,7 @@ def test_a_killed_stopping_run_goes_on_to_the_same_end_and_sees_no_reference_ans
     assert len(again) == 5 and not {*again} & {*written}
 
 
-@pytest.mark.parametrize("flags, told", [
+@pytest.mark.parametrize("flags, error", [
     (["--stop", "0.9"], "--stop needs --scorer"),
     (["--scorer", "SCORER"], "--stop needs --scorer"),
     (["--scorer", "SCORER", "--stop", "1.5"], "stop=1.5: give a number from 0 to 1"),
@@ -395,13 +368,14 @@ def test_a_killed_stopping_run_goes_on_to_the_same_end_and_sees_no_reference_ans
     (["--scorer", "SCORER", "--stop"], "no threshold in it"),
     (["--scorer", "SCORER", "--stop", "0.9", "--layers", "final"], "reads penultimate/eos; here it must be"),
 ])  # fmt: skip
-def test_what_stopping_cannot_do_is_one_line(runs, flags, told, tmp_path, capsys):
+def test_what_stopping_cannot_do_is_one_line(runs, flags, error, tmp_path, capsys):
     flags = [runs.base / "scorer.pt" if flag == "SCORER" else flag for flag in flags]
-    assert told in dies(capsys, run_01, runs.problems, tmp_path, *flags)
+    assert error in dies(capsys, run_01, runs.problems, tmp_path, *flags)
 
 
-def test_a_folder_is_gone_on_with_by_the_same_rule_alone(runs, capsys):
-    width, n_layers = (common.read_meta(runs.full)[name] for name in ("width", "n_layers"))
-    common.save_pt(runs.base / "other.pt", linear_scorer("penultimate/eos", width, n_layers).checkpoint)
-    for flags, told in (((), "with stop "), ((*runs.stop, "--scorer", runs.base / "other.pt"), "before the scorer changed;")):
-        assert f"was made {told}" in dies(capsys, run_01, runs.problems, runs.base / "live", *flags)
+def test_a_run_is_resumed_by_the_same_scorer_and_threshold_alone(runs, capsys):
+    other = runs.base / "other.pt"
+    common.save_pt(other, linear_scorer("penultimate/eos").checkpoint)
+    assert "was made with stop " in dies(capsys, run_01, runs.problems, runs.base / "live")
+    error = dies(capsys, run_01, runs.problems, runs.base / "live", *runs.stop, "--scorer", other)
+    assert "was made before the scorer changed;" in error

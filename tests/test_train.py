@@ -274,7 +274,7 @@ def accuracy_by_hand(rollouts, logits):
         row |= {"score": logits[i].item(), "p": logits[i].sigmoid().item()}
         problems.setdefault(problem, []).append(row)
     accuracy = {"problems": len(problems)}
-    for strategy, rule in (("best-of-n", "mine, best-of-N"), ("weighted-vote", "mine, weighted vote")):
+    for strategy, rule in (("best-of-n", "mine"), ("weighted-vote", "mine, weighted vote")):
         accuracy[strategy] = pytest.approx(np.mean([CREDITS[rule](rows) for rows in problems.values()]))
     return accuracy
 

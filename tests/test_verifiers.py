@@ -120,18 +120,11 @@ def trained(tiny, tmp_path_factory):
     return SimpleNamespace(cal=cal, test=test, rollouts=rollouts, steps=steps)
 
 
-def test_lora_learns_what_is_right(trained):
-    scores = np.array([score for score, _ in scores_of(trained.test, SCORES)])
-    labels = np.array([row["label"] for row in common.read_labels(trained.test)]) > 0
-    assert common.auroc(labels, scores) > 0.99
-
-
-def test_lora_is_a_row_of_the_report_with_its_cost(trained, tiny):
+def test_lora_learns_what_is_right_and_is_a_row_of_the_report_with_its_cost(trained, tiny):
     run_05(trained.test)
     section = common.read_json(trained.test / "results.json")["sections"][0]
-    rows = {row["method"]: row for row in section["rows"]}
-    row = rows["LoRA verifier (made_up), best-of-N"]
-    assert row["accuracy"] == rows["oracle"]["accuracy"]
+    (row,) = [row for row in section["rows"] if row["method"] == "LoRA verifier"]
+    assert row["auroc"] > 0.99 and row["calibration"] == "made_up"
     adapters = 2 * 16 * (2 * (32 + 32) + 2 * (32 + 16) + 3 * (32 + 48))  # blocks x rank x (in + out)
     model = hf.AutoModelForCausalLM.from_pretrained(tiny)
     assert row["cost"]["parameters"] == model.num_parameters() + adapters
@@ -162,30 +155,25 @@ def copied(trained, tmp_path):
     return [shutil.copytree(run, tmp_path / run.parent.name / "32") for run in (trained.cal, trained.test)]
 
 
-def test_lora_is_not_done_twice(copied):
+def test_lora_is_not_done_twice(copied, watch_writes):
     """Nor where files only have other times."""
     cal, test = copied
-    files = [cal / ADAPTERS, test / "scores" / f"{SCORES}.jsonl"]
-    before = [(file.stat().st_mtime_ns, file.read_bytes()) for file in files]
     for file in (cal / "labels.jsonl", test / "rollouts.jsonl"):
         os.utime(file)
+    written = watch_writes()
     run_05("lora", cal, "--eval", test, *LEARN)
-    assert [(file.stat().st_mtime_ns, file.read_bytes()) for file in files] == before
+    assert written == []
 
 
-def test_finished_adapters_score_other_runs_without_training(copied):
+def test_finished_adapters_score_other_runs_and_other_settings_train_anew(copied, watch_writes):
     cal, test = copied
     rows = scores_of(test, SCORES)
     (test / "scores" / f"{SCORES}.jsonl").unlink()
+    written = watch_writes()
     run_05("lora", cal, "--eval", test, *LEARN)
-    assert scores_of(test, SCORES) == rows
-
-
-def test_other_settings_train_and_score_anew(copied):
-    cal, test = copied
-    rows = scores_of(test, SCORES)
+    assert scores_of(test, SCORES) == rows and cal / ADAPTERS not in written
     run_05("lora", cal, "--eval", test, "--lr", "1e-3")
-    assert not {*scores_of(test, SCORES)} & {*rows}
+    assert not {*scores_of(test, SCORES)} & {*rows} and cal / ADAPTERS in written
 
 
 def test_a_killed_training_ends_as_an_uninterrupted_one(trained, copied, watch_writes):
@@ -306,30 +294,20 @@ def test_prompts_ask_for_the_word_at_once(template, special, end):
     assert tokenizer.decode(verifiers.direct_prompt(tokenizer, "right?")).endswith(end)
 
 
-@pytest.fixture
-def cut(tiny):
-    """cut(answer, most) -> the text of a prompt with as much of the answer as is kept"""
+@pytest.mark.parametrize("answer, most, prompt", [
+    ("0123456789", 4, "problem 6789 end"),
+    ("", 16384, "problem end"),
+    ("x" * 2000 + "y", 16384, f"problem {'x' * 499}y end"),  # the context: 512 tokens
+    ("<|channel|>analysis<|message|>so<|end|><|im_end|>", 100, "problem so end"),
+])  # fmt: skip
+def test_answers_are_cut_from_the_left_and_have_no_channels(tiny, answer, most, prompt):
     model, tokenizer = common.load_model(str(tiny))
 
     def write(problem, answer):
         return tokenizer(f"{problem} {answer} end")["input_ids"]
 
-    return lambda answer, most: tokenizer.decode(
-        verifiers.fit_answer(model, tokenizer, most, write, "problem", answer)
-    )
-
-
-def test_answers_are_cut_from_the_left(cut):
-    assert cut("0123456789", 4) == "problem 6789 end" and cut("", 16384) == "problem  end"
-
-
-def test_answers_are_cut_to_the_context(cut):
-    long = cut("x" * 2000 + "y", 16384)
-    assert len(long) == 512 and long.startswith("problem x") and long.endswith("xy end")
-
-
-def test_channels_are_left_out_of_answers(cut):
-    assert cut("<|channel|>analysis<|message|>so<|end|><|im_end|>", 100).split() == ["problem", "so", "end"]
+    ids = verifiers.fit_answer(model, tokenizer, most, write, "problem", answer)
+    assert tokenizer.decode(ids).split() == prompt.split()
 
 
 def test_lora_takes_runs_of_one_model_with_right_and_wrong_rollouts(tiny, tmp_path):
@@ -338,7 +316,6 @@ def test_lora_takes_runs_of_one_model_with_right_and_wrong_rollouts(tiny, tmp_pa
     assert "these runs are of 'elsewhere' and 'tiny'" in refusal("lora", run, "--eval", other)
     edit_jsonl(run / "labels.jsonl", lambda row: row | {"label": 1})
     assert "16 of 16 rollouts are right" in refusal("lora", run)
-    assert "1 or more" in refusal("lora", run, "--epochs", "0")
 
 
 def test_a_model_must_tell_the_two_words_apart(capsys):
@@ -365,33 +342,23 @@ def scored(tmp_path, monkeypatch):
     return SimpleNamespace(run=run, judged=judged, score=score)
 
 
-@pytest.fixture
-def killed(scored, watch_writes):
-    """The same, when the third write of the scores was not done."""
+def test_scoring_resumes_where_it_was_killed(scored, watch_writes):
     watch_writes("scores/it.jsonl", stop_at=2)
     with pytest.raises(KeyboardInterrupt):
         scored.score()
     watch_writes()
+    assert "16 rows for a run of 40" in refusal(scored.run)
     scored.judged.clear()
-    return scored
-
-
-def test_scoring_resumes_where_it_was_killed(killed):
-    assert "16 rows for a run of 40" in refusal(killed.run)
-    killed.score()
-    assert len(killed.judged) == 24
-    texts = [f"{row['id']} {row['response']}".encode() for row in common.read_rollouts(killed.run)]
-    scores = [score for score, _ in scores_of(killed.run, "it")]
+    edit_jsonl(scored.run / "scores" / "it.jsonl", lambda row: row | {"ms": 40_000})
+    scored.score()
+    assert len(scored.judged) == 24
+    texts = [f"{row['id']} {row['response']}".encode() for row in common.read_rollouts(scored.run)]
+    scores = [score for score, _ in scores_of(scored.run, "it")]
     assert scores == pytest.approx([sum(text) / 1000 for text in texts])
-    killed.score()
-    assert len(killed.judged) == 24, "nothing was left to do"
-
-
-def test_the_measured_time_is_the_mean_over_all_rollouts(killed):
-    cost_file = killed.run / "scores" / "it.cost.json"
-    common.write_json(cost_file, common.read_json(cost_file) | {"ms_per_rollout": 40_000})
-    killed.score()
-    assert common.read_json(cost_file)["ms_per_rollout"] == pytest.approx(16_000, rel=0.01)  # of 16 in 40
+    cost = common.read_json(scored.run / "scores" / "it.cost.json")
+    assert cost["ms_per_rollout"] == pytest.approx(16_000, rel=0.01), "the mean over all: 16 of 40"
+    scored.score()
+    assert len(scored.judged) == 24, "nothing was left to do"
 
 
 def test_other_rollouts_are_scored_anew(scored):
