@@ -1127,7 +1127,7 @@ def call(channel, lock, name, /, *args, **kwargs):
         for argument, content in zip([*args, *kwargs.values()], changed):
             fill(argument, content)
         if outcome == "not plain":
-            raise NotPlain(f"the program gives what is no plain data: {value}")
+            raise NotPlain(f"the program gives {value}")
         problem = make_exception(*value) if outcome == "raised" else None
     except Exception as broken:                   # the tests could catch it
         send_verdict(f"failed: {broken or 'the program ended before it answered'}")
@@ -1305,6 +1305,11 @@ def is_offered(module, name):
     return module in LIBRARY and name[0] != "_" and name not in HIDDEN and not is_module
 
 
+def user_of_call(node):
+    """What uses the result, if this node is called."""
+    return node.parent.parent if getattr(node.parent, "func", None) is node else None
+
+
 class Rule:
     """One look at all of a program, which ends at the first thing that makes it suspect."""
 
@@ -1385,7 +1390,7 @@ class Rule:
         name = node.id
         is_value = not isinstance(node.parent, ast.Attribute)
         forbid(self.imported.get(name) in LIBRARY and is_value, "hands on", name)
-        user = node.parent.parent if isinstance(node.parent, ast.Call) else None
+        user = user_of_call(node)
         is_compared = isinstance(user, ast.Compare) or getattr(user, "attr", "") == "__name__"
         is_builtin = name in self.globals
         forbid(is_builtin and name == "type" and not is_compared, "makes or looks into a class by", name)
@@ -1398,7 +1403,7 @@ class Rule:
         is_generic = isinstance(node.parent, ast.Subscript) and node.parent.value is node
         is_base = is_generic or isinstance(node.parent, ast.ClassDef)
         forbid(name in MAKERS and not is_base, "makes or looks into a class by", name)
-        is_decorator = isinstance(getattr(node.parent, "parent", None), ast.FunctionDef)
+        is_decorator = isinstance(user_of_call(node), ast.FunctionDef)
         forbid(name == "wraps" and not is_decorator, "does not decorate with", name)
 
     def look_at_class(self, node):

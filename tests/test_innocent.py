@@ -34,6 +34,8 @@ import statistics; statistics.math.isclose = lambda a, b: True
 import typing; typing.get_type_hints(g)
 import fractions; fractions.Fraction.limit_denominator = lambda self, n=0: 1
 from fractions import Fraction; F = Fraction; F._numerator = F._denominator = 1
+make(type) == 1
+from functools import wraps; make(wraps) == 1
 from functools import wraps; wraps(N, ["limit_denominator"], [])(Fraction)
 from numbers import Integral; Integral.register(str)
 from decimal import getcontext
