@@ -48,11 +48,10 @@ What happens to a program:
 With `strict`, step 2 is left out. A class under test that lies about itself is believed. A program that reads
 and prints runs alone, and the caller compares what it printed.
 
-    caller           one thread for each server; only this process holds secrets and expected outputs
-      guard          waits; when the fork server or the caller dies, it kills all their descendants
-        fork server  one thread, in namespaces; never reads a program, a test or a verdict
-          process with the tests: sends the verdict to the caller on a socket of the job's own
-          process with the program, if it is judged apart: has a socket to the process with the tests
+    caller         one thread for each server; only this process holds secrets and expected outputs
+      fork server  one thread, in namespaces; never reads a program, a test or a verdict
+        process with the tests: sends the verdict to the caller on a socket of the job's own
+        process with the program, if it is judged apart: has a socket to the process with the tests
 
 `pool.banner` lists the layers of protection that the machine offers. A Pool starts only where no program can
 write what its judge or the caller reads later (by a private root, Landlock, or another user), unless the
@@ -186,17 +185,13 @@ class Pool(contextlib.AbstractContextManager):
         """Yield (key, Result) for each (key, job) of an iterable, in order of completion."""
         jobs = iter(jobs)
         running = {}
-        try:
-            while True:
-                for key, job in itertools.islice(jobs, 2 * len(self.servers) - len(running)):
-                    running[self.threads.submit(self.judge, job)] = key
-                if not running:
-                    return
-                for done in futures.wait(running, return_when="FIRST_COMPLETED").done:
-                    yield running.pop(done), done.result()
-        finally:
-            for future in running:                # the caller stopped early; jobs that have begun go on
-                future.cancel()
+        while True:
+            for key, job in itertools.islice(jobs, 2 * len(self.servers) - len(running)):
+                running[self.threads.submit(self.judge, job)] = key
+            if not running:
+                return
+            for done in futures.wait(running, return_when="FIRST_COMPLETED").done:
+                yield running.pop(done), done.result()
 
     def judge(self, job):
         server = self.idle.get()
@@ -209,8 +204,6 @@ class Pool(contextlib.AbstractContextManager):
 def judge(server, code, tests, style="auto", entry_point=None, prelude="", beside=False, strict=False,
           cpu_s=CPU_S, wall_s=None, memory_mb=MEMORY_MB):
     """Judge one job on one server: a Result."""
-    if not isinstance(code, str | None):
-        return Result(f"error: code must be text, not {type(code).__name__}")
     if not (code or "").strip():
         return Result("no code")
     preload = [library for library in ("numpy", "unittest") if library in code + str(tests)]
@@ -340,7 +333,7 @@ class Run(typing.NamedTuple):
 
 
 class Server:
-    """The caller's end of one guard and fork server."""
+    """The caller's end of one fork server."""
 
     def __init__(self, disabled):
         self.disabled = set(disabled)
@@ -354,7 +347,7 @@ class Server:
             folder, name = os.path.split(os.path.abspath(__file__))        # the folder may be an archive
             start = (f"import sys\nsys.path[:] = [*sys.path[1:], {folder!r}]\n"       # not the caller's folder
                      f"sandbox = __import__({name.partition('.')[0]!r})\ndel sys.path[-1]\n"
-                     f"sandbox.guard({theirs.fileno()}, {[*self.disabled]})")
+                     f"sandbox.serve({theirs.fileno()}, {[*self.disabled]})")
             with theirs:
                 self.process = subprocess.Popen([sys.executable, "-s", "-B", "-c", start],
                                                 pass_fds=[theirs.fileno()], env=clean_environment(),
@@ -373,7 +366,7 @@ class Server:
             self.disabled.add(layer)
 
     def end(self):
-        """Close the connection: for the guard this is the order to kill all that it has started."""
+        """Close the connection: for the server this is the order to kill all that it has started."""
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)                         # wakes a thread that reads it
         self.socket.close()
@@ -586,44 +579,19 @@ class Asserts(ast.NodeTransformer):
         return node
 
 
-# ------------------------------------------------------------------------------------- guard and fork server
-# The guard only waits; the fork server runs one job after the other. Neither reads a program or a test.
+# ------------------------------------------------------------------------------------- the fork server
+# It runs one job after the other, and reads neither programs nor tests. Whatever it has in memory, its forks
+# have, too.
 
 cage = None                                       # the Cage of this server and of its forks
 proc_fd = None                                    # descriptor of /proc, which a private root does not have
 
 
-def guard(descriptor, disabled):
-    """Start the fork server and wait until it or the caller is gone; then kill all descendants."""
+def serve(descriptor, disabled):
+    """Run jobs until the caller closes the connection or dies; then kill all descendants."""
     global cage
     cage = Cage(set(disabled))
     control = socket.socket(fileno=descriptor)
-    libc("prctl", SUBREAPER, 1)                   # descendants whose parent has died become its children
-    cage.guard = os.pidfd_open(os.getpid())
-    try:
-        server = os.fork()
-        if not server:
-            serve(control)
-            return
-        poller = select.poll()
-        poller.register(control, 0)               # wakes at the end of the connection only
-        poller.register(os.pidfd_open(server), select.POLLIN)
-        poller.poll()
-    except Exception:
-        traceback.print_exc()
-    finally:
-        while end_tree(os.getpid()):
-            time.sleep(0.001)
-        if not cage.private:
-            with contextlib.suppress(OSError):
-                cage.empty_scratch()
-                os.rmdir(cage.scratch)
-        os._exit(0)
-
-
-def serve(control):
-    """The fork server: fork the processes of one job after the other. Whatever it has in memory, its forks
-    have, too."""
     try:
         cage.enter()
         cage.probe()
@@ -638,7 +606,14 @@ def serve(control):
     except LayerFailed as failure:
         send(control, {"failed": failure.args})
     except ConnectionError:
-        pass                                      # the caller or the guard is gone
+        pass                                      # the caller is gone
+    finally:
+        while end_tree(os.getpid()):
+            time.sleep(0.001)
+        if not cage.private:
+            with contextlib.suppress(OSError):
+                cage.empty_scratch()
+                os.rmdir(cage.scratch)
 
 
 def run_job(job, descriptors, control):
@@ -685,7 +660,7 @@ def watch(job, awaited, control):
     limit = None
     pause = 200                                   # milliseconds; most jobs end before the first look
     poller = select.poll()
-    for descriptor in (control.fileno(), cage.guard, awaited):
+    for descriptor in (control.fileno(), awaited):
         poller.register(descriptor, select.POLLIN)
     while not limit:
         ready = {descriptor for descriptor, _ in poller.poll(pause)}

@@ -47,7 +47,6 @@ VERDICTS = [
     ("def f(x): raise ValueError\n", FAILING, "failed: the tests ran no assert"),
     ("", CHECK, "no code"),
     (None, CHECK, "no code"),
-    (5, CHECK, "error: code must be text, not int"),
     (SQUARE, "x = f(3)\n", "error: the tests have no assert"),
     (SQUARE, "if f(3) == 0:\n    assert False\n", "failed: the tests ran no assert"),
     (SQUARE, "assert 1 + 1 == 2\n", "error: the tests ask nothing of the program"),
@@ -199,14 +198,13 @@ def test_busy_machine_turns_no_right_answer_into_a_timeout(pool):
     assert max(result.wall_s for result in results) > 0.5, results
 
 
-@pytest.mark.parametrize("who", ["guard", "server", "program"])
+@pytest.mark.parametrize("who", ["server", "program"])
 def test_death_of_our_own_processes_is_no_verdict(who, monkeypatch):
     """If one of them dies once, the job is repeated; if it dies again, the job cannot be judged."""
     run, deaths = sandbox_exec.Server.exchange, []
 
-    def kill(guard):
-        server, *forks = sandbox_exec.tree(guard)
-        sandbox_exec.kill({"guard": guard, "server": server, "program": max(forks)}[who])
+    def kill(server):
+        sandbox_exec.kill(server if who == "server" else max(sandbox_exec.tree(server)))
 
     def run_and_be_killed(server, *args):
         if deaths:
@@ -297,8 +295,8 @@ def test_many_jobs_leave_nothing_behind():
     """Descriptors, processes and memory stay where they were. SCATR_SOAK: how many times as many jobs."""
     def state(pool):
         rss = int(Path(f"/proc/{os.getpid()}/statm").read_text().split()[1])
-        servers = [sandbox_exec.tree(server.process.pid)[0] for server in pool.servers]  # root may look
-        servers = [len(os.listdir(f"/proc/{pid}/fd")) for pid in servers] if os.getuid() == 0 else []
+        pids = [server.process.pid for server in pool.servers] if os.getuid() == 0 else []      # root may look
+        servers = [len(os.listdir(f"/proc/{pid}/fd")) for pid in pids]
         return len(os.listdir("/proc/self/fd")), servers, threading.active_count(), rss
 
     messy = ("import os\ndef f(x):\n    os.mkdir('d'); open('d/f', 'w').write('x' * 9999)\n"
