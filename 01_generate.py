@@ -177,13 +177,11 @@ def choose_tokens(logits, sampling, rows, tokens, width=256):
     if sampling["temperature"] == 0:
         return logits.argmax(-1)
     logits = logits / sampling["temperature"]
-    if sampling["top_k"]:
-        return draw_among(logits, sampling["top_k"], sampling, rows, tokens)[0]
-    if sampling["top_p"] == 1:
+    if not sampling["top_k"] and sampling["top_p"] == 1:
         return logits.softmax(-1).div_(exponential(rows, tokens)).argmax(-1)
     # Top-p alone: among the `width` likeliest tokens, then among more for rows where these hold too little
-    chosen, goes_on = draw_among(logits, width, sampling, rows, tokens)
-    while width < logits.shape[-1] and goes_on.any():
+    chosen, goes_on = draw_among(logits, sampling["top_k"] or width, sampling, rows, tokens)
+    while not sampling["top_k"] and width < logits.shape[-1] and goes_on.any():
         width *= 16
         again = goes_on.clone()
         chosen[again], goes_on[again] = draw_among(logits[again], width, sampling, rows[again], tokens)
@@ -213,8 +211,8 @@ def probe(model, length):
     unknown = set()  # what the model hands over that no function here takes
 
     def record(module, q, k, v, mask=None, scaling=None, sliding_window=None, s_aux=None, **more):
-        tensors = {name for name, x in more.items() if isinstance(x, torch.Tensor)}
-        unknown.update(tensors - {"position_ids"}, ["softcap"] if more.get("softcap") else [])
+        tensors = {name for name, x in more.items() if isinstance(x, torch.Tensor) or name == "softcap" and x}
+        unknown.update(tensors - {"position_ids"})
         layer = getattr(module, "layer_idx", None)
         calls.append(SimpleNamespace(layer=layer, keys=k, values=v, window=sliding_window))
         return common.causal_attention(module, q, k, v, mask, scaling, sliding_window, s_aux)
@@ -813,8 +811,8 @@ def settings_of(args, model, tokenizer):
 def rollout_jobs(settings, problems, given=None):
     """A list of jobs for each problem, one job a rollout.
 
-    A job is {"problem": its number, "sample", "prompt": token ids, "limit": the most tokens that the rollout
-    may have, "key": of its noise}, and "tokens" where these are given and only to be read.
+    A job is {"problem": its number, "id": its name, "prompt": token ids, "limit": the most tokens that the
+    rollout may have, "sample", "key": of its noise}, and "tokens" where these are given and only to be read.
 
     given: for each problem the tokens of its rollouts. Without it n rollouts are to be sampled.
     """
@@ -826,15 +824,12 @@ def rollout_jobs(settings, problems, given=None):
             why = f"a prompt of {len(prompt)} tokens leaves no room for an answer in a context of {context}"
             die(f"problem {problem['id']}: {why}; leave this problem out")
         limit = min(settings.max_new_tokens or context, context - len(prompt))
+        shared = {"problem": i, "id": problem["id"], "prompt": prompt, "limit": limit}
         of_problem = []
         for sample in range(len(given[i]) if given else settings.n):
-            key = noise_key(settings.seed, problem["id"], sample)
-            job = {"problem": i, "sample": sample, "prompt": prompt, "limit": limit, "key": key}
+            job = shared | {"sample": sample, "key": noise_key(settings.seed, problem["id"], sample)}
             if given:
                 job["tokens"] = given[i][sample][:limit]
-                size = settings.config.vocab_size
-                if any(not 0 <= token < size for token in job["tokens"]):
-                    die(f"{problem['id']}: tokens beyond this model's {size}; which model made them?")
             of_problem.append(job)
         jobs.append(of_problem)
     return jobs
@@ -1023,6 +1018,9 @@ def encode_answer(settings, problem, prompt, answer, odd):
         tokens = tokenizer(text, add_special_tokens=False)["input_ids"]
         if tokenizer.decode(tokens, clean_up_tokenization_spaces=False) != text:
             odd["texts are not what their tokens spell"].append(problem["id"])
+    size = settings.config.vocab_size
+    if any(not 0 <= token < size for token in tokens):
+        die(f"{problem['id']}: tokens beyond this model's {size}; which model made them?")
     if answer["is_cut"] or not stop_ids or (tokens and tokens[-1] in stop_ids):
         return tokens
     return [*tokens, tokenizer.eos_token_id if tokenizer.eos_token_id in stop_ids else stop_ids[0]]
@@ -1298,7 +1296,6 @@ def write_parts(run, answered, lacks):
     """Write the rollouts of each problem as they come."""
     for i, rollouts in answered:
         for rollout in rollouts:
-            rollout["id"] = run.problems[i]["id"]
             for name in ("prompt", "tokens"):  # they are long; the problem gives the one, "ids" are the other
                 rollout.pop(name, None)
         if is_writer():

@@ -417,20 +417,17 @@ def watch_layers(model, layers, keep):
         die(f"{type(model).__name__} has no `layers` and `norm`, the places to read hidden vectors from")
     hooks = []
     for column, index in enumerate(layers):
+        call = partial(keep_states, keep, column)
         if index == len(body.layers):
-            hook = body.norm.register_forward_hook(partial(keep_output, keep, column))
+            hooks.append(body.norm.register_forward_hook(call))
         else:
-            hook = body.layers[index].register_forward_pre_hook(partial(keep_input, keep, column))
-        hooks.append(hook)
+            hooks.append(body.layers[index].register_forward_pre_hook(call))
     return hooks
 
 
-def keep_output(keep, column, module, inputs, output):
-    keep(column, output)
-
-
-def keep_input(keep, column, module, inputs):
-    keep(column, inputs[0])
+def keep_states(keep, column, module, inputs, output=None):
+    """A hook: what goes into a module or, of a hook that runs after it, what comes out."""
+    keep(column, inputs[0] if output is None else output)
 
 
 def open_hidden(run, vector):
@@ -460,26 +457,19 @@ def read_inputs(run, vector=DEFAULT_VECTOR):
     """
     if vector not in EXTRA_INPUTS:
         content, columns = open_hidden(run, vector)
-        hidden = content["hidden"]
+        return keys_in(content), lambda rows: content["hidden"][rows][:, columns].float()
+    path = Path(run) / "extra.pt"
+    content = load_pt(path) if path.is_file() else {}
+    if vector not in content:
+        die(f"{path}: {vector!r} is not there; 01_generate.py --extra {vector} captures these vectors")
+    if vector == "last10":
+        return keys_in(content), lambda rows: content["last10"][rows].float()
+    special = content["special"].tensor_split(content["special_offsets"][1:-1])  # [any number, d] a rollout
+    return keys_in(content), lambda rows: torch.stack([pad_special(x) for x in special[rows]])
 
-        def fetch(rows):
-            return hidden[rows][:, columns].float()
 
-    else:
-        path = Path(run) / "extra.pt"
-        content = load_pt(path) if path.is_file() else {}
-        if vector not in content:
-            die(f"{path}: {vector!r} is not there; 01_generate.py --extra {vector} captures these vectors")
-        hidden = content[vector]
-        if vector == "special":  # [tokens, d] -> a list: [any number, d] for each rollout
-            hidden = hidden.tensor_split(content["special_offsets"][1:-1])
-
-        def fetch(rows):
-            if vector == "last10":
-                return hidden[rows].float()
-            return torch.stack([pad_special(of_rollout) for of_rollout in hidden[rows]])
-
-    return [tuple(key) for key in content["keys"]], fetch
+def keys_in(content):
+    return [tuple(key) for key in content["keys"]]
 
 
 def pad_special(hidden):
@@ -1010,7 +1000,7 @@ def pick_dtype(dtype, device):
 
 
 @contextmanager
-def loading(name, revision=None, trust_remote_code=False):
+def loading(name, revision=None):
     """Yield options for from_pretrained; BadInput says what is wrong with a model that cannot be loaded.
 
     With these options a Hub that cannot be reached is not asked, and its cache is used.
@@ -1019,10 +1009,8 @@ def loading(name, revision=None, trust_remote_code=False):
 
     is_folder = Path(name).is_dir()
     offline = None if is_folder else unreachable(HUB)
-    options = {"revision": revision, "trust_remote_code": trust_remote_code}
-    options["local_files_only"] = bool(offline)
     try:
-        yield options
+        yield {"revision": revision, "local_files_only": bool(offline)}
     except BadInput:
         raise
     except (OSError, ValueError, ImportError, RuntimeError, SafetensorError) as error:
@@ -1030,10 +1018,10 @@ def loading(name, revision=None, trust_remote_code=False):
         die(f"model {name!r} {what}: {offline or reason_of(error)}")
 
 
-def load_config(name, revision=None, trust_remote_code=False):
+def load_config(name, revision=None):
     from transformers import AutoConfig
 
-    with loading(name, revision, trust_remote_code) as options:
+    with loading(name, revision) as options:
         return AutoConfig.from_pretrained(name, **options)
 
 
@@ -1051,13 +1039,13 @@ def context_of(config):
     return limit
 
 
-def load_tokenizer(name, revision=None, trust_remote_code=False):
+def load_tokenizer(name, revision=None):
     """(an object with the model's config and generation_config, but without its weights; its tokenizer)"""
-    config = load_config(name, revision, trust_remote_code)
+    config = load_config(name, revision)
     from transformers import AutoTokenizer, GenerationConfig
 
     generation_config = GenerationConfig.from_model_config(config)
-    with loading(name, revision, trust_remote_code) as options:
+    with loading(name, revision) as options:
         tokenizer = AutoTokenizer.from_pretrained(name, **options)
         with suppress(OSError):  # not every model has this file
             generation_config = GenerationConfig.from_pretrained(name, **options)
@@ -1066,19 +1054,19 @@ def load_tokenizer(name, revision=None, trust_remote_code=False):
     return SimpleNamespace(config=config, generation_config=generation_config), tokenizer
 
 
-def load_model(name, device=None, dtype="auto", revision=None, trust_remote_code=False, move=True):
+def load_model(name, device=None, dtype="auto", revision=None, move=True):
     """(the model in eval mode, its tokenizer) from a folder or a Hub id.
 
     The model is on its device; with move=False it stays in main memory.
     """
-    files, tokenizer = load_tokenizer(name, revision, trust_remote_code)
+    files, tokenizer = load_tokenizer(name, revision)
     from transformers import AutoModelForCausalLM, Mxfp4Config, logging
 
     if not sys.stderr.isatty():
         logging.disable_progress_bar()  # in a log it would be a line for each shard
     device = pick_device(device)
     quantization = getattr(files.config, "quantization_config", None) or {}
-    with loading(name, revision, trust_remote_code) as options:
+    with loading(name, revision) as options:
         if quantization.get("quant_method") == "mxfp4":  # gpt-oss; its kernels would need one more package
             options["quantization_config"] = Mxfp4Config(dequantize=True)
         model = AutoModelForCausalLM.from_pretrained(name, dtype=pick_dtype(dtype, device), **options)

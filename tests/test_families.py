@@ -166,25 +166,26 @@ PROMPTS = {  # what stands around the question
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_prompt_sampling_and_stop_ids(name, made):
-    model, tokenizer = common.load_model(str(made[name]), device="cpu")
-    problem = common.normalise_problem(question(1, 2), "here", 0)
-    ids = common.encode_prompt(tokenizer, problem)
+def test_prompts(name, made):
+    tokenizer = common.load_tokenizer(str(made[name]))[1]
+    ids = common.encode_prompt(tokenizer, common.normalise_problem(question(1, 2), "here", 0))
     assert tokenizer.decode(ids) == PROMPTS[name].format(system=common.SYSTEM["math"], question="1+2=?")
     assert all(isinstance(token, int) for token in ids) and str(date.today()) not in tokenizer.decode(ids)
 
-    family, stop = FAMILIES[name], FAMILIES[name]["stop"]
-    plain = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "repetition_penalty": 1.0}
-    own = {key: value for key, value in family["sampling"].items() if key in plain}
-    wanted = plain | own | {"stop_ids": sorted(tokenizer.convert_tokens_to_ids(stop))}
-    assert common.sampling_defaults(model, tokenizer) == wanted
 
-    model.generation_config.eos_token_id = [*wanted["stop_ids"], tokenizer.convert_tokens_to_ids(stop[0])]
+@pytest.mark.parametrize("name", FAMILIES)
+def test_sampling_and_stop_ids(name, made):
+    files, tokenizer = common.load_tokenizer(str(made[name]))
+    stop = sorted(tokenizer.convert_tokens_to_ids(FAMILIES[name]["stop"]))
+    wanted = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "repetition_penalty": 1.0, "stop_ids": stop}
+    wanted |= {key: value for key, value in FAMILIES[name]["sampling"].items() if key in wanted}
+    assert common.sampling_defaults(files, tokenizer) == wanted
+    files.generation_config.eos_token_id = [*stop, stop[0]]
     if name == "gpt-oss":  # a copy of the model whose file lists the end of a message
-        model.generation_config.eos_token_id.append(tokenizer.convert_tokens_to_ids("<|end|>"))
-    assert common.sampling_defaults(model, tokenizer) == wanted
-    model.generation_config.eos_token_id = None
-    assert common.sampling_defaults(model, tokenizer)["stop_ids"] == [tokenizer.eos_token_id]
+        files.generation_config.eos_token_id.append(tokenizer.convert_tokens_to_ids("<|end|>"))
+    assert common.sampling_defaults(files, tokenizer) == wanted
+    files.generation_config.eos_token_id = None
+    assert common.sampling_defaults(files, tokenizer)["stop_ids"] == [tokenizer.eos_token_id]
 
 
 REFUSES = "{% if messages[0].role == 'system' %}{{ raise_exception('no') }}{% endif %}"
@@ -213,9 +214,7 @@ THOUGHT = "<|channel|>analysis<|message|>hm<|end|><|start|>assistant"
 
 @pytest.mark.parametrize("reasoning, between, answer", [
     ("", "", "It is 4."),
-    ("", "", ""),
     ("<think>\nhm\n", "</think>", "\n\nIt is 4."),
-    ("<think>\n\n", "</think>", "\n\nIt is 4."),
     ("hm", "</think>", "It is 4."),  # the template opened it
     ("<think>a</think>b", "</think>", "It is 4."),
     ("<think>\nhm, \\boxed{4}", "", ""),
@@ -292,17 +291,19 @@ def from_readme(language, words):
     return next(block for block in blocks if words in block)
 
 
-SNIPPET = from_readme("python", "load_model")
+def replaced(text, *pairs):
+    for old, new in pairs:
+        assert old in text
+        text = text.replace(old, str(new))
+    return text
 
 
 @pytest.mark.parametrize("name", ["qwen3", "gpt-oss"])
 def test_scorer_in_a_loop_of_ones_own(name, runs, made, capsys):
     """What people paste runs; that its scores are right is for test_stop.py."""
-    code, scorer = SNIPPET, runs[name] / "scatr.pt"
-    own = ("Qwen/Qwen3-1.7B", made[name]), ("scorer.pt", scorer), ("17 * 23", "1+2"), ("4096", "50")
-    for paper, here in (("PATH/OF/THIS/REPOSITORY", ROOT), *own):
-        assert paper in code
-        code = code.replace(paper, str(here))
+    here = ("Qwen/Qwen3-1.7B", made[name]), ("scorer.pt", runs[name] / "scatr.pt"), ("17 * 23", "1+2")
+    code = from_readme("python", "load_model")
+    code = replaced(code, ("PATH/OF/THIS/REPOSITORY", ROOT), ("4096", "50"), *here)
     space = {}
     exec(code, space)
     votes = [answer["vote"] for answer in space["answers"]]
@@ -351,7 +352,8 @@ REFUSED = {
 def rollouts(model, jobs, layers, new=20):
     """The same by both ways: as they are sampled, greedily, and read as given tokens."""
     plain = {"temperature": 0, "top_k": 0, "top_p": 1.0, "repetition_penalty": 1.0, "stop_ids": []}
-    yield from generate.Engine(model, layers, plain, 1, 3, 20, new, page=8).run(deque(map(generate.Row, jobs)))
+    engine = generate.Engine(model, layers, plain, 1, 3, 20, new, page=8)
+    yield from engine.run(deque(map(generate.Row, jobs)))
     yield from read_jobs(model, jobs, layers)
 
 
@@ -390,7 +392,6 @@ def test_an_architecture_that_would_be_wrong_is_refused_in_one_line(name, capsys
 
 # ---- Many workers
 
-SLURM = from_readme("bash", "#SBATCH")
 SRUN = """\
 #!/bin/bash
 SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_LOCALID=0 exec "$@"
@@ -403,28 +404,28 @@ def test_slurm_script(made, tmp_path, run_here):
     arguments = [made["qwen2"], tmp_path / "sums.jsonl", "-n", N, "--max-new-tokens", 30]
     whole = Path(run_here("01_generate.py", *arguments, "--out", tmp_path / "one").stdout.strip())
     own = " ".join(map(str, [*arguments, "--out", tmp_path / "jobs"]))
-    script = SLURM.replace("Qwen/Qwen3-1.7B kodcode --seed 32", own)
-    (tmp_path / "job.sh").write_text(script.replace(".venv/bin/python", sys.executable))
+    script = from_readme("bash", "#SBATCH")
+    script = replaced(script, ("Qwen/Qwen3-1.7B kodcode --seed 32", own), (".venv/bin/python", sys.executable))
+    (tmp_path / "job.sh").write_text(script)
     (tmp_path / "srun").write_text(SRUN)
     (tmp_path / "srun").chmod(0o755)
     env = os.environ | {"SLURM_SUBMIT_DIR": str(ROOT), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     env |= {"SLURM_ARRAY_TASK_MIN": "0", "SLURM_ARRAY_TASK_COUNT": "2"}
     folder = tmp_path / "jobs" / "qwen2" / "sums" / "32"
-    for task, parts in (("1", ["1", "3", "5"]), ("0", [])):
+    for task, parts in (("1", ["1.pt", "3.pt", "5.pt"]), ("0", [])):
         env["SLURM_ARRAY_TASK_ID"] = task
         subprocess.run(["bash", tmp_path / "job.sh"], cwd=ROOT, check=True, env=env)
-        assert sorted(path.name.split(".")[0] for path in folder.glob("parts/*")) == parts
+        assert sorted(path.name for path in folder.glob("parts/*")) == parts
     assert_same_run(whole, folder)
 
 
-STARTED = "RANK WORLD_SIZE LOCAL_RANK SLURM_PROCID SLURM_STEP_NUM_TASKS SLURM_NTASKS SLURM_LOCALID"
 ARRAY = [f"SLURM_ARRAY_TASK_{name}" for name in ("ID", "MIN", "STEP", "COUNT")]
-TORCHRUN, SRUN_OF = {"RANK": 2, "WORLD_SIZE": 4}, {"SLURM_PROCID": 2, "SLURM_STEP_NUM_TASKS": 4}
+SRUN_OF = {"SLURM_PROCID": 2, "SLURM_STEP_NUM_TASKS": 4}
 
 
 @pytest.mark.parametrize("env, place, gpu", [
     ({}, (0, 1), 0),
-    (TORCHRUN | {"LOCAL_RANK": 3}, (2, 4), 3),
+    ({"RANK": 2, "WORLD_SIZE": 4, "LOCAL_RANK": 3}, (2, 4), 3),
     (SRUN_OF | {"SLURM_NTASKS": 4, "SLURM_LOCALID": 2}, (2, 4), 2),
     ({"SLURM_PROCID": 0, "SLURM_NTASKS": 4, "SLURM_LOCALID": 5}, (0, 1), 1),  # a batch script by itself
     (dict(zip(ARRAY, (7, 3, 2, 3))), (2, 3), 0),
@@ -432,10 +433,8 @@ TORCHRUN, SRUN_OF = {"RANK": 2, "WORLD_SIZE": 4}, {"SLURM_PROCID": 2, "SLURM_STE
 ])  # fmt: skip
 def test_which_worker_of_how_many_and_on_which_gpu(env, place, gpu, monkeypatch):
     """Only the choice, of four GPUs; a machine without any has none to put a model on."""
-    for name in (*STARTED.split(), *ARRAY):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in env.items():
-        monkeypatch.setenv(name, str(value))
+    env = {name: str(value) for name, value in env.items()}
+    monkeypatch.setattr(os, "environ", env)
     assert generate.worker(SimpleNamespace(tp=False)) == place
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
