@@ -22,10 +22,9 @@ zeros in front, "special": [S, d], "special_offsets": [R + 1]}; special tokens e
 
 --requests FILE writes what would be sampled as requests in the OpenAI batch format, for `vllm run-batch`,
 SGLang or an API, and loads no weights. A request asks for all rollouts of a problem, with --plain for one.
---responses FILE reads the batch file that came back, or a folder with the raw response to each problem as
-ID.json (_ for each / of the id); FILE of --requests must then hold what this command would ask for. Rows
-{"id", "response": text} are also read, with "sample" (else in their order), "finish": "length" (the answer
-was cut) and "tokens" (ids, the ending one included; else the text is tokenised again).
+--responses FILE reads the batch file that came back; FILE of --requests must then hold what this command
+would ask for. It also reads rows {"id", "response": text}, with "finish": "length" if the answer was cut, and
+"tokens": ids, the ending one included, without which the text is tokenised again.
 
 --scorer scorer.pt --stop: a problem gets 1, 2, 3, 5, 8, 12, 16 rollouts, until the largest probability among
 them reaches a threshold: 03's, which costs at most a point of accuracy on the calibration problems, or a
@@ -92,7 +91,7 @@ def parse_args(argv):
     add("--requests", metavar="FILE", help="write requests for a serving engine, and no run")
     add("--endpoint", choices=ENDPOINTS, default="chat", help="completions sends token ids (default: chat)")
     add("--plain", action="store_true", help="one request a rollout, with fields that every server takes")
-    add("--responses", metavar="FILE", help="read answers made elsewhere from this file or folder")
+    add("--responses", metavar="FILE", help="read answers made elsewhere from this file")
     add("--scorer", metavar="PT", help="scorer.pt of 03_train_scorer.py, for --stop")
     sure = "stop sampling a problem at this probability (default: the threshold that 03 found)"
     add("--stop", type=float, nargs="?", const=0.0, metavar="SURE", help=sure)
@@ -928,23 +927,22 @@ def requests_of(args, problems, settings):
 
 
 def read_responses(run, settings):
-    """For each problem the tokens of its answers; a problem is known by its id, or by the name of a file."""
+    """For each problem the tokens of its answers, in the order of the samples."""
     path = run.args.responses
     prompts = [jobs[0]["prompt"] for jobs in rollout_jobs(settings, run.problems)]
-    numbers = {problem["id"].replace("/", "_"): i for i, problem in enumerate(run.problems)}
-    numbers |= {problem["id"]: i for i, problem in enumerate(run.problems)}
+    numbers = {problem["id"]: i for i, problem in enumerate(run.problems)}
     found = [{} for _ in run.problems]  # {(the first sample of its request, its number there): tokens}
     odd = defaultdict(list)  # what does not fit: where
-    for row, file_name in each_response(path):
+    for row in common.each_row(path):
         try:
-            name, first, answers = read_row(row, file_name)
+            name, first, answers = read_row(row)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             why = common.reason_of(error)
             die(f"{path}: not an answer as engines write them ({why}): {str(row)[:100]}")
-        i = numbers.get(name, numbers.get(name.rpartition("#")[0]))
-        if i is None:
+        if name not in numbers:
             odd["answers to other problems are left out"] += [name] * len(answers)
             continue
+        i = numbers[name]
         if first is None:
             first = len(found[i])
         for number, answer in enumerate(answers):
@@ -963,28 +961,17 @@ def read_responses(run, settings):
     return [[answers[place] for place in sorted(answers)] for answers in found]
 
 
-def each_response(path):
-    """(row, its file's name without the ending) of a file of rows, or of a folder of files."""
-    if Path(path).is_dir():
-        for file in sorted(Path(path).glob("*.json")):
-            yield common.read_json(file), file.stem
-    else:
-        for row in common.each_row(path):
-            yield row, Path(path).stem
-
-
-def read_row(row, file_name):
-    """(name, number of the first answer or None, answers) of a batch file's row, a raw response or a text."""
+def read_row(row):
+    """(a problem's id, the number of the first answer or None, answers) of a row of a batch file or of texts."""
     response = row.get("response")
     if isinstance(response, str):
         choice = {"text": response, "token_ids": row.get("tokens"), "finish_reason": row.get("finish")}
-        return str(row.get("id")), int(row["sample"]) if "sample" in row else None, [read_choice(choice)]
-    body = row if "choices" in row else (response or {}).get("body") or {}
-    name = row.get("custom_id", file_name)
-    first = name.rpartition("#")[2]
+        return str(row["id"]), None, [read_choice(choice)]
+    name, _, first = row["custom_id"].rpartition("#")
+    body = (response or {}).get("body") or {}
     prompt = {"prompt_token_ids": body.get("prompt_token_ids")}
     choices = body.get("choices") or [{"error": row.get("error") or body}]
-    return name, int(first) if first.isdigit() else None, [read_choice(prompt | choice) for choice in choices]
+    return name, int(first), [read_choice(prompt | choice) for choice in choices]
 
 
 def read_choice(choice):
@@ -997,7 +984,7 @@ def read_choice(choice):
     if not isinstance(text, str | None) or not all(type(token) is int for token in tokens or []):
         raise TypeError("texts are strings, tokens whole numbers")
     is_empty = text is None and not reasoning and not tokens
-    is_broken = is_empty or finish in ("abort", "content_filter", "error")
+    is_broken = is_empty or finish in ("abort", "error")
     return {
         "text": text or "", "reasoning": reasoning, "tokens": tokens,
         "prompt": choice.get("prompt_token_ids"),
@@ -1137,8 +1124,8 @@ def identity_of(args):
     numbers = "n", "seed", "limit", "max_new_tokens", "temperature", "top_k", "top_p", "repetition_penalty"
     identity = {name: getattr(args, name) for name in (*numbers, "stop", "dtype", "revision")}
     identity["layers"] = ",".join(args.layers)
-    rows = [*each_response(args.responses)] if args.responses else None
-    identity["responses"] = rows and common.hash_of(repr(rows).encode())
+    answers = args.responses and repr(common.read_jsonl(args.responses))
+    identity["responses"] = answers and common.hash_of(answers.encode())
     identity["scorer"] = args.scorer and common.hash_of(Path(args.scorer).read_bytes())
     return identity
 

@@ -26,9 +26,14 @@ from collections import deque
 from pathlib import Path
 
 import numpy as np
+import torch
+from transformers import AutoModelForCausalLM, ContinuousBatchingConfig, GenerationConfig, Qwen3Config
+
+import common
 
 SIDES = ("ours", "ours, nothing kept", "generate", "generate_batch")
 SAMPLING = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "repetition_penalty": 1.0, "stop_ids": []}
+CUDA = torch.cuda.is_available()
 
 
 def main(argv=None):
@@ -37,7 +42,7 @@ def main(argv=None):
     add = parser.add_argument
     add("--scale", type=float, default=0.5, help="of the lengths: 1 is a median of 200 tokens (GPU: 4 times)")
     add("--rounds", type=int, default=1)
-    add("--slots", type=int, help="default 64 on a CPU, 256 on a GPU")
+    add("--slots", type=int, default=256 if CUDA else 64, help="default 64 on a CPU, 256 on a GPU")
     add("--threads", type=int, help="of a CPU; default: what torch takes")
     add("--model", help="a folder or a Hub id, instead of random weights")
     add("--prompts", type=int, default=16)
@@ -50,12 +55,11 @@ def main(argv=None):
     args = parser.parse_args(argv)
     if args.side:
         return print(json.dumps(measure(args)))
-    import torch
-
-    turns = (*SIDES[:2] * (1 if torch.cuda.is_available() else 3), *SIDES[2:])
+    turns = (*SIDES[:2] * (1 if CUDA else 3), *SIDES[2:])
     given = sys.argv[sys.argv.index("generate") + 1 :] if argv is None else argv
     wanted = [side for _ in range(args.rounds) for side in turns if side in args.sides]
-    report([found for side in wanted if (found := run_side(side, given))])
+    found = [run_side(side, given) for side in wanted]
+    report([side for side in found if side])
 
 
 def run_side(side, given):
@@ -69,17 +73,23 @@ def run_side(side, given):
 
 
 def report(found):
-    import common
-
     best = {x["side"]: x for x in sorted(found, key=lambda x: -x["cost"])}
     header = ["side", "tokens/s", "tok/CPU-s", "seconds", "steps", "ms a step", "of bandwidth", "peak MB",
               "batch", "attention"]  # fmt: skip
-    numbers = [[side, *(f"{x['tokens'] / x[clock]:.0f}" for clock in ("wall", "cpu")), f"{x['wall']:.1f}",
-                *step_of(x), f"{x['peak_mb']:.0f}", x["batch"], x["attention"]]
-               for side, x in best.items()]  # fmt: skip
+    numbers = []
+    for side, x in best.items():
+        speeds = [f"{x['tokens'] / x[clock]:.0f}" for clock in ("wall", "cpu")]
+        step = [None, None, None]
+        if x["steps"]:
+            step = [x["steps"], f"{1000 * x['wall'] / x['steps']:.1f}", f"{x['limit'] / x['wall']:.2f}"]
+        last = [f"{x['peak_mb']:.0f}", x["batch"], x["attention"]]
+        numbers.append([side, *speeds, f"{x['wall']:.1f}", *step, *last])
     print(common.table(header, numbers))
     ours = best["ours"]
-    ratio = lambda side, name: round(best[side][name] / ours[name], 3) if side in best else None
+
+    def ratio(side, name):
+        return round(best[side][name] / ours[name], 3) if side in best else None
+
     print(json.dumps({
         "ratio_vs_generate": ratio("generate", "cost"),
         "ratio_vs_generate_batch": ratio("generate_batch", "cost"),
@@ -92,70 +102,53 @@ def report(found):
     }))  # fmt: skip
 
 
-def step_of(x):
-    """How many steps, the milliseconds of one, the share of bandwidth; nothing of a side that counts none."""
-    if not x["steps"]:
-        return None, None, None
-    return x["steps"], f"{1000 * x['wall'] / x['steps']:.1f}", f"{x['limit'] / x['wall']:.2f}"
-
-
 # ---- One side
 
 
 def measure(args):
-    import torch
-
-    import common
-
     if args.threads:
         torch.set_num_threads(args.threads)
-    cuda = torch.cuda.is_available()
-    model = common.load_model(args.model)[0] if args.model else make_model(cuda)
+    model = common.load_model(args.model)[0] if args.model else make_model()
     model.generation_config.update(eos_token_id=None, pad_token_id=0)  # lengths are imposed
-    work = make_work(args.scale * (4 if cuda else 1), model.config.vocab_size, args.prompts, args.length)
+    work = make_work(args.scale * (4 if CUDA else 1), model.config.vocab_size, args.prompts, args.length)
     SAMPLING.update(temperature=args.temperature, top_k=args.top_k, top_p=args.top_p)
-    slots = args.slots or (256 if cuda else 64)
     side = {"generate": by_generate, "generate_batch": by_generate_batch}.get(args.side, by_ours)
-    ours = args.side == "ours"
-    bare, before = bare_forward(model, slots) if ours and not cuda else 0, memory(cuda)
-    found = side(model, work, slots, ours)
-    peak, limit = (memory(cuda) - before) / 2**20, limit_of(model, work, found["steps"])
-    device = torch.cuda.get_device_name() if cuda else f"{torch.get_num_threads()} CPU threads"
+    is_ours = args.side == "ours"
+    bare = bare_forward(model, args.slots) if is_ours and not CUDA else 0
+    before = memory()
+    found = side(model, work, args.slots, is_ours)
+    peak = (memory() - before) / 2**20
     return found | {
-        "side": args.side, "tokens": sum(length for _, length in work), "peak_mb": peak, "limit": limit,
-        "bare": bare and (bare + bare_forward(model, slots)) / 2, "device": device,
-        "cost": found["wall" if cuda else "cpu"],
+        "side": args.side, "tokens": sum(length for _, length in work), "peak_mb": peak,
+        "limit": limit_of(model, work, found["steps"]), "cost": found["wall" if CUDA else "cpu"],
+        "bare": bare and (bare + bare_forward(model, args.slots)) / 2,
+        "device": common.device_name(model.device),
     }  # fmt: skip
 
 
-def make_model(cuda):
-    import torch
-    from transformers import AutoModelForCausalLM, Qwen3Config
-
-    sizes = (151936, 2048, 6144, 28, 16, 8, 128) if cuda else (32000, 256, 1024, 10, 8, 4, 32)  # Qwen3-1.7B
-    names = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
-             "num_key_value_heads", "head_dim")  # fmt: skip
+def make_model():
+    small = {"vocab_size": 32000, "hidden_size": 256, "intermediate_size": 1024, "num_hidden_layers": 10,
+             "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 32}  # fmt: skip
+    qwen3 = {"vocab_size": 151936, "hidden_size": 2048, "intermediate_size": 6144, "num_hidden_layers": 28,
+             "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128}  # fmt: skip
     torch.manual_seed(0)
     more = {"tie_word_embeddings": True, "max_position_embeddings": 16384, "bos_token_id": None}
-    more |= {"eos_token_id": None, "pad_token_id": 0}
-    with torch.device("cuda" if cuda else "cpu"):
-        config = Qwen3Config(**dict(zip(names, sizes)), **more)
-        dtype = torch.bfloat16 if cuda else torch.float32
+    config = Qwen3Config(**(qwen3 if CUDA else small), **more, eos_token_id=None, pad_token_id=0)
+    with torch.device("cuda" if CUDA else "cpu"):
+        dtype = torch.bfloat16 if CUDA else torch.float32
         return AutoModelForCausalLM.from_config(config, dtype=dtype).eval()
 
 
 def bare_forward(model, rows):
     """Tokens per CPU second of the model alone, one token a row."""
-    import torch
-
     model.set_attn_implementation("sdpa")
     ids = torch.arange(rows)[:, None] + 10
     with torch.inference_mode():
         model(input_ids=ids, use_cache=False)
-        stop = clock(model)
+        begin = clock()
         for _ in range(8):
             model(input_ids=ids, use_cache=False)
-    return 8 * rows / stop()["cpu"]
+    return 8 * rows / since(begin)["cpu"]
 
 
 def make_work(scale, vocab, count, length):
@@ -167,42 +160,37 @@ def make_work(scale, vocab, count, length):
     return [(prompt, length or int(own)) for prompt, row in zip(prompts, lengths) for own in row]
 
 
-def memory(cuda):
-    import torch
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return torch.cuda.max_memory_allocated() if cuda else peak
+def memory():
+    if CUDA:
+        return torch.cuda.max_memory_allocated()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def limit_of(model, work, steps):
     """Seconds to read the weights in every step, and keys and values as often as they are needed."""
-    import torch
-
     config = model.config
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     token = 2 * config.num_hidden_layers * config.num_key_value_heads * head * model.dtype.itemsize
     read = steps * sum(x.nbytes for x in model.parameters())
     read += sum((len(prompt) + (length + 1) / 2) * (length + 1) for prompt, length in work) * token
-    x = torch.empty(1 << (30 if model.device.type == "cuda" else 28), dtype=torch.uint8, device=model.device)
-    y, times = torch.empty_like(x), []
+    x = torch.empty(1 << (30 if CUDA else 28), dtype=torch.uint8, device=model.device)
+    y = torch.empty_like(x)
+    times = []
     for _ in range(8):
-        stop = clock(model)
+        begin = clock()
         y.copy_(x)
-        times.append(stop()["wall"])
+        times.append(since(begin)["wall"])
     return read / (2 * x.numel() / min(times))
 
 
-def clock(model):
-    """Starts one: stop(**more) -> {"wall", "cpu"} seconds since, and more."""
-    import torch
+def clock():
+    if CUDA:
+        torch.cuda.synchronize()
+    return np.array([time.perf_counter(), time.process_time()])
 
-    def now():
-        if model.device.type == "cuda":
-            torch.cuda.synchronize()
-        return np.array([time.perf_counter(), time.process_time()])
 
-    begin = now()
-    return lambda **more: dict(zip(("wall", "cpu"), (now() - begin).tolist())) | more
+def since(begin):
+    return dict(zip(("wall", "cpu"), (clock() - begin).tolist()))
 
 
 def by_ours(model, work, slots, keep):
@@ -213,79 +201,88 @@ def by_ours(model, work, slots, keep):
     jobs = [{"problem": i // 16, "sample": i % 16, "prompt": prompt, "limit": length, "key": i << 32}
             for i, (prompt, length) in enumerate(work)]  # fmt: skip
     for part in ([jobs[0] | {"limit": 4}], jobs):  # the first to warm up
-        stop = clock(model)
+        begin = clock()
         engine = generate.Engine(model, layers, SAMPLING, 16, slots, 200, max(length for _, length in work))
-        steps, step = [], engine.step
-        engine.step = lambda steps=steps, step=step: (steps.append(1), step())[1]
+        steps = [0]
+        step = engine.step
+
+        def counted(steps=steps, step=step):
+            steps[0] += 1
+            return step()
+
+        engine.step = counted
         made = sum(len(rollout["ids"]) for rollout in engine.run(deque(map(generate.Row, part))))
         attention = "varlen_attn" if engine.by_tables else "pages"
-        found = stop(steps=len(steps), batch=slots, attention=attention)
+        found = since(begin) | {"steps": steps[0], "batch": slots, "attention": attention}
     assert made == sum(length for _, length in work)
     return found
 
 
 def by_generate(model, work, slots, keep):
-    """Fixed batches of whole prompts; rows are done when their length is reached, as by a stop token."""
-    import torch
+    """Fixed batches of whole prompts, as large as a pilot finds fastest."""
+    newest = {}
+    n_layers = model.config.num_hidden_layers
 
-    import common
+    def keep_vector(column, out):
+        newest[column] = out[:, -1].clone()
 
-    newest, stats, n_layers = {}, {}, model.config.num_hidden_layers
-    keep_vector = lambda column, out: newest.__setitem__(column, out[:, -1].clone())
     common.watch_layers(model, [n_layers - 1, n_layers], keep_vector)
-    warp = {name: SAMPLING[name] for name in ("temperature", "top_k", "top_p")}
-
-    def run(batch, cap):
-        width = max(len(prompt) for prompt, _ in batch)
-        pad = lambda rows: torch.tensor([[0] * (width - len(row)) + row for row in rows], device=model.device)
-        ids, mask = pad([prompt for prompt, _ in batch]), pad([[1] * len(prompt) for prompt, _ in batch])
-        lengths = torch.tensor([min(length, cap) for _, length in batch], device=model.device)
-
-        def keep_stats(ids, logits):
-            stats[ids.shape[1] - width] = common.token_stats(logits, logits.argmax(-1)).half()
-            return logits
-
-        done = lambda ids, *_, **__: ids.shape[1] - width >= lengths
-        ended = {"stopping_criteria": [done], "pad_token_id": 0}
-        most = int(lengths.max())
-        model.generate(ids, attention_mask=mask, do_sample=True, max_new_tokens=most, **warp, **ended,
-                       logits_processor=[keep_stats])  # fmt: skip
-        return most
-
-    cut = lambda rows: [work[i : i + rows] for i in range(0, len(work), rows)]
     guess = {}
     for rows in (16, 64, 256):
-        run(cut(rows)[0], 4)
-        stop = clock(model)
-        steps = run(cut(rows)[0], 32)
-        spent = stop()["cpu" if model.device.type == "cpu" else "wall"]
-        guess[rows] = spent / steps * sum(max(n for _, n in batch) for batch in cut(rows))
+        batches = [work[i : i + rows] for i in range(0, len(work), rows)]
+        run_batch(model, batches[0], 4)
+        begin = clock()
+        steps = run_batch(model, batches[0], 32)
+        spent = since(begin)["wall" if CUDA else "cpu"]
+        guess[rows] = spent / steps * sum(max(length for _, length in batch) for batch in batches)
     for rows in sorted(guess, key=guess.get):
         try:
-            stop = clock(model)
-            steps = sum(run(batch, 10**9) for batch in cut(rows))
-            return stop(steps=steps, batch=rows, attention=model.config._attn_implementation)
+            begin = clock()
+            steps = sum(run_batch(model, work[i : i + rows]) for i in range(0, len(work), rows))
+            attention = model.config._attn_implementation
+            return since(begin) | {"steps": steps, "batch": rows, "attention": attention}
         except torch.OutOfMemoryError:
             print(f"generate: {rows} rows of this length do not fit", file=sys.stderr)
 
 
-def by_generate_batch(model, work, slots, keep):
-    from transformers import ContinuousBatchingConfig, GenerationConfig
+def run_batch(model, batch, most=10**9):
+    """The steps of a batch; rows are done when their length is reached, as by a stop token."""
+    stats = {}
+    width = max(len(prompt) for prompt, _ in batch)
+    pads = [width - len(prompt) for prompt, _ in batch]
+    ids = [[0] * pad + prompt for pad, (prompt, _) in zip(pads, batch)]
+    mask = [[0] * pad + [1] * (width - pad) for pad in pads]
+    ids, mask = torch.tensor([ids, mask], device=model.device)
+    lengths = torch.tensor([min(length, most) for _, length in batch], device=model.device)
 
+    def keep_stats(ids, logits):
+        stats[ids.shape[1] - width] = common.token_stats(logits, logits.argmax(-1)).half()
+        return logits
+
+    def done(ids, *_, **__):
+        return ids.shape[1] - width >= lengths
+
+    warp = {name: SAMPLING[name] for name in ("temperature", "top_k", "top_p")}
+    model.generate(ids, attention_mask=mask, do_sample=True, max_new_tokens=int(lengths.max()), **warp,
+                   stopping_criteria=[done], pad_token_id=0, logits_processor=[keep_stats])  # fmt: skip
+    return int(lengths.max())
+
+
+def by_generate_batch(model, work, slots, keep):
     model.set_attn_implementation("sdpa")
     longest = sorted((len(prompt) + length for prompt, length in work), reverse=True)[:slots]
-    blocks = None if model.device.type == "cuda" else sum(-(-each // 256) + 1 for each in longest)
+    blocks = None if CUDA else sum(-(-each // 256) + 1 for each in longest)
     size = ContinuousBatchingConfig(max_requests_per_batch=slots, num_blocks=blocks, max_batch_tokens=512)
     warp = {name: SAMPLING[name] for name in ("temperature", "top_k", "top_p")}
     settings = GenerationConfig(do_sample=True, eos_token_id=-1, max_new_tokens=2048, **warp)
     for part in (work[:1], work):  # the first to warm up
-        stop = clock(model)
+        begin = clock()
         options = {"continuous_batching_config": size}
         with model.continuous_batching_context_manager(settings, **options) as manager:
             for prompt, length in part:
                 manager.add_request(prompt, max_new_tokens=length if part is work else 4)
             made = sum(len(manager.get_result(timeout=600).generated_tokens) for _ in part)
             attention = model.config._attn_implementation  # the manager chooses one
-        found = stop(steps=0, batch=slots, attention=attention)
+        found = since(begin) | {"steps": 0, "batch": slots, "attention": attention}
     assert made == sum(length for _, length in work), made
     return found
