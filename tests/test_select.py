@@ -1,6 +1,7 @@
 """04: scores of a known scorer, selections by hand, no label reaches a choice, broken joins are refused."""
 
 import os
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -71,29 +72,34 @@ def test_scores_are_logits_and_probabilities_in_the_order_of_the_rollouts(run, s
     assert common.read_json(run / "scores" / "first.cost.json")["command"].startswith("python 04_select.py")
 
 
+def by_hand(run, scorer, logits):
+    """{(problem, strategy): the row of selected.jsonl that these logits of all rollouts lead to}"""
+    problems = {}
+    for rollout, label, logit in zip(common.read_rollouts(run), common.read_labels(run), logits):
+        row = {name: label[name] for name in ("id", "sample", "label", "answer")}
+        row |= {"scorer": scorer, "response": rollout["response"], "score": logit, "p": sigmoid(logit)}
+        problems.setdefault(row["id"], []).append(row)
+    picks = {}
+    for problem, rows in problems.items():
+        sums = Counter()
+        for row in rows:
+            sums[row["answer"]] += row["p"]
+        winner = max(sums, key=sums.get)
+        candidates = {"best-of-n": rows, "weighted-vote": [row for row in rows if row["answer"] == winner]}
+        for strategy, some in candidates.items():
+            row = max(some, key=lambda row: row["score"])
+            numbers = row | {"vote": sums[row["answer"]] / sum(sums.values())}
+            numbers = {name: pytest.approx(numbers[name], rel=1e-5) for name in ("score", "p", "vote")}
+            picks[problem, strategy] = row | numbers | {"strategy": strategy}
+    return picks
+
+
 def test_selections_by_hand(run, select):
     said = select().stdout
-    scores, labels = common.read_jsonl(run / "scores" / "first.jsonl"), common.read_labels(run)
-    rollouts = common.read_rollouts(run)
-    right = 0
-    for i in range(10):
-        places = range(6 * i, 6 * i + 6)
-        sums = {}
-        for place in places:
-            sums[labels[place]["group"]] = sums.get(labels[place]["group"], 0) + scores[place]["p"]
-        winner = max(sums, key=sums.get)
-        best = max(places, key=lambda place: scores[place]["score"])
-        voters = [place for place in places if labels[place]["group"] == winner]
-        voted = max(voters, key=lambda place: scores[place]["score"])
-        for strategy, place in (("best-of-n", best), ("weighted-vote", voted)):
-            vote = sums[labels[place]["group"]] / sum(sums.values())
-            assert selected(run)[f"p{i}", strategy] == {
-                "id": f"p{i}", "scorer": "first", "strategy": strategy, "sample": scores[place]["sample"],
-                "score": scores[place]["score"], "p": pytest.approx(scores[place]["p"]),
-                "vote": pytest.approx(vote), "label": labels[place]["label"], "answer": labels[place]["answer"],
-                "response": rollouts[place]["response"],
-            }  # fmt: skip
-        right += labels[best]["label"]
+    _, hidden = read_vectors(run)
+    expected = by_hand(run, "first", hidden[:, 0].float().tolist())
+    assert selected(run) == expected
+    right = sum(row["label"] for (_, strategy), row in expected.items() if strategy == "best-of-n")
     assert f"{right} of 10 judged answers are right ({10 * right}.0 %)" in said
 
 
@@ -170,19 +176,12 @@ def test_one_answer_a_problem_by_the_mean_of_seeds(run, tmp_path, select):
     first = held_out(tmp_path / "scatr.cal@32-1.pt", best_of_n=0.5)
     second = held_out(tmp_path / "scatr.cal@32-2.pt", best_of_n=0.5, scale=moved)
     said = select(scorers=[first, second]).stdout
-    keys, hidden = read_vectors(run)
-    logits = 2.5 * hidden[:, 0].float().numpy() - 2  # the mean of x and 4 (x - 1)
-    rollouts, labels = common.read_rollouts(run), common.read_labels(run)
+    _, hidden = read_vectors(run)
+    logits = 2.5 * hidden[:, 0].float() - 2  # the mean of x and 4 (x - 1)
+    expected = by_hand(run, "scatr.cal", logits.tolist())
     for i, row in enumerate(answers(run)):
-        best = max(range(6 * i, 6 * i + 6), key=lambda place: logits[place])
-        p = sigmoid(logits[6 * i : 6 * i + 6])
-        same = [labels[6 * i + j]["group"] == labels[best]["group"] for j in range(6)]
-        assert row == {
-            "id": f"p{i}", "prompt": f"What is {i}?", "answer": labels[best]["answer"],
-            "response": rollouts[best]["response"], "p": pytest.approx(p[best - 6 * i], rel=1e-5),
-            "vote": pytest.approx(p[same].sum() / p.sum(), rel=1e-5), "sample": keys[best][1],
-            "scorer": "scatr.cal", "strategy": "best-of-n", "label": labels[best]["label"],
-        }  # fmt: skip
+        pick = expected[f"p{i}", "best-of-n"]
+        assert row | {"score": pick["score"]} == pick | {"prompt": f"What is {i}?"}
     last = answers(run)[2]  # of three that are printed
     verdict = "right" if last["label"] else "wrong"
     remarks = f"p {last['p']:.2f}, {100 * last['vote']:.0f} % of the votes, {verdict}"
