@@ -179,8 +179,10 @@ def read_all_scores(runs, only, studies):
     for run in runs:
         for file in sorted((run.path / "scores").glob("*.jsonl")):
             method = file.stem.partition("@")[0]
-            study = study_of(method)
-            if study in studies if study else not only or {method, file.stem} & {*only}:
+            is_asked_for = not only or method in only or file.stem in only
+            if study_of(method):
+                is_asked_for = study_of(method) in studies
+            if is_asked_for:
                 found[file.stem].append(read_scores(file, run))
     methods = defaultdict(list)
     for name, scores in found.items():
@@ -551,6 +553,7 @@ SUMMARY_ENDS = ("oracle", "SCaTR+, stopped when sure", "cut %")
 
 def as_table(rows):
     """All columns that some row has."""
+    rows = [*rows]
     header = [*dict.fromkeys(itertools.chain(*rows))]
     return common.table(header, [[row.get(column) for column in header] for row in rows])
 
@@ -625,14 +628,13 @@ def summary_cells(section, calibration):
 
 
 def shown_rows(section):
-    """The rows of all methods, but of the confidence rules only of the best, which are named so."""
-    for row in section["rows"]:
-        if row["kind"] != "confidence" or row["best_of"]:
-            yield row | {"method": ": ".join([*row["best_of"], row["method"]])}
+    """The rows of all methods, but of the confidence rules only of the best."""
+    return [row for row in section["rows"] if row["kind"] != "confidence" or row["best_of"]]
 
 
 def columns_of(row):
-    return {"method": row["method"], "calibrated on": row["calibration"], "cut %": percent(row["cut"])}
+    name = ": ".join([*row["best_of"], row["method"]])
+    return {"method": name, "calibrated on": row["calibration"], "cut %": percent(row["cut"])}
 
 
 def methods_table(section):
@@ -700,24 +702,15 @@ TABLES = {
 }
 
 
-def study_tables(section):
-    """{title: rows}, a table for each calibration set; those of mixed and halves compare calibration sets."""
-    tables = defaultdict(list)
-    for study, rows in section["studies"].items():
-        for row in rows:
-            sets = section["dataset"]
-            if study not in ("mixed", "halves"):
-                sets = f"{row['calibration']} → {sets}"
-            cells = {study: row["method"], "calibrated on": row["calibration"], "cut %": percent(row["cut"])}
-            stds = row["curve_std"] or [None] * len(row["curve"])
-            for (n, accuracy), std in zip(row["curve"].items(), stds):
-                if int(n) >= 4:
-                    cells[f"best of {n} %"] = percent_and_std(accuracy, std)
-            cells |= {"AUROC %": percent(row["auroc"]), "within a problem %": percent(row["auroc_within"])}
-            cells["weighted vote %"] = row["vote"]
-            cells |= {"over": row["over"], "problems": number(row["problems"])}
-            tables[f"Study of {study}: {section['model']}, {sets}"].append(cells)
-    return tables
+def study_table(rows):
+    for row in rows:
+        cells = columns_of(row)
+        stds = row["curve_std"] or [None] * len(row["curve"])
+        for (n, accuracy), std in zip(row["curve"].items(), stds):
+            if int(n) >= 4:
+                cells[f"best of {n} %"] = percent_and_std(accuracy, std)
+        cells |= {"AUROC %": percent(row["auroc"]), "within a problem %": percent(row["auroc_within"])}
+        yield cells | {"weighted vote %": row["vote"], "over": row["over"], "problems": number(row["problems"])}
 
 
 # ---- The report --------------------------------------------------------------------------------------------
@@ -811,8 +804,8 @@ def summarise(sections):
     yield "\n".join(f"- {line}" for line in lines)
     yield from summary_tables(sections)
     for section in sections:
-        for title, rows in study_tables(section).items():
-            yield f"{title}\n\n{as_table(rows)}"
+        for study, rows in section["studies"].items():
+            yield f"Study of {study}: {section['title']}\n\n{as_table(study_table(rows))}"
 
 
 def describe(section, out, plots):

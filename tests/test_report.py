@@ -282,10 +282,17 @@ def test_the_interval_holds_95_percent():
 # Studies
 
 
+def study_of(found, study):
+    """The rows of a study's table."""
+    title = f"Study of {study}: {found.sections[0]['title']}"
+    assert title in found.printed
+    return table_of(found.text, title)
+
+
 def test_a_study_is_measured_exactly(tmp_path, run_report):
     path, problems = random_run(tmp_path / "run", 0)
     (path / "scores" / "mine@1.jsonl").rename(path / "scores" / "layers-.9L.cal@32-1.jsonl")
-    (row,) = table_of(run_report(path, "--study", "layers").printed, "Study of layers: tiny, cal → made_up")
+    (row,) = study_of(run_report(path, "--study", "layers"), "layers")
     pairs = [pairs_in_order(rows) for rows in problems.values()]
     expected = {
         "best of 4 %": mean_over_subsets(problems, CREDITS["mine"], 4),
@@ -297,21 +304,22 @@ def test_a_study_is_measured_exactly(tmp_path, run_report):
         assert row[column] == percent(value), column
 
 
-def test_a_study_is_a_table_for_each_calibration_set_with_its_rows_by_their_numbers(tmp_path, run_report):
+def test_a_study_has_its_rows_by_their_numbers_and_calibration_sets(tmp_path, run_report):
     path = make_run(tmp_path / "run", n=16)
     for i, row in enumerate(("L-1", ".9L", ".15L", "new")):
         for calibration, seed in itertools.product(("cal", "other.set"), (1, 2)):
             add_scores(path, f"layers-{row}.{calibration}@32-{seed}", seed=10 * i + seed)
     for row in ("100%", "10%"):
         add_scores(path, f"fraction-{row}.cal@32-1")
-    printed = run_report(path, "--study", "layers", "--study", "fraction").printed
-    rows = table_of(printed, "Study of layers: tiny, other.set → made_up")
+    found = run_report(path, "--study", "layers", "--study", "fraction")
+    rows = study_of(found, "layers")
     assert [*rows[0]] == [
-        "layers", "calibrated on", "cut %", "best of 4 %", "best of 8 %", "best of 12 %", "best of 16 %",
+        "method", "calibrated on", "cut %", "best of 4 %", "best of 8 %", "best of 12 %", "best of 16 %",
         "AUROC %", "within a problem %", "weighted vote %", "over", "problems"]  # fmt: skip
-    assert [row["layers"] for row in rows] == ["new", ".15L", ".9L", "L-1"]
+    names = itertools.product(("new", ".15L", ".9L", "L-1"), ("cal", "other.set"))
+    assert [(row["method"], row["calibrated on"]) for row in rows] == [*names]
     assert " ± " in rows[0]["best of 4 %"] and (rows[0]["over"], rows[0]["problems"]) == ("2 seeds", "12")
-    assert [row["fraction"] for row in table_of(printed, "Study of fraction: tiny, cal → made_up")] == ["10%", "100%"]
+    assert [row["method"] for row in study_of(found, "fraction")] == ["10%", "100%"]
 
 
 def test_problems_that_a_scorer_learned_from_are_left_out_of_all_rows_of_its_seed(tmp_path, run_report):
@@ -321,13 +329,12 @@ def test_problems_that_a_scorer_learned_from_are_left_out_of_all_rows_of_its_see
     for seed in learned:
         add_scores(path, f"halves-same.made_up@32-{seed}", int(seed), {"learned": learned[seed]})
         add_scores(path, f"halves-other.cal@32-{seed}", int(seed) + 2)
-    found = run_report(path, "--study", "halves")
-    cells = table_of(found.text, "Study of halves: tiny, made_up")
-    assert [[*row.values()][:2] for row in cells] == [["other", "cal"], ["same", "made_up"]]
-    for row in cells:
+    rows = study_of(run_report(path, "--study", "halves"), "halves")
+    assert [[*row.values()][:2] for row in rows] == [["other", "cal"], ["same", "made_up"]]
+    for row in rows:
         values = []
         for seed in learned:
-            file = path / "scores" / f"halves-{row['halves']}.{row['calibrated on']}@32-{seed}.jsonl"
+            file = path / "scores" / f"halves-{row['method']}.{row['calibrated on']}@32-{seed}.jsonl"
             problems = {}
             for label, score in zip(common.read_labels(path), common.read_jsonl(file)):
                 if label["id"] not in learned[seed]:
