@@ -72,11 +72,9 @@ def seedless(name):
 class Run:
     path: Path
     meta: dict
-    keys: list  # [R] of (problem, sample)
+    rows: list  # [R] of labels.jsonl, in the order of rollouts.jsonl; labels are only copied and shown
     places: dict  # problem -> the places of its rollouts among the R
     groups: np.ndarray  # [R] classes of equal answers, -1 for no answer
-    answers: list  # [R] what 02 extracted, or None
-    labels: list  # [R] 1, 0 or None; only copied and shown
     strategies: tuple  # weighted-vote only if there are answers that can be equal
 
 
@@ -91,11 +89,10 @@ def load_run(path):
         rows = common.read_labels(path, keys)
     else:
         print(f"{path}: no labels.jsonl, so no votes; 02_label.py extracts answers, references or not")
-        rows = [{"label": None} for _ in keys]
+        rows = [{"id": problem, "sample": sample, "label": None} for problem, sample in keys]
     groups = np.array([-1 if row.get("group") is None else row["group"] for row in rows])
     strategies = STRATEGIES if (groups >= 0).any() else STRATEGIES[:1]
-    answers, labels = [row.get("answer") for row in rows], [row["label"] for row in rows]
-    return Run(path, common.read_meta(path), keys, places, groups, answers, labels, strategies)
+    return Run(path, common.read_meta(path), rows, places, groups, strategies)
 
 
 def doubts_about(run, name, scorer):
@@ -126,7 +123,7 @@ def write_scores(run, name, scorer):
     rows = []
     for (problem, sample), logit, p in zip(keys, logits.tolist(), logits.sigmoid().tolist()):
         rows.append({"id": problem, "sample": sample, "score": logit, "p": p})
-    rows = common.align(rows, run.keys, run.path / "hidden.pt")
+    rows = common.align(rows, common.keys_of(run.rows), run.path / "hidden.pt")
     common.write_jsonl(run.path / "scores" / f"{name}.jsonl", rows)
     costs = scorer.checkpoint.get("cost", {}) | {
         "command": shlex.join(["python", "04_select.py", *sys.argv[1:]]),
@@ -140,7 +137,8 @@ def write_scores(run, name, scorer):
 def pick(run, name, strategy, logits):
     """A row of selected.jsonl for each problem, without the response."""
     p = torch.from_numpy(logits).sigmoid().numpy()
-    rows = []
+    has_labels = any(row["label"] is not None for row in run.rows)
+    picks = []
     for problem, places in run.places.items():
         groups, weights = run.groups[places], p[places]
         if strategy == "weighted-vote":
@@ -148,14 +146,15 @@ def pick(run, name, strategy, logits):
         else:
             best = common.best_of_n(logits[places])
         place = places[best]
-        row = {"id": problem, "scorer": name, "strategy": strategy, "sample": run.keys[place][1],
-               "score": float(logits[place]), "p": float(p[place]), "answer": run.answers[place]}  # fmt: skip
+        row = run.rows[place]
+        pick = {"id": problem, "scorer": name, "strategy": strategy, "sample": row["sample"],
+                "score": float(logits[place]), "p": float(p[place]), "answer": row.get("answer")}  # fmt: skip
         if groups[best] >= 0:
-            row["vote"] = float(weights[groups == groups[best]].sum() / weights[groups >= 0].sum())
-        if set(run.labels) != {None}:
-            row["label"] = run.labels[place]
-        rows.append(row)
-    return rows
+            pick["vote"] = float(weights[groups == groups[best]].sum() / weights[groups >= 0].sum())
+        if has_labels:
+            pick["label"] = row["label"]
+        picks.append(pick)
+    return picks
 
 
 def with_responses(run, picks):

@@ -72,7 +72,7 @@ class Run:
 
     path: Path
     meta: dict
-    rollouts: list  # of all problems, in the order of rollouts.jsonl
+    rollouts: list  # of all problems, in the order of rollouts.jsonl, without the responses
     ids: list  # of the P problems
     places: np.ndarray  # of the rollouts in rollouts.jsonl; past its end where padded
     valid: np.ndarray  # False where padded
@@ -116,7 +116,10 @@ def load_repetitions(paths):
 
 
 def load_run(path, label_rows, left_out):
-    rollouts = common.read_rollouts(path)
+    rollouts = []
+    for row in common.each_rollout(path):
+        del row["response"]  # the texts of several runs may not fit into memory
+        rollouts.append(row)
     common.check_same_problems(path, rollouts)
     keys = common.keys_of(rollouts)
     label_rows = common.align(label_rows, keys, path / "labels.jsonl")
