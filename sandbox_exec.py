@@ -1459,7 +1459,6 @@ class Cage:
         self.ruleset = None
         self.abi = 0                              # Landlock's version
         self.scratch = "/job" if self.private else tempfile.mkdtemp(prefix="sandbox-")
-        self.folder = None if self.private else os.open(self.scratch, os.O_RDONLY)
 
     def enter(self):
         """All that the fork server needs to do once."""
@@ -1477,9 +1476,8 @@ class Cage:
         os.environ.update(HOME=self.scratch, TMPDIR=self.scratch)
         tempfile.tempdir = None
         os.chdir(self.scratch)
-        if self.private:
-            self.folder = os.open(self.scratch, os.O_RDONLY)
-        elif "landlock" in self.on:
+        self.folder = os.open(".", os.O_RDONLY)
+        if "landlock" in self.on and not self.private:
             replace_semaphores()
         libc("prctl", NO_NEW_PRIVS, 1, 0, 0, 0)
         libc("prctl", DUMPABLE, 0)
@@ -1565,7 +1563,7 @@ class Cage:
     def make_ruleset(self):
         """Landlock: read what is readable, write in the scratch folder, no TCP, no signals to others."""
         self.abi = libc(CREATE_RULESET, None, 0, 1)
-        rights = (1 << (16 if self.abi >= 5 else 15 if self.abi >= 3 else 14 if self.abi >= 2 else 13)) - 1
+        rights = (1 << {1: 13, 2: 14, 3: 15, 4: 15}.get(self.abi, 16)) - 1
         size = 24 if self.abi >= 6 else 16 if self.abi >= 4 else 8
         self.ruleset = libc(CREATE_RULESET, struct.pack("<3Q", rights, 3, 3)[:size], size, 0)
         read, on_files = 0b1101, 0b1100000000000111
