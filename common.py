@@ -842,18 +842,17 @@ def is_list_of_texts(value):
 
 def plain_messages(messages, where):
     """Chat messages with their content as one text; APIs also give it as a list of parts."""
-    plain = []
     try:
-        for message in messages:
-            content = message["content"]
-            if not isinstance(content, str):
-                content = "".join(part["text"] for part in content)
-            plain.append({"role": message["role"], "content": content})
+        plain = [{"role": message["role"], "content": text_of(message["content"])} for message in messages]
     except (TypeError, KeyError):
-        plain.clear()
+        plain = []
     if not plain:
         die(f"{where}: 'messages' must be a list of {{\"role\": ..., \"content\": text}}")
     return plain
+
+
+def text_of(content):
+    return content if isinstance(content, str) else "".join(part["text"] for part in content)
 
 
 def plain_tests(tests, where):

@@ -68,42 +68,31 @@ def call_main(script, *args):
         importlib.import_module(Path(script).stem).main()
 
 
+def run_main(script, *args, code=0):
+    """The same as run_script, by call_main."""
+    out, err, ended = io.StringIO(), io.StringIO(), 0
+    with redirect_stdout(out), redirect_stderr(err):
+        try:
+            call_main(script, *args)
+        except SystemExit as stop:
+            ended = stop.code
+        except common.BadInput as error:  # as common.entry ends a program
+            print(f"error: {error}", file=err)
+            ended = 2
+    stdout, stderr = out.getvalue(), err.getvalue()
+    assert ended == code, stdout + stderr
+    assert code != 2 or "error: " in stderr.splitlines()[-1], stderr  # one line; argparse's has a name before it
+    return SimpleNamespace(stdout=stdout, stderr=stderr)
+
+
 @pytest.fixture(scope="session")
 def run_here():
-    """The same as run_script, by call_main."""
-
-    def run(script, *args, code=0):
-        out, err, ended = io.StringIO(), io.StringIO(), 0
-        with redirect_stdout(out), redirect_stderr(err):
-            try:
-                call_main(script, *args)
-            except SystemExit as stop:
-                ended = stop.code
-            except common.BadInput as error:  # as common.entry ends a program
-                print(f"error: {error}", file=err)
-                ended = 2
-        stdout, stderr = out.getvalue(), err.getvalue()
-        assert ended == code, stdout + stderr
-        assert code != 2 or stderr.splitlines()[-1].startswith("error: "), stderr
-        return SimpleNamespace(stdout=stdout, stderr=stderr)
-
-    return run
+    return run_main
 
 
 def refusal_of(script, *args):
     """The one sentence with which a script refuses its arguments or its input, without `error: `."""
-    stderr = io.StringIO()
-    try:
-        with redirect_stderr(stderr):
-            call_main(script, *args)
-    except common.BadInput as error:
-        message = str(error)
-        assert len(message.splitlines()) == 1, message
-        return message
-    except SystemExit as stop:  # raised by argparse
-        assert stop.code == 2, stderr.getvalue()
-        return stderr.getvalue().splitlines()[-1].partition("error: ")[2]
-    raise AssertionError(f"{script} did not refuse {args}")
+    return run_main(script, *args, code=2).stderr.splitlines()[-1].partition("error: ")[2]
 
 
 def dies(capsys, function, *args, **options):
