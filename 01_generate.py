@@ -962,7 +962,7 @@ def read_responses(run, settings):
 
 
 def read_row(row):
-    """(a problem's id, the number of the first answer or None, answers) of a row of a batch file or of texts."""
+    """(problem's id, number of the first answer or None, answers) of a row of a batch file or of texts."""
     response = row.get("response")
     if isinstance(response, str):
         choice = {"text": response, "token_ids": row.get("tokens"), "finish_reason": row.get("finish")}

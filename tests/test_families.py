@@ -404,9 +404,8 @@ def test_slurm_script(made, tmp_path, run_here):
     arguments = [made["qwen2"], tmp_path / "sums.jsonl", "-n", N, "--max-new-tokens", 30]
     whole = Path(run_here("01_generate.py", *arguments, "--out", tmp_path / "one").stdout.strip())
     own = " ".join(map(str, [*arguments, "--out", tmp_path / "jobs"]))
-    script = from_readme("bash", "#SBATCH")
-    script = replaced(script, ("Qwen/Qwen3-1.7B kodcode --seed 32", own), (".venv/bin/python", sys.executable))
-    (tmp_path / "job.sh").write_text(script)
+    here = ("Qwen/Qwen3-1.7B kodcode --seed 32", own), (".venv/bin/python", sys.executable)
+    (tmp_path / "job.sh").write_text(replaced(from_readme("bash", "#SBATCH"), *here))
     (tmp_path / "srun").write_text(SRUN)
     (tmp_path / "srun").chmod(0o755)
     env = os.environ | {"SLURM_SUBMIT_DIR": str(ROOT), "PATH": f"{tmp_path}:{os.environ['PATH']}"}

@@ -118,16 +118,17 @@ def test_requests_are_of_one_data_set_and_without_stopping(folder, capsys):
     assert words in dies(capsys, ask, folder, folder / "p.jsonl")
 
 
-@pytest.mark.parametrize("file", ["generation_config.json", None])
-def test_settings_without_the_weights_are_those_with_them(tmp_path, file):
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_settings_without_the_weights_are_those_with_them(tmp_path, is_lost):
     """Where the file of settings is lost, both fall back to the model's configuration."""
     model = shutil.copytree(MODEL, tmp_path / "model")
-    settings = common.read_json(model / "generation_config.json") | {"top_k": 5, "temperature": 0.3}
-    common.write_json(model / "generation_config.json", settings)
-    if file:
-        (model / file).unlink()
-    found = [common.sampling_defaults(*load(str(model))) for load in (common.load_tokenizer, common.load_model)]
-    assert found[0] == found[1] and found[0]["top_k"] == (0 if file else 5)
+    file = model / "generation_config.json"
+    common.write_json(file, common.read_json(file) | {"top_k": 5, "temperature": 0.3})
+    if is_lost:
+        file.unlink()
+    found = common.sampling_defaults(*common.load_tokenizer(str(model)))
+    assert found == common.sampling_defaults(*common.load_model(str(model)))
+    assert found["top_k"] == (0 if is_lost else 5)
 
 
 # ---- Answers
@@ -221,9 +222,10 @@ def test_rows_of_texts(sampled, tmp_path):
     rows = [{"id": first, "response": text} for text in ("2", "", "it is 3<|im_end|>")]
     rows += [{"id": id, "response": "cut", "finish": "length"} for id in others]
     run = read_back(sampled, tmp_path, [*rows, {"id": others[0], "response": "", "finish": "length"}])
-    found = [(row["id"], row["response"], row["finish"], row["n_tokens"]) for row in common.read_rollouts(run)]
-    assert found[:3] == [(first, "2", "stop", 2), (first, "", "stop", 1), (first, "it is 3", "stop", found[2][3])]
-    assert found[3][1:3] == ("cut", "length") and found[4] == (others[0], "", "length", 0)
+    found = common.read_rollouts(run)
+    assert [row["response"] for row in found] == ["2", "", "it is 3", "cut", "", "cut", "cut"]
+    assert [row["finish"] for row in found] == ["stop"] * 3 + ["length"] * 4
+    assert [row["n_tokens"] for row in found if not row["response"]] == [1, 0]
 
 
 def test_what_an_engine_did_not_answer_is_counted_and_named(sampled, tmp_path, capsys):
@@ -286,7 +288,7 @@ def test_texts_are_tokenised_again_and_checked(sampled, tmp_path, capsys):
 
 
 def test_a_run_of_an_engines_answers_is_gone_on_with_as_any_other(sampled, tmp_path):
-    """Steps that know of no --responses, such as run_all.sh, take it as finished, and get its other layers."""
+    """Without --responses, as in run_all.sh, it is finished, and can get vectors of other layers."""
     run = read_back(sampled, tmp_path, batch_rows(sampled / "model/p/32", with_token_ids))
     before = (run / "rollouts.jsonl").stat().st_mtime_ns
     command = MODEL, sampled / "p.jsonl", "-n", N, "--max-new-tokens", 30, "--out", tmp_path
@@ -299,22 +301,22 @@ def test_a_run_of_an_engines_answers_is_gone_on_with_as_any_other(sampled, tmp_p
 
 CHAT = "{% for m in messages %}<|im_start|>{{ m.role }}\n{% BODY %}<|im_end|>\n{% endfor %}"
 TURN = "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-THINKS = "{% if m.reasoning_content %}<think>\n{{ m.reasoning_content }}\n</think>\n\n{% endif %}{{ m.content }}"
-CHANNELS = "{% if m.thinking %}<analysis>{{ m.thinking }}<final>{% endif %}{{ m.content }}"
+OPENING = TURN.replace("{% endif %}", "<think>\n{% endif %}")
+BARE = "{{ m.content }}"
+QWEN3 = "{% if m.reasoning_content %}<think>\n{{ m.reasoning_content }}\n</think>\n\n{% endif %}" + BARE
+GPT_OSS = "{% if m.thinking %}<analysis>{{ m.thinking }}<final>{% endif %}" + BARE
 THOUGHT = "<think>\nlet me see\n</think>\n\nit is 4"
+CHANNELS = "<analysis>let me see<final>it is 4"
 
 
-@pytest.mark.parametrize("template, whole", [
-    (CHAT.replace("{% BODY %}", THINKS) + TURN, THOUGHT),
-    (CHAT.replace("{% BODY %}", THINKS) + TURN.replace("{% endif %}", "<think>\n{% endif %}"), THOUGHT),
-    (CHAT.replace("{% BODY %}", "{{ m.content }}") + TURN.replace("{% endif %}", "<think>\n{% endif %}"), THOUGHT),
-    (CHAT.replace("{% BODY %}", "{{ m.content }}") + TURN, THOUGHT),
-    (CHAT.replace("{% BODY %}", CHANNELS) + TURN, "<analysis>let me see<final>it is 4"),
+@pytest.mark.parametrize("body, turn, whole", [
+    (QWEN3, TURN, THOUGHT), (QWEN3, OPENING, THOUGHT), (BARE, OPENING, THOUGHT), (BARE, TURN, THOUGHT),
+    (GPT_OSS, TURN, CHANNELS),
 ])  # fmt: skip
-def test_reasoning_comes_back_to_where_the_template_has_it(tmp_path, template, whole):
+def test_reasoning_comes_back_to_where_the_template_has_it(tmp_path, body, turn, whole):
     """As Qwen3's, one that opens the reasoning, DeepSeek-R1's that forgets it, one without, gpt-oss's."""
     shutil.copytree(MODEL, tmp_path / "model")
-    (tmp_path / "model/chat_template.jinja").write_text(template)
+    (tmp_path / "model/chat_template.jinja").write_text(CHAT.replace("{% BODY %}", body) + turn)
     common.write_jsonl(tmp_path / "p.jsonl", [{"id": "p", "prompt": "2 + 2?"}])
     choices = [
         {"message": {"content": "it is 4", "reasoning_content": "let me see"}, "finish_reason": "stop"},
@@ -322,8 +324,10 @@ def test_reasoning_comes_back_to_where_the_template_has_it(tmp_path, template, w
         {"message": {"content": None, "reasoning": "let me see"}, "finish_reason": "length"},
         {"message": {"content": whole}, "finish_reason": "stop"},
     ]
-    common.write_jsonl(tmp_path / "a.jsonl", [{"custom_id": "p#0", "response": {"body": {"choices": choices}}}])
-    program(tmp_path / "model", tmp_path / "p.jsonl", "--responses", tmp_path / "a.jsonl", "--out", tmp_path)
+    row = {"custom_id": "p#0", "response": {"body": {"choices": choices}}}
+    common.write_jsonl(tmp_path / "a.jsonl", [row])
+    flags = "--responses", tmp_path / "a.jsonl", "--out", tmp_path
+    program(tmp_path / "model", tmp_path / "p.jsonl", *flags)
     found = [(row["response"], row["finish"]) for row in common.read_rollouts(tmp_path / "model/p/32")]
     stopped, cut = (whole, "stop"), (whole[: whole.index("see") + 3], "length")
     assert found == [stopped, stopped, cut, stopped]
@@ -362,10 +366,10 @@ def server(tmp_path_factory):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-c", SERVE, "serve", "--host", "127.0.0.1", "--port", str(port), "--device", "cpu"]
+    serve = ["serve", "--host", "127.0.0.1", "--port", str(port), "--device", "cpu"]
     log, address = tmp_path_factory.mktemp("server") / "log", f"http://127.0.0.1:{port}"
     with open(log, "w") as file:
-        process = subprocess.Popen(command, stdout=file, stderr=file)
+        process = subprocess.Popen([sys.executable, "-c", SERVE, *serve], stdout=file, stderr=file)
     try:
         for _ in range(2400):  # seconds; minutes on a busy machine
             with suppress(OSError):
