@@ -593,7 +593,7 @@ NO_ANSWER = re.compile(  # the answer is wrong; the answer is given below; the a
     r"|(?:(?i:correct|right)|clear|obvious|given|found|below|above|in the|that"
     r"|what|to|of|we|you|and)\b(?!\))[^\d\x02]*$")
 # Where a sentence ends, but not within a formula.
-SENTENCE_END = re.compile(r"(?<=[.!?])(?<!\\!)[\s*]+(?=\S)(?![^\x02]{0,300}\x03)|</answer>|\n|[。；]")
+SENTENCE_END = re.compile(r"(?<=[.!?])(?<!\\!)(?<!\)!)[\s*]+(?=\S)(?![^\x02]{0,300}\x03)|</answer>|\n|[。；]")
 TEXT_END = re.compile(  # an answer in words ends here: even, since both are; Yes, it is
     r"[,;]?\s+\(?(?:since|because|where|which|when|as|so|but|not|is (?:the|correct|right))\b"
     r"|(?i:(?<=^yes)|(?<=^no)),")
@@ -688,7 +688,7 @@ REFUSED_BEFORE = re.compile(  # just before a formula; each clause of the senten
     # it is a part of another number: half of 5, a multiple of 5, 7 hours for 5 men
     \|\W*of | % of | (?<!\ba )(?<!\ban )\b(?!value|total|sum|number)\w+ of
     \b(?:multiple|divisor|factor|power|third|half|quarter|product)s? of
-    \b(?:half|twice|double|triple|times|plus|modulo|base|nearest|give or take|the other(?: is)?)
+    \b(?:half|twice|double|triple|times|plus|modulo|base|nearest|give or take|have been|the other(?: is)?)
     [\d\x03][%)}]* (?:\w+ ){0,4}?(?:out of|of|in|every|for|with|to reach)
     # it is for a step that follows, or the number of something: now add 5, see step 5
     (?<!needs to )\b(?:add|subtract|multiply|divide|dividing|replace|substitute|plug)(?: (?!to|we)[a-z]+){0,3}
@@ -845,7 +845,7 @@ class Tree:
     content: object = None  # of an equation or a choice: the tree of what stands on its right
     differences: list = None  # of an equation: left minus right at four points, divided by the first of these
     loose: bool = False  # of an equation: a + b = 5, which a reference of 5 is content with
-    words: str = ""  # of a text, of an inequality that is no set of reals, or of what is too complex
+    words: str = ""  # of a text, or of what is too complex
 
 
 class TooComplex(Exception):
@@ -991,7 +991,7 @@ def plain_words(text):
     """The words of a text without articles, and without "it is" before them."""
     plain = re.sub(r'"(?=\w)', " ", text)
     if re.search(r"[\\^_=<>]", plain):
-        return re.sub(r"\s", "", plain)
+        return "".join(tokens_of(text))
     plain = re.sub(r"[\s{}\",]+", " ", plain).strip(" .,;:'!?").casefold()
     if not re.search(r"\b(?:not|never|neither|n?or|and|if|cannot|\w+n't)\b", plain):
         plain = re.sub(r"^[a-z ]*\b(?:is|are) (?=[a-z])", "", plain)
@@ -1061,7 +1061,7 @@ def alike(a, b, forgiving):
         return len(a.cuts) == len(b.cuts) and all(ends_agree)
     if a.kind == "equation":
         return same_equation(a, b, forgiving)
-    return a.kind == "choice" and a.label == b.label  # texts and inequalities that differ are not equal
+    return a.kind == "choice" and a.label == b.label  # texts that differ are not equal
 
 
 def all_alike(trees, others, forgiving):
@@ -1662,7 +1662,10 @@ class Parser:
             raise TooComplex
         token = self.need()
         if token[0] in "0123456789" or token[0] == "." and token.strip("."):
-            node = self.digits(token)
+            exponent = token.lower().partition("e")[2]
+            if exponent and abs(int(exponent)) > BITS // 4:
+                raise TooComplex
+            node = Tree("value", Fraction(token), 0 if exponent else len(token.partition(".")[2]))
         elif token in ("(", "[", "{", "\\{"):
             node = self.bracket(token)
         elif token == "|":
@@ -1678,12 +1681,6 @@ class Parser:
             raise Unreadable(f"a value expected at {token!r}")
         self.depth -= 1
         return node
-
-    def digits(self, token):
-        exponent = token.lower().partition("e")[2]
-        if exponent and abs(int(exponent)) > BITS // 4:
-            raise TooComplex
-        return Tree("value", Fraction(token), 0 if exponent else len(token.partition(".")[2]))
 
     def letter(self, name):
         """A constant, a variable, or f(x) as a name: f is no number."""
@@ -1862,15 +1859,12 @@ def is_label(side):
 
 
 def inequality(operators, sides):
-    """x > 2, 2 < x or 1 <= x < 3, as the set of the numbers that it allows; any other one as it stands."""
+    """x > 2, 2 < x or 1 <= x < 3, as the set of the numbers that it allows."""
     sets = [half_line(*link) for link in zip(operators, sides, sides[1:])]
     names = set().union(*(side.names for side in sides))
-    if len(names) == 1 and None not in sets:
-        return Tree("equation", label=names.pop(), content=reduce(partial(combined, operator.and_), sets))
-    if not set(operators) <= {"<", ">", "<=", ">=", "!="}:
-        raise Unreadable("relations that do not go together")
-    signs = [*operators, ""]
-    return Tree("inequality", words=" ".join(f"{side.text} {sign}" for side, sign in zip(sides, signs)))
+    if len(names) != 1 or None in sets:
+        raise Unreadable("no set of numbers")
+    return Tree("equation", label=names.pop(), content=reduce(partial(combined, operator.and_), sets))
 
 
 # ------------------------------------------------------------------------------------------------------------
