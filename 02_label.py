@@ -174,11 +174,11 @@ def verdict(problem, answer):
 
 def same_words(reference, answer, forgiving=None):
     """For problems whose answer is text: the same letters and digits."""
+
+    def words_of(text):
+        return re.sub(r"\W+", " ", text).strip().casefold() or text.strip()
+
     return words_of(reference) == words_of(answer)
-
-
-def words_of(text):
-    return re.sub(r"\W+", " ", text).strip().casefold() or text.strip()
 
 
 def make_label(row, answer, group, right, reason):
@@ -515,10 +515,12 @@ def boxed(text):
     seen = set()
     next_start = None
     for start, end, content in reversed(boxes_of(text)):
-        joint = joint_of(text[end:next_start]) if answer else ""
-        if joint is None:
+        between = UNSEEN.sub(" ", text[end:next_start]) if answer else ""
+        is_union = between.strip() in (r"\cup", "∪")
+        if not is_union and not BETWEEN_BOXES.fullmatch(between):
             break
         if content not in seen:
+            joint = r" \cup " if is_union else ", " if answer else ""
             answer = content + joint + answer
         seen.add(content)
         next_start = start
@@ -554,14 +556,6 @@ def end_of_box(text, start):
         if not depth:
             return brace.start()
     return None
-
-
-def joint_of(between):
-    """What joins two boxes that have this text between them: ", ", a union sign, or None."""
-    seen = UNSEEN.sub(" ", between)
-    if seen.strip() in (r"\cup", "∪"):
-        return r" \cup "
-    return ", " if BETWEEN_BOXES.fullmatch(seen) else None
 
 
 # ---- What a sentence states
