@@ -288,12 +288,9 @@ def self_check(dataset, options):
 # ------------------------------------------------------------------------------------------------------------
 # Extraction of code. The last of the most likely blocks counts:
 #
-#   6   it defines the function that is asked for; 5: it assigns that name
-#   4   it is the body of the function that the prompt opens
-#   3   it defines some function; where none is asked for, it reads input
-#   2   it assigns variables
-#   1   it is Python
-#   0   it is not
+#   4   it defines what is asked for; 3: it is the body of the function that the prompt opens
+#   2   it defines some function; where none is asked for, it reads input
+#   1   it is Python; 0: it is not
 
 FENCED = re.compile(  # a block, closed or cut off at the end
     r"^(.*[>:*][ \t]*|[ \t]*)"  # what stands before it on its line: words, a tag, a quotation's >
@@ -322,28 +319,24 @@ def extract_code(response, problem):
     blocks = [block for block in code_blocks(final) if block.strip()]
     candidates = [ranked(block, problem) for block in reversed(blocks or [final])]
     rank, program = max(candidates, key=lambda candidate: candidate[0])
-    if blocks or rank > 3 or rank and is_program(parsed(final)):
+    if blocks or rank > 2 or rank and is_program(parsed(final)):
         return program
     return None
 
 
 def ranked(block, problem):
     """(rank, program) of a block; the ranks stand above."""
-    name, tree = problem.get("entry_point"), parsed(block)
-    assigned = re.findall(r"^(\w+) *=(?!=)", block, re.M)
+    name = problem.get("entry_point")
+    tree = parsed(block)
     if tree and name in defined(tree):
-        return 6, block
-    if tree and name in assigned:
-        return 5, block
+        return 4, block
     body = as_body(block, problem)
     if body:
-        return 4, body
+        return 3, body
     if not tree:
         return 0, block
-    program = with_wanted_name(block, tree, problem)
-    if defined(tree) if name else READS_INPUT.search(block):
-        return 3, program
-    return 2 if assigned else 1, program
+    is_likely = defined(tree) if name else READS_INPUT.search(block)
+    return 2 if is_likely else 1, with_wanted_name(block, tree, problem)
 
 
 def code_blocks(text):
@@ -1461,7 +1454,7 @@ NO_ARGUMENT = NO_FACTOR | {"(", "[", "|"} | {"\\" + name for name in FUNCTIONS}
 NAME = r"(?:[A-Za-z]+|\\(?!pi\b)[a-zA-Z]+)(?: ')*(?: _ (?:\{ [^{}]* \}|\S+))?(?: ')*"
 LABEL = re.compile(  # names for an answer, not to be solved for
     rf"{NAME}(?: \( [^()]* \))?|[\[(] {NAME} [\])]"  # x, f(x), (x)
-    rf"|\\(?:{'|'.join(TRIGONOMETRIC)}) {NAME}|\\lfloor .* \\rfloor|\\lceil .* \\rceil")  # sin x, floor(10x)
+    rf"|\\(?:{'|'.join(TRIGONOMETRIC)}) {NAME}")  # sin x
 CONSTANTS = {
     "pi": number(complex(math.pi)), "e": number(complex(math.e)), "i": number(1j),
     "infty": Tree("value", math.inf), "emptyset": Tree("reals")}  # fmt: skip
