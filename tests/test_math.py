@@ -69,7 +69,7 @@ p=\frac14 ~ 25\% ‖ \sqrt[3]{2} ~ 2^(1/3) ‖ 0 ~ \sqrt{8}-2\sqrt{2} ~ \sin\pi 
 6:30\text{ p.m.} ≠ 6:30\text{ a.m.} ‖ 11:21 ~ 11 \text{ to } 21 ‖ 12:30 ≠ 2/5
 # units, bases and moduli
 90^\circ ~ \angle ABC = 90^\circ ‖ 16 ~ m\angle A = 16^\circ ‖ 25 ~ 25^\circ\text{C}
-60 ~ 60 \frac{\text{km}}{\text{h}} ‖ 9.8 ~ 9.8\ \mathrm{m\cdot s^{-2}}
+9.8 ~ 9.8\ \mathrm{m\cdot s^{-2}}
 11\sqrt{3} ~ 11 \sqrt{3} \text{ units}^2 ‖ \frac{3}{4}\text{ cup} ~ three fourths ‖ \$18 per hour ~ \$18
 60\text{ mph} ~ 60 mi/h ≠ 60 ft/s ‖ 5\text{ m/s} ≠ 5 kph ‖ 5\text{ square feet} ≠ 5 ft^3 / 2
 150\text{ grams} ~ 150 g ≠ 150 m ‖ 2.5\text{ hours} ~ 2.5 h ‖ 5m ≠ 5 ‖ 3 m ~ 3m ‖ 52_8 ~ 52
@@ -78,7 +78,7 @@ p=\frac14 ~ 25\% ‖ \sqrt[3]{2} ~ 2^(1/3) ‖ 0 ~ \sqrt{8}-2\sqrt{2} ~ \sin\pi 
 \sin^2 x ~ \frac{1-\cos 2x}{2} ≠ \sin 2x ‖ n! ~ n(n-1)! ≠ n!! ‖ \sin x ≠ \sin ‖ x ≠ \sqrt{x^2} ‖ a_1 ≠ a1
 \cot x ~ \frac{1}{\tan x} ~ \operatorname{ctg} x ‖ x^{2+y} ~ x^2x^y ‖ \left|x-1\right| ~ \sqrt{(x-1)^2}
 x^2-1 ~ f(x)=(x-1)(x+1) ‖ x^2+2x+1 ~ (x + 1)**2 ‖ a^2-b^2 ~ (a+b)(a-b) ‖ \frac{1}{x+1} ≠ x+1
-\frac{n(n-1)(n-2)}{6} ~ C(n,3) ‖ \binom n3 ≠ P(n,3) ‖ \log_2 3 ≠ \log 2^3 ‖ \log(ab) ≠ \log(a+b)
+\binom n3 ≠ P(n,3) ‖ \log_2 3 ≠ \log 2^3 ‖ \log(ab) ≠ \log(a+b)
 \log_2 8x ≠ \log_2 8 \cdot x^2 ‖ \theta=\tan^{-1}(\mu) ~ \arctan{\mu} ‖ \overline{AB} ≠ \angle AB
 f(x)+f(y) ≠ f(x+y) ‖ \max(a,b) ~ \max\{a,b\} ≠ a+b ~ \max(a,c) ‖ \sum_{k=1}^{10} k ≠ 10k ‖ \int_0^1 x dx ≠ x
 2x ≠ 2x if x>0, -2x if x<0 ‖ x=\frac{\pi}{2}(2n+1), n \in Z ~ x = \frac{\pi}{2} + \pi n
@@ -86,7 +86,7 @@ f(x)+f(y) ≠ f(x+y) ‖ \max(a,b) ~ \max\{a,b\} ≠ a+b ~ \max(a,c) ‖ \sum_{k
 \frac{\pi}{4}+k\pi, k\in\mathbb{Z} ≠ \frac{\pi}{4}+2k\pi
 # equations
 2 ~ x+1=3 \Rightarrow x=2 ‖ \frac{\pi}{3} ~ \arg z=\pi/3 ‖ y(t)=e^{-t} ~ y(t) = \exp(-t) ‖ x=5 ≠ x \ne 5
-f^{-1}(x)=\frac{x-3}{2} ~ \frac12 x-\frac32 ‖ y=x^2 ≠ y=-x^2 ‖ x+y=3 ≠ x+y ‖ y=2x+3 ≠ 3
+y=x^2 ≠ y=-x^2 ‖ x+y=3 ≠ x+y ‖ y=2x+3 ≠ 3
 10 ≠ 2x=10 ~ x^2=10 ‖ (x-1)(x-2)=0 ≠ (x-1)(x-3)=0 ‖ f(x)=0, f(x)=x ≠ f(x)=0,f(x)=2x ‖ x\neq3 ~ x \not= 3
 # tuples, lists, sets and matrices
 (6,31,-1) ~ 6,31,-1 ‖ \{1,2,3\} ~ 1, 2, and 3 ‖ -2,1 ~ x=1 or -2 ‖ \{5\} ~ x=5 ‖ 3,-3 ~ x = ±3
