@@ -345,7 +345,8 @@ class Server:
         while True:
             self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             folder, name = os.path.split(os.path.abspath(__file__))        # the folder may be an archive
-            start = (f"import sys\nsys.path[:] = [*sys.path[1:], {folder!r}]\n"       # not the caller's folder
+            # the caller's folder, the first of sys.path, may have a module named as one of the library's
+            start = (f"import sys\nsys.path[:] = [*sys.path[1:], {folder!r}]\n"
                      f"sandbox = __import__({name.partition('.')[0]!r})\ndel sys.path[-1]\n"
                      f"sandbox.serve({theirs.fileno()}, {[*self.disabled]})")
             with theirs:
@@ -473,7 +474,7 @@ def read_tests(text, prelude, style, entry_point):
     asserts = Asserts()
     try:
         ast.parse(prelude)
-    except SyntaxError:                           # it ends inside a function, whose body a completion continues
+    except SyntaxError:                           # it ends inside a function, which the program continues
         prelude += "\n    pass\n"
     try:
         tree = ast.parse(text, "tests.py")
@@ -730,7 +731,8 @@ def usage(pids):
     """(seconds of cpu, seconds in a processor's queue, resident bytes) of these processes."""
     cpu = queued = memory = 0
     for pid in pids:
-        if stat := proc(f"{pid}/stat").rpartition(b")")[2].split():
+        stat = proc(f"{pid}/stat").rpartition(b")")[2].split()
+        if stat:
             cpu += sum(map(int, stat[11:15])) / os.sysconf("SC_CLK_TCK")
             memory += max(0, int(stat[21]) * resource.getpagesize() - cage.base_rss)   # without the server's
         for thread in proc(f"{pid}/task", os.listdir):
@@ -956,7 +958,8 @@ def run_with_pytest(module, job):
             return True
 
         def pytest_pyfunc_call(self, pyfuncitem):
-            if inspect.iscoroutinefunction(test := pyfuncitem.obj):
+            test = pyfuncitem.obj
+            if inspect.iscoroutinefunction(test):
                 values = {name: pyfuncitem.funcargs[name] for name in inspect.signature(test).parameters}
                 importlib.import_module("asyncio").run(test(**values))
                 return True
@@ -1082,8 +1085,8 @@ def run_apart():
 
 
 def load_apart(job):
-    """In the judge's process: the plain values of the program, functions that stand for its functions, and the
-    names of the prelude."""
+    """In the judge's process: the plain values of the program, functions that stand for its functions, and
+    the names of the prelude."""
     channel = socket.socket(fileno=5).makefile("rwb")
     lock = threading.Lock()
     program, functions = Reader(channel).load()
@@ -1213,8 +1216,7 @@ LIBRARY = {
     **dict.fromkeys(WHOLE.split(), ""),
     "abc": "ABC abstractmethod", "copy": "copy deepcopy", "io": "BytesIO StringIO", "warnings": "warn",
     "asyncio": "Event Lock Queue Semaphore TimeoutError create_task gather run sleep wait_for",
-    "base64": "b16decode b16encode b64decode b64encode", "calendar": "isleap leapdays monthrange weekday",
-    "contextlib": "closing nullcontext", "enum": "Enum Flag IntEnum IntFlag auto unique",
+    "enum": "Enum Flag IntEnum IntFlag auto unique", "http": "HTTPStatus",
     "dataclasses": "asdict astuple dataclass field fields is_dataclass replace",
     "datetime": "date datetime time timedelta timezone tzinfo",
     "decimal": "Decimal InvalidOperation ROUND_DOWN ROUND_FLOOR ROUND_HALF_EVEN ROUND_HALF_UP ROUND_UP",
@@ -1226,7 +1228,7 @@ LIBRARY = {
     "string": "ascii_letters ascii_lowercase ascii_uppercase digits hexdigits punctuation whitespace",
     "sys": "getrecursionlimit getsizeof maxsize setrecursionlimit stderr stdin stdout version_info",
     "threading": "Condition Event Lock RLock Semaphore Thread Timer local",
-    "http": "HTTPStatus", "uuid": "UUID uuid3 uuid4 uuid5",
+    "uuid": "UUID uuid3 uuid4 uuid5",
 }
 # Builtins that a program may use; the others reach names, files or the end of the process.
 ERRORS = {name for name, kind in vars(builtins).items() if type(kind) is type and issubclass(kind, Exception)}

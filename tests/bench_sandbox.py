@@ -31,20 +31,21 @@ def main(argv):
     args = arguments(argv)
     # a start-up hook in site-packages makes every start slower, and the sandbox look better than it is
     python = args.python if os.path.exists(args.python) else sys.executable
+    own = sys.executable                          # the one that has numpy
     rates = {}                                    # jobs per second of each way, one a round
     with Pool(args.workers) as pool, Pool(args.workers) as other, tempfile.TemporaryDirectory() as folder:
         print(pool.banner, file=sys.stderr)
         half, few = args.jobs // 2, max(4, args.jobs // 20)
         for _ in range(args.rounds):
-            for name, jobs, run, *arguments_of in (
+            for way, jobs, run, *rest in (
                     ("sandbox", args.jobs, sandbox, pool, TRIVIAL),
-                    ("python per job", half, python_per_job, python, TRIVIAL, folder, args.workers),
-                    ("process per job", half, process_per_job, TRIVIAL, args.workers),
+                    ("python per job", half, python_per_job, folder, args.workers, python, TRIVIAL),
+                    ("process per job", half, process_per_job, args.workers, TRIVIAL),
                     ("sandbox, numpy", half, sandbox, other, NUMPY),
-                    ("python per job, numpy", few, python_per_job, sys.executable, NUMPY, folder, args.workers)):
+                    ("python per job, numpy", few, python_per_job, folder, args.workers, own, NUMPY)):
                 started = time.perf_counter()
-                run(jobs, *arguments_of)
-                rates.setdefault(name, []).append(jobs / (time.perf_counter() - started))
+                run(jobs, *rest)
+                rates.setdefault(way, []).append(jobs / (time.perf_counter() - started))
         humaneval = run_humaneval(pool, args.humaneval) if args.humaneval else {}
     report(rates, humaneval, python)
 
@@ -66,14 +67,14 @@ def sandbox(jobs, pool, code):
     assert all(result.passed for _, result in pool.imap_unordered((n, job) for n in range(jobs)))
 
 
-def python_per_job(jobs, python, code, folder, workers):
+def python_per_job(jobs, folder, workers, python, code):
     file = Path(folder) / "program.py"
     file.write_text(f"{code}\n{TRIVIAL_TESTS}\ncheck(add)\n")
     with ThreadPoolExecutor(workers) as threads:
         assert not any(threads.map(lambda _: subprocess.run([python, "-I", file]).returncode, range(jobs)))
 
 
-def process_per_job(jobs, code, workers):
+def process_per_job(jobs, workers, code):
     with ThreadPoolExecutor(workers) as threads:
         assert all(threads.map(lambda _: in_process(code), range(jobs)))
 

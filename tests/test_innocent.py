@@ -1,7 +1,7 @@
 """The rule that calls a program innocent: ways to reach the tests or to lie to them, and ordinary programs.
 
-Only the text counts, so that most programs are but the lines that decide. A table maps tests to programs, which
-are separated by empty lines.
+Only the text counts, so that most programs are but the lines that decide. A table maps tests to programs,
+which are separated by empty lines.
 """
 import pytest
 
@@ -177,7 +177,8 @@ from math import *
 import array, bisect, heapq, itertools, math as m
 from collections import Counter, OrderedDict, defaultdict, deque
 def f(x): return floor(sqrt(x)) + m.isqrt(x) + m.gcd(x, 3) - int(m.pi), bisect.insort([x], 1)
-def g(x): return defaultdict(list), deque([x], maxlen=2), Counter("a"), OrderedDict(a=1), array.array("i", [x])
+def g(x): return defaultdict(list), deque([x], maxlen=2), Counter("a"), OrderedDict(a=1)
+def h(x): return array.array("i", heapq.nsmallest(2, itertools.chain(x)))
 
 from functools import cmp_to_key, lru_cache, wraps
 from operator import itemgetter
@@ -203,7 +204,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from fractions import Fraction
 import datetime as dt, random, statistics
 def f(x): return dt.date(x, 1, 1), (datetime.strptime(x, "%Y") + timedelta(days=1)).isoformat()
-def g(x): return Fraction(x, 3).limit_denominator(10), Decimal(x).quantize(Decimal("0.1"), rounding=ROUND_HALF_UP)
+def g(x): return Fraction(x, 3).limit_denominator(10), Decimal(x).quantize(1, rounding=ROUND_HALF_UP)
 def h(x): return statistics.median(x) + random.choice(random.sample(range(x), 2))
 
 import asyncio, logging, sys, threading, warnings

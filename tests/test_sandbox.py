@@ -113,7 +113,7 @@ def test_prelude_stands_in_front_of_program_and_tests(pool):
     assert judge(pool, "y = 1\n", tests, **options).reason == "failed: the program does not define f"
     redefined = "def helper(x): return 3\ndef f(x): return 3\n"
     assert judge(pool, redefined, tests, **options).passed is False
-    assert judge(pool, SQUARE, prelude="def f(x):\n").reason == "passed"         # it may end inside a function
+    assert judge(pool, SQUARE, prelude="def f(x):\n").reason == "passed"     # it may end inside a function
 
 
 LEGITIMATE = programs("legitimate")
@@ -295,7 +295,7 @@ def test_many_jobs_leave_nothing_behind():
     """Descriptors, processes and memory stay where they were. SCATR_SOAK: how many times as many jobs."""
     def state(pool):
         rss = int(Path(f"/proc/{os.getpid()}/statm").read_text().split()[1])
-        pids = [server.process.pid for server in pool.servers] if os.getuid() == 0 else []      # root may look
+        pids = [server.process.pid for server in pool.servers] if os.getuid() == 0 else []  # root may look
         servers = [len(os.listdir(f"/proc/{pid}/fd")) for pid in pids]
         return len(os.listdir("/proc/self/fd")), servers, threading.active_count(), rss
 
