@@ -95,7 +95,17 @@ name_of() { # the name of a data set's folder, as 01_generate.py gives it
     echo "${name%%.json*}"
 }
 
-is_labelled() { grep -q '"label": [01]' "$1/labels.jsonl"; }
+runs_of() { # DATA_SET...: print their runs, a line each
+    local name
+    for name in "$@"; do printf '%s\n' "${run_seeds[@]/#/$base/$name/}"; done
+}
+
+labelled() { # print only those runs of the input that have labels
+    local run
+    while read -r run; do
+        if grep -q '"label": [01]' "$run/labels.jsonl"; then echo "$run"; fi
+    done
+}
 
 stop() { # EXIT_CODE: end all processes, by force those that Ctrl-C has not ended after 1.5 seconds
     trap '' INT TERM
@@ -172,27 +182,14 @@ trap tidy EXIT
 say 1 "generate: ${names[*]}"
 for seed in "${run_seeds[@]}"; do generate "${files[@]}" --seed "$seed"; done
 generate "${select_files[@]}" --greedy
-all_runs=()
-for name in "${names[@]}"; do all_runs+=("${run_seeds[@]/#/$base/$name/}"); done
+mapfile -t all_runs < <(runs_of "${names[@]}")
 for name in "${select_on[@]}"; do all_runs+=("$base/$name/greedy"); done
-for run in "${all_runs[@]}"; do
-    [ -f "$run/rollouts.jsonl" ] || fail "$run: other processes still generate it; run this again afterwards"
-done
 
 say 2 "label: ${names[*]}"
 step 02_label.py "${all_runs[@]}" ${FLAGS_02:-} >>"$log"
 
 say 3 "train scorers: ${calibrate_on[*]}"
-calibration_runs=()
-for name in "${calibrate_on[@]}"; do
-    for run in "${run_seeds[@]/#/$base/$name/}"; do
-        if is_labelled "$run"; then
-            calibration_runs+=("$run")
-        else
-            echo "$run has no labels to learn from; nothing is selected by it" >&2
-        fi
-    done
-done
+mapfile -t calibration_runs < <(runs_of "${calibrate_on[@]}" | labelled)
 if [ ${#calibration_runs[@]} -gt 0 ]; then
     arguments_03=("${calibration_runs[@]}" "${arguments_03[@]}")
     step 03_train_scorer.py "${arguments_03[@]}" -o scatr.pt >>"$log"
@@ -204,18 +201,18 @@ say 4 "select: ${select_on[*]}"
 report_runs=() scorer_names=()
 for i in "${!select_on[@]}"; do
     from=${calibrate_on[i]} scorers=()
-    for seed in "${run_seeds[@]}"; do
-        for scorer_seed in $SEEDS; do
-            for file in "$base/$from/$seed/"{scatr,scatr+,logistic}".$from@$seed-$scorer_seed.pt"; do
-                [ ! -f "$file" ] || scorers+=("$file")
-            done
+    mapfile -t calibrated < <(runs_of "$from" | labelled)
+    for run in "${calibrated[@]}"; do
+        for seed in $SEEDS; do
+            scorers+=("$run/"{scatr,scatr+,logistic}".$from@$(basename "$run")-$seed.pt")
         done
     done
-    [ ${#scorers[@]} -gt 0 ] || continue
-    selected=("${run_seeds[@]/#/$base/${select_on[i]}/}") labelled=()
-    for run in "${selected[@]}"; do
-        if is_labelled "$run"; then labelled+=("$run"); fi
-    done
+    if [ ${#scorers[@]} -eq 0 ]; then
+        echo "$from has no labels to learn from, so nothing is selected for ${select_on[i]}" >&2
+        continue
+    fi
+    mapfile -t selected < <(runs_of "${select_on[i]}")
+    mapfile -t labelled < <(runs_of "${select_on[i]}" | labelled)
     if [ ${#labelled[@]} -eq 0 ]; then
         step 04_select.py "${selected[@]}" --scorer "${scorers[@]}"
         echo "${selected[*]}: no labels to judge the answers by, so no report"
