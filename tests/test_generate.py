@@ -540,18 +540,17 @@ def test_problems_of_a_run_that_was_killed_before_it_began_do_not_count(folder, 
     assert problems.read_bytes() == (whole / "problems.jsonl").read_bytes()
 
 
-def test_the_same_command_twice_at_once_makes_one_run(folder, whole, tmp_path, monkeypatch):
-    """Here the other one ends when the first part is written."""
-    save_pt, run = common.save_pt, run_of(tmp_path)
+def test_the_same_command_twice_at_once_makes_one_run(folder, whole, tmp_path, monkeypatch, capsys):
+    """Here the other one merges what this one writes."""
+    run = run_of(tmp_path)
 
     def save(path, value):
-        save_pt(path, value)
         for name in ("tokens.pt", "hidden.pt", "rollouts.jsonl"):
             shutil.copy(whole / name, run)
 
     monkeypatch.setattr(common, "save_pt", save)
     assert_same_run(whole, sample(folder, tmp_path))
-    assert not (run / "parts").exists()
+    assert capsys.readouterr().out == f"{run}\n" and not (run / "parts").exists()
 
 
 def run_two(program, *command):

@@ -212,7 +212,8 @@ def test_an_engines_tokens_get_the_vectors_of_our_own_engine(sampled, tmp_path, 
 
 def test_rows_with_tokens_get_the_vectors_of_our_own_engine(sampled, tmp_path):
     run = sampled / "model/p/32"
-    rows = [row | {"tokens": ids} for row, ids in zip(common.read_rollouts(run), tokens_of(run))]
+    rows = [row | {"response": ""} for row in common.read_rollouts(run)]
+    rows = [row | {"tokens": ids} for row, ids in zip(rows, tokens_of(run))]
     assert_same_run(run, read_back(sampled, tmp_path, rows), statistics=5e-3)
 
 
