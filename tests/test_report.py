@@ -506,17 +506,14 @@ def test_a_score_is_a_number_and_p_a_probability(run, change):
     assert "a score is a number, and p a probability or absent" in refusal(run)
 
 
-def test_a_run_is_whole_and_labelled(run):
+def test_scores_are_of_all_rollouts_and_runs_are_labelled(run):
     rows = add_scores(run, "mine")
     common.write_jsonl(run / "scores" / "mine.jsonl", rows[:-1])
-    assert "47 rows for a run of 48" in refusal(run)
-    for name in ("rollouts", "labels"):
-        edit_jsonl(run / f"{name}.jsonl", lambda row: row if row["id"] != "p3" else None)
-    assert "1 of 12 problems have no rollouts" in refusal(run)
+    assert "mine.jsonl: 47 rows for a run of 48" in refusal(run)
+    edit_jsonl(run / "labels.jsonl", lambda row: row | {"label": None})
+    assert "no problem has all its labels; 05 needs labelled runs" in refusal(run)
     (run / "labels.jsonl").unlink()
     assert "02_label.py" in refusal(run)
-    common.write_json(run / "meta.json", {})
-    assert "meta.json" in refusal(run)
 
 
 def test_repetitions_are_different_runs_of_the_same_problems_and_n(tmp_path):
@@ -526,7 +523,6 @@ def test_repetitions_are_different_runs_of_the_same_problems_and_n(tmp_path):
     assert "twice" in refusal(a, f"{a}/")
     assert f"{b} has 4 judged problems and N=2, which are not those of {a}" in refusal(a, b)
     assert f"{c} has 3 judged problems and N=4" in refusal(a, c)
-    assert "not a run folder" in refusal(tmp_path)
 
 
 def test_figures_without_matplotlib_are_refused_before_any_work(run, monkeypatch):

@@ -249,8 +249,6 @@ def test_broken_runs_are_refused(run, select):
     assert "10 vectors are not finite, of rollouts such as [('p0', 3)" in select(code=2).stderr
     edit_hidden(run, lambda keys, hidden, **_: {"keys": keys[:-1], "hidden": hidden[:-1].nan_to_num()})
     assert "59 rows for a run of 60" in select(code=2).stderr
-    edit_jsonl(run / "problems.jsonl", lambda row: row | {"id": row["id"].replace("p9", "other")})
-    assert "1 ids of rollouts.jsonl are not in problems.jsonl, such as 'p9'" in select(code=2).stderr
 
 
 SAMPLED = {"temperature": 1.0, "top_k": 0, "max_new_tokens": 64}
