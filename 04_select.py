@@ -1,7 +1,7 @@
 """Score every rollout of a run with trained scorers and pick one answer for each problem. No label is used.
 
     python 04_select.py RUN --scorer scorer.pt
-    python 04_select.py RUN --scorer runs/model/cal/32/scatr*.pt    the best of several scorers picks the answers
+    python 04_select.py RUN --scorer runs/model/cal/32/scatr*.pt     the best of these scorers picks the answers
     python 04_select.py RUN --scorer scorer.pt --strategy best-of-n
 
 It reads what 01_generate.py wrote, and labels.jsonl, where 02_label.py keeps the answer of each rollout and
@@ -175,7 +175,8 @@ def choose(scorers, strategies):
             share = scorer.checkpoint.get("held_out", {}).get(strategy)
             accuracies[seedless(name), strategy].append(-1 if share is None else share)
     (scorer, strategy), shares = max(accuracies.items(), key=lambda item: np.mean(item[1]))
-    reason = f"{scorer} (mean of {len(shares)} seeds), {strategy}" if len(shares) > 1 else f"{scorer}, {strategy}"
+    seeds = f" (mean of {len(shares)} seeds)" if len(shares) > 1 else ""
+    reason = f"{scorer}{seeds}, {strategy}"
     if max(shares) < 0:
         return scorer, strategy, f"{reason}: the first given, as its file does not say how often it was right"
     reason += f": {100 * np.mean(shares):.1f} % right on held-out calibration problems"

@@ -7,13 +7,13 @@
     python 05_baselines.py route RUN --math M.pt --code C.pt    the model names the domain of each problem,
                                                       and the scorer of that domain picks
 
-The report prints a summary and writes report.md, results.json and, with --plots, a figure for each pair of
-data sets. It compares the scores in RUN/scores/*.jsonl: those of 04_select.py, those that the other three
-commands write, and your own. Yours is a file with a line {"id", "sample", "score"} for each rollout, where a
-higher score is better; with a probability "p" in each line the method also votes. Files that are named
-METHOD.CALSET@CALRUN-SEED.jsonl are one method: its row is the mean over evaluation runs (of one model and
-data set), calibration runs and scorer seeds, ± the standard deviation (ddof=1). A labelled run in a folder
-`greedy` beside RUN is a row, too.
+The report prints a summary and writes report.md, results.json and, with --plots, a figure for each
+calibration and evaluation set. It compares the scores in RUN/scores/*.jsonl: those of 04_select.py, those
+that the other three commands write, and your own. Yours is a file with a line {"id", "sample", "score"} for
+each rollout, where a higher score is better; with a probability "p" in each line the method also votes. Files
+that are named METHOD.CALSET@CALRUN-SEED.jsonl are one method: its row is the mean over evaluation runs (of
+one model and data set), calibration runs and scorer seeds, ± the standard deviation (ddof=1). A labelled run
+in a folder `greedy` beside RUN is a row, too.
 
 The first page of this file is the report: runs become arrays, methods pick rollouts, picks become rows, rows
 become tables and a figure. The second page is the three verifiers.
@@ -331,8 +331,8 @@ def vote_rows(name, of_method, calibration):
 def make_row(name, kind, pick, of_method, calibration="", sizes=None):
     """A method's row of results.json, and `right`: the chance [P] that its pick of all rollouts is right.
 
-    kind: random, greedy, confidence, scorer, vote, choice or oracle. pick: see Picks. of_method: the Scores of
-    each evaluation run, calibration run and scorer seed.
+    kind: random, greedy, confidence, scorer, vote, choice or oracle. pick: see Picks. of_method: the Scores
+    of each evaluation run, calibration run and scorer seed.
     """
     largest = max(scores.run.labels.shape[1] for scores in of_method)
     sizes = sizes or [n for n in SIZES if n < largest] + [largest]
@@ -450,8 +450,8 @@ def problem_draws(n):
 def replay_stopping(of_method, accuracies):
     """A scorer's stopping at the threshold that its calibration problems chose, or None without one.
 
-    accuracies: {n: accuracy} where every problem gets n rollouts. Runs that stopped themselves give None: what
-    was not sampled cannot be replayed.
+    accuracies: {n: accuracy} where every problem gets n rollouts. Runs that stopped themselves give None:
+    what was not sampled cannot be replayed.
     """
     thresholds = []
     curves = []
@@ -488,8 +488,8 @@ def evaluate_study(study, runs, by_scorer):
     keys = sorted(key for key in by_scorer if study_of(key) == study)
     if not keys:
         names = " ".join(str(run.path) for run in runs)
-        common.die(f"{names}: no scores of --study {study}; train by 03_train_scorer.py RUN_CAL --study {study} "
-                   f"-o DIR, and score by 04_select.py {names} --scorer DIR/{study}-*.pt")  # fmt: skip
+        common.die(f"{names}: no scores of --study {study}; train by 03_train_scorer.py RUN_CAL --study "
+                   f"{study} -o DIR, and score by 04_select.py {names} --scorer DIR/{study}-*.pt")  # fmt: skip
     learned = defaultdict(set)  # scorer seed -> ids of problems
     for scores in itertools.chain(*(by_scorer[key] for key in keys)):
         learned[scores.seed].update(scores.cost.get("learned") or [])
@@ -587,7 +587,7 @@ def number(value, unit=1):
 
 
 def summary_tables(sections):
-    """A row for each method, a column for each calibration and test set and for the paper's numbers of them."""
+    """A row for each method, a column for each calibration and test set and for the paper's numbers."""
     columns = []
     for section in sections:
         for calibration in calibrations_of(section):
@@ -710,10 +710,11 @@ def study_table(rows):
         cells = columns_of(row)
         stds = row["curve_std"] or [None] * len(row["curve"])
         for (n, accuracy), std in zip(row["curve"].items(), stds):
-            if int(n) >= 4:
+            if n != "1":  # one rollout is a random pick
                 cells[f"best of {n} %"] = percent_and_std(accuracy, std)
         cells |= {"AUROC %": percent(row["auroc"]), "within a problem %": percent(row["auroc_within"])}
-        yield cells | {"weighted vote %": row["vote"], "over": row["over"], "problems": number(row["problems"])}
+        cells |= {"weighted vote %": row["vote"], "over": row["over"], "problems": number(row["problems"])}
+        yield cells
 
 
 # ---- The report --------------------------------------------------------------------------------------------
@@ -722,8 +723,8 @@ LEGEND = """\
 ## What the names and numbers mean
 
 Confidence rules are statistic/aggregation. The statistics are of each token's ten largest log-probabilities:
-`mean` and `median`, negated; `variance`; `gap`, the largest probability minus the second; `entropy` of the ten,
-scaled to add up to 1 (low is sure). `self_certainty` is how far the whole distribution is from uniform,
+`mean` and `median`, negated; `variance`; `gap`, the largest probability minus the second; `entropy` of the
+ten, scaled to add up to 1 (low is sure). `self_certainty` is how far the whole distribution is from uniform,
 `likelihood` the token's own log-probability. They are aggregated over the tokens: `avg` of all; `tail`, the
 last ones; `lowest`, the window where it is least confident; `bottom10`, the least confident tenth of the
 windows. Windows and tail are the paper's (1,024 and 2,048 tokens) where answers are long, else the power of

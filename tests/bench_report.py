@@ -37,6 +37,6 @@ def main(argv):
             found.append((time.perf_counter() - start, used))
     seconds, cpu = map(float, np.median(found, 0))
     facts = {"problems": args.problems, "rollouts": args.problems * args.rollouts, "score files": 9,
-             "seconds, median": seconds, "CPU seconds, median (what counts on a busy machine)": cpu}  # fmt: skip
+             "seconds, median": seconds, "CPU seconds, median (what counts if busy)": cpu}  # fmt: skip
     print(common.table(["report on one core", ""], [[name, f"{value:g}"] for name, value in facts.items()]))
     print(json.dumps(facts | {"seconds_and_cpu_seconds": found}))

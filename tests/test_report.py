@@ -67,7 +67,8 @@ def table_of(text, title):
 def summary_of(found):
     """[{"picked by": its title, method: cell}] of the columns of the first table that was printed."""
     table = found.printed[found.printed.index("| picked by") :].split("\n\n")[0]
-    names, *columns = zip(*([cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()))
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
+    names, *columns = zip(*lines)
     return [{name: cell for name, cell in zip(names, column) if "--" not in name} for column in columns]
 
 
@@ -161,7 +162,8 @@ def test_a_rollout_without_tokens_ranks_below_all_others(run, rule):
 
 
 @pytest.mark.parametrize("tokens, windows", [
-    (1, (1, 1)), (27, (16, 16)), (42, (16, 16)), (300, (128, 128)), (2000, (1024, 1024)), (9000, (1024, 2048)),
+    (1, (1, 1)), (27, (16, 16)), (42, (16, 16)), (300, (128, 128)), (2000, (1024, 1024)),
+    (9000, (1024, 2048)),
 ])  # fmt: skip
 def test_windows_go_by_the_length_of_answers_up_to_the_papers(tmp_path, tokens, windows):
     path = make_run(tmp_path / "run", n=3)
@@ -228,7 +230,8 @@ def test_what_one_run_cannot_judge_is_left_out_of_every_row(tmp_path, run_report
     found = run_report(tmp_path / "32", tmp_path / "42")
     assert {row["problems"] for row in found.rows.values()} == {5}
     random, greedy = found.rows["random"], found.rows["greedy"]
-    assert [random["accuracy"], random["std"]] == pytest.approx([np.mean(right[:2]), np.std(right[:2], ddof=1)])
+    expected = [np.mean(right[:2]), np.std(right[:2], ddof=1)]
+    assert [random["accuracy"], random["std"]] == pytest.approx(expected)
     assert [greedy["accuracy"], greedy["std"]] == [pytest.approx(right[2]), None]
     assert "3 problems left out" in found.printed
 
@@ -314,8 +317,8 @@ def test_a_study_has_its_rows_by_their_numbers_and_calibration_sets(tmp_path, ru
     found = run_report(path, "--study", "layers", "--study", "fraction")
     rows = study_of(found, "layers")
     assert [*rows[0]] == [
-        "method", "calibrated on", "cut %", "best of 4 %", "best of 8 %", "best of 12 %", "best of 16 %",
-        "AUROC %", "within a problem %", "weighted vote %", "over", "problems"]  # fmt: skip
+        "method", "calibrated on", "cut %", "best of 2 %", "best of 4 %", "best of 8 %", "best of 12 %",
+        "best of 16 %", "AUROC %", "within a problem %", "weighted vote %", "over", "problems"]  # fmt: skip
     names = itertools.product(("new", ".15L", ".9L", "L-1"), ("cal", "other.set"))
     assert [(row["method"], row["calibrated on"]) for row in rows] == [*names]
     assert " ± " in rows[0]["best of 4 %"] and (rows[0]["over"], rows[0]["problems"]) == ("2 seeds", "12")
@@ -347,7 +350,7 @@ def test_problems_that_a_scorer_learned_from_are_left_out_of_all_rows_of_its_see
 def test_the_scores_of_studies_are_in_no_other_table(run, run_report):
     add_scores(run, "fraction-10%.cal@32-1")
     add_scores(run, "fraction-of-mine")  # no calibration set: not a study's
-    (run / "scores" / "layers-.9L.cal@1.jsonl").write_text("of a study that nobody asks for, so it is not read")
+    (run / "scores" / "layers-.9L.cal@1.jsonl").write_text("of a study that is not asked for: not read")
     for words in ([], ["--study", "fraction"]):
         found = run_report(run, *words)
         scorers = [name for name, row in found.rows.items() if row["kind"] == "scorer"]
@@ -360,10 +363,10 @@ def test_a_study_that_a_run_has_no_scores_of_is_refused(tmp_path):
     runs = [make_run(tmp_path / name, dataset=name) for name in ("a", "b")]
     add_scores(runs[0], "mixed-mixed.c+d@32-1")
     error = refusal(*runs, "--study", "mixed")
-    assert error.startswith(f"{runs[1]}: no scores of --study mixed; train by 03_train_scorer.py RUN_CAL --study")
+    assert error.startswith(f"{runs[1]}: no scores of --study mixed; train by 03_train_scorer.py RUN_CAL")
     assert f"04_select.py {runs[1]} --scorer DIR/mixed-*.pt" in error
     add_scores(runs[1], "mixed-mixed.a+b@32-1", cost={"learned": [f"p{i}" for i in range(12)]})
-    assert "the scorers of --study mixed learned from all its problems" in refusal(runs[1], "--study", "mixed")
+    assert "of --study mixed learned from all its problems" in refusal(runs[1], "--study", "mixed")
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -398,8 +401,8 @@ def test_the_screen_is_the_summary_with_the_papers_numbers_which_begins_the_repo
     assert [ours["picked by"], title["picked by"]] == ["kodcode → humaneval", "humaneval → kodcode"]
     assert [*ours] == [
         "picked by", "random", "best of the paper's 20 rules", "best of all 28 rules", "logistic regression",
-        "LoRA verifier", "SCaTR", "SCaTR+", "PRM (ReasonFlux-PRM-1.5B)", "oracle", "SCaTR+, stopped when sure",
-        "cut %",
+        "LoRA verifier", "SCaTR", "SCaTR+", "PRM (ReasonFlux-PRM-1.5B)", "oracle",
+        "SCaTR+, stopped when sure", "cut %",
     ]  # fmt: skip
     assert [paper["SCaTR"], other_paper["SCaTR"]] == ["59.3 ± 8.1", "67.1 ± 12.2"]
     assert ours["SCaTR"] == percent(found.rows["SCaTR"]["accuracy"])

@@ -252,7 +252,9 @@ def test_broken_runs_are_refused(run, select):
 
 
 SAMPLED = {"temperature": 1.0, "top_k": 0, "max_new_tokens": 64}
-AS_CALIBRATED = {"sampling": {"temperature": 1.0, "top_k": 0, "stop_ids": [2]}, "identity": {"max_new_tokens": 64}}
+AS_CALIBRATED = {
+    "sampling": {"temperature": 1.0, "top_k": 0, "stop_ids": [2]}, "identity": {"max_new_tokens": 64},
+}  # fmt: skip
 ALL_UNKNOWN = "temperature 1.0, not unknown; top_k 0, not unknown; max_new_tokens 64, not unknown"
 
 
