@@ -1,7 +1,7 @@
 """Score every rollout of a run with trained scorers and pick one answer for each problem. No label is used.
 
     python 04_select.py RUN --scorer scorer.pt
-    python 04_select.py RUN --scorer runs/model/cal/32/scatr*.pt     the best of these scorers picks the answers
+    python 04_select.py RUN --scorer runs/model/cal/32/scatr*.pt     the best of them picks the answers
     python 04_select.py RUN --scorer scorer.pt --strategy best-of-n
 
 It reads what 01_generate.py wrote, and labels.jsonl, where 02_label.py keeps the answer of each rollout and

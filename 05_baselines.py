@@ -489,7 +489,7 @@ def evaluate_study(study, runs, by_scorer):
     if not keys:
         names = " ".join(str(run.path) for run in runs)
         common.die(f"{names}: no scores of --study {study}; train by 03_train_scorer.py RUN_CAL --study "
-                   f"{study} -o DIR, and score by 04_select.py {names} --scorer DIR/{study}-*.pt")  # fmt: skip
+                   f"{study} -o DIR, score by 04_select.py {names} --scorer DIR/{study}-*.pt")  # fmt: skip
     learned = defaultdict(set)  # scorer seed -> ids of problems
     for scores in itertools.chain(*(by_scorer[key] for key in keys)):
         learned[scores.seed].update(scores.cost.get("learned") or [])

@@ -1,6 +1,6 @@
 """SCaTR+ beside SCaTR and the best confidence rule, for each run and pooled over all of them.
 
-    python tests/bench.py pool runs/model/{math_a,math_b,code_a,code_b}/32  # labelled and scored by run_all.sh
+    python tests/bench.py pool runs/model/{math_a,math_b,code_a,code_b}/32  # after bash run_all.sh
 
 The table has differences in points of right picks, averaged over the scorer seeds of a run, and intervals of
 95 % by a paired bootstrap over problems. The best rule of each run is chosen with hindsight. Weighted votes
