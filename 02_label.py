@@ -1420,7 +1420,7 @@ PLAIN = by_name({  # words and signs of plain text
     "\\infty": "infinity inf oo", "%": "percent pct", "*": "times", "\\sqrt": "sqrt", "\\cbrt": "cbrt",
     "\\pi": "pi", "∪": "union", "\\binom": "binom", "\\frac": "frac", "^": "**",
 })  # fmt: skip
-PARTS = "third fourth fifth sixth seventh eighth ninth tenth".split()
+PARTS = ["third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"]
 SCALES = {name: Fraction(1, n) for n, name in enumerate(PARTS, 3)} | {
     "half": Fraction(1, 2), "halve": Fraction(1, 2), "quarter": Fraction(1, 4), "hundredth": Fraction(1, 100),
     "dozen": 12, "hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12,

@@ -149,16 +149,13 @@ def test_a_bad_option_or_folder_is_one_line(tmp_path, run_here):
 SOLUTION = "def area(r):\n    return 3 * r\n"
 FENCED = f"```python\n{SOLUTION}```"
 EXTRACTED = {  # response -> what the program, which returns 3 and so on, must not hold
-    "closed": (FENCED, "```"),
     "spellings": (f"Sure:\n``` Python3 \n{SOLUTION}\n```\n", "Sure"),
-    "no language": (f"```\n{SOLUTION}```", "```"),
     "tildes": (f"~~~python\n{SOLUTION}~~~", "~~~"),
     "carriage returns": (FENCED.replace("\n", "\r\n"), "\r"),
     "unclosed": (f"```python\n{SOLUTION}", "```"),
     "closed on the last line": (f"```python\n{SOLUTION.rstrip()}```\nDone.", "Done"),
     "indented fence": ("1. So:\n" + textwrap.indent(FENCED, "   "), "So"),
     "output tags": (f"<output>\n{SOLUTION}</output>", "output"),
-    "fence in output tags": (f"<output>\n{FENCED}\n</output>", "output"),
     "unclosed in output tags": (f"<output>\n```python\n{SOLUTION}</output>", "output"),
     "fence on the line of the tag": (f"<output>{FENCED}</output>", "output"),
     "fence on the line of the words": (f"Use ```f```: **so:** ```py\n{SOLUTION}```\nSo.", "So"),
@@ -169,13 +166,11 @@ EXTRACTED = {  # response -> what the program, which returns 3 and so on, must n
     "example afterwards": (FENCED + "\nFor example:\n```python\nprint(area(2))\n```", "print"),
     "output afterwards": (FENCED + "\nprints\n```\n12.56\n```", "12.56"),
     "corrected": (f"```python\ndef area(r):\n    return 1\n```\nNo:\n{FENCED}", "return 1"),
-    "another function afterwards": (FENCED + "\n```py\ndef test():\n    pass\n```", "def test"),
     "broken afterwards": (FENCED + "\n```python\ndef area(r:\n```", "r:"),
     "bare program": (SOLUTION, "```"),
     "body": ("    return 3 * r\n", "```"),
     "body in a fence": ("```python\n    return 3 * r\n```", "```"),
     "body at the margin": ("```python\nx = r\nreturn 3 * x\n```", "\nreturn"),
-    "end token": (FENCED + "<|im_end|>", "<|"),
     "variables afterwards": (FENCED.replace("area", "disc") + "\n```\nlst = [1]\n```", "lst"),
     "a class before variables": (
         "```\nclass Disc:\n" + textwrap.indent(SOLUTION, "    ") + "```\n```\nd = 1\n```", "d ="),
