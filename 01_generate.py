@@ -22,9 +22,10 @@ zeros in front, "special": [S, d], "special_offsets": [R + 1]}; special tokens e
 
 --requests FILE writes what would be sampled as requests in the OpenAI batch format, for `vllm run-batch`,
 SGLang or an API, and loads no weights. A request asks for all rollouts of a problem, with --plain for one.
---responses FILE reads the batch file that came back; FILE of --requests must then hold what this command
-would ask for. It also reads rows {"id", "response": text}, with "finish": "length" if the answer was cut, and
-"tokens": ids, the ending one included, without which the text is tokenised again.
+--responses FILE reads the batch file that came back, or a folder with the raw response to each problem as
+ID.json (_ for each / of the id); FILE of --requests must then hold what this command would ask for. It also
+reads rows {"id", "response": text}, with "finish": "length" if the answer was cut, and "tokens": ids, the
+ending one included, without which the text is tokenised again.
 
 --scorer scorer.pt --stop: a problem gets 1, 2, 3, 5, 8, 12, 16 rollouts, until the largest probability among
 them reaches a threshold: 03's, which costs at most a point of accuracy on the calibration problems, or a
@@ -91,7 +92,7 @@ def parse_args(argv):
     add("--requests", metavar="FILE", help="write requests for a serving engine, and no run")
     add("--endpoint", choices=ENDPOINTS, default="chat", help="completions sends token ids (default: chat)")
     add("--plain", action="store_true", help="one request a rollout, with fields that every server takes")
-    add("--responses", metavar="FILE", help="read answers made elsewhere from this file")
+    add("--responses", metavar="FILE", help="read answers made elsewhere from this file or folder")
     add("--scorer", metavar="PT", help="scorer.pt of 03_train_scorer.py, for --stop")
     sure = "stop sampling a problem at this probability (default: the threshold that 03 found)"
     add("--stop", type=float, nargs="?", const=0.0, metavar="SURE", help=sure)
@@ -933,7 +934,7 @@ def read_responses(run, settings):
     numbers = {problem["id"]: i for i, problem in enumerate(run.problems)}
     found = [{} for _ in run.problems]  # {(the first sample of its request, its number there): tokens}
     odd = defaultdict(list)  # what does not fit: where
-    for row in common.each_row(path):
+    for row in each_response(path, run.problems):
         try:
             name, first, answers = read_row(row)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -961,6 +962,17 @@ def read_responses(run, settings):
     return [[answers[place] for place in sorted(answers)] for answers in found]
 
 
+def each_response(path, problems):
+    """The rows of a file; the raw response to a problem in a folder becomes a row of a batch file."""
+    if not Path(path).is_dir():
+        yield from common.each_row(path)
+        return
+    for problem in problems:
+        file = Path(path) / f"{problem['id'].replace('/', '_')}.json"
+        if file.is_file():
+            yield {"custom_id": f"{problem['id']}#0", "response": {"body": common.read_json(file)}}
+
+
 def read_row(row):
     """(problem's id, number of the first answer or None, answers) of a row of a batch file or of texts."""
     response = row.get("response")
@@ -984,7 +996,7 @@ def read_choice(choice):
     if not isinstance(text, str | None) or not all(type(token) is int for token in tokens or []):
         raise TypeError("texts are strings, tokens whole numbers")
     is_empty = text is None and not reasoning and not tokens
-    is_broken = is_empty or finish in ("abort", "error")
+    is_broken = is_empty or finish in ("abort", "content_filter", "error")
     return {
         "text": text or "", "reasoning": reasoning, "tokens": tokens,
         "prompt": choice.get("prompt_token_ids"),
@@ -1105,7 +1117,7 @@ def find_run(args, dataset):
         return run
     changes = []
     before = read_meta(folder).get("identity", {})
-    for name, value in identity_of(args).items():
+    for name, value in identity_of(run).items():
         if run.finished and (name == "layers" or name == "responses" and value is None):
             continue  # a finished run may get more vectors, also by a command without --responses
         if before.get(name) != value and name in ("scorer", "responses"):  # hashes, which say nothing
@@ -1119,12 +1131,13 @@ def find_run(args, dataset):
     return run
 
 
-def identity_of(args):
+def identity_of(run):
     """What must be the same when a run is resumed."""
+    args = run.args
     numbers = "n", "seed", "limit", "max_new_tokens", "temperature", "top_k", "top_p", "repetition_penalty"
     identity = {name: getattr(args, name) for name in (*numbers, "stop", "dtype", "revision")}
     identity["layers"] = ",".join(args.layers)
-    answers = args.responses and repr(common.read_jsonl(args.responses))
+    answers = args.responses and repr([*each_response(args.responses, run.problems)])
     identity["responses"] = answers and common.hash_of(answers.encode())
     identity["scorer"] = args.scorer and common.hash_of(Path(args.scorer).read_bytes())
     return identity
@@ -1158,7 +1171,7 @@ def describe(run, settings, model, jobs):
 
     args = run.args
     config = settings.config
-    identity = identity_of(args)
+    identity = identity_of(run)
     git = ["git", "-C", Path(__file__).resolve().parent, "describe", "--always", "--dirty", "--abbrev=12"]
     commit = None
     with suppress(OSError):  # no git
