@@ -768,7 +768,7 @@ def study_rows(args):
     counts = [len(runs) for runs in runs_of.values()]
     if len(counts) != 2 or args.study == "mixed" and counts[0] != counts[1]:
         given = ", ".join(f"{len(runs)} of {name}" for name, runs in runs_of.items())
-        common.die(f"--study {args.study} takes runs of two data sets, for mixed as many of each, not {given}")
+        common.die(f"--study {args.study} takes runs of two data sets (mixed: as many of each), not {given}")
     first, second = runs_of.values()
     if args.study == "halves":
         rows = [("other", [run], {}) for run in first]
@@ -862,7 +862,7 @@ def parse_args(argv=None):
         if Path(args.out).is_dir():
             common.die(f"-o {args.out} is a folder; name a file in it")
         if args.separate and Path(args.out).name != args.out:
-            common.die(f"-o {args.out}: with --separate give a name without a folder; scorers go into each RUN")
+            common.die(f"-o {args.out}: with --separate give a name without a folder; each RUN gets one")
     return args
 
 

@@ -367,7 +367,8 @@ def check_same_problems(run, rollouts):
     of_rollouts = {row["id"] for row in rollouts}
     strange = of_rollouts - of_problems
     if strange:
-        die(f"{run}: {len(strange)} ids of rollouts.jsonl are not in problems.jsonl, such as {min(strange)!r}")
+        example = min(strange)
+        die(f"{run}: {len(strange)} ids of rollouts.jsonl are not in problems.jsonl, such as {example!r}")
     empty = of_problems - of_rollouts
     if empty:
         die(f"{run}: {len(empty)} of {len(of_problems)} problems have no rollouts, such as {min(empty)!r}")

@@ -3,8 +3,8 @@
     python tests/bench.py curve runs/model/math_a/32 --eval runs/model/math_b/32 --configs 2 --rollouts 8
 
 All runs are labelled. The k-th RUN is calibrated on and evaluated on the k-th run after --eval. For each seed
-problems are drawn at random, one of each family in turn: either of all families ("many") or of as few families
-as have that many problems ("few", at least 4). On these problems 03_train_scorer.py trains SCaTR and SCaTR+
+problems are drawn at random, one of each family in turn: either of all families ("many") or of as few
+families as have that many problems ("few", at least 4). On these problems 03_train_scorer.py trains SCaTR and SCaTR+
 with the options that are not known here. The table shows right picks in percent, mean and standard deviation
 over the seeds. --points keeps each measurement in a file, so that a killed benchmark resumes and --plot can
 draw the figure again without training.
@@ -76,7 +76,7 @@ def copy_part(run, folder, ids):
 
 
 def evaluate(run, evaluated, path, inputs, seed, options):
-    """Train a scorer on a run -> 03's {strategy: the share of the problems of another run that it picks right}."""
+    """Train a scorer on a run -> 03's {strategy: share of right picks} for the problems of another run."""
     command = [run, "-o", path, "--inputs", inputs, "--seed", seed, *options]
     with contextlib.redirect_stdout(sys.stderr):
         trainer.main([str(word) for word in command])

@@ -81,7 +81,7 @@ def run_main(script, *args, code=0):
             ended = 2
     stdout, stderr = out.getvalue(), err.getvalue()
     assert ended == code, stdout + stderr
-    assert code != 2 or "error: " in stderr.splitlines()[-1], stderr  # one line; argparse's has a name before it
+    assert code != 2 or "error: " in stderr.splitlines()[-1], stderr  # argparse has a name before it
     return SimpleNamespace(stdout=stdout, stderr=stderr)
 
 

@@ -318,7 +318,7 @@ MORE = {  # the rest of a line that begins {"prompt": "x", -> what the error say
 }
 FILES = {
     "": "no problems", '{"prompt": ["x"]}': "problem 1: the field 'prompt' must be text",
-    '{"question": "x", "answer": 1}': "the field 'prompt or messages' is missing; it has only question, answer",
+    '{"question": "x", "answer": 1}': "'prompt or messages' is missing; it has only question, answer",
     "[1]": "own:1: a JSON object is expected, not 1", "[": "own: not JSON (",
     '[{"prompt": "y"}, {"prompt": "\\ud800"}]': "own: not JSON ('utf-8' codec can't encode",
     '[{"prompt": "x", "answer": Infinity}]': "own: not JSON (Infinity is no number",

@@ -168,7 +168,8 @@ def test_without_answers_it_still_selects_and_one_direction_is_enough(tmp_path):
     assert "unchecked has no labels to learn from" in stderr
     chosen = common.read_jsonl(next(tmp_path.rglob("open/32/selected.jsonl")))
     assert {row["strategy"] for row in chosen} == {"best-of-n", "weighted-vote"} and "label" not in chosen[0]
-    assert {row["scorer"] for row in chosen} == {f"{name}.math_a@32-{seed}" for name in METHODS for seed in (32, 42)}
+    scorers = {f"{name}.math_a@32-{seed}" for name in METHODS for seed in (32, 42)}
+    assert {row["scorer"] for row in chosen} == scorers
     assert not list(tmp_path.rglob("math_b/*/*@*.pt")) and not list(tmp_path.rglob("math_a/greedy"))
 
 

@@ -220,7 +220,8 @@ def test_halving_goes_on_training_the_better_half_of_each_learning_rate(monkeypa
 def test_separate_runs_and_any_number_of_processes_make_the_same_scorers(tmp_path):
     runs = [make_run(tmp_path / name / "32", problems=8, seed=seed) for seed, name in enumerate("ab")]
     options = ["--configs", "2", "--search", "halving"]
-    trainer.main([*map(str, runs), *options, "--separate", "-o", "all.pt", "--seed", "32", "42", "--workers", "3"])
+    side_by_side = ["--separate", "-o", "all.pt", "--seed", "32", "42", "--workers", "3"]
+    trainer.main([*map(str, runs), *options, *side_by_side])
     for run, seed in itertools.product(runs, (32, 42)):
         made = common.load_pt(run / f"all.{run.parent.name}@32-{seed}.pt")
         assert (made["runs"], made["seed"]) == ([str(run)], seed)
@@ -421,7 +422,7 @@ BAD = [  # arguments, where a name is that of a run; what is said
     ("two_families", "labelled rollouts of 2 problem(s) or families"),
     ("broken", "'p1', 3)"), ("good model", "'other'"), ("good deeper", "9 layers"), ("good width", "width 6"),
     ("good unlabelled", "02_label.py"), ("good nowhere", "01_generate.py"), ("good -o .", "folder"),
-    ("good --separate -o a/b.pt", "without a folder"), ("good --rollouts -1", "--rollouts -1: give 1 or more"),
+    ("good --separate -o a/b.pt", "without a folder"), ("good --rollouts -1", "-1: give 1 or more"),
     ("good --design transformer-last10", "--extra last10"), ("good --design ensemble", "--layers all"),
     ("good --design ensemble --inputs vector+stats", "logistic"), ("good --vector all/eos", "mlp takes"),
     ("good --vector final/eos --design transformer-final", "all/eos, not final/eos"),
