@@ -782,8 +782,8 @@ def is_formula(text):
     if PROSE.search(plain) and not of_units:
         return False
     tree = read(text).tree
-    if tree.kind == "text":
-        return bool(CLOCK.fullmatch(tree.words))
+    if tree.kind == "text":  # a time of day, or an inequality that is no set of numbers
+        return bool(CLOCK.fullmatch(tree.words) or re.fullmatch(r"\S.*(?:[<>]|\\[lg]eq?(?![a-z])).*\S", text))
     return tree.kind != "too complex"
 
 
@@ -1208,24 +1208,27 @@ REWRITES = [(re.compile(pattern), replacement) for pattern, replacement in [
     (r'^\s*[({]?(\d+)[)}]? *(?:_ *\{?|(?=\(?[ "]*(?:in )?"?base))[( "]*(?:in )?"?(?:base[ -]*)?"?'
      r"([a-z]+|[12]?\d|3[0-6])[ )}]*$", based),
     (r'\(? *\\?"?\b[pb]?mod(?![a-z]) *\}? *\{? *(\d+) *\}? *\)?\s*$', r' "mod\1'),
-    # units: 60 km/h, 150 g, 18/day, 25 °C
+    # units: \frac{km}{h}, 60 km/h, 150 g, 18/day, 25 °C
+    (r'\\frac *\{ *"(\w+) *\} *\{ *"(\w+) *\}', r'"\1/"\2'),
     (r"(?<=[\d}]) *(mi|k?m|ft) */ *(hr?|s)(?=(?:\^\{?2\}?)?$)", r' "\1/"\2'),
     (r"^(-?[\d.,]+) ([mghsl])$", r'\1 "\2'),
     (r"(?<=\d) */ *(?=(?:day|week|month|year|hour|person)\b)", " "),
     (r"(?:\^ *\{? *\\(?:circ|degree)(?![a-zA-Z]) *\}?|(?<=\d)\^\{?o\}?(?![a-z])"
      r'|\\(?:text)?degree(?![a-zA-Z])|°)(?: *\{? *"?[CF] *\}?\s*$)?', "°"),
-    # numbers: 3 to 4 is 3:4; 0.\overline{3}; 0.333...; = 1.41...; 2 1/3
+    # numbers: 3 to 4 is 3:4; 0.\overline{3}; 0.333...; = 1.41...; 2 1/3; C(5, 2)
     (r'(?<=\d) *"?to *(?=\d)|\{:\}', ":"),
     (r"(?<![\w.])(\d*\.\d*)(?:\\(?:overline|bar|dot) *\{? *(\d+) *\}?|\((\d+)\)(?!\w))", repeating),
     (rf"(\d*\.\d{{0,20}}?)(\d{{1,12}}?)\2+{DOTS}", repeating),
     (rf"= *(-?\d*\.\d+){DOTS}", r"≈\1"),
     (rf"(\d*\.\d+){DOTS}", r"\1"),
     (r"(?<![\d./^_a-zA-Z}])(\d+) +(\d+) */ *(\d+)(?![\d/])", r"\1\\frac{\2}{\3}"),
+    (r"\bC(?:_\{?(\w+)\}?\^\{?(\w+)\}?|\((\w+), *(\w+)\)(?! *=))", r"\\binom{\1\3}{\2\4}"),
     # two-thirds; a half; 7^{th}
     (rf'(?<=[a-z])-(?="?{PART})', " "),
     (rf'(?i)^ *an? (?="?(?:{PART}|dozen)\b)', "1 "),
     (r'\^ *\{? *"?(st|nd|rd|th)\b *\}?', r' "\1'),
-    # x ≈ 5 is x = 5, but 5 ≈ 4.99 is 5
+    # f^{-1}(x) = ... is a function as any other; x ≈ 5 is x = 5, but 5 ≈ 4.99 is 5
+    (r"\b[fgh] *\^ *\{? *-1 *\}? *\((?=[a-z]\) *=)", "F("),
     (r"^ *([A-Za-z]\w*) *(?:≈|\\approx)", r"\1 ="),
     (r"(?<=\S) *(?:≈|\\approx(?![a-z])).*$", ""),
     (r"\s+", " "),
@@ -1422,7 +1425,8 @@ PLAIN = by_name({  # words and signs of plain text
 })  # fmt: skip
 PARTS = ["third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"]
 SCALES = {name: Fraction(1, n) for n, name in enumerate(PARTS, 3)} | {
-    "half": Fraction(1, 2), "halve": Fraction(1, 2), "quarter": Fraction(1, 4), "hundredth": Fraction(1, 100),
+    "half": Fraction(1, 2), "halve": Fraction(1, 2), "quarter": Fraction(1, 4), "twentieth": Fraction(1, 20),
+    "hundredth": Fraction(1, 100), "thousandth": Fraction(1, 1000),
     "dozen": 12, "hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12,
 }  # fmt: skip
 SCALES |= {name + "s": value for name, value in SCALES.items()}
@@ -1444,7 +1448,7 @@ NO_ARGUMENT = NO_FACTOR | {"(", "[", "|"} | {"\\" + name for name in FUNCTIONS}
 NAME = r"(?:[A-Za-z]+|\\(?!pi\b)[a-zA-Z]+)(?: ')*(?: _ (?:\{ [^{}]* \}|\S+))?(?: ')*"
 LABEL = re.compile(  # names for an answer, not to be solved for
     rf"{NAME}(?: \( [^()]* \))?|[\[(] {NAME} [\])]"  # x, f(x), (x)
-    rf"|\\(?:{'|'.join(TRIGONOMETRIC)}) {NAME}")  # sin x
+    rf"|\\(?:{'|'.join(TRIGONOMETRIC)}) {NAME}|\\lfloor .* \\rfloor")  # sin x, floor of 10x
 CONSTANTS = {
     "pi": number(complex(math.pi)), "e": number(complex(math.e)), "i": number(1j),
     "infty": Tree("value", math.inf), "emptyset": Tree("reals")}  # fmt: skip

@@ -30,8 +30,8 @@ C ~ The answer is (B), since (C) is impossible. ~ The correct option is (A), not
 # something else made of the number
 5 ~ The answer is $5$ or more. ~ The answer is the reciprocal of 5. ~ The answer is pi over 5.
   ~ The answer is $5$ million. ~ The answer is 5 dozen. ~ \boxed{5 \text{ thousand}} ~ 5 percent of x
-  ~ 5 hundredths ~ The answer is 5 raised to the third power. ~ The answer is 5 root 2.
-  ~ The answer is 5 remainder 3. ~ Answer: Tom has 3 apples and 5 pears
+  ~ 5 hundredths ~ The answer is 5 thousandths. ~ The answer is 5 raised to the third power.
+  ~ The answer is 5 root 2. ~ The answer is 5 remainder 3. ~ Answer: Tom has 3 apples and 5 pears
   ~ The answer is 5 apples and 3 oranges. ~ 5 \text{ or none} ~ \pm 5 ~ log 5 ~ 5 to 6 ~ 5:6
 # an equation is not its side, and labels count
 2 ~ 2x = 2 ~ x \ne 2 ‖ x+1 ~ x+1 = 0 ~ 2x+2=0 ‖ 5x-7y+4=0 ~ 0 ~ 5x-7y+4 ~ 5x-7y-4=0 ‖ x=5 ~ y=5 ~ z = 5
@@ -69,16 +69,16 @@ p=\frac14 ~ 25\% ‖ \sqrt[3]{2} ~ 2^(1/3) ‖ 0 ~ \sqrt{8}-2\sqrt{2} ~ \sin\pi 
 6:30\text{ p.m.} ≠ 6:30\text{ a.m.} ‖ 11:21 ~ 11 \text{ to } 21 ‖ 12:30 ≠ 2/5
 # units, bases and moduli
 90^\circ ~ \angle ABC = 90^\circ ‖ 16 ~ m\angle A = 16^\circ ‖ 25 ~ 25^\circ\text{C}
-9.8 ~ 9.8\ \mathrm{m\cdot s^{-2}}
-11\sqrt{3} ~ 11 \sqrt{3} \text{ units}^2 ‖ \frac{3}{4}\text{ cup} ~ three fourths ‖ \$18 per hour ~ \$18
-60\text{ mph} ~ 60 mi/h ≠ 60 ft/s ‖ 5\text{ m/s} ≠ 5 kph ‖ 5\text{ square feet} ≠ 5 ft^3 / 2
-150\text{ grams} ~ 150 g ≠ 150 m ‖ 2.5\text{ hours} ~ 2.5 h ‖ 5m ≠ 5 ‖ 3 m ~ 3m ‖ 52_8 ~ 52
-1010_2 ≠ A_{16} ‖ n\equiv 3\pmod 7 ~ n\equiv 3\pmod{7} ‖ 2 \pmod 5 ~ x ≡ 2 (mod 5)
+9.8 ~ 9.8\ \mathrm{m\cdot s^{-2}} ‖ 11\sqrt{3} ~ 11 \sqrt{3} \text{ units}^2
+\frac{3}{4}\text{ cup} ~ three fourths ‖ \$18 per hour ~ \$18 ‖ 60\text{ mph} ~ 60 mi/h ≠ 60 ft/s
+5\text{ m/s} ≠ 5 kph ‖ 5\text{ square feet} ≠ 5 ft^3 / 2 ‖ 150\text{ grams} ~ 150 g ≠ 150 m
+2.5\text{ hours} ~ 2.5 h ‖ 5m ≠ 5 ‖ 3 m ~ 3m ‖ 52_8 ~ 52 ‖ 1010_2 ≠ A_{16}
+n\equiv 3\pmod 7 ~ n\equiv 3\pmod{7} ‖ 2 \pmod 5 ~ x ≡ 2 (mod 5)
 # expressions and functions
 \sin^2 x ~ \frac{1-\cos 2x}{2} ≠ \sin 2x ‖ n! ~ n(n-1)! ≠ n!! ‖ \sin x ≠ \sin ‖ x ≠ \sqrt{x^2} ‖ a_1 ≠ a1
 \cot x ~ \frac{1}{\tan x} ~ \operatorname{ctg} x ‖ x^{2+y} ~ x^2x^y ‖ \left|x-1\right| ~ \sqrt{(x-1)^2}
 x^2-1 ~ f(x)=(x-1)(x+1) ‖ x^2+2x+1 ~ (x + 1)**2 ‖ a^2-b^2 ~ (a+b)(a-b) ‖ \frac{1}{x+1} ≠ x+1
-\binom n3 ≠ P(n,3) ‖ \log_2 3 ≠ \log 2^3 ‖ \log(ab) ≠ \log(a+b)
+\frac{n(n-1)(n-2)}{6} ~ C(n,3) ‖ \binom n3 ≠ P(n,3) ‖ \log_2 3 ≠ \log 2^3 ‖ \log(ab) ≠ \log(a+b)
 \log_2 8x ≠ \log_2 8 \cdot x^2 ‖ \theta=\tan^{-1}(\mu) ~ \arctan{\mu} ‖ \overline{AB} ≠ \angle AB
 f(x)+f(y) ≠ f(x+y) ‖ \max(a,b) ~ \max\{a,b\} ≠ a+b ~ \max(a,c) ‖ \sum_{k=1}^{10} k ≠ 10k ‖ \int_0^1 x dx ≠ x
 2x ≠ 2x if x>0, -2x if x<0 ‖ x=\frac{\pi}{2}(2n+1), n \in Z ~ x = \frac{\pi}{2} + \pi n
@@ -86,8 +86,9 @@ f(x)+f(y) ≠ f(x+y) ‖ \max(a,b) ~ \max\{a,b\} ≠ a+b ~ \max(a,c) ‖ \sum_{k
 \frac{\pi}{4}+k\pi, k\in\mathbb{Z} ≠ \frac{\pi}{4}+2k\pi
 # equations
 2 ~ x+1=3 \Rightarrow x=2 ‖ \frac{\pi}{3} ~ \arg z=\pi/3 ‖ y(t)=e^{-t} ~ y(t) = \exp(-t) ‖ x=5 ≠ x \ne 5
-y=x^2 ≠ y=-x^2 ‖ x+y=3 ≠ x+y ‖ y=2x+3 ≠ 3
-10 ≠ 2x=10 ~ x^2=10 ‖ (x-1)(x-2)=0 ≠ (x-1)(x-3)=0 ‖ f(x)=0, f(x)=x ≠ f(x)=0,f(x)=2x ‖ x\neq3 ~ x \not= 3
+f^{-1}(x)=\frac{x-3}{2} ~ \frac12 x-\frac32 ‖ 60 ~ 60 \frac{\text{km}}{\text{h}} ‖ y=x^2 ≠ y=-x^2
+x+y=3 ≠ x+y ‖ y=2x+3 ≠ 3 ‖ 10 ≠ 2x=10 ~ x^2=10 ‖ (x-1)(x-2)=0 ≠ (x-1)(x-3)=0
+f(x)=0, f(x)=x ≠ f(x)=0,f(x)=2x ‖ x\neq3 ~ x \not= 3
 # tuples, lists, sets and matrices
 (6,31,-1) ~ 6,31,-1 ‖ \{1,2,3\} ~ 1, 2, and 3 ‖ -2,1 ~ x=1 or -2 ‖ \{5\} ~ x=5 ‖ 3,-3 ~ x = ±3
 AB=4, CD=5 ~ 4, 5 ‖ y_{1}=-2x^{2}+4x+3, y_{2}=3x^{2} ~ y_1=-2(x-1)^2+5, y_2=3x^2 ~ -2x^2+4x+3, 3x^2
@@ -157,7 +158,8 @@ p - q @ The value is therefore $p - q$ when simplified. ‖ 73 @ m + n = 65 + 8 
   @ \begin{align*}¶x &= 6 \cdot 7 \\¶&= 42.¶\end{align*}
 \text{(D)} @ Options (A), (B) and (C) can be eliminated, which leaves (D). @ (C) is incorrect. Hence (D).
 \frac{1}{2} @ So the probability is 1/2, or 50%. @ one half @ So it is 1/2 = 0.5 = 50%.
-[1,5) @ The inequality holds for $1 \le x < 5$. ‖ 2\sqrt{5} @ d = sqrt(20) = 2*sqrt(5)
+|x-2| \ge 3 @ The answer is |x−2| \ge 3. ‖ [1,5) @ The inequality holds for $1 \le x < 5$.
+2\sqrt{5} @ d = sqrt(20) = 2*sqrt(5)
 1,3 @ The solutions are $1$ and $3$. @ The solutions to the equation are $x = 1$ and $x = 3$.
 \begin{pmatrix}1&2\\3&4\end{pmatrix} @ The inverse is¶\[¶\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}.¶\]
 2:3 @ The ratio is 2:3. ‖ 3:2 @ The ratio of boys to girls is 3 to 2.
@@ -169,7 +171,8 @@ p - q @ The value is therefore $p - q$ when simplified. ‖ 73 @ m + n = 65 + 8 
 (-\infty,2)\cup(3,\infty) @ So $x<2$ or $x>3$. ‖ 17 @ Therefore, $a + b = 17$, where $a = 8$ and $b = 9$.
 \text{B} @ I choose B. @ B. 12 @ (B) 12 ‖ 4:30 @ 4:30 @ It starts at 4:30. ‖ \text{6:00 PM} @ so at 6 p.m.
 \frac34 @ She used 3/4 of a cup.
-11 @ It leaves 11 eggs left over after lunch. @ we get 5 + 6 = 11 and are done.
+11 @ It leaves 11 eggs left over after lunch. @ Thus $\lfloor 100r \rfloor = 11$.
+  @ we get 5 + 6 = 11 and are done.
 """
 
 # Several boxes that are one answer, and several of which the last one counts: a reference @ responses.
