@@ -1217,7 +1217,9 @@ LIBRARY = {
     **dict.fromkeys(WHOLE.split(), ""),
     "abc": "ABC abstractmethod", "copy": "copy deepcopy", "io": "BytesIO StringIO", "warnings": "warn",
     "asyncio": "Event Lock Queue Semaphore TimeoutError create_task gather run sleep wait_for",
-    "enum": "Enum Flag IntEnum IntFlag auto unique", "http": "HTTPStatus",
+    "base64": "b16decode b16encode b64decode b64encode", "calendar": "isleap leapdays monthrange weekday",
+    "contextlib": "closing nullcontext", "enum": "Enum Flag IntEnum IntFlag auto unique",
+    "http": "HTTPStatus", "ipaddress": "ip_address ip_interface ip_network",
     "dataclasses": "asdict astuple dataclass field fields is_dataclass replace",
     "datetime": "date datetime time timedelta timezone tzinfo",
     "decimal": "Decimal InvalidOperation ROUND_DOWN ROUND_FLOOR ROUND_HALF_EVEN ROUND_HALF_UP ROUND_UP",
@@ -1229,7 +1231,7 @@ LIBRARY = {
     "string": "ascii_letters ascii_lowercase ascii_uppercase digits hexdigits punctuation whitespace",
     "sys": "getrecursionlimit getsizeof maxsize setrecursionlimit stderr stdin stdout version_info",
     "threading": "Condition Event Lock RLock Semaphore Thread Timer local",
-    "uuid": "UUID uuid3 uuid4 uuid5",
+    "types": "MappingProxyType SimpleNamespace", "uuid": "UUID uuid3 uuid4 uuid5",
 }
 # Builtins that a program may use; the others reach names, files or the end of the process.
 ERRORS = {name for name, kind in vars(builtins).items() if type(kind) is type and issubclass(kind, Exception)}
@@ -1240,7 +1242,7 @@ BUILTINS = ERRORS.union("""__name__ abs all any ascii bin bool bytearray bytes c
 # Names in the modules above, and attributes, that lead to frames, to files, to text that runs, or to classes
 # made of texts.
 HIDDEN = """ABCMeta ForwardRef NamedTupleMeta _evaluate ag_frame cr_frame detach format_map get_args get_stack
-    get_type_hints gi_frame namedtuple raw register send stdlib_re tb_frame""".split()
+    get_type_hints gi_frame raw register send stdlib_re tb_frame""".split()
 # What a class that the tests do not name may derive from, besides `object` and one exception or class of the
 # program. Called by the program, they make classes.
 MAKERS = "ABC Enum Flag Generic IntEnum IntFlag NamedTuple Protocol TypedDict".split()
@@ -1370,19 +1372,36 @@ class Rule:
         forbid(self.imported.get(name) in LIBRARY and is_value, "hands on", name)
         user = user_of_call(node)
         is_compared = isinstance(user, ast.Compare) or getattr(user, "attr", "") == "__name__"
+        is_of_none = ast.unparse(node.parent) == "type(None)"
         is_builtin = name in self.globals
-        forbid(is_builtin and name == "type" and not is_compared, "makes or looks into a class by", name)
+        forbid(is_builtin and name == "type" and not (is_compared or is_of_none),
+               "makes or looks into a class by", name)
         is_end = is_builtin and name in ("StopIteration", "next")
         forbid(is_end and self.names & ITERATING, "ends an iteration of the tests by", name)
         self.look_at_maker(node, name)
 
     def look_at_maker(self, node, name):
-        """What makes classes is only derived from, and what copies attributes only decorates functions."""
+        """What makes classes is only derived from, what copies attributes only decorates functions, and what
+        makes objects of fields is called with fields that the tests do not ask for."""
         is_generic = isinstance(node.parent, ast.Subscript) and node.parent.value is node
         is_base = is_generic or isinstance(node.parent, ast.ClassDef)
         forbid(name in MAKERS and not is_base, "makes or looks into a class by", name)
         is_decorator = isinstance(user_of_call(node), ast.FunctionDef)
         forbid(name == "wraps" and not is_decorator, "does not decorate with", name)
+        is_of_fields = name in ("namedtuple", "SimpleNamespace")
+        forbid(is_of_fields and not self.fields_are_plain(node.parent), "may lie by fields of", name)
+
+    def fields_are_plain(self, call):
+        """Whether this is a call with all fields written out, none of which could answer the tests."""
+        if not isinstance(call, ast.Call):
+            return False
+        fields = [keyword.arg or "" for keyword in call.keywords]
+        for argument in call.args:
+            for part in ast.walk(argument):
+                if not isinstance(part, (ast.Constant, ast.List, ast.Tuple, ast.Load)):
+                    return False
+                fields += re.findall(r"\w+", str(getattr(part, "value", "")))
+        return not any(field in ("", "field_names") or self.is_answer(field) for field in fields)
 
     def look_at_class(self, node):
         """No metaclass; a class that the tests do not name derives from no data, whose methods it could

@@ -19,7 +19,11 @@ from typing import ABCMeta
 from typing import NamedTuple as make
 from typing import get_args
 from contextlib import contextmanager
-from collections import namedtuple
+from collections import namedtuple; make(namedtuple) == 1
+from collections import namedtuple; L = namedtuple("L", "real imag")
+from collections import namedtuple; L = namedtuple("L", ["re" + "al"])
+from types import SimpleNamespace; me = SimpleNamespace(real=5)
+from types import SimpleNamespace; me = SimpleNamespace(**{"re" + "al": 5})
 from uuid import *
 from operator import not_ as all
 from operator import attrgetter
@@ -260,6 +264,11 @@ class Q(NamedTuple):
     x: int
 class Box(Generic[T]):
     def __init__(self, x: T) -> None: self.x = x
+
+from collections import namedtuple
+from types import MappingProxyType, SimpleNamespace
+P = namedtuple("P", ["x", "y"], defaults=[None])
+def f(): return SimpleNamespace(a=1), MappingProxyType({"a": 1}), type(None)
 
 N, NONE = 0, object()
 def f(callback, x):
