@@ -680,11 +680,14 @@ def train_scorers(recipes, args):
             chosen, unjudged = choose_rollouts(rollouts, recipes[path])
             tasks.append(make_task(chosen, recipes[path], args.device))
         right = f"{chosen.labels.mean():.1%} of {len(chosen.keys)} rollouts right"
-        where = f"{', '.join(recipe.runs)}, {recipe.vector}"
-        print(f"{where}: {right}; {unjudged} could not be judged: left out", flush=True)
+        where = ", ".join(recipe.runs)
+        print(f"{where}, {recipe.vector}: {right}; {unjudged} could not be judged: left out", flush=True)
         problems = len(set(chosen.problems))
-        if problems < 50:
-            common.warn(f"{where}: {problems} problems are few; calibrate on 50 or more")
+        held_out = len({chosen.problems[row] for row in tasks[-1].valid.tolist()})
+        if problems < 50 or held_out < 12:
+            counts = f"{problems} problems, {held_out} held out"
+            spread = f"accuracy ± {50 / math.sqrt(held_out):.0f} points"
+            common.warn(f"{where}: {counts} ({spread}); calibrate on 50 or more")
         with open_processes(tasks, min(args.workers, len(tasks) * recipe.configs)) as run:
             run_searches(tasks, run)
             fold_logits = score_folds(tasks, run)

@@ -408,7 +408,7 @@ def test_rollouts_that_could_not_be_judged_are_counted_and_left_out(tmp_path, ca
     train_run(run, "--configs", 1, "--rollouts", 3)
     said = capsys.readouterr()
     assert "of 24 rollouts right; 12 could not be judged" in said.out, "of the first three"
-    assert said.err.count("warning: ") == 1 and "12 problems are few; calibrate on 50 or more" in said.err
+    assert said.err.count("warning: ") == 1 and "12 problems, 3 held out (accuracy ± 29 points)" in said.err
     chosen, _ = trainer.choose_rollouts(trainer.load_rollouts([run], "penultimate/eos"), make_recipe(run))
     judged = [row for row in rows if row["label"] is not None]
     assert chosen.keys == [(run, row["id"], row["sample"]) for row in judged]
