@@ -79,7 +79,6 @@ import marshal
 import mmap
 import numbers
 import os
-import pathlib
 import pickle
 import queue
 import random
@@ -345,15 +344,16 @@ class Server:
         """Start a server. One that finds that it cannot use a layer says so, and is started without it."""
         while True:
             self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            folder, name = os.path.split(os.path.abspath(__file__))        # the folder may be an archive
             # the caller's folder, the first of sys.path, may have a module named as one of the library's
-            start = (f"import sys\nsys.path[:] = [*sys.path[1:], {folder!r}]\n"
-                     f"sandbox = __import__({name.partition('.')[0]!r})\ndel sys.path[-1]\n"
-                     f"sandbox.serve({theirs.fileno()}, {[*self.disabled]})")
+            start = ("import marshal, sys\ndel sys.path[0]\nmodule = {'__name__': 'sandbox_exec'}\n"
+                     "exec(marshal.load(sys.stdin.buffer), module)\n"
+                     f"module['serve']({theirs.fileno()}, {[*self.disabled]})")
             with theirs:
                 self.process = subprocess.Popen([sys.executable, "-s", "-B", "-c", start],
                                                 pass_fds=[theirs.fileno()], env=clean_environment(),
-                                                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+                                                stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+            with contextlib.suppress(OSError), self.process.stdin as file:
+                file.write(this_file_compiled())
             hello = {"failed": ["rlimits", "the server died at once"]}
             with contextlib.suppress(OSError):
                 hello, _ = receive(self.socket)
@@ -411,6 +411,13 @@ class Server:
         if self.is_closed:                        # the pool was closed while this started
             self.end()
         return {"ended": (SERVER_DIED, "")}
+
+
+@functools.cache
+def this_file_compiled():
+    """A server that compiled this file would keep megabytes of memory for it, and so would all its forks."""
+    source = "".join(linecache.getlines(__file__, globals()))              # it may lie in an archive
+    return marshal.dumps(compile(source, __file__, "exec", dont_inherit=True, optimize=0))
 
 
 def clean_environment():
@@ -953,7 +960,7 @@ def run_with_pytest(module, job):
 
     class Plugin:
         def pytest_collection(self, session):
-            node = Tests.from_parent(session, path=pathlib.Path(os.devnull))
+            node = Tests.from_parent(session, path=importlib.import_module("pathlib").Path(os.devnull))
             session.items[:] = session.genitems(node)
             session.testscollected = len(session.items)
             return True
@@ -1372,7 +1379,7 @@ class Rule:
         forbid(self.imported.get(name) in LIBRARY and is_value, "hands on", name)
         user = user_of_call(node)
         is_compared = isinstance(user, ast.Compare) or getattr(user, "attr", "") == "__name__"
-        is_of_none = ast.unparse(node.parent) == "type(None)"
+        is_of_none = name == "type" and ast.unparse(node.parent) == "type(None)"
         is_builtin = name in self.globals
         forbid(is_builtin and name == "type" and not (is_compared or is_of_none),
                "makes or looks into a class by", name)
@@ -1538,8 +1545,8 @@ class Cage:
         """From root to a user of this server's own: uid 0 is above RLIMIT_NPROC and file modes."""
         uid = 61000 + os.getpid() % 4000
         needed = [] if self.private else [os.__file__, self.scratch]
-        above = [folder for path in needed for folder in pathlib.Path(path).parents]
-        if not all(folder.stat().st_mode & 1 for folder in above):
+        above = [path[:n] for path in needed for n, letter in enumerate(path) if letter == "/" and n]
+        if not all(os.stat(folder).st_mode & 1 for folder in above):
             return                                # only root may read this Python, or enter TMPDIR
         self.has_own_user = True
         os.chown(self.scratch, uid, uid)
