@@ -9,7 +9,8 @@ which answers are equal (also for problems without a reference). It writes
     answers.jsonl        for each problem {"id", "prompt", "scorer", "strategy", "sample", "p", "answer",
                          "vote"?, "label"?, "response"}. answer: as 02 extracts it, for code the program;
                          p: the probability that it is right; vote: its share of the sum of all answers' p
-    selected.jsonl       the same without the prompt, and with the "score", for each given scorer and strategy
+    selected.jsonl       the same without the prompt, and with the "score", for each scorer and strategy. The
+                         rows of scorers that are not given this time are kept
     scores/SCORER.jsonl  for each rollout {"id", "sample", "score": its logit, "p": its probability}. In
                          SCORER.cost.json beside it are costs, and "learned", the problems of this run that
                          the scorer was trained or validated on
@@ -50,12 +51,13 @@ def main():
         doubts = [doubt for name in scorers for doubt in doubts_about(run, seedless(name), scorers[name])]
         for doubt in dict.fromkeys(doubts):  # once for all seeds of a scorer
             print(f"warning: {run.path}: {doubt}", file=sys.stderr)
+        kept = selections_of_others(run, scorers)
         logits = {name: write_scores(run, name, scorer) for name, scorer in scorers.items()}
         picks = []
         for name in scorers:
             for strategy in run.strategies:
                 picks += pick(run, name, strategy, logits[name])
-        common.write_jsonl(run.path / "selected.jsonl", with_responses(run, picks))
+        common.write_jsonl(run.path / "selected.jsonl", kept + with_responses(run, picks))
         scorer, strategy, reason = choose(scorers, strategies)
         mean = np.mean([logits[name] for name in scorers if seedless(name) == scorer], axis=0)
         answers = write_answers(run, pick(run, scorer, strategy, mean))
@@ -155,6 +157,19 @@ def pick(run, name, strategy, logits):
             pick["label"] = row["label"]
         picks.append(pick)
     return picks
+
+
+def selections_of_others(run, scorers):
+    """The rows of selected.jsonl of scorers that are not given; all must be of rollouts of this run."""
+    path = run.path / "selected.jsonl"
+    if not path.is_file():
+        return []
+    rows = common.read_jsonl(path, needs=("id", "sample", "scorer"))
+    kept = [row for row in rows if row["scorer"] not in scorers]
+    unknown = set(common.keys_of(kept)) - set(common.keys_of(run.rows))
+    if unknown:
+        common.die(f"{path} has picks that are no rollouts of this run, such as {min(unknown)}; delete it")
+    return kept
 
 
 def with_responses(run, picks):

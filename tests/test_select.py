@@ -162,6 +162,27 @@ def test_labels_of_problems_that_were_edited_are_named_and_copies_are_not(run, s
     assert f"02_label.py {run} judges again" in error
 
 
+def test_the_selections_of_given_scorers_are_replaced_and_those_of_others_stay(run, tmp_path, select):
+    one = first_dimension_scorer(tmp_path / "one.pt")
+    two = first_dimension_scorer(tmp_path / "two.pt", scale=[torch.ones(8), torch.full((8,), -1.0)])
+    select(scorers=[one, two])
+    before = common.read_jsonl(run / "selected.jsonl")
+    set_logits(run, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0].__getitem__)
+    select(scorers=[one])
+    after = common.read_jsonl(run / "selected.jsonl")
+    assert len(after) == len(before) == 2 * 2 * 10
+    assert after[:20] == [row for row in before if row["scorer"] == "two"]
+    assert {row["score"] for row in after if row["strategy"] == "best-of-n" and row["scorer"] == "one"} == {6}
+
+
+def test_selections_of_another_run_are_not_kept(run, tmp_path, select):
+    select()
+    edit_jsonl(run / "selected.jsonl", lambda row: row | {"sample": 6})
+    error = select(scorers=[first_dimension_scorer(tmp_path / "other.pt")], code=2).stderr
+    assert "selected.jsonl has picks that are no rollouts of this run, such as ('p0', 6); delete it" in error
+    select()  # replaces them
+
+
 # ---- answers.jsonl
 
 
