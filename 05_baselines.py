@@ -7,7 +7,7 @@
     python 05_baselines.py route RUN --math M.pt --code C.pt    the model names the domain of each problem,
                                                       and the scorer of that domain picks
 
-The report prints a summary and writes report.md, results.json and, with --plots, a figure for each
+The report prints a summary and writes report.md, results.json and, with --plots, three figures for each
 calibration and evaluation set. It compares the scores in RUN/scores/*.jsonl: those of 04_select.py, those
 that the other three commands write, and your own. Yours is a file with a line {"id", "sample", "score"} for
 each rollout, where a higher score is better; with a probability "p" in each line the method also votes. Files
@@ -16,7 +16,7 @@ one model and data set), calibration runs and scorer seeds, ± the standard devi
 in a folder `greedy` beside RUN is a row, too.
 
 The first page of this file is the report: runs become arrays, methods pick rollouts, picks become rows, rows
-become tables and a figure. The second page is the three verifiers.
+become tables and figures. The second page is the three verifiers.
 """
 
 from __future__ import annotations  # the annotations name numpy, which is imported when it is first used
@@ -208,6 +208,8 @@ def read_scores(file, run):
         score = padded([float(row["score"]) for row in rows], run.places, -np.inf)
         if all(row.get("p") is not None for row in rows):
             p = padded([float(row["p"]) for row in rows], run.places)
+            if not ((p >= 0) & (p <= 1)).all():
+                raise ValueError
     except (TypeError, ValueError):
         common.die(f"{file}: a score is a number, and p a probability or absent")
     calibration_run, _, seed = file.stem.partition("@")[2].rpartition("-")
@@ -290,7 +292,9 @@ def make_rows(runs, greedy, by_rule, by_scorer):
     rows = [make_row("random", "random", at_random, without)]
     if greedy:
         rows.append(make_row("greedy", "greedy", at_random, [Scores(greedy)]))
-    rows += [make_row(rule, "confidence", by_score, by_rule[rule]) for rule in RULES]
+    for rule in RULES:
+        row = make_row(rule, "confidence", by_score, by_rule[rule])
+        rows.append(row | {"equals": equal_rule(rule, by_rule)})
     votes = []
     if can_vote(runs):
         for name, vote in VOTES.items():
@@ -306,6 +310,17 @@ def make_rows(runs, greedy, by_rule, by_scorer):
         rows.append(make_row("answers.jsonl, 04's choice", "choice", by_score, chosen, sizes=[n]))
     truth = [Scores(run, np.where(run.valid, run.labels, -np.inf)) for run in runs]
     return [*rows, make_row("oracle", "oracle", by_score, truth)]
+
+
+def equal_rule(rule, by_rule):
+    """An earlier rule of the same statistic with the same scores, as in answers shorter than a window."""
+    statistic = rule.split("/")[0]
+    for other in RULES[: RULES.index(rule)]:
+        if other.split("/")[0] == statistic:
+            pairs = zip(by_rule[other], by_rule[rule])
+            if all(np.allclose(one.score, two.score, rtol=1e-9) for one, two in pairs):
+                return other
+    return None
 
 
 def name_scorer(key):
@@ -453,27 +468,28 @@ def replay_stopping(of_method, accuracies):
     accuracies: {n: accuracy} where every problem gets n rollouts. Runs that stopped themselves give None:
     what was not sampled cannot be replayed.
     """
-    thresholds = []
+    chosen = []
     curves = []
     for scores in of_method:
         run = scores.run
         if scores.p is None or not scores.cost.get("stop") or run.meta.get("stop"):
             return None
-        thresholds.append(common.stop_threshold(scores.cost["stop"]))
+        chosen.append(common.stop_threshold(scores.cost["stop"]))
         p = np.where(run.valid, scores.p, -1)
-        both = np.array([thresholds[-1], common.NEVER])
-        curves.append(common.stop_curve(p, run.labels, run.tokens, both))
-    curves = np.array(curves)  # [scores, (right, rollouts, tokens), (stopped, all rollouts), P]
-    right, all_right = curves[:, 0].mean(0)  # [P] each
-    _, rollouts, tokens = curves.mean((0, 3))  # each [2]
-    share = tokens[0] / tokens[1]
+        others = np.quantile(p[run.valid], np.linspace(0, 1, 31))  # for the figure
+        thresholds = np.array([chosen[-1], *others, common.NEVER])
+        curves.append(common.stop_curve(p, run.labels, run.tokens, thresholds))
+    curves = np.array(curves)  # [scores, (right, rollouts, tokens), thresholds, P]
+    right, rollouts, tokens = curves.mean(0)  # [thresholds, P] each; at the last threshold nothing stops
+    shares = tokens.mean(1) / tokens[-1].mean()
     sizes = np.array([int(n) for n in accuracies])
-    fixed = np.interp(share, sizes / sizes[-1], [*accuracies.values()])
+    fixed = np.interp(shares[0], sizes / sizes[-1], [*accuracies.values()])
     return {
-        "threshold": mean_of(thresholds), "accuracy": float(right.mean()),
-        "std": std_of(curves[:, 0, 0].mean(1)), "all": float(all_right.mean()),
-        **with_interval(right - all_right), "rollouts": float(rollouts[0]), "tokens": float(tokens[0]),
-        "share": float(share), "fixed": float(fixed),
+        "threshold": mean_of(chosen), "accuracy": float(right[0].mean()),
+        "std": std_of(curves[:, 0, 0].mean(1)), "all": float(right[-1].mean()),
+        **with_interval(right[0] - right[-1]), "rollouts": float(rollouts[0].mean()),
+        "tokens": float(tokens[0].mean()), "share": float(shares[0]), "fixed": float(fixed),
+        "curve": sorted(zip(shares.tolist(), right.mean(1).tolist())),
     }  # fmt: skip
 
 
@@ -677,7 +693,9 @@ def rules_table(section):
     rows = {row["method"]: row for row in section["rows"]}
     for statistic in common.STATISTICS:
         of_statistic = {way: rows[f"{statistic}/{way}"] for way in common.AGGREGATIONS}
-        cells = {way: accuracy_of(row) for way, row in of_statistic.items()}
+        cells = {}
+        for way, row in of_statistic.items():
+            cells[way] = f"as {row['equals'].split('/')[1]}" if row["equals"] else accuracy_of(row)
         cut = mean_of(row["cut"] for row in of_statistic.values())
         yield {"statistic": statistic} | cells | {"cut %": percent(cut)}
 
@@ -719,7 +737,7 @@ def study_table(rows):
 
 # ---- The report --------------------------------------------------------------------------------------------
 
-LEGEND = """\
+RULES_LEGEND = """\
 ## What the names and numbers mean
 
 Confidence rules are statistic/aggregation. The statistics are of each token's ten largest log-probabilities:
@@ -728,22 +746,32 @@ ten, scaled to add up to 1 (low is sure). `self_certainty` is how far the whole 
 `likelihood` the token's own log-probability. They are aggregated over the tokens: `avg` of all; `tail`, the
 last ones; `lowest`, the window where it is least confident; `bottom10`, the least confident tenth of the
 windows. Windows and tail are the paper's (1,024 and 2,048 tokens) where answers are long, else the power of
-two nearest to half of the median answer.
-
-- Random, best-of-N and oracle are the exact expectation over all subsets of N rollouts, votes where these are
-  few, else the mean over 128 random ones. Tied majorities share the credit
-- ± is the standard deviation over what varies (`over`): evaluation runs, calibration runs, scorer seeds.
-  `right/problems` counts expected picks. `in sample`: the scorer learned from some of these problems, so its
-  accuracy proves nothing
-- `Δ`: points above the best of these confidence rules, which is chosen with hindsight on these labels; in
-  brackets a paired bootstrap interval over problems. `closed`: Δ as a share of the gap from that rule to the
-  oracle, empty where this is less than two problems
-- `cut %`: picks (in the summary: rollouts) that ended at the length limit. `AUROC`: the chance that a right
-  answer scores above a wrong one, over all rollouts and `within a problem`
-- Stopped when sure: right %, and the share of all tokens that it takes; `when sure by`: the probability at
-  which sampling stops, found on the calibration problems; `a fixed N of that cost`: right % when all problems
-  get as many rollouts as stopping took on average
-- Times are compared only on the same device. LoRA and PRM read one rollout at a time"""
+two nearest to half of the median answer."""
+LEGEND = {  # what is in a report that says the word
+    "random": """\
+Random, best-of-N and oracle are the exact expectation over all subsets of N rollouts, votes where these are
+few, else the mean over 128 random ones. Tied majorities share the credit. `right/problems` counts expected
+picks.""",
+    "±": """\
+± is the standard deviation over what varies (`over`): evaluation runs, calibration runs, scorer seeds.""",
+    "in sample": """\
+`in sample`: the scorer learned from some of these problems, so its accuracy proves nothing.""",
+    "Δ": """\
+`Δ`: points above the best of these confidence rules, which is chosen with hindsight on these labels; in
+brackets a paired bootstrap interval over problems. `closed`: Δ as a share of the gap from that rule to the
+oracle, empty where this is less than two problems.""",
+    "cut %": """\
+`cut %`: picks (in the summary: rollouts) that ended at the length limit.""",
+    "AUROC": """\
+`AUROC`: the chance that a right answer scores above a wrong one, over all rollouts and `within a
+problem`.""",
+    "when sure by": """\
+Stopped when sure: right %, and the share of all tokens that it takes; `when sure by`: the probability at
+which sampling stops, found on the calibration problems; `a fixed N of that cost`: right % when all problems
+get as many rollouts as stopping took on average.""",
+    "×": """\
+Times are compared only on the same device. LoRA and PRM read one rollout at a time.""",
+}
 
 
 def report(args):
@@ -757,8 +785,10 @@ def report(args):
     common.write_json(out / "results.json", {"command": the_command(), "sections": sections})
     summary = [*summarise(sections)]
     details = [text for section in sections for text in describe(section, out, args.plots)]
+    text = "\n\n".join(["# Report", f"Made by `{the_command()}`.", *summary, *details])
+    legend = [explanation for word, explanation in LEGEND.items() if word in text]
     with common.atomic(out / "report.md") as file:
-        file.write("\n\n".join(["# Report", f"Made by `{the_command()}`.", *summary, *details, LEGEND]))
+        file.write("\n\n".join([text, RULES_LEGEND, *legend]))
     print(*summary, f"more tables, and what the names and numbers mean: {out / 'report.md'}", sep="\n\n")
 
 
@@ -793,6 +823,10 @@ def make_section(model, dataset, paths, args):
     notes = []
     if left_out:
         notes.append(f"{dataset}: {len(left_out)} problems left out of all rows: a label could not be judged")
+    equal = [row for row in rows if row.get("equals")]
+    if equal:
+        notes.append(f"{dataset}: {len(equal)} of the {len(RULES)} confidence rules equal another, because "
+                     "answers are too short for their windows to differ")  # fmt: skip
     if incomplete:
         notes.append(f"{dataset}: no row for {', '.join(incomplete)}: not in every run")
     return {
@@ -821,57 +855,156 @@ def describe(section, out, plots):
             yield f"### {title}\n\n{as_table(rows)}"
     if plots:
         for calibration in calibrations_of(section):
-            pair = "-to-".join(filter(None, [calibration, section["dataset"]]))
-            name = f"accuracy.{section['model']}.{pair}.png"
-            draw_accuracy(out / name, section, calibration)
-            yield f"![Accuracy against the number of rollouts]({name})"
+            yield from draw_figures(out, section, calibration)
 
 
 def the_command():
     return shlex.join(["python", "05_baselines.py", *sys.argv[1:]])
 
 
-# ---- The figure --------------------------------------------------------------------------------------------
+# ---- Figures: a method has one colour in all of them, and a line of its own for prints in grey -------------
 
-LOOKS = {  # row of the summary: (colour, line, mark), which differ also in grey
+LOOKS = {  # what a figure shows: (colour, line, mark)
     "random": ("#888888", ":", ""),
-    BEST_OF_ALL: ("#e69f00", "--", "s"),
-    "confidence-weighted vote": ("#56b4e9", "-.", "v"),
+    "best rule": ("#e69f00", "--", "s"),
+    "vote": ("#56b4e9", "-.", "v"),
     "SCaTR": ("#0072b2", "-", "o"),
     "SCaTR+": ("#882255", "-", "D"),
-    "SCaTR, weighted vote": ("#009e73", "-", "^"),
+    "SCaTR's vote": ("#009e73", "-", "^"),
     "oracle": ("#000000", "--", ""),
 }
+SHADES = dict(zip(common.AGGREGATIONS, ("#f9dc9f", "#eeb03c", "#b9770e", "#5f3c05")))  # of the rules' orange
+SIZE = (7, 4.3)  # inches
 
 
-def draw_accuracy(path, section, calibration):
+def draw_figures(out, section, calibration):
+    """Draw the three figures of a calibration set, and yield the lines that show them."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7, 4.3), layout="constrained")
-    axes = figure.subplots()
-    rows = {name: row for name, row in summary_rows(section, calibration).items() if name in LOOKS}
-    for name, row in sorted(rows.items(), key=lambda item: -item[1]["accuracy"]):
-        colour, line, mark = LOOKS[name]
+    rows = rows_to_draw(section, calibration)
+    sets = [calibration, section["dataset"]]
+    for name, (title, draw) in FIGURES.items():
+        if name == "stopping" and not any(row.get("stopped") for row in rows.values()):
+            continue
+        figure = Figure(figsize=SIZE, layout="constrained")
+        axes = figure.subplots()
+        axes.spines[["top", "right"]].set_visible(False)
+        where = f"{section['model']} on {section['dataset']}"
+        if calibration:
+            where += f", calibrated on {calibration}"
+        axes.set_title(f"{title}\n{where}", loc="left", fontsize=11)
+        draw(axes, section, rows)
+        file_name = f"{name}.{section['model']}.{'-to-'.join(filter(None, sets))}.png"
+        with common.atomic(out / file_name, "wb") as file:
+            figure.savefig(file, format="png", dpi=120)
+        yield f"![{title}]({file_name})"
+
+
+def rows_to_draw(section, calibration):
+    """{key of LOOKS: row}; of the rules, of the votes and of SCaTR's votes the best."""
+    found = defaultdict(list)
+    for row in section["rows"]:
+        if row["calibration"] in ("", calibration):
+            found[look_of(row)].append(row)
+    return {look: max(found[look], key=lambda row: row["accuracy"]) for look in LOOKS if look in found}
+
+
+def look_of(row):
+    if row["kind"] == "confidence":
+        return "best rule"
+    if row["method"] in VOTES:
+        return "vote"
+    if row["method"] in SUMMARY_VOTES:
+        return "SCaTR's vote"
+    return row["method"]
+
+
+def draw_accuracy(axes, section, rows):
+    ends = []
+    for look, row in rows.items():
+        colour, line, mark = LOOKS[look]
         sizes = [int(n) for n in row["curve"]]
         heights = 100 * np.array([*row["curve"].values()])
-        label = f"{name}  {heights[-1]:.1f}"
-        axes.plot(sizes, heights, line, marker=mark, color=colour, markersize=4, clip_on=False, label=label)
+        axes.plot(sizes, heights, line, marker=mark, color=colour, markersize=4, clip_on=False)
         if row["curve_std"]:
             std = 100 * np.array(row["curve_std"])
             axes.fill_between(sizes, heights - std, heights + std, color=colour, alpha=0.18, linewidth=0)
-    title = f"Accuracy against the number of rollouts\n{section['model']} on {section['dataset']}"
-    if calibration:
-        title += f", calibrated on {calibration}"
-    axes.set_title(title, loc="left", fontsize=11)
-    axes.spines[["top", "right"]].set_visible(False)
+        name = f"best rule: {row['method']}" if look == "best rule" else row["method"]
+        ends.append((heights[-1], f"{name}  {heights[-1]:.1f}", colour))
     axes.set_xscale("log", base=2)
     axes.set_xticks(sizes, sizes)
     axes.minorticks_off()
     axes.set(xlabel="rollouts a problem (N)", ylabel="right answers, %", xlim=(1, max(2, sizes[-1])))
-    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, labelcolor="linecolor", fontsize=9)
-    with common.atomic(path, "wb") as file:
-        figure.savefig(file, format="png", dpi=120)
+    name_ends(axes, ends)
 
+
+def name_ends(axes, ends, share=0.055):
+    """Write each (height, text, colour) at the right edge, moved apart to at least this share of the axis."""
+    low, high = axes.get_ylim()
+    gap = share * (high - low)
+    last = -math.inf
+    for i, (height, text, colour) in enumerate(sorted(ends)):
+        room_for_those_above = gap * (len(ends) - i - 1)
+        last = min(max(height, last + gap), high - room_for_those_above)
+        axes.annotate(text, (1, last), xycoords=("axes fraction", "data"), xytext=(6, 0), color=colour,
+                      textcoords="offset points", va="center", fontsize=9)  # fmt: skip
+
+
+STOPPING_KEY = """\
+line: stops when sure, from the lowest threshold to the highest
+mark: the threshold that the calibration problems chose
+dotted: the same number of rollouts for every problem"""
+
+
+def draw_stopping(axes, section, rows):
+    ends = []
+    for look, row in rows.items():
+        stopped = row.get("stopped")
+        if stopped:
+            colour, _, mark = LOOKS[look]
+            shares, accuracies = 100 * np.array(stopped["curve"]).T
+            axes.plot(shares, accuracies, color=colour)
+            sizes = np.array([int(n) for n in row["curve"]])
+            axes.plot(100 * sizes / sizes[-1], 100 * np.array([*row["curve"].values()]), ":", color=colour)
+            share = 100 * stopped["share"]
+            accuracy = 100 * stopped["accuracy"]
+            axes.plot(share, accuracy, mark, color=colour, markersize=9, markeredgecolor="white")
+            text = f"{look}  {accuracies[-1]:.1f}\nstopped: {accuracy:.1f} for {share:.0f} %"
+            ends.append((accuracies[-1], text, colour))
+    axes.figure.supxlabel(STOPPING_KEY, fontsize=9)
+    axes.set(xlabel="tokens, % of those of all rollouts", ylabel="right answers, %", xlim=(0, 100))
+    name_ends(axes, ends, 0.13)
+
+
+def draw_rules(axes, section, rows):
+    """Bars from the best to the worst."""
+    from matplotlib.patches import Patch
+
+    bars = [(rows[name], LOOKS[name][0]) for name in ("random", "SCaTR", "SCaTR+") if name in rows]
+    for row in section["rows"]:
+        if row["kind"] == "confidence" and not row["equals"]:
+            bars.append((row, SHADES[row["method"].split("/")[1]]))
+    axes.figure.set_size_inches(SIZE[0], 1.4 + 0.18 * len(bars))
+    for row, colour in sorted(bars, key=lambda bar: bar[0]["accuracy"]):
+        name = row["method"]
+        accuracy = 100 * row["accuracy"]
+        std = 100 * (row["std"] or 0)
+        axes.barh(name, accuracy, color=colour, height=0.78)
+        axes.errorbar(accuracy, name, xerr=std, fmt="none", ecolor="#333333")
+        axes.annotate(f"{accuracy:.1f}", (accuracy + std, name), xytext=(4, 0), textcoords="offset points",
+                      va="center", fontsize=8)  # fmt: skip
+    handles = [Patch(color=shade) for shade in SHADES.values()]
+    axes.legend(handles, SHADES, title="aggregation", loc="lower left", bbox_to_anchor=(1, 0), frameon=False)
+    axes.tick_params(axis="y", labelsize=8, length=0)
+    axes.margins(0.08, 0.01)
+    axes.set(xlabel="right answers, %", ylabel="confidence rule: statistic/aggregation", xlim=(0, None))
+
+
+FIGURES = {
+    "accuracy": ("Accuracy against the number of rollouts", draw_accuracy),
+    "stopping": ("Sampling that stops when the scorer is sure", draw_stopping),
+    "rules": ("Confidence rules and SCaTR, best of N", draw_rules),
+}
 
 # ==== Page two: learned verifiers ===========================================================================
 # They read one rollout at a time, since a long one fills a GPU.
@@ -991,6 +1124,8 @@ Is this answer correct (yes/no)?"""
 def lora(args):
     """Train adapters for each seed, or load finished ones, and score the --eval runs. A training that was
     killed starts over, and ends the same."""
+    if args.epochs < 1:
+        common.die(f"--epochs {args.epochs}: give 1 or more")
     run = Path(args.run)
     dataset = common.short_name(common.read_meta(run)["dataset"])
     examples = read_examples(run)

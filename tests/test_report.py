@@ -172,6 +172,19 @@ def test_windows_go_by_the_length_of_answers_up_to_the_papers(tmp_path, tokens, 
     assert report.windows_for(runs) == windows
 
 
+def test_rules_that_are_equal_in_short_answers_are_shown_once(run, run_report):
+    found = run_report(run)
+    assert "N=4, windows of 4 tokens, tail 4\n" in found.printed and "equal another" not in found.printed
+    edit_jsonl(run / "rollouts.jsonl", lambda row: row | {"n_tokens": 9000})  # for the paper's windows
+    found = run_report(run)
+    assert found.rows["gap/avg"]["equals"] is None
+    assert {found.rows[f"gap/{way}"]["equals"] for way in ("tail", "lowest", "bottom10")} == {"gap/avg"}
+    rows = table_of(found.text, "Confidence rules: the paper's five statistics, and two more")
+    assert [row["bottom10"] for row in rows] == ["as avg"] * 7
+    note = "made_up: 21 of the 28 confidence rules equal another, because answers are too short for"
+    assert f"- {note} their windows to differ\n" in found.printed
+
+
 # ------------------------------------------------------------------------------------------------------------
 # Which rows there are, what they vary over, what is left out
 
@@ -477,7 +490,17 @@ def test_what_learned_from_the_problems_says_in_sample(run, run_report):
     *common.STATISTICS, *common.AGGREGATIONS, "over", "right/problems", "cut %", "AUROC", "when sure by",
 ])  # fmt: skip
 def test_each_name_and_column_is_explained_once(word):
-    assert report.LEGEND.count(f"`{word}`") == 1
+    assert "".join([report.RULES_LEGEND, *report.LEGEND.values()]).count(f"`{word}`") == 1
+
+
+@pytest.mark.parametrize("word, cost", [
+    ("when sure by", STOP), ("in sample", {"learned": ["p1"]}), ("×", {"parameters": 5}),
+])  # fmt: skip
+def test_only_what_is_in_the_report_is_explained(run, run_report, word, cost):
+    add_scores(run, "scatr.a@1")
+    assert report.LEGEND[word] not in run_report(run).text
+    add_scores(run, "scatr.a@1", cost=cost)
+    assert report.LEGEND[word] in run_report(run).text
 
 
 def test_numbers_as_people_write_them():
@@ -491,18 +514,65 @@ def test_the_papers_numbers_are_those_of_the_pair():
     assert report.paper_numbers("qwen3-1.7b", "kodcode", "kodcode") == {}
 
 
-@pytest.mark.skipif(not importlib.util.find_spec("matplotlib"), reason="matplotlib is missing")
-def test_the_figure_is_a_file_that_the_report_shows(paper_runs, run_report):
+# ------------------------------------------------------------------------------------------------------------
+# Figures
+
+needs_matplotlib = pytest.mark.skipif(not importlib.util.find_spec("matplotlib"), reason="no matplotlib")
+
+
+@needs_matplotlib
+def test_each_figure_is_a_file_that_the_report_shows(paper_runs, run_report):
     found = run_report(paper_runs[0], "--plots")
-    file = "accuracy.Qwen3-1.7B.kodcode-to-humaneval.png"
-    assert (found.folder / file).read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and f"]({file})" in found.text
+    for name in ("accuracy", "stopping", "rules"):
+        file = f"{name}.Qwen3-1.7B.kodcode-to-humaneval.png"
+        assert (found.folder / file).read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and f"]({file})" in found.text
+
+
+@needs_matplotlib
+def test_there_is_no_figure_of_stopping_where_no_threshold_was_chosen(paper_runs, run_report):
+    (paper_runs[0] / "scores" / "scatr+.kodcode@32-1.cost.json").unlink()
+    text = run_report(paper_runs[0], "--plots").text
+    assert "accuracy.Qwen3" in text and "stopping.Qwen3" not in text
+
+
+def test_a_figure_has_seven_lines_at_most_of_one_calibration_set_and_the_best_of_each_kind(run, run_report):
+    for seed, name in enumerate(("scatr.a@1", "scatr.b@1", "scatr+.a@1", "logistic.a@1", "prm.x")):
+        add_scores(run, name, seed)
+    (section,) = run_report(run).sections
+    drawn = report.rows_to_draw(section, "a")
+    assert [*drawn] == ["random", "best rule", "vote", "SCaTR", "SCaTR+", "SCaTR's vote", "oracle"]
+    assert {row["calibration"] for row in drawn.values()} == {"", "a"}
+    rows = {row["method"]: row for row in section["rows"] if row["calibration"] in ("", "a")}
+    for look, candidates in {
+        "best rule": report.RULES,
+        "vote": ("majority vote", "confidence-weighted vote"),
+        "SCaTR's vote": ("SCaTR, weighted vote", "SCaTR+, weighted vote"),
+    }.items():
+        assert drawn[look]["accuracy"] == max(rows[name]["accuracy"] for name in candidates)
+
+
+@needs_matplotlib
+def test_lines_are_named_at_their_ends_without_overlap_and_bars_are_sorted(paper_runs, run_report):
+    from matplotlib.figure import Figure
+
+    (section,) = run_report(paper_runs[0]).sections
+    rows = report.rows_to_draw(section, "kodcode")
+    axes = Figure().subplots()
+    report.draw_accuracy(axes, section, rows)
+    assert [len(axes.lines), axes.get_legend()] == [len(rows), None]
+    heights = sorted(text.xy[1] for text in axes.texts)
+    assert len(heights) == len(rows) and np.diff(heights).min() > 0.05 * np.ptp(axes.get_ylim())
+    axes = Figure().subplots()
+    report.draw_rules(axes, section, rows)
+    bars = [bar.get_width() for bar in axes.patches]
+    assert bars == sorted(bars) and len(bars) == 3 + len(report.RULES)
 
 
 # ------------------------------------------------------------------------------------------------------------
 # Broken runs get one line
 
 
-@pytest.mark.parametrize("change", [{"score": None}, {"score": "much"}, {"p": "much"}])
+@pytest.mark.parametrize("change", [{"score": None}, {"score": "much"}, {"p": "much"}, {"p": 1.5}])
 def test_a_score_is_a_number_and_p_a_probability(run, change):
     rows = add_scores(run, "mine")
     common.write_jsonl(run / "scores" / "mine.jsonl", [row | change for row in rows])
