@@ -489,6 +489,7 @@ def unmarked(text):
 # ---- Boxes
 
 BOX = re.compile(r"\\(?:boxed|fbox)\b\s*")
+LATEX_MARKS = re.compile(r"\\[()\[\]]|[$*]|\\text *\{")
 UNSEEN = re.compile(  # what LaTeX does not print between two boxes
     r"\\(?:q?quad|left|right|displaystyle|(?:text|mbox|mathrm)(?= *\{)|(?:begin|end) *\{\w+\*?\})(?![a-z])"
     r"|\\[()\[\]\\,;:! ]|[{}$~&*]")
@@ -521,7 +522,7 @@ def boxed(text):
 
 
 def boxes_of(text):
-    """(start, end, content) of the last twenty boxes, but for those within others and "not \\boxed{5}"."""
+    """(start, end, content) of the last twenty boxes, but for those within others and those that are denied."""
     found = []
     starts = [*BOX.finditer(text)][-20:]
     for box in starts:
@@ -533,9 +534,22 @@ def boxes_of(text):
         before = text[max(0, box.start() - 9) : box.start()]
         if re.search(r"(?:^|[=$:(\s])[-–−] ?$", before):
             content = "-" + content
-        if content.strip("-") and not re.search(r"(?:\bnot|n't)[\s$(\\]*$", before):
-            found.append((box.start(), (end or len(text)) + 1, content))
+        end = (end or len(text)) + 1
+        if content.strip("-") and not is_denied_box(text, box.start(), end):
+            found.append((box.start(), end, content))
     return found
+
+
+def is_denied_box(text, start, end):
+    """Do the words of its sentence deny a box, or does the next sentence? A question states none, either."""
+    before = SENTENCE_END.split(text[max(0, start - 300) : start])[-1]
+    after = text[end : end + 300]
+    sentence_end = SENTENCE_END.search(after)
+    if sentence_end and TAKEN_BACK_AFTER.match(after, sentence_end.start()):
+        return True
+    after = after[: sentence_end.start()] if sentence_end else after
+    before, after = (LATEX_MARKS.sub("", part) for part in (before, after))
+    return is_denied(before, after) or bool(QUESTION.match(before + after))
 
 
 def end_of_box(text, start):
@@ -556,7 +570,7 @@ def end_of_box(text, start):
 ANNOUNCEMENT = re.compile(
     r"####|<answer>"
     # "the answer", up to sixty characters (with whole formulas) that deny nothing, and "is" or a colon
-    r"|(?<!\w)(?<!wrong )(?<!incorrect )(?:answer|result)s?\b"
+    r"|(?<!\w)(?<!wrong )(?<!incorrect )(?:answer|result|(?:correct|right) (?:choice|option))s?\b"
     r"(?:(?!\b(?:not|never|cannot)\b|n't\b)[^\n.:=$\x02]|\x02[^\x03]{1,200}\x03|\.\d){0,60}?"
     r"(?:\b(?:is|are(?! looking)|be)\b|[:=→]|\n)"
     # a lettered choice
@@ -575,6 +589,7 @@ NEUTRAL = re.compile(  # what may stand between "the answer is" and a formula; "
     not \S+?[,;]? (?:it is|it's|that is)
     [A-Z]\w* (?:has|had|makes?|earns?|gets?|needs?|pays?)
     """) + r"(?![A-Za-z])[\s,:;*]*)*")
+CONCLUSION = re.compile(r",? (?:so|thus|hence|that is|which (?:is|equals|gives)),?(?: (?:it|that) is)? *$")
 NO_ANSWER = re.compile(  # the answer is wrong; the answer is given below; the answer is clear
     r"(?:wrong|incorrect|an? (?:mistake|misprint|guess)|\(?[A-J]\)? (?:is|are|and|would|can|must))\b"
     r"|(?:(?i:correct|right)|clear|obvious|given|found|below|above|in the|that"
@@ -587,21 +602,23 @@ TEXT_END = re.compile(  # an answer in words ends here: even, since both are; Ye
 CLAUSE_END = re.compile(  # a comma, a conclusion, or what begins a condition or a reason
     r"[,;:(](?= |$)|\b(?:so|then|hence|thus|therefore|(?<!thing )(?<!one )(?<!all )(?<!number )but)\b"
     r"|(?= (?:if|when|because|since|given|assuming|until|after|unless|although|while|whereas)\b)")
-STATES_NOTHING = re.compile(  # a question, and what is said to the reader: I hope it is correct.
-    r"(?is:\W*(?:is|are|was|does|did|can|could|should|would|why|what|how|which)\b.*\?\W*$)"
-    r"|\W*(?:I hope|Let me know|Note|Check|Verif|If you)\b|.*:$")
+QUESTION = re.compile(
+    r"(?is)\W*(?:is|are|was|do|does|did|can|could|should|would|why|what|how|which)\b.*\?\W*$")
+STATES_NOTHING = re.compile(r"\W*(?:I hope|Let me know|Note|Check|Verify|If you)\b|.*:$")  # I hope it is correct.
+TAKEN_BACK_AFTER = re.compile(  # the sentence after an answer: That is wrong.
+    r"(?i)(?<=[.!?…\n]) *(?:(?:but|however|hmm|(?:oh )?no|oops|wait),? )*" + any_of(r"""
+    (?:that|this|it)(?: can't be| cannot be|'s| is| was| must be)(?: \w+)? (?:wrong|right|incorrect|invalid)
+    (?:that|this|it)(?: is|'s| was)(?: not|n't) (?:right|correct|allowed|true|possible|the answer|what)\b[^.\n]*
+    (?:that|this|it)(?: is|'s| was) (?:impossible|a mistake) | (?:surely|certainly) not
+    (?:we|you|I) (?:may|can|could|must|should)(?: not|not|n't) | this contradicts [^.\n]*
+    the (?:\w+ )?(?:is|was) mistaken | I (?:misread|forgot|made a mistake)[^.\n]*
+    """) + r"(?=[.,:;!]|\s*$)\W*")
 TAKEN_BACK = re.compile(  # what stands before it no longer counts
     r"(?i)\b" + any_of(r"""
     wait | oops | hold on | on second thought | actually | correction | sorry | reconsider | I mean | I meant
     no, it(?:'s| is) | hmm, no | but (?:in fact|really|is actually|we (?:have|need) to) | or rather
-    but (?:here )?(?:it|the answer) is(?: actually)?(?= [$\x02\d])
-    """) + r"\b(?=[^\n]*\d)|\.\.\. *no,"
-    # the sentence after an answer: That is wrong.
-    r"|(?<=[.!?…\n]) *(?:(?:but|however|hmm|(?:oh )?no|oops|wait),? )*(?:"
-    r"(?:that|this|it)(?: can't be| cannot be|'s| is| was| must be)(?: \w+)? "
-    r"(?:wrong|right|incorrect|invalid|impossible|a mistake|not (?:right|correct))"
-    r"|(?:surely|certainly) not|this contradicts [^.\n]*"
-    r"|I (?:misread|forgot|made a mistake)[^.\n]*)(?=[.,:;!]|\s*$)\W*")
+    but (?:here )?(?:it|the answer) is(?: actually)?(?= [$\x02\d]) | to be (?:precise|exact) | more precisely
+    """) + r"\b(?=[^\n]*\d)|\.\.\. *no,|" + TAKEN_BACK_AFTER.pattern.removeprefix("(?i)"))
 
 
 def announced(text):
@@ -616,8 +633,11 @@ def announced(text):
         beginning = SENTENCE_END.split(text[max(0, phrase.start() - 300) : phrase.start()])[-1] + phrase[0]
         if is_refused(beginning, ""):
             continue
-        before, found = next(stated(sentence, beginning), ("", ""))
+        formulas = [*stated(sentence, beginning)]
+        before, found = formulas[0] if formulas else ("", "")
         if not found or not NEUTRAL.fullmatch(before):
+            before, found = formulas[-1] if formulas else ("", "")
+        if not found or not NEUTRAL.fullmatch(before) and not CONCLUSION.search(before):
             found = unmarked(TEXT_END.split(sentence)[0])
             if is_formula(found):  # 5 as long as n is even
                 found = unmarked(sentence)
@@ -649,7 +669,7 @@ PROSE = re.compile(  # three letters that are no part of a formula, or a short w
     r"|(?:an|as|at|by|he|if|in|is|it|of|on|so|to(?! \d)|we)\b)")
 ORDINARY = re.compile(  # a word that starts no formula
     r"(?![-–−]$|sqrt|minus|negative|sin(?!ce)|cos|tan|log|ln|pi)(?:\(?[A-Za-z]{2}|[^\w\x03$\\(\[{]*$)")
-ARTICLE = re.compile("[aA] [A-Za-z]{2}")
+ARTICLE = re.compile(r"(?:[aA]|\d+(?:st|nd|rd|th)) [A-Za-z]{2}")  # a square, the 7th prime
 NUMBER_AND_UNITS = re.compile(  # 5 miles per hour
     r"(?:\\[a-z]+|[^A-Za-z])*[\d%}π]((?:[ /](?!in\b)[A-Za-z]+)+)\.?")
 ASIDE = re.compile(r"(?<=[\d\x03)}\]%π]) \((?:[\d\s.+/*%\\-]+|[^()]*=[^()]*)\)(?=\W*$)")  # (0.5), (4^2 = 16)
@@ -659,18 +679,22 @@ CHANGING = any_of("""
     plus | minus | divided | squared | cubed | factorial | choose | either | else | otherwise | provided
     assuming | depending | raised | root | remainder | point | short | past""")
 CHANGING_WORDS = {*re.findall("[a-z]+", CHANGING)}
-REFUSED_BEFORE = re.compile(  # just before a formula; each clause of the sentence begins with |
+NOUN_BEFORE = r"(?:(?: (?:the|those|his|her|their|[a-z]+'s|other|remaining|extra))+(?: \w+)?)?(?: \w =)? *$"
+DENIED_BEFORE = re.compile(  # just before a formula: x is not equal to 5, everything but 5, we reject the root 5
     r"(?i)" + any_of(r"""
-    # it is denied: x is not equal to 5, everything but 5, we reject the root 5
     (?:\b(?:not?|cannot|never|neither|nor|without|unequal to)|n't)(?: (?!is\b|are\b)\w+){0,2}
     \b(?:except|besides|apart from|instead of|unlike|(?:every|all|any)\w*(?: \w+)? but)(?: (?:at|for|when))?
     \b(?:reject|exclud|discard|eliminat|ignor|remov|dropp?|omitt?)(?:e|es|ed|ing|s)?(?: (?!is|are)\w+)?
     \b(?:rul\w*|leav\w*|throw) (?:out|away)
+    """) + NOUN_BEFORE)
+CHANGED_BEFORE = re.compile(  # just before a formula; each clause of the sentence begins with |
+    r"(?i)" + any_of(r"""
     # another number is compared with it: more than 5, close to 5, it fails for 5
     \b(?:from|than|over|under|near|below|above|beyond|against|before|as \w+ as|(?<!starts )(?<!\| )at|like)
     \b(?:by|per|least|most|best|exceeds?|approach(?:es|ing)?|ends in|of which|(?:is|are|was|have|be) up to)
     \b(?:close|compared|opposed|\w*prime|tends|or equal) to | \b(?:compared|start\w*|beg[iau]n\w*) with
     \b(?:un\w+|fail\w*|diverg\w*|vanish\w*|false|impossible)(?: \w+){0,2} (?:for|when)
+    \b(?:somewhere|any \w+|integers|numbers|values) from \S+ (?:to|through)
     # it is a part of another number: half of 5, a multiple of 5, 7 hours for 5 men
     \|\W*of | (?<!\ba )(?<!\ban )\b(?!value|total|sum|number)\w+ of
     \b(?:multiple|divisor|factor|power|third|half|quarter|product)s? of
@@ -678,51 +702,55 @@ REFUSED_BEFORE = re.compile(  # just before a formula; each clause of the senten
     [\d\x03][%)}]* (?:\w+ ){0,4}?(?:of|in|every|for|with)
     # it is for a step that follows, or the number of something: now add 5, see step 5
     (?<!needs to )\b(?:add|subtract|multiply|divide|dividing|replace|substitute|plug)(?: (?!to|we)[a-z]+){0,3}
-    \b(?:now|then|we|next) set | \b(?:problem|page|step|theorem|lemma|formula|equation|figure|case|case is)
-    """) + r"(?:(?: (?:the|those|his|her|their|[a-z]+'s|other|remaining|extra))+(?: \w+)?)?(?: \w =)? *$"
+    \b(?:now|then|we|next) set | \b(?:problem|page|chapter|step|theorem|lemma|formula|equation|figure|case|case is)
+    """) + NOUN_BEFORE +
     # it is in a condition, or in what is done: if x = 5, with n = 5, taking n = 5
     r"|\|\W*(?:and |but |not )?" + any_of(r"""
     if | when | for | with | let | since | because | as | case | (?:even |al)?though | whereas | while
     given(?: that)? | until | before | say | take | consider | (?:now )?try | (?:in order )?to \w+
     (?:after |by )?(?!(?:giv|leav|mak|gett|yield|reach|obtain)ing)\w+ing(?: the| in| up| out| other| first)*
-    """) + r"(?: (?:the )?\w+ (?:=|is|are|was|were|reaches))?(?: equal to)? *$")
-REFUSED_WITHIN = re.compile(  # somewhere before a formula, in the same clause
+    """) + r"(?: (?:the )?\w+ (?:=|is|are|was|were|reaches))?(?: equal to)? *$"
+    # it is in a reason
+    r"|\|\W*(?:were|had|(?:even |al)?though|since|because|whereas|while"
+    r"|where|which(?! (?:gives|makes|leaves|equals|is *$)))\b[^|]*$")
+SUPPOSED = re.compile(  # somewhere before a formula, in the same clause
     r"(?i)\b" + any_of(r"""
     # it is only thought of: suppose that x = 5, this does not mean that x = 5
     (?:suppose|assume|imagine|pretend|let \w+ be|perhaps|maybe|recall|unless|otherwise|whether|hardly)\b
     (?:not|cannot|never|\w+n't) (?!hard|difficult)(?:\w+ ){0,3}(?:that|whether|mean|imply|think|seem)\b
     (?:false|wrong|incorrect|mistake|impossible|tempting|no way|is given|I doubt)(?: is)? (?:that|to|it)\b
     let(?:'s| us) (?:try|check|test|say|see)\b | (?:could|might|may) be *$ | (?:upper|lower) bound\b
-    (?:could|might|may|would) (?:try|think|expect|guess|believe|say|get)\b | tempted to
-    (?:contradict|violat)\w+ | inconsistent | none | mistake | error | typo | hypothesis | claim
+    (?:could|might|may|would)(?: have)? (?:try|think|expect|guess|believe|say|get|put|write|written|answer)\b
+    (?:contradict|violat)\w+ | inconsistent | none | mistake | mistook | confuse | error | typo | hypothesis | claim
     # it is what others say, or what was said before: many students write 5, at first sight it is 5
-    (?:some|many|most|\w*one|\w+body|people|students|friend|you)(?: \w+)? (?:sa[yi]|answer|write|think|claim)
-    (?:book|textbook|hint|question|problem|friend|student)(?:'s| (?:says|said|claims|suggests)\b)
-    according to | who (?:is|has)\b | used to (?:be|think) | at first (?:glance|sight)
+    (?:some|many|most|\w*one|\w+body|people|students|friend|you)(?: \w+)? (?:sa[yi]|answer|write|think|claim|insist)
+    (?:book|textbook|hint|question|problem|friend|student)(?:'s| (?:says|said|gives|claims|suggests|insists)\b)
+    according to | who (?:is|has)\b | used to (?:be|think) | at first (?:glance|sight) | so far | tempted to
     (?:we|I) (?:first|initially|hoped|expected|wanted|tried|tested|assumed|guessed|thought|wrote|must avoid)
     # it belongs to another answer: a naive guess is 5, half the answer is 5
     (?:wrong|incorrect|false|tempting|trap|opposite|worst|old|naive) (?:answer|result|guess|choice|value)\b
-    (?:previous|other|intermediate|partial|initial|first|second-best) (?:answer|result|guess|sum|step)\b
-    (?:half|twice|double of|opposite of) the answer | answer (?:plus|minus|times|squared|divided)
+    (?:previous|other|intermediate|partial|initial|first|second-best) (?:answer|result|guess|sum|step|attempt)\b
+    (?:half|twice|double of|opposite of) the answer | answer (?:plus|minus|times|squared|divided) | an example
     """) + r"[^|]*$"
-    # it is in a reason, or in what would be if another thing were so
-    r"|\|\W*(?:were|had|(?:even |al)?though|since|because|whereas|while"
-    r"|where|which(?! (?:gives|makes|leaves|equals|is *$)))\b[^|]*$"
-    r"|^\|\W*(?:(?:if|had|were|with)\b.*\bwould\b|(?:without|forgetting|ignoring|with the wrong)\b)")
-REFUSED_AFTER = re.compile(  # just after a formula, or after a noun that follows it
-    r"(?i)[^\w(]*(?:(?!(?:rather|when)\b)[a-z]+ )?(?:" + any_of(r"""
+    # it is what would be if another thing were so
+    r"|^\|\W*(?:(?:if|had|were|with|suppose)\b.*\bwould\b(?!.*\| *\|)"
+    r"|(?:without|forgetting|ignoring|with the wrong|provided|only (?:if|for|when)|should [^|]*\bbe)\b)")
+DENIED_AFTER = re.compile(  # just after a formula, or after a noun that follows it
+    r"(?i)[^\w(]*(?:(?!(?:rather|when)\b)[a-z]+ )?" + any_of(r"""
     # 5 is not allowed, 5 would be too large, 5 fails
     (?:is|are|being|be)(?:n't| not\b| never\b) | (?:might|may|could|would|was|were|looks|seems)\b
     (?:is|are|being|be) (?:too|out|off|false|wrong|incorrect|impossible|extraneous|tempting|negative,|only|what)
-    (?:is|are|being|be) (?:rejected|excluded|discarded|ruled out) | to the power
+    (?:is|are|being|be) (?:rejected|excluded|discarded|refuted|ruled out)
     (?:is|are|being|be) (?:an?|the|my) (?:[\w-]+ )*(?:trap|decoy|wrong|mistake|guess|bound|answer to an?)\b
-    (?:must|should|has to|needs to|can) be (?:\w+ed|thrown)
+    (?:must|should|has to|needs to|can) be (?:\w+ed|thrown) | (?:we|I) (?:\w+ )?(?:reject|discard|exclude|drop)
     (?:fails|cannot|can't|won't|doesn't|does not|violates|contradicts|gives a contradiction)\b
     (?:satisfies|works)\b.*\b(?:only|but not)\b
-    # 5 or more, 5 times x, 5 hours 15 minutes, 5 in the first case
-    (?:and|or)\b.*(?:\d|\([A-J]\)|\b(?:none|more|less|fewer|greater|higher|a half|a third)\b)
+    """))
+CHANGED_AFTER = re.compile(  # there, too: 5 or more, 5 times x, 5 hours 15 minutes, 5 in the first case
+    r"(?i)[^\w(]*(?:(?!(?:rather|when)\b)[a-z]+ )?(?:" + any_of(r"""
+    (?:and(?! not\b)|or)\b.*(?:\d|\([A-J]\)|\b(?:none|more|less|fewer|greater|higher|a half|a third)\b)
     times \S | of (?:(?!a )[a-z]\b|[\d\\]) | (?:more|less|fewer) than (?-i:(?![A-Z])) | at (?:least|most)\b
-    \d+ (?:min|sec|inch|cent) | (?:in the \w+ case|in case|as long as|but only)\b
+    \d+ (?:min|sec|inch|cent) | (?:in the \w+ case|in case|as long as|but only)\b | (?:is|are) to the power
     (?:when|for)\b.*\b(?:even|odd|positive|negative|otherwise)\b | whenever\b
     """) + r"|(?!(?:for|more|less|fewer|but|not|than|when|where)\b|over [a-z])" + CHANGING + r"\b)")
 
@@ -733,7 +761,7 @@ def stated(text, beginning=""):
     The words around a formula may deny it ("not 5", "5 is too large"), only suppose it ("assume x = 5"), or
     make something else of it ("half of 5", "5 or more"). The beginning is that of the same sentence.
     """
-    if STATES_NOTHING.match(beginning + text):
+    if QUESTION.match(beginning + text) or STATES_NOTHING.match(beginning + text):
         return
     words = WORD.findall(ASIDE.sub("", text))
     n = 0
@@ -755,7 +783,13 @@ def stated(text, beginning=""):
 def is_refused(before, after):
     clauses = "|" + CLAUSE_END.sub(" |", before)
     after = unmarked(after.replace(r"\text{", ""))
-    return any((REFUSED_BEFORE.search(clauses), REFUSED_WITHIN.search(clauses), REFUSED_AFTER.match(after)))
+    return is_denied(before, after) or bool(CHANGED_BEFORE.search(clauses) or CHANGED_AFTER.match(after))
+
+
+def is_denied(before, after):
+    """Is what stands between two parts of a sentence denied, or only supposed?"""
+    clauses = "|" + CLAUSE_END.sub(" |", before)
+    return bool(DENIED_BEFORE.search(clauses) or SUPPOSED.search(clauses) or DENIED_AFTER.match(after))
 
 
 def end_of_formula(words, start):
