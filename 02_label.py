@@ -545,7 +545,7 @@ def is_denied_box(text, start, end):
     before = SENTENCE_END.split(text[max(0, start - 300) : start])[-1]
     after = text[end : end + 300]
     sentence_end = SENTENCE_END.search(after)
-    if sentence_end and TAKEN_BACK_AFTER.match(after, sentence_end.start()):
+    if sentence_end and (after[sentence_end.start() - 1] == "?" or TAKEN_BACK_AFTER.match(after, sentence_end.start())):
         return True
     after = after[: sentence_end.start()] if sentence_end else after
     before, after = (LATEX_MARKS.sub("", part) for part in (before, after))
@@ -607,17 +607,17 @@ QUESTION = re.compile(
 STATES_NOTHING = re.compile(r"\W*(?:I hope|Let me know|Note|Check|Verify|If you)\b|.*:$")  # I hope it is correct.
 TAKEN_BACK_AFTER = re.compile(  # the sentence after an answer: That is wrong.
     r"(?i)(?<=[.!?…\n]) *(?:(?:but|however|hmm|(?:oh )?no|oops|wait),? )*" + any_of(r"""
-    (?:that|this|it)(?: can't be| cannot be|'s| is| was| must be)(?: \w+)? (?:wrong|right|incorrect|invalid)
-    (?:that|this|it)(?: is|'s| was)(?: not|n't) (?:right|correct|allowed|true|possible|the answer|what)\b[^.\n]*
-    (?:that|this|it)(?: is|'s| was) (?:impossible|a mistake) | (?:surely|certainly) not
-    (?:we|you|I) (?:may|can|could|must|should)(?: not|not|n't) | this contradicts [^.\n]*
-    the (?:\w+ )?(?:is|was) mistaken | I (?:misread|forgot|made a mistake)[^.\n]*
+    (?:that|this|it)(?:'s| is| was| must be)(?: \w+)? (?:wrong|false|incorrect|invalid|impossible|a mistake|too (?:large|small|big|many|few))
+    (?:that|this|it)(?: can(?:no|')t be|(?: is|'s| was)(?: not|n't))(?: (?:right|correct|allowed|true|possible|an? (?:\w+ )?solution))
+    (?:surely|certainly) not | (?:we|you|I) (?:may|can|could|must|should)(?: not|not|n't)
+    the (?:\w+ )?(?:is|was) mistaken | this contradicts [^.\n]* | I (?:misread|forgot|made a mistake)[^.\n]*
     """) + r"(?=[.,:;!]|\s*$)\W*")
 TAKEN_BACK = re.compile(  # what stands before it no longer counts
     r"(?i)\b" + any_of(r"""
     wait | oops | hold on | on second thought | actually | correction | sorry | reconsider | I mean | I meant
-    no, it(?:'s| is) | hmm, no | but (?:in fact|really|is actually|we (?:have|need) to) | or rather
+    no[,.] it(?:'s| is) | hmm, no | but (?:in fact|really|is actually|we (?:have|need) to) | or rather
     but (?:here )?(?:it|the answer) is(?: actually)?(?= [$\x02\d]) | to be (?:precise|exact) | more precisely
+    it should (?:be|read) | scratch that
     """) + r"\b(?=[^\n]*\d)|\.\.\. *no,|" + TAKEN_BACK_AFTER.pattern.removeprefix("(?i)"))
 
 
@@ -631,7 +631,7 @@ def announced(text):
         sentence = re.sub(r"\bI [a-z].*", "", SENTENCE_END.split(tail)[0])
         sentence = re.sub(r"^(\W*[\d,.]*\d)!+\s*$", r"\1", sentence)  # the answer is 42! is no factorial
         beginning = SENTENCE_END.split(text[max(0, phrase.start() - 300) : phrase.start()])[-1] + phrase[0]
-        if is_refused(beginning, ""):
+        if is_refused(beginning, "") or QUESTION.match(beginning + sentence):
             continue
         formulas = [*stated(sentence, beginning)]
         before, found = formulas[0] if formulas else ("", "")
@@ -641,7 +641,7 @@ def announced(text):
             found = unmarked(TEXT_END.split(sentence)[0])
             if is_formula(found):  # 5 as long as n is even
                 found = unmarked(sentence)
-        if found and not NO_ANSWER.match(found):
+        if found and not NO_ANSWER.match(found) and not BOX.search(found):
             return found
     return None
 
@@ -676,7 +676,7 @@ ASIDE = re.compile(r"(?<=[\d\x03)}\]%π]) \((?:[\d\s.+/*%\\-]+|[^()]*=[^()]*)\)(
 CHANGING = any_of("""
     if | for | where | with | when | unless | except | not | no | none | nor | neither | never | cannot | more
     less | fewer | greater | than | least | most | over | under | above | below | between | from | only | but
-    plus | minus | divided | squared | cubed | factorial | choose | either | else | otherwise | provided
+    plus | minus | divided | squared | cubed | doubled | halved | factorial | choose | either | else | otherwise | provided
     assuming | depending | raised | root | remainder | point | short | past""")
 CHANGING_WORDS = {*re.findall("[a-z]+", CHANGING)}
 NOUN_BEFORE = r"(?:(?: (?:the|those|his|her|their|[a-z]+'s|other|remaining|extra))+(?: \w+)?)?(?: \w =)? *$"
@@ -684,8 +684,8 @@ DENIED_BEFORE = re.compile(  # just before a formula: x is not equal to 5, every
     r"(?i)" + any_of(r"""
     (?:\b(?:not?|cannot|never|neither|nor|without|unequal to)|n't)(?: (?!is\b|are\b)\w+){0,2}
     \b(?:except|besides|apart from|instead of|unlike|(?:every|all|any)\w*(?: \w+)? but)(?: (?:at|for|when))?
-    \b(?:reject|exclud|discard|eliminat|ignor|remov|dropp?|omitt?)(?:e|es|ed|ing|s)?(?: (?!is|are)\w+)?
-    \b(?:rul\w*|leav\w*|throw) (?:out|away)
+    \b(?:reject|exclud|discard|eliminat|ignor|remov|dropp?|omitt?|disregard)(?:e|es|ed|ing|s)?(?: (?!is|are)\w+)?
+    \b(?:rul\w*|leav\w*|throw|cross) (?:out|away)
     """) + NOUN_BEFORE)
 CHANGED_BEFORE = re.compile(  # just before a formula; each clause of the sentence begins with |
     r"(?i)" + any_of(r"""
@@ -702,30 +702,32 @@ CHANGED_BEFORE = re.compile(  # just before a formula; each clause of the senten
     [\d\x03][%)}]* (?:\w+ ){0,4}?(?:of|in|every|for|with)
     # it is for a step that follows, or the number of something: now add 5, see step 5
     (?<!needs to )\b(?:add|subtract|multiply|divide|dividing|replace|substitute|plug)(?: (?!to|we)[a-z]+){0,3}
-    \b(?:now|then|we|next) set | \b(?:problem|page|chapter|step|theorem|lemma|formula|equation|figure|case|case is)
+    \b(?:now|then|we|next) set | \b(?:problem|question|example|page|line|chapter|step|theorem|lemma|formula|equation|figure|case|case is)
     """) + NOUN_BEFORE +
     # it is in a condition, or in what is done: if x = 5, with n = 5, taking n = 5
     r"|\|\W*(?:and |but |not )?" + any_of(r"""
     if | when | for | with | let | since | because | as | case | (?:even |al)?though | whereas | while
-    given(?: that)? | until | before | say | take | consider | (?:now )?try | (?:in order )?to \w+
+    given(?: that)? | until | before | up to | say | take | consider | (?:now )?try | (?:in order )?to \w+
     (?:after |by )?(?!(?:giv|leav|mak|gett|yield|reach|obtain)ing)\w+ing(?: the| in| up| out| other| first)*
     """) + r"(?: (?:the )?\w+ (?:=|is|are|was|were|reaches))?(?: equal to)? *$"
     # it is in a reason
     r"|\|\W*(?:were|had|(?:even |al)?though|since|because|whereas|while"
-    r"|where|which(?! (?:gives|makes|leaves|equals|is *$)))\b[^|]*$")
+    r"|where|which(?! (?:gives|makes|leaves|equals|means|is *$)))\b[^|]*$"
+    r"|^\|\W*(?:if|with)\b.*\bwould\b(?!.*\| *\|)")
 SUPPOSED = re.compile(  # somewhere before a formula, in the same clause
     r"(?i)\b" + any_of(r"""
     # it is only thought of: suppose that x = 5, this does not mean that x = 5
     (?:suppose|assume|imagine|pretend|let \w+ be|perhaps|maybe|recall|unless|otherwise|whether|hardly)\b
     (?:not|cannot|never|\w+n't) (?!hard|difficult)(?:\w+ ){0,3}(?:that|whether|mean|imply|think|seem)\b
     (?:false|wrong|incorrect|mistake|impossible|tempting|no way|is given|I doubt)(?: is)? (?:that|to|it)\b
-    let(?:'s| us) (?:try|check|test|say|see)\b | (?:could|might|may) be *$ | (?:upper|lower) bound\b
+    let(?:'s| us) (?:try|check|test|say|see)\b | (?:could|might|may)(?: well)? be *$ | (?:upper|lower) bound\b
     (?:could|might|may|would)(?: have)? (?:try|think|expect|guess|believe|say|get|put|write|written|answer)\b
-    (?:contradict|violat)\w+ | inconsistent | none | mistake | mistook | confuse | error | typo | hypothesis | claim
+    (?:contradict|violat)\w+ | inconsistent | none | mistake | mistook | confuse | error | typo | hypothesis | (?<!we )claim
     # it is what others say, or what was said before: many students write 5, at first sight it is 5
-    (?:some|many|most|\w*one|\w+body|people|students|friend|you)(?: \w+)? (?:sa[yi]|answer|write|think|claim|insist)
-    (?:book|textbook|hint|question|problem|friend|student)(?:'s| (?:says|said|gives|claims|suggests|insists)\b)
-    according to | who (?:is|has)\b | used to (?:be|think) | at first (?:glance|sight) | so far | tempted to
+    (?:some|many|most|\w*one|\w+body|people|students?|friend|you)(?: (?!who|can)\w+)? (?:sa[yi]|answer|write|think|claim|propos)
+    believes | insists? | withdraw | retract | no longer
+    (?:book|textbook|key|hint|question|problem|friend|student)(?:'s| (?:says|said|gives|claims|suggests|prints)\b)
+    according to | who (?:is|has)\b | (?:used|thought|said|claimed) to (?:be|think) | at first (?:glance|sight) | so far | (?:tempted|inclined) to
     (?:we|I) (?:first|initially|hoped|expected|wanted|tried|tested|assumed|guessed|thought|wrote|must avoid)
     # it belongs to another answer: a naive guess is 5, half the answer is 5
     (?:wrong|incorrect|false|tempting|trap|opposite|worst|old|naive) (?:answer|result|guess|choice|value)\b
@@ -733,24 +735,29 @@ SUPPOSED = re.compile(  # somewhere before a formula, in the same clause
     (?:half|twice|double of|opposite of) the answer | answer (?:plus|minus|times|squared|divided) | an example
     """) + r"[^|]*$"
     # it is what would be if another thing were so
-    r"|^\|\W*(?:(?:if|had|were|with|suppose)\b.*\bwould\b(?!.*\| *\|)"
-    r"|(?:without|forgetting|ignoring|with the wrong|provided|only (?:if|for|when)|should [^|]*\bbe)\b)")
+    r"|^\|\W*(?:(?:if\b.*|suppose\b.*)?\b(?:was|were|had)\b.*\bwould\b(?!.*\| *\|)"
+    r"|(?:without|forgetting|ignoring|with the wrong|provided|(?:only|just) (?:if|for|when)|in case [a-z]{2,}|as long as|unless|(?:on|under) the (?:condition|assumption)|should [^|]*\bbe)\b)")
 DENIED_AFTER = re.compile(  # just after a formula, or after a noun that follows it
     r"(?i)[^\w(]*(?:(?!(?:rather|when)\b)[a-z]+ )?" + any_of(r"""
     # 5 is not allowed, 5 would be too large, 5 fails
-    (?:is|are|being|be)(?:n't| not\b| never\b) | (?:might|may|could|would|was|were|looks|seems)\b
-    (?:is|are|being|be) (?:too|out|off|false|wrong|incorrect|impossible|extraneous|tempting|negative,|only|what)
-    (?:is|are|being|be) (?:rejected|excluded|discarded|refuted|ruled out)
-    (?:is|are|being|be) (?:an?|the|my) (?:[\w-]+ )*(?:trap|decoy|wrong|mistake|guess|bound|answer to an?)\b
-    (?:must|should|has to|needs to|can) be (?:\w+ed|thrown) | (?:we|I) (?:\w+ )?(?:reject|discard|exclude|drop)
-    (?:fails|cannot|can't|won't|doesn't|does not|violates|contradicts|gives a contradiction)\b
+    (?:(?<!which )(?:is|are|being|be)(?:n't| not\b| never\b)) | is not (?:possible|allowed|valid|right|correct)\b
+    (?:is|are|was|be) (?:too|out|off|false|wrong|incorrect|impossible|tempting|negative,|only|what|inadmissible)
+    (?:is|are|was|be) (?:rejected|excluded|discarded|refuted|ruled out|extraneous|spurious)
+    (?:is|are|was|be) (?:[a-z]+ )?(?:an?|the|my) (?:[\w-]+ )*(?:trap|decoy|wrong|mistake|misprint|typo|guess|bound)\b
+    (?:is|are|was|be) (?:[a-z]+ )?an? (?:extraneous|spurious) | (?:is|was) the answer to an?
+    (?:must|should|has to|needs to|can) be (?:reject|exclu|discard|remov|ignor|dropp|thrown) | would\b.*\bif\b
+    (?:we|I) (?:\w+ )?(?:reject|discard|exclude|drop)(?! (?:the|x|[\d\\-]))
+    (?:fails|cannot|can't|won't|doesn't|does not|makes the denominator|violates|contradicts)\b
+    (?:gives|leads to) (?:an? )?(?:contradiction|division) | has been (?:marked|rejected)
     (?:satisfies|works)\b.*\b(?:only|but not)\b
     """))
 CHANGED_AFTER = re.compile(  # there, too: 5 or more, 5 times x, 5 hours 15 minutes, 5 in the first case
     r"(?i)[^\w(]*(?:(?!(?:rather|when)\b)[a-z]+ )?(?:" + any_of(r"""
     (?:and(?! not\b)|or)\b.*(?:\d|\([A-J]\)|\b(?:none|more|less|fewer|greater|higher|a half|a third)\b)
-    times \S | of (?:(?!a )[a-z]\b|[\d\\]) | (?:more|less|fewer) than (?-i:(?![A-Z])) | at (?:least|most)\b
-    \d+ (?:min|sec|inch|cent) | (?:in the \w+ case|in case|as long as|but only)\b | (?:is|are) to the power
+    (?:might|may|could|would|was|were|looks|seems)\b | (?:must|should|has to|needs to|can) be \w+ed
+    to the (?:power|third|fourth|fifth) | (?:reduced|increased|multiplied) by | less the
+    to (?:check|consider) | times \S | of (?:(?!a )[a-z]\b|[\d\\]) | (?:more|less|fewer) than (?-i:(?![A-Z])) | at (?:the )?(?:very )?(?:least|most)\b
+    \d+ (?:min|sec|inch|cent) | (?:in the \w+ case|in case|as long as|but only)\b
     (?:when|for)\b.*\b(?:even|odd|positive|negative|otherwise)\b | whenever\b
     """) + r"|(?!(?:for|more|less|fewer|but|not|than|when|where)\b|over [a-z])" + CHANGING + r"\b)")
 
@@ -771,7 +778,8 @@ def stated(text, beginning=""):
             n += 1
             continue
         before = " ".join(words[:n])
-        if not is_refused(f"{beginning} {before}", " ".join(words[stop:])):
+        is_denied_box = BOX.search(" ".join(words[n:stop]))  # those that are not were seen before
+        if not is_denied_box and not is_refused(f"{beginning} {before}", " ".join(words[stop:])):
             yield before, unmarked(" ".join(words[n:stop]))
             n = stop
             continue
