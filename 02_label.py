@@ -489,7 +489,6 @@ def unmarked(text):
 # ---- Boxes
 
 BOX = re.compile(r"\\(?:boxed|fbox)\b\s*")
-LATEX_MARKS = re.compile(r"\\[()\[\]]|[$*]|\\text *\{")
 UNSEEN = re.compile(  # what LaTeX does not print between two boxes
     r"\\(?:q?quad|left|right|displaystyle|(?:text|mbox|mathrm)(?= *\{)|(?:begin|end) *\{\w+\*?\})(?![a-z])"
     r"|\\[()\[\]\\,;:! ]|[{}$~&*]")
@@ -522,7 +521,7 @@ def boxed(text):
 
 
 def boxes_of(text):
-    """(start, end, content) of the last twenty boxes, but for those within others and those that are denied."""
+    """(start, end, content) of the last twenty boxes, but for those in others and those denied."""
     found = []
     starts = [*BOX.finditer(text)][-20:]
     for box in starts:
@@ -541,15 +540,13 @@ def boxes_of(text):
 
 
 def is_denied_box(text, start, end):
-    """Do the words of its sentence deny a box, or does the next sentence? A question states none, either."""
+    """Do the words around a box deny it, in its sentence or just after it? Nor does a question state it."""
     before = SENTENCE_END.split(text[max(0, start - 300) : start])[-1]
-    after = text[end : end + 300]
-    sentence_end = SENTENCE_END.search(after)
-    if sentence_end and (after[sentence_end.start() - 1] == "?" or TAKEN_BACK_AFTER.match(after, sentence_end.start())):
+    after, *next_sentence = SENTENCE_END.split(text[end : end + 300], maxsplit=1)
+    if next_sentence and (after.endswith("?") or TAKEN_BACK_AFTER.match("." + next_sentence[0], 1)):
         return True
-    after = after[: sentence_end.start()] if sentence_end else after
-    before, after = (LATEX_MARKS.sub("", part) for part in (before, after))
-    return is_denied(before, after) or bool(QUESTION.match(before + after))
+    before = re.sub(r"\\[()\[\]]|[$*]", "", before)
+    return is_refused(before, after, in_box=True) or bool(QUESTION.match(before + after))
 
 
 def end_of_box(text, start):
@@ -590,10 +587,10 @@ NEUTRAL = re.compile(  # what may stand between "the answer is" and a formula; "
     [A-Z]\w* (?:has|had|makes?|earns?|gets?|needs?|pays?)
     """) + r"(?![A-Za-z])[\s,:;*]*)*")
 CONCLUSION = re.compile(r",? (?:so|thus|hence|that is|which (?:is|equals|gives)),?(?: (?:it|that) is)? *$")
-NO_ANSWER = re.compile(  # the answer is wrong; the answer is given below; the answer is clear
+NO_ANSWER = re.compile(  # the answer is wrong; the answer is given below; the answer is clear; a box that is denied
     r"(?:wrong|incorrect|an? (?:mistake|misprint|guess)|\(?[A-J]\)? (?:is|are|and|would|can|must))\b"
     r"|(?:(?i:correct|right)|clear|obvious|given|found|below|above|in the|that"
-    r"|what|to|of|we|you|and)\b(?!\))[^\d\x02]*$")
+    r"|what|to|of|we|you|and)\b(?!\))[^\d\x02]*$|.*\\(?:boxed|fbox)")
 # Where a sentence ends, but not within a formula.
 SENTENCE_END = re.compile(r"(?<=[.!?])(?<!\\!)(?<!\)!)[\s*]+(?=\S)(?![^\x02]{0,300}\x03)|</answer>|\n|[。；]")
 TEXT_END = re.compile(  # an answer in words ends here: even, since both are; Yes, it is
@@ -608,7 +605,8 @@ STATES_NOTHING = re.compile(r"\W*(?:I hope|Let me know|Note|Check|Verify|If you)
 TAKEN_BACK_AFTER = re.compile(  # the sentence after an answer: That is wrong.
     r"(?i)(?<=[.!?…\n]) *(?:(?:but|however|hmm|(?:oh )?no|oops|wait),? )*" + any_of(r"""
     (?:that|this|it)(?:'s| is| was| must be)(?: \w+)? (?:wrong|false|incorrect|invalid|impossible|a mistake|too (?:large|small|big|many|few))
-    (?:that|this|it)(?: can(?:no|')t be|(?: is|'s| was)(?: not|n't))(?: (?:right|correct|allowed|true|possible|an? (?:\w+ )?solution))
+    (?:that|this|it)(?: can(?:no|')t be|(?:'s| is| was) not| isn't| wasn't) (?:right|correct|allowed|true|possible)
+    (?:that|this|it) (?:is|was) not an? (?:\w+ )?solution
     (?:surely|certainly) not | (?:we|you|I) (?:may|can|could|must|should)(?: not|not|n't)
     the (?:\w+ )?(?:is|was) mistaken | this contradicts [^.\n]* | I (?:misread|forgot|made a mistake)[^.\n]*
     """) + r"(?=[.,:;!]|\s*$)\W*")
@@ -641,7 +639,7 @@ def announced(text):
             found = unmarked(TEXT_END.split(sentence)[0])
             if is_formula(found):  # 5 as long as n is even
                 found = unmarked(sentence)
-        if found and not NO_ANSWER.match(found) and not BOX.search(found):
+        if found and not NO_ANSWER.match(found):
             return found
     return None
 
@@ -676,8 +674,8 @@ ASIDE = re.compile(r"(?<=[\d\x03)}\]%π]) \((?:[\d\s.+/*%\\-]+|[^()]*=[^()]*)\)(
 CHANGING = any_of("""
     if | for | where | with | when | unless | except | not | no | none | nor | neither | never | cannot | more
     less | fewer | greater | than | least | most | over | under | above | below | between | from | only | but
-    plus | minus | divided | squared | cubed | doubled | halved | factorial | choose | either | else | otherwise | provided
-    assuming | depending | raised | root | remainder | point | short | past""")
+    plus | minus | divided | squared | cubed | doubled | halved | factorial | choose | either | else | otherwise
+    provided | assuming | depending | raised | root | remainder | point | short | past""")
 CHANGING_WORDS = {*re.findall("[a-z]+", CHANGING)}
 NOUN_BEFORE = r"(?:(?: (?:the|those|his|her|their|[a-z]+'s|other|remaining|extra))+(?: \w+)?)?(?: \w =)? *$"
 DENIED_BEFORE = re.compile(  # just before a formula: x is not equal to 5, everything but 5, we reject the root 5
@@ -702,7 +700,8 @@ CHANGED_BEFORE = re.compile(  # just before a formula; each clause of the senten
     [\d\x03][%)}]* (?:\w+ ){0,4}?(?:of|in|every|for|with)
     # it is for a step that follows, or the number of something: now add 5, see step 5
     (?<!needs to )\b(?:add|subtract|multiply|divide|dividing|replace|substitute|plug)(?: (?!to|we)[a-z]+){0,3}
-    \b(?:now|then|we|next) set | \b(?:problem|question|example|page|line|chapter|step|theorem|lemma|formula|equation|figure|case|case is)
+    \b(?:problem|question|example|page|line|chapter|step|theorem|lemma|formula|equation|figure|case|case is)
+    \b(?:now|then|we|next) set
     """) + NOUN_BEFORE +
     # it is in a condition, or in what is done: if x = 5, with n = 5, taking n = 5
     r"|\|\W*(?:and |but |not )?" + any_of(r"""
@@ -722,42 +721,43 @@ SUPPOSED = re.compile(  # somewhere before a formula, in the same clause
     (?:false|wrong|incorrect|mistake|impossible|tempting|no way|is given|I doubt)(?: is)? (?:that|to|it)\b
     let(?:'s| us) (?:try|check|test|say|see)\b | (?:could|might|may)(?: well)? be *$ | (?:upper|lower) bound\b
     (?:could|might|may|would)(?: have)? (?:try|think|expect|guess|believe|say|get|put|write|written|answer)\b
-    (?:contradict|violat)\w+ | inconsistent | none | mistake | mistook | confuse | error | typo | hypothesis | (?<!we )claim
+    (?:contradict|violat)\w+ | inconsistent | none | mist(?:ake|ook) | confuse | error | typo | hypothesis
+    (?<!we )claim | believes | insists? | withdraw | retract | no longer | (?:tempted|inclined) to | so far
     # it is what others say, or what was said before: many students write 5, at first sight it is 5
-    (?:some|many|most|\w*one|\w+body|people|students?|friend|you)(?: (?!who|can)\w+)? (?:sa[yi]|answer|write|think|claim|propos)
-    believes | insists? | withdraw | retract | no longer
+    (?:some|many|most|\w*one|\w+body|people|students?|friend|you)(?: (?!who|can)\w+)? (?:sa[yi]|answer|write|think)
     (?:book|textbook|key|hint|question|problem|friend|student)(?:'s| (?:says|said|gives|claims|suggests|prints)\b)
-    according to | who (?:is|has)\b | (?:used|thought|said|claimed) to (?:be|think) | at first (?:glance|sight) | so far | (?:tempted|inclined) to
+    according to | who (?:is|has)\b | (?:used|thought|said|claimed) to (?:be|think) | at first (?:glance|sight)
     (?:we|I) (?:first|initially|hoped|expected|wanted|tried|tested|assumed|guessed|thought|wrote|must avoid)
     # it belongs to another answer: a naive guess is 5, half the answer is 5
     (?:wrong|incorrect|false|tempting|trap|opposite|worst|old|naive) (?:answer|result|guess|choice|value)\b
     (?:previous|other|intermediate|partial|initial|first|second-best) (?:answer|result|guess|sum|step|attempt)\b
     (?:half|twice|double of|opposite of) the answer | answer (?:plus|minus|times|squared|divided) | an example
     """) + r"[^|]*$"
-    # it is what would be if another thing were so
-    r"|^\|\W*(?:(?:if\b.*|suppose\b.*)?\b(?:was|were|had)\b.*\bwould\b(?!.*\| *\|)"
-    r"|(?:without|forgetting|ignoring|with the wrong|provided|(?:only|just) (?:if|for|when)|in case [a-z]{2,}|as long as|unless|(?:on|under) the (?:condition|assumption)|should [^|]*\bbe)\b)")
-DENIED_AFTER = re.compile(  # just after a formula, or after a noun that follows it
+    # it is what would be if another thing were so, or in a case that may not be
+    r"|^\|\W*" + any_of(r"""
+    (?:(?:if|suppose)\b.*)?\b(?:was|were|had)\b.*\bwould\b(?!.*\| *\|)
+    (?:without|forgetting|ignoring|with the wrong|provided|as long as|unless|in case [a-z]{2,})\b
+    (?:only|just) (?:if|for|when)\b | (?:on|under) the (?:condition|assumption)\b | should [^|]*\bbe\b
+    """))
+DENIED_AFTER = re.compile(  # just after a formula or a noun: 5 is not allowed, 5 would be too large, 5 fails
     r"(?i)[^\w(]*(?:(?!(?:rather|when)\b)[a-z]+ )?" + any_of(r"""
-    # 5 is not allowed, 5 would be too large, 5 fails
     (?:(?<!which )(?:is|are|being|be)(?:n't| not\b| never\b)) | is not (?:possible|allowed|valid|right|correct)\b
     (?:is|are|was|be) (?:too|out|off|false|wrong|incorrect|impossible|tempting|negative,|only|what|inadmissible)
-    (?:is|are|was|be) (?:rejected|excluded|discarded|refuted|ruled out|extraneous|spurious)
-    (?:is|are|was|be) (?:[a-z]+ )?(?:an?|the|my) (?:[\w-]+ )*(?:trap|decoy|wrong|mistake|misprint|typo|guess|bound)\b
-    (?:is|are|was|be) (?:[a-z]+ )?an? (?:extraneous|spurious) | (?:is|was) the answer to an?
+    (?:is|are|was|be|been) (?:rejected|excluded|discarded|refuted|ruled out|extraneous|spurious|marked)
+    (?:is|are|was|be) (?:[a-z]+ )?(?:an?|the|my) (?:[\w-]+ )*(?:trap|decoy|wrong|mistake|guess|bound|answer to an?)\b
+    (?:is|are|was|be) an? (?:[\w-]+ )*(?:extraneous|spurious|misprint|typo)
     (?:must|should|has to|needs to|can) be (?:reject|exclu|discard|remov|ignor|dropp|thrown) | would\b.*\bif\b
     (?:we|I) (?:\w+ )?(?:reject|discard|exclude|drop)(?! (?:the|x|[\d\\-]))
     (?:fails|cannot|can't|won't|doesn't|does not|makes the denominator|violates|contradicts)\b
-    (?:gives|leads to) (?:an? )?(?:contradiction|division) | has been (?:marked|rejected)
-    (?:satisfies|works)\b.*\b(?:only|but not)\b
+    (?:gives|leads to) (?:an? )?(?:contradiction|division) | (?:satisfies|works)\b.*\b(?:only|but not)\b
     """))
 CHANGED_AFTER = re.compile(  # there, too: 5 or more, 5 times x, 5 hours 15 minutes, 5 in the first case
     r"(?i)[^\w(]*(?:(?!(?:rather|when)\b)[a-z]+ )?(?:" + any_of(r"""
     (?:and(?! not\b)|or)\b.*(?:\d|\([A-J]\)|\b(?:none|more|less|fewer|greater|higher|a half|a third)\b)
     (?:might|may|could|would|was|were|looks|seems)\b | (?:must|should|has to|needs to|can) be \w+ed
-    to the (?:power|third|fourth|fifth) | (?:reduced|increased|multiplied) by | less the
-    to (?:check|consider) | times \S | of (?:(?!a )[a-z]\b|[\d\\]) | (?:more|less|fewer) than (?-i:(?![A-Z])) | at (?:the )?(?:very )?(?:least|most)\b
-    \d+ (?:min|sec|inch|cent) | (?:in the \w+ case|in case|as long as|but only)\b
+    to the (?:power|third|fourth|fifth) | (?:reduced|increased|multiplied) by | less the | times \S
+    of (?:(?!a )[a-z]\b|[\d\\]) | (?:more|less|fewer) than (?-i:(?![A-Z])) | at (?:the )?(?:very )?(?:least|most)\b
+    \d+ (?:min|sec|inch|cent) | (?:in the \w+ case|in case|as long as|but only)\b | to (?:check|consider)
     (?:when|for)\b.*\b(?:even|odd|positive|negative|otherwise)\b | whenever\b
     """) + r"|(?!(?:for|more|less|fewer|but|not|than|when|where)\b|over [a-z])" + CHANGING + r"\b)")
 
@@ -778,9 +778,10 @@ def stated(text, beginning=""):
             n += 1
             continue
         before = " ".join(words[:n])
-        is_denied_box = BOX.search(" ".join(words[n:stop]))  # those that are not were seen before
+        formula = unmarked(" ".join(words[n:stop]))
+        is_denied_box = BOX.search(formula)  # it was seen before
         if not is_denied_box and not is_refused(f"{beginning} {before}", " ".join(words[stop:])):
-            yield before, unmarked(" ".join(words[n:stop]))
+            yield before, formula
             n = stop
             continue
         n += 1
@@ -788,16 +789,11 @@ def stated(text, beginning=""):
             n += 1  # dividing by 2, x = 5; from 7 to 5
 
 
-def is_refused(before, after):
+def is_refused(before, after, in_box=False):
     clauses = "|" + CLAUSE_END.sub(" |", before)
     after = unmarked(after.replace(r"\text{", ""))
-    return is_denied(before, after) or bool(CHANGED_BEFORE.search(clauses) or CHANGED_AFTER.match(after))
-
-
-def is_denied(before, after):
-    """Is what stands between two parts of a sentence denied, or only supposed?"""
-    clauses = "|" + CLAUSE_END.sub(" |", before)
-    return bool(DENIED_BEFORE.search(clauses) or SUPPOSED.search(clauses) or DENIED_AFTER.match(after))
+    denied = DENIED_BEFORE.search(clauses) or SUPPOSED.search(clauses) or DENIED_AFTER.match(after)
+    return bool(denied or not in_box and (CHANGED_BEFORE.search(clauses) or CHANGED_AFTER.match(after)))
 
 
 def end_of_formula(words, start):
