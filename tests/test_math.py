@@ -139,7 +139,7 @@ GIVES = r"""
 11 @ The answer is $11$ for $n = 5$.
 \text{(D)} @ The correct choice is therefore $\textbf{(D)}$. @ The answer is (D), not (C).
   @ Answer: (D). Choice (C) would be correct if zero were allowed.
-\text{(C)} @ Therefore, option C is correct.
+\text{(C)} @ Therefore, option C is correct. @ It is not A. The correct choice is C.
 # the same in Chinese
 (2,3) @ 交点坐标为（2，3）。 ‖ 12 @ 答：共有12人。 @ 一共需要 12 小时。 ‖ 2,3 @ 方程的解为 $x=2$ 或 $x=3$。 ‖ \text{(C)} @ 故选：C @ 因此，选C。
 # the last formula
@@ -258,6 +258,11 @@ It cannot be G. ~ … never G. ~ … different from G. ~ … neither G nor 7. ~ 
 # taken back
 … G? No, it is 7. ~ … G. Hmm, that's not right. ~ … G. On second thought, it is 7.
   ~ The answer seems to be G but is actually 7. ~ So we get G, but we need to subtract 2, which leaves 7.
+  ~ … G. That is too small. ~ If we may divide by x, we get G. We may not.
+# a box that is denied, supposed or asked for
+\boxed{5} is wrong. ~ It is a mistake to write $\boxed{5}$. ~ Suppose the result is \boxed{5}.
+  ~ Could it be \boxed{5}? ~ So \boxed{5}? No. ~ $\boxed{5}$. That is incorrect. ~ Reject \boxed{5}.
+  ~ I might have put \boxed{5}, but the check fails. ~ Were x odd, it would be $\boxed{5}$.
 # only supposed, or what others say
 The answer might be G. ~ Suppose the answer is G. ~ Is the answer G? ~ A naive guess would be G.
   ~ If x = G, stop. ~ Some would say the answer is G. ~ At first glance the answer seems to be G.
@@ -272,10 +277,11 @@ The answer might be G. ~ Suppose the answer is G. ~ Is the answer G? ~ A naive g
   ~ … one of 3 and G. ~ … 12 mod G. ~ … 12 over G. ~ So he takes half of the G. ~ It is a multiple of G.
   ~ It is 7, of which G are red. ~ The probability is 7 out of G. ~ It costs 7 dollars per G kilograms.
   ~ It takes 7 hours for G men. ~ So Bob is 7, as old as Carol, who is G. ~ An upper bound is G.
-  ~ … G and a half. ~ The ratio is 7 : G.
+  ~ It is somewhere from 2 to G. ~ … the 5th prime. ~ … G and a half. ~ The ratio is 7 : G.
 # on a condition, or for a step that follows
 … G if x is positive. ~ … G unless n is odd. ~ … G as long as n is even.
   ~ … G in the first case and 7 in the second. ~ … 12 when x = G. ~ … 12, attained at x = G.
+  ~ Provided x is even, x = G. ~ Only for n = 2 is the value G. ~ Should x be odd, the answer is G.
   ~ It is 7 given n = G. ~ Unless n = G, it is reduced. ~ We still have to add G.
   ~ Multiply both sides by G. ~ The proof is on page G. ~ The base case is n = G.
 """
@@ -291,7 +297,13 @@ MEANT = r"""
   ~ The answer 7 in the book is a misprint. It should be G.
   ~ So we get 7, but we need to subtract 2, which leaves G. ~ The answer cannot be anything but G.
   ~ It is no other than G. ~ There are no solutions other than x = G.
-# words that refuse elsewhere
+  ~ The ratio is G, and not 7. ~ It would be wrong to say 7; it is \boxed{5}. ~ \boxed{5}, not 7
+  ~ If he had run, he would have needed 7 hours, but he did not, so he needed G.
+# a conclusion after what is announced
+… 2 less than 7, so it is G. ~ … half of 10, which is G. ~ … 4.9; to be exact, it is G.
+# words that refuse elsewhere, and in which a box says more than they do
+If x = 2, the value is \boxed{5}. ~ We need at least \boxed{5} coins. ~ They meet at \boxed{5}.
+  ~ How many would remain? $\boxed{5}$ ~ We get \boxed{5}, which is not even. ~ \boxed{5}. It is prime.
 The answer must be G. ~ The answer would be G. ~ If we solve for x, we get x = G.
   ~ Let x be the number. Then x = G. ~ The answer to part (b) is G. ~ He needs G more apples.
   ~ Half of 10 is G. ~ There are G fewer apples than pears. ~ The difference of 12 and 7 is G.
