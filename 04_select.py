@@ -192,10 +192,12 @@ def choose(scorers, strategies):
     (scorer, strategy), shares = max(accuracies.items(), key=lambda item: np.mean(item[1]))
     seeds = f" (mean of {len(shares)} seeds)" if len(shares) > 1 else ""
     reason = f"{scorer}{seeds}, {strategy}"
-    if max(shares) < 0:
+    if min(shares) < 0:
         return scorer, strategy, f"{reason}: the first given, as its file does not say how often it was right"
     reason += f": {100 * np.mean(shares):.1f} % right on held-out calibration problems"
-    return scorer, strategy, f"{reason}, the most of {len(accuracies)} choices"
+    if len(accuracies) > 1:
+        reason += f", the most of {len(accuracies)} choices"
+    return scorer, strategy, reason
 
 
 def write_answers(run, picks):

@@ -316,6 +316,7 @@ def test_lora_takes_runs_of_one_model_with_right_and_wrong_rollouts(tiny, tmp_pa
     assert "these runs are of 'elsewhere' and 'tiny'" in refusal("lora", run, "--eval", other)
     edit_jsonl(run / "labels.jsonl", lambda row: row | {"label": 1})
     assert "16 of 16 rollouts are right" in refusal("lora", run)
+    assert "--epochs 0: give 1 or more" in refusal("lora", run, "--epochs", "0")
 
 
 def test_a_model_must_tell_the_two_words_apart(capsys):
