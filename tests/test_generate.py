@@ -246,12 +246,6 @@ def a_key_too_few(*x, seqused_k, **options):
     return attention_by_tables(*x, seqused_k=(seqused_k - 1).clamp(1), **options)
 
 
-def one_page_for_another(*x, block_table, **options):
-    wrong = block_table.clone()
-    wrong[:, 3:] = block_table[:, :1]
-    return attention_by_tables(*x, block_table=wrong, **options)
-
-
 def not_there(*_, **__):
     raise RuntimeError("FlashAttention only supports Ampere GPUs or newer.")
 
@@ -533,26 +527,6 @@ def test_a_run_that_is_not_finished_goes_on_with_its_layers(folder, tmp_path, pa
     assert "was made with layers 0, not penultimate,final" in refused(*command_of(folder, tmp_path))
 
 
-def test_problems_of_a_run_that_was_killed_before_it_began_do_not_count(folder, whole, tmp_path):
-    problems = run_of(tmp_path) / "problems.jsonl"
-    common.write_jsonl(problems, [{"id": "p/0", "kind": "math", "prompt": "x", "answer": "3"}])
-    assert_same_run(whole, sample(folder, tmp_path))
-    assert problems.read_bytes() == (whole / "problems.jsonl").read_bytes()
-
-
-def test_the_same_command_twice_at_once_makes_one_run(folder, whole, tmp_path, monkeypatch, capsys):
-    """Here the other one merges what this one writes."""
-    run = run_of(tmp_path)
-
-    def save(path, value):
-        for name in ("tokens.pt", "hidden.pt", "rollouts.jsonl"):
-            shutil.copy(whole / name, run)
-
-    monkeypatch.setattr(common, "save_pt", save)
-    assert_same_run(whole, sample(folder, tmp_path))
-    assert capsys.readouterr().out == f"{run}\n" and not (run / "parts").exists()
-
-
 def run_two(program, *command):
     """A program in two processes of torchrun."""
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
@@ -686,13 +660,6 @@ def test_what_a_finished_run_has_lost_is_made_again(folder, whole, tmp_path, gon
     assert changed(run, before) == made
     assert common.read_jsonl(run / "problems.jsonl") == common.read_jsonl(whole / "problems.jsonl")
     assert common.read_meta(run) == common.read_meta(whole)
-
-
-def test_vectors_without_tokens_are_one_line(folder, whole, tmp_path):
-    run = shutil.copytree(whole, run_of(tmp_path))
-    (run / "tokens.pt").unlink()
-    sample(folder, tmp_path)  # nothing is missing that the command names
-    assert "tokens.pt: no such file" in refused(*command_of(folder, tmp_path, "--layers", "0"))
 
 
 def test_a_reading_that_was_stopped_goes_on_and_another_begins_anew(folder, whole, tmp_path, parts):
