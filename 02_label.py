@@ -679,36 +679,32 @@ DENIED_BEFORE = re.compile(  # before a formula; each clause of the sentence beg
     """) + NOUN_BEFORE + r"|\b" + any_of(r"""
     # it is only thought of, earlier in the clause: suppose that x = 5, this does not mean that x = 5
     (?:suppose|assume|imagine|pretend|let \w+ be|perhaps|maybe|recall|unless|otherwise|whether|hardly)\b
-    (?:not|cannot|never|\w+n't) (?!hard|difficult)(?:\w+ ){0,3}(?:that|whether|mean|imply|think|seem)\b
+    (?:not|cannot|never|\w+n't) (?!hard|diffic|surpris)(?:\w+ ){0,3}(?:that|whether|mean|imply|think|seem)\b
     (?:false|wrong|incorrect|mistake|impossible|tempting|no way|is given|I doubt)(?: is)? (?:that|to|it)\b
-    let(?:'s| us) (?:try|check|test|say|see)\b | (?:could|might|may)(?: well)? be *$ | (?:upper|lower) bound\b
-    (?:could|might|may|would)(?: have)? (?:try|think|expect|guess|believe|say|get|put|write|written|answer)\b
-    (?:contradict|violat)\w+ | inconsistent | none | mistake | confuse | error | typo | hypothesis
+    let(?:'s| us) (?:try|check|test|say|see)\b | (?:could|might|may)(?: well)? be *$
+    (?:could|might|may|would)(?: have)? (?:try|think|expect|guess|believe|say|put|write|written|answer)\b
+    (?:contradict|violat)\w+ | inconsistent | none | mistake | confuse | errors? (?:gives|leads|in|was)\b | typo | hypothesis(?: is| that| *$)
     (?<!we )claim | believes | insists? | withdraw | no longer | (?:tempted|inclined) to | so far
     # it is what others say, or what was said before: many students write 5, at first sight it is 5
-    (?:some|many|most|\w*one|\w+body|people|students?|friend|you)(?: (?!who|can)\w+)? (?:sa[yi]|answer|write|think)
-    (?:book|textbook|key|hint|question|problem|friend|student)(?:'s| (?:says|said|gives|claims|prints)\b)
-    according to | who (?:is|has)\b | (?:used|thought|said|claimed) to (?:be|think) | at first (?:glance|sight)
-    (?:we|I) (?:first|initially|hoped|expected|wanted|tried|tested|assumed|guessed|thought|wrote|must avoid)
+    (?:some|many|most|\w+one|\w+body|people|students?|friend)(?: (?!who)\w+)? (?:sa[yi]|answer|write|think) | you said
+    (?:book|textbook|key|hint|question|problem|friend|student)(?:'s (?:answer|guess)| (?:says|said|gives|claims|prints)\b)
+    according to (?!.*(?:theorem|formula|law)) | (?:used|thought|said|claimed) to (?:be|think) | at first (?:glance|sight)
+    (?:we|I) (?:first|initially|hoped|expected|tried|tested|assumed|guessed|thought|wrote|must avoid)
     # it belongs to another answer: a naive guess is 5, half the answer is 5
     (?:wrong|incorrect|false|tempting|trap|opposite|worst|old|naive) (?:answer|result|guess|choice|value)\b
     (?:previous|other|intermediate|partial|initial|first|second-best) (?:answer|result|guess|sum|step|attempt)\b
     (?:half|twice|double of|opposite of) the answer | answer (?:plus|minus|times|squared|divided) | an example
     """) + r"[^|]*$"
-    # it is what would be if another thing were so, or in a case that may not be
-    r"|^\|\W*" + any_of(r"""
-    (?:(?:if|suppose)\b.*)?\b(?:was|were|had)\b.*\bwould\b(?!.*\| *\|)
-    (?:without|forgetting|ignoring|with the wrong|provided|as long as|unless|in case [a-z]{2,})\b
-    (?:only|just) (?:if|for|when)\b | (?:on|under) the (?:condition|assumption)\b | should [^|]*\bbe\b
-    """))
+    # it is what would be if another thing were so
+    r"|^\|\W*(?:(?:if|suppose)\b.*)?\b(?:was|were|had)\b.*\bwould\b(?!.*\| *\|)")
 CHANGED_BEFORE = re.compile(  # there, too
     r"(?i)" + any_of(r"""
     # another number is compared with it: more than 5, close to 5, it fails for 5
     \b(?:from|than|over|under|near|below|above|beyond|against|before|as \w+ as|(?<!starts )(?<!\| )at|like)
     \b(?:by|per|least|most|best|exceeds?|approach(?:es|ing)?|ends in|of which|(?:is|are|was|have|be) up to)
     \b(?:close|compared|opposed|\w*prime|tends|or equal) to | \b(?:compared|start\w*|beg[iau]n\w*) with
-    \b(?:un\w+|fail\w*|diverg\w*|vanish\w*|false|impossible)(?: \w+){0,2} (?:for|when)
-    \b(?:somewhere|any \w+|integers|numbers|values) from \S+ (?:to|through)
+    \b(?:un\w+|fail\w*|diverg\w*|vanish\w*|false|impossible)(?: \w+){0,2} (?:for|when) | (?:might|would) get
+    \b(?:somewhere|any \w+|integers|numbers|values) from \S+ (?:to|through) | \b(?:upper|lower) bound\b[^|]*
     # it is a part of another number: half of 5, a multiple of 5, 7 hours for 5 men
     \|\W*of | (?<!\ba )(?<!\ban )\b(?!value|total|sum|number)\w+ of
     \b(?:multiple|divisor|factor|power|third|half|quarter|product)s? of
@@ -723,26 +719,30 @@ CHANGED_BEFORE = re.compile(  # there, too
     if | when | for | with | let | as | given(?: that)? | until | say | take | consider | to \w+ | (?:we |now )?(?:set|try)
     (?:after |by )?(?!(?:giv|leav|mak|gett|yield|reach|obtain)ing)\w+ing(?: the| in| up| out| other| first)*
     """) + r"(?: (?:the )?\w+ (?:=|is|are|was|were|reaches))?(?: equal to)? *$"
-    # it is in a reason
+    # it is in a reason, or the sentence is about a case that may not be
     r"|\|\W*(?:were|had|(?:even |al)?though|since|because|whereas|while"
-    r"|where|which(?! (?:gives|makes|leaves|equals|means|is *$)))\b[^|]*$"
-    r"|^\|\W*(?:if|with)\b.*\bwould\b(?!.*\| *\|)")
+    r"|where|who (?:is|has)|which(?! (?:gives|makes|leaves|equals|means|is *$)))\b[^|]*$"
+    r"|^\|\W*" + any_of(r"""
+    (?:if|with)\b.*\bwould\b(?!.*\| *\|)
+    (?:without(?! loss)|forgetting|ignoring|with the wrong|provided|as long as|unless|in case [a-z]{2,})\b
+    (?:only|just) (?:if|for|when)\b | (?:on|under) the (?:condition|assumption)\b | should [^|]*\bbe\b
+    """))
 DENIED_AFTER = re.compile(  # just after a formula or a noun: 5 is not allowed, 5 would be too large, 5 fails
     r"(?i)[^\w(]*(?:(?!(?:rather|when)\b)[a-z]+ )?" + any_of(r"""
     (?<!which )(?:is|are|being|be)(?:n't| not\b| never\b) | would\b.*\bif\b
-    (?:is|are|was|be) (?:too|out|off|false|wrong|incorrect|impossible|tempting|negative,|only|what|inadmissible)
+    (?:is|are|was|be) (?:too|out|off|false|wrong|incorrect|impossible|tempting|negative,|only|what I|inadmissible)
     (?:is|are|was|be|been) (?:an? )?(?:rejected|excluded|discarded|refuted|ruled out|extraneous|spurious|marked)
-    (?:is|are|was|be) (?:\w+ )?(?:an?|the|my) (?:[\w-]+ )*(?:trap|decoy|wrong|mistake|typo|guess|bound|to an?)\b
+    (?:is|are|was|be) (?:\w+ )?(?:an?|the|my) (?:[\w-]+ )*(?:trap|decoy|wrong|mistake|typo|guess|to an?)\b
     (?:must|should|has to|needs to|can) be (?:reject|exclu|discard|remov|ignor|dropp|thrown)
     (?:we|I) (?:\w+ )?(?:reject|discard|exclude|drop)(?! (?:the|x|[\d\\-]))
-    (?:fails|cannot|can't|won't|doesn't|does not|makes the denominator|violates|contradicts)\b
+    (?<!which )(?:fails|cannot|can't|won't|doesn't|does not|makes the denominator|violates|contradicts)\b
     (?:gives|leads to) (?:an? )?(?:contradiction|division) | (?:satisfies|works)\b.*\b(?:only|but not)\b
     """))
 CHANGED_AFTER = re.compile(  # there, too: 5 or more, 5 times x, 5 in the first case
     r"(?i)[^\w(]*(?:(?!(?:rather|when)\b)[a-z]+ )?(?:" + any_of(r"""
     (?:and(?! not\b)|or)\b.*(?:\d|\([A-J]\)|\b(?:none|more|less|fewer|greater|higher|a half|a third)\b)
     (?:might|may|could|would|was|were|looks|seems)\b | (?:must|should|has to|needs to|can) be \w+ed
-    to the (?:power|third|fourth|fifth) | (?:reduced|increased|multiplied) by | less the | times \S
+    to the (?:power|third|fourth) | (?:reduced|increased) by | less the | times \S | is (?:what|(?:an?|the) \w+ bound)
     of (?:(?!a )[a-z]\b|[\d\\]) | (?:more|less|fewer) than (?-i:(?![A-Z])) | at (?:the )?(?:very )?(?:least|most)\b
     (?:when|for)\b.*\b(?:even|odd|positive|negative|otherwise)\b | (?:in (?:the \w+ )?case|as long as|but only)\b
     """) + r"|(?!(?:for|more|less|fewer|but|not|than|when|where)\b|over [a-z])" + CHANGING + r"\b)")

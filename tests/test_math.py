@@ -303,6 +303,8 @@ MEANT = r"""
 … 2 less than 7, so it is G. ~ … half of 10, which is G. ~ … 4.9; to be exact, it is G.
 # words that refuse elsewhere, and in which a box says more than they do
 If x = 2, the value is \boxed{5}. ~ We need at least \boxed{5} coins. ~ They meet at \boxed{5}.
+  ~ Without loss of generality, x < 7, so we get \boxed{5}. ~ The student's score is \boxed{5}.
+  ~ We get \boxed{5}, which cannot be simplified. ~ The upper bound is \boxed{5}.
   ~ How many would remain? $\boxed{5}$ ~ We get \boxed{5}, which is not even. ~ \boxed{5}. It is prime.
 The answer must be G. ~ The answer would be G. ~ If we solve for x, we get x = G.
   ~ Let x be the number. Then x = G. ~ The answer to part (b) is G. ~ He needs G more apples.
