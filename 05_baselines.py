@@ -206,6 +206,8 @@ def read_scores(file, run):
     p = None
     try:
         score = padded([float(row["score"]) for row in rows], run.places, -np.inf)
+        if np.isnan(score).any():
+            raise ValueError
         if all(row.get("p") is not None for row in rows):
             p = padded([float(row["p"]) for row in rows], run.places)
             if not ((p >= 0) & (p <= 1)).all():
@@ -642,6 +644,8 @@ def summary_cells(section, calibration):
     stopped = rows["SCaTR+"]["stopped"] if "SCaTR+" in rows else None
     if stopped:
         result = f"{percent(stopped['accuracy'])} for {percent(stopped['share'], 0)} %"
+        if rows["SCaTR+"]["in_sample"]:
+            result += " in sample"
         cells["SCaTR+, stopped when sure"] = result
     return cells | {"cut %": percent(section["cut"])}
 
@@ -681,7 +685,7 @@ def stopping_table(section):
         if stopped:
             yield columns_of(row) | {
                 "when sure by": f"{stopped['threshold']:.3f}",
-                "accuracy %": percent_and_std(stopped["accuracy"], stopped["std"]),
+                "accuracy %": accuracy_of(row | stopped),
                 "all rollouts: %": percent(stopped["all"]), "Δ [95 %]": gain_of(stopped),
                 "rollouts": f"{stopped['rollouts']:.1f}", "tokens a problem": number(stopped["tokens"]),
                 "% of all tokens": percent(stopped["share"]),

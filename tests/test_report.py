@@ -480,9 +480,14 @@ def test_costs_with_ratios(tmp_path, run_report, run_here):
 
 def test_what_learned_from_the_problems_says_in_sample(run, run_report):
     add_scores(run, "scatr.a@32-1", cost={"learned": ["p1"]})
+    add_scores(run, "scatr+.a@32-1", cost={"learned": ["p1"]} | STOP)
     add_scores(run, "scatr.b@32-1")
-    first, second = summary_of(run_report(run))
-    for row in ("SCaTR", "SCaTR, weighted vote"):
+    add_scores(run, "scatr+.b@32-1", cost=STOP)
+    found = run_report(run)
+    first, second = summary_of(found)
+    stopping = table_of(found.text, "for 1 point on calibration problems)")
+    assert [row["accuracy %"].endswith(" in sample") for row in stopping] == [True, False]
+    for row in ("SCaTR", "SCaTR, weighted vote", "SCaTR+, stopped when sure"):
         assert first[row].endswith(" in sample") and "in sample" not in second[row] + first["random"]
 
 
@@ -574,7 +579,9 @@ def test_lines_are_named_at_their_ends_without_overlap_and_bars_are_sorted(paper
 # Broken runs get one line
 
 
-@pytest.mark.parametrize("change", [{"score": None}, {"score": "much"}, {"p": "much"}, {"p": 1.5}])
+@pytest.mark.parametrize("change", [
+    {"score": None}, {"score": "much"}, {"score": "nan"}, {"p": "much"}, {"p": 1.5},
+])  # fmt: skip
 def test_a_score_is_a_number_and_p_a_probability(run, change):
     rows = add_scores(run, "mine")
     common.write_jsonl(run / "scores" / "mine.jsonl", [row | change for row in rows])

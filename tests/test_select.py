@@ -215,6 +215,7 @@ def test_one_answer_a_problem_by_the_mean_of_seeds(run, tmp_path, select):
     ("a@1 a@2", "", ("a", "best-of-n"), "the most of 2 choices"),
     ("plain a@1 a@2", "", ("a", "best-of-n"), "60.0 %"),
     ("plain", "--strategy weighted-vote", ("plain", "weighted-vote"), "the first given"),
+    ("a@1 a@plain", "", ("a", "best-of-n"), "the first given"),
 ])  # fmt: skip
 def test_what_was_right_most_often_on_held_out_problems_picks(
     run, tmp_path, select, names, options, wanted, reason
@@ -224,6 +225,7 @@ def test_what_was_right_most_often_on_held_out_problems_picks(
     held_out(tmp_path / "a@2.pt", 0.3, 0.4)
     held_out(tmp_path / "b@1.pt", 0.5, 0.7)
     first_dimension_scorer(tmp_path / "plain.pt")
+    first_dimension_scorer(tmp_path / "a@plain.pt")
     scorers = [tmp_path / f"{name}.pt" for name in names.split()]
     said = select(*options.split(), scorers=scorers).stdout.splitlines()
     assert {(row["scorer"], row["strategy"]) for row in answers(run)} == {wanted} and reason in said[-1]
@@ -236,7 +238,8 @@ def test_programs_do_not_vote_and_are_cut_on_the_screen(run, tmp_path, select):
     program = "def f():\n    return 1\n" * 9
     edit_jsonl(run / "labels.jsonl", lambda row: row | {"group": None, "answer": program})
     said = select(scorers=[b]).stdout
-    assert "b, best-of-n: 50.0 %" in said and said.count("    def f():\n        return 1\n") == 3 * 6
+    assert "b, best-of-n: 50.0 %" in said and "the most of" not in said
+    assert said.count("    def f():\n        return 1\n") == 3 * 6
     error = select("--strategy", "weighted-vote", scorers=[b], code=2).stderr
     assert "no answers that can be equal" in error
 
