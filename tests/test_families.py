@@ -216,7 +216,6 @@ SAME = {
     "granite": {"logits_scaling": 8.0, "embedding_multiplier": 12.0, "attention_multiplier": 0.2},
     "gemma3_text": {"head_dim": 8, "query_pre_attn_scalar": 16} | HALVES,
     "gemma4_text": PER_LAYER | {"global_head_dim": 16, "num_kv_shared_layers": 2},
-    "olmo3": HALVES,
     "glm4": {"head_dim": 8},
     "deepseek_v3": LATENT,
     "cohere2": {"logit_scale": 0.2} | HALVES,

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from conftest import ROOT, assert_same_run, dies, full_forward, make_run, stored, tokens_of
+from conftest import ROOT, assert_same_run, dies, full_forward, make_run
 
 import common
 
@@ -175,8 +175,9 @@ def forced(model, tokenizer, tokens, problem=PROBLEM):
     return logits[len(prompt) - 1 :], [x[len(prompt) - 1 :] for x in states]
 
 
-@pytest.mark.parametrize("vector", ["penultimate/eos", "penultimate/last", "final/eos", "final/last"])
-@pytest.mark.parametrize("features", [False, True])
+@pytest.mark.parametrize("vector, features", [
+    ("penultimate/eos", False), ("penultimate/last", True), ("final/eos", True), ("final/last", False),
+])  # fmt: skip
 def test_sample_gives_the_scorers_vector_of_every_answer_the_cut_ones_too(demo_model, vector, features):
     model, tokenizer = demo_model
     scorer = linear_scorer(vector, features=features)
@@ -245,22 +246,16 @@ def test_sample_votes_for_the_answer_with_the_largest_sum(demo_model):
     ({"problems": "and " * 9000}, "leaves no room for an answer"),
     ({"problems": [{"question": "What?"}]}, "problem 1: the field 'prompt'"),
     ({"scorer": "nowhere.pt"}, "nowhere.pt: no such file"),
+    ({"scorer": ("all/eos", 8, (9, 96))}, "the scorer reads all/eos; here it must be one vector"),
+    ({"scorer": ("20/eos", 28, (96,))}, "made for the model 'model' (28 layers)"),
 ])  # fmt: skip
 def test_sample_refuses_in_words_what_it_cannot_do(demo_model, arguments, error, capsys):
-    assert error in dies(capsys, generate.sample, *demo_model, **{"problems": PROBLEM} | arguments)
-
-
-@pytest.mark.parametrize("vector, shape, n_layers, error", [
-    ("all/eos", [9, 96], 8, "the scorer reads all/eos; here it must be one vector"),
-    ("last10", [10, 96], 8, "the scorer reads last10; here it must be one vector"),
-    ("20/eos", [96], 28, "made for the model 'model' (28 layers)"),
-])  # fmt: skip
-def test_sample_refuses_a_scorer_of_several_vectors_or_of_another_model(
-    demo_model, vector, shape, n_layers, error, capsys
-):
-    scorer = linear_scorer(vector, n_layers=n_layers)
-    scorer.shape = tuple(shape)
-    assert error in dies(capsys, generate.sample, *demo_model, PROBLEM, scorer=scorer)
+    arguments = {"problems": PROBLEM} | arguments
+    if isinstance(arguments.get("scorer"), tuple):
+        vector, n_layers, shape = arguments["scorer"]
+        arguments["scorer"] = linear_scorer(vector, n_layers=n_layers)
+        arguments["scorer"].shape = shape
+    assert error in dies(capsys, generate.sample, *demo_model, **arguments)
 
 
 # ---- Live: 01 --scorer --stop
@@ -274,23 +269,6 @@ def run_01(problems, out, *flags):
     command = [MODEL, out / "problems.jsonl", *SIZES, "--out", out, *flags]
     generate.main([str(x) for x in command])
     return out / "model" / "problems" / "32"
-
-
-def test_sample_gives_what_a_run_folder_holds_of_the_same_problems(runs, demo_model, tmp_path):
-    """Tokens, vectors, statistics and text; the scorer is given by its path."""
-    common.save_pt(tmp_path / "scorer.pt", linear_scorer("penultimate/last").checkpoint)
-    problems = common.load_problems(runs.full / "problems.jsonl")
-    scorer = str(tmp_path / "scorer.pt")
-    found = generate.sample(*demo_model, problems, n=6, scorer=scorer, vote=True, max_new_tokens=48)
-    assert len(found) == 8
-    answers = [x for answers in found for x in sorted(answers, key=lambda x: x["sample"])]
-    _, vectors = stored(runs.full)
-    vectors = vectors["hidden"][:, vectors["vectors"].index("penultimate/last")]
-    rows = common.read_rollouts(runs.full)
-    for x, row, ids, vector in zip(answers, rows, tokens_of(runs.full), vectors, strict=True):
-        assert (x["sample"], x["text"], x["finish"]) == (row["sample"], row["response"], row["finish"])
-        assert x["tokens"] == ids and x["conf"] == pytest.approx(row["conf"], rel=2e-3, abs=1e-6)
-        assert torch.allclose(x["hidden"], vector, atol=1e-4)
 
 
 def between(values, low, high):
