@@ -606,9 +606,9 @@ TAKEN_BACK_AFTER = re.compile(  # the sentence after an answer: That is wrong.
     """) + r"(?=[.,:;!]|\s*$)\W*")
 TAKEN_BACK = re.compile(  # what stands before it no longer counts
     r"(?i)\b" + any_of(r"""
-    wait | oops | hold on | on second thought | actually | correction | sorry | reconsider | I meant? | scratch that
-    no[,.] it(?:'s| is) | but (?:in fact|really|is actually|we (?:have|need) to) | or rather | it should (?:be|read)
-    but (?:here )?(?:it|the answer) is(?: actually)?(?= [$\x02\d]) | to be (?:precise|exact) | more precisely
+    wait | oops | hold on | on second thought | actually | correction | sorry | reconsider | scratch that
+    no[,.] it(?:'s| is) | but (?:in fact|really|is actually|we (?:have|need) to) | or rather | it should be
+    but (?:here )?(?:it|the answer) is(?: actually)?(?= [$\x02\d]) | to be (?:precise|exact) | I mean
     """) + r"\b(?=[^\n]*\d)|\.\.\. *no,|" + TAKEN_BACK_AFTER.pattern.removeprefix("(?i)"))
 
 
@@ -665,8 +665,8 @@ ASIDE = re.compile(r"(?<=[\d\x03)}\]%π]) \((?:[\d\s.+/*%\\-]+|[^()]*=[^()]*)\)(
 CHANGING = any_of("""
     if | for | where | with | when | unless | except | not | no | none | nor | neither | never | cannot | more
     less | fewer | greater | than | least | most | over | under | above | below | between | from | only | but
-    plus | minus | divided | squared | cubed | doubled | halved | factorial | choose | either | else | otherwise
-    provided | assuming | depending | raised | root | remainder | point | short | past""")
+    plus | minus | divided | squared | cubed | doubled | halved | factorial | choose | either | else
+    otherwise | provided | assuming | depending | raised | root | remainder | point | short | past""")
 CHANGING_WORDS = {*re.findall("[a-z]+", CHANGING)}
 NOUN_BEFORE = r"(?:(?: (?:the|those|his|her|their|[a-z]+'s|other|remaining|extra))+(?: \w+)?)?(?: \w =)? *$"
 DENIED_BEFORE = re.compile(  # before a formula; each clause of the sentence begins with |
@@ -674,7 +674,7 @@ DENIED_BEFORE = re.compile(  # before a formula; each clause of the sentence beg
     # it is denied, just before it: x is not equal to 5, everything but 5, we reject the root 5
     (?:\b(?:not?|cannot|never|neither|nor|without|unequal to)|n't)(?: (?!is\b|are\b)\w+){0,2}
     \b(?:except|besides|apart from|instead of|unlike|(?:every|all|any)\w*(?: \w+)? but)(?: (?:at|for|when))?
-    \b(?:reject|exclud|discard|eliminat|ignor|remov|dropp?|omitt?|disregard)(?:e|es|ed|ing)?(?: (?!is|are)\w+)?
+    \b(?:reject|exclud|discard|eliminat|ignor|remov|dropp?|disregard)(?:e|es|ed|ing)?(?: (?!is|are)\w+)?
     \b(?:rul\w*|leav\w*|throw|cross) (?:out|away)
     """) + NOUN_BEFORE + r"|\b" + any_of(r"""
     # it is only thought of, earlier in the clause: suppose that x = 5, this does not mean that x = 5
@@ -683,16 +683,16 @@ DENIED_BEFORE = re.compile(  # before a formula; each clause of the sentence beg
     (?:false|wrong|incorrect|mistake|impossible|tempting|no way|is given|I doubt)(?: is)? (?:that|to|it)\b
     let(?:'s| us) (?:try|check|test|say|see)\b | (?:could|might|may)(?: well)? be *$
     (?:could|might|may|would)(?: have)? (?:try|think|expect|guess|believe|say|put|write|written|answer)\b
-    (?:contradict|violat)\w+ | inconsistent | none | mistake | confuse | errors? (?:gives|leads|in|was)\b | typo | hypothesis(?: is| that| *$)
+    (?:contradict|violat|inconsist)\w+ | none | mistake | confuse | errors? (?:gives|in|was)\b | hypothesis *$
     (?<!we )claim | believes | insists? | withdraw | no longer | (?:tempted|inclined) to | so far
     # it is what others say, or what was said before: many students write 5, at first sight it is 5
-    (?:some|many|most|\w+one|\w+body|people|students?|friend)(?: (?!who)\w+)? (?:sa[yi]|answer|write|think) | you said
-    (?:book|textbook|key|hint|question|problem|friend|student)(?:'s (?:answer|guess)| (?:says|said|gives|claims|prints)\b)
-    according to (?!.*(?:theorem|formula|law)) | (?:used|thought|said|claimed) to (?:be|think) | at first (?:glance|sight)
+    (?:some|many|most|\w+one|people|students?|friend)(?: (?!who)\w+)? (?:sa[yi]|answer|write|think) | you said
+    (?:book|textbook|key|hint|question|problem)(?:'s (?:answer|guess)| (?:says|said|gives|claims|prints)\b)
+    according to (?!.*(?:theorem|formula|law)) | (?:used|thought) to (?:be|think) | at first (?:glance|sight)
     (?:we|I) (?:first|initially|hoped|expected|tried|tested|assumed|guessed|thought|wrote|must avoid)
     # it belongs to another answer: a naive guess is 5, half the answer is 5
     (?:wrong|incorrect|false|tempting|trap|opposite|worst|old|naive) (?:answer|result|guess|choice|value)\b
-    (?:previous|other|intermediate|partial|initial|first|second-best) (?:answer|result|guess|sum|step|attempt)\b
+    (?:previous|other|intermediate|partial|initial|first) (?:answer|result|guess|sum|step|attempt)\b
     (?:half|twice|double of|opposite of) the answer | answer (?:plus|minus|times|squared|divided) | an example
     """) + r"[^|]*$"
     # it is what would be if another thing were so
@@ -716,11 +716,11 @@ CHANGED_BEFORE = re.compile(  # there, too
     """) + NOUN_BEFORE +
     # it is in a condition, or in what is done: if x = 5, with n = 5, taking n = 5
     r"|\|\W*(?:and |but |not )?" + any_of(r"""
-    if | when | for | with | let | as | given(?: that)? | until | say | take | consider | to \w+ | (?:we |now )?(?:set|try)
+    if | when | for | with | let | as | given(?: that)? | until | say | take | to \w+ | (?:we )?(?:set|try)
     (?:after |by )?(?!(?:giv|leav|mak|gett|yield|reach|obtain)ing)\w+ing(?: the| in| up| out| other| first)*
     """) + r"(?: (?:the )?\w+ (?:=|is|are|was|were|reaches))?(?: equal to)? *$"
     # it is in a reason, or the sentence is about a case that may not be
-    r"|\|\W*(?:were|had|(?:even |al)?though|since|because|whereas|while"
+    r"|\|\W*(?:were|had|(?:even |al)?though|since|because|whereas|while|consider|now (?:set|try)"
     r"|where|who (?:is|has)|which(?! (?:gives|makes|leaves|equals|means|is *$)))\b[^|]*$"
     r"|^\|\W*" + any_of(r"""
     (?:if|with)\b.*\bwould\b(?!.*\| *\|)
@@ -730,8 +730,8 @@ CHANGED_BEFORE = re.compile(  # there, too
 DENIED_AFTER = re.compile(  # just after a formula or a noun: 5 is not allowed, 5 would be too large, 5 fails
     r"(?i)[^\w(]*(?:(?!(?:rather|when)\b)[a-z]+ )?" + any_of(r"""
     (?<!which )(?:is|are|being|be)(?:n't| not\b| never\b) | would\b.*\bif\b
-    (?:is|are|was|be) (?:too|out|off|false|wrong|incorrect|impossible|tempting|negative,|only|what I|inadmissible)
-    (?:is|are|was|be|been) (?:an? )?(?:rejected|excluded|discarded|refuted|ruled out|extraneous|spurious|marked)
+    (?:is|are|was|be) (?:too|out|off|false|wrong|incorrect|impossible|tempting|negative,|only|what I)
+    (?:is|are|was|be|been) (?:an? )?(?:rejected|excluded|discarded|refuted|ruled out|extraneous|spurious)
     (?:is|are|was|be) (?:\w+ )?(?:an?|the|my) (?:[\w-]+ )*(?:trap|decoy|wrong|mistake|typo|guess|to an?)\b
     (?:must|should|has to|needs to|can) be (?:reject|exclu|discard|remov|ignor|dropp|thrown)
     (?:we|I) (?:\w+ )?(?:reject|discard|exclude|drop)(?! (?:the|x|[\d\\-]))
@@ -742,9 +742,9 @@ CHANGED_AFTER = re.compile(  # there, too: 5 or more, 5 times x, 5 in the first 
     r"(?i)[^\w(]*(?:(?!(?:rather|when)\b)[a-z]+ )?(?:" + any_of(r"""
     (?:and(?! not\b)|or)\b.*(?:\d|\([A-J]\)|\b(?:none|more|less|fewer|greater|higher|a half|a third)\b)
     (?:might|may|could|would|was|were|looks|seems)\b | (?:must|should|has to|needs to|can) be \w+ed
-    to the (?:power|third|fourth) | (?:reduced|increased) by | less the | times \S | is (?:what|(?:an?|the) \w+ bound)
-    of (?:(?!a )[a-z]\b|[\d\\]) | (?:more|less|fewer) than (?-i:(?![A-Z])) | at (?:the )?(?:very )?(?:least|most)\b
-    (?:when|for)\b.*\b(?:even|odd|positive|negative|otherwise)\b | (?:in (?:the \w+ )?case|as long as|but only)\b
+    to the (?:power|third|fourth) | (?:reduced|increased) by | times \S | is (?:what|(?:an?|the) \w+ bound)
+    of (?:(?!a )[a-z]\b|[\d\\]) | (?:more|less|fewer) than (?-i:(?![A-Z])) | at (?:the )?(?:least|most)\b
+    (?:when|for)\b.*\b(?:even|odd|\w+tive|otherwise)\b | (?:in (?:the \w+ )?case|as long as|but only)\b
     """) + r"|(?!(?:for|more|less|fewer|but|not|than|when|where)\b|over [a-z])" + CHANGING + r"\b)")
 
 
