@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from conftest import ROOT, assert_same_run, dies, full_forward, make_run
+from conftest import ROOT, assert_same_run, dies, full_forward, make_run, read_vectors, tokens_of
 
 import common
 
@@ -294,6 +294,14 @@ def runs(tmp_path_factory):
         live = run_01(problems, base / "live", *stop)
     return SimpleNamespace(base=base, problems=problems, full=full, keys=keys, p=p, threshold=threshold,
                            stop=stop, live=live, said=said.getvalue())  # fmt: skip
+
+
+def test_sample_gives_the_tokens_and_vectors_of_a_run_folder(runs, demo_model):
+    found = generate.sample(*demo_model, runs.problems, n=6, max_new_tokens=48)
+    answers = [answer for answers in found for answer in answers]
+    assert [answer["tokens"] for answer in answers] == tokens_of(runs.full)
+    vectors = torch.stack([answer["hidden"] for answer in answers])
+    assert torch.allclose(vectors, read_vectors(runs.full)[1], atol=1e-4)
 
 
 def test_live_stopping_is_the_replay_in_the_order_of_the_samples(runs):
