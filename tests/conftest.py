@@ -45,22 +45,6 @@ def torch_as_it_was():
 # ---- The scripts as programs
 
 
-@pytest.fixture(scope="session")
-def run_script():
-    """run_script("04_select.py", *args, code=0) -> the finished process, whose exit code must be `code`."""
-
-    def run(script, *args, code=0, **options):
-        command = [sys.executable, str(ROOT / script), *map(str, args)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, **options)
-        assert done.returncode == code, f"{command}\n{done.stdout}\n{done.stderr}"
-        assert code == 1 or "Traceback" not in done.stderr, done.stderr
-        if code == 2:
-            assert done.stderr.strip().splitlines()[-1].startswith("error: "), done.stderr
-        return done
-
-    return run
-
-
 def call_main(script, *args):
     """Run a script's main in this process: a new one imports torch, which takes longer than most tests."""
     with pytest.MonkeyPatch.context() as patch:
@@ -69,7 +53,7 @@ def call_main(script, *args):
 
 
 def run_main(script, *args, code=0):
-    """The same as run_script, by call_main."""
+    """What a script prints; its exit code must be `code`."""
     out, err, ended = io.StringIO(), io.StringIO(), 0
     with redirect_stdout(out), redirect_stderr(err):
         try:

@@ -54,8 +54,8 @@ def mixed(tmp_path):
         "add": [PLUS.replace("+", "-"), "```py\nimport os; os._exit(0)\n```"]})  # fmt: skip
 
 
-def test_a_run_is_labelled_row_by_row(mixed, run_script):
-    counts = last_json(run_script("02_label.py", mixed, "--json"))["runs"][0]
+def test_a_run_is_labelled_row_by_row(mixed, run_here):
+    counts = last_json(run_here("02_label.py", mixed, "--json"))["runs"][0]
     rows = common.read_jsonl(mixed / "labels.jsonl")
     assert common.keys_of(rows) == common.keys_of(common.read_rollouts(mixed))
     assert all(set(row) == {"id", "sample", "label", "answer", "group", "reason", "judged"} for row in rows)
@@ -72,14 +72,14 @@ def test_a_run_is_labelled_row_by_row(mixed, run_script):
     assert not [path for path in mixed.iterdir() if path.name.startswith(".")]
 
 
-def test_a_second_run_finds_the_work_done(mixed, run_script):
-    first = run_script("02_label.py", mixed).stdout
+def test_a_second_run_finds_the_work_done(mixed, run_here):
+    first = run_here("02_label.py", mixed).stdout
     before = (mixed / "labels.jsonl").stat().st_mtime_ns
-    assert run_script("02_label.py", mixed).stdout == first
+    assert run_here("02_label.py", mixed).stdout == first
     assert (mixed / "labels.jsonl").stat().st_mtime_ns == before
     time.sleep(0.01)
     (mixed / "rollouts.jsonl").write_text((mixed / "rollouts.jsonl").read_text().replace("{0.5}", "{0.6}"))
-    run_script("02_label.py", mixed)
+    run_here("02_label.py", mixed)
     assert labels_of(mixed, "label")[0] == (0,)
 
 

@@ -146,17 +146,6 @@ def test_a_second_one_waits_for_the_first_and_makes_nothing_again(finished):
     assert {path: path.stat().st_mtime_ns for path in times} == times
 
 
-def test_one_that_is_stopped_while_it_waits_leaves_the_lock_of_the_first(tmp_path):
-    (tmp_path / "model").mkdir()
-    with lock(tmp_path / "model" / "run_all.log") as held:
-        second = start(tmp_path)
-        assert "another run_all.sh is at work" in second.stderr.readline()
-        second.terminate()
-        second.communicate()
-        assert second.returncode == 128 + signal.SIGTERM
-        assert os.path.samefile(held.name, held.fileno())
-
-
 def test_without_answers_it_still_selects_and_one_direction_is_enough(tmp_path):
     for name in ("open", "unchecked"):
         rows = [{"prompt": row["prompt"]} for row in common.read_jsonl(MATH_B)[:6]]
@@ -228,7 +217,3 @@ def test_the_judge_of_maths_is_copied_alone_and_its_help_is_true_as_pasted(tmp_p
         snippet = textwrap.dedent(re.search(r"^    import importlib\n(    .*\n)+", shown, re.M)[0])
         done = subprocess.run([sys.executable, "-c", snippet], cwd=tmp_path, capture_output=True, text=True)
         assert done.stdout == "True\n", done.stderr
-
-
-def test_pip_cannot_install_what_is_no_package():
-    assert not [name for name in ("pyproject.toml", "setup.py", "setup.cfg") if (ROOT / name).exists()]

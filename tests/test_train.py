@@ -333,21 +333,6 @@ def test_a_scorer_of_vector_and_statistics_is_fed_both_by_key(tmp_path):
         scorer(hidden)
 
 
-def test_a_new_confidence_rule_is_read_of_finished_runs_and_old_scorers_are_refused(
-    tmp_path, monkeypatch, capsys
-):
-    run = make_run(tmp_path / "run", problems=30)
-    train_run(run, "--configs", 1, "--inputs", "vector+stats", out=run / "old.pt")
-    monkeypatch.setitem(common.STATISTICS, "surprise", lambda s: -s.sampled)
-    rules = tuple(f"{name}/{way}" for name in common.STATISTICS for way in common.AGGREGATIONS)
-    monkeypatch.setattr(common, "RULES", rules)
-    scorer = train_run(run, "--configs", 1, "--inputs", "vector+stats", out=run / "new.pt")
-    features = common.read_features(run, common.score_run(scorer, run)[0])
-    assert features.shape == (120, 33) and torch.equal(features[:, 28], -features[:, 24])
-    error = dies(capsys, common.score_run, common.load_scorer(run / "old.pt"), run, "old.pt")
-    assert "old.pt: made for 28 token statistics, there are 32 now" in error
-
-
 def test_the_towers_of_vector_and_statistics_add_up_and_each_learns_to_judge_alone():
     module, x = common.build_scorer("mlp", MLP, (12 + 29,), 29).eval(), torch.randn(2000, 41)
     both = module(x)
@@ -390,12 +375,6 @@ def test_a_killed_study_resumes_with_the_scorers_that_are_missing(tmp_path, watc
     for path in (tmp_path / "whole").iterdir():
         made = common.load_pt(tmp_path / "killed" / path.name)
         assert made["fingerprint"] == common.load_pt(path)["fingerprint"]
-
-
-def test_what_is_no_scorer_is_not_overwritten(tmp_path, capsys):
-    run = make_run(tmp_path / "run")
-    error = dies(capsys, train_run, run, "--configs", 1, out=run / "hidden.pt")
-    assert "hidden.pt: not a scorer" in error
 
 
 # ---- What goes in
@@ -456,14 +435,6 @@ def test_bad_calibration_sets_and_arguments_are_one_line_before_anything_is_made
     monkeypatch.chdir(tmp_path)
     assert words in dies(capsys, call, *(bad_runs.get(word, word) for word in arguments.split()))
     assert not list(tmp_path.iterdir())
-
-
-def test_a_fraction_and_the_first_rollouts_of_the_calibration_set():
-    rollouts = make_rollouts(problems=20, n=4)
-    some, _ = trainer.choose_rollouts(rollouts, make_recipe(fraction=0.25, rollouts=2))
-    assert len(set(some.problems)) == 5 and {key[2] for key in some.keys} == {0, 1} and len(some.labels) == 10
-    places = [rollouts.keys.index(key) for key in some.keys]
-    assert torch.equal(some.x, rollouts.x[places]) and torch.equal(some.labels, rollouts.labels[places])
 
 
 def test_the_last_point_of_a_curve_is_the_scorer_of_the_whole_calibration_set(tmp_path, capsys):
