@@ -5,10 +5,9 @@ import json
 import os
 import re
 import socket
-import threading
 from contextlib import suppress
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 
 import huggingface_hub
 import pytest
@@ -83,22 +82,28 @@ def page_of(name, offset):
     return {"rows": rows, "num_rows_total": total}
 
 
-# ---- Every set by its name
+# ---- The Hub
 
 
 @pytest.fixture
-def asked(monkeypatch):
-    """The pages (name, offset) that were asked for; pages are made up."""
-    asked = []
+def hub(tmp_path, monkeypatch):
+    """A made-up server and an empty cache: its `requests` (name, offset), and `faults` that it answers first."""
+    httpx = importlib.import_module(HTTPError.__module__.partition(".")[0])  # httpx or httpx2
     names = {(data.repository, data.where): name for name, data in common.DATA_SETS.items()}
+    hub = SimpleNamespace(requests=[], faults=[], cache=tmp_path / "assets")
 
-    def hub_page(data, offset):
-        name = names[data.repository, data.where]
-        asked.append((name, offset))
-        return page_of(name, offset)
+    def http_backoff(method, url, params, headers, timeout):
+        name = names[params["dataset"], params.get("where", "")]
+        assert url.endswith("/filter" if "where" in params else "/rows")
+        hub.requests.append((name, params["offset"]))
+        status, page = hub.faults.pop(0) if hub.faults else (200, page_of(name, params["offset"]))
+        return httpx.Response(status, json=page, request=httpx.Request(method, url))
 
-    monkeypatch.setattr(common, "hub_page", hub_page)
-    return asked
+    monkeypatch.setattr(huggingface_hub.utils, "http_backoff", http_backoff)
+    monkeypatch.setattr(common, "unreachable", lambda server: None)
+    cached = partial(huggingface_hub.cached_assets_path, assets_dir=hub.cache)
+    monkeypatch.setattr(huggingface_hub, "cached_assets_path", cached)
+    return hub
 
 
 @pytest.mark.parametrize("name, size, first_id, styles", [
@@ -111,34 +116,25 @@ def asked(monkeypatch):
     ("aime", 60, "2024-I-1", {None}),
     ("openthoughts", 1000, None, {None, "stdio", "check"}),
 ])  # fmt: skip
-def test_a_set_by_its_name(name, size, first_id, styles, asked):
+def test_a_set_by_its_name(name, size, first_id, styles, hub):
+    """A limit takes the first problems."""
     problems = common.load_problems(name)
     assert len(problems) == len({problem["id"] for problem in problems}) == size
     assert first_id in (None, problems[0]["id"])
     assert {problem.get("style") for problem in problems} == styles
     for problem in problems:
         assert problem["prompt"].strip() and problem["tests" if problem["kind"] == "code" else "answer"]
-        assert problem.get("beside") == (True if name == "bigcodebench-hard" else None)
+    assert common.load_problems(name, limit=20) == problems[:20]
 
 
-def test_kodcode_is_the_same_pick_for_everybody_and_names_the_function(asked):
-    problems = common.load_problems("kodcode")
-    rows = [int(problem["id"][8:16]) for problem in problems]
-    assert all(row % 10 > 1 for row in rows)  # one tested function each
-    assert rows[:3] == [802, 803, 804] and rows != sorted(rows)  # whole pages in a random order
-    question, declared = problems[0]["prompt"].split("\n\nDeclare the function so:\n\n")
+def test_kodcode_is_a_seeded_pick_that_names_the_function(hub):
+    first = common.load_problems("kodcode", limit=20)[0]
+    assert hub.requests == [("kodcode", 0), ("kodcode", 800)]  # the number of rows, and the twenty
+    question, declared = first["prompt"].split("\n\nDeclare the function so:\n\n")
     assert declared == "```python\ndef times_802(x):\n```" and "times_802" not in question
 
 
-def test_a_limit_takes_the_first_problems_and_asks_for_no_more_pages(asked):
-    twenty = common.load_problems("kodcode", limit=20)
-    assert asked == [("kodcode", 0), ("kodcode", 800)]  # the number of rows, and the twenty
-    assert common.load_problems("kodcode")[:20] == twenty
-    years = [problem["id"][:4] for problem in common.load_problems("aime", limit=31)]
-    assert years == ["2024"] * 30 + ["2025"]
-
-
-def test_openthoughts_keeps_what_can_be_judged(asked):
+def test_openthoughts_keeps_what_can_be_judged(hub):
     answers = {problem["answer"] for problem in common.load_problems("openthoughts-math")}
     assert all(re.fullmatch(r"-?\d+(\.\d+)?", answer) for answer in answers)
     assert "2.5" in answers and "99" not in answers  # the last box counts
@@ -148,7 +144,7 @@ def test_openthoughts_keeps_what_can_be_judged(asked):
     assert reads["tests"] == {"inputs": [first, "1\n2"], "outputs": [first, "3"]}
 
 
-def test_the_judge_takes_what_the_sets_give(asked, tmp_path, run_here):
+def test_the_judge_takes_what_the_sets_give(hub, tmp_path, run_here):
     """Reference solutions pass and stubs fail, in each form of tests that a set has."""
     names = ("humaneval", "kodcode", "bigcodebench-hard")
     problems = [common.load_problems(name, limit=6)[5] for name in names]
@@ -164,88 +160,34 @@ def test_the_judge_takes_what_the_sets_give(asked, tmp_path, run_here):
     assert (result["solutions"], result["stubs"], result["failures"]) == (6, 6, 0)
 
 
-# ---- The client of the Hub's server
-
-httpx = importlib.import_module(HTTPError.__module__.partition(".")[0])  # httpx or httpx2, by huggingface_hub
-
-
-@pytest.fixture
-def cache(tmp_path, monkeypatch):
-    """An empty cache of pages."""
-    folder = partial(huggingface_hub.cached_assets_path, assets_dir=tmp_path / "assets")
-    monkeypatch.setattr(huggingface_hub, "cached_assets_path", folder)
-    return tmp_path / "assets"
-
-
-def test_pages_are_downloaded_once_and_then_work_offline(cache, tmp_path, monkeypatch):
-    """From a real server, which gives the file `rows` whatever is asked of it; then in a new process."""
-    common.write_json(tmp_path / "served" / "rows", page_of("aime24", 0))
-    handler = partial(SimpleHTTPRequestHandler, directory=tmp_path / "served")
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}).start()
-        monkeypatch.setattr(common, "ROWS_SERVER", f"http://127.0.0.1:{server.server_port}")
-        problems = common.load_problems("aime24")
-        server.shutdown()
-    offline = os.environ | {"HF_HUB_OFFLINE": "1", "HF_ASSETS_CACHE": str(cache)}
+def test_a_download_that_failed_resumes_at_the_next_page_and_then_works_offline(hub, capsys):
+    name = "bigcodebench-hard"
+    hub.faults += [(200, page_of(name, 0)), (500, {})]
+    error = dies(capsys, common.load_problems, name)
+    assert f"https://huggingface.co/datasets/bigcode/{name} (" in error and "500" in error
+    problems = common.load_problems(name)
+    assert hub.requests == [(name, 0), (name, 100), (name, 100)]
+    offline = os.environ | {"HF_HUB_OFFLINE": "1", "HF_ASSETS_CACHE": str(hub.cache)}
     program = "import common, json; common.entry(lambda: print(json.dumps(common.load_problems('{}'))), '')"
-    assert len(problems) == 30
-    assert json.loads(python(program.format("aime24"), env=offline).stdout) == problems
+    assert json.loads(python(program.format(name), env=offline).stdout) == problems
     error = python(program.format("aime25"), env=offline).stderr.splitlines()[-1]
     assert error.startswith("error: the data set aime25 cannot be downloaded") and "HF_HUB_OFFLINE" in error
 
 
-@pytest.fixture
-def answers(cache, monkeypatch):
-    """(requests, answers) of a made-up server; answers (status, page) that a test adds come first."""
-    requests, answers = [], []
-
-    def http_backoff(method, url, params, headers, timeout):
-        requests.append((url.rpartition("/")[2], params["offset"]))
-        name = "openthoughts-math" if "where" in params else "bigcodebench-hard"
-        status, page = answers.pop(0) if answers else (200, page_of(name, params["offset"]))
-        return httpx.Response(status, json=page, request=httpx.Request(method, url))
-
-    monkeypatch.setattr(huggingface_hub.utils, "http_backoff", http_backoff)
-    monkeypatch.setattr(common, "unreachable", lambda server: None)
-    return requests, answers
-
-
-def test_a_download_that_failed_resumes_at_the_next_page(answers, capsys):
-    requests, faults = answers
-    faults += [(200, page_of("bigcodebench-hard", 0)), (500, {})]
-    message = dies(capsys, common.load_problems, "bigcodebench-hard")
-    assert "https://huggingface.co/datasets/bigcode/bigcodebench-hard (" in message
-    assert "500" in message and ".jsonl" in message
-    assert len(common.load_problems("bigcodebench-hard")) == 148
-    assert requests == [("rows", 0), ("rows", 100), ("rows", 100)]
-
-
-def test_a_set_that_is_a_part_of_another_is_filtered_by_the_server(answers):
-    assert common.load_problems("openthoughts-math", limit=3)[0]["kind"] == "math"
-    assert {name for name, _ in answers[0]} == {"filter"}
-
-
-def cut_short(page):
-    page["rows"][3]["truncated_cells"] = ["prompt"]
-    return page
+PAGE = page_of("bigcodebench-hard", 0)
 
 
 @pytest.mark.parametrize("status, page, says", [
-    *[(status, {}, "terms must be accepted on that page") for status in (401, 403, 404)],
+    (403, {}, "terms must be accepted on that page"),
     (422, {}, "422"),
-    (200, page_of("bigcodebench-hard", 0) | {"num_rows_total": 50}, "did not give all of the rows"),
-    (200, cut_short(page_of("bigcodebench-hard", 0)), "did not give all of the rows"),
-    (200, page_of("bigcodebench-hard", 0) | {"rows": [], "num_rows_total": 0}, "0 problems instead of 148"),
+    (200, PAGE | {"num_rows_total": 50}, "did not give all of the rows"),
+    (200, PAGE | {"rows": [{**PAGE["rows"][0], "truncated_cells": ["prompt"]}, *PAGE["rows"][1:]]}, "all of"),
+    (200, PAGE | {"rows": [], "num_rows_total": 0}, "0 problems instead of 148"),
 ])  # fmt: skip
-def test_answers_that_end_a_download(status, page, says, answers, capsys):
-    answers[1].append((status, page))
+def test_answers_that_end_a_download(status, page, says, hub, capsys):
+    hub.faults.append((status, page))
     assert says in dies(capsys, common.load_problems, "bigcodebench-hard")
-    assert len(answers[0]) == 1
-
-
-def test_an_unknown_name_lists_the_known_ones(capsys):
-    message = dies(capsys, common.load_problems, "aime26")
-    assert "unknown data set 'aime26'" in message and "aime24, aime25" in message
+    assert len(hub.requests) == 1
 
 
 @pytest.mark.parametrize("what", ["load_problems('aime24')", "load_config('Qwen/Qwen9')"])
@@ -262,12 +204,6 @@ def test_a_hub_out_of_reach_is_asked_once_and_said_in_one_line(what, tmp_path):
     assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
     assert "cannot be reached" in done.stderr
     assert asked.count("/api/") == 1 and not re.search("resolve|rows", str(asked)), asked
-
-
-@pytest.mark.parametrize("name", ["demo/none/such", "./none", "/none", "none.pt", "a--b"])
-def test_a_model_that_is_not_there_is_one_line(name, monkeypatch, capsys):
-    monkeypatch.setattr(common, "unreachable", lambda server: "offline")
-    assert "is no folder here" in dies(capsys, common.load_config, name)
 
 
 # ---- Files of one's own
@@ -300,37 +236,32 @@ def test_own_file_in_its_minimal_form(name, tmp_path):
     assert problems[9]["prompt"] == "1+1" and problems[9]["messages"][1] == {"role": "user", "content": "1+1"}
 
 
-MORE = {  # the rest of a line that begins {"prompt": "x", -> what the error says
-    '"kind": "maths"': "kind 'maths' is none of code, math, text",
-    '"tests": {"inputs": ["1"], "outputs": []}': "problem 1: 'tests' must be",
-    '"tests": {"inputs": [1], "outputs": ["1"]}': "problem 1: 'tests' must be",
-    '"tests": "assert f()", "style": ["check"]': "style ['check'] is none of check, unittest, pytest, assert",
-    '"tests": "assert f()", "prelude": ["import re"]': "the field 'prelude' must be text",
-    '"tests": "assert f()", "solution": 7': "the field 'solution' must be text",
-    '"family": 7': "the field 'family' must be text",
-    '"asnwer": 7': "problem 1: unknown field 'asnwer': did you mean 'answer'?",
-    '"test": "assert f()"': "unknown field 'test': did you mean 'tests'?",
-    '"messages": "hello"': "'messages' must be a list",
-    '"messages": []}\n{"messages": [{"role": "user"}]': "problem 2: 'messages' must be a list",
-    '"messages": [{"role": "user", "content": null}]': "'messages' must be a list",
-    '"id": 1}\n{"prompt": "x"': "2 problems but only 1 different ids",
-    '"answer": NaN': "own:1: not JSON (", '"y": ' + "[" * 100_000: "own:1: not JSON (",
-}
-FILES = {
-    "": "no problems", '{"prompt": ["x"]}': "problem 1: the field 'prompt' must be text",
-    '{"question": "x", "answer": 1}': "'prompt or messages' is missing; it has only question, answer",
-    "[1]": "own:1: a JSON object is expected, not 1", "[": "own: not JSON (",
-    '[{"prompt": "y"}, {"prompt": "\\ud800"}]': "own: not JSON ('utf-8' codec can't encode",
-    '[{"prompt": "x", "answer": Infinity}]': "own: not JSON (Infinity is no number",
-    f'[{{"prompt": "x", "answer": {"9" * 5000}}}]': "not JSON (",
+MISTAKES = {  # what the error says -> the file
+    "kind 'maths' is none of code, math, text": '{"prompt": "x", "kind": "maths"}',
+    "problem 1: 'tests' must be": '{"prompt": "x", "tests": {"inputs": [1], "outputs": ["1"]}}',
+    "style ['check'] is none of check,": '{"prompt": "x", "tests": "assert f()", "style": ["check"]}',
+    "the field 'prelude' must be text": '{"prompt": "x", "tests": "assert f()", "prelude": ["import re"]}',
+    "the field 'family' must be text": '{"prompt": "x", "family": 7}',
+    "unknown field 'asnwer': did you mean 'answer'?": '{"prompt": "x", "asnwer": 7}',
+    "'messages' must be a list": '{"messages": [{"role": "user", "content": null}]}',
+    "2 problems but only 1 different ids": '{"prompt": "x", "id": 1}\n{"prompt": "x", "id": 1}',
+    "'prompt or messages' is missing; it has only question": '{"question": "x"}',
+    "problem 1: the field 'prompt' must be text": '{"prompt": ["x"]}',
+    "no problems": "",
+    "own:1: a JSON object is expected, not 1": "[1]",
+    "own:3: not JSON (": '{"prompt": "x"}\n\n{"prompt": \n',
+    "own: not JSON (": "[",
+    "own:1: not JSON (NaN is no number": '{"prompt": "x", "answer": NaN}',
+    "own:1: not JSON (maximum recursion depth": '{"y": ' + "[" * 100_000,
+    "own: not JSON ('utf-8' codec can't encode": '[{"prompt": "\\ud800"}]',  # half of a surrogate pair
+    "own: not JSON in UTF-8 text ('utf-8' codec can't decode": '{"prompt": "\udcff"}',
+    "not JSON (Exceeds the limit": f'[{{"prompt": "x", "answer": {"9" * 5000}}}]',
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("says, text", [
-    *[(says, f'{{"prompt": "x", {more}}}') for more, says in MORE.items()],
-    *[(says, text) for text, says in FILES.items()]], ids=lambda text: text[:50])  # fmt: skip
-def test_own_file_with_a_mistake(says, text, tmp_path, capsys):
-    (tmp_path / "own").write_text(text)
+@pytest.mark.parametrize("says", MISTAKES)
+def test_own_file_with_a_mistake(says, tmp_path, capsys):
+    (tmp_path / "own").write_bytes(MISTAKES[says].encode(errors="surrogateescape"))
     assert says in dies(capsys, common.load_problems, tmp_path / "own")
 
 
