@@ -14,7 +14,6 @@ import transformers as hf
 from conftest import (
     byte_tokenizer,
     call_main,
-    dies,
     edit_jsonl,
     first_dimension_scorer,
     make_run,
@@ -23,7 +22,6 @@ from conftest import (
     refusal_of,
 )
 from safetensors.torch import save_file
-from tokenizers import Tokenizer, models
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -155,21 +153,16 @@ def copied(trained, tmp_path):
     return [shutil.copytree(run, tmp_path / run.parent.name / "32") for run in (trained.cal, trained.test)]
 
 
-def test_lora_is_not_done_twice(copied, watch_writes):
-    """Nor where files only have other times."""
+def test_lora_is_not_done_twice_and_other_settings_train_anew(copied, watch_writes):
+    """Nor where files only have other times; where the scores are missing, the adapters are kept."""
     cal, test = copied
     for file in (cal / "labels.jsonl", test / "rollouts.jsonl"):
         os.utime(file)
     written = watch_writes()
     run_05("lora", cal, "--eval", test, *LEARN)
     assert written == []
-
-
-def test_finished_adapters_score_other_runs_and_other_settings_train_anew(copied, watch_writes):
-    cal, test = copied
     rows = scores_of(test, SCORES)
     (test / "scores" / f"{SCORES}.jsonl").unlink()
-    written = watch_writes()
     run_05("lora", cal, "--eval", test, *LEARN)
     assert scores_of(test, SCORES) == rows and cal / ADAPTERS not in written
     run_05("lora", cal, "--eval", test, "--lr", "1e-3")
@@ -212,16 +205,10 @@ def test_gpt_oss_keeps_no_scores(tmp_path, monkeypatch):
         torch.testing.assert_close(adapters[1][name].grad, weight.grad, atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_fresh_adapters_change_nothing(tiny, dtype):
-    plain, _ = common.load_model(str(tiny), dtype=dtype)
-    model, _ = with_adapters(tiny, dtype=dtype)
-    assert torch.equal(verifiers.next_logits(model, [1, 2, 3]), verifiers.next_logits(plain, [1, 2, 3]))
-
-
 def test_adapters_learn_alone_and_in_float32(tiny):
     plain, _ = common.load_model(str(tiny), dtype="bfloat16")
     model, adapters = with_adapters(tiny, dtype="bfloat16")
+    assert torch.equal(verifiers.next_logits(model, [1, 2, 3]), verifiers.next_logits(plain, [1, 2, 3]))
     learning = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
     assert learning == set(adapters) and len(learning) == 14 * 2
     verifiers.learn_from(model, [1, 2, 3], 5, 1)
@@ -319,12 +306,6 @@ def test_lora_takes_runs_of_one_model_with_right_and_wrong_rollouts(tiny, tmp_pa
     assert "--epochs 0: give 1 or more" in refusal("lora", run, "--epochs", "0")
 
 
-def test_a_model_must_tell_the_two_words_apart(capsys):
-    one_word = Tokenizer(models.WordLevel({"<|endoftext|>": 0, "other": 1}, unk_token="other"))
-    tokenizer = hf.PreTrainedTokenizerFast(tokenizer_object=one_word)
-    assert "begin with one token" in dies(capsys, verifiers.first_tokens, tokenizer, "yes", "no")
-
-
 @pytest.fixture
 def scored(tmp_path, monkeypatch):
     """A run of 40 rollouts, `score` to score them, and the `judged` texts; scores are written after 8."""
@@ -360,52 +341,43 @@ def test_scoring_resumes_where_it_was_killed(scored, watch_writes):
     assert cost["ms_per_rollout"] == pytest.approx(16_000, rel=0.01), "the mean over all: 16 of 40"
     scored.score()
     assert len(scored.judged) == 24, "nothing was left to do"
-
-
-def test_other_rollouts_are_scored_anew(scored):
-    scored.score()
     edit_jsonl(scored.run / "rollouts.jsonl", lambda row: row | {"response": "another"})
     scored.score()
-    assert len(scored.judged) == 80
+    assert len(scored.judged) == 64
 
 
 # ------------------------------------------------------------------------------------------------------------
 # Process reward models
 
 
-def make_final_prm(folder):
-    torch.manual_seed(1)
-    save_model(folder, hf.Qwen2ForCausalLM(hf.Qwen2Config(**SIZE)))
-    torch.save(torch.nn.Linear(32, 1).state_dict(), folder / "reward_head.pt")
-    return folder
-
-
 def test_prm_with_a_head_on_the_last_token(tmp_path, monkeypatch):
     monkeypatch.setattr(verifiers, "PRM_TOKENS", 6)
-    run, prm = make_run(tmp_path / "run", problems=5), make_final_prm(tmp_path / "Final-1.5B")
+    torch.manual_seed(1)
+    run, prm = make_run(tmp_path / "run", problems=5), tmp_path / "Final-1.5B"
+    model = hf.Qwen2ForCausalLM(hf.Qwen2Config(**SIZE))
+    save_model(prm, model)
+    assert "reward_head.pt" in refusal("prm", run, "--prm", prm)
+    head = torch.nn.Linear(32, 1)
+    torch.save(head.state_dict(), prm / "reward_head.pt")
     run_05("prm", run, "--prm", prm)
-    tokenizer = hf.AutoTokenizer.from_pretrained(prm)
-    model = hf.AutoModelForCausalLM.from_pretrained(prm, dtype=torch.float32)
-    head, prompts = torch.load(prm / "reward_head.pt"), prompts_of(run)
+    tokenizer, prompts = hf.AutoTokenizer.from_pretrained(prm), prompts_of(run)
     for row, (score, _) in zip(common.read_rollouts(run), scores_of(run, "prm.Final-1.5B")):
         ids = tokenizer(prompts[row["id"]] + "\n" + row["response"][-6:], return_tensors="pt")
         with torch.no_grad():
-            state = model(**ids, output_hidden_states=True).hidden_states[-1][0, -1]
-        assert score == pytest.approx(float(head["weight"] @ state + head["bias"]), abs=1e-4)
+            state = model.eval()(**ids, output_hidden_states=True).hidden_states[-1][0, -1]
+            assert score == pytest.approx(head(state).item(), abs=1e-4)
     cost = common.read_json(run / "scores" / "prm.Final-1.5B.cost.json")
     assert cost["parameters"] == sum(p.numel() for p in model.parameters()) and cost["ms_per_rollout"] > 0
 
 
-def make_step_prm(folder, drop=()):
+def make_step_prm(folder):
     """As published: remote code named in config.json must not run; the head is in the model's file."""
     torch.manual_seed(2)
     model = hf.Qwen2Model(hf.Qwen2Config(**SIZE))
     save_model(folder, model)
     head = torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.ReLU(), torch.nn.Linear(32, 2))
-    parts = (("model", model), ("score", head))
-    weights = {f"{part}.{k}": v for part, module in parts for k, v in module.state_dict().items()}
-    kept = {k: v.contiguous() for k, v in weights.items() if k not in drop}
-    save_file(kept, folder / "model.safetensors", {"format": "pt"})
+    weights = torch.nn.ModuleDict({"model": model, "score": head}).state_dict()
+    save_file({k: v.contiguous() for k, v in weights.items()}, folder / "model.safetensors", {"format": "pt"})
     auto = {"AutoModel": "modeling_rm.Qwen2ForProcessRewardModel", "AutoConfig": "modeling_rm.Config"}
     facts = {"architectures": ["Qwen2ForProcessRewardModel"], "auto_map": auto}
     common.write_json(folder / "config.json", common.read_json(folder / "config.json") | facts)
@@ -432,17 +404,7 @@ def test_prm_with_a_score_at_each_step(tmp_path):
         assert len(steps) == answer.count("<extra_0>")
         assert p == pytest.approx(float(steps.mean()), abs=1e-5)
     assert not (prm / "it ran").exists()
-
-
-def test_bad_prms_get_one_line(tmp_path, tiny, capsys):
-    run = make_run(tmp_path / "run", problems=2)
-    assert "not a run folder" in refusal("prm", tmp_path / "nowhere", "--prm", tiny)
-    assert "reward_head.pt" in refusal("prm", run, "--prm", tiny)
-    assert "cannot be loaded" in refusal("prm", run, "--prm", tmp_path)
-    prm, *_ = make_step_prm(tmp_path / "Steps", drop=["score.2.weight"])
-    assert "score.2.weight" in refusal("prm", run, "--prm", prm)
-    prm = make_final_prm(tmp_path / "Final")
-    torch.save(torch.nn.Linear(8, 1).state_dict(), prm / "reward_head.pt")
+    (prm / "model.safetensors").write_bytes(b"")
     assert "cannot be loaded" in refusal("prm", run, "--prm", prm)
 
 
