@@ -108,26 +108,6 @@ def test_the_space_is_the_papers(n, paper_space):
     assert {config["lr"] for config in drawn} == {1e-4, 5e-4, 1e-3}
 
 
-def test_the_space_is_drawn_from_without_repetition_and_by_the_seed():
-    drawn = trainer.draw_configs(999, make_recipe(configs=100))
-    assert len({str({**config, "number": 0}) for config in drawn}) == 100
-    assert trainer.draw_configs(999, make_recipe(configs=7)) == drawn[:7]
-    assert trainer.draw_configs(999, make_recipe(configs=7, seed=42)) != drawn[:7]
-
-
-@pytest.mark.parametrize("problems, sizes, seeds", [(4, (3, 1), range(20)), (40, (30, 10), [32])])
-def test_the_split_is_by_problem_three_to_one_and_training_has_both_labels(problems, sizes, seeds):
-    rollouts = make_rollouts(problems)
-    if problems == 4:  # all right answers are of one problem: a careless split leaves training without one
-        rollouts = replace(rollouts, labels=torch.tensor([1.0] * 4 + [0.0] * 12))
-    for seed in seeds:
-        train, valid = trainer.split_by_problem(rollouts, seed)
-        learned, held_out = ({rollouts.problems[row] for row in side} for side in (train, valid))
-        assert (len(learned), len(held_out)) == sizes and not learned & held_out
-        assert sorted(train + valid) == list(range(len(rollouts.labels)))
-        assert set(rollouts.labels[train].tolist()) == {0.0, 1.0}
-
-
 @pytest.mark.parametrize("sizes, counts", [
     ([2] * 8 + [3] * 4, (30, 31, 32)),  # families of 2 and 3 problems beside problems of their own
     ([37], (3, 37, 38, 39)),  # a family that is nearly all there is
@@ -142,19 +122,15 @@ def test_a_family_of_problems_stays_on_one_side_as_far_as_three_to_one_goes(tmp_
 
     edit_jsonl(run / "problems.jsonl", name_family)
     rollouts = trainer.load_rollouts([run], "penultimate/eos")
+    for i, row in enumerate(rollouts.problems):  # all right answers are of one problem
+        rollouts.labels[i] = float(row == rollouts.problems[-1])
     for seed in range(20):
         sides = trainer.split_by_problem(rollouts, seed)
         problems = [{rollouts.keys[row][1] for row in side} for side in sides]
         families = [{family_of.get(problem, problem) for problem in side} for side in problems]
         assert not families[0] & families[1] and all(families)
         assert len(problems[0]) in counts
-
-
-def test_a_problem_of_two_runs_of_one_data_set_is_one_problem(tmp_path):
-    a, b, other = (make_run(tmp_path / name, dataset=name[0]) for name in ("a1", "a2", "b"))
-    rollouts = trainer.load_rollouts([a, b], "penultimate/eos")
-    assert len(rollouts.labels) == 96 == len(set(rollouts.keys)) and len(set(rollouts.problems)) == 12
-    assert len(set(trainer.load_rollouts([a, other], "penultimate/eos").problems)) == 24
+        assert set(rollouts.labels[sides[0]].tolist()) == {0.0, 1.0}, "training has both labels"
 
 
 @pytest.mark.parametrize("batch_norm", [False, True])
@@ -360,23 +336,6 @@ def test_a_finished_scorer_is_made_again_only_after_a_change(tmp_path, capsys, c
     assert is_kept == ("finished before" in capsys.readouterr().out) == (change == "nothing")
 
 
-@pytest.mark.parametrize("stop_at", [0, 1, 2])
-def test_a_killed_study_resumes_with_the_scorers_that_are_missing(tmp_path, watch_writes, stop_at):
-    run = make_run(tmp_path / "cal/32")
-    for folder in ("whole", "killed"):
-        command = [run, "--study", "fraction", "-o", tmp_path / folder, "--configs", 1]
-        if folder == "killed":
-            watch_writes("*.pt", stop_at)
-            with pytest.raises(KeyboardInterrupt):
-                call(*command)
-        finished = watch_writes("*.pt")
-        call(*command)
-    assert len(finished) == 4 - stop_at
-    for path in (tmp_path / "whole").iterdir():
-        made = common.load_pt(tmp_path / "killed" / path.name)
-        assert made["fingerprint"] == common.load_pt(path)["fingerprint"]
-
-
 # ---- What goes in
 
 
@@ -396,10 +355,9 @@ def test_rollouts_that_could_not_be_judged_are_counted_and_left_out(tmp_path, ca
 
 
 BAD = [  # arguments, where a name is that of a run; what is said
-    ("one_class", "48 of 48 labelled rollouts"), ("one_class", "easier or harder ones"),
-    ("no_label", "0 of 0 labelled rollouts"), ("few", "3 problem(s)"),
+    ("one_class", "48 of 48 labelled rollouts"), ("no_label", "0 of 0 labelled rollouts"),
     ("two_families", "labelled rollouts of 2 problem(s) or families"),
-    ("broken", "'p1', 3)"), ("good model", "'other'"), ("good deeper", "9 layers"), ("good width", "width 6"),
+    ("broken", "'p1', 3)"), ("good model", "'other'"), ("good deeper", "9 layers"),
     ("good unlabelled", "02_label.py"), ("good nowhere", "01_generate.py"), ("good -o .", "folder"),
     ("good --separate -o a/b.pt", "without a folder"), ("good --rollouts -1", "-1: give 1 or more"),
     ("good --design transformer-last10", "--extra last10"), ("good --design ensemble", "--layers all"),
@@ -415,13 +373,11 @@ BAD = [  # arguments, where a name is that of a run; what is said
 def bad_runs(tmp_path_factory):
     """{name: run}, each good or with one thing that is wrong with it."""
     folder = tmp_path_factory.mktemp("runs")
-    changes = {"model": {"model": "other"}, "deeper": {"n_layers": 9}, "width": {"width": 6},
-               "other": {"dataset": "other"}}  # fmt: skip
-    names = ("good", "good_too", "one_class", "no_label", "few", "two_families", "broken", "unlabelled")
+    changes = {"model": {"model": "other"}, "deeper": {"n_layers": 9}, "other": {"dataset": "other"}}
+    names = ("good", "good_too", "one_class", "no_label", "two_families", "broken", "unlabelled")
     runs = {name: make_run(folder / name, **changes.get(name, {})) for name in (*names, *changes)}
     relabel(runs["one_class"], lambda i, row: 1)
     relabel(runs["no_label"], lambda i, row: None)
-    relabel(runs["few"], lambda i, row: row["label"] if i < 12 else None)
     edit_jsonl(runs["two_families"] / "problems.jsonl", lambda row: row | {"family": str(row["id"] > "p5")})
     spoil(runs["broken"], 7, math.inf)
     (runs["unlabelled"] / "labels.jsonl").unlink()
@@ -548,67 +504,49 @@ def test_an_ensemble_is_the_mixture_of_frozen_layers_that_fits_the_validation_pa
 
 @pytest.fixture
 def study(tmp_path, capsys):
-    """study(name, runs, *options) -> ({name of a scorer without .pt: what is in it}, all that was printed)"""
+    """study(name, *options) -> ({name of a scorer without .pt: what is in it}, all that was printed)
 
-    def study(name, runs, *options):
+    The runs are of two data sets of 8 and 20 problems, two of each.
+    """
+    runs = [
+        make_run(tmp_path / name / str(seed), dataset=name, problems=count, seed=seed, n_layers=50)
+        for name, count in (("few", 8), ("many", 20))
+        for seed in (1, 2)
+    ]
+
+    def study(name, *options, runs=runs):
         call(*runs, "--study", name, "-o", tmp_path / "studies", "--configs", 1, *options)
         made = {path.stem: common.load_pt(path) for path in (tmp_path / "studies").glob(f"{name}-*.pt")}
         return made, capsys.readouterr().out
 
+    study.runs = runs
     return study
 
 
-def make_runs(folder, **counts):
-    """Runs of several data sets, {name: problems}, in folders SET/1 and SET/2."""
-    return [
-        make_run(folder / name / str(seed), dataset=name, problems=count, seed=seed)
-        for name, count in counts.items()
-        for seed in (1, 2)
-    ]
-
-
-def test_the_study_of_the_calibration_set_learns_from_fractions_of_the_problems(tmp_path, study):
-    made, said = study("fraction", make_runs(tmp_path, cal=20), "--seed", 32, 42)
+def test_the_study_of_the_calibration_set_learns_from_fractions_of_the_problems(study):
+    made, said = study("fraction", "--seed", 32, 42, runs=study.runs[2:])
     assert "16 scorer(s) to train, each by 1 trials at most" in said
-    rows, runs, seeds = ("100%", "50%", "25%", "10%"), (1, 2), (32, 42)
-    expected = itertools.product(rows, runs, seeds)
-    assert made.keys() == {f"fraction-{row}.cal@{run}-{seed}" for row, run, seed in expected}
+    expected = itertools.product(("100%", "50%", "25%", "10%"), (1, 2), (32, 42))
+    assert made.keys() == {f"fraction-{row}.many@{run}-{seed}" for row, run, seed in expected}
     for name, scorer in made.items():
         share = int(name.split("-")[1].split("%")[0]) / 100
         assert len(scorer["problems"]) == max(4, round(20 * share))
 
 
-def test_the_study_of_layers(tmp_path, study):
+def test_the_study_of_layers(study):
     names = (".15", ".3", ".45", ".6", ".75", ".9", "penultimate")
-    run = make_run(tmp_path / "cal/32", n_layers=50)
-    edit_hidden(run, lambda hidden, **_: {
+    edit_hidden(study.runs[3], lambda hidden, **_: {
         "vectors": [f"{name}/eos" for name in names], "hidden": hidden[:, [0, 1, 2, 3, 0, 1, 2]]
     })  # fmt: skip
-    made, _ = study("layers", [run])
+    made, _ = study("layers", runs=study.runs[3:])
     rows = (".15L", ".3L", ".45L", ".6L", ".75L", ".9L", "L-1")
     assert {name: scorer["vector"] for name, scorer in made.items()} == {
-        f"layers-{row}.cal@32-32": f"{name}/eos" for row, name in zip(rows, names)
+        f"layers-{row}.many@2-32": f"{name}/eos" for row, name in zip(rows, names)
     }
 
 
-def test_a_search_that_was_done_before_is_copied(tmp_path, study):
-    """In another study, or as run_all.sh does it; also when the run has got more vectors since then."""
-    (run, _) = make_runs(tmp_path, cal=12)
-    call(run, "--separate", "-o", "scatr.pt", "--configs", 1)
-    common.save_pt(run / "lora@32.pt", {"adapters": {}, "made_of": []})  # of 05, no scorer
-    edit_hidden(run, lambda vectors, hidden, **_: {
-        "vectors": [*vectors, "1/eos"], "hidden": hidden[:, [0, 1, 2, 3, 0]]
-    })  # fmt: skip
-    made, said = study("fraction", [run])
-    assert "3 scorer(s) to train" in said
-    before = common.load_pt(run / "scatr.cal@1-32.pt")
-    assert made["fraction-100%.cal@1-32"]["trials"] == before["trials"]
-    made, said = study("fraction", [run], "--seed", 32, 42)
-    assert "4 scorer(s) to train" in said and len(made) == 8
-
-
-def test_mixed_is_half_and_half_by_problems_over_the_sets(tmp_path, study):
-    made, _ = study("mixed", make_runs(tmp_path, few=8, many=20))
+def test_mixed_is_half_and_half_by_problems_over_the_sets(study):
+    made, _ = study("mixed")
     assert made.keys() == {
         "mixed-few.few@1-32", "mixed-few.few@2-32", "mixed-many.many@1-32", "mixed-many.many@2-32",
         "mixed-mixed.few+many@1+1-32", "mixed-mixed.few+many@2+2-32",
@@ -619,19 +557,41 @@ def test_mixed_is_half_and_half_by_problems_over_the_sets(tmp_path, study):
 
 
 def test_halves_learn_from_half_of_the_second_data_set_and_are_a_table_of_05(tmp_path, study, run_here):
-    runs = make_runs(tmp_path, other=8, same=12)
-    made, _ = study("halves", runs, "--seed", 32, 42)
+    made, _ = study("halves", "--seed", 32, 42)
     halves = {}
     for name, scorer in made.items():
         row, calibration = name.removeprefix("halves-").split(".", 1)
-        assert {data_set for data_set, _ in scorer["problems"]} == {row} and calibration.startswith(f"{row}@")
-        assert len(scorer["problems"]) == (8 if row == "other" else 6)
+        data_set, count = {"other": ("few", 8), "same": ("many", 10)}[row]
+        assert {name for name, _ in scorer["problems"]} == {data_set} and calibration.startswith(data_set)
+        assert len(scorer["problems"]) == count
         halves.setdefault((row, scorer["seed"]), set()).add(str(scorer["problems"]))
     assert all(len(found) == 1 for found in halves.values()), "the same half of both runs"
     assert halves["same", 32] != halves["same", 42]
-    scorers = sorted((tmp_path / "studies").glob("halves-*@1-*.pt"))
-    run_here("04_select.py", runs[2], "--scorer", *scorers)
-    cost = common.read_json(runs[2] / "scores" / "halves-same.same@1-32.cost.json")
-    assert len(cost["learned"]) == 6, "05 leaves out the half of the problems that the scorer learned from"
-    said = run_here("05_baselines.py", runs[2], "--study", "halves").stdout
+    run_here("04_select.py", study.runs[2], "--scorer", *(tmp_path / "studies").glob("halves-*@1-*.pt"))
+    said = run_here("05_baselines.py", study.runs[2], "--study", "halves").stdout
     assert "other" in said and "within a problem" in said
+
+
+def test_a_search_that_was_done_before_is_copied(study):
+    """As run_all.sh does it, also when the run has got more vectors since then; or in the same study."""
+    run = study.runs[0]
+    call(run, "--separate", "-o", "scatr.pt", "--configs", 1)
+    edit_hidden(run, lambda vectors, hidden, **_: {
+        "vectors": [*vectors, "1/eos"], "hidden": hidden[:, [0, 1, 2, 3, 0]]
+    })  # fmt: skip
+    made, said = study("fraction", runs=[run])
+    assert "3 scorer(s) to train" in said
+    before = common.load_pt(run / "scatr.few@1-32.pt")
+    assert made["fraction-100%.few@1-32"]["trials"] == before["trials"]
+    assert "4 scorer(s) to train" in study("fraction", "--seed", 32, 42, runs=[run])[1]
+
+
+@pytest.mark.parametrize("stop_at", [0, 2])
+def test_a_killed_study_resumes_with_the_scorers_that_are_missing(study, watch_writes, stop_at):
+    run = study.runs[0]
+    watch_writes("*.pt", stop_at)
+    with pytest.raises(KeyboardInterrupt):
+        study("fraction", runs=[run])
+    finished = watch_writes("*.pt")
+    made, _ = study("fraction", runs=[run])
+    assert len(finished) == 4 - stop_at and len(made) == 4
