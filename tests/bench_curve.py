@@ -6,8 +6,7 @@ All runs are labelled. The k-th RUN is calibrated on and evaluated on the k-th r
 problems are drawn at random, one of each family in turn: either of all families ("many") or of as few
 families as have that many problems ("few", at least 4). On these problems 03_train_scorer.py trains SCaTR and SCaTR+
 with the options that are not known here. The table shows right picks in percent, mean and standard deviation
-over the seeds. --points keeps each measurement in a file, so that a killed benchmark resumes and --plot can
-draw the figure again without training.
+over the seeds.
 """
 
 import argparse
@@ -85,59 +84,36 @@ def evaluate(run, evaluated, path, inputs, seed, options):
     return trainer.accuracy_of(rollouts, scorer(rollouts.x, rollouts.features))
 
 
-def measure(run, evaluated, count, kinds, seed, options):
-    """One point of the curve for one seed, as a row of the --points file."""
+def measure(run, evaluated, count, kinds, seeds, options):
+    """One point of the curve; its families and measures are lists, with a value for each seed."""
     families = families_of(run)
-    ids = draw_problems(families, count, kinds, seed)
-    drawn_families = sum(not ids.isdisjoint(members) for members in families.values())
-    row = {"run": run, "eval": evaluated, "problems": count, "kinds": kinds, "seed": seed,
-           "options": options, "families": drawn_families}  # fmt: skip
-    with tempfile.TemporaryDirectory() as temporary:
-        part = Path(temporary) / "part"
-        copy_part(run, part, ids)
-        for method, inputs in INPUTS.items():
-            accuracy = evaluate(part, evaluated, Path(temporary) / f"{method}.pt", inputs, seed, options)
-            for pick, strategy in PICKS.items():
-                if accuracy[strategy] is not None:  # programs do not vote
-                    row[f"{method}, {pick}"] = 100 * accuracy[strategy]
-    return row
+    point = defaultdict(list, run=run, eval=evaluated, problems=count, kinds=kinds)
+    for seed in seeds:
+        ids = draw_problems(families, count, kinds, seed)
+        point["families"].append(sum(not ids.isdisjoint(members) for members in families.values()))
+        with tempfile.TemporaryDirectory() as temporary:
+            part = Path(temporary) / "part"
+            copy_part(run, part, ids)
+            for method, inputs in INPUTS.items():
+                accuracy = evaluate(part, evaluated, Path(temporary) / f"{method}.pt", inputs, seed, options)
+                for pick, strategy in PICKS.items():
+                    if accuracy[strategy] is not None:  # programs do not vote
+                        point[f"{method}, {pick}"].append(100 * accuracy[strategy])
+    print(json.dumps(point), flush=True)
+    return point
 
 
 def measure_all(args, options):
-    """Rows of all points in the order of the table; those in the --points file are not measured again."""
-    names = ("run", "eval", "problems", "kinds", "seed", "options")
-    rows = []
-    if args.points and Path(args.points).is_file():
-        rows = common.read_jsonl(args.points, needs=names)
-    measured = {json.dumps([row[name] for name in names]): row for row in rows}
-    wanted = []
+    """All points in the order of the table."""
+    points = []
     for run, evaluated in zip(args.runs, args.eval, strict=True):
         families = families_of(run)
         total = sum(len(ids) for ids in families.values())
         for count in sorted({min(count, total) for count in args.problems}):
             both = len(families) < total and count < total
             for kinds in ("many", "few") if both else ("many",):
-                wanted += [[run, evaluated, count, kinds, seed, options] for seed in args.seed]
-    for point in wanted:
-        key = json.dumps(point)
-        if key not in measured:
-            measured[key] = measure(*point)
-            print(json.dumps(measured[key]), flush=True)
-            if args.points:
-                common.write_jsonl(args.points, [*measured.values()])
-    return [measured[json.dumps(point)] for point in wanted]
-
-
-def join_seeds(rows):
-    """The rows of one point as one, in which families and measures are lists: a value for each seed."""
-    points = {}
-    for row in rows:
-        shared = {name: row[name] for name in ("run", "eval", "problems", "kinds")}
-        point = points.setdefault(json.dumps(shared), shared)
-        for name in ("families", *MEASURES):
-            if name in row:
-                point.setdefault(name, []).append(row[name])
-    return list(points.values())
+                points.append(measure(run, evaluated, count, kinds, args.seed, options))
+    return points
 
 
 def by_pair(points):
@@ -199,12 +175,11 @@ def main(argv=None):
     parser.add_argument("--eval", nargs="+", required=True, metavar="RUN", help="as many to evaluate on")
     parser.add_argument("--problems", type=int, nargs="+", default=SIZES, help="calibration problems")
     parser.add_argument("--seed", type=int, nargs="+", default=SEEDS, help="of the draw and of 03")
-    parser.add_argument("--points", metavar="FILE", help="keep each measurement here, and resume from it")
     parser.add_argument("--plot", metavar="PNG", help="draw the figure, by matplotlib")
     args, options = parser.parse_known_args(argv)
     if len(args.runs) != len(args.eval):
         parser.error(f"{len(args.runs)} runs to calibrate on, {len(args.eval)} to evaluate on")
-    points = join_seeds(measure_all(args, options))
+    points = measure_all(args, options)
     print_tables(points)
     if args.plot:
         draw_figure(points, args.plot)

@@ -23,7 +23,7 @@ import common
 ROOT = Path(__file__).resolve().parents[1]
 
 
-# These could depend on the arithmetic of a processor: `.ci/run` runs them with a second kind of it.
+# Results that could depend on a processor's arithmetic: `.ci/run` tests them with a second kind of it.
 NUMERIC = "families", "generate", "train", "stop", "verifiers", "demo", "select"
 
 
@@ -138,14 +138,6 @@ def parts(watch_writes):
 # ---- Tokenizers, models and scorers
 
 
-def byte_level(bpe):
-    """A tokenizer of the library `tokenizers` that applies a BPE model to the bytes of a text."""
-    tokenizer = Tokenizer(bpe)
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    return tokenizer
-
-
 def byte_tokenizer(before=(), after=(), special=(), plain=(), **options):
     """One token a byte, in sorted order; the first printable one is "!".
 
@@ -153,7 +145,9 @@ def byte_tokenizer(before=(), after=(), special=(), plain=(), **options):
     tokens added to the finished vocabulary. options: of transformers' tokenizer, such as eos_token.
     """
     vocabulary = [*before, *sorted(pre_tokenizers.ByteLevel.alphabet()), *after]
-    tokenizer = byte_level(models.BPE(vocab={piece: i for i, piece in enumerate(vocabulary)}, merges=[]))
+    tokenizer = Tokenizer(models.BPE(vocab={piece: i for i, piece in enumerate(vocabulary)}, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens(list(special))
     tokenizer.add_tokens(list(plain))
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **options)
