@@ -967,10 +967,12 @@ def each_response(path, problems):
     if not Path(path).is_dir():
         yield from common.each_row(path)
         return
-    for problem in problems:
-        file = Path(path) / f"{problem['id'].replace('/', '_')}.json"
-        if file.is_file():
-            yield {"custom_id": f"{problem['id']}#0", "response": {"body": common.read_json(file)}}
+    ids = {problem["id"].replace("/", "_"): problem["id"] for problem in problems}
+    if len(ids) < len(problems):
+        die(f"{path}: two problems would have one file, as _ stands for /; give a batch file")
+    for file in sorted(Path(path).glob("*.json")):
+        name = ids.get(file.stem, file.stem)
+        yield {"custom_id": f"{name}#0", "response": {"body": common.read_json(file)}}
 
 
 def read_row(row):
@@ -979,7 +981,9 @@ def read_row(row):
     if isinstance(response, str):
         choice = {"text": response, "token_ids": row.get("tokens"), "finish_reason": row.get("finish")}
         return str(row["id"]), None, [read_choice(choice)]
-    name, _, first = row["custom_id"].rpartition("#")
+    name, mark, first = row["custom_id"].rpartition("#")
+    if not mark:  # a request of somebody else's, with the problem's id alone
+        name, first = row["custom_id"], 0
     body = (response or {}).get("body") or {}
     prompt = {"prompt_token_ids": body.get("prompt_token_ids")}
     choices = body.get("choices") or [{"error": row.get("error") or body}]
@@ -1115,19 +1119,24 @@ def find_run(args, dataset):
     run = Run(args, dataset, folder, common.load_problems(dataset, args.limit))
     if not run.has("meta.json"):
         return run
-    changes = []
+    change = None  # what is not as it was
     before = read_meta(folder).get("identity", {})
     for name, value in identity_of(run).items():
         if run.finished and (name == "layers" or name == "responses" and value is None):
             continue  # a finished run may get more vectors, also by a command without --responses
-        if before.get(name) != value and name in ("scorer", "responses"):  # hashes, which say nothing
-            changes.append(f"before the {name} changed")
-        elif before.get(name) != value:
-            changes.append(f"with {name} {before.get(name)}, not {value}")
+        old = before.get(name)
+        if old == value or change:
+            continue
+        if old is None:
+            change = f"without {name}"
+        elif name in ("scorer", "responses"):  # hashes, which say nothing to a person
+            change = f"before the {name} changed"
+        else:
+            change = f"with {name} {old}, not {value}"
     if run.has("problems.jsonl") and common.read_jsonl(folder / "problems.jsonl") != run.problems:
-        changes.append("before the data set changed")
-    if changes:
-        die(f"{folder} was made {changes[0]}; choose another --out, or remove that folder")
+        change = change or "before the data set changed"
+    if change:
+        die(f"{folder} was made {change}; choose another --out, or remove that folder")
     return run
 
 
@@ -1326,7 +1335,7 @@ def merge(run, lacks):
 
 def worker(args):
     """(rank, world): which of how many workers this is. With --tp all processes are one worker."""
-    env = {key: int(value) for key, value in os.environ.items() if value.isdigit()}
+    env = {key: int(value) for key, value in os.environ.items() if value.isdecimal()}
     if args.tp:
         return 0, 1
     if "WORLD_SIZE" in env:
@@ -1405,6 +1414,11 @@ def sample(
     config = settings.config
     is_one = isinstance(problems, (str, dict))
     rows = [problems] if is_one else problems
+    if not rows:
+        return []
+    for row in rows:
+        if not isinstance(row, (str, dict)):
+            die(f"a problem is a text or a dict, not {row!r}")
     rows = [{"prompt": row} if isinstance(row, str) else row for row in rows]
     rows = [common.normalise_problem(row, f"problem {i + 1}", i) for i, row in enumerate(rows)]
     path = "the scorer"
@@ -1507,7 +1521,9 @@ def main(argv=None):
 def check_plan(args, runs, settings):
     """Say what can be wrong before the weights load; then what is about to be made."""
     common.pick_device(args.device)
-    layers_of(args.layers, settings.config.num_hidden_layers)
+    layers = [*layers_of(args.layers, settings.config.num_hidden_layers)]
+    if args.scorer:
+        rater(common.load_scorer(args.scorer), args.scorer, args.model, settings.config, layers)
     if args.responses and args.requests:
         check_requests(args, runs[0].problems, settings)
     for run in runs:

@@ -858,6 +858,8 @@ def parse_args(argv=None):
         value = getattr(args, name)
         if value is not None and value < 1:
             common.die(f"--{name} {value}: give 1 or more")
+    if len(set(args.seed)) < len(args.seed):
+        common.die("--seed: give each number once")
     if args.inputs != "vector" and (args.design not in ("mlp", "logistic") or args.study == "designs"):
         common.die("--inputs vector+stats is for the designs mlp and logistic")
     if not args.study:

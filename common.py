@@ -16,8 +16,10 @@ import os
 import platform
 import random
 import re
+import select
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -84,9 +86,18 @@ def entry(main, kept):
         otherwise = "no .venv: `bash run_all.sh --python` makes it, or `pip install -r requirements.txt`"
         print(f"error: this Python has no {package}; {advice} ({otherwise})", file=sys.stderr)
         raise SystemExit(2) from None
-    except BrokenPipeError:  # the reader of standard output has ended, as in `... | head`
+    except BrokenPipeError:
+        if not is_stdout_closed():
+            raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python still flushes standard output as it exits
         raise SystemExit(128 + signal.SIGPIPE) from None
+
+
+def is_stdout_closed():
+    """Whether the reader of standard output has ended, as in `... | head`."""
+    output = select.poll()
+    output.register(1, 0)
+    return bool(output.poll(0))
 
 
 def end_at_ctrl_c(program, kept, *_):
@@ -202,6 +213,8 @@ def open_text(path):
     try:
         with open(path, encoding="utf-8-sig") as file:
             yield file
+    except NotADirectoryError:
+        die(f"{Path(path).parent} is a file; give a run folder, as 01_generate.py prints it")
     except OSError as error:
         advice = "" if Path(path).exists() else WHEN_MISSING.get(Path(path).name, "")
         die(f"{path}: {reason_of(error)}{advice}")
@@ -785,14 +798,24 @@ def hub_page(data, offset):
 
 @cache
 def unreachable(server):
-    """Why a server cannot be reached, or None. It is asked once; the libraries retry for half a minute."""
+    """Why a server cannot be reached, or None: within 4 s, where the libraries retry for half a minute."""
     from huggingface_hub.errors import HTTPError
     from huggingface_hub.utils import get_session
 
-    try:
-        get_session().head(f"{server}/api/", timeout=4)
-    except (HTTPError, OSError) as error:
-        return f"{server} cannot be reached ({reason_of(error)})"
+    reasons = ["no answer"]
+
+    def ask():
+        try:
+            get_session().head(f"{server}/api/", timeout=4)
+            reasons.clear()
+        except (HTTPError, OSError) as error:
+            reasons[0] = reason_of(error)
+
+    asking = threading.Thread(target=ask, daemon=True)  # to look up a host name can take longer than 4 s
+    asking.start()
+    asking.join(4)
+    if reasons:
+        return f"{server} cannot be reached ({reasons[0]})"
 
 
 KINDS = ("code", "math", "text")
@@ -815,7 +838,7 @@ def normalise_problem(row, where, number):
     if "answer" in problem:
         problem["answer"] = str(problem["answer"])
     if "prompt" not in problem:
-        die(f"{where}: the field 'prompt' is missing; it has only {', '.join(row)}")
+        die(f"{where}: the field 'prompt' is missing; it has only {', '.join(given) or 'empty fields'}")
     for name in ("prompt", "entry_point", "prelude", "solution", "family"):
         if name in problem and not (isinstance(problem[name], str) and problem[name].strip()):
             die(f"{where}: the field {name!r} must be text")

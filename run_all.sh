@@ -107,6 +107,17 @@ labelled() { # print only those runs of the input that have labels
     done
 }
 
+learnable() { # print only those runs of the input that have right and wrong answers, to four problems or more
+    local run labels problems
+    while read -r run; do
+        labels=$(grep '"label": [01]' "$run/labels.jsonl" || true)
+        problems=$(cut -d '"' -f 4 <<<"$labels" | sort -u | wc -l) # a line begins with {"id": "..."
+        if [[ $problems -ge 4 && $labels == *'"label": 0'* && $labels == *'"label": 1'* ]]; then
+            echo "$run"
+        fi
+    done
+}
+
 stop() { # EXIT_CODE: end all processes, by force those that Ctrl-C has not ended after 1.5 seconds
     trap '' INT TERM
     kill -INT $(jobs -p) 2>/dev/null || true
@@ -189,26 +200,29 @@ say 2 "label: ${names[*]}"
 step 02_label.py "${all_runs[@]}" ${FLAGS_02:-} >>"$log"
 
 say 3 "train scorers: ${calibrate_on[*]}"
-mapfile -t calibration_runs < <(runs_of "${calibrate_on[@]}" | labelled)
+mapfile -t calibration_runs < <(runs_of "${calibrate_on[@]}" | learnable)
 if [ ${#calibration_runs[@]} -gt 0 ]; then
     arguments_03=("${calibration_runs[@]}" "${arguments_03[@]}")
     step 03_train_scorer.py "${arguments_03[@]}" -o scatr.pt >>"$log"
     step 03_train_scorer.py "${arguments_03[@]}" -o scatr+.pt --inputs vector+stats >>"$log"
     step 03_train_scorer.py "${arguments_03[@]}" -o logistic.pt --design logistic >>"$log"
+else
+    fail "no data set has right and wrong answers to four problems or more; take easier problems or a larger N"
 fi
 
 say 4 "select: ${select_on[*]}"
 report_runs=() scorer_names=()
 for i in "${!select_on[@]}"; do
     from=${calibrate_on[i]} scorers=()
-    mapfile -t calibrated < <(runs_of "$from" | labelled)
+    mapfile -t calibrated < <(runs_of "$from" | learnable)
     for run in "${calibrated[@]}"; do
         for seed in $SEEDS; do
             scorers+=("$run/"{scatr,scatr+,logistic}".$from@$(basename "$run")-$seed.pt")
         done
     done
     if [ ${#scorers[@]} -eq 0 ]; then
-        echo "$from has no labels to learn from, so nothing is selected for ${select_on[i]}" >&2
+        echo "$from: nothing to learn from, which takes right and wrong answers to four problems or more," \
+            "so nothing is selected for ${select_on[i]}" >&2
         continue
     fi
     mapfile -t selected < <(runs_of "${select_on[i]}")

@@ -204,6 +204,8 @@ class Pool(contextlib.AbstractContextManager):
 def judge(server, code, tests, style="auto", entry_point=None, prelude="", beside=False, strict=False,
           cpu_s=CPU_S, wall_s=None, memory_mb=MEMORY_MB):
     """Judge one job on one server: a Result."""
+    if not isinstance(code, str | None):
+        return Result(f"error: code must be text, not {type(code).__name__}")
     if not (code or "").strip():
         return Result("no code")
     preload = [library for library in ("numpy", "unittest") if library in code + str(tests)]
@@ -628,7 +630,11 @@ def serve(descriptor, disabled):
 def run_job(job, descriptors, control):
     """Start the processes of a job, watch them, and leave nothing of them behind: the report for `Run`."""
     started = time.monotonic()
-    pids = start_job(job, descriptors)            # the first one has the tests
+    try:
+        pids = start_job(job, descriptors)        # the first one has the tests
+    except (OSError, LayerFailed) as problem:
+        end_tree(os.getpid())
+        return {"ended": ("error: no process could be started", str(problem))}
     descriptors.append(os.pidfd_open(pids[0]))
     ended, cpu, memory = watch(job, descriptors[-1], control)
     for pid in pids:
@@ -1036,7 +1042,7 @@ class raises(contextlib.AbstractContextManager):
 
 
 class Approx:
-    """Numbers, and lists or tuples of them, to within 1e-6 of what is expected, or 1e-12."""
+    """Numbers, and lists, tuples or dictionaries of them, to within 1e-6 of what is expected, or 1e-12."""
     __array_ufunc__ = __hash__ = None             # so that numpy leaves the comparison to this class
 
     def __init__(self, expected, rel=None, abs=None, nan_ok=False):
@@ -1050,6 +1056,9 @@ class Approx:
         return self.is_near(actual, self.expected)
 
     def is_near(self, actual, expected):
+        if isinstance(expected, dict):
+            is_like = isinstance(actual, dict) and actual.keys() == expected.keys()
+            return is_like and all(self.is_near(actual[key], expected[key]) for key in expected)
         if isinstance(expected, (list, tuple)):
             is_like = hasattr(actual, "__len__") and not isinstance(actual, (str, bytes, dict, set))
             return is_like and len(actual) == len(expected) and all(map(self.is_near, actual, expected))

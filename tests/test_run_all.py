@@ -148,7 +148,7 @@ def test_without_answers_it_still_selects_and_one_direction_is_enough(tmp_path):
     stdout, stderr = run_all(tmp_path, MODEL, *sets, SEEDS="32 42", RUNS="1", BOTH="0")
     assert "no labels to judge the answers by" in stdout
     assert "open/32/answers.jsonl: 6 answers, one a problem, picked by\n" in stdout
-    assert "unchecked has no labels to learn from" in stderr
+    assert "unchecked: nothing to learn from" in stderr
     chosen = common.read_jsonl(next(tmp_path.rglob("open/32/selected.jsonl")))
     assert {row["strategy"] for row in chosen} == {"best-of-n", "weighted-vote"} and "label" not in chosen[0]
     scorers = {f"{name}.math_a@32-{seed}" for name in METHODS for seed in (32, 42)}
