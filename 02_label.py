@@ -209,8 +209,14 @@ def run_jobs(jobs, options):
     except (RuntimeError, OSError) as error:
         common.die(f"programs cannot be judged on this machine: {error}")
     with pool:
-        print(textwrap.fill(pool.banner, 110), file=sys.stderr)
+        print_once(textwrap.fill(pool.banner, 110))
         yield from pool.imap_unordered(jobs)
+
+
+@lru_cache
+def print_once(text):
+    """However many runs one command labels."""
+    print(text, file=sys.stderr)
 
 
 def percent(part, whole):

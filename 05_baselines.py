@@ -155,6 +155,8 @@ def windows_for(runs):
     In an answer that is shorter than a window all rules of a statistic are its mean. So the window is the
     power of two nearest to half of the median answer, and at most the paper's.
     """
+    if not all((run.path / "tokens.pt").is_file() for run in runs):
+        return common.WINDOW, common.TAIL  # rollouts.jsonl has these; others are computed from the tokens
     lengths = [row["n_tokens"] for run in runs for row in run.rollouts]
     nearest = 2 ** round(math.log2(max(np.median(lengths), 2) / 2))
     return min(nearest, common.WINDOW), min(nearest, common.TAIL)
