@@ -480,7 +480,7 @@ def replay_stopping(of_method, accuracies):
             return None
         chosen.append(common.stop_threshold(scores.cost["stop"]))
         p = np.where(run.valid, scores.p, -1)
-        others = np.quantile(p[run.valid], np.linspace(0, 1, 31))  # for the figure
+        others = np.quantile(p[run.valid], np.linspace(0, 1, 31))  # the figure shows them
         thresholds = np.array([chosen[-1], *others, common.NEVER])
         curves.append(common.stop_curve(p, run.labels, run.tokens, thresholds))
     curves = np.array(curves)  # [scores, (right, rollouts, tokens), thresholds, P]
@@ -753,7 +753,7 @@ ten, scaled to add up to 1 (low is sure). `self_certainty` is how far the whole 
 last ones; `lowest`, the window where it is least confident; `bottom10`, the least confident tenth of the
 windows. Windows and tail are the paper's (1,024 and 2,048 tokens) where answers are long, else the power of
 two nearest to half of the median answer."""
-LEGEND = {  # what is in a report that says the word
+LEGEND = {  # word: its explanation, which is written if the word is in the report
     "random": """\
 Random, best-of-N and oracle are the exact expectation over all subsets of N rollouts, votes where these are
 few, else the mean over 128 random ones. Tied majorities share the credit. `right/problems` counts expected
