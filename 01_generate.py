@@ -109,7 +109,7 @@ def parse_args(argv):
         args.seed = 0
     args.layers = args.layers.split(",")
     args.extra = sorted(set(args.extra.split(",")) - {""})
-    check_ranges(args)
+    check_ranges(args, as_flag)
     if not set(args.extra) <= {"last10", "special"}:
         die("--extra: give last10, special or both")
     if (args.requests or args.responses) and (args.scorer or len(args.datasets) > 1):
@@ -121,12 +121,20 @@ def parse_args(argv):
     return args
 
 
-def check_ranges(settings):
-    """Refuse numbers that make no sense, of the command line or of sample()."""
+def as_flag(name, number):
+    return f"-n {number}" if name == "n" else f"--{name.replace('_', '-')} {number}"
+
+
+def as_argument(name, number):
+    return f"{name}={number}"
+
+
+def check_ranges(settings, written):
+    """Refuse numbers that make no sense; written(name, number) is how the person gave one."""
     for name, (smallest, largest, words) in RANGES.items():
         number = getattr(settings, name, None)
         if number is not None and not smallest <= number <= largest:
-            die(f"{name}={number}: give {words}")
+            die(f"{written(name, number)}: give {words}")
 
 
 # ---- Sampling: the noise is a function of (seed, problem, sample, step, token) and of nothing else
@@ -1325,8 +1333,8 @@ def merge(run, lacks):
         numbers = range(len(run.problems))
         missing = sum(not is_part(run, i, lacks) for i in numbers)
         if missing:
-            others = f"{missing} of {len(numbers)} problems are with other workers, and the last one merges"
-            print(f"{others}; if none runs any more, run the same command again", file=sys.stderr)
+            others = f"{missing} of {len(numbers)} problems are with other workers; the last one to end merges"
+            print(f"{others} (if they were killed, run the same command again)", file=sys.stderr)
             return False
         write_run(run, [row for i in numbers for row in load_pt(run.part(i))["rollouts"]], lacks)
         shutil.rmtree(run.folder / "parts", ignore_errors=True)
@@ -1409,7 +1417,7 @@ def sample(
         n=n, seed=seed, max_new_tokens=max_new_tokens, temperature=temperature, top_k=top_k, top_p=top_p,
         repetition_penalty=repetition_penalty,
     )  # fmt: skip
-    check_ranges(args)
+    check_ranges(args, as_argument)
     settings = settings_of(args, model, tokenizer)
     config = settings.config
     is_one = isinstance(problems, (str, dict))

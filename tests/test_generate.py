@@ -491,7 +491,7 @@ def test_vectors_are_in_the_type_of_the_model(folder, tmp_path):
     ("model p.jsonl --tp", "--tp"),
     ("model p.jsonl --temperature nan", "temperature=nan: give"),
     ("model p.jsonl --top-p 0", "top_p=0.0: give"),
-    ("model p.jsonl --slots 0", "slots=0: give"),
+    ("model p.jsonl --slots 0", "--slots 0: give"),
     ("model p.jsonl --top-k -3", "top_k=-3: give"),
     ("model p.jsonl --repetition-penalty inf", "repetition_penalty=inf: give"),
 ])  # fmt: skip

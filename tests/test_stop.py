@@ -349,7 +349,7 @@ def test_a_killed_stopping_run_goes_on_to_the_same_end_and_sees_no_reference_ans
 @pytest.mark.parametrize("flags, error", [
     (["--stop", "0.9"], "--stop needs --scorer"),
     (["--scorer", "SCORER"], "--stop needs --scorer"),
-    (["--scorer", "SCORER", "--stop", "1.5"], "stop=1.5: give a number from 0 to 1"),
+    (["--scorer", "SCORER", "--stop", "1.5"], "--stop 1.5: give a number from 0 to 1"),
     (["--scorer", "no-such.pt", "--stop", "0.9"], "no-such.pt: no such file"),
     (["--scorer", "SCORER", "--stop"], "no threshold in it"),
     (["--scorer", "SCORER", "--stop", "0.9", "--layers", "final"], "reads penultimate/eos; here it must be"),
