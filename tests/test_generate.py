@@ -521,6 +521,26 @@ def test_a_run_that_is_not_finished_goes_on_with_its_layers(folder, tmp_path, pa
     assert "was made with layers 0, not penultimate,final" in refused(*command_of(folder, tmp_path))
 
 
+def test_problems_of_a_run_that_was_killed_before_it_began_do_not_count(folder, whole, tmp_path):
+    problems = run_of(tmp_path) / "problems.jsonl"
+    common.write_jsonl(problems, [{"id": "p/0", "kind": "math", "prompt": "x", "answer": "3"}])
+    assert_same_run(whole, sample(folder, tmp_path))
+    assert problems.read_bytes() == (whole / "problems.jsonl").read_bytes()
+
+
+def test_the_same_command_twice_at_once_makes_one_run(folder, whole, tmp_path, monkeypatch, capsys):
+    """Here the other one merges what this one writes."""
+    run = run_of(tmp_path)
+
+    def save(path, value):
+        for name in ("tokens.pt", "hidden.pt", "rollouts.jsonl"):
+            shutil.copy(whole / name, run)
+
+    monkeypatch.setattr(common, "save_pt", save)
+    assert_same_run(whole, sample(folder, tmp_path))
+    assert capsys.readouterr().out == f"{run}\n" and not (run / "parts").exists()
+
+
 WORKERS = """\
 import importlib, sys
 folder, *arguments = sys.argv[1:]
