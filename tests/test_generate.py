@@ -489,11 +489,11 @@ def test_vectors_are_in_the_type_of_the_model(folder, tmp_path):
     ("model p.jsonl --device no-such", "leave --device out"),
     ("model p.jsonl --extra first10", "--extra"),
     ("model p.jsonl --tp", "--tp"),
-    ("model p.jsonl --temperature nan", "temperature=nan: give"),
-    ("model p.jsonl --top-p 0", "top_p=0.0: give"),
+    ("model p.jsonl --temperature nan", "--temperature nan: give"),
+    ("model p.jsonl --top-p 0", "--top-p 0.0: give"),
     ("model p.jsonl --slots 0", "--slots 0: give"),
-    ("model p.jsonl --top-k -3", "top_k=-3: give"),
-    ("model p.jsonl --repetition-penalty inf", "repetition_penalty=inf: give"),
+    ("model p.jsonl --top-k -3", "--top-k -3: give"),
+    ("model p.jsonl --repetition-penalty inf", "--repetition-penalty inf: give"),
 ])  # fmt: skip
 def test_what_makes_no_sense_is_one_line_and_makes_no_run(folder, tmp_path, command, words):
     (folder / "other").mkdir(exist_ok=True)
