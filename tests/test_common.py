@@ -16,6 +16,19 @@ import common
 # ---- How programs end, and how far they are
 
 
+def test_bad_input_is_a_value_error_as_readme_says():
+    with pytest.raises(ValueError, match="give 1 or more"):
+        common.die("-n 0: give 1 or more")
+
+
+def test_a_number_that_is_none_is_never_written(tmp_path):
+    with pytest.raises(ValueError):
+        common.write_json(tmp_path / "a.json", {"score": float("nan")})
+    with pytest.raises(ValueError):
+        common.write_jsonl(tmp_path / "a.jsonl", [{"score": float("inf")}])
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("send", [os.kill, os.killpg])  # `kill -INT`, and a terminal's Ctrl-C
 def test_ctrl_c_is_one_line_and_ends_the_workers_too(send):
     program = (

@@ -5,8 +5,10 @@ import json
 import os
 import re
 import socket
+import threading
 from contextlib import suppress
 from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
 import huggingface_hub
@@ -90,7 +92,7 @@ def hub(tmp_path, monkeypatch):
     """A made-up server and an empty cache: its `requests` (name, offset), and `faults` that it answers first."""
     httpx = importlib.import_module(HTTPError.__module__.partition(".")[0])  # httpx or httpx2
     names = {(data.repository, data.where): name for name, data in common.DATA_SETS.items()}
-    hub = SimpleNamespace(requests=[], faults=[], cache=tmp_path / "assets")
+    hub = SimpleNamespace(requests=[], faults=[])
 
     def http_backoff(method, url, params, headers, timeout):
         name = names[params["dataset"], params.get("where", "")]
@@ -101,7 +103,7 @@ def hub(tmp_path, monkeypatch):
 
     monkeypatch.setattr(huggingface_hub.utils, "http_backoff", http_backoff)
     monkeypatch.setattr(common, "unreachable", lambda server: None)
-    cached = partial(huggingface_hub.cached_assets_path, assets_dir=hub.cache)
+    cached = partial(huggingface_hub.cached_assets_path, assets_dir=tmp_path / "assets")
     monkeypatch.setattr(huggingface_hub, "cached_assets_path", cached)
     return hub
 
@@ -125,6 +127,25 @@ def test_a_set_by_its_name(name, size, first_id, styles, hub):
     for problem in problems:
         assert problem["prompt"].strip() and problem["tests" if problem["kind"] == "code" else "answer"]
     assert common.load_problems(name, limit=20) == problems[:20]
+
+
+def test_pages_are_downloaded_once_and_then_work_offline(tmp_path, monkeypatch):
+    """From a real server, which gives the file `rows` whatever is asked of it; then in a new process."""
+    cached = partial(huggingface_hub.cached_assets_path, assets_dir=tmp_path / "assets")
+    monkeypatch.setattr(huggingface_hub, "cached_assets_path", cached)
+    common.write_json(tmp_path / "served" / "rows", page_of("aime24", 0))
+    handler = partial(SimpleHTTPRequestHandler, directory=tmp_path / "served")
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}).start()
+        monkeypatch.setattr(common, "ROWS_SERVER", f"http://127.0.0.1:{server.server_port}")
+        problems = common.load_problems("aime24")
+        server.shutdown()
+    offline = os.environ | {"HF_HUB_OFFLINE": "1", "HF_ASSETS_CACHE": str(tmp_path / "assets")}
+    program = "import common, json; common.entry(lambda: print(json.dumps(common.load_problems('{}'))), '')"
+    assert len(problems) == 30
+    assert json.loads(python(program.format("aime24"), env=offline).stdout) == problems
+    error = python(program.format("aime25"), env=offline).stderr.splitlines()[-1]
+    assert error.startswith("error: the data set aime25 cannot be downloaded") and "HF_HUB_OFFLINE" in error
 
 
 def test_kodcode_is_a_seeded_pick_that_names_the_function(hub):
@@ -160,18 +181,13 @@ def test_the_judge_takes_what_the_sets_give(hub, tmp_path, run_here):
     assert (result["solutions"], result["stubs"], result["failures"]) == (6, 6, 0)
 
 
-def test_a_download_that_failed_resumes_at_the_next_page_and_then_works_offline(hub, capsys):
+def test_a_download_that_failed_resumes_at_the_next_page(hub, capsys):
     name = "bigcodebench-hard"
     hub.faults += [(200, page_of(name, 0)), (500, {})]
     error = dies(capsys, common.load_problems, name)
     assert f"https://huggingface.co/datasets/bigcode/{name} (" in error and "500" in error
-    problems = common.load_problems(name)
+    assert len(common.load_problems(name)) == 148
     assert hub.requests == [(name, 0), (name, 100), (name, 100)]
-    offline = os.environ | {"HF_HUB_OFFLINE": "1", "HF_ASSETS_CACHE": str(hub.cache)}
-    program = "import common, json; common.entry(lambda: print(json.dumps(common.load_problems('{}'))), '')"
-    assert json.loads(python(program.format(name), env=offline).stdout) == problems
-    error = python(program.format("aime25"), env=offline).stderr.splitlines()[-1]
-    assert error.startswith("error: the data set aime25 cannot be downloaded") and "HF_HUB_OFFLINE" in error
 
 
 PAGE = page_of("bigcodebench-hard", 0)

@@ -162,7 +162,7 @@ BAD = [  # arguments and settings; what is said of them
     ("{demo}/model {tmp}/broken.jsonl {demo}/math_b.jsonl", "broken.jsonl:2"),
     ("{demo}/model {demo}/math_a.jsonl", "give MODEL A B"),
     ("{demo}/model {demo}/math_a.jsonl {demo}/math_a.jsonl", "other problems than you calibrate on"),
-    ("RUNS=08", "RUNS is '08'; give a whole number from 1"),
+    ("RUNS=08", "RUNS is '08'; give a whole number from 1"), ("SETS=3", "SETS is now called RUNS"),
     ("LIMIT=x", "N, LIMIT or FLAGS_01: argument --limit: invalid int value: 'x'"),
     ("FLAGS_02=--bogus", "FLAGS_02: unrecognized arguments: --bogus"),
     ("FLAGS_03=--configs,x", "FLAGS_03: argument --configs: invalid int value"),
