@@ -460,8 +460,8 @@ def test_a_rollout_may_fill_the_context(folder, tmp_path, capsys):
 
 @pytest.mark.parametrize("flags, words", [
     (["-n", 5], "with n 4, not 5"),
-    (["--temperature", 0.5], "with temperature None, not 0.5"),
-    (["--limit", 3], "with limit None, not 3"),
+    (["--temperature", 0.5], "without temperature"),
+    (["--limit", 3], "without limit"),
     (["another data set"], "before the data set changed; choose"),
 ])  # fmt: skip
 def test_another_run_never_overwrites_one(folder, whole, tmp_path, flags, words):
