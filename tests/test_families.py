@@ -1,9 +1,11 @@
-"""The families of models that the README names: prompts, sampling, stop ids and reasoning, with templates
-and special tokens as theirs; tiny random models of each architecture; many workers.
+"""The five families of models that the README names, each as a tiny model with its own classes, template,
+special tokens and stop ids, trained for a second to answer as its family does, with its reasoning and its
+channels; everything after that is the real programs.
 """
 
 import importlib
 import os
+import random
 import re
 import subprocess
 import sys
@@ -14,22 +16,13 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import (
-    ROOT,
-    assert_same_run,
-    byte_tokenizer,
-    dies,
-    first_dimension_scorer,
-    full_forward,
-    random_model,
-    read_jobs,
-)
-from transformers import GenerationConfig
+from conftest import ROOT, TINY, assert_same_run, dies, full_forward, random_model, read_jobs
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM, GenerationConfig, PreTrainedTokenizerFast
 
 import common
 
 generate, judge = map(importlib.import_module, ("01_generate", "02_label"))
-MODEL = ROOT / "demo" / "model"
 
 # ---- The families: templates with the features of the real ones, in our words
 
@@ -68,6 +61,7 @@ THINK = "<think>\nsum of {a} and {b}\n</think>\n\nIt is \\boxed{{{c}}}.<|im_end|
 FINAL = "<|start|>assistant<|channel|>final<|message|>It is \\boxed{{{c}}}.<|return|>"
 ANALYSIS = "<|channel|>analysis<|message|>sum of {a} and {b}<|end|>" + FINAL
 BARE = "It is {a} + {b}, so \\boxed{{{c}}}."
+SIZE = TINY | {"num_hidden_layers": 3, "initializer_range": 0.1, "bos_token_id": None}
 EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 32}
 WARM = {"do_sample": True, "temperature": 0.6, "top_p": 0.95, "top_k": 20}
 QWEN = {"special": ["<|endoftext|>", "<|im_start|>", "<|im_end|>"], "plain": ["<think>", "</think>"],
@@ -76,37 +70,96 @@ QWEN = {"special": ["<|endoftext|>", "<|im_start|>", "<|im_end|>"], "plain": ["<
 CHANNELS = "startoftext endoftext return constrain channel start end message call"
 
 FAMILIES = {
-    "qwen3": QWEN,
+    "qwen3": QWEN | {"config": "qwen3", "size": SIZE | {"head_dim": 8}, "tie": True},
+    "qwen3moe": QWEN | {"config": "qwen3_moe", "size": SIZE | EXPERTS | {"head_dim": 8, "num_experts": 4}},
     "qwen2": QWEN | {
-        "plain": [], "answer": BARE + "<|im_end|>",
+        "plain": [], "config": "qwen2", "size": SIZE, "answer": BARE + "<|im_end|>",
         "template": "{% set default_system = 'You are a helper.' %}" + CHATML,
         "sampling": WARM | {"temperature": 0.7, "top_p": 0.8, "repetition_penalty": 1.05},
     },
     "olmo2": {
         "special": ["<|endoftext|>", "<|pad|>"], "plain": [], "eos": "<|endoftext|>", "pad": "<|pad|>",
-        "stop": ["<|endoftext|>"], "template": OLMO, "answer": BARE + "<|endoftext|>", "sampling": {},
+        "stop": ["<|endoftext|>"], "template": OLMO, "config": "olmo2", "size": SIZE,
+        "answer": BARE + "<|endoftext|>", "sampling": {},
     },
     "gpt-oss": {
         "special": [f"<|{name}|>" for name in CHANNELS.split()], "plain": [], "eos": "<|return|>",
         "pad": "<|endoftext|>", "template": HARMONY, "stop": ["<|return|>", "<|endoftext|>", "<|call|>"],
-        "answer": ANALYSIS, "sampling": {"do_sample": True},
+        "config": "gpt_oss", "answer": ANALYSIS,
+        "sampling": {"do_sample": True}, "size": SIZE
+        | {"head_dim": 8, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 16},
     },
 }  # fmt: skip
 
 
+def question(a, b):
+    return {"id": f"{a}+{b}", "prompt": f"{a}+{b}=?", "answer": a + b, "kind": "math"}
+
+
 def make_tokenizer(family):
-    """One token a byte, with the family's special tokens and template."""
-    return byte_tokenizer(
-        special=family["special"], plain=family["plain"], eos_token=family["eos"], pad_token=family["pad"],
-        bos_token="<|endoftext|>", chat_template=family["template"],
-    )  # fmt: skip
+    """Byte-level BPE over what the model will see, with the family's special tokens and template."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    words = "user assistant system developer # Instructions Current date: 2025-08-05 Reasoning: high"
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=340, initial_alphabet=alphabet, show_progress=False)
+    tokenizer.train_from_iterator([common.SYSTEM["math"], family["answer"], words] * 3, trainer)
+    tokenizer.add_special_tokens(family["special"])
+    tokenizer.add_tokens([AddedToken(token, normalized=False) for token in family["plain"]])
+    bos = "<|startoftext|>" if "<|startoftext|>" in family["special"] else "<|endoftext|>"
+    special = {"eos_token": family["eos"], "pad_token": family["pad"], "bos_token": bos}
+    template = family["template"]
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special, chat_template=template)
+
+
+def make_model(family, tokenizer, steps=50):
+    """Trained on its family's way to answer sums, wrong in a third of the cases, for something to select."""
+    torch.manual_seed(0)
+    size = family["size"] | {"vocab_size": len(tokenizer), "tie_word_embeddings": family.get("tie", False)}
+    ids = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
+    config = CONFIG_MAPPING[family["config"]](**size | ids)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").train()
+    optimiser, draw = torch.optim.AdamW(model.parameters(), lr=1e-2), random.Random(0)
+    for _ in range(steps):
+        sums = [(draw.randrange(5), draw.randrange(5), draw.random() < 0.33) for _ in range(12)]
+        prompts, answers = zip(*(document(tokenizer, family, *of) for of in sums))
+        ids = torch.cat([torch.tensor(prompts), torch.tensor(answers)], 1)  # all of one length
+        labels = ids.where(torch.arange(ids.shape[1]) >= len(prompts[0]), -100)
+        model(input_ids=ids, labels=labels).loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+        optimiser.zero_grad()
+    stop = tokenizer.convert_tokens_to_ids(family["stop"])
+    own = family["sampling"] | {"eos_token_id": stop, "pad_token_id": tokenizer.pad_token_id}
+    model.generation_config = GenerationConfig(**own)
+    return model.eval()
+
+
+def document(tokenizer, family, a, b, wrong):
+    """The token ids of a prompt and of its answer."""
+    prompt = common.encode_prompt(tokenizer, common.normalise_problem(question(a, b), "here", 0))
+    answer = family["answer"].format(a=a, b=b, c=a + b + wrong)
+    return prompt, tokenizer(answer, add_special_tokens=False)["input_ids"]
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory):
+    """name -> folder of the family's model, as `save_pretrained` leaves one."""
+    folders = {}
+    for name, family in FAMILIES.items():
+        folders[name] = tmp_path_factory.mktemp("models") / name
+        tokenizer = make_tokenizer(family)
+        make_model(family, tokenizer).save_pretrained(folders[name])
+        tokenizer.save_pretrained(folders[name])
+    return folders
 
 
 # ---- Prompts, sampling, where it ends
 
 CHAT = "<|im_start|>system\n{system}<|im_end|>\n<|im_start|>user\n{question}<|im_end|>\n"
 PROMPTS = {  # what stands around the question
-    **dict.fromkeys(("qwen3", "qwen2"), CHAT + "<|im_start|>assistant\n"),
+    **dict.fromkeys(("qwen3", "qwen3moe", "qwen2"), CHAT + "<|im_start|>assistant\n"),
     "olmo2": "<|endoftext|><|system|>\n{system}\n<|user|>\n{question}\n<|assistant|>\n",
     "gpt-oss": "<|start|>system<|message|>Current date: 2025-08-05\n\nReasoning: high<|end|>"
     "<|start|>developer<|message|># Instructions\n\n{system}<|end|><|start|>user<|message|>{question}<|end|>"
@@ -115,37 +168,26 @@ PROMPTS = {  # what stands around the question
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_prompts(name):
-    tokenizer = make_tokenizer(FAMILIES[name])
-    problem = common.normalise_problem({"prompt": "1+2=?", "answer": 3}, "here", 0)
-    ids = common.encode_prompt(tokenizer, problem)
+def test_prompts(name, made):
+    tokenizer = common.load_tokenizer(str(made[name]))[1]
+    ids = common.encode_prompt(tokenizer, common.normalise_problem(question(1, 2), "here", 0))
     assert tokenizer.decode(ids) == PROMPTS[name].format(system=common.SYSTEM["math"], question="1+2=?")
     assert all(isinstance(token, int) for token in ids) and str(date.today()) not in tokenizer.decode(ids)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_sampling_and_stop_ids(name):
-    tokenizer = make_tokenizer(FAMILIES[name])
+def test_sampling_and_stop_ids(name, made):
+    files, tokenizer = common.load_tokenizer(str(made[name]))
     stop = sorted(tokenizer.convert_tokens_to_ids(FAMILIES[name]["stop"]))
-    listed = [*stop, stop[0]]
-    if name == "gpt-oss":  # a copy of the model whose file lists the end of a message
-        listed.append(tokenizer.convert_tokens_to_ids("<|end|>"))
-    model = SimpleNamespace(generation_config=GenerationConfig(**FAMILIES[name]["sampling"], eos_token_id=listed))
     wanted = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "repetition_penalty": 1.0, "stop_ids": stop}
     wanted |= {key: value for key, value in FAMILIES[name]["sampling"].items() if key in wanted}
-    assert common.sampling_defaults(model, tokenizer) == wanted
-    model.generation_config.eos_token_id = None
-    assert common.sampling_defaults(model, tokenizer)["stop_ids"] == [tokenizer.eos_token_id]
-
-
-@pytest.mark.parametrize("name", FAMILIES)
-def test_a_response_keeps_its_markers_and_ends_in_what_follows_the_reasoning(name):
-    tokenizer, answer = make_tokenizer(FAMILIES[name]), FAMILIES[name]["answer"].format(a=1, b=2, c=3)
-    ids = torch.tensor(tokenizer(answer)["input_ids"])
-    response = generate.text_of(tokenizer, {"ids": ids, "finish": "stop", "prompt": [40]})
-    assert response + FAMILIES[name]["stop"][0] == answer
-    reasoning, final = judge.split_reasoning(response)
-    assert bool(reasoning) == (name in ("qwen3", "gpt-oss")) and final.endswith("\\boxed{3}.")
+    assert common.sampling_defaults(files, tokenizer) == wanted
+    files.generation_config.eos_token_id = [*stop, stop[0]]
+    if name == "gpt-oss":  # a copy of the model whose file lists the end of a message
+        files.generation_config.eos_token_id.append(tokenizer.convert_tokens_to_ids("<|end|>"))
+    assert common.sampling_defaults(files, tokenizer) == wanted
+    files.generation_config.eos_token_id = None
+    assert common.sampling_defaults(files, tokenizer)["stop_ids"] == [tokenizer.eos_token_id]
 
 
 REFUSES = "{% if messages[0].role == 'system' %}{{ raise_exception('no') }}{% endif %}"
@@ -195,6 +237,82 @@ def test_split_reasoning(reasoning, between, answer):
         assert judge.split_reasoning(reasoning + between + answer + end) == (reasoning, answer)
 
 
+# ---- The five programs, as a person types them
+
+N = 4
+
+
+@pytest.fixture(scope="session")
+def runs(made, tmp_path_factory, run_here):
+    """name -> run folder after all five programs."""
+    folder = tmp_path_factory.mktemp("families")
+    common.write_jsonl(folder / "sums.jsonl", [question(a, b) for a in range(4) for b in range(4)])
+    found = {}
+    for name, model in made.items():
+        arguments = model, folder / "sums.jsonl", "-n", N, "--max-new-tokens", 50, "--out", folder / "runs"
+        found[name] = run = Path(run_here("01_generate.py", *arguments).stdout.strip())
+        run_here("02_label.py", run)
+        run_here("03_train_scorer.py", run, "--configs", 2, "--workers", 1, "-o", run / "scatr.pt")
+        run_here("04_select.py", run, "--scorer", run / "scatr.pt")
+        run_here("05_baselines.py", run)
+    return found
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_five_steps(name, made, runs):
+    """What holds of every rollout, whatever this processor's last bits made of the model and its texts."""
+    run, family = runs[name], FAMILIES[name]
+    rollouts, labels = common.read_rollouts(run), common.read_labels(run)
+    assert len(rollouts) == len(labels) == 16 * N
+    tokenizer = common.load_model(str(made[name]), device="cpu")[1]
+    tokens, stops = common.load_pt(run / "tokens.pt"), {*tokenizer.convert_tokens_to_ids(family["stop"])}
+    tokens = tokens["ids"].tensor_split(tokens["offsets"][1:-1])
+    form = re.escape(family["answer"].format(a="A", b="A", c="C")).replace("A", r"\d").replace("C", r"(\d)")
+    form = re.compile(re.sub(r"<\\\|\w+\\\|>$", "", form))  # the token that ends it is not in the text
+    well_formed = []
+    for row, label, ids in zip(rollouts, labels, tokens, strict=True):
+        *before, last = ids.tolist()
+        stopped = row["finish"] == "stop"
+        assert stopped == (last in stops) and not stops & {*before} and (stopped or len(ids) == 50), row
+        assert row["response"] == tokenizer.decode(ids[:-1] if stopped else ids)
+        if stopped and (found := form.fullmatch(row["response"])):  # gpt-oss went on after its analysis
+            reasoning, answer = judge.split_reasoning(row["response"])
+            assert "boxed" in answer and "boxed" not in reasoning
+            assert bool(reasoning) == bool(re.search("think|channel", row["response"]))
+            assert label["label"] == (int(found[1]) == eval(row["id"])), (row, label)  # a sum's id is the sum
+            well_formed.append(label["label"])
+    assert {*well_formed} == {0, 1}  # of 64 answers, a third wrong by training
+    selected = common.read_jsonl(run / "selected.jsonl")
+    assert {row["strategy"] for row in selected} == {"best-of-n", "weighted-vote"} and len(selected) == 32
+    assert "scatr" in (run / "report.md").read_text().lower() and (run / "results.json").is_file()
+
+
+def from_readme(language, words):
+    """The code block of the README that holds `words`: what people paste is what is tested."""
+    blocks = re.findall(rf"^```{language}\n(.*?)^```", (ROOT / "README.md").read_text(), re.M | re.S)
+    return next(block for block in blocks if words in block)
+
+
+def replaced(text, *pairs):
+    for old, new in pairs:
+        assert old in text
+        text = text.replace(old, str(new))
+    return text
+
+
+@pytest.mark.parametrize("name", ["qwen3", "gpt-oss"])
+def test_scorer_in_a_loop_of_ones_own(name, runs, made, capsys):
+    """What people paste runs; that its scores are right is for test_stop.py."""
+    here = ("Qwen/Qwen3-1.7B", made[name]), ("scorer.pt", runs[name] / "scatr.pt"), ("17 * 23", "1+2")
+    code = from_readme("python", "load_model")
+    code = replaced(code, ("PATH/OF/THIS/REPOSITORY", ROOT), ("4096", "50"), *here)
+    space = {}
+    exec(code, space)
+    votes = [answer["vote"] for answer in space["answers"]]
+    assert len(votes) == 16 and votes == sorted(votes, reverse=True)
+    assert capsys.readouterr().out.strip().endswith(space["answers"][0]["text"].strip())
+
+
 # ---- Architectures: tokens, vectors and statistics of transformers' own generate and forward pass, or one
 # line that says no. Windows, scalings and rotations are small enough to matter within some thirty tokens.
 
@@ -216,6 +334,7 @@ SAME = {
     "granite": {"logits_scaling": 8.0, "embedding_multiplier": 12.0, "attention_multiplier": 0.2},
     "gemma3_text": {"head_dim": 8, "query_pre_attn_scalar": 16} | HALVES,
     "gemma4_text": PER_LAYER | {"global_head_dim": 16, "num_kv_shared_layers": 2},
+    "olmo3": HALVES,
     "glm4": {"head_dim": 8},
     "deepseek_v3": LATENT,
     "cohere2": {"logit_scale": 0.2} | HALVES,
@@ -273,32 +392,7 @@ def test_an_architecture_that_would_be_wrong_is_refused_in_one_line(name, capsys
         assert told in dies(capsys, read_jobs, model, [job], (0, 4))
 
 
-# ---- Programs that the README has people paste, and many workers
-
-
-def from_readme(language, words):
-    """The code block of the README that holds `words`: what people paste is what is tested."""
-    blocks = re.findall(rf"^```{language}\n(.*?)^```", (ROOT / "README.md").read_text(), re.M | re.S)
-    return next(block for block in blocks if words in block)
-
-
-def replaced(text, *pairs):
-    for old, new in pairs:
-        assert old in text
-        text = text.replace(old, str(new))
-    return text
-
-
-def test_scorer_in_a_loop_of_ones_own(tmp_path, capsys):
-    """What people paste runs; that its scores are right is for test_stop.py."""
-    scorer = first_dimension_scorer(tmp_path / "scatr.pt", 96, model="model", layers_of_model=8)
-    here = ("Qwen/Qwen3-1.7B", MODEL), ("scorer.pt", scorer), ("17 * 23", "1+2"), ("4096", "50")
-    code = replaced(from_readme("python", "load_model"), ("PATH/OF/THIS/REPOSITORY", ROOT), *here)
-    space = {}
-    exec(code, space)
-    votes = [answer["vote"] for answer in space["answers"]]
-    assert len(votes) == 16 and votes == sorted(votes, reverse=True)
-    assert capsys.readouterr().out.strip().endswith(space["answers"][0]["text"].strip())
+# ---- Many workers
 
 SRUN = """\
 #!/bin/bash
@@ -306,11 +400,10 @@ SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_LOCALID=0 exec "$@"
 """
 
 
-def test_slurm_script(tmp_path, run_here):
+def test_slurm_script(made, tmp_path, run_here):
     """The jobs of an array one after the other; `srun` sets what SLURM sets."""
-    problems = common.read_jsonl(ROOT / "demo" / "math_a.jsonl")[:6]
-    common.write_jsonl(tmp_path / "sums.jsonl", problems)
-    arguments = [MODEL, tmp_path / "sums.jsonl", "-n", 4, "--max-new-tokens", 30]
+    common.write_jsonl(tmp_path / "sums.jsonl", [question(a, b) for a in range(2) for b in range(3)])
+    arguments = [made["qwen2"], tmp_path / "sums.jsonl", "-n", N, "--max-new-tokens", 30]
     whole = Path(run_here("01_generate.py", *arguments, "--out", tmp_path / "one").stdout.strip())
     own = " ".join(map(str, [*arguments, "--out", tmp_path / "jobs"]))
     here = ("Qwen/Qwen3-1.7B kodcode --seed 32", own), (".venv/bin/python", sys.executable)
@@ -319,7 +412,7 @@ def test_slurm_script(tmp_path, run_here):
     (tmp_path / "srun").chmod(0o755)
     env = os.environ | {"SLURM_SUBMIT_DIR": str(ROOT), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     env |= {"SLURM_ARRAY_TASK_MIN": "0", "SLURM_ARRAY_TASK_COUNT": "2"}
-    folder = tmp_path / "jobs" / "model" / "sums" / "32"
+    folder = tmp_path / "jobs" / "qwen2" / "sums" / "32"
     for task, parts in (("1", ["1.pt", "3.pt", "5.pt"]), ("0", [])):
         env["SLURM_ARRAY_TASK_ID"] = task
         subprocess.run(["bash", tmp_path / "job.sh"], cwd=ROOT, check=True, env=env)
@@ -348,6 +441,14 @@ def test_which_worker_of_how_many_and_on_which_gpu(env, place, gpu, monkeypatch)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     assert common.pick_device() == common.pick_device("cuda") == f"cuda:{gpu}"
     assert common.pick_device("cpu") == "cpu"
+
+
+def test_on_a_gpu_attention_is_not_planned_for_each_length(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    torch.backends.cuda.enable_cudnn_sdp(True)
+    common.pick_device()
+    assert not torch.backends.cuda.cudnn_sdp_enabled() and torch.backends.cuda.flash_sdp_enabled()
 
 
 def test_weights_are_float32_on_a_cpu_and_the_files_type_elsewhere():

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(
 )
 EXPERTS = {"moe_intermediate_size": 16, "num_experts_per_tok": 2}
 FAMILIES = {
-    "qwen3": {"head_dim": 8}, "qwen2": {},
+    "qwen3": {"head_dim": 8}, "qwen2": {}, "llama": {}, "olmo2": {"num_key_value_heads": 4},
     "gpt_oss": {"head_dim": 8, "num_experts_per_tok": 2, "num_local_experts": 4, "sliding_window": 12},
     "qwen3_moe": EXPERTS | {"num_experts": 4, "head_dim": 8},
     "gemma3_text": {"head_dim": 8, "sliding_window": 12},

@@ -1,7 +1,16 @@
 """Answers from a serving engine: what 01_generate.py asks of it, and what it makes of its answers."""
 
 import importlib
+import json
 import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 
 import pytest
 from conftest import ROOT, assert_same_run, dies, edit_jsonl, stored, tokens_of
@@ -107,6 +116,19 @@ def test_requests_are_of_one_data_set_and_without_stopping(folder, capsys):
     words = "--requests and --responses: one data set, no --stop"
     assert words in dies(capsys, ask, folder, "--scorer", "x.pt", "--stop")
     assert words in dies(capsys, ask, folder, folder / "p.jsonl")
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_settings_without_the_weights_are_those_with_them(tmp_path, is_lost):
+    """Where the file of settings is lost, both fall back to the model's configuration."""
+    model = shutil.copytree(MODEL, tmp_path / "model")
+    file = model / "generation_config.json"
+    common.write_json(file, common.read_json(file) | {"top_k": 5, "temperature": 0.3})
+    if is_lost:
+        file.unlink()
+    found = common.sampling_defaults(*common.load_tokenizer(str(model)))
+    assert found == common.sampling_defaults(*common.load_model(str(model)))
+    assert found["top_k"] == (0 if is_lost else 5)
 
 
 # ---- Answers
@@ -328,3 +350,81 @@ def test_settings_are_those_of_the_requests(sampled, tmp_path, capsys, monkeypat
     (tmp_path / "other").mkdir()
     for other in (["--temperature", 0.6], ["--endpoint", "completions"], ["--seed", 3], ["--plain"]):
         assert words in dies(capsys, read_back, sampled, tmp_path / "other", rows, *ask_for, *other)
+
+
+# ---- A real server: that of transformers, which takes plain requests, one rollout each, and gives no tokens
+
+SERVING = "fastapi", "uvicorn", "openai", "pydantic", "accelerate"
+SERVE = "from transformers.cli.transformers import main; main()"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """Its address."""
+    for package in SERVING:
+        try:
+            version(package)
+        except PackageNotFoundError:
+            pytest.skip(f"`transformers serve` needs {package}: pip install {' '.join(SERVING)}")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    serve = ["serve", "--host", "127.0.0.1", "--port", str(port), "--device", "cpu"]
+    log, address = tmp_path_factory.mktemp("server") / "log", f"http://127.0.0.1:{port}"
+    with open(log, "w") as file:
+        process = subprocess.Popen([sys.executable, "-c", SERVE, *serve], stdout=file, stderr=file)
+    try:
+        for _ in range(2400):  # seconds; minutes on a busy machine
+            with suppress(OSError):
+                urllib.request.urlopen(f"{address}/health").close()
+                break
+            assert process.poll() is None, log.read_text()
+            time.sleep(0.25)
+        yield address
+    finally:
+        process.kill()
+        process.wait()
+
+
+def send(address, rows):
+    """Rows of a batch output file, as engines write them: the server's answers to rows of a requests file."""
+    for row in rows:
+        data, headers = json.dumps(row["body"]).encode(), {"Content-Type": "application/json"}
+        request, error = urllib.request.Request(address + row["url"], data, headers), None
+        try:
+            with urllib.request.urlopen(request) as answer:
+                response = {"status_code": answer.status, "body": json.load(answer)}
+        except urllib.error.HTTPError as refused:
+            response, error = {"status_code": refused.code, "body": None}, json.load(refused)
+        yield {"id": "batch", "custom_id": row["custom_id"], "response": response, "error": error}
+
+
+def test_from_requests_to_the_report_by_a_real_server(server, tmp_path, run_here):
+    """One request has fields that this server does not know, and is refused."""
+    problems = common.read_jsonl(ROOT / "demo/math_a.jsonl")[:8]
+    common.write_jsonl(tmp_path / "p.jsonl", problems)
+    requests, answers = tmp_path / "requests.jsonl", tmp_path / "answers.jsonl"
+    command = ["01_generate.py", MODEL, tmp_path / "p.jsonl", "-n", N, "--out", tmp_path]
+    run_here(*command, "--requests", requests)
+    first = common.read_jsonl(requests)[0]
+    command += ["--requests", requests, "--plain"]
+    run_here(*command)
+    asked = common.read_jsonl(requests)
+    rows = list(send(server, [first, *asked[1:]]))
+    common.write_jsonl(answers, rows)
+    said = run_here(*command, "--responses", answers).stderr
+    assert f"{answers}: 8 problems, {8 * N - 1} answers" in said
+    assert "1 requests or choices gave no answer, such as math_a/0 (" in said and "return_token_ids" in said
+    run = tmp_path / "model/p/32"
+    choices = [row["response"]["body"]["choices"][0] for row in rows[1:]]
+    rollouts = common.read_rollouts(run)
+    assert [row["response"] for row in rollouts] == [choice["message"]["content"] for choice in choices]
+    assert [row["finish"] for row in rollouts] == [choice["finish_reason"] for choice in choices]
+    usage = [row["response"]["body"]["usage"]["completion_tokens"] for row in rows[1:]]
+    agree = sum(row["n_tokens"] == count for row, count in zip(rollouts, usage))
+    assert agree > 0.9 * len(usage)  # other tokens may spell the same text
+    run_here("02_label.py", run)
+    run_here("03_train_scorer.py", run, "--configs", 1, "--workers", 1, "-o", tmp_path / "scorer.pt")
+    run_here("04_select.py", run, "--scorer", tmp_path / "scorer.pt")
+    run_here("05_baselines.py", run)
+    assert "scorer" in (run / "report.md").read_text()
