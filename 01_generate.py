@@ -173,8 +173,9 @@ def penalise(logits, past, penalty):
 
 def nucleus(p, top_p):
     """p [B, K], largest first -> bool: the fewest that hold `top_p` of the mass, and ties with the last."""
-    before = torch.nn.functional.pad(p.cumsum(-1)[:, :-1], (1, 0))
-    return p >= p.where(before < top_p, 2).amin(-1, keepdim=True)
+    before = torch.nn.functional.pad(p.cumsum(-1)[:, :-1], (1, 0))  # the mass of all larger ones
+    smallest = p.where(before < top_p, 2).amin(-1, keepdim=True)  # 2 is above any probability
+    return p >= smallest
 
 
 def choose_tokens(logits, sampling, rows, tokens, width=256):
@@ -185,11 +186,13 @@ def choose_tokens(logits, sampling, rows, tokens, width=256):
     if sampling["temperature"] == 0:
         return logits.argmax(-1)
     logits = logits / sampling["temperature"]
-    if not sampling["top_k"] and sampling["top_p"] == 1:
+    if sampling["top_k"]:
+        return draw_among(logits, sampling["top_k"], sampling, rows, tokens)[0]
+    if sampling["top_p"] == 1:
         return logits.softmax(-1).div_(exponential(rows, tokens)).argmax(-1)
     # Top-p alone: among the `width` likeliest tokens, then among more for rows where these hold too little
-    chosen, goes_on = draw_among(logits, sampling["top_k"] or width, sampling, rows, tokens)
-    while not sampling["top_k"] and width < logits.shape[-1] and goes_on.any():
+    chosen, goes_on = draw_among(logits, width, sampling, rows, tokens)
+    while width < logits.shape[-1] and goes_on.any():
         width *= 16
         again = goes_on.clone()
         chosen[again], goes_on[again] = draw_among(logits[again], width, sampling, rows[again], tokens)
@@ -692,7 +695,9 @@ def read_problems(model, settings, jobs, layers, extra, desc):
         most = 0  # one answer a row: a layer with a state would carry it from one into the next
     outputs = {}
     hooks = common.watch_layers(model, [*layers, n_layers], outputs.__setitem__)
-    places = []  # of each answer in the row: the positions of its prompt and of its tokens
+    # Of each answer in a row the positions of its prompt and of its tokens. The loop below fills the list
+    # for each row, and `attend` reads it while the model runs.
+    places = []
 
     def attend(module, q, k, v, mask=None, **options):
         out = q.new_empty(1, q.shape[2], q.shape[1], v.shape[-1])
@@ -720,15 +725,20 @@ def read_problems(model, settings, jobs, layers, extra, desc):
 
 
 def logits_function(model, seen):
-    """The function from final vectors to logits; seen: a model output with hidden_states and logits."""
+    """The function from final vectors to logits; seen: a model output with hidden_states and logits.
+
+    Some models multiply their logits: the factor is fitted to `seen`. Those that do more are refused.
+    """
     head = model.get_output_embeddings()
     with torch.inference_mode():
         final = head(seen.hidden_states[-1]).double().flatten()
         logits = seen.logits.double().flatten()
-    scale = (logits @ final / (final @ final)).item()  # some models multiply their logits
+    scale = (logits @ final / (final @ final)).item()
     if not torch.allclose(final * scale, logits, atol=1e-2, rtol=1e-2):
         refuse(model, "it changes its logits after the last layer")
-    return lambda x: head(x).float() * (1 if abs(scale - 1) < 1e-3 else scale)
+    if abs(scale - 1) < 1e-3:
+        scale = 1
+    return lambda x: head(x).float() * scale
 
 
 def split_jobs(jobs, most):

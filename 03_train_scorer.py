@@ -492,12 +492,12 @@ def score_fold(number, config, epochs, rows):
     task = TASKS[number]
     rollouts = task.rollouts
     others = rollouts.part(sorted(set(range(len(rollouts.keys))) - set(rows)))
-    weights = {}
-    if len(set(others.labels.tolist())) == 2:
-        fold_task = make_task(others, task.recipe, task.x.device)
-        _, weights = train(fold_task, config, epochs)
+    if len(set(others.labels.tolist())) < 2:
+        return [math.nan] * len(rows)  # nothing to learn from
+    fold_task = make_task(others, task.recipe, task.x.device)
+    _, weights = train(fold_task, config, epochs)
     if not weights:
-        return [math.nan] * len(rows)
+        return [math.nan] * len(rows)  # no epoch had a finite loss
     scorer = common.Scorer(describe(fold_task, config, weights))
     return scorer(rollouts.x[rows], rollouts.features[rows]).tolist()
 

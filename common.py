@@ -556,7 +556,7 @@ def rollout_features(conf, n_tokens):
 
 
 def with_confidence(run, rollouts, window=WINDOW, tail=TAIL):
-    """Yield (row, {rule: value}) for each rollout.
+    """Yield (row, {rule: value}) for each of all rollouts of a run, in the order of its files.
 
     The values are those that 01 wrote, but they are computed from tokens.pt for other windows, and for a run
     that is older than a rule.
@@ -1390,7 +1390,8 @@ def stop_chances(total):
 
     `hits` says how many of the best rollouts reach the threshold; all orders of the rollouts are as likely.
     """
-    picked, sampled = chances = np.zeros((2, total + 1, total))
+    picked = np.zeros((total + 1, total))
+    sampled = np.zeros((total + 1, total))
     picked[0, 0] = 1  # no rollout reaches the threshold: all are sampled, and the best of all is picked
     start = 0
     for end in waves(total):
@@ -1403,7 +1404,7 @@ def stop_chances(total):
                 other_hits = hits - 1 if r < hits else hits
                 sampled[hits, r] += in_this_wave * chance_of_no_hit(other_hits, start, total - 1)
         start = end
-    return chances
+    return np.stack([picked, sampled])
 
 
 def chance_of_no_hit(hits, drawn, total):

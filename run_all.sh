@@ -96,8 +96,10 @@ name_of() { # the name of a data set's folder, as 01_generate.py gives it
 }
 
 runs_of() { # DATA_SET...: print their runs, a line each
-    local name
-    for name in "$@"; do printf '%s\n' "${run_seeds[@]/#/$base/$name/}"; done
+    local name seed
+    for name in "$@"; do
+        for seed in "${run_seeds[@]}"; do echo "$base/$name/$seed"; done
+    done
 }
 
 labelled() { # print only those runs of the input that have labels
