@@ -1638,7 +1638,8 @@ class Cage:
 
     def settle(self):
         """Note what a fork starts with; keep the collector from touching, and so copying, its pages."""
-        self.base_rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        pages = proc(f"{os.getpid()}/statm").split() or [0, 0]             # ru_maxrss is the caller's at first
+        self.base_rss = int(pages[1]) * resource.getpagesize()
         gc.collect()
         gc.freeze()
 

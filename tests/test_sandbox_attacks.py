@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from conftest import SQUARE, judge, programs, sandbox_job
+from conftest import SQUARE, judge, programs, python, sandbox_job
 
 import sandbox_exec
 from sandbox_exec import LAYERS, X86, Pool
@@ -263,6 +263,15 @@ BOMBS = {
 SLOW = "fork a hundred", "processes that hold memory"  # ended by their own limit, not by processor time's
 
 
+def test_a_caller_with_much_memory_limits_its_programs_all_the_same():
+    """A process that was started by a large one seems to be as large itself, by its largest size so far."""
+    held = ("import os, time\ndef f(x):\n    for _ in range(3):\n        if os.fork() == 0:\n"
+            "            b = b'x' * (200 << 20); time.sleep(9)\n    time.sleep(9)\n")
+    program = ("import sandbox_exec, sys\nlarge = b'x' * (600 << 20)\n"
+               "print(sandbox_exec.run_tests(sys.stdin.read(), 'assert f(1)', memory_mb=300, wall_s=5).reason)\n")
+    assert python(program, input=held).stdout == "memory\n"
+
+
 def test_bombs_are_bounded(pool):
     """Each ends as a failure, in bounded memory and time, and the jobs after and beside it do not notice."""
     bombs = {name: code for name, code in BOMBS.items()
@@ -430,10 +439,10 @@ def test_a_layer_the_machine_lacks_is_left_out(tmp_path):
 
 def python_of(user):
     """A Python that this account may run."""
-    for python in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
+    for name in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
         with suppress(OSError):
-            if subprocess.run([python, "-c", "import json"], **user).returncode == 0:
-                return python
+            if subprocess.run([name, "-c", "import json"], **user).returncode == 0:
+                return name
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
