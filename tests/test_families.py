@@ -384,12 +384,12 @@ def test_an_architecture_gives_what_transformers_gives(name):
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_an_architecture_that_would_be_wrong_is_refused_in_one_line(name, capsys):
-    options, told = REFUSED[name]
+    options, error = REFUSED[name]
     model = random_model(name, **options)
     job = {"problem": 0, "sample": 0, "prompt": [12, 13], "tokens": list(range(14, 22))}
-    assert told in dies(capsys, lambda: next(rollouts(model, [], (0, 4))))
-    if "not all" not in told:  # layers with a state can be read
-        assert told in dies(capsys, read_jobs, model, [job], (0, 4))
+    assert error in dies(capsys, lambda: next(rollouts(model, [], (0, 4))))
+    if "not all" not in error:  # layers with a state can be read
+        assert error in dies(capsys, read_jobs, model, [job], (0, 4))
 
 
 # ---- Many workers

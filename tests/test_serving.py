@@ -65,8 +65,9 @@ def test_requests_ask_for_what_our_own_engine_would_sample(folder, capsys):
     assert bodies.keys() == {f"{id}#0" for id in prompts}
     for id, prompt in prompts.items():
         body = bodies[f"{id}#0"]
-        told = body.pop("messages"), body.pop("chat_template_kwargs")
-        encoded = tokenizer.apply_chat_template(told[0], add_generation_prompt=True, **told[1])["input_ids"]
+        messages = body.pop("messages")
+        options = body.pop("chat_template_kwargs")
+        encoded = tokenizer.apply_chat_template(messages, add_generation_prompt=True, **options)["input_ids"]
         assert encoded == prompt
         assert body.pop("seed") < 2**31 and body == {
             "model": str(folder / "model"), "max_tokens": min(200, 256 - len(prompt)), "n": N, "top_k": 7,
