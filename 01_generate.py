@@ -1343,7 +1343,7 @@ def merge(run, lacks):
         numbers = range(len(run.problems))
         missing = sum(not is_part(run, i, lacks) for i in numbers)
         if missing:
-            others = f"{missing} of {len(numbers)} problems are with other workers; the last one to end merges"
+            others = f"{missing} of {len(numbers)} problems are with other workers; the last one merges"
             print(f"{others} (if they were killed, run the same command again)", file=sys.stderr)
             return False
         write_run(run, [row for i in numbers for row in load_pt(run.part(i))["rollouts"]], lacks)

@@ -1444,7 +1444,9 @@ def stop_threshold(rows):
 
 def table(header, rows):
     """A Markdown table with aligned columns, the first one to the left; None is an empty cell."""
-    cells = [["" if cell is None else str(cell).replace("|", "\\|") for cell in row] for row in [header, *rows]]
+    cells = []
+    for row in [header, *rows]:
+        cells.append(["" if cell is None else str(cell).replace("|", "\\|") for cell in row])
     widths = [max(3, *map(len, column)) for column in zip(*cells, strict=True)]
     lines = [[row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])] for row in cells]
     lines.insert(1, ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])])

@@ -1638,7 +1638,7 @@ class Cage:
 
     def settle(self):
         """Note what a fork starts with; keep the collector from touching, and so copying, its pages."""
-        pages = proc(f"{os.getpid()}/statm").split() or [0, 0]             # ru_maxrss is the caller's at first
+        pages = proc(f"{os.getpid()}/statm").split() or [0, 0]    # ru_maxrss begins as the caller's
         self.base_rss = int(pages[1]) * resource.getpagesize()
         gc.collect()
         gc.freeze()
