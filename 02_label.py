@@ -413,7 +413,8 @@ def with_wanted_name(code, tree, problem):
 #   all of a response of a few words                                no real roots             no real roots
 #
 # A box is passed over where the words around it deny it ("not 5", "5 is too large") or only suppose it
-# ("assume x = 5"); another formula also where they make something else of it ("half of 5", "at least 5").
+# ("assume x = 5"); another formula also where they make something else of it ("half of 5", "at least 5");
+# one that nothing announces also where its sentence is a guess, an aim or about another question.
 # Formulas are first set between START and END in place of $...$ and the like, so that each is one word.
 
 START, END = "\x02", "\x03"
@@ -631,7 +632,7 @@ def announced(text):
         if is_refused(beginning, "") or QUESTION.match(beginning + sentence):
             continue
         formulas = stated(sentence, beginning)
-        found = next((formula for before, formula in formulas if NEUTRAL.fullmatch(before)), None)
+        found = next((formula for before, formula, _ in formulas if NEUTRAL.fullmatch(before)), None)
         if not found:
             found = unmarked(TEXT_END.split(sentence)[0])
             if is_formula(found):  # 5 as long as n is even
@@ -647,9 +648,12 @@ def ending(text):
         bold = re.search(r"\*\*([^*]+)(?<!:)\*\*\W*$", sentence)
         if bold:
             return unmarked(bold[1])
-        found = [formula for _, formula in stated(BOLD.sub("", sentence).strip()[-400:])]
+        found = [*stated(BOLD.sub("", sentence).strip()[-400:])]
         if found:
-            return next((formula for formula in reversed(found) if not formula.isalpha()), found[-1])
+            no_letters = [each for each in found if not each[1].isalpha()]
+            before, formula, after = (no_letters or found)[-1]
+            if not reads_unsure(before, after):
+                return formula
     return None
 
 
@@ -661,7 +665,7 @@ PROSE = re.compile(  # three letters that are no part of a formula, or a short w
     r"(?<![A-Za-z\\{])(?:"
     r"(?!and\b|sqrt|sin(?!ce)|cos|tan|log|minus|negative|infinity|degrees?\b|percent|mod|pi\b)"
     r"(?:[a-z]{3}|[A-Z][a-z]{2})"
-    r"|(?:an|as|at|by|he|if|in|is|it|of|on|so|to(?! \d)|we)\b)")
+    r"|(?:an|as|at|by|do|he|if|in|is|it|of|on|so|to(?! \d)|we)\b)")
 ORDINARY = re.compile(  # a word that starts no formula
     r"(?![-–−]$|sqrt|minus|negative|sin(?!ce)|cos|tan|log|ln|pi)(?:\(?[A-Za-z]{2}|[^\w\x03$\\(\[{]*$)")
 ARTICLE = re.compile(r"(?:[aA]|\d+(?:st|nd|rd|th)) [A-Za-z]{2}")  # a square, the 7th prime
@@ -712,10 +716,10 @@ CHANGED_BEFORE = re.compile(  # there, too
     \b(?:un\w+|fail\w*|diverg\w*|vanish\w*|false|impossible)(?: \w+){0,2} (?:for|when) | (?:might|would) get
     \b(?:somewhere|any \w+|integers|numbers|values) from \S+ (?:to|through) | \b(?:upper|lower) bound\b[^|]*
     # it is a part of another number: half of 5, a multiple of 5, 7 hours for 5 men
-    \|\W*of | (?<!\ba )(?<!\ban )\b(?!value|total|sum|number)\w+ of
+    \|\W*of | (?<!\ba )(?<!\ban )\b(?!value|total|sum|number|consist)\w+ of
     \b(?:multiple|divisor|factor|power|third|half|quarter|product)s? of
     \b(?:half|twice|double|times|plus|modulo|base|nearest|give or take|have been|the other(?: is)?)
-    [\d\x03][%)}]* (?:\w+ ){0,4}?(?:of|in|every|for|with)
+    [\d\x03][%)}]* (?:(?!be\b)\w+ ){0,4}?(?:of|in|every|for|with)
     # it is for a step that follows, or the number of something: now add 5, see step 5
     (?<!needs to )\b(?:add|subtract|multiply|divide|dividing|replace|substitute|plug)(?: (?!to|we)[a-z]+){0,3}
     \b(?:problem|question|example|page|line|chapter|step|theorem|lemma|formula|equation|figure|case(?: is)?)
@@ -745,17 +749,43 @@ DENIED_AFTER = re.compile(  # just after a formula or a noun: 5 is not allowed, 
     (?:gives|leads to) (?:an? )?(?:contradiction|division) | (?:satisfies|works)\b.*\b(?:only|but not)\b
     """))
 CHANGED_AFTER = re.compile(  # there, too: 5 or more, 5 times x, 5 in the first case
-    r"(?i)[^\w(]*(?:(?!(?:rather|when)\b)[a-z]+ )?(?:" + any_of(r"""
+    r"(?i)[^\w(]*(?:(?!(?:rather|when|and)\b)[a-z]+ )?(?:" + any_of(r"""
     (?:and(?! not\b)|or)\b.*(?:\d|\([A-J]\)|\b(?:none|more|less|fewer|greater|higher|a half|a third)\b)
     (?:might|may|could|would|was|were|looks|seems)\b | (?:must|should|has to|needs to|can) be \w+ed
-    to the (?:power|third|fourth) | (?:reduced|increased) by | times \S | is (?:what|(?:an?|the) \w+ bound)
+    to the (?:power|third|fourth) | (?:reduced|increased) by | times (?:[\d\x02\\]|the\b|as\b|x\b|more\b) | is (?:what|(?:an?|the) \w+ bound)
     of (?:(?!a )[a-z]\b|[\d\\]) | (?:more|less|fewer) than (?-i:(?![A-Z])) | at (?:the )?(?:least|most)\b
     (?:when|for)\b.*\b(?:even|odd|\w+tive|otherwise)\b | (?:in (?:the \w+ )?case|as long as|but only)\b
     """) + r"|(?!(?:for|more|less|fewer|but|not|than|when|where)\b|over [a-z])" + CHANGING + r"\b)")
 
+# Plain words that refuse a formula which nothing announces, wherever they stand in its sentence.
+CONCLUSION = re.compile(  # but those before it do not count: one might say 4, but it is 5
+    r"(?i)[;:](?= |$)|contrary to [^,]*,|\b(?:so|hence|thus|therefore|then|consequently|but"
+    r"|(?:which|that|this) (?:is|gives|makes|means|leaves|equals))\b")
+UNSURE_BEFORE = re.compile(r"(?i)" + any_of(r"""
+    # a supposition, a guess, or somebody else's value
+    \b(?:would|could|might|may|perhaps|possibly|probably|likely|seems?|why|hmm|suppos\w*|assum\w*|hypothe\w*)\b
+    \b(?:pretend|imagin|interpret|guess|expect(?!ed (?:value|number))|predict|estimat|claim|believ|conject)\w*
+    \b(?:says?|said|thought|thinks?|wrote|writes?|told|stated?|lists|printed|calculation|manual)\b
+    \b(?:whether|whenever|unless|in case [a-z]+|only (?:if|on|when)|in the event)\b | (?<=\w )if\b
+    # an aim, a trial, or a question that is still open
+    \b(?:(?:want|wish|hope|try|need|have) to (?:find|show|prove)|count the|find out|yet to|remains to)\b
+    \b(?:verify|check|examine|consider|trying|testing|tried|tested|attempt)\b
+    # what is taken back or excluded
+    \b(?:retract|withdr[ae]w|forget|forbid|strike|struck|crossed|disagrees?)\b | ^\W*(?:no|none|nobody|neither)\b
+    # about so much
+    \b(?:approximately|about|nearly|almost|roughly|anything|ranges?|numerically)\b
+    # another question, an earlier value, or a step on the way
+    \b(?:remember|recall|previous|previously|earlier|puzzle|contest|exercise|example|unlike|is worth)\b
+    ^\W*(?:first|next (?:we|I)|choose)\b
+    """))
+UNSURE_AFTER = re.compile(r"(?i)" + any_of(r"""
+    \b(?:would|contradict\w*|outside|guess\w*|on (?:the )?(?:condition|assumption)|for example|meaning)\b
+    \b(?:has to go|must go|must be|then|remains to|which we|and (?:its|what))\b
+    """))
+
 
 def stated(text, beginning=""):
-    """(words before it, formula) for each formula that a text states, each as long as it can be.
+    """(words before it, formula, words after it) for each formula that a text states, each as long as it can be.
 
     The words around a formula may deny it ("not 5", "5 is too large"), only suppose it ("assume x = 5"), or
     make something else of it ("half of 5", "5 or more"). The beginning is that of the same sentence.
@@ -771,8 +801,9 @@ def stated(text, beginning=""):
             continue
         before = " ".join(words[:n])
         formula = unmarked(" ".join(words[n:stop]))
-        if not BOX.search(formula) and not is_refused(f"{beginning} {before}", " ".join(words[stop:])):
-            yield before, formula
+        after = " ".join(words[stop:])
+        if not BOX.search(formula) and not is_refused(f"{beginning} {before}", after):
+            yield before, formula, after
             n = stop
             continue
         n += 1
@@ -785,6 +816,11 @@ def is_refused(before, after, in_box=False):
     after = unmarked(after.replace(r"\text{", ""))
     denied = DENIED_BEFORE.search(clauses) or DENIED_AFTER.match(after)
     return bool(denied or not in_box and (CHANGED_BEFORE.search(clauses) or CHANGED_AFTER.match(after)))
+
+
+def reads_unsure(before, after):
+    """Is a sentence that announces no answer about a guess, an aim, a step on the way or another question?"""
+    return bool(UNSURE_BEFORE.search(CONCLUSION.split(before)[-1]) or UNSURE_AFTER.search(after))
 
 
 def end_of_formula(words, start):

@@ -271,6 +271,10 @@ The answer might be G. ~ Suppose the answer is G. ~ Is the answer G? ~ A naive g
   ~ Trying G fails. ~ … 7. If we counted both, the answer would be G. ~ The intermediate answer is G.
   ~ You said the answer is G. I disagree. ~ Forgetting the sign, we get G. ~ This does not mean that x = G.
   ~ … 7, although one might expect G.
+# nothing announces it, and its sentence is a guess, an aim, a trial or about another question
+We still have to show that x = G. ~ The book lists the value G. ~ Bob's estimate is G. ~ It is nearly G.
+  ~ I must check whether x is G. ~ The total would be G. ~ In an earlier puzzle, x was G. ~ I retract G.
+  ~ No choice of x gives G. ~ It is G, on the assumption that n is even. ~ x = G is outside the range.
 # compared, or a part of another number
 … less than G. ~ … G more than 2. ~ … G at least. ~ … up to G. ~ It is close to G. ~ … 7, which exceeds G.
   ~ It is 7 less than G. ~ … G times 2. ~ … 2 times G. ~ … G percent of 20. ~ … the square root of G.
@@ -316,6 +320,8 @@ The answer must be G. ~ The answer would be G. ~ If we solve for x, we get x = G
   ~ It is not hard to see that x = G. ~ Therefore 2x = 10 and x = G. ~ **Answer:** G (order does not matter)
   ~ … G (12 - 7 = G). ~ **G**, since 7 is too small ~ … obviously G. ~ The price rose from 7 to G.
   ~ It makes G turns every 12 hours. ~ Bob walks G miles more than Carol. ~ She needs to add G grams.
+  ~ Contrary to what one might guess, it is G. ~ Thus x = G, and no other number is possible.
+  ~ He has to call G times for help. ~ The class consists of G people. ~ 3 out of 7 can be done in G ways.
   ~ He throws away G apples. ~ Of those 12, G are prime. ~ The digits add up to G.
 """
 
