@@ -693,17 +693,19 @@ DENIED_BEFORE = re.compile(  # before a formula; each clause of the sentence beg
     (?:false|wrong|incorrect|mistake|impossible|tempting|no way|is given|I doubt)(?: is)? (?:that|to|it)\b
     let(?:'s| us) (?:try|check|test|say|see)\b | (?:could|might|may)(?: well)? be *$
     (?:could|might|may|would)(?: have)? (?:try|think|expect|guess|believe|say|put|write|written|answer)\b
-    (?:contradict|violat|inconsist)\w+ | none | mistake | confuse | errors? (?:gives|in|was)\b | hypothesis *$
-    (?<!we )claim | believes | insists? | withdraw | no longer | (?:tempted|inclined) to | so far
+    (?:contradict|violat|inconsist)\w+ | mistake | confuse | errors? (?:gives|in|was)\b
+    (?<!we )claim | insists? | so far
     # it is what others say, or what was said before: many students write 5, at first sight it is 5
     (?:some|many|most|\w+one|people|students?|friend)(?: (?!who)\w+)? (?:sa[yi]|answer|write|think) | you said
-    (?:book|textbook|key|hint|question|problem)(?:'s (?:answer|guess)| (?:says|said|gives|claims|prints)\b)
+    (?:book|textbook|key|hint|question|problem) (?:says|said|gives|claims|prints)\b
+    \w+'s (?:\w+ )?(?:answer|guess|solution)\b
     according to (?!.*(?:theorem|formula|law)) | (?:used|thought) to (?:be|think) | at first (?:glance|sight)
     (?:we|I) (?:first|initially|hoped|expected|tried|tested|assumed|guessed|thought|wrote|must avoid)
     # it belongs to another answer: a naive guess is 5, half the answer is 5
     (?:wrong|incorrect|false|tempting|trap|opposite|worst|old|naive) (?:answer|result|guess|choice|value)\b
     (?:previous|other|intermediate|partial|initial|first) (?:answer|result|guess|sum|step|attempt)\b
-    (?:half|twice|double of|opposite of) the answer | answer (?:plus|minus|times|squared|divided) | an example
+    (?:answer|result) (?:to|for|of|in) (?:\w+ ){1,2}?(?:previous|first|other|last|simpler|old|earlier)\b
+    (?:half|twice|double of|opposite of) the answer | answer (?:plus|minus|times|squared|divided)
     """) + r"[^|]*$"
     # it is what would be if another thing were so
     r"|^\|\W*(?:(?:if|suppose)\b.*)?\b(?:was|were|had)\b.*\bwould\b(?!.*\| *\|)")
@@ -711,9 +713,10 @@ CHANGED_BEFORE = re.compile(  # there, too
     r"(?i)" + any_of(r"""
     # another number is compared with it: more than 5, close to 5, it fails for 5
     \b(?:from|than|over|under|near|below|above|beyond|against|before|as \w+ as|(?<!starts )(?<!\| )at|like)
-    \b(?:by|per|least|most|best|exceeds?|approach(?:es|ing)?|ends in|of which|(?:is|are|was|have|be) up to)
+    (?<!add )(?<!adds )(?<!round )\bup to
+    \b(?:by|per|least|most|best|exceeds?|approach(?:es|ing)?|ends in|of which)
     \b(?:close|compared|opposed|\w*prime|tends|or equal) to | \b(?:compared|start\w*|beg[iau]n\w*) with
-    \b(?:un\w+|fail\w*|diverg\w*|vanish\w*|false|impossible)(?: \w+){0,2} (?:for|when) | (?:might|would) get
+    \b(?:un\w+|fail\w*|diverg\w*|vanish\w*|false|impossible)(?: \w+){0,2} (?:for|when)
     \b(?:somewhere|any \w+|integers|numbers|values) from \S+ (?:to|through) | \b(?:upper|lower) bound\b[^|]*
     # it is a part of another number: half of 5, a multiple of 5, 7 hours for 5 men
     \|\W*of | (?<!\ba )(?<!\ban )\b(?!value|total|sum|number|consist)\w+ of
@@ -726,7 +729,7 @@ CHANGED_BEFORE = re.compile(  # there, too
     """) + NOUN_BEFORE +
     # it is in a condition, or in what is done: if x = 5, with n = 5, taking n = 5
     r"|\|\W*(?:and |but |not )?" + any_of(r"""
-    if | when | for | with | let | as | given(?: that)? | until | say | take | to \w+ | (?:we )?(?:set|try)
+    if | when | for | with | let | given(?: that)? | until | take
     (?:after |by )?(?!(?:giv|leav|mak|gett|yield|reach|obtain)ing)\w+ing(?: the| in| up| out| other| first)*
     """) + r"(?: (?:the )?\w+ (?:=|is|are|was|were|reaches))?(?: equal to)? *$"
     # it is in a reason, or the sentence is about a case that may not be
@@ -735,47 +738,53 @@ CHANGED_BEFORE = re.compile(  # there, too
     r"|^\|\W*" + any_of(r"""
     (?:if|with)\b.*\bwould\b(?!.*\| *\|)
     (?:without(?! loss)|forgetting|ignoring|with the wrong|provided|as long as|unless|in case [a-z]{2,})\b
-    (?:only|just) (?:if|for|when)\b | (?:on|under) the (?:condition|assumption)\b | should [^|]*\bbe\b
+    (?:only|just) (?:if|for|when)\b | should [^|]*\bbe\b
     """))
 DENIED_AFTER = re.compile(  # just after a formula or a noun: 5 is not allowed, 5 would be too large, 5 fails
     r"(?i)[^\w(]*(?:(?!(?:rather|when)\b)[a-z]+ )?" + any_of(r"""
-    (?<!which )(?:is|are|being|be)(?:n't| not\b| never\b) | would\b.*\bif\b
+    (?<!which )(?:is|are|being|be)(?:n't| not\b| never\b)
     (?:is|are|was|be) (?:too|out|off|false|wrong|incorrect|impossible|tempting|negative,|only|what I)
     (?:is|are|was|be|been) (?:an? )?(?:rejected|excluded|discarded|refuted|ruled out|extraneous|spurious)
     (?:is|are|was|be) (?:\w+ )?(?:an?|the|my) (?:[\w-]+ )*(?:trap|decoy|wrong|mistake|typo|guess|to an?)\b
-    (?:must|should|has to|needs to|can) be (?:reject|exclu|discard|remov|ignor|dropp|thrown)
     (?:we|I) (?:\w+ )?(?:reject|discard|exclude|drop)(?! (?:the|x|[\d\\-]))
     (?<!which )(?:fails|cannot|can't|won't|doesn't|does not|makes the denominator|violates|contradicts)\b
-    (?:gives|leads to) (?:an? )?(?:contradiction|division) | (?:satisfies|works)\b.*\b(?:only|but not)\b
+    (?:satisfies|works)\b.*\b(?:only|but not)\b
     """))
 CHANGED_AFTER = re.compile(  # there, too: 5 or more, 5 times x, 5 in the first case
     r"(?i)[^\w(]*(?:(?!(?:rather|when|and)\b)[a-z]+ )?(?:" + any_of(r"""
     (?:and(?! not\b)|or)\b.*(?:\d|\([A-J]\)|\b(?:none|more|less|fewer|greater|higher|a half|a third)\b)
     (?:might|may|could|would|was|were|looks|seems)\b | (?:must|should|has to|needs to|can) be \w+ed
-    to the (?:power|third|fourth) | (?:reduced|increased) by | times (?:[\d\x02\\]|the\b|as\b|x\b|more\b) | is (?:what|(?:an?|the) \w+ bound)
-    of (?:(?!a )[a-z]\b|[\d\\]) | (?:more|less|fewer) than (?-i:(?![A-Z])) | at (?:the )?(?:least|most)\b
+    to the (?:power|third|fourth) | times (?:[\d\x02\\]|the\b|as\b|x\b|more\b)
+    is (?:what|(?:an?|the) \w+ bound)
+    of (?:(?!a )[a-z]\b|[\d\\]) | (?:more|less|fewer) than (?-i:(?![A-Z]))
     (?:when|for)\b.*\b(?:even|odd|\w+tive|otherwise)\b | (?:in (?:the \w+ )?case|as long as|but only)\b
     """) + r"|(?!(?:for|more|less|fewer|but|not|than|when|where)\b|over [a-z])" + CHANGING + r"\b)")
 
 # Plain words that refuse a formula which nothing announces, wherever they stand in its sentence.
 CONCLUSION = re.compile(  # but those before it do not count: one might say 4, but it is 5
     r"(?i)[;:](?= |$)|contrary to [^,]*,|\b(?:so|hence|thus|therefore|then|consequently|but"
-    r"|(?:which|that|this) (?:is|gives|makes|means|leaves|equals))\b")
+    r"|(?:(?<!of )which|that|this) (?:is|gives|makes|means|leaves|equals))\b")
 UNSURE_BEFORE = re.compile(r"(?i)" + any_of(r"""
     # a supposition, a guess, or somebody else's value
-    \b(?:would|could|might|may|perhaps|possibly|probably|likely|seems?|why|hmm|suppos\w*|assum\w*|hypothe\w*)\b
-    \b(?:pretend|imagin|interpret|guess|expect(?!ed (?:value|number))|predict|estimat|claim|believ|conject)\w*
+    \b(?:would|could|might|may|perhaps|possibly|probably|likely|seems?|why|hmm)\b
+    \b(?:suppos|assum|hypothe|pretend|imagin|interpret|guess|predict|estimat|claim|believ|conject)\w*
+    \bexpect(?!ed (?:value|number))
+    \b(?:presumably|apparently|tentative\w*|provisional\w*|plausible|hunch|hopefully|unclear)\b
+    \b(?:undecided|wonder\w*|for (?:a|the) moment|last time|yesterday|formerly)\b
+    \b(?:replied|answered|reported|announced|asserted|insisted|argued|opinion|came up with)\b
     \b(?:says?|said|thought|thinks?|wrote|writes?|told|stated?|lists|printed|calculation|manual)\b
     \b(?:whether|whenever|unless|in case [a-z]+|only (?:if|on|when)|in the event)\b | (?<=\w )if\b
     # an aim, a trial, or a question that is still open
     \b(?:(?:want|wish|hope|try|need|have) to (?:find|show|prove)|count the|find out|yet to|remains to)\b
     \b(?:verify|check|examine|consider|trying|testing|tried|tested|attempt)\b
     # what is taken back or excluded
-    \b(?:retract|withdr[ae]w|forget|forbid|strike|struck|crossed|disagrees?)\b | ^\W*(?:no|none|nobody|neither)\b
+    \b(?:retract|withdr[ae]w|forget|forbid|strike|struck|crossed|disagrees?|dismiss\w*|abandon\w*|refut\w*)\b
+    ^\W*(?:no|none|nobody|neither)\b
     # about so much
     \b(?:approximately|about|nearly|almost|roughly|anything|ranges?|numerically)\b
     # another question, an earlier value, or a step on the way
-    \b(?:remember|recall|previous|previously|earlier|puzzle|contest|exercise|example|unlike|is worth)\b
+    \b(?:remember|recall|previous|previously|earlier|had been)\b
+    \b(?:puzzle|contest|exercise|example|unlike|is worth|hand side)\b
     ^\W*(?:first|next (?:we|I)|choose)\b
     """))
 UNSURE_AFTER = re.compile(r"(?i)" + any_of(r"""
@@ -785,10 +794,11 @@ UNSURE_AFTER = re.compile(r"(?i)" + any_of(r"""
 
 
 def stated(text, beginning=""):
-    """(words before it, formula, words after it) for each formula that a text states, each as long as it can be.
+    """(words before it, formula, words after it) for each formula that a text states.
 
-    The words around a formula may deny it ("not 5", "5 is too large"), only suppose it ("assume x = 5"), or
-    make something else of it ("half of 5", "5 or more"). The beginning is that of the same sentence.
+    A formula is as long as it can be. The words around it may deny it ("not 5", "5 is too large"), only
+    suppose it ("assume x = 5"), or make something else of it ("half of 5", "5 or more"). The beginning is
+    that of the same sentence.
     """
     if QUESTION.match(beginning + text) or STATES_NOTHING.match(beginning + text):
         return
