@@ -206,14 +206,15 @@ def judge(server, code, tests, style="auto", entry_point=None, prelude="", besid
     """Judge one job on one server: a Result."""
     if not isinstance(code, str | None):
         return Result(f"error: code must be text, not {type(code).__name__}")
-    if not (code or "").strip():
+    code = str(code or "")                        # a text of numpy's is one of a class of its own
+    if not code.strip():
         return Result("no code")
     preload = [library for library in ("numpy", "unittest") if library in code + str(tests)]
     limits = {"cpu_s": cpu_s, "asleep_s": wall_s or 2 * cpu_s, "memory_mb": memory_mb, "preload": preload}
     runs = []
 
-    def run(mode, *contents):
-        runs.append(server.run({**limits, "mode": mode}, contents))
+    def run(mode, *jobs, given=b""):
+        runs.append(server.run({**limits, "mode": mode}, jobs, given))
         return runs[-1]
 
     try:
@@ -221,7 +222,7 @@ def judge(server, code, tests, style="auto", entry_point=None, prelude="", besid
             entry_point = tests["fn_name"]
             tests = calls_of(tests)
         if isinstance(tests, str):
-            tests = read_tests(tests, prelude or "", style, entry_point)
+            tests = read_tests(str(tests), str(prelude or ""), style, str(entry_point or ""))
             preload += ["pytest"] * tests["need_pytest"]
             reason, detail = judge_tests(run, tests, code, beside, strict)
         else:
@@ -245,15 +246,15 @@ def judge_tests(run, tests, code, beside, strict):
     with_tests = {**tests, "code": code}
     why = "strict"
     if not strict:
-        reason, detail = answer_of(run("beside", as_bytes({**with_tests, "only_innocent": True})))
+        reason, detail = answer_of(run("beside", {**with_tests, "only_innocent": True}))
         if reason != "suspect":
             return reason, detail
         why = detail
     program = {"code": code, "prelude_code": tests["prelude_code"], "entry_point": tests["entry_point"]}
-    apart, detail = answer_of(run("apart", as_bytes(tests), as_bytes(program)))
+    apart, detail = answer_of(run("apart", tests, program))
     if apart == "passed" or apart.startswith("error: the tests"):
         return apart, detail
-    reason, detail = answer_of(run("beside", as_bytes({**with_tests, "only_innocent": False})))
+    reason, detail = answer_of(run("beside", {**with_tests, "only_innocent": False}))
     if reason == "passed" and beside and not strict:
         return "passed: beside its tests", f"apart: {apart}"
     if reason == "passed":
@@ -266,11 +267,10 @@ def answer_of(run):
     """(reason, detail) with which a run ended."""
     if run.ended:
         return run.ended
-    try:
-        reason, detail = json.loads(run.answer)
-        return str(reason)[:1000], str(detail)[:1000]
-    except (ValueError, TypeError, RecursionError):
+    if not run.answer:
         return f"failed: the program ended (exit status {run.exit}) before its tests did", ""
+    reason, _, detail = run.answer.decode("utf-8", "replace").partition("\0")
+    return reason[:1000], detail[:1000]
 
 
 def calls_of(tests):
@@ -286,19 +286,18 @@ def calls_of(tests):
 def judge_stdio(run, code, inputs, outputs):
     """(reason, detail) of a program that reads its standard input and prints."""
     for number, (given, wanted) in enumerate(zip(map(as_text, inputs), map(as_text, outputs)), 1):
-        done = run("stdio", encode(given), b"", b"", as_bytes(code))
+        done = run("stdio", code, given=encode(given))
         if done.ended:
             return done.ended
-        _, printed, errors, _ = done.files
         where = f"failed: input {number} of {len(inputs)}"
         if done.exit:
-            last = errors[-2000:].decode("utf-8", "replace").strip().rpartition("\n")[2]
+            last = done.errors[-2000:].decode("utf-8", "replace").strip().rpartition("\n")[2]
             reasons = {"MemoryError": "memory", "SyntaxError": "syntax"}
             usual = f"{where}: exit status {done.exit} {last[:200]}".strip()
             return reasons.get(last.partition(":")[0], usual), last[:1000]
-        is_flood = len(printed) > 10 * len(encode(wanted)) + 2**20         # too much to compare line by line
-        if is_flood or not same_lines(printed.decode("utf-8", "replace"), wanted):
-            return f"{where}: wrong output", repr(printed[:200])
+        is_flood = len(done.printed) > 10 * len(encode(wanted)) + 2**20    # too much to compare by lines
+        if is_flood or not same_lines(done.printed.decode("utf-8", "replace"), wanted):
+            return f"{where}: wrong output", repr(done.printed[:200])
     return "passed", ""
 
 
@@ -331,7 +330,8 @@ class Run(typing.NamedTuple):
     wall_s: float = 0.0
     memory_mb: float = 0.0
     answer: bytes = b""                           # the verdict
-    files: list = ()                              # what the files that the process got hold afterwards
+    printed: bytes = b""                          # by a program that reads and prints
+    errors: bytes = b""                           # what it wrote to its standard error
 
 
 class Server:
@@ -381,17 +381,22 @@ class Server:
             self.process.kill()
             self.process.wait()
 
-    def run(self, header, contents):
-        """One Run, or a second one if the sandbox itself failed. The verdict comes on a socket: a program
-        could open files of another process through /proc, but no sockets."""
+    def run(self, header, jobs, given):
+        """One Run, or a second one if the sandbox itself failed. `jobs` has what each process is to do, and
+        `given` is the standard input of a program that reads and prints. The verdict comes on a socket: a
+        program could open files of another process through /proc, but no sockets."""
+        is_stdio = header["mode"] == "stdio"
+        contents = [given, b"", b""] if is_stdio else []
+        contents += map(marshal.dumps, jobs)
         for _ in range(2):
             with contextlib.ExitStack() as closing:
                 files = [closing.enter_context(memory_file(data)) for data in contents]
                 ours, theirs = map(closing.enter_context, socket.socketpair())
                 run = Run(**self.exchange(header, [*files, theirs]))
+                if is_stdio:
+                    run = run._replace(printed=read_file(files[1]), errors=read_file(files[2]))
                 with contextlib.suppress(BlockingIOError):
                     run = run._replace(answer=ours.recv(1 << 16, socket.MSG_DONTWAIT))
-                run = run._replace(files=[read_file(file) for file in files])
             if not run.ended or not run.ended[0].startswith("error: "):
                 return run
         if run.ended[0] == SERVER_DIED and "signals" not in self.protected:
@@ -427,6 +432,7 @@ def clean_environment():
     kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "TMPDIR") if name in os.environ}
     return {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "PYTHONUTF8": "1", "USER": "sandbox",
             "PYTHONHASHSEED": "0", "MALLOC_ARENA_MAX": "2", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "LD_BIND_NOW": "1",                   # what is bound later costs each fork copied pages
             "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", **kept}
 
 
@@ -478,7 +484,7 @@ class Verdict(Exception):
 
 @functools.lru_cache(16)
 def read_tests(text, prelude, style, entry_point):
-    """What the processes of a job need to know of its tests: a dictionary for JSON."""
+    """What the processes of a job need to know of its tests: a dictionary for marshal."""
     if style == "check" and not entry_point:
         raise Verdict("error: tests of the style check need an entry_point")
     asserts = Asserts()
@@ -490,8 +496,8 @@ def read_tests(text, prelude, style, entry_point):
         tree = ast.parse(text, "tests.py")
         asked = asked_by(text, prelude, entry_point)
         has_check = any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in tree.body)
-        codes = [compile(asserts.visit(tree), "tests.py", "exec", dont_inherit=True, optimize=0),
-                 compile(prelude, "prelude.py", "exec", dont_inherit=True, optimize=0)]
+        tests_code = compile(asserts.visit(tree), "tests.py", "exec", dont_inherit=True, optimize=0)
+        prelude_code = compile(prelude, "prelude.py", "exec", dont_inherit=True, optimize=0)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
         raise Verdict(f"error: the tests or the prelude do not parse: {problem}"[:500]) from None
     if not asserts.found:
@@ -501,23 +507,18 @@ def read_tests(text, prelude, style, entry_point):
     if not (is_check or asked["lacking"] or names_solution):
         raise Verdict("error: the tests ask nothing of the program")
     packages = {module.partition(".")[0] for module in asked["modules"]}
-    tests_code, prelude_code = [marshal.dumps(code).decode("latin-1") for code in codes]
     return {
         "tests": text,
         "tests_code": tests_code,
         "prelude_code": prelude_code,
         "asked": asked,
-        "lacking": [*asked["lacking"], *([entry_point] if entry_point else [])],
+        "lacking": sorted(asked["lacking"] | {entry_point}),
         "packages": sorted(packages - {"solution", "tests", "__main__", "pytest"}),
         "entry_point": entry_point,
         "checked": entry_point if is_check else None,          # what check() is called with
         "need_pytest": bool(MORE_OF_PYTEST.search(text)),
         "need_file": bool(STARTS_A_FILE.search(text)),         # whether solution.py must be there
     }
-
-
-def run_marshalled(text, module):
-    exec(marshal.loads(text.encode("latin-1")), vars(module))
 
 
 def symbols_of(source):
@@ -528,7 +529,7 @@ def symbols_of(source):
     return [(symbol.get_name(), symbol, table) for table in tables for symbol in table.get_symbols()]
 
 
-def asked_by(tests, prelude="", entry_point=None):
+def asked_by(tests, prelude="", entry_point=""):
     """What tests and prelude use: names, modules, methods that they call, names that only the program can
     define, and which of these are classes that the tests test."""
     nodes = [*ast.walk(ast.parse(tests)), *ast.walk(ast.parse(prelude))]
@@ -543,11 +544,10 @@ def asked_by(tests, prelude="", entry_point=None):
     used = {name for name, symbol, table in symbols if symbol.is_referenced() and (
             symbol.is_global() or table.get_type() == "module" or name in given)}
     lacking = used - (defined - given - {entry_point}) - vars(builtins).keys()
-    tested = {name for name in {*lacking, *given, entry_point or ""} if name[:1].isupper()}
+    tested = {name for name in {*lacking, *given, entry_point} if name[:1].isupper()}
     methods = {getattr(node.func, "attr", "") for node in nodes if isinstance(node, ast.Call)}
-    asked = {"names": {name for name, _, _ in trusted} | given | modules, "modules": modules,
-             "methods": methods, "lacking": lacking, "tested": tested}
-    return {kind: sorted(names) for kind, names in asked.items()}
+    return {"names": {name for name, _, _ in trusted} | given | modules, "modules": modules,
+            "methods": methods, "lacking": lacking, "tested": tested}
 
 
 class Asserts(ast.NodeTransformer):
@@ -760,12 +760,12 @@ def usage(pids):
 # apart, it talks through 4 to the judge, and the judge through 5 to it.
 
 def read_job():
-    return json.loads(read_file(open(3, "rb", buffering=0)))
+    return marshal.loads(os.pread(3, os.lseek(3, 0, os.SEEK_END), 0))
 
 
 def send_verdict(reason, detail=""):
     """The end of a process with tests, whatever threads it has."""
-    socket.socket(fileno=4).send(as_bytes([reason, detail]))
+    os.write(4, encode(f"{reason}\0{detail}"))
     os._exit(0)
 
 
@@ -823,7 +823,7 @@ def load_program(job, module, compiled):
     """Run the prelude and the program in their module; the names that the prelude has for the tests."""
     prelude = run_prelude(job, module)
     exec(compiled, vars(module))
-    name = job["entry_point"] or ""
+    name = job["entry_point"]
     if name not in vars(module) and hasattr(vars(module).get("Solution"), name):
         setattr(module, name, getattr(module.Solution(), name))
     return prelude
@@ -832,7 +832,7 @@ def load_program(job, module, compiled):
 def run_prelude(job, module):
     """The names that the prelude defines, without the function under test, which is a stub there."""
     before = set(vars(module))
-    run_marshalled(job["prelude_code"], module)
+    exec(job["prelude_code"], vars(module))
     vars(module).pop(job["entry_point"], None)
     return {name: value for name, value in vars(module).items() if name not in before}
 
@@ -921,7 +921,7 @@ def explain(problem, loading=False):
 def run_small(module, job):
     """Run what pytest would collect: functions named test... and unittest's test cases."""
     sys.modules["pytest"] = small_pytest()
-    run_marshalled(job["tests_code"], module)
+    exec(job["tests_code"], vars(module))
     if job["checked"]:
         vars(module)["check"](vars(module)[job["checked"]])
     own = [thing for thing in list(vars(module).values()) if getattr(thing, "__module__", None) == "tests"]
@@ -959,7 +959,7 @@ def run_with_pytest(module, job):
         raise Verdict("error: the tests need 'pytest', which is not installed")
     pytest = importlib.import_module("pytest")
     problems = []
-    run_marshalled(job["tests_code"], module)
+    exec(job["tests_code"], vars(module))
 
     class Tests(pytest.Module):
         obj = module
@@ -1311,8 +1311,8 @@ class Rule:
 
     def __init__(self, symbols, asked):
         self.symbols = symbols
-        self.names = set(asked["names"])
-        self.methods = set(asked["methods"])
+        self.names = asked["names"]
+        self.methods = asked["methods"]
         self.classes = {scope.get_name() for _, _, scope in symbols if scope.get_type() == "class"}
         self.tested = self.classes.intersection(asked["tested"])
         self.globals = {name for name, symbol, scope in symbols if symbol.is_referenced() and (
@@ -1443,6 +1443,7 @@ X86 = os.uname().machine == "x86_64"              # else aarch64
 CLONE, PRLIMIT, SECCOMP, CAPSET, PIVOT_ROOT = (56, 302, 317, 126, 155) if X86 else (220, 261, 277, 91, 41)
 MOUNT_SETATTR, CREATE_RULESET, ADD_RULE, RESTRICT_SELF, CLOSE_RANGE = 442, 444, 445, 446, 436
 NEW_ANYTHING = 0x7E020000                         # flags of clone that make a namespace
+NO_CAPABILITIES = struct.pack("<Ii", 0x20080522, 0), bytes(24)
 NEWER = 424                                       # calls from this number on do not exist for a program:
 #                                                   libraries then take another way
 
@@ -1503,6 +1504,8 @@ class Cage:
         global proc_fd
         set_limit(resource.RLIMIT_STACK, STACK_MB << 20, soft=True)
         set_limit(resource.RLIMIT_NOFILE, OPEN_FILES)
+        set_limit(resource.RLIMIT_FSIZE, FILE_MB << 20)
+        set_limit(resource.RLIMIT_CORE, 0)
         proc_fd = os.open("/proc", os.O_RDONLY)
         self.null = os.open("/dev/null", os.O_RDWR)
         while self.null < 10:                     # so that a job's descriptors lie above those it is to get
@@ -1520,7 +1523,7 @@ class Cage:
         libc("prctl", NO_NEW_PRIVS, 1, 0, 0, 0)
         libc("prctl", DUMPABLE, 0)
         self.try_layer("landlock", self.make_ruleset)
-        self.filter = self.make_filter()
+        self.filter = self.make_filter()          # once: whatever a fork need not make saves it copied pages
         why_suspect("import math\ndef f(x): return math.sqrt(x)", asked_by("f(3)"))   # forks find it warm
         self.settle()
 
@@ -1634,7 +1637,9 @@ class Cage:
             answer_to(PRETENDED, pretend)
             if self.abi < 6:
                 answer_to(KILLS, deny)
-        return b"".join(struct.pack("<HBBI", *step) for step in [*steps, allow])
+        code = b"".join(struct.pack("<HBBI", *step) for step in [*steps, allow])
+        self.filter_code = ctypes.create_string_buffer(code)
+        return struct.pack("<HxxxxxxQ", len(code) // 8, ctypes.addressof(self.filter_code))
 
     def settle(self):
         """Note what a fork starts with; keep the collector from touching, and so copying, its pages."""
@@ -1671,14 +1676,12 @@ class Cage:
         memory = job["memory_mb"] << 20
         set_limit(resource.RLIMIT_DATA, memory)
         set_limit(resource.RLIMIT_AS, 4 * memory)              # threads reserve much more than they use
-        set_limit(resource.RLIMIT_FSIZE, FILE_MB << 20)
-        set_limit(resource.RLIMIT_CORE, 0)
         if self.has_own_user:                     # else the limit would count every process of the account
             set_limit(resource.RLIMIT_NPROC, PROCESSES)
-        libc(CAPSET, struct.pack("<Ii", 0x20080522, 0), bytes(24))
+        libc(CAPSET, *NO_CAPABILITIES)
         self.try_layer("landlock", libc, RESTRICT_SELF, self.ruleset, 0)
         os.closerange(descriptors, OPEN_FILES)
-        self.try_layer("seccomp", install_filter, self.filter)
+        self.try_layer("seccomp", libc, SECCOMP, 1, 4, self.filter)
 
     def probe(self):
         """Find out whether the machine has the layers, by putting a process into them."""
@@ -1717,11 +1720,6 @@ class Cage:
                   f"layers={','.join(layer for layer in LAYERS if layer in self.on)}"]
         return {"banner": "sandbox: " + "; ".join(words),
                 "protected": [name for name, how in protected.items() if how] + sorted(self.on)}
-
-
-def install_filter(program):
-    array = ctypes.create_string_buffer(program)
-    libc(SECCOMP, 1, 4, struct.pack("<HxxxxxxQ", len(program) // 8, ctypes.addressof(array)))
 
 
 def replace_semaphores():

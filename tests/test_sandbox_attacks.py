@@ -427,7 +427,8 @@ def test_a_layer_the_machine_lacks_is_left_out(tmp_path):
             "import ctypes, sandbox_exec\n"
             "cage = sandbox_exec.Cage.__new__(sandbox_exec.Cage)\ncage.private = True\n"
             "sandbox_exec.REFUSED, sandbox_exec.NEWER = 'unshare  272 | 97', 9999\n"
-            "sandbox_exec.libc('prctl', 38, 1, 0, 0, 0)\nsandbox_exec.install_filter(cage.make_filter())\n"
+            "sandbox_exec.libc('prctl', 38, 1, 0, 0, 0)\n"
+            "sandbox_exec.libc(sandbox_exec.SECCOMP, 1, 4, cage.make_filter())\n"
             "with sandbox_exec.Pool(1) as p:\n    print(p.banner)\n"
             "    print(p.judge(dict(code='def f(x): return x', tests='assert f(1) == 1')).reason)\n")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
