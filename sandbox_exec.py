@@ -48,7 +48,7 @@ What happens to a program:
 With `strict`, step 2 is left out. A class under test that lies about itself is believed. A program that reads
 and prints runs alone, and the caller compares what it printed.
 
-    caller         one thread for each server; only this process holds secrets and expected outputs
+    caller         two threads for each server; only this process holds secrets and expected outputs
       fork server  one thread, in namespaces; never reads a program, a test or a verdict
         process with the tests: sends the verdict to the caller on a socket of the job's own
         process with the program, if it is judged apart: has a socket to the process with the tests
@@ -133,8 +133,9 @@ class Result(typing.NamedTuple):
 
 
 # ------------------------------------------------------------------------------------- the caller's process
-# A Pool has a thread for each fork server. `judge` turns a job into at most three runs of processes (one for
-# each input of a program that prints), and their answers into a Result.
+# A Pool has two threads for each fork server, so that the next job is ready when one ends. `judge` turns a
+# job into at most three runs of processes (one for each input of a program that prints), and their answers
+# into a Result.
 
 def run_tests(code, tests, **job):
     """Judge one program on a server that stays until the interpreter ends; `job` as in the first page."""
@@ -154,7 +155,7 @@ class Pool(contextlib.AbstractContextManager):
         if unknown or require not in LEVELS:
             raise ValueError(f"unknown: {unknown or require!r}; layers: {LAYERS}, levels: {tuple(LEVELS)}")
         workers = workers or len(os.sched_getaffinity(0))      # a batch job has few of a large machine
-        self.threads = futures.ThreadPoolExecutor(workers)
+        self.threads = futures.ThreadPoolExecutor(2 * workers)    # half of them make the next jobs ready
         self.servers = []
         self.idle = queue.SimpleQueue()
         try:
@@ -194,27 +195,50 @@ class Pool(contextlib.AbstractContextManager):
                 yield running.pop(done), done.result()
 
     def judge(self, job):
-        server = self.idle.get()
-        try:
-            return judge(server, **job)._replace(layers=self.banner)
-        finally:
-            self.idle.put(server)
+        return judge(self.run, **job)._replace(layers=self.banner)
+
+    def run(self, header, jobs, given=b""):
+        """One Run, or a second one if the sandbox itself failed. `jobs` has what each process is to do, and
+        `given` is the standard input of a program that reads and prints. The verdict comes on a socket: a
+        program could open files of another process through /proc, but no sockets."""
+        is_stdio = header["mode"] == "stdio"
+        contents = [given, b"", b""] if is_stdio else []
+        contents += map(marshal.dumps, jobs)
+        for _ in range(2):
+            with contextlib.ExitStack() as closing:
+                files = [closing.enter_context(memory_file(data)) for data in contents]
+                ours, theirs = map(closing.enter_context, socket.socketpair())
+                server = self.idle.get()
+                try:
+                    run = Run(**server.exchange(header, [*files, theirs]))
+                finally:
+                    self.idle.put(server)
+                if is_stdio:
+                    run = run._replace(printed=read_file(files[1]), errors=read_file(files[2]))
+                with contextlib.suppress(BlockingIOError):
+                    run = run._replace(answer=ours.recv(1 << 16, socket.MSG_DONTWAIT))
+            if not run.ended or not run.ended[0].startswith("error: "):
+                return run
+        if run.ended[0] == SERVER_DIED and "signals" not in server.protected:
+            return run._replace(ended=("killed", ""))                      # the program may have done it
+        return run
 
 
-def judge(server, code, tests, style="auto", entry_point=None, prelude="", beside=False, strict=False,
+def judge(run_jobs, code, tests, style="auto", entry_point=None, prelude="", beside=False, strict=False,
           cpu_s=CPU_S, wall_s=None, memory_mb=MEMORY_MB):
-    """Judge one job on one server: a Result."""
+    """The Result of one job. `run_jobs` is a pool's: it runs the processes of a job."""
     if not isinstance(code, str | None):
         return Result(f"error: code must be text, not {type(code).__name__}")
     code = str(code or "")                        # a text of numpy's is one of a class of its own
     if not code.strip():
         return Result("no code")
     preload = [library for library in ("numpy", "unittest") if library in code + str(tests)]
-    limits = {"cpu_s": cpu_s, "asleep_s": wall_s or 2 * cpu_s, "memory_mb": memory_mb, "preload": preload}
+    limits = {"cpu_s": float(cpu_s), "asleep_s": float(wall_s or 2 * cpu_s), "memory_mb": int(memory_mb),
+              "preload": preload}
     runs = []
 
-    def run(mode, *jobs, given=b""):
-        runs.append(server.run({**limits, "mode": mode}, jobs, given))
+    def run(mode, *jobs, **given):
+        runs.append(run_jobs({**limits, "mode": mode}, jobs, **given))
         return runs[-1]
 
     try:
@@ -356,7 +380,7 @@ class Server:
                                                 stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
             with contextlib.suppress(OSError), self.process.stdin as file:
                 file.write(this_file_compiled())
-            hello = {"failed": ["rlimits", "the server died at once"]}
+            hello = {"failed": ("rlimits", "the server died at once")}
             with contextlib.suppress(OSError):
                 hello, _ = receive(self.socket)
             if "failed" not in hello:
@@ -380,28 +404,6 @@ class Server:
             end_tree(self.process.pid)
             self.process.kill()
             self.process.wait()
-
-    def run(self, header, jobs, given):
-        """One Run, or a second one if the sandbox itself failed. `jobs` has what each process is to do, and
-        `given` is the standard input of a program that reads and prints. The verdict comes on a socket: a
-        program could open files of another process through /proc, but no sockets."""
-        is_stdio = header["mode"] == "stdio"
-        contents = [given, b"", b""] if is_stdio else []
-        contents += map(marshal.dumps, jobs)
-        for _ in range(2):
-            with contextlib.ExitStack() as closing:
-                files = [closing.enter_context(memory_file(data)) for data in contents]
-                ours, theirs = map(closing.enter_context, socket.socketpair())
-                run = Run(**self.exchange(header, [*files, theirs]))
-                if is_stdio:
-                    run = run._replace(printed=read_file(files[1]), errors=read_file(files[2]))
-                with contextlib.suppress(BlockingIOError):
-                    run = run._replace(answer=ours.recv(1 << 16, socket.MSG_DONTWAIT))
-            if not run.ended or not run.ended[0].startswith("error: "):
-                return run
-        if run.ended[0] == SERVER_DIED and "signals" not in self.protected:
-            return run._replace(ended=("killed", ""))                      # the program may have done it
-        return run
 
     def exchange(self, header, files):
         """The fork server's report on one run; if there is none, start a new server."""
@@ -449,16 +451,12 @@ def read_file(file):
     return file.read()
 
 
-def as_bytes(message):
-    return json.dumps(message).encode()
-
-
 def encode(text):
     return text.encode("utf-8", "surrogatepass")
 
 
 def send(sock, message, descriptors=()):
-    socket.send_fds(sock, [as_bytes(message)], descriptors)
+    socket.send_fds(sock, [marshal.dumps(message)], descriptors)
 
 
 def receive(sock):
@@ -466,7 +464,7 @@ def receive(sock):
     data, descriptors, _, _ = socket.recv_fds(sock, 1 << 16, 8)
     if not data:
         raise ConnectionError
-    return json.loads(data), descriptors
+    return marshal.loads(data), descriptors
 
 
 # ------------------------------------------------------------------------------------- reading the tests
