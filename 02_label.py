@@ -428,6 +428,19 @@ def any_of(phrases):
     return "(?:" + "|".join(line for line in lines if line[0] != "#").replace(" | ", "|") + ")"
 
 
+def listed(phrases):
+    """A regular expression for any of the words and phrases; see "Words that refuse a formula"."""
+    options = []
+    for phrase in re.split(r"[,\n]\s*", re.sub("#.*", "", phrases)):
+        words = [f"(?:{word})".replace("/", "|").replace("*", r"\w*") for word in phrase.split()]
+        options += [" ".join(words)] if words else []
+    return rf"(?<![\w'])(?:{'|'.join(options)})(?!\w)"
+
+
+def found_in(phrases):
+    return re.compile("(?i)" + listed(phrases))
+
+
 def answer_of(response):
     """The answer that a response gives, as it is written there, or None. It never sees the reference."""
     reasoning, final = split_reasoning(response)
@@ -571,7 +584,7 @@ def end_of_box(text, start):
 ANNOUNCEMENT = re.compile(
     r"####|<answer>"
     # "the answer", up to sixty characters (with whole formulas) that deny nothing, and "is" or a colon
-    r"|(?<!\w)(?<!wrong )(?<!incorrect )(?:answer|result|(?:correct|right) (?:choice|option))s?\b"
+    r"|(?<!\w)(?<!wrong )(?<!incorrect )(?:answer|result|(?:correct|right|best) (?:choice|option))s?\b"
     r"(?:(?!\b(?:not|never|cannot)\b|n't\b)[^\n.:=$\x02]|\x02[^\x03]{1,200}\x03|\.\d){0,60}?"
     r"(?:\b(?:is|are(?! looking)|be)\b|[:=→]|\n)"
     # a lettered choice
@@ -601,9 +614,13 @@ TEXT_END = re.compile(  # an answer in words ends here: even, since both are; Ye
     r"|(?i:(?<=^yes)|(?<=^no)),")
 CLAUSE_END = re.compile(  # a comma, a conclusion, or what begins a condition or a reason
     r"[,;:(](?= |$)|\b(?:so|then|hence|thus|therefore|(?<!thing )(?<!one )(?<!all )(?<!number )but)\b"
-    r"|(?= (?:if|when|because|since|given|assuming|until|after|unless|although|while|whereas)\b)")
+    r"|(?= (?:if|when|because|since|given|seeing|assuming|until|after|unless|although|while|whereas"
+    r"|whose)\b)")
 QUESTION = re.compile(r"(?is)\W*(?:is|are|was|does|do|can|could|should|would|why|what|how|which)\b.*\?\W*$")
-STATES_NOTHING = re.compile(r"\W*(?:I hope|Let me know|Note|Check|Verify|If you)\b|.*:$")
+STATES_NOTHING = re.compile(  # a remark, or a check of what was found
+    r"\W*(?:I hope|Let me know|Note|If you|This problem|For (?:a |an )?(?:\w+)?(?:comparison|example)"
+    r"|(?:(?:As a|A|To|Quick|Sanity)\b.{0,12})?(?i:check|verif|test|confirm|proof)\w*\b"
+    r"|Indeed\b|(?:Plugging|Substituting|Inserting|Putting)\b.{0,20}\bback\b)|.*:$")
 TAKEN_BACK_AFTER = re.compile(  # the sentence after an answer: That is wrong.
     r"(?i)(?<=[.!?…\n]) *(?:(?:but|however|hmm|(?:oh )?no|oops|wait),? )*" + any_of(r"""
     (?:that|this|it)(?:'s| is| was| must be)(?: \w+)? (?:wrong|false|incorrect|impossible|too (?:large|small))
@@ -645,15 +662,18 @@ def announced(text):
 def ending(text):
     """The last formula that the last sentences state: so x = 5 and y = 3. He has 7 nickels."""
     for sentence in reversed(SENTENCE_END.split(text)[-8:]):
+        if sentence.endswith("?"):
+            continue
         bold = re.search(r"\*\*([^*]+)(?<!:)\*\*\W*$", sentence)
         if bold:
             return unmarked(bold[1])
-        found = [*stated(BOLD.sub("", sentence).strip()[-400:])]
-        if found:
-            no_letters = [each for each in found if not each[1].isalpha()]
-            before, formula, after = (no_letters or found)[-1]
+        found = []
+        for before, formula, after in stated(BOLD.sub("", sentence).strip()[-400:]):
             if not reads_unsure(before, after):
-                return formula
+                found.append(formula)
+        if found:
+            no_letters = [formula for formula in found if not formula.isalpha()]
+            return (no_letters or found)[-1]
     return None
 
 
@@ -671,126 +691,185 @@ ORDINARY = re.compile(  # a word that starts no formula
 ARTICLE = re.compile(r"(?:[aA]|\d+(?:st|nd|rd|th)) [A-Za-z]{2}")  # a square, the 7th prime
 NUMBER_AND_UNITS = re.compile(  # 5 miles per hour
     r"(?:\\[a-z]+|[^A-Za-z])*[\d%}π]((?:[ /](?!in\b)[A-Za-z]+)+)\.?")
-ASIDE = re.compile(r"(?<=[\d\x03)}\]%π]) \((?:[\d\s.+/*%\\-]+|[^()]*=[^()]*)\)(?=\W*$)")  # (0.5), (4^2 = 16)
-CHANGING = any_of("""
-    if | for | where | with | when | unless | except | not | no | none | nor | neither | never | cannot | more
-    less | fewer | greater | than | least | most | over | under | above | below | between | from | only | but
-    plus | minus | divided | squared | cubed | doubled | halved | factorial | choose | either | else
-    otherwise | provided | assuming | depending | raised | root | remainder | point | short | past""")
+IN_BRACKETS = re.compile(  # after a formula: (0.5), (4^2 = 16)
+    r"(?<=[\d\x03)}\]%π]) \((?:[\d\s.+/*%\\-]+|[^()]*=[^()]*)\)(?=\W*$)")
+
+# ---- Words that refuse a formula
+#
+# A sentence can name a formula that is not its answer. The lists below hold words and phrases between commas:
+# a * is any ending, a/b is either word, and # begins a comment. A clause ends at a comma, at a conclusion,
+# and where a condition or a reason begins.
+#
+#   every formula, also in a box:
+#     DENIED           in its clause before it      suppose that it is 5; a naive guess is 5
+#     NEGATED          just before it               not 5; we reject the root 5
+#     DENIED_AFTER     just after it                5 is too large; 5 fails
+#   every formula but a box:
+#     COMPARED         just before it               more than 5; half of 5
+#     ASIDE            where its clause begins      since x = 5; with n = 5
+#     CHANGED_AFTER    just after it                5 or more; 5 times x
+#   a formula that nothing announces:
+#     EXCLUDED         in its clause                5 is ruled out
+#     UNSURE_BEFORE    after the last conclusion    one might say 5; but not: one might say 4, so it is 5
+#     UNSURE_AFTER     in the rest of the sentence  x = 5, on the condition that n is even
+
+CHANGING = """
+    if, for, where, with, when, unless, except, not, no, none, nor, neither, never, cannot, more, less, fewer
+    greater, than, least, most, over, under, above, below, between, from, only, but, plus, minus, divided
+    squared, cubed, doubled, halved, factorial, choose, either, else, otherwise, provided, assuming, depending
+    raised, root, remainder, point, short, past
+"""
 CHANGING_WORDS = {*re.findall("[a-z]+", CHANGING)}
+MISTAKES = """
+    forget*, forgot*, overlook*, confus*, mistak*, mistook, misread*, miscount*, misprint*, misinterpret*
+    double-count*, double count*, count* twice, overcount*, careless*, slip in, slipped, erroneous*
+    error in/gives/yields/was, wrong, wrongly, incorrect*, invalid, faulty, flaw*, absurd*, nonsens*
+    meaningless, makes no sense, naive*, naïve*, hasty, hastily, rash, rashly, tempt*, trap, traps, decoy
+    commonly, frequently, false that/answer/value/result/root, alleged*, supposed*, so-called, avoid*
+    beware, too many/much/large/small/big/high/low/long/short/few, off-by-one, outdated, at first
+    initially, originally
+"""
+EXCLUDED = """
+    reject*, exclud*, discard*, dismiss*, eliminat*, abandon*, refut*, rule/rules/ruled/ruling out
+    cross* out, threw/thrown out, drops/falls out/away, struck, strike, forbid*, disallow*, impossible
+    inadmissible, unacceptable, extraneous, spurious, ignor*, neglect*, omit*, contradict*, violat*
+    retract*, withdraw*, withdrew, has/is no
+"""
+CONDITIONS = """
+    whenever, unless, in case, only if/on/when/for, in the event, provided, as/so long as, granted
+    subject to, depend*, contingent, barring, premise, on condition/assumption, on the condition/assumption
+"""
+DENIED = found_in("""
+    # it is only thought of
+    suppose, assume, imagine, pretend, let * be, perhaps, maybe, recall, unless, otherwise, whether, hardly
+    could/might/may be, could/might/may well be, let's/us try/check/test/say/see, so far, is given that
+    would/could/might/may try/think/expect/guess/believe/say/put/write/answer
+    would/could/might/may have tried/thought/expected/guessed/believed/said/put/written/answered
+    # it is wrong
+    mistak*, confus*, contradict*, violat*, inconsist*, error/errors gives/in/was, insist*, doubt*
+    no way that, false/wrong/incorrect/impossible that/to, tempting to/that
+    wrong/incorrect/false/tempting/trap/opposite/worst/old/naive answer/result/guess/choice/value
+    # it is what others say, or what was said before
+    some/many/most/people/students/everyone/someone/anyone/friend say/says/said/answer/write/think/thinks
+    some/many/most people/students/pupils say/answer/write/think, claims, claimed, you said
+    book/textbook/key/hint/question/problem/prompt says/said/gives/claims/prints/asserts
+    *'s answer/guess/solution, *'s * answer
+    according to the/my/his/her book/textbook/key/hint/teacher/friend/neighbour
+    used/thought to be/think, at first glance/sight, we must avoid
+    we/I first/initially/hoped/expected/tried/tested/assumed/guessed/thought/wrote
+    # it belongs to another answer
+    previous/other/intermediate/partial/initial/first answer/result/guess/sum/step/attempt
+    answer/result to/for/of/in the previous/first/other/last/simpler/old/earlier
+""")
+# Between the words and a formula there may be a noun: we reject the other root x = 5.
 NOUN_BEFORE = r"(?:(?: (?:the|those|his|her|their|[a-z]+'s|other|remaining|extra))+(?: \w+)?)?(?: \w =)? *$"
-DENIED_BEFORE = re.compile(  # before a formula; each clause of the sentence begins with |
+NEGATED = re.compile(  # each clause begins with |
     r"(?i)" + any_of(r"""
-    # it is denied, just before it: x is not equal to 5, everything but 5, we reject the root 5
     (?:\b(?:not?|cannot|never|neither|nor|without|unequal to)|n't)(?: (?!is\b|are\b)\w+){0,2}
     \b(?:except|besides|apart from|instead of|unlike|(?:every|all|any)\w*(?: \w+)? but)(?: (?:at|for|when))?
     \b(?:reject|exclud|discard|eliminat|ignor|remov|dropp?|disregard)(?:e|es|ed|ing)?(?: (?!is|are)\w+)?
     \b(?:rul\w*|leav\w*|throw|cross) (?:out|away)
-    """) + NOUN_BEFORE + r"|\b" + any_of(r"""
-    # it is only thought of, earlier in the clause: suppose that x = 5, this does not mean that x = 5
-    (?:suppose|assume|imagine|pretend|let \w+ be|perhaps|maybe|recall|unless|otherwise|whether|hardly)\b
-    (?:not|cannot|never|\w+n't) (?!hard|diffic|surpris)(?:\w+ ){0,3}(?:that|whether|mean|imply|think|seem)\b
-    (?:false|wrong|incorrect|mistake|impossible|tempting|no way|is given|I doubt)(?: is)? (?:that|to|it)\b
-    let(?:'s| us) (?:try|check|test|say|see)\b | (?:could|might|may)(?: well)? be *$
-    (?:could|might|may|would)(?: have)? (?:try|think|expect|guess|believe|say|put|write|written|answer)\b
-    (?:contradict|violat|inconsist)\w+ | mistake | confuse | errors? (?:gives|in|was)\b
-    (?<!we )claim | insists? | so far
-    # it is what others say, or what was said before: many students write 5, at first sight it is 5
-    (?:some|many|most|\w+one|people|students?|friend)(?: (?!who)\w+)? (?:sa[yi]|answer|write|think) | you said
-    (?:book|textbook|key|hint|question|problem) (?:says|said|gives|claims|prints)\b
-    \w+'s (?:\w+ )?(?:answer|guess|solution)\b
-    according to (?!.*(?:theorem|formula|law)) | (?:used|thought) to (?:be|think) | at first (?:glance|sight)
-    (?:we|I) (?:first|initially|hoped|expected|tried|tested|assumed|guessed|thought|wrote|must avoid)
-    # it belongs to another answer: a naive guess is 5, half the answer is 5
-    (?:wrong|incorrect|false|tempting|trap|opposite|worst|old|naive) (?:answer|result|guess|choice|value)\b
-    (?:previous|other|intermediate|partial|initial|first) (?:answer|result|guess|sum|step|attempt)\b
-    (?:answer|result) (?:to|for|of|in) (?:\w+ ){1,2}?(?:previous|first|other|last|simpler|old|earlier)\b
-    (?:half|twice|double of|opposite of) the answer | answer (?:plus|minus|times|squared|divided)
-    """) + r"[^|]*$"
-    # it is what would be if another thing were so
+    """) + NOUN_BEFORE
+    # this does not mean that x = 5
+    + r"|\b(?:not|cannot|never|\w+n't) (?!hard|diffic|surpris)(?:\w+ ){0,3}"
+    r"(?:that|whether|mean|imply|think|seem)\b[^|]*$"
+    # had he run, it would be 5
     r"|^\|\W*(?:(?:if|suppose)\b.*)?\b(?:was|were|had)\b.*\bwould\b(?!.*\| *\|)")
-CHANGED_BEFORE = re.compile(  # there, too
-    r"(?i)" + any_of(r"""
-    # another number is compared with it: more than 5, close to 5, it fails for 5
-    \b(?:from|than|over|under|near|below|above|beyond|against|before|as \w+ as|(?<!starts )(?<!\| )at|like)
-    (?<!add )(?<!adds )(?<!round )\bup to
-    \b(?:by|per|least|most|best|exceeds?|approach(?:es|ing)?|ends in|of which)
-    \b(?:close|compared|opposed|\w*prime|tends|or equal) to | \b(?:compared|start\w*|beg[iau]n\w*) with
-    \b(?:un\w+|fail\w*|diverg\w*|vanish\w*|false|impossible)(?: \w+){0,2} (?:for|when)
-    \b(?:somewhere|any \w+|integers|numbers|values) from \S+ (?:to|through) | \b(?:upper|lower) bound\b[^|]*
-    # it is a part of another number: half of 5, a multiple of 5, 7 hours for 5 men
+DENIED_AFTER = re.compile(
+    r"(?i)[^\w(]*(?:(?!(?:rather|when)\b)[a-z]+ )?"
+    r"(?:(?:is|are|was|were|be|been|being) (?:\w+ )?(?:an? |the |my )?"
+    + listed(MISTAKES + EXCLUDED + "out, off, only, guess, typo, what I") + "|(?<!which )" + listed("""
+    isn't, aren't, is/are/being/be not/never, is negative, was to, we/I reject/discard/exclude, fails
+    cannot, can't, won't, doesn't, does not, makes the denominator, violates, contradicts
+    """) + ")")
+COMPARED = re.compile(
+    "(?i)(?:" + listed("""
+    # another number is compared with it
+    from, than, over, under, near, below, above, beyond, against, before, as * as, like, by, per, least
+    most, best, exceed*, approach*, ends in, of which, close/compared/opposed to, *prime to, tends to
+    or equal to, compared/start*/begin*/began with, un*/fail*/diverg*/vanish*/false/impossible for/when
+    un*/fail*/diverg*/vanish*/false/impossible * for/when
+    somewhere/integers/numbers/values from * to/through
+    # it is a part of another number
+    multiple*/divisor*/factor*/power*/third*/half/quarter*/product* of, half, twice, double, times, plus
+    modulo, base, nearest, give or take, have been, the other, the other is
+    # it is the number of something
+    problem, question, example, page, line, chapter, step, theorem, lemma, formula, equation, figure, case
+    case is
+    """) + "|" + any_of(r"""
+    (?<!starts )(?<!\| )\bat | (?<!add )(?<!adds )(?<!round )\bup to | \b(?:upper|lower) bound\b[^|]*
     \|\W*of | (?<!\ba )(?<!\ban )\b(?!value|total|sum|number|consist)\w+ of
-    \b(?:multiple|divisor|factor|power|third|half|quarter|product)s? of
-    \b(?:half|twice|double|times|plus|modulo|base|nearest|give or take|have been|the other(?: is)?)
     [\d\x03][%)}]* (?:(?!be\b)\w+ ){0,4}?(?:of|in|every|for|with)
-    # it is for a step that follows, or the number of something: now add 5, see step 5
+    # it is for a step that follows
     (?<!needs to )\b(?:add|subtract|multiply|divide|dividing|replace|substitute|plug)(?: (?!to|we)[a-z]+){0,3}
-    \b(?:problem|question|example|page|line|chapter|step|theorem|lemma|formula|equation|figure|case(?: is)?)
-    """) + NOUN_BEFORE +
-    # it is in a condition, or in what is done: if x = 5, with n = 5, taking n = 5
-    r"|\|\W*(?:and |but |not )?" + any_of(r"""
-    if | when | for | with | let | given(?: that)? | until | take
-    (?:after |by )?(?!(?:giv|leav|mak|gett|yield|reach|obtain)ing)\w+ing(?: the| in| up| out| other| first)*
+    """) + ")" + NOUN_BEFORE)
+ASIDE = re.compile(
+    # a condition, or what is done: if x = 5, with n = 5, taking n = 5
+    r"(?i)\|\W*(?:and |but |not )?" + any_of(r"""
+    if | when | for | with | let | as | once | given(?: that)? | until | take
+    (?:after |by )?(?!giving(?! away)|(?:leav|mak|gett|yield|reach|obtain)ing)\w+ing(?: the| up| out| away)*
     """) + r"(?: (?:the )?\w+ (?:=|is|are|was|were|reaches))?(?: equal to)? *$"
-    # it is in a reason, or the sentence is about a case that may not be
-    r"|\|\W*(?:were|had|(?:even |al)?though|since|because|whereas|while|consider|now (?:set|try)"
-    r"|where|who (?:is|has)|which(?! (?:gives|makes|leaves|equals|means|is *$)))\b[^|]*$"
+    # a reason, or a case that is not
+    r"|\|\W*" + any_of(r"""
+    were | had | (?:even |al)?though | since | because | whereas | while | consider | now (?:set|try)
+    (?:given|seeing|knowing|considering) that | as (?:each|every|all|both|the(?:re|y)?|its?|s?he|we)
+    after all | recall | remember | where | whose | who (?:is|has)
+    which(?! (?:gives|makes|leaves|equals|means|is *$))
+    """) + r"\b[^|]*$"
+    # the whole sentence is about one case
     r"|^\|\W*" + any_of(r"""
     (?:if|with)\b.*\bwould\b(?!.*\| *\|)
     (?:without(?! loss)|forgetting|ignoring|with the wrong|provided|as long as|unless|in case [a-z]{2,})\b
     (?:only|just) (?:if|for|when)\b | should [^|]*\bbe\b
+    (?:if|for|when|assuming)\b[^|]*\b(?:even|odd|positive|negative|prime)\b(?!.*\b(?:so|hence|thus)\b)
     """))
-DENIED_AFTER = re.compile(  # just after a formula or a noun: 5 is not allowed, 5 would be too large, 5 fails
-    r"(?i)[^\w(]*(?:(?!(?:rather|when)\b)[a-z]+ )?" + any_of(r"""
-    (?<!which )(?:is|are|being|be)(?:n't| not\b| never\b)
-    (?:is|are|was|be) (?:too|out|off|false|wrong|incorrect|impossible|tempting|negative,|only|what I)
-    (?:is|are|was|be|been) (?:an? )?(?:rejected|excluded|discarded|refuted|ruled out|extraneous|spurious)
-    (?:is|are|was|be) (?:\w+ )?(?:an?|the|my) (?:[\w-]+ )*(?:trap|decoy|wrong|mistake|typo|guess|to an?)\b
-    (?:we|I) (?:\w+ )?(?:reject|discard|exclude|drop)(?! (?:the|x|[\d\\-]))
-    (?<!which )(?:fails|cannot|can't|won't|doesn't|does not|makes the denominator|violates|contradicts)\b
-    (?:satisfies|works)\b.*\b(?:only|but not)\b
-    """))
-CHANGED_AFTER = re.compile(  # there, too: 5 or more, 5 times x, 5 in the first case
-    r"(?i)[^\w(]*(?:(?!(?:rather|when|and)\b)[a-z]+ )?(?:" + any_of(r"""
+CHANGED_AFTER = re.compile(
+    r"(?i)[^\w(]*(?:(?!(?:rather|instead|when|and)\b)[a-z]+ )?(?:" + any_of(r"""
     (?:and(?! not\b)|or)\b.*(?:\d|\([A-J]\)|\b(?:none|more|less|fewer|greater|higher|a half|a third)\b)
     (?:might|may|could|would|was|were|looks|seems)\b | (?:must|should|has to|needs to|can) be \w+ed
     to the (?:power|third|fourth) | times (?:[\d\x02\\]|the\b|as\b|x\b|more\b)
-    is (?:what|(?:an?|the) \w+ bound)
     of (?:(?!a )[a-z]\b|[\d\\]) | (?:more|less|fewer) than (?-i:(?![A-Z]))
-    (?:when|for)\b.*\b(?:even|odd|\w+tive|otherwise)\b | (?:in (?:the \w+ )?case|as long as|but only)\b
-    """) + r"|(?!(?:for|more|less|fewer|but|not|than|when|where)\b|over [a-z])" + CHANGING + r"\b)")
-
-# Plain words that refuse a formula which nothing announces, wherever they stand in its sentence.
-CONCLUSION = re.compile(  # but those before it do not count: one might say 4, but it is 5
+    (?:when|for|where|once)\b.*\b(?:even|odd|\w+tive|otherwise|prime|integers?|zero|large|small)\b
+    (?:in (?:the \w+ )?case|as long as|but only)\b
+    """) + r"|(?!(?:for|more|less|fewer|but|not|than|when|where)\b|over [a-z])" + listed(CHANGING) + ")")
+CONCLUSION = re.compile(
     r"(?i)[;:](?= |$)|contrary to [^,]*,|\b(?:so|hence|thus|therefore|then|consequently|but"
     r"|(?:(?<!of )which|that|this) (?:is|gives|makes|means|leaves|equals))\b")
-UNSURE_BEFORE = re.compile(r"(?i)" + any_of(r"""
-    # a supposition, a guess, or somebody else's value
-    \b(?:would|could|might|may|perhaps|possibly|probably|likely|seems?|why|hmm)\b
-    \b(?:suppos|assum|hypothe|pretend|imagin|interpret|guess|predict|estimat|claim|believ|conject)\w*
-    \bexpect(?!ed (?:value|number))
-    \b(?:presumably|apparently|tentative\w*|provisional\w*|plausible|hunch|hopefully|unclear)\b
-    \b(?:undecided|wonder\w*|for (?:a|the) moment|last time|yesterday|formerly)\b
-    \b(?:replied|answered|reported|announced|asserted|insisted|argued|opinion|came up with)\b
-    \b(?:says?|said|thought|thinks?|wrote|writes?|told|stated?|lists|printed|calculation|manual)\b
-    \b(?:whether|whenever|unless|in case [a-z]+|only (?:if|on|when)|in the event)\b | (?<=\w )if\b
-    # an aim, a trial, or a question that is still open
-    \b(?:(?:want|wish|hope|try|need|have) to (?:find|show|prove)|count the|find out|yet to|remains to)\b
-    \b(?:verify|check|examine|consider|trying|testing|tried|tested|attempt)\b
-    # what is taken back or excluded
-    \b(?:retract|withdr[ae]w|forget|forbid|strike|struck|crossed|disagrees?|dismiss\w*|abandon\w*|refut\w*)\b
-    ^\W*(?:no|none|nobody|neither)\b
-    # about so much
-    \b(?:approximately|about|nearly|almost|roughly|anything|ranges?|numerically)\b
+UNSURE_BEFORE = found_in(MISTAKES + CONDITIONS + """
+    # a supposition or a guess
+    would, *'d, could, might, may, perhaps, possibly, probably, likely, seem*, why, hmm, suppos*, assum*
+    hypothe*, pretend*, imagin*, interpret*, guess*, predict*, estimat*, believ*, conject*, presumably
+    apparently, tentative*, provisional*, plausible, hopefully, unclear, undecided, wonder*
+    for a/the moment, expect, expects
+    # somebody else's value
+    claim*, reply, replies, replied, answered, reported, announced, assert*, insisted, argued, opinion
+    came up with, suggest*, propos*, advertis*, quote, quotes, quoted, hint, prompt, say, says, said, think
+    thinks, thought, told, states, stated, lists, as printed, manual, those who, whoever, anyone, someone
+    somebody
+    # an aim, a trial, a check, or a question that is still open
+    want/wish/hope/try/need/have to find/show/prove, hope/try to, our/the aim/goal, count the, find out
+    yet to, remains to, whether, verif*, check, checks, checking, confirm*, examin*, consider, try, trying
+    tried, a test, testing, tested, plug* * back, gives back
+    # about so much, or another value
+    approximately, about, nearly, almost, roughly, anything, ranges, numerically, rather, instead, unlike
+    as opposed, in place of, in/by contrast, in comparison, far from, no longer, nowhere near
     # another question, an earlier value, or a step on the way
-    \b(?:remember|recall|previous|previously|earlier|had been)\b
-    \b(?:puzzle|contest|exercise|example|unlike|is worth|hand side)\b
-    ^\W*(?:first|next (?:we|I)|choose)\b
-    """))
-UNSURE_AFTER = re.compile(r"(?i)" + any_of(r"""
-    \b(?:would|contradict\w*|outside|guess\w*|on (?:the )?(?:condition|assumption)|for example|meaning)\b
-    \b(?:has to go|must go|must be|then|remains to|which we|and (?:its|what))\b
-    """))
+    remember, recall, previous, previously, earlier, had been, last time, yesterday, formerly
+    next/previous/another/other/earlier puzzle/problem/exercise/contest/part, for example, is worth
+    hand side
+""")
+BEGINS_UNSURE = re.compile(
+    r"(?i)\W*(?:(?:no|none|nobody|neither|first|choose|(?:there|it|this) (?:is|are|was) no)\b"
+    r"|next (?:we|I)\b|.*\w if\b)")
+EXCLUDED_BEFORE = found_in(EXCLUDED)
+EXCLUDED_AFTER = found_in(MISTAKES + EXCLUDED + """
+    came/comes/come/stems from, looks, looked, seemed, fail*, belongs to, lacks, misses, leaves out, guess*
+    includes, has/have/had been
+""")
+UNSURE_AFTER = found_in(CONDITIONS + """
+    would, outside, for example, meaning, has to go, must go, must be, then, remains to, which we
+    and its/what
+""")
 
 
 def stated(text, beginning=""):
@@ -802,7 +881,7 @@ def stated(text, beginning=""):
     """
     if QUESTION.match(beginning + text) or STATES_NOTHING.match(beginning + text):
         return
-    words = WORD.findall(ASIDE.sub("", text))
+    words = WORD.findall(IN_BRACKETS.sub("", text))
     n = 0
     while n < len(words):
         stop = end_of_formula(words, n)
@@ -811,7 +890,7 @@ def stated(text, beginning=""):
             continue
         before = " ".join(words[:n])
         formula = unmarked(" ".join(words[n:stop]))
-        after = " ".join(words[stop:])
+        after = re.search(r"[,;:]?$", words[stop - 1])[0] + " " + " ".join(words[stop:])
         if not BOX.search(formula) and not is_refused(f"{beginning} {before}", after):
             yield before, formula, after
             n = stop
@@ -822,15 +901,23 @@ def stated(text, beginning=""):
 
 
 def is_refused(before, after, in_box=False):
+    """Do the words around a formula say that it is not the answer, or that the answer is made from it?"""
     clauses = "|" + CLAUSE_END.sub(" |", before)
     after = unmarked(after.replace(r"\text{", ""))
-    denied = DENIED_BEFORE.search(clauses) or DENIED_AFTER.match(after)
-    return bool(denied or not in_box and (CHANGED_BEFORE.search(clauses) or CHANGED_AFTER.match(after)))
+    if DENIED.search(clauses.rpartition("|")[2]) or NEGATED.search(clauses) or DENIED_AFTER.match(after):
+        return True
+    changed = COMPARED.search(clauses) or ASIDE.search(clauses) or CHANGED_AFTER.match(after)
+    return bool(changed) and not in_box
 
 
 def reads_unsure(before, after):
     """Is a sentence that announces no answer about a guess, an aim, a step on the way or another question?"""
-    return bool(UNSURE_BEFORE.search(CONCLUSION.split(before)[-1]) or UNSURE_AFTER.search(after))
+    clause_before = re.split(r"\b(?:and|we|I) (?:get|find|obtain|have)\b", CLAUSE_END.split(before)[-1])[-1]
+    clause_after = CLAUSE_END.split(after)[0]
+    if EXCLUDED_BEFORE.search(clause_before) or EXCLUDED_AFTER.search(clause_after):
+        return True
+    before = CONCLUSION.split(before)[-1]
+    return bool(UNSURE_BEFORE.search(before) or BEGINS_UNSURE.match(before) or UNSURE_AFTER.search(after))
 
 
 def end_of_formula(words, start):
@@ -840,6 +927,9 @@ def end_of_formula(words, start):
     for stop in range(min(len(words), start + 24), start, -1):
         if ARTICLE.match(" ".join(words[stop - 1 : stop + 1])):
             continue  # 9, a square
+        has_semicolon = any(word.endswith(";") for word in words[start : stop - 1])
+        if has_semicolon and words[start][0] not in f"([{{{START}":
+            continue  # 5; -7 is impossible
         marked = stop == start + 1 and START in words[start]
         if marked or is_formula(unmarked(" ".join(words[start:stop]))):
             return stop

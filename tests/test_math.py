@@ -129,6 +129,7 @@ GIVES = r"""
 (2,3) @ $x = \boxed{2}$, $y = \boxed{3}$ ‖ \frac{1}{2} @ \\boxed{\\frac{1}{2}}
 11 @ The answer is \boxed{\ 11\ }.
 # what a phrase announces
+\text{(A)} @ So the best choice is A.
 42 @ The final answer is 42! @ The answer is forty-two. ‖ \{1,2\} @ The answer is $\{1,2\}$.
 5 @ The answer is not 6 but 5. @ Hence the result equals $5$, because $1+1=2$.
 2x + 4y + z - 19 = 0 @ Final Answer: The final answer is $2x + 4y + z - 19 = 0$. I hope it is correct.
@@ -275,6 +276,15 @@ The answer might be G. ~ Suppose the answer is G. ~ Is the answer G? ~ A naive g
 We still have to show that x = G. ~ The book lists the value G. ~ Bob's estimate is G. ~ It is nearly G.
   ~ I must check whether x is G. ~ The total would be G. ~ In an earlier puzzle, x was G. ~ I retract G.
   ~ No choice of x gives G. ~ It is G, on the assumption that n is even. ~ x = G is outside the range.
+  ~ Those who forget the sign get G. ~ A careless reader gets G. ~ So x = 7. You'd get G with degrees.
+  ~ G is frequently seen. ~ We have dismissed G. ~ x = G, provided that n is even. ~ Is x = G? No.
+  ~ G came from a slip in the sign. ~ G belongs to another problem. ~ G makes no sense. ~ Barring x = 7, x = G.
+  ~ Our aim is to show that x = G. ~ The hint was G.
+# it is in a reason, in a check, or about one case
+It is 7, given that he stands at G. ~ It is 7, seeing that each takes G. ~ It takes 7 to fill it, whose side is G.
+  ~ It is 7, as each takes G. ~ When n is even, the answer is G. ~ If n is prime, x = G. ~ It is G once n is large.
+  ~ So x = 7. Check: 7 - 2 = G. ~ So x = 7. Indeed 7 - 2 = G. ~ So x = 7. As a test, 7 - 2 = G.
+  ~ So x = 7. Plugging back: 7 - 2 = G. ~ So x = 7. For comparison, the square has G.
 # compared, or a part of another number
 … less than G. ~ … G more than 2. ~ … G at least. ~ … up to G. ~ It is close to G. ~ … 7, which exceeds G.
   ~ It is 7 less than G. ~ … G times 2. ~ … 2 times G. ~ … G percent of 20. ~ … the square root of G.
@@ -303,6 +313,13 @@ MEANT = r"""
   ~ It is no other than G. ~ There are no solutions other than x = G.
   ~ The ratio is G, and not 7. ~ It would be wrong to say 7; it is \boxed{5}. ~ \boxed{5}, not 7
   ~ If he had run, he would have needed 7 hours, but he did not, so he needed G.
+  ~ So x = G; -7 makes no sense here. ~ The side is G, not 7 as a hasty guess might suggest.
+  ~ We get G instead of 7. ~ We reject the other roots and get x = G.
+# a reason or a check after it, and words that are a part of the story
+So x = G. Check: 2x = 10. ~ The largest is G, whose square is 25.
+  ~ It is G, seeing that each of the 7 counts once. ~ So x = G. For comparison, the square has 7.
+  ~ The quotient is G. ~ The range of the data is G. ~ He passed after G attempts. ~ She wrote G letters.
+  ~ A quick calculation shows that x = G. ~ Plugging in, we get G. ~ After eliminating y we get x = G.
 # a conclusion after what is announced
 … 2 less than 7, so it is G. ~ … half of 10, which is G. ~ … 4.9; to be exact, it is G.
 # words that refuse elsewhere, and in which a box says more than they do
