@@ -570,6 +570,9 @@ class Asserts(ast.NodeTransformer):
             frame = frame.f_back
         return is_true
 
+    def visit_Constant(self, node):
+        return node                               # most nodes of some tests
+
     def wrap(self, node, function):
         self.found += 1
         name = ast.copy_location(ast.Name(function, ast.Load()), node)
@@ -1322,16 +1325,19 @@ class Rule:
             self.look_at_symbol(*symbol)
         tree.body = [node for node in tree.body if not isinstance(node, ast.If) or node.orelse
                      or ast.unparse(node.test) != "__name__ == '__main__'"]
-        nodes = list(ast.walk(tree))
-        for node in nodes:
+        nodes = [tree]
+        for node in nodes:                        # it grows to all nodes
             for child in ast.iter_child_nodes(node):
                 child.parent = node
-        looks = {(ast.Import, ast.ImportFrom): self.look_at_import, ast.Attribute: self.look_at_attribute,
-                 ast.Name: self.look_at_name, ast.ClassDef: self.look_at_class}
-        for kinds, look in looks.items():         # imports first: the others need to know what names mean
-            for node in nodes:
-                if isinstance(node, kinds):
-                    look(node)
+                nodes.append(child)
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                self.look_at_import(node)
+        looks = {ast.Attribute: self.look_at_attribute, ast.Name: self.look_at_name,
+                 ast.ClassDef: self.look_at_class}
+        for node in nodes:                        # now it is known what names stand for
+            look = looks.get(type(node))
+            if look:
+                look(node)
 
     def is_answer(self, name):
         """Whether the tests, or the library for them, may ask an object for this: it could lie there."""
