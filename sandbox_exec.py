@@ -411,8 +411,7 @@ class Server:
             self.socket.settimeout(60 + 20 * (header["cpu_s"] + header["asleep_s"]))     # it may be busy
             send(self.socket, header, [file.fileno() for file in files])
             report, _ = receive(self.socket)
-            if "failed" not in report:
-                return report
+            return report
         self.end()
         if not self.is_closed:
             with contextlib.suppress(RuntimeError, OSError):               # the next job tries again
@@ -614,7 +613,10 @@ def serve(descriptor, disabled):
                 if library not in sys.modules and importlib.util.find_spec(library):
                     importlib.import_module(library)
                     cage.settle()
-            send(control, run_job(job, descriptors, control))
+            report = run_job(job, descriptors, control)
+            for descriptor in descriptors:
+                os.close(descriptor)
+            send(control, report)
     except LayerFailed as failure:
         send(control, {"failed": failure.args})
     except ConnectionError:
@@ -636,16 +638,15 @@ def run_job(job, descriptors, control):
     except (OSError, LayerFailed) as problem:
         end_tree(os.getpid())
         return {"ended": ("error: no process could be started", str(problem))}
-    descriptors.append(os.pidfd_open(pids[0]))
-    ended, cpu, memory = watch(job, descriptors[-1], control)
+    awaited = os.pidfd_open(pids[0])
+    ended, cpu, memory = watch(job, awaited, control)
+    os.close(awaited)
     for pid in pids:
         kill(pid)                                 # one that has ended by itself keeps its status
     waited = [os.wait4(pid, 0) for pid in pids]
     status = os.waitstatus_to_exitcode(waited[0][1])
     if status < 0 and not ended:
         ended = "killed", f"signal {-status}"
-    for descriptor in descriptors:
-        os.close(descriptor)
     while not cage.private and end_tree(os.getpid()):
         time.sleep(0.001)
     cage.empty_scratch()
@@ -942,13 +943,26 @@ def run_test_cases(classes):
     if not unittest:
         return
     errors = []
-    result = unittest.TestResult()
-    result.addError = result.addFailure = lambda test, problem: errors.append(problem[1])
-    result.addSubTest = lambda test, subtest, problem: problem and errors.append(problem[1])
-    result.addUnexpectedSuccess = lambda test: errors.append(Verdict(f"failed: {test}: unexpected success"))
-    result.addExpectedFailure = lambda test, problem: problem[0] is AssertionError and Asserts.count(None)
+
+    class Cases(unittest.TestResult):
+        def addError(self, test, problem):
+            errors.append(problem[1])
+
+        addFailure = addError
+
+        def addSubTest(self, test, subtest, problem):
+            if problem:
+                errors.append(problem[1])
+
+        def addUnexpectedSuccess(self, test):
+            errors.append(Verdict(f"failed: {test}: unexpected success"))
+
+        def addExpectedFailure(self, test, problem):
+            if problem[0] is AssertionError:
+                Asserts.count(None)
+
     cases = [kind for kind in classes if issubclass(kind, unittest.TestCase)]
-    unittest.TestSuite(map(unittest.defaultTestLoader.loadTestsFromTestCase, cases)).run(result)
+    unittest.TestSuite(map(unittest.defaultTestLoader.loadTestsFromTestCase, cases)).run(Cases())
     if errors:
         raise errors[0]
 
