@@ -589,6 +589,7 @@ ANNOUNCEMENT = re.compile(
     r"(?:\b(?:is|are(?! looking)|be)\b|[:=→]|\n)"
     # a lettered choice
     r"|\b(?:option|choice|choose|select)\s+(?=[*$\x02]*\(?[A-J]\b)"
+    r"|\b(?:so|hence|thus|therefore),? (?=\(?[A-J]\)?\W*$)"
     # the same in Chinese
     r"|答案 *(?:应该)? *[是为：:]+"
     r"|(?<!不)[选答是为有共了得于要：][择：:]*(?=[\s*]*[A-J\d\x02$(-])",
@@ -607,8 +608,11 @@ NO_ANSWER = re.compile(  # the answer is wrong; the answer is given below; the a
     r"(?:wrong|incorrect|an? (?:mistake|misprint|guess)|\(?[A-J]\)? (?:is|are|and|would|can|must))\b"
     r"|(?:(?i:correct|right)|clear|obvious|given|found|below|above|in the|that"
     r"|what|to|of|we|you|and)\b(?!\))[^\d\x02]*$|.*\\(?:boxed|fbox)")
-# Where a sentence ends, but not within a formula.
-SENTENCE_END = re.compile(r"(?<=[.!?])(?<!\\!)(?<!\)!)[\s*]+(?=\S)(?![^\x02]{0,300}\x03)|</answer>|\n|[。；]")
+SENTENCE_END = re.compile(
+    r"(?<=[.!?])(?<!i\.e\.)(?<!e\.g\.)"  # a mark and a space, but not of an abbreviation
+    r"(?<!\\!)(?<!\)!)"  # nor of a factorial or a LaTeX space
+    r"[\s*]+(?=\S)(?![^\x02]{0,300}\x03)"  # nor within a formula
+    r"|</answer>|\n|[。；]")
 TEXT_END = re.compile(  # an answer in words ends here: even, since both are; Yes, it is
     r"[,;]?\s+\(?(?:since|because|where|which|when|as|so|but|not|is (?:the|correct|right))\b"
     r"|(?i:(?<=^yes)|(?<=^no)),")
@@ -636,6 +640,9 @@ TAKEN_BACK = re.compile(  # what stands before it no longer counts
     """) + r"\b(?=[^\n]*\d)|\.\.\. *no,|" + TAKEN_BACK_AFTER.pattern.removeprefix("(?i)"))
 
 
+BOLD_END = re.compile(r"\*\*([^*]+)(?<!:)\*\*\W*$")
+
+
 def announced(text):
     """The answer that a text announces last: a formula, or all of a short sentence; or None."""
     phrases = [*ANNOUNCEMENT.finditer(text)][-5:]
@@ -650,6 +657,9 @@ def announced(text):
             continue
         formulas = stated(sentence, beginning)
         found = next((formula for before, formula, _ in formulas if NEUTRAL.fullmatch(before)), None)
+        bold = BOLD_END.search(sentence)
+        if not found and bold:
+            found = unmarked(bold[1])
         if not found:
             found = unmarked(TEXT_END.split(sentence)[0])
             if is_formula(found):  # 5 as long as n is even
@@ -664,7 +674,7 @@ def ending(text):
     for sentence in reversed(SENTENCE_END.split(text)[-8:]):
         if sentence.endswith("?"):
             continue
-        bold = re.search(r"\*\*([^*]+)(?<!:)\*\*\W*$", sentence)
+        bold = BOLD_END.search(sentence)
         if bold:
             return unmarked(bold[1])
         found = []
@@ -709,7 +719,7 @@ IN_BRACKETS = re.compile(  # after a formula: (0.5), (4^2 = 16)
 #     ASIDE            where its clause begins      since x = 5; with n = 5
 #     CHANGED_AFTER    just after it                5 or more; 5 times x
 #   a formula that nothing announces:
-#     EXCLUDED         in its clause                5 is ruled out
+#     EXCLUDED_...     in its clause                5 is ruled out; unlike 5
 #     UNSURE_BEFORE    after the last conclusion    one might say 5; but not: one might say 4, so it is 5
 #     UNSURE_AFTER     in the rest of the sentence  x = 5, on the condition that n is even
 
@@ -727,7 +737,7 @@ MISTAKES = """
     meaningless, makes no sense, naive*, naïve*, hasty, hastily, rash, rashly, tempt*, trap, traps, decoy
     commonly, frequently, false that/answer/value/result/root, alleged*, supposed*, so-called, avoid*
     beware, too many/much/large/small/big/high/low/long/short/few, off-by-one, outdated, at first
-    initially, originally
+    I/we initially/originally
 """
 EXCLUDED = """
     reject*, exclud*, discard*, dismiss*, eliminat*, abandon*, refut*, rule/rules/ruled/ruling out
@@ -785,8 +795,8 @@ DENIED_AFTER = re.compile(
 COMPARED = re.compile(
     "(?i)(?:" + listed("""
     # another number is compared with it
-    from, than, over, under, near, below, above, beyond, against, before, as * as, like, by, per, least
-    most, best, exceed*, approach*, ends in, of which, close/compared/opposed to, *prime to, tends to
+    from, than, over, under, near, below, above, beyond, against, before, as * as, like, per, least
+    most, best, by, exceed*, approach*, ends in, of which, close/compared/opposed to, *prime to, tends to
     or equal to, compared/start*/begin*/began with, un*/fail*/diverg*/vanish*/false/impossible for/when
     un*/fail*/diverg*/vanish*/false/impossible * for/when
     somewhere/integers/numbers/values from * to/through
@@ -797,7 +807,8 @@ COMPARED = re.compile(
     problem, question, example, page, line, chapter, step, theorem, lemma, formula, equation, figure, case
     case is
     """) + "|" + any_of(r"""
-    (?<!starts )(?<!\| )\bat | (?<!add )(?<!adds )(?<!round )\bup to | \b(?:upper|lower) bound\b[^|]*
+    (?<!starts )(?<!ends )(?<!\| )\bat | (?<!add )(?<!adds )(?<!round )\bup to
+    \b(?:upper|lower) bound\b[^|]*
     \|\W*of | (?<!\ba )(?<!\ban )\b(?!value|total|sum|number|consist)\w+ of
     [\d\x03][%)}]* (?:(?!be\b)\w+ ){0,4}?(?:of|in|every|for|with)
     # it is for a step that follows
@@ -814,6 +825,7 @@ ASIDE = re.compile(
     were | had | (?:even |al)?though | since | because | whereas | while | consider | now (?:set|try)
     (?:given|seeing|knowing|considering) that | as (?:each|every|all|both|the(?:re|y)?|its?|s?he|we)
     after all | recall | remember | where | whose | who (?:is|has)
+    after (?:he|she|they|it|we|the)
     which(?! (?:gives|makes|leaves|equals|means|is *$))
     """) + r"\b[^|]*$"
     # the whole sentence is about one case
@@ -824,7 +836,7 @@ ASIDE = re.compile(
     (?:if|for|when|assuming)\b[^|]*\b(?:even|odd|positive|negative|prime)\b(?!.*\b(?:so|hence|thus)\b)
     """))
 CHANGED_AFTER = re.compile(
-    r"(?i)[^\w(]*(?:(?!(?:rather|instead|when|and)\b)[a-z]+ )?(?:" + any_of(r"""
+    r"(?i)[^\w(;]*(?:(?!(?:rather|instead|when|and)\b)[a-z]+ )?(?:" + any_of(r"""
     (?:and(?! not\b)|or)\b.*(?:\d|\([A-J]\)|\b(?:none|more|less|fewer|greater|higher|a half|a third)\b)
     (?:might|may|could|would|was|were|looks|seems)\b | (?:must|should|has to|needs to|can) be \w+ed
     to the (?:power|third|fourth) | times (?:[\d\x02\\]|the\b|as\b|x\b|more\b)
@@ -832,6 +844,7 @@ CHANGED_AFTER = re.compile(
     (?:when|for|where|once)\b.*\b(?:even|odd|\w+tive|otherwise|prime|integers?|zero|large|small)\b
     (?:in (?:the \w+ )?case|as long as|but only)\b
     """) + r"|(?!(?:for|more|less|fewer|but|not|than|when|where)\b|over [a-z])" + listed(CHANGING) + ")")
+REASON = found_in("since, because, whereas, although, though, whose, unlike, seeing/given that")
 CONCLUSION = re.compile(
     r"(?i)[;:](?= |$)|contrary to [^,]*,|\b(?:so|hence|thus|therefore|then|consequently|but"
     r"|(?:(?<!of )which|that|this) (?:is|gives|makes|means|leaves|equals))\b")
@@ -850,9 +863,8 @@ UNSURE_BEFORE = found_in(MISTAKES + CONDITIONS + """
     want/wish/hope/try/need/have to find/show/prove, hope/try to, our/the aim/goal, count the, find out
     yet to, remains to, whether, verif*, check, checks, checking, confirm*, examin*, consider, try, trying
     tried, a test, testing, tested, plug* * back, gives back
-    # about so much, or another value
-    approximately, about, nearly, almost, roughly, anything, ranges, numerically, rather, instead, unlike
-    as opposed, in place of, in/by contrast, in comparison, far from, no longer, nowhere near
+    # about so much
+    approximately, about, nearly, almost, roughly, anything, ranges, numerically
     # another question, an earlier value, or a step on the way
     remember, recall, previous, previously, earlier, had been, last time, yesterday, formerly
     next/previous/another/other/earlier puzzle/problem/exercise/contest/part, for example, is worth
@@ -861,7 +873,9 @@ UNSURE_BEFORE = found_in(MISTAKES + CONDITIONS + """
 BEGINS_UNSURE = re.compile(
     r"(?i)\W*(?:(?:no|none|nobody|neither|first|choose|(?:there|it|this) (?:is|are|was) no)\b"
     r"|next (?:we|I)\b|.*\w if\b)")
-EXCLUDED_BEFORE = found_in(EXCLUDED)
+EXCLUDED_BEFORE = found_in(EXCLUDED + """
+    unlike, rather, instead, as opposed, in place of, in/by contrast, in comparison, far from, no longer
+""")
 EXCLUDED_AFTER = found_in(MISTAKES + EXCLUDED + """
     came/comes/come/stems from, looks, looked, seemed, fail*, belongs to, lacks, misses, leaves out, guess*
     includes, has/have/had been
@@ -883,21 +897,29 @@ def stated(text, beginning=""):
         return
     words = WORD.findall(IN_BRACKETS.sub("", text))
     n = 0
+    last_stop = None
     while n < len(words):
         stop = end_of_formula(words, n)
         if stop is None:
             n += 1
             continue
+        if last_stop and gives_reason(" ".join(words[last_stop:n])):
+            return
         before = " ".join(words[:n])
         formula = unmarked(" ".join(words[n:stop]))
         after = re.search(r"[,;:]?$", words[stop - 1])[0] + " " + " ".join(words[stop:])
         if not BOX.search(formula) and not is_refused(f"{beginning} {before}", after):
             yield before, formula, after
-            n = stop
+            last_stop = n = stop
             continue
         n += 1
         while n < stop and not words[n - 1].endswith((",", ":", "to")):
             n += 1  # dividing by 2, x = 5; from 7 to 5
+
+
+def gives_reason(words):
+    """Do these words after a formula begin a reason or a contrast, and no conclusion?"""
+    return REASON.search(CONCLUSION.split(words)[-1])
 
 
 def is_refused(before, after, in_box=False):

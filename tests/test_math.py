@@ -129,7 +129,7 @@ GIVES = r"""
 (2,3) @ $x = \boxed{2}$, $y = \boxed{3}$ ‖ \frac{1}{2} @ \\boxed{\\frac{1}{2}}
 11 @ The answer is \boxed{\ 11\ }.
 # what a phrase announces
-\text{(A)} @ So the best choice is A.
+\text{(A)} @ So the best choice is A. @ Option B ignores friction, and C is too large. Hence A.
 42 @ The final answer is 42! @ The answer is forty-two. ‖ \{1,2\} @ The answer is $\{1,2\}$.
 5 @ The answer is not 6 but 5. @ Hence the result equals $5$, because $1+1=2$.
 2x + 4y + z - 19 = 0 @ Final Answer: The final answer is $2x + 4y + z - 19 = 0$. I hope it is correct.
@@ -283,6 +283,7 @@ We still have to show that x = G. ~ The book lists the value G. ~ Bob's estimate
 # it is in a reason, in a check, or about one case
 It is 7, given that he stands at G. ~ It is 7, seeing that each takes G. ~ It takes 7 to fill it, whose side is G.
   ~ It is 7, as each takes G. ~ When n is even, the answer is G. ~ If n is prime, x = G. ~ It is G once n is large.
+  ~ The median is 7, though some who count twice, get G. ~ Kim has 7 after giving away G.
   ~ So x = 7. Check: 7 - 2 = G. ~ So x = 7. Indeed 7 - 2 = G. ~ So x = 7. As a test, 7 - 2 = G.
   ~ So x = 7. Plugging back: 7 - 2 = G. ~ So x = 7. For comparison, the square has G.
 # compared, or a part of another number
@@ -319,6 +320,9 @@ MEANT = r"""
 So x = G. Check: 2x = 10. ~ The largest is G, whose square is 25.
   ~ It is G, seeing that each of the 7 counts once. ~ So x = G. For comparison, the square has 7.
   ~ The quotient is G. ~ The range of the data is G. ~ He passed after G attempts. ~ She wrote G letters.
+  ~ So she initially had G pens. ~ So Bob has G left after he loses 7. ~ It was G; he never missed a day.
+  ~ Unlike the first urn, the second holds G balls. ~ The largest is G, since the next one, 7, is odd.
+  ~ 7 days from now is the same, i.e. **G**. ~ **Answer**¶They travel at a speed of **G km**.
   ~ A quick calculation shows that x = G. ~ Plugging in, we get G. ~ After eliminating y we get x = G.
 # a conclusion after what is announced
 … 2 less than 7, so it is G. ~ … half of 10, which is G. ~ … 4.9; to be exact, it is G.
