@@ -12,6 +12,7 @@ import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 from conftest import CHECK, SQUARE, judge, programs, sandbox_job
 
@@ -86,6 +87,17 @@ def test_verdict_and_reason(pool, code, tests, reason):
     assert result.reason.startswith(reason)
     assert result.verdict == reason.split(":")[0]
     assert result.passed is {"passed": True, "error": None, "not judged": None}.get(result.verdict, False)
+
+
+def test_texts_and_limits_may_be_of_numpys_kinds(pool):
+    """As they are where jobs come from a table."""
+    name = np.str_("f")
+    limits = {"cpu_s": np.float64(3), "wall_s": np.float64(2), "memory_mb": np.int64(500)}
+    options = {"prelude": np.str_(""), "entry_point": name, **limits}
+    assert judge(pool, np.str_(SQUARE), np.str_(CHECK), **options).reason == "passed"
+    printed = {"inputs": [np.str_("")], "outputs": [np.int64(9)]}
+    slow = np.str_("import time\ntime.sleep(.4)\nprint(9)\n")      # time is looked at from .2 s on
+    assert judge(pool, slow, printed, **limits).reason == "passed"
 
 
 STYLES = programs("style")                       # those named real need the package, the others work without
