@@ -1322,16 +1322,19 @@ UNICODE = str.maketrans({sign: text for text, signs in {
     " cents ": "¢", "": "“”£€¥\u200b", ",": "、或和", ":": "∶", ".": "。", " ": "\u00a0\u2009\u202f",
 }.items() for sign in signs} | {chr(0xFF01 + n): chr(0x21 + n) for n in range(94)})  # fmt: skip
 BOLD = re.compile(r"(?<![\w)])\*\*|\*\*(?![\w(])")  # 2**3 stays
-PART = r"(?:hal[fv]|third|quarter|(?:four|fif|six|seven|eigh|nin|ten)th)"
+PARTS = ["third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"]
+SCALES = {name: Fraction(1, n) for n, name in enumerate(PARTS, 3)} | {
+    "half": Fraction(1, 2), "halve": Fraction(1, 2), "quarter": Fraction(1, 4), "twentieth": Fraction(1, 20),
+    "hundredth": Fraction(1, 100), "thousandth": Fraction(1, 1000),
+    "dozen": 12, "hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12,
+}  # fmt: skip
+SCALES |= {name + "s": value for name, value in SCALES.items()}
 DOTS = r"(?:\.\.\.|\\[lc]?dots(?![a-z]))"
 ONES = "one|two|three|four|five|six|seven|eight|nine"
 TEENS = "ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen|eighteen|nineteen"
 TENS = "twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
 NUMBER_WORDS = {word: str(n) for n, word in enumerate(f"zero|{ONES}|{TEENS}".split("|"))}
-for n, ten in enumerate(TENS.split("|"), 2):
-    NUMBER_WORDS[ten] = f"{n}0"
-    for m, one in enumerate(ONES.split("|"), 1):
-        NUMBER_WORDS[f"{ten}-{one}"] = f"{n}{m}"
+NUMBER_WORDS |= {word: f"{n}0" for n, word in enumerate(TENS.split("|"), 2)}
 
 
 def based(match):
@@ -1370,7 +1373,7 @@ REWRITES = [(re.compile(pattern), replacement) for pattern, replacement in [
     (r"\\\\\s*\[[\d.]+ *\w+\]", r"\\\\ "),
     (r"& *(?=[=<>])", " "),
     # words: twenty-one, \text{cm}
-    (rf"(?i)\b(?:{TENS})(?:[- ](?:{ONES}))?\b", lambda m: NUMBER_WORDS[m[0].lower().replace(" ", "-")]),
+    (rf"(?i)\b({TENS})[- ]({ONES})\b", r"(\1+\2)"),
     (r"\\(?:[mh]box|text(?:bf|it|rm|normal)?|emph|math(?:rm|bf)|operatorname\*?) *"
      r"\{([^{}]*(?:\{[^{}]*\}[^{}]*)*)\}", marked),
     # digits in groups of three: 10{,}080 and 10 080; spaces; 10,080, but not in (10,080)
@@ -1384,9 +1387,8 @@ REWRITES = [(re.compile(pattern), replacement) for pattern, replacement in [
     # {x in R | x > 2} and {(x, y) : y = x}: only the condition
     (r"\\\{ *(?:[a-z]|\([a-z], *[a-z]\)) *(?:(?:\\in|∈) *(?:\\mathbb *\{?R\}?) *)?(?:[|:]|\\mid)(.*)\\\}$",
      r"\1"),
-    # (0,1) U (2,3); 27 (since 3^3 = 27); 12 (ways); about 12; the number
+    # (0,1) U (2,3); 12 (ways); about 12; the number
     (r"(?<=[)\]]) *U *(?=[(\[])", "∪"),
-    (r'(?<=\S)[\s,;("]+(?:since|because|approximately)\b.*$', ""),
     (r'(?<=[\d})]) *\(( *"?(?:[a-z]{4,}|one|two|six|ten))+ *\)\s*$', ""),
     (r'(?i)^[ "]*(?:(?:about|exactly|approximately|roughly) |(?:the|an) (?=[a-z])|[=≈]|\\approx)', ""),
     # a base, 52_8 and 52 (base 8); a modulus, 3 (mod 7)
@@ -1405,17 +1407,16 @@ REWRITES = [(re.compile(pattern), replacement) for pattern, replacement in [
     (r"(?<![\w.])(\d*\.\d*)(?:\\(?:overline|bar|dot) *\{? *(\d+) *\}?|\((\d+)\)(?!\w))", repeating),
     (rf"(\d*\.\d{{0,20}}?)(\d{{1,12}}?)\2+{DOTS}", repeating),
     (rf"= *(-?\d*\.\d+){DOTS}", r"≈\1"),
-    (rf"(\d*\.\d+){DOTS}", r"\1"),
     (r"(?<![\d./^_a-zA-Z}])(\d+) +(\d+) */ *(\d+)(?![\d/])", r"\1\\frac{\2}{\3}"),
     (r"\bC(?:_\{?(\w+)\}?\^\{?(\w+)\}?|\((\w+), *(\w+)\)(?! *=))", r"\\binom{\1\3}{\2\4}"),
     # two-thirds; a half; 7^{th}
-    (rf'(?<=[a-z])-(?="?{PART})', " "),
-    (rf'(?i)^ *an? (?="?(?:{PART}|dozen)\b)', "1 "),
+    (rf'(?<=[a-z])-(?="?(?:{"|".join(SCALES)}))', " "),
+    (rf'(?i)^ *an? (?="?(?:{"|".join(SCALES)})\b)', "1 "),
     (r'\^ *\{? *"?(st|nd|rd|th)\b *\}?', r' "\1'),
-    # f^{-1}(x) = ... is a function as any other; x ≈ 5 is x = 5, but 5 ≈ 4.99 is 5
+    # f^{-1}(x) = ... is a function as any other; x ≈ 5 is x = 5, but 5 ≈ 4.99 is 5, as is 5 (since 1+4 = 5)
     (r"\b[fgh] *\^ *\{? *-1 *\}? *\((?=[a-z]\) *=)", "F("),
     (r"^ *([A-Za-z]\w*) *(?:≈|\\approx)", r"\1 ="),
-    (r"(?<=\S) *(?:≈|\\approx(?![a-z])).*$", ""),
+    (r'(?<=\S)[\s,;("]*(?:≈|\\approx(?![a-z])|\b(?:since|because|approximately)\b).*$', ""),
     (r"\s+", " "),
 ]]  # fmt: skip
 THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?!\d|,\d)")
@@ -1523,8 +1524,7 @@ def compute(name, *trees):
         there = [n[point] if isinstance(n, list) else n for n in numbers]
         try:
             values.append(None if None in there else computed(name, there))
-        except (ZeroDivisionError, TooComplex):
-            spend(0)
+        except ZeroDivisionError:
             values.append(None)
     if values.count(None) > 2:
         raise TooComplex
@@ -1542,8 +1542,8 @@ def computed(name, numbers):
         numbers = [*map(complex, numbers)]
     try:
         value = OPERATIONS[name](*numbers)
-    except (ValueError, TypeError):  # ln 0, floor of a complex number
-        raise TooComplex from None
+    except (ValueError, TypeError):  # ln 0, (-1)!, sin of two numbers
+        raise ZeroDivisionError from None
     if isinstance(value, (int, Fraction)):
         value = Fraction(value)
         bits = value.numerator.bit_length() + value.denominator.bit_length()
@@ -1608,17 +1608,10 @@ PLAIN = by_name({  # words and signs of plain text
     "\\infty": "infinity inf oo", "%": "percent pct", "*": "times", "\\sqrt": "sqrt", "\\cbrt": "cbrt",
     "\\pi": "pi", "∪": "union", "\\binom": "binom", "\\frac": "frac", "^": "**",
 })  # fmt: skip
-PARTS = ["third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"]
-SCALES = {name: Fraction(1, n) for n, name in enumerate(PARTS, 3)} | {
-    "half": Fraction(1, 2), "halve": Fraction(1, 2), "quarter": Fraction(1, 4), "twentieth": Fraction(1, 20),
-    "hundredth": Fraction(1, 100), "thousandth": Fraction(1, 1000),
-    "dozen": 12, "hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12,
-}  # fmt: skip
-SCALES |= {name + "s": value for name, value in SCALES.items()}
 WORDS = UNITS.keys() | SCALES.keys() | NUMBER_WORDS.keys() | CHANGING_WORDS | {
     "yes", "no", "odd", "all", "men", "cup", "egg", "of", "to", "per", "the", "in", "st", "nd", "rd", "th"}
 TOKEN = re.compile(
-    r"(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]+(?![\w.]))?"  # 12, .5, 1.5e-3
+    r"(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3}(?![\w.]))?"  # 12, .5, 1.5e-3
     r'|"[A-Za-z]+[0-9]*|[A-Za-z]+'  # "cm, abc
     r"|\\not *=|\\[A-Za-z]+|\\."  # \frac
     r"|<=|>=|!=|==|\*\*|\+/-|\.\.\.|\S", re.S)
@@ -1828,10 +1821,8 @@ class Parser:
             raise TooComplex
         token = self.need()
         if token[0] in "0123456789" or token[0] == "." and token.strip("."):
-            exponent = token.lower().partition("e")[2]
-            if exponent and abs(int(exponent)) > BITS // 4:
-                raise TooComplex
-            node = Tree("value", Fraction(token), 0 if exponent else len(token.partition(".")[2]))
+            decimals = 0 if "e" in token.lower() else len(token.partition(".")[2])
+            node = Tree("value", Fraction(token), decimals)
         elif token in ("(", "[", "{", "\\{"):
             node = self.bracket(token)
         elif token == "|":

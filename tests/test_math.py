@@ -59,7 +59,7 @@ PAIRS = r"""
 p=\frac14 ~ 25\% ‖ \sqrt[3]{2} ~ 2^(1/3) ‖ 0 ~ \sqrt{8}-2\sqrt{2} ~ \sin\pi ‖ -2 ~ \sqrt[3]{-8}
 2+3i ≠ 2+3j ‖ \infty ≠ \frac{1}{\infty} ‖ 3 ~ \log_{10}{1000} ≠ 3\text{ dozen} ‖ \tan 90^\circ ≠ \cot 0
 \pm 2 ~ \mp2 ‖ \left\lfloor 3.5 \right\rfloor ~ floor(3.5)
-\sqrt{2} ~ x = \sqrt{2} \approx 1.41 ~ \sqrt2 = 1.414\ldots ~ \sqrt{2} \text{ (approximately } 1.414)
+\sqrt{2} ~ x = \sqrt{2} \approx 1.41 ~ \sqrt2 = 1.414\ldots ~ \sqrt{2} \text{ (approximately } 1.414) ‖ 3.46 ~ x \approx 3.46
 # words and choices
 2 ≠ 2abcd ~ two-thirds ‖ \frac23 ~ \text{two-thirds} ‖ \frac12 ~ a half ~ one half ‖ 19 ≠ twenty-one
 40 ~ forty ‖ 21 ~ twenty-one ~ \text{Twenty-one} ‖ 27 ~ \text{27 (exactly)} ‖ 7\text{th} ~ 7^{th}
@@ -109,7 +109,7 @@ A \cup B ≠ A ~ B \setminus A ‖ \{2,\infty\} ≠ \{ \infty | 1 = 2, 5 \}
 (0.6,2.6667] ~ (\frac{3}{5},\frac{8}{3}] ‖ (-\infty,\infty) ~ \text{all real numbers}
 x>-1 \text{ and } x \neq 0 ~ (-1,\infty)\setminus\{0\}
 \left(-\infty ;-\frac{1}{2}\right] \cup[3 ;+\infty) ~ x \le -\frac12 \text{ or } x \ge 3
-(-\infty,-1)\cup(2,\infty) ~ \{x : x < -1 \text{ or } x > 2\}
+(-\infty,-1)\cup(2,\infty) ~ (-\infty, -1) U (2, \infty) ~ \{x : x < -1 \text{ or } x > 2\}
   ~ \{x \in \mathbb{R} \mid x < -1 \text{ or } x > 2\}
 \mathbb{R}\setminus\{2\} ~ \mathbb{R} - \{2\} ≠ \mathbb{R}-\{3\}
 [2,\infty)\cup\{0\} ~ x \ge 2 \text{ or } x = 0 ‖ \{2k\pi \mid k \in \mathbb{Z}\} ~ 2k\pi, k\in\mathbb{Z}
