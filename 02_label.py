@@ -1095,9 +1095,9 @@ def read_prose(raw, text):
     inner = boxed_or_announced(raw)
     if inner and len(inner) < len(raw) and clean(inner) != text:
         return read(inner)
-    equation = re.fullmatch(r"(.*)(?:=|\b(?:is|are|equals)\b(?= *(?:[-\d\\(]|infinity)))(.*\S.*)", text)
+    equation = re.fullmatch(r"(.*)(?:=|\b(?:is|are|equals)\b(?= *(?:[-±\d\\(\[]|infinity)))(.*\S.*)", text)
     name = equation[1] if equation else "!"
-    is_name = name.count("{") == name.count("}") and not re.search(r"[<>,;!≠]|\\n", name)
+    is_name = name.count("{") == name.count("}") and not re.search("[<>,;!]", name)
     if is_name and not CHANGING_WORDS & {*re.findall("[a-z]+", name)}:
         return read(equation[2])._replace(text=text)  # \arg z = 5, the area is 5
     return Reading(text, Tree("text", words=plain_words(text)), frozenset())
@@ -1150,7 +1150,7 @@ def special(text):
 CHOICE = re.compile(  # (C) 12: the letter in group 1 or 3, what is chosen in group 2 or 4
     r"\(? *([A-J]) *\)"
     r'(?!\s*"?(?:(?:or|and|if|for|when|[a-z]|\w+llion|thousand|hundred|dozen)\b'  # not (C) or (D)
-    r"|[,^!*/_+±]|\\(?:pm|cup|cap)))"  # not (C)^2
+    r"|[,^!*/_+±∪∩]))"  # not (C)^2
     r"[\s:.]*(.*)"
     r"|([A-J])(?:[.)] *|: )(.*)", re.S)  # C. 12
 CLOCK = re.compile(r"([01]?[0-9]|2[0-4])(?::([0-5][0-9]))?(?: ?([ap])\.? ?m\.?)?")
@@ -1159,7 +1159,7 @@ CLOCK = re.compile(r"([01]?[0-9]|2[0-4])(?::([0-5][0-9]))?(?: ?([ap])\.? ?m\.?)?
 def plain_words(text):
     """The words of a text without articles, and without "it is" before them."""
     plain = re.sub(r'"(?=\w)', " ", text)
-    if re.search(r"[\\^_=<>]", plain):
+    if re.search(r"[\\^_=<>∈∪∩±∓*|]", plain):
         return "".join(tokens_of(text))
     plain = re.sub(r"[\s{}\",]+", " ", plain).strip(" .,;:'!?").casefold()
     if not re.search(r"\b(?:not|never|neither|n?or|and|if|cannot|\w+n't)\b", plain):
@@ -1172,14 +1172,9 @@ UNIT_NAMES = (
     "ft foot feet|yd yard|mi mile|mg milligram|g gram|kg kilogram|lb lbs pound|oz ounce|s sec second|"
     "ms millisecond|min minute|h hr hrs hour|day|week|month|year yr yrs|ml milliliter|l liter litre|cent|"
     "dollar usd|°|rad radian|mi/h mph|km/h kmh kph|m/s mps")
-UNITS = {}  # each spelling of a unit -> the unit
-for names in UNIT_NAMES.split("|"):
-    for name in names.split():
-        UNITS[name] = names.split()[0]
-        if len(name) > 2:
-            UNITS[name + "s"] = names.split()[0]
-
-
+# Each spelling of a unit -> the unit
+UNITS = {name: names.split()[0] for names in UNIT_NAMES.split("|") for name in names.split()}
+UNITS |= {name + "s": unit for name, unit in UNITS.items() if len(name) > 2}
 MARKS = ("base", "mod")  # of words that are no units, but a base or a modulus
 
 
@@ -1311,16 +1306,35 @@ def is_rounded(reference, given):
 # One spelling for what people write in many ways. What follows is text still: '"cm' is a word, "cm" may be a
 # product of two variables.
 
-SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺ⁿ", "0123456789-+n")
-SUBSCRIPTS = str.maketrans("₀₁₂₃₄₅₆₇₈₉₋₊ₙ", "0123456789-+n")
-UNICODE = str.maketrans({sign: text for text, signs in {
-    "-": "−–—", "*": "×·⋅∙", "/": "÷⁄∕", "<=": "≤⩽", ">=": "≥⩾", "!=": "≠", "=": "≡", r"\infty ": "∞",
-    r"\pi ": "π", r"\sqrt ": "√", r"\cbrt ": "∛", "°": "º", r"\frac{1}{2}": "½", r"\frac{1}{3}": "⅓",
-    r"\frac{2}{3}": "⅔", r"\frac{1}{4}": "¼", r"\frac{3}{4}": "¾", "...": "…", "'": "’′", r"\mathbb{R}": "ℝ",
-    r"\mathbb{Z}": "ℤ", r"\emptyset ": "∅", r"\setminus ": "∖", r"\theta ": "θ", r"\alpha ": "α",
-    r"\beta ": "β", r"\lambda ": "λ", r"\phi ": "φ", "(": "⟨", ")": "⟩", r"\Rightarrow ": "⇒→",
-    " cents ": "¢", "": "“”£€¥\u200b", ",": "、或和", ":": "∶", ".": "。", " ": "\u00a0\u2009\u202f",
-}.items() for sign in signs} | {chr(0xFF01 + n): chr(0x21 + n) for n in range(94)})  # fmt: skip
+
+def by_name(spellings):
+    """The other way round: what each of the spellings stands for."""
+    return {name: sign for sign, names in spellings.items() for name in names.split()}
+
+
+SIGNS = by_name({  # one spelling of a sign or a command: the characters and commands that stand for the same
+    "<=": r"≤ ⩽ \le \leq \leqslant", ">=": r"≥ ⩾ \ge \geq \geqslant", "<": r"\lt", ">": r"\gt",
+    "=": r"≡ \equiv", "!=": r"≠ \ne \neq", "≈": r"\approx", "∈": r"\in", r"\Rightarrow ": "⇒ →",
+    "-": "− – —", "*": r"× · ⋅ ∙ \times \cdot", "/": r"÷ ⁄ ∕ \div", "±": r"\pm", "∓": r"\mp",
+    "∪": r"\cup \bigcup", "∩": r"\cap", r"\setminus ": r"∖ \backslash", r"\emptyset ": r"∅ \varnothing",
+    "(": r"⟨ \langle", ")": r"⟩ \rangle", r"\{": r"\lbrace", r"\}": r"\rbrace",
+    "|": r"\lvert \rvert \vert \mid", ",": r"、 或 和 \lor", ":": "∶", ".": "。", "'": r"’ ′ \prime",
+    "...": "…", r"\dots": r"\ldots \cdots", r"\\": r"\cr", "°": "º", "%": r"\%", " cents ": "¢",
+    r"\frac": r"\dfrac \tfrac \cfrac \nicefrac", r"\frac{1}{2}": "½", r"\frac{1}{3}": "⅓",
+    r"\frac{2}{3}": "⅔", r"\frac{1}{4}": "¼", r"\frac{3}{4}": "¾", r"\binom": r"\dbinom \tbinom",
+    r"\sqrt ": "√", r"\cbrt ": "∛", r"\tan": r"\tg", r"\cot": r"\ctg", r"\infty ": "∞", r"\pi ": "π",
+    r"\theta ": "θ", r"\alpha ": "α", r"\beta ": "β", r"\lambda ": "λ", r"\phi ": "φ",
+    r"\mathbb{R}": "ℝ", r"\mathbb{Z}": "ℤ",
+    " ":  # what only changes the looks
+        r"“ ” £ € ¥ \boxed \fbox \displaystyle \limits \rm \bf \boldsymbol \mathit \mathcal \mathsf \vec "
+        r"\overrightarrow \left \right \middle \big \Big \bigg \Bigg \bigl \bigr \Bigl \Bigr \quad \qquad "
+        r"\( \) \[ \]",
+})  # fmt: skip
+SIGNS |= {"\u200b": "", "\u00a0": " ", "\u2009": " ", "\u202f": " "}  # blanks
+SIGNS |= {chr(0xFF01 + n): chr(0x21 + n) for n in range(94)}  # the wide characters of Chinese texts
+SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺ⁿ"
+SUBSCRIPTS = "₀₁₂₃₄₅₆₇₈₉₋₊ₙ"
+SIGNS |= dict(zip(SUPERSCRIPTS + SUBSCRIPTS, 2 * "0123456789-+n"))
 BOLD = re.compile(r"(?<![\w)])\*\*|\*\*(?![\w(])")  # 2**3 stays
 PARTS = ["third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"]
 SCALES = {name: Fraction(1, n) for n, name in enumerate(PARTS, 3)} | {
@@ -1329,7 +1343,6 @@ SCALES = {name: Fraction(1, n) for n, name in enumerate(PARTS, 3)} | {
     "dozen": 12, "hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12,
 }  # fmt: skip
 SCALES |= {name + "s": value for name, value in SCALES.items()}
-DOTS = r"(?:\.\.\.|\\[lc]?dots(?![a-z]))"
 ONES = "one|two|three|four|five|six|seven|eight|nine"
 TEENS = "ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen|eighteen|nineteen"
 TENS = "twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
@@ -1354,13 +1367,14 @@ def repeating(match):
 def marked(match):
     """What \\text{...} holds: its words with a mark ("cm) that keeps them apart from letters (c times m)."""
     inner = match[1].replace("~", " ")
-    of_units = "=" not in inner and ("/" in inner or "cdot" in inner)
+    of_units = "=" not in inner and ("/" in inner or "*" in inner)
     lone = inner.strip() if inner[:1] == " " and "=" not in inner or inner in "mshgl" else ""  # \text{ m}
 
     def mark(word):
         word = word[0]
-        if (word in FUNCTIONS or NAMES.get(word, "")[:1] == "\\") and word not in UNITS:
-            return f"\\{word} "
+        command = SIGNS.get("\\" + word, "\\" + word)  # ctg: \cot
+        if command[1:] in FUNCTIONS and word not in UNITS:
+            return command + " "
         is_letter = len(word) == 1 and not (of_units and word in UNITS)
         return word if (is_letter or word.isupper()) and word != lone else '"' + word
 
@@ -1369,7 +1383,7 @@ def marked(match):
 
 REWRITES = [(re.compile(pattern), replacement) for pattern, replacement in [
     # what is seen but not said: colours, the brace before cases, \\[4pt], and the & of x &= 1
-    (r"\\(?:text)?color *\{[^{}]*\}|(?:\\left *)?\\\{ *(?=\\begin)", " "),
+    (r"\\(?:text)?color *\{[^{}]*\}|\\\{ *(?=\\begin)", " "),
     (r"\\\\\s*\[[\d.]+ *\w+\]", r"\\\\ "),
     (r"& *(?=[=<>])", " "),
     # words: twenty-one, \text{cm}
@@ -1379,18 +1393,19 @@ REWRITES = [(re.compile(pattern), replacement) for pattern, replacement in [
     # digits in groups of three: 10{,}080 and 10 080; spaces; 10,080, but not in (10,080)
     (r"(?<=\d)(?: *\{ *, *\}|,\\[!,;: ]) *(?=\d{3}(?!\d))", ""),
     (r"(?<![\d.,_^])\d{1,3}(?:(?:\\[,;:! ]|[ ~'])\d{3})+(?![\d,])", lambda m: re.sub(r"\D", "", m[0])),
-    (r"(?<!\\)\\[!,;:> ]|~|\\?\$|\\q?quad(?![a-z])", " "),
+    (r"(?<!\\)\\[!,;:> ]|~|\\?\$", " "),
+    (r"\\not *=", "!="),
     (r"^(?![(\[{]|\\\{).*", lambda m: THOUSANDS.sub(lambda n: n[0].replace(",", ""), m[0])),
     # remarks: ", k in Z" at the end
-    (r"(?<=[\w})]) *(?:[,;(|:]|\\mid|\\quad)[ (]*[j-t] *(?:\\in(?![a-z])|∈) *(?:\\\w+)* *\{? *[\"ZQR]+"
+    (r"(?<=[\w})]) *[,;(|:][ (]*[j-t] *∈ *(?:\\\w+)* *\{? *[\"ZQR]+"
      r" *\}?(?:[_^]\{?[^{}\\]*\}?)? *\)?\s*(?=\\?\}?$)", ""),
     # {x in R | x > 2} and {(x, y) : y = x}: only the condition
-    (r"\\\{ *(?:[a-z]|\([a-z], *[a-z]\)) *(?:(?:\\in|∈) *(?:\\mathbb *\{?R\}?) *)?(?:[|:]|\\mid)(.*)\\\}$",
+    (r"\\\{ *(?:[a-z]|\([a-z], *[a-z]\)) *(?:∈ *\\mathbb *\{?R\}? *)?[|:](.*)\\\}$",
      r"\1"),
     # (0,1) U (2,3); 12 (ways); about 12; the number
     (r"(?<=[)\]]) *U *(?=[(\[])", "∪"),
     (r'(?<=[\d})]) *\(( *"?(?:[a-z]{4,}|one|two|six|ten))+ *\)\s*$', ""),
-    (r'(?i)^[ "]*(?:(?:about|exactly|approximately|roughly) |(?:the|an) (?=[a-z])|[=≈]|\\approx)', ""),
+    (r'(?i)^[ "]*(?:(?:about|exactly|approximately|roughly) |(?:the|an) (?=[a-z])|[=≈])', ""),
     # a base, 52_8 and 52 (base 8); a modulus, 3 (mod 7)
     (r'^\s*[({]?(\d+)[)}]? *(?:_ *\{?|(?=\(?[ "]*(?:in )?"?base))[( "]*(?:in )?"?(?:base[ -]*)?"?'
      r"([a-z]+|[12]?\d|3[0-6])[ )}]*$", based),
@@ -1405,8 +1420,8 @@ REWRITES = [(re.compile(pattern), replacement) for pattern, replacement in [
     # numbers: 3 to 4 is 3:4; 0.\overline{3}; 0.333...; = 1.41...; 2 1/3; C(5, 2)
     (r'(?<=\d) *"?to *(?=\d)|\{:\}', ":"),
     (r"(?<![\w.])(\d*\.\d*)(?:\\(?:overline|bar|dot) *\{? *(\d+) *\}?|\((\d+)\)(?!\w))", repeating),
-    (rf"(\d*\.\d{{0,20}}?)(\d{{1,12}}?)\2+{DOTS}", repeating),
-    (rf"= *(-?\d*\.\d+){DOTS}", r"≈\1"),
+    (r"(\d*\.\d{0,20}?)(\d{1,12}?)\2+(?:\.\.\.|\\dots)", repeating),
+    (r"= *(-?\d*\.\d+)(?:\.\.\.|\\dots)", r"≈\1"),
     (r"(?<![\d./^_a-zA-Z}])(\d+) +(\d+) */ *(\d+)(?![\d/])", r"\1\\frac{\2}{\3}"),
     (r"\bC(?:_\{?(\w+)\}?\^\{?(\w+)\}?|\((\w+), *(\w+)\)(?! *=))", r"\\binom{\1\3}{\2\4}"),
     # two-thirds; a half; 7^{th}
@@ -1415,12 +1430,13 @@ REWRITES = [(re.compile(pattern), replacement) for pattern, replacement in [
     (r'\^ *\{? *"?(st|nd|rd|th)\b *\}?', r' "\1'),
     # f^{-1}(x) = ... is a function as any other; x ≈ 5 is x = 5, but 5 ≈ 4.99 is 5, as is 5 (since 1+4 = 5)
     (r"\b[fgh] *\^ *\{? *-1 *\}? *\((?=[a-z]\) *=)", "F("),
-    (r"^ *([A-Za-z]\w*) *(?:≈|\\approx)", r"\1 ="),
-    (r'(?<=\S)[\s,;("]*(?:≈|\\approx(?![a-z])|\b(?:since|because|approximately)\b).*$', ""),
+    (r"^ *([A-Za-z]\w*) *≈", r"\1 ="),
+    (r'(?<=\S)[\s,;("]*(?:≈|\b(?:since|because|approximately)\b).*$', ""),
     (r"\s+", " "),
 ]]  # fmt: skip
 THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?!\d|,\d)")
 ESCAPED_TWICE = re.compile(r"(?<!\\)\\\\[a-zA-Z]{2}")
+SIGN = re.compile(r"\\(?:[A-Za-z]+|.)|[^\x00-\x7f]", re.S)
 COMMAND = re.compile(r"(?<!\\)\\[a-zA-Z]{2}")
 
 
@@ -1431,11 +1447,11 @@ def clean(text):
     if re.fullmatch(r"-?[0-9]+", text) or len(text) > CHARACTERS:
         return text
     text = BOLD.sub("", once_escaped(text))
-    if not text.isascii():
-        text = re.sub("[⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺ⁿ]+", lambda marks: f"^{{{marks[0].translate(SUPERSCRIPTS)}}}", text)
-        text = re.sub("[₀-₉₋₊ₙ]+", lambda marks: f"_{{{marks[0].translate(SUBSCRIPTS)}}}", text)
-        text = text.translate(UNICODE)
     text = text.replace('"', " ").strip("*_` \n\t")
+    if not text.isascii():
+        text = re.sub(f"[{SUPERSCRIPTS}]+", r"^{\g<0>}", text)
+        text = re.sub(f"[{SUBSCRIPTS}]+", r"_{\g<0>}", text)
+    text = SIGN.sub(lambda match: SIGNS.get(match[0], match[0]), text)
     for pattern, replacement in REWRITES:
         text = pattern.sub(replacement, text)
     return text.strip(" ,;:`").rstrip(" .,;:")
@@ -1585,24 +1601,10 @@ OPERATIONS = OF_INTEGERS | OF_FLOATS | {
 # Tokens of LaTeX and plain text: one name for what has several. A word has a mark before it: "cm
 
 
-def by_name(spellings):
-    return {name: sign for sign, names in spellings.items() for name in names.split()}
-
-
 FUNCTIONS = OF_FLOATS.keys() | {"abs", "floor", "ceil", "gcd", "lcm", "max", "min"}
 GREEK = set(re.findall("[a-zA-Z]+", """
     alpha beta gamma delta epsilon varepsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau phi
     varphi chi psi omega Gamma Delta Theta Lambda Sigma Phi Psi Omega ell"""))
-NAMES = by_name({  # of commands
-    "<=": "le leq leqslant", "<": "lt", ">=": "ge geq geqslant", ">": "gt", "!=": "ne neq", "=": "equiv",
-    "∈": "in", "∪": "cup bigcup", "∩": "cap", "±": "pm", "∓": "mp", "/": "div", "*": "times cdot",
-    "(": "langle", ")": "rangle", "\\{": "lbrace", "\\}": "rbrace", "|": "lvert rvert vert mid", ",": "lor",
-    "...": "ldots cdots dots", "'": "prime", "\\\\": "cr", "\\emptyset": "varnothing", "%": "%",
-    "\\setminus": "backslash", "\\tan": "tg", "\\cot": "ctg", "\\frac": "dfrac tfrac cfrac nicefrac",
-    "\\binom": "dbinom tbinom",
-    "": "boxed fbox displaystyle limits rm bf boldsymbol mathit mathcal mathsf vec overrightarrow left right "
-        "middle big Big bigg Bigg bigl bigr Bigl Bigr ( ) [ ] , ! ; : > $",
-})  # fmt: skip
 PLAIN = by_name({  # words and signs of plain text
     ",": "and or", "-": "minus negative", "=": "is are equals ==", "°": "degrees degree deg", "±": "+/-",
     "\\infty": "infinity inf oo", "%": "percent pct", "*": "times", "\\sqrt": "sqrt", "\\cbrt": "cbrt",
@@ -1613,7 +1615,7 @@ WORDS = UNITS.keys() | SCALES.keys() | NUMBER_WORDS.keys() | CHANGING_WORDS | {
 TOKEN = re.compile(
     r"(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3}(?![\w.]))?"  # 12, .5, 1.5e-3
     r'|"[A-Za-z]+[0-9]*|[A-Za-z]+'  # "cm, abc
-    r"|\\not *=|\\[A-Za-z]+|\\."  # \frac
+    r"|\\[A-Za-z]+|\\."  # \frac
     r"|<=|>=|!=|==|\*\*|\+/-|\.\.\.|\S", re.S)
 RELATIONS = {"=", "<", ">", "<=", ">=", "!=", "∈"}
 OPERATORS = {  # how strongly they bind
@@ -1637,13 +1639,7 @@ def tokens_of(text):
     for match in TOKEN.finditer(text):
         token = match[0]
         before = text[match.start() - 1 : match.start()]
-        if token[:4] == "\\not":
-            tokens.append("!=")
-        elif token[0] == "\\":
-            name = NAMES.get(token[1:], token)
-            if name:
-                tokens.append(name)
-        elif token[0] == '"' and len(token) > 1:
+        if token[0] == '"' and len(token) > 1:
             word = token[1:].lower()
             tokens.append(NUMBER_WORDS.get(word) or PLAIN.get(word) or '"' + word)
         elif token.isascii() and token.isalpha() and len(token) > 1:
@@ -1973,7 +1969,7 @@ def settled_list(trees):
     first, last = trees[0], trees[-1]
     if len(trees) == 1:
         return first
-    same_label = first.kind == "equation" and all(label_of(tree) == first.label for tree in trees)
+    same_label = all(label_of(tree) == first.label for tree in trees)
     if same_label and any(tree.content.kind == "reals" for tree in trees) and all(map(reals_of, trees)):
         sets = [*map(reals_of, trees)]
         together = reduce(partial(combined, operator.and_), sets)
@@ -2052,7 +2048,7 @@ def reals_of(tree):
         after_low = tree.brackets[0] == "("
         after_high = tree.brackets[1] == "]"
         return Tree("reals", cuts=((low, after_low), (high, after_high))) if low < high else None
-    if tree.kind == "equation" and tree.label:
+    if label_of(tree):
         return reals_of(tree.content)
     return tree if tree.kind == "reals" else None
 

@@ -98,7 +98,7 @@ x=1,y=2 ~ \begin{cases}x=1\\y=2\end{cases} ~ \left\{\begin{aligned} x&=1\\ y&=2\
 \pm\sqrt{3} ~ x = \sqrt{3}\text{ and }x=-\sqrt{3} ‖ 2\pm i ~ x=2 \pm i
 m=-3 \text{ or } m=1 ~ m \in \{-3,1\} ‖ 1: \sqrt{2}: \sqrt{3} ~ \sqrt2 : 2 : \sqrt6 ≠ 1:\sqrt3:\sqrt2
 a=1, b=2, c=3 ≠ (3,2,1) ‖ \frac{2}{3} ≠ (2,3) ‖ (1,2) ≠ 2,1 ‖ (1,2),(3,4) ≠ 1,2,3,4 ‖ 1,-2 ≠ (-2,1)
-1,2,3,\ldots ≠ 1,2,3,4 ‖ n=2,3,4 ≠ 1,2,3,\ldots ‖ (2,3) ≠ 2,3,4 ~ x=2 ‖ \{2n : n = 1,2,3\} ≠ n = 1,2,3
+1,2,3,\ldots ≠ 1,2,3,4 ~ 1,2,3 ‖ n=2,3,4 ≠ 1,2,3,\ldots ‖ (2,3) ≠ 2,3,4 ~ x=2 ‖ \{2n : n = 1,2,3\} ≠ n = 1,2,3
 A \cup B ≠ A ~ B \setminus A ‖ \{2,\infty\} ≠ \{ \infty | 1 = 2, 5 \}
 \begin{pmatrix} -1/3 \\ 2/3 \\ 5/3 \end{pmatrix} ~ \frac13\begin{pmatrix}-1\\2\\5\end{pmatrix}
   ~ (-1/3,2/3,5/3) ~ \begin{pmatrix}-1/3\\[4pt]2/3\\[4pt]5/3\end{pmatrix}
