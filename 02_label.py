@@ -1040,7 +1040,7 @@ def same(reference, answer, forgiving=True):
     if len(texts) == 1:
         return True
     kinds = gold.tree.kind, given.tree.kind
-    of_words = kinds == ("text", "text") or "text" in kinds and not re.search(r"\d", gold.text)
+    of_words = "text" in kinds and not re.search(r"\d", gold.text)
     if of_words and plain_words(gold.text) == plain_words(given.text):
         return True
     if kinds.count("percent") == 1 and (gold.units or given.units):
@@ -1108,8 +1108,6 @@ def formula(text):
     tokens = tokens_of(text)
     if len(tokens) > TOKENS:
         raise TooComplex
-    if "\\begin" not in tokens:
-        tokens = ["," if token == "\\\\" else token for token in tokens]
     if not {"±", "∓"} & {*tokens}:
         return parse(tokens)
     upper, words = parse([{"±": "+", "∓": "-"}.get(token, token) for token in tokens])
@@ -1184,7 +1182,7 @@ def known_units(words):
     units = set()
     for word in words:
         name, sign, power = word.partition("^")
-        if word in marks or word in ("square", "sq", "cubic", "cu", "per"):
+        if word in ("square", "sq", "cubic", "cu", "per"):
             continue
         if name not in UNITS:
             return marks
@@ -1269,14 +1267,13 @@ def views(tree, wanted, forgiving, is_gold):
         if reals:
             yield reals
     elif tree.kind == "list" and wanted in ("set", "tuple"):
-        items = [item.content if label_of(item) else item for item in tree.items]
         if wanted == "set":
-            yield Tree("set", items=items)
+            yield Tree("set", items=tree.items)
         if lettered(tree.items):  # y = 2, x = 1 is (1, 2)
             in_order = [item.content for item in sorted(tree.items, key=label_of)]
             yield Tree("tuple", brackets="()", items=in_order)
         if forgiving:
-            yield Tree("tuple", brackets="()", items=items)
+            yield Tree("tuple", brackets="()", items=tree.items)
 
 
 def label_of(tree):
@@ -1367,16 +1364,15 @@ def repeating(match):
 def marked(match):
     """What \\text{...} holds: its words with a mark ("cm) that keeps them apart from letters (c times m)."""
     inner = match[1].replace("~", " ")
-    of_units = "=" not in inner and ("/" in inner or "*" in inner)
-    lone = inner.strip() if inner[:1] == " " and "=" not in inner or inner in "mshgl" else ""  # \text{ m}
+    lone = inner.strip() if inner[:1] == " " else ""  # 5\text{ N}
 
     def mark(word):
         word = word[0]
         command = SIGNS.get("\\" + word, "\\" + word)  # ctg: \cot
         if command[1:] in FUNCTIONS and word not in UNITS:
             return command + " "
-        is_letter = len(word) == 1 and not (of_units and word in UNITS)
-        return word if (is_letter or word.isupper()) and word != lone else '"' + word
+        is_variable = len(word) == 1 and ("=" in inner or word not in UNITS) or word.isupper()
+        return word if is_variable and word != lone else '"' + word
 
     return " " + re.sub(r"(?<!\\)\b[A-Za-z]+(?![A-Za-z])", mark, inner) + " "
 
@@ -1573,7 +1569,7 @@ def computed(name, numbers):
 
 def power(a, b):
     if isinstance(a, Fraction) and isinstance(b, Fraction):
-        if abs(b) * max(a.numerator.bit_length(), a.denominator.bit_length()) > BITS and abs(a) != 1:
+        if abs(b) * max(a.numerator.bit_length(), a.denominator.bit_length()) > BITS:
             raise TooComplex
         if b.denominator == 1:
             return a ** int(b)
@@ -1642,7 +1638,7 @@ def tokens_of(text):
         if token[0] == '"' and len(token) > 1:
             word = token[1:].lower()
             tokens.append(NUMBER_WORDS.get(word) or PLAIN.get(word) or '"' + word)
-        elif token.isascii() and token.isalpha() and len(token) > 1:
+        elif token.isalpha() and len(token) > 1:
             tokens += letters(token, glued=before.isalnum() or before in ")}" and before)
         else:
             tokens.append(PLAIN.get(token, token))
@@ -1751,7 +1747,7 @@ class Parser:
                 node = compute("mul", node, number(SCALES[self.take()[1:]]))
             elif is_word and self.nouns(node):
                 pass
-            elif is_word or self.next in NO_FACTOR or self.next == "|" and self.bars:
+            elif self.next in NO_FACTOR or self.next == "|" and self.bars:
                 return node
             else:
                 node = self.adjacent(node)
@@ -1799,7 +1795,7 @@ class Parser:
                 return node
 
     def exponent(self):
-        return signed(self.take("+", "-"), self.group() if self.next == "{" else self.power())
+        return signed(self.take("-"), self.group() if self.next == "{" else self.power())
 
     def group(self, digit=False):
         """A group in braces or one thing; of \\frac and \\binom also one digit of a number: \\frac12."""
@@ -1828,7 +1824,7 @@ class Parser:
             self.need("|")
         elif token.isalpha() and token.isascii() or token[1:] in GREEK:
             node = self.letter(token)
-        elif token[0] == "\\" and len(token) > 1:
+        elif token[0] == "\\":
             node = self.command(token[1:])
         else:
             raise Unreadable(f"a value expected at {token!r}")
@@ -2043,7 +2039,7 @@ def reals_of(tree):
     if tree.kind in ("set", "value") and all(map(is_real, items)):
         numbers = sorted({item.number.real for item in items})
         return Tree("reals", cuts=tuple((x, after) for x in numbers for after in (0, 1)))
-    if tree.kind == "tuple" and len(tree.brackets) == 2 == len(items) and all(map(is_real, items)):
+    if len(tree.brackets) == 2 == len(items) and all(map(is_real, items)):
         low, high = (item.number.real for item in items)
         after_low = tree.brackets[0] == "("
         after_high = tree.brackets[1] == "]"

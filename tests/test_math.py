@@ -52,14 +52,17 @@ x=1,y=2 ~ x=2,y=1 ~ 2,1 ‖ y=2x+3 ~ x=2y+3 ~ f(x)=2y+3 ‖ f(x)=x ~ f(f(x))=x ~
 # A reference ~ what is the same ≠ what is not.
 PAIRS = r"""
 # numbers
-2 ~ ∛8 ‖ 6 ~ 2 \cdot 3 = 6 ~ 1+2+3 ≠ \operatorname{lcm}(4,3) ~ \lfloor 5.9\rfloor ~ \gcd(6)x
+2 ~ ∛8 ‖ 2\sqrt3 ~ √12 ‖ 10^{-3} ~ 10^-3 ~ 10⁻³ ‖ 0 ~ \sqrt2+\sqrt3-\sqrt{5+2\sqrt6}
+6 ~ 2 \cdot 3 = 6 ~ 1+2+3 ≠ \operatorname{lcm}(4,3) ~ \lfloor 5.9\rfloor ~ \gcd(6)x
 10080 ~ 10\,080 ‖ 10{,}000 ~ 10 thousand ‖ 1,000,000 ~ 1\text{ million} ‖ 1{,}000 ≠ 1,00 ‖ 12,345 ≠ 12,3,45
 \frac13 ~ 0.333... ~ 0.(3) ~ 33\frac13\% ≠ \frac13\% ~ 0.34 ‖ \frac{9}{11} ~ 0.\overline{81}
-0.\overline{3} ≠ 3 ‖ \frac{270}7\text{ degrees} ~ 38 4/7 ‖ 3\frac12 ≠ 3, \frac12 ‖ 2\frac34 ≠ 2\cdot\frac34
+0.\overline{3} ≠ 3 ‖ \frac{270}7\text{ degrees} ~ 38 4/7 ‖ 3\frac12 ≠ 3, \frac12 ‖ 2\frac34 ≠ 2\cdot\frac34 ~ 2(3/4)
 p=\frac14 ~ 25\% ‖ \sqrt[3]{2} ~ 2^(1/3) ‖ 0 ~ \sqrt{8}-2\sqrt{2} ~ \sin\pi ‖ -2 ~ \sqrt[3]{-8}
-2+3i ≠ 2+3j ‖ \infty ≠ \frac{1}{\infty} ‖ 3 ~ \log_{10}{1000} ≠ 3\text{ dozen} ‖ \tan 90^\circ ≠ \cot 0
+2+3i ≠ 2+3j ‖ \infty ≠ \frac{1}{\infty} ‖ 3 ~ \log_{10}{1000} ≠ 3\text{ dozen}
+\frac12 ~ \sin 30^\circ ‖ \tan 90^\circ ≠ \cot 0
 \pm 2 ~ \mp2 ‖ \left\lfloor 3.5 \right\rfloor ~ floor(3.5)
-\sqrt{2} ~ x = \sqrt{2} \approx 1.41 ~ \sqrt2 = 1.414\ldots ~ \sqrt{2} \text{ (approximately } 1.414) ‖ 3.46 ~ x \approx 3.46
+\sqrt{2} ~ x = \sqrt{2} \approx 1.41 ~ \sqrt2 = 1.414\ldots ~ \sqrt{2} \text{ (approximately } 1.414)
+3.46 ~ x \approx 3.46
 # words and choices
 2 ≠ 2abcd ~ two-thirds ‖ \frac23 ~ \text{two-thirds} ‖ \frac12 ~ a half ~ one half ‖ 19 ≠ twenty-one
 40 ~ forty ‖ 21 ~ twenty-one ~ \text{Twenty-one} ‖ 27 ~ \text{27 (exactly)} ‖ 7\text{th} ~ 7^{th}
@@ -76,7 +79,8 @@ p=\frac14 ~ 25\% ‖ \sqrt[3]{2} ~ 2^(1/3) ‖ 0 ~ \sqrt{8}-2\sqrt{2} ~ \sin\pi 
 n\equiv 3\pmod 7 ~ n\equiv 3\pmod{7} ‖ 2 \pmod 5 ~ x ≡ 2 (mod 5)
 # expressions and functions
 \sin^2 x ~ \frac{1-\cos 2x}{2} ≠ \sin 2x ‖ n! ~ n(n-1)! ≠ n!! ‖ \sin x ≠ \sin ‖ x ≠ \sqrt{x^2} ‖ a_1 ≠ a1
-\cot x ~ \frac{1}{\tan x} ~ \operatorname{ctg} x ‖ x^{2+y} ~ x^2x^y ‖ \left|x-1\right| ~ \sqrt{(x-1)^2}
+\cot x ~ \frac{1}{\tan x} ~ \operatorname{ctg} x ‖ x^{2+y} ~ x^2x^y
+x\sqrt{x} ~ \sqrt{x^3} ‖ a₁+1 ~ a_1+1 ‖ [1,2] ~ \begin{bmatrix}1&2\end{bmatrix} ‖ \left|x-1\right| ~ \sqrt{(x-1)^2}
 x^2-1 ~ f(x)=(x-1)(x+1) ‖ x^2+2x+1 ~ (x + 1)**2 ‖ a^2-b^2 ~ (a+b)(a-b) ‖ \frac{1}{x+1} ≠ x+1
 \frac{n(n-1)(n-2)}{6} ~ C(n,3) ‖ \binom n3 ≠ P(n,3) ‖ \log_2 3 ≠ \log 2^3 ‖ \log(ab) ≠ \log(a+b)
 \log_2 8x ≠ \log_2 8 \cdot x^2 ‖ \theta=\tan^{-1}(\mu) ~ \arctan{\mu} ‖ \overline{AB} ≠ \angle AB
@@ -109,13 +113,14 @@ A \cup B ≠ A ~ B \setminus A ‖ \{2,\infty\} ≠ \{ \infty | 1 = 2, 5 \}
 (0.6,2.6667] ~ (\frac{3}{5},\frac{8}{3}] ‖ (-\infty,\infty) ~ \text{all real numbers}
 x>-1 \text{ and } x \neq 0 ~ (-1,\infty)\setminus\{0\}
 \left(-\infty ;-\frac{1}{2}\right] \cup[3 ;+\infty) ~ x \le -\frac12 \text{ or } x \ge 3
-(-\infty,-1)\cup(2,\infty) ~ (-\infty, -1) U (2, \infty) ~ \{x : x < -1 \text{ or } x > 2\}
+(-\infty,-1)\cup(2,\infty) ~ (-\infty, -1) U (2, \infty)
+  ~ \{x : x < -1 \text{ or } x > 2\}
   ~ \{x \in \mathbb{R} \mid x < -1 \text{ or } x > 2\}
 \mathbb{R}\setminus\{2\} ~ \mathbb{R} - \{2\} ≠ \mathbb{R}-\{3\}
 [2,\infty)\cup\{0\} ~ x \ge 2 \text{ or } x = 0 ‖ \{2k\pi \mid k \in \mathbb{Z}\} ~ 2k\pi, k\in\mathbb{Z}
 \{(x,y) \mid y = 2x\} ~ \{(x,y) : 2x = y\} ‖ (0,1)\cup(1,\infty) ≠ x\ne1 ‖ [1,4] ≠ [1,4]\cap[2,3]
 (-\infty,2) ≠ [-\infty,2) ~ (-\infty,2] ‖ |x-2|\ge 3 ≠ |x-3|\ge 2 ‖ x\ge1 \text{ or } x\le -1 ≠ -1\le x\le 1
-x<-1 ≠ \{x : x < -1 \text{ or } x > 2\} ‖ \{x^2 \mid x > 0\} ≠ \{x | x > 0\}
+x<4 ≠ 2x<4 ‖ x<-1 ≠ \{x : x < -1 \text{ or } x > 2\} ‖ \{x^2 \mid x > 0\} ≠ \{x | x > 0\}
 \{k\pi \mid k \in \mathbb{Z}\} ≠ \{k\pi + 1 | k \in \mathbb{Z}\}
 x<-1 ≠ \{x \mid x < -1, x \in \mathbb{Z}\}
 """
