@@ -589,7 +589,7 @@ ANNOUNCEMENT = re.compile(
     r"(?:\b(?:is|are(?! looking)|be)\b|[:=→]|\n)"
     # a lettered choice
     r"|\b(?:option|choice|choose|select)\s+(?=[*$\x02]*\(?[A-J]\b)"
-    r"|\b(?:so|hence|thus|therefore),? (?=\(?[A-J]\)?\W*$)"
+    r"|(?<![a-z\d] )\b(?:so|hence|thus|therefore),? (?-i:(?=\(?[A-H]\)?\W*$))"
     # the same in Chinese
     r"|答案 *(?:应该)? *[是为：:]+"
     r"|(?<!不)[选答是为有共了得于要：][择：:]*(?=[\s*]*[A-J\d\x02$(-])",
@@ -609,7 +609,7 @@ NO_ANSWER = re.compile(  # the answer is wrong; the answer is given below; the a
     r"|(?:(?i:correct|right)|clear|obvious|given|found|below|above|in the|that"
     r"|what|to|of|we|you|and)\b(?!\))[^\d\x02]*$|.*\\(?:boxed|fbox)")
 SENTENCE_END = re.compile(
-    r"(?<=[.!?])(?<!i\.e\.)(?<!e\.g\.)"  # a mark and a space, but not of an abbreviation
+    r"(?<=[.!?])(?<!i\.e\.)(?<!e\.g\.)"  # a mark and a space, but not of i.e. and e.g.
     r"(?<!\\!)(?<!\)!)"  # nor of a factorial or a LaTeX space
     r"[\s*]+(?=\S)(?![^\x02]{0,300}\x03)"  # nor within a formula
     r"|</answer>|\n|[。；]")
@@ -622,9 +622,11 @@ CLAUSE_END = re.compile(  # a comma, a conclusion, or what begins a condition or
     r"|whose)\b)")
 QUESTION = re.compile(r"(?is)\W*(?:is|are|was|does|do|can|could|should|would|why|what|how|which)\b.*\?\W*$")
 STATES_NOTHING = re.compile(  # a remark, or a check of what was found
-    r"\W*(?:I hope|Let me know|Note|If you|This problem|For (?:a |an )?(?:\w+)?(?:comparison|example)"
-    r"|(?:(?:As a|A|To|Quick|Sanity)\b.{0,12})?(?i:check|verif|test|confirm|proof)\w*\b"
-    r"|Indeed\b|(?:Plugging|Substituting|Inserting|Putting)\b.{0,20}\bback\b)|.*:$")
+    r"\W*(?:I hope\b|Let me know\b|Note\b|If you\b|This problem is\b"
+    r"|For (?:a |an )?(?:\w+)?(?:comparison|example)\b"
+    r"|(?:(?:As a|To|Quick|Sanity)\b.{0,12})?(?i:check(?:ing)?|verif(?:y|ying|ication)|confirm(?:ing)?)\b"
+    r"|(?:As a|To|Quick|Sanity)\b.{0,12}\btest\b|Indeed\b(?!,? the\b)"
+    r"|(?:Plugging|Substituting|Inserting|Putting)\b.{0,20}\bback\b)|.*:$")
 TAKEN_BACK_AFTER = re.compile(  # the sentence after an answer: That is wrong.
     r"(?i)(?<=[.!?…\n]) *(?:(?:but|however|hmm|(?:oh )?no|oops|wait),? )*" + any_of(r"""
     (?:that|this|it)(?:'s| is| was| must be)(?: \w+)? (?:wrong|false|incorrect|impossible|too (?:large|small))
@@ -658,7 +660,7 @@ def announced(text):
         formulas = stated(sentence, beginning)
         found = next((formula for before, formula, _ in formulas if NEUTRAL.fullmatch(before)), None)
         bold = BOLD_END.search(sentence)
-        if not found and bold:
+        if not found and bold and is_formula(unmarked(bold[1])):
             found = unmarked(bold[1])
         if not found:
             found = unmarked(TEXT_END.split(sentence)[0])
@@ -706,20 +708,23 @@ IN_BRACKETS = re.compile(  # after a formula: (0.5), (4^2 = 16)
 
 # ---- Words that refuse a formula
 #
-# A sentence can name a formula that is not its answer. The lists below hold words and phrases between commas:
-# a * is any ending, a/b is either word, and # begins a comment. A clause ends at a comma, at a conclusion,
-# and where a condition or a reason begins.
+# A sentence can name a formula that is not its answer. The lists in listed() and found_in() hold words and
+# phrases, between commas or one a line: a * is any ending, a/b is either word, # begins a comment. Those in
+# any_of() are regular expressions. A clause ends at a comma, a conclusion, and where a condition or a reason
+# begins.
 #
 #   every formula, also in a box:
 #     DENIED           in its clause before it      suppose that it is 5; a naive guess is 5
-#     NEGATED          just before it               not 5; we reject the root 5
+#     NEGATED          just before it               not 5; we reject the root 5; had he run, it would be 5
 #     DENIED_AFTER     just after it                5 is too large; 5 fails
 #   every formula but a box:
 #     COMPARED         just before it               more than 5; half of 5
-#     ASIDE            where its clause begins      since x = 5; with n = 5
+#     ASIDE            where its clause begins      since x = 5; with n = 5; or its sentence: unless n is odd
+#     REASON           after an earlier formula     x = 7, since each of the other 5
 #     CHANGED_AFTER    just after it                5 or more; 5 times x
 #   a formula that nothing announces:
-#     EXCLUDED_...     in its clause                5 is ruled out; unlike 5
+#     EXCLUDED_...     in its clause                5 is ruled out; unlike 5; but not: we reject 7 and get 5
+#     BEGINS_UNSURE    where its sentence begins    first x = 5
 #     UNSURE_BEFORE    after the last conclusion    one might say 5; but not: one might say 4, so it is 5
 #     UNSURE_AFTER     in the rest of the sentence  x = 5, on the condition that n is even
 
@@ -733,43 +738,43 @@ CHANGING_WORDS = {*re.findall("[a-z]+", CHANGING)}
 MISTAKES = """
     forget*, forgot*, overlook*, confus*, mistak*, mistook, misread*, miscount*, misprint*, misinterpret*
     double-count*, double count*, count* twice, overcount*, careless*, slip in, slipped, erroneous*
-    error in/gives/yields/was, wrong, wrongly, incorrect*, invalid, faulty, flaw*, absurd*, nonsens*
+    error in/gives/yields/was, wrong, wrongly, incorrect, incorrectly, faulty, flaw*, absurd*, nonsens*
     meaningless, makes no sense, naive*, naïve*, hasty, hastily, rash, rashly, tempt*, trap, traps, decoy
     commonly, frequently, false that/answer/value/result/root, alleged*, supposed*, so-called, avoid*
-    beware, too many/much/large/small/big/high/low/long/short/few, off-by-one, outdated, at first
+    beware, too many/much/large/small/big/high/low/long/short/few, off-by-one, outdated
     I/we initially/originally
 """
 EXCLUDED = """
-    reject*, exclud*, discard*, dismiss*, eliminat*, abandon*, refut*, rule/rules/ruled/ruling out
-    cross* out, threw/thrown out, drops/falls out/away, struck, strike, forbid*, disallow*, impossible
-    inadmissible, unacceptable, extraneous, spurious, ignor*, neglect*, omit*, contradict*, violat*
-    retract*, withdraw*, withdrew, has/is no
+    reject*, exclude, excludes, excluding, discard*, dismiss*, eliminat*, abandon*, refut*
+    rule/rules/ruled/ruling out, cross* out, threw/thrown out, drops/falls out/away, struck, strike
+    forbid*, disallow*, impossible, inadmissible, unacceptable, extraneous, spurious, ignor*, neglect*
+    omits, omitting, contradict*, violat*, retract*, withdraw*, withdrew, has/is no
 """
 CONDITIONS = """
-    whenever, unless, in case, only if/on/when/for, in the event, provided, as/so long as, granted
-    subject to, depend*, contingent, barring, premise, on condition/assumption, on the condition/assumption
+    whenever, unless, in case, only if/on/when/for, in the event, provided, as/so long as, granted, depend*
+    contingent, barring, premise, on condition/assumption, on the condition/assumption
 """
 DENIED = found_in("""
     # it is only thought of
     suppose, assume, imagine, pretend, let * be, perhaps, maybe, recall, unless, otherwise, whether, hardly
-    could/might/may be, could/might/may well be, let's/us try/check/test/say/see, so far, is given that
+    let's/us try/check/test/say/see, so far, is given that
     would/could/might/may try/think/expect/guess/believe/say/put/write/answer
     would/could/might/may have tried/thought/expected/guessed/believed/said/put/written/answered
     # it is wrong
-    mistak*, confus*, contradict*, violat*, inconsist*, error/errors gives/in/was, insist*, doubt*
+    mistak*, confus*, contradict*, violat*, inconsist*, error/errors gives/in/was, insist*, I doubt
     no way that, false/wrong/incorrect/impossible that/to, tempting to/that
     wrong/incorrect/false/tempting/trap/opposite/worst/old/naive answer/result/guess/choice/value
     # it is what others say, or what was said before
-    some/many/most/people/students/everyone/someone/anyone/friend say/says/said/answer/write/think/thinks
-    some/many/most people/students/pupils say/answer/write/think, claims, claimed, you said
-    book/textbook/key/hint/question/problem/prompt says/said/gives/claims/prints/asserts
-    *'s answer/guess/solution, *'s * answer
-    according to the/my/his/her book/textbook/key/hint/teacher/friend/neighbour
-    used/thought to be/think, at first glance/sight, we must avoid
+    some/many/most/people/students/pupils/everyone/someone/friend say/says/said/answer/write/think/thinks
+    claims, claimed, you said
+    book/textbook/key/hint/question/problem/prompt says/said/gives/prints/asserts
+    student's/friend's/teacher's/book's/key's/hint's answer/guess/solution
+    according to the/my/his/her book/textbook/key/hint/teacher/friend/neighbour, used/thought to be/think
+    at first glance/sight, we must avoid
     we/I first/initially/hoped/expected/tried/tested/assumed/guessed/thought/wrote
     # it belongs to another answer
     previous/other/intermediate/partial/initial/first answer/result/guess/sum/step/attempt
-    answer/result to/for/of/in the previous/first/other/last/simpler/old/earlier
+    answer/result to/for/of/in the previous/other/simpler/old/earlier
 """)
 # Between the words and a formula there may be a noun: we reject the other root x = 5.
 NOUN_BEFORE = r"(?:(?: (?:the|those|his|her|their|[a-z]+'s|other|remaining|extra))+(?: \w+)?)?(?: \w =)? *$"
@@ -778,7 +783,7 @@ NEGATED = re.compile(  # each clause begins with |
     (?:\b(?:not?|cannot|never|neither|nor|without|unequal to)|n't)(?: (?!is\b|are\b)\w+){0,2}
     \b(?:except|besides|apart from|instead of|unlike|(?:every|all|any)\w*(?: \w+)? but)(?: (?:at|for|when))?
     \b(?:reject|exclud|discard|eliminat|ignor|remov|dropp?|disregard)(?:e|es|ed|ing)?(?: (?!is|are)\w+)?
-    \b(?:rul\w*|leav\w*|throw|cross) (?:out|away)
+    \b(?:rul\w*|leav\w*|throw|cross) (?:out|away) | \b(?:could|might|may)(?: well)? be
     """) + NOUN_BEFORE
     # this does not mean that x = 5
     + r"|\b(?:not|cannot|never|\w+n't) (?!hard|diffic|surpris)(?:\w+ ){0,3}"
@@ -788,15 +793,15 @@ NEGATED = re.compile(  # each clause begins with |
 DENIED_AFTER = re.compile(
     r"(?i)[^\w(]*(?:(?!(?:rather|when)\b)[a-z]+ )?"
     r"(?:(?:is|are|was|were|be|been|being) (?:\w+ )?(?:an? |the |my )?"
-    + listed(MISTAKES + EXCLUDED + "out, off, only, guess, typo, what I") + "|(?<!which )" + listed("""
+    + listed(MISTAKES + EXCLUDED + "out, off, guess, typo, what I") + "|(?<!which )" + listed("""
     isn't, aren't, is/are/being/be not/never, is negative, was to, we/I reject/discard/exclude, fails
     cannot, can't, won't, doesn't, does not, makes the denominator, violates, contradicts
     """) + ")")
 COMPARED = re.compile(
     "(?i)(?:" + listed("""
     # another number is compared with it
-    from, than, over, under, near, below, above, beyond, against, before, as * as, like, per, least
-    most, best, by, exceed*, approach*, ends in, of which, close/compared/opposed to, *prime to, tends to
+    from, than, over, under, near, below, above, beyond, against, before, as * as, like, per, least, most
+    best, by, exceed*, approach*, ends in, of which, close/compared/opposed to, *prime to, tends to
     or equal to, compared/start*/begin*/began with, un*/fail*/diverg*/vanish*/false/impossible for/when
     un*/fail*/diverg*/vanish*/false/impossible * for/when
     somewhere/integers/numbers/values from * to/through
@@ -850,25 +855,23 @@ CONCLUSION = re.compile(
     r"|(?:(?<!of )which|that|this) (?:is|gives|makes|means|leaves|equals))\b")
 UNSURE_BEFORE = found_in(MISTAKES + CONDITIONS + """
     # a supposition or a guess
-    would, *'d, could, might, may, perhaps, possibly, probably, likely, seem*, why, hmm, suppos*, assum*
-    hypothe*, pretend*, imagin*, interpret*, guess*, predict*, estimat*, believ*, conject*, presumably
-    apparently, tentative*, provisional*, plausible, hopefully, unclear, undecided, wonder*
-    for a/the moment, expect, expects
+    would, *'d, could, might, perhaps, possibly, probably, seem*, why, hmm, suppos*, assume, assumes
+    assumed, assumption, hypothe*, pretend*, imagin*, interpret*, guess*, his/her/*'s estimate, believ*
+    conject*, presumably, apparently, tentative*, provisional*, plausible, hopefully, unclear, undecided
+    wonder*, for a/the moment, expect
     # somebody else's value
-    claim*, reply, replies, replied, answered, reported, announced, assert*, insisted, argued, opinion
-    came up with, suggest*, propos*, advertis*, quote, quotes, quoted, hint, prompt, say, says, said, think
-    thinks, thought, told, states, stated, lists, as printed, manual, those who, whoever, anyone, someone
-    somebody
+    claim*, reply, replies, replied, announced, assert*, insisted, argued, opinion, came up with, suggests
+    advertis*, quotes, hint, prompt, say, says, said, think, thinks, lists, as printed, manual, those who
+    whoever, anyone, someone, somebody
     # an aim, a trial, a check, or a question that is still open
-    want/wish/hope/try/need/have to find/show/prove, hope/try to, our/the aim/goal, count the, find out
-    yet to, remains to, whether, verif*, check, checks, checking, confirm*, examin*, consider, try, trying
-    tried, a test, testing, tested, plug* * back, gives back
+    want/wish/need/have to find/show/prove, hope/try to, our/the aim/goal, count the, find out, yet to
+    remains to, whether, verif*, check, checking, confirm*, examin*, consider, try, trying, a test, testing
+    tested, plug* * back, gives back
     # about so much
-    approximately, about, nearly, almost, roughly, anything, ranges, numerically
+    nearly, almost, anything
     # another question, an earlier value, or a step on the way
-    remember, recall, previous, previously, earlier, had been, last time, yesterday, formerly
-    next/previous/another/other/earlier puzzle/problem/exercise/contest/part, for example, is worth
-    hand side
+    remember, recall, had been, last time, formerly, for example
+    next/previous/another/other/earlier puzzle/problem/exercise/contest/part/answer/value
 """)
 BEGINS_UNSURE = re.compile(
     r"(?i)\W*(?:(?:no|none|nobody|neither|first|choose|(?:there|it|this) (?:is|are|was) no)\b"
@@ -877,12 +880,11 @@ EXCLUDED_BEFORE = found_in(EXCLUDED + """
     unlike, rather, instead, as opposed, in place of, in/by contrast, in comparison, far from, no longer
 """)
 EXCLUDED_AFTER = found_in(MISTAKES + EXCLUDED + """
-    came/comes/come/stems from, looks, looked, seemed, fail*, belongs to, lacks, misses, leaves out, guess*
-    includes, has/have/had been
+    came/comes/come/stems from, looks, looked, seemed, fails, belongs to, lacks, misses, leaves out, guess*
+    includes
 """)
 UNSURE_AFTER = found_in(CONDITIONS + """
-    would, outside, for example, meaning, has to go, must go, must be, then, remains to, which we
-    and its/what
+    would, outside, for example, meaning, has to go, must go, must be, then, remains to, and its/what
 """)
 
 
@@ -938,6 +940,8 @@ def reads_unsure(before, after):
     clause_after = CLAUSE_END.split(after)[0]
     if EXCLUDED_BEFORE.search(clause_before) or EXCLUDED_AFTER.search(clause_after):
         return True
+    if re.match(r"\W*(?:So|Hence|Thus|Therefore)\b", before):
+        return bool(UNSURE_AFTER.search(after))
     before = CONCLUSION.split(before)[-1]
     return bool(UNSURE_BEFORE.search(before) or BEGINS_UNSURE.match(before) or UNSURE_AFTER.search(after))
 

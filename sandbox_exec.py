@@ -764,7 +764,7 @@ def read_job():
 
 def send_verdict(reason, detail=""):
     """The end of a process with tests, whatever threads it has."""
-    os.write(4, encode(f"{reason}\0{detail}"))
+    os.write(4, encode(f"{reason}".replace("\0", " ") + f"\0{detail}"))
     os._exit(0)
 
 

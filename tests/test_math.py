@@ -328,6 +328,14 @@ So x = G. Check: 2x = 10. ~ The largest is G, whose square is 25.
   ~ So she initially had G pens. ~ So Bob has G left after he loses 7. ~ It was G; he never missed a day.
   ~ Unlike the first urn, the second holds G balls. ~ The largest is G, since the next one, 7, is odd.
   ~ 7 days from now is the same, i.e. **G**. ~ **Answer**¶They travel at a speed of **G km**.
+  ~ So x = G is the only solution. ~ The system's solution is G. ~ The smallest it may be is G.
+  ~ In May, he sold G.
+  ~ The number of equally likely outcomes is G. ~ The height is approximately G m. ~ So the total would be G.
+  ~ So he could make G loaves. ~ The left-hand side is G. ~ There were G birds at first. ~ Yesterday she sold G.
+  ~ The best estimate is G. ~ She answered G questions. ~ So G cakes have been eaten. ~ The excluded number is G.
+  ~ Notebooks cost G dollars. ~ A checkerboard has G rows. ~ The answer to the first question is G.
+  ~ Here's the answer \boxed{5}. ~ The largest number it could be is \boxed{5}. ~ Without doubt it is \boxed{5}.
+  ~ So \boxed{5} is the only solution. ~ Assuming constant speed, it takes G hours.
   ~ A quick calculation shows that x = G. ~ Plugging in, we get G. ~ After eliminating y we get x = G.
 # a conclusion after what is announced
 … 2 less than 7, so it is G. ~ … half of 10, which is G. ~ … 4.9; to be exact, it is G.
