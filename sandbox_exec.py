@@ -454,8 +454,8 @@ def encode(text):
 
 
 def receive(sock):
-    """(data, descriptors). The server gets marshal, which is fast, and answers in the text of a literal, which is
-    no danger to the caller even from a server that a program had taken over."""
+    """(data, descriptors). The server gets marshal, which is fast, and answers in the text of a literal,
+    which is no danger to the caller even from a server that a program had taken over."""
     data, descriptors, _, _ = socket.recv_fds(sock, 1 << 16, 8)
     if not data:
         raise ConnectionError
