@@ -10,7 +10,8 @@
 Reads a causal language model of transformers (a folder or a Hub id) and problems (a data set name or a file).
 Writes runs/<model>/<dataset>/<seed>/ with meta.json, problems.jsonl, tokens.pt, hidden.pt and, last,
 rollouts.jsonl, with which a run is finished. Until then each finished problem is a file in parts/: a killed
-command that is run again goes on with the others. Workers (torchrun or srun) take turns at the problems.
+command that is run again goes on with the others. Workers, of which each has its RANK and all have the
+WORLD_SIZE in the environment (torchrun sets them), take turns at the problems.
 
 One decode loop runs over a batch of rows. A prompt is computed once for all of its rollouts, and a row that
 ends makes room for the next. Keys and values lie in pages, each read where it lies for all rows that need it.
@@ -97,7 +98,6 @@ def parse_args(argv):
     sure = "stop sampling a problem at this probability (default: the threshold that 03 found)"
     add("--stop", type=float, nargs="?", const=0.0, metavar="SURE", help=sure)
     add("--slots", type=int, help="rollouts at the same time (default: 256 on a GPU, 128 on a CPU)")
-    add("--tp", action="store_true", help="the processes of torchrun share one model (tensor parallelism)")
     add("--device", help="cuda, mps or cpu (default: the first there is)")
     dtypes = ("auto", "float32", "bfloat16", "float16")
     add("--dtype", default="auto", choices=dtypes, help="number type of the weights")
@@ -116,8 +116,6 @@ def parse_args(argv):
         die("--requests and --responses: one data set, no --stop")
     if (args.stop is None) != (args.scorer is None):
         die("--stop needs --scorer, and --scorer serves nothing else")
-    if args.tp and "WORLD_SIZE" not in os.environ:
-        die("--tp needs torchrun --nproc-per-node 2 ...")
     return args
 
 
@@ -512,8 +510,6 @@ class Engine:
             scores = penalise(logits, texts[:, : max(row.end for row in self.rows)], penalty)
         noise = scramble(key + age * STRIDE)[:, None]
         chosen = choose_tokens(scores, self.sampling, noise, self.token_hashes)
-        if torch.distributed.is_initialized():
-            torch.distributed.broadcast(chosen, 0)  # the processes of --tp must never disagree
         texts.scatter_(1, place + 1, chosen[:, None])
         stats = token_stats(logits, chosen).half()  # launched before the wait for the tokens
         return chosen.cpu().numpy(), stats.cpu().numpy()
@@ -655,10 +651,7 @@ def free_memory(device):
     if device.type != "cuda":
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
     torch.cuda.empty_cache()  # what an earlier engine held
-    free = torch.tensor(int(torch.cuda.mem_get_info(device)[0] * 0.8), device=device)
-    if torch.distributed.is_initialized():  # --tp: as much as the fullest of its GPUs has
-        torch.distributed.all_reduce(free, op=torch.distributed.ReduceOp.MIN)
-    return int(free)
+    return int(torch.cuda.mem_get_info(device)[0] * 0.8)
 
 
 OUT_OF_MEMORY = re.compile("out of memory|can't allocate memory|MemoryError")  # CUDA and MPS; a CPU; Python
@@ -666,15 +659,12 @@ OUT_OF_MEMORY = re.compile("out of memory|can't allocate memory|MemoryError")  #
 
 @contextmanager
 def enough_memory(advice):
-    """Out of memory is one line; with --tp it ends the process, as the others would wait for this one."""
+    """Out of memory is one line."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
         if not OUT_OF_MEMORY.search(repr(error)):
             raise
-        if torch.distributed.is_initialized():
-            print(f"error: out of memory; {advice}", file=sys.stderr, flush=True)
-            os._exit(2)
         die(f"out of memory; {advice}")
 
 
@@ -706,7 +696,7 @@ def read_problems(model, settings, jobs, layers, extra, desc):
         return out, None
 
     common.use_attention(model, "side by side", attend)
-    bar = common.progress(desc=desc, total=len(every), unit="rollout", disable=not is_writer())
+    bar = common.progress(desc=desc, total=len(every), unit="rollout")
     with enough_memory("read these answers where there is more memory, such as with --device cpu"), bar:
         for i, of_problem in jobs.items():
             rollouts = []
@@ -865,7 +855,7 @@ def sample_problems(model, settings, jobs, layers, slots, desc, rate=None, thres
     longest = max(len(job["prompt"]) for job in every), max(job["limit"] for job in every)
     slots = min(slots or (256 if model.device.type == "cuda" else 128), len(every))
     done = defaultdict(list)
-    bar = common.progress(desc=desc, total=len(every), unit="rollout", disable=not is_writer())
+    bar = common.progress(desc=desc, total=len(every), unit="rollout")
     with enough_memory(f"run it again with --slots {max(1, slots // 2)}, or a lower --max-new-tokens"), bar:
         engine = Engine(model, layers, settings.sampling, settings.n, slots, *longest)
         for rollout in engine.run(queue):
@@ -878,7 +868,7 @@ def sample_problems(model, settings, jobs, layers, slots, desc, rate=None, thres
             if count not in ends:
                 continue  # its wave still runs
             wave = jobs[i][count : next_end.get(count)]
-            if wave and agree(max(rollout["p"] for rollout in done[i]) < threshold):
+            if wave and max(rollout["p"] for rollout in done[i]) < threshold:
                 queue.extendleft(Row(job) for job in reversed(wave))
             else:
                 bar.total -= len(jobs[i]) - count
@@ -969,7 +959,7 @@ def read_responses(run, settings):
                 odd["requests or choices gave no answer"].append(f"{name} ({answer['error'][:200]})")
             else:
                 found[i][first, number] = encode_answer(settings, run.problems[i], prompts[i], answer, odd)
-    if is_first(run.args):
+    if worker()[0] == 0:
         print(f"{path}: {len(found)} problems, {sum(map(len, found))} answers", file=sys.stderr)
         for what, where in odd.items():
             print(f"{path}: {len(where)} {what}, such as {where[0]}", file=sys.stderr)
@@ -1294,7 +1284,7 @@ def tokens_of_run(run):
 
 def finish_run(run, settings, model):
     """Make what the folder lacks; False while other workers are at their problems."""
-    lacks = agree(lacking(run))
+    lacks = lacking(run)
     if not lacks:
         return True
     given = None
@@ -1303,10 +1293,10 @@ def finish_run(run, settings, model):
     elif run.args.responses:
         given = read_responses(run, settings)
     jobs = rollout_jobs(settings, run.problems, given)
-    if is_writer() and not run.has("meta.json"):
+    if not run.has("meta.json"):
         common.write_json(run.folder / "meta.json", describe(run, settings, model, jobs))
-    rank, world = worker(run.args)
-    mine = agree([i for i in range(len(jobs))[rank::world] if not is_part(run, i, lacks)])
+    rank, world = worker()
+    mine = [i for i in range(len(jobs))[rank::world] if not is_part(run, i, lacks)]
     if mine:
         mine = {i: jobs[i] for i in mine}
         layers = [*layers_of(lacks["layers"], settings.config.num_hidden_layers)]
@@ -1315,8 +1305,7 @@ def finish_run(run, settings, model):
         else:
             answered = sample_run(run, settings, model, mine, layers)
         write_parts(run, answered, lacks)
-    is_merged = agree(is_writer() and merge(run, lacks))
-    return is_merged and finish_run(run, settings, model)  # vectors for studies come after the rollouts
+    return merge(run, lacks) and finish_run(run, settings, model)  # vectors for studies come after the rollouts
 
 
 def write_parts(run, answered, lacks):
@@ -1325,8 +1314,7 @@ def write_parts(run, answered, lacks):
         for rollout in rollouts:
             for name in ("prompt", "tokens"):  # they are long; the problem gives the one, "ids" are the other
                 rollout.pop(name, None)
-        if is_writer():
-            common.save_pt(run.part(i), {"makes": lacks, "rollouts": rollouts})
+        common.save_pt(run.part(i), {"makes": lacks, "rollouts": rollouts})
 
 
 def is_part(run, i, lacks):
@@ -1351,58 +1339,13 @@ def merge(run, lacks):
     return True
 
 
-def worker(args):
-    """(rank, world): which of how many workers this is. With --tp all processes are one worker."""
-    env = {key: int(value) for key, value in os.environ.items() if value.isdecimal()}
-    if args.tp:
-        return 0, 1
-    if "WORLD_SIZE" in env:
-        return env.get("RANK", 0), env["WORLD_SIZE"]
-    # A batch script without srun is one process, and has SLURM_PROCID but nothing of a step
-    rank = env.get("SLURM_PROCID", 0)
-    world = env.get("SLURM_STEP_NUM_TASKS", 1)
-    task = env.get("SLURM_ARRAY_TASK_ID", 0) - env.get("SLURM_ARRAY_TASK_MIN", 0)
-    task //= env.get("SLURM_ARRAY_TASK_STEP", 1)
-    return task * world + rank, world * env.get("SLURM_ARRAY_TASK_COUNT", 1)
-
-
-def is_first(args):
-    """Whether this process says what all of them do."""
-    return os.environ.get("RANK", "0") == "0" and worker(args)[0] == 0
-
-
-def split_model(model, device):
-    """Each process of torchrun keeps its share, by transformers' plan."""
-    from torch.distributed.device_mesh import init_device_mesh
-    from transformers.distributed.tensor_parallel import apply_tensor_parallelism
-
-    if not set(model.tp_plan) - {"lm_head"}:
-        die(f"--tp: transformers has no plan to split a {model.config.model_type} model")
-
-    def style(name):  # the plan has * for the number of a layer
-        return model.tp_plan.get(re.sub(r"\.\d+(?=\.|$)", ".*", name))
-
-    plan = {name: style(name) or style(name.rpartition(".")[0]) for name, _ in model.named_parameters()}
-    plan |= {name: style(name) for name, _ in model.named_modules()}  # weights first, then their users
-    world = int(os.environ["WORLD_SIZE"])
-    text = model.config.get_text_config()
-    heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
-    if heads % world:
-        die(f"--tp: {heads} heads of keys do not split into {world}; start another number of processes")
-    mesh = init_device_mesh(torch.device(device).type, (world,), mesh_dim_names=("tp",))
-    apply_tensor_parallelism(model, mesh, {name: kind for name, kind in plan.items() if kind}).to(device)
-
-
-def is_writer():
-    return not torch.distributed.is_initialized() or torch.distributed.get_rank() == 0
-
-
-def agree(value):
-    """The first process's value in all processes of --tp."""
-    box = [value]
-    if torch.distributed.is_initialized():
-        torch.distributed.broadcast_object_list(box, 0)
-    return box[0]
+def worker():
+    """(rank, world): which of how many workers this is."""
+    rank = os.environ.get("RANK", "0")
+    world = os.environ.get("WORLD_SIZE", "1")
+    if not (rank.isdecimal() and world.isdecimal() and int(rank) < int(world)):
+        die(f"RANK is {rank!r} and WORLD_SIZE {world!r} in the environment; set both (RANK from 0), or neither")
+    return int(rank), int(world)
 
 
 # ---- Answers in your own program
@@ -1519,21 +1462,14 @@ def main(argv=None):
             # Without meta.json they may be other ones, of a run that was killed while the model was loaded
             common.write_jsonl(run.folder / "problems.jsonl", run.problems)  # shows if --out can be written
     if unfinished:
-        model, _ = common.load_model(args.model, args.device, args.dtype, args.revision, move=not args.tp)
-        if args.tp:
-            split_model(model, common.pick_device(args.device))
-        if model.num_parameters() < 5_000_000:
-            torch.set_num_threads(1)  # sharing such small products costs more
+        model, _ = common.load_model(args.model, args.device, args.dtype, args.revision)
+        if common.is_tiny(model):
+            torch.set_num_threads(1)
     for run in runs:
         is_finished = run not in unfinished or finish_run(run, settings, model)
-        if is_finished and is_writer():
+        if is_finished:
             shutil.rmtree(run.folder / "parts", ignore_errors=True)  # of a merge that was killed
             print(run.folder)
-    if torch.distributed.is_initialized():  # --tp: a process that just exits takes down those in the barrier,
-        torch.distributed.barrier()  # and torch's threads may abort one that ends under them
-        time.sleep(1)
-        sys.stdout.flush()
-        os._exit(0)
 
 
 def check_plan(args, runs, settings):
@@ -1546,7 +1482,7 @@ def check_plan(args, runs, settings):
         check_requests(args, runs[0].problems, settings)
     for run in runs:
         jobs = list(itertools.chain(*rollout_jobs(settings, run.problems)))
-        if is_first(args) and not run.finished and not args.responses:
+        if worker()[0] == 0 and not run.finished and not args.responses:
             longest = max(job["limit"] for job in jobs)
             count = f"{len(run.problems)} problems, {len(jobs):,} rollouts"
             print(f"{run.folder}: {count} of at most {longest:,} tokens", file=sys.stderr)

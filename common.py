@@ -996,7 +996,7 @@ def pick_device(name=None):
     """The given device, or the first kind there is; processes that share a machine take its GPUs in turn."""
     if name in (None, "cuda") and torch.cuda.is_available():
         torch.backends.cuda.enable_cudnn_sdp(False)  # cuDNN plans anew for each length, and all lengths occur
-        process = int(os.environ.get("LOCAL_RANK") or os.environ.get("SLURM_LOCALID") or 0)
+        process = int(os.environ.get("LOCAL_RANK") or 0)
         return f"cuda:{process % torch.cuda.device_count()}"
     if name is None:
         name = "mps" if torch.backends.mps.is_available() else "cpu"
@@ -1077,27 +1077,33 @@ def load_tokenizer(name, revision=None):
     return SimpleNamespace(config=config, generation_config=generation_config), tokenizer
 
 
-def load_model(name, device=None, dtype="auto", revision=None, move=True):
+def is_tiny(model):
+    """Whether its products are too small to share among cores, or to be worth a launch on a GPU each."""
+    return model.num_parameters() < 5_000_000
+
+
+def load_model(name, device=None, dtype="auto", revision=None):
     """(the model in eval mode, its tokenizer) from a folder or a Hub id.
 
-    The model is on its device; with move=False it stays in main memory.
+    Without a device a tiny model stays on the CPU, and another one goes to the first device there is.
     """
     files, tokenizer = load_tokenizer(name, revision)
     from transformers import AutoModelForCausalLM, Mxfp4Config, logging
 
     if not sys.stderr.isatty():
         logging.disable_progress_bar()  # in a log it would be a line for each shard
-    device = pick_device(device)
+    chosen = pick_device(device)
     quantization = getattr(files.config, "quantization_config", None) or {}
     with loading(name, revision) as options:
         if quantization.get("quant_method") == "mxfp4":  # gpt-oss; its kernels would need one more package
             options["quantization_config"] = Mxfp4Config(dequantize=True)
-        model = AutoModelForCausalLM.from_pretrained(name, dtype=pick_dtype(dtype, device), **options)
-    if device.startswith("cuda"):
-        torch.cuda.set_device(device)  # streams and graphs belong to the current device
-    if move:
-        model = model.to(device)
-    return model.eval(), tokenizer
+        model = AutoModelForCausalLM.from_pretrained(name, dtype=pick_dtype(dtype, chosen), **options)
+    if device is None and chosen != "cpu" and is_tiny(model):
+        chosen = "cpu"
+        model = model.float() if dtype == "auto" else model
+    if chosen.startswith("cuda"):
+        torch.cuda.set_device(chosen)  # streams and graphs belong to the current device
+    return model.to(chosen).eval(), tokenizer
 
 
 def use_attention(model, name, function):

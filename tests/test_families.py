@@ -12,7 +12,6 @@ import sys
 from collections import deque
 from datetime import date
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -394,24 +393,15 @@ def test_an_architecture_that_would_be_wrong_is_refused_in_one_line(name, capsys
 
 # ---- Many workers
 
-SRUN = """\
-#!/bin/bash
-SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_LOCALID=0 exec "$@"
-"""
-
-
 def test_slurm_script(made, tmp_path, run_here):
-    """The jobs of an array one after the other; `srun` sets what SLURM sets."""
+    """The jobs of an array one after the other."""
     common.write_jsonl(tmp_path / "sums.jsonl", [question(a, b) for a in range(2) for b in range(3)])
     arguments = [made["qwen2"], tmp_path / "sums.jsonl", "-n", N, "--max-new-tokens", 30]
     whole = Path(run_here("01_generate.py", *arguments, "--out", tmp_path / "one").stdout.strip())
     own = " ".join(map(str, [*arguments, "--out", tmp_path / "jobs"]))
     here = ("Qwen/Qwen3-1.7B kodcode --seed 32", own), (".venv/bin/python", sys.executable)
     (tmp_path / "job.sh").write_text(replaced(from_readme("bash", "#SBATCH"), *here))
-    (tmp_path / "srun").write_text(SRUN)
-    (tmp_path / "srun").chmod(0o755)
-    env = os.environ | {"SLURM_SUBMIT_DIR": str(ROOT), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    env |= {"SLURM_ARRAY_TASK_MIN": "0", "SLURM_ARRAY_TASK_COUNT": "2"}
+    env = os.environ | {"SLURM_SUBMIT_DIR": str(ROOT), "SLURM_ARRAY_TASK_COUNT": "2"}
     folder = tmp_path / "jobs" / "qwen2" / "sums" / "32"
     for task, parts in (("1", ["1.pt", "3.pt", "5.pt"]), ("0", [])):
         env["SLURM_ARRAY_TASK_ID"] = task
@@ -420,23 +410,17 @@ def test_slurm_script(made, tmp_path, run_here):
     assert_same_run(whole, folder)
 
 
-ARRAY = [f"SLURM_ARRAY_TASK_{name}" for name in ("ID", "MIN", "STEP", "COUNT")]
-SRUN_OF = {"SLURM_PROCID": 2, "SLURM_STEP_NUM_TASKS": 4}
-
-
 @pytest.mark.parametrize("env, place, gpu", [
     ({}, (0, 1), 0),
-    ({"RANK": 2, "WORLD_SIZE": 4, "LOCAL_RANK": 3}, (2, 4), 3),
-    (SRUN_OF | {"SLURM_NTASKS": 4, "SLURM_LOCALID": 2}, (2, 4), 2),
-    ({"SLURM_PROCID": 0, "SLURM_NTASKS": 4, "SLURM_LOCALID": 5}, (0, 1), 1),  # a batch script by itself
-    (dict(zip(ARRAY, (7, 3, 2, 3))), (2, 3), 0),
-    (SRUN_OF | dict(zip(ARRAY, (1, 0, 1, 2))), (6, 8), 0),
+    ({"RANK": 2, "WORLD_SIZE": 4}, (2, 4), 0),
+    ({"RANK": 2, "WORLD_SIZE": 8, "LOCAL_RANK": 3}, (2, 8), 3),
+    ({"RANK": 5, "WORLD_SIZE": 8, "LOCAL_RANK": 5}, (5, 8), 1),
 ])  # fmt: skip
 def test_which_worker_of_how_many_and_on_which_gpu(env, place, gpu, monkeypatch):
     """Only the choice, of four GPUs; a machine without any has none to put a model on."""
     env = {name: str(value) for name, value in env.items()}
     monkeypatch.setattr(os, "environ", env)
-    assert generate.worker(SimpleNamespace(tp=False)) == place
+    assert generate.worker() == place
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     assert common.pick_device() == common.pick_device("cuda") == f"cuda:{gpu}"
@@ -454,3 +438,11 @@ def test_on_a_gpu_attention_is_not_planned_for_each_length(monkeypatch):
 def test_weights_are_float32_on_a_cpu_and_the_files_type_elsewhere():
     assert common.pick_dtype("auto", "cpu") is torch.float32 and common.pick_dtype("auto", "cuda:0") == "auto"
     assert common.pick_dtype("float16", "cpu") is torch.float16
+
+
+@pytest.mark.parametrize("asked, device", [(None, "cpu"), ("meta", "meta")])
+def test_a_tiny_model_stays_on_the_cpu_unless_it_is_sent_elsewhere(asked, device, monkeypatch):
+    """`meta` stands for a GPU; the demo's launches would take longer than its products."""
+    monkeypatch.setattr(common, "pick_device", lambda name=None: name or "meta")
+    model, _ = common.load_model(str(ROOT / "demo" / "model"), asked)
+    assert model.device.type == device and (model.dtype == torch.float32) == (device == "cpu")

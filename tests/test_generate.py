@@ -20,7 +20,6 @@ from conftest import (
     ROOT,
     assert_same_run,
     byte_tokenizer,
-    dies,
     full_forward,
     random_model,
     read_vectors,
@@ -488,7 +487,6 @@ def test_vectors_are_in_the_type_of_the_model(folder, tmp_path):
     ("model p.jsonl --layers 9", "penultimate"),
     ("model p.jsonl --device no-such", "leave --device out"),
     ("model p.jsonl --extra first10", "--extra"),
-    ("model p.jsonl --tp", "--tp"),
     ("model p.jsonl --temperature nan", "--temperature nan: give"),
     ("model p.jsonl --top-p 0", "--top-p 0.0: give"),
     ("model p.jsonl --slots 0", "--slots 0: give"),
@@ -541,29 +539,21 @@ def test_the_same_command_twice_at_once_makes_one_run(folder, whole, tmp_path, m
     assert capsys.readouterr().out == f"{run}\n" and not (run / "parts").exists()
 
 
-WORKERS = """\
-import importlib, sys
-folder, *arguments = sys.argv[1:]
-generate = importlib.import_module("01_generate")
-generate.main(arguments)
-generate.main([*arguments, "--out", folder, "--tp", "--limit", "2"])
-"""
-
-
-def test_two_workers_make_the_run_of_one_and_so_does_one_model_split_over_both(folder, whole, tmp_path):
+def test_two_workers_of_torchrun_make_the_run_of_one(folder, whole, tmp_path):
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    launch += ["--no-python", sys.executable, "-c", WORKERS, tmp_path / "split"]
-    command = [str(x) for x in (*launch, *command_of(folder, tmp_path))]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
+    command = [str(x) for x in (*launch, ROOT / "01_generate.py", *command_of(folder, tmp_path))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert_same_run(whole, run_of(tmp_path))
-    assert_same_run(sample(folder, tmp_path / "one", "--limit", 2), run_of(tmp_path / "split"))
 
 
-def test_heads_that_cannot_be_shared_are_one_line(folder, monkeypatch, capsys):
-    monkeypatch.setenv("WORLD_SIZE", "7")
-    model = AutoModelForCausalLM.from_pretrained(folder / "model")
-    assert "2 heads of keys do not split into 7" in dies(capsys, generate.split_model, model, "cpu")
+@pytest.mark.parametrize("rank, world", [("4", "4"), ("one", "2"), ("1", "")])
+def test_a_rank_that_cannot_be_is_one_line(folder, tmp_path, monkeypatch, rank, world):
+    """Not a worker that samples nothing, or what another one samples, too."""
+    monkeypatch.setenv("RANK", rank)
+    monkeypatch.setenv("WORLD_SIZE", world)
+    error = f"RANK is {rank!r} and WORLD_SIZE {world!r} in the environment; "
+    assert refused(*command_of(folder, tmp_path)).startswith(error)
 
 
 def allocate_too_much(*_):
