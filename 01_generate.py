@@ -47,9 +47,10 @@ import shutil
 import subprocess
 import sys
 import time
-from collections import Counter, defaultdict, deque
+from collections import defaultdict, deque
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -176,34 +177,48 @@ def nucleus(p, top_p):
     return p >= smallest
 
 
-def choose_tokens(logits, sampling, rows, tokens, width=256):
+def largest(logits, count):
+    """The `count` largest logits and their tokens, both [B, count]; all where there are no more."""
+    return logits.topk(min(count, logits.shape[-1]))
+
+
+def choose_tokens(logits, sampling, rows, tokens, width=256, likeliest=None):
     """The next tokens [B]: argmax of p / noise, which is a draw from p. logits [B, V] float32.
 
     rows [B, 1] and tokens [V] are the hashes that `exponential` makes the noise from.
+    likeliest: the top_k `largest` logits or more, where they are known already.
     """
-    if sampling["temperature"] == 0:
+    temperature = sampling["temperature"]
+    top_k = sampling["top_k"]
+    top_p = sampling["top_p"]
+    if temperature == 0:
         return logits.argmax(-1)
-    logits = logits / sampling["temperature"]
-    if sampling["top_k"]:
-        return draw_among(logits, sampling["top_k"], sampling, rows, tokens)[0]
-    if sampling["top_p"] == 1:
+    if top_k:
+        values, ids = likeliest or largest(logits, top_k)
+        kept = values[:, :top_k] / temperature
+        return draw_among(kept, (kept, ids[:, :top_k]), top_p, rows, tokens)[0]
+    logits = logits / temperature
+    if top_p == 1:
         return logits.softmax(-1).div_(exponential(rows, tokens)).argmax(-1)
     # Top-p alone: among the `width` likeliest tokens, then among more for rows where these hold too little
-    chosen, goes_on = draw_among(logits, width, sampling, rows, tokens)
+    chosen, goes_on = draw_among(logits, largest(logits, width), top_p, rows, tokens)
     while width < logits.shape[-1] and goes_on.any():
         width *= 16
         again = goes_on.clone()
-        chosen[again], goes_on[again] = draw_among(logits[again], width, sampling, rows[again], tokens)
+        x = logits[again]
+        chosen[again], goes_on[again] = draw_among(x, largest(x, width), top_p, rows[again], tokens)
     return chosen
 
 
-def draw_among(logits, width, sampling, rows, tokens):
-    """A draw [B] among the `width` likeliest tokens; bool [B]: whether a top-p nucleus may reach beyond."""
-    x, ids = logits.topk(min(width, logits.shape[-1]))
-    everything = x if sampling["top_k"] else logits
-    p = (x - everything.logsumexp(-1, keepdim=True)).exp_()
-    if sampling["top_p"] < 1:
-        p *= nucleus(p, sampling["top_p"])
+def draw_among(logits, candidates, top_p, rows, tokens):
+    """A draw [B] among the candidates; bool [B]: whether a top-p nucleus may reach beyond them.
+
+    logits [B, V] are of all tokens that count, candidates the `largest` of them.
+    """
+    x, ids = candidates
+    p = (x - logits.logsumexp(-1, keepdim=True)).exp_()
+    if top_p < 1:
+        p *= nucleus(p, top_p)
     best = (p / exponential(rows, tokens[ids])).argmax(-1, keepdim=True)
     return ids.gather(1, best)[:, 0], p[:, -1] > 0
 
@@ -269,6 +284,97 @@ def page_attention(q, k, v, scaling, hidden):
     return [x.unflatten(2, (readers, -1)).transpose(1, 2) for x in (outputs, logs)]
 
 
+@cache
+def decode_kernel():
+    """The Triton kernel of `table_attention`; None without Triton, which comes with torch's CUDA builds."""
+    global tl, triton  # Triton looks for the names in a kernel among those of its module
+    try:
+        import triton
+        import triton.language as tl
+    except ImportError:
+        return None
+
+    @triton.jit
+    def decode(
+        q_at, k_at, v_at, table_at, sizes_at, out_at, logs_at, scaling, window, width,
+        G: tl.constexpr, g: tl.constexpr, g_wide: tl.constexpr, P: tl.constexpr, BLOCK: tl.constexpr,
+        D: tl.constexpr, D_wide: tl.constexpr, DV: tl.constexpr, DV_wide: tl.constexpr,
+    ):  # fmt: skip
+        """A program is a row, a key head and a share of the row's pages, which it reads BLOCK keys at a time.
+
+        q [B, G * g, D]; k [pages, G, P, D]; v [pages, G, P, DV]; table [B, width]; out [B, G * g, shares, DV];
+        logs [B, G * g, shares]. Blocks have sizes that are powers of two: g_wide, D_wide and DV_wide.
+        """
+        row = tl.program_id(0)
+        head = tl.program_id(1)
+        share = tl.program_id(2)
+        shares = tl.num_programs(2)
+        size = tl.load(sizes_at + row)
+        oldest = tl.maximum(size - window, 0)
+        pages = tl.cdiv(size, P)
+        pages_of_share = tl.cdiv(pages - oldest // P, shares)
+        begin = oldest // P + share * pages_of_share
+        end = tl.minimum(begin + pages_of_share, pages)
+        query = tl.arange(0, g_wide)
+        d = tl.arange(0, D_wide)
+        dv = tl.arange(0, DV_wide)
+        heads = (row * G + head) * g + query
+        is_query = (query < g)[:, None]
+        q = tl.load(q_at + heads[:, None] * D + d, mask=is_query & (d < D), other=0)
+        top = tl.full([g_wide], -1e30, tl.float32)
+        total = tl.zeros([g_wide], tl.float32)
+        out = tl.zeros([g_wide, DV_wide], tl.float32)
+        for block in range(begin * (P // BLOCK), end * (P // BLOCK)):
+            position = block * BLOCK + tl.arange(0, BLOCK)
+            page = tl.load(table_at + row * width + block * BLOCK // P).to(tl.int64)
+            key = (page * G + head) * P + position % P
+            counts = (position < size) & (position >= oldest)
+            k = tl.load(k_at + key[:, None] * D + d, mask=counts[:, None] & (d < D), other=0)
+            scores = tl.dot(q, k.T, input_precision="ieee") * scaling
+            scores = tl.where(counts, scores, -1e30)
+            highest = tl.maximum(top, tl.max(scores, 1))
+            weights = tl.where(counts, tl.exp(scores - highest[:, None]), 0)
+            shrink = tl.exp(top - highest)
+            total = total * shrink + tl.sum(weights, 1)
+            v = tl.load(v_at + key[:, None] * DV + dv, mask=counts[:, None] & (dv < DV), other=0)
+            out = out * shrink[:, None] + tl.dot(weights.to(v.dtype), v, input_precision="ieee")
+            top = highest
+        is_empty = total == 0  # a share without a page
+        total = tl.where(is_empty, 1, total)
+        place = heads * shares + share
+        tl.store(out_at + place[:, None] * DV + dv, out / total[:, None], mask=is_query & (dv < DV))
+        tl.store(logs_at + place, tl.where(is_empty, -1e30, top + tl.log(total)), mask=query < g)
+
+    return decode
+
+
+def table_attention(q, keys, values, table, sizes, scaling, window, sinks, shares=0):
+    """Attention of each row's newest token by one kernel, which finds a row's pages in a table: [B, H, DV].
+
+    q [B, H, D]; keys [pages, G, P, D]; values [pages, G, P, DV]; table [B, width]; sizes [B]: how many keys
+    count. A row's pages are shared among as many programs as fill the GPU.
+    """
+    B, H, D = q.shape
+    _, G, P, DV = values.shape
+    if not shares:
+        programs = 2 * torch.cuda.get_device_properties(q.device).multi_processor_count
+        shares = max(1, min(table.shape[1], programs // (B * G)))
+    out = q.new_empty(B, H, shares, DV, dtype=torch.float32)
+    logs = q.new_empty(B, H, shares, dtype=torch.float32)
+    kernel = decode_kernel()
+    D_wide, DV_wide, g_wide = (max(16, triton.next_power_of_2(size)) for size in (D, DV, H // G))
+    block = 16384 // (max(D_wide, DV_wide) * keys.itemsize)  # in float32 and wide heads more do not fit
+    kernel[B, G, shares](
+        q.contiguous(), keys, values, table, sizes, out, logs, scaling, window or FAR, table.stride(0),
+        G=G, g=H // G, g_wide=g_wide, P=P, BLOCK=min(P, 64, max(16, block)), D=D, D_wide=D_wide, DV=DV,
+        DV_wide=DV_wide, num_warps=4, num_stages=3,
+    )  # fmt: skip
+    total = logs.logsumexp(-1)
+    if sinks is not None:
+        total = total.logaddexp(sinks.float())
+    return torch.einsum("bhs,bhsd->bhd", (logs - total[..., None]).exp(), out).to(q.dtype)
+
+
 # ---- The engine
 
 
@@ -282,13 +388,13 @@ class Row:
     start: int = 0  # the position of the first key in `pages`; those before are in its prompt's pages
     end: int = 0  # how many tokens it has, with the prompt's
     pages: list | None = None
+    in_table: bool = False  # whether the line of the table at its place is of these pages
     finish: str | None = None
     last: object = None  # the vectors at the last content token
 
 
-def can_use_tables(model, page):
-    """Whether varlen_attn may be tried: its kernel is for CUDA, 16 bits and pages of 256 tokens."""
-    return model.device.type == "cuda" and model.dtype.itemsize == 2 and page % 256 == 0
+def has_kernel(device):
+    return device.type == "cuda" and decode_kernel() is not None
 
 
 class Engine:
@@ -301,10 +407,12 @@ class Engine:
         self.n = n  # rollouts a problem
         self.slots = slots
         self.page = page or (256 if self.device.type == "cuda" else 32)  # tokens in one page
-        # varlen_attn wants a row's keys in whole pages, so a row's first page begins with a copy of the last,
-        # half-filled page of its prompt
-        self.by_tables = self.copies_part = can_use_tables(model, self.page)
-        self.widths = Counter()  # for how many steps varlen_attn has read tables of so many pages
+        self.by_kernel = has_kernel(self.device)
+        self.checked = 0  # the most pages of a row with which the kernel was compared with page attention
+        # The kernel reads whole pages: a row's first one begins with a copy of its prompt's last, half-filled one
+        self.copies_part = self.by_kernel
+        self.graphs = {} if self.device.type == "cuda" else None  # number of rows: (a graph, its logits)
+        self.graph_sizes = sorted({max(1, slots >> i) for i in range(8)} | {max(1, slots * 3 // 4)})
         self.rows = []
         self.prompts = {}  # problem: the pages of its prompt
         self.plan = None
@@ -318,6 +426,12 @@ class Engine:
         self.newest = torch.zeros(slots, len(layers), text.hidden_size, dtype=model.dtype, device=self.device)
         longest = max_prompt + max_new + 1
         self.texts = torch.zeros(slots, longest, dtype=torch.int64, device=self.device)  # tokens of the rows
+        # What changes from step to step: the host fills its own tensors, and those of the device from them
+        pin = self.device.type == "cuda"
+        self.host_numbers = torch.zeros(slots, 5, dtype=torch.int64, pin_memory=pin)
+        self.host_table = torch.zeros(slots, longest // self.page + 2, dtype=torch.int32, pin_memory=pin)
+        self.numbers = self.host_numbers.to(self.device, copy=True)
+        self.table = self.host_table.to(self.device, copy=True)
         self.hooks = common.watch_layers(model, layers, self.keep_vector)
         common.use_attention(model, "paged", self.attend)
 
@@ -340,8 +454,12 @@ class Engine:
             return x.new_empty(len(self.free), x.shape[1], self.page, x.shape[3])
 
         self.pools = {call.layer: (pool(call.keys), pool(call.values)) for call in calls}
+        self.zero_values(range(len(self.free)) if self.device.type == "cuda" else [0])
+
+    def zero_values(self, pages):
+        """The weight of a hidden key is 0, but 0 times NaN is NaN."""
         for _, values in self.pools.values():
-            values[0] = 0  # the weight of a hidden key is 0, but 0 times NaN is NaN
+            values.index_fill_(0, self.tensor(pages), 0)
 
     def tensor(self, values):
         return torch.as_tensor(values, dtype=torch.int64, device=self.device)
@@ -367,11 +485,11 @@ class Engine:
     def attend_pages(self, keys, values, q, k, v, scaling, window, sinks):
         """Each row's newest token over the row's pages: q [B, H, 1, D], k, v [B, G, 1, D] -> [B, 1, H, D]."""
         plan = self.plan
-        values.index_fill_(0, plan.begun, 0)
         keys[plan.page, :, plan.offset] = k[:, :, 0]
         values[plan.page, :, plan.offset] = v[:, :, 0]
-        if not plan.page_groups:
-            return self.attend_tables(keys, values, q[:, :, 0], scaling, window, sinks)[:, None]
+        inputs = q[:, :, 0], keys, values, plan.table, plan.sizes, scaling, window, sinks
+        if plan.page_groups is None:
+            return table_attention(*inputs)[:, None]
         grouped = q.view(len(q), k.shape[1], -1, q.shape[-1])  # [B, G, g, D]: g heads read the same keys
         outputs = []
         weights = []  # their logarithms
@@ -388,71 +506,31 @@ class Engine:
         shares = (logs - total[:, None]).exp()
         out = torch.einsum("begh,beghd->bghd", shares, torch.cat(outputs)[plan.entries])
         out = out.to(v.dtype).flatten(1, 2)  # [B, H, D]
-        if self.by_tables:
-            self.check_tables(out, keys, values, q[:, :, 0], scaling, window, sinks)
+        if self.by_kernel:
+            self.check_kernel(out, inputs)
         return out[:, None]
 
-    def attend_tables(self, keys, values, q, scaling, window, sinks):
-        """The same by one kernel, which finds a row's pages in a table: q [B, H, D] -> [B, H, D]."""
-        from torch.nn.attention.varlen import AuxRequest, varlen_attn
-
-        plan = self.plan
-        longest = plan.tables["block_table"].shape[1] * self.page
-        span = (window - 1, 0) if window else (-1, -1)  # keys before the newest one, and after it
-        keys = keys.transpose(1, 2)  # [pages, P, G, D]
-        values = values.transpose(1, 2)
-        options = {"scale": scaling, "window_size": span, "enable_gqa": True} | plan.tables
-        aux = AuxRequest(lse=True)
-        out, total = varlen_attn(q, keys, values, *plan.ends, 1, longest, return_aux=aux, **options)
-        if sinks is not None:  # total [H, B]: the log of all weights but the sink's
-            out = out * (total.mT - sinks.float()).sigmoid()[..., None].to(out.dtype)
-        return out
-
-    def check_tables(self, out, *inputs):
-        """Compare attend_tables with the answer [B, H, D] of the pages; where it is wrong it is given up."""
+    def check_kernel(self, out, inputs):
+        """Compare the kernel with the answer [B, H, D] of the pages; where it is wrong it is given up."""
         try:
-            distance = (self.attend_tables(*inputs) - out).float().flatten(1).norm(dim=1)
+            distance = (table_attention(*inputs) - out).float().flatten(1).norm(dim=1)
             worst = (distance / out.float().flatten(1).norm(dim=1)).max().item()
             if worst <= 1 / 64:  # rounding to bfloat16 gives some three thousandths
                 return
             why = f"it differs by {worst:.1%}"
-        except (ImportError, RuntimeError, TypeError, ValueError) as error:
+        except Exception as error:  # Triton's own, a driver's, a C compiler's: the pages have the answer
             why = common.reason_of(error)
-        print(f"going on without torch's varlen_attn, by page attention: {why}", file=sys.stderr)
-        self.by_tables = False
+        print(f"going on without the Triton kernel, by page attention: {why}", file=sys.stderr)
+        self.by_kernel = False
 
-    def make_plan(self, position, start, page):
-        """What the layers of a step share; an index made within a layer would wait for the device.
-
-        All [B]: position of a row's newest token, the start of its pages, and the page that it writes to.
-        """
-        begun = [row.pages[-1] for row in self.rows if (row.end - 1 - row.start) % self.page == 0]
-        offset = (position - start) % self.page
-        plan = SimpleNamespace(page=page, offset=offset, begun=self.tensor(begun), page_groups=[])
-        prompts = [self.prompts[row.job["problem"]] for row in self.rows]
-        if self.by_tables:
-            self.add_tables(plan, prompts, position)
-            width = plan.tables["block_table"].shape[1]
-            self.widths[width] += 1
-        if not self.by_tables or self.widths[width] <= 2:  # the first steps of each width are done both ways
-            plan.page_groups, plan.entries = self.make_page_groups(prompts, position, start)
-        self.plan = plan
-
-    def add_tables(self, plan, prompts, position):
-        """For varlen_attn: each row's pages and how many keys count; where queries and keys end."""
-        pages = [prompt[: row.start // self.page] + row.pages for prompt, row in zip(prompts, self.rows)]
-        sizes = (position + 1).int()
-        plan.tables = {"block_table": self.tensor(page_table(pages)).int(), "seqused_k": sizes}
-        ends_of_queries = torch.arange(len(sizes) + 1, device=self.device).int()
-        ends_of_keys = torch.nn.functional.pad(sizes.cumsum(0), (1, 0)).int()
-        plan.ends = ends_of_queries, ends_of_keys
-
-    def make_page_groups(self, prompts, position, start):
+    def make_page_groups(self):
         """The pages of single rows, those of prompts, and which outputs [B, entries] each row adds up."""
+        position, _, start, _, _ = self.numbers[: len(self.rows)].unbind(1)
         zero = torch.zeros_like(start)
         pages = [row.pages for row in self.rows]
         of_rows, row_entries = self.page_group(pages, 0, 1, zero, start, position, position)
         sample = self.tensor([row.job["sample"] for row in self.rows])
+        prompts = [self.prompts[row.job["problem"]] for row in self.rows]
         of_prompts, entries = self.page_group(prompts, self.split, self.n, sample, zero, start - 1, position)
         entries = (entries + of_rows.readers.numel()).where(entries >= 0, -1)
         # Output 0 stands in where there is no page: it is the spare page's, whose keys are all hidden
@@ -495,24 +573,88 @@ class Engine:
 
     def step(self):
         """The next token of each row [B] and its statistics [B, 12]; hooks keep the vector it came from."""
-        numbers = [
-            (row.end - 1, len(row.stats), row.start, row.pages[-1], row.job["key"]) for row in self.rows
-        ]
-        position, age, start, page, key = self.tensor(np.array(numbers, np.int64)).unbind(1)
-        self.make_plan(position, start, page)
-        texts = self.texts[: len(numbers)]
-        place = position[:, None]
-        out = self.model(input_ids=texts.gather(1, place), position_ids=place, use_cache=False)
-        logits = out.logits[:, -1].float()  # [B, V]
+        count = len(self.rows)
+        self.fill()
+        pages = max(row.end - 1 for row in self.rows) // self.page + 1
+        if self.by_kernel and pages <= self.checked:
+            logits = self.replay(count)  # what follows is launched while it runs
+        else:
+            logits = self.forward(count, self.make_page_groups())
+            self.checked = pages
+        logits = logits.float()  # [B, V]
+        position, age, _, _, key = self.numbers[:count].unbind(1)
+        texts = self.texts[:count]
         scores = logits
+        likeliest = None
         penalty = self.sampling["repetition_penalty"]
         if penalty != 1:
             scores = penalise(logits, texts[:, : max(row.end for row in self.rows)], penalty)
+        elif self.sampling["top_k"]:  # for the draw and for the statistics
+            likeliest = largest(logits, max(self.sampling["top_k"], common.TOP_K))
         noise = scramble(key + age * STRIDE)[:, None]
-        chosen = choose_tokens(scores, self.sampling, noise, self.token_hashes)
-        texts.scatter_(1, place + 1, chosen[:, None])
-        stats = token_stats(logits, chosen).half()  # launched before the wait for the tokens
+        chosen = choose_tokens(scores, self.sampling, noise, self.token_hashes, likeliest=likeliest)
+        texts.scatter_(1, position[:, None] + 1, chosen[:, None])
+        stats = token_stats(logits, chosen, likeliest and likeliest.indices).half()
         return chosen.cpu().numpy(), stats.cpu().numpy()
+
+    def fill(self):
+        """Put what this step is about into the tensors that `forward` and sampling read."""
+        numbers = self.host_numbers.numpy()
+        table = self.host_table.numpy()
+        numbers[len(self.rows) :] = 0  # rows that are not there read and write the spare page
+        for place, row in enumerate(self.rows):
+            numbers[place] = row.end - 1, len(row.stats), row.start, row.pages[-1], row.job["key"]
+            if not row.in_table:
+                pages = self.prompts[row.job["problem"]][: row.start // self.page] + row.pages
+                table[place, : len(pages)] = pages
+                row.in_table = True
+        self.numbers.copy_(self.host_numbers, non_blocking=True)
+        self.table.copy_(self.host_table, non_blocking=True)
+
+    def forward(self, size, page_groups=None):
+        """The logits [size, V] of the next tokens, by page groups or, without, by the table of pages.
+
+        What changes from step to step lies in tensors that stay where they are, so a graph can replay it.
+        """
+        position, _, start, page, _ = self.numbers[:size].unbind(1)
+        groups, entries = page_groups or (None, None)
+        self.plan = SimpleNamespace(
+            page=page, offset=(position - start) % self.page, page_groups=groups, entries=entries,
+            table=self.table[:size], sizes=(position + 1).int(),
+        )  # fmt: skip
+        place = position[:, None]
+        ids = self.texts[:size].gather(1, place)
+        return self.model(input_ids=ids, position_ids=place, use_cache=False).logits[:, -1]
+
+    def replay(self, count):
+        """`forward` as one CUDA graph, which spares the host some 2,000 launches; there are a few sizes."""
+        if self.graphs is None:
+            return self.forward(count)
+        size = next(size for size in self.graph_sizes if size >= count)
+        if size not in self.graphs:
+            try:
+                self.graphs[size] = self.capture(size)
+            except RuntimeError as error:  # such as of a model that waits for the device
+                why = common.reason_of(error.__context__ or error)  # the capture ends by an error of its own
+                print(f"going on without CUDA graphs: {why}", file=sys.stderr)
+                self.graphs = None
+                return self.forward(count)
+        graph, logits = self.graphs[size]
+        graph.replay()
+        return logits[:count]
+
+    def capture(self, size):
+        """(a graph of `forward`, the tensor that it writes the logits to)"""
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            self.forward(size)  # what is made at the first call cannot be captured
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        pool = next((other.pool() for other, _ in self.graphs.values()), None)
+        with torch.cuda.graph(graph, pool=pool):
+            logits = self.forward(size)
+        return graph, logits
 
     # --- between steps, on the host
 
@@ -530,6 +672,7 @@ class Engine:
             for hook in self.hooks:
                 hook.remove()
             self.pools = {}
+            self.graphs = None
             self.plan = None
 
     def take(self, low, high, count):
@@ -538,6 +681,8 @@ class Engine:
         if len(pages) < count:
             return None
         self.free[pages] = False
+        if self.device.type != "cuda":
+            self.zero_values(pages)
         return pages.tolist()
 
     def admit(self):
@@ -552,6 +697,7 @@ class Engine:
             if self.free[1 : self.split].sum() < needed + len(self.rows) or not self.read_prompt(row.job):
                 return
             row.pages = self.take(1, self.split, needed)
+            row.in_table = False
             if row.before:
                 self.read(ids[:-1], row.start, row.pages)
             elif row.start < prompt_end:
@@ -593,6 +739,7 @@ class Engine:
             page = self.take(1, self.split, 1)
             if page:
                 full[0].pages += page
+                full[0].in_table = False
             else:
                 self.pause()
 
@@ -614,6 +761,7 @@ class Engine:
         self.free[self.rows[r].pages] = True
         self.texts[r] = self.texts[len(self.rows) - 1]
         self.rows[r] = self.rows[-1]
+        self.rows[r].in_table = False
         self.rows.pop()
 
     def collect(self, tokens, stats):

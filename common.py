@@ -510,10 +510,17 @@ LOWER_IS_BETTER = ("entropy",)
 RULES = tuple(f"{name}/{way}" for name in STATISTICS for way in AGGREGATIONS)
 
 
-def token_stats(logits, tokens):
-    """[B, 12] for a step: the ten largest log-probabilities, the sampled token's, the vocabulary's mean."""
+def token_stats(logits, tokens, likeliest=None):
+    """[B, 12] for a step: the ten largest log-probabilities, the sampled token's, the vocabulary's mean.
+
+    likeliest [B, 10 or more]: the tokens with the largest logits, where they are known already.
+    """
     log_p = logits.log_softmax(-1)
-    kept = [log_p.topk(TOP_K).values, log_p.gather(1, tokens[:, None]), log_p.mean(-1, keepdim=True)]
+    if likeliest is None:
+        top = log_p.topk(TOP_K).values
+    else:
+        top = log_p.gather(1, likeliest[:, :TOP_K])
+    kept = [top, log_p.gather(1, tokens[:, None]), log_p.mean(-1, keepdim=True)]
     return torch.cat(kept, 1).clamp(-65504)  # float16's lowest number
 
 

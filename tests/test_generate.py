@@ -183,25 +183,34 @@ def test_keys_with_a_large_bias_are_read_as_exactly_in_16_bits_as_others():
     assert (share - exact).norm() / exact.norm() < 0.003
 
 
-def attention_by_tables(q, keys, values, ends_q, ends_k, most_q, most_k, *, return_aux, scale, window_size,
-                        enable_gqa, seqused_k, block_table):  # fmt: skip
-    """What torch's varlen_attn says it does, a query a row: q [B, H, D], keys, values [pages, P, G, D]."""
-    assert ends_q.equal(torch.arange(len(q) + 1).int()) and enable_gqa and return_aux.lse and most_q == 1
-    assert ends_k.diff().min() > 0 and most_k >= seqused_k.max()
-    assert block_table.dtype == seqused_k.dtype == torch.int32
+def attention_by_table(q, keys, values, table, sizes, scaling, window, sinks):
+    """What the Triton kernel says it does: q [B, H, D], keys, values [pages, G, P, D] -> [B, H, D]."""
+    assert table.dtype == sizes.dtype == torch.int32
     found = []
-    for query, size, pages in zip(q, seqused_k.tolist(), block_table.long()):
-        first = max(0, size - 1 - window_size[0]) if window_size[0] >= 0 else 0
-        k, v = (x[pages].flatten(0, 1)[first:size].repeat_interleave(len(query) // x.shape[2], 1)
-                for x in (keys, values))  # fmt: skip
-        scores = torch.einsum("hd,thd->ht", query, k) * scale
-        found.append((torch.einsum("ht,thd->hd", scores.softmax(1), v), scores.logsumexp(1)))
-    out, total = map(torch.stack, zip(*found))
-    return out, total.mT
+    for query, size, pages in zip(q, sizes.tolist(), table.long()):
+        first = max(0, size - window) if window else 0
+        k, v = (x[pages].transpose(0, 1).flatten(1, 2)[:, first:size] for x in (keys, values))
+        k, v = (x.repeat_interleave(len(query) // len(x), 0) for x in (k, v))  # [H, T, D]
+        scores = torch.einsum("hd,htd->ht", query, k) * scaling
+        if sinks is not None:
+            scores = torch.cat([scores, sinks[:, None]], 1)
+        found.append(torch.einsum("ht,htd->hd", scores.softmax(1)[:, : size - first], v))
+    return torch.stack(found)
 
 
-def use_kernel(monkeypatch, function):
-    """Let engines take `function` for torch's varlen_attn; what they call from now on is counted."""
+class Replay:
+    """In place of a CUDA graph: it runs the function that would be captured, into the same tensor."""
+
+    def __init__(self, engine, size):
+        self.logits = engine.forward(size).clone()
+        self.run = lambda: self.logits.copy_(engine.forward(size))
+
+    def replay(self):
+        self.run()
+
+
+def use_kernel(monkeypatch, function, graphs=True):
+    """Let engines take `function` for the kernel, as on CUDA; what they call from now on is counted."""
     calls = Counter()
 
     def counted(name, function):
@@ -211,49 +220,81 @@ def use_kernel(monkeypatch, function):
 
         return count
 
-    varlen = importlib.import_module("torch.nn.attention.varlen")
-    monkeypatch.setattr(varlen, "varlen_attn", counted("tables", function))
-    monkeypatch.setattr(generate, "can_use_tables", lambda model, page: True)
+    def capture(engine, size):
+        graph = Replay(engine, size)
+        calls["graph"] += 1
+        return graph, graph.logits
+
+    make_pools = generate.Engine.make_pools
+
+    def make_pools_and_graphs(engine, *args):
+        make_pools(engine, *args)
+        engine.graphs = {} if graphs else None
+
+    monkeypatch.setattr(generate, "has_kernel", lambda device: True)
+    monkeypatch.setattr(generate, "table_attention", counted("table", function))
     monkeypatch.setattr(generate, "page_attention", counted("pages", generate.page_attention))
+    monkeypatch.setattr(generate.Engine, "make_pools", make_pools_and_graphs)
+    monkeypatch.setattr(generate.Engine, "capture", capture)
     return calls
 
 
+@pytest.mark.parametrize("graphs", [True, False])
 @pytest.mark.parametrize("pages", [1000, 14])
-def test_one_kernel_that_reads_tables_of_pages_gives_the_same_tokens(family, monkeypatch, capsys, pages):
-    """Its own CUDA kernel cannot run here; what it is given can be checked. With too few pages as well."""
-    calls = use_kernel(monkeypatch, attention_by_tables)
+def test_the_kernel_and_graphs_of_a_few_sizes_give_the_same_tokens(family, monkeypatch, capsys, pages, graphs):
+    """CUDA is not there; what it is given can be checked. With too few pages, so that rows wait, as well."""
+    calls = use_kernel(monkeypatch, attention_by_table, graphs)
     found = run_engine(family.model, jobs_of(), slots=14, budget=pages * family.page)
     assert texts_of(found) == texts_of(family.found) and not capsys.readouterr().err
     for key, row in found.items():
         torch.testing.assert_close(row["hidden"], family.found[key]["hidden"], atol=1e-5, rtol=1e-5)
-    assert calls["pages"] / 2 < calls["tables"] / 3, "only the first steps of each width are done both ways"
+    steps_both_ways = calls["pages"] / 2 / len(family.model.model.layers)  # for rows, and for prompts
+    assert steps_both_ways <= 7, "only the first step with each number of pages"
+    assert (3 <= calls["graph"] <= 5) if graphs else calls["graph"] == 0
 
 
-def a_key_too_few(*x, seqused_k, **options):
-    return attention_by_tables(*x, seqused_k=(seqused_k - 1).clamp(1), **options)
+def a_key_too_few(q, keys, values, table, sizes, *options):
+    return attention_by_table(q, keys, values, table, (sizes - 1).clamp(1), *options)
 
 
-def one_page_for_another(*x, block_table, **options):
+def one_page_for_another(q, keys, values, table, *options):
     """Wrong only in rows that have more than three pages."""
-    wrong = block_table.clone()
-    wrong[:, 3:] = block_table[:, :1]
-    return attention_by_tables(*x, block_table=wrong, **options)
+    wrong = table.clone()
+    wrong[:, 3:] = table[:, :1]
+    return attention_by_table(q, keys, values, wrong, *options)
 
 
-def not_there(*_, **__):
-    raise RuntimeError("FlashAttention only supports Ampere GPUs or newer.")
+def not_there(*_):
+    raise RuntimeError("Failed to find C compiler.")
 
 
 @pytest.mark.parametrize("function, words", [
-    (a_key_too_few, "differs by"), (one_page_for_another, "differs by"), (not_there, "only supports Ampere"),
+    (a_key_too_few, "it differs by"), (one_page_for_another, "it differs by"), (not_there, "Failed to find C"),
 ])  # fmt: skip
 def test_a_kernel_that_is_wrong_is_found_out_before_its_answer_counts(
     family, monkeypatch, function, words, capsys
 ):  # fmt: skip
-    use_kernel(monkeypatch, function)
+    calls = use_kernel(monkeypatch, function)
     assert texts_of(run_engine(family.model, jobs_of())) == texts_of(family.found)
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("going on without torch's varlen_attn, by page attention: ") and words in line
+    assert line.startswith("going on without the Triton kernel, by page attention: ") and words in line
+    assert calls["table"] == 1 or function is one_page_for_another
+
+
+def test_a_model_that_cannot_be_captured_runs_without_graphs(family, monkeypatch, capsys):
+    """The error by which CUDA ends a capture hides the one that was the reason."""
+
+    def capture(engine, size):
+        try:
+            raise RuntimeError("operation not permitted when stream is capturing")
+        finally:
+            raise RuntimeError("the capture was invalidated")
+
+    use_kernel(monkeypatch, attention_by_table)
+    monkeypatch.setattr(generate.Engine, "capture", capture)
+    assert texts_of(run_engine(family.model, jobs_of())) == texts_of(family.found)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("going on without CUDA graphs: ") and "not permitted" in line
 
 
 class Launches(TorchFunctionMode):
