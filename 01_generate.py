@@ -365,7 +365,7 @@ def table_attention(q, keys, values, table, sizes, scaling, window, sinks, share
     D_wide, DV_wide, g_wide = (max(16, triton.next_power_of_2(size)) for size in (D, DV, H // G))
     block = 16384 // (max(D_wide, DV_wide) * keys.itemsize)  # in float32 and wide heads more do not fit
     kernel[B, G, shares](
-        q.contiguous(), keys, values, table, sizes, out, logs, scaling, window or FAR, table.stride(0),
+        q.contiguous(), keys, values, table, sizes, out, logs, scaling, window or 1 << 30, table.stride(0),
         G=G, g=H // G, g_wide=g_wide, P=P, BLOCK=min(P, 64, max(16, block)), D=D, D_wide=D_wide, DV=DV,
         DV_wide=DV_wide, num_warps=4, num_stages=3,
     )  # fmt: skip
@@ -413,6 +413,7 @@ class Engine:
         self.copies_part = self.by_kernel
         self.graphs = {} if self.device.type == "cuda" else None  # number of rows: (a graph, its logits)
         self.graph_sizes = sorted({max(1, slots >> i) for i in range(8)} | {max(1, slots * 3 // 4)})
+        self.queue = deque()
         self.rows = []
         self.prompts = {}  # problem: the pages of its prompt
         self.plan = None
@@ -668,12 +669,16 @@ class Engine:
                     self.extend()
                     ended = self.collect(*self.step())
                 yield from ended
-        finally:  # let go of the memory: transformers keeps the attention function
-            for hook in self.hooks:
-                hook.remove()
-            self.pools = {}
-            self.graphs = None
-            self.plan = None
+        finally:
+            self.close()
+
+    def close(self):
+        """Let go of the memory: transformers keeps the attention function."""
+        for hook in self.hooks:
+            hook.remove()
+        self.pools = {}
+        self.graphs = None
+        self.plan = None
 
     def take(self, low, high, count):
         """The first `count` free pages of [low, high), or None when there are too few."""

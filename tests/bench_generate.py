@@ -12,7 +12,8 @@ batching) keeps neither. On a CPU speed is by processor time, which neighbours d
 forward_fraction (CPU): ours in parts of the tokens a CPU second of the bare forward pass, a token of as many
 rows with nothing before it, measured before and after, in one process. bandwidth_fraction (GPU): the time to
 read the weights, and the rows' keys and values, once a step at the speed of a large copy, in parts of ours.
-On a GPU the last column says which attention each side took: ours varlen_attn, or pages where that failed.
+On a GPU the last column says which attention each side took: ours the kernel, or pages where that failed;
+and a step of 256 rows of 2,048 tokens is measured, too: ms in all, of attention, and of the host.
 """
 
 import argparse
@@ -40,7 +41,8 @@ def main(argv=None):
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog="bench.py generate", description=__doc__, formatter_class=form)
     add = parser.add_argument
-    add("--scale", type=float, default=0.5, help="of the lengths: 1 is a median of 200 tokens (GPU: 4 times)")
+    scale = "of the lengths: 1 is a median of 200 tokens (GPU: 4 times; default: %(default)s)"
+    add("--scale", type=float, default=0.1 if CUDA else 0.5, help=scale)
     add("--rounds", type=int, default=1)
     add("--slots", type=int, default=256 if CUDA else 64, help="default 64 on a CPU, 256 on a GPU")
     add("--threads", type=int, help="of a CPU; default: what torch takes")
@@ -86,6 +88,8 @@ def report(found):
         numbers.append([side, *speeds, f"{x['wall']:.1f}", *step, *last])
     print(common.table(header, numbers))
     ours = best["ours"]
+    if "step" in ours:
+        print(", ".join(f"{name} {value}" for name, value in ours["step"].items()))
 
     def ratio(side, name):
         return round(best[side][name] / ours[name], 3) if side in best else None
@@ -98,6 +102,7 @@ def report(found):
         "forward_fraction": round(ours["tokens"] / ours["cpu"] / ours["bare"], 3) if ours["bare"] else None,
         "bandwidth_fraction": round(ours["limit"] / ours["wall"], 3),
         "tokens": ours["tokens"],
+        "step": ours.get("step"),
         "device": ours["device"],
     }))  # fmt: skip
 
@@ -118,6 +123,8 @@ def measure(args):
     before = memory()
     found = side(model, work, args.slots, is_ours)
     peak = (memory() - before) / 2**20
+    if is_ours and CUDA:
+        found["step"] = measure_step(model, rows=256, context=2048)
     return found | {
         "side": args.side, "tokens": sum(length for _, length in work), "peak_mb": peak,
         "limit": limit_of(model, work, found["steps"]), "cost": found["wall" if CUDA else "cpu"],
@@ -166,21 +173,78 @@ def memory():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def limit_of(model, work, steps):
-    """Seconds to read the weights in every step, and keys and values as often as they are needed."""
+def bytes_of_token(model):
+    """Of its keys and values."""
     config = model.config
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    token = 2 * config.num_hidden_layers * config.num_key_value_heads * head * model.dtype.itemsize
+    return 2 * config.num_hidden_layers * config.num_key_value_heads * head * model.dtype.itemsize
+
+
+def limit_of(model, work, steps):
+    """Seconds to read the weights in every step, and keys and values as often as they are needed."""
+    token = bytes_of_token(model)
     read = steps * sum(x.nbytes for x in model.parameters())
     read += sum((len(prompt) + (length + 1) / 2) * (length + 1) for prompt, length in work) * token
-    x = torch.empty(1 << (30 if CUDA else 28), dtype=torch.uint8, device=model.device)
+    return read / memory_speed(model.device)
+
+
+def memory_speed(device):
+    """Bytes a second that a large copy reads and writes."""
+    x = torch.empty(1 << (30 if CUDA else 28), dtype=torch.uint8, device=device)
     y = torch.empty_like(x)
     times = []
     for _ in range(8):
         begin = clock()
         y.copy_(x)
         times.append(since(begin)["wall"])
-    return read / (2 * x.numel() / min(times))
+    return 2 * x.numel() / min(times)
+
+
+def measure_step(model, rows, context, steps=40):
+    """One decode step of rows that have so many tokens each, sampled by top-k 20 and top-p .95."""
+    generate = importlib.import_module("01_generate")
+    sampling = SAMPLING | {"temperature": 0.6, "top_k": 20, "top_p": 0.95}
+    n_layers = model.config.num_hidden_layers
+    prompt = 100
+    engine = generate.Engine(model, [n_layers - 1, n_layers], sampling, 16, rows, prompt, context)
+    for i in range(rows):
+        problem = i // 16
+        job = {"problem": problem, "sample": i % 16, "prompt": [10 + problem] * prompt}
+        job |= {"limit": context, "key": i << 32}
+        before = [10 + (11 * i + 3 * t) % 900 for t in range(context - prompt - 2 * steps)]
+        engine.queue.append(generate.Row(job, before=before))
+    host = 0.0
+    with torch.inference_mode():
+        engine.admit()
+        assert len(engine.rows) == rows, f"only {len(engine.rows)} of {rows} rows fit"
+        for _ in range(8):  # the check of the kernel, and the capture
+            one_step(engine)
+        begin = clock()
+        for _ in range(steps):
+            host += one_step(engine)
+        wall = since(begin)["wall"] / steps
+        with torch.profiler.profile() as profile:
+            one_step(engine)
+            clock()
+    kernels = [x for x in profile.key_averages() if x.key.startswith("decode")]
+    weights = sum(x.nbytes for x in model.parameters())
+    read = weights + sum(row.end for row in engine.rows) * bytes_of_token(model)
+    engine.close()
+    return {
+        "ms a step": round(1000 * wall, 2),
+        "of the memory's speed": round(read / memory_speed(model.device) / wall, 2),
+        "ms of attention": round(sum(x.device_time_total for x in kernels) / 1000, 2),
+        "ms of the host between steps": round(1000 * host / steps, 2),
+    }
+
+
+def one_step(engine):
+    """Seconds that the host takes for what lies between two steps."""
+    engine.extend()
+    found = engine.step()
+    begin = time.perf_counter()
+    engine.collect(*found)
+    return time.perf_counter() - begin
 
 
 def clock():
@@ -212,7 +276,7 @@ def by_ours(model, work, slots, keep):
 
         engine.step = counted
         made = sum(len(rollout["ids"]) for rollout in engine.run(deque(map(generate.Row, part))))
-        attention = "varlen_attn" if engine.by_tables else "pages"
+        attention = "kernel" if engine.by_kernel else "pages"
         found = since(begin) | {"steps": steps[0], "batch": slots, "attention": attention}
     assert made == sum(length for _, length in work)
     return found

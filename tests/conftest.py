@@ -12,6 +12,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # waiting threads make tiny models a hundred times slower
+if not os.environ.get("SCATR_GPU"):  # the numbers are those of a CPU; test_gpu.py says what a GPU is for
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
 import numpy as np
 import pytest
 import torch

@@ -1,8 +1,13 @@
-"""A rehearsal for a CUDA GPU on a machine without one: the real code on tensors that say they are on `cuda`
-and hold no numbers. It finds what mixes devices or types; what comes out, and how fast, only a GPU can say.
+"""The code for CUDA, in three parts; tests/README.md names the command of each.
+
+With a GPU: the real thing. Without one, where Triton is installed: the kernel, by Triton's interpreter. With
+a build of torch for CUDA but no GPU: a rehearsal on tensors that say they are on `cuda` and hold no numbers,
+which finds what mixes devices or types.
 """
 
 import importlib
+import importlib.util
+import os
 from collections import deque
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,8 +25,14 @@ import common
 
 SCRIPTS = "01_generate", "03_train_scorer", "05_baselines"
 generate, trainer, verifiers = map(importlib.import_module, SCRIPTS)
-pytestmark = pytest.mark.skipif(
-    torch.version.cuda is None, reason="torch is built without CUDA: tests/README.md says how to install one"
+HAS_GPU = torch.cuda.is_available()
+on_gpu = pytest.mark.skipif(not HAS_GPU, reason="it takes a GPU, and SCATR_GPU=1: see tests/README.md")
+rehearse = pytest.mark.skipif(
+    torch.version.cuda is None or HAS_GPU, reason="it takes a torch for CUDA, and no GPU: see tests/README.md"
+)
+with_triton = pytest.mark.skipif(
+    not (HAS_GPU or os.environ.get("TRITON_INTERPRET") and importlib.util.find_spec("triton")),
+    reason="it takes a GPU, or Triton and TRITON_INTERPRET=1: see tests/README.md",
 )
 EXPERTS = {"moe_intermediate_size": 16, "num_experts_per_tok": 2}
 FAMILIES = {
@@ -31,9 +42,6 @@ FAMILIES = {
     "gemma3_text": {"head_dim": 8, "sliding_window": 12},
 }  # fmt: skip
 PLAIN = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "repetition_penalty": 1.0, "stop_ids": [2]}
-WARM = {"top_p": 0.9, "repetition_penalty": 1.1}
-SETTINGS = [(family, WARM) for family in FAMILIES]
-SETTINGS += [("qwen3", setting) for setting in ({"temperature": 0}, {}, {"top_k": 20})]
 
 
 def real(function, *args, **options):
@@ -116,19 +124,10 @@ def make_jobs(**more):
     ]
 
 
-@pytest.mark.parametrize("family, setting", SETTINGS, ids=str)
-def test_sampling(family, setting, rehearsed, capsys):
-    """Each step both ways, then by varlen_attn alone; with too few pages for all rows."""
-    model = make_model(family)
-    sampling = PLAIN | setting
-    token = 2 * 2 * 2 * model.config.num_key_value_heads * 8
-    engine = generate.Engine(model, [1, 2, 0], sampling, 2, 5, 300, 6, budget=9 * 256 * token)
-    found = list(engine.run(deque(map(generate.Row, make_jobs()))))
-    assert len(found) == 6 and {len(row["ids"]) for row in found} == {6}
-    assert {row["hidden"].device.type for row in found} == {"cpu"}
-    assert engine.by_tables and max(engine.widths.values()) > 2 and not capsys.readouterr().err
+# ---- A rehearsal
 
 
+@rehearse
 @pytest.mark.parametrize("family", FAMILIES)
 def test_reading(family, rehearsed):
     jobs = make_jobs(tokens=[7, 8, 9, 2])
@@ -136,9 +135,14 @@ def test_reading(family, rehearsed):
     assert len(found) == 6 and all(row["hidden"].shape == (4, 32) for row in found)
 
 
+@rehearse
 @pytest.mark.parametrize("family", FAMILIES)
 def test_lora_and_a_reward_head(family, rehearsed):
-    model = make_model(family)
+    train_adapters_and_read_a_head(make_model(family))
+
+
+def train_adapters_and_read_a_head(model):
+    """One step of LoRA, and what the two kinds of reward models read."""
     adapters = verifiers.add_adapters(model, 0)
     verifiers.save_memory(model.train())
     optimizer = torch.optim.AdamW(adapters.values(), weight_decay=0.0)
@@ -148,10 +152,12 @@ def test_lora_and_a_reward_head(family, rehearsed):
     model.eval()
     head = torch.nn.Linear(32, 1, device=model.device)
     with torch.inference_mode():
-        verifiers.next_logits(model, [5] * 20)[[3, 4]].diff()
+        difference = verifiers.next_logits(model, [5] * 20)[[3, 4]].diff()
+        assert not HAS_GPU or difference.isfinite().all()
         head(verifiers.states_of(model, [5] * 20)[-1].float())
 
 
+@rehearse
 @pytest.mark.parametrize("config", [{}, {"batch_norm": True, "dropout": 0.3, "input_dropout": 0.1}])
 def test_training_a_scorer(config, monkeypatch):
     build = common.build_scorer
@@ -169,3 +175,97 @@ def test_training_a_scorer(config, monkeypatch):
         parts = {name: torch.empty(x.shape, dtype=x.dtype, device="cuda") for name, x in parts.items()}
         trial, weights = trainer.train(replace(task, **parts), task.configs[0] | config, epochs=1)
     assert trial["best_epoch"] == 1 and weights
+
+
+# ---- The kernel, on a GPU or by Triton's interpreter
+
+
+def exact_attention(q, keys, values, table, sizes, scaling, window, sinks):
+    """In float64: q [B, H, D], keys, values [pages, G, P, D] -> [B, H, D]."""
+    found = []
+    for query, size, pages in zip(q.double(), sizes.tolist(), table.long()):
+        pages = pages[: -(-size // keys.shape[2])]  # other places of the table mean nothing
+        first = max(0, size - window) if window else 0
+        k, v = (x[pages].double().transpose(0, 1).flatten(1, 2)[:, first:size] for x in (keys, values))
+        k, v = (x.repeat_interleave(len(query) // len(x), 0) for x in (k, v))  # [H, T, D]
+        scores = (k @ query[..., None])[..., 0] * scaling
+        if sinks is not None:
+            scores = torch.cat([scores, sinks.double()[:, None]], 1)
+        found.append((scores.softmax(1)[:, None, : size - first] @ v)[:, 0])
+    return torch.stack(found)
+
+
+@with_triton
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+@pytest.mark.parametrize("H, G, D, DV, P, window, has_sinks, shares", [
+    (16, 8, 128, 128, 256, None, False, 1), (4, 4, 8, 8, 32, None, False, 1), (32, 32, 128, 128, 256, None, False, 4),
+    (8, 1, 64, 64, 256, 12, False, 1), (64, 8, 64, 64, 256, 128, True, 3), (12, 4, 96, 96, 64, None, True, 2),
+    (8, 4, 256, 256, 256, 700, False, 2), (4, 4, 192, 128, 256, None, False, 1),
+])  # fmt: skip
+def test_kernel(H, G, D, DV, P, window, has_sinks, shares, dtype):
+    """Grouped heads, windows, sinks, odd widths; rows of one key to all pages; NaN where nothing may be read."""
+    if not HAS_GPU and dtype == "bfloat16":
+        dtype = "float32"  # the interpreter has no bfloat16
+    torch.manual_seed(0)
+    device = "cuda" if HAS_GPU else "cpu"
+    rows, width, pages = 5, 6, 40
+
+    def draw(*shape):
+        return torch.randn(*shape, device=device).to(getattr(torch, dtype))
+
+    q, keys, values = draw(rows, H, D), draw(pages, G, P, D), draw(pages, G, P, DV)
+    keys[0] = values[0] = float("nan")
+    sizes = torch.tensor([1, P - 1, P, P + 1, width * P - 3], device=device).int()
+    table = torch.randperm(pages - 1, device=device)[: rows * width].view(rows, width).int() + 1
+    for row, size in enumerate(sizes.tolist()):
+        table[row, -(-size // P) :] = 0
+    sinks = torch.randn(H, device=device) if has_sinks else None
+    inputs = q, keys, values, table, sizes, D**-0.5, window, sinks
+    exact = exact_attention(*inputs)
+    error = (generate.table_attention(*inputs, shares).double() - exact).norm() / exact.norm()
+    assert error < {"bfloat16": 8e-3, "float16": 1e-3, "float32": 1e-5}[dtype]
+
+
+# ---- On a GPU
+
+
+def sampled(model, sampling, **changes):
+    """What an engine on the GPU samples; changes: of its attributes."""
+    engine = generate.Engine(model, [1, 2], PLAIN | {"stop_ids": []} | sampling, 2, 6, 300, 40)
+    vars(engine).update(changes)
+    found = engine.run(deque(map(generate.Row, (job | {"limit": 40} for job in make_jobs()))))
+    return sorted(found, key=lambda row: (row["problem"], row["sample"]))
+
+
+@on_gpu
+@pytest.mark.parametrize("family", FAMILIES)
+def test_sampled_vectors_are_the_read_ones(family, capsys):
+    model = make_model(family)
+    found = sampled(model, {})
+    assert not capsys.readouterr().err, "no step is done by page attention alone, or without a graph"
+    jobs = [job | {"limit": 40, "tokens": row["ids"].tolist()} for job, row in zip(make_jobs(), found)]
+    for one, other in zip(found, read_jobs(model, jobs, [1, 2], [2]), strict=True):
+        one, other = one["hidden"].float(), other["hidden"].float()
+        assert ((one - other).norm(dim=1) / other.norm(dim=1)).max() < 0.03
+
+
+@on_gpu
+@pytest.mark.parametrize("sampling", [{}, {"top_k": 20}, {"top_p": 0.9, "repetition_penalty": 1.1}], ids=str)
+def test_a_graph_changes_no_token(sampling):
+    model = make_model("qwen3")
+    with_graphs, without = sampled(model, sampling), sampled(model, sampling, graphs=None)
+    assert all(one["ids"].equal(other["ids"]) for one, other in zip(with_graphs, without, strict=True))
+
+
+@on_gpu
+@pytest.mark.parametrize("family", FAMILIES)
+def test_lora_and_a_reward_head_on_a_gpu(family):
+    train_adapters_and_read_a_head(make_model(family))
+
+
+@on_gpu
+def test_training_a_scorer_on_a_gpu():
+    recipe = trainer.make_recipe(trainer.parse_args(["run"]), ["run"], seed=32)
+    task = trainer.make_task(draw_rollouts(make_world(12), problems=40, n=4, seed=0), recipe, "cuda")
+    trial, weights = trainer.train(task, task.configs[0], epochs=1)
+    assert np.isfinite(trial["val_loss"]) and weights
