@@ -406,56 +406,36 @@ def with_wanted_name(code, tree, problem):
 # ------------------------------------------------------------------------------------------------------------
 # Extraction of answers. The first line that finds something decides:
 #
+#   a final answer that is announced after the last box             \boxed{5} The final answer is 6.   6
 #   the last box after the reasoning, with those joined to it       \boxed{2} and \boxed{3}   2, 3
 #   what a phrase announces                                         The answer is 5 cm.       5 cm
 #   a single lettered choice                                        B. 12                     B. 12
 #   the last formula of the last sentence that has one              So x = 5, as wanted.      x = 5
 #   all of a response of a few words                                no real roots             no real roots
 #
-# A box is passed over where the words around it deny it ("not 5", "5 is too large") or only suppose it
-# ("assume x = 5"); another formula also where they make something else of it ("half of 5", "at least 5");
-# one that nothing announces also where its sentence is a guess, an aim or about another question.
-# Formulas are first set between START and END in place of $...$ and the like, so that each is one word.
+# What a sentence says of its formula is not read: "x is not 5" gives 5. Only where a phrase announces "not 5"
+# are these words the answer. Formulas are first set between START and END in place of $...$ and the like, so
+# that each is one word.
 
 START, END = "\x02", "\x03"
 SPECIAL = re.compile(r"<\|[^|<>]{1,40}\|>|<(?:/?s|eos|end_of_turn)>")
-QED = re.compile(r"\$\s*\\(?:black)?square\s*\$|\\(?:(?:black)?square|qed)(?![a-z])|[∎■□✓✔✅]")
-
-
-def any_of(phrases):
-    """A regular expression for any of the phrases, which stand in lines or between |; # begins a comment."""
-    lines = [line.strip() for line in phrases.strip().split("\n")]
-    return "(?:" + "|".join(line for line in lines if line[0] != "#").replace(" | ", "|") + ")"
-
-
-def listed(phrases):
-    """A regular expression for any of the words and phrases; see "Words that refuse a formula"."""
-    options = []
-    for phrase in re.split(r"[,\n]\s*", re.sub("#.*", "", phrases)):
-        words = [f"(?:{word})".replace("/", "|").replace("*", r"\w*") for word in phrase.split()]
-        options += [" ".join(words)] if words else []
-    return rf"(?<![\w'])(?:{'|'.join(options)})(?!\w)"
-
-
-def found_in(phrases):
-    return re.compile("(?i)" + listed(phrases))
+EMPTY = re.compile(r"\\(?:(?:black)?square|qed)(?![a-z])|\\(?:boxed|fbox) *\{ *\}")  # no part of an answer
 
 
 def answer_of(response):
     """The answer that a response gives, as it is written there, or None. It never sees the reference."""
     reasoning, final = split_reasoning(response)
-    final = QED.sub("", SPECIAL.sub("", once_escaped(final[-100_000:]))).strip()
+    final = EMPTY.sub("", SPECIAL.sub("", once_escaped(final[-100_000:]))).strip()
     if not final:
         return boxed(reasoning)  # the response was cut off while reasoning
-    text = last_words(final)
-    found = boxed(final) or announced(text)
+    found = boxed_or_announced(final)
     if found:
         return found
+    text = with_marks(final[-8000:])
     bare = unmarked(text[LEAD_IN.match(text).end() :])
-    if re.fullmatch(r"\(?[A-J][.):] (?!(?:is|are|and|would|can|must)\b)\S.{,60}", bare):
+    if LETTERED_CHOICE.fullmatch(bare):
         return bare
-    is_short = len(bare.split()) <= 6 and not re.search(r"\d", bare)
-    in_words = is_short and not ANNOUNCEMENT.search(bare) and not NEUTRAL.fullmatch(bare)
+    in_words = len(bare.split()) <= 6 and not ANNOUNCEMENT.search(bare) and not NEUTRAL.fullmatch(bare)
     return ending(text) or (bare if in_words else None)
 
 
@@ -467,103 +447,93 @@ def text_of(response):
 
 
 def boxed_or_announced(text):
-    return boxed(text) or announced(last_words(text))
-
-
-def last_words(text):
-    """The end of a text, after what it takes back, with its formulas marked."""
-    return with_marks(TAKEN_BACK.split(text)[-1][-8000:])
+    """The last box, but for a final answer that is announced after it; without a box, what is announced."""
+    boxes = boxes_of(text)
+    if not boxes:
+        return announced(with_marks(text[-8000:]))
+    later = FINAL_ANSWER.search(text, boxes[-1].end)
+    final = announced(with_marks(text[later.start() :][-8000:]), "final answer") if later else None
+    return final if final and is_formula(final) else joined_boxes(text, boxes)
 
 
 def with_marks(text):
-    """The text with each formula between START and END, and "nothing but 5" as "only 5"."""
+    """The text with each formula between START and END."""
 
     def mark(formula):
         inner = next(group for group in formula.groups() if group is not None)
         return f"{START}{' '.join(inner.split())}{END}"
 
-    text = text.translate(str.maketrans("（），−", "(),-"))
     text = re.sub(r"(?<=[一-鿿])(?=[^一-鿿])|(?<=[^一-鿿])(?=[一-鿿])", " ", text)
-    return ONLY.sub("only ", FORMULA.sub(mark, re.sub(rf"[{START}{END}]|[ \t]+(?=[ \t])", "", text)))
+    return FORMULA.sub(mark, re.sub(rf"[{START}{END}]|[ \t]+(?=[ \t])", "", text))
 
 
 FORMULA = re.compile(  # its content is the group that matched; $18 and $5 are sums of money
     r"\$\$([^$]{1,2000})\$\$"
-    r"|\$([^$]+)(?<! )\$(?!\d)"
+    r"|\$([^$]+)(?<! )\$"
     r"|(?<!\\)\\[(\[]((?:(?!(?<!\\)\\[(\[]).){1,2000}?)(?<!\\)\\[)\]]",  # \( ... \) and \[ ... \]
     re.S)
-ONLY = re.compile(  # not 4 but 5; nothing except 5; no solution other than x = 5
-    r"(?i)(?:\b(?:not?|none|nothing|cannot)\b|n't\b)(?:[^.,;:\n]|\.\d){0,60}?,? "
-    r"(?:but|other than|except(?: for)?) (?=[-\d\x02(]|[a-z] =)")
+LETTERED_CHOICE = re.compile(r"\(?[A-J][.):] \S.{,60}")  # B. 12
 
 
 def unmarked(text):
-    """The text without marks, bold type and what stands around an answer; formulas in a row become a list."""
+    """The text without marks, bold type and what stands around an answer."""
     text = re.sub(rf"{END}\.$", "", BOLD.sub("", text))
-    text = re.sub(rf"{END}\s*{START}", ", ", text)
     text = re.sub(f"[ {START}{END}]+", " ", text).strip(' *_`"\n')
-    return text if text.endswith("...") else text.rstrip(" .,;:?*_\\")
+    return text if text.endswith("...") else text.rstrip(" .。,;:?*_\\")
 
 
 # ---- Boxes
 
+Box = namedtuple("Box", "start end content")
 BOX = re.compile(r"\\(?:boxed|fbox)\b\s*")
 UNSEEN = re.compile(  # what LaTeX does not print between two boxes
-    r"\\(?:q?quad|left|right|displaystyle|(?:text|mbox|mathrm)(?= *\{)|(?:begin|end) *\{\w+\*?\})(?![a-z])"
-    r"|\\[()\[\]\\,;:! ]|[{}$~&*]")
+    r"\\(?:q?quad|(?:text|mbox)(?= *\{))(?![a-z])|\\[()\[\]\\,;:! ]|[{}$~&*]")
 BETWEEN_BOXES = re.compile(
     r"[\s,;.、和]*"  # punctuation, or nothing
     # the part of the problem that a box answers: for part (a)
-    r"(?:(?:(?:for|in|to|of) )?(?:the )?(?:part|question|case|problem)? ?"
-    r"\(?(?:[a-h]|i{1,3}|i?v|\d)\)?[.:)]?[\s,;.]*)?"
+    r"(?:(?:for )?(?:part )?\(?(?:[a-h]|[iv]+|\d)\)?[.:)]?[\s,;.]*)?"
     r"(?:(?:and|or|as well as)[\s,:]*)?"
-    r"(?:\\?[a-zA-Z]\w{0,8}(?:_ *\w+|\([a-z\d]\))?'? *= *)?",  # its name: y_2 =
+    r"(?:\\?[a-zA-Z]\w{0,8}(?:_ *\w+|\([a-z\d]\))? *= *)?",  # its name: y_2 =
     re.I)
 
 
 def boxed(text):
+    """The content of the last box, with those joined to it, or None."""
+    return joined_boxes(text, boxes_of(text))
+
+
+def joined_boxes(text, boxes):
     """The content of the last box; of the last few, if a comma, "and", a union or a name joins them."""
     answer = ""
     seen = set()
     next_start = None
-    for start, end, content in reversed(boxes_of(text)):
-        between = UNSEEN.sub(" ", text[end:next_start]) if answer else ""
-        is_union = between.strip() in (r"\cup", "∪")
+    for box in reversed(boxes):
+        between = UNSEEN.sub(" ", text[box.end : next_start]) if answer else ""
+        is_union = between.strip() == r"\cup"
         if not is_union and not BETWEEN_BOXES.fullmatch(between):
             break
-        if content not in seen:
+        if box.content not in seen:
             joint = r" \cup " if is_union else ", " if answer else ""
-            answer = content + joint + answer
-        seen.add(content)
-        next_start = start
+            answer = box.content + joint + answer
+        seen.add(box.content)
+        next_start = box.start
     return answer or None
 
 
 def boxes_of(text):
-    """(start, end, content) of the last twenty boxes, but for those in others and those denied."""
+    """The last twenty boxes, but for those within others."""
     found = []
     starts = [*BOX.finditer(text)][-20:]
     for box in starts:
         end = end_of_box(text, box.end())
-        if found and box.start() < found[-1][1] or end is None and box is not starts[-1]:
+        if found and box.start() < found[-1].end or end is None and box is not starts[-1]:
             continue  # within another box, or its brace is forgotten
         content = text[box.end() : end] if end else re.split(r"[$\n]", text[box.end() :])[0]
         content = unmarked(content.removeprefix("{"))
-        if re.search(r"(?:^|[=$:(\s])[-–−] ?$", text[max(0, box.start() - 9) : box.start()]):
-            content = "-" + content
-        end = (end or len(text)) + 1
-        if content.strip("-") and not is_denied_box(text, box.start(), end):
-            found.append((box.start(), end, content))
+        before = text[max(0, box.start() - 9) : box.start()]
+        sign = "-" if re.search(r"(?:^|[=$:(\s])[-–−] ?$", before) else ""
+        found.append(Box(box.start(), (end or len(text)) + 1, sign + content))
     return found
-
-
-def is_denied_box(text, start, end):
-    """Do the words around a box deny it, in its sentence or just after it? Nor does a question state it."""
-    before = re.sub(r"\\[()\[\]]|[$*]", "", SENTENCE_END.split(text[max(0, start - 300) : start])[-1])
-    after, *next_sentence = SENTENCE_END.split(text[end : end + 300], maxsplit=1)
-    if next_sentence and (after.endswith("?") or TAKEN_BACK_AFTER.match("." + next_sentence[0], 1)):
-        return True
-    return is_refused(before, after, in_box=True) or bool(QUESTION.match(before + after))
 
 
 def end_of_box(text, start):
@@ -581,111 +551,77 @@ def end_of_box(text, start):
 
 # ---- What a sentence states
 
+FINAL_ANSWER = re.compile("final answer", re.I)
 ANNOUNCEMENT = re.compile(
     r"####|<answer>"
-    # "the answer", up to sixty characters (with whole formulas) that deny nothing, and "is" or a colon
-    r"|(?<!\w)(?<!wrong )(?<!incorrect )(?:answer|result|(?:correct|right|best) (?:choice|option))s?\b"
-    r"(?:(?!\b(?:not|never|cannot)\b|n't\b)[^\n.:=$\x02]|\x02[^\x03]{1,200}\x03|\.\d){0,60}?"
-    r"(?:\b(?:is|are(?! looking)|be)\b|[:=→]|\n)"
+    # "the answer", up to sixty characters (with whole formulas), and "is" or a colon
+    r"|(?:final )?(?:answer|result|(?:correct|right|best) (?:choice|option))s?\b"
+    r"(?:[^\n.:=$\x02]|\x02[^\x03]{1,200}\x03|\.\d){0,60}?(?:\b(?:is|are(?! looking)|be)\b|[:=]|\n)"
     # a lettered choice
-    r"|\b(?:option|choice|choose|select)\s+(?=[*$\x02]*\(?[A-J]\b)"
-    r"|(?<![a-z\d] )\b(?:so|hence|thus|therefore),? (?-i:(?=\(?[A-H]\)?\W*$))"
+    r"|\b(?:option|choice|choose)\s+(?=[*$\x02]*\(?[A-J]\b)"
+    r"|\b(?:so|hence|thus|therefore),? (?-i:(?=\(?[A-H]\)?\W*$))"
     # the same in Chinese
-    r"|答案 *(?:应该)? *[是为：:]+"
-    r"|(?<!不)[选答是为有共了得于要：][择：:]*(?=[\s*]*[A-J\d\x02$(-])",
+    r"|(?<!不)(?:答案?|选|[是为])[\s：:]*(?=[\s*]*[A-J\d\x02$(-])",
     re.I)
-LEAD_IN = re.compile(r"(?:\n *- |[\s:*_=#>,}])*")  # marks before an answer
-NEUTRAL = re.compile(  # what may stand between "the answer is" and a formula; "the reciprocal of" may not
-    r"(?i)(?:" + any_of(r"""
-    therefore | thus | then | hence | so | just | only | indeed | (?!near|hard|bare|possib|suppos)\w+ly
-    about | that | it | there | we | is | are | equals | equal to | have | get | find | the | an | ordered
-    pair | point | interval | vector | set | number | value | of | total | answer | coordinates
-    [a-z] | \x02[^\x03]{1,20}\x03 | not \S+?[,;]? (?:it is|it's|that is)
-    [A-Z]\w* (?:has|had|makes?|earns?|gets?|needs?|pays?)
-    """) + r"(?![A-Za-z])[\s,:;*]*)*"
-    r"|.*\b(?:so|thus|hence|that is|which (?:is|equals|gives)),?(?: (?:it|that) is)?")  # half of 10, so it is
-NO_ANSWER = re.compile(  # the answer is wrong; the answer is given below; the answer is clear; a denied box
-    r"(?:wrong|incorrect|an? (?:mistake|misprint|guess)|\(?[A-J]\)? (?:is|are|and|would|can|must))\b"
-    r"|(?:(?i:correct|right)|clear|obvious|given|found|below|above|in the|that"
-    r"|what|to|of|we|you|and)\b(?!\))[^\d\x02]*$|.*\\(?:boxed|fbox)")
-SENTENCE_END = re.compile(
-    r"(?<=[.!?])(?<!i\.e\.)(?<!e\.g\.)"  # a mark and a space, but not of i.e. and e.g.
-    r"(?<!\\!)(?<!\)!)"  # nor of a factorial or a LaTeX space
-    r"[\s*]+(?=\S)(?![^\x02]{0,300}\x03)"  # nor within a formula
-    r"|</answer>|\n|[。；]")
-TEXT_END = re.compile(  # an answer in words ends here: even, since both are; Yes, it is
-    r"[,;]?\s+\(?(?:since|because|where|which|when|as|so|but|not|is (?:the|correct|right))\b"
-    r"|(?i:(?<=^yes)|(?<=^no)),")
-CLAUSE_END = re.compile(  # a comma, a conclusion, or what begins a condition or a reason
-    r"[,;:(](?= |$)|\b(?:so|then|hence|thus|therefore|(?<!thing )(?<!one )(?<!all )(?<!number )but)\b"
-    r"|(?= (?:if|when|because|since|given|seeing|assuming|until|after|unless|although|while|whereas"
-    r"|whose)\b)")
-QUESTION = re.compile(r"(?is)\W*(?:is|are|was|does|do|can|could|should|would|why|what|how|which)\b.*\?\W*$")
-STATES_NOTHING = re.compile(  # a remark, or a check of what was found
-    r"\W*(?:I hope\b|Let me know\b|Note\b|If you\b|This problem is\b"
-    r"|For (?:a |an )?(?:\w+)?(?:comparison|example)\b"
-    r"|(?:(?:As a|To|Quick|Sanity)\b.{0,12})?(?i:check(?:ing)?|verif(?:y|ying|ication)|confirm(?:ing)?)\b"
-    r"|(?:As a|To|Quick|Sanity)\b.{0,12}\btest\b|Indeed\b(?!,? the\b)"
-    r"|(?:Plugging|Substituting|Inserting|Putting)\b.{0,20}\bback\b)|.*:$")
-TAKEN_BACK_AFTER = re.compile(  # the sentence after an answer: That is wrong.
-    r"(?i)(?<=[.!?…\n]) *(?:(?:but|however|hmm|(?:oh )?no|oops|wait),? )*" + any_of(r"""
-    (?:that|this|it)(?:'s| is| was| must be)(?: \w+)? (?:wrong|false|incorrect|impossible|too (?:large|small))
-    (?:that|this|it)(?: can(?:no|')t be|(?:'s| is| was) not| isn't) (?:right|correct|allowed|true|possible)
-    (?:surely|certainly) not | (?:we|you|I) (?:may|can|could|must|should)(?: not|not|n't)
-    the (?:\w+ )?(?:is|was) mistaken | I (?:misread|forgot|made a mistake)[^.\n]*
-    """) + r"(?=[.,:;!]|\s*$)\W*")
-TAKEN_BACK = re.compile(  # what stands before it no longer counts
-    r"(?i)\b" + any_of(r"""
-    wait | oops | hold on | on second thought | actually | correction | sorry | reconsider | scratch that
-    no[,.] it(?:'s| is) | but (?:in fact|really|is actually|we (?:have|need) to) | or rather | it should be
-    but (?:here )?(?:it|the answer) is(?: actually)?(?= [$\x02\d]) | to be (?:precise|exact) | I mean
-    """) + r"\b(?=[^\n]*\d)|\.\.\. *no,|" + TAKEN_BACK_AFTER.pattern.removeprefix("(?i)"))
-
-
+WEAK_ANNOUNCEMENTS = ("result", "option", "choice", "choose")  # rather "the answer is"
+LEAD_IN = re.compile(r"[\s:*}]*")  # marks before an answer, as in \text{Answer: } 5
+NEUTRAL = re.compile(  # words that may stand between "the answer is" and a formula, as "half of" may not
+    r"(?i)(?:(?:"
+    r"therefore|thus|then|hence|so|just|only|indeed|\w+ly|about|that|it|there|we|is|are|equals|equal to"
+    r"|have|get|find|the|an|ordered|pair|point|interval|vector|set|number|value|of|total|answer|coordinates"
+    r"|[a-z]"
+    r"|\w+ (?:has|had|makes?|earns?|gets?|needs?|pays?)"  # Tom has
+    r")(?![A-Za-z])[\s,:;*]*)*")
+NO_ANSWER = re.compile(r"(?:correct|right|given|found|below|above)\b")  # the answer is given below
+SENTENCE_END = re.compile(r"(?<=\.)[\s*]+(?=\S)|(?<=!)[\s*]+(?=[A-Z])|</answer>|\n")  # but not in 5! ways
+TEXT_END = re.compile(  # an answer in words ends here: even, as both are
+    r",?\s+(?:as|so|but|not|which|is (?:the|correct|right))\b")
+SIDE_CLAUSE = re.compile(r",?\s+(?:where|when|because)\b")  # after a formula: a + b = 17, where b = 9
 BOLD_END = re.compile(r"\*\*([^*]+)(?<!:)\*\*\W*$")
 
 
-def announced(text):
-    """The answer that a text announces last: a formula, or all of a short sentence; or None."""
-    phrases = [*ANNOUNCEMENT.finditer(text)][-5:]
-    phrases.sort(key=lambda phrase: "result" not in phrase[0].lower())  # rather "the answer is"
-    for phrase in reversed(phrases):
+def sentences_of(text):
+    """The sentences of a text; in "It is 42!" the mark is dropped, as it means no factorial."""
+    sentences = SENTENCE_END.split(text)
+    return [re.sub(r"((?:^\W*|[a-z] )\d[\d,.]*)!+\s*$", r"\1", sentence) for sentence in sentences]
+
+
+def announced(text, beginning=""):
+    """The answer that a text announces last, by a phrase with this beginning, or None."""
+    phrases = [each for each in ANNOUNCEMENT.finditer(text) if each[0].lower().startswith(beginning)][-5:]
+    weak = [phrase for phrase in phrases if phrase[0].lower().startswith(WEAK_ANNOUNCEMENTS)]
+    strong = [phrase for phrase in phrases if phrase not in weak]
+    for phrase in reversed(weak + strong):
         tail = text[phrase.end() : phrase.end() + 1000]
         tail = tail[LEAD_IN.match(tail).end() :]
-        sentence = re.sub(r"\bI [a-z].*", "", SENTENCE_END.split(tail)[0])
-        sentence = re.sub(r"^(\W*[\d,.]*\d)!+\s*$", r"\1", sentence)  # the answer is 42! is no factorial
-        beginning = SENTENCE_END.split(text[max(0, phrase.start() - 300) : phrase.start()])[-1] + phrase[0]
-        if is_refused(beginning, "") or QUESTION.match(beginning + sentence):
-            continue
-        formulas = stated(sentence, beginning)
-        found = next((formula for before, formula, _ in formulas if NEUTRAL.fullmatch(before)), None)
-        bold = BOLD_END.search(sentence)
-        if not found and bold and is_formula(unmarked(bold[1])):
-            found = unmarked(bold[1])
-        if not found:
-            found = unmarked(TEXT_END.split(sentence)[0])
-            if is_formula(found):  # 5 as long as n is even
-                found = unmarked(sentence)
+        found = announced_in(sentences_of(tail)[0])
         if found and not NO_ANSWER.match(found):
             return found
     return None
 
 
+def announced_in(sentence):
+    """The answer in what follows "the answer is": a formula that no other words precede, or the words."""
+    formulas = formulas_of(sentence)
+    if formulas and NEUTRAL.fullmatch(formulas[0][0]):
+        return formulas[0][1]
+    bold = BOLD_END.search(sentence)
+    if bold:
+        return unmarked(bold[1])
+    return unmarked(TEXT_END.split(sentence)[0])
+
+
 def ending(text):
-    """The last formula that the last sentences state: so x = 5 and y = 3. He has 7 nickels."""
-    for sentence in reversed(SENTENCE_END.split(text)[-8:]):
-        if sentence.endswith("?"):
-            continue
+    """The last formula of the last sentence that has one, but of its main clause: x = 5, when y = 2."""
+    for sentence in reversed(sentences_of(text)[-8:]):
         bold = BOLD_END.search(sentence)
         if bold:
             return unmarked(bold[1])
-        found = []
-        for before, formula, after in stated(BOLD.sub("", sentence).strip()[-400:]):
-            if not reads_unsure(before, after):
-                found.append(formula)
-        if found:
-            no_letters = [formula for formula in found if not formula.isalpha()]
-            return (no_letters or found)[-1]
+        for part in SIDE_CLAUSE.split(sentence[-400:]):
+            formulas = [formula for _, formula in formulas_of(part)]
+            if formulas:
+                no_letters = [formula for formula in formulas if not formula.isalpha()]
+                return (no_letters or formulas)[-1]
     return None
 
 
@@ -693,269 +629,45 @@ def ending(text):
 
 # A formula is a run of words that the parser reads; what stands between START and END is one word.
 WORD = re.compile(r"[^\s\x02]*\x02[^\x03]*\x03[^\s\x02]*|\S+")
+FORMULA_SIGN = re.compile(
+    r"[\d=<>^+π√∞]|\\[a-z]"
+    r"|^\([A-J]\)(?:[ ,;]+(?:and |or )?\([A-J]\))*$"  # choices: (A) and (C)
+    r"|^[a-z](?: ?- ?[a-z]|!)?$")  # x, p - q, n!
 PROSE = re.compile(  # three letters that are no part of a formula, or a short word
     r"(?<![A-Za-z\\{])(?:"
-    r"(?!and\b|sqrt|sin(?!ce)|cos|tan|log|minus|negative|infinity|degrees?\b|percent|mod|pi\b)"
+    r"(?!and\b|sqrt|sin(?!ce)|cos|tan|log|minus|negative|infinity|degrees?\b|percent|mod)"
     r"(?:[a-z]{3}|[A-Z][a-z]{2})"
     r"|(?:an|as|at|by|do|he|if|in|is|it|of|on|so|to(?! \d)|we)\b)")
 ORDINARY = re.compile(  # a word that starts no formula
-    r"(?![-–−]$|sqrt|minus|negative|sin(?!ce)|cos|tan|log|ln|pi)(?:\(?[A-Za-z]{2}|[^\w\x03$\\(\[{]*$)")
-ARTICLE = re.compile(r"(?:[aA]|\d+(?:st|nd|rd|th)) [A-Za-z]{2}")  # a square, the 7th prime
+    r"(?![-–−]$|sqrt|minus|negative|sin|cos|tan|log|ln|pi)(?:[A-Za-z]{2}|[^\w\x03$\\(\[{]*$)")
+ARTICLE = re.compile(r"(?:[aAI]|\d+(?:st|nd|rd|th)) [A-Za-z]{2}")  # a square, the 7th prime, I guess
 NUMBER_AND_UNITS = re.compile(  # 5 miles per hour
-    r"(?:\\[a-z]+|[^A-Za-z])*[\d%}π]((?:[ /](?!in\b)[A-Za-z]+)+)\.?")
-IN_BRACKETS = re.compile(  # after a formula: (0.5), (4^2 = 16)
-    r"(?<=[\d\x03)}\]%π]) \((?:[\d\s.+/*%\\-]+|[^()]*=[^()]*)\)(?=\W*$)")
-
-# ---- Words that refuse a formula
-#
-# A sentence can name a formula that is not its answer. The lists in listed() and found_in() hold words and
-# phrases, between commas or one a line: a * is any ending, a/b is either word, # begins a comment. Those in
-# any_of() are regular expressions. A clause ends at a comma, a conclusion, and where a condition or a reason
-# begins.
-#
-#   every formula, also in a box:
-#     DENIED           in its clause before it      suppose that it is 5; a naive guess is 5
-#     NEGATED          just before it               not 5; we reject the root 5; had he run, it would be 5
-#     DENIED_AFTER     just after it                5 is too large; 5 fails
-#   every formula but a box:
-#     COMPARED         just before it               more than 5; half of 5
-#     ASIDE            where its clause begins      since x = 5; with n = 5; or its sentence: unless n is odd
-#     REASON           after an earlier formula     x = 7, since each of the other 5
-#     CHANGED_AFTER    just after it                5 or more; 5 times x
-#   a formula that nothing announces:
-#     EXCLUDED_...     in its clause                5 is ruled out; unlike 5; but not: we reject 7 and get 5
-#     BEGINS_UNSURE    where its sentence begins    first x = 5
-#     UNSURE_BEFORE    after the last conclusion    one might say 5; but not: one might say 4, so it is 5
-#     UNSURE_AFTER     in the rest of the sentence  x = 5, on the condition that n is even
-
-CHANGING = """
-    if, for, where, with, when, unless, except, not, no, none, nor, neither, never, cannot, more, less, fewer
-    greater, than, least, most, over, under, above, below, between, from, only, but, plus, minus, divided
-    squared, cubed, doubled, halved, factorial, choose, either, else, otherwise, provided, assuming, depending
-    raised, root, remainder, point, short, past
-"""
-CHANGING_WORDS = {*re.findall("[a-z]+", CHANGING)}
-MISTAKES = """
-    forget*, forgot*, overlook*, confus*, mistak*, mistook, misread*, miscount*, misprint*, misinterpret*
-    double-count*, double count*, count* twice, overcount*, careless*, slip in, slipped, erroneous*
-    error in/gives/yields/was, wrong, wrongly, incorrect, incorrectly, faulty, flaw*, absurd*, nonsens*
-    meaningless, makes no sense, naive*, naïve*, hasty, hastily, rash, rashly, tempt*, trap, traps, decoy
-    commonly, frequently, false that/answer/value/result/root, alleged*, supposed*, so-called, avoid*
-    beware, too many/much/large/small/big/high/low/long/short/few, off-by-one, outdated
-    I/we initially/originally
-"""
-EXCLUDED = """
-    reject*, exclude, excludes, excluding, discard*, dismiss*, eliminat*, abandon*, refut*
-    rule/rules/ruled/ruling out, cross* out, threw/thrown out, drops/falls out/away, struck, strike
-    forbid*, disallow*, impossible, inadmissible, unacceptable, extraneous, spurious, ignor*, neglect*
-    omits, omitting, contradict*, violat*, retract*, withdraw*, withdrew, has/is no
-"""
-CONDITIONS = """
-    whenever, unless, in case, only if/on/when/for, in the event, provided, as/so long as, granted, depend*
-    contingent, barring, premise, on condition/assumption, on the condition/assumption
-"""
-DENIED = found_in("""
-    # it is only thought of
-    suppose, assume, imagine, pretend, let * be, perhaps, maybe, recall, unless, otherwise, whether, hardly
-    let's/us try/check/test/say/see, so far, is given that
-    would/could/might/may try/think/expect/guess/believe/say/put/write/answer
-    would/could/might/may have tried/thought/expected/guessed/believed/said/put/written/answered
-    # it is wrong
-    mistak*, confus*, contradict*, violat*, inconsist*, error/errors gives/in/was, insist*, I doubt
-    no way that, false/wrong/incorrect/impossible that/to, tempting to/that
-    wrong/incorrect/false/tempting/trap/opposite/worst/old/naive answer/result/guess/choice/value
-    # it is what others say, or what was said before
-    some/many/most/people/students/pupils/everyone/someone/friend say/says/said/answer/write/think/thinks
-    claims, claimed, you said
-    book/textbook/key/hint/question/problem/prompt says/said/gives/prints/asserts
-    student's/friend's/teacher's/book's/key's/hint's answer/guess/solution
-    according to the/my/his/her book/textbook/key/hint/teacher/friend/neighbour, used/thought to be/think
-    at first glance/sight, we must avoid
-    we/I first/initially/hoped/expected/tried/tested/assumed/guessed/thought/wrote
-    # it belongs to another answer
-    previous/other/intermediate/partial/initial/first answer/result/guess/sum/step/attempt
-    answer/result to/for/of/in the previous/other/simpler/old/earlier
-""")
-# Between the words and a formula there may be a noun: we reject the other root x = 5.
-NOUN_BEFORE = r"(?:(?: (?:the|those|his|her|their|[a-z]+'s|other|remaining|extra))+(?: \w+)?)?(?: \w =)? *$"
-NEGATED = re.compile(  # each clause begins with |
-    r"(?i)" + any_of(r"""
-    (?:\b(?:not?|cannot|never|neither|nor|without|unequal to)|n't)(?: (?!is\b|are\b)\w+){0,2}
-    \b(?:except|besides|apart from|instead of|unlike|(?:every|all|any)\w*(?: \w+)? but)(?: (?:at|for|when))?
-    \b(?:reject|exclud|discard|eliminat|ignor|remov|dropp?|disregard)(?:e|es|ed|ing)?(?: (?!is|are)\w+)?
-    \b(?:rul\w*|leav\w*|throw|cross) (?:out|away) | \b(?:could|might|may)(?: well)? be
-    """) + NOUN_BEFORE
-    # this does not mean that x = 5
-    + r"|\b(?:not|cannot|never|\w+n't) (?!hard|diffic|surpris)(?:\w+ ){0,3}"
-    r"(?:that|whether|mean|imply|think|seem)\b[^|]*$"
-    # had he run, it would be 5
-    r"|^\|\W*(?:(?:if|suppose)\b.*)?\b(?:was|were|had)\b.*\bwould\b(?!.*\| *\|)")
-DENIED_AFTER = re.compile(
-    r"(?i)[^\w(]*(?:(?!(?:rather|when)\b)[a-z]+ )?"
-    r"(?:(?:is|are|was|were|be|been|being) (?:\w+ )?(?:an? |the |my )?"
-    + listed(MISTAKES + EXCLUDED + "out, off, guess, typo, what I") + "|(?<!which )" + listed("""
-    isn't, aren't, is/are/being/be not/never, is negative, was to, we/I reject/discard/exclude, fails
-    cannot, can't, won't, doesn't, does not, makes the denominator, violates, contradicts
-    """) + ")")
-COMPARED = re.compile(
-    "(?i)(?:" + listed("""
-    # another number is compared with it
-    from, than, over, under, near, below, above, beyond, against, before, as * as, like, per, least, most
-    best, by, exceed*, approach*, ends in, of which, close/compared/opposed to, *prime to, tends to
-    or equal to, compared/start*/begin*/began with, un*/fail*/diverg*/vanish*/false/impossible for/when
-    un*/fail*/diverg*/vanish*/false/impossible * for/when
-    somewhere/integers/numbers/values from * to/through
-    # it is a part of another number
-    multiple*/divisor*/factor*/power*/third*/half/quarter*/product* of, half, twice, double, times, plus
-    modulo, base, nearest, give or take, have been, the other, the other is
-    # it is the number of something
-    problem, question, example, page, line, chapter, step, theorem, lemma, formula, equation, figure, case
-    case is
-    """) + "|" + any_of(r"""
-    (?<!starts )(?<!ends )(?<!\| )\bat | (?<!add )(?<!adds )(?<!round )\bup to
-    \b(?:upper|lower) bound\b[^|]*
-    \|\W*of | (?<!\ba )(?<!\ban )\b(?!value|total|sum|number|consist)\w+ of
-    [\d\x03][%)}]* (?:(?!be\b)\w+ ){0,4}?(?:of|in|every|for|with)
-    # it is for a step that follows
-    (?<!needs to )\b(?:add|subtract|multiply|divide|dividing|replace|substitute|plug)(?: (?!to|we)[a-z]+){0,3}
-    """) + ")" + NOUN_BEFORE)
-ASIDE = re.compile(
-    # a condition, or what is done: if x = 5, with n = 5, taking n = 5
-    r"(?i)\|\W*(?:and |but |not )?" + any_of(r"""
-    if | when | for | with | let | as | once | given(?: that)? | until | take
-    (?:after |by )?(?!giving(?! away)|(?:leav|mak|gett|yield|reach|obtain)ing)\w+ing(?: the| up| out| away)*
-    """) + r"(?: (?:the )?\w+ (?:=|is|are|was|were|reaches))?(?: equal to)? *$"
-    # a reason, or a case that is not
-    r"|\|\W*" + any_of(r"""
-    were | had | (?:even |al)?though | since | because | whereas | while | consider | now (?:set|try)
-    (?:given|seeing|knowing|considering) that | as (?:each|every|all|both|the(?:re|y)?|its?|s?he|we)
-    after all | recall | remember | where | whose | who (?:is|has)
-    after (?:he|she|they|it|we|the)
-    which(?! (?:gives|makes|leaves|equals|means|is *$))
-    """) + r"\b[^|]*$"
-    # the whole sentence is about one case
-    r"|^\|\W*" + any_of(r"""
-    (?:if|with)\b.*\bwould\b(?!.*\| *\|)
-    (?:without(?! loss)|forgetting|ignoring|with the wrong|provided|as long as|unless|in case [a-z]{2,})\b
-    (?:only|just) (?:if|for|when)\b | should [^|]*\bbe\b
-    (?:if|for|when|assuming)\b[^|]*\b(?:even|odd|positive|negative|prime)\b(?!.*\b(?:so|hence|thus)\b)
-    """))
-CHANGED_AFTER = re.compile(
-    r"(?i)[^\w(;]*(?:(?!(?:rather|instead|when|and)\b)[a-z]+ )?(?:" + any_of(r"""
-    (?:and(?! not\b)|or)\b.*(?:\d|\([A-J]\)|\b(?:none|more|less|fewer|greater|higher|a half|a third)\b)
-    (?:might|may|could|would|was|were|looks|seems)\b | (?:must|should|has to|needs to|can) be \w+ed
-    to the (?:power|third|fourth) | times (?:[\d\x02\\]|the\b|as\b|x\b|more\b)
-    of (?:(?!a )[a-z]\b|[\d\\]) | (?:more|less|fewer) than (?-i:(?![A-Z]))
-    (?:when|for|where|once)\b.*\b(?:even|odd|\w+tive|otherwise|prime|integers?|zero|large|small)\b
-    (?:in (?:the \w+ )?case|as long as|but only)\b
-    """) + r"|(?!(?:for|more|less|fewer|but|not|than|when|where)\b|over [a-z])" + listed(CHANGING) + ")")
-REASON = found_in("since, because, whereas, although, though, whose, unlike, seeing/given that")
-CONCLUSION = re.compile(
-    r"(?i)[;:](?= |$)|contrary to [^,]*,|\b(?:so|hence|thus|therefore|then|consequently|but"
-    r"|(?:(?<!of )which|that|this) (?:is|gives|makes|means|leaves|equals))\b")
-UNSURE_BEFORE = found_in(MISTAKES + CONDITIONS + """
-    # a supposition or a guess
-    would, *'d, could, might, perhaps, possibly, probably, seem*, why, hmm, suppos*, assume, assumes
-    assumed, assumption, hypothe*, pretend*, imagin*, interpret*, guess*, his/her/*'s estimate, believ*
-    conject*, presumably, apparently, tentative*, provisional*, plausible, hopefully, unclear, undecided
-    wonder*, for a/the moment, expect
-    # somebody else's value
-    claim*, reply, replies, replied, announced, assert*, insisted, argued, opinion, came up with, suggests
-    advertis*, quotes, hint, prompt, say, says, said, think, thinks, lists, as printed, manual, those who
-    whoever, anyone, someone, somebody
-    # an aim, a trial, a check, or a question that is still open
-    want/wish/need/have to find/show/prove, hope/try to, our/the aim/goal, count the, find out, yet to
-    remains to, whether, verif*, check, checking, confirm*, examin*, consider, try, trying, a test, testing
-    tested, plug* * back, gives back
-    # about so much
-    nearly, almost, anything
-    # another question, an earlier value, or a step on the way
-    remember, recall, had been, last time, formerly, for example
-    next/previous/another/other/earlier puzzle/problem/exercise/contest/part/answer/value
-""")
-BEGINS_UNSURE = re.compile(
-    r"(?i)\W*(?:(?:no|none|nobody|neither|first|choose|(?:there|it|this) (?:is|are|was) no)\b"
-    r"|next (?:we|I)\b|.*\w if\b)")
-EXCLUDED_BEFORE = found_in(EXCLUDED + """
-    unlike, rather, instead, as opposed, in place of, in/by contrast, in comparison, far from, no longer
-""")
-EXCLUDED_AFTER = found_in(MISTAKES + EXCLUDED + """
-    came/comes/come/stems from, looks, looked, seemed, fails, belongs to, lacks, misses, leaves out, guess*
-    includes
-""")
-UNSURE_AFTER = found_in(CONDITIONS + """
-    would, outside, for example, meaning, has to go, must go, must be, then, remains to, and its/what
-""")
+    r"(?:\\[a-z]+|[^A-Za-z])*[\d}]((?:[ /](?!in\b)[A-Za-z]+)+)\.?")
+IN_BRACKETS = re.compile(r"(?<=[\d\x03)}\]%π]) \([\d\s.+/*%\\-]+\)(?=\W*$)")  # after a formula: 20 (4 * 5)
 
 
-def stated(text, beginning=""):
-    """(words before it, formula, words after it) for each formula that a text states.
-
-    A formula is as long as it can be. The words around it may deny it ("not 5", "5 is too large"), only
-    suppose it ("assume x = 5"), or make something else of it ("half of 5", "5 or more"). The beginning is
-    that of the same sentence.
-    """
-    if QUESTION.match(beginning + text) or STATES_NOTHING.match(beginning + text):
-        return
+def formulas_of(text):
+    """(words before it, formula) for each formula of a text; a formula is as long as it can be."""
     words = WORD.findall(IN_BRACKETS.sub("", text))
+    found = []
     n = 0
-    last_stop = None
     while n < len(words):
         stop = end_of_formula(words, n)
         if stop is None:
             n += 1
             continue
-        if last_stop and gives_reason(" ".join(words[last_stop:n])):
-            return
-        before = " ".join(words[:n])
-        formula = unmarked(" ".join(words[n:stop]))
-        after = re.search(r"[,;:]?$", words[stop - 1])[0] + " " + " ".join(words[stop:])
-        if not BOX.search(formula) and not is_refused(f"{beginning} {before}", after):
-            yield before, formula, after
-            last_stop = n = stop
-            continue
-        n += 1
-        while n < stop and not words[n - 1].endswith((",", ":", "to")):
-            n += 1  # dividing by 2, x = 5; from 7 to 5
-
-
-def gives_reason(words):
-    """Do these words after a formula begin a reason or a contrast, and no conclusion?"""
-    return REASON.search(CONCLUSION.split(words)[-1])
-
-
-def is_refused(before, after, in_box=False):
-    """Do the words around a formula say that it is not the answer, or that the answer is made from it?"""
-    clauses = "|" + CLAUSE_END.sub(" |", before)
-    after = unmarked(after.replace(r"\text{", ""))
-    if DENIED.search(clauses.rpartition("|")[2]) or NEGATED.search(clauses) or DENIED_AFTER.match(after):
-        return True
-    changed = COMPARED.search(clauses) or ASIDE.search(clauses) or CHANGED_AFTER.match(after)
-    return bool(changed) and not in_box
-
-
-def reads_unsure(before, after):
-    """Is a sentence that announces no answer about a guess, an aim, a step on the way or another question?"""
-    clause_before = re.split(r"\b(?:and|we|I) (?:get|find|obtain|have)\b", CLAUSE_END.split(before)[-1])[-1]
-    clause_after = CLAUSE_END.split(after)[0]
-    if EXCLUDED_BEFORE.search(clause_before) or EXCLUDED_AFTER.search(clause_after):
-        return True
-    if re.match(r"\W*(?:So|Hence|Thus|Therefore)\b", before):
-        return bool(UNSURE_AFTER.search(after))
-    before = CONCLUSION.split(before)[-1]
-    return bool(UNSURE_BEFORE.search(before) or BEGINS_UNSURE.match(before) or UNSURE_AFTER.search(after))
+        found.append((" ".join(words[:n]), unmarked(" ".join(words[n:stop]))))
+        n = stop
+    return found
 
 
 def end_of_formula(words, start):
     """Where the longest formula ends that starts with this word, or None."""
-    if ORDINARY.match(words[start]) or ARTICLE.match(" ".join(words[start : start + 2])):
+    if ORDINARY.match(words[start]):
         return None
     for stop in range(min(len(words), start + 24), start, -1):
         if ARTICLE.match(" ".join(words[stop - 1 : stop + 1])):
             continue  # 9, a square
-        has_semicolon = any(word.endswith(";") for word in words[start : stop - 1])
-        if has_semicolon and words[start][0] not in f"([{{{START}":
-            continue  # 5; -7 is impossible
         marked = stop == start + 1 and START in words[start]
         if marked or is_formula(unmarked(" ".join(words[start:stop]))):
             return stop
@@ -964,8 +676,7 @@ def end_of_formula(words, start):
 
 def is_formula(text):
     """Does a text say something as a formula? A lone word does not."""
-    sign = re.search(r"[\d=<>^+]|\\[a-z]|[π√∞]|^(?:\([A-J]\)|[a-z](?: ?- ?[a-z])?)$", text)
-    if len(text) > 300 or not sign:
+    if len(text) > 300 or not FORMULA_SIGN.search(text):
         return False
     plain = re.sub(r"\\(?:text|mbox|mathrm)\s*\{[^{}]*\}", "", text)
     units = NUMBER_AND_UNITS.fullmatch(text)
@@ -1178,6 +889,13 @@ UNIT_NAMES = (
 UNITS = {name: names.split()[0] for names in UNIT_NAMES.split("|") for name in names.split()}
 UNITS |= {name + "s": unit for name, unit in UNITS.items() if len(name) > 2}
 MARKS = ("base", "mod")  # of words that are no units, but a base or a modulus
+
+
+CHANGING_WORDS = set(re.findall(r"\w+", """
+    if for where with when unless except not no none nor neither never cannot more less fewer greater than
+    least most over under above below between from only but plus minus divided squared cubed doubled halved
+    factorial choose either else otherwise provided assuming depending raised root remainder point short past
+"""))  # after a number they make something else of it: 5 squared, 5 or more, 5 if x > 0
 
 
 def known_units(words):
