@@ -745,12 +745,16 @@ class Unreadable(Exception):
 def same(reference, answer, forgiving=True):
     """Does an answer say the same as the reference? Both as people write them: LaTeX, plain text or words.
 
+    None is equal to nothing, and a number counts as its text.
+
     same("\\\\frac{1}{2}", "x = 0.5")    same("20\\\\%", "1/5")    not same("1/3", "0.33")
 
     A reference is forgiven more than another answer would be (0.33 for 1/3, 52 for 52_8, 0.2 for 20%, 1, 2
     for (1, 2)). Not `forgiving`, it is a relation that does not lead from 20 over 20% to 0.2, as votes need.
     """
-    gold, given = read(reference), read(answer)
+    if reference is None or answer is None:
+        return False
+    gold, given = read(str(reference)), read(str(answer))
     texts = {re.sub(r'(?<=\d)[ "]+(?=[A-Za-z]+$)', "", each.text) for each in (gold, given)}  # 3m for 3 m
     if len(texts) == 1:
         return True

@@ -546,6 +546,12 @@ def test_not_the_same():
     assert not [case for case in cases(DIFFERENT) if judge.same(*case)]
 
 
+def test_none_and_numbers():
+    """None is what answer_of finds in an empty response."""
+    assert not judge.same("0.5", judge.answer_of("")) and not judge.same(None, None)
+    assert judge.same(391, "391") and judge.same("0.5", 0.5) and not judge.same(391, "392")
+
+
 def test_no_false_accepts():
     """Of the answer found in a text."""
     assert not [case for case in cases(GUARDS) if judged(*case)[1]]
