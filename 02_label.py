@@ -730,7 +730,7 @@ class Tree:
     label: str = None  # of an equation: what stands on its left, "x"; of a choice: its letter
     content: object = None  # of an equation or a choice: the tree of what stands on its right
     differences: list = None  # of an equation: left minus right at four points, divided by the first of these
-    loose: bool = False  # of an equation: a + b = 5, which a reference of 5 is content with
+    combines: bool = False  # of an equation: on its left are several variables; a + b = 5 may stand for 5
     words: str = ""  # of a text, or of what is too complex
 
 
@@ -745,12 +745,11 @@ class Unreadable(Exception):
 def same(reference, answer, forgiving=True):
     """Does an answer say the same as the reference? Both as people write them: LaTeX, plain text or words.
 
-    None is equal to nothing, and a number counts as its text.
-
     same("\\\\frac{1}{2}", "x = 0.5")    same("20\\\\%", "1/5")    not same("1/3", "0.33")
 
-    A reference is forgiven more than another answer would be (0.33 for 1/3, 52 for 52_8, 0.2 for 20%, 1, 2
-    for (1, 2)). Not `forgiving`, it is a relation that does not lead from 20 over 20% to 0.2, as votes need.
+    None is equal to nothing, and a number counts as its text. `forgiving`, a reference may leave something
+    open: 0.33 stands for 1/3, 52 for 52_8, 20% for 0.2, and 1, 2 for (1, 2). Two answers that vote are not
+    forgiven this: else 20 would be in one group with 20%, and 20% with 0.2.
     """
     if reference is None or answer is None:
         return False
@@ -930,12 +929,14 @@ def units_agree(gold, given, forgiving):
 
 
 def alike(a, b, forgiving):
-    """Do two trees say the same? `a` is the reference, if one is. One kind may be seen as the other."""
+    """Do two trees say the same? Forgiving, `a` is the reference. One kind may be seen as the other."""
     if a == b:
         return True
     if a.kind != b.kind:
-        return any(alike(view, b, forgiving) for view in views(a, b.kind, forgiving, is_gold=True)) or any(
-            alike(a, view, forgiving) for view in views(b, a.kind, forgiving, is_gold=False))  # fmt: skip
+        views_of_a = views(a, b.kind, "reference" if forgiving else "vote")
+        views_of_b = views(b, a.kind, "answer" if forgiving else "vote")
+        return any(alike(view, b, forgiving) for view in views_of_a) or any(
+            alike(a, view, forgiving) for view in views_of_b)  # fmt: skip
     if is_value(a):
         return agree(a.number, b.number) or forgiving and is_rounded(a, b)
     if a.kind == "tuple":
@@ -974,19 +975,19 @@ def same_equation(a, b, forgiving):
     return bool(a.differences and b.differences) and agree(a.differences, b.differences)
 
 
-def views(tree, wanted, forgiving, is_gold):
-    """What a tree also stands for beside one of the wanted kind."""
+def views(tree, wanted, role):
+    """What a tree also stands for beside one of the wanted kind, as a "reference", an "answer" or a "vote"."""
     if tree.kind == "percent":
-        if abs(tree.number) >= 1 or is_gold and forgiving:
-            yield number(tree.number)
-        if forgiving:
-            yield number(tree.number / 100)
+        if abs(tree.number) >= 1 or role == "reference":
+            yield number(tree.number)  # 20% is 20
+        if role != "vote":
+            yield number(tree.number / 100)  # 20% is 0.2
     elif tree.kind == "choice":
         yield number(point_of(tree.label))  # B is also a variable
         if tree.content:
             yield tree.content
     elif tree.kind == "equation":
-        if tree.label or tree.loose and wanted == "value" and not is_gold:
+        if tree.label or tree.combines and wanted == "value" and role != "reference":
             yield tree.content
     elif tree.kind in ("tuple", "set") and wanted == "reals":
         reals = reals_of(tree)
@@ -998,7 +999,7 @@ def views(tree, wanted, forgiving, is_gold):
         if lettered(tree.items):  # y = 2, x = 1 is (1, 2)
             in_order = [item.content for item in sorted(tree.items, key=label_of)]
             yield Tree("tuple", brackets="()", items=in_order)
-        if forgiving:
+        if role != "vote":
             yield Tree("tuple", brackets="()", items=tree.items)
 
 
@@ -1698,7 +1699,7 @@ def settled_list(trees):
         if together == NOTHING:
             together = reduce(partial(combined, operator.or_), sets)
         return Tree("equation", label=first.label, content=together)
-    if last.kind == "equation" and last.loose and all(map(label_of, trees[:-1])) and not last.label:
+    if last.kind == "equation" and last.combines and all(map(label_of, trees[:-1])) and not last.label:
         return last  # m = 3, n = 7, and m + n = 10
     unsolved = [tree.kind == "equation" and not tree.label for tree in trees]
     if all(unsolved[:-1]) and label_of(last):
@@ -1725,9 +1726,9 @@ def related(operators, sides):
     unit = next((gap for gap in gaps if gap), math.inf)
     differences = [gap and gap / unit for gap in gaps]  # the same for multiples of the equation
     is_label = isinstance(first.tree.number, list) and LABEL.fullmatch(first.text)
-    loose = len(first.names) > 1 and last.tree.number != 0
+    combines = len(first.names) > 1 and last.tree.number != 0
     label = name if is_label else None
-    return Tree("equation", label=label, content=last.tree, differences=differences, loose=loose)
+    return Tree("equation", label=label, content=last.tree, differences=differences, combines=combines)
 
 
 def inequality(operators, sides):
