@@ -1104,60 +1104,84 @@ def marked(match):
     return " " + re.sub(r"(?<!\\)\b[A-Za-z]+(?![A-Za-z])", mark, inner) + " "
 
 
-REWRITES = [(re.compile(pattern), replacement) for pattern, replacement in [
-    # what is seen but not said: colours, the brace before cases, \\[4pt], and the & of x &= 1
+THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?!\d|,\d)")
+
+
+def digits_only(match):
+    return re.sub(r"\D", "", match[0])
+
+
+def without_commas(match):
+    """A text that is no tuple, without the commas of its thousands."""
+    return THOUSANDS.sub(digits_only, match[0])
+
+
+# Each rewrite has an example of what it changes, behind it or above it. They are in four steps, one after
+# another; within a step the order does not matter.
+LAYOUT = [
+    # \color{red}5 -> 5, and \{\begin{cases} -> \begin{cases}
     (r"\\(?:text)?color *\{[^{}]*\}|\\\{ *(?=\\begin)", " "),
-    (r"\\\\\s*\[[\d.]+ *\w+\]", r"\\\\ "),
-    (r"& *(?=[=<>])", " "),
-    # words: twenty-one, \text{cm}
-    (rf"(?i)\b({TENS})[- ]({ONES})\b", r"(\1+\2)"),
+    (r"\\\\\s*\[[\d.]+ *\w+\]", r"\\\\ "),  # 1 \\[4pt] 2 -> 1 \\ 2
+    (r"& *(?=[=<>])", " "),  # x &= 1 -> x = 1
+    (rf"(?i)\b({TENS})[- ]({ONES})\b", r"(\1+\2)"),  # twenty-one -> (twenty+one)
+    (r"(?<=\d)(?: *\{ *, *\}|,\\[!,;: ]) *(?=\d{3}(?!\d))", ""),  # 10{,}080 and 10,\!080 -> 10080
+    # 10\,080 and 10 080 -> 10080
+    (r"(?<![\d.,_^])\d{1,3}(?:(?:\\[,;:! ]|[ ~'])\d{3})+(?![\d,])", digits_only),
+    (r"\\not *=", "!="),  # x \not= 3 -> x != 3
+]
+WORDS_AND_SPACES = [
+    # \text{cm} -> "cm
     (r"\\(?:[mh]box|text(?:bf|it|rm|normal)?|emph|math(?:rm|bf)|operatorname\*?) *"
      r"\{([^{}]*(?:\{[^{}]*\}[^{}]*)*)\}", marked),
-    # digits in groups of three: 10{,}080 and 10 080; spaces; 10,080, but not in (10,080)
-    (r"(?<=\d)(?: *\{ *, *\}|,\\[!,;: ]) *(?=\d{3}(?!\d))", ""),
-    (r"(?<![\d.,_^])\d{1,3}(?:(?:\\[,;:! ]|[ ~'])\d{3})+(?![\d,])", lambda m: re.sub(r"\D", "", m[0])),
-    (r"(?<!\\)\\[!,;:> ]|~|\\?\$", " "),
-    (r"\\not *=", "!="),
-    (r"^(?![(\[{]|\\\{).*", lambda m: THOUSANDS.sub(lambda n: n[0].replace(",", ""), m[0])),
-    # remarks: ", k in Z" at the end
+    (r"(?<!\\)\\[!,;:> ]|~|\\?\$", " "),  # 2\,\pi -> 2 \pi, and $5 -> 5
+    (r"^(?![(\[{]|\\\{).*", without_commas),  # 10,080 -> 10080, but not in (10,080)
+]
+MEANING = [
+    # 2\pi k, k∈Z -> 2\pi k
     (r"(?<=[\w})]) *[,;(|:][ (]*[j-t] *∈ *(?:\\\w+)* *\{? *[\"ZQR]+"
      r" *\}?(?:[_^]\{?[^{}\\]*\}?)? *\)?\s*(?=\\?\}?$)", ""),
-    # {x in R | x > 2} and {(x, y) : y = x}: only the condition
+    # \{x∈\mathbb{R} | x > 2\} -> x > 2, and \{(x, y) : y = x\} -> y = x
     (r"\\\{ *(?:[a-z]|\([a-z], *[a-z]\)) *(?:∈ *\\mathbb *\{?R\}? *)?[|:](.*)\\\}$",
      r"\1"),
-    # (0,1) U (2,3); 12 (ways); about 12; the number
-    (r"(?<=[)\]]) *U *(?=[(\[])", "∪"),
-    (r'(?<=[\d})]) *\(( *"?(?:[a-z]{4,}|one|two|six|ten))+ *\)\s*$', ""),
+    (r"(?<=[)\]]) *U *(?=[(\[])", "∪"),  # (0,1) U (2,3) -> (0,1)∪(2,3)
+    (r'(?<=[\d})]) *\(( *"?(?:[a-z]{4,}|one|two|six|ten))+ *\)\s*$', ""),  # 12 (ways) -> 12
+    # about 12 -> 12, and = 12 -> 12
     (r'(?i)^[ "]*(?:(?:about|exactly|approximately|roughly) |(?:the|an) (?=[a-z])|[=≈])', ""),
-    # a base, 52_8 and 52 (base 8); a modulus, 3 (mod 7)
+    # 52_8 and 52 (base 8) -> 52 "base8
     (r'^\s*[({]?(\d+)[)}]? *(?:_ *\{?|(?=\(?[ "]*(?:in )?"?base))[( "]*(?:in )?"?(?:base[ -]*)?"?'
      r"([a-z]+|[12]?\d|3[0-6])[ )}]*$", based),
-    (r'\(? *\\?"?\b[pb]?mod(?![a-z]) *\}? *\{? *(\d+) *\}? *\)?\s*$', r' "mod\1'),
-    # units: \frac{km}{h}, 60 km/h, 150 g, 18/day, 25 °C
-    (r'\\frac *\{ *"(\w+) *\} *\{ *"(\w+) *\}', r'"\1/"\2'),
-    (r"(?<=[\d}]) *(mi|k?m|ft) */ *(hr?|s)(?=(?:\^\{?2\}?)?$)", r' "\1/"\2'),
-    (r"^(-?[\d.,]+) ([mghsl])$", r'\1 "\2'),
-    (r"(?<=\d) */ *(?=(?:day|week|month|year|hour|person)\b)", " "),
+    (r'\(? *\\?"?\b[pb]?mod(?![a-z]) *\}? *\{? *(\d+) *\}? *\)?\s*$', r' "mod\1'),  # 3 (mod 7) -> 3 "mod7
+    (r'\\frac *\{ *"(\w+) *\} *\{ *"(\w+) *\}', r'"\1/"\2'),  # \frac{"km}{"h} -> "km/"h
+    (r"(?<=[\d}]) *(mi|k?m|ft) */ *(hr?|s)(?=(?:\^\{?2\}?)?$)", r' "\1/"\2'),  # 60 km/h -> 60 "km/"h
+    (r"^(-?[\d.,]+) ([mghsl])$", r'\1 "\2'),  # 150 g -> 150 "g
+    (r"(?<=\d) */ *(?=(?:day|week|month|year|hour|person)\b)", " "),  # 18/day -> 18 day
+    # 90^\circ and 25 °C -> 90° and 25 °
     (r"(?:\^ *\{? *\\(?:circ|degree)(?![a-zA-Z]) *\}?|(?<=\d)\^\{?o\}?(?![a-z])"
      r'|\\(?:text)?degree(?![a-zA-Z])|°)(?: *\{? *"?[CF] *\}?\s*$)?', "°"),
-    # numbers: 3 to 4 is 3:4; 0.\overline{3}; 0.333...; = 1.41...; 2 1/3; C(5, 2)
-    (r'(?<=\d) *"?to *(?=\d)|\{:\}', ":"),
+    (r'(?<=\d) *"?to *(?=\d)|\{:\}', ":"),  # 3 to 4 and 3{:}4 -> 3:4
+    # 0.1\overline{6} and 0.1(6) -> (15/90)
     (r"(?<![\w.])(\d*\.\d*)(?:\\(?:overline|bar|dot) *\{? *(\d+) *\}?|\((\d+)\)(?!\w))", repeating),
-    (r"(\d*\.\d{0,20}?)(\d{1,12}?)\2+(?:\.\.\.|\\dots)", repeating),
-    (r"= *(-?\d*\.\d+)(?:\.\.\.|\\dots)", r"≈\1"),
-    (r"(?<![\d./^_a-zA-Z}])(\d+) +(\d+) */ *(\d+)(?![\d/])", r"\1\\frac{\2}{\3}"),
+    (r"(\d*\.\d{0,20}?)(\d{1,12}?)\2+(?:\.\.\.|\\dots)", repeating),  # 0.1666... -> (15/90)
+    (r"= *(-?\d*\.\d+)(?:\.\.\.|\\dots)", r"≈\1"),  # \sqrt2 = 1.41... -> \sqrt2 ≈1.41
+    (r"(?<![\d./^_a-zA-Z}])(\d+) +(\d+) */ *(\d+)(?![\d/])", r"\1\\frac{\2}{\3}"),  # 2 1/3 -> 2\frac{1}{3}
+    # C(5, 2) and C_5^2 -> \binom{5}{2}
     (r"\bC(?:_\{?(\w+)\}?\^\{?(\w+)\}?|\((\w+), *(\w+)\)(?! *=))", r"\\binom{\1\3}{\2\4}"),
-    # two-thirds; a half; 7^{th}
-    (rf'(?<=[a-z])-(?="?(?:{"|".join(SCALES)}))', " "),
-    (rf'(?i)^ *an? (?="?(?:{"|".join(SCALES)})\b)', "1 "),
-    (r'\^ *\{? *"?(st|nd|rd|th)\b *\}?', r' "\1'),
-    # f^{-1}(x) = ... is a function as any other; x ≈ 5 is x = 5, but 5 ≈ 4.99 is 5, as is 5 (since 1+4 = 5)
+    (rf'(?<=[a-z])-(?="?(?:{"|".join(SCALES)}))', " "),  # two-thirds -> two thirds
+    (rf'(?i)^ *an? (?="?(?:{"|".join(SCALES)})\b)', "1 "),  # a half -> 1 half
+    (r'\^ *\{? *"?(st|nd|rd|th)\b *\}?', r' "\1'),  # 7^{th} -> 7 "th
+    # f^{-1}(x) = 2x -> F(x) = 2x: a function as any other
     (r"\b[fgh] *\^ *\{? *-1 *\}? *\((?=[a-z]\) *=)", "F("),
-    (r"^ *([A-Za-z]\w*) *≈", r"\1 ="),
+    (r"^ *([A-Za-z]\w*) *≈", r"\1 ="),  # x ≈ 5 -> x = 5
+]
+ENDING = [
+    # 5 ≈ 4.99 -> 5, and 5 (since 1+4 = 5) -> 5
     (r'(?<=\S)[\s,;("]*(?:≈|\b(?:since|because|approximately)\b).*$', ""),
-    (r"\s+", " "),
-]]  # fmt: skip
-THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?!\d|,\d)")
+    (r"\s+", " "),  # blanks
+]
+REWRITES = [
+    [(re.compile(pattern), replacement) for pattern, replacement in rewrites]
+    for rewrites in (LAYOUT, WORDS_AND_SPACES, MEANING, ENDING)
+]
 ESCAPED_TWICE = re.compile(r"(?<!\\)\\\\[a-zA-Z]{2}")
 SIGN = re.compile(r"\\(?:[A-Za-z]+|.)|[^\x00-\x7f]", re.S)
 COMMAND = re.compile(r"(?<!\\)\\[a-zA-Z]{2}")
@@ -1175,7 +1199,7 @@ def clean(text):
         text = re.sub(f"[{SUPERSCRIPTS}]+", r"^{\g<0>}", text)
         text = re.sub(f"[{SUBSCRIPTS}]+", r"_{\g<0>}", text)
     text = SIGN.sub(lambda match: SIGNS.get(match[0], match[0]), text)
-    for pattern, replacement in REWRITES:
+    for pattern, replacement in chain(*REWRITES):
         text = pattern.sub(replacement, text)
     return text.strip(" ,;:`").rstrip(" .,;:")
 

@@ -573,6 +573,17 @@ def test_boxes_that_are_not_joined_give_one_answer():
     assert not [text for _, text in cases(LAST_BOX) if judged("5, 6", text)[1]]
 
 
+def test_within_a_step_the_order_of_rewrites_does_not_matter(monkeypatch):
+    def cleaned():
+        return {text: judge.clean.__wrapped__(text) for case in cases(SAME + DIFFERENT) for text in case}
+
+    wanted = cleaned()
+    for seed in range(5):
+        shuffled = [random.Random(seed).sample(step, len(step)) for step in judge.REWRITES]
+        monkeypatch.setattr(judge, "REWRITES", shuffled)
+        assert cleaned() == wanted
+
+
 @pytest.mark.parametrize("prose", [
     "So $\\boxed{%s}$ is it, for 3 reasons.", "Final Answer: The final answer is $%s$. I hope it is correct.",
     "We get\n$$%s$$", "2+2=4\n#### %s", "<think>3</think>\n**Answer:** $%s$",
