@@ -451,7 +451,7 @@ def boxed_or_announced(text):
     boxes = boxes_of(text)
     if not boxes:
         return announced(with_marks(text[-8000:]))
-    later = FINAL_ANSWER.search(text, boxes[-1].end)
+    later = re.compile("(?i)final answer").search(text, boxes[-1].end)
     final = announced(with_marks(text[later.start() :][-8000:]), "final answer") if later else None
     return final if final and is_formula(final) else joined_boxes(text, boxes)
 
@@ -551,7 +551,6 @@ def end_of_box(text, start):
 
 # ---- What a sentence states
 
-FINAL_ANSWER = re.compile("final answer", re.I)
 ANNOUNCEMENT = re.compile(
     r"####|<answer>"
     # "the answer", up to sixty characters (with whole formulas), and "is" or a colon
@@ -754,8 +753,7 @@ def same(reference, answer, forgiving=True):
     if reference is None or answer is None:
         return False
     gold, given = read(str(reference)), read(str(answer))
-    texts = {re.sub(r'(?<=\d)[ "]+(?=[A-Za-z]+$)', "", each.text) for each in (gold, given)}  # 3m for 3 m
-    if len(texts) == 1:
+    if with_joined_unit(gold.text) == with_joined_unit(given.text):
         return True
     kinds = gold.tree.kind, given.tree.kind
     of_words = "text" in kinds and not re.search(r"\d", gold.text)
@@ -764,6 +762,11 @@ def same(reference, answer, forgiving=True):
     if kinds.count("percent") == 1 and (gold.units or given.units):
         return False  # 90% is neither 90 degrees nor 90 cm
     return units_agree(gold.units, given.units, forgiving) and alike(gold.tree, given.tree, forgiving)
+
+
+def with_joined_unit(text):
+    """3 m as 3m."""
+    return re.sub(r'(?<=\d)[ "]+(?=[A-Za-z]+$)', "", text)
 
 
 def groups_of(answers, equal=same):
@@ -917,11 +920,13 @@ def known_units(words):
 
 def units_agree(gold, given, forgiving):
     """5 cm is neither 5 m nor 5 cm/s; 5 cm does for 5 cm^2, $5 for $5 per hour, 52 for 52_8."""
-    for unit in gold ^ given:
-        left_out = unit in gold and unit.startswith("base") or unit in given and unit.startswith("mod")
-        if unit.startswith(MARKS) and not (forgiving and left_out):
+    marks = {unit for unit in gold | given if unit.startswith(MARKS)}
+    for mark in marks & (gold ^ given):
+        may_be_absent = forgiving and mark.startswith("base" if mark in gold else "mod")
+        if not may_be_absent:
             return False
-    gold, given = ({unit for unit in units if not unit.startswith(MARKS)} for units in (gold, given))
+    gold = gold - marks
+    given = given - marks
     if not gold or not given or given == {"dollar"} <= gold:
         return True
     same_names = {unit.partition("^")[0] for unit in gold} == {unit.partition("^")[0] for unit in given}
@@ -1712,10 +1717,11 @@ def joined(name, a, b):
 
 
 def settled_list(trees):
-    """x > 1, x < 3: an interval. x < 1, x > 3: no number is both, so a union. 1/2 or 50%: one number."""
+    """The tree of what stands in a list: a set of numbers, the one item that counts, or the list itself."""
     first, last = trees[0], trees[-1]
     if len(trees) == 1:
         return first
+    # x > 1, x < 3: an interval. x < 1, x > 3: no number is both, so a union.
     same_label = all(label_of(tree) == first.label for tree in trees)
     if same_label and any(tree.content.kind == "reals" for tree in trees) and all(map(reals_of, trees)):
         sets = [*map(reals_of, trees)]
@@ -1723,11 +1729,14 @@ def settled_list(trees):
         if together == NOTHING:
             together = reduce(partial(combined, operator.or_), sets)
         return Tree("equation", label=first.label, content=together)
+    # m = 3, n = 7, and m + n = 10
     if last.kind == "equation" and last.combines and all(map(label_of, trees[:-1])) and not last.label:
-        return last  # m = 3, n = 7, and m + n = 10
+        return last
+    # 2x = 18 and x = 9
     unsolved = [tree.kind == "equation" and not tree.label for tree in trees]
     if all(unsolved[:-1]) and label_of(last):
-        return last  # 2x = 18 and x = 9
+        return last
+    # 1/2 or 50%: one number in two ways
     other_ways = all(map(is_value, trees)) and any(tree != first for tree in trees)
     if other_ways and all(alike(tree, first, True) for tree in trees):
         return first

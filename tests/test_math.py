@@ -388,7 +388,7 @@ GIVES = [
     ("p-q", ["So we get p - q"]),
     ("p - q", ["The value is therefore $p - q$ when simplified."]),
     ("73", ["m + n = 65 + 8 = 73."]),
-    ("x=2", ["Hence x = 2."]),
+    ("x=2", ["Hence x = 2.", "Therefore 2x = 4 and x = 2."]),
     ("18", ["Janet earns $18/day.", "9 eggs * $2/egg = $18", "So she earns **$18**."]),
     (r"\text{Evelyn}", [r"Hence $x = \text{Evelyn}$"]),
     ("(5,3)", ["So x = 5 and y = 3."]),
