@@ -453,7 +453,9 @@ def boxed_or_announced(text):
         return announced(with_marks(text[-8000:]))
     later = re.compile("(?i)final answer").search(text, boxes[-1].end)
     final = announced(with_marks(text[later.start() :][-8000:]), "final answer") if later else None
-    return final if final and is_formula(final) else joined_boxes(text, boxes)
+    if final and (is_formula(final) or re.fullmatch("[A-J]", final)):
+        return final
+    return joined_boxes(text, boxes)
 
 
 def with_marks(text):

@@ -305,6 +305,7 @@ GIVES = [
         r"The final answer is 7? Corrected: $\boxed{5}$",
         r"\boxed{5} is the final answer. The result is 6 less than 11.",
     ]),
+    (r"\text{(B)}", [r"$\boxed{5}$. So the final answer is B."]),
     # what a phrase announces
     (r"\text{(A)}", ["So the best choice is A.", "Option B ignores friction, and C is too large. Hence A."]),
     ("42", ["The final answer is 42!", "The answer is forty-two."]),
