@@ -523,7 +523,7 @@ def joined_boxes(text, boxes):
 
 
 def boxes_of(text):
-    """The last twenty boxes, but for those within others."""
+    """The last twenty boxes, but for those within others and those that hold nothing."""
     found = []
     starts = [*BOX.finditer(text)][-20:]
     for box in starts:
@@ -534,7 +534,8 @@ def boxes_of(text):
         content = unmarked(content.removeprefix("{"))
         before = text[max(0, box.start() - 9) : box.start()]
         sign = "-" if re.search(r"(?:^|[=$:(\s])[-–−] ?$", before) else ""
-        found.append(Box(box.start(), (end or len(text)) + 1, sign + content))
+        if content:
+            found.append(Box(box.start(), (end or len(text)) + 1, sign + content))
     return found
 
 

@@ -344,6 +344,7 @@ GIVES = [
         "**The answer is even.** Both are.", "The answer is even, as both are.",
         "The answer is even, so it is not odd.", "The answer is even, but not prime.",
         "The answer is even, not odd.", "The answer is even, which is all.",
+        r"The answer is even. So it is $\boxed{",
     ]),
     # a factorial
     ("120", ["The answer is 5! ways.", "There are 5! of them."]),
