@@ -614,7 +614,7 @@ def announced_in(sentence):
 
 
 def ending(text):
-    """The last formula of the last sentence that has one, but of its main clause: x = 5, when y = 2."""
+    """The last formula in the main clause of the last sentence that has one: x = 5, when y = 2."""
     for sentence in reversed(sentences_of(text)[-8:]):
         bold = BOLD_END.search(sentence)
         if bold:
