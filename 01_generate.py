@@ -28,9 +28,8 @@ ID.json (_ for each / of the id); FILE of --requests must then hold what this co
 reads rows {"id", "response": text}, with "finish": "length" if the answer was cut, and "tokens": ids, the
 ending one included, without which the text is tokenised again.
 
---scorer scorer.pt --stop: a problem gets 1, 2, 3, 5, 8, 12, 16 rollouts, until the largest probability among
-them reaches a threshold: 03's, which costs at most a point of accuracy on the calibration problems, or a
-number such as --stop 0.95. Reference answers are never looked at.
+--scorer scorer.pt --stop 0.9: a problem gets 1, 2, 3, 5, 8, 12, 16 rollouts, until by this scorer one of them
+is right with that probability. Reference answers are never looked at.
 
 In your own program: sample(), below.
 """
@@ -40,6 +39,7 @@ import fcntl
 import hashlib
 import importlib
 import itertools
+import math
 import os
 import re
 import shlex
@@ -60,6 +60,7 @@ from common import TOKENS, context_of, die, layer_index, load_pt, np, read_meta,
 N = 16
 SEED = 32
 MAX_NEW_TOKENS = 8192
+STOP = 0.9
 MANY = 10**9
 TINY = 1e-9
 RANGES = {  # setting: (its smallest value, its largest value, both in words)
@@ -67,7 +68,7 @@ RANGES = {  # setting: (its smallest value, its largest value, both in words)
     **dict.fromkeys(("max_new_tokens", "top_k", "temperature"), (0, MANY, "0 or more")),
     "top_p": (TINY, 1, "more than 0 and at most 1"),
     "repetition_penalty": (TINY, MANY, "more than 0"),
-    "stop": (0, 1, "a number from 0 to 1"),
+    "stop": (TINY, 1, "more than 0 and at most 1"),
 }
 ENDPOINTS = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
 
@@ -95,9 +96,8 @@ def parse_args(argv):
     add("--endpoint", choices=ENDPOINTS, default="chat", help="completions sends token ids (default: chat)")
     add("--plain", action="store_true", help="one request a rollout, with fields that every server takes")
     add("--responses", metavar="FILE", help="read answers made elsewhere from this file or folder")
-    add("--scorer", metavar="PT", help="scorer.pt of 03_train_scorer.py, for --stop")
-    sure = "stop sampling a problem at this probability (default: the threshold that 03 found)"
-    add("--stop", type=float, nargs="?", const=0.0, metavar="SURE", help=sure)
+    add("--scorer", metavar="PT", help="stop sampling a problem when this scorer of 03 is sure of an answer")
+    add("--stop", type=float, metavar="P", help=f"the probability that is sure (default: {STOP})")
     add("--slots", type=int, help="rollouts at the same time (default: 256 on a GPU, 128 on a CPU)")
     add("--device", help="cuda, mps or cpu (default: the first there is)")
     dtypes = ("auto", "float32", "bfloat16", "float16")
@@ -114,9 +114,11 @@ def parse_args(argv):
     if not set(args.extra) <= {"last10", "special"}:
         die("--extra: give last10, special or both")
     if (args.requests or args.responses) and (args.scorer or len(args.datasets) > 1):
-        die("--requests and --responses: one data set, no --stop")
-    if (args.stop is None) != (args.scorer is None):
-        die("--stop needs --scorer, and --scorer serves nothing else")
+        die("--requests and --responses: one data set, no --scorer")
+    if args.stop and not args.scorer:
+        die("--stop needs --scorer")
+    if args.scorer:
+        args.stop = args.stop or STOP
     return args
 
 
@@ -1001,7 +1003,7 @@ def sample_problems(model, settings, jobs, layers, slots, desc, rate=None, thres
 
     With a threshold a problem's rollouts start in waves; it ends after a wave in which one's p reaches it.
     """
-    ends = common.waves(settings.n) if threshold else [settings.n]
+    ends = waves(settings.n) if threshold else [settings.n]
     next_end = dict(zip(ends, ends[1:]))
     queue = deque(Row(job) for of_problem in jobs.values() for job in of_problem[: ends[0]])
     every = list(itertools.chain(*jobs.values()))
@@ -1211,6 +1213,14 @@ def whole_text(tokenizer, problem, prompt, answer):
 # ---- Sampling that stops when it is sure
 
 
+def waves(n):
+    """How many rollouts there are after each wave, half as many again each time: 1, 2, 3, 5, 8, ..., n."""
+    ends = [1]
+    while ends[-1] < n:
+        ends.append(min(n, max(ends[-1] + 1, math.ceil(1.5 * ends[-1]))))
+    return ends
+
+
 def rater(scorer, path, model_name, config, layers=None):
     """The function that adds its score and p to a rollout; one at a time, as the batch must not matter.
 
@@ -1230,7 +1240,7 @@ def rater(scorer, path, model_name, config, layers=None):
         conf = common.confidence(rollout["stats"].numpy(), config.vocab_size)
         features = common.rollout_features(conf, len(rollout["ids"]))[None]
         score = scorer(rollout["hidden"][column][None], features)
-        rollout |= {"score": score.item(), "p": score.sigmoid().item()}
+        rollout |= {"score": score.item(), "p": common.probability(score, scorer.log_weight).item()}
 
     return rate
 
@@ -1512,8 +1522,9 @@ def sample(
 
     model, tokenizer: of common.load_model. A problem is a text, or a dict as a line of a file of problems.
     scorer: its path, or what common.load_scorer gives. Without one the answers keep the order of sampling.
-    vote: equal answers add up their p (without a scorer they are counted), and the best one of the answer
-    with the largest sum comes first. Programs have no votes. The other settings are the command line's.
+    vote: equal answers add up the sigmoids of their scores (without a scorer they are counted), and the best
+    one of the answer with the largest sum comes first. Programs have no votes. The other settings are the
+    command line's.
 
     An answer is {"sample", "text", "tokens", "finish", "hidden": the vector that the scorer reads, "conf"};
     with a scorer also "score" and "p", how likely it is right; where answers vote also "answer" and "vote",
@@ -1559,7 +1570,7 @@ def best_first(problem, rollouts, vote):
     totals = np.zeros(len(rollouts))
     if vote and problem["kind"] != "code":
         groups = answer_groups(problem, rollouts)
-        weights = np.array([rollout.get("p", 1.0) for rollout in rollouts])
+        weights = torch.from_numpy(scores).sigmoid().numpy()  # without a scorer all are equal
         totals = common.group_totals(groups, weights).clip(0)
         everything = weights[groups >= 0].sum() or 1.0
         for rollout, total in zip(rollouts, totals):
@@ -1597,10 +1608,7 @@ def main(argv=None):
     if Path(args.model).is_dir():
         args.model = str(Path(args.model).resolve())  # one name from wherever it is called
     if args.scorer:  # what is no scorer is said before anything else reads it
-        curve = common.load_scorer(args.scorer).checkpoint.get("stop")
-        if not args.stop and not curve:
-            die(f"{args.scorer}: no threshold in it; give one, such as --stop 0.95")
-        args.stop = args.stop or common.stop_threshold(curve)
+        common.load_scorer(args.scorer)
     runs = [find_run(args, dataset) for dataset in args.datasets]
     if len({run.folder for run in runs}) < len(runs):
         die(f"{' '.join(args.datasets)}: two of these have one name; rename a file")

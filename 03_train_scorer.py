@@ -544,7 +544,7 @@ def describe(task, config, weights):
     meta = common.read_meta(recipe.runs[0])
     return {
         "design": recipe.design, "vector": recipe.vector, "shape": list(task.rollouts.x.shape[1:]),
-        "inputs": recipe.inputs, "scale": task.scale, "feature_scale": task.feature_scale,
+        "scale": task.scale, "feature_scale": task.feature_scale, "pos_weight": task.pos_weight,
         "model": common.model_name(meta), "layers_of_model": meta["n_layers"],
         "sampling": common.sampling_of(meta),
         "config": config, "state": {name: torch.from_numpy(value) for name, value in weights.items()},
@@ -554,15 +554,10 @@ def describe(task, config, weights):
 def make_checkpoint(task, fold_logits):
     recipe = task.recipe
     checkpoint = describe(task, task.configs[task.best["number"]], task.weights)
-    valid = task.rollouts.part(task.valid.tolist())
-    p = common.Scorer(checkpoint)(valid.x, valid.features).sigmoid()
-    tokens = valid.features[:, -1].nan_to_num(0)
-    places = places_by_problem(valid)
     return checkpoint | {
         "seed": recipe.seed, "runs": list(recipe.runs), "recipe": asdict(recipe),
         "problems": sorted(set(task.rollouts.problems)), "n_rollouts": len(task.rollouts.keys),
-        "trials": task.trials, "pos_weight": task.pos_weight, "val_loss": task.best["val_loss"],
-        "stop": common.stop_rows(*(at_places(values, places) for values in (p, valid.labels, tokens))),
+        "trials": task.trials, "val_loss": task.best["val_loss"],
         "held_out": accuracy_of(task.rollouts, fold_logits),
     }  # fmt: skip
 
@@ -738,7 +733,7 @@ def mix_layers(recipe, parts):
         weights = (count * share / share.sum(1, keepdim=True)).sum(0) / count.sum()
     loss = -(count[:, 0] * (likelihood @ weights).log()).mean().item()
     return first | {
-        "design": "ensemble", "vector": recipe.vector, "shape": list(rollouts.x.shape[1:]), "stop": [],
+        "design": "ensemble", "vector": recipe.vector, "shape": list(rollouts.x.shape[1:]),
         "parts": [part.checkpoint for part in parts], "weights": weights.float(), "state": None,
         "val_loss": loss, "recipe": asdict(recipe),
         "held_out": {},  # no fold was left out when the weights were found

@@ -8,16 +8,18 @@ It reads what 01_generate.py wrote, and labels.jsonl, where 02_label.py keeps th
 which answers are equal (also for problems without a reference). It writes
     answers.jsonl        for each problem {"id", "prompt", "scorer", "strategy", "sample", "p", "answer",
                          "vote"?, "label"?, "response"}. answer: as 02 extracts it, for code the program;
-                         p: the probability that it is right; vote: its share of the sum of all answers' p
+                         p: the probability that it is right; vote: its share of all votes
     selected.jsonl       the same without the prompt, and with the "score", for each scorer and strategy. The
                          rows of scorers that are not given this time are kept
-    scores/SCORER.jsonl  for each rollout {"id", "sample", "score": its logit, "p": its probability}. In
+    scores/SCORER.jsonl  for each rollout {"id", "sample", "score": its logit, "weight": its vote}. In
                          SCORER.cost.json beside it are costs, and "learned", the problems of this run that
                          the scorer was trained or validated on
 
 There are two strategies. best-of-n takes the rollout with the highest score, of equal scores the lowest
-sample number. weighted-vote, where answers can be equal, takes the answer with the largest sum of p, and the
-best-scored of its rollouts. If there are labels they are copied beside the picks afterwards.
+sample number. weighted-vote, where answers can be equal, takes the answer with the largest sum of weights,
+and the best-scored of its rollouts. A weight is the sigmoid of the score, as in the paper. It differs from p,
+because scorers are trained as if there were as many right answers as wrong ones. If there are labels they are
+copied beside the picks afterwards.
 
 Scorers whose file names are equal up to an @ are seeds of one scorer: their logits are averaged for
 answers.jsonl. The scorer and strategy for answers.jsonl are those which were right most often on the
@@ -56,12 +58,14 @@ def main():
         picks = []
         for name in scorers:
             for strategy in run.strategies:
-                picks += pick(run, name, strategy, logits[name])
+                picks += pick(run, name, strategy, logits[name], scorers[name].log_weight)
         common.write_jsonl(run.path / "selected.jsonl", kept + with_responses(run, picks))
         scorer, strategy, reason = choose(scorers, strategies)
-        mean = np.mean([logits[name] for name in scorers if seedless(name) == scorer], axis=0)
-        answers = write_answers(run, pick(run, scorer, strategy, mean))
-        print(*map(in_brief, answers[:SHOWN]), accuracy_of(answers), sep="\n\n")
+        seeds = [name for name in scorers if seedless(name) == scorer]
+        mean = np.mean([logits[name] for name in seeds], axis=0)
+        log_weight = np.mean([scorers[name].log_weight for name in seeds])
+        answers = write_answers(run, pick(run, scorer, strategy, mean, log_weight))
+        print(*map(in_brief, answers[:SHOWN]), how_many_are_right(answers), sep="\n\n")
         print(f"\n{run.path / 'answers.jsonl'}: {len(answers)} answers, one a problem, picked by\n{reason}")
 
 
@@ -123,26 +127,26 @@ def write_scores(run, name, scorer):
     """Write the scores of all rollouts in the order of rollouts.jsonl, and the costs -> logits [R]."""
     keys, logits = common.score_run(scorer, run.path, f"{name}.pt")
     rows = []
-    for (problem, sample), logit, p in zip(keys, logits.tolist(), logits.sigmoid().tolist()):
-        rows.append({"id": problem, "sample": sample, "score": logit, "p": p})
+    for (problem, sample), logit, weight in zip(keys, logits.tolist(), logits.sigmoid().tolist()):
+        rows.append({"id": problem, "sample": sample, "score": logit, "weight": weight})
     rows = common.align(rows, common.keys_of(run.rows), run.path / "hidden.pt")
     common.write_jsonl(run.path / "scores" / f"{name}.jsonl", rows)
     costs = scorer.checkpoint.get("cost", {}) | {
         "command": shlex.join(["python", "04_select.py", *sys.argv[1:]]),
-        "stop": scorer.checkpoint.get("stop"),  # from which 05 takes a threshold
         "learned": learned_problems(run, scorer),
     }
     common.write_json(run.path / "scores" / f"{name}.cost.json", costs)
     return np.array([row["score"] for row in rows])
 
 
-def pick(run, name, strategy, logits):
+def pick(run, name, strategy, logits, log_weight):
     """A row of selected.jsonl for each problem, without the response."""
-    p = torch.from_numpy(logits).sigmoid().numpy()
+    all_weights = torch.from_numpy(logits).sigmoid().numpy()
+    p = common.probability(torch.from_numpy(logits), log_weight)
     has_labels = any(row["label"] is not None for row in run.rows)
     picks = []
     for problem, places in run.places.items():
-        groups, weights = run.groups[places], p[places]
+        groups, weights = run.groups[places], all_weights[places]
         if strategy == "weighted-vote":
             best = common.weighted_vote(groups, weights, logits[places])
         else:
@@ -224,7 +228,7 @@ def in_brief(row):
     return "\n".join([question[:WIDTH], *lines, f"    [{', '.join(remarks)}]"])
 
 
-def accuracy_of(answers):
+def how_many_are_right(answers):
     labels = [row["label"] for row in answers if row.get("label") is not None]
     if not labels:
         return "not judged: there are no labels"

@@ -7,10 +7,10 @@
     python 05_baselines.py route RUN --math M.pt --code C.pt    the model names the domain of each problem,
                                                       and the scorer of that domain picks
 
-The report prints a summary and writes report.md, results.json and, with --plots, three figures for each
+The report prints a summary and writes report.md, results.json and, with --plots, two figures for each
 calibration and evaluation set. It compares the scores in RUN/scores/*.jsonl: those of 04_select.py, those
 that the other three commands write, and your own. Yours is a file with a line {"id", "sample", "score"} for
-each rollout, where a higher score is better; with a probability "p" in each line the method also votes. Files
+each rollout, where a higher score is better; with a "weight" from 0 to 1 in each line it also votes. Files
 that are named METHOD.CALSET@CALRUN-SEED.jsonl are one method: its row is the mean over evaluation runs (of
 one model and data set), calibration runs and scorer seeds, ± the standard deviation (ddof=1). A labelled run
 in a folder `greedy` beside RUN is a row, too.
@@ -78,7 +78,6 @@ class Run:
     valid: np.ndarray  # False where padded
     labels: np.ndarray
     cut: np.ndarray  # 1 where the rollout ended at the length limit
-    tokens: np.ndarray
     answer_groups: np.ndarray  # equal answers of a problem have the same number; -1: no answer
     chosen: np.ndarray  # 1 where the rollout is in answers.jsonl, 04's one answer a problem
 
@@ -89,7 +88,7 @@ class Scores:
 
     run: Run
     score: np.ndarray | None = None  # [P, N], higher is better, -inf where padded
-    p: np.ndarray | None = None  # [P, N], the probability to be right, where the file has it
+    weight: np.ndarray | None = None  # [P, N], from 0 to 1: the votes, where the file has them
     calibration_run: str = ""
     seed: str = ""
     cost: dict = field(default_factory=dict)  # NAME.cost.json
@@ -138,7 +137,6 @@ def load_run(path, label_rows, left_out):
         path, common.read_meta(path), rollouts, ids, places, places < len(keys),
         labels=padded([row["label"] or 0 for row in label_rows], places),
         cut=padded([row.get("finish") == "length" for row in rollouts], places),
-        tokens=padded([row["n_tokens"] for row in rollouts], places),
         answer_groups=padded(groups, places, empty=-1).astype(int),
         chosen=padded([key in chosen for key in keys], places),
     )  # fmt: skip
@@ -205,21 +203,21 @@ def study_of(method):
 def read_scores(file, run):
     rows = common.read_jsonl(file, needs=("id", "sample", "score"))
     rows = common.align(rows, common.keys_of(run.rollouts), file)
-    p = None
+    weight = None
     try:
         score = padded([float(row["score"]) for row in rows], run.places, -np.inf)
         if np.isnan(score).any():
             raise ValueError
-        if all(row.get("p") is not None for row in rows):
-            p = padded([float(row["p"]) for row in rows], run.places)
-            if not ((p >= 0) & (p <= 1)).all():
+        if all(row.get("weight") is not None for row in rows):
+            weight = padded([float(row["weight"]) for row in rows], run.places)
+            if not ((weight >= 0) & (weight <= 1)).all():
                 raise ValueError
     except (TypeError, ValueError):
-        common.die(f"{file}: a score is a number, and p a probability or absent")
+        common.die(f"{file}: a score is a number, and a weight one from 0 to 1, or absent")
     calibration_run, _, seed = file.stem.partition("@")[2].rpartition("-")
     cost_file = file.with_suffix(".cost.json")
     cost = common.read_json(cost_file) if cost_file.is_file() else {}
-    return Scores(run, score, p, calibration_run, seed, cost)
+    return Scores(run, score, weight, calibration_run, seed, cost)
 
 
 # ---- Picks: pick(scores, n) gives the chance [P, N] of each rollout to be what a method picks from n random
@@ -240,13 +238,17 @@ def by_score(scores, n):
     return np.take_along_axis(chances, ranks, 1)
 
 
-first_of_subset = cache(common.first_of_subset)
+@cache
+def first_of_subset(total, n):
+    """[total]: the chance that the r-th best of `total` is the best of a random n-subset (r from 0)."""
+    n = min(n, total)
+    return np.array([math.comb(total - 1 - r, n - 1) / math.comb(total, n) for r in range(total)])
 
 
 def by_vote(vote, scores, n):
     """The mean over subsets of vote(groups, weights), both [P, n], which gives the shares in a pick."""
     run = scores.run
-    weights = np.where(run.valid, scores.score if scores.p is None else scores.p, 0)
+    weights = np.where(run.valid, scores.score if scores.weight is None else scores.weight, 0)
     subsets = subsets_of(run, n)
     problems = np.arange(len(run.ids))[:, None]
     chances = np.zeros(run.valid.shape)
@@ -341,8 +343,8 @@ def can_vote(runs):
 
 
 def vote_rows(name, of_method, calibration):
-    """The row of a weighted vote, or none where answers cannot be equal or scores are no probabilities."""
-    if not can_vote(scores.run for scores in of_method) or any(scores.p is None for scores in of_method):
+    """The row of a weighted vote, or none where answers cannot be equal or scores have no weights."""
+    if not can_vote(scores.run for scores in of_method) or any(scores.weight is None for scores in of_method):
         return []
     return [make_row(name, "vote", partial(by_vote, weighted_majority), of_method, calibration)]
 
@@ -382,7 +384,6 @@ def make_row(name, kind, pick, of_method, calibration="", sizes=None):
         row["auroc"], row["auroc_within"] = mean_auroc(of_method)
     if kind == "scorer":
         row["cost"] = cost_of(of_method)
-        row["stopped"] = replay_stopping(of_method, row["curve"])
     return row
 
 
@@ -463,40 +464,6 @@ def problem_draws(n):
     return np.random.default_rng(SEED).multinomial(n, [1 / n] * n, DRAWS)
 
 
-# ---- Stopping: what sampling that ends when the scorer is sure would have cost and lost, replayed ----------
-
-
-def replay_stopping(of_method, accuracies):
-    """A scorer's stopping at the threshold that its calibration problems chose, or None without one.
-
-    accuracies: {n: accuracy} where every problem gets n rollouts. Runs that stopped themselves give None:
-    what was not sampled cannot be replayed.
-    """
-    chosen = []
-    curves = []
-    for scores in of_method:
-        run = scores.run
-        if scores.p is None or not scores.cost.get("stop") or run.meta.get("stop"):
-            return None
-        chosen.append(common.stop_threshold(scores.cost["stop"]))
-        p = np.where(run.valid, scores.p, -1)
-        others = np.quantile(p[run.valid], np.linspace(0, 1, 31))  # the figure shows them
-        thresholds = np.array([chosen[-1], *others, common.NEVER])
-        curves.append(common.stop_curve(p, run.labels, run.tokens, thresholds))
-    curves = np.array(curves)  # [scores, (right, rollouts, tokens), thresholds, P]
-    right, rollouts, tokens = curves.mean(0)  # [thresholds, P] each; at the last threshold nothing stops
-    shares = tokens.mean(1) / tokens[-1].mean()
-    sizes = np.array([int(n) for n in accuracies])
-    fixed = np.interp(shares[0], sizes / sizes[-1], [*accuracies.values()])
-    return {
-        "threshold": mean_of(chosen), "accuracy": float(right[0].mean()),
-        "std": std_of(curves[:, 0, 0].mean(1)), "all": float(right[-1].mean()),
-        **with_interval(right[0] - right[-1]), "rollouts": float(rollouts[0].mean()),
-        "tokens": float(tokens[0].mean()), "share": float(shares[0]), "fixed": float(fixed),
-        "curve": sorted(zip(shares.tolist(), right.mean(1).tolist())),
-    }  # fmt: skip
-
-
 # ---- Studies: scorers of 03 --study, which differ in one thing ---------------------------------------------
 
 
@@ -571,7 +538,7 @@ def paper_numbers(model, calibration, dataset):
 
 SUMMARY_COLUMNS = 4  # as many as fit beside each other
 SUMMARY_VOTES = (*VOTES, "SCaTR, weighted vote", "SCaTR+, weighted vote")
-SUMMARY_ENDS = ("oracle", "SCaTR+, stopped when sure", "cut %")
+SUMMARY_ENDS = ("oracle", "cut %")
 
 
 def as_table(rows):
@@ -643,12 +610,6 @@ def summary_rows(section, calibration):
 def summary_cells(section, calibration):
     rows = summary_rows(section, calibration)
     cells = {name: accuracy_of(row) for name, row in rows.items()}
-    stopped = rows["SCaTR+"]["stopped"] if "SCaTR+" in rows else None
-    if stopped:
-        result = f"{percent(stopped['accuracy'])} for {percent(stopped['share'], 0)} %"
-        if rows["SCaTR+"]["in_sample"]:
-            result += " in sample"
-        cells["SCaTR+, stopped when sure"] = result
     return cells | {"cut %": percent(section["cut"])}
 
 
@@ -681,20 +642,6 @@ def curves_table(section):
         yield columns_of(row) | cells
 
 
-def stopping_table(section):
-    for row in section["rows"]:
-        stopped = row.get("stopped")
-        if stopped:
-            yield columns_of(row) | {
-                "when sure by": f"{stopped['threshold']:.3f}",
-                "accuracy %": accuracy_of(row | stopped),
-                "all rollouts: %": percent(stopped["all"]), "Δ [95 %]": gain_of(stopped),
-                "rollouts": f"{stopped['rollouts']:.1f}", "tokens a problem": number(stopped["tokens"]),
-                "% of all tokens": percent(stopped["share"]),
-                "% of a fixed N of that cost": percent(stopped["fixed"]),
-            }  # fmt: skip
-
-
 def rules_table(section):
     rows = {row["method"]: row for row in section["rows"]}
     for statistic in common.STATISTICS:
@@ -723,7 +670,6 @@ def cost_table(section):
 TABLES = {
     "Methods": methods_table,
     "Fewer rollouts, and AUROC": curves_table,
-    "Sampling that stops when the scorer is sure (for 1 point on calibration problems)": stopping_table,
     "Confidence rules: the paper's five statistics, and two more": rules_table,
     "Costs (×: as many times SCaTR's; minutes and ms are measured, FLOPs computed)": cost_table,
 }
@@ -771,10 +717,6 @@ oracle, empty where this is less than two problems.""",
     "AUROC": """\
 `AUROC`: the chance that a right answer scores above a wrong one, over all rollouts and `within a
 problem`.""",
-    "when sure by": """\
-Stopped when sure: right %, and the share of all tokens that it takes; `when sure by`: the probability at
-which sampling stops, found on the calibration problems; `a fixed N of that cost`: right % when all problems
-get as many rollouts as stopping took on average.""",
     "×": """\
 Times are compared only on the same device. LoRA and PRM read one rollout at a time.""",
 }
@@ -884,14 +826,12 @@ SIZE = (7, 4.3)  # inches
 
 
 def draw_figures(out, section, calibration):
-    """Draw the three figures of a calibration set, and yield the lines that show them."""
+    """Draw the two figures of a calibration set, and yield the lines that show them."""
     from matplotlib.figure import Figure
 
     rows = rows_to_draw(section, calibration)
     sets = [calibration, section["dataset"]]
     for name, (title, draw) in FIGURES.items():
-        if name == "stopping" and not any(row.get("stopped") for row in rows.values()):
-            continue
         figure = Figure(figsize=SIZE, layout="constrained")
         axes = figure.subplots()
         axes.spines[["top", "right"]].set_visible(False)
@@ -944,42 +884,16 @@ def draw_accuracy(axes, section, rows):
     name_ends(axes, ends)
 
 
-def name_ends(axes, ends, share=0.055):
-    """Write each (height, text, colour) at the right edge, moved apart to at least this share of the axis."""
+def name_ends(axes, ends):
+    """Write each (height, text, colour) at the right edge, moved apart so that none covers another."""
     low, high = axes.get_ylim()
-    gap = share * (high - low)
+    gap = 0.055 * (high - low)
     last = -math.inf
     for i, (height, text, colour) in enumerate(sorted(ends)):
         room_for_those_above = gap * (len(ends) - i - 1)
         last = min(max(height, last + gap), high - room_for_those_above)
         axes.annotate(text, (1, last), xycoords=("axes fraction", "data"), xytext=(6, 0), color=colour,
                       textcoords="offset points", va="center", fontsize=9)  # fmt: skip
-
-
-STOPPING_KEY = """\
-line: stops when sure, from the lowest threshold to the highest
-mark: the threshold that the calibration problems chose
-dotted: the same number of rollouts for every problem"""
-
-
-def draw_stopping(axes, section, rows):
-    ends = []
-    for look, row in rows.items():
-        stopped = row.get("stopped")
-        if stopped:
-            colour, _, mark = LOOKS[look]
-            shares, accuracies = 100 * np.array(stopped["curve"]).T
-            axes.plot(shares, accuracies, color=colour)
-            sizes = np.array([int(n) for n in row["curve"]])
-            axes.plot(100 * sizes / sizes[-1], 100 * np.array([*row["curve"].values()]), ":", color=colour)
-            share = 100 * stopped["share"]
-            accuracy = 100 * stopped["accuracy"]
-            axes.plot(share, accuracy, mark, color=colour, markersize=9, markeredgecolor="white")
-            text = f"{look}  {accuracies[-1]:.1f}\nstopped: {accuracy:.1f} for {share:.0f} %"
-            ends.append((accuracies[-1], text, colour))
-    axes.figure.supxlabel(STOPPING_KEY, fontsize=9)
-    axes.set(xlabel="tokens, % of those of all rollouts", ylabel="right answers, %", xlim=(0, 100))
-    name_ends(axes, ends, 0.13)
 
 
 def draw_rules(axes, section, rows):
@@ -1008,7 +922,6 @@ def draw_rules(axes, section, rows):
 
 FIGURES = {
     "accuracy": ("Accuracy against the number of rollouts", draw_accuracy),
-    "stopping": ("Sampling that stops when the scorer is sure", draw_stopping),
     "rules": ("Confidence rules and SCaTR, best of N", draw_rules),
 }
 
@@ -1046,7 +959,7 @@ def score_rollouts(run, name, verifier, cost, *made_of):
         ids = verifier.encode(problems[row["id"]], row["response"])
         with torch.inference_mode():
             logit = verifier.judge(ids)
-        score = {"score": logit.item(), "p": logit.sigmoid().item()}
+        score = {"score": logit.item(), "weight": logit.sigmoid().item()}
         ms = 1000 * (time.perf_counter() - started)
         rows.append({"id": row["id"], "sample": row["sample"], **score, "ms": ms})
         if len(rows) % SAVED == 0 or len(rows) == len(rollouts):
@@ -1361,7 +1274,9 @@ def route(args):
             is_math = torch.tensor([domains[id] == "math" for id, _ in keys])
             logits = torch.where(is_math, math_logits, code_logits)
             columns = zip(keys, logits.tolist(), logits.sigmoid().tolist())
-            rows = [{"id": key[0], "sample": key[1], "score": score, "p": p} for key, score, p in columns]
+            rows = []
+            for (id, sample), score, weight in columns:
+                rows.append({"id": id, "sample": sample, "score": score, "weight": weight})
             common.write_jsonl(run / "scores" / f"routed@{i}.jsonl", rows)
 
 

@@ -1,7 +1,7 @@
 """What the numbered scripts share; not a program. In reading order:
 
 how programs end, files, run folders, the one vector, token statistics, problems and data sets (`DATA_SETS`),
-prompts, models, scorers, selection, stopping, tables.
+prompts, models, scorers, selection, tables.
 """
 
 import difflib
@@ -1229,7 +1229,7 @@ class Scorer:
 
     A scorer whose `takes_features` is true (SCaTR+) also needs features [R, 29], whose rows are what
     rollout_features(conf, n_tokens) gives; other scorers ignore them. `checkpoint` is the file's content.
-    An ensemble mixes its parts, one for each layer.
+    An ensemble mixes its parts, one for each layer. `log_weight` is for probability(), which says why.
     """
 
     def __init__(self, checkpoint, device="cpu"):
@@ -1238,7 +1238,8 @@ class Scorer:
         self.model = checkpoint["model"]
         self.vector = checkpoint["vector"]
         self.shape = tuple(checkpoint["shape"])
-        self.takes_features = checkpoint.get("inputs") == "vector+stats"
+        self.log_weight = math.log(checkpoint["pos_weight"])
+        self.takes_features = checkpoint.get("feature_scale") is not None
         self.parts = [Scorer(part, device) for part in checkpoint.get("parts", [])]
         features = len(checkpoint["feature_scale"][0]) if self.takes_features else 0
         if not self.parts:
@@ -1258,6 +1259,16 @@ class Scorer:
             if self.takes_features:
                 x = with_features(x, torch.as_tensor(features), self.checkpoint["feature_scale"])
             return self.module(x)
+
+
+def probability(logits, log_weight):
+    """How likely answers with these logits (a tensor) are right.
+
+    The loss counts a right answer pos_weight times, as if right answers were so many times more frequent.
+    So a scorer's logits are too high by the logarithm of that weight. Ranks do not change by it, and scores
+    and votes keep it, as in the paper.
+    """
+    return (logits - log_weight).sigmoid()
 
 
 def mixture(logits, weights):
@@ -1290,7 +1301,7 @@ def with_features(x, features, scale):
 def load_scorer(path, device="cpu"):
     checkpoint = load_pt(path)
     parts = checkpoint.get("parts", [checkpoint]) if isinstance(checkpoint, dict) else [{}]
-    if not all("state" in part for part in parts):
+    if not all({"state", "pos_weight"} <= part.keys() for part in parts):
         die(f"{path}: not a scorer, or one of an older version; 03_train_scorer.py makes one")
     return Scorer(checkpoint, device)
 
@@ -1352,12 +1363,6 @@ def weighted_vote(groups, weights, scores):
     return best_of_n(np.where(winners, scores, -np.inf))
 
 
-def first_of_subset(total, n):
-    """[total]: the chance that the r-th best of `total` is the best of a random n-subset (r from 0)."""
-    n = min(n, total)
-    return np.array([math.comb(total - 1 - r, n - 1) / math.comb(total, n) for r in range(total)])
-
-
 def auroc(right, scores):
     """The chance that a right answer (bool [R]) scores above a wrong one, ties half; None with one class."""
     if right.all() or not right.any():
@@ -1365,91 +1370,6 @@ def auroc(right, scores):
     wrong = np.sort(scores[~right])
     below, up_to = (np.searchsorted(wrong, scores[right], side) for side in ("left", "right"))
     return float((below + up_to).mean() / 2 / len(wrong))
-
-
-# ---- Stopping: rollouts start in waves, until one of them reaches a probability ----------------------------
-
-NEVER = 2.0  # a threshold that no probability reaches
-
-
-def waves(n):
-    """How many rollouts there are after each wave, half as many again each time: 1, 2, 3, 5, 8, ..., n."""
-    ends = [1]
-    while ends[-1] < n:
-        ends.append(min(n, max(ends[-1] + 1, math.ceil(1.5 * ends[-1]))))
-    return ends
-
-
-def stop_curve(p, labels, tokens, thresholds):
-    """Replay sampling that stops on a run in which all rollouts were sampled.
-
-    p, labels, tokens: [P, N]; p is -1 where a problem has fewer than N rollouts. thresholds: [T]. Returns
-    (right, rollouts, tokens), each [T, P]: exact expectations over the orders in which a problem's rollouts
-    could have come.
-    """
-    problems = []
-    for of_problem, right, spent in zip(p, labels, tokens):
-        best_first = np.argsort(-of_problem, kind="stable")[: (of_problem >= 0).sum()]
-        hits = (of_problem[best_first] >= thresholds[:, None]).sum(1)  # [T]: how many rollouts reach it
-        picked, sampled = stop_chances(len(best_first))[:, hits]  # each [T, rollouts]
-        is_right = (picked * right[best_first]).sum(1)
-        problems.append([is_right, sampled.sum(1), (sampled * spent[best_first]).sum(1)])
-    return np.stack(problems, 2)
-
-
-@cache
-def stop_chances(total):
-    """[2, hits, r]: the chance that the r-th best of `total` rollouts is picked, and that it is sampled.
-
-    `hits` says how many of the best rollouts reach the threshold; all orders of the rollouts are as likely.
-    """
-    picked = np.zeros((total + 1, total))
-    sampled = np.zeros((total + 1, total))
-    picked[0, 0] = 1  # no rollout reaches the threshold: all are sampled, and the best of all is picked
-    start = 0
-    for end in waves(total):
-        best_of_wave = first_of_subset(total - start, end - start)
-        in_this_wave = (end - start) / total
-        for hits in range(total + 1):
-            best_hit = chance_of_no_hit(hits, start, total) * best_of_wave[:hits]
-            picked[hits, : len(best_hit)] += best_hit
-            for r in range(total):
-                other_hits = hits - 1 if r < hits else hits
-                sampled[hits, r] += in_this_wave * chance_of_no_hit(other_hits, start, total - 1)
-        start = end
-    return np.stack([picked, sampled])
-
-
-def chance_of_no_hit(hits, drawn, total):
-    """The chance that `drawn` of `total` rollouts, of which some are hits, have no hit among them."""
-    return math.comb(total - hits, drawn) / math.comb(total, drawn)
-
-
-def stop_rows(p, labels, tokens):
-    """The rows that scorer.pt keeps of a curve: [threshold, accuracy %, below, rollouts, tokens].
-
-    Rollouts and tokens are those of a problem on average. below: how many points a row is below the best row,
-    plus one standard error over problems, because a few problems cannot show a small difference.
-    """
-    best_so_far = [p[:, :end].max(1) for end in waves(p.shape[1])]
-    thresholds = np.append(np.unique(np.quantile(best_so_far, np.linspace(0, 1, 101))), NEVER)
-    right, rollouts, tokens = stop_curve(p, labels, tokens, thresholds)
-    right = 100 * right
-    best = right[right.mean(1).argmax()]
-    lost = best - right
-    below = lost.mean(1) + lost.std(1) / math.sqrt(len(p))
-    return np.stack([thresholds, right.mean(1), below, rollouts.mean(1), tokens.mean(1)], 1).tolist()
-
-
-def stop_threshold(rows):
-    """The threshold of the cheapest of `stop_rows` that is at most one point below the best of them.
-
-    It is never under one half: few problems cannot show that an answer which is likelier wrong than right may
-    be taken without sampling more.
-    """
-    affordable = [row for row in rows if row[2] <= 1]
-    cheapest = min(affordable, key=lambda row: row[4])
-    return max(0.5, cheapest[0])
 
 
 # ---- Tables for people -------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Measure what the README claims. Each benchmark prints a table and, as its last line, one JSON object.
 
-    python tests/bench.py generate|train|sandbox|math|report|pool|curve [options]   # -h after the name
+    python tests/bench.py PART [options]   # -h after the name
 
 Compare only numbers of one call: it measures the sides in turn, on the same machine.
 """
@@ -9,7 +9,7 @@ import importlib
 import sys
 from pathlib import Path
 
-NAMES = ("generate", "train", "sandbox", "math", "report", "pool", "curve")
+NAMES = ("generate", "train", "sandbox", "math", "report", "pool", "curve", "probability")
 
 
 def main():

@@ -198,7 +198,7 @@ def first_dimension_scorer(path, width=8, **changes):
     config = {"hidden": [], "dropout": 0.0, "input_dropout": 0.0, "batch_norm": False}
     checkpoint = {
         "design": "mlp", "model": "tiny", "vector": "penultimate/eos", "shape": [width], "layers_of_model": 5,
-        "scale": None, "config": config, "state": state,
+        "scale": None, "config": config, "state": state, "pos_weight": 3.0,
     }  # fmt: skip
     common.save_pt(path, {**checkpoint, **changes})
     return path
@@ -279,7 +279,8 @@ def add_scores(path, name, seed=0, cost=None):
     rng, rows = np.random.default_rng(seed), []
     for row in common.read_labels(path):
         score = float(rng.normal() + (row["label"] or 0))
-        rows.append({"id": row["id"], "sample": row["sample"], "score": score, "p": 1 / (1 + np.exp(-score))})
+        weight = 1 / (1 + np.exp(-score))
+        rows.append({"id": row["id"], "sample": row["sample"], "score": score, "weight": weight})
     common.write_jsonl(path / "scores" / f"{name}.jsonl", rows)
     common.write_json(path / "scores" / f"{name}.cost.json", cost or {})
     return rows
@@ -334,7 +335,7 @@ CREDITS = {  # the name of a row in 05's table -> its rule
     "confidence-weighted vote": vote("mean/tail"),
     "entropy/avg": best(lambda row: -row["entropy/avg"]),
     "mine": best(lambda row: row["score"]),
-    "mine, weighted vote": vote("p"),
+    "mine, weighted vote": vote("weight"),
 }
 
 

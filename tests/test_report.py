@@ -96,7 +96,7 @@ def random_run(path, seed, ragged=False, n=5):
         labels.append(label)
         score = int(rng.integers(-2, 3))
         scores.append({"id": rollout["id"], "sample": rollout["sample"], "score": score})
-        scores[-1]["p"] = [0.1, 0.25, 0.35, 0.35, 0.9][score + 2]
+        scores[-1]["weight"] = [0.1, 0.25, 0.35, 0.35, 0.9][score + 2]
         problems.setdefault(rollout["id"], []).append({**rollouts[-1], **conf, **label, **scores[-1]})
     common.write_jsonl(path / "rollouts.jsonl", rollouts)
     common.write_jsonl(path / "labels.jsonl", labels[::-1])  # rows are joined by their keys
@@ -250,12 +250,12 @@ def test_what_one_run_cannot_judge_is_left_out_of_every_row(tmp_path, run_report
 
 
 def test_the_share_of_cut_rollouts_is_in_the_summary_and_in_every_table(run, run_report):
-    add_scores(run, "scatr.a@1", cost={"parameters": 5} | STOP)
+    add_scores(run, "scatr.a@1", cost={"parameters": 5})
     edit_jsonl(run / "rollouts.jsonl", lambda row: row | {"finish": "length" if row["id"] < "p2" else "stop"})
     found = run_report(run)
     assert summary_of(found)[0]["cut %"] == percent(4 / 12)  # p0, p1, p10 and p11
     tables = found.text.split("\n### ")[1:]
-    assert len(tables) == 5 and all("| cut % |" in " ".join(table.split()) for table in tables)
+    assert len(tables) == 4 and all("| cut % |" in " ".join(table.split()) for table in tables)
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -385,14 +385,12 @@ def test_a_study_that_a_run_has_no_scores_of_is_refused(tmp_path):
 # ------------------------------------------------------------------------------------------------------------
 # Tables
 
-STOP = {"stop": [[0.6, 60.0, 0.5, 2.0, 100.0]]}
-
 
 def make_paper_run(path, calibration, seed, kind="code"):
-    """A run of one of the paper's models and data sets; SCaTR+ has a threshold to stop at."""
+    """A run of one of the paper's models and data sets."""
     make_run(path, problems=10, seed=seed, model="org/Qwen3-1.7B", dataset=path.name, kind=kind)
     for i, method in enumerate(("logistic", "scatr", "scatr+", "lora")):
-        add_scores(path, f"{method}.{calibration}@32-1", i, STOP if method == "scatr+" else None)
+        add_scores(path, f"{method}.{calibration}@32-1", i)
     return path
 
 
@@ -414,14 +412,10 @@ def test_the_screen_is_the_summary_with_the_papers_numbers_which_begins_the_repo
     assert [ours["picked by"], title["picked by"]] == ["kodcode → humaneval", "humaneval → kodcode"]
     assert [*ours] == [
         "picked by", "random", "best of the paper's 20 rules", "best of all 28 rules", "logistic regression",
-        "LoRA verifier", "SCaTR", "SCaTR+", "PRM (ReasonFlux-PRM-1.5B)", "oracle",
-        "SCaTR+, stopped when sure", "cut %",
+        "LoRA verifier", "SCaTR", "SCaTR+", "PRM (ReasonFlux-PRM-1.5B)", "oracle", "cut %",
     ]  # fmt: skip
     assert [paper["SCaTR"], other_paper["SCaTR"]] == ["59.3 ± 8.1", "67.1 ± 12.2"]
     assert ours["SCaTR"] == percent(found.rows["SCaTR"]["accuracy"])
-    stopped = found.rows["SCaTR+"]["stopped"]
-    shown = f"{percent(stopped['accuracy'])} for {100 * stopped['share']:.0f} %"
-    assert ours["SCaTR+, stopped when sure"] == shown
 
 
 def test_many_pairs_of_sets_are_several_tables_of_at_most_110_columns(paper_runs, tmp_path, run_report):
@@ -480,26 +474,23 @@ def test_costs_with_ratios(tmp_path, run_report, run_here):
 
 def test_what_learned_from_the_problems_says_in_sample(run, run_report):
     add_scores(run, "scatr.a@32-1", cost={"learned": ["p1"]})
-    add_scores(run, "scatr+.a@32-1", cost={"learned": ["p1"]} | STOP)
+    add_scores(run, "scatr+.a@32-1", cost={"learned": ["p1"]})
     add_scores(run, "scatr.b@32-1")
-    add_scores(run, "scatr+.b@32-1", cost=STOP)
     found = run_report(run)
     first, second = summary_of(found)
-    stopping = table_of(found.text, "for 1 point on calibration problems)")
-    assert [row["accuracy %"].endswith(" in sample") for row in stopping] == [True, False]
-    for row in ("SCaTR", "SCaTR, weighted vote", "SCaTR+, stopped when sure"):
+    for row in ("SCaTR", "SCaTR, weighted vote"):
         assert first[row].endswith(" in sample") and "in sample" not in second[row] + first["random"]
 
 
 @pytest.mark.parametrize("word", [
-    *common.STATISTICS, *common.AGGREGATIONS, "over", "right/problems", "cut %", "AUROC", "when sure by",
+    *common.STATISTICS, *common.AGGREGATIONS, "over", "right/problems", "cut %", "AUROC",
 ])  # fmt: skip
 def test_each_name_and_column_is_explained_once(word):
     assert "".join([report.RULES_LEGEND, *report.LEGEND.values()]).count(f"`{word}`") == 1
 
 
 @pytest.mark.parametrize("word, cost", [
-    ("when sure by", STOP), ("in sample", {"learned": ["p1"]}), ("×", {"parameters": 5}),
+    ("in sample", {"learned": ["p1"]}), ("×", {"parameters": 5}),
 ])  # fmt: skip
 def test_only_what_is_in_the_report_is_explained(run, run_report, word, cost):
     add_scores(run, "scatr.a@1")
@@ -528,16 +519,9 @@ needs_matplotlib = pytest.mark.skipif(not importlib.util.find_spec("matplotlib")
 @needs_matplotlib
 def test_each_figure_is_a_file_that_the_report_shows(paper_runs, run_report):
     found = run_report(paper_runs[0], "--plots")
-    for name in ("accuracy", "stopping", "rules"):
+    for name in ("accuracy", "rules"):
         file = f"{name}.Qwen3-1.7B.kodcode-to-humaneval.png"
         assert (found.folder / file).read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and f"]({file})" in found.text
-
-
-@needs_matplotlib
-def test_there_is_no_figure_of_stopping_where_no_threshold_was_chosen(paper_runs, run_report):
-    (paper_runs[0] / "scores" / "scatr+.kodcode@32-1.cost.json").unlink()
-    text = run_report(paper_runs[0], "--plots").text
-    assert "accuracy.Qwen3" in text and "stopping.Qwen3" not in text
 
 
 def test_a_figure_has_seven_lines_at_most_of_one_calibration_set_and_the_best_of_each_kind(run, run_report):
@@ -580,12 +564,12 @@ def test_lines_are_named_at_their_ends_without_overlap_and_bars_are_sorted(paper
 
 
 @pytest.mark.parametrize("change", [
-    {"score": None}, {"score": "much"}, {"score": "nan"}, {"p": "much"}, {"p": 1.5},
+    {"score": None}, {"score": "much"}, {"score": "nan"}, {"weight": "much"}, {"weight": 1.5},
 ])  # fmt: skip
-def test_a_score_is_a_number_and_p_a_probability(run, change):
+def test_a_score_is_a_number_and_a_weight_between_0_and_1(run, change):
     rows = add_scores(run, "mine")
     common.write_jsonl(run / "scores" / "mine.jsonl", [row | change for row in rows])
-    assert "a score is a number, and p a probability or absent" in refusal(run)
+    assert "a score is a number, and a weight one from 0 to 1, or absent" in refusal(run)
 
 
 def test_scores_are_of_all_rollouts_and_runs_are_labelled(run):

@@ -45,6 +45,12 @@ def sigmoid(logits):
     return 1 / (1 + np.exp(-logits))
 
 
+def probability(logits, pos_weight=3):
+    """Of odds that the loss made pos_weight times as high."""
+    odds = np.exp(logits) / pos_weight
+    return odds / (1 + odds)
+
+
 def set_logits(run, logit_of):
     """Make logit_of(sample) the first dimension of each vector, which is the logit of the scorers here."""
 
@@ -58,7 +64,7 @@ def set_logits(run, logit_of):
 # ---- Scores and selections
 
 
-def test_scores_are_logits_and_probabilities_in_the_order_of_the_rollouts(run, select):
+def test_scores_are_logits_and_weights_are_their_sigmoids_in_the_order_of_the_rollouts(run, select):
     """Also where the rows of hidden.pt have another order."""
     keys, hidden = read_vectors(run)
     logits = hidden[:, 0].float().numpy()
@@ -68,26 +74,28 @@ def test_scores_are_logits_and_probabilities_in_the_order_of_the_rollouts(run, s
     scores = common.read_jsonl(run / "scores" / "first.jsonl")
     assert common.keys_of(scores) == keys
     assert [row["score"] for row in scores] == pytest.approx(logits.tolist(), abs=1e-6)
-    assert [row["p"] for row in scores] == pytest.approx(sigmoid(logits).tolist(), abs=1e-6)
+    assert [row["weight"] for row in scores] == pytest.approx(sigmoid(logits).tolist(), abs=1e-6)
     assert common.read_json(run / "scores" / "first.cost.json")["command"].startswith("python 04_select.py")
 
 
-def by_hand(run, scorer, logits):
+def by_hand(run, scorer, logits, pos_weight=3):
     """{(problem, strategy): the row of selected.jsonl that these logits of all rollouts lead to}"""
     problems = {}
     for rollout, label, logit in zip(common.read_rollouts(run), common.read_labels(run), logits):
         row = {name: label[name] for name in ("id", "sample", "label", "answer")}
-        row |= {"scorer": scorer, "response": rollout["response"], "score": logit, "p": sigmoid(logit)}
+        row |= {"scorer": scorer, "response": rollout["response"], "score": logit, "weight": sigmoid(logit)}
+        row["p"] = probability(logit, pos_weight)
         problems.setdefault(row["id"], []).append(row)
     picks = {}
     for problem, rows in problems.items():
         sums = Counter()
         for row in rows:
-            sums[row["answer"]] += row["p"]
+            sums[row["answer"]] += row["weight"]
         winner = max(sums, key=sums.get)
         candidates = {"best-of-n": rows, "weighted-vote": [row for row in rows if row["answer"] == winner]}
         for strategy, some in candidates.items():
-            row = max(some, key=lambda row: row["score"])
+            row = dict(max(some, key=lambda row: row["score"]))
+            del row["weight"]
             numbers = row | {"vote": sums[row["answer"]] / sum(sums.values())}
             numbers = {name: pytest.approx(numbers[name], rel=1e-5) for name in ("score", "p", "vote")}
             picks[problem, strategy] = row | numbers | {"strategy": strategy}
@@ -103,17 +111,19 @@ def test_selections_by_hand(run, select):
     assert f"{right} of 10 judged answers are right ({10 * right}.0 %)" in said
 
 
-@pytest.mark.parametrize("logit_of, best, p", [(lambda sample: 40.0 + sample, 5, 1), (lambda _: 0.0, 0, 0.5)])
+@pytest.mark.parametrize("logit_of, best, weight", [
+    (lambda sample: 40.0 + sample, 5, 1), (lambda sample: 0.0, 0, 0.5),
+])  # fmt: skip
 def test_ranking_is_by_logits_where_a_sigmoid_is_1_and_equal_scores_take_the_first(
-    run, select, logit_of, best, p
+    run, select, logit_of, best, weight
 ):
     set_logits(run, logit_of)
     select()
-    assert {row["p"] for row in common.read_jsonl(run / "scores" / "first.jsonl")} == {p}
+    assert {row["weight"] for row in common.read_jsonl(run / "scores" / "first.jsonl")} == {weight}
     assert {*samples(run, "best-of-n")} == {best}
 
 
-def test_a_vote_counts_probabilities_and_a_problem_without_an_answer_takes_the_best(run, select):
+def test_a_vote_counts_weights_and_a_problem_without_an_answer_takes_the_best(run, select):
     """Sample 1 alone, sure, wins over 2 and 3, which agree and are unsure; p3 has no answer to vote for."""
     groups = [None, 0, 1, 1, None, None]
     edit_jsonl(run / "labels.jsonl", lambda row: row | {"group": groups[row["sample"]]})
@@ -195,11 +205,11 @@ def held_out(path, best_of_n=None, weighted_vote=None, **changes):
 def test_one_answer_a_problem_by_the_mean_of_seeds(run, tmp_path, select):
     moved = [torch.ones(8), torch.full((8,), 0.25)]
     first = held_out(tmp_path / "scatr.cal@32-1.pt", best_of_n=0.5)
-    second = held_out(tmp_path / "scatr.cal@32-2.pt", best_of_n=0.5, scale=moved)
+    second = held_out(tmp_path / "scatr.cal@32-2.pt", best_of_n=0.5, scale=moved, pos_weight=12.0)
     said = select(scorers=[first, second]).stdout
     _, hidden = read_vectors(run)
     logits = 2.5 * hidden[:, 0].float() - 2  # the mean of x and 4 (x - 1)
-    expected = by_hand(run, "scatr.cal", logits.tolist())
+    expected = by_hand(run, "scatr.cal", logits.tolist(), pos_weight=6)  # in logarithms the mean of 3 and 12
     for i, row in enumerate(answers(run)):
         pick = expected[f"p{i}", "best-of-n"]
         assert row | {"score": pick["score"]} == pick | {"prompt": f"What is {i}?"}

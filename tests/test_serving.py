@@ -114,8 +114,8 @@ def test_a_model_without_a_chat_template_takes_completions(folder, capsys):
 
 
 def test_requests_are_of_one_data_set_and_without_stopping(folder, capsys):
-    words = "--requests and --responses: one data set, no --stop"
-    assert words in dies(capsys, ask, folder, "--scorer", "x.pt", "--stop")
+    words = "--requests and --responses: one data set, no --scorer"
+    assert words in dies(capsys, ask, folder, "--scorer", "x.pt")
     assert words in dies(capsys, ask, folder, folder / "p.jsonl")
 
 

@@ -1,9 +1,7 @@
-"""Sampling that stops when sure: the rule, its replay against all orders, 01 --stop; 01's sample()."""
+"""Sampling that stops when sure: its waves, 01 --scorer; 01's sample()."""
 
 import importlib
 import io
-import itertools
-import random
 from collections import Counter
 from contextlib import redirect_stderr, suppress
 from types import SimpleNamespace
@@ -11,135 +9,24 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from conftest import ROOT, assert_same_run, dies, full_forward, make_run, read_vectors, tokens_of
+from conftest import ROOT, assert_same_run, dies, full_forward, read_vectors, tokens_of
 
 import common
 
 generate = importlib.import_module("01_generate")
 MODEL = str(ROOT / "demo" / "model")
 
-# ---- The rule and its replay
+# ---- The rule
 
 
 def test_waves_grow_by_half_and_end_at_n():
     waves = {1: [1], 4: [1, 2, 3, 4], 6: [1, 2, 3, 5, 6], 16: [1, 2, 3, 5, 8, 12, 16]}
-    assert {n: common.waves(n) for n in waves} == waves
+    assert {n: generate.waves(n) for n in waves} == waves
 
 
-def one_order(p, labels, tokens, threshold):
-    """What sampling in this order gives: (right, rollouts, tokens). Plain, one rollout after the other."""
-    for end in common.waves(len(p)):
-        best = p[:end].argmax()
-        if p[best] >= threshold or end == len(p):
-            return labels[best], end, tokens[:end].sum()
-
-
-def all_orders(arrays, threshold):
-    orders = map(list, itertools.permutations(range(len(arrays[0]))))
-    runs = ([x[order] for x in arrays] for order in orders)
-    return np.mean([one_order(*run, threshold) for run in runs], 0)
-
-
-def tiny_problems(n, seed):
-    rng = np.random.default_rng(seed)
-    p, labels, tokens = rng.random((4, n)), (rng.random((4, n)) < 0.5) * 1.0, rng.integers(1, 9, (4, n)) * 1.0
-    p[3, n // 2 + 1 :] = -1  # one problem has fewer
-    tokens[3, n // 2 + 1 :] = 0
-    return p, labels, tokens
-
-
-@pytest.mark.parametrize("n", [1, 2, 3, 5, 6])
-def test_best_of_n_is_replayed_exactly(n):
-    p, labels, tokens = tiny_problems(n, seed=n)
-    thresholds = np.array([0, 0.3, 0.7, 0.9, common.NEVER])
-    curves = common.stop_curve(p, labels, tokens, thresholds)  # right, rollouts, tokens: each [5, 4]
-    for i, t in itertools.product(range(4), range(5)):
-        there = p[i] >= 0
-        expected = all_orders([x[i, there] for x in (p, labels, tokens)], thresholds[t])
-        assert curves[:, t, i] == pytest.approx(expected), (i, thresholds[t])
-
-
-def test_the_threshold_is_the_cheapest_that_is_surely_within_a_point_of_the_best():
-    rng = np.random.default_rng(0)
-    p = rng.random((40, 8))
-    labels, tokens = (rng.random(p.shape) < p) * 1.0, np.full(p.shape, 10.0)
-    rows = common.stop_rows(p, labels, tokens)
-    thresholds = np.array([row[0] for row in rows])
-    right, _, spent = common.stop_curve(p, labels, tokens, thresholds)
-    lost = right[right.mean(1).argmax()] - right
-    within = lost.mean(1) + lost.std(1) / 40**0.5 <= 0.01 + 1e-12
-    (chosen,) = np.flatnonzero(thresholds == common.stop_threshold(rows))
-    assert within[chosen] and spent.mean(1)[chosen] == spent.mean(1)[within].min()
-    assert rows[chosen][1] == pytest.approx(100 * right.mean(1)[chosen])
-    assert rows[chosen][3:] == pytest.approx([spent.mean(1)[chosen] / 10, spent.mean(1)[chosen]])
-
-
-def test_the_threshold_is_never_under_one_half():
-    assert common.stop_threshold([[0.3, 60.0, 0.5, 2.0, 20.0], [common.NEVER, 60.0, 0.0, 8.0, 80.0]]) == 0.5
-
-
-# ---- 03 finds the threshold on its validation problems, 04 hands it on, 05 replays
-
-
-@pytest.fixture(scope="module")
-def calibrated(tmp_path_factory, run_here):
-    """(folder, calibration run, its scorer's path)"""
-    base = tmp_path_factory.mktemp("calibrated")
-    run, path = make_run(base / "cal", problems=24, n=5, signal=1.0), base / "scatr.cal@0-32.pt"
-    run_here("03_train_scorer.py", run, "--design", "logistic", "--configs", 2, "--workers", 1, "-o", path)
-    return base, run, path
-
-
-def of_problems(rows, name):
-    """[problems, 5]: a field of a run's rows."""
-    return np.reshape([row[name] for row in rows], (-1, 5)) * 1.0
-
-
-def test_thresholds_are_found_on_problems_that_the_weights_have_not_seen(calibrated):
-    _, run, path = calibrated
-    scorer = common.load_scorer(path)
-    keys, logits = common.score_run(scorer, run)
-    held_back = [*range(24)]
-    random.Random("split 32").shuffle(held_back)  # 03 holds back a quarter: see split_by_problem there
-    held_back, best = held_back[18:], logits.reshape(24, 5).argmax(1)
-    right = of_problems(common.read_labels(run, keys), "label")[np.arange(24), best]
-    spent = of_problems(common.read_rollouts(run), "n_tokens").sum(1)
-    threshold, accuracy, _, rollouts, tokens = scorer.checkpoint["stop"][-1]
-    assert threshold == common.NEVER and rollouts == 5
-    assert accuracy == pytest.approx(100 * right[held_back].mean())
-    assert tokens == pytest.approx(spent[held_back].mean())
-
-
-def stopping_of(run, out, run_here):
-    """What results.json says of SCaTR, stopped when sure."""
-    run_here("05_baselines.py", run, "--out", out)
-    rows = common.read_json(out / "results.json")["sections"][0]["rows"]
-    (stopped,) = [row["stopped"] for row in rows if row.get("stopped")]
-    return stopped
-
-
-def test_the_report_replays_stopping_and_its_decisions_see_no_label(calibrated, run_here):
-    base, _, path = calibrated
-    run = make_run(base / "eval", problems=9, n=5, signal=1.0, seed=1)
-    run_here("04_select.py", run, "--scorer", path)
-    found = stopping_of(run, base / "report", run_here)
-    assert "Sampling that stops" in (base / "report" / "report.md").read_text()
-    p = of_problems(common.read_jsonl(run / "scores" / "scatr.cal@0-32.jsonl"), "p")
-    labels = common.read_jsonl(run / "labels.jsonl")
-    right = of_problems(labels, "label")
-    tokens = of_problems(common.read_rollouts(run), "n_tokens")
-    threshold = common.stop_threshold(common.load_scorer(path).checkpoint["stop"])
-    exact = np.mean([all_orders(rows, threshold) for rows in zip(p, right, tokens)], 0)
-    names = ("threshold", "accuracy", "rollouts", "tokens")
-    assert [found[name] for name in names] == pytest.approx([threshold, *exact])
-    assert found["all"] == pytest.approx(np.mean(right[np.arange(9), p.argmax(1)]))
-    assert found["share"] == pytest.approx(exact[2] / tokens.sum(1).mean())
-    swapped = [row | {"label": other["label"]} for row, other in zip(labels, labels[::-1])]
-    common.write_jsonl(run / "labels.jsonl", swapped)
-    other = stopping_of(run, base / "shuffled", run_here)
-    for name in ("threshold", "rollouts", "tokens", "share"):
-        assert other[name] == found[name]
-    assert other["accuracy"] != found["accuracy"]
+def end_of(p, threshold):
+    """How many rollouts of these probabilities are sampled. Plain, one rollout after the other."""
+    return next(end for end in generate.waves(len(p)) if p[:end].max() >= threshold or end == len(p))
 
 
 # ---- Answers in your own code
@@ -158,10 +45,15 @@ def linear_scorer(vector, width=96, n_layers=8, features=False):
         state = common.build_scorer("mlp", config, (width + 29 * features,), 29 * features).state_dict()
     checkpoint = {"design": "mlp", "vector": vector, "shape": [width], "model": "model"}
     checkpoint |= {"layers_of_model": n_layers, "scale": None, "config": config, "state": state}
+    checkpoint["pos_weight"] = 2.0
     if features:
-        scale = [torch.zeros(29), torch.full((29,), 10.0)]
-        checkpoint |= {"inputs": "vector+stats", "feature_scale": scale}
+        checkpoint["feature_scale"] = [torch.zeros(29), torch.full((29,), 10.0)]
     return common.Scorer(checkpoint)
+
+
+def probability(score):
+    """By linear_scorer: its loss made the odds twice as high."""
+    return 1 / (1 + 2 * np.exp(-score))
 
 
 PROBLEM = {"kind": "math", "prompt": "What is 17 * 23?"}
@@ -199,7 +91,7 @@ def test_sample_gives_the_scorers_vector_of_every_answer_the_cut_ones_too(demo_m
         row = common.rollout_features(common.confidence(stats, model.config.vocab_size), len(tokens))
         score = scorer(expected[None], torch.tensor(row)[None])
         assert answer["score"] == pytest.approx(score.item(), abs=2e-3)
-        assert answer["p"] == pytest.approx(score.sigmoid().item(), abs=1e-3)
+        assert answer["p"] == pytest.approx(probability(score.item()), abs=1e-3)
 
 
 def test_sample_takes_texts_repeats_itself_and_leaves_the_model_as_it_was(demo_model):
@@ -229,7 +121,8 @@ def test_sample_votes_for_the_answer_with_the_largest_sum(demo_model):
         for by_score, by_vote in zip(ranked, voted, strict=True):
             sums = Counter()  # this model's answers are plain numbers: equal ones are equal texts
             for x in by_vote:
-                sums[x["answer"]] += x.get("p", 1) * (x["answer"] is not None)
+                weight = 1 / (1 + np.exp(-x["score"])) if scorer else 1
+                sums[x["answer"]] += weight * (x["answer"] is not None)
             shares = [sums[x["answer"]] / sum(sums.values()) for x in by_vote]
             assert [x["vote"] for x in by_vote] == pytest.approx(shares) and shares[0] == max(shares)
             answers = {x["sample"]: x["answer"] for x in by_vote}
@@ -258,7 +151,7 @@ def test_sample_refuses_in_words_what_it_cannot_do(demo_model, arguments, error,
     assert error in dies(capsys, generate.sample, *demo_model, **arguments)
 
 
-# ---- Live: 01 --scorer --stop
+# ---- 01 --scorer --stop
 
 SIZES = ("-n", 6, "--max-new-tokens", 48, "--device", "cpu")
 
@@ -287,7 +180,7 @@ def runs(tmp_path_factory):
     scorer = linear_scorer("penultimate/eos", features=True)
     common.save_pt(base / "scorer.pt", scorer.checkpoint)
     keys, logits = common.score_run(scorer, full)
-    p = np.reshape(logits.sigmoid().tolist(), (8, 6))
+    p = np.reshape(probability(logits.double().numpy()), (8, 6))
     threshold = between(p.flatten(), 0.55, 0.75)
     stop = "--scorer", base / "scorer.pt", "--stop", threshold, "--slots", 5
     with redirect_stderr(io.StringIO()) as said:
@@ -304,8 +197,8 @@ def test_sample_gives_the_tokens_and_vectors_of_a_run_folder(runs, demo_model):
     assert torch.allclose(vectors, read_vectors(runs.full)[1], atol=1e-4)
 
 
-def test_live_stopping_is_the_replay_in_the_order_of_the_samples(runs):
-    ends = [one_order(p, p, p, runs.threshold)[1] for p in runs.p]
+def test_sampling_stops_at_the_wave_that_reaches_the_probability(runs):
+    ends = [end_of(p, runs.threshold) for p in runs.p]
     assert len(set(ends)) > 2  # some stop early, some late
     rollouts = common.read_rollouts(runs.live)
     kept = [(problem["id"], sample) for problem, end in zip(runs.problems, ends) for sample in range(end)]
@@ -348,15 +241,18 @@ def test_a_killed_stopping_run_goes_on_to_the_same_end_and_sees_no_reference_ans
 
 @pytest.mark.parametrize("flags, error", [
     (["--stop", "0.9"], "--stop needs --scorer"),
-    (["--scorer", "SCORER"], "--stop needs --scorer"),
-    (["--scorer", "SCORER", "--stop", "1.5"], "--stop 1.5: give a number from 0 to 1"),
+    (["--scorer", "SCORER", "--stop", "1.5"], "--stop 1.5: give more than 0 and at most 1"),
+    (["--scorer", "SCORER", "--stop", "0"], "--stop 0.0: give more than 0 and at most 1"),
     (["--scorer", "no-such.pt", "--stop", "0.9"], "no-such.pt: no such file"),
-    (["--scorer", "SCORER", "--stop"], "no threshold in it"),
     (["--scorer", "SCORER", "--stop", "0.9", "--layers", "final"], "reads penultimate/eos; here it must be"),
 ])  # fmt: skip
 def test_what_stopping_cannot_do_is_one_line(runs, flags, error, tmp_path, capsys):
     flags = [runs.base / "scorer.pt" if flag == "SCORER" else flag for flag in flags]
     assert error in dies(capsys, run_01, runs.problems, tmp_path, *flags)
+
+
+def test_a_scorer_alone_stops_at_nine_tenths():
+    assert generate.parse_args([MODEL, "humaneval", "--scorer", "scorer.pt"]).stop == 0.9
 
 
 def test_a_run_is_resumed_by_the_same_scorer_and_threshold_alone(runs, capsys):

@@ -245,7 +245,7 @@ def accuracy_by_hand(rollouts, logits):
     problems = {}
     for i, problem in enumerate(rollouts.problems):
         row = {"label": rollouts.labels[i].item(), "group": rollouts.groups[i].item()}
-        row |= {"score": logits[i].item(), "p": logits[i].sigmoid().item()}
+        row |= {"score": logits[i].item(), "weight": logits[i].sigmoid().item()}
         problems.setdefault(problem, []).append(row)
     accuracy = {"problems": len(problems)}
     for strategy, rule in (("best-of-n", "mine"), ("weighted-vote", "mine, weighted vote")):

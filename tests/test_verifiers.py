@@ -69,11 +69,11 @@ def with_adapters(folder, **options):
 
 
 def scores_of(run, name):
-    """[(score, p)], in the order of the rollouts."""
+    """[(score, weight)], in the order of the rollouts."""
     rows = common.read_jsonl(run / "scores" / f"{name}.jsonl")
     rows = common.align(rows, common.keys_of(common.read_rollouts(run)), name)
-    assert all(row["p"] == pytest.approx(1 / (1 + math.exp(-row["score"])), abs=1e-6) for row in rows)
-    return [(row["score"], row["p"]) for row in rows]
+    assert all(row["weight"] == pytest.approx(1 / (1 + math.exp(-row["score"])), abs=1e-6) for row in rows)
+    return [(row["score"], row["weight"]) for row in rows]
 
 
 def run_05(*words):
