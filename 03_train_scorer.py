@@ -1,14 +1,18 @@
 """Train a scorer on labelled rollouts: hidden.pt and labels.jsonl of one or more run folders -> scorer.pt.
 
     python 03_train_scorer.py runs/model/humaneval/32 -o scorer.pt
-    python 03_train_scorer.py runs/model/humaneval/32 --inputs vector+stats -o scorer+.pt   # SCaTR+
-    python 03_train_scorer.py runs/model/*/32 --separate --seed 32 42 52 -o scatr.pt   # one a run and seed
+    python 03_train_scorer.py runs/model/humaneval/32 --design scatr+ -o scorer+.pt
+    python 03_train_scorer.py runs/model/*/32 --separate --design scatr scatr+ logistic --seed 32 42 52
 
 This is the paper's random search: it trains 100 small MLPs on three quarters of the problems and keeps the
 one with the lowest loss on the others. Problems of one `family` (a field of a problem: its template, its
 topic) are all on one side of that split. Several runs are one mixed calibration set unless --separate is
 given. Rollouts whose label is null are left out. scorer.pt contains all that is needed to rebuild the scorer,
 and a table of all trials. On one machine a seed gives the same scorer with any number of --workers.
+
+A scorer that is there and was made of the same rollouts with the same settings is done. A run that has no
+right and wrong answers to problems of four families teaches nothing: a line says so, and if other scorers
+could be made the exit code is 3.
 
 A study trains scorers that differ in one thing, as STUDY-ROW.CALSET@CALRUN-SEED.pt. 04 then scores the runs
 to evaluate on, and 05 prints the table:
@@ -24,24 +28,25 @@ E for the runs to evaluate on:
     main results     RUNS=3 bash run_all.sh MODEL CAL EVAL                                               3,780
     layers           03 C --study layers            --layers .15,.3,.45,.6,.75,.9,penultimate            6,300
     calibration set  03 C --study fraction                                                               3,600
-    scorer design    03 C --study designs           --layers all --extra last10,special   900 x (3.1 + layers)
+    scorer design    03 C --study designs           --layers all --extra last10,special   900 x (4.1 + layers)
     mixed domains    03 C D --study mixed                                                                2,700
     same data set    03 C E --study halves                                                               1,800
 
-04 also picks answers.jsonl again, by a scorer of the study; run_all.sh later picks by its own scorers.
-A search that was done before, for another study or by run_all.sh, is not done again: its scorer is copied.
+04 also picks answers.jsonl again, by a scorer of the study; run_all.sh later picks by its own scorers. What
+run_all.sh has trained need not be trained again where a row is the same search: copy its scorers first, as in
+`cp C/scatr.X@Y-32.pt FOLDER/fraction-100%.X@Y-32.pt` (the same are layers-L-1, designs-scatr and mixed-X).
 """
 
 from __future__ import annotations  # the annotations name torch, which is imported when it is first used
 
 import argparse
 import itertools
-import json
 import math
 import multiprocessing
 import os
 import random
 import signal
+import sys
 import threading
 import time
 import timeit
@@ -58,7 +63,7 @@ from common import np, torch
 # ---- The search space: the choices for each knob, in an order on which the drawn configurations depend
 
 EPOCHS, PATIENCE, PLATEAU, CLIP = 100, 10, 3, 1.0
-RUNGS = (2, 4, 8)  # --search halving: after so many epochs the worse half of the configurations is dropped
+SOME_LEFT_OUT = 3  # exit code if scorers were made, but from some runs nothing can be learned
 
 SHAPES = [[512, 256], [512, 256, 128], [1024, 512], [1024, 512, 256]]
 WIDE = [[1024, 512], [2048, 1024], [1024, 512, 256], [2048, 1024, 512]]
@@ -73,7 +78,8 @@ LINEAR = {"hidden": [[]], "lr": [1e-3, 1e-2], "dropout": [0.0], "input_dropout":
           "weight_decay": [1e-4, 1e-3, 1e-2, 0.1, 1.0], "batch_norm": [False]}  # fmt: skip
 TRANSFORMER = {"width": [128, 256], "depth": [1, 2], "dropout": [0.1, 0.2, 0.3]}
 DESIGNS = {  # each design, and the vector that it reads unless --vector names another
-    "mlp": common.DEFAULT_VECTOR,
+    "scatr": common.DEFAULT_VECTOR,  # the paper's MLP
+    "scatr+": common.DEFAULT_VECTOR,  # the same beside one for the token statistics
     "best-layer": "all/eos",
     "ensemble": "all/eos",
     "transformer-final": "all/eos",
@@ -81,7 +87,7 @@ DESIGNS = {  # each design, and the vector that it reads unless --vector names a
     "transformer-special": "special",
     "logistic": common.DEFAULT_VECTOR,
 }
-OVER_LAYERS = ("best-layer", "ensemble")  # made of one mlp for each layer: the best of them, or their mixture
+OVER_LAYERS = ("best-layer", "ensemble")  # made of an MLP for each layer: the best of them, or their mixture
 
 
 def space_for(n, recipe):
@@ -115,8 +121,6 @@ class Recipe:
     seed: int
     vector: str
     design: str
-    inputs: str
-    search: str
     configs: int
     paper_space: bool
     standardise: bool
@@ -127,12 +131,12 @@ class Recipe:
 
 
 def make_recipe(args, runs, seed, design=None, vector=None, **changes):
-    design = design or args.design
+    design = design or args.design[0]
     vector = vector or args.vector or DESIGNS[design]
     if design not in OVER_LAYERS and has_positions(vector) != design.startswith("transformer"):
         common.die(f"--design {design} takes a --vector as {DESIGNS[design]}, not {vector}")
     return Recipe(
-        tuple(map(str, runs)), seed, vector, design, args.inputs, args.search, args.configs, args.paper_space,
+        tuple(map(str, runs)), seed, vector, design, args.configs, args.paper_space,
         args.standardise or design == "logistic", args.rollouts, **changes,
     )  # fmt: skip
 
@@ -177,8 +181,12 @@ def load_run(run, vector):
     groups = [-1 if row.get("group") is None else row["group"] for row in rows]
     name, families = data_set(run), common.read_families(run)
     family_of = {problem: (name, "family", family) for problem, family in families.items()}
+    x = fetch(slice(None))
+    broken = [key for key, vector in zip(keys, x) if not vector.isfinite().all()]
+    if broken:
+        common.die(f"{run}: vectors are not finite, such as that of {broken[0]}; generate them again")
     return Rollouts(
-        x=fetch(slice(None)), features=common.read_features(run, keys),
+        x=x, features=common.read_features(run, keys),
         labels=torch.tensor(labels, dtype=torch.float32), groups=torch.tensor(groups, dtype=torch.float32),
         problems=[(name, problem) for problem, _ in keys],
         families=[family_of.get(problem, (name, problem)) for problem, _ in keys],
@@ -209,7 +217,6 @@ def choose_rollouts(rollouts, recipe):
             rows.append(row)
     is_judged = rollouts.labels.isfinite().tolist()
     judged = rollouts.part([row for row in rows if is_judged[row]])
-    check_rollouts(judged, recipe.runs)
     return judged, len(rows) - len(judged.keys)
 
 
@@ -223,21 +230,27 @@ def balance(problems, seed):
     return [problem for problems in problems_of.values() for problem in rng.sample(problems, fewest)]
 
 
-def check_rollouts(rollouts, runs):
-    where = ", ".join(runs)
+def why_not(rollouts):
+    """Why nothing can be learned from these rollouts, in a sentence; None if something can."""
     right, judged = int(rollouts.labels.sum()), len(rollouts.labels)
-    if right in (0, judged):
-        common.die(
-            f"{where}: {right} of {judged} labelled rollouts are right; right and wrong ones are both "
-            "needed: take problems with an answer or tests, easier or harder ones, or see in the reasons in "
-            "labels.jsonl whether the answers are judged as you mean it"
-        )
     families = len(set(rollouts.families))
-    if families < 4:
-        common.die(f"{where}: labelled rollouts of {families} problem(s) or families; the split needs 4")
-    broken = [key for key, x in zip(rollouts.keys, rollouts.x) if not x.isfinite().all()]
-    if broken:
-        common.die(f"{where}: vectors are not finite, such as that of {broken[0]}; generate them again")
+    if families >= 4 and 0 < right < judged:
+        return None
+    if not judged:
+        return "no answer is judged right or wrong, so no scorer is made of it"
+    answers = f"{right} of {judged} judged answers are right, to problems of {families} families"
+    return f"{answers}; a scorer learns from right and wrong answers to 4 families or more"
+
+
+def few_problems(rollouts, recipe):
+    """A warning where the validation part is small; None where it is not."""
+    problems = len(set(rollouts.problems))
+    _, valid = split_by_problem(rollouts, recipe.seed)
+    held_out = len({rollouts.problems[row] for row in valid})
+    if problems >= 50 and held_out >= 12:
+        return None
+    spread = f"accuracy ± {50 / math.sqrt(held_out):.0f} points"
+    return f"{problems} problems, {held_out} held out ({spread}); calibrate on 50 or more"
 
 
 def split_by_problem(rollouts, seed):
@@ -287,7 +300,7 @@ def make_task(rollouts, recipe, device):
     if recipe.standardise:
         scale = fit_scale(rollouts.x[train])
         x = common.standardise(x, scale)
-    if recipe.inputs == "vector+stats":
+    if recipe.design == "scatr+":
         feature_scale = fit_scale(rollouts.features[train])
         x = common.with_features(x, rollouts.features, feature_scale)
     right = rollouts.labels[train].sum().item()
@@ -326,7 +339,7 @@ def fast_products():
 
 
 @fast_products()
-def train(task, config, epochs=EPOCHS):
+def train(task, config):
     """Train one configuration -> (the trial: its row in the table, the weights of its best epoch)."""
     recipe, device, started = task.recipe, task.x.device, time.time()
     seed = recipe.seed * 1_000_003 + config["number"]
@@ -341,7 +354,7 @@ def train(task, config, epochs=EPOCHS):
     loss_of = torch.nn.BCEWithLogitsLoss(pos_weight=torch.tensor(task.pos_weight, device=device))
     trial = {**config, "losses": [], "val_loss": math.inf, "best_epoch": 0}
     weights = {}
-    for epoch in range(1, epochs + 1):
+    for epoch in range(1, EPOCHS + 1):
         model.train()
         for rows in batches(task.train, config["batch_size"], orders):
             optimiser.zero_grad()
@@ -415,151 +428,68 @@ def start_process(tasks):
         threading.Thread(target=end_with_parent, daemon=True).start()
 
 
-def train_one(number, config, epochs):
-    return train(TASKS[number], config, epochs)
+def train_one(number, config):
+    return train(TASKS[number], config)
 
 
 def run_searches(tasks, run):
-    """Search for all tasks side by side.
-
-    Halving trains all configurations for as many epochs as the first rung says, and drops the worse half of
-    each learning rate. Those that remain are trained again from the start, up to the next rung, and so on;
-    after the last rung, without a limit. As a seed gives the same training again, no state has to be kept.
-    """
+    """Search for all tasks side by side."""
     recipe = tasks[0].recipe
-    remaining = [task.configs for task in tasks]  # the configurations that are still in the running
-    rungs = [rung for rung in RUNGS if rung < EPOCHS and recipe.search == "halving"]
-    for epochs in [*rungs, EPOCHS]:
-        trainings = [(n, config, epochs) for n, configs in enumerate(remaining) for config in configs]
-        name = f"train {recipe.design} on {recipe.vector}"
-        trained = common.progress(run(train_one, trainings), len(trainings), name, "trial")
-        for (number, _, _), (trial, weights) in zip(trainings, trained):
-            task = tasks[number]
-            task.trials.append(trial)
-            if task.best is None or trial["val_loss"] < task.best["val_loss"]:
-                task.best, task.weights = trial, weights
-        remaining = [better_halves(configs, task.trials) for configs, task in zip(remaining, tasks)]
+    trainings = [(number, config) for number, task in enumerate(tasks) for config in task.configs]
+    name = f"train {recipe.design} on {recipe.vector}"
+    trained = common.progress(run(train_one, trainings), len(trainings), name, "trial")
+    for (number, _), (trial, weights) in zip(trainings, trained):
+        task = tasks[number]
+        task.trials.append(trial)
+        if task.best is None or trial["val_loss"] < task.best["val_loss"]:
+            task.best = trial
+            task.weights = weights
     for task in tasks:
         if not task.weights:
             common.die(f"none of {len(task.trials)} trainings reached a finite loss; try --standardise")
 
 
-def better_halves(configs, trials):
-    """The better half of the configurations of each learning rate, by their validation loss so far."""
-    loss = {trial["number"]: trial["val_loss"] for trial in trials}
-    better = []
-    for rate in {config["lr"] for config in configs}:
-        rivals = [config for config in configs if config["lr"] == rate]
-        rivals.sort(key=lambda config: loss[config["number"]])
-        better += rivals[: math.ceil(len(rivals) / 2)]
-    return sorted(better, key=lambda config: config["number"])
-
-
-# ---- How often a scorer is right on problems that it was not trained on, by which 04 chooses between scorers
-
-FOLDS = 5
-
-
-def score_folds(tasks, run):
-    """[R] logits for each task: each fifth of the families is scored by a scorer trained on the others.
-
-    These scorers have the configuration that was found, and are trained for at most as many epochs as that
-    took to its lowest loss. NaN: the others did not suffice to train a scorer.
-    """
-    trainings = []
-    for number, task in enumerate(tasks):
-        config, epochs = task.configs[task.best["number"]], task.best["best_epoch"]
-        trainings += [(number, config, epochs, rows) for rows in split_folds(task)]
-    logits = [torch.full((len(task.rollouts.keys),), math.nan) for task in tasks]
-    scored = common.progress(run(score_fold, trainings), len(trainings), "held-out folds", "fold")
-    for (number, _, _, rows), scores in zip(trainings, scored):
-        logits[number][rows] = torch.tensor(scores)
-    return logits
-
-
-def split_folds(task):
-    """The rows of each fold."""
-    families = sorted(set(task.rollouts.families))
-    random.Random(f"folds {task.recipe.seed}").shuffle(families)
-    folds = []
-    for first in range(min(FOLDS, len(families))):
-        fold = set(families[first::FOLDS])
-        folds.append([row for row, family in enumerate(task.rollouts.families) if family in fold])
-    return folds
-
-
-def score_fold(number, config, epochs, rows):
-    task = TASKS[number]
-    rollouts = task.rollouts
-    others = rollouts.part(sorted(set(range(len(rollouts.keys))) - set(rows)))
-    if len(set(others.labels.tolist())) < 2:
-        return [math.nan] * len(rows)  # nothing to learn from
-    fold_task = make_task(others, task.recipe, task.x.device)
-    _, weights = train(fold_task, config, epochs)
-    if not weights:
-        return [math.nan] * len(rows)  # no epoch had a finite loss
-    scorer = common.Scorer(describe(fold_task, config, weights))
-    return scorer(rollouts.x[rows], rollouts.features[rows]).tolist()
-
-
-def accuracy_of(rollouts, logits):
-    """{strategy of 04: the share of problems for which it is right}; logits [R], NaN where there is none."""
-    rows = logits.isfinite().nonzero().flatten().tolist()
-    if not rows:
-        return {}
-    rollouts = rollouts.part(rows)
-    places = places_by_problem(rollouts)
-    p = at_places(logits[rows].sigmoid(), places)
-    groups = at_places(rollouts.groups, places)
-    labels = at_places(rollouts.labels, places)
-
-    def share_right(picks):
-        return float(np.nanmean(np.take_along_axis(labels, picks[:, None], 1)))
-
-    accuracy = {"problems": len(p), "best-of-n": share_right(common.best_of_n(p)), "weighted-vote": None}
-    if (groups >= 0).any():
-        accuracy["weighted-vote"] = share_right(common.weighted_vote(groups, p, p))
-    return accuracy
-
-
-def places_by_problem(rollouts):
-    """[P, N]: the places of each problem's rollouts, by sample; -1 where a problem has fewer than N."""
-    places = defaultdict(list)
-    for key, place in sorted(zip(rollouts.keys, range(len(rollouts.keys)))):
-        places[key[:-1]].append(place)
-    return np.array([*itertools.zip_longest(*places.values(), fillvalue=-1)]).T
-
-
-def at_places(values, places):
-    """[R] -> float64 [P, N]; -1 where there is no rollout."""
-    return np.where(places < 0, -1, values.double().numpy()[places])
-
-
 # ---- scorer.pt
 
 
-def describe(task, config, weights):
-    """What common.Scorer needs to rebuild a scorer."""
+def make_checkpoint(task):
+    """What common.Scorer needs to rebuild a scorer, and how it came about."""
     recipe = task.recipe
     meta = common.read_meta(recipe.runs[0])
-    return {
+    checkpoint = {
         "design": recipe.design, "vector": recipe.vector, "shape": list(task.rollouts.x.shape[1:]),
         "scale": task.scale, "feature_scale": task.feature_scale, "pos_weight": task.pos_weight,
         "model": common.model_name(meta), "layers_of_model": meta["n_layers"],
-        "sampling": common.sampling_of(meta),
-        "config": config, "state": {name: torch.from_numpy(value) for name, value in weights.items()},
+        "sampling": common.sampling_of(meta), "config": task.configs[task.best["number"]],
+        "state": {name: torch.from_numpy(value) for name, value in task.weights.items()},
     }  # fmt: skip
-
-
-def make_checkpoint(task, fold_logits):
-    recipe = task.recipe
-    checkpoint = describe(task, task.configs[task.best["number"]], task.weights)
+    valid = task.rollouts.part(task.valid.tolist())
+    logits = common.Scorer(checkpoint)(valid.x, valid.features)
     return checkpoint | {
         "seed": recipe.seed, "runs": list(recipe.runs), "recipe": asdict(recipe),
         "problems": sorted(set(task.rollouts.problems)), "n_rollouts": len(task.rollouts.keys),
-        "trials": task.trials, "val_loss": task.best["val_loss"],
-        "held_out": accuracy_of(task.rollouts, fold_logits),
+        "trials": task.trials, "val_loss": task.best["val_loss"], "held_out": shares_right(valid, logits),
     }  # fmt: skip
+
+
+def shares_right(rollouts, logits):
+    """{strategy of 04: the share of problems for which it picks a right answer}; logits [R].
+
+    04 chooses by these shares, of the validation part, the scorer and the strategy for answers.jsonl.
+    """
+    rows_of = defaultdict(list)  # of each problem, by sample
+    for key, row in sorted(zip(rollouts.keys, range(len(rollouts.keys)))):
+        rows_of[key[:-1]].append(row)
+    right = defaultdict(list)  # strategy -> the label of its pick for each problem
+    for rows in rows_of.values():
+        scores = logits[rows].numpy()
+        groups = rollouts.groups[rows].numpy()
+        labels = rollouts.labels[rows].tolist()
+        right["best-of-n"].append(labels[common.best_of_n(scores)])
+        if (rollouts.groups >= 0).any():
+            voted = common.weighted_vote(groups, logits[rows].double().sigmoid().numpy(), scores)
+            right["weighted-vote"].append(labels[voted])
+    return {strategy: float(np.mean(picked)) for strategy, picked in right.items()}
 
 
 def measure_costs(checkpoint):
@@ -579,71 +509,7 @@ def measure_costs(checkpoint):
     }
 
 
-def make_scorers(recipes, args):
-    """Write a scorer for each {path: recipe}, or copy it if the same recipe and inputs made one before."""
-    marks = read_inputs(recipes)
-    made = find_finished(recipes, set(marks.values()))
-    if made:
-        print(f"{len(made)} scorer(s) finished before, with these arguments and inputs")
-    searches = {}  # fingerprint -> path
-    for path, mark in marks.items():
-        if mark not in made and recipes[path].design not in OVER_LAYERS:
-            searches.setdefault(mark, path)
-    if searches:
-        print(f"{len(searches)} scorer(s) to train, each by {args.configs} trials at most", flush=True)
-    for path, checkpoint in train_scorers({path: recipes[path] for path in searches.values()}, args):
-        save_scorer(path, checkpoint, marks[path])
-        made[marks[path]] = path
-    for path, recipe in recipes.items():
-        mark = marks[path]
-        if mark not in made:
-            layers = [made[marks[layer]] for layer in layer_recipes(path, recipe)]
-            save_scorer(path, combine_layers(recipe, layers), mark)
-            made[mark] = path
-        elif made[mark] != path:
-            common.save_pt(path, common.load_pt(made[mark]))
-            print(f"{path}: a copy of {made[mark]}")
-
-
-def save_scorer(path, checkpoint, mark):
-    cost = measure_costs(checkpoint)
-    common.save_pt(path, checkpoint | {"cost": cost, "fingerprint": mark})
-    quality = f"validation loss {checkpoint['val_loss']:.4f}"
-    if checkpoint["held_out"]:
-        quality += f", best-of-n right for {checkpoint['held_out']['best-of-n']:.1%} held out"
-    trials = f"{len(checkpoint['trials'])} trials in {cost['train_seconds']:.0f} s of computing"
-    print(f"{path}: {quality}; {trials}", flush=True)
-
-
-def find_finished(recipes, marks):
-    """{fingerprint: path} of the scorers with these fingerprints that are there: at the paths of the recipes,
-    in the same folders, and in the folders of the calibration runs, where run_all.sh puts them."""
-    folders = {path.parent for path in recipes} | {Path(recipe.runs[0]) for recipe in recipes.values()}
-    files = [file for folder in sorted(folders) for file in sorted(folder.glob("*@*.pt"))]
-    for path in recipes:
-        if path.is_file():
-            common.load_scorer(path)  # stops here if the file is no scorer: it is not to be written over
-            files.append(path)
-    found = {common.load_pt(file).get("fingerprint"): file for file in files}
-    return {mark: file for mark, file in found.items() if mark in marks}
-
-
-def fingerprint(recipe, rollouts):
-    """A hash of all that decides a scorer: the recipe, with the content of the runs instead of their names.
-
-    It is that of what is learned from, not of the files: a run that is given more vectors keeps its scorers.
-    """
-    names = [(*key[1:], *family) for key, family in zip(rollouts.keys, rollouts.families)]
-    tensors = (rollouts.x, rollouts.features, rollouts.labels, rollouts.groups)
-    content = [digest(names), *(common.hash_of(values.numpy()) for values in tensors)]
-    vector = recipe.vector
-    if not has_positions(vector):  # .75/eos and 21/eos are the same
-        vector = common.vector_key(vector, common.read_meta(recipe.runs[0])["n_layers"])
-    return digest(asdict(replace(recipe, runs=[content], vector=vector)))
-
-
-def digest(value):
-    return common.hash_of(json.dumps(value).encode())
+# ---- Which of the scorers are missing, and making them
 
 
 def alike(recipes):
@@ -654,20 +520,68 @@ def alike(recipes):
     return paths.values()
 
 
-def read_inputs(recipes):
-    """{path: fingerprint}. All is read, so that what is wrong is said before anything is trained."""
-    marks = {}
+def find_missing(recipes):
+    """({path: stamp} of the scorers that are to be made, whether there are some that cannot be made).
+
+    All inputs are read here, so that what is wrong is said before anything is trained.
+    """
+    stamps = {}
+    refusals = {}  # runs -> why nothing can be learned from them
+    warnings = {}  # runs -> that they have few problems
+    finished = 0
     for paths in alike(recipes):
-        rollouts = load_rollouts(recipes[paths[0]].runs, recipes[paths[0]].vector)
+        runs = recipes[paths[0]].runs
+        where = ", ".join(runs)
+        rollouts = load_rollouts(runs, recipes[paths[0]].vector)
         for path in paths:
-            choose_rollouts(rollouts, recipes[path])
-            marks[path] = fingerprint(recipes[path], rollouts)
-    return marks
+            chosen, _ = choose_rollouts(rollouts, recipes[path])
+            refusal = why_not(chosen)
+            if refusal and path.is_file():
+                common.die(f"{path} was made of other labels or settings: delete it. {where}: {refusal}")
+            if refusal:
+                refusals[where] = f"{where}: {refusal}"
+                continue
+            stamp = stamp_of(recipes[path], chosen)
+            if stamp == stamp_in(path):
+                finished += 1
+                continue
+            stamps[path] = stamp
+            if few := few_problems(chosen, recipes[path]):
+                warnings[where] = f"{where}: {few}"
+    if refusals and not stamps and not finished:
+        advice = "take more problems, easier or harder ones, or see the reasons in labels.jsonl"
+        common.die("; ".join([*refusals.values(), advice]))
+    for line in refusals.values():
+        print(line, file=sys.stderr)
+    for line in warnings.values():
+        common.warn(line)
+    if finished:
+        print(f"{finished} scorer(s) finished before, with these arguments and inputs")
+    return stamps, bool(refusals)
 
 
-def train_scorers(recipes, args):
-    """Yield (path, checkpoint). Recipes that differ in the seed alone are searched side by side."""
-    for paths in alike(recipes):
+def stamp_of(recipe, rollouts):
+    """Of all that decides a scorer: the settings, and what it learns from instead of the names of the runs.
+
+    A run may get more vectors without its scorers being made again.
+    """
+    settings = asdict(replace(recipe, runs=()))
+    names = [(*key[1:], *family) for key, family in zip(rollouts.keys, rollouts.families)]
+    columns = (rollouts.x, rollouts.features, rollouts.labels, rollouts.groups)
+    return common.stamp(settings, names, *(memoryview(column.numpy()) for column in columns))
+
+
+def stamp_in(path):
+    """The stamp of the scorer that is there. What is no scorer is refused, as it would be written over."""
+    return common.load_scorer(path).checkpoint.get("stamp") if path.is_file() else None
+
+
+def make_scorers(recipes, stamps, args):
+    """Write a scorer for each {path: recipe}. Those that differ only in the seed are searched side by side."""
+    searches = {path: recipe for path, recipe in recipes.items() if recipe.design not in OVER_LAYERS}
+    if searches:
+        print(f"{len(searches)} scorer(s) to train, each by {args.configs} trials at most", flush=True)
+    for paths in alike(searches):
         recipe = recipes[paths[0]]
         rollouts = load_rollouts(recipe.runs, recipe.vector)
         tasks = []
@@ -677,16 +591,21 @@ def train_scorers(recipes, args):
         right = f"{chosen.labels.mean():.1%} of {len(chosen.keys)} rollouts right"
         where = ", ".join(recipe.runs)
         print(f"{where}, {recipe.vector}: {right}; {unjudged} could not be judged: left out", flush=True)
-        problems = len(set(chosen.problems))
-        held_out = len({chosen.problems[row] for row in tasks[-1].valid.tolist()})
-        if problems < 50 or held_out < 12:
-            counts = f"{problems} problems, {held_out} held out"
-            spread = f"accuracy ± {50 / math.sqrt(held_out):.0f} points"
-            common.warn(f"{where}: {counts} ({spread}); calibrate on 50 or more")
         with open_processes(tasks, min(args.workers, len(tasks) * recipe.configs)) as run:
             run_searches(tasks, run)
-            fold_logits = score_folds(tasks, run)
-        yield from zip(paths, map(make_checkpoint, tasks, fold_logits))
+        for path, task in zip(paths, tasks):
+            save_scorer(path, make_checkpoint(task), stamps[path])
+    for path, recipe in recipes.items():
+        if recipe.design in OVER_LAYERS:
+            save_scorer(path, combine_layers(recipe, layer_recipes(path, recipe)), stamps[path])
+
+
+def save_scorer(path, checkpoint, stamp):
+    cost = measure_costs(checkpoint)
+    common.save_pt(path, checkpoint | {"cost": cost, "stamp": stamp})
+    right = f"best-of-n right for {checkpoint['held_out']['best-of-n']:.1%} held out"
+    trials = f"{len(checkpoint['trials'])} trials in {cost['train_seconds']:.0f} s of computing"
+    print(f"{path}: validation loss {checkpoint['val_loss']:.4f}, {right}; {trials}", flush=True)
 
 
 # ---- Designs over layers: made of one scorer for each layer, which is a scorer like any other
@@ -699,7 +618,7 @@ def layer_recipes(path, recipe):
     for column in columns:
         layer = stored["vectors"][column]
         name = f"{layer.replace('/', '-')}.{calibration_name(recipe.runs)}-{recipe.seed}.pt"
-        recipes[path.parent / "layers" / name] = replace(recipe, design="mlp", vector=layer)
+        recipes[path.parent / "layers" / name] = replace(recipe, design="scatr", vector=layer)
     return recipes
 
 
@@ -736,7 +655,7 @@ def mix_layers(recipe, parts):
         "design": "ensemble", "vector": recipe.vector, "shape": list(rollouts.x.shape[1:]),
         "parts": [part.checkpoint for part in parts], "weights": weights.float(), "state": None,
         "val_loss": loss, "recipe": asdict(recipe),
-        "held_out": {},  # no fold was left out when the weights were found
+        "held_out": shares_right(valid, common.mixture(logits, weights.float())),
     }  # fmt: skip
 
 
@@ -755,7 +674,7 @@ def study_rows(args):
     changes_of = {
         "layers": {name: {"vector": f"{layer}/{token}"} for name, layer in LAYERS.items()},
         "fraction": {name: {"fraction": fraction} for name, fraction in FRACTIONS.items()},
-        "designs": {design: {"design": design} for design in DESIGNS},
+        "designs": {design: {"design": design} for design in DESIGNS if design != "scatr+"},
     }
     if args.study in changes_of:
         rows = changes_of[args.study].items()
@@ -777,18 +696,16 @@ def study_rows(args):
 
 def recipes_of(args):
     """{path: recipe} of all scorers that are asked for; those of layers come before what is made of them."""
-    out = Path(args.out)
-    rows = [(out.stem, args.runs, {})]
-    if args.separate:
-        rows = [(out.stem, [run], {}) for run in args.runs]
+    rows = []  # (name, runs, what it changes in the recipe)
     if args.study:
-        rows = [(f"{args.study}-{name}", *row) for name, *row in study_rows(args)]
+        rows = [(f"{args.study}-{name}", runs, changes) for name, runs, changes in study_rows(args)]
+    else:
+        for runs in [[run] for run in args.runs] if args.separate else [args.runs]:
+            for design in args.design:
+                rows.append((Path(args.out).stem if args.out else design, runs, {"design": design}))
     wanted = {}
     for (name, runs, changes), seed in itertools.product(rows, args.seed):
-        path = out
-        if args.study or args.separate or len(args.seed) > 1:
-            folder = out if args.study else Path(runs[0]) if args.separate else out.parent
-            path = folder / f"{name}.{calibration_name(runs)}-{seed}.pt"
+        path = path_of(args, name, runs, seed)
         if path in wanted:
             common.die(f"two RUNs would both make {path}: give each once, in folders of different names")
         wanted[path] = make_recipe(args, runs, seed, **changes)
@@ -798,6 +715,19 @@ def recipes_of(args):
             recipes |= layer_recipes(path, recipe)
         recipes[path] = recipe
     return recipes
+
+
+def path_of(args, name, runs, seed):
+    is_one_of_several = args.study or args.separate or len(args.seed) > 1 or len(args.design) > 1
+    if not is_one_of_several:
+        return Path(args.out or "scorer.pt")
+    if args.study:
+        folder = Path(args.out)
+    elif args.separate:
+        folder = Path(runs[0])
+    else:
+        folder = Path(args.out or "").parent
+    return folder / f"{name}.{calibration_name(runs)}-{seed}.pt"
 
 
 def calibration_name(runs):
@@ -825,7 +755,11 @@ def main(argv=None):
     check_same_model(args.runs)
     if args.study:
         args.out = args.out or Path("studies", common.model_name(common.read_meta(args.runs[0])))
-    make_scorers(recipes_of(args), args)
+    recipes = recipes_of(args)
+    stamps, are_some_left_out = find_missing(recipes)
+    make_scorers({path: recipes[path] for path in recipes if path in stamps}, stamps, args)
+    if are_some_left_out:
+        sys.exit(SOME_LEFT_OUT)
 
 
 def parse_args(argv=None):
@@ -834,13 +768,11 @@ def parse_args(argv=None):
     add = parser.add_argument
     add("runs", nargs="+", metavar="RUN", help="labelled run folders; several are one mixed calibration set")
     add("--separate", action="store_true", help="one scorer for each RUN, written into its folder")
-    add("-o", "--out", help="scorer to write (default: scorer.pt), with --separate or several seeds named "
-        "NAME.CALSET@CALRUN-SEED.pt; the folder of a study (default: studies/MODEL)")  # fmt: skip
+    add("-o", "--out", help="scorer to write (default: scorer.pt); each of several is named NAME.CALSET@"
+        "CALRUN-SEED.pt (NAME: by default its design); folder of a study (default: studies/MODEL)")  # fmt: skip
     add("--seed", type=int, nargs="+", default=[32], help="of split, search and training (paper: 32 42 52)")
-    add("--inputs", choices=("vector", "vector+stats"), default="vector", help="vector+stats: SCaTR+")
-    add("--design", choices=DESIGNS, default="mlp", help="default: mlp")
+    add("--design", choices=DESIGNS, nargs="+", default=["scatr"], help="one scorer of each (default: scatr)")
     add("--vector", help=f"layer/token, all/token for designs over layers (default: {common.DEFAULT_VECTOR})")
-    add("--search", choices=("paper", "halving"), default="paper", help="halving drops bad trials early")
     add("--configs", type=int, default=100, help="configurations to try (default: 100)")
     add("--paper-space", action="store_true", help="the paper's four shapes above 5,000 rollouts, too")
     add("--standardise", action="store_true", help="dimensions to mean 0, deviation 1 of the training part")
@@ -853,12 +785,12 @@ def parse_args(argv=None):
         value = getattr(args, name)
         if value is not None and value < 1:
             common.die(f"--{name} {value}: give 1 or more")
-    if len(set(args.seed)) < len(args.seed):
-        common.die("--seed: give each number once")
-    if args.inputs != "vector" and (args.design not in ("mlp", "logistic") or args.study == "designs"):
-        common.die("--inputs vector+stats is for the designs mlp and logistic")
-    if not args.study:
-        args.out = args.out or "scorer.pt"
+    for name in ("seed", "design"):
+        if len(set(getattr(args, name))) < len(getattr(args, name)):
+            common.die(f"--{name}: give each once")
+    if len(args.design) > 1 and (args.study or args.out):
+        common.die("--study and -o take one --design; scorers of several designs are named by them")
+    if args.out and not args.study:
         if Path(args.out).is_dir():
             common.die(f"-o {args.out} is a folder; name a file in it")
         if args.separate and Path(args.out).name != args.out:

@@ -308,6 +308,19 @@ def model_name(meta):
     return Path(str(meta["model"]).rstrip("/")).name
 
 
+def stamp(*parts):
+    """A few letters that change with what an output was made of: files (their paths), bytes, JSON values."""
+    digest = hashlib.sha256()
+    for part in parts:
+        content = part
+        if isinstance(part, Path):
+            content = part.read_bytes()
+        elif not isinstance(part, (bytes, memoryview)):
+            content = json.dumps(part, sort_keys=True).encode()
+        digest.update(hashlib.sha256(content).digest())  # of one length, so that parts do not run together
+    return digest.hexdigest()[:16]
+
+
 def hash_of(content):
     return hashlib.sha256(content).hexdigest()[:16]
 

@@ -109,17 +109,6 @@ labelled() { # print only those runs of the input that have labels
     done
 }
 
-learnable() { # print only those runs of the input that have right and wrong answers, to four problems or more
-    local run labels problems
-    while read -r run; do
-        labels=$(grep '"label": [01]' "$run/labels.jsonl" || true)
-        problems=$(cut -d '"' -f 4 <<<"$labels" | sort -u | wc -l) # a line begins with {"id": "..."
-        if [[ $problems -ge 4 && $labels == *'"label": 0'* && $labels == *'"label": 1'* ]]; then
-            echo "$run"
-        fi
-    done
-}
-
 stop() { # EXIT_CODE: end all processes, by force those that Ctrl-C has not ended after 1.5 seconds
     trap '' INT TERM
     kill -INT $(jobs -p) 2>/dev/null || true
@@ -170,7 +159,8 @@ for ((i = 0; i < ${#files[@]}; i += 2)); do
     fi
 done
 arguments_01=("$model" -n "$N" --out "$OUT" ${LIMIT:+--limit "$LIMIT"} ${FLAGS_01:-})
-arguments_03=(--separate --seed $SEEDS ${FLAGS_03:-})
+designs=(scatr scatr+ logistic)
+arguments_03=(--separate --design "${designs[@]}" --seed $SEEDS ${FLAGS_03:-})
 PYTHON=$(find_python)
 check_flags "N, LIMIT or FLAGS_01" 01_generate "${arguments_01[@]}" "${files[@]}"
 check_flags FLAGS_02 02_label RUN ${FLAGS_02:-}
@@ -202,31 +192,25 @@ say 2 "label: ${names[*]}"
 step 02_label.py "${all_runs[@]}" ${FLAGS_02:-} >>"$log"
 
 say 3 "train scorers: ${calibrate_on[*]}"
-mapfile -t calibration_runs < <(runs_of "${calibrate_on[@]}" | learnable)
-if [ ${#calibration_runs[@]} -gt 0 ]; then
-    arguments_03=("${calibration_runs[@]}" "${arguments_03[@]}")
-    step 03_train_scorer.py "${arguments_03[@]}" -o scatr.pt >>"$log"
-    step 03_train_scorer.py "${arguments_03[@]}" -o scatr+.pt --inputs vector+stats >>"$log"
-    step 03_train_scorer.py "${arguments_03[@]}" -o logistic.pt --design logistic >>"$log"
-else
-    fail "no data set has right and wrong answers to four problems or more; take easier problems or a larger N"
-fi
+mapfile -t calibration_runs < <(runs_of "${calibrate_on[@]}")
+code=0
+step 03_train_scorer.py "${calibration_runs[@]}" "${arguments_03[@]}" >>"$log" || code=$?
+[ $code -eq 0 ] || [ $code -eq 3 ] || exit $code # 3: it says which runs it cannot learn from
 
 say 4 "select: ${select_on[*]}"
 report_runs=() scorer_names=()
 for i in "${!select_on[@]}"; do
     from=${calibrate_on[i]} scorers=()
-    mapfile -t calibrated < <(runs_of "$from" | learnable)
+    mapfile -t calibrated < <(runs_of "$from")
     for run in "${calibrated[@]}"; do
-        for seed in $SEEDS; do
-            scorers+=("$run/"{scatr,scatr+,logistic}".$from@$(basename "$run")-$seed.pt")
+        for design in "${designs[@]}"; do
+            for seed in $SEEDS; do
+                file=$run/$design.$from@$(basename "$run")-$seed.pt
+                [ ! -f "$file" ] || scorers+=("$file")
+            done
         done
     done
-    if [ ${#scorers[@]} -eq 0 ]; then
-        echo "$from: nothing to learn from, which takes right and wrong answers to four problems or more," \
-            "so nothing is selected for ${select_on[i]}" >&2
-        continue
-    fi
+    [ ${#scorers[@]} -gt 0 ] || continue # nothing could be learned from these runs
     mapfile -t selected < <(runs_of "${select_on[i]}")
     mapfile -t labelled < <(runs_of "${select_on[i]}" | labelled)
     if [ ${#labelled[@]} -eq 0 ]; then

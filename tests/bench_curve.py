@@ -4,9 +4,9 @@
 
 All runs are labelled. The k-th RUN is calibrated on and evaluated on the k-th run after --eval. For each seed
 problems are drawn at random, one of each family in turn: either of all families ("many") or of as few
-families as have that many problems ("few", at least 4). On these problems 03_train_scorer.py trains SCaTR and SCaTR+
-with the options that are not known here. The table shows right picks in percent, mean and standard deviation
-over the seeds.
+families as have that many problems ("few", at least 4). On these problems 03_train_scorer.py trains SCaTR
+and SCaTR+ with the options that are not known here. The table shows right picks in percent, mean and
+standard deviation over the seeds.
 """
 
 import argparse
@@ -25,9 +25,9 @@ import numpy as np
 import common
 
 trainer = importlib.import_module("03_train_scorer")
-INPUTS = {"SCaTR": "vector", "SCaTR+": "vector+stats"}
-PICKS = {"best of N": "best-of-n", "weighted vote": "weighted-vote"}  # names in tables -> 03's names
-MEASURES = [f"{method}, {pick}" for pick in PICKS for method in INPUTS]
+DESIGNS = {"SCaTR": "scatr", "SCaTR+": "scatr+"}  # names in tables -> 03's names
+PICKS = {"best of N": "best-of-n", "weighted vote": "weighted-vote"}
+MEASURES = [f"{method}, {pick}" for pick in PICKS for method in DESIGNS]
 SEEDS = [32, 42, 52]
 SIZES = [12, 25, 50, 100, 200]
 LOOKS = {  # colour and marker of each measure; the points of few kinds are joined by dashes
@@ -74,14 +74,14 @@ def copy_part(run, folder, ids):
     common.save_pt(folder / "hidden.pt", hidden | {"keys": keys, "hidden": hidden["hidden"][kept]})
 
 
-def evaluate(run, evaluated, path, inputs, seed, options):
+def evaluate(run, evaluated, path, design, seed, options):
     """Train a scorer on a run -> 03's {strategy: share of right picks} for the problems of another run."""
-    command = [run, "-o", path, "--inputs", inputs, "--seed", seed, *options]
+    command = [run, "-o", path, "--design", design, "--seed", seed, *options]
     with contextlib.redirect_stdout(sys.stderr):
         trainer.main([str(word) for word in command])
     scorer = common.load_scorer(path)
     rollouts = trainer.load_rollouts([evaluated], scorer.vector)
-    return trainer.accuracy_of(rollouts, scorer(rollouts.x, rollouts.features))
+    return trainer.shares_right(rollouts, scorer(rollouts.x, rollouts.features))
 
 
 def measure(run, evaluated, count, kinds, seeds, options):
@@ -94,11 +94,11 @@ def measure(run, evaluated, count, kinds, seeds, options):
         with tempfile.TemporaryDirectory() as temporary:
             part = Path(temporary) / "part"
             copy_part(run, part, ids)
-            for method, inputs in INPUTS.items():
-                accuracy = evaluate(part, evaluated, Path(temporary) / f"{method}.pt", inputs, seed, options)
+            for method, design in DESIGNS.items():
+                shares = evaluate(part, evaluated, Path(temporary) / f"{method}.pt", design, seed, options)
                 for pick, strategy in PICKS.items():
-                    if accuracy[strategy] is not None:  # programs do not vote
-                        point[f"{method}, {pick}"].append(100 * accuracy[strategy])
+                    if strategy in shares:  # programs do not vote
+                        point[f"{method}, {pick}"].append(100 * shares[strategy])
     print(json.dumps(point), flush=True)
     return point
 

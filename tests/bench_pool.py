@@ -1,4 +1,4 @@
-"""SCaTR+ beside SCaTR and the best confidence rule, for each run and pooled over all of them.
+"""SCaTR+, and what 04 chose, beside SCaTR and the best confidence rule: for each run and over all of them.
 
     python tests/bench.py pool runs/model/{math_a,math_b,code_a,code_b}/32  # after bash run_all.sh
 
@@ -22,6 +22,8 @@ DIFFERENCES = (
     ("SCaTR+", report.BEST_OF_ALL),
     ("SCaTR", report.BEST_OF_ALL),
     ("SCaTR+, weighted vote", "SCaTR, weighted vote"),
+    ("answers.jsonl, 04's choice", "SCaTR+"),
+    ("answers.jsonl, 04's choice", report.BEST_OF_ALL),
 )
 
 

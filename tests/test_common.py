@@ -136,6 +136,15 @@ def test_labels_are_0_1_or_null(label, tmp_path, capsys):
     assert "0, 1 or null" in dies(capsys, common.read_labels, tmp_path)
 
 
+def test_a_stamp_is_of_the_content_of_its_parts_alone(tmp_path):
+    for name, text in (("one", "text"), ("copy", "text"), ("other", "texts")):
+        (tmp_path / name).write_text(text)
+    assert common.stamp(tmp_path / "one") == common.stamp(tmp_path / "copy") == common.stamp(b"text")
+    assert common.stamp({"a": 1, "b": 2}) == common.stamp({"b": 2, "a": 1})
+    parts = [[tmp_path / "one"], [tmp_path / "other"], [[1, 2]], [1, 2], [2, 1], [12], [], [b"", b"12"]]
+    assert len({common.stamp(*each) for each in parts}) == len(parts), "order and boundaries count"
+
+
 def test_layer_names(capsys):
     L = 28
     expected = {"penultimate": 27, "final": 28, "0": 0, "27": 27, "-1": 28, "-2": 27, ".75": 21, "0.6": 16}

@@ -168,12 +168,13 @@ def test_training_a_scorer(config, monkeypatch):
 
     monkeypatch.setattr(common, "build_scorer", build_there)
     monkeypatch.setattr(torch.nn.Module, "to", lambda module, device: module)
+    monkeypatch.setattr(trainer, "EPOCHS", 1)
     recipe = trainer.make_recipe(trainer.parse_args(["run"]), ["run"], seed=32)
     task = trainer.make_task(draw_rollouts(make_world(12), problems=40, n=4, seed=0), recipe, "cpu")
     with rehearsal():
         parts = {name: getattr(task, name) for name in ("x", "y", "train", "valid")}
         parts = {name: torch.empty(x.shape, dtype=x.dtype, device="cuda") for name, x in parts.items()}
-        trial, weights = trainer.train(replace(task, **parts), task.configs[0] | config, epochs=1)
+        trial, weights = trainer.train(replace(task, **parts), task.configs[0] | config)
     assert trial["best_epoch"] == 1 and weights
 
 

@@ -140,15 +140,18 @@ def test_a_second_one_waits_for_the_first_and_makes_nothing_again(finished):
     assert {path: path.stat().st_mtime_ns for path in times} == times
 
 
-def test_without_answers_it_still_selects_and_one_direction_is_enough(tmp_path):
-    for name in ("open", "unchecked"):
-        rows = [{"prompt": row["prompt"]} for row in common.read_jsonl(MATH_B)[:6]]
-        common.write_jsonl(tmp_path / f"{name}.jsonl", rows)
-    sets = MATH_A, tmp_path / "open.jsonl", tmp_path / "unchecked.jsonl", MATH_B
+def test_without_answers_it_still_selects_and_what_teaches_nothing_is_skipped(tmp_path):
+    """One direction is enough. The problems of `alike` are of three families, which 03 cannot split."""
+    rows = common.read_jsonl(MATH_B)[:6]
+    common.write_jsonl(tmp_path / "open.jsonl", [{"prompt": row["prompt"]} for row in rows])
+    alike = [row | {"family": f"of {i % 3}"} for i, row in enumerate(rows)]
+    common.write_jsonl(tmp_path / "alike.jsonl", alike)
+    sets = MATH_A, tmp_path / "open.jsonl", tmp_path / "alike.jsonl", MATH_B
     stdout, stderr = run_all(tmp_path, MODEL, *sets, SEEDS="32 42", RUNS="1", BOTH="0")
     assert "no labels to judge the answers by" in stdout
     assert "open/32/answers.jsonl: 6 answers, one a problem, picked by\n" in stdout
-    assert "unchecked: nothing to learn from" in stderr
+    assert stderr.count("to problems of 3 families; a scorer learns from") == 1
+    assert stderr.count("warning: ") == 1, "of few problems in math_a"
     chosen = common.read_jsonl(next(tmp_path.rglob("open/32/selected.jsonl")))
     assert {row["strategy"] for row in chosen} == {"best-of-n", "weighted-vote"} and "label" not in chosen[0]
     scorers = {f"{name}.math_a@32-{seed}" for name in METHODS for seed in (32, 42)}

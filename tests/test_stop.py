@@ -42,8 +42,8 @@ def linear_scorer(vector, width=96, n_layers=8, features=False):
     config = {"hidden": [], "dropout": 0.0, "input_dropout": 0.0, "batch_norm": False}
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        state = common.build_scorer("mlp", config, (width + 29 * features,), 29 * features).state_dict()
-    checkpoint = {"design": "mlp", "vector": vector, "shape": [width], "model": "model"}
+        state = common.build_scorer("scatr", config, (width + 29 * features,), 29 * features).state_dict()
+    checkpoint = {"design": "scatr", "vector": vector, "shape": [width], "model": "model"}
     checkpoint |= {"layers_of_model": n_layers, "scale": None, "config": config, "state": state}
     checkpoint["pos_weight"] = 2.0
     if features:
