@@ -566,7 +566,7 @@ ANNOUNCEMENT = re.compile(
     r"|(?<!不)(?:答案?|选|[是为])[\s：:]*(?=[\s*]*[A-J\d\x02$(-])",
     re.I)
 WEAK_ANNOUNCEMENTS = ("result", "option", "choice", "choose")  # rather "the answer is"
-LEAD_IN = re.compile(r"[\s:*}]*")  # marks before an answer, as in \text{Answer: } 5
+LEAD_IN = re.compile(r"(?:\n *- |[\s:*}])*")  # marks before an answer, as in \text{Answer: } 5
 NEUTRAL = re.compile(  # words that may stand between "the answer is" and a formula, as "half of" may not
     r"(?i)(?:(?:"
     r"therefore|thus|then|hence|so|just|only|indeed|\w+ly|about|that|it|there|we|is|are|equals|equal to"
@@ -578,7 +578,7 @@ NO_ANSWER = re.compile(r"(?:correct|right|given|found|below|above)\b")  # the an
 SENTENCE_END = re.compile(r"(?<=\.)[\s*]+(?=\S)|(?<=!)[\s*]+(?=[A-Z])|</answer>|\n")  # but not in 5! ways
 TEXT_END = re.compile(  # an answer in words ends here: even, as both are
     r",?\s+(?:as|so|but|not|which|is (?:the|correct|right))\b")
-SIDE_CLAUSE = re.compile(r",?\s+(?:where|when|because)\b")  # after a formula: a + b = 17, where b = 9
+SIDE_CLAUSE = re.compile(r",?\s+(?:where|when|because)\b|,\s+since\b")  # a + b = 17, where b = 9
 BOLD_END = re.compile(r"\*\*([^*]+)(?<!:)\*\*\W*$")
 
 
@@ -641,7 +641,7 @@ PROSE = re.compile(  # three letters that are no part of a formula, or a short w
     r"(?:[a-z]{3}|[A-Z][a-z]{2})"
     r"|(?:an|as|at|by|do|he|if|in|is|it|of|on|so|to(?! \d)|we)\b)")
 ORDINARY = re.compile(  # a word that starts no formula
-    r"(?![-–−]$|sqrt|minus|negative|sin|cos|tan|log|ln|pi)(?:[A-Za-z]{2}|[^\w\x03$\\(\[{]*$)")
+    r"(?![-–−]$|sqrt|minus|negative|sin|cos|tan|log|ln|pi)(?:[A-Za-z]{2}|[一-鿿]|[^\w\x03$\\(\[{]*$)")
 ARTICLE = re.compile(r"(?:[aAI]|\d+(?:st|nd|rd|th)) [A-Za-z]{2}")  # a square, the 7th prime, I guess
 NUMBER_AND_UNITS = re.compile(  # 5 miles per hour
     r"(?:\\[a-z]+|[^A-Za-z])*[\d}]((?:[ /](?!in\b)[A-Za-z]+)+)\.?")
