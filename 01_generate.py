@@ -304,8 +304,8 @@ def decode_kernel():
     ):  # fmt: skip
         """A program is a row, a key head and a share of the row's pages, which it reads BLOCK keys at a time.
 
-        q [B, G * g, D]; k [pages, G, P, D]; v [pages, G, P, DV]; table [B, width]; out [B, G * g, shares, DV];
-        logs [B, G * g, shares]. Blocks have sizes that are powers of two: g_wide, D_wide and DV_wide.
+        q [B, H, D] of H = G * g heads; k [pages, G, P, D]; v [pages, G, P, DV]; table [B, width];
+        out [B, H, shares, DV]; logs [B, H, shares]. The sizes *_wide are the next powers of two.
         """
         row = tl.program_id(0)
         head = tl.program_id(1)
@@ -332,8 +332,7 @@ def decode_kernel():
             key = (page * G + head) * P + position % P
             counts = (position < size) & (position >= oldest)
             k = tl.load(k_at + key[:, None] * D + d, mask=counts[:, None] & (d < D), other=0)
-            scores = tl.dot(q, k.T, input_precision="ieee") * scaling
-            scores = tl.where(counts, scores, -1e30)
+            scores = tl.where(counts, tl.dot(q, k.T, input_precision="ieee") * scaling, -1e30)
             highest = tl.maximum(top, tl.max(scores, 1))
             weights = tl.where(counts, tl.exp(scores - highest[:, None]), 0)
             shrink = tl.exp(top - highest)
@@ -411,7 +410,7 @@ class Engine:
         self.page = page or (256 if self.device.type == "cuda" else 32)  # tokens in one page
         self.by_kernel = has_kernel(self.device)
         self.checked = 0  # the most pages of a row with which the kernel was compared with page attention
-        # The kernel reads whole pages: a row's first one begins with a copy of its prompt's last, half-filled one
+        # The kernel reads whole pages, so a row's first one begins with a copy of its prompt's last one
         self.copies_part = self.by_kernel
         self.graphs = {} if self.device.type == "cuda" else None  # number of rows: (a graph, its logits)
         self.graph_sizes = sorted({max(1, slots >> i) for i in range(8)} | {max(1, slots * 3 // 4)})
@@ -1468,7 +1467,8 @@ def finish_run(run, settings, model):
         else:
             answered = sample_run(run, settings, model, mine, layers)
         write_parts(run, answered, lacks)
-    return merge(run, lacks) and finish_run(run, settings, model)  # vectors for studies come after the rollouts
+    is_merged = merge(run, lacks)
+    return is_merged and finish_run(run, settings, model)  # vectors for studies come after the rollouts
 
 
 def write_parts(run, answered, lacks):
@@ -1507,7 +1507,8 @@ def worker():
     rank = os.environ.get("RANK", "0")
     world = os.environ.get("WORLD_SIZE", "1")
     if not (rank.isdecimal() and world.isdecimal() and int(rank) < int(world)):
-        die(f"RANK is {rank!r} and WORLD_SIZE {world!r} in the environment; set both (RANK from 0), or neither")
+        found = f"RANK is {rank!r} and WORLD_SIZE {world!r} in the environment"
+        die(f"{found}; set both (RANK from 0), or neither")
     return int(rank), int(world)
 
 

@@ -199,12 +199,13 @@ def exact_attention(q, keys, values, table, sizes, scaling, window, sinks):
 @with_triton
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
 @pytest.mark.parametrize("H, G, D, DV, P, window, has_sinks, shares", [
-    (16, 8, 128, 128, 256, None, False, 1), (4, 4, 8, 8, 32, None, False, 1), (32, 32, 128, 128, 256, None, False, 4),
+    (16, 8, 128, 128, 256, None, False, 1), (4, 4, 8, 8, 32, None, False, 1),
+    (32, 32, 128, 128, 256, None, False, 4),
     (8, 1, 64, 64, 256, 12, False, 1), (64, 8, 64, 64, 256, 128, True, 3), (12, 4, 96, 96, 64, None, True, 2),
     (8, 4, 256, 256, 256, 700, False, 2), (4, 4, 192, 128, 256, None, False, 1),
 ])  # fmt: skip
 def test_kernel(H, G, D, DV, P, window, has_sinks, shares, dtype):
-    """Grouped heads, windows, sinks, odd widths; rows of one key to all pages; NaN where nothing may be read."""
+    """Grouped heads, windows, sinks, odd widths; one key to all pages; NaN where nothing may be read."""
     if not HAS_GPU and dtype == "bfloat16":
         dtype = "float32"  # the interpreter has no bfloat16
     torch.manual_seed(0)
