@@ -31,11 +31,12 @@ def test_a_number_that_is_none_is_never_written(tmp_path):
 
 @pytest.mark.parametrize("send", [os.kill, os.killpg])  # `kill -INT`, and a terminal's Ctrl-C
 def test_ctrl_c_is_one_line_and_ends_the_workers_too(send):
-    program = (
+    program = (  # a signal just before a sleep is handled after it, so each sleep is short
         "import common, multiprocessing, time\n"
         "def work():\n"
         "    print('x', end='', flush=True)\n"
-        "    time.sleep(600)\n"
+        "    while True:\n"
+        "        time.sleep(1)\n"
         "def main():\n"
         "    multiprocessing.Process(target=work).start()\n"
         "    work()\n"
