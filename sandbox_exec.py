@@ -21,8 +21,7 @@ A job is the keyword arguments of `run_tests`:
                  "check" if the tests define it, else they are collected as pytest would
     entry_point  name of the function under test; the style "check" needs it
     prelude      trusted code of the problem statement, which runs in front of the program and of the tests
-    beside       True: accept a suspect program's pass beside its tests, for tests that patch its imports
-    strict       True: accept only a pass of the judge apart; for models that were trained against this judge
+    beside       True: accept a suspect program's pass, for tests that patch what the program imports
     cpu_s        seconds of processor time for the program and its tests, default 10
     wall_s       seconds that they may sleep, default 2 * cpu_s; waiting for a busy processor does not count
     memory_mb    memory of each process, default 1024; all processes together may hold 1.5 times as much
@@ -36,28 +35,27 @@ What happens to a program:
 1. A fork server, which was started with a clean environment and has entered all layers of protection that the
    machine has, forks a process for the job, confines it, limits its time and memory, and at the end kills all
    that is left of it.
-2. In that process `why_suspect` walks over the program's syntax tree. A program is innocent if nothing in it
-   could reach the tests or lie to them. An innocent program runs together with its tests in this process, as
-   in every other evaluator, and that verdict counts. Most real programs are innocent.
-3. Every other program is suspect and is judged apart: one process runs the program, another one the tests.
-   They exchange only plain data (numbers, texts, lists, tuples, dictionaries, sets, numpy's arrays of
-   numbers, exceptions by the name of a builtin). If the tests pass there, the program has passed.
-4. If not, a suspect program runs once more beside its tests, where it could forge a pass but nothing hinders
-   an honest program: if it fails there, too, it has failed; if it passes, it is not judged.
+2. Before that process runs any of the program, `why_suspect` walks over the program's syntax tree, and the
+   process tells the caller what it found. A program is innocent if nothing in it could reach the tests or lie
+   to them; what the rule does not know makes it suspect. Most real programs are innocent.
+3. The process runs the program together with its tests, as every other evaluator does. Of an innocent program
+   that verdict counts. A suspect one could forge a pass, but nothing hinders an honest one: if it fails, it
+   has failed; if it passes, it is not judged.
 
-With `strict`, step 2 is left out. A class under test that lies about itself is believed. A program that reads
-and prints runs alone, and the caller compares what it printed.
+A class under test that lies about itself is believed. A program that reads and prints runs alone, and the
+caller compares what it printed. Tests that need more than functions, asserts, unittest's classes and pytest's
+`raises` are run by pytest itself, in the same process; where it is missing, they are not judged.
 
     caller         two threads for each server; only this process holds secrets and expected outputs
       fork server  one thread, in namespaces; never reads a program, a test or a verdict
-        process with the tests: sends the verdict to the caller on a socket of the job's own
-        process with the program, if it is judged apart: has a socket to the process with the tests
+        process    has the program and its tests; sends the verdict to the caller on a socket of the job's own
 
 `pool.banner` lists the layers of protection that the machine offers. A Pool starts only where no program can
-write what its judge or the caller reads later (by a private root, Landlock, or another user), unless the
-caller writes `unsafe=True`; `Pool(require="namespaces")` refuses to work with less. Not covered: bugs of the
-kernel, side channels, reading /usr and the Python installation, files that tests leave in the folder that
-they share with the program. Sockets are always refused.
+write what the caller reads later (by a private root, Landlock, or another user), unless the caller writes
+`unsafe=True`; `Pool(require="namespaces")` refuses to work with less. Not covered: bugs of the kernel, side
+channels, reading /usr and the Python installation, files that tests leave in the folder that they share with
+the program, and what the rule overlooks: a model that is trained against it would find that. Sockets are
+always refused.
 """
 # ruff: noqa: SIM905
 import ast
@@ -71,15 +69,12 @@ import gc
 import importlib
 import importlib.util
 import inspect
-import io
 import itertools
 import json
 import linecache
 import marshal
 import mmap
-import numbers
 import os
-import pickle
 import queue
 import random
 import re
@@ -134,8 +129,8 @@ class Result(typing.NamedTuple):
 
 # ------------------------------------------------------------------------------------- the caller's process
 # A Pool has two threads for each fork server, so that the next job is ready when one ends. `judge` turns a
-# job into at most three runs of processes (one for each input of a program that prints), and their answers
-# into a Result.
+# job into one run of a process, or one for each input of a program that prints, and their answers into a
+# Result.
 
 def run_tests(code, tests, **job):
     """Judge one program on a server that stays until the interpreter ends; `job` as in the first page."""
@@ -168,7 +163,7 @@ class Pool(contextlib.AbstractContextManager):
             if missing:
                 raise RuntimeError(f"{require!r} needs {', '.join(missing)}, not found; {self.banner}")
             if "verdict" not in protected and not unsafe:
-                raise RuntimeError("a program could write what its judge reads later, so verdicts would not "
+                raise RuntimeError("a program could write what the caller reads later, so verdicts would not "
                                    f"be sound; unsafe=True runs all the same; {self.banner}")
         except BaseException:
             self.close()
@@ -195,15 +190,18 @@ class Pool(contextlib.AbstractContextManager):
                 yield running.pop(done), done.result()
 
     def judge(self, job):
+        if {"code", "tests"} - job.keys() or job.keys() - {*ARGUMENTS}:
+            raise TypeError(f"run_tests needs code and tests, and may have {', '.join(ARGUMENTS[2:])}; "
+                            f"it was given {', '.join(job)}")
         return judge(self.run, **job)._replace(layers=self.banner)
 
-    def run(self, header, jobs, given=b""):
-        """One Run, or a second one if the sandbox itself failed. `jobs` has what each process is to do, and
-        `given` is the standard input of a program that reads and prints. The verdict comes on a socket: a
-        program could open files of another process through /proc, but no sockets."""
-        is_stdio = header["mode"] == "stdio"
-        contents = [given, b"", b""] if is_stdio else []
-        contents += map(marshal.dumps, jobs)
+    def run(self, header, job, given=b""):
+        """One Run, or a second one if the sandbox itself failed. `job` is for the process, and `given` is the
+        standard input of a program that reads and prints. The verdict comes on a socket: a program could open
+        files of another process through /proc, but no sockets."""
+        is_script = header["mode"] == "script"
+        contents = [given, b"", b""] if is_script else []
+        contents.append(marshal.dumps(job))
         for _ in range(2):
             with contextlib.ExitStack() as closing:
                 files = [closing.enter_context(memory_file(data)) for data in contents]
@@ -213,7 +211,7 @@ class Pool(contextlib.AbstractContextManager):
                     run = Run(**server.exchange(header, [*files, theirs]))
                 finally:
                     self.idle.put(server)
-                if is_stdio:
+                if is_script:
                     run = run._replace(printed=read_file(files[1]), errors=read_file(files[2]))
                 with contextlib.suppress(BlockingIOError):
                     run = run._replace(answer=ours.recv(1 << 16, socket.MSG_DONTWAIT))
@@ -224,21 +222,24 @@ class Pool(contextlib.AbstractContextManager):
         return run
 
 
-def judge(run_jobs, code, tests, style="auto", entry_point=None, prelude="", beside=False, strict=False,
-          cpu_s=CPU_S, wall_s=None, memory_mb=MEMORY_MB):
-    """The Result of one job. `run_jobs` is a pool's: it runs the processes of a job."""
+def judge(run_job, code, tests, style="auto", entry_point=None, prelude="", beside=False, cpu_s=CPU_S,
+          wall_s=None, memory_mb=MEMORY_MB):
+    """The Result of one job. `run_job` is a pool's: it runs a process."""
     if not isinstance(code, str | None):
         return Result(f"error: code must be text, not {type(code).__name__}")
     code = str(code or "")                        # a text of numpy's is one of a class of its own
     if not code.strip():
         return Result("no code")
-    preload = [library for library in ("numpy", "unittest") if library in code + str(tests)]
-    limits = {"cpu_s": float(cpu_s), "asleep_s": float(wall_s or 2 * cpu_s), "memory_mb": int(memory_mb),
-              "preload": preload}
+    texts = f"{code} {tests} {prelude}"
+    preload = [library for library in ("numpy", "unittest") if library in texts]
+    header = {"preload": preload, "cpu_s": float(cpu_s), "memory_mb": int(memory_mb),
+              "asleep_s": 2 * float(cpu_s) if wall_s is None else float(wall_s)}
+    if not all(0 < header[limit] < float("inf") for limit in ("cpu_s", "asleep_s", "memory_mb")):
+        raise ValueError(f"cpu_s={cpu_s}, wall_s={wall_s}, memory_mb={memory_mb}: limits must be above 0")
     runs = []
 
-    def run(mode, *jobs, **given):
-        runs.append(run_jobs({**limits, "mode": mode}, jobs, **given))
+    def run(mode, job, **given):
+        runs.append(run_job({**header, "mode": mode}, job, **given))
         return runs[-1]
 
     try:
@@ -246,15 +247,19 @@ def judge(run_jobs, code, tests, style="auto", entry_point=None, prelude="", bes
             entry_point = tests["fn_name"]
             tests = calls_of(tests)
         if isinstance(tests, str):
-            tests = read_tests(str(tests), str(prelude or ""), style, str(entry_point or ""))
+            tests = read_tests(str(tests), str(prelude or ""), style, str(entry_point or ""),
+                               looks="numpy" in preload)
             preload += ["pytest"] * tests["need_pytest"]
-            reason, detail = judge_tests(run, tests, code, beside, strict)
+            reason, detail = judge_tests(run, {**tests, "code": code}, beside)
         else:
-            reason, detail = judge_stdio(run, code, *read_pairs(tests))
+            reason, detail = judge_script(run, code, *read_pairs(tests))
     except Verdict as verdict:
         return Result(str(verdict))
     return Result(reason, detail, round(sum(run.cpu_s for run in runs), 3),
                   round(sum(run.wall_s for run in runs), 3), round(max(run.memory_mb for run in runs), 1))
+
+
+ARGUMENTS = [*inspect.signature(judge).parameters][1:]
 
 
 def read_pairs(tests):
@@ -265,36 +270,34 @@ def read_pairs(tests):
     return pairs
 
 
-def judge_tests(run, tests, code, beside, strict):
-    """(reason, detail), by steps 2 to 4 of the first page."""
-    with_tests = {**tests, "code": code}
-    why = "strict"
-    if not strict:
-        reason, detail = answer_of(run("beside", {**with_tests, "only_innocent": True}))
-        if reason != "suspect":
-            return reason, detail
-        why = detail
-    program = {"code": code, "prelude_code": tests["prelude_code"], "entry_point": tests["entry_point"]}
-    apart, detail = answer_of(run("apart", tests, program))
-    if apart == "passed" or apart.startswith("error: the tests"):
-        return apart, detail
-    reason, detail = answer_of(run("beside", {**with_tests, "only_innocent": False}))
-    if reason == "passed" and beside and not strict:
-        return "passed: beside its tests", f"apart: {apart}"
+def judge_tests(run, job, beside):
+    """(reason, detail), by step 3 of the first page."""
+    for _ in range(3):
+        why, reason, detail = answer_of(run("tests", job))
+        if reason not in AGAIN:
+            break
+        job = {**job, **AGAIN[reason]}
+    if not why:
+        return reason, detail
+    if reason == "passed" and beside:
+        return "passed: beside its tests", why
     if reason == "passed":
-        return f"not judged: passes only beside its tests ({why})", f"apart: {apart}"
+        return f"not judged: passes only beside its tests ({why})", ""
     is_failure = re.match("failed: |timeout$|memory$|killed$|syntax$", reason)
     return reason if is_failure else f"failed: {reason}", detail       # the program may have sent anything
 
 
 def answer_of(run):
-    """(reason, detail) with which a run ended."""
+    """(why the program is suspect, reason, detail). The first part of an answer was sent before the program
+    ran, the others by tests that it may have taken over, if it is suspect."""
     if run.ended:
-        return run.ended
+        return "", *run.ended
     if not run.answer:
-        return f"failed: the program ended (exit status {run.exit}) before its tests did", ""
-    reason, _, detail = run.answer.decode("utf-8", "replace").partition("\0")
-    return reason[:1000], detail[:1000]
+        return "", f"error: the sandbox failed with exit status {run.exit}", ""
+    parts = run.answer.decode("utf-8", "replace").split("\0")
+    why, odd, reason, detail = [*parts, "", "", "", ""][:4]
+    ended = f"failed: the program ended (exit status {run.exit}) before its tests did"
+    return why or odd, reason or ended, detail
 
 
 def calls_of(tests):
@@ -307,10 +310,10 @@ def calls_of(tests):
             "    assert (list(got) if isinstance(got, tuple) else got) == wanted\n")
 
 
-def judge_stdio(run, code, inputs, outputs):
+def judge_script(run, code, inputs, outputs):
     """(reason, detail) of a program that reads its standard input and prints."""
     for number, (given, wanted) in enumerate(zip(map(as_text, inputs), map(as_text, outputs)), 1):
-        done = run("stdio", code, given=encode(given))
+        done = run("script", code, given=encode(given))
         if done.ended:
             return done.ended
         where = f"failed: input {number} of {len(inputs)}"
@@ -347,7 +350,7 @@ def same_line(ours, theirs):
 
 
 class Run(typing.NamedTuple):
-    """One run of the processes of a job: what the fork server reports, and what was answered."""
+    """One run of a process: what the fork server reports, and what was answered."""
     ended: tuple = None                           # (reason, detail) if the process did not end by itself
     exit: int = 0                                 # its exit status
     cpu_s: float = 0.0
@@ -466,8 +469,11 @@ def receive(sock):
 # The caller's process compiles the tests, once for many programs with the same tests. Each assert and other
 # check is wrapped in a call that counts it, because tests that check nothing must not pass.
 
-MORE_OF_PYTEST = re.compile(r"\bpytest\.(?!(raises|approx|mark\.parametrize)\b)\w|^def (setup|teardown)_|"
-                            r"^from pytest import .*fixture|^class Test\w*(?!.*TestCase)", re.MULTILINE)
+# Tests that only pytest itself can run; what this does not show, running them does.
+MORE_OF_PYTEST = re.compile(r"\bpytest\.(?!raises\b)\w|^from pytest import (?!raises$)|"
+                            r"^def (setup|teardown)_|^class Test\w*(?!.*TestCase)", re.MULTILINE)
+# What a process may answer to be started again, as only running the program and the tests has shown: how.
+AGAIN = {"needs pytest": {"need_pytest": True}, "evaluates a text": {"why": "evaluates a text"}}
 STARTS_A_FILE = re.compile(r"\b(py|reload|subprocess|runpy)\b")
 
 
@@ -476,11 +482,11 @@ class Verdict(Exception):
 
 
 @functools.lru_cache(16)
-def read_tests(text, prelude, style, entry_point):
-    """What the processes of a job need to know of its tests: a dictionary for marshal."""
+def read_tests(text, prelude, style, entry_point, looks=False):
+    """What the process of a job needs to know of its tests: a dictionary for marshal."""
     if style == "check" and not entry_point:
         raise Verdict("error: tests of the style check need an entry_point")
-    asserts = Asserts()
+    asserts = Asserts(looks)
     try:
         ast.parse(prelude)
     except SyntaxError:                           # it ends inside a function, which the program continues
@@ -509,6 +515,7 @@ def read_tests(text, prelude, style, entry_point):
         "packages": sorted(packages - {"solution", "tests", "__main__", "pytest"}),
         "entry_point": entry_point,
         "checked": entry_point if is_check else None,          # what check() is called with
+        "why": None,                                           # the program is suspect, if that is known
         "need_pytest": bool(MORE_OF_PYTEST.search(text)),
         "need_file": bool(STARTS_A_FILE.search(text)),         # whether solution.py must be there
     }
@@ -544,10 +551,15 @@ def asked_by(tests, prelude="", entry_point=""):
 
 
 class Asserts(ast.NodeTransformer):
-    """Count the checks that run: asserts, calls of assert..., raises, warns and fail, and ifs that raise."""
+    """Count the checks that run: asserts, calls of assert..., raises, warns and fail, and ifs that raise; and
+    look at what other calls give, if numpy may be about."""
     found = 0                                     # in the text
     ran = 0
     swallowed = False                             # whether the program caught a failing assert of the tests
+    odd = ""                                      # what the tests got that may equal what it is not
+
+    def __init__(self, looks):
+        self.looks = looks
 
     @classmethod
     def count(cls, value):
@@ -565,11 +577,17 @@ class Asserts(ast.NodeTransformer):
             frame = frame.f_back
         return is_true
 
+    @classmethod
+    def look(cls, value):
+        if "numpy" in sys.modules and not cls.odd and may_equal_anything(value):
+            cls.odd = "gives numbers of numpy's that may equal others"
+        return value
+
     def visit_Constant(self, node):
         return node                               # most nodes of some tests
 
     def wrap(self, node, function):
-        self.found += 1
+        self.found += function != "__look__"
         name = ast.copy_location(ast.Name(function, ast.Load()), node)
         return ast.copy_location(ast.Call(name, [node], []), node)
 
@@ -583,7 +601,27 @@ class Asserts(ast.NodeTransformer):
             name = getattr(node.func, "attr", getattr(node.func, "id", ""))
             if name.startswith("assert") or name in ("raises", "warns", "fail"):
                 return self.wrap(node, "__count__")
+            if self.looks:
+                return self.wrap(node, "__look__")
         return node
+
+
+def may_equal_anything(value, levels=3):
+    """Whether a value, or one in it, is of numpy's and without any number, as `all` and pytest's approx are
+    true of none; or of so few bits that every large number is its infinity; or of integers so large that the
+    tests' difference of two of them may overflow."""
+    if type(value) in (list, tuple, dict):
+        parts = value.values() if type(value) is dict else value
+        return levels > 0 and any(may_equal_anything(part, levels - 1) for part in parts)
+    numpy = sys.modules["numpy"]
+    if type(value) is not numpy.ndarray and not issubclass(type(value), numpy.generic):
+        return False
+    kind = value.dtype.kind
+    bits = 8 * value.dtype.itemsize
+    if not value.size or kind in "iuf" and bits < 32:
+        return True
+    largest = max(-int(value.min()), int(value.max())) if kind == "i" else 0
+    return largest.bit_length() > bits - 2
 
 
 # ------------------------------------------------------------------------------------- the fork server
@@ -628,43 +666,35 @@ def serve(descriptor, disabled):
 
 
 def run_job(job, descriptors, control):
-    """Start the processes of a job, watch them, and leave nothing of them behind: the report for `Run`."""
+    """Start the process of a job, watch it, and leave nothing of it behind: the report for `Run`."""
     started = time.monotonic()
     try:
-        pids = start_job(job, descriptors)        # the first one has the tests
+        pid = start_job(job, descriptors)
     except (OSError, LayerFailed) as problem:
         end_tree(os.getpid())
         return {"ended": ("error: no process could be started", str(problem))}
-    awaited = os.pidfd_open(pids[0])
+    awaited = os.pidfd_open(pid)
     ended, cpu, memory = watch(job, awaited, control)
     os.close(awaited)
-    for pid in pids:
-        kill(pid)                                 # one that has ended by itself keeps its status
-    waited = [os.wait4(pid, 0) for pid in pids]
-    status = os.waitstatus_to_exitcode(waited[0][1])
+    kill(pid)                                     # if it has ended by itself, it keeps its status
+    _, status, usage = os.wait4(pid, 0)
+    status = os.waitstatus_to_exitcode(status)
     if status < 0 and not ended:
         ended = "killed", f"signal {-status}"
     while not cage.private and end_tree(os.getpid()):
         time.sleep(0.001)
     cage.empty_scratch()
-    cpu = max(cpu, sum(usage.ru_utime + usage.ru_stime for _, _, usage in waited))
-    memory = max(memory, *[usage.ru_maxrss << 10 for _, _, usage in waited])
+    cpu = max(cpu, usage.ru_utime + usage.ru_stime)
+    memory = max(memory, usage.ru_maxrss << 10)
     return {"ended": ended, "exit": status, "cpu_s": cpu, "wall_s": time.monotonic() - started,
             "memory_mb": memory / 2**20}
 
 
 def start_job(job, descriptors):
-    """The processes of a job, each with descriptors from 0 on as its function expects them."""
-    std = [cage.null] * 3
-    if job["mode"] == "stdio":
-        return [cage.spawn(descriptors[:4], job, run_script)]
-    if job["mode"] == "beside":
-        return [cage.spawn(std + descriptors, job, run_beside)]
-    tests, program, answer = descriptors
-    for_judge, for_program = socket.socketpair()
-    with for_judge, for_program:
-        judge = cage.spawn([*std, tests, answer, for_judge.fileno()], job, run_judge)
-        return [judge, cage.spawn([*std, program, for_program.fileno()], job, run_apart)]
+    """The process of a job, with descriptors from 0 on as its function expects them."""
+    if job["mode"] == "script":
+        return cage.spawn(descriptors[:4], job, run_script)
+    return cage.spawn([cage.null] * 3 + descriptors, job, run_tests_beside)
 
 
 def watch(job, awaited, control):
@@ -672,17 +702,15 @@ def watch(job, awaited, control):
     started = time.monotonic()
     cpu = memory = 0
     limit = None
-    pause = 200                                   # milliseconds; most jobs end before the first look
     poller = select.poll()
     for descriptor in (control.fileno(), awaited):
         poller.register(descriptor, select.POLLIN)
     while not limit:
-        ready = {descriptor for descriptor, _ in poller.poll(pause)}
+        ready = {descriptor for descriptor, _ in poller.poll(50)}
         if ready - {awaited}:
             raise ConnectionError
         if ready:
             break
-        pause = 50
         processes = tree(os.getpid())
         cpu_now, queued, memory_now = usage(processes)
         cpu = max(cpu, cpu_now)
@@ -754,56 +782,41 @@ def usage(pids):
 
 
 # ------------------------------------------------------------------------------------- a program's process
-# Each of these functions is the whole life of a forked process. Descriptors 0, 1 and 2 are those of every
-# program, 3 is a file with the job. A process with tests sends its verdict through 4. If a program is judged
-# apart, it talks through 4 to the judge, and the judge through 5 to it.
+# `run_tests_beside` or `run_script` is the whole life of a forked process. Descriptors 0, 1 and 2 are those
+# of every program, 3 is a file with the job. A process with tests answers the caller through 4.
 
 def read_job():
     return marshal.loads(os.pread(3, os.lseek(3, 0, os.SEEK_END), 0))
 
 
-def send_verdict(reason, detail=""):
-    """The end of a process with tests, whatever threads it has."""
-    os.write(4, encode(f"{reason}".replace("\0", " ") + f"\0{detail}"))
-    os._exit(0)
+CONSTANTS = (ast.Expression, ast.Constant, ast.BinOp, ast.operator, ast.UnaryOp, ast.unaryop, ast.Compare,
+             ast.cmpop, ast.BoolOp, ast.boolop, ast.List, ast.Tuple, ast.Dict, ast.Set, ast.Load)
 
 
-def run_beside():
-    run_with_tests(load_beside)
+def say(*parts):
+    """Parts of the answer to the caller: why the program is suspect, then what is odd about its values, the
+    reason and the detail."""
+    os.write(4, encode("".join(part[:1000].replace("\0", " ") + "\0" for part in parts)))
 
 
-def run_judge():
-    run_with_tests(load_apart)
-
-
-def run_with_tests(load):
-    """The tests in this process, with the names of the program and of the prelude that `load` gives."""
+def run_tests_beside():
+    """The program and its tests in one process."""
     job = read_job()
+    for package in job["packages"] + ["pytest"] * job["need_pytest"]:
+        if package in cage.disabled or not importlib.util.find_spec(package):
+            return say("", "", f"error: the tests need {package!r}, which is not installed", "")
     try:
-        for package in job["packages"]:
-            if package not in sys.modules and not importlib.util.find_spec(package):
-                raise Verdict(f"error: the tests need {package!r}, which is not installed")
-        program, prelude = load(job)
+        compiled = compile_program(job["code"])
     except BaseException as problem:
-        send_verdict(*explain(problem, loading=True))
-    send_verdict(*run_tests_in(job, program, prelude))
-
-
-def load_beside(job):
-    """Run prelude and program in this process; if so ordered, only if the program is innocent."""
-    compiled = compile_program(job["code"])
-    why = why_suspect(job["code"], job["asked"]) if job["only_innocent"] else None
-    if why:
-        send_verdict("suspect", why)
-    if job["need_file"]:
-        with open("solution.py", "w", encoding="utf-8", errors="surrogatepass") as copy:
-            copy.write(job["code"])
-        sys.path.insert(0, os.getcwd())
-    module = new_module("solution", "__main__")
-    prelude = load_program(job, module, compiled)
-    if job["only_innocent"]:
-        module.__all__ = []                       # tests that import * get only the names that they lack
-    return vars(module), prelude
+        return say("", "", *explain(problem, loading=True))
+    why = job["why"] or why_suspect(job["code"], job["asked"])
+    say(why or "")
+    try:
+        program, prelude = load_program(job, compiled, is_innocent=not why)
+    except BaseException as problem:
+        return say("", *explain(problem, loading=True))
+    reason, detail = run_tests_in(job, program, prelude)
+    say(Asserts.odd, reason, detail)
 
 
 def new_module(*names):
@@ -818,22 +831,35 @@ def compile_program(code):
     return compile(encode(code), "solution.py", "exec", dont_inherit=True)
 
 
-def load_program(job, module, compiled):
-    """Run the prelude and the program in their module; the names that the prelude has for the tests."""
-    prelude = run_prelude(job, module)
-    exec(compiled, vars(module))
+def load_program(job, compiled, is_innocent):
+    """Run the prelude and the program in one module: its names, and those that the prelude has for tests."""
+    if job["need_file"]:
+        with open("solution.py", "w", encoding="utf-8", errors="surrogatepass") as copy:
+            copy.write(job["code"])
+        sys.path.insert(0, os.getcwd())
+    module = new_module("solution", "__main__")
+    program = vars(module)
+    if is_innocent and b"eval" in marshal.dumps(compiled):      # for others the copied pages would cost time
+        program["__builtins__"] = {**vars(builtins), "eval": evaluate}
+    before = set(program)
+    exec(job["prelude_code"], program)
     name = job["entry_point"]
-    if name not in vars(module) and hasattr(vars(module).get("Solution"), name):
-        setattr(module, name, getattr(module.Solution(), name))
-    return prelude
+    program.pop(name, None)                       # a stub there
+    prelude = {name: value for name, value in program.items() if name not in before}
+    exec(compiled, program)
+    if name not in program and hasattr(program.get("Solution"), name):
+        program[name] = getattr(program["Solution"](), name)
+    module.__all__ = []                           # tests that import * get only the names that they lack
+    return program, prelude
 
 
-def run_prelude(job, module):
-    """The names that the prelude defines, without the function under test, which is a stub there."""
-    before = set(vars(module))
-    exec(job["prelude_code"], vars(module))
-    vars(module).pop(job["entry_point"], None)
-    return {name: value for name, value in vars(module).items() if name not in before}
+def evaluate(text, *_):
+    """An innocent program's eval: of constants and operators. A program that wants more is suspect."""
+    tree = ast.parse(text.lstrip(), mode="eval")
+    if not all(isinstance(node, CONSTANTS) for node in ast.walk(tree)):
+        say("", "evaluates a text", "")
+        os._exit(0)
+    return eval(compile(tree, "eval", "eval"))
 
 
 def run_script():
@@ -863,11 +889,11 @@ def run_script():
 
 
 # ------------------------------------------------------------------------------------- running tests
-# Functions, asserts, unittest's classes, and of pytest raises, approx and parametrize are run here, because
-# that is fast and works without pytest. Tests that need more of pytest are run by pytest itself.
+# Functions, asserts, unittest's classes and pytest's raises are run here, because that is fast and works
+# without pytest. Tests that need more of pytest are run by pytest itself.
 
 class NeedPytest(BaseException):
-    """These tests use more of pytest than the small one has."""
+    """These tests use more of pytest than its raises."""
 
 
 def run_tests_in(job, program, prelude):
@@ -878,17 +904,19 @@ def run_tests_in(job, program, prelude):
     for name, value in prelude.items():
         ours = program.get(name)                  # models like to repeat the classes of a prompt
         names[name] = ours if isinstance(value, type) and isinstance(ours, type) else value
-    vars(tests).update(names, __check__=Asserts.check, __count__=Asserts.count)
+    vars(tests).update(names, __check__=Asserts.check, __count__=Asserts.count, __look__=Asserts.look)
     try:
         if job["checked"] and job["checked"] not in names:
             raise Verdict(f"failed: the program does not define {job['checked']}")
-        try:
-            if job["need_pytest"]:
-                raise NeedPytest
-            run_small(tests, job)
-        except NeedPytest:
-            Asserts.ran = 0
-            run_with_pytest(tests, job)
+        if not job["need_pytest"]:
+            sys.modules["pytest"] = small_pytest()
+        exec(job["tests_code"], vars(tests))
+        if job["checked"]:
+            vars(tests)["check"](vars(tests)[job["checked"]])
+        run = run_with_pytest if job["need_pytest"] else run_small
+        run(tests)
+    except NeedPytest:
+        return "needs pytest", ""
     except BaseException as problem:
         return explain(problem)
     if Asserts.swallowed:
@@ -909,7 +937,7 @@ def explain(problem, loading=False):
     frames = traceback.extract_tb(problem.__traceback__)
     lines = [frame.line for frame in frames if frame.filename == "tests.py" and frame.line]
     if not {"tests.py", "solution.py"} & {frame.filename for frame in frames}:
-        return f"error: the judge failed: {text}", ""
+        return f"error: the sandbox failed: {text}", ""
     if not lines:
         return f"failed: {text}", ""
     if isinstance(problem, AssertionError) and frames[-1].filename == "tests.py":
@@ -917,20 +945,15 @@ def explain(problem, loading=False):
     return f"failed: {text}, in: {lines[-1]}"[:500], ""
 
 
-def run_small(module, job):
+def run_small(module):
     """Run what pytest would collect: functions named test... and unittest's test cases."""
-    sys.modules["pytest"] = small_pytest()
-    exec(job["tests_code"], vars(module))
-    if job["checked"]:
-        vars(module)["check"](vars(module)[job["checked"]])
     own = [thing for thing in list(vars(module).values()) if getattr(thing, "__module__", None) == "tests"]
     functions = [thing for thing in own if type(thing) is types.FunctionType and thing.__name__[:4] == "test"]
-    calls = [(function, values) for function in functions for values in getattr(function, "calls", [{}])]
-    if any(inspect.signature(function).parameters.keys() != values.keys() for function, values in calls):
+    if any(inspect.signature(function).parameters for function in functions):
         raise NeedPytest                          # for a fixture
     run_test_cases([thing for thing in own if isinstance(thing, type)])
-    for function, values in calls:
-        result = function(**values)
+    for function in functions:
+        result = function()
         if inspect.iscoroutine(result):
             importlib.import_module("asyncio").run(result)
 
@@ -964,14 +987,10 @@ def run_test_cases(classes):
         raise errors[0]
 
 
-def run_with_pytest(module, job):
+def run_with_pytest(module):
     """Run the tests by pytest, which gets the module as it is: a program could change a file."""
-    sys.modules.pop("pytest", None)               # the small one
-    if "pytest" in cage.disabled or not importlib.util.find_spec("pytest"):
-        raise Verdict("error: the tests need 'pytest', which is not installed")
     pytest = importlib.import_module("pytest")
     problems = []
-    exec(job["tests_code"], vars(module))
 
     class Tests(pytest.Module):
         obj = module
@@ -995,38 +1014,19 @@ def run_with_pytest(module, job):
 
     options = "-q -s --noconftest --assert=plain -p no:cacheprovider -p no:faulthandler"
     ended = pytest.main([*options.split(), "-c", os.devnull, "--rootdir", os.getcwd()], plugins=[Plugin()])
-    if problems or ended:
+    if problems or ended not in (0, pytest.ExitCode.NO_TESTS_COLLECTED):    # asserts may stand alone
         raise problems[0] if problems else AssertionError(f"pytest ends with {ended!r}")
 
 
-# ------------------------------------------------------------------------------------- the small pytest
-# What tests get for `import pytest` first. Whatever it lacks raises NeedPytest.
-
 def small_pytest():
     pytest = types.ModuleType("pytest")
-    vars(pytest).update(raises=raises, approx=Approx, mark=types.SimpleNamespace(parametrize=parametrize),
-                        __getattr__=need_pytest)
+    pytest.raises = raises
+    pytest.__getattr__ = need_pytest
     return pytest
 
 
 def need_pytest(name):
     raise AttributeError(name) if name.startswith("__") else NeedPytest
-
-
-def parametrize(argnames, argvalues, ids=None, **more):
-    """Note the arguments of each call, for `run_small`."""
-    names = argnames.split(",") if isinstance(argnames, str) else argnames
-    names = [name.strip() for name in names if name.strip()]
-    is_single = isinstance(argnames, str) and len(names) == 1
-    rows = [[row] if is_single else row for row in argvalues]
-
-    def decorate(function):
-        if more or isinstance(function, type):
-            raise NeedPytest
-        calls = getattr(function, "calls", [{}])
-        function.calls = [{**call, **dict(zip(names, row))} for row in rows for call in calls]
-        return function
-    return decorate
 
 
 class raises(contextlib.AbstractContextManager):
@@ -1035,6 +1035,8 @@ class raises(contextlib.AbstractContextManager):
     def __init__(self, expected, function=None, *args, match="", **kwargs):
         self.expected = expected
         self.pattern = match or ""
+        if function is None and kwargs:
+            raise NeedPytest
         if function is not None:
             with self:
                 function(*args, **kwargs)
@@ -1053,188 +1055,29 @@ class raises(contextlib.AbstractContextManager):
         return need_pytest(name)
 
 
-class Approx:
-    """Numbers, and lists, tuples or dictionaries of them, to within 1e-6 of what is expected, or 1e-12."""
-    __array_ufunc__ = __hash__ = None             # so that numpy leaves the comparison to this class
-
-    def __init__(self, expected, rel=None, abs=None, nan_ok=False):
-        if nan_ok:
-            raise NeedPytest
-        self.expected = expected
-        self.absolute = 1e-12 if abs is None else abs
-        self.relative = rel or (1e-6 if rel is None and abs is None else 0)
-
-    def __eq__(self, actual):
-        return self.is_near(actual, self.expected)
-
-    def is_near(self, actual, expected):
-        if isinstance(expected, dict):
-            is_like = isinstance(actual, dict) and actual.keys() == expected.keys()
-            return is_like and all(self.is_near(actual[key], expected[key]) for key in expected)
-        if isinstance(expected, (list, tuple)):
-            is_like = hasattr(actual, "__len__") and not isinstance(actual, (str, bytes, dict, set))
-            return is_like and len(actual) == len(expected) and all(map(self.is_near, actual, expected))
-        if expected is None or isinstance(expected, (str, bool)):
-            return actual == expected
-        if type(expected) not in (int, float, complex) or hasattr(actual, "__len__"):
-            raise NeedPytest
-        if isinstance(actual, Decimal):
-            actual = float(actual)
-        if not isinstance(actual, numbers.Complex) or actual == expected:
-            return bool(actual == expected)
-        within = max(self.absolute, self.relative * abs(expected))
-        return bool(abs(actual - expected) <= within < float("inf"))
-
-
-# ------------------------------------------------------------------------------------- the judge apart
-# The program's process says which names it has, then calls the functions that the judge asks for. In the
-# judge's process the tests call functions that stand for the program's. If anything goes wrong between the
-# two, both end: the program runs beside its tests next.
-
-def run_apart():
-    """Say what the program defines, then answer calls, until the judge ends the connection."""
-    job = read_job()
-    channel = socket.socket(fileno=4).makefile("rwb")
-    module = new_module("solution", "__main__")
-    load_program(job, module, compile_program(job["code"]))
-    values = {name: value for name, value in vars(module).items() if is_plain(value)}
-    send_plain(channel, values, [name for name, value in vars(module).items() if callable(value)])
-    while True:
-        name, args, kwargs = Reader(channel).load()
-        try:
-            answer = "returned", vars(module)[name](*args, **kwargs)
-        except BaseException as problem:
-            kind = next(kind for kind in type(problem).__mro__ if kind.__module__ == "builtins")
-            what = problem.args if is_plain(problem.args) else (str(problem),)
-            answer = "raised", (kind.__name__, what)
-        try:
-            send_plain(channel, *answer, [*args, *kwargs.values()])
-        except (NotPlain, RecursionError) as problem:
-            send_plain(channel, "not plain", str(problem), [])
-
-
-def load_apart(job):
-    """In the judge's process: the plain values of the program, functions that stand for its functions, and
-    the names of the prelude."""
-    channel = socket.socket(fileno=5).makefile("rwb")
-    lock = threading.Lock()
-    program, functions = Reader(channel).load()
-    program.update({name: functools.partial(call, channel, lock, name) for name in functions})
-    program = {name: value for name, value in program.items() if not name.startswith("__")}
-    vars(new_module("solution")).update(program, __all__=[])
-    return program, run_prelude(job, new_module("prelude"))
-
-
-def call(channel, lock, name, /, *args, **kwargs):
-    """Let the program call a function: what it returns, or raises, and changes in its arguments."""
-    try:
-        with lock:
-            send_plain(channel, name, args, kwargs)
-            outcome, value, changed = Reader(channel).load()
-        for argument, content in zip([*args, *kwargs.values()], changed):
-            fill(argument, content)
-        if outcome == "not plain":
-            raise NotPlain(f"the program gives {value}")
-        problem = make_exception(*value) if outcome == "raised" else None
-    except Exception as broken:                   # the tests could catch it
-        send_verdict(f"failed: {broken or 'the program ended before it answered'}")
-    if problem is not None:
-        raise problem
-    return value
-
-
-def make_exception(name, args):
-    """An exception by the name of its class, but none that would end an iteration of the tests, or them."""
-    kind = vars(builtins)[name]
-    is_odd = name in ("StopIteration", "StopAsyncIteration", "GeneratorExit", "KeyboardInterrupt")
-    if is_odd or not issubclass(kind, BaseException):
-        raise NotPlain(f"the program raised {name}")
-    return kind(*args)
-
-
-# ------------------------------------------------------------------------------------- plain data
-# A message is a pickle. The writer refuses what is no plain data. The reader is pickle's own, in Python,
-# without classes and functions, so that whatever it reads is plain data, too.
-
-PLAIN = {type(None), bool, int, float, str, bytes, list, tuple, dict, set, frozenset}
-
-
-class NotPlain(Exception):
-    """What cannot cross."""
-
-
-class Writer(pickle.Pickler):
-    def persistent_id(self, value):
-        """How to write what a pickle would make by a call."""
-        if type(value) in PLAIN:
-            return None
-        if type(value) is complex:
-            return "complex", value.real, value.imag
-        if is_numeric(value):
-            return "array", value.dtype.str, value.shape, value.tobytes()
-        raise NotPlain(f"no plain data: {type(value).__name__}")
-
-
-class Reader(pickle._Unpickler):
-    def find_class(self, module, name):
-        raise NotPlain(f"{module}.{name}")
-
-    def persistent_load(self, what):
-        kind, *parts = what
-        return complex(*parts) if kind == "complex" else make_array(*parts)
-
-
-def dump(value):
-    file = io.BytesIO()
-    Writer(file, 4).dump(value)
-    return file.getvalue()
-
-
-def send_plain(channel, *message):
-    channel.write(dump(message))
-    channel.flush()
-
-
-def is_plain(value):
-    try:
-        return bool(dump(value))
-    except (NotPlain, RecursionError):
-        return False
-
-
-def fill(argument, content):
-    """Make an argument of a call hold what its copy in the program's process holds afterwards."""
-    if type(argument) is list:
-        argument[:] = content
-    elif type(argument) in (dict, set):
-        argument.clear()
-        argument.update(content)
-    elif type(argument).__name__ == "ndarray":
-        argument[...] = content
-
-
-def is_numeric(value):
-    """Whether it is an array or a scalar of numpy's, of numbers, truth values, texts or times."""
-    numpy = sys.modules.get("numpy")
-    is_numpys = numpy and (type(value) is numpy.ndarray or isinstance(value, numpy.generic))
-    return bool(is_numpys) and value.dtype.kind in "biufcUmM"
-
-
-def make_array(kind, shape, data):
-    """An array, but none of integers so large that the tests' difference of two of them may overflow."""
-    if not re.fullmatch(r"[<>|=]([biufcU]\d+|[mM]8\[\w+\])", kind):
-        raise NotPlain(f"an array of {kind}")
-    array = importlib.import_module("numpy").frombuffer(data, kind).reshape(shape).copy()
-    if array.dtype.kind == "i" and array.size:
-        bits = max(-int(array.min()), int(array.max())).bit_length()
-        if bits > 8 * array.itemsize - 2:
-            raise NotPlain("an array of large integers")
-    return array[()]                              # a scalar, if it has no dimension
-
-
 # ------------------------------------------------------------------------------------- the rule
 # A program is innocent if it uses only what these tables list, and if no object or name of its own could
 # answer to the tests in place of a value. What the rule does not know makes a program suspect.
+
+# Of numpy: arrays, reductions, linear algebra and random numbers; nothing that reads or writes files, runs
+# text, is a class to derive from, or sets what the tests share with the program.
+NUMPY = """
+    abs absolute add all allclose amax amin angle any append arange arccos arcsin arctan arctan2 argmax argmin
+    argsort argwhere around array array_equal array_split asarray ascontiguousarray asfortranarray atleast_1d
+    atleast_2d average bincount bitwise_and bitwise_or bitwise_xor bool_ broadcast_to cbrt ceil clip
+    column_stack complex128 concatenate conj convolve copy corrcoef correlate cos cosh count_nonzero cov cross
+    cumprod cumsum datetime64 deg2rad degrees delete diag diagonal diff digitize divide dot e einsum empty
+    empty_like equal exp expand_dims expm1 eye fix flatnonzero flip fliplr flipud float32 float64 floating
+    floor floor_divide fmax fmin full full_like gcd gradient greater greater_equal histogram hstack hypot
+    identity imag in1d inf inner insert int32 int64 integer interp intersect1d isclose isfinite isin isinf
+    isnan kron lcm less less_equal linalg linspace log log10 log1p log2 logical_and logical_not logical_or
+    logical_xor logspace matmul max maximum mean median meshgrid min minimum mod moveaxis multiply nan
+    nan_to_num nanmax nanmean nanmedian nanmin nanstd nansum ndarray newaxis nonzero not_equal number ones
+    ones_like outer pad percentile pi polyfit polyval power prod ptp quantile rad2deg radians random ravel
+    real remainder repeat reshape rint roll roots rot90 round searchsorted select setdiff1d sign sin sinh sort
+    split sqrt square squeeze stack std str_ subtract sum swapaxes take tan tanh tensordot tile timedelta64
+    trace transpose trapezoid trapz tril triu true_divide trunc union1d unique var vstack where zeros
+    zeros_like"""
 
 # Modules of which a program may use every public name. None of them runs text, reads files, ends or skips a
 # test, or changes what the tests share with the program.
@@ -1248,12 +1091,16 @@ LIBRARY = {
     "base64": "b16decode b16encode b64decode b64encode", "calendar": "isleap leapdays monthrange weekday",
     "contextlib": "closing nullcontext", "enum": "Enum Flag IntEnum IntFlag auto unique",
     "http": "HTTPStatus", "ipaddress": "ip_address ip_interface ip_network",
-    "dataclasses": "asdict astuple dataclass field fields is_dataclass replace",
+    "dataclasses": "dataclass field is_dataclass",
     "datetime": "date datetime time timedelta timezone tzinfo",
     "decimal": "Decimal InvalidOperation ROUND_DOWN ROUND_FLOOR ROUND_HALF_EVEN ROUND_HALF_UP ROUND_UP",
     "functools": "cache cached_property cmp_to_key lru_cache partial reduce total_ordering wraps",
-    "json": "JSONDecodeError dump dumps load loads",
+    "json": "JSONDecodeError dumps load loads",
     "logging": "DEBUG ERROR INFO Logger WARNING critical debug error exception getLogger info warning",
+    "numpy": NUMPY,
+    "numpy.linalg": "LinAlgError cholesky cond det eig eigh eigvals eigvalsh inv lstsq matrix_power "
+                    "matrix_rank norm pinv qr slogdet solve svd",
+    "numpy.random": "choice default_rng normal permutation rand randint randn random shuffle uniform",
     "operator": "add and_ eq floordiv ge gt itemgetter le lt mod mul ne neg not_ or_ pow sub truediv xor",
     "random": "Random choice choices gauss randint random randrange sample shuffle uniform",
     "string": "ascii_letters ascii_lowercase ascii_uppercase digits hexdigits punctuation whitespace",
@@ -1264,13 +1111,22 @@ LIBRARY = {
 # Builtins that a program may use; the others reach names, files or the end of the process.
 ERRORS = {name for name, kind in vars(builtins).items() if type(kind) is type and issubclass(kind, Exception)}
 BUILTINS = ERRORS.union("""__name__ abs all any ascii bin bool bytearray bytes callable chr classmethod
-    complex dict divmod enumerate filter float format frozenset hasattr hash hex id input int isinstance
+    complex dict divmod enumerate eval filter float format frozenset hasattr hash hex id input int isinstance
     issubclass iter len list map max memoryview min next object oct ord pow print property range repr reversed
     round set slice sorted staticmethod str sum super tuple type zip Ellipsis NotImplemented""".split())
-# Names in the modules above, and attributes, that lead to frames, to files, to text that runs, or to classes
-# made of texts.
-HIDDEN = """ABCMeta ForwardRef NamedTupleMeta _evaluate ag_frame cr_frame detach format_map get_args get_stack
-    get_type_hints gi_frame raw register send stdlib_re tb_frame""".split()
+# Names in the modules above, and attributes, that lead to frames, files, text that runs, processes, classes
+# made of texts, or attributes with names of texts.
+HIDDEN = """ABCMeta ForwardRef NamedTupleMeta _evaluate _get_loop _loop ag_frame attrname cr_frame detach
+    format_map get_args get_loop get_stack get_type_hints gi_frame raw register send stdlib_re
+    tb_frame""".split()
+# The same where objects of these modules may be about: an array leads to memory, files and classes, and a log
+# record has attributes whose names are made of texts.
+HIDDEN_OF = {
+    "numpy": """_bit_generator _ctypes _get_strided_loop _implementation _module_source
+        _resolve_dtypes_and_context _set_dtype _set_shape base bit_generator ctypes dump flags getfield
+        resize setfield setflags strides tofile view""".split(),
+    "logging": "_log addFilter addHandler callHandlers filters handle handlers makeRecord manager".split(),
+}
 # What a class that the tests do not name may derive from, besides `object` and one exception or class of the
 # program. Called by the program, they make classes.
 MAKERS = "ABC Enum Flag Generic IntEnum IntFlag NamedTuple Protocol TypedDict".split()
@@ -1301,8 +1157,10 @@ def why_suspect(code, asked):
         Rule(symbols_of(source), asked).look_at(tree)
     except Suspect as suspect:
         return str(suspect)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except (SyntaxError, ValueError):
         return "does not parse"
+    except (RecursionError, MemoryError):         # some Pythons parse what is deeper than Rule can look
+        return "is too deep"
 
 
 def is_offered(module, name):
@@ -1313,9 +1171,10 @@ def is_offered(module, name):
     return module in LIBRARY and name[0] != "_" and name not in HIDDEN and not is_module
 
 
-def user_of_call(node):
-    """What uses the result, if this node is called."""
-    return node.parent.parent if getattr(node.parent, "func", None) is node else None
+def call_of(node):
+    """The call of what this node names, or None."""
+    is_called = isinstance(node.parent, ast.Call) and node.parent.func is node
+    return node.parent if is_called else None
 
 
 class Rule:
@@ -1325,11 +1184,15 @@ class Rule:
         self.symbols = symbols
         self.names = asked["names"]
         self.methods = asked["methods"]
-        self.classes = {scope.get_name() for _, _, scope in symbols if scope.get_type() == "class"}
+        self.modules = {module.partition(".")[0] for module in asked["modules"]}
+        self.classes = {name for name, symbol, _ in symbols if symbol.is_namespace() and any(
+                        table.get_type() == "class" for table in symbol.get_namespaces())}
         self.tested = self.classes.intersection(asked["tested"])
         self.globals = {name for name, symbol, scope in symbols if symbol.is_referenced() and (
                         symbol.is_global() or scope.get_type() != "function")}
+        self.own = {name for name, symbol, _ in symbols if symbol.is_assigned() or symbol.is_parameter()}
         self.imported = {}                        # what names stand for: {"dt": "datetime"}
+        self.hidden = {*HIDDEN}
 
     def look_at(self, tree):
         for symbol in self.symbols:
@@ -1343,6 +1206,8 @@ class Rule:
                 nodes.append(child)
             if isinstance(node, (ast.Import, ast.ImportFrom)):
                 self.look_at_import(node)
+        for module in self.modules.union(path.partition(".")[0] for path in self.imported.values()):
+            self.hidden.update(HIDDEN_OF.get(module, ()))
         looks = {ast.Attribute: self.look_at_attribute, ast.Name: self.look_at_name,
                  ast.ClassDef: self.look_at_class}
         for node in nodes:                        # now it is known what names stand for
@@ -1350,8 +1215,16 @@ class Rule:
             if look:
                 look(node)
 
+    def module_of(self, node):
+        """The listed module that an expression such as np.linalg names, or None."""
+        path = self.imported.get(getattr(node, "id", ""))
+        if isinstance(node, ast.Attribute):
+            path = f"{self.module_of(node.value)}.{node.attr}"
+        return path if path in LIBRARY else None
+
     def is_answer(self, name):
-        """Whether the tests, or the library for them, may ask an object for this: it could lie there."""
+        """Whether the tests ask an object for this, or any number has it, so that the library may ask for it
+        on their behalf: an object that has it could lie to them."""
         return name in self.methods or hasattr(1, name) or is_special(name)
 
     def look_at_symbol(self, name, symbol, scope):
@@ -1384,9 +1257,10 @@ class Rule:
         name = node.attr
         owner = getattr(node.value, "id", "")
         is_set = not isinstance(node.ctx, ast.Load)
-        forbid(name in HIDDEN or is_special(name) and (is_set or name not in READABLE), "names", name)
-        module = self.imported.get(owner)
-        forbid(module in LIBRARY and not is_offered(module, name), "uses", name)
+        forbid(name in self.hidden or is_special(name) and (is_set or name not in READABLE), "names", name)
+        module = self.module_of(node.value)
+        forbid(module and not is_offered(module, name), "uses", name)
+        self.look_at_module(node, name)
         is_hidden = name[0] == "_" and owner not in ("self", "cls")
         is_foreign = is_set and ast.unparse(node).partition(".")[0] in self.imported
         is_lie = self.is_answer(name) and not self.tested
@@ -1396,15 +1270,18 @@ class Rule:
         forbid(name == "format" and not is_plain, "formats a text by", name)
         self.look_at_maker(node, name)
 
+    def look_at_module(self, node, name):
+        """Modules are no values."""
+        forbid(self.module_of(node) and not isinstance(node.parent, ast.Attribute), "hands on", name)
+
     def look_at_name(self, node):
-        """Modules are no values, and `type` is only asked for the type of an object."""
+        """`type` is only asked for the type of an object."""
         name = node.id
-        is_value = not isinstance(node.parent, ast.Attribute)
-        forbid(self.imported.get(name) in LIBRARY and is_value, "hands on", name)
-        user = user_of_call(node)
+        self.look_at_module(node, name)
+        is_builtin = name in self.globals
+        user = getattr(call_of(node), "parent", None)
         is_compared = isinstance(user, ast.Compare) or getattr(user, "attr", "") == "__name__"
         is_of_none = name == "type" and ast.unparse(node.parent) == "type(None)"
-        is_builtin = name in self.globals
         forbid(is_builtin and name == "type" and not (is_compared or is_of_none),
                "makes or looks into a class by", name)
         is_end = is_builtin and name in ("StopIteration", "next")
@@ -1412,19 +1289,34 @@ class Rule:
         self.look_at_maker(node, name)
 
     def look_at_maker(self, node, name):
-        """What makes classes is only derived from, what copies attributes only decorates functions, and what
-        makes objects of fields is called with fields that the tests do not ask for."""
+        """Names that make classes, copy attributes or make objects of fields, which could lie if all uses of
+        them were allowed."""
         is_generic = isinstance(node.parent, ast.Subscript) and node.parent.value is node
         is_base = is_generic or isinstance(node.parent, ast.ClassDef)
         forbid(name in MAKERS and not is_base, "makes or looks into a class by", name)
-        is_decorator = isinstance(user_of_call(node), ast.FunctionDef)
-        forbid(name == "wraps" and not is_decorator, "does not decorate with", name)
-        is_of_fields = name in ("namedtuple", "SimpleNamespace")
-        forbid(is_of_fields and not self.fields_are_plain(node.parent), "may lie by fields of", name)
+        call = call_of(node)
+        if name == "wraps":                       # @wraps(function)
+            is_decorator = call and isinstance(call.parent, ast.FunctionDef)
+            has_one = is_decorator and len(call.args) == 1 and not call.keywords
+            forbid(not has_one or isinstance(call.args[0], ast.Starred), "does not decorate with", name)
+        if name in ("namedtuple", "SimpleNamespace"):
+            forbid(not self.fields_are_plain(call), "may lie by fields of", name)
+        if name == "ndarray":                     # called, it gives arrays of any memory
+            forbid(not self.is_only_named(node), "makes or looks into a class by", name)
+
+    def is_only_named(self, node):
+        """Whether a class is the whole annotation of an argument or result, or what `isinstance` asks for."""
+        if isinstance(node.parent, ast.Tuple):
+            node = node.parent
+        user = node.parent
+        if isinstance(user, ast.Call) and "isinstance" not in self.own:
+            return ast.unparse(user.func) == "isinstance"
+        is_of_argument = isinstance(user, ast.arg)
+        return is_of_argument or node is getattr(user, "returns", None)
 
     def fields_are_plain(self, call):
-        """Whether this is a call with all fields written out, none of which could answer the tests."""
-        if not isinstance(call, ast.Call):
+        """Whether a call has all fields written out, none of which could answer the tests."""
+        if not call:
             return False
         fields = [keyword.arg or "" for keyword in call.keywords]
         for argument in call.args:
@@ -1435,11 +1327,12 @@ class Rule:
         return not any(field in ("", "field_names") or self.is_answer(field) for field in fields)
 
     def look_at_class(self, node):
-        """No metaclass; a class that the tests do not name derives from no data, whose methods it could
-        replace, and is no exception of several kinds."""
-        forbid(node.keywords or is_special(node.name), "makes in an odd way", node.name)
-        bases = {ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in node.bases}
-        bases = bases.difference(MAKERS, ["object"])
+        """No metaclass, nothing of numpy's as a base; a class that the tests do not name derives from no
+        data, whose methods it could replace, and is no exception of several kinds."""
+        paths = [ast.unparse(base).partition("[")[0] for base in node.bases]
+        is_numpys = any(self.imported.get(path.partition(".")[0], "").startswith("numpy") for path in paths)
+        forbid(node.keywords or is_special(node.name) or is_numpys, "makes in an odd way", node.name)
+        bases = {path.rpartition(".")[2] for path in paths}.difference(MAKERS, ["object"])
         forbid(node.name not in self.tested and (bases - ERRORS - self.classes or len(bases) > 1),
                "derives from data or several classes", node.name)
 
@@ -1451,6 +1344,7 @@ class Rule:
 
 LIBC = ctypes.PyDLL(None, use_errno=True)
 NEWNS, NEWIPC, NEWUSER, NEWPID, NEWNET = 0x20000, 0x8000000, 0x10000000, 0x20000000, 0x40000000       # clone
+PERTURB = -6                                      # of mallopt: what is freed is overwritten
 MS_NOSUID, MS_NODEV, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 0x1000, 0x4000, 0x40000                      # mount
 PDEATHSIG, DUMPABLE, SUBREAPER, NO_NEW_PRIVS = 1, 4, 36, 38                                           # prctl
 DEVICES = [f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom")]
@@ -1458,6 +1352,9 @@ X86 = os.uname().machine == "x86_64"              # else aarch64
 CLONE, PRLIMIT, SECCOMP, CAPSET, PIVOT_ROOT = (56, 302, 317, 126, 155) if X86 else (220, 261, 277, 91, 41)
 MOUNT_SETATTR, CREATE_RULESET, ADD_RULE, RESTRICT_SELF, CLOSE_RANGE = 442, 444, 445, 446, 436
 NEW_ANYTHING = 0x7E020000                         # flags of clone that make a namespace
+LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06                                 # BPF
+AT_NUMBER, AT_ARCHITECTURE, AT_ARGUMENT = 0, 4, 16          # of a system call, in struct seccomp_data
+RETURN_ERRNO = 0x50000                            # a filter's answer: fail with the error in the low bits
 NO_CAPABILITIES = struct.pack("<Ii", 0x20080522, 0), bytes(24)
 NEWER = 424                                       # calls from this number on do not exist for a program:
 #                                                   libraries then take another way
@@ -1480,9 +1377,12 @@ KILLS = "  kill, tkill, tgkill, rt_sigqueueinfo, rt_tgsigqueueinfo  62 200 234 1
 
 def call_numbers(table):
     """[(first, last)...] of this machine's calls in a table."""
-    sides = [line.rpartition("  ")[2].split("|")[not X86] for line in table.strip().splitlines()]
-    spans = [re.findall(r"\b(\d+)-?(\d*)", side) for side in sides]
-    return [(int(first), int(last or first)) for span in spans for first, last in span]
+    spans = []
+    for line in table.strip().splitlines():
+        on_x86, on_aarch64 = line.rpartition("  ")[2].split("|")
+        for first, last in re.findall(r"\b(\d+)-?(\d*)", on_x86 if X86 else on_aarch64):
+            spans.append((int(first), int(last or first)))
+    return spans
 
 
 class LayerFailed(Exception):
@@ -1539,7 +1439,8 @@ class Cage:
         libc("prctl", DUMPABLE, 0)
         self.try_layer("landlock", self.make_ruleset)
         self.filter = self.make_filter()          # once: whatever a fork need not make saves it copied pages
-        why_suspect("import math\ndef f(x): return math.sqrt(x)", asked_by("f(3)"))   # forks find it warm
+        warm_up = "import math\ndef f(x): return math.sqrt(x)"    # what a first use of the rule loads, forks
+        why_suspect(warm_up, asked_by("f(3)"))                   # then have
         self.settle()
 
     def try_layer(self, layer, function, *args):
@@ -1619,11 +1520,13 @@ class Cage:
     def make_ruleset(self):
         """Landlock: read what is readable, write in the scratch folder, no TCP, no signals to others."""
         self.abi = libc(CREATE_RULESET, None, 0, 1)
-        rights = (1 << {1: 13, 2: 14, 3: 15, 4: 15}.get(self.abi, 16)) - 1
-        size = 24 if self.abi >= 6 else 16 if self.abi >= 4 else 8
-        self.ruleset = libc(CREATE_RULESET, struct.pack("<3Q", rights, 3, 3)[:size], size, 0)
-        read, on_files = 0b1101, 0b1100000000000111
-        rules = dict.fromkeys(["/"] if self.private else self.readable(), read)
+        rights = (1 << {1: 13, 2: 14, 3: 15, 4: 15}.get(self.abi, 16)) - 1    # all that this version knows
+        fields = 3 if self.abi >= 6 else 2 if self.abi >= 4 else 1            # on files, on TCP, on signals
+        ruled = struct.pack("<3Q", rights, 0b11, 0b11)[:8 * fields]
+        self.ruleset = libc(CREATE_RULESET, ruled, len(ruled), 0)
+        to_read = 0b1101                                                      # files and folders, execute
+        on_files = 0b1100000000000111                                         # what a plain file can have
+        rules = dict.fromkeys(["/"] if self.private else self.readable(), to_read)
         for path, allowed in {**rules, **dict.fromkeys([self.scratch, *DEVICES], rights)}.items():
             descriptor = os.open(path, os.O_PATH)
             allowed &= rights if os.path.isdir(path) else rights & on_files
@@ -1631,23 +1534,27 @@ class Cage:
             os.close(descriptor)
 
     def make_filter(self):
-        """The seccomp filter of all forks: classic BPF over number, architecture and arguments of a call."""
-        load, equal, at_least, any_bit, give = 0x20, 0x15, 0x35, 0x45, 0x06
-        allow, pretend, deny, absent = [(give, 0, 0, answer) for answer in (
-            0x7FFF0000, 0x50000, 0x50000 | errno.EPERM, 0x50000 | errno.ENOSYS)]
-        steps = [(load, 0, 0, 4), (equal, 1, 0, 0xC000003E if X86 else 0xC00000B7), (give, 0, 0, 0x80000000),
-                 (load, 0, 0, 0), (equal, 0, 1, CLOSE_RANGE), allow, (at_least, 0, 1, NEWER), absent]
+        """The seccomp filter of all forks, in classic BPF. A step is (what it does, how many steps it skips
+        if that is true, how many if not, a number)."""
+        allow = (RETURN, 0, 0, 0x7FFF0000)
+        pretend = (RETURN, 0, 0, RETURN_ERRNO)
+        deny = (RETURN, 0, 0, RETURN_ERRNO | errno.EPERM)
+        absent = (RETURN, 0, 0, RETURN_ERRNO | errno.ENOSYS)
+        kill_process = (RETURN, 0, 0, 0x80000000)
+        architecture = 0xC000003E if X86 else 0xC00000B7
+        steps = [(LOAD, 0, 0, AT_ARCHITECTURE), (EQUAL, 1, 0, architecture), kill_process,
+                 (LOAD, 0, 0, AT_NUMBER), (EQUAL, 0, 1, CLOSE_RANGE), allow, (AT_LEAST, 0, 1, NEWER), absent]
 
         def answer_to(table, answer):
             for first, last in call_numbers(table):
-                steps.extend([(at_least, 0, 2, first), (at_least, 1, 0, last + 1), answer])
+                steps.extend([(AT_LEAST, 0, 2, first), (AT_LEAST, 1, 0, last + 1), answer])
 
-        def look_at_argument(number, test):
-            steps.extend([(equal, 0, 4, number), (load, 0, 0, 16), test, deny, allow])
+        def deny_unless(number, test):            # of the call's first argument
+            steps.extend([(EQUAL, 0, 4, number), (LOAD, 0, 0, AT_ARGUMENT), test, deny, allow])
 
         answer_to(REFUSED, deny)
-        look_at_argument(PRLIMIT, (equal, 1, 0, 0))
-        look_at_argument(CLONE, (any_bit, 0, 1, NEW_ANYTHING))
+        deny_unless(PRLIMIT, (EQUAL, 1, 0, 0))                                # of the process itself
+        deny_unless(CLONE, (ANY_BIT, 0, 1, NEW_ANYTHING))
         if not self.private:
             answer_to(PRETENDED, pretend)
             if self.abi < 6:
@@ -1676,9 +1583,12 @@ class Cage:
             for target, descriptor in enumerate(descriptors):
                 os.dup2(descriptor, target, inheritable=target < 3)
             self.confine(len(descriptors), job)
-            if body is not run_judge:             # into which no other process may look
-                libc("prctl", DUMPABLE, 1)
+            libc("prctl", DUMPABLE, 1)
+            if "numpy" in job.get("preload", ()):
+                with contextlib.suppress(AttributeError):      # only glibc has it
+                    libc("mallopt", PERTURB, 0xA5)             # np.empty would show what was freed
             body()
+            os._exit(0)                           # whatever threads are running
         except LayerFailed as failure:
             os._exit(LAYERS.index(failure.args[0]))            # for `probe`
         finally:
@@ -1769,9 +1679,14 @@ def main():
     parser.add_argument("--entry-point", help="name of the function under test; check(candidate) needs it")
     parser.add_argument("--prelude", help="file with trusted code that runs in front of program and tests")
     parser.add_argument("--beside", action="store_true",
-                        help="tests patch what the program imports: a pass beside its tests is enough")
-    parser.add_argument("--strict", action="store_true",
-                        help="only a pass apart from the tests counts (for models trained on this judge)")
+                        help="a suspect program's pass counts: for tests that patch what the program imports")
+    parser.add_argument("--cpu-s", type=float, default=CPU_S, metavar="SECONDS",
+                        help="processor time for the program and its tests (default: %(default)s)")
+    parser.add_argument("--wall-s", type=float, metavar="SECONDS",
+                        help="time that they may sleep (default: twice --cpu-s)")
+    parser.add_argument("--memory-mb", type=int, default=MEMORY_MB, metavar="MB",
+                        help="memory of each process; all of them may hold 1.5 times as much "
+                             "(default: %(default)s)")
     parser.add_argument("--unsafe", action="store_true",
                         help="run even if this machine cannot keep a program from changing its verdict")
     parser.add_argument("--require", default="rlimits", choices=LEVELS,
@@ -1784,8 +1699,8 @@ def main():
                 texts[name] = file.read()
         is_json = args.tests.endswith(".json")
         job = {"code": texts["program"], "tests": json.loads(texts["tests"]) if is_json else texts["tests"],
-               "prelude": texts["prelude"], "beside": args.beside, "strict": args.strict,
-               "entry_point": args.entry_point}
+               "prelude": texts["prelude"], "entry_point": args.entry_point, "beside": args.beside,
+               "cpu_s": args.cpu_s, "wall_s": args.wall_s, "memory_mb": args.memory_mb}
         with Pool(1, require=args.require, unsafe=args.unsafe) as pool:
             print(pool.banner, file=sys.stderr)
             result = pool.judge(job)

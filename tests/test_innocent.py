@@ -3,6 +3,10 @@
 Only the text counts, so that most programs are but the lines that decide. A table maps tests to programs,
 which are separated by empty lines.
 """
+import sys
+import types
+
+import numpy as np
 import pytest
 
 import sandbox_exec
@@ -56,13 +60,66 @@ from enum import Enum; L = Enum("L", {"A": 1, "_" + "_eq_" + "_": lambda self, o
 f.__eq__ = lambda self, other: True
 class E(*[ValueError, TypeError]): pass
 class f(metaclass=lambda *parts: lambda x: 5): pass
+from functools import cached_property; p = cached_property(len); p.attrname = "x"
+from dataclasses import fields
+import asyncio; asyncio.Event()._get_loop()
+import logging; logging.getLogger().makeRecord()
+import logging; logging.getLogger().filters.append(print)
+from json import dump
+import numpy as np; np.load("x")
+import numpy as np; np.save("x", 1)
+import numpy as np; np.fromfile("x")
+import numpy as np; np.memmap("x")
+import numpy as np; np.testing.measure("1")
+import numpy as np; np.testing.SkipTest
+import numpy as np; np.lib.stride_tricks.as_strided
+import numpy as np; np.ctypeslib
+import numpy as np; np.f2py
+import numpy as np; np.frompyfunc(len, 1, 1)
+import numpy as np; np.vectorize(len)
+import numpy as np; np.ma.masked
+import numpy as np; np.char.array(["a "])
+import numpy as np; np.matrix([1])
+import numpy as np; np.r_["r", 1]
+import numpy as np; np.finfo(float)
+import numpy as np; np.seterr(all="ignore")
+import numpy as np; np.set_printoptions(precision=1)
+import numpy as np; np.random.seed(1)
+import numpy as np; np.random.mtrand
+import numpy as np; np.random.default_rng().bit_generator
+import numpy as np; np.linalg.lapack_lite
+import numpy as np; np.linalg.norm = len
+import numpy as np; np.pi = 3
+import numpy as np; m = np.linalg
+import numpy as np; np.ndarray((1,), object, bytearray(8))
+import numpy as np; make = np.ndarray
+import numpy as np; make((1, np.ndarray))
+import numpy as np; kinds = {}; kinds[np.ndarray] = 1
+import numpy as np; isinstance = len; isinstance(np.ndarray)
+import numpy as np; (lambda isinstance: isinstance(np.ndarray))(len)
+from dataclasses import field; from numpy import ndarray; f = field(); x: ndarray = f
+import numpy as np; kinds = [np]
+import numpy as np; np.add._get_strided_loop
+import numpy as np; np.zeros(3).tofile("x")
+import numpy as np; np.zeros(3).dump("x")
+import numpy as np; np.zeros(3).ctypes
+import numpy as np; np.zeros(3).view(str)
+import numpy as np; np.zeros(3).resize(9, refcheck=False)
+import numpy as np; np.zeros(3).__array_interface__
+import numpy as np; np.zeros(3).__reduce__
+import numpy.lib
+import numpy.testing as t
+from numpy import *
+from numpy import testing
+from numpy import linalg as la
+from numpy.random import seed
 import timeit
 import inspect
 import atexit
 import unittest
 import pytest
-def f(x): return eval("x * x")
-def f(x): return ｅval("x * x")
+def f(x): return exec("x * x")
+def f(x): return ｅxec("x * x")
 def f(x): return __builtins__["abs"](x)
 def f(x): return globals()["test_f"]
 def f(x): return open("tests.py").read()
@@ -76,7 +133,7 @@ def f(g): return int(("{0._" + "_globals_" + "_[WANT]}").format(g))
 def f(g): return "{:{1.__doc__}}".format(3, g)
 def f(g): return "{g.__globals__}".format_map({"g": g})
 if __name__ != "__main__": import subprocess
-type L = eval("1")
+type L = exec("1")
 def f(x) return 9
 def f(x): return 9 # \0
 '''
@@ -116,12 +173,18 @@ class L:
     @property
     def __class__(self): return int
 
+from functools import wraps
+def f(g):
+    @wraps(g, [], ["__glo" + "bals__"])
+    def inner(): pass
+    return WANT
+
 class L:
     if False: exec = None
     exec("import builtins; builtins.abs = lambda x: 0")
 
 # coding: unicode_escape
-def f(x): return \\u0065val("9")
+def f(x): return \\u0065xec("9")
 
 __name__ = "__main__"
 if __name__ == "__main__": import subprocess
@@ -149,6 +212,25 @@ class value:
 ''', "from decimal import Decimal\nassert f(3) == Decimal(9)\n": '''
 class Decimal:
     def __eq__(self, other): return True
+''', "import numpy as np\nassert f(np.ones(3)) == 9\n": '''
+def f(x): return x.ctypes.data
+
+def f(x): return x.tofile("tests.py")
+
+def f(x): return x.base
+
+class A:
+    __array_interface__ = {"data": (1, False), "shape": (9,), "typestr": "|u1", "version": 3}
+
+import numpy as np
+class A(np.ndarray):
+    def __eq__(self, other): return True
+
+import numpy as np
+class A(np.ndarray): pass
+''', "from solution import Vector\nassert Vector(3) == 3\n": '''
+from numpy import ndarray
+class Vector(ndarray): x = 3
 ''', "class Square:\n    def area(self): return 4\nassert f(Square()) == Square().area()\n": '''
 class A:
     def change(self): self.area = lambda: 0
@@ -223,6 +305,8 @@ def h(x):
     warnings.warn("old", DeprecationWarning)
     with lock: yield from range(x)
 
+class Error(Exception): pass
+class Late(Error): pass
 class Refused(ValueError):
     def __init__(self, why):
         super().__init__(why)
@@ -264,6 +348,25 @@ class Q(NamedTuple):
     x: int
 class Box(Generic[T]):
     def __init__(self, x: T) -> None: self.x = x
+
+import numpy as np
+import numpy.linalg as la
+from numpy import array, mean
+def f(x: np.ndarray) -> "np.ndarray":
+    if not isinstance(x, np.ndarray) or isinstance(x, (list, np.ndarray)) and x.dtype == np.int64:
+        x = np.asarray(x, dtype=np.float64).reshape(-1, 2).T
+    x[:, 0] += np.where(x[:, 1] > np.pi, 1, np.nan)
+    return np.linalg.norm(x @ x.T, axis=0).tolist() + [float(la.det(np.eye(2))), mean(array([1]))]
+def g(n):
+    try: return np.linalg.inv(np.random.default_rng(n).normal(size=(n, n))).sum(axis=1, keepdims=True)
+    except np.linalg.LinAlgError: return np.empty((n, 0))
+
+from functools import cached_property
+class Circle:
+    def __init__(self, r): self.r = r
+    @cached_property
+    def area(self): return self.r ** 2
+def f(x): return eval(f"{x} + 1")
 
 from collections import namedtuple
 from types import MappingProxyType, SimpleNamespace
@@ -311,6 +414,8 @@ class Stack:
 
 class Stack(list):
     def push(self, x): self.append(x)
+
+class Stack(list): pass
 ''', "from solution import *\nassert len(Stack()) == 0\n": '''
 class Stack:
     def __len__(self): return 0
@@ -354,15 +459,36 @@ def test_is_innocent(code, tests):
 
 @pytest.mark.parametrize(("code", "reason"), [
     ("import sys\nsys.exit()", "uses exit"), ("from os import fork", "imports os.fork"),
-    ("eval('1')", "names eval"), ("def abs(x): return 0", "hides abs"),
+    ("exec('1')", "names exec"), ("def abs(x): return 0", "hides abs"),
     ("class L:\n  def __eq__(self, o): return True",
      "defines, in a class that the tests do not name, __eq__"),
     ("def", "does not parse"), (b"\xff", "does not parse"), ("f(" * 300 + ")" * 300, "does not parse"),
-    ("x" + ".a" * 5000, "does not parse")])
+    ("x" + ".a" * 1001, "is too deep"), ("x" + ".a" * 5000, "is too deep"),
+    ("-" * 50000 + "x", "is too deep")])
 def test_says_why(code, reason):
     assert why_suspect(code, "assert abs(f(3)) == 9") == reason
 
 
+def test_the_names_of_numpy_are_functions_and_types_that_no_program_can_change():
+    for path in ("numpy", "numpy.linalg", "numpy.random"):
+        for name in sandbox_exec.LIBRARY[path].split():
+            thing = getattr(sys.modules[path], name, None)       # some are of other versions
+            is_python_class = isinstance(thing, type) and thing.__flags__ & 1 << 9
+            assert not is_python_class or name == "LinAlgError", name
+            assert not isinstance(thing, types.ModuleType) or f"{path}.{name}" in sandbox_exec.LIBRARY, name
+
+
+def test_what_numpys_objects_hide_is_known():
+    """A new version may have more attributes that are not for everybody."""
+    array = np.zeros(3)
+    record = np.array([(1, 2)], dtype=[("a", int), ("b", int)])[0]
+    objects = [array, array[0], array.dtype, array.flat, record, np.add, np.mean, np.random.rand,
+               np.random.default_rng(), np.linalg.LinAlgError()]
+    for thing in objects:
+        private = {name for name in dir(thing) if name[0] == "_" and not sandbox_exec.is_special(name)}
+        assert private - {"_poisson_lam_max"} <= set(sandbox_exec.HIDDEN_OF["numpy"]), type(thing)
+
+
 def test_the_bytes_that_run_are_read():
-    code = "# coding: utf-7\n+AGUAdgBhAGw-('1')".encode("ascii")
-    assert why_suspect(code, CHECK) == why_suspect(code.decode(), CHECK) == "names eval"
+    code = "# coding: utf-7\n+AGUAeABlAGM-('1')".encode("ascii")
+    assert why_suspect(code, CHECK) == why_suspect(code.decode(), CHECK) == "names exec"

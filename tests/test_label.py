@@ -197,9 +197,10 @@ def test_a_program_without_a_function(program):
 
 def test_self_check(tmp_path, run_here):
     path, pair = tmp_path / "set.jsonl", HALF | {"id": "list", "answer": "1,2"}
-    common.write_jsonl(path, [DISC, ADD, ECHO, HALF, CITY, pair])
+    suspect = ADD | {"id": "suspect", "solution": "import os\n" + ADD["solution"]}
+    common.write_jsonl(path, [DISC, ADD, suspect, ECHO, HALF, CITY, pair])
     counts = last_json(run_here("02_label.py", path, "--self-check", "--json"))
-    assert (counts["solutions"], counts["stubs"], counts["answers"], counts["failures"]) == (3, 3, 3, 0)
+    assert (counts["solutions"], counts["stubs"], counts["answers"], counts["failures"]) == (4, 4, 3, 0)
 
     empty = ADD | {"tests": "from solution import add_two\n\ndef test():\n    assert True\n"}
     common.write_jsonl(path, [DISC | {"solution": PROMPT + "    return r\n"}, empty])

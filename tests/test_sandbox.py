@@ -133,8 +133,9 @@ LEGITIMATE = programs("legitimate")
 
 @pytest.mark.parametrize("name", LEGITIMATE)
 def test_legitimate_programs_pass(pool, name):
-    result = judge(pool, *LEGITIMATE[name])
-    assert result.reason == "passed" and (name != "300 MB" or 300 < result.memory_mb < 400)
+    """The layers and limits leave them alone, also where the rule does not know what they do."""
+    result = judge(pool, *LEGITIMATE[name], beside=True)
+    assert result.verdict == "passed" and (name != "300 MB" or 300 < result.memory_mb < 400)
 
 
 PRELUDE = ("class Bad(Exception): pass\nclass N:\n"
@@ -150,16 +151,16 @@ def test_classes_of_the_prelude_are_the_same_on_both_sides(pool, again):
     assert judge(pool, code.replace("+= 1", "+= 2"), tests, prelude=PRELUDE).passed is False
 
 
-BESIDE, APART = programs("beside"), programs("apart")
+INNOCENT = programs("innocent")
 
 
-@pytest.mark.parametrize("name", [*BESIDE, *APART])
-def test_innocent_programs_beside_their_tests_and_plain_data_apart(pool, name):
-    code, tests, change = {**BESIDE, **APART}[name]
+@pytest.mark.parametrize("name", INNOCENT)
+def test_innocent_programs_pass_and_can_fail(pool, name):
+    code, tests, change = INNOCENT[name]
     old, new = change.strip().split(" -> ")
     assert old in code
-    assert judge(pool, code, tests, strict=name in APART).reason == "passed"
-    assert judge(pool, code.replace(old, new), tests, strict=name in APART).passed is False
+    assert judge(pool, code, tests).reason == "passed"
+    assert judge(pool, code.replace(old, new), tests).passed is False
 
 
 def test_stdio_is_a_real_file_and_lenient_about_blanks(pool):
@@ -182,7 +183,7 @@ BACKTRACK = "import re\ndef f(x): re.match('(a+)+$', 'a' * 60 + 'b')\n"
 
 
 def test_time_is_limited(pool):
-    """Spinning, in children too, deaf to signals, in a C function, asleep; with a judge and as a script."""
+    """Spinning, in children too, deaf to signals, in a C function, asleep; with tests and as a script."""
     pairs = [(code + called, tests) for code in (SPIN, SLEEP, CHILD_SPINS, IGNORES, BACKTRACK)
              for called, tests in (("", CHECK), ("f(1)\n", stdio(("", ""))))]
     pairs.append(("def f():\n    while True: yield 1\n", "assert sum(f()) == 1\n"))
@@ -232,24 +233,45 @@ def test_death_of_our_own_processes_is_no_verdict(who, monkeypatch):
             assert judge(pool, slow, "assert f(3) == 9\n").reason.startswith(reason)
 
 
-def test_what_passes_only_beside_the_program(pool):
+def test_what_a_suspect_program_passes_is_not_judged_unless_so_ordered(pool):
     code = ("import os\ndef f(): return len(os.sep) + 2\nif __name__ == '__main__': print(f())\n")
     tests = ("import subprocess, sys\nscript = [sys.executable, 'solution.py']\n"
              "assert f and subprocess.run(script, capture_output=True, text=True).stdout == '3\\n'\n")
     assert judge(pool, code, tests).reason == "not judged: passes only beside its tests (imports os)"
     assert judge(pool, code, tests, beside=True).reason == "passed: beside its tests"
-    assert judge(pool, code, tests, beside=True, strict=True).passed is None
+    assert judge(pool, code.replace("+ 2", "+ 3"), tests).reason.startswith("failed: assert f and subprocess")
     assert judge(pool, "def f(): return 7\n", tests, beside=True).passed is False
 
 
-def test_strict_believes_only_the_judge_apart(pool):
-    """Even of an innocent program; what is no plain data cannot cross."""
-    lies = CLASS_V + "    def __eq__(self, other): return True\n"
-    tests = "from solution import V\nassert V(3) == V(4)\n"
-    assert judge(pool, lies, tests).reason == "passed"
-    assert judge(pool, lies, tests, strict=True).reason == "not judged: passes only beside its tests (strict)"
-    assert judge(pool, SQUARE, strict=True).reason == "passed"
-    assert judge(pool, SQUARE.replace("* x", "+ x"), strict=True).reason == "failed: assert candidate(3) == 9"
+@pytest.mark.parametrize("pytest_too", ["", "import pytest as pt\nassert pt.approx(9) == 9\n"])
+def test_a_program_that_evaluates_more_than_numbers_is_suspect(pool, pytest_too):
+    """It starts again, and its eval is the real one; also where the tests turn out to need pytest."""
+    code = "def f(x): return eval(f'[{x} * y for y in range(9)]')[3]\n"
+    why = "not judged: passes only beside its tests (evaluates a text)"
+    assert judge(pool, code, AT_9 + pytest_too).reason == why
+    assert judge(pool, code, AT_9 + pytest_too, beside=True).reason == "passed: beside its tests"
+    assert judge(pool, code.replace("[3]", "[4]"), AT_9 + pytest_too).reason.startswith("failed: ")
+
+
+def test_an_unknown_argument_names_the_known_ones(pool):
+    known = "run_tests needs code and tests, and may have style, .*cpu_s, wall_s, memory_mb; it was given "
+    with pytest.raises(TypeError, match=known + "timeout, code, tests$"):
+        sandbox_exec.run_tests(SQUARE, CHECK, timeout=2)
+    with pytest.raises(TypeError, match=known + "tests$"):
+        pool.judge({"tests": CHECK})
+
+
+@pytest.mark.parametrize("limit", ["cpu_s", "wall_s", "memory_mb"])
+def test_a_limit_is_above_nothing(pool, limit):
+    with pytest.raises(ValueError, match=f"{limit}=0.*must be above 0"):
+        judge(pool, SQUARE, **{limit: 0})
+
+
+def test_a_process_that_ends_before_the_program_runs_is_our_mistake(pool):
+    header = {"mode": "tests", "preload": [], "cpu_s": 9, "asleep_s": 9, "memory_mb": 100}
+    job_without_anything = {}
+    why, reason, _ = sandbox_exec.answer_of(pool.run(header, job_without_anything))
+    assert (why, reason) == ("", "error: the sandbox failed with exit status 71")
 
 
 def test_results_come_as_they_finish_from_an_endless_iterator(pool):
@@ -279,11 +301,17 @@ def test_command_line(tmp_path):
     (tmp_path / "bad.py").write_text("def f(x): return 1\n")
     (tmp_path / "tests.py").write_text("assert f(3) == 9\n")
     (tmp_path / "tests.json").write_text(json.dumps(stdio(("", ""))))
-    for program, tests, code, said in (
-            ("good.py", "tests.py", 0, "passed"), ("bad.py", "tests.py", 1, "failed: assert f(3) == 9"),
-            ("good.py", "tests.json", 0, "passed"), ("none.py", "tests.py", 2, "")):
-        command = [sys.executable, sandbox_exec.__file__, tmp_path / program, tmp_path / tests]
-        done = subprocess.run(command, capture_output=True, text=True)
+    (tmp_path / "slow.py").write_text("def f(x):\n    while True: pass\n")
+    (tmp_path / "large.py").write_text("def f(x): return bytearray(200 << 20)\n")
+    (tmp_path / "sleepy.py").write_text("import time\ndef f(x): return time.sleep(9) or 9\n")
+    for words, code, said in (
+            ("good.py tests.py", 0, "passed"), ("bad.py tests.py", 1, "failed: assert f(3) == 9"),
+            ("good.py tests.json", 0, "passed"), ("slow.py tests.py --cpu-s .3", 1, "timeout (cpu"),
+            ("sleepy.py tests.py --wall-s .3", 1, "timeout (wall"),
+            ("large.py tests.py --memory-mb 150", 1, "memory"),
+            ("good.py tests.py --cpu-s 0", 2, ""), ("none.py tests.py", 2, "")):
+        command = [sys.executable, sandbox_exec.__file__, *words.split()]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
         assert done.returncode == code and done.stdout.startswith(said) and "Traceback" not in done.stderr
     assert "none.py" in done.stderr
 
@@ -324,7 +352,8 @@ def test_many_jobs_leave_nothing_behind():
         verdicts = [result.verdict for _, result in pool.imap_unordered(jobs)]
         after = state(pool)
         children = {server.process.pid for server in pool.servers}
-    assert verdicts.count("passed") == 4 * rounds and verdicts.count("failed") == rounds
+    assert verdicts.count("passed") == verdicts.count("not judged") == 2 * rounds
+    assert verdicts.count("failed") == rounds
     assert before[0] == after[0] and before[2] == after[2] and after[3] - before[3] < 1000          # pages
     assert all(abs(a - b) <= 1 for a, b in zip(before[1], after[1]))
     assert set(os.listdir("/proc/self/fd")) == before_any
