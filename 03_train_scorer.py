@@ -778,7 +778,8 @@ def parse_args(argv=None):
     add("--standardise", action="store_true", help="dimensions to mean 0, deviation 1 of the training part")
     add("--rollouts", type=int, help="calibrate on the first so many rollouts of each problem")
     add("--study", choices=STUDIES, help="train all scorers of a study, one for each row, RUN and seed")
-    add("--device", help="cpu, cuda, cuda:1, mps (default: the GPU if there is one)")
+    add("--device", default="cpu", help="cpu, cuda, cuda:1, mps (default: cpu, as training one of these small "
+        "nets takes as long on an H200 as on one core)")  # fmt: skip
     add("--workers", type=int, help="processes (default: a CPU's cores; on a GPU, which they share, 1)")
     args = parser.parse_args(argv)
     for name in ("configs", "rollouts", "workers"):
