@@ -236,7 +236,7 @@ def leaves_nothing(pool, marker):
              start + "def f(x):\n    start()\n    os._exit(0)\n",
              start + "def f(x):\n    try: start(start_new_session=True)\n    except OSError: start()\n"
                      "    while True: pass\n"]
-    verdicts = dict(pool.imap_unordered((n, sandbox_job(code, cpu_s=0.3)) for n, code in enumerate(codes)))
+    verdicts = dict(pool.imap_unordered((n, sandbox_job(code, cpu_s=1)) for n, code in enumerate(codes)))
     ended = [verdicts[n].verdict for n in range(4)]
     return ended == ["not judged", "not judged", "failed", "timeout"] and alive(f"sleep {marker}") == []
 
