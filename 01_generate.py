@@ -83,6 +83,8 @@ def parse_args(argv):
     add("--seed", type=int, default=SEED, help="seed of the sampling noise (default: %(default)s)")
     add("--out", default="runs", help="folder for the run folders (default: %(default)s)")
     add("--limit", type=int, help="take only the first so many problems")
+    guess = "code with tests, math with an answer, else text"
+    add("--kind", choices=common.KINDS, help=f"of the problems that do not say theirs (default: {guess})")
     length = "most tokens of a rollout (default: %(default)s); 0: all that the context allows"
     add("--max-new-tokens", type=int, default=MAX_NEW_TOKENS, help=length)
     add("--layers", default="penultimate,final", help="whose vectors to keep, such as .75,-2 or all")
@@ -1244,6 +1246,11 @@ def rater(scorer, path, model_name, config, layers=None):
     return rate
 
 
+def warn_of_other_prompts(problems, scorer):
+    for change in common.asked_otherwise(common.asked_as(problems), scorer):
+        common.warn(f"asked otherwise than the scorer's calibration ({change}); p may be off")
+
+
 def what_stopping_saved(rollouts, n):
     """The tokens of rollouts that were never begun are taken as their problem's mean."""
     lengths = defaultdict(list)
@@ -1286,7 +1293,7 @@ def find_run(args, dataset):
     """The run of a data set, unless its folder was made with other settings or of other problems."""
     folder = Path(args.out) / common.model_name(vars(args)) / common.short_name(dataset)
     folder /= "greedy" if args.greedy else str(args.seed)
-    run = Run(args, dataset, folder, common.load_problems(dataset, args.limit))
+    run = Run(args, dataset, folder, common.load_problems(dataset, args.limit, args.kind))
     if not run.has("meta.json"):
         return run
     change = None  # what is not as it was
@@ -1362,6 +1369,7 @@ def describe(run, settings, model, jobs):
         "width": config.hidden_size, "vocab_size": config.vocab_size,
         "architecture": type(model).__name__, "dtype": str(model.dtype).removeprefix("torch."),
         "layers": [*layers_of(args.layers, config.num_hidden_layers).values()],
+        "asked": common.asked_as(run.problems),
         "stop": {"threshold": args.stop, "scorer": identity["scorer"]} if args.scorer else None,
         "identity": identity, "command": shlex.join(["python", "01_generate.py", *sys.argv[1:]]),
         "arguments": vars(args) | {"max_new_tokens": max(job["limit"] for job in itertools.chain(*jobs))},
@@ -1527,9 +1535,10 @@ def sample(
     one of the answer with the largest sum comes first. Programs have no votes. The other settings are the
     command line's.
 
-    An answer is {"sample", "text", "tokens", "finish", "hidden": the vector that the scorer reads, "conf"};
-    with a scorer also "score" and "p", how likely it is right; where answers vote also "answer" and "vote",
-    its share of all votes. A run folder of the same problems and settings has the same tokens and vectors.
+    An answer is {"sample", "text", "answer": as 02 extracts it, "tokens", "finish", "hidden": the vector that
+    the scorer reads, "conf"}; with a scorer also "score" and "p", how likely it is right; where answers vote
+    also "vote", its share of all votes. A run folder of the same problems and settings has the same tokens
+    and vectors.
     """
     args = SimpleNamespace(
         n=n, seed=seed, max_new_tokens=max_new_tokens, temperature=temperature, top_k=top_k, top_p=top_p,
@@ -1551,7 +1560,10 @@ def sample(
     if isinstance(scorer, (str, Path)):
         path = scorer
         scorer = common.load_scorer(path)
-    rate = rater(scorer, path, model.name_or_path, config) if scorer else None
+    rate = None
+    if scorer:
+        rate = rater(scorer, path, model.name_or_path, config)
+        warn_of_other_prompts(rows, scorer)
     vector = scorer.vector if scorer else common.DEFAULT_VECTOR
     layer, token = common.vector_key(vector, config.num_hidden_layers)
     jobs = dict(enumerate(rollout_jobs(settings, rows)))
@@ -1566,11 +1578,19 @@ def sample(
 
 
 def best_first(problem, rollouts, vote):
-    """Rollouts by the votes for their answers, where they vote, and then by their scores; adds "vote"."""
+    """Rollouts by the votes for their answers, where they vote, and then by their scores.
+
+    Adds "vote" and "answer". What an answer is, and which are equal, is for 02 to say: here alone a script
+    imports another one.
+    """
+    answer_of, groups_of = importlib.import_module("02_label").readers_of(problem)
+    for rollout in rollouts:
+        rollout["answer"] = answer_of(rollout["text"])
     scores = np.array([rollout.get("score", 0.0) for rollout in rollouts])
     totals = np.zeros(len(rollouts))
     if vote and problem["kind"] != "code":
-        groups = answer_groups(problem, rollouts)
+        groups = groups_of([rollout["answer"] for rollout in rollouts])
+        groups = np.array([-1 if number is None else number for number in groups])
         weights = torch.from_numpy(scores).sigmoid().numpy()  # without a scorer all are equal
         totals = common.group_totals(groups, weights).clip(0)
         everything = weights[groups >= 0].sum() or 1.0
@@ -1578,18 +1598,6 @@ def best_first(problem, rollouts, vote):
             rollout["vote"] = float(total / everything)
     order = np.lexsort((-scores, -totals.round(12)))  # equal sums may differ in their last bits
     return [rollouts[i] for i in order]
-
-
-def answer_groups(problem, rollouts):
-    """[N]: a number for each different answer, -1 where there is none; adds "answer".
-
-    What an answer is, and which are equal, is for 02 to say: here alone a script imports another one.
-    """
-    answer_of, groups_of = importlib.import_module("02_label").readers_of(problem["kind"])
-    for rollout in rollouts:
-        rollout["answer"] = answer_of(rollout["text"])
-    groups = groups_of([rollout["answer"] for rollout in rollouts])
-    return np.array([-1 if number is None else number for number in groups])
 
 
 def answer_row(rollout, column, vocab_size):
@@ -1639,7 +1647,9 @@ def check_plan(args, runs, settings):
     common.pick_device(args.device)
     layers = [*layers_of(args.layers, settings.config.num_hidden_layers)]
     if args.scorer:
-        rater(common.load_scorer(args.scorer), args.scorer, args.model, settings.config, layers)
+        scorer = common.load_scorer(args.scorer)
+        rater(scorer, args.scorer, args.model, settings.config, layers)
+        warn_of_other_prompts([problem for run in runs for problem in run.problems], scorer)
     if args.responses and args.requests:
         check_requests(args, runs[0].problems, settings)
     for run in runs:

@@ -140,7 +140,7 @@ def judge_programs(jobs, journal, options):
 
 def judge_answers(problem, rows):
     """The labels of a problem whose answers are compared with a reference, and with each other for votes."""
-    extract, group = readers_of(problem["kind"])
+    extract, group = readers_of(problem)
     answers = [extract(row["response"]) for row in rows]
     verdicts = {answer: verdict(problem, answer) for answer in {*answers}}
     labels = []
@@ -149,9 +149,13 @@ def judge_answers(problem, rows):
     return labels
 
 
-def readers_of(kind):
-    """Two functions for problems of a kind: one takes the answer from a response, one groups answers."""
-    return (text_of, partial(groups_of, equal=same_words)) if kind == "text" else (answer_of, groups_of)
+def readers_of(problem):
+    """Two functions for a problem: one takes the answer from a response, one groups answers."""
+    if problem["kind"] == "code":
+        return partial(extract_code, problem=problem), groups_of
+    if problem["kind"] == "text":
+        return text_of, partial(groups_of, equal=same_words)
+    return answer_of, groups_of
 
 
 def verdict(problem, answer):
@@ -296,7 +300,7 @@ def self_check(dataset, options):
 # Extraction of code. The last of the most likely blocks counts:
 #
 #   4   it defines what is asked for; 3: it is the body of the function that the prompt opens
-#   2   it defines some function; where none is asked for, it reads input
+#   2   it defines some function; where tests ask for none, it reads input
 #   1   it is Python; 0: it is not
 
 FENCED = re.compile(  # a block, closed or cut off at the end
@@ -343,6 +347,8 @@ def ranked(block, problem):
     if not tree:
         return 0, block
     is_likely = defined(tree) if name else READS_INPUT.search(block)
+    if "tests" not in problem:  # nothing says what is asked for
+        is_likely = is_likely or defined(tree)
     return 2 if is_likely else 1, with_wanted_name(block, tree, problem)
 
 

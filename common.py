@@ -720,8 +720,11 @@ DATA_SETS = {
 COMBINED = {"aime": ("aime24", "aime25"), "openthoughts": ("openthoughts-math", "openthoughts-code")}
 
 
-def load_problems(dataset, limit=None):
-    """The problems of a data set by its name, or of a person's own file; with a limit only the first ones."""
+def load_problems(dataset, limit=None, kind=None):
+    """The problems of a data set by its name, or of a person's own file; with a limit only the first ones.
+
+    kind: that of the problems that do not say theirs, instead of what their answers and tests tell.
+    """
     name = str(dataset)
     if name in DATA_SETS or name in COMBINED:
         rows = []
@@ -732,19 +735,26 @@ def load_problems(dataset, limit=None):
     else:
         names = ", ".join([*DATA_SETS, *COMBINED])
         die(f"unknown data set {name!r}: there is no such file, and the known names are {names}")
-    return check_problems(rows, name)[:limit]
+    return check_problems(rows, name, kind)[:limit]
 
 
-def check_problems(rows, dataset):
+def check_problems(rows, dataset, kind=None):
     """Rows of a data set as the steps expect them: what may be left out is filled in, the rest is checked."""
     undecided = sum("answer" in row and "tests" in row and "kind" not in row for row in rows)
-    if undecided:
+    if undecided and not kind:
         advice = 'the tests decide what is right; with "kind": "math" the answer would'
         counts = f"{undecided} of {len(rows)} problems have an answer and tests"
         print(f"{dataset}: {counts}; {advice}", file=sys.stderr)
-    problems = [normalise_problem(row, f"{dataset}, problem {n + 1}", n) for n, row in enumerate(rows)]
+    problems = [normalise_problem(row, f"{dataset}, problem {n + 1}", n, kind) for n, row in enumerate(rows)]
     if not problems:
         die(f"{dataset}: there are no problems in it")
+    unsaid = [row for row, problem in zip(rows, problems) if not (kind or row.get("kind"))
+              and problem.keys().isdisjoint(("answer", "tests"))]  # fmt: skip
+    if unsaid:
+        how = "asked without an instruction, and their answers are read as text"
+        advice = '--kind math or --kind code, or a field "kind" in each, changes both'
+        counts = f"{len(unsaid)} of {len(rows)} problems have no answer, tests or kind"
+        print(f"{dataset}: {counts}: they are {how}; {advice}", file=sys.stderr)
     ids = {problem["id"] for problem in problems}
     if len(ids) < len(problems):
         die(f"{dataset}: {len(problems)} problems but only {len(ids)} different ids")
@@ -845,12 +855,12 @@ FIELDS += ("solution", "family", "beside")
 FIELDS += ("response", "responses", "tokens", "sample", "finish")  # of rows for 01_generate.py --responses
 
 
-def normalise_problem(row, where, number):
+def normalise_problem(row, where, number, kind=None):
     """A problem, checked, its omitted fields filled in: `number` is its id then. `where` is for messages."""
     check_field_names(row, where)
     given = {name: value for name, value in row.items() if value not in (None, "", [], {})}
-    kind = "code" if "tests" in given else "math" if "answer" in given else "text"
-    problem = {"id": number, "kind": kind} | given
+    guess = "code" if "tests" in given else "math" if "answer" in given else "text"
+    problem = {"id": number, "kind": kind or guess} | given
     if "messages" in problem:
         problem["messages"] = plain_messages(problem["messages"], where)
         problem.setdefault("prompt", problem["messages"][-1]["content"])
@@ -982,6 +992,24 @@ def messages_of(problem):
     if problem["kind"] not in SYSTEM:
         return [user]
     return [{"role": "system", "content": SYSTEM[problem["kind"]]}, user]
+
+
+def asked_as(problems):
+    """[[kind, a hash of the system message]], once each: how these problems are asked."""
+    pairs = set()
+    for problem in problems:
+        first = messages_of(problem)[0]
+        pairs.add((problem["kind"], stamp(first["content"] if first["role"] == "system" else None)))
+    return [*map(list, sorted(pairs))]
+
+
+def asked_otherwise(asked, scorer):
+    """[what is unlike the calibration of a scorer]: nothing, the kinds of problems, or a system message."""
+    learned = scorer.checkpoint.get("asked")
+    if not learned or all(pair in learned for pair in asked):
+        return []
+    here, there = (", ".join(sorted({kind for kind, _ in pairs})) for pairs in (asked, learned))
+    return ["another system message" if here == there else f"kind {here}, not {there}"]
 
 
 def without_system(messages):

@@ -89,6 +89,29 @@ generate() { # the demo's model is too small to keep more than one core busy, so
     done
 }
 
+kind_for() { # A B: the kind of all of A's problems, if B has some that do not say theirs, and none of another
+    [ -f "$2" ] && [[ ${FLAGS_01:-} != *--kind* ]] || return 0
+    "$PYTHON" - "$here" "$1" "$2" 2>/dev/null <<'PY' || true # 01_generate.py says what is wrong
+import sys
+sys.path.insert(0, sys.argv[1])
+from common import load_problems
+kinds, others = ({problem["kind"] for problem in load_problems(name)} for name in sys.argv[2:])
+if len(kinds) == 1 and others - kinds == {"text"}:
+    print(*kinds)
+PY
+}
+
+sample() { # FLAGS FILE...: in one call for each kind that 01_generate.py must be told, as it loads the model
+    local kind file some
+    for kind in "" math code; do
+        some=()
+        for file in "${@:2}"; do
+            if [ "${kinds[$file]:-}" = "$kind" ]; then some+=("$file"); fi
+        done
+        [ ${#some[@]} -eq 0 ] || generate "${some[@]}" $1 ${kind:+--kind "$kind"}
+    done
+}
+
 name_of() { # the name of a data set's folder, as 01_generate.py gives it
     local name
     name=$(basename "$1")
@@ -162,6 +185,12 @@ arguments_01=("$model" -n "$N" --out "$OUT" ${LIMIT:+--limit "$LIMIT"} ${FLAGS_0
 designs=(scatr scatr+ logistic)
 arguments_03=(--separate --design "${designs[@]}" --seed $SEEDS ${FLAGS_03:-})
 PYTHON=$(find_python)
+declare -A kinds # of the problems of B that do not say theirs
+for ((i = 0; i < ${#files[@]}; i += 2)); do
+    a=${files[i]} b=${files[i + 1]}
+    kinds[$b]=$(kind_for "$a" "$b")
+    [ -z "${kinds[$b]}" ] || echo "$b: problems that do not say their kind are ${kinds[$b]}, as those of $a" >&2
+done
 check_flags "N, LIMIT or FLAGS_01" 01_generate "${arguments_01[@]}" "${files[@]}"
 check_flags FLAGS_02 02_label RUN ${FLAGS_02:-}
 check_flags "SEEDS or FLAGS_03" 03_train_scorer RUN "${arguments_03[@]}"
@@ -183,8 +212,8 @@ trap tidy EXIT
 # ---- The five steps
 
 say 1 "generate: ${names[*]}"
-for seed in "${run_seeds[@]}"; do generate "${files[@]}" --seed "$seed"; done
-generate "${select_files[@]}" --greedy
+for seed in "${run_seeds[@]}"; do sample "--seed $seed" "${files[@]}"; done
+sample --greedy "${select_files[@]}"
 mapfile -t all_runs < <(runs_of "${names[@]}")
 for name in "${select_on[@]}"; do all_runs+=("$base/$name/greedy"); done
 

@@ -278,6 +278,18 @@ def test_own_file_with_a_mistake(says, tmp_path, capsys):
     assert says in dies(capsys, common.load_problems, tmp_path / "own")
 
 
+def test_a_kind_for_all_problems_that_do_not_say_theirs(tmp_path, capsys):
+    rows = [{"prompt": "a"}, {"prompt": "b", "answer": 0}, {"prompt": "c", "kind": "code"}, {"messages": CHAT}]
+    common.write_jsonl(tmp_path / "p.jsonl", rows)
+    kinds = {kind: [row["kind"] for row in common.load_problems(tmp_path / "p.jsonl", kind=kind)]
+             for kind in (None, "math", "text")}  # fmt: skip
+    assert kinds == {None: ["text", "math", "code", "text"], "math": ["math", "math", "code", "math"],
+                     "text": ["text", "text", "code", "text"]}  # fmt: skip
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "p.jsonl: 2 of 4 problems have no answer, tests or kind: they are" in said
+    assert "--kind math" in said
+
+
 def test_which_of_answer_and_tests_decides_is_said(tmp_path, capsys):
     both = {"prompt": "Write f.", "answer": "1", "tests": "assert f()", "difficulty": 3}
     rows = [both, both | {"kind": "math"}, {"prompt": "x", "answers": [1], "answer": 1}]

@@ -143,12 +143,16 @@ def test_a_second_one_waits_for_the_first_and_makes_nothing_again(finished):
 def test_without_answers_it_still_selects_and_what_teaches_nothing_is_skipped(tmp_path):
     """One direction is enough. The problems of `alike` are of three families, which 03 cannot split."""
     rows = common.read_jsonl(MATH_B)[:6]
-    common.write_jsonl(tmp_path / "open.jsonl", [{"prompt": row["prompt"]} for row in rows])
+    common.write_jsonl(tmp_path / "open.jsonl", [{"prompt": row["prompt"], "id": row["id"]} for row in rows])
     alike = [row | {"family": f"of {i % 3}"} for i, row in enumerate(rows)]
     common.write_jsonl(tmp_path / "alike.jsonl", alike)
     sets = MATH_A, tmp_path / "open.jsonl", tmp_path / "alike.jsonl", MATH_B
     stdout, stderr = run_all(tmp_path, MODEL, *sets, SEEDS="32 42", RUNS="1", BOTH="0")
     assert "no labels to judge the answers by" in stdout
+    assert "open.jsonl: problems that do not say their kind are math, as those of " in stderr
+    for run in ("32", "greedy"):  # asked as math_a is, and not as text
+        asked = common.read_jsonl(tmp_path / "model" / "open" / run / "problems.jsonl")
+        assert [row["kind"] for row in asked] == ["math"] * 6
     assert "open/32/answers.jsonl: 6 answers, one a problem, picked by\n" in stdout
     assert stderr.count("to problems of 3 families; a scorer learns from") == 1
     assert stderr.count("warning: ") == 1, "of few problems in math_a"

@@ -129,8 +129,9 @@ def test_sample_votes_for_the_answer_with_the_largest_sum(demo_model):
             best = next(x for x in by_score if answers[x["sample"]] == by_vote[0]["answer"])
             assert by_vote[0]["sample"] == best["sample"]
         assert [x[0]["sample"] for x in voted] != [x[0]["sample"] for x in ranked]
-    code = {"kind": "code", "prompt": "Write add(a, b)."}
-    assert "vote" not in generate.sample(*demo_model, code, 2, vote=True, max_new_tokens=5)[0]
+    code = {"kind": "code", "prompt": "Complete the function.\ndef solve(xs):\n    \"\"\"Return the sum.\"\"\""}
+    answer = generate.sample(*demo_model, code, 2, vote=True)[0]
+    assert "vote" not in answer and answer["text"] == f"```python\n{answer['answer']}\n```"
 
 
 @pytest.mark.parametrize("arguments, error", [
@@ -226,6 +227,31 @@ def test_a_stopped_run_goes_through_the_other_steps(runs, run_here):
     assert [row["sample"] for row in selected if row["strategy"] == "best-of-n"] == best
     run_here("05_baselines.py", runs.live, "--out", runs.base / "report")
     run_here("03_train_scorer.py", runs.live, "--configs", 1, "-o", runs.base / "of_stopped.pt")
+
+
+@pytest.mark.parametrize("kind, system, change", [
+    ("math", "", None), (None, "", "kind text, not math"), ("code", "", "kind code, not math"),
+    ("math", "Think.", "another system message"),
+])  # fmt: skip
+def test_what_is_asked_otherwise_than_in_calibration_is_said_by_stop_sample_and_04(
+    runs, tmp_path, run_here, demo_model, monkeypatch, kind, system, change
+):
+    run_here("02_label.py", runs.full)
+    run_here("03_train_scorer.py", runs.full, "--configs", 1, "-o", tmp_path / "s.pt")
+    monkeypatch.setitem(common.SYSTEM, "math", system or common.SYSTEM["math"])
+    questions = [{"prompt": problem["prompt"]} for problem in runs.problems[:2]]
+    with redirect_stderr(io.StringIO()) as said:
+        flags = ("--kind", kind) if kind else ()
+        run = run_01(questions, tmp_path, *flags, "--scorer", tmp_path / "s.pt")
+        problems = common.read_jsonl(run / "problems.jsonl")
+        assert {problem["kind"] for problem in problems} == {kind or "text"}
+        generate.sample(*demo_model, problems, 1, tmp_path / "s.pt", max_new_tokens=5)
+    said = said.getvalue()
+    line = f"warning: asked otherwise than the scorer's calibration ({change}); p may be off\n"
+    assert said.count(line) == 2 if change else "warning" not in said
+    assert ("2 of 2 problems have no answer, tests or kind: they are asked without" in said) == (not kind)
+    said = run_here("04_select.py", run, "--scorer", tmp_path / "s.pt").stderr
+    assert f"sampled otherwise than the calibration ({change})" in said if change else not said
 
 
 def test_a_killed_stopping_run_goes_on_to_the_same_end_and_sees_no_reference_answer(runs, parts):
