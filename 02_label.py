@@ -164,16 +164,23 @@ def verdict(problem, answer):
         return None, "no answer" if answer is None else "no reference"
     if answer is None:
         return False, "no answer"
-    reference = str(problem["answer"])
+    references = references_of(problem)
+    spellings = [read(reference).text for reference in references]
     if problem["kind"] == "text":
-        right = same_words(reference, answer)
-    elif read(answer).text != read(reference).text and repeats(answer, problem["prompt"]):
+        right = any(same_words(reference, answer) for reference in references)
+    elif read(answer).text not in spellings and repeats(answer, problem["prompt"]):
         return False, "repeats the question"
     else:
-        right = same(reference, answer)
+        right = any(same(reference, answer) for reference in references)
         if not right and read(answer).tree.kind == "too complex":
             return False, "too complex"
     return right, "equal" if right else "different"
+
+
+def references_of(problem):
+    """The references of a problem, any of which is right."""
+    answer = problem["answer"]
+    return [*map(str, answer)] if isinstance(answer, list) else [str(answer)]
 
 
 def same_words(reference, answer, forgiving=None):
@@ -265,7 +272,9 @@ def self_check(dataset, options):
     for key, problem in problems.items():
         responses = {}
         if problem["kind"] != "code" and problem.get("answer") is not None:
-            responses["answer"] = f"Therefore the answer is $\\boxed{{{problem['answer']}}}$."
+            for reference in references_of(problem):
+                text = f"Therefore the answer is $\\boxed{{{reference}}}$."
+                rollouts.append({"id": key, "sample": "answer", "response": text})
         if problem["kind"] == "code" and "tests" in problem:
             name = problem.get("entry_point", "main")
             responses["stub"] = f"```python\ndef {name}(*args, **kwargs):\n    pass\n```"

@@ -866,7 +866,7 @@ def normalise_problem(row, where, number, kind=None):
         problem.setdefault("prompt", problem["messages"][-1]["content"])
     problem["id"] = str(problem["id"])
     if "answer" in problem:
-        problem["answer"] = str(problem["answer"])
+        problem["answer"] = plain_answer(problem["answer"], where)
     if "prompt" not in problem:
         die(f"{where}: the field 'prompt' is missing; it has only {', '.join(given) or 'empty fields'}")
     for name in ("prompt", "entry_point", "prelude", "solution", "family"):
@@ -907,6 +907,14 @@ def plain_messages(messages, where):
 
 def text_of(content):
     return content if isinstance(content, str) else "".join(part["text"] for part in content)
+
+
+def plain_answer(answer, where):
+    """The reference as text, or a list of texts, any of which is right."""
+    texts = answer if isinstance(answer, list) else [answer]
+    if {*map(type, texts)} - {str, int, float}:
+        die(f"{where}: 'answer' must be a text, a number, or a list of such, any of which is right")
+    return [*map(str, texts)] if isinstance(answer, list) else str(answer)
 
 
 def plain_tests(tests, where):

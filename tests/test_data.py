@@ -237,6 +237,7 @@ OWN = [  # a problem; its kind, style and id
     ({"prompt": "Tell a joke.", "kind": None, "answer": None, "solution": None}, "text", None, "7"),
     ({"prompt": "2 + 2?", "answer": "4", "tests": [], "entry_point": "", "id": ""}, "math", None, "8"),
     ({"messages": CHAT}, "text", None, "9"),
+    ({"prompt": "Half of 1?", "answer": ["1/2", 0.5]}, "math", None, "10"),
 ]  # fmt: skip
 
 
@@ -248,7 +249,7 @@ def test_own_file_in_its_minimal_form(name, tmp_path):
     problems = common.load_problems(tmp_path / name)
     for problem, (_, kind, style, id) in zip(problems, OWN, strict=True):
         assert (problem["kind"], problem.get("style"), problem["id"]) == (kind, style, id)
-    assert problems[0]["answer"] == "2" and problems[3]["tests"] == "assert g() == 1\nassert g(2) == 2"
+    assert problems[0]["answer"] == "2" and problems[10]["answer"] == ["1/2", "0.5"] and problems[3]["tests"] == "assert g() == 1\nassert g(2) == 2"
     assert problems[9]["prompt"] == "1+1" and problems[9]["messages"][1] == {"role": "user", "content": "1+1"}
 
 
@@ -258,6 +259,10 @@ MISTAKES = {  # what the error says -> the file
     "style ['check'] is none of check,": '{"prompt": "x", "tests": "assert f()", "style": ["check"]}',
     "the field 'family' must be text": '{"prompt": "x", "family": 7}',
     "unknown field 'asnwer': did you mean 'answer'?": '{"prompt": "x", "asnwer": 7}',
+    "own, problem 2: 'answer' must be a text, a number, or a list of such, any of which is right":
+        '{"prompt": "x", "answer": 1}\n{"prompt": "x", "answer": true}',
+    "problem 1: 'answer' must be": '{"prompt": "x", "answer": {"a": 1}}',
+    "own, problem 1: 'answer' must be a": '{"prompt": "x", "answer": [1, [2]]}',
     "'messages' must be a list": '{"messages": [{"role": "user", "content": null}]}',
     "2 problems but only 1 different ids": '{"prompt": "x", "id": 1}\n{"prompt": "x", "id": 1}',
     "'prompt or messages' is missing; it has only question": '{"question": "x"}',

@@ -71,6 +71,19 @@ def test_a_run_is_labelled_row_by_row(mixed, run_here):
     assert not [path for path in mixed.iterdir() if path.name.startswith(".")]
 
 
+def test_any_of_several_references_is_right_and_votes_do_not_see_them(tmp_path, run_here):
+    town = CITY | {"answer": ["Paris", "Lutetia"]}
+    roots = HALF | {"prompt": "A root of $x^2 = 4$?", "answer": ["2", "-2"]}
+    common.write_jsonl(tmp_path / "own.jsonl", [town, roots, ADD])
+    counts = last_json(run_here("02_label.py", tmp_path / "own.jsonl", "--self-check", "--json"))
+    assert (counts["answers"], counts["solutions"], counts["failures"]) == (4, 1, 0)
+    answers = {"half": ["\\boxed{2}", "$x = -2$", "\\boxed{4}", "\\boxed{x^2=4}"], "city": ["lutetia", "Rome"]}
+    run = write_run(tmp_path / "run", [town, roots], answers)
+    run_here("02_label.py", run)
+    assert labels_of(run, "label", "group") == [(1, 0), (1, 1), (0, 2), (0, 3), (1, 0), (0, 1)]
+    assert labels_of(run, "reason")[3] == ("repeats the question",)
+
+
 def test_a_second_run_finds_the_work_done(mixed, run_here):
     first = run_here("02_label.py", mixed).stdout
     before = (mixed / "labels.jsonl").stat().st_mtime_ns
