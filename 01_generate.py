@@ -972,13 +972,14 @@ def settings_of(args, model, tokenizer):
     return Settings(tokenizer, config, sampling, args.n, args.seed, args.max_new_tokens)
 
 
-def rollout_jobs(settings, problems, given=None):
+def rollout_jobs(settings, problems, given=None, source=""):
     """A list of jobs for each problem, one job a rollout.
 
     A job is {"problem": its number, "id": its name, "prompt": token ids, "limit": the most tokens that the
     rollout may have, "sample", "key": of its noise}, and "tokens" where these are given and only to be read.
 
     given: for each problem the tokens of its rollouts. Without it n rollouts are to be sampled.
+    source: where the problems are from, for messages.
     """
     jobs = []
     context = context_of(settings.config)
@@ -986,7 +987,7 @@ def rollout_jobs(settings, problems, given=None):
         prompt = list(common.encode_prompt(settings.tokenizer, problem))
         if not 0 < len(prompt) < context:
             why = f"a prompt of {len(prompt)} tokens leaves no room for an answer in a context of {context}"
-            die(f"problem {problem['id']}: {why}; leave this problem out")
+            die(f"{source}problem {i + 1}: {why}; leave this problem out")
         limit = min(settings.max_new_tokens or context, context - len(prompt))
         shared = {"problem": i, "id": problem["id"], "prompt": prompt, "limit": limit}
         of_problem = []
@@ -1071,7 +1072,7 @@ def requests_of(args, problems, settings):
     if args.endpoint == "chat" and settings.tokenizer.chat_template is None:
         die("this model has no chat template; take --endpoint completions")
     rows = []
-    for problem, jobs in zip(problems, rollout_jobs(settings, problems)):
+    for problem, jobs in zip(problems, rollout_jobs(settings, problems, source=f"{args.datasets[0]}, ")):
         for job in jobs if args.plain else jobs[:1]:
             body = {"model": args.model, "max_tokens": job["limit"], "seed": job["key"] >> 31}
             body |= {name: settings.sampling[name] for name in ("temperature", "top_p")}
@@ -1278,7 +1279,7 @@ class Run:
 
     @property
     def finished(self):
-        return self.has("rollouts.jsonl")
+        return self.has("rollouts.jsonl") and self.has("tokens.pt")
 
     def part(self, i):
         """The file that holds the rollouts of a problem until all problems are done."""
@@ -1294,6 +1295,7 @@ def find_run(args, dataset):
     folder = Path(args.out) / common.model_name(vars(args)) / common.short_name(dataset)
     folder /= "greedy" if args.greedy else str(args.seed)
     run = Run(args, dataset, folder, common.load_problems(dataset, args.limit, args.kind))
+    run.stored("tokens.pt")  # of a finished run: a damaged file is said now, and not when it is needed
     if not run.has("meta.json"):
         return run
     change = None  # what is not as it was
@@ -1310,10 +1312,13 @@ def find_run(args, dataset):
             change = f"before the {name} changed"
         else:
             change = f"with {name} {old}, not {value}"
-    if run.has("problems.jsonl") and common.read_jsonl(folder / "problems.jsonl") != run.problems:
-        change = change or "before the data set changed"
+    advice = "choose another --out, or remove that folder"
+    before = common.read_jsonl(folder / "problems.jsonl") if run.has("problems.jsonl") else run.problems
+    if before != run.problems and not change:
+        change = "of other problems or kinds"
+        advice = f"give new questions a file of their own, which the same scorers serve; or {advice}"
     if change:
-        die(f"{folder} was made {change}; choose another --out, or remove that folder")
+        die(f"{folder} was made {change}; {advice}")
     return run
 
 
@@ -1387,7 +1392,7 @@ def write_run(run, rollouts, lacks):
         tokens["offsets"] = offsets_of(row["ids"] for row in rollouts)
         common.save_pt(run.folder / "tokens.pt", tokens)
     if lacks["layers"]:  # the vectors that a finished run has stay as they are
-        held = run.stored("hidden.pt")
+        held = {} if lacks["rollouts"] else run.stored("hidden.pt")
         hidden = torch.stack([row["hidden"] for row in rollouts])
         if held:
             hidden = torch.cat([held["hidden"], hidden.to(held["hidden"].dtype)], 1)
@@ -1434,7 +1439,8 @@ def sample_run(run, settings, model, jobs, layers):
     rate = None
     if args.scorer:
         rate = rater(common.load_scorer(args.scorer), args.scorer, args.model, settings.config, layers)
-    desc = f"generate {run.folder}"
+    rank, world = worker()
+    desc = f"generate {run.folder}" + (f", worker {rank + 1} of {world}" if world > 1 else "")
     return sample_problems(model, settings, jobs, layers, args.slots, desc, rate, args.stop)
 
 
@@ -1502,8 +1508,8 @@ def merge(run, lacks):
         numbers = range(len(run.problems))
         missing = sum(not is_part(run, i, lacks) for i in numbers)
         if missing:
-            others = f"{missing} of {len(numbers)} problems are with other workers; the last one merges"
-            print(f"{others} (if they were killed, run the same command again)", file=sys.stderr)
+            others = f"the other workers still have {missing} of {len(numbers)} problems, and the last one merges"
+            print(f"{run.folder}: this worker is done; {others}", file=sys.stderr)
             return False
         write_run(run, [row for i in numbers for row in load_pt(run.part(i))["rollouts"]], lacks)
         shutil.rmtree(run.folder / "parts", ignore_errors=True)
@@ -1653,7 +1659,7 @@ def check_plan(args, runs, settings):
     if args.responses and args.requests:
         check_requests(args, runs[0].problems, settings)
     for run in runs:
-        jobs = list(itertools.chain(*rollout_jobs(settings, run.problems)))
+        jobs = list(itertools.chain(*rollout_jobs(settings, run.problems, source=f"{run.dataset}, ")))
         if worker()[0] == 0 and not run.finished and not args.responses:
             longest = max(job["limit"] for job in jobs)
             count = f"{len(run.problems)} problems, {len(jobs):,} rollouts"

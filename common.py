@@ -236,7 +236,8 @@ def parse(text, where):
             json.dumps(value, ensure_ascii=False).encode()  # raises for half of a surrogate pair
         return value
     except (ValueError, RecursionError) as error:
-        die(f"{where}: not JSON ({error})")
+        advice = "; delete it and run 02_label.py again" if "labels.jsonl" in str(where) else ""
+        die(f"{where}: not JSON ({error}){advice}")
 
 
 def refuse_constant(name):
@@ -261,9 +262,10 @@ def load_pt(path):
     load = torch.load  # outside of try: where torch is missing, the file is not to blame
     try:
         open(path, "rb").close()
-        return load(path, map_location="cpu", weights_only=True, mmap=True)
     except OSError as error:
         die(f"{path}: {reason_of(error)}")
+    try:
+        return load(path, map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:  # torch raises half a dozen types for a torn or foreign file
         what = f"damaged, or not a .pt file of these scripts ({type(error).__name__})"
         die(f"{path}: {what}; if one of them made it, delete it and run that step again")
@@ -755,9 +757,11 @@ def check_problems(rows, dataset, kind=None):
         advice = '--kind math or --kind code, or a field "kind" in each, changes both'
         counts = f"{len(unsaid)} of {len(rows)} problems have no answer, tests or kind"
         print(f"{dataset}: {counts}: they are {how}; {advice}", file=sys.stderr)
-    ids = {problem["id"] for problem in problems}
-    if len(ids) < len(problems):
-        die(f"{dataset}: {len(problems)} problems but only {len(ids)} different ids")
+    numbers = {}  # id -> the number of the problem that has it
+    for number, problem in enumerate(problems, 1):
+        first = numbers.setdefault(problem["id"], number)
+        if first != number:
+            die(f"{dataset}: problems {first} and {number} both have the id {problem['id']!r}")
     return problems
 
 

@@ -264,7 +264,8 @@ MISTAKES = {  # what the error says -> the file
     "problem 1: 'answer' must be": '{"prompt": "x", "answer": {"a": 1}}',
     "own, problem 1: 'answer' must be a": '{"prompt": "x", "answer": [1, [2]]}',
     "'messages' must be a list": '{"messages": [{"role": "user", "content": null}]}',
-    "2 problems but only 1 different ids": '{"prompt": "x", "id": 1}\n{"prompt": "x", "id": 1}',
+    "own: problems 1 and 3 both have the id '1'":
+        '{"prompt": "x", "id": 1}\n{"prompt": "x", "id": 7}\n{"prompt": "x", "id": "1"}',
     "'prompt or messages' is missing; it has only question": '{"question": "x"}',
     "problem 1: the field 'prompt' must be text": '{"prompt": ["x"]}',
     "own:3: not JSON (": '{"prompt": "x"}\n\n{"prompt": \n',

@@ -487,8 +487,10 @@ def test_several_data_sets_in_one_call_and_what_is_said_of_them(folder, first, w
 def test_a_prompt_without_room_for_an_answer_is_one_line_before_anything_is_made(folder, tmp_path):
     common.write_jsonl(tmp_path / "p.jsonl", [{"id": str(size), "prompt": "a" * size} for size in (511, 512)])
     error = refused(folder / "model", tmp_path / "p.jsonl", "--out", tmp_path)
-    assert error.startswith("problem 512: a prompt of 512 tokens leaves no room")
-    assert not run_of(tmp_path).exists()
+    words = f"{tmp_path / 'p.jsonl'}, problem 2: a prompt of 512 tokens leaves no room"
+    assert error.startswith(words) and not run_of(tmp_path).exists()
+    flags = "--requests", tmp_path / "ask.jsonl", "--endpoint", "completions"
+    assert refused(folder / "model", tmp_path / "p.jsonl", *flags) == error
 
 
 def test_a_rollout_may_fill_the_context(folder, tmp_path, capsys):
@@ -503,7 +505,7 @@ def test_a_rollout_may_fill_the_context(folder, tmp_path, capsys):
     (["-n", 5], "with n 4, not 5"),
     (["--temperature", 0.5], "without temperature"),
     (["--limit", 3], "without limit"),
-    (["another data set"], "before the data set changed; choose"),
+    (["another data set"], "of other problems or kinds; give new questions a file of their own"),
 ])  # fmt: skip
 def test_another_run_never_overwrites_one(folder, whole, tmp_path, flags, words):
     before = times(whole)
@@ -589,6 +591,24 @@ def test_two_workers_of_torchrun_make_the_run_of_one(folder, whole, tmp_path):
     assert_same_run(whole, run_of(tmp_path))
 
 
+def test_a_worker_counts_its_own_rollouts_and_says_what_others_have(folder, tmp_path, monkeypatch, capsys):
+    progress, bars = common.progress, []
+
+    def watched(*args, **options):
+        bars.append((options["desc"], options["total"]))
+        return progress(*args, **options)
+
+    monkeypatch.setattr(common, "progress", watched)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    for rank in (0, 1):
+        monkeypatch.setenv("RANK", str(rank))
+        sample(folder, tmp_path)
+    run = run_of(tmp_path)
+    assert bars == [(f"generate {run}, worker 1 of 2", 12), (f"generate {run}, worker 2 of 2", 8)]
+    line = f"{run}: this worker is done; the other workers still have 2 of 5 problems, and the last one merges\n"
+    assert capsys.readouterr().err.count(line) == 1
+
+
 @pytest.mark.parametrize("rank, world", [("4", "4"), ("one", "2"), ("1", "")])
 def test_a_rank_that_cannot_be_is_one_line(folder, tmp_path, monkeypatch, rank, world):
     """Not a worker that samples nothing, or what another one samples, too."""
@@ -664,9 +684,9 @@ def test_special_tokens_end_a_return_or_a_def_line():
     assert [text.split("\n")[-1] for text in found] == ["def f(x):", "  async def g() -> int:", "    return"]
 
 
-@pytest.mark.parametrize("gone", ["", "hidden.pt", "problems.jsonl", "rollouts.jsonl"])
+@pytest.mark.parametrize("gone", ["", "hidden.pt", "problems.jsonl", "rollouts.jsonl", "tokens.pt"])
 def test_what_a_finished_run_has_lost_is_made_again(folder, whole, tmp_path, gone, capsys, monkeypatch):
-    """Without rollouts.jsonl it is not finished, and sampled again."""
+    """Without rollouts.jsonl or tokens.pt it is not finished, and sampled again."""
     run = shutil.copytree(whole, run_of(tmp_path))
     before = times(run)
     if gone:
@@ -676,10 +696,19 @@ def test_what_a_finished_run_has_lost_is_made_again(folder, whole, tmp_path, gon
     sample(folder, tmp_path)
     assert capsys.readouterr().out.splitlines()[-1] == str(run)
     assert_same_run(whole, run)
-    made = {"tokens.pt", "hidden.pt", gone} if gone == "rollouts.jsonl" else {gone} - {""}
+    made = {"tokens.pt", "hidden.pt", "rollouts.jsonl"}
+    made = made if gone in ("rollouts.jsonl", "tokens.pt") else {gone} - {""}
     assert changed(run, before) == made
     assert common.read_jsonl(run / "problems.jsonl") == common.read_jsonl(whole / "problems.jsonl")
     assert common.read_meta(run) == common.read_meta(whole)
+
+
+@pytest.mark.parametrize("torn", ["hidden.pt", "tokens.pt"])
+def test_a_finished_run_with_a_torn_file_is_not_called_finished(folder, whole, tmp_path, torn):
+    path = shutil.copytree(whole, run_of(tmp_path)) / torn
+    path.write_bytes(path.read_bytes()[:-100])
+    error = refused(folder / "model", folder / "p.jsonl", *OPTIONS, "--out", tmp_path)
+    assert f"{path}: damaged, or not a .pt file" in error and "delete it and run that step again" in error
 
 
 def test_a_reading_that_was_stopped_goes_on_and_another_begins_anew(folder, whole, tmp_path, parts):

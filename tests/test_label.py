@@ -139,6 +139,8 @@ def test_a_cut_rollout_says_so(tmp_path, run_here):
     ("rollouts.jsonl", '{"id": "none", "sample": 0, "response": "5"}\n', "not in problems.jsonl"),
     ("rollouts.jsonl", 2 * '{"id": "half", "sample": 0, "response": "1"}\n', "2 rows but only 1"),
     ("problems.jsonl", "{", "problems.jsonl:1"),
+    ("labels.jsonl", '{"id": "half"}\n{"id": ', "labels.jsonl:2: not JSON ("),
+    ("labels.jsonl", '{"id": "half"}\n{"id": ', "; delete it and run 02_label.py again"),
 ])  # fmt: skip
 def test_bad_input_is_one_line(file, content, said, tmp_path, run_here):
     run = write_run(tmp_path / "run", [HALF, OPEN], {"half": ["1"], "open": ["2"]})
