@@ -432,13 +432,11 @@ def train_one(number, config):
     return train(TASKS[number], config)
 
 
-def run_searches(tasks, run):
+def run_searches(tasks, run, bar):
     """Search for all tasks side by side."""
-    recipe = tasks[0].recipe
     trainings = [(number, config) for number, task in enumerate(tasks) for config in task.configs]
-    name = f"train {recipe.design} on {recipe.vector}"
-    trained = common.progress(run(train_one, trainings), len(trainings), name, "trial")
-    for (number, _), (trial, weights) in zip(trainings, trained):
+    for (number, _), (trial, weights) in zip(trainings, run(train_one, trainings)):
+        bar.update()
         task = tasks[number]
         task.trials.append(trial)
         if task.best is None or trial["val_loss"] < task.best["val_loss"]:
@@ -580,8 +578,10 @@ def stamp_in(path):
 def make_scorers(recipes, stamps, args):
     """Write a scorer for each {path: recipe}. Those that differ only in the seed are searched side by side."""
     searches = {path: recipe for path, recipe in recipes.items() if recipe.design not in OVER_LAYERS}
+    trainings = sum(len(draw_configs(1000, recipe)) for recipe in searches.values())  # for fewer rollouts no more
     if searches:
-        print(f"{len(searches)} scorer(s) to train, each by {args.configs} trials at most", flush=True)
+        print(f"{len(searches)} scorer(s) to train, by {trainings:,} trainings at most", file=sys.stderr)
+    bar = common.progress(total=trainings, desc="train", unit="training")
     for paths in alike(searches):
         recipe = recipes[paths[0]]
         rollouts = load_rollouts(recipe.runs, recipe.vector)
@@ -593,9 +593,10 @@ def make_scorers(recipes, stamps, args):
         where = ", ".join(recipe.runs)
         print(f"{where}, {recipe.vector}: {right}; {unjudged} could not be judged: left out", flush=True)
         with open_processes(tasks, min(args.workers, len(tasks) * recipe.configs)) as run:
-            run_searches(tasks, run)
+            run_searches(tasks, run, bar)
         for path, task in zip(paths, tasks):
             save_scorer(path, make_checkpoint(task), stamps[path])
+    bar.close()
     for path, recipe in recipes.items():
         if recipe.design in OVER_LAYERS:
             save_scorer(path, combine_layers(recipe, layer_recipes(path, recipe)), stamps[path])

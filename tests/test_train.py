@@ -380,7 +380,7 @@ def test_a_run_that_teaches_nothing_is_named_once_and_the_others_are_learned_fro
     relabel(runs[2], lambda i, row: None)
     options = ["--separate", "--design", "scatr", "logistic", "--seed", 32, 42, "--configs", 1]
     said = run_here("03_train_scorer.py", *runs, *options, "--workers", 1, code=3)
-    three_families, unjudged, few = sorted(said.stderr.splitlines())
+    three_families, unjudged, _, few = sorted(said.stderr.splitlines())
     assert few.startswith(f"warning: {runs[0]}: 8 problems, 2 held out (accuracy ± 35 points)")
     assert three_families.startswith(f"{runs[1]}: ") and "to problems of 3 families" in three_families
     assert unjudged == f"{runs[2]}: no answer is judged right or wrong, so no scorer is made of it"
@@ -516,7 +516,7 @@ def study(tmp_path, capsys):
     def study(name, *options, runs=runs):
         call(*runs, "--study", name, "-o", tmp_path / "studies", "--configs", 1, *options)
         made = {path.stem: common.load_pt(path) for path in (tmp_path / "studies").glob(f"{name}-*.pt")}
-        return made, capsys.readouterr().out
+        return made, "".join(capsys.readouterr())
 
     study.runs = runs
     return study
@@ -524,7 +524,7 @@ def study(tmp_path, capsys):
 
 def test_the_study_of_the_calibration_set_learns_from_fractions_of_the_problems(study):
     made, said = study("fraction", "--seed", 32, 42, runs=study.runs[2:])
-    assert "16 scorer(s) to train, each by 1 trials at most" in said
+    assert "16 scorer(s) to train, by 16 trainings at most" in said
     expected = itertools.product(("100%", "50%", "25%", "10%"), (1, 2), (32, 42))
     assert made.keys() == {f"fraction-{row}.many@{run}-{seed}" for row, run, seed in expected}
     for name, scorer in made.items():
@@ -583,6 +583,22 @@ def test_a_scorer_is_done_under_another_name_and_when_the_run_gets_more_vectors(
     _, said = study("fraction", runs=[run])
     assert "1 scorer(s) finished before" in said and "3 scorer(s) to train" in said
     assert "4 scorer(s) to train" in study("fraction", "--seed", 32, 42, runs=[run])[1]
+
+
+def test_the_number_of_trainings_is_said_first_and_one_bar_counts_them_all(tmp_path, monkeypatch, capsys):
+    """The search of a logistic regression has ten configurations, however many are asked for."""
+    progress, bars = common.progress, []
+
+    def watched(*args, **options):
+        bars.append(progress(*args, **options))
+        return bars[-1]
+
+    monkeypatch.setattr(common, "progress", watched)
+    run = make_run(tmp_path / "run", problems=8)
+    call(run, "--separate", "--design", "scatr", "logistic", "--configs", 11, "--seed", 1, 2, "--rollouts", 2)
+    assert [(bar.n, bar.total) for bar in bars] == [(42, 42)]
+    first, *_ = (line for line in capsys.readouterr().err.splitlines() if "warning" not in line)
+    assert first == "4 scorer(s) to train, by 42 trainings at most"
 
 
 @pytest.mark.parametrize("stop_at", [0, 2])
