@@ -80,6 +80,7 @@ class Run:
     cut: np.ndarray  # 1 where the rollout ended at the length limit
     answer_groups: np.ndarray  # equal answers of a problem have the same number; -1: no answer
     chosen: np.ndarray  # 1 where the rollout is in answers.jsonl, 04's one answer a problem
+    learned: set  # the problems that the scorers which chose learned from
 
 
 @dataclass
@@ -132,13 +133,18 @@ def load_run(path, label_rows, left_out):
     places = np.array([*itertools.zip_longest(*places.values(), fillvalue=len(keys))]).T
     groups = [-1 if row.get("group") is None else row["group"] for row in label_rows]
     answers = path / "answers.jsonl"
-    chosen = set(common.keys_of(common.read_jsonl(answers))) if answers.is_file() else ()
+    picks = common.read_jsonl(answers) if answers.is_file() else []
+    chosen = set(common.keys_of(picks))
+    learned = set()
+    for file in (path / "scores").glob("*.cost.json"):
+        if file.name.removesuffix(".cost.json").partition("@")[0] in {row.get("scorer") for row in picks}:
+            learned |= {*common.read_json(file).get("learned", ())}
     return Run(
         path, common.read_meta(path), rollouts, ids, places, places < len(keys),
         labels=padded([row["label"] or 0 for row in label_rows], places),
         cut=padded([row.get("finish") == "length" for row in rollouts], places),
         answer_groups=padded(groups, places, empty=-1).astype(int),
-        chosen=padded([key in chosen for key in keys], places),
+        chosen=padded([key in chosen for key in keys], places), learned=learned,
     )  # fmt: skip
 
 
@@ -270,7 +276,7 @@ def weighted_majority(groups, weights):
     return winner[:, None] == np.arange(groups.shape[1])
 
 
-VOTES = {  # by the confidence rule VOTES_BY; scorers vote by their probabilities
+VOTES = {  # name: vote(groups, weights) as in by_vote; the weights are of the confidence rule VOTES_BY
     "majority vote": majority,
     "confidence-weighted vote": weighted_majority,
 }
@@ -311,7 +317,7 @@ def make_rows(runs, greedy, by_rule, by_scorer):
         votes += vote_rows(f"{name}, weighted vote", scores, calibration)
     rows += votes
     if all((run.chosen.sum(1) == 1).all() for run in runs):
-        chosen = [Scores(run, run.chosen) for run in runs]
+        chosen = [Scores(run, run.chosen, cost={"learned": run.learned}) for run in runs]
         n = max(run.labels.shape[1] for run in runs)
         rows.append(make_row("answers.jsonl, 04's choice", "choice", by_score, chosen, sizes=[n]))
     truth = [Scores(run, np.where(run.valid, run.labels, -np.inf)) for run in runs]
@@ -619,7 +625,7 @@ def shown_rows(section):
 
 
 def columns_of(row):
-    name = ": ".join([*row["best_of"], row["method"]])
+    name = ": ".join(filter(None, [", ".join(row["best_of"]), row["method"]]))
     return {"method": name, "calibrated on": row["calibration"], "cut %": percent(row["cut"])}
 
 
@@ -733,10 +739,10 @@ def report(args):
     common.write_json(out / "results.json", {"command": the_command(), "sections": sections})
     summary = [*summarise(sections)]
     details = [text for section in sections for text in describe(section, out, args.plots)]
-    text = "\n\n".join(["# Report", f"Made by `{the_command()}`.", *summary, *details])
+    text = "\n\n".join(["# Report", *summary, *details])
     legend = [explanation for word, explanation in LEGEND.items() if word in text]
     with common.atomic(out / "report.md") as file:
-        file.write("\n\n".join([text, RULES_LEGEND, *legend]))
+        file.write("\n\n".join([text, RULES_LEGEND, *legend, f"This report was made by\n\n    {the_command()}\n"]))
     print(*summary, f"more tables, and what the names and numbers mean: {out / 'report.md'}", sep="\n\n")
 
 

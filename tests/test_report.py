@@ -407,7 +407,9 @@ def test_the_screen_is_the_summary_with_the_papers_numbers_which_begins_the_repo
     assert lines[:2] == [f"- Qwen3-1.7B on {name}: {about}" for name in ("humaneval", "kodcode")]
     assert lines[-1].endswith(f": {found.folder / 'report.md'}")
     summary = found.printed.rpartition("\n\n")[0]
-    assert f"\n\n{summary}\n\n## Qwen3-1.7B on humaneval" in found.text
+    assert found.text.startswith(f"# Report\n\n{summary}\n\n## Qwen3-1.7B on humaneval")
+    command = f"python 05_baselines.py {paper_runs[0]} {paper_runs[1]} --out {found.folder}"
+    assert found.text.endswith(f"This report was made by\n\n    {command}\n")
     ours, paper, title, other_paper = summary_of(found)
     assert [ours["picked by"], title["picked by"]] == ["kodcode → humaneval", "humaneval → kodcode"]
     assert [*ours] == [
@@ -480,6 +482,23 @@ def test_what_learned_from_the_problems_says_in_sample(run, run_report):
     first, second = summary_of(found)
     for row in ("SCaTR", "SCaTR, weighted vote"):
         assert first[row].endswith(" in sample") and "in sample" not in second[row] + first["random"]
+
+
+@pytest.mark.parametrize("scorer, is_in_sample", [("scatr.a", True), ("scatr.b", False)])
+def test_the_row_of_answers_says_in_sample_where_the_scorer_that_chose_them_is(run, scorer, is_in_sample):
+    add_scores(run, "scatr.a@32-1")
+    add_scores(run, "scatr.a@32-2", cost={"learned": ["p1"]})
+    add_scores(run, "scatr.b@32-1")
+    picks = [{"id": f"p{i}", "sample": 0, "scorer": scorer} for i in range(12)]
+    common.write_jsonl(run / "answers.jsonl", picks)
+    assert rows_of(run)["answers.jsonl, 04's choice"]["in_sample"] == is_in_sample
+
+
+def test_a_rule_that_is_the_best_of_both_is_called_so_in_one_breath():
+    row = {"best_of": [*report.REFERENCES], "method": "gap/avg", "calibration": "", "cut": 0.0}
+    name = "best of the paper's 20 rules, best of all 28 rules: gap/avg"
+    assert report.columns_of(row)["method"] == name
+    assert report.columns_of(row | {"best_of": []})["method"] == "gap/avg"
 
 
 @pytest.mark.parametrize("word", [
