@@ -94,7 +94,7 @@ def load_run(path):
     if (path / "labels.jsonl").exists():
         rows = common.read_labels(path, keys)
     else:
-        print(f"{path}: no labels.jsonl, so no votes; 02_label.py extracts answers, references or not")
+        print(f"{path}: no labels.jsonl, so no answers and no votes: run 02_label.py, references or not")
         rows = [{"id": problem, "sample": sample, "label": None} for problem, sample in keys]
     groups = np.array([-1 if row.get("group") is None else row["group"] for row in rows])
     strategies = STRATEGIES if (groups >= 0).any() else STRATEGIES[:1]

@@ -155,7 +155,7 @@ def test_a_run_without_labels_gets_the_same_selection_and_no_label_beside_it(run
     assert (samples(run, "best-of-n"), samples(run, "weighted-vote")) == (best, voted)
     assert not any("label" in row for row in [*selected(run).values(), *answers(run)])
     (run / "labels.jsonl").unlink()
-    assert "no labels.jsonl, so no votes" in select().stdout
+    assert "no labels.jsonl, so no answers and no votes: run 02_label.py" in select().stdout
     assert samples(run, "best-of-n") == best and samples(run, "weighted-vote") == []
     assert {row["answer"] for row in answers(run)} == {None} and "vote" not in answers(run)[0]
 
