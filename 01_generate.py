@@ -978,8 +978,8 @@ def rollout_jobs(settings, problems, given=None, source=""):
     A job is {"problem": its number, "id": its name, "prompt": token ids, "limit": the most tokens that the
     rollout may have, "sample", "key": of its noise}, and "tokens" where these are given and only to be read.
 
-    given: for each problem the tokens of its rollouts. Without it n rollouts are to be sampled.
-    source: where the problems are from, for messages.
+    given: for each problem the tokens of its rollouts. Without it n rollouts are to be sampled. source: where
+    the problems are from, as a refusal names it.
     """
     jobs = []
     context = context_of(settings.config)
@@ -1279,7 +1279,7 @@ class Run:
 
     @property
     def finished(self):
-        return self.has("rollouts.jsonl") and self.has("tokens.pt")
+        return self.has("rollouts.jsonl")
 
     def part(self, i):
         """The file that holds the rollouts of a problem until all problems are done."""
@@ -1313,8 +1313,8 @@ def find_run(args, dataset):
         else:
             change = f"with {name} {old}, not {value}"
     advice = "choose another --out, or remove that folder"
-    before = common.read_jsonl(folder / "problems.jsonl") if run.has("problems.jsonl") else run.problems
-    if before != run.problems and not change:
+    is_edited = run.has("problems.jsonl") and common.read_jsonl(folder / "problems.jsonl") != run.problems
+    if is_edited and not change:
         change = "of other problems or kinds"
         advice = f"give new questions a file of their own, which the same scorers serve; or {advice}"
     if change:
@@ -1392,7 +1392,7 @@ def write_run(run, rollouts, lacks):
         tokens["offsets"] = offsets_of(row["ids"] for row in rollouts)
         common.save_pt(run.folder / "tokens.pt", tokens)
     if lacks["layers"]:  # the vectors that a finished run has stay as they are
-        held = {} if lacks["rollouts"] else run.stored("hidden.pt")
+        held = run.stored("hidden.pt")
         hidden = torch.stack([row["hidden"] for row in rollouts])
         if held:
             hidden = torch.cat([held["hidden"], hidden.to(held["hidden"].dtype)], 1)

@@ -459,7 +459,7 @@ def make_checkpoint(task):
         "scale": task.scale, "feature_scale": task.feature_scale, "pos_weight": task.pos_weight,
         "model": common.model_name(meta), "layers_of_model": meta["n_layers"],
         "sampling": common.sampling_of(meta), "config": task.configs[task.best["number"]],
-        "asked": [pair for run in recipe.runs for pair in common.read_meta(run).get("asked", [])],
+        "asked": [way for run in recipe.runs for way in common.read_meta(run).get("asked", [])],
         "state": {name: torch.from_numpy(value) for name, value in task.weights.items()},
     }  # fmt: skip
     valid = task.rollouts.part(task.valid.tolist())

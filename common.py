@@ -724,9 +724,7 @@ COMBINED = {"aime": ("aime24", "aime25"), "openthoughts": ("openthoughts-math", 
 
 def load_problems(dataset, limit=None, kind=None):
     """The problems of a data set by its name, or of a person's own file; with a limit only the first ones.
-
-    kind: that of the problems that do not say theirs, instead of what their answers and tests tell.
-    """
+    kind: of those that do not say theirs."""
     name = str(dataset)
     if name in DATA_SETS or name in COMBINED:
         rows = []
@@ -742,21 +740,20 @@ def load_problems(dataset, limit=None, kind=None):
 
 def check_problems(rows, dataset, kind=None):
     """Rows of a data set as the steps expect them: what may be left out is filled in, the rest is checked."""
-    undecided = sum("answer" in row and "tests" in row and "kind" not in row for row in rows)
-    if undecided and not kind:
+    undecided = sum("answer" in row and "tests" in row and not (kind or row.get("kind")) for row in rows)
+    if undecided:
         advice = 'the tests decide what is right; with "kind": "math" the answer would'
         counts = f"{undecided} of {len(rows)} problems have an answer and tests"
         print(f"{dataset}: {counts}; {advice}", file=sys.stderr)
     problems = [normalise_problem(row, f"{dataset}, problem {n + 1}", n, kind) for n, row in enumerate(rows)]
     if not problems:
         die(f"{dataset}: there are no problems in it")
-    unsaid = [row for row, problem in zip(rows, problems) if not (kind or row.get("kind"))
-              and problem.keys().isdisjoint(("answer", "tests"))]  # fmt: skip
+    is_open = [problem.keys().isdisjoint(("answer", "tests")) for problem in problems]
+    unsaid = sum(no_sign and not (kind or row.get("kind")) for no_sign, row in zip(is_open, rows))
     if unsaid:
-        how = "asked without an instruction, and their answers are read as text"
-        advice = '--kind math or --kind code, or a field "kind" in each, changes both'
-        counts = f"{len(unsaid)} of {len(rows)} problems have no answer, tests or kind"
-        print(f"{dataset}: {counts}: they are {how}; {advice}", file=sys.stderr)
+        counts = f"{unsaid} of {len(rows)} problems have no answer, tests or kind: they are asked"
+        advice = "without an instruction, their answers read as text; --kind math or code, or a field, changes it"
+        print(f"{dataset}: {counts} {advice}", file=sys.stderr)
     numbers = {}  # id -> the number of the problem that has it
     for number, problem in enumerate(problems, 1):
         first = numbers.setdefault(problem["id"], number)
@@ -1007,20 +1004,20 @@ def messages_of(problem):
 
 
 def asked_as(problems):
-    """[[kind, a hash of the system message]], once each: how these problems are asked."""
-    pairs = set()
+    """How problems are asked: "KIND HASH", once each, with a hash of the system messages."""
+    ways = set()
     for problem in problems:
-        first = messages_of(problem)[0]
-        pairs.add((problem["kind"], stamp(first["content"] if first["role"] == "system" else None)))
-    return [*map(list, sorted(pairs))]
+        system = [message for message in messages_of(problem) if message["role"] == "system"]
+        ways.add(f"{problem['kind']} {stamp(system)}")
+    return sorted(ways)
 
 
 def asked_otherwise(asked, scorer):
     """[what is unlike the calibration of a scorer]: nothing, the kinds of problems, or a system message."""
-    learned = scorer.checkpoint.get("asked")
-    if not learned or all(pair in learned for pair in asked):
+    learned = scorer.checkpoint.get("asked") or asked
+    if {*asked} <= {*learned}:
         return []
-    here, there = (", ".join(sorted({kind for kind, _ in pairs})) for pairs in (asked, learned))
+    here, there = (", ".join(sorted({way.split()[0] for way in ways})) for ways in (asked, learned))
     return ["another system message" if here == there else f"kind {here}, not {there}"]
 
 

@@ -293,7 +293,7 @@ def test_a_kind_for_all_problems_that_do_not_say_theirs(tmp_path, capsys):
                      "text": ["text", "text", "code", "text"]}  # fmt: skip
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "p.jsonl: 2 of 4 problems have no answer, tests or kind: they are" in said
-    assert "--kind math" in said
+    assert "--kind math or code" in said
 
 
 def test_which_of_answer_and_tests_decides_is_said(tmp_path, capsys):

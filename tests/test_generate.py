@@ -684,9 +684,9 @@ def test_special_tokens_end_a_return_or_a_def_line():
     assert [text.split("\n")[-1] for text in found] == ["def f(x):", "  async def g() -> int:", "    return"]
 
 
-@pytest.mark.parametrize("gone", ["", "hidden.pt", "problems.jsonl", "rollouts.jsonl", "tokens.pt"])
+@pytest.mark.parametrize("gone", ["", "hidden.pt", "problems.jsonl", "rollouts.jsonl"])
 def test_what_a_finished_run_has_lost_is_made_again(folder, whole, tmp_path, gone, capsys, monkeypatch):
-    """Without rollouts.jsonl or tokens.pt it is not finished, and sampled again."""
+    """Without rollouts.jsonl it is not finished, and sampled again."""
     run = shutil.copytree(whole, run_of(tmp_path))
     before = times(run)
     if gone:
@@ -696,8 +696,7 @@ def test_what_a_finished_run_has_lost_is_made_again(folder, whole, tmp_path, gon
     sample(folder, tmp_path)
     assert capsys.readouterr().out.splitlines()[-1] == str(run)
     assert_same_run(whole, run)
-    made = {"tokens.pt", "hidden.pt", "rollouts.jsonl"}
-    made = made if gone in ("rollouts.jsonl", "tokens.pt") else {gone} - {""}
+    made = {"tokens.pt", "hidden.pt", gone} if gone == "rollouts.jsonl" else {gone} - {""}
     assert changed(run, before) == made
     assert common.read_jsonl(run / "problems.jsonl") == common.read_jsonl(whole / "problems.jsonl")
     assert common.read_meta(run) == common.read_meta(whole)
