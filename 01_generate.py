@@ -863,7 +863,7 @@ def read_problems(model, settings, jobs, layers, extra, desc):
                     *kept, final = (outputs[column][0] for column in sorted(outputs))  # each [T, d]
                     for job, at in zip(row, places):
                         rollout = read_rollout(job, kept, final, at, logits_of, settings, extra)
-                        rollouts.append(rollout | {"text": text_of(settings.tokenizer, rollout)})
+                        rollouts.append(rollout | {"text": response_of(settings.tokenizer, rollout)})
                 bar.update(len(row))
             yield i, rollouts
     for hook in hooks:
@@ -1017,7 +1017,7 @@ def sample_problems(model, settings, jobs, layers, slots, desc, rate=None, thres
         engine = Engine(model, layers, settings.sampling, settings.n, slots, *longest)
         for rollout in engine.run(queue):
             i = rollout["problem"]
-            done[i].append(rollout | {"text": text_of(settings.tokenizer, rollout)})
+            done[i].append(rollout | {"text": response_of(settings.tokenizer, rollout)})
             if rate:
                 rate(done[i][-1])
             bar.update()
@@ -1037,7 +1037,7 @@ def opened_reasoning(tokenizer, prompt):
     return (re.search(r"<think>\s*$", tokenizer.decode(prompt[-16:])) or [""])[0]
 
 
-def text_of(tokenizer, rollout):
+def response_of(tokenizer, rollout):
     """Without the token that ended it; markers such as </think> stay."""
     ids = rollout["ids"][:-1] if rollout["finish"] == "stop" else rollout["ids"]
     text = tokenizer.decode(ids.tolist(), clean_up_tokenization_spaces=False)
@@ -1299,8 +1299,8 @@ def find_run(args, dataset):
     if not run.has("meta.json"):
         return run
     change = None  # what is not as it was
-    before = read_meta(folder).get("identity", {})
-    for name, value in identity_of(run).items():
+    before = read_meta(folder).get("stamp", {})
+    for name, value in stamp_of(run).items():
         if run.finished and (name == "layers" or name == "responses" and value is None):
             continue  # a finished run may get more vectors, also by a command without --responses
         old = before.get(name)
@@ -1308,7 +1308,7 @@ def find_run(args, dataset):
             continue
         if old is None:
             change = f"without {name}"
-        elif name in ("scorer", "responses"):  # hashes, which say nothing to a person
+        elif name in ("scorer", "responses"):  # stamps of files, which say nothing to a person
             change = f"before the {name} changed"
         else:
             change = f"with {name} {old}, not {value}"
@@ -1322,16 +1322,16 @@ def find_run(args, dataset):
     return run
 
 
-def identity_of(run):
-    """What must be the same when a run is resumed."""
+def stamp_of(run):
+    """What must be the same when a run is resumed, by name, so that a refusal can say what is not."""
     args = run.args
     numbers = "n", "seed", "limit", "max_new_tokens", "temperature", "top_k", "top_p", "repetition_penalty"
-    identity = {name: getattr(args, name) for name in (*numbers, "stop", "dtype", "revision")}
-    identity["layers"] = ",".join(args.layers)
+    stamp = {name: getattr(args, name) for name in (*numbers, "stop", "dtype", "revision")}
+    stamp["layers"] = ",".join(args.layers)
     answers = args.responses and repr([*each_response(args.responses, run.problems)])
-    identity["responses"] = answers and common.hash_of(answers.encode())
-    identity["scorer"] = args.scorer and common.hash_of(Path(args.scorer).read_bytes())
-    return identity
+    stamp["responses"] = answers and common.stamp(answers)
+    stamp["scorer"] = args.scorer and common.stamp(Path(args.scorer))
+    return stamp
 
 
 def layers_of(names, n_layers):
@@ -1341,8 +1341,8 @@ def layers_of(names, n_layers):
     return {layer_index(name, n_layers): name for name in names}
 
 
-def lacking(run):
-    """{"rollouts": whether they lack, "layers": those that lack, "extra": too}; {} if nothing lacks.
+def missing_in(run):
+    """{"rollouts": whether they are missing, "layers": those that are, "extra": too}; {} if nothing is.
 
     Vectors for studies (--extra) are read when there are rollouts.
     """
@@ -1356,13 +1356,13 @@ def lacking(run):
     return {"rollouts": False, "layers": layers, "extra": extra} if layers or extra else {}
 
 
-def describe(run, settings, model, jobs):
+def make_meta(run, settings, model, jobs):
     """meta.json: what made this run."""
     import transformers
 
     args = run.args
     config = settings.config
-    identity = identity_of(run)
+    stamp = stamp_of(run)
     git = ["git", "-C", Path(__file__).resolve().parent, "describe", "--always", "--dirty", "--abbrev=12"]
     commit = None
     with suppress(OSError):  # no git
@@ -1375,39 +1375,39 @@ def describe(run, settings, model, jobs):
         "architecture": type(model).__name__, "dtype": str(model.dtype).removeprefix("torch."),
         "layers": [*layers_of(args.layers, config.num_hidden_layers).values()],
         "asked": common.asked_as(run.problems),
-        "stop": {"threshold": args.stop, "scorer": identity["scorer"]} if args.scorer else None,
-        "identity": identity, "command": shlex.join(["python", "01_generate.py", *sys.argv[1:]]),
+        "stop": {"threshold": args.stop, "scorer": stamp["scorer"]} if args.scorer else None,
+        "stamp": stamp, "command": shlex.join(["python", "01_generate.py", *sys.argv[1:]]),
         "arguments": vars(args) | {"max_new_tokens": max(job["limit"] for job in itertools.chain(*jobs))},
         "versions": versions | {"python": sys.version.split()[0]}, "git": commit or None,
         "device": common.device_name(model.device), "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }  # fmt: skip
 
 
-def write_run(run, rollouts, lacks):
-    """The files that lack, rollouts.jsonl last: with it a run is finished."""
+def write_run(run, rollouts, missing):
+    """The missing files, rollouts.jsonl last: with it a run is finished."""
     meta = read_meta(run.folder)
     keys = {"keys": common.keys_of(rollouts)}
-    if lacks["rollouts"]:
+    if missing["rollouts"]:
         tokens = {name: torch.cat([row[name] for row in rollouts]) for name in ("ids", "stats")}
         tokens["offsets"] = offsets_of(row["ids"] for row in rollouts)
         common.save_pt(run.folder / "tokens.pt", tokens)
-    if lacks["layers"]:  # the vectors that a finished run has stay as they are
+    if missing["layers"]:  # the vectors that a finished run has stay as they are
         held = run.stored("hidden.pt")
         hidden = torch.stack([row["hidden"] for row in rollouts])
         if held:
             hidden = torch.cat([held["hidden"], hidden.to(held["hidden"].dtype)], 1)
-        new = layers_of(lacks["layers"], meta["n_layers"]).values()
+        new = layers_of(missing["layers"], meta["n_layers"]).values()
         vectors = held.get("vectors", []) + [f"{layer}/{token}" for layer in new for token in TOKENS]
         layers = [name.partition("/")[0] for name in vectors[:: len(TOKENS)]]
         if layers != meta["layers"]:
             common.write_json(run.folder / "meta.json", meta | {"layers": layers})
         common.save_pt(run.folder / "hidden.pt", keys | {"vectors": vectors, "hidden": hidden})
-    if lacks["extra"]:
-        extra = {name: torch.cat([row["extra"][name] for row in rollouts]) for name in lacks["extra"]}
+    if missing["extra"]:
+        extra = {name: torch.cat([row["extra"][name] for row in rollouts]) for name in missing["extra"]}
         if "special" in extra:
             extra["special_offsets"] = offsets_of(row["extra"]["special"] for row in rollouts)
         common.save_pt(run.folder / "extra.pt", keys | run.stored("extra.pt") | extra)
-    if lacks["rollouts"]:
+    if missing["rollouts"]:
         write_rollouts(run, rollouts, meta)
 
 
@@ -1459,59 +1459,64 @@ def tokens_of_run(run):
 
 
 def finish_run(run, settings, model):
-    """Make what the folder lacks; False while other workers are at their problems."""
-    lacks = lacking(run)
-    if not lacks:
-        return True
+    """False while other workers are at their problems."""
+    for _ in ("rollouts", "vectors for studies"):  # these are read from those
+        missing = missing_in(run)
+        if missing and not make_missing(run, settings, model, missing):
+            return False
+    return True
+
+
+def make_missing(run, settings, model, missing):
+    """Sample, or read the tokens that there are; False while other workers are at their problems."""
     given = None
-    if not lacks["rollouts"]:
+    if not missing["rollouts"]:
         given = tokens_of_run(run)
     elif run.args.responses:
         given = read_responses(run, settings)
     jobs = rollout_jobs(settings, run.problems, given)
     if not run.has("meta.json"):
-        common.write_json(run.folder / "meta.json", describe(run, settings, model, jobs))
+        common.write_json(run.folder / "meta.json", make_meta(run, settings, model, jobs))
     rank, world = worker()
-    mine = [i for i in range(len(jobs))[rank::world] if not is_part(run, i, lacks)]
+    mine = [i for i in range(len(jobs))[rank::world] if not is_part(run, i, missing)]
     if mine:
         mine = {i: jobs[i] for i in mine}
-        layers = [*layers_of(lacks["layers"], settings.config.num_hidden_layers)]
+        layers = [*layers_of(missing["layers"], settings.config.num_hidden_layers)]
         if given:
-            answered = read_problems(model, settings, mine, layers, lacks["extra"], f"read {run.folder}")
+            answered = read_problems(model, settings, mine, layers, missing["extra"], f"read {run.folder}")
         else:
             answered = sample_run(run, settings, model, mine, layers)
-        write_parts(run, answered, lacks)
-    is_merged = merge(run, lacks)
-    return is_merged and finish_run(run, settings, model)  # vectors for studies come after the rollouts
+        write_parts(run, answered, missing)
+    return merge(run, missing)
 
 
-def write_parts(run, answered, lacks):
+def write_parts(run, answered, missing):
     """Write the rollouts of each problem as they come."""
     for i, rollouts in answered:
         for rollout in rollouts:
             for name in ("prompt", "tokens"):  # they are long; the problem gives the one, "ids" are the other
                 rollout.pop(name, None)
-        common.save_pt(run.part(i), {"makes": lacks, "rollouts": rollouts})
+        common.save_pt(run.part(i), {"missing": missing, "rollouts": rollouts})
 
 
-def is_part(run, i, lacks):
-    """Whether a problem is done; the part of a pass that made something else does not count."""
-    return run.part(i).is_file() and load_pt(run.part(i)).get("makes") == lacks
+def is_part(run, i, missing):
+    """Whether a problem is done; a part that was made when something else was missing does not count."""
+    return run.part(i).is_file() and load_pt(run.part(i)).get("missing") == missing
 
 
-def merge(run, lacks):
+def merge(run, missing):
     """Write the run's files, in the worker that ends last; False while others are at their problems."""
     with open(run.folder / "problems.jsonl", "a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if lacking(run) != lacks:
+        if missing_in(run) != missing:
             return True  # another worker has merged the parts
         numbers = range(len(run.problems))
-        missing = sum(not is_part(run, i, lacks) for i in numbers)
-        if missing:
-            others = f"the other workers still have {missing} of {len(numbers)} problems, and the last one merges"
+        left = sum(not is_part(run, i, missing) for i in numbers)
+        if left:
+            others = f"the other workers still have {left} of {len(numbers)} problems, and the last one merges"
             print(f"{run.folder}: this worker is done; {others}", file=sys.stderr)
             return False
-        write_run(run, [row for i in numbers for row in load_pt(run.part(i))["rollouts"]], lacks)
+        write_run(run, [row for i in numbers for row in load_pt(run.part(i))["rollouts"]], missing)
         shutil.rmtree(run.folder / "parts", ignore_errors=True)
     return True
 
@@ -1627,7 +1632,7 @@ def main(argv=None):
     runs = [find_run(args, dataset) for dataset in args.datasets]
     if len({run.folder for run in runs}) < len(runs):
         die(f"{' '.join(args.datasets)}: two of these have one name; rename a file")
-    unfinished = [run for run in runs if lacking(run)]
+    unfinished = [run for run in runs if missing_in(run)]
     if unfinished or args.requests:
         settings = settings_of(args, *common.load_tokenizer(args.model, args.revision))
         if args.requests and not args.responses:

@@ -4,9 +4,9 @@
     python 02_label.py DATASET --self-check     # do the reference solutions pass, and do empty ones fail?
 
 RUN is a folder that 01_generate.py made. labels.jsonl has a row for each rollout, in the same order: {"id",
-"sample", "label": 1|0|null, "answer", "group", "reason", "judged"}. A label of null means that the rollout
+"sample", "label": 1|0|null, "answer", "group", "reason", "stamp"}. A label of null means that the rollout
 could not be judged, and the reason says why. The answer of code is its program. Equal answers to a problem
-share a group number, so that votes need no maths (null: no answer, or code). "judged" is a hash of the
+share a group number, so that votes need no maths (null: no answer, or code). The stamp is of the
 problem and the response: a second run of this command judges only if one of them was edited.
 
 To judge maths elsewhere, copy this file alone:
@@ -81,16 +81,16 @@ def label_run(run, options):
     keys = common.keys_of(common.align(rollouts, None, run / "rollouts.jsonl"))
     common.check_same_problems(run, rollouts)
     problems = {row["id"]: row for row in common.read_jsonl(run / "problems.jsonl")}
-    hashes = {key: common.mark_of(problem) for key, problem in problems.items()}
-    judged = [f"{hashes[row['id']]}-{common.mark_of(row['response'])}" for row in rollouts]
+    of_problems = {key: common.stamp(problem) for key, problem in problems.items()}
+    stamps = [f"{of_problems[row['id']]}-{common.stamp(row['response'])}" for row in rollouts]
     path = run / "labels.jsonl"
-    marks = [row.get("judged") for row in common.read_jsonl(path)] if path.is_file() else []
-    made_by_hand = path.is_file() and not any(marks)
-    if marks != judged and not made_by_hand:
+    found = [row.get("stamp") for row in common.read_jsonl(path)] if path.is_file() else []
+    made_by_hand = path.is_file() and not any(found)
+    if found != stamps and not made_by_hand:
         journal = run / ".labels.unfinished.jsonl"
         labels = judge_rollouts(problems, rollouts, journal, options)
         labels = common.align(labels, keys, run / "rollouts.jsonl")
-        common.write_jsonl(path, [label | {"judged": mark} for label, mark in zip(labels, judged)])
+        common.write_jsonl(path, [label | {"stamp": stamp} for label, stamp in zip(labels, stamps)])
         journal.unlink(missing_ok=True)
     return summarise(run, problems, common.read_labels(run, keys))
 
@@ -123,7 +123,7 @@ def judge_programs(jobs, journal, options):
 
     Its first line, the header, differs where the jobs do: then the run starts anew.
     """
-    header = common.mark_of(jobs)
+    header = common.stamp(jobs)
     text = journal.read_text(encoding="utf-8", errors="replace") if journal.is_file() else ""
     entries = [json.loads(line) for line in text.split("\n")[:-1]]  # without the last, which may be torn
     if entries[:1] != [header]:
@@ -154,7 +154,7 @@ def readers_of(problem):
     if problem["kind"] == "code":
         return partial(extract_code, problem=problem), groups_of
     if problem["kind"] == "text":
-        return text_of, partial(groups_of, equal=same_words)
+        return words_of, partial(groups_of, equal=same_words)
     return answer_of, groups_of
 
 
@@ -193,7 +193,7 @@ def same_words(reference, answer, forgiving=None):
 
 
 def make_label(row, answer, group, right, reason):
-    """A row of labels.jsonl, but for "judged"."""
+    """A row of labels.jsonl, but for its stamp."""
     if row.get("finish") == "length" and right is False:
         reason = f"cut at the length limit: {reason}"
     if answer is not None:
@@ -455,7 +455,7 @@ def answer_of(response):
     return ending(text) or (bare if in_words else None)
 
 
-def text_of(response):
+def words_of(response):
     """For problems whose answer is text: a box, what a phrase announces, or the whole final part."""
     final = SPECIAL.sub("", split_reasoning(response)[1]).strip()
     found = boxed_or_announced(final) if len(final.split()) > 3 else boxed(final)

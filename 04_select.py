@@ -75,7 +75,7 @@ def seedless(name):
 
 
 @dataclass
-class Run:
+class Candidates:
     path: Path
     meta: dict
     rows: list  # [R] of labels.jsonl, in the order of rollouts.jsonl; labels are only copied and shown
@@ -98,7 +98,7 @@ def load_run(path):
         rows = [{"id": problem, "sample": sample, "label": None} for problem, sample in keys]
     groups = np.array([-1 if row.get("group") is None else row["group"] for row in rows])
     strategies = STRATEGIES if (groups >= 0).any() else STRATEGIES[:1]
-    return Run(path, common.read_meta(path), rows, places, groups, strategies)
+    return Candidates(path, common.read_meta(path), rows, places, groups, strategies)
 
 
 def doubts_about(run, name, scorer):

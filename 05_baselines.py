@@ -954,11 +954,11 @@ def score_rollouts(run, name, verifier, cost, *made_of):
     path = run / "scores" / f"{name}.jsonl"
     cost_file = path.with_suffix(".cost.json")
     model = verifier.model
-    made_of = hash_files(*made_of, run / "rollouts.jsonl")
+    stamp = common.stamp(*made_of, run / "rollouts.jsonl")
     cost = cost | {"parameters": model.num_parameters(), "device": common.device_name(model.device)}
-    cost |= {"command": the_command(), "made_of": made_of}
+    cost |= {"command": the_command(), "stamp": stamp}
     earlier = common.read_json(cost_file) if path.is_file() and cost_file.is_file() else {}
-    rows = common.read_jsonl(path) if earlier.get("made_of") == made_of else []
+    rows = common.read_jsonl(path) if earlier.get("stamp") == stamp else []
     left = rollouts[len(rows) :]
     for row in common.progress(left, desc=f"{name} {run}", unit="rollout"):
         started = time.perf_counter()
@@ -972,10 +972,6 @@ def score_rollouts(run, name, verifier, cost, *made_of):
             common.write_jsonl(path, rows)
             common.write_json(cost_file, cost | {"ms_per_rollout": mean_of(row["ms"] for row in rows)})
     print(f"{run}: {len(left)} of {len(rollouts)} rollouts scored by {name}")
-
-
-def hash_files(*files):
-    return common.hash_of(b"\n".join(file.read_bytes() for file in files))
 
 
 def states_of(model, ids):
@@ -1066,15 +1062,15 @@ def lora(args):
 
     most = 4096 if has_channels(tokenizer) else 16384
     verifier = Verifier(model, partial(fit_answer, model, tokenizer, most, write), judge)
-    made_of = [args.epochs, args.lr, hash_files(run / "labels.jsonl", run / "rollouts.jsonl")]
+    stamp = common.stamp(args.epochs, args.lr, run / "labels.jsonl", run / "rollouts.jsonl")
     for seed in args.seed:
         path = run / f"lora@{seed}.pt"
         adapters = add_adapters(model, seed)
         checkpoint = common.load_pt(path) if path.is_file() else {}
-        if checkpoint.get("made_of") != made_of:
+        if checkpoint.get("stamp") != stamp:
             cost = train_adapters(verifier, adapters, words, examples, args, seed)
             weights = {name: weight.detach().cpu() for name, weight in adapters.items()}
-            checkpoint = {"adapters": weights, "cost": cost, "made_of": made_of, "command": the_command()}
+            checkpoint = {"adapters": weights, "cost": cost, "stamp": stamp, "command": the_command()}
             common.save_pt(path, checkpoint)
         model.load_state_dict(checkpoint["adapters"], strict=False)
         for evaluated in map(Path, args.eval):

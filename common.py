@@ -301,7 +301,7 @@ def sampling_of(meta):
     if "sampling" not in meta or made_elsewhere:
         return {}
     settings = {name: value for name, value in meta["sampling"].items() if name != "stop_ids"}
-    settings["max_new_tokens"] = meta.get("identity", {}).get("max_new_tokens")
+    settings["max_new_tokens"] = meta.get("stamp", {}).get("max_new_tokens")
     return settings
 
 
@@ -321,15 +321,6 @@ def stamp(*parts):
             content = json.dumps(part, sort_keys=True).encode()
         digest.update(hashlib.sha256(content).digest())  # of one length, so that parts do not run together
     return digest.hexdigest()[:16]
-
-
-def hash_of(content):
-    return hashlib.sha256(content).hexdigest()[:16]
-
-
-def mark_of(value):
-    """A few letters that change when a problem or a response does (a copied file has a new time)."""
-    return hash_of(json.dumps(value, sort_keys=True).encode())[:8]
 
 
 def read_rollouts(run):
@@ -353,12 +344,12 @@ def read_labels(run, keys=None):
 
 
 def warn_of_edited_problems(run, labels):
-    """02 marks which version of a problem it judged by; labels that a person wrote have no mark."""
+    """A label has the stamp of the problem that 02 judged by; one that a person wrote has none."""
     path = Path(run) / "problems.jsonl"
-    if not path.is_file() or not any("judged" in row for row in labels):
+    if not path.is_file() or not any("stamp" in row for row in labels):
         return
-    marks = {problem["id"]: mark_of(problem) for problem in read_jsonl(path, needs=("id",))}
-    edited = {row["id"] for row in labels if row.get("judged", "").split("-")[0] != marks.get(row["id"])}
+    stamps = {problem["id"]: stamp(problem) for problem in read_jsonl(path, needs=("id",))}
+    edited = {row["id"] for row in labels if row.get("stamp", "").split("-")[0] != stamps.get(row["id"])}
     if edited:
         example = f"such as {min(edited)!r}; 02_label.py {run} judges again"
         warn(f"{run}/labels.jsonl: {len(edited)} problem(s) edited since they were judged, {example}")
@@ -898,7 +889,7 @@ def is_list_of_texts(value):
 def plain_messages(messages, where):
     """Chat messages with their content as one text; APIs also give it as a list of parts."""
     try:
-        plain = [{"role": message["role"], "content": text_of(message["content"])} for message in messages]
+        plain = [{"role": message["role"], "content": joined_text(message["content"])} for message in messages]
     except (TypeError, KeyError):
         plain = []
     if not plain:
@@ -906,7 +897,7 @@ def plain_messages(messages, where):
     return plain
 
 
-def text_of(content):
+def joined_text(content):
     return content if isinstance(content, str) else "".join(part["text"] for part in content)
 
 

@@ -129,7 +129,7 @@ class Result(typing.NamedTuple):
 
 # ------------------------------------------------------------------------------------- the caller's process
 # A Pool has two threads for each fork server, so that the next job is ready when one ends. `judge` turns a
-# job into one run of a process, or one for each input of a program that prints, and their answers into a
+# job into one process, or one for each input of a program that prints, and their answers into a
 # Result.
 
 def run_tests(code, tests, **job):
@@ -196,8 +196,8 @@ class Pool(contextlib.AbstractContextManager):
         return judge(self.run, **job)._replace(layers=self.banner)
 
     def run(self, header, job, given=b""):
-        """One Run, or a second one if the sandbox itself failed. `job` is for the process, and `given` is the
-        standard input of a program that reads and prints. The verdict comes on a socket: a program could open
+        """One Outcome, or a second one if the sandbox itself failed. `job` is for the process, and `given` is
+        the standard input of a program that reads and prints. The verdict comes on a socket: a program could open
         files of another process through /proc, but no sockets."""
         is_script = header["mode"] == "script"
         contents = [given, b"", b""] if is_script else []
@@ -208,18 +208,18 @@ class Pool(contextlib.AbstractContextManager):
                 ours, theirs = map(closing.enter_context, socket.socketpair())
                 server = self.idle.get()
                 try:
-                    run = Run(**server.exchange(header, [*files, theirs]))
+                    outcome = Outcome(**server.exchange(header, [*files, theirs]))
                 finally:
                     self.idle.put(server)
                 if is_script:
-                    run = run._replace(printed=read_file(files[1]), errors=read_file(files[2]))
+                    outcome = outcome._replace(printed=read_file(files[1]), errors=read_file(files[2]))
                 with contextlib.suppress(BlockingIOError):
-                    run = run._replace(answer=ours.recv(1 << 16, socket.MSG_DONTWAIT))
-            if not run.ended or not run.ended[0].startswith("error: "):
-                return run
-        if run.ended[0] == SERVER_DIED and "signals" not in server.protected:
-            return run._replace(ended=("killed", ""))                      # the program may have done it
-        return run
+                    outcome = outcome._replace(answer=ours.recv(1 << 16, socket.MSG_DONTWAIT))
+            if not outcome.ended or not outcome.ended[0].startswith("error: "):
+                return outcome
+        if outcome.ended[0] == SERVER_DIED and "signals" not in server.protected:
+            return outcome._replace(ended=("killed", ""))                      # the program may have done it
+        return outcome
 
 
 def judge(run_job, code, tests, style="auto", entry_point=None, prelude="", beside=False, cpu_s=CPU_S,
@@ -236,11 +236,11 @@ def judge(run_job, code, tests, style="auto", entry_point=None, prelude="", besi
               "asleep_s": 2 * float(cpu_s) if wall_s is None else float(wall_s)}
     if not all(0 < header[limit] < float("inf") for limit in ("cpu_s", "asleep_s", "memory_mb")):
         raise ValueError(f"cpu_s={cpu_s}, wall_s={wall_s}, memory_mb={memory_mb}: limits must be above 0")
-    runs = []
+    outcomes = []
 
     def run(mode, job, **given):
-        runs.append(run_job({**header, "mode": mode}, job, **given))
-        return runs[-1]
+        outcomes.append(run_job({**header, "mode": mode}, job, **given))
+        return outcomes[-1]
 
     try:
         if isinstance(tests, dict) and tests.get("fn_name"):
@@ -255,8 +255,9 @@ def judge(run_job, code, tests, style="auto", entry_point=None, prelude="", besi
             reason, detail = judge_script(run, code, *read_pairs(tests))
     except Verdict as verdict:
         return Result(str(verdict))
-    return Result(reason, detail, round(sum(run.cpu_s for run in runs), 3),
-                  round(sum(run.wall_s for run in runs), 3), round(max(run.memory_mb for run in runs), 1))
+    cpu_s = round(sum(outcome.cpu_s for outcome in outcomes), 3)
+    wall_s = round(sum(outcome.wall_s for outcome in outcomes), 3)
+    return Result(reason, detail, cpu_s, wall_s, round(max(outcome.memory_mb for outcome in outcomes), 1))
 
 
 ARGUMENTS = [*inspect.signature(judge).parameters][1:]
@@ -287,16 +288,16 @@ def judge_tests(run, job, beside):
     return reason if is_failure else f"failed: {reason}", detail       # the program may have sent anything
 
 
-def answer_of(run):
+def answer_of(outcome):
     """(why the program is suspect, reason, detail). The first part of an answer was sent before the program
     ran, the others by tests that it may have taken over, if it is suspect."""
-    if run.ended:
-        return "", *run.ended
-    if not run.answer:
-        return "", f"error: the sandbox failed with exit status {run.exit}", ""
-    parts = run.answer.decode("utf-8", "replace").split("\0")
+    if outcome.ended:
+        return "", *outcome.ended
+    if not outcome.answer:
+        return "", f"error: the sandbox failed with exit status {outcome.exit}", ""
+    parts = outcome.answer.decode("utf-8", "replace").split("\0")
     why, odd, reason, detail = [*parts, "", "", "", ""][:4]
-    ended = f"failed: the program ended (exit status {run.exit}) before its tests did"
+    ended = f"failed: the program ended (exit status {outcome.exit}) before its tests did"
     return why or odd, reason or ended, detail
 
 
@@ -349,8 +350,8 @@ def same_line(ours, theirs):
     return all(NUMBER.fullmatch(a) and NUMBER.fullmatch(b) and Decimal(a) == Decimal(b) for a, b in words)
 
 
-class Run(typing.NamedTuple):
-    """One run of a process: what the fork server reports, and what was answered."""
+class Outcome(typing.NamedTuple):
+    """How one process ended: what the fork server reports, and what was answered."""
     ended: tuple = None                           # (reason, detail) if the process did not end by itself
     exit: int = 0                                 # its exit status
     cpu_s: float = 0.0
@@ -666,7 +667,7 @@ def serve(descriptor, disabled):
 
 
 def run_job(job, descriptors, control):
-    """Start the process of a job, watch it, and leave nothing of it behind: the report for `Run`."""
+    """Start the process of a job, watch it, and leave nothing of it behind: the report for `Outcome`."""
     started = time.monotonic()
     try:
         pid = start_job(job, descriptors)

@@ -57,7 +57,7 @@ def test_a_run_is_labelled_row_by_row(mixed, run_here):
     counts = last_json(run_here("02_label.py", mixed, "--json"))["runs"][0]
     rows = common.read_jsonl(mixed / "labels.jsonl")
     assert common.keys_of(rows) == common.keys_of(common.read_rollouts(mixed))
-    assert all(set(row) == {"id", "sample", "label", "answer", "group", "reason", "judged"} for row in rows)
+    assert all(set(row) == {"id", "sample", "label", "answer", "group", "reason", "stamp"} for row in rows)
     labels = {"half": [1, 1, 0, 0, 0], "disc": [1, 1, 0, 0], "open": [None] * 3, "lacking": [None],
               "city": [1, 1, 0, 0], "add": [0, 0]}  # fmt: skip
     assert [row["label"] for row in rows] == sum(labels.values(), [])

@@ -287,14 +287,14 @@ def test_broken_runs_are_refused(run, select):
 
 SAMPLED = {"temperature": 1.0, "top_k": 0, "max_new_tokens": 64}
 AS_CALIBRATED = {
-    "sampling": {"temperature": 1.0, "top_k": 0, "stop_ids": [2]}, "identity": {"max_new_tokens": 64},
+    "sampling": {"temperature": 1.0, "top_k": 0, "stop_ids": [2]}, "stamp": {"max_new_tokens": 64},
 }  # fmt: skip
 ALL_UNKNOWN = "temperature 1.0, not unknown; top_k 0, not unknown; max_new_tokens 64, not unknown"
 
 
 @pytest.mark.parametrize("meta, calibration, said", [
     (AS_CALIBRATED, SAMPLED, None),
-    (AS_CALIBRATED | {"identity": {"max_new_tokens": 16}}, SAMPLED | {"temperature": 0.2},
+    (AS_CALIBRATED | {"stamp": {"max_new_tokens": 16}}, SAMPLED | {"temperature": 0.2},
      "temperature 1.0, not 0.2; max_new_tokens 16, not 64"),
     (AS_CALIBRATED | {"arguments": {"responses": "made.jsonl"}}, {"top_k": 0}, "top_k unknown, not 0"),
     (AS_CALIBRATED | {"arguments": {"responses": "made.jsonl", "requests": "asked.jsonl"}}, SAMPLED, None),
