@@ -1194,8 +1194,8 @@ def load_final_prm(args):
     """A causal model with a linear head, reward_head.pt, on the last state of a plain text."""
     from transformers.utils import cached_file
 
-    with common.loading(args.prm) as options:
-        weights = common.load_pt(cached_file(args.prm, "reward_head.pt", **options))
+    with common.loading(args.prm):
+        weights = common.load_pt(cached_file(args.prm, "reward_head.pt"))
         model, tokenizer = common.load_model(args.prm, args.device)
         head = torch.nn.Linear(model.config.hidden_size, 1, device=model.device)
         head.load_state_dict(weights)

@@ -19,12 +19,11 @@ import re
 import select
 import signal
 import sys
-import threading
 from collections.abc import Callable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -753,7 +752,6 @@ def check_problems(rows, dataset, kind=None):
     return problems
 
 
-HUB = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
 ROWS_SERVER = os.environ.get("HF_DATASETS_SERVER", "https://datasets-server.huggingface.co")
 PAGE = 100  # rows of a page, the most that this server gives at once
 
@@ -800,9 +798,6 @@ def hub_page(data, offset):
     path = cached_assets_path("scatr", namespace=data.repository, subfolder=folder) / f"{offset}.json"
     if path.is_file():
         return read_json(path)
-    offline = unreachable(ROWS_SERVER)
-    if offline:
-        raise OSError(f"it is not in the cache, and {offline}")
     query = {"dataset": data.repository, "config": data.config, "split": data.split}
     query |= {"offset": offset, "length": PAGE}
     if data.where:
@@ -816,28 +811,6 @@ def hub_page(data, offset):
         raise ValueError(f"the server did not give all of the rows from row {offset} on")
     write_json(path, page)
     return page
-
-
-@cache
-def unreachable(server):
-    """Why a server cannot be reached, or None: within 4 s, where the libraries retry for half a minute."""
-    from huggingface_hub.errors import HTTPError
-    from huggingface_hub.utils import get_session
-
-    reasons = ["no answer"]
-
-    def ask():
-        try:
-            get_session().head(f"{server}/api/", timeout=4)
-            reasons.clear()
-        except (HTTPError, OSError) as error:
-            reasons[0] = reason_of(error)
-
-    asking = threading.Thread(target=ask, daemon=True)  # to look up a host name can take longer than 4 s
-    asking.start()
-    asking.join(4)
-    if reasons:
-        return f"{server} cannot be reached ({reasons[0]})"
 
 
 KINDS = ("code", "math", "text")
@@ -1071,29 +1044,25 @@ def pick_dtype(dtype, device):
 
 
 @contextmanager
-def loading(name, revision=None):
-    """Yield options for from_pretrained; BadInput says what is wrong with a model that cannot be loaded.
-
-    With these options a Hub that cannot be reached is not asked, and its cache is used.
-    """
+def loading(name):
+    """Where a model cannot be loaded, BadInput says what is wrong with it."""
     from safetensors import SafetensorError
 
-    is_folder = Path(name).is_dir()
-    offline = None if is_folder else unreachable(HUB)
     try:
-        yield {"revision": revision, "local_files_only": bool(offline)}
+        yield
     except BadInput:
         raise
     except (OSError, ValueError, ImportError, RuntimeError, SafetensorError) as error:
+        is_folder = Path(name).is_dir()
         what = "cannot be loaded" if is_folder else "is no folder here, nor to be had from the Hub"
-        die(f"model {name!r} {what}: {offline or reason_of(error)}")
+        die(f"model {name!r} {what}: {reason_of(error)}")
 
 
 def load_config(name, revision=None):
     from transformers import AutoConfig
 
-    with loading(name, revision) as options:
-        return AutoConfig.from_pretrained(name, **options)
+    with loading(name):
+        return AutoConfig.from_pretrained(name, revision=revision)
 
 
 def context_of(config):
@@ -1116,10 +1085,10 @@ def load_tokenizer(name, revision=None):
     from transformers import AutoTokenizer, GenerationConfig
 
     generation_config = GenerationConfig.from_model_config(config)
-    with loading(name, revision) as options:
-        tokenizer = AutoTokenizer.from_pretrained(name, **options)
+    with loading(name):
+        tokenizer = AutoTokenizer.from_pretrained(name, revision=revision)
         with suppress(OSError):  # not every model has this file
-            generation_config = GenerationConfig.from_pretrained(name, **options)
+            generation_config = GenerationConfig.from_pretrained(name, revision=revision)
     if not tokenizer("a")["input_ids"]:
         die(f"model {name!r}: its tokenizer makes nothing of the letter a; are the tokenizer's files there?")
     return SimpleNamespace(config=config, generation_config=generation_config), tokenizer
@@ -1142,10 +1111,11 @@ def load_model(name, device=None, dtype="auto", revision=None):
         logging.disable_progress_bar()  # in a log it would be a line for each shard
     chosen = pick_device(device)
     quantization = getattr(files.config, "quantization_config", None) or {}
-    with loading(name, revision) as options:
-        if quantization.get("quant_method") == "mxfp4":  # gpt-oss; its kernels would need one more package
-            options["quantization_config"] = Mxfp4Config(dequantize=True)
-        model = AutoModelForCausalLM.from_pretrained(name, dtype=pick_dtype(dtype, chosen), **options)
+    options = {"dtype": pick_dtype(dtype, chosen), "revision": revision}
+    if quantization.get("quant_method") == "mxfp4":  # gpt-oss; its kernels would need one more package
+        options["quantization_config"] = Mxfp4Config(dequantize=True)
+    with loading(name):
+        model = AutoModelForCausalLM.from_pretrained(name, **options)
     if device is None and chosen != "cpu" and is_tiny(model):
         chosen = "cpu"
         model = model.float() if dtype == "auto" else model

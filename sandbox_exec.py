@@ -15,8 +15,7 @@ A job is the keyword arguments of `run_tests`:
     code         text of the program; None or blank text gives the verdict `no code`
     tests        text with asserts, pytest's functions or unittest's classes; or {"inputs": [...], "outputs":
                  [...]}: for each input the program must print the output and exit with status 0. Lines are
-                 compared without trailing blanks, numbers as decimals. With "fn_name" in the dictionary that
-                 function is called instead, and inputs and outputs are JSON
+                 compared without trailing blanks, numbers as decimals
     style        "check": the tests define check(candidate), which is called with the entry point; "auto":
                  "check" if the tests define it, else they are collected as pytest would
     entry_point  name of the function under test; the style "check" needs it
@@ -243,9 +242,6 @@ def judge(run_job, code, tests, style="auto", entry_point=None, prelude="", besi
         return outcomes[-1]
 
     try:
-        if isinstance(tests, dict) and tests.get("fn_name"):
-            entry_point = tests["fn_name"]
-            tests = calls_of(tests)
         if isinstance(tests, str):
             tests = read_tests(str(tests), str(prelude or ""), style, str(entry_point or ""),
                                looks="numpy" in preload)
@@ -299,16 +295,6 @@ def answer_of(outcome):
     why, odd, reason, detail = [*parts, "", "", "", ""][:4]
     ended = f"failed: the program ended (exit status {outcome.exit}) before its tests did"
     return why or odd, reason or ended, detail
-
-
-def calls_of(tests):
-    """LiveCodeBench's functional problems as text: the arguments of a call are JSON, one a line."""
-    inputs, outputs = read_pairs(tests)
-    calls = [[json.loads(line) for line in text.splitlines() if line.strip()] if isinstance(text, str)
-             else text for text in inputs]
-    wanted = [json.loads(text) if isinstance(text, str) else text for text in outputs]
-    return (f"for given, wanted in zip({calls!r}, {wanted!r}):\n    got = {tests['fn_name']}(*given)\n"
-            "    assert (list(got) if isinstance(got, tuple) else got) == wanted\n")
 
 
 def judge_script(run, code, inputs, outputs):
