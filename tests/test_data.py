@@ -4,9 +4,7 @@ import importlib
 import json
 import os
 import re
-import socket
 import threading
-from contextlib import suppress
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
