@@ -1148,7 +1148,8 @@ def read_row(row):
         return str(row["id"]), None, [read_choice(choice)]
     name, mark, first = row["custom_id"].rpartition("#")
     if not mark:  # a request of somebody else's, with the problem's id alone
-        name, first = row["custom_id"], 0
+        name = row["custom_id"]
+        first = 0
     body = (response or {}).get("body") or {}
     prompt = {"prompt_token_ids": body.get("prompt_token_ids")}
     choices = body.get("choices") or [{"error": row.get("error") or body}]

@@ -179,7 +179,8 @@ def load_run(run, vector):
     rows = common.read_labels(run, keys)
     labels = [math.nan if row["label"] is None else row["label"] for row in rows]
     groups = [-1 if row.get("group") is None else row["group"] for row in rows]
-    name, families = data_set(run), common.read_families(run)
+    name = data_set(run)
+    families = common.read_families(run)
     family_of = {problem: (name, "family", family) for problem, family in families.items()}
     x = fetch(slice(None))
     broken = [key for key, vector in zip(keys, x) if not vector.isfinite().all()]
@@ -232,7 +233,8 @@ def balance(problems, seed):
 
 def why_not(rollouts):
     """Why nothing can be learned from these rollouts, in a sentence; None if something can."""
-    right, judged = int(rollouts.labels.sum()), len(rollouts.labels)
+    right = int(rollouts.labels.sum())
+    judged = len(rollouts.labels)
     families = len(set(rollouts.families))
     if families >= 4 and 0 < right < judged:
         return None
@@ -296,7 +298,8 @@ class Task:
 
 def make_task(rollouts, recipe, device):
     train, valid = split_by_problem(rollouts, recipe.seed)
-    x, scale, feature_scale = rollouts.x, None, None
+    x = rollouts.x
+    scale = feature_scale = None
     if recipe.standardise:
         scale = fit_scale(rollouts.x[train])
         x = common.standardise(x, scale)
@@ -341,7 +344,9 @@ def fast_products():
 @fast_products()
 def train(task, config):
     """Train one configuration -> (the trial: its row in the table, the weights of its best epoch)."""
-    recipe, device, started = task.recipe, task.x.device, time.time()
+    started = time.time()
+    recipe = task.recipe
+    device = task.x.device
     seed = recipe.seed * 1_000_003 + config["number"]
     torch.manual_seed(seed)  # of the first weights and of dropout; the order of rows has its own generator
     orders = torch.Generator().manual_seed(seed)
@@ -743,8 +748,8 @@ def check_same_model(runs):
     models = {}
     for run in runs:
         meta = common.read_meta(run)
-        name, layers, width = common.model_name(meta), meta["n_layers"], meta.get("width")
-        models[f"{name!r} ({layers} layers, width {width})"] = run
+        shape = f"{meta['n_layers']} layers, width {meta.get('width')}"
+        models[f"{common.model_name(meta)!r} ({shape})"] = run
     if len(models) > 1:
         sources = " and ".join(f"{run} is of {model}" for model, run in models.items())
         common.die(f"{sources}; a scorer is for one model")

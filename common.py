@@ -1217,7 +1217,9 @@ def transformer(config, positions, width):
 
     A position whose vector is all zero is absent, and masked.
     """
-    nn, size, dropout = torch.nn, config["width"], config["dropout"]
+    nn = torch.nn
+    size = config["width"]
+    dropout = config["dropout"]
 
     class Encoder(nn.ModuleDict):
         def forward(self, x):  # [B, positions, d]
