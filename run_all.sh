@@ -132,10 +132,10 @@ labelled() { # print only those runs of the input that have labels
     done
 }
 
-stop() { # EXIT_CODE: end all processes, by force those that Ctrl-C has not ended after 1.5 seconds
+stop() { # EXIT_CODE: end all processes, by force those that Ctrl-C has not ended after 5 seconds
     trap '' INT TERM
     kill -INT $(jobs -p) 2>/dev/null || true
-    for _ in {1..15}; do
+    for _ in {1..50}; do
         kill -0 $(jobs -rp) 2>/dev/null || break
         sleep 0.1
     done

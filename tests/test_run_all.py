@@ -6,6 +6,7 @@ A Python that imports torch takes seconds, so several tests look at what one run
 import fcntl
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,13 +25,21 @@ MATH_B = ROOT / "demo" / "math_b.jsonl"
 METHODS = ("scatr", "scatr+", "logistic")
 
 
-def start(out, *args, **settings):
-    """A small run_all.sh that writes to `out`, in a process group of its own."""
+def use_one_core():
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+
+
+def start(out, *args, on_all_cores=False, **settings):
+    """A small run_all.sh that writes to `out`, in a process group of its own.
+
+    On one core step 1 is one process, as each takes seconds to import its packages.
+    """
     small = {"N": "4", "LIMIT": "6", "SEEDS": "32", "RUNS": "2", "FLAGS_03": "--configs 1 --workers 1"}
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # the Python that runs the tests
     env = {**os.environ, **small, "OUT": str(out), "PATH": path, **settings}
     command = ["bash", str(ROOT / "run_all.sh"), *map(str, args)]
-    return subprocess.Popen(command, env=env, stdout=-1, stderr=-1, text=True, start_new_session=True)
+    how = {"stdout": -1, "stderr": -1, "text": True, "start_new_session": True}
+    return subprocess.Popen(command, env=env, preexec_fn=None if on_all_cores else use_one_core, **how)
 
 
 def run_all(out, *args, **settings):
@@ -41,9 +50,9 @@ def run_all(out, *args, **settings):
     return stdout, stderr
 
 
-def stop_at(out, pattern, send, with_signal):
+def stop_at(out, pattern, send, with_signal, **how):
     """Start run_all.sh, and send it a signal when a file of this name has been written."""
-    process = start(out)
+    process = start(out, **how)
     while process.poll() is None and not list(out.rglob(pattern)):
         time.sleep(0.01)
     send(process.pid, with_signal)
@@ -72,7 +81,7 @@ def finished(tmp_path_factory):
     folder.mkdir(exist_ok=True)
     with lock(folder / "lock"):
         if not (folder / "printed.json").exists():
-            stop_at(folder / "out", "parts/*.pt", os.kill, signal.SIGTERM)
+            stop_at(folder / "out", "parts/*.pt", os.kill, signal.SIGTERM, on_all_cores=True)
             stop_at(folder / "out", "math_a/32/rollouts.jsonl", os.killpg, signal.SIGINT)
             stop_at(folder / "out", "*@*.pt", os.killpg, signal.SIGKILL)
             common.write_json(folder / "printed.json", {"all": run_all(folder / "out")})
@@ -140,8 +149,9 @@ def test_a_second_one_waits_for_the_first_and_makes_nothing_again(finished):
     assert {path: path.stat().st_mtime_ns for path in times} == times
 
 
-def test_without_answers_it_still_selects_and_what_teaches_nothing_is_skipped(tmp_path):
+def test_without_answers_it_still_selects_and_what_teaches_nothing_is_skipped(finished, tmp_path):
     """One direction is enough. The problems of `alike` are of three families, which 03 cannot split."""
+    shutil.copytree(finished[0] / "model" / "math_a" / "32", tmp_path / "model" / "math_a" / "32")
     rows = common.read_jsonl(MATH_B)[:6]
     common.write_jsonl(tmp_path / "open.jsonl", [{"prompt": row["prompt"], "id": row["id"]} for row in rows])
     alike = [row | {"family": f"of {i % 3}"} for i, row in enumerate(rows)]
