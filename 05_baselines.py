@@ -6,6 +6,16 @@
     python 05_baselines.py prm RUN --prm NAME         a process reward model: Gen-Verse/ReasonFlux-PRM-1.5B
     python 05_baselines.py route RUN --math M.pt --code C.pt    the model names the domain of each problem,
                                                       and the scorer of that domain picks
+    python 05_baselines.py paper RESULTS ...          all tables of the paper, its numbers beside ours, from
+                                                      results.json of one model or several; --plots draws them
+
+The tables of the paper that are not of 03's studies, for a calibration run C and runs E to evaluate on:
+
+    LoRA, its transfer       lora C --eval E --seed 32 42 52, with --epochs 6 for HumanEval and AIME
+    PRM, ReasonFlux          prm E --prm Gen-Verse/ReasonFlux-PRM-1.5B, and 7B; SCaTR learns on openthoughts
+    efficiency               after lora and prm: "Costs" in report.md
+    routing                  route E --math M.pt --code C.pt, beside 03's study of mixed domains
+    all of them              bash run_all.sh --paper MODEL, which ends with `paper`
 
 The report prints a summary and writes report.md, results.json and, with --plots, two figures for each
 calibration and evaluation set. It compares the scores in RUN/scores/*.jsonl: those of 04_select.py, those
@@ -16,7 +26,7 @@ one model and data set), calibration runs and scorer seeds, ± the standard devi
 in a folder `greedy` beside RUN is a row, too.
 
 The first page of this file is the report: runs become arrays, methods pick rollouts, picks become rows, rows
-become tables and figures. The second page is the three verifiers.
+become tables and figures. The second page is the three verifiers, the third the paper's tables.
 """
 
 from __future__ import annotations  # the annotations name numpy, which is imported when it is first used
@@ -30,8 +40,9 @@ import re
 import shlex
 import sys
 import time
-from collections import defaultdict
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cache, lru_cache, partial
 from pathlib import Path
 
@@ -94,6 +105,35 @@ class Scores:
     seed: str = ""
     cost: dict = field(default_factory=dict)  # NAME.cost.json
     left_out: set = frozenset()  # problems that do not count, see evaluate_study
+
+
+@dataclass
+class Row:
+    """A method in the tables. Its fields but `right` are those of a row of results.json."""
+
+    method: str
+    kind: str  # random, greedy, confidence, scorer, vote, choice or oracle
+    calibration: str  # the data set that it learned from, or ""
+    problems: float  # how many count
+    correct: float  # picks of all N rollouts that are right, expected
+    accuracy: float  # their share: the mean of `runs` values, one for each of a method's Scores
+    std: float | None
+    runs: int
+    over: str  # what varies, as "3 eval × 3 cal × 3 seeds"
+    paired: dict | None  # accuracy, std and runs of those values whose two runs have one name; see LEGEND
+    curve: dict  # {number of rollouts: accuracy}
+    curve_std: list | None
+    cut: float  # the share of picks that ended at the length limit
+    in_sample: bool  # it learned from some of these problems
+    right: np.ndarray | None = None  # [P], the chance that its pick of all rollouts is right
+    equals: str | None = None  # an earlier confidence rule with the same scores
+    best_of: list = field(default_factory=list)  # REFERENCES of which it is the best rule
+    against: dict = field(default_factory=dict)  # {one of REFERENCES: how far it is above its best rule}
+    auroc: float | None = None  # over all rollouts
+    auroc_within: float | None = None  # the mean over problems of that within a problem
+    cost: dict | None = None  # {one of COSTS: mean}, and the device
+    vote: str | None = None  # in a study: the accuracy of the weighted vote
+    domains_right: float | None = None  # by routing: the share of problems that went to their kind's scorer
 
 
 def load_repetitions(paths):
@@ -182,6 +222,8 @@ def score_by_rules(runs, windows):
 def read_all_scores(runs, only, studies):
     """({METHOD: its Scores}, names of files that are not in every run, and are left out)
 
+    A file may be in one run alone if each run has that of the calibration run with its own name: LoRA reads
+    every rollout once a file, so that crossing all runs would take as many times as long.
     The scores of studies are read where --study asks for them, of the others those that --only names or all.
     """
     found = defaultdict(list)  # name of a file -> its Scores in each run
@@ -193,11 +235,18 @@ def read_all_scores(runs, only, studies):
                 is_asked_for = study_of(method) in studies
             if is_asked_for:
                 found[file.stem].append(read_scores(file, run))
-    methods = defaultdict(list)
+    own = Counter()  # (METHOD, seed) -> how many runs have the file of the calibration run with their name
     for name, scores in found.items():
-        if len(scores) == len(runs):
-            methods[name.partition("@")[0]] += scores
-    return methods, [name for name, scores in found.items() if len(scores) < len(runs)]
+        if scores[0].calibration_run == scores[0].run.path.name:
+            own[name.partition("@")[0], scores[0].seed] += 1
+    methods, incomplete = defaultdict(list), []
+    for name, scores in found.items():
+        method = name.partition("@")[0]
+        if len(scores) == len(runs) or len(scores) == 1 and own[method, scores[0].seed] == len(runs):
+            methods[method] += scores
+        else:
+            incomplete.append(name)
+    return methods, incomplete
 
 
 def study_of(method):
@@ -306,7 +355,8 @@ def make_rows(runs, greedy, by_rule, by_scorer):
         rows.append(make_row("greedy", "greedy", at_random, [Scores(greedy)]))
     for rule in RULES:
         row = make_row(rule, "confidence", by_score, by_rule[rule])
-        rows.append(row | {"equals": equal_rule(rule, by_rule)})
+        row.equals = equal_rule(rule, by_rule)
+        rows.append(row)
     votes = []
     if can_vote(runs):
         for name, vote in VOTES.items():
@@ -356,11 +406,7 @@ def vote_rows(name, of_method, calibration):
 
 
 def make_row(name, kind, pick, of_method, calibration="", sizes=None):
-    """A method's row of results.json, and `right`: the chance [P] that its pick of all rollouts is right.
-
-    kind: random, greedy, confidence, scorer, vote, choice or oracle. pick: see Picks. of_method: the Scores
-    of each evaluation run, calibration run and scorer seed.
-    """
+    """pick: see Picks. of_method: the Scores of each evaluation run, calibration run and scorer seed."""
     largest = max(scores.run.labels.shape[1] for scores in of_method)
     sizes = sizes or [n for n in SIZES if n < largest] + [largest]
     right = []  # [scores, P]
@@ -377,19 +423,20 @@ def make_row(name, kind, pick, of_method, calibration="", sizes=None):
         problems.append(kept.sum())
     right = np.mean(right, 0)
     curve = np.mean(accuracies, 0).tolist()
-    row = {
-        "method": name, "kind": kind, "calibration": calibration,
-        "in_sample": any({*(scores.cost.get("learned") or ())} - scores.left_out for scores in of_method),
-        "right": right, "correct": float(right.sum()), "problems": mean_of(problems),
-        "accuracy": curve[-1], "std": std_of([of_sizes[-1] for of_sizes in accuracies]),
-        "curve": dict(zip(map(str, sizes), curve)), "curve_std": std_of(accuracies),
-        "runs": len(accuracies), "over": name_varied(of_method), "cut": mean_of(cut),
-        "best_of": [], "against": {},  # see compare
-    }  # fmt: skip
+    row = Row(
+        method=name, kind=kind, calibration=calibration,
+        problems=mean_of(problems), correct=float(right.sum()), right=right,
+        accuracy=curve[-1], std=std_of([of_sizes[-1] for of_sizes in accuracies]),
+        runs=len(accuracies), over=name_varied(of_method), paired=pair_runs(of_method, accuracies),
+        curve=dict(zip(map(str, sizes), curve)), curve_std=std_of(accuracies),
+        cut=mean_of(cut),
+        in_sample=any({*(scores.cost.get("learned") or ())} - scores.left_out for scores in of_method),
+    )  # fmt: skip
     if kind in ("confidence", "scorer"):
-        row["auroc"], row["auroc_within"] = mean_auroc(of_method)
+        row.auroc, row.auroc_within = mean_auroc(of_method)
     if kind == "scorer":
-        row["cost"] = cost_of(of_method)
+        row.cost = cost_of(of_method)
+        row.domains_right = mean_of(scores.cost.get("domains_right") for scores in of_method)
     return row
 
 
@@ -405,7 +452,18 @@ def name_varied(of_method):
         "cal": {scores.calibration_run for scores in of_method},
         "seeds": {scores.seed for scores in of_method},
     }
-    return " × ".join(f"{len(values)} {name}" for name, values in sources.items() if len(values) > 1)
+    varied = " × ".join(f"{len(values)} {name}" for name, values in sources.items() if len(values) > 1)
+    crossed = math.prod(map(len, sources.values()))
+    return varied if crossed == len(of_method) else f"{len(of_method)} of {varied}"
+
+
+def pair_runs(of_method, accuracies):
+    """The part of the values that the paper has: calibration run i with evaluation run i, each seed."""
+    pairs = zip(of_method, accuracies)
+    values = [of_sizes[-1] for scores, of_sizes in pairs if scores.calibration_run == scores.run.path.name]
+    if not values or len(values) == len(accuracies):
+        return None
+    return {"accuracy": mean_of(values), "std": std_of(values), "runs": len(values)}
 
 
 def std_of(values):
@@ -433,7 +491,7 @@ def mean_auroc(of_method):
 
 def cost_of(of_method):
     """What a method cost on average; None where no file says."""
-    costs = [scores.cost for scores in of_method if scores.cost]
+    costs = [scores.cost for scores in of_method if not COSTS.keys().isdisjoint(scores.cost)]
     if not costs:
         return None
     devices = {cost["device"] for cost in costs if cost.get("device")}
@@ -446,15 +504,15 @@ def cost_of(of_method):
 
 def compare(rows):
     """Add `against` to all rows: how far each is above the best rule of the paper's 20, and of all."""
-    (oracle,) = [row for row in rows if row["kind"] == "oracle"]
+    (oracle,) = [row for row in rows if row.kind == "oracle"]
     for reference, rules in REFERENCES.items():
-        best = max((row for row in rows if row["method"] in rules), key=lambda row: row["accuracy"])
-        best["best_of"].append(reference)
-        gap = oracle["accuracy"] - best["accuracy"]
+        best = max((row for row in rows if row.method in rules), key=lambda row: row.accuracy)
+        best.best_of.append(reference)
+        gap = oracle.accuracy - best.accuracy
         for row in rows:
-            gain = with_interval(row["right"] - best["right"])
-            too_small = gap * row["problems"] < 2  # a gap of less than two problems is noise
-            row["against"][reference] = gain | {"gap_closed": None if too_small else gain["delta"] / gap}
+            gain = with_interval(row.right - best.right)
+            too_small = gap * row.problems < 2  # a gap of less than two problems is noise
+            row.against[reference] = gain | {"gap_closed": None if too_small else gain["delta"] / gap}
 
 
 def with_interval(difference):
@@ -474,15 +532,12 @@ def problem_draws(n):
 
 
 def evaluate_study(study, runs, by_scorer):
-    """The rows of a study, by the number in their name; `vote` is the accuracy of the weighted vote.
+    """The rows of a study, by the number in their name; `vote` is the accuracy of the weighted vote. There
+    are none for runs that it does not score.
 
     The problems from which a scorer of some row learned are left out of all rows of that seed.
     """
     keys = sorted(key for key in by_scorer if study_of(key) == study)
-    if not keys:
-        names = " ".join(str(run.path) for run in runs)
-        common.die(f"{names}: no scores of --study {study}; train by 03_train_scorer.py RUN_CAL --study "
-                   f"{study} -o DIR, score by 04_select.py {names} --scorer DIR/{study}-*.pt")  # fmt: skip
     learned = defaultdict(set)  # scorer seed -> ids of problems
     for scores in itertools.chain(*(by_scorer[key] for key in keys)):
         learned[scores.seed].update(scores.cost.get("learned") or [])
@@ -494,50 +549,13 @@ def evaluate_study(study, runs, by_scorer):
             if not kept_problems(scores).any():
                 common.die(f"{scores.run.path}: the scorers of --study {study} learned from all its problems")
         row = make_row(name, "scorer", by_score, by_scorer[key], calibration)
-        row["vote"] = None
         for vote in vote_rows(name, by_scorer[key], calibration):
-            row["vote"] = accuracy_of(vote)
-        del row["right"]
+            row.vote = accuracy_of(vote)
         rows.append(row)
-    return sorted(rows, key=lambda row: [float(number) for number in re.findall(r"\.?\d+", row["method"])])
-
-
-# ---- The paper's numbers -----------------------------------------------------------------------------------
-# Of its tables "Best-of-N results for math domain", "for coding domain" and "Comparison of SCaTR with
-# ReasonFlux models". It says AIME; its problems are those of 2025.
-
-PAPER_ROWS = ("SCaTR", "best of the paper's 20 rules", "LoRA verifier", "PRM (ReasonFlux-PRM-1.5B)",
-              "SCaTR, weighted vote", "oracle", "PRM (ReasonFlux-PRM-7B)")  # fmt: skip
-PAPER = """\
-gpt-oss-20b math500 aime25: 89.8±2.9 93.3±0.0 94.8±2.4 92.2±1.9 94.0±1.3 97.8
-gpt-oss-20b aime25 math500: 95.0±0.5 94.6±0.9 94.8±0.3 95.5±0.3 96.1±0.3 97.7
-Qwen3-1.7B math500 aime25: 48.9±3.1 52.2±5.1 50.4±5.9 41.1±8.4 55.2±2.9 68.9
-Qwen3-1.7B aime25 math500: 88.3±0.7 88.1±0.4 88.9±0.5 87.3±0.8 90.6±0.4 94.9
-Qwen3-30B-A3B math500 aime25: 42.4±5.5 33.3±3.3 - 37.8±5.1 45.7±3.8 57.8
-Qwen3-30B-A3B aime25 math500: 91.3±0.5 85.0±1.6 - 88.9±0.2 91.6±0.3 93.2
-gpt-oss-20b kodcode humaneval: 93.2±0.6 91.7±0.9 92.3±0.4 89.8±2.5 - 93.9
-gpt-oss-20b humaneval kodcode: 86.8±0.7 83.8±0.9 85.2±1.0 82.5±4.0 - 94.5
-OLMo-2-1124-7B-Instruct kodcode humaneval: 35.0±1.7 31.7±1.1 37.7±2.7 32.9±1.6 - 73.4
-OLMo-2-1124-7B-Instruct humaneval kodcode: 33.1±0.9 27.0±0.2 32.7±0.8 29.3±1.3 - 66.7
-Qwen3-1.7B kodcode humaneval: 59.3±8.1 56.1±2.1 63.8±9.2 60.4±4.3 - 87.4
-Qwen3-1.7B humaneval kodcode: 67.1±12.2 61.3±11.6 68.3±9.1 64.5±6.9 - 90.8
-Qwen3-30B-A3B kodcode humaneval: 90.4±0.8 90.0±0.7 - 87.6±0.7 - 92.7
-Qwen3-30B-A3B humaneval kodcode: 88.2±0.6 87.0±1.0 - 84.6±1.1 - 93.7
-Qwen2.5-14B-Instruct openthoughts aime24: 18.5±4.5 - - 17.8±1.9 - - 24.4±1.9
-Qwen2.5-14B-Instruct openthoughts aime25: 21.6±5.5 - - 14.4±1.9 - - 23.3±3.3
-Qwen2.5-14B-Instruct openthoughts math500: 80.4±0.7 - - 79.2±0.4 - - 85.7±0.5
-"""
-
-
-def paper_numbers(model, calibration, dataset):
-    """{row of the summary: the paper's number} for a model, calibration set and test set; {} for others."""
-    name = f"{model} {calibration} {dataset}".lower()
-    for line in PAPER.splitlines():
-        sets, numbers = line.split(": ")
-        if sets.lower() == name:
-            pairs = zip(PAPER_ROWS, numbers.split())
-            return {row: number.replace("±", " ± ") for row, number in pairs if number != "-"}
-    return {}
+        if study == "halves" and name == "other":  # the paper's row is of all problems
+            everything = [replace(scores, left_out=frozenset()) for scores in by_scorer[key]]
+            rows.append(make_row("other, all problems", "scorer", by_score, everything, calibration))
+    return sorted(rows, key=lambda row: [float(number) for number in re.findall(r"\.?\d+", row.method)])
 
 
 # ---- Tables: rows {column: cell} ---------------------------------------------------------------------------
@@ -564,12 +582,12 @@ def percent_and_std(mean, std):
 
 
 def accuracy_of(row):
-    in_sample = " in sample" if row["in_sample"] else ""
-    return percent_and_std(row["accuracy"], row["std"]) + in_sample
+    in_sample = " in sample" if row.in_sample else ""
+    return percent_and_std(row.accuracy, row.std) + in_sample
 
 
-def gain_of(row):
-    return f"{percent(row['delta'], sign='+')} [{percent(row['low'])}, {percent(row['high'])}]"
+def gain_of(gain):
+    return f"{percent(gain['delta'], sign='+')} [{percent(gain['low'])}, {percent(gain['high'])}]"
 
 
 def number(value, unit=1):
@@ -588,8 +606,8 @@ def summary_tables(sections):
             if len({section["model"] for section in sections}) > 1:
                 title = f"{section['model']}: {title}"
             columns.append({"picked by": title} | summary_cells(section, calibration))
-            paper = paper_numbers(section["model"], calibration, section["dataset"])
-            columns += [{"picked by": "paper"} | paper] if paper else []
+            numbers = papers_numbers(section["model"], calibration, section["dataset"])
+            columns += [{"picked by": "paper"} | numbers] if numbers else []
     names = [*dict.fromkeys(itertools.chain(*columns))]
     names.sort(key=lambda name: SUMMARY_ENDS.index(name) if name in SUMMARY_ENDS else -1)
     for i in range(0, len(columns), SUMMARY_COLUMNS):
@@ -599,17 +617,17 @@ def summary_tables(sections):
 
 
 def calibrations_of(section):
-    return sorted({row["calibration"] for row in section["rows"]} - {""}) or [""]
+    return sorted({row.calibration for row in section["rows"]} - {""}) or [""]
 
 
 def summary_rows(section, calibration):
     """{name: row} of a calibration set: of the confidence rules the best ones, of the votes SUMMARY_VOTES."""
     rows = {}
     for row in section["rows"]:
-        rows |= dict.fromkeys(row["best_of"], row)
-        is_shown = row["kind"] != "confidence" and (row["kind"] != "vote" or row["method"] in SUMMARY_VOTES)
-        if is_shown and row["calibration"] in ("", calibration):
-            rows[row["method"]] = row
+        rows |= dict.fromkeys(row.best_of, row)
+        is_shown = row.kind != "confidence" and (row.kind != "vote" or row.method in SUMMARY_VOTES)
+        if is_shown and row.calibration in ("", calibration):
+            rows[row.method] = row
     return rows
 
 
@@ -621,20 +639,24 @@ def summary_cells(section, calibration):
 
 def shown_rows(section):
     """The rows of all methods, but of the confidence rules only of the best."""
-    return [row for row in section["rows"] if row["kind"] != "confidence" or row["best_of"]]
+    return [row for row in section["rows"] if row.kind != "confidence" or row.best_of]
 
 
 def columns_of(row):
-    name = ": ".join(filter(None, [", ".join(row["best_of"]), row["method"]]))
-    return {"method": name, "calibrated on": row["calibration"], "cut %": percent(row["cut"])}
+    name = ": ".join(filter(None, [", ".join(row.best_of), row.method]))
+    return {"method": name, "calibrated on": row.calibration, "cut %": percent(row.cut)}
 
 
 def methods_table(section):
     for row in shown_rows(section):
-        correct = f"{row['correct']:.1f}".removesuffix(".0")
-        cells = {"accuracy %": accuracy_of(row), "over": row["over"]}
-        cells["right/problems"] = f"{correct}/{row['problems']:.0f}"
-        for best, gain in row["against"].items():
+        correct = f"{row.correct:.1f}".removesuffix(".0")
+        cells = {"accuracy %": accuracy_of(row), "over": row.over}
+        if row.paired:
+            cells["paired %"] = percent_and_std(row.paired["accuracy"], row.paired["std"])
+        cells["right/problems"] = f"{correct}/{row.problems:.0f}"
+        if row.domains_right is not None:
+            cells["domains right %"] = percent(row.domains_right)
+        for best, gain in row.against.items():
             cells[f"Δ to the {best} [95 %]"] = gain_of(gain)
             cells[f"gap from the {best} closed, %"] = percent(gain["gap_closed"], 0)
         yield columns_of(row) | cells
@@ -642,28 +664,29 @@ def methods_table(section):
 
 def curves_table(section):
     for row in shown_rows(section):
-        cells = {f"N={n}": percent(accuracy) for n, accuracy in row["curve"].items()}
+        cells = {f"N={n}": percent(accuracy) for n, accuracy in row.curve.items()}
         for key, column in (("auroc", "AUROC"), ("auroc_within", "within a problem")):
-            cells[column] = None if row.get(key) is None else f"{row[key]:.3f}"
+            auroc = getattr(row, key)
+            cells[column] = None if auroc is None else f"{auroc:.3f}"
         yield columns_of(row) | cells
 
 
 def rules_table(section):
-    rows = {row["method"]: row for row in section["rows"]}
+    rows = {row.method: row for row in section["rows"]}
     for statistic in common.STATISTICS:
         of_statistic = {way: rows[f"{statistic}/{way}"] for way in common.AGGREGATIONS}
         cells = {}
         for way, row in of_statistic.items():
-            cells[way] = f"as {row['equals'].split('/')[1]}" if row["equals"] else accuracy_of(row)
-        cut = mean_of(row["cut"] for row in of_statistic.values())
+            cells[way] = f"as {row.equals.split('/')[1]}" if row.equals else accuracy_of(row)
+        cut = mean_of(row.cut for row in of_statistic.values())
         yield {"statistic": statistic} | cells | {"cut %": percent(cut)}
 
 
 def cost_table(section):
-    rows = [row for row in section["rows"] if row.get("cost")]
-    scatr = next((row["cost"] for row in rows if row["method"] == "SCaTR"), {})
+    rows = [row for row in section["rows"] if row.cost]
+    scatr = next((row.cost for row in rows if row.method == "SCaTR"), {})
     for row in rows:
-        cost = row["cost"]
+        cost = row.cost
         cells = {}
         for name, (column, unit) in COSTS.items():
             cells[column] = number(cost[name], unit)
@@ -684,12 +707,12 @@ TABLES = {
 def study_table(rows):
     for row in rows:
         cells = columns_of(row)
-        stds = row["curve_std"] or [None] * len(row["curve"])
-        for (n, accuracy), std in zip(row["curve"].items(), stds):
+        stds = row.curve_std or [None] * len(row.curve)
+        for (n, accuracy), std in zip(row.curve.items(), stds):
             if n != "1":  # one rollout is a random pick
                 cells[f"best of {n} %"] = percent_and_std(accuracy, std)
-        cells |= {"AUROC %": percent(row["auroc"]), "within a problem %": percent(row["auroc_within"])}
-        cells |= {"weighted vote %": row["vote"], "over": row["over"], "problems": number(row["problems"])}
+        cells |= {"AUROC %": percent(row.auroc), "within a problem %": percent(row.auroc_within)}
+        cells |= {"weighted vote %": row.vote, "over": row.over, "problems": number(row.problems)}
         yield cells
 
 
@@ -703,8 +726,11 @@ Confidence rules are statistic/aggregation. The statistics are of each token's t
 ten, scaled to add up to 1 (low is sure). `self_certainty` is how far the whole distribution is from uniform,
 `likelihood` the token's own log-probability. They are aggregated over the tokens: `avg` of all; `tail`, the
 last ones; `lowest`, the window where it is least confident; `bottom10`, the least confident tenth of the
-windows. Windows and tail are the paper's (1,024 and 2,048 tokens) where answers are long, else the power of
-two nearest to half of the median answer."""
+windows: the mean of these windows' means, so that a token counts once for each window that it is in, where
+the paper's formula averages a set of tokens. Windows and tail are the paper's (1,024 and 2,048 tokens) where
+answers are long, else the power of two nearest to half of the median answer. The paper's Sec. 5 names four
+rules, the aggregations of mean; that its best rule is the best of five statistics × four aggregations, 20
+rules, is how we read its App. B.2."""
 LEGEND = {  # word: its explanation, which is written if the word is in the report
     "random": """\
 Random, best-of-N and oracle are the exact expectation over all subsets of N rollouts, votes where these are
@@ -712,6 +738,12 @@ few, else the mean over 128 random ones. Tied majorities share the credit. `righ
 picks.""",
     "±": """\
 ± is the standard deviation over what varies (`over`): evaluation runs, calibration runs, scorer seeds.""",
+    "paired %": """\
+All runs are crossed: of 3 evaluation runs, 3 calibration runs and 3 seeds come 27 values. `paired %` is of
+those whose calibration and evaluation run have one sampling seed, which are 9 as in the paper.""",
+    "Study of halves": """\
+`other` and `same` are judged on the half of the problems that `same` did not learn from; the paper's row of
+another data set is `other, all problems`.""",
     "in sample": """\
 `in sample`: the scorer learned from some of these problems, so its accuracy proves nothing.""",
     "Δ": """\
@@ -735,8 +767,13 @@ def report(args):
         meta = common.read_meta(path)
         repetitions[common.model_name(meta), common.short_name(meta["dataset"])].append(path)
     sections = [make_section(*names, paths, args) for names, paths in repetitions.items()]
+    for study in args.study:
+        if not any(section["studies"][study] for section in sections):
+            names = " ".join(args.runs)
+            common.die(f"{names}: no scores of --study {study}; train by 03_train_scorer.py RUN_CAL --study "
+                       f"{study} -o DIR, score by 04_select.py {names} --scorer DIR/{study}-*.pt")  # fmt: skip
     out = Path(args.out or os.path.commonpath([*map(os.path.abspath, args.runs)]))
-    common.write_json(out / "results.json", {"command": the_command(), "sections": sections})
+    write_results(out / "results.json", sections)
     summary = [*summarise(sections)]
     details = [text for section in sections for text in describe(section, out, args.plots)]
     text = "\n\n".join(["# Report", *summary, *details])
@@ -746,9 +783,20 @@ def report(args):
     print(*summary, f"more tables, and what the names and numbers mean: {out / 'report.md'}", sep="\n\n")
 
 
+def write_results(path, sections):
+    results = []
+    for section in sections:
+        studies = {study: [*map(fields_of, rows)] for study, rows in section["studies"].items()}
+        results.append(section | {"rows": [*map(fields_of, section["rows"])], "studies": studies})
+    common.write_json(path, {"command": the_command(), "sections": results})
+
+
+def fields_of(row):
+    return {name: value for name, value in vars(row).items() if name != "right"}
+
+
 def check_inputs(args):
-    if args.plots and not importlib.util.find_spec("matplotlib"):
-        common.die("--plots needs matplotlib: pip install matplotlib")
+    check_plots(args)
     if len({os.path.realpath(path) for path in args.runs}) < len(args.runs):
         common.die("a run is given twice; each counts as a repetition of its own")
     names = {file.stem for path in args.runs for file in Path(path, "scores").glob("*.jsonl")}
@@ -756,6 +804,11 @@ def check_inputs(args):
     for name in args.only:
         if name not in names:
             common.die(f"--only {name}: no such scores; there are {', '.join(sorted(names)) or 'none'}")
+
+
+def check_plots(args):
+    if args.plots and not importlib.util.find_spec("matplotlib"):
+        common.die("--plots needs matplotlib: pip install matplotlib")
 
 
 def make_section(model, dataset, paths, args):
@@ -766,8 +819,6 @@ def make_section(model, dataset, paths, args):
     studies = {study: evaluate_study(study, runs, by_scorer) for study in args.study}
     rows = make_rows(runs, greedy, score_by_rules(runs, windows), by_scorer)
     compare(rows)
-    for row in rows:
-        del row["right"]
     n = mean_of(run.valid.sum(1).mean() for run in runs)
     title = f"{model} on {dataset}: {len(runs[0].ids)} problems, N={n:.4g}"
     if len(runs) > 1:
@@ -777,7 +828,7 @@ def make_section(model, dataset, paths, args):
     notes = []
     if left_out:
         notes.append(f"{dataset}: {len(left_out)} problems left out of all rows: a label could not be judged")
-    equal = [row for row in rows if row.get("equals")]
+    equal = [row for row in rows if row.equals]
     if equal:
         notes.append(f"{dataset}: {len(equal)} of the {len(RULES)} confidence rules equal another, because "
                      "answers are too short for their windows to differ")  # fmt: skip
@@ -797,7 +848,8 @@ def summarise(sections):
     yield from summary_tables(sections)
     for section in sections:
         for study, rows in section["studies"].items():
-            yield f"Study of {study}: {section['title']}\n\n{as_table(study_table(rows))}"
+            if rows:
+                yield f"Study of {study}: {section['title']}\n\n{as_table(study_table(rows))}"
 
 
 def describe(section, out, plots):
@@ -825,6 +877,8 @@ LOOKS = {  # what a figure shows: (colour, line, mark)
     "SCaTR": ("#0072b2", "-", "o"),
     "SCaTR+": ("#882255", "-", "D"),
     "SCaTR's vote": ("#009e73", "-", "^"),
+    "LoRA verifier": ("#d55e00", "-.", "P"),
+    "PRM": ("#cc79a7", "-.", "X"),
     "oracle": ("#000000", "--", ""),
 }
 SHADES = dict(zip(common.AGGREGATIONS, ("#f9dc9f", "#eeb03c", "#b9770e", "#5f3c05")))  # of the rules' orange
@@ -853,35 +907,37 @@ def draw_figures(out, section, calibration):
 
 
 def rows_to_draw(section, calibration):
-    """{key of LOOKS: row}; of the rules, of the votes and of SCaTR's votes the best."""
+    """{key of LOOKS: row}; of the rules, of the votes, of SCaTR's votes and of the PRMs the best."""
     found = defaultdict(list)
     for row in section["rows"]:
-        if row["calibration"] in ("", calibration):
+        if row.calibration in ("", calibration):
             found[look_of(row)].append(row)
-    return {look: max(found[look], key=lambda row: row["accuracy"]) for look in LOOKS if look in found}
+    return {look: max(found[look], key=lambda row: row.accuracy) for look in LOOKS if look in found}
 
 
 def look_of(row):
-    if row["kind"] == "confidence":
+    if row.kind == "confidence":
         return "best rule"
-    if row["method"] in VOTES:
+    if row.method in VOTES:
         return "vote"
-    if row["method"] in SUMMARY_VOTES:
+    if row.method in SUMMARY_VOTES:
         return "SCaTR's vote"
-    return row["method"]
+    if row.method.startswith("PRM ("):
+        return "PRM"
+    return row.method
 
 
 def draw_accuracy(axes, section, rows):
     ends = []
     for look, row in rows.items():
         colour, line, mark = LOOKS[look]
-        sizes = [int(n) for n in row["curve"]]
-        heights = 100 * np.array([*row["curve"].values()])
+        sizes = [int(n) for n in row.curve]
+        heights = 100 * np.array([*row.curve.values()])
         axes.plot(sizes, heights, line, marker=mark, color=colour, markersize=4, clip_on=False)
-        if row["curve_std"]:
-            std = 100 * np.array(row["curve_std"])
+        if row.curve_std:
+            std = 100 * np.array(row.curve_std)
             axes.fill_between(sizes, heights - std, heights + std, color=colour, alpha=0.18, linewidth=0)
-        name = f"best rule: {row['method']}" if look == "best rule" else row["method"]
+        name = f"best rule: {row.method}" if look == "best rule" else row.method
         ends.append((heights[-1], f"{name}  {heights[-1]:.1f}", colour))
     axes.set_xscale("log", base=2)
     axes.set_xticks(sizes, sizes)
@@ -906,15 +962,17 @@ def draw_rules(axes, section, rows):
     """Bars from the best to the worst."""
     from matplotlib.patches import Patch
 
-    bars = [(rows[name], LOOKS[name][0]) for name in ("random", "SCaTR", "SCaTR+") if name in rows]
+    bars = [(rows[name], LOOKS[name][0]) for name in ("random", "SCaTR", "SCaTR+", "oracle") if name in rows]
     for row in section["rows"]:
-        if row["kind"] == "confidence" and not row["equals"]:
-            bars.append((row, SHADES[row["method"].split("/")[1]]))
+        if row.kind == "confidence" and not row.equals:
+            bars.append((row, SHADES[row.method.split("/")[1]]))
+        if row.method == "majority vote":
+            bars.append((row, LOOKS["vote"][0]))
     axes.figure.set_size_inches(SIZE[0], 1.4 + 0.18 * len(bars))
-    for row, colour in sorted(bars, key=lambda bar: bar[0]["accuracy"]):
-        name = row["method"]
-        accuracy = 100 * row["accuracy"]
-        std = 100 * (row["std"] or 0)
+    for row, colour in sorted(bars, key=lambda bar: bar[0].accuracy):
+        name = row.method
+        accuracy = 100 * row.accuracy
+        std = 100 * (row.std or 0)
         axes.barh(name, accuracy, color=colour, height=0.78)
         axes.errorbar(accuracy, name, xerr=std, fmt="none", ecolor="#333333")
         axes.annotate(f"{accuracy:.1f}", (accuracy + std, name), xytext=(4, 0), textcoords="offset points",
@@ -1176,7 +1234,7 @@ def training_flops(model, lengths):
 # ---- Process reward models, without code from the Hub ------------------------------------------------------
 
 STEP_END = "<extra_0>"
-PRM_TOKENS = 2048  # so many of an answer's last tokens are read
+PRM_TOKENS = 2048  # so many of an answer's last tokens are read, which is our choice
 
 
 def prm(args):
@@ -1247,44 +1305,313 @@ def load_step_prm(args):
 
 # ---- Domain routing: the model that answers also says whether a problem is one of maths or of code ---------
 
-DOMAINS = ("math", "code")
+DOMAINS = {"math": "math", "coding": "code"}  # what the model may answer: the kind of problem that it names
+MOST_SAID = 5  # tokens of its answer
 ROUTER = """Is the following a mathematics problem or a programming task?\n
 {problem}\n
-Answer with one word, math or code."""
+Answer with one word, math or coding."""
+LIKELIER = "routed.likelier-word"  # scores by another rule than the paper's: which word is likelier to begin
 
 
 def route(args):
+    """Score RUNs by the scorer of each problem's domain, as the model names it: "routed" and LIKELIER."""
     if len(args.math) != len(args.code):
         common.die(f"--math and --code: {len(args.math)} and {len(args.code)} scorers; give them in pairs")
     scorers = {path: common.load_scorer(path) for path in (*args.math, *args.code)}
     model, tokenizer = load_model_of(args.runs, args)
     words = first_tokens(tokenizer, *DOMAINS)
+
+    @cache  # runs of a data set have the same problems
+    def ask(prompt):
+        ids = direct_prompt(tokenizer, ROUTER.format(problem=prompt))
+        likelier = [*DOMAINS.values()][next_logits(model, ids)[words].argmax()]
+        return {"routed": domain_in(say(model, tokenizer, ids, MOST_SAID)), LIKELIER: likelier}
+
     for run in map(Path, args.runs):
         problems = common.read_jsonl(run / "problems.jsonl", needs=("id", "kind", "prompt"))
-        domains = {}  # id of a problem -> the likelier of the two words as the model's answer
-        for row in problems:
-            with torch.inference_mode():
-                logits = next_logits(model, direct_prompt(tokenizer, ROUTER.format(problem=row["prompt"])))
-            domains[row["id"]] = DOMAINS[logits[words].argmax()]
-        right = [domains[row["id"]] == row["kind"] for row in problems if row["kind"] in DOMAINS]
-        print(f"{run}: domains right %: {percent(mean_of(right))} ({sum(right)}/{len(right)})")
-        for file in (run / "scores").glob("routed@*"):
+        for file in (run / "scores").glob("routed*@*"):
             file.unlink()  # of an earlier call, which may have had more scorers
-        for i, (math_path, code_path) in enumerate(zip(args.math, args.code)):
-            keys, math_logits = common.score_run(scorers[math_path], run, math_path)
-            _, code_logits = common.score_run(scorers[code_path], run, code_path)
-            is_math = torch.tensor([domains[id] == "math" for id, _ in keys])
-            logits = torch.where(is_math, math_logits, code_logits)
-            columns = zip(keys, logits.tolist(), logits.sigmoid().tolist())
-            rows = []
-            for (id, sample), score, weight in columns:
-                rows.append({"id": id, "sample": sample, "score": score, "weight": weight})
-            common.write_jsonl(run / "scores" / f"routed@{i}.jsonl", rows)
+        for method in ("routed", LIKELIER):
+            with torch.inference_mode():
+                domains = {row["id"]: ask(row["prompt"])[method] for row in problems}
+            right = [domains[row["id"]] == row["kind"] for row in problems if row["kind"] in DOMAINS.values()]
+            print(f"{run}: {method}: domains right %: {percent(mean_of(right))} ({sum(right)}/{len(right)})")
+            for i, pair in enumerate(zip(args.math, args.code)):
+                file = run / "scores" / f"{method}@{i}.jsonl"
+                common.write_jsonl(file, routed_scores(run, domains, *pair, scorers))
+                facts = {"domains_right": mean_of(right), "command": the_command()}
+                common.write_json(file.with_suffix(".cost.json"), facts)
+
+
+def say(model, tokenizer, ids, most):
+    """The likeliest answer, of at most so many tokens, to a prompt."""
+    said = []
+    while len(said) < most and not {*said} & {*tokenizer.all_special_ids}:
+        said.append(int(next_logits(model, ids + said).argmax()))
+    return tokenizer.decode(said, skip_special_tokens=True)
+
+
+def domain_in(text):
+    """The kind of problem that an answer names first, or None."""
+    word = re.search(r"\b(math|coding)", text.lower())
+    return word and DOMAINS[word[1]]
+
+
+def routed_scores(run, domains, math_path, code_path, scorers):
+    """Rows of a file of scores. A problem without a domain has no scorer: its rollouts are all equal."""
+    keys, of_maths = common.score_run(scorers[math_path], run, math_path)
+    _, of_code = common.score_run(scorers[code_path], run, code_path)
+    choices = {"math": of_maths, "code": of_code, None: torch.zeros(len(keys))}
+    rows = []
+    for place, (problem, sample) in enumerate(keys):
+        logit = choices[domains[problem]][place]
+        rows.append({"id": problem, "sample": sample, "score": logit.item(), "weight": logit.sigmoid().item()})
+    return rows
+
+
+# ==== Page three: the paper's tables, from the results.json of one model or several =========================
+
+PAPERS_SETS = ("humaneval", "kodcode", "math500", "aime25", "aime24", "openthoughts")
+PARTNER = {"humaneval": "kodcode", "kodcode": "humaneval", "math500": "aime25", "aime25": "math500"}
+PAPERS_BEST = "best of the paper's 20 rules"
+MISSING = "missing"
+
+
+@cache
+def the_paper():
+    """demo/paper.json: the paper's tables, in its order, and the reasons why ours differ. Of a table it has
+
+    columns: [column, what it shows (a key of SHOWN), the rows of the report or STUDY-ROW that this is of]
+    learned from: {column: a calibration set other than the pair's, from which its rows learned; see our_cell}
+    paper: {"MODEL CALIBRATED_ON EVALUATED_ON": its cells, - where it has none}; "any" stands for all models
+    """
+    return common.read_json(Path(__file__).with_name("demo") / "paper.json")
+
+
+def papers_cells(table, model, *pair):
+    """The paper's row of a table, or []."""
+    of_model = {row.lower(): cells for row, cells in table["paper"].items()}
+    cells = of_model.get(" ".join([model.lower(), *pair]), of_model.get(" ".join(["any", *pair]), ""))
+    return ["" if cell == "-" else cell.replace("±", " ± ") for cell in cells.split()]
+
+
+def papers_numbers(*names):
+    """{row of the summary: the paper's number} for a model, calibration set and test set; {} for others."""
+    found = {}
+    for name in ("main math", "main code", "reasonflux 7"):
+        table = the_paper()["tables"][name]
+        for (_, shows, row, *_), cell in zip(table["columns"], papers_cells(table, *names)):
+            if shows == "accuracy" and cell:
+                found[row] = cell
+    return found
+
+
+@dataclass
+class Results:
+    """All that was found of a model."""
+
+    names: dict  # a data set of the paper -> the one in its place
+    meta: dict  # of one of the runs
+    rows: dict = field(default_factory=dict)  # (test set, row or STUDY-ROW, calibration set) -> Row
+
+    def add(self, section):
+        for row in section["rows"]:
+            for name in (row.method, *row.best_of):
+                self.rows[section["dataset"], name, row.calibration] = row
+        for study, rows in section["studies"].items():
+            for row in rows:
+                self.rows[section["dataset"], f"{study}-{row.method}", row.calibration] = row
+
+    def row(self, name, calibration, test):
+        """None if it is missing."""
+        calibration = "+".join(self.names[name] for name in calibration.split("+"))
+        test = self.names[test]
+        return self.rows.get((test, name, calibration)) or self.rows.get((test, name, ""))
+
+
+def points_above(row, *others):
+    return percent(row.accuracy - max(other.accuracy for other in others), sign="+")
+
+
+def best_of(n, row):
+    if str(n) not in row.curve:
+        return f"N < {n}"
+    stds = dict(zip(row.curve, row.curve_std or ()))
+    return percent_and_std(row.curve[str(n)], stds.get(str(n)))
+
+
+def gap_closed(row):
+    return percent(row.against[PAPERS_BEST]["gap_closed"]) or "gap too small"
+
+
+def cost_of_row(name, row):
+    return row.cost and number(row.cost[name], COSTS[name][1])
+
+
+def times_as_much(name, row, other):
+    costs = [each.cost and each.cost[name] for each in (row, other)]
+    return f"{number(costs[0] / costs[1])}×" if all(costs) else None
+
+
+def domains_right(row):
+    return percent(row.domains_right)
+
+
+def problems(row):
+    return number(row.problems)
+
+
+SHOWN = {  # what a column shows, of its rows; None where it is missing
+    "accuracy": accuracy_of, "points above": points_above, "% of gap closed": gap_closed,
+    "domains right %": domains_right, "problems": problems,
+    **{f"best of {n}": partial(best_of, n) for n in (4, 8, 12)},
+    **{name: partial(cost_of_row, name) for name in COSTS},
+    **{f"times {name}": partial(times_as_much, name) for name in COSTS},
+}  # fmt: skip
+
+
+def our_cell(results, table, pair, column):
+    title, shows, *names = column
+    if not pair:
+        return str(results.meta[shows])
+    learned_from = table.get("learned from", {}).get(title, "{0}").format(*pair, PARTNER.get(pair[-1]))
+    rows = [results.row(name, learned_from, pair[-1]) for name in names]
+    return MISSING if None in rows else SHOWN[shows](*rows) or MISSING
+
+
+PAPER_LEGEND = """\
+Accuracies are in %, best of all N rollouts, ± the standard deviation: of ours over evaluation runs,
+calibration runs and scorer seeds, 27 values for 3 of each, where the paper has 9 (`paired %` in report.md).
+The runs of a data set have the same problems and other sampling seeds; the paper's "resampling prompts" may
+mean more. The best confidence rule is chosen with hindsight among 20, as we read App. B.2. From 5,000
+training rollouts on two of the four shapes are 2,048 wide, as in the authors' code. `missing`: this was not
+done, or could not be."""
+
+
+def paper(args):
+    """Write paper.md: all tables of the paper, for each of the models that the results are of."""
+    check_plots(args)
+    names = dict(zip(PAPERS_SETS, args.sets))
+    sections = []
+    models = {}
+    for file in args.results:
+        for section in common.read_json(file, needs=("sections",))["sections"]:
+            sections.append(with_rows(section, file))
+            models.setdefault(section["model"], Results(names, section["metas"][0])).add(sections[-1])
+    parts = ["# The paper's tables", PAPER_LEGEND]
+    tables, reasons = the_paper()["tables"], the_paper()["reasons"]
+    for count, table in enumerate(tables.values(), 1):
+        rows = [row for model, results in models.items() for row in paper_rows(table, model, results)]
+        header = ["model", "calibrated → evaluated", "", *(column[0] for column in table["columns"])]
+        parts += [f"## Table {count}: {table['title']}", common.table(header, rows)]
+        parts.append("\n".join(line for reason in table["differs"] for line in reasons[reason]))
+    out = Path(args.out or Path(args.results[0]).parent)
+    if args.plots:
+        parts.append(draw_models(out, sections))
+    parts.append(f"This page was made by\n\n    {the_command()}")
+    text = "\n\n".join(filter(None, parts))
+    with common.atomic(out / "paper.md") as file:
+        file.write(text + "\n")
+    missing = len(re.findall(rf"\| +{MISSING} (?=\|)", text))
+    print(f"{out / 'paper.md'}: {len(tables)} tables of the paper; {missing} cells are missing")
+
+
+def with_rows(section, file):
+    """A section of results.json as `report` had it."""
+    studies = {study: [row_of(row, file) for row in rows] for study, rows in section["studies"].items()}
+    return section | {"rows": [row_of(row, file) for row in section["rows"]], "studies": studies}
+
+
+def row_of(fields, file):
+    if fields.keys() != Row.__annotations__.keys() - {"right"}:
+        common.die(f"{file} was made by another version of this file: make that report again")
+    return Row(**fields)
+
+
+def paper_rows(table, model, results):
+    """For each pair of data sets our row of a table and, where there is one, the paper's."""
+    for pair in dict.fromkeys(tuple(row.split()[1:]) for row in table["paper"]):
+        ours = [our_cell(results, table, pair, column) for column in table["columns"]]
+        yield [model, " → ".join(results.names[name] for name in pair), "ours", *ours]
+        theirs = papers_cells(table, model, *pair)
+        if theirs:
+            yield ["", "", "paper", *theirs, *[None] * (len(ours) - len(theirs))]
+
+
+def draw_models(out, sections):
+    """Bars for each model and pair of data sets, as in the paper's main figure -> the line that shows them."""
+    from matplotlib.figure import Figure
+
+    groups = {}  # "model\ncalibration → test" -> rows_to_draw
+    for section in sections:
+        for calibration in calibrations_of(section):
+            rows = rows_to_draw(section, calibration)
+            if "SCaTR" in rows:
+                groups[f"{section['model']}\n{calibration} → {section['dataset']}"] = rows
+    figure = Figure(figsize=(SIZE[0], 1.5 + 0.6 * len(groups)), layout="constrained")
+    axes = figure.subplots()
+    for shift, look in enumerate(("random", "best rule", "SCaTR", "SCaTR+")):
+        for place, rows in enumerate(groups.values()):
+            if look in rows:
+                std = 100 * (rows[look].std or 0)
+                axes.barh(place + 0.2 * shift, 100 * rows[look].accuracy, 0.18, xerr=std, color=LOOKS[look][0],
+                          label=look if place == 0 else None)  # fmt: skip
+    axes.set_yticks([place + 0.3 for place in range(len(groups))], groups, fontsize=8)
+    axes.invert_yaxis()
+    axes.set(xlabel="right answers, %")
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(loc="outside upper center", ncols=4, frameon=False)
+    with common.atomic(out / "models.png", "wb") as file:
+        figure.savefig(file, format="png", dpi=120)
+    return "![Right answers of random picks, the best rule, SCaTR and SCaTR+, for each model](models.png)"
+
+
+# ---- What run_all.sh --paper will make
+
+
+def plan(args):
+    """Print the data sets that can be had, a line each; and on the screen what all of them will take."""
+    config = common.load_config(args.model)
+    width, context = config.get_text_config().hidden_size, common.context_of(config)
+    table = []
+    counts = []  # rollouts of a run
+    for place, dataset in enumerate(args.sets):
+        try:
+            problems = len(common.load_problems(dataset, args.limit))
+            print(dataset, flush=True)
+        except common.BadInput as error:
+            common.warn(f"missing: {error}")
+            problems = 0
+        counts.append(problems * args.n)
+        rollouts = counts[-1] * args.runs
+        tokens = rollouts * context
+        vectors = 2 * 8 + 10 + common.SPECIAL_KEPT if place < 2 else 2 * 2  # of code: the studies' layers, too
+        size = rollouts * vectors * width * 2 + tokens * 28  # bytes: 28 of a token are in tokens.pt
+        name = common.short_name(dataset)
+        hours = hours_of(Path(args.base, name), rollouts)
+        table.append([name, problems, f"{rollouts:,}", number(tokens, 1e6), number(size, 1e9), hours])
+    header = ["to sample", "problems", "rollouts", "million tokens at most", "GB at most", "hours"]
+    print(common.table(header, table), file=sys.stderr)
+    code, kod, maths, aime, more, _ = counts
+    scorers = args.runs * len(args.seeds)  # of a design or a row of a study, and a data set
+    learned = scorers * (6 * (code + aime) + kod + maths)
+    read = 3 * scorers * (code + kod + maths + aime) + args.runs * (code + kod + 2 * (maths + aime + more))
+    print(f"to train: {62 * scorers} searches for scorers, and {4 * scorers} LoRA verifiers on {learned:,} "
+          f"rollouts in all; to read by LoRA and reward models: {read:,} rollouts", file=sys.stderr)  # fmt: skip
+
+
+def hours_of(dataset, rollouts):
+    """The time for so many rollouts at the pace of an earlier run of this data set, which may be a pilot."""
+    for file in dataset.glob("*/rollouts.jsonl"):
+        created = datetime.strptime(common.read_meta(file.parent)["created"], "%Y-%m-%dT%H:%M:%S%z")
+        pace = (file.stat().st_mtime - created.timestamp()) / len(common.read_rollouts(file.parent))
+        return f"{rollouts * pace / 3600:.2g}"
 
 
 # ---- The command line --------------------------------------------------------------------------------------
 
-COMMANDS = {"report": report, "lora": lora, "prm": prm, "route": route}
+COMMANDS = {"report": report, "lora": lora, "prm": prm, "route": route, "paper": paper,
+            "plan": plan}  # fmt: skip
 
 
 def main():
@@ -1302,8 +1629,21 @@ def parse_args(words):
         add("run", metavar="RUN_CAL", help="labelled run to learn from; keeps the adapters, lora@SEED.pt")
         add("--eval", nargs="+", metavar="RUN", default=[], help="runs of the same model to score")
         add("--seed", type=int, nargs="+", default=[32], help="one verifier each; the paper: 32 42 52")
-        add("--epochs", type=int, default=1, help="the paper: 6 for small sets (%(default)s)")
+        add("--epochs", type=int, default=1, help="6 for small sets in the authors' code (%(default)s)")
         add("--lr", type=float, default=2e-5, help="highest rate; tiny models need more (%(default)s)")
+    elif command == "plan":
+        add("model", help="a Hub id or a folder")
+        add("--base", required=True, help="folder of the model's runs")
+        for name in ("-n", "--runs", "--limit"):
+            add(name, type=int, help="as run_all.sh has it")
+        for name in ("--sets", "--seeds"):
+            add(name, nargs="+", help="as run_all.sh has them")
+    elif command == "paper":
+        add("results", nargs="+", metavar="RESULTS", help="results.json of reports, of one model or several")
+        add("--sets", nargs=len(PAPERS_SETS), default=PAPERS_SETS, metavar="NAME",
+            help=f"data sets in the place of {' '.join(PAPERS_SETS)}")  # fmt: skip
+        add("--out", help="folder of paper.md (default: that of the first results.json)")
+        add("--plots", action="store_true", help="also models.png, of all models; needs matplotlib")
     else:
         add("runs", nargs="+", metavar="RUN", help="run folders, labelled for the report")
     if command == "report":
@@ -1315,11 +1655,11 @@ def parse_args(words):
     if command == "prm":
         add("--prm", required=True, help="Hub id or folder: reward_head.pt, or Qwen2ForProcessRewardModel")
     if command == "route":
-        for domain in DOMAINS:
+        for domain in DOMAINS.values():
             add(f"--{domain}", nargs="+", required=True, help=f"scorers calibrated on {domain}, one a seed")
     if command in ("lora", "route"):
         add("--model", help="the runs' model, if no longer where meta.json says")
-    if command != "report":
+    if command in ("lora", "prm", "route"):
         add("--device", help="cpu, cuda, cuda:1, mps (default: the GPU if there is one)")
     return command, parser.parse_args(words[1:] if words[:1] == [command] else words)
 

@@ -36,7 +36,7 @@ def right_picks(run):
     report.compare(rows)
     (calibration,) = report.calibrations_of({"rows": rows})
     summary = report.summary_rows({"rows": rows}, calibration)
-    return {name: row["right"] for name, row in summary.items()}
+    return {name: row.right for name, row in summary.items()}
 
 
 def as_text(difference):

@@ -3,6 +3,7 @@
 import importlib
 import importlib.util
 import itertools
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -54,7 +55,18 @@ def rows_of(path):
     runs, greedy, _ = report.load_repetitions([path])
     by_rule = report.score_by_rules(runs, (common.WINDOW, common.TAIL))
     by_scorer, _ = report.read_all_scores(runs, (), ())
-    return {row["method"]: row for row in report.make_rows(runs, greedy, by_rule, by_scorer)}
+    return {row.method: row for row in report.make_rows(runs, greedy, by_rule, by_scorer)}
+
+
+def blank_row(method, **values):
+    """A row of the report of which only these values matter."""
+    values = {"method": method, "kind": method, "best_of": [], "against": {}} | values
+    return report.Row(**dict.fromkeys(report.Row.__annotations__) | values)
+
+
+def with_rows(section):
+    """A section of results.json as the report has it while it is made."""
+    return section | {"rows": [report.Row(**row) for row in section["rows"]]}
 
 
 def table_of(text, title):
@@ -114,7 +126,7 @@ def test_every_row_is_the_mean_over_all_subsets(tmp_path, seed, ragged):
         expected = mean_over_subsets(problems, CREDITS[method], n)
         is_random = ragged and "vote" in method and n < 5
         error = 5 * 0.5 / (report.SUBSETS * len(problems)) ** 0.5 if is_random else 1e-9
-        assert rows[method]["curve"][str(n)] == pytest.approx(expected, abs=error), (method, n)
+        assert rows[method].curve[str(n)] == pytest.approx(expected, abs=error), (method, n)
 
 
 @pytest.mark.parametrize("method", ["random", "entropy/avg", "mine", "majority vote", "mine, weighted vote"])
@@ -122,15 +134,15 @@ def test_the_share_of_cut_picks(tmp_path, method):
     path, problems = random_run(tmp_path / "run", 1, ragged=True)
     for row in itertools.chain(*problems.values()):
         row["label"] = row["finish"] == "length"
-    assert rows_of(path)[method]["cut"] == pytest.approx(mean_over_subsets(problems, CREDITS[method], 5))
+    assert rows_of(path)[method].cut == pytest.approx(mean_over_subsets(problems, CREDITS[method], 5))
 
 
 def test_auroc_over_all_rollouts_and_within_a_problem(tmp_path):
     path, problems = random_run(tmp_path / "run", 0, ragged=True)
     row = rows_of(path)["mine"]
     pairs = [pairs_in_order(rows) for rows in problems.values()]
-    assert row["auroc"] == pytest.approx(np.mean(pairs_in_order(sum(problems.values(), []))))
-    assert row["auroc_within"] == pytest.approx(np.mean([np.mean(own) for own in pairs if own]))
+    assert row.auroc == pytest.approx(np.mean(pairs_in_order(sum(problems.values(), []))))
+    assert row.auroc_within == pytest.approx(np.mean([np.mean(own) for own in pairs if own]))
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -193,7 +205,7 @@ def test_the_answers_that_04_chose_are_a_row_where_every_problem_has_one(run):
     chosen = [row for row in common.read_labels(run) if row["sample"] == int(row["id"][1:]) % 4]
     common.write_jsonl(run / "answers.jsonl", chosen)
     row = rows_of(run)["answers.jsonl, 04's choice"]
-    assert row["correct"] == sum(row["label"] for row in chosen) and [*row["curve"]] == ["4"]
+    assert row.correct == sum(label["label"] for label in chosen) and [*row.curve] == ["4"]
     common.write_jsonl(run / "answers.jsonl", chosen[1:])
     assert "answers.jsonl, 04's choice" not in rows_of(run)
 
@@ -224,6 +236,14 @@ def test_rows_vary_over_evaluation_runs_calibration_runs_and_seeds(tmp_path, run
         row, values = found.rows[method], alone[method]
         assert [row["accuracy"], row["std"]] == pytest.approx([np.mean(values), np.std(values, ddof=1)])
         assert f"{percent(row['accuracy'])} ± {percent(row['std'])}" in found.printed
+    pairs = [alone["SCaTR"][i] for i in (0, 1, 6, 7)]  # run 32 by the scorers of run 32, run 42 by those of 42
+    shown = f"{percent(np.mean(pairs))} ± {percent(np.std(pairs, ddof=1))}"
+    (row,) = [row for row in table_of(found.text, "### Methods") if row["method"] == "SCaTR"]
+    assert row["paired %"] == shown and row["over"] == "3 eval × 2 cal × 2 seeds"
+    for path in paths:  # each run has only the scores of the calibration run with its name
+        add_scores(path, f"lora.cal@{path.name}-1")
+    row = run_report(*paths).rows["LoRA verifier"]
+    assert (row["runs"], row["over"], row["paired"]) == (3, "3 of 3 eval × 3 cal", None)
     over = {name: row["over"] for name, row in found.rows.items()}
     assert over["SCaTR"] == "3 eval × 2 cal × 2 seeds"
     assert over["PRM (big)"] == over["majority vote"] == over["oracle"] == "3 eval"
@@ -274,12 +294,11 @@ def test_two_references_and_the_paired_interval(oracle, closed):
     rows = {}
     for name in more:
         right = base + more[name]
-        rows[name] = {"method": name, "kind": name, "right": right, "accuracy": right.mean(), "problems": 30,
-                      "best_of": [], "against": {}}  # fmt: skip
+        rows[name] = blank_row(name, right=right, accuracy=right.mean(), problems=30)
     report.compare([*rows.values()])
-    assert rows["mean/avg"]["best_of"] == ["best of the paper's 20 rules"]
-    assert rows["self_certainty/avg"]["best_of"] == ["best of all 28 rules"]
-    for gain, delta, gap in zip(rows["better"]["against"].values(), (0.25, 0.15), closed):
+    assert rows["mean/avg"].best_of == ["best of the paper's 20 rules"]
+    assert rows["self_certainty/avg"].best_of == ["best of all 28 rules"]
+    for gain, delta, gap in zip(rows["better"].against.values(), (0.25, 0.15), closed):
         assert [gain["delta"], gain["low"], gain["high"]] == pytest.approx([delta] * 3)
         assert gain["gap_closed"] == pytest.approx(gap)
 
@@ -346,18 +365,22 @@ def test_problems_that_a_scorer_learned_from_are_left_out_of_all_rows_of_its_see
         add_scores(path, f"halves-same.made_up@32-{seed}", int(seed), {"learned": learned[seed]})
         add_scores(path, f"halves-other.cal@32-{seed}", int(seed) + 2)
     rows = study_of(run_report(path, "--study", "halves"), "halves")
-    assert [[*row.values()][:2] for row in rows] == [["other", "cal"], ["same", "made_up"]]
+    assert [[*row.values()][:2] for row in rows] == [
+        ["other", "cal"], ["other, all problems", "cal"], ["same", "made_up"]]  # fmt: skip
     for row in rows:
+        everything = row["method"] == "other, all problems"
         values = []
         for seed in learned:
-            file = path / "scores" / f"halves-{row['method']}.{row['calibrated on']}@32-{seed}.jsonl"
+            method = row["method"].split(",")[0]
+            file = path / "scores" / f"halves-{method}.{row['calibrated on']}@32-{seed}.jsonl"
             problems = {}
             for label, score in zip(common.read_labels(path), common.read_jsonl(file)):
-                if label["id"] not in learned[seed]:
+                if everything or label["id"] not in learned[seed]:
                     problems.setdefault(label["id"], []).append(label | score)
             values.append(mean_over_subsets(problems, CREDITS["mine"], 4))
         assert row["best of 4 %"] == f"{percent(np.mean(values))} ± {percent(np.std(values, ddof=1))}"
-        assert row["problems"] == "4" and "in sample" not in row["weighted vote %"]
+        assert row["problems"] == ("8" if everything else "4")
+        assert "in sample" not in row["best of 4 %"] + row.get("weighted vote %", "")
 
 
 def test_the_scores_of_studies_are_in_no_other_table(run, run_report):
@@ -372,12 +395,13 @@ def test_the_scores_of_studies_are_in_no_other_table(run, run_report):
 
 
 def test_a_study_that_a_run_has_no_scores_of_is_refused(tmp_path):
-    """Also where another data set has them; and where its scorers learned from all problems."""
+    """One data set of several suffices; and where its scorers learned from all problems."""
     runs = [make_run(tmp_path / name, dataset=name) for name in ("a", "b")]
-    add_scores(runs[0], "mixed-mixed.c+d@32-1")
     error = refusal(*runs, "--study", "mixed")
-    assert error.startswith(f"{runs[1]}: no scores of --study mixed; train by 03_train_scorer.py RUN_CAL")
-    assert f"04_select.py {runs[1]} --scorer DIR/mixed-*.pt" in error
+    assert error.startswith(f"{runs[0]} {runs[1]}: no scores of --study mixed; train by 03_train_scorer.py")
+    assert f"04_select.py {runs[0]} {runs[1]} --scorer DIR/mixed-*.pt" in error
+    add_scores(runs[0], "mixed-mixed.c+d@32-1")
+    call_main("05_baselines.py", *runs, "--study", "mixed", "--out", tmp_path)
     add_scores(runs[1], "mixed-mixed.a+b@32-1", cost={"learned": [f"p{i}" for i in range(12)]})
     assert "of --study mixed learned from all its problems" in refusal(runs[1], "--study", "mixed")
 
@@ -491,18 +515,19 @@ def test_the_row_of_answers_says_in_sample_where_the_scorer_that_chose_them_is(r
     add_scores(run, "scatr.b@32-1")
     picks = [{"id": f"p{i}", "sample": 0, "scorer": scorer} for i in range(12)]
     common.write_jsonl(run / "answers.jsonl", picks)
-    assert rows_of(run)["answers.jsonl, 04's choice"]["in_sample"] == is_in_sample
+    assert rows_of(run)["answers.jsonl, 04's choice"].in_sample == is_in_sample
 
 
 def test_a_rule_that_is_the_best_of_both_is_called_so_in_one_breath():
-    row = {"best_of": [*report.REFERENCES], "method": "gap/avg", "calibration": "", "cut": 0.0}
+    row = blank_row("gap/avg", best_of=[*report.REFERENCES])
     name = "best of the paper's 20 rules, best of all 28 rules: gap/avg"
     assert report.columns_of(row)["method"] == name
-    assert report.columns_of(row | {"best_of": []})["method"] == "gap/avg"
+    assert report.columns_of(replace(row, best_of=[]))["method"] == "gap/avg"
 
 
 @pytest.mark.parametrize("word", [
-    *common.STATISTICS, *common.AGGREGATIONS, "over", "right/problems", "cut %", "AUROC",
+    *common.STATISTICS, *common.AGGREGATIONS, "over", "paired %", "right/problems", "cut %", "AUROC",
+    "other, all problems",
 ])  # fmt: skip
 def test_each_name_and_column_is_explained_once(word):
     assert "".join([report.RULES_LEGEND, *report.LEGEND.values()]).count(f"`{word}`") == 1
@@ -524,9 +549,85 @@ def test_numbers_as_people_write_them():
 
 
 def test_the_papers_numbers_are_those_of_the_pair():
-    found = report.paper_numbers("Qwen2.5-14B-Instruct", "openthoughts", "aime25")  # has no oracle
+    found = report.papers_numbers("Qwen2.5-14B-Instruct", "openthoughts", "aime25")  # has no oracle
     assert found["PRM (ReasonFlux-PRM-7B)"] == "23.3 ± 3.3" and "oracle" not in found
-    assert report.paper_numbers("qwen3-1.7b", "kodcode", "kodcode") == {}
+    assert report.papers_numbers("qwen3-1.7b", "kodcode", "kodcode") == {}
+
+
+# ------------------------------------------------------------------------------------------------------------
+# The paper's tables
+
+
+def papers_table(text, number):
+    """[{column: cell}] of a table of paper.md."""
+    (title,) = [line for line in text.splitlines() if line.startswith(f"## Table {number}: ")]
+    return table_of(text, title)
+
+
+def test_the_papers_tables_have_its_numbers_beside_ours(paper_runs, run_report, run_here):
+    found = run_report(*paper_runs)
+    said = run_here("05_baselines.py", "paper", found.folder / "results.json").stdout
+    assert said.startswith(f"{found.folder / 'paper.md'}: 21 tables of the paper; ")
+    text = (found.folder / "paper.md").read_text()
+    ours, theirs, *_ = papers_table(text, 7)
+    assert [*theirs.values()][2:] == [
+        "paper", "59.3 ± 8.1", "56.1 ± 2.1", "63.8 ± 9.2", "60.4 ± 4.3", "87.4", "+3.2", "10.2"]  # fmt: skip
+    scatr = found.rows["SCaTR"]["accuracy"]
+    best = max(row["accuracy"] for row in found.rows.values() if report.PAPERS_BEST in row["best_of"])
+    assert ours["calibrated → evaluated"] == "kodcode → humaneval" and ours["PRM"] == "missing"
+    assert (ours["SCaTR"], ours["Best confidence"]) == (percent(scatr), percent(best))
+    assert ours["Delta"] == report.percent(scatr - best, sign="+")
+    assert [*papers_table(text, 13)[3].values()][3:] == ["60.6 ± 8.1", "60.6 ± 7.3", "61.7 ± 7.6", "59.6 ± 7.0",
+                                                        "59.6 ± 7.8", "60.3 ± 7.3", "59.3 ± 8.1"]  # fmt: skip
+    assert "paper" not in text.split("## Table 1: ")[1].split("##")[0].split("The paper has this")[0]
+    results = common.read_json(found.folder / "results.json")
+    results["sections"][0]["rows"][0]["stopped"] = None
+    common.write_json(found.folder / "results.json", results)
+    assert "was made by another version" in refusal("paper", found.folder / "results.json")
+
+
+def test_a_cell_shows_the_rows_that_its_column_names():
+    """Each row has an accuracy of its own. One table asks for another calibration set than the pair's."""
+    results = report.Results({name: name for name in report.PAPERS_SETS}, {"n_layers": 28, "width": 2048})
+    accuracies = {}
+    for calibration, method in (
+        ("kodcode", "LoRA verifier"), ("math500", "LoRA verifier"), ("math500+kodcode", "mixed-mixed"),
+        ("humaneval", "halves-same"), ("kodcode", "halves-other"), ("kodcode", "layers-.3L"),
+        *(("kodcode", f"designs-{name}") for name in ("ensemble", "best-layer", "scatr", "transformer-final",
+                                                      "transformer-last10", "transformer-special")),
+    ):  # fmt: skip
+        accuracy = accuracies[calibration, method] = (len(accuracies) + 1) / 20
+        cost = dict.fromkeys(report.COSTS) | {"parameters": 1000 * accuracy}
+        curve = {"4": accuracy / 2, "8": accuracy}
+        row = blank_row(method, accuracy=accuracy, curve=curve, curve_std=[0.01, 0.02], cost=cost)
+        results.rows["humaneval", method, calibration] = row
+
+    def cells(table, pair):
+        table = report.the_paper()["tables"][table]
+        return {column[0]: report.our_cell(results, table, pair, column) for column in table["columns"]}
+
+    shown = {key: percent(accuracy) for key, accuracy in accuracies.items()}
+    lora, of_maths = shown["kodcode", "LoRA verifier"], shown["math500", "LoRA verifier"]
+    pair = ("kodcode", "humaneval")
+    assert [*cells("transfer", ("math500", "humaneval")).values()] == [of_maths, lora]
+    assert cells("domains", pair)["Mixed-domain"] == shown["math500+kodcode", "mixed-mixed"]
+    halves = [shown["humaneval", "halves-same"], "missing", shown["kodcode", "halves-other"]]
+    assert [*cells("halves", pair).values()] == halves
+    assert cells("layers 4", pair)[".3L"] == f"{percent(accuracies['kodcode', 'layers-.3L'] / 2)} ± 1.0"
+    assert cells("layers 8", pair)[".3L"] == f"{shown['kodcode', 'layers-.3L']} ± 2.0"
+    assert set(cells("designs 12", pair).values()) == {"N < 12"}
+    assert cells("designs 16", pair)["Δ"] == "-15.0" and cells("lora", pair)["Size"] == "50"
+    assert cells("training", pair)["LoRA: TFLOPs"] == "missing"
+    assert [*cells("configs", ()).values()] == ["28", "2048"]
+
+
+@pytest.mark.parametrize("name", report.the_paper()["tables"])
+def test_the_papers_rows_fit_the_columns_of_their_table(name):
+    """As many cells as the paper has columns; only columns of our own come after them."""
+    table = report.the_paper()["tables"][name]
+    own = {"domains": 2, "halves": 1}.get(name, 0)
+    assert {len(cells.split()) for cells in table["paper"].values()} == {len(table["columns"]) - own}
+    assert all(reason in report.the_paper()["reasons"] for reason in table["differs"])
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -543,29 +644,45 @@ def test_each_figure_is_a_file_that_the_report_shows(paper_runs, run_report):
         assert (found.folder / file).read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and f"]({file})" in found.text
 
 
-def test_a_figure_has_seven_lines_at_most_of_one_calibration_set_and_the_best_of_each_kind(run, run_report):
-    for seed, name in enumerate(("scatr.a@1", "scatr.b@1", "scatr+.a@1", "logistic.a@1", "prm.x")):
+@needs_matplotlib
+def test_the_figure_of_all_models(tmp_path, run_report, run_here):
+    results = []
+    for seed, model in enumerate(("first", "second")):
+        run = make_run(tmp_path / model, seed=seed, model=model)
+        add_scores(run, "scatr.cal@1")
+        run_here("05_baselines.py", run, "--out", run)
+        results.append(run / "results.json")
+    run_here("05_baselines.py", "paper", *results, "--plots", "--out", tmp_path)
+    assert (tmp_path / "models.png").read_bytes()[:4] == b"\x89PNG"
+    assert "](models.png)" in (tmp_path / "paper.md").read_text()
+
+
+def test_a_figure_has_nine_lines_at_most_of_one_calibration_set_and_the_best_of_each_kind(run, run_report):
+    scorers = ("scatr.a@1", "scatr.b@1", "scatr+.a@1", "logistic.a@1", "lora.a@1", "lora.b@1", "prm.x", "prm.y")
+    for seed, name in enumerate(scorers):
         add_scores(run, name, seed)
-    (section,) = run_report(run).sections
+    section = with_rows(run_report(run).sections[0])
     drawn = report.rows_to_draw(section, "a")
-    assert [*drawn] == ["random", "best rule", "vote", "SCaTR", "SCaTR+", "SCaTR's vote", "oracle"]
+    assert [*drawn] == ["random", "best rule", "vote", "SCaTR", "SCaTR+", "SCaTR's vote", "LoRA verifier",
+                        "PRM", "oracle"]  # fmt: skip
     for calibration in ("a", "b"):
-        drawn_sets = {row["calibration"] for row in report.rows_to_draw(section, calibration).values()}
+        drawn_sets = {row.calibration for row in report.rows_to_draw(section, calibration).values()}
         assert drawn_sets == {"", calibration}
-    rows = {row["method"]: row for row in section["rows"] if row["calibration"] in ("", "a")}
+    rows = {row.method: row for row in section["rows"] if row.calibration in ("", "a")}
     for look, candidates in {
         "best rule": report.RULES,
         "vote": ("majority vote", "confidence-weighted vote"),
         "SCaTR's vote": ("SCaTR, weighted vote", "SCaTR+, weighted vote"),
+        "PRM": ("PRM (x)", "PRM (y)"),
     }.items():
-        assert drawn[look]["accuracy"] == max(rows[name]["accuracy"] for name in candidates)
+        assert drawn[look].accuracy == max(rows[name].accuracy for name in candidates)
 
 
 @needs_matplotlib
 def test_lines_are_named_at_their_ends_without_overlap_and_bars_are_sorted(paper_runs, run_report):
     from matplotlib.figure import Figure
 
-    (section,) = run_report(paper_runs[0]).sections
+    section = with_rows(run_report(paper_runs[0]).sections[0])
     rows = report.rows_to_draw(section, "kodcode")
     axes = Figure().subplots()
     report.draw_accuracy(axes, section, rows)
@@ -575,7 +692,11 @@ def test_lines_are_named_at_their_ends_without_overlap_and_bars_are_sorted(paper
     axes = Figure().subplots()
     report.draw_rules(axes, section, rows)
     bars = [bar.get_width() for bar in axes.patches]
-    assert bars == sorted(bars) and len(bars) == 3 + len(report.RULES)
+    assert bars == sorted(bars) and len(bars) == 4 + len(report.RULES)  # random, SCaTR, SCaTR+ and oracle
+    section["rows"].append(replace(rows["random"], method="majority vote"))  # these are runs of programs
+    axes = Figure().subplots()
+    report.draw_rules(axes, section, rows)
+    assert len(axes.patches) == 5 + len(report.RULES)
 
 
 # ------------------------------------------------------------------------------------------------------------

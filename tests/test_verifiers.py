@@ -39,15 +39,15 @@ CHATML = """\
 </think>
 
 {% endif %}{% endif %}"""
-SIZE = {"vocab_size": 260, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
+SIZE = {"vocab_size": 262, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
         "num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 512,
         "initializer_range": 0.2}  # fmt: skip
-YES, NO, MATH, CODE = (ord(letter) - 33 for letter in "ynmc")  # their tokens
+YES, NO = (ord(letter) - 33 for letter in "yn")  # their tokens
 
 
 def make_tokenizer(template=CHATML, special=SPECIAL):
     names = {"eos_token": special[0], "pad_token": special[0], "chat_template": template}
-    return byte_tokenizer(special=special, plain=["<extra_0>"], **names)
+    return byte_tokenizer(special=special, plain=["<extra_0>", "math", "coding"], **names)
 
 
 def save_model(folder, model):
@@ -350,15 +350,22 @@ def test_scoring_resumes_where_it_was_killed(scored, watch_writes):
 # Process reward models
 
 
+def make_final_prm(folder):
+    torch.manual_seed(1)
+    save_model(folder, hf.Qwen2ForCausalLM(hf.Qwen2Config(**SIZE)))
+    torch.save(torch.nn.Linear(32, 1).state_dict(), folder / "reward_head.pt")
+    return folder
+
+
 def test_prm_with_a_head_on_the_last_token(tmp_path, monkeypatch):
     monkeypatch.setattr(verifiers, "PRM_TOKENS", 6)
-    torch.manual_seed(1)
-    run, prm = make_run(tmp_path / "run", problems=5), tmp_path / "Final-1.5B"
-    model = hf.Qwen2ForCausalLM(hf.Qwen2Config(**SIZE))
-    save_model(prm, model)
+    run, prm = make_run(tmp_path / "run", problems=5), make_final_prm(tmp_path / "Final-1.5B")
+    weights = common.load_pt(prm / "reward_head.pt")
+    (prm / "reward_head.pt").rename(tmp_path / "aside.pt")
     assert "reward_head.pt" in refusal("prm", run, "--prm", prm)
-    head = torch.nn.Linear(32, 1)
-    torch.save(head.state_dict(), prm / "reward_head.pt")
+    (tmp_path / "aside.pt").rename(prm / "reward_head.pt")
+    model, head = hf.AutoModelForCausalLM.from_pretrained(prm), torch.nn.Linear(32, 1)
+    head.load_state_dict(weights)
     run_05("prm", run, "--prm", prm)
     tokenizer, prompts = hf.AutoTokenizer.from_pretrained(prm), prompts_of(run)
     for row, (score, _) in zip(common.read_rollouts(run), scores_of(run, "prm.Final-1.5B")):
@@ -413,17 +420,21 @@ def test_prm_with_a_score_at_each_step(tmp_path):
 
 
 def make_router(folder, source):
-    """A model for which "What is 0?" is of maths and "What is 1?" of code, whatever its weights are."""
+    """A model that calls "What is 0?" maths, and "What is 1?" coding, and answers "What is 2?" by neither
+    word, of which coding is the likelier one; whatever its weights are."""
     model, tokenizer = common.load_model(str(source))
-    ask = lambda text: verifiers.direct_prompt(tokenizer, verifiers.ROUTER.format(problem=text))
-    maths, code = (verifiers.states_of(model, ask(f"What is {i}?"))[-1].detach() for i in (0, 1))
-    head = model.get_output_embeddings().weight.data  # both states are of one length, as the norm left them
-    head[MATH], head[CODE] = maths - code, 0.0
+    ask = lambda i: verifiers.direct_prompt(tokenizer, verifiers.ROUTER.format(problem=f"What is {i}?"))
+    states = torch.stack([verifiers.states_of(model, ask(i))[-1].detach() for i in range(3)])
+    rows = torch.linalg.pinv(states).T  # each is 1 on its own state, and 0 on the others
+    head = model.get_output_embeddings().weight.data.zero_()
+    maths, coding, other = tokenizer.convert_tokens_to_ids(["math", "coding", "x"])
+    head[maths], head[coding], head[other] = rows[0], rows[1] + 0.5 * rows[2], rows[2]
     return save_model(folder, model)
 
 
-def test_each_problem_goes_to_the_scorer_of_the_likelier_domain(tmp_path, tiny, capsys):
-    facts = {"model": str(make_router(tmp_path / "tiny", tiny)), "problems": 2}
+def test_each_problem_goes_to_the_scorer_of_the_domain_that_the_model_names(tmp_path, tiny, capsys):
+    """It may say what it likes in five tokens; by the second method the likelier first word decides."""
+    facts = {"model": str(make_router(tmp_path / "tiny", tiny)), "problems": 3}
     runs = [make_run(tmp_path / kind, kind=kind, dataset=kind, seed=seed, **facts)
             for seed, kind in enumerate(("math", "code"))]  # fmt: skip
     first = first_dimension_scorer(tmp_path / "first.pt")
@@ -431,15 +442,25 @@ def test_each_problem_goes_to_the_scorer_of_the_likelier_domain(tmp_path, tiny, 
     doubled = first_dimension_scorer(tmp_path / "doubled.pt", scale=halved)
     run_05("route", *runs, "--math", first, doubled, "--code", doubled, first)
     said = capsys.readouterr().out
+    assert f"{runs[0]}: routed: domains right %: 33.3 (1/3)" in said
+    assert f"{runs[1]}: routed.likelier-word: domains right %: 66.7 (2/3)" in said
     for run in runs:
-        assert f"{run}: domains right %: 50.0 (1/2)" in said
         keys, vector = read_vectors(run)
-        maths = np.array([problem == "p0" for problem, _ in keys])
-        for name, factor in (("routed@0", 2 - maths), ("routed@1", 1 + maths)):
-            expected = factor * vector[:, 0].float().numpy()
-            assert [score for score, _ in scores_of(run, name)] == pytest.approx(expected, abs=1e-5)
+        names = [problem for problem, _ in keys]
+        for method, factors in (
+            ("routed@0", {"p0": 1, "p1": 2, "p2": 0}), ("routed@1", {"p0": 2, "p1": 1, "p2": 0}),
+            ("routed.likelier-word@0", {"p0": 1, "p1": 2, "p2": 2}),
+        ):  # fmt: skip
+            expected = np.array([factors[name] for name in names]) * vector[:, 0].float().numpy()
+            assert [score for score, _ in scores_of(run, method)] == pytest.approx(expected, abs=1e-5)
     run_05(*runs, "--out", tmp_path / "both")
-    assert "SCaTR, routed by domain" in (tmp_path / "both" / "report.md").read_text()
+    report = (tmp_path / "both" / "report.md").read_text()
+    assert "| SCaTR, routed by domain " in report and "| SCaTR, routed by domain (likelier-word) " in report
+    (rows,) = (section["rows"] for section in common.read_json(tmp_path / "both" / "results.json")["sections"]
+               if section["dataset"] == "code")  # fmt: skip
+    shares = {row["method"]: row["domains_right"] for row in rows if row["domains_right"] is not None}
+    assert [*shares.values()] == pytest.approx([1 / 3, 2 / 3])
     run_05("route", runs[0], "--math", first, "--code", doubled)
-    assert [file.name for file in (runs[0] / "scores").glob("routed@*")] == ["routed@0.jsonl"]
+    left = sorted(file.name for file in (runs[0] / "scores").glob("routed*.jsonl"))
+    assert left == ["routed.likelier-word@0.jsonl", "routed@0.jsonl"]
     assert "in pairs" in refusal("route", runs[0], "--math", first, doubled, "--code", first)
