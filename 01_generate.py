@@ -19,7 +19,8 @@ A row lives one step longer than its last token, which gives the vector at that 
 
 A finished run that lacks vectors named by --layers and --extra gets them by one teacher-forced pass over its
 tokens. --extra last10,special writes extra.pt, of the final layer: {"keys": [R], "last10": [R, 10, d] with
-zeros in front, "special": [S, d], "special_offsets": [R + 1]}; special tokens end a `return` or `def` line.
+zeros in front, "special": [S, d], "special_offsets": [R + 1]}; special tokens hold the end of each word
+`return`, also in prose, and the colon that ends a `def` line.
 
 --requests FILE writes what would be sampled as requests in the OpenAI batch format, for `vllm run-batch`,
 SGLang or an API, and loads no weights. A request asks for all rollouts of a problem, with --plain for one.

@@ -25,7 +25,8 @@ These are the paper's tables. C stands for three calibration runs of one data se
 E for the runs to evaluate on:
 
     table            command, with --seed 32 42 52  01 captures the vectors by                          trials
-    main results     RUNS=3 bash run_all.sh MODEL CAL EVAL                                               3,780
+    all of them      bash run_all.sh --paper MODEL, which trains on the runs of each pair of data sets
+    main results     RUNS=3 FLAGS_01="--max-new-tokens 0" bash run_all.sh MODEL CAL EVAL                 3,780
     layers           03 C --study layers            --layers .15,.3,.45,.6,.75,.9,penultimate            6,300
     calibration set  03 C --study fraction                                                               3,600
     scorer design    03 C --study designs           --layers all --extra last10,special   900 x (4.1 + layers)

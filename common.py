@@ -396,7 +396,7 @@ def check_same_problems(run, rollouts):
 
 TOKENS = ("last", "eos")
 DEFAULT_VECTOR = "penultimate/eos"
-EXTRA_INPUTS = ("last10", "special")  # of extra.pt: the last ten tokens, and the tokens that end a step
+EXTRA_INPUTS = ("last10", "special")  # of extra.pt: the last ten tokens; `return`s and ends of def lines
 SPECIAL_KEPT = 32  # a scorer reads at most the last 32 of the special tokens of an answer
 
 
@@ -633,7 +633,7 @@ def aime25_problem(row):
 
 
 def openthoughts_math_problem(row):
-    """Only rows whose reference solution ends in a boxed number, as in the paper's own 500."""
+    """Only rows whose reference solution ends in a boxed number, as in the 500 of the authors' code."""
     last_box = (row["ground_truth_solution"] or "").rpartition("\\boxed")[2]
     number = re.match(r"\s*\{\s*\$?(-?\d+(?:\.\d+)?)\$?\s*\}", last_box)
     if number is None:

@@ -3,18 +3,21 @@
 #
 #   bash run_all.sh                      the bundled tiny model: maths and code, on a laptop CPU, minutes
 #   bash run_all.sh MODEL A B [A B ...]  calibrate on A and select on B, then calibrate on B and select on A
+#   bash run_all.sh --paper MODEL        every table of the paper for a model, after a plan of what it takes
+#                                        (--plan: only the plan); without MODEL for the bundled one, small
 #   bash run_all.sh --python             only make the environment and print its Python
 #
 # MODEL is a Hub id or a folder, A and B are names of data sets or .jsonl files. Environment variables:
 #
 #   N=16              rollouts of each problem
-#   RUNS=1            runs of each data set, which differ in their seed (the paper: 3)
+#   RUNS=1            runs of each data set, which differ in their seed (--paper MODEL: 3)
 #   SEEDS="32 42 52"  seeds of the scorers
 #   BOTH=1            0: only calibrate on A and select on B
 #   LIMIT=            take only so many problems of each data set
 #   OUT=runs          folder for everything that is made
 #   FLAGS_01= FLAGS_02= FLAGS_03= FLAGS_05=   more flags for a step, for example
 #       RUNS=3 FLAGS_01="--max-new-tokens 0" bash run_all.sh Qwen/Qwen3-1.7B humaneval kodcode
+#   PRMS="Gen-Verse/ReasonFlux-PRM-1.5B Gen-Verse/ReasonFlux-PRM-7B"   reward models for --paper
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
@@ -118,10 +121,12 @@ name_of() { # the name of a data set's folder, as 01_generate.py gives it
     echo "${name%%.json*}"
 }
 
-runs_of() { # DATA_SET...: print their runs, a line each
+runs_of() { # DATA_SET...: print those of their runs that there are, a line each
     local name seed
     for name in "$@"; do
-        for seed in "${run_seeds[@]}"; do echo "$base/$name/$seed"; done
+        for seed in "${run_seeds[@]}"; do
+            [ ! -d "$base/$name/$seed" ] || echo "$base/$name/$seed"
+        done
     done
 }
 
@@ -130,6 +135,83 @@ labelled() { # print only those runs of the input that have labels
     while read -r run; do
         if grep -q '"label": [01]' "$run/labels.jsonl"; then echo "$run"; fi
     done
+}
+
+# ---- The paper's parts beyond calibrating and selecting in pairs
+
+part() { # NAME COMMAND...: a part that cannot be had is named, and the rest goes on
+    local code=0
+    "${@:2}" >>"$log" || code=$?
+    case $code in
+        0 | 3) ;; # 3: 03 has said which runs teach nothing
+        2) echo "missing: $1 (the reason stands above)" >&2 ;;
+        *) exit $code ;;
+    esac
+}
+
+study() { # NAME SET...: train the scorers of one of 03's studies on the runs of these data sets
+    mapfile -t runs < <(runs_of "${@:2}")
+    part "the study of $1 on ${*:2}" step 03_train_scorer.py "${runs[@]}" --study "$1" --seed $SEEDS \
+        ${FLAGS_03:-} -o "$studies"
+}
+
+reuse() { # SET ROW...: rows of studies whose search is the one that made the scorers of this data set
+    local scorer row
+    for scorer in "$base/$1"/*/scatr."$1"@*.pt; do
+        for row in "${@:2}"; do cp -p "$scorer" "$studies/$row.${scorer##*/scatr.}"; done
+    done
+}
+
+train_studies() { # HUMANEVAL KODCODE MATH500 AIME25
+    local seed set
+    for seed in "${run_seeds[@]}"; do # one pass over the tokens reads all layers and tokens of the studies
+        part "vectors for studies, seed $seed" step 01_generate.py "${arguments_01[@]}" "${sets[@]:0:2}" \
+            --seed "$seed" --layers .15,.3,.45,.6,.75,.9,penultimate,final --extra last10,special
+    done
+    mkdir -p "$studies"
+    for set in "$@"; do reuse "$set" "mixed-$set" halves-other; done
+    for set in "$1" "$2"; do reuse "$set" layers-L-1 fraction-100% designs-scatr; done
+    for set in layers fraction designs; do study $set "$1" "$2"; done
+    study mixed "$3" "$1"
+    study mixed "$3" "$2"
+    study halves "$1" "$2"
+    study halves "$2" "$1"
+    study halves "$4" "$3"
+}
+
+score() { # SET SCORER...
+    mapfile -t runs < <(runs_of "$1")
+    part "scores of $1" step 04_select.py "${runs[@]}" --scorer "${@:2}"
+}
+
+score_by_studies() { # SET OTHER: by the scorers that learned from the other data set, and from its half
+    score "$1" "$studies"/{layers,fraction,designs}-*."$2"@*.pt "$studies"/mixed-mixed.*+"$2"@*.pt \
+        "$studies"/halves-other."$2"@*.pt "$studies"/halves-same."$1"@*.pt
+}
+
+score_by_verifiers() { # HUMANEVAL KODCODE MATH500 AIME25 AIME24
+    local seed set epochs prms
+    for set in "${@:1:4}"; do
+        epochs=1
+        [ "$set" != "$1" ] && [ "$set" != "$4" ] || epochs=6 # of the small sets, as in the authors' code
+        for seed in "${run_seeds[@]}"; do
+            mapfile -t runs < <(runs_of "${@:1:4}" | grep "/$seed$" | grep -vxF "$base/$set/$seed")
+            part "LoRA on $set, run $seed" step 05_baselines.py lora "$base/$set/$seed" --eval "${runs[@]}" \
+                --seed $SEEDS --epochs $epochs
+        done
+    done
+    read -r -a prms <<<"$PRMS"
+    mapfile -t runs < <(runs_of "$@")
+    part "reward model ${prms[0]}" step 05_baselines.py prm "${runs[@]}" --prm "${prms[0]}"
+    mapfile -t runs < <(runs_of "${@:3}")
+    part "reward model ${prms[1]}" step 05_baselines.py prm "${runs[@]}" --prm "${prms[1]}"
+    # No data set is routed to scorers that learned from it, but to those of its partner
+    mapfile -t runs < <(runs_of "$1" "$4" "$5")
+    part "routing on $1 $4 $5" step 05_baselines.py route "${runs[@]}" \
+        --math "$base/$3"/*/scatr.*.pt --code "$base/$2"/*/scatr.*.pt
+    mapfile -t runs < <(runs_of "$2" "$3")
+    part "routing on $2 $3" step 05_baselines.py route "${runs[@]}" \
+        --math "$base/$4"/*/scatr.*.pt --code "$base/$1"/*/scatr.*.pt
 }
 
 stop() { # EXIT_CODE: end all processes, by force those that Ctrl-C has not ended after 5 seconds
@@ -152,9 +234,33 @@ tidy() { # remove the log and the folders if nothing is in them
 # ---- Arguments and settings
 
 case "${1:-}" in
-    -h | --help) sed -n '2,18s/^# \{0,1\}//p' "$here/run_all.sh"; exit ;;
+    -h | --help) sed -n '2,21s/^# \{0,1\}//p' "$here/run_all.sh"; exit ;;
     --python) find_python; exit ;;
 esac
+paper=0 only_plan=0
+if [ "${1:-}" = --paper ]; then
+    paper=1
+    shift
+    if [ "${*: -1}" = --plan ]; then
+        only_plan=1
+        set -- "${@:1:$#-1}"
+    fi
+    [ $# -le 1 ] || fail "--paper takes a model, or nothing for the demo's (bash run_all.sh -h)"
+    sets=(humaneval kodcode math500 aime25 aime24 openthoughts)
+    if [ $# -eq 0 ]; then # the demo's files in these places; two are made of problems that LIMIT leaves out
+        OUT=${OUT:-runs/paper} N=${N:-8} LIMIT=${LIMIT:-16} RUNS=${RUNS:-1} SEEDS=${SEEDS:-32 42}
+        FLAGS_03=${FLAGS_03:---configs 2 --rollouts 8}
+        export OMP_NUM_THREADS=1 # threads of so small a model only wait for each other
+        mkdir -p "$OUT"
+        tail -n 100 "$here/demo/math_b.jsonl" >"$OUT/aime24.jsonl"
+        tail -qn 8 "$here/demo/math_a.jsonl" "$here/demo/code_a.jsonl" >"$OUT/openthoughts.jsonl"
+        sets=("$here/demo/"{code_a,code_b,math_a,math_b}.jsonl "$OUT/"{aime24,openthoughts}.jsonl)
+    fi
+    set -- "${1:-$here/demo/model}" "${sets[@]:0:4}"
+    RUNS=${RUNS:-3} BOTH=1 FLAGS_01="--max-new-tokens 0 ${FLAGS_01:-}"
+    PRMS=${PRMS:-Gen-Verse/ReasonFlux-PRM-1.5B Gen-Verse/ReasonFlux-PRM-7B}
+    shopt -s nullglob
+fi
 if [ $# -eq 1 ] || [ $# -gt 0 -a $(($# % 2)) -eq 0 ]; then
     fail "give MODEL A B, or nothing for the demo (bash run_all.sh -h)"
 fi
@@ -169,6 +275,27 @@ if [ $# -eq 0 ]; then
     FLAGS_03=${FLAGS_03:---configs 2 --rollouts 8} # the paper: 100 configurations, all rollouts
 fi
 
+PYTHON=$(find_python)
+base=$OUT/$(basename "$1")
+[ ! -d "$1" ] || base=$OUT/$(basename "$(realpath "$1")")
+studies=$base/studies
+more=() # data sets of the paper that are in no pair
+if [ $paper = 1 ]; then
+    there=$(step 05_baselines.py plan "$1" --sets "${sets[@]}" -n "$N" --runs "$RUNS" --seeds $SEEDS \
+        ${LIMIT:+--limit "$LIMIT"} --base "$base")
+    [ $only_plan = 0 ] || exit 0
+    set -- "$1"
+    for i in 0 2; do # pairs of sets that can both be had
+        if grep -qxF "${sets[i]}" <<<"$there" && grep -qxF "${sets[i + 1]}" <<<"$there"; then
+            set -- "$@" "${sets[@]:i:2}"
+        fi
+    done
+    [ $# -gt 1 ] || fail "neither of the paper's pairs of data sets can be had"
+    mapfile -t more < <(printf '%s\n' "${sets[@]:4}" | grep -xF "$there")
+    set_names=()
+    for set in "${sets[@]}"; do set_names+=("$(name_of "$set")"); done
+fi
+
 # Direction i calibrates on the runs of the data set calibrate_on[i] and selects on those of select_on[i].
 model=$1 files=("${@:2}") names=() calibrate_on=() select_on=() select_files=() run_seeds=()
 for ((i = 0; i < RUNS; i++)); do run_seeds+=($((32 + 10 * i))); done
@@ -181,10 +308,14 @@ for ((i = 0; i < ${#files[@]}; i += 2)); do
         calibrate_on+=("$b") select_on+=("$a") select_files+=("${files[i]}")
     fi
 done
+learn_from=("${calibrate_on[@]}")
+for file in "${more[@]}"; do
+    names+=("$(name_of "$file")")
+    [ "$file" != "${sets[5]}" ] || learn_from+=("$(name_of "$file")")
+done
 arguments_01=("$model" -n "$N" --out "$OUT" ${LIMIT:+--limit "$LIMIT"} ${FLAGS_01:-})
 designs=(scatr scatr+ logistic)
 arguments_03=(--separate --design "${designs[@]}" --seed $SEEDS ${FLAGS_03:-})
-PYTHON=$(find_python)
 declare -A kinds # of the problems of B that do not say theirs
 for ((i = 0; i < ${#files[@]}; i += 2)); do
     a=${files[i]} b=${files[i + 1]}
@@ -196,8 +327,6 @@ check_flags FLAGS_02 02_label RUN ${FLAGS_02:-}
 check_flags "SEEDS or FLAGS_03" 03_train_scorer RUN "${arguments_03[@]}"
 check_flags FLAGS_05 05_baselines RUN ${FLAGS_05:-}
 
-base=$OUT/$(basename "$model")
-[ ! -d "$model" ] || base=$OUT/$(basename "$(realpath "$model")")
 log=$base/run_all.log
 mkdir -p "$base" 2>/dev/null && [ -w "$base" ] || fail "cannot write to $base; choose another OUT"
 trap 'stop 130' INT
@@ -212,7 +341,7 @@ trap tidy EXIT
 # ---- The five steps
 
 say 1 "generate: ${names[*]}"
-for seed in "${run_seeds[@]}"; do sample "--seed $seed" "${files[@]}"; done
+for seed in "${run_seeds[@]}"; do sample "--seed $seed" "${files[@]}" "${more[@]}"; done
 sample --greedy "${select_files[@]}"
 mapfile -t all_runs < <(runs_of "${names[@]}")
 for name in "${select_on[@]}"; do all_runs+=("$base/$name/greedy"); done
@@ -220,11 +349,22 @@ for name in "${select_on[@]}"; do all_runs+=("$base/$name/greedy"); done
 say 2 "label: ${names[*]}"
 step 02_label.py "${all_runs[@]}" ${FLAGS_02:-} >>"$log"
 
-say 3 "train scorers: ${calibrate_on[*]}"
-mapfile -t calibration_runs < <(runs_of "${calibrate_on[@]}")
+say 3 "train scorers: ${learn_from[*]}"
+mapfile -t calibration_runs < <(runs_of "${learn_from[@]}")
 code=0
 step 03_train_scorer.py "${calibration_runs[@]}" "${arguments_03[@]}" >>"$log" || code=$?
 [ $code -eq 0 ] || [ $code -eq 3 ] || exit $code # 3: it says which runs it cannot learn from
+
+if [ $paper = 1 ]; then # answers.jsonl is of the last scorers, so those of step 4 come after these
+    say 3 "train scorers of the studies"
+    train_studies "${set_names[@]:0:4}"
+    say 4 "score: by the studies, by ${set_names[5]}, by LoRA, reward models and routing"
+    score_by_studies "${set_names[0]}" "${set_names[1]}"
+    score_by_studies "${set_names[1]}" "${set_names[0]}"
+    score_by_studies "${set_names[2]}" "${set_names[3]}"
+    for name in "${set_names[@]:2:3}"; do score "$name" "$base/${set_names[5]}"/*/scatr.*.pt; done
+    score_by_verifiers "${set_names[@]:0:5}"
+fi
 
 say 4 "select: ${select_on[*]}"
 report_runs=() scorer_names=()
@@ -254,6 +394,17 @@ done
 
 [ ${#report_runs[@]} -gt 0 ] || exit 0
 say 5 "report: ${select_on[*]}"
+if [ $paper = 1 ]; then
+    flags=()
+    for name in layers fraction designs mixed halves; do
+        if compgen -G "$base/*/*/scores/$name-*.jsonl" >/dev/null; then flags+=(--study "$name"); fi
+    done
+    mapfile -t labelled < <(runs_of "${set_names[4]}" | labelled)
+    step 05_baselines.py "${report_runs[@]}" "${labelled[@]}" "${flags[@]}" --out "$base/paper" \
+        ${FLAGS_05:-} >>"$log"
+    step 05_baselines.py paper "$base/paper/results.json" --sets "${set_names[@]}"
+    exit
+fi
 out=$base/$(IFS=-; echo "${names[*]}")
 step 05_baselines.py "${report_runs[@]}" --only "${scorer_names[@]}" --out "$out" ${FLAGS_05:-}
 printf 'one answer a problem: %s/answers.jsonl\n' "${report_runs[@]}"

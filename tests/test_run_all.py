@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, assert_same_run, python
+from test_verifiers import make_final_prm
 
 import common
 
@@ -147,6 +148,23 @@ def test_a_second_one_waits_for_the_first_and_makes_nothing_again(finished):
     assert second.returncode == 0 and again == stdout
     assert "Loading" not in stderr  # of a model
     assert {path: path.stat().st_mtime_ns for path in times} == times
+
+
+def test_every_table_of_the_paper_is_made_and_a_part_that_cannot_be_had_is_named(tmp_path):
+    """With stand-ins for the reward models, of which one is absent."""
+    prm = make_final_prm(tmp_path / "ReasonFlux-PRM-1.5B")
+    settings = {"LIMIT": "8", "RUNS": "1", "PRMS": f"{prm} {tmp_path / 'absent'}"}
+    _, plan = run_all(tmp_path / "out", "--paper", "--plan", **settings)
+    assert re.search(r"code_a +\| +8 \| +32 \|", plan) and "4 LoRA verifiers" in plan
+    assert not (tmp_path / "out" / "model").exists()
+    stdout, stderr = run_all(tmp_path / "out", "--paper", **settings)
+    assert [line for line in stderr.splitlines() if line.startswith("missing: ")] == [
+        f"missing: reward model {tmp_path / 'absent'} (the reason stands above)"]  # fmt: skip
+    assert stdout.endswith("/paper/paper.md: 21 tables of the paper; 3 cells are missing\n")
+    text = (tmp_path / "out" / "model" / "paper" / "paper.md").read_text()
+    assert [int(number) for number in re.findall("^## Table ([0-9]+): ", text, re.M)] == [*range(1, 22)]
+    (large,) = (table for table in text.split("\n## ") if table.startswith("Table 19: "))
+    assert large.count("| missing |") == 0 and len(re.findall(r"\| +missing \|", large)) == 3
 
 
 def test_without_answers_it_still_selects_and_what_teaches_nothing_is_skipped(finished, tmp_path):
