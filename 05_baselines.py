@@ -78,7 +78,7 @@ STUDY_METHOD = re.compile(rf"({'|'.join(STUDIES)})-(\.?[^.]+)\.(.+)")  # STUDY-R
 
 
 @dataclass(eq=False)  # hashed by identity, because its random subsets are cached
-class Run:
+class RunArrays:
     """Arrays are [P problems, N rollouts]; a problem with fewer rollouts is padded at the end of its row."""
 
     path: Path
@@ -98,7 +98,7 @@ class Run:
 class Scores:
     """What a file in scores/, or a confidence rule, says of each rollout of a run."""
 
-    run: Run
+    run: RunArrays
     score: np.ndarray | None = None  # [P, N], higher is better, -inf where padded
     weight: np.ndarray | None = None  # [P, N], from 0 to 1: the votes, where the file has them
     calibration_run: str = ""
@@ -179,7 +179,7 @@ def load_run(path, label_rows, left_out):
     for file in (path / "scores").glob("*.cost.json"):
         if file.name.removesuffix(".cost.json").partition("@")[0] in {row.get("scorer") for row in picks}:
             learned |= {*common.read_json(file).get("learned", ())}
-    return Run(
+    return RunArrays(
         path, common.read_meta(path), rollouts, ids, places, places < len(keys),
         labels=padded([row["label"] or 0 for row in label_rows], places),
         cut=padded([row.get("finish") == "length" for row in rollouts], places),
