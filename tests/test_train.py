@@ -8,7 +8,9 @@ import math
 import shutil
 from dataclasses import replace
 
+import bench_configs
 import bench_curve
+import bench_probability
 import numpy as np
 import pytest
 import torch
@@ -402,6 +404,36 @@ def test_the_last_point_of_a_curve_is_the_scorer_of_the_whole_calibration_set(tm
     expected = shares_by_hand(rollouts, scorer(rollouts.x))
     assert last["SCaTR, best of N"][1] / 100 == expected["best-of-n"]
     assert last["SCaTR, weighted vote"][1] / 100 == expected["weighted-vote"]
+
+
+def test_of_the_first_configurations_a_search_of_so_many_keeps_the_same(tmp_path, capsys):
+    a, b = (make_run(tmp_path / name, problems=16, seed=i, dataset=name) for i, name in enumerate("ab"))
+    options = "--configs 1 3 --rollouts 2 --seed 32 42 --workers 1".split()
+    bench_configs.main([str(a), "--eval", str(b), *options])
+    points = {point["configs"]: point["points"] for point in json.loads(capsys.readouterr().out.splitlines()[-1])}
+    for configs in (1, 3):
+        scorer = train_run(a, "--configs", configs, "--rollouts", 2, "--seed", 42)
+        rollouts = trainer.load_rollouts([b], scorer.vector)
+        loss, right = points[configs][1]
+        assert loss == scorer.checkpoint["val_loss"]
+        assert right / 100 == shares_by_hand(rollouts, scorer(rollouts.x))["best-of-n"]
+
+
+def test_bins_of_probabilities_before_and_after_the_weight_is_taken_out(tmp_path, capsys):
+    """Half of each bin is right if the labels take turns in the order of p."""
+    run = make_run(tmp_path / "run", problems=16)
+    scorer = train_run(run, "--configs", 1)
+    keys, logits = common.score_run(scorer, run)
+    label_of = {keys[place]: rank % 2 for rank, place in enumerate(logits.argsort(stable=True).tolist())}
+    edit_jsonl(run / "labels.jsonl", lambda row: row | {"label": label_of[row["id"], row["sample"]]})
+    bench_probability.main([str(run), str(run / "scorer.pt")])
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert found["right"] == 0.5
+    for name, shift in (("before", 0.0), ("after", scorer.log_weight)):
+        p = (logits.double() - shift).sigmoid().sort().values
+        means = [part.mean().item() for part in p.tensor_split(bench_probability.BINS)]
+        np.testing.assert_allclose([mean for mean, _ in found[name]["bins"]], means, atol=1e-5)
+        assert all(0.3 < share < 0.7 for _, share in found[name]["bins"])
 
 
 # ---- Designs
