@@ -408,7 +408,7 @@ def test_the_last_point_of_a_curve_is_the_scorer_of_the_whole_calibration_set(tm
 
 def test_of_the_first_configurations_a_search_of_so_many_keeps_the_same(tmp_path, capsys):
     a, b = (make_run(tmp_path / name, problems=16, seed=i, dataset=name) for i, name in enumerate("ab"))
-    options = "--configs 1 3 --rollouts 2 --seed 32 42 --workers 1".split()
+    options = ["--configs", "1", "3", "--rollouts", "2", "--seed", "32", "42", "--workers", "1"]
     bench_configs.main([str(a), "--eval", str(b), *options])
     points = {point["configs"]: point["points"] for point in json.loads(capsys.readouterr().out.splitlines()[-1])}
     for configs in (1, 3):
