@@ -188,7 +188,7 @@ def load_run(run, vector):
     if broken:
         common.die(f"{run}: vectors are not finite, such as that of {broken[0]}; generate them again")
     return Rollouts(
-        x=x, features=common.read_features(run, keys),
+        x=x, features=common.stack_features(common.read_features(run), keys, run),
         labels=torch.tensor(labels, dtype=torch.float32), groups=torch.tensor(groups, dtype=torch.float32),
         problems=[(name, problem) for problem, _ in keys],
         families=[family_of.get(problem, (name, problem)) for problem, _ in keys],
@@ -517,12 +517,20 @@ def measure_costs(checkpoint):
 # ---- Which of the scorers are missing, and making them
 
 
-def alike(recipes):
-    """Lists of the paths whose recipes differ in the seed alone."""
+def grouped(recipes, key):
+    """Lists of the paths whose recipes have the same key(recipe)."""
     paths = defaultdict(list)
     for path, recipe in recipes.items():
-        paths[replace(recipe, seed=0)].append(path)
+        paths[key(recipe)].append(path)
     return paths.values()
+
+
+def inputs_of(recipe):
+    return recipe.runs, recipe.vector
+
+
+def but_for_seed(recipe):
+    return replace(recipe, seed=0)
 
 
 def find_missing(recipes):
@@ -534,10 +542,10 @@ def find_missing(recipes):
     refusals = {}  # runs -> why nothing can be learned from them
     warnings = {}  # runs -> that they have few problems
     finished = 0
-    for paths in alike(recipes):
-        runs = recipes[paths[0]].runs
+    for paths in grouped(recipes, inputs_of):
+        runs, vector = inputs_of(recipes[paths[0]])
         where = ", ".join(runs)
-        rollouts = load_rollouts(runs, recipes[paths[0]].vector)
+        rollouts = load_rollouts(runs, vector)
         for path in paths:
             chosen, _ = choose_rollouts(rollouts, recipes[path])
             refusal = why_not(chosen)
@@ -588,7 +596,7 @@ def make_scorers(recipes, stamps, args):
     if searches:
         print(f"{len(searches)} scorer(s) to train, by {trainings:,} trainings at most", file=sys.stderr)
     bar = common.progress(total=trainings, desc="train", unit="training")
-    for paths in alike(searches):
+    for paths in grouped(searches, but_for_seed):
         recipe = recipes[paths[0]]
         rollouts = load_rollouts(recipe.runs, recipe.vector)
         tasks = []

@@ -59,12 +59,14 @@ def main():
         for name in scorers:
             for strategy in run.strategies:
                 picks += pick(run, name, strategy, logits[name], scorers[name].log_weight)
-        common.write_jsonl(run.path / "selected.jsonl", kept + with_responses(run, picks))
         scorer, strategy, reason = choose(scorers, strategies)
         seeds = [name for name in scorers if seedless(name) == scorer]
         mean = np.mean([logits[name] for name in seeds], axis=0)
         log_weight = np.mean([scorers[name].log_weight for name in seeds])
-        answers = write_answers(run, pick(run, scorer, strategy, mean, log_weight))
+        chosen = pick(run, scorer, strategy, mean, log_weight)
+        responses = read_responses(run, common.keys_of(picks + chosen))
+        common.write_jsonl(run.path / "selected.jsonl", kept + with_responses(picks, responses))
+        answers = write_answers(run, with_responses(chosen, responses))
         print(*map(in_brief, answers[:SHOWN]), how_many_are_right(answers), sep="\n\n")
         print(f"\n{run.path / 'answers.jsonl'}: {len(answers)} answers, one a problem, picked by\n{reason}")
 
@@ -81,12 +83,14 @@ class Candidates:
     rows: list  # [R] of labels.jsonl, in the order of rollouts.jsonl; labels are only copied and shown
     places: dict  # problem -> the places of its rollouts among the R
     groups: np.ndarray  # [R] classes of equal answers, -1 for no answer
+    features: list  # of common.read_features
     strategies: tuple  # weighted-vote only if there are answers that can be equal
 
 
 def load_run(path):
     path = Path(path)
-    keys = common.keys_of(common.each_rollout(path))
+    features = common.read_features(path)
+    keys = common.keys_of(features)
     common.check_same_problems(path, [{"id": problem} for problem, _ in keys])
     places = defaultdict(list)
     for place, (problem, _) in enumerate(keys):
@@ -98,7 +102,7 @@ def load_run(path):
         rows = [{"id": problem, "sample": sample, "label": None} for problem, sample in keys]
     groups = np.array([-1 if row.get("group") is None else row["group"] for row in rows])
     strategies = STRATEGIES if (groups >= 0).any() else STRATEGIES[:1]
-    return Candidates(path, common.read_meta(path), rows, places, groups, strategies)
+    return Candidates(path, common.read_meta(path), rows, places, groups, features, strategies)
 
 
 def doubts_about(run, name, scorer):
@@ -125,7 +129,7 @@ def learned_problems(run, scorer):
 
 def write_scores(run, name, scorer):
     """Write the scores of all rollouts in the order of rollouts.jsonl, and the costs -> logits [R]."""
-    keys, logits = common.score_run(scorer, run.path, f"{name}.pt")
+    keys, logits = common.score_run(scorer, run.path, f"{name}.pt", run.features)
     rows = []
     for (problem, sample), logit, weight in zip(keys, logits.tolist(), logits.sigmoid().tolist()):
         rows.append({"id": problem, "sample": sample, "score": logit, "weight": weight})
@@ -176,13 +180,17 @@ def selections_of_others(run, scorers):
     return kept
 
 
-def with_responses(run, picks):
-    """The picks with their texts from rollouts.jsonl, of which not all may fit into memory."""
-    responses = dict.fromkeys(common.keys_of(picks))
+def read_responses(run, keys):
+    """{key: its text in rollouts.jsonl}, of which not all may fit into memory."""
+    responses = dict.fromkeys(keys)
     for rollout in common.each_rollout(run.path):
         key = rollout["id"], rollout["sample"]
         if key in responses:
             responses[key] = rollout["response"]
+    return responses
+
+
+def with_responses(picks, responses):
     return [row | {"response": responses[row["id"], row["sample"]]} for row in picks]
 
 
@@ -208,7 +216,7 @@ def write_answers(run, picks):
     problems = common.read_jsonl(run.path / "problems.jsonl", needs=("id", "prompt"))
     prompts = {row["id"]: row["prompt"] for row in problems}
     answers = []
-    for row in with_responses(run, picks):
+    for row in picks:
         del row["score"]
         answers.append({"id": row["id"], "prompt": prompts[row["id"]]} | row)
     common.write_jsonl(run.path / "answers.jsonl", answers)

@@ -130,7 +130,7 @@ runs_of() { # DATA_SET...: print those of their runs that there are, a line each
     done
 }
 
-labelled() { # print only those runs of the input that have labels
+with_labels() { # print only those runs of the input that have labels
     local run
     while read -r run; do
         if grep -q '"label": [01]' "$run/labels.jsonl"; then echo "$run"; fi
@@ -367,7 +367,7 @@ if [ $paper = 1 ]; then # answers.jsonl is of the last scorers, so those of step
 fi
 
 say 4 "select: ${select_on[*]}"
-report_runs=() scorer_names=()
+report_runs=() scorer_names=() pids=()
 for i in "${!select_on[@]}"; do
     from=${calibrate_on[i]} scorers=()
     mapfile -t calibrated < <(runs_of "$from")
@@ -381,17 +381,20 @@ for i in "${!select_on[@]}"; do
     done
     [ ${#scorers[@]} -gt 0 ] || continue # nothing could be learned from these runs
     mapfile -t selected < <(runs_of "${select_on[i]}")
-    mapfile -t labelled < <(runs_of "${select_on[i]}" | labelled)
+    mapfile -t labelled < <(runs_of "${select_on[i]}" | with_labels)
     if [ ${#labelled[@]} -eq 0 ]; then
         step 04_select.py "${selected[@]}" --scorer "${scorers[@]}"
         echo "${selected[*]}: no labels to judge the answers by, so no report"
         continue
     fi
-    step 04_select.py "${selected[@]}" --scorer "${scorers[@]}" >>"$log" # the report shows what it prints
+    # Side by side with the next one's; the report shows what they print
+    "$PYTHON" "$here/04_select.py" "${selected[@]}" --scorer "${scorers[@]}" >>"$log" &
+    pids+=($!)
     report_runs+=("${labelled[@]}")
     for file in "${scorers[@]}"; do scorer_names+=("$(basename "$file" .pt)"); done
 done
 
+for pid in "${pids[@]}"; do wait "$pid" || exit $?; done
 [ ${#report_runs[@]} -gt 0 ] || exit 0
 say 5 "report: ${select_on[*]}"
 if [ $paper = 1 ]; then
@@ -399,7 +402,7 @@ if [ $paper = 1 ]; then
     for name in layers fraction designs mixed halves; do
         if compgen -G "$base/*/*/scores/$name-*.jsonl" >/dev/null; then flags+=(--study "$name"); fi
     done
-    mapfile -t labelled < <(runs_of "${set_names[4]}" | labelled)
+    mapfile -t labelled < <(runs_of "${set_names[4]}" | with_labels)
     step 05_baselines.py "${report_runs[@]}" "${labelled[@]}" "${flags[@]}" --out "$base/paper" \
         ${FLAGS_05:-} >>"$log"
     step 05_baselines.py paper "$base/paper/results.json" --sets "${set_names[@]}"
