@@ -94,14 +94,19 @@ generate() { # the demo's model is too small to keep more than one core busy, so
 
 kind_for() { # A B: the kind of all of A's problems, if B has some that do not say theirs, and none of another
     [ -f "$2" ] && [[ ${FLAGS_01:-} != *--kind* ]] || return 0
-    "$PYTHON" - "$here" "$1" "$2" 2>/dev/null <<'PY' || true # 01_generate.py says what is wrong
+    "$PYTHON" - "$here" "$1" "$2" "${LIMIT:-0}" 2>/dev/null <<'PY' || true # 01_generate.py says what is wrong
 import sys
 sys.path.insert(0, sys.argv[1])
 from common import load_problems
-kinds, others = ({problem["kind"] for problem in load_problems(name)} for name in sys.argv[2:])
+limit = int(sys.argv[4]) or None
+kinds, others = ({problem["kind"] for problem in load_problems(name, limit)} for name in sys.argv[2:4])
 if len(kinds) == 1 and others - kinds == {"text"}:
     print(*kinds)
 PY
+}
+
+has_references() { # whether any answer to this data set can be checked
+    [ ! -f "$1" ] || grep -qE '"(answer|tests)"' "$1"
 }
 
 sample() { # FLAGS FILE...: in one call for each kind that 01_generate.py must be told, as it loads the model
@@ -297,15 +302,17 @@ if [ $paper = 1 ]; then
 fi
 
 # Direction i calibrates on the runs of the data set calibrate_on[i] and selects on those of select_on[i].
-model=$1 files=("${@:2}") names=() calibrate_on=() select_on=() select_files=() run_seeds=()
+model=$1 files=("${@:2}") names=() calibrate_on=() select_on=() greedy_files=() run_seeds=()
 for ((i = 0; i < RUNS; i++)); do run_seeds+=($((32 + 10 * i))); done
 for ((i = 0; i < ${#files[@]}; i += 2)); do
     a=$(name_of "${files[i]}") b=$(name_of "${files[i + 1]}")
     [ "$a" != "$b" ] || fail "A and B are both named '$a' (select on other problems than you calibrate on)"
     names+=("$a" "$b")
-    calibrate_on+=("$a") select_on+=("$b") select_files+=("${files[i + 1]}")
+    calibrate_on+=("$a") select_on+=("$b")
+    has_references "${files[i + 1]}" || continue # nothing can be learned from B, nor be judged
+    greedy_files+=("${files[i + 1]}")
     if [ "$BOTH" != 0 ]; then
-        calibrate_on+=("$b") select_on+=("$a") select_files+=("${files[i]}")
+        calibrate_on+=("$b") select_on+=("$a") greedy_files+=("${files[i]}")
     fi
 done
 learn_from=("${calibrate_on[@]}")
@@ -342,9 +349,9 @@ trap tidy EXIT
 
 say 1 "generate: ${names[*]}"
 for seed in "${run_seeds[@]}"; do sample "--seed $seed" "${files[@]}" "${more[@]}"; done
-sample --greedy "${select_files[@]}"
+sample --greedy "${greedy_files[@]}"
 mapfile -t all_runs < <(runs_of "${names[@]}")
-for name in "${select_on[@]}"; do all_runs+=("$base/$name/greedy"); done
+for file in "${greedy_files[@]}"; do all_runs+=("$base/$(name_of "$file")/greedy"); done
 
 say 2 "label: ${names[*]}"
 step 02_label.py "${all_runs[@]}" ${FLAGS_02:-} >>"$log"
