@@ -1318,7 +1318,17 @@ def route(args):
     if len(args.math) != len(args.code):
         common.die(f"--math and --code: {len(args.math)} and {len(args.code)} scorers; give them in pairs")
     scorers = {path: common.load_scorer(path) for path in (*args.math, *args.code)}
-    model, tokenizer = load_model_of(args.runs, args)
+    stamps = {}  # of the runs that are to be scored
+    for run in map(Path, args.runs):
+        stamp = common.stamp(ROUTER, run / "rollouts.jsonl", *map(Path, (*args.math, *args.code)))
+        last = run / "scores" / f"{LIKELIER}@{len(args.math) - 1}.cost.json"  # of all that is written below
+        if last.is_file() and common.read_json(last).get("stamp") == stamp:
+            print(f"{run}: routed by these scorers before")
+        else:
+            stamps[run] = stamp
+    if not stamps:
+        return
+    model, tokenizer = load_model_of([*stamps], args)
     words = first_tokens(tokenizer, *DOMAINS)
 
     @cache  # runs of a data set have the same problems
@@ -1327,7 +1337,7 @@ def route(args):
         likelier = [*DOMAINS.values()][next_logits(model, ids)[words].argmax()]
         return {"routed": domain_in(say(model, tokenizer, ids, MOST_SAID)), LIKELIER: likelier}
 
-    for run in map(Path, args.runs):
+    for run, stamp in stamps.items():
         problems = common.read_jsonl(run / "problems.jsonl", needs=("id", "kind", "prompt"))
         for file in (run / "scores").glob("routed*@*"):
             file.unlink()  # of an earlier call, which may have had more scorers
@@ -1339,7 +1349,7 @@ def route(args):
             for i, pair in enumerate(zip(args.math, args.code)):
                 file = run / "scores" / f"{method}@{i}.jsonl"
                 common.write_jsonl(file, routed_scores(run, domains, *pair, scorers))
-                facts = {"domains_right": mean_of(right), "command": the_command()}
+                facts = {"domains_right": mean_of(right), "command": the_command(), "stamp": stamp}
                 common.write_json(file.with_suffix(".cost.json"), facts)
 
 

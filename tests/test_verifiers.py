@@ -453,6 +453,10 @@ def test_each_problem_goes_to_the_scorer_of_the_domain_that_the_model_names(tmp_
         ):  # fmt: skip
             expected = np.array([factors[name] for name in names]) * vector[:, 0].float().numpy()
             assert [score for score, _ in scores_of(run, method)] == pytest.approx(expected, abs=1e-5)
+    common.write_jsonl(runs[1] / "rollouts.jsonl", common.read_rollouts(runs[1])[::-1])
+    run_05("route", *runs, "--math", first, doubled, "--code", doubled, first)
+    said = capsys.readouterr().out
+    assert f"{runs[0]}: routed by these scorers before\n{runs[1]}: routed: domains right" in said
     run_05(*runs, "--out", tmp_path / "both")
     report = (tmp_path / "both" / "report.md").read_text()
     assert "| SCaTR, routed by domain " in report and "| SCaTR, routed by domain (likelier-word) " in report
