@@ -9,7 +9,7 @@ which answers are equal (also for problems without a reference). It writes
     answers.jsonl        for each problem {"id", "prompt", "scorer", "strategy", "sample", "p", "answer",
                          "vote"?, "label"?, "response"}. answer: as 02 extracts it, for code the program;
                          p: the probability that it is right; vote: its share of all votes
-    selected.jsonl       the same without the prompt, and with the "score", for each scorer and strategy. The
+    selected.jsonl       the same for each scorer and strategy, with the "score" and without the texts. The
                          rows of scorers that are not given this time are kept
     scores/SCORER.jsonl  for each rollout {"id", "sample", "score": its logit, "weight": its vote}. In
                          SCORER.cost.json beside it are costs, and "learned", the problems of this run that
@@ -63,10 +63,8 @@ def main():
         seeds = [name for name in scorers if seedless(name) == scorer]
         mean = np.mean([logits[name] for name in seeds], axis=0)
         log_weight = np.mean([scorers[name].log_weight for name in seeds])
-        chosen = pick(run, scorer, strategy, mean, log_weight)
-        responses = read_responses(run, common.keys_of(picks + chosen))
-        common.write_jsonl(run.path / "selected.jsonl", kept + with_responses(picks, responses))
-        answers = write_answers(run, with_responses(chosen, responses))
+        common.write_jsonl(run.path / "selected.jsonl", kept + picks)
+        answers = write_answers(run, pick(run, scorer, strategy, mean, log_weight))
         print(*map(in_brief, answers[:SHOWN]), how_many_are_right(answers), sep="\n\n")
         print(f"\n{run.path / 'answers.jsonl'}: {len(answers)} answers, one a problem, picked by\n{reason}")
 
@@ -144,7 +142,7 @@ def write_scores(run, name, scorer):
 
 
 def pick(run, name, strategy, logits, log_weight):
-    """A row of selected.jsonl for each problem, without the response."""
+    """A row of selected.jsonl for each problem."""
     all_weights = torch.from_numpy(logits).sigmoid().numpy()
     p = common.probability(torch.from_numpy(logits), log_weight)
     has_labels = any(row["label"] is not None for row in run.rows)
@@ -180,20 +178,6 @@ def selections_of_others(run, scorers):
     return kept
 
 
-def read_responses(run, keys):
-    """{key: its text in rollouts.jsonl}, of which not all may fit into memory."""
-    responses = dict.fromkeys(keys)
-    for rollout in common.each_rollout(run.path):
-        key = rollout["id"], rollout["sample"]
-        if key in responses:
-            responses[key] = rollout["response"]
-    return responses
-
-
-def with_responses(picks, responses):
-    return [row | {"response": responses[row["id"], row["sample"]]} for row in picks]
-
-
 def choose(scorers, strategies):
     """(scorer, strategy, why): the pair that was right most often on held-out problems, or the first pair."""
     accuracies = defaultdict(list)  # of the seeds of each pair
@@ -215,10 +199,16 @@ def choose(scorers, strategies):
 def write_answers(run, picks):
     problems = common.read_jsonl(run.path / "problems.jsonl", needs=("id", "prompt"))
     prompts = {row["id"]: row["prompt"] for row in problems}
+    responses = dict.fromkeys(common.keys_of(picks))  # the other texts may not fit into memory
+    for rollout in common.each_rollout(run.path):
+        key = rollout["id"], rollout["sample"]
+        if key in responses:
+            responses[key] = rollout["response"]
     answers = []
     for row in picks:
         del row["score"]
-        answers.append({"id": row["id"], "prompt": prompts[row["id"]]} | row)
+        key = row["id"], row["sample"]
+        answers.append({"id": row["id"], "prompt": prompts[row["id"]]} | row | {"response": responses[key]})
     common.write_jsonl(run.path / "answers.jsonl", answers)
     return answers
 

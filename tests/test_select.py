@@ -81,9 +81,9 @@ def test_scores_are_logits_and_weights_are_their_sigmoids_in_the_order_of_the_ro
 def by_hand(run, scorer, logits, pos_weight=3):
     """{(problem, strategy): the row of selected.jsonl that these logits of all rollouts lead to}"""
     problems = {}
-    for rollout, label, logit in zip(common.read_rollouts(run), common.read_labels(run), logits):
+    for label, logit in zip(common.read_labels(run), logits):
         row = {name: label[name] for name in ("id", "sample", "label", "answer")}
-        row |= {"scorer": scorer, "response": rollout["response"], "score": logit, "weight": sigmoid(logit)}
+        row |= {"scorer": scorer, "score": logit, "weight": sigmoid(logit)}
         row["p"] = probability(logit, pos_weight)
         problems.setdefault(row["id"], []).append(row)
     picks = {}
@@ -210,9 +210,11 @@ def test_one_answer_a_problem_by_the_mean_of_seeds(run, tmp_path, select):
     _, hidden = read_vectors(run)
     logits = 2.5 * hidden[:, 0].float() - 2  # the mean of x and 4 (x - 1)
     expected = by_hand(run, "scatr.cal", logits.tolist(), pos_weight=6)  # in logarithms the mean of 3 and 12
+    responses = {(row["id"], row["sample"]): row["response"] for row in common.read_rollouts(run)}
     for i, row in enumerate(answers(run)):
         pick = expected[f"p{i}", "best-of-n"]
-        assert row | {"score": pick["score"]} == pick | {"prompt": f"What is {i}?"}
+        texts = {"prompt": f"What is {i}?", "response": responses[row["id"], row["sample"]]}
+        assert row | {"score": pick["score"]} == pick | texts
     last = answers(run)[2]  # of three that are printed
     verdict = "right" if last["label"] else "wrong"
     remarks = f"p {last['p']:.2f}, {100 * last['vote']:.0f} % of the votes, {verdict}"
