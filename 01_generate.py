@@ -49,7 +49,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict, deque
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -811,20 +811,6 @@ def free_memory(device):
     return int(torch.cuda.mem_get_info(device)[0] * 0.8)
 
 
-OUT_OF_MEMORY = re.compile("out of memory|can't allocate memory|MemoryError")  # CUDA and MPS; a CPU; Python
-
-
-@contextmanager
-def enough_memory(advice):
-    """Out of memory is one line."""
-    try:
-        yield
-    except (RuntimeError, MemoryError) as error:
-        if not OUT_OF_MEMORY.search(repr(error)):
-            raise
-        die(f"out of memory; {advice}")
-
-
 # ---- Rollouts whose tokens are given: one teacher-forced pass
 
 
@@ -854,7 +840,7 @@ def read_problems(model, settings, jobs, layers, extra, desc):
 
     common.use_attention(model, "side by side", attend)
     bar = common.progress(desc=desc, total=len(every), unit="rollout")
-    with enough_memory("read these answers where there is more memory, such as with --device cpu"), bar:
+    with common.enough_memory("read these answers where there is more memory, such as with --device cpu"), bar:
         for i, of_problem in jobs.items():
             rollouts = []
             for row in split_jobs(of_problem, most):
@@ -1014,7 +1000,8 @@ def sample_problems(model, settings, jobs, layers, slots, desc, rate=None, thres
     slots = min(slots or (256 if model.device.type == "cuda" else 128), len(every))
     done = defaultdict(list)
     bar = common.progress(desc=desc, total=len(every), unit="rollout")
-    with enough_memory(f"run it again with --slots {max(1, slots // 2)}, or a lower --max-new-tokens"), bar:
+    advice = f"run it again with --slots {max(1, slots // 2)}, or a lower --max-new-tokens"
+    with common.enough_memory(advice), bar:
         engine = Engine(model, layers, settings.sampling, settings.n, slots, *longest)
         for rollout in engine.run(queue):
             i = rollout["problem"]

@@ -58,8 +58,9 @@ SIZES = (1, 2, 4, 8, 12, 16, 32, 64, 128)  # numbers of rollouts at which accura
 
 PAPERS_STATISTICS = ("mean", "median", "variance", "gap", "entropy")
 BEST_OF_ALL = f"best of all {len(RULES)} rules"
+PAPERS_BEST = "best of the paper's 20 rules"
 REFERENCES = {  # the confidence rules whose best, chosen with hindsight, the other methods are compared with
-    "best of the paper's 20 rules": [rule for rule in RULES if rule.split("/")[0] in PAPERS_STATISTICS],
+    PAPERS_BEST: [rule for rule in RULES if rule.split("/")[0] in PAPERS_STATISTICS],
     BEST_OF_ALL: RULES,
 }
 COSTS = {  # field of NAME.cost.json: (column, unit)
@@ -551,8 +552,10 @@ def evaluate_study(study, runs, by_scorer):
         row = make_row(name, "scorer", by_score, by_scorer[key], calibration)
         for vote in vote_rows(name, by_scorer[key], calibration):
             row.vote = accuracy_of(vote)
-        rows.append(row)
-        if study == "halves" and name == "other":  # the paper's row is of all problems
+        is_other = study == "halves" and name == "other"
+        if not is_other or any(learned.values()):  # without a scorer of the half there is no other half
+            rows.append(row)
+        if is_other:  # the paper's row is of all problems
             everything = [replace(scores, left_out=frozenset()) for scores in by_scorer[key]]
             rows.append(make_row("other, all problems", "scorer", by_score, everything, calibration))
     return sorted(rows, key=lambda row: [float(number) for number in re.findall(r"\.?\d+", row.method)])
@@ -1383,7 +1386,6 @@ def routed_scores(run, domains, math_path, code_path, scorers):
 
 PAPERS_SETS = ("humaneval", "kodcode", "math500", "aime25", "aime24", "openthoughts")
 PARTNER = {"humaneval": "kodcode", "kodcode": "humaneval", "math500": "aime25", "aime25": "math500"}
-PAPERS_BEST = "best of the paper's 20 rules"
 MISSING = "missing"
 
 
@@ -1495,7 +1497,8 @@ calibration runs and scorer seeds, 27 values for 3 of each, where the paper has 
 The runs of a data set have the same problems and other sampling seeds; the paper's "resampling prompts" may
 mean more. The best confidence rule is chosen with hindsight among 20, as we read App. B.2. From 5,000
 training rollouts on two of the four shapes are 2,048 wide, as in the authors' code. `missing`: this was not
-done, or could not be."""
+done, or could not be; `gap too small`: from the best confidence rule to the oracle it is less than two
+problems."""
 
 
 def paper(args):
@@ -1515,7 +1518,7 @@ def paper(args):
         header = ["model", "calibrated → evaluated", "", *(column[0] for column in table["columns"])]
         parts += [f"## Table {count}: {table['title']}", common.table(header, rows)]
         parts.append("\n".join(line for reason in table["differs"] for line in reasons[reason]))
-    out = Path(args.out or Path(args.results[0]).parent)
+    out = Path(args.out or os.path.commonpath([Path(file).absolute().parent for file in args.results]))
     if args.plots:
         parts.append(draw_models(out, sections))
     parts.append(f"This page was made by\n\n    {the_command()}")
@@ -1600,7 +1603,7 @@ def plan(args):
         name = common.short_name(dataset)
         hours = hours_of(Path(args.base, name), rollouts)
         table.append([name, problems, f"{rollouts:,}", number(tokens, 1e6), number(size, 1e9), hours])
-    header = ["to sample", "problems", "rollouts", "million tokens at most", "GB at most", "hours"]
+    header = ["to sample", "problems", "rollouts", "million tokens at most", "GB of vectors and tokens at most", "hours"]
     print(common.table(header, table), file=sys.stderr)
     code, kod, maths, aime, more, _ = counts
     scorers = args.runs * len(args.seeds)  # of a design or a row of a study, and a data set
@@ -1612,7 +1615,7 @@ def plan(args):
 
 def hours_of(dataset, rollouts):
     """The time for so many rollouts at the pace of an earlier run of this data set, which may be a pilot."""
-    for file in dataset.glob("*/rollouts.jsonl"):
+    for file in dataset.glob("[0-9]*/rollouts.jsonl"):  # a greedy answer is sampled at another pace
         created = datetime.strptime(common.read_meta(file.parent)["created"], "%Y-%m-%dT%H:%M:%S%z")
         pace = (file.stat().st_mtime - created.timestamp()) / len(common.read_rollouts(file.parent))
         return f"{rollouts * pace / 3600:.2g}"
@@ -1626,7 +1629,8 @@ COMMANDS = {"report": report, "lora": lora, "prm": prm, "route": route, "paper":
 
 def main():
     command, args = parse_args(sys.argv[1:])
-    COMMANDS[command](args)
+    with common.enough_memory("give another --device, or a machine with more memory"):
+        COMMANDS[command](args)
 
 
 def parse_args(words):
@@ -1652,7 +1656,7 @@ def parse_args(words):
         add("results", nargs="+", metavar="RESULTS", help="results.json of reports, of one model or several")
         add("--sets", nargs=len(PAPERS_SETS), default=PAPERS_SETS, metavar="NAME",
             help=f"data sets in the place of {' '.join(PAPERS_SETS)}")  # fmt: skip
-        add("--out", help="folder of paper.md (default: that of the first results.json)")
+        add("--out", help="folder of paper.md (default: what the results have in common)")
         add("--plots", action="store_true", help="also models.png, of all models; needs matplotlib")
     else:
         add("runs", nargs="+", metavar="RUN", help="run folders, labelled for the report")

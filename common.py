@@ -1063,6 +1063,20 @@ def loading(name):
         die(f"model {name!r} {what}: {reason_of(error)}")
 
 
+OUT_OF_MEMORY = re.compile("out of memory|can't allocate memory|MemoryError")  # CUDA and MPS; a CPU; Python
+
+
+@contextmanager
+def enough_memory(advice):
+    """Out of memory is one line."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not OUT_OF_MEMORY.search(repr(error)):
+            raise
+        die(f"out of memory; {advice}")
+
+
 def load_config(name, revision=None):
     from transformers import AutoConfig
 

@@ -635,7 +635,7 @@ def test_out_of_memory_is_one_line_while_sampling_and_while_reading(folder, whol
 
 @pytest.mark.parametrize("text", ["CUDA out of memory. Tried to allocate 2 GiB", "MPS backend out of memory"])
 def test_every_device_says_out_of_memory_in_its_own_words(text):
-    with pytest.raises(common.BadInput), generate.enough_memory("try something else"):
+    with pytest.raises(common.BadInput), common.enough_memory("try something else"):
         raise RuntimeError(text)
 
 
