@@ -1305,7 +1305,8 @@ def find_run(args, dataset):
     is_edited = run.has("problems.jsonl") and common.read_jsonl(folder / "problems.jsonl") != run.problems
     if is_edited and not change:
         change = "of other problems or kinds"
-        advice = f"give new questions a file of their own, which the same scorers serve; or {advice}"
+        own_file = "give --kind as then, or new questions a file of their own, which the same scorers serve"
+        advice = f"{own_file}; or {advice}"
     if change:
         die(f"{folder} was made {change}; {advice}")
     return run

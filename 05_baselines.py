@@ -1603,13 +1603,15 @@ def plan(args):
         name = common.short_name(dataset)
         hours = hours_of(Path(args.base, name), rollouts)
         table.append([name, problems, f"{rollouts:,}", number(tokens, 1e6), number(size, 1e9), hours])
-    header = ["to sample", "problems", "rollouts", "million tokens at most", "GB of vectors and tokens at most", "hours"]
+    gb = "GB of vectors and tokens at most"
+    header = ["to sample", "problems", "rollouts", "million tokens at most", gb, "hours"]
     print(common.table(header, table), file=sys.stderr)
     code, kod, maths, aime, more, _ = counts
     scorers = args.runs * len(args.seeds)  # of a design or a row of a study, and a data set
     learned = scorers * (6 * (code + aime) + kod + maths)
     read = 3 * scorers * (code + kod + maths + aime) + args.runs * (code + kod + 2 * (maths + aime + more))
-    print(f"to train: {62 * scorers} searches for scorers, and {4 * scorers} LoRA verifiers on {learned:,} "
+    # 15 are of the three designs on five sets, 45 of the studies; a search for each layer counts as one
+    print(f"to train: {60 * scorers} searches for scorers, and {4 * scorers} LoRA verifiers on {learned:,} "
           f"rollouts in all; to read by LoRA and reward models: {read:,} rollouts", file=sys.stderr)  # fmt: skip
 
 

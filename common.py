@@ -221,6 +221,19 @@ def open_text(path):
         die(f"{path}: not JSON in UTF-8 text ({error})")
 
 
+WHEN_DAMAGED = {
+    "meta.json": "; delete its folder and run 01_generate.py again",
+    "rollouts.jsonl": "; delete its folder and run 01_generate.py again",
+    "tokens.pt": "; delete it: without it the confidence rules of a run are those in rollouts.jsonl",
+    "labels.jsonl": "; delete it and run 02_label.py again",
+}
+
+
+def when_damaged(where, otherwise=""):
+    """What to do with a damaged file; `where` begins with its path."""
+    return next((advice for name, advice in WHEN_DAMAGED.items() if name in str(where)), otherwise)
+
+
 WHEN_MISSING = {
     "meta.json": "; not a run folder of 01_generate.py",
     "rollouts.jsonl": "; not a run folder, or generation is not finished: run 01_generate.py",
@@ -235,8 +248,7 @@ def parse(text, where):
             json.dumps(value, ensure_ascii=False).encode()  # raises for half of a surrogate pair
         return value
     except (ValueError, RecursionError) as error:
-        advice = "; delete it and run 02_label.py again" if "labels.jsonl" in str(where) else ""
-        die(f"{where}: not JSON ({error}){advice}")
+        die(f"{where}: not JSON ({error}){when_damaged(where)}")
 
 
 def refuse_constant(name):
@@ -267,7 +279,8 @@ def load_pt(path):
         return load(path, map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:  # torch raises half a dozen types for a torn or foreign file
         what = f"damaged, or not a .pt file of these scripts ({type(error).__name__})"
-        die(f"{path}: {what}; if one of them made it, delete it and run that step again")
+        advice = when_damaged(path, "; if one of them made it, delete it and run that step again")
+        die(f"{path}: {what}{advice}")
 
 
 def reason_of(error):
@@ -847,6 +860,9 @@ def normalise_problem(row, where, number, kind=None):
         problem.setdefault("style", style_of(problem["tests"]))
     if problem["kind"] not in KINDS:
         die(f"{where}: the kind {problem['kind']!r} is none of {', '.join(KINDS)}")
+    for kind, judged_by, other in (("code", "tests", "answer"), ("math", "answer", "tests")):
+        if problem["kind"] == kind and judged_by not in problem and other in problem:
+            die(f"{where}: {kind} is judged by the field {judged_by!r}, and there is only {other!r}")
     if "style" in problem and problem["style"] not in STYLES:
         die(f"{where}: the style {problem['style']!r} is none of {', '.join(STYLES)}")
     return problem

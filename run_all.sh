@@ -17,7 +17,8 @@
 #   OUT=runs          folder for everything that is made
 #   FLAGS_01= FLAGS_02= FLAGS_03= FLAGS_05=   more flags for a step, for example
 #       RUNS=3 FLAGS_01="--max-new-tokens 0" bash run_all.sh Qwen/Qwen3-1.7B humaneval kodcode
-#   PRMS="Gen-Verse/ReasonFlux-PRM-1.5B Gen-Verse/ReasonFlux-PRM-7B"   reward models for --paper
+#   PRMS="Gen-Verse/ReasonFlux-PRM-1.5B Gen-Verse/ReasonFlux-PRM-7B"   reward models for --paper, or folders
+#       of these names; the second one reads only maths, as in the paper
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
@@ -154,8 +155,11 @@ part() { # NAME COMMAND...: a part that cannot be had is named, and the rest goe
     esac
 }
 
+# The plan names the data sets that cannot be had. What needs one of them alone is left out in silence.
+
 study() { # NAME SET...: train the scorers of one of 03's studies on the runs of these data sets
     mapfile -t runs < <(runs_of "${@:2}")
+    [ ${#runs[@]} -gt 0 ] || return 0
     part "the study of $1 on ${*:2}" step 03_train_scorer.py "${runs[@]}" --study "$1" --seed $SEEDS \
         ${FLAGS_03:-} -o "$studies"
 }
@@ -170,6 +174,7 @@ reuse() { # SET ROW...: rows of studies whose search is the one that made the sc
 train_studies() { # HUMANEVAL KODCODE MATH500 AIME25
     local seed set
     for seed in "${run_seeds[@]}"; do # one pass over the tokens reads all layers and tokens of the studies
+        [ -d "$base/$1/$seed" ] || continue
         part "vectors for studies, seed $seed" step 01_generate.py "${arguments_01[@]}" "${sets[@]:0:2}" \
             --seed "$seed" --layers .15,.3,.45,.6,.75,.9,penultimate,final --extra last10,special
     done
@@ -186,6 +191,7 @@ train_studies() { # HUMANEVAL KODCODE MATH500 AIME25
 
 score() { # SET SCORER...
     mapfile -t runs < <(runs_of "$1")
+    [ ${#runs[@]} -gt 0 ] && [ $# -gt 1 ] || return 0
     part "scores of $1" step 04_select.py "${runs[@]}" --scorer "${@:2}"
 }
 
@@ -194,29 +200,34 @@ score_by_studies() { # SET OTHER: by the scorers that learned from the other dat
         "$studies"/halves-other."$2"@*.pt "$studies"/halves-same."$1"@*.pt
 }
 
-score_by_verifiers() { # HUMANEVAL KODCODE MATH500 AIME25 AIME24
-    local seed set epochs prms
-    for set in "${@:1:4}"; do
+score_by_lora() { # HUMANEVAL KODCODE MATH500 AIME25
+    local seed set epochs
+    for set in "$@"; do
         epochs=1
         [ "$set" != "$1" ] && [ "$set" != "$4" ] || epochs=6 # of the small sets, as in the authors' code
         for seed in "${run_seeds[@]}"; do
-            mapfile -t runs < <(runs_of "${@:1:4}" | grep "/$seed$" | grep -vxF "$base/$set/$seed")
+            [ -d "$base/$set/$seed" ] || continue
+            mapfile -t runs < <(runs_of "$@" | grep "/$seed$" | grep -vxF "$base/$set/$seed")
             part "LoRA on $set, run $seed" step 05_baselines.py lora "$base/$set/$seed" --eval "${runs[@]}" \
                 --seed $SEEDS --epochs $epochs
         done
     done
-    read -r -a prms <<<"$PRMS"
-    mapfile -t runs < <(runs_of "$@")
-    part "reward model ${prms[0]}" step 05_baselines.py prm "${runs[@]}" --prm "${prms[0]}"
+}
+
+score_by_reward_models() { # HUMANEVAL KODCODE MATH500 AIME25 AIME24: by the first one all, by others maths
+    local prm of=("$@")
+    for prm in $PRMS; do
+        mapfile -t runs < <(runs_of "${of[@]}")
+        [ ${#runs[@]} -eq 0 ] || part "reward model $prm" step 05_baselines.py prm "${runs[@]}" --prm "$prm"
+        of=("${@:3}")
+    done
+}
+
+route() { # MATH_SET CODE_SET SET...: pick for the others by the scorers that learned from the first two
+    local math=("$base/$1"/*/scatr.*.pt) code=("$base/$2"/*/scatr.*.pt)
     mapfile -t runs < <(runs_of "${@:3}")
-    part "reward model ${prms[1]}" step 05_baselines.py prm "${runs[@]}" --prm "${prms[1]}"
-    # No data set is routed to scorers that learned from it, but to those of its partner
-    mapfile -t runs < <(runs_of "$1" "$4" "$5")
-    part "routing on $1 $4 $5" step 05_baselines.py route "${runs[@]}" \
-        --math "$base/$3"/*/scatr.*.pt --code "$base/$2"/*/scatr.*.pt
-    mapfile -t runs < <(runs_of "$2" "$3")
-    part "routing on $2 $3" step 05_baselines.py route "${runs[@]}" \
-        --math "$base/$4"/*/scatr.*.pt --code "$base/$1"/*/scatr.*.pt
+    [ ${#math[@]} -gt 0 ] && [ ${#code[@]} -gt 0 ] && [ ${#runs[@]} -gt 0 ] || return 0
+    part "routing on ${*:3}" step 05_baselines.py route "${runs[@]}" --math "${math[@]}" --code "${code[@]}"
 }
 
 stop() { # EXIT_CODE: end all processes, by force those that Ctrl-C has not ended after 5 seconds
@@ -239,20 +250,20 @@ tidy() { # remove the log and the folders if nothing is in them
 # ---- Arguments and settings
 
 case "${1:-}" in
-    -h | --help) sed -n '2,21s/^# \{0,1\}//p' "$here/run_all.sh"; exit ;;
+    -h | --help) sed -n '2,22s/^# \{0,1\}//p' "$here/run_all.sh"; exit ;;
     --python) find_python; exit ;;
 esac
 paper=0 only_plan=0
 if [ "${1:-}" = --paper ]; then
     paper=1
     shift
-    if [ "${*: -1}" = --plan ]; then
-        only_plan=1
-        set -- "${@:1:$#-1}"
-    fi
+    for argument in "$@"; do
+        shift
+        if [ "$argument" = --plan ]; then only_plan=1; else set -- "$@" "$argument"; fi
+    done
     [ $# -le 1 ] || fail "--paper takes a model, or nothing for the demo's (bash run_all.sh -h)"
     sets=(humaneval kodcode math500 aime25 aime24 openthoughts)
-    if [ $# -eq 0 ]; then # the demo's files in these places; two are made of problems that LIMIT leaves out
+    if [ $# -eq 0 ]; then # the demo's files in these places; two are made of the last of their problems
         OUT=${OUT:-runs/paper} N=${N:-8} LIMIT=${LIMIT:-16} RUNS=${RUNS:-1} SEEDS=${SEEDS:-32 42}
         FLAGS_03=${FLAGS_03:---configs 2 --rollouts 8}
         export OMP_NUM_THREADS=1 # threads of so small a model only wait for each other
@@ -280,7 +291,16 @@ if [ $# -eq 0 ]; then
     FLAGS_03=${FLAGS_03:---configs 2 --rollouts 8} # the paper: 100 configurations, all rollouts
 fi
 
+[[ ${1:-} != -* ]] || fail "$1 is no option (bash run_all.sh -h)"
+
 PYTHON=$(find_python)
+arguments_01=("${1}" -n "$N" --out "$OUT" ${LIMIT:+--limit "$LIMIT"} ${FLAGS_01:-})
+designs=(scatr scatr+ logistic)
+arguments_03=(--separate --design "${designs[@]}" --seed $SEEDS ${FLAGS_03:-})
+check_flags "N, LIMIT or FLAGS_01" 01_generate "${arguments_01[@]}" "${@:2}"
+check_flags FLAGS_02 02_label RUN ${FLAGS_02:-}
+check_flags "SEEDS or FLAGS_03" 03_train_scorer RUN "${arguments_03[@]}"
+check_flags FLAGS_05 05_baselines RUN ${FLAGS_05:-}
 base=$OUT/$(basename "$1")
 [ ! -d "$1" ] || base=$OUT/$(basename "$(realpath "$1")")
 studies=$base/studies
@@ -302,7 +322,7 @@ if [ $paper = 1 ]; then
 fi
 
 # Direction i calibrates on the runs of the data set calibrate_on[i] and selects on those of select_on[i].
-model=$1 files=("${@:2}") names=() calibrate_on=() select_on=() greedy_files=() run_seeds=()
+files=("${@:2}") names=() calibrate_on=() select_on=() greedy_files=() run_seeds=()
 for ((i = 0; i < RUNS; i++)); do run_seeds+=($((32 + 10 * i))); done
 for ((i = 0; i < ${#files[@]}; i += 2)); do
     a=$(name_of "${files[i]}") b=$(name_of "${files[i + 1]}")
@@ -320,19 +340,12 @@ for file in "${more[@]}"; do
     names+=("$(name_of "$file")")
     [ "$file" != "${sets[5]}" ] || learn_from+=("$(name_of "$file")")
 done
-arguments_01=("$model" -n "$N" --out "$OUT" ${LIMIT:+--limit "$LIMIT"} ${FLAGS_01:-})
-designs=(scatr scatr+ logistic)
-arguments_03=(--separate --design "${designs[@]}" --seed $SEEDS ${FLAGS_03:-})
 declare -A kinds # of the problems of B that do not say theirs
 for ((i = 0; i < ${#files[@]}; i += 2)); do
     a=${files[i]} b=${files[i + 1]}
     kinds[$b]=$(kind_for "$a" "$b")
     [ -z "${kinds[$b]}" ] || echo "$b: problems that do not say their kind are ${kinds[$b]}, as those of $a" >&2
 done
-check_flags "N, LIMIT or FLAGS_01" 01_generate "${arguments_01[@]}" "${files[@]}"
-check_flags FLAGS_02 02_label RUN ${FLAGS_02:-}
-check_flags "SEEDS or FLAGS_03" 03_train_scorer RUN "${arguments_03[@]}"
-check_flags FLAGS_05 05_baselines RUN ${FLAGS_05:-}
 
 log=$base/run_all.log
 mkdir -p "$base" 2>/dev/null && [ -w "$base" ] || fail "cannot write to $base; choose another OUT"
@@ -370,7 +383,11 @@ if [ $paper = 1 ]; then # answers.jsonl is of the last scorers, so those of step
     score_by_studies "${set_names[1]}" "${set_names[0]}"
     score_by_studies "${set_names[2]}" "${set_names[3]}"
     for name in "${set_names[@]:2:3}"; do score "$name" "$base/${set_names[5]}"/*/scatr.*.pt; done
-    score_by_verifiers "${set_names[@]:0:5}"
+    score_by_lora "${set_names[@]:0:4}"
+    score_by_reward_models "${set_names[@]:0:5}"
+    # No data set is routed to scorers that learned from it, but to those of its partner
+    route "${set_names[2]}" "${set_names[1]}" "${set_names[0]}" "${set_names[@]:3:2}"
+    route "${set_names[3]}" "${set_names[0]}" "${set_names[@]:1:2}"
 fi
 
 say 4 "select: ${select_on[*]}"

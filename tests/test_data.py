@@ -244,6 +244,8 @@ def test_own_file_in_its_minimal_form(name, tmp_path):
 
 MISTAKES = {  # what the error says -> the file
     "kind 'maths' is none of code, math, text": '{"prompt": "x", "kind": "maths"}',
+    "code is judged by the field 'tests', and there is": '{"prompt": "x", "kind": "code", "answer": 1}',
+    "math is judged by the field 'answer', and there is": '{"prompt": "x", "kind": "math", "tests": "f()"}',
     "problem 1: 'tests' must be": '{"prompt": "x", "tests": {"inputs": [1], "outputs": ["1"]}}',
     "style ['check'] is none of check,": '{"prompt": "x", "tests": "assert f()", "style": ["check"]}',
     "the field 'family' must be text": '{"prompt": "x", "family": 7}',

@@ -196,6 +196,7 @@ BAD = [  # arguments and settings; what is said of them
     ("{demo}/model {demo}/math_a.jsonl nonsense", "known names are"),
     ("{demo}/model {tmp}/broken.jsonl {demo}/math_b.jsonl", "broken.jsonl:2"),
     ("{demo}/model {demo}/math_a.jsonl", "give MODEL A B"),
+    ("--paper --plan --plam", "--plam is no option"), ("SEEDS=a", "SEEDS or FLAGS_03: argument --seed"),
     ("{demo}/model {demo}/math_a.jsonl {demo}/math_a.jsonl", "other problems than you calibrate on"),
     ("RUNS=08", "RUNS is '08'; give a whole number from 1"), ("SETS=3", "SETS is now called RUNS"),
     ("LIMIT=x", "N, LIMIT or FLAGS_01: argument --limit: invalid int value: 'x'"),
