@@ -24,10 +24,9 @@ zeros in front, "special": [S, d], "special_offsets": [R + 1]}; special tokens h
 
 --requests FILE writes what would be sampled as requests in the OpenAI batch format, for `vllm run-batch`,
 SGLang or an API, and loads no weights. A request asks for all rollouts of a problem, with --plain for one.
---responses FILE reads the batch file that came back, or a folder with the raw response to each problem as
-ID.json (_ for each / of the id); FILE of --requests must then hold what this command would ask for. It also
-reads rows {"id", "response": text}, with "finish": "length" if the answer was cut, and "tokens": ids, the
-ending one included, without which the text is tokenised again.
+--responses FILE reads the batch file that came back; FILE of --requests must then hold what this command
+would ask for. It also reads rows {"id", "response": text}, with "finish": "length" if the answer was cut, and
+"tokens": ids, the ending one included, without which the text is tokenised again.
 
 --scorer scorer.pt --stop 0.9: a problem gets 1, 2, 3, 5, 8, 12, 16 rollouts, until by this scorer one of them
 is right with that probability. Reference answers are never looked at.
@@ -98,7 +97,7 @@ def parse_args(argv):
     add("--requests", metavar="FILE", help="write requests for a serving engine, and no run")
     add("--endpoint", choices=ENDPOINTS, default="chat", help="completions sends token ids (default: chat)")
     add("--plain", action="store_true", help="one request a rollout, with fields that every server takes")
-    add("--responses", metavar="FILE", help="read answers made elsewhere from this file or folder")
+    add("--responses", metavar="FILE", help="read answers made elsewhere from this file")
     add("--scorer", metavar="PT", help="stop sampling a problem when this scorer of 03 is sure of an answer")
     add("--stop", type=float, metavar="P", help=f"the probability that is sure (default: {STOP})")
     add("--slots", type=int, help="rollouts at the same time (default: 256 on a GPU, 128 on a CPU)")
@@ -113,7 +112,7 @@ def parse_args(argv):
         args.seed = 0
     args.layers = args.layers.split(",")
     args.extra = sorted(set(args.extra.split(",")) - {""})
-    check_ranges(args, as_flag)
+    check_ranges(args)
     if not set(args.extra) <= {"last10", "special"}:
         die("--extra: give last10, special or both")
     if (args.requests or args.responses) and (args.scorer or len(args.datasets) > 1):
@@ -125,20 +124,12 @@ def parse_args(argv):
     return args
 
 
-def as_flag(name, number):
-    return f"-n {number}" if name == "n" else f"--{name.replace('_', '-')} {number}"
-
-
-def as_argument(name, number):
-    return f"{name}={number}"
-
-
-def check_ranges(settings, written):
-    """Refuse numbers that make no sense; written(name, number) is how the person gave one."""
+def check_ranges(settings):
+    """Refuse numbers that make no sense."""
     for name, (smallest, largest, words) in RANGES.items():
         number = getattr(settings, name, None)
         if number is not None and not smallest <= number <= largest:
-            die(f"{written(name, number)}: give {words}")
+            die(f"{name} {number}: give {words}")
 
 
 # ---- Sampling: the noise is a function of (seed, problem, sample, step, token) and of nothing else
@@ -373,6 +364,8 @@ def table_attention(q, keys, values, table, sizes, scaling, window, sinks, share
         G=G, g=H // G, g_wide=g_wide, P=P, BLOCK=min(P, 64, max(16, block)), D=D, D_wide=D_wide, DV=DV,
         DV_wide=DV_wide, num_warps=4, num_stages=3,
     )  # fmt: skip
+    if shares == 1 and sinks is None:  # then `out` is all there is
+        return out[:, :, 0].to(q.dtype)
     total = logs.logsumexp(-1)
     if sinks is not None:
         total = total.logaddexp(sinks.float())
@@ -408,6 +401,8 @@ class Engine:
         self.model = model
         self.sampling = sampling
         self.device = model.device
+        if self.device.type == "cuda":
+            torch.cuda.set_device(self.device)  # streams and graphs belong to the current device
         self.n = n  # rollouts a problem
         self.slots = slots
         self.page = page or (256 if self.device.type == "cuda" else 32)  # tokens in one page
@@ -606,7 +601,7 @@ class Engine:
         """Put what this step is about into the tensors that `forward` and sampling read."""
         numbers = self.host_numbers.numpy()
         table = self.host_table.numpy()
-        numbers[len(self.rows) :] = 0  # rows that are not there read and write the spare page
+        numbers[len(self.rows) :] = 0  # rows that are not there have one token, and write to the spare page
         for place, row in enumerate(self.rows):
             numbers[place] = row.end - 1, len(row.stats), row.start, row.pages[-1], row.job["key"]
             if not row.in_table:
@@ -650,15 +645,15 @@ class Engine:
 
     def capture(self, size):
         """(a graph of `forward`, the tensor that it writes the logits to)"""
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            self.forward(size)  # what is made at the first call cannot be captured
-        torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
         pool = next((other.pool() for other, _ in self.graphs.values()), None)
-        with torch.cuda.graph(graph, pool=pool):
-            logits = self.forward(size)
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):  # which a capture that fails would leave the current one
+            self.forward(size)  # what is made at the first call cannot be captured
+            with torch.cuda.graph(graph, pool=pool):
+                logits = self.forward(size)
+        torch.cuda.current_stream().wait_stream(stream)
         return graph, logits
 
     # --- between steps, on the host
@@ -1087,7 +1082,7 @@ def read_responses(run, settings):
     numbers = {problem["id"]: i for i, problem in enumerate(run.problems)}
     found = [{} for _ in run.problems]  # {(the first sample of its request, its number there): tokens}
     odd = defaultdict(list)  # what does not fit: where
-    for row in each_response(path, run.problems):
+    for row in common.each_row(path):
         try:
             name, first, answers = read_row(row)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -1113,19 +1108,6 @@ def read_responses(run, settings):
         error = f"no answers to {len(unanswered)} of {len(found)} problems, such as {unanswered[0]!r}"
         die(f"{path}: {error}; ask again and add what comes")
     return [[answers[place] for place in sorted(answers)] for answers in found]
-
-
-def each_response(path, problems):
-    """The rows of a file; the raw response to a problem in a folder becomes a row of a batch file."""
-    if not Path(path).is_dir():
-        yield from common.each_row(path)
-        return
-    ids = {problem["id"].replace("/", "_"): problem["id"] for problem in problems}
-    if len(ids) < len(problems):
-        die(f"{path}: two problems would have one file, as _ stands for /; give a batch file")
-    for file in sorted(Path(path).glob("*.json")):
-        name = ids.get(file.stem, file.stem)
-        yield {"custom_id": f"{name}#0", "response": {"body": common.read_json(file)}}
 
 
 def read_row(row):
@@ -1287,29 +1269,31 @@ def find_run(args, dataset):
     run.stored("tokens.pt")  # of a finished run: a damaged file is said now, and not when it is needed
     if not run.has("meta.json"):
         return run
-    change = None  # what is not as it was
+    changes = []
     before = read_meta(folder).get("stamp", {})
     for name, value in stamp_of(run).items():
-        if run.finished and (name == "layers" or name == "responses" and value is None):
-            continue  # a finished run may get more vectors, also by a command without --responses
-        old = before.get(name)
-        if old == value or change:
-            continue
-        if old is None:
-            change = f"without {name}"
-        elif name in ("scorer", "responses"):  # stamps of files, which say nothing to a person
-            change = f"before the {name} changed"
-        else:
-            change = f"with {name} {old}, not {value}"
+        # A finished run may get more vectors, also by a command without --responses
+        matters_no_more = name == "layers" or name == "responses" and value is None
+        if before.get(name) != value and not (run.finished and matters_no_more):
+            changes.append(as_it_was(name, before.get(name)))
     advice = "choose another --out, or remove that folder"
     is_edited = run.has("problems.jsonl") and common.read_jsonl(folder / "problems.jsonl") != run.problems
-    if is_edited and not change:
-        change = "of other problems or kinds"
+    if is_edited and not changes:
+        changes.append("of other problems or kinds")
         own_file = "give --kind as then, or new questions a file of their own, which the same scorers serve"
         advice = f"{own_file}; or {advice}"
-    if change:
-        die(f"{folder} was made {change}; {advice}")
+    if changes:
+        die(f"{folder} was made {', '.join(changes)}; {advice}")
     return run
+
+
+HASHED = ("responses", "scorer")  # of these files the stamp has a hash, which says nothing to a person
+
+
+def as_it_was(name, old):
+    if old is None:
+        return f"without {name}"
+    return f"before the {name} changed" if name in HASHED else f"with {name} {old}"
 
 
 def stamp_of(run):
@@ -1318,9 +1302,9 @@ def stamp_of(run):
     numbers = "n", "seed", "limit", "max_new_tokens", "temperature", "top_k", "top_p", "repetition_penalty"
     stamp = {name: getattr(args, name) for name in (*numbers, "stop", "dtype", "revision")}
     stamp["layers"] = ",".join(args.layers)
-    answers = args.responses and repr([*each_response(args.responses, run.problems)])
-    stamp["responses"] = answers and common.stamp(answers)
-    stamp["scorer"] = args.scorer and common.stamp(Path(args.scorer))
+    for name in HASHED:
+        path = getattr(args, name)
+        stamp[name] = path and common.stamp(Path(path))
     return stamp
 
 
@@ -1364,7 +1348,7 @@ def make_meta(run, settings, model, jobs):
         "width": config.hidden_size, "vocab_size": config.vocab_size,
         "architecture": type(model).__name__, "dtype": str(model.dtype).removeprefix("torch."),
         "layers": [*layers_of(args.layers, config.num_hidden_layers).values()],
-        "asked": common.asked_as(run.problems),
+        "weights": stamp_of_weights(model), "asked": common.asked_as(run.problems),
         "stop": {"threshold": args.stop, "scorer": stamp["scorer"]} if args.scorer else None,
         "stamp": stamp, "command": shlex.join(["python", "01_generate.py", *sys.argv[1:]]),
         "arguments": vars(args) | {"max_new_tokens": max(job["limit"] for job in itertools.chain(*jobs))},
@@ -1449,12 +1433,16 @@ def tokens_of_run(run):
 
 
 def finish_run(run, settings, model):
-    """False while other workers are at their problems."""
-    for _ in ("rollouts", "vectors for studies"):  # these are read from those
-        missing = missing_in(run)
-        if missing and not make_missing(run, settings, model, missing):
-            return False
-    return True
+    """Rollouts, and then vectors for studies, which are read from them; False while something is missing."""
+    missing = missing_in(run)
+    if missing and not make_missing(run, settings, model, missing):
+        return False
+    missing = missing_in(run)
+    if missing and worker()[1] > 1:  # the others have ended
+        again = "the same command, once more, reads the vectors for studies"
+        print(f"{run.folder}: the rollouts are there; {again}", file=sys.stderr)
+        return False
+    return not missing or make_missing(run, settings, model, missing)
 
 
 def make_missing(run, settings, model, missing):
@@ -1465,7 +1453,9 @@ def make_missing(run, settings, model, missing):
     elif run.args.responses:
         given = read_responses(run, settings)
     jobs = rollout_jobs(settings, run.problems, given)
-    if not run.has("meta.json"):
+    if run.has("meta.json"):
+        refuse_other_model(run, settings, model, missing)
+    else:
         common.write_json(run.folder / "meta.json", make_meta(run, settings, model, jobs))
     rank, world = worker()
     mine = [i for i in range(len(jobs))[rank::world] if not is_part(run, i, missing)]
@@ -1478,6 +1468,24 @@ def make_missing(run, settings, model, missing):
             answered = sample_run(run, settings, model, mine, layers)
         write_parts(run, answered, missing)
     return merge(run, missing)
+
+
+def refuse_other_model(run, settings, model, missing):
+    """A run goes on with the weights and the settings that it was begun with; its model may have moved."""
+    before = read_meta(run.folder)
+    changes = []
+    if before.get("weights") not in (None, stamp_of_weights(model)):
+        changes.append("other weights")
+    if missing["rollouts"] and before["sampling"] != settings.sampling:
+        changes.append(f"sampling {before['sampling']}")
+    if changes:
+        advice = "choose another --out, or remove that folder"
+        die(f"{run.folder} was made with {' and '.join(changes)} than {run.args.model} has; {advice}")
+
+
+def stamp_of_weights(model):
+    """Of the first numbers of each weight, as reading all of them would take as long as loading the model."""
+    return common.stamp({name: x.flatten()[:8].tolist() for name, x in model.named_parameters()})
 
 
 def write_parts(run, answered, missing):
@@ -1545,7 +1553,7 @@ def sample(
         n=n, seed=seed, max_new_tokens=max_new_tokens, temperature=temperature, top_k=top_k, top_p=top_p,
         repetition_penalty=repetition_penalty,
     )  # fmt: skip
-    check_ranges(args, as_argument)
+    check_ranges(args)
     settings = settings_of(args, model, tokenizer)
     config = settings.config
     is_one = isinstance(problems, (str, dict))

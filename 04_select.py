@@ -34,6 +34,7 @@ import shlex
 import sys
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import common
@@ -81,14 +82,16 @@ class Candidates:
     rows: list  # [R] of labels.jsonl, in the order of rollouts.jsonl; labels are only copied and shown
     places: dict  # problem -> the places of its rollouts among the R
     groups: np.ndarray  # [R] classes of equal answers, -1 for no answer
-    features: list  # of common.read_features
     strategies: tuple  # weighted-vote only if there are answers that can be equal
+
+    @cached_property
+    def features(self):
+        return common.read_features(self.path)
 
 
 def load_run(path):
     path = Path(path)
-    features = common.read_features(path)
-    keys = common.keys_of(features)
+    keys = common.keys_of(common.each_rollout(path))
     common.check_same_problems(path, [{"id": problem} for problem, _ in keys])
     places = defaultdict(list)
     for place, (problem, _) in enumerate(keys):
@@ -100,7 +103,7 @@ def load_run(path):
         rows = [{"id": problem, "sample": sample, "label": None} for problem, sample in keys]
     groups = np.array([-1 if row.get("group") is None else row["group"] for row in rows])
     strategies = STRATEGIES if (groups >= 0).any() else STRATEGIES[:1]
-    return Candidates(path, common.read_meta(path), rows, places, groups, features, strategies)
+    return Candidates(path, common.read_meta(path), rows, places, groups, strategies)
 
 
 def doubts_about(run, name, scorer):
@@ -127,7 +130,8 @@ def learned_problems(run, scorer):
 
 def write_scores(run, name, scorer):
     """Write the scores of all rollouts in the order of rollouts.jsonl, and the costs -> logits [R]."""
-    keys, logits = common.score_run(scorer, run.path, f"{name}.pt", run.features)
+    features = run.features if scorer.takes_features else None
+    keys, logits = common.score_run(scorer, run.path, f"{name}.pt", features)
     rows = []
     for (problem, sample), logit, weight in zip(keys, logits.tolist(), logits.sigmoid().tolist()):
         rows.append({"id": problem, "sample": sample, "score": logit, "weight": weight})

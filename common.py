@@ -1037,16 +1037,18 @@ def sampling_defaults(model, tokenizer):
 def pick_device(name=None):
     """The given device, or the first kind there is; processes that share a machine take its GPUs in turn."""
     if name in (None, "cuda") and torch.cuda.is_available():
-        torch.backends.cuda.enable_cudnn_sdp(False)  # cuDNN plans anew for each length, and all lengths occur
-        process = int(os.environ.get("LOCAL_RANK") or 0)
-        return f"cuda:{process % torch.cuda.device_count()}"
-    if name is None:
+        process = int(os.environ.get("LOCAL_RANK") or os.environ.get("RANK") or 0)
+        name = f"cuda:{process % torch.cuda.device_count()}"
+    elif name is None:
         name = "mps" if torch.backends.mps.is_available() else "cpu"
-    try:
-        torch.empty(0, device=name)
-    except (RuntimeError, AssertionError) as error:  # no such device, or torch is built without it
-        reason = reason_of(error)[:100]
-        die(f"--device {name}: torch cannot use it here ({reason}); leave --device out, or say cpu")
+    else:
+        try:
+            torch.empty(0, device=name)
+        except (RuntimeError, AssertionError) as error:  # no such device, or torch is built without it
+            reason = reason_of(error)[:100]
+            die(f"--device {name}: torch cannot use it here ({reason}); leave --device out, or say cpu")
+    if name.startswith("cuda"):
+        torch.backends.cuda.enable_cudnn_sdp(False)  # cuDNN plans anew for each length, and all lengths occur
     return name
 
 
@@ -1154,8 +1156,6 @@ def load_model(name, device=None, dtype="auto", revision=None):
     if device is None and chosen != "cpu" and is_tiny(model):
         chosen = "cpu"
         model = model.float() if dtype == "auto" else model
-    if chosen.startswith("cuda"):
-        torch.cuda.set_device(chosen)  # streams and graphs belong to the current device
     return model.to(chosen).eval(), tokenizer
 
 

@@ -412,7 +412,7 @@ def test_slurm_script(made, tmp_path, run_here):
 
 @pytest.mark.parametrize("env, place, gpu", [
     ({}, (0, 1), 0),
-    ({"RANK": 2, "WORLD_SIZE": 4}, (2, 4), 0),
+    ({"RANK": 2, "WORLD_SIZE": 4}, (2, 4), 2),
     ({"RANK": 2, "WORLD_SIZE": 8, "LOCAL_RANK": 3}, (2, 8), 3),
     ({"RANK": 5, "WORLD_SIZE": 8, "LOCAL_RANK": 5}, (5, 8), 1),
 ])  # fmt: skip

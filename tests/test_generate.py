@@ -502,10 +502,10 @@ def test_a_rollout_may_fill_the_context(folder, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("flags, words", [
-    (["-n", 5], "with n 4, not 5"),
+    (["-n", 5], "with n 4; choose another --out"),
     (["--temperature", 0.5], "without temperature"),
-    (["--limit", 3], "without limit"),
-    (["another data set"], "of other problems or kinds; give new questions a file of their own"),
+    (["--limit", 3, "--top-k", 7], "without limit, without top_k"),
+    (["another data set"], "of other problems or kinds; give --kind as then, or new questions a file of their own"),
 ])  # fmt: skip
 def test_another_run_never_overwrites_one(folder, whole, tmp_path, flags, words):
     before = times(whole)
@@ -531,11 +531,11 @@ def test_vectors_are_in_the_type_of_the_model(folder, tmp_path):
     ("model p.jsonl --layers 9", "penultimate"),
     ("model p.jsonl --device no-such", "leave --device out"),
     ("model p.jsonl --extra first10", "--extra"),
-    ("model p.jsonl --temperature nan", "--temperature nan: give"),
-    ("model p.jsonl --top-p 0", "--top-p 0.0: give"),
-    ("model p.jsonl --slots 0", "--slots 0: give"),
-    ("model p.jsonl --top-k -3", "--top-k -3: give"),
-    ("model p.jsonl --repetition-penalty inf", "--repetition-penalty inf: give"),
+    ("model p.jsonl --temperature nan", "temperature nan: give"),
+    ("model p.jsonl --top-p 0", "top_p 0.0: give"),
+    ("model p.jsonl --slots 0", "slots 0: give"),
+    ("model p.jsonl --top-k -3", "top_k -3: give"),
+    ("model p.jsonl --repetition-penalty inf", "repetition_penalty inf: give"),
 ])  # fmt: skip
 def test_what_makes_no_sense_is_one_line_and_makes_no_run(folder, tmp_path, command, words):
     (folder / "other").mkdir(exist_ok=True)
@@ -560,7 +560,33 @@ def test_a_run_that_is_not_finished_goes_on_with_its_layers(folder, tmp_path, pa
     parts(most=2)
     with suppress(KeyboardInterrupt):
         sample(folder, tmp_path, "--layers", "0")
-    assert "was made with layers 0, not penultimate,final" in refused(*command_of(folder, tmp_path))
+    assert "was made with layers 0; choose another --out" in refused(*command_of(folder, tmp_path))
+
+
+def test_a_run_goes_on_with_the_same_weights_and_sampling_alone_wherever_the_model_lies(
+    folder, whole, tmp_path, parts
+):  # fmt: skip
+    moved, other = tmp_path / "model", tmp_path / "other" / "model"
+    shutil.copytree(folder / "model", moved)
+    model, tokenizer = common.load_model(str(moved))
+    for x in model.parameters():
+        x.data *= 2
+    model.save_pretrained(other)
+    tokenizer.save_pretrained(other)
+    parts(most=2)
+    with suppress(KeyboardInterrupt):
+        sample(folder, tmp_path)
+    command = folder / "p.jsonl", *OPTIONS, "--out", tmp_path
+    run = run_of(tmp_path)
+    assert f"{run} was made with other weights than {other} has; " in refused(other, *command)
+    settings = common.read_json(moved / "generation_config.json")
+    common.write_json(moved / "generation_config.json", settings | {"top_p": 0.5})
+    assert f"{run} was made with sampling {{'temperature': 1.0" in refused(moved, *command)
+    common.write_json(moved / "generation_config.json", settings)
+    parts(None)
+    run_program(moved, *command)
+    assert_same_run(whole, run)
+    assert f"{run} was made with other weights" in refused(other, *command, "--layers", "0")
 
 
 def test_problems_of_a_run_that_was_killed_before_it_began_do_not_count(folder, whole, tmp_path):
@@ -607,6 +633,21 @@ def test_a_worker_counts_its_own_rollouts_and_says_what_others_have(folder, tmp_
     assert bars == [(f"generate {run}, worker 1 of 2", 12), (f"generate {run}, worker 2 of 2", 8)]
     line = f"{run}: this worker is done; the other workers still have 2 of 5 problems, and the last one merges\n"
     assert capsys.readouterr().err.count(line) == 1
+
+
+def test_workers_read_vectors_for_studies_when_the_command_is_given_once_more(
+    folder, tmp_path, monkeypatch, capsys
+):  # fmt: skip
+    """As the others have ended when the last one has merged their rollouts."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    for is_read in (False, True):
+        for rank in "01":
+            monkeypatch.setenv("RANK", rank)
+            run = sample(folder, tmp_path, "--extra", "last10")
+        said = capsys.readouterr()
+        line = f"{run}: the rollouts are there; the same command, once more, reads the vectors for studies\n"
+        assert said.err.count(line) == (not is_read) and said.out.count(f"{run}\n") == is_read
+        assert (run / "extra.pt").is_file() == is_read
 
 
 @pytest.mark.parametrize("rank, world", [("4", "4"), ("one", "2"), ("1", "")])
@@ -707,7 +748,7 @@ def test_a_finished_run_with_a_torn_file_is_not_called_finished(folder, whole, t
     path = shutil.copytree(whole, run_of(tmp_path)) / torn
     path.write_bytes(path.read_bytes()[:-100])
     error = refused(folder / "model", folder / "p.jsonl", *OPTIONS, "--out", tmp_path)
-    assert f"{path}: damaged, or not a .pt file" in error and "delete it and run that step again" in error
+    assert f"{path}: damaged, or not a .pt file" in error and "delete it" in error
 
 
 def test_a_reading_that_was_stopped_goes_on_and_another_begins_anew(folder, whole, tmp_path, parts):

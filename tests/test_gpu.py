@@ -235,7 +235,9 @@ def sampled(model, sampling, **changes):
     """What an engine on the GPU samples; changes: of its attributes."""
     engine = generate.Engine(model, [1, 2], PLAIN | {"stop_ids": []} | sampling, 2, 6, 300, 40)
     vars(engine).update(changes)
-    found = engine.run(deque(map(generate.Row, (job | {"limit": 40} for job in make_jobs()))))
+    # Rows end one after the other, so that graphs of several sizes replay, and rows are padded
+    jobs = [job | {"limit": 40 - 3 * i} for i, job in enumerate(make_jobs())]
+    found = engine.run(deque(map(generate.Row, jobs)))
     return sorted(found, key=lambda row: (row["problem"], row["sample"]))
 
 
@@ -254,7 +256,7 @@ def test_sampled_vectors_are_the_read_ones(family, capsys):
 @on_gpu
 @pytest.mark.parametrize("sampling", [{}, {"top_k": 20}, {"top_p": 0.9, "repetition_penalty": 1.1}], ids=str)
 def test_a_graph_changes_no_token(sampling):
-    model = make_model("qwen3")
+    model = make_model("qwen3").float()
     with_graphs, without = sampled(model, sampling), sampled(model, sampling, graphs=None)
     assert all(one["ids"].equal(other["ids"]) for one, other in zip(with_graphs, without, strict=True))
 
@@ -266,8 +268,9 @@ def test_lora_and_a_reward_head_on_a_gpu(family):
 
 
 @on_gpu
-def test_training_a_scorer_on_a_gpu():
+def test_training_a_scorer_on_a_gpu(monkeypatch):
+    monkeypatch.setattr(trainer, "EPOCHS", 1)
     recipe = trainer.make_recipe(trainer.parse_args(["run"]), ["run"], seed=32)
     task = trainer.make_task(draw_rollouts(make_world(12), problems=40, n=4, seed=0), recipe, "cuda")
-    trial, weights = trainer.train(task, task.configs[0], epochs=1)
+    trial, weights = trainer.train(task, task.configs[0])
     assert np.isfinite(trial["val_loss"]) and weights

@@ -202,6 +202,13 @@ def held_out(path, best_of_n=None, weighted_vote=None, **changes):
     return first_dimension_scorer(path, held_out=accuracy, **changes)
 
 
+def test_a_scorer_of_the_vector_alone_needs_no_token_statistics(run, select):
+    edit_jsonl(run / "rollouts.jsonl", lambda row: {name: row[name] for name in ("id", "sample", "response")})
+    (run / "tokens.pt").unlink(missing_ok=True)
+    select()
+    assert len(answers(run)) == 6
+
+
 def test_one_answer_a_problem_by_the_mean_of_seeds(run, tmp_path, select):
     moved = [torch.ones(8), torch.full((8,), 0.25)]
     first = held_out(tmp_path / "scatr.cal@32-1.pt", best_of_n=0.5)

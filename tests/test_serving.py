@@ -219,15 +219,6 @@ def test_rows_with_tokens_get_the_vectors_of_our_own_engine(sampled, tmp_path):
     assert_same_run(run, read_back(sampled, tmp_path, rows), statistics=5e-3)
 
 
-def test_a_folder_of_raw_responses(sampled, tmp_path):
-    """As they come from single calls: the file's name says the problem."""
-    run = sampled / "model/p/32"
-    for row in batch_rows(run, with_token_ids):
-        name = row["custom_id"].removesuffix("#0").replace("/", "_")
-        common.write_json(tmp_path / "answers" / f"{name}.json", row["response"]["body"])
-    assert_same_run(run, read_back(sampled, tmp_path, tmp_path / "answers"), statistics=5e-3)
-
-
 def test_rows_of_texts(sampled, tmp_path):
     """In their order, cut where they say so, and without the text of the token that ended them."""
     first, *others = [f"math_a/{i}" for i in range(4)]

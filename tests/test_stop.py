@@ -135,8 +135,8 @@ def test_sample_votes_for_the_answer_with_the_largest_sum(demo_model):
 
 
 @pytest.mark.parametrize("arguments, error", [
-    ({"n": 0}, "n=0: give 1 or more"),
-    ({"top_p": 1.5}, "top_p=1.5: give more than 0 and at most 1"),
+    ({"n": 0}, "n 0: give 1 or more"),
+    ({"top_p": 1.5}, "top_p 1.5: give more than 0 and at most 1"),
     ({"problems": "and " * 9000}, "leaves no room for an answer"),
     ({"problems": [{"question": "What?"}]}, "problem 1: the field 'prompt'"),
     ({"scorer": "nowhere.pt"}, "nowhere.pt: no such file"),
@@ -267,8 +267,8 @@ def test_a_killed_stopping_run_goes_on_to_the_same_end_and_sees_no_reference_ans
 
 @pytest.mark.parametrize("flags, error", [
     (["--stop", "0.9"], "--stop needs --scorer"),
-    (["--scorer", "SCORER", "--stop", "1.5"], "--stop 1.5: give more than 0 and at most 1"),
-    (["--scorer", "SCORER", "--stop", "0"], "--stop 0.0: give more than 0 and at most 1"),
+    (["--scorer", "SCORER", "--stop", "1.5"], "stop 1.5: give more than 0 and at most 1"),
+    (["--scorer", "SCORER", "--stop", "0"], "stop 0.0: give more than 0 and at most 1"),
     (["--scorer", "no-such.pt", "--stop", "0.9"], "no-such.pt: no such file"),
     (["--scorer", "SCORER", "--stop", "0.9", "--layers", "final"], "reads penultimate/eos; here it must be"),
 ])  # fmt: skip
