@@ -206,7 +206,7 @@ def test_a_scorer_of_the_vector_alone_needs_no_token_statistics(run, select):
     edit_jsonl(run / "rollouts.jsonl", lambda row: {name: row[name] for name in ("id", "sample", "response")})
     (run / "tokens.pt").unlink(missing_ok=True)
     select()
-    assert len(answers(run)) == 6
+    assert len(answers(run)) == 10
 
 
 def test_one_answer_a_problem_by_the_mean_of_seeds(run, tmp_path, select):
