@@ -449,7 +449,7 @@ def answer_of(response):
         return found
     text = with_marks(final[-8000:])
     bare = unmarked(text[LEAD_IN.match(text).end() :])
-    if LETTERED_CHOICE.fullmatch(bare):
+    if LETTERED_CHOICE.fullmatch(bare) or re.fullmatch("[A-J]", bare):
         return bare
     in_words = len(bare.split()) <= 6 and not ANNOUNCEMENT.search(bare) and not NEUTRAL.fullmatch(bare)
     return ending(text) or (bare if in_words else None)
@@ -468,7 +468,7 @@ def boxed_or_announced(text):
     if not boxes:
         return announced(with_marks(text[-8000:]))
     later = re.compile("(?i)final answer").search(text, boxes[-1].end)
-    final = announced(with_marks(text[later.start() :][-8000:]), "final answer") if later else None
+    final = announced(with_marks(text[later.start() :][-8000:]), FINAL) if later else None
     if final and (is_formula(final) or re.fullmatch("[A-J]", final)):
         return final
     return joined_boxes(text, boxes)
@@ -482,7 +482,8 @@ def with_marks(text):
         return f"{START}{' '.join(inner.split())}{END}"
 
     text = re.sub(r"(?<=[一-鿿])(?=[^一-鿿])|(?<=[^一-鿿])(?=[一-鿿])", " ", text)
-    return FORMULA.sub(mark, re.sub(rf"[{START}{END}]|[ \t]+(?=[ \t])", "", text))
+    text = FORMULA.sub(mark, re.sub(rf"[{START}{END}]|[ \t]+(?=[ \t])", "", text))
+    return re.sub(rf"(?:(?<={END})|(?<=\*\*))!+", ".", text)  # $5$! is no factorial
 
 
 FORMULA = re.compile(  # its content is the group that matched; $18 and $5 are sums of money
@@ -590,11 +591,12 @@ NEUTRAL = re.compile(  # words that may stand between "the answer is" and a form
     r"|[a-z]"
     r"|\w+ (?:has|had|makes?|earns?|gets?|needs?|pays?)"  # Tom has
     r")(?![A-Za-z])[\s,:;*]*)*")
+FINAL = re.compile(r"final answer\W*(?:(?:(?:would|should|must|will) )?(?:be|is))?", re.I)
 NO_ANSWER = re.compile(r"(?:correct|right|given|found|below|above)\b")  # the answer is given below
 SENTENCE_END = re.compile(r"(?<=\.)[\s*]+(?=\S)|(?<=!)[\s*]+(?=[A-Z])|</answer>|\n")  # but not in 5! ways
 TEXT_END = re.compile(  # an answer in words ends here: even, as both are
     r",?\s+(?:as|so|but|not|which|is (?:the|correct|right))\b")
-SIDE_CLAUSE = re.compile(r",?\s+(?:where|when|because)\b|,\s+since\b")  # a + b = 17, where b = 9
+SIDE_CLAUSE = re.compile(r",?\s+(?:where|when|because)\b|(?:,\s+|\s\()since\b")  # a + b = 17, where b = 9
 BOLD_END = re.compile(r"\*\*([^*]+)(?<!:)\*\*\W*$")
 
 
@@ -604,9 +606,9 @@ def sentences_of(text):
     return [re.sub(r"((?:^\W*|[a-z] )\d[\d,.]*)!+\s*$", r"\1", sentence) for sentence in sentences]
 
 
-def announced(text, beginning=""):
-    """The answer that a text announces last, by a phrase with this beginning, or None."""
-    phrases = [each for each in ANNOUNCEMENT.finditer(text) if each[0].lower().startswith(beginning)][-5:]
+def announced(text, phrase=None):
+    """The answer that a text announces last, by such a phrase, or None."""
+    phrases = [each for each in ANNOUNCEMENT.finditer(text) if not phrase or phrase.fullmatch(each[0])][-5:]
     weak = [phrase for phrase in phrases if phrase[0].lower().startswith(WEAK_ANNOUNCEMENTS)]
     strong = [phrase for phrase in phrases if phrase not in weak]
     for phrase in reversed(weak + strong):
@@ -686,6 +688,8 @@ def end_of_formula(words, start):
     for stop in range(min(len(words), start + 24), start, -1):
         if ARTICLE.match(" ".join(words[stop - 1 : stop + 1])):
             continue  # 9, a square
+        if re.match(r"\(?\d+[:)] \D", " ".join(words[start:stop])):
+            continue  # Step 3: x = 5
         marked = stop == start + 1 and START in words[start]
         if marked or is_formula(unmarked(" ".join(words[start:stop]))):
             return stop
@@ -1151,7 +1155,9 @@ LAYOUT = [
     (r"(?<=\d)(?: *\{ *, *\}|,\\[!,;: ]) *(?=\d{3}(?!\d))", ""),  # 10{,}080 and 10,\!080 -> 10080
     # 10\,080 and 10 080 -> 10080
     (r"(?<![\d.,_^])\d{1,3}(?:(?:\\[,;:! ]|[ ~'])\d{3})+(?![\d,])", digits_only),
+    (r"\b([a-z])([1-9])(?= *=)", r"\1_\2"),  # x1 = 3 -> x_1 = 3
     (r"\\not *=", "!="),  # x \not= 3 -> x != 3
+    (r"(?<=[\d)])!=", "! ="),  # 5!=120 -> 5! =120
 ]
 WORDS_AND_SPACES = [
     # \text{cm} -> "cm

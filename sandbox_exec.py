@@ -233,8 +233,9 @@ def judge(run_job, code, tests, style="auto", entry_point=None, prelude="", besi
     preload = [library for library in ("numpy", "unittest") if library in texts]
     header = {"preload": preload, "cpu_s": float(cpu_s), "memory_mb": int(memory_mb),
               "asleep_s": 2 * float(cpu_s) if wall_s is None else float(wall_s)}
-    if not all(0 < header[limit] < float("inf") for limit in ("cpu_s", "asleep_s", "memory_mb")):
-        raise ValueError(f"cpu_s={cpu_s}, wall_s={wall_s}, memory_mb={memory_mb}: limits must be above 0")
+    if not all(0 < header[limit] < 1e7 for limit in ("cpu_s", "asleep_s", "memory_mb")):
+        limits = f"cpu_s={cpu_s}, wall_s={wall_s}, memory_mb={memory_mb}"
+        raise ValueError(f"{limits}: limits must be above 0 and below 10,000,000")
     outcomes = []
 
     def run(mode, job, **given):
@@ -264,6 +265,9 @@ def read_pairs(tests):
     pairs = [tests.get(name) if isinstance(tests, dict) else None for name in ("inputs", "outputs")]
     if not all(isinstance(side, (list, tuple)) and len(side) == len(pairs[0]) > 0 for side in pairs):
         raise Verdict("error: tests must be text or {'inputs': [...], 'outputs': [...]} of equal length")
+    others = [name for name in tests if name not in ("inputs", "outputs") and tests[name] is not None]
+    if others:                                    # such as APPS's fn_name, by which a function would be called
+        raise Verdict(f"error: beside inputs and outputs nothing is known, not {', '.join(map(str, others))}")
     return pairs
 
 
@@ -488,6 +492,8 @@ def read_tests(text, prelude, style, entry_point, looks=False):
         raise Verdict(f"error: the tests or the prelude do not parse: {problem}"[:500]) from None
     if not asserts.found:
         raise Verdict("error: the tests have no assert")
+    if style == "check" and not has_check:
+        raise Verdict("error: tests of the style check must define check(candidate)")
     is_check = style == "check" or style == "auto" and entry_point and has_check
     names_solution = re.search(r"^(?! *(from|import) ).*\bsolution\b", text, re.MULTILINE)
     if not (is_check or asked["lacking"] or names_solution):
@@ -517,9 +523,10 @@ def symbols_of(source):
 
 
 def asked_by(tests, prelude="", entry_point=""):
-    """What tests and prelude use: names, modules, methods that they call, names that only the program can
-    define, and which of these are classes that the tests test."""
-    nodes = [*ast.walk(ast.parse(tests)), *ast.walk(ast.parse(prelude))]
+    """What tests and prelude use: names, modules, the imports of the prelude, methods that they call, names
+    that only the program can define, and which of these are classes that the tests test."""
+    of_prelude = [*ast.walk(ast.parse(prelude))]
+    nodes = [*ast.walk(ast.parse(tests)), *of_prelude]
     symbols = symbols_of(tests)
     trusted = symbols + symbols_of(prelude)
     imports = [node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom))]
@@ -534,12 +541,13 @@ def asked_by(tests, prelude="", entry_point=""):
     tested = {name for name in {*lacking, *given, entry_point} if name[:1].isupper()}
     methods = {getattr(node.func, "attr", "") for node in nodes if isinstance(node, ast.Call)}
     return {"names": {name for name, _, _ in trusted} | given | modules, "modules": modules,
+            "imported": "\n".join(ast.unparse(node) for node in imports if node in of_prelude),
             "methods": methods, "lacking": lacking, "tested": tested}
 
 
 class Asserts(ast.NodeTransformer):
     """Count the checks that run: asserts, calls of assert..., raises, warns and fail, and ifs that raise; and
-    look at what other calls give, if numpy may be about."""
+    look at what is compared, handed on and asked by a method, if numpy may be about."""
     found = 0                                     # in the text
     ran = 0
     swallowed = False                             # whether the program caught a failing assert of the tests
@@ -584,12 +592,19 @@ class Asserts(ast.NodeTransformer):
             node.test = self.wrap(node.test, "__check__")
         if isinstance(node, ast.If) and any(isinstance(inner, ast.Raise) for inner in node.body):
             node.test = self.wrap(node.test, "__count__")
+        if isinstance(node, ast.Compare) and self.looks:
+            node.left = self.wrap(node.left, "__look__")
+            node.comparators = [self.wrap(side, "__look__") for side in node.comparators]
         if isinstance(node, ast.Call):
             name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            if self.looks:
+                for place, argument in enumerate(node.args):
+                    if not isinstance(argument, ast.Starred):
+                        node.args[place] = self.wrap(argument, "__look__")
+                if isinstance(node.func, ast.Attribute):
+                    node.func.value = self.wrap(node.func.value, "__look__")
             if name.startswith("assert") or name in ("raises", "warns", "fail"):
                 return self.wrap(node, "__count__")
-            if self.looks:
-                return self.wrap(node, "__look__")
         return node
 
 
@@ -829,10 +844,18 @@ def load_program(job, compiled, is_innocent):
     if is_innocent and b"eval" in marshal.dumps(compiled):      # for others the copied pages would cost time
         program["__builtins__"] = {**vars(builtins), "eval": evaluate}
     before = set(program)
-    exec(job["prelude_code"], program)
+    try:
+        exec(job["prelude_code"], program)
+    except BaseException as problem:              # it is trusted code
+        raise Verdict(f"error: the prelude ends in {type(problem).__name__}: {problem}"[:500]) from None
     name = job["entry_point"]
     program.pop(name, None)                       # a stub there
-    prelude = {name: value for name, value in program.items() if name not in before}
+    own = dict(program)                           # which the program cannot change: the tests' copies of the
+    for key, value in own.items():                # prelude's functions read it
+        if type(value) is types.FunctionType and value.__globals__ is program:
+            own[key] = types.FunctionType(value.__code__, own, key, value.__defaults__, value.__closure__)
+            own[key].__kwdefaults__ = value.__kwdefaults__
+    prelude = {key: value for key, value in own.items() if key not in before}
     exec(compiled, program)
     if name not in program and hasattr(program.get("Solution"), name):
         program[name] = getattr(program["Solution"](), name)
@@ -923,7 +946,10 @@ def explain(problem, loading=False):
         return "syntax" if is_syntax else f"failed: {text}, while the program was loaded", text
     frames = traceback.extract_tb(problem.__traceback__)
     lines = [frame.line for frame in frames if frame.filename == "tests.py" and frame.line]
-    if not {"tests.py", "solution.py"} & {frame.filename for frame in frames}:
+    own = [frame.filename for frame in frames if frame.filename in ("tests.py", "solution.py")]
+    if isinstance(problem, SystemExit) and own[-1:] == ["tests.py"]:
+        return "error: the tests end the process", ""
+    if not own:
         return f"error: the sandbox failed: {text}", ""
     if not lines:
         return f"failed: {text}", ""
@@ -1068,7 +1094,7 @@ NUMPY = """
 
 # Modules of which a program may use every public name. None of them runs text, reads files, ends or skips a
 # test, or changes what the tests share with the program.
-WHOLE = """__future__ array bisect cmath collections collections.abc csv difflib fractions graphlib hashlib
+WHOLE = """__future__ array bisect cmath collections collections.abc difflib fractions graphlib hashlib
     heapq itertools math numbers pprint queue re secrets statistics struct textwrap time typing unicodedata"""
 # Modules of which it may use only these names, because others would do one of these things.
 LIBRARY = {
@@ -1076,7 +1102,9 @@ LIBRARY = {
     "abc": "ABC abstractmethod", "copy": "copy deepcopy", "io": "BytesIO StringIO", "warnings": "warn",
     "asyncio": "Event Lock Queue Semaphore TimeoutError create_task gather run sleep wait_for",
     "base64": "b16decode b16encode b64decode b64encode", "calendar": "isleap leapdays monthrange weekday",
-    "contextlib": "closing nullcontext", "enum": "Enum Flag IntEnum IntFlag auto unique",
+    "contextlib": "closing nullcontext",
+    "csv": "DictReader DictWriter Error QUOTE_ALL QUOTE_MINIMAL QUOTE_NONE QUOTE_NONNUMERIC reader writer",
+    "enum": "Enum Flag IntEnum IntFlag auto unique",
     "http": "HTTPStatus", "ipaddress": "ip_address ip_interface ip_network",
     "dataclasses": "dataclass field is_dataclass",
     "datetime": "date datetime time timedelta timezone tzinfo",
@@ -1114,6 +1142,9 @@ HIDDEN_OF = {
         resize setfield setflags strides tofile view""".split(),
     "logging": "_log addFilter addHandler callHandlers filters handle handlers makeRecord manager".split(),
 }
+# As attributes only: by these an exception, a path or a class leads to modules, frames and the makers of
+# classes.
+LEADING = "_getframe ag_code builtins cr_code f_back f_globals f_locals gi_code modules mro obj os sys".split()
 # What a class that the tests do not name may derive from, besides `object` and one exception or class of the
 # program. Called by the program, they make classes.
 MAKERS = "ABC Enum Flag Generic IntEnum IntFlag NamedTuple Protocol TypedDict".split()
@@ -1141,11 +1172,14 @@ def why_suspect(code, asked):
     source = code if isinstance(code, bytes) else encode(code)
     try:
         tree = ast.parse(source, feature_version=(3, 9))       # newer syntax is not known to the rule
-        Rule(symbols_of(source), asked).look_at(tree)
+        rule = Rule(symbols_of(source), asked)
+        rule.look_at(tree)
+        has_numpy = any(path.startswith("numpy") for path in rule.imported.values())
+        forbid(has_numpy and b"numpy" not in source + encode(asked["imported"]), "spells in an odd way", "numpy")
     except Suspect as suspect:
         return str(suspect)
     except (SyntaxError, ValueError):
-        return "does not parse"
+        return "does not parse as Python 3.9"
     except (RecursionError, MemoryError):         # some Pythons parse what is deeper than Rule can look
         return "is too deep"
 
@@ -1156,6 +1190,15 @@ def is_offered(module, name):
         return name in LIBRARY[module].split()
     is_module = name in sys.stdlib_module_names and name != module
     return module in LIBRARY and name[0] != "_" and name not in HIDDEN and not is_module
+
+
+def has_member(node):
+    """Whether an enumeration has a member: called, one without makes classes."""
+    for part in node.body:
+        is_value = isinstance(part, ast.Assign) and isinstance(part.value, (ast.Constant, ast.Tuple, ast.Call))
+        if is_value and not getattr(part.targets[0], "id", "_").startswith("_"):
+            return True
+    return False
 
 
 def call_of(node):
@@ -1170,6 +1213,7 @@ class Rule:
     def __init__(self, symbols, asked):
         self.symbols = symbols
         self.names = asked["names"]
+        self.imports_of_prelude = ast.parse(asked["imported"]).body
         self.methods = asked["methods"]
         self.modules = {module.partition(".")[0] for module in asked["modules"]}
         self.classes = {name for name, symbol, _ in symbols if symbol.is_namespace() and any(
@@ -1186,6 +1230,10 @@ class Rule:
             self.look_at_symbol(*symbol)
         tree.body = [node for node in tree.body if not isinstance(node, ast.If) or node.orelse
                      or ast.unparse(node.test) != "__name__ == '__main__'"]
+        for node in self.imports_of_prelude:      # whose names the program has, too
+            node.names = [alias for alias in node.names if
+                          (alias.asname or alias.name).partition(".")[0] in self.globals]
+            self.look_at_import(node)
         nodes = [tree]
         for node in nodes:                        # it grows to all nodes
             for child in ast.iter_child_nodes(node):
@@ -1220,6 +1268,7 @@ class Rule:
         is_listed = name in BUILTINS or name in READABLE
         is_unknown = name in HIDDEN or not is_listed and (is_builtin or is_special(name))
         forbid(name in self.globals and is_unknown, "names", name)
+        forbid(scope.get_type() == "class" and symbol.is_imported(), "imports in a class", name)
         is_set = symbol.is_assigned() or symbol.is_annotated()
         is_used = name in self.names and (is_builtin or name in LIBRARY)
         forbid(is_set and symbol.is_global() and (is_used or name == "__name__"), "hides", name)
@@ -1244,7 +1293,11 @@ class Rule:
         name = node.attr
         owner = getattr(node.value, "id", "")
         is_set = not isinstance(node.ctx, ast.Load)
-        forbid(name in self.hidden or is_special(name) and (is_set or name not in READABLE), "names", name)
+        is_closed = name in self.hidden or name in LEADING or is_special(name) and (
+            is_set or name not in READABLE)
+        is_of_class = ast.unparse(node.value).startswith("super(") or owner in self.classes | ERRORS
+        is_made_anew = name == "__init__" and not is_of_class      # as a file of another descriptor
+        forbid(is_closed or is_made_anew, "names", name)
         module = self.module_of(node.value)
         forbid(module and not is_offered(module, name), "uses", name)
         self.look_at_module(node, name)
@@ -1266,7 +1319,8 @@ class Rule:
         name = node.id
         self.look_at_module(node, name)
         is_builtin = name in self.globals
-        user = getattr(call_of(node), "parent", None)
+        call = call_of(node)
+        user = call.parent if call and len(call.args) == 1 and not call.keywords else None
         is_compared = isinstance(user, ast.Compare) or getattr(user, "attr", "") == "__name__"
         is_of_none = name == "type" and ast.unparse(node.parent) == "type(None)"
         forbid(is_builtin and name == "type" and not (is_compared or is_of_none),
@@ -1286,6 +1340,8 @@ class Rule:
             is_decorator = call and isinstance(call.parent, ast.FunctionDef)
             has_one = is_decorator and len(call.args) == 1 and not call.keywords
             forbid(not has_one or isinstance(call.args[0], ast.Starred), "does not decorate with", name)
+        if name in ("dataclass", "total_ordering"):
+            forbid(not isinstance((call or node).parent, ast.ClassDef), "does not decorate with", name)
         if name in ("namedtuple", "SimpleNamespace"):
             forbid(not self.fields_are_plain(call), "may lie by fields of", name)
         if name == "ndarray":                     # called, it gives arrays of any memory
@@ -1319,6 +1375,8 @@ class Rule:
         paths = [ast.unparse(base).partition("[")[0] for base in node.bases]
         is_numpys = any(self.imported.get(path.partition(".")[0], "").startswith("numpy") for path in paths)
         forbid(node.keywords or is_special(node.name) or is_numpys, "makes in an odd way", node.name)
+        is_enum = any(path.endswith(("Enum", "Flag")) for path in paths)
+        forbid(is_enum and not has_member(node), "could be called to make a class,", node.name)
         bases = {path.rpartition(".")[2] for path in paths}.difference(MAKERS, ["object"])
         forbid(node.name not in self.tested and (bases - ERRORS - self.classes or len(bases) > 1),
                "derives from data or several classes", node.name)
@@ -1685,9 +1743,15 @@ def main():
             with open(getattr(args, name) or os.devnull, encoding="utf-8") as file:
                 texts[name] = file.read()
         is_json = args.tests.endswith(".json")
-        job = {"code": texts["program"], "tests": json.loads(texts["tests"]) if is_json else texts["tests"],
-               "prelude": texts["prelude"], "entry_point": args.entry_point, "beside": args.beside,
-               "cpu_s": args.cpu_s, "wall_s": args.wall_s, "memory_mb": args.memory_mb}
+        tests = texts["tests"]
+        if is_json:
+            try:
+                tests = json.loads(tests)
+            except ValueError as problem:
+                raise ValueError(f"{args.tests}: not JSON ({problem})") from None
+        job = {"code": texts["program"], "tests": tests, "prelude": texts["prelude"],
+               "entry_point": args.entry_point, "beside": args.beside, "cpu_s": args.cpu_s,
+               "wall_s": args.wall_s, "memory_mb": args.memory_mb}
         with Pool(1, require=args.require, unsafe=args.unsafe) as pool:
             print(pool.banner, file=sys.stderr)
             result = pool.judge(job)

@@ -108,6 +108,15 @@ import numpy as np; np.zeros(3).resize(9, refcheck=False)
 import numpy as np; np.zeros(3).__array_interface__
 import numpy as np; np.zeros(3).__reduce__
 import numpy.lib
+class A: import typing
+x = e.obj.sys
+f = lambda values: values.gi_code
+type("L", (), {}) == 1
+from http import HTTPStatus; make = HTTPStatus.mro()[-2]
+import ｎumpy as np; f = lambda x: np.array([])
+from dataclasses import dataclass; dataclass(N)
+f = lambda path: path.open("wb", 0).__init__(4, "wb")
+import csv; csv.register_dialect("excel", delimiter=";")
 import numpy.testing as t
 from numpy import *
 from numpy import testing
@@ -452,6 +461,17 @@ def test_is_suspect(code, tests):
     assert why_suspect(code.encode(), tests)
 
 
+@pytest.mark.parametrize(("prelude", "line"), [
+    ("import sys", "f = lambda x: sys._getframe(1).f_globals['WANT']"),
+    ("import os", "f = lambda x: os._exit(0)"), ("import math", "math.pi = 0"),
+    ("from os import path", "f = path.exists"),
+])  # fmt: skip
+def test_what_the_prelude_imports_is_no_way_out(prelude, line):
+    assert sandbox_exec.why_suspect(line, sandbox_exec.asked_by(CHECK, prelude))
+    unused = "import math\ndef f(x): return math.sqrt(x)\n"
+    assert not sandbox_exec.why_suspect(unused, sandbox_exec.asked_by(CHECK, prelude))
+
+
 @pytest.mark.parametrize(("code", "tests"), pairs(INNOCENT))
 def test_is_innocent(code, tests):
     assert why_suspect(code, tests) is None
@@ -462,7 +482,8 @@ def test_is_innocent(code, tests):
     ("exec('1')", "names exec"), ("def abs(x): return 0", "hides abs"),
     ("class L:\n  def __eq__(self, o): return True",
      "defines, in a class that the tests do not name, __eq__"),
-    ("def", "does not parse"), (b"\xff", "does not parse"), ("f(" * 300 + ")" * 300, "does not parse"),
+    ("def", "does not parse as Python 3.9"), (b"\xff", "does not parse as Python 3.9"),
+    ("f(" * 300 + ")" * 300, "does not parse as Python 3.9"),
     ("x" + ".a" * 1001, "is too deep"), ("x" + ".a" * 5000, "is too deep"),
     ("-" * 50000 + "x", "is too deep")])
 def test_says_why(code, reason):

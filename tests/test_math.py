@@ -282,6 +282,14 @@ GUARDS = [
         "Answer: Tom has 3 apples and 5 pears",
     ]),
     ("2 * 5!", ["2 * 5! * 5!"]),
+    ("120", ["The answer is $5$!", "So there are $5$!", "The answer is **5**!"]),
+    # a remark beside the answer
+    ("2", [
+        r"$\boxed{9}$. To double-check the final answer, plug in x = 2.",
+        r"$\boxed{9}$. The final answer does not depend on k = 2.",
+    ]),
+    ("14", ["15 (since 14 is too small)"]),
+    ("-3", ["x1 = 3, x2 = -3"]),
 ]
 
 # A reference and responses that give it.
@@ -294,6 +302,12 @@ GIVES = [
     ("(2,3)", [r"$x = \boxed{2}$, $y = \boxed{3}$"]),
     (r"\frac{1}{2}", [r"\\boxed{\\frac{1}{2}}"]),
     ("11", [r"The answer is \boxed{\ 11\ }."]),
+    ("9", [r"$\boxed{9}$. To double-check the final answer, plug in x = 2."]),
+    ("720", [r"$6!=720$", r"\boxed{6!=720}", "There are 6!=720 ways."]),
+    # lines that begin with a number, indices, an exclamation
+    ("5", ["Step 3: x = 5.", "Case 2: $n = 5$.", "The answer is $5$!", "The answer is **5**!"]),
+    ("-3, 3", ["x1 = 3, x2 = -3"]),
+    ("C", ["C", "C.", "**C.**", "`C`"]),
     # a final answer that is announced after the last box
     ("6", [
         r"$\boxed{5}$. Checking again, the final answer is 6.", "$\\boxed{5}$\n\n**Final Answer:**$6$ cm",

@@ -58,6 +58,8 @@ VERDICTS = [
     ("def f(x): raise ValueError('no')\n",
      "import pytest\nwith pytest.raises(ValueError, match='yes'): f(3)\n", "failed: "),
     (SQUARE, {"inputs": ["1"], "outputs": []}, "error: tests must be text or"),
+    (SQUARE, stdio(("1", "1")) | {"fn_name": "f"}, "error: beside inputs and outputs nothing is known, not fn_"),
+    (SQUARE, AT_9 + "import sys\nsys.exit(0)\n", "error: the tests end the process"),
     ("class A: pass\n", "from solution import A\nclass B(A): pass\nassert B()\n", "passed"),
     ("import os\nclass A: name = os.name\n", "from solution import A\nassert A().name\n",
      "not judged: passes only beside its tests ("),
@@ -122,6 +124,15 @@ def test_prelude_stands_in_front_of_program_and_tests(pool):
     redefined = "def helper(x): return 3\ndef f(x): return 3\n"
     assert judge(pool, redefined, tests, **options).passed is False
     assert judge(pool, SQUARE, prelude="def f(x):\n").reason == "passed"     # it may end inside a function
+    twice = prelude + "def further(x): return helper(helper(x))\n"
+    asks = "def check(candidate): assert candidate(7) == further(7)\n"
+    options = {"prelude": twice, "style": "check"}
+    assert judge(pool, "def helper(x): return 0\ndef f(x): return 0\n", asks, **options).passed is False
+    assert judge(pool, "def helper(x): return 0\ndef f(x): return x + 2\n", asks, **options).passed
+    error = "error: the prelude ends in ImportError: cannot import name 'nope'"
+    assert judge(pool, SQUARE, prelude="from math import nope\n").reason.startswith(error)
+    error = "error: tests of the style check must define check(candidate)"
+    assert judge(pool, SQUARE, AT_9, style="check").reason == error
 
 
 LEGITIMATE = programs("legitimate")
@@ -258,9 +269,10 @@ def test_an_unknown_argument_names_the_known_ones(pool):
 
 
 @pytest.mark.parametrize("limit", ["cpu_s", "wall_s", "memory_mb"])
-def test_a_limit_is_above_nothing(pool, limit):
-    with pytest.raises(ValueError, match=f"{limit}=0.*must be above 0"):
-        judge(pool, SQUARE, **{limit: 0})
+def test_a_limit_is_above_nothing_and_no_larger_than_a_machine(pool, limit):
+    for number in (0, 10**8):
+        with pytest.raises(ValueError, match=f"{limit}={number}.*must be above 0 and below 10,000,000"):
+            judge(pool, SQUARE, **{limit: number})
 
 
 def test_a_process_that_ends_before_the_program_runs_is_our_mistake(pool):
