@@ -1469,13 +1469,13 @@ def domains_right(row):
     return percent(row.domains_right)
 
 
-def problems(row):
+def problem_count(row):
     return number(row.problems)
 
 
 SHOWN = {  # what a column shows, of its rows; None where it is missing
     "accuracy": accuracy_of, "points above": points_above, "% of gap closed": gap_closed,
-    "domains right %": domains_right, "problems": problems,
+    "domains right %": domains_right, "problems": problem_count,
     **{f"best of {n}": partial(best_of, n) for n in (4, 8, 12)},
     **{name: partial(cost_of_row, name) for name in COSTS},
     **{f"times {name}": partial(times_as_much, name) for name in COSTS},
