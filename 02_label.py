@@ -591,7 +591,8 @@ NEUTRAL = re.compile(  # words that may stand between "the answer is" and a form
     r"|[a-z]"
     r"|\w+ (?:has|had|makes?|earns?|gets?|needs?|pays?)"  # Tom has
     r")(?![A-Za-z])[\s,:;*]*)*")
-FINAL = re.compile(r"final answer\W*(?:(?:(?:would|should|must|will) )?(?:be|is))?", re.I)
+FINAL = re.compile(
+    r"final answer(?: (?:in|for) [^:.]{,40}:)?\W*(?:(?:(?:would|should|must|will) )?(?:be|is))?", re.I)
 NO_ANSWER = re.compile(r"(?:correct|right|given|found|below|above)\b")  # the answer is given below
 SENTENCE_END = re.compile(r"(?<=\.)[\s*]+(?=\S)|(?<=!)[\s*]+(?=[A-Z])|</answer>|\n")  # but not in 5! ways
 TEXT_END = re.compile(  # an answer in words ends here: even, as both are
@@ -688,7 +689,8 @@ def end_of_formula(words, start):
     for stop in range(min(len(words), start + 24), start, -1):
         if ARTICLE.match(" ".join(words[stop - 1 : stop + 1])):
             continue  # 9, a square
-        if re.match(r"\(?\d+[:)] \D", " ".join(words[start:stop])):
+        before = words[start - 1] if start else ""
+        if re.match("(?:Step|Case|Part)$", before) and re.match(r"\d+[:)] ", " ".join(words[start:stop])):
             continue  # Step 3: x = 5
         marked = stop == start + 1 and START in words[start]
         if marked or is_formula(unmarked(" ".join(words[start:stop]))):
@@ -1157,7 +1159,7 @@ LAYOUT = [
     (r"(?<![\d.,_^])\d{1,3}(?:(?:\\[,;:! ]|[ ~'])\d{3})+(?![\d,])", digits_only),
     (r"\b([a-z])([1-9])(?= *=)", r"\1_\2"),  # x1 = 3 -> x_1 = 3
     (r"\\not *=", "!="),  # x \not= 3 -> x != 3
-    (r"(?<=[\d)])!=", "! ="),  # 5!=120 -> 5! =120
+    (r"(?<![\w.^)])(\d+)!=(?=\d)", r"\1! ="),  # 5!=120 -> 5! =120
 ]
 WORDS_AND_SPACES = [
     # \text{cm} -> "cm

@@ -1323,6 +1323,7 @@ def route(args):
     scorers = {path: common.load_scorer(path) for path in (*args.math, *args.code)}
     stamps = {}  # of the runs that are to be scored
     for run in map(Path, args.runs):
+        common.read_meta(run)  # what is no run ends here
         stamp = common.stamp(ROUTER, run / "rollouts.jsonl", *map(Path, (*args.math, *args.code)))
         last = run / "scores" / f"{LIKELIER}@{len(args.math) - 1}.cost.json"  # of all that is written below
         if last.is_file() and common.read_json(last).get("stamp") == stamp:
@@ -1631,7 +1632,7 @@ COMMANDS = {"report": report, "lora": lora, "prm": prm, "route": route, "paper":
 
 def main():
     command, args = parse_args(sys.argv[1:])
-    with common.enough_memory("give another --device, or a machine with more memory"):
+    with common.enough_memory("run it where there is more memory"):
         COMMANDS[command](args)
 
 
@@ -1658,7 +1659,7 @@ def parse_args(words):
         add("results", nargs="+", metavar="RESULTS", help="results.json of reports, of one model or several")
         add("--sets", nargs=len(PAPERS_SETS), default=PAPERS_SETS, metavar="NAME",
             help=f"data sets in the place of {' '.join(PAPERS_SETS)}")  # fmt: skip
-        add("--out", help="folder of paper.md (default: what the results have in common)")
+        add("--out", help="folder of paper.md (default: the folder of all results)")
         add("--plots", action="store_true", help="also models.png, of all models; needs matplotlib")
     else:
         add("runs", nargs="+", metavar="RUN", help="run folders, labelled for the report")

@@ -230,8 +230,9 @@ WHEN_DAMAGED = {
 
 
 def when_damaged(where, otherwise=""):
-    """What to do with a damaged file; `where` begins with its path."""
-    return next((advice for name, advice in WHEN_DAMAGED.items() if name in str(where)), otherwise)
+    """What to do with a damaged file, of a run or another one; where: its path, or path:line."""
+    folder, name = Path(where).parent, Path(where).name.split(":")[0]
+    return WHEN_DAMAGED.get(name, otherwise) if (folder / "meta.json").is_file() else otherwise
 
 
 WHEN_MISSING = {
@@ -860,9 +861,9 @@ def normalise_problem(row, where, number, kind=None):
         problem.setdefault("style", style_of(problem["tests"]))
     if problem["kind"] not in KINDS:
         die(f"{where}: the kind {problem['kind']!r} is none of {', '.join(KINDS)}")
-    for kind, judged_by, other in (("code", "tests", "answer"), ("math", "answer", "tests")):
-        if problem["kind"] == kind and judged_by not in problem and other in problem:
-            die(f"{where}: {kind} is judged by the field {judged_by!r}, and there is only {other!r}")
+    for of_kind, judged_by, other in (("code", "tests", "answer"), ("math", "answer", "tests")):
+        if problem["kind"] == of_kind and judged_by not in problem and other in problem:
+            die(f"{where}: {of_kind} is judged by the field {judged_by!r}, and there is only {other!r}")
     if "style" in problem and problem["style"] not in STYLES:
         die(f"{where}: the style {problem['style']!r} is none of {', '.join(STYLES)}")
     return problem

@@ -155,11 +155,12 @@ part() { # NAME COMMAND...: a part that cannot be had is named, and the rest goe
     esac
 }
 
-# The plan names the data sets that cannot be had. What needs one of them alone is left out in silence.
+# The plan names the data sets that cannot be had. What needs one of them is left out in silence.
 
 study() { # NAME SET...: train the scorers of one of 03's studies on the runs of these data sets
+    local set
+    for set in "${@:2}"; do [ -n "$(runs_of "$set")" ] || return 0; done
     mapfile -t runs < <(runs_of "${@:2}")
-    [ ${#runs[@]} -gt 0 ] || return 0
     part "the study of $1 on ${*:2}" step 03_train_scorer.py "${runs[@]}" --study "$1" --seed $SEEDS \
         ${FLAGS_03:-} -o "$studies"
 }
@@ -228,6 +229,11 @@ route() { # MATH_SET CODE_SET SET...: pick for the others by the scorers that le
     mapfile -t runs < <(runs_of "${@:3}")
     [ ${#math[@]} -gt 0 ] && [ ${#code[@]} -gt 0 ] && [ ${#runs[@]} -gt 0 ] || return 0
     part "routing on ${*:3}" step 05_baselines.py route "${runs[@]}" --math "${math[@]}" --code "${code[@]}"
+}
+
+wait_for_all() { # processes in `pids`
+    for pid in "${pids[@]}"; do wait "$pid" || exit $?; done
+    pids=()
 }
 
 stop() { # EXIT_CODE: end all processes, by force those that Ctrl-C has not ended after 5 seconds
@@ -313,6 +319,8 @@ if [ $paper = 1 ]; then
     for i in 0 2; do # pairs of sets that can both be had
         if grep -qxF "${sets[i]}" <<<"$there" && grep -qxF "${sets[i + 1]}" <<<"$there"; then
             set -- "$@" "${sets[@]:i:2}"
+        else
+            echo "left out: ${sets[*]:i:2}, as not both of them can be had" >&2
         fi
     done
     [ $# -gt 1 ] || fail "neither of the paper's pairs of data sets can be had"
@@ -411,14 +419,14 @@ for i in "${!select_on[@]}"; do
         echo "${selected[*]}: no labels to judge the answers by, so no report"
         continue
     fi
-    # Side by side with the next one's; the report shows what they print
-    "$PYTHON" "$here/04_select.py" "${selected[@]}" --scorer "${scorers[@]}" >>"$log" &
+    "$PYTHON" "$here/04_select.py" "${selected[@]}" --scorer "${scorers[@]}" >>"$log" & # as the report shows
     pids+=($!)
+    [ ${#pids[@]} -lt 4 ] || wait_for_all
     report_runs+=("${labelled[@]}")
     for file in "${scorers[@]}"; do scorer_names+=("$(basename "$file" .pt)"); done
 done
 
-for pid in "${pids[@]}"; do wait "$pid" || exit $?; done
+wait_for_all
 [ ${#report_runs[@]} -gt 0 ] || exit 0
 say 5 "report: ${select_on[*]}"
 if [ $paper = 1 ]; then

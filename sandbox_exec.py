@@ -19,7 +19,8 @@ A job is the keyword arguments of `run_tests`:
     style        "check": the tests define check(candidate), which is called with the entry point; "auto":
                  "check" if the tests define it, else they are collected as pytest would
     entry_point  name of the function under test; the style "check" needs it
-    prelude      trusted code of the problem statement, which runs in front of the program and of the tests
+    prelude      trusted code of the problem statement, which runs in front of the program and of the tests; a
+                 program that uses what it imports is looked at as if it imported that itself
     beside       True: accept a suspect program's pass, for tests that patch what the program imports
     cpu_s        seconds of processor time for the program and its tests, default 10
     wall_s       seconds that they may sleep, default 2 * cpu_s; waiting for a busy processor does not count
@@ -503,6 +504,7 @@ def read_tests(text, prelude, style, entry_point, looks=False):
         "tests": text,
         "tests_code": tests_code,
         "prelude_code": prelude_code,
+        "shares": bool(re.search(r"^\s+global ", prelude, re.MULTILINE)),      # such as a counter
         "asked": asked,
         "lacking": sorted(asked["lacking"] | {entry_point}),
         "packages": sorted(packages - {"solution", "tests", "__main__", "pytest"}),
@@ -599,8 +601,12 @@ class Asserts(ast.NodeTransformer):
             name = getattr(node.func, "attr", getattr(node.func, "id", ""))
             if self.looks:
                 for place, argument in enumerate(node.args):
-                    if not isinstance(argument, ast.Starred):
+                    if isinstance(argument, ast.Starred):
+                        argument.value = self.wrap(argument.value, "__look__")
+                    else:
                         node.args[place] = self.wrap(argument, "__look__")
+                for argument in node.keywords:
+                    argument.value = self.wrap(argument.value, "__look__")
                 if isinstance(node.func, ast.Attribute):
                     node.func.value = self.wrap(node.func.value, "__look__")
             if name.startswith("assert") or name in ("raises", "warns", "fail"):
@@ -852,11 +858,13 @@ def load_program(job, compiled, is_innocent):
     program.pop(name, None)                       # a stub there
     own = dict(program)                           # which the program cannot change: the tests' copies of the
     for key, value in own.items():                # prelude's functions read it
-        if type(value) is types.FunctionType and value.__globals__ is program:
+        if type(value) is types.FunctionType and value.__globals__ is program and not job["shares"]:
             own[key] = types.FunctionType(value.__code__, own, key, value.__defaults__, value.__closure__)
             own[key].__kwdefaults__ = value.__kwdefaults__
+            own[key].__dict__.update(vars(value))
     prelude = {key: value for key, value in own.items() if key not in before}
     exec(compiled, program)
+    own.update({key: program[key] for key in program.keys() - own})        # what a prelude calls of the program
     if name not in program and hasattr(program.get("Solution"), name):
         program[name] = getattr(program["Solution"](), name)
     module.__all__ = []                           # tests that import * get only the names that they lack
@@ -947,7 +955,7 @@ def explain(problem, loading=False):
     frames = traceback.extract_tb(problem.__traceback__)
     lines = [frame.line for frame in frames if frame.filename == "tests.py" and frame.line]
     own = [frame.filename for frame in frames if frame.filename in ("tests.py", "solution.py")]
-    if isinstance(problem, SystemExit) and own[-1:] == ["tests.py"]:
+    if isinstance(problem, SystemExit) and not problem.code and own[-1:] == ["tests.py"]:
         return "error: the tests end the process", ""
     if not own:
         return f"error: the sandbox failed: {text}", ""
@@ -1103,7 +1111,7 @@ LIBRARY = {
     "asyncio": "Event Lock Queue Semaphore TimeoutError create_task gather run sleep wait_for",
     "base64": "b16decode b16encode b64decode b64encode", "calendar": "isleap leapdays monthrange weekday",
     "contextlib": "closing nullcontext",
-    "csv": "DictReader DictWriter Error QUOTE_ALL QUOTE_MINIMAL QUOTE_NONE QUOTE_NONNUMERIC reader writer",
+    "csv": "DictReader DictWriter Error excel excel_tab QUOTE_ALL QUOTE_MINIMAL QUOTE_NONE QUOTE_NONNUMERIC reader writer",
     "enum": "Enum Flag IntEnum IntFlag auto unique",
     "http": "HTTPStatus", "ipaddress": "ip_address ip_interface ip_network",
     "dataclasses": "dataclass field is_dataclass",
@@ -1142,9 +1150,9 @@ HIDDEN_OF = {
         resize setfield setflags strides tofile view""".split(),
     "logging": "_log addFilter addHandler callHandlers filters handle handlers makeRecord manager".split(),
 }
-# As attributes only: by these an exception, a path or a class leads to modules, frames and the makers of
-# classes.
-LEADING = "_getframe ag_code builtins cr_code f_back f_globals f_locals gi_code modules mro obj os sys".split()
+# As attributes only: by these a path, a generator or a class leads to modules, frames and the makers of
+# classes, and an exception by `obj`.
+LEADING = "_getframe ag_code cr_code f_back f_globals f_locals gi_code mro os sys".split()
 # What a class that the tests do not name may derive from, besides `object` and one exception or class of the
 # program. Called by the program, they make classes.
 MAKERS = "ABC Enum Flag Generic IntEnum IntFlag NamedTuple Protocol TypedDict".split()
@@ -1193,12 +1201,17 @@ def is_offered(module, name):
 
 
 def has_member(node):
-    """Whether an enumeration has a member: called, one without makes classes."""
+    """Whether an enumeration has a member: called, one without makes classes. What its body assigns is one,
+    but for functions and the like."""
+    members = set()
     for part in node.body:
-        is_value = isinstance(part, ast.Assign) and isinstance(part.value, (ast.Constant, ast.Tuple, ast.Call))
-        if is_value and not getattr(part.targets[0], "id", "_").startswith("_"):
-            return True
-    return False
+        if isinstance(part, (ast.Assign, ast.AnnAssign)) and part.value:
+            is_plain = all(isinstance(inner, CONSTANTS) for inner in ast.walk(part.value))
+            is_plain = is_plain or isinstance(part.value, (ast.Tuple, ast.List, ast.Dict))
+            target = part.target if isinstance(part, ast.AnnAssign) else part.targets[0]
+            if is_plain or ast.unparse(part.value) in ("auto()", "enum.auto()"):
+                members.add(ast.unparse(target))
+    return "_ignore_" not in members and any(name[0] != "_" for name in members)
 
 
 def call_of(node):
@@ -1243,6 +1256,11 @@ class Rule:
                 self.look_at_import(node)
         for module in self.modules.union(path.partition(".")[0] for path in self.imported.values()):
             self.hidden.update(HIDDEN_OF.get(module, ()))
+        self.stored = {node.id for node in nodes if isinstance(node, ast.Name) and type(node.ctx) is ast.Store}
+        self.stored.update(node.arg for node in nodes if isinstance(node, ast.arg))
+        caught = {node.name for node in nodes if isinstance(node, ast.ExceptHandler)} - {None}
+        self.stored.update(caught)
+        self.hidden.update(["obj"] if caught else ())
         looks = {ast.Attribute: self.look_at_attribute, ast.Name: self.look_at_name,
                  ast.ClassDef: self.look_at_class}
         for node in nodes:                        # now it is known what names stand for
@@ -1295,9 +1313,7 @@ class Rule:
         is_set = not isinstance(node.ctx, ast.Load)
         is_closed = name in self.hidden or name in LEADING or is_special(name) and (
             is_set or name not in READABLE)
-        is_of_class = ast.unparse(node.value).startswith("super(") or owner in self.classes | ERRORS
-        is_made_anew = name == "__init__" and not is_of_class      # as a file of another descriptor
-        forbid(is_closed or is_made_anew, "names", name)
+        forbid(is_closed or name == "__init__" and not self.is_own_init(node), "names", name)
         module = self.module_of(node.value)
         forbid(module and not is_offered(module, name), "uses", name)
         self.look_at_module(node, name)
@@ -1309,6 +1325,16 @@ class Rule:
         is_plain = isinstance(text, str) and not re.search(r"\{[^{}:!]*[.\[]", text)
         forbid(name == "format" and not is_plain, "formats a text by", name)
         self.look_at_maker(node, name)
+
+    def is_own_init(self, node):
+        """Whether __init__ is of a class of the program or of an error, or makes an object as it was: by that
+        of a file the file would get another descriptor."""
+        owner = node.value
+        call = call_of(node)
+        if isinstance(owner, ast.Call):
+            return ast.unparse(owner.func) == "super" and "super" not in self.stored
+        has_no_arguments = call and not call.args and not call.keywords
+        return has_no_arguments or getattr(owner, "id", "") in (self.classes | ERRORS | {"object"}) - self.stored
 
     def look_at_module(self, node, name):
         """Modules are no values."""

@@ -197,3 +197,15 @@ def test_votes_and_ties():
     weights = np.array([[0.9, 0.3, 0.4, 5], [1, 2, 3, 4], [0.5, 0.5, 0.6, 0.4], [0.2, 0.1, 0.2, 9]])
     assert common.weighted_vote(groups, weights, weights).tolist() == [0, 3, 2, 2]
     assert common.best_of_n(np.array([1, 3, 3])) == 1
+
+
+def test_only_the_damaged_files_of_a_run_are_to_be_deleted(tmp_path):
+    """A person's own answers may be in a file of the same name."""
+    for folder, advice in ((tmp_path, ""), (tmp_path / "run", "; delete its folder and run 01_generate.py again")):
+        common.write_jsonl(folder / "rollouts.jsonl", [])
+        (folder / "rollouts.jsonl").write_text("{")
+        if advice:
+            common.write_json(folder / "meta.json", {})
+        with pytest.raises(common.BadInput) as error:
+            common.read_jsonl(folder / "rollouts.jsonl")
+        assert str(error.value).rpartition(")")[2] == advice

@@ -115,6 +115,8 @@ type("L", (), {}) == 1
 from http import HTTPStatus; make = HTTPStatus.mro()[-2]
 import ｎumpy as np; f = lambda x: np.array([])
 from dataclasses import dataclass; dataclass(N)
+KeyError = open; KeyError.__init__(4, "wb")
+f = lambda super: super().h.__init__(4, "wb")
 f = lambda path: path.open("wb", 0).__init__(4, "wb")
 import csv; csv.register_dialect("excel", delimiter=";")
 import numpy.testing as t
@@ -290,6 +292,22 @@ def twice(function):
 import hashlib, json, re, string
 def f(x): return [match.group(0) for match in re.finditer(r"\\w+", x)], json.loads(json.dumps(x))
 def g(text): return all(c in string.ascii_lowercase for c in text), hashlib.md5(text.encode()).hexdigest()
+
+from enum import Enum, Flag, auto
+class Mode(Flag):
+    R = 1 << 0
+    W = 1 << 1
+class Sign(Enum):
+    MINUS: int = -1
+class Kind(Enum):
+    ONE = auto()
+class Node:
+    def __init__(self, obj=None): self.obj, self.modules = obj, []
+    def clear(self): self.__init__()
+class Leaf(Node):
+    def __init__(self):
+        super().__init__()
+        object.__init__(self)
 
 def f(x): return "{:.2f} {0!r} {name:>{width}}".format(x, name="a", width=3) + "%05.1f" % x
 def g(x): return f"{x:.2f} {x!r} {x.real:>{5}}"

@@ -303,6 +303,7 @@ GIVES = [
     (r"\frac{1}{2}", [r"\\boxed{\\frac{1}{2}}"]),
     ("11", [r"The answer is \boxed{\ 11\ }."]),
     ("9", [r"$\boxed{9}$. To double-check the final answer, plug in x = 2."]),
+    (r"\frac13", ["$\\boxed{3}$\nFinal answer in simplest form: 1/3"]),
     ("720", [r"$6!=720$", r"\boxed{6!=720}", "There are 6!=720 ways."]),
     # lines that begin with a number, indices, an exclamation
     ("5", ["Step 3: x = 5.", "Case 2: $n = 5$.", "The answer is $5$!", "The answer is **5**!"]),
@@ -619,6 +620,14 @@ def test_prose_changes_no_verdict(prose):
                                       "I do not know what they want me to do."])  # fmt: skip
 def test_no_answer_is_none(response):
     assert judge.answer_of(response) is None
+
+
+@pytest.mark.parametrize("reference, answer", [
+    (r"x^2\neq 1", r"x^2 \neq 1"), (r"x^2\neq 1", r"x^2\not=1"), ("(x-1) != 0", "(x-1)!=0"),
+    ("(x-1) != 0", r"(x-1)\neq 0"), (r"x_1 \neq x_2", r"x_1\neq x_2"), (r"0 \ne x", r"0\neq x"),
+])  # fmt: skip
+def test_not_equal_behind_a_number_is_no_factorial(reference, answer):
+    assert judge.same(reference, answer)
 
 
 # What makes something else of a reference R.

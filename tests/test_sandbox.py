@@ -60,6 +60,7 @@ VERDICTS = [
     (SQUARE, {"inputs": ["1"], "outputs": []}, "error: tests must be text or"),
     (SQUARE, stdio(("1", "1")) | {"fn_name": "f"}, "error: beside inputs and outputs nothing is known, not fn_"),
     (SQUARE, AT_9 + "import sys\nsys.exit(0)\n", "error: the tests end the process"),
+    ("def f(x): return 0\n", "import sys\nassert f\nif f(3) != 9: sys.exit(1)\n", "failed: SystemExit: 1"),
     ("class A: pass\n", "from solution import A\nclass B(A): pass\nassert B()\n", "passed"),
     ("import os\nclass A: name = os.name\n", "from solution import A\nassert A().name\n",
      "not judged: passes only beside its tests ("),
@@ -129,6 +130,13 @@ def test_prelude_stands_in_front_of_program_and_tests(pool):
     options = {"prelude": twice, "style": "check"}
     assert judge(pool, "def helper(x): return 0\ndef f(x): return 0\n", asks, **options).passed is False
     assert judge(pool, "def helper(x): return 0\ndef f(x): return x + 2\n", asks, **options).passed
+    calls = "def run(x): return solve(x) + f(x)\n"
+    asks = "def check(candidate): assert run(3) == 18\n"
+    right = "def solve(x): return f(x)\ndef f(x): return x * x\n"
+    assert judge(pool, right, asks, prelude=calls, style="check").passed
+    counts = "N = 0\ndef count(x):\n    global N\n    N += 1\n    return x\ncount.unit = 1\ndef seen(): return N\n"
+    asks = "def check(candidate): assert candidate(3) == 9 and seen() == count.unit\n"
+    assert judge(pool, "def f(x): return count(x * x)\n", asks, prelude=counts, style="check").passed
     error = "error: the prelude ends in ImportError: cannot import name 'nope'"
     assert judge(pool, SQUARE, prelude="from math import nope\n").reason.startswith(error)
     error = "error: tests of the style check must define check(candidate)"
