@@ -231,7 +231,8 @@ route() { # MATH_SET CODE_SET SET...: pick for the others by the scorers that le
     part "routing on ${*:3}" step 05_baselines.py route "${runs[@]}" --math "${math[@]}" --code "${code[@]}"
 }
 
-wait_for_all() { # processes in `pids`
+wait_for_all() { # the processes in `pids`
+    local pid
     for pid in "${pids[@]}"; do wait "$pid" || exit $?; done
     pids=()
 }
@@ -300,7 +301,7 @@ fi
 [[ ${1:-} != -* ]] || fail "$1 is no option (bash run_all.sh -h)"
 
 PYTHON=$(find_python)
-arguments_01=("${1}" -n "$N" --out "$OUT" ${LIMIT:+--limit "$LIMIT"} ${FLAGS_01:-})
+arguments_01=("$1" -n "$N" --out "$OUT" ${LIMIT:+--limit "$LIMIT"} ${FLAGS_01:-})
 designs=(scatr scatr+ logistic)
 arguments_03=(--separate --design "${designs[@]}" --seed $SEEDS ${FLAGS_03:-})
 check_flags "N, LIMIT or FLAGS_01" 01_generate "${arguments_01[@]}" "${@:2}"
