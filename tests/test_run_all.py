@@ -167,6 +167,20 @@ def test_every_table_of_the_paper_is_made_and_a_part_that_cannot_be_had_is_named
     assert large.count("| missing |") == 0 and len(re.findall(r"\| +missing \|", large)) == 3
 
 
+def test_data_sets_of_the_paper_that_cannot_be_had_are_named(tmp_path):
+    nowhere = {"HF_HUB_OFFLINE": "1", "HF_ASSETS_CACHE": str(tmp_path / "assets")}
+    process = start(tmp_path / "out", "--paper", MODEL, **nowhere)
+    _, stderr = process.communicate()
+    assert process.returncode == 2 and "Traceback" not in stderr
+    lines = stderr.splitlines()
+    assert len([line for line in lines if "missing: the data set " in line]) == 6
+    assert lines[-3:] == [
+        "left out: humaneval kodcode, as not both of them can be had",
+        "left out: math500 aime25, as not both of them can be had",
+        "error: neither of the paper's pairs of data sets can be had",
+    ]
+
+
 def test_without_answers_it_still_selects_and_what_teaches_nothing_is_skipped(finished, tmp_path):
     """Nor is anything learned from open problems. Those of `alike` are of three families, which 03 cannot split."""
     shutil.copytree(finished[0] / "model" / "math_a" / "32", tmp_path / "model" / "math_a" / "32")
