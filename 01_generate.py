@@ -835,7 +835,8 @@ def read_problems(model, settings, jobs, layers, extra, desc):
 
     common.use_attention(model, "side by side", attend)
     bar = common.progress(desc=desc, total=len(every), unit="rollout")
-    with common.enough_memory("read these answers where there is more memory, such as with --device cpu"), bar:
+    advice = "read these answers where there is more memory, such as with --device cpu"
+    with common.enough_memory(advice), bar:
         for i, of_problem in jobs.items():
             rollouts = []
             for row in split_jobs(of_problem, most):

@@ -231,8 +231,9 @@ WHEN_DAMAGED = {
 
 def when_damaged(where, otherwise=""):
     """What to do with a damaged file, of a run or another one; where: its path, or path:line."""
-    folder, name = Path(where).parent, Path(where).name.split(":")[0]
-    return WHEN_DAMAGED.get(name, otherwise) if (folder / "meta.json").is_file() else otherwise
+    if not Path(where).with_name("meta.json").is_file():
+        return otherwise
+    return WHEN_DAMAGED.get(Path(where).name.split(":")[0], otherwise)
 
 
 WHEN_MISSING = {

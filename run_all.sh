@@ -420,7 +420,8 @@ for i in "${!select_on[@]}"; do
         echo "${selected[*]}: no labels to judge the answers by, so no report"
         continue
     fi
-    "$PYTHON" "$here/04_select.py" "${selected[@]}" --scorer "${scorers[@]}" >>"$log" & # as the report shows
+    # Up to four at the same time; the report shows what they print
+    "$PYTHON" "$here/04_select.py" "${selected[@]}" --scorer "${scorers[@]}" >>"$log" &
     pids+=($!)
     [ ${#pids[@]} -lt 4 ] || wait_for_all
     report_runs+=("${labelled[@]}")

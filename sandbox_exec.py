@@ -267,7 +267,7 @@ def read_pairs(tests):
     if not all(isinstance(side, (list, tuple)) and len(side) == len(pairs[0]) > 0 for side in pairs):
         raise Verdict("error: tests must be text or {'inputs': [...], 'outputs': [...]} of equal length")
     others = [name for name in tests if name not in ("inputs", "outputs") and tests[name] is not None]
-    if others:                                    # such as APPS's fn_name, by which a function would be called
+    if others:                                    # such as fn_name, of a function that would be called
         raise Verdict(f"error: beside inputs and outputs nothing is known, not {', '.join(map(str, others))}")
     return pairs
 
@@ -864,7 +864,8 @@ def load_program(job, compiled, is_innocent):
             own[key].__dict__.update(vars(value))
     prelude = {key: value for key, value in own.items() if key not in before}
     exec(compiled, program)
-    own.update({key: program[key] for key in program.keys() - own})        # what a prelude calls of the program
+    for key in program.keys() - own:              # what the prelude calls of the program
+        own[key] = program[key]
     if name not in program and hasattr(program.get("Solution"), name):
         program[name] = getattr(program["Solution"](), name)
     module.__all__ = []                           # tests that import * get only the names that they lack
@@ -1111,7 +1112,8 @@ LIBRARY = {
     "asyncio": "Event Lock Queue Semaphore TimeoutError create_task gather run sleep wait_for",
     "base64": "b16decode b16encode b64decode b64encode", "calendar": "isleap leapdays monthrange weekday",
     "contextlib": "closing nullcontext",
-    "csv": "DictReader DictWriter Error excel excel_tab QUOTE_ALL QUOTE_MINIMAL QUOTE_NONE QUOTE_NONNUMERIC reader writer",
+    "csv": "DictReader DictWriter Error QUOTE_ALL QUOTE_MINIMAL QUOTE_NONE QUOTE_NONNUMERIC excel excel_tab "
+           "reader writer",
     "enum": "Enum Flag IntEnum IntFlag auto unique",
     "http": "HTTPStatus", "ipaddress": "ip_address ip_interface ip_network",
     "dataclasses": "dataclass field is_dataclass",
@@ -1183,7 +1185,8 @@ def why_suspect(code, asked):
         rule = Rule(symbols_of(source), asked)
         rule.look_at(tree)
         has_numpy = any(path.startswith("numpy") for path in rule.imported.values())
-        forbid(has_numpy and b"numpy" not in source + encode(asked["imported"]), "spells in an odd way", "numpy")
+        is_spelled = b"numpy" in source + encode(asked["imported"])
+        forbid(has_numpy and not is_spelled, "spells in an odd way", "numpy")
     except Suspect as suspect:
         return str(suspect)
     except (SyntaxError, ValueError):
@@ -1203,15 +1206,16 @@ def is_offered(module, name):
 def has_member(node):
     """Whether an enumeration has a member: called, one without makes classes. What its body assigns is one,
     but for functions and the like."""
-    members = set()
+    if "_ignore_" in ast.unparse(node):
+        return False
     for part in node.body:
         if isinstance(part, (ast.Assign, ast.AnnAssign)) and part.value:
             is_plain = all(isinstance(inner, CONSTANTS) for inner in ast.walk(part.value))
             is_plain = is_plain or isinstance(part.value, (ast.Tuple, ast.List, ast.Dict))
-            target = part.target if isinstance(part, ast.AnnAssign) else part.targets[0]
-            if is_plain or ast.unparse(part.value) in ("auto()", "enum.auto()"):
-                members.add(ast.unparse(target))
-    return "_ignore_" not in members and any(name[0] != "_" for name in members)
+            is_value = is_plain or ast.unparse(part.value) in ("auto()", "enum.auto()")
+            if is_value and not ast.unparse(part).startswith("_"):
+                return True
+    return False
 
 
 def call_of(node):
@@ -1256,7 +1260,8 @@ class Rule:
                 self.look_at_import(node)
         for module in self.modules.union(path.partition(".")[0] for path in self.imported.values()):
             self.hidden.update(HIDDEN_OF.get(module, ()))
-        self.stored = {node.id for node in nodes if isinstance(node, ast.Name) and type(node.ctx) is ast.Store}
+        names = [node for node in nodes if isinstance(node, ast.Name)]
+        self.stored = {node.id for node in names if isinstance(node.ctx, ast.Store)}
         self.stored.update(node.arg for node in nodes if isinstance(node, ast.arg))
         caught = {node.name for node in nodes if isinstance(node, ast.ExceptHandler)} - {None}
         self.stored.update(caught)
@@ -1332,9 +1337,10 @@ class Rule:
         owner = node.value
         call = call_of(node)
         if isinstance(owner, ast.Call):
-            return ast.unparse(owner.func) == "super" and "super" not in self.stored
+            return ast.unparse(owner.func) == "super" and "super" not in self.own
         has_no_arguments = call and not call.args and not call.keywords
-        return has_no_arguments or getattr(owner, "id", "") in (self.classes | ERRORS | {"object"}) - self.stored
+        of_classes = self.classes - self.stored | (ERRORS | {"object"}) - self.own
+        return has_no_arguments or getattr(owner, "id", "") in of_classes
 
     def look_at_module(self, node, name):
         """Modules are no values."""

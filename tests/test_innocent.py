@@ -479,6 +479,15 @@ def test_is_suspect(code, tests):
     assert why_suspect(code.encode(), tests)
 
 
+@pytest.mark.parametrize("code", [
+    "def super(): return open\nsuper().__init__(4, 'wb')\n",
+    "from enum import Enum\nhidden = ['A']\nclass C(Enum):\n    _ignore_ = hidden\n    A = 1\n",
+    "try: f(1)\nexcept AttributeError as error: x = error.obj\n",
+])  # fmt: skip
+def test_names_that_are_not_what_they_seem(code):
+    assert why_suspect(code, CHECK)
+
+
 @pytest.mark.parametrize(("prelude", "line"), [
     ("import sys", "f = lambda x: sys._getframe(1).f_globals['WANT']"),
     ("import os", "f = lambda x: os._exit(0)"), ("import math", "math.pi = 0"),
