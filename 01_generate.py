@@ -1224,16 +1224,6 @@ def warn_of_other_prompts(problems, scorer):
         common.warn(f"asked otherwise than the scorer's calibration ({change}); p may be off")
 
 
-def what_stopping_saved(rollouts, n):
-    """The tokens of rollouts that were never begun are taken as their problem's mean."""
-    lengths = defaultdict(list)
-    for rollout in rollouts:
-        lengths[rollout["id"]].append(len(rollout["ids"]))
-    share = sum(map(sum, lengths.values())) / max(1, sum(n * np.mean(each) for each in lengths.values()))
-    count = f"{len(rollouts)} of {n * len(lengths)} rollouts"
-    return f"stopped when sure: {count}, about {share:.0%} of the tokens"
-
-
 # ---- The run folder
 
 
@@ -1271,30 +1261,20 @@ def find_run(args, dataset):
     if not run.has("meta.json"):
         return run
     changes = []
-    before = read_meta(folder).get("stamp", {})
+    meta = read_meta(folder)
     for name, value in stamp_of(run).items():
         # A finished run may get more vectors, also by a command without --responses
         matters_no_more = name == "layers" or name == "responses" and value is None
-        if before.get(name) != value and not (run.finished and matters_no_more):
-            changes.append(as_it_was(name, before.get(name)))
+        if meta.get("stamp", {}).get(name) != value and not (run.finished and matters_no_more):
+            changes.append(name)
     advice = "choose another --out, or remove that folder"
-    is_edited = run.has("problems.jsonl") and common.read_jsonl(folder / "problems.jsonl") != run.problems
-    if is_edited and not changes:
-        changes.append("of other problems or kinds")
-        own_file = "give --kind as then, or new questions a file of their own, which the same scorers serve"
-        advice = f"{own_file}; or {advice}"
     if changes:
-        die(f"{folder} was made {', '.join(changes)}; {advice}")
+        others = f"other settings ({', '.join(changes)}), by {meta['command']}"
+        die(f"{folder} was made with {others}; {advice}")
+    if run.has("problems.jsonl") and common.read_jsonl(folder / "problems.jsonl") != run.problems:
+        own_file = "give --kind as then, or new questions a file of their own, which the same scorers serve"
+        die(f"{folder} was made of other problems or kinds; {own_file}; or {advice}")
     return run
-
-
-HASHED = ("responses", "scorer")  # of these files the stamp has a hash, which says nothing to a person
-
-
-def as_it_was(name, old):
-    if old is None:
-        return f"without {name}"
-    return f"before the {name} changed" if name in HASHED else f"with {name} {old}"
 
 
 def stamp_of(run):
@@ -1303,7 +1283,7 @@ def stamp_of(run):
     numbers = "n", "seed", "limit", "max_new_tokens", "temperature", "top_k", "top_p", "repetition_penalty"
     stamp = {name: getattr(args, name) for name in (*numbers, "stop", "dtype", "revision")}
     stamp["layers"] = ",".join(args.layers)
-    for name in HASHED:
+    for name in ("responses", "scorer"):
         path = getattr(args, name)
         stamp[name] = path and common.stamp(Path(path))
     return stamp
@@ -1398,7 +1378,8 @@ def write_rollouts(run, rollouts, meta):
         for row in rollouts
     ))  # fmt: skip
     if meta["stop"]:
-        print(f"{run.folder}: {what_stopping_saved(rollouts, meta['n'])}", file=sys.stderr)
+        count = f"{len(rollouts)} of {meta['n'] * len(run.problems)} rollouts"
+        print(f"{run.folder}: stopped when sure: {count}", file=sys.stderr)
     cut = [row["finish"] for row in rollouts].count("length")
     if cut:
         limit = f"at {meta['arguments']['max_new_tokens']} tokens or where the context ends"

@@ -502,9 +502,9 @@ def test_a_rollout_may_fill_the_context(folder, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("flags, words", [
-    (["-n", 5], "with n 4; choose another --out"),
-    (["--temperature", 0.5], "without temperature"),
-    (["--limit", 3, "--top-k", 7], "without limit, without top_k"),
+    (["-n", 5], "with other settings (n), by "),
+    (["--temperature", 0.5], "with other settings (temperature), by "),
+    (["--limit", 3, "--top-k", 7], "with other settings (limit, top_k), by "),
     (["another data set"], "of other problems or kinds; give --kind as then, or new questions a file of their own"),
 ])  # fmt: skip
 def test_another_run_never_overwrites_one(folder, whole, tmp_path, flags, words):
@@ -561,7 +561,9 @@ def test_a_run_that_is_not_finished_goes_on_with_its_layers(folder, tmp_path, pa
     parts(most=2)
     with suppress(KeyboardInterrupt):
         sample(folder, tmp_path, "--layers", "0")
-    assert "was made with layers 0; choose another --out" in refused(*command_of(folder, tmp_path))
+    command = common.read_meta(run_of(tmp_path))["command"]
+    said = f"was made with other settings (layers), by {command}; choose another --out"
+    assert said in refused(*command_of(folder, tmp_path))
 
 
 def test_a_run_goes_on_with_the_same_weights_and_sampling_alone_wherever_the_model_lies(
