@@ -403,6 +403,7 @@ class Engine:
         self.device = model.device
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)  # streams and graphs belong to the current device
+            self.stream = torch.cuda.Stream()  # of all captures, which share its memory
         self.n = n  # rollouts a problem
         self.slots = slots
         self.page = page or (256 if self.device.type == "cuda" else 32)  # tokens in one page
@@ -647,13 +648,10 @@ class Engine:
         """(a graph of `forward`, the tensor that it writes the logits to)"""
         graph = torch.cuda.CUDAGraph()
         pool = next((other.pool() for other, _ in self.graphs.values()), None)
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):  # which a capture that fails would leave the current one
-            self.forward(size)  # what is made at the first call cannot be captured
-            with torch.cuda.graph(graph, pool=pool):
+        self.forward(size)  # what is made at the first call cannot be captured
+        with torch.cuda.stream(self.stream):  # which a capture that fails would leave the current one
+            with torch.cuda.graph(graph, pool=pool, stream=self.stream):
                 logits = self.forward(size)
-        torch.cuda.current_stream().wait_stream(stream)
         return graph, logits
 
     # --- between steps, on the host
