@@ -109,6 +109,7 @@ def rehearsed():
 
 def make_model(family):
     config = CONFIG_MAPPING[family](**TINY | {"num_hidden_layers": 2} | FAMILIES[family])
+    torch.manual_seed(0)  # with one seed of twelve gpt-oss came near the bound below: .027, on a CPU
     with torch.device("cuda"):
         model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).eval()
     assert {x.device.type for x in model.parameters()} == {"cuda"}
@@ -230,6 +231,8 @@ def test_kernel(H, G, D, DV, P, window, has_sinks, shares, dtype):
 
 # ---- On a GPU
 
+WITHOUT_GRAPHS = "going on without CUDA graphs: "
+
 
 def sampled(model, sampling, **changes):
     """What an engine on the GPU samples; changes: of its attributes."""
@@ -246,7 +249,10 @@ def sampled(model, sampling, **changes):
 def test_sampled_vectors_are_the_read_ones(family, capsys):
     model = make_model(family)
     found = sampled(model, {})
-    assert not capsys.readouterr().err, "no step is done by page attention alone, or without a graph"
+    lines = capsys.readouterr().err.splitlines()
+    if "num_experts_per_tok" in FAMILIES[family] and torch.cuda.get_device_capability()[0] not in (9, 10):
+        assert lines.pop().startswith(WITHOUT_GRAPHS)  # elsewhere torch's product for experts waits
+    assert not lines, "no step is done by page attention alone, or without a graph"
     jobs = [job | {"limit": 40, "tokens": row["ids"].tolist()} for job, row in zip(make_jobs(), found)]
     for one, other in zip(found, read_jobs(model, jobs, [1, 2], [2]), strict=True):
         one, other = one["hidden"].float(), other["hidden"].float()
@@ -259,6 +265,24 @@ def test_a_graph_changes_no_token(sampling):
     model = make_model("qwen3").float()
     with_graphs, without = sampled(model, sampling), sampled(model, sampling, graphs=None)
     assert all(one["ids"].equal(other["ids"]) for one, other in zip(with_graphs, without, strict=True))
+
+
+@on_gpu
+def test_after_a_capture_that_fails_all_goes_on(capsys):
+    """Of a model that waits for the device; the next engine has its graphs again."""
+
+    def wait(module, inputs, output):
+        output.sum().item()
+
+    model = make_model("qwen3").float()
+    hook = model.model.norm.register_forward_hook(wait)
+    waiting = sampled(model, {})
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(WITHOUT_GRAPHS) and "captur" in line
+    hook.remove()
+    free = sampled(model, {})
+    assert not capsys.readouterr().err
+    assert all(one["ids"].equal(other["ids"]) for one, other in zip(waiting, free, strict=True))
 
 
 @on_gpu
