@@ -127,7 +127,6 @@ class Row:
     cut: float  # the share of picks that ended at the length limit
     in_sample: bool  # it learned from some of these problems
     right: np.ndarray | None = None  # [P], the chance that its pick of all rollouts is right
-    equals: str | None = None  # an earlier confidence rule with the same scores
     best_of: list = field(default_factory=list)  # REFERENCES of which it is the best rule
     against: dict = field(default_factory=dict)  # {one of REFERENCES: how far it is above its best rule}
     auroc: float | None = None  # over all rollouts
@@ -354,10 +353,7 @@ def make_rows(runs, greedy, by_rule, by_scorer):
     rows = [make_row("random", "random", at_random, without)]
     if greedy:
         rows.append(make_row("greedy", "greedy", at_random, [Scores(greedy)]))
-    for rule in RULES:
-        row = make_row(rule, "confidence", by_score, by_rule[rule])
-        row.equals = equal_rule(rule, by_rule)
-        rows.append(row)
+    rows += [make_row(rule, "confidence", by_score, by_rule[rule]) for rule in RULES]
     votes = []
     if can_vote(runs):
         for name, vote in VOTES.items():
@@ -373,17 +369,6 @@ def make_rows(runs, greedy, by_rule, by_scorer):
         rows.append(make_row("answers.jsonl, 04's choice", "choice", by_score, chosen, sizes=[n]))
     truth = [Scores(run, np.where(run.valid, run.labels, -np.inf)) for run in runs]
     return [*rows, make_row("oracle", "oracle", by_score, truth)]
-
-
-def equal_rule(rule, by_rule):
-    """An earlier rule of the same statistic with the same scores, as in answers shorter than a window."""
-    statistic = rule.split("/")[0]
-    for other in RULES[: RULES.index(rule)]:
-        if other.split("/")[0] == statistic:
-            pairs = zip(by_rule[other], by_rule[rule])
-            if all(np.allclose(one.score, two.score, rtol=1e-9) for one, two in pairs):
-                return other
-    return None
 
 
 def name_scorer(key):
@@ -678,9 +663,7 @@ def rules_table(section):
     rows = {row.method: row for row in section["rows"]}
     for statistic in common.STATISTICS:
         of_statistic = {way: rows[f"{statistic}/{way}"] for way in common.AGGREGATIONS}
-        cells = {}
-        for way, row in of_statistic.items():
-            cells[way] = f"as {row.equals.split('/')[1]}" if row.equals else accuracy_of(row)
+        cells = {way: accuracy_of(row) for way, row in of_statistic.items()}
         cut = mean_of(row.cut for row in of_statistic.values())
         yield {"statistic": statistic} | cells | {"cut %": percent(cut)}
 
@@ -831,10 +814,6 @@ def make_section(model, dataset, paths, args):
     notes = []
     if left_out:
         notes.append(f"{dataset}: {len(left_out)} problems left out of all rows: a label could not be judged")
-    equal = [row for row in rows if row.equals]
-    if equal:
-        notes.append(f"{dataset}: {len(equal)} of the {len(RULES)} confidence rules equal another, because "
-                     "answers are too short for their windows to differ")  # fmt: skip
     if incomplete:
         notes.append(f"{dataset}: no row for {', '.join(incomplete)}: not in every run")
     return {
@@ -967,7 +946,7 @@ def draw_rules(axes, section, rows):
 
     bars = [(rows[name], LOOKS[name][0]) for name in ("random", "SCaTR", "SCaTR+", "oracle") if name in rows]
     for row in section["rows"]:
-        if row.kind == "confidence" and not row.equals:
+        if row.kind == "confidence":
             bars.append((row, SHADES[row.method.split("/")[1]]))
         if row.method == "majority vote":
             bars.append((row, LOOKS["vote"][0]))

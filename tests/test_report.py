@@ -184,17 +184,15 @@ def test_windows_go_by_the_length_of_answers_up_to_the_papers(tmp_path, tokens, 
     assert report.windows_for(runs) == windows
 
 
-def test_rules_that_are_equal_in_short_answers_are_shown_once(run, run_report):
+def test_windows_that_are_not_the_papers_are_named_and_each_rule_has_a_cell(run, run_report):
     found = run_report(run)
-    assert "N=4, windows of 4 tokens, tail 4\n" in found.printed and "equal another" not in found.printed
-    edit_jsonl(run / "rollouts.jsonl", lambda row: row | {"n_tokens": 9000})  # for the paper's windows
-    found = run_report(run)
-    assert found.rows["gap/avg"]["equals"] is None
-    assert {found.rows[f"gap/{way}"]["equals"] for way in ("tail", "lowest", "bottom10")} == {"gap/avg"}
+    assert "N=4, windows of 4 tokens, tail 4\n" in found.printed
     rows = table_of(found.text, "Confidence rules: the paper's five statistics, and two more")
-    assert [row["bottom10"] for row in rows] == ["as avg"] * 7
-    note = "made_up: 21 of the 28 confidence rules equal another, because answers are too short for"
-    assert f"- {note} their windows to differ\n" in found.printed
+    for row, statistic in zip(rows, common.STATISTICS, strict=True):
+        for way in common.AGGREGATIONS:
+            assert row[way] == percent(found.rows[f"{statistic}/{way}"]["accuracy"])
+    edit_jsonl(run / "rollouts.jsonl", lambda row: row | {"n_tokens": 9000})
+    assert "windows of" not in run_report(run).printed
 
 
 # ------------------------------------------------------------------------------------------------------------
