@@ -704,7 +704,7 @@ def study_table(rows):
 
 # ---- The report --------------------------------------------------------------------------------------------
 
-RULES_LEGEND = """\
+LEGEND = """\
 ## What the names and numbers mean
 
 Confidence rules are statistic/aggregation. The statistics are of each token's ten largest log-probabilities:
@@ -716,34 +716,25 @@ windows: the mean of these windows' means, so that a token counts once for each 
 the paper's formula averages a set of tokens. Windows and tail are the paper's (1,024 and 2,048 tokens) where
 answers are long, else the power of two nearest to half of the median answer. The paper's Sec. 5 names four
 rules, the aggregations of mean; that its best rule is the best of five statistics × four aggregations, 20
-rules, is how we read its App. B.2."""
-LEGEND = {  # word: its explanation, which is written if the word is in the report
-    "random": """\
+rules, is how we read its App. B.2.
+
 Random, best-of-N and oracle are the exact expectation over all subsets of N rollouts, votes where these are
 few, else the mean over 128 random ones. Tied majorities share the credit. `right/problems` counts expected
-picks.""",
-    "±": """\
-± is the standard deviation over what varies (`over`): evaluation runs, calibration runs, scorer seeds.""",
-    "paired %": """\
-All runs are crossed: of 3 evaluation runs, 3 calibration runs and 3 seeds come 27 values. `paired %` is of
-those whose calibration and evaluation run have one sampling seed, which are 9 as in the paper.""",
-    "Study of halves": """\
-`other` and `same` are judged on the half of the problems that `same` did not learn from; the paper's row of
-another data set is `other, all problems`.""",
-    "in sample": """\
-`in sample`: the scorer learned from some of these problems, so its accuracy proves nothing.""",
-    "Δ": """\
+picks. `cut %`: picks (in the summary: rollouts) that ended at the length limit.
+
+± is the standard deviation over what varies (`over`): evaluation runs, calibration runs, scorer seeds. All
+runs are crossed: of 3 evaluation runs, 3 calibration runs and 3 seeds come 27 values. `paired %` is of those
+whose calibration and evaluation run have one sampling seed, which are 9 as in the paper.
+
 `Δ`: points above the best of these confidence rules, which is chosen with hindsight on these labels; in
 brackets a paired bootstrap interval over problems. `closed`: Δ as a share of the gap from that rule to the
-oracle, empty where this is less than two problems.""",
-    "cut %": """\
-`cut %`: picks (in the summary: rollouts) that ended at the length limit.""",
-    "AUROC": """\
-`AUROC`: the chance that a right answer scores above a wrong one, over all rollouts and `within a
-problem`.""",
-    "×": """\
-Times are compared only on the same device. LoRA and PRM read one rollout at a time.""",
-}
+oracle, empty where this is less than two problems. `AUROC`: the chance that a right answer scores above a
+wrong one, over all rollouts and `within a problem`. `in sample`: the scorer learned from some of these
+problems, so its accuracy proves nothing.
+
+In the study of halves, `other` and `same` are judged on the half of the problems that `same` did not learn
+from; the paper's row of another data set is `other, all problems`. Times are compared only on the same
+device. LoRA and PRM read one rollout at a time."""
 
 
 def report(args):
@@ -762,10 +753,9 @@ def report(args):
     write_results(out / "results.json", sections)
     summary = [*summarise(sections)]
     details = [text for section in sections for text in describe(section, out, args.plots)]
-    text = "\n\n".join(["# Report", *summary, *details])
-    legend = [explanation for word, explanation in LEGEND.items() if word in text]
+    made_by = f"This report was made by\n\n    {the_command()}\n"
     with common.atomic(out / "report.md") as file:
-        file.write("\n\n".join([text, RULES_LEGEND, *legend, f"This report was made by\n\n    {the_command()}\n"]))
+        file.write("\n\n".join(["# Report", *summary, *details, LEGEND, made_by]))
     print(*summary, f"more tables, and what the names and numbers mean: {out / 'report.md'}", sep="\n\n")
 
 
