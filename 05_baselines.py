@@ -669,24 +669,18 @@ def rules_table(section):
 
 
 def cost_table(section):
-    rows = [row for row in section["rows"] if row.cost]
-    scatr = next((row.cost for row in rows if row.method == "SCaTR"), {})
-    for row in rows:
-        cost = row.cost
-        cells = {}
-        for name, (column, unit) in COSTS.items():
-            cells[column] = number(cost[name], unit)
-            is_timed = name in ("train_seconds", "ms_per_rollout")
-            if cost[name] and scatr.get(name) and not (is_timed and cost["device"] != scatr["device"]):
-                cells[column] += f" ({number(cost[name] / scatr[name])}×)"
-        yield columns_of(row) | cells | {"measured on": cost["device"], "accuracy %": accuracy_of(row)}
+    for row in section["rows"]:
+        if row.cost:
+            cells = {column: number(row.cost[name], unit) for name, (column, unit) in COSTS.items()}
+            cells |= {"measured on": row.cost["device"], "accuracy %": accuracy_of(row)}
+            yield columns_of(row) | cells
 
 
 TABLES = {
     "Methods": methods_table,
     "Fewer rollouts, and AUROC": curves_table,
     "Confidence rules: the paper's five statistics, and two more": rules_table,
-    "Costs (×: as many times SCaTR's; minutes and ms are measured, FLOPs computed)": cost_table,
+    "Costs (minutes and ms are measured, FLOPs computed)": cost_table,
 }
 
 
@@ -733,8 +727,7 @@ wrong one, over all rollouts and `within a problem`. `in sample`: the scorer lea
 problems, so its accuracy proves nothing.
 
 In the study of halves, `other` and `same` are judged on the half of the problems that `same` did not learn
-from; the paper's row of another data set is `other, all problems`. Times are compared only on the same
-device. LoRA and PRM read one rollout at a time."""
+from; the paper's row of another data set is `other, all problems`. LoRA and PRM read one rollout at a time."""
 
 
 def report(args):
