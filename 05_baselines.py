@@ -574,6 +574,14 @@ def accuracy_of(row):
     return percent_and_std(row.accuracy, row.std) + in_sample
 
 
+def best_of(n, row):
+    """The accuracy with n rollouts a problem; n is a text, as in `row.curve`."""
+    if n not in row.curve:
+        return f"N < {n}"
+    stds = dict(zip(row.curve, row.curve_std or ()))
+    return percent_and_std(row.curve[n], stds.get(n))
+
+
 def gain_of(gain):
     return f"{percent(gain['delta'], sign='+')} [{percent(gain['low'])}, {percent(gain['high'])}]"
 
@@ -687,10 +695,9 @@ TABLES = {
 def study_table(rows):
     for row in rows:
         cells = columns_of(row)
-        stds = row.curve_std or [None] * len(row.curve)
-        for (n, accuracy), std in zip(row.curve.items(), stds):
+        for n in row.curve:
             if n != "1":  # one rollout is a random pick
-                cells[f"best of {n} %"] = percent_and_std(accuracy, std)
+                cells[f"best of {n} %"] = best_of(n, row)
         cells |= {"AUROC %": percent(row.auroc), "within a problem %": percent(row.auroc_within)}
         cells |= {"weighted vote %": row.vote, "over": row.over, "problems": number(row.problems)}
         yield cells
@@ -1408,13 +1415,6 @@ def points_above(row, *others):
     return percent(row.accuracy - max(other.accuracy for other in others), sign="+")
 
 
-def best_of(n, row):
-    if str(n) not in row.curve:
-        return f"N < {n}"
-    stds = dict(zip(row.curve, row.curve_std or ()))
-    return percent_and_std(row.curve[str(n)], stds.get(str(n)))
-
-
 def gap_closed(row):
     return percent(row.against[PAPERS_BEST]["gap_closed"]) or "gap too small"
 
@@ -1439,7 +1439,7 @@ def problem_count(row):
 SHOWN = {  # what a column shows, of its rows; None where it is missing
     "accuracy": accuracy_of, "points above": points_above, "% of gap closed": gap_closed,
     "domains right %": domains_right, "problems": problem_count,
-    **{f"best of {n}": partial(best_of, n) for n in (4, 8, 12)},
+    **{f"best of {n}": partial(best_of, n) for n in ("4", "8", "12")},
     **{name: partial(cost_of_row, name) for name in COSTS},
     **{f"times {name}": partial(times_as_much, name) for name in COSTS},
 }  # fmt: skip
