@@ -750,11 +750,6 @@ def load_problems(dataset, limit=None, kind=None):
 
 def check_problems(rows, dataset, kind=None):
     """Rows of a data set as the steps expect them: what may be left out is filled in, the rest is checked."""
-    undecided = sum("answer" in row and "tests" in row and not (kind or row.get("kind")) for row in rows)
-    if undecided:
-        advice = 'the tests decide what is right; with "kind": "math" the answer would'
-        counts = f"{undecided} of {len(rows)} problems have an answer and tests"
-        print(f"{dataset}: {counts}; {advice}", file=sys.stderr)
     problems = [normalise_problem(row, f"{dataset}, problem {n + 1}", n, kind) for n, row in enumerate(rows)]
     if not problems:
         die(f"{dataset}: there are no problems in it")
