@@ -753,9 +753,8 @@ def check_problems(rows, dataset, kind=None):
     problems = [normalise_problem(row, f"{dataset}, problem {n + 1}", n, kind) for n, row in enumerate(rows)]
     if not problems:
         die(f"{dataset}: there are no problems in it")
-    is_open = [problem.keys().isdisjoint(("answer", "tests")) for problem in problems]
-    unsaid = sum(no_sign and not (kind or row.get("kind")) for no_sign, row in zip(is_open, rows))
-    if unsaid:
+    unsaid = sum(problem["kind"] == "text" and not row.get("kind") for problem, row in zip(problems, rows))
+    if unsaid and not kind:
         counts = f"{unsaid} of {len(rows)} problems have no answer, tests or kind: they are asked"
         advice = "without an instruction, their answers read as text; --kind math or code, or a field, changes it"
         print(f"{dataset}: {counts} {advice}", file=sys.stderr)
