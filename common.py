@@ -117,16 +117,16 @@ class LogLines(io.StringIO):
             print(text.strip(), file=sys.stderr, flush=True)
 
 
-def progress(items=None, total=None, desc=None, unit="it", **options):
+def progress(items=None, total=None, desc=None, unit="it"):
     """tqdm's bar on a terminal; in a file or a pipe a line at most once a minute."""
     from tqdm import tqdm
 
-    options |= {"total": total, "desc": desc, "unit": unit}
+    options = {"iterable": items, "total": total, "desc": desc, "unit": unit}
     if sys.stderr.isatty():
-        return tqdm(items, delay=1, **options)
+        return tqdm(**options, delay=1)
     form = "{desc}: {n_fmt}/{total_fmt} " + unit + "s [{elapsed}<{remaining}, {rate_fmt}]"
     options |= {"file": LogLines(), "bar_format": form, "leave": False}
-    return tqdm(items, delay=60, mininterval=60, miniters=0, **options)
+    return tqdm(**options, delay=60, mininterval=60, miniters=0)
 
 
 # ---- Files -------------------------------------------------------------------------------------------------
