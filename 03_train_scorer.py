@@ -181,8 +181,10 @@ def load_run(run, vector):
     labels = [math.nan if row["label"] is None else row["label"] for row in rows]
     groups = [-1 if row.get("group") is None else row["group"] for row in rows]
     name = data_set(run)
-    families = common.read_families(run)
-    family_of = {problem: (name, "family", family) for problem, family in families.items()}
+    family_of = {}
+    for problem in common.read_jsonl(Path(run) / "problems.jsonl", needs=("id",)):
+        if "family" in problem:
+            family_of[problem["id"]] = (name, "family", problem["family"])
     x = fetch(slice(None))
     broken = [key for key, vector in zip(keys, x) if not vector.isfinite().all()]
     if broken:

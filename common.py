@@ -369,12 +369,6 @@ def warn_of_edited_problems(run, labels):
         warn(f"{run}/labels.jsonl: {len(edited)} problem(s) edited since they were judged, {example}")
 
 
-def read_families(run):
-    """{id: family} of the problems that name one."""
-    rows = read_jsonl(Path(run) / "problems.jsonl", needs=("id",))
-    return {row["id"]: row["family"] for row in rows if "family" in row}
-
-
 def keys_of(rows):
     return [(row["id"], row["sample"]) for row in rows]
 

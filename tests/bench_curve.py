@@ -39,10 +39,9 @@ LOOKS = {  # colour and marker of each measure; the points of few kinds are join
 
 def families_of(run):
     """{family: ids of its problems}; a problem without a family is one of its own."""
-    named = common.read_families(run)
     families = defaultdict(list)
     for row in common.read_jsonl(Path(run) / "problems.jsonl", needs=("id",)):
-        families[named.get(row["id"], row["id"])].append(row["id"])
+        families[row.get("family", row["id"])].append(row["id"])
     return families
 
 
