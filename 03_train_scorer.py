@@ -190,7 +190,7 @@ def load_run(run, vector):
     if broken:
         common.die(f"{run}: vectors are not finite, such as that of {broken[0]}; generate them again")
     return Rollouts(
-        x=x, features=common.stack_features(common.read_features(run), keys, run),
+        x=x, features=common.read_features(run, keys),
         labels=torch.tensor(labels, dtype=torch.float32), groups=torch.tensor(groups, dtype=torch.float32),
         problems=[(name, problem) for problem, _ in keys],
         families=[family_of.get(problem, (name, problem)) for problem, _ in keys],
