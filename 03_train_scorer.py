@@ -186,9 +186,7 @@ def load_run(run, vector):
         if "family" in problem:
             family_of[problem["id"]] = (name, "family", problem["family"])
     x = fetch(slice(None))
-    broken = [key for key, vector in zip(keys, x) if not vector.isfinite().all()]
-    if broken:
-        common.die(f"{run}: vectors are not finite, such as that of {broken[0]}; generate them again")
+    common.check_finite(run, keys, x)
     return Rollouts(
         x=x, features=common.read_features(run, keys),
         labels=torch.tensor(labels, dtype=torch.float32), groups=torch.tensor(groups, dtype=torch.float32),

@@ -500,6 +500,14 @@ def keys_in(content):
     return [tuple(key) for key in content["keys"]]
 
 
+def check_finite(run, keys, values):
+    """Refuse a run if a rollout's vector, or what a scorer makes of it, is not finite; values: [R, ...]."""
+    broken = [key for key, of_rollout in zip(keys, values) if not of_rollout.isfinite().all()]
+    if broken:
+        examples = f"{len(broken)} vectors are not finite, of rollouts such as {broken[:3]}"
+        die(f"{run}: {examples}; generate them again")
+
+
 def pad_special(hidden):
     """[any number, d] -> float32 [SPECIAL_KEPT, d]: the last ones, behind zeros."""
     return torch.nn.functional.pad(hidden.float(), (0, 0, SPECIAL_KEPT, 0))[-SPECIAL_KEPT:]
@@ -1333,8 +1341,7 @@ def with_features(x, features, scale):
 
 def load_scorer(path, device="cpu"):
     checkpoint = load_pt(path)
-    parts = checkpoint.get("parts", [checkpoint]) if isinstance(checkpoint, dict) else [{}]
-    if not all({"state", "pos_weight"} <= part.keys() for part in parts):
+    if not isinstance(checkpoint, dict) or not {"state", "pos_weight"} <= checkpoint.keys():
         die(f"{path}: not a scorer, or one of an older version; 03_train_scorer.py makes one")
     return Scorer(checkpoint, device)
 
@@ -1366,10 +1373,7 @@ def score_run(scorer, run, path="the scorer", chunk=4096):
     for start in range(0, len(keys), chunk):
         rows = slice(start, start + chunk)
         logits[rows] = scorer(fetch(rows), features[rows])
-    broken = [keys[i] for i in (~logits.isfinite()).nonzero().flatten().tolist()]
-    if broken:
-        examples = f"{len(broken)} vectors are not finite, of rollouts such as {broken[:3]}"
-        die(f"{run}: {examples}; generate them again")
+    check_finite(run, keys, logits)
     return keys, logits
 
 
