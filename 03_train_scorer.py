@@ -398,23 +398,18 @@ def batches(rows, size, generator):
 TASKS = []  # those that this process works on
 
 
-@contextmanager
-def open_processes(tasks, workers):
-    """Gives run(function, arguments): the results of function(*those) for all `arguments`, in their order."""
+def train_all(tasks, trainings, workers):
+    """Yield what `train_one` gives for each of `trainings`, (number of the task, configuration), in their order."""
     torch.optim.Adam([torch.zeros(1)])  # imports here what each process would import at its first step
     if workers == 1:
         start_process(tasks)
-        yield itertools.starmap
+        yield from itertools.starmap(train_one, trainings)
         return
     is_cpu = tasks[0].x.device.type == "cpu"
     context = multiprocessing.get_context("fork" if is_cpu else "spawn")  # a fork copies no data
     with ProcessPoolExecutor(workers, context, start_process, (tasks,)) as pool:
-
-        def run(function, arguments):
-            return pool.map(function, *zip(*arguments))
-
         try:
-            yield run
+            yield from pool.map(train_one, *zip(*trainings))
         except BrokenProcessPool:
             common.die("a search process was killed, it seems for want of memory: take fewer --workers")
 
@@ -438,10 +433,10 @@ def train_one(number, config):
     return train(TASKS[number], config)
 
 
-def run_searches(tasks, run, bar):
+def run_searches(tasks, workers, bar):
     """Search for all tasks side by side."""
     trainings = [(number, config) for number, task in enumerate(tasks) for config in task.configs]
-    for (number, _), (trial, weights) in zip(trainings, run(train_one, trainings)):
+    for (trial, weights), (number, _) in zip(train_all(tasks, trainings, workers), trainings):
         bar.update()
         task = tasks[number]
         task.trials.append(trial)
@@ -606,8 +601,7 @@ def make_scorers(recipes, stamps, args):
         right = f"{chosen.labels.mean():.1%} of {len(chosen.keys)} rollouts right"
         where = ", ".join(recipe.runs)
         print(f"{where}, {recipe.vector}: {right}; {unjudged} could not be judged: left out", flush=True)
-        with open_processes(tasks, min(args.workers, len(tasks) * recipe.configs)) as run:
-            run_searches(tasks, run, bar)
+        run_searches(tasks, args.workers, bar)
         for path, task in zip(paths, tasks):
             save_scorer(path, make_checkpoint(task), stamps[path])
     bar.close()

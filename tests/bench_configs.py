@@ -30,18 +30,17 @@ def search(run, evaluated, seed, rollouts, args):
     others = trainer.load_rollouts([evaluated], recipe.vector)
     found = []
     trainings = [(0, config) for config in task.configs]
-    with trainer.open_processes([task], args.workers) as run_all:
-        trained = run_all(trainer.train_one, trainings)
-        name = f"seed {seed}, {rollouts} rollouts"
-        for number, (trial, weights) in enumerate(common.progress(trained, len(trainings), name, "trial"), 1):
-            task.trials.append(trial)
-            if task.best is None or trial["val_loss"] < task.best["val_loss"]:
-                task.best = trial
-                task.weights = weights
-            if number in args.configs:
-                scorer = common.Scorer(trainer.make_checkpoint(task))
-                shares = trainer.shares_right(others, scorer(others.x, others.features))
-                found.append((task.best["val_loss"], 100 * shares["best-of-n"]))
+    trained = trainer.train_all([task], trainings, args.workers)
+    name = f"seed {seed}, {rollouts} rollouts"
+    for number, (trial, weights) in enumerate(common.progress(trained, len(trainings), name, "trial"), 1):
+        task.trials.append(trial)
+        if task.best is None or trial["val_loss"] < task.best["val_loss"]:
+            task.best = trial
+            task.weights = weights
+        if number in args.configs:
+            scorer = common.Scorer(trainer.make_checkpoint(task))
+            shares = trainer.shares_right(others, scorer(others.x, others.features))
+            found.append((task.best["val_loss"], 100 * shares["best-of-n"]))
     return found
 
 

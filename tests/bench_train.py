@@ -183,8 +183,7 @@ def time_processes(args):
     for workers in (1, args.cores):
         started = time.perf_counter()
         tasks = [trainer.make_task(rollouts, recipe, args.device) for recipe in recipes_of(args)]
-        with trainer.open_processes(tasks, workers) as run:
-            trainer.run_searches(tasks, run, common.progress())
+        trainer.run_searches(tasks, workers, common.progress())
         found[f"{workers} processes"] = time.perf_counter() - started
     return found
 
