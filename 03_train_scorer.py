@@ -405,8 +405,7 @@ def train_all(tasks, trainings, workers):
         start_process(tasks)
         yield from itertools.starmap(train_one, trainings)
         return
-    is_cpu = tasks[0].x.device.type == "cpu"
-    context = multiprocessing.get_context("fork" if is_cpu else "spawn")  # a fork copies no data
+    context = multiprocessing.get_context("fork" if tasks[0].x.is_cpu else "spawn")  # a fork copies no data
     with ProcessPoolExecutor(workers, context, start_process, (tasks,)) as pool:
         try:
             yield from pool.map(train_one, *zip(*trainings))
@@ -416,7 +415,7 @@ def train_all(tasks, trainings, workers):
 
 def start_process(tasks):
     TASKS[:] = tasks
-    if tasks[0].x.device.type == "cpu":
+    if tasks[0].x.is_cpu:
         torch.set_num_threads(1)  # more would change the last bits, and are slower than more processes
     parent = multiprocessing.parent_process()
     if parent:
