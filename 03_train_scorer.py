@@ -399,7 +399,7 @@ TASKS = []  # those that this process works on
 
 
 def train_all(tasks, trainings, workers):
-    """Yield what `train_one` gives for each of `trainings`, (number of the task, configuration), in their order."""
+    """Yield what `train` gives for each of `trainings`, in their order: (number of a task, configuration)."""
     torch.optim.Adam([torch.zeros(1)])  # imports here what each process would import at its first step
     if workers == 1:
         start_process(tasks)
@@ -584,9 +584,9 @@ def stamp_in(path):
 
 
 def make_scorers(recipes, stamps, args):
-    """Write a scorer for each {path: recipe}. Those that differ only in the seed are searched side by side."""
+    """Write a scorer for each {path: recipe}. What differs only in the seed is searched for side by side."""
     searches = {path: recipe for path, recipe in recipes.items() if recipe.design not in OVER_LAYERS}
-    trainings = sum(len(draw_configs(1000, recipe)) for recipe in searches.values())  # for fewer rollouts no more
+    trainings = sum(len(draw_configs(1000, recipe)) for recipe in searches.values())  # of less data no more
     if searches:
         print(f"{len(searches)} scorer(s) to train, by {trainings:,} trainings at most", file=sys.stderr)
     bar = common.progress(total=trainings, desc="train", unit="training")

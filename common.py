@@ -184,7 +184,7 @@ def save_pt(path, value):
 
 
 def read_json(path, needs=()):
-    """The JSON object of a file. `needs`: fields it must have, each a name or "this or that"."""
+    """The JSON object of a file. `needs`: fields it must have."""
     with open_text(path) as file:
         return parse_object(file.read(), path, needs)
 
@@ -262,7 +262,7 @@ def parse_object(text, where, needs):
     if not isinstance(row, dict):
         die(f"{where}: a JSON object is expected, not {text.strip()[:40]}")
     for field in needs:
-        if row.keys().isdisjoint(field.split(" or ")):
+        if field not in row:
             die(f"{where}: the field {field!r} is missing; it has only {', '.join(row) or 'no fields'}")
     return row
 
@@ -738,7 +738,7 @@ def load_problems(dataset, limit=None, kind=None):
         for part in COMBINED.get(name, [name]):
             rows += download(part, limit)
     elif Path(dataset).is_file():
-        rows = read_jsonl(dataset, needs=("prompt or messages",))
+        rows = read_jsonl(dataset)
     else:
         names = ", ".join([*DATA_SETS, *COMBINED])
         die(f"unknown data set {name!r}: there is no such file, and the known names are {names}")
@@ -753,8 +753,8 @@ def check_problems(rows, dataset, kind=None):
     unsaid = sum(problem["kind"] == "text" and not row.get("kind") for problem, row in zip(problems, rows))
     if unsaid and not kind:
         counts = f"{unsaid} of {len(rows)} problems have no answer, tests or kind: they are asked"
-        advice = "without an instruction, their answers read as text; --kind math or code, or a field, changes it"
-        print(f"{dataset}: {counts} {advice}", file=sys.stderr)
+        how = "without an instruction, their answers read as text"
+        print(f"{dataset}: {counts} {how}; --kind math or code, or a field, changes it", file=sys.stderr)
     numbers = {}  # id -> the number of the problem that has it
     for number, problem in enumerate(problems, 1):
         first = numbers.setdefault(problem["id"], number)
@@ -844,7 +844,7 @@ def normalise_problem(row, where, number, kind=None):
     if "answer" in problem:
         problem["answer"] = plain_answer(problem["answer"], where)
     if "prompt" not in problem:
-        die(f"{where}: the field 'prompt' is missing; it has only {', '.join(given) or 'empty fields'}")
+        die(f"{where}: 'prompt' or 'messages' is missing; it has only {', '.join(given) or 'empty fields'}")
     for name in ("prompt", "entry_point", "prelude", "solution", "family"):
         if name in problem and not (isinstance(problem[name], str) and problem[name].strip()):
             die(f"{where}: the field {name!r} must be text")

@@ -257,7 +257,7 @@ MISTAKES = {  # what the error says -> the file
     "'messages' must be a list": '{"messages": [{"role": "user", "content": null}]}',
     "own: problems 1 and 3 both have the id '1'":
         '{"prompt": "x", "id": 1}\n{"prompt": "x", "id": 7}\n{"prompt": "x", "id": "1"}',
-    "'prompt or messages' is missing; it has only question": '{"question": "x"}',
+    "problem 1: 'prompt' or 'messages' is missing; it has only question": '{"question": "x"}',
     "problem 1: the field 'prompt' must be text": '{"prompt": ["x"]}',
     "own:3: not JSON (": '{"prompt": "x"}\n\n{"prompt": \n',
     "own: not JSON (": "[",

@@ -138,7 +138,7 @@ def test_sample_votes_for_the_answer_with_the_largest_sum(demo_model):
     ({"n": 0}, "n 0: give 1 or more"),
     ({"top_p": 1.5}, "top_p 1.5: give more than 0 and at most 1"),
     ({"problems": "and " * 9000}, "leaves no room for an answer"),
-    ({"problems": [{"question": "What?"}]}, "problem 1: the field 'prompt'"),
+    ({"problems": [{"question": "What?"}]}, "problem 1: 'prompt' or 'messages' is missing"),
     ({"scorer": "nowhere.pt"}, "nowhere.pt: no such file"),
     ({"scorer": ("all/eos", 8, (9, 96))}, "the scorer reads all/eos; here it must be one vector"),
     ({"scorer": ("20/eos", 28, (96,))}, "made for the model 'model' (28 layers)"),
