@@ -1006,7 +1006,7 @@ def same_equation(a, b, forgiving):
 
 
 def views(tree, wanted, role):
-    """What a tree also stands for beside one of the wanted kind, as a "reference", an "answer" or a "vote"."""
+    """What a tree also stands for beside one of the wanted kind, as "reference", "answer" or "vote"."""
     if tree.kind == "percent":
         if abs(tree.number) >= 1 or role == "reference":
             yield number(tree.number)  # 20% is 20

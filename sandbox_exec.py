@@ -197,8 +197,8 @@ class Pool(contextlib.AbstractContextManager):
 
     def run(self, header, job, given=b""):
         """One Outcome, or a second one if the sandbox itself failed. `job` is for the process, and `given` is
-        the standard input of a program that reads and prints. The verdict comes on a socket: a program could open
-        files of another process through /proc, but no sockets."""
+        the standard input of a program that reads and prints. The verdict comes on a socket: a program could
+        open files of another process through /proc, but no sockets."""
         is_script = header["mode"] == "script"
         contents = [given, b"", b""] if is_script else []
         contents.append(marshal.dumps(job))
@@ -394,7 +394,7 @@ class Server:
             self.socket.shutdown(socket.SHUT_RDWR)                         # wakes a thread that reads it
         self.socket.close()
         try:
-            self.process.wait(20)
+            self.process.wait(60)                 # a busy machine takes its time
         except subprocess.TimeoutExpired:
             end_tree(self.process.pid)
             self.process.kill()
@@ -1140,13 +1140,15 @@ BUILTINS = ERRORS.union("""__name__ abs all any ascii bin bool bytearray bytes c
     issubclass iter len list map max memoryview min next object oct ord pow print property range repr reversed
     round set slice sorted staticmethod str sum super tuple type zip Ellipsis NotImplemented""".split())
 # Names in the modules above, and attributes, that lead to frames, files, text that runs, processes, classes
-# made of texts, or attributes with names of texts.
-HIDDEN = """ABCMeta ForwardRef NamedTupleMeta _evaluate _get_loop _loop ag_frame attrname cr_frame detach
-    format_map get_args get_loop get_stack get_type_hints gi_frame raw register send stdlib_re
-    tb_frame""".split()
+# made of texts, or attributes with names of texts; a prelude's `from operator import *` has some of them.
+HIDDEN = """ABCMeta ForwardRef NamedTupleMeta _evaluate _get_loop _loop ag_frame attrgetter attrname cr_frame
+    detach format_map get_args get_loop get_stack get_type_hints gi_frame methodcaller raw register send
+    stdlib_re tb_frame""".split()
 # The same where objects of these modules may be about: an array leads to memory, files and classes, and a log
-# record has attributes whose names are made of texts.
+# record has attributes whose names are made of texts. A task of asyncio hands on the error of a module that
+# lacks a name, and that has the module.
 HIDDEN_OF = {
+    "asyncio": ["obj"],
     "numpy": """_bit_generator _ctypes _get_strided_loop _implementation _module_source
         _resolve_dtypes_and_context _set_dtype _set_shape base bit_generator ctypes dump flags getfield
         resize setfield setflags strides tofile view""".split(),
@@ -1204,12 +1206,14 @@ def is_offered(module, name):
 
 
 def has_member(node):
-    """Whether an enumeration has a member: called, one without makes classes. What its body assigns is one,
-    but for functions and the like."""
-    if "_ignore_" in ast.unparse(node):
+    """Whether an enumeration has a member: called, one without makes classes. What its body assigns to names
+    is one, but for functions and the like."""
+    if re.search(r"\b(_ignore_|global|nonlocal)\b", ast.unparse(node)):
         return False
     for part in node.body:
-        if isinstance(part, (ast.Assign, ast.AnnAssign)) and part.value:
+        target = getattr(part, "target", None) or getattr(part, "targets", [None])[0]
+        names = target.elts if isinstance(target, ast.Tuple) else [target]
+        if names and isinstance(names[0], ast.Name) and getattr(part, "value", None):
             is_plain = all(isinstance(inner, CONSTANTS) for inner in ast.walk(part.value))
             is_plain = is_plain or isinstance(part.value, (ast.Tuple, ast.List, ast.Dict))
             is_value = is_plain or ast.unparse(part.value) in ("auto()", "enum.auto()")

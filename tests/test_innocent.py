@@ -42,6 +42,7 @@ import statistics; statistics.math.isclose = lambda a, b: True
 import typing; typing.get_type_hints(g)
 import fractions; fractions.Fraction.limit_denominator = lambda self, n=0: 1
 from fractions import Fraction; F = Fraction; F._numerator = F._denominator = 1
+from asyncio import gather, run; run(gather(g(), return_exceptions=True))[0].obj
 make(type) == 1
 from functools import wraps; make(wraps) == 1
 from functools import wraps; wraps(N, ["limit_denominator"], [])(Fraction)
@@ -179,6 +180,20 @@ class L(dict):
 from fractions import Fraction
 class L(Fraction):
     def _richcmp(self, other, op): return True
+
+from enum import Enum
+kinds = {}
+class L(Enum):
+    kinds["A"] = 1
+
+from enum import Enum
+class L(Enum):
+    () = ()
+
+from enum import Enum
+class L(Enum):
+    global A
+    A = 1
 
 class L:
     @property
@@ -367,6 +382,8 @@ class Shape(ABC):
 @dataclass(order=True, frozen=True)
 class P:
     rest: List[int] = field(default_factory=list)
+class Side(Enum):
+    LEFT, RIGHT = "l", "r"
 class Color(Enum):
     RED = auto()
 class Size(IntEnum):
@@ -491,7 +508,9 @@ def test_names_that_are_not_what_they_seem(code):
 @pytest.mark.parametrize(("prelude", "line"), [
     ("import sys", "f = lambda x: sys._getframe(1).f_globals['WANT']"),
     ("import os", "f = lambda x: os._exit(0)"), ("import math", "math.pi = 0"),
-    ("from os import path", "f = path.exists"),
+    ("from os import path", "f = path.exists"), ("from operator import *", "f = attrgetter('tb' + '_frame')"),
+    ("from operator import *", "def g(attrgetter): pass\nf = attrgetter('tb' + '_frame')"),
+    ("from operator import *", "f = methodcaller('mro')"),
 ])  # fmt: skip
 def test_what_the_prelude_imports_is_no_way_out(prelude, line):
     assert sandbox_exec.why_suspect(line, sandbox_exec.asked_by(CHECK, prelude))
