@@ -1264,15 +1264,18 @@ def find_run(args, dataset):
         # A finished run may get more vectors, also by a command without --responses
         matters_no_more = name == "layers" or name == "responses" and value is None
         if meta.get("stamp", {}).get(name) != value and not (run.finished and matters_no_more):
-            changes.append(name)
+            changes.append(f"{name} file" if name in OF_FILES else name)
     advice = "choose another --out, or remove that folder"
     if changes:
-        others = f"other settings ({', '.join(changes)}), by {meta['command']}"
+        others = f"other settings ({', '.join(changes)}), by {meta.get('command')}"
         die(f"{folder} was made with {others}; {advice}")
     if run.has("problems.jsonl") and common.read_jsonl(folder / "problems.jsonl") != run.problems:
         own_file = "give --kind as then, or new questions a file of their own, which the same scorers serve"
         die(f"{folder} was made of other problems or kinds; {own_file}; or {advice}")
     return run
+
+
+OF_FILES = ("responses", "scorer")  # settings that are files: what these hold must be the same
 
 
 def stamp_of(run):
@@ -1281,7 +1284,7 @@ def stamp_of(run):
     numbers = "n", "seed", "limit", "max_new_tokens", "temperature", "top_k", "top_p", "repetition_penalty"
     stamp = {name: getattr(args, name) for name in (*numbers, "stop", "dtype", "revision")}
     stamp["layers"] = ",".join(args.layers)
-    for name in ("responses", "scorer"):
+    for name in OF_FILES:
         path = getattr(args, name)
         stamp[name] = path and common.stamp(Path(path))
     return stamp
@@ -1491,7 +1494,7 @@ def merge(run, missing):
         numbers = range(len(run.problems))
         left = sum(not is_part(run, i, missing) for i in numbers)
         if left:
-            others = f"the other workers still have {left} of {len(numbers)} problems, and the last one merges"
+            others = f"the others still have {left} of {len(numbers)} problems, and the last one merges"
             print(f"{run.folder}: this worker is done; {others}", file=sys.stderr)
             return False
         write_run(run, [row for i in numbers for row in load_pt(run.part(i))["rollouts"]], missing)

@@ -435,7 +435,8 @@ def train_one(number, config):
 def run_searches(tasks, workers, bar):
     """Search for all tasks side by side."""
     trainings = [(number, config) for number, task in enumerate(tasks) for config in task.configs]
-    for (trial, weights), (number, _) in zip(train_all(tasks, trainings, workers), trainings):
+    results = train_all(tasks, trainings, min(workers, len(trainings)))
+    for (trial, weights), (number, _) in zip(results, trainings):
         bar.update()
         task = tasks[number]
         task.trials.append(trial)
@@ -777,8 +778,9 @@ def parse_args(argv=None):
     add = parser.add_argument
     add("runs", nargs="+", metavar="RUN", help="labelled run folders; several are one mixed calibration set")
     add("--separate", action="store_true", help="one scorer for each RUN, written into its folder")
-    add("-o", "--out", help="scorer to write (default: scorer.pt); each of several is named NAME.CALSET@"
-        "CALRUN-SEED.pt (NAME: by default its design); folder of a study (default: studies/MODEL)")  # fmt: skip
+    add("-o", "--out", help="scorer to write (default: scorer.pt); each of several is named "
+        "NAME.CALSET@CALRUN-SEED.pt (NAME: by default its design); folder of a study (default: "
+        "studies/MODEL)")  # fmt: skip
     add("--seed", type=int, nargs="+", default=[32], help="of split, search and training (paper: 32 42 52)")
     add("--design", choices=DESIGNS, nargs="+", default=["scatr"], help="one scorer of each (default: scatr)")
     add("--vector", help=f"layer/token, all/token for designs over layers (default: {common.DEFAULT_VECTOR})")
@@ -787,8 +789,8 @@ def parse_args(argv=None):
     add("--standardise", action="store_true", help="dimensions to mean 0, deviation 1 of the training part")
     add("--rollouts", type=int, help="calibrate on the first so many rollouts of each problem")
     add("--study", choices=STUDIES, help="train all scorers of a study, one for each row, RUN and seed")
-    add("--device", default="cpu", help="cpu, cuda, cuda:1, mps (default: cpu, as training one of these small "
-        "nets takes as long on an H200 as on one core)")  # fmt: skip
+    add("--device", default="cpu", help="cpu, cuda, cuda:1, mps (default: cpu, as training one of these "
+        "small nets takes as long on an H200 as on one core)")  # fmt: skip
     add("--workers", type=int, help="processes (default: a CPU's cores; on a GPU, which they share, 1)")
     args = parser.parse_args(argv)
     for name in ("configs", "rollouts", "workers"):

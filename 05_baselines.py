@@ -734,7 +734,7 @@ wrong one, over all rollouts and `within a problem`. `in sample`: the scorer lea
 problems, so its accuracy proves nothing.
 
 In the study of halves, `other` and `same` are judged on the half of the problems that `same` did not learn
-from; the paper's row of another data set is `other, all problems`. LoRA and PRM read one rollout at a time."""
+from; the paper's row of another data set is `other, all problems`. LoRA and PRM read a rollout at a time."""
 
 
 def report(args):
@@ -747,8 +747,9 @@ def report(args):
     for study in args.study:
         if not any(section["studies"][study] for section in sections):
             names = " ".join(args.runs)
-            common.die(f"{names}: no scores of --study {study}; train by 03_train_scorer.py RUN_CAL --study "
-                       f"{study} -o DIR, score by 04_select.py {names} --scorer DIR/{study}-*.pt")  # fmt: skip
+            train = f"03_train_scorer.py RUN_CAL --study {study} -o DIR"
+            score = f"04_select.py {names} --scorer DIR/{study}-*.pt"
+            common.die(f"{names}: no scores of --study {study}; train by {train}, score by {score}")
     out = Path(args.out or os.path.commonpath([*map(os.path.abspath, args.runs)]))
     write_results(out / "results.json", sections)
     summary = [*summarise(sections)]
@@ -1348,7 +1349,8 @@ def routed_scores(run, domains, math_path, code_path, scorers):
     rows = []
     for place, (problem, sample) in enumerate(keys):
         logit = choices[domains[problem]][place]
-        rows.append({"id": problem, "sample": sample, "score": logit.item(), "weight": logit.sigmoid().item()})
+        scores = {"score": logit.item(), "weight": logit.sigmoid().item()}
+        rows.append({"id": problem, "sample": sample} | scores)
     return rows
 
 
@@ -1515,7 +1517,7 @@ def paper_rows(table, model, results):
 
 
 def draw_models(out, sections):
-    """Bars for each model and pair of data sets, as in the paper's main figure -> the line that shows them."""
+    """Bars for each model and pair of data sets, as in the paper's main figure -> the line that shows it."""
     from matplotlib.figure import Figure
 
     groups = {}  # "model\ncalibration → test" -> rows_to_draw
@@ -1530,8 +1532,9 @@ def draw_models(out, sections):
         for place, rows in enumerate(groups.values()):
             if look in rows:
                 std = 100 * (rows[look].std or 0)
-                axes.barh(place + 0.2 * shift, 100 * rows[look].accuracy, 0.18, xerr=std, color=LOOKS[look][0],
-                          label=look if place == 0 else None)  # fmt: skip
+                label = look if place == 0 else None
+                axes.barh(place + 0.2 * shift, 100 * rows[look].accuracy, 0.18, xerr=std, label=label,
+                          color=LOOKS[look][0])  # fmt: skip
     axes.set_yticks([place + 0.3 for place in range(len(groups))], groups, fontsize=8)
     axes.invert_yaxis()
     axes.set(xlabel="right answers, %")
@@ -1561,7 +1564,7 @@ def plan(args):
         counts.append(problems * args.n)
         rollouts = counts[-1] * args.runs
         tokens = rollouts * context
-        vectors = 2 * 8 + 10 + common.SPECIAL_KEPT if place < 2 else 2 * 2  # of code: the studies' layers, too
+        vectors = 2 * 8 + 10 + common.SPECIAL_KEPT if place < 2 else 2 * 2  # code has those of the studies
         size = rollouts * vectors * width * 2 + tokens * 28  # bytes: 28 of a token are in tokens.pt
         name = common.short_name(dataset)
         hours = hours_of(Path(args.base, name), rollouts)
@@ -1574,8 +1577,9 @@ def plan(args):
     learned = scorers * (6 * (code + aime) + kod + maths)
     read = 3 * scorers * (code + kod + maths + aime) + args.runs * (code + kod + 2 * (maths + aime + more))
     # 15 are of the three designs on five sets, 45 of the studies; a search for each layer counts as one
-    print(f"to train: {60 * scorers} searches for scorers, and {4 * scorers} LoRA verifiers on {learned:,} "
-          f"rollouts in all; to read by LoRA and reward models: {read:,} rollouts", file=sys.stderr)  # fmt: skip
+    verifiers = f"{4 * scorers} LoRA verifiers on {learned:,} rollouts in all"
+    to_read = f"to read by LoRA and reward models: {read:,} rollouts"
+    print(f"to train: {60 * scorers} searches for scorers, and {verifiers}; {to_read}", file=sys.stderr)
 
 
 def hours_of(dataset, rollouts):

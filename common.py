@@ -876,7 +876,7 @@ def is_list_of_texts(value):
 def plain_messages(messages, where):
     """Chat messages with their content as one text; APIs also give it as a list of parts."""
     try:
-        plain = [{"role": message["role"], "content": joined_text(message["content"])} for message in messages]
+        plain = [{"role": row["role"], "content": joined_text(row["content"])} for row in messages]
     except (TypeError, KeyError):
         plain = []
     if not plain:

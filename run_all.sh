@@ -315,7 +315,6 @@ more=() # data sets of the paper that are in no pair
 if [ $paper = 1 ]; then
     there=$(step 05_baselines.py plan "$1" --sets "${sets[@]}" -n "$N" --runs "$RUNS" --seeds $SEEDS \
         ${LIMIT:+--limit "$LIMIT"} --base "$base")
-    [ $only_plan = 0 ] || exit 0
     set -- "$1"
     for i in 0 2; do # pairs of sets that can both be had
         if grep -qxF "${sets[i]}" <<<"$there" && grep -qxF "${sets[i + 1]}" <<<"$there"; then
@@ -325,6 +324,7 @@ if [ $paper = 1 ]; then
         fi
     done
     [ $# -gt 1 ] || fail "neither of the paper's pairs of data sets can be had"
+    [ $only_plan = 0 ] || exit 0
     mapfile -t more < <(printf '%s\n' "${sets[@]:4}" | grep -xF "$there")
     set_names=()
     for set in "${sets[@]}"; do set_names+=("$(name_of "$set")"); done
@@ -353,7 +353,7 @@ declare -A kinds # of the problems of B that do not say theirs
 for ((i = 0; i < ${#files[@]}; i += 2)); do
     a=${files[i]} b=${files[i + 1]}
     kinds[$b]=$(kind_for "$a" "$b")
-    [ -z "${kinds[$b]}" ] || echo "$b: problems that do not say their kind are ${kinds[$b]}, as those of $a" >&2
+    [ -z "${kinds[$b]}" ] || echo "$b: problems that say no kind are ${kinds[$b]}, as those of $a" >&2
 done
 
 log=$base/run_all.log

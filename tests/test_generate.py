@@ -634,7 +634,7 @@ def test_a_worker_counts_its_own_rollouts_and_says_what_others_have(folder, tmp_
         sample(folder, tmp_path)
     run = run_of(tmp_path)
     assert bars == [(f"generate {run}, worker 1 of 2", 12), (f"generate {run}, worker 2 of 2", 8)]
-    line = f"{run}: this worker is done; the other workers still have 2 of 5 problems, and the last one merges\n"
+    line = f"{run}: this worker is done; the others still have 2 of 5 problems, and the last one merges\n"
     assert capsys.readouterr().err.count(line) == 1
 
 

@@ -167,9 +167,10 @@ def test_every_table_of_the_paper_is_made_and_a_part_that_cannot_be_had_is_named
     assert large.count("| missing |") == 0 and len(re.findall(r"\| +missing \|", large)) == 3
 
 
-def test_data_sets_of_the_paper_that_cannot_be_had_are_named(tmp_path):
+@pytest.mark.parametrize("flags", [(), ("--plan",)])
+def test_data_sets_of_the_paper_that_cannot_be_had_are_named(tmp_path, flags):
     nowhere = {"HF_HUB_OFFLINE": "1", "HF_ASSETS_CACHE": str(tmp_path / "assets")}
-    process = start(tmp_path / "out", "--paper", MODEL, **nowhere)
+    process = start(tmp_path / "out", "--paper", MODEL, *flags, **nowhere)
     _, stderr = process.communicate()
     assert process.returncode == 2 and "Traceback" not in stderr
     lines = stderr.splitlines()
@@ -191,7 +192,7 @@ def test_without_answers_it_still_selects_and_what_teaches_nothing_is_skipped(fi
     sets = MATH_A, tmp_path / "open.jsonl", tmp_path / "alike.jsonl", MATH_B
     stdout, stderr = run_all(tmp_path, MODEL, *sets, SEEDS="32 42", RUNS="1")
     assert "no labels to judge the answers by" in stdout
-    assert "open.jsonl: problems that do not say their kind are math, as those of " in stderr
+    assert "open.jsonl: problems that say no kind are math, as those of " in stderr
     asked = common.read_jsonl(tmp_path / "model" / "open" / "32" / "problems.jsonl")
     assert [row["kind"] for row in asked] == ["math"] * 6, "as math_a is, and not as text"
     assert not list(tmp_path.rglob("open/greedy")), "which nothing would be compared with"

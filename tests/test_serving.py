@@ -290,7 +290,7 @@ def test_a_run_of_an_engines_answers_is_gone_on_with_as_any_other(sampled, tmp_p
     program(*command, "--layers", "penultimate,final,0")
     assert (run / "rollouts.jsonl").stat().st_mtime_ns == before and stored(run)[1]["vectors"][-1] == "0/eos"
     (run / "rollouts.jsonl").unlink()
-    with pytest.raises(common.BadInput, match=r"was made with other settings \(responses\), by "):
+    with pytest.raises(common.BadInput, match=r"was made with other settings \(responses file\), by "):
         program(*command)
 
 

@@ -277,6 +277,7 @@ def test_a_scorer_alone_stops_at_nine_tenths():
 def test_a_run_is_resumed_by_the_same_scorer_and_threshold_alone(runs, capsys):
     other = runs.base / "other.pt"
     common.save_pt(other, linear_scorer("penultimate/eos").checkpoint)
-    assert "was made with other settings (stop, scorer), by " in dies(capsys, run_01, runs.problems, runs.base / "live")
+    error = dies(capsys, run_01, runs.problems, runs.base / "live")
+    assert "was made with other settings (stop, scorer file), by " in error
     error = dies(capsys, run_01, runs.problems, runs.base / "live", *runs.stop, "--scorer", other)
-    assert "was made with other settings (scorer), by " in error
+    assert "was made with other settings (scorer file), by " in error
