@@ -34,6 +34,7 @@ import shlex
 import sys
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import common
@@ -83,6 +84,10 @@ class Candidates:
     groups: np.ndarray  # [R] classes of equal answers, -1 for no answer
     strategies: tuple  # weighted-vote only if there are answers that can be equal
 
+    @cached_property
+    def features(self):
+        return common.read_features(self.path)
+
 
 def load_run(path):
     path = Path(path)
@@ -125,7 +130,8 @@ def learned_problems(run, scorer):
 
 def write_scores(run, name, scorer):
     """Write the scores of all rollouts in the order of rollouts.jsonl, and the costs -> logits [R]."""
-    keys, logits = common.score_run(scorer, run.path, f"{name}.pt")
+    features = run.features if scorer.takes_features else None
+    keys, logits = common.score_run(scorer, run.path, f"{name}.pt", features)
     rows = []
     for (problem, sample), logit, weight in zip(keys, logits.tolist(), logits.sigmoid().tolist()):
         rows.append({"id": problem, "sample": sample, "score": logit, "weight": weight})

@@ -601,12 +601,17 @@ def with_confidence(run, rollouts, window=WINDOW, tail=TAIL):
         yield row, conf
 
 
-def read_features(run, keys):
-    """float32 [R, 29]: what `rollout_features` gives for the rollouts of a run, in the order of `keys`."""
+def read_features(run):
+    """A row {"id", "sample", "features": float32 [29]} for each rollout, in the order of rollouts.jsonl."""
     rows = []
     for row, conf in with_confidence(run, each_rollout(run)):
         features = rollout_features(conf, row.get("n_tokens", math.nan))
         rows.append({"id": row["id"], "sample": row["sample"], "features": features})
+    return rows
+
+
+def stack_features(rows, keys, run):
+    """float32 [R, 29] in the order of `keys`; rows: what `read_features` gives."""
     rows = align(rows, keys, Path(run) / "rollouts.jsonl")
     return torch.tensor(np.stack([row["features"] for row in rows]))
 
@@ -1358,15 +1363,18 @@ def check_scorer_fits(scorer, meta, path):
         die(f"{path}: made for {rules} token statistics, there are {len(RULES)} now; train it again")
 
 
-def score_run(scorer, run, path="the scorer", chunk=4096):
-    """(keys, logits [R]) of a whole run. The vectors of at most `chunk` rollouts are in memory at a time."""
+def score_run(scorer, run, path="the scorer", features=None, chunk=4096):
+    """(keys, logits [R]) of a whole run. The vectors of at most `chunk` rollouts are in memory at a time.
+
+    features: what `read_features` gives, where that was read before.
+    """
     check_scorer_fits(scorer, read_meta(run), path)
     keys, fetch = read_inputs(run, scorer.vector)
     shape = tuple(fetch(slice(1)).shape[1:])
     if shape != scorer.shape:
         die(f"{path}: made for vectors {scorer.vector} of shape {scorer.shape}, {run} has {shape}")
     if scorer.takes_features:
-        features = read_features(run, keys)
+        features = stack_features(features or read_features(run), keys, run)
     else:
         features = torch.zeros(len(keys), 0)
     logits = torch.empty(len(keys))  # made first: tensors made between chunks would keep their memory in use
