@@ -1211,13 +1211,12 @@ def has_member(node):
     if re.search(r"\b(_ignore_|global|nonlocal)\b", ast.unparse(node)):
         return False
     for part in node.body:
-        target = getattr(part, "target", None) or getattr(part, "targets", [None])[0]
-        names = target.elts if isinstance(target, ast.Tuple) else [target]
-        if names and isinstance(names[0], ast.Name) and getattr(part, "value", None):
+        if isinstance(part, (ast.Assign, ast.AnnAssign)) and part.value:
             is_plain = all(isinstance(inner, CONSTANTS) for inner in ast.walk(part.value))
             is_plain = is_plain or isinstance(part.value, (ast.Tuple, ast.List, ast.Dict))
             is_value = is_plain or ast.unparse(part.value) in ("auto()", "enum.auto()")
-            if is_value and not ast.unparse(part).startswith("_"):
+            is_public_name = re.match(r"\(?[^\W_]\w*(,| =|: )", ast.unparse(part))
+            if is_value and is_public_name:
                 return True
     return False
 
