@@ -6,8 +6,9 @@
 RUN is a folder that 01_generate.py made. labels.jsonl has a row for each rollout, in the same order: {"id",
 "sample", "label": 1|0|null, "answer", "group", "reason", "stamp"}. A label of null means that the rollout
 could not be judged, and the reason says why. The answer of code is its program. Equal answers to a problem
-share a group number, so that votes need no maths (null: no answer, or code). The stamp is of the
-problem and the response: a second run of this command judges only if one of them was edited.
+share a group number, so that votes need no maths (null: no answer, or code). The stamp is of what decides the
+label: the problem, the response, the judge (this file; for programs also sandbox_exec.py) and --timeout. A
+second run of this command judges only rollouts whose stamp differs or whose label is null.
 
 To judge maths elsewhere, copy this file alone:
 
@@ -29,7 +30,6 @@ import operator
 import random
 import re
 import sys
-import tempfile
 import textwrap
 import warnings
 from bisect import bisect
@@ -66,6 +66,7 @@ def parse_args(words=None):
     add("--self-check", action="store_true", help="judge the data set's own reference solutions and stubs")
     add("--workers", type=int, help="programs judged at the same time (default: one a core)")
     add("--timeout", type=float, default=10, help="processor seconds for a program (default 10)")
+    add("--unsafe", action="store_true", help="run programs even where nothing can confine them")
     add("--json", action="store_true", help="print a last line of JSON, for programs")
     options = parser.parse_args(words)
     if options.workers is not None and options.workers < 1:
@@ -76,66 +77,97 @@ def parse_args(words=None):
 
 
 def label_run(run, options):
-    """Write the run's labels.jsonl, unless it is up to date; return the run's row of the table."""
+    """Bring the run's labels.jsonl up to date, unless a person made it; return the run's row of the table."""
     rollouts = common.read_rollouts(run)
     keys = common.keys_of(common.align(rollouts, None, run / "rollouts.jsonl"))
     common.check_same_problems(run, rollouts)
     problems = {row["id"]: row for row in common.read_jsonl(run / "problems.jsonl")}
-    of_problems = {key: common.stamp(problem) for key, problem in problems.items()}
-    stamps = [f"{of_problems[row['id']]}-{common.stamp(row['response'])}" for row in rollouts]
     path = run / "labels.jsonl"
-    found = [row.get("stamp") for row in common.read_jsonl(path)] if path.is_file() else []
-    made_by_hand = path.is_file() and not any(found)
-    if found != stamps and not made_by_hand:
-        journal = run / ".labels.unfinished.jsonl"
-        labels = judge_rollouts(problems, rollouts, journal, options)
-        labels = common.align(labels, keys, run / "rollouts.jsonl")
-        common.write_jsonl(path, [label | {"stamp": stamp} for label, stamp in zip(labels, stamps)])
-        journal.unlink(missing_ok=True)
+    earlier = common.read_jsonl(path, needs=("id", "sample", "label")) if path.is_file() else []
+    if not earlier or any("stamp" in row for row in earlier):
+        labels = update_labels(run, problems, rollouts, earlier, options)
+        if labels != earlier:
+            common.write_jsonl(path, labels)
+        journal_of(run).unlink(missing_ok=True)
     return summarise(run, problems, common.read_labels(run, keys))
 
 
-def judge_rollouts(problems, rollouts, journal, options):
-    """The labels of all rollouts: of answers at once, of programs as judge_programs says."""
-    rows_of = {}
+def update_labels(run, problems, rollouts, earlier, options):
+    """The labels of all rollouts, of which only those are judged that have none, or null, or another stamp."""
+    stamps = stamps_of(problems, rollouts, options)
+    rows = earlier + read_journal(run)
+    found = {key: row for key, row in zip(common.keys_of(rows), rows) if key in stamps}
+    labels = {key: row for key, row in found.items()
+              if row.get("stamp") == stamps[key] and not may_get_a_label(row, problems)}  # fmt: skip
+    again = {key: row["label"] for key, row in found.items() if key not in labels}
+    common.write_jsonl(journal_of(run), labels.values())
+    to_judge = rollouts_to_judge(problems, rollouts, labels)
+    with open(journal_of(run), "a", encoding="utf-8") as journal:
+        for label in judge_rollouts(problems, to_judge, options):
+            key = label["id"], label["sample"]
+            labels[key] = label | {"stamp": stamps[key]}
+            print(json.dumps(labels[key]), file=journal, flush=True)
+    if again:
+        changed = sum(labels[key]["label"] != label for key, label in again.items())
+        print(f"{run}: {len(again)} of {len(earlier)} labels judged again, {changed} changed", file=sys.stderr)
+    return [labels[key] for key in stamps]
+
+
+def journal_of(run):
+    """The file that keeps what is judged, for a killed run to resume."""
+    return run / ".labels.unfinished.jsonl"
+
+
+def read_journal(run):
+    """The rows of the journal but for its last line, which may be torn."""
+    path = journal_of(run)
+    text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+    return [json.loads(line) for line in text.split("\n")[:-1]]
+
+
+def stamps_of(problems, rollouts, options):
+    """{(id, sample): the stamp of what decides its label}: problem, response, judge and, for code, the limit."""
+    of_problem = {}
+    for key, problem in problems.items():
+        limit = f"-{options.timeout:g}s" if problem["kind"] == "code" else ""
+        of_problem[key] = f"{common.stamp(problem)}-{common.judge_stamp(problem['kind'])}{limit}"
+    stamps = [f"{of_problem[row['id']]}-{common.stamp(row['response'])}" for row in rollouts]
+    return dict(zip(common.keys_of(rollouts), stamps))
+
+
+def may_get_a_label(row, problems):
+    """Is a label null, though its problem has an answer or tests? The sandbox may work the next time."""
+    problem = problems[row["id"]]
+    return row["label"] is None and ("tests" in problem or problem.get("answer") is not None)
+
+
+def rollouts_to_judge(problems, rollouts, labels):
+    """Those without a label; of answers, which share groups, all of a problem."""
+    missing = [row for key, row in zip(common.keys_of(rollouts), rollouts) if key not in labels]
+    whole = {row["id"] for row in missing if problems[row["id"]]["kind"] != "code"}
+    return [row for row in missing if row["id"] not in whole] + [row for row in rollouts if row["id"] in whole]
+
+
+def judge_rollouts(problems, rollouts, options):
+    """Yield the labels of rollouts: of answers at once, of programs as they finish."""
+    rollouts_of = {}
     for row in rollouts:
-        rows_of.setdefault(row["id"], []).append(row)
-    labels = []
+        rollouts_of.setdefault(row["id"], []).append(row)
     programs = {}  # (id, program) -> the rollouts that gave it: equal programs run once
-    for key, rows in rows_of.items():
+    for key, rows in rollouts_of.items():
         if problems[key]["kind"] != "code":
-            labels += judge_answers(problems[key], rows)
+            yield from judge_answers(problems[key], rows)
             continue
         for row in rows:
             program = extract_code(row["response"], problems[key])
-            programs.setdefault((key, program), []).append(row)
-    tested = [(key, program) for key, program in programs if "tests" in problems[key]]
-    jobs = [sandbox_job(problems[key], program, options) for key, program in tested]
-    verdicts = dict(zip(tested, judge_programs(jobs, journal, options)))
-    for (key, program), rows in programs.items():
-        passed, reason = verdicts.get((key, program), (None, "no tests"))
-        labels += [make_label(row, program, None, passed, reason) for row in rows]
-    return labels
-
-
-def judge_programs(jobs, journal, options):
-    """(passed, reason) of each job. The journal keeps what is judged, for a killed run to resume.
-
-    Its first line, the header, differs where the jobs do: then the run starts anew.
-    """
-    header = common.stamp(jobs)
-    text = journal.read_text(encoding="utf-8", errors="replace") if journal.is_file() else ""
-    entries = [json.loads(line) for line in text.split("\n")[:-1]]  # without the last, which may be torn
-    if entries[:1] != [header]:
-        entries = [header]
-    common.write_jsonl(journal, entries)
-    verdicts = {n: (passed, reason) for n, passed, reason in entries[1:]}
-    left = [(n, job) for n, job in enumerate(jobs) if n not in verdicts]
-    with open(journal, "a", encoding="utf-8") as file:
-        for n, result in common.progress(run_jobs(left, options), len(left), "judge", "program"):
-            verdicts[n] = result.passed, result.reason
-            print(json.dumps([n, *verdicts[n]]), file=file, flush=True)
-    return [verdicts[n] for n in range(len(jobs))]
+            if "tests" in problems[key]:
+                programs.setdefault((key, program), []).append(row)
+            else:
+                yield make_label(row, program, None, None, "no tests")
+    jobs = [((key, program), sandbox_job(problems[key], program, options)) for key, program in programs]
+    for (key, program), result in common.progress(run_jobs(jobs, options), len(jobs), "judge", "program"):
+        for row in programs[key, program]:
+            yield make_label(row, program, None, result.passed, result.reason)
 
 
 def judge_answers(problem, rows):
@@ -184,12 +216,18 @@ def references_of(problem):
 
 
 def same_words(reference, answer, forgiving=None):
-    """For problems whose answer is text: the same letters and digits."""
+    """For problems whose answer is text: the same letters, digits and signs."""
+    return letters_and_signs(reference) == letters_and_signs(answer)
 
-    def words_of(text):
-        return re.sub(r"\W+", " ", text).strip().casefold() or text.strip()
 
-    return words_of(reference) == words_of(answer)
+IN_QUOTES = re.compile(r"""(?:\*\*|["'`“‘«])(.+)(?:\*\*|["'`”’»])""")
+
+
+def letters_and_signs(text):
+    """A text without blanks, case, a full stop at its end, and quotes or bold type around it."""
+    text = "".join(text.split()).casefold().removesuffix(".")
+    quoted = IN_QUOTES.fullmatch(text)
+    return letters_and_signs(quoted[1]) if quoted else text
 
 
 def make_label(row, answer, group, right, reason):
@@ -204,7 +242,7 @@ def make_label(row, answer, group, right, reason):
 
 
 def sandbox_job(problem, program, options):
-    fields = ("tests", "style", "entry_point", "prelude", "beside")
+    fields = ("tests", "style", "entry_point", "prelude")
     given = {name: problem[name] for name in fields if problem.get(name) is not None}
     return {"code": program, "cpu_s": options.timeout, **given}
 
@@ -216,9 +254,9 @@ def run_jobs(jobs, options):
     if not jobs:
         return
     try:
-        pool = Pool(options.workers)
+        pool = Pool(options.workers, unsafe=options.unsafe)
     except (RuntimeError, OSError) as error:
-        common.die(f"programs cannot be judged on this machine: {error}")
+        common.die(f"programs cannot be judged on this machine: {error} (--unsafe runs them all the same)")
     with pool:
         print_once(textwrap.fill(pool.banner, 110))
         yield from pool.imap_unordered(jobs)
@@ -266,8 +304,7 @@ def print_summaries(summaries, options):
 
 def self_check(dataset, options):
     """Print what the judge gets wrong about the data set's own solutions, answers and stubs; return it."""
-    trusted = {"prompt": "", "beside": True}  # the data set's own programs may use what a model's may not
-    problems = {row["id"]: row | trusted for row in common.load_problems(dataset)}
+    problems = {row["id"]: row | {"prompt": ""} for row in common.load_problems(dataset)}
     rollouts = []
     for key, problem in problems.items():
         responses = {}
@@ -281,9 +318,7 @@ def self_check(dataset, options):
             if "solution" in problem:
                 responses["solution"] = f"```python\n{problem['solution']}\n```"
         rollouts += [{"id": key, "sample": what, "response": text} for what, text in responses.items()]
-    with tempfile.TemporaryDirectory() as folder:
-        labels = judge_rollouts(problems, rollouts, Path(folder) / "journal", options)
-
+    labels = list(judge_rollouts(problems, rollouts, options))
     counts = Counter(label["sample"] for label in labels)
     solved = {label["id"] for label in labels if label["sample"] == "solution"}
     failures = []

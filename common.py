@@ -23,7 +23,7 @@ from collections.abc import Callable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -353,20 +353,30 @@ def read_labels(run, keys=None):
     wrong = [row["label"] for row in rows if row["label"] not in (0, 1, None)]
     if wrong:
         die(f"{path}: a label is 0, 1 or null, not {wrong[0]!r} ({len(wrong)} rows)")
-    warn_of_edited_problems(run, rows)
+    warn_of_stale_labels(run, rows)
     return align(rows, keys, path)
 
 
-def warn_of_edited_problems(run, labels):
-    """A label has the stamp of the problem that 02 judged by; one that a person wrote has none."""
+def warn_of_stale_labels(run, labels):
+    """A label's stamp begins with the problem and the judge that it was made of; a person's has none."""
     path = Path(run) / "problems.jsonl"
     if not path.is_file() or not any("stamp" in row for row in labels):
         return
-    stamps = {problem["id"]: stamp(problem) for problem in read_jsonl(path, needs=("id",))}
-    edited = {row["id"] for row in labels if row.get("stamp", "").split("-")[0] != stamps.get(row["id"])}
+    problems = {row["id"]: [stamp(row), judge_stamp(row["kind"])] for row in read_jsonl(path, needs=("id", "kind"))}
+    made_of = {row["id"]: row.get("stamp", "").split("-")[:2] for row in labels}
+    edited = {key for key, parts in made_of.items() if parts[0] != problems.get(key, " ")[0]}
     if edited:
         example = f"such as {min(edited)!r}; 02_label.py {run} judges again"
         warn(f"{run}/labels.jsonl: {len(edited)} problem(s) edited since they were judged, {example}")
+    elif any(parts != problems[key] for key, parts in made_of.items()):
+        warn(f"{run}/labels.jsonl: made by another version of the judge; 02_label.py {run} judges again")
+
+
+@cache
+def judge_stamp(kind):
+    """Of the files that judge the answers to problems of a kind."""
+    files = ("02_label.py", "sandbox_exec.py") if kind == "code" else ("02_label.py",)
+    return stamp(*(Path(__file__).with_name(name) for name in files))
 
 
 def keys_of(rows):
