@@ -70,7 +70,6 @@ RANGES = {  # setting: (its smallest value, its largest value, both in words)
     "repetition_penalty": (TINY, MANY, "more than 0"),
     "stop": (TINY, 1, "more than 0 and at most 1"),
 }
-ENDPOINTS = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
 
 
 def parse_args(argv):
@@ -95,7 +94,6 @@ def parse_args(argv):
     add("--top-p", type=float, help="sample among the likeliest tokens of this mass; 1: among all" + default)
     add("--repetition-penalty", type=float, help="1: no penalty" + default)
     add("--requests", metavar="FILE", help="write requests for a serving engine, and no run")
-    add("--endpoint", choices=ENDPOINTS, default="chat", help="completions sends token ids (default: chat)")
     add("--plain", action="store_true", help="one request a rollout, with fields that every server takes")
     add("--responses", metavar="FILE", help="read answers made elsewhere from this file")
     add("--scorer", metavar="PT", help="stop sampling a problem when this scorer of 03 is sure of an answer")
@@ -223,9 +221,10 @@ def draw_among(logits, candidates, top_p, rows, tokens):
 
 
 def probe(model, length):
-    """What each layer hands to its attention function for a few tokens; the model's output.
+    """(what each layer hands to its attention function for a few tokens, the model's output, a reason or None)
 
-    A model that asks for more than is done here would be wrong in silence, so it is refused.
+    The reason is why functions of ours may not stand in for the model's own, which they would do wrongly in
+    silence. length: the most tokens of a text.
     """
     calls = []
     unknown = set()  # what the model hands over that no function here takes
@@ -237,24 +236,30 @@ def probe(model, length):
         calls.append(SimpleNamespace(layer=layer, keys=k, values=v, window=sliding_window))
         return common.causal_attention(module, q, k, v, mask, scaling, sliding_window, s_aux)
 
-    common.use_attention(model, "probe", record)
+    try:
+        common.use_attention(model, "probe", record)
+    except common.BadInput as error:
+        return calls, None, str(error)
     ids = torch.arange(8, device=model.device)[None]
     with torch.inference_mode():
         out = model(input_ids=ids, use_cache=False, output_hidden_states=True)
     config = model.config.get_text_config()
     window = getattr(config, "sliding_window", None)
     some_layers_slide = "sliding" in str(getattr(config, "layer_types", None) or "sliding")
-    if unknown:
-        refuse(model, f"its attention also takes {', '.join(sorted(unknown))}")
-    if window and window < length and some_layers_slide and {call.window for call in calls} == {None}:
-        refuse(model, "its sliding window is a mask")
     if any(x.ndim > 3 for x in out.hidden_states):
-        refuse(model, "it has several hidden vectors a token")
-    return calls, out
+        return calls, out, "it has several hidden vectors a token"
+    if unknown:
+        return calls, out, f"its attention also takes {', '.join(sorted(unknown))}"
+    if window and window < length and some_layers_slide and {call.window for call in calls} == {None}:
+        return calls, out, "its sliding window is a mask"
+    if [call.layer for call in calls] != list(range(config.num_hidden_layers)):
+        return calls, out, "some of its layers have a state"
+    return calls, out, None
 
 
-def refuse(model, why):
-    die(f"{type(model).__name__} cannot be run here: {why}")
+def use_own_attention(model):
+    """Undo common.use_attention, by transformers' own choice for this model."""
+    model.set_attn_implementation(model.get_correct_attn_implementation(None))
 
 
 def multiply(a, b):
@@ -298,8 +303,7 @@ def decode_kernel():
     ):  # fmt: skip
         """A program is a row, a key head and a share of the row's pages, which it reads BLOCK keys at a time.
 
-        q [B, H, D] of H = G * g heads; k [pages, G, P, D]; v [pages, G, P, DV]; table [B, width];
-        out [B, H, shares, DV]; logs [B, H, shares]. The sizes *_wide are the next powers of two.
+        Of H = G * g heads; out [B, H, shares, DV]; logs [B, H, shares]. *_wide are the next powers of two.
         """
         row = tl.program_id(0)
         head = tl.program_id(1)
@@ -417,10 +421,9 @@ class Engine:
         self.rows = []
         self.prompts = {}  # problem: the pages of its prompt
         self.plan = None
-        calls, out = probe(model, max_prompt + max_new)
+        calls, out, why_not = probe(model, max_prompt + max_new)
+        assert not why_not, why_not  # see sample_problems
         text = model.config.get_text_config()
-        if [call.layer for call in calls] != list(range(text.num_hidden_layers)):
-            refuse(model, "not all of its layers are attention, once each; it can only read, by --responses")
         self.windows = {None, *(call.window for call in calls)}
         self.make_pools(calls, max_prompt, max_new, budget or free_memory(self.device))
         self.token_hashes = scramble(torch.arange(1, out.logits.shape[-1] + 1, device=self.device) * STRIDE)
@@ -804,21 +807,82 @@ def free_memory(device):
     return int(torch.cuda.mem_get_info(device)[0] * 0.8)
 
 
+# ---- Models that the engine cannot run: transformers' own loop, and a pass for the vectors
+
+
+def run_by_generate(model, settings, layers, queue, longest):
+    """Yield rollouts as Engine.run does, all of a problem that wait at the head of the queue at a time."""
+
+    def answered():
+        while queue:
+            jobs = [queue.popleft().job]
+            while queue and queue[0].job["problem"] == jobs[0]["problem"]:
+                jobs.append(queue.popleft().job)
+            yield jobs[0]["problem"], generate_answers(model, settings.sampling, jobs)
+
+    for _, rollouts in read_answers(model, settings, answered(), layers, (), longest):
+        yield from rollouts
+
+
+def generate_answers(model, sampling, jobs):
+    """The jobs of one problem with the "tokens" that model.generate samples, by our draws."""
+    from transformers import GenerationConfig
+
+    stop_ids = sampling["stop_ids"]
+    prompt = jobs[0]["prompt"]
+    keys = torch.tensor([job["key"] for job in jobs], device=model.device)
+
+    def draw(texts, logits):
+        """Leave each row the token that `choose_tokens` takes; texts [B, T] are the rows until now."""
+        tokens = scramble(torch.arange(1, logits.shape[1] + 1, device=logits.device) * STRIDE)
+        age = torch.full_like(keys, texts.shape[1] - len(prompt))
+        noise = scramble(keys + age * STRIDE)[:, None]
+        penalty = sampling["repetition_penalty"]
+        scores = logits if penalty == 1 else penalise(logits, texts, penalty)
+        chosen = choose_tokens(scores, sampling, noise, tokens)
+        return torch.full_like(logits, -torch.inf).scatter(1, chosen[:, None], 0)
+
+    own = model.generation_config  # its warpers would come before the draw
+    model.generation_config = GenerationConfig(eos_token_id=stop_ids or None, pad_token_id=0)
+    try:
+        ids = torch.tensor([prompt] * len(jobs), device=model.device)
+        texts = model.generate(
+            ids, attention_mask=torch.ones_like(ids), max_new_tokens=jobs[0]["limit"], logits_processor=[draw]
+        )  # fmt: skip
+    finally:
+        model.generation_config = own
+    answers = []
+    for job, tokens in zip(jobs, texts[:, len(prompt) :].tolist()):
+        end = next((place + 1 for place, token in enumerate(tokens) if token in stop_ids), len(tokens))
+        answers.append(job | {"tokens": tokens[:end]})
+    return answers
+
+
 # ---- Rollouts whose tokens are given: one teacher-forced pass
 
 
 def read_problems(model, settings, jobs, layers, extra, desc):
-    """Yield (number, rollouts) of each problem; jobs: {number: its jobs, with "tokens"}.
-
-    The answers to a problem lie behind their prompt in one row: its keys and values are computed once.
-    """
+    """Yield (number, rollouts) of each problem; jobs: {number: its jobs, with "tokens"}."""
     every = list(itertools.chain(*jobs.values()))
-    calls, seen = probe(model, max(len(job["prompt"]) + len(job["tokens"]) for job in every))
-    logits_of = logits_function(model, seen)
+    longest = max(len(job["prompt"]) + len(job["tokens"]) for job in every)
+    bar = common.progress(desc=desc, total=len(every), unit="rollout")
+    advice = "read these answers where there is more memory, such as with --device cpu"
+    with common.enough_memory(advice), bar:
+        for i, rollouts in read_answers(model, settings, jobs.items(), layers, extra, longest):
+            bar.update(len(rollouts))
+            yield i, rollouts
+
+
+def read_answers(model, settings, problems, layers, extra, longest):
+    """Yield (number, rollouts) of problems given as (number, jobs); longest: the most tokens of an answer.
+
+    The answers to a problem lie behind their prompt in one row: its keys and values are computed once. Where
+    `probe` finds a reason against that, the model's own code reads each answer as a row of its own.
+    """
+    _, seen, why_not = probe(model, longest)
+    logits_of = None if why_not else logits_function(model, seen)
     n_layers = settings.config.num_hidden_layers
     most = 16384 if model.device.type == "cuda" else 2048  # tokens in one row
-    if len(calls) < n_layers:
-        most = 0  # one answer a row: a layer with a state would carry it from one into the next
     outputs = {}
     hooks = common.watch_layers(model, [*layers, n_layers], outputs.__setitem__)
     # Of each answer in a row the positions of its prompt and of its tokens. The loop below fills the list
@@ -831,22 +895,26 @@ def read_problems(model, settings, jobs, layers, extra, desc):
             out[:, at] = common.causal_attention(module, q[:, :, at], k[:, :, at], v[:, :, at], **options)[0]
         return out, None
 
-    common.use_attention(model, "side by side", attend)
-    bar = common.progress(desc=desc, total=len(every), unit="rollout")
-    advice = "read these answers where there is more memory, such as with --device cpu"
-    with common.enough_memory(advice), bar:
-        for i, of_problem in jobs.items():
-            rollouts = []
-            for row in split_jobs(of_problem, most):
-                ids, position, places[:] = lay_out(row, model.device)
-                with torch.inference_mode():
+    if logits_of:
+        common.use_attention(model, "side by side", attend)
+    else:
+        use_own_attention(model)
+    for i, of_problem in problems:
+        rollouts = []
+        for row in split_jobs(of_problem, most if logits_of else 0):
+            ids, position, places[:] = lay_out(row, model.device)
+            logits = None
+            with torch.inference_mode():
+                if logits_of:
                     model.get_decoder()(input_ids=ids, position_ids=position, use_cache=False)
-                    *kept, final = (outputs[column][0] for column in sorted(outputs))  # each [T, d]
-                    for job, at in zip(row, places):
-                        rollout = read_rollout(job, kept, final, at, logits_of, settings, extra)
-                        rollouts.append(rollout | {"text": response_of(settings.tokenizer, rollout)})
-                bar.update(len(row))
-            yield i, rollouts
+                else:
+                    size = len(row[0]["tokens"]) + 1
+                    logits = model(input_ids=ids, use_cache=False, logits_to_keep=size).logits[0]
+                *kept, final = (outputs[column][0] for column in sorted(outputs))  # each [T, d]
+                for job, at in zip(row, places):
+                    rollout = read_rollout(job, kept, final, at, logits_of, logits, settings, extra)
+                    rollouts.append(rollout | {"text": response_of(settings.tokenizer, rollout)})
+        yield i, rollouts
     for hook in hooks:
         hook.remove()
 
@@ -854,7 +922,7 @@ def read_problems(model, settings, jobs, layers, extra, desc):
 def logits_function(model, seen):
     """The function from final vectors to logits; seen: a model output with hidden_states and logits.
 
-    Some models multiply their logits: the factor is fitted to `seen`. Those that do more are refused.
+    Some models multiply their logits: the factor is fitted to `seen`. None for those that do more.
     """
     head = model.get_output_embeddings()
     with torch.inference_mode():
@@ -862,7 +930,7 @@ def logits_function(model, seen):
         logits = seen.logits.double().flatten()
     scale = (logits @ final / (final @ final)).item()
     if not torch.allclose(final * scale, logits, atol=1e-2, rtol=1e-2):
-        refuse(model, "it changes its logits after the last layer")
+        return None
     if abs(scale - 1) < 1e-3:
         scale = 1
     return lambda x: head(x).float() * scale
@@ -891,17 +959,24 @@ def lay_out(row, device):
     return torch.tensor([[*ids]], device=device), position[None], places
 
 
-def read_rollout(job, kept, final, at, logits_of, settings, extra):
-    """The rollout of a job: kept and final are the outputs of layers [T, d], `at` its places in them."""
+def read_rollout(job, kept, final, at, logits_of, logits, settings, extra):
+    """The rollout of a job: kept and final are the outputs of layers [T, d], `at` its places in them.
+
+    Its logits are those that are given, or else what logits_of makes of the final vectors.
+    """
     tokens = torch.tensor(job["tokens"], dtype=torch.int64, device=final.device)
     stopped = len(tokens) > 0 and job["tokens"][-1] in settings.sampling["stop_ids"]
     final = final[at[len(job["prompt"]) - 1 :]]  # before the first token, and at each
-    pieces = zip(final[:-1].split(1024), tokens.split(1024), strict=True)
+    stats = []
+    for begin in range(0, len(tokens), 1024):
+        part = slice(begin, min(begin + 1024, len(tokens)))
+        of_part = logits_of(final[part]) if logits is None else logits[part].float()
+        stats.append(token_stats(of_part, tokens[part]).half())
     places = {"last": at[-2:-1] if stopped else at[-1:], "eos": at[-1:]}  # a number would wait for the device
     hidden = [x[places[token]][0] for x in kept for token in TOKENS]
     return job | {
         "ids": tokens.int().cpu(),
-        "stats": torch.cat([token_stats(logits_of(x), y).half() for x, y in pieces]).cpu(),
+        "stats": torch.cat(stats).cpu() if stats else torch.empty(0, common.TOP_K + 2).half(),
         "hidden": torch.stack(hidden).cpu() if hidden else torch.empty(0, final.shape[-1]),
         "finish": "stop" if stopped else "length",
         "extra": extra_vectors(settings.tokenizer, job["tokens"], final[1:], extra),
@@ -996,8 +1071,13 @@ def sample_problems(model, settings, jobs, layers, slots, desc, rate=None, thres
     bar = common.progress(desc=desc, total=len(every), unit="rollout")
     advice = f"run it again with --slots {max(1, slots // 2)}, or a lower --max-new-tokens"
     with common.enough_memory(advice), bar:
-        engine = Engine(model, layers, settings.sampling, settings.n, slots, *longest)
-        for rollout in engine.run(queue):
+        why_not = probe(model, sum(longest))[2]
+        if why_not:
+            print(f"sampled by model.generate, slower: {why_not}", file=sys.stderr)
+            found = run_by_generate(model, settings, layers, queue, sum(longest))
+        else:
+            found = Engine(model, layers, settings.sampling, settings.n, slots, *longest).run(queue)
+        for rollout in found:
             i = rollout["problem"]
             done[i].append(rollout | {"text": response_of(settings.tokenizer, rollout)})
             if rate:
@@ -1051,25 +1131,22 @@ def check_requests(args, problems, settings):
 
 def requests_of(args, problems, settings):
     """A row a problem, with --plain a row a rollout; custom_id: the problem's id, #, the first sample."""
-    if args.endpoint == "chat" and settings.tokenizer.chat_template is None:
-        die("this model has no chat template; take --endpoint completions")
+    if settings.tokenizer.chat_template is None:
+        die("this model has no chat template, and requests are chats; sample it here, or by --engine vllm")
     rows = []
     for problem, jobs in zip(problems, rollout_jobs(settings, problems, source=f"{args.datasets[0]}, ")):
         for job in jobs if args.plain else jobs[:1]:
             body = {"model": args.model, "max_tokens": job["limit"], "seed": job["key"] >> 31}
             body |= {name: settings.sampling[name] for name in ("temperature", "top_p")}
-            if args.endpoint == "completions":
-                body["prompt"] = job["prompt"]
-            else:
-                body["messages"] = common.encode_chat(settings.tokenizer, problem)[1]
-                if "reasoning_effort" in settings.tokenizer.get_chat_template():
-                    body["reasoning_effort"] = "high"
+            body["messages"] = common.encode_chat(settings.tokenizer, problem)[1]
+            if "reasoning_effort" in settings.tokenizer.get_chat_template():
+                body["reasoning_effort"] = "high"
             if not args.plain:  # what vLLM and SGLang take, and other servers may refuse
                 body |= {"n": args.n, "top_k": settings.sampling["top_k"] or -1, "return_token_ids": True}
                 body["repetition_penalty"] = settings.sampling["repetition_penalty"]
                 body |= {"skip_special_tokens": False, "chat_template_kwargs": {"enable_thinking": True}}
             name = f"{problem['id']}#{job['sample']}"
-            url = ENDPOINTS[args.endpoint]
+            url = "/v1/chat/completions"
             rows.append({"custom_id": name, "method": "POST", "url": url, "body": body})
     return rows
 
@@ -1113,34 +1190,31 @@ def read_row(row):
     """(problem's id, number of the first answer or None, answers) of a row of a batch file or of texts."""
     response = row.get("response")
     if isinstance(response, str):
-        choice = {"text": response, "token_ids": row.get("tokens"), "finish_reason": row.get("finish")}
-        return str(row["id"]), None, [read_choice(choice)]
+        return str(row["id"]), None, [read_answer(response, row.get("tokens"), row.get("finish"))]
     name, mark, first = row["custom_id"].rpartition("#")
     if not mark:  # a request of somebody else's, with the problem's id alone
         name = row["custom_id"]
         first = 0
     body = (response or {}).get("body") or {}
-    prompt = {"prompt_token_ids": body.get("prompt_token_ids")}
-    choices = body.get("choices") or [{"error": row.get("error") or body}]
-    return name, int(first), [read_choice(prompt | choice) for choice in choices]
+    answers = []
+    for choice in body.get("choices") or []:
+        message = choice["message"]
+        reasoning = message.get("reasoning") or message.get("reasoning_content")  # vLLM's; other servers'
+        rest = reasoning, body.get("prompt_token_ids")
+        answers.append(read_answer(message["content"], choice.get("token_ids"), choice["finish_reason"], *rest))
+    return name, int(first), answers or [{"error": str(row.get("error") or body)}]
 
 
-def read_choice(choice):
-    """An answer under names of ours; engines, and their versions, have several for the same."""
-    message = choice.get("message") or {}
-    text = choice.get("text", message.get("content"))
-    tokens = choice.get("token_ids") or choice.get("response_token_ids")
-    reasoning = message.get("reasoning_content") or message.get("reasoning")
-    finish = choice.get("finish_reason")
+def read_answer(text, tokens, finish, reasoning=None, prompt=None):
+    """An answer as `encode_answer` takes it; "error" says why there is none."""
     if not isinstance(text, str | None) or not all(type(token) is int for token in tokens or []):
         raise TypeError("texts are strings, tokens whole numbers")
     is_empty = text is None and not reasoning and not tokens
     is_broken = is_empty or finish in ("abort", "content_filter", "error")
     return {
-        "text": text or "", "reasoning": reasoning, "tokens": tokens,
-        "prompt": choice.get("prompt_token_ids"),
+        "text": text or "", "reasoning": reasoning, "tokens": tokens, "prompt": prompt,
         "is_cut": finish == "length" or bool(tokens and finish is None),
-        "error": str(choice.get("error", finish)) if is_broken else None,
+        "error": str(finish) if is_broken else None,
     }  # fmt: skip
 
 
@@ -1564,8 +1638,8 @@ def sample(
         for i, rollouts in sample_problems(model, settings, jobs, [layer], None, "sample", rate):
             ranked = best_first(rows[i], rollouts, vote)
             found[i] = [answer_row(rollout, TOKENS.index(token), config.vocab_size) for rollout in ranked]
-    finally:  # transformers' own choice: the engine's attention would be no use to model.generate
-        model.set_attn_implementation(model.get_correct_attn_implementation(None))
+    finally:
+        use_own_attention(model)
     return found[0] if is_one else [found[i] for i in range(len(rows))]
 
 

@@ -465,7 +465,10 @@ def watch_layers(model, layers, keep):
 
 def keep_states(keep, column, module, inputs, output=None):
     """A hook: what goes into a module or, of a hook that runs after it, what comes out."""
-    keep(column, inputs[0] if output is None else output)
+    states = inputs[0] if output is None else output
+    if states.ndim == 4:  # Gemma 3n has several vectors a token; its attention reads the active one
+        states = states[module.config.altup_active_idx]
+    keep(column, states)
 
 
 def open_hidden(run, vector):
@@ -559,7 +562,8 @@ def token_stats(logits, tokens, likeliest=None):
 def confidence(stats, vocab_size, window=WINDOW, tail=TAIL):
     """{rule: value} for the token_stats [T, 12] of a trace: each statistic, aggregated in each way.
 
-    Windows overlap and are full; a trace shorter than a window is one window. Without a token all are None.
+    Windows overlap and are full; a trace shorter than a window is one window. Without a token all are None,
+    and so are statistics of numbers that an engine does not give.
     """
     if len(stats) == 0:
         return dict.fromkeys(RULES)
@@ -585,7 +589,7 @@ def confidence(stats, vocab_size, window=WINDOW, tail=TAIL):
         "bottom10": windows[: max(1, len(windows) // 10)].mean(0) * sign,
     }
     table = np.stack([ways[name] for name in AGGREGATIONS], 1)  # [7, 4]
-    return dict(zip(RULES, table.flatten().tolist()))
+    return {rule: None if math.isnan(x) else x for rule, x in zip(RULES, table.flatten().tolist())}
 
 
 def rollout_features(conf, n_tokens):

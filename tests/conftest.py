@@ -174,7 +174,10 @@ def full_forward(model, ids):
     """(hidden states, logits) of one sequence by transformers' own eager attention."""
     model.set_attn_implementation("eager")
     out = model(torch.tensor([ids]), output_hidden_states=True, use_cache=False)
-    return [x[0] for x in out.hidden_states], out.logits[0]
+    states = [x[0] for x in out.hidden_states]  # of Gemma 3n [1, T, d]: of its vectors the active one
+    if states[0].ndim > 2:
+        states = [x[0] for x in states[:-1]] + [model.get_decoder()(torch.tensor([ids])).last_hidden_state[0]]
+    return states, out.logits[0]
 
 
 def read_jobs(model, jobs, layers, stop_ids=(), extra=()):

@@ -9,13 +9,21 @@ import random
 import re
 import subprocess
 import sys
-from collections import deque
 from datetime import date
 from pathlib import Path
 
 import pytest
 import torch
-from conftest import ROOT, TINY, assert_same_run, dies, full_forward, random_model, read_jobs
+from conftest import (
+    ROOT,
+    TINY,
+    assert_same_run,
+    byte_tokenizer,
+    dies,
+    full_forward,
+    random_model,
+    read_jobs,
+)  # fmt: skip
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, GenerationConfig, PreTrainedTokenizerFast
 
@@ -66,7 +74,30 @@ WARM = {"do_sample": True, "temperature": 0.6, "top_p": 0.95, "top_k": 20}
 QWEN = {"special": ["<|endoftext|>", "<|im_start|>", "<|im_end|>"], "plain": ["<think>", "</think>"],
         "eos": "<|im_end|>", "pad": "<|endoftext|>", "stop": ["<|im_end|>", "<|endoftext|>"],
         "template": CHATML, "answer": THINK, "sampling": WARM}  # fmt: skip
+OLMO2 = {
+    "special": ["<|endoftext|>", "<|pad|>"], "plain": [], "eos": "<|endoftext|>", "pad": "<|pad|>",
+    "stop": ["<|endoftext|>"], "template": OLMO, "config": "olmo2", "size": SIZE,
+    "answer": BARE + "<|endoftext|>", "sampling": {},
+}  # fmt: skip
 CHANNELS = "startoftext endoftext return constrain channel start end message call"
+HALVES = {"layer_types": ["sliding_attention", "full_attention"] * 2, "sliding_window": 6}
+LINEAR = {"linear_num_value_heads": 4, "linear_num_key_heads": 2, "linear_key_head_dim": 8, "head_dim": 8,
+          "linear_value_head_dim": 8, "layer_types": ["linear_attention", "full_attention"] * 2}  # fmt: skip
+PER_LAYER = {"hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 300, "head_dim": 8} | HALVES
+GEMMA3N = {"laurel_rank": 4, "num_kv_shared_layers": 0, "activation_sparsity_pattern": [0.0] * 4}
+BY_GENERATE = {  # what our own engine cannot run: its options, and the reason that 01 gives
+    "gemma2": ({"head_dim": 8}, "its attention also takes softcap"),
+    "gemma3n_text": (PER_LAYER | GEMMA3N, "it has several hidden vectors a token"),
+    "qwen3_5_text": (LINEAR, "some of its layers have a state"),
+    "phimoe": ({"sliding_window": 6, "num_local_experts": 4}, "its sliding window is a mask"),
+}  # fmt: skip
+
+
+def by_generate(family, config, **more):
+    """A family with an architecture of BY_GENERATE, of four layers."""
+    size = SIZE | {"num_hidden_layers": 4} | BY_GENERATE[config][0] | more
+    return family | {"config": config, "size": size}
+
 
 FAMILIES = {
     "qwen3": QWEN | {"config": "qwen3", "size": SIZE | {"head_dim": 8}, "tie": True},
@@ -76,11 +107,7 @@ FAMILIES = {
         "template": "{% set default_system = 'You are a helper.' %}" + CHATML,
         "sampling": WARM | {"temperature": 0.7, "top_p": 0.8, "repetition_penalty": 1.05},
     },
-    "olmo2": {
-        "special": ["<|endoftext|>", "<|pad|>"], "plain": [], "eos": "<|endoftext|>", "pad": "<|pad|>",
-        "stop": ["<|endoftext|>"], "template": OLMO, "config": "olmo2", "size": SIZE,
-        "answer": BARE + "<|endoftext|>", "sampling": {},
-    },
+    "olmo2": OLMO2,
     "gpt-oss": {
         "special": [f"<|{name}|>" for name in CHANNELS.split()], "plain": [], "eos": "<|return|>",
         "pad": "<|endoftext|>", "template": HARMONY, "stop": ["<|return|>", "<|endoftext|>", "<|call|>"],
@@ -88,6 +115,9 @@ FAMILIES = {
         "sampling": {"do_sample": True}, "size": SIZE
         | {"head_dim": 8, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 16},
     },
+    "qwen3.5": by_generate(QWEN, "qwen3_5_text"),
+    "gemma2": by_generate(OLMO2, "gemma2"),
+    "gemma3n": by_generate(OLMO2, "gemma3n_text", vocab_size_per_layer_input=400),
 }  # fmt: skip
 
 
@@ -142,24 +172,38 @@ def document(tokenizer, family, a, b, wrong):
     return prompt, tokenizer(answer, add_special_tokens=False)["input_ids"]
 
 
+def when_asked(make):
+    """A dict that makes an entry when it is first asked for: each process of the tests needs a few."""
+
+    class Entries(dict):
+        def __missing__(self, name):
+            self[name] = make(name)
+            return self[name]
+
+    return Entries()
+
+
 @pytest.fixture(scope="session")
 def made(tmp_path_factory):
     """name -> folder of the family's model, as `save_pretrained` leaves one."""
-    folders = {}
-    for name, family in FAMILIES.items():
-        folders[name] = tmp_path_factory.mktemp("models") / name
-        tokenizer = make_tokenizer(family)
-        make_model(family, tokenizer).save_pretrained(folders[name])
-        tokenizer.save_pretrained(folders[name])
-    return folders
+
+    def make(name):
+        folder = tmp_path_factory.mktemp("models") / name
+        tokenizer = make_tokenizer(FAMILIES[name])
+        make_model(FAMILIES[name], tokenizer).save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        return folder
+
+    return when_asked(make)
 
 
 # ---- Prompts, sampling, where it ends
 
 CHAT = "<|im_start|>system\n{system}<|im_end|>\n<|im_start|>user\n{question}<|im_end|>\n"
 PROMPTS = {  # what stands around the question
-    **dict.fromkeys(("qwen3", "qwen3moe", "qwen2"), CHAT + "<|im_start|>assistant\n"),
-    "olmo2": "<|endoftext|><|system|>\n{system}\n<|user|>\n{question}\n<|assistant|>\n",
+    **dict.fromkeys(("qwen3", "qwen3moe", "qwen2", "qwen3.5"), CHAT + "<|im_start|>assistant\n"),
+    **dict.fromkeys(("olmo2", "gemma2", "gemma3n"),
+                    "<|endoftext|><|system|>\n{system}\n<|user|>\n{question}\n<|assistant|>\n"),
     "gpt-oss": "<|start|>system<|message|>Current date: 2025-08-05\n\nReasoning: high<|end|>"
     "<|start|>developer<|message|># Instructions\n\n{system}<|end|><|start|>user<|message|>{question}<|end|>"
     "<|start|>assistant",
@@ -246,15 +290,17 @@ def runs(made, tmp_path_factory, run_here):
     """name -> run folder after all five programs."""
     folder = tmp_path_factory.mktemp("families")
     common.write_jsonl(folder / "sums.jsonl", [question(a, b) for a in range(4) for b in range(4)])
-    found = {}
-    for name, model in made.items():
-        arguments = model, folder / "sums.jsonl", "-n", N, "--max-new-tokens", 50, "--out", folder / "runs"
-        found[name] = run = Path(run_here("01_generate.py", *arguments).stdout.strip())
+
+    def make(name):
+        arguments = made[name], folder / "sums.jsonl", "-n", N, "--max-new-tokens", 50, "--out", folder / "runs"
+        run = Path(run_here("01_generate.py", *arguments).stdout.strip())
         run_here("02_label.py", run)
         run_here("03_train_scorer.py", run, "--configs", 2, "--workers", 1, "-o", run / "scatr.pt")
         run_here("04_select.py", run, "--scorer", run / "scatr.pt")
         run_here("05_baselines.py", run)
-    return found
+        return run
+
+    return when_asked(make)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -315,13 +361,11 @@ def test_scorer_in_a_loop_of_ones_own(name, runs, made, capsys):
 # ---- Architectures: tokens, vectors and statistics of transformers' own generate and forward pass, or one
 # line that says no. Windows, scalings and rotations are small enough to matter within some thirty tokens.
 
-HALVES = {"layer_types": ["sliding_attention", "full_attention"] * 2, "sliding_window": 6}
 ROPE = {"rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 16}
 LONG = {"rope_type": "longrope", "short_factor": [1.0, 1.1, 1.2, 1.3], "long_factor": [2.0, 3.0, 4.0, 5.0]}
 LATENT = {"num_key_value_heads": 4, "q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8,
           "qk_nope_head_dim": 8, "v_head_dim": 12, "head_dim": 8, "n_routed_experts": 4, "n_group": 1,
           "topk_group": 1, "n_shared_experts": 1, "first_k_dense_replace": 1} | EXPERTS  # fmt: skip
-PER_LAYER = {"hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 300, "head_dim": 8} | HALVES
 SAME = {
     "llama": {"rope_parameters": ROPE | {"rope_type": "llama3", "low_freq_factor": 1, "high_freq_factor": 4}},
     "qwen2": {"rope_parameters": ROPE | {"rope_type": "yarn"}},
@@ -338,29 +382,27 @@ SAME = {
     "deepseek_v3": LATENT,
     "cohere2": {"logit_scale": 0.2} | HALVES,
 }
-LINEAR = {"linear_num_value_heads": 4, "linear_num_key_heads": 2, "linear_key_head_dim": 8, "head_dim": 8,
-          "linear_value_head_dim": 8, "layer_types": ["linear_attention", "full_attention"] * 2}  # fmt: skip
-REFUSED = {
-    "gemma2": ({"head_dim": 8}, "softcap"),
-    "phimoe": ({"sliding_window": 6, "num_local_experts": 4}, "its sliding window is a mask"),
-    "gemma3n_text": (PER_LAYER | {"laurel_rank": 4, "num_kv_shared_layers": 0,
-                                  "activation_sparsity_pattern": [0.0] * 4}, "several hidden vectors"),
-    "qwen3_5_text": (LINEAR, "not all of its layers are attention"),
-    "gpt2": ({}, "has no `layers`"),
-}  # fmt: skip
 
 
-def rollouts(model, jobs, layers, new=20):
-    """The same by both ways: as they are sampled, greedily, and read as given tokens."""
-    plain = {"temperature": 0, "top_k": 0, "top_p": 1.0, "repetition_penalty": 1.0, "stop_ids": []}
-    engine = generate.Engine(model, layers, plain, 1, 3, 20, new, page=8)
-    yield from engine.run(deque(map(generate.Row, jobs)))
-    yield from read_jobs(model, jobs, layers)
+PLAIN = {"temperature": 0, "top_k": 0, "top_p": 1.0, "repetition_penalty": 1.0, "stop_ids": []}
 
 
-@pytest.mark.parametrize("name", SAME)
-def test_an_architecture_gives_what_transformers_gives(name):
-    model, layers, jobs, want = random_model(name, **SAME[name]), (0, 3, 4), [], []
+def sampled(model, jobs, layers, sampling=PLAIN):
+    """The rollouts that 01 samples, in the order of their jobs."""
+    by_problem = {}
+    for job in jobs:
+        by_problem.setdefault(job["problem"], []).append(job)
+    n = len(by_problem[0])
+    settings = generate.Settings(byte_tokenizer(), model.config.get_text_config(), sampling, n, 0, 0)
+    found = dict(generate.sample_problems(model, settings, by_problem, layers, 3, "sample"))
+    return [rollout for i in by_problem for rollout in found[i]]
+
+
+@pytest.mark.parametrize("name", [*SAME, *BY_GENERATE])
+def test_an_architecture_gives_what_transformers_gives(name, capsys):
+    """Sampled greedily, and read as given tokens."""
+    options, reason = BY_GENERATE.get(name) or (SAME[name], None)
+    model, layers, jobs, want = random_model(name, **options), (0, 3, 4), [], []
     assert common.context_of(model.config) == (40 if name == "phi3" else 512)
     for i, length in enumerate((1, 9, 20)):
         prompt = list(range(12, 12 + length))
@@ -370,8 +412,8 @@ def test_an_architecture_gives_what_transformers_gives(name):
         tokens = model.generate(ids, **options)[0, length:].tolist()
         jobs.append({"problem": i, "sample": 0, "prompt": prompt, "limit": 20, "key": i, "tokens": tokens})
         want.append(full_forward(model, prompt + tokens))
-    found = list(rollouts(model, jobs, layers))
-    assert len(found) == 6
+    found = sampled(model, jobs, layers) + read_jobs(model, jobs, layers)
+    assert (f"sampled by model.generate, slower: {reason}\n" in capsys.readouterr().err) == bool(reason)
     for row in found:
         assert row["ids"].tolist() == row["tokens"]
         states, logits = want[row["problem"]]
@@ -381,14 +423,25 @@ def test_an_architecture_gives_what_transformers_gives(name):
         torch.testing.assert_close(row["stats"].float(), stats, atol=2e-3, rtol=2e-3)
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_an_architecture_that_would_be_wrong_is_refused_in_one_line(name, capsys):
-    options, error = REFUSED[name]
-    model = random_model(name, **options)
-    job = {"problem": 0, "sample": 0, "prompt": [12, 13], "tokens": list(range(14, 22))}
-    assert error in dies(capsys, lambda: next(rollouts(model, [], (0, 4))))
-    if "not all" not in error:  # layers with a state can be read
-        assert error in dies(capsys, read_jobs, model, [job], (0, 4))
+def test_model_generate_samples_what_our_engine_does(monkeypatch):
+    """By the same draws, so a rollout does not depend on how many are sampled beside it."""
+    model = random_model("qwen3", head_dim=8)
+    sampling = PLAIN | {"temperature": 0.9, "top_k": 40, "top_p": 0.95, "repetition_penalty": 1.2}
+    sampling["stop_ids"] = [*range(2, 20)]
+    job = {"problem": 0, "prompt": [12, 13], "limit": 20}
+    jobs = [job | {"sample": sample, "key": sample << 20} for sample in range(9)]
+    ours = sampled(model, jobs, [3], sampling)
+    assert {row["finish"] for row in ours} == {"stop", "length"}
+    monkeypatch.setattr(generate, "probe", lambda *_: ([], None, "so that model.generate has to"))
+    for row, other in zip(ours, sampled(model, jobs[:5], [3], sampling)):
+        assert row["ids"].equal(other["ids"]) and row["finish"] == other["finish"]
+        torch.testing.assert_close(row["hidden"], other["hidden"], atol=1e-4, rtol=1e-4)
+
+
+def test_a_model_without_layers_and_norm_is_refused_in_one_line(capsys):
+    job = {"problem": 0, "sample": 0, "prompt": [12, 13], "limit": 5, "key": 0, "tokens": [14, 15]}
+    for way in (sampled, read_jobs):
+        assert "has no `layers` and `norm`" in dies(capsys, way, random_model("gpt2"), [job], (0, 4))
 
 
 # ---- Many workers
