@@ -4,7 +4,8 @@
     python 01_generate.py Qwen/Qwen3-1.7B humaneval kodcode -n 16 --seed 32 --max-new-tokens 0
     torchrun --nproc-per-node 4 01_generate.py Qwen/Qwen3-1.7B humaneval
     python 01_generate.py demo/model demo/math_a.jsonl --layers all --extra last10  # more vectors of a run
-    python 01_generate.py Qwen/Qwen3-1.7B own.jsonl --requests ask.jsonl  # for a serving engine
+    python 01_generate.py Qwen/Qwen3-1.7B own.jsonl --engine vllm  # models of any size
+    python 01_generate.py Qwen/Qwen3-1.7B own.jsonl --requests ask.jsonl  # for a server or an API
     python 01_generate.py Qwen/Qwen3-1.7B own.jsonl --responses answers.jsonl  # made elsewhere
 
 Reads a causal language model of transformers (a folder or a Hub id) and problems (a data set name or a file).
@@ -15,7 +16,14 @@ WORLD_SIZE in the environment (torchrun sets them), take turns at the problems.
 
 One decode loop runs over a batch of rows. A prompt is computed once for all of its rollouts, and a row that
 ends makes room for the next. Keys and values lie in pages, each read where it lies for all rows that need it.
-A row lives one step longer than its last token, which gives the vector at that token.
+A row lives one step longer than its last token, which gives the vector at that token. Models that this loop
+cannot run (a line says why) are sampled by transformers' model.generate, a problem at a time, with the same
+noise for each rollout, and read by a second pass.
+
+--engine vllm: vLLM, where it is installed, samples the rollouts of a data set, and then reads them once more
+for the vectors. It gives those of the layers before the final one, and all statistics but self_certainty.
+Each rollout has a seed of its own, so that more of them can be added later; tokens differ from our engine's.
+With --responses FILE it reads answers made elsewhere.
 
 A finished run that lacks vectors named by --layers and --extra gets them by one teacher-forced pass over its
 tokens. --extra last10,special writes extra.pt, of the final layer: {"keys": [R], "last10": [R, 10, d] with
@@ -38,7 +46,9 @@ import argparse
 import fcntl
 import hashlib
 import importlib
+import importlib.util
 import itertools
+import json
 import math
 import os
 import re
@@ -86,7 +96,8 @@ def parse_args(argv):
     add("--kind", choices=common.KINDS, help=f"of the problems that do not say theirs (default: {guess})")
     length = "most tokens of a rollout (default: %(default)s); 0: all that the context allows"
     add("--max-new-tokens", type=int, default=MAX_NEW_TOKENS, help=length)
-    add("--layers", default="penultimate,final", help="whose vectors to keep, such as .75,-2 or all")
+    layers = "whose vectors to keep, such as .75,-2 or all (default: penultimate,final; vLLM: penultimate)"
+    add("--layers", help=layers)
     add("--extra", default="", help="last10, special or both: vectors for the paper's studies")
     add("--greedy", action="store_true", help="in a folder `greedy`: -n 1 --temperature 0 --seed 0")
     add("--temperature", type=float, help="0 takes the likeliest token" + default)
@@ -98,6 +109,8 @@ def parse_args(argv):
     add("--responses", metavar="FILE", help="read answers made elsewhere from this file")
     add("--scorer", metavar="PT", help="stop sampling a problem when this scorer of 03 is sure of an answer")
     add("--stop", type=float, metavar="P", help=f"the probability that is sure (default: {STOP})")
+    add("--engine", choices=("ours", "vllm"), default="ours", help="what samples and reads (default: ours)")
+    add("--engine-args", metavar="JSON", default="{}", help='of vLLM, such as {"tensor_parallel_size":4}')
     add("--slots", type=int, help="rollouts at the same time (default: 256 on a GPU, 128 on a CPU)")
     add("--device", help="cuda, mps or cpu (default: the first there is)")
     dtypes = ("auto", "float32", "bfloat16", "float16")
@@ -108,7 +121,8 @@ def parse_args(argv):
         args.n = 1
         args.temperature = 0.0
         args.seed = 0
-    args.layers = args.layers.split(",")
+    is_ours = args.engine == "ours"
+    args.layers = (args.layers or ("penultimate,final" if is_ours else "penultimate")).split(",")
     args.extra = sorted(set(args.extra.split(",")) - {""})
     check_ranges(args)
     if not set(args.extra) <= {"last10", "special"}:
@@ -117,9 +131,23 @@ def parse_args(argv):
         die("--requests and --responses: one data set, no --scorer")
     if args.stop and not args.scorer:
         die("--stop needs --scorer")
+    if not is_ours:
+        check_vllm(args)
     if args.scorer:
         args.stop = args.stop or STOP
     return args
+
+
+def check_vllm(args):
+    """Refuse what vLLM cannot do; args.engine_args becomes a dict."""
+    if importlib.util.find_spec("vllm") is None:
+        die(f"--engine vllm: this Python has no vllm; {sys.executable} -m pip install vllm gets it (docs.vllm.ai)")
+    if args.scorer or args.extra or args.slots or args.device:
+        die("--engine vllm does without --scorer, --extra, --slots and --device; see --engine-args")
+    try:
+        args.engine_args = dict(json.loads(args.engine_args))
+    except (TypeError, ValueError):
+        die('--engine-args: give a JSON object without blanks, such as {"tensor_parallel_size":4}')
 
 
 def check_ranges(settings):
@@ -1004,6 +1032,231 @@ def extra_vectors(tokenizer, ids, final, wanted):
     return found
 
 
+# ---- vLLM: one engine that samples, and then one that reads, as it hands out no vectors while it samples
+
+
+def __getattr__(name):
+    """LastVectors, which vLLM looks for in this module, is made when it is asked for: it is a class of vLLM's."""
+    if name != "LastVectors":
+        raise AttributeError(name)
+    return vector_connector()
+
+
+@cache
+def vector_connector():
+    """The class by which vLLM's worker writes the vectors of a request's last two tokens to a file."""
+    from safetensors.torch import save_file
+    from vllm.distributed.kv_transfer.kv_connector.v1 import example_hidden_states_connector as example
+
+    class LastVectors(example.ExampleHiddenStatesConnector):
+        """vLLM's own one writes all positions, and takes CUDA for granted."""
+
+        def _submit_async_write(self, pending):
+            if not self._is_tp_rank_zero:
+                return
+            place = torch.arange(len(pending.token_ids))[-2:]
+            page = torch.tensor(pending.block_ids)[place // self._block_size]
+            device = self._kv_cache.device
+            vectors = self._kv_cache[page.to(device), :, (place % self._block_size).to(device)]
+            new = pending.filename + ".new"
+            save_file({"vectors": vectors.cpu().contiguous()}, new)  # [2, layers, d]
+            os.replace(new, pending.filename)
+            self._req_copy_events[pending.req_id] = SimpleNamespace(query=lambda: True)
+
+    return LastVectors
+
+
+class VLLM:
+    """vLLM as it is running: it samples or, with layers, reads vectors. It takes the place of a model."""
+
+    def __init__(self, args, config):
+        os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")
+        os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+        os.environ["VLLM_ALLOW_LONG_MAX_MODEL_LEN"] = "1"  # to read an answer that fills the context
+        here = str(Path(__file__).resolve().parent)
+        os.environ["PYTHONPATH"] = os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])
+        from vllm import __version__
+        from vllm.platforms import current_platform
+
+        self.version = __version__
+        self.args = args
+        self.config = config
+        self.device = current_platform.get_device_name() or current_platform.device_type
+        self.dtype = common.pick_dtype(args.dtype, "cpu" if current_platform.is_cpu() else "cuda")
+        self.llm = None
+        self.layers = None
+
+    def start(self, longest, layers=None):
+        """vLLM's engine for texts of at most so many tokens; one that does something else ends before."""
+        from vllm import LLM
+
+        self.stop()
+        options = {
+            "model": self.args.model, "revision": self.args.revision, "max_model_len": longest,
+            "dtype": str(self.dtype).removeprefix("torch."),
+        }  # fmt: skip
+        if layers:
+            file = {"eagle_aux_hidden_state_layer_ids": layers}
+            options["speculative_config"] = {
+                "method": "extract_hidden_states", "num_speculative_tokens": 1,
+                "draft_model_config": {"hf_config": file},
+            }  # fmt: skip
+            options["kv_transfer_config"] = {
+                "kv_connector": "LastVectors", "kv_connector_module_path": Path(__file__).stem,
+                "kv_role": "kv_producer", "kv_connector_extra_config": {
+                    "use_synchronization_lock": False, "allow_custom_save_path": True,
+                },
+            }  # fmt: skip
+        try:
+            self.llm = LLM(**options | self.args.engine_args)
+        except Exception as error:  # it has many, and has printed what its processes say
+            die(f"vLLM does not run {self.args.model} here: {common.reason_of(error)}")
+        return self.llm.llm_engine
+
+    def stop(self):
+        """End its processes, which hold the memory."""
+        if self.llm:
+            self.llm.llm_engine.engine_core.shutdown()
+        self.llm = None
+
+
+def ask_vllm(engine, name, ids, **settings):
+    """Queue a request, which is called `name`."""
+    from vllm import SamplingParams
+    from vllm.sampling_params import RequestOutputKind
+
+    settings |= {"flat_logprobs": True, "detokenize": False, "output_kind": RequestOutputKind.FINAL_ONLY}
+    engine.add_request(name, {"prompt_token_ids": ids}, SamplingParams(**settings))
+
+
+def outputs_of(engine):
+    """Yield what vLLM makes of the requests, as they end."""
+    while engine.has_unfinished_requests():
+        yield from (output for output in engine.step() if output.finished)
+
+
+def stats_of(logprobs, count):
+    """float16 [count, 12] as token_stats gives it, of vLLM's log-probabilities: the token's and the ten largest.
+
+    The mean over the vocabulary is not among them.
+    """
+    width = common.TOP_K + 1
+    numbers = torch.tensor(logprobs.logprobs[len(logprobs.logprobs) - count * width :]).view(count, width)
+    own, top = numbers.split([1, common.TOP_K], 1)
+    return torch.cat([top, own, torch.full_like(own, math.nan)], 1).clamp(-65504).half()
+
+
+def sample_by_vllm(vllm, run, settings, jobs):
+    """{number: its jobs with "tokens" and "stats"}; each problem is stored as it ends, as the vectors come later."""
+    found = {}
+    for i, of_problem in jobs.items():
+        stored = load_pt(sampled_part(run, i)) if sampled_part(run, i).is_file() else []
+        if [job["sample"] for job in stored] == [job["sample"] for job in of_problem]:
+            found[i] = stored
+    left = {i: jobs[i] for i in jobs.keys() - found.keys()}
+    if not left:
+        return found
+    by_name = {f"{i}/{job['sample']}": job for i, of_problem in left.items() for job in of_problem}
+    engine = vllm.start(max(len(job["prompt"]) + job["limit"] for job in by_name.values()))
+    sampling = dict(settings.sampling)
+    stop_ids = sampling.pop("stop_ids")
+    for name, job in by_name.items():
+        ask_vllm(
+            engine, name, job["prompt"], **sampling, seed=job["key"] >> 31, max_tokens=job["limit"],
+            ignore_eos=True, stop_token_ids=stop_ids, logprobs=common.TOP_K,
+        )  # fmt: skip
+    with common.progress(desc=f"sample {run.folder}", total=len(by_name), unit="rollout") as bar:
+        done = defaultdict(list)
+        for output in outputs_of(engine):
+            job = by_name[output.request_id]
+            answer = output.outputs[0]
+            tokens = [*answer.token_ids]
+            i = job["problem"]
+            done[i].append(job | {"tokens": tokens, "stats": stats_of(answer.logprobs, len(tokens))})
+            bar.update()
+            if len(done[i]) == len(left[i]):
+                found[i] = sorted(done.pop(i), key=lambda job: job["sample"])
+                common.save_pt(sampled_part(run, i), found[i])
+    return found
+
+
+def sampled_part(run, i):
+    """The file for what vLLM has sampled of a problem and not yet read."""
+    return run.part(i).with_suffix(".sampled")
+
+
+WAIT = 30  # seconds for a file that vLLM's worker writes after a request has ended
+TRIES = 3
+
+
+def read_by_vllm(vllm, run, settings, jobs, layers):
+    """Yield (number, rollouts) of each problem; jobs: {number: its jobs with "tokens"}.
+
+    A request with prompt and answer has one file for the vectors of its last two positions.
+    """
+    from safetensors.torch import load_file
+
+    folder = (run.folder / "parts" / "vectors").resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    by_name = {f"{i}-{job['sample']}": job for i, of_problem in jobs.items() for job in of_problem}
+    tries = dict.fromkeys(by_name, 0)
+    done = defaultdict(list)
+    engine = vllm.start(max(len(job["prompt"]) + len(job["tokens"]) for job in by_name.values()) + 1, layers)
+
+    def ask(name):
+        path = folder / f"{name}.safetensors"
+        path.unlink(missing_ok=True)
+        job = by_name[name]
+        ask_vllm(
+            engine, name, job["prompt"] + job["tokens"], max_tokens=1, temperature=0,
+            prompt_logprobs=None if "stats" in job else common.TOP_K,
+            extra_args={"kv_transfer_params": {"hidden_states_path": str(path)}},
+        )  # fmt: skip
+        tries[name] += 1
+
+    for name in by_name:
+        ask(name)
+    with common.progress(desc=f"read {run.folder}", total=len(by_name), unit="rollout") as bar:
+        for output in outputs_of(engine):
+            name = output.request_id
+            path = folder / f"{name}.safetensors"
+            if not is_written(path):
+                if tries[name] == TRIES:
+                    die(f"vLLM gave no vectors of {name} in {run.folder}, asked {TRIES} times; run it again")
+                ask(name)
+                continue
+            job = by_name[name]
+            vectors = load_file(path)["vectors"]  # [2, layers, d], or of a single token [1, layers, d]
+            path.unlink()
+            i = job["problem"]
+            done[i].append(rollout_of(job, vectors, output, settings))
+            bar.update()
+            if len(done[i]) == len(jobs[i]):
+                yield i, sorted(done.pop(i), key=lambda rollout: rollout["sample"])
+
+
+def is_written(path):
+    """Whether a file is there, or comes before long."""
+    end = time.monotonic() + WAIT
+    while not path.is_file() and time.monotonic() < end:
+        time.sleep(0.01)
+    return path.is_file()
+
+
+def rollout_of(job, vectors, output, settings):
+    """A job that vLLM has read; vectors [2, layers, d] of its last two tokens."""
+    tokens = job["tokens"]
+    stopped = len(tokens) > 0 and tokens[-1] in settings.sampling["stop_ids"]
+    eos = vectors[-1]
+    last = vectors[0] if stopped else eos
+    rollout = job | {
+        "ids": torch.tensor(tokens, dtype=torch.int32), "extra": {},
+        "stats": job["stats"] if "stats" in job else stats_of(output.prompt_logprobs, len(tokens)),
+        "hidden": torch.stack([last, eos], 1).flatten(0, 1), "finish": "stop" if stopped else "length",
+    }  # fmt: skip
+    return rollout | {"text": response_of(settings.tokenizer, rollout)}
+
+
 # ---- Jobs: what is to be sampled or read, one for each rollout
 
 
@@ -1336,7 +1589,7 @@ def find_run(args, dataset):
     meta = read_meta(folder)
     for name, value in stamp_of(run).items():
         # A finished run may get more vectors, also by a command without --responses
-        matters_no_more = name == "layers" or name == "responses" and value is None
+        matters_no_more = name in ("layers", "engine") or name == "responses" and value is None
         if meta.get("stamp", {}).get(name) != value and not (run.finished and matters_no_more):
             changes.append(f"{name} file" if name in OF_FILES else name)
     advice = "choose another --out, or remove that folder"
@@ -1356,7 +1609,7 @@ def stamp_of(run):
     """What must be the same when a run is resumed, by name, so that a refusal can say what is not."""
     args = run.args
     numbers = "n", "seed", "limit", "max_new_tokens", "temperature", "top_k", "top_p", "repetition_penalty"
-    stamp = {name: getattr(args, name) for name in (*numbers, "stop", "dtype", "revision")}
+    stamp = {name: getattr(args, name) for name in (*numbers, "stop", "dtype", "revision", "engine")}
     stamp["layers"] = ",".join(args.layers)
     for name in OF_FILES:
         path = getattr(args, name)
@@ -1398,18 +1651,23 @@ def make_meta(run, settings, model, jobs):
     with suppress(OSError):  # no git
         commit = subprocess.run(git, capture_output=True, text=True).stdout.strip()
     versions = {module.__name__: module.__version__ for module in (torch, transformers, np)}
+    device = model.device
+    if args.engine == "vllm":
+        versions["vllm"] = model.version
+    else:
+        device = common.device_name(device)
     return {
         "model": args.model, "revision": args.revision, "seed": args.seed, "dataset": run.dataset,
         "n": max(map(len, jobs)), "sampling": settings.sampling, "n_layers": config.num_hidden_layers,
         "width": config.hidden_size, "vocab_size": config.vocab_size,
-        "architecture": type(model).__name__, "dtype": str(model.dtype).removeprefix("torch."),
+        "engine": args.engine, "architecture": (config.architectures or [None])[0], "dtype": str(model.dtype).removeprefix("torch."),
         "layers": [*layers_of(args.layers, config.num_hidden_layers).values()],
         "weights": stamp_of_weights(model), "asked": common.asked_as(run.problems),
         "stop": {"threshold": args.stop, "scorer": stamp["scorer"]} if args.scorer else None,
         "stamp": stamp, "command": shlex.join(["python", "01_generate.py", *sys.argv[1:]]),
         "arguments": vars(args) | {"max_new_tokens": max(job["limit"] for job in itertools.chain(*jobs))},
         "versions": versions | {"python": sys.version.split()[0]}, "git": commit or None,
-        "device": common.device_name(model.device), "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "device": device, "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }  # fmt: skip
 
 
@@ -1519,7 +1777,11 @@ def make_missing(run, settings, model, missing):
     if mine:
         mine = {i: jobs[i] for i in mine}
         layers = [*layers_of(missing["layers"], settings.config.num_hidden_layers)]
-        if given:
+        if run.args.engine == "vllm":
+            if not given:
+                mine = sample_by_vllm(model, run, settings, mine)
+            answered = read_by_vllm(model, run, settings, mine, layers)
+        elif given:
             answered = read_problems(model, settings, mine, layers, missing["extra"], f"read {run.folder}")
         else:
             answered = sample_run(run, settings, model, mine, layers)
@@ -1542,6 +1804,8 @@ def refuse_other_model(run, settings, model, missing):
 
 def stamp_of_weights(model):
     """Of the first numbers of each weight, as reading all of them would take as long as loading the model."""
+    if isinstance(model, VLLM):
+        return None
     return common.stamp({name: x.flatten()[:8].tolist() for name, x in model.named_parameters()})
 
 
@@ -1698,20 +1962,30 @@ def main(argv=None):
             # Without meta.json they may be other ones, of a run that was killed while the model was loaded
             common.write_jsonl(run.folder / "problems.jsonl", run.problems)  # shows if --out can be written
     if unfinished:
-        model, _ = common.load_model(args.model, args.device, args.dtype, args.revision)
-        if common.is_tiny(model):
-            torch.set_num_threads(1)
+        if args.engine == "vllm":
+            model = VLLM(args, settings.config)
+        else:
+            model, _ = common.load_model(args.model, args.device, args.dtype, args.revision)
+            if common.is_tiny(model):
+                torch.set_num_threads(1)
     for run in runs:
         is_finished = run not in unfinished or finish_run(run, settings, model)
         if is_finished:
             shutil.rmtree(run.folder / "parts", ignore_errors=True)  # of a merge that was killed
             print(run.folder)
+    if unfinished and args.engine == "vllm":
+        model.stop()
 
 
 def check_plan(args, runs, settings):
     """Say what can be wrong before the weights load; then what is about to be made."""
-    common.pick_device(args.device)
-    layers = [*layers_of(args.layers, settings.config.num_hidden_layers)]
+    n_layers = settings.config.num_hidden_layers
+    layers = [*layers_of(args.layers, n_layers)]
+    if args.engine == "ours":
+        common.pick_device(args.device)
+    elif n_layers in layers:
+        what = "gives the vectors of the layers before the final one"
+        die(f"--engine vllm {what}; leave out `final` and `all`, which --engine ours adds to a finished run")
     if args.scorer:
         scorer = common.load_scorer(args.scorer)
         rater(scorer, args.scorer, args.model, settings.config, layers)

@@ -489,8 +489,6 @@ def test_a_prompt_without_room_for_an_answer_is_one_line_before_anything_is_made
     error = refused(folder / "model", tmp_path / "p.jsonl", "--out", tmp_path)
     words = f"{tmp_path / 'p.jsonl'}, problem 2: a prompt of 512 tokens leaves no room"
     assert error.startswith(words) and not run_of(tmp_path).exists()
-    flags = "--requests", tmp_path / "ask.jsonl", "--endpoint", "completions"
-    assert refused(folder / "model", tmp_path / "p.jsonl", *flags) == error
 
 
 def test_a_rollout_may_fill_the_context(folder, tmp_path, capsys):

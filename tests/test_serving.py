@@ -20,7 +20,7 @@ import common
 
 generate = importlib.import_module("01_generate")
 MODEL, N = ROOT / "demo/model", 4
-OPENAI = {"model", "messages", "prompt", "max_tokens", "seed", "temperature", "top_p", "reasoning_effort"}
+OPENAI = {"model", "messages", "max_tokens", "seed", "temperature", "top_p", "reasoning_effort"}
 
 
 def program(*command):
@@ -45,8 +45,7 @@ def ask(folder, *flags):
     program(*command, "--requests", file)
     assert not (folder / "runs").exists()
     rows = common.read_jsonl(file)
-    url = "/v1/completions" if "completions" in flags else "/v1/chat/completions"
-    assert {(row["method"], row["url"]) for row in rows} == {("POST", url)}
+    assert {(row["method"], row["url"]) for row in rows} == {("POST", "/v1/chat/completions")}
     assert len({row["body"]["seed"] for row in rows}) == len({row["custom_id"] for row in rows}) == len(rows)
     return {row["custom_id"]: row["body"] for row in rows}
 
@@ -76,15 +75,8 @@ def test_requests_ask_for_what_our_own_engine_would_sample(folder, capsys):
         }  # fmt: skip
 
 
-def test_prompts_as_token_ids(folder):
-    bodies, (_, prompts) = ask(folder, "--endpoint", "completions"), prompts_of(folder)
-    assert {id: body["prompt"] for id, body in bodies.items()} == {f"{id}#0": x for id, x in prompts.items()}
-    assert all(body["top_k"] == -1 and "messages" not in body for body in bodies.values())
-
-
-@pytest.mark.parametrize("endpoint", ["chat", "completions"])
-def test_plain_requests_have_fields_that_every_server_knows_and_one_rollout_each(folder, endpoint, capsys):
-    bodies = ask(folder, "--plain", "--endpoint", endpoint, "--top-k", 3)
+def test_plain_requests_have_fields_that_every_server_knows_and_one_rollout_each(folder, capsys):
+    bodies = ask(folder, "--plain", "--top-k", 3)
     assert len(bodies) == 4 * N and "'top_k': 3" in capsys.readouterr().err
     assert all(body.keys() <= OPENAI for body in bodies.values())
 
@@ -107,10 +99,9 @@ def test_messages_are_those_that_the_template_takes(folder, template, roles):
         assert tokenizer.apply_chat_template(body["messages"], **effort)["input_ids"] == prompt
 
 
-def test_a_model_without_a_chat_template_takes_completions(folder, capsys):
+def test_a_model_without_a_chat_template_has_no_requests(folder, capsys):
     (folder / "model/chat_template.jinja").unlink()
-    assert "--endpoint completions" in dies(capsys, ask, folder)
-    assert len(ask(folder, "--endpoint", "completions")) == 4
+    assert "this model has no chat template" in dies(capsys, ask, folder)
 
 
 def test_requests_are_of_one_data_set_and_without_stopping(folder, capsys):
@@ -191,20 +182,14 @@ def with_token_ids(text, ids, finish):
 
 def without_the_end(text, ids, finish):
     """As an engine that leaves the token out which ended the answer."""
-    return {"text": text, "token_ids": ids[:-1] if finish == "stop" else ids}
-
-
-def with_ids_of_sglang(text, ids, finish):
-    return {"message": message(None), "response_token_ids": ids}
+    return {"message": message(text), "token_ids": ids[:-1] if finish == "stop" else ids}
 
 
 def as_text(text, ids, finish):
-    return {"text": text}
+    return {"message": message(text)}
 
 
-@pytest.mark.parametrize("choice_of, per_row", [
-    (with_token_ids, 1), (without_the_end, N), (with_ids_of_sglang, N),
-])  # fmt: skip
+@pytest.mark.parametrize("choice_of, per_row", [(with_token_ids, 1), (without_the_end, N)])
 def test_an_engines_tokens_get_the_vectors_of_our_own_engine(sampled, tmp_path, choice_of, per_row, capsys):
     run = sampled / "model/p/32"
     rows = batch_rows(run, choice_of, per_row)[::-1]  # engines end in any order
@@ -340,7 +325,7 @@ def test_settings_are_those_of_the_requests(sampled, tmp_path, capsys, monkeypat
     monkeypatch.setattr(common, "load_model", lambda *_, **__: pytest.fail("the weights were loaded"))
     words = "math_a/0#0 is not what this command asks for; give the flags that it was written with"
     (tmp_path / "other").mkdir()
-    for other in (["--temperature", 0.6], ["--endpoint", "completions"], ["--seed", 3], ["--plain"]):
+    for other in (["--temperature", 0.6], ["--seed", 3], ["--plain"]):
         assert words in dies(capsys, read_back, sampled, tmp_path / "other", rows, *ask_for, *other)
 
 
