@@ -42,7 +42,6 @@ import sys
 import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from functools import cache, lru_cache, partial
 from pathlib import Path
 
@@ -1567,10 +1566,9 @@ def plan(args):
         vectors = 2 * 8 + 10 + common.SPECIAL_KEPT if place < 2 else 2 * 2  # code has those of the studies
         size = rollouts * vectors * width * 2 + tokens * 28  # bytes: 28 of a token are in tokens.pt
         name = common.short_name(dataset)
-        hours = hours_of(Path(args.base, name), rollouts)
-        table.append([name, problems, f"{rollouts:,}", number(tokens, 1e6), number(size, 1e9), hours])
+        table.append([name, problems, f"{rollouts:,}", number(tokens, 1e6), number(size, 1e9)])
     gb = "GB of vectors and tokens at most"
-    header = ["to sample", "problems", "rollouts", "million tokens at most", gb, "hours"]
+    header = ["to sample", "problems", "rollouts", "million tokens at most", gb]
     print(common.table(header, table), file=sys.stderr)
     code, kod, maths, aime, more, _ = counts
     scorers = args.runs * len(args.seeds)  # of a design or a row of a study, and a data set
@@ -1580,14 +1578,6 @@ def plan(args):
     verifiers = f"{4 * scorers} LoRA verifiers on {learned:,} rollouts in all"
     to_read = f"to read by LoRA and reward models: {read:,} rollouts"
     print(f"to train: {60 * scorers} searches for scorers, and {verifiers}; {to_read}", file=sys.stderr)
-
-
-def hours_of(dataset, rollouts):
-    """The time for so many rollouts at the pace of an earlier run of this data set, which may be a pilot."""
-    for file in dataset.glob("[0-9]*/rollouts.jsonl"):  # a greedy answer is sampled at another pace
-        created = datetime.strptime(common.read_meta(file.parent)["created"], "%Y-%m-%dT%H:%M:%S%z")
-        pace = (file.stat().st_mtime - created.timestamp()) / len(common.read_rollouts(file.parent))
-        return f"{rollouts * pace / 3600:.2g}"
 
 
 # ---- The command line --------------------------------------------------------------------------------------
@@ -1616,7 +1606,6 @@ def parse_args(words):
         add("--lr", type=float, default=2e-5, help="highest rate; tiny models need more (%(default)s)")
     elif command == "plan":
         add("model", help="a Hub id or a folder")
-        add("--base", required=True, help="folder of the model's runs")
         for name in ("-n", "--runs", "--limit"):
             add(name, type=int, help="as run_all.sh has it")
         for name in ("--sets", "--seeds"):

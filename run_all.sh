@@ -314,7 +314,7 @@ studies=$base/studies
 more=() # data sets of the paper that are in no pair
 if [ $paper = 1 ]; then
     there=$(step 05_baselines.py plan "$1" --sets "${sets[@]}" -n "$N" --runs "$RUNS" --seeds $SEEDS \
-        ${LIMIT:+--limit "$LIMIT"} --base "$base")
+        ${LIMIT:+--limit "$LIMIT"})
     set -- "$1"
     for i in 0 2; do # pairs of sets that can both be had
         if grep -qxF "${sets[i]}" <<<"$there" && grep -qxF "${sets[i + 1]}" <<<"$there"; then
