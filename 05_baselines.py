@@ -772,7 +772,6 @@ def fields_of(row):
 
 
 def check_inputs(args):
-    check_plots(args)
     if len({os.path.realpath(path) for path in args.runs}) < len(args.runs):
         common.die("a run is given twice; each counts as a repetition of its own")
     names = {file.stem for path in args.runs for file in Path(path, "scores").glob("*.jsonl")}
@@ -780,11 +779,6 @@ def check_inputs(args):
     for name in args.only:
         if name not in names:
             common.die(f"--only {name}: no such scores; there are {', '.join(sorted(names)) or 'none'}")
-
-
-def check_plots(args):
-    if args.plots and not importlib.util.find_spec("matplotlib"):
-        common.die("--plots needs matplotlib: pip install matplotlib")
 
 
 def make_section(model, dataset, paths, args):
@@ -1467,7 +1461,6 @@ problems."""
 
 def paper(args):
     """Write paper.md: all tables of the paper, for each of the models that the results are of."""
-    check_plots(args)
     names = dict(zip(PAPERS_SETS, args.sets))
     sections = []
     models = {}
@@ -1633,7 +1626,10 @@ def parse_args(words):
         add("--model", help="the runs' model, if no longer where meta.json says")
     if command in ("lora", "prm", "route"):
         add("--device", help="cpu, cuda, cuda:1, mps (default: the GPU if there is one)")
-    return command, parser.parse_args(words[1:] if words[:1] == [command] else words)
+    args = parser.parse_args(words[1:] if words[:1] == [command] else words)
+    if getattr(args, "plots", False) and not importlib.util.find_spec("matplotlib"):
+        common.die("--plots needs matplotlib: pip install matplotlib")
+    return command, args
 
 
 if __name__ == "__main__":
