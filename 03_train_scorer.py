@@ -1,41 +1,34 @@
-"""Train a scorer on labelled rollouts: hidden.pt and labels.jsonl of one or more run folders -> scorer.pt.
+"""Train a scorer on labelled rollouts: hidden.pt and labels.jsonl -> scorer.pt.
 
     python 03_train_scorer.py runs/model/humaneval/32 -o scorer.pt
-    python 03_train_scorer.py runs/model/humaneval/32 --design scatr+ -o scorer+.pt
-    python 03_train_scorer.py runs/model/*/32 --separate --design scatr scatr+ logistic --seed 32 42 52
+    python 03_train_scorer.py runs/model/humaneval/32 --design scatr+ -o plus.pt
+    python 03_train_scorer.py runs/model/*/32 --separate --seed 32 42 52
 
-This is the paper's random search: it trains 100 small MLPs on three quarters of the problems and keeps the
-one with the lowest loss on the others. Problems of one `family` (a field of a problem: its template, its
-topic) are all on one side of that split. Several runs are one mixed calibration set unless --separate is
-given. Rollouts whose label is null are left out. scorer.pt contains all that is needed to rebuild the scorer,
-and a table of all trials. On one machine a seed gives the same scorer with any number of --workers.
+This is the paper's random search: it trains 100 small MLPs on three quarters of
+the problems and keeps the one with the lowest loss on the others, which are the
+validation part. Problems of one `family` (a field of a problem: its template,
+its topic) are all in one of the two. Several runs are one mixed calibration set
+unless --separate is given. Rollouts whose label is null are left out. scorer.pt
+has all that is needed to rebuild the scorer, and a table of all trials. On one
+machine a seed gives the same scorer with any number of --workers.
 
-A scorer that is there and was made of the same rollouts with the same settings is done. A run that has no
-right and wrong answers to problems of four families teaches nothing: a line says so, and if other scorers
-could be made the exit code is 3.
+The share of its problems for which a scorer picks a right answer is printed. As
+they also chose its configuration and epoch, it is too high.
 
-A study trains scorers that differ in one thing, as STUDY-ROW.CALSET@CALRUN-SEED.pt. 04 then scores the runs
-to evaluate on, and 05 prints the table:
+A scorer that is there and was made of the same rollouts with the same settings
+is done. If its run has grown it is trained anew. A run without right and wrong
+answers to problems of four families teaches nothing, and a line says so.
+
+A study trains scorers that differ in one thing, STUDY-ROW.CALSET@CALRUN-SEED.pt
+each. 04 then scores the runs E to evaluate on, and 05 prints the table. `bash
+run_all.sh --paper MODEL` makes all of the paper's tables so:
 
     python 03_train_scorer.py C --study layers --seed 32 42 52 -o FOLDER
     python 04_select.py E --scorer FOLDER/layers-*.pt
     python 05_baselines.py E --study layers
 
-These are the paper's tables. C stands for three calibration runs of one data set, D for three of another, and
-E for the runs to evaluate on:
-
-    table            command, with --seed 32 42 52  01 captures the vectors by                          trials
-    all of them      bash run_all.sh --paper MODEL, which trains on the runs of each pair of data sets
-    main results     RUNS=3 FLAGS_01="--max-new-tokens 0" bash run_all.sh MODEL CAL EVAL                 3,780
-    layers           03 C --study layers            --layers .15,.3,.45,.6,.75,.9,penultimate            6,300
-    calibration set  03 C --study fraction                                                               3,600
-    scorer design    03 C --study designs           --layers all --extra last10,special   900 x (4.1 + layers)
-    mixed domains    03 C D --study mixed                                                                2,700
-    same data set    03 C E --study halves                                                               1,800
-
-04 also picks answers.jsonl again, by a scorer of the study; run_all.sh later picks by its own scorers. What
-run_all.sh has trained need not be trained again where a row is the same search: copy its scorers first, as in
-`cp C/scatr.X@Y-32.pt FOLDER/fraction-100%.X@Y-32.pt` (the same are layers-L-1, designs-scatr and mixed-X).
+C are the calibration runs of one data set. Two studies also take those of a
+second one: --study mixed C D, --study halves C E.
 """
 
 from __future__ import annotations  # the annotations name torch, which is imported when it is first used
@@ -48,6 +41,7 @@ import os
 import random
 import signal
 import sys
+import tempfile
 import threading
 import time
 import timeit
@@ -56,6 +50,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from operator import attrgetter
 from pathlib import Path
 
 import common
@@ -64,7 +59,6 @@ from common import np, torch
 # ---- The search space: the choices for each knob, in an order on which the drawn configurations depend
 
 EPOCHS, PATIENCE, PLATEAU, CLIP = 100, 10, 3, 1.0
-SOME_LEFT_OUT = 3  # exit code if scorers were made, but from some runs nothing can be learned
 
 SHAPES = [[512, 256], [512, 256, 128], [1024, 512], [1024, 512, 256]]
 WIDE = [[1024, 512], [2048, 1024], [1024, 512, 256], [2048, 1024, 512]]
@@ -134,16 +128,13 @@ class Recipe:
 def make_recipe(args, runs, seed, design=None, vector=None, **changes):
     design = design or args.design[0]
     vector = vector or args.vector or DESIGNS[design]
-    if design not in OVER_LAYERS and has_positions(vector) != design.startswith("transformer"):
+    has_positions = vector in common.EXTRA_INPUTS or vector.startswith("all/")
+    if design not in OVER_LAYERS and has_positions != design.startswith("transformer"):
         common.die(f"--design {design} takes a --vector as {DESIGNS[design]}, not {vector}")
     return Recipe(
         tuple(map(str, runs)), seed, vector, design, args.configs, args.paper_space,
         args.standardise or design == "logistic", args.rollouts, **changes,
     )  # fmt: skip
-
-
-def has_positions(vector):
-    return vector in common.EXTRA_INPUTS or vector.startswith("all/")
 
 
 @dataclass
@@ -239,21 +230,22 @@ def why_not(rollouts):
     families = len(set(rollouts.families))
     if families >= 4 and 0 < right < judged:
         return None
-    if not judged:
-        return "no answer is judged right or wrong, so no scorer is made of it"
     answers = f"{right} of {judged} judged answers are right, to problems of {families} families"
     return f"{answers}; a scorer learns from right and wrong answers to 4 families or more"
 
 
-def few_problems(rollouts, recipe):
-    """A warning where the validation part is small; None where it is not."""
+def doubts_about(rollouts, recipe):
+    """What makes a scorer of these rollouts a poor one."""
     problems = len(set(rollouts.problems))
     _, valid = split_by_problem(rollouts, recipe.seed)
-    held_out = len({rollouts.problems[row] for row in valid})
-    if problems >= 50 and held_out >= 12:
-        return None
-    spread = f"accuracy ± {50 / math.sqrt(held_out):.0f} points"
-    return f"{problems} problems, {held_out} held out ({spread}); calibrate on 50 or more"
+    validated = len({rollouts.problems[row] for row in valid})
+    if problems < 50 or validated < 12:
+        spread = f"accuracy ± {50 / math.sqrt(validated):.0f} points"
+        yield f"{problems} problems, {validated} for validation ({spread}); calibrate on 50 or more"
+    judged = len(rollouts.labels)
+    right = int(rollouts.labels.sum())
+    if min(right, judged - right) < 10:
+        yield f"only {right} of {judged} answers are right; a scorer needs some dozens of both"
 
 
 def split_by_problem(rollouts, seed):
@@ -468,7 +460,7 @@ def make_checkpoint(task):
     return checkpoint | {
         "seed": recipe.seed, "runs": list(recipe.runs), "recipe": asdict(recipe),
         "problems": sorted(set(task.rollouts.problems)), "n_rollouts": len(task.rollouts.keys),
-        "trials": task.trials, "val_loss": task.best["val_loss"], "held_out": shares_right(valid, logits),
+        "trials": task.trials, "val_loss": task.best["val_loss"], "right_of_validation": shares_right(valid, logits),
     }  # fmt: skip
 
 
@@ -520,27 +512,23 @@ def grouped(recipes, key):
     return paths.values()
 
 
-def inputs_of(recipe):
-    return recipe.runs, recipe.vector
-
-
 def but_for_seed(recipe):
     return replace(recipe, seed=0)
 
 
 def find_missing(recipes):
-    """({path: stamp} of the scorers that are to be made, whether there are some that cannot be made).
+    """{path: stamp} of the scorers that are to be made.
 
     All inputs are read here, so that what is wrong is said before anything is trained.
     """
     stamps = {}
     refusals = {}  # runs -> why nothing can be learned from them
-    warnings = {}  # runs -> that they have few problems
+    warnings = {}  # runs -> why a scorer of them may be poor
     finished = 0
-    for paths in grouped(recipes, inputs_of):
-        runs, vector = inputs_of(recipes[paths[0]])
-        where = ", ".join(runs)
-        rollouts = load_rollouts(runs, vector)
+    for paths in grouped(recipes, attrgetter("runs", "vector")):
+        recipe = recipes[paths[0]]
+        where = ", ".join(recipe.runs)
+        rollouts = load_rollouts(recipe.runs, recipe.vector)
         for path in paths:
             chosen, _ = choose_rollouts(rollouts, recipes[path])
             refusal = why_not(chosen)
@@ -550,38 +538,34 @@ def find_missing(recipes):
                 refusals[where] = f"{where}: {refusal}"
                 continue
             stamp = stamp_of(recipes[path], chosen)
-            if stamp == stamp_in(path):
+            if path.is_file() and common.load_scorer(path).checkpoint.get("stamp") == stamp:
                 finished += 1
                 continue
             stamps[path] = stamp
-            if few := few_problems(chosen, recipes[path]):
-                warnings[where] = f"{where}: {few}"
+            warnings[where] = [f"{where}: {doubt}" for doubt in doubts_about(chosen, recipes[path])]
     if refusals and not stamps and not finished:
         advice = "take more problems, easier or harder ones, or see the reasons in labels.jsonl"
         common.die("; ".join([*refusals.values(), advice]))
     for line in refusals.values():
         print(line, file=sys.stderr)
-    for line in warnings.values():
+    for line in itertools.chain(*warnings.values()):
         common.warn(line)
     if finished:
         print(f"{finished} scorer(s) finished before, with these arguments and inputs")
-    return stamps, bool(refusals)
+    return stamps
 
 
 def stamp_of(recipe, rollouts):
     """Of all that decides a scorer: the settings, and what it learns from instead of the names of the runs.
 
-    A run may get more vectors without its scorers being made again.
+    A run may get more vectors without its scorers being made again, and more statistics if they read none.
     """
     settings = asdict(replace(recipe, runs=()))
     names = [(*key[1:], *family) for key, family in zip(rollouts.keys, rollouts.families)]
-    columns = (rollouts.x, rollouts.features, rollouts.labels, rollouts.groups)
+    columns = [rollouts.x, rollouts.labels, rollouts.groups]
+    if recipe.design == "scatr+":
+        columns.append(rollouts.features)
     return common.stamp(settings, names, *(memoryview(column.numpy()) for column in columns))
-
-
-def stamp_in(path):
-    """The stamp of the scorer that is there. What is no scorer is refused, as it would be written over."""
-    return common.load_scorer(path).checkpoint.get("stamp") if path.is_file() else None
 
 
 def make_scorers(recipes, stamps, args):
@@ -610,12 +594,22 @@ def make_scorers(recipes, stamps, args):
             save_scorer(path, combine_layers(recipe, layer_recipes(path, recipe)), stamps[path])
 
 
+def check_folders(paths):
+    """Say before the search that scorers could not be written."""
+    for folder in {path.parent for path in paths}:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=folder).close()
+        except OSError as error:
+            common.die(f"cannot write into {folder}: {common.reason_of(error)}; choose another -o")
+
+
 def save_scorer(path, checkpoint, stamp):
     cost = measure_costs(checkpoint)
     common.save_pt(path, checkpoint | {"cost": cost, "stamp": stamp})
-    right = f"best-of-n right for {checkpoint['held_out']['best-of-n']:.1%} held out"
+    right = f"best-of-n right for {checkpoint['right_of_validation']['best-of-n']:.1%} of its problems"
     trials = f"{len(checkpoint['trials'])} trials in {cost['train_seconds']:.0f} s of computing"
-    print(f"{path}: validation loss {checkpoint['val_loss']:.4f}, {right}; {trials}", flush=True)
+    print(f"{path}: validation: loss {checkpoint['val_loss']:.4f}, {right}; {trials}", flush=True)
 
 
 # ---- Designs over layers: made of one scorer for each layer, which is a scorer like any other
@@ -665,7 +659,7 @@ def mix_layers(recipe, parts):
         "design": "ensemble", "vector": recipe.vector, "shape": list(rollouts.x.shape[1:]),
         "parts": [part.checkpoint for part in parts], "weights": weights.float(), "state": None,
         "val_loss": loss, "recipe": asdict(recipe),
-        "held_out": shares_right(valid, common.mixture(logits, weights.float())),
+        "right_of_validation": shares_right(valid, common.mixture(logits, weights.float())),
     }  # fmt: skip
 
 
@@ -717,7 +711,7 @@ def recipes_of(args):
     for (name, runs, changes), seed in itertools.product(rows, args.seed):
         path = path_of(args, name, runs, seed)
         if path in wanted:
-            common.die(f"two RUNs would both make {path}: give each once, in folders of different names")
+            common.die(f"{path} would be made twice: give each RUN, --design and --seed once")
         wanted[path] = make_recipe(args, runs, seed, **changes)
     recipes = {}
     for path, recipe in wanted.items():
@@ -766,10 +760,9 @@ def main(argv=None):
     if args.study:
         args.out = args.out or Path("studies", common.model_name(common.read_meta(args.runs[0])))
     recipes = recipes_of(args)
-    stamps, are_some_left_out = find_missing(recipes)
+    stamps = find_missing(recipes)
+    check_folders(stamps)
     make_scorers({path: recipes[path] for path in recipes if path in stamps}, stamps, args)
-    if are_some_left_out:
-        sys.exit(SOME_LEFT_OUT)
 
 
 def parse_args(argv=None):
@@ -782,7 +775,8 @@ def parse_args(argv=None):
         "NAME.CALSET@CALRUN-SEED.pt (NAME: by default its design); folder of a study (default: "
         "studies/MODEL)")  # fmt: skip
     add("--seed", type=int, nargs="+", default=[32], help="of split, search and training (paper: 32 42 52)")
-    add("--design", choices=DESIGNS, nargs="+", default=["scatr"], help="one scorer of each (default: scatr)")
+    add("--design", choices=DESIGNS, nargs="+", default=["scatr"], metavar="DESIGN",
+        help=f"one scorer of each (default: scatr): {', '.join(DESIGNS)}")  # fmt: skip
     add("--vector", help=f"layer/token, all/token for designs over layers (default: {common.DEFAULT_VECTOR})")
     add("--configs", type=int, default=100, help="configurations to try (default: 100)")
     add("--paper-space", action="store_true", help="the paper's four shapes above 5,000 rollouts, too")
@@ -797,9 +791,6 @@ def parse_args(argv=None):
         value = getattr(args, name)
         if value is not None and value < 1:
             common.die(f"--{name} {value}: give 1 or more")
-    for name in ("seed", "design"):
-        if len(set(getattr(args, name))) < len(getattr(args, name)):
-            common.die(f"--{name}: give each once")
     if len(args.design) > 1 and (args.study or args.out):
         common.die("--study and -o take one --design; scorers of several designs are named by them")
     if args.out and not args.study:

@@ -1,37 +1,39 @@
-"""Score every rollout of a run with trained scorers and pick one answer for each problem. No label is used.
+"""Score all rollouts of a run by trained scorers, and pick an answer a problem.
 
     python 04_select.py RUN --scorer scorer.pt
-    python 04_select.py RUN --scorer runs/model/cal/32/scatr*.pt     the best of them picks the answers
+    python 04_select.py RUN --scorer runs/model/cal/32/scatr*.pt
     python 04_select.py RUN --scorer scorer.pt --strategy best-of-n
 
-It reads what 01_generate.py wrote, and labels.jsonl, where 02_label.py keeps the answer of each rollout and
-which answers are equal (also for problems without a reference). It writes
-    answers.jsonl        for each problem {"id", "prompt", "scorer", "strategy", "sample", "p", "answer",
-                         "vote"?, "label"?, "response"}. answer: as 02 extracts it, for code the program;
-                         p: the probability that it is right; vote: its share of all votes
-    selected.jsonl       the same for each scorer and strategy, with the "score" and without the texts. The
-                         rows of scorers that are not given this time are kept
-    scores/SCORER.jsonl  for each rollout {"id", "sample", "score": its logit, "weight": its vote}. In
-                         SCORER.cost.json beside it are costs, and "learned", the problems of this run that
-                         the scorer was trained or validated on
+It reads what 01_generate.py wrote, and labels.jsonl, where 02_label.py keeps
+the answers and which of them are equal, also where there are no references:
+    answers.jsonl        for each problem {"id", "prompt", "scorer", "strategy",
+                         "sample", "p", "answer", "vote"?, "label"?, "response"}
+                         answer: as 02 extracts it, for code the program
+                         p: the probability that it is right
+                         vote: its share of all votes
+    selected.jsonl       such rows for each scorer and strategy, without texts
+    scores/SCORER.jsonl  for each rollout {"id", "sample", "score", "weight"}
+                         score: its logit; weight: of its vote
+    scores/SCORER.cost.json  costs, and the problems of this run that the scorer
+                         "learned" from
+Labels are only copied beside the picks.
 
-There are two strategies. best-of-n takes the rollout with the highest score, of equal scores the lowest
-sample number. weighted-vote, where answers can be equal, takes the answer with the largest sum of weights,
-and the best-scored of its rollouts. A weight is the sigmoid of the score, as in the paper. It differs from p,
-because scorers are trained as if there were as many right answers as wrong ones. If there are labels they are
-copied beside the picks afterwards.
+best-of-n takes the rollout with the highest score, of equal scores the first.
+weighted-vote, where answers can be equal, takes the answer with the largest sum
+of weights, and the best-scored of its rollouts. A weight is the sigmoid of the
+score, as in the paper. It is not p, because scorers are trained as if there
+were as many right answers as wrong ones.
 
-Scorers whose file names are equal up to an @ are seeds of one scorer: their logits are averaged for
-answers.jsonl. The scorer and strategy for answers.jsonl are those which were right most often on the
-calibration problems that 03 held out, so give scorers of one calibration set: how often they were right on
-different problems does not compare. Give one scorer, or --strategy, to decide yourself.
+Scorers whose file names are equal up to an @ are seeds of one scorer. Their
+logits are averaged for answers.jsonl. It is picked by the scorer and strategy
+that were right most often on the validation part of the calibration problems,
+so give scorers of one calibration set; to decide, give one, or --strategy. The
+printed share is of the problems that chose the configuration, too: too high.
 """
 
 from __future__ import annotations  # numpy is imported when it is first used
 
 import argparse
-import shlex
-import sys
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
@@ -53,8 +55,7 @@ def main():
             common.die(f"{run.path}: --strategy {args.strategy}: there are no answers that can be equal")
         doubts = [doubt for name in scorers for doubt in doubts_about(run, seedless(name), scorers[name])]
         for doubt in dict.fromkeys(doubts):  # once for all seeds of a scorer
-            print(f"warning: {run.path}: {doubt}", file=sys.stderr)
-        kept = selections_of_others(run, scorers)
+            common.warn(f"{run.path}: {doubt}")
         logits = {name: write_scores(run, name, scorer) for name, scorer in scorers.items()}
         picks = []
         for name in scorers:
@@ -64,7 +65,7 @@ def main():
         seeds = [name for name in scorers if seedless(name) == scorer]
         mean = np.mean([logits[name] for name in seeds], axis=0)
         log_weight = np.mean([scorers[name].log_weight for name in seeds])
-        common.write_jsonl(run.path / "selected.jsonl", kept + picks)
+        common.write_jsonl(run.path / "selected.jsonl", picks)
         answers = write_answers(run, pick(run, scorer, strategy, mean, log_weight))
         print(*map(in_brief, answers[:SHOWN]), how_many_are_right(answers), sep="\n\n")
         print(f"\n{run.path / 'answers.jsonl'}: {len(answers)} answers, one a problem, picked by\n{reason}")
@@ -137,10 +138,7 @@ def write_scores(run, name, scorer):
         rows.append({"id": problem, "sample": sample, "score": logit, "weight": weight})
     rows = common.align(rows, common.keys_of(run.rows), run.path / "hidden.pt")
     common.write_jsonl(run.path / "scores" / f"{name}.jsonl", rows)
-    costs = scorer.checkpoint.get("cost", {}) | {
-        "command": shlex.join(["python", "04_select.py", *sys.argv[1:]]),
-        "learned": learned_problems(run, scorer),
-    }
+    costs = scorer.checkpoint.get("cost", {}) | {"learned": learned_problems(run, scorer)}
     common.write_json(run.path / "scores" / f"{name}.cost.json", costs)
     return np.array([row["score"] for row in rows])
 
@@ -169,32 +167,19 @@ def pick(run, name, strategy, logits, log_weight):
     return picks
 
 
-def selections_of_others(run, scorers):
-    """The rows of selected.jsonl of scorers that are not given; all must be of rollouts of this run."""
-    path = run.path / "selected.jsonl"
-    if not path.is_file():
-        return []
-    rows = common.read_jsonl(path, needs=("id", "sample", "scorer"))
-    kept = [row for row in rows if row["scorer"] not in scorers]
-    unknown = set(common.keys_of(kept)) - set(common.keys_of(run.rows))
-    if unknown:
-        common.die(f"{path} has picks that are no rollouts of this run, such as {min(unknown)}; delete it")
-    return kept
-
-
 def choose(scorers, strategies):
-    """(scorer, strategy, why): the pair that was right most often on held-out problems, or the first pair."""
+    """(scorer, strategy, why): the pair that was right most often in validation, or the first one."""
     accuracies = defaultdict(list)  # of the seeds of each pair
     for name, scorer in scorers.items():
         for strategy in strategies:
-            share = scorer.checkpoint.get("held_out", {}).get(strategy)
+            share = scorer.checkpoint.get("right_of_validation", {}).get(strategy)
             accuracies[seedless(name), strategy].append(-1 if share is None else share)
     (scorer, strategy), shares = max(accuracies.items(), key=lambda item: np.mean(item[1]))
     seeds = f" (mean of {len(shares)} seeds)" if len(shares) > 1 else ""
     reason = f"{scorer}{seeds}, {strategy}"
     if min(shares) < 0:
         return scorer, strategy, f"{reason}: the first given, as its file does not say how often it was right"
-    reason += f": {100 * np.mean(shares):.1f} % right on held-out calibration problems"
+    reason += f": {100 * np.mean(shares):.1f} % of the validation problems right"
     if len(accuracies) > 1:
         reason += f", the most of {len(accuracies)} choices"
     return scorer, strategy, reason
@@ -240,10 +225,10 @@ def how_many_are_right(answers):
 def parse_args(words=None):
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="run folders of 01_generate.py")
-    scorer_help = "scorers that 03_train_scorer.py made for the same model"
-    parser.add_argument("--scorer", nargs="+", required=True, metavar="PT", help=scorer_help)
-    parser.add_argument("--strategy", choices=STRATEGIES, help="for answers.jsonl (default: see above)")
+    add = parser.add_argument
+    add("runs", nargs="+", metavar="RUN", help="run folders of 01_generate.py")
+    add("--scorer", nargs="+", required=True, metavar="PT", help="scorers of 03_train_scorer.py")
+    add("--strategy", choices=STRATEGIES, help="for answers.jsonl (default: see above)")
     args = parser.parse_args(words)
     names = {Path(path).stem for path in args.scorer}
     if len(names) != len(args.scorer):

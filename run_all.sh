@@ -78,10 +78,15 @@ PY
 
 say() { echo "[$1/5] $2" >&2; }
 
-generate() { # the demo's model is too small to keep more than one core busy, so each core gets a process
+count_gpus() { # where 01 may take any GPU: 1 if there is none
+    [[ ${FLAGS_01:-} != *--@(device|engine)* ]] || { echo 1; return; }
+    "$PYTHON" -c 'import torch; print(max(1, torch.cuda.device_count()))'
+}
+
+generate() { # in as many processes as `processes` says, which share the problems
     local rank pid pids=() command=("$PYTHON" "$here/01_generate.py" "${arguments_01[@]}" "$@")
     if [ "$processes" -gt 1 ]; then
-        local -x WORLD_SIZE=$processes RANK=0 OMP_NUM_THREADS=1
+        local -x WORLD_SIZE=$processes RANK=0
     fi
     for ((rank = 1; rank < processes; rank++)); do
         RANK=$rank "${command[@]}" >/dev/null 2>>"$log" &
@@ -93,14 +98,16 @@ generate() { # the demo's model is too small to keep more than one core busy, so
     done
 }
 
-kind_for() { # A B: the kind of all of A's problems, if B has some that do not say theirs, and none of another
+kind_for() { # A B: the kind of A's checkable problems, if B has some that do not say theirs, and none of another
     [ -f "$2" ] && [[ ${FLAGS_01:-} != *--kind* ]] || return 0
     "$PYTHON" - "$here" "$1" "$2" "${LIMIT:-0}" 2>/dev/null <<'PY' || true # 01_generate.py says what is wrong
 import sys
 sys.path.insert(0, sys.argv[1])
 from common import load_problems
 limit = int(sys.argv[4]) or None
-kinds, others = ({problem["kind"] for problem in load_problems(name, limit)} for name in sys.argv[2:4])
+calibrate_on, select_on = (load_problems(name, limit) for name in sys.argv[2:4])
+kinds = {problem["kind"] for problem in calibrate_on if problem.keys() & {"answer", "tests"}}
+others = {problem["kind"] for problem in select_on}
 if len(kinds) == 1 and others - kinds == {"text"}:
     print(*kinds)
 PY
@@ -139,7 +146,7 @@ runs_of() { # DATA_SET...: print those of their runs that there are, a line each
 with_labels() { # print only those runs of the input that have labels
     local run
     while read -r run; do
-        if grep -q '"label": [01]' "$run/labels.jsonl"; then echo "$run"; fi
+        if grep -qE '"label": *[01]' "$run/labels.jsonl"; then echo "$run"; fi
     done
 }
 
@@ -149,7 +156,7 @@ part() { # NAME COMMAND...: a part that cannot be had is named, and the rest goe
     local code=0
     "${@:2}" >>"$log" || code=$?
     case $code in
-        0 | 3) ;; # 3: 03 has said which runs teach nothing
+        0) ;;
         2) echo "missing: $1 (the reason stands above)" >&2 ;;
         *) exit $code ;;
     esac
@@ -290,11 +297,12 @@ fi
 N=${N:-16} RUNS=${RUNS:-1} SEEDS=${SEEDS:-32 42 52} BOTH=${BOTH:-1} OUT=${OUT:-runs}
 [[ $RUNS =~ ^[1-9][0-9]*$ ]] || fail "RUNS is '$RUNS'; give a whole number from 1"
 [ -z "${SETS:-}" ] || fail "SETS is now called RUNS"
-processes=1
+processes= # of step 1
 if [ $# -eq 0 ]; then
     set -- "$here/demo/model" "$here/demo/"{math_a,math_b,code_a,code_b}.jsonl
-    processes=$(env -u OMP_NUM_THREADS nproc)
+    processes=$(env -u OMP_NUM_THREADS nproc) # a process of this model keeps one core busy, not more
     [ "$processes" -le 4 ] || processes=4
+    export OMP_NUM_THREADS=1
     FLAGS_03=${FLAGS_03:---configs 2 --rollouts 8} # the paper: 100 configurations, all rollouts
 fi
 
@@ -305,6 +313,7 @@ arguments_01=("$1" -n "$N" --out "$OUT" ${LIMIT:+--limit "$LIMIT"} ${FLAGS_01:-}
 designs=(scatr scatr+ logistic)
 arguments_03=(--separate --design "${designs[@]}" --seed $SEEDS ${FLAGS_03:-})
 check_flags "N, LIMIT or FLAGS_01" 01_generate "${arguments_01[@]}" "${@:2}"
+[[ ${FLAGS_02:-} != *--self-check* ]] || fail "--self-check is of problems: python 02_label.py A --self-check"
 check_flags FLAGS_02 02_label RUN ${FLAGS_02:-}
 check_flags "SEEDS or FLAGS_03" 03_train_scorer RUN "${arguments_03[@]}"
 check_flags FLAGS_05 05_baselines RUN ${FLAGS_05:-}
@@ -370,19 +379,18 @@ trap tidy EXIT
 # ---- The five steps
 
 say 1 "generate: ${names[*]}"
+[ -n "$processes" ] || processes=$(count_gpus)
 for seed in "${run_seeds[@]}"; do sample "--seed $seed" "${files[@]}" "${more[@]}"; done
 sample --greedy "${greedy_files[@]}"
 mapfile -t all_runs < <(runs_of "${names[@]}")
 for file in "${greedy_files[@]}"; do all_runs+=("$base/$(name_of "$file")/greedy"); done
 
 say 2 "label: ${names[*]}"
-step 02_label.py "${all_runs[@]}" ${FLAGS_02:-} >>"$log"
+step 02_label.py "${all_runs[@]}" ${FLAGS_02:-} >&2
 
 say 3 "train scorers: ${learn_from[*]}"
 mapfile -t calibration_runs < <(runs_of "${learn_from[@]}")
-code=0
-step 03_train_scorer.py "${calibration_runs[@]}" "${arguments_03[@]}" >>"$log" || code=$?
-[ $code -eq 0 ] || [ $code -eq 3 ] || exit $code # 3: it says which runs it cannot learn from
+step 03_train_scorer.py "${calibration_runs[@]}" "${arguments_03[@]}" >>"$log" # names runs that teach nothing
 
 if [ $paper = 1 ]; then # answers.jsonl is of the last scorers, so those of step 4 come after these
     say 3 "train scorers of the studies"

@@ -206,6 +206,50 @@ def test_without_answers_it_still_selects_and_what_teaches_nothing_is_skipped(fi
     assert "no scorer is made" not in stderr and not list(tmp_path.rglob("math_a/greedy"))
 
 
+STUB = """\
+#!/bin/bash
+case "$*" in
+    *device_count*) echo {gpus} ;;
+    */0[1-5]_*.py*) echo "${{RANK:-}}/${{WORLD_SIZE:-}} ${{1##*/}} ${{*:2}}" >>{folder}/calls ;;
+    *) exec {python} "$@" ;;
+esac
+"""
+
+
+@pytest.mark.parametrize("gpus, ranks", [(1, ["/"]), (3, ["0/3", "1/3", "2/3"])])
+def test_steps_of_your_own_files_one_process_a_gpu(tmp_path, gpus, ranks):
+    """The steps are stand-ins that note how they are called. Of A one problem cannot be checked, and so decides
+    no kind; labels are as another program may write them, without blanks."""
+    stub = tmp_path / "bin" / "python3"
+    stub.parent.mkdir()
+    stub.write_text(STUB.format(gpus=gpus, folder=tmp_path, python=sys.executable))
+    stub.chmod(0o755)
+    a, b = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    a.write_text('{"prompt": "1 + 1?", "answer": 2}\n{"prompt": "2 + 2?", "answer": null}\n')
+    b.write_text('{"prompt": "3 + 3?"}\n')
+    runs = [tmp_path / "model" / name / "32" for name in "ab"]
+    for run in runs:
+        run.mkdir(parents=True)
+    (runs[1] / "labels.jsonl").write_text('{"id":"1","sample":0,"label":1}\n')
+    scorer = runs[0] / "scatr.a@32-32.pt"
+    scorer.touch()
+    path = f"{stub.parent}{os.pathsep}{os.environ['PATH']}"
+    run_all(tmp_path, MODEL, a, b, PATH=path, SEEDS="32", RUNS="1")
+    calls = (tmp_path / "calls").read_text().splitlines()
+    sizes = f"-n 4 --out {tmp_path} --limit 6"
+    once, per_gpu = [], []
+    for call in calls:
+        (per_gpu if "01_generate" in call else once).append(call)
+    sampled = [f"01_generate.py {MODEL} {sizes} {a} --seed 32",
+               f"01_generate.py {MODEL} {sizes} {b} --seed 32 --kind math"]  # fmt: skip
+    assert sorted(per_gpu) == sorted(f"{rank} {call}" for rank in ranks for call in sampled)
+    assert once[0] == f"/ 02_label.py {runs[0]} {runs[1]}"
+    assert once[2:] == [
+        f"/ 04_select.py {runs[1]} --scorer {scorer}",
+        f"/ 05_baselines.py {runs[1]} --only scatr.a@32-32 --out {tmp_path}/model/a-b",
+    ]
+
+
 BAD = [  # arguments and settings; what is said of them
     ("no/such/folder {demo}/math_a.jsonl {demo}/math_b.jsonl", "no/such/folder"),
     ("{demo}/model {demo}/math_a.jsonl nonsense", "known names are"),
@@ -215,6 +259,7 @@ BAD = [  # arguments and settings; what is said of them
     ("{demo}/model {demo}/math_a.jsonl {demo}/math_a.jsonl", "other problems than you calibrate on"),
     ("RUNS=08", "RUNS is '08'; give a whole number from 1"), ("SETS=3", "SETS is now called RUNS"),
     ("LIMIT=x", "N, LIMIT or FLAGS_01: argument --limit: invalid int value: 'x'"),
+    ("FLAGS_02=--self-check", "python 02_label.py A --self-check"),
     ("FLAGS_02=--bogus", "FLAGS_02: unrecognized arguments: --bogus"),
     ("FLAGS_03=--configs,x", "FLAGS_03: argument --configs: invalid int value"),
     ("FLAGS_05=--bogus", "FLAGS_05: unrecognized arguments: --bogus"),

@@ -75,7 +75,6 @@ def test_scores_are_logits_and_weights_are_their_sigmoids_in_the_order_of_the_ro
     assert common.keys_of(scores) == keys
     assert [row["score"] for row in scores] == pytest.approx(logits.tolist(), abs=1e-6)
     assert [row["weight"] for row in scores] == pytest.approx(sigmoid(logits).tolist(), abs=1e-6)
-    assert common.read_json(run / "scores" / "first.cost.json")["command"].startswith("python 04_select.py")
 
 
 def by_hand(run, scorer, logits, pos_weight=3):
@@ -172,34 +171,13 @@ def test_labels_of_problems_that_were_edited_are_named_and_copies_are_not(run, s
     assert f"02_label.py {run} judges again" in error
 
 
-def test_the_selections_of_given_scorers_are_replaced_and_those_of_others_stay(run, tmp_path, select):
-    one = first_dimension_scorer(tmp_path / "one.pt")
-    two = first_dimension_scorer(tmp_path / "two.pt", scale=[torch.ones(8), torch.full((8,), -1.0)])
-    select(scorers=[one, two])
-    before = common.read_jsonl(run / "selected.jsonl")
-    set_logits(run, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0].__getitem__)
-    select(scorers=[one])
-    after = common.read_jsonl(run / "selected.jsonl")
-    assert len(after) == len(before) == 2 * 2 * 10
-    assert after[:20] == [row for row in before if row["scorer"] == "two"]
-    assert {row["score"] for row in after if row["strategy"] == "best-of-n" and row["scorer"] == "one"} == {6}
-
-
-def test_selections_of_another_run_are_not_kept(run, tmp_path, select):
-    select()
-    edit_jsonl(run / "selected.jsonl", lambda row: row | {"sample": 6})
-    error = select(scorers=[first_dimension_scorer(tmp_path / "other.pt")], code=2).stderr
-    assert "selected.jsonl has picks that are no rollouts of this run, such as ('p0', 6); delete it" in error
-    select()  # replaces them
-
-
 # ---- answers.jsonl
 
 
-def held_out(path, best_of_n=None, weighted_vote=None, **changes):
-    """A scorer that says how often each strategy was right on held-out problems."""
+def validated(path, best_of_n=None, weighted_vote=None, **changes):
+    """A scorer that says how often each strategy was right on the validation part."""
     accuracy = {"best-of-n": best_of_n, "weighted-vote": weighted_vote}
-    return first_dimension_scorer(path, held_out=accuracy, **changes)
+    return first_dimension_scorer(path, right_of_validation=accuracy, **changes)
 
 
 def test_a_scorer_of_the_vector_alone_needs_no_token_statistics(run, select):
@@ -211,8 +189,8 @@ def test_a_scorer_of_the_vector_alone_needs_no_token_statistics(run, select):
 
 def test_one_answer_a_problem_by_the_mean_of_seeds(run, tmp_path, select):
     moved = [torch.ones(8), torch.full((8,), 0.25)]
-    first = held_out(tmp_path / "scatr.cal@32-1.pt", best_of_n=0.5)
-    second = held_out(tmp_path / "scatr.cal@32-2.pt", best_of_n=0.5, scale=moved, pos_weight=12.0)
+    first = validated(tmp_path / "scatr.cal@32-1.pt", best_of_n=0.5)
+    second = validated(tmp_path / "scatr.cal@32-2.pt", best_of_n=0.5, scale=moved, pos_weight=12.0)
     said = select(scorers=[first, second]).stdout
     _, hidden = read_vectors(run)
     logits = 2.5 * hidden[:, 0].float() - 2  # the mean of x and 4 (x - 1)
@@ -229,20 +207,20 @@ def test_one_answer_a_problem_by_the_mean_of_seeds(run, tmp_path, select):
 
 
 @pytest.mark.parametrize("names, options, wanted, reason", [
-    ("a@1 a@2 b@1", "", ("b", "weighted-vote"), "b, weighted-vote: 70.0 % right on held-out calibration"),
+    ("a@1 a@2 b@1", "", ("b", "weighted-vote"), "b, weighted-vote: 70.0 % of the validation problems right"),
     ("a@1 a@2 b@1", "--strategy best-of-n", ("a", "best-of-n"), "a (mean of 2 seeds), best-of-n: 60.0 %"),
     ("a@1 a@2", "", ("a", "best-of-n"), "the most of 2 choices"),
     ("plain a@1 a@2", "", ("a", "best-of-n"), "60.0 %"),
     ("plain", "--strategy weighted-vote", ("plain", "weighted-vote"), "the first given"),
     ("a@1 a@plain", "", ("a", "best-of-n"), "the first given"),
 ])  # fmt: skip
-def test_what_was_right_most_often_on_held_out_problems_picks(
+def test_what_was_right_most_often_in_validation_picks(
     run, tmp_path, select, names, options, wanted, reason
 ):
     """Accuracies of seeds are averaged; an unknown accuracy is less than any known one."""
-    held_out(tmp_path / "a@1.pt", 0.9, 0.2)
-    held_out(tmp_path / "a@2.pt", 0.3, 0.4)
-    held_out(tmp_path / "b@1.pt", 0.5, 0.7)
+    validated(tmp_path / "a@1.pt", 0.9, 0.2)
+    validated(tmp_path / "a@2.pt", 0.3, 0.4)
+    validated(tmp_path / "b@1.pt", 0.5, 0.7)
     first_dimension_scorer(tmp_path / "plain.pt")
     first_dimension_scorer(tmp_path / "a@plain.pt")
     scorers = [tmp_path / f"{name}.pt" for name in names.split()]
@@ -253,7 +231,7 @@ def test_what_was_right_most_often_on_held_out_problems_picks(
 
 
 def test_programs_do_not_vote_and_are_cut_on_the_screen(run, tmp_path, select):
-    b = held_out(tmp_path / "b@1.pt", 0.5, 0.7)
+    b = validated(tmp_path / "b@1.pt", 0.5, 0.7)
     program = "def f():\n    return 1\n" * 9
     edit_jsonl(run / "labels.jsonl", lambda row: row | {"group": None, "answer": program})
     said = select(scorers=[b]).stdout

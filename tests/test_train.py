@@ -182,7 +182,7 @@ def test_separate_runs_and_any_number_of_processes_make_the_same_scorers(tmp_pat
         made = common.load_pt(run / f"{design}.{run.parent.name}@32-{seed}.pt")
         assert (made["runs"], made["design"], made["seed"]) == ([str(run)], design, seed)
     alone = train_run(runs[1], *options, "--seed", 42, out=tmp_path / "alone.pt").checkpoint
-    assert alone["held_out"] == made["held_out"]
+    assert alone["right_of_validation"] == made["right_of_validation"]
     for name, tensor in alone["state"].items():
         assert torch.equal(tensor, made["state"][name])
     assert [trial["losses"] for trial in alone["trials"]] == [trial["losses"] for trial in made["trials"]]
@@ -233,15 +233,15 @@ def shares_by_hand(rollouts, logits):
     return shares
 
 
-def test_held_out_accuracy_is_that_of_the_validation_part(tmp_path):
+def test_the_share_of_right_picks_is_that_of_the_validation_part(tmp_path):
     run = make_run(tmp_path / "run", problems=40, signal=0.5)
     scorer = train_run(run, "--configs", 2)
     rollouts = trainer.load_rollouts([run], common.DEFAULT_VECTOR)
     _, valid = trainer.split_by_problem(rollouts, 32)
-    held_out = rollouts.part(valid)
-    assert scorer.checkpoint["held_out"] == shares_by_hand(held_out, scorer(held_out.x))
+    validation = rollouts.part(valid)
+    assert scorer.checkpoint["right_of_validation"] == shares_by_hand(validation, scorer(validation.x))
     code = make_run(tmp_path / "code", problems=40, kind="code")
-    assert [*train_run(code, "--configs", 1).checkpoint["held_out"]] == ["best-of-n"], "programs do not vote"
+    assert [*train_run(code, "--configs", 1).checkpoint["right_of_validation"]] == ["best-of-n"], "programs do not vote"
 
 
 @pytest.mark.parametrize("other", [0, 1])
@@ -279,12 +279,20 @@ def test_a_scorer_of_vector_and_statistics_is_fed_both_by_key(tmp_path):
         scorer(hidden)
 
 
-def test_a_scorer_of_other_statistics_is_refused(tmp_path, monkeypatch, capsys):
-    run = make_run(tmp_path / "run")
-    scorer = train_run(run, "--configs", 1, "--design", "scatr+")
-    monkeypatch.setattr(common, "RULES", common.RULES[1:])
+def test_a_new_statistic_is_read_by_scorers_that_are_trained_anew_and_the_others_are_done(
+    tmp_path, monkeypatch, capsys
+):
+    run = make_run(tmp_path / "a" / "32")
+    arguments = [run, "--separate", "--design", "scatr", "scatr+", "--configs", 1]
+    call(*arguments)
+    scorer = common.load_scorer(run / "scatr+.a@32-32.pt")
+    monkeypatch.setitem(common.STATISTICS, "top", lambda s: s.p[:, 0])
+    monkeypatch.setattr(common, "RULES", common.RULES + tuple(f"top/{way}" for way in common.AGGREGATIONS))
     error = dies(capsys, common.score_run, scorer, run, "old.pt")
-    assert "old.pt: made for 28 token statistics, there are 27 now" in error
+    assert "old.pt: made for 28 token statistics, there are 32 now" in error
+    call(*arguments)
+    assert "1 scorer(s) finished before" in capsys.readouterr().out
+    assert len(common.load_scorer(run / "scatr+.a@32-32.pt").checkpoint["feature_scale"][0]) == 33
 
 
 def test_the_towers_of_vector_and_statistics_add_up_and_each_learns_to_judge_alone():
@@ -297,7 +305,7 @@ def test_the_towers_of_vector_and_statistics_add_up_and_each_learns_to_judge_alo
     assert (alone | added).all() and alone.float().mean().item() == pytest.approx(0.5, abs=0.1)
 
 
-@pytest.mark.parametrize("change", ["place", "configurations", "a label", "a vector", "a family"])
+@pytest.mark.parametrize("change", ["place", "configurations", "a label", "a vector", "a family", "growth"])
 def test_a_finished_scorer_is_made_again_only_after_a_change(tmp_path, capsys, change):
     run = make_run(tmp_path / "run")
     train_run(run, "--configs", 1)
@@ -308,6 +316,8 @@ def test_a_finished_scorer_is_made_again_only_after_a_change(tmp_path, capsys, c
         spoil(run, 0, 1.0)
     elif change == "a family":  # p1, p10 and p11 are of one family
         edit_jsonl(run / "problems.jsonl", lambda row: row | {"family": row["id"][:2]})
+    elif change == "growth":
+        make_run(run, n=5)
     elif change == "place":  # a run folder may be moved
         run = run.rename(tmp_path / "moved")
     capsys.readouterr()
@@ -326,7 +336,8 @@ def test_rollouts_that_could_not_be_judged_are_counted_and_left_out(tmp_path, ca
     train_run(run, "--configs", 1, "--rollouts", 3)
     said = capsys.readouterr()
     assert "of 24 rollouts right; 12 could not be judged" in said.out, "of the first three"
-    assert said.err.count("warning: ") == 1 and "12 problems, 3 held out (accuracy ± 29 points)" in said.err
+    assert "only 9 of 24 answers are right; a scorer needs" in said.err
+    assert said.err.count("warning: ") == 2 and "12 problems, 3 for validation (accuracy ± 29 points)" in said.err
     chosen, _ = trainer.choose_rollouts(trainer.load_rollouts([run], "penultimate/eos"), make_recipe(run))
     judged = [row for row in rows if row["label"] is not None]
     assert chosen.keys == [(run, row["id"], row["sample"]) for row in judged]
@@ -336,17 +347,18 @@ def test_rollouts_that_could_not_be_judged_are_counted_and_left_out(tmp_path, ca
 
 BAD = [  # arguments, where a name is that of a run; what is said
     ("one_class", "48 of 48 judged answers are right, to problems of 12 families; a scorer learns"),
-    ("no_label", "no answer is judged"), ("two_families", "to problems of 2 families"),
+    ("no_label", "0 of 0 judged answers are right"), ("two_families", "to problems of 2 families"),
     ("broken", "'p1', 3)"), ("good model", "'other'"), ("good deeper", "9 layers"),
     ("good unlabelled", "02_label.py"), ("good nowhere", "01_generate.py"), ("good -o .", "folder"),
     ("good --configs 1 -o hidden.pt", "hidden.pt: not a scorer"),
+    ("good -o /proc/none/x.pt", "cannot write into"),
     ("good --separate -o a/b.pt", "without a folder"), ("good --rollouts -1", "-1: give 1 or more"),
     ("good --design transformer-last10", "--extra last10"), ("good --design ensemble", "--layers all"),
-    ("good --design scatr scatr", "--design: give each once"), ("good --vector all/eos", "scatr takes"),
+    ("good --design scatr scatr", "would be made twice"), ("good --vector all/eos", "scatr takes"),
     ("good --design scatr logistic -o a.pt", "take one --design"),
     ("good --vector final/eos --design transformer-final", "all/eos, not final/eos"),
     ("good --study mixed", "two data sets"), ("good --study layers", "no vector '.15/eos'"),
-    ("good good --study fraction", "two RUNs would both"),
+    ("good good --study fraction", "would be made twice"),
     ("good good_too other --study mixed", "2 of made_up, 1 of other"),
 ]  # fmt: skip
 
@@ -376,16 +388,17 @@ def test_bad_calibration_sets_and_arguments_are_one_line_before_anything_is_made
 
 
 def test_a_run_that_teaches_nothing_is_named_once_and_the_others_are_learned_from(tmp_path, run_here):
-    """As in run_all.sh, which reads the exit code. What all designs and seeds share is said once."""
+    """What all designs and seeds share is said once."""
     runs = [make_run(tmp_path / name / "32", problems=8) for name in "abc"]
     edit_jsonl(runs[1] / "problems.jsonl", lambda row: row | {"family": str(int(row["id"][1:]) % 3)})
     relabel(runs[2], lambda i, row: None)
     options = ["--separate", "--design", "scatr", "logistic", "--seed", 32, 42, "--configs", 1]
-    said = run_here("03_train_scorer.py", *runs, *options, "--workers", 1, code=3)
+    said = run_here("03_train_scorer.py", *runs, *options, "--workers", 1)
+    why = "; a scorer learns from right and wrong answers to 4 families or more"
     three_families, unjudged, _, few = sorted(said.stderr.splitlines())
-    assert few.startswith(f"warning: {runs[0]}: 8 problems, 2 held out (accuracy ± 35 points)")
+    assert few.startswith(f"warning: {runs[0]}: 8 problems, 2 for validation (accuracy ± 35 points)")
     assert three_families.startswith(f"{runs[1]}: ") and "to problems of 3 families" in three_families
-    assert unjudged == f"{runs[2]}: no answer is judged right or wrong, so no scorer is made of it"
+    assert unjudged == f"{runs[2]}: 0 of 0 judged answers are right, to problems of 0 families{why}"
     names = ("scatr.a@32-32", "scatr.a@32-42", "logistic.a@32-32", "logistic.a@32-42")
     assert {path.stem for path in tmp_path.rglob("*@*.pt")} == {*names}
     relabel(runs[0], lambda i, row: 1)
@@ -523,8 +536,8 @@ def test_an_ensemble_is_the_mixture_of_frozen_layers_that_fits_the_validation_pa
         return -((len(train) - right) / right * y * mixed.log() + (1 - y) * (1 - mixed).log()).mean().item()
 
     assert scorer.checkpoint["val_loss"] == pytest.approx(loss(weights), abs=1e-5)
-    held_out = rollouts.part(valid)
-    assert scorer.checkpoint["held_out"] == shares_by_hand(held_out, scorer(held_out.x))
+    validation = rollouts.part(valid)
+    assert scorer.checkpoint["right_of_validation"] == shares_by_hand(validation, scorer(validation.x))
     others = [torch.eye(6)[i] * 0.05 + weights * 0.95 for i in range(6)]
     assert all(loss(weights) <= loss(other) + 1e-6 for other in others)
     assert (scorer(200 * torch.randn(4, 6, 8)).abs() < 1e6).all(), "no infinite logit where a sigmoid is 1"
@@ -618,7 +631,7 @@ def test_a_scorer_is_done_under_another_name_and_when_the_run_gets_more_vectors(
 
 
 def test_the_number_of_trainings_is_said_first_and_one_bar_counts_them_all(tmp_path, monkeypatch, capsys):
-    """The search of a logistic regression has ten configurations, however many are asked for."""
+    """The space of a logistic regression has ten configurations, however many are asked for."""
     progress, bars = common.progress, []
 
     def watched(*args, **options):
@@ -626,11 +639,12 @@ def test_the_number_of_trainings_is_said_first_and_one_bar_counts_them_all(tmp_p
         return bars[-1]
 
     monkeypatch.setattr(common, "progress", watched)
+    monkeypatch.setattr(trainer, "EPOCHS", 1)
     run = make_run(tmp_path / "run", problems=8)
-    call(run, "--separate", "--design", "scatr", "logistic", "--configs", 11, "--seed", 1, 2, "--rollouts", 2)
-    assert [(bar.n, bar.total) for bar in bars] == [(42, 42)]
+    call(run, "--separate", "--design", "scatr", "logistic", "--configs", 11, "--rollouts", 2)
+    assert [(bar.n, bar.total) for bar in bars] == [(21, 21)]
     first, *_ = (line for line in capsys.readouterr().err.splitlines() if "warning" not in line)
-    assert first == "4 scorer(s) to train, by 42 trainings at most"
+    assert first == "2 scorer(s) to train, by 21 trainings at most"
 
 
 @pytest.mark.parametrize("stop_at", [0, 2])
