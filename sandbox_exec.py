@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Run untrusted (model-written) Python against tests, and return a verdict that the program cannot forge.
+"""Run untrusted (model-written) Python against tests, where it cannot harm the machine.
 
     python sandbox_exec.py program.py tests.py       # prints the verdict (Linux only)
     python sandbox_exec.py program.py tests.json     # {"inputs": [...], "outputs": [...]}: reads and prints
@@ -19,48 +19,41 @@ A job is the keyword arguments of `run_tests`:
     style        "check": the tests define check(candidate), which is called with the entry point; "auto":
                  "check" if the tests define it, else they are collected as pytest would
     entry_point  name of the function under test; the style "check" needs it
-    prelude      trusted code of the problem statement, which runs in front of the program and of the tests; a
-                 program that uses what it imports is looked at as if it imported that itself
-    beside       True: accept a suspect program's pass, for tests that patch what the program imports
+    prelude      trusted code of the problem statement, which runs in front of the program and of the tests
     cpu_s        seconds of processor time for the program and its tests, default 10
     wall_s       seconds that they may sleep, default 2 * cpu_s; waiting for a busy processor does not count
     memory_mb    memory of each process, default 1024; all processes together may hold 1.5 times as much
 
-`result.reason` is `passed`, `failed: <assert or exception>`, `timeout`, `memory`, `killed`, `no code`,
-`syntax`, `not judged: passes only beside its tests (<why it is suspect>)`, or `error: <what went wrong in the
-sandbox or the tests>`. `result.passed` is True or False, and None for the last two.
+`result.reason` is `passed`, `failed: <assert, exception or what the program did>`, `timeout`, `memory`,
+`killed`, `no code`, `syntax`, or `error: <what went wrong in the sandbox or the tests>`. `result.passed` is
+True or False, and None for an error.
 
-What happens to a program:
-
-1. A fork server, which was started with a clean environment and has entered all layers of protection that the
-   machine has, forks a process for the job, confines it, limits its time and memory, and at the end kills all
-   that is left of it.
-2. Before that process runs any of the program, `why_suspect` walks over the program's syntax tree, and the
-   process tells the caller what it found. A program is innocent if nothing in it could reach the tests or lie
-   to them; what the rule does not know makes it suspect. Most real programs are innocent.
-3. The process runs the program together with its tests, as every other evaluator does. Of an innocent program
-   that verdict counts. A suspect one could forge a pass, but nothing hinders an honest one: if it fails, it
-   has failed; if it passes, it is not judged.
-
-A class under test that lies about itself is believed. A program that reads and prints runs alone, and the
-caller compares what it printed. Tests that need more than functions, asserts, unittest's classes and pytest's
-`raises` are run by pytest itself, in the same process; where it is missing, they are not judged.
+The machine is protected; the verdict is the tests'. Program and tests run in one process, as in every other
+evaluator, and a program is right if all tests pass. What models have been seen to do instead of solving a
+problem fails, by plain checks while it runs (see `Checks`): to end before the tests do, to catch their
+asserts or skip them, to change builtins or the modules that they use, to return objects that answer every
+comparison. A model that is trained against these tests can cheat here as it can everywhere.
 
     caller         two threads for each server; only this process holds secrets and expected outputs
       fork server  one thread, in namespaces; never reads a program, a test or a verdict
         process    has the program and its tests; sends the verdict to the caller on a socket of the job's own
 
-`pool.banner` lists the layers of protection that the machine offers. A Pool starts only where no program can
-write what the caller reads later (by a private root, Landlock, or another user), unless the caller writes
-`unsafe=True`; `Pool(require="namespaces")` refuses to work with less. Not covered: bugs of the kernel, side
-channels, reading /usr and the Python installation, files that tests leave in the folder that they share with
-the program, and what the rule overlooks: a model that is trained against it would find that. Sockets are
-always refused.
+A fork server was started with a clean environment and has entered all layers of protection that the machine
+has. For each job it forks a process, confines it, limits its time and memory, and at the end kills all that is
+left of it. A program that reads and prints runs alone, and the caller compares what it printed. Tests that
+need more than functions, asserts, unittest's classes and pytest's `raises` are run by pytest itself, in the
+same process; where it is missing, they are not judged.
+
+`pool.banner` lists the layers of protection that the machine offers, from Linux 4.18 on. A Pool starts only
+where no program can write what the caller reads later (by a private root, Landlock, or another user), unless
+the caller writes `unsafe=True`; `Pool(require="namespaces")` refuses to work with less. Not covered: bugs of
+the kernel, side channels, reading /usr and the Python installation, and files that tests leave in the folder
+that they share with the program. Sockets are always refused.
 """
-# ruff: noqa: SIM905
 import ast
 import atexit
 import builtins
+import collections
 import contextlib
 import ctypes
 import errno
@@ -74,6 +67,7 @@ import json
 import linecache
 import marshal
 import mmap
+import operator
 import os
 import queue
 import random
@@ -124,7 +118,7 @@ class Result(typing.NamedTuple):
 
     @property
     def passed(self):
-        return None if self.verdict in ("error", "not judged") else self.verdict == "passed"
+        return None if self.verdict == "error" else self.verdict == "passed"
 
 
 # ------------------------------------------------------------------------------------- the caller's process
@@ -222,8 +216,8 @@ class Pool(contextlib.AbstractContextManager):
         return outcome
 
 
-def judge(run_job, code, tests, style="auto", entry_point=None, prelude="", beside=False, cpu_s=CPU_S,
-          wall_s=None, memory_mb=MEMORY_MB):
+def judge(run_job, code, tests, style="auto", entry_point=None, prelude="", cpu_s=CPU_S, wall_s=None,
+          memory_mb=MEMORY_MB):
     """The Result of one job. `run_job` is a pool's: it runs a process."""
     if not isinstance(code, str | None):
         return Result(f"error: code must be text, not {type(code).__name__}")
@@ -245,10 +239,9 @@ def judge(run_job, code, tests, style="auto", entry_point=None, prelude="", besi
 
     try:
         if isinstance(tests, str):
-            tests = read_tests(str(tests), str(prelude or ""), style, str(entry_point or ""),
-                               looks="numpy" in preload)
+            tests = read_tests(str(tests), str(prelude or ""), style, str(entry_point or ""))
             preload += ["pytest"] * tests["need_pytest"]
-            reason, detail = judge_tests(run, {**tests, "code": code}, beside)
+            reason, detail = judge_tests(run, {**tests, "code": code})
         else:
             reason, detail = judge_script(run, code, *read_pairs(tests))
     except Verdict as verdict:
@@ -272,34 +265,28 @@ def read_pairs(tests):
     return pairs
 
 
-def judge_tests(run, job, beside):
-    """(reason, detail), by step 3 of the first page."""
-    for _ in range(3):
-        why, reason, detail = answer_of(run("tests", job))
-        if reason not in AGAIN:
-            break
-        job = {**job, **AGAIN[reason]}
-    if not why:
-        return reason, detail
-    if reason == "passed" and beside:
-        return "passed: beside its tests", why
-    if reason == "passed":
-        return f"not judged: passes only beside its tests ({why})", ""
-    is_failure = re.match("failed: |timeout$|memory$|killed$|syntax$", reason)
-    return reason if is_failure else f"failed: {reason}", detail       # the program may have sent anything
+def judge_tests(run, job):
+    """(reason, detail) of a program and its tests in one process, by pytest if they turn out to need it."""
+    reason, detail = answer_of(run, job)
+    if reason == NEEDS_PYTEST:
+        reason, detail = answer_of(run, {**job, "need_pytest": True})
+    return reason, detail
 
 
-def answer_of(outcome):
-    """(why the program is suspect, reason, detail). The first part of an answer was sent before the program
-    ran, the others by tests that it may have taken over, if it is suspect."""
+def answer_of(run, job):
+    """(reason, detail) that the process sends when the tests have ended. It knows a token, so that what a
+    program writes to the same socket is not taken for an answer."""
+    token = os.urandom(8).hex()
+    outcome = run("tests", {**job, "token": token})
     if outcome.ended:
-        return "", *outcome.ended
+        return outcome.ended
     if not outcome.answer:
-        return "", f"error: the sandbox failed with exit status {outcome.exit}", ""
-    parts = outcome.answer.decode("utf-8", "replace").split("\0")
-    why, odd, reason, detail = [*parts, "", "", "", ""][:4]
-    ended = f"failed: the program ended (exit status {outcome.exit}) before its tests did"
-    return why or odd, reason or ended, detail
+        return f"error: the sandbox failed with exit status {outcome.exit}", ""
+    _, has_ended, answer = outcome.answer.decode("utf-8", "replace").partition(token)
+    if not has_ended:
+        return f"failed: the program ended (exit status {outcome.exit}) before its tests did", ""
+    _, reason, detail, _ = answer.split("\0", 3)
+    return reason, detail
 
 
 def judge_script(run, code, inputs, outputs):
@@ -459,13 +446,12 @@ def receive(sock):
 
 # ------------------------------------------------------------------------------------- reading the tests
 # The caller's process compiles the tests, once for many programs with the same tests. Each assert and other
-# check is wrapped in a call that counts it, because tests that check nothing must not pass.
+# check is wrapped in a call of Checks, which counts it and looks at what it compares.
 
 # Tests that only pytest itself can run; what this does not show, running them does.
 MORE_OF_PYTEST = re.compile(r"\bpytest\.(?!raises\b)\w|^from pytest import (?!raises$)|"
                             r"^def (setup|teardown)_|^class Test\w*(?!.*TestCase)", re.MULTILINE)
-# What a process may answer to be started again, as only running the program and the tests has shown: how.
-AGAIN = {"needs pytest": {"need_pytest": True}, "evaluates a text": {"why": "evaluates a text"}}
+NEEDS_PYTEST = "needs pytest"                     # a process's answer if only running the tests shows that
 STARTS_A_FILE = re.compile(r"\b(py|reload|subprocess|runpy)\b")
 
 
@@ -474,162 +460,102 @@ class Verdict(Exception):
 
 
 @functools.lru_cache(16)
-def read_tests(text, prelude, style, entry_point, looks=False):
+def read_tests(text, prelude, style, entry_point):
     """What the process of a job needs to know of its tests: a dictionary for marshal."""
     if style == "check" and not entry_point:
         raise Verdict("error: tests of the style check need an entry_point")
-    asserts = Asserts(looks)
+    wrapper = ChecksWrapper()
     try:
         ast.parse(prelude)
     except SyntaxError:                           # it ends inside a function, which the program continues
         prelude += "\n    pass\n"
     try:
         tree = ast.parse(text, "tests.py")
-        asked = asked_by(text, prelude, entry_point)
+        lacking, modules = asked_by(text, prelude, entry_point)
         has_check = any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in tree.body)
-        tests_code = compile(asserts.visit(tree), "tests.py", "exec", dont_inherit=True, optimize=0)
+        tests_code = compile(wrapper.visit(tree), "tests.py", "exec", dont_inherit=True, optimize=0)
         prelude_code = compile(prelude, "prelude.py", "exec", dont_inherit=True, optimize=0)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
         raise Verdict(f"error: the tests or the prelude do not parse: {problem}"[:500]) from None
-    if not asserts.found:
+    if not wrapper.found:
         raise Verdict("error: the tests have no assert")
     if style == "check" and not has_check:
         raise Verdict("error: tests of the style check must define check(candidate)")
     is_check = style == "check" or style == "auto" and entry_point and has_check
     names_solution = re.search(r"^(?! *(from|import) ).*\bsolution\b", text, re.MULTILINE)
-    if not (is_check or asked["lacking"] or names_solution):
+    if not (is_check or lacking or names_solution):
         raise Verdict("error: the tests ask nothing of the program")
-    packages = {module.partition(".")[0] for module in asked["modules"]}
     return {
         "tests": text,
         "tests_code": tests_code,
         "prelude_code": prelude_code,
-        "shares": bool(re.search(r"^\s+global ", prelude, re.MULTILINE)),      # such as a counter
-        "asked": asked,
-        "lacking": sorted(asked["lacking"] | {entry_point}),
-        "packages": sorted(packages - {"solution", "tests", "__main__", "pytest"}),
+        "lacking": sorted(lacking | {entry_point}),
+        "modules": sorted(modules),
+        "named": f"{text} {prelude}",
         "entry_point": entry_point,
         "checked": entry_point if is_check else None,          # what check() is called with
-        "why": None,                                           # the program is suspect, if that is known
         "need_pytest": bool(MORE_OF_PYTEST.search(text)),
         "need_file": bool(STARTS_A_FILE.search(text)),         # whether solution.py must be there
     }
 
 
-def symbols_of(source):
-    """(name, what a scope does with it, the scope) for all names of all scopes."""
-    tables = [symtable.symtable(source, "text", "exec")]
-    for table in tables:
-        tables += table.get_children()
-    return [(symbol.get_name(), symbol, table) for table in tables for symbol in table.get_symbols()]
-
-
-def asked_by(tests, prelude="", entry_point=""):
-    """What tests and prelude use: names, modules, the imports of the prelude, methods that they call, names
-    that only the program can define, and which of these are classes that the tests test."""
-    of_prelude = [*ast.walk(ast.parse(prelude))]
-    nodes = [*ast.walk(ast.parse(tests)), *of_prelude]
-    symbols = symbols_of(tests)
-    trusted = symbols + symbols_of(prelude)
+def asked_by(tests, prelude, entry_point):
+    """(names that the tests use and that only the program can define, modules that tests and prelude
+    import)."""
+    nodes = [*ast.walk(ast.parse(tests)), *ast.walk(ast.parse(prelude))]
     imports = [node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom))]
-    modules = {getattr(node, "module", None) or alias.name for node in imports for alias in node.names}
     from_program = [node for node in imports if getattr(node, "module", "") == "solution"]
     given = {alias.name for node in from_program for alias in node.names}
-    defined = {name for name, symbol, table in trusted if table.get_type() == "module" and (
-               symbol.is_assigned() or symbol.is_imported())}
-    used = {name for name, symbol, table in symbols if symbol.is_referenced() and (
-            symbol.is_global() or table.get_type() == "module" or name in given)}
+    tables = [symtable.symtable(text, "text", "exec") for text in (prelude, tests)]
+    defined = {symbol.get_name() for table in tables for symbol in table.get_symbols()
+               if symbol.is_assigned() or symbol.is_imported()}
+    scopes = tables[1:]
+    for scope in scopes:                          # it grows to all of the tests
+        scopes += scope.get_children()
+    used = {symbol.get_name() for scope in scopes for symbol in scope.get_symbols() if symbol.is_referenced()
+            and (symbol.is_global() or scope.get_type() == "module" or symbol.get_name() in given)}
+    modules = {getattr(node, "module", None) or alias.name for node in imports for alias in node.names}
     lacking = used - (defined - given - {entry_point}) - vars(builtins).keys()
-    tested = {name for name in {*lacking, *given, entry_point} if name[:1].isupper()}
-    methods = {getattr(node.func, "attr", "") for node in nodes if isinstance(node, ast.Call)}
-    return {"names": {name for name, _, _ in trusted} | given | modules, "modules": modules,
-            "imported": "\n".join(ast.unparse(node) for node in imports if node in of_prelude),
-            "methods": methods, "lacking": lacking, "tested": tested}
+    return lacking, modules - {"solution", "tests", "__main__", "pytest"}
 
 
-class Asserts(ast.NodeTransformer):
-    """Count the checks that run: asserts, calls of assert..., raises, warns and fail, and ifs that raise; and
-    look at what is compared, handed on and asked by a method, if numpy may be about."""
-    found = 0                                     # in the text
-    ran = 0
-    swallowed = False                             # whether the program caught a failing assert of the tests
-    odd = ""                                      # what the tests got that may equal what it is not
+# Assert methods and functions that compare two values, of unittest's, numpy's and EvalPlus'
+COMPARES = re.compile(r"assert\w*([Ee]qual|Less|Greater|In$|close|ion$)")
 
-    def __init__(self, looks):
-        self.looks = looks
 
-    @classmethod
-    def count(cls, value):
-        cls.ran += 1
-        return value
-
-    @classmethod
-    def check(cls, value):
-        """The value of an assert. If it fails in a function of the tests that the program calls, the program
-        could catch it, and has failed all the same."""
-        is_true = bool(cls.count(value))
-        frame = sys._getframe()
-        while frame and not is_true and not cls.swallowed:
-            cls.swallowed = frame.f_code.co_filename == "solution.py"
-            frame = frame.f_back
-        return is_true
-
-    @classmethod
-    def look(cls, value):
-        if "numpy" in sys.modules and not cls.odd and may_equal_anything(value):
-            cls.odd = "gives numbers of numpy's that may equal others"
-        return value
+class ChecksWrapper(ast.NodeTransformer):
+    """Wrap the checks of the tests: asserts, calls of assert..., raises, warns and fail, and ifs that raise;
+    and in a check the comparisons."""
+    found = 0                                     # checks in the text
+    inside = 0                                    # how many checks this node is in
 
     def visit_Constant(self, node):
         return node                               # most nodes of some tests
 
-    def wrap(self, node, function):
-        self.found += function != "__look__"
+    def call(self, function, node, *arguments):
         name = ast.copy_location(ast.Name(function, ast.Load()), node)
-        return ast.copy_location(ast.Call(name, [node], []), node)
+        return ast.copy_location(ast.Call(name, [*arguments], []), node)
 
     def generic_visit(self, node):
+        name = getattr(node.func, "attr", getattr(node.func, "id", "")) if isinstance(node, ast.Call) else ""
+        is_if = isinstance(node, ast.If) and any(isinstance(inner, ast.Raise) for inner in node.body)
+        is_call = name.startswith("assert") or name in ("raises", "warns", "fail")
+        is_check = is_if or is_call or isinstance(node, ast.Assert)
+        self.found += is_check
+        self.inside += is_check
         super().generic_visit(node)
-        if isinstance(node, ast.Assert):
-            node.test = self.wrap(node.test, "__check__")
-        if isinstance(node, ast.If) and any(isinstance(inner, ast.Raise) for inner in node.body):
-            node.test = self.wrap(node.test, "__count__")
-        if isinstance(node, ast.Compare) and self.looks:
-            node.left = self.wrap(node.left, "__look__")
-            node.comparators = [self.wrap(side, "__look__") for side in node.comparators]
-        if isinstance(node, ast.Call):
-            name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-            if self.looks:
-                for place, argument in enumerate(node.args):
-                    if isinstance(argument, ast.Starred):
-                        argument.value = self.wrap(argument.value, "__look__")
-                    else:
-                        node.args[place] = self.wrap(argument, "__look__")
-                for argument in node.keywords:
-                    argument.value = self.wrap(argument.value, "__look__")
-                if isinstance(node.func, ast.Attribute):
-                    node.func.value = self.wrap(node.func.value, "__look__")
-            if name.startswith("assert") or name in ("raises", "warns", "fail"):
-                return self.wrap(node, "__count__")
-        return node
-
-
-def may_equal_anything(value, levels=3):
-    """Whether a value, or one in it, is of numpy's and without any number, as `all` and pytest's approx are
-    true of none; or of so few bits that every large number is its infinity; or of integers so large that the
-    tests' difference of two of them may overflow."""
-    if type(value) in (list, tuple, dict):
-        parts = value.values() if type(value) is dict else value
-        return levels > 0 and any(may_equal_anything(part, levels - 1) for part in parts)
-    numpy = sys.modules["numpy"]
-    if type(value) is not numpy.ndarray and not issubclass(type(value), numpy.generic):
-        return False
-    kind = value.dtype.kind
-    bits = 8 * value.dtype.itemsize
-    if not value.size or kind in "iuf" and bits < 32:
-        return True
-    largest = max(-int(value.min()), int(value.max())) if kind == "i" else 0
-    return largest.bit_length() > bits - 2
+        if self.inside and isinstance(node, ast.Compare):
+            operators = " ".join(type(operator).__name__ for operator in node.ops)
+            operators = ast.copy_location(ast.Constant(operators), node)
+            node = self.call("__compare__", node, operators, node.left, *node.comparators)
+        elif COMPARES.match(name) or self.inside and name in ("isinstance", "len"):
+            what = ast.copy_location(ast.Constant(name), node)
+            node.args[:0] = what, node.func
+            node.func = ast.copy_location(ast.Name("__ask__", ast.Load()), node)
+        self.inside -= is_check
+        if is_check and not is_call:
+            node.test = self.call("__count__" if is_if else "__check__", node.test, node.test)
+        return self.call("__count__", node, node) if is_call else node
 
 
 # ------------------------------------------------------------------------------------- the fork server
@@ -702,7 +628,7 @@ def start_job(job, descriptors):
     """The process of a job, with descriptors from 0 on as its function expects them."""
     if job["mode"] == "script":
         return cage.spawn(descriptors[:4], job, run_script)
-    return cage.spawn([cage.null] * 3 + descriptors, job, run_tests_beside)
+    return cage.spawn([cage.null] * 3 + descriptors, job, run_program_and_tests)
 
 
 def watch(job, awaited, control):
@@ -790,41 +716,51 @@ def usage(pids):
 
 
 # ------------------------------------------------------------------------------------- a program's process
-# `run_tests_beside` or `run_script` is the whole life of a forked process. Descriptors 0, 1 and 2 are those
-# of every program, 3 is a file with the job. A process with tests answers the caller through 4.
+# `run_program_and_tests` or `run_script` is the whole life of a forked process. Descriptors 0, 1 and 2 are
+# those of every program, 3 is a file with the job. A process with tests answers the caller through 4.
 
 def read_job():
-    return marshal.loads(os.pread(3, os.lseek(3, 0, os.SEEK_END), 0))
-
-
-CONSTANTS = (ast.Expression, ast.Constant, ast.BinOp, ast.operator, ast.UnaryOp, ast.unaryop, ast.Compare,
-             ast.cmpop, ast.BoolOp, ast.boolop, ast.List, ast.Tuple, ast.Dict, ast.Set, ast.Load)
+    job = marshal.loads(os.pread(3, os.lseek(3, 0, os.SEEK_END), 0))
+    os.close(3)                                   # the program must not read it again
+    return job
 
 
 def say(*parts):
-    """Parts of the answer to the caller: why the program is suspect, then what is odd about its values, the
-    reason and the detail."""
+    """A part of the answer to the caller: that the program starts, or the token, reason and detail."""
     os.write(4, encode("".join(part[:1000].replace("\0", " ") + "\0" for part in parts)))
 
 
-def run_tests_beside():
+def run_program_and_tests():
     """The program and its tests in one process."""
     job = read_job()
-    for package in job["packages"] + ["pytest"] * job["need_pytest"]:
+    token = job.pop("token")
+    say(token, *verdict_on(job))
+
+
+def verdict_on(job):
+    """(reason, detail)"""
+    modules = job["modules"] + ["pytest"] * job["need_pytest"]
+    for module in modules:
+        package = module.partition(".")[0]
         if package in cage.disabled or not importlib.util.find_spec(package):
-            return say("", "", f"error: the tests need {package!r}, which is not installed", "")
+            return f"error: the tests need {package!r}, which is not installed", ""
+        with contextlib.suppress(Exception):      # the tests will say it
+            importlib.import_module(module)
+    names = names_of(modules)
+    say("started")
     try:
-        compiled = compile_program(job["code"])
+        program, prelude = load_program(job)
     except BaseException as problem:
-        return say("", "", *explain(problem, loading=True))
-    why = job["why"] or why_suspect(job["code"], job["asked"])
-    say(why or "")
-    try:
-        program, prelude = load_program(job, compiled, is_innocent=not why)
-    except BaseException as problem:
-        return say("", *explain(problem, loading=True))
+        return explain(problem, loading=True)
+    changed = what_changed(names)
+    if changed:
+        return f"failed: the program changed {changed}", ""
+    Checks.named = job["named"]
     reason, detail = run_tests_in(job, program, prelude)
-    say(Asserts.odd, reason, detail)
+    if reason != "passed":
+        return reason, detail
+    changed = what_changed(names, job["tests"])
+    return (f"failed: the program changed {changed}" if changed else Checks.objection() or reason), detail
 
 
 def new_module(*names):
@@ -839,16 +775,15 @@ def compile_program(code):
     return compile(encode(code), "solution.py", "exec", dont_inherit=True)
 
 
-def load_program(job, compiled, is_innocent):
+def load_program(job):
     """Run the prelude and the program in one module: its names, and those that the prelude has for tests."""
+    compiled = compile_program(job["code"])
     if job["need_file"]:
         with open("solution.py", "w", encoding="utf-8", errors="surrogatepass") as copy:
             copy.write(job["code"])
         sys.path.insert(0, os.getcwd())
     module = new_module("solution", "__main__")
     program = vars(module)
-    if is_innocent and b"eval" in marshal.dumps(compiled):      # for others the copied pages would cost time
-        program["__builtins__"] = {**vars(builtins), "eval": evaluate}
     before = set(program)
     try:
         exec(job["prelude_code"], program)
@@ -856,29 +791,12 @@ def load_program(job, compiled, is_innocent):
         raise Verdict(f"error: the prelude ends in {type(problem).__name__}: {problem}"[:500]) from None
     name = job["entry_point"]
     program.pop(name, None)                       # a stub there
-    own = dict(program)                           # which the program cannot change: the tests' copies of the
-    for key, value in own.items():                # prelude's functions read it
-        if type(value) is types.FunctionType and value.__globals__ is program and not job["shares"]:
-            own[key] = types.FunctionType(value.__code__, own, key, value.__defaults__, value.__closure__)
-            own[key].__kwdefaults__ = value.__kwdefaults__
-            own[key].__dict__.update(vars(value))
-    prelude = {key: value for key, value in own.items() if key not in before}
+    prelude = {key: value for key, value in program.items() if key not in before}
     exec(compiled, program)
-    for key in program.keys() - own:              # what the prelude calls of the program
-        own[key] = program[key]
     if name not in program and hasattr(program.get("Solution"), name):
         program[name] = getattr(program["Solution"](), name)
     module.__all__ = []                           # tests that import * get only the names that they lack
     return program, prelude
-
-
-def evaluate(text, *_):
-    """An innocent program's eval: of constants and operators. A program that wants more is suspect."""
-    tree = ast.parse(text.lstrip(), mode="eval")
-    if not all(isinstance(node, CONSTANTS) for node in ast.walk(tree)):
-        say("", "evaluates a text", "")
-        os._exit(0)
-    return eval(compile(tree, "eval", "eval"))
 
 
 def run_script():
@@ -907,9 +825,156 @@ def run_script():
     os._exit(status & 255)
 
 
+# ------------------------------------------------------------------------------------- plain checks
+# What models have been seen to do instead of solving a problem fails. A program that ends before its tests,
+# such as by os._exit(0), has sent no answer; the rest is looked for here.
+
+HEAP_TYPE = 1 << 9                                # a flag of classes that a program can change
+PLAIN = {int, float, bool, complex, str, bytes, type(None)}
+CONTAINERS = {list, tuple, set, frozenset, dict, collections.deque}
+EQUALITY = "__eq__", "__ne__"
+ORDERING = "__lt__", "__le__", "__gt__", "__ge__"
+COMPARING = *EQUALITY, *ORDERING, "__contains__", "__iter__", "__len__", "__class__"
+ASKED = {"isinstance": ["__class__"], "len": ["__len__"]}
+OPERATORS = {
+    "Eq": (operator.eq, EQUALITY), "NotEq": (operator.ne, EQUALITY),
+    "Lt": (operator.lt, ORDERING), "LtE": (operator.le, ORDERING),
+    "Gt": (operator.gt, ORDERING), "GtE": (operator.ge, ORDERING),
+    "In": (lambda item, all_items: item in all_items, (*EQUALITY, "__contains__")),
+    "NotIn": (lambda item, all_items: item not in all_items, (*EQUALITY, "__contains__")),
+    "Is": (operator.is_, ()), "IsNot": (operator.is_not, ()),
+}
+
+
+def names_of(modules):
+    """[(namespace, name, what it stands for, path)] of the builtins, of these modules' public functions and
+    classes, and of the methods of these classes."""
+    wanted = {"builtins", *modules}
+    inner = tuple(prefix for prefix in ("unittest.", "_pytest.") if prefix.strip("_.") in wanted)
+    found = []
+    for path, module in [*sys.modules.items()]:
+        if path not in wanted and not path.startswith(inner):
+            continue
+        found.append((sys.modules, path, module, path))
+        for name, value in vars(module).items():
+            if name[0] == "_" or not callable(value):
+                continue
+            found.append((vars(module), name, value, f"{path}.{name}"))
+            if isinstance(value, type) and value.__flags__ & HEAP_TYPE:
+                found += [(vars(value), key, method, f"{path}.{name}.{key}")
+                          for key, method in vars(value).items()
+                          if callable(method) or isinstance(method, (classmethod, staticmethod, property))]
+    return found
+
+
+def what_changed(names, tests=""):
+    """The path of a name that stands for something else now, as after `unittest.TestCase.assertEqual = print`.
+    The tests may set or patch what they like."""
+    for namespace, name, value, path in names:
+        is_set_by_tests = rf"""\b{name}\s*=(?!=)|\b{name}["']"""
+        if namespace.get(name) is not value and not re.search(is_set_by_tests, tests):
+            return path
+    return ""
+
+
+class Checks:
+    """What the checks of the tests call."""
+    ran = 0
+    caught = set()                                # places of asserts that failed where the program called them
+    liar = ""                                     # a class of the program's own that answered a comparison
+    named = ""                                    # text with all names that tests and prelude know
+
+    @classmethod
+    def count(cls, value):
+        cls.ran += 1
+        return value
+
+    @classmethod
+    def check(cls, value):
+        """The value of an assert. One that fails in a function which the program called could be caught, as by
+        `try: callback(x)`, `except Exception: pass`; that it holds later, as in a retry, makes up for it."""
+        is_true = bool(cls.count(value))
+        if is_true and not cls.caught:
+            return True
+        frame = sys._getframe(1)
+        place = frame.f_code, frame.f_lineno
+        if is_true:
+            cls.caught.discard(place)
+        while frame and not is_true:
+            if frame.f_code.co_filename == "solution.py":
+                cls.caught.add(place)
+            frame = frame.f_back
+        return is_true
+
+    @classmethod
+    def compare(cls, operators, *operands):
+        """The value of a comparison such as a < b <= c."""
+        result = True
+        for name, left, right in zip(operators.split(), operands, operands[1:]):
+            if result is not True and not result:
+                break
+            function, methods = OPERATORS[name]
+            cls.look(methods, left, right)
+            result = function(left, right)
+        return result
+
+    @classmethod
+    def ask(cls, name, function, /, *values, **named):
+        """The value of a call of isinstance, len or an assert method that compares."""
+        cls.look(ASKED.get(name, COMPARING), *values, *named.values())
+        return function(*values, **named)
+
+    @classmethod
+    def look(cls, methods, *values):
+        """Note an object that is compared with a value by a method of a class which only the program knows,
+        as one of `class E` with `def __eq__(self, other): return True` is."""
+        liars = [cls.own_class(value, methods) for value in values]
+        if any(liars) and (len(liars) == 1 or not all(liars)):
+            cls.liar = max(liars)
+
+    @classmethod
+    def own_class(cls, value, methods, levels=3):
+        kind = type(value)
+        if kind in PLAIN:
+            return ""
+        if kind in CONTAINERS:
+            parts = [*value, *value.values()] if kind is dict else value
+            is_plain = levels == 0 or PLAIN.issuperset(map(type, parts))
+            return "" if is_plain else max(cls.own_class(part, methods, levels - 1) for part in parts)
+        own = [base for base in kind.__mro__ if base.__module__ in ("solution", "__main__")]
+        if any(re.search(rf"\b{re.escape(base.__name__)}\b", cls.named) for base in own):
+            return ""                             # a class under test may answer as it likes
+        for method in methods:
+            definer = next((base for base in kind.__mro__ if method in vars(base)), object)
+            code = getattr(vars(definer).get(method), "__code__", None)
+            is_generated = "__dataclass_fields__" in vars(definer) and code.co_filename == "<string>"
+            if definer in own and not is_generated or code and code.co_filename == "solution.py":
+                return kind.__name__
+        return ""
+
+    @classmethod
+    def may_skip(cls):
+        """Whether the tests skip some of theirs: else the program did, by `raise unittest.SkipTest`."""
+        return bool(re.search("skip|xfail", cls.named, re.IGNORECASE))
+
+    @classmethod
+    def objection(cls):
+        """Why tests that ended well have failed all the same, or an empty text."""
+        if not cls.ran:
+            return "failed: the tests ran no assert"
+        if cls.caught:
+            return "failed: the program caught an assert of the tests"
+        if cls.liar:
+            return f"failed: an object of the program's own class {cls.liar} answered a comparison of the tests"
+        return ""
+
+
 # ------------------------------------------------------------------------------------- running tests
 # Functions, asserts, unittest's classes and pytest's raises are run here, because that is fast and works
 # without pytest. Tests that need more of pytest are run by pytest itself.
+
+SKIPPED = Verdict("failed: the program skipped a test")
+
 
 class NeedPytest(BaseException):
     """These tests use more of pytest than its raises."""
@@ -923,7 +988,8 @@ def run_tests_in(job, program, prelude):
     for name, value in prelude.items():
         ours = program.get(name)                  # models like to repeat the classes of a prompt
         names[name] = ours if isinstance(value, type) and isinstance(ours, type) else value
-    vars(tests).update(names, __check__=Asserts.check, __count__=Asserts.count, __look__=Asserts.look)
+    vars(tests).update(names, __check__=Checks.check, __count__=Checks.count, __compare__=Checks.compare,
+                       __ask__=Checks.ask)
     try:
         if job["checked"] and job["checked"] not in names:
             raise Verdict(f"failed: the program does not define {job['checked']}")
@@ -938,9 +1004,7 @@ def run_tests_in(job, program, prelude):
         return "needs pytest", ""
     except BaseException as problem:
         return explain(problem)
-    if Asserts.swallowed:
-        return "failed: the program caught an assert of the tests", ""
-    return ("passed" if Asserts.ran else "failed: the tests ran no assert"), ""
+    return "passed", ""
 
 
 def explain(problem, loading=False):
@@ -969,11 +1033,11 @@ def explain(problem, loading=False):
 
 def run_small(module):
     """Run what pytest would collect: functions named test... and unittest's test cases."""
-    own = [thing for thing in list(vars(module).values()) if getattr(thing, "__module__", None) == "tests"]
-    functions = [thing for thing in own if type(thing) is types.FunctionType and thing.__name__[:4] == "test"]
+    own = {name: thing for name, thing in vars(module).items() if getattr(thing, "__module__", "") == "tests"}
+    functions = [thing for name, thing in own.items() if name[:4] == "test" and inspect.isfunction(thing)]
     if any(inspect.signature(function).parameters for function in functions):
         raise NeedPytest                          # for a fixture
-    run_test_cases([thing for thing in own if isinstance(thing, type)])
+    run_test_cases([thing for thing in own.values() if isinstance(thing, type)])
     for function in functions:
         result = function()
         if inspect.iscoroutine(result):
@@ -999,9 +1063,12 @@ def run_test_cases(classes):
         def addUnexpectedSuccess(self, test):
             errors.append(Verdict(f"failed: {test}: unexpected success"))
 
+        def addSkip(self, test, reason):
+            errors.extend([SKIPPED] * (not Checks.may_skip()))
+
         def addExpectedFailure(self, test, problem):
             if problem[0] is AssertionError:
-                Asserts.count(None)
+                Checks.count(None)
 
     cases = [kind for kind in classes if issubclass(kind, unittest.TestCase)]
     unittest.TestSuite(map(unittest.defaultTestLoader.loadTestsFromTestCase, cases)).run(Cases())
@@ -1033,6 +1100,9 @@ def run_with_pytest(module):
 
         def pytest_exception_interact(self, call):
             problems.append(call.excinfo.value)
+
+        def pytest_runtest_logreport(self, report):
+            problems.extend([SKIPPED] * (report.skipped and not Checks.may_skip()))
 
     options = "-q -s --noconftest --assert=plain -p no:cacheprovider -p no:faulthandler"
     ended = pytest.main([*options.split(), "-c", os.devnull, "--rootdir", os.getcwd()], plugins=[Plugin()])
@@ -1077,346 +1147,6 @@ class raises(contextlib.AbstractContextManager):
         return need_pytest(name)
 
 
-# ------------------------------------------------------------------------------------- the rule
-# A program is innocent if it uses only what these tables list, and if no object or name of its own could
-# answer to the tests in place of a value. What the rule does not know makes a program suspect.
-
-# Of numpy: arrays, reductions, linear algebra and random numbers; nothing that reads or writes files, runs
-# text, is a class to derive from, or sets what the tests share with the program.
-NUMPY = """
-    abs absolute add all allclose amax amin angle any append arange arccos arcsin arctan arctan2 argmax argmin
-    argsort argwhere around array array_equal array_split asarray ascontiguousarray asfortranarray atleast_1d
-    atleast_2d average bincount bitwise_and bitwise_or bitwise_xor bool_ broadcast_to cbrt ceil clip
-    column_stack complex128 concatenate conj convolve copy corrcoef correlate cos cosh count_nonzero cov cross
-    cumprod cumsum datetime64 deg2rad degrees delete diag diagonal diff digitize divide dot e einsum empty
-    empty_like equal exp expand_dims expm1 eye fix flatnonzero flip fliplr flipud float32 float64 floating
-    floor floor_divide fmax fmin full full_like gcd gradient greater greater_equal histogram hstack hypot
-    identity imag in1d inf inner insert int32 int64 integer interp intersect1d isclose isfinite isin isinf
-    isnan kron lcm less less_equal linalg linspace log log10 log1p log2 logical_and logical_not logical_or
-    logical_xor logspace matmul max maximum mean median meshgrid min minimum mod moveaxis multiply nan
-    nan_to_num nanmax nanmean nanmedian nanmin nanstd nansum ndarray newaxis nonzero not_equal number ones
-    ones_like outer pad percentile pi polyfit polyval power prod ptp quantile rad2deg radians random ravel
-    real remainder repeat reshape rint roll roots rot90 round searchsorted select setdiff1d sign sin sinh sort
-    split sqrt square squeeze stack std str_ subtract sum swapaxes take tan tanh tensordot tile timedelta64
-    trace transpose trapezoid trapz tril triu true_divide trunc union1d unique var vstack where zeros
-    zeros_like"""
-
-# Modules of which a program may use every public name. None of them runs text, reads files, ends or skips a
-# test, or changes what the tests share with the program.
-WHOLE = """__future__ array bisect cmath collections collections.abc difflib fractions graphlib hashlib
-    heapq itertools math numbers pprint queue re secrets statistics struct textwrap time typing unicodedata"""
-# Modules of which it may use only these names, because others would do one of these things.
-LIBRARY = {
-    **dict.fromkeys(WHOLE.split(), ""),
-    "abc": "ABC abstractmethod", "copy": "copy deepcopy", "io": "BytesIO StringIO", "warnings": "warn",
-    "asyncio": "Event Lock Queue Semaphore TimeoutError create_task gather run sleep wait_for",
-    "base64": "b16decode b16encode b64decode b64encode", "calendar": "isleap leapdays monthrange weekday",
-    "contextlib": "closing nullcontext",
-    "csv": "DictReader DictWriter Error QUOTE_ALL QUOTE_MINIMAL QUOTE_NONE QUOTE_NONNUMERIC excel excel_tab "
-           "reader writer",
-    "enum": "Enum Flag IntEnum IntFlag auto unique",
-    "http": "HTTPStatus", "ipaddress": "ip_address ip_interface ip_network",
-    "dataclasses": "dataclass field is_dataclass",
-    "datetime": "date datetime time timedelta timezone tzinfo",
-    "decimal": "Decimal InvalidOperation ROUND_DOWN ROUND_FLOOR ROUND_HALF_EVEN ROUND_HALF_UP ROUND_UP",
-    "functools": "cache cached_property cmp_to_key lru_cache partial reduce total_ordering wraps",
-    "json": "JSONDecodeError dumps load loads",
-    "logging": "DEBUG ERROR INFO Logger WARNING critical debug error exception getLogger info warning",
-    "numpy": NUMPY,
-    "numpy.linalg": "LinAlgError cholesky cond det eig eigh eigvals eigvalsh inv lstsq matrix_power "
-                    "matrix_rank norm pinv qr slogdet solve svd",
-    "numpy.random": "choice default_rng normal permutation rand randint randn random shuffle uniform",
-    "operator": "add and_ eq floordiv ge gt itemgetter le lt mod mul ne neg not_ or_ pow sub truediv xor",
-    "random": "Random choice choices gauss randint random randrange sample shuffle uniform",
-    "string": "ascii_letters ascii_lowercase ascii_uppercase digits hexdigits punctuation whitespace",
-    "sys": "getrecursionlimit getsizeof maxsize setrecursionlimit stderr stdin stdout version_info",
-    "threading": "Condition Event Lock RLock Semaphore Thread Timer local",
-    "types": "MappingProxyType SimpleNamespace", "uuid": "UUID uuid3 uuid4 uuid5",
-}
-# Builtins that a program may use; the others reach names, files or the end of the process.
-ERRORS = {name for name, kind in vars(builtins).items() if type(kind) is type and issubclass(kind, Exception)}
-BUILTINS = ERRORS.union("""__name__ abs all any ascii bin bool bytearray bytes callable chr classmethod
-    complex dict divmod enumerate eval filter float format frozenset hasattr hash hex id input int isinstance
-    issubclass iter len list map max memoryview min next object oct ord pow print property range repr reversed
-    round set slice sorted staticmethod str sum super tuple type zip Ellipsis NotImplemented""".split())
-# Names in the modules above, and attributes, that lead to frames, files, text that runs, processes, classes
-# made of texts, or attributes with names of texts; a prelude's `from operator import *` has some of them.
-HIDDEN = """ABCMeta ForwardRef NamedTupleMeta _evaluate _get_loop _loop ag_frame attrgetter attrname cr_frame
-    detach format_map get_args get_loop get_stack get_type_hints gi_frame methodcaller raw register send
-    stdlib_re tb_frame""".split()
-# The same where objects of these modules may be about: an array leads to memory, files and classes, and a log
-# record has attributes whose names are made of texts. A task of asyncio hands on the error of a module that
-# lacks a name, and that has the module.
-HIDDEN_OF = {
-    "asyncio": ["obj"],
-    "numpy": """_bit_generator _ctypes _get_strided_loop _implementation _module_source
-        _resolve_dtypes_and_context _set_dtype _set_shape base bit_generator ctypes dump flags getfield
-        resize setfield setflags strides tofile view""".split(),
-    "logging": "_log addFilter addHandler callHandlers filters handle handlers makeRecord manager".split(),
-}
-# As attributes only: by these a path, a generator or a class leads to modules, frames and the makers of
-# classes, and an exception by `obj`.
-LEADING = "_getframe ag_code cr_code f_back f_globals f_locals gi_code mro os sys".split()
-# What a class that the tests do not name may derive from, besides `object` and one exception or class of the
-# program. Called by the program, they make classes.
-MAKERS = "ABC Enum Flag Generic IntEnum IntFlag NamedTuple Protocol TypedDict".split()
-# The special methods that such a class may have: no comparison, so that no object can be equal to everything.
-METHODS = "__init__ __post_init__ __repr__ __str__ __hash__ __call__ __slots__".split()
-# Special names that a program may read, but not set.
-READABLE = [*METHODS, *"__add__ __and__ __doc__ __eq__ __lt__ __mul__ __name__ __new__ __or__".split()]
-# By these the tests iterate over calls of the program, which must not end that.
-ITERATING = {"filter", "iter", "itertools", "map"}
-is_special = re.compile(r"__\w+__").fullmatch
-
-
-class Suspect(Exception):
-    """What makes a program suspect."""
-
-
-def forbid(is_found, *words):
-    if is_found:
-        raise Suspect(" ".join(words))
-
-
-def why_suspect(code, asked):
-    """None if the syntax tree shows no way to reach the tests or to lie to them, else a reason in words;
-    `asked` is what `asked_by` gives."""
-    source = code if isinstance(code, bytes) else encode(code)
-    try:
-        tree = ast.parse(source, feature_version=(3, 9))       # newer syntax is not known to the rule
-        rule = Rule(symbols_of(source), asked)
-        rule.look_at(tree)
-        has_numpy = any(path.startswith("numpy") for path in rule.imported.values())
-        is_spelled = b"numpy" in source + encode(asked["imported"])
-        forbid(has_numpy and not is_spelled, "spells in an odd way", "numpy")
-    except Suspect as suspect:
-        return str(suspect)
-    except (SyntaxError, ValueError):
-        return "does not parse as Python 3.9"
-    except (RecursionError, MemoryError):         # some Pythons parse what is deeper than Rule can look
-        return "is too deep"
-
-
-def is_offered(module, name):
-    """Whether a program may use this name of a module; it must not be a module that the module imported."""
-    if LIBRARY.get(module):
-        return name in LIBRARY[module].split()
-    is_module = name in sys.stdlib_module_names and name != module
-    return module in LIBRARY and name[0] != "_" and name not in HIDDEN and not is_module
-
-
-def has_member(node):
-    """Whether an enumeration has a member: called, one without makes classes. What its body assigns to names
-    is one, but for functions and the like."""
-    if re.search(r"\b(_ignore_|global|nonlocal)\b", ast.unparse(node)):
-        return False
-    for part in node.body:
-        if isinstance(part, (ast.Assign, ast.AnnAssign)) and part.value:
-            is_plain = all(isinstance(inner, CONSTANTS) for inner in ast.walk(part.value))
-            is_plain = is_plain or isinstance(part.value, (ast.Tuple, ast.List, ast.Dict))
-            is_value = is_plain or ast.unparse(part.value) in ("auto()", "enum.auto()")
-            is_public_name = re.match(r"\(?[^\W_]\w*(,| =|: )", ast.unparse(part))
-            if is_value and is_public_name:
-                return True
-    return False
-
-
-def call_of(node):
-    """The call of what this node names, or None."""
-    is_called = isinstance(node.parent, ast.Call) and node.parent.func is node
-    return node.parent if is_called else None
-
-
-class Rule:
-    """One look at all of a program, which ends at the first thing that makes it suspect."""
-
-    def __init__(self, symbols, asked):
-        self.symbols = symbols
-        self.names = asked["names"]
-        self.imports_of_prelude = ast.parse(asked["imported"]).body
-        self.methods = asked["methods"]
-        self.modules = {module.partition(".")[0] for module in asked["modules"]}
-        self.classes = {name for name, symbol, _ in symbols if symbol.is_namespace() and any(
-                        table.get_type() == "class" for table in symbol.get_namespaces())}
-        self.tested = self.classes.intersection(asked["tested"])
-        self.globals = {name for name, symbol, scope in symbols if symbol.is_referenced() and (
-                        symbol.is_global() or scope.get_type() != "function")}
-        self.own = {name for name, symbol, _ in symbols if symbol.is_assigned() or symbol.is_parameter()}
-        self.imported = {}                        # what names stand for: {"dt": "datetime"}
-        self.hidden = {*HIDDEN}
-
-    def look_at(self, tree):
-        for symbol in self.symbols:
-            self.look_at_symbol(*symbol)
-        tree.body = [node for node in tree.body if not isinstance(node, ast.If) or node.orelse
-                     or ast.unparse(node.test) != "__name__ == '__main__'"]
-        for node in self.imports_of_prelude:      # whose names the program has, too
-            node.names = [alias for alias in node.names if
-                          (alias.asname or alias.name).partition(".")[0] in self.globals]
-            self.look_at_import(node)
-        nodes = [tree]
-        for node in nodes:                        # it grows to all nodes
-            for child in ast.iter_child_nodes(node):
-                child.parent = node
-                nodes.append(child)
-            if isinstance(node, (ast.Import, ast.ImportFrom)):
-                self.look_at_import(node)
-        for module in self.modules.union(path.partition(".")[0] for path in self.imported.values()):
-            self.hidden.update(HIDDEN_OF.get(module, ()))
-        names = [node for node in nodes if isinstance(node, ast.Name)]
-        self.stored = {node.id for node in names if isinstance(node.ctx, ast.Store)}
-        self.stored.update(node.arg for node in nodes if isinstance(node, ast.arg))
-        caught = {node.name for node in nodes if isinstance(node, ast.ExceptHandler)} - {None}
-        self.stored.update(caught)
-        self.hidden.update(["obj"] if caught else ())
-        looks = {ast.Attribute: self.look_at_attribute, ast.Name: self.look_at_name,
-                 ast.ClassDef: self.look_at_class}
-        for node in nodes:                        # now it is known what names stand for
-            look = looks.get(type(node))
-            if look:
-                look(node)
-
-    def module_of(self, node):
-        """The listed module that an expression such as np.linalg names, or None."""
-        path = self.imported.get(getattr(node, "id", ""))
-        if isinstance(node, ast.Attribute):
-            path = f"{self.module_of(node.value)}.{node.attr}"
-        return path if path in LIBRARY else None
-
-    def is_answer(self, name):
-        """Whether the tests ask an object for this, or any number has it, so that the library may ask for it
-        on their behalf: an object that has it could lie to them."""
-        return name in self.methods or hasattr(1, name) or is_special(name)
-
-    def look_at_symbol(self, name, symbol, scope):
-        """A name in a scope: no unlisted builtin, none that hides what the tests use, no lying method."""
-        is_builtin = hasattr(builtins, name)
-        is_listed = name in BUILTINS or name in READABLE
-        is_unknown = name in HIDDEN or not is_listed and (is_builtin or is_special(name))
-        forbid(name in self.globals and is_unknown, "names", name)
-        forbid(scope.get_type() == "class" and symbol.is_imported(), "imports in a class", name)
-        is_set = symbol.is_assigned() or symbol.is_annotated()
-        is_used = name in self.names and (is_builtin or name in LIBRARY)
-        forbid(is_set and symbol.is_global() and (is_used or name == "__name__"), "hides", name)
-        is_of_class = scope.get_type() == "class" and scope.get_name() not in self.tested
-        forbid(is_of_class and self.is_answer(name) and name not in METHODS,
-               "defines, in a class that the tests do not name,", name)
-
-    def look_at_import(self, node):
-        """Only what is listed, and under names that tell what it is: the other looks go by these names."""
-        module = getattr(node, "module", "")
-        for alias in node.names:
-            name = alias.asname or alias.name
-            path = f"{module}.{alias.name}" if module else alias.name
-            is_listed = is_offered(module, alias.name) if module else path in LIBRARY and "." not in name
-            forbid(not is_listed, "imports", path)
-            forbid(alias.asname and (module or name in LIBRARY), "renames", path)
-            forbid(name != "*" and self.imported.get(name, path) != path, "imports a second", name)
-            self.imported[name] = path
-
-    def look_at_attribute(self, node):
-        """Nothing of a module but what is listed, and no change of what is not the program's own."""
-        name = node.attr
-        owner = getattr(node.value, "id", "")
-        is_set = not isinstance(node.ctx, ast.Load)
-        is_closed = name in self.hidden or name in LEADING or is_special(name) and (
-            is_set or name not in READABLE)
-        forbid(is_closed or name == "__init__" and not self.is_own_init(node), "names", name)
-        module = self.module_of(node.value)
-        forbid(module and not is_offered(module, name), "uses", name)
-        self.look_at_module(node, name)
-        is_hidden = name[0] == "_" and owner not in ("self", "cls")
-        is_foreign = is_set and ast.unparse(node).partition(".")[0] in self.imported
-        is_lie = self.is_answer(name) and not self.tested
-        forbid(is_foreign or is_set and (is_hidden or is_lie), "changes", name)
-        text = getattr(node.value, "value", None)
-        is_plain = isinstance(text, str) and not re.search(r"\{[^{}:!]*[.\[]", text)
-        forbid(name == "format" and not is_plain, "formats a text by", name)
-        self.look_at_maker(node, name)
-
-    def is_own_init(self, node):
-        """Whether __init__ is of a class of the program or of an error, or makes an object as it was: by that
-        of a file the file would get another descriptor."""
-        owner = node.value
-        call = call_of(node)
-        if isinstance(owner, ast.Call):
-            return ast.unparse(owner.func) == "super" and "super" not in self.own
-        has_no_arguments = call and not call.args and not call.keywords
-        of_classes = self.classes - self.stored | (ERRORS | {"object"}) - self.own
-        return has_no_arguments or getattr(owner, "id", "") in of_classes
-
-    def look_at_module(self, node, name):
-        """Modules are no values."""
-        forbid(self.module_of(node) and not isinstance(node.parent, ast.Attribute), "hands on", name)
-
-    def look_at_name(self, node):
-        """`type` is only asked for the type of an object."""
-        name = node.id
-        self.look_at_module(node, name)
-        is_builtin = name in self.globals
-        call = call_of(node)
-        user = call.parent if call and len(call.args) == 1 and not call.keywords else None
-        is_compared = isinstance(user, ast.Compare) or getattr(user, "attr", "") == "__name__"
-        is_of_none = name == "type" and ast.unparse(node.parent) == "type(None)"
-        forbid(is_builtin and name == "type" and not (is_compared or is_of_none),
-               "makes or looks into a class by", name)
-        is_end = is_builtin and name in ("StopIteration", "next")
-        forbid(is_end and self.names & ITERATING, "ends an iteration of the tests by", name)
-        self.look_at_maker(node, name)
-
-    def look_at_maker(self, node, name):
-        """Names that make classes, copy attributes or make objects of fields, which could lie if all uses of
-        them were allowed."""
-        is_generic = isinstance(node.parent, ast.Subscript) and node.parent.value is node
-        is_base = is_generic or isinstance(node.parent, ast.ClassDef)
-        forbid(name in MAKERS and not is_base, "makes or looks into a class by", name)
-        call = call_of(node)
-        if name == "wraps":                       # @wraps(function)
-            is_decorator = call and isinstance(call.parent, ast.FunctionDef)
-            has_one = is_decorator and len(call.args) == 1 and not call.keywords
-            forbid(not has_one or isinstance(call.args[0], ast.Starred), "does not decorate with", name)
-        if name in ("dataclass", "total_ordering"):
-            forbid(not isinstance((call or node).parent, ast.ClassDef), "does not decorate with", name)
-        if name in ("namedtuple", "SimpleNamespace"):
-            forbid(not self.fields_are_plain(call), "may lie by fields of", name)
-        if name == "ndarray":                     # called, it gives arrays of any memory
-            forbid(not self.is_only_named(node), "makes or looks into a class by", name)
-
-    def is_only_named(self, node):
-        """Whether a class is the whole annotation of an argument or result, or what `isinstance` asks for."""
-        if isinstance(node.parent, ast.Tuple):
-            node = node.parent
-        user = node.parent
-        if isinstance(user, ast.Call) and "isinstance" not in self.own:
-            return ast.unparse(user.func) == "isinstance"
-        is_of_argument = isinstance(user, ast.arg)
-        return is_of_argument or node is getattr(user, "returns", None)
-
-    def fields_are_plain(self, call):
-        """Whether a call has all fields written out, none of which could answer the tests."""
-        if not call:
-            return False
-        fields = [keyword.arg or "" for keyword in call.keywords]
-        for argument in call.args:
-            for part in ast.walk(argument):
-                if not isinstance(part, (ast.Constant, ast.List, ast.Tuple, ast.Load)):
-                    return False
-                fields += re.findall(r"\w+", str(getattr(part, "value", "")))
-        return not any(field in ("", "field_names") or self.is_answer(field) for field in fields)
-
-    def look_at_class(self, node):
-        """No metaclass, nothing of numpy's as a base; a class that the tests do not name derives from no
-        data, whose methods it could replace, and is no exception of several kinds."""
-        paths = [ast.unparse(base).partition("[")[0] for base in node.bases]
-        is_numpys = any(self.imported.get(path.partition(".")[0], "").startswith("numpy") for path in paths)
-        forbid(node.keywords or is_special(node.name) or is_numpys, "makes in an odd way", node.name)
-        is_enum = any(path.endswith(("Enum", "Flag")) for path in paths)
-        forbid(is_enum and not has_member(node), "could be called to make a class,", node.name)
-        bases = {path.rpartition(".")[2] for path in paths}.difference(MAKERS, ["object"])
-        forbid(node.name not in self.tested and (bases - ERRORS - self.classes or len(bases) > 1),
-               "derives from data or several classes", node.name)
-
-
 # ------------------------------------------------------------------------------------- the layers
 # A Cage is what protects the machine. The fork server enters namespaces once; each fork is confined by limits
 # on resources, Landlock (files and signals) and a seccomp filter (system calls). A layer that the kernel does
@@ -1424,7 +1154,6 @@ class Rule:
 
 LIBC = ctypes.PyDLL(None, use_errno=True)
 NEWNS, NEWIPC, NEWUSER, NEWPID, NEWNET = 0x20000, 0x8000000, 0x10000000, 0x20000000, 0x40000000       # clone
-PERTURB = -6                                      # of mallopt: what is freed is overwritten
 MS_NOSUID, MS_NODEV, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 0x1000, 0x4000, 0x40000                      # mount
 PDEATHSIG, DUMPABLE, SUBREAPER, NO_NEW_PRIVS = 1, 4, 36, 38                                           # prctl
 DEVICES = [f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom")]
@@ -1519,8 +1248,6 @@ class Cage:
         libc("prctl", DUMPABLE, 0)
         self.try_layer("landlock", self.make_ruleset)
         self.filter = self.make_filter()          # once: whatever a fork need not make saves it copied pages
-        warm_up = "import math\ndef f(x): return math.sqrt(x)"    # what a first use of the rule loads, forks
-        why_suspect(warm_up, asked_by("f(3)"))                   # then have
         self.settle()
 
     def try_layer(self, layer, function, *args):
@@ -1664,9 +1391,6 @@ class Cage:
                 os.dup2(descriptor, target, inheritable=target < 3)
             self.confine(len(descriptors), job)
             libc("prctl", DUMPABLE, 1)
-            if "numpy" in job.get("preload", ()):
-                with contextlib.suppress(AttributeError):      # only glibc has it
-                    libc("mallopt", PERTURB, 0xA5)             # np.empty would show what was freed
             body()
             os._exit(0)                           # whatever threads are running
         except LayerFailed as failure:
@@ -1758,8 +1482,6 @@ def main():
     parser.add_argument("tests", help='file with tests, or .json with {"inputs": [...], "outputs": [...]}')
     parser.add_argument("--entry-point", help="name of the function under test; check(candidate) needs it")
     parser.add_argument("--prelude", help="file with trusted code that runs in front of program and tests")
-    parser.add_argument("--beside", action="store_true",
-                        help="a suspect program's pass counts: for tests that patch what the program imports")
     parser.add_argument("--cpu-s", type=float, default=CPU_S, metavar="SECONDS",
                         help="processor time for the program and its tests (default: %(default)s)")
     parser.add_argument("--wall-s", type=float, metavar="SECONDS",
@@ -1785,7 +1507,7 @@ def main():
             except ValueError as problem:
                 raise ValueError(f"{args.tests}: not JSON ({problem})") from None
         job = {"code": texts["program"], "tests": tests, "prelude": texts["prelude"],
-               "entry_point": args.entry_point, "beside": args.beside, "cpu_s": args.cpu_s,
+               "entry_point": args.entry_point, "cpu_s": args.cpu_s,
                "wall_s": args.wall_s, "memory_mb": args.memory_mb}
         with Pool(1, require=args.require, unsafe=args.unsafe) as pool:
             print(pool.banner, file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Jobs per second of the sandbox, rule and all layers on, beside two plain ways to run programs.
+"""Jobs per second of the sandbox, all layers on, beside two plain ways to run programs.
 
     python tests/bench.py sandbox                                  # a minute
     python tests/bench.py sandbox --humaneval problems.jsonl       # also HumanEval's solutions, and stubs

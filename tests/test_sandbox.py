@@ -62,8 +62,6 @@ VERDICTS = [
     (SQUARE, AT_9 + "import sys\nsys.exit(0)\n", "error: the tests end the process"),
     ("def f(x): return 0\n", "import sys\nassert f\nif f(3) != 9: sys.exit(1)\n", "failed: SystemExit: 1"),
     ("class A: pass\n", "from solution import A\nclass B(A): pass\nassert B()\n", "passed"),
-    ("import os\nclass A: name = os.name\n", "from solution import A\nassert A().name\n",
-     "not judged: passes only beside its tests ("),
     (CLASS_V, "from solution import V\nassert V(3) == 3\n", "failed: assert V(3) == 3"),
     ("MEMO = {}\n" + SQUARE, "MEMO = [1]\n" + AT_9, "passed"),
     ("def f(x): return bytearray(1 << 40)\n", CHECK, "memory"),
@@ -85,7 +83,7 @@ def test_verdict_and_reason(pool, code, tests, reason):
     result = judge(pool, code, tests)
     assert result.reason.startswith(reason)
     assert result.verdict == reason.split(":")[0]
-    assert result.passed is {"passed": True, "error": None, "not judged": None}.get(result.verdict, False)
+    assert result.passed is {"passed": True, "error": None}.get(result.verdict, False)
 
 
 def test_texts_and_limits_may_be_of_numpys_kinds(pool):
@@ -125,11 +123,6 @@ def test_prelude_stands_in_front_of_program_and_tests(pool):
     redefined = "def helper(x): return 3\ndef f(x): return 3\n"
     assert judge(pool, redefined, tests, **options).passed is False
     assert judge(pool, SQUARE, prelude="def f(x):\n").reason == "passed"     # it may end inside a function
-    twice = prelude + "def further(x): return helper(helper(x))\n"
-    asks = "def check(candidate): assert candidate(7) == further(7)\n"
-    options = {"prelude": twice, "style": "check"}
-    assert judge(pool, "def helper(x): return 0\ndef f(x): return 0\n", asks, **options).passed is False
-    assert judge(pool, "def helper(x): return 0\ndef f(x): return x + 2\n", asks, **options).passed
     calls = "def run(x): return solve(x) + f(x)\n"
     asks = "def check(candidate): assert run(3) == 18\n"
     right = "def solve(x): return f(x)\ndef f(x): return x * x\n"
@@ -148,8 +141,8 @@ LEGITIMATE = programs("legitimate")
 
 @pytest.mark.parametrize("name", LEGITIMATE)
 def test_legitimate_programs_pass(pool, name):
-    """The layers and limits leave them alone, also where the rule does not know what they do."""
-    result = judge(pool, *LEGITIMATE[name], beside=True)
+    """The layers and limits leave them alone."""
+    result = judge(pool, *LEGITIMATE[name])
     assert result.verdict == "passed" and (name != "300 MB" or 300 < result.memory_mb < 400)
 
 
@@ -166,12 +159,12 @@ def test_classes_of_the_prelude_are_the_same_on_both_sides(pool, again):
     assert judge(pool, code.replace("+= 1", "+= 2"), tests, prelude=PRELUDE).passed is False
 
 
-INNOCENT = programs("innocent")
+RIGHT = programs("right")
 
 
-@pytest.mark.parametrize("name", INNOCENT)
-def test_innocent_programs_pass_and_can_fail(pool, name):
-    code, tests, change = INNOCENT[name]
+@pytest.mark.parametrize("name", RIGHT)
+def test_right_programs_pass_and_can_fail(pool, name):
+    code, tests, change = RIGHT[name]
     old, new = change.strip().split(" -> ")
     assert old in code
     assert judge(pool, code, tests).reason == "passed"
@@ -248,24 +241,12 @@ def test_death_of_our_own_processes_is_no_verdict(who, monkeypatch):
             assert judge(pool, slow, "assert f(3) == 9\n").reason.startswith(reason)
 
 
-def test_what_a_suspect_program_passes_is_not_judged_unless_so_ordered(pool):
+def test_tests_may_run_the_program_as_a_file(pool):
     code = ("import os\ndef f(): return len(os.sep) + 2\nif __name__ == '__main__': print(f())\n")
     tests = ("import subprocess, sys\nscript = [sys.executable, 'solution.py']\n"
              "assert f and subprocess.run(script, capture_output=True, text=True).stdout == '3\\n'\n")
-    assert judge(pool, code, tests).reason == "not judged: passes only beside its tests (imports os)"
-    assert judge(pool, code, tests, beside=True).reason == "passed: beside its tests"
+    assert judge(pool, code, tests).reason == "passed"
     assert judge(pool, code.replace("+ 2", "+ 3"), tests).reason.startswith("failed: assert f and subprocess")
-    assert judge(pool, "def f(): return 7\n", tests, beside=True).passed is False
-
-
-@pytest.mark.parametrize("pytest_too", ["", "import pytest as pt\nassert pt.approx(9) == 9\n"])
-def test_a_program_that_evaluates_more_than_numbers_is_suspect(pool, pytest_too):
-    """It starts again, and its eval is the real one; also where the tests turn out to need pytest."""
-    code = "def f(x): return eval(f'[{x} * y for y in range(9)]')[3]\n"
-    why = "not judged: passes only beside its tests (evaluates a text)"
-    assert judge(pool, code, AT_9 + pytest_too).reason == why
-    assert judge(pool, code, AT_9 + pytest_too, beside=True).reason == "passed: beside its tests"
-    assert judge(pool, code.replace("[3]", "[4]"), AT_9 + pytest_too).reason.startswith("failed: ")
 
 
 def test_an_unknown_argument_names_the_known_ones(pool):
@@ -286,8 +267,8 @@ def test_a_limit_is_above_nothing_and_no_larger_than_a_machine(pool, limit):
 def test_a_process_that_ends_before_the_program_runs_is_our_mistake(pool):
     header = {"mode": "tests", "preload": [], "cpu_s": 9, "asleep_s": 9, "memory_mb": 100}
     job_without_anything = {}
-    why, reason, _ = sandbox_exec.answer_of(pool.run(header, job_without_anything))
-    assert (why, reason) == ("", "error: the sandbox failed with exit status 71")
+    reason, _ = sandbox_exec.answer_of(lambda mode, job: pool.run(header, job_without_anything), {})
+    assert reason == "error: the sandbox failed with exit status 71"
 
 
 def test_results_come_as_they_finish_from_an_endless_iterator(pool):
@@ -368,8 +349,7 @@ def test_many_jobs_leave_nothing_behind():
         verdicts = [result.verdict for _, result in pool.imap_unordered(jobs)]
         after = state(pool)
         children = {server.process.pid for server in pool.servers}
-    assert verdicts.count("passed") == verdicts.count("not judged") == 2 * rounds
-    assert verdicts.count("failed") == rounds
+    assert verdicts.count("passed") == 4 * rounds and verdicts.count("failed") == rounds
     assert before[0] == after[0] and before[2] == after[2] and after[3] - before[3] < 1000          # pages
     assert all(abs(a - b) <= 1 for a, b in zip(before[1], after[1]))
     assert set(os.listdir("/proc/self/fd")) == before_any

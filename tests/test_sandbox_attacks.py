@@ -1,6 +1,6 @@
-"""sandbox_exec.py against hostile programs: no forged verdict, nothing left behind, nothing read or written
-outside; as root and as an ordinary user, and with each layer switched off in turn: then what the banner still
-promises must hold. The forgeries are in sandbox_programs.txt.
+"""sandbox_exec.py against hostile programs: nothing left behind, nothing read or written outside; as root and
+as an ordinary user, and with each layer switched off in turn: then what the banner still promises must hold.
+And what models have been seen to do instead of solving a problem, in sandbox_programs.txt, fails.
 """
 
 import json
@@ -20,20 +20,8 @@ from conftest import SQUARE, judge, programs, python, sandbox_job
 import sandbox_exec
 from sandbox_exec import LAYERS, X86, Pool
 
-ALWAYS = """class E:
-    def always(self, *a): return True
-    __eq__ = __lt__ = __gt__ = __le__ = __ge__ = __contains__ = __bool__ = __call__ = always
-    def __ne__(self, o): return False
-    def __sub__(self, o): return 0.0
-    __rsub__ = __sub__
-    __hash__ = None
-"""
-HELPERS = """def helper(x): return x - 9
-class N:
-    def __init__(self, v): self.v = v
-    def same(self, other): return self.v == other.v
-"""  # the prelude of all forgeries
-FORGERIES = programs("forgery", ALWAYS=ALWAYS)                   # none may pass
+CHEATS = programs("cheat")                                       # none may pass
+PRELUDE = "def helper(x): return x - 9\n"
 
 
 @pytest.fixture(scope="module")
@@ -42,23 +30,33 @@ def pool(outside):                                               # with its secr
         yield pool
 
 
-def forged(pool, every=1):
-    """Names of the forgeries that passed or broke the sandbox; of every so-many-th only."""
-    jobs = ((name, sandbox_job(code, tests, cpu_s=2, wall_s=1, prelude=HELPERS))
-            for name, (code, tests) in list(FORGERIES.items())[::every])
-    return [(name, result.reason) for name, result in pool.imap_unordered(jobs)
-            if result.passed or result.verdict == "error"]
+def cheated(pool, every=1):
+    """Names of the cheats that passed or were not judged; of every so-many-th only."""
+    jobs = ((name, sandbox_job(code, tests, cpu_s=2, wall_s=1, prelude=PRELUDE))
+            for name, (code, tests) in list(CHEATS.items())[::every])
+    return [(name, result.reason) for name, result in pool.imap_unordered(jobs) if result.passed is not False]
 
 
-def test_no_verdict_is_forged(pool):
-    assert forged(pool) == []
+def test_cheats_fail(pool):
+    assert cheated(pool) == []
     assert judge(pool, SQUARE).reason == "passed"
+
+
+@pytest.mark.parametrize(("name", "reason"), [
+    ("equal to everything", "an object of the program's own class E answered a comparison of the tests"),
+    ("patched unittest", "the program changed unittest.case.TestCase.assertFalse"),
+    ("patched builtins, when it is called", "the program changed builtins.abs"),
+    ("catches the assert of a function that it was handed", "the program caught an assert of the tests"),
+    ("skip", "the program skipped a test"),
+])
+def test_says_how_a_program_cheats(pool, name, reason):
+    assert judge(pool, *CHEATS[name]).reason == f"failed: {reason}"
 
 
 GARBAGE = """
 import os, random
 R = random.Random({seed})
-ANSWERS = [b'\\0passed\\0\\0', b'\\0\\0passed\\0', b'\\0needs pytest\\0\\0', b'\\xff' * 70000]
+ANSWERS = [b'\\0passed\\0\\0', b'\\0\\0passed\\0', b'\\0\\0needs pytest\\0\\0', b'\\xff' * 70000]
 data = bytearray(R.choice(ANSWERS))
 for _ in range(R.randrange(4)): data[R.randrange(len(data))] = R.randrange(256)
 os.set_blocking(4, False)
@@ -69,19 +67,10 @@ def f(x):
 
 
 def test_garbage_is_no_pass(pool):
-    """Whatever a suspect program sends as its answer: no pass, and no error of the sandbox's own."""
+    """Whatever a program sends as its answer: no pass, and no error of the sandbox's own."""
     jobs = ((seed, sandbox_job(GARBAGE.replace("{seed}", str(seed)), "assert f(3)\n")) for seed in range(150))
     verdicts = {result.verdict for _, result in pool.imap_unordered(jobs)}
-    assert verdicts == {"failed", "not judged"}
-
-
-def test_freed_memory_shows_nothing_of_the_tests(pool):
-    """An array that is not filled, such as an innocent program may make, is where something else was."""
-    code = ("import numpy as np\ndef f(x):\n    kept = []\n    for size in range(4000, 120000, 500):\n"
-            "        kept.append(np.empty(size // 8))\n"
-            "        if b'CANA' + b'RY' in kept[-1].tobytes(): return 9\n    return 0\n")
-    for size in (3000, 30000, 100000):
-        assert judge(pool, code, "assert f(3) == 9\n" + "# CANARY\n" * (size // 9)).passed is False
+    assert verdicts == {"failed"}
 
 
 # ---- the machine around the program
@@ -211,7 +200,7 @@ def test_own_folder_is_there_and_empty_each_time(pool):
             "    open('mine', 'w').write('x')\n    at_home = os.environ['HOME'] == os.getcwd()\n"
             "    return x * x if at_home and not seen and os.listdir() == ['mine'] else 0\n")
     for code in (messy, look, messy, look):
-        assert judge(pool, code, "assert f(3) == 9\n", beside=True).verdict == "passed"
+        assert judge(pool, code, "assert f(3) == 9\n").verdict == "passed"
 
 
 def alive(marker):
@@ -238,7 +227,7 @@ def leaves_nothing(pool, marker):
                      "    while True: pass\n"]
     verdicts = dict(pool.imap_unordered((n, sandbox_job(code, cpu_s=1)) for n, code in enumerate(codes)))
     ended = [verdicts[n].verdict for n in range(4)]
-    return ended == ["not judged", "not judged", "failed", "timeout"] and alive(f"sleep {marker}") == []
+    return ended == ["passed", "passed", "failed", "timeout"] and alive(f"sleep {marker}") == []
 
 
 def test_daemons_are_gone_when_the_verdict_is_there(pool):
@@ -331,8 +320,7 @@ def test_nothing_remains_whoever_is_killed(who, off, tmp_path):
             f"    return x\n")
     script = (f"from sandbox_exec import Pool\nwith Pool(1, disable={[*off]!r}, unsafe=True) as p:\n"
               f"    print(p.servers[0].process.pid, flush=True)\n"
-              f"    job = dict(code={code!r}, tests='assert f({int('caller' not in who)})', cpu_s=2,\n"
-              "               beside=True)\n"
+              f"    job = dict(code={code!r}, tests='assert f({int('caller' not in who)})', cpu_s=2)\n"
               "    print(list(p.imap_unordered([(1, job)])))\n")
     caller = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True,
                               cwd=Path(sandbox_exec.__file__).parent,
@@ -342,7 +330,7 @@ def test_nothing_remains_whoever_is_killed(who, off, tmp_path):
     forks = sandbox_exec.tree(server)
     for name in who.split(" and "):
         sandbox_exec.kill({"caller": caller.pid, "server": server}[name])
-    assert "'passed: beside its tests'" in caller.communicate(timeout=60)[0] or "caller" in who
+    assert "'passed'" in caller.communicate(timeout=60)[0] or "caller" in who
     wait_until(lambda: not any(map(running, [server, *forks])) and not alive(f"sleep {marker}"))
     wait_until(lambda: not os.listdir(tmp_path))
 
@@ -362,7 +350,7 @@ def test_scratch_folder_without_namespaces(tmp_path, monkeypatch):
     deep = ("import os, time\ndef f(x):\n    for i in range(1500): os.mkdir('d'); os.chdir('d')\n"
             "    time.sleep(.4)\n    return x * x\n")
     with Pool(1, disable=LAYERS[1:], unsafe=True) as pool:
-        assert judge(pool, deep, beside=True).verdict == "passed"
+        assert judge(pool, deep).verdict == "passed"
         assert judge(pool, fill).detail == "limit of files"
         assert judge(pool, link).verdict != "error"
         assert (tmp_path / "kept" / "file").exists()
@@ -387,7 +375,7 @@ def wait_until(condition):
 @pytest.mark.parametrize("off", [*LAYERS[1:], "namespaces and landlock", "namespaces and seccomp",
                                  "landlock and seccomp", "all but rlimits"])
 def test_without_a_layer_the_others_hold(off, outside, tmp_path, monkeypatch):
-    """No forgery; what the banner promises without the layer, it keeps; what it does not, it says."""
+    """What the banner promises without the layer, it keeps; what it does not, it says."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     open_to_all(tmp_path)
     off = list(LAYERS[1:]) if off == "all but rlimits" else off.split(" and ")
@@ -397,7 +385,7 @@ def test_without_a_layer_the_others_hold(off, outside, tmp_path, monkeypatch):
         assert protected & set(LAYERS) == set(LAYERS) - set(off)
         assert all((f"{name}=NOT PROTECTED" in pool.banner) == (name not in protected)
                    for name in ("verdict", "files", "network", "signals"))
-        assert "verdict" not in protected or forged(pool, every=9) == []
+        assert cheated(pool, every=5) == []
         assert tried(pool, outside, [kind for kind in TRIES if kind in protected]) == []
         assert leaves_nothing(pool, 86420 + len("".join(off)))
         limits = {"timeout": "def f(x):\n    while True: pass\n", "passed": SQUARE,
@@ -461,14 +449,14 @@ def test_as_an_ordinary_user(tmp_path):
     write = "def f(path): return open(path + '/mark', 'w')\n"
     wrote = [("wrote", sandbox_job(write, f"assert f({path!r})\n")) for path in ("", "/usr", "/dev")]
     wrote += [("shut", sandbox_job(shut, "assert f(1)\n")), ("good", sandbox_job(SQUARE))]
-    forged = [(name, sandbox_job(code, tests, cpu_s=2, wall_s=1, prelude=HELPERS))
-              for name, (code, tests) in FORGERIES.items()]
+    cheats = [(name, sandbox_job(code, tests, cpu_s=2, wall_s=1, prelude=PRELUDE))
+              for name, (code, tests) in CHEATS.items()]
     script = ("import sys, json; sys.path.insert(0, '.'); from sandbox_exec import Pool\n"
               "for disable, jobs in json.load(sys.stdin):\n"
               "    with Pool(2, disable=disable) as p:\n"
               "        passed = [n for n, r in p.imap_unordered(jobs) if r.passed]\n"
               "        print(json.dumps([p.banner, passed]))\n")
-    pools = [([], [*forged, wrote[-1]]), (["landlock"], wrote), (["namespaces"], wrote)]
+    pools = [([], [*cheats, wrote[-1]]), (["landlock"], wrote), (["namespaces"], wrote)]
     open_to_all(tmp_path)
     as_user = {"user": 12345, "group": 12345, "extra_groups": [], "cwd": tmp_path, "text": True,
                "capture_output": True, "env": {"PATH": os.environ["PATH"]}}
