@@ -285,6 +285,7 @@ class Task:
     pos_weight: float  # wrong answers of the training part for each right one
     configs: list
     trials: list = field(default_factory=list)
+    clock_seconds: float = 0.0  # of the whole search, whose trainings run side by side
     best: dict | None = None  # the trial with the lowest validation loss
     weights: dict | None = None  # of its best epoch
 
@@ -428,10 +429,13 @@ def run_searches(tasks, workers, bar):
     """Search for all tasks side by side."""
     trainings = [(number, config) for number, task in enumerate(tasks) for config in task.configs]
     results = train_all(tasks, trainings, min(workers, len(trainings)))
+    before = time.time()
     for (trial, weights), (number, _) in zip(results, trainings):
         bar.update()
         task = tasks[number]
         task.trials.append(trial)
+        task.clock_seconds += time.time() - before
+        before = time.time()
         if task.best is None or trial["val_loss"] < task.best["val_loss"]:
             task.best = trial
             task.weights = weights
@@ -460,7 +464,8 @@ def make_checkpoint(task):
     return checkpoint | {
         "seed": recipe.seed, "runs": list(recipe.runs), "recipe": asdict(recipe),
         "problems": sorted(set(task.rollouts.problems)), "n_rollouts": len(task.rollouts.keys),
-        "trials": task.trials, "val_loss": task.best["val_loss"], "right_of_validation": shares_right(valid, logits),
+        "trials": task.trials, "clock_seconds": task.clock_seconds, "val_loss": task.best["val_loss"],
+        "right_of_validation": shares_right(valid, logits),
     }  # fmt: skip
 
 
@@ -484,19 +489,22 @@ def shares_right(rollouts, logits):
     return {strategy: float(np.mean(picked)) for strategy, picked in right.items()}
 
 
-def measure_costs(checkpoint):
-    """What the search took, and what scoring a problem takes on the device that 05 runs its verifiers on."""
+def measure_costs(checkpoint, trained_on):
+    """What the search took, and what scoring one rollout takes where 05 runs its verifiers."""
     device = common.pick_device()
     scorer = common.Scorer(checkpoint, device)
     modules = [part.module for part in scorer.parts or [scorer]]
-    n = round(checkpoint["n_rollouts"] / len(checkpoint["problems"]))
-    x, features = torch.ones(n, *scorer.shape), torch.ones(n, len(common.RULES) + 1)
+    x, features = torch.ones(1, *scorer.shape), torch.ones(1, len(common.RULES) + 1)
     times = timeit.repeat(lambda: scorer(x, features).tolist(), number=1, repeat=60)[10:]
     return {
         "parameters": sum(p.numel() for module in modules for p in module.parameters()),
         "train_seconds": sum(trial["seconds"] for trial in checkpoint["trials"]),
+        "clock_seconds": checkpoint["clock_seconds"],
         "train_flops": sum(trial["flops"] for trial in checkpoint["trials"]),
-        "ms_per_rollout": 1e3 * float(np.median(times)) / n,
+        "trials": len(checkpoint["trials"]),
+        "examples": checkpoint["n_rollouts"],
+        "train_device": trained_on,
+        "ms_per_rollout": 1e3 * float(np.median(times)),
         "device": common.device_name(device),
     }
 
@@ -575,6 +583,7 @@ def make_scorers(recipes, stamps, args):
     if searches:
         print(f"{len(searches)} scorer(s) to train, by {trainings:,} trainings at most", file=sys.stderr)
     bar = common.progress(total=trainings, desc="train", unit="training")
+    trained_on = f"{args.workers} CPU cores" if args.device == "cpu" else common.device_name(args.device)
     for paths in grouped(searches, but_for_seed):
         recipe = recipes[paths[0]]
         rollouts = load_rollouts(recipe.runs, recipe.vector)
@@ -587,11 +596,12 @@ def make_scorers(recipes, stamps, args):
         print(f"{where}, {recipe.vector}: {right}; {unjudged} could not be judged: left out", flush=True)
         run_searches(tasks, args.workers, bar)
         for path, task in zip(paths, tasks):
-            save_scorer(path, make_checkpoint(task), stamps[path])
+            save_scorer(path, make_checkpoint(task), stamps[path], trained_on)
     bar.close()
     for path, recipe in recipes.items():
         if recipe.design in OVER_LAYERS:
-            save_scorer(path, combine_layers(recipe, layer_recipes(path, recipe)), stamps[path])
+            checkpoint = combine_layers(recipe, layer_recipes(path, recipe))
+            save_scorer(path, checkpoint, stamps[path], trained_on)
 
 
 def check_folders(paths):
@@ -604,8 +614,8 @@ def check_folders(paths):
             common.die(f"cannot write into {folder}: {common.reason_of(error)}; choose another -o")
 
 
-def save_scorer(path, checkpoint, stamp):
-    cost = measure_costs(checkpoint)
+def save_scorer(path, checkpoint, stamp, trained_on):
+    cost = measure_costs(checkpoint, trained_on)
     common.save_pt(path, checkpoint | {"cost": cost, "stamp": stamp})
     right = f"best-of-n right for {checkpoint['right_of_validation']['best-of-n']:.1%} of its problems"
     trials = f"{len(checkpoint['trials'])} trials in {cost['train_seconds']:.0f} s of computing"
@@ -632,9 +642,10 @@ def combine_layers(recipe, paths):
     trials = []
     for part in parts:
         trials += [{"layer": part.vector, **trial} for trial in part.checkpoint["trials"]]
+    of_all = {"trials": trials, "clock_seconds": sum(part.checkpoint["clock_seconds"] for part in parts)}
     if recipe.design == "best-layer":
-        return best | {"trials": trials}
-    return mix_layers(recipe, parts) | {"trials": trials}
+        return best | of_all
+    return mix_layers(recipe, parts) | of_all
 
 
 def mix_layers(recipe, parts):

@@ -12,7 +12,7 @@ the answers and which of them are equal, also where there are no references:
                          p: the probability that it is right
                          vote: its share of all votes
     selected.jsonl       such rows for each scorer and strategy, without texts
-    scores/SCORER.jsonl  for each rollout {"id", "sample", "score", "weight"}
+    scores/SCORER.jsonl  for each rollout id, sample, "score", "weight" and "p"
                          score: its logit; weight: of its vote
     scores/SCORER.cost.json  costs, and the problems of this run that the scorer
                          "learned" from
@@ -109,7 +109,8 @@ def load_run(path):
 
 def doubts_about(run, name, scorer):
     learned = learned_problems(run, scorer)
-    if learned:
+    is_judged_on_other_half = scorer.checkpoint.get("recipe", {}).get("half")  # by 05, in the study of halves
+    if learned and not is_judged_on_other_half:
         count = f"{len(learned)} of its {len(run.places)} problems"
         yield f"{name} learned from {count}, so its accuracy proves nothing"
     here = common.sampling_of(run.meta)
@@ -134,8 +135,9 @@ def write_scores(run, name, scorer):
     features = run.features if scorer.takes_features else None
     keys, logits = common.score_run(scorer, run.path, f"{name}.pt", features)
     rows = []
-    for (problem, sample), logit, weight in zip(keys, logits.tolist(), logits.sigmoid().tolist()):
-        rows.append({"id": problem, "sample": sample, "score": logit, "weight": weight})
+    p = common.probability(logits, scorer.log_weight)
+    for (problem, sample), *scores in zip(keys, logits.tolist(), logits.sigmoid().tolist(), p.tolist()):
+        rows.append({"id": problem, "sample": sample} | dict(zip(("score", "weight", "p"), scores)))
     rows = common.align(rows, common.keys_of(run.rows), run.path / "hidden.pt")
     common.write_jsonl(run.path / "scores" / f"{name}.jsonl", rows)
     costs = scorer.checkpoint.get("cost", {}) | {"learned": learned_problems(run, scorer)}
