@@ -11,7 +11,7 @@
 
 The tables of the paper that are not of 03's studies, for a calibration run C and runs E to evaluate on:
 
-    LoRA, its transfer       lora C --eval E --seed 32 42 52, with --epochs 6 for HumanEval and AIME
+    LoRA, its transfer       lora C --eval E --seed 32 42 52, with --epochs 6 for AIME
     PRM, ReasonFlux          prm E --prm Gen-Verse/ReasonFlux-PRM-1.5B, and 7B; SCaTR learns on openthoughts
     efficiency               after lora and prm: "Costs" in report.md
     routing                  route E --math M.pt --code C.pt, beside 03's study of mixed domains
@@ -20,10 +20,11 @@ The tables of the paper that are not of 03's studies, for a calibration run C an
 The report prints a summary and writes report.md, results.json and, with --plots, two figures for each
 calibration and evaluation set. It compares the scores in RUN/scores/*.jsonl: those of 04_select.py, those
 that the other three commands write, and your own. Yours is a file with a line {"id", "sample", "score"} for
-each rollout, where a higher score is better; with a "weight" from 0 to 1 in each line it also votes. Files
-that are named METHOD.CALSET@CALRUN-SEED.jsonl are one method: its row is the mean over evaluation runs (of
-one model and data set), calibration runs and scorer seeds, ± the standard deviation (ddof=1). A labelled run
-in a folder `greedy` beside RUN is a row, too.
+each rollout, where a higher score is better; with a "weight" from 0 to 1 in each line it also votes, and with
+a "p" from 0 to 1 the report shows how good a probability that is. Files that are named
+METHOD.CALSET@CALRUN-SEED.jsonl are one method: its row is the mean over evaluation runs (of one model and
+data set), calibration runs and scorer seeds, ± the standard deviation (ddof=1). A labelled run in a folder
+`greedy` beside RUN is a row, too.
 
 The first page of this file is the report: runs become arrays, methods pick rollouts, picks become rows, rows
 become tables and figures. The second page is the three verifiers, the third the paper's tables.
@@ -32,6 +33,7 @@ become tables and figures. The second page is the three verifiers, the third the
 from __future__ import annotations  # the annotations name numpy, which is imported when it is first used
 
 import argparse
+import fnmatch
 import importlib.util
 import itertools
 import math
@@ -43,6 +45,7 @@ import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache, partial
+from operator import itemgetter
 from pathlib import Path
 
 import common
@@ -56,21 +59,20 @@ SEED = 0  # of the random subsets and of the bootstrap
 SIZES = (1, 2, 4, 8, 12, 16, 32, 64, 128)  # numbers of rollouts at which accuracy is shown
 
 PAPERS_STATISTICS = ("mean", "median", "variance", "gap", "entropy")
-BEST_OF_ALL = f"best of all {len(RULES)} rules"
+FITTED = ", fitted windows"  # ends the name of a confidence rule whose windows go by the length of the answers
+BEST_OF_ALL = f"best of all {len(RULES)}{FITTED}"
 PAPERS_BEST = "best of the paper's 20 rules"
-REFERENCES = {  # the confidence rules whose best, chosen with hindsight, the other methods are compared with
-    PAPERS_BEST: [rule for rule in RULES if rule.split("/")[0] in PAPERS_STATISTICS],
-    BEST_OF_ALL: RULES,
-}
 COSTS = {  # field of NAME.cost.json: (column, unit)
-    "parameters": ("parameters", 1), "train_seconds": ("training min", 60),
-    "train_flops": ("training TFLOPs", 1e12), "ms_per_rollout": ("ms a rollout", 1),
+    "parameters": ("parameters", 1), "train_seconds": ("training: processor min", 60),
+    "clock_seconds": ("min by the clock", 60), "train_flops": ("TFLOPs", 1e12),
+    "trials": ("configurations", 1), "examples": ("rollouts learned from", 1),
+    "ms_per_rollout": ("scoring: ms a rollout", 1),
 }  # fmt: skip
 NAMES = {  # of methods in the tables, by METHOD up to its first dot
     "logistic": "logistic regression", "lora": "LoRA verifier", "prm": "PRM",
     "routed": "SCaTR, routed by domain", "scatr": "SCaTR", "scatr+": "SCaTR+",
 }  # fmt: skip
-CALIBRATED = ("logistic", "lora", "scatr", "scatr+")  # what follows their dot is the calibration set
+CALIBRATED = ("logistic", "lora", "routed", "scatr", "scatr+")  # their dot is followed by the calibration set
 STUDIES = ("layers", "fraction", "designs", "mixed", "halves")  # of 03
 STUDY_METHOD = re.compile(rf"({'|'.join(STUDIES)})-(\.?[^.]+)\.(.+)")  # STUDY-ROW.CALSET
 
@@ -88,10 +90,10 @@ class RunArrays:
     places: np.ndarray  # of the rollouts in rollouts.jsonl; past its end where padded
     valid: np.ndarray  # False where padded
     labels: np.ndarray
+    unjudged: int  # rollouts without a label, which are left out
     cut: np.ndarray  # 1 where the rollout ended at the length limit
     answer_groups: np.ndarray  # equal answers of a problem have the same number; -1: no answer
-    chosen: np.ndarray  # 1 where the rollout is in answers.jsonl, 04's one answer a problem
-    learned: set  # the problems that the scorers which chose learned from
+    answers: list  # the rows of answers.jsonl, 04's one answer a problem
 
 
 @dataclass
@@ -101,10 +103,11 @@ class Scores:
     run: RunArrays
     score: np.ndarray | None = None  # [P, N], higher is better, -inf where padded
     weight: np.ndarray | None = None  # [P, N], from 0 to 1: the votes, where the file has them
+    p: np.ndarray | None = None  # [P, N]: the probability to be right, where the file has it
     calibration_run: str = ""
     seed: str = ""
     cost: dict = field(default_factory=dict)  # NAME.cost.json
-    left_out: set = frozenset()  # problems that do not count, see evaluate_study
+    left_out: set = frozenset()  # problems that this method is not judged on, see evaluate_study
 
 
 @dataclass
@@ -114,23 +117,24 @@ class Row:
     method: str
     kind: str  # random, greedy, confidence, scorer, vote, choice or oracle
     calibration: str  # the data set that it learned from, or ""
-    problems: float  # how many count
+    problems: float  # how many it is judged on
     correct: float  # picks of all N rollouts that are right, expected
     accuracy: float  # their share: the mean of `runs` values, one for each of a method's Scores
     std: float | None
     runs: int
     over: str  # what varies, as "3 eval × 3 cal × 3 seeds"
-    paired: dict | None  # accuracy, std and runs of those values whose two runs have one name; see LEGEND
+    paired: Row | None  # of those values alone whose calibration and evaluation run have one name; see LEGEND
     curve: dict  # {number of rollouts: accuracy}
     curve_std: list | None
     cut: float  # the share of picks that ended at the length limit
     in_sample: bool  # it learned from some of these problems
     right: np.ndarray | None = None  # [P], the chance that its pick of all rollouts is right
-    best_of: list = field(default_factory=list)  # REFERENCES of which it is the best rule
-    against: dict = field(default_factory=dict)  # {one of REFERENCES: how far it is above its best rule}
+    best_of: list = field(default_factory=list)  # PAPERS_BEST and BEST_OF_ALL, if it is that rule
+    against: dict = field(default_factory=dict)  # {PAPERS_BEST or BEST_OF_ALL: how far it is above that rule}
     auroc: float | None = None  # over all rollouts
     auroc_within: float | None = None  # the mean over problems of that within a problem
-    cost: dict | None = None  # {one of COSTS: mean}, and the device
+    reliability: dict | None = None  # how good a probability its p is, see measure_reliability
+    cost: dict | None = None  # {one of COSTS: mean}, and the devices
     vote: str | None = None  # in a study: the accuracy of the weighted vote
     domains_right: float | None = None  # by routing: the share of problems that went to their kind's scorer
 
@@ -138,11 +142,14 @@ class Row:
 def load_repetitions(paths):
     """Load runs of one model and data set -> (runs, the greedy run beside them or None, ids left out).
 
-    A problem with a label that could not be judged in one of the runs is left out of all of them.
+    A rollout whose label could not be judged is left out. A problem without a judged rollout in one of the
+    runs is left out of all of them.
     """
     greedy_paths = [file.parent for file in paths[0].resolve().parent.glob("greedy/labels.jsonl")]
     labels = {path: common.read_labels(path) for path in [*paths, *greedy_paths]}
-    left_out = {row["id"] for rows in labels.values() for row in rows if row["label"] is None}
+    left_out = set()
+    for rows in labels.values():
+        left_out |= {row["id"] for row in rows} - {row["id"] for row in rows if row["label"] is not None}
     runs = [load_run(path, labels[path], left_out) for path in paths]
     for run in runs:
         if (run.ids, run.meta.get("n")) != (runs[0].ids, runs[0].meta.get("n")):
@@ -163,27 +170,22 @@ def load_run(path, label_rows, left_out):
     keys = common.keys_of(rollouts)
     label_rows = common.align(label_rows, keys, path / "labels.jsonl")
     places = defaultdict(list)
-    for place, (problem, _) in enumerate(keys):
-        if problem not in left_out:
-            places[problem].append(place)
+    for place, row in enumerate(label_rows):
+        if row["id"] not in left_out and row["label"] is not None:
+            places[row["id"]].append(place)
     if not places:
-        common.die(f"{path}: no problem has all its labels; 05 needs labelled runs (04 selects without)")
+        common.die(f"{path}: no answer has a label; 05 needs labelled runs (04 selects without)")
     ids = [*places]
     places = np.array([*itertools.zip_longest(*places.values(), fillvalue=len(keys))]).T
     groups = [-1 if row.get("group") is None else row["group"] for row in label_rows]
     answers = path / "answers.jsonl"
-    picks = common.read_jsonl(answers) if answers.is_file() else []
-    chosen = set(common.keys_of(picks))
-    learned = set()
-    for file in (path / "scores").glob("*.cost.json"):
-        if file.name.removesuffix(".cost.json").partition("@")[0] in {row.get("scorer") for row in picks}:
-            learned |= {*common.read_json(file).get("learned", ())}
     return RunArrays(
         path, common.read_meta(path), rollouts, ids, places, places < len(keys),
         labels=padded([row["label"] or 0 for row in label_rows], places),
+        unjudged=sum(row["label"] is None for row in label_rows),
         cut=padded([row.get("finish") == "length" for row in rollouts], places),
         answer_groups=padded(groups, places, empty=-1).astype(int),
-        chosen=padded([key in chosen for key in keys], places), learned=learned,
+        answers=common.read_jsonl(answers) if answers.is_file() else [],
     )  # fmt: skip
 
 
@@ -218,34 +220,68 @@ def score_by_rules(runs, windows):
     return scores
 
 
+def score_by_all_rules(runs):
+    """Those of the paper's windows, and where these are longer than the answers also those of windows that fit."""
+    by_rule = score_by_rules(runs, (common.WINDOW, common.TAIL))
+    windows = windows_for(runs)
+    if windows != (common.WINDOW, common.TAIL):
+        for rule, scores in score_by_rules(runs, windows).items():
+            if not rule.endswith("/avg"):  # which has no window
+                by_rule[rule + FITTED] = scores
+    return by_rule
+
+
+def fitted(rule, rules):
+    """The name of a rule with windows that fit, which may be the paper's."""
+    return rule + FITTED if rule + FITTED in rules else rule
+
+
 def read_all_scores(runs, only, studies):
-    """({METHOD: its Scores}, names of files that are not in every run, and are left out)
+    """({METHOD: its Scores}, [(name of a file that is left out, why)])
 
     A file may be in one run alone if each run has that of the calibration run with its own name: LoRA reads
     every rollout once a file, so that crossing all runs would take as many times as long.
-    The scores of studies are read where --study asks for them, of the others those that --only names or all.
+    The scores of studies are read where --study asks for them. Of all, those that --only names or all are.
     """
     found = defaultdict(list)  # name of a file -> its Scores in each run
+    left_out = {}  # name of a file -> why
     for run in runs:
         for file in sorted((run.path / "scores").glob("*.jsonl")):
             method = file.stem.partition("@")[0]
-            is_asked_for = not only or method in only or file.stem in only
-            if study_of(method):
-                is_asked_for = study_of(method) in studies
-            if is_asked_for:
-                found[file.stem].append(read_scores(file, run))
+            if study_of(method) not in (None, *studies):
+                continue
+            cost_file = file.with_suffix(".cost.json")
+            cost = common.read_json(cost_file) if cost_file.is_file() else {}
+            if only and not any(fnmatch.fnmatchcase(name, one) for name in (file.stem, method) for one in only):
+                left_out[file.stem] = "not in --only"
+            elif changed := changed_source(cost):
+                left_out[file.stem] = f"{changed} has changed since"
+            else:
+                found[file.stem].append(read_scores(file, run, cost))
     own = Counter()  # (METHOD, seed) -> how many runs have the file of the calibration run with their name
     for name, scores in found.items():
         if scores[0].calibration_run == scores[0].run.path.name:
             own[name.partition("@")[0], scores[0].seed] += 1
-    methods, incomplete = defaultdict(list), []
+    methods = defaultdict(list)
     for name, scores in found.items():
         method = name.partition("@")[0]
         if len(scores) == len(runs) or len(scores) == 1 and own[method, scores[0].seed] == len(runs):
             methods[method] += scores
         else:
-            incomplete.append(name)
-    return methods, incomplete
+            left_out.setdefault(name, "not in every run")
+    return methods, sorted(left_out.items())
+
+
+def changed_source(cost):
+    """The first of the files that a verifier or a route was made of which has other content now, or None."""
+    for path, stamp in cost.get("made_of", {}).items():
+        if os.path.isfile(path) and stamp_of_file(path) != stamp:
+            return path
+
+
+@cache
+def stamp_of_file(path):
+    return common.stamp(Path(path))
 
 
 def study_of(method):
@@ -254,24 +290,23 @@ def study_of(method):
     return found and found[1]
 
 
-def read_scores(file, run):
+def read_scores(file, run, cost):
     rows = common.read_jsonl(file, needs=("id", "sample", "score"))
     rows = common.align(rows, common.keys_of(run.rollouts), file)
-    weight = None
+    shares = {}  # what has a number from 0 to 1 in each row
     try:
         score = padded([float(row["score"]) for row in rows], run.places, -np.inf)
         if np.isnan(score).any():
             raise ValueError
-        if all(row.get("weight") is not None for row in rows):
-            weight = padded([float(row["weight"]) for row in rows], run.places)
-            if not ((weight >= 0) & (weight <= 1)).all():
-                raise ValueError
+        for name in ("weight", "p"):
+            if all(row.get(name) is not None for row in rows):
+                shares[name] = padded([float(row[name]) for row in rows], run.places)
+                if not ((shares[name] >= 0) & (shares[name] <= 1)).all():
+                    raise ValueError
     except (TypeError, ValueError):
-        common.die(f"{file}: a score is a number, and a weight one from 0 to 1, or absent")
+        common.die(f"{file}: a score is a number, and weight and p are numbers from 0 to 1, or absent")
     calibration_run, _, seed = file.stem.partition("@")[2].rpartition("-")
-    cost_file = file.with_suffix(".cost.json")
-    cost = common.read_json(cost_file) if cost_file.is_file() else {}
-    return Scores(run, score, weight, calibration_run, seed, cost)
+    return Scores(run, score, **shares, calibration_run=calibration_run, seed=seed, cost=cost)
 
 
 # ---- Picks: pick(scores, n) gives the chance [P, N] of each rollout to be what a method picks from n random
@@ -324,11 +359,21 @@ def weighted_majority(groups, weights):
     return winner[:, None] == np.arange(groups.shape[1])
 
 
+def filtered_majority(share, groups, weights):
+    """The weighted vote of the most confident rollouts with an answer: those from a quantile up, as DeepConf."""
+    voters = groups >= 0
+    ranks = np.argsort(np.argsort(np.where(voters, weights, -np.inf), 1, kind="stable"), 1)  # 0: least confident
+    quantile = groups.shape[1] - 1 - share * (voters.sum(1, keepdims=True) - 1)
+    return weighted_majority(np.where(ranks >= quantile - 1e-9, groups, -1), weights)
+
+
 VOTES = {  # name: vote(groups, weights) as in by_vote; the weights are of the confidence rule VOTES_BY
     "majority vote": majority,
     "confidence-weighted vote": weighted_majority,
+    "DeepConf's vote, top 10 %": partial(filtered_majority, 0.1),
+    "DeepConf's vote, top 90 %": partial(filtered_majority, 0.9),
 }
-VOTES_BY = "mean/tail"
+VOTES_BY = "mean/tail"  # in windows that fit
 
 
 @lru_cache(maxsize=64)
@@ -352,22 +397,37 @@ def make_rows(runs, greedy, by_rule, by_scorer):
     rows = [make_row("random", "random", at_random, without)]
     if greedy:
         rows.append(make_row("greedy", "greedy", at_random, [Scores(greedy)]))
-    rows += [make_row(rule, "confidence", by_score, by_rule[rule]) for rule in RULES]
+    rows += [make_row(rule, "confidence", by_score, scores) for rule, scores in by_rule.items()]
     votes = []
     if can_vote(runs):
         for name, vote in VOTES.items():
-            votes.append(make_row(name, "vote", partial(by_vote, vote), by_rule[VOTES_BY]))
+            votes.append(make_row(name, "vote", partial(by_vote, vote), by_rule[fitted(VOTES_BY, by_rule)]))
     scorers = [(*name_scorer(key), by_scorer[key]) for key in by_scorer if not study_of(key)]
     for name, calibration, scores in sorted(scorers, key=lambda scorer: (scorer[0].lower(), scorer[1])):
         rows.append(make_row(name, "scorer", by_score, scores, calibration))
         votes += vote_rows(f"{name}, weighted vote", scores, calibration)
     rows += votes
-    if all((run.chosen.sum(1) == 1).all() for run in runs):
-        chosen = [Scores(run, run.chosen, cost={"learned": run.learned}) for run in runs]
-        n = max(run.labels.shape[1] for run in runs)
-        rows.append(make_row("answers.jsonl, 04's choice", "choice", by_score, chosen, sizes=[n]))
+    if all({row["id"] for row in run.answers} >= {*run.ids} for run in runs):
+        rows.append(row_of_answers(runs, by_scorer))
     truth = [Scores(run, np.where(run.valid, run.labels, -np.inf)) for run in runs]
     return [*rows, make_row("oracle", "oracle", by_score, truth)]
+
+
+def row_of_answers(runs, by_scorer):
+    """The row of answers.jsonl, judged on those problems of which the answer could be judged."""
+    of_answers = []
+    scorers = {row.get("scorer") or "" for run in runs for row in run.answers}
+    learned = {id for name in scorers for scores in by_scorer.get(name, ()) for id in scores.cost.get("learned") or ()}
+    for run in runs:
+        answers = {*common.keys_of(run.answers)}
+        chosen = [key in answers for key in common.keys_of(run.rollouts)]
+        is_chosen = padded(chosen, run.places)
+        unjudged = {run.ids[place] for place in np.flatnonzero(is_chosen.sum(1) == 0)}
+        of_answers.append(Scores(run, is_chosen, cost={"learned": learned}, left_out=unjudged))
+    calibrations = {name_scorer(name)[1] for name in scorers}
+    calibration = calibrations.pop() if len(calibrations) == 1 else ""
+    n = max(run.labels.shape[1] for run in runs)
+    return make_row("answers.jsonl, 04's choice", "choice", by_score, of_answers, calibration, sizes=[n])
 
 
 def name_scorer(key):
@@ -397,31 +457,36 @@ def make_row(name, kind, pick, of_method, calibration="", sizes=None):
     right = []  # [scores, P]
     accuracies = []  # [scores, sizes]
     cut = []
-    problems = []  # how many count
+    problems = []  # how many it is judged on
     for scores in of_method:
         picks = [pick(scores, n) for n in sizes]
         credits = [(scores.run.labels * chances).sum(1) for chances in picks]  # each [P]
         kept = kept_problems(scores)
-        right.append(credits[-1])
+        right.append(np.where(kept, credits[-1], np.nan))
         accuracies.append([credit[kept].mean() for credit in credits])
         cut.append((scores.run.cut * picks[-1]).sum(1)[kept].mean())
         problems.append(kept.sum())
-    right = np.mean(right, 0)
+    right = mean_of_finite(right)
     curve = np.mean(accuracies, 0).tolist()
+    pairs = [scores for scores in of_method if has_equal_runs(scores)]
+    paired = None
+    if 0 < len(pairs) < len(of_method):
+        paired = make_row(name, kind, pick, pairs, calibration, sizes)
     row = Row(
         method=name, kind=kind, calibration=calibration,
-        problems=mean_of(problems), correct=float(right.sum()), right=right,
+        problems=mean_of(problems), correct=float(np.nansum(right)), right=right,
         accuracy=curve[-1], std=std_of([of_sizes[-1] for of_sizes in accuracies]),
-        runs=len(accuracies), over=name_varied(of_method), paired=pair_runs(of_method, accuracies),
+        runs=len(accuracies), over=name_varied(of_method), paired=paired,
         curve=dict(zip(map(str, sizes), curve)), curve_std=std_of(accuracies),
         cut=mean_of(cut),
         in_sample=any({*(scores.cost.get("learned") or ())} - scores.left_out for scores in of_method),
+        domains_right=mean_of(scores.cost.get("domains_right") for scores in of_method),
     )  # fmt: skip
     if kind in ("confidence", "scorer"):
         row.auroc, row.auroc_within = mean_auroc(of_method)
     if kind == "scorer":
+        row.reliability = measure_reliability(of_method)
         row.cost = cost_of(of_method)
-        row.domains_right = mean_of(scores.cost.get("domains_right") for scores in of_method)
     return row
 
 
@@ -442,13 +507,9 @@ def name_varied(of_method):
     return varied if crossed == len(of_method) else f"{len(of_method)} of {varied}"
 
 
-def pair_runs(of_method, accuracies):
-    """The part of the values that the paper has: calibration run i with evaluation run i, each seed."""
-    pairs = zip(of_method, accuracies)
-    values = [of_sizes[-1] for scores, of_sizes in pairs if scores.calibration_run == scores.run.path.name]
-    if not values or len(values) == len(accuracies):
-        return None
-    return {"accuracy": mean_of(values), "std": std_of(values), "runs": len(values)}
+def has_equal_runs(scores):
+    """Whether a scorer of calibration run i scores evaluation run i."""
+    return {*scores.calibration_run.split("+")} == {scores.run.path.name}
 
 
 def std_of(values):
@@ -461,6 +522,12 @@ def mean_of(values):
     return float(np.mean(values)) if values else None
 
 
+def mean_of_finite(values):
+    """[P]: the mean over the first axis of [., P] without NaN; NaN where there is nothing else."""
+    counts = np.isfinite(values).sum(0)
+    return np.nansum(values, 0) / np.where(counts, counts, np.nan)
+
+
 def mean_auroc(of_method):
     """(AUROC over all rollouts, the mean over problems of that within a problem)"""
     overall = []
@@ -469,9 +536,31 @@ def mean_auroc(of_method):
         right = scores.run.labels > 0
         kept = scores.run.valid & kept_problems(scores)[:, None]
         overall.append(common.auroc(right[kept], scores.score[kept]))
-        of_problems = [common.auroc(right[i][rows], scores.score[i][rows]) for i, rows in enumerate(kept)]
-        within.append(mean_of(of_problems))
+        within.append(mean_of(common.auroc(right[i][rows], scores.score[i][rows]) for i, rows in enumerate(kept)))
     return mean_of(overall), mean_of(within)
+
+
+def measure_reliability(of_method):
+    """How far p, of all Scores together, is from the share of answers that are right; None without p.
+
+    bins: (mean p, share that is right) of each tenth of the answers, from the smallest p to the largest. off:
+    the mean over these of their distance. brier: the mean square of p - label. picked: the mean p of the best
+    of N.
+    """
+    if any(scores.p is None for scores in of_method):
+        return None
+    p, right, picked = [], [], []
+    for scores in of_method:
+        kept = kept_problems(scores)
+        judged = scores.run.valid & kept[:, None]
+        p.append(scores.p[judged])
+        right.append(scores.run.labels[judged])
+        picked.append((scores.p * by_score(scores, scores.p.shape[1])).sum(1)[kept].mean())
+    p, right = np.concatenate(p), np.concatenate(right)
+    tenths = np.array_split(np.argsort(p, kind="stable"), min(10, len(p)))
+    bins = [(float(p[rows].mean()), float(right[rows].mean())) for rows in tenths]
+    off = mean_of(abs(mean - share) for mean, share in bins)
+    return {"bins": bins, "off": off, "brier": mean_of((p - right) ** 2), "picked": mean_of(picked)}
 
 
 def cost_of(of_method):
@@ -479,29 +568,37 @@ def cost_of(of_method):
     costs = [scores.cost for scores in of_method if not COSTS.keys().isdisjoint(scores.cost)]
     if not costs:
         return None
-    devices = {cost["device"] for cost in costs if cost.get("device")}
     mean = {name: mean_of(cost.get(name) for cost in costs) for name in COSTS}
-    return mean | {"device": ", ".join(sorted(devices))}
+    for name in ("train_device", "device"):
+        mean[name] = ", ".join(sorted({cost[name] for cost in costs if cost.get(name)}))
+    return mean
 
 
 # ---- Comparison with the best confidence rule: Δ and the share of the gap to the oracle that is closed -----
 
 
 def compare(rows):
-    """Add `against` to all rows: how far each is above the best rule of the paper's 20, and of all."""
+    """Add `against` to all rows: how far each is above the best rule of the paper's 20, and of all that fit.
+
+    The best rule is chosen with hindsight.
+    """
     (oracle,) = [row for row in rows if row.kind == "oracle"]
-    for reference, rules in REFERENCES.items():
-        best = max((row for row in rows if row.method in rules), key=lambda row: row.accuracy)
+    by_rule = {row.method: row for row in rows if row.kind == "confidence"}
+    papers = [rule for rule in RULES if rule.split("/")[0] in PAPERS_STATISTICS]
+    references = {PAPERS_BEST: papers, BEST_OF_ALL: [fitted(rule, by_rule) for rule in RULES]}
+    for reference, rules in references.items():
+        best = max((by_rule[rule] for rule in rules), key=lambda row: row.accuracy)
         best.best_of.append(reference)
         gap = oracle.accuracy - best.accuracy
-        for row in rows:
+        for row in itertools.chain(rows, filter(None, [row.paired for row in rows])):
             gain = with_interval(row.right - best.right)
             too_small = gap * row.problems < 2  # a gap of less than two problems is noise
             row.against[reference] = gain | {"gap_closed": None if too_small else gain["delta"] / gap}
 
 
 def with_interval(difference):
-    """The mean of paired differences [P], with a 95 % bootstrap interval over problems."""
+    """The mean of paired differences [P], with a 95 % bootstrap interval over problems; NaN: not judged."""
+    difference = difference[np.isfinite(difference)]
     means = problem_draws(len(difference)) @ difference / len(difference)
     low, high = np.percentile(means, [2.5, 97.5])
     return {"delta": float(difference.mean()), "low": float(low), "high": float(high)}
@@ -593,7 +690,7 @@ def number(value, unit=1):
 
 
 def summary_tables(sections):
-    """A row for each method, a column for each calibration and test set and for the paper's numbers."""
+    """A row for each method, a column for each calibration and test set."""
     columns = []
     for section in sections:
         for calibration in calibrations_of(section):
@@ -601,8 +698,6 @@ def summary_tables(sections):
             if len({section["model"] for section in sections}) > 1:
                 title = f"{section['model']}: {title}"
             columns.append({"picked by": title} | summary_cells(section, calibration))
-            numbers = papers_numbers(section["model"], calibration, section["dataset"])
-            columns += [{"picked by": "paper"} | numbers] if numbers else []
     names = [*dict.fromkeys(itertools.chain(*columns))]
     names.sort(key=lambda name: SUMMARY_ENDS.index(name) if name in SUMMARY_ENDS else -1)
     for i in range(0, len(columns), SUMMARY_COLUMNS):
@@ -612,7 +707,8 @@ def summary_tables(sections):
 
 
 def calibrations_of(section):
-    return sorted({row.calibration for row in section["rows"]} - {""}) or [""]
+    rows = [row for row in section["rows"] if row.domains_right is None]
+    return sorted({row.calibration for row in rows} - {""}) or [""]
 
 
 def summary_rows(section, calibration):
@@ -621,7 +717,8 @@ def summary_rows(section, calibration):
     for row in section["rows"]:
         rows |= dict.fromkeys(row.best_of, row)
         is_shown = row.kind != "confidence" and (row.kind != "vote" or row.method in SUMMARY_VOTES)
-        if is_shown and row.calibration in ("", calibration):
+        is_routed = row.domains_right is not None and calibration in row.calibration.split("+")
+        if is_shown and (row.calibration in ("", calibration) or is_routed):
             rows[row.method] = row
     return rows
 
@@ -638,7 +735,7 @@ def shown_rows(section):
 
 
 def columns_of(row):
-    name = ": ".join(filter(None, [", ".join(row.best_of), row.method]))
+    name = ": ".join(filter(None, [" and ".join(row.best_of), row.method]))
     return {"method": name, "calibrated on": row.calibration, "cut %": percent(row.cut)}
 
 
@@ -647,13 +744,13 @@ def methods_table(section):
         correct = f"{row.correct:.1f}".removesuffix(".0")
         cells = {"accuracy %": accuracy_of(row), "over": row.over}
         if row.paired:
-            cells["paired %"] = percent_and_std(row.paired["accuracy"], row.paired["std"])
+            cells["paired %"] = accuracy_of(row.paired)
         cells["right/problems"] = f"{correct}/{row.problems:.0f}"
         if row.domains_right is not None:
             cells["domains right %"] = percent(row.domains_right)
         for best, gain in row.against.items():
             cells[f"Δ to the {best} [95 %]"] = gain_of(gain)
-            cells[f"gap from the {best} closed, %"] = percent(gain["gap_closed"], 0)
+        cells["closed %"] = percent(row.against[PAPERS_BEST]["gap_closed"], 0)
         yield columns_of(row) | cells
 
 
@@ -667,26 +764,40 @@ def curves_table(section):
 
 
 def rules_table(section):
-    rows = {row.method: row for row in section["rows"]}
-    for statistic in common.STATISTICS:
-        of_statistic = {way: rows[f"{statistic}/{way}"] for way in common.AGGREGATIONS}
-        cells = {way: accuracy_of(row) for way, row in of_statistic.items()}
-        cut = mean_of(row.cut for row in of_statistic.values())
-        yield {"statistic": statistic} | cells | {"cut %": percent(cut)}
+    ways = defaultdict(dict)  # statistic -> {aggregation: row}
+    for row in section["rows"]:
+        if row.kind == "confidence":
+            statistic, way = row.method.split("/")
+            ways[statistic][way] = row
+    for statistic, rows in ways.items():
+        cut = mean_of(row.cut for row in rows.values())
+        yield {"statistic": statistic} | {way: accuracy_of(row) for way, row in rows.items()} | {"cut %": percent(cut)}
+
+
+def reliability_table(section):
+    for row in section["rows"]:
+        if row.reliability:
+            found = row.reliability
+            cells = {"p is off by, %": percent(found["off"]), "Brier score": number(found["brier"])}
+            cells["picked: p → right, %"] = f"{percent(found['picked'], 0)} → {percent(row.accuracy, 0)}"
+            for tenth, (p, right) in enumerate(found["bins"], 1):
+                cells[f"tenth {tenth}"] = f"{percent(p, 0)} → {percent(right, 0)}"
+            yield columns_of(row) | cells
 
 
 def cost_table(section):
     for row in section["rows"]:
         if row.cost:
             cells = {column: number(row.cost[name], unit) for name, (column, unit) in COSTS.items()}
-            cells |= {"measured on": row.cost["device"], "accuracy %": accuracy_of(row)}
-            yield columns_of(row) | cells
+            cells |= {"trained on": row.cost["train_device"], "scored on": row.cost["device"]}
+            yield columns_of(row) | cells | {"accuracy %": accuracy_of(row)}
 
 
 TABLES = {
     "Methods": methods_table,
     "Fewer rollouts, and AUROC": curves_table,
     "Confidence rules: the paper's five statistics, and two more": rules_table,
+    "Is p a probability?": reliability_table,
     "Costs (minutes and ms are measured, FLOPs computed)": cost_table,
 }
 
@@ -713,27 +824,36 @@ ten, scaled to add up to 1 (low is sure). `self_certainty` is how far the whole 
 `likelihood` the token's own log-probability. They are aggregated over the tokens: `avg` of all; `tail`, the
 last ones; `lowest`, the window where it is least confident; `bottom10`, the least confident tenth of the
 windows: the mean of these windows' means, so that a token counts once for each window that it is in, where
-the paper's formula averages a set of tokens. Windows and tail are the paper's (1,024 and 2,048 tokens) where
-answers are long, else the power of two nearest to half of the median answer. The paper's Sec. 5 names four
-rules, the aggregations of mean; that its best rule is the best of five statistics × four aggregations, 20
-rules, is how we read its App. B.2.
+the paper's formula averages a set of tokens. Windows and tail are the paper's, 1,024 and 2,048 tokens; an
+answer that is shorter is one window. Where answers are short there are also `fitted windows`: both are the
+power of two nearest to half of the median answer. The best of the paper's 20 rules is in its own windows, the
+best of all 28 in those that fit. The paper's Sec. 5 names four rules, the aggregations of mean; that its best
+rule is the best of five statistics × four aggregations, 20 rules, is how we read its App. B.2.
 
 Random, best-of-N and oracle are the exact expectation over all subsets of N rollouts, votes where these are
-few, else the mean over 128 random ones. Tied majorities share the credit. `right/problems` counts expected
-picks. `cut %`: picks (in the summary: rollouts) that ended at the length limit.
+few, else the mean over 128 random ones. Tied majorities share the credit. Confidence-weighted votes are by
+mean/tail in windows that fit; DeepConf's are those of the most confident 10 or 90 % of the answers.
+`right/problems` counts expected picks. `cut %`: picks (in the summary: rollouts) that ended at the length
+limit.
 
 ± is the standard deviation over what varies (`over`): evaluation runs, calibration runs, scorer seeds. All
 runs are crossed: of 3 evaluation runs, 3 calibration runs and 3 seeds come 27 values. `paired %` is of those
-whose calibration and evaluation run have one sampling seed, which are 9 as in the paper.
+whose calibration and evaluation run have one sampling seed, which are 9.
 
 `Δ`: points above the best of these confidence rules, which is chosen with hindsight on these labels; in
-brackets a paired bootstrap interval over problems. `closed`: Δ as a share of the gap from that rule to the
-oracle, empty where this is less than two problems. `AUROC`: the chance that a right answer scores above a
-wrong one, over all rollouts and `within a problem`. `in sample`: the scorer learned from some of these
-problems, so its accuracy proves nothing.
+brackets a paired bootstrap interval over problems. `closed %`: Δ to the paper's as a share of the gap from
+that rule to the oracle, empty where this is less than two problems. `AUROC`: the chance that a right answer
+scores above a wrong one, over all rollouts and `within a problem`. `in sample`: the scorer learned from some
+of these problems, so its accuracy proves nothing.
 
-In the study of halves, `other` and `same` are judged on the half of the problems that `same` did not learn
-from; the paper's row of another data set is `other, all problems`. LoRA and PRM read a rollout at a time."""
+p is a scorer's probability that an answer is right. A `tenth` of the answers, from the smallest p to the
+largest, has its mean p and the share that is right; p is off by the mean distance of the two. The Brier score
+is the mean of (p − label)². Confidence rules have no p.
+
+A search's processor minutes are those of all its trainings, which run side by side on the cores. LoRA, PRM
+and scorers are timed with one rollout at a time. In the study of halves, `other` and `same` are judged on the
+half of the problems that `same` did not learn from; the paper's row of another data set is `other, all
+problems`."""
 
 
 def report(args):
@@ -750,7 +870,7 @@ def report(args):
             score = f"04_select.py {names} --scorer DIR/{study}-*.pt"
             common.die(f"{names}: no scores of --study {study}; train by {train}, score by {score}")
     out = Path(args.out or os.path.commonpath([*map(os.path.abspath, args.runs)]))
-    write_results(out / "results.json", sections)
+    write_results(out / "results.json", sections, dict(zip(PAPERS_SETS, args.sets)))
     summary = [*summarise(sections)]
     details = [text for section in sections for text in describe(section, out, args.plots)]
     made_by = f"This report was made by\n\n    {the_command()}\n"
@@ -759,16 +879,17 @@ def report(args):
     print(*summary, f"more tables, and what the names and numbers mean: {out / 'report.md'}", sep="\n\n")
 
 
-def write_results(path, sections):
+def write_results(path, sections, sets):
     results = []
     for section in sections:
         studies = {study: [*map(fields_of, rows)] for study, rows in section["studies"].items()}
         results.append(section | {"rows": [*map(fields_of, section["rows"])], "studies": studies})
-    common.write_json(path, {"command": the_command(), "sections": results})
+    common.write_json(path, {"command": the_command(), "sets": sets, "sections": results})
 
 
 def fields_of(row):
-    return {name: value for name, value in vars(row).items() if name != "right"}
+    fields = {name: value for name, value in vars(row).items() if name != "right"}
+    return fields | {"paired": row.paired and fields_of(row.paired)}
 
 
 def check_inputs(args):
@@ -777,32 +898,37 @@ def check_inputs(args):
     names = {file.stem for path in args.runs for file in Path(path, "scores").glob("*.jsonl")}
     names |= {name.partition("@")[0] for name in names}
     for name in args.only:
-        if name not in names:
+        if "*" not in name and not fnmatch.filter(names, name):
             common.die(f"--only {name}: no such scores; there are {', '.join(sorted(names)) or 'none'}")
 
 
 def make_section(model, dataset, paths, args):
     """What results.json has of one model and data set."""
     runs, greedy, left_out = load_repetitions(paths)
-    windows = windows_for(runs)
-    by_scorer, incomplete = read_all_scores(runs, args.only, args.study)
+    by_scorer, not_read = read_all_scores(runs, args.only, args.study)
     studies = {study: evaluate_study(study, runs, by_scorer) for study in args.study}
-    rows = make_rows(runs, greedy, score_by_rules(runs, windows), by_scorer)
+    rows = make_rows(runs, greedy, score_by_all_rules(runs), by_scorer)
     compare(rows)
     n = mean_of(run.valid.sum(1).mean() for run in runs)
     title = f"{model} on {dataset}: {len(runs[0].ids)} problems, N={n:.4g}"
     if len(runs) > 1:
         title += f", {len(runs)} runs"
+    windows = windows_for(runs)
     if windows != (common.WINDOW, common.TAIL):
-        title += ", windows of {:,} tokens, tail {:,}".format(*windows)
+        title += ", fitted windows of {:,} tokens, tail {:,}".format(*windows)
     notes = []
+    if unjudged := sum(run.unjudged for run in runs):
+        notes.append(f"{dataset}: {unjudged} answers left out, as they could not be judged")
     if left_out:
-        notes.append(f"{dataset}: {len(left_out)} problems left out of all rows: a label could not be judged")
-    if incomplete:
-        notes.append(f"{dataset}: no row for {', '.join(incomplete)}: not in every run")
+        notes.append(f"{dataset}: {len(left_out)} problems left out of all rows: no answer could be judged")
+    for why, names in itertools.groupby(sorted(not_read, key=itemgetter(1)), itemgetter(1)):
+        names = [name for name, _ in names]
+        more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+        notes.append(f"{dataset}: no row for {', '.join(names[:4])}{more}: {why}")
     return {
         "title": title, "notes": notes, "model": model, "dataset": dataset, "windows": windows,
         "cut": mean_of(run.cut[run.valid].mean() for run in runs), "runs": [str(run.path) for run in runs],
+        "seeds": sorted({scores.seed for scores in itertools.chain(*by_scorer.values())} - {""}),
         "metas": [run.meta for run in runs], "rows": rows, "studies": studies,
     }  # fmt: skip
 
@@ -838,7 +964,8 @@ def the_command():
 
 LOOKS = {  # what a figure shows: (colour, line, mark)
     "random": ("#888888", ":", ""),
-    "best rule": ("#e69f00", "--", "s"),
+    PAPERS_BEST: ("#e69f00", "--", "s"),
+    BEST_OF_ALL: ("#b9770e", "--", "d"),
     "vote": ("#56b4e9", "-.", "v"),
     "SCaTR": ("#0072b2", "-", "o"),
     "SCaTR+": ("#882255", "-", "D"),
@@ -848,28 +975,38 @@ LOOKS = {  # what a figure shows: (colour, line, mark)
     "oracle": ("#000000", "--", ""),
 }
 SHADES = dict(zip(common.AGGREGATIONS, ("#f9dc9f", "#eeb03c", "#b9770e", "#5f3c05")))  # of the rules' orange
-SIZE = (7, 4.3)  # inches
+SIZE = (5.5, 3.6)  # inches: the width of a journal's text
+SPREAD = "are ± the standard deviation over evaluation runs, calibration runs and scorer seeds"
 
 
 def draw_figures(out, section, calibration):
     """Draw the two figures of a calibration set, and yield the lines that show them."""
+    rows = rows_to_draw(section, calibration)
+    where = f"{section['model']} on {section['dataset']}" + (f", calibrated on {calibration}" if calibration else "")
+    sets = "-to-".join(filter(None, [calibration, section["dataset"]]))
+    for name, (title, draw, explanation) in FIGURES.items():
+        figure, axes = new_figure(f"{title}\n{where}")
+        draw(axes, section, rows)
+        yield save_figure(figure, out, f"{name}.{section['model']}.{sets}", f"{title}. {explanation} {SPREAD}.")
+
+
+def new_figure(title, height=SIZE[1]):
     from matplotlib.figure import Figure
 
-    rows = rows_to_draw(section, calibration)
-    sets = [calibration, section["dataset"]]
-    for name, (title, draw) in FIGURES.items():
-        figure = Figure(figsize=SIZE, layout="constrained")
-        axes = figure.subplots()
-        axes.spines[["top", "right"]].set_visible(False)
-        where = f"{section['model']} on {section['dataset']}"
-        if calibration:
-            where += f", calibrated on {calibration}"
-        axes.set_title(f"{title}\n{where}", loc="left", fontsize=11)
-        draw(axes, section, rows)
-        file_name = f"{name}.{section['model']}.{'-to-'.join(filter(None, sets))}.png"
-        with common.atomic(out / file_name, "wb") as file:
-            figure.savefig(file, format="png", dpi=120)
-        yield f"![{title}]({file_name})"
+    figure = Figure(figsize=(SIZE[0], height), layout="constrained")
+    axes = figure.subplots()
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_title(title, loc="left", fontsize=9)
+    axes.tick_params(labelsize=7)
+    return figure, axes
+
+
+def save_figure(figure, out, name, caption):
+    """Write NAME.png and NAME.pdf -> the lines of a page that show them."""
+    for ending in ("png", "pdf"):
+        with common.atomic(out / f"{name}.{ending}", "wb") as file:
+            figure.savefig(file, format=ending, dpi=200)
+    return f"![{caption}]({name}.png)\n\n{caption} ([PDF]({name}.pdf))"
 
 
 def rows_to_draw(section, calibration):
@@ -883,7 +1020,7 @@ def rows_to_draw(section, calibration):
 
 def look_of(row):
     if row.kind == "confidence":
-        return "best rule"
+        return row.best_of[0] if row.best_of else None
     if row.method in VOTES:
         return "vote"
     if row.method in SUMMARY_VOTES:
@@ -903,56 +1040,62 @@ def draw_accuracy(axes, section, rows):
         if row.curve_std:
             std = 100 * np.array(row.curve_std)
             axes.fill_between(sizes, heights - std, heights + std, color=colour, alpha=0.18, linewidth=0)
-        name = f"best rule: {row.method}" if look == "best rule" else row.method
+        name = " and ".join(row.best_of).replace(FITTED, "")
+        name = f"{name}:\n{row.method}" if name else row.method
         ends.append((heights[-1], f"{name}  {heights[-1]:.1f}", colour))
     axes.set_xscale("log", base=2)
     axes.set_xticks(sizes, sizes)
     axes.minorticks_off()
-    axes.set(xlabel="rollouts a problem (N)", ylabel="right answers, %", xlim=(1, max(2, sizes[-1])))
+    axes.set_xlabel("rollouts a problem (N)", fontsize=8)
+    axes.set_ylabel("right answers, %", fontsize=8)
+    axes.set_xlim(1, max(2, sizes[-1]))
     name_ends(axes, ends)
 
 
 def name_ends(axes, ends):
     """Write each (height, text, colour) at the right edge, moved apart so that none covers another."""
     low, high = axes.get_ylim()
-    gap = 0.055 * (high - low)
+    gap = 0.06 * (high - low)
     last = -math.inf
     for i, (height, text, colour) in enumerate(sorted(ends)):
         room_for_those_above = gap * (len(ends) - i - 1)
         last = min(max(height, last + gap), high - room_for_those_above)
         axes.annotate(text, (1, last), xycoords=("axes fraction", "data"), xytext=(6, 0), color=colour,
-                      textcoords="offset points", va="center", fontsize=9)  # fmt: skip
+                      textcoords="offset points", va="center", fontsize=7, linespacing=0.9)  # fmt: skip
 
 
 def draw_rules(axes, section, rows):
-    """Bars from the best to the worst."""
+    """Bars from the best to the worst, of the rules with the windows that fit."""
     from matplotlib.patches import Patch
 
-    bars = [(rows[name], LOOKS[name][0]) for name in ("random", "SCaTR", "SCaTR+", "oracle") if name in rows]
-    for row in section["rows"]:
-        if row.kind == "confidence":
-            bars.append((row, SHADES[row.method.split("/")[1]]))
-        if row.method == "majority vote":
-            bars.append((row, LOOKS["vote"][0]))
-    axes.figure.set_size_inches(SIZE[0], 1.4 + 0.18 * len(bars))
-    for row, colour in sorted(bars, key=lambda bar: bar[0].accuracy):
-        name = row.method
+    by_name = {row.method: row for row in section["rows"] if row.calibration == ""}
+    bars = {name: (rows[name], LOOKS[name][0]) for name in ("random", "SCaTR", "SCaTR+", "oracle") if name in rows}
+    for rule in RULES:
+        bars[rule] = by_name[fitted(rule, by_name)], SHADES[rule.split("/")[1]]
+    if "majority vote" in by_name:
+        bars["majority vote"] = by_name["majority vote"], LOOKS["vote"][0]
+    axes.figure.set_size_inches(SIZE[0], 1.2 + 0.14 * len(bars))
+    for name, (row, colour) in sorted(bars.items(), key=lambda bar: bar[1][0].accuracy):
         accuracy = 100 * row.accuracy
         std = 100 * (row.std or 0)
         axes.barh(name, accuracy, color=colour, height=0.78)
         axes.errorbar(accuracy, name, xerr=std, fmt="none", ecolor="#333333")
         axes.annotate(f"{accuracy:.1f}", (accuracy + std, name), xytext=(4, 0), textcoords="offset points",
-                      va="center", fontsize=8)  # fmt: skip
+                      va="center", fontsize=7)  # fmt: skip
     handles = [Patch(color=shade) for shade in SHADES.values()]
-    axes.legend(handles, SHADES, title="aggregation", loc="lower left", bbox_to_anchor=(1, 0), frameon=False)
-    axes.tick_params(axis="y", labelsize=8, length=0)
+    axes.legend(handles, SHADES, title="aggregation", loc="lower left", bbox_to_anchor=(1, 0), frameon=False,
+                fontsize=7, title_fontsize=7)  # fmt: skip
+    axes.tick_params(axis="y", length=0)
     axes.margins(0.08, 0.01)
-    axes.set(xlabel="right answers, %", ylabel="confidence rule: statistic/aggregation", xlim=(0, None))
+    windows = "windows of {:,} tokens, tail {:,}".format(*section["windows"])
+    axes.set_ylabel(f"confidence rule: statistic/aggregation\n({windows})", fontsize=8)
+    axes.set_xlabel("right answers, %", fontsize=8)
+    axes.set_xlim(0, None)
 
 
 FIGURES = {
-    "accuracy": ("Accuracy against the number of rollouts", draw_accuracy),
-    "rules": ("Confidence rules and SCaTR, best of N", draw_rules),
+    "accuracy": ("Accuracy against the number of rollouts", draw_accuracy, "Bands"),
+    "rules": ("Confidence rules and SCaTR, best of N", draw_rules, "Error bars"),
 }
 
 # ==== Page two: learned verifiers ===========================================================================
@@ -968,6 +1111,7 @@ class Verifier:
     model: object
     encode: callable  # (problem, response) -> token ids
     judge: callable  # token ids -> logit that the answer is right
+    is_calibrated: bool = False  # whether it learned how likely this model's answers are right
 
 
 def score_rollouts(run, name, verifier, cost, *made_of):
@@ -978,24 +1122,30 @@ def score_rollouts(run, name, verifier, cost, *made_of):
     path = run / "scores" / f"{name}.jsonl"
     cost_file = path.with_suffix(".cost.json")
     model = verifier.model
-    stamp = common.stamp(*made_of, run / "rollouts.jsonl")
-    cost = cost | {"parameters": model.num_parameters(), "device": common.device_name(model.device)}
-    cost |= {"command": the_command(), "stamp": stamp}
+    origin = origin_of(*made_of, run / "rollouts.jsonl")
+    cost = cost | {"parameters": model.num_parameters(), "device": common.device_name(model.device)} | origin
     earlier = common.read_json(cost_file) if path.is_file() and cost_file.is_file() else {}
-    rows = common.read_jsonl(path) if earlier.get("stamp") == stamp else []
+    rows = common.read_jsonl(path) if earlier.get("stamp") == origin["stamp"] else []
     left = rollouts[len(rows) :]
     for row in common.progress(left, desc=f"{name} {run}", unit="rollout"):
         started = time.perf_counter()
         ids = verifier.encode(problems[row["id"]], row["response"])
         with torch.inference_mode():
             logit = verifier.judge(ids)
-        score = {"score": logit.item(), "weight": logit.sigmoid().item()}
+        p = logit.sigmoid().item()
+        score = {"score": logit.item(), "weight": p} | ({"p": p} if verifier.is_calibrated else {})
         ms = 1000 * (time.perf_counter() - started)
         rows.append({"id": row["id"], "sample": row["sample"], **score, "ms": ms})
         if len(rows) % SAVED == 0 or len(rows) == len(rollouts):
             common.write_jsonl(path, rows)
             common.write_json(cost_file, cost | {"ms_per_rollout": mean_of(row["ms"] for row in rows)})
     print(f"{run}: {len(left)} of {len(rollouts)} rollouts scored by {name}")
+
+
+def origin_of(*parts):
+    """What is written beside scores: their stamp, and the files among the parts by which `report` knows old ones."""
+    files = {str(part): common.stamp(part) for part in parts if isinstance(part, Path)}
+    return {"command": the_command(), "stamp": common.stamp(*parts), "made_of": files}
 
 
 def states_of(model, ids):
@@ -1073,7 +1223,7 @@ def lora(args):
         common.die(f"--epochs {args.epochs}: give 1 or more")
     run = Path(args.run)
     dataset = common.short_name(common.read_meta(run)["dataset"])
-    examples = read_examples(run)
+    examples = read_examples(run, args.limit)
     model, tokenizer = load_model_of([run, *args.eval], args)
     words = first_tokens(tokenizer, "yes", "no")
 
@@ -1085,8 +1235,10 @@ def lora(args):
         return yes - no
 
     most = 4096 if has_channels(tokenizer) else 16384
-    verifier = Verifier(model, partial(fit_answer, model, tokenizer, most, write), judge)
-    stamp = common.stamp(args.epochs, args.lr, run / "labels.jsonl", run / "rollouts.jsonl")
+    encode = partial(fit_answer, model, tokenizer, most, write)
+    verifier = Verifier(model, encode, judge, is_calibrated=True)
+    made_of = args.epochs, args.lr, args.limit, run / "labels.jsonl", run / "rollouts.jsonl"
+    stamp = common.stamp(*made_of)
     for seed in args.seed:
         path = run / f"lora@{seed}.pt"
         adapters = add_adapters(model, seed)
@@ -1099,16 +1251,17 @@ def lora(args):
         model.load_state_dict(checkpoint["adapters"], strict=False)
         for evaluated in map(Path, args.eval):
             name = f"lora.{dataset}@{run.name}-{seed}"
-            score_rollouts(evaluated, name, verifier, checkpoint["cost"], path)
+            score_rollouts(evaluated, name, verifier, checkpoint["cost"], *made_of)
 
 
-def read_examples(run):
-    """[(problem, response, label)] of the judged rollouts."""
-    problems = {row["id"]: row for row in common.read_jsonl(run / "problems.jsonl", needs=("id", "prompt"))}
+def read_examples(run, limit):
+    """[(problem, response, label)] of the judged rollouts of all problems, or of the first so many."""
+    rows = common.read_jsonl(run / "problems.jsonl", needs=("id", "prompt"))
+    problems = {row["id"]: row for row in rows[:limit]}
     rollouts = common.read_rollouts(run)
     examples = []
     for rollout, row in zip(rollouts, common.read_labels(run, common.keys_of(rollouts))):
-        if row["label"] is not None:
+        if row["label"] is not None and row["id"] in problems:
             examples.append((problems[rollout["id"]], rollout["response"], row["label"]))
     right = sum(label for _, _, label in examples)
     if right in (0, len(examples)):
@@ -1162,7 +1315,9 @@ def train_adapters(verifier, adapters, words, examples, args, seed):
     model.eval()
     seconds = time.perf_counter() - started
     print(f"lora@{seed}: {steps} steps in {seconds / 60:.1f} min")
-    return {"train_seconds": seconds, "train_flops": training_flops(model, lengths)}
+    device = common.device_name(model.device)
+    return {"train_seconds": seconds, "clock_seconds": seconds, "train_device": device,
+            "train_flops": training_flops(model, lengths), "examples": len(examples)}  # fmt: skip
 
 
 def save_memory(model):
@@ -1200,7 +1355,7 @@ def training_flops(model, lengths):
 # ---- Process reward models, without code from the Hub ------------------------------------------------------
 
 STEP_END = "<extra_0>"
-PRM_TOKENS = 2048  # so many of an answer's last tokens are read, which is our choice
+PRM_TOKENS = 2048  # so many of an answer's last tokens are read, as in the authors' evaluate_prm.py
 
 
 def prm(args):
@@ -1276,48 +1431,55 @@ MOST_SAID = 5  # tokens of its answer
 ROUTER = """Is the following a mathematics problem or a programming task?\n
 {problem}\n
 Answer with one word, math or coding."""
-LIKELIER = "routed.likelier-word"  # scores by another rule than the paper's: which word is likelier to begin
 
 
 def route(args):
-    """Score RUNs by the scorer of each problem's domain, as the model names it: "routed" and LIKELIER."""
+    """Score RUNs by the scorer of each problem's domain, as the model names it."""
     if len(args.math) != len(args.code):
         common.die(f"--math and --code: {len(args.math)} and {len(args.code)} scorers; give them in pairs")
     scorers = {path: common.load_scorer(path) for path in (*args.math, *args.code)}
-    stamps = {}  # of the runs that are to be scored
+    pairs = {}  # name of the scores -> the two files
+    for i, pair in enumerate(zip(args.math, args.code)):
+        pairs[pair_name(*pair) or f"routed@{i}"] = pair
+    left = []  # (run that is not routed by these scorers, what is written beside its scores)
     for run in map(Path, args.runs):
         common.read_meta(run)  # what is no run ends here
-        stamp = common.stamp(ROUTER, run / "rollouts.jsonl", *map(Path, (*args.math, *args.code)))
-        last = run / "scores" / f"{LIKELIER}@{len(args.math) - 1}.cost.json"  # of all that is written below
-        if last.is_file() and common.read_json(last).get("stamp") == stamp:
+        origin = origin_of(ROUTER, run / "rollouts.jsonl", *map(Path, (*args.math, *args.code)))
+        last = run / "scores" / f"{[*pairs][-1]}.cost.json"  # is written after all others
+        if last.is_file() and common.read_json(last).get("stamp") == origin["stamp"]:
             print(f"{run}: routed by these scorers before")
         else:
-            stamps[run] = stamp
-    if not stamps:
+            left.append((run, origin))
+    if not left:
         return
-    model, tokenizer = load_model_of([*stamps], args)
-    words = first_tokens(tokenizer, *DOMAINS)
+    model, tokenizer = load_model_of([run for run, _ in left], args)
 
     @cache  # runs of a data set have the same problems
     def ask(prompt):
         ids = direct_prompt(tokenizer, ROUTER.format(problem=prompt))
-        likelier = [*DOMAINS.values()][next_logits(model, ids)[words].argmax()]
-        return {"routed": domain_in(say(model, tokenizer, ids, MOST_SAID)), LIKELIER: likelier}
+        return domain_in(say(model, tokenizer, ids, MOST_SAID))
 
-    for run, stamp in stamps.items():
+    for run, origin in left:
         problems = common.read_jsonl(run / "problems.jsonl", needs=("id", "kind", "prompt"))
         for file in (run / "scores").glob("routed*@*"):
-            file.unlink()  # of an earlier call, which may have had more scorers
-        for method in ("routed", LIKELIER):
-            with torch.inference_mode():
-                domains = {row["id"]: ask(row["prompt"])[method] for row in problems}
-            right = [domains[row["id"]] == row["kind"] for row in problems if row["kind"] in DOMAINS.values()]
-            print(f"{run}: {method}: domains right %: {percent(mean_of(right))} ({sum(right)}/{len(right)})")
-            for i, pair in enumerate(zip(args.math, args.code)):
-                file = run / "scores" / f"{method}@{i}.jsonl"
-                common.write_jsonl(file, routed_scores(run, domains, *pair, scorers))
-                facts = {"domains_right": mean_of(right), "command": the_command(), "stamp": stamp}
-                common.write_json(file.with_suffix(".cost.json"), facts)
+            file.unlink()  # of an earlier call, which may have had other scorers
+        with torch.inference_mode():
+            domains = {row["id"]: ask(row["prompt"]) for row in problems}
+        right = [domains[row["id"]] == row["kind"] for row in problems if row["kind"] in DOMAINS.values()]
+        print(f"{run}: domains right %: {percent(mean_of(right))} ({sum(right)}/{len(right)})")
+        for name, pair in pairs.items():
+            file = run / "scores" / f"{name}.jsonl"
+            common.write_jsonl(file, routed_scores(run, domains, *pair, scorers))
+            common.write_json(file.with_suffix(".cost.json"), origin | {"domains_right": mean_of(right)})
+
+
+def pair_name(*paths):
+    """routed.CALSETS@CALRUNS-SEED, where both scorers are METHOD.CALSET@CALRUN-SEED.pt, or None."""
+    found = [re.fullmatch(r"[^.]+\.(.+)@(.+)-([^-]+)", Path(path).stem) for path in paths]
+    if not all(found):
+        return None
+    sets, runs, seeds = zip(*(one.groups() for one in found))
+    return f"routed.{'+'.join(sets)}@{'+'.join(runs)}-{'+'.join(dict.fromkeys(seeds))}"
 
 
 def say(model, tokenizer, ids, most):
@@ -1356,31 +1518,14 @@ MISSING = "missing"
 
 @cache
 def the_paper():
-    """demo/paper.json: the paper's tables, in its order, and the reasons why ours differ. Of a table it has
+    """demo/paper.json: the paper's tables, in its order, a legend and the reasons why ours differ. Of a table:
 
     columns: [column, what it shows (a key of SHOWN), the rows of the report or STUDY-ROW that this is of]
+    rows: what the rows are named by, and how, if not by the calibration set {0} and the evaluation set {1}
     learned from: {column: a calibration set other than the pair's, from which its rows learned; see our_cell}
     paper: {"MODEL CALIBRATED_ON EVALUATED_ON": its cells, - where it has none}; "any" stands for all models
     """
     return common.read_json(Path(__file__).with_name("demo") / "paper.json")
-
-
-def papers_cells(table, model, *pair):
-    """The paper's row of a table, or []."""
-    of_model = {row.lower(): cells for row, cells in table["paper"].items()}
-    cells = of_model.get(" ".join([model.lower(), *pair]), of_model.get(" ".join(["any", *pair]), ""))
-    return ["" if cell == "-" else cell.replace("±", " ± ") for cell in cells.split()]
-
-
-def papers_numbers(*names):
-    """{row of the summary: the paper's number} for a model, calibration set and test set; {} for others."""
-    found = {}
-    for name in ("main math", "main code", "reasonflux 7"):
-        table = the_paper()["tables"][name]
-        for (_, shows, row, *_), cell in zip(table["columns"], papers_cells(table, *names)):
-            if shows == "accuracy" and cell:
-                found[row] = cell
-    return found
 
 
 @dataclass
@@ -1388,10 +1533,11 @@ class Results:
     """All that was found of a model."""
 
     names: dict  # a data set of the paper -> the one in its place
-    meta: dict  # of one of the runs
+    sections: list = field(default_factory=list)
     rows: dict = field(default_factory=dict)  # (test set, row or STUDY-ROW, calibration set) -> Row
 
     def add(self, section):
+        self.sections.append(section)
         for row in section["rows"]:
             for name in (row.method, *row.best_of):
                 self.rows[section["dataset"], name, row.calibration] = row
@@ -1420,7 +1566,11 @@ def cost_of_row(name, row):
 
 def times_as_much(name, row, other):
     costs = [each.cost and each.cost[name] for each in (row, other)]
-    return f"{number(costs[0] / costs[1])}×" if all(costs) else None
+    if not all(costs):
+        return None
+    if name == "ms_per_rollout" and row.cost["device"] != other.cost["device"]:
+        return "other device"
+    return f"{number(costs[0] / costs[1])}×"
 
 
 def domains_right(row):
@@ -1440,101 +1590,136 @@ SHOWN = {  # what a column shows, of its rows; None where it is missing
 }  # fmt: skip
 
 
-def our_cell(results, table, pair, column):
-    title, shows, *names = column
-    if not pair:
-        return str(results.meta[shows])
-    learned_from = table.get("learned from", {}).get(title, "{0}").format(*pair, PARTNER.get(pair[-1]))
-    rows = [results.row(name, learned_from, pair[-1]) for name in names]
-    return MISSING if None in rows else SHOWN[shows](*rows) or MISSING
-
-
-PAPER_LEGEND = """\
-Accuracies are in %, best of all N rollouts, ± the standard deviation: of ours over evaluation runs,
-calibration runs and scorer seeds, 27 values for 3 of each, where the paper has 9 (`paired %` in report.md).
-The runs of a data set have the same problems and other sampling seeds; the paper's "resampling prompts" may
-mean more. The best confidence rule is chosen with hindsight among 20, as we read App. B.2. From 5,000
-training rollouts on two of the four shapes are 2,048 wide, as in the authors' code. `missing`: this was not
-done, or could not be; `gap too small`: from the best confidence rule to the oracle it is less than two
-problems."""
-
-
 def paper(args):
     """Write paper.md: all tables of the paper, for each of the models that the results are of."""
-    names = dict(zip(PAPERS_SETS, args.sets))
-    sections = []
     models = {}
     for file in args.results:
-        for section in common.read_json(file, needs=("sections",))["sections"]:
-            sections.append(with_rows(section, file))
-            models.setdefault(section["model"], Results(names, section["metas"][0])).add(sections[-1])
-    parts = ["# The paper's tables", PAPER_LEGEND]
-    tables, reasons = the_paper()["tables"], the_paper()["reasons"]
-    for count, table in enumerate(tables.values(), 1):
-        rows = [row for model, results in models.items() for row in paper_rows(table, model, results)]
-        header = ["model", "calibrated → evaluated", "", *(column[0] for column in table["columns"])]
-        parts += [f"## Table {count}: {table['title']}", common.table(header, rows)]
-        parts.append("\n".join(line for reason in table["differs"] for line in reasons[reason]))
+        content = common.read_json(file, needs=("sets", "sections"))
+        for section in content["sections"]:
+            results = models.setdefault(section["model"], Results(content["sets"]))
+            results.add(with_rows(section, file))
     out = Path(args.out or os.path.commonpath([Path(file).absolute().parent for file in args.results]))
+    parts = [*describe_models(models)]
+    for count, table in enumerate(the_paper()["tables"].values(), 1):
+        heading, form = table.get("rows", ["calibrated → evaluated", "{0} → {1}"])
+        rows = [row for model, results in models.items() for row in paper_rows(table, form, model, results)]
+        header = ["model", heading, "", *(column[0] for column in table["columns"])]
+        parts += [f"## Table {count}: {table['title']}", common.table(header, rows)]
+        parts.append("\n".join(line for reason in table["differs"] for line in the_paper()["reasons"][reason]))
     if args.plots:
-        parts.append(draw_models(out, sections))
+        parts.append(draw_models(out, models))
     parts.append(f"This page was made by\n\n    {the_command()}")
     text = "\n\n".join(filter(None, parts))
     with common.atomic(out / "paper.md") as file:
         file.write(text + "\n")
     missing = len(re.findall(rf"\| +{MISSING} (?=\|)", text))
-    print(f"{out / 'paper.md'}: {len(tables)} tables of the paper; {missing} cells are missing")
+    print(f"{out / 'paper.md'}: {len(the_paper()['tables'])} tables of the paper; {missing} cells are missing")
 
 
 def with_rows(section, file):
     """A section of results.json as `report` had it."""
-    studies = {study: [row_of(row, file) for row in rows] for study, rows in section["studies"].items()}
-    return section | {"rows": [row_of(row, file) for row in section["rows"]], "studies": studies}
-
-
-def row_of(fields, file):
-    if fields.keys() != Row.__annotations__.keys() - {"right"}:
+    try:
+        studies = {study: [*map(row_of, rows)] for study, rows in section["studies"].items()}
+        return section | {"rows": [*map(row_of, section["rows"])], "studies": studies}
+    except TypeError:
         common.die(f"{file} was made by another version of this file: make that report again")
-    return Row(**fields)
 
 
-def paper_rows(table, model, results):
-    """For each pair of data sets our row of a table and, where there is one, the paper's."""
+def row_of(fields):
+    return Row(**fields | {"paired": fields["paired"] and row_of(fields["paired"])})
+
+
+def describe_models(models):
+    """Yield the paragraphs that begin paper.md: what made it, and what its numbers mean."""
+    is_whole = all(name == place for results in models.values() for name, place in results.names.items())
+    title = "# The paper's tables"
+    yield title if is_whole else f"{title}, as the demo makes them: other problems in the place of the paper's"
+    lines = []
+    rows = []
+    for model, results in models.items():
+        meta = results.sections[0]["metas"][0]
+        sampling = ", ".join(f"{name} {value}" for name, value in common.sampling_of(meta).items())
+        seeds = " ".join(sorted({seed for section in results.sections for seed in section["seeds"]}, key=int))
+        torch_version = meta.get("versions", {}).get("torch")
+        lines.append(f"{model}: sampled with {sampling} (0: up to the context's end) on {meta.get('device')} by "
+                     f"torch {torch_version}; scorer seeds {seeds}.")  # fmt: skip
+        papers_name = {place: name for name, place in results.names.items()}
+        for section in results.sections:
+            rows.append([model, section["dataset"], papers_name.get(section["dataset"]), *facts_of(section, results)])
+    header = ["model", "data set", "in the place of", "problems", "N", "runs", "cut %", "configurations",
+              "SCaTR learns from", "LoRA learns from"]  # fmt: skip
+    yield "\n".join(lines)
+    yield common.table(header, rows)
+    yield "\n".join(the_paper()["legend"])
+
+
+def facts_of(section, results):
+    """The cells of a data set in the table that begins paper.md."""
+    by_method = {method: row.cost for (_, method, calibration), row in results.rows.items()
+                 if calibration == section["dataset"] and row.cost}  # fmt: skip
+    scatr, lora = by_method.get("SCaTR", {}), by_method.get("LoRA verifier", {})
+    (problems,) = {row.problems for row in section["rows"] if row.kind == "random"}
+    costs = [number(cost.get(name)) for cost, name in ((scatr, "trials"), (scatr, "examples"), (lora, "examples"))]
+    return [number(problems), section["metas"][0].get("n"), len(section["runs"]), percent(section["cut"]), *costs]
+
+
+def paper_rows(table, form, model, results):
+    """Of each pair of data sets our row of a table, that of equal seeds and, where there is one, the paper's."""
+    of_model = {row.lower(): cells for row, cells in table["paper"].items()}
     for pair in dict.fromkeys(tuple(row.split()[1:]) for row in table["paper"]):
-        ours = [our_cell(results, table, pair, column) for column in table["columns"]]
-        yield [model, " → ".join(results.names[name] for name in pair), "ours", *ours]
-        theirs = papers_cells(table, model, *pair)
-        if theirs:
-            yield ["", "", "paper", *theirs, *[None] * (len(ours) - len(theirs))]
+        places = [results.names[name] for name in pair]
+        name = form.format(*places, **results.names) if pair else None
+        found = [our_cell(results, table, pair, column) for column in table["columns"]]
+        cells, of_pairs, counts = zip(*found)
+        yield [model, name, "ours", *cells]
+        if count := max(counts):
+            yield ["", "", "ours, as the paper's nine" if count == 9 else f"ours, {count} of equal seeds", *of_pairs]
+        papers = of_model.get(" ".join([model.lower(), *pair]))
+        if places == [*pair]:  # else "any" model's row is of other problems
+            papers = papers or of_model.get(" ".join(["any", *pair]))
+        if papers:
+            papers = ["" if cell == "-" else cell.replace("±", " ± ") for cell in papers.split()]
+            yield ["", "", "paper", *papers, *[None] * (len(cells) - len(papers))]
 
 
-def draw_models(out, sections):
-    """Bars for each model and pair of data sets, as in the paper's main figure -> the line that shows it."""
-    from matplotlib.figure import Figure
+def our_cell(results, table, pair, column):
+    """(cell, the same of the values of equal seeds, how many these are; 0 if the cell has no others)"""
+    title, shows, *names = column
+    if not pair:
+        return str(results.sections[0]["metas"][0][shows]), "", 0
+    learned_from = table.get("learned from", {}).get(title, "{0}").format(*pair, PARTNER.get(pair[-1]))
+    rows = [results.row(name, learned_from, pair[-1]) for name in names]
+    if None in rows:
+        return MISSING, MISSING, 0
+    cell = SHOWN[shows](*rows) or MISSING
+    of_pairs = SHOWN[shows](*(row.paired or row for row in rows)) or MISSING
+    return cell, of_pairs, max(row.paired.runs if row.paired else 0 for row in rows)
 
+
+def draw_models(out, models):
+    """Bars for each model and pair of data sets, as in the paper's main figure -> the lines that show it."""
     groups = {}  # "model\ncalibration → test" -> rows_to_draw
-    for section in sections:
-        for calibration in calibrations_of(section):
-            rows = rows_to_draw(section, calibration)
-            if "SCaTR" in rows:
-                groups[f"{section['model']}\n{calibration} → {section['dataset']}"] = rows
-    figure = Figure(figsize=(SIZE[0], 1.5 + 0.6 * len(groups)), layout="constrained")
-    axes = figure.subplots()
-    for shift, look in enumerate(("random", "best rule", "SCaTR", "SCaTR+")):
+    for model, results in models.items():
+        for section in results.sections:
+            for calibration in calibrations_of(section):
+                rows = rows_to_draw(section, calibration)
+                if "SCaTR" in rows:
+                    groups[f"{model}\n{calibration} → {section['dataset']}"] = rows
+    title = "Right answers of random picks, the best rule, SCaTR and SCaTR+"
+    figure, axes = new_figure(title, 1.2 + 0.6 * len(groups))
+    for shift, look in enumerate(("random", PAPERS_BEST, "SCaTR", "SCaTR+")):
         for place, rows in enumerate(groups.values()):
             if look in rows:
-                std = 100 * (rows[look].std or 0)
-                label = look if place == 0 else None
-                axes.barh(place + 0.2 * shift, 100 * rows[look].accuracy, 0.18, xerr=std, label=label,
-                          color=LOOKS[look][0])  # fmt: skip
-    axes.set_yticks([place + 0.3 for place in range(len(groups))], groups, fontsize=8)
+                accuracy, std = 100 * rows[look].accuracy, 100 * (rows[look].std or 0)
+                axes.barh(place + 0.2 * shift, accuracy, 0.18, xerr=std, error_kw={"linewidth": 0.8},
+                          label=None if place else look, color=LOOKS[look][0])  # fmt: skip
+                axes.annotate(f"{accuracy:.1f}", (accuracy + std, place + 0.2 * shift), xytext=(3, 0),
+                              textcoords="offset points", va="center", fontsize=6)  # fmt: skip
+    axes.set_yticks([place + 0.3 for place in range(len(groups))], groups)
     axes.invert_yaxis()
-    axes.set(xlabel="right answers, %")
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.legend(loc="outside upper center", ncols=4, frameon=False)
-    with common.atomic(out / "models.png", "wb") as file:
-        figure.savefig(file, format="png", dpi=120)
-    return "![Right answers of random picks, the best rule, SCaTR and SCaTR+, for each model](models.png)"
+    axes.set_xlabel("right answers, %", fontsize=8)
+    figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=7)
+    return save_figure(figure, out, "models", f"{title}, best of N. Error bars {SPREAD}.")
 
 
 # ---- What run_all.sh --paper will make
@@ -1565,7 +1750,7 @@ def plan(args):
     print(common.table(header, table), file=sys.stderr)
     code, kod, maths, aime, more, _ = counts
     scorers = args.runs * len(args.seeds)  # of a design or a row of a study, and a data set
-    learned = scorers * (6 * (code + aime) + kod + maths)
+    learned = scorers * (code + kod + maths + 6 * aime)
     read = 3 * scorers * (code + kod + maths + aime) + args.runs * (code + kod + 2 * (maths + aime + more))
     # 15 are of the three designs on five sets, 45 of the studies; a search for each layer counts as one
     verifiers = f"{4 * scorers} LoRA verifiers on {learned:,} rollouts in all"
@@ -1595,7 +1780,8 @@ def parse_args(words):
         add("run", metavar="RUN_CAL", help="labelled run to learn from; keeps the adapters, lora@SEED.pt")
         add("--eval", nargs="+", metavar="RUN", default=[], help="runs of the same model to score")
         add("--seed", type=int, nargs="+", default=[32], help="one verifier each; the paper: 32 42 52")
-        add("--epochs", type=int, default=1, help="6 for small sets in the authors' code (%(default)s)")
+        add("--epochs", type=int, default=1, help="the authors' code: 6 for AIME, 1 for others (%(default)s)")
+        add("--limit", type=int, help="learn from the first so many problems (default: all)")
         add("--lr", type=float, default=2e-5, help="highest rate; tiny models need more (%(default)s)")
     elif command == "plan":
         add("model", help="a Hub id or a folder")
@@ -1605,18 +1791,18 @@ def parse_args(words):
             add(name, nargs="+", help="as run_all.sh has them")
     elif command == "paper":
         add("results", nargs="+", metavar="RESULTS", help="results.json of reports, of one model or several")
-        add("--sets", nargs=len(PAPERS_SETS), default=PAPERS_SETS, metavar="NAME",
-            help=f"data sets in the place of {' '.join(PAPERS_SETS)}")  # fmt: skip
         add("--out", help="folder of paper.md (default: the folder of all results)")
         add("--plots", action="store_true", help="also models.png, of all models; needs matplotlib")
     else:
         add("runs", nargs="+", metavar="RUN", help="run folders, labelled for the report")
     if command == "report":
         add("--out", help="folder of the report (default: the run, or what the runs have in common)")
-        add("--only", nargs="+", default=[], metavar="NAME", help="score files, or methods (names up to the "
-            "@), that are rows (default: all in scores/)")  # fmt: skip
+        add("--only", nargs="+", action="extend", default=[], metavar="NAME", help="score files, or methods "
+            "(names up to the @), that are rows; * stands for any letters (default: all in scores/)")  # fmt: skip
         add("--study", action="append", default=[], choices=STUDIES, help="also this study; may be repeated")
-        add("--plots", action="store_true", help="also PNG figures; needs matplotlib")
+        add("--plots", action="store_true", help="also figures, as PNG and PDF; needs matplotlib")
+        add("--sets", nargs=len(PAPERS_SETS), default=PAPERS_SETS, metavar="NAME", help="for the paper's "
+            f"tables: data sets in the place of {' '.join(PAPERS_SETS)}")  # fmt: skip
     if command == "prm":
         add("--prm", required=True, help="Hub id or folder: reward_head.pt, or Qwen2ForProcessRewardModel")
     if command == "route":

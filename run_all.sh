@@ -172,9 +172,15 @@ study() { # NAME SET...: train the scorers of one of 03's studies on the runs of
         ${FLAGS_03:-} -o "$studies"
 }
 
+of_this_command() { # FILE...: print those scorers whose runs and seed are this command's; others are older
+    local IFS='|'
+    local run="(${run_seeds[*]})" seed="(${SEEDS// /|})"
+    printf '%s\n' "$@" | grep -E "@$run(\+$run)*-$seed\.pt$" || true
+}
+
 reuse() { # SET ROW...: rows of studies whose search is the one that made the scorers of this data set
     local scorer row
-    for scorer in "$base/$1"/*/scatr."$1"@*.pt; do
+    of_this_command "$base/$1"/*/scatr."$1"@*.pt | while read -r scorer; do
         for row in "${@:2}"; do cp -p "$scorer" "$studies/$row.${scorer##*/scatr.}"; done
     done
 }
@@ -199,8 +205,9 @@ train_studies() { # HUMANEVAL KODCODE MATH500 AIME25
 
 score() { # SET SCORER...
     mapfile -t runs < <(runs_of "$1")
-    [ ${#runs[@]} -gt 0 ] && [ $# -gt 1 ] || return 0
-    part "scores of $1" step 04_select.py "${runs[@]}" --scorer "${@:2}"
+    mapfile -t scorers < <(of_this_command "${@:2}")
+    [ ${#runs[@]} -gt 0 ] && [ ${#scorers[@]} -gt 0 ] || return 0
+    part "scores of $1" step 04_select.py "${runs[@]}" --scorer "${scorers[@]}"
 }
 
 score_by_studies() { # SET OTHER: by the scorers that learned from the other data set, and from its half
@@ -212,18 +219,19 @@ score_by_lora() { # HUMANEVAL KODCODE MATH500 AIME25
     local seed set epochs
     for set in "$@"; do
         epochs=1
-        [ "$set" != "$1" ] && [ "$set" != "$4" ] || epochs=6 # of the small sets, as in the authors' code
+        [ "$set" != "$4" ] || epochs=6 # as in the authors' code
         for seed in "${run_seeds[@]}"; do
             [ -d "$base/$set/$seed" ] || continue
             mapfile -t runs < <(runs_of "$@" | grep "/$seed$" | grep -vxF "$base/$set/$seed")
             part "LoRA on $set, run $seed" step 05_baselines.py lora "$base/$set/$seed" --eval "${runs[@]}" \
-                --seed $SEEDS --epochs $epochs
+                --seed $SEEDS --epochs $epochs ${lora_flags[@]}
         done
     done
 }
 
 score_by_reward_models() { # HUMANEVAL KODCODE MATH500 AIME25 AIME24: by the first one all, by others maths
     local prm of=("$@")
+    [ -n "$PRMS" ] || echo "missing: reward models, as PRMS names none" >&2
     for prm in $PRMS; do
         mapfile -t runs < <(runs_of "${of[@]}")
         [ ${#runs[@]} -eq 0 ] || part "reward model $prm" step 05_baselines.py prm "${runs[@]}" --prm "$prm"
@@ -232,7 +240,9 @@ score_by_reward_models() { # HUMANEVAL KODCODE MATH500 AIME25 AIME24: by the fir
 }
 
 route() { # MATH_SET CODE_SET SET...: pick for the others by the scorers that learned from the first two
-    local math=("$base/$1"/*/scatr.*.pt) code=("$base/$2"/*/scatr.*.pt)
+    local math code
+    mapfile -t math < <(of_this_command "$base/$1"/*/scatr."$1"@*.pt)
+    mapfile -t code < <(of_this_command "$base/$2"/*/scatr."$2"@*.pt)
     mapfile -t runs < <(runs_of "${@:3}")
     [ ${#math[@]} -gt 0 ] && [ ${#code[@]} -gt 0 ] && [ ${#runs[@]} -gt 0 ] || return 0
     part "routing on ${*:3}" step 05_baselines.py route "${runs[@]}" --math "${math[@]}" --code "${code[@]}"
@@ -267,7 +277,7 @@ case "${1:-}" in
     -h | --help) sed -n '2,22s/^# \{0,1\}//p' "$here/run_all.sh"; exit ;;
     --python) find_python; exit ;;
 esac
-paper=0 only_plan=0
+paper=0 only_plan=0 lora_flags=()
 if [ "${1:-}" = --paper ]; then
     paper=1
     shift
@@ -278,7 +288,8 @@ if [ "${1:-}" = --paper ]; then
     [ $# -le 1 ] || fail "--paper takes a model, or nothing for the demo's (bash run_all.sh -h)"
     sets=(humaneval kodcode math500 aime25 aime24 openthoughts)
     if [ $# -eq 0 ]; then # the demo's files in these places; two are made of the last of their problems
-        OUT=${OUT:-runs/paper} N=${N:-8} LIMIT=${LIMIT:-16} RUNS=${RUNS:-1} SEEDS=${SEEDS:-32 42}
+        OUT=${OUT:-runs/demo} N=${N:-8} LIMIT=${LIMIT:-16} RUNS=${RUNS:-1} SEEDS=${SEEDS:-32 42} PRMS=${PRMS-}
+        paper_folder=$OUT/paper lora_flags=(--limit 4) # LoRA is most of the work
         FLAGS_03=${FLAGS_03:---configs 2 --rollouts 8}
         export OMP_NUM_THREADS=1 # threads of so small a model only wait for each other
         mkdir -p "$OUT"
@@ -288,7 +299,7 @@ if [ "${1:-}" = --paper ]; then
     fi
     set -- "${1:-$here/demo/model}" "${sets[@]:0:4}"
     RUNS=${RUNS:-3} BOTH=1 FLAGS_01="--max-new-tokens 0 ${FLAGS_01:-}"
-    PRMS=${PRMS:-Gen-Verse/ReasonFlux-PRM-1.5B Gen-Verse/ReasonFlux-PRM-7B}
+    PRMS=${PRMS-Gen-Verse/ReasonFlux-PRM-1.5B Gen-Verse/ReasonFlux-PRM-7B}
     shopt -s nullglob
 fi
 if [ $# -eq 1 ] || [ $# -gt 0 -a $(($# % 2)) -eq 0 ]; then
@@ -404,7 +415,8 @@ if [ $paper = 1 ]; then # answers.jsonl is of the last scorers, so those of step
     score_by_reward_models "${set_names[@]:0:5}"
     # No data set is routed to scorers that learned from it, but to those of its partner
     route "${set_names[2]}" "${set_names[1]}" "${set_names[0]}" "${set_names[@]:3:2}"
-    route "${set_names[3]}" "${set_names[0]}" "${set_names[@]:1:2}"
+    route "${set_names[2]}" "${set_names[0]}" "${set_names[1]}"
+    route "${set_names[3]}" "${set_names[0]}" "${set_names[2]}"
 fi
 
 say 4 "select: ${select_on[*]}"
@@ -444,10 +456,14 @@ if [ $paper = 1 ]; then
     for name in layers fraction designs mixed halves; do
         if compgen -G "$base/*/*/scores/$name-*.jsonl" >/dev/null; then flags+=(--study "$name"); fi
     done
+    for prm in $PRMS; do flags+=(--only "prm.$(basename "$prm")*"); done
+    for run in "${run_seeds[@]}"; do
+        for seed in $SEEDS; do flags+=(--only "*@$run-$seed" "*@$run+$run-$seed"); done
+    done
     mapfile -t labelled < <(runs_of "${set_names[4]}" | with_labels)
-    step 05_baselines.py "${report_runs[@]}" "${labelled[@]}" "${flags[@]}" --out "$base/paper" \
-        ${FLAGS_05:-} >>"$log"
-    step 05_baselines.py paper "$base/paper/results.json" --sets "${set_names[@]}"
+    step 05_baselines.py "${report_runs[@]}" "${labelled[@]}" "${flags[@]}" --sets "${set_names[@]}" \
+        --out "${paper_folder:=$base/paper}" ${FLAGS_05:-} >>"$log"
+    step 05_baselines.py paper "$paper_folder/results.json" $([[ ${FLAGS_05:-} != *--plots* ]] || echo --plots)
     exit
 fi
 out=$base/$(IFS=-; echo "${names[*]}")

@@ -277,13 +277,15 @@ def edit_hidden(run, edit):
     common.save_pt(run / "hidden.pt", content | edit(**content))
 
 
-def add_scores(path, name, seed=0, cost=None):
-    """Scores of a made-up scorer that knows a little about the labels."""
+def add_scores(path, name, seed=0, cost=None, p=False):
+    """Scores of a made-up scorer that knows a little about the labels; `p` is what it is to say of each."""
     rng, rows = np.random.default_rng(seed), []
     for row in common.read_labels(path):
         score = float(rng.normal() + (row["label"] or 0))
         weight = 1 / (1 + np.exp(-score))
         rows.append({"id": row["id"], "sample": row["sample"], "score": score, "weight": weight})
+        if p:
+            rows[-1]["p"] = weight**2
     common.write_jsonl(path / "scores" / f"{name}.jsonl", rows)
     common.write_json(path / "scores" / f"{name}.cost.json", cost or {})
     return rows

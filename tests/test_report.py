@@ -53,14 +53,15 @@ def refusal(*words):
 
 def rows_of(path):
     runs, greedy, _ = report.load_repetitions([path])
-    by_rule = report.score_by_rules(runs, (common.WINDOW, common.TAIL))
     by_scorer, _ = report.read_all_scores(runs, (), ())
+    by_rule = report.score_by_all_rules(runs)
     return {row.method: row for row in report.make_rows(runs, greedy, by_rule, by_scorer)}
 
 
 def blank_row(method, **values):
     """A row of the report of which only these values matter."""
-    values = {"method": method, "kind": method, "best_of": [], "against": {}} | values
+    values = {"method": method, "kind": "confidence" if "/" in method else method} | values
+    values = {"best_of": [], "against": {}} | values
     return report.Row(**dict.fromkeys(report.Row.__annotations__) | values)
 
 
@@ -104,12 +105,13 @@ def random_run(path, seed, ragged=False, n=5):
         if rollout["id"] == "p0" or rng.random() < 0.25:
             label |= {"group": None, "label": 0}
         conf = {rule: rng.uniform(1, 2) for rule in report.RULES}  # those of short answers would be equal
-        rollouts.append(rollout | {"conf": conf, "finish": ["stop", "length"][rng.integers(2)]})
+        conf |= {"n_tokens": 9000, "finish": ["stop", "length"][rng.integers(2)]}
+        rollouts.append(rollout | {"conf": conf} | conf)
         labels.append(label)
         score = int(rng.integers(-2, 3))
         scores.append({"id": rollout["id"], "sample": rollout["sample"], "score": score})
         scores[-1]["weight"] = [0.1, 0.25, 0.35, 0.35, 0.9][score + 2]
-        problems.setdefault(rollout["id"], []).append({**rollouts[-1], **conf, **label, **scores[-1]})
+        problems.setdefault(rollout["id"], []).append({**rollouts[-1], **label, **scores[-1]})
     common.write_jsonl(path / "rollouts.jsonl", rollouts)
     common.write_jsonl(path / "labels.jsonl", labels[::-1])  # rows are joined by their keys
     common.write_jsonl(path / "scores" / "mine@1.jsonl", scores)
@@ -184,15 +186,45 @@ def test_windows_go_by_the_length_of_answers_up_to_the_papers(tmp_path, tokens, 
     assert report.windows_for(runs) == windows
 
 
-def test_windows_that_are_not_the_papers_are_named_and_each_rule_has_a_cell(run, run_report):
+def test_rules_of_the_papers_windows_and_of_windows_that_fit_have_a_cell_each(run, run_report):
+    """The best of the paper's is in its own windows, and the best of all in those that fit."""
     found = run_report(run)
-    assert "N=4, windows of 4 tokens, tail 4\n" in found.printed
+    assert "N=4, fitted windows of 4 tokens, tail 4\n" in found.printed
     rows = table_of(found.text, "Confidence rules: the paper's five statistics, and two more")
+    ways = [*common.AGGREGATIONS, *(f"{way}, fitted windows" for way in common.AGGREGATIONS[1:])]
+    accuracies = {}
     for row, statistic in zip(rows, common.STATISTICS, strict=True):
-        for way in common.AGGREGATIONS:
-            assert row[way] == percent(found.rows[f"{statistic}/{way}"]["accuracy"])
+        assert [*row] == ["statistic", *ways, "cut %"]
+        for way in ways:
+            accuracies[f"{statistic}/{way}"] = found.rows[f"{statistic}/{way}"]["accuracy"]
+            assert row[way] == percent(accuracies[f"{statistic}/{way}"])
+    papers = {name: value for name, value in accuracies.items() if "fitted" not in name}
+    fitted = {name: value for name, value in accuracies.items() if "fitted" in name or "/avg" in name}
+    others = ("self_certainty", "likelihood")
+    best = max(value for name, value in papers.items() if not name.startswith(others))
+    shown = summary_of(found)[0]
+    assert shown["best of the paper's 20 rules"] == percent(best)
+    assert shown["best of all 28, fitted windows"] == percent(max(fitted.values()))
     edit_jsonl(run / "rollouts.jsonl", lambda row: row | {"n_tokens": 9000})
-    assert "windows of" not in run_report(run).printed
+    found = run_report(run)
+    assert "windows of" not in found.printed and len(found.rows) == 2 + 28 + 4
+
+
+def test_deepconf_filters_by_a_quantile_of_the_confidences_of_answers(run):
+    """Written down a second time as facebookresearch/deepconf has it, which leaves out what has no answer."""
+    rng = np.random.default_rng(0)
+    groups = rng.integers(-1, 3, (60, 16))
+    weights = rng.uniform(1, 2, groups.shape)
+    for share in (0.1, 0.9):
+        picked = report.filtered_majority(share, groups, weights)
+        for row in range(60):
+            traces = [trace for trace in zip(groups[row], weights[row]) if trace[0] >= 0]
+            least = np.percentile([weight for _, weight in traces], 100 * (1 - share))
+            votes = {}
+            for group, weight in traces:
+                if weight >= least:
+                    votes[group] = votes.get(group, 0) + weight
+            assert groups[row][picked[row]] == [max(votes, key=votes.get)]
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -248,32 +280,41 @@ def test_rows_vary_over_evaluation_runs_calibration_runs_and_seeds(tmp_path, run
     assert "- made_up: no row for scatr.cal@52-1: not in every run\n" in found.printed
 
 
-def test_what_one_run_cannot_judge_is_left_out_of_every_row(tmp_path, run_report):
-    """Two repetitions and a greedy run beside them; in each of them another problem could not be judged."""
+def test_an_answer_without_a_label_is_left_out_and_a_problem_without_any_from_all_rows(tmp_path, run_report):
+    """Two repetitions and a greedy run beside them. In each, one answer of p2 and all of another problem have
+    no label, and what is left of p2 counts as a problem with fewer rollouts does."""
     unjudged = {"32": "p1", "42": "p3", "greedy": "p5"}
     right = []
     for i, (name, bad) in enumerate(unjudged.items()):
         path = make_run(tmp_path / name, problems=8, n=1 if name == "greedy" else 3, seed=i)
         labels = common.read_labels(path)
-        right.append(np.mean([row["label"] for row in labels if row["id"] not in unjudged.values()]))
-        labels = [row | {"label": None} if row["id"] == bad else row for row in labels]
+        for row in labels:
+            if row["id"] == bad or name != "greedy" and (row["id"], row["sample"]) == ("p2", i):
+                row["label"] = None
         common.write_jsonl(path / "labels.jsonl", labels)
+        add_scores(path, "mine", seed=i)
+        problems = {}
+        for row in labels:
+            if row["id"] not in unjudged.values() and row["label"] is not None:
+                problems.setdefault(row["id"], []).append(row["label"])
+        right.append(np.mean([np.mean(labels) for labels in problems.values()]))
     found = run_report(tmp_path / "32", tmp_path / "42")
     assert {row["problems"] for row in found.rows.values()} == {5}
     random, greedy = found.rows["random"], found.rows["greedy"]
     expected = [np.mean(right[:2]), np.std(right[:2], ddof=1)]
     assert [random["accuracy"], random["std"]] == pytest.approx(expected)
     assert [greedy["accuracy"], greedy["std"]] == [pytest.approx(right[2]), None]
-    assert "3 problems left out" in found.printed
+    assert "8 answers left out, as they could not be judged" in found.printed
+    assert "3 problems left out of all rows: no answer could be judged" in found.printed
 
 
 def test_the_share_of_cut_rollouts_is_in_the_summary_and_in_every_table(run, run_report):
-    add_scores(run, "scatr.a@1", cost={"parameters": 5})
+    add_scores(run, "scatr.a@1", cost={"parameters": 5}, p=True)
     edit_jsonl(run / "rollouts.jsonl", lambda row: row | {"finish": "length" if row["id"] < "p2" else "stop"})
     found = run_report(run)
     assert summary_of(found)[0]["cut %"] == percent(4 / 12)  # p0, p1, p10 and p11
     tables = found.text.split("\n### ")[1:]
-    assert len(tables) == 4 and all("| cut % |" in " ".join(table.split()) for table in tables)
+    assert len(tables) == 5 and all("| cut % |" in " ".join(table.split()) for table in tables)
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -295,7 +336,7 @@ def test_two_references_and_the_paired_interval(oracle, closed):
         rows[name] = blank_row(name, right=right, accuracy=right.mean(), problems=30)
     report.compare([*rows.values()])
     assert rows["mean/avg"].best_of == ["best of the paper's 20 rules"]
-    assert rows["self_certainty/avg"].best_of == ["best of all 28 rules"]
+    assert rows["self_certainty/avg"].best_of == ["best of all 28, fitted windows"]
     for gain, delta, gap in zip(rows["better"].against.values(), (0.25, 0.15), closed):
         assert [gain["delta"], gain["low"], gain["high"]] == pytest.approx([delta] * 3)
         assert gain["gap_closed"] == pytest.approx(gap)
@@ -422,9 +463,9 @@ def paper_runs(tmp_path):
     return [first, make_paper_run(tmp_path / "kodcode", "humaneval", 1)]
 
 
-def test_the_screen_is_the_summary_with_the_papers_numbers_which_begins_the_report(paper_runs, run_report):
+def test_the_screen_is_the_summary_which_begins_the_report(paper_runs, run_report):
     found = run_report(*paper_runs)
-    about = "10 problems, N=4, windows of 8 tokens, tail 8"
+    about = "10 problems, N=4, fitted windows of 8 tokens, tail 8"
     lines = found.printed.splitlines()
     assert lines[:2] == [f"- Qwen3-1.7B on {name}: {about}" for name in ("humaneval", "kodcode")]
     assert lines[-1].endswith(f": {found.folder / 'report.md'}")
@@ -432,20 +473,18 @@ def test_the_screen_is_the_summary_with_the_papers_numbers_which_begins_the_repo
     assert found.text.startswith(f"# Report\n\n{summary}\n\n## Qwen3-1.7B on humaneval")
     command = f"python 05_baselines.py {paper_runs[0]} {paper_runs[1]} --out {found.folder}"
     assert found.text.endswith(f"This report was made by\n\n    {command}\n")
-    ours, paper, title, other_paper = summary_of(found)
-    assert [ours["picked by"], title["picked by"]] == ["kodcode → humaneval", "humaneval → kodcode"]
+    ours, other = summary_of(found)
+    assert [ours["picked by"], other["picked by"]] == ["kodcode → humaneval", "humaneval → kodcode"]
     assert [*ours] == [
-        "picked by", "random", "best of the paper's 20 rules", "best of all 28 rules", "logistic regression",
-        "LoRA verifier", "SCaTR", "SCaTR+", "PRM (ReasonFlux-PRM-1.5B)", "oracle", "cut %",
+        "picked by", "random", "best of the paper's 20 rules", "best of all 28, fitted windows",
+        "logistic regression", "LoRA verifier", "SCaTR", "SCaTR+", "oracle", "cut %",
     ]  # fmt: skip
-    assert [paper["SCaTR"], other_paper["SCaTR"]] == ["59.3 ± 8.1", "67.1 ± 12.2"]
     assert ours["SCaTR"] == percent(found.rows["SCaTR"]["accuracy"])
 
 
 def test_many_pairs_of_sets_are_several_tables_of_at_most_110_columns(paper_runs, tmp_path, run_report):
-    third = make_paper_run(tmp_path / "math500", "aime25", 2, "math")
-    fourth = make_paper_run(tmp_path / "aime25", "math500", 3, "math")
-    printed = run_report(*paper_runs, third, fourth).printed
+    others = [make_paper_run(tmp_path / f"set_{i}", "cal", i, "math") for i in range(3)]
+    printed = run_report(*paper_runs, *others).printed
     assert printed.count("picked by") == 2 and max(map(len, printed.splitlines()[:-1])) <= 110
 
 
@@ -459,13 +498,25 @@ def test_models_and_calibration_sets_have_a_column_each_and_reward_models_a_row(
     found = run_report(*paths)
     rows = {(row["method"], row["calibration"]): row for row in found.sections[1]["rows"]}
     scatr, transfer = rows["SCaTR", "aime25"], rows["LoRA verifier", "code"]
-    first, second = (summary_of(SimpleNamespace(printed=text)) for text in found.printed.split("\n\n")[1:3])
+    columns = summary_of(found)
     titles = [f"{model}: {cal} → math500" for model in ("small", "gpt-oss-20b") for cal in ("aime25", "code")]
-    assert [column["picked by"] for column in first + second] == [*titles[:3], "paper", titles[3]]
-    assert first[2]["SCaTR"] == f"{percent(scatr['accuracy'])} ± {percent(scatr['std'])}"
-    assert first[2]["PRM (big)"] == percent(rows["PRM (big)", ""]["accuracy"])
-    assert second[0]["LoRA verifier"] == percent(transfer["accuracy"])
-    assert first[0]["PRM (big)"] == "" and "SCaTR" not in second[0]
+    assert [column["picked by"] for column in columns] == titles
+    assert columns[2]["SCaTR"] == f"{percent(scatr['accuracy'])} ± {percent(scatr['std'])}"
+    assert columns[2]["PRM (big)"] == percent(rows["PRM (big)", ""]["accuracy"])
+    assert columns[3]["LoRA verifier"] == percent(transfer["accuracy"])
+    assert columns[0]["PRM (big)"] == columns[3]["SCaTR"] == ""
+
+
+def test_what_is_routed_and_what_04_chose_stand_under_the_sets_that_they_were_made_of(run, run_report):
+    for seed, name in enumerate(("scatr.a@32-1", "scatr.b@32-1", "scatr.c@32-1")):
+        add_scores(run, name, seed)
+    add_scores(run, "routed.a+b@32+32-1", 3, {"domains_right": 0.5})
+    picks = [{"id": f"p{i}", "sample": 0, "scorer": "scatr.c"} for i in range(12)]
+    common.write_jsonl(run / "answers.jsonl", picks)
+    columns = summary_of(run_report(run))
+    assert [column["picked by"] for column in columns] == [f"{name} → made_up" for name in "abc"]
+    assert [column["SCaTR, routed by domain"] != "" for column in columns] == [True, True, False]
+    assert [column["answers.jsonl, 04's choice"] != "" for column in columns] == [False, False, True]
 
 
 COSTS = {  # scorer: parameters, seconds and FLOPs of the training, ms a rollout, device
@@ -488,7 +539,7 @@ def test_costs(tmp_path, run_report, run_here):
         else:
             add_scores(path, name, len(name), cost)
     rows = table_of(run_report(path).text, [*report.TABLES][-1])
-    columns = ("method", "parameters", "training min", "training TFLOPs", "ms a rollout", "measured on")
+    columns = "method", "parameters", "training: processor min", "TFLOPs", "scoring: ms a rollout", "scored on"
     assert [[row[column] for column in columns] for row in rows] == [
         ["LoRA verifier", "1,700,000,000", "50", "20,000", "50", "H200"],
         ["PRM (It)", "1,540,000,000", "", "", "100", "cpu"],
@@ -517,15 +568,15 @@ def test_the_row_of_answers_says_in_sample_where_the_scorer_that_chose_them_is(r
 
 
 def test_a_rule_that_is_the_best_of_both_is_called_so_in_one_breath():
-    row = blank_row("gap/avg", best_of=[*report.REFERENCES])
-    name = "best of the paper's 20 rules, best of all 28 rules: gap/avg"
+    row = blank_row("gap/avg", best_of=[report.PAPERS_BEST, report.BEST_OF_ALL])
+    name = "best of the paper's 20 rules and best of all 28, fitted windows: gap/avg"
     assert report.columns_of(row)["method"] == name
     assert report.columns_of(replace(row, best_of=[]))["method"] == "gap/avg"
 
 
 @pytest.mark.parametrize("word", [
     *common.STATISTICS, *common.AGGREGATIONS, "over", "paired %", "right/problems", "cut %", "AUROC",
-    "other, all problems",
+    "fitted windows", "closed %",
 ])  # fmt: skip
 def test_each_name_and_column_is_explained_once(word):
     assert report.LEGEND.count(f"`{word}`") == 1
@@ -536,10 +587,28 @@ def test_numbers_as_people_write_them():
     assert [report.number(n) for n in (0.123456, 7, 14_848, None)] == ["0.123", "7", "14,848", None]
 
 
-def test_the_papers_numbers_are_those_of_the_pair():
-    found = report.papers_numbers("Qwen2.5-14B-Instruct", "openthoughts", "aime25")  # has no oracle
-    assert found["PRM (ReasonFlux-PRM-7B)"] == "23.3 ± 3.3" and "oracle" not in found
-    assert report.papers_numbers("qwen3-1.7b", "kodcode", "kodcode") == {}
+def test_p_is_compared_with_the_share_that_is_right_in_tenths(tmp_path, run_report):
+    """Of all seeds together, by brute force; a confidence rule and scores without p have no such row."""
+    run = make_run(tmp_path / "run", problems=20)
+    answers = []
+    picked = []
+    for seed in (1, 2):
+        rows = add_scores(run, f"scatr.a@32-{seed}", seed, p=True)
+        labels = [row["label"] for row in common.read_labels(run)]
+        answers += [(row["p"], label) for row, label in zip(rows, labels)]
+        picked += [max(row["p"] for row in rows if row["id"] == f"p{i}") for i in range(20)]
+    add_scores(run, "prm.x", 3)
+    found = run_report(run)
+    (row,) = table_of(found.text, "### Is p a probability?")
+    answers.sort()
+    tenths = np.array_split(np.array(answers), 10)
+    for number, tenth in enumerate(tenths, 1):
+        p, right = tenth.mean(0)
+        assert row[f"tenth {number}"] == f"{100 * p:.0f} → {100 * right:.0f}"
+    off = np.mean([abs(p - right) for p, right in (tenth.mean(0) for tenth in tenths)])
+    brier = np.mean([(p - right) ** 2 for p, right in answers])
+    assert (row["p is off by, %"], row["Brier score"]) == (percent(off), f"{brier:.3g}")
+    assert row["picked: p → right, %"] == f"{100 * np.mean(picked):.0f} → {100 * found.rows['SCaTR']['accuracy']:.0f}"
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -576,7 +645,8 @@ def test_the_papers_tables_have_its_numbers_beside_ours(paper_runs, run_report, 
 
 def test_a_cell_shows_the_rows_that_its_column_names():
     """Each row has an accuracy of its own. One table asks for another calibration set than the pair's."""
-    results = report.Results({name: name for name in report.PAPERS_SETS}, {"n_layers": 28, "width": 2048})
+    meta = {"n_layers": 28, "width": 2048}
+    results = report.Results({name: name for name in report.PAPERS_SETS}, [{"metas": [meta]}])
     accuracies = {}
     for calibration, method in (
         ("kodcode", "LoRA verifier"), ("math500", "LoRA verifier"), ("math500+kodcode", "mixed-mixed"),
@@ -592,7 +662,7 @@ def test_a_cell_shows_the_rows_that_its_column_names():
 
     def cells(table, pair):
         table = report.the_paper()["tables"][table]
-        return {column[0]: report.our_cell(results, table, pair, column) for column in table["columns"]}
+        return {column[0]: report.our_cell(results, table, pair, column)[0] for column in table["columns"]}
 
     shown = {key: percent(accuracy) for key, accuracy in accuracies.items()}
     lora, of_maths = shown["kodcode", "LoRA verifier"], shown["math500", "LoRA verifier"]
@@ -605,7 +675,7 @@ def test_a_cell_shows_the_rows_that_its_column_names():
     assert cells("layers 8", pair)[".3L"] == f"{shown['kodcode', 'layers-.3L']} ± 2.0"
     assert set(cells("designs 12", pair).values()) == {"N < 12"}
     assert cells("designs 16", pair)["Δ"] == "-15.0" and cells("lora", pair)["Size"] == "50"
-    assert cells("training", pair)["LoRA: TFLOPs"] == "missing"
+    assert cells("training", pair)["LoRA: TFLOPs, times SCaTR's"] == "missing"
     assert [*cells("configs", ()).values()] == ["28", "2048"]
 
 
@@ -613,7 +683,7 @@ def test_a_cell_shows_the_rows_that_its_column_names():
 def test_the_papers_rows_fit_the_columns_of_their_table(name):
     """As many cells as the paper has columns; only columns of our own come after them."""
     table = report.the_paper()["tables"][name]
-    own = {"domains": 2, "halves": 1}.get(name, 0)
+    own = {"domains": 1, "halves": 1}.get(name, 0)
     assert {len(cells.split()) for cells in table["paper"].values()} == {len(table["columns"]) - own}
     assert all(reason in report.the_paper()["reasons"] for reason in table["differs"])
 
@@ -645,21 +715,21 @@ def test_the_figure_of_all_models(tmp_path, run_report, run_here):
     assert "](models.png)" in (tmp_path / "paper.md").read_text()
 
 
-def test_a_figure_has_nine_lines_at_most_of_one_calibration_set_and_the_best_of_each_kind(run, run_report):
+def test_a_figure_has_ten_lines_at_most_of_one_calibration_set_and_the_best_of_each_kind(run, run_report):
     scorers = ("scatr.a@1", "scatr.b@1", "scatr+.a@1", "logistic.a@1", "lora.a@1", "lora.b@1", "prm.x", "prm.y")
     for seed, name in enumerate(scorers):
         add_scores(run, name, seed)
     section = with_rows(run_report(run).sections[0])
     drawn = report.rows_to_draw(section, "a")
-    assert [*drawn] == ["random", "best rule", "vote", "SCaTR", "SCaTR+", "SCaTR's vote", "LoRA verifier",
-                        "PRM", "oracle"]  # fmt: skip
+    best = [row.best_of for row in section["rows"] if row.best_of]  # of one row or two
+    assert [*drawn] == ["random", *(names[0] for names in sorted(best, reverse=True)), "vote", "SCaTR",
+                        "SCaTR+", "SCaTR's vote", "LoRA verifier", "PRM", "oracle"]  # fmt: skip
     for calibration in ("a", "b"):
         drawn_sets = {row.calibration for row in report.rows_to_draw(section, calibration).values()}
         assert drawn_sets == {"", calibration}
     rows = {row.method: row for row in section["rows"] if row.calibration in ("", "a")}
     for look, candidates in {
-        "best rule": report.RULES,
-        "vote": ("majority vote", "confidence-weighted vote"),
+        "vote": report.VOTES,
         "SCaTR's vote": ("SCaTR, weighted vote", "SCaTR+, weighted vote"),
         "PRM": ("PRM (x)", "PRM (y)"),
     }.items():
@@ -692,12 +762,12 @@ def test_lines_are_named_at_their_ends_without_overlap_and_bars_are_sorted(paper
 
 
 @pytest.mark.parametrize("change", [
-    {"score": None}, {"score": "much"}, {"score": "nan"}, {"weight": "much"}, {"weight": 1.5},
+    {"score": "much"}, {"score": "nan"}, {"weight": 1.5}, {"p": -1},
 ])  # fmt: skip
 def test_a_score_is_a_number_and_a_weight_between_0_and_1(run, change):
     rows = add_scores(run, "mine")
     common.write_jsonl(run / "scores" / "mine.jsonl", [row | change for row in rows])
-    assert "a score is a number, and a weight one from 0 to 1, or absent" in refusal(run)
+    assert "a score is a number, and weight and p are numbers from 0 to 1, or absent" in refusal(run)
 
 
 def test_scores_are_of_all_rollouts_and_runs_are_labelled(run):
@@ -705,7 +775,7 @@ def test_scores_are_of_all_rollouts_and_runs_are_labelled(run):
     common.write_jsonl(run / "scores" / "mine.jsonl", rows[:-1])
     assert "mine.jsonl: 47 rows for a run of 48" in refusal(run)
     edit_jsonl(run / "labels.jsonl", lambda row: row | {"label": None})
-    assert "no problem has all its labels; 05 needs labelled runs" in refusal(run)
+    assert "no answer has a label; 05 needs labelled runs" in refusal(run)
     (run / "labels.jsonl").unlink()
     assert "02_label.py" in refusal(run)
 

@@ -421,50 +421,47 @@ def test_prm_with_a_score_at_each_step(tmp_path):
 
 def make_router(folder, source):
     """A model that calls "What is 0?" maths, and "What is 1?" coding, and answers "What is 2?" by neither
-    word, of which coding is the likelier one; whatever its weights are."""
+    word; whatever its weights are."""
     model, tokenizer = common.load_model(str(source))
     ask = lambda i: verifiers.direct_prompt(tokenizer, verifiers.ROUTER.format(problem=f"What is {i}?"))
     states = torch.stack([verifiers.states_of(model, ask(i))[-1].detach() for i in range(3)])
     rows = torch.linalg.pinv(states).T  # each is 1 on its own state, and 0 on the others
     head = model.get_output_embeddings().weight.data.zero_()
     maths, coding, other = tokenizer.convert_tokens_to_ids(["math", "coding", "x"])
-    head[maths], head[coding], head[other] = rows[0], rows[1] + 0.5 * rows[2], rows[2]
+    head[maths], head[coding], head[other] = rows
     return save_model(folder, model)
 
 
 def test_each_problem_goes_to_the_scorer_of_the_domain_that_the_model_names(tmp_path, tiny, capsys):
-    """It may say what it likes in five tokens; by the second method the likelier first word decides."""
+    """It may say what it likes in five tokens; scores are named by what both scorers learned from."""
     facts = {"model": str(make_router(tmp_path / "tiny", tiny)), "problems": 3}
     runs = [make_run(tmp_path / kind, kind=kind, dataset=kind, seed=seed, **facts)
             for seed, kind in enumerate(("math", "code"))]  # fmt: skip
-    first = first_dimension_scorer(tmp_path / "first.pt")
+    first = first_dimension_scorer(tmp_path / "scatr.a@32-1.pt")
     halved = [torch.zeros(8), torch.full((8,), 0.5)]
-    doubled = first_dimension_scorer(tmp_path / "doubled.pt", scale=halved)
+    doubled = first_dimension_scorer(tmp_path / "scatr.b@32-1.pt", scale=halved)
     run_05("route", *runs, "--math", first, doubled, "--code", doubled, first)
     said = capsys.readouterr().out
-    assert f"{runs[0]}: routed: domains right %: 33.3 (1/3)" in said
-    assert f"{runs[1]}: routed.likelier-word: domains right %: 66.7 (2/3)" in said
+    assert f"{runs[0]}: domains right %: 33.3 (1/3)" in said
     for run in runs:
         keys, vector = read_vectors(run)
         names = [problem for problem, _ in keys]
         for method, factors in (
-            ("routed@0", {"p0": 1, "p1": 2, "p2": 0}), ("routed@1", {"p0": 2, "p1": 1, "p2": 0}),
-            ("routed.likelier-word@0", {"p0": 1, "p1": 2, "p2": 2}),
+            ("routed.a+b@32+32-1", {"p0": 1, "p1": 2, "p2": 0}),
+            ("routed.b+a@32+32-1", {"p0": 2, "p1": 1, "p2": 0}),
         ):  # fmt: skip
             expected = np.array([factors[name] for name in names]) * vector[:, 0].float().numpy()
             assert [score for score, _ in scores_of(run, method)] == pytest.approx(expected, abs=1e-5)
     common.write_jsonl(runs[1] / "rollouts.jsonl", common.read_rollouts(runs[1])[::-1])
     run_05("route", *runs, "--math", first, doubled, "--code", doubled, first)
     said = capsys.readouterr().out
-    assert f"{runs[0]}: routed by these scorers before\n{runs[1]}: routed: domains right" in said
+    assert f"{runs[0]}: routed by these scorers before\n{runs[1]}: domains right" in said
     run_05(*runs, "--out", tmp_path / "both")
-    report = (tmp_path / "both" / "report.md").read_text()
-    assert "| SCaTR, routed by domain " in report and "| SCaTR, routed by domain (likelier-word) " in report
-    (rows,) = (section["rows"] for section in common.read_json(tmp_path / "both" / "results.json")["sections"]
-               if section["dataset"] == "code")  # fmt: skip
-    shares = {row["method"]: row["domains_right"] for row in rows if row["domains_right"] is not None}
-    assert [*shares.values()] == pytest.approx([1 / 3, 2 / 3])
+    for section in common.read_json(tmp_path / "both" / "results.json")["sections"]:
+        rows = [row for row in section["rows"] if row["method"] == "SCaTR, routed by domain"]
+        assert [row["calibration"] for row in rows] == ["a+b", "b+a"]
+        assert [row["domains_right"] for row in rows] == pytest.approx([1 / 3, 1 / 3])
     run_05("route", runs[0], "--math", first, "--code", doubled)
     left = sorted(file.name for file in (runs[0] / "scores").glob("routed*.jsonl"))
-    assert left == ["routed.likelier-word@0.jsonl", "routed@0.jsonl"]
+    assert left == ["routed.a+b@32+32-1.jsonl"]
     assert "in pairs" in refusal("route", runs[0], "--math", first, doubled, "--code", first)
