@@ -293,9 +293,9 @@ if [ "${1:-}" = --paper ]; then
         FLAGS_03=${FLAGS_03:---configs 2 --rollouts 8}
         export OMP_NUM_THREADS=1 # threads of so small a model only wait for each other
         mkdir -p "$OUT"
-        tail -n 100 "$here/demo/math_b.jsonl" >"$OUT/aime24.jsonl"
-        tail -qn 8 "$here/demo/math_a.jsonl" "$here/demo/code_a.jsonl" >"$OUT/openthoughts.jsonl"
-        sets=("$here/demo/"{code_a,code_b,math_a,math_b}.jsonl "$OUT/"{aime24,openthoughts}.jsonl)
+        tail -n 100 "$here/demo/math_b.jsonl" >"$OUT/math_c.jsonl"
+        tail -qn 8 "$here/demo/math_a.jsonl" "$here/demo/code_a.jsonl" >"$OUT/both_c.jsonl"
+        sets=("$here/demo/"{code_a,code_b,math_a,math_b}.jsonl "$OUT/"{math_c,both_c}.jsonl)
     fi
     set -- "${1:-$here/demo/model}" "${sets[@]:0:4}"
     RUNS=${RUNS:-3} BOTH=1 FLAGS_01="--max-new-tokens 0 ${FLAGS_01:-}"
