@@ -567,15 +567,14 @@ def end_of_box(text, start):
 # ---- Units, and what a sentence states
 
 UNIT_NAMES = [  # the first one counts
-    "mm millimeter", "cm centimeter", "m meter", "km kilometer", "in inch inches", "ft foot feet", "yd yard",
-    "mi mile", "g gram", "kg kilogram", "lb pound", "oz ounce", "s sec second", "min minute", "h hr hour",
-    "day", "week", "month", "year", "l liter", "cent", "dollar", "degree", "rad radian", "mi/h mph",
-    "km/h kph"]
+    "mm millimeter", "cm centimeter", "m meter", "km kilometer", "in inch inches", "ft foot feet", "mi mile",
+    "g gram", "kg kilogram", "lb pound", "oz ounce", "s sec second", "min minute", "h hr hour", "day", "week",
+    "month", "year", "l liter", "cent", "dollar", "degree", "rad radian", "mi/h mph", "km/h kph"]
 UNITS = {name: names.split()[0] for names in UNIT_NAMES for name in names.split()}
 UNITS |= {name + "s": unit for name, unit in UNITS.items() if len(name) > 2} | {"unit": "", "units": ""}
 MEASURES = [  # sizes of what is added up: 3 hours and 20 minutes
     {"s": 1, "min": 60, "h": 3600, "day": 86400}, {"day": 1, "week": 7}, {"month": 1, "year": 12},
-    {"in": 1, "ft": 12, "yd": 36}, {"oz": 1, "lb": 16}, {"cent": 1, "dollar": 100}]  # fmt: skip
+    {"in": 1, "ft": 12}, {"oz": 1, "lb": 16}, {"cent": 1, "dollar": 100}]  # fmt: skip
 
 ANNOUNCEMENT = re.compile(
     r"####|<answer>"
@@ -623,7 +622,8 @@ def announced(text, alone=False):
         sentence = SENTENCE_END.split(tail[LEAD_IN.match(tail).end() :])[0]
         found = announced_in(sentence)
         is_all = found == unmarked(sentence) and re.search(r"\d|^[A-J]$|\\", found)
-        if found and (not alone or is_all and phrase[0][-1] != "=" and not WEAK.match(phrase[0])):
+        is_said = phrase[0].lower().startswith("answer") and not phrase[0].endswith(("=", "be"))
+        if found and (not alone or is_all and is_said):
             return found
     return None
 
@@ -745,7 +745,7 @@ def read(raw):
         return read_prose(raw, text)
 
 
-CHOICE = re.compile(r'\(?([A-J])[.)] *(?!["a-z]*(?:or|and|if|llion)\b|[,^!*/_+∪∩])(\S.*)')  # (C) 12
+CHOICE = re.compile(r'\(?([A-J])(?:[.)]|: ) *(?!["a-z]*(?:or|and|if|llion)\b|[,^!*/_+∪∩])(\S.*)')  # (C) 12
 
 
 def read_prose(raw, text):
@@ -756,8 +756,11 @@ def read_prose(raw, text):
     equation = re.fullmatch(r"([^<>,;!-][^<>,;!]*)(?:=|\b(?:is|are|equals)\b(?= *[-±\d\\(\[]))(.*\S.*)", text)
     if equation and not CHANGING_WORDS & {*re.findall("[a-z]+", equation[1])}:
         return read(equation[2])  # \arg z = 5, the area is 5
-    words = re.sub(r'^ *"?(?:the|an?) (?=\S)', "", text.casefold())
-    return Tree("text", words=re.sub(r'[\s{}",;:?]|\.(?!\d)', "", words))
+    words = text.replace('"', "").casefold().strip()
+    if not re.search(r"\b(?:not|never|neither|n?or|and|if|cannot|\w+n't)\b", words):
+        words = re.sub(r"^[a-z ]*\b(?:is|are) (?=[a-z])", "", words)  # the function is even
+    words = re.sub(r"[\s{},;:?]|\.(?!\d)", "", re.sub(r"^(?:the|an?) (?=\S)", "", words))
+    return CONSTANTS["emptyset"] if re.match("no(?:real)?solutions?", words) else Tree("text", words=words)
 
 
 def formula(text):
@@ -928,8 +931,7 @@ REWRITES = [(re.compile(pattern), replacement) for pattern, replacement in [
     (r"^(-?[\d.]+) ([mghsl])$", r'\1 "\2'),  # 150 g -> 150 "g
     (r"\\?\$", " "),
     (r"(?s)(?:\\\{ *)?\\begin *\{(?!vm)(\w+)\*?\}(?:\{[lcr|]+\})?(.*?)\\end *\{\w+\*?\}", rows_of),
-    (r"(?i)^ *(?:about|exactly|approximately|[=≈])|^[A-Z]: ", ""),  # about 12 -> 12, and A: 12 -> 12
-    (r'(?i)^ *"?no "?(?:real "?)?solutions? *$', r"\\emptyset"),
+    (r"(?i)^ *(?:about|exactly|approximately|[=≈])|^[A-Z]: (?=[-\\$\d])", ""),  # about 12 -> 12, A: 12 -> 12
     (r'\\mathbb *\{? *R *\}?|(?i:^ *"?(?:all )?"?real(?:s|(?: "?numbers)) *$)', r"(-\\infty,\\infty)"),
     (r"\^ *\{? *\\circ *\}?(?: *[CF] *$)?", ' "degrees '),  # 90^\circ -> 90 degrees
     (r'(?<=[\d}]) *"?(mi|k?m|ft) */ *"?(hr?|s) *$', r' "\1/"\2'),  # 60 km/h -> 60 "km/"h
@@ -1063,7 +1065,7 @@ PLAIN = by_name({  # words and signs of plain text
     ",": "and or", "-": "minus negative", "=": "is are equals ==", "\\infty": "infinity inf oo",
     "%": "percent pct", "*": "times", "\\sqrt": "sqrt", "\\pi": "pi", "∪": "union", "^": "**",
 })  # fmt: skip
-WORDS = SCALES.keys() | {name for name in UNITS if len(name) > 1} | {
+WORDS = {name for name in UNITS if len(name) > 1} | {
     "of", "to", "per", "the", "men", "odd", "yes"}  # fmt: skip
 TOKEN = re.compile(
     r"(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3}(?![\w.]))?"  # 12, .5, 1.5e-3
@@ -1088,13 +1090,15 @@ def tokens_of(text):
         token = match[0]
         word = token.strip('"').lower()
         is_product = text[match.start() - 1 : match.start()].isdigit() or len(word) < 4  # 2abcd, abc
-        is_word = token[0] == '"' or not is_product or word in WORDS | CHANGING_WORDS
         if word in PLAIN:
             tokens.append(PLAIN[word])
+        elif word in SCALES or word in CHANGING_WORDS:
+            tokens.append(word if word in SCALES else "~" + word)
         elif token in OF_FLOATS:
             tokens.append("\\" + token)
         elif word.isalpha() and len(token) > 1 and token.isascii():
             # a product of variables: abc; but AB, II are one name
+            is_word = token[0] == '"' or not is_product or word in WORDS
             tokens += ['"' + word] if is_word else [token] if token.isupper() else token
         else:
             tokens.append(token)
@@ -1155,16 +1159,15 @@ class Parser:
             name, binding = OPERATORS.get(self.next, ("mul", 5))
             if binding < least:
                 return node
-            word = self.next[1:] if self.next[:1] == '"' else ""
             if self.next in OPERATORS:
                 self.take()
                 sign = self.take("+", "-") if binding == 5 else None
                 node = compute(name, node, signed(sign, self.expression(binding + 1)))
             elif self.take("%"):
                 node = replace(node, unit="%") if is_number(node) else compute("div", node, number(100))
-            elif word in SCALES and is_number(node):
-                node = compute("mul", node, number(SCALES[self.take()[1:]]))
-            elif self.is_unit() and node.kind == "value" and (word in UNITS or is_number(node)):
+            elif self.next in SCALES and is_number(node):
+                node = compute("mul", node, number(SCALES[self.take()]))
+            elif self.next[:1] == '"' and (is_number(node) or node.kind == "value" and self.next[1:] in UNITS):
                 node = replace(node, unit=self.units())
             elif self.next in NO_FACTOR or node.unit:
                 return node
@@ -1184,13 +1187,10 @@ class Parser:
             return compute("add", node, factor)
         return compute("mul", node, factor)
 
-    def is_unit(self):
-        return self.next[:1] == '"' and self.next[1:] not in CHANGING_WORDS | SCALES.keys()
-
     def units(self):
         """The units after a number as one word, such as cm^2 or mi/h; nouns among them are dropped."""
         found = ""
-        while self.is_unit():
+        while self.next[:1] == '"':
             found += UNITS.get(self.take()[1:], "")
             if self.take("^"):
                 found += f"^{self.group().number}"
@@ -1272,14 +1272,15 @@ class Parser:
         return self.letter(name)
 
     def function(self, name):
-        """sin x, sin^2 x, sin(2x)."""
+        """sin x, sin^2 x, sin(2x), log_2 8."""
+        base = compute("ln", self.group(True)) if self.take("_") else None
         exponent = signed(self.take("-"), self.group()) if self.take("^") else None
         node = self.atom() if self.next == "(" else signed(self.take("-"), self.expression(5))
         if node.unit == "degree":
             node = compute("mul", node, number(complex(math.pi / 180)))
         if name in ("sin", "cos", "tan") and exponent and exponent.number == -1:
             return compute("arc" + name, node)
-        node = compute(name, node)
+        node = compute("div", compute("ln", node), base) if base else compute(name, node)
         return compute("pow", node, exponent) if exponent else node
 
 
@@ -1299,10 +1300,9 @@ def settled_list(trees):
         if all(in_order) and in_order == sorted({*in_order}, reverse=True):  # 3 hours and 20 minutes
             total = sum(tree.number * size for tree, size in zip(trees, in_order)) / in_order[-1]
             return Tree("value", total, unit=units[-1])
+    if all(tree.kind == "value" for tree in trees) and all(alike(trees[0], tree, True) for tree in trees):
+        return trees[0]  # 1/4, or 25%
     return Tree("list", brackets="()", items=trees)
-
-
-LINE = Tree("tuple", brackets="()", items=[signed("-", CONSTANTS["infty"]), CONSTANTS["infty"]])
 
 
 def related(operators, sides):
@@ -1333,8 +1333,8 @@ def inequality(operators, sides):
     is_name = middle is not None and LABEL.fullmatch(sides[middle][1])
     if signs not in ({"<"}, {">"}) or not is_name or len(sides) > 3:
         raise Unreadable("no interval")
-    low = trees[0] if middle else LINE.items[0]
-    high = trees[-1] if middle < len(trees) - 1 else LINE.items[1]
+    low = trees[0] if middle else signed("-", CONSTANTS["infty"])
+    high = trees[-1] if middle < len(trees) - 1 else CONSTANTS["infty"]
     closed_low = middle and "=" in operators[0]
     closed_high = middle < len(trees) - 1 and "=" in operators[-1]
     brackets = ("[" if closed_low else "(") + ("]" if closed_high else ")")

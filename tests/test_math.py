@@ -33,6 +33,7 @@ SAME = [
     (r"\sqrt{2}", [r"x = \sqrt{2} \approx 1.41"]),
     ("3.46", [r"x \approx 3.46"]),
     # words and choices
+    ("300", ["A: 300"]),
     ("12", [r"\textbf{(C)}\ 12"]),
     (r"\text{(C)}", ["Option C"]),
     (r"\text{(B)}", [r"\boxed{B}"]),
@@ -550,7 +551,7 @@ def test_boxes_that_are_not_joined_give_one_answer():
     (r"\boxed{7} but wait, that is wrong. The answer is 8.", "8"),
     (r"So $x = \boxed{7}$. But no: the answer is $8$.", "8"),
     (r"\boxed{7}. The answer is 8 less than 15.", "7"), (r"\boxed{7}. The result is 8.", "7"),
-    ("A: 300", "300")])  # fmt: skip
+    (r"\boxed{7}. If x were 3, the answer would be 8.", "7")])  # fmt: skip
 def test_quantities_are_one_answer_and_an_answer_after_a_box_corrects_it(response, answer):
     assert judge.answer_of(response) == answer
 
