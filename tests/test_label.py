@@ -2,6 +2,7 @@
 
 import importlib
 import textwrap
+from functools import partial
 
 import pytest
 from conftest import edit_jsonl, last_json
@@ -269,3 +270,13 @@ def test_self_check(tmp_path, run_here):
     common.write_jsonl(path, [{"prompt": "Write a poem."}])
     said = run_here("02_label.py", path, "--self-check", code=1).stdout
     assert f"{path}: nothing to check: no problem has an answer or tests\n" in said
+
+
+def test_unsafe_runs_programs_where_nothing_confines_them(mixed, run_here, monkeypatch):
+    import sandbox_exec
+
+    bare = partial(sandbox_exec.Pool, disable=("namespaces", "landlock", "seccomp"))
+    monkeypatch.setattr(sandbox_exec, "Pool", bare)
+    assert "--unsafe" in run_here("02_label.py", mixed, code=2).stderr
+    run_here("02_label.py", mixed, "--unsafe")
+    assert labels_of(mixed, "label")[5:9] == [(1,), (1,), (0,), (0,)]
