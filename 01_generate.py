@@ -57,10 +57,10 @@ import shutil
 import subprocess
 import sys
 import time
-from collections import defaultdict, deque
-from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import cache
+from collections import Counter, defaultdict, deque
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -1309,18 +1309,28 @@ def rollout_jobs(settings, problems, given=None, source=""):
     return jobs
 
 
-def sample_problems(model, settings, jobs, layers, slots, desc, rate=None, threshold=None):
+def sample_problems(
+    model, settings, jobs, layers, slots, desc, rate=None, threshold=None, begun=None
+):  # fmt: skip
     """Yield (number, rollouts) of each problem as it ends; jobs: {number: its jobs}. See `rater` for rate.
 
     With a threshold a problem's rollouts start in waves; it ends after a wave in which one's p reaches it.
+    begun: {number: the p of each rollout that was sampled before}; they are not among the jobs.
     """
-    ends = waves(settings.n) if threshold else [settings.n]
-    next_end = dict(zip(ends, ends[1:]))
-    queue = deque(Row(job) for of_problem in jobs.values() for job in of_problem[: ends[0]])
-    every = list(itertools.chain(*jobs.values()))
+    p = {i: [*(begun or {}).get(i, [])] for i in jobs}
+    left = {i: deque(of_problem) for i, of_problem in jobs.items()}
+    running = {}
+    done = defaultdict(list)
+    queue = deque()
+    for i in jobs:
+        running[i] = start_wave(queue, left[i], p[i], settings.n, threshold)
+        if not running[i]:
+            yield i, []
+    every = list(itertools.chain(*(jobs[i] for i in jobs if running[i])))
+    if not every:
+        return
     longest = max(len(job["prompt"]) for job in every), max(job["limit"] for job in every)
     slots = min(slots or (256 if model.device.type == "cuda" else 128), len(every))
-    done = defaultdict(list)
     bar = common.progress(desc=desc, total=len(every), unit="rollout")
     advice = f"run it again with --slots {max(1, slots // 2)}, or a lower --max-new-tokens"
     with common.enough_memory(advice), bar:
@@ -1335,16 +1345,32 @@ def sample_problems(model, settings, jobs, layers, slots, desc, rate=None, thres
             done[i].append(rollout | {"text": response_of(settings.tokenizer, rollout)})
             if rate:
                 rate(done[i][-1])
+            p[i].append(done[i][-1].get("p"))
             bar.update()
-            count = len(done[i])
-            if count not in ends:
+            running[i] -= 1
+            if running[i]:
                 continue  # its wave still runs
-            wave = jobs[i][count : next_end.get(count)]
-            if wave and max(rollout["p"] for rollout in done[i]) < threshold:
-                queue.extendleft(Row(job) for job in reversed(wave))
-            else:
-                bar.total -= len(jobs[i]) - count
+            running[i] = start_wave(queue, left[i], p[i], settings.n, threshold, first=True)
+            if not running[i]:
+                bar.total -= len(left[i])
                 yield i, sorted(done.pop(i), key=lambda rollout: rollout["sample"])
+
+
+def start_wave(queue, left, p, n, threshold, first=False):
+    """Queue a problem's next rollouts, at the end or as the first ones; returns their number.
+
+    left: its jobs that have not started; p: of each rollout that it has, by now at the end of a wave.
+    """
+    ends = waves(n) if threshold else [n]
+    if threshold and any(max(p[:end]) >= threshold for end in ends if end <= len(p)):
+        return 0
+    end = next((end for end in ends if end > len(p)), len(p))
+    wave = [Row(left.popleft()) for _ in range(end - len(p))]
+    if first:
+        queue.extendleft(reversed(wave))
+    else:
+        queue.extend(wave)
+    return len(wave)
 
 
 def opened_reasoning(tokenizer, prompt):
@@ -1407,9 +1433,9 @@ def requests_of(args, problems, settings):
 def read_responses(run, settings):
     """For each problem the tokens of its answers, in the order of the samples."""
     path = run.args.responses
-    prompts = [jobs[0]["prompt"] for jobs in rollout_jobs(settings, run.problems)]
-    numbers = {problem["id"]: i for i, problem in enumerate(run.problems)}
-    found = [{} for _ in run.problems]  # {(the first sample of its request, its number there): tokens}
+    prompts = [jobs[0]["prompt"] for jobs in rollout_jobs(settings, run.asked)]
+    numbers = {problem["id"]: i for i, problem in enumerate(run.asked)}
+    found = [{} for _ in run.asked]  # {(the first sample of its request, its number there): tokens}
     odd = defaultdict(list)  # what does not fit: where
     for row in common.each_row(path):
         try:
@@ -1427,15 +1453,18 @@ def read_responses(run, settings):
             if answer["error"]:
                 odd["requests or choices gave no answer"].append(f"{name} ({answer['error'][:200]})")
             else:
-                found[i][first, number] = encode_answer(settings, run.problems[i], prompts[i], answer, odd)
+                found[i][first, number] = encode_answer(settings, run.asked[i], prompts[i], answer, odd)
     if worker()[0] == 0:
         print(f"{path}: {len(found)} problems, {sum(map(len, found))} answers", file=sys.stderr)
         for what, where in odd.items():
             print(f"{path}: {len(where)} {what}, such as {where[0]}", file=sys.stderr)
-    unanswered = [problem["id"] for problem, answers in zip(run.problems, found) if not answers]
+    unanswered = [problem["id"] for problem, answers in zip(run.asked, found) if not answers]
     if unanswered:
         error = f"no answers to {len(unanswered)} of {len(found)} problems, such as {unanswered[0]!r}"
         die(f"{path}: {error}; ask again and add what comes")
+    short = sum(len(answers) < settings.n for answers in found)
+    if short and worker()[0] == 0:
+        print(f"{path}: {short} of {len(found)} problems have fewer than {settings.n} answers", file=sys.stderr)
     return [[answers[place] for place in sorted(answers)] for answers in found]
 
 
@@ -1520,13 +1549,14 @@ def waves(n):
     return ends
 
 
-def rater(scorer, path, model_name, config, layers=None):
+def rater(scorer, path, model, config, layers=None):
     """The function that adds its score and p to a rollout; one at a time, as the batch must not matter.
 
-    layers: those whose vectors the rollouts have; without them the scorer's layer.
+    model: its {"model": name, "model_stamp"}. layers: those whose vectors the rollouts have; without them the
+    scorer's layer.
     """
     n_layers = config.num_hidden_layers
-    common.check_scorer_fits(scorer, {"model": model_name, "n_layers": n_layers}, path)
+    common.check_scorer_fits(scorer, model | {"n_layers": n_layers}, path)
     if len(scorer.shape) > 1:
         die(f"{path} reads {scorer.vector}; here it must be one vector, layer/token")
     layer, token = common.vector_key(scorer.vector, n_layers)
@@ -1540,6 +1570,7 @@ def rater(scorer, path, model_name, config, layers=None):
         features = common.rollout_features(conf, len(rollout["ids"]))[None]
         score = scorer(rollout["hidden"][column][None], features)
         rollout |= {"score": score.item(), "p": common.probability(score, scorer.log_weight).item()}
+        return rollout
 
     return rate
 
@@ -1559,7 +1590,7 @@ class Run:
     args: argparse.Namespace
     dataset: str
     folder: Path
-    problems: list
+    asked: list  # the problems of this command
 
     def has(self, name):
         return (self.folder / name).is_file()
@@ -1570,51 +1601,120 @@ class Run:
 
     def part(self, i):
         """The file that holds the rollouts of a problem until all problems are done."""
-        return self.folder / "parts" / f"{i}.pt"
+        return self.part_of(self.problems[i]["id"])
+
+    def part_of(self, problem_id):
+        return self.folder / "parts" / f"{common.stamp(problem_id)}.pt"
 
     def stored(self, name):
         """What a finished run has in a .pt file; {} where the file is not there."""
         return load_pt(self.folder / name) if self.finished and self.has(name) else {}
 
+    @cached_property
+    def counts(self):
+        """{problem's id: how many rollouts a finished run has of it}"""
+        return Counter(row["id"] for row in common.each_rollout(self.folder)) if self.finished else Counter()
+
+    @cached_property
+    def problems(self):
+        """Of a finished run those that it has, in the order of its files; else this command's come first.
+
+        What decides no token, such as a reference, is this command's.
+        """
+        asked = {problem["id"]: problem for problem in self.asked}
+        before = self.problems_before
+        if self.finished and before:
+            return [asked.get(name, row) for name, row in before.items()]
+        return [*(asked | before | asked).values()]
+
+    @property
+    def problems_before(self):
+        """{id: problem} of those that the run has rollouts of, as they were then"""
+        if not self.has("meta.json") or not self.has("problems.jsonl"):
+            return {}
+        rows = common.read_jsonl(self.folder / "problems.jsonl", needs=("id",))
+        return {row["id"]: row for row in rows if row["id"] in self.counts or self.part_of(row["id"]).is_file()}
+
+    def save_problems(self):
+        path = self.folder / "problems.jsonl"
+        if not path.is_file() or common.read_jsonl(path) != self.problems:
+            common.write_jsonl(path, self.problems)
+
 
 def find_run(args, dataset):
-    """The run of a data set, unless its folder was made with other settings or of other problems."""
-    folder = Path(args.out) / common.model_name(vars(args)) / common.short_name(dataset)
+    """The run of a data set, unless its folder was made by another model or with other settings."""
+    folder = Path(args.out) / common.model_name(args.model) / common.short_name(dataset)
     folder /= "greedy" if args.greedy else str(args.seed)
     run = Run(args, dataset, folder, common.load_problems(dataset, args.limit, args.kind))
     run.stored("tokens.pt")  # of a finished run: a damaged file is said now, and not when it is needed
     if not run.has("meta.json"):
         return run
-    changes = []
     meta = read_meta(folder)
+    refuse_other_model(run, meta)
+    before = meta.get("stamp", {})
+    changes = []
     for name, value in stamp_of(run).items():
-        # A finished run may get more vectors, also by a command without --responses
-        matters_no_more = name in ("layers", "engine") or name == "responses" and value is None
-        if meta.get("stamp", {}).get(name) != value and not (run.finished and matters_no_more):
-            changes.append(f"{name} file" if name in OF_FILES else name)
-    advice = "choose another --out, or remove that folder"
-    if changes:
-        others = f"other settings ({', '.join(changes)}), by {meta.get('command')}"
-        die(f"{folder} was made with {others}; {advice}")
-    if run.has("problems.jsonl") and common.read_jsonl(folder / "problems.jsonl") != run.problems:
-        own_file = "give --kind as then, or new questions a file of their own, which the same scorers serve"
-        die(f"{folder} was made of other problems or kinds; {own_file}; or {advice}")
+        matters = name != "responses" and (name != "engine" or lacks_rollouts(run))
+        if matters and before.get(name, "ours" if name == "engine" else None) != value:
+            changes.append(f"{name} file" if name == "scorer" else name)
+    refuse_other_problems(run)
+    if changes or (args.responses and not before.get("responses")):
+        others = f"other settings ({', '.join(changes or ['responses'])}), by {meta.get('command')}"
+        die(f"{folder} was made with {others}; {ADVICE}")
+    if before.get("responses") and not args.responses and lacks_rollouts(run):
+        die(f"{folder} has answers from a file; give --responses with answers to all problems of {dataset}")
+    kept = sum(run.counts.values()) - sum(min(run.counts[p["id"]], args.n) for p in run.asked)
+    if kept and worker()[0] == 0:
+        print(f"{folder} keeps {kept} rollouts beyond -n and the problems of this command", file=sys.stderr)
     return run
 
 
-OF_FILES = ("responses", "scorer")  # settings that are files: what these hold must be the same
+ADVICE = "choose another --out, or remove that folder"
+
+
+def refuse_other_model(run, meta):
+    if run.args.model_stamp and meta.get("model_stamp") not in (None, run.args.model_stamp):
+        die(f"{run.folder} was made by the model {meta['model']}, {run.args.model} is another one; {ADVICE}")
+
+
+def refuse_other_problems(run):
+    """What the rollouts of a problem were asked must be what is asked now."""
+    before = run.problems_before
+    for problem in run.asked:
+        then = before.get(problem["id"], problem)
+        changed = [name for name in ("kind", "prompt", "messages") if then.get(name) != problem.get(name)]
+        if changed:
+            was = f"with another {' and '.join(changed)} of the problem {problem['id']!r}"
+            advice = f"give --kind {then['kind']}" if changed == ["kind"] else "give it another id"
+            die(f"{run.folder} was made {was}; {advice}, or {ADVICE}")
 
 
 def stamp_of(run):
-    """What must be the same when a run is resumed, by name, so that a refusal can say what is not."""
+    """What decides a rollout, beside its problem and the model, by name, so that a refusal can say it.
+
+    How many problems and rollouts there are only decides what is missing.
+    """
     args = run.args
-    numbers = "n", "seed", "limit", "max_new_tokens", "temperature", "top_k", "top_p", "repetition_penalty"
-    stamp = {name: getattr(args, name) for name in (*numbers, "stop", "dtype", "revision", "engine")}
-    stamp["layers"] = ",".join(args.layers)
-    for name in OF_FILES:
+    numbers = "seed", "max_new_tokens", "temperature", "top_k", "top_p", "repetition_penalty"
+    stamp = {name: getattr(args, name) for name in (*numbers, "stop", "dtype", "engine")}
+    for name in ("responses", "scorer"):
         path = getattr(args, name)
         stamp[name] = path and common.stamp(Path(path))
     return stamp
+
+
+def lacks_rollouts(run):
+    """Whether a finished run has fewer rollouts of a problem than this command asks for."""
+    args = run.args
+    if not run.finished:
+        return True
+    meta = read_meta(run.folder)
+    responses = meta.get("stamp", {}).get("responses")
+    if args.responses and responses != stamp_of(run)["responses"]:
+        return True
+    stopped = meta.get("stop") and meta["n"] >= args.n
+    needed = 1 if responses or stopped else args.n
+    return any(run.counts[problem["id"]] < needed for problem in run.asked)
 
 
 def layers_of(names, n_layers):
@@ -1627,15 +1727,26 @@ def layers_of(names, n_layers):
 def missing_in(run):
     """{"rollouts": whether they are missing, "layers": those that are, "extra": too}; {} if nothing is.
 
-    Vectors for studies (--extra) are read when there are rollouts.
+    One kind of thing after the other: vectors of the rollouts that there are, rollouts with all of the run's
+    layers, and then vectors for studies (--extra), which are read.
     """
     if not run.finished:
-        return {"rollouts": True, "layers": run.args.layers, "extra": []}
+        layers = read_meta(run.folder)["layers"] if run.has("meta.json") else run.args.layers
+        return {"rollouts": True, "layers": layers, "extra": []}
     n_layers = read_meta(run.folder)["n_layers"]
-    held = run.stored("hidden.pt").get("vectors", [])
-    held = layers_of([name.partition("/")[0] for name in held], n_layers)
+    hidden = run.stored("hidden.pt")
+    held = layers_of([name.partition("/")[0] for name in hidden.get("vectors", [])], n_layers)
     layers = [name for index, name in layers_of(run.args.layers, n_layers).items() if index not in held]
-    extra = [name for name in run.args.extra if name not in run.stored("extra.pt")]
+    lacks = lacks_rollouts(run)
+    if lacks and not layers:
+        return {"rollouts": True, "layers": [*held.values()], "extra": []}
+    extra = run.stored("extra.pt")
+    names = extra.keys() & {"last10", "special"}
+    if extra.get("keys") == hidden.get("keys"):
+        wanted = {*run.args.extra} - names
+    else:  # the run has grown since
+        wanted = {*run.args.extra} | names
+    extra = [] if lacks else sorted(wanted)
     return {"rollouts": False, "layers": layers, "extra": extra} if layers or extra else {}
 
 
@@ -1657,12 +1768,14 @@ def make_meta(run, settings, model, jobs):
     else:
         device = common.device_name(device)
     return {
-        "model": args.model, "revision": args.revision, "seed": args.seed, "dataset": run.dataset,
-        "n": max(map(len, jobs)), "sampling": settings.sampling, "n_layers": config.num_hidden_layers,
+        "model": args.model, "model_stamp": args.model_stamp, "revision": args.revision,
+        "seed": args.seed, "dataset": run.dataset, "n": max(map(len, jobs)),
+        "sampling": settings.sampling, "n_layers": config.num_hidden_layers,
         "width": config.hidden_size, "vocab_size": config.vocab_size,
-        "engine": args.engine, "architecture": (config.architectures or [None])[0], "dtype": str(model.dtype).removeprefix("torch."),
+        "engine": args.engine, "architecture": (config.architectures or [None])[0],
+        "dtype": str(model.dtype).removeprefix("torch."),
         "layers": [*layers_of(args.layers, config.num_hidden_layers).values()],
-        "weights": stamp_of_weights(model), "asked": common.asked_as(run.problems),
+        "asked": common.asked_as(run.problems),
         "stop": {"threshold": args.stop, "scorer": stamp["scorer"]} if args.scorer else None,
         "stamp": stamp, "command": shlex.join(["python", "01_generate.py", *sys.argv[1:]]),
         "arguments": vars(args) | {"max_new_tokens": max(job["limit"] for job in itertools.chain(*jobs))},
@@ -1671,9 +1784,14 @@ def make_meta(run, settings, model, jobs):
     }  # fmt: skip
 
 
-def write_run(run, rollouts, missing):
-    """The missing files, rollouts.jsonl last: with it a run is finished."""
+def write_run(run, rollouts, missing, n):
+    """The missing files, rollouts.jsonl last: with it a run is finished. n: the rollouts asked for, at most."""
     meta = read_meta(run.folder)
+    if missing["rollouts"]:
+        # There may be more than this command asks for, and vLLM downloads a model as late as it needs it
+        stamp = meta["model_stamp"] or common.model_stamp(run.args.model, run.args.revision)
+        meta |= {"n": max(n, meta["n"]), "model_stamp": stamp}
+        common.write_json(run.folder / "meta.json", meta)
     keys = {"keys": common.keys_of(rollouts)}
     if missing["rollouts"]:
         tokens = {name: torch.cat([row[name] for row in rollouts]) for name in ("ids", "stats")}
@@ -1694,7 +1812,7 @@ def write_run(run, rollouts, missing):
         extra = {name: torch.cat([row["extra"][name] for row in rollouts]) for name in missing["extra"]}
         if "special" in extra:
             extra["special_offsets"] = offsets_of(row["extra"]["special"] for row in rollouts)
-        common.save_pt(run.folder / "extra.pt", keys | run.stored("extra.pt") | extra)
+        common.save_pt(run.folder / "extra.pt", run.stored("extra.pt") | keys | extra)
     if missing["rollouts"]:
         write_rollouts(run, rollouts, meta)
 
@@ -1711,8 +1829,9 @@ def write_rollouts(run, rollouts, meta):
         for row in rollouts
     ))  # fmt: skip
     if meta["stop"]:
-        count = f"{len(rollouts)} of {meta['n'] * len(run.problems)} rollouts"
-        print(f"{run.folder}: stopped when sure: {count}", file=sys.stderr)
+        most = meta["n"] * len(run.problems)
+        how = "stopped when sure" if len(rollouts) < most else "never sure, so never stopped"
+        print(f"{run.folder}: {how}: {len(rollouts)} of {most} rollouts", file=sys.stderr)
     cut = [row["finish"] for row in rollouts].count("length")
     if cut:
         limit = f"at {meta['arguments']['max_new_tokens']} tokens or where the context ends"
@@ -1722,15 +1841,19 @@ def write_rollouts(run, rollouts, meta):
 # ---- The two verbs, and the parts that several workers and a killed command share
 
 
-def sample_run(run, settings, model, jobs, layers):
+def sample_run(run, settings, model, jobs, missing):
     """Sample rollouts: yields (number, rollouts) of each problem as it ends; jobs: {number: its jobs}."""
     args = run.args
+    layers = [*layers_of(missing["layers"], settings.config.num_hidden_layers)]
     rate = None
+    begun = {i: [None] * len(read_part(run, i, missing)["rollouts"]) for i in jobs}
     if args.scorer:
-        rate = rater(common.load_scorer(args.scorer), args.scorer, args.model, settings.config, layers)
+        rate = rater(common.load_scorer(args.scorer), args.scorer, vars(args), settings.config, layers)
+        for i in jobs:
+            begun[i] = [rate(rollout)["p"] for rollout in read_part(run, i, missing)["rollouts"]]
     rank, world = worker()
     desc = f"generate {run.folder}" + (f", worker {rank + 1} of {world}" if world > 1 else "")
-    return sample_problems(model, settings, jobs, layers, args.slots, desc, rate, args.stop)
+    return sample_problems(model, settings, jobs, layers, args.slots, desc, rate, args.stop, begun)
 
 
 def tokens_of_run(run):
@@ -1748,16 +1871,30 @@ def tokens_of_run(run):
 
 
 def finish_run(run, settings, model):
-    """Rollouts, and then vectors for studies, which are read from them; False while something is missing."""
-    missing = missing_in(run)
-    if missing and not make_missing(run, settings, model, missing):
-        return False
-    missing = missing_in(run)
-    if missing and worker()[1] > 1:  # the others have ended
-        again = "the same command, once more, reads the vectors for studies"
-        print(f"{run.folder}: the rollouts are there; {again}", file=sys.stderr)
-        return False
-    return not missing or make_missing(run, settings, model, missing)
+    """Make what is missing, one kind of thing after the other; False while something still is."""
+    refuse_other_run(run, settings, model)
+    while missing := missing_in(run):
+        if not make_missing(run, settings, model, missing):
+            return False
+        run = replace(run)  # without what it has cached
+        if missing_in(run) and worker()[1] > 1:  # the others have ended
+            again = "the same command, once more, goes on with what else it asks for"
+            print(f"{run.folder}: this much is there; {again}", file=sys.stderr)
+            return False
+    return True
+
+
+def refuse_other_run(run, settings, model):
+    """A run goes on with the weights and the settings that it was begun with; its model may have moved."""
+    if not run.has("meta.json"):
+        return
+    before = read_meta(run.folder)
+    refuse_other_model(run, before)
+    if not before.get("model_stamp") and before["model"] != run.args.model:
+        error = f"{run.folder} does not say which weights made it, and {run.args.model} is not its model's path"
+        die(f"{error}, {before['model']}; {ADVICE}")
+    if lacks_rollouts(run) and before["sampling"] != settings.sampling:
+        die(f"{run.folder} was made with sampling {before['sampling']}, not {settings.sampling}; {ADVICE}")
 
 
 def make_missing(run, settings, model, missing):
@@ -1767,75 +1904,122 @@ def make_missing(run, settings, model, missing):
         given = tokens_of_run(run)
     elif run.args.responses:
         given = read_responses(run, settings)
+        refuse_other_answers(run, given)
+    if missing["rollouts"] and run.finished:
+        reopen(run, missing)
+        run = replace(run)
+    if given:
+        given += [[] for _ in run.problems[len(given) :]]
     jobs = rollout_jobs(settings, run.problems, given)
-    if run.has("meta.json"):
-        refuse_other_model(run, settings, model, missing)
-    else:
-        common.write_json(run.folder / "meta.json", make_meta(run, settings, model, jobs))
+    if missing["rollouts"]:
+        jobs[len(run.asked) :] = [[] for _ in run.problems[len(run.asked) :]]  # the run keeps what it has
+        missing = begin(run, settings, model, jobs)
     rank, world = worker()
-    mine = [i for i in range(len(jobs))[rank::world] if not is_part(run, i, missing)]
-    if mine:
-        mine = {i: jobs[i] for i in mine}
+    left = {}
+    for i in range(len(jobs))[rank::world]:
+        part = read_part(run, i, missing)
+        if part["n"] < len(jobs[i]):
+            left[i] = jobs[i][len(part["rollouts"]) :]
+    if left:
         layers = [*layers_of(missing["layers"], settings.config.num_hidden_layers)]
         if run.args.engine == "vllm":
             if not given:
-                mine = sample_by_vllm(model, run, settings, mine)
-            answered = read_by_vllm(model, run, settings, mine, layers)
+                left = sample_by_vllm(model, run, settings, left)
+            answered = read_by_vllm(model, run, settings, left, layers)
         elif given:
-            answered = read_problems(model, settings, mine, layers, missing["extra"], f"read {run.folder}")
+            answered = read_problems(model, settings, left, layers, missing["extra"], f"read {run.folder}")
         else:
-            answered = sample_run(run, settings, model, mine, layers)
-        write_parts(run, answered, missing)
-    return merge(run, missing)
+            answered = sample_run(run, settings, model, left, missing)
+        for i, rollouts in answered:
+            for rollout in rollouts:
+                for name in ("prompt", "tokens"):  # they are long; the problem and "ids" say the same
+                    rollout.pop(name, None)
+            write_part(run, i, missing, len(jobs[i]), read_part(run, i, missing)["rollouts"] + rollouts)
+    return merge(run, missing, jobs)
 
 
-def refuse_other_model(run, settings, model, missing):
-    """A run goes on with the weights and the settings that it was begun with; its model may have moved."""
-    before = read_meta(run.folder)
-    changes = []
-    if before.get("weights") not in (None, stamp_of_weights(model)):
-        changes.append("other weights")
-    if missing["rollouts"] and before["sampling"] != settings.sampling:
-        changes.append(f"sampling {before['sampling']}")
-    if changes:
-        advice = "choose another --out, or remove that folder"
-        die(f"{run.folder} was made with {' and '.join(changes)} than {run.args.model} has; {advice}")
+def reopen(run, missing):
+    """Make an unfinished run of a finished one that lacks rollouts: those of each problem are a part again."""
+    with lock_of(run):
+        if not run.finished:
+            return  # another worker has done it
+        meta = read_meta(run.folder)
+        if meta["layers"] != missing["layers"]:
+            common.write_json(run.folder / "meta.json", meta | {"layers": missing["layers"]})
+        tokens = load_pt(run.folder / "tokens.pt")
+        columns = [tokens[name].tensor_split(tokens["offsets"][1:-1]) for name in ("ids", "stats")]
+        rollouts = defaultdict(list)
+        stored = zip(common.read_rollouts(run.folder), *columns, run.stored("hidden.pt")["hidden"], strict=True)
+        for row, ids, stats, hidden in stored:
+            tensors = {"ids": ids.clone(), "stats": stats.clone(), "hidden": hidden.clone()}  # no whole files
+            texts = {"id": row["id"], "sample": row["sample"], "text": row["response"], "finish": row["finish"]}
+            rollouts[row["id"]].append(texts | tensors)
+        for i, problem in enumerate(run.problems):
+            of_problem = rollouts.pop(problem["id"])
+            write_part(run, i, missing, meta["n"] if meta["stop"] else len(of_problem), of_problem)
+        (run.folder / "rollouts.jsonl").unlink()
 
 
-def stamp_of_weights(model):
-    """Of the first numbers of each weight, as reading all of them would take as long as loading the model."""
-    if isinstance(model, VLLM):
-        return None
-    return common.stamp({name: x.flatten()[:8].tolist() for name, x in model.named_parameters()})
+def begin(run, settings, model, jobs):
+    """Write what this command samples, unless it goes on with the same; returns what is missing."""
+    meta = make_meta(run, settings, model, jobs)
+    before = {}
+    if run.has("meta.json"):
+        before = read_meta(run.folder)
+        meta["layers"] = before["layers"]
+    if any(meta[name] != before.get(name) for name in ("n", "asked", "arguments", "stamp")):
+        common.write_json(run.folder / "meta.json", meta)
+    run.save_problems()
+    return missing_in(run)
 
 
-def write_parts(run, answered, missing):
-    """Write the rollouts of each problem as they come."""
-    for i, rollouts in answered:
-        for rollout in rollouts:
-            for name in ("prompt", "tokens"):  # they are long; the problem gives the one, "ids" are the other
-                rollout.pop(name, None)
-        common.save_pt(run.part(i), {"missing": missing, "rollouts": rollouts})
+def refuse_other_answers(run, given):
+    """A file of answers may have more than the run has, but not others."""
+    if run.finished:
+        held = dict(zip((problem["id"] for problem in run.problems), tokens_of_run(run)))
+    else:
+        parts = [load_pt(path)["rollouts"] for path in (run.folder / "parts").glob("*.pt")]
+        held = {part[0]["id"]: [rollout["ids"].tolist() for rollout in part] for part in parts}
+    for problem, answers in zip(run.asked, given):
+        for number, (then, now) in enumerate(zip(held.get(problem["id"], []), answers), 1):
+            if now[: len(then)] != then:
+                what = f"another answer {number} to {problem['id']!r} than {run.folder} has"
+                die(f"{run.args.responses}: {what}; {ADVICE}")
 
 
-def is_part(run, i, missing):
-    """Whether a problem is done; a part that was made when something else was missing does not count."""
-    return run.part(i).is_file() and load_pt(run.part(i)).get("missing") == missing
+def write_part(run, i, missing, n, rollouts):
+    """n: how many were asked for; there may be fewer, where sampling stops when it is sure."""
+    common.save_pt(run.part(i), {"missing": missing, "n": n, "rollouts": rollouts})
 
 
-def merge(run, missing):
+def read_part(run, i, missing):
+    """What there is of a problem; nothing, if it was made when something else was missing."""
+    path = run.part(i)
+    part = load_pt(path) if path.is_file() else {}
+    return part if part.get("missing") == missing else {"n": 0, "rollouts": []}
+
+
+@contextmanager
+def lock_of(run):
+    """Only one of the workers is at this place at a time."""
+    with open(run.folder / "problems.jsonl", "a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def merge(run, missing, jobs):
     """Write the run's files, in the worker that ends last; False while others are at their problems."""
-    with open(run.folder / "problems.jsonl", "a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if missing_in(run) != missing:
+    with lock_of(run):
+        if missing_in(replace(run)) != missing:
             return True  # another worker has merged the parts
-        numbers = range(len(run.problems))
-        left = sum(not is_part(run, i, missing) for i in numbers)
+        parts = [read_part(run, i, missing) for i in range(len(jobs))]
+        left = sum(part["n"] < len(of_problem) for part, of_problem in zip(parts, jobs))
         if left:
-            others = f"the others still have {left} of {len(numbers)} problems, and the last one merges"
+            others = f"the others still have {left} of {len(jobs)} problems, and the last one merges"
             print(f"{run.folder}: this worker is done; {others}", file=sys.stderr)
             return False
-        write_run(run, [row for i in numbers for row in load_pt(run.part(i))["rollouts"]], missing)
+        n = max(part["n"] for part in parts)
+        write_run(run, list(itertools.chain(*(part["rollouts"] for part in parts))), missing, n)
         shutil.rmtree(run.folder / "parts", ignore_errors=True)
     return True
 
@@ -1878,6 +2062,8 @@ def sample(
     settings = settings_of(args, model, tokenizer)
     config = settings.config
     is_one = isinstance(problems, (str, dict))
+    if not is_one and not isinstance(problems, (list, tuple)):
+        die(f"problems are a text, a dict or a list of these, not {problems!r}")
     rows = [problems] if is_one else problems
     if not rows:
         return []
@@ -1892,7 +2078,8 @@ def sample(
         scorer = common.load_scorer(path)
     rate = None
     if scorer:
-        rate = rater(scorer, path, model.name_or_path, config)
+        of_model = {"model": model.name_or_path, "model_stamp": getattr(model, "model_stamp", None)}
+        rate = rater(scorer, path, of_model, config)
         warn_of_other_prompts(rows, scorer)
     vector = scorer.vector if scorer else common.DEFAULT_VECTOR
     layer, token = common.vector_key(vector, config.num_hidden_layers)
@@ -1946,6 +2133,7 @@ def main(argv=None):
     args = parse_args(argv)
     if Path(args.model).is_dir():
         args.model = str(Path(args.model).resolve())  # one name from wherever it is called
+    args.model_stamp = common.model_stamp(args.model, args.revision)
     if args.scorer:  # what is no scorer is said before anything else reads it
         common.load_scorer(args.scorer)
     runs = [find_run(args, dataset) for dataset in args.datasets]
@@ -1958,9 +2146,7 @@ def main(argv=None):
             return write_requests(args, runs[0].problems, settings)
         check_plan(args, unfinished, settings)
     for run in runs:
-        if not run.has("meta.json") or not run.has("problems.jsonl"):
-            # Without meta.json they may be other ones, of a run that was killed while the model was loaded
-            common.write_jsonl(run.folder / "problems.jsonl", run.problems)  # shows if --out can be written
+        run.save_problems()  # shows if --out can be written
     if unfinished:
         if args.engine == "vllm":
             model = VLLM(args, settings.config)
@@ -1968,6 +2154,7 @@ def main(argv=None):
             model, _ = common.load_model(args.model, args.device, args.dtype, args.revision)
             if common.is_tiny(model):
                 torch.set_num_threads(1)
+        args.model_stamp = common.model_stamp(args.model, args.revision)  # it may have been downloaded
     for run in runs:
         is_finished = run not in unfinished or finish_run(run, settings, model)
         if is_finished:
@@ -1988,16 +2175,17 @@ def check_plan(args, runs, settings):
         die(f"--engine vllm {what}; leave out `final` and `all`, which --engine ours adds to a finished run")
     if args.scorer:
         scorer = common.load_scorer(args.scorer)
-        rater(scorer, args.scorer, args.model, settings.config, layers)
+        rater(scorer, args.scorer, vars(args), settings.config, layers)
         warn_of_other_prompts([problem for run in runs for problem in run.problems], scorer)
     if args.responses and args.requests:
         check_requests(args, runs[0].problems, settings)
     for run in runs:
-        jobs = list(itertools.chain(*rollout_jobs(settings, run.problems, source=f"{run.dataset}, ")))
-        if worker()[0] == 0 and not run.finished and not args.responses:
+        jobs = list(itertools.chain(*rollout_jobs(settings, run.asked, source=f"{run.dataset}, ")))
+        if worker()[0] == 0 and lacks_rollouts(run) and not args.responses:
             longest = max(job["limit"] for job in jobs)
-            count = f"{len(run.problems)} problems, {len(jobs):,} rollouts"
-            print(f"{run.folder}: {count} of at most {longest:,} tokens", file=sys.stderr)
+            count = f"{len(run.asked)} problems, {len(jobs):,} rollouts of at most {longest:,} tokens"
+            held = sum(run.counts.values())
+            print(f"{run.folder}: {count}" + (f"; {held:,} are there" if held else ""), file=sys.stderr)
 
 
 if __name__ == "__main__":

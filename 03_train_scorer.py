@@ -454,7 +454,8 @@ def make_checkpoint(task):
     checkpoint = {
         "design": recipe.design, "vector": recipe.vector, "shape": list(task.rollouts.x.shape[1:]),
         "scale": task.scale, "feature_scale": task.feature_scale, "pos_weight": task.pos_weight,
-        "model": common.model_name(meta), "layers_of_model": meta["n_layers"],
+        "model": meta["model"], "model_stamp": meta.get("model_stamp"),
+        "layers_of_model": meta["n_layers"],
         "sampling": common.sampling_of(meta), "config": task.configs[task.best["number"]],
         "asked": [way for run in recipe.runs for way in common.read_meta(run).get("asked", [])],
         "state": {name: torch.from_numpy(value) for name, value in task.weights.items()},
@@ -752,24 +753,13 @@ def calibration_name(runs):
     return f"{data_sets}@{'+'.join(folder.name for folder in folders)}"
 
 
-def check_same_model(runs):
-    models = {}
-    for run in runs:
-        meta = common.read_meta(run)
-        shape = f"{meta['n_layers']} layers, width {meta.get('width')}"
-        models[f"{common.model_name(meta)!r} ({shape})"] = run
-    if len(models) > 1:
-        sources = " and ".join(f"{run} is of {model}" for model, run in models.items())
-        common.die(f"{sources}; a scorer is for one model")
-
-
 def main(argv=None):
     args = parse_args(argv)
     args.device = common.pick_device(args.device)
     args.workers = args.workers or (len(os.sched_getaffinity(0)) if args.device == "cpu" else 1)
-    check_same_model(args.runs)
+    common.check_same_model(args.runs)
     if args.study:
-        args.out = args.out or Path("studies", common.model_name(common.read_meta(args.runs[0])))
+        args.out = args.out or Path("studies", common.model_name(common.read_meta(args.runs[0])["model"]))
     recipes = recipes_of(args)
     stamps = find_missing(recipes)
     check_folders(stamps)

@@ -140,7 +140,9 @@ def write_scores(run, name, scorer):
         rows.append({"id": problem, "sample": sample} | dict(zip(("score", "weight", "p"), scores)))
     rows = common.align(rows, common.keys_of(run.rows), run.path / "hidden.pt")
     common.write_jsonl(run.path / "scores" / f"{name}.jsonl", rows)
-    costs = scorer.checkpoint.get("cost", {}) | {"learned": learned_problems(run, scorer)}
+    costs = scorer.checkpoint.get("cost", {}) | {
+        "learned": learned_problems(run, scorer), "model_stamp": run.meta.get("model_stamp"),
+    }  # fmt: skip
     common.write_json(run.path / "scores" / f"{name}.cost.json", costs)
     return np.array([row["score"] for row in rows])
 

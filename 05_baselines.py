@@ -861,7 +861,9 @@ def report(args):
     repetitions = defaultdict(list)  # (model, data set) -> runs
     for path in map(Path, args.runs):
         meta = common.read_meta(path)
-        repetitions[common.model_name(meta), common.short_name(meta["dataset"])].append(path)
+        repetitions[common.model_name(meta["model"]), common.short_name(meta["dataset"])].append(path)
+    for paths in repetitions.values():
+        common.check_same_model(paths)
     sections = [make_section(*names, paths, args) for names, paths in repetitions.items()]
     for study in args.study:
         if not any(section["studies"][study] for section in sections):
@@ -1124,6 +1126,7 @@ def score_rollouts(run, name, verifier, cost, *made_of):
     model = verifier.model
     origin = origin_of(*made_of, run / "rollouts.jsonl")
     cost = cost | {"parameters": model.num_parameters(), "device": common.device_name(model.device)} | origin
+    cost["model_stamp"] = getattr(model, "model_stamp", None)
     earlier = common.read_json(cost_file) if path.is_file() and cost_file.is_file() else {}
     rows = common.read_jsonl(path) if earlier.get("stamp") == origin["stamp"] else []
     left = rollouts[len(rows) :]
@@ -1192,12 +1195,12 @@ def first_tokens(tokenizer, *words):
 
 def load_model_of(runs, args):
     """The model that made the runs, and its tokenizer."""
-    metas = [common.read_meta(run) for run in runs]
-    names = sorted({common.model_name(meta) for meta in metas})
-    if len(names) > 1:
-        common.die(f"these runs are of {' and '.join(map(repr, names))}; give runs of one model")
-    revision = None if args.model else metas[0].get("revision")
-    model, tokenizer = common.load_model(args.model or metas[0]["model"], args.device, revision=revision)
+    common.check_same_model(runs)
+    meta = common.read_meta(runs[0])
+    revision = None if args.model else meta.get("revision")
+    model, tokenizer = common.load_model(args.model or meta["model"], args.device, revision=revision)
+    if meta.get("model_stamp") not in (None, model.model_stamp):
+        common.die(f"{runs[0]} was made by other weights than {args.model or meta['model']} has; give --model")
     if model.config.model_type == "gpt_oss":  # transformers' own keeps all scores: 10 GB a layer at 4,096
         common.use_attention(model, "whole", common.causal_attention)
     return model, tokenizer
@@ -1366,7 +1369,7 @@ def prm(args):
     load = load_step_prm if "Qwen2ForProcessRewardModel" in architectures else load_final_prm
     verifier = load(args)
     for run in args.runs:
-        score_rollouts(Path(run), f"prm.{common.model_name({'model': args.prm})}", verifier, {})
+        score_rollouts(Path(run), f"prm.{common.model_name(args.prm)}", verifier, {})
 
 
 def load_final_prm(args):

@@ -319,9 +319,89 @@ def sampling_of(meta):
     return settings
 
 
-def model_name(meta):
-    """The last part of a Hub id or a folder; runs whose models share it can share scorers."""
-    return Path(str(meta["model"]).rstrip("/")).name
+def model_name(name: str) -> str:
+    """The name that its runs' folder has: the last part of a Hub id or a folder.
+
+    Of a folder in the Hub's cache, `models--ORG--NAME/snapshots/HASH`, it is NAME.
+    """
+    path = Path(name).resolve() if Path(name).is_dir() else Path(name)
+    if path.parent.name == "snapshots":
+        return path.parent.parent.name.rpartition("--")[2]
+    return path.name
+
+
+# Of several formats transformers loads the first one
+WEIGHTS = ("model.safetensors", "model-*-of-*.safetensors", "pytorch_model.bin", "pytorch_model-*-of-*.bin")
+
+
+def model_stamp(name: str, revision: str | None = None) -> str | None:
+    """A stamp of a model's config and of a little of each file of weights; None if it is not on this machine.
+
+    It is the same for a folder, a Hub id and the folder of that in the Hub's cache.
+    """
+    folder = Path(name) if Path(name).is_dir() else cached_folder(name, revision)
+    if folder is None:
+        return None
+    for pattern in WEIGHTS:
+        files = sorted(folder.glob(pattern))
+        if files:
+            break
+    is_whole = files and ("*" not in pattern or f"-of-{len(files):05}." in files[0].name)
+    if not is_whole or not (folder / "config.json").is_file():
+        return None
+    return stamp(read_json(folder / "config.json"), *map(read_samples, files))
+
+
+def cached_folder(name, revision):
+    """The folder of the Hub's cache that holds a model; None if it was not downloaded."""
+    from huggingface_hub import try_to_load_from_cache
+
+    try:
+        config = try_to_load_from_cache(name, "config.json", revision=revision)
+    except ValueError:  # the path of a folder that is not here
+        return None
+    return Path(config).parent if isinstance(config, str) else None
+
+
+def read_samples(path):
+    """The size of a file, and a kilobyte from each of 65 places between its beginning and its end.
+
+    The beginning of weights is a table of names, and merged adapters may leave their end as it was.
+    """
+    size = path.stat().st_size
+    samples = [str(size).encode()]
+    with open(path, "rb") as file:
+        for i in range(65):
+            file.seek(max(0, size - 1024) * i // 64)
+            samples.append(file.read(1024))
+    return b"".join(samples)
+
+
+def are_of_one_model(*made: dict) -> bool:
+    """Whether runs (meta.json) and scorers (scorer.pt) are of one model: of one stamp.
+
+    Where one has none, as from before there were stamps, by name and number of layers.
+    """
+    stamps = [content.get("model_stamp") for content in made]
+    if None in stamps:
+        stamps = [(model_name(content["model"]), layers_in(content)) for content in made]
+    return len({*stamps}) == 1
+
+
+def check_same_model(runs):
+    first = read_meta(runs[0])
+    for run in runs[1:]:
+        meta = read_meta(run)
+        if not are_of_one_model(first, meta):
+            die(f"{runs[0]} is of {say_model(first)}, {run} of {say_model(meta)}; give runs of one model")
+
+
+def layers_in(made):
+    return made.get("n_layers", made.get("layers_of_model"))
+
+
+def say_model(made):
+    return f"the model {made['model']!r} ({layers_in(made)} layers)"
 
 
 def stamp(*parts):
@@ -1168,6 +1248,7 @@ def load_model(name, device=None, dtype="auto", revision=None):
     if device is None and chosen != "cpu" and is_tiny(model):
         chosen = "cpu"
         model = model.float() if dtype == "auto" else model
+    model.model_stamp = model_stamp(name, revision)
     return model.to(chosen).eval(), tokenizer
 
 
@@ -1368,10 +1449,9 @@ def load_scorer(path, device="cpu"):
 def check_scorer_fits(scorer, meta, path):
     """Refuse a scorer of another model or of other token statistics. score_run checks the vector's width."""
     checkpoint = scorer.checkpoint
-    made_for = f"the model {scorer.model!r} ({checkpoint['layers_of_model']} layers)"
-    given = f"the model {model_name(meta)!r} ({meta['n_layers']} layers)"
-    if made_for != given:
-        die(f"{path}: made for {made_for}, the run is of {given}; train one on a run of that model")
+    if not are_of_one_model(checkpoint, meta):
+        models = f"made for {say_model(checkpoint)}, the run is of {say_model(meta)}"
+        die(f"{path}: {models}; train one on a run of that model")
     rules = len(checkpoint["feature_scale"][0]) - 1 if scorer.takes_features else len(RULES)
     if rules != len(RULES):
         die(f"{path}: made for {rules} token statistics, there are {len(RULES)} now; train it again")

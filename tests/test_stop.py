@@ -139,6 +139,7 @@ def test_sample_votes_for_the_answer_with_the_largest_sum(demo_model):
     ({"top_p": 1.5}, "top_p 1.5: give more than 0 and at most 1"),
     ({"problems": "and " * 9000}, "leaves no room for an answer"),
     ({"problems": [{"question": "What?"}]}, "problem 1: 'prompt' or 'messages' is missing"),
+    ({"problems": None}, "problems are a text, a dict or a list of these, not None"),
     ({"scorer": "nowhere.pt"}, "nowhere.pt: no such file"),
     ({"scorer": ("all/eos", 8, (9, 96))}, "the scorer reads all/eos; here it must be one vector"),
     ({"scorer": ("20/eos", 28, (96,))}, "made for the model 'model' (28 layers)"),
@@ -256,6 +257,20 @@ def test_a_killed_stopping_run_goes_on_to_the_same_end_and_sees_no_reference_ans
     again = parts()
     assert_same_run(run_01(wrong, runs.base / "killed", *runs.stop), runs.live)
     assert len(again) == 5 and not {*again} & {*written}
+
+
+def test_a_stopping_run_grows_by_the_waves_of_the_larger_number(runs, tmp_path, capsys):
+    """Of 4 rollouts, at which it was not sure, the next wave ends with 5; of 8 waves end with 5 and 8."""
+    stop = "--scorer", runs.base / "scorer.pt", "--stop", runs.threshold
+    at_once = run_01(runs.problems, tmp_path / "once", *stop, "-n", 8)
+    for n, problems in ((4, runs.problems[:5]), (8, runs.problems)):
+        grown = run_01(problems, tmp_path / "grown", *stop, "-n", n)
+    assert_same_run(at_once, grown)
+    before = (grown / "rollouts.jsonl").stat().st_mtime_ns
+    run_01(runs.problems, tmp_path / "grown", *stop, "-n", 4)
+    assert (grown / "rollouts.jsonl").stat().st_mtime_ns == before and common.read_meta(grown)["n"] == 8
+    run_01(runs.problems[:2], tmp_path / "never", "--scorer", runs.base / "scorer.pt", "--stop", 1)
+    assert "p/32: never sure, so never stopped: 12 of 12 rollouts" in capsys.readouterr().err.replace("roblems", "")
 
 
 @pytest.mark.parametrize("flags, error", [

@@ -1,0 +1,307 @@
+"""A run folder is of one model, and it grows: more rollouts and problems end as if sampled at once."""
+
+import importlib
+import os
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from conftest import (
+    ROOT,
+    assert_same_run,
+    dies,
+    first_dimension_scorer,
+    make_run,
+    refusal_of,
+    stored,
+    tokens_of,
+)  # fmt: skip
+
+import common
+
+generate = importlib.import_module("01_generate")
+MODEL = ROOT / "demo" / "model"
+PROBLEMS = common.read_jsonl(ROOT / "demo" / "math_a.jsonl")[:5]
+N = 4
+
+
+def command_of(out, n=N, problems=PROBLEMS, *flags, model=MODEL):
+    """Of the program, after it has written the file of problems."""
+    common.write_jsonl(out / "p.jsonl", problems)
+    sizes = "-n", n, "--max-new-tokens", 24, "--device", "cpu", "--out", out
+    return [str(x) for x in (model, out / "p.jsonl", *sizes, *flags)]
+
+
+def sample(*command, **options):
+    generate.main(command_of(*command, **options))
+    return Path(command[0]) / "model" / "p" / "32"
+
+
+def refused(*command, **options):
+    return refusal_of("01_generate.py", *command_of(*command, **options))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """All rollouts of all problems, sampled at once."""
+    return sample(tmp_path_factory.mktemp("whole"))
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """The first two rollouts of the first three problems; a copy is made of it before it grows."""
+    return sample(tmp_path_factory.mktemp("small"), 2, PROBLEMS[:3])
+
+
+@pytest.fixture
+def begun(small, tmp_path):
+    """A copy of the small run."""
+    return shutil.copytree(small, tmp_path / "model" / "p" / "32")
+
+
+def assert_as_if_sampled_at_once(run, whole):
+    """To the bit, but for what the batch moves in vectors and statistics."""
+    assert_same_run(whole, run)
+    assert (run / "problems.jsonl").read_bytes() == (whole / "problems.jsonl").read_bytes()
+    assert sorted(path.name for path in run.iterdir()) == sorted(path.name for path in whole.iterdir())
+    made, expected = common.read_meta(run), common.read_meta(whole)
+    for name in ("n", "asked", "layers", "stamp", "model_stamp", "sampling"):
+        assert made[name] == expected[name], name
+
+
+@pytest.mark.parametrize("steps", [
+    [(N, PROBLEMS[:3]), (N, PROBLEMS)],
+    [(2, PROBLEMS), (3, PROBLEMS[:2]), (N, PROBLEMS)],
+    [(2, [PROBLEMS[2], PROBLEMS[4]]), (N, PROBLEMS)],
+], ids=["rollouts, then problems", "uneven", "problems in between"])  # fmt: skip
+def test_a_run_grows_as_if_sampled_at_once(whole, tmp_path, steps, parts):
+    sampled = set()
+    for n, problems in steps:
+        written = parts()
+        run = sample(tmp_path, n, problems)
+        sampled |= {path.name for path in written}
+    assert_as_if_sampled_at_once(run, whole)
+    assert len(sampled) == len(PROBLEMS)
+
+
+def test_only_what_is_missing_is_sampled(begun, whole, tmp_path, monkeypatch):
+    sampled = []
+    sample_problems = generate.sample_problems
+
+    def watched(model, settings, jobs, *rest):
+        sampled.extend((job["id"], job["sample"]) for of_problem in jobs.values() for job in of_problem)
+        return sample_problems(model, settings, jobs, *rest)
+
+    monkeypatch.setattr(generate, "sample_problems", watched)
+    sample(tmp_path)
+    assert_as_if_sampled_at_once(begun, whole)
+    assert {*sampled} == {*common.keys_of(common.read_rollouts(whole))} - {
+        (problem["id"], sample) for problem in PROBLEMS[:3] for sample in (0, 1)
+    }
+    assert len(sampled) == len(PROBLEMS) * N - 6
+
+
+@pytest.mark.parametrize("k", range(13))
+def test_growth_that_is_killed_at_any_write_goes_on(begun, whole, tmp_path, watch_writes, k):
+    """Three parts of what there is, meta.json, problems.jsonl, five parts, tokens.pt, hidden.pt, rollouts.jsonl."""
+    command = command_of(tmp_path)
+    written = watch_writes(stop_at=k)
+    with pytest.raises(KeyboardInterrupt):
+        generate.main(command)
+    assert len(written) == k and (begun / "rollouts.jsonl").exists() == (k < 3)
+    again = watch_writes("parts/*")
+    generate.main(command)
+    assert_as_if_sampled_at_once(begun, whole)
+    assert len(again) == (8 if k < 3 else 5 - min(max(k - 5, 0), 5))
+
+
+def test_two_workers_grow_a_run(begun, whole, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    for rank in "01":
+        monkeypatch.setenv("RANK", rank)
+        sample(tmp_path)
+    assert_as_if_sampled_at_once(begun, whole)
+    assert "the others still have 2 of 5 problems" in capsys.readouterr().err
+
+
+def test_a_run_with_more_vectors_keeps_them_as_it_grows(begun, tmp_path):
+    more = "--layers", "penultimate,final,0", "--extra", "last10,special"
+    whole = sample(tmp_path / "at once", N, PROBLEMS, *more)
+    sample(tmp_path, 2, PROBLEMS[:3], *more)
+    sample(tmp_path, 3, PROBLEMS)
+    sample(tmp_path, N, PROBLEMS, *more)
+    assert_as_if_sampled_at_once(begun, whole)
+    assert stored(begun)[1]["vectors"] == stored(whole)[1]["vectors"]
+    extra, expected = (common.load_pt(run / "extra.pt") for run in (begun, whole))
+    assert extra["keys"] == expected["keys"] and extra["special_offsets"].equal(expected["special_offsets"])
+    assert extra["last10"].allclose(expected["last10"], atol=1e-4)
+    assert extra["special"].allclose(expected["special"], atol=1e-4)
+
+
+def test_a_layer_and_rollouts_that_are_missing_at_once(begun, tmp_path):
+    more = "--layers", "penultimate,final,0"
+    whole = sample(tmp_path / "at once", N, PROBLEMS, *more)
+    assert_as_if_sampled_at_once(sample(tmp_path, N, PROBLEMS, *more), whole)
+
+
+def test_what_a_smaller_command_does_not_name_stays(whole, tmp_path, capsys):
+    run = shutil.copytree(whole, tmp_path / "model" / "p" / "32")
+    before = {path: path.stat().st_mtime_ns for path in run.iterdir()}
+    sample(tmp_path, 2, PROBLEMS[:3])
+    assert {path: path.stat().st_mtime_ns for path in run.iterdir()} == before
+    assert capsys.readouterr().err == f"{run} keeps 14 rollouts beyond -n and the problems of this command\n"
+
+
+def test_an_unfinished_run_ends_with_what_a_smaller_command_asks_for(tmp_path, whole, parts):
+    parts(most=3)
+    with suppress(KeyboardInterrupt):
+        sample(tmp_path, 3)
+    parts()
+    run = sample(tmp_path, 2, PROBLEMS[:4])
+    counts = [len(rows) for rows in by_problem(run).values()]
+    assert sorted(counts) == [2] * counts.count(2) + [3] * 3 and common.read_meta(run)["n"] == 3
+    assert_as_if_sampled_at_once(sample(tmp_path), whole)
+
+
+# ---- One name for a model
+
+
+@pytest.fixture
+def cached(tmp_path, monkeypatch):
+    """The model as the Hub's cache has it, by the id org/tiny: its snapshot folder."""
+    repository = tmp_path / "hub" / "models--org--tiny"
+    snapshot = repository / "snapshots" / "abc123"
+    shutil.copytree(MODEL, repository / "blobs")
+    snapshot.mkdir(parents=True)
+    for path in (repository / "blobs").iterdir():
+        (snapshot / path.name).symlink_to(os.path.relpath(path, snapshot))
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("abc123")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    return snapshot
+
+
+def test_a_model_has_one_stamp_as_a_folder_by_its_id_and_in_the_cache(cached, tmp_path):
+    stamp = common.model_stamp(str(MODEL))
+    assert len(stamp) == 16
+    assert stamp == common.model_stamp("org/tiny") == common.model_stamp(str(cached))
+    assert stamp == common.model_stamp("org/tiny", "abc123")
+    assert common.model_stamp("org/other") is None and common.model_stamp("/no/such/folder") is None
+    names = [common.model_name(name) for name in ("org/tiny", cached, MODEL, "/far/away/models--a--b-c/snapshots/f")]
+    assert names == ["tiny", "tiny", "model", "b-c"]
+
+
+@pytest.mark.parametrize("change", ["one weight in the middle", "config.json"])
+def test_a_stamp_is_of_the_whole_model(tmp_path, change):
+    """Merged adapters may leave the beginning and the end of a file of weights as they were."""
+    other = shutil.copytree(MODEL, tmp_path / "model")
+    if change == "config.json":
+        config = common.read_json(other / "config.json")
+        common.write_json(other / "config.json", config)
+        assert common.model_stamp(str(other)) == common.model_stamp(str(MODEL)), "written otherwise"
+        common.write_json(other / "config.json", config | {"rms_norm_eps": 0.5})
+    else:
+        model, _ = common.load_model(str(MODEL), "cpu")
+        model.model.layers[4].self_attn.q_proj.weight.data += 0.01
+        model.save_pretrained(other)
+    assert common.model_stamp(str(other)) not in (None, common.model_stamp(str(MODEL)))
+
+
+def test_a_model_of_which_a_file_is_missing_has_no_stamp(tmp_path):
+    folder = shutil.copytree(MODEL, tmp_path / "model")
+    shutil.move(folder / "model.safetensors", folder / "model-00002-of-00002.safetensors")
+    assert common.model_stamp(str(folder)) is None
+    shutil.copy(folder / "model-00002-of-00002.safetensors", folder / "model-00001-of-00002.safetensors")
+    assert common.model_stamp(str(folder))
+
+
+def test_a_run_is_of_one_model_wherever_that_lies(cached, small, tmp_path):
+    """A run of org/tiny is finished, also by the path of its snapshot; one of another model is refused."""
+    shutil.copytree(small, tmp_path / "tiny" / "p" / "32")
+    before = (tmp_path / "tiny" / "p" / "32" / "meta.json").stat().st_mtime_ns
+    for name in ("org/tiny", cached):
+        sample(tmp_path, 2, PROBLEMS[:3], model=name)
+    assert (tmp_path / "tiny" / "p" / "32" / "meta.json").stat().st_mtime_ns == before
+    config = common.read_json(cached / "config.json")
+    (cached / "config.json").unlink()
+    common.write_json(cached / "config.json", config | {"rope_theta": 1.0})
+    error = f"{tmp_path}/tiny/p/32 was made by the model {MODEL}, org/tiny is another one; choose another --out"
+    assert refused(tmp_path, 2, PROBLEMS[:3], model="org/tiny").startswith(error)
+
+
+def test_a_run_without_a_stamp_grows_by_the_model_of_its_path_alone(begun, whole, tmp_path):
+    """As runs from before there were stamps; a finished one is read as before."""
+    meta = common.read_meta(begun)
+    common.write_json(begun / "meta.json", {name: meta[name] for name in meta if name != "model_stamp"})
+    moved = shutil.copytree(MODEL, tmp_path / "elsewhere" / "model")
+    sample(tmp_path, 2, PROBLEMS[:3], model=moved)
+    assert "does not say which weights made it" in refused(tmp_path, model=moved)
+    assert_as_if_sampled_at_once(sample(tmp_path), whole)
+
+
+def test_a_scorer_is_held_to_the_model_and_not_to_its_name(tmp_path, capsys):
+    """A scorer from before there were stamps is held to the name."""
+    run = make_run(tmp_path / "run", model="/b/final")
+    common.write_json(run / "meta.json", common.read_meta(run) | {"model_stamp": "1234"})
+    scorer = first_dimension_scorer(tmp_path / "s.pt", model="/a/final", model_stamp="1234")
+    assert len(common.score_run(common.load_scorer(scorer), run)[0]) == 48
+    for stamp, model in (("5678", "/a/final"), (None, "/a/first")):
+        first_dimension_scorer(scorer, model=model, model_stamp=stamp)
+        error = f"made for the model '{model}' (5 layers), the run is of the model '/b/final' (5 layers)"
+        assert error in dies(capsys, common.score_run, common.load_scorer(scorer), run)
+    first_dimension_scorer(scorer, model="final")
+    common.score_run(common.load_scorer(scorer), run)
+
+
+def test_a_scorer_and_costs_say_the_model(tmp_path, run_here):
+    run = make_run(tmp_path / "run", model="/b/final")
+    other = make_run(tmp_path / "other", model="/c/final")
+    for path, stamp in ((run, "1234"), (other, "5678")):
+        common.write_json(path / "meta.json", common.read_meta(path) | {"model_stamp": stamp})
+    run_here("03_train_scorer.py", run, "--configs", 1, "-o", tmp_path / "s.pt")
+    scorer = common.load_scorer(tmp_path / "s.pt").checkpoint
+    assert (scorer["model"], scorer["model_stamp"]) == ("/b/final", "1234")
+    run_here("04_select.py", run, "--scorer", tmp_path / "s.pt")
+    assert common.read_json(run / "scores" / "s.cost.json")["model_stamp"] == "1234"
+    error = refusal_of("03_train_scorer.py", run, other)
+    models = [f"of the model '/{letter}/final' (5 layers)" for letter in "bc"]
+    assert error == f"{run} is {models[0]}, {other} {models[1]}; give runs of one model"
+
+
+def by_problem(run):
+    rows = {}
+    for row, tokens in zip(common.read_rollouts(run), tokens_of(run), strict=True):
+        rows.setdefault(row["id"], []).append(tokens)
+    return rows
+
+
+@pytest.mark.parametrize("change, words", [
+    ({"prompt": "What is 1 + 1?"}, "with another prompt of the problem 'math_a/1'; give it another id, or "),
+    ({"kind": "text"}, "with another kind of the problem 'math_a/1'; give --kind math, or choose another --out"),
+])  # fmt: skip
+def test_a_problem_whose_text_changed_is_refused_by_name(begun, tmp_path, change, words):
+    changed = [row | change if row["id"] == "math_a/1" else row for row in PROBLEMS]
+    assert f"{begun} was made {words}" in refused(tmp_path, N, changed)
+
+
+def test_a_corrected_reference_is_taken_over_and_judged(begun, tmp_path, run_here):
+    run_here("02_label.py", begun)
+    before = common.read_labels(begun)
+    answer = before[2]["answer"] or "7"
+    assert before[2]["id"] == PROBLEMS[1]["id"]
+    other = [row | {"answer": [answer, "x"]} if row["id"] == PROBLEMS[1]["id"] else row for row in PROBLEMS[:3]]
+    sample(tmp_path, 2, other)
+    problems = common.read_jsonl(begun / "problems.jsonl")
+    assert problems[1]["answer"] == [answer, "x"] and problems[0]["answer"] == PROBLEMS[0]["answer"]
+    run_here("02_label.py", begun)
+    after = common.read_labels(begun)
+    assert after[2]["label"] == 1 and before[:2] == after[:2] and before[4:] == after[4:]
+
+
+def test_greedy_runs_grow_by_problems(tmp_path):
+    for problems in (PROBLEMS[:2], PROBLEMS):
+        sample(tmp_path, N, problems, "--greedy")
+        sample(tmp_path / "at once", N, PROBLEMS, "--greedy")
+    runs = [out / "model" / "p" / "greedy" for out in (tmp_path, tmp_path / "at once")]
+    assert_as_if_sampled_at_once(*runs)
