@@ -760,7 +760,8 @@ def read_prose(raw, text):
     if not re.search(r"\b(?:not|never|neither|n?or|and|if|cannot|\w+n't)\b", words):
         words = re.sub(r"^[a-z ]*\b(?:is|are) (?=[a-z])", "", words)  # the function is even
     words = re.sub(r"[\s{},;:?]|\.(?!\d)", "", re.sub(r"^(?:the|an?) (?=\S)", "", words))
-    return CONSTANTS["emptyset"] if re.match("no(?:real)?solutions?", words) else Tree("text", words=words)
+    is_empty = re.fullmatch("no(?:real)?solutions?(?:exists?)?", words)
+    return CONSTANTS["emptyset"] if is_empty else Tree("text", words=words)
 
 
 def formula(text):
@@ -1346,5 +1347,4 @@ if __name__ == "__main__":
     if not common:
         print(__doc__)
         sys.exit("error: to label runs, this file needs common.py and sandbox_exec.py beside it")
-    kept = "the judged problems of a run are kept, those of a self-check are not; run the same command again"
-    common.entry(main, kept)
+    common.entry(main, "the judged rollouts of a run are kept, those of a self-check are not; run it again")
