@@ -12,28 +12,24 @@ unless --separate is given. Rollouts whose label is null are left out. scorer.pt
 has all that is needed to rebuild the scorer, and a table of all trials. On one
 machine a seed gives the same scorer with any number of --workers.
 
-The share of its problems for which a scorer picks a right answer is printed. As
-they also chose its configuration and epoch, it is too high.
-
 A scorer that is there and was made of the same rollouts with the same settings
 is done. If its run has grown it is trained anew. A run without right and wrong
-answers to problems of four families teaches nothing, and a line says so.
+answers to problems of four families teaches nothing, and a line says so. What
+to expect of the printed share of right answers, 04_select.py -h says.
 
-A study trains scorers that differ in one thing, STUDY-ROW.CALSET@CALRUN-SEED.pt
-each. 04 then scores the runs E to evaluate on, and 05 prints the table. `bash
-run_all.sh --paper MODEL` makes all of the paper's tables so:
+A study trains scorers STUDY-ROW.CALSET@CALRUN-SEED.pt that differ in one thing.
+04 scores the runs E to evaluate on, and 05 prints the table. With `--paper`
+run_all.sh makes all of the paper's tables so:
 
     python 03_train_scorer.py C --study layers --seed 32 42 52 -o FOLDER
     python 04_select.py E --scorer FOLDER/layers-*.pt
     python 05_baselines.py E --study layers
-
-C are the calibration runs of one data set. Two studies also take those of a
-second one: --study mixed C D, --study halves C E.
 """
 
 from __future__ import annotations  # the annotations name torch, which is imported when it is first used
 
 import argparse
+import ctypes
 import itertools
 import math
 import multiprocessing
@@ -42,13 +38,11 @@ import random
 import signal
 import sys
 import tempfile
-import threading
 import time
 import timeit
 from collections import Counter, defaultdict
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
@@ -324,21 +318,11 @@ def fit_scale(x):
 # ---- Training one configuration
 
 
-@contextmanager
-def fast_products():
-    """Matrix products in bfloat16 on a CPU that has it, in TF32 on CUDA; then again as the caller had it."""
-    precision = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("medium")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(precision)
-
-
-@fast_products()
-def train(task, config):
+def train(task: Task, config: dict) -> tuple[dict, dict]:
     """Train one configuration -> (the trial: its row in the table, the weights of its best epoch)."""
     started = time.time()
+    usual_precision = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")  # bfloat16 on a CPU that has it, TF32 on CUDA
     recipe = task.recipe
     device = task.x.device
     seed = recipe.seed * 1_000_003 + config["number"]
@@ -346,9 +330,8 @@ def train(task, config):
     orders = torch.Generator().manual_seed(seed)
     features = task.x.shape[-1] - task.rollouts.x.shape[-1]
     model = common.build_scorer(recipe.design, config, tuple(task.x.shape[1:]), features).to(device)
-    optimiser = torch.optim.Adam(
-        model.parameters(), lr=config["lr"], weight_decay=config["weight_decay"], fused=True
-    )
+    decay = config["weight_decay"]
+    optimiser = torch.optim.Adam(model.parameters(), config["lr"], weight_decay=decay, fused=True)
     scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimiser, factor=0.5, patience=PLATEAU)
     loss_of = torch.nn.BCEWithLogitsLoss(pos_weight=torch.tensor(task.pos_weight, device=device))
     trial = {**config, "losses": [], "val_loss": math.inf, "best_epoch": 0}
@@ -371,6 +354,7 @@ def train(task, config):
             weights = {name: value.cpu().numpy().copy() for name, value in model.state_dict().items()}
         if not math.isfinite(loss) or epoch - trial["best_epoch"] >= PATIENCE:
             break
+    torch.set_float32_matmul_precision(usual_precision)
     positions = task.x.shape[1] if recipe.design.startswith("transformer") else 1  # each passes all weights
     products = positions * sum(p.numel() for p in model.parameters() if p.ndim > 1)
     flops = 2 * products * epoch * (3 * len(task.train) + len(task.valid))  # backwards is twice forwards
@@ -410,15 +394,9 @@ def start_process(tasks):
     TASKS[:] = tasks
     if tasks[0].x.is_cpu:
         torch.set_num_threads(1)  # more would change the last bits, and are slower than more processes
-    parent = multiprocessing.parent_process()
-    if parent:
+    if multiprocessing.parent_process():
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # at Ctrl-C the parent ends its processes
-
-        def end_with_parent():
-            parent.join()
-            os._exit(1)
-
-        threading.Thread(target=end_with_parent, daemon=True).start()
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: when it is killed, Linux does
 
 
 def train_one(number, config):
@@ -680,7 +658,6 @@ def mix_layers(recipe, parts):
 LAYERS = {
     ".15L": ".15", ".3L": ".3", ".45L": ".45", ".6L": ".6", ".75L": ".75", ".9L": ".9", "L-1": "penultimate",
 }  # fmt: skip
-FRACTIONS = {"100%": 1.0, "50%": 0.5, "25%": 0.25, "10%": 0.1}
 STUDIES = ("layers", "fraction", "designs", "mixed", "halves")
 
 
@@ -689,7 +666,7 @@ def study_rows(args):
     token = (args.vector or common.DEFAULT_VECTOR).partition("/")[2]
     changes_of = {
         "layers": {name: {"vector": f"{layer}/{token}"} for name, layer in LAYERS.items()},
-        "fraction": {name: {"fraction": fraction} for name, fraction in FRACTIONS.items()},
+        "fraction": {f"{percent}%": {"fraction": percent / 100} for percent in (100, 50, 25, 10)},
         "designs": {design: {"design": design} for design in DESIGNS if design != "scatr+"},
     }
     if args.study in changes_of:
@@ -783,7 +760,8 @@ def parse_args(argv=None):
     add("--paper-space", action="store_true", help="the paper's four shapes above 5,000 rollouts, too")
     add("--standardise", action="store_true", help="dimensions to mean 0, deviation 1 of the training part")
     add("--rollouts", type=int, help="calibrate on the first so many rollouts of each problem")
-    add("--study", choices=STUDIES, help="train all scorers of a study, one for each row, RUN and seed")
+    add("--study", choices=STUDIES, help="train all scorers of a study, one for each row, RUN and seed; "
+        "mixed and halves take RUNs of two data sets")  # fmt: skip
     add("--device", default="cpu", help="cpu, cuda, cuda:1, mps (default: cpu, as training one of these "
         "small nets takes as long on an H200 as on one core)")  # fmt: skip
     add("--workers", type=int, help="processes (default: a CPU's cores; on a GPU, which they share, 1)")
@@ -794,11 +772,8 @@ def parse_args(argv=None):
             common.die(f"--{name} {value}: give 1 or more")
     if len(args.design) > 1 and (args.study or args.out):
         common.die("--study and -o take one --design; scorers of several designs are named by them")
-    if args.out and not args.study:
-        if Path(args.out).is_dir():
-            common.die(f"-o {args.out} is a folder; name a file in it")
-        if args.separate and Path(args.out).name != args.out:
-            common.die(f"-o {args.out}: with --separate give a name without a folder; each RUN gets one")
+    if args.out and not args.study and Path(args.out).is_dir():
+        common.die(f"-o {args.out} is a folder; name a file in it")
     return args
 
 

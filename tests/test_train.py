@@ -352,7 +352,7 @@ BAD = [  # arguments, where a name is that of a run; what is said
     ("good unlabelled", "02_label.py"), ("good nowhere", "01_generate.py"), ("good -o .", "folder"),
     ("good --configs 1 -o hidden.pt", "hidden.pt: not a scorer"),
     ("good -o /proc/none/x.pt", "cannot write into"),
-    ("good --separate -o a/b.pt", "without a folder"), ("good --rollouts -1", "-1: give 1 or more"),
+    ("good --rollouts -1", "-1: give 1 or more"),
     ("good --design transformer-last10", "--extra last10"), ("good --design ensemble", "--layers all"),
     ("good --design scatr scatr", "would be made twice"), ("good --vector all/eos", "scatr takes"),
     ("good --design scatr logistic -o a.pt", "take one --design"),
