@@ -236,10 +236,10 @@ def doubts_about(rollouts, recipe):
     if problems < 50 or validated < 12:
         spread = f"accuracy ± {50 / math.sqrt(validated):.0f} points"
         yield f"{problems} problems, {validated} for validation ({spread}); calibrate on 50 or more"
-    judged = len(rollouts.labels)
     right = int(rollouts.labels.sum())
-    if min(right, judged - right) < 10:
-        yield f"only {right} of {judged} answers are right; a scorer needs some dozens of both"
+    wrong = len(rollouts.labels) - right
+    if min(right, wrong) < 10:
+        yield f"only {right} right and {wrong} wrong answers; a scorer needs some dozens of each"
 
 
 def split_by_problem(rollouts, seed):

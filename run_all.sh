@@ -98,7 +98,7 @@ generate() { # in as many processes as `processes` says, which share the problem
     done
 }
 
-kind_for() { # A B: the kind of A's checkable problems, if B has some that do not say theirs, and none of another
+kind_for() { # A B: the kind of A's checkable problems, if B has some that say none, and none of another
     [ -f "$2" ] && [[ ${FLAGS_01:-} != *--kind* ]] || return 0
     "$PYTHON" - "$here" "$1" "$2" "${LIMIT:-0}" 2>/dev/null <<'PY' || true # 01_generate.py says what is wrong
 import sys
@@ -117,14 +117,14 @@ has_references() { # whether any answer to this data set can be checked
     [ ! -f "$1" ] || grep -qE '"(answer|tests)"' "$1"
 }
 
-sample() { # FLAGS FILE...: in one call for each kind that 01_generate.py must be told, as it loads the model
-    local kind file some
-    for kind in "" math code; do
-        some=()
-        for file in "${@:2}"; do
-            if [ "${kinds[$file]:-}" = "$kind" ]; then some+=("$file"); fi
-        done
-        [ ${#some[@]} -eq 0 ] || generate "${some[@]}" $1 ${kind:+--kind "$kind"}
+sample() { # FLAGS FILE...: in one call, but for those whose kind 01_generate.py must be told
+    local file others=()
+    for file in "${@:2}"; do
+        if [ -z "${kinds[$file]:-}" ]; then others+=("$file"); fi
+    done
+    [ ${#others[@]} -eq 0 ] || generate "${others[@]}" $1
+    for file in "${@:2}"; do
+        [ -z "${kinds[$file]:-}" ] || generate "$file" $1 --kind "${kinds[$file]}"
     done
 }
 
@@ -248,12 +248,6 @@ route() { # MATH_SET CODE_SET SET...: pick for the others by the scorers that le
     part "routing on ${*:3}" step 05_baselines.py route "${runs[@]}" --math "${math[@]}" --code "${code[@]}"
 }
 
-wait_for_all() { # the processes in `pids`
-    local pid
-    for pid in "${pids[@]}"; do wait "$pid" || exit $?; done
-    pids=()
-}
-
 stop() { # EXIT_CODE: end all processes, by force those that Ctrl-C has not ended after 5 seconds
     trap '' INT TERM
     kill -INT $(jobs -p) 2>/dev/null || true
@@ -307,7 +301,6 @@ if [ $# -eq 1 ] || [ $# -gt 0 -a $(($# % 2)) -eq 0 ]; then
 fi
 N=${N:-16} RUNS=${RUNS:-1} SEEDS=${SEEDS:-32 42 52} BOTH=${BOTH:-1} OUT=${OUT:-runs}
 [[ $RUNS =~ ^[1-9][0-9]*$ ]] || fail "RUNS is '$RUNS'; give a whole number from 1"
-[ -z "${SETS:-}" ] || fail "SETS is now called RUNS"
 processes= # of step 1
 if [ $# -eq 0 ]; then
     set -- "$here/demo/model" "$here/demo/"{math_a,math_b,code_a,code_b}.jsonl
@@ -321,8 +314,7 @@ fi
 
 PYTHON=$(find_python)
 arguments_01=("$1" -n "$N" --out "$OUT" ${LIMIT:+--limit "$LIMIT"} ${FLAGS_01:-})
-designs=(scatr scatr+ logistic)
-arguments_03=(--separate --design "${designs[@]}" --seed $SEEDS ${FLAGS_03:-})
+arguments_03=(--separate --design scatr scatr+ logistic --seed $SEEDS ${FLAGS_03:-})
 check_flags "N, LIMIT or FLAGS_01" 01_generate "${arguments_01[@]}" "${@:2}"
 [[ ${FLAGS_02:-} != *--self-check* ]] || fail "--self-check is of problems: python 02_label.py A --self-check"
 check_flags FLAGS_02 02_label RUN ${FLAGS_02:-}
@@ -352,14 +344,18 @@ fi
 
 # Direction i calibrates on the runs of the data set calibrate_on[i] and selects on those of select_on[i].
 files=("${@:2}") names=() calibrate_on=() select_on=() greedy_files=() run_seeds=()
+declare -A kinds # of the files whose problems do not say theirs
 for ((i = 0; i < RUNS; i++)); do run_seeds+=($((32 + 10 * i))); done
 for ((i = 0; i < ${#files[@]}; i += 2)); do
     a=$(name_of "${files[i]}") b=$(name_of "${files[i + 1]}")
     [ "$a" != "$b" ] || fail "A and B are both named '$a' (select on other problems than you calibrate on)"
     names+=("$a" "$b")
     calibrate_on+=("$a") select_on+=("$b")
-    has_references "${files[i + 1]}" || continue # nothing can be learned from B, nor be judged
-    greedy_files+=("${files[i + 1]}")
+    file=${files[i + 1]}
+    kinds[$file]=$(kind_for "${files[i]}" "$file")
+    [ -z "${kinds[$file]}" ] || echo "$file: problems without a kind are ${kinds[$file]}, as those of $a" >&2
+    has_references "$file" || continue # nothing can be learned from B, nor be judged
+    greedy_files+=("$file")
     if [ "$BOTH" != 0 ]; then
         calibrate_on+=("$b") select_on+=("$a") greedy_files+=("${files[i]}")
     fi
@@ -368,12 +364,6 @@ learn_from=("${calibrate_on[@]}")
 for file in "${more[@]}"; do
     names+=("$(name_of "$file")")
     [ "$file" != "${sets[5]}" ] || learn_from+=("$(name_of "$file")")
-done
-declare -A kinds # of the problems of B that do not say theirs
-for ((i = 0; i < ${#files[@]}; i += 2)); do
-    a=${files[i]} b=${files[i + 1]}
-    kinds[$b]=$(kind_for "$a" "$b")
-    [ -z "${kinds[$b]}" ] || echo "$b: problems that say no kind are ${kinds[$b]}, as those of $a" >&2
 done
 
 log=$base/run_all.log
@@ -420,18 +410,10 @@ if [ $paper = 1 ]; then # answers.jsonl is of the last scorers, so those of step
 fi
 
 say 4 "select: ${select_on[*]}"
-report_runs=() scorer_names=() pids=()
+report_runs=() scorer_names=()
 for i in "${!select_on[@]}"; do
-    from=${calibrate_on[i]} scorers=()
-    mapfile -t calibrated < <(runs_of "$from")
-    for run in "${calibrated[@]}"; do
-        for design in "${designs[@]}"; do
-            for seed in $SEEDS; do
-                file=$run/$design.$from@$(basename "$run")-$seed.pt
-                [ ! -f "$file" ] || scorers+=("$file")
-            done
-        done
-    done
+    from=${calibrate_on[i]}
+    mapfile -t scorers < <(of_this_command "$base/$from"/*/{scatr,scatr+,logistic}."$from"@*.pt)
     [ ${#scorers[@]} -gt 0 ] || continue # nothing could be learned from these runs
     mapfile -t selected < <(runs_of "${select_on[i]}")
     mapfile -t labelled < <(runs_of "${select_on[i]}" | with_labels)
@@ -440,15 +422,11 @@ for i in "${!select_on[@]}"; do
         echo "${selected[*]}: no labels to judge the answers by, so no report"
         continue
     fi
-    # Up to four at the same time; the report shows what they print
-    "$PYTHON" "$here/04_select.py" "${selected[@]}" --scorer "${scorers[@]}" >>"$log" &
-    pids+=($!)
-    [ ${#pids[@]} -lt 4 ] || wait_for_all
+    step 04_select.py "${selected[@]}" --scorer "${scorers[@]}" >>"$log" # the report shows what it prints
     report_runs+=("${labelled[@]}")
     for file in "${scorers[@]}"; do scorer_names+=("$(basename "$file" .pt)"); done
 done
 
-wait_for_all
 [ ${#report_runs[@]} -gt 0 ] || exit 0
 say 5 "report: ${select_on[*]}"
 if [ $paper = 1 ]; then

@@ -192,7 +192,7 @@ def test_without_answers_it_still_selects_and_what_teaches_nothing_is_skipped(fi
     sets = MATH_A, tmp_path / "open.jsonl", tmp_path / "alike.jsonl", MATH_B
     stdout, stderr = run_all(tmp_path, MODEL, *sets, SEEDS="32 42", RUNS="1")
     assert "no labels to judge the answers by" in stdout
-    assert "open.jsonl: problems that say no kind are math, as those of " in stderr
+    assert "open.jsonl: problems without a kind are math, as those of math_a" in stderr
     asked = common.read_jsonl(tmp_path / "model" / "open" / "32" / "problems.jsonl")
     assert [row["kind"] for row in asked] == ["math"] * 6, "as math_a is, and not as text"
     assert not list(tmp_path.rglob("open/greedy")), "which nothing would be compared with"
@@ -257,7 +257,7 @@ BAD = [  # arguments and settings; what is said of them
     ("{demo}/model {demo}/math_a.jsonl", "give MODEL A B"),
     ("--paper --plan --plam", "--plam is no option"), ("SEEDS=a", "SEEDS or FLAGS_03: argument --seed"),
     ("{demo}/model {demo}/math_a.jsonl {demo}/math_a.jsonl", "other problems than you calibrate on"),
-    ("RUNS=08", "RUNS is '08'; give a whole number from 1"), ("SETS=3", "SETS is now called RUNS"),
+    ("RUNS=08", "RUNS is '08'; give a whole number from 1"),
     ("LIMIT=x", "N, LIMIT or FLAGS_01: argument --limit: invalid int value: 'x'"),
     ("FLAGS_02=--self-check", "python 02_label.py A --self-check"),
     ("FLAGS_02=--bogus", "FLAGS_02: unrecognized arguments: --bogus"),

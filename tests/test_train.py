@@ -336,7 +336,7 @@ def test_rollouts_that_could_not_be_judged_are_counted_and_left_out(tmp_path, ca
     train_run(run, "--configs", 1, "--rollouts", 3)
     said = capsys.readouterr()
     assert "of 24 rollouts right; 12 could not be judged" in said.out, "of the first three"
-    assert "only 9 of 24 answers are right; a scorer needs" in said.err
+    assert "only 9 right and 15 wrong answers; a scorer needs" in said.err
     assert said.err.count("warning: ") == 2 and "12 problems, 3 for validation (accuracy ± 29 points)" in said.err
     chosen, _ = trainer.choose_rollouts(trainer.load_rollouts([run], "penultimate/eos"), make_recipe(run))
     judged = [row for row in rows if row["label"] is not None]
