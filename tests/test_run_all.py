@@ -198,7 +198,7 @@ def test_without_answers_it_still_selects_and_what_teaches_nothing_is_skipped(fi
     assert not list(tmp_path.rglob("open/greedy")), "which nothing would be compared with"
     assert "open/32/answers.jsonl: 6 answers, one a problem, picked by\n" in stdout
     assert stderr.count("to problems of 3 families; a scorer learns from") == 1
-    assert stderr.count("warning: ") == 2, "of few problems in math_a and math_b"
+    assert stderr.count("calibrate on 50 or more") == 2, "math_a and math_b"
     chosen = common.read_jsonl(next(tmp_path.rglob("open/32/selected.jsonl")))
     assert {row["strategy"] for row in chosen} == {"best-of-n", "weighted-vote"} and "label" not in chosen[0]
     scorers = {f"{name}.math_a@32-{seed}" for name in METHODS for seed in (32, 42)}

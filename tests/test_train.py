@@ -10,7 +10,6 @@ from dataclasses import replace
 
 import bench_configs
 import bench_curve
-import bench_probability
 import numpy as np
 import pytest
 import torch
@@ -430,23 +429,6 @@ def test_of_the_first_configurations_a_search_of_so_many_keeps_the_same(tmp_path
         loss, right = points[configs][1]
         assert loss == scorer.checkpoint["val_loss"]
         assert right / 100 == shares_by_hand(rollouts, scorer(rollouts.x))["best-of-n"]
-
-
-def test_bins_of_probabilities_before_and_after_the_weight_is_taken_out(tmp_path, capsys):
-    """Half of each bin is right if the labels take turns in the order of p."""
-    run = make_run(tmp_path / "run", problems=16)
-    scorer = train_run(run, "--configs", 1)
-    keys, logits = common.score_run(scorer, run)
-    label_of = {keys[place]: rank % 2 for rank, place in enumerate(logits.argsort(stable=True).tolist())}
-    edit_jsonl(run / "labels.jsonl", lambda row: row | {"label": label_of[row["id"], row["sample"]]})
-    bench_probability.main([str(run), str(run / "scorer.pt")])
-    found = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert found["right"] == 0.5
-    for name, shift in (("before", 0.0), ("after", scorer.log_weight)):
-        p = (logits.double() - shift).sigmoid().sort().values
-        means = [part.mean().item() for part in p.tensor_split(bench_probability.BINS)]
-        np.testing.assert_allclose([mean for mean, _ in found[name]["bins"]], means, atol=1e-5)
-        assert all(0.3 < share < 0.7 for _, share in found[name]["bins"])
 
 
 # ---- Designs
