@@ -1,4 +1,4 @@
-"""Score all rollouts of a run by trained scorers, and pick an answer a problem.
+"""Score rollouts by trained scorers and pick an answer a problem, without labels.
 
     python 04_select.py RUN --scorer scorer.pt
     python 04_select.py RUN --scorer runs/model/cal/32/scatr*.pt
@@ -16,7 +16,6 @@ the answers and which of them are equal, also where there are no references:
                          score: its logit; weight: of its vote
     scores/SCORER.cost.json  costs, and the problems of this run that the scorer
                          "learned" from
-Labels are only copied beside the picks.
 
 best-of-n takes the rollout with the highest score, of equal scores the first.
 weighted-vote, where answers can be equal, takes the answer with the largest sum
@@ -109,8 +108,7 @@ def load_run(path):
 
 def doubts_about(run, name, scorer):
     learned = learned_problems(run, scorer)
-    is_judged_on_other_half = scorer.checkpoint.get("recipe", {}).get("half")  # by 05, in the study of halves
-    if learned and not is_judged_on_other_half:
+    if learned and not scorer.checkpoint.get("recipe", {}).get("half"):  # 05 judges by the other half
         count = f"{len(learned)} of its {len(run.places)} problems"
         yield f"{name} learned from {count}, so its accuracy proves nothing"
     here = common.sampling_of(run.meta)
@@ -140,10 +138,8 @@ def write_scores(run, name, scorer):
         rows.append({"id": problem, "sample": sample} | dict(zip(("score", "weight", "p"), scores)))
     rows = common.align(rows, common.keys_of(run.rows), run.path / "hidden.pt")
     common.write_jsonl(run.path / "scores" / f"{name}.jsonl", rows)
-    costs = scorer.checkpoint.get("cost", {}) | {
-        "learned": learned_problems(run, scorer), "model_stamp": run.meta.get("model_stamp"),
-    }  # fmt: skip
-    common.write_json(run.path / "scores" / f"{name}.cost.json", costs)
+    made = {"learned": learned_problems(run, scorer), "model_stamp": run.meta.get("model_stamp")}
+    common.write_json(run.path / "scores" / f"{name}.cost.json", scorer.checkpoint.get("cost", {}) | made)
     return np.array([row["score"] for row in rows])
 
 

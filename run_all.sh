@@ -320,8 +320,7 @@ check_flags "N, LIMIT or FLAGS_01" 01_generate "${arguments_01[@]}" "${@:2}"
 check_flags FLAGS_02 02_label RUN ${FLAGS_02:-}
 check_flags "SEEDS or FLAGS_03" 03_train_scorer RUN "${arguments_03[@]}"
 check_flags FLAGS_05 05_baselines RUN ${FLAGS_05:-}
-base=$OUT/$(basename "$1")
-[ ! -d "$1" ] || base=$OUT/$(basename "$(realpath "$1")")
+base=$OUT/$(PYTHONPATH=$here "$PYTHON" - "$1" <<<'import sys, common; print(common.model_name(sys.argv[1]))')
 studies=$base/studies
 more=() # data sets of the paper that are in no pair
 if [ $paper = 1 ]; then
