@@ -30,25 +30,21 @@ True or False, and None for an error.
 
 The machine is protected; the verdict is the tests'. Program and tests run in one process, as in every other
 evaluator, and a program is right if all tests pass. What models have been seen to do instead of solving a
-problem fails, by plain checks while it runs (see `Checks`): to end before the tests do, to catch their
-asserts or skip them, to change builtins or the modules that they use, to return objects that answer every
-comparison. A model that is trained against these tests can cheat here as it can everywhere.
+problem fails, by plain checks while it runs: to end before the tests do, to catch their asserts or skip them,
+to change what they use, to return objects that answer comparisons themselves. A model that is trained against
+these tests can cheat here as it can everywhere.
 
-    caller         two threads for each server; only this process holds secrets and expected outputs
-      fork server  one thread, in namespaces; never reads a program, a test or a verdict
-        process    has the program and its tests; sends the verdict to the caller on a socket of the job's own
+For each job a fork server, which has a clean environment and is in all layers of protection that the machine
+has, forks a process, confines it, limits its time and memory, and at the end kills all that is left of it.
+The process sends the verdict on a socket of the job's own. A program that reads and prints runs alone, and
+the caller compares what it printed. Tests that need more than functions, asserts, unittest's classes and
+pytest's `raises` are run by pytest itself, in the same process; where it is missing, they are not judged.
 
-A fork server was started with a clean environment and has entered all layers of protection that the machine
-has. For each job it forks a process, confines it, limits its time and memory, and at the end kills all that is
-left of it. A program that reads and prints runs alone, and the caller compares what it printed. Tests that
-need more than functions, asserts, unittest's classes and pytest's `raises` are run by pytest itself, in the
-same process; where it is missing, they are not judged.
-
-`pool.banner` lists the layers of protection that the machine offers, from Linux 4.18 on. A Pool starts only
-where no program can write what the caller reads later (by a private root, Landlock, or another user), unless
-the caller writes `unsafe=True`; `Pool(require="namespaces")` refuses to work with less. Not covered: bugs of
-the kernel, side channels, reading /usr and the Python installation, and files that tests leave in the folder
-that they share with the program. Sockets are always refused.
+`pool.banner` lists the layers that the machine offers, from Linux 4.18 on. A Pool starts only where no
+program can write what the caller reads later (by a private root, Landlock, or another user), unless the
+caller writes `unsafe=True`; `Pool(require="namespaces")` refuses to work without that layer. Not covered:
+bugs of the kernel, side channels, reading /usr and the Python installation, and files that tests leave in the
+folder that they share with the program. Sockets are always refused.
 """
 import ast
 import atexit
@@ -67,7 +63,6 @@ import json
 import linecache
 import marshal
 import mmap
-import operator
 import os
 import queue
 import random
@@ -78,7 +73,6 @@ import signal
 import socket
 import struct
 import subprocess
-import symtable
 import sys
 import tempfile
 import threading
@@ -90,8 +84,6 @@ from concurrent import futures
 from decimal import Decimal
 
 LAYERS = ("rlimits", "namespaces", "landlock", "seccomp")
-LEVELS = {"rlimits": (), "seccomp": ("network", "signals"), "landlock": ("network", "signals", "files"),
-          "namespaces": ("network", "signals", "files", "namespaces")}         # what each must protect
 CPU_S = 10                                        # defaults of a job
 MEMORY_MB = 1024
 TREE_FACTOR = 1.5                                 # what all processes may hold, in units of memory_mb
@@ -110,7 +102,6 @@ class Result(typing.NamedTuple):
     cpu_s: float = 0.0
     wall_s: float = 0.0
     memory_mb: float = 0.0                        # the most that all processes of the job were seen to hold
-    layers: str = ""
 
     @property
     def verdict(self):
@@ -123,8 +114,7 @@ class Result(typing.NamedTuple):
 
 # ------------------------------------------------------------------------------------- the caller's process
 # A Pool has two threads for each fork server, so that the next job is ready when one ends. `judge` turns a
-# job into one process, or one for each input of a program that prints, and their answers into a
-# Result.
+# job into one process, or one for each input of a program that prints, and their answers into a Result.
 
 def run_tests(code, tests, **job):
     """Judge one program on a server that stays until the interpreter ends; `job` as in the first page."""
@@ -137,12 +127,12 @@ def shared_pool(_pid):
 
 
 class Pool(contextlib.AbstractContextManager):
-    """`workers` fork servers (default: one a core); `require`: one of LEVELS; `disable`: some of LAYERS."""
+    """`workers` fork servers (default: one a core); `require`: one of LAYERS; `disable`: some of them."""
 
     def __init__(self, workers=None, *, require="rlimits", disable=(), unsafe=False):
-        unknown = set(disable) - {*LAYERS, "pytest"}
-        if unknown or require not in LEVELS:
-            raise ValueError(f"unknown: {unknown or require!r}; layers: {LAYERS}, levels: {tuple(LEVELS)}")
+        unknown = {*disable, require} - {*LAYERS, "pytest"}
+        if unknown:
+            raise ValueError(f"unknown layers {unknown}; known are {', '.join(LAYERS)}")
         workers = workers or len(os.sched_getaffinity(0))      # a batch job has few of a large machine
         self.threads = futures.ThreadPoolExecutor(2 * workers)    # half of them make the next jobs ready
         self.servers = []
@@ -153,9 +143,8 @@ class Pool(contextlib.AbstractContextManager):
                 self.idle.put(self.servers[-1])
             self.banner = self.servers[0].banner
             protected = self.servers[0].protected
-            missing = [name for name in LEVELS[require] if name not in protected]
-            if missing:
-                raise RuntimeError(f"{require!r} needs {', '.join(missing)}, not found; {self.banner}")
+            if require not in protected:
+                raise RuntimeError(f"this machine does not offer {require!r}; {self.banner}")
             if "verdict" not in protected and not unsafe:
                 raise RuntimeError("a program could write what the caller reads later, so verdicts would not "
                                    f"be sound; unsafe=True runs all the same; {self.banner}")
@@ -184,10 +173,7 @@ class Pool(contextlib.AbstractContextManager):
                 yield running.pop(done), done.result()
 
     def judge(self, job):
-        if {"code", "tests"} - job.keys() or job.keys() - {*ARGUMENTS}:
-            raise TypeError(f"run_tests needs code and tests, and may have {', '.join(ARGUMENTS[2:])}; "
-                            f"it was given {', '.join(job)}")
-        return judge(self.run, **job)._replace(layers=self.banner)
+        return judge(self.run, **job)
 
     def run(self, header, job, given=b""):
         """One Outcome, or a second one if the sandbox itself failed. `job` is for the process, and `given` is
@@ -219,8 +205,6 @@ class Pool(contextlib.AbstractContextManager):
 def judge(run_job, code, tests, style="auto", entry_point=None, prelude="", cpu_s=CPU_S, wall_s=None,
           memory_mb=MEMORY_MB):
     """The Result of one job. `run_job` is a pool's: it runs a process."""
-    if not isinstance(code, str | None):
-        return Result(f"error: code must be text, not {type(code).__name__}")
     code = str(code or "")                        # a text of numpy's is one of a class of its own
     if not code.strip():
         return Result("no code")
@@ -228,9 +212,6 @@ def judge(run_job, code, tests, style="auto", entry_point=None, prelude="", cpu_
     preload = [library for library in ("numpy", "unittest") if library in texts]
     header = {"preload": preload, "cpu_s": float(cpu_s), "memory_mb": int(memory_mb),
               "asleep_s": 2 * float(cpu_s) if wall_s is None else float(wall_s)}
-    if not all(0 < header[limit] < 1e7 for limit in ("cpu_s", "asleep_s", "memory_mb")):
-        limits = f"cpu_s={cpu_s}, wall_s={wall_s}, memory_mb={memory_mb}"
-        raise ValueError(f"{limits}: limits must be above 0 and below 10,000,000")
     outcomes = []
 
     def run(mode, job, **given):
@@ -249,9 +230,6 @@ def judge(run_job, code, tests, style="auto", entry_point=None, prelude="", cpu_
     cpu_s = round(sum(outcome.cpu_s for outcome in outcomes), 3)
     wall_s = round(sum(outcome.wall_s for outcome in outcomes), 3)
     return Result(reason, detail, cpu_s, wall_s, round(max(outcome.memory_mb for outcome in outcomes), 1))
-
-
-ARGUMENTS = [*inspect.signature(judge).parameters][1:]
 
 
 def read_pairs(tests):
@@ -285,7 +263,7 @@ def answer_of(run, job):
     _, has_ended, answer = outcome.answer.decode("utf-8", "replace").partition(token)
     if not has_ended:
         return f"failed: the program ended (exit status {outcome.exit}) before its tests did", ""
-    _, reason, detail, _ = answer.split("\0", 3)
+    _, reason, detail = [*answer.split("\0"), "", ""][:3]
     return reason, detail
 
 
@@ -471,9 +449,13 @@ def read_tests(text, prelude, style, entry_point):
         prelude += "\n    pass\n"
     try:
         tree = ast.parse(text, "tests.py")
-        lacking, modules = asked_by(text, prelude, entry_point)
+        both = ast.parse(f"{text}\n{prelude}")
+        modules = {getattr(node, "module", None) or alias.name for node in ast.walk(both)
+                   if isinstance(node, (ast.Import, ast.ImportFrom)) for alias in node.names}
         has_check = any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in tree.body)
-        tests_code = compile(wrapper.visit(tree), "tests.py", "exec", dont_inherit=True, optimize=0)
+        is_asked = asks(tree, entry_point)
+        tree = ast.fix_missing_locations(wrapper.visit(tree))
+        tests_code = compile(tree, "tests.py", "exec", dont_inherit=True, optimize=0)
         prelude_code = compile(prelude, "prelude.py", "exec", dont_inherit=True, optimize=0)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
         raise Verdict(f"error: the tests or the prelude do not parse: {problem}"[:500]) from None
@@ -483,15 +465,14 @@ def read_tests(text, prelude, style, entry_point):
         raise Verdict("error: tests of the style check must define check(candidate)")
     is_check = style == "check" or style == "auto" and entry_point and has_check
     names_solution = re.search(r"^(?! *(from|import) ).*\bsolution\b", text, re.MULTILINE)
-    if not (is_check or lacking or names_solution):
+    if not (is_check or is_asked or names_solution):
         raise Verdict("error: the tests ask nothing of the program")
     return {
         "tests": text,
+        "prelude": prelude,
         "tests_code": tests_code,
         "prelude_code": prelude_code,
-        "lacking": sorted(lacking | {entry_point}),
-        "modules": sorted(modules),
-        "named": f"{text} {prelude}",
+        "modules": sorted(modules - {"solution", "tests", "__main__", "pytest"}),
         "entry_point": entry_point,
         "checked": entry_point if is_check else None,          # what check() is called with
         "need_pytest": bool(MORE_OF_PYTEST.search(text)),
@@ -499,63 +480,71 @@ def read_tests(text, prelude, style, entry_point):
     }
 
 
-def asked_by(tests, prelude, entry_point):
-    """(names that the tests use and that only the program can define, modules that tests and prelude
-    import)."""
-    nodes = [*ast.walk(ast.parse(tests)), *ast.walk(ast.parse(prelude))]
-    imports = [node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom))]
-    from_program = [node for node in imports if getattr(node, "module", "") == "solution"]
-    given = {alias.name for node in from_program for alias in node.names}
-    tables = [symtable.symtable(text, "text", "exec") for text in (prelude, tests)]
-    defined = {symbol.get_name() for table in tables for symbol in table.get_symbols()
-               if symbol.is_assigned() or symbol.is_imported()}
-    scopes = tables[1:]
-    for scope in scopes:                          # it grows to all of the tests
-        scopes += scope.get_children()
-    used = {symbol.get_name() for scope in scopes for symbol in scope.get_symbols() if symbol.is_referenced()
-            and (symbol.is_global() or scope.get_type() == "module" or symbol.get_name() in given)}
-    modules = {getattr(node, "module", None) or alias.name for node in imports for alias in node.names}
-    lacking = used - (defined - given - {entry_point}) - vars(builtins).keys()
-    return lacking, modules - {"solution", "tests", "__main__", "pytest"}
+def asks(tests, entry_point):
+    """Whether tests use the function under test, or a name that only the program can define."""
+    used, defined = set(), set()
+    for node in ast.walk(tests):
+        if isinstance(node, ast.Name):
+            (used if isinstance(node.ctx, ast.Load) else defined).add(node.id)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler)):
+            defined.add(node.name)
+        elif isinstance(node, ast.arg):
+            defined.add(node.arg)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)) and getattr(node, "module", "") != "solution":
+            defined.update((alias.asname or alias.name).partition(".")[0] for alias in node.names)
+    return entry_point in used or bool(used - defined - vars(builtins).keys())
 
 
-# Assert methods and functions that compare two values, of unittest's, numpy's and EvalPlus'
-COMPARES = re.compile(r"assert\w*([Ee]qual|Less|Greater|In$|close|ion$)")
+# By which methods an object could answer for itself: to an operator, a function, or an assert that compares.
+EQUALITY = "__eq__", "__ne__"
+ORDER = "__lt__", "__le__", "__gt__", "__ge__"
+MEMBERSHIP = *EQUALITY, "__contains__"
+ALL_ANSWERS = *MEMBERSHIP, *ORDER, "__iter__", "__len__", "__class__"
+ANSWERS = {ast.Eq: EQUALITY, ast.NotEq: EQUALITY, ast.In: MEMBERSHIP, ast.NotIn: MEMBERSHIP, ast.Is: (),
+           ast.IsNot: (), "isinstance": ["__class__"], "len": ["__len__"]}
+COMPARES = re.compile(r"assert\w*([Ee]qual|Less|Greater|In$|close|ion$)")      # unittest, numpy, EvalPlus
 
 
 class ChecksWrapper(ast.NodeTransformer):
-    """Wrap the checks of the tests: asserts, calls of assert..., raises, warns and fail, and ifs that raise;
-    and in a check the comparisons."""
+    """Wrap the checks of the tests in calls that count them: asserts, calls of assert..., raises, warns and
+    fail, and ifs that raise; and in these the comparisons, to look at what is compared."""
     found = 0                                     # checks in the text
-    inside = 0                                    # how many checks this node is in
+    inside = 0                                    # how many checks the node at hand is in
 
     def visit_Constant(self, node):
         return node                               # most nodes of some tests
 
-    def call(self, function, node, *arguments):
-        name = ast.copy_location(ast.Name(function, ast.Load()), node)
-        return ast.copy_location(ast.Call(name, [*arguments], []), node)
-
     def generic_visit(self, node):
-        name = getattr(node.func, "attr", getattr(node.func, "id", "")) if isinstance(node, ast.Call) else ""
+        function = getattr(node, "func", None)    # of a call
+        called = getattr(function, "attr", getattr(function, "id", ""))
         is_if = isinstance(node, ast.If) and any(isinstance(inner, ast.Raise) for inner in node.body)
-        is_call = name.startswith("assert") or name in ("raises", "warns", "fail")
+        is_call = called.startswith("assert") or called in ("raises", "warns", "fail")
         is_check = is_if or is_call or isinstance(node, ast.Assert)
         self.found += is_check
         self.inside += is_check
         super().generic_visit(node)
         if self.inside and isinstance(node, ast.Compare):
-            operators = " ".join(type(operator).__name__ for operator in node.ops)
-            operators = ast.copy_location(ast.Constant(operators), node)
-            node = self.call("__compare__", node, operators, node.left, *node.comparators)
-        elif COMPARES.match(name) or self.inside and name in ("isinstance", "len"):
-            what = ast.copy_location(ast.Constant(name), node)
-            node.args[:0] = what, node.func
-            node.func = ast.copy_location(ast.Name("__ask__", ast.Load()), node)
+            node = self.wrap_comparison(node)
+        elif is_call or self.inside and called in ANSWERS:
+            methods = ANSWERS.get(called, ALL_ANSWERS if COMPARES.match(called) else ())
+            node.args = [ast.Constant(is_call), ast.Constant((*methods,)), node.func, *node.args]
+            node.func = ast.Name("__ask__", ast.Load())
+        elif is_check:
+            function = ast.Name("__count__" if is_if else "__check__", ast.Load())
+            node.test = ast.Call(function, [node.test], [])
         self.inside -= is_check
-        if is_check and not is_call:
-            node.test = self.call("__count__" if is_if else "__check__", node.test, node.test)
-        return self.call("__count__", node, node) if is_call else node
+        return node
+
+    def wrap_comparison(self, node):
+        """a < b becomes __ask__(False, ("__lt__", ...), lambda operand_0, operand_1: ..., a, b)."""
+        methods = dict.fromkeys(method for kind in node.ops for method in ANSWERS.get(type(kind), ORDER))
+        operands = [node.left, *node.comparators]
+        names = [f"operand_{place}" for place in range(len(operands))]
+        function = ast.parse(f"lambda {', '.join(names)}: 0", mode="eval").body
+        node.left, *node.comparators = [ast.Name(name, ast.Load()) for name in names]
+        function.body = node
+        arguments = [ast.Constant(False), ast.Constant((*methods,)), function, *operands]
+        return ast.Call(ast.Name("__ask__", ast.Load()), arguments, [])
 
 
 # ------------------------------------------------------------------------------------- the fork server
@@ -603,13 +592,14 @@ def run_job(job, descriptors, control):
     """Start the process of a job, watch it, and leave nothing of it behind: the report for `Outcome`."""
     started = time.monotonic()
     try:
-        pid = start_job(job, descriptors)
+        if job["mode"] == "script":               # descriptors are from 0 on, as the function expects them
+            pid = cage.spawn(descriptors[:4], job, run_script)
+        else:
+            pid = cage.spawn([cage.null] * 3 + descriptors, job, run_program_and_tests)
     except (OSError, LayerFailed) as problem:
         end_tree(os.getpid())
         return {"ended": ("error: no process could be started", str(problem))}
-    awaited = os.pidfd_open(pid)
-    ended, cpu, memory = watch(job, awaited, control)
-    os.close(awaited)
+    ended, cpu, memory = watch(job, pid, control)
     kill(pid)                                     # if it has ended by itself, it keeps its status
     _, status, usage = os.wait4(pid, 0)
     status = os.waitstatus_to_exitcode(status)
@@ -624,27 +614,17 @@ def run_job(job, descriptors, control):
             "memory_mb": memory / 2**20}
 
 
-def start_job(job, descriptors):
-    """The process of a job, with descriptors from 0 on as its function expects them."""
-    if job["mode"] == "script":
-        return cage.spawn(descriptors[:4], job, run_script)
-    return cage.spawn([cage.null] * 3 + descriptors, job, run_program_and_tests)
-
-
-def watch(job, awaited, control):
-    """(limit reached, seconds of cpu, bytes), once the awaited process has ended or a limit is reached."""
+def watch(job, pid, control):
+    """(limit reached, seconds of cpu, bytes), once the process has ended or a limit is reached."""
     started = time.monotonic()
     cpu = memory = 0
     limit = None
-    poller = select.poll()
-    for descriptor in (control.fileno(), awaited):
-        poller.register(descriptor, select.POLLIN)
     while not limit:
-        ready = {descriptor for descriptor, _ in poller.poll(50)}
-        if ready - {awaited}:
-            raise ConnectionError
-        if ready:
+        signal.sigtimedwait([signal.SIGCHLD], 0.05)
+        if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
             break
+        if select.select([control], [], [], 0)[0]:             # nothing is sent meanwhile
+            raise ConnectionError
         processes = tree(os.getpid())
         cpu_now, queued, memory_now = usage(processes)
         cpu = max(cpu, cpu_now)
@@ -734,33 +714,35 @@ def run_program_and_tests():
     """The program and its tests in one process."""
     job = read_job()
     token = job.pop("token")
-    say(token, *verdict_on(job))
+    try:
+        judge_program(job)
+        reason, detail = "passed", ""
+    except BaseException as problem:
+        reason, detail = explain(problem)
+    say(token, reason, detail)
 
 
-def verdict_on(job):
-    """(reason, detail)"""
+def judge_program(job):
+    """End if the program is right, else raise what is wrong."""
     modules = job["modules"] + ["pytest"] * job["need_pytest"]
     for module in modules:
         package = module.partition(".")[0]
         if package in cage.disabled or not importlib.util.find_spec(package):
-            return f"error: the tests need {package!r}, which is not installed", ""
+            raise Verdict(f"error: the tests need {package!r}, which is not installed")
         with contextlib.suppress(Exception):      # the tests will say it
             importlib.import_module(module)
-    names = names_of(modules)
+    copies = copies_of_names(modules)
     say("started")
-    try:
-        program, prelude = load_program(job)
-    except BaseException as problem:
-        return explain(problem, loading=True)
-    changed = what_changed(names)
-    if changed:
-        return f"failed: the program changed {changed}", ""
-    Checks.named = job["named"]
-    reason, detail = run_tests_in(job, program, prelude)
-    if reason != "passed":
-        return reason, detail
-    changed = what_changed(names, job["tests"])
-    return (f"failed: the program changed {changed}" if changed else Checks.objection() or reason), detail
+    program, prelude = load_program(job)
+    refuse_changes(copies)
+    run_tests_in(job, program, prelude)
+    refuse_changes(copies, job["tests"])
+    if Checks.caught:
+        raise Verdict("failed: the program caught an assert of the tests")
+    if Checks.liar:
+        raise Verdict(f"failed: an object of the program's own class {Checks.liar} answered the tests")
+    if not Checks.ran:
+        raise Verdict("failed: the tests ran no assert")
 
 
 def new_module(*names):
@@ -832,57 +814,41 @@ def run_script():
 HEAP_TYPE = 1 << 9                                # a flag of classes that a program can change
 PLAIN = {int, float, bool, complex, str, bytes, type(None)}
 CONTAINERS = {list, tuple, set, frozenset, dict, collections.deque}
-EQUALITY = "__eq__", "__ne__"
-ORDERING = "__lt__", "__le__", "__gt__", "__ge__"
-COMPARING = *EQUALITY, *ORDERING, "__contains__", "__iter__", "__len__", "__class__"
-ASKED = {"isinstance": ["__class__"], "len": ["__len__"]}
-OPERATORS = {
-    "Eq": (operator.eq, EQUALITY), "NotEq": (operator.ne, EQUALITY),
-    "Lt": (operator.lt, ORDERING), "LtE": (operator.le, ORDERING),
-    "Gt": (operator.gt, ORDERING), "GtE": (operator.ge, ORDERING),
-    "In": (lambda item, all_items: item in all_items, (*EQUALITY, "__contains__")),
-    "NotIn": (lambda item, all_items: item not in all_items, (*EQUALITY, "__contains__")),
-    "Is": (operator.is_, ()), "IsNot": (operator.is_not, ()),
-}
 
 
-def names_of(modules):
-    """[(namespace, name, what it stands for, path)] of the builtins, of these modules' public functions and
-    classes, and of the methods of these classes."""
+def copies_of_names(modules):
+    """[(path, namespace, copy of it)] of the builtins, of these modules and of their classes."""
     wanted = {"builtins", *modules}
     inner = tuple(prefix for prefix in ("unittest.", "_pytest.") if prefix.strip("_.") in wanted)
-    found = []
-    for path, module in [*sys.modules.items()]:
-        if path not in wanted and not path.startswith(inner):
-            continue
-        found.append((sys.modules, path, module, path))
+    kept = {path: module for path, module in sys.modules.items() if path in wanted or path.startswith(inner)}
+    namespaces = {path: vars(module) for path, module in kept.items()}
+    for path, module in kept.items():
         for name, value in vars(module).items():
-            if name[0] == "_" or not callable(value):
-                continue
-            found.append((vars(module), name, value, f"{path}.{name}"))
             if isinstance(value, type) and value.__flags__ & HEAP_TYPE:
-                found += [(vars(value), key, method, f"{path}.{name}.{key}")
-                          for key, method in vars(value).items()
-                          if callable(method) or isinstance(method, (classmethod, staticmethod, property))]
-    return found
+                namespaces[f"{path}.{name}"] = vars(value)
+    copies = [(path, namespace, dict(namespace)) for path, namespace in namespaces.items()]
+    return [("sys.modules", sys.modules, kept), *copies]
 
 
-def what_changed(names, tests=""):
-    """The path of a name that stands for something else now, as after `unittest.TestCase.assertEqual = print`.
-    The tests may set or patch what they like."""
-    for namespace, name, value, path in names:
-        is_set_by_tests = rf"""\b{name}\s*=(?!=)|\b{name}["']"""
-        if namespace.get(name) is not value and not re.search(is_set_by_tests, tests):
-            return path
-    return ""
+def refuse_changes(copies, tests=""):
+    """Raise the path of a function, class or module that is another one now, as after
+    `unittest.TestCase.assertEqual = print`. The tests may set or patch what they like."""
+    for path, namespace, before in copies:
+        for name, value in before.items():
+            if namespace.get(name) is value or name[0] == "_" and type(namespace) is dict:
+                continue
+            is_set_by_tests = re.search(rf"""\b{name}\s*=(?!=)|\b{name}["']""", tests)
+            is_checked = callable(value) or isinstance(value, (classmethod, property, types.ModuleType))
+            if is_checked and not is_set_by_tests:
+                raise Verdict(f"failed: the program changed {path}.{name}")
 
 
 class Checks:
-    """What the checks of the tests call."""
+    """What the checks of the tests call, and what they find."""
     ran = 0
-    caught = set()                                # places of asserts that failed where the program called them
+    caught = set()                                # lines of asserts that failed where the program called them
     liar = ""                                     # a class of the program's own that answered a comparison
-    named = ""                                    # text with all names that tests and prelude know
+    tests = ""                                    # the text of tests and prelude
 
     @classmethod
     def count(cls, value):
@@ -891,13 +857,11 @@ class Checks:
 
     @classmethod
     def check(cls, value):
-        """The value of an assert. One that fails in a function which the program called could be caught, as by
+        """The value of an assert. One that fails in a function which the program called could be caught, by
         `try: callback(x)`, `except Exception: pass`; that it holds later, as in a retry, makes up for it."""
         is_true = bool(cls.count(value))
-        if is_true and not cls.caught:
-            return True
         frame = sys._getframe(1)
-        place = frame.f_code, frame.f_lineno
+        place = frame.f_lineno
         if is_true:
             cls.caught.discard(place)
         while frame and not is_true:
@@ -907,33 +871,19 @@ class Checks:
         return is_true
 
     @classmethod
-    def compare(cls, operators, *operands):
-        """The value of a comparison such as a < b <= c."""
-        result = True
-        for name, left, right in zip(operators.split(), operands, operands[1:]):
-            if result is not True and not result:
-                break
-            function, methods = OPERATORS[name]
-            cls.look(methods, left, right)
-            result = function(left, right)
-        return result
-
-    @classmethod
-    def ask(cls, name, function, /, *values, **named):
-        """The value of a call of isinstance, len or an assert method that compares."""
-        cls.look(ASKED.get(name, COMPARING), *values, *named.values())
+    def ask(cls, is_check, methods, function, /, *values, **named):
+        """The value of a call or comparison in a check. It notes an object that is compared with a value by a
+        method of a class which only the program knows, such as `def __eq__(self, other): return True`."""
+        cls.ran += is_check
+        if methods:
+            liars = [cls.own_class(value, methods) for value in (*values, *named.values())]
+            if any(liars) and (len(liars) == 1 or not all(liars)):
+                cls.liar = max(liars)
         return function(*values, **named)
 
     @classmethod
-    def look(cls, methods, *values):
-        """Note an object that is compared with a value by a method of a class which only the program knows,
-        as one of `class E` with `def __eq__(self, other): return True` is."""
-        liars = [cls.own_class(value, methods) for value in values]
-        if any(liars) and (len(liars) == 1 or not all(liars)):
-            cls.liar = max(liars)
-
-    @classmethod
     def own_class(cls, value, methods, levels=3):
+        """The name of the class of such an object, or of one in it; a class that the tests name is none."""
         kind = type(value)
         if kind in PLAIN:
             return ""
@@ -942,38 +892,27 @@ class Checks:
             is_plain = levels == 0 or PLAIN.issuperset(map(type, parts))
             return "" if is_plain else max(cls.own_class(part, methods, levels - 1) for part in parts)
         own = [base for base in kind.__mro__ if base.__module__ in ("solution", "__main__")]
-        if any(re.search(rf"\b{re.escape(base.__name__)}\b", cls.named) for base in own):
-            return ""                             # a class under test may answer as it likes
+        if any(re.search(rf"\b{re.escape(base.__name__)}\b", cls.tests) for base in own):
+            return ""
         for method in methods:
             definer = next((base for base in kind.__mro__ if method in vars(base)), object)
-            code = getattr(vars(definer).get(method), "__code__", None)
-            is_generated = "__dataclass_fields__" in vars(definer) and code.co_filename == "<string>"
-            if definer in own and not is_generated or code and code.co_filename == "solution.py":
+            file = getattr(getattr(vars(definer).get(method), "__code__", None), "co_filename", "")
+            is_generated = file == "<string>" and "__dataclass_fields__" in vars(definer)
+            if definer in own and not is_generated or file == "solution.py":
                 return kind.__name__
         return ""
 
     @classmethod
     def may_skip(cls):
         """Whether the tests skip some of theirs: else the program did, by `raise unittest.SkipTest`."""
-        return bool(re.search("skip|xfail", cls.named, re.IGNORECASE))
-
-    @classmethod
-    def objection(cls):
-        """Why tests that ended well have failed all the same, or an empty text."""
-        if not cls.ran:
-            return "failed: the tests ran no assert"
-        if cls.caught:
-            return "failed: the program caught an assert of the tests"
-        if cls.liar:
-            return f"failed: an object of the program's own class {cls.liar} answered a comparison of the tests"
-        return ""
+        return bool(re.search("skip|xfail", cls.tests, re.IGNORECASE))
 
 
 # ------------------------------------------------------------------------------------- running tests
 # Functions, asserts, unittest's classes and pytest's raises are run here, because that is fast and works
 # without pytest. Tests that need more of pytest are run by pytest itself.
 
-SKIPPED = Verdict("failed: the program skipped a test")
+SKIPPED = "failed: the program skipped a test"
 
 
 class NeedPytest(BaseException):
@@ -981,40 +920,37 @@ class NeedPytest(BaseException):
 
 
 def run_tests_in(job, program, prelude):
-    """(reason, detail) of the tests of a job, which get the names of program and prelude that they lack."""
+    """Run the tests of a job, which get the names of program and prelude that they lack."""
     linecache.cache["tests.py"] = (len(job["tests"]), None, job["tests"].splitlines(True), "tests.py")
     tests = new_module("tests")
-    names = {name: program[name] for name in job["lacking"] if name in program}
+    names = {name: program[name] for name in [job["entry_point"]] if name in program}
     for name, value in prelude.items():
         ours = program.get(name)                  # models like to repeat the classes of a prompt
         names[name] = ours if isinstance(value, type) and isinstance(ours, type) else value
-    vars(tests).update(names, __check__=Checks.check, __count__=Checks.count, __compare__=Checks.compare,
-                       __ask__=Checks.ask)
-    try:
-        if job["checked"] and job["checked"] not in names:
-            raise Verdict(f"failed: the program does not define {job['checked']}")
-        if not job["need_pytest"]:
-            sys.modules["pytest"] = small_pytest()
-        exec(job["tests_code"], vars(tests))
-        if job["checked"]:
-            vars(tests)["check"](vars(tests)[job["checked"]])
-        run = run_with_pytest if job["need_pytest"] else run_small
-        run(tests)
-    except NeedPytest:
-        return "needs pytest", ""
-    except BaseException as problem:
-        return explain(problem)
-    return "passed", ""
+    vars(tests).update(names, __check__=Checks.check, __count__=Checks.count, __ask__=Checks.ask)
+    tests.__builtins__ = {**program, **vars(builtins)}         # so they find what they do not define
+    Checks.tests = f"{job['tests']} {job['prelude']}"
+    if job["checked"] and job["checked"] not in names:
+        raise Verdict(f"failed: the program does not define {job['checked']}")
+    if not job["need_pytest"]:
+        sys.modules["pytest"] = small_pytest()
+    exec(job["tests_code"], vars(tests))
+    if job["checked"]:
+        vars(tests)["check"](vars(tests)[job["checked"]])
+    run = run_with_pytest if job["need_pytest"] else run_small
+    run(tests)
 
 
-def explain(problem, loading=False):
+def explain(problem):
     """(reason, detail) for what the tests raised, or the program while it was loaded."""
     if type(problem) is Verdict:
         return str(problem), ""
+    if type(problem) is NeedPytest:
+        return NEEDS_PYTEST, ""
     if isinstance(problem, MemoryError):
         return "memory", ""
     text = traceback.format_exception_only(type(problem), problem)[-1].strip()[:300]
-    if loading:
+    if "tests" not in sys.modules:                # the program was being loaded
         is_syntax = isinstance(problem, SyntaxError)
         return "syntax" if is_syntax else f"failed: {text}, while the program was loaded", text
     frames = traceback.extract_tb(problem.__traceback__)
@@ -1048,32 +984,26 @@ def run_test_cases(classes):
     unittest = sys.modules.get("unittest")
     if not unittest:
         return
-    errors = []
 
     class Cases(unittest.TestResult):
         def addError(self, test, problem):
-            errors.append(problem[1])
+            raise problem[1]
 
         addFailure = addError
 
         def addSubTest(self, test, subtest, problem):
             if problem:
-                errors.append(problem[1])
+                raise problem[1]
 
         def addUnexpectedSuccess(self, test):
-            errors.append(Verdict(f"failed: {test}: unexpected success"))
+            raise Verdict(f"failed: {test}: unexpected success")
 
         def addSkip(self, test, reason):
-            errors.extend([SKIPPED] * (not Checks.may_skip()))
-
-        def addExpectedFailure(self, test, problem):
-            if problem[0] is AssertionError:
-                Checks.count(None)
+            if not Checks.may_skip():
+                raise Verdict(SKIPPED)
 
     cases = [kind for kind in classes if issubclass(kind, unittest.TestCase)]
     unittest.TestSuite(map(unittest.defaultTestLoader.loadTestsFromTestCase, cases)).run(Cases())
-    if errors:
-        raise errors[0]
 
 
 def run_with_pytest(module):
@@ -1102,7 +1032,8 @@ def run_with_pytest(module):
             problems.append(call.excinfo.value)
 
         def pytest_runtest_logreport(self, report):
-            problems.extend([SKIPPED] * (report.skipped and not Checks.may_skip()))
+            if report.skipped and not Checks.may_skip():
+                problems.append(Verdict(SKIPPED))
 
     options = "-q -s --noconftest --assert=plain -p no:cacheprovider -p no:faulthandler"
     ended = pytest.main([*options.split(), "-c", os.devnull, "--rootdir", os.getcwd()], plugins=[Plugin()])
@@ -1122,26 +1053,22 @@ def need_pytest(name):
 
 
 class raises(contextlib.AbstractContextManager):
-    """As a context manager, or called with a function."""
+    """pytest.raises as a context manager."""
 
-    def __init__(self, expected, function=None, *args, match="", **kwargs):
+    def __init__(self, expected, *called, match="", **more):
+        if called or more:
+            raise NeedPytest
         self.expected = expected
         self.pattern = match or ""
-        if function is None and kwargs:
-            raise NeedPytest
-        if function is not None:
-            with self:
-                function(*args, **kwargs)
 
     def __exit__(self, kind, value, _):
         assert kind, f"did not raise {self.expected}"
         self.type = kind
         self.value = value
-        return issubclass(kind, self.expected) and self.match(self.pattern)
-
-    def match(self, pattern):
-        assert re.search(pattern, str(self.value)), f"{str(self.value)!r} does not match {pattern!r}"
-        return True
+        is_expected = issubclass(kind, self.expected)
+        if is_expected:
+            assert re.search(self.pattern, str(value)), f"{str(value)!r} does not match {self.pattern!r}"
+        return is_expected
 
     def __getattr__(self, name):
         return need_pytest(name)
@@ -1154,12 +1081,14 @@ class raises(contextlib.AbstractContextManager):
 
 LIBC = ctypes.PyDLL(None, use_errno=True)
 NEWNS, NEWIPC, NEWUSER, NEWPID, NEWNET = 0x20000, 0x8000000, 0x10000000, 0x20000000, 0x40000000       # clone
-MS_NOSUID, MS_NODEV, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 0x1000, 0x4000, 0x40000                      # mount
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND = 1, 2, 4, 32, 0x1000                             # mount
+MS_REC, MS_PRIVATE = 0x4000, 0x40000
+MS_OPTIONS = {"nodev": MS_NODEV, "noexec": 8}     # which a remount in a user namespace has to keep
 PDEATHSIG, DUMPABLE, SUBREAPER, NO_NEW_PRIVS = 1, 4, 36, 38                                           # prctl
 DEVICES = [f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom")]
 X86 = os.uname().machine == "x86_64"              # else aarch64
 CLONE, PRLIMIT, SECCOMP, CAPSET, PIVOT_ROOT = (56, 302, 317, 126, 155) if X86 else (220, 261, 277, 91, 41)
-MOUNT_SETATTR, CREATE_RULESET, ADD_RULE, RESTRICT_SELF, CLOSE_RANGE = 442, 444, 445, 446, 436
+CREATE_RULESET, ADD_RULE, RESTRICT_SELF, CLOSE_RANGE = 444, 445, 446, 436
 NEW_ANYTHING = 0x7E020000                         # flags of clone that make a namespace
 LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06                                 # BPF
 AT_NUMBER, AT_ARCHITECTURE, AT_ARGUMENT = 0, 4, 16          # of a system call, in struct seccomp_data
@@ -1218,7 +1147,8 @@ class Cage:
         self.is_root = os.getuid() == 0
         self.on = set(LAYERS) - disabled
         self.private = "namespaces" in self.on    # whether it has a root folder of its own
-        self.has_own_user = self.private
+        version = [int(number) for number in re.findall(r"\d+", os.uname().release)[:2]]
+        self.has_own_user = self.private and version >= [5, 14]    # before, all of an account count together
         self.ruleset = None
         self.abi = 0                              # Landlock's version
         self.scratch = "/job" if self.private else tempfile.mkdtemp(prefix="sandbox-")
@@ -1234,6 +1164,7 @@ class Cage:
         self.null = os.open("/dev/null", os.O_RDWR)
         while self.null < 10:                     # so that a job's descriptors lie above those it is to get
             self.null = os.open("/dev/null", os.O_RDWR)
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])             # `watch` waits for it
         libc("prctl", SUBREAPER, 1)
         self.try_layer("namespaces", self.enter_namespaces)
         if self.is_root and not self.private:
@@ -1319,8 +1250,12 @@ class Cage:
                 os.symlink(real, path)
         libc("umount2", "/old", 2)                # MNT_DETACH
         os.rmdir("/old")
-        read_only = struct.pack("<4Q", 1 | MS_NOSUID, 0, 0, 0)
-        libc(MOUNT_SETATTR, -100, "/", 0x8000, read_only, len(read_only))         # with all mounts below
+        with open(os.open("self/mountinfo", os.O_RDONLY, dir_fd=proc_fd), encoding="utf-8") as file:
+            mounts = [line.split()[4:6] for line in file]
+        for path, options in mounts:              # one by one: mount_setattr would need Linux 5.12
+            kept = sum(MS_OPTIONS.get(option, 0) for option in options.split(","))
+            path = path.replace(r"\040", " ")
+            libc("mount", None, path, None, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | kept, None)
         options = f"size={SCRATCH_MB}m,nr_inodes={SCRATCH_FILES},mode=1777"
         libc("mount", "tmpfs", self.scratch, "tmpfs", MS_NOSUID | MS_NODEV, options)
 
@@ -1387,6 +1322,7 @@ class Cage:
             return pid
         try:
             random.seed()
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
             for target, descriptor in enumerate(descriptors):
                 os.dup2(descriptor, target, inheritable=target < 3)
             self.confine(len(descriptors), job)
@@ -1436,19 +1372,15 @@ class Cage:
             return int(files) > SCRATCH_FILES or int(megabytes) > SCRATCH_MB
 
     def hello(self):
-        """What protects this machine: in words for the banner, and as names for LEVELS."""
-        private = ["private root"] * self.private
-        seccomp = "seccomp" in self.on
-        landlock = [f"landlock (abi {self.abi})"] * ("landlock" in self.on)
-        protected = {"verdict": ["separate process"] * (self.has_own_user or "landlock" in self.on),
-                     "files": private + landlock,
-                     "network": ["no sockets"] * seccomp,      # a network namespace alone has AF_VSOCK
-                     "signals": ["pid namespace"] * self.private + ["seccomp"] * seccomp}
-        words = [f"{name}={' + '.join(how) or 'NOT PROTECTED'}" for name, how in protected.items()]
-        words += [f"processes={PROCESSES if self.has_own_user else 'watched'}", "tree memory=watched",
-                  f"layers={','.join(layer for layer in LAYERS if layer in self.on)}"]
+        """What protects this machine: in words for the banner, and as names."""
+        walls = self.private or "landlock" in self.on
+        is_kept = {"verdict": walls or self.has_own_user, "files": walls, "network": "seccomp" in self.on,
+                   "signals": self.private or "seccomp" in self.on}
+        words = [f"{name}={'protected' if kept else 'NOT PROTECTED'}" for name, kept in is_kept.items()]
+        on = [layer for layer in LAYERS if layer in self.on]
+        words += [f"processes={PROCESSES if self.has_own_user else 'watched'}", f"layers={','.join(on)}"]
         return {"banner": "sandbox: " + "; ".join(words),
-                "protected": [name for name, how in protected.items() if how] + sorted(self.on)}
+                "protected": [name for name, kept in is_kept.items() if kept] + on}
 
 
 def replace_semaphores():
@@ -1481,37 +1413,19 @@ def main():
     parser.add_argument("program", help="file with the untrusted program")
     parser.add_argument("tests", help='file with tests, or .json with {"inputs": [...], "outputs": [...]}')
     parser.add_argument("--entry-point", help="name of the function under test; check(candidate) needs it")
-    parser.add_argument("--prelude", help="file with trusted code that runs in front of program and tests")
     parser.add_argument("--cpu-s", type=float, default=CPU_S, metavar="SECONDS",
                         help="processor time for the program and its tests (default: %(default)s)")
-    parser.add_argument("--wall-s", type=float, metavar="SECONDS",
-                        help="time that they may sleep (default: twice --cpu-s)")
-    parser.add_argument("--memory-mb", type=int, default=MEMORY_MB, metavar="MB",
-                        help="memory of each process; all of them may hold 1.5 times as much "
-                             "(default: %(default)s)")
     parser.add_argument("--unsafe", action="store_true",
                         help="run even if this machine cannot keep a program from changing its verdict")
-    parser.add_argument("--require", default="rlimits", choices=LEVELS,
-                        help="the least protection without which nothing is run (default: rlimits)")
     args = parser.parse_args()
     try:
-        texts = {}
-        for name in ("program", "tests", "prelude"):
-            with open(getattr(args, name) or os.devnull, encoding="utf-8") as file:
-                texts[name] = file.read()
-        is_json = args.tests.endswith(".json")
-        tests = texts["tests"]
-        if is_json:
-            try:
-                tests = json.loads(tests)
-            except ValueError as problem:
-                raise ValueError(f"{args.tests}: not JSON ({problem})") from None
-        job = {"code": texts["program"], "tests": tests, "prelude": texts["prelude"],
-               "entry_point": args.entry_point, "cpu_s": args.cpu_s,
-               "wall_s": args.wall_s, "memory_mb": args.memory_mb}
-        with Pool(1, require=args.require, unsafe=args.unsafe) as pool:
+        with open(args.program, encoding="utf-8") as program, open(args.tests, encoding="utf-8") as tests:
+            job = {"code": program.read(), "tests": tests.read()}
+        if args.tests.endswith(".json"):
+            job["tests"] = json.loads(job["tests"])
+        with Pool(1, unsafe=args.unsafe) as pool:
             print(pool.banner, file=sys.stderr)
-            result = pool.judge(job)
+            result = pool.judge({**job, "entry_point": args.entry_point, "cpu_s": args.cpu_s})
     except (OSError, ValueError, RuntimeError) as problem:
         print(f"sandbox_exec.py: {problem}", file=sys.stderr)
         sys.exit(2)

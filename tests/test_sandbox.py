@@ -249,21 +249,6 @@ def test_tests_may_run_the_program_as_a_file(pool):
     assert judge(pool, code.replace("+ 2", "+ 3"), tests).reason.startswith("failed: assert f and subprocess")
 
 
-def test_an_unknown_argument_names_the_known_ones(pool):
-    known = "run_tests needs code and tests, and may have style, .*cpu_s, wall_s, memory_mb; it was given "
-    with pytest.raises(TypeError, match=known + "timeout, code, tests$"):
-        sandbox_exec.run_tests(SQUARE, CHECK, timeout=2)
-    with pytest.raises(TypeError, match=known + "tests$"):
-        pool.judge({"tests": CHECK})
-
-
-@pytest.mark.parametrize("limit", ["cpu_s", "wall_s", "memory_mb"])
-def test_a_limit_is_above_nothing_and_no_larger_than_a_machine(pool, limit):
-    for number in (0, 10**8):
-        with pytest.raises(ValueError, match=f"{limit}={number}.*must be above 0 and below 10,000,000"):
-            judge(pool, SQUARE, **{limit: number})
-
-
 def test_a_process_that_ends_before_the_program_runs_is_our_mistake(pool):
     header = {"mode": "tests", "preload": [], "cpu_s": 9, "asleep_s": 9, "memory_mb": 100}
     job_without_anything = {}
@@ -299,14 +284,10 @@ def test_command_line(tmp_path):
     (tmp_path / "tests.py").write_text("assert f(3) == 9\n")
     (tmp_path / "tests.json").write_text(json.dumps(stdio(("", ""))))
     (tmp_path / "slow.py").write_text("def f(x):\n    while True: pass\n")
-    (tmp_path / "large.py").write_text("def f(x): return bytearray(200 << 20)\n")
-    (tmp_path / "sleepy.py").write_text("import time\ndef f(x): return time.sleep(9) or 9\n")
     for words, code, said in (
             ("good.py tests.py", 0, "passed"), ("bad.py tests.py", 1, "failed: assert f(3) == 9"),
             ("good.py tests.json", 0, "passed"), ("slow.py tests.py --cpu-s .3", 1, "timeout (cpu"),
-            ("sleepy.py tests.py --wall-s .3", 1, "timeout (wall"),
-            ("large.py tests.py --memory-mb 150", 1, "memory"),
-            ("good.py tests.py --cpu-s 0", 2, ""), ("none.py tests.py", 2, "")):
+            ("none.py tests.py", 2, "")):
         command = [sys.executable, sandbox_exec.__file__, *words.split()]
         done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
         assert done.returncode == code and done.stdout.startswith(said) and "Traceback" not in done.stderr
