@@ -48,7 +48,6 @@ import hashlib
 import importlib
 import importlib.util
 import itertools
-import json
 import math
 import os
 import re
@@ -110,7 +109,7 @@ def parse_args(argv):
     add("--scorer", metavar="PT", help="stop sampling a problem when this scorer of 03 is sure of an answer")
     add("--stop", type=float, metavar="P", help=f"the probability that is sure (default: {STOP})")
     add("--engine", choices=("ours", "vllm"), default="ours", help="what samples and reads (default: ours)")
-    add("--engine-args", metavar="JSON", default="{}", help='of vLLM, such as {"tensor_parallel_size":4}')
+    add("--engine-args", metavar="JSON", default="{}", help='for vLLM, such as {"tensor_parallel_size":4}')
     add("--slots", type=int, help="rollouts at the same time (default: 256 on a GPU, 128 on a CPU)")
     add("--device", help="cuda, mps or cpu (default: the first there is)")
     dtypes = ("auto", "float32", "bfloat16", "float16")
@@ -124,6 +123,7 @@ def parse_args(argv):
     is_ours = args.engine == "ours"
     args.layers = (args.layers or ("penultimate,final" if is_ours else "penultimate")).split(",")
     args.extra = sorted(set(args.extra.split(",")) - {""})
+    args.engine_args = common.parse_object(args.engine_args, "--engine-args", ())
     check_ranges(args)
     if not set(args.extra) <= {"last10", "special"}:
         die("--extra: give last10, special or both")
@@ -131,23 +131,13 @@ def parse_args(argv):
         die("--requests and --responses: one data set, no --scorer")
     if args.stop and not args.scorer:
         die("--stop needs --scorer")
-    if not is_ours:
-        check_vllm(args)
+    if not is_ours and importlib.util.find_spec("vllm") is None:
+        die(f"--engine vllm: this Python has no vllm; {sys.executable} -m pip install vllm (docs.vllm.ai)")
+    if not is_ours and (args.scorer or args.extra or args.slots or args.device):
+        die("--engine vllm does without --scorer, --extra, --slots and --device; see --engine-args")
     if args.scorer:
         args.stop = args.stop or STOP
     return args
-
-
-def check_vllm(args):
-    """Refuse what vLLM cannot do; args.engine_args becomes a dict."""
-    if importlib.util.find_spec("vllm") is None:
-        die(f"--engine vllm: this Python has no vllm; {sys.executable} -m pip install vllm gets it (docs.vllm.ai)")
-    if args.scorer or args.extra or args.slots or args.device:
-        die("--engine vllm does without --scorer, --extra, --slots and --device; see --engine-args")
-    try:
-        args.engine_args = dict(json.loads(args.engine_args))
-    except (TypeError, ValueError):
-        die('--engine-args: give a JSON object without blanks, such as {"tensor_parallel_size":4}')
 
 
 def check_ranges(settings):
@@ -575,13 +565,6 @@ class Engine:
         first page; last, of the last key that counts in these pages; position, of the row's newest token.
         Returns the group, and the entries [B, pages]: where the outputs for a row's pages stand among all of
         the group's, -1 where a row has no more pages.
-
-        An example: pages of 4 tokens. Rows 0 and 1 are samples 0 and 1 of a problem whose 6 prompt tokens lie
-        in pages 7 and 8. Low is 7, and a page has two readers:
-            lists    [[7, 8], [7, 8]]     place  [0, 1]     first  [0, 0]     last  [5, 5]
-            readers  [[0, 1], [0, 1]]     keys   [[0, 1, 2, 3], [4, 5, 6, 7]]
-            hidden   keys 6 and 7, in page 8, from both readers
-            entries  [[0, 2], [1, 3]]     outputs 0 and 1 are of page 7, for rows 0 and 1; 2 and 3 of page 8
         """
         table = page_table(lists)
         size = max(0, int(table.max(initial=0)) + 1 - low)
@@ -904,45 +887,32 @@ def read_problems(model, settings, jobs, layers, extra, desc):
 def read_answers(model, settings, problems, layers, extra, longest):
     """Yield (number, rollouts) of problems given as (number, jobs); longest: the most tokens of an answer.
 
-    The answers to a problem lie behind their prompt in one row: its keys and values are computed once. Where
-    `probe` finds a reason against that, the model's own code reads each answer as a row of its own.
+    Rows are padded on the right, where nothing that counts can see it.
     """
     _, seen, why_not = probe(model, longest)
     logits_of = None if why_not else logits_function(model, seen)
-    n_layers = settings.config.num_hidden_layers
-    most = 16384 if model.device.type == "cuda" else 2048  # tokens in one row
-    outputs = {}
-    hooks = common.watch_layers(model, [*layers, n_layers], outputs.__setitem__)
-    # Of each answer in a row the positions of its prompt and of its tokens. The loop below fills the list
-    # for each row, and `attend` reads it while the model runs.
-    places = []
-
-    def attend(module, q, k, v, mask=None, **options):
-        out = q.new_empty(1, q.shape[2], q.shape[1], v.shape[-1])
-        for at in places:
-            out[:, at] = common.causal_attention(module, q[:, :, at], k[:, :, at], v[:, :, at], **options)[0]
-        return out, None
-
-    if logits_of:
-        common.use_attention(model, "side by side", attend)
-    else:
+    if why_not:
         use_own_attention(model)
-    for i, of_problem in problems:
+    else:
+        common.use_attention(model, "causal", common.causal_attention)
+    states = {}
+    hooks = common.watch_layers(model, [*layers, settings.config.num_hidden_layers], states.__setitem__)
+    most = 16384 if model.device.type == "cuda" else 2048  # tokens of a batch
+    for i, jobs in problems:
         rollouts = []
-        for row in split_jobs(of_problem, most if logits_of else 0):
-            ids, position, places[:] = lay_out(row, model.device)
-            logits = None
+        for batch in batches_of(jobs, most):
+            texts = [torch.tensor(job["prompt"] + job["tokens"]) for job in batch]
+            ids = torch.nn.utils.rnn.pad_sequence(texts, batch_first=True).to(model.device)
             with torch.inference_mode():
                 if logits_of:
-                    model.get_decoder()(input_ids=ids, position_ids=position, use_cache=False)
+                    model.get_decoder()(input_ids=ids, use_cache=False)
+                    logits = [None] * len(batch)
                 else:
-                    size = len(row[0]["tokens"]) + 1
-                    logits = model(input_ids=ids, use_cache=False, logits_to_keep=size).logits[0]
-                *kept, final = (outputs[column][0] for column in sorted(outputs))  # each [T, d]
-                for job, at in zip(row, places):
-                    rollout = read_rollout(job, kept, final, at, logits_of, logits, settings, extra)
-                    rollouts.append(rollout | {"text": response_of(settings.tokenizer, rollout)})
-        yield i, rollouts
+                    logits = model(input_ids=ids, use_cache=False).logits  # [B, T, V]
+                for row, job in enumerate(batch):
+                    own = [states[column][row] for column in sorted(states)]  # each [T, d]
+                    rollouts.append(read_rollout(job, own, logits_of, logits[row], settings, extra))
+        yield i, sorted(rollouts, key=lambda rollout: rollout["sample"])
     for hook in hooks:
         hook.remove()
 
@@ -964,51 +934,42 @@ def logits_function(model, seen):
     return lambda x: head(x).float() * scale
 
 
-def split_jobs(jobs, most):
-    """A problem's jobs as rows of at most so many tokens, with the prompt's; at least one job a row."""
-    rows = [[]]
-    for job in jobs:
-        size = len(job["prompt"]) + sum(len(other["tokens"]) for other in [*rows[-1], job])
-        if rows[-1] and size > most:
-            rows.append([])
-        rows[-1].append(job)
-    return rows
+def batches_of(jobs, most):
+    """Jobs of about one length together, of at most so many tokens with the padding; at least one each."""
+    batches = [[]]
+    for job in sorted(jobs, key=lambda job: -len(job["tokens"])):
+        longest = (batches[-1] or [job])[0]
+        if (len(batches[-1]) + 1) * (len(longest["prompt"]) + len(longest["tokens"])) > most and batches[-1]:
+            batches.append([])
+        batches[-1].append(job)
+    return batches
 
 
-def lay_out(row, device):
-    """A prompt and then its answers: ids [1, T], positions [1, T], and the places of prompt and answer."""
-    prompt = row[0]["prompt"]
-    sizes = [len(job["tokens"]) for job in row]
-    ids = itertools.chain(prompt, *(job["tokens"] for job in row))
-    everything = torch.arange(len(prompt) + sum(sizes), device=device)
-    of_prompt, *of_answers = everything.split([len(prompt), *sizes])
-    position = torch.cat([of_prompt, *(everything[len(prompt) : len(prompt) + size] for size in sizes)])
-    places = [torch.cat([of_prompt, of_answer]) for of_answer in of_answers]
-    return torch.tensor([[*ids]], device=device), position[None], places
+def read_rollout(job, states, logits_of, logits, settings, extra):
+    """The rollout of a job; states: of each layer [T, d], the final one last. logits [T, V], or else logits_of."""
+    tokens = torch.tensor(job["tokens"], dtype=torch.int64, device=states[-1].device)
+    begin = len(job["prompt"]) - 1  # of what the first token is sampled from
+    end = begin + len(tokens)
+    stats = [torch.empty(0, common.TOP_K + 2).half()]
+    for part in torch.arange(begin, end).split(1024):
+        of_part = logits_of(states[-1][part]) if logits_of else logits[part].float()
+        stats.append(token_stats(of_part, tokens[part - begin]).half().cpu())
+    ends = [x[max(0, end - 1) : end + 1].cpu() for x in states[:-1]]
+    ends = torch.stack(ends, 1) if ends else torch.empty(2, 0, states[-1].shape[-1])
+    found = extra_vectors(settings.tokenizer, job["tokens"], states[-1][begin + 1 : end + 1], extra)
+    return make_rollout(job, ends, torch.cat(stats), settings) | {"extra": found}
 
 
-def read_rollout(job, kept, final, at, logits_of, logits, settings, extra):
-    """The rollout of a job: kept and final are the outputs of layers [T, d], `at` its places in them.
-
-    Its logits are those that are given, or else what logits_of makes of the final vectors.
-    """
-    tokens = torch.tensor(job["tokens"], dtype=torch.int64, device=final.device)
-    stopped = len(tokens) > 0 and job["tokens"][-1] in settings.sampling["stop_ids"]
-    final = final[at[len(job["prompt"]) - 1 :]]  # before the first token, and at each
-    stats = []
-    for begin in range(0, len(tokens), 1024):
-        part = slice(begin, min(begin + 1024, len(tokens)))
-        of_part = logits_of(final[part]) if logits is None else logits[part].float()
-        stats.append(token_stats(of_part, tokens[part]).half())
-    places = {"last": at[-2:-1] if stopped else at[-1:], "eos": at[-1:]}  # a number would wait for the device
-    hidden = [x[places[token]][0] for x in kept for token in TOKENS]
-    return job | {
-        "ids": tokens.int().cpu(),
-        "stats": torch.cat(stats).cpu() if stats else torch.empty(0, common.TOP_K + 2).half(),
-        "hidden": torch.stack(hidden).cpu() if hidden else torch.empty(0, final.shape[-1]),
-        "finish": "stop" if stopped else "length",
-        "extra": extra_vectors(settings.tokenizer, job["tokens"], final[1:], extra),
-    }
+def make_rollout(job, ends, stats, settings):
+    """The rollout of a job with "tokens"; ends [2, layers, d]: the vectors at the last two tokens of its text."""
+    tokens = job["tokens"]
+    stopped = len(tokens) > 0 and tokens[-1] in settings.sampling["stop_ids"]
+    last = ends[-2] if stopped else ends[-1]
+    rollout = job | {
+        "ids": torch.tensor(tokens, dtype=torch.int32), "stats": stats, "extra": {},
+        "hidden": torch.stack([last, ends[-1]], 1).flatten(0, 1), "finish": "stop" if stopped else "length",
+    }  # fmt: skip
+    return rollout | {"text": response_of(settings.tokenizer, rollout)}
 
 
 SPECIAL = re.compile(r"\breturn\b|^[ \t]*(?:async )?def .*:(?=[ \t]*(?:#.*)?$)", re.MULTILINE)
@@ -1059,86 +1020,120 @@ def vector_connector():
             device = self._kv_cache.device
             vectors = self._kv_cache[page.to(device), :, (place % self._block_size).to(device)]
             new = pending.filename + ".new"
-            save_file({"vectors": vectors.cpu().contiguous()}, new)  # [2, layers, d]
+            save_file({"vectors": vectors.cpu().contiguous()}, new)  # [2, layers, d]; 2: the last tokens
             os.replace(new, pending.filename)
             self._req_copy_events[pending.req_id] = SimpleNamespace(query=lambda: True)
 
     return LastVectors
 
 
-class VLLM:
-    """vLLM as it is running: it samples or, with layers, reads vectors. It takes the place of a model."""
+def stand_in(args, config):
+    """What meta.json says of a model, for one that vLLM holds; and vLLM's own settings."""
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+    os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")
+    os.environ["VLLM_ALLOW_LONG_MAX_MODEL_LEN"] = "1"  # to read an answer that fills the context
+    paths = str(Path(__file__).resolve().parent), os.environ.get("PYTHONPATH", "")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))  # its processes import this module
+    device = common.pick_device()
+    dtype = common.pick_dtype(args.dtype, device)
+    return SimpleNamespace(device=device, dtype=config.dtype if dtype == "auto" else dtype)
 
-    def __init__(self, args, config):
-        os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")
-        os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
-        os.environ["VLLM_ALLOW_LONG_MAX_MODEL_LEN"] = "1"  # to read an answer that fills the context
-        here = str(Path(__file__).resolve().parent)
-        os.environ["PYTHONPATH"] = os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])
-        from vllm import __version__
-        from vllm.platforms import current_platform
 
-        self.version = __version__
-        self.args = args
-        self.config = config
-        self.device = current_platform.get_device_name() or current_platform.device_type
-        self.dtype = common.pick_dtype(args.dtype, "cpu" if current_platform.is_cpu() else "cuda")
-        self.llm = None
-        self.layers = None
+@contextmanager
+def vllm_engine(args, longest, layers=()):
+    """vLLM's engine, for texts of at most so many tokens; with layers one that writes their vectors to files."""
+    from vllm import LLM
 
-    def start(self, longest, layers=None):
-        """vLLM's engine for texts of at most so many tokens; one that does something else ends before."""
-        from vllm import LLM
-
-        self.stop()
-        options = {
-            "model": self.args.model, "revision": self.args.revision, "max_model_len": longest,
-            "dtype": str(self.dtype).removeprefix("torch."),
-        }  # fmt: skip
-        if layers:
-            file = {"eagle_aux_hidden_state_layer_ids": layers}
-            options["speculative_config"] = {
-                "method": "extract_hidden_states", "num_speculative_tokens": 1,
-                "draft_model_config": {"hf_config": file},
-            }  # fmt: skip
-            options["kv_transfer_config"] = {
+    dtype = common.pick_dtype(args.dtype, common.pick_device())
+    options = {"model": args.model, "revision": args.revision, "max_model_len": longest, "dtype": dtype}
+    if layers:
+        draft = {"hf_config": {"eagle_aux_hidden_state_layer_ids": layers}}
+        own = {"use_synchronization_lock": False, "allow_custom_save_path": True}
+        options |= {
+            "speculative_config": {
+                "method": "extract_hidden_states", "num_speculative_tokens": 1, "draft_model_config": draft,
+            },
+            "kv_transfer_config": {
                 "kv_connector": "LastVectors", "kv_connector_module_path": Path(__file__).stem,
-                "kv_role": "kv_producer", "kv_connector_extra_config": {
-                    "use_synchronization_lock": False, "allow_custom_save_path": True,
-                },
-            }  # fmt: skip
-        try:
-            self.llm = LLM(**options | self.args.engine_args)
-        except Exception as error:  # it has many, and has printed what its processes say
-            die(f"vLLM does not run {self.args.model} here: {common.reason_of(error)}")
-        return self.llm.llm_engine
-
-    def stop(self):
-        """End its processes, which hold the memory."""
-        if self.llm:
-            self.llm.llm_engine.engine_core.shutdown()
-        self.llm = None
+                "kv_role": "kv_producer", "kv_connector_extra_config": own,
+            },
+            "enforce_eager": True,  # there is no step that a graph would make faster
+        }  # fmt: skip
+    try:
+        engine = LLM(**options | args.engine_args).llm_engine
+    except Exception as error:  # of many kinds; its processes have printed the reason
+        die(f"vLLM does not run {args.model} here: {common.reason_of(error)}")
+    try:
+        yield engine
+    finally:
+        engine.engine_core.shutdown(timeout=60)  # it holds the memory
 
 
-def ask_vllm(engine, name, ids, **settings):
-    """Queue a request, which is called `name`."""
+def ask_vllm(engine, requests):
+    """Yield (name, what vLLM makes of it) as requests end; requests: {name: (token ids, settings)}."""
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
 
-    settings |= {"flat_logprobs": True, "detokenize": False, "output_kind": RequestOutputKind.FINAL_ONLY}
-    engine.add_request(name, {"prompt_token_ids": ids}, SamplingParams(**settings))
-
-
-def outputs_of(engine):
-    """Yield what vLLM makes of the requests, as they end."""
+    of_all = {"flat_logprobs": True, "detokenize": False, "output_kind": RequestOutputKind.FINAL_ONLY}
+    for name, (ids, settings) in requests.items():
+        engine.add_request(name, {"prompt_token_ids": ids}, SamplingParams(**settings, **of_all))
     while engine.has_unfinished_requests():
-        yield from (output for output in engine.step() if output.finished)
+        for output in engine.step():
+            yield output.request_id, output
 
 
-def stats_of(logprobs, count):
-    """float16 [count, 12] as token_stats gives it, of vLLM's log-probabilities: the token's and the ten largest.
+def run_by_vllm(run, settings, jobs, layers):
+    """Yield (number, rollouts) of each problem; jobs: {number: its jobs}. They are sampled if they have no tokens.
 
-    The mean over the vocabulary is not among them.
+    What is sampled of a problem is stored beside its part, and read when all problems are sampled.
+    """
+    if "tokens" not in next(iter(jobs.values()))[0]:
+        paths = {}
+        for i, of_problem in jobs.items():
+            paths[i] = run.part(i).with_suffix(f".sampled{of_problem[0]['sample']}-{len(of_problem)}")
+        left = {i: jobs[i] for i, path in paths.items() if not path.is_file()}
+        if left:
+            longest = max(len(job["prompt"]) + job["limit"] for job in itertools.chain(*left.values()))
+            with vllm_engine(run.args, longest) as engine:
+                sampled = sample_by_vllm(engine, settings, itertools.chain(*left.values()))
+                for i, of_problem in by_problem(left, sampled, f"sample {run.folder}"):
+                    common.save_pt(paths[i], of_problem)
+        jobs = {i: load_pt(path) for i, path in paths.items()}
+    every = [*itertools.chain(*jobs.values())]
+    longest = max(len(job["prompt"]) + len(job["tokens"]) for job in every)
+    with vllm_engine(run.args, longest + 1, layers) as engine:
+        yield from by_problem(jobs, read_by_vllm(engine, settings, every, run.folder), f"read {run.folder}")
+
+
+def by_problem(jobs, rollouts, desc):
+    """Yield (number, rollouts) of each problem when the last of them has come; jobs: {number: its jobs}."""
+    done = defaultdict(list)
+    with common.progress(desc=desc, total=sum(map(len, jobs.values())), unit="rollout") as bar:
+        for rollout in rollouts:
+            i = rollout["problem"]
+            done[i].append(rollout)
+            bar.update()
+            if len(done[i]) == len(jobs[i]):
+                yield i, sorted(done.pop(i), key=lambda rollout: rollout["sample"])
+
+
+def sample_by_vllm(engine, settings, jobs):
+    """Yield jobs with the "tokens" that vLLM samples, and their "stats"."""
+    sampling = settings.sampling | {"ignore_eos": True, "logprobs": common.TOP_K}
+    sampling["stop_token_ids"] = sampling.pop("stop_ids")
+    jobs = {f"{job['problem']}-{job['sample']}": job for job in jobs}
+    requests = {}
+    for name, job in jobs.items():
+        requests[name] = job["prompt"], sampling | {"seed": job["key"] >> 31, "max_tokens": job["limit"]}
+    for name, output in ask_vllm(engine, requests):
+        tokens = [*output.outputs[0].token_ids]
+        yield jobs[name] | {"tokens": tokens, "stats": vllm_stats(output.outputs[0].logprobs, len(tokens))}
+
+
+def vllm_stats(logprobs, count):
+    """float16 [count, 12] as token_stats, of vLLM's log-probabilities: a token's and then the ten largest.
+
+    It does not give their mean over the vocabulary.
     """
     width = common.TOP_K + 1
     numbers = torch.tensor(logprobs.logprobs[len(logprobs.logprobs) - count * width :]).view(count, width)
@@ -1146,115 +1141,40 @@ def stats_of(logprobs, count):
     return torch.cat([top, own, torch.full_like(own, math.nan)], 1).clamp(-65504).half()
 
 
-def sample_by_vllm(vllm, run, settings, jobs):
-    """{number: its jobs with "tokens" and "stats"}; each problem is stored as it ends, as the vectors come later."""
-    found = {}
-    for i, of_problem in jobs.items():
-        stored = load_pt(sampled_part(run, i)) if sampled_part(run, i).is_file() else []
-        if [job["sample"] for job in stored] == [job["sample"] for job in of_problem]:
-            found[i] = stored
-    left = {i: jobs[i] for i in jobs.keys() - found.keys()}
-    if not left:
-        return found
-    by_name = {f"{i}/{job['sample']}": job for i, of_problem in left.items() for job in of_problem}
-    engine = vllm.start(max(len(job["prompt"]) + job["limit"] for job in by_name.values()))
-    sampling = dict(settings.sampling)
-    stop_ids = sampling.pop("stop_ids")
-    for name, job in by_name.items():
-        ask_vllm(
-            engine, name, job["prompt"], **sampling, seed=job["key"] >> 31, max_tokens=job["limit"],
-            ignore_eos=True, stop_token_ids=stop_ids, logprobs=common.TOP_K,
-        )  # fmt: skip
-    with common.progress(desc=f"sample {run.folder}", total=len(by_name), unit="rollout") as bar:
-        done = defaultdict(list)
-        for output in outputs_of(engine):
-            job = by_name[output.request_id]
-            answer = output.outputs[0]
-            tokens = [*answer.token_ids]
-            i = job["problem"]
-            done[i].append(job | {"tokens": tokens, "stats": stats_of(answer.logprobs, len(tokens))})
-            bar.update()
-            if len(done[i]) == len(left[i]):
-                found[i] = sorted(done.pop(i), key=lambda job: job["sample"])
-                common.save_pt(sampled_part(run, i), found[i])
-    return found
+TRIES = 3  # of a request for vectors; an engine that ends early has been seen to leave out the last file
 
 
-def sampled_part(run, i):
-    """The file for what vLLM has sampled of a problem and not yet read."""
-    return run.part(i).with_suffix(".sampled")
-
-
-WAIT = 30  # seconds for a file that vLLM's worker writes after a request has ended
-TRIES = 3
-
-
-def read_by_vllm(vllm, run, settings, jobs, layers):
-    """Yield (number, rollouts) of each problem; jobs: {number: its jobs with "tokens"}.
-
-    A request with prompt and answer has one file for the vectors of its last two positions.
-    """
+def read_by_vllm(engine, settings, jobs, folder):
+    """Yield the rollouts of jobs with "tokens": prompt and answer go in, the last two vectors come out."""
     from safetensors.torch import load_file
 
-    folder = (run.folder / "parts" / "vectors").resolve()
+    folder = folder.resolve() / "parts" / "vectors"
     folder.mkdir(parents=True, exist_ok=True)
-    by_name = {f"{i}-{job['sample']}": job for i, of_problem in jobs.items() for job in of_problem}
-    tries = dict.fromkeys(by_name, 0)
-    done = defaultdict(list)
-    engine = vllm.start(max(len(job["prompt"]) + len(job["tokens"]) for job in by_name.values()) + 1, layers)
-
-    def ask(name):
-        path = folder / f"{name}.safetensors"
-        path.unlink(missing_ok=True)
-        job = by_name[name]
-        ask_vllm(
-            engine, name, job["prompt"] + job["tokens"], max_tokens=1, temperature=0,
-            prompt_logprobs=None if "stats" in job else common.TOP_K,
-            extra_args={"kv_transfer_params": {"hidden_states_path": str(path)}},
-        )  # fmt: skip
-        tries[name] += 1
-
-    for name in by_name:
-        ask(name)
-    with common.progress(desc=f"read {run.folder}", total=len(by_name), unit="rollout") as bar:
-        for output in outputs_of(engine):
-            name = output.request_id
-            path = folder / f"{name}.safetensors"
-            if not is_written(path):
-                if tries[name] == TRIES:
-                    die(f"vLLM gave no vectors of {name} in {run.folder}, asked {TRIES} times; run it again")
-                ask(name)
-                continue
-            job = by_name[name]
-            vectors = load_file(path)["vectors"]  # [2, layers, d], or of a single token [1, layers, d]
-            path.unlink()
-            i = job["problem"]
-            done[i].append(rollout_of(job, vectors, output, settings))
-            bar.update()
-            if len(done[i]) == len(jobs[i]):
-                yield i, sorted(done.pop(i), key=lambda rollout: rollout["sample"])
+    left = {f"{job['problem']}-{job['sample']}": job for job in jobs}
+    for _ in range(TRIES):
+        requests = {}
+        for name, job in left.items():
+            (folder / name).unlink(missing_ok=True)
+            requests[name] = job["prompt"] + job["tokens"], {
+                "max_tokens": 1, "temperature": 0, "prompt_logprobs": None if "stats" in job else common.TOP_K,
+                "extra_args": {"kv_transfer_params": {"hidden_states_path": str(folder / name)}},
+            }  # fmt: skip
+        for name, output in ask_vllm(engine, requests):
+            if comes(folder / name):
+                job = left.pop(name)
+                stats = job["stats"] if "stats" in job else vllm_stats(output.prompt_logprobs, len(job["tokens"]))
+                yield make_rollout(job, load_file(folder / name)["vectors"], stats, settings)
+        if not left:
+            return
+    die(f"vLLM gave no vectors of {len(left)} rollouts in {folder}; the same command asks once more")
 
 
-def is_written(path):
-    """Whether a file is there, or comes before long."""
-    end = time.monotonic() + WAIT
+def comes(path, seconds=10):
+    """Whether a file is there before long: vLLM's worker writes it after the answer is out."""
+    end = time.monotonic() + seconds
     while not path.is_file() and time.monotonic() < end:
         time.sleep(0.01)
     return path.is_file()
-
-
-def rollout_of(job, vectors, output, settings):
-    """A job that vLLM has read; vectors [2, layers, d] of its last two tokens."""
-    tokens = job["tokens"]
-    stopped = len(tokens) > 0 and tokens[-1] in settings.sampling["stop_ids"]
-    eos = vectors[-1]
-    last = vectors[0] if stopped else eos
-    rollout = job | {
-        "ids": torch.tensor(tokens, dtype=torch.int32), "extra": {},
-        "stats": job["stats"] if "stats" in job else stats_of(output.prompt_logprobs, len(tokens)),
-        "hidden": torch.stack([last, eos], 1).flatten(0, 1), "finish": "stop" if stopped else "length",
-    }  # fmt: skip
-    return rollout | {"text": response_of(settings.tokenizer, rollout)}
 
 
 # ---- Jobs: what is to be sampled or read, one for each rollout
@@ -1481,21 +1401,20 @@ def read_row(row):
     answers = []
     for choice in body.get("choices") or []:
         message = choice["message"]
-        reasoning = message.get("reasoning") or message.get("reasoning_content")  # vLLM's; other servers'
-        rest = reasoning, body.get("prompt_token_ids")
-        answers.append(read_answer(message["content"], choice.get("token_ids"), choice["finish_reason"], *rest))
+        answer = read_answer(message["content"], choice.get("token_ids"), choice["finish_reason"])
+        if not answer["tokens"] and (message.get("reasoning") or message.get("reasoning_content")):
+            answer["error"] = "the server took the reasoning out: start it without its reasoning parser"
+        answers.append(answer | {"prompt": body.get("prompt_token_ids")})
     return name, int(first), answers or [{"error": str(row.get("error") or body)}]
 
 
-def read_answer(text, tokens, finish, reasoning=None, prompt=None):
+def read_answer(text, tokens, finish):
     """An answer as `encode_answer` takes it; "error" says why there is none."""
     if not isinstance(text, str | None) or not all(type(token) is int for token in tokens or []):
         raise TypeError("texts are strings, tokens whole numbers")
-    is_empty = text is None and not reasoning and not tokens
-    is_broken = is_empty or finish in ("abort", "content_filter", "error")
+    is_broken = text is None and not tokens or finish in ("abort", "content_filter", "error")
     return {
-        "text": text or "", "reasoning": reasoning, "tokens": tokens, "prompt": prompt,
-        "is_cut": finish == "length" or bool(tokens and finish is None),
+        "text": text or "", "tokens": tokens, "is_cut": finish == "length" or bool(tokens and finish is None),
         "error": str(finish) if is_broken else None,
     }  # fmt: skip
 
@@ -1505,10 +1424,11 @@ def encode_answer(settings, problem, prompt, answer, odd):
     tokenizer = settings.tokenizer
     stop_ids = settings.sampling["stop_ids"]
     tokens = answer["tokens"]
-    if answer["prompt"] not in (None, prompt):
+    if answer.get("prompt") not in (None, prompt):
         odd["answers are to another prompt than this model's files give"].append(problem["id"])
     if not tokens:
-        text = whole_text(tokenizer, problem, prompt, answer)
+        opened = opened_reasoning(tokenizer, prompt)  # what the prompt holds already
+        text = answer["text"].removeprefix(opened if answer["text"].startswith(opened) else opened.strip())
         tokens = tokenizer(text, add_special_tokens=False)["input_ids"]
         if tokenizer.decode(tokens, clean_up_tokenization_spaces=False) != text:
             odd["texts are not what their tokens spell"].append(problem["id"])
@@ -1518,24 +1438,6 @@ def encode_answer(settings, problem, prompt, answer, odd):
     if answer["is_cut"] or not stop_ids or (tokens and tokens[-1] in stop_ids):
         return tokens
     return [*tokens, tokenizer.eos_token_id if tokenizer.eos_token_id in stop_ids else stop_ids[0]]
-
-
-def whole_text(tokenizer, problem, prompt, answer):
-    """An answer with the reasoning that the server took out, and without what the prompt holds already."""
-    text = answer["text"]
-    reasoning = answer["reasoning"]
-    if reasoning:
-        shown = tokenizer.decode(prompt)
-        names = "reasoning_content", "reasoning", "thinking"
-        reply = {"role": "assistant", "content": "<ANSWER>"} | dict.fromkeys(names, "<REASONING>")
-        chat = tokenizer.decode(common.encode_chat(tokenizer, problem, reply=[reply])[0])
-        marks = re.match("(.*?)<REASONING>(.*?)<ANSWER>", chat.removeprefix(shown), re.DOTALL)
-        before, between = "<think>\n", "\n</think>\n\n"  # for a template that leaves the reasoning out
-        if marks and chat.startswith(shown):
-            before, between = marks.groups()
-        text = before + reasoning.strip("\n") + (between + text.lstrip("\n") if text else "")
-    opened = opened_reasoning(tokenizer, prompt)
-    return text.removeprefix(opened if text.startswith(opened) else opened.strip())
 
 
 # ---- Sampling that stops when it is sure
@@ -1761,12 +1663,10 @@ def make_meta(run, settings, model, jobs):
     commit = None
     with suppress(OSError):  # no git
         commit = subprocess.run(git, capture_output=True, text=True).stdout.strip()
-    versions = {module.__name__: module.__version__ for module in (torch, transformers, np)}
-    device = model.device
+    modules = [torch, transformers, np]
     if args.engine == "vllm":
-        versions["vllm"] = model.version
-    else:
-        device = common.device_name(device)
+        modules.append(importlib.import_module("vllm"))
+    versions = {module.__name__: module.__version__ for module in modules}
     return {
         "model": args.model, "model_stamp": args.model_stamp, "revision": args.revision,
         "seed": args.seed, "dataset": run.dataset, "n": max(map(len, jobs)),
@@ -1780,7 +1680,7 @@ def make_meta(run, settings, model, jobs):
         "stamp": stamp, "command": shlex.join(["python", "01_generate.py", *sys.argv[1:]]),
         "arguments": vars(args) | {"max_new_tokens": max(job["limit"] for job in itertools.chain(*jobs))},
         "versions": versions | {"python": sys.version.split()[0]}, "git": commit or None,
-        "device": device, "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "device": common.device_name(model.device), "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }  # fmt: skip
 
 
@@ -1923,9 +1823,7 @@ def make_missing(run, settings, model, missing):
     if left:
         layers = [*layers_of(missing["layers"], settings.config.num_hidden_layers)]
         if run.args.engine == "vllm":
-            if not given:
-                left = sample_by_vllm(model, run, settings, left)
-            answered = read_by_vllm(model, run, settings, left, layers)
+            answered = run_by_vllm(run, settings, left, layers)
         elif given:
             answered = read_problems(model, settings, left, layers, missing["extra"], f"read {run.folder}")
         else:
@@ -2149,7 +2047,7 @@ def main(argv=None):
         run.save_problems()  # shows if --out can be written
     if unfinished:
         if args.engine == "vllm":
-            model = VLLM(args, settings.config)
+            model = stand_in(args, settings.config)
         else:
             model, _ = common.load_model(args.model, args.device, args.dtype, args.revision)
             if common.is_tiny(model):
@@ -2160,8 +2058,6 @@ def main(argv=None):
         if is_finished:
             shutil.rmtree(run.folder / "parts", ignore_errors=True)  # of a merge that was killed
             print(run.folder)
-    if unfinished and args.engine == "vllm":
-        model.stop()
 
 
 def check_plan(args, runs, settings):

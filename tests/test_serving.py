@@ -298,38 +298,22 @@ def test_a_run_of_answers_grows_by_a_file_that_has_more(sampled, tmp_path, capsy
     assert run == tmp_path / "model/p/32"
 
 
-CHAT = "{% for m in messages %}<|im_start|>{{ m.role }}\n{% BODY %}<|im_end|>\n{% endfor %}"
-TURN = "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-OPENING = TURN.replace("{% endif %}", "<think>\n{% endif %}")
-BARE = "{{ m.content }}"
-QWEN3 = "{% if m.reasoning_content %}<think>\n{{ m.reasoning_content }}\n</think>\n\n{% endif %}" + BARE
-GPT_OSS = "{% if m.thinking %}<analysis>{{ m.thinking }}<final>{% endif %}" + BARE
-THOUGHT = "<think>\nlet me see\n</think>\n\nit is 4"
-CHANNELS = "<analysis>let me see<final>it is 4"
-
-
-@pytest.mark.parametrize("body, turn, whole", [
-    (QWEN3, TURN, THOUGHT), (QWEN3, OPENING, THOUGHT), (BARE, OPENING, THOUGHT), (BARE, TURN, THOUGHT),
-    (GPT_OSS, TURN, CHANNELS),
-])  # fmt: skip
-def test_reasoning_comes_back_to_where_the_template_has_it(tmp_path, body, turn, whole):
-    """As Qwen3's, one that opens the reasoning, DeepSeek-R1's that forgets it, one without, gpt-oss's."""
-    shutil.copytree(MODEL, tmp_path / "model")
-    (tmp_path / "model/chat_template.jinja").write_text(CHAT.replace("{% BODY %}", body) + turn)
+def test_what_the_prompt_holds_or_the_server_took_out(tmp_path, capsys):
+    """A template that opens the reasoning; servers return that or not. One that took the reasoning out is told of."""
+    model = shutil.copytree(MODEL, tmp_path / "model")
+    template = "{% for m in messages %}{{ m.content }}{% endfor %}{{ '<think>\\n' }}"
+    (model / "chat_template.jinja").write_text(template)
     common.write_jsonl(tmp_path / "p.jsonl", [{"id": "p", "prompt": "2 + 2?"}])
-    choices = [
-        {"message": {"content": "it is 4", "reasoning_content": "let me see"}, "finish_reason": "stop"},
-        {"message": {"content": "\n\nit is 4", "reasoning": "\nlet me see\n"}, "finish_reason": "stop"},
-        {"message": {"content": None, "reasoning": "let me see"}, "finish_reason": "length"},
-        {"message": {"content": whole}, "finish_reason": "stop"},
-    ]
+    whole = "<think>\nlet me see\n</think>\n\nit is 4"
+    taken = [{"content": "it is 4", name: "let me see"} for name in ("reasoning", "reasoning_content")]
+    messages = [{"content": whole}, {"content": whole.removeprefix("<think>\n")}, *taken]
+    choices = [{"message": message, "finish_reason": "stop"} for message in messages]
     row = {"custom_id": "p#0", "response": {"body": {"choices": choices}}}
-    common.write_jsonl(tmp_path / "a.jsonl", [row])
-    flags = "--responses", tmp_path / "a.jsonl", "--out", tmp_path
-    program(tmp_path / "model", tmp_path / "p.jsonl", *flags)
+    common.write_jsonl(tmp_path / "answers.jsonl", [row])
+    program(model, tmp_path / "p.jsonl", "--responses", tmp_path / "answers.jsonl", "--out", tmp_path)
     found = [(row["response"], row["finish"]) for row in common.read_rollouts(tmp_path / "model/p/32")]
-    stopped, cut = (whole, "stop"), (whole[: whole.index("see") + 3], "length")
-    assert found == [stopped, stopped, cut, stopped]
+    assert found == [(whole, "stop")] * 2
+    assert said_of(capsys)[1].startswith("2 requests or choices gave no answer, such as p (the server took the rea")
 
 
 def test_settings_are_those_of_the_requests(sampled, tmp_path, capsys, monkeypatch):
