@@ -9,19 +9,13 @@
     python 05_baselines.py paper RESULTS ...          all tables of the paper, its numbers beside ours, from
                                                       results.json of one model or several; --plots draws them
 
-The tables of the paper that are not of 03's studies, for a calibration run C and runs E to evaluate on:
-
-    LoRA, its transfer       lora C --eval E --seed 32 42 52, with --epochs 6 for AIME
-    PRM, ReasonFlux          prm E --prm Gen-Verse/ReasonFlux-PRM-1.5B, and 7B; SCaTR learns on openthoughts
-    efficiency               after lora and prm: "Costs" in report.md
-    routing                  route E --math M.pt --code C.pt, beside 03's study of mixed domains
-    all of them              bash run_all.sh --paper MODEL, which ends with `paper`
+`bash run_all.sh --paper MODEL` runs all of these, with lora's --epochs 6 for AIME.
 
 The report prints a summary and writes report.md, results.json and, with --plots, two figures for each
 calibration and evaluation set. It compares the scores in RUN/scores/*.jsonl: those of 04_select.py, those
-that the other three commands write, and your own. Yours is a file with a line {"id", "sample", "score"} for
-each rollout, where a higher score is better; with a "weight" from 0 to 1 in each line it also votes, and with
-a "p" from 0 to 1 the report shows how good a probability that is. Files that are named
+that lora, prm and route write, and your own. Yours is a file with a line {"id", "sample", "score"} for each
+rollout, where a higher score is better; with a "weight" from 0 to 1 in each line it also votes, and with a
+"p" from 0 to 1 the report says how good a probability that is. Files that are named
 METHOD.CALSET@CALRUN-SEED.jsonl are one method: its row is the mean over evaluation runs (of one model and
 data set), calibration runs and scorer seeds, ± the standard deviation (ddof=1). A labelled run in a folder
 `greedy` beside RUN is a row, too.
@@ -33,7 +27,6 @@ become tables and figures. The second page is the three verifiers, the third the
 from __future__ import annotations  # the annotations name numpy, which is imported when it is first used
 
 import argparse
-import fnmatch
 import importlib.util
 import itertools
 import math
@@ -44,8 +37,8 @@ import sys
 import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from functools import cache, lru_cache, partial
-from operator import itemgetter
 from pathlib import Path
 
 import common
@@ -59,7 +52,7 @@ SEED = 0  # of the random subsets and of the bootstrap
 SIZES = (1, 2, 4, 8, 12, 16, 32, 64, 128)  # numbers of rollouts at which accuracy is shown
 
 PAPERS_STATISTICS = ("mean", "median", "variance", "gap", "entropy")
-FITTED = ", fitted windows"  # ends the name of a confidence rule whose windows go by the length of the answers
+FITTED = ", fitted windows"  # ends the name of a confidence rule whose windows go by the answers' length
 BEST_OF_ALL = f"best of all {len(RULES)}{FITTED}"
 PAPERS_BEST = "best of the paper's 20 rules"
 COSTS = {  # field of NAME.cost.json: (column, unit)
@@ -135,7 +128,6 @@ class Row:
     auroc_within: float | None = None  # the mean over problems of that within a problem
     reliability: dict | None = None  # how good a probability its p is, see measure_reliability
     cost: dict | None = None  # {one of COSTS: mean}, and the devices
-    vote: str | None = None  # in a study: the accuracy of the weighted vote
     domains_right: float | None = None  # by routing: the share of problems that went to their kind's scorer
 
 
@@ -207,27 +199,23 @@ def windows_for(runs):
     return min(nearest, common.WINDOW), min(nearest, common.TAIL)
 
 
-def score_by_rules(runs, windows):
-    """{rule: [Scores of each run]}; a rollout without tokens ranks below all others."""
-    scores = {rule: [] for rule in RULES}
-    for run in runs:
-        conf = [values for _, values in common.with_confidence(run.path, run.rollouts, *windows)]
-        for rule in RULES:
-            sign = -1 if rule.split("/")[0] in common.LOWER_IS_BETTER else 1
-            values = sign * np.array([each[rule] for each in conf], dtype=float)  # None becomes NaN
-            values = np.nan_to_num(values, nan=np.nanmin([0, *values]) - 1)
-            scores[rule].append(Scores(run, padded(values, run.places, -np.inf)))
-    return scores
+def score_by_rules(runs):
+    """{rule: [Scores of each run]} in the paper's windows and, for short answers, also in some that fit.
 
-
-def score_by_all_rules(runs):
-    """Those of the paper's windows, and where these are longer than the answers also those of windows that fit."""
-    by_rule = score_by_rules(runs, (common.WINDOW, common.TAIL))
-    windows = windows_for(runs)
-    if windows != (common.WINDOW, common.TAIL):
-        for rule, scores in score_by_rules(runs, windows).items():
-            if not rule.endswith("/avg"):  # which has no window
-                by_rule[rule + FITTED] = scores
+    A rollout without tokens ranks below all others.
+    """
+    by_rule = defaultdict(list)
+    for windows in dict.fromkeys([(common.WINDOW, common.TAIL), windows_for(runs)]):
+        ending = FITTED if by_rule else ""
+        for run in runs:
+            conf = [values for _, values in common.with_confidence(run.path, run.rollouts, *windows)]
+            for rule in RULES:
+                if ending and rule.endswith("/avg"):  # which has no window
+                    continue
+                sign = -1 if rule.split("/")[0] in common.LOWER_IS_BETTER else 1
+                values = sign * np.array([each[rule] for each in conf], dtype=float)  # None becomes NaN
+                values = np.nan_to_num(values, nan=np.nanmin([0, *values]) - 1)
+                by_rule[rule + ending].append(Scores(run, padded(values, run.places, -np.inf)))
     return by_rule
 
 
@@ -237,14 +225,14 @@ def fitted(rule, rules):
 
 
 def read_all_scores(runs, only, studies):
-    """({METHOD: its Scores}, [(name of a file that is left out, why)])
+    """({METHOD: its Scores}, {name of a file that is left out: why})
 
     A file may be in one run alone if each run has that of the calibration run with its own name: LoRA reads
     every rollout once a file, so that crossing all runs would take as many times as long.
-    The scores of studies are read where --study asks for them. Of all, those that --only names or all are.
+    The scores of studies are read where --study asks for them.
     """
     found = defaultdict(list)  # name of a file -> its Scores in each run
-    left_out = {}  # name of a file -> why
+    left_out = {}
     for run in runs:
         for file in sorted((run.path / "scores").glob("*.jsonl")):
             method = file.stem.partition("@")[0]
@@ -252,10 +240,12 @@ def read_all_scores(runs, only, studies):
                 continue
             cost_file = file.with_suffix(".cost.json")
             cost = common.read_json(cost_file) if cost_file.is_file() else {}
-            if only and not any(fnmatch.fnmatchcase(name, one) for name in (file.stem, method) for one in only):
+            sources = cost.get("made_of", {})
+            changed = [path for path in sources if stamp_of_file(path) not in (sources[path], None)]
+            if only and not any(fnmatchcase(name, one) for name in (file.stem, method) for one in only):
                 left_out[file.stem] = "not in --only"
-            elif changed := changed_source(cost):
-                left_out[file.stem] = f"{changed} has changed since"
+            elif changed:
+                left_out[file.stem] = f"{changed[0]} has changed since"
             else:
                 found[file.stem].append(read_scores(file, run, cost))
     own = Counter()  # (METHOD, seed) -> how many runs have the file of the calibration run with their name
@@ -269,19 +259,13 @@ def read_all_scores(runs, only, studies):
             methods[method] += scores
         else:
             left_out.setdefault(name, "not in every run")
-    return methods, sorted(left_out.items())
-
-
-def changed_source(cost):
-    """The first of the files that a verifier or a route was made of which has other content now, or None."""
-    for path, stamp in cost.get("made_of", {}).items():
-        if os.path.isfile(path) and stamp_of_file(path) != stamp:
-            return path
+    return methods, left_out
 
 
 @cache
 def stamp_of_file(path):
-    return common.stamp(Path(path))
+    """Of a verifier's or a route's sources; None of one that is gone, as where a run was moved."""
+    return common.stamp(Path(path)) if os.path.isfile(path) else None
 
 
 def study_of(method):
@@ -360,9 +344,10 @@ def weighted_majority(groups, weights):
 
 
 def filtered_majority(share, groups, weights):
-    """The weighted vote of the most confident rollouts with an answer: those from a quantile up, as DeepConf."""
+    """DeepConf's: a weighted vote of the most confident rollouts with an answer, those from a quantile up."""
     voters = groups >= 0
-    ranks = np.argsort(np.argsort(np.where(voters, weights, -np.inf), 1, kind="stable"), 1)  # 0: least confident
+    least_first = np.argsort(np.where(voters, weights, -np.inf), 1, kind="stable")
+    ranks = np.argsort(least_first, 1)
     quantile = groups.shape[1] - 1 - share * (voters.sum(1, keepdims=True) - 1)
     return weighted_majority(np.where(ranks >= quantile - 1e-9, groups, -1), weights)
 
@@ -416,18 +401,17 @@ def make_rows(runs, greedy, by_rule, by_scorer):
 def row_of_answers(runs, by_scorer):
     """The row of answers.jsonl, judged on those problems of which the answer could be judged."""
     of_answers = []
-    scorers = {row.get("scorer") or "" for run in runs for row in run.answers}
-    learned = {id for name in scorers for scores in by_scorer.get(name, ()) for id in scores.cost.get("learned") or ()}
     for run in runs:
         answers = {*common.keys_of(run.answers)}
-        chosen = [key in answers for key in common.keys_of(run.rollouts)]
-        is_chosen = padded(chosen, run.places)
-        unjudged = {run.ids[place] for place in np.flatnonzero(is_chosen.sum(1) == 0)}
-        of_answers.append(Scores(run, is_chosen, cost={"learned": learned}, left_out=unjudged))
-    calibrations = {name_scorer(name)[1] for name in scorers}
-    calibration = calibrations.pop() if len(calibrations) == 1 else ""
+        chosen = padded([key in answers for key in common.keys_of(run.rollouts)], run.places)
+        unjudged = {run.ids[place] for place in np.flatnonzero(chosen.sum(1) == 0)}
+        of_answers.append(Scores(run, chosen, left_out=unjudged))
+    scorers = {row.get("scorer") or "" for run in runs for row in run.answers}
+    calibration = "+".join(sorted({name_scorer(name)[1] for name in scorers}))
     n = max(run.labels.shape[1] for run in runs)
-    return make_row("answers.jsonl, 04's choice", "choice", by_score, of_answers, calibration, sizes=[n])
+    row = make_row("answers.jsonl, 04's choice", "choice", by_score, of_answers, calibration, sizes=[n])
+    row.in_sample = any(scores.cost.get("learned") for name in scorers for scores in by_scorer.get(name, ()))
+    return row
 
 
 def name_scorer(key):
@@ -466,17 +450,19 @@ def make_row(name, kind, pick, of_method, calibration="", sizes=None):
         accuracies.append([credit[kept].mean() for credit in credits])
         cut.append((scores.run.cut * picks[-1]).sum(1)[kept].mean())
         problems.append(kept.sum())
-    right = mean_of_finite(right)
+    right = np.ma.masked_invalid(right).mean(0).filled(np.nan)
     curve = np.mean(accuracies, 0).tolist()
-    pairs = [scores for scores in of_method if has_equal_runs(scores)]
-    paired = None
-    if 0 < len(pairs) < len(of_method):
-        paired = make_row(name, kind, pick, pairs, calibration, sizes)
+    pairs = []  # a scorer of calibration run i scores evaluation run i
+    for scores in of_method:
+        if {*scores.calibration_run.split("+")} == {scores.run.path.name}:
+            pairs.append(scores)
+    is_crossed = 0 < len(pairs) < len(of_method)
     row = Row(
         method=name, kind=kind, calibration=calibration,
         problems=mean_of(problems), correct=float(np.nansum(right)), right=right,
         accuracy=curve[-1], std=std_of([of_sizes[-1] for of_sizes in accuracies]),
-        runs=len(accuracies), over=name_varied(of_method), paired=paired,
+        runs=len(accuracies), over=name_varied(of_method),
+        paired=make_row(name, kind, pick, pairs, calibration, sizes) if is_crossed else None,
         curve=dict(zip(map(str, sizes), curve)), curve_std=std_of(accuracies),
         cut=mean_of(cut),
         in_sample=any({*(scores.cost.get("learned") or ())} - scores.left_out for scores in of_method),
@@ -507,11 +493,6 @@ def name_varied(of_method):
     return varied if crossed == len(of_method) else f"{len(of_method)} of {varied}"
 
 
-def has_equal_runs(scores):
-    """Whether a scorer of calibration run i scores evaluation run i."""
-    return {*scores.calibration_run.split("+")} == {scores.run.path.name}
-
-
 def std_of(values):
     return np.std(values, 0, ddof=1).tolist() if len(values) > 1 else None
 
@@ -522,12 +503,6 @@ def mean_of(values):
     return float(np.mean(values)) if values else None
 
 
-def mean_of_finite(values):
-    """[P]: the mean over the first axis of [., P] without NaN; NaN where there is nothing else."""
-    counts = np.isfinite(values).sum(0)
-    return np.nansum(values, 0) / np.where(counts, counts, np.nan)
-
-
 def mean_auroc(of_method):
     """(AUROC over all rollouts, the mean over problems of that within a problem)"""
     overall = []
@@ -536,31 +511,26 @@ def mean_auroc(of_method):
         right = scores.run.labels > 0
         kept = scores.run.valid & kept_problems(scores)[:, None]
         overall.append(common.auroc(right[kept], scores.score[kept]))
-        within.append(mean_of(common.auroc(right[i][rows], scores.score[i][rows]) for i, rows in enumerate(kept)))
+        each = [common.auroc(right[i][rows], scores.score[i][rows]) for i, rows in enumerate(kept)]
+        within.append(mean_of(each))
     return mean_of(overall), mean_of(within)
 
 
 def measure_reliability(of_method):
     """How far p, of all Scores together, is from the share of answers that are right; None without p.
 
-    bins: (mean p, share that is right) of each tenth of the answers, from the smallest p to the largest. off:
-    the mean over these of their distance. brier: the mean square of p - label. picked: the mean p of the best
-    of N.
+    tenths: (mean p, share that is right) of each tenth of the answers, from the smallest p to the largest;
+    off: the mean distance of the two; brier: the mean of (p - label)²; picked: the mean p of the best of N.
     """
     if any(scores.p is None for scores in of_method):
         return None
-    p, right, picked = [], [], []
-    for scores in of_method:
-        kept = kept_problems(scores)
-        judged = scores.run.valid & kept[:, None]
-        p.append(scores.p[judged])
-        right.append(scores.run.labels[judged])
-        picked.append((scores.p * by_score(scores, scores.p.shape[1])).sum(1)[kept].mean())
-    p, right = np.concatenate(p), np.concatenate(right)
-    tenths = np.array_split(np.argsort(p, kind="stable"), min(10, len(p)))
-    bins = [(float(p[rows].mean()), float(right[rows].mean())) for rows in tenths]
-    off = mean_of(abs(mean - share) for mean, share in bins)
-    return {"bins": bins, "off": off, "brier": mean_of((p - right) ** 2), "picked": mean_of(picked)}
+    p = np.concatenate([scores.p[scores.run.valid] for scores in of_method])
+    right = np.concatenate([scores.run.labels[scores.run.valid] for scores in of_method])
+    picked = [(scores.p * by_score(scores, scores.p.shape[1])).sum(1).mean() for scores in of_method]
+    by_p = np.array_split(np.argsort(p, kind="stable"), min(10, len(p)))
+    tenths = [(float(p[rows].mean()), float(right[rows].mean())) for rows in by_p]
+    off = mean_of(abs(mean - share) for mean, share in tenths)
+    return {"tenths": tenths, "off": off, "brier": mean_of((p - right) ** 2), "picked": mean_of(picked)}
 
 
 def cost_of(of_method):
@@ -614,8 +584,7 @@ def problem_draws(n):
 
 
 def evaluate_study(study, runs, by_scorer):
-    """The rows of a study, by the number in their name; `vote` is the accuracy of the weighted vote. There
-    are none for runs that it does not score.
+    """The rows of a study, by the number in their name. There are none for runs that it does not score.
 
     The problems from which a scorer of some row learned are left out of all rows of that seed.
     """
@@ -630,12 +599,10 @@ def evaluate_study(study, runs, by_scorer):
             scores.left_out = learned[scores.seed]
             if not kept_problems(scores).any():
                 common.die(f"{scores.run.path}: the scorers of --study {study} learned from all its problems")
-        row = make_row(name, "scorer", by_score, by_scorer[key], calibration)
-        for vote in vote_rows(name, by_scorer[key], calibration):
-            row.vote = accuracy_of(vote)
         is_other = study == "halves" and name == "other"
         if not is_other or any(learned.values()):  # without a scorer of the half there is no other half
-            rows.append(row)
+            rows.append(make_row(name, "scorer", by_score, by_scorer[key], calibration))
+            rows += vote_rows(f"{name}, weighted vote", by_scorer[key], calibration)
         if is_other:  # the paper's row is of all problems
             everything = [replace(scores, left_out=frozenset()) for scores in by_scorer[key]]
             rows.append(make_row("other, all problems", "scorer", by_score, everything, calibration))
@@ -678,10 +645,6 @@ def best_of(n, row):
     return percent_and_std(row.curve[n], stds.get(n))
 
 
-def gain_of(gain):
-    return f"{percent(gain['delta'], sign='+')} [{percent(gain['low'])}, {percent(gain['high'])}]"
-
-
 def number(value, unit=1):
     """Three digits; from a hundred on, none after the point."""
     if value is None:
@@ -697,7 +660,8 @@ def summary_tables(sections):
             title = " → ".join(filter(None, [calibration, section["dataset"]]))
             if len({section["model"] for section in sections}) > 1:
                 title = f"{section['model']}: {title}"
-            columns.append({"picked by": title} | summary_cells(section, calibration))
+            cells = {name: accuracy_of(row) for name, row in summary_rows(section, calibration).items()}
+            columns.append({"picked by": title} | cells | {"cut %": percent(section["cut"])})
     names = [*dict.fromkeys(itertools.chain(*columns))]
     names.sort(key=lambda name: SUMMARY_ENDS.index(name) if name in SUMMARY_ENDS else -1)
     for i in range(0, len(columns), SUMMARY_COLUMNS):
@@ -723,20 +687,17 @@ def summary_rows(section, calibration):
     return rows
 
 
-def summary_cells(section, calibration):
-    rows = summary_rows(section, calibration)
-    cells = {name: accuracy_of(row) for name, row in rows.items()}
-    return cells | {"cut %": percent(section["cut"])}
-
-
 def shown_rows(section):
     """The rows of all methods, but of the confidence rules only of the best."""
     return [row for row in section["rows"] if row.kind != "confidence" or row.best_of]
 
 
+def name_of(row):
+    return ": ".join(filter(None, [" and ".join(row.best_of), row.method]))
+
+
 def columns_of(row):
-    name = ": ".join(filter(None, [" and ".join(row.best_of), row.method]))
-    return {"method": name, "calibrated on": row.calibration, "cut %": percent(row.cut)}
+    return {"method": name_of(row), "calibrated on": row.calibration, "cut %": percent(row.cut)}
 
 
 def methods_table(section):
@@ -749,18 +710,18 @@ def methods_table(section):
         if row.domains_right is not None:
             cells["domains right %"] = percent(row.domains_right)
         for best, gain in row.against.items():
-            cells[f"Δ to the {best} [95 %]"] = gain_of(gain)
+            interval = f"[{percent(gain['low'])}, {percent(gain['high'])}]"
+            cells[f"Δ to the {best} [95 %]"] = f"{percent(gain['delta'], sign='+')} {interval}"
         cells["closed %"] = percent(row.against[PAPERS_BEST]["gap_closed"], 0)
         yield columns_of(row) | cells
 
 
 def curves_table(section):
     for row in shown_rows(section):
-        cells = {f"N={n}": percent(accuracy) for n, accuracy in row.curve.items()}
-        for key, column in (("auroc", "AUROC"), ("auroc_within", "within a problem")):
-            auroc = getattr(row, key)
+        cells = {f"N={n}": best_of(n, row) for n in row.curve}
+        for column, auroc in (("AUROC", row.auroc), ("within a problem", row.auroc_within)):
             cells[column] = None if auroc is None else f"{auroc:.3f}"
-        yield columns_of(row) | cells
+        yield columns_of(row) | cells | {"over": row.over, "problems": number(row.problems)}
 
 
 def rules_table(section):
@@ -770,8 +731,8 @@ def rules_table(section):
             statistic, way = row.method.split("/")
             ways[statistic][way] = row
     for statistic, rows in ways.items():
-        cut = mean_of(row.cut for row in rows.values())
-        yield {"statistic": statistic} | {way: accuracy_of(row) for way, row in rows.items()} | {"cut %": percent(cut)}
+        cells = {way: accuracy_of(row) for way, row in rows.items()}
+        yield {"statistic": statistic} | cells | {"cut %": percent(mean_of(row.cut for row in rows.values()))}
 
 
 def reliability_table(section):
@@ -780,7 +741,7 @@ def reliability_table(section):
             found = row.reliability
             cells = {"p is off by, %": percent(found["off"]), "Brier score": number(found["brier"])}
             cells["picked: p → right, %"] = f"{percent(found['picked'], 0)} → {percent(row.accuracy, 0)}"
-            for tenth, (p, right) in enumerate(found["bins"], 1):
+            for tenth, (p, right) in enumerate(found["tenths"], 1):
                 cells[f"tenth {tenth}"] = f"{percent(p, 0)} → {percent(right, 0)}"
             yield columns_of(row) | cells
 
@@ -802,17 +763,6 @@ TABLES = {
 }
 
 
-def study_table(rows):
-    for row in rows:
-        cells = columns_of(row)
-        for n in row.curve:
-            if n != "1":  # one rollout is a random pick
-                cells[f"best of {n} %"] = best_of(n, row)
-        cells |= {"AUROC %": percent(row.auroc), "within a problem %": percent(row.auroc_within)}
-        cells |= {"weighted vote %": row.vote, "over": row.over, "problems": number(row.problems)}
-        yield cells
-
-
 # ---- The report --------------------------------------------------------------------------------------------
 
 LEGEND = """\
@@ -822,17 +772,15 @@ Confidence rules are statistic/aggregation. The statistics are of each token's t
 `mean` and `median`, negated; `variance`; `gap`, the largest probability minus the second; `entropy` of the
 ten, scaled to add up to 1 (low is sure). `self_certainty` is how far the whole distribution is from uniform,
 `likelihood` the token's own log-probability. They are aggregated over the tokens: `avg` of all; `tail`, the
-last ones; `lowest`, the window where it is least confident; `bottom10`, the least confident tenth of the
-windows: the mean of these windows' means, so that a token counts once for each window that it is in, where
-the paper's formula averages a set of tokens. Windows and tail are the paper's, 1,024 and 2,048 tokens; an
-answer that is shorter is one window. Where answers are short there are also `fitted windows`: both are the
-power of two nearest to half of the median answer. The best of the paper's 20 rules is in its own windows, the
-best of all 28 in those that fit. The paper's Sec. 5 names four rules, the aggregations of mean; that its best
-rule is the best of five statistics × four aggregations, 20 rules, is how we read its App. B.2.
+last ones; `lowest`, the window where it is least confident; `bottom10`, the mean of the means of the least
+confident tenth of the windows. Windows and tail are the paper's, 1,024 and 2,048 tokens; a shorter answer is
+one window. Where answers are short there are also `fitted windows`: both are the power of two nearest to half
+of the median answer. The best of the paper's 20 rules (five statistics × four aggregations, as we read App.
+B.2; Sec. 5 names four) is in its own windows, the best of all 28 in those that fit.
 
 Random, best-of-N and oracle are the exact expectation over all subsets of N rollouts, votes where these are
 few, else the mean over 128 random ones. Tied majorities share the credit. Confidence-weighted votes are by
-mean/tail in windows that fit; DeepConf's are those of the most confident 10 or 90 % of the answers.
+mean/tail in windows that fit; DeepConf's are of the most confident 10 or 90 % of the answers.
 `right/problems` counts expected picks. `cut %`: picks (in the summary: rollouts) that ended at the length
 limit.
 
@@ -848,12 +796,11 @@ of these problems, so its accuracy proves nothing.
 
 p is a scorer's probability that an answer is right. A `tenth` of the answers, from the smallest p to the
 largest, has its mean p and the share that is right; p is off by the mean distance of the two. The Brier score
-is the mean of (p − label)². Confidence rules have no p.
+is the mean of (p − label)².
 
-A search's processor minutes are those of all its trainings, which run side by side on the cores. LoRA, PRM
-and scorers are timed with one rollout at a time. In the study of halves, `other` and `same` are judged on the
-half of the problems that `same` did not learn from; the paper's row of another data set is `other, all
-problems`."""
+A search's processor minutes are those of all its trainings, which run side by side. Scoring is timed with one
+rollout at a time. In the study of halves, `other` and `same` are judged on the half of the problems that
+`same` did not learn from; the paper's row of another data set is `other, all problems`."""
 
 
 def report(args):
@@ -867,12 +814,11 @@ def report(args):
     sections = [make_section(*names, paths, args) for names, paths in repetitions.items()]
     for study in args.study:
         if not any(section["studies"][study] for section in sections):
-            names = " ".join(args.runs)
-            train = f"03_train_scorer.py RUN_CAL --study {study} -o DIR"
-            score = f"04_select.py {names} --scorer DIR/{study}-*.pt"
-            common.die(f"{names}: no scores of --study {study}; train by {train}, score by {score}")
+            common.die(f"{' '.join(args.runs)}: no scores of --study {study}; see 03_train_scorer.py -h")
     out = Path(args.out or os.path.commonpath([*map(os.path.abspath, args.runs)]))
-    write_results(out / "results.json", sections, dict(zip(PAPERS_SETS, args.sets)))
+    sets = dict(zip(PAPERS_SETS, args.sets))
+    written = [change_rows(section, fields_of) for section in sections]
+    common.write_json(out / "results.json", {"command": the_command(), "sets": sets, "sections": written})
     summary = [*summarise(sections)]
     details = [text for section in sections for text in describe(section, out, args.plots)]
     made_by = f"This report was made by\n\n    {the_command()}\n"
@@ -881,17 +827,15 @@ def report(args):
     print(*summary, f"more tables, and what the names and numbers mean: {out / 'report.md'}", sep="\n\n")
 
 
-def write_results(path, sections, sets):
-    results = []
-    for section in sections:
-        studies = {study: [*map(fields_of, rows)] for study, rows in section["studies"].items()}
-        results.append(section | {"rows": [*map(fields_of, section["rows"])], "studies": studies})
-    common.write_json(path, {"command": the_command(), "sets": sets, "sections": results})
-
-
 def fields_of(row):
     fields = {name: value for name, value in vars(row).items() if name != "right"}
     return fields | {"paired": row.paired and fields_of(row.paired)}
+
+
+def change_rows(section, change):
+    """The section with change(row) instead of each row."""
+    studies = {study: [*map(change, rows)] for study, rows in section["studies"].items()}
+    return section | {"rows": [*map(change, section["rows"])], "studies": studies}
 
 
 def check_inputs(args):
@@ -900,7 +844,7 @@ def check_inputs(args):
     names = {file.stem for path in args.runs for file in Path(path, "scores").glob("*.jsonl")}
     names |= {name.partition("@")[0] for name in names}
     for name in args.only:
-        if "*" not in name and not fnmatch.filter(names, name):
+        if "*" not in name and name not in names:
             common.die(f"--only {name}: no such scores; there are {', '.join(sorted(names)) or 'none'}")
 
 
@@ -909,7 +853,7 @@ def make_section(model, dataset, paths, args):
     runs, greedy, left_out = load_repetitions(paths)
     by_scorer, not_read = read_all_scores(runs, args.only, args.study)
     studies = {study: evaluate_study(study, runs, by_scorer) for study in args.study}
-    rows = make_rows(runs, greedy, score_by_all_rules(runs), by_scorer)
+    rows = make_rows(runs, greedy, score_by_rules(runs), by_scorer)
     compare(rows)
     n = mean_of(run.valid.sum(1).mean() for run in runs)
     title = f"{model} on {dataset}: {len(runs[0].ids)} problems, N={n:.4g}"
@@ -923,8 +867,8 @@ def make_section(model, dataset, paths, args):
         notes.append(f"{dataset}: {unjudged} answers left out, as they could not be judged")
     if left_out:
         notes.append(f"{dataset}: {len(left_out)} problems left out of all rows: no answer could be judged")
-    for why, names in itertools.groupby(sorted(not_read, key=itemgetter(1)), itemgetter(1)):
-        names = [name for name, _ in names]
+    for why in sorted({*not_read.values()}):
+        names = [name for name in not_read if not_read[name] == why]
         more = f" and {len(names) - 4} more" if len(names) > 4 else ""
         notes.append(f"{dataset}: no row for {', '.join(names[:4])}{more}: {why}")
     return {
@@ -943,7 +887,8 @@ def summarise(sections):
     for section in sections:
         for study, rows in section["studies"].items():
             if rows:
-                yield f"Study of {study}: {section['title']}\n\n{as_table(study_table(rows))}"
+                table = as_table(curves_table({"rows": rows}))
+                yield f"Study of {study}: {section['title']}\n\n{table}"
 
 
 def describe(section, out, plots):
@@ -955,7 +900,7 @@ def describe(section, out, plots):
             yield f"### {title}\n\n{as_table(rows)}"
     if plots:
         for calibration in calibrations_of(section):
-            yield from draw_figures(out, section, calibration)
+            yield draw_accuracy(out, section, calibration)
 
 
 def the_command():
@@ -976,20 +921,36 @@ LOOKS = {  # what a figure shows: (colour, line, mark)
     "PRM": ("#cc79a7", "-.", "X"),
     "oracle": ("#000000", "--", ""),
 }
-SHADES = dict(zip(common.AGGREGATIONS, ("#f9dc9f", "#eeb03c", "#b9770e", "#5f3c05")))  # of the rules' orange
 SIZE = (5.5, 3.6)  # inches: the width of a journal's text
 SPREAD = "are ± the standard deviation over evaluation runs, calibration runs and scorer seeds"
 
 
-def draw_figures(out, section, calibration):
-    """Draw the two figures of a calibration set, and yield the lines that show them."""
+def draw_accuracy(out, section, calibration):
+    """Draw the accuracy against N of a calibration set -> the lines of a page that show it."""
+    title = f"{section['model']} on {section['dataset']}"
+    if calibration:
+        title += f", calibrated on {calibration}"
+    figure, axes = new_figure(title)
     rows = rows_to_draw(section, calibration)
-    where = f"{section['model']} on {section['dataset']}" + (f", calibrated on {calibration}" if calibration else "")
-    sets = "-to-".join(filter(None, [calibration, section["dataset"]]))
-    for name, (title, draw, explanation) in FIGURES.items():
-        figure, axes = new_figure(f"{title}\n{where}")
-        draw(axes, section, rows)
-        yield save_figure(figure, out, f"{name}.{section['model']}.{sets}", f"{title}. {explanation} {SPREAD}.")
+    for look, row in sorted(rows.items(), key=lambda item: -item[1].accuracy):
+        colour, line, mark = LOOKS[look]
+        sizes = [int(n) for n in row.curve]
+        heights = 100 * np.array([*row.curve.values()])
+        name = name_of(row).replace(FITTED, "").replace(": ", ":\n")
+        axes.plot(sizes, heights, line, marker=mark, color=colour, markersize=4, clip_on=False,
+                  label=f"{name}  {heights[-1]:.1f}")  # fmt: skip
+        if row.curve_std:
+            std = 100 * np.array(row.curve_std)
+            axes.fill_between(sizes, heights - std, heights + std, color=colour, alpha=0.18, linewidth=0)
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(sizes, sizes)
+    axes.minorticks_off()
+    axes.set_xlabel("rollouts a problem (N)", fontsize=8)
+    axes.set_ylabel("right answers, %", fontsize=8)
+    axes.set_xlim(1, max(2, sizes[-1]))
+    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize=7)
+    file_name = f"accuracy.{section['model']}.{'-to-'.join(filter(None, [calibration, section['dataset']]))}"
+    return save_figure(figure, out, file_name, f"Accuracy against the number of rollouts. Bands {SPREAD}.")
 
 
 def new_figure(title, height=SIZE[1]):
@@ -1012,97 +973,23 @@ def save_figure(figure, out, name, caption):
 
 
 def rows_to_draw(section, calibration):
-    """{key of LOOKS: row}; of the rules, of the votes, of SCaTR's votes and of the PRMs the best."""
+    """{key of LOOKS: row}; of the votes, of SCaTR's votes and of the PRMs the best."""
     found = defaultdict(list)
     for row in section["rows"]:
+        look = row.best_of[0] if row.best_of else row.method
+        if row.method in SUMMARY_VOTES:
+            look = "vote" if row.method in VOTES else "SCaTR's vote"
+        if row.method.startswith("PRM ("):
+            look = "PRM"
         if row.calibration in ("", calibration):
-            found[look_of(row)].append(row)
+            found[look].append(row)
     return {look: max(found[look], key=lambda row: row.accuracy) for look in LOOKS if look in found}
 
-
-def look_of(row):
-    if row.kind == "confidence":
-        return row.best_of[0] if row.best_of else None
-    if row.method in VOTES:
-        return "vote"
-    if row.method in SUMMARY_VOTES:
-        return "SCaTR's vote"
-    if row.method.startswith("PRM ("):
-        return "PRM"
-    return row.method
-
-
-def draw_accuracy(axes, section, rows):
-    ends = []
-    for look, row in rows.items():
-        colour, line, mark = LOOKS[look]
-        sizes = [int(n) for n in row.curve]
-        heights = 100 * np.array([*row.curve.values()])
-        axes.plot(sizes, heights, line, marker=mark, color=colour, markersize=4, clip_on=False)
-        if row.curve_std:
-            std = 100 * np.array(row.curve_std)
-            axes.fill_between(sizes, heights - std, heights + std, color=colour, alpha=0.18, linewidth=0)
-        name = " and ".join(row.best_of).replace(FITTED, "")
-        name = f"{name}:\n{row.method}" if name else row.method
-        ends.append((heights[-1], f"{name}  {heights[-1]:.1f}", colour))
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(sizes, sizes)
-    axes.minorticks_off()
-    axes.set_xlabel("rollouts a problem (N)", fontsize=8)
-    axes.set_ylabel("right answers, %", fontsize=8)
-    axes.set_xlim(1, max(2, sizes[-1]))
-    name_ends(axes, ends)
-
-
-def name_ends(axes, ends):
-    """Write each (height, text, colour) at the right edge, moved apart so that none covers another."""
-    low, high = axes.get_ylim()
-    gap = 0.06 * (high - low)
-    last = -math.inf
-    for i, (height, text, colour) in enumerate(sorted(ends)):
-        room_for_those_above = gap * (len(ends) - i - 1)
-        last = min(max(height, last + gap), high - room_for_those_above)
-        axes.annotate(text, (1, last), xycoords=("axes fraction", "data"), xytext=(6, 0), color=colour,
-                      textcoords="offset points", va="center", fontsize=7, linespacing=0.9)  # fmt: skip
-
-
-def draw_rules(axes, section, rows):
-    """Bars from the best to the worst, of the rules with the windows that fit."""
-    from matplotlib.patches import Patch
-
-    by_name = {row.method: row for row in section["rows"] if row.calibration == ""}
-    bars = {name: (rows[name], LOOKS[name][0]) for name in ("random", "SCaTR", "SCaTR+", "oracle") if name in rows}
-    for rule in RULES:
-        bars[rule] = by_name[fitted(rule, by_name)], SHADES[rule.split("/")[1]]
-    if "majority vote" in by_name:
-        bars["majority vote"] = by_name["majority vote"], LOOKS["vote"][0]
-    axes.figure.set_size_inches(SIZE[0], 1.2 + 0.14 * len(bars))
-    for name, (row, colour) in sorted(bars.items(), key=lambda bar: bar[1][0].accuracy):
-        accuracy = 100 * row.accuracy
-        std = 100 * (row.std or 0)
-        axes.barh(name, accuracy, color=colour, height=0.78)
-        axes.errorbar(accuracy, name, xerr=std, fmt="none", ecolor="#333333")
-        axes.annotate(f"{accuracy:.1f}", (accuracy + std, name), xytext=(4, 0), textcoords="offset points",
-                      va="center", fontsize=7)  # fmt: skip
-    handles = [Patch(color=shade) for shade in SHADES.values()]
-    axes.legend(handles, SHADES, title="aggregation", loc="lower left", bbox_to_anchor=(1, 0), frameon=False,
-                fontsize=7, title_fontsize=7)  # fmt: skip
-    axes.tick_params(axis="y", length=0)
-    axes.margins(0.08, 0.01)
-    windows = "windows of {:,} tokens, tail {:,}".format(*section["windows"])
-    axes.set_ylabel(f"confidence rule: statistic/aggregation\n({windows})", fontsize=8)
-    axes.set_xlabel("right answers, %", fontsize=8)
-    axes.set_xlim(0, None)
-
-
-FIGURES = {
-    "accuracy": ("Accuracy against the number of rollouts", draw_accuracy, "Bands"),
-    "rules": ("Confidence rules and SCaTR, best of N", draw_rules, "Error bars"),
-}
 
 # ==== Page two: learned verifiers ===========================================================================
 # They read one rollout at a time, since a long one fills a GPU.
 
+CHANNEL = "<|channel|>"  # a token of gpt-oss, which others do not have
 SAVED = 256  # rollouts after which scores are written; a killed command resumes there
 
 
@@ -1146,7 +1033,7 @@ def score_rollouts(run, name, verifier, cost, *made_of):
 
 
 def origin_of(*parts):
-    """What is written beside scores: their stamp, and the files among the parts by which `report` knows old ones."""
+    """What is written beside scores that are made of these: their stamp, and those of files among them."""
     files = {str(part): common.stamp(part) for part in parts if isinstance(part, Path)}
     return {"command": the_command(), "stamp": common.stamp(*parts), "made_of": files}
 
@@ -1162,10 +1049,6 @@ def next_logits(model, ids):
     return model.get_output_embeddings()(states_of(model, ids)[-1]).float()
 
 
-def has_channels(tokenizer):
-    return "<|channel|>" in tokenizer.added_tokens_encoder  # gpt-oss's
-
-
 def fit_answer(model, tokenizer, most, write, problem, answer):
     """Token ids of write(problem, answer) with the answer's last tokens: `most`, or what the context fits."""
     answer = re.sub(r"<\|(?:start|channel)\|>\w*|<\|\w+\|>", " ", answer)  # gpt-oss's channels
@@ -1179,18 +1062,11 @@ def direct_prompt(tokenizer, question):
     """Token ids of a question whose very next token is the answer: no reasoning before it."""
     ids = [*common.encode_prompt(tokenizer, {"kind": "text", "prompt": question}, thinking=False)]
     skipped = ""
-    if has_channels(tokenizer):
-        skipped = "<|channel|>final<|message|>"
+    if CHANNEL in tokenizer.added_tokens_encoder:
+        skipped = f"{CHANNEL}final<|message|>"
     elif tokenizer.decode(ids[-16:]).rstrip().endswith("<think>"):
         skipped = "\n</think>\n\n"
     return ids + tokenizer(skipped, add_special_tokens=False)["input_ids"]
-
-
-def first_tokens(tokenizer, *words):
-    ids = [tokenizer(word, add_special_tokens=False)["input_ids"][0] for word in words]
-    if ids[0] == ids[1]:
-        common.die(f"{words} begin with one token, {tokenizer.decode(ids[0])!r}: this model cannot choose")
-    return ids
 
 
 def load_model_of(runs, args):
@@ -1228,7 +1104,7 @@ def lora(args):
     dataset = common.short_name(common.read_meta(run)["dataset"])
     examples = read_examples(run, args.limit)
     model, tokenizer = load_model_of([run, *args.eval], args)
-    words = first_tokens(tokenizer, "yes", "no")
+    words = [tokenizer(word, add_special_tokens=False)["input_ids"][0] for word in ("yes", "no")]
 
     def write(problem, answer):
         return direct_prompt(tokenizer, QUESTION.format(problem=problem["prompt"], answer=answer))
@@ -1237,7 +1113,7 @@ def lora(args):
         yes, no = next_logits(model, ids)[words]
         return yes - no
 
-    most = 4096 if has_channels(tokenizer) else 16384
+    most = 4096 if CHANNEL in tokenizer.added_tokens_encoder else 16384
     encode = partial(fit_answer, model, tokenizer, most, write)
     verifier = Verifier(model, encode, judge, is_calibrated=True)
     made_of = args.epochs, args.lr, args.limit, run / "labels.jsonl", run / "rollouts.jsonl"
@@ -1393,14 +1269,12 @@ def load_final_prm(args):
 
 def load_step_prm(args):
     """Qwen2 with a two-layer head at the mark behind each paragraph: the mean probability to be good."""
-    from transformers import AutoTokenizer, Qwen2Model, Qwen2PreTrainedModel
+    from transformers import AutoTokenizer, Qwen2ForTokenClassification
 
-    class StepRewardModel(Qwen2PreTrainedModel):
+    class StepRewardModel(Qwen2ForTokenClassification):
         def __init__(self, config):
             super().__init__(config)
-            width = config.hidden_size
-            linear = torch.nn.Linear
-            self.model = Qwen2Model(config)
+            width, linear = config.hidden_size, torch.nn.Linear
             self.score = torch.nn.Sequential(linear(width, width), torch.nn.ReLU(), linear(width, 2))
             self.post_init()
 
@@ -1460,7 +1334,8 @@ def route(args):
     @cache  # runs of a data set have the same problems
     def ask(prompt):
         ids = direct_prompt(tokenizer, ROUTER.format(problem=prompt))
-        return domain_in(say(model, tokenizer, ids, MOST_SAID))
+        word = re.search(r"\b(math|coding)", say(model, tokenizer, ids).lower())
+        return word and DOMAINS[word[1]]
 
     for run, origin in left:
         problems = common.read_jsonl(run / "problems.jsonl", needs=("id", "kind", "prompt"))
@@ -1485,18 +1360,12 @@ def pair_name(*paths):
     return f"routed.{'+'.join(sets)}@{'+'.join(runs)}-{'+'.join(dict.fromkeys(seeds))}"
 
 
-def say(model, tokenizer, ids, most):
-    """The likeliest answer, of at most so many tokens, to a prompt."""
+def say(model, tokenizer, ids):
+    """The likeliest answer to a prompt, of at most MOST_SAID tokens."""
     said = []
-    while len(said) < most and not {*said} & {*tokenizer.all_special_ids}:
+    while len(said) < MOST_SAID and not {*said} & {*tokenizer.all_special_ids}:
         said.append(int(next_logits(model, ids + said).argmax()))
     return tokenizer.decode(said, skip_special_tokens=True)
-
-
-def domain_in(text):
-    """The kind of problem that an answer names first, or None."""
-    word = re.search(r"\b(math|coding)", text.lower())
-    return word and DOMAINS[word[1]]
 
 
 def routed_scores(run, domains, math_path, code_path, scorers):
@@ -1521,14 +1390,22 @@ MISSING = "missing"
 
 @cache
 def the_paper():
-    """demo/paper.json: the paper's tables, in its order, a legend and the reasons why ours differ. Of a table:
+    """demo/paper.json: the paper's tables, in its order, a legend and the reasons why ours differ.
 
+    Of a table it has
     columns: [column, what it shows (a key of SHOWN), the rows of the report or STUDY-ROW that this is of]
+    like: instead of the columns, a table with the same, and what they show here
     rows: what the rows are named by, and how, if not by the calibration set {0} and the evaluation set {1}
     learned from: {column: a calibration set other than the pair's, from which its rows learned; see our_cell}
     paper: {"MODEL CALIBRATED_ON EVALUATED_ON": its cells, - where it has none}; "any" stands for all models
     """
-    return common.read_json(Path(__file__).with_name("demo") / "paper.json")
+    content = common.read_json(Path(__file__).with_name("demo") / "paper.json")
+    for table in content["tables"].values():
+        if "like" in table:
+            other, shows = table["like"]
+            columns = content["tables"][other]["columns"]
+            table["columns"] = [[title, shows or what, *rows] for title, what, *rows in columns]
+    return content
 
 
 @dataclass
@@ -1600,7 +1477,10 @@ def paper(args):
         content = common.read_json(file, needs=("sets", "sections"))
         for section in content["sections"]:
             results = models.setdefault(section["model"], Results(content["sets"]))
-            results.add(with_rows(section, file))
+            try:
+                results.add(change_rows(section, row_of))
+            except TypeError:
+                common.die(f"{file} was made by another version of this file: make that report again")
     out = Path(args.out or os.path.commonpath([Path(file).absolute().parent for file in args.results]))
     parts = [*describe_models(models)]
     for count, table in enumerate(the_paper()["tables"].values(), 1):
@@ -1608,7 +1488,8 @@ def paper(args):
         rows = [row for model, results in models.items() for row in paper_rows(table, form, model, results)]
         header = ["model", heading, "", *(column[0] for column in table["columns"])]
         parts += [f"## Table {count}: {table['title']}", common.table(header, rows)]
-        parts.append("\n".join(line for reason in table["differs"] for line in the_paper()["reasons"][reason]))
+        reasons = [the_paper()["reasons"][reason] for reason in table["differs"]]
+        parts.append("\n".join(itertools.chain(*reasons)))
     if args.plots:
         parts.append(draw_models(out, models))
     parts.append(f"This page was made by\n\n    {the_command()}")
@@ -1616,16 +1497,7 @@ def paper(args):
     with common.atomic(out / "paper.md") as file:
         file.write(text + "\n")
     missing = len(re.findall(rf"\| +{MISSING} (?=\|)", text))
-    print(f"{out / 'paper.md'}: {len(the_paper()['tables'])} tables of the paper; {missing} cells are missing")
-
-
-def with_rows(section, file):
-    """A section of results.json as `report` had it."""
-    try:
-        studies = {study: [*map(row_of, rows)] for study, rows in section["studies"].items()}
-        return section | {"rows": [*map(row_of, section["rows"])], "studies": studies}
-    except TypeError:
-        common.die(f"{file} was made by another version of this file: make that report again")
+    print(f"{out / 'paper.md'}: {count} tables of the paper; {missing} cells are missing")
 
 
 def row_of(fields):
@@ -1634,40 +1506,38 @@ def row_of(fields):
 
 def describe_models(models):
     """Yield the paragraphs that begin paper.md: what made it, and what its numbers mean."""
-    is_whole = all(name == place for results in models.values() for name, place in results.names.items())
-    title = "# The paper's tables"
-    yield title if is_whole else f"{title}, as the demo makes them: other problems in the place of the paper's"
-    lines = []
-    rows = []
+    is_demo = any(name != place for results in models.values() for name, place in results.names.items())
+    yield "# The paper's tables" + is_demo * ", as the demo makes them: on other problems than the paper's"
+    lines, rows = [], []
     for model, results in models.items():
         meta = results.sections[0]["metas"][0]
         sampling = ", ".join(f"{name} {value}" for name, value in common.sampling_of(meta).items())
-        seeds = " ".join(sorted({seed for section in results.sections for seed in section["seeds"]}, key=int))
-        torch_version = meta.get("versions", {}).get("torch")
-        lines.append(f"{model}: sampled with {sampling} (0: up to the context's end) on {meta.get('device')} by "
-                     f"torch {torch_version}; scorer seeds {seeds}.")  # fmt: skip
-        papers_name = {place: name for name, place in results.names.items()}
+        seeds = " ".join(sorted({seed for section in results.sections for seed in section["seeds"]}))
+        lines.append(f"{model}: sampled with {sampling} (0: up to the end of the context) on "
+                     f"{meta.get('device')}; scorer seeds {seeds}.")  # fmt: skip
         for section in results.sections:
-            rows.append([model, section["dataset"], papers_name.get(section["dataset"]), *facts_of(section, results)])
-    header = ["model", "data set", "in the place of", "problems", "N", "runs", "cut %", "configurations",
-              "SCaTR learns from", "LoRA learns from"]  # fmt: skip
+            dataset = section["dataset"]
+            papers = [name for name, place in results.names.items() if place == dataset]
+            costs = {}  # of the scorers that learned from this data set
+            for (_, method, calibration), row in results.rows.items():
+                if calibration == dataset and row.cost:
+                    costs[method] = row.cost
+            scatr, lora = (costs.get(method, {}) for method in ("SCaTR", "LoRA verifier"))
+            rows.append({
+                "model": model, "data set": dataset, "in the place of": ", ".join(papers),
+                "problems": number(results.rows[dataset, "random", ""].problems),
+                "N": section["metas"][0].get("n"), "runs": len(section["runs"]),
+                "cut %": percent(section["cut"]), "configurations": number(scatr.get("trials")),
+                "SCaTR learns from": number(scatr.get("examples")),
+                "LoRA learns from (rollouts)": number(lora.get("examples")),
+            })  # fmt: skip
     yield "\n".join(lines)
-    yield common.table(header, rows)
+    yield as_table(rows)
     yield "\n".join(the_paper()["legend"])
 
 
-def facts_of(section, results):
-    """The cells of a data set in the table that begins paper.md."""
-    by_method = {method: row.cost for (_, method, calibration), row in results.rows.items()
-                 if calibration == section["dataset"] and row.cost}  # fmt: skip
-    scatr, lora = by_method.get("SCaTR", {}), by_method.get("LoRA verifier", {})
-    (problems,) = {row.problems for row in section["rows"] if row.kind == "random"}
-    costs = [number(cost.get(name)) for cost, name in ((scatr, "trials"), (scatr, "examples"), (lora, "examples"))]
-    return [number(problems), section["metas"][0].get("n"), len(section["runs"]), percent(section["cut"]), *costs]
-
-
 def paper_rows(table, form, model, results):
-    """Of each pair of data sets our row of a table, that of equal seeds and, where there is one, the paper's."""
+    """Of each pair of data sets our row, that of equal seeds and, where there is one, the paper's."""
     of_model = {row.lower(): cells for row, cells in table["paper"].items()}
     for pair in dict.fromkeys(tuple(row.split()[1:]) for row in table["paper"]):
         places = [results.names[name] for name in pair]
@@ -1676,7 +1546,8 @@ def paper_rows(table, form, model, results):
         cells, of_pairs, counts = zip(*found)
         yield [model, name, "ours", *cells]
         if count := max(counts):
-            yield ["", "", "ours, as the paper's nine" if count == 9 else f"ours, {count} of equal seeds", *of_pairs]
+            which = "as the paper's nine" if count == 9 else f"{count} of equal seeds"
+            yield ["", "", f"ours, {which}", *of_pairs]
         papers = of_model.get(" ".join([model.lower(), *pair]))
         if places == [*pair]:  # else "any" model's row is of other problems
             papers = papers or of_model.get(" ".join(["any", *pair]))
@@ -1710,18 +1581,18 @@ def draw_models(out, models):
                     groups[f"{model}\n{calibration} → {section['dataset']}"] = rows
     title = "Right answers of random picks, the best rule, SCaTR and SCaTR+"
     figure, axes = new_figure(title, 1.2 + 0.6 * len(groups))
+    bars = {}
     for shift, look in enumerate(("random", PAPERS_BEST, "SCaTR", "SCaTR+")):
-        for place, rows in enumerate(groups.values()):
-            if look in rows:
-                accuracy, std = 100 * rows[look].accuracy, 100 * (rows[look].std or 0)
-                axes.barh(place + 0.2 * shift, accuracy, 0.18, xerr=std, error_kw={"linewidth": 0.8},
-                          label=None if place else look, color=LOOKS[look][0])  # fmt: skip
-                axes.annotate(f"{accuracy:.1f}", (accuracy + std, place + 0.2 * shift), xytext=(3, 0),
-                              textcoords="offset points", va="center", fontsize=6)  # fmt: skip
+        for place, row in enumerate(rows.get(look) for rows in groups.values()):
+            if row:
+                accuracy, std, y = 100 * row.accuracy, 100 * (row.std or 0), place + 0.2 * shift
+                bars[look] = axes.barh(y, accuracy, 0.18, color=LOOKS[look][0], xerr=std)
+                axes.annotate(f"{accuracy:.1f}", (accuracy + std, y), xytext=(3, 0), va="center", fontsize=6,
+                              textcoords="offset points")  # fmt: skip
     axes.set_yticks([place + 0.3 for place in range(len(groups))], groups)
     axes.invert_yaxis()
     axes.set_xlabel("right answers, %", fontsize=8)
-    figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=7)
+    figure.legend(bars.values(), bars, loc="outside lower center", ncols=4, frameon=False, fontsize=7)
     return save_figure(figure, out, "models", f"{title}, best of N. Error bars {SPREAD}.")
 
 
@@ -1801,7 +1672,7 @@ def parse_args(words):
     if command == "report":
         add("--out", help="folder of the report (default: the run, or what the runs have in common)")
         add("--only", nargs="+", action="extend", default=[], metavar="NAME", help="score files, or methods "
-            "(names up to the @), that are rows; * stands for any letters (default: all in scores/)")  # fmt: skip
+            "(names up to the @), that are rows; * stands for any letters (default: all)")  # fmt: skip
         add("--study", action="append", default=[], choices=STUDIES, help="also this study; may be repeated")
         add("--plots", action="store_true", help="also figures, as PNG and PDF; needs matplotlib")
         add("--sets", nargs=len(PAPERS_SETS), default=PAPERS_SETS, metavar="NAME", help="for the paper's "

@@ -30,7 +30,7 @@ DIFFERENCES = (
 def right_picks(run):
     """{row of the report's summary: [P] how often its picks of each problem are right}"""
     runs, _, _ = report.load_repetitions([run])
-    by_rule = report.score_by_rules(runs, report.windows_for(runs))
+    by_rule = report.score_by_rules(runs)
     by_scorer, _ = report.read_all_scores(runs, (), ())
     rows = report.make_rows(runs, None, by_rule, by_scorer)
     report.compare(rows)

@@ -54,7 +54,7 @@ def refusal(*words):
 def rows_of(path):
     runs, greedy, _ = report.load_repetitions([path])
     by_scorer, _ = report.read_all_scores(runs, (), ())
-    by_rule = report.score_by_all_rules(runs)
+    by_rule = report.score_by_rules(runs)
     return {row.method: row for row in report.make_rows(runs, greedy, by_rule, by_scorer)}
 
 
@@ -151,16 +151,17 @@ def test_auroc_over_all_rollouts_and_within_a_problem(tmp_path):
 # Confidence rules
 
 
-def rule_scores(path, rule, windows=(common.WINDOW, common.TAIL)):
+def rule_scores(path, rule):
     runs, _, _ = report.load_repetitions([path])
-    return report.score_by_rules(runs, windows)[rule][0].score
+    return report.score_by_rules(runs)[rule][0].score
 
 
-def test_rules_of_other_windows_and_those_that_01_did_not_write_are_computed_from_the_tokens(run):
+def test_rules_of_other_windows_and_those_that_01_did_not_write_are_computed_from_the_tokens(run, monkeypatch):
     tokens = common.load_pt(run / "tokens.pt")
     first = common.confidence(tokens["stats"][: int(tokens["offsets"][1])].numpy(), 50, window=3, tail=5)
-    assert rule_scores(run, "gap/tail", (3, 5))[0, 0] == pytest.approx(first["gap/tail"])
-    assert rule_scores(run, "entropy/lowest", (3, 5))[0, 0] == pytest.approx(-first["entropy/lowest"])
+    monkeypatch.setattr(report, "windows_for", lambda runs: (3, 5))
+    assert rule_scores(run, "gap/tail, fitted windows")[0, 0] == pytest.approx(first["gap/tail"])
+    assert rule_scores(run, "entropy/lowest, fitted windows")[0, 0] == pytest.approx(-first["entropy/lowest"])
     stored = rule_scores(run, "gap/tail")
     edit_jsonl(run / "rollouts.jsonl", lambda row: row | {"conf": {"gap/avg": row["conf"]["gap/avg"]}})
     assert rule_scores(run, "gap/tail") == pytest.approx(stored)
@@ -254,22 +255,24 @@ def test_only_the_named_scores_are_rows(run, run_report):
 def test_rows_vary_over_evaluation_runs_calibration_runs_and_seeds(tmp_path, run_report):
     paths = [make_run(tmp_path / str(seed), problems=30, seed=seed) for seed in (32, 42, 52)]
     names = [f"scatr.cal@{run}-{seed}" for run in (32, 42) for seed in (1, 2)] + ["prm.big"]
+    accuracies = {"SCaTR": [], "PRM (big)": []}
     for (i, path), (j, name) in itertools.product(enumerate(paths), enumerate(names)):
-        add_scores(path, name, seed=10 * i + j)
-    alone = {}
-    for path, name in itertools.product(paths, names):
-        for method, row in run_report(path, "--only", name).rows.items():
-            alone.setdefault(method, []).append(row["accuracy"])
+        problems = {}
+        for label, score in zip(common.read_labels(path), add_scores(path, name, seed=10 * i + j)):
+            problems.setdefault(label["id"], []).append(label | score)
+        accuracy = np.mean([CREDITS["mine"](rows) for rows in problems.values()])
+        accuracies["SCaTR" if j < 4 else "PRM (big)"].append(accuracy)
     add_scores(paths[0], "scatr.cal@52-1")
     found = run_report(*paths)
-    for method in ("SCaTR", "PRM (big)"):
-        row, values = found.rows[method], alone[method]
+    for method, values in accuracies.items():
+        row = found.rows[method]
         assert [row["accuracy"], row["std"]] == pytest.approx([np.mean(values), np.std(values, ddof=1)])
         assert f"{percent(row['accuracy'])} ± {percent(row['std'])}" in found.printed
-    pairs = [alone["SCaTR"][i] for i in (0, 1, 6, 7)]  # run 32 by the scorers of run 32, run 42 by those of 42
+    pairs = [accuracies["SCaTR"][i] for i in (0, 1, 6, 7)]  # run 32 by the scorers of run 32, 42 by those of 42
     shown = f"{percent(np.mean(pairs))} ± {percent(np.std(pairs, ddof=1))}"
     (row,) = [row for row in table_of(found.text, "### Methods") if row["method"] == "SCaTR"]
     assert row["paired %"] == shown and row["over"] == "3 eval × 2 cal × 2 seeds"
+    assert found.rows["SCaTR, weighted vote"]["paired"]["runs"] == 4
     for path in paths:  # each run has only the scores of the calibration run with its name
         add_scores(path, f"lora.cal@{path.name}-1")
     row = run_report(*paths).rows["LoRA verifier"]
@@ -366,16 +369,12 @@ def study_of(found, study):
 def test_a_study_is_measured_exactly(tmp_path, run_report):
     path, problems = random_run(tmp_path / "run", 0)
     (path / "scores" / "mine@1.jsonl").rename(path / "scores" / "layers-.9L.cal@32-1.jsonl")
-    (row,) = study_of(run_report(path, "--study", "layers"), "layers")
+    row, vote = study_of(run_report(path, "--study", "layers"), "layers")
     pairs = [pairs_in_order(rows) for rows in problems.values()]
-    expected = {
-        "best of 4 %": mean_over_subsets(problems, CREDITS["mine"], 4),
-        "weighted vote %": mean_over_subsets(problems, CREDITS["mine, weighted vote"], 5),
-        "AUROC %": np.mean(pairs_in_order(sum(problems.values(), []))),
-        "within a problem %": np.mean([np.mean(own) for own in pairs if own]),
-    }
-    for column, value in expected.items():
-        assert row[column] == percent(value), column
+    assert row["N=4"] == percent(mean_over_subsets(problems, CREDITS["mine"], 4))
+    assert vote["N=5"] == percent(mean_over_subsets(problems, CREDITS["mine, weighted vote"], 5))
+    assert row["AUROC"] == f"{np.mean(pairs_in_order(sum(problems.values(), []))):.3f}"
+    assert row["within a problem"] == f"{np.mean([np.mean(own) for own in pairs if own]):.3f}"
 
 
 def test_a_study_has_its_rows_by_their_numbers_and_calibration_sets(tmp_path, run_report):
@@ -388,12 +387,13 @@ def test_a_study_has_its_rows_by_their_numbers_and_calibration_sets(tmp_path, ru
     found = run_report(path, "--study", "layers", "--study", "fraction")
     rows = study_of(found, "layers")
     assert [*rows[0]] == [
-        "method", "calibrated on", "cut %", "best of 2 %", "best of 4 %", "best of 8 %", "best of 12 %",
-        "best of 16 %", "AUROC %", "within a problem %", "weighted vote %", "over", "problems"]  # fmt: skip
+        "method", "calibrated on", "cut %", "N=1", "N=2", "N=4", "N=8", "N=12", "N=16", "AUROC",
+        "within a problem", "over", "problems"]  # fmt: skip
     names = itertools.product(("new", ".15L", ".9L", "L-1"), ("cal", "other.set"))
-    assert [(row["method"], row["calibrated on"]) for row in rows] == [*names]
-    assert " ± " in rows[0]["best of 4 %"] and (rows[0]["over"], rows[0]["problems"]) == ("2 seeds", "12")
-    assert [row["method"] for row in study_of(found, "fraction")] == ["10%", "100%"]
+    assert [(row["method"], row["calibrated on"]) for row in rows if "vote" not in row["method"]] == [*names]
+    assert " ± " in rows[0]["N=4"] and (rows[0]["over"], rows[0]["problems"]) == ("2 seeds", "12")
+    rows = study_of(found, "fraction")
+    assert [row["method"] for row in rows if "vote" not in row["method"]] == ["10%", "100%"]
 
 
 def test_problems_that_a_scorer_learned_from_are_left_out_of_all_rows_of_its_seed(tmp_path, run_report):
@@ -404,6 +404,7 @@ def test_problems_that_a_scorer_learned_from_are_left_out_of_all_rows_of_its_see
         add_scores(path, f"halves-same.made_up@32-{seed}", int(seed), {"learned": learned[seed]})
         add_scores(path, f"halves-other.cal@32-{seed}", int(seed) + 2)
     rows = study_of(run_report(path, "--study", "halves"), "halves")
+    rows = [row for row in rows if "vote" not in row["method"]]
     assert [[*row.values()][:2] for row in rows] == [
         ["other", "cal"], ["other, all problems", "cal"], ["same", "made_up"]]  # fmt: skip
     for row in rows:
@@ -417,9 +418,8 @@ def test_problems_that_a_scorer_learned_from_are_left_out_of_all_rows_of_its_see
                 if everything or label["id"] not in learned[seed]:
                     problems.setdefault(label["id"], []).append(label | score)
             values.append(mean_over_subsets(problems, CREDITS["mine"], 4))
-        assert row["best of 4 %"] == f"{percent(np.mean(values))} ± {percent(np.std(values, ddof=1))}"
+        assert row["N=4"] == f"{percent(np.mean(values))} ± {percent(np.std(values, ddof=1))}"
         assert row["problems"] == ("8" if everything else "4")
-        assert "in sample" not in row["best of 4 %"] + row.get("weighted vote %", "")
 
 
 def test_the_scores_of_studies_are_in_no_other_table(run, run_report):
@@ -437,8 +437,7 @@ def test_a_study_that_a_run_has_no_scores_of_is_refused(tmp_path):
     """One data set of several suffices; and where its scorers learned from all problems."""
     runs = [make_run(tmp_path / name, dataset=name) for name in ("a", "b")]
     error = refusal(*runs, "--study", "mixed")
-    assert error.startswith(f"{runs[0]} {runs[1]}: no scores of --study mixed; train by 03_train_scorer.py")
-    assert f"04_select.py {runs[0]} {runs[1]} --scorer DIR/mixed-*.pt" in error
+    assert error == f"{runs[0]} {runs[1]}: no scores of --study mixed; see 03_train_scorer.py -h"
     add_scores(runs[0], "mixed-mixed.c+d@32-1")
     call_main("05_baselines.py", *runs, "--study", "mixed", "--out", tmp_path)
     add_scores(runs[1], "mixed-mixed.a+b@32-1", cost={"learned": [f"p{i}" for i in range(12)]})
@@ -695,24 +694,20 @@ needs_matplotlib = pytest.mark.skipif(not importlib.util.find_spec("matplotlib")
 
 
 @needs_matplotlib
-def test_each_figure_is_a_file_that_the_report_shows(paper_runs, run_report):
-    found = run_report(paper_runs[0], "--plots")
-    for name in ("accuracy", "rules"):
-        file = f"{name}.Qwen3-1.7B.kodcode-to-humaneval.png"
-        assert (found.folder / file).read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and f"]({file})" in found.text
-
-
-@needs_matplotlib
-def test_the_figure_of_all_models(tmp_path, run_report, run_here):
+def test_the_figures_of_a_report_and_of_all_models(tmp_path, run_here):
+    """As files that the pages show. Lines are named by the legend from the highest to the lowest end."""
     results = []
     for seed, model in enumerate(("first", "second")):
         run = make_run(tmp_path / model, seed=seed, model=model)
         add_scores(run, "scatr.cal@1")
-        run_here("05_baselines.py", run, "--out", run)
+        run_here("05_baselines.py", run, "--out", run, *["--plots"] * (1 - seed))
         results.append(run / "results.json")
     run_here("05_baselines.py", "paper", *results, "--plots", "--out", tmp_path)
-    assert (tmp_path / "models.png").read_bytes()[:4] == b"\x89PNG"
-    assert "](models.png)" in (tmp_path / "paper.md").read_text()
+    for page, name in ((tmp_path / "first" / "report.md", "accuracy.first.cal-to-made_up"),
+                       (tmp_path / "paper.md", "models")):  # fmt: skip
+        assert page.with_name(f"{name}.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+        assert page.with_name(f"{name}.pdf").read_bytes()[:5] == b"%PDF-"
+        assert f"]({name}.png)" in page.read_text() and f"]({name}.pdf)" in page.read_text()
 
 
 def test_a_figure_has_ten_lines_at_most_of_one_calibration_set_and_the_best_of_each_kind(run, run_report):
@@ -734,27 +729,6 @@ def test_a_figure_has_ten_lines_at_most_of_one_calibration_set_and_the_best_of_e
         "PRM": ("PRM (x)", "PRM (y)"),
     }.items():
         assert drawn[look].accuracy == max(rows[name].accuracy for name in candidates)
-
-
-@needs_matplotlib
-def test_lines_are_named_at_their_ends_without_overlap_and_bars_are_sorted(paper_runs, run_report):
-    from matplotlib.figure import Figure
-
-    section = with_rows(run_report(paper_runs[0]).sections[0])
-    rows = report.rows_to_draw(section, "kodcode")
-    axes = Figure().subplots()
-    report.draw_accuracy(axes, section, rows)
-    assert [len(axes.lines), axes.get_legend()] == [len(rows), None]
-    heights = sorted(text.xy[1] for text in axes.texts)
-    assert len(heights) == len(rows) and np.diff(heights).min() > 0.05 * np.ptp(axes.get_ylim())
-    axes = Figure().subplots()
-    report.draw_rules(axes, section, rows)
-    bars = [bar.get_width() for bar in axes.patches]
-    assert bars == sorted(bars) and len(bars) == 4 + len(report.RULES)  # random, SCaTR, SCaTR+ and oracle
-    section["rows"].append(replace(rows["random"], method="majority vote"))  # these are runs of programs
-    axes = Figure().subplots()
-    report.draw_rules(axes, section, rows)
-    assert len(axes.patches) == 5 + len(report.RULES)
 
 
 # ------------------------------------------------------------------------------------------------------------
