@@ -613,13 +613,12 @@ def evaluate_study(study, runs, by_scorer):
 
 SUMMARY_COLUMNS = 4  # as many as fit beside each other
 SUMMARY_VOTES = (*VOTES, "SCaTR, weighted vote", "SCaTR+, weighted vote")
-SUMMARY_ENDS = ("oracle", "cut %")
 
 
 def as_table(rows):
-    """All columns that some row has."""
+    """All columns that are not empty in all rows."""
     rows = [*rows]
-    header = [*dict.fromkeys(itertools.chain(*rows))]
+    header = [*dict.fromkeys(name for row in rows for name in row if row[name] is not None)]
     return common.table(header, [[row.get(column) for column in header] for row in rows])
 
 
@@ -645,6 +644,14 @@ def best_of(n, row):
     return percent_and_std(row.curve[n], stds.get(n))
 
 
+def gap_closed(row):
+    return percent(row.against[PAPERS_BEST]["gap_closed"]) or "gap too small"
+
+
+def domains_right(row):
+    return percent(row.domains_right)
+
+
 def number(value, unit=1):
     """Three digits; from a hundred on, none after the point."""
     if value is None:
@@ -662,8 +669,8 @@ def summary_tables(sections):
                 title = f"{section['model']}: {title}"
             cells = {name: accuracy_of(row) for name, row in summary_rows(section, calibration).items()}
             columns.append({"picked by": title} | cells | {"cut %": percent(section["cut"])})
-    names = [*dict.fromkeys(itertools.chain(*columns))]
-    names.sort(key=lambda name: SUMMARY_ENDS.index(name) if name in SUMMARY_ENDS else -1)
+    names = dict.fromkeys(name for cells in columns for name in [*cells][:-2])
+    names = [*names, "oracle", "cut %"]
     for i in range(0, len(columns), SUMMARY_COLUMNS):
         several = columns[i : i + SUMMARY_COLUMNS]
         header, *rows = [[name, *(cells.get(name) for cells in several)] for name in names]
@@ -707,12 +714,11 @@ def methods_table(section):
         if row.paired:
             cells["paired %"] = accuracy_of(row.paired)
         cells["right/problems"] = f"{correct}/{row.problems:.0f}"
-        if row.domains_right is not None:
-            cells["domains right %"] = percent(row.domains_right)
+        cells["domains right %"] = domains_right(row)
         for best, gain in row.against.items():
             interval = f"[{percent(gain['low'])}, {percent(gain['high'])}]"
             cells[f"Δ to the {best} [95 %]"] = f"{percent(gain['delta'], sign='+')} {interval}"
-        cells["closed %"] = percent(row.against[PAPERS_BEST]["gap_closed"], 0)
+        cells["closed %"] = gap_closed(row)
         yield columns_of(row) | cells
 
 
@@ -790,7 +796,7 @@ whose calibration and evaluation run have one sampling seed, which are 9.
 
 `Δ`: points above the best of these confidence rules, which is chosen with hindsight on these labels; in
 brackets a paired bootstrap interval over problems. `closed %`: Δ to the paper's as a share of the gap from
-that rule to the oracle, empty where this is less than two problems. `AUROC`: the chance that a right answer
+that rule to the oracle; less than two problems are too small a gap. `AUROC`: the chance that a right answer
 scores above a wrong one, over all rollouts and `within a problem`. `in sample`: the scorer learned from some
 of these problems, so its accuracy proves nothing.
 
@@ -1436,10 +1442,6 @@ def points_above(row, *others):
     return percent(row.accuracy - max(other.accuracy for other in others), sign="+")
 
 
-def gap_closed(row):
-    return percent(row.against[PAPERS_BEST]["gap_closed"]) or "gap too small"
-
-
 def cost_of_row(name, row):
     return row.cost and number(row.cost[name], COSTS[name][1])
 
@@ -1453,17 +1455,13 @@ def times_as_much(name, row, other):
     return f"{number(costs[0] / costs[1])}×"
 
 
-def domains_right(row):
-    return percent(row.domains_right)
-
-
 def problem_count(row):
     return number(row.problems)
 
 
 SHOWN = {  # what a column shows, of its rows; None where it is missing
-    "accuracy": accuracy_of, "points above": points_above, "% of gap closed": gap_closed,
-    "domains right %": domains_right, "problems": problem_count,
+    "accuracy": accuracy_of, "points above": points_above,
+    "% of gap closed": gap_closed, "domains right %": domains_right, "problems": problem_count,
     **{f"best of {n}": partial(best_of, n) for n in ("4", "8", "12")},
     **{name: partial(cost_of_row, name) for name in COSTS},
     **{f"times {name}": partial(times_as_much, name) for name in COSTS},
@@ -1627,9 +1625,8 @@ def plan(args):
     learned = scorers * (code + kod + maths + 6 * aime)
     read = 3 * scorers * (code + kod + maths + aime) + args.runs * (code + kod + 2 * (maths + aime + more))
     # 15 are of the three designs on five sets, 45 of the studies; a search for each layer counts as one
-    verifiers = f"{4 * scorers} LoRA verifiers on {learned:,} rollouts in all"
-    to_read = f"to read by LoRA and reward models: {read:,} rollouts"
-    print(f"to train: {60 * scorers} searches for scorers, and {verifiers}; {to_read}", file=sys.stderr)
+    print(f"to train: {60 * scorers} searches for scorers, and {4 * scorers} LoRA verifiers on {learned:,} "
+          f"rollouts in all; to read by LoRA and reward models: {read:,} rollouts", file=sys.stderr)  # fmt: skip
 
 
 # ---- The command line --------------------------------------------------------------------------------------
@@ -1685,7 +1682,7 @@ def parse_args(words):
     if command in ("lora", "route"):
         add("--model", help="the runs' model, if no longer where meta.json says")
     if command in ("lora", "prm", "route"):
-        add("--device", help="cpu, cuda, cuda:1, mps (default: the GPU if there is one)")
+        add("--device", help="cpu, cuda, cuda:1 (default: the GPU if there is one)")
     args = parser.parse_args(words[1:] if words[:1] == [command] else words)
     if getattr(args, "plots", False) and not importlib.util.find_spec("matplotlib"):
         common.die("--plots needs matplotlib: pip install matplotlib")
