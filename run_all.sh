@@ -203,8 +203,8 @@ train_studies() { # HUMANEVAL KODCODE MATH500 AIME25
     study halves "$4" "$3"
 }
 
-score() { # SET SCORER...
-    mapfile -t runs < <(runs_of "$1")
+score() { # "SET ..." SCORER...
+    mapfile -t runs < <(runs_of $1)
     mapfile -t scorers < <(of_this_command "${@:2}")
     [ ${#runs[@]} -gt 0 ] && [ ${#scorers[@]} -gt 0 ] || return 0
     part "scores of $1" step 04_select.py "${runs[@]}" --scorer "${scorers[@]}"
@@ -399,7 +399,7 @@ if [ $paper = 1 ]; then # answers.jsonl is of the last scorers, so those of step
     score_by_studies "${set_names[0]}" "${set_names[1]}"
     score_by_studies "${set_names[1]}" "${set_names[0]}"
     score_by_studies "${set_names[2]}" "${set_names[3]}"
-    for name in "${set_names[@]:2:3}"; do score "$name" "$base/${set_names[5]}"/*/scatr.*.pt; done
+    score "${set_names[*]:2:3}" "$base/${set_names[5]}"/*/scatr."${set_names[5]}"@*.pt
     score_by_lora "${set_names[@]:0:4}"
     score_by_reward_models "${set_names[@]:0:5}"
     # No data set is routed to scorers that learned from it, but to those of its partner

@@ -248,8 +248,26 @@ def test_only_the_named_scores_are_rows(run, run_report):
     scorers = {name: row["runs"] for name, row in rows.items() if row["kind"] == "scorer"}
     assert scorers == {"PRM (x)": 1, "SCaTR": 1}
     assert run_report(run, "--only", "scatr.a").rows["SCaTR"]["runs"] == 2
+    found = run_report(run, "--only", "prm.*", "--only", "*@32-1")
+    assert [name for name, row in found.rows.items() if row["kind"] == "scorer"] == [
+        "old (a)", "PRM (x)", "SCaTR"]  # fmt: skip
+    assert found.rows["SCaTR"]["runs"] == 1 and "no row for scatr.a@32-2: not in --only" in found.printed
     error = refusal(run, "--only", "prm.x", "nobody")
     assert "--only nobody: no such scores; there are old.a, old.a@32-1, prm.x, scatr.a, " in error
+
+
+def test_scores_that_are_older_than_what_they_were_made_of_are_no_row(run, run_report):
+    (run / "source").write_text("labels")
+    gone = {str(run / "moved"): "0"}
+    for name in ("lora.cal@32-1", "lora.cal@32-2"):
+        add_scores(run, name, cost={"made_of": gone | {str(run / "source"): common.stamp(run / "source")}})
+    assert run_report(run).rows["LoRA verifier"]["runs"] == 2
+    (run / "source").write_text("labels by another judge")
+    report.stamp_of_file.cache_clear()
+    add_scores(run, "lora.cal@32-1", cost={"made_of": {str(run / "source"): common.stamp(run / "source")}})
+    found = run_report(run)
+    assert found.rows["LoRA verifier"]["runs"] == 1
+    assert f"no row for lora.cal@32-2: {run / 'source'} has changed since" in found.printed
 
 
 def test_rows_vary_over_evaluation_runs_calibration_runs_and_seeds(tmp_path, run_report):

@@ -151,17 +151,25 @@ def test_a_second_one_waits_for_the_first_and_makes_nothing_again(finished):
 
 
 def test_every_table_of_the_paper_is_made_and_a_part_that_cannot_be_had_is_named(tmp_path):
-    """With stand-ins for the reward models, of which one is absent."""
+    """With stand-ins for the reward models, of which one is absent. What an earlier command with more runs or
+    seeds has left would be refused if it were read."""
     prm = make_final_prm(tmp_path / "ReasonFlux-PRM-1.5B")
     settings = {"LIMIT": "8", "RUNS": "1", "PRMS": f"{prm} {tmp_path / 'absent'}"}
     _, plan = run_all(tmp_path / "out", "--paper", "--plan", **settings)
     assert re.search(r"code_a +\| +8 \| +32 \|", plan) and "4 LoRA verifiers" in plan
     assert not (tmp_path / "out" / "model").exists()
+    for name in ("studies/layers-.3L.code_b@42-32.pt", "both_c/32/scatr.both_c@32-42.pt",
+                 "code_a/32/scatr.code_a@32-42.pt"):  # fmt: skip
+        file = tmp_path / "out" / "model" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("older")
     stdout, stderr = run_all(tmp_path / "out", "--paper", **settings)
     assert [line for line in stderr.splitlines() if line.startswith("missing: ")] == [
         f"missing: reward model {tmp_path / 'absent'} (the reason stands above)"]  # fmt: skip
     assert stdout.endswith("/paper/paper.md: 21 tables of the paper; 3 cells are missing\n")
-    text = (tmp_path / "out" / "model" / "paper" / "paper.md").read_text()
+    text = (tmp_path / "out" / "paper" / "paper.md").read_text()
+    made_by = common.read_json(tmp_path / "out" / "paper" / "results.json")["command"]
+    assert "--only '*@32-32' '*@32+32-32' --sets code_a code_b math_a math_b math_c both_c " in made_by
     assert [int(number) for number in re.findall("^## Table ([0-9]+): ", text, re.M)] == [*range(1, 22)]
     (large,) = (table for table in text.split("\n## ") if table.startswith("Table 19: "))
     assert large.count("| missing |") == 0 and len(re.findall(r"\| +missing \|", large)) == 3
