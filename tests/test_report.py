@@ -660,6 +660,23 @@ def test_the_papers_tables_have_its_numbers_beside_ours(paper_runs, run_report, 
     assert "was made by another version" in refusal("paper", found.folder / "results.json")
 
 
+def test_values_of_equal_seeds_have_a_row_of_their_own_above_the_papers(tmp_path, run_report, run_here):
+    """Only where runs are crossed; what is not crossed stands there as it is."""
+    facts = {"problems": 10, "model": "Qwen3-1.7B", "dataset": "humaneval", "kind": "code"}
+    paths = [make_run(tmp_path / name, seed=int(name), **facts) for name in ("32", "42")]
+    for path, (i, name) in itertools.product(paths, enumerate(("32-1", "32-2", "42-1", "42-2"))):
+        add_scores(path, f"scatr.kodcode@{name}", 10 * i + int(path.name))
+    found = run_report(*paths)
+    run_here("05_baselines.py", "paper", found.folder / "results.json")
+    ours, paired, papers, *_ = papers_table((found.folder / "paper.md").read_text(), 7)
+    assert [row[""] for row in (ours, paired, papers)] == ["ours", "ours, 4 of equal seeds", "paper"]
+    for row, shown in ((found.rows["SCaTR"], ours), (found.rows["SCaTR"]["paired"], paired)):
+        assert shown["SCaTR"] == f"{percent(row['accuracy'])} ± {percent(row['std'])}"
+        closed = row["against"]["best of the paper's 20 rules"]["gap_closed"]
+        assert shown["Pct. gap closed"] == percent(closed)
+    assert ours["SCaTR"] != paired["SCaTR"] and ours["Oracle"] == paired["Oracle"] != "missing"
+
+
 def test_a_cell_shows_the_rows_that_its_column_names():
     """Each row has an accuracy of its own. One table asks for another calibration set than the pair's."""
     meta = {"n_layers": 28, "width": 2048}
