@@ -111,7 +111,7 @@ def parse_args(argv):
     add("--engine", choices=("ours", "vllm"), default="ours", help="what samples and reads (default: ours)")
     add("--engine-args", metavar="JSON", default="{}", help='for vLLM, such as {"tensor_parallel_size":4}')
     add("--slots", type=int, help="rollouts at the same time (default: 256 on a GPU, 128 on a CPU)")
-    add("--device", help="cuda, mps or cpu (default: the first there is)")
+    add("--device", help="cuda or cpu (default: a GPU if there is one)")
     dtypes = ("auto", "float32", "bfloat16", "float16")
     add("--dtype", default="auto", choices=dtypes, help="number type of the weights")
     add("--revision", help="branch, tag or commit of the model on the Hub")

@@ -761,7 +761,7 @@ def parse_args(argv=None):
     add("--rollouts", type=int, help="calibrate on the first so many rollouts of each problem")
     add("--study", choices=STUDIES, help="train all scorers of a study, one for each row, RUN and seed; "
         "mixed and halves take RUNs of two data sets")  # fmt: skip
-    add("--device", default="cpu", help="cpu, cuda, cuda:1, mps (default: cpu, as training one of these "
+    add("--device", default="cpu", help="cpu, cuda or cuda:1 (default: cpu, as training one of these "
         "small nets takes as long on an H200 as on one core)")  # fmt: skip
     add("--workers", type=int, help="processes (default: a CPU's cores; on a GPU, which they share, 1)")
     args = parser.parse_args(argv)

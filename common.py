@@ -226,6 +226,8 @@ WHEN_DAMAGED = {
     "rollouts.jsonl": "; delete its folder and run 01_generate.py again",
     "tokens.pt": "; delete it: without it the confidence rules of a run are those in rollouts.jsonl",
     "labels.jsonl": "; delete it and run 02_label.py again",
+    "problems.jsonl": "; delete it and run 01_generate.py again",
+    "selected.jsonl": "; delete it and run 04_select.py again",
 }
 
 
@@ -801,7 +803,8 @@ class DataSet:
     """Where a data set is on the Hub, and how `size` problems are made of its rows.
 
     to_problem(row) gives a problem with the fields of a person's own file, or None to leave the row out.
-    `where` is a condition on rows in the language of the Hub's server.
+    `where` is a condition on rows in the language of the Hub's server. Of a data set with more rows, so many
+    neighbours are drawn `together`: where rows are large, all of a page.
     """
 
     size: int
@@ -810,8 +813,10 @@ class DataSet:
     config: str
     split: str
     where: str = ""
+    together: int = 1
 
 
+PAGE = 100  # rows of a page, the most that the Hub's rows server gives at once
 THOUGHTS = ("open-thoughts/OpenThoughts-114k", "metadata", "train")
 KODCODE = "KodCode/KodCode-Light-RL-10K"
 BIGCODEBENCH = "bigcode/bigcodebench-hard"
@@ -822,8 +827,8 @@ DATA_SETS = {
     "math500": DataSet(500, math500_problem, "HuggingFaceH4/MATH-500", "default", "test"),
     "aime24": DataSet(30, aime24_problem, "Maxwell-Jia/AIME_2024", "default", "train"),
     "aime25": DataSet(30, aime25_problem, "MathArena/aime_2025", "default", "train"),
-    "openthoughts-math": DataSet(500, openthoughts_math_problem, *THOUGHTS, "\"domain\"='math'"),
-    "openthoughts-code": DataSet(500, openthoughts_code_problem, *THOUGHTS, "\"domain\"='code'"),
+    "openthoughts-math": DataSet(500, openthoughts_math_problem, *THOUGHTS, "\"domain\"='math'", PAGE),
+    "openthoughts-code": DataSet(500, openthoughts_code_problem, *THOUGHTS, "\"domain\"='code'", PAGE),
 }
 COMBINED = {"aime": ("aime24", "aime25"), "openthoughts": ("openthoughts-math", "openthoughts-code")}
 
@@ -863,7 +868,6 @@ def check_problems(rows, dataset, kind=None):
 
 
 ROWS_SERVER = os.environ.get("HF_DATASETS_SERVER", "https://datasets-server.huggingface.co")
-PAGE = 100  # rows of a page, the most that this server gives at once
 
 
 def download(name, limit=None):
@@ -880,19 +884,25 @@ def download(name, limit=None):
 
 
 def first_problems(data, wanted):
-    """Pages in their order, or in a seeded random order where the data set has more than `data.size` rows."""
+    """Of rows in their order, or in a seeded random order where the data set has more than `data.size`."""
     total = hub_page(data, 0)["num_rows_total"]
-    offsets = list(range(0, total, PAGE))
+    starts = list(range(0, total, data.together))
     if total > data.size:
-        random.Random(42).shuffle(offsets)
+        random.Random(42).shuffle(starts)
+    pages = {}
     problems = []
-    for offset in progress(offsets, desc=data.repository, unit="page"):
-        for item in hub_page(data, offset)["rows"]:
-            problem = data.to_problem(item["row"] | {"row_idx": item["row_idx"]})
-            if problem is not None:
-                problems.append(problem)
-        if len(problems) >= wanted:
-            return problems[:wanted]
+    with progress(total=wanted, desc=data.repository, unit="problem") as bar:
+        for start in starts:
+            offset = start - start % PAGE
+            if offset not in pages:
+                pages[offset] = hub_page(data, offset)["rows"]
+            for item in pages[offset][start - offset :][: data.together]:
+                problem = data.to_problem(item["row"] | {"row_idx": item["row_idx"]})
+                if problem is not None:
+                    problems.append(problem)
+                    bar.update()
+            if len(problems) >= wanted:
+                return problems[:wanted]
     raise ValueError(f"it has {len(problems)} problems instead of {wanted}")
 
 
@@ -1132,7 +1142,7 @@ def pick_device(name=None):
         process = int(os.environ.get("LOCAL_RANK") or os.environ.get("RANK") or 0)
         name = f"cuda:{process % torch.cuda.device_count()}"
     elif name is None:
-        name = "mps" if torch.backends.mps.is_available() else "cpu"
+        name = "cpu"
     else:
         try:
             torch.empty(0, device=name)
@@ -1173,7 +1183,7 @@ def loading(name):
         die(f"model {name!r} {what}: {reason_of(error)}")
 
 
-OUT_OF_MEMORY = re.compile("out of memory|can't allocate memory|MemoryError")  # CUDA and MPS; a CPU; Python
+OUT_OF_MEMORY = re.compile("out of memory|can't allocate memory|MemoryError")  # CUDA; a CPU; Python
 
 
 @contextmanager

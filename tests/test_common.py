@@ -199,13 +199,17 @@ def test_votes_and_ties():
     assert common.best_of_n(np.array([1, 3, 3])) == 1
 
 
-def test_only_the_damaged_files_of_a_run_are_to_be_deleted(tmp_path):
+@pytest.mark.parametrize("name, step", [
+    ("rollouts.jsonl", "its folder and run 01_generate.py"), ("problems.jsonl", "it and run 01_generate.py"),
+    ("selected.jsonl", "it and run 04_select.py"),
+])  # fmt: skip
+def test_only_the_damaged_files_of_a_run_are_to_be_deleted(tmp_path, name, step):
     """A person's own answers may be in a file of the same name."""
-    for folder, advice in ((tmp_path, ""), (tmp_path / "run", "; delete its folder and run 01_generate.py again")):
-        common.write_jsonl(folder / "rollouts.jsonl", [])
-        (folder / "rollouts.jsonl").write_text("{")
+    for folder, advice in ((tmp_path, ""), (tmp_path / "run", f"; delete {step} again")):
+        common.write_jsonl(folder / name, [])
+        (folder / name).write_text("{")
         if advice:
             common.write_json(folder / "meta.json", {})
         with pytest.raises(common.BadInput) as error:
-            common.read_jsonl(folder / "rollouts.jsonl")
+            common.read_jsonl(folder / name)
         assert str(error.value).rpartition(")")[2] == advice

@@ -107,7 +107,7 @@ def hub(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name, size, first_id, styles", [
     ("humaneval", 164, "HumanEval/0", {"check"}),
-    ("kodcode", 1000, "Prefill_00000802_I", {"pytest"}),
+    ("kodcode", 1000, "Prefill_00000844_I", {"pytest"}),
     ("bigcodebench-hard", 148, "BigCodeBench/0", {"unittest"}),
     ("math500", 500, "algebra/0.json", {None}),
     ("aime24", 30, "2024-I-1", {None}),
@@ -145,17 +145,23 @@ def test_pages_are_downloaded_once_and_then_work_offline(tmp_path, monkeypatch):
     assert error.startswith("error: the data set aime25 cannot be downloaded") and "HF_HUB_OFFLINE" in error
 
 
-def test_kodcode_is_a_seeded_pick_that_names_the_function(hub):
-    first = common.load_problems("kodcode", limit=20)[0]
-    assert hub.requests == [("kodcode", 0), ("kodcode", 800)]  # the number of rows, and the twenty
-    question, declared = first["prompt"].split("\n\nDeclare the function so:\n\n")
-    assert declared == "```python\ndef times_802(x):\n```" and "times_802" not in question
+def test_kodcode_is_a_seeded_pick_of_rows_that_names_the_function(hub):
+    """Its neighbours are alike. Each page is asked for once."""
+    problems = common.load_problems("kodcode", limit=20)
+    pages = {int(problem["id"][8:16]) // 100 for problem in problems}
+    assert len(pages) > 8 and pages < {offset // 100 for _, offset in hub.requests}
+    assert len({*hub.requests}) == len(hub.requests)
+    common.load_problems("kodcode")
+    assert len({*hub.requests}) == len(hub.requests) == 14
+    question, declared = problems[0]["prompt"].split("\n\nDeclare the function so:\n\n")
+    assert declared == "```python\ndef times_844(x):\n```" and "times_844" not in question
 
 
 def test_openthoughts_keeps_what_can_be_judged(hub):
     answers = {problem["answer"] for problem in common.load_problems("openthoughts-math")}
     assert all(re.fullmatch(r"-?\d+(\.\d+)?", answer) for answer in answers)
     assert "2.5" in answers and "99" not in answers  # the last box counts
+    assert len(hub.requests) < 10, "whole pages of large rows"
     programs = common.load_problems("openthoughts-code")
     reads = next(problem for problem in programs if problem["style"] == "stdio")
     first = reads["tests"]["inputs"][0]
