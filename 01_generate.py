@@ -1,43 +1,45 @@
-"""Sample N rollouts of every problem, and keep each one's hidden vectors and token statistics as they come.
+"""Sample N rollouts of every problem, and keep their vectors and statistics.
 
     python 01_generate.py demo/model demo/math_a.jsonl
-    python 01_generate.py Qwen/Qwen3-1.7B humaneval kodcode -n 16 --seed 32 --max-new-tokens 0
-    torchrun --nproc-per-node 4 01_generate.py Qwen/Qwen3-1.7B humaneval
-    python 01_generate.py demo/model demo/math_a.jsonl --layers all --extra last10  # more vectors of a run
-    python 01_generate.py Qwen/Qwen3-1.7B own.jsonl --engine vllm  # models of any size
-    python 01_generate.py Qwen/Qwen3-1.7B own.jsonl --requests ask.jsonl  # for a server or an API
-    python 01_generate.py Qwen/Qwen3-1.7B own.jsonl --responses answers.jsonl  # made elsewhere
+    python 01_generate.py MODEL humaneval kodcode -n 16 --max-new-tokens 0
+    torchrun --nproc-per-node 4 01_generate.py MODEL humaneval
+    python 01_generate.py MODEL own.jsonl -n 64            # more of a run
+    python 01_generate.py MODEL own.jsonl --layers all --extra last10
+    python 01_generate.py MODEL own.jsonl --engine vllm    # of any size
+    python 01_generate.py MODEL own.jsonl --requests ask.jsonl
+    python 01_generate.py MODEL own.jsonl --responses answers.jsonl
 
-Reads a causal language model of transformers (a folder or a Hub id) and problems (a data set name or a file).
-Writes runs/<model>/<dataset>/<seed>/ with meta.json, problems.jsonl, tokens.pt, hidden.pt and, last,
-rollouts.jsonl, with which a run is finished. Until then each finished problem is a file in parts/: a killed
-command that is run again goes on with the others. Workers, of which each has its RANK and all have the
-WORLD_SIZE in the environment (torchrun sets them), take turns at the problems.
+Reads a causal language model of transformers (a folder or a Hub id) and
+problems (a data set name or a file). Writes runs/<model>/<dataset>/<seed>/
+with meta.json, problems.jsonl, tokens.pt, hidden.pt and, last,
+rollouts.jsonl, with which a run is finished. Until then the rollouts of a
+problem are a file in parts/, and the same command goes on with what is left.
+A larger -n, no --limit or a file with more problems add to a finished run;
+it ends as if all of it had been sampled at once. Workers, each with its RANK
+and all with the WORLD_SIZE in the environment, take turns at the problems.
 
-One decode loop runs over a batch of rows. A prompt is computed once for all of its rollouts, and a row that
-ends makes room for the next. Keys and values lie in pages, each read where it lies for all rows that need it.
-A row lives one step longer than its last token, which gives the vector at that token. Models that this loop
-cannot run (a line says why) are sampled by transformers' model.generate, a problem at a time, with the same
-noise for each rollout, and read by a second pass.
+Prompts are computed once for all of their rollouts, and a rollout that ends
+makes room for the next. It lives one step longer than its last token, for
+the vector at that token. A model that this engine cannot run (a line says
+why) is sampled by model.generate with the same noise, and read by a pass.
 
---engine vllm: vLLM, where it is installed, samples the rollouts of a data set, and then reads them once more
-for the vectors. It gives those of the layers before the final one, and all statistics but self_certainty.
-Each rollout has a seed of its own, so that more of them can be added later; tokens differ from our engine's.
-With --responses FILE it reads answers made elsewhere.
+--engine vllm samples by vLLM, where it is installed, and reads the rollouts
+once more for vectors (of layers before the final one) and all statistics but
+self_certainty. Tokens differ from our engine's.
 
-A finished run that lacks vectors named by --layers and --extra gets them by one teacher-forced pass over its
-tokens. --extra last10,special writes extra.pt, of the final layer: {"keys": [R], "last10": [R, 10, d] with
-zeros in front, "special": [S, d], "special_offsets": [R + 1]}; special tokens hold the end of each word
-`return`, also in prose, and the colon that ends a `def` line.
+--layers and --extra that a finished run lacks are read by one teacher-forced
+pass. --extra writes extra.pt, of the final layer: {"keys": [R], "last10":
+[R, 10, d] with zeros in front, "special": [S, d], "special_offsets": [R + 1]}
+(special: the end of each word `return` and the colon that ends a `def` line).
 
---requests FILE writes what would be sampled as requests in the OpenAI batch format, for `vllm run-batch`,
-SGLang or an API, and loads no weights. A request asks for all rollouts of a problem, with --plain for one.
---responses FILE reads the batch file that came back; FILE of --requests must then hold what this command
-would ask for. It also reads rows {"id", "response": text}, with "finish": "length" if the answer was cut, and
-"tokens": ids, the ending one included, without which the text is tokenised again.
+--requests writes requests in the OpenAI batch format, for `vllm run-batch`,
+SGLang or an API. --responses reads the batch file that came back, or rows
+{"id", "response": text}, with "finish": "length" if the answer was cut and
+"tokens": ids with the ending one, without which the text is tokenised again.
+--requests beside it must name what this command would ask for.
 
---scorer scorer.pt --stop 0.9: a problem gets 1, 2, 3, 5, 8, 12, 16 rollouts, until by this scorer one of them
-is right with that probability. Reference answers are never looked at.
+--scorer S --stop 0.9: a problem gets 1, 2, 3, 5, 8, 12, 16 rollouts, until
+one of them is right with that probability by this scorer.
 
 In your own program: sample(), below.
 """
@@ -82,7 +84,7 @@ RANGES = {  # setting: (its smallest value, its largest value, both in words)
 
 
 def parse_args(argv):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     default = " (default: as the model's authors set it)"
     add("model", help="a folder or a Hub id")
@@ -1746,11 +1748,12 @@ def sample_run(run, settings, model, jobs, missing):
     args = run.args
     layers = [*layers_of(missing["layers"], settings.config.num_hidden_layers)]
     rate = None
-    begun = {i: [None] * len(read_part(run, i, missing)["rollouts"]) for i in jobs}
     if args.scorer:
         rate = rater(common.load_scorer(args.scorer), args.scorer, vars(args), settings.config, layers)
-        for i in jobs:
-            begun[i] = [rate(rollout)["p"] for rollout in read_part(run, i, missing)["rollouts"]]
+    begun = {}
+    for i in jobs:
+        rollouts = read_part(run, i, missing)["rollouts"]
+        begun[i] = [rate(rollout)["p"] if rate else None for rollout in rollouts]
     rank, world = worker()
     desc = f"generate {run.folder}" + (f", worker {rank + 1} of {world}" if world > 1 else "")
     return sample_problems(model, settings, jobs, layers, args.slots, desc, rate, args.stop, begun)
@@ -2063,7 +2066,9 @@ def main(argv=None):
 def check_plan(args, runs, settings):
     """Say what can be wrong before the weights load; then what is about to be made."""
     n_layers = settings.config.num_hidden_layers
-    layers = [*layers_of(args.layers, n_layers)]
+    layers_of(args.layers, n_layers)  # whether there are such layers
+    names = [name for run in runs for name in missing_in(run)["layers"]]
+    layers = [*layers_of(names or args.layers, n_layers)]
     if args.engine == "ours":
         common.pick_device(args.device)
     elif n_layers in layers:

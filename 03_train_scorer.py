@@ -733,7 +733,7 @@ def main(argv=None):
     args = parse_args(argv)
     args.device = common.pick_device(args.device)
     args.workers = args.workers or (len(os.sched_getaffinity(0)) if args.device == "cpu" else 1)
-    common.check_same_model(args.runs)
+    common.check_same_model({run: common.read_meta(run) for run in args.runs})
     if args.study:
         args.out = args.out or Path("studies", common.model_name(common.read_meta(args.runs[0])["model"]))
     recipes = recipes_of(args)

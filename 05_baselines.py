@@ -816,7 +816,7 @@ def report(args):
         meta = common.read_meta(path)
         repetitions[common.model_name(meta["model"]), common.short_name(meta["dataset"])].append(path)
     for paths in repetitions.values():
-        common.check_same_model(paths)
+        common.check_same_model({path: common.read_meta(path) for path in paths})
     sections = [make_section(*names, paths, args) for names, paths in repetitions.items()]
     for study in args.study:
         if not any(section["studies"][study] for section in sections):
@@ -1077,7 +1077,7 @@ def direct_prompt(tokenizer, question):
 
 def load_model_of(runs, args):
     """The model that made the runs, and its tokenizer."""
-    common.check_same_model(runs)
+    common.check_same_model({run: common.read_meta(run) for run in runs})
     meta = common.read_meta(runs[0])
     revision = None if args.model else meta.get("revision")
     model, tokenizer = common.load_model(args.model or meta["model"], args.device, revision=revision)

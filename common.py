@@ -16,7 +16,6 @@ import os
 import platform
 import random
 import re
-import select
 import signal
 import sys
 from collections.abc import Callable
@@ -37,12 +36,12 @@ class Later:
     """A package that is imported when it is first used, so that -h answers at once and without it."""
 
     def __init__(self, package):
-        self.__package = package
+        self.package = package
 
     def __getattr__(self, name):
-        module = importlib.import_module(self.__package)
-        vars(self).update(vars(module))  # from now on attributes are found without this method
-        return getattr(module, name)
+        value = getattr(importlib.import_module(self.package), name)
+        setattr(self, name, value)  # from now on it is found without this method
+        return value
 
 
 np = Later("numpy")
@@ -73,7 +72,6 @@ def entry(main, kept):
     signal.signal(signal.SIGINT, partial(end_at_ctrl_c, os.getpid(), kept))
     try:
         main()
-        sys.stdout.flush()
     except BadInput as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(2) from None
@@ -85,18 +83,6 @@ def entry(main, kept):
         otherwise = "no .venv: `bash run_all.sh --python` makes it, or `pip install -r requirements.txt`"
         print(f"error: this Python has no {package}; {advice} ({otherwise})", file=sys.stderr)
         raise SystemExit(2) from None
-    except BrokenPipeError:
-        if not is_stdout_closed():
-            raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python still flushes standard output as it exits
-        raise SystemExit(128 + signal.SIGPIPE) from None
-
-
-def is_stdout_closed():
-    """Whether the reader of standard output has ended, as in `... | head`."""
-    output = select.poll()
-    output.register(1, 0)
-    return bool(output.poll(0))
 
 
 def end_at_ctrl_c(program, kept, *_):
@@ -379,31 +365,21 @@ def read_samples(path):
     return b"".join(samples)
 
 
-def are_of_one_model(*made: dict) -> bool:
-    """Whether runs (meta.json) and scorers (scorer.pt) are of one model: of one stamp.
+def check_same_model(made: dict[object, dict]):
+    """Refuse two models; made: {where: the meta.json of a run, or the content of a scorer.pt}.
 
-    Where one has none, as from before there were stamps, by name and number of layers.
+    Where one has no stamp, as from before there were stamps, names and numbers of layers must be the same.
     """
-    stamps = [content.get("model_stamp") for content in made]
-    if None in stamps:
-        stamps = [(model_name(content["model"]), layers_in(content)) for content in made]
-    return len({*stamps}) == 1
-
-
-def check_same_model(runs):
-    first = read_meta(runs[0])
-    for run in runs[1:]:
-        meta = read_meta(run)
-        if not are_of_one_model(first, meta):
-            die(f"{runs[0]} is of {say_model(first)}, {run} of {say_model(meta)}; give runs of one model")
-
-
-def layers_in(made):
-    return made.get("n_layers", made.get("layers_of_model"))
-
-
-def say_model(made):
-    return f"the model {made['model']!r} ({layers_in(made)} layers)"
+    sources = []
+    for where, content in made.items():
+        layers = content.get("n_layers", content.get("layers_of_model"))
+        said = f"{where} is of the model {content['model']!r} ({layers} layers)"
+        sources.append((content.get("model_stamp"), (model_name(content["model"]), layers), said))
+    first = sources[0]
+    for other in sources[1:]:
+        by = 1 if None in (first[0], other[0]) else 0
+        if first[by] != other[by]:
+            die(f"{first[2]}, {other[2]}; take those of one model")
 
 
 def stamp(*parts):
@@ -1459,9 +1435,7 @@ def load_scorer(path, device="cpu"):
 def check_scorer_fits(scorer, meta, path):
     """Refuse a scorer of another model or of other token statistics. score_run checks the vector's width."""
     checkpoint = scorer.checkpoint
-    if not are_of_one_model(checkpoint, meta):
-        models = f"made for {say_model(checkpoint)}, the run is of {say_model(meta)}"
-        die(f"{path}: {models}; train one on a run of that model")
+    check_same_model({path: checkpoint, "the run": meta})
     rules = len(checkpoint["feature_scale"][0]) - 1 if scorer.takes_features else len(RULES)
     if rules != len(RULES):
         die(f"{path}: made for {rules} token statistics, there are {len(RULES)} now; train it again")

@@ -678,6 +678,13 @@ def test_every_device_says_out_of_memory_in_its_own_words(text):
         raise RuntimeError(text)
 
 
+def test_help_fits_80_columns(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        generate.parse_args(["-h"])
+    assert max(map(len, capsys.readouterr().out.splitlines())) < 80
+
+
 # ---- More vectors of a finished run
 
 

@@ -248,7 +248,7 @@ def test_a_scorer_is_held_to_the_model_and_not_to_its_name(tmp_path, capsys):
     assert len(common.score_run(common.load_scorer(scorer), run)[0]) == 48
     for stamp, model in (("5678", "/a/final"), (None, "/a/first")):
         first_dimension_scorer(scorer, model=model, model_stamp=stamp)
-        error = f"made for the model '{model}' (5 layers), the run is of the model '/b/final' (5 layers)"
+        error = f"is of the model '{model}' (5 layers), the run is of the model '/b/final' (5 layers)"
         assert error in dies(capsys, common.score_run, common.load_scorer(scorer), run)
     first_dimension_scorer(scorer, model="final")
     common.score_run(common.load_scorer(scorer), run)
@@ -265,8 +265,8 @@ def test_a_scorer_and_costs_say_the_model(tmp_path, run_here):
     run_here("04_select.py", run, "--scorer", tmp_path / "s.pt")
     assert common.read_json(run / "scores" / "s.cost.json")["model_stamp"] == "1234"
     error = refusal_of("03_train_scorer.py", run, other)
-    models = [f"of the model '/{letter}/final' (5 layers)" for letter in "bc"]
-    assert error == f"{run} is {models[0]}, {other} {models[1]}; give runs of one model"
+    models = [f"is of the model '/{letter}/final' (5 layers)" for letter in "bc"]
+    assert error == f"{run} {models[0]}, {other} {models[1]}; take those of one model"
 
 
 def by_problem(run):

@@ -142,7 +142,7 @@ def test_sample_votes_for_the_answer_with_the_largest_sum(demo_model):
     ({"problems": None}, "problems are a text, a dict or a list of these, not None"),
     ({"scorer": "nowhere.pt"}, "nowhere.pt: no such file"),
     ({"scorer": ("all/eos", 8, (9, 96))}, "the scorer reads all/eos; here it must be one vector"),
-    ({"scorer": ("20/eos", 28, (96,))}, "made for the model 'model' (28 layers)"),
+    ({"scorer": ("20/eos", 28, (96,))}, "the scorer is of the model 'model' (28 layers), the run is of"),
 ])  # fmt: skip
 def test_sample_refuses_in_words_what_it_cannot_do(demo_model, arguments, error, capsys):
     arguments = {"problems": PROBLEM} | arguments

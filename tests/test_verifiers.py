@@ -300,7 +300,7 @@ def test_answers_are_cut_from_the_left_and_have_no_channels(tiny, answer, most, 
 def test_lora_takes_runs_of_one_model_with_right_and_wrong_rollouts(tiny, tmp_path):
     run = make_run(tmp_path / "run", model=str(tiny), problems=4)
     other = make_run(tmp_path / "other", model="elsewhere")
-    assert "the model 'elsewhere' (5 layers); give runs of one model" in refusal("lora", run, "--eval", other)
+    assert "the model 'elsewhere' (5 layers); take those of one model" in refusal("lora", run, "--eval", other)
     edit_jsonl(run / "labels.jsonl", lambda row: row | {"label": 1})
     assert "16 of 16 rollouts are right" in refusal("lora", run)
     assert "--epochs 0: give 1 or more" in refusal("lora", run, "--epochs", "0")
