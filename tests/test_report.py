@@ -187,8 +187,9 @@ def test_windows_go_by_the_length_of_answers_up_to_the_papers(tmp_path, tokens, 
     assert report.windows_for(runs) == windows
 
 
-def test_rules_of_the_papers_windows_and_of_windows_that_fit_have_a_cell_each(run, run_report):
-    """The best of the paper's is in its own windows, and the best of all in those that fit."""
+def test_rules_of_the_papers_windows_and_of_windows_that_fit_have_a_cell_each(tmp_path, run_report):
+    """The best of the paper's is in its own windows, and the best of all in those that fit; here they differ."""
+    run = make_run(tmp_path / "run", seed=2)
     found = run_report(run)
     assert "N=4, fitted windows of 4 tokens, tail 4\n" in found.printed
     rows = table_of(found.text, "Confidence rules: the paper's five statistics, and two more")
@@ -205,6 +206,7 @@ def test_rules_of_the_papers_windows_and_of_windows_that_fit_have_a_cell_each(ru
     best = max(value for name, value in papers.items() if not name.startswith(others))
     shown = summary_of(found)[0]
     assert shown["best of the paper's 20 rules"] == percent(best)
+    assert best < max(value for name, value in fitted.items() if not name.startswith(others))
     assert shown["best of all 28, fitted windows"] == percent(max(fitted.values()))
     edit_jsonl(run / "rollouts.jsonl", lambda row: row | {"n_tokens": 9000})
     found = run_report(run)
