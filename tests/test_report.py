@@ -191,7 +191,7 @@ def test_rules_of_the_papers_windows_and_of_windows_that_fit_have_a_cell_each(tm
     """The best of the paper's is in its own windows, and the best of all in those that fit; here they differ."""
     run = make_run(tmp_path / "run", seed=2)
     found = run_report(run)
-    assert "N=4, fitted windows of 4 tokens, tail 4\n" in found.printed
+    assert "N=4, fitted windows of 8 tokens, tail 8\n" in found.printed
     rows = table_of(found.text, "Confidence rules: the paper's five statistics, and two more")
     ways = [*common.AGGREGATIONS, *(f"{way}, fitted windows" for way in common.AGGREGATIONS[1:])]
     accuracies = {}
