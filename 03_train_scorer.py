@@ -320,7 +320,7 @@ def fit_scale(x):
 
 def train(task: Task, config: dict) -> tuple[dict, dict]:
     """Train one configuration -> (the trial: its row in the table, the weights of its best epoch)."""
-    started = time.time()
+    started = time.process_time()
     usual_precision = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("medium")  # bfloat16 on a CPU that has it, TF32 on CUDA
     recipe = task.recipe
@@ -358,7 +358,7 @@ def train(task: Task, config: dict) -> tuple[dict, dict]:
     positions = task.x.shape[1] if recipe.design.startswith("transformer") else 1  # each passes all weights
     products = positions * sum(p.numel() for p in model.parameters() if p.ndim > 1)
     flops = 2 * products * epoch * (3 * len(task.train) + len(task.valid))  # backwards is twice forwards
-    return {**trial, "epochs": epoch, "flops": flops, "seconds": time.time() - started}, weights
+    return {**trial, "epochs": epoch, "flops": flops, "seconds": time.process_time() - started}, weights
 
 
 def batches(rows, size, generator):
