@@ -192,7 +192,7 @@ def test_a_model_has_one_stamp_as_a_folder_by_its_id_and_in_the_cache(cached, tm
     assert names == ["tiny", "tiny", "model", "b-c"]
 
 
-@pytest.mark.parametrize("change", ["one weight in the middle", "config.json"])
+@pytest.mark.parametrize("change", ["weights in the middle", "config.json"])
 def test_a_stamp_is_of_the_whole_model(tmp_path, change):
     """Merged adapters may leave the beginning and the end of a file of weights as they were."""
     other = shutil.copytree(MODEL, tmp_path / "model")
@@ -202,9 +202,10 @@ def test_a_stamp_is_of_the_whole_model(tmp_path, change):
         assert common.model_stamp(str(other)) == common.model_stamp(str(MODEL)), "written otherwise"
         common.write_json(other / "config.json", config | {"rms_norm_eps": 0.5})
     else:
-        model, _ = common.load_model(str(MODEL), "cpu")
-        model.model.layers[4].self_attn.q_proj.weight.data += 0.01
-        model.save_pretrained(other)
+        weights = bytearray((other / "model.safetensors").read_bytes())
+        middle = len(weights) // 2
+        weights[middle : middle + len(weights) // 32] = bytes(len(weights) // 32)
+        (other / "model.safetensors").write_bytes(weights)
     assert common.model_stamp(str(other)) not in (None, common.model_stamp(str(MODEL)))
 
 
