@@ -1,6 +1,7 @@
 """The README's command, shrunk: five steps on the bundled model, stopped, killed, run again, given nonsense.
 
-A Python that imports torch takes seconds, so several tests look at what one run_all.sh made.
+A Python that imports torch takes seconds, so several tests look at what one run_all.sh made, and the steps of
+others are forks of one process that has imported it.
 """
 
 import fcntl
@@ -10,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from pathlib import Path
@@ -70,8 +72,75 @@ def lock(path):
     return file
 
 
+FORKING = """\
+import json, os, runpy, signal, socket, sys, traceback
+import sympy, torch, transformers.models.qwen3.modeling_qwen3
+from transformers import AutoModelForCausalLM, AutoTokenizer
+torch.optim.Adam([torch.zeros(1)])
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[1])
+listener.listen()
+while True:
+    connection, _ = listener.accept()
+    if os.fork():
+        connection.close()
+        continue
+    listener.close()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    call, files, _, _ = socket.recv_fds(connection, 1 << 20, 3)
+    sys.argv, environment, folder, cores = json.loads(call)
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    os.sched_setaffinity(0, cores)
+    sys.path[0] = os.path.dirname(sys.argv[0])
+    code = 1
+    try:
+        runpy.run_path(sys.argv[0], run_name="__main__")
+        code = 0
+    except SystemExit as stop:
+        code = stop.code or 0
+    except BaseException:
+        traceback.print_exc()
+    sys.stdout.flush()
+    connection.sendall(bytes([code]))
+    os._exit(code)
+"""
+ASKING = """\
+#!{python} -IS
+import json, os, socket, sys
+if not sys.argv[1].endswith(".py"):
+    os.execv("{python}", ["{python}", *sys.argv[1:]])
+with socket.socket(socket.AF_UNIX) as server:
+    server.connect("{socket}")
+    call = [sys.argv[1:], dict(os.environ), os.getcwd(), [*os.sched_getaffinity(0)]]
+    socket.send_fds(server, [json.dumps(call).encode()], [0, 1, 2])
+    answer = server.recv(1)
+sys.exit(answer[0] if answer else 1)
+"""
+
+
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory):
+def quick():
+    """Settings for a run_all.sh whose `python3` runs scripts as forks of a process that has imported torch."""
+    with tempfile.TemporaryDirectory() as folder:  # the path of a socket must be short
+        client, address = Path(folder, "python3"), Path(folder, "socket")
+        client.write_text(ASKING.format(python=sys.executable, socket=address))
+        client.chmod(0o755)
+        server = subprocess.Popen([sys.executable, "-c", FORKING, str(address)])
+        while not address.exists():
+            assert server.poll() is None
+            time.sleep(0.1)
+        yield {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
+        server.kill()
+        server.wait()
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, quick):
     """(folder, standard output, standard error) of a demo that was stopped twice, killed once, and resumed.
 
     `kill` stops it at the first parts; Ctrl-C, which all of its processes get, at the first finished run.
@@ -85,7 +154,7 @@ def finished(tmp_path_factory):
             stop_at(folder / "out", "parts/*.pt", os.kill, signal.SIGTERM, on_all_cores=True)
             stop_at(folder / "out", "math_a/32/rollouts.jsonl", os.killpg, signal.SIGINT)
             stop_at(folder / "out", "*@*.pt", os.killpg, signal.SIGKILL)
-            common.write_json(folder / "printed.json", {"all": run_all(folder / "out")})
+            common.write_json(folder / "printed.json", {"all": run_all(folder / "out", **quick)})
     return folder / "out", *common.read_json(folder / "printed.json")["all"]
 
 
@@ -136,12 +205,12 @@ def test_a_killed_run_is_what_01_and_02_make_of_it_without_a_stop(finished, tmp_
     assert fields <= common.read_meta(run).keys()
 
 
-def test_a_second_one_waits_for_the_first_and_makes_nothing_again(finished):
+def test_a_second_one_waits_for_the_first_and_makes_nothing_again(finished, quick):
     out, stdout, _ = finished
     made = [path for path in out.rglob("*") if path.suffix == ".pt" or path.name == "labels.jsonl"]
     times = {path: path.stat().st_mtime_ns for path in made}
     held = lock(out / "model" / "run_all.log")
-    second = start(out)
+    second = start(out, **quick)
     assert "another run_all.sh is at work" in second.stderr.readline()
     held.close()
     again, stderr = second.communicate()
@@ -150,11 +219,11 @@ def test_a_second_one_waits_for_the_first_and_makes_nothing_again(finished):
     assert {path: path.stat().st_mtime_ns for path in times} == times
 
 
-def test_every_table_of_the_paper_is_made_and_a_part_that_cannot_be_had_is_named(tmp_path):
+def test_every_table_of_the_paper_is_made_and_a_part_that_cannot_be_had_is_named(tmp_path, quick):
     """With stand-ins for the reward models, of which one is absent. What an earlier command with more runs or
     seeds has left would be refused if it were read."""
     prm = make_final_prm(tmp_path / "ReasonFlux-PRM-1.5B")
-    settings = {"LIMIT": "8", "RUNS": "1", "PRMS": f"{prm} {tmp_path / 'absent'}"}
+    settings = quick | {"LIMIT": "8", "RUNS": "1", "PRMS": f"{prm} {tmp_path / 'absent'}"}
     _, plan = run_all(tmp_path / "out", "--paper", "--plan", **settings)
     assert re.search(r"code_a +\| +8 \| +32 \|", plan) and "4 LoRA verifiers" in plan
     assert not (tmp_path / "out" / "model").exists()
@@ -190,7 +259,7 @@ def test_data_sets_of_the_paper_that_cannot_be_had_are_named(tmp_path, flags):
     ]
 
 
-def test_without_answers_it_still_selects_and_what_teaches_nothing_is_skipped(finished, tmp_path):
+def test_without_answers_it_still_selects_and_what_teaches_nothing_is_skipped(finished, tmp_path, quick):
     """Nor is anything learned from open problems. Those of `alike` are of three families, which 03 cannot split."""
     shutil.copytree(finished[0] / "model" / "math_a" / "32", tmp_path / "model" / "math_a" / "32")
     rows = common.read_jsonl(MATH_B)[:6]
@@ -198,7 +267,7 @@ def test_without_answers_it_still_selects_and_what_teaches_nothing_is_skipped(fi
     alike = [row | {"family": f"of {i % 3}"} for i, row in enumerate(rows)]
     common.write_jsonl(tmp_path / "alike.jsonl", alike)
     sets = MATH_A, tmp_path / "open.jsonl", tmp_path / "alike.jsonl", MATH_B
-    stdout, stderr = run_all(tmp_path, MODEL, *sets, SEEDS="32 42", RUNS="1")
+    stdout, stderr = run_all(tmp_path, MODEL, *sets, SEEDS="32 42", RUNS="1", **quick)
     assert "no labels to judge the answers by" in stdout
     assert "open.jsonl: problems without a kind are math, as those of math_a" in stderr
     asked = common.read_jsonl(tmp_path / "model" / "open" / "32" / "problems.jsonl")
