@@ -1,24 +1,26 @@
 #!/usr/bin/env bash
 # The five steps in order. Kill it at any moment and run it again: it resumes.
 #
-#   bash run_all.sh                      the bundled tiny model: maths and code, on a laptop CPU, minutes
-#   bash run_all.sh MODEL A B [A B ...]  calibrate on A and select on B, then calibrate on B and select on A
-#   bash run_all.sh --paper MODEL        every table of the paper for a model, after a plan of what it takes
-#                                        (--plan: only the plan); without MODEL for the bundled one, small
-#   bash run_all.sh --python             only make the environment and print its Python
+#   bash run_all.sh                      the bundled tiny model: on a CPU, minutes
+#   bash run_all.sh MODEL A B [A B ...]  calibrate on A, select on B, and the
+#                                        other way round if B can be checked
+#   bash run_all.sh --paper MODEL        every table of the paper, after a plan
+#       (--plan: only the plan); without MODEL for the bundled one, small
+#   bash run_all.sh --python             make the environment, print its Python
 #
-# MODEL is a Hub id or a folder, A and B are names of data sets or .jsonl files. Environment variables:
+# MODEL is a Hub id or a folder; A and B are data sets' names or .jsonl files.
+# A larger N, more RUNS and longer files add to what is there.
 #
 #   N=16              rollouts of each problem
-#   RUNS=1            runs of each data set, which differ in their seed (--paper MODEL: 3)
+#   RUNS=1            runs of each data set, by their seeds (--paper MODEL: 3)
 #   SEEDS="32 42 52"  seeds of the scorers
 #   BOTH=1            0: only calibrate on A and select on B
 #   LIMIT=            take only so many problems of each data set
 #   OUT=runs          folder for everything that is made
-#   FLAGS_01= FLAGS_02= FLAGS_03= FLAGS_05=   more flags for a step, for example
-#       RUNS=3 FLAGS_01="--max-new-tokens 0" bash run_all.sh Qwen/Qwen3-1.7B humaneval kodcode
-#   PRMS="Gen-Verse/ReasonFlux-PRM-1.5B Gen-Verse/ReasonFlux-PRM-7B"   reward models for --paper, or folders
-#       of these names; the second one reads only maths, as in the paper
+#   FLAGS_01= FLAGS_02= FLAGS_03= FLAGS_05=   more flags for a step, such as
+#       FLAGS_01="--max-new-tokens 0" bash run_all.sh MODEL humaneval kodcode
+#   PRMS="Gen-Verse/ReasonFlux-PRM-1.5B Gen-Verse/ReasonFlux-PRM-7B"   reward
+#       models or their folders; the second one reads maths alone
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
@@ -268,7 +270,7 @@ tidy() { # remove the log and the folders if nothing is in them
 # ---- Arguments and settings
 
 case "${1:-}" in
-    -h | --help) sed -n '2,22s/^# \{0,1\}//p' "$here/run_all.sh"; exit ;;
+    -h | --help) sed -n '2,24s/^# \{0,1\}//p' "$here/run_all.sh"; exit ;;
     --python) find_python; exit ;;
 esac
 paper=0 only_plan=0 lora_flags=()

@@ -312,18 +312,18 @@ def test_a_run_that_the_scorer_learned_from_is_named_once(run, tmp_path, select)
 MEMORY = """\
 import common, sys
 for run in sys.argv[1:]:
-    common.score_run(common.load_scorer(f"{run}/wide.pt"), run, chunk=64)
+    common.score_run(common.load_scorer(f"{run}/wide.pt"), run, chunk=16)
     print(next(line for line in open("/proc/self/status") if line.startswith("RssAnon")).split()[1])
 """
 
 
 def test_memory_is_bounded_by_the_chunk(tmp_path):
     """A file of 200 MB is scored within 120 MB above what a run of nothing needs."""
-    runs = [make_run(tmp_path / f"{n}", problems=n, n=4, labels=False) for n in (1, 625)]
+    runs = [make_run(tmp_path / f"{n}", problems=n, n=4, labels=False) for n in (1, 156)]
     for run in runs:
-        first_dimension_scorer(run / "wide.pt", width=40960)
+        first_dimension_scorer(run / "wide.pt", width=163840)
         edit_hidden(run, lambda keys, **_: {
-            "vectors": ["penultimate/eos"], "hidden": torch.zeros(len(keys), 1, 40960).bfloat16()
+            "vectors": ["penultimate/eos"], "hidden": torch.zeros(len(keys), 1, 163840).bfloat16()
         })  # fmt: skip
     before, after = map(int, python(MEMORY, *runs, check=True).stdout.split())
     assert (after - before) / 1024 < 120

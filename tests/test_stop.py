@@ -223,28 +223,34 @@ def test_a_stopped_run_goes_through_the_other_steps(runs, run_here):
     run_here("03_train_scorer.py", runs.live, "--configs", 1, "-o", runs.base / "of_stopped.pt")
 
 
+@pytest.fixture(scope="module")
+def trained(runs, run_here):
+    """The path of a scorer of the run of all rollouts."""
+    run_here("02_label.py", runs.full)
+    run_here("03_train_scorer.py", runs.full, "--configs", 1, "-o", runs.base / "trained.pt")
+    return runs.base / "trained.pt"
+
+
 @pytest.mark.parametrize("kind, system, change", [
     ("math", "", None), (None, "", "kind text, not math"), ("code", "", "kind code, not math"),
     ("math", "Think.", "another system message"),
 ])  # fmt: skip
 def test_what_is_asked_otherwise_than_in_calibration_is_said_by_stop_sample_and_04(
-    runs, tmp_path, run_here, demo_model, monkeypatch, kind, system, change
+    runs, trained, tmp_path, run_here, demo_model, monkeypatch, kind, system, change
 ):
-    run_here("02_label.py", runs.full)
-    run_here("03_train_scorer.py", runs.full, "--configs", 1, "-o", tmp_path / "s.pt")
     monkeypatch.setitem(common.SYSTEM, "math", system or common.SYSTEM["math"])
     questions = [{"prompt": problem["prompt"]} for problem in runs.problems[:2]]
     with redirect_stderr(io.StringIO()) as said:
         flags = ("--kind", kind) if kind else ()
-        run = run_01(questions, tmp_path, *flags, "--scorer", tmp_path / "s.pt")
+        run = run_01(questions, tmp_path, *flags, "--scorer", trained)
         problems = common.read_jsonl(run / "problems.jsonl")
         assert {problem["kind"] for problem in problems} == {kind or "text"}
-        generate.sample(*demo_model, problems, 1, tmp_path / "s.pt", max_new_tokens=5)
+        generate.sample(*demo_model, problems, 1, trained, max_new_tokens=5)
     said = said.getvalue()
     line = f"warning: asked otherwise than the scorer's calibration ({change}); p may be off\n"
     assert said.count(line) == 2 if change else "warning" not in said
     assert ("2 of 2 problems have no answer, tests or kind: they are asked without" in said) == (not kind)
-    said = run_here("04_select.py", run, "--scorer", tmp_path / "s.pt").stderr
+    said = run_here("04_select.py", run, "--scorer", trained).stderr
     assert f"sampled otherwise than the calibration ({change})" in said if change else not said
 
 
