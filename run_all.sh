@@ -115,10 +115,6 @@ if len(kinds) == 1 and others - kinds == {"text"}:
 PY
 }
 
-has_references() { # whether any answer to this data set can be checked
-    [ ! -f "$1" ] || grep -qE '"(answer|tests)"' "$1"
-}
-
 sample() { # FLAGS FILE...: in one call, but for those whose kind 01_generate.py must be told
     local file others=()
     for file in "${@:2}"; do
@@ -311,8 +307,7 @@ if [ $# -eq 0 ]; then
     export OMP_NUM_THREADS=1
     FLAGS_03=${FLAGS_03:---configs 2 --rollouts 8} # the paper: 100 configurations, all rollouts
 fi
-
-[[ ${1:-} != -* ]] || fail "$1 is no option (bash run_all.sh -h)"
+[[ $1 != -* ]] || fail "$1 is no option (bash run_all.sh -h)"
 
 PYTHON=$(find_python)
 arguments_01=("$1" -n "$N" --out "$OUT" ${LIMIT:+--limit "$LIMIT"} ${FLAGS_01:-})
@@ -355,7 +350,7 @@ for ((i = 0; i < ${#files[@]}; i += 2)); do
     file=${files[i + 1]}
     kinds[$file]=$(kind_for "${files[i]}" "$file")
     [ -z "${kinds[$file]}" ] || echo "$file: problems without a kind are ${kinds[$file]}, as those of $a" >&2
-    has_references "$file" || continue # nothing can be learned from B, nor be judged
+    [ ! -f "$file" ] || grep -qE '"(answer|tests)"' "$file" || continue # B can neither teach nor be judged
     greedy_files+=("$file")
     if [ "$BOTH" != 0 ]; then
         calibrate_on+=("$b") select_on+=("$a") greedy_files+=("${files[i]}")

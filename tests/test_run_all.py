@@ -344,12 +344,12 @@ BAD = [  # arguments and settings; what is said of them
 
 
 @pytest.mark.parametrize("args, words", BAD)
-def test_bad_input_is_one_line_and_exit_code_2_before_any_work(tmp_path, args, words):
+def test_bad_input_is_one_line_and_exit_code_2_before_any_work(tmp_path, quick, args, words):
     """A comma in a setting stands for a space."""
     (tmp_path / "broken.jsonl").write_text('{"prompt": "1+1", "answer": "2"}\n{"prompt": \n')
     settings = dict(arg.replace(",", " ").split("=", 1) for arg in args.split() if "=" in arg)
     args = [arg.format(demo=ROOT / "demo", tmp=tmp_path) for arg in args.split() if "=" not in arg]
-    process = start(tmp_path / "out", *args, **settings)
+    process = start(tmp_path / "out", *args, **quick, **settings)
     _, stderr = process.communicate()
     assert process.returncode == 2 and "Traceback" not in stderr and not (tmp_path / "out").exists(), stderr
     assert [line for line in stderr.splitlines() if line.startswith("error: ") and words in line], stderr
