@@ -1,27 +1,23 @@
-"""Compare every way to pick an answer on the same labelled rollouts; score rollouts by larger verifiers.
+"""Compare every way to pick an answer on the same labelled rollouts.
 
-    python 05_baselines.py RUN ... --out DIR          the report: a table of all methods, and its details
-    python 05_baselines.py RUN ... --study layers     also the table of a study of 03_train_scorer.py
-    python 05_baselines.py lora RUN_CAL --eval RUN    fine-tune the model itself to judge its own answers
-    python 05_baselines.py prm RUN --prm NAME         a process reward model: Gen-Verse/ReasonFlux-PRM-1.5B
-    python 05_baselines.py route RUN --math M.pt --code C.pt    the model names the domain of each problem,
-                                                      and the scorer of that domain picks
-    python 05_baselines.py paper RESULTS ...          all tables of the paper, its numbers beside ours, from
-                                                      results.json of one model or several; --plots draws them
+    python 05_baselines.py RUN ... --out DIR        the report: all methods
+    python 05_baselines.py RUN ... --study layers   also a study of 03
+    python 05_baselines.py lora RUN_CAL --eval RUN  the model learns to judge
+    python 05_baselines.py prm RUN --prm NAME       a process reward model
+    python 05_baselines.py route RUN --math M.pt --code C.pt
+                                                    by each problem's domain
+    python 05_baselines.py paper results.json ...   all tables of the paper
 
-`bash run_all.sh --paper MODEL` runs all of these, with lora's --epochs 6 for AIME.
+`bash run_all.sh --paper MODEL` runs all of these.
 
-The report prints a summary and writes report.md, results.json and, with --plots, two figures for each
-calibration and evaluation set. It compares the scores in RUN/scores/*.jsonl: those of 04_select.py, those
-that lora, prm and route write, and your own. Yours is a file with a line {"id", "sample", "score"} for each
-rollout, where a higher score is better; with a "weight" from 0 to 1 in each line it also votes, and with a
-"p" from 0 to 1 the report says how good a probability that is. Files that are named
-METHOD.CALSET@CALRUN-SEED.jsonl are one method: its row is the mean over evaluation runs (of one model and
-data set), calibration runs and scorer seeds, ± the standard deviation (ddof=1). A labelled run in a folder
-`greedy` beside RUN is a row, too.
-
-The first page of this file is the report: runs become arrays, methods pick rollouts, picks become rows, rows
-become tables and figures. The second page is the three verifiers, the third the paper's tables.
+The report compares the scores in RUN/scores/*.jsonl: those of 04_select.py,
+lora, prm and route, and your own. Yours is a file with a line {"id", "sample",
+"score"} for each rollout, where a higher score is better; with a "weight" from
+0 to 1 it also votes, and of a "p" from 0 to 1 the report says how good a
+probability it is. Files named METHOD.CALSET@CALRUN-SEED.jsonl are one method:
+its row is the mean over evaluation runs, calibration runs and scorer seeds, ±
+the standard deviation (ddof=1). A labelled run in a folder `greedy` beside RUN
+is a row, too.
 """
 
 from __future__ import annotations  # the annotations name numpy, which is imported when it is first used
@@ -44,7 +40,7 @@ from pathlib import Path
 import common
 from common import RULES, np, torch
 
-# ==== Page one: the report ==================================================================================
+# ==== Page one: the report. Runs become arrays, methods pick, picks become rows, rows become tables ========
 
 SUBSETS = 128  # where a problem has more subsets of n rollouts, votes are averaged over so many random ones
 DRAWS = 1000  # of the bootstrap
@@ -1082,7 +1078,7 @@ def load_model_of(runs, args):
     revision = None if args.model else meta.get("revision")
     model, tokenizer = common.load_model(args.model or meta["model"], args.device, revision=revision)
     if meta.get("model_stamp") not in (None, model.model_stamp):
-        common.die(f"{runs[0]} was made by other weights than {args.model or meta['model']} has; give --model")
+        common.die(f"{runs[0]} was made by other weights than {args.model or meta['model']}; give --model")
     if model.config.model_type == "gpt_oss":  # transformers' own keeps all scores: 10 GB a layer at 4,096
         common.use_attention(model, "whole", common.causal_attention)
     return model, tokenizer
@@ -1211,15 +1207,15 @@ def save_memory(model):
     enable({"use_reentrant": False})
 
 
+def learn_from(model, ids, word, batch_size):
+    """Add one rollout's share of the gradient of its batch's mean loss."""
+    (-next_logits(model, ids).log_softmax(0)[word] / batch_size).backward()
+
+
 def rate_at(step, steps):
     """A factor of the learning rate: warm-up, for half of the steps at most, then a straight line to zero."""
     warm = min(WARM_UP, max(1, steps // 2))
     return min((step + 1) / warm, (steps - step) / max(1, steps - warm))
-
-
-def learn_from(model, ids, word, batch_size):
-    """Add one rollout's share of the gradient of its batch's mean loss."""
-    (-next_logits(model, ids).log_softmax(0)[word] / batch_size).backward()
 
 
 def training_flops(model, lengths):
@@ -1245,7 +1241,7 @@ PRM_TOKENS = 2048  # so many of an answer's last tokens are read, as in the auth
 
 def prm(args):
     for run in args.runs:
-        common.read_meta(run)  # what is no run ends here, before the model is loaded
+        common.read_meta(run)  # refuses another folder before the model is loaded
     # with a score at each step (ReasonFlux-PRM-7B), or one at the end (ReasonFlux-PRM-1.5B)?
     architectures = common.load_config(args.prm).architectures or ()
     load = load_step_prm if "Qwen2ForProcessRewardModel" in architectures else load_final_prm
@@ -1326,7 +1322,7 @@ def route(args):
         pairs[pair_name(*pair) or f"routed@{i}"] = pair
     left = []  # (run that is not routed by these scorers, what is written beside its scores)
     for run in map(Path, args.runs):
-        common.read_meta(run)  # what is no run ends here
+        common.read_meta(run)  # refuses another folder before the model is loaded
         origin = origin_of(ROUTER, run / "rollouts.jsonl", *map(Path, (*args.math, *args.code)))
         last = run / "scores" / f"{[*pairs][-1]}.cost.json"  # is written after all others
         if last.is_file() and common.read_json(last).get("stamp") == origin["stamp"]:

@@ -18,7 +18,7 @@ import random
 import re
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date
@@ -52,15 +52,15 @@ PACKAGES = ("torch", "transformers", "numpy", "tqdm", "huggingface_hub", "safete
 
 
 class BadInput(ValueError):
-    """What a person gave cannot be used. The message is a sentence that says why, and what to do."""
+    """A file or an argument cannot be used. The message is a sentence that says why, and what to do."""
 
 
-def die(message):
-    """Refuse what a person gave. Other programs can catch this exception; `entry` prints it as one line."""
+def die(message: str):
+    """Refuse bad input. Other programs can catch this exception; `entry` prints it as one line."""
     raise BadInput(message) from None
 
 
-def warn(message):
+def warn(message: str):
     print(f"warning: {message}", file=sys.stderr)
 
 
@@ -72,6 +72,10 @@ def entry(main, kept):
     signal.signal(signal.SIGINT, partial(end_at_ctrl_c, os.getpid(), kept))
     try:
         main()
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader of the output has ended, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush when Python ends
+        raise SystemExit(1) from None
     except BadInput as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(2) from None
@@ -153,12 +157,12 @@ def remove_stale_files(folder, prefix):
             path.unlink(missing_ok=True)
 
 
-def write_json(path, value):
+def write_json(path: str | Path, value: dict):
     with atomic(path) as file:
         file.write(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def write_jsonl(path, rows):
+def write_jsonl(path: str | Path, rows: Iterable[dict]):
     with atomic(path) as file:
         for row in rows:
             file.write(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n")
@@ -169,17 +173,17 @@ def save_pt(path, value):
         torch.save(value, file)
 
 
-def read_json(path, needs=()):
+def read_json(path: str | Path, needs: tuple = ()) -> dict:
     """The JSON object of a file. `needs`: fields it must have."""
     with open_text(path) as file:
         return parse_object(file.read(), path, needs)
 
 
-def read_jsonl(path, needs=()):
+def read_jsonl(path: str | Path, needs: tuple = ()) -> list[dict]:
     return list(each_row(path, needs))
 
 
-def each_row(path, needs=()):
+def each_row(path: str | Path, needs: tuple = ()) -> Iterator[dict]:
     """The objects of a file of JSON lines, or of one JSON list, one at a time."""
     with open_text(path) as file:
         lines = file
@@ -242,7 +246,7 @@ def parse(text, where):
 
 
 def refuse_constant(name):
-    raise ValueError(f"{name} is no number in JSON; write null")
+    raise ValueError(f"JSON has no {name}; write null")
 
 
 def parse_object(text, where, needs):
@@ -278,25 +282,24 @@ def reason_of(error):
     response = getattr(error, "response", None)  # of a request to the Hub
     if getattr(response, "status_code", None) in (401, 403, 404):
         return "not there, or its terms must be accepted on that page, then `hf auth login`"
-    of_the_system = getattr(error, "strerror", None)  # such as: no such file, permission denied
-    if of_the_system:
-        return of_the_system.lower()
+    if getattr(error, "strerror", None):  # such as: no such file, permission denied
+        return error.strerror.lower()
     return f"{type(error).__name__}: {str(error).strip()}".splitlines()[0]
 
 
 # ---- Run folders: one model, one problem set, one seed -----------------------------------------------------
 
 
-def short_name(dataset):
+def short_name(dataset: str) -> str:
     """A data set's name as a folder: of a file its name without the ending."""
     return Path(str(dataset)).name.split(".json")[0]
 
 
-def read_meta(run):
+def read_meta(run: str | Path) -> dict:
     return read_json(Path(run) / "meta.json", needs=("model", "dataset", "seed", "n_layers", "vocab_size"))
 
 
-def sampling_of(meta):
+def sampling_of(meta: dict) -> dict:
     """{setting: value} with which a run was sampled; empty where its answers were made elsewhere."""
     arguments = meta.get("arguments", {})
     made_elsewhere = arguments.get("responses") and not arguments.get("requests")
@@ -382,7 +385,7 @@ def check_same_model(made: dict[object, dict]):
             die(f"{first[2]}, {other[2]}; take those of one model")
 
 
-def stamp(*parts):
+def stamp(*parts) -> str:
     """A few letters that change with what an output was made of: files (their paths), bytes, JSON values."""
     digest = hashlib.sha256()
     for part in parts:
@@ -395,16 +398,16 @@ def stamp(*parts):
     return digest.hexdigest()[:16]
 
 
-def read_rollouts(run):
+def read_rollouts(run: str | Path) -> list[dict]:
     return list(each_rollout(run))
 
 
-def each_rollout(run):
+def each_rollout(run: str | Path) -> Iterator[dict]:
     """One at a time, as the texts of a large run need not fit into memory."""
     return each_row(Path(run) / "rollouts.jsonl", needs=("id", "sample", "response"))
 
 
-def read_labels(run, keys=None):
+def read_labels(run: str | Path, keys: list | None = None) -> list[dict]:
     """The rows of labels.jsonl, in the order of `keys` if given."""
     path = Path(run) / "labels.jsonl"
     rows = read_jsonl(path, needs=("id", "sample", "label"))
@@ -420,7 +423,8 @@ def warn_of_stale_labels(run, labels):
     path = Path(run) / "problems.jsonl"
     if not path.is_file() or not any("stamp" in row for row in labels):
         return
-    problems = {row["id"]: [stamp(row), judge_stamp(row["kind"])] for row in read_jsonl(path, needs=("id", "kind"))}
+    rows = read_jsonl(path, needs=("id", "kind"))
+    problems = {row["id"]: [stamp(row), judge_stamp(row["kind"])] for row in rows}
     made_of = {row["id"]: row.get("stamp", "").split("-")[:2] for row in labels}
     edited = {key for key, parts in made_of.items() if parts[0] != problems.get(key, " ")[0]}
     if edited:
@@ -431,13 +435,13 @@ def warn_of_stale_labels(run, labels):
 
 
 @cache
-def judge_stamp(kind):
+def judge_stamp(kind: str) -> str:
     """Of the files that judge the answers to problems of a kind."""
     files = ("02_label.py", "sandbox_exec.py") if kind == "code" else ("02_label.py",)
     return stamp(*(Path(__file__).with_name(name) for name in files))
 
 
-def keys_of(rows):
+def keys_of(rows: list[dict]) -> list[tuple]:
     return [(row["id"], row["sample"]) for row in rows]
 
 
@@ -458,15 +462,10 @@ def align(rows, keys, source):
 def check_same_problems(run, rollouts):
     """Every problem must have rollouts, and every rollout a problem."""
     problems = read_jsonl(Path(run) / "problems.jsonl", needs=("id", "kind", "prompt"))
-    of_problems = {row["id"] for row in problems}
-    of_rollouts = {row["id"] for row in rollouts}
-    strange = of_rollouts - of_problems
-    if strange:
-        example = min(strange)
-        die(f"{run}: {len(strange)} ids of rollouts.jsonl are not in problems.jsonl, such as {example!r}")
-    empty = of_problems - of_rollouts
-    if empty:
-        die(f"{run}: {len(empty)} of {len(of_problems)} problems have no rollouts, such as {min(empty)!r}")
+    odd = {row["id"] for row in problems} ^ {row["id"] for row in rollouts}
+    if odd:
+        both = "problems.jsonl or in rollouts.jsonl alone"
+        die(f"{run}: {len(odd)} ids are in {both}, such as {min(odd)!r}; run 01_generate.py again")
 
 
 # ---- The one vector: layer/token ---------------------------------------------------------------------------
@@ -477,7 +476,7 @@ EXTRA_INPUTS = ("last10", "special")  # of extra.pt: the last ten tokens; `retur
 SPECIAL_KEPT = 32  # a scorer reads at most the last 32 of the special tokens of an answer
 
 
-def layer_index(name, n_layers):
+def layer_index(name: str | int, n_layers: int) -> int:
     """A layer's index in transformers' `hidden_states`: 0 is the embeddings, L follows the final norm."""
     name = str(name)
     if re.fullmatch(r"-?\d+", name):
@@ -494,7 +493,7 @@ def layer_index(name, n_layers):
     return index
 
 
-def vector_key(name, n_layers):
+def vector_key(name: str, n_layers: int) -> tuple[int, str]:
     """'penultimate/eos' -> (L-1, 'eos'): the same for all spellings of one vector."""
     layer, _, token = name.partition("/")
     if token not in TOKENS:
@@ -523,10 +522,7 @@ def watch_layers(model, layers, keep):
 
 def keep_states(keep, column, module, inputs, output=None):
     """A hook: what goes into a module or, of a hook that runs after it, what comes out."""
-    states = inputs[0] if output is None else output
-    if states.ndim == 4:  # Gemma 3n has several vectors a token; its attention reads the active one
-        states = states[module.config.altup_active_idx]
-    keep(column, states)
+    keep(column, inputs[0] if output is None else output)
 
 
 def open_hidden(run, vector):
@@ -809,9 +805,11 @@ DATA_SETS = {
 COMBINED = {"aime": ("aime24", "aime25"), "openthoughts": ("openthoughts-math", "openthoughts-code")}
 
 
-def load_problems(dataset, limit=None, kind=None):
+def load_problems(dataset: str, limit: int | None = None, kind: str | None = None) -> list[dict]:
     """The problems of a data set by its name, or of a person's own file; with a limit only the first ones.
-    kind: of those that do not say theirs."""
+
+    kind: that of problems without the field `kind`.
+    """
     name = str(dataset)
     if name in DATA_SETS or name in COMBINED:
         rows = []
@@ -1017,7 +1015,7 @@ SYSTEM = {
 }
 
 
-def encode_prompt(tokenizer, problem, thinking=True):
+def encode_prompt(tokenizer, problem: dict, thinking: bool = True) -> list[int]:
     """Token ids of a problem's prompt in the model's chat template, or as plain text if it has none."""
     return encode_chat(tokenizer, problem, thinking)[0]
 
@@ -1112,7 +1110,7 @@ def sampling_defaults(model, tokenizer):
 # ---- Models ------------------------------------------------------------------------------------------------
 
 
-def pick_device(name=None):
+def pick_device(name: str | None = None) -> str:
     """The given device, or the first kind there is; processes that share a machine take its GPUs in turn."""
     if name in (None, "cuda") and torch.cuda.is_available():
         process = int(os.environ.get("LOCAL_RANK") or os.environ.get("RANK") or 0)
@@ -1155,7 +1153,7 @@ def loading(name):
         raise
     except (OSError, ValueError, ImportError, RuntimeError, SafetensorError) as error:
         is_folder = Path(name).is_dir()
-        what = "cannot be loaded" if is_folder else "is no folder here, nor to be had from the Hub"
+        what = "cannot be loaded" if is_folder else "is not a folder, and the Hub does not give it"
         die(f"model {name!r} {what}: {reason_of(error)}")
 
 
@@ -1501,7 +1499,7 @@ def auroc(right, scores):
 # ---- Tables for people -------------------------------------------------------------------------------------
 
 
-def table(header, rows):
+def table(header: list, rows: list) -> str:
     """A Markdown table with aligned columns, the first one to the left; None is an empty cell."""
     cells = []
     for row in [header, *rows]:
