@@ -29,6 +29,13 @@ def test_a_number_that_is_none_is_never_written(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_closed_pipe_ends_without_a_traceback():
+    program = "import common\ncommon.entry(lambda: [print(i) for i in range(100_000)], '')"
+    ended = subprocess.run(["bash", "-c", f'"{sys.executable}" -c "$0" | head -1', program], cwd=ROOT,
+                           capture_output=True, text=True, timeout=60)  # fmt: skip
+    assert (ended.stdout, ended.stderr) == ("0\n", "")
+
+
 @pytest.mark.parametrize("send", [os.kill, os.killpg])  # `kill -INT`, and a terminal's Ctrl-C
 def test_ctrl_c_is_one_line_and_ends_the_workers_too(send):
     program = (  # a signal just before a sleep is handled after it, so each sleep is short

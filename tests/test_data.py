@@ -267,7 +267,7 @@ MISTAKES = {  # what the error says -> the file
     "problem 1: the field 'prompt' must be text": '{"prompt": ["x"]}',
     "own:3: not JSON (": '{"prompt": "x"}\n\n{"prompt": \n',
     "own: not JSON (": "[",
-    "own:1: not JSON (NaN is no number": '{"prompt": "x", "answer": NaN}',
+    "own:1: not JSON (JSON has no NaN": '{"prompt": "x", "answer": NaN}',
     "own:1: not JSON (maximum recursion depth": '{"y": ' + "[" * 100_000,
     "own: not JSON ('utf-8' codec can't encode": '[{"prompt": "\\ud800"}]',  # half of a surrogate pair
     "own: not JSON in UTF-8 text ('utf-8' codec can't decode": '{"prompt": "\udcff"}',

@@ -517,7 +517,7 @@ def test_vectors_are_in_the_type_of_the_model(folder, tmp_path):
 
 
 @pytest.mark.parametrize("command, words", [
-    ("nothing-here p.jsonl", "is no folder here"),
+    ("nothing-here p.jsonl", "is not a folder"),
     ("model p.jsonl nonsense", "known names are humaneval"),
     ("model p.jsonl other/p.jsonl", "two of these have one name"),
     ("model p.jsonl --layers 9", "penultimate"),
