@@ -358,12 +358,11 @@ class Server:
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)                         # wakes a thread that reads it
         self.socket.close()
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(60)                 # a busy machine takes its time
-        except subprocess.TimeoutExpired:
-            end_tree(self.process.pid)
-            self.process.kill()
-            self.process.wait()
+        end_tree(self.process.pid)
+        self.process.kill()
+        self.process.wait()
 
     def exchange(self, header, files):
         """The fork server's report on one run; if there is none, start a new server."""
@@ -464,8 +463,7 @@ def read_tests(text, prelude, style, entry_point):
     if style == "check" and not has_check:
         raise Verdict("error: tests of the style check must define check(candidate)")
     is_check = style == "check" or style == "auto" and entry_point and has_check
-    names_solution = re.search(r"^(?! *(from|import) ).*\bsolution\b", text, re.MULTILINE)
-    if not (is_check or is_asked or names_solution):
+    if not (is_check or is_asked):
         raise Verdict("error: the tests ask nothing of the program")
     return {
         "tests": text,
@@ -490,8 +488,10 @@ def asks(tests, entry_point):
             defined.add(node.name)
         elif isinstance(node, ast.arg):
             defined.add(node.arg)
-        elif isinstance(node, (ast.Import, ast.ImportFrom)) and getattr(node, "module", "") != "solution":
-            defined.update((alias.asname or alias.name).partition(".")[0] for alias in node.names)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            of_program = "solution" in (getattr(node, "module", ""), node.names[0].name)
+            names = {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+            defined.update(() if of_program else names)
     return entry_point in used or bool(used - defined - vars(builtins).keys())
 
 
