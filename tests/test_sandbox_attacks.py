@@ -203,6 +203,14 @@ def test_own_folder_is_there_and_empty_each_time(pool):
         assert judge(pool, code, "assert f(3) == 9\n").verdict == "passed"
 
 
+def test_a_private_root_is_read_only_whoever_owns_the_files():
+    with Pool(1, disable=["landlock"], unsafe=True) as pool:
+        if "namespaces" in pool.servers[0].protected:
+            for folder in ("/", "/usr", sys.prefix, sys.base_prefix):
+                said = judge(pool, f"def f(x): return open({folder + '/mark'!r}, 'w')\n").reason
+                assert said.startswith("failed: OSError: [Errno 30] Read-only file system"), folder
+
+
 def alive(marker):
     """Processes, anywhere on this machine, whose command line has the marker."""
     found = []
