@@ -1,0 +1,89 @@
+"""vLLM on a CPU beside our engine: tokens a second of processor time, of all processes, engines running already.
+
+    python tests/bench.py vllm FOLDER [--rounds 3]   # with a Python that has vllm; FOLDER: a model
+
+12 problems of the demo x 16 rollouts of at most --tokens. Ours keeps the vectors while it samples; vLLM samples,
+and reads in a second engine.
+"""
+
+import argparse
+import importlib
+import itertools
+import json
+import os
+import tempfile
+from collections import deque
+from pathlib import Path
+
+import torch
+
+import common
+
+generate = importlib.import_module("01_generate")
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("model")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--tokens", default="60")
+    args = parser.parse_args(argv)
+    torch.set_num_threads(2)
+    given = ["--engine", "vllm", "--engine-args", '{"enforce_eager":true,"max_num_seqs":128}', "-n", "16"]
+    options = generate.parse_args([args.model, str(ROOT / "demo/math_a.jsonl"), *given, "--max-new-tokens", args.tokens])
+    model, tokenizer = common.load_model(args.model, "cpu", "float32")
+    settings = generate.settings_of(options, model, tokenizer)
+    problems = common.load_problems(ROOT / "demo/math_a.jsonl", 12)
+    jobs = [*itertools.chain(*generate.rollout_jobs(settings, problems))]
+    generate.stand_in(options, settings.config)
+    rounds = []
+    for _ in range(args.rounds):
+        rounds.append(of_ours(model, settings, jobs) | of_vllm(options, settings, jobs))
+        print(rounds[-1])
+    best = {name: max(found[name] for found in rounds) for name in rounds[0]}
+    print(common.table(["tokens a CPU second", "best of the rounds"], [[name, f"{x:.1f}"] for name, x in best.items()]))
+    print(json.dumps(best | {"vLLM : ours, each round": [round(x["vLLM, both"] / x["ours"], 2) for x in rounds]}))
+
+
+def processor_seconds():
+    """Of this process and all below it."""
+    parents = {}
+    spent = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:  # it has ended
+            continue
+        pid = int(path.parent.name)
+        parents[pid] = int(fields[1])
+        spent[pid] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    family = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in family} - family:
+        family |= more
+    return sum(spent[pid] for pid in family)
+
+
+def of_ours(model, settings, jobs):
+    n_layers = settings.config.num_hidden_layers
+    longest = max(len(job["prompt"]) for job in jobs), max(job["limit"] for job in jobs)
+    begin = processor_seconds()
+    engine = generate.Engine(model, [n_layers - 1], settings.sampling, settings.n, 128, *longest)
+    found = list(engine.run(deque(map(generate.Row, jobs))))
+    return {"ours": sum(len(rollout["ids"]) for rollout in found) / (processor_seconds() - begin)}
+
+
+def of_vllm(options, settings, jobs):
+    longest = max(len(job["prompt"]) + job["limit"] for job in jobs) + 1
+    with generate.vllm_engine(options, longest) as engine:
+        begin = processor_seconds()
+        sampled = list(generate.sample_by_vllm(engine, settings, jobs))
+        sampling = processor_seconds() - begin
+    with generate.vllm_engine(options, longest, [settings.config.num_hidden_layers - 1]) as engine:
+        begin = processor_seconds()
+        with tempfile.TemporaryDirectory() as folder:
+            rollouts = list(generate.read_by_vllm(engine, settings, sampled, Path(folder)))
+        reading = processor_seconds() - begin
+    tokens = sum(len(rollout["ids"]) for rollout in rollouts)
+    return {"vLLM, sampling": tokens / sampling, "vLLM, reading": tokens / reading,
+            "vLLM, both": tokens / (sampling + reading)}  # fmt: skip
