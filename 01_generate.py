@@ -55,6 +55,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -953,9 +954,10 @@ def read_rollout(job, states, logits_of, logits, settings, extra):
     begin = len(job["prompt"]) - 1  # of what the first token is sampled from
     end = begin + len(tokens)
     stats = [torch.empty(0, common.TOP_K + 2).half()]
-    for part in torch.arange(begin, end).split(1024):
+    for start in range(begin, end, 1024):
+        part = slice(start, min(start + 1024, end))
         of_part = logits_of(states[-1][part]) if logits_of else logits[part].float()
-        stats.append(token_stats(of_part, tokens[part - begin]).half().cpu())
+        stats.append(token_stats(of_part, tokens[start - begin :][:1024]).half().cpu())
     ends = [x[max(0, end - 1) : end + 1].cpu() for x in states[:-1]]
     ends = torch.stack(ends, 1) if ends else torch.empty(2, 0, states[-1].shape[-1])
     found = extra_vectors(settings.tokenizer, job["tokens"], states[-1][begin + 1 : end + 1], extra)
@@ -1036,6 +1038,7 @@ def stand_in(args, config):
     os.environ["VLLM_ALLOW_LONG_MAX_MODEL_LEN"] = "1"  # to read an answer that fills the context
     paths = str(Path(__file__).resolve().parent), os.environ.get("PYTHONPATH", "")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))  # its processes import this module
+    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))  # they would outlive this one
     device = common.pick_device()
     dtype = common.pick_dtype(args.dtype, device)
     return SimpleNamespace(device=device, dtype=config.dtype if dtype == "auto" else dtype)
