@@ -1048,9 +1048,13 @@ def stand_in(args, config):
 def vllm_engine(args, longest, layers=()):
     """vLLM's engine, for texts of at most so many tokens; with layers one that writes their vectors to files."""
     from vllm import LLM
+    from vllm.v1.engine.exceptions import EngineDeadError
 
-    dtype = common.pick_dtype(args.dtype, common.pick_device())
-    options = {"model": args.model, "revision": args.revision, "max_model_len": longest, "dtype": dtype}
+    device = common.pick_device()
+    options = {"model": args.model, "revision": args.revision, "max_model_len": longest}
+    options["dtype"] = common.pick_dtype(args.dtype, device)
+    if device == "cpu":  # there a prompt with a seed that is read in two parts ends vLLM 0.32
+        options["enable_chunked_prefill"] = False
     if layers:
         draft = {"hf_config": {"eagle_aux_hidden_state_layer_ids": layers}}
         own = {"use_synchronization_lock": False, "allow_custom_save_path": True}
@@ -1070,6 +1074,8 @@ def vllm_engine(args, longest, layers=()):
         die(f"vLLM does not run {args.model} here: {common.reason_of(error)}")
     try:
         yield engine
+    except EngineDeadError:
+        die("vLLM ended early; the lines above say why, and the same command goes on")
     finally:
         engine.engine_core.shutdown(timeout=60)  # it holds the memory
 
