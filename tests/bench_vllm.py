@@ -1,4 +1,5 @@
-"""vLLM on a CPU beside our engine: tokens a second of processor time, of all processes, engines running already.
+"""vLLM on a CPU beside our engine: tokens a second of processor time, of all processes, engines running already,
+one thread each.
 
     python tests/bench.py vllm FOLDER [--rounds 3]   # with a Python that has vllm; FOLDER: a model
 
@@ -29,7 +30,8 @@ def main(argv=None):
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tokens", default="60")
     args = parser.parse_args(argv)
-    torch.set_num_threads(2)
+    torch.set_num_threads(1)
+    os.environ |= {"OMP_NUM_THREADS": "1", "VLLM_CPU_OMP_THREADS_BIND": "0"}
     given = ["--engine", "vllm", "--engine-args", '{"enforce_eager":true,"max_num_seqs":128}', "-n", "16"]
     options = generate.parse_args([args.model, str(ROOT / "demo/math_a.jsonl"), *given, "--max-new-tokens", args.tokens])
     model, tokenizer = common.load_model(args.model, "cpu", "float32")
