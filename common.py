@@ -522,7 +522,10 @@ def watch_layers(model, layers, keep):
 
 def keep_states(keep, column, module, inputs, output=None):
     """A hook: what goes into a module or, of a hook that runs after it, what comes out."""
-    keep(column, inputs[0] if output is None else output)
+    states = inputs[0] if output is None else output
+    if states.ndim == 4:  # Gemma 3n has several vectors a token; its attention reads the active one
+        states = states[module.config.altup_active_idx]
+    keep(column, states)
 
 
 def open_hidden(run, vector):
