@@ -452,7 +452,7 @@ def read_tests(text, prelude, style, entry_point):
         modules = {getattr(node, "module", None) or alias.name for node in ast.walk(both)
                    if isinstance(node, (ast.Import, ast.ImportFrom)) for alias in node.names}
         has_check = any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in tree.body)
-        is_asked = asks(tree, entry_point)
+        used, lacking = names_in(tree)
         tree = ast.fix_missing_locations(wrapper.visit(tree))
         tests_code = compile(tree, "tests.py", "exec", dont_inherit=True, optimize=0)
         prelude_code = compile(prelude, "prelude.py", "exec", dont_inherit=True, optimize=0)
@@ -463,7 +463,7 @@ def read_tests(text, prelude, style, entry_point):
     if style == "check" and not has_check:
         raise Verdict("error: tests of the style check must define check(candidate)")
     is_check = style == "check" or style == "auto" and entry_point and has_check
-    if not (is_check or is_asked):
+    if not (is_check or lacking or entry_point in used):
         raise Verdict("error: the tests ask nothing of the program")
     return {
         "tests": text,
@@ -471,6 +471,7 @@ def read_tests(text, prelude, style, entry_point):
         "tests_code": tests_code,
         "prelude_code": prelude_code,
         "modules": sorted(modules - {"solution", "tests", "__main__", "pytest"}),
+        "used": sorted(used | {entry_point}),
         "entry_point": entry_point,
         "checked": entry_point if is_check else None,          # what check() is called with
         "need_pytest": bool(MORE_OF_PYTEST.search(text)),
@@ -478,8 +479,8 @@ def read_tests(text, prelude, style, entry_point):
     }
 
 
-def asks(tests, entry_point):
-    """Whether tests use the function under test, or a name that only the program can define."""
+def names_in(tests):
+    """(names that the tests use, those of them that only the program can define)."""
     used, defined = set(), set()
     for node in ast.walk(tests):
         if isinstance(node, ast.Name):
@@ -492,7 +493,7 @@ def asks(tests, entry_point):
             of_program = "solution" in (getattr(node, "module", ""), node.names[0].name)
             names = {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
             defined.update(() if of_program else names)
-    return entry_point in used or bool(used - defined - vars(builtins).keys())
+    return used, used - defined - vars(builtins).keys()
 
 
 # By which methods an object could answer for itself: to an operator, a function, or an assert that compares.
@@ -731,7 +732,7 @@ def judge_program(job):
             raise Verdict(f"error: the tests need {package!r}, which is not installed")
         with contextlib.suppress(Exception):      # the tests will say it
             importlib.import_module(module)
-    copies = copies_of_names(modules)
+    copies = copies_of_names(modules, job["used"])
     say("started")
     program, prelude = load_program(job)
     refuse_changes(copies)
@@ -816,18 +817,20 @@ PLAIN = {int, float, bool, complex, str, bytes, type(None)}
 CONTAINERS = {list, tuple, set, frozenset, dict, collections.deque}
 
 
-def copies_of_names(modules):
-    """[(path, namespace, copy of it)] of the builtins, of these modules and of their classes."""
-    wanted = {"builtins", *modules}
-    inner = tuple(prefix for prefix in ("unittest.", "_pytest.") if prefix.strip("_.") in wanted)
-    kept = {path: module for path, module in sys.modules.items() if path in wanted or path.startswith(inner)}
-    namespaces = {path: vars(module) for path, module in kept.items()}
+def copies_of_names(modules, used):
+    """[(path, namespace, copy of it)] of these modules and their classes, and of the builtins that are used.
+    To look at all builtins would copy many pages, so that is done for unittest and pytest alone."""
+    inner = tuple(prefix for prefix in ("unittest.", "_pytest.") if prefix.strip("_.") in modules)
+    within = [path for path in sys.modules if path.startswith(inner)] if inner else []
+    kept = {path: sys.modules[path] for path in [*modules, *within] if path in sys.modules}
+    copies = [("sys.modules", sys.modules, kept)]
     for path, module in kept.items():
-        for name, value in vars(module).items():
+        copies.append((path, vars(module), dict(vars(module))))
+        for name, value in copies[-1][2].items():
             if isinstance(value, type) and value.__flags__ & HEAP_TYPE:
-                namespaces[f"{path}.{name}"] = vars(value)
-    copies = [(path, namespace, dict(namespace)) for path, namespace in namespaces.items()]
-    return [("sys.modules", sys.modules, kept), *copies]
+                copies.append((f"{path}.{name}", vars(value), dict(vars(value))))
+    known = vars(builtins)
+    return [*copies, ("builtins", known, {name: known[name] for name in known if inner or name in used})]
 
 
 def refuse_changes(copies, tests=""):
@@ -923,12 +926,12 @@ def run_tests_in(job, program, prelude):
     """Run the tests of a job, which get the names of program and prelude that they lack."""
     linecache.cache["tests.py"] = (len(job["tests"]), None, job["tests"].splitlines(True), "tests.py")
     tests = new_module("tests")
-    names = {name: program[name] for name in [job["entry_point"]] if name in program}
+    names = {name: program[name] for name in job["used"] if name in program and not hasattr(tests, name)
+             and (name == job["entry_point"] or not hasattr(builtins, name))}
     for name, value in prelude.items():
         ours = program.get(name)                  # models like to repeat the classes of a prompt
         names[name] = ours if isinstance(value, type) and isinstance(ours, type) else value
     vars(tests).update(names, __check__=Checks.check, __count__=Checks.count, __ask__=Checks.ask)
-    tests.__builtins__ = {**program, **vars(builtins)}         # so they find what they do not define
     Checks.tests = f"{job['tests']} {job['prelude']}"
     if job["checked"] and job["checked"] not in names:
         raise Verdict(f"failed: the program does not define {job['checked']}")

@@ -44,7 +44,7 @@ def test_cheats_fail(pool):
 
 @pytest.mark.parametrize(("name", "reason"), [
     ("equal to everything", "an object of the program's own class E answered the tests"),
-    ("patched unittest", "the program changed unittest.case.TestCase.assertFalse"),
+    ("patched unittest", "the program changed unittest.TestCase.assertFalse"),
     ("a patched function of a module of the tests", "the program changed math.isclose"),
     ("catches the assert of a function that it was handed", "the program caught an assert of the tests"),
     ("skip", "the program skipped a test"),
