@@ -1,24 +1,24 @@
-"""Judge every rollout of a run: run its code against the tests, or compare its answer with the reference.
+"""Judge every rollout of a run: by its tests, or by the reference answer.
 
-    python 02_label.py RUN [RUN ...]            # reads problems.jsonl and rollouts.jsonl, writes labels.jsonl
-    python 02_label.py DATASET --self-check     # do the reference solutions pass, and do empty ones fail?
+    python 02_label.py RUN [RUN ...]         # writes labels.jsonl into each run
+    python 02_label.py DATASET --self-check  # do reference solutions pass?
 
-RUN is a folder that 01_generate.py made. labels.jsonl has a row for each rollout, in the same order: {"id",
-"sample", "label": 1|0|null, "answer", "group", "reason", "stamp"}. A label of null means that the rollout
-could not be judged, and the reason says why. The answer of code is its program. Equal answers to a problem
-share a group number, so that votes need no maths (null: no answer, or code). The stamp is of what decides the
-label: the problem, the response, the judge (this file; for programs also sandbox_exec.py) and --timeout. A
-second run of this command judges only rollouts whose stamp differs or whose label is null.
+RUN is a folder that 01_generate.py made. labels.jsonl has a row for each
+rollout, in the same order: {"id", "sample", "label": 1|0|null, "answer",
+"group", "reason", "stamp"}. A label of null means that the rollout could not
+be judged; the reason says why. Equal answers to a problem share a group
+number, so that votes need no maths. The stamp is of what decides the label:
+the problem, the response, the judge (this file; for programs sandbox_exec.py,
+too) and --timeout. Only rollouts whose stamp differs are judged again.
 
 To judge maths elsewhere, copy this file alone:
 
     import importlib
     judge = importlib.import_module("02_label")
-    answer = judge.answer_of(r"Adding up, the answer is $x = \\frac{1}{2}$.")    # it never sees the reference
-    print(judge.same("0.5", answer))                                             # True
+    answer = judge.answer_of(r"The answer is $x = \\frac{1}{2}$.")
+    print(judge.same("0.5", answer))  # True
 
-In this file: labels of a run, extraction of code, extraction of answers, equality of answers, the parser.
-Model-written programs run in the sandbox only; model-written formulas are parsed and never run as code.
+Programs run in the sandbox only; formulas are parsed, never run as code.
 """
 
 import argparse

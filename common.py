@@ -462,10 +462,15 @@ def align(rows, keys, source):
 def check_same_problems(run, rollouts):
     """Every problem must have rollouts, and every rollout a problem."""
     problems = read_jsonl(Path(run) / "problems.jsonl", needs=("id", "kind", "prompt"))
-    odd = {row["id"] for row in problems} ^ {row["id"] for row in rollouts}
-    if odd:
-        both = "problems.jsonl or in rollouts.jsonl alone"
-        die(f"{run}: {len(odd)} ids are in {both}, such as {min(odd)!r}; run 01_generate.py again")
+    asked = {row["id"] for row in problems}
+    answered = {row["id"] for row in rollouts}
+    unknown = answered - asked
+    if unknown:
+        example = min(unknown)
+        die(f"{run}: {len(unknown)} ids of rollouts.jsonl are not in problems.jsonl, such as {example!r}")
+    empty = asked - answered
+    if empty:
+        die(f"{run}: {len(empty)} of {len(asked)} problems have no rollouts, such as {min(empty)!r}")
 
 
 # ---- The one vector: layer/token ---------------------------------------------------------------------------

@@ -367,8 +367,7 @@ def test_help_answers_at_once(script):
         "assert sum(resource.getrusage(resource.RUSAGE_SELF)[:2]) < 1.0\n"
     )
     assert done.returncode == 0 and "usage" in done.stdout, done.stdout + done.stderr
-    if script in ("03_train_scorer.py", "04_select.py", "sandbox_exec.py"):
-        assert not [line for line in done.stdout.splitlines() if len(line) > 80]
+    assert not [line for line in done.stdout.splitlines() if len(line) > 80]
 
 
 def test_the_judge_of_maths_is_copied_alone_and_its_help_is_true_as_pasted(tmp_path):
