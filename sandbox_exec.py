@@ -463,7 +463,8 @@ def read_tests(text, prelude, style, entry_point):
     if style == "check" and not has_check:
         raise Verdict("error: tests of the style check must define check(candidate)")
     is_check = style == "check" or style == "auto" and entry_point and has_check
-    if not (is_check or lacking or entry_point in used):
+    names_solution = re.search(r"^(?! *(from|import) ).*\bsolution\b", text, re.MULTILINE)
+    if not (is_check or lacking or entry_point in used or names_solution):
         raise Verdict("error: the tests ask nothing of the program")
     return {
         "tests": text,
@@ -471,7 +472,7 @@ def read_tests(text, prelude, style, entry_point):
         "tests_code": tests_code,
         "prelude_code": prelude_code,
         "modules": sorted(modules - {"solution", "tests", "__main__", "pytest"}),
-        "used": sorted(used | {entry_point}),
+        "used": sorted({*re.findall(r"\w+", text), entry_point}),    # also in eval("add(1, 2)")
         "entry_point": entry_point,
         "checked": entry_point if is_check else None,          # what check() is called with
         "need_pytest": bool(MORE_OF_PYTEST.search(text)),

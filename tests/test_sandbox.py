@@ -241,12 +241,21 @@ def test_death_of_our_own_processes_is_no_verdict(who, monkeypatch):
             assert judge(pool, slow, "assert f(3) == 9\n").reason.startswith(reason)
 
 
+def test_tests_may_name_the_program_in_texts(pool):
+    """In what they evaluate, and as the module."""
+    code = "def add(a, b): return a + b\ndef helper(): return 1\n"
+    for tests in ("assert eval('add(1, 2)') == 3; assert helper() == 1",
+                  "import importlib\nassert importlib.import_module('solution').add(1, 2) == 3"):
+        assert judge(pool, code, tests).reason == "passed"
+        assert judge(pool, code.replace("a + b", "a - b"), tests).reason.startswith("failed: assert")
+
+
 def test_tests_may_run_the_program_as_a_file(pool):
     code = ("import os\ndef f(): return len(os.sep) + 2\nif __name__ == '__main__': print(f())\n")
     tests = ("import subprocess, sys\nscript = [sys.executable, 'solution.py']\n"
-             "assert f and subprocess.run(script, capture_output=True, text=True).stdout == '3\\n'\n")
+             "assert subprocess.run(script, capture_output=True, text=True).stdout == '3\\n'\n")
     assert judge(pool, code, tests).reason == "passed"
-    assert judge(pool, code.replace("+ 2", "+ 3"), tests).reason.startswith("failed: assert f and subprocess")
+    assert judge(pool, code.replace("+ 2", "+ 3"), tests).reason.startswith("failed: assert subprocess")
 
 
 def test_a_process_that_ends_before_the_program_runs_is_our_mistake(pool):
