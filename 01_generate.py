@@ -95,7 +95,7 @@ def parse_args(argv):
     add("--out", default="runs", help="folder for the run folders (default: %(default)s)")
     add("--limit", type=int, help="take only the first so many problems")
     guess = "code with tests, math with an answer, else text"
-    add("--kind", choices=common.KINDS, help=f"of the problems that do not say theirs (default: {guess})")
+    add("--kind", choices=common.KINDS, help=f"of the problems without a kind (default: {guess})")
     length = "most tokens of a rollout (default: %(default)s); 0: all that the context allows"
     add("--max-new-tokens", type=int, default=MAX_NEW_TOKENS, help=length)
     layers = "whose vectors to keep, such as .75,-2 or all (default: penultimate,final; vLLM: penultimate)"
@@ -242,7 +242,7 @@ def draw_among(logits, candidates, top_p, rows, tokens):
 
 
 def probe(model, length):
-    """(what each layer hands to its attention function for a few tokens, the model's output, a reason or None)
+    """(what each layer hands to its attention function for some tokens, the model's output, a reason or None)
 
     The reason is why functions of ours may not stand in for the model's own, which they would do wrongly in
     silence. length: the most tokens of a text.
@@ -949,7 +949,7 @@ def batches_of(jobs, most):
 
 
 def read_rollout(job, states, logits_of, logits, settings, extra):
-    """The rollout of a job; states: of each layer [T, d], the final one last. logits [T, V], or else logits_of."""
+    """The rollout of a job; states: of each layer [T, d], the final one last; logits [T, V] or logits_of."""
     tokens = torch.tensor(job["tokens"], dtype=torch.int64, device=states[-1].device)
     begin = len(job["prompt"]) - 1  # of what the first token is sampled from
     end = begin + len(tokens)
@@ -965,7 +965,7 @@ def read_rollout(job, states, logits_of, logits, settings, extra):
 
 
 def make_rollout(job, ends, stats, settings):
-    """The rollout of a job with "tokens"; ends [2, layers, d]: the vectors at the last two tokens of its text."""
+    """The rollout of a job with "tokens"; ends [2, layers, d]: the vectors at its last two tokens."""
     tokens = job["tokens"]
     stopped = len(tokens) > 0 and tokens[-1] in settings.sampling["stop_ids"]
     last = ends[-2] if stopped else ends[-1]
@@ -1001,7 +1001,7 @@ def extra_vectors(tokenizer, ids, final, wanted):
 
 
 def __getattr__(name):
-    """LastVectors, which vLLM looks for in this module, is made when it is asked for: it is a class of vLLM's."""
+    """vLLM looks for LastVectors in this module; it is made only then, as its base class is vLLM's."""
     if name != "LastVectors":
         raise AttributeError(name)
     return vector_connector()
@@ -1046,7 +1046,7 @@ def stand_in(args, config):
 
 @contextmanager
 def vllm_engine(args, longest, layers=()):
-    """vLLM's engine, for texts of at most so many tokens; with layers one that writes their vectors to files."""
+    """vLLM's engine, for texts of at most so many tokens; with layers it writes their vectors to files."""
     from vllm import LLM
     from vllm.v1.engine.exceptions import EngineDeadError
 
@@ -1094,7 +1094,7 @@ def ask_vllm(engine, requests):
 
 
 def run_by_vllm(run, settings, jobs, layers):
-    """Yield (number, rollouts) of each problem; jobs: {number: its jobs}. They are sampled if they have no tokens.
+    """Yield (number, rollouts) of each problem; jobs: {number: its jobs}. Those without tokens are sampled.
 
     What is sampled of a problem is stored beside its part, and read when all problems are sampled.
     """
@@ -1696,7 +1696,7 @@ def make_meta(run, settings, model, jobs):
 
 
 def write_run(run, rollouts, missing, n):
-    """The missing files, rollouts.jsonl last: with it a run is finished. n: the rollouts asked for, at most."""
+    """Write the missing files, rollouts.jsonl last: with it a run is finished. n: the most rollouts asked for."""
     meta = read_meta(run.folder)
     if missing["rollouts"]:
         # There may be more than this command asks for, and vLLM downloads a model as late as it needs it
@@ -1849,7 +1849,7 @@ def make_missing(run, settings, model, missing):
 
 
 def reopen(run, missing):
-    """Make an unfinished run of a finished one that lacks rollouts: those of each problem are a part again."""
+    """Make a finished run that lacks rollouts unfinished: those of each problem are a part again."""
     with lock_of(run):
         if not run.finished:
             return  # another worker has done it
@@ -2044,7 +2044,7 @@ def main(argv=None):
     if Path(args.model).is_dir():
         args.model = str(Path(args.model).resolve())  # one name from wherever it is called
     args.model_stamp = common.model_stamp(args.model, args.revision)
-    if args.scorer:  # what is no scorer is said before anything else reads it
+    if args.scorer:  # a damaged scorer is refused before anything else reads it
         common.load_scorer(args.scorer)
     runs = [find_run(args, dataset) for dataset in args.datasets]
     if len({run.folder for run in runs}) < len(runs):

@@ -703,8 +703,7 @@ def humaneval_problem(row, prompt="prompt"):
 
 
 def bigcodebench_problem(row):
-    """Many tests replace functions of modules that the program imports, so they run beside the program."""
-    return humaneval_problem(row, "complete_prompt") | {"beside": True}
+    return humaneval_problem(row, "complete_prompt")
 
 
 def kodcode_problem(row):
@@ -918,7 +917,7 @@ def hub_page(data, offset):
 KINDS = ("code", "math", "text")
 STYLES = ("check", "unittest", "pytest", "assert", "stdio")
 FIELDS = ("id", "kind", "prompt", "messages", "answer", "tests", "style", "entry_point", "prelude")
-FIELDS += ("solution", "family", "beside")
+FIELDS += ("solution", "family")
 FIELDS += ("response", "responses", "tokens", "sample", "finish")  # of rows for 01_generate.py --responses
 
 
