@@ -621,8 +621,8 @@ def announced(text, alone=False):
         tail = text[phrase.end() : phrase.end() + 1000]
         sentence = SENTENCE_END.split(tail[LEAD_IN.match(tail).end() :])[0]
         found = announced_in(sentence)
-        is_all = found == unmarked(sentence) and re.search(r"\d|^[A-J]$|\\", found)
-        is_said = phrase[0].lower().startswith("answer") and not phrase[0].endswith(("=", "be"))
+        is_all = found == unmarked(sentence) and re.match(r"(?![A-Za-z]{3}).*[\d\\]|[A-J]$", found)
+        is_said = re.match("(?i)answers?(?! to| for)", phrase[0]) and not phrase[0].endswith(("=", "be"))
         if found and (not alone or is_all and is_said):
             return found
     return None

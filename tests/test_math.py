@@ -471,6 +471,9 @@ def test_boxes_that_are_not_joined_give_one_answer():
     (r"\boxed{7} but wait, that is wrong. The answer is 8.", "8"),
     (r"So $x = \boxed{7}$. But no: the answer is $8$.", "8"),
     (r"\boxed{7}. The answer is 8 less than 15.", "7"), (r"\boxed{7}. The result is 8.", "7"),
+    (r"\boxed{7}. The answer is not 8.", "7"),
+    (r"\boxed{\sqrt{2}}. So the answer is about 1.414.", r"\sqrt{2}"),
+    (r"The answer to part (b) is \boxed{5}. The answer to part (a) is 3.", "5"),
     (r"\boxed{7}. If x were 3, the answer would be 8.", "7")])  # fmt: skip
 def test_quantities_are_one_answer_and_an_answer_after_a_box_corrects_it(response, answer):
     assert judge.answer_of(response) == answer
