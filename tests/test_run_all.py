@@ -32,15 +32,15 @@ def use_one_core():
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
 
-def start(out, *args, on_all_cores=False, **settings):
-    """A small run_all.sh that writes to `out`, in a process group of its own.
+def start(out, *args, on_all_cores=False, folder=ROOT, **settings):
+    """A small run_all.sh, that of `folder`, that writes to `out`, in a process group of its own.
 
     On one core step 1 is one process, as each takes seconds to import its packages.
     """
     small = {"N": "4", "LIMIT": "6", "SEEDS": "32", "RUNS": "2", "FLAGS_03": "--configs 1 --workers 1"}
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # the Python that runs the tests
     env = {**os.environ, **small, "OUT": str(out), "PATH": path, **settings}
-    command = ["bash", str(ROOT / "run_all.sh"), *map(str, args)]
+    command = ["bash", str(folder / "run_all.sh"), *map(str, args)]
     how = {"stdout": -1, "stderr": -1, "text": True, "start_new_session": True}
     return subprocess.Popen(command, env=env, preexec_fn=None if on_all_cores else use_one_core, **how)
 
@@ -297,6 +297,10 @@ esac
 def test_steps_of_your_own_files_one_process_a_gpu(tmp_path, gpus, ranks):
     """The steps are stand-ins that note how they are called. Of A one problem cannot be checked, and so decides
     no kind; labels are as another program may write them, without blanks."""
+    project = tmp_path / "project"  # without a .venv, whose Python would be taken before the one of PATH
+    project.mkdir()
+    for file in ("run_all.sh", *(path.name for path in ROOT.glob("*.py"))):
+        (project / file).symlink_to(ROOT / file)
     stub = tmp_path / "bin" / "python3"
     stub.parent.mkdir()
     stub.write_text(STUB.format(gpus=gpus, folder=tmp_path, python=sys.executable))
@@ -311,7 +315,7 @@ def test_steps_of_your_own_files_one_process_a_gpu(tmp_path, gpus, ranks):
     scorer = runs[0] / "scatr.a@32-32.pt"
     scorer.touch()
     path = f"{stub.parent}{os.pathsep}{os.environ['PATH']}"
-    run_all(tmp_path, MODEL, a, b, PATH=path, SEEDS="32", RUNS="1")
+    run_all(tmp_path, MODEL, a, b, folder=project, PATH=path, SEEDS="32", RUNS="1")
     calls = (tmp_path / "calls").read_text().splitlines()
     sizes = f"-n 4 --out {tmp_path} --limit 6"
     once, per_gpu = [], []
