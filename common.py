@@ -835,17 +835,32 @@ def check_problems(rows, dataset, kind=None):
     problems = [normalise_problem(row, f"{dataset}, problem {n + 1}", n, kind) for n, row in enumerate(rows)]
     if not problems:
         die(f"{dataset}: there are no problems in it")
-    unsaid = sum(problem["kind"] == "text" and not row.get("kind") for problem, row in zip(problems, rows))
-    if unsaid and not kind:
-        counts = f"{unsaid} of {len(rows)} problems have no answer, tests or kind: they are asked"
-        how = "without an instruction, their answers read as text"
-        print(f"{dataset}: {counts} {how}; --kind math or code, or a field, changes it", file=sys.stderr)
+    if kind is None:
+        settle_open_kinds(problems, rows, dataset)
     numbers = {}  # id -> the number of the problem that has it
     for number, problem in enumerate(problems, 1):
         first = numbers.setdefault(problem["id"], number)
         if first != number:
             die(f"{dataset}: problems {first} and {number} both have the id {problem['id']!r}")
     return problems
+
+
+def settle_open_kinds(problems, rows, dataset):
+    """Problems without kind, answer and tests take the kind of those that can be checked, if these have one.
+
+    So a problem stays what it is when its answer is corrected or taken out.
+    """
+    pairs = zip(problems, rows)
+    unsaid = [problem for problem, row in pairs if problem["kind"] == "text" and not row.get("kind")]
+    if not unsaid:
+        return
+    kinds = {problem["kind"] for problem in problems if "answer" in problem or "tests" in problem}
+    kind = kinds.pop() if len(kinds) == 1 else "text"
+    for problem in unsaid:
+        problem["kind"] = kind
+    how = "without an instruction, as text" if kind == "text" else f"as {kind}, like the others"
+    counts = f"{len(unsaid)} of {len(rows)} problems have no answer, tests or kind: they are asked"
+    print(f"{dataset}: {counts} {how}; --kind or a field `kind` changes it", file=sys.stderr)
 
 
 ROWS_SERVER = os.environ.get("HF_DATASETS_SERVER", "https://datasets-server.huggingface.co")

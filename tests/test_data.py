@@ -281,16 +281,32 @@ def test_own_file_with_a_mistake(says, tmp_path, capsys):
     assert says in dies(capsys, common.load_problems, tmp_path / "own")
 
 
-def test_a_kind_for_all_problems_that_do_not_say_theirs(tmp_path, capsys):
-    rows = [{"prompt": "a"}, {"prompt": "b", "answer": 0}, {"prompt": "c", "kind": "code"}, {"messages": CHAT}]
-    common.write_jsonl(tmp_path / "p.jsonl", rows)
-    kinds = {kind: [row["kind"] for row in common.load_problems(tmp_path / "p.jsonl", kind=kind)]
-             for kind in (None, "math", "text")}  # fmt: skip
-    assert kinds == {None: ["text", "math", "code", "text"], "math": ["math", "math", "code", "math"],
-                     "text": ["text", "text", "code", "text"]}  # fmt: skip
+@pytest.mark.parametrize("kind, rows, kinds, says", [
+    (None, [{"answer": 0}, {}, {"answer": 1}], "math math math", "1 of 3 problems have no answer, tests or"),
+    (None, [{"answer": 0}, {"answer": None}, {"kind": "code"}], "math math code", "as math, like the others"),
+    (None, [{"tests": "f()"}, {}, {"kind": "text"}], "code code text", "asked as code"),
+    (None, [{"answer": "a", "kind": "text"}, {}], "text text", "asked without an instruction, as text"),
+    (None, [{"answer": 0}, {}, {"tests": "f()"}], "math text code", "as text"),
+    (None, [{}, {}], "text text", "2 of 2"),
+    ("math", [{}, {"answer": 0}, {"kind": "code"}], "math math code", ""),
+    ("text", [{}, {"answer": 0}, {"kind": "code"}], "text text code", ""),
+])  # fmt: skip
+def test_the_kind_of_problems_that_do_not_say_one(kind, rows, kinds, says, tmp_path, capsys):
+    common.write_jsonl(tmp_path / "p.jsonl", [row | {"prompt": "x"} for row in rows])
+    problems = common.load_problems(tmp_path / "p.jsonl", kind=kind)
+    assert [problem["kind"] for problem in problems] == kinds.split()
     said = capsys.readouterr().err
-    assert said.count("\n") == 1 and "p.jsonl: 2 of 4 problems have no answer, tests or kind: they are" in said
-    assert "--kind math or code" in said
+    assert says in said and said.count("\n") == bool(says)
+
+
+def test_a_problem_whose_answer_is_corrected_or_taken_out_is_asked_as_before(tmp_path):
+    asked = []
+    for answer in (1, 2, None):
+        rows = [{"prompt": "x", "answer": answer}, {"prompt": "y", "answer": 0}]
+        common.write_jsonl(tmp_path / "p.jsonl", rows)
+        problem = common.load_problems(tmp_path / "p.jsonl")[0]
+        asked.append({name: problem[name] for name in ("id", "kind", "prompt")})
+    assert asked[0] == asked[1] == asked[2]
 
 
 def test_of_answer_and_tests_the_tests_decide_unless_the_kind_says_otherwise(tmp_path):
