@@ -1101,7 +1101,7 @@ def run_by_vllm(run, settings, jobs, layers):
     if "tokens" not in next(iter(jobs.values()))[0]:
         paths = {}
         for i, of_problem in jobs.items():
-            paths[i] = run.part(i).with_suffix(f".sampled{of_problem[0]['sample']}-{len(of_problem)}")
+            paths[i] = run.part(of_problem[0]["id"]).with_suffix(f".sampled{of_problem[0]['sample']}-{len(of_problem)}")
         left = {i: jobs[i] for i, path in paths.items() if not path.is_file()}
         if left:
             longest = max(len(job["prompt"]) + job["limit"] for job in itertools.chain(*left.values()))
@@ -1512,16 +1512,25 @@ class Run:
     def finished(self):
         return self.has("rollouts.jsonl")
 
-    def part(self, i):
-        """The file that holds the rollouts of a problem until all problems are done."""
-        return self.part_of(self.problems[i]["id"])
+    @property
+    def meta(self):
+        """What meta.json says; {} where nothing was begun."""
+        return read_meta(self.folder) if self.has("meta.json") else {}
 
-    def part_of(self, problem_id):
+    def part(self, problem_id):
+        """The file that holds the rollouts of a problem until all problems are done."""
         return self.folder / "parts" / f"{common.stamp(problem_id)}.pt"
 
     def stored(self, name):
         """What a finished run has in a .pt file; {} where the file is not there."""
         return load_pt(self.folder / name) if self.finished and self.has(name) else {}
+
+    @property
+    def layers(self):
+        """The names of the layers whose vectors the run has, or will have when it is finished."""
+        if self.finished:
+            return [name.partition("/")[0] for name in self.stored("hidden.pt").get("vectors", [])[:: len(TOKENS)]]
+        return self.meta.get("layers", [])
 
     @cached_property
     def counts(self):
@@ -1546,7 +1555,7 @@ class Run:
         if not self.has("meta.json") or not self.has("problems.jsonl"):
             return {}
         rows = common.read_jsonl(self.folder / "problems.jsonl", needs=("id",))
-        return {row["id"]: row for row in rows if row["id"] in self.counts or self.part_of(row["id"]).is_file()}
+        return {row["id"]: row for row in rows if row["id"] in self.counts or self.part(row["id"]).is_file()}
 
     def save_problems(self):
         path = self.folder / "problems.jsonl"
@@ -1560,22 +1569,7 @@ def find_run(args, dataset):
     folder /= "greedy" if args.greedy else str(args.seed)
     run = Run(args, dataset, folder, common.load_problems(dataset, args.limit, args.kind))
     run.stored("tokens.pt")  # of a finished run: a damaged file is said now, and not when it is needed
-    if not run.has("meta.json"):
-        return run
-    meta = read_meta(folder)
-    refuse_other_model(run, meta)
-    before = meta.get("stamp", {})
-    changes = []
-    for name, value in stamp_of(run).items():
-        matters = name != "responses" and (name != "engine" or lacks_rollouts(run))
-        if matters and before.get(name, "ours" if name == "engine" else None) != value:
-            changes.append(f"{name} file" if name == "scorer" else name)
-    refuse_other_problems(run)
-    if changes or (args.responses and not before.get("responses")):
-        others = f"other settings ({', '.join(changes or ['responses'])}), by {meta.get('command')}"
-        die(f"{folder} was made with {others}; {ADVICE}")
-    if before.get("responses") and not args.responses and lacks_rollouts(run):
-        die(f"{folder} has answers from a file; give --responses with answers to all problems of {dataset}")
+    refuse_other_run(run)
     kept = sum(run.counts.values()) - sum(min(run.counts[p["id"]], args.n) for p in run.asked)
     if kept and worker()[0] == 0:
         print(f"{folder} keeps {kept} rollouts beyond -n and the problems of this command", file=sys.stderr)
@@ -1585,13 +1579,29 @@ def find_run(args, dataset):
 ADVICE = "choose another --out, or remove that folder"
 
 
-def refuse_other_model(run, meta):
-    if run.args.model_stamp and meta.get("model_stamp") not in (None, run.args.model_stamp):
-        die(f"{run.folder} was made by the model {meta['model']}, {run.args.model} is another one; {ADVICE}")
+def refuse_other_run(run, sampling=None):
+    """A run goes on with the model, the settings and the problems that it was begun with.
 
-
-def refuse_other_problems(run):
-    """What the rollouts of a problem were asked must be what is asked now."""
+    sampling: the settings, completed by the model's files when these have been read.
+    """
+    meta = run.meta
+    if not meta:
+        return
+    args = run.args
+    goes_on = lacks_rollouts(run)
+    stamps = meta.get("model_stamp"), args.model_stamp
+    if (stamps[0] != stamps[1]) if all(stamps) else (meta["model"] != args.model):
+        die(f"{run.folder} was made by the model {meta['model']}, {args.model} is another one; {ADVICE}")
+    changes = []
+    for name, value in stamp_of(run).items():
+        matters = goes_on or name not in ("engine", "responses") or (name == "responses" and value)
+        if matters and meta["stamp"].get(name) != value:
+            changes.append(f"{name} file" if name == "scorer" else name)
+    if changes:
+        others = f"other settings ({', '.join(changes)}), by {meta['command']}"
+        die(f"{run.folder} was made with {others}; {ADVICE}")
+    if sampling and goes_on and meta["sampling"] != sampling:
+        die(f"{run.folder} was made with sampling {meta['sampling']}, not {sampling}; {ADVICE}")
     before = run.problems_before
     for problem in run.asked:
         then = before.get(problem["id"], problem)
@@ -1617,16 +1627,12 @@ def stamp_of(run):
 
 
 def lacks_rollouts(run):
-    """Whether a finished run has fewer rollouts of a problem than this command asks for."""
-    args = run.args
+    """Whether a run has fewer rollouts of a problem than this command asks for."""
     if not run.finished:
         return True
-    meta = read_meta(run.folder)
-    responses = meta.get("stamp", {}).get("responses")
-    if args.responses and responses != stamp_of(run)["responses"]:
-        return True
-    stopped = meta.get("stop") and meta["n"] >= args.n
-    needed = 1 if responses or stopped else args.n
+    meta = run.meta
+    stopped = meta["stop"] and meta["n"] >= run.args.n
+    needed = 1 if meta["stamp"]["responses"] or stopped else run.args.n
     return any(run.counts[problem["id"]] < needed for problem in run.asked)
 
 
@@ -1640,27 +1646,21 @@ def layers_of(names, n_layers):
 def missing_in(run):
     """{"rollouts": whether they are missing, "layers": those that are, "extra": too}; {} if nothing is.
 
-    One kind of thing after the other: vectors of the rollouts that there are, rollouts with all of the run's
-    layers, and then vectors for studies (--extra), which are read.
+    First rollouts, with the layers that the run has, and then vectors, which are read.
     """
-    if not run.finished:
-        layers = read_meta(run.folder)["layers"] if run.has("meta.json") else run.args.layers
-        return {"rollouts": True, "layers": layers, "extra": []}
-    n_layers = read_meta(run.folder)["n_layers"]
-    hidden = run.stored("hidden.pt")
-    held = layers_of([name.partition("/")[0] for name in hidden.get("vectors", [])], n_layers)
-    layers = [name for index, name in layers_of(run.args.layers, n_layers).items() if index not in held]
-    lacks = lacks_rollouts(run)
-    if lacks and not layers:
-        return {"rollouts": True, "layers": [*held.values()], "extra": []}
+    held = run.layers
+    if not run.finished or (lacks_rollouts(run) and held):
+        return {"rollouts": True, "layers": held or run.args.layers, "extra": []}
+    n_layers = run.meta["n_layers"]
+    asked = layers_of(run.args.layers, n_layers)
+    layers = [asked[index] for index in asked if index not in layers_of(held, n_layers)]
     extra = run.stored("extra.pt")
     names = extra.keys() & {"last10", "special"}
-    if extra.get("keys") == hidden.get("keys"):
+    if extra.get("keys") == run.stored("hidden.pt").get("keys"):
         wanted = {*run.args.extra} - names
     else:  # the run has grown since
         wanted = {*run.args.extra} | names
-    extra = [] if lacks else sorted(wanted)
-    return {"rollouts": False, "layers": layers, "extra": extra} if layers or extra else {}
+    return {"rollouts": False, "layers": layers, "extra": sorted(wanted)} if layers or wanted else {}
 
 
 def make_meta(run, settings, model, jobs):
@@ -1682,10 +1682,9 @@ def make_meta(run, settings, model, jobs):
         "model": args.model, "model_stamp": args.model_stamp, "revision": args.revision,
         "seed": args.seed, "dataset": run.dataset, "n": max(map(len, jobs)),
         "sampling": settings.sampling, "n_layers": config.num_hidden_layers,
-        "width": config.hidden_size, "vocab_size": config.vocab_size,
-        "engine": args.engine, "architecture": (config.architectures or [None])[0],
+        "vocab_size": config.vocab_size, "engine": args.engine,
         "dtype": str(model.dtype).removeprefix("torch."),
-        "layers": [*layers_of(args.layers, config.num_hidden_layers).values()],
+        "layers": run.layers or [*layers_of(args.layers, config.num_hidden_layers).values()],
         "asked": common.asked_as(run.problems),
         "stop": {"threshold": args.stop, "scorer": stamp["scorer"]} if args.scorer else None,
         "stamp": stamp, "command": shlex.join(["python", "01_generate.py", *sys.argv[1:]]),
@@ -1697,12 +1696,7 @@ def make_meta(run, settings, model, jobs):
 
 def write_run(run, rollouts, missing, n):
     """Write the missing files, rollouts.jsonl last: with it a run is finished. n: the most rollouts asked for."""
-    meta = read_meta(run.folder)
-    if missing["rollouts"]:
-        # There may be more than this command asks for, and vLLM downloads a model as late as it needs it
-        stamp = meta["model_stamp"] or common.model_stamp(run.args.model, run.args.revision)
-        meta |= {"n": max(n, meta["n"]), "model_stamp": stamp}
-        common.write_json(run.folder / "meta.json", meta)
+    meta = run.meta
     keys = {"keys": common.keys_of(rollouts)}
     if missing["rollouts"]:
         tokens = {name: torch.cat([row[name] for row in rollouts]) for name in ("ids", "stats")}
@@ -1715,17 +1709,19 @@ def write_run(run, rollouts, missing, n):
             hidden = torch.cat([held["hidden"], hidden.to(held["hidden"].dtype)], 1)
         new = layers_of(missing["layers"], meta["n_layers"]).values()
         vectors = held.get("vectors", []) + [f"{layer}/{token}" for layer in new for token in TOKENS]
-        layers = [name.partition("/")[0] for name in vectors[:: len(TOKENS)]]
-        if layers != meta["layers"]:
-            common.write_json(run.folder / "meta.json", meta | {"layers": layers})
         common.save_pt(run.folder / "hidden.pt", keys | {"vectors": vectors, "hidden": hidden})
     if missing["extra"]:
         extra = {name: torch.cat([row["extra"][name] for row in rollouts]) for name in missing["extra"]}
         if "special" in extra:
             extra["special_offsets"] = offsets_of(row["extra"]["special"] for row in rollouts)
         common.save_pt(run.folder / "extra.pt", run.stored("extra.pt") | keys | extra)
-    if missing["rollouts"]:
-        write_rollouts(run, rollouts, meta)
+    if not missing["rollouts"]:
+        common.write_json(run.folder / "meta.json", meta | {"layers": run.layers})
+        return
+    # There may be more than this command asks for, and vLLM downloads a model as late as it needs it
+    stamp = meta["model_stamp"] or common.model_stamp(run.args.model, run.args.revision)
+    common.write_json(run.folder / "meta.json", meta | {"n": max(n, meta["n"]), "model_stamp": stamp})
+    write_rollouts(run, rollouts)
 
 
 def offsets_of(tensors):
@@ -1733,7 +1729,8 @@ def offsets_of(tensors):
     return torch.tensor([0, *map(len, tensors)]).cumsum(0)
 
 
-def write_rollouts(run, rollouts, meta):
+def write_rollouts(run, rollouts):
+    meta = run.meta
     common.write_jsonl(run.folder / "rollouts.jsonl", (
         {"id": row["id"], "sample": row["sample"], "response": row["text"], "n_tokens": len(row["ids"]),
          "finish": row["finish"], "conf": common.confidence(row["stats"].numpy(), meta["vocab_size"])}
@@ -1750,6 +1747,57 @@ def write_rollouts(run, rollouts, meta):
 
 
 # ---- The two verbs, and the parts that several workers and a killed command share
+
+
+def finish_run(run, settings, model):
+    """Make what is missing, one kind of thing after the other; False while something still is."""
+    refuse_other_run(run, settings.sampling)  # the model may have been downloaded
+    while missing := missing_in(run):
+        if not make_missing(run, settings, model, missing):
+            return False
+        run = replace(run)  # without what it has cached
+        if missing_in(run) and worker()[1] > 1:  # the others have ended
+            again = "the same command, once more, goes on with what else it asks for"
+            print(f"{run.folder}: this much is there; {again}", file=sys.stderr)
+            return False
+    return True
+
+
+def make_missing(run, settings, model, missing):
+    """Sample, or read the tokens that there are; False while other workers are at their problems."""
+    if not missing["rollouts"]:
+        given = tokens_of_run(run)
+        jobs = rollout_jobs(settings, run.problems, given)
+    else:
+        given = read_responses(run, settings) if run.args.responses else None
+        jobs = rollout_jobs(settings, run.asked, given)
+        if run.finished:
+            reopen(run, missing)
+            run = replace(run)
+        jobs += [[] for _ in run.problems[len(jobs) :]]  # of these problems the run keeps what it has
+        common.write_json(run.folder / "meta.json", make_meta(run, settings, model, jobs))
+        run.save_problems()
+        missing = missing_in(run)
+    rank, world = worker()
+    left = {}
+    for i in range(len(jobs))[rank::world]:
+        part = read_part(run, i, missing)
+        if part["n"] < len(jobs[i]):
+            left[i] = jobs[i][len(part["rollouts"]) :]
+    if left:
+        layers = [*layers_of(missing["layers"], settings.config.num_hidden_layers)]
+        if run.args.engine == "vllm":
+            answered = run_by_vllm(run, settings, left, layers)
+        elif given:
+            answered = read_problems(model, settings, left, layers, missing["extra"], f"read {run.folder}")
+        else:
+            answered = sample_run(run, settings, model, left, missing)
+        for i, rollouts in answered:
+            for rollout in rollouts:
+                for name in ("prompt", "tokens"):  # they are long; the problem and "ids" say the same
+                    rollout.pop(name, None)
+            write_part(run, i, missing, len(jobs[i]), read_part(run, i, missing)["rollouts"] + rollouts)
+    return merge(run, missing, jobs)
 
 
 def sample_run(run, settings, model, jobs, missing):
@@ -1782,80 +1830,13 @@ def tokens_of_run(run):
     return [found[problem["id"]] for problem in run.problems]
 
 
-def finish_run(run, settings, model):
-    """Make what is missing, one kind of thing after the other; False while something still is."""
-    refuse_other_run(run, settings, model)
-    while missing := missing_in(run):
-        if not make_missing(run, settings, model, missing):
-            return False
-        run = replace(run)  # without what it has cached
-        if missing_in(run) and worker()[1] > 1:  # the others have ended
-            again = "the same command, once more, goes on with what else it asks for"
-            print(f"{run.folder}: this much is there; {again}", file=sys.stderr)
-            return False
-    return True
-
-
-def refuse_other_run(run, settings, model):
-    """A run goes on with the weights and the settings that it was begun with; its model may have moved."""
-    if not run.has("meta.json"):
-        return
-    before = read_meta(run.folder)
-    refuse_other_model(run, before)
-    if not before.get("model_stamp") and before["model"] != run.args.model:
-        error = f"{run.folder} does not say which weights made it, and {run.args.model} is not its model's path"
-        die(f"{error}, {before['model']}; {ADVICE}")
-    if lacks_rollouts(run) and before["sampling"] != settings.sampling:
-        die(f"{run.folder} was made with sampling {before['sampling']}, not {settings.sampling}; {ADVICE}")
-
-
-def make_missing(run, settings, model, missing):
-    """Sample, or read the tokens that there are; False while other workers are at their problems."""
-    given = None
-    if not missing["rollouts"]:
-        given = tokens_of_run(run)
-    elif run.args.responses:
-        given = read_responses(run, settings)
-        refuse_other_answers(run, given)
-    if missing["rollouts"] and run.finished:
-        reopen(run, missing)
-        run = replace(run)
-    if given:
-        given += [[] for _ in run.problems[len(given) :]]
-    jobs = rollout_jobs(settings, run.problems, given)
-    if missing["rollouts"]:
-        jobs[len(run.asked) :] = [[] for _ in run.problems[len(run.asked) :]]  # the run keeps what it has
-        missing = begin(run, settings, model, jobs)
-    rank, world = worker()
-    left = {}
-    for i in range(len(jobs))[rank::world]:
-        part = read_part(run, i, missing)
-        if part["n"] < len(jobs[i]):
-            left[i] = jobs[i][len(part["rollouts"]) :]
-    if left:
-        layers = [*layers_of(missing["layers"], settings.config.num_hidden_layers)]
-        if run.args.engine == "vllm":
-            answered = run_by_vllm(run, settings, left, layers)
-        elif given:
-            answered = read_problems(model, settings, left, layers, missing["extra"], f"read {run.folder}")
-        else:
-            answered = sample_run(run, settings, model, left, missing)
-        for i, rollouts in answered:
-            for rollout in rollouts:
-                for name in ("prompt", "tokens"):  # they are long; the problem and "ids" say the same
-                    rollout.pop(name, None)
-            write_part(run, i, missing, len(jobs[i]), read_part(run, i, missing)["rollouts"] + rollouts)
-    return merge(run, missing, jobs)
-
-
 def reopen(run, missing):
     """Make a finished run that lacks rollouts unfinished: those of each problem are a part again."""
     with lock_of(run):
         if not run.finished:
             return  # another worker has done it
-        meta = read_meta(run.folder)
-        if meta["layers"] != missing["layers"]:
-            common.write_json(run.folder / "meta.json", meta | {"layers": missing["layers"]})
+        meta = run.meta | {"layers": missing["layers"]}
+        common.write_json(run.folder / "meta.json", meta)
         tokens = load_pt(run.folder / "tokens.pt")
         columns = [tokens[name].tensor_split(tokens["offsets"][1:-1]) for name in ("ids", "stats")]
         rollouts = defaultdict(list)
@@ -1870,41 +1851,15 @@ def reopen(run, missing):
         (run.folder / "rollouts.jsonl").unlink()
 
 
-def begin(run, settings, model, jobs):
-    """Write what this command samples, unless it goes on with the same; returns what is missing."""
-    meta = make_meta(run, settings, model, jobs)
-    before = {}
-    if run.has("meta.json"):
-        before = read_meta(run.folder)
-        meta["layers"] = before["layers"]
-    if any(meta[name] != before.get(name) for name in ("n", "asked", "arguments", "stamp")):
-        common.write_json(run.folder / "meta.json", meta)
-    run.save_problems()
-    return missing_in(run)
-
-
-def refuse_other_answers(run, given):
-    """A file of answers may have more than the run has, but not others."""
-    if run.finished:
-        held = dict(zip((problem["id"] for problem in run.problems), tokens_of_run(run)))
-    else:
-        parts = [load_pt(path)["rollouts"] for path in (run.folder / "parts").glob("*.pt")]
-        held = {part[0]["id"]: [rollout["ids"].tolist() for rollout in part] for part in parts}
-    for problem, answers in zip(run.asked, given):
-        for number, (then, now) in enumerate(zip(held.get(problem["id"], []), answers), 1):
-            if now[: len(then)] != then:
-                what = f"another answer {number} to {problem['id']!r} than {run.folder} has"
-                die(f"{run.args.responses}: {what}; {ADVICE}")
-
-
 def write_part(run, i, missing, n, rollouts):
     """n: how many were asked for; there may be fewer, where sampling stops when it is sure."""
-    common.save_pt(run.part(i), {"missing": missing, "n": n, "rollouts": rollouts})
+    path = run.part(run.problems[i]["id"])
+    common.save_pt(path, {"missing": missing, "n": n, "rollouts": rollouts})
 
 
 def read_part(run, i, missing):
     """What there is of a problem; nothing, if it was made when something else was missing."""
-    path = run.part(i)
+    path = run.part(run.problems[i]["id"])
     part = load_pt(path) if path.is_file() else {}
     return part if part.get("missing") == missing else {"n": 0, "rollouts": []}
 

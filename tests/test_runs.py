@@ -102,18 +102,19 @@ def test_only_what_is_missing_is_sampled(begun, whole, tmp_path, monkeypatch):
     assert len(sampled) == len(PROBLEMS) * N - 6
 
 
-@pytest.mark.parametrize("k", range(13))
+@pytest.mark.parametrize("k", range(15))
 def test_growth_that_is_killed_at_any_write_goes_on(begun, whole, tmp_path, watch_writes, k):
-    """Three parts of what there is, meta.json, problems.jsonl, five parts, tokens.pt, hidden.pt, rollouts.jsonl."""
+    """meta.json, three parts of what there is, meta.json, problems.jsonl, five parts; tokens.pt, hidden.pt,
+    meta.json, rollouts.jsonl."""
     command = command_of(tmp_path)
     written = watch_writes(stop_at=k)
     with pytest.raises(KeyboardInterrupt):
         generate.main(command)
-    assert len(written) == k and (begun / "rollouts.jsonl").exists() == (k < 3)
+    assert len(written) == k and (begun / "rollouts.jsonl").exists() == (k < 4)
     again = watch_writes("parts/*")
     generate.main(command)
     assert_as_if_sampled_at_once(begun, whole)
-    assert len(again) == (8 if k < 3 else 5 - min(max(k - 5, 0), 5))
+    assert len(again) == (8 if k < 4 else 5 - min(max(k - 6, 0), 5))
 
 
 def test_two_workers_grow_a_run(begun, whole, tmp_path, monkeypatch, capsys):
@@ -231,13 +232,12 @@ def test_a_run_is_of_one_model_wherever_that_lies(cached, small, tmp_path):
     assert refused(tmp_path, 2, PROBLEMS[:3], model="org/tiny").startswith(error)
 
 
-def test_a_run_without_a_stamp_grows_by_the_model_of_its_path_alone(begun, whole, tmp_path):
-    """As runs from before there were stamps; a finished one is read as before."""
+def test_a_run_without_a_stamp_is_held_to_the_path_of_its_model(begun, whole, tmp_path):
+    """As runs from before there were stamps."""
     meta = common.read_meta(begun)
     common.write_json(begun / "meta.json", {name: meta[name] for name in meta if name != "model_stamp"})
     moved = shutil.copytree(MODEL, tmp_path / "elsewhere" / "model")
-    sample(tmp_path, 2, PROBLEMS[:3], model=moved)
-    assert "does not say which weights made it" in refused(tmp_path, model=moved)
+    assert f"was made by the model {MODEL}, {moved} is another one" in refused(tmp_path, model=moved)
     assert_as_if_sampled_at_once(sample(tmp_path), whole)
 
 

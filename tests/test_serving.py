@@ -276,26 +276,8 @@ def test_a_run_of_an_engines_answers_is_gone_on_with_as_any_other(sampled, tmp_p
     program(*command, "--layers", "penultimate,final,0")
     assert (run / "rollouts.jsonl").stat().st_mtime_ns == before and stored(run)[1]["vectors"][-1] == "0/eos"
     (run / "rollouts.jsonl").unlink()
-    with pytest.raises(common.BadInput, match="has answers from a file; give --responses"):
+    with pytest.raises(common.BadInput, match=r"made with other settings \(responses\)"):
         program(*command)
-
-
-def test_a_run_of_answers_grows_by_a_file_that_has_more(sampled, tmp_path, capsys):
-    """Answers to more problems, more answers to a problem; and never by other ones."""
-    rows = batch_rows(sampled / "model/p/32", with_token_ids, 1)
-    (tmp_path / "p.jsonl").write_bytes((sampled / "p.jsonl").read_bytes())
-    run = read_back(tmp_path, tmp_path, [row for row in rows[: 3 * N] if row["custom_id"][-1] in "01"], "--limit", 3)
-    said = capsys.readouterr().err
-    assert f"answers.jsonl: 3 of 3 problems have fewer than {N} answers" in said
-    command = MODEL, tmp_path / "p.jsonl", "-n", N, "--max-new-tokens", 30, "--out", tmp_path
-    with pytest.raises(common.BadInput, match="give --responses with answers to all problems of "):
-        program(*command)
-    program(*command, "--limit", 3)
-    others = [rows[1] | {"custom_id": rows[0]["custom_id"]}, rows[0] | {"custom_id": rows[1]["custom_id"]}]
-    with pytest.raises(common.BadInput, match="another answer 1 to 'math_a/0' than .* has; choose another --out"):
-        read_back(tmp_path, tmp_path, [*others, *rows[2:]])
-    assert_same_run(sampled / "model/p/32", read_back(tmp_path, tmp_path, rows), statistics=5e-3)
-    assert run == tmp_path / "model/p/32"
 
 
 def test_what_the_prompt_holds_or_the_server_took_out(tmp_path, capsys):
