@@ -21,11 +21,9 @@ and all with the WORLD_SIZE in the environment, take turns at the problems.
 Prompts are computed once for all of their rollouts, and a rollout that ends
 makes room for the next. It lives one step longer than its last token, for
 the vector at that token. A model that this engine cannot run (a line says
-why) is sampled by model.generate with the same noise, and read by a pass.
-
---engine vllm samples by vLLM, where it is installed, and reads the rollouts
-once more for vectors (of layers before the final one) and all statistics but
-self_certainty. Tokens differ from our engine's.
+why) is sampled by model.generate with the same noise. --engine vllm samples
+by vLLM. These two read the rollouts once more for their vectors; vLLM has
+vectors of the layers before the final one, and no self_certainty.
 
 --layers and --extra that a finished run lacks are read by one teacher-forced
 pass. --extra writes extra.pt, of the final layer: {"keys": [R], "last10":
@@ -36,7 +34,6 @@ pass. --extra writes extra.pt, of the final layer: {"keys": [R], "last10":
 SGLang or an API. --responses reads the batch file that came back, or rows
 {"id", "response": text}, with "finish": "length" if the answer was cut and
 "tokens": ids with the ending one, without which the text is tokenised again.
---requests beside it must name what this command would ask for.
 
 --scorer S --stop 0.9: a problem gets 1, 2, 3, 5, 8, 12, 16 rollouts, until
 one of them is right with that probability by this scorer.
@@ -1101,7 +1098,8 @@ def run_by_vllm(run, settings, jobs, layers):
     if "tokens" not in next(iter(jobs.values()))[0]:
         paths = {}
         for i, of_problem in jobs.items():
-            paths[i] = run.part(of_problem[0]["id"]).with_suffix(f".sampled{of_problem[0]['sample']}-{len(of_problem)}")
+            first = of_problem[0]
+            paths[i] = run.part(first["id"]).with_suffix(f".sampled{first['sample']}-{len(of_problem)}")
         left = {i: jobs[i] for i, path in paths.items() if not path.is_file()}
         if left:
             longest = max(len(job["prompt"]) + job["limit"] for job in itertools.chain(*left.values()))
@@ -1166,15 +1164,17 @@ def read_by_vllm(engine, settings, jobs, folder):
         requests = {}
         for name, job in left.items():
             (folder / name).unlink(missing_ok=True)
-            requests[name] = job["prompt"] + job["tokens"], {
-                "max_tokens": 1, "temperature": 0, "prompt_logprobs": None if "stats" in job else common.TOP_K,
-                "extra_args": {"kv_transfer_params": {"hidden_states_path": str(folder / name)}},
-            }  # fmt: skip
+            options = {"max_tokens": 1, "temperature": 0}
+            if "stats" not in job:
+                options["prompt_logprobs"] = common.TOP_K
+            options["extra_args"] = {"kv_transfer_params": {"hidden_states_path": str(folder / name)}}
+            requests[name] = job["prompt"] + job["tokens"], options
         for name, output in ask_vllm(engine, requests):
             if comes(folder / name):
                 job = left.pop(name)
-                stats = job["stats"] if "stats" in job else vllm_stats(output.prompt_logprobs, len(job["tokens"]))
-                yield make_rollout(job, load_file(folder / name)["vectors"], stats, settings)
+                if "stats" not in job:
+                    job["stats"] = vllm_stats(output.prompt_logprobs, len(job["tokens"]))
+                yield make_rollout(job, load_file(folder / name)["vectors"], job["stats"], settings)
         if not left:
             return
     die(f"vLLM gave no vectors of {len(left)} rollouts in {folder}; the same command asks once more")
@@ -1240,26 +1240,16 @@ def rollout_jobs(settings, problems, given=None, source=""):
     return jobs
 
 
-def sample_problems(
-    model, settings, jobs, layers, slots, desc, rate=None, threshold=None, begun=None
-):  # fmt: skip
+def sample_problems(model, settings, jobs, layers, slots, desc, rate=None, threshold=None):
     """Yield (number, rollouts) of each problem as it ends; jobs: {number: its jobs}. See `rater` for rate.
 
     With a threshold a problem's rollouts start in waves; it ends after a wave in which one's p reaches it.
-    begun: {number: the p of each rollout that was sampled before}; they are not among the jobs.
     """
-    p = {i: [*(begun or {}).get(i, [])] for i in jobs}
     left = {i: deque(of_problem) for i, of_problem in jobs.items()}
-    running = {}
-    done = defaultdict(list)
+    done = {i: [] for i in jobs}
     queue = deque()
-    for i in jobs:
-        running[i] = start_wave(queue, left[i], p[i], settings.n, threshold)
-        if not running[i]:
-            yield i, []
-    every = list(itertools.chain(*(jobs[i] for i in jobs if running[i])))
-    if not every:
-        return
+    running = {i: start_wave(queue, left[i], done[i], settings.n, threshold) for i in jobs}
+    every = list(itertools.chain(*jobs.values()))
     longest = max(len(job["prompt"]) for job in every), max(job["limit"] for job in every)
     slots = min(slots or (256 if model.device.type == "cuda" else 128), len(every))
     bar = common.progress(desc=desc, total=len(every), unit="rollout")
@@ -1276,27 +1266,27 @@ def sample_problems(
             done[i].append(rollout | {"text": response_of(settings.tokenizer, rollout)})
             if rate:
                 rate(done[i][-1])
-            p[i].append(done[i][-1].get("p"))
             bar.update()
             running[i] -= 1
             if running[i]:
                 continue  # its wave still runs
-            running[i] = start_wave(queue, left[i], p[i], settings.n, threshold, first=True)
+            running[i] = start_wave(queue, left[i], done[i], settings.n, threshold, first=True)
             if not running[i]:
                 bar.total -= len(left[i])
                 yield i, sorted(done.pop(i), key=lambda rollout: rollout["sample"])
 
 
-def start_wave(queue, left, p, n, threshold, first=False):
+def start_wave(queue, left, done, n, threshold, first=False):
     """Queue a problem's next rollouts, at the end or as the first ones; returns their number.
 
-    left: its jobs that have not started; p: of each rollout that it has, by now at the end of a wave.
+    left: its jobs that have not started; done: its rollouts, by now at the end of a wave.
     """
-    ends = waves(n) if threshold else [n]
-    if threshold and any(max(p[:end]) >= threshold for end in ends if end <= len(p)):
-        return 0
-    end = next((end for end in ends if end > len(p)), len(p))
-    wave = [Row(left.popleft()) for _ in range(end - len(p))]
+    size = len(left)
+    if threshold:
+        if any(rollout["p"] >= threshold for rollout in done):
+            return 0
+        size = next((end for end in waves(n) if end > len(done)), n) - len(done)
+    wave = [Row(left.popleft()) for _ in range(size)]
     if first:
         queue.extendleft(reversed(wave))
     else:
@@ -1395,7 +1385,8 @@ def read_responses(run, settings):
         die(f"{path}: {error}; ask again and add what comes")
     short = sum(len(answers) < settings.n for answers in found)
     if short and worker()[0] == 0:
-        print(f"{path}: {short} of {len(found)} problems have fewer than {settings.n} answers", file=sys.stderr)
+        fewer = f"have fewer than {settings.n} answers"
+        print(f"{path}: {short} of {len(found)} problems {fewer}", file=sys.stderr)
     return [[answers[place] for place in sorted(answers)] for answers in found]
 
 
@@ -1483,7 +1474,6 @@ def rater(scorer, path, model, config, layers=None):
         features = common.rollout_features(conf, len(rollout["ids"]))[None]
         score = scorer(rollout["hidden"][column][None], features)
         rollout |= {"score": score.item(), "p": common.probability(score, scorer.log_weight).item()}
-        return rollout
 
     return rate
 
@@ -1529,7 +1519,8 @@ class Run:
     def layers(self):
         """The names of the layers whose vectors the run has, or will have when it is finished."""
         if self.finished:
-            return [name.partition("/")[0] for name in self.stored("hidden.pt").get("vectors", [])[:: len(TOKENS)]]
+            vectors = self.stored("hidden.pt").get("vectors", [])
+            return [name.partition("/")[0] for name in vectors[:: len(TOKENS)]]
         return self.meta.get("layers", [])
 
     @cached_property
@@ -1623,6 +1614,7 @@ def stamp_of(run):
     for name in ("responses", "scorer"):
         path = getattr(args, name)
         stamp[name] = path and common.stamp(Path(path))
+    stamp["n"] = args.n if args.scorer else None  # the waves depend on it
     return stamp
 
 
@@ -1631,8 +1623,7 @@ def lacks_rollouts(run):
     if not run.finished:
         return True
     meta = run.meta
-    stopped = meta["stop"] and meta["n"] >= run.args.n
-    needed = 1 if meta["stamp"]["responses"] or stopped else run.args.n
+    needed = 1 if meta["stop"] or meta["stamp"]["responses"] else run.args.n
     return any(run.counts[problem["id"]] < needed for problem in run.asked)
 
 
@@ -1694,8 +1685,8 @@ def make_meta(run, settings, model, jobs):
     }  # fmt: skip
 
 
-def write_run(run, rollouts, missing, n):
-    """Write the missing files, rollouts.jsonl last: with it a run is finished. n: the most rollouts asked for."""
+def write_run(run, rollouts, missing):
+    """Write the missing files, rollouts.jsonl last: with it a run is finished."""
     meta = run.meta
     keys = {"keys": common.keys_of(rollouts)}
     if missing["rollouts"]:
@@ -1715,12 +1706,14 @@ def write_run(run, rollouts, missing, n):
         if "special" in extra:
             extra["special_offsets"] = offsets_of(row["extra"]["special"] for row in rollouts)
         common.save_pt(run.folder / "extra.pt", run.stored("extra.pt") | keys | extra)
-    if not missing["rollouts"]:
+    if run.layers != meta["layers"]:
         common.write_json(run.folder / "meta.json", meta | {"layers": run.layers})
+    if not missing["rollouts"]:
         return
     # There may be more than this command asks for, and vLLM downloads a model as late as it needs it
+    n = max(meta["n"], *Counter(row["id"] for row in rollouts).values())
     stamp = meta["model_stamp"] or common.model_stamp(run.args.model, run.args.revision)
-    common.write_json(run.folder / "meta.json", meta | {"n": max(n, meta["n"]), "model_stamp": stamp})
+    common.write_json(run.folder / "meta.json", meta | {"n": n, "model_stamp": stamp})
     write_rollouts(run, rollouts)
 
 
@@ -1779,11 +1772,7 @@ def make_missing(run, settings, model, missing):
         run.save_problems()
         missing = missing_in(run)
     rank, world = worker()
-    left = {}
-    for i in range(len(jobs))[rank::world]:
-        part = read_part(run, i, missing)
-        if part["n"] < len(jobs[i]):
-            left[i] = jobs[i][len(part["rollouts"]) :]
+    left = {i: of_problem for i, of_problem in left_of(run, missing, jobs).items() if i % world == rank}
     if left:
         layers = [*layers_of(missing["layers"], settings.config.num_hidden_layers)]
         if run.args.engine == "vllm":
@@ -1796,8 +1785,19 @@ def make_missing(run, settings, model, missing):
             for rollout in rollouts:
                 for name in ("prompt", "tokens"):  # they are long; the problem and "ids" say the same
                     rollout.pop(name, None)
-            write_part(run, i, missing, len(jobs[i]), read_part(run, i, missing)["rollouts"] + rollouts)
+            write_part(run, i, missing, read_part(run, i, missing) + rollouts)
     return merge(run, missing, jobs)
+
+
+def left_of(run, missing, jobs):
+    """{number of a problem: its jobs that are not in its part}"""
+    left = {}
+    for i, of_problem in enumerate(jobs):
+        held = len(read_part(run, i, missing))
+        has_stopped = held and missing["rollouts"] and run.args.scorer
+        if held < len(of_problem) and not has_stopped:
+            left[i] = of_problem[held:]
+    return left
 
 
 def sample_run(run, settings, model, jobs, missing):
@@ -1807,13 +1807,9 @@ def sample_run(run, settings, model, jobs, missing):
     rate = None
     if args.scorer:
         rate = rater(common.load_scorer(args.scorer), args.scorer, vars(args), settings.config, layers)
-    begun = {}
-    for i in jobs:
-        rollouts = read_part(run, i, missing)["rollouts"]
-        begun[i] = [rate(rollout)["p"] if rate else None for rollout in rollouts]
     rank, world = worker()
     desc = f"generate {run.folder}" + (f", worker {rank + 1} of {world}" if world > 1 else "")
-    return sample_problems(model, settings, jobs, layers, args.slots, desc, rate, args.stop, begun)
+    return sample_problems(model, settings, jobs, layers, args.slots, desc, rate, args.stop)
 
 
 def tokens_of_run(run):
@@ -1835,33 +1831,31 @@ def reopen(run, missing):
     with lock_of(run):
         if not run.finished:
             return  # another worker has done it
-        meta = run.meta | {"layers": missing["layers"]}
-        common.write_json(run.folder / "meta.json", meta)
+        common.write_json(run.folder / "meta.json", run.meta | {"layers": missing["layers"]})
         tokens = load_pt(run.folder / "tokens.pt")
         columns = [tokens[name].tensor_split(tokens["offsets"][1:-1]) for name in ("ids", "stats")]
         rollouts = defaultdict(list)
-        stored = zip(common.read_rollouts(run.folder), *columns, run.stored("hidden.pt")["hidden"], strict=True)
-        for row, ids, stats, hidden in stored:
-            tensors = {"ids": ids.clone(), "stats": stats.clone(), "hidden": hidden.clone()}  # no whole files
-            texts = {"id": row["id"], "sample": row["sample"], "text": row["response"], "finish": row["finish"]}
-            rollouts[row["id"]].append(texts | tensors)
+        columns.append(run.stored("hidden.pt")["hidden"])
+        for row, *tensors in zip(common.read_rollouts(run.folder), *columns, strict=True):
+            ids, stats, hidden = (x.clone() for x in tensors)  # a view would be stored with its whole file
+            rollouts[row["id"]].append({
+                "id": row["id"], "sample": row["sample"], "text": row["response"], "finish": row["finish"],
+                "ids": ids, "stats": stats, "hidden": hidden,
+            })  # fmt: skip
         for i, problem in enumerate(run.problems):
-            of_problem = rollouts.pop(problem["id"])
-            write_part(run, i, missing, meta["n"] if meta["stop"] else len(of_problem), of_problem)
+            write_part(run, i, missing, rollouts[problem["id"]])
         (run.folder / "rollouts.jsonl").unlink()
 
 
-def write_part(run, i, missing, n, rollouts):
-    """n: how many were asked for; there may be fewer, where sampling stops when it is sure."""
-    path = run.part(run.problems[i]["id"])
-    common.save_pt(path, {"missing": missing, "n": n, "rollouts": rollouts})
+def write_part(run, i, missing, rollouts):
+    common.save_pt(run.part(run.problems[i]["id"]), {"missing": missing, "rollouts": rollouts})
 
 
 def read_part(run, i, missing):
-    """What there is of a problem; nothing, if it was made when something else was missing."""
+    """The rollouts that there are of a problem; none, if they were made when something else was missing."""
     path = run.part(run.problems[i]["id"])
     part = load_pt(path) if path.is_file() else {}
-    return part if part.get("missing") == missing else {"n": 0, "rollouts": []}
+    return part["rollouts"] if part.get("missing") == missing else []
 
 
 @contextmanager
@@ -1877,14 +1871,12 @@ def merge(run, missing, jobs):
     with lock_of(run):
         if missing_in(replace(run)) != missing:
             return True  # another worker has merged the parts
-        parts = [read_part(run, i, missing) for i in range(len(jobs))]
-        left = sum(part["n"] < len(of_problem) for part, of_problem in zip(parts, jobs))
+        left = left_of(run, missing, jobs)
         if left:
-            others = f"the others still have {left} of {len(jobs)} problems, and the last one merges"
+            others = f"the others still have {len(left)} of {len(jobs)} problems, and the last one merges"
             print(f"{run.folder}: this worker is done; {others}", file=sys.stderr)
             return False
-        n = max(part["n"] for part in parts)
-        write_run(run, list(itertools.chain(*(part["rollouts"] for part in parts))), missing, n)
+        write_run(run, [row for i in range(len(jobs)) for row in read_part(run, i, missing)], missing)
         shutil.rmtree(run.folder / "parts", ignore_errors=True)
     return True
 

@@ -265,16 +265,13 @@ def test_a_killed_stopping_run_goes_on_to_the_same_end_and_sees_no_reference_ans
     assert len(again) == 5 and not {*again} & {*written}
 
 
-def test_a_stopping_run_grows_by_the_waves_of_the_larger_number(runs, tmp_path, capsys):
-    """Of 4 rollouts, at which it was not sure, the next wave ends with 5; of 8 waves end with 5 and 8."""
+def test_a_stopping_run_grows_by_problems_and_keeps_its_number_of_rollouts(runs, tmp_path, capsys):
     stop = "--scorer", runs.base / "scorer.pt", "--stop", runs.threshold
-    at_once = run_01(runs.problems, tmp_path / "once", *stop, "-n", 8)
-    for n, problems in ((4, runs.problems[:5]), (8, runs.problems)):
-        grown = run_01(problems, tmp_path / "grown", *stop, "-n", n)
-    assert_same_run(at_once, grown)
-    before = (grown / "rollouts.jsonl").stat().st_mtime_ns
-    run_01(runs.problems, tmp_path / "grown", *stop, "-n", 4)
-    assert (grown / "rollouts.jsonl").stat().st_mtime_ns == before and common.read_meta(grown)["n"] == 8
+    for problems in (runs.problems[:5], runs.problems):
+        grown = run_01(problems, tmp_path / "grown", *stop)
+    assert_same_run(runs.live, grown)
+    error = dies(capsys, run_01, runs.problems, tmp_path / "grown", *stop, "-n", 8)
+    assert "was made with other settings (n), by " in error
     run_01(runs.problems[:2], tmp_path / "never", "--scorer", runs.base / "scorer.pt", "--stop", 1)
     assert "p/32: never sure, so never stopped: 12 of 12 rollouts" in capsys.readouterr().err.replace("roblems", "")
 
@@ -299,6 +296,6 @@ def test_a_run_is_resumed_by_the_same_scorer_and_threshold_alone(runs, capsys):
     other = runs.base / "other.pt"
     common.save_pt(other, linear_scorer("penultimate/eos").checkpoint)
     error = dies(capsys, run_01, runs.problems, runs.base / "live")
-    assert "was made with other settings (stop, scorer file), by " in error
+    assert "was made with other settings (stop, scorer file, n), by " in error
     error = dies(capsys, run_01, runs.problems, runs.base / "live", *runs.stop, "--scorer", other)
     assert "was made with other settings (scorer file), by " in error
