@@ -469,7 +469,7 @@ def test_meta_json_says_what_made_the_run(whole):
     commit = subprocess.run(describe, capture_output=True, text=True).stdout
     assert meta["git"] == (commit.strip() or None)
     assert meta["sampling"] == PLAIN | {"top_k": 50}
-    needed = "model dataset seed n versions device dtype n_layers width vocab_size layers created command"
+    needed = "model dataset seed n versions device dtype n_layers vocab_size layers created command"
     assert not {*needed.split(), "stamp"} - set(meta)
     assert not {"model", "revision", "slots", "temperature"} - set(meta["arguments"])
 
