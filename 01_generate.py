@@ -1395,10 +1395,7 @@ def read_row(row):
     response = row.get("response")
     if isinstance(response, str):
         return str(row["id"]), None, [read_answer(response, row.get("tokens"), row.get("finish"))]
-    name, mark, first = row["custom_id"].rpartition("#")
-    if not mark:  # a request of somebody else's, with the problem's id alone
-        name = row["custom_id"]
-        first = 0
+    name, _, first = row["custom_id"].rpartition("#")
     body = (response or {}).get("body") or {}
     answers = []
     for choice in body.get("choices") or []:
@@ -1895,9 +1892,10 @@ def worker():
 
 
 def sample(
-    model, tokenizer, problems, n=N, scorer=None, vote=False, seed=SEED, max_new_tokens=MAX_NEW_TOKENS,
-    temperature=None, top_k=None, top_p=None, repetition_penalty=None,
-):  # fmt: skip
+    model, tokenizer, problems: str | dict | list, n: int = N, scorer: str | Path | common.Scorer | None = None,
+    vote: bool = False, seed: int = SEED, max_new_tokens: int = MAX_NEW_TOKENS, temperature: float | None = None,
+    top_k: int | None = None, top_p: float | None = None, repetition_penalty: float | None = None,
+) -> list:  # fmt: skip
     """n answers to a problem, the best first; to a list of problems, a list of such lists.
 
     model, tokenizer: of common.load_model. A problem is a text, or a dict as a line of a file of problems.
@@ -1919,14 +1917,11 @@ def sample(
     settings = settings_of(args, model, tokenizer)
     config = settings.config
     is_one = isinstance(problems, (str, dict))
-    if not is_one and not isinstance(problems, (list, tuple)):
-        die(f"problems are a text, a dict or a list of these, not {problems!r}")
     rows = [problems] if is_one else problems
+    if not isinstance(rows, (list, tuple)) or not all(isinstance(row, (str, dict)) for row in rows):
+        die(f"problems are a text, a dict or a list of these, not {problems!r}")
     if not rows:
         return []
-    for row in rows:
-        if not isinstance(row, (str, dict)):
-            die(f"a problem is a text or a dict, not {row!r}")
     rows = [{"prompt": row} if isinstance(row, str) else row for row in rows]
     rows = [common.normalise_problem(row, f"problem {i + 1}", i) for i, row in enumerate(rows)]
     path = "the scorer"

@@ -243,7 +243,7 @@ ODD = "not an answer as engines write them"
 @pytest.mark.parametrize("rows, words", [
     ([{"id": "math_a/0", "response": "2"}], "no answers to 3 of 4 problems, such as 'math_a/1'; ask again"),
     ([{"id": "math_a/0"}], ODD),
-    ([{"custom_id": "math_a/0", "response": {"body": None}}], "no answers to 4 of 4 problems"),
+    ([{"custom_id": "math_a/0#0", "response": {"body": None}}], "no answers to 4 of 4 problems"),
     ([{"id": "math_a/0", "response": "2", "tokens": ["a"]}], ODD),
     ([{"custom_id": "math_a/0#0", "response": {"body": {"choices": [7]}}}], ODD),
     ([{"id": f"math_a/{i}", "response": "", "tokens": [9999]} for i in range(4)], "which model made them"),
