@@ -34,6 +34,7 @@ pass. --extra writes extra.pt, of the final layer: {"keys": [R], "last10":
 SGLang or an API. --responses reads the batch file that came back, or rows
 {"id", "response": text}, with "finish": "length" if the answer was cut and
 "tokens": ids with the ending one, without which the text is tokenised again.
+Such a run does not grow: remove its folder to read another file.
 
 --scorer S --stop 0.9: a problem gets 1, 2, 3, 5, 8, 12, 16 rollouts, until
 one of them is right with that probability by this scorer.
