@@ -16,8 +16,8 @@ A job is the keyword arguments of `run_tests`:
     tests        text with asserts, pytest's functions or unittest's classes; or {"inputs": [...], "outputs":
                  [...]}: for each input the program must print the output and exit with status 0. Lines are
                  compared without trailing blanks, numbers as decimals
-    style        "check": the tests define check(candidate), which is called with the entry point; "auto":
-                 "check" if the tests define it, else they are collected as pytest would
+    style        "check": the tests define check(candidate), which is called with the entry point; "pytest":
+                 they are collected as pytest would; "auto", the default: "check" if they define it
     entry_point  name of the function under test; the style "check" needs it
     prelude      trusted code of the problem statement, which runs in front of the program and of the tests
     cpu_s        seconds of processor time for the program and its tests, default 10
@@ -30,21 +30,19 @@ True or False, and None for an error.
 
 The machine is protected; the verdict is the tests'. Program and tests run in one process, as in every other
 evaluator, and a program is right if all tests pass. What models have been seen to do instead of solving a
-problem fails, by plain checks while it runs: to end before the tests do, to catch their asserts or skip them,
-to change what they use, to return objects that answer comparisons themselves. A model that is trained against
+problem fails, by a few plain checks: to end before the tests do, to catch their asserts or skip them, to
+change what they use, to return objects that answer comparisons themselves. A model that is trained against
 these tests can cheat here as it can everywhere.
 
-For each job a fork server, which has a clean environment and is in all layers of protection that the machine
-has, forks a process, confines it, limits its time and memory, and at the end kills all that is left of it.
-The process sends the verdict on a socket of the job's own. A program that reads and prints runs alone, and
-the caller compares what it printed. Tests that need more than functions, asserts, unittest's classes and
-pytest's `raises` are run by pytest itself, in the same process; where it is missing, they are not judged.
+A fork server, in all layers of protection that the machine has, forks a process for each job, confines it,
+limits its time and memory, and at the end kills all that is left of it. A program that reads and prints runs
+alone, and the caller compares what it printed. Tests that need more of pytest than `raises` are run by pytest
+itself, in the same process; where it is not installed, they are not judged.
 
-`pool.banner` lists the layers that the machine offers, from Linux 4.18 on. A Pool starts only where no
-program can write what the caller reads later (by a private root, Landlock, or another user), unless the
-caller writes `unsafe=True`; `Pool(require="namespaces")` refuses to work without that layer. Not covered:
-bugs of the kernel, side channels, reading /usr and the Python installation, and files that tests leave in the
-folder that they share with the program. Sockets are always refused.
+`pool.banner` says what protects this machine (from Linux 4.18 on). A Pool starts only where no program can
+write what the caller reads later, unless the caller says `unsafe=True`. Not covered: bugs of the kernel, side
+channels, reading /usr and the Python installation, and files that tests leave in the folder that they share
+with the program. Sockets are always refused.
 """
 import ast
 import atexit
@@ -65,7 +63,6 @@ import marshal
 import mmap
 import os
 import queue
-import random
 import re
 import resource
 import select
@@ -93,7 +90,6 @@ STACK_MB = 64
 FILE_MB = 64                                      # of one file
 SCRATCH_MB = 256                                  # of all files
 SCRATCH_FILES = 20000
-SERVER_DIED = "error: the server of this job died or hung"
 
 
 class Result(typing.NamedTuple):
@@ -104,12 +100,8 @@ class Result(typing.NamedTuple):
     memory_mb: float = 0.0                        # the most that all processes of the job were seen to hold
 
     @property
-    def verdict(self):
-        return self.reason.partition(":")[0]
-
-    @property
-    def passed(self):
-        return None if self.verdict == "error" else self.verdict == "passed"
+    def passed(self) -> bool | None:
+        return None if self.reason.startswith("error") else self.reason == "passed"
 
 
 # ------------------------------------------------------------------------------------- the caller's process
@@ -127,12 +119,9 @@ def shared_pool(_pid):
 
 
 class Pool(contextlib.AbstractContextManager):
-    """`workers` fork servers (default: one a core); `require`: one of LAYERS; `disable`: some of them."""
+    """`workers` fork servers (default: one a core). `disable` names some of LAYERS, to try what remains."""
 
-    def __init__(self, workers=None, *, require="rlimits", disable=(), unsafe=False):
-        unknown = {*disable, require} - {*LAYERS, "pytest"}
-        if unknown:
-            raise ValueError(f"unknown layers {unknown}; known are {', '.join(LAYERS)}")
+    def __init__(self, workers: int | None = None, disable=(), unsafe=False):
         workers = workers or len(os.sched_getaffinity(0))      # a batch job has few of a large machine
         self.threads = futures.ThreadPoolExecutor(2 * workers)    # half of them make the next jobs ready
         self.servers = []
@@ -142,10 +131,7 @@ class Pool(contextlib.AbstractContextManager):
                 self.servers.append(Server(disable))
                 self.idle.put(self.servers[-1])
             self.banner = self.servers[0].banner
-            protected = self.servers[0].protected
-            if require not in protected:
-                raise RuntimeError(f"this machine does not offer {require!r}; {self.banner}")
-            if "verdict" not in protected and not unsafe:
+            if "verdict=protected" not in self.banner and not unsafe:
                 raise RuntimeError("a program could write what the caller reads later, so verdicts would not "
                                    f"be sound; unsafe=True runs all the same; {self.banner}")
         except BaseException:
@@ -154,9 +140,10 @@ class Pool(contextlib.AbstractContextManager):
 
     def close(self, *_):
         for server in self.servers:
-            server.is_closed = True
             server.end()
         self.threads.shutdown(cancel_futures=True)
+        for server in self.servers:               # those that a thread has started again meanwhile
+            server.end()
 
     __exit__ = close
 
@@ -176,29 +163,25 @@ class Pool(contextlib.AbstractContextManager):
         return judge(self.run, **job)
 
     def run(self, header, job, given=b""):
-        """One Outcome, or a second one if the sandbox itself failed. `job` is for the process, and `given` is
-        the standard input of a program that reads and prints. The verdict comes on a socket: a program could
-        open files of another process through /proc, but no sockets."""
+        """The Outcome of one process, which reads `job`; `given` is the standard input of a program that
+        prints. The verdict comes on a socket: a program could open another's files through /proc, but no
+        sockets."""
         is_script = header["mode"] == "script"
         contents = [given, b"", b""] if is_script else []
         contents.append(marshal.dumps(job))
-        for _ in range(2):
-            with contextlib.ExitStack() as closing:
-                files = [closing.enter_context(memory_file(data)) for data in contents]
-                ours, theirs = map(closing.enter_context, socket.socketpair())
-                server = self.idle.get()
-                try:
-                    outcome = Outcome(**server.exchange(header, [*files, theirs]))
-                finally:
-                    self.idle.put(server)
-                if is_script:
-                    outcome = outcome._replace(printed=read_file(files[1]), errors=read_file(files[2]))
-                with contextlib.suppress(BlockingIOError):
-                    outcome = outcome._replace(answer=ours.recv(1 << 16, socket.MSG_DONTWAIT))
-            if not outcome.ended or not outcome.ended[0].startswith("error: "):
-                return outcome
-        if outcome.ended[0] == SERVER_DIED and "signals" not in server.protected:
-            return outcome._replace(ended=("killed", ""))                      # the program may have done it
+        with contextlib.ExitStack() as closing:
+            files = [closing.enter_context(memory_file(data)) for data in contents]
+            ours, theirs = map(closing.enter_context, socket.socketpair())
+            server = self.idle.get()
+            try:
+                outcome = Outcome(**server.exchange(header, [*files, theirs]))
+            finally:
+                self.idle.put(server)
+            if is_script:
+                printed, errors = [os.pread(file.fileno(), FILE_MB << 20, 0) for file in files[1:3]]
+                outcome = outcome._replace(printed=printed, errors=errors)
+            with contextlib.suppress(BlockingIOError):
+                outcome = outcome._replace(answer=ours.recv(1 << 16, socket.MSG_DONTWAIT))
         return outcome
 
 
@@ -244,14 +227,6 @@ def read_pairs(tests):
 
 
 def judge_tests(run, job):
-    """(reason, detail) of a program and its tests in one process, by pytest if they turn out to need it."""
-    reason, detail = answer_of(run, job)
-    if reason == NEEDS_PYTEST:
-        reason, detail = answer_of(run, {**job, "need_pytest": True})
-    return reason, detail
-
-
-def answer_of(run, job):
     """(reason, detail) that the process sends when the tests have ended. It knows a token, so that what a
     program writes to the same socket is not taken for an answer."""
     token = os.urandom(8).hex()
@@ -276,9 +251,7 @@ def judge_script(run, code, inputs, outputs):
         where = f"failed: input {number} of {len(inputs)}"
         if done.exit:
             last = done.errors[-2000:].decode("utf-8", "replace").strip().rpartition("\n")[2]
-            reasons = {"MemoryError": "memory", "SyntaxError": "syntax"}
-            usual = f"{where}: exit status {done.exit} {last[:200]}".strip()
-            return reasons.get(last.partition(":")[0], usual), last[:1000]
+            return f"{where}: exit status {done.exit} {last[:200]}".strip(), last[:1000]
         is_flood = len(done.printed) > 10 * len(encode(wanted)) + 2**20    # too much to compare by lines
         if is_flood or not same_lines(done.printed.decode("utf-8", "replace"), wanted):
             return f"{where}: wrong output", repr(done.printed[:200])
@@ -287,9 +260,6 @@ def judge_script(run, code, inputs, outputs):
 
 def as_text(lines):
     return "\n".join(map(str, lines)) if isinstance(lines, list) else str(lines)
-
-
-NUMBER = re.compile(r"[+-]?(\d{1,5000}(\.\d{0,5000})?|\.\d{1,5000})([eE][+-]?\d{1,4})?", re.ASCII)
 
 
 def same_lines(printed, wanted):
@@ -302,8 +272,10 @@ def same_line(ours, theirs):
     """Equal, or equal as decimals, word by word, where at least one of them is no integer: 0.50 is .5."""
     if ours == theirs or not re.search("[.eE]", ours + theirs):
         return ours == theirs
-    words = itertools.zip_longest(ours.split(), theirs.split(), fillvalue="")
-    return all(NUMBER.fullmatch(a) and NUMBER.fullmatch(b) and Decimal(a) == Decimal(b) for a, b in words)
+    try:
+        return [*map(Decimal, ours.split())] == [*map(Decimal, theirs.split())]
+    except ArithmeticError:                       # words
+        return False
 
 
 class Outcome(typing.NamedTuple):
@@ -323,7 +295,6 @@ class Server:
 
     def __init__(self, disabled):
         self.disabled = set(disabled)
-        self.is_closed = False
         self.start()
 
     def start(self):
@@ -340,15 +311,14 @@ class Server:
                                                 stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
             with contextlib.suppress(OSError), self.process.stdin as file:
                 file.write(this_file_compiled())
-            hello = {"failed": ("rlimits", "the server died at once")}
+            hello = "rlimits", "the server died at once"
             with contextlib.suppress(OSError):
                 hello = ast.literal_eval(receive(self.socket)[0].decode())
-            if "failed" not in hello:
-                self.banner = hello["banner"]
-                self.protected = hello["protected"]
+            if isinstance(hello, str):
+                self.banner = hello
                 return
             self.end()
-            layer, why = hello["failed"]
+            layer, why = hello
             if layer in {"rlimits", *self.disabled}:
                 raise RuntimeError(f"the sandbox cannot start: {layer}: {why}")
             self.disabled.add(layer)
@@ -371,12 +341,9 @@ class Server:
             socket.send_fds(self.socket, [marshal.dumps(header)], [file.fileno() for file in files])
             return ast.literal_eval(receive(self.socket)[0].decode())
         self.end()
-        if not self.is_closed:
-            with contextlib.suppress(RuntimeError, OSError):               # the next job tries again
-                self.start()
-        if self.is_closed:                        # the pool was closed while this started
-            self.end()
-        return {"ended": (SERVER_DIED, "")}
+        with contextlib.suppress(RuntimeError, OSError):                   # the next job tries again
+            self.start()
+        return {"ended": ("error: the server of this job died or hung", "")}
 
 
 @functools.cache
@@ -403,11 +370,6 @@ def memory_file(data):
     return file
 
 
-def read_file(file):
-    file.seek(0)
-    return file.read()
-
-
 def encode(text):
     return text.encode("utf-8", "surrogatepass")
 
@@ -423,13 +385,14 @@ def receive(sock):
 
 # ------------------------------------------------------------------------------------- reading the tests
 # The caller's process compiles the tests, once for many programs with the same tests. Each assert and other
-# check is wrapped in a call of Checks, which counts it and looks at what it compares.
+# check is wrapped in a call that counts it and looks at what it compares.
 
-# Tests that only pytest itself can run; what this does not show, running them does.
-MORE_OF_PYTEST = re.compile(r"\bpytest\.(?!raises\b)\w|^from pytest import (?!raises$)|"
-                            r"^def (setup|teardown)_|^class Test\w*(?!.*TestCase)", re.MULTILINE)
-NEEDS_PYTEST = "needs pytest"                     # a process's answer if only running the tests shows that
-STARTS_A_FILE = re.compile(r"\b(py|reload|subprocess|runpy)\b")
+# What only pytest itself can run.
+MORE_OF_PYTEST = re.compile(r"""
+    \bpytest\.(?!raises\b|main\b)\w | \bpytest[ ]as\b | ^from[ ]pytest[ ]import[ ](?!raises$)
+    | \braises\([^()]*,(?!\s*match=) | \.(typename|tb|traceback|exconly)\b | (?<!\bre)\.match\(
+    | ^[ ]*async[ ]def[ ]test | ^[ ]*def[ ]test\w*\((?!\)|self\b|cls\b)        # with fixtures
+    | ^def[ ](setup|teardown)_ | ^class[ ]Test\w*(?!.*TestCase)""", re.MULTILINE | re.VERBOSE)
 
 
 class Verdict(Exception):
@@ -439,8 +402,6 @@ class Verdict(Exception):
 @functools.lru_cache(16)
 def read_tests(text, prelude, style, entry_point):
     """What the process of a job needs to know of its tests: a dictionary for marshal."""
-    if style == "check" and not entry_point:
-        raise Verdict("error: tests of the style check need an entry_point")
     wrapper = ChecksWrapper()
     try:
         ast.parse(prelude)
@@ -451,8 +412,7 @@ def read_tests(text, prelude, style, entry_point):
         both = ast.parse(f"{text}\n{prelude}")
         modules = {getattr(node, "module", None) or alias.name for node in ast.walk(both)
                    if isinstance(node, (ast.Import, ast.ImportFrom)) for alias in node.names}
-        has_check = any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in tree.body)
-        used, lacking = names_in(tree)
+        functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
         tree = ast.fix_missing_locations(wrapper.visit(tree))
         tests_code = compile(tree, "tests.py", "exec", dont_inherit=True, optimize=0)
         prelude_code = compile(prelude, "prelude.py", "exec", dont_inherit=True, optimize=0)
@@ -460,41 +420,20 @@ def read_tests(text, prelude, style, entry_point):
         raise Verdict(f"error: the tests or the prelude do not parse: {problem}"[:500]) from None
     if not wrapper.found:
         raise Verdict("error: the tests have no assert")
-    if style == "check" and not has_check:
-        raise Verdict("error: tests of the style check must define check(candidate)")
-    is_check = style == "check" or style == "auto" and entry_point and has_check
-    names_solution = re.search(r"^(?! *(from|import) ).*\bsolution\b", text, re.MULTILINE)
-    if not (is_check or lacking or entry_point in used or names_solution):
-        raise Verdict("error: the tests ask nothing of the program")
+    is_check = style == "check" or style == "auto" and "check" in functions
+    if is_check and not (entry_point and "check" in functions):
+        raise Verdict("error: tests of the style check define check(candidate) and need an entry_point")
     return {
         "tests": text,
         "prelude": prelude,
         "tests_code": tests_code,
         "prelude_code": prelude_code,
         "modules": sorted(modules - {"solution", "tests", "__main__", "pytest"}),
-        "used": sorted({*re.findall(r"\w+", text), entry_point}),    # also in eval("add(1, 2)")
+        "used": sorted({*re.findall(r"\w+", text), *[entry_point] * is_check}),    # also in eval("add(1, 2)")
         "entry_point": entry_point,
-        "checked": entry_point if is_check else None,          # what check() is called with
+        "is_check": is_check,
         "need_pytest": bool(MORE_OF_PYTEST.search(text)),
-        "need_file": bool(STARTS_A_FILE.search(text)),         # whether solution.py must be there
     }
-
-
-def names_in(tests):
-    """(names that the tests use, those of them that only the program can define)."""
-    used, defined = set(), set()
-    for node in ast.walk(tests):
-        if isinstance(node, ast.Name):
-            (used if isinstance(node.ctx, ast.Load) else defined).add(node.id)
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler)):
-            defined.add(node.name)
-        elif isinstance(node, ast.arg):
-            defined.add(node.arg)
-        elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            of_program = "solution" in (getattr(node, "module", ""), node.names[0].name)
-            names = {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
-            defined.update(() if of_program else names)
-    return used, used - defined - vars(builtins).keys()
 
 
 # By which methods an object could answer for itself: to an operator, a function, or an assert that compares.
@@ -513,9 +452,6 @@ class ChecksWrapper(ast.NodeTransformer):
     found = 0                                     # checks in the text
     inside = 0                                    # how many checks the node at hand is in
 
-    def visit_Constant(self, node):
-        return node                               # most nodes of some tests
-
     def generic_visit(self, node):
         function = getattr(node, "func", None)    # of a call
         called = getattr(function, "attr", getattr(function, "id", ""))
@@ -525,28 +461,28 @@ class ChecksWrapper(ast.NodeTransformer):
         self.found += is_check
         self.inside += is_check
         super().generic_visit(node)
+        methods = ANSWERS.get(called, ALL_ANSWERS if COMPARES.match(called) else ())
+        is_asked = is_call or self.inside and called in ANSWERS
         if self.inside and isinstance(node, ast.Compare):
-            node = self.wrap_comparison(node)
-        elif is_call or self.inside and called in ANSWERS:
-            methods = ANSWERS.get(called, ALL_ANSWERS if COMPARES.match(called) else ())
+            kinds = dict.fromkeys(method for kind in node.ops for method in ANSWERS.get(type(kind), ORDER))
+            node, methods, is_asked = as_call(node), kinds, True
+        if is_asked:
             node.args = [ast.Constant(is_call), ast.Constant((*methods,)), node.func, *node.args]
             node.func = ast.Name("__ask__", ast.Load())
         elif is_check:
-            function = ast.Name("__count__" if is_if else "__check__", ast.Load())
-            node.test = ast.Call(function, [node.test], [])
+            node.test = ast.Call(ast.Name("__check__", ast.Load()), [node.test, ast.Constant(not is_if)], [])
         self.inside -= is_check
         return node
 
-    def wrap_comparison(self, node):
-        """a < b becomes __ask__(False, ("__lt__", ...), lambda operand_0, operand_1: ..., a, b)."""
-        methods = dict.fromkeys(method for kind in node.ops for method in ANSWERS.get(type(kind), ORDER))
-        operands = [node.left, *node.comparators]
-        names = [f"operand_{place}" for place in range(len(operands))]
-        function = ast.parse(f"lambda {', '.join(names)}: 0", mode="eval").body
-        node.left, *node.comparators = [ast.Name(name, ast.Load()) for name in names]
-        function.body = node
-        arguments = [ast.Constant(False), ast.Constant((*methods,)), function, *operands]
-        return ast.Call(ast.Name("__ask__", ast.Load()), arguments, [])
+
+def as_call(comparison):
+    """For a < b, (lambda operand_0, operand_1: operand_0 < operand_1)(a, b)."""
+    operands = [comparison.left, *comparison.comparators]
+    names = [f"operand_{place}" for place in range(len(operands))]
+    function = ast.parse(f"lambda {', '.join(names)}: 0", mode="eval").body
+    comparison.left, *comparison.comparators = [ast.Name(name, ast.Load()) for name in names]
+    function.body = comparison
+    return ast.Call(function, operands, [])
 
 
 # ------------------------------------------------------------------------------------- the fork server
@@ -565,7 +501,7 @@ def serve(descriptor, disabled):
     try:
         cage.enter()
         cage.probe()
-        control.send(repr(cage.hello()).encode())
+        control.send(repr(cage.banner()).encode())
         while True:
             data, descriptors = receive(control)
             job = marshal.loads(data)
@@ -578,7 +514,7 @@ def serve(descriptor, disabled):
                 os.close(descriptor)
             control.send(repr(report).encode())
     except LayerFailed as failure:
-        control.send(repr({"failed": failure.args}).encode())
+        control.send(repr(failure.args).encode())
     except ConnectionError:
         pass                                      # the caller is gone
     finally:
@@ -718,10 +654,10 @@ def run_program_and_tests():
     token = job.pop("token")
     try:
         judge_program(job)
-        reason, detail = "passed", ""
+        answer = "passed", ""
     except BaseException as problem:
-        reason, detail = explain(problem)
-    say(token, reason, detail)
+        answer = explain(problem)
+    say(token, *answer)
 
 
 def judge_program(job):
@@ -729,7 +665,7 @@ def judge_program(job):
     modules = job["modules"] + ["pytest"] * job["need_pytest"]
     for module in modules:
         package = module.partition(".")[0]
-        if package in cage.disabled or not importlib.util.find_spec(package):
+        if not importlib.util.find_spec(package):
             raise Verdict(f"error: the tests need {package!r}, which is not installed")
         with contextlib.suppress(Exception):      # the tests will say it
             importlib.import_module(module)
@@ -739,11 +675,11 @@ def judge_program(job):
     refuse_changes(copies)
     run_tests_in(job, program, prelude)
     refuse_changes(copies, job["tests"])
-    if Checks.caught:
+    if checks.caught:
         raise Verdict("failed: the program caught an assert of the tests")
-    if Checks.liar:
-        raise Verdict(f"failed: an object of the program's own class {Checks.liar} answered the tests")
-    if not Checks.ran:
+    if checks.liar:
+        raise Verdict(f"failed: an object of the program's own class {checks.liar} answered the tests")
+    if not checks.ran:
         raise Verdict("failed: the tests ran no assert")
 
 
@@ -762,7 +698,7 @@ def compile_program(code):
 def load_program(job):
     """Run the prelude and the program in one module: its names, and those that the prelude has for tests."""
     compiled = compile_program(job["code"])
-    if job["need_file"]:
+    if re.search(r"\b(py|reload|subprocess|runpy)\b", job["tests"]):    # they start the program as a file
         with open("solution.py", "w", encoding="utf-8", errors="surrogatepass") as copy:
             copy.write(job["code"])
         sys.path.insert(0, os.getcwd())
@@ -784,16 +720,15 @@ def load_program(job):
 
 
 def run_script():
-    """A program that reads and prints: 0, 1 and 2 are files; it ends as scripts do."""
-    how = {"encoding": "utf-8", "errors": "surrogateescape", "closefd": False}
-    sys.stdin, sys.stdout, sys.stderr = [open(number, "w" if number else "r", **how) for number in range(3)]
+    """A program that reads and prints: descriptors 0, 1 and 2 are files. It ends as scripts do."""
     status = 0
 
     def run():
         exec(compile_program(read_job()), vars(new_module("__main__")))
 
     def flush():
-        sys.stdout.flush()                        # which may not be the file from above any more
+        for file in sys.stdout, sys.__stdout__, sys.stderr:
+            file.flush()
 
     for step in run, threading._shutdown, atexit._run_exitfuncs, flush:
         try:
@@ -804,8 +739,6 @@ def run_script():
         except BaseException as problem:
             sys.stderr.write("".join(traceback.format_exception_only(type(problem), problem)))
             status = 1
-    with contextlib.suppress(Exception):
-        sys.stderr.flush()
     os._exit(status & 255)
 
 
@@ -813,9 +746,10 @@ def run_script():
 # What models have been seen to do instead of solving a problem fails. A program that ends before its tests,
 # such as by os._exit(0), has sent no answer; the rest is looked for here.
 
-HEAP_TYPE = 1 << 9                                # a flag of classes that a program can change
 PLAIN = {int, float, bool, complex, str, bytes, type(None)}
 CONTAINERS = {list, tuple, set, frozenset, dict, collections.deque}
+CATCHES = "except|[rR]aises|suppress|expectedFailure|xfail"    # says that an assert of the tests may fail
+checks = types.SimpleNamespace(ran=0, caught=set(), liar="", tests="")
 
 
 def copies_of_names(modules, used):
@@ -828,7 +762,7 @@ def copies_of_names(modules, used):
     for path, module in kept.items():
         copies.append((path, vars(module), dict(vars(module))))
         for name, value in copies[-1][2].items():
-            if isinstance(value, type) and value.__flags__ & HEAP_TYPE:
+            if isinstance(value, type):
                 copies.append((f"{path}.{name}", vars(value), dict(vars(value))))
     known = vars(builtins)
     return [*copies, ("builtins", known, {name: known[name] for name in known if inner or name in used})]
@@ -847,81 +781,61 @@ def refuse_changes(copies, tests=""):
                 raise Verdict(f"failed: the program changed {path}.{name}")
 
 
-class Checks:
-    """What the checks of the tests call, and what they find."""
-    ran = 0
-    caught = set()                                # lines of asserts that failed where the program called them
-    liar = ""                                     # a class of the program's own that answered a comparison
-    tests = ""                                    # the text of tests and prelude
+def check(value, wanted):
+    """The truth of an assert's or if's test. One that fails in a function which the program called could be
+    caught, by `try: callback(x)`, `except Exception: pass`; that it holds later, as in a retry, makes up for
+    it. So could one in a `with` of the program's object, if the tests catch nothing themselves."""
+    checks.ran += 1
+    frame = sys._getframe(1)
+    files = [caller.f_code.co_filename for caller, _ in traceback.walk_stack(frame)]
+    if bool(value) is wanted:
+        checks.caught.discard(frame.f_lineno)
+    elif "solution.py" in files or not re.search(CATCHES, checks.tests):
+        checks.caught.add(frame.f_lineno)
+    return value
 
-    @classmethod
-    def count(cls, value):
-        cls.ran += 1
-        return value
 
-    @classmethod
-    def check(cls, value):
-        """The value of an assert. One that fails in a function which the program called could be caught, by
-        `try: callback(x)`, `except Exception: pass`; that it holds later, as in a retry, makes up for it."""
-        is_true = bool(cls.count(value))
-        frame = sys._getframe(1)
-        place = frame.f_lineno
-        if is_true:
-            cls.caught.discard(place)
-        while frame and not is_true:
-            if frame.f_code.co_filename == "solution.py":
-                cls.caught.add(place)
-            frame = frame.f_back
-        return is_true
+def ask(is_check, methods, function, /, *values, **named):
+    """The value of a call or comparison in a check. It notes an object that is compared with a value by a
+    method of a class which only the program knows, such as `def __eq__(self, other): return True`."""
+    checks.ran += is_check
+    if methods:
+        liars = [own_class(value, methods) for value in (*values, *named.values())]
+        if any(liars) and (len(liars) == 1 or not all(liars)):
+            checks.liar = max(liars)
+    return function(*values, **named)
 
-    @classmethod
-    def ask(cls, is_check, methods, function, /, *values, **named):
-        """The value of a call or comparison in a check. It notes an object that is compared with a value by a
-        method of a class which only the program knows, such as `def __eq__(self, other): return True`."""
-        cls.ran += is_check
-        if methods:
-            liars = [cls.own_class(value, methods) for value in (*values, *named.values())]
-            if any(liars) and (len(liars) == 1 or not all(liars)):
-                cls.liar = max(liars)
-        return function(*values, **named)
 
-    @classmethod
-    def own_class(cls, value, methods, levels=3):
-        """The name of the class of such an object, or of one in it; a class that the tests name is none."""
-        kind = type(value)
-        if kind in PLAIN:
-            return ""
-        if kind in CONTAINERS:
-            parts = [*value, *value.values()] if kind is dict else value
-            is_plain = levels == 0 or PLAIN.issuperset(map(type, parts))
-            return "" if is_plain else max(cls.own_class(part, methods, levels - 1) for part in parts)
-        own = [base for base in kind.__mro__ if base.__module__ in ("solution", "__main__")]
-        if any(re.search(rf"\b{re.escape(base.__name__)}\b", cls.tests) for base in own):
-            return ""
-        for method in methods:
-            definer = next((base for base in kind.__mro__ if method in vars(base)), object)
-            file = getattr(getattr(vars(definer).get(method), "__code__", None), "co_filename", "")
-            is_generated = file == "<string>" and "__dataclass_fields__" in vars(definer)
-            if definer in own and not is_generated or file == "solution.py":
-                return kind.__name__
+def own_class(value, methods, levels=3):
+    """The name of the class of such an object, or of one in it; a class that the tests name is none."""
+    kind = type(value)
+    if kind in PLAIN:
         return ""
+    if kind in CONTAINERS:
+        parts = [*value, *value.values()] if kind is dict else value
+        is_plain = levels == 0 or PLAIN.issuperset(map(type, parts))
+        return "" if is_plain else max(own_class(part, methods, levels - 1) for part in parts)
+    own = [base for base in kind.__mro__ if base.__module__ in ("solution", "__main__")]
+    if any(re.search(rf"\b{re.escape(base.__name__)}\b", checks.tests) for base in own):
+        return ""
+    for method in methods:
+        definer = next((base for base in kind.__mro__ if method in vars(base)), object)
+        file = getattr(getattr(vars(definer).get(method), "__code__", None), "co_filename", "")
+        is_generated = file == "<string>" and "__dataclass_fields__" in vars(definer)
+        if definer in own and not is_generated or file == "solution.py":
+            return kind.__name__
+    return ""
 
-    @classmethod
-    def may_skip(cls):
-        """Whether the tests skip some of theirs: else the program did, by `raise unittest.SkipTest`."""
-        return bool(re.search("skip|xfail", cls.tests, re.IGNORECASE))
+
+def refuse_skip():
+    """Such as `raise unittest.SkipTest` in a program, where the tests skip none of theirs."""
+    if not re.search("skip|xfail", checks.tests, re.IGNORECASE):
+        raise Verdict("failed: the program skipped a test")
 
 
 # ------------------------------------------------------------------------------------- running tests
 # Functions, asserts, unittest's classes and pytest's raises are run here, because that is fast and works
 # without pytest. Tests that need more of pytest are run by pytest itself.
-
-SKIPPED = "failed: the program skipped a test"
-
-
-class NeedPytest(BaseException):
-    """These tests use more of pytest than its raises."""
-
 
 def run_tests_in(job, program, prelude):
     """Run the tests of a job, which get the names of program and prelude that they lack."""
@@ -929,85 +843,71 @@ def run_tests_in(job, program, prelude):
     tests = new_module("tests")
     names = {name: program[name] for name in job["used"] if name in program and not hasattr(tests, name)
              and (name == job["entry_point"] or not hasattr(builtins, name))}
+    is_asked = names or "solution" in job["tests"]
     for name, value in prelude.items():
         ours = program.get(name)                  # models like to repeat the classes of a prompt
         names[name] = ours if isinstance(value, type) and isinstance(ours, type) else value
-    vars(tests).update(names, __check__=Checks.check, __count__=Checks.count, __ask__=Checks.ask)
-    Checks.tests = f"{job['tests']} {job['prelude']}"
-    if job["checked"] and job["checked"] not in names:
-        raise Verdict(f"failed: the program does not define {job['checked']}")
+    vars(tests).update(names, __check__=check, __ask__=ask)
+    checks.tests = f"{job['tests']} {job['prelude']}"
+    if job["is_check"] and job["entry_point"] not in names:
+        raise Verdict(f"failed: the program does not define {job['entry_point']}")
     if not job["need_pytest"]:
-        sys.modules["pytest"] = small_pytest()
+        sys.modules["pytest"] = types.SimpleNamespace(raises=raises)
     exec(job["tests_code"], vars(tests))
-    if job["checked"]:
-        vars(tests)["check"](vars(tests)[job["checked"]])
+    if job["is_check"]:
+        vars(tests)["check"](vars(tests)[job["entry_point"]])
     run = run_with_pytest if job["need_pytest"] else run_small
     run(tests)
+    if not is_asked:
+        raise Verdict("error: the tests ask nothing of the program")
 
 
 def explain(problem):
     """(reason, detail) for what the tests raised, or the program while it was loaded."""
     if type(problem) is Verdict:
         return str(problem), ""
-    if type(problem) is NeedPytest:
-        return NEEDS_PYTEST, ""
     if isinstance(problem, MemoryError):
         return "memory", ""
     text = traceback.format_exception_only(type(problem), problem)[-1].strip()[:300]
     if "tests" not in sys.modules:                # the program was being loaded
         is_syntax = isinstance(problem, SyntaxError)
         return "syntax" if is_syntax else f"failed: {text}, while the program was loaded", text
-    frames = traceback.extract_tb(problem.__traceback__)
-    lines = [frame.line for frame in frames if frame.filename == "tests.py" and frame.line]
-    own = [frame.filename for frame in frames if frame.filename in ("tests.py", "solution.py")]
-    if isinstance(problem, SystemExit) and not problem.code and own[-1:] == ["tests.py"]:
-        return "error: the tests end the process", ""
-    if not own:
+    frames = [frame for frame in traceback.extract_tb(problem.__traceback__)
+              if frame.filename in ("tests.py", "solution.py")]
+    lines = [frame.line for frame in frames if frame.filename == "tests.py"]
+    if not frames:
         return f"error: the sandbox failed: {text}", ""
-    if not lines:
-        return f"failed: {text}", ""
-    if isinstance(problem, AssertionError) and frames[-1].filename == "tests.py":
+    is_of_tests = frames[-1].filename == "tests.py"
+    if is_of_tests and isinstance(problem, SystemExit) and not problem.code:
+        return "error: the tests end the process", ""
+    if is_of_tests and isinstance(problem, AssertionError):
         return f"failed: {lines[-1]}"[:500], text
-    return f"failed: {text}, in: {lines[-1]}"[:500], ""
+    return f"failed: {text}" + f", in: {lines[-1]}"[:200] * bool(lines), ""
 
 
 def run_small(module):
     """Run what pytest would collect: functions named test... and unittest's test cases."""
     own = {name: thing for name, thing in vars(module).items() if getattr(thing, "__module__", "") == "tests"}
-    functions = [thing for name, thing in own.items() if name[:4] == "test" and inspect.isfunction(thing)]
-    if any(inspect.signature(function).parameters for function in functions):
-        raise NeedPytest                          # for a fixture
     run_test_cases([thing for thing in own.values() if isinstance(thing, type)])
-    for function in functions:
-        result = function()
-        if inspect.iscoroutine(result):
-            importlib.import_module("asyncio").run(result)
+    for name, thing in own.items():
+        if name.startswith("test") and inspect.isfunction(thing):
+            thing()
 
 
 def run_test_cases(classes):
     unittest = sys.modules.get("unittest")
     if not unittest:
         return
-
-    class Cases(unittest.TestResult):
-        def addError(self, test, problem):
-            raise problem[1]
-
-        addFailure = addError
-
-        def addSubTest(self, test, subtest, problem):
-            if problem:
-                raise problem[1]
-
-        def addUnexpectedSuccess(self, test):
-            raise Verdict(f"failed: {test}: unexpected success")
-
-        def addSkip(self, test, reason):
-            if not Checks.may_skip():
-                raise Verdict(SKIPPED)
-
+    result = unittest.TestResult()
+    result.failfast = True
     cases = [kind for kind in classes if issubclass(kind, unittest.TestCase)]
-    unittest.TestSuite(map(unittest.defaultTestLoader.loadTestsFromTestCase, cases)).run(Cases())
+    unittest.TestSuite(map(unittest.defaultTestLoader.loadTestsFromTestCase, cases)).run(result)
+    for _, text in result.errors + result.failures:
+        raise Verdict(f"failed: {text.strip().splitlines()[-1]}"[:500])
+    if result.unexpectedSuccesses:
+        raise Verdict("failed: a test that should fail passes")
+    if result.skipped:
+        refuse_skip()
 
 
 def run_with_pytest(module):
@@ -1035,9 +935,9 @@ def run_with_pytest(module):
         def pytest_exception_interact(self, call):
             problems.append(call.excinfo.value)
 
-        def pytest_runtest_logreport(self, report):
-            if report.skipped and not Checks.may_skip():
-                problems.append(Verdict(SKIPPED))
+        def pytest_terminal_summary(self, terminalreporter):
+            if terminalreporter.stats.keys() & {"skipped", "xfailed"}:
+                refuse_skip()
 
     options = "-q -s --noconftest --assert=plain -p no:cacheprovider -p no:faulthandler"
     ended = pytest.main([*options.split(), "-c", os.devnull, "--rootdir", os.getcwd()], plugins=[Plugin()])
@@ -1045,37 +945,17 @@ def run_with_pytest(module):
         raise problems[0] if problems else AssertionError(f"pytest ends with {ended!r}")
 
 
-def small_pytest():
-    pytest = types.ModuleType("pytest")
-    pytest.raises = raises
-    pytest.__getattr__ = need_pytest
-    return pytest
-
-
-def need_pytest(name):
-    raise AttributeError(name) if name.startswith("__") else NeedPytest
-
-
-class raises(contextlib.AbstractContextManager):
-    """pytest.raises as a context manager."""
-
-    def __init__(self, expected, *called, match="", **more):
-        if called or more:
-            raise NeedPytest
-        self.expected = expected
-        self.pattern = match or ""
-
-    def __exit__(self, kind, value, _):
-        assert kind, f"did not raise {self.expected}"
-        self.type = kind
-        self.value = value
-        is_expected = issubclass(kind, self.expected)
-        if is_expected:
-            assert re.search(self.pattern, str(value)), f"{str(value)!r} does not match {self.pattern!r}"
-        return is_expected
-
-    def __getattr__(self, name):
-        return need_pytest(name)
+@contextlib.contextmanager
+def raises(expected_exception, match=None):
+    """pytest.raises, as it is mostly used."""
+    caught = types.SimpleNamespace()
+    try:
+        yield caught
+    except expected_exception as problem:
+        caught.type, caught.value = type(problem), problem
+        assert re.search(match or "", str(problem)), f"{str(problem)!r} does not match {match!r}"
+    else:
+        raise AssertionError(f"did not raise {expected_exception}")
 
 
 # ------------------------------------------------------------------------------------- the layers
@@ -1115,16 +995,6 @@ REFUSED = """
 PRETENDED = "  chmod, chown, utime and their kin  90 268 92 94 260 132 235 261 280 | 53 54 88"
 # These are refused where neither Landlock nor a pid namespace keeps signals from other processes.
 KILLS = "  kill, tkill, tgkill, rt_sigqueueinfo, rt_tgsigqueueinfo  62 200 234 129 297 | 129-131 138 240"
-
-
-def call_numbers(table):
-    """[(first, last)...] of this machine's calls in a table."""
-    spans = []
-    for line in table.strip().splitlines():
-        on_x86, on_aarch64 = line.rpartition("  ")[2].split("|")
-        for first, last in re.findall(r"\b(\d+)-?(\d*)", on_x86 if X86 else on_aarch64):
-            spans.append((int(first), int(last or first)))
-    return spans
 
 
 class LayerFailed(Exception):
@@ -1292,8 +1162,11 @@ class Cage:
                  (LOAD, 0, 0, AT_NUMBER), (EQUAL, 0, 1, CLOSE_RANGE), allow, (AT_LEAST, 0, 1, NEWER), absent]
 
         def answer_to(table, answer):
-            for first, last in call_numbers(table):
-                steps.extend([(AT_LEAST, 0, 2, first), (AT_LEAST, 1, 0, last + 1), answer])
+            for line in table.strip().splitlines():
+                numbers = line.rpartition("  ")[2].split("|")[not X86]
+                for first, last in re.findall(r"(\d+)-?(\d*)", numbers):
+                    after = int(last or first) + 1
+                    steps.extend([(AT_LEAST, 0, 2, int(first)), (AT_LEAST, 1, 0, after), answer])
 
         def deny_unless(number, test):            # of the call's first argument
             steps.extend([(EQUAL, 0, 4, number), (LOAD, 0, 0, AT_ARGUMENT), test, deny, allow])
@@ -1325,7 +1198,6 @@ class Cage:
         if pid:
             return pid
         try:
-            random.seed()
             signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
             for target, descriptor in enumerate(descriptors):
                 os.dup2(descriptor, target, inheritable=target < 3)
@@ -1375,16 +1247,15 @@ class Cage:
             files, _, megabytes, _ = done.stdout.split()
             return int(files) > SCRATCH_FILES or int(megabytes) > SCRATCH_MB
 
-    def hello(self):
-        """What protects this machine: in words for the banner, and as names."""
+    def banner(self):
+        """What is protected here, and by which layers."""
         walls = self.private or "landlock" in self.on
         is_kept = {"verdict": walls or self.has_own_user, "files": walls, "network": "seccomp" in self.on,
                    "signals": self.private or "seccomp" in self.on}
         words = [f"{name}={'protected' if kept else 'NOT PROTECTED'}" for name, kept in is_kept.items()]
-        on = [layer for layer in LAYERS if layer in self.on]
-        words += [f"processes={PROCESSES if self.has_own_user else 'watched'}", f"layers={','.join(on)}"]
-        return {"banner": "sandbox: " + "; ".join(words),
-                "protected": [name for name, kept in is_kept.items() if kept] + on}
+        words.append(f"processes={PROCESSES if self.has_own_user else 'watched'}")
+        layers = ",".join(layer for layer in LAYERS if layer in self.on)
+        return f"sandbox: {'; '.join(words)}; layers={layers}"
 
 
 def replace_semaphores():
@@ -1417,22 +1288,15 @@ def main():
     parser.add_argument("program", help="file with the untrusted program")
     parser.add_argument("tests", help='file with tests, or .json with {"inputs": [...], "outputs": [...]}')
     parser.add_argument("--entry-point", help="name of the function under test; check(candidate) needs it")
-    parser.add_argument("--cpu-s", type=float, default=CPU_S, metavar="SECONDS",
-                        help="processor time for the program and its tests (default: %(default)s)")
-    parser.add_argument("--unsafe", action="store_true",
-                        help="run even if this machine cannot keep a program from changing its verdict")
     args = parser.parse_args()
     try:
         with open(args.program, encoding="utf-8") as program, open(args.tests, encoding="utf-8") as tests:
-            job = {"code": program.read(), "tests": tests.read()}
+            code, tests = program.read(), tests.read()
         if args.tests.endswith(".json"):
-            job["tests"] = json.loads(job["tests"])
-        with Pool(1, unsafe=args.unsafe) as pool:
-            print(pool.banner, file=sys.stderr)
-            result = pool.judge({**job, "entry_point": args.entry_point, "cpu_s": args.cpu_s})
+            tests = json.loads(tests)
+        result = run_tests(code, tests, entry_point=args.entry_point)
     except (OSError, ValueError, RuntimeError) as problem:
-        print(f"sandbox_exec.py: {problem}", file=sys.stderr)
-        sys.exit(2)
+        parser.error(str(problem))
     print(result.reason + (f" ({result.detail})" if result.detail else ""))
     sys.exit({True: 0, False: 1, None: 3}[result.passed])
 

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+import venv
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -44,7 +45,7 @@ VERDICTS = [
     ("1 / 0\n" + SQUARE, CHECK, "failed: ZeroDivisionError: division by zero, while the program was loaded"),
     ("def f(x): return x *\n", CHECK, "syntax"),
     ("def f(x): return x\n", FAILING, "passed"),
-    (SQUARE, FAILING, "failed: test (tests.T"),
+    (SQUARE, FAILING, "failed: a test that should fail passes"),
     ("def f(x): raise ValueError\n", FAILING, "failed: the tests ran no assert"),
     ("", CHECK, "no code"),
     (None, CHECK, "no code"),
@@ -71,10 +72,9 @@ VERDICTS = [
     ("print(int(input()) ** 2)\n", stdio(("3", "9"), ("4", "16\n")), "passed"),
     ("print(int(input()) * 2)\n", stdio(("2", "4"), ("3", "9")), "failed: input 2 of 2: wrong output"),
     ("raise ValueError('no')\n", stdio(("", "1")), "failed: input 1 of 1: exit status 1 ValueError: no"),
-    ("print(1\n", stdio(("", "1")), "syntax"),
+    ("print(1\n", stdio(("", "1")), "failed: input 1 of 1: exit status 1 SyntaxError"),
     ("print('0.50 2.0')\n", stdio(("", ".5 2")), "passed"),
     ("print('0.5  0.25')\nprint('1  2')\n", stdio(("", ".5 .25\n1 2")), "failed: input 1 of 1: wrong output"),
-    ("print('\u0669.0')\n", stdio(("", "9.0")), "failed: input 1 of 1: wrong output"),
 ]
 
 
@@ -82,8 +82,7 @@ VERDICTS = [
 def test_verdict_and_reason(pool, code, tests, reason):
     result = judge(pool, code, tests)
     assert result.reason.startswith(reason)
-    assert result.verdict == reason.split(":")[0]
-    assert result.passed is {"passed": True, "error": None}.get(result.verdict, False)
+    assert result.passed is {"passed": True, "error": None}.get(reason.split(":")[0], False)
 
 
 def test_texts_and_limits_may_be_of_numpys_kinds(pool):
@@ -107,8 +106,10 @@ def test_styles_pass_and_can_fail(name, pool):
     assert judge(pool, "def f(x):\n    return x + 1\n", tests).passed is False
 
 
-def test_without_pytest_nothing_is_called_wrong():
-    with Pool(1, disable=["pytest"]) as pool:
+def test_without_pytest_nothing_is_called_wrong(tmp_path, monkeypatch):
+    venv.create(tmp_path)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "bin" / "python"))
+    with Pool(1) as pool:
         for name, (code, tests) in STYLES.items():
             lacking = "error: the tests need 'pytest', which is not installed"
             assert judge(pool, code, tests).reason == (lacking if name.startswith("real") else "passed")
@@ -132,8 +133,10 @@ def test_prelude_stands_in_front_of_program_and_tests(pool):
     assert judge(pool, "def f(x): return count(x * x)\n", asks, prelude=counts, style="check").passed
     error = "error: the prelude ends in ImportError: cannot import name 'nope'"
     assert judge(pool, SQUARE, prelude="from math import nope\n").reason.startswith(error)
-    error = "error: tests of the style check must define check(candidate)"
+    error = "error: tests of the style check define check(candidate) and need an entry_point"
     assert judge(pool, SQUARE, AT_9, style="check").reason == error
+    assert judge(pool, SQUARE, entry_point=None).reason == error
+    assert judge(pool, SQUARE, "def check(x): return x == 9\nassert check(f(3))\n", style="pytest").passed
 
 
 LEGITIMATE = programs("legitimate")
@@ -143,7 +146,7 @@ LEGITIMATE = programs("legitimate")
 def test_legitimate_programs_pass(pool, name):
     """The layers and limits leave them alone."""
     result = judge(pool, *LEGITIMATE[name])
-    assert result.verdict == "passed" and (name != "300 MB" or 300 < result.memory_mb < 400)
+    assert result.passed and (name != "300 MB" or 300 < result.memory_mb < 400)
 
 
 PRELUDE = ("class Bad(Exception): pass\nclass N:\n"
@@ -219,26 +222,13 @@ def test_busy_machine_turns_no_right_answer_into_a_timeout(pool):
     assert max(result.wall_s for result in results) > 0.5, results
 
 
-@pytest.mark.parametrize("who", ["server", "program"])
-def test_death_of_our_own_processes_is_no_verdict(who, monkeypatch):
-    """If one of them dies once, the job is repeated; if it dies again, the job cannot be judged."""
-    run, deaths = sandbox_exec.Server.exchange, []
-
-    def kill(server):
-        sandbox_exec.kill(server if who == "server" else max(sandbox_exec.tree(server)))
-
-    def run_and_be_killed(server, *args):
-        if deaths:
-            threading.Timer(deaths.pop(), kill, [server.process.pid]).start()
-        return run(server, *args)
-
-    monkeypatch.setattr(sandbox_exec.Server, "exchange", run_and_be_killed)
-    slow = SQUARE.replace("return", "import time; time.sleep(.5); return")
-    twice = "killed" if who == "program" else "error: the server"
+def test_death_of_the_server_is_no_verdict(monkeypatch):
+    """The job cannot be judged, and the next one has a new server."""
+    slow = SQUARE.replace("return", "import time; time.sleep(1); return")
     with Pool(1) as pool:
-        once = "killed" if who == "program" else "passed"
-        for deaths[:], reason in (([0.2], once), ([0.2, 0.2], twice), ([], "passed")):
-            assert judge(pool, slow, "assert f(3) == 9\n").reason.startswith(reason)
+        threading.Timer(0.3, sandbox_exec.kill, [pool.servers[0].process.pid]).start()
+        assert judge(pool, slow).reason.startswith("error: the server of this job died")
+        assert judge(pool, SQUARE).reason == "passed"
 
 
 def test_tests_may_name_the_program_in_texts(pool):
@@ -261,7 +251,7 @@ def test_tests_may_run_the_program_as_a_file(pool):
 def test_a_process_that_ends_before_the_program_runs_is_our_mistake(pool):
     header = {"mode": "tests", "preload": [], "cpu_s": 9, "asleep_s": 9, "memory_mb": 100}
     job_without_anything = {}
-    reason, _ = sandbox_exec.answer_of(lambda mode, job: pool.run(header, job_without_anything), {})
+    reason, _ = sandbox_exec.judge_tests(lambda mode, job: pool.run(header, job_without_anything), {})
     assert reason == "error: the sandbox failed with exit status 71"
 
 
@@ -292,11 +282,9 @@ def test_command_line(tmp_path):
     (tmp_path / "bad.py").write_text("def f(x): return 1\n")
     (tmp_path / "tests.py").write_text("assert f(3) == 9\n")
     (tmp_path / "tests.json").write_text(json.dumps(stdio(("", ""))))
-    (tmp_path / "slow.py").write_text("def f(x):\n    while True: pass\n")
     for words, code, said in (
             ("good.py tests.py", 0, "passed"), ("bad.py tests.py", 1, "failed: assert f(3) == 9"),
-            ("good.py tests.json", 0, "passed"), ("slow.py tests.py --cpu-s .3", 1, "timeout (cpu"),
-            ("none.py tests.py", 2, "")):
+            ("good.py tests.json", 0, "passed"), ("none.py tests.py", 2, "")):
         command = [sys.executable, sandbox_exec.__file__, *words.split()]
         done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
         assert done.returncode == code and done.stdout.startswith(said) and "Traceback" not in done.stderr
@@ -312,10 +300,10 @@ def test_how_the_caller_was_started_does_not_matter(tmp_path):
     (tmp_path / "caller.py").write_text(
         "import sys\nsys.path.insert(0, '../all.zip')\nfrom sandbox_exec import run_tests\n"
         "for code in ('def f(x): return 9', 'def f(x): return 8'):\n"
-        "    print(run_tests(code, 'assert f(3) == 9').verdict)\n")
+        "    print(run_tests(code, 'assert f(3) == 9').passed)\n")
     command = [sys.executable, "-O", tmp_path / "caller.py"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path / "here")
-    assert done.stdout.split() == ["passed", "failed"], done.stderr
+    assert done.stdout.split() == ["True", "False"], done.stderr
 
 
 def test_many_jobs_leave_nothing_behind():
@@ -336,10 +324,10 @@ def test_many_jobs_leave_nothing_behind():
     with Pool(2) as pool:
         list(pool.imap_unordered(jobs[:60]))
         before = state(pool)
-        verdicts = [result.verdict for _, result in pool.imap_unordered(jobs)]
+        passed = [result.passed for _, result in pool.imap_unordered(jobs)]
         after = state(pool)
         children = {server.process.pid for server in pool.servers}
-    assert verdicts.count("passed") == 4 * rounds and verdicts.count("failed") == rounds
+    assert passed.count(True) == 4 * rounds and passed.count(False) == rounds
     assert before[0] == after[0] and before[2] == after[2] and after[3] - before[3] < 1000          # pages
     assert all(abs(a - b) <= 1 for a, b in zip(before[1], after[1]))
     assert set(os.listdir("/proc/self/fd")) == before_any

@@ -69,8 +69,7 @@ def f(x):
 def test_garbage_is_no_pass(pool):
     """Whatever a program sends as its answer: no pass, and no error of the sandbox's own."""
     jobs = ((seed, sandbox_job(GARBAGE.replace("{seed}", str(seed)), "assert f(3)\n")) for seed in range(150))
-    verdicts = {result.verdict for _, result in pool.imap_unordered(jobs)}
-    assert verdicts == {"failed"}
+    assert {result.passed for _, result in pool.imap_unordered(jobs)} == {False}
 
 
 # ---- the machine around the program
@@ -166,6 +165,12 @@ TRIES = {  # what must be protected: expressions that are true if they got throu
 }
 
 
+def protected(pool):
+    """What the banner says is protected, and the layers."""
+    kept = {word.split("=")[0] for word in pool.banner.split() if word.endswith("=protected;")}
+    return kept | set(pool.banner.rpartition("=")[2].split(","))
+
+
 def tried(pool, outside, kinds):
     """What got through, and what changed outside."""
     before = sorted((path.name, path.stat().st_size) for path in Path(outside["folder"]).iterdir())
@@ -180,7 +185,7 @@ def tried(pool, outside, kinds):
 
 
 def test_nothing_outside_is_reached(pool, outside):
-    promised = [kind for kind in TRIES if kind in pool.servers[0].protected]
+    promised = [kind for kind in TRIES if kind in protected(pool)]
     assert tried(pool, outside, promised) == []
     assert judge(pool, SQUARE).reason == "passed"
 
@@ -200,12 +205,12 @@ def test_own_folder_is_there_and_empty_each_time(pool):
             "    open('mine', 'w').write('x')\n    at_home = os.environ['HOME'] == os.getcwd()\n"
             "    return x * x if at_home and not seen and os.listdir() == ['mine'] else 0\n")
     for code in (messy, look, messy, look):
-        assert judge(pool, code, "assert f(3) == 9\n").verdict == "passed"
+        assert judge(pool, code, "assert f(3) == 9\n").passed
 
 
 def test_a_private_root_is_read_only_whoever_owns_the_files():
     with Pool(1, disable=["landlock"], unsafe=True) as pool:
-        if "namespaces" in pool.servers[0].protected:
+        if "namespaces" in protected(pool):
             for folder in ("/", "/usr", sys.prefix, sys.base_prefix):
                 said = judge(pool, f"def f(x): return open({folder + '/mark'!r}, 'w')\n").reason
                 assert said.startswith("failed: OSError: [Errno 30] Read-only file system"), folder
@@ -234,8 +239,8 @@ def leaves_nothing(pool, marker):
              start + "def f(x):\n    try: start(start_new_session=True)\n    except OSError: start()\n"
                      "    while True: pass\n"]
     verdicts = dict(pool.imap_unordered((n, sandbox_job(code, cpu_s=1)) for n, code in enumerate(codes)))
-    ended = [verdicts[n].verdict for n in range(4)]
-    return ended == ["passed", "passed", "failed", "timeout"] and alive(f"sleep {marker}") == []
+    ended = [verdicts[n].reason[:6] for n in range(4)]
+    return ended == ["passed", "passed", "failed", "timeou"] and alive(f"sleep {marker}") == []
 
 
 def test_daemons_are_gone_when_the_verdict_is_there(pool):
@@ -288,13 +293,13 @@ def test_bombs_are_bounded(pool):
     for name, result in pool.imap_unordered(jobs):
         assert result.passed is (name == "good"), (name, result)
         assert result.memory_mb < 2.5 * 600 and result.wall_s < 40, (name, result)
-        assert result.verdict == "memory" or "hold" not in name, (name, result)
+        assert result.reason == "memory" or "hold" not in name, (name, result)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400 << 10  # of ours, too
 
 
 def test_killing_all_and_odd_sources_harm_nobody(pool):
     before = [server.process.pid for server in pool.servers]
-    if "signals" in pool.servers[0].protected:
+    if "signals" in protected(pool):
         for kill in ("os.kill(-1, 9)", "os.kill(os.getppid(), 9); os.killpg(0, 9)"):
             assert judge(pool, f"import os\ndef f(x): {kill}\n").passed is False
     for code in ("def f(x): return x * x if '\ud800' else 0\n", "# -*- coding: utf-7 -*-\n" + SQUARE, "\0",
@@ -307,11 +312,11 @@ def test_killing_all_and_odd_sources_harm_nobody(pool):
     assert judge(pool, SQUARE).reason == "passed"
 
 
-def test_who_kills_the_server_has_failed():
-    """Possible where signals are not protected: the job fails, the pool goes on."""
+def test_who_kills_the_server_has_not_passed():
+    """Possible where signals are not protected: the pool goes on."""
     with Pool(1, disable=LAYERS[1:], unsafe=True) as pool:
         killer = "import os, signal\ndef f(x): os.kill(os.getppid(), signal.SIGKILL)\n"
-        assert judge(pool, killer).passed is False
+        assert judge(pool, killer).passed is not True
         assert judge(pool, SQUARE).reason == "passed"
 
 
@@ -338,7 +343,7 @@ def test_nothing_remains_whoever_is_killed(who, off, tmp_path):
     forks = sandbox_exec.tree(server)
     for name in who.split(" and "):
         sandbox_exec.kill({"caller": caller.pid, "server": server}[name])
-    assert "'passed'" in caller.communicate(timeout=60)[0] or "caller" in who
+    assert "'error: the server" in caller.communicate(timeout=60)[0] or "caller" in who
     wait_until(lambda: not any(map(running, [server, *forks])) and not alive(f"sleep {marker}"))
     wait_until(lambda: not os.listdir(tmp_path))
 
@@ -358,9 +363,9 @@ def test_scratch_folder_without_namespaces(tmp_path, monkeypatch):
     deep = ("import os, time\ndef f(x):\n    for i in range(1500): os.mkdir('d'); os.chdir('d')\n"
             "    time.sleep(.4)\n    return x * x\n")
     with Pool(1, disable=LAYERS[1:], unsafe=True) as pool:
-        assert judge(pool, deep).verdict == "passed"
+        assert judge(pool, deep).passed
         assert judge(pool, fill).detail == "limit of files"
-        assert judge(pool, link).verdict != "error"
+        assert judge(pool, link).passed is not None
         assert (tmp_path / "kept" / "file").exists()
     assert (tmp_path / "kept" / "file").read_text() == "x"
 
@@ -388,36 +393,29 @@ def test_without_a_layer_the_others_hold(off, outside, tmp_path, monkeypatch):
     open_to_all(tmp_path)
     off = list(LAYERS[1:]) if off == "all but rlimits" else off.split(" and ")
     with Pool(2, disable=off, unsafe=True) as pool:
-        protected = set(pool.servers[0].protected)
-        assert "verdict" in protected or {"namespaces", "landlock"} <= set(off)
-        assert protected & set(LAYERS) == set(LAYERS) - set(off)
-        assert all((f"{name}=NOT PROTECTED" in pool.banner) == (name not in protected)
+        kept = protected(pool)
+        assert "verdict" in kept or {"namespaces", "landlock"} <= set(off)
+        assert kept & set(LAYERS) == set(LAYERS) - set(off)
+        assert all((f"{name}=NOT PROTECTED" in pool.banner) == (name not in kept)
                    for name in ("verdict", "files", "network", "signals"))
         assert cheated(pool, every=5) == []
-        assert tried(pool, outside, [kind for kind in TRIES if kind in protected]) == []
+        assert tried(pool, outside, [kind for kind in TRIES if kind in kept]) == []
         assert leaves_nothing(pool, 86420 + len("".join(off)))
         limits = {"timeout": "def f(x):\n    while True: pass\n", "passed": SQUARE,
                   "memory": "def f(x): return bytearray(1 << 40)\n"}
         jobs = ((wanted, sandbox_job(code, cpu_s=0.3)) for wanted, code in limits.items())
-        assert all(wanted == result.verdict for wanted, result in pool.imap_unordered(jobs))
+        assert all(wanted == result.reason for wanted, result in pool.imap_unordered(jobs))
     assert os.listdir(tmp_path) == []
 
 
-def test_levels_are_required_or_refused():
+def test_a_pool_starts_only_where_verdicts_are_sound():
     with Pool(1) as pool:
-        protected = set(pool.servers[0].protected)
-        best = [layer for layer in LAYERS if layer in protected][-1]
-    with Pool(1, require=best) as pool:
         assert pool.banner.startswith("sandbox: verdict=protected")
-    with pytest.raises(RuntimeError, match="does not offer 'seccomp'.*NOT PROTECTED"):
-        Pool(1, require="seccomp", disable=LAYERS[1:], unsafe=True)
     with Pool(1, disable=LAYERS[1:], unsafe=True) as pool:
-        is_sound = "verdict" in pool.servers[0].protected
+        is_sound = "verdict" in protected(pool)
     if not is_sound:
         with pytest.raises(RuntimeError, match="would not be sound"):
             Pool(1, disable=LAYERS[1:])
-    with pytest.raises(ValueError, match="no-such-layer"):
-        Pool(1, disable=["no-such-layer"])
 
 
 UNSHARE = 272 if X86 else 97
@@ -450,16 +448,16 @@ def test_what_an_older_kernel_lacks_is_left_out(tmp_path, lacking):
               "         'import socket\\nf = socket.socket']\n"
               "with Pool(1, unsafe=True) as p:\n    print(p.banner)\n    for code in codes:\n"
               "        job = dict(code=code, tests='assert f(3) == 9', cpu_s=.3)\n"
-              "        print(p.judge(job).verdict)\n")
+              "        print(p.judge(job).reason[:6])\n")
     done = subprocess.run([sys.executable, "-c", script, tmp_path / "outside" / "new"], capture_output=True,
                           text=True, env={**os.environ, "TMPDIR": str(tmp_path / "tmp")})
     assert done.returncode == 0, done.stderr
     banner, *verdicts = done.stdout.splitlines()
-    assert verdicts == ["passed", "timeout", "passed", "failed", "failed"]
+    assert verdicts == ["passed", "timeou", "passed", "failed", "failed"]
     assert os.listdir(tmp_path / "tmp") == []
     assert not os.listdir(tmp_path / "outside") or "files=NOT PROTECTED" in banner
     with Pool(1, unsafe=True) as pool:
-        left = {*LAYERS} & {*pool.servers[0].protected}
+        left = {*LAYERS} & protected(pool)
     if "user namespaces" in lacking:
         left.discard("namespaces")
     if lacking != "user namespaces":
