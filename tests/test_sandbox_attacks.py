@@ -44,7 +44,7 @@ def test_cheats_fail(pool):
 
 @pytest.mark.parametrize(("name", "reason"), [
     ("equal to everything", "an object of the program's own class E answered the tests"),
-    ("patched unittest", "the program changed unittest.TestCase.assertFalse"),
+    ("patched unittest", "the program changed unittest.case.TestCase.assertFalse"),
     ("a patched function of a module of the tests", "the program changed math.isclose"),
     ("catches the assert of a function that it was handed", "the program caught an assert of the tests"),
     ("skip", "the program skipped a test"),
@@ -349,7 +349,7 @@ def test_nothing_remains_whoever_is_killed(who, off, tmp_path):
 
 
 def test_scratch_folder_without_namespaces(tmp_path, monkeypatch):
-    """It may be replaced by a link, filled, or grown deep: what the link leads to stays, the rest goes."""
+    """It may be replaced by a link or grown deep: what the link leads to stays, the rest goes."""
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     for name in ("kept", "tmp"):
         (tmp_path / name).mkdir()
@@ -357,14 +357,10 @@ def test_scratch_folder_without_namespaces(tmp_path, monkeypatch):
     (tmp_path / "kept" / "file").write_text("x")
     link = ("import os\ndef f(x):\n    here = os.getcwd(); os.rename(here, here + '-moved')\n"
             f"    os.symlink({str(tmp_path / 'kept')!r}, here)\n    return x * x\n")
-    fill = ("def f(x):\n    for i in range(100):\n"
-            "        with open(f'f{i}', 'wb') as h: h.write(bytes(16 << 20))\n"
-            "    import time; time.sleep(9)\n")
     deep = ("import os, time\ndef f(x):\n    for i in range(1500): os.mkdir('d'); os.chdir('d')\n"
             "    time.sleep(.4)\n    return x * x\n")
     with Pool(1, disable=LAYERS[1:], unsafe=True) as pool:
         assert judge(pool, deep).passed
-        assert judge(pool, fill).detail == "limit of files"
         assert judge(pool, link).passed is not None
         assert (tmp_path / "kept" / "file").exists()
     assert (tmp_path / "kept" / "file").read_text() == "x"
@@ -401,7 +397,7 @@ def test_without_a_layer_the_others_hold(off, outside, tmp_path, monkeypatch):
         assert cheated(pool, every=5) == []
         assert tried(pool, outside, [kind for kind in TRIES if kind in kept]) == []
         assert leaves_nothing(pool, 86420 + len("".join(off)))
-        limits = {"timeout": "def f(x):\n    while True: pass\n", "passed": SQUARE,
+        limits = {"timeout: processor time": "def f(x):\n    while True: pass\n", "passed": SQUARE,
                   "memory": "def f(x): return bytearray(1 << 40)\n"}
         jobs = ((wanted, sandbox_job(code, cpu_s=0.3)) for wanted, code in limits.items())
         assert all(wanted == result.reason for wanted, result in pool.imap_unordered(jobs))
